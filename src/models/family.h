@@ -103,6 +103,20 @@ typedef struct bp_model_family bp_model_family;
 struct bp_counting;
 struct bp_learner_ops;
 
+/** Sizes of a stack of Transformer layers (models/stack.h) that keys may give; 0: what the family
+ * has without them. */
+typedef struct bp_stack_sizes {
+    int64_t kv_heads, head_width, inner, window, segments, first_position;
+    int64_t other_tie; /* 1: the head is tied where the family's is not, or not where it is */
+    int64_t in_turn;   /* 1: attention and MLP of a parallel family follow each other */
+    int64_t qkv_bias;  /* 1: queries, keys and values have biases where products have none */
+    int64_t rope_scaling, rope_original; /* bp_rope_scaling; its original context */
+    int64_t score_width;                 /* scores are divided by its square root; 0: head_width */
+    double epsilon;                      /* of norms */
+    double score_cap, logit_cap;
+    double rope_theta, rope_fraction, rope_factor, rope_low, rope_high;
+} bp_stack_sizes;
+
 /** The sizes of a model: what its parameters' shapes are made of. Plain data. */
 #define BP_MODEL_OWN_SIZES 32
 #define BP_MODEL_OWN_REALS 8
@@ -112,6 +126,7 @@ typedef struct bp_model_shape {
     int64_t softmaxes; /* that the head mixes: head.softmaxes; 1: it is one (models/variants.h) */
     int64_t head_entmax, attention_entmax; /* 1: head.activation, model.attention_activation are
                                               entmax15 */
+    bp_stack_sizes stack;                  /* of families that are stacks */
     int64_t own[BP_MODEL_OWN_SIZES];       /* what its family has besides, */
     double real[BP_MODEL_OWN_REALS];       /* and numbers that are no sizes */
     const float *constants; /* what its family's `constants` made for initial values, borrowed;
@@ -169,7 +184,7 @@ static inline int64_t bp_pair_second(int64_t pair)
 
 /** What follows from a shape. */
 typedef struct bp_model_facts {
-    int64_t parameters; /* of the whole model, tied ones counted once */
+    int64_t parameters; /* of a model that is no network; a network's blocks have them */
     double train_flops; /* of training on one token: forward and backward */
 } bp_model_facts;
 
@@ -202,9 +217,10 @@ typedef struct bp_model_folder {
 
 #define BP_MODEL_COMMON 2
 struct bp_model_family {
-    const char *name;           /* of model.kind, and in checkpoints */
-    const char *section;        /* of its keys; NULL: "model" */
-    const bp_model_size *sizes; /* ended by a NULL name; vocab_size is none of them */
+    const char *name;             /* of model.kind, and in checkpoints */
+    const char *section;          /* of its keys; NULL: "model" */
+    const bp_model_size *sizes;   /* ended by a NULL name; vocab_size is none of them */
+    const struct bp_stack *stack; /* of Transformers of one stack (models/stack.h); NULL: another */
     const char *const
         *required;    /* keys of training that it needs, ended by NULL; NULL: those of
                          training by gradients, train.steps (or epochs) and train.batch */
@@ -392,7 +408,8 @@ static inline int64_t bp_model_positions(const bp_model_shape *shape)
 bool bp_model_may_read(const bp_model_shape *shape, int64_t inputs);
 /** The most inputs that a window may have outside training: the context, or BP_MODEL_UNLIMITED. */
 int64_t bp_model_most_inputs(const bp_model_shape *shape);
-/** Of the model, without those of an adapter; and those that training changes. */
+/** Of the whole model, tied ones counted once, without those of an adapter; and those that training
+ * changes. Counted from its blocks. */
 int64_t bp_model_parameters(const bp_model_shape *shape);
 int64_t bp_model_trained_parameters(const bp_model_shape *shape);
 double bp_model_train_flops(const bp_model_shape *shape);

@@ -3,19 +3,35 @@
 
 #include <string.h>
 
+/* What the pipeline is cut by: of each block. */
+typedef struct costs {
+    double *block;
+    int blocks;
+} costs;
+
+/* The caller's, bp_free(). */
+static costs costs_of(const bp_model_shape *shape)
+{
+    int blocks = bp_model_blocks(shape);
+    costs out = {bp_alloc("nn.costs", blocks, sizeof(double)), blocks};
+
+    for (int block = 0; block < blocks; block++)
+        out.block[block] = bp_model_block_cost(shape, block);
+    return out;
+}
+
 /* The cut in which no stage costs more than `limit` but where a lone block does, and every stage
  * has a block: how many stages it has; stage `stage` of it is blocks [*first, *end). */
-static int cut_under(const bp_model_shape *shape, double limit, int stages, int stage, int *first,
-                     int *end)
+static int cut_under(const costs *of, double limit, int stages, int stage, int *first, int *end)
 {
-    int blocks = bp_model_blocks(shape), used = 0;
+    int blocks = of->blocks, used = 0;
     double cost = 0;
 
     *first = 0;
     *end = blocks;
     for (int block = 0; block < blocks; block++) {
         bool must_cut = used < stages - 1 && blocks - block <= stages - 1 - used;
-        if (block > 0 && (must_cut || cost + bp_model_block_cost(shape, block) > limit)) {
+        if (block > 0 && (must_cut || cost + of->block[block] > limit)) {
             if (used == stage)
                 *end = block;
             used++;
@@ -23,48 +39,57 @@ static int cut_under(const bp_model_shape *shape, double limit, int stages, int 
                 *first = block;
             cost = 0;
         }
-        cost += bp_model_block_cost(shape, block);
+        cost += of->block[block];
     }
     return used + 1;
 }
 
-void bp_model_stage(const bp_model_shape *shape, int stage, int stages, int *first, int *end)
+/* Of a model whose blocks cost that, as bp_model_stage. */
+static void cut(const costs *of, int stage, int stages, int *first, int *end)
 {
     double low = 0, high = 0;
 
-    BP_ASSERT(stage < stages && stages <= bp_model_blocks(shape));
-    for (int block = 0; block < bp_model_blocks(shape); block++)
-        high += bp_model_block_cost(shape, block);
+    BP_ASSERT(stage < stages && stages <= of->blocks);
+    for (int block = 0; block < of->blocks; block++)
+        high += of->block[block];
     for (int round = 0; round < 60; round++) { /* the smallest limit that needs no more stages */
         double middle = (low + high) / 2;
-        if (cut_under(shape, middle, stages, stage, first, end) <= stages)
+        if (cut_under(of, middle, stages, stage, first, end) <= stages)
             high = middle;
         else
             low = middle;
     }
-    cut_under(shape, high, stages, stage, first, end);
+    cut_under(of, high, stages, stage, first, end);
+}
+
+void bp_model_stage(const bp_model_shape *shape, int stage, int stages, int *first, int *end)
+{
+    costs of = costs_of(shape);
+
+    cut(&of, stage, stages, first, end);
+    bp_free(of.block);
 }
 
 /* Inner blocks of each chunk of a stage: the stage's own, dealt out so that its chunks cost alike;
  * the last block of all counts for the last one. False: a chunk would have no block. */
-static bool deal_blocks(const bp_model_shape *shape, int stage, int stages, int chunks, int *counts)
+static bool deal_blocks(const costs *of, int stage, int stages, int chunks, int *counts)
 {
-    int first, end, last = bp_model_blocks(shape) - 1;
+    int first, end, last = of->blocks - 1;
     bool has_last = stage == stages - 1, fits = true;
-    double costs[BP_NETWORK_CHUNKS] = {0};
+    double sums[BP_NETWORK_CHUNKS] = {0};
 
-    bp_model_stage(shape, stage, stages, &first, &end);
+    cut(of, stage, stages, &first, &end);
     memset(counts, 0, (size_t)chunks * sizeof *counts);
     if (has_last)
-        costs[chunks - 1] = bp_model_block_cost(shape, last);
+        sums[chunks - 1] = of->block[last];
     for (int block = first; block < end; block++) {
         int cheapest = 0;
 
         if (block == 0 || block == last)
             continue;
         for (int c = 1; c < chunks; c++)
-            cheapest = costs[c] < costs[cheapest] ? c : cheapest;
-        costs[cheapest] += bp_model_block_cost(shape, block);
+            cheapest = sums[c] < sums[cheapest] ? c : cheapest;
+        sums[cheapest] += of->block[block];
         counts[cheapest]++;
     }
     for (int c = 0; c < chunks; c++)
@@ -72,15 +97,15 @@ static bool deal_blocks(const bp_model_shape *shape, int stage, int stages, int 
     return fits;
 }
 
-void bp_model_chunk(const bp_model_shape *shape, const bp_model_place *at, int *first, int *end)
+static void cut_chunk(const costs *of, const bp_model_place *at, int *first, int *end)
 {
     int run = at->chunk * at->stages + at->stage, before = 0, own = 0;
     int counts[BP_NETWORK_CHUNKS];
 
     BP_ASSERT(at->chunks <= BP_NETWORK_CHUNKS && at->chunk < at->chunks);
     for (int stage = 0; stage < at->stages; stage++) {
-        if (!deal_blocks(shape, stage, at->stages, at->chunks, counts)) {
-            bp_model_stage(shape, run, at->stages * at->chunks, first, end);
+        if (!deal_blocks(of, stage, at->stages, at->chunks, counts)) {
+            cut(of, run, at->stages * at->chunks, first, end);
             return;
         }
         for (int c = 0; c < at->chunks; c++) {
@@ -92,6 +117,14 @@ void bp_model_chunk(const bp_model_shape *shape, const bp_model_place *at, int *
     }
     *first = run == 0 ? 0 : 1 + before;
     *end = 1 + before + own + (run == at->stages * at->chunks - 1);
+}
+
+void bp_model_chunk(const bp_model_shape *shape, const bp_model_place *at, int *first, int *end)
+{
+    costs of = costs_of(shape);
+
+    cut_chunk(&of, at, first, end);
+    bp_free(of.block);
 }
 
 /* Blocks of all chunks of a stage. */
@@ -231,7 +264,7 @@ bp_err bp_model_network_new_chunks(bp_network **out, const bp_nn *nn, const bp_m
                        (family->add_common ? BP_MODEL_COMMON * chunks : 0) +
                        2 * bp_task_keeps_words(shape) + (int)shape->states.count);
     BP_ASSERT(stages > 1 || chunks == 1);
-    if (family->begin)
+    if (family->begin && nn->gemm) /* else its parameters are only counted */
         family->begin(network, shape);
     if (family->add_shared && (!bp_task_has_head(&shape->task) || bp_task_keeps_words(shape)))
         shared = family->add_shared(network, shape, stage, stages, blocks);
@@ -254,8 +287,6 @@ bp_err bp_model_network_new_chunks(bp_network **out, const bp_nn *nn, const bp_m
         }
         bp_network_end_chunk(network);
     }
-    BP_ASSERT(stages * nn->tensors > 1 ||
-              count_parameters(network, false) == bp_model_parameters(shape));
     *out = network;
     return BP_OK;
 }
@@ -266,14 +297,25 @@ bp_err bp_model_network_new(bp_network **out, const bp_nn *nn, const bp_model_sh
     return bp_model_network_new_chunks(out, nn, shape, stage, stages, 1);
 }
 
-int64_t bp_model_trained_parameters(const bp_model_shape *shape)
+static int64_t parameters_of(const bp_model_shape *shape, bool trained)
 {
     const bp_nn nn = {.tensor = MPI_COMM_NULL, .tensors = 1};
     bp_network *network = NULL;
     int64_t count = 0;
 
     if (bp_model_network_new(&network, &nn, shape, 0, 1) == BP_OK)
-        count = count_parameters(network, true);
+        count = count_parameters(network, trained);
     bp_network_free(&network);
     return count;
+}
+
+int64_t bp_model_parameters(const bp_model_shape *shape)
+{
+    return shape->family->blocks ? parameters_of(shape, false)
+                                 : shape->family->facts(shape).parameters;
+}
+
+int64_t bp_model_trained_parameters(const bp_model_shape *shape)
+{
+    return parameters_of(shape, true);
 }

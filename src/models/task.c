@@ -99,14 +99,6 @@ int bp_task_blocks(const bp_model_shape *shape)
     return bp_task_keeps_words(shape) ? 1 : shape->task.features > 0 ? 3 : 2;
 }
 
-int64_t bp_task_parameters(const bp_model_shape *shape)
-{
-    int64_t C = shape->width, D = shape->task.features, K = shape->task.outcomes,
-            pooler = has_pooler(shape) ? C * C + C : 0;
-
-    return pooler + (D > 0 ? D * (C + 1) + K * D * (D + 1) + K * C : K * (C + 1));
-}
-
 double bp_task_flops(const bp_model_shape *shape)
 {
     double matrices = (double)(shape->task.outcomes * shape->width), C = (double)shape->width;
@@ -273,15 +265,6 @@ bp_activations bp_model_behind(const bp_model_shape *shape, int block)
     if (is_of_task(shape, block)) /* it works on what the backbone leaves */
         block = shape->family->backbone(shape).blocks - 1;
     return shape->family->behind(shape, block);
-}
-
-int64_t bp_model_parameters(const bp_model_shape *shape)
-{
-    int64_t all = shape->family->facts(shape).parameters;
-
-    return is_language_model(shape)
-               ? all + bp_variants_parameters(shape)
-               : all - shape->family->backbone(shape).head_parameters + bp_task_parameters(shape);
 }
 
 double bp_model_train_flops(const bp_model_shape *shape)

@@ -43,9 +43,8 @@ static inline bool bp_model_reads_source(const bp_model_shape *shape)
     return shape->family->start_token && !bp_task_has_head(&shape->task);
 }
 
-/** Blocks of its head, their parameters, and FLOPs of training on a token. */
+/** Blocks of its head, and FLOPs of training on a token. */
 int bp_task_blocks(const bp_model_shape *shape);
-int64_t bp_task_parameters(const bp_model_shape *shape);
 double bp_task_flops(const bp_model_shape *shape);
 /** Block `number` of the head, from 0, at the end of the network; `shared`: the embedding's table
  * (bp_model_family.add_shared), where it keeps the words. */

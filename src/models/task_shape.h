@@ -42,13 +42,12 @@ typedef struct bp_backbone {
                          by the layer: a task can keep that head beside its own */
     bool rms;
     float epsilon;
-    bool pooler;      /* a text's first state goes through a pooler; else its last one is taken */
-    bool gelu;        /* the pooler's activation, in the place of tanh */
-    bool dense;       /* that last state goes through a pooler too, as in Hugging Face's
-                         encoder-decoders that classify */
-    int64_t segments; /* that it distinguishes */
-    int64_t head_parameters; /* of the family's facts those of blocks behind, but for the norm */
-    double head_flops;       /* and their share of train_flops */
+    bool pooler;       /* a text's first state goes through a pooler; else its last one is taken */
+    bool gelu;         /* the pooler's activation, in the place of tanh */
+    bool dense;        /* that last state goes through a pooler too, as in Hugging Face's
+                          encoder-decoders that classify */
+    int64_t segments;  /* that it distinguishes */
+    double head_flops; /* of the family's train_flops those of the blocks after them */
 } bp_backbone;
 
 static inline const bp_task_kind *bp_task_kind_of(const bp_task_shape *task)

@@ -1,8 +1,6 @@
 /* What families of Transformers have in common: their sizes and which go together, their blocks. */
 #include "models/transformer.h"
 
-#include "nn/layers.h"
-
 #include <stdio.h>
 #include <string.h>
 
@@ -112,6 +110,16 @@ bp_activations bp_transformer_behind(const bp_model_shape *shape, int block)
     (void)block;
     return (bp_activations){
         .count = 1, .item = {{.name = "hidden", .columns = shape->width, .has_gradient = true}}};
+}
+
+bp_block *bp_transformer_new_layer(bp_network *network, const bp_layer_shape *layer)
+{
+    bp_group *split = bp_network_add_group(network, false),
+             *whole = bp_network_add_group(network, true);
+    bp_block *block;
+
+    bp_transformer_layer_new(&block, &network->nn, layer, split, whole);
+    return block;
 }
 
 bp_param *bp_transformer_add_table(bp_network *network, const bp_model_shape *shape,

@@ -4,6 +4,7 @@
 #define BP_MODELS_TRANSFORMER_H
 
 #include "models/family.h"
+#include "nn/layers.h"
 
 /** The standard deviation of initial weights, and of token embeddings. */
 #define BP_TRANSFORMER_STD 0.02F
@@ -18,6 +19,9 @@ bp_param *bp_transformer_add_table(bp_network *network, const bp_model_shape *sh
                                    const char *name);
 bp_param *bp_transformer_add_tied(bp_network *network, const bp_model_shape *shape, int stage,
                                   int stages, int blocks);
+
+/** A layer, with its groups of parameters: the network's, once it is added. */
+bp_block *bp_transformer_new_layer(bp_network *network, const bp_layer_shape *layer);
 
 /** Faults of sizes that split over tensor ranks: heads, and an inner width of the MLP. */
 void bp_transformer_check_heads(const bp_model_shape *shape, int tensors, bp_config *config);

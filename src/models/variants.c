@@ -14,14 +14,6 @@ bool bp_variants_give_logs(const bp_model_shape *shape)
     return !bp_task_has_head(&shape->task) && (shape->softmaxes > 1 || shape->head_entmax == 1);
 }
 
-/* Of the maps to states and priors. */
-int64_t bp_variants_parameters(const bp_model_shape *shape)
-{
-    int64_t K = shape->softmaxes, C = bp_model_state_width(shape);
-
-    return K > 1 ? K * C * C + K * C : 0;
-}
-
 double bp_variants_flops(const bp_model_shape *shape)
 {
     double K = (double)shape->softmaxes, C = (double)bp_model_state_width(shape);

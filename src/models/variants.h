@@ -35,9 +35,7 @@ void bp_variants_set_head(bp_head_shape *head, bp_network *network, const bp_mod
 /** Are the model's `logits` logs of probabilities (bp_model_info)? */
 bool bp_variants_give_logs(const bp_model_shape *shape);
 
-/** What they add to the family's model: parameters, and FLOPs of one token forward in the last
- * block. */
-int64_t bp_variants_parameters(const bp_model_shape *shape);
+/** What they add to the family's model: FLOPs of one token forward in the last block. */
 double bp_variants_flops(const bp_model_shape *shape);
 
 #endif

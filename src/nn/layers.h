@@ -49,8 +49,13 @@ typedef struct bp_layer_shape {
                        added to it together */
     bool post_norm; /* norms stand behind the branches, which read the residual stream itself. Such
                        a layer is not parallel */
-    bool unscaled;  /* scores are plain products of queries and keys, and queries start so much
-                       smaller */
+    bool closing_norms; /* a branch goes through a norm of its own, "attn.ln" and "mlp.ln", before
+                           it is added. Such a layer has norms before its branches too, and does not
+                           cross */
+    bool unscaled;      /* scores are plain products of queries and keys, and queries start so much
+                           smaller */
+    float scale;        /* of scores that are not unscaled; 0: 1/sqrt(D) */
+    float score_cap;    /* scores become cap tanh(score / cap); 0: they stay as they are */
     bp_param *relative; /* [relative_buckets][H], this rank's heads: what a score of attention()
                            gets by the bucket of its distance (math/attention/relative.h), of both
                            sides where it sees_all; borrowed, of a group that this layer adds
@@ -74,7 +79,8 @@ typedef struct bp_layer_shape {
 /** h += out(attention(ln1(h))), of parallel branches together with the MLP's; where it crosses h +=
  * cross.out(attention of cross.ln(h) to the source, as it is); h += down(f(up(ln2(h)))). With
  * post_norm h = ln1(h + out(attention(h))), h = cross.ln(h + cross.out(...)) where it crosses, and
- * h = ln2(h + down(f(up(h)))). Keys
+ * h = ln2(h + down(f(up(h)))). With closing_norms h += attn.ln(out(attention(ln1(h)))), and
+ * h += mlp.ln(down(f(up(ln2(h))))). Keys
  * behind a sequence's length are not seen; of its own stream a layer that crosses, or has a window,
  * is causal alone: there padding sees padding, as in the models whose losses the references are.
  * Tensor ranks divide H and F. Where they do not divide G, ranks whose heads share a head of keys
@@ -82,6 +88,9 @@ typedef struct bp_layer_shape {
  * is replicated. */
 void bp_transformer_layer_new(bp_block **out, const bp_nn *nn, const bp_layer_shape *shape,
                               bp_group *split, bp_group *whole);
+/** Entries of its matrices, on all tensor ranks together: each is a multiplication a token. Local.
+ */
+int64_t bp_transformer_layer_products(const bp_layer_shape *shape);
 
 /** What is done to each row by itself: a product with an activation, a norm, dropout. */
 typedef struct bp_row_shape {
@@ -365,6 +374,8 @@ typedef struct bp_head_shape {
     bool twice;     /* it reads another item too, of as many places and columns, and is asked for
                        another term: of two directions */
     int second_item, second_term;
+    float cap;                    /* logits become cap tanh(logit / cap), of one softmax; 0: they
+                                     stay as they are */
     bool entmax;                  /* outcomes are the 1.5-entmax of logits, and the loss is its own
                                      (math/kernels/entmax.h): it goes with one softmax */
     bp_dirichlet_shape dirichlet; /* whose loss training takes; it goes with one softmax */

@@ -64,6 +64,7 @@ typedef struct backward_work {
     float *sums;
     bp_operand scored; /* sparse: [kept rows][C] of normed, and of dnormed */
     float *dscored;
+    float *slopes;                 /* [chunk rows][V here] of capped logits */
     bp_distill_work soft;          /* where the training has a teacher */
     float *sampled, *sampled_sums; /* where outcomes are sampled: [columns][C], [columns] */
 } backward_work;
@@ -119,6 +120,8 @@ static backward_work alloc_backward(const lm_head *self, bp_arena *arena, const 
         work.sampled = bp_arena_floats(arena, head_columns(self, true) * C);
         work.sampled_sums = bp_arena_floats(arena, head_columns(self, true));
     }
+    if (self->shape.cap > 0)
+        work.slopes = bp_arena_floats(arena, cut->chunk * self->wte->extent[0]);
     if (self->block.nn->distills)
         work.soft = bp_distill_alloc(arena, cut->chunk, self->wte->extent[0]);
     return work;
@@ -200,7 +203,7 @@ static void weigh(const lm_head *self, const bp_pass *pass, const head_chunk *c,
 }
 
 /* dlogits, from the logits and their statistics. */
-static void chunk_gradient(const lm_head *self, bp_pass *pass, backward_work *work,
+static void plain_gradient(const lm_head *self, bp_pass *pass, backward_work *work,
                            const chunk_rows *rows)
 {
     head_chunk *c = &work->c;
@@ -224,11 +227,32 @@ static void chunk_gradient(const lm_head *self, bp_pass *pass, backward_work *wo
     }
 }
 
+/* The same; of capped logits by way of floats in their place, which the cap's slopes multiply. */
+static void chunk_gradient(const lm_head *self, bp_pass *pass, backward_work *work,
+                           const chunk_rows *rows)
+{
+    float *logits = work->c.logits;
+    int64_t n = rows->dlogits.rows, V = self->wte->extent[0];
+    chunk_rows floats = *rows;
+
+    if (self->shape.cap == 0) {
+        plain_gradient(self, pass, work, rows);
+        return;
+    }
+    bp_cap_slopes(work->slopes, logits, self->shape.cap, n * V);
+    floats.dlogits = bp_operand_floats(logits, n, V);
+    plain_gradient(self, pass, work, &floats);
+    if (V > 0) {
+        bp_multiply(logits, work->slopes, n * V);
+        bp_operand_fill(&rows->dlogits, logits);
+    }
+}
+
 /* Nothing is to be summed over tensor ranks between a row's statistics and its gradient. */
 static bool is_at_once(const lm_head *self, const bp_pass *pass)
 {
     return head_is_plain(self) && !self->sampled && self->shape.dirichlet.classes == 0 &&
-           !head_has_teacher(self, pass) && self->block.nn->tensors == 1;
+           !head_has_teacher(self, pass) && self->shape.cap == 0 && self->block.nn->tensors == 1;
 }
 
 /* Logits, loss and dlogits. */

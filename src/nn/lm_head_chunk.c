@@ -48,7 +48,8 @@ int64_t head_least_share(const lm_head *self)
 static int64_t stride_of(const lm_head *self, bool training, bp_operand_form form, int64_t columns)
 {
     bool is_simple = head_is_plain(self) && !(training && self->sampled) &&
-                     self->shape.dirichlet.classes == 0 && !self->block.nn->distills;
+                     self->shape.dirichlet.classes == 0 && !self->block.nn->distills &&
+                     self->shape.cap == 0;
 
     return is_simple ? bp_linear_row_stride(self->block.nn->gemm, form, columns) : columns;
 }
@@ -136,6 +137,8 @@ void head_chunk_logits(const lm_head *self, const head_chunk *c, const bp_operan
     if (to.columns > 0)
         bp_linear_forward_into(self->block.nn->gemm, &to, states, self->vocabulary,
                                bp_lm_head_bias(&self->block));
+    if (self->shape.cap > 0)
+        bp_cap_all(c->logits, self->shape.cap, to.rows * to.columns);
 }
 
 void head_chunk_forward(const lm_head *self, head_chunk *c, const bp_operand *normed,

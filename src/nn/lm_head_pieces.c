@@ -77,6 +77,8 @@ void bp_lm_head_logits(const bp_block *block, const bp_weight *map, float *logit
         softmax_mixture_log_probabilities(self->mixture, logits, &outcomes, hidden, rows);
     else if (map)
         bp_linear_forward(block->nn->gemm, logits, hidden, map, outcomes.bias, rows);
+    if (self->shape.cap > 0 && map)
+        bp_cap_all(logits, self->shape.cap, rows * self->wte->extent[0]);
     if (self->shape.entmax)
         take_logs(self, logits, rows);
 }

@@ -4,6 +4,22 @@
 
 #include <string.h>
 
+/* dx = the gradient before a closing norm, of what it was after it. */
+static void open_closing(const layer *self, const bp_pass *pass, branch_kind branch,
+                         const saved *kept, float *dx, int64_t rows)
+{
+    size_t mark = pass->scratch->used_bytes;
+    int64_t C = self->shape.C;
+    closing_work work = layer_alloc_closing(self, pass->scratch, rows);
+    bp_norm norm = layer_closing_norm(self, branch, kept);
+    bp_norm_gradients to = {dx, layer_gradient_of(self->closing_gain[branch]),
+                            layer_gradient_of(self->closing_bias[branch]), true};
+
+    memcpy(work.dy, dx, (size_t)(rows * C) * sizeof *dx);
+    bp_layer_norm_backward(&to, NULL, work.dy, kept->closed[branch], &norm, rows, C, work.sums);
+    pass->scratch->used_bytes = mark;
+}
+
 void layer_open_residual(const layer *self, const bp_pass *pass, const saved *kept,
                          const bp_operand *dbranch, const bp_bias_gradient *bias, const float *dout,
                          branch_kind branch)
@@ -11,18 +27,20 @@ void layer_open_residual(const layer *self, const bp_pass *pass, const saved *ke
     const bp_nn *nn = self->block.nn;
     bp_rng_key key = layer_sum_key(self, pass, branch);
     bp_operand own = bp_nn_own(nn, pass, dbranch);
-    int64_t first = bp_nn_first_row(nn, pass) * self->shape.C;
+    int64_t C = self->shape.C, first = bp_nn_first_row(nn, pass) * C;
 
-    if (self->bottleneck[branch]) {
+    if (self->bottleneck[branch] || self->closing_gain[branch]) {
         size_t mark = pass->scratch->used_bytes;
-        float *dx = bp_arena_floats(pass->scratch, own.rows * self->shape.C);
-        bp_operand to = bp_operand_floats(dx, own.rows, self->shape.C);
+        float *dx = bp_arena_floats(pass->scratch, own.rows * C);
+        bp_operand to = bp_operand_floats(dx, own.rows, C);
 
-        BP_ASSERT(!bias); /* the branch's own parameters are frozen */
         bp_dropout_backward_operand(&to, NULL, dout, layer_dropout(self, pass), &key, first);
-        bp_bottleneck_backward(self->bottleneck[branch], pass->scratch, dx, own.rows,
-                               &kept->bottled[branch]);
-        bp_operand_fill(&own, dx);
+        if (self->closing_gain[branch])
+            open_closing(self, pass, branch, kept, dx, own.rows);
+        if (self->bottleneck[branch])
+            bp_bottleneck_backward(self->bottleneck[branch], pass->scratch, dx, own.rows,
+                                   &kept->bottled[branch]);
+        bp_operand_fill_sums(&own, bias, dx);
         pass->scratch->used_bytes = mark;
     } else {
         bp_dropout_backward_operand(&own, bias, dout, layer_dropout(self, pass), &key, first);

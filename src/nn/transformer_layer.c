@@ -36,7 +36,8 @@ bp_attention_shape layer_attention_shape(const layer *self, const bp_pass *pass,
         .causal = !cross && !self->shape.sees_all,
         .window = cross ? 0 : self->shape.window,
         .entmax = self->shape.entmax,
-        .scale = self->shape.unscaled ? 1 : 0,
+        .scale = self->shape.unscaled ? 1 : self->shape.scale,
+        .cap = self->shape.score_cap,
         .dropout = layer_dropout(self, pass),
         .key = key,
         .first_sequence = pass->first_slot,
@@ -101,8 +102,24 @@ bp_rng_key layer_sum_key(const layer *self, const bp_pass *pass, branch_kind bra
     return layer_mask_key(self, pass, MASKS[branch]);
 }
 
-/* A branch, summed over tensor ranks and behind its bottleneck, as the residual stream takes it in:
- * with the mask of `key`. */
+bp_norm layer_closing_norm(const layer *self, branch_kind branch, const saved *kept)
+{
+    return (bp_norm){self->closing_gain[branch]->value, layer_value_of(self->closing_bias[branch]),
+                     self->shape.epsilon, kept->closed_mean[branch], kept->closed_rstd[branch]};
+}
+
+/* This rank's rows of a branch through its closing norm, in place. */
+static void close_rows(const layer *self, const saved *kept, branch_kind branch, float *rows,
+                       int64_t count)
+{
+    bp_norm norm = layer_closing_norm(self, branch, kept);
+    bp_operand to = bp_operand_floats(rows, count, self->shape.C);
+
+    bp_layer_norm_forward(&to, kept->closed[branch], &norm, &(bp_residual){.base = rows});
+}
+
+/* A branch, summed over tensor ranks, after its bottleneck and its closing norm, as the residual
+ * stream takes it in: with the mask of `key`. */
 static bp_residual residual_of(layer *self, bp_pass *pass, const saved *kept, branch_kind branch,
                                const float *base, float *sums, bp_rng_key *key)
 {
@@ -115,6 +132,8 @@ static bp_residual residual_of(layer *self, bp_pass *pass, const saved *kept, br
     if (self->bottleneck[branch])
         bp_bottleneck_forward(self->bottleneck[branch], pass->scratch, sums + own.first * C,
                               own.count, &kept->bottled[branch]);
+    if (self->closing_gain[branch])
+        close_rows(self, kept, branch, sums + own.first * C, own.count);
     return (bp_residual){.base = base,
                          .branch = sums + own.first * C,
                          .dropout = layer_dropout(self, pass),
@@ -238,7 +257,8 @@ static bp_cached_shape cached_shape(const layer *self, int64_t slots, int64_t ca
                              .D = self->D,
                              .window = self->shape.window,
                              .entmax = self->shape.entmax,
-                             .scale = self->shape.unscaled ? 1 : 0,
+                             .scale = self->shape.unscaled ? 1 : self->shape.scale,
+                             .cap = self->shape.score_cap,
                              .slots = slots,
                              .capacity = capacity};
 }
@@ -421,33 +441,54 @@ static bool is_added(const layer *self, int k)
     return self->repeats && k < 3;
 }
 
-void bp_transformer_layer_new(bp_block **out, const bp_nn *nn, const bp_layer_shape *shape,
-                              bp_group *split, bp_group *whole)
+/* Sizes and parameters. */
+static void begin(layer *self, const bp_nn *nn, const bp_layer_shape *shape, bp_group *split,
+                  bp_group *whole)
 {
-    layer *self = bp_alloc("nn.layer", 1, sizeof *self);
-
-    *out = NULL;
     self->block.ops = &OPS;
     self->block.nn = nn;
+    self->block.stream = shape->stream;
     self->shape = *shape;
     self->shape.G = shape->G > 0 ? shape->G : shape->H;
     self->shape.epsilon = shape->epsilon > 0 ? shape->epsilon : EPSILON;
-    BP_ASSERT(shape->D > 0 || shape->C % shape->H == 0);
-    BP_ASSERT(shape->H % nn->tensors == 0 && shape->F % nn->tensors == 0 &&
-              shape->H % self->shape.G == 0 && !(shape->parallel && shape->crosses) &&
-              !(shape->post_norm && shape->parallel));
-    BP_ASSERT(!layer_is_gated(self) || shape->no_bias);
-    if (shape->relative)
-        shape->relative->values_read = true;
     self->D = shape->D > 0 ? shape->D : shape->C / shape->H;
     self->Hl = shape->H / nn->tensors;
     self->Cl = self->Hl * self->D;
     self->Fl = shape->F / nn->tensors;
     self->first_head = self->Hl * nn->tensor_at;
     share_keys(self);
-    self->block.stream = shape->stream;
     layer_add_params(self, split, whole);
+}
+
+void bp_transformer_layer_new(bp_block **out, const bp_nn *nn, const bp_layer_shape *shape,
+                              bp_group *split, bp_group *whole)
+{
+    layer *self = bp_alloc("nn.layer", 1, sizeof *self);
+
+    *out = NULL;
+    BP_ASSERT(shape->D > 0 || shape->C % shape->H == 0);
+    BP_ASSERT(shape->H % nn->tensors == 0 && shape->F % nn->tensors == 0 &&
+              (shape->G == 0 || shape->H % shape->G == 0));
+    BP_ASSERT(!(shape->parallel && (shape->crosses || shape->post_norm)) &&
+              !(shape->closing_norms && (shape->crosses || shape->post_norm)));
+    if (shape->relative)
+        shape->relative->values_read = true;
+    begin(self, nn, shape, split, whole);
+    BP_ASSERT(!layer_is_gated(self) || shape->no_bias);
     for (int k = 0; k < split->count; k++)
         split->params[k].product_first = split->params[k].dims == 2 && !is_added(self, k);
     *out = &self->block;
+}
+
+int64_t bp_transformer_layer_products(const bp_layer_shape *shape)
+{
+    const bp_nn one = {.tensor = MPI_COMM_NULL, .tensors = 1};
+    bp_group split = {0}, whole = {0};
+    layer self = {0};
+    int64_t entries = 0;
+
+    begin(&self, &one, shape, &split, &whole);
+    for (int k = 0; k < split.count; k++)
+        entries += split.params[k].dims == 2 ? bp_param_floats(&split.params[k]) : 0;
+    return entries;
 }

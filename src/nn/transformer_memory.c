@@ -53,6 +53,12 @@ saved layer_alloc_saved(const layer *self, bp_arena *arena, const bp_pass *pass)
         kept.mean[k] = bp_arena_floats(arena, own);
         kept.rstd[k] = bp_arena_floats(arena, own);
     }
+    for (int k = 0; k < BRANCHES; k++)
+        if (self->closing_gain[k]) {
+            kept.closed[k] = bp_arena_floats(arena, own * self->shape.C);
+            kept.closed_mean[k] = bp_arena_floats(arena, own);
+            kept.closed_rstd[k] = bp_arena_floats(arena, own);
+        }
     if (self->shape.post_norm)
         kept.entered = bp_arena_floats(arena, own * self->shape.C);
     kept.up = bp_operand_alloc_apart(arena, self->block.nn->gemm, rows, layer_up_columns(self));
@@ -133,13 +139,20 @@ norm_work layer_alloc_norm(const layer *self, bp_arena *arena, int64_t rows, int
                        .sums = bp_arena_floats(arena, norm > bias ? norm : bias)};
 }
 
+closing_work layer_alloc_closing(const layer *self, bp_arena *arena, int64_t own)
+{
+    return (closing_work){.dy = bp_arena_floats(arena, own * self->shape.C),
+                          .sums =
+                              bp_arena_floats(arena, bp_layer_norm_scratch(own, self->shape.C))};
+}
+
 bp_operand layer_alloc_dbranch(const layer *self, bp_arena *arena, const bp_pass *pass,
                                const float *dout)
 {
     const bp_gemm *gemm = self->block.nn->gemm;
     int64_t rows = pass->B * pass->T;
     bool over = layer_dropout(self, pass) == 0 && bp_nn_rows(self->block.nn, pass).count == rows &&
-                !self->bottleneck[MLP];
+                !self->bottleneck[MLP] && !self->closing_gain[MLP];
 
     return over ? bp_operand_over(arena, gemm, dout, rows, self->shape.C)
                 : bp_operand_alloc_apart(arena, gemm, rows, self->shape.C);
@@ -183,6 +196,18 @@ static size_t larger(size_t a, size_t b)
     return a > b ? a : b;
 }
 
+/* Of a closing norm's backward pass, on own rows: its gradients, and sums. */
+static size_t closing_scratch(const layer *self, int64_t own)
+{
+    bp_arena count = {0};
+
+    if (self->closing_gain[MLP]) {
+        bp_arena_floats(&count, own * self->shape.C);
+        layer_alloc_closing(self, &count, own);
+    }
+    return count.used_bytes;
+}
+
 /* Of the widest product that an adapter changes. */
 static int64_t adapted_rows(const layer *self, int64_t B, const int64_t *T)
 {
@@ -224,6 +249,7 @@ size_t layer_scratch_bytes(const bp_block *block, const bp_extent *most, bool tr
                  own.used_bytes;
         if (self->shape.crosses)
             branch = larger(branch, cross_scratch(self, &pass, true) + own.used_bytes);
+        branch += closing_scratch(self, bp_nn_rows(block->nn, &pass).count);
         branch += layer_adapted_scratch(self, adapted_rows(self, most->B, most->T));
         count.used_bytes = larger(count.used_bytes, branch);
     }

@@ -108,11 +108,23 @@ static void add_whole_params(layer *self, bp_group *group)
     self->down_bias = biases ? add_vector(self, group, "mlp.down.bias", BP_INIT_ZERO) : NULL;
 }
 
+static void add_closing_norm(layer *self, bp_group *group, branch_kind branch, const char *gain,
+                             const char *bias)
+{
+    self->closing_gain[branch] = add_vector(self, group, gain, BP_INIT_ONE);
+    self->closing_bias[branch] =
+        self->shape.rms ? NULL : add_vector(self, group, bias, BP_INIT_ZERO);
+}
+
 void layer_add_params(layer *self, bp_group *split, bp_group *whole)
 {
     add_attention_params(self, split);
     add_mlp_params(self, split);
     add_whole_params(self, whole);
+    if (self->shape.closing_norms) {
+        add_closing_norm(self, whole, ATTENTION, "attn.ln.gain", "attn.ln.bias");
+        add_closing_norm(self, whole, MLP, "mlp.ln.gain", "mlp.ln.bias");
+    }
     if (self->shape.crosses)
         cross_add_params(self, split, whole);
 }

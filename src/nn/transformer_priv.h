@@ -42,6 +42,7 @@ typedef struct layer {
     bool stale;    /* and they are to be gathered first */
     bp_param *key_weight[2], *key_bias[2];     /* of k and v: this rank's rows, by heads or not */
     bp_param *gain[BRANCHES], *bias[BRANCHES]; /* of the norms */
+    bp_param *closing_gain[BRANCHES], *closing_bias[BRANCHES]; /* of closing norms; NULL: none */
     bp_param *q_weight, *q_bias, *out_weight, *out_bias, *up_weight, *up_bias, *down_weight,
         *down_bias;                   /* biases NULL where there are none; gate lies before up */
     bp_weight *qkv, *out, *up, *down; /* q, k and v lie one after another: one product */
@@ -58,9 +59,11 @@ typedef struct layer {
 typedef struct saved {
     float *before[BRANCHES];                /* [own rows][C] what each norm reads */
     float *mean[BRANCHES], *rstd[BRANCHES]; /* [own rows] */
-    bp_operand qkv;                         /* [rows]: Hl heads of q, Gl of k, Gl of v */
-    bp_operand attended;                    /* [rows][Cl] */
-    float *lse;                             /* [B][Hl][T] */
+    float *closed[BRANCHES];                /* [own rows][C] what closing norms read, */
+    float *closed_mean[BRANCHES], *closed_rstd[BRANCHES]; /* [own rows] */
+    bp_operand qkv;            /* [rows]: Hl heads of q, Gl of k, Gl of v */
+    bp_operand attended;       /* [rows][Cl] */
+    float *lse;                /* [B][Hl][T] */
     bp_operand up;             /* [rows][Fl] before the activation; gated [rows][2 Fl] */
     float *cross_q, *cross_kv; /* [rows][Hl][D], [source rows][2][Hl][D] */
     float *cross_attended, *cross_lse;
@@ -81,6 +84,12 @@ typedef struct norm_work {
     float *dnormed;    /* [rows][C] */
     float *sums;       /* also of the biases of the same branch */
 } norm_work;
+
+/* Scratch of a closing norm's backward pass. */
+typedef struct closing_work {
+    float *dy;   /* [own rows][C] of its output */
+    float *sums; /* of its gain and bias */
+} closing_work;
 
 /* Scratch of attention's forward pass, beside forward_work. */
 typedef struct attention_forward_work {
@@ -135,6 +144,7 @@ bp_rng_key layer_mask_key(const layer *self, const bp_pass *pass, int which);
 bp_rng_key layer_sum_key(const layer *self, const bp_pass *pass, branch_kind branch);
 float layer_dropout(const layer *self, const bp_pass *pass);
 bp_norm layer_norm_of(const layer *self, branch_kind branch, const saved *kept);
+bp_norm layer_closing_norm(const layer *self, branch_kind branch, const saved *kept);
 bp_attention_shape layer_attention_shape(const layer *self, const bp_pass *pass, bool cross,
                                          const bp_rng_key *key);
 void *layer_alloc_attention(const layer *self, bp_arena *arena, const bp_pass *pass, bool cross);
@@ -151,6 +161,7 @@ static inline bp_relative layer_relative(const layer *self)
 
 /** `columns`: of the widest bias besides those of C. */
 norm_work layer_alloc_norm(const layer *self, bp_arena *arena, int64_t rows, int64_t columns);
+closing_work layer_alloc_closing(const layer *self, bp_arena *arena, int64_t own);
 /** The operand of a branch's gradient dout: that itself where it is of all rows and nothing is
  * dropped or rounded. */
 bp_operand layer_alloc_dbranch(const layer *self, bp_arena *arena, const bp_pass *pass,

@@ -128,7 +128,7 @@ static const case_of CASES[] = {{"gpt",
                                   .heads = 12,
                                   .context = 1024,
                                   .vocab_size = 32000,
-                                  .own = {[BP_LLAMA_KV_HEADS] = 4, [BP_LLAMA_INNER] = 2048}}},
+                                  .stack = {.kv_heads = 4, .inner = 2048}}},
                                 {"1b",
                                  {.family = &bp_llama_family,
                                   .layers = 22,
@@ -136,7 +136,7 @@ static const case_of CASES[] = {{"gpt",
                                   .heads = 32,
                                   .context = 2048,
                                   .vocab_size = 32000,
-                                  .own = {[BP_LLAMA_KV_HEADS] = 4, [BP_LLAMA_INNER] = 5632}}},
+                                  .stack = {.kv_heads = 4, .inner = 5632}}},
                                 {"4layers",
                                  {.family = &bp_llama_family,
                                   .layers = 4,
@@ -144,7 +144,7 @@ static const case_of CASES[] = {{"gpt",
                                   .heads = 32,
                                   .context = 2048,
                                   .vocab_size = 32000,
-                                  .own = {[BP_LLAMA_KV_HEADS] = 4, [BP_LLAMA_INNER] = 5632}}}};
+                                  .stack = {.kv_heads = 4, .inner = 5632}}}};
 enum { CASE_COUNT = sizeof CASES / sizeof *CASES };
 
 static int by_size(const void *a, const void *b)
@@ -158,11 +158,11 @@ static int by_size(const void *a, const void *b)
 static double weights_of(const bp_model_shape *shape)
 {
     double C = (double)shape->width, L = (double)shape->layers, V = (double)shape->vocab_size;
-    double G = C / (double)shape->heads * (double)shape->own[BP_LLAMA_KV_HEADS];
+    double G = C / (double)shape->heads * (double)shape->stack.kv_heads;
 
     if (shape->family == &bp_gpt_family)
         return L * 12 * C * C + V * C;
-    return L * (2 * C * C + 2 * C * G + 3 * C * (double)shape->own[BP_LLAMA_INNER]) + V * C;
+    return L * (2 * C * C + 2 * C * G + 3 * C * (double)shape->stack.inner) + V * C;
 }
 
 typedef struct machine {

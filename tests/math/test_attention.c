@@ -147,6 +147,18 @@ static int64_t bias_at(const bp_attention_shape *s, int64_t h, int64_t t, int64_
     return h * bp_bias_floats(s) + t - u + keys_of(s) - 1;
 }
 
+/* The scaled product of a query and a key, and its capped value with the slope of that. */
+static double score_of(const double *q, const double *k, const bp_attention_shape *s, double *slope)
+{
+    double dot = 0, cap = (double)s->cap;
+
+    for (int64_t d = 0; d < s->D; d++)
+        dot += q[d] * k[d];
+    dot *= s->scale > 0 ? (double)s->scale : 1 / sqrt((double)s->D);
+    *slope = cap > 0 ? 1 - tanh(dot / cap) * tanh(dot / cap) : 1;
+    return cap > 0 ? cap * tanh(dot / cap) : dot;
+}
+
 /* One query's row: weights and log-sum-exp. */
 static double twin_weights(double *weights, const double *qkv, const bp_attention_shape *s,
                            int64_t b, int64_t h, int64_t t, int64_t seen)
@@ -157,12 +169,8 @@ static double twin_weights(double *weights, const double *qkv, const bp_attentio
 
     memset(weights, 0, (size_t)seen * sizeof *weights);
     for (int64_t u = first; u < seen; u++) {
-        const double *k = qkv + key_at(s, b, h, u);
-        double dot = 0;
-        for (int64_t d = 0; d < s->D; d++)
-            dot += q[d] * k[d];
-        dot *= s->scale > 0 ? (double)s->scale : 1 / sqrt((double)s->D);
-        weights[u] = exp(dot + (s->bias ? (double)s->bias[bias_at(s, h, t, u)] : 0));
+        double slope, score = score_of(q, qkv + key_at(s, b, h, u), s, &slope);
+        weights[u] = exp(score + (s->bias ? (double)s->bias[bias_at(s, h, t, u)] : 0));
         sum += weights[u];
     }
     for (int64_t u = 0; u < seen; u++)
@@ -218,10 +226,11 @@ static void twin_backward(double *dqkv, double *dbias, const double *qkv, const 
                 }
                 for (int64_t u = 0; u < seen; u++) {
                     int64_t key = key_at(s, b, h, u);
-                    double dscore = weights[u] * (dweights[u] - sum);
+                    double dscore = weights[u] * (dweights[u] - sum), slope;
                     if (dbias)
                         dbias[b * s->H * bp_bias_floats(s) + bias_at(s, h, t, u)] += dscore;
-                    dscore *= s->scale > 0 ? (double)s->scale : 1 / sqrt((double)s->D);
+                    (void)score_of(qkv + query, qkv + key, s, &slope);
+                    dscore *= slope * (s->scale > 0 ? (double)s->scale : 1 / sqrt((double)s->D));
                     for (int64_t d = 0; d < s->D; d++) {
                         dqkv[query + d] += dscore * qkv[key + d];
                         dqkv[key + d] += dscore * qkv[query + d];
@@ -475,6 +484,33 @@ static void heads_may_share_keys(void **state)
     }
 }
 
+/* Caps within the scores' size, so that their slopes are far from 1. */
+static void scores_may_be_capped(void **state)
+{
+    static const int32_t lengths[] = {70, 33};
+    bp_rng_key key = bp_rng_key_of(1, BP_RNG_DROPOUT, 0, 3, 5);
+
+    (void)state;
+    for (int grouped = 0; grouped < 2; grouped++) {
+        bp_attention_shape shape = shape_of(2, 200, 4, 24, true);
+
+        shape.cap = 0.5f;
+        shape.key_heads = grouped ? 2 : 0;
+        check(shape);
+        shape.window = 65;
+        shape.scale = 0.4f;
+        shape.cap = 2;
+        check(shape);
+        shape.dropout = 0.25f;
+        shape.key = &key;
+        check(shape);
+        shape = shape_of(2, 70, 2, 16, false);
+        shape.cap = 0.25f;
+        shape.lengths = lengths;
+        check(shape);
+    }
+}
+
 /* A rank's heads out of more: their groups begin or end on other ranks. */
 static void groups_may_be_cut(void **state)
 {
@@ -547,14 +583,14 @@ static void dropped_weights_are_those_of_the_documented_words(void **state)
 }
 
 /* The twin's own gradient, by central differences of the twin. */
-static void gradient_equals_finite_differences(void **state)
+static void check_differences(float cap)
 {
     bp_rng_key key = bp_rng_key_of(2, BP_RNG_DROPOUT, 0, 0, 0);
     bp_attention_shape shape = shape_of(1, 9, 2, 5, true);
 
-    (void)state;
     shape.dropout = 0.3f;
     shape.key = &key;
+    shape.cap = cap;
     problem p = problem_of(F32, shape);
     int64_t n = out_floats(&shape);
     double *qkv = widened(p.qkv, 3 * n), *out = doubles(n), *lse = doubles(18),
@@ -577,6 +613,13 @@ static void gradient_equals_finite_differences(void **state)
     bp_free(lse);
     bp_free(dqkv);
     problem_free(&p);
+}
+
+static void gradient_equals_finite_differences(void **state)
+{
+    (void)state;
+    check_differences(0);
+    check_differences(0.5f);
 }
 
 static void check_threads_do_not_change_bits(int way)
@@ -731,6 +774,9 @@ static void rows_may_be_halves(void **state)
     shape.dropout = 0.25f;
     shape.key = &key;
     check_halves(shape);
+    shape.cap = 0.5f;
+    check_halves(shape);
+    shape.cap = 0;
     shape.causal = false;
     shape.lengths = lengths;
     check_halves(shape);
@@ -794,6 +840,7 @@ int main(void)
         cmocka_unit_test(keys_behind_a_length_are_not_seen),
         cmocka_unit_test(heads_may_share_keys),
         cmocka_unit_test(groups_may_be_cut),
+        cmocka_unit_test(scores_may_be_capped),
         cmocka_unit_test(only_the_last_keys_may_be_seen),
         cmocka_unit_test(padding_changes_no_bits),
         cmocka_unit_test(dropped_weights_are_those_of_the_documented_words),

@@ -66,7 +66,8 @@ static void open_fixture(fixture *f, int64_t segments)
                             .width = 16,
                             .heads = 4,
                             .context = T,
-                            .own = {[BP_BERT_BOUNDARY] = 1, [BP_BERT_SEGMENTS] = segments},
+                            .stack = {.segments = segments},
+                            .own = {[BP_BERT_BOUNDARY] = 1},
                             .vocab_size = VOCABULARY};
     bp_stage_spec spec = {.most = {B, {T}}, .micro_batches = 1, .stages = 1, .schedule = BP_1F1B};
 

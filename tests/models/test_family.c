@@ -1,6 +1,8 @@
 /* A family from existing parts alone, as a program that brings its own would write it: a source
  * that is read in both directions up to a length, a text that carries a state and looks at it, and
  * two heads. Linked to bagpipe's own main(): test_family.py trains, stops, scores, ensembles it. */
+#include "capped_family.h"
+
 #include "models/family.h"
 #include "nn/layers.h"
 
@@ -163,11 +165,9 @@ extern const bp_hf_table *const test_family_huggingface[]; /* test_family_names.
 
 static bp_model_facts facts(const bp_model_shape *shape)
 {
-    int64_t C = shape->width, L = shape->layers;
-    int64_t parameters = L * (20 * C * C + 28 * C) + 6 * (C * C + C) + CLASSES * C + 4 * C +
-                         (shape->vocab_size + shape->context + SOURCE_OF(shape->context)) * C;
+    double C = (double)shape->width, L = (double)shape->layers;
 
-    return (bp_model_facts){.parameters = parameters, .train_flops = 6 * (double)parameters};
+    return (bp_model_facts){.train_flops = 6 * (20 * L + 6) * C * C};
 }
 
 static const bp_model_family FAMILY = {.name = "pair",
@@ -188,4 +188,5 @@ static const bp_model_family FAMILY = {.name = "pair",
 __attribute__((constructor)) static void register_family(void)
 {
     bp_model_family_register(&FAMILY);
+    bp_model_family_register(&CAPPED_FAMILY);
 }

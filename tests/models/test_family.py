@@ -18,7 +18,8 @@ class Family(JobTest):
         return self.at(name)
 
     def trained(self, name, ranks, *keys):
-        return self.done("pretrain", name, ranks, "model.kind=pair", "train.steps=8", "train.valid_every=4", "model.dropout=0.1", *keys)
+        kind = [] if any(key.startswith("model.kind=") for key in keys) else ["model.kind=pair"]
+        return self.done("pretrain", name, ranks, "train.steps=8", "train.valid_every=4", "model.dropout=0.1", *kind, *keys)
 
     def losses(self, folder):
         return [line["loss"] for line in metrics(folder)] + [line["valid_loss"] for line in metrics(folder) if "valid_loss" in line]
@@ -34,6 +35,21 @@ class Family(JobTest):
         data = self.trained("data", 2)
         self.assertEqual(timeless(metrics(self.at("one"))), timeless(metrics(data)))
         self.assertEqual(digests(self.at("one")), digests(data))
+
+    def test_every_mesh_trains_the_same_stack(self):
+        kind = ["model.kind=capped", "model.kv_heads=2", "model.window=9"]
+        one = self.losses(self.trained("stack", 0, *kind, "train.recompute=yes"))
+        for name, ranks, keys in (("tensor", 2, ["mesh.tensor=2"]), ("shared keys", 4, ["mesh.tensor=4"]), ("pipeline", 2, ["mesh.pipeline=2"])):
+            with self.subTest(name):
+                for a, b in zip(one, self.losses(self.trained(f"stack {name}", ranks, *kind, *keys)), strict=True):
+                    self.assertLess(abs(a - b), 2e-5)
+        scores = []
+        for ranks, keys in ((0, []), (2, ["mesh.tensor=2"]), (2, ["mesh.pipeline=2"])):
+            folder = self.done("score", f"score of {''.join(keys)}", ranks, f"score.model={self.at('stack')}", f"score.corpus={self.at('valid.h5')}", *keys)
+            with open(os.path.join(folder, "score", "summary.json"), encoding="utf-8") as file:
+                summary = json.load(file)
+            scores.append(summary["nll_nats"] / summary["tokens"])
+        self.assertLess(max(scores) - min(scores), 1e-5)
 
     def test_a_killed_run_goes_on_with_the_same_bits(self):
         mesh = ["mesh.tensor=2", "mesh.pipeline=2", "mesh.data=2", "checkpoint.every=2"]

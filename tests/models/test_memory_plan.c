@@ -3,6 +3,8 @@
  * vocabularies and meshes. A plan that is too small ends the program (bp_arena_take). */
 #include "bp_test_mpi.h"
 
+#include "capped_family.h"
+
 #include "base/rng.h"
 #include "math/gemm/linear_parts.h"
 #include "math/math.h"
@@ -31,19 +33,20 @@ static int64_t draw(int64_t least, int64_t most)
 static bp_model_shape random_shape(int tensors, int stages)
 {
     static const int64_t vocabularies[] = {23, 257, 8192, 20000, 50257};
-    static const bp_model_family *const families[] = {
-        &bp_gpt_family, &bp_llama_family, &bp_gpt_neox_family, &bp_bert_family, &bp_roberta_family};
+    static const bp_model_family *const families[] = {&bp_gpt_family,      &bp_llama_family,
+                                                      &bp_gpt_neox_family, &bp_bert_family,
+                                                      &bp_roberta_family,  &CAPPED_FAMILY};
     int64_t heads = tensors * draw(1, 2);
-    bp_model_shape shape = {.family = families[draw(0, 4)],
+    bp_model_shape shape = {.family = families[draw(0, 5)],
                             .layers = stages * draw(1, 2),
                             .width = heads * 8,
                             .heads = heads,
                             .context = CONTEXT,
                             .vocab_size = vocabularies[draw(0, 4)] + draw(0, 9)};
 
-    if (shape.family == &bp_llama_family) {
-        shape.own[BP_LLAMA_KV_HEADS] = draw(0, 1); /* one: ranks share it */
-        shape.own[BP_LLAMA_INNER] = 2 * shape.width;
+    if (shape.family == &bp_llama_family || shape.family == &CAPPED_FAMILY) {
+        shape.stack.kv_heads = draw(0, 1); /* one: ranks share it */
+        shape.stack.inner = 2 * shape.width;
     }
     if (shape.family == &bp_bert_family || shape.family == &bp_roberta_family)
         shape.own[BP_BERT_BOUNDARY] = draw(0, 1);

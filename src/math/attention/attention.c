@@ -84,6 +84,7 @@ static bp_head head_of(const bp_gemm *gemm, const bp_attention_input *in, const 
     BP_ASSERT(bp_attention_takes_halves(gemm, shape) || (!one.halves && !one.out_halves));
     BP_ASSERT(keys >= 0 && keys <= K && (!shape->causal || K == shape->T));
     BP_ASSERT(shape->window == 0 || (shape->causal && !shape->lengths));
+    BP_ASSERT(shape->cap == 0 || (!shape->entmax && !(one.tiles && shape->bias)));
     one.first_place = ((shape->first_sequence + b) * shape->all_heads + shape->first_head + h) *
                       (shape->slot_T > 0 ? shape->slot_T : shape->T) * one.place_row;
     if (shape->dropout > 0.0f)

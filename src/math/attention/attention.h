@@ -34,6 +34,8 @@ typedef struct bp_attention_shape {
     bool entmax;            /* weights are the 1.5-entmax of scores (kernels/entmax.h), not their
                                softmax: lse has its thresholds then. By plain loops */
     float scale;            /* of scores; 0: 1/sqrt(D) */
+    float cap; /* scores become cap tanh(score / cap), before a bias; 0: they stay as they are. It
+                  goes neither with entmax nor, in BF16, with a bias */
     const float *bias;      /* [H] rows of bp_bias_floats: head h adds element q - k + K - 1 of its
                                row to the score of (query q, key k); NULL: nothing */
     float dropout;          /* of the attention weights; 0: none */

@@ -200,11 +200,12 @@ static const bp_panel_bits *mask_of(const bp_head *one, const workspace *space, 
     return space->kept;
 }
 
-/* What is added to products of queries and keys before they are weighed. */
+/* What is done to products of queries and keys before they are weighed. */
 static void finish_scores(const bp_head *one, const visit *panel)
 {
     int64_t q = panel->q + panel->at;
 
+    bp_head_cap(one, panel->scores, NULL, panel->keys * PANEL, (float)LOG2_E);
     bp_head_bias(one, panel->scores, PANEL, q, panel->k, panel->keys, (float)LOG2_E);
     bp_head_window(one, panel->scores, PANEL, q, panel->k, panel->keys);
 }
@@ -365,6 +366,7 @@ static void weigh_gradients(const bp_head *one, const bp_head_results *results,
                                   .pairs = (uint32_t *)(void *)panel->dweights,
                                   .kept = mask_of(one, space, panel),
                                   .kept_factor = one->mask.scale,
+                                  .cap = one->shape->cap * (float)LOG2_E,
                                   .keys = panel->keys,
                                   .visible = bp_visible(one, panel->q + at, panel->k),
                                   .row = GROUP};

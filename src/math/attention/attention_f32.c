@@ -13,8 +13,8 @@ int64_t bp_head_scratch_f32(const bp_attention_shape *shape)
 {
     int64_t D = padded(shape->D);
 
-    return 3 * D * QUERIES + 2 * QUERIES * D + 3 * KEYS * QUERIES + 5 * QUERIES +
-           2 * bp_key_positions(shape) * D;
+    return 3 * D * QUERIES + 2 * QUERIES * D + (shape->cap > 0 ? 4 : 3) * KEYS * QUERIES +
+           5 * QUERIES + 2 * bp_key_positions(shape) * D;
 }
 
 #define PANEL 32
@@ -100,6 +100,7 @@ static void forward_tile(const bp_head *one, const bp_head_results *results, int
         int64_t keys = bp_least(KEYS, end - k);
         const place at = {q, k, keys};
         multiply_rows(one, scores, one->k, queries, &at);
+        bp_head_cap(one, scores, NULL, keys * QUERIES, 1);
         bp_head_bias(one, scores, QUERIES, q, k, keys, 1);
         bp_head_window(one, scores, QUERIES, q, k, keys);
         loops->tile_softmax(scores, max, sum, factor, keys, bp_visible(one, q, k));
@@ -128,6 +129,7 @@ typedef struct workspace {
     float *weights, *dscores, *mask; /* [KEYS][QUERIES] */
     float *delta, *lse;              /* [QUERIES] */
     float *dkeys, *dvalues;          /* [K][Dp] */
+    float *slopes;                   /* [KEYS][QUERIES] of capped scores */
 } workspace;
 
 static workspace workspace_of(float *scratch, const bp_attention_shape *shape)
@@ -146,6 +148,7 @@ static workspace workspace_of(float *scratch, const bp_attention_shape *shape)
     space.lse = space.delta + QUERIES;
     space.dkeys = space.lse + QUERIES;
     space.dvalues = space.dkeys + bp_key_positions(shape) * D;
+    space.slopes = space.dvalues + bp_key_positions(shape) * D;
     return space;
 }
 
@@ -208,6 +211,7 @@ static void backward_tile(const bp_head *one, const bp_head_results *results,
     int64_t q = at->q, k = at->k, keys = at->keys;
 
     multiply_rows(one, space->weights, one->k, space->queries, at);
+    bp_head_cap(one, space->weights, space->slopes, keys * QUERIES, 1);
     bp_head_bias(one, space->weights, QUERIES, q, k, keys, 1);
     bp_head_window(one, space->weights, QUERIES, q, k, keys);
     loops->tile_weights(space->weights, space->lse, keys, bp_visible(one, q, k));
@@ -222,6 +226,8 @@ static void backward_tile(const bp_head *one, const bp_head_results *results,
         add_rows(one, space->dvalues + k * width, dropped, space->dout_rows, at);
     loops->tile_score_gradient(space->dscores, space->weights, space->delta, keys);
     bp_head_bias_gradient(one, results->dbias, space->dscores, QUERIES, q, k, keys);
+    if (one->shape->cap > 0)
+        loops->multiply(space->dscores, space->dscores, space->slopes, keys * QUERIES);
     if (range->of_keys)
         add_rows(one, space->dkeys + k * width, space->dscores, space->query_rows, at);
     if (range->of_queries)

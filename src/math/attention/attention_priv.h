@@ -122,6 +122,14 @@ static inline void bp_head_window(const bp_head *one, float *scores, int64_t lan
                 scores[j * lanes + i] = BP_UNSEEN;
 }
 
+/* Scores are capped, in units of 1 / factor; `slopes`: as bp_cap. */
+static inline void bp_head_cap(const bp_head *one, float *scores, float *slopes, int64_t n,
+                               float factor)
+{
+    if (one->shape->cap > 0)
+        bp_cap(one->loops, scores, slopes, factor * one->shape->cap, n);
+}
+
 /** Positions of keys. */
 static inline int64_t bp_key_positions(const bp_attention_shape *shape)
 {

@@ -174,6 +174,8 @@ static void weigh(const work *all, const task *t, int64_t row)
         double sum;
 
         all->loops->scale(scores, all->scale, keys);
+        if (all->shape->cap > 0)
+            bp_cap(all->loops, scores, NULL, all->shape->cap, keys);
         if (all->shape->bias)
             all->loops->add(scores, bias_of(all, t, row, head), keys);
         if (all->shape->entmax) {

@@ -19,6 +19,7 @@ typedef struct bp_cached_shape {
     int64_t window;          /* a position sees the last `window`, itself included; 0: all */
     bool entmax;             /* as in attention.h */
     float scale;             /* of scores; 0: 1/sqrt(D) */
+    float cap;               /* as in attention.h */
     const float *bias; /* [H][capacity]: element capacity - 1 - n of a head's is added to scores of
                           the position n before; NULL: nothing */
     int64_t slots, capacity; /* of the cache: sequences, and positions of each */

@@ -43,7 +43,9 @@ void bp_attention_weights(float *out, const bp_attention_input *in, const float 
 
             for (int64_t d = 0; d < D; d++)
                 sum += float_of(q, d, in->halves) * float_of(key, d, in->halves);
-            sum = scale * sum + (bias ? bias[t - k] : 0);
+            sum *= scale;
+            sum = shape->cap > 0 ? shape->cap * tanhf(sum / shape->cap) : sum;
+            sum += bias ? bias[t - k] : 0;
             out[t * K + k] = sees(shape, b, t, k) ? weight_of(shape, sum, norm) : 0;
         }
     }

@@ -45,6 +45,7 @@ typedef struct bp_panel_gradient {
     uint32_t *pairs;                /* of dscores: [keys / 2][BP_PANEL], queries in panel order */
     const bp_panel_bits *kept;      /* NULL: all */
     float kept_factor;              /* of the gradients of weights that are kept */
+    float cap; /* scores are capped by it: their gradient is of what they were before; 0: not */
     int64_t keys, visible, row;
 } bp_panel_gradient;
 

@@ -288,9 +288,19 @@ static bool softmax(const bp_panel_softmax *panel)
     return grown;
 }
 
+/* 1 - (score / cap)^2 of capped scores; one that no query sees counts as -cap. */
+ALWAYS __m512 slope_of(__m512 score, float cap)
+{
+    const __m512 one = _mm512_set1_ps(1);
+    __m512 share = _mm512_max_ps(_mm512_mul_ps(score, _mm512_set1_ps(1 / cap)),
+                                 _mm512_sub_ps(_mm512_setzero_ps(), one));
+
+    return _mm512_fnmadd_ps(share, share, one);
+}
+
 /* One key of the backward pass: its row of dscores, rounded. */
 ALWAYS __m512i key_gradient(const bp_panel_gradient *p, int64_t k, const __m512 lse[2],
-                            const __m512 delta[2], bool masked, bool dropped)
+                            const __m512 delta[2], bool masked, bool dropped, bool capped)
 {
     const __m512 factor = _mm512_set1_ps(p->kept_factor);
     __m512 weight[2], dscore[2];
@@ -306,6 +316,9 @@ ALWAYS __m512i key_gradient(const bp_panel_gradient *p, int64_t k, const __m512 
         if (dropped)
             dweight = _mm512_maskz_mul_ps(p->kept[k][half], dweight, factor);
         dscore[half] = _mm512_mul_ps(weight[half], _mm512_sub_ps(dweight, delta[half]));
+        if (capped)
+            dscore[half] =
+                _mm512_mul_ps(dscore[half], slope_of(_mm512_loadu_ps(p->scores + at), p->cap));
         if (masked) /* where nothing is seen, what is there may be anything */
             dscore[half] =
                 _mm512_maskz_mov_ps(lanes_that_see(k, p->keys, p->visible, half), dscore[half]);
@@ -319,7 +332,7 @@ ALWAYS __m512i key_gradient(const bp_panel_gradient *p, int64_t k, const __m512 
 }
 
 /* Interleaving within 128 bits puts queries 0-3, 8-11, 16-19, 24-27 first: the panel's order. */
-ALWAYS void gradients(const bp_panel_gradient *p, bool dropped)
+ALWAYS void gradients(const bp_panel_gradient *p, bool dropped, bool capped)
 {
     int64_t all = keys_all_see(p->keys, p->visible), end = blocks_of(p->keys);
     const __m512 lse[2] = {_mm512_loadu_ps(p->lse), _mm512_loadu_ps(p->lse + LANES)};
@@ -328,11 +341,11 @@ ALWAYS void gradients(const bp_panel_gradient *p, bool dropped)
     for (int64_t k = 0; k < end; k += 2) {
         __m512i even, odd;
         if (k < all) {
-            even = key_gradient(p, k, lse, delta, false, dropped);
-            odd = key_gradient(p, k + 1, lse, delta, false, dropped);
+            even = key_gradient(p, k, lse, delta, false, dropped, capped);
+            odd = key_gradient(p, k + 1, lse, delta, false, dropped, capped);
         } else {
-            even = key_gradient(p, k, lse, delta, true, dropped);
-            odd = key_gradient(p, k + 1, lse, delta, true, dropped);
+            even = key_gradient(p, k, lse, delta, true, dropped, capped);
+            odd = key_gradient(p, k + 1, lse, delta, true, dropped, capped);
         }
         _mm512_storeu_si512(p->pairs + k / 2 * BP_PANEL, _mm512_unpacklo_epi16(even, odd));
         _mm512_storeu_si512(p->pairs + k / 2 * BP_PANEL + LANES, _mm512_unpackhi_epi16(even, odd));
@@ -341,10 +354,12 @@ ALWAYS void gradients(const bp_panel_gradient *p, bool dropped)
 
 static void gradient(const bp_panel_gradient *panel)
 {
-    if (panel->kept)
-        gradients(panel, true);
+    if (panel->cap > 0)
+        panel->kept ? gradients(panel, true, true) : gradients(panel, false, true);
+    else if (panel->kept)
+        gradients(panel, true, false);
     else
-        gradients(panel, false);
+        gradients(panel, false, false);
 }
 
 static void scale_panel(float *y, const float *factors, int64_t rows)

@@ -91,6 +91,14 @@ void bp_add(float *y, const float *x, int64_t n)
     FOR_SHARES(n, first, last, loops->add(y + first, x + first, last - first))
 }
 
+void bp_multiply(float *y, const float *x, int64_t n)
+{
+    const bp_loops *loops = bp_loops_best();
+
+    BP_TRACE(BP_TRACE_ELEMENTWISE, 0, 12.0 * (double)n);
+    FOR_SHARES(n, first, last, loops->multiply(y + first, y + first, x + first, last - first))
+}
+
 void bp_scale(float *y, float factor, int64_t n)
 {
     const bp_loops *loops = bp_loops_best();

@@ -113,9 +113,15 @@ void bp_dropout_backward(float *dx, const float *dy, int64_t n, float p, const b
 void bp_dropout_backward_operand(const bp_operand *dx, const bp_bias_gradient *bias,
                                  const float *dy, float p, const bp_rng_key *key, int64_t first);
 
-void bp_add(float *y, const float *x, int64_t n); /* y += x */
-void bp_scale(float *y, float factor, int64_t n); /* y *= factor */
+void bp_add(float *y, const float *x, int64_t n);      /* y += x */
+void bp_scale(float *y, float factor, int64_t n);      /* y *= factor */
+void bp_multiply(float *y, const float *x, int64_t n); /* y *= x */
 void bp_zero(float *y, int64_t n);
+
+/** A soft cap: x = cap tanh(x / cap); and its slopes 1 - (x / cap)^2 of capped x. Source: Gemma
+ * Team 2024, "Gemma 2", section 2. */
+void bp_cap_all(float *x, float cap, int64_t n);
+void bp_cap_slopes(float *slopes, const float *x, float cap, int64_t n);
 
 /** x[rows][C] = table rows; ids outside [first_row, first_row + rows_here) give zeros (another
  * tensor rank has them). */

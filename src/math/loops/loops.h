@@ -204,6 +204,9 @@ typedef struct bp_loops {
     void (*q8_multiply)(const bp_q8_product *product);
 } bp_loops;
 
+/** As bp_cap_all, of a tile, and bp_cap_slopes (NULL: not asked for). */
+void bp_cap(const bp_loops *loops, float *x, float *slopes, float cap, int64_t n);
+
 /** The loops for this CPU. */
 const bp_loops *bp_loops_best(void);
 /** The index-th set that this CPU can run, from "base" up; NULL beyond the last. */

@@ -6,16 +6,9 @@
 
 /** Where their own sizes lie in bp_model_shape: 0 is what the family has if nothing is given. */
 enum {
-    BP_BERT_HEAD_WIDTH,
-    BP_BERT_INNER,
-    BP_BERT_UNTIED,
-    BP_BERT_SEGMENTS,
-    BP_BERT_BOUNDARY,      /* masked words are found from their spans' boundaries too */
-    BP_BERT_NO_POOLER,     /* bert: it has neither pooler nor a head of next sentences */
-    BP_BERT_FIRST_POSITION /* roberta: row of the position table that a sequence's first token has
-                            */
+    BP_BERT_BOUNDARY, /* masked words are found from their spans' boundaries too */
+    BP_BERT_NO_POOLER /* bert: it has neither pooler nor a head of next sentences */
 };
-enum { BP_BERT_EPSILON };
 
 extern const bp_model_family bp_bert_family, bp_roberta_family;
 extern const bp_hf_table *const bp_bert_huggingface[], *const bp_roberta_huggingface[];
@@ -24,8 +17,6 @@ extern const bp_hf_table *const bp_bert_huggingface[], *const bp_roberta_hugging
  * from the boundaries of their spans. */
 enum { BP_BERT_WORDS, BP_BERT_NEXT_SENTENCE, BP_BERT_BOUNDARY_WORDS };
 bool bp_bert_has_pooler(const bp_model_shape *shape);
-/** Row of the position table of a sequence's first token. */
-int64_t bp_bert_first_position(const bp_model_shape *shape);
 
 /** An example of masked words, in the places of the first stream and the first term:
  * bp_example_maker.make.

@@ -6,37 +6,35 @@
 
 #include "mesh/mesh.h"
 #include "models/bert/bert.h"
+#include "models/stack.h"
 #include "models/task.h"
-#include "models/transformer.h"
-#include "nn/layers.h"
 
 #include <string.h>
 
-#define EPSILON 1e-12
 #define QUARTER 4 /* of the discriminator's width and heads, the generator's */
 
 /* Streams of dropout masks: the generator's and the second embedding's lie apart. */
-#define LAYER_MASK(number) (4 * (number) + 1)
-#define GENERATOR_MASK     ((int64_t)1 << 32)
-#define REPLACED_MASK      ((int64_t)1 << 33)
+#define GENERATOR_MASK ((int64_t)1 << 32)
+#define REPLACED_MASK  ((int64_t)1 << 33)
+
+static const bp_stack STACK = {.post_norm = true,
+                               .sees_all = true,
+                               .activation = BP_GELU_EXACT,
+                               .epsilon = 1e-12,
+                               .segments = 2};
 
 static const bp_model_size SIZES[] = {
-    {.name = "layers", .at = BP_SIZE_AT(layers)},
-    {.name = "width", .at = BP_SIZE_AT(width)},
-    {.name = "heads", .at = BP_SIZE_AT(heads)},
-    {.name = "context", .at = BP_SIZE_AT(context)},
+    BP_STACK_SIZES,
+    BP_STACK_CONTEXT,
     BP_POSITIONS_SIZE,
-    {.name = "inner", .at = BP_SIZE_AT(own[BP_ELECTRA_INNER]), .optional = true},
-    {.name = "segments", .at = BP_SIZE_AT(own[BP_ELECTRA_SEGMENTS]), .optional = true},
+    BP_STACK_COUNT("inner", inner),
+    BP_STACK_COUNT("segments", segments),
     {.name = "embedding", .at = BP_SIZE_AT(own[BP_ELECTRA_EMBEDDING]), .optional = true},
     {.name = "generator_layers", .at = BP_SIZE_AT(own[BP_ELECTRA_G_LAYERS]), .optional = true},
     {.name = "generator_width", .at = BP_SIZE_AT(own[BP_ELECTRA_G_WIDTH]), .optional = true},
     {.name = "generator_heads", .at = BP_SIZE_AT(own[BP_ELECTRA_G_HEADS]), .optional = true},
     {.name = "generator_inner", .at = BP_SIZE_AT(own[BP_ELECTRA_G_INNER]), .optional = true},
-    {.name = "norm_epsilon",
-     .at = BP_SIZE_AT(real[BP_ELECTRA_EPSILON]),
-     .type = BP_SIZE_REAL,
-     .optional = true},
+    BP_STACK_REAL("norm_epsilon", epsilon),
     {.name = "part",
      .at = BP_SIZE_AT(own[BP_ELECTRA_PART]),
      .type = BP_SIZE_CHOICE,
@@ -67,59 +65,50 @@ static void settle(bp_model_shape *shape)
 {
     int64_t *own = shape->own;
 
-    own[BP_ELECTRA_INNER] = given_or(own[BP_ELECTRA_INNER], 4 * shape->width);
-    own[BP_ELECTRA_SEGMENTS] = given_or(own[BP_ELECTRA_SEGMENTS], 2);
+    bp_stack_settle(shape);
     own[BP_ELECTRA_EMBEDDING] = given_or(own[BP_ELECTRA_EMBEDDING], shape->width);
     own[BP_ELECTRA_G_LAYERS] = given_or(own[BP_ELECTRA_G_LAYERS], shape->layers);
     own[BP_ELECTRA_G_WIDTH] = given_or(own[BP_ELECTRA_G_WIDTH], quarter(shape->width));
     own[BP_ELECTRA_G_HEADS] = given_or(own[BP_ELECTRA_G_HEADS], quarter(shape->heads));
     own[BP_ELECTRA_G_INNER] = given_or(own[BP_ELECTRA_G_INNER], 4 * own[BP_ELECTRA_G_WIDTH]);
-    if (!(shape->real[BP_ELECTRA_EPSILON] > 0))
-        shape->real[BP_ELECTRA_EPSILON] = EPSILON;
 }
 
-/* One of both stacks of layers. */
-typedef struct stack {
-    const char *name;
-    int64_t layers, C, H, F, mask;
-} stack;
-
-static stack stack_of(const bp_model_shape *shape, bp_electra_part part)
+/* The generator is a stack as the discriminator is, of its own sizes. */
+static bp_model_shape generator_of(const bp_model_shape *shape)
 {
     const int64_t *own = shape->own;
+    bp_model_shape out = *shape;
 
-    return part == BP_ELECTRA_GENERATOR
-               ? (stack){"g",
-                         own[BP_ELECTRA_G_LAYERS],
-                         own[BP_ELECTRA_G_WIDTH],
-                         own[BP_ELECTRA_G_HEADS],
-                         own[BP_ELECTRA_G_INNER],
-                         GENERATOR_MASK}
-               : (stack){"h", shape->layers, shape->width, shape->heads, own[BP_ELECTRA_INNER], 0};
+    out.layers = own[BP_ELECTRA_G_LAYERS];
+    out.width = own[BP_ELECTRA_G_WIDTH];
+    out.heads = own[BP_ELECTRA_G_HEADS];
+    out.stack.inner = own[BP_ELECTRA_G_INNER];
+    out.stack.head_width = out.stack.kv_heads = 0;
+    return out;
 }
 
 /* The checks of Transformers, of the generator's sizes too: said by its own names. */
 static void check_generator(const bp_model_shape *shape, int tensors, bp_config *config)
 {
-    stack g = stack_of(shape, BP_ELECTRA_GENERATOR);
+    int64_t C = shape->own[BP_ELECTRA_G_WIDTH], H = shape->own[BP_ELECTRA_G_HEADS],
+            F = shape->own[BP_ELECTRA_G_INNER];
 
-    if (g.C % g.H != 0)
+    if (C % H != 0)
         bp_config_fault(config, "model.not_dividing",
                         "model.generator_heads = %lld does not divide model.generator_width = "
                         "%lld: at model.generator_heads; change one of both",
-                        (long long)g.H, (long long)g.C);
-    if (g.H % tensors != 0 || g.F % tensors != 0)
+                        (long long)H, (long long)C);
+    if (H % tensors != 0 || F % tensors != 0)
         bp_config_fault(config, "mesh.not_dividing",
                         "mesh.tensor = %d does not divide model.generator_heads = %lld and the "
                         "generator's inner width %lld: at mesh.tensor; set model.generator_heads "
                         "to a multiple of it",
-                        tensors, (long long)g.H, (long long)g.F);
+                        tensors, (long long)H, (long long)F);
 }
 
 static void check(const bp_model_shape *shape, int tensors, bp_config *config)
 {
-    bp_transformer_check(shape, tensors, config);
-    bp_transformer_check_inner(shape, shape->own[BP_ELECTRA_INNER], tensors, config);
+    bp_stack_check(shape, tensors, config);
     if (has(shape, BP_ELECTRA_GENERATOR))
         check_generator(shape, tensors, config);
     if (shape->context < BP_MASKED_CONTEXT)
@@ -139,14 +128,14 @@ static void check(const bp_model_shape *shape, int tensors, bp_config *config)
 
 static bp_err check_read(const bp_model_shape *shape, const char *where)
 {
-    stack g = stack_of(shape, BP_ELECTRA_GENERATOR);
+    int64_t C = shape->own[BP_ELECTRA_G_WIDTH], H = shape->own[BP_ELECTRA_G_HEADS];
 
-    if (has(shape, BP_ELECTRA_GENERATOR) && g.C % g.H != 0)
+    if (has(shape, BP_ELECTRA_GENERATOR) && C % H != 0)
         return BP_FAIL(BP_ERR_FORMAT, "model.bad_size",
                        "the generator's %lld heads do not divide its width %lld: at %s; the "
                        "checkpoint is wrong",
-                       (long long)g.H, (long long)g.C, where);
-    return bp_transformer_check_read(shape, where);
+                       (long long)H, (long long)C, where);
+    return bp_stack_check_read(shape, where);
 }
 
 /* All masked tokens become masks, as in the paper, unless keys say otherwise. The discriminator
@@ -199,7 +188,7 @@ static int count_of(const bp_model_shape *shape, part of)
     case EMBEDDING_NORM:
         return 1;
     case G_PROJECTION:
-        return generator && stack_of(shape, BP_ELECTRA_GENERATOR).C != E;
+        return generator && shape->own[BP_ELECTRA_G_WIDTH] != E;
     case G_LAYER:
         return generator ? (int)shape->own[BP_ELECTRA_G_LAYERS] : 0;
     case G_TRANSFORM:
@@ -247,7 +236,7 @@ static bp_activations behind(const bp_model_shape *shape, int block)
                           .item = {{.name = "hidden", .columns = E, .has_gradient = true}}};
 
     if (of == G_PROJECTION || of == G_LAYER)
-        out.item[0].columns = stack_of(shape, BP_ELECTRA_GENERATOR).C;
+        out.item[0].columns = shape->own[BP_ELECTRA_G_WIDTH];
     else if (of >= PROJECTION)
         out.item[0].columns = C;
     if (of >= REPLACEMENT && has(shape, BP_ELECTRA_GENERATOR)) {
@@ -288,33 +277,20 @@ static bp_block *new_embedding(bp_network *network, const bp_model_shape *shape)
     bp_group_add_matrix_part(split, "wte", shape->vocab_size, E, BP_TRANSFORMER_STD, 0, first,
                              count);
     bp_group_add_matrix(whole, "wpe", bp_model_positions(shape), E, BP_TRANSFORMER_STD);
-    bp_group_add_matrix(whole, "segments", shape->own[BP_ELECTRA_SEGMENTS], E, BP_TRANSFORMER_STD);
+    bp_group_add_matrix(whole, "segments", bp_stack_segments(shape), E, BP_TRANSFORMER_STD);
     bp_embedding_part own = embedding_of(network);
     bp_embedding_new(&block, &network->nn, &own, 1);
     return block;
 }
 
-static bp_block *new_layer(bp_network *network, const bp_model_shape *shape, bp_electra_part which,
-                           int number)
+static bp_block *new_generator_layer(bp_network *network, const bp_model_shape *shape, int number)
 {
-    stack of = stack_of(shape, which);
-    bp_layer_shape layer = {.C = of.C,
-                            .H = of.H,
-                            .F = of.F,
-                            .epsilon = (float)shape->real[BP_ELECTRA_EPSILON],
-                            .activation = BP_GELU_EXACT,
-                            .post_norm = true,
-                            .sees_all = true,
-                            .layers = of.layers,
-                            .number = number,
-                            .stack = of.name,
-                            .first_mask = of.mask + LAYER_MASK(number)};
-    bp_group *split = bp_network_add_group(network, false);
-    bp_block *block;
+    bp_model_shape generator = generator_of(shape);
+    bp_layer_shape layer = bp_stack_layer(&generator, number);
 
-    bp_transformer_layer_new(&block, &network->nn, &layer, split,
-                             bp_network_add_group(network, true));
-    return block;
+    layer.stack = "g";
+    layer.first_mask += GENERATOR_MASK;
+    return bp_transformer_new_layer(network, &layer);
 }
 
 /* What is done to rows by themselves: the norms behind the embeddings, which are one and the same,
@@ -322,7 +298,7 @@ static bp_block *new_layer(bp_network *network, const bp_model_shape *shape, bp_
 static bp_block *new_rows(bp_network *network, const bp_model_shape *shape, part of)
 {
     int64_t E = shape->own[BP_ELECTRA_EMBEDDING], C = shape->width,
-            G = stack_of(shape, BP_ELECTRA_GENERATOR).C;
+            G = shape->own[BP_ELECTRA_G_WIDTH];
     bool norms = of == EMBEDDING_NORM || of == REPLACED_NORM;
     bp_row_shape row = {.name = norms                ? "embedding"
                                 : of == G_PROJECTION ? "g.project"
@@ -339,7 +315,7 @@ static bp_block *new_rows(bp_network *network, const bp_model_shape *shape, part
                         .linear = of == G_PROJECTION || of == PROJECTION,
                         .no_norm = of == G_PROJECTION || of == PROJECTION || of == DENSE,
                         .activation = BP_GELU_EXACT,
-                        .epsilon = (float)shape->real[BP_ELECTRA_EPSILON],
+                        .epsilon = bp_stack_epsilon(shape),
                         .mask = of == EMBEDDING_NORM  ? 0
                                 : of == REPLACED_NORM ? REPLACED_MASK
                                                       : BP_ROW_KEEPS_ALL};
@@ -398,41 +374,36 @@ static void add_block(bp_network *network, const bp_model_shape *shape, int bloc
     part of = part_of(shape, block, &number);
 
     (void)shared;
-    bp_network_add_block(network,
-                         of == EMBEDDING ? new_embedding(network, shape)
-                         : of == G_LAYER ? new_layer(network, shape, BP_ELECTRA_GENERATOR, number)
-                         : of == G_VOCABULARY ? new_vocabulary(network, shape)
-                         : of == REPLACEMENT  ? new_replacement(network)
-                         : of == LAYER ? new_layer(network, shape, BP_ELECTRA_DISCRIMINATOR, number)
-                         : of == JUDGE ? new_judge(network, shape)
-                                       : new_rows(network, shape, of));
+    bp_network_add_block(network, of == EMBEDDING      ? new_embedding(network, shape)
+                                  : of == G_LAYER      ? new_generator_layer(network, shape, number)
+                                  : of == G_VOCABULARY ? new_vocabulary(network, shape)
+                                  : of == REPLACEMENT  ? new_replacement(network)
+                                  : of == LAYER        ? bp_stack_new_layer(network, shape, number)
+                                  : of == JUDGE        ? new_judge(network, shape)
+                                                       : new_rows(network, shape, of));
 }
 
 /* ---- what follows from sizes ---- */
 
-static double layer_matrices(const stack *of)
-{
-    return 4 * (double)of->C * (double)of->C + 2 * (double)of->C * (double)of->F;
-}
-
 static double cost(const bp_model_shape *shape, int block)
 {
-    stack g = stack_of(shape, BP_ELECTRA_GENERATOR), d = stack_of(shape, BP_ELECTRA_DISCRIMINATOR);
-    double E = (double)shape->own[BP_ELECTRA_EMBEDDING], T = (double)shape->context;
+    bp_model_shape generator = generator_of(shape);
+    double E = (double)shape->own[BP_ELECTRA_EMBEDDING], C = (double)shape->width,
+           G = (double)generator.width;
     int number;
 
     switch (part_of(shape, block, &number)) {
     case G_LAYER:
-        return 2 * layer_matrices(&g) + 4 * T * (double)g.C;
+        return bp_stack_layer_cost(&generator, number);
     case LAYER:
-        return 2 * layer_matrices(&d) + 4 * T * (double)d.C;
+        return bp_stack_layer_cost(shape, number);
     case G_PROJECTION:
     case G_TRANSFORM:
-        return 2 * E * (double)g.C;
+        return 2 * E * G;
     case PROJECTION:
-        return 2 * E * (double)d.C;
+        return 2 * E * C;
     case DENSE:
-        return 2 * (double)d.C * (double)d.C;
+        return 2 * C * C;
     case G_VOCABULARY:
     case REPLACEMENT:
         return BP_MASK_RATE * 2 * (double)shape->vocab_size * E;
@@ -441,52 +412,33 @@ static double cost(const bp_model_shape *shape, int block)
     }
 }
 
-static int64_t stack_parameters(const stack *of)
-{
-    return of->layers * (4 * of->C * of->C + 2 * of->C * of->F + 3 * of->C + of->F + 6 * of->C);
-}
-
-static int64_t projection(int64_t from, int64_t to)
-{
-    return from == to ? 0 : from * to + to;
-}
-
 static bp_model_facts facts(const bp_model_shape *shape)
 {
-    stack g = stack_of(shape, BP_ELECTRA_GENERATOR), d = stack_of(shape, BP_ELECTRA_DISCRIMINATOR);
-    int64_t E = shape->own[BP_ELECTRA_EMBEDDING], V = shape->vocab_size, C = d.C;
-    bp_model_facts out = {
-        .parameters = (V + bp_model_positions(shape) + shape->own[BP_ELECTRA_SEGMENTS] + 2) * E};
     double forward = 0;
 
-    if (has(shape, BP_ELECTRA_GENERATOR))
-        out.parameters += projection(E, g.C) + stack_parameters(&g) + g.C * E + 3 * E + V;
-    if (has(shape, BP_ELECTRA_DISCRIMINATOR))
-        out.parameters += projection(E, C) + stack_parameters(&d) + C * C + C + C + 1;
     for (int block = 2; block < blocks(shape); block++)
         forward += cost(shape, block);
-    out.train_flops = 3 * forward;
-    return out;
+    return (bp_model_facts){.train_flops = 3 * forward};
 }
 
 /* Embedding, its norm, projection and layers of the discriminator alone. */
 static bp_backbone backbone(const bp_model_shape *shape)
 {
     bp_model_shape bare = *shape;
-    bp_backbone out = {.pooler = true, .gelu = true, .segments = shape->own[BP_ELECTRA_SEGMENTS]};
+    bp_backbone out = {.pooler = true, .gelu = true, .segments = bp_stack_segments(shape)};
     double C = (double)shape->width;
 
     bare.task.kind = 0;
     bare.own[BP_ELECTRA_PART] = BP_ELECTRA_DISCRIMINATOR;
     out.layers_from = 2 + count_of(&bare, PROJECTION);
     out.blocks = out.layers_from + (int)shape->layers;
-    out.head_parameters = shape->width * (shape->width + 2) + 1;
     out.head_flops = 6 * C * C + 3 * 50 * (double)shape->own[BP_ELECTRA_EMBEDDING];
     return out;
 }
 
 const bp_model_family bp_electra_family = {
     .name = "electra",
+    .stack = &STACK,
     .sizes = SIZES,
     .settle = settle,
     .resolve = resolve,

@@ -7,9 +7,6 @@
 
 /** Where its own sizes lie in bp_model_shape: 0 is what the family has if nothing is given. */
 enum {
-    BP_ELECTRA_HEAD_WIDTH,
-    BP_ELECTRA_INNER,
-    BP_ELECTRA_SEGMENTS,
     BP_ELECTRA_EMBEDDING,
     BP_ELECTRA_G_LAYERS,
     BP_ELECTRA_G_WIDTH,
@@ -17,7 +14,6 @@ enum {
     BP_ELECTRA_G_INNER,
     BP_ELECTRA_PART
 };
-enum { BP_ELECTRA_EPSILON };
 /** What of it a model has: a folder of Hugging Face has one of both. */
 typedef enum bp_electra_part {
     BP_ELECTRA_BOTH,

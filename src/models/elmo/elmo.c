@@ -147,17 +147,11 @@ static int64_t layer_matrices(const bp_model_shape *shape)
 
 static bp_model_facts facts(const bp_model_shape *shape)
 {
-    int64_t V = shape->vocab_size, P = projection_of(shape), H = shape->width,
-            F = bp_elmo_filters(shape), L = shape->layers;
-    int64_t layers = 2 * L * layer_matrices(shape);
+    int64_t V = shape->vocab_size, P = projection_of(shape),
+            layers = 2 * shape->layers * layer_matrices(shape);
 
-    return (bp_model_facts){
-        .parameters = (V + 1) * BP_WORD_CHARACTERS + BP_CHARACTERS * embedding_of(shape) +
-                      filter_weights(shape) + F + word_matrices(shape) +
-                      shape->own[BP_ELMO_HIGHWAY] * 2 * F + (projects_words(shape) ? P : 0) +
-                      layers + 2 * L * 4 * H + V * P + V,
-        .train_flops = 6 * (double)(layers + 2 * V * P + word_matrices(shape)) +
-                       6.0 * SPELLED_PLACES * (double)filter_weights(shape)};
+    return (bp_model_facts){.train_flops = 6 * (double)(layers + 2 * V * P + word_matrices(shape)) +
+                                           6.0 * SPELLED_PLACES * (double)filter_weights(shape)};
 }
 
 static int64_t state_width(const bp_model_shape *shape)

@@ -65,11 +65,9 @@ static bp_err check_read(const bp_model_shape *shape, const char *where)
 
 static bp_model_facts facts(const bp_model_shape *shape)
 {
-    int64_t V = shape->vocab_size, H = shape->width;
-    int64_t matrices = H * inputs_of(shape) + V * state_width(shape);
+    int64_t matrices = shape->width * inputs_of(shape) + shape->vocab_size * state_width(shape);
 
-    return (bp_model_facts){.parameters = matrices + H + V + V * embedding_of(shape),
-                            .train_flops = 6 * (double)matrices};
+    return (bp_model_facts){.train_flops = 6 * (double)matrices};
 }
 
 static int blocks_of(const bp_model_shape *shape)

@@ -5,10 +5,6 @@
 
 #include "models/family.h"
 
-/** Where its own sizes lie in bp_model_shape: 0 is GPT-2's. */
-enum { BP_GPT_HEAD_WIDTH, BP_GPT_INNER, BP_GPT_UNTIED };
-enum { BP_GPT_EPSILON };
-
 extern const bp_model_family bp_gpt_family;
 extern const bp_hf_table *const bp_gpt_huggingface[];
 

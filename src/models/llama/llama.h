@@ -6,19 +6,6 @@
 
 #include "models/family.h"
 
-/** Where its own sizes lie in bp_model_shape. */
-enum {
-    BP_LLAMA_KV_HEADS,
-    BP_LLAMA_INNER,
-    BP_LLAMA_TIED,
-    BP_LLAMA_BIAS,
-    BP_LLAMA_WINDOW,
-    BP_LLAMA_HEAD_WIDTH,
-    BP_LLAMA_SCALING,
-    BP_LLAMA_ORIGINAL
-};
-enum { BP_LLAMA_EPSILON, BP_LLAMA_THETA, BP_LLAMA_FACTOR, BP_LLAMA_LOW, BP_LLAMA_HIGH };
-
 extern const bp_model_family bp_llama_family;
 extern const bp_hf_table *const bp_llama_huggingface[];
 

@@ -89,14 +89,11 @@ static int64_t layer_matrices(const bp_model_shape *shape, int64_t layer)
 
 static bp_model_facts facts(const bp_model_shape *shape)
 {
-    int64_t V = shape->vocab_size, H = shape->width, matrices = V * H, parameters = V;
+    int64_t matrices = shape->vocab_size * shape->width;
 
-    for (int64_t k = 0; k < shape->layers; k++) {
+    for (int64_t k = 0; k < shape->layers; k++)
         matrices += layer_matrices(shape, k);
-        parameters += 2 * gates_of(shape) * H;
-    }
-    parameters += matrices + (shape->own[BP_RECURRENT_TIED] ? 0 : V * embedding_of(shape));
-    return (bp_model_facts){.parameters = parameters, .train_flops = 6 * (double)matrices};
+    return (bp_model_facts){.train_flops = 6 * (double)matrices};
 }
 
 static int blocks_of(const bp_model_shape *shape)

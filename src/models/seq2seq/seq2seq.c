@@ -30,15 +30,14 @@ static int64_t given_or(int64_t given, int64_t otherwise)
 void bp_seq2seq_settle(bp_model_shape *shape, double epsilon)
 {
     int64_t *own = shape->own;
-    double *given = &shape->real[BP_SEQ2SEQ_EPSILON];
+    double *given = &shape->stack.epsilon;
 
     own[BP_SEQ2SEQ_ENCODERS] = given_or(own[BP_SEQ2SEQ_ENCODERS], shape->layers);
     own[BP_SEQ2SEQ_DECODERS] = given_or(own[BP_SEQ2SEQ_DECODERS], shape->layers);
     shape->layers = own[BP_SEQ2SEQ_DECODERS];
-    own[BP_SEQ2SEQ_INNER] = given_or(own[BP_SEQ2SEQ_INNER], 4 * shape->width);
+    shape->stack.inner = given_or(shape->stack.inner, 4 * shape->width);
     if (shape->width % shape->heads == 0)
-        own[BP_SEQ2SEQ_HEAD_WIDTH] =
-            given_or(own[BP_SEQ2SEQ_HEAD_WIDTH], shape->width / shape->heads);
+        shape->stack.head_width = given_or(shape->stack.head_width, shape->width / shape->heads);
     *given = *given > 0 ? *given : epsilon;
 }
 
@@ -49,14 +48,37 @@ static void settle(bp_model_shape *shape)
 
 void bp_seq2seq_check(const bp_model_shape *shape, int tensors, bp_config *config)
 {
-    if (shape->own[BP_SEQ2SEQ_HEAD_WIDTH] == 0)
+    if (shape->stack.head_width == 0)
         bp_transformer_check_width(shape, config);
     bp_transformer_check_heads(shape, tensors, config);
-    bp_transformer_check_inner(shape, shape->own[BP_SEQ2SEQ_INNER], tensors, config);
+    bp_transformer_check_inner(shape, shape->stack.inner, tensors, config);
     if (shape->own[BP_SEQ2SEQ_ENCODERS] == 0 || shape->own[BP_SEQ2SEQ_DECODERS] == 0)
         bp_config_fault(config, "model.missing_key",
                         "model.layers is missing: at the configuration; give it, or "
                         "model.encoder_layers and model.decoder_layers");
+}
+
+bp_layer_shape bp_seq2seq_layer(const bp_model_shape *shape, int number, bool of_source)
+{
+    int64_t encoders = shape->own[BP_SEQ2SEQ_ENCODERS];
+
+    return (bp_layer_shape){.C = shape->width,
+                            .entmax = shape->attention_entmax == 1,
+                            .H = shape->heads,
+                            .D = shape->stack.head_width,
+                            .F = shape->stack.inner,
+                            .epsilon = (float)shape->stack.epsilon,
+                            .layers = of_source ? encoders : shape->own[BP_SEQ2SEQ_DECODERS],
+                            .number = number,
+                            .stack = of_source ? "encoder" : "decoder",
+                            .first_mask =
+                                BP_SEQ2SEQ_LAYER_MASK(of_source ? number : encoders + number),
+                            .sees_all = of_source,
+                            .item = of_source ? BP_SOURCE : BP_TARGET,
+                            .stream = of_source ? BP_SOURCE : BP_TARGET,
+                            .crosses = !of_source,
+                            .source_item = BP_SOURCE,
+                            .source_stream = BP_SOURCE};
 }
 
 bp_err bp_seq2seq_check_read(const bp_model_shape *shape, const char *where)
@@ -64,7 +86,7 @@ bp_err bp_seq2seq_check_read(const bp_model_shape *shape, const char *where)
     if (shape->own[BP_SEQ2SEQ_ENCODERS] == 0 || shape->own[BP_SEQ2SEQ_DECODERS] == 0)
         return BP_FAIL(BP_ERR_FORMAT, "model.bad_size",
                        "the model has no layers: at %s; the checkpoint is wrong", where);
-    return shape->own[BP_SEQ2SEQ_HEAD_WIDTH] > 0 ? BP_OK : bp_transformer_check_read(shape, where);
+    return shape->stack.head_width > 0 ? BP_OK : bp_transformer_check_read(shape, where);
 }
 
 /* ---- blocks ---- */
@@ -156,7 +178,7 @@ static bp_block *new_norm(bp_network *network, const bp_model_shape *shape, int 
     bp_row_shape row = {.name = stream == BP_SOURCE ? "encoder.embedding" : "decoder.embedding",
                         .I = shape->width,
                         .O = shape->width,
-                        .epsilon = (float)shape->real[BP_SEQ2SEQ_EPSILON],
+                        .epsilon = (float)shape->stack.epsilon,
                         .mask = BP_SEQ2SEQ_MASK + stream,
                         .item = stream,
                         .stream = stream};
@@ -166,35 +188,22 @@ static bp_block *new_norm(bp_network *network, const bp_model_shape *shape, int 
     return block;
 }
 
+/* Layer `number` of the encoder, or of the decoder. */
+static bp_layer_shape layer_of(const bp_model_shape *shape, int number, bool of_source)
+{
+    bp_layer_shape layer = bp_seq2seq_layer(shape, number, of_source);
+
+    layer.activation = is_bart(shape) ? BP_GELU_EXACT : BP_RELU;
+    layer.post_norm = true;
+    return layer;
+}
+
 static bp_block *new_layer(bp_network *network, const bp_model_shape *shape, int number,
                            bool of_source)
 {
-    int64_t encoders = shape->own[BP_SEQ2SEQ_ENCODERS];
-    bp_layer_shape layer = {.C = shape->width,
-                            .entmax = shape->attention_entmax == 1,
-                            .H = shape->heads,
-                            .D = shape->own[BP_SEQ2SEQ_HEAD_WIDTH],
-                            .F = shape->own[BP_SEQ2SEQ_INNER],
-                            .epsilon = (float)shape->real[BP_SEQ2SEQ_EPSILON],
-                            .activation = is_bart(shape) ? BP_GELU_EXACT : BP_RELU,
-                            .post_norm = true,
-                            .layers = of_source ? encoders : shape->own[BP_SEQ2SEQ_DECODERS],
-                            .number = number,
-                            .stack = of_source ? "encoder" : "decoder",
-                            .first_mask =
-                                BP_SEQ2SEQ_LAYER_MASK(of_source ? number : encoders + number),
-                            .sees_all = of_source,
-                            .item = of_source ? BP_SOURCE : BP_TARGET,
-                            .stream = of_source ? BP_SOURCE : BP_TARGET,
-                            .crosses = !of_source,
-                            .source_item = BP_SOURCE,
-                            .source_stream = BP_SOURCE};
-    bp_group *split = bp_network_add_group(network, false);
-    bp_block *block;
+    bp_layer_shape layer = layer_of(shape, number, of_source);
 
-    bp_transformer_layer_new(&block, &network->nn, &layer, split,
-                             bp_network_add_group(network, true));
-    return block;
+    return bp_transformer_new_layer(network, &layer);
 }
 
 /* BART's logits have a bias that is not trained: [1][V], as its folders have it. */
@@ -238,70 +247,51 @@ int64_t bp_seq2seq_start_token(const bp_model_shape *shape)
     return shape->own[BP_SEQ2SEQ_START] - 1;
 }
 
-/* Multiplications of one token in the matrices of a layer. */
-static double layer_matrices(const bp_model_shape *shape, bool crosses)
+double bp_seq2seq_layer_cost(const bp_layer_shape *layer, const bp_model_shape *shape)
 {
-    double C = (double)shape->width,
-           heads = (double)(shape->heads * shape->own[BP_SEQ2SEQ_HEAD_WIDTH]);
-
-    return (crosses ? 8 : 4) * C * heads + 2 * C * (double)shape->own[BP_SEQ2SEQ_INNER];
-}
-
-/* Of attention's products, of a token that sees a whole context. */
-double bp_seq2seq_attention(const bp_model_shape *shape, bool crosses)
-{
-    return (crosses ? 8 : 4) * (double)shape->context *
-           (double)(shape->heads * shape->own[BP_SEQ2SEQ_HEAD_WIDTH]);
+    return 2 * (double)bp_transformer_layer_products(layer) +
+           (layer->crosses ? 8 : 4) * (double)shape->context * (double)(layer->H * layer->D);
 }
 
 static double cost(const bp_model_shape *shape, int block)
 {
     double C = (double)shape->width;
-    int number;
+    int number = 0;
+    part of = part_of(shape, block, &number);
+    bp_layer_shape layer = layer_of(shape, number, of == ENCODER);
 
-    switch (part_of(shape, block, &number)) {
+    switch (of) {
     case EMBEDDING:
         return 50 * C;
     case SOURCE_NORM:
     case TARGET_NORM:
         return 10 * C;
     case ENCODER:
-        return 2 * layer_matrices(shape, false) + bp_seq2seq_attention(shape, false);
     case DECODER:
-        return 2 * layer_matrices(shape, true) + bp_seq2seq_attention(shape, true);
+        return bp_seq2seq_layer_cost(&layer, shape);
     default:
         return 2 * (double)shape->vocab_size * C;
     }
 }
 
-/* A tied head has no parameters of its own, but BART's bias. */
 static bp_backbone backbone(const bp_model_shape *shape)
 {
     return (bp_backbone){.blocks = blocks(shape) - 1,
                          .layers_from = is_bart(shape) ? 3 : 1,
-                         .epsilon = (float)shape->real[BP_SEQ2SEQ_EPSILON],
+                         .epsilon = (float)shape->stack.epsilon,
                          .dense = is_bart(shape),
-                         .head_parameters = is_bart(shape) ? shape->vocab_size : 0,
                          .head_flops = 6 * (double)shape->vocab_size * (double)shape->width};
 }
 
-/* FLOPs: of a token of the target, with a token of the source. */
+/* Of layers and the head: norms and the embeddings are not counted. */
 static bp_model_facts facts(const bp_model_shape *shape)
 {
-    int64_t C = shape->width, E = shape->own[BP_SEQ2SEQ_ENCODERS],
-            D = shape->own[BP_SEQ2SEQ_DECODERS],
-            heads = shape->heads * shape->own[BP_SEQ2SEQ_HEAD_WIDTH],
-            inner = shape->own[BP_SEQ2SEQ_INNER], V = shape->vocab_size;
-    double matrices =
-               (double)E * layer_matrices(shape, false) + (double)D * layer_matrices(shape, true),
-           attention = (double)E * bp_seq2seq_attention(shape, false) +
-                       (double)D * bp_seq2seq_attention(shape, true);
-    int64_t vectors = E * (3 * heads + inner + 6 * C) + D * (6 * heads + inner + 9 * C),
-            own = is_bart(shape) ? 2 * (FIRST_POSITION + bp_model_positions(shape)) * C + 4 * C + V
-                                 : 0;
+    int first = is_bart(shape) ? 3 : 1;
+    double forward = 0;
 
-    return (bp_model_facts){.parameters = (int64_t)matrices + vectors + V * C + own,
-                            .train_flops = 6 * (matrices + (double)(V * C)) + 3 * attention};
+    for (int block = first; block < blocks(shape); block++)
+        forward += cost(shape, block);
+    return (bp_model_facts){.train_flops = 3 * forward};
 }
 
 #define FAMILY(kind, list, tables, any, other)                                                     \

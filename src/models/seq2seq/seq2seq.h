@@ -15,15 +15,11 @@ enum { BP_TARGET, BP_SOURCE };
 enum {
     BP_SEQ2SEQ_ENCODERS, /* layers of the encoder, */
     BP_SEQ2SEQ_DECODERS, /* and of the decoder */
-    BP_SEQ2SEQ_INNER,
-    BP_SEQ2SEQ_HEAD_WIDTH,
-    BP_SEQ2SEQ_START, /* 1 + the id that targets begin with; 0: the end-of-document token's */
-    BP_T5_TIED,
+    BP_SEQ2SEQ_START,    /* 1 + the id that targets begin with; 0: the end-of-document token's */
     BP_T5_UNGATED,
     BP_T5_BUCKETS,
     BP_T5_DISTANCE
 };
-enum { BP_SEQ2SEQ_EPSILON };
 
 /** Sizes of all; a family's list goes on behind them. */
 #define BP_SEQ2SEQ_SIZES                                                                           \
@@ -32,15 +28,15 @@ enum { BP_SEQ2SEQ_EPSILON };
         {.name = "context", .at = BP_SIZE_AT(context)},                                            \
         {.name = "encoder_layers", .at = BP_SIZE_AT(own[BP_SEQ2SEQ_ENCODERS]), .optional = true},  \
         {.name = "decoder_layers", .at = BP_SIZE_AT(own[BP_SEQ2SEQ_DECODERS]), .optional = true},  \
-        {.name = "inner", .at = BP_SIZE_AT(own[BP_SEQ2SEQ_INNER]), .optional = true},              \
+        {.name = "inner", .at = BP_SIZE_AT(stack.inner), .optional = true},                        \
         {.name = "head_width",                                                                     \
-         .at = BP_SIZE_AT(own[BP_SEQ2SEQ_HEAD_WIDTH]),                                             \
+         .at = BP_SIZE_AT(stack.head_width),                                                       \
          .optional = true,                                                                         \
          .quiet = true},                                                                           \
         BP_VARIANT_ATTENTION_SIZE, BP_VARIANT_HEAD_SIZES,                                          \
         {.name = "start_token", .at = BP_SIZE_AT(own[BP_SEQ2SEQ_START]), .optional = true},        \
     {                                                                                              \
-        .name = "norm_epsilon", .at = BP_SIZE_AT(real[BP_SEQ2SEQ_EPSILON]), .type = BP_SIZE_REAL,  \
+        .name = "norm_epsilon", .at = BP_SIZE_AT(stack.epsilon), .type = BP_SIZE_REAL,             \
         .optional = true                                                                           \
     }
 /* Streams of dropout masks, beyond those of models with one stack: the embeddings' two, two behind
@@ -54,8 +50,10 @@ void bp_seq2seq_check(const bp_model_shape *shape, int tensors, bp_config *confi
 bp_err bp_seq2seq_check_read(const bp_model_shape *shape, const char *where);
 bp_activations bp_seq2seq_behind(const bp_model_shape *shape, int block);
 int64_t bp_seq2seq_start_token(const bp_model_shape *shape);
-/** Multiplications of one token in attention's products, of one that sees a whole context. */
-double bp_seq2seq_attention(const bp_model_shape *shape, bool crosses);
+/** What layer `number` of the encoder (of_source), or of the decoder, is of all families; and FLOPs
+ * of one token forward through it, of one that sees a whole context. */
+bp_layer_shape bp_seq2seq_layer(const bp_model_shape *shape, int number, bool of_source);
+double bp_seq2seq_layer_cost(const bp_layer_shape *layer, const bp_model_shape *shape);
 
 /** Sizes and rows of a model that classifies, of bert.h's words: the state of the last place, a
  * layer with tanh, and one without. Labels: as many where config.json names none. The rows of one

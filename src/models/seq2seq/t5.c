@@ -20,7 +20,7 @@ enum { ENCODER_TABLE = 1, DECODER_TABLE }; /* of relative positions: sets of cop
 
 static const bp_model_size SIZES[] = {
     BP_SEQ2SEQ_SIZES,
-    {.name = "tied", .at = BP_SIZE_AT(own[BP_T5_TIED]), .type = BP_SIZE_FLAG, .optional = true},
+    {.name = "tied", .at = BP_SIZE_AT(stack.other_tie), .type = BP_SIZE_FLAG, .optional = true},
     {.name = "gated",
      .at = BP_SIZE_AT(own[BP_T5_UNGATED]),
      .type = BP_SIZE_FLAG,
@@ -106,7 +106,7 @@ static bp_param *add_shared(bp_network *network, const bp_model_shape *shape, in
 {
     bp_tied_table table = {"wte", shape->vocab_size, shape->width, EMBEDDING_STD};
 
-    return shape->own[BP_T5_TIED] ? bp_network_add_tied(network, &table, stage, stages, count)
+    return shape->stack.other_tie ? bp_network_add_tied(network, &table, stage, stages, count)
                                   : NULL;
 }
 
@@ -143,13 +143,13 @@ static bp_block *new_embedding(bp_network *network, const bp_model_shape *shape,
 /* Behind a stack; a tied vocabulary takes what it reads smaller by the root of the width. */
 static bp_block *new_norm(bp_network *network, const bp_model_shape *shape, int stream)
 {
-    bool scaled = stream == BP_TARGET && shape->own[BP_T5_TIED] && !bp_task_has_head(&shape->task);
+    bool scaled = stream == BP_TARGET && shape->stack.other_tie && !bp_task_has_head(&shape->task);
     bp_row_shape row = {.name = stream == BP_SOURCE ? "encoder" : "decoder",
                         .I = shape->width,
                         .O = shape->width,
                         .rms = true,
                         .scale = scaled ? STATE_STD(shape->width) : 0,
-                        .epsilon = (float)shape->real[BP_SEQ2SEQ_EPSILON],
+                        .epsilon = (float)shape->stack.epsilon,
                         .mask = BP_SEQ2SEQ_MASK + BP_STREAMS + stream,
                         .item = stream,
                         .stream = stream};
@@ -159,40 +159,25 @@ static bp_block *new_norm(bp_network *network, const bp_model_shape *shape, int 
     return block;
 }
 
+/* Layer `number` of the encoder, or of the decoder, but for its biases of scores. */
+static bp_layer_shape layer_of(const bp_model_shape *shape, int number, bool of_source)
+{
+    bp_layer_shape layer = bp_seq2seq_layer(shape, number, of_source);
+
+    layer.rms = layer.no_bias = layer.unscaled = true;
+    layer.activation = shape->own[BP_T5_UNGATED] ? BP_RELU : BP_GEGLU;
+    return layer;
+}
+
 static bp_block *new_layer(bp_network *network, const bp_model_shape *shape, int number,
                            bool of_source)
 {
-    int64_t encoders = shape->own[BP_SEQ2SEQ_ENCODERS];
-    bp_layer_shape layer = {
-        .C = shape->width,
-        .entmax = shape->attention_entmax == 1,
-        .H = shape->heads,
-        .D = shape->own[BP_SEQ2SEQ_HEAD_WIDTH],
-        .F = shape->own[BP_SEQ2SEQ_INNER],
-        .rms = true,
-        .no_bias = true,
-        .unscaled = true,
-        .epsilon = (float)shape->real[BP_SEQ2SEQ_EPSILON],
-        .activation = shape->own[BP_T5_UNGATED] ? BP_RELU : BP_GEGLU,
-        .relative = bp_network_common(network, of_source ? ENCODER_TABLE : DECODER_TABLE),
-        .relative_buckets = shape->own[BP_T5_BUCKETS],
-        .relative_distance = shape->own[BP_T5_DISTANCE],
-        .layers = of_source ? encoders : shape->own[BP_SEQ2SEQ_DECODERS],
-        .number = number,
-        .stack = of_source ? "encoder" : "decoder",
-        .first_mask = BP_SEQ2SEQ_LAYER_MASK(of_source ? number : encoders + number),
-        .sees_all = of_source,
-        .item = of_source ? BP_SOURCE : BP_TARGET,
-        .stream = of_source ? BP_SOURCE : BP_TARGET,
-        .crosses = !of_source,
-        .source_item = BP_SOURCE,
-        .source_stream = BP_SOURCE};
-    bp_group *split = bp_network_add_group(network, false);
-    bp_block *block;
+    bp_layer_shape layer = layer_of(shape, number, of_source);
 
-    bp_transformer_layer_new(&block, &network->nn, &layer, split,
-                             bp_network_add_group(network, true));
-    return block;
+    layer.relative = bp_network_common(network, of_source ? ENCODER_TABLE : DECODER_TABLE);
+    layer.relative_buckets = shape->own[BP_T5_BUCKETS];
+    layer.relative_distance = shape->own[BP_T5_DISTANCE];
+    return bp_transformer_new_layer(network, &layer);
 }
 
 static bp_block *new_vocabulary(bp_network *network, const bp_model_shape *shape, bp_param *shared)
@@ -225,51 +210,39 @@ static void add_block(bp_network *network, const bp_model_shape *shape, int numb
 
 /* ---- what follows from sizes ---- */
 
-/* Multiplications of one token in the matrices of a layer. */
-static double layer_matrices(const bp_model_shape *shape, bool crosses)
-{
-    double C = (double)shape->width,
-           heads = (double)(shape->heads * shape->own[BP_SEQ2SEQ_HEAD_WIDTH]),
-           products = shape->own[BP_T5_UNGATED] ? 2 : 3;
-
-    return (crosses ? 8 : 4) * C * heads + products * C * (double)shape->own[BP_SEQ2SEQ_INNER];
-}
-
 static double cost(const bp_model_shape *shape, int block)
 {
     double C = (double)shape->width;
-    int number;
+    int number = 0;
+    part of = part_of(shape, block, &number);
+    bp_layer_shape layer = layer_of(shape, number, of == ENCODER);
 
-    switch (part_of(shape, block, &number)) {
+    switch (of) {
     case EMBEDDING:
         return 50 * C;
     case SOURCE_NORM:
     case TARGET_NORM:
         return 10 * C;
     case ENCODER:
-        return 2 * layer_matrices(shape, false) + bp_seq2seq_attention(shape, false);
     case DECODER:
-        return 2 * layer_matrices(shape, true) + bp_seq2seq_attention(shape, true);
+        return bp_seq2seq_layer_cost(&layer, shape);
     default:
         return 2 * (double)shape->vocab_size * C;
     }
 }
 
-/* FLOPs: of a token of the target, with a token of the source. */
+/* Of layers and the head: norms and the embeddings are not counted. */
 static bp_model_facts facts(const bp_model_shape *shape)
 {
-    int64_t C = shape->width, E = shape->own[BP_SEQ2SEQ_ENCODERS],
-            D = shape->own[BP_SEQ2SEQ_DECODERS], V = shape->vocab_size,
-            tables = shape->own[BP_T5_TIED] ? 1 : 2;
-    double matrices =
-               (double)E * layer_matrices(shape, false) + (double)D * layer_matrices(shape, true),
-           attention = (double)E * bp_seq2seq_attention(shape, false) +
-                       (double)D * bp_seq2seq_attention(shape, true);
-    int64_t vectors = E * 2 * C + D * 3 * C + 2 * C,
-            relative = 2 * shape->own[BP_T5_BUCKETS] * shape->heads;
+    double forward = 0;
+    int number;
 
-    return (bp_model_facts){.parameters = (int64_t)matrices + vectors + relative + tables * V * C,
-                            .train_flops = 6 * (matrices + (double)(V * C)) + 3 * attention};
+    for (int block = 1; block < blocks(shape); block++) {
+        part of = part_of(shape, block, &number);
+
+        forward += of == SOURCE_NORM || of == TARGET_NORM ? 0 : cost(shape, block);
+    }
+    return (bp_model_facts){.train_flops = 3 * forward};
 }
 
 static bp_backbone backbone(const bp_model_shape *shape)
@@ -279,9 +252,8 @@ static bp_backbone backbone(const bp_model_shape *shape)
     return (bp_backbone){.blocks = blocks(shape) - 1,
                          .layers_from = 1,
                          .rms = true,
-                         .epsilon = (float)shape->real[BP_SEQ2SEQ_EPSILON],
+                         .epsilon = (float)shape->stack.epsilon,
                          .dense = true,
-                         .head_parameters = shape->own[BP_T5_TIED] ? 0 : table,
                          .head_flops = 6 * (double)table};
 }
 

@@ -91,9 +91,9 @@ static bp_err check_pairs(const trainer *self)
  * exported model other positions behind a token of that number. */
 static bp_err check_positions(const trainer *self)
 {
-    int64_t pad = self->facts.roles[BP_ROLE_PAD], first = bp_bert_first_position(&self->shape);
+    int64_t pad = self->facts.roles[BP_ROLE_PAD], first = self->shape.stack.first_position;
 
-    if (self->shape.family != &bp_roberta_family || pad < 0 || first == pad + 1)
+    if (first == 0 || pad < 0 || first == pad + 1)
         return BP_OK;
     return BP_FAIL(
         BP_ERR_CONFIG, "model.other_padding",

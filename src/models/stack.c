@@ -1,0 +1,419 @@
+/* What follows from a stack: sizes that no key gives, checks, counts, and the blocks of a network.
+ */
+#include "models/stack.h"
+
+#include "models/variants.h"
+
+#include <math.h>
+
+#define EPSILON        1e-5
+#define THETA          10000
+#define LOW_FREQUENCY  1 /* LLaMA 3.1's */
+#define HIGH_FREQUENCY 4
+
+static const bp_stack *stack_of(const bp_model_shape *shape)
+{
+    return shape->family->stack;
+}
+
+static int64_t given_or(int64_t given, int64_t otherwise)
+{
+    return given > 0 ? given : otherwise;
+}
+
+static double real_or(double given, double otherwise)
+{
+    return given > 0 ? given : otherwise;
+}
+
+static int64_t head_width(const bp_model_shape *shape)
+{
+    return given_or(shape->stack.head_width, shape->width / shape->heads);
+}
+
+static int64_t kv_heads(const bp_model_shape *shape)
+{
+    return given_or(shape->stack.kv_heads, shape->heads);
+}
+
+static int64_t inner_width(const bp_model_shape *shape)
+{
+    int64_t multiple = given_or(stack_of(shape)->inner_multiple, 1),
+            width = shape->width * given_or(stack_of(shape)->inner_thirds, 12) / 3;
+
+    return given_or(shape->stack.inner, (width + multiple - 1) / multiple * multiple);
+}
+
+int64_t bp_stack_segments(const bp_model_shape *shape)
+{
+    return given_or(shape->stack.segments, stack_of(shape)->segments);
+}
+
+int64_t bp_stack_first_position(const bp_model_shape *shape)
+{
+    return given_or(shape->stack.first_position, stack_of(shape)->first_position);
+}
+
+bool bp_stack_is_tied(const bp_model_shape *shape)
+{
+    return stack_of(shape)->tied != (shape->stack.other_tie != 0);
+}
+
+static double epsilon_of(const bp_model_shape *shape)
+{
+    return real_or(shape->stack.epsilon, real_or(stack_of(shape)->epsilon, EPSILON));
+}
+
+float bp_stack_epsilon(const bp_model_shape *shape)
+{
+    return (float)epsilon_of(shape);
+}
+
+static float score_cap(const bp_model_shape *shape)
+{
+    return (float)real_or(shape->stack.score_cap, stack_of(shape)->score_cap);
+}
+
+static float logit_cap(const bp_model_shape *shape)
+{
+    return (float)real_or(shape->stack.logit_cap, stack_of(shape)->logit_cap);
+}
+
+/* 0: that of a head's width. */
+static float score_scale(const bp_model_shape *shape)
+{
+    int64_t width = shape->stack.score_width;
+
+    return width > 0 ? 1 / sqrtf((float)width) : 0;
+}
+
+/* 0: all before it are seen. */
+static int64_t window_of(const bp_model_shape *shape, int64_t number)
+{
+    int64_t period = stack_of(shape)->window_period;
+
+    return period > 0 && number % period == period - 1 ? 0 : shape->stack.window;
+}
+
+/* ---- sizes, and which go together ---- */
+
+static void settle_rope(const bp_stack *stack, bp_stack_sizes *own)
+{
+    own->rope_theta = real_or(own->rope_theta, THETA);
+    own->rope_fraction = real_or(own->rope_fraction, stack->rope_fraction);
+    if (own->rope_scaling == BP_ROPE_LLAMA3) {
+        own->rope_low = real_or(own->rope_low, LOW_FREQUENCY);
+        own->rope_high = real_or(own->rope_high, HIGH_FREQUENCY);
+    }
+}
+
+void bp_stack_settle(bp_model_shape *shape)
+{
+    bp_stack_sizes *own = &shape->stack;
+
+    if (shape->width % shape->heads == 0)
+        own->head_width = head_width(shape);
+    own->kv_heads = kv_heads(shape);
+    own->inner = inner_width(shape);
+    own->segments = bp_stack_segments(shape);
+    own->first_position = bp_stack_first_position(shape);
+    own->epsilon = epsilon_of(shape);
+    own->score_cap = real_or(own->score_cap, stack_of(shape)->score_cap);
+    own->logit_cap = real_or(own->logit_cap, stack_of(shape)->logit_cap);
+    if (stack_of(shape)->rotary)
+        settle_rope(stack_of(shape), own);
+}
+
+/* Numbers of a head that are rotated: an even one of 2 or more. */
+static int64_t rotated(const bp_model_shape *shape)
+{
+    double fraction = real_or(shape->stack.rope_fraction, stack_of(shape)->rope_fraction);
+
+    return fraction > 0 ? (int64_t)((double)head_width(shape) * fraction) : head_width(shape);
+}
+
+static bool has_pairs(const bp_model_shape *shape)
+{
+    return rotated(shape) >= 2 && rotated(shape) % 2 == 0 && rotated(shape) <= head_width(shape);
+}
+
+static bp_rope rope_of(const bp_model_shape *shape)
+{
+    const bp_stack_sizes *own = &shape->stack;
+
+    return (bp_rope){.theta = real_or(own->rope_theta, THETA),
+                     .rotated = rotated(shape),
+                     .scaling = (bp_rope_scaling)own->rope_scaling,
+                     .factor = own->rope_factor,
+                     .low_freq_factor = own->rope_low,
+                     .high_freq_factor = own->rope_high,
+                     .original_context = own->rope_original};
+}
+
+/* What a scaling needs, and what is none of its: in places of the sizes below. */
+static void check_scaling(const bp_model_shape *shape, bp_config *config)
+{
+    static const struct {
+        const char *key;
+        bp_rope_scaling least;
+        bool needed;
+    } PARAMETERS[] = {{"model.rope_factor", BP_ROPE_LINEAR, true},
+                      {"model.rope_original_context", BP_ROPE_LLAMA3, true},
+                      {"model.rope_low_freq_factor", BP_ROPE_LLAMA3, false},
+                      {"model.rope_high_freq_factor", BP_ROPE_LLAMA3, false}};
+    bp_rope rope = rope_of(shape);
+    double values[] = {rope.factor, (double)rope.original_context, rope.low_freq_factor,
+                       rope.high_freq_factor};
+    const char *name = bp_model_keys_of(config)->rope_scaling;
+
+    for (size_t k = 0; k < sizeof values / sizeof *values; k++) {
+        if (PARAMETERS[k].needed && rope.scaling >= PARAMETERS[k].least && values[k] == 0)
+            bp_config_fault(config, "model.missing_key",
+                            "%s is missing: at the configuration; model.rope_scaling = %s needs it",
+                            PARAMETERS[k].key, name ? name : "of the checkpoint");
+        if (rope.scaling < PARAMETERS[k].least && values[k] != 0)
+            bp_config_fault(config, "model.unused_key",
+                            "model.rope_scaling = %s has no %s: at %s; leave the key out",
+                            name ? name : "none", PARAMETERS[k].key, PARAMETERS[k].key);
+    }
+    if (rope.scaling == BP_ROPE_LLAMA3 && rope.high_freq_factor <= rope.low_freq_factor)
+        bp_config_fault(config, "model.bad_rope",
+                        "model.rope_high_freq_factor = %g is not above model.rope_low_freq_factor "
+                        "= %g: at model.rope_high_freq_factor; LLaMA 3.1's are 4 and 1",
+                        rope.high_freq_factor, rope.low_freq_factor);
+}
+
+static void check_pairs(const bp_model_shape *shape, bp_config *config)
+{
+    int64_t D = head_width(shape);
+
+    if (has_pairs(shape))
+        return;
+    if (shape->stack.rope_fraction > 0)
+        bp_config_fault(config, "model.bad_rope",
+                        "model.rope_fraction = %g turns %lld of the %lld numbers of a head: at "
+                        "model.rope_fraction; an even number of 2 or more fits",
+                        shape->stack.rope_fraction, (long long)rotated(shape), (long long)D);
+    else
+        bp_config_fault(
+            config, "model.odd_heads",
+            "heads of width %lld have no pairs to turn: at model.heads; use heads of an "
+            "even width",
+            (long long)D);
+}
+
+static void check_caps(const bp_model_shape *shape, bp_config *config)
+{
+    if (logit_cap(shape) > 0 && (shape->head_entmax == 1 || shape->softmaxes > 1))
+        bp_config_fault(config, "model.capped_logits",
+                        "logits that are capped go with one softmax: at head.activation and "
+                        "head.softmaxes; leave the keys out");
+    if (score_cap(shape) > 0 && shape->attention_entmax == 1)
+        bp_config_fault(config, "model.capped_scores",
+                        "scores that are capped go with softmax: at model.attention_activation; "
+                        "leave the key out");
+}
+
+void bp_stack_check(const bp_model_shape *shape, int tensors, bp_config *config)
+{
+    int64_t inner = inner_width(shape);
+
+    if (shape->stack.head_width == 0)
+        bp_transformer_check_width(shape, config);
+    bp_transformer_check_heads(shape, tensors, config);
+    if (inner != 4 * shape->width) /* else heads say it */
+        bp_transformer_check_inner(shape, inner, tensors, config);
+    if (shape->heads % kv_heads(shape) != 0)
+        bp_config_fault(config, "model.not_dividing",
+                        "model.kv_heads = %lld does not divide model.heads = %lld: at "
+                        "model.kv_heads; use one that does",
+                        (long long)kv_heads(shape), (long long)shape->heads);
+    check_caps(shape, config);
+    if (stack_of(shape)->rotary) {
+        check_scaling(shape, config);
+        if (shape->stack.head_width > 0)
+            check_pairs(shape, config);
+    }
+}
+
+static bp_err check_read_rope(const bp_model_shape *shape, const char *where)
+{
+    bp_rope rope = rope_of(shape);
+
+    if (!has_pairs(shape))
+        return BP_FAIL(BP_ERR_FORMAT, "model.bad_size",
+                       "the model turns %lld of the %lld numbers of a head, which are no pairs: at "
+                       "%s; the checkpoint is wrong",
+                       (long long)rope.rotated, (long long)head_width(shape), where);
+    if ((rope.scaling != BP_ROPE_PLAIN && rope.factor <= 0) ||
+        (rope.scaling == BP_ROPE_LLAMA3 &&
+         (rope.original_context == 0 || rope.high_freq_factor <= rope.low_freq_factor)))
+        return BP_FAIL(BP_ERR_FORMAT, "model.bad_size",
+                       "the model's rope_scaling lacks a parameter, or has one that can't be: at "
+                       "%s; the checkpoint is wrong",
+                       where);
+    return BP_OK;
+}
+
+bp_err bp_stack_check_read(const bp_model_shape *shape, const char *where)
+{
+    if (shape->stack.head_width == 0)
+        return bp_transformer_check_read(shape, where);
+    if (shape->heads % kv_heads(shape) != 0)
+        return BP_FAIL(BP_ERR_FORMAT, "model.bad_size",
+                       "the model's %lld key heads do not divide its %lld heads: at %s; the "
+                       "checkpoint is wrong",
+                       (long long)kv_heads(shape), (long long)shape->heads, where);
+    return stack_of(shape)->rotary ? check_read_rope(shape, where) : BP_OK;
+}
+
+/* ---- blocks ---- */
+
+bp_layer_shape bp_stack_layer(const bp_model_shape *shape, int64_t number)
+{
+    const bp_stack *stack = stack_of(shape);
+
+    return (bp_layer_shape){.C = shape->width,
+                            .entmax = shape->attention_entmax == 1,
+                            .H = shape->heads,
+                            .D = head_width(shape),
+                            .F = inner_width(shape),
+                            .G = kv_heads(shape),
+                            .rms = stack->rms,
+                            .epsilon = bp_stack_epsilon(shape),
+                            .no_bias = stack->no_bias,
+                            .qkv_bias = shape->stack.qkv_bias != 0,
+                            .activation = stack->activation,
+                            .parallel = stack->parallel && shape->stack.in_turn == 0,
+                            .post_norm = stack->post_norm,
+                            .closing_norms = stack->closing_norms,
+                            .sees_all = stack->sees_all,
+                            .window = window_of(shape, number),
+                            .scale = score_scale(shape),
+                            .score_cap = score_cap(shape),
+                            .layers = shape->layers,
+                            .number = number,
+                            .stack = "h",
+                            .first_mask = 4 * number + 1}; /* 0 is the embedding's */
+}
+
+bp_block *bp_stack_new_layer(bp_network *network, const bp_model_shape *shape, int64_t number)
+{
+    bp_layer_shape layer = bp_stack_layer(shape, number);
+
+    layer.rotary = network->tables;
+    return bp_transformer_new_layer(network, &layer);
+}
+
+bp_block *bp_stack_new_embedding(bp_network *network, const bp_model_shape *shape, bp_param *shared)
+{
+    const bp_stack *stack = stack_of(shape);
+    int64_t C = shape->width, first = bp_stack_first_position(shape),
+            segments = bp_stack_segments(shape);
+    bp_embedding_part part = {.wte =
+                                  shared ? shared : bp_transformer_add_table(network, shape, "wte"),
+                              .first_position = first,
+                              .places_padding = first > 0,
+                              .keeps_all = stack->embedding_norm,
+                              .scale = stack->scales_embedding ? sqrtf((float)C) : 0};
+    bp_block *block;
+
+    if (stack->position_std > 0) {
+        bp_group *whole = bp_network_add_group(network, true);
+
+        part.wpe = bp_group_add_matrix(whole, "wpe", first + bp_model_positions(shape), C,
+                                       stack->position_std);
+        if (segments > 0)
+            part.segments = bp_group_add_matrix(whole, "segments", segments, C, BP_TRANSFORMER_STD);
+    }
+    bp_embedding_new(&block, &network->nn, &part, 1);
+    return block;
+}
+
+static bp_block *new_head(bp_network *network, const bp_model_shape *shape, bp_param *shared)
+{
+    bp_head_shape head = {.norm = "ln_f",
+                          .rms = stack_of(shape)->rms,
+                          .epsilon = bp_stack_epsilon(shape),
+                          .cap = logit_cap(shape)};
+    bp_param *table = shared ? shared : bp_transformer_add_table(network, shape, "head");
+    bp_block *block;
+
+    bp_variants_set_head(&head, network, shape);
+    bp_lm_head_new(&block, &network->nn, &head, table, bp_network_add_group(network, true));
+    return block;
+}
+
+void bp_stack_add_block(bp_network *network, const bp_model_shape *shape, int number,
+                        bp_param *shared)
+{
+    int last = bp_transformer_blocks(shape) - 1;
+
+    bp_network_add_block(network, number == 0 ? bp_stack_new_embedding(network, shape, shared)
+                                  : number == last
+                                      ? new_head(network, shape, shared)
+                                      : bp_stack_new_layer(network, shape, number - 1));
+}
+
+void bp_stack_begin(bp_network *network, const bp_model_shape *shape)
+{
+    bp_rope rope = rope_of(shape);
+
+    if (stack_of(shape)->rotary)
+        bp_network_add_rotary(network, &rope, shape->context);
+}
+
+bp_param *bp_stack_add_shared(bp_network *network, const bp_model_shape *shape, int stage,
+                              int stages, int blocks)
+{
+    return bp_stack_is_tied(shape) ? bp_transformer_add_tied(network, shape, stage, stages, blocks)
+                                   : NULL;
+}
+
+bp_backbone bp_stack_backbone(const bp_model_shape *shape)
+{
+    const bp_stack *stack = stack_of(shape);
+
+    return (bp_backbone){.blocks = bp_transformer_blocks(shape) - 1,
+                         .layers_from = 1,
+                         .norm = "ln_f",
+                         .tied = stack->keeps_words && bp_stack_is_tied(shape),
+                         .rms = stack->rms,
+                         .epsilon = bp_stack_epsilon(shape),
+                         .head_flops = 6 * (double)shape->vocab_size * (double)shape->width};
+}
+
+/* ---- what follows from sizes ---- */
+
+double bp_stack_embedding_cost(const bp_model_shape *shape)
+{
+    return 50 * (double)shape->width;
+}
+
+double bp_stack_layer_cost(const bp_model_shape *shape, int64_t number)
+{
+    bp_layer_shape layer = bp_stack_layer(shape, number);
+    int64_t T = shape->context, seen = layer.window > 0 && layer.window < T ? layer.window : T;
+
+    return 2 * (double)bp_transformer_layer_products(&layer) +
+           4 * (double)seen * (double)(layer.H * layer.D);
+}
+
+double bp_stack_cost(const bp_model_shape *shape, int block)
+{
+    if (block == 0)
+        return bp_stack_embedding_cost(shape);
+    if (block == bp_transformer_blocks(shape) - 1)
+        return 2 * (double)shape->vocab_size * (double)shape->width;
+    return bp_stack_layer_cost(shape, block - 1);
+}
+
+/* Backward takes twice what forward does; the embedding is not counted. */
+bp_model_facts bp_stack_facts(const bp_model_shape *shape)
+{
+    double forward = 0;
+
+    for (int block = 1; block < bp_transformer_blocks(shape); block++)
+        forward += bp_stack_cost(shape, block);
+    return (bp_model_facts){.train_flops = 3 * forward};
+}

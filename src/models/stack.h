@@ -1,0 +1,132 @@
+/* A Transformer of one stack, decoder or encoder, is data: a bp_stack says what the layers,
+ * positions and head of a family are, bp_model_shape.stack has what keys say of one model, and what
+ * follows is counted and made of both here. */
+#ifndef BP_MODELS_STACK_H
+#define BP_MODELS_STACK_H
+
+#include "models/family.h"
+#include "models/transformer.h"
+#include "nn/layers.h"
+
+/** What a family's models have in common, and what they have where no key says otherwise. */
+typedef struct bp_stack {
+    /* Norms. */
+    bool rms;              /* by the root mean square, without a bias */
+    double epsilon;        /* 0: 1e-5 */
+    bool post_norm;        /* bp_layer_shape.post_norm */
+    bool closing_norms;    /* bp_layer_shape.closing_norms */
+    bool embedding_norm;   /* a block of its own after the embedding, which drops nothing then */
+    bool scales_embedding; /* by the square root of the width */
+    /* Positions: learned, rotary, or none. */
+    float position_std;     /* of initial values of the table "wpe"; 0: there is none */
+    int64_t first_position; /* its row of a text's first token; places of padding have the row
+                               before it */
+    int64_t segments;       /* kinds of segments that have an embedding; 0: none have */
+    bool rotary;
+    double rope_fraction; /* share of a head that is rotated; 0: all, and there is no such key */
+    /* Layers. */
+    bool sees_all;         /* an encoder */
+    bool parallel;         /* attention and MLP read the same, and are added together */
+    int64_t window_period; /* of so many layers the last one has no window; 0: all have it */
+    double score_cap;      /* bp_layer_shape.score_cap; 0: none */
+    bool no_bias; /* of products; queries, keys and values may have them (attention_bias) */
+    bp_activation activation; /* of the MLP */
+    int64_t inner_thirds;     /* its inner width is so many thirds of the width; 0: 12, */
+    int64_t inner_multiple;   /* rounded up to a multiple of this; 0: 1 */
+    /* The head. */
+    double logit_cap; /* bp_head_shape.cap; 0: none */
+    bool tied;        /* to the embedding */
+    bool keeps_words; /* bp_backbone.tied, where the head is tied */
+} bp_stack;
+
+/** Rows of a family's sizes: optional ones, in bp_model_shape.stack. */
+#define BP_STACK_SIZES                                                                             \
+    {.name = "layers", .at = BP_SIZE_AT(layers)}, {.name = "width", .at = BP_SIZE_AT(width)},      \
+    {                                                                                              \
+        .name = "heads", .at = BP_SIZE_AT(heads)                                                   \
+    }
+#define BP_STACK_CONTEXT                                                                           \
+    {                                                                                              \
+        .name = "context", .at = BP_SIZE_AT(context)                                               \
+    }
+#define BP_STACK_COUNT(key, field)                                                                 \
+    {                                                                                              \
+        .name = key, .at = BP_SIZE_AT(stack.field), .optional = true                               \
+    }
+#define BP_STACK_REAL(key, field)                                                                  \
+    {                                                                                              \
+        .name = key, .at = BP_SIZE_AT(stack.field), .type = BP_SIZE_REAL, .optional = true         \
+    }
+#define BP_STACK_FLAG(key, field)                                                                  \
+    {                                                                                              \
+        .name = key, .at = BP_SIZE_AT(stack.field), .type = BP_SIZE_FLAG, .optional = true         \
+    }
+/** Not written where they are what the family has without them. */
+#define BP_STACK_QUIET(key, field)                                                                 \
+    {                                                                                              \
+        .name = key, .at = BP_SIZE_AT(stack.field), .optional = true, .quiet = true                \
+    }
+/** model.tied of a family whose head is tied where the key is not given. */
+#define BP_STACK_TIED                                                                              \
+    {                                                                                              \
+        .name = "tied", .at = BP_SIZE_AT(stack.other_tie), .type = BP_SIZE_FLAG, .optional = true, \
+        .quiet = true, .inverse = true                                                             \
+    }
+/** How wavelengths of rotary positions are scaled. */
+#define BP_STACK_SCALING                                                                           \
+    {.name = "rope_scaling",                                                                       \
+     .at = BP_SIZE_AT(stack.rope_scaling),                                                         \
+     .type = BP_SIZE_CHOICE,                                                                       \
+     .optional = true,                                                                             \
+     .quiet = true,                                                                                \
+     .words = BP_ROPE_SCALINGS},                                                                   \
+        BP_STACK_REAL("rope_factor", rope_factor),                                                 \
+        BP_STACK_REAL("rope_low_freq_factor", rope_low),                                           \
+        BP_STACK_REAL("rope_high_freq_factor", rope_high),                                         \
+        BP_STACK_COUNT("rope_original_context", rope_original)
+
+/** What is not given becomes what the stack has: bp_model_family.settle. The other functions do
+ * without it. */
+void bp_stack_settle(bp_model_shape *shape);
+/** Heads divide the width unless their width is given, heads of keys divide heads, tensor ranks
+ * heads and the inner width, and what is rotated are pairs: bp_model_family.check, check_read. */
+void bp_stack_check(const bp_model_shape *shape, int tensors, bp_config *config);
+bp_err bp_stack_check_read(const bp_model_shape *shape, const char *where);
+
+int64_t bp_stack_segments(const bp_model_shape *shape);
+int64_t bp_stack_first_position(const bp_model_shape *shape);
+bool bp_stack_is_tied(const bp_model_shape *shape);
+float bp_stack_epsilon(const bp_model_shape *shape);
+/** Layer `number`, from 0, but for what its network has (rotary). */
+bp_layer_shape bp_stack_layer(const bp_model_shape *shape, int64_t number);
+
+/** Blocks of a network: the embedding, and layer `number`. */
+bp_block *bp_stack_new_embedding(bp_network *network, const bp_model_shape *shape,
+                                 bp_param *shared);
+bp_block *bp_stack_new_layer(bp_network *network, const bp_model_shape *shape, int64_t number);
+/** FLOPs of one token forward through the embedding, about: a few passes over the width; and
+ * through layer `number`: 2 an entry of its matrices, and 4 of attention a key and column of a
+ * head. Source: Kaplan et al. 2020, section 2.1. */
+double bp_stack_embedding_cost(const bp_model_shape *shape);
+double bp_stack_layer_cost(const bp_model_shape *shape, int64_t number);
+
+/** For bp_model_family, under its names there. */
+bp_param *bp_stack_add_shared(bp_network *network, const bp_model_shape *shape, int stage,
+                              int stages, int blocks);
+bp_model_facts bp_stack_facts(const bp_model_shape *shape);
+double bp_stack_cost(const bp_model_shape *shape, int block);
+void bp_stack_begin(bp_network *network, const bp_model_shape *shape);
+void bp_stack_add_block(bp_network *network, const bp_model_shape *shape, int number,
+                        bp_param *shared);
+bp_backbone bp_stack_backbone(const bp_model_shape *shape);
+
+/** All of a family that is an embedding, layers and a head. */
+#define BP_STACK_FAMILY                                                                            \
+    .settle = bp_stack_settle, .check = bp_stack_check, .check_read = bp_stack_check_read,         \
+    .facts = bp_stack_facts, .blocks = bp_transformer_blocks,                                      \
+    .key_block = bp_transformer_key_block, .backbone = bp_stack_backbone,                          \
+    .blocks_are = "embedding, layers, head", .cost = bp_stack_cost,                                \
+    .behind = bp_transformer_behind, .begin = bp_stack_begin, .add_shared = bp_stack_add_shared,   \
+    .add_block = bp_stack_add_block
+
+#endif

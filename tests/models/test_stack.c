@@ -1,0 +1,340 @@
+/* A stack with all that Gemma 2 has (capped_family.h): its loss is that of plain loops in float64,
+ * and its gradient is the slope of its loss, along each tensor's gradient, by central differences.
+ */
+#include "bp_test_batch.h"
+#include "bp_test_mpi.h"
+#include "bp_test_perturb.h"
+
+#include "capped_family.h"
+#include "math/math.h"
+#include "train/engine/stage.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    T = 14,
+    B = 2,
+    V = 40,
+    C = 16,
+    H = 4,
+    G = 2,
+    D = 6,
+    F = 20,
+    L = 3,
+    WINDOW = 5,
+    SCORE_WIDTH = 9
+};
+
+typedef struct fixture {
+    bp_mesh *mesh;
+    bp_gemm *gemm;
+    bp_network *network;
+    bp_stage *stage;
+    float *values;
+    int32_t windows[B * (T + 1)];
+    bp_batch batch;
+    void *bytes;
+} fixture;
+
+static void open_fixture(fixture *f, bp_precision precision, float dropout)
+{
+    bp_mesh_shape alone = {1, 1, 1, 1, BP_COORDINATOR_SHARED};
+    bp_model_shape shape = {.family = &CAPPED_FAMILY,
+                            .layers = L,
+                            .width = C,
+                            .heads = H,
+                            .context = T,
+                            .softmaxes = 1,
+                            .stack = {.kv_heads = G,
+                                      .head_width = D,
+                                      .inner = F,
+                                      .window = WINDOW,
+                                      .score_width = SCORE_WIDTH},
+                            .vocab_size = V};
+    bp_stage_spec spec = {.most = {B, {T}}, .micro_batches = 1, .stages = 1, .schedule = BP_1F1B};
+    bp_example_maker maker;
+
+    shape.family->settle(&shape);
+    bp_test_expect(bp_mesh_new(&f->mesh, MPI_COMM_WORLD, &alone), BP_OK);
+    bp_test_expect(bp_gemm_new(&f->gemm, precision), BP_OK);
+    bp_nn nn = {
+        .gemm = f->gemm, .tensor = f->mesh->tensor, .tensors = 1, .seed = 5, .dropout = dropout};
+    bp_test_expect(bp_model_network_new(&f->network, &nn, &shape, 0, 1), BP_OK);
+    bp_network_lay_out(f->network, 1);
+    f->values = bp_alloc("test", f->network->floats, sizeof(float));
+    bp_test_expect(bp_network_bind_values(f->network, f->values), BP_OK);
+    bp_network_initialise(f->network, 7);
+    for (int64_t i = 0; i < f->network->floats; i++) /* no weight too small to matter */
+        f->values[i] *= f->values[i] == 1.0F ? 1.0F : 8.0F;
+    bp_test_perturb(f->network, 3, 0.3F);
+    bp_network_refresh(f->network);
+    bp_test_expect(bp_stage_new(&f->stage, f->mesh, f->network, &spec), BP_OK);
+    maker = bp_objective_causal.maker(&shape, T, NULL);
+    for (int i = 0; i < B * (T + 1); i++)
+        f->windows[i] = (i * 19 + i * i % 7) % V;
+    f->bytes = bp_alloc("test", (int64_t)bp_batch_bytes(&maker.form, B), 1);
+    f->batch = bp_test_batch(&maker, f->windows, 1, 0, B, f->bytes);
+    assert_int_equal(bp_model_parameters(&shape), f->network->floats);
+}
+
+static void close_fixture(fixture *f)
+{
+    bp_stage_free(&f->stage);
+    bp_network_free(&f->network);
+    bp_gemm_free(&f->gemm);
+    bp_mesh_free(&f->mesh);
+    bp_free(f->values);
+    bp_free(f->bytes);
+}
+
+static double loss_of(fixture *f)
+{
+    bp_stage_step step = {.batch = &f->batch, .step = 1, .loss_weight = {1}};
+    double sums[BP_TERMS] = {0};
+
+    bp_network_refresh(f->network);
+    bp_stage_accumulate(f->stage, &step, sums, 1);
+    return sums[0];
+}
+
+/* ---- plain loops ---- */
+
+static const float *values_of(const fixture *f, const char *name)
+{
+    for (int g = 0; g < f->network->group_count; g++)
+        for (int k = 0; k < f->network->groups[g].count; k++)
+            if (strcmp(f->network->groups[g].params[k].name, name) == 0)
+                return f->network->groups[g].params[k].value;
+    fail_msg("there is no %s", name);
+    return NULL;
+}
+
+static const float *layer_values(const fixture *f, int layer, const char *part)
+{
+    char name[BP_PARAM_NAME];
+
+    (void)snprintf(name, sizeof name, "h.%d.%s", layer, part);
+    return values_of(f, name);
+}
+
+static void plain_product(double *y, const float *w, const double *x, int outs, int ins)
+{
+    for (int o = 0; o < outs; o++) {
+        y[o] = 0;
+        for (int i = 0; i < ins; i++)
+            y[o] += (double)w[o * ins + i] * x[i];
+    }
+}
+
+static void plain_norm(double *y, const double *x, const float *gain)
+{
+    double sum = 0;
+
+    for (int c = 0; c < C; c++)
+        sum += x[c] * x[c];
+    for (int c = 0; c < C; c++)
+        y[c] = x[c] * (double)gain[c] / sqrt(sum / C + 1e-6);
+}
+
+static double plain_cap(double x, double cap)
+{
+    return cap * tanh(x / cap);
+}
+
+static void plain_rotate(double *x, int t)
+{
+    for (int i = 0; i < D / 2; i++) {
+        double angle = t * pow(10000, -2.0 * i / D), a = x[i], b = x[i + D / 2];
+
+        x[i] = a * cos(angle) - b * sin(angle);
+        x[i + D / 2] = b * cos(angle) + a * sin(angle);
+    }
+}
+
+/* Weights of query t for keys from `first` on. */
+static void plain_weights(double *weights, const double *q, const double (*keys)[G * D], int kv,
+                          int first, int t)
+{
+    double sum = 0;
+
+    for (int u = first; u <= t; u++) {
+        double dot = 0;
+
+        for (int d = 0; d < D; d++)
+            dot += q[d] * keys[u][kv * D + d];
+        weights[u] = exp(plain_cap(dot / sqrt(SCORE_WIDTH), CAPPED_STACK.score_cap));
+        sum += weights[u];
+    }
+    for (int u = first; u <= t; u++)
+        weights[u] /= sum;
+}
+
+static void plain_attention(const fixture *f, int layer, double (*h)[C])
+{
+    double q[T][H * D], k[T][G * D], v[T][G * D], mixed[H * D], normed[C], branch[C];
+
+    for (int t = 0; t < T; t++) {
+        plain_norm(normed, h[t], layer_values(f, layer, "ln1.gain"));
+        plain_product(q[t], layer_values(f, layer, "attn.q.weight"), normed, H * D, C);
+        plain_product(k[t], layer_values(f, layer, "attn.k.weight"), normed, G * D, C);
+        plain_product(v[t], layer_values(f, layer, "attn.v.weight"), normed, G * D, C);
+        for (int head = 0; head < H; head++)
+            plain_rotate(q[t] + head * D, t);
+        for (int head = 0; head < G; head++)
+            plain_rotate(k[t] + head * D, t);
+    }
+    for (int t = 0; t < T; t++) {
+        int first = layer % 2 == 0 && t >= WINDOW ? t - WINDOW + 1 : 0;
+
+        memset(mixed, 0, sizeof mixed);
+        for (int head = 0; head < H; head++) {
+            double weights[T];
+
+            plain_weights(weights, q[t] + head * D, (const double(*)[G * D]) k, head / (H / G),
+                          first, t);
+            for (int u = first; u <= t; u++)
+                for (int d = 0; d < D; d++)
+                    mixed[head * D + d] += weights[u] * v[u][head / (H / G) * D + d];
+        }
+        plain_product(branch, layer_values(f, layer, "attn.out.weight"), mixed, C, H * D);
+        plain_norm(branch, branch, layer_values(f, layer, "attn.ln.gain"));
+        for (int c = 0; c < C; c++)
+            h[t][c] += branch[c];
+    }
+}
+
+static double plain_gelu(double x)
+{
+    return x / 2 * (1 + tanh(sqrt(2 / 3.14159265358979323846) * (x + 0.044715 * x * x * x)));
+}
+
+static void plain_mlp(const fixture *f, int layer, double *h)
+{
+    double normed[C], gate[F], up[F], branch[C];
+
+    plain_norm(normed, h, layer_values(f, layer, "ln2.gain"));
+    plain_product(gate, layer_values(f, layer, "mlp.gate.weight"), normed, F, C);
+    plain_product(up, layer_values(f, layer, "mlp.up.weight"), normed, F, C);
+    for (int i = 0; i < F; i++)
+        up[i] *= plain_gelu(gate[i]);
+    plain_product(branch, layer_values(f, layer, "mlp.down.weight"), up, C, F);
+    plain_norm(branch, branch, layer_values(f, layer, "mlp.ln.gain"));
+    for (int c = 0; c < C; c++)
+        h[c] += branch[c];
+}
+
+/* - log p of a target. */
+static double plain_loss_at(const fixture *f, const double *h, int target)
+{
+    double normed[C], logits[V], sum = 0;
+
+    plain_norm(normed, h, values_of(f, "ln_f.gain"));
+    plain_product(logits, values_of(f, "wte"), normed, V, C);
+    for (int v = 0; v < V; v++)
+        sum += exp(plain_cap(logits[v], CAPPED_STACK.logit_cap));
+    return log(sum) - plain_cap(logits[target], CAPPED_STACK.logit_cap);
+}
+
+static double plain_loss(const fixture *f)
+{
+    double loss = 0;
+
+    for (int b = 0; b < B; b++) {
+        const int32_t *tokens = f->windows + b * (T + 1);
+        double h[T][C];
+
+        for (int t = 0; t < T; t++)
+            for (int c = 0; c < C; c++)
+                h[t][c] = sqrt(C) * (double)values_of(f, "wte")[tokens[t] * C + c];
+        for (int layer = 0; layer < L; layer++) {
+            plain_attention(f, layer, h);
+            for (int t = 0; t < T; t++)
+                plain_mlp(f, layer, h[t]);
+        }
+        for (int t = 0; t < T; t++)
+            loss += plain_loss_at(f, h[t], tokens[t + 1]);
+    }
+    return loss;
+}
+
+static void check_loss(bp_precision precision, double share)
+{
+    fixture f = {0};
+    double loss, plain;
+
+    open_fixture(&f, precision, 0);
+    loss = loss_of(&f);
+    plain = plain_loss(&f);
+    if (!(fabs(loss - plain) < share * plain))
+        fail_msg("the loss is %.9g, plain loops say %.9g", loss, plain);
+    close_fixture(&f);
+}
+
+/* In bf16 within its rounding. */
+static void loss_is_that_of_plain_loops(void **state)
+{
+    (void)state;
+    check_loss(BP_F32, 2e-6);
+    if (bp_math_has_bf16())
+        check_loss(BP_BF16, 1e-2);
+}
+
+/* ---- slopes ---- */
+
+static double slope_of(fixture *f, bp_param *param, const float *gradient, double norm)
+{
+    int64_t n = bp_param_floats(param);
+    float *kept = bp_alloc("test", n, sizeof *kept);
+    double step = 2e-3, loss[2];
+
+    memcpy(kept, param->value, (size_t)n * sizeof *kept);
+    for (int side = 0; side < 2; side++) {
+        for (int64_t i = 0; i < n; i++)
+            param->value[i] = kept[i] + (float)((side ? step : -step) * (double)gradient[i] / norm);
+        loss[side] = loss_of(f);
+    }
+    memcpy(param->value, kept, (size_t)n * sizeof *kept);
+    bp_free(kept);
+    return (loss[1] - loss[0]) / (2 * step);
+}
+
+static void gradients_are_slopes(void **state)
+{
+    fixture f = {0};
+    float *gradients;
+    int checked = 0;
+
+    (void)state;
+    open_fixture(&f, BP_F32, 0.2F);
+    assert_true(isfinite(loss_of(&f)));
+    gradients = bp_alloc("test", f.network->floats, sizeof *gradients);
+    memcpy(gradients, f.stage->gradient, (size_t)f.network->floats * sizeof *gradients);
+    for (int g = 0; g < f.network->group_count; g++)
+        for (int k = 0; k < f.network->groups[g].count; k++, checked++) {
+            bp_group *group = &f.network->groups[g];
+            bp_param *param = &group->params[k];
+            const float *gradient = gradients + group->place + param->place;
+            double norm = 0, slope;
+
+            for (int64_t i = 0; i < bp_param_floats(param); i++)
+                norm += (double)gradient[i] * (double)gradient[i];
+            norm = sqrt(norm);
+            assert_true(norm > 1e-3);
+            slope = slope_of(&f, param, gradient, norm);
+            if (!(fabs(slope - norm) < 5e-3 * norm + 1e-3))
+                fail_msg("%s: the slope is %g, the gradient says %g", param->name, slope, norm);
+        }
+    assert_int_equal(checked, 2 + 11 * L);
+    bp_free(gradients);
+    close_fixture(&f);
+}
+
+int main(int argc, char **argv)
+{
+    static const struct CMUnitTest tests[] = {cmocka_unit_test(loss_is_that_of_plain_loops),
+                                              cmocka_unit_test(gradients_are_slopes)};
+
+    return BP_TEST_RUN_MPI(argc, argv, tests);
+}
