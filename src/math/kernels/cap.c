@@ -1,6 +1,6 @@
 /* A soft cap of scores and logits. */
 #include "base/trace.h"
-#include "math/kernels/loops_priv.h"
+#include "math/loops/loops.h"
 
 #include <omp.h>
 
