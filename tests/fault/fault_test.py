@@ -6,7 +6,6 @@ import os
 import random
 import re
 import signal
-import struct
 import subprocess
 import time
 
@@ -114,25 +113,6 @@ def announced(folder, out=""):
     except FileNotFoundError:
         pass
     return step
-
-
-def units_kept(folder):
-    """Work units whose results are whole in the part files of a run folder: a record is a header of 40 bytes, with the unit and the bytes
-    of its result, after 128 bytes of text."""
-    kept = 0
-    for parts in glob.glob(os.path.join(folder, "**", "*parts"), recursive=True):
-        units = set()
-        for path in glob.glob(os.path.join(parts, "*.part")):
-            with open(path, "rb") as file:
-                data = file.read()
-            at = 128
-            while at + 40 <= len(data):
-                unit, size = struct.unpack_from("=qq", data, at + 8)
-                at += 40 + size
-                if at <= len(data):
-                    units.add(unit)
-        kept += len(units)
-    return kept
 
 
 def leftovers(folder):

@@ -2,6 +2,7 @@
  * these documents; then predictions and figures are made of all rows in their order. */
 #include "task_priv.h"
 
+#include "base/fault.h"
 #include "base/heartbeat.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -153,7 +154,9 @@ static bp_err merge(void *context, bp_parts *parts)
     bp_err err = BP_OK;
 
     task->table = bp_try_alloc("score.task", floats, sizeof(float));
-    if (!task->table)
+    if (bp_fault("score.merge"))
+        err = BP_FAIL(BP_ERR_IO, "fault.injected", "the parts can't be merged (fault injected)");
+    else if (!task->table)
         err = bp_fail_memory("the outcomes of documents", floats, sizeof(float));
     for (int64_t g = 0; err == BP_OK && g < task->units.count; g++) {
         bp_heartbeat_progress();
