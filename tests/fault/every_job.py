@@ -52,7 +52,7 @@ WAYS = {  # job, keys, and meshes (ranks, 0: without mpirun; keys), the first on
     "spans": ("finetune", QUESTIONS, DATA[:2]),
     "score": ("score", SCORED + ("score.stride=1", "score.tokens=yes", "score.corpus=@train.h5"), ANY + [(2, ("mesh.pipeline=2",))]),
     "datastore": ("score", SCORED + ("score.states=yes", "score.stride=1", "score.corpus=@train.h5"), ANY),
-    "states": ("score", ("score.model=@bilm", "score.corpus=@words.h5", "score.states=yes", "score.context=40", "score.mix=0,1"), ANY),
+    "states": ("score", ("score.model=@bilm", "score.corpus=@many-words.h5", "score.states=yes", "score.context=40", "score.mix=0,1"), ANY),
     "candidates": ("score", ("score.model=@model", "score.corpus=@contexts.h5", "score.candidates=@choices.jsonl"), ANY),
     "task": ("score", ("score.model=@tuned", "score.corpus=@many-texts.h5"), ANY[:2]),
     "task_tags": ("score", ("score.model=@tagger", "score.corpus=@many-tags.h5"), ANY[:2]),
@@ -225,6 +225,10 @@ class EveryJob(KindsOfJob):
     def make_words(self):
         self.must(["bagpipe-data", "tokenizer", "--kind", "word", "--size", "40", "--out", self.at("words.json"), self.at("train.txt")])
         self.corpus("words", "lines", "valid.txt", tokenizer="words.json")
+
+    def make_many_words(self):
+        self.need("words")
+        self.corpus("many-words", "lines", "train.txt", tokenizer="words.json")
 
     def make_roles(self):
         vocabulary = "[PAD] [UNK] [CLS] [SEP] [MASK] rank node tensor token corpus word model queue reads writes sends sums splits keeps".split()

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #define TEXT_TOKENS 2048 /* of a text that is read whole, unless score.context says otherwise */
+#define UNIT_TOKENS 512  /* of the texts of a unit together; one text may be longer */
 
 /* A run of a document's text that is read whole, and where its rows go. */
 typedef struct state_text {
@@ -23,7 +24,7 @@ typedef struct state_text {
 typedef struct state_texts {
     scorer *self;
     bp_work_units units;
-    int64_t most;      /* tokens of a text, and of the texts of a unit */
+    int64_t most;      /* tokens of a text */
     int64_t count;     /* on leads and the coordinator, as the next four */
     state_text *texts; /* [count] */
     int64_t *starts;   /* [units + 1]: the texts of unit u are [starts[u], starts[u + 1]) */
@@ -108,14 +109,20 @@ static void warn_of_pieces(const state_texts *s)
                 documents, s->most, longest);
 }
 
-/* As many texts one after another as have `most` tokens together, one at least. */
+/* The most tokens of a unit. */
+static int64_t unit_tokens(const state_texts *s)
+{
+    return s->most > UNIT_TOKENS ? s->most : UNIT_TOKENS;
+}
+
+/* As many texts one after another as have UNIT_TOKENS together, one at least. */
 static void cut_units(state_texts *s)
 {
     int64_t tokens = 0;
 
     s->starts = bp_alloc("score.states", s->count + 1, sizeof *s->starts);
     for (int64_t k = 0; k < s->count; k++) {
-        if (k == 0 || tokens + s->texts[k].count > s->most) {
+        if (k == 0 || tokens + s->texts[k].count > UNIT_TOKENS) {
             s->starts[s->units.count++] = k;
             tokens = 0;
         }
@@ -137,11 +144,12 @@ static int64_t count_tokens(const void *context, int64_t number)
 
 /* ---- a unit ---- */
 
-/* Its result, of the size of a whole one: states are computed where they are handed on. */
+/* Its result, of the size of the largest one: states are computed where they are handed on. */
 static bp_err make_room(const state_texts *s, bp_buffer *out)
 {
-    size_t bytes = (size_t)(s->self->info.states.layers * s->most * s->self->info.states.columns) *
-                   sizeof(float);
+    size_t bytes =
+        (size_t)(s->self->info.states.layers * unit_tokens(s) * s->self->info.states.columns) *
+        sizeof(float);
 
     if (out->capacity_bytes > bytes)
         return BP_OK;
@@ -276,7 +284,7 @@ int64_t states_bytes(const bp_config *config, const bp_state_form *form, int64_t
     if (asked == 0)
         most = context < TEXT_TOKENS ? context : TEXT_TOKENS;
     /* all layers here, and on several stages in a buffer; the mix, and rows of a gap */
-    rows = (2 * form->layers + 2) * most;
+    rows = form->layers * ((most > UNIT_TOKENS ? most : UNIT_TOKENS) + most) + 2 * most;
     if (form->keys) /* of a batch, a unit and a gap */
         rows = bp_score_batch_tokens(inputs) + BP_SCORE_UNIT_INPUTS + inputs + STATE_GAP;
     return rows * form->columns * (int64_t)sizeof(float);
