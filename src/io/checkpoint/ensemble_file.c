@@ -5,8 +5,10 @@
 #include "base/json.h"
 #include "base/mem.h"
 
+#include <errno.h>
 #include <math.h>
 #include <string.h>
+#include <unistd.h>
 
 #define FILE_NAME  "ensemble.json"
 #define VERSION    1
@@ -178,5 +180,16 @@ bp_err bp_ensemble_list_save(const bp_ensemble_list *list, const char *folder)
     err = bp_json_save(file, root);
     json_decref(root);
     bp_free(file);
+    return err;
+}
+
+bp_err bp_ensemble_list_remove(const char *folder)
+{
+    char *path = bp_path_join(folder, "ensemble.json");
+    bp_err err = BP_OK;
+
+    if (unlink(path) != 0 && errno != ENOENT)
+        err = bp_fail_errno(BP_ERR_IO, "can't remove", path);
+    bp_free(path);
     return err;
 }

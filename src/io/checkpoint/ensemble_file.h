@@ -45,4 +45,8 @@ void bp_ensemble_list_clear(bp_ensemble_list *list);
  */
 bp_err bp_ensemble_list_save(const bp_ensemble_list *list, const char *folder);
 
+/** Remove `folder`/ensemble.json: what it lists may change. There may be none. Errors:
+ * BP_ERR_DENIED, BP_ERR_IO. */
+bp_err bp_ensemble_list_remove(const char *folder);
+
 #endif

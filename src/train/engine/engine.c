@@ -426,64 +426,86 @@ static void bound_weights(bp_engine *engine)
         bp_optimizer_checksum(&engine->optimizer, engine->values);
 }
 
-void bp_engine_step(bp_engine *engine, int64_t step, int64_t update, const bp_batch *batch,
-                    bp_step_result *result)
+/* Gradients of the batch, of which sums over data ranks begin, and the loss. */
+static void accumulate(bp_engine *engine, const bp_batch *batch, const int64_t scored[BP_TERMS],
+                       bp_step_result *result)
 {
     const bp_mesh *mesh = engine->mesh;
-    const bp_objective *objective = bp_model_objective(&engine->shape);
-    int64_t each = engine->stage->spec.micro_batches, scored[BP_TERMS], places = 0;
-    double clip = engine->spec.optimizer.clip, scale = 1;
+    int terms = bp_model_objective(&engine->shape)->terms;
+    int64_t each = engine->stage->spec.micro_batches, places = 0;
     bp_stage_step work = {.batch = batch,
-                          .step = step,
+                          .step = engine->step,
                           .first_slot = engine->slots * mesh->data_at,
                           .needs = make_ready,
                           .is_whole = start_sum,
                           .context = engine};
 
-    BP_ASSERT(batch->B == engine->slots);
-    engine->step = step;
-    set_masked(engine, true);
-    count_scored(engine, batch, scored);
-    for (int t = 0; t < objective->terms; t++)
+    for (int t = 0; t < terms; t++)
         work.loss_weight[t] =
             scored[t] > 0 ? (float)(bp_model_term_weight(&engine->shape, t) / (double)scored[t])
                           : 0.0F;
     if (engine->shape.states.count > 0) {
         places = count_places(engine, batch);
         work.states_weight = (float)(engine->stage->teacher->states_weight / (double)places);
-        work.states_sums = engine->losses + (objective->terms * mesh->datas + mesh->data_at) * each;
+        work.states_sums = engine->losses + (terms * mesh->datas + mesh->data_at) * each;
     }
     bp_stage_accumulate(engine->stage, &work, engine->losses + mesh->data_at * each,
                         each * mesh->datas);
     mean_loss(engine, scored, places, result);
+}
+
+/* The gradient of the batch, in this data rank's shard, and its norm. */
+static void finish_gradient(bp_engine *engine, bp_step_result *result)
+{
+    int64_t every = engine->spec.digest_every;
+
     bp_fault_point("allreduce.before");
     bp_gradient_finish(&engine->reduction);
     bp_fault_point("allreduce.after");
     mask_gradients(engine);
     result->grad_norm =
-        bp_gradient_norm(mesh, engine->network, engine->stage->gradient, engine->scratch);
+        bp_gradient_norm(engine->mesh, engine->network, engine->stage->gradient, engine->scratch);
     bp_inject_sum(&engine->optimizer, engine->stage->gradient);
-    result->rate = bp_rate_at(&engine->spec.rate, step);
-    if (engine->spec.digest_every > 0 && step % engine->spec.digest_every == 0)
-        compare(engine, step);
+    result->rate = bp_rate_at(&engine->spec.rate, engine->step);
+    if (every > 0 && engine->step % every == 0)
+        compare(engine, engine->step);
     result->skipped = !isfinite(result->grad_norm);
-    if (result->skipped) {
-        keep_carried(engine, step);
-        return;
-    }
+}
+
+static void update(bp_engine *engine, int64_t number, int64_t scored, const bp_step_result *result)
+{
+    double clip = engine->spec.optimizer.clip, scale = 1;
+
     if (clip > 0 && result->grad_norm > clip)
         scale = clip / result->grad_norm;
     bp_fault_point("opt.before");
-    engine->optimizer.scored = scored[0];
+    engine->optimizer.scored = scored;
     bp_optimizer_update(&engine->optimizer, engine->values, engine->stage->gradient, result->rate,
-                        scale, update);
+                        scale, number);
     bound_weights(engine);
     bp_fault_point("opt.after");
-    note_own_corruption(engine, step);
+    note_own_corruption(engine, engine->step);
     engine->ready = 0;
     if (bp_fault_is_armed())
         engine_settle(engine);
     bp_inject_flips(&engine->optimizer, engine->values);
+}
+
+void bp_engine_step(bp_engine *engine, int64_t step, int64_t number, const bp_batch *batch,
+                    bp_step_result *result)
+{
+    int64_t scored[BP_TERMS];
+
+    BP_ASSERT(batch->B == engine->slots);
+    engine->step = step;
+    set_masked(engine, true);
+    count_scored(engine, batch, scored);
+    accumulate(engine, batch, scored, result);
+    finish_gradient(engine, result);
+    if (result->skipped)
+        keep_carried(engine, step);
+    else
+        update(engine, number, scored[0], result);
 }
 
 void bp_engine_evaluate(bp_engine *engine, const bp_evaluation *of, double loss_sum[BP_TERMS],

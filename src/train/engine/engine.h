@@ -79,10 +79,10 @@ typedef struct bp_step_result {
 } bp_step_result;
 
 /** One optimizer step. batch: the slots of this data rank, as many as bp_engine_slots says. A
- * gradient that is not finite is no error: result->skipped, and nothing is updated. `update` counts
+ * gradient that is not finite is no error: result->skipped, and nothing is updated. `number` counts
  * the updates made, this one included if it is not skipped. Collective over mesh->member; equal
  * results on all its ranks. */
-void bp_engine_step(bp_engine *engine, int64_t step, int64_t update, const bp_batch *batch,
+void bp_engine_step(bp_engine *engine, int64_t step, int64_t number, const bp_batch *batch,
                     bp_step_result *result);
 
 /** What this rank knows of bits that changed: its own weights and moments are checked in every

@@ -58,7 +58,7 @@ static bp_err look_at_corpus(const ensemble *self, corpus_facts *facts)
 static bp_err alone_started(void *context, int64_t step)
 {
     const ensemble *self = context;
-    bp_err err = ensemble_forget_list(self);
+    bp_err err = bp_ensemble_list_remove(bp_run_keys_of(self->config)->dir);
 
     (void)step;
     if (err == BP_OK)

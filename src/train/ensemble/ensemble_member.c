@@ -17,7 +17,6 @@
 #include "train/loop/trainer.h"
 #include "train/parts/list.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stddef.h>
@@ -285,17 +284,6 @@ bp_err ensemble_member_forget_scores(const ensemble *self, int64_t member)
     char *path = ensemble_member_path(self, member, "oob");
     bp_err err = bp_dir_remove(path);
 
-    bp_free(path);
-    return err;
-}
-
-bp_err ensemble_forget_list(const ensemble *self)
-{
-    char *path = bp_sprintf("%s/ensemble.json", bp_run_keys_of(self->config)->dir);
-    bp_err err = BP_OK;
-
-    if (unlink(path) != 0 && errno != ENOENT) /* there may be none */
-        err = bp_fail_errno(BP_ERR_IO, "can't remove", path);
     bp_free(path);
     return err;
 }

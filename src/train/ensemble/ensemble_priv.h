@@ -72,9 +72,6 @@ bp_err ensemble_member_run(const ensemble *self, MPI_Comm group, int64_t member,
 /** Out-of-bag scores are those of the weights: they go when training goes on. Local, on the group's
  *  root. Errors: those of bp_dir_remove. */
 bp_err ensemble_member_forget_scores(const ensemble *self, int64_t member);
-/** What was made of the members' weights, ensemble.json, does not outlive them. Local, on one rank.
- *  Errors: BP_ERR_IO, BP_ERR_DENIED it can't be removed; BP_ERR_SYSTEM. */
-bp_err ensemble_forget_list(const ensemble *self);
 
 /* ensemble_metrics.c: the members' metrics.jsonl gathered into the ensemble's. Local, on the
  * coordinator.

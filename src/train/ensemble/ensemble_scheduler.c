@@ -153,7 +153,7 @@ static void on_started(ensemble_scheduler *scheduler, const ensemble_message *me
 {
     member_state *state = &scheduler->states[message->member];
 
-    note_failure(scheduler, ensemble_forget_list(scheduler->self));
+    note_failure(scheduler, bp_ensemble_list_remove(bp_run_keys_of(scheduler->self->config)->dir));
     state->phase = TRAINS;
     state->first_step = state->step = message->step;
     state->loss = NAN;

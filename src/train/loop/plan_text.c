@@ -90,11 +90,10 @@ static void print_parts(const trainer *self, int stage)
     }
 }
 
-void plan_print(const trainer *self, const bp_plan *plan, int stage)
+static void print_model(const trainer *self)
 {
     const bp_model_shape *shape = &self->shape;
-    const bp_mesh_shape *mesh = &self->mesh_shape;
-    char remark[128], layers[32] = "", heads[32] = "";
+    char layers[32] = "", heads[32] = "";
 
     if (shape->layers > 0)
         (void)snprintf(layers, sizeof layers, " %lld layers,", (long long)shape->layers);
@@ -108,16 +107,26 @@ void plan_print(const trainer *self, const bp_plan *plan, int stage)
         bp_log("adapter: %s, rank %lld: %.4f M parameters are trained, the others stay as they are",
                bp_model_keys_of(self->config)->adapter.kind, (long long)shape->adapter.rank,
                (double)bp_model_trained_parameters(shape) / 1e6);
+}
+
+static void print_mesh(const trainer *self)
+{
+    const bp_mesh_shape *mesh = &self->mesh_shape;
+    char remark[128];
+
     schedule_text(remark, sizeof remark, self);
     bp_log("mesh:  pipeline %d%s x data %d x tensor %d%s, coordinator %s, %d thread%s a rank",
            mesh->pipeline, remark, mesh->data, mesh->tensor,
            mesh->tensor == 1 ? ""
-           : bp_engine_is_sequence_parallel(&self->spec, shape, mesh->tensor)
+           : bp_engine_is_sequence_parallel(&self->spec, &self->shape, mesh->tensor)
                ? " (rows shared out)"
                : " (all rows on each)",
            mesh->coordinator == BP_COORDINATOR_DEDICATED ? "dedicated" : "shared",
            bp_math_threads(), bp_math_threads() == 1 ? "" : "s");
-    trainer_say_steps(self);
+}
+
+static void print_memory(const trainer *self, const bp_plan *plan, int stage)
+{
     bp_log("memory estimated of a rank of stage %d (the largest):", stage);
     print_row("program", plan->program, "the program and its libraries");
     print_row("parameters", plan->parameters,
@@ -132,6 +141,14 @@ void plan_print(const trainer *self, const bp_plan *plan, int stage)
     print_row("writer", plan->writer, "of a checkpoint: blocks on their way to disk");
     print_parts(self, stage);
     print_row("total", bp_plan_total(plan), "of this rank");
+}
+
+void plan_print(const trainer *self, const bp_plan *plan, int stage)
+{
+    print_model(self);
+    print_mesh(self);
+    trainer_say_steps(self);
+    print_memory(self, plan, stage);
     if (self->estimate.node.ranks > 0)
         bp_node_memory_print(&self->estimate.node);
     if (self->estimate.peak > 0)

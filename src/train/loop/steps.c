@@ -48,18 +48,13 @@ static bp_err finish_commit(trainer *self, bool cancel, bool leftover)
     return trainer_commit_finish(self, cancel);
 }
 
-/* Reads the step's batch, and learns whether any rank failed, was asked to stop, or found bits
- * changed in the step before; and puts a checkpoint in place that all have written. */
-static bp_err next_batch(trainer *self, int64_t *status, bp_batch *batch)
+/* The examples of the next step, on leads: in the loader's memory. */
+static bp_err read_examples(trainer *self, const void **examples)
 {
-    const bp_mesh *mesh = self->mesh;
-    int64_t slots = trainer_slots(self, &self->spec, mesh->datas);
-    const void *bytes = self->examples.buffer;
     bp_err err = BP_OK;
-    double began;
 
     if (self->data.leads)
-        err = bp_loader_read(self->data.loader, self->progress.step + 1, &bytes);
+        err = bp_loader_read(self->data.loader, self->progress.step + 1, examples);
     if (err == BP_OK && bp_fault("step.begin"))
         err = BP_FAIL(BP_ERR_IO, "fault.injected", "a fault was injected: at step %lld",
                       (long long)self->progress.step);
@@ -67,32 +62,61 @@ static bp_err next_batch(trainer *self, int64_t *status, bp_batch *batch)
         err = BP_FAIL(BP_ERR_SOFTWARE, "training.diverged",
                       "the training diverged, as a test asked for: at step %lld",
                       (long long)self->progress.step);
-    if (err == BP_OK)
-        err = report_lost(self);
+    return err == BP_OK ? report_lost(self) : err;
+}
+
+/* The worst status of all ranks; `err` is this rank's. */
+static bp_err share_status(trainer *self, bp_err err, int64_t *status)
+{
     bool changed = self->engine && bp_engine_corruption(self->engine)->found;
-    int64_t worst = bp_all_max_int(changed        ? BITS_CHANGED
-                                   : err != BP_OK ? READ_FAILED
-                                                  : own_status(self),
-                                   mesh->compute);
-    *status = worst;
-    if (worst == BITS_CHANGED)
+
+    *status = bp_all_max_int(changed        ? BITS_CHANGED
+                             : err != BP_OK ? READ_FAILED
+                                            : own_status(self),
+                             self->mesh->compute);
+    if (*status == BITS_CHANGED)
         return trainer_say_corruption(self);
-    if (worst == READ_FAILED)
-        return bp_agree(mesh->compute, err);
-    began = bp_clock_now();
-    if (worst == GO_ON || worst == WRITE_FAILED)
-        err = finish_commit(self, worst == WRITE_FAILED, false); /* others write for nothing */
+    return *status == READ_FAILED ? bp_agree(self->mesh->compute, err) : BP_OK;
+}
+
+/* A checkpoint that all have written, or that one rank failed to write. */
+static bp_err end_written(trainer *self, int64_t status)
+{
+    double began = bp_clock_now();
+    bp_err err = BP_OK;
+
+    if (status == GO_ON || status == WRITE_FAILED)
+        err = finish_commit(self, status == WRITE_FAILED, false); /* others write for nothing */
     report_pause(self, bp_clock_now() - began);
-    if (err != BP_OK)
-        return err;
-    bp_bcast_bytes((void *)bytes, (int64_t)bp_batch_bytes(&self->examples.maker.form, slots), 0,
-                   mesh->model); /* the lead's are only read */
-    *batch = bp_batch_over(&self->examples.maker.form, slots, bytes);
-    if (self->examples.fits)
-        *batch =
-            bp_batch_shorten(&self->examples.maker.form, batch, self->spec.micro_batch,
-                             self->examples.buffer, self->examples.fits, self->examples.places);
-    return BP_OK;
+    return err;
+}
+
+/* To all ranks of the lead's copy of the model. */
+static void share_examples(trainer *self, const void *examples, bp_batch *batch)
+{
+    training_examples *own = &self->examples;
+    int64_t slots = trainer_slots(self, &self->spec, self->mesh->datas);
+
+    bp_bcast_bytes((void *)examples, (int64_t)bp_batch_bytes(&own->maker.form, slots), 0,
+                   self->mesh->model); /* the lead's are only read */
+    *batch = bp_batch_over(&own->maker.form, slots, examples);
+    if (own->fits)
+        *batch = bp_batch_shorten(&own->maker.form, batch, self->spec.micro_batch, own->buffer,
+                                  own->fits, own->places);
+}
+
+/* Reads the step's batch, and learns whether any rank failed, was asked to stop, or found bits
+ * changed in the step before; and puts a checkpoint in place that all have written. */
+static bp_err next_batch(trainer *self, int64_t *status, bp_batch *batch)
+{
+    const void *examples = self->examples.buffer;
+    bp_err err = share_status(self, read_examples(self, &examples), status);
+
+    if (err == BP_OK)
+        err = end_written(self, *status);
+    if (err == BP_OK)
+        share_examples(self, examples, batch);
+    return err;
 }
 
 /* wait: nothing is trained meanwhile, so that no copy is needed. */

@@ -119,14 +119,8 @@ static bp_err find_words(const trainer *self, bool *continues)
 {
     bp_tokenizer *tokenizer = NULL;
     bool *parts = NULL; /* tokenizer.path may have more tokens than the corpus states */
-    bp_err err = BP_OK;
+    bp_err err = keys_tokenizer(self, "mask.whole_words", &tokenizer);
 
-    if (!self->data.tokenizer)
-        return BP_FAIL(BP_ERR_CONFIG, "train.no_tokenizer",
-                       "mask.whole_words needs a tokenizer, and the corpus brings none: at "
-                       "tokenizer.path; set it");
-    err = bp_tokenizer_parse(&tokenizer, self->data.tokenizer, strlen(self->data.tokenizer),
-                             "the tokenizer");
     if (err == BP_OK) {
         int64_t size = bp_tokenizer_size(tokenizer), V = self->facts.vocab_size;
 

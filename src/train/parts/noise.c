@@ -160,14 +160,8 @@ static bp_err find_sentinels(const bp_tokenizer *tokenizer, int64_t V, int32_t *
 static bp_err read_sentinels(const trainer *self, int32_t *ids, int64_t *count)
 {
     bp_tokenizer *tokenizer = NULL;
-    bp_err err = BP_OK;
+    bp_err err = keys_tokenizer(self, "noise.kinds = sentinels", &tokenizer);
 
-    if (!self->data.tokenizer)
-        return BP_FAIL(BP_ERR_CONFIG, "train.no_tokenizer",
-                       "noise.kinds = sentinels needs a tokenizer, and the corpus brings none: at "
-                       "tokenizer.path; set it");
-    err = bp_tokenizer_parse(&tokenizer, self->data.tokenizer, strlen(self->data.tokenizer),
-                             "the tokenizer");
     if (err == BP_OK)
         err = find_sentinels(tokenizer, self->facts.vocab_size, ids, count);
     bp_tokenizer_free(&tokenizer);

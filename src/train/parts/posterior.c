@@ -8,11 +8,9 @@
 #include "io/checkpoint/ensemble_file.h"
 #include "train/loop/trainer.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
-#include <unistd.h>
 
 #define STEP_PREFIX "step-"
 
@@ -118,18 +116,6 @@ static int64_t count_targets(const trainer *self)
                                                           : self->facts.tokens;
 }
 
-/* What it lists may be removed while training goes on. */
-static bp_err drop_list(const trainer *self)
-{
-    char *path = bp_path_join(bp_run_keys_of(self->config)->dir, "ensemble.json");
-    bp_err err = BP_OK;
-
-    if (unlink(path) != 0 && errno != ENOENT)
-        err = bp_fail_errno(BP_ERR_IO, "can't remove the old list of samples", path);
-    bp_free(path);
-    return err;
-}
-
 /* The rule of a sampler goes by the number of data. */
 static bp_err start(trainer *self, void *own)
 {
@@ -142,12 +128,14 @@ static bp_err start(trainer *self, void *own)
     return BP_OK;
 }
 
-/* Training goes on: nothing refuses it any more. */
+/* Training goes on, nothing refuses it any more: what the list names may be removed. */
 static bp_err build(trainer *self, void *own)
 {
+    bool removes = samples(self) && self->mesh->coordinates;
+    const char *run_dir = bp_run_keys_of(self->config)->dir;
+
     (void)own;
-    return bp_agree(self->mesh->world,
-                    samples(self) && self->mesh->coordinates ? drop_list(self) : BP_OK);
+    return bp_agree(self->mesh->world, removes ? bp_ensemble_list_remove(run_dir) : BP_OK);
 }
 
 const bp_training_part training_posterior = {

@@ -16,6 +16,7 @@
 #include "models/network_model.h"
 #include "train/loop/parts.h"
 #include "train/loop/report.h"
+#include "train/parts/keys.h"
 
 #include <inttypes.h>
 #include <omp.h>
@@ -67,24 +68,6 @@ static int64_t every(const trainer *self)
 
 /* ---- the prompt ---- */
 
-static bp_err open_tokenizer(const trainer *self, bp_tokenizer **out)
-{
-    return self->data.tokenizer ? bp_tokenizer_parse(out, self->data.tokenizer,
-                                                     strlen(self->data.tokenizer), "the tokenizer")
-                                : BP_OK;
-}
-
-static bp_err encode(const bp_tokenizer *tokenizer, const char *text, bp_ids *ids)
-{
-    bp_encoder *encoder = NULL;
-    bp_err err = bp_encoder_new(&encoder, tokenizer);
-
-    if (err == BP_OK)
-        err = bp_encode(encoder, text, strlen(text), ids);
-    bp_encoder_free(&encoder);
-    return err;
-}
-
 /* What documents begin with; without that, the token that ends the one before. */
 static bp_err begin_document(const trainer *self, bp_ids *ids)
 {
@@ -121,16 +104,14 @@ static bp_err check_prompt(const trainer *self, const bp_ids *ids)
 static bp_err read_prompt(const trainer *self, sampling *samples, bp_ids *ids)
 {
     const char *text = keys_of(self)->prompt;
-    bp_err err = open_tokenizer(self, &samples->tokenizer);
+    bp_err err = BP_OK;
 
-    if (err == BP_OK && text && !samples->tokenizer)
-        err = BP_FAIL(BP_ERR_CONFIG, "train.no_tokenizer",
-                      "train.sample_prompt needs a tokenizer, and the corpus brings "
-                      "none: at tokenizer.path; set it");
+    if (text || self->data.tokenizer)
+        err = keys_tokenizer(self, "train.sample_prompt", &samples->tokenizer);
     if (err == BP_OK)
         err = !text || self->facts.roles[BP_ROLE_FIRST] >= 0 ? begin_document(self, ids) : BP_OK;
     if (err == BP_OK && text)
-        err = encode(samples->tokenizer, text, ids);
+        err = keys_encode(samples->tokenizer, text, ids);
     return err == BP_OK ? check_prompt(self, ids) : err;
 }
 

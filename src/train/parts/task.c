@@ -181,17 +181,12 @@ static bp_err find_columns(trainer *self, fine_tuning *task)
 /* On all ranks. */
 static void share_names(trainer *self, fine_tuning *task)
 {
-    char *text = task->names ? json_dumps(task->names, JSON_COMPACT) : NULL;
-    int64_t bytes = text ? (int64_t)strlen(text) + 1 : 0;
+    char *text = self->mesh->coordinates && task->names ? bp_json_line(task->names) : NULL;
 
-    bp_bcast_bytes(&bytes, sizeof bytes, 0, self->mesh->world);
-    if (bytes > 0 && !text)
-        text = malloc((size_t)bytes); /* freed as jansson's */
-    BP_CHECK(bytes == 0 || text);
-    bp_bcast_bytes(text, bytes, 0, self->mesh->world);
-    if (!task->names && bytes > 0)
-        task->names = json_loads(text, 0, NULL);
-    free(text);
+    bp_bcast_text(&text, 0, self->mesh->world);
+    if (!task->names && text)
+        BP_CHECK(bp_json_parse(&task->names, text, strlen(text), "names") == BP_OK);
+    bp_free(text);
     self->outcome_names = task->names;
 }
 
@@ -333,49 +328,50 @@ static void keep_begun(const trainer *self, bp_task_shape *task)
     task->begins = task->begins && has[1];
 }
 
-static bp_err find_shape(trainer *self, const fine_tuning *own)
+/* What the keys and the corpus say of the head. */
+static bp_err describe_head(const trainer *self, const fine_tuning *own,
+                            const bp_backbone *backbone, bp_task_shape *task)
 {
-    int64_t frozen = bp_task_keys_of(self->config)->frozen_layers;
-    bp_task_shape task = {.kind = bp_task_kind_number(kind_of(self))};
-    bp_model_shape *shape = &self->shape;
-    bp_err err = BP_OK;
+    const bp_task_keys *keys = bp_task_keys_of(self->config);
 
-    if (!shape->family->backbone || shape->layers == 0)
-        return shape->family->backbone ? BP_OK : /* a missing key is a fault already */
-                   BP_FAIL(BP_ERR_CONFIG, "task.no_backbone",
-                           "model.kind = %s can't have the head of a task: at model.kind; use a "
-                           "Transformer",
-                           shape->family->name);
-    bp_err decodes = check_decoder(self, frozen);
-    if (decodes != BP_OK)
-        return decodes;
-    bp_backbone backbone = shape->family->backbone(shape);
-    task.pool = pool_of(self, &backbone);
-    task.dense = backbone.dense && task.pool == BP_POOL_LAST;
-    task.begins =
-        !backbone.pooler && !shape->family->start_token && self->facts.roles[BP_ROLE_FIRST] >= 0;
-    task.outcomes = own->names ? (int64_t)json_array_size(own->names) : kind_of(self)->ends;
+    *task = (bp_task_shape){.kind = bp_task_kind_number(kind_of(self)),
+                             .pool = pool_of(self, backbone)};
+    task->dense = backbone->dense && task->pool == BP_POOL_LAST;
+    task->begins = !backbone->pooler && !self->shape.family->start_token &&
+                   self->facts.roles[BP_ROLE_FIRST] >= 0;
+    task->outcomes = own->names ? (int64_t)json_array_size(own->names) : kind_of(self)->ends;
     if (outside_of(self)) {
-        task.precision = bp_task_keys_of(self->config)->precision;
-        task.smoothing = bp_task_keys_of(self->config)->smoothing;
+        task->precision = keys->precision;
+        task->smoothing = keys->smoothing;
     }
-    if (task.smoothing * (double)task.outcomes >= 1)
+    if (task->smoothing * (double)task->outcomes >= 1)
         return BP_FAIL(BP_ERR_CONFIG, "dirichlet.too_smooth",
                        "dirichlet.smoothing = %g leaves a class of %" PRId64
                        " less than the others: at dirichlet.smoothing; use less than %g",
-                       task.smoothing, task.outcomes, 1 / (double)task.outcomes);
-    err = sngp_shape(self, &task);
-    if (err != BP_OK)
-        return err;
-    if (bp_task_has_head(&shape->task)) {
-        err = check_same(self, &task);
+                       task->smoothing, task->outcomes, 1 / (double)task->outcomes);
+    return sngp_shape(self, task);
+}
+
+/* A head that is there already is the same, and keeps the layers that it has. */
+static bp_err keep_head(const trainer *self, bp_task_shape *task)
+{
+    const bp_task_shape *known = &self->shape.task;
+
+    if (bp_task_has_head(known)) {
+        bp_err err = check_same(self, task);
+
         if (err != BP_OK)
             return err;
-        task.dense = shape->task.dense; /* an older one keeps the head that it has */
-        task.begins = task.begins && shape->task.begins;
+        task->dense = known->dense; /* an older one keeps the head that it has */
+        task->begins = task->begins && known->begins;
     }
-    if (task.dense || task.begins)
-        keep_begun(self, &task);
+    if (task->dense || task->begins)
+        keep_begun(self, task);
+    return BP_OK;
+}
+
+static bp_err check_layers(const bp_model_shape *shape, int64_t frozen)
+{
     if (frozen > shape->layers)
         return BP_FAIL(BP_ERR_CONFIG, "task.too_many_layers",
                        "task.frozen_layers = %" PRId64 ", but the model has %" PRId64
@@ -392,15 +388,45 @@ static bp_err find_shape(trainer *self, const fine_tuning *own)
                        " is too short for a text between the tokens that "
                        "begin, divide and end it: at model.context; use %d or more",
                        shape->context, BP_TASK_CONTEXT);
-    if (bp_task_keys_of(self->config)->lm_weight > 0) {
+    return BP_OK;
+}
+
+static bp_err find_head(trainer *self, const fine_tuning *own)
+{
+    const bp_task_keys *keys = bp_task_keys_of(self->config);
+    bp_model_shape *shape = &self->shape;
+    bp_backbone backbone = shape->family->backbone(shape);
+    bp_task_shape task;
+    bp_err err = describe_head(self, own, &backbone, &task);
+
+    if (err == BP_OK)
+        err = keep_head(self, &task);
+    if (err == BP_OK)
+        err = check_layers(shape, keys->frozen_layers);
+    if (err == BP_OK && keys->lm_weight > 0)
         err = check_words(self, &task, &backbone);
-        if (err != BP_OK)
-            return err;
-    }
-    task.lm_weight = bp_task_keys_of(self->config)->lm_weight;
-    task.frozen = frozen > 0 ? backbone.layers_from + frozen : 0;
+    if (err != BP_OK)
+        return err;
+    task.lm_weight = keys->lm_weight;
+    task.frozen = keys->frozen_layers > 0 ? backbone.layers_from + keys->frozen_layers : 0;
     shape->task = task;
     return BP_OK;
+}
+
+static bp_err find_shape(trainer *self, const fine_tuning *own)
+{
+    const bp_model_shape *shape = &self->shape;
+    bp_err err;
+
+    if (!shape->family->backbone)
+        return BP_FAIL(BP_ERR_CONFIG, "task.no_backbone",
+                       "model.kind = %s can't have the head of a task: at model.kind; use a "
+                       "Transformer",
+                       shape->family->name);
+    if (shape->layers == 0) /* a missing key is a fault already */
+        return BP_OK;
+    err = check_decoder(self, bp_task_keys_of(self->config)->frozen_layers);
+    return err == BP_OK ? find_head(self, own) : err;
 }
 
 /* The task's head in the shape, once that is found. */

@@ -11,6 +11,7 @@
 #include "models/task.h"
 #include "text/tokenizer/tokenizer.h"
 #include "train/loop/trainer.h"
+#include "train/parts/keys.h"
 #include "train/parts/list.h"
 
 #include <inttypes.h>
@@ -54,24 +55,14 @@ static bp_err encode_separator(const trainer *self, bp_ids *ids)
 {
     const char *text = bp_task_keys_of(self->config)->separator;
     bp_tokenizer *tokenizer = NULL;
-    bp_encoder *encoder = NULL;
-    bp_err err = BP_OK;
+    bp_err err = keys_tokenizer(self, "task.separator", &tokenizer);
 
-    if (!self->data.tokenizer)
-        return BP_FAIL(BP_ERR_CONFIG, "train.no_tokenizer",
-                       "task.separator needs a tokenizer, and the corpus brings none: at "
-                       "tokenizer.path; set it");
-    if (self->facts.eod_id < 0)
-        return BP_FAIL(BP_ERR_CONFIG, "corpus.no_special_token",
-                       "the corpus's tokenizer has no token for 'end', which ends a target: at "
-                       "corpus.train; make the corpus with a tokenizer that has one");
-    err = bp_tokenizer_parse(&tokenizer, self->data.tokenizer, strlen(self->data.tokenizer),
-                             "the tokenizer");
+    if (err == BP_OK && self->facts.eod_id < 0)
+        err = BP_FAIL(BP_ERR_CONFIG, "corpus.no_special_token",
+                      "the corpus's tokenizer has no token for 'end', which ends a target: at "
+                      "corpus.train; make the corpus with a tokenizer that has one");
     if (err == BP_OK)
-        err = bp_encoder_new(&encoder, tokenizer);
-    if (err == BP_OK)
-        err = bp_encode(encoder, text, strlen(text), ids);
-    bp_encoder_free(&encoder);
+        err = keys_encode(tokenizer, text, ids);
     bp_tokenizer_free(&tokenizer);
     for (int64_t k = 0; err == BP_OK && k < ids->count; k++)
         if ((int64_t)ids->data[k] == self->facts.roles[BP_ROLE_UNKNOWN] ||
