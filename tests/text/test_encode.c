@@ -3,6 +3,7 @@
 #include "base/fault.h"
 #include "random_text.h"
 #include "small_tokenizer.h"
+#include "text/documents/text_source.h"
 
 static bp_encoder *encoder_of(const bp_tokenizer *tokenizer)
 {
