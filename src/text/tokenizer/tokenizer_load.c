@@ -13,7 +13,7 @@
 #include <string.h>
 
 #define FILE_LIMIT_BYTES ((int64_t)1 << 28)
-#define REMEDY "make the tokenizer anew"
+#define REMEDY           "make the tokenizer anew"
 
 /* ---- what we can't do exactly ---- */
 

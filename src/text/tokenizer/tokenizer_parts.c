@@ -1,4 +1,5 @@
-/* A tokenizer as it is made: an empty one, its tokens, its merges. Files and training fill it in. */
+/* A tokenizer as it is made: an empty one, its tokens, its merges. Files and training fill it in.
+ */
 #include "text/tokenizer/tokenizer_parts.h"
 #include "base/mem.h"
 #include "text/pipeline/pipeline.h"

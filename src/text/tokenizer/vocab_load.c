@@ -1,8 +1,8 @@
-/* Vocabulary, merges and added tokens of tokenizer.json, for plain tokenizers (tokenizer_load.c) and for
- * those with a pipeline (model_load.c). */
-#include "text/tokenizer/vocab_load_priv.h"
+/* Vocabulary, merges and added tokens of tokenizer.json, for plain tokenizers (tokenizer_load.c)
+ * and for those with a pipeline (model_load.c). */
 #include "base/mem.h"
 #include "text/pipeline/load.h"
+#include "text/tokenizer/vocab_load_priv.h"
 
 #include <string.h>
 
