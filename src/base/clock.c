@@ -45,7 +45,7 @@ bp_stamp bp_clock_stamp(void)
     struct tm parts;
     bp_stamp out;
 
-    if (gmtime_r(&now, &parts) == NULL ||
+    if (!gmtime_r(&now, &parts) ||
         strftime(out.text, sizeof out.text, "%Y-%m-%dT%H:%M:%SZ", &parts) == 0)
         out.text[0] = '\0';
     return out;

@@ -78,7 +78,7 @@ static void load_topology(void)
 static int objects_of(hwloc_obj_type_t type)
 {
     BP_CHECK(pthread_once(&topology_once, load_topology) == 0);
-    return topology == NULL ? 0 : hwloc_get_nbobjs_by_type(topology, type);
+    return !topology ? 0 : hwloc_get_nbobjs_by_type(topology, type);
 }
 
 bool bp_cores_of_host(bp_cores *out)

@@ -43,8 +43,8 @@ bp_calibration bp_calibration_of(const bp_calibration *documents, const int32_t 
     bp_calibration sums = {0};
 
     for (int64_t d = 0; d < n; d++)
-        if (counts == NULL || counts[d] > 0)
-            merge(&sums, &documents[d], counts != NULL ? counts[d] : 1);
+        if (!counts || counts[d] > 0)
+            merge(&sums, &documents[d], counts ? counts[d] : 1);
     return sums;
 }
 

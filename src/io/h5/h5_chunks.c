@@ -43,7 +43,7 @@ static bool inflate_chunk(chunk_data *chunk, size_t limit)
     unsigned char *out = malloc(limit + 1);
     int status = Z_MEM_ERROR;
 
-    if (out != NULL && inflateInit(&flate) == Z_OK) {
+    if (out && inflateInit(&flate) == Z_OK) {
         flate.next_out = out;
         flate.avail_out = (uInt)(limit + 1);
         status = inflate(&flate, Z_FINISH);
@@ -67,7 +67,7 @@ static bool unshuffle_chunk(chunk_data *chunk, size_t width)
     if (values < 2)
         return true;
     out = malloc(chunk->bytes);
-    if (out == NULL)
+    if (!out)
         return false;
     for (size_t k = 0; k < width; k++)
         for (size_t n = 0; n < values; n++)
@@ -115,7 +115,7 @@ static bool read_chunk(chunk_data *chunk, hid_t dataset, const hsize_t *offset, 
     if (H5Dget_chunk_storage_size(dataset, offset, &stored) < 0 || stored > BP_ZSTD_CHUNK_LIMIT)
         return false;
     *chunk = (chunk_data){malloc((size_t)stored + 1), (size_t)stored, (size_t)stored};
-    return chunk->data != NULL &&
+    return chunk->data &&
            (stored == 0 || H5Dread_chunk(dataset, H5P_DEFAULT, offset, skipped, chunk->data) >= 0);
 }
 

@@ -508,7 +508,7 @@ bp_err run_lock_release(run_lock **out)
     json_t *value;
     bp_err err = BP_OK;
 
-    if (lock == NULL)
+    if (!lock)
         return BP_OK;
     (void)pthread_mutex_lock(&lock->mutex);
     lock->ends = true;

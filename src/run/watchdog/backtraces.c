@@ -132,7 +132,7 @@ static void put_guesses(int fd, const void *const *from)
     void *found[FRAMES];
     int count = 0;
 
-    if (from == NULL || from < self.stack_begin || from >= self.stack_end)
+    if (!from || from < self.stack_begin || from >= self.stack_end)
         return;
     for (; from < self.stack_end && count < FRAMES; from++)
         if (is_ours(*from))
@@ -294,7 +294,7 @@ static void put_kernel_word(int fd, int pid, int thread)
     (void)snprintf(path, sizeof path, "/proc/%d/task/%d/status", pid, thread);
     process_read(text, sizeof text, path);
     state = strstr(text, "\nState:\t");
-    state = state == NULL ? "unknown" : state + strlen("\nState:\t");
+    state = !state ? "unknown" : state + strlen("\nState:\t");
     (void)dprintf(fd, "kernel: state %.*s", (int)strcspn(state, "\n"), state);
     (void)snprintf(path, sizeof path, "/proc/%d/task/%d/wchan", pid, thread);
     process_read(text, sizeof text, path);

@@ -66,7 +66,7 @@ bp_watch *bp_watch_new(const bp_watch_spec *spec)
 
 void bp_watch_free(bp_watch **watch)
 {
-    if (*watch == NULL)
+    if (!*watch)
         return;
     bp_free((*watch)->sorted);
     bp_free((*watch)->ranks);

@@ -42,7 +42,7 @@ static void free_all(watchdog **out)
 {
     watchdog *self = *out;
 
-    if (self == NULL)
+    if (!self)
         return;
     if (self->fd >= 0)
         (void)close(self->fd);
@@ -224,7 +224,7 @@ static void stop(void)
 {
     const uint64_t one = 1;
 
-    if (current != NULL) {
+    if (current) {
         atomic_store(&current->ends, true);
         (void)!write(current->wake, &one, sizeof one); /* else it looks within a heartbeat */
         BP_CHECK(pthread_join(current->thread, NULL) == 0);
@@ -236,8 +236,8 @@ static void stop(void)
 
 double bp_watchdog_seconds(const bp_config *config)
 {
-    return config == NULL ? strtod(bp_watchdog_options[0].value, NULL)
-                          : bp_watchdog_keys_of(config)->seconds;
+    return !config ? strtod(bp_watchdog_options[0].value, NULL)
+                   : bp_watchdog_keys_of(config)->seconds;
 }
 
 void bp_watchdog_start(MPI_Comm world, double seconds)
@@ -257,13 +257,13 @@ void bp_watchdog_own(const bp_mesh *mesh, const bp_watchdog_spec *spec)
 {
     char host[WIRE_HOST_BYTES];
 
-    if (current != NULL)
+    if (current)
         atomic_store(&current->peers, mesh->computes ? mesh->pipeline_at : -1);
     if (depth++ > 0)
         return;
     bp_host_name(host, sizeof host);
     bp_backtraces_start(spec->run_dir, host, mesh->rank);
-    if (current == NULL || strlen(spec->run_dir) >= sizeof current->run_dir)
+    if (!current || strlen(spec->run_dir) >= sizeof current->run_dir)
         return;
     BP_CHECK(pthread_mutex_lock(&current->owner) == 0);
     (void)snprintf(current->run_dir, sizeof current->run_dir, "%s", spec->run_dir);
@@ -276,7 +276,7 @@ void bp_watchdog_own(const bp_mesh *mesh, const bp_watchdog_spec *spec)
 
 void bp_watchdog_disown(void)
 {
-    if (depth != 1 || current == NULL)
+    if (depth != 1 || !current)
         return;
     BP_CHECK(pthread_mutex_lock(&current->owner) == 0);
     current->disowned = true;

@@ -96,8 +96,8 @@ static bool may_write(watchdog *self)
 
     (void)pthread_mutex_lock(&self->owner);
     may = atomic_load(&self->has_run) && !self->disowned &&
-          (self->still_owner != NULL ? self->still_owner(self->context)
-                                     : bp_watchdog_lock_number(self->run_dir) == self->lock_number);
+          (self->still_owner ? self->still_owner(self->context)
+                             : bp_watchdog_lock_number(self->run_dir) == self->lock_number);
     (void)pthread_mutex_unlock(&self->owner);
     return may;
 }

@@ -47,7 +47,7 @@ static bp_err read_template(bp_tokenizer *tokenizer, const json_t *json, const c
     {
         const char *token = bp_load_string(json_object_get(part, "SpecialToken"), "id");
 
-        if (json_object_get(part, "Sequence") != NULL)
+        if (json_object_get(part, "Sequence"))
             after = true;
         else if (token[0] == '\0')
             err =

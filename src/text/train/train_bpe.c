@@ -66,9 +66,9 @@ static uint64_t slot_start(const learner *l, uint32_t left, uint32_t right)
 
 static void grow_slots(learner *l, int64_t pairs)
 {
-    uint64_t slots = l->slots == NULL ? 1 << 16 : l->slot_mask + 1;
+    uint64_t slots = !l->slots ? 1 << 16 : l->slot_mask + 1;
 
-    if (l->slots != NULL && 2 * (uint64_t)pairs <= slots)
+    if (l->slots && 2 * (uint64_t)pairs <= slots)
         return;
     while (2 * (uint64_t)pairs > slots)
         slots *= 2;

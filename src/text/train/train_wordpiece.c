@@ -41,7 +41,7 @@ void bp_word_cutter_free(bp_word_cutter **cutter)
 {
     bp_word_cutter *c = *cutter;
 
-    if (c == NULL)
+    if (!c)
         return;
     bp_normalizer_clear(&c->normalizer);
     bp_pretokenizer_clear(&c->pre);
@@ -192,10 +192,10 @@ static bp_err write_out(bp_tokenizer **out, const bp_tokenizer *names,
     }
     if (ok)
         root = bp_bert_json(vocab, added, !options->cased);
-    if (root != NULL)
+    if (root)
         text = bp_json_text(root);
-    err = text == NULL ? bp_fail_memory("the text of a tokenizer", count, 1)
-                       : bp_tokenizer_parse(out, text, strlen(text), "a trained tokenizer");
+    err = !text ? bp_fail_memory("the text of a tokenizer", count, 1)
+                : bp_tokenizer_parse(out, text, strlen(text), "a trained tokenizer");
     bp_free(text);
     json_decref(root);
     json_decref(added);

@@ -28,8 +28,8 @@ static bool lacks_scores(const comparison_job *self)
         char *folder =
             bp_sprintf("%s/scores/%s/score", results->folder, results->methods.items[m].name);
 
-        lacks = bp_run_first_missing(folder, outcomes, 1) != NULL &&
-                bp_run_first_missing(folder, scores, sizeof scores / sizeof scores[0]) != NULL;
+        lacks = bp_run_first_missing(folder, outcomes, 1) &&
+                bp_run_first_missing(folder, scores, sizeof scores / sizeof scores[0]);
         bp_free(folder);
     }
     return lacks;
@@ -48,7 +48,7 @@ static const char *find_missing(const void *context)
     const char *name =
         bp_run_first_missing(self->results.folder, names, sizeof names / sizeof names[0]);
 
-    return name == NULL && lacks_scores(self) ? "a method's scores" : name;
+    return !name && lacks_scores(self) ? "a method's scores" : name;
 }
 
 static bp_err open_run(comparison_job *self)
