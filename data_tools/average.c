@@ -162,7 +162,7 @@ static bp_err list_slices(average *self)
                : bp_fail_memory("the largest tensor", largest, sizeof(double));
 }
 
-/* The first one's, without what is of its training alone; the step is the last. */
+/* The first one's, without what belongs only to its training; the step is the last. */
 static json_t *mean_state(const average *self)
 {
     static const char *const of_training[] = {"corpus_hash",

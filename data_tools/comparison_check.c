@@ -263,7 +263,7 @@ static bp_err choose_unit(comparison *c, const convention *a, const convention *
 
     if (!same_tokens || !score_the_same_tokens(a, b) || (d >= 0 && unknown))
         err = choose_per_text(c, a, b);
-    else if (d >= 0) /* one tokenizer makes other tokens of another text alone */
+    else if (d >= 0) /* one tokenizer makes other tokens only of another text */
         return document_differs(c, d, "scored tokens", c->scores[0].tokens, c->scores[1].tokens);
     if (err != BP_OK || a->is_half)
         return err;

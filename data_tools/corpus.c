@@ -148,7 +148,7 @@ static bp_err take_skip(corpus_arguments *arguments)
                    text);
 }
 
-/* Options that go with some formats alone. */
+/* Options that go only with some formats. */
 static bp_err check_format(const corpus_arguments *arguments)
 {
     bool is_tsv = is_format(arguments, "tsv"), has_fields = is_tsv || is_format(arguments, "jsonl");
@@ -330,7 +330,7 @@ static bp_err build(const corpus_arguments *arguments)
     return err;
 }
 
-/* On the root alone: one process reads one file. */
+/* Only on the root: one process reads one file. */
 static bp_err convert(const corpus_arguments *arguments)
 {
     bp_corpus_conversion conversion = {.source = arguments->files.list[0],

@@ -354,7 +354,7 @@ static int wider(int width, const char *name)
     return length > width ? length : width;
 }
 
-/* The step alone of what is no run folder: a checkpoint by itself, or an imported model. */
+/* Only the step of what is not a run folder: a checkpoint by itself, or an imported model. */
 static bp_err look_at_member(bp_curve_figures *figures, const char *path)
 {
     char *folder = NULL;

@@ -14,7 +14,7 @@
 #include <math.h>
 #include <string.h>
 
-/* Texts are matched in groups of about so many tokens, whose states are in memory together. */
+/* Texts are matched in groups of about this many tokens, whose states are in memory together. */
 #define GROUP_TOKENS 16384
 
 struct metrics_model {

@@ -313,7 +313,7 @@ static void print_summary(const tokenizer_arguments *arguments, const bp_tokeniz
            bp_tokenizer_hash(tokenizer));
 }
 
-/* A vocabulary alone is a vocab.txt; a vocab.json says how pieces are merged elsewhere. */
+/* Only a vocabulary is a vocab.txt; a vocab.json says how pieces are merged elsewhere. */
 static bp_err load_vocabulary(bp_tokenizer **out, const tokenizer_arguments *arguments)
 {
     int first = EOF;

@@ -88,7 +88,7 @@ static bp_err check_planned(const arguments *args)
     return BP_OK;
 }
 
-/* Options may stand anywhere after the job; what is left is the configuration file and key=value.
+/* Options may be anywhere after the job; what is left is the configuration file and key=value.
  */
 static bp_err parse(arguments *out, int argc, char **argv)
 {
@@ -259,7 +259,7 @@ static bp_err run_job(const arguments *args)
     err = bp_agree(call.world, err);
 
     if (err == BP_OK && args->job->warn)
-        args->job->warn(call.config); /* of the root alone: it speaks */
+        args->job->warn(call.config); /* only of the root: it speaks */
     if (err == BP_OK)
         err = args->ranks > 0 ? run_plan_alone(args, &call) : args->job->run(&call);
     if (err != BP_OK && call.config && !call.plan && bp_comm_is_root(call.world))

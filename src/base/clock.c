@@ -1,4 +1,4 @@
-/* Time: monotonic for all that is measured or waited for, wall time for what people read alone. */
+/* Time: monotonic for all that is measured or waited for, wall time only for what people read. */
 #include "base/clock.h"
 #include "base/err.h"
 #include <errno.h>

@@ -19,8 +19,8 @@ static int64_t count_rows(const bp_option *const *tables)
     return count;
 }
 
-/* Tables of several jobs may share rows: a key stands once, used if any of the job's own tables has
- * it. */
+/* Tables of several jobs may share rows: a key is there once, used if any of the job's own tables
+ * has it. */
 static void add_tables(bp_config *config, const bp_option *const *tables, bool used)
 {
     for (; *tables; tables++)

@@ -245,7 +245,7 @@ bp_err bp_err_prefix(bp_err code, const char *format, ...)
     return bp_err_wrap(code, "%s: %s", context, bp_err_text());
 }
 
-/* Where the last "at" or "in" of the message begins, after which a remedy would stand. */
+/* Where the last "at" or "in" of the message begins, after which a remedy would follow. */
 static const char *place_of(const char *text)
 {
     for (const char *next = text; next; next = strstr(next + 1, ": "))

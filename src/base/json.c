@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Before main: out of memory ends the job inside jansson too, whose functions then give NULL for
- * wrong values alone. */
+/* Before main: out of memory ends the job inside jansson too, whose functions then give NULL only
+ * for wrong values. */
 static void *take(size_t bytes)
 {
     void *p = malloc(bytes);

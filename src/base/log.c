@@ -244,7 +244,7 @@ static void show_line(const char *line, line_kind kind, int columns)
     (void)fflush(stdout);
 }
 
-/* A member's lines go to its file alone. */
+/* A member's lines go only to its file. */
 static void put_line(line_kind kind, const char *format, va_list arguments)
 {
     char line[LINE_BYTES];

@@ -36,7 +36,7 @@ typedef struct source {
     block_cache cache;
     bp_order_buffer
         *buffers; /* those that are read from: of each batch slot, or with weights one for all,
-                 since they go through an epoch side by side; the helper's alone */
+                 since they go through an epoch side by side; only the helper's */
 } source;
 
 struct bp_loader {
@@ -150,7 +150,7 @@ static int64_t free_entry(block_cache *cache)
     return -1;
 }
 
-/* Where the tokens of a window (or document) of a held block lie, which is decoded if need be. */
+/* The tokens of a window (or document) of a held block, which is decoded if need be. */
 static bp_err find_window(const bp_loader *loader, source *from, int64_t block, int64_t window,
                           const int32_t **tokens)
 {
@@ -356,7 +356,7 @@ static void *run_helper(void *argument)
     return NULL;
 }
 
-/* Source k: `count` tokens of the stream from `first` on (or documents), of which so many buffers
+/* Source k: `count` tokens of the stream from `first` on (or documents), of which this many buffers
  * are read at a time. */
 static bp_err open_source(bp_loader *loader, int64_t k, int64_t first, int64_t count,
                           int64_t buffers)

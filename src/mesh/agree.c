@@ -166,7 +166,7 @@ void bp_mpi_check(int status, const char *call, const char *file, int line)
 
     if (status == MPI_SUCCESS)
         return;
-    (void)MPI_Error_string(status, text, &length); /* the default text stands if this fails too */
+    (void)MPI_Error_string(status, text, &length); /* the default text stays if this fails too */
     (void)MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     bp_err_last_words(BP_ERR_SYSTEM, "mpi.failed", "MPI failed: %s: %.120s: at %s:%d, rank %d",
                       text, call, !base ? file : base + 1, line, rank);

@@ -176,8 +176,8 @@ static void compare_key(void *context, const bp_option *option, const char *valu
     }
 }
 
-/* Where a key names what is compared by content: both names, with so much of the hashes that they
- * differ. */
+/* Where a key names what is compared by content: both names, with enough of the hashes to differ.
+ */
 static void add_changed_input(struct comparison *c, const bp_run_identity *one, const char *before)
 {
     const char *path = bp_config_string(c->config, one->name),

@@ -38,7 +38,7 @@ static bp_err write_config(const bp_run *run)
 }
 
 /* run.json knows the hash of what config.ini is to be, and of what it was: one is written after the
- * other, and a job may be killed in between. Of a finished run it stays as it is. */
+ * other, and a job may be killed in between. That of a finished run stays as it is. */
 static bp_err begin_record(bp_run *run, const bp_config *config, const bp_run_spec *spec,
                            const json_t *before, const char *hosts, const run_pairs *pairs)
 {
@@ -314,7 +314,7 @@ static void own(bp_run *run, const bp_config *config, int64_t lock_number)
     run->watched = true;
 }
 
-/* What rank 0 alone knows. */
+/* What only rank 0 knows. */
 typedef struct run_facts {
     int resumed, finished, start;
     int64_t lock_number;
@@ -332,8 +332,7 @@ static bp_err open_and_mark(bp_run *run, const bp_config *config, const bp_run_s
     facts->finished = run->finished;
     facts->start = (int)bp_run_start_number(run);
     facts->lock_number = bp_watchdog_lock_number(bp_run_keys_of(config)->dir);
-    own(run, config,
-        facts->lock_number); /* what stands still from now on is reported in the folder */
+    own(run, config, facts->lock_number); /* what hangs from now on is reported in the folder */
     return run_shared_mark(run->folder, facts->token);
 }
 

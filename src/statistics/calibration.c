@@ -98,7 +98,7 @@ static double student_ratio(double freedom)
            f * f * f * (((3 * z2 + 19) * z2 + 17) * z2 - 15) / 384;
 }
 
-/* Of r_b, by documents; one alone says nothing of it, and its bin counts for nothing then. */
+/* Of r_b, by documents; a single one says nothing of it, and its bin counts for nothing then. */
 static double gap_variance(const bp_calibration *documents, int64_t n, int b, double tokens,
                            double ratio)
 {

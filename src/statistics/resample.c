@@ -121,7 +121,7 @@ static bool has_gap(const double *values, const bp_bootstrap *spec)
     return defined > 0 && defined < spec->resamples;
 }
 
-/* One document has no spread: what rests on it alone is not defined in any resample. */
+/* One document has no spread: what rests only on it is not defined in any resample. */
 static void forget(double *values, const bp_bootstrap *spec)
 {
     for (int64_t r = 0; r < spec->resamples; r++)

@@ -63,7 +63,7 @@ static bool is_point(char c)
     return c == '.' || c == ',';
 }
 
-/* ASCII that always stands alone: all punctuation but ' , - and . */
+/* ASCII that is always a word of its own: all punctuation but ' , - and . */
 static bool is_punctuation(char c)
 {
     return strchr("{|}~[\\]^_`!\"#$%&()*+:;<=>?@/", c) && c != '\0';

@@ -19,9 +19,9 @@
 #define TAG_REQUEST  1
 #define TAG_PART     2
 #define POLL_SECONDS 0.0005
-/* While training goes on: of one core, for all helpers of a rank together (nice 19 promises so much
- * on a busy one, but slices are longer); what each has before that counts; and how long one sleeps
- * before it looks again whether somebody waits. */
+/* While training goes on: of one core, for all helpers of a rank together (nice 19 promises that
+ * share of a busy one, but slices are longer); what each has before that counts; and how long one
+ * sleeps before it looks again whether somebody waits. */
 #define PACE_SHARE         0.015
 #define PACE_FREE_SECONDS  0.01
 #define PACE_SLEEP_SECONDS 0.05

@@ -384,7 +384,7 @@ bp_err bp_shard_read(bp_h5 *file, const bp_manifest_tensor *tensor, const bp_man
     hid_t dataset;
     bp_err err = BP_OK;
 
-    if (!bp_h5_has(file, piece->dataset + 1)) /* behind hard links alone */
+    if (!bp_h5_has(file, piece->dataset + 1)) /* reached only by hard links */
         return BP_FAIL(BP_ERR_FORMAT, "checkpoint.no_dataset",
                        "dataset %s of tensor '%s' is missing: in %s", piece->dataset, tensor->name,
                        bp_h5_path(file));

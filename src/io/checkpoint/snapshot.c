@@ -41,7 +41,7 @@ static size_t mapped_bytes(const bp_snapshot *snapshot)
     return (size_t)(snapshot->floats > 0 ? snapshot->floats : 1) * sizeof(float);
 }
 
-/* Where the kernel gives no such file, plain memory does for this rank alone. */
+/* Where the kernel gives no such file, plain memory is enough for this rank. */
 static bp_err map(bp_snapshot *snapshot)
 {
     size_t bytes = mapped_bytes(snapshot);
@@ -137,7 +137,7 @@ static void share(bp_snapshot *snapshot, MPI_Comm comm)
     if (bp_comm_rank(node) == 0)
         good = open_copies(snapshot, addresses);
     else
-        snapshot->ranks = 0; /* it reads its own alone */
+        snapshot->ranks = 0; /* it reads only its own */
     BP_MPI_WAIT("allreduce", MPI_Allreduce(&good, &all_good, 1, MPI_INT, MPI_MIN, comm));
     snapshot->shared = all_good != 0;
     BP_MPI(MPI_Comm_free(&node));

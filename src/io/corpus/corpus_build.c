@@ -533,7 +533,7 @@ static void dismiss(master *m)
     while (m->byes < m->size - 1) {
         for (int rank = 1; rank < m->size; rank++) /* so that no inbox is full */
             m->inboxes[rank].used = m->inboxes[rank].received;
-        (void)receive(m); /* the result stands already */
+        (void)receive(m); /* the result is already decided */
     }
     for (int64_t k = 0; k < m->slot_count; k++)
         BP_MPI(MPI_Wait(&m->slots[k].sent, MPI_STATUS_IGNORE));

@@ -23,7 +23,7 @@ typedef struct column {
     /* values [first, first + count) to `out` */
     bp_err (*produce)(struct column *column, int64_t first, int64_t count, char *out);
     bp_spill *spill;             /* where they come from ... */
-    int64_t spill_at;            /* ... of ids: where the next one stands */
+    int64_t spill_at;            /* ... of ids: where the next one is */
     int64_t end;                 /* ... of begins: the end of the last */
     const bp_dictionary *values; /* ... or from here */
 } column;

@@ -12,7 +12,7 @@
 #include <zlib.h>
 
 #define FILTERS_MAX    32   /* HDF5's own limit: a bit of the mask each */
-#define SCANNED_CHUNKS 1000 /* so many are asked one by one in any case */
+#define SCANNED_CHUNKS 1000 /* this many are asked one by one in any case */
 #define CHECKSUM_BYTES 4    /* Fletcher32's, after the data */
 #define LZF_RATIO      264  /* bytes that one of LZF's may stand for, at most */
 #define SLACK_BYTES                                                                                \
@@ -160,7 +160,7 @@ static bp_err check_chunk(bp_h5 *file, const char *name, hid_t dataset, int64_t 
 }
 
 /* Of chunks that no filter made HDF5 reads as many bytes as it should; what is stored of each is
- * told by the index alone, and one by one slowly, so all of them are summed first. */
+ * only in the index, which tells it slowly one by one, so all of them are summed first. */
 static bp_err check_bare_chunks(bp_h5 *file, const char *name, hid_t dataset, size_t need)
 {
     hid_t space = H5Dget_space(dataset);

@@ -11,7 +11,7 @@
 
 /* ---- finding things ---- */
 
-/* Is there `name`, behind hard links alone? */
+/* Is there `name`, reached only by hard links? */
 static bp_err hard_path(bp_h5 *file, const char *name, bool *is_missing)
 {
     char path[512];

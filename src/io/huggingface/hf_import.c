@@ -40,7 +40,7 @@ static const char *older_name(char older[2 * HF_NAME], const bp_hf_table *table,
     return NULL;
 }
 
-/* By the name alone, or an older one. */
+/* By the bare name, or an older one. */
 static const bp_safetensor *find_named(const bp_hf_model *model, const char *name,
                                        bp_safetensors **file)
 {
@@ -396,7 +396,7 @@ static bp_err try_table(bp_hf_model *model, bool headless)
     return err == BP_OK ? map_tensors(model) : err;
 }
 
-/* A base class has no head: config.json names the class alone, which tables do not list, and a
+/* A base class has no head: config.json names only the class, which tables do not list, and a
  * folder may be any of those of its type that do not ask for a head of a task. */
 static bp_err try_without_head(bp_hf_model *model, const bp_hf_table *const *tables)
 {

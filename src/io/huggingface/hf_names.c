@@ -207,7 +207,7 @@ void hf_part_shape(const hf_tensor *tensor, int64_t shape[2])
     }
 }
 
-/* Of a tensor in blocks: floats of a part's run, and where that of block b lies. */
+/* Of a tensor in blocks: floats of a part's run, and where that of block b is. */
 static int64_t run_floats(const hf_tensor *tensor)
 {
     int64_t columns = tensor->dims == 2 ? tensor->shape[1] : 1;

@@ -18,9 +18,9 @@
 #include <string.h>
 #include <time.h>
 
-#define SPEEDS 32 /* the median is of so many lines */
+#define SPEEDS 32 /* the median is of this many lines */
 #define NOTES  5
-#define SHARE  100 /* writing takes one part in so many of the time, commits aside, */
+#define SHARE  100 /* writing takes one part in this many of the time, commits aside, */
 #define BURST  0.1 /* and these seconds */
 
 struct run_progress {

@@ -216,7 +216,7 @@ static int64_t folder_bytes(const char *folder)
     return sum;
 }
 
-/* A checkpoint of an adapter alone is of no use without the model that it names. */
+/* A checkpoint of only an adapter is of no use without the model that it names. */
 static void put_missing_base(const reading *self, const char *checkpoint)
 {
     char *folder = NULL;

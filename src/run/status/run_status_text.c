@@ -72,7 +72,7 @@ static void add_state(bp_buffer *out, const json_t *status)
     bp_buffer_printf(out, "\n");
 }
 
-/* Lines that stand as they are, where there is something to say. */
+/* Lines that are printed as they are, where there is something to say. */
 static void add_text(bp_buffer *out, const char *label, const char *before, const char *text)
 {
     if (text[0] != '\0')

@@ -233,7 +233,7 @@ static void install(int number, void (*handler)(int, siginfo_t *, void *), int f
     (void)sigaction(number, &action, before); /* the number is valid */
 }
 
-/* Where the main thread's stack lies: nowhere where it can't be asked. */
+/* Where the main thread's stack is: nowhere where it can't be asked. */
 static void find_stack(void)
 {
     pthread_attr_t attributes;

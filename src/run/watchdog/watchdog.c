@@ -20,7 +20,7 @@
 #define HEARTBEATS_PER_LIMIT 10
 #define HEARTBEAT_SECONDS    1.0
 #define TAG                  0x6d65
-#define LATER                1.5 /* a rank that rank 0 does not answer waits so much longer than rank 0 */
+#define LATER                1.5 /* a rank that rank 0 does not answer waits that much longer than rank 0 */
 
 const bp_option bp_watchdog_options[] = {
     {"watchdog.seconds", BP_OPTION_REAL, "60", 0, 86400, NULL, "seconds",
@@ -101,7 +101,7 @@ static void begin(watchdog *self)
     self->heartbeat_seconds = watch.heartbeat_seconds =
         heartbeat < HEARTBEAT_SECONDS ? heartbeat : HEARTBEAT_SECONDS;
     self->ear.leap = 2 * self->heartbeat_seconds;
-    if (self->rank > 0) { /* it receives from rank 0 alone */
+    if (self->rank > 0) { /* it receives only from rank 0 */
         watch.size = 1;
         watch.only_silence = true;
         watch.seconds += self->rank > 1 ? LATER_HEARTBEATS * self->heartbeat_seconds : 0;
@@ -158,7 +158,7 @@ static void leave(watchdog *self, watchdog_cause cause, int rank, double seconds
     watchdog_leave_now(self);
 }
 
-/* What rank 0 alone knows, and where all are; false: it is too late. */
+/* What only rank 0 knows, and where all are; false: it is too late. */
 static bool share(watchdog *self, meeting *at, MPI_Comm world)
 {
     struct {

@@ -225,7 +225,7 @@ typedef struct span {
 } span;
 
 /* The next piece of a document that ends after `whole` bytes, if `known`; else it goes on beyond
- * what is ahead. Cuts depend on the text alone: the target doubles from piece_bytes until there is
+ * what is ahead. Cuts depend only on the text: the target doubles from piece_bytes until there is
  * one. */
 static void cut_piece(const bp_documents *documents, span *piece, size_t target, size_t whole,
                       bool known)

@@ -63,7 +63,7 @@ static const char *find(const bp_charsmap *map, const uint8_t *text, size_t byte
 
 typedef struct walk {
     const bp_charsmap *map;
-    uint32_t *nodes; /* where children lie: a stack */
+    uint32_t *nodes; /* where children are: a stack */
     size_t count;
     uint8_t *seen; /* [unit_count] */
 } walk;

@@ -187,7 +187,7 @@ static bp_err split(const bp_pre_step *step, bp_pre_work *work, const char *text
 
 /* ---- scanners ---- */
 
-/* Words between White_Space, in which characters of punctuation stand alone. */
+/* Words between White_Space, in which each punctuation mark is a piece. */
 static void split_bert(const char *text, bp_span span, bp_spans *out)
 {
     const uint8_t *classes = bp_unicode_classes(), *p = (const uint8_t *)text;
@@ -223,7 +223,7 @@ static void scan_stretch(const bp_pre_step *step, const char *text, size_t at, s
     }
 }
 
-/* Invalid bytes stand alone, as where a scanner sees the bytes themselves. */
+/* Each invalid byte is a piece, as where a scanner sees the bytes themselves. */
 static void scan(const bp_pre_step *step, const bp_pre_work *work, const char *text, bp_span span,
                  bp_spans *out)
 {

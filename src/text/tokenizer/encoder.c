@@ -94,7 +94,7 @@ void bp_encoder_free(bp_encoder **encoder)
 
 /* ---- pieces ---- */
 
-/* The id of a piece that is a token as it stands, -1: it is none, or a special one. */
+/* The id of a piece that is a token as it is, -1: it is none, or a special one. */
 static int64_t whole_token(const bp_encoder *encoder, const uint8_t *piece, size_t bytes)
 {
     const bp_tokenizer *tokenizer = encoder->tokenizer;
@@ -233,7 +233,7 @@ static bp_err encode_bpe(bp_encoder *encoder, const uint8_t *text, size_t bytes,
 
 /* ---- steps ---- */
 
-/* One scanner alone, for a model that sees bytes: no list of pieces is made. */
+/* Only a scanner, for a model that sees bytes: no list of pieces is made. */
 static const bp_pre_step *only_scanner(const bp_pipeline *pipeline)
 {
     const bp_pre_step *step = pipeline->pre.count == 1 ? &pipeline->pre.steps[0] : NULL;

@@ -48,7 +48,7 @@ static bool is_default(const json_t *object, const char *key, const json_t *valu
              strcmp(string_of(object, key), "##") == 0));
 }
 
-/* Its older spelling has add_prefix_space alone. */
+/* Its older spelling has only add_prefix_space. */
 static void spell_metaspace(json_t *object)
 {
     bool prefix = !json_is_false(json_object_get(object, "add_prefix_space"));

@@ -44,7 +44,7 @@ static bp_err take_id(id_list *list, const char *name, const json_t *value, cons
     return BP_OK;
 }
 
-/* Added tokens may stand outside the model's vocabulary. */
+/* Added tokens may be outside the model's vocabulary. */
 static int64_t count_tokens(const json_t *vocab, const json_t *added)
 {
     int64_t count = (int64_t)json_object_size(vocab);

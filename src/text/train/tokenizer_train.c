@@ -286,7 +286,7 @@ static bp_err check_options(const bp_trainer_options *options, bp_kind *kind)
                    options->kind);
 }
 
-/* On rank 0 alone. */
+/* Only on rank 0. */
 static bp_err build(bp_tokenizer **out, bp_kind kind, const bp_strmap *words,
                     const bp_trainer_options *options, bp_trainer_report *report)
 {

@@ -1,8 +1,8 @@
 /* Learning merges: counts of pairs are kept up to date at the places that a merge changes.
  *
- * All words lie one after another as nodes, one a byte at first. A node stands for the pair of its
- * symbol and the next one of its word; the nodes of one pair are chained, so a merge goes to its
- * places and to no other.
+ * All words are stored one after another as nodes, one a byte at first. A node stands for the pair
+ * of its symbol and the next one of its word; the nodes of one pair are chained, so a merge goes to
+ * its places and to no other.
  */
 #include "base/clock.h"
 #include "base/log.h"
@@ -331,7 +331,7 @@ static void report_merging(const learner *l, int64_t size, double *last)
                     (long long)size);
 }
 
-/* Merge until there are so many tokens. */
+/* Merge until there are this many tokens. */
 static bp_err learn(learner *l, int64_t size, bool progress)
 {
     double last = bp_clock_now();

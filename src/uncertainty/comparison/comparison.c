@@ -168,8 +168,8 @@ static const char *find_name(const char *text)
     return equal;
 }
 
-/* CORPUS:label, without the value: after the last ':' of a name that is no file, where what stands
- * before it is one. */
+/* CORPUS:label, without the value: after the last ':' of a name that is no file, if what precedes
+ * it is one. */
 static bool lacks_value(const char *corpus)
 {
     const char *colon = strrchr(corpus, ':');

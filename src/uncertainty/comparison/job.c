@@ -225,7 +225,7 @@ static bp_err check_memory(const comparison_job *self, int64_t m, const bp_plann
     bp_err err = bp_agree(self->world, comparison_job_derive(self, m, &config));
     bp_score_memory_spec spec = {.config = config, .method = &way, .plan = plan};
 
-    if (err == BP_OK && method->way->fit) { /* first the fit, of the model alone */
+    if (err == BP_OK && method->way->fit) { /* first the fit, only of the model */
         spec.more_bytes = fit_bytes(self, m);
         err = check_fits(self, &spec);
         spec.more_bytes = 0;
