@@ -55,11 +55,11 @@ static error_t take(int key, char *text, struct argp_state *state)
         value++;
     if (value->key == 0)
         return key == ARGP_KEY_ERROR ? 0 : ARGP_ERR_UNKNOWN;
-    if (value->flag != NULL) {
+    if (value->flag) {
         *value->flag = true;
-    } else if (value->text != NULL) {
+    } else if (value->text) {
         *value->text = text;
-    } else if (value->texts != NULL) {
+    } else if (value->texts) {
         tool_texts *texts = value->texts;
 
         texts->list = bp_realloc("tool.texts", texts->list, texts->count + 1, sizeof text);
@@ -74,12 +74,12 @@ void tool_warn_of_roles(const bp_tokenizer *tokenizer, const char *where)
 {
     static const char *const what[BP_DISAGREEMENTS] = {"begins", "ends"};
 
-    if (bp_tokenizer_unread(tokenizer) != NULL)
+    if (bp_tokenizer_unread(tokenizer))
         BP_WARN("tokenizer.roles_unread",
                 "%s is no JSON object, and says nothing of special tokens: at %s; mend it",
                 bp_tokenizer_unread(tokenizer), where);
     for (int k = 0; k < BP_DISAGREEMENTS; k++)
-        if (bp_tokenizer_disagreement(tokenizer, k) != NULL)
+        if (bp_tokenizer_disagreement(tokenizer, k))
             BP_WARN("tokenizer.roles_disagree",
                     "files disagree on the token that %s a text, %s: at %s; the first one counts, "
                     "mend the others",

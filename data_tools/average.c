@@ -37,7 +37,7 @@ static bp_err check_tensors(const average *self, int k)
         bp_slice slice = bp_checkpoint_tensor(other, t);
         const bp_slice *own = &self->slices[found];
 
-        if (strchr(slice.name, '/') != NULL)
+        if (strchr(slice.name, '/'))
             continue;
         if (found == self->slice_count || strcmp(slice.name, own->name) != 0 ||
             slice.dims != own->dims ||
@@ -63,8 +63,7 @@ static const char *differing_key(json_t *one, const json_t *other)
 
     json_object_foreach(one, key,
                         value) if (!json_equal(value, json_object_get(other, key))) return key;
-    json_object_foreach((json_t *)other, key,
-                        value) if (json_object_get(one, key) == NULL) return key;
+    json_object_foreach((json_t *)other, key, value) if (!json_object_get(one, key)) return key;
     return "";
 }
 
@@ -80,7 +79,7 @@ static bp_err check_one(const average *self, int k)
             strcmp(keys[i], "tokenizer_hash") == 0 &&
             bp_tokenizer_same_hash(json_string_value(one), json_string_value(other)))
             continue;
-        if (one != other && (one == NULL || other == NULL || !json_equal(one, other)))
+        if (one != other && (!one || !other || !json_equal(one, other)))
             return BP_FAIL(BP_ERR_FORMAT, "average.other_model",
                            "the checkpoints differ in \"%s%s%s\": at %s and %s; average "
                            "checkpoints of one model",
@@ -131,7 +130,7 @@ static bp_err open_all(average *self, char *const *paths)
                           "the mean of two products of low rank is no product of their means: at "
                           "%s; export the models, which merges them, and average those",
                           bp_checkpoint_folder(self->checkpoints[k]));
-        if (err == BP_OK && bp_checkpoint_attachment(self->checkpoints[k]) != NULL)
+        if (err == BP_OK && bp_checkpoint_attachment(self->checkpoints[k]))
             err = BP_FAIL(BP_ERR_FORMAT, "average.no_tensors",
                           "a model of counts has no mean: at %s; bagpipe-data mix weighs such "
                           "models",
@@ -150,7 +149,7 @@ static bp_err list_slices(average *self)
         bp_slice slice = bp_checkpoint_tensor(self->checkpoints[0], t);
         int64_t volume = bp_checked_volume(slice.dims, slice.extent);
 
-        if (strchr(slice.name, '/') != NULL)
+        if (strchr(slice.name, '/'))
             continue;
         self->slices[self->slice_count++] = slice;
         largest = volume > largest ? volume : largest;
@@ -158,12 +157,12 @@ static bp_err list_slices(average *self)
     self->values = bp_try_alloc("tool.average", largest, sizeof *self->values);
     self->mean = bp_try_alloc("tool.average", largest, sizeof *self->mean);
     self->sums = bp_try_alloc("tool.average", largest, sizeof *self->sums);
-    return self->values != NULL && self->mean != NULL && self->sums != NULL
+    return self->values && self->mean && self->sums
                ? BP_OK
                : bp_fail_memory("the largest tensor", largest, sizeof(double));
 }
 
-/* The first one's, without what is of its training alone; the step is the last. */
+/* The first one's, without what belongs only to its training; the step is the last. */
 static json_t *mean_state(const average *self)
 {
     static const char *const of_training[] = {"corpus_hash",
@@ -202,7 +201,7 @@ static bp_err save(average *self, const char *out)
     const char *path = bp_checkpoint_tokenizer(self->checkpoints[0]);
     size_t bytes;
     json_t *state = mean_state(self);
-    bp_err err = path != NULL ? bp_file_read(path, INT64_C(1) << 30, &tokenizer, &bytes) : BP_OK;
+    bp_err err = path ? bp_file_read(path, INT64_C(1) << 30, &tokenizer, &bytes) : BP_OK;
     bp_checkpoint_commit commit = {.parent = parent[0] != '\0' ? parent : ".",
                                    .name = bp_path_base(out),
                                    .fetch = fetch,
@@ -259,7 +258,7 @@ static const bp_help_row STATUSES[] = {
 
 static bp_err check(const tool_files *files, const char *out)
 {
-    if (files->count < 2 || out == NULL || out[0] == '\0' || out[strlen(out) - 1] == '/')
+    if (files->count < 2 || !out || out[0] == '\0' || out[strlen(out) - 1] == '/')
         return BP_FAIL(BP_ERR_USAGE, "command.wrong_count",
                        "it takes two checkpoints or more, and --out FOLDER: at the command line; "
                        "see bagpipe-data average --help");

@@ -40,7 +40,7 @@ static bp_err print_help(FILE *out, const bp_tool *tool)
                     "  bagpipe-data help corpus\n",
         .statuses = STATUSES};
 
-    if (tool != NULL)
+    if (tool)
         return bp_help_print(out, &tool->help);
     for (size_t k = 0; k < TOOL_COUNT; k++)
         list[k] = (bp_help_row){TOOLS[k]->name, TOOLS[k]->help.summary};
@@ -76,28 +76,27 @@ static asked_for read_words(const bp_tool **tool, const char **name, int argc, c
     bool help = argc > 1 && strcmp(argv[1], "help") == 0;
 
     *name = help ? (argc > 2 ? argv[2] : NULL) : argc > 1 ? argv[1] : NULL;
-    if (*name != NULL && bp_help_is_asked(1, (char *[]){(char *)*name})) {
+    if (*name && bp_help_is_asked(1, (char *[]){(char *)*name})) {
         help = true;
         *name = NULL;
     }
-    *tool = *name != NULL ? find_tool(*name) : NULL;
-    if (*name != NULL && strcmp(*name, "--version") == 0)
+    *tool = *name ? find_tool(*name) : NULL;
+    if (*name && strcmp(*name, "--version") == 0)
         return ASKED_VERSION;
-    return help || (*tool != NULL && bp_help_is_asked(argc - 2, argv + 2)) ? ASKED_HELP
-                                                                           : ASKED_WORK;
+    return help || (*tool && bp_help_is_asked(argc - 2, argv + 2)) ? ASKED_HELP : ASKED_WORK;
 }
 
 static bp_err run_tool(const bp_tool *tool, const char *name, int argc, char **argv)
 {
-    if (name != NULL && tool == NULL)
+    if (name && !tool)
         return no_tool(name);
-    if (tool != NULL && argc > 2)
+    if (tool && argc > 2)
         return tool->run(argc - 1, argv + 1);
     if (bp_log_speaks())
         (void)print_help(stderr, tool);
     return BP_FAIL(BP_ERR_USAGE, "command.no_tool",
                    "%s named: at the command line; see the help above",
-                   tool == NULL ? "no tool was" : "neither file nor option was");
+                   !tool ? "no tool was" : "neither file nor option was");
 }
 
 /* Did all get out? A reader that had enough (head) is no failure. */
@@ -119,7 +118,7 @@ static bp_err answer(asked_for what, const bp_tool *tool, const char *name)
     bp_log_set_speaker(bp_launcher_find().first);
     if (what == ASKED_VERSION)
         printf("bagpipe-data %s\n", BAGPIPE_VERSION);
-    else if (name != NULL && tool == NULL)
+    else if (name && !tool)
         err = no_tool(name);
     else if (bp_log_speaks())
         err = print_help(stdout, tool);

@@ -1,4 +1,4 @@
-/* bagpipe-data cite: which training documents stand nearest to a text, by a datastore of contexts.
+/* bagpipe-data cite: which training documents are nearest to a text, by a datastore of contexts.
  */
 #include "arguments.h"
 #include "base/buffer.h"

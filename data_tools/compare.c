@@ -98,7 +98,7 @@ static void print_side(const char *name, const score_folder *scores)
     printf("%s: ", name);
     put_clean(scores->given, SIZE_MAX, "");
     printf(" (model ");
-    put_clean(digest != NULL ? digest : "unknown", 12, "");
+    put_clean(digest ? digest : "unknown", 12, "");
     printf(", step %" PRId64 ")\n", (int64_t)json_integer_value(json_object_get(model, "step")));
 }
 
@@ -195,9 +195,9 @@ static void put_csv_row(FILE *out, const comparison *c, const comparison_group *
 
     list_figures(figures, c, group);
     fprintf(out, "%s,", scopes[group->scope]);
-    put_csv(out, group->name != NULL ? group->name : "", SIZE_MAX);
+    put_csv(out, group->name ? group->name : "", SIZE_MAX);
     putc(',', out);
-    put_csv(out, group->value != NULL ? group->value : "", SIZE_MAX);
+    put_csv(out, group->value ? group->value : "", SIZE_MAX);
     fprintf(out, ",%s", comparison_unit_name(c->unit));
     for (int k = 0; k < FIGURES; k++) {
         putc(',', out);
@@ -215,7 +215,7 @@ static bp_err save_csv(const comparison *c, const char *path)
     FILE *out = open_memstream(&text, &bytes);
     bp_err err;
 
-    if (out == NULL)
+    if (!out)
         return bp_fail_memory("a table", c->group_count, 1);
     list_figures(figures, c, &c->groups[0]);
     fprintf(out, "scope,name,value,unit");
@@ -256,7 +256,7 @@ static bool put_group(json_t *root, const comparison *c, const comparison_group 
         into = json_object_get(root, "corpora");
     if (group->scope == SCOPE_LABEL) {
         into = json_object_get(root, "labels");
-        if (json_object_get(into, name) == NULL)
+        if (!json_object_get(into, name))
             (void)json_object_set_new(into, name, json_object());
         into = json_object_get(into, name);
         name = group->value;
@@ -287,7 +287,7 @@ static bp_err save_json(const comparison *c, const char *path)
         "texts_checked_by", comparison_evidence_name(c->evidence), "remarks", remarks, "seed",
         (json_int_t)c->seed, "resamples", (json_int_t)c->resamples, "all", "corpora", "labels");
 
-    ok = root != NULL && ok;
+    ok = root && ok;
     for (int64_t k = 0; k < c->group_count && ok; k++)
         ok = put_group(root, c, &c->groups[k]);
     err = ok ? bp_json_save(path, root)
@@ -301,7 +301,7 @@ static bp_err save_json(const comparison *c, const char *path)
 
 static bp_err check_output(const comparison *c, const char *out)
 {
-    for (int side = 0; side < 2 && out != NULL; side++) {
+    for (int side = 0; side < 2 && out; side++) {
         bp_err err = bp_output_is_not(out, c->scores[side].summary_path);
 
         if (err == BP_OK)
@@ -331,9 +331,9 @@ static bp_err compare(const compare_arguments *arguments)
         err = comparison_run(&c);
     if (err == BP_OK)
         print_table(&c);
-    if (err == BP_OK && arguments->csv != NULL)
+    if (err == BP_OK && arguments->csv)
         err = save_csv(&c, arguments->csv);
-    if (err == BP_OK && arguments->json != NULL)
+    if (err == BP_OK && arguments->json)
         err = save_json(&c, arguments->json);
     comparison_clear(&c);
     return err;
@@ -347,8 +347,7 @@ static bp_err check(const compare_arguments *arguments)
                        "line; see bagpipe-data "
                        "compare --help",
                        arguments->sides.count);
-    if (arguments->csv != NULL && arguments->json != NULL &&
-        strcmp(arguments->csv, arguments->json) == 0)
+    if (arguments->csv && arguments->json && strcmp(arguments->csv, arguments->json) == 0)
         return BP_FAIL(BP_ERR_USAGE, "command.same_output",
                        "--csv and --json name one file: at %s; name two files", arguments->csv);
     return BP_OK;

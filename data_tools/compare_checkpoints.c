@@ -32,7 +32,7 @@ static const char *text_of(const json_t *tensor, const char *key)
 {
     const char *text = json_string_value(json_object_get(tensor, key));
 
-    return text != NULL ? text : "";
+    return text ? text : "";
 }
 
 /* One tensor of each side, of which at least one is there. */
@@ -42,7 +42,7 @@ static bp_err compare_tensor(const json_t *const tensor[2], const char *const fo
                               json_object_get(tensor[1], "shape")};
 
     for (int side = 0; side < 2; side++)
-        if (tensor[side] == NULL)
+        if (!tensor[side])
             return BP_FAIL(BP_ERR_FORMAT, "compare.tensor_missing",
                            "tensor %s is missing: at %s; it is in %s",
                            text_of(tensor[!side], "name"), folder[side], folder[!side]);
@@ -68,11 +68,11 @@ static bp_err compare_tensors(json_t *const manifest[2], const char *const folde
 
     while (err == BP_OK) {
         const json_t *tensor[2] = {json_array_get(list[0], at[0]), json_array_get(list[1], at[1])};
-        int order = tensor[0] == NULL || tensor[1] == NULL
+        int order = !tensor[0] || !tensor[1]
                         ? 0
                         : strcmp(text_of(tensor[0], "name"), text_of(tensor[1], "name"));
 
-        if (tensor[0] == NULL && tensor[1] == NULL)
+        if (!tensor[0] && !tensor[1])
             break;
         if (order != 0)
             tensor[order < 0] = NULL;

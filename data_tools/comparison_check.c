@@ -180,13 +180,13 @@ static bp_err check_tokens(comparison *c, const convention *a, const convention 
     c->evidence = EVIDENCE_COUNTS;
     if (!*same_tokens)
         return BP_OK;
-    if (one->token_hash == NULL || other->token_hash == NULL) {
+    if (!one->token_hash || !other->token_hash) {
         remark(c,
                "%s an older version, which kept no hashes of tokens: only ids and counts show that "
                "the texts are the same",
-               one->token_hash != NULL     ? "B is of"
-               : other->token_hash != NULL ? "A is of"
-                                           : "A and B are of");
+               one->token_hash     ? "B is of"
+               : other->token_hash ? "A is of"
+                                   : "A and B are of");
         return BP_OK;
     }
     d = first_other(c, one->token_hash, other->token_hash);
@@ -263,7 +263,7 @@ static bp_err choose_unit(comparison *c, const convention *a, const convention *
 
     if (!same_tokens || !score_the_same_tokens(a, b) || (d >= 0 && unknown))
         err = choose_per_text(c, a, b);
-    else if (d >= 0) /* one tokenizer makes other tokens of another text alone */
+    else if (d >= 0) /* one tokenizer makes other tokens only of another text */
         return document_differs(c, d, "scored tokens", c->scores[0].tokens, c->scores[1].tokens);
     if (err != BP_OK || a->is_half)
         return err;
@@ -295,11 +295,11 @@ static void check_labels(comparison *c)
         const score_label *other = score_folder_label(b, one->name);
         int64_t d = 0;
 
-        while (other != NULL && d < a->documents && same_value(one, other, d))
+        while (other && d < a->documents && same_value(one, other, d))
             d++;
-        if (other != NULL && d == a->documents)
+        if (other && d == a->documents)
             continue;
-        if (other == NULL)
+        if (!other)
             remark(c, "label '%.200s' is only in A: left out", one->name);
         else
             remark(c, "label '%.200s' differs, first for %s: left out", one->name,
@@ -308,7 +308,7 @@ static void check_labels(comparison *c)
             one->codes[d] = -1;
     }
     for (int64_t k = 0; k < b->label_count; k++)
-        if (score_folder_label(a, b->labels[k].name) == NULL)
+        if (!score_folder_label(a, b->labels[k].name))
             remark(c, "label '%.200s' is only in B: left out", b->labels[k].name);
 }
 

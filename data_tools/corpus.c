@@ -109,16 +109,16 @@ static bp_err take_fields(corpus_arguments *arguments, char **copy)
 {
     char *comma;
 
-    if (arguments->field_list == NULL)
+    if (!arguments->field_list)
         return BP_OK;
     arguments->fields[arguments->field_count++] = *copy = bp_strdup(arguments->field_list);
     comma = strchr(*copy, ',');
-    if (comma != NULL) {
+    if (comma) {
         *comma = '\0';
         arguments->fields[arguments->field_count++] = comma + 1;
     }
     for (int k = 0; k < arguments->field_count; k++)
-        if (arguments->fields[k][0] == '\0' || strchr(arguments->fields[k], ',') != NULL)
+        if (arguments->fields[k][0] == '\0' || strchr(arguments->fields[k], ','))
             return BP_FAIL(BP_ERR_USAGE, "command.bad_fields",
                            "'%s' names no one or two columns: at --fields; give A or A,B",
                            arguments->field_list);
@@ -131,7 +131,7 @@ static bp_err take_skip(corpus_arguments *arguments)
     const char *text = arguments->skip_bad;
     char *end;
 
-    if (text == NULL)
+    if (!text)
         return BP_OK;
     errno = 0;
     arguments->skip_count = strtoll(text, &end, 10);
@@ -148,13 +148,13 @@ static bp_err take_skip(corpus_arguments *arguments)
                    text);
 }
 
-/* Options that go with some formats alone. */
+/* Options that go only with some formats. */
 static bp_err check_format(const corpus_arguments *arguments)
 {
     bool is_tsv = is_format(arguments, "tsv"), has_fields = is_tsv || is_format(arguments, "jsonl");
     bool is_pairs = is_format(arguments, "pairs");
 
-    if (arguments->skip_bad != NULL && converts(arguments))
+    if (arguments->skip_bad && converts(arguments))
         return BP_FAIL(
             BP_ERR_USAGE, "command.no_skip",
             "--format hdf5 is converted whole or not at all: at --skip-bad; leave it out");
@@ -166,7 +166,7 @@ static bp_err check_format(const corpus_arguments *arguments)
         return BP_FAIL(BP_ERR_USAGE, "command.needs_jsonl",
                        "value '%s' needs objects or columns: at --value; use --format jsonl or tsv",
                        arguments->values.list[0]);
-    if (arguments->text_field != NULL && !is_format(arguments, "jsonl"))
+    if (arguments->text_field && !is_format(arguments, "jsonl"))
         return BP_FAIL(BP_ERR_USAGE, "command.needs_jsonl",
                        "field '%s' needs objects: at --text-field; use --format jsonl",
                        arguments->text_field);
@@ -186,28 +186,27 @@ static bp_err check_format(const corpus_arguments *arguments)
             BP_ERR_USAGE, "command.needs_two",
             "there are %d files: at the command line; --format pairs takes SOURCE TARGET",
             arguments->files.count);
-    if (arguments->sentences != NULL &&
-        (is_tsv || is_pairs || is_format(arguments, "conll") || is_format(arguments, "squad") ||
-         is_format(arguments, "hdf5")))
+    if (arguments->sentences && (is_tsv || is_pairs || is_format(arguments, "conll") ||
+                                 is_format(arguments, "squad") || is_format(arguments, "hdf5")))
         return BP_FAIL(BP_ERR_USAGE, "command.no_sentences",
                        "--format %s has no sentences: at --sentences; use text, lines or jsonl",
                        arguments->format);
-    if (arguments->bos && (arguments->sentences != NULL ||
-                           !(is_format(arguments, "text") || is_format(arguments, "lines") ||
-                             is_format(arguments, "jsonl"))))
+    if (arguments->bos &&
+        (arguments->sentences || !(is_format(arguments, "text") || is_format(arguments, "lines") ||
+                                   is_format(arguments, "jsonl"))))
         return BP_FAIL(BP_ERR_USAGE, "command.no_bos",
                        "documents of %s do not begin with a token of their own: at --bos; use "
                        "--format text, lines or jsonl, without --sentences",
-                       arguments->sentences != NULL ? "sentences" : arguments->format);
+                       arguments->sentences ? "sentences" : arguments->format);
     return BP_OK;
 }
 
 static bp_err check_arguments(const corpus_arguments *arguments)
 {
-    if (arguments->tokenizer == NULL && !converts(arguments))
+    if (!arguments->tokenizer && !converts(arguments))
         return BP_FAIL(BP_ERR_USAGE, "command.no_tokenizer",
                        "there is no tokenizer: at --tokenizer; name a tokenizer.json");
-    if (arguments->out == NULL)
+    if (!arguments->out)
         return BP_FAIL(BP_ERR_USAGE, "command.no_output",
                        "there is no output: at --out; name the file to write");
     if (arguments->files.count == 0)
@@ -264,7 +263,7 @@ static void report(const corpus_arguments *arguments, const bp_tokenizer *tokeni
                 built->skipped_bad, built->skipped_bad + built->documents, arguments->skip_list);
     if (built->skipped_lines > 0)
         bp_log("%" PRId64 " empty lines were skipped", built->skipped_lines);
-    if (arguments->sentences != NULL)
+    if (arguments->sentences)
         bp_log("%" PRId64 " sentences", built->segments);
     bp_log("%s: %" PRId64 " documents, %" PRId64 " tokens, %" PRId64 " words, %" PRId64
            " bytes of text (%.2f a token), %.1f MB/s",
@@ -316,7 +315,7 @@ static bp_err build(const corpus_arguments *arguments)
     double start = bp_clock_now();
     bp_err err = bp_text_format_of(&spec.format, arguments->format, true);
 
-    if (err == BP_OK && arguments->sentences != NULL)
+    if (err == BP_OK && arguments->sentences)
         err = bp_sentences_of(&spec.sentences, arguments->sentences);
     if (err == BP_OK)
         err = load_tokenizer(&tokenizer, arguments);
@@ -331,7 +330,7 @@ static bp_err build(const corpus_arguments *arguments)
     return err;
 }
 
-/* On the root alone: one process reads one file. */
+/* Only on the root: one process reads one file. */
 static bp_err convert(const corpus_arguments *arguments)
 {
     bp_corpus_conversion conversion = {.source = arguments->files.list[0],
@@ -342,9 +341,9 @@ static bp_err convert(const corpus_arguments *arguments)
     char *text = NULL;
     bp_err err = BP_OK;
 
-    if (arguments->tokenizer != NULL)
+    if (arguments->tokenizer)
         err = bp_tokenizer_load(&tokenizer, arguments->tokenizer);
-    if (tokenizer != NULL) {
+    if (tokenizer) {
         conversion.tokenizer = text = bp_tokenizer_text(tokenizer);
         conversion.tokenizer_hash = bp_tokenizer_hash(tokenizer);
         conversion.tokenizer_size = bp_tokenizer_size(tokenizer);
@@ -393,7 +392,7 @@ static bp_err run(int argc, char **argv)
         err = take_fields(&arguments, &fields);
     if (err == BP_OK)
         err = take_skip(&arguments);
-    if (err == BP_OK && arguments.out != NULL)
+    if (err == BP_OK && arguments.out)
         arguments.skip_list = bp_sprintf("%s.skipped.jsonl", arguments.out);
     err = bp_agree(MPI_COMM_WORLD, err == BP_OK ? check_arguments(&arguments) : err);
     if (err == BP_OK && converts(&arguments))

@@ -75,11 +75,11 @@ static bp_err check(const bp_tool *tool, const tool_files *files, exchange_argum
     struct stat status;
     size_t length;
 
-    if (files->count != 1 || out == NULL || out[0] == '\0')
+    if (files->count != 1 || !out || out[0] == '\0')
         return BP_FAIL(BP_ERR_USAGE, "command.wrong_count",
                        "it takes %s: at the command line; see %s --help", tool->help.usage,
                        tool->help.name);
-    if (arguments->tokenizer != NULL && arguments->no_tokenizer)
+    if (arguments->tokenizer && arguments->no_tokenizer)
         return BP_FAIL(
             BP_ERR_USAGE, "command.exclusive",
             "--tokenizer and --no-tokenizer exclude each other: at the command line; choose one");
@@ -108,10 +108,10 @@ bp_err exchange_run(const exchange_tool *tool, int argc, char **argv)
     tool_files files;
     bp_err err = tool_parse(tool->tool, values, &files, argc, argv);
 
-    if (err == BP_OK && dtype != NULL && !parse_dtype(dtype, &arguments.dtype))
+    if (err == BP_OK && dtype && !parse_dtype(dtype, &arguments.dtype))
         err = BP_FAIL(BP_ERR_USAGE, "command.bad_dtype",
                       "--dtype takes f32, f16 or bf16, not '%.40s': at the command line", dtype);
-    if (err == BP_OK && size != NULL && !parse_size(size, &arguments.shard_bytes))
+    if (err == BP_OK && size && !parse_size(size, &arguments.shard_bytes))
         err = BP_FAIL(BP_ERR_USAGE, "command.bad_size",
                       "--shard-size takes a size such as 2GB, not '%.40s': at the command line; "
                       "give a whole number with KB, MB, GB, KiB, MiB or GiB",

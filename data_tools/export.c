@@ -49,8 +49,7 @@ static bp_err check_tokenizer(const bp_tokenizer *tokenizer, const bp_checkpoint
     int64_t vocab_size =
         json_integer_value(json_object_get(json_object_get(state, "model"), "vocab_size"));
 
-    if (hash != NULL && hash[0] != '\0' &&
-        !bp_tokenizer_same_hash(hash, bp_tokenizer_hash(tokenizer)))
+    if (hash && hash[0] != '\0' && !bp_tokenizer_same_hash(hash, bp_tokenizer_hash(tokenizer)))
         return BP_FAIL(BP_ERR_FORMAT, "tokenizer.mismatch",
                        "the tokenizer's hash is %.16s..., and the checkpoint was made with "
                        "%.16s...: at %s; give "
@@ -146,7 +145,7 @@ static bp_err plain_tokenizer(written_tokenizer *out, const bp_tokenizer *tokeni
     bp_model_shape shape;
 
     out->text = bp_tokenizer_text(tokenizer);
-    if (out->text == NULL)
+    if (!out->text)
         return bp_fail_memory("a tokenizer", 1, 1);
     if (bos >= 0 && bos != json_integer_value(json_object_get(state, "eod_id")) &&
         bp_model_shape_read(&shape, state, bp_checkpoint_folder(checkpoint)) == BP_OK &&
@@ -159,13 +158,13 @@ static bp_err make_tokenizer(written_tokenizer *out, const exchange_arguments *a
                              const bp_checkpoint *checkpoint)
 {
     const char *path =
-        arguments->tokenizer != NULL ? arguments->tokenizer : bp_checkpoint_tokenizer(checkpoint);
+        arguments->tokenizer ? arguments->tokenizer : bp_checkpoint_tokenizer(checkpoint);
     bp_tokenizer *tokenizer = NULL;
     bp_text_frame frame;
     int64_t context;
     bp_err err;
 
-    if (arguments->no_tokenizer || path == NULL)
+    if (arguments->no_tokenizer || !path)
         return BP_OK;
     err = bp_tokenizer_load(&tokenizer, path);
     if (err == BP_OK)
@@ -202,19 +201,19 @@ static bp_err export_text(const bp_model_family *family, const exchange_argument
                           bp_checkpoint *checkpoint)
 {
     const char *path =
-        arguments->tokenizer != NULL ? arguments->tokenizer : bp_checkpoint_tokenizer(checkpoint);
+        arguments->tokenizer ? arguments->tokenizer : bp_checkpoint_tokenizer(checkpoint);
     bp_tokenizer *tokenizer = NULL;
     bp_err err = BP_OK;
 
-    if (!arguments->no_tokenizer && path != NULL)
+    if (!arguments->no_tokenizer && path)
         err = bp_tokenizer_load(&tokenizer, path);
-    if (err == BP_OK && tokenizer != NULL)
+    if (err == BP_OK && tokenizer)
         err = check_tokenizer(tokenizer, checkpoint, path);
     if (err == BP_OK)
         err = family->text_write(checkpoint, tokenizer, arguments->out);
     if (err == BP_OK)
         bp_log("%s file: %s, words %s", family->text_form, arguments->out,
-               tokenizer != NULL ? "of the tokenizer" : "are ids");
+               tokenizer ? "of the tokenizer" : "are ids");
     bp_tokenizer_free(&tokenizer);
     return err;
 }
@@ -222,21 +221,21 @@ static bp_err export_text(const bp_model_family *family, const exchange_argument
 static bp_err export_folder(const exchange_arguments *arguments, bp_checkpoint *checkpoint)
 {
     const char *path =
-        arguments->tokenizer != NULL ? arguments->tokenizer : bp_checkpoint_tokenizer(checkpoint);
+        arguments->tokenizer ? arguments->tokenizer : bp_checkpoint_tokenizer(checkpoint);
     bp_tokenizer *tokenizer = NULL;
     bp_model_shape shape;
     bp_err err = bp_model_shape_read(&shape, bp_checkpoint_state(checkpoint),
                                      bp_checkpoint_folder(checkpoint));
 
-    if (err == BP_OK && !arguments->no_tokenizer && path != NULL)
+    if (err == BP_OK && !arguments->no_tokenizer && path)
         err = bp_tokenizer_load(&tokenizer, path);
-    if (err == BP_OK && tokenizer != NULL)
+    if (err == BP_OK && tokenizer)
         err = check_tokenizer(tokenizer, checkpoint, path);
     if (err == BP_OK)
         err = shape.family->folder_write(checkpoint, tokenizer, arguments->out);
     if (err == BP_OK)
         bp_log("%s folder: %s, words %s", shape.family->folder_form, arguments->out,
-               tokenizer != NULL ? "of the tokenizer" : "left out");
+               tokenizer ? "of the tokenizer" : "left out");
     bp_tokenizer_free(&tokenizer);
     return err;
 }
@@ -302,7 +301,7 @@ static bp_err export(const exchange_arguments *arguments)
     if (err == BP_OK) {
         bp_log("checkpoint: %s, model %s", bp_checkpoint_folder(checkpoint),
                bp_checkpoint_digest(checkpoint));
-        bp_log("tokenizer: %s", tokenizer.text != NULL ? "tokenizer.json" : "none");
+        bp_log("tokenizer: %s", tokenizer.text ? "tokenizer.json" : "none");
         bp_log("Hugging Face folder: %s, values of %s", arguments->out, arguments->dtype);
     }
     json_decref(tokenizer.config);

@@ -44,7 +44,7 @@ static bp_err run_each(const file_tool *tool, const tool_files *files, const fil
             bp_warn_failure("%s", bp_err_text());
         }
     }
-    if (message != NULL)
+    if (message)
         bp_err_set_message(message);
     bp_free(message);
     return first;
@@ -149,7 +149,7 @@ static void put_clean_to(FILE *out, const char *text, size_t limit, const char *
     bp_buffer clean = {0};
 
     bp_printable_add(&clean, text, strnlen(text, limit), kept);
-    (void)fwrite(clean.data != NULL ? clean.data : "", 1, clean.bytes, out);
+    (void)fwrite(clean.data ? clean.data : "", 1, clean.bytes, out);
     bp_buffer_clear(&clean);
 }
 
@@ -163,8 +163,8 @@ void put_csv(FILE *out, const char *text, size_t limit)
     size_t bytes = strnlen(text, limit);
     const char *guard = bp_csv_is_formula(text, bytes) ? "'" : "";
 
-    if (memchr(text, ',', bytes) == NULL && memchr(text, '"', bytes) == NULL &&
-        memchr(text, '\n', bytes) == NULL && memchr(text, '\r', bytes) == NULL) {
+    if (!memchr(text, ',', bytes) && !memchr(text, '"', bytes) && !memchr(text, '\n', bytes) &&
+        !memchr(text, '\r', bytes)) {
         fputs(guard, out);
         put_clean_to(out, text, bytes, "\t");
         return;
@@ -172,10 +172,10 @@ void put_csv(FILE *out, const char *text, size_t limit)
     fprintf(out, "\"%s", guard);
     while (bytes > 0) {
         const char *quote = memchr(text, '"', bytes);
-        size_t now = quote == NULL ? bytes : (size_t)(quote - text) + 1;
+        size_t now = !quote ? bytes : (size_t)(quote - text) + 1;
 
         put_clean_to(out, text, now, "\t\r\n");
-        if (quote != NULL)
+        if (quote)
             putc('"', out);
         text += now;
         bytes -= now;

@@ -53,20 +53,20 @@ static bp_err load_tokenizer(bp_tokenizer **out, const exchange_arguments *argum
     bp_err err = BP_OK;
 
     *out = NULL;
-    if (arguments->tokenizer != NULL)
+    if (arguments->tokenizer)
         err = bp_tokenizer_load(out, arguments->tokenizer);
     else if (!arguments->no_tokenizer)
         err = import_find_tokenizer(out, arguments->from, shape->table->model_type);
-    if (err == BP_OK && *out != NULL && bp_tokenizer_size(*out) > vocab_size) {
+    if (err == BP_OK && *out && bp_tokenizer_size(*out) > vocab_size) {
         err = BP_FAIL(
             BP_ERR_FORMAT, "vocabulary.mismatch",
             "the tokenizer has %lld tokens and the model %lld: at %s; give the model's own with "
             "--tokenizer, or --no-tokenizer",
             (long long)bp_tokenizer_size(*out), (long long)vocab_size,
-            arguments->tokenizer != NULL ? arguments->tokenizer : arguments->from);
+            arguments->tokenizer ? arguments->tokenizer : arguments->from);
         bp_tokenizer_free(out);
     }
-    if (err == BP_OK && *out != NULL)
+    if (err == BP_OK && *out)
         take_roles(*out, arguments->from);
     return err;
 }
@@ -78,8 +78,8 @@ static void add_roles(json_t *state, const bp_tokenizer *tokenizer)
     int64_t roles[BP_ROLES];
 
     for (int role = 0; role < BP_ROLES; role++)
-        roles[role] = tokenizer == NULL ? -1 : bp_tokenizer_role(tokenizer, (bp_role)role);
-    bp_roles_put(state, roles, tokenizer == NULL ? NULL : bp_tokenizer_ends(tokenizer));
+        roles[role] = !tokenizer ? -1 : bp_tokenizer_role(tokenizer, (bp_role)role);
+    bp_roles_put(state, roles, !tokenizer ? NULL : bp_tokenizer_ends(tokenizer));
 }
 
 /* Without a tokenizer: what config.json and generation_config.json of the folder give. */
@@ -120,18 +120,18 @@ static json_t *state_of(const bp_hf_model *model, const bp_hf_shape *shape,
 
     json_t *state =
         json_pack("{s:i, s:o, s:s, s:I, s:I, s:s+}", "step", 0, "model", bp_hf_model_json(shape),
-                  "tokenizer_hash", tokenizer == NULL ? "" : bp_tokenizer_hash(tokenizer), "eod_id",
-                  (json_int_t)(tokenizer == NULL ? -1 : bp_tokenizer_eod(tokenizer)), "vocab_size",
+                  "tokenizer_hash", !tokenizer ? "" : bp_tokenizer_hash(tokenizer), "eod_id",
+                  (json_int_t)(!tokenizer ? -1 : bp_tokenizer_eod(tokenizer)), "vocab_size",
                   (json_int_t)vocab_size, "origin", "Hugging Face ", shape->table->model_type);
 
-    if (tokenizer != NULL)
+    if (tokenizer)
         add_roles(state, tokenizer);
     else
         (void)json_object_set_new(state, "eod_id",
                                   json_integer(add_roles_of(state, folder, vocab_size)));
     if (bp_hf_report_of(model).headless)
         (void)json_object_set_new(state, "headless", json_true());
-    if (tokenizer != NULL && bp_tokenizer_was_framed(tokenizer))
+    if (tokenizer && bp_tokenizer_was_framed(tokenizer))
         (void)json_object_set_new(state, "framed", json_true());
     return state;
 }
@@ -176,11 +176,11 @@ static bp_err save(bp_hf_model *model, const exchange_arguments *arguments,
     const char *out = arguments->out;
     bp_hf_shape shape = bp_hf_shape_of(model);
     char *parent = bp_sprintf("%.*s", (int)(bp_path_base(out) - out), out);
-    char *text = tokenizer == NULL ? NULL : bp_tokenizer_text(tokenizer);
+    char *text = !tokenizer ? NULL : bp_tokenizer_text(tokenizer);
     counted_fetch counted = {.model = model,
                              .total_bytes = parameters_of(model) * (int64_t)sizeof(float),
                              .progress.what = "writing weights"};
-    bp_checkpoint_commit commit = {.parent = parent != NULL && parent[0] != '\0' ? parent : ".",
+    bp_checkpoint_commit commit = {.parent = parent && parent[0] != '\0' ? parent : ".",
                                    .name = bp_path_base(out),
                                    .fetch = fetch,
                                    .context = &counted,
@@ -281,7 +281,7 @@ static void report(const bp_hf_model *model, const exchange_arguments *arguments
         bp_log("  unknown: %.80s", bp_hf_left(model, k));
     if (r.left > names)
         bp_log("  and %lld more: --list names them", (long long)(r.left - names));
-    if (tokenizer == NULL)
+    if (!tokenizer)
         bp_log("tokenizer: none; only the size of the vocabulary of a corpus is checked");
     else
         bp_log("tokenizer: %s, %lld tokens, hash %s", bp_tokenizer_kind(tokenizer),
@@ -298,14 +298,14 @@ static void report(const bp_hf_model *model, const exchange_arguments *arguments
 static bp_err save_text(const bp_model_import *text, const char *out, const bp_tokenizer *tokenizer)
 {
     char *parent = bp_sprintf("%.*s", (int)(bp_path_base(out) - out), out);
-    char *json = tokenizer == NULL ? NULL : bp_tokenizer_text(tokenizer);
+    char *json = !tokenizer ? NULL : bp_tokenizer_text(tokenizer);
     bp_checkpoint_commit commit = {.parent = parent[0] != '\0' ? parent : ".",
                                    .name = bp_path_base(out),
                                    .tokenizer = json,
                                    .attachment = text->slice_count > 0 ? NULL : text->file};
     json_t *state = json_pack("{s:i, s:o, s:s, s:I, s:s}", "step", 0, "model",
                               bp_model_shape_json(&text->shape), "tokenizer_hash",
-                              tokenizer == NULL ? "" : bp_tokenizer_hash(tokenizer), "eod_id",
+                              !tokenizer ? "" : bp_tokenizer_hash(tokenizer), "eod_id",
                               (json_int_t)text->eod_id, "origin", text->shape.family->text_form);
     bp_err err;
 
@@ -352,7 +352,7 @@ static bp_err save_folder(const bp_model_folder *folder, const char *out,
                           const bp_tokenizer *tokenizer)
 {
     char *parent = bp_sprintf("%.*s", (int)(bp_path_base(out) - out), out);
-    char *json = tokenizer == NULL ? NULL : bp_tokenizer_text(tokenizer);
+    char *json = !tokenizer ? NULL : bp_tokenizer_text(tokenizer);
     bp_checkpoint_commit commit = {.parent = parent[0] != '\0' ? parent : ".",
                                    .name = bp_path_base(out),
                                    .fetch = folder->fetch,
@@ -360,8 +360,8 @@ static bp_err save_folder(const bp_model_folder *folder, const char *out,
                                    .tokenizer = json};
     json_t *state = json_pack(
         "{s:i, s:o, s:s, s:I, s:I, s:s}", "step", 0, "model", bp_model_shape_json(&folder->shape),
-        "tokenizer_hash", tokenizer == NULL ? "" : bp_tokenizer_hash(tokenizer), "eod_id",
-        (json_int_t)(tokenizer == NULL ? -1 : bp_tokenizer_eod(tokenizer)), "vocab_size",
+        "tokenizer_hash", !tokenizer ? "" : bp_tokenizer_hash(tokenizer), "eod_id",
+        (json_int_t)(!tokenizer ? -1 : bp_tokenizer_eod(tokenizer)), "vocab_size",
         (json_int_t)folder->shape.vocab_size, "origin", folder->shape.family->folder_form);
     bp_err err;
 

@@ -49,10 +49,10 @@ static bp_err print_documents(bp_corpus_file *file)
                grouped(info->tokens / info->documents),
                info->eod_id >= 0 ? " (the end token included)" : "");
     printf("\n");
-    if (bytes != NULL && info->tokens > 0)
+    if (bytes && info->tokens > 0)
         printf("  text        %s bytes, %.2f a token\n", grouped(all_bytes),
                (double)all_bytes / (double)info->tokens);
-    if (words != NULL)
+    if (words)
         printf("  words       %s\n", grouped(all_words));
     if (has_ids) {
         printf("  ids         ");
@@ -303,7 +303,7 @@ static bp_err inspect_checkpoint(const char *path)
            grouped(bp_checkpoint_tensors(checkpoint)), grouped(values[0]), grouped(values[1]));
     printf("  digest      %s\n", bp_checkpoint_digest(checkpoint));
     printf("  tokenizer   %s\n",
-           bp_checkpoint_tokenizer(checkpoint) != NULL ? "kept in the checkpoint" : "none");
+           bp_checkpoint_tokenizer(checkpoint) ? "kept in the checkpoint" : "none");
     state = bp_json_text(bp_checkpoint_state(checkpoint));
     printf("  state       %s", state);
     bp_free(state);
@@ -354,7 +354,7 @@ static int wider(int width, const char *name)
     return length > width ? length : width;
 }
 
-/* The step alone of what is no run folder: a checkpoint by itself, or an imported model. */
+/* Only the step of what is not a run folder: a checkpoint by itself, or an imported model. */
 static bp_err look_at_member(bp_curve_figures *figures, const char *path)
 {
     char *folder = NULL;

@@ -217,7 +217,7 @@ static const metrics_kind KINDS[] = {
 
 static const metrics_kind *find_kind(const char *name)
 {
-    for (size_t k = 0; k < KIND_COUNT && name != NULL; k++)
+    for (size_t k = 0; k < KIND_COUNT && name; k++)
         if (strcmp(KINDS[k].metric->kind, name) == 0)
             return &KINDS[k];
     return NULL;
@@ -253,7 +253,7 @@ static bp_err put_figures(json_t *root, const metrics_kind *kind, const answers_
     bp_err err;
 
     (void)json_object_set_new(root, "documents", json_integer(documents));
-    if (arguments->against == NULL) {
+    if (!arguments->against) {
         err = bp_metric_estimate(figures[0], kind->metric, answers[0], documents,
                                  (uint64_t)arguments->seed);
         if (err == BP_OK)
@@ -280,7 +280,7 @@ static json_t *new_root(const metrics_kind *kind, const metrics_arguments *argum
                              kind->metric->kind);
     char *signature;
 
-    if (kind->signature != NULL) {
+    if (kind->signature) {
         signature = bp_sprintf(kind->signature, arguments->references.count, arguments->words);
         (void)json_object_set_new(root, "signature", bp_json_string(signature));
         bp_free(signature);
@@ -387,7 +387,7 @@ static bp_err measure(const metrics_kind *kind, const inputs *in, const answer_f
         (void)json_object_set_new(root, "synonyms", json_boolean(in->wordnet != NULL));
     if (in->model)
         put_model(root, kind, in);
-    for (int k = 0; k < 2 && hypotheses[k].path != NULL && err == BP_OK; k++)
+    for (int k = 0; k < 2 && hypotheses[k].path && err == BP_OK; k++)
         err = kind->count(&systems[k], in, &hypotheses[k]);
     if (err == BP_OK)
         err = put_figures(root, kind, systems, in->arguments);
@@ -422,7 +422,7 @@ static bp_err read_all(answer_file *files, const inputs *in, const metrics_kind 
                            : k == count ? arguments->hypothesis
                                         : arguments->against;
 
-        if (path == NULL)
+        if (!path)
             break;
         err = answer_file_read(&files[k], path, texts);
         if (err == BP_OK && kind->metric == &bp_metric_tags)
@@ -438,9 +438,9 @@ static bp_err read_all(answer_file *files, const inputs *in, const metrics_kind 
 /* The one that is named has to be there. */
 static bp_err open_wordnet(bp_wordnet **out, const char *folder)
 {
-    bp_err err = bp_wordnet_open(out, folder != NULL ? folder : BP_WORDNET_FOLDER);
+    bp_err err = bp_wordnet_open(out, folder ? folder : BP_WORDNET_FOLDER);
 
-    if (err != BP_ERR_INPUT || folder != NULL)
+    if (err != BP_ERR_INPUT || folder)
         return err;
     BP_WARN("metrics.no_wordnet",
             "no synonyms: there is no WordNet at %s; install it (Debian: wordnet-base), or give "
@@ -475,27 +475,26 @@ static bp_err run_kind(const metrics_kind *kind, const metrics_arguments *argume
 
 static bp_err check(const metrics_arguments *arguments, const metrics_kind *kind)
 {
-    if (kind == NULL)
+    if (!kind)
         return BP_FAIL(BP_ERR_USAGE, "metrics.unknown_kind",
                        "there is no kind of metric '%s': at --kind; choose bleu, chrf, rouge, "
                        "meteor, bertscore, perplexity, classes, regression, tags or spans",
-                       arguments->kind != NULL ? arguments->kind : "");
-    if ((arguments->references.count == 0 && !kind->needs_no_reference) ||
-        arguments->hypothesis == NULL)
+                       arguments->kind ? arguments->kind : "");
+    if ((arguments->references.count == 0 && !kind->needs_no_reference) || !arguments->hypothesis)
         return BP_FAIL(BP_ERR_USAGE, "command.no_input",
                        "%s is not given: at the command line; name a file",
-                       arguments->hypothesis == NULL ? "--hypothesis" : "--reference");
+                       !arguments->hypothesis ? "--hypothesis" : "--reference");
     if (arguments->files.count > 0)
         return BP_FAIL(BP_ERR_USAGE, "command.not_understood",
                        "'%s' is not understood: at the command line; files follow --reference, "
                        "--hypothesis and --against",
                        arguments->files.list[0]);
-    if (kind->needs_model && arguments->model.model == NULL)
+    if (kind->needs_model && !arguments->model.model)
         return BP_FAIL(BP_ERR_USAGE, "command.no_input",
                        "--kind %s is measured by a model, and --model is not given: at the command "
                        "line; name a CHECKPOINT",
                        kind->metric->kind);
-    if (!kind->needs_model && arguments->model.model != NULL)
+    if (!kind->needs_model && arguments->model.model)
         return BP_FAIL(BP_ERR_USAGE, "metrics.unused_model",
                        "--kind %s is measured without a model: at --model; leave it out",
                        kind->metric->kind);

@@ -1,4 +1,4 @@
-/* Documents in the order of a model's certainty, and the figures of the first so many of them. */
+/* Documents in the order of a model's certainty, and the figures of the first ones. */
 #include "metrics_coverage.h"
 
 #include "base/mem.h"

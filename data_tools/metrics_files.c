@@ -35,7 +35,7 @@ static bp_err split_lines(answer_file *file, char *text, size_t bytes, bool text
     for (char *at = text; at < end; at++)
         count += *at == '\n';
     file->lines = bp_try_alloc("tool.lines", count + 1, sizeof *file->lines);
-    if (file->lines == NULL)
+    if (!file->lines)
         return bp_fail_memory("lines", count + 1, sizeof *file->lines);
     for (char *at = text; at < end;) {
         char *newline = memchr(at, '\n', (size_t)(end - at)), *stop = newline ? newline : end;
@@ -322,9 +322,9 @@ static const char *tag_of(bp_line line)
 {
     char *text = (char *)line.text, *end = text + line.bytes;
 
-    while (end > text && strchr(" \t", end[-1]) != NULL)
+    while (end > text && strchr(" \t", end[-1]))
         *--end = '\0';
-    while (end > text && strchr(" \t", end[-1]) == NULL)
+    while (end > text && !strchr(" \t", end[-1]))
         end--;
     return *end != '\0' ? end : NULL;
 }
@@ -343,10 +343,10 @@ static bp_err same_tokens(const answer_file *files[2], const char *tags[2], int6
     size_t bytes[2];
     const char *texts[2] = {files[0]->lines[line].text, files[1]->lines[line].text};
 
-    for (int k = 0; k < 2 && tags[0] != NULL && tags[1] != NULL; k++)
+    for (int k = 0; k < 2 && tags[0] && tags[1]; k++)
         bytes[k] = strcspn(texts[k], " \t");
-    if ((tags[0] == NULL) != (tags[1] == NULL) ||
-        (tags[0] != NULL && tags[0] != texts[0] && tags[1] != texts[1] &&
+    if ((!tags[0]) != (!tags[1]) ||
+        (tags[0] && tags[0] != texts[0] && tags[1] != texts[1] &&
          (bytes[0] != bytes[1] || memcmp(texts[0], texts[1], bytes[0]) != 0)))
         return fail_tokens(files, line);
     return BP_OK;
@@ -366,8 +366,8 @@ static bp_err find_tags(const char **tags, const answer_file *files[2], int64_t 
         for (int side = 0; side < 2; side++)
             pair[side] = tags[side * n + k] = tag_of(files[side]->lines[k]);
         err = same_tokens(files, pair, k);
-        *sentences += pair[0] != NULL && (k == 0 || tags[k - 1] == NULL);
-        entities = entities || (err == BP_OK && pair[0] != NULL && bp_tags_have_entities(pair, 2));
+        *sentences += pair[0] != NULL && (k == 0 || !tags[k - 1]);
+        entities = entities || (err == BP_OK && pair[0] && bp_tags_have_entities(pair, 2));
     }
     if (err == BP_OK && files[0]->count != files[1]->count)
         err = fail_tokens(files, n);
@@ -391,7 +391,7 @@ bp_err read_tags(bp_tag_answers *out, bp_entity_counts **counts, const answer_fi
     *counts = bp_alloc("tool.tags", sentences, sizeof **counts);
     *out = (bp_tag_answers){0, *counts};
     for (int64_t first = 0, end; first < n && err == BP_OK; first = end + 1) {
-        for (end = first; end < n && tags[end] != NULL; end++)
+        for (end = first; end < n && tags[end]; end++)
             ;
         if (end > first)
             (*counts)[out->documents++] =

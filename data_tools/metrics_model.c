@@ -14,7 +14,7 @@
 #include <math.h>
 #include <string.h>
 
-/* Texts are matched in groups of about so many tokens, whose states are in memory together. */
+/* Texts are matched in groups of about this many tokens, whose states are in memory together. */
 #define GROUP_TOKENS 16384
 
 struct metrics_model {
@@ -34,7 +34,7 @@ static bp_err open_tokenizer(metrics_model *self, const bp_checkpoint *checkpoin
     const char *path =
         self->spec.tokenizer ? self->spec.tokenizer : bp_checkpoint_tokenizer(checkpoint);
 
-    if (path == NULL)
+    if (!path)
         return BP_FAIL(BP_ERR_CONFIG, "metrics.no_tokenizer",
                        "the model brings no tokenizer: at %s; give its own with --tokenizer",
                        self->spec.model);
@@ -102,7 +102,7 @@ bp_err metrics_model_open(metrics_model **out, const metrics_model_spec *spec)
 
 void metrics_model_free(metrics_model **self)
 {
-    if (*self == NULL)
+    if (!*self)
         return;
     bp_model_free(&(*self)->lm);
     if ((*self)->mesh)

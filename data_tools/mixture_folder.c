@@ -388,8 +388,8 @@ static int64_t sum_document(results *of, const int64_t *starts, int64_t d, const
     return scored;
 }
 
-/* An end-of-document token that no file holds has no entry: its document's sum is that of the
- * entries alone, and the document is refused. */
+/* An end-of-document token that no file holds has no entry: its document's sum is only that of the
+ * entries, and the document is refused. */
 static bp_err sum_documents(results *of, const int64_t *starts, const uint32_t *ids,
                             int64_t unknown)
 {

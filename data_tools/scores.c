@@ -27,7 +27,7 @@ static bp_err find_files(score_folder *scores)
         bp_free(scores->summary_path);
         scores->summary_path = NULL;
     }
-    if (scores->summary_path == NULL)
+    if (!scores->summary_path)
         return BP_FAIL(BP_ERR_INPUT, "scores.missing",
                        "there is no summary.json of scores: at %s; name the run folder of a "
                        "finished score job, or the folder score in it",
@@ -59,7 +59,7 @@ static bp_err read_column(void **out, const score_folder *scores, bp_h5 *h5, con
     if (shape.is_text || shape.dims != 1 || shape.count != count)
         return damaged(scores, name);
     *out = bp_try_alloc("tool.scores", count, bp_h5_type_bytes(type));
-    if (*out == NULL)
+    if (!*out)
         return bp_fail_memory(name, count, bp_h5_type_bytes(type));
     return bp_h5_read(h5, name, type, 0, *out, count);
 }
@@ -132,7 +132,7 @@ static bp_err read_texts(char **out, size_t *width, int64_t *count, bp_h5 *h5, c
     *count = shape.count;
     packed = bp_try_alloc("tool.scores", shape.count, shape.width);
     *out = bp_try_alloc("tool.scores", shape.count, *width);
-    if (packed == NULL || *out == NULL)
+    if (!packed || !*out)
         err = bp_fail_memory(name, shape.count, *width);
     else
         err = bp_h5_read_text(h5, name, shape.width, 0, packed, shape.count);
@@ -156,7 +156,7 @@ static bp_err read_label(score_folder *scores, bp_h5 *h5, const char *name)
     label->name = bp_strdup(name);
     if (err == BP_OK)
         label->values = bp_try_alloc("tool.scores", count, sizeof *label->values);
-    if (err == BP_OK && label->values == NULL)
+    if (err == BP_OK && !label->values)
         err = bp_fail_memory(values, count, sizeof *label->values);
     while (err == BP_OK && label->value_count < count) {
         label->values[label->value_count] = bp_strdup(texts + (size_t)label->value_count * width);
@@ -245,7 +245,7 @@ static bp_err check_counts(const score_folder *scores)
     bp_err err;
     bool same;
 
-    if (select != NULL && strcmp(select, "all") != 0)
+    if (select && strcmp(select, "all") != 0)
         return BP_OK;
     err = bp_json_get_int(scores->summary, "documents", &stated, path);
     same = err == BP_OK && stated == scores->documents;

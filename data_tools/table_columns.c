@@ -79,7 +79,7 @@ static bool is_column(const table *t, const char *name, const bp_h5_shape *shape
 {
     if (strncmp(name, "label_names/", 12) == 0 || strcmp(name, "member_names") == 0)
         return false;
-    for (const char *const *out = t->left_out; out != NULL && *out != NULL; out++)
+    for (const char *const *out = t->left_out; out && *out; out++)
         if (strcmp(name, *out) == 0)
             return false;
     if (shape->dims == 2)
@@ -112,16 +112,14 @@ bp_err table_find_columns(table *t, const char *rows_of, const char *const *left
         err = bp_h5_shape_of(t->h5, names[k], &shapes[k]);
     if (err == BP_OK) {
         t->left_out = left_out;
-        t->rows = rows_of != NULL ? length_of(rows_of, shapes, names, count)
-                                  : common_length(shapes, count);
+        t->rows = rows_of ? length_of(rows_of, shapes, names, count) : common_length(shapes, count);
         choose_block(t, shapes, names, count);
     }
-    for (int64_t k = 0; k < count && err == BP_OK && rows_of != NULL; k++)
+    for (int64_t k = 0; k < count && err == BP_OK && rows_of; k++)
         if (strcmp(names[k], rows_of) == 0)
             err = add_column(t, names[k], &shapes[k]);
     for (int64_t k = 0; k < count && err == BP_OK; k++)
-        if (is_column(t, names[k], &shapes[k]) &&
-            (rows_of == NULL || strcmp(names[k], rows_of) != 0))
+        if (is_column(t, names[k], &shapes[k]) && (!rows_of || strcmp(names[k], rows_of) != 0))
             err = add_column(t, names[k], &shapes[k]);
     bp_free(shapes);
     bp_names_free(&names, count);
@@ -173,11 +171,11 @@ static void put_value(const table_column *c, int64_t k)
             printf("nan");
         else
             printf("%.*g", c->shape.width == sizeof(float) ? 9 : 17, value);
-    } else if (is_unsigned64(c) && c->values == NULL) {
+    } else if (is_unsigned64(c) && !c->values) {
         printf("%" PRIu64, ((const uint64_t *)c->block)[k]);
     } else {
         int64_t value = ((const int64_t *)c->block)[k];
-        if (c->values == NULL)
+        if (!c->values)
             printf("%" PRId64, value);
         else if (value >= 0 && value < c->values_shape.count)
             put_csv(stdout, c->values + (size_t)value * c->values_shape.width,
@@ -195,12 +193,12 @@ static void put_head(const table_column *c)
         char *full = NULL;
 
         putchar(',');
-        if (c->shape.dims == 2 && c->values != NULL && i < c->values_shape.count)
+        if (c->shape.dims == 2 && c->values && i < c->values_shape.count)
             full = bp_sprintf("%s.%.*s", name, (int)c->values_shape.width,
                               c->values + (size_t)i * c->values_shape.width);
         else if (c->shape.dims == 2)
             full = bp_sprintf("%s.%" PRId64, name, i);
-        put_csv(stdout, full != NULL ? full : name, SIZE_MAX);
+        put_csv(stdout, full ? full : name, SIZE_MAX);
         bp_free(full);
     }
 }

@@ -96,10 +96,9 @@ static bp_err spell_vocabulary(token_table *t, const bp_tokenizer *tokenizer)
 static bp_err load_texts(token_table *t, bp_h5 *h5, const char *given)
 {
     bp_tokenizer *tokenizer = NULL;
-    bp_err err =
-        given != NULL ? load_given(&tokenizer, h5, given) : score_tokenizer_load(&tokenizer, h5);
+    bp_err err = given ? load_given(&tokenizer, h5, given) : score_tokenizer_load(&tokenizer, h5);
 
-    if (err == BP_OK && tokenizer != NULL)
+    if (err == BP_OK && tokenizer)
         err = spell_vocabulary(t, tokenizer);
     else if (err == BP_OK)
         BP_WARN("scores.no_tokenizer",

@@ -189,17 +189,17 @@ static bool is_wordpiece(const tokenizer_arguments *arguments)
 /* "A,B" to names. */
 static bp_err split_specials(tokenizer_arguments *arguments)
 {
-    char *rest = arguments->special != NULL ? bp_strdup(arguments->special) : NULL, *name;
+    char *rest = arguments->special ? bp_strdup(arguments->special) : NULL, *name;
 
-    if (rest == NULL)
+    if (!rest)
         return BP_OK;
     arguments->specials = bp_alloc("tool.specials", (int64_t)strlen(rest) + 1, sizeof(char *));
-    while ((name = strsep(&rest, ",")) != NULL) {
+    while ((name = strsep(&rest, ","))) {
         json_t *text = json_string(name); /* NULL: no UTF-8 */
 
         arguments->specials[arguments->special_count++] = name;
         json_decref(text);
-        if (name[0] == '\0' || text == NULL)
+        if (name[0] == '\0' || !text)
             return BP_FAIL(BP_ERR_USAGE, "tokenizer.bad_special",
                            "a name is empty or no UTF-8: at --special; give names with a comma "
                            "between");
@@ -224,13 +224,13 @@ static bp_err check_output(const tokenizer_arguments *arguments)
 
 static bp_err check_arguments(const tokenizer_arguments *arguments)
 {
-    bool pair = arguments->vocab != NULL || arguments->merges != NULL;
-    bool converts = pair || arguments->from != NULL;
+    bool pair = arguments->vocab || arguments->merges;
+    bool converts = pair || arguments->from;
     bp_err err = arguments->err != BP_OK ? arguments->err : check_kind(arguments);
 
     if (err != BP_OK)
         return err;
-    if (arguments->out == NULL)
+    if (!arguments->out)
         return BP_FAIL(BP_ERR_USAGE, "command.no_output",
                        "there is no output: at --out; name the file to write");
     if (arguments->sentinels > 0 && strcmp(arguments->kind, "unigram") != 0)
@@ -242,19 +242,19 @@ static bp_err check_arguments(const tokenizer_arguments *arguments)
         return BP_FAIL(BP_ERR_USAGE, "tokenizer.too_many_sentinels",
                        "%lld sentinels: at --sentinels; %d are possible",
                        (long long)arguments->sentinels, BP_TRAINER_SENTINELS);
-    if (pair && arguments->vocab == NULL)
+    if (pair && !arguments->vocab)
         return BP_FAIL(BP_ERR_USAGE, "command.no_vocabulary",
                        "--merges has no vocabulary: at the command line; give --vocab");
-    if (arguments->cased && (converts ? arguments->vocab == NULL || arguments->merges != NULL
-                                      : !is_wordpiece(arguments)))
+    if (arguments->cased &&
+        (converts ? !arguments->vocab || arguments->merges : !is_wordpiece(arguments)))
         return BP_FAIL(BP_ERR_USAGE, "command.bad_cased",
                        "--cased is for --kind wordpiece and a BERT's vocab.txt: at the command "
                        "line; leave it out");
-    if (converts && arguments->special != NULL)
+    if (converts && arguments->special)
         return BP_FAIL(BP_ERR_USAGE, "command.exclusive",
                        "a tokenizer that is converted keeps its tokens: at --special; leave it "
                        "out");
-    if (pair && arguments->from != NULL)
+    if (pair && arguments->from)
         return BP_FAIL(BP_ERR_USAGE, "command.exclusive",
                        "--from and --vocab exclude each other: at the command line; choose one");
     if (converts && (arguments->size != 0 || arguments->file_count > 0))
@@ -276,7 +276,7 @@ static bp_err check_arguments(const tokenizer_arguments *arguments)
         return BP_FAIL(
             BP_ERR_USAGE, "command.no_size",
             "the size of the vocabulary is missing: at --size; give the number of tokens");
-    if (arguments->text_field != NULL && strcmp(arguments->format, "jsonl") != 0)
+    if (arguments->text_field && strcmp(arguments->format, "jsonl") != 0)
         return BP_FAIL(BP_ERR_USAGE, "command.needs_jsonl",
                        "field '%s' needs objects: at --text-field; use --format jsonl",
                        arguments->text_field);
@@ -313,13 +313,13 @@ static void print_summary(const tokenizer_arguments *arguments, const bp_tokeniz
            bp_tokenizer_hash(tokenizer));
 }
 
-/* A vocabulary alone is a vocab.txt; a vocab.json says how pieces are merged elsewhere. */
+/* Only a vocabulary is a vocab.txt; a vocab.json says how pieces are merged elsewhere. */
 static bp_err load_vocabulary(bp_tokenizer **out, const tokenizer_arguments *arguments)
 {
     int first = EOF;
     FILE *file = fopen(arguments->vocab, "rb");
 
-    if (file != NULL) {
+    if (file) {
         first = fgetc(file);
         (void)fclose(file);
     }
@@ -335,15 +335,15 @@ static bp_err convert(const tokenizer_arguments *arguments)
     bp_tokenizer *tokenizer = NULL;
     bp_err err;
 
-    if (arguments->from != NULL)
+    if (arguments->from)
         err = bp_tokenizer_load(&tokenizer, arguments->from);
-    else if (arguments->merges != NULL)
+    else if (arguments->merges)
         err = bp_tokenizer_load_gpt2(&tokenizer, arguments->vocab, arguments->merges);
     else
         err = load_vocabulary(&tokenizer, arguments);
     if (err == BP_OK)
         err = bp_tokenizer_save(tokenizer, arguments->out);
-    if (err == BP_OK && arguments->from != NULL)
+    if (err == BP_OK && arguments->from)
         tool_warn_of_roles(tokenizer, arguments->from);
     if (err == BP_OK)
         print_summary(arguments, tokenizer);
@@ -417,11 +417,11 @@ static bp_err run(int argc, char **argv)
     if (err == BP_OK && root)
         err = check_folder(arguments.out);
     err = bp_agree(MPI_COMM_WORLD, err);
-    if (err == BP_OK && arguments.vocab == NULL && arguments.from == NULL)
+    if (err == BP_OK && !arguments.vocab && !arguments.from)
         err = train(&arguments);
     else if (err == BP_OK)
         err = bp_agree(MPI_COMM_WORLD, root ? convert(&arguments) : BP_OK);
-    if (arguments.specials != NULL)
+    if (arguments.specials)
         bp_free(arguments.specials[0]); /* all names are in the text of the first */
     bp_free(arguments.specials);
     return err;

@@ -231,7 +231,7 @@ static bp_err answer_file(const space *self, char *text, const char *path)
     const char *name = NULL;
     char *line;
 
-    for (int64_t n = 1; (line = next_line(&text)) != NULL; n++) {
+    for (int64_t n = 1; (line = next_line(&text)); n++) {
         char *words[4];
 
         if (line[0] == ':') {
@@ -292,7 +292,7 @@ static bp_err check_file(const space *self, char *text, const char *path)
     bp_err err = BP_OK;
     char *line;
 
-    for (int64_t n = 1; err == BP_OK && (line = next_line(&text)) != NULL; n++) {
+    for (int64_t n = 1; err == BP_OK && (line = next_line(&text)); n++) {
         bool counts = false;
 
         if (line[0] == '#' || line[strspn(line, " \t")] == '\0')

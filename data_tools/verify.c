@@ -123,11 +123,11 @@ static bp_err verify_inside(const char *folder, int depth, int64_t *found)
     int64_t count;
     bp_err first = bp_dir_list(folder, &names, &count);
 
-    for (int64_t k = 0; k < count && (first == BP_OK || message != NULL); k++) {
+    for (int64_t k = 0; k < count && (first == BP_OK || message); k++) {
         const bp_path path = bp_path_in(folder, names[k]);
         ssize_t bytes = readlink(path.text, target, sizeof target);
         /* a link to something beside it (checkpoints/best) is verified under its own name */
-        bool is_second = bytes > 0 && memchr(target, '/', (size_t)bytes) == NULL;
+        bool is_second = bytes > 0 && !memchr(target, '/', (size_t)bytes);
         bp_user_block block;
         path_kind kind;
         bp_err err = BP_OK;
@@ -149,7 +149,7 @@ static bp_err verify_inside(const char *folder, int depth, int64_t *found)
         }
     }
     bp_names_free(&names, count);
-    if (message != NULL)
+    if (message)
         bp_err_set_message(message);
     bp_free(message);
     return first;

@@ -37,7 +37,7 @@ typedef struct arguments {
 
 static const bp_job *find_job(const char *name)
 {
-    for (const bp_job *const *job = bp_jobs; *job != NULL; job++)
+    for (const bp_job *const *job = bp_jobs; *job; job++)
         if (strcmp((*job)->name, name) == 0)
             return *job;
     return NULL;
@@ -57,7 +57,7 @@ static bp_err parse_number(int64_t *out, int64_t least, int argc, char **argv, i
     const char *option = argv[*at], *text = strchr(option, '=');
     char *end;
 
-    if (text != NULL)
+    if (text)
         text++;
     else
         text = ++*at < argc ? argv[*at] : "";
@@ -88,7 +88,7 @@ static bp_err check_planned(const arguments *args)
     return BP_OK;
 }
 
-/* Options may stand anywhere after the job; what is left is the configuration file and key=value.
+/* Options may be anywhere after the job; what is left is the configuration file and key=value.
  */
 static bp_err parse(arguments *out, int argc, char **argv)
 {
@@ -159,7 +159,7 @@ static void all_tables(const bp_option *tables[TABLES_MAX])
 {
     int count = 0;
 
-    for (const bp_job *const *job = bp_jobs; *job != NULL; job++)
+    for (const bp_job *const *job = bp_jobs; *job; job++)
         for (const bp_option *const *table = (*job)->options; *table; table++) {
             bool known = false;
             for (int j = 0; j < count; j++)
@@ -259,10 +259,10 @@ static bp_err run_job(const arguments *args)
     err = bp_agree(call.world, err);
 
     if (err == BP_OK && args->job->warn)
-        args->job->warn(call.config); /* of the root alone: it speaks */
+        args->job->warn(call.config); /* only of the root: it speaks */
     if (err == BP_OK)
         err = args->ranks > 0 ? run_plan_alone(args, &call) : args->job->run(&call);
-    if (err != BP_OK && call.config != NULL && !call.plan && bp_comm_is_root(call.world))
+    if (err != BP_OK && call.config && !call.plan && bp_comm_is_root(call.world))
         note_failure(args->job, call.config, err);
     bp_config_free(&call.config);
     bp_log_close();
@@ -275,7 +275,7 @@ static bool asks_for_help(const char **word, int argc, char **argv)
     bool help = argc > 1 && strcmp(argv[1], "help") == 0;
 
     *word = help ? (argc > 2 ? argv[2] : NULL) : argc > 1 ? argv[1] : NULL;
-    if (*word != NULL && bp_help_is_asked(1, (char *[]){(char *)*word})) {
+    if (*word && bp_help_is_asked(1, (char *[]){(char *)*word})) {
         *word = NULL;
         return true;
     }

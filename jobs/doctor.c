@@ -106,10 +106,10 @@ static bp_err read_config(doctor *self, const bp_option *const *tables)
 {
     static const bp_option *const none[] = {NULL}; /* no key is required here */
     const char *target = self->target;
-    bool named = target == NULL && self->key_count > 0;
+    bool named = !target && self->key_count > 0;
     bp_err err = BP_OK;
 
-    if (target != NULL)
+    if (target)
         named = (bp_path_exists(target) && !bp_path_is_dir(target)) ||
                 (strlen(target) > 4 && strcmp(target + strlen(target) - 4, ".ini") == 0);
     if (named) {

@@ -87,7 +87,7 @@ static void check_item(findings *self, const char *key, char *item)
         item[--bytes] = '\0';
     if (item[0] == '\0')
         return;
-    if (strpbrk(item, "*?[") == NULL || bp_path_exists(item) || glob(item, 0, NULL, &found) != 0)
+    if (!strpbrk(item, "*?[") || bp_path_exists(item) || glob(item, 0, NULL, &found) != 0)
         check_path(self, key, item);
     for (size_t k = 0; k < found.gl_pathc; k++)
         check_path(self, key, found.gl_pathv[k]);
@@ -99,11 +99,11 @@ static void check_corpora(findings *self, const char *key, const char *value)
 {
     char *list = bp_path_exists(value) ? NULL : bp_strdup(value), *rest;
 
-    if (list == NULL) {
+    if (!list) {
         check_path(self, key, value);
         return;
     }
-    for (char *item = strtok_r(list, ",", &rest); item != NULL; item = strtok_r(NULL, ",", &rest))
+    for (char *item = strtok_r(list, ",", &rest); item; item = strtok_r(NULL, ",", &rest))
         check_item(self, key, item);
     bp_free(list);
 }
@@ -119,7 +119,7 @@ static void check_files(void *context, const bp_option *option, const char *valu
                  {"tokenizer.path", check_path},
                  {"model.init", check_path}};
 
-    for (size_t k = 0; value != NULL && value[0] != '\0' && k < sizeof FILES / sizeof FILES[0]; k++)
+    for (size_t k = 0; value && value[0] != '\0' && k < sizeof FILES / sizeof FILES[0]; k++)
         if (strcmp(option->key, FILES[k].key) == 0)
             FILES[k].check(context, option->key, value);
 }
@@ -131,7 +131,7 @@ bp_err bp_doctor_check_config(json_t *rows, const bp_config *read, const bp_doct
     bp_config *config = NULL;
     bp_err err;
 
-    if (job == NULL) {
+    if (!job) {
         bp_probe_add(rows, BP_PROBE_NOTE, "configuration", NULL,
                      "of no job: none of corpus.train, ensemble.members, score.model, "
                      "uncertainty.models is given");

@@ -130,7 +130,7 @@ static bp_err print_program_help(FILE *out)
                     "  bagpipe help pretrain\n",
         .statuses = STATUSES};
 
-    for (const bp_job *const *job = bp_jobs; *job != NULL; job++)
+    for (const bp_job *const *job = bp_jobs; *job; job++)
         list[count++] = (bp_help_row){(*job)->name, (*job)->help};
     BP_ASSERT(count + COMMAND_COUNT <= LIST_MOST);
     for (size_t k = 0; k < COMMAND_COUNT; k++)
@@ -144,7 +144,7 @@ static bool is_known(const char *name)
     for (size_t k = 0; k < COMMAND_COUNT; k++)
         if (strcmp(COMMANDS[k].word, name) == 0)
             return true;
-    for (const bp_job *const *job = bp_jobs; *job != NULL; job++)
+    for (const bp_job *const *job = bp_jobs; *job; job++)
         if (strcmp((*job)->name, name) == 0)
             return true;
     return strncmp(name, "bagpipe-data ", strlen("bagpipe-data ")) == 0;
@@ -153,8 +153,8 @@ static bool is_known(const char *name)
 /* What a word that is no job stands for; NULL: nothing that is known. */
 static const bp_job_word *find_word(const char *word)
 {
-    for (const bp_job_word *row = bp_job_words; row->word != NULL; row++)
-        if (strcasecmp(row->word, word) == 0 && (row->command == NULL || is_known(row->command)))
+    for (const bp_job_word *row = bp_job_words; row->word; row++)
+        if (strcasecmp(row->word, word) == 0 && (!row->command || is_known(row->command)))
             return row;
     return NULL;
 }
@@ -165,10 +165,10 @@ bp_err bp_fail_no_job(const char *word)
     const bp_job_word *row = find_word(word);
     size_t count = 0;
 
-    if (row != NULL && row->command == NULL)
+    if (row && !row->command)
         return BP_FAIL(BP_ERR_USAGE, "command.unknown_job",
                        "there is no job '%s': at the command line; %s", word, row->note);
-    if (row != NULL)
+    if (row)
         return BP_FAIL(BP_ERR_USAGE, "command.unknown_job",
                        "there is no job '%s': at the command line; use %s%s%s%s%s", word,
                        strchr(row->command, ' ') ? "" : "bagpipe ", row->command,
@@ -176,7 +176,7 @@ bp_err bp_fail_no_job(const char *word)
 
     for (; count < COMMAND_COUNT; count++)
         words[count] = COMMANDS[count].word;
-    for (const bp_job *const *job = bp_jobs; *job != NULL; job++)
+    for (const bp_job *const *job = bp_jobs; *job; job++)
         words[count++] = (*job)->name;
     return BP_FAIL(
         BP_ERR_USAGE, "command.unknown_job",
@@ -186,12 +186,12 @@ bp_err bp_fail_no_job(const char *word)
 
 bp_err bp_print_help(FILE *out, const char *word)
 {
-    if (word == NULL)
+    if (!word)
         return print_program_help(out);
     for (size_t k = 0; k < COMMAND_COUNT; k++)
         if (strcmp(COMMANDS[k].word, word) == 0)
             return bp_help_print(out, COMMANDS[k].help);
-    for (const bp_job *const *job = bp_jobs; *job != NULL; job++)
+    for (const bp_job *const *job = bp_jobs; *job; job++)
         if (strcmp((*job)->name, word) == 0)
             return print_job_help(out, *job);
     return bp_fail_no_job(word);

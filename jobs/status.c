@@ -87,8 +87,8 @@ static bp_err show(asked *self, const char *folder)
     return err;
 }
 
-/* Each run is reported, even if another one fails; the first failure is the command's. Of several
- * names, as a shell's * gives them, some may well be no runs. */
+/* Each run is reported, even if another one fails; the first failure is the command's. Among
+ * several names, as a shell's * gives them, some may not be runs. */
 static bp_err show_all(asked *self, int count, char **names)
 {
     bp_err first = BP_OK;

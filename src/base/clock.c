@@ -1,4 +1,4 @@
-/* Time: monotonic for all that is measured or waited for, wall time for what people read alone. */
+/* Time: monotonic for all that is measured or waited for, wall time only for what people read. */
 #include "base/clock.h"
 #include "base/err.h"
 #include <errno.h>
@@ -45,7 +45,7 @@ bp_stamp bp_clock_stamp(void)
     struct tm parts;
     bp_stamp out;
 
-    if (gmtime_r(&now, &parts) == NULL ||
+    if (!gmtime_r(&now, &parts) ||
         strftime(out.text, sizeof out.text, "%Y-%m-%dT%H:%M:%SZ", &parts) == 0)
         out.text[0] = '\0';
     return out;

@@ -13,24 +13,24 @@ static int64_t count_rows(const bp_option *const *tables)
 {
     int64_t count = 0;
 
-    for (; *tables != NULL; tables++)
-        for (const bp_option *row = *tables; row->key != NULL; row++)
+    for (; *tables; tables++)
+        for (const bp_option *row = *tables; row->key; row++)
             count++;
     return count;
 }
 
-/* Tables of several jobs may share rows: a key stands once, used if any of the job's own tables has
- * it. */
+/* Tables of several jobs may share rows: a key is there once, used if any of the job's own tables
+ * has it. */
 static void add_tables(bp_config *config, const bp_option *const *tables, bool used)
 {
-    for (; *tables != NULL; tables++)
-        for (const bp_option *row = *tables; row->key != NULL; row++) {
-            if (config_find(config, row->key) != NULL)
+    for (; *tables; tables++)
+        for (const bp_option *row = *tables; row->key; row++) {
+            if (config_find(config, row->key))
                 continue;
             config_entry *entry = &config->entries[config->count++];
             entry->option = row;
             entry->used = used;
-            if (row->value != NULL) /* a default that its own table refuses is a bug */
+            if (row->value) /* a default that its own table refuses is a bug */
                 BP_CHECK(config_assign(entry, row->value, SOURCE_DEFAULT, "the default") == BP_OK);
         }
 }
@@ -38,9 +38,9 @@ static void add_tables(bp_config *config, const bp_option *const *tables, bool u
 bp_err bp_config_new(bp_config **out, const bp_option *const *tables, const bp_option *const *used)
 {
     int64_t rows = count_rows(tables) + count_rows(used);
-    bp_config *config = bp_alloc("base.config", 1, sizeof(*config));
+    bp_config *config = bp_alloc("base.config", 1, sizeof *config);
 
-    config->entries = bp_alloc("base.config", rows, sizeof(*config->entries));
+    config->entries = bp_alloc("base.config", rows, sizeof *config->entries);
     add_tables(config, used, true);
     add_tables(config, tables, false);
     *out = config;
@@ -56,7 +56,7 @@ bp_err bp_config_derive(bp_config **out, const bp_config *from, const bp_option 
         config_entry *entry = &(*out)->entries[i];
         const config_entry *known = config_find(from, entry->option->key);
 
-        if (known != NULL && known->text != NULL && known->source != SOURCE_DEFAULT)
+        if (known && known->text && known->source != SOURCE_DEFAULT)
             err = config_assign(entry, known->text, known->source, "another job");
     }
     if (err != BP_OK)
@@ -66,7 +66,7 @@ bp_err bp_config_derive(bp_config **out, const bp_config *from, const bp_option 
 
 void bp_config_free(bp_config **config)
 {
-    if (*config == NULL)
+    if (!*config)
         return;
     for (int64_t i = 0; i < (*config)->count; i++)
         bp_free((*config)->entries[i].text);
@@ -81,7 +81,7 @@ void bp_config_free(bp_config **config)
 
 bool bp_option_is(const bp_option *option, const char *key)
 {
-    return strcmp(option->key, key) == 0 || (option->was != NULL && strcmp(option->was, key) == 0);
+    return strcmp(option->key, key) == 0 || (option->was && strcmp(option->was, key) == 0);
 }
 
 config_entry *config_find(const bp_config *config, const char *key)
@@ -124,7 +124,7 @@ static const char *after_section(const char *key)
 {
     const char *dot = strchr(key, '.');
 
-    return dot == NULL ? key : dot + 1;
+    return !dot ? key : dot + 1;
 }
 
 /* The letters that a word without a dot lacks to be the section of `known`. */
@@ -166,7 +166,7 @@ static int next_word(const char **list, const char **word)
 {
     int bytes;
 
-    if (*list == NULL)
+    if (!*list)
         return 0;
     *list += strspn(*list, " ");
     *word = *list;
@@ -182,8 +182,8 @@ static bool are_known(const bp_config *config, const char *keys)
     const char *at;
 
     for (int bytes; (bytes = next_word(&keys, &at)) > 0;) {
-        (void)snprintf(key, sizeof(key), "%.*s", bytes, at);
-        if (config_find(config, key) == NULL)
+        (void)snprintf(key, sizeof key, "%.*s", bytes, at);
+        if (!config_find(config, key))
             return false;
     }
     return true;
@@ -210,7 +210,7 @@ static bool is_among(const char *given, const char *words)
 static const config_word *find_word(const bp_config *config, const char *key)
 {
     for (int whole = 1; whole >= 0; whole--)
-        for (const config_word *row = config_words; row->words != NULL; row++)
+        for (const config_word *row = config_words; row->words; row++)
             if (is_among(whole ? key : after_section(key), row->words) &&
                 are_known(config, row->keys))
                 return row;
@@ -221,15 +221,15 @@ void config_advise(bp_buffer *out, const bp_config *config, const char *key)
 {
     const config_word *row = find_word(config, key);
 
-    if (row == NULL) {
+    if (!row) {
         bp_buffer_printf(out, "the nearest is %s", nearest_key(config, key));
         return;
     }
     const char *keys = row->keys, *one;
     for (int bytes; (bytes = next_word(&keys, &one)) > 0;)
         bp_buffer_printf(out, "%s%.*s", one == row->keys ? "use " : " and ", bytes, one);
-    if (row->note != NULL)
-        bp_buffer_printf(out, row->keys != NULL ? " (%s)" : "%s", row->note);
+    if (row->note)
+        bp_buffer_printf(out, row->keys ? " (%s)" : "%s", row->note);
 }
 
 const char *bp_nearest_word(const char *word, const char *const *words)
@@ -237,7 +237,7 @@ const char *bp_nearest_word(const char *word, const char *const *words)
     const char *nearest = "";
     int least = COMPARED_BYTES + 1;
 
-    for (; *words != NULL; words++) {
+    for (; *words; words++) {
         int distance = edit_distance(word, *words);
 
         if (distance < least) {
@@ -255,8 +255,8 @@ static const config_entry *typed(const bp_config *config, const char *key, bp_op
 {
     const config_entry *entry = config_find(config, key);
 
-    BP_ASSERT(entry != NULL && (entry->option->type == type || entry->option->type == or_type));
-    BP_ASSERT(type == BP_OPTION_STRING || entry->text != NULL);
+    BP_ASSERT(entry && (entry->option->type == type || entry->option->type == or_type));
+    BP_ASSERT(type == BP_OPTION_STRING || entry->text);
     return entry;
 }
 
@@ -337,16 +337,16 @@ static const void *field_of(const config_entry *entry, const bp_option *row, boo
 
 static void fill_bound(const bp_config *config, const config_bound *bound)
 {
-    for (const bp_option *row = bound->table; row->key != NULL; row++) {
+    for (const bp_option *row = bound->table; row->key; row++) {
         const config_entry *entry = config_find(config, row->key);
         char *to = bound->keys + row->at - 1;
         size_t bytes;
         bool flag;
 
-        if (row->at == 0 || entry == NULL)
+        if (row->at == 0 || !entry)
             continue;
         const void *from = field_of(entry, row, &flag, &bytes);
-        if (entry->text != NULL)
+        if (entry->text)
             memcpy(to, from, bytes);
         else
             memset(to, 0, bytes);
@@ -362,7 +362,7 @@ const void *bp_config_bound(const bp_config *config, const bp_option *table)
     for (int k = 0; k < own->bound_count; k++)
         if (own->bound[k].table == table)
             return own->bound[k].keys;
-    for (const bp_option *row = table; row->key != NULL; row++)
+    for (const bp_option *row = table; row->key; row++)
         last = row->at > last ? row->at : last;
     own->bound = bp_realloc("base.config", own->bound, own->bound_count + 1, sizeof *own->bound);
     own->bound[own->bound_count] =
@@ -392,7 +392,7 @@ bp_err bp_config_set_int(bp_config *config, const char *key, int64_t value)
 {
     char text[32];
 
-    snprintf(text, sizeof(text), "%" PRId64, value);
+    snprintf(text, sizeof text, "%" PRId64, value);
     return bp_config_set(config, key, text);
 }
 
@@ -407,7 +407,7 @@ static void add_fault(bp_config *config, const char *line, const char *id)
         bp_buffer_add(out, "\n", 1);
     for (; *line != 0; line++)
         bp_buffer_add(out, *line == '\n' ? " " : line, 1);
-    if (id != NULL)
+    if (id)
         bp_buffer_printf(out, " [%s]", id);
 }
 
@@ -459,7 +459,7 @@ static void check_one(bp_config *config, int64_t first, int64_t end, bool needed
 
         bp_buffer_printf(&all, "%s%s", i > first ? ", " : "", entry->option->key);
         refused += entry->refused;
-        if (entry->text == NULL)
+        if (!entry->text)
             continue;
         bp_buffer_printf(&given, "%s%s = %s", set++ > 0 ? " and " : "", entry->option->key,
                          entry->text);
@@ -491,7 +491,7 @@ static int64_t end_of_group(const bp_config *config, int64_t first)
 
 static void check_set(bp_config *config, const config_entry *entry)
 {
-    if (entry->used && entry->text == NULL && !entry->refused)
+    if (entry->used && !entry->text && !entry->refused)
         bp_config_fault(config, "config.missing_key",
                         "%s is not set, and the job needs it: %s; give %s=...", entry->option->key,
                         entry->option->help, entry->option->key);

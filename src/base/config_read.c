@@ -42,12 +42,12 @@ static void finish_pair(reader *r)
 {
     char where[2 * BP_ERR_LINE_BYTES];
 
-    if (r->key == NULL)
+    if (!r->key)
         return;
     config_entry *entry = config_find(r->config, r->key);
     char *value = bp_buffer_take(&r->value);
-    (void)snprintf(where, sizeof(where), "%s:%d", r->path, r->key_line);
-    if (entry == NULL) {
+    (void)snprintf(where, sizeof where, "%s:%d", r->path, r->key_line);
+    if (!entry) {
         add_unknown(r->config, r->key, where);
     } else if (entry->line != 0) {
         bp_config_fault(r->config, "config.key_twice",
@@ -74,14 +74,14 @@ static int take_pair(void *context, const char *section, const char *name, const
         r->key = section[0] == 0 ? bp_strdup(name) : bp_sprintf("%s.%s", section, name);
         r->key_line = r->line;
     }
-    if (r->key != NULL)
+    if (r->key)
         bp_buffer_add(&r->value, value, strlen(value));
     return 1;
 }
 
 static bool is_space(char c)
 {
-    return c != 0 && strchr(SPACES, c) != NULL;
+    return c != 0 && strchr(SPACES, c);
 }
 
 /* "[name]" with nothing but a comment after it, and a name that inih keeps whole. */
@@ -89,7 +89,7 @@ static bool is_section(const char *line, size_t bytes)
 {
     const char *close = memchr(line, ']', bytes);
 
-    if (close == NULL || close - line - 1 > SECTION_BYTES)
+    if (!close || close - line - 1 > SECTION_BYTES)
         return false;
     const char *p = close + 1, *end = line + bytes;
     while (p < end && is_space(*p))
@@ -106,8 +106,8 @@ static bool next_line(reader *r, const char **line, size_t *bytes)
         r->at += 3;
     const char *stop = memchr(r->at, '\n', (size_t)(r->end - r->at));
     *line = r->at;
-    *bytes = (size_t)((stop == NULL ? r->end : stop) - r->at);
-    r->at = stop == NULL ? r->end : stop + 1;
+    *bytes = (size_t)((!stop ? r->end : stop) - r->at);
+    r->at = !stop ? r->end : stop + 1;
     r->line++;
     if (*bytes > 0 && (*line)[*bytes - 1] == '\r')
         (*bytes)--;
@@ -129,7 +129,7 @@ static void strip(const char **line, size_t *bytes)
  * of at most `capacity`. */
 static const char *line_fault(const char *line, size_t whole, size_t fed, size_t capacity)
 {
-    if (memchr(line, 0, whole) != NULL)
+    if (memchr(line, 0, whole))
         return "a zero byte in the configuration, which is read as UTF-8 text; the rest was not "
                "read";
     if (whole > CONFIG_LINE_BYTES || fed > capacity)
@@ -163,20 +163,20 @@ static char *read_line(char *out, int size, void *stream)
         bytes -= r->continues;
     }
     const char *fault = line_fault(whole, whole_bytes, bytes + r->continued, (size_t)size - 1);
-    if (fault == NULL && bytes > 0 && *line == '[' && !r->continued && !is_section(line, bytes)) {
+    if (!fault && bytes > 0 && *line == '[' && !r->continued && !is_section(line, bytes)) {
         bp_config_fault(r->config, "config.bad_section",
                         "not a [section] of at most %d bytes: at %s:%d; the rest was not read",
                         SECTION_BYTES, r->path, r->line);
         r->config->cut = true;
         return NULL;
     }
-    if (fault != NULL)
+    if (fault)
         bp_config_fault(r->config, "config.bad_line", "%s: at %s:%d", fault, r->path, r->line);
-    if (fault != NULL && memchr(whole, 0, whole_bytes) != NULL) { /* as in every line of UTF-16 */
+    if (fault && memchr(whole, 0, whole_bytes)) { /* as in every line of UTF-16 */
         r->config->cut = true;
         return NULL;
     }
-    if (fault != NULL || comment)
+    if (fault || comment)
         bytes = 0;
     r->needs_pair = bytes > 0 && *line != '[' && !r->continued;
     (void)snprintf(out, (size_t)size, "%s%.*s", r->continued ? " " : "", (int)bytes, line);
@@ -206,27 +206,27 @@ static bp_err read_file(bp_config *config, const char *path)
 bool bp_config_is_pair(const char *argument)
 {
     const char *equals = strchr(argument, '=');
-    size_t bytes = equals == NULL ? 0 : (size_t)(equals - argument);
+    size_t bytes = !equals ? 0 : (size_t)(equals - argument);
 
-    if (equals == NULL || memchr(argument, '/', bytes) != NULL)
+    if (!equals || memchr(argument, '/', bytes))
         return false;
-    return memchr(argument, '.', bytes) != NULL || !bp_path_exists(argument);
+    return memchr(argument, '.', bytes) || !bp_path_exists(argument);
 }
 
 static bp_err read_argument(bp_config *config, const char *argument)
 {
     const char *equals = strchr(argument, '=');
 
-    if (equals == NULL)
+    if (!equals)
         return bp_fail(BP_ERR_USAGE, "command.not_a_pair",
                        "\"%s\" is not section.key=value: at the command line", argument);
     char *key = bp_sprintf("%.*s", (int)(equals - argument), argument);
     char *value = bp_strdup(equals + 1 + strspn(equals + 1, SPACES "\n"));
     config_entry *entry = config_find(config, key);
 
-    for (size_t n = strlen(value); n > 0 && strchr(SPACES "\n", value[n - 1]) != NULL; n--)
+    for (size_t n = strlen(value); n > 0 && strchr(SPACES "\n", value[n - 1]); n--)
         value[n - 1] = 0;
-    if (entry == NULL)
+    if (!entry)
         add_unknown(config, key, "the command line");
     else if (config_assign(entry, value, SOURCE_ARGUMENT, "the command line") != BP_OK)
         bp_config_fault_err(config);
@@ -241,7 +241,7 @@ bp_err bp_config_read(bp_config *config, const char *path, int count, char *cons
 
     for (int64_t i = 0; i < config->count; i++)
         config->entries[i].line = 0; /* a key of an earlier file may come again */
-    if (path != NULL)
+    if (path)
         err = read_file(config, path);
     for (int i = 0; err == BP_OK && i < count; i++)
         err = read_argument(config, arguments[i]);

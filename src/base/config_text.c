@@ -22,7 +22,7 @@ static bool same_section(const char *a, const char *b)
  * comment. */
 static bool may_cut(const char *value, size_t at)
 {
-    return value[at - 1] != ' ' && strchr(" ;#", value[at]) == NULL;
+    return value[at - 1] != ' ' && !strchr(" ;#", value[at]);
 }
 
 /* "name = value", in lines that the reader takes: after a comma if it can be. */
@@ -70,7 +70,7 @@ char *bp_config_text(const bp_config *config)
             const config_entry *entry = &config->entries[j];
             if (!entry->used || !same_section(entry->option->key, first->option->key))
                 continue;
-            if (entry->text == NULL)
+            if (!entry->text)
                 bp_buffer_printf(&out, "; %s =\n", entry->option->key + bytes + 1);
             else
                 add_pair(&out, entry->option->key + bytes + 1, entry->text);
@@ -105,11 +105,11 @@ static void add_row(bp_buffer *out, const bp_option *row, int indent)
     if (row->type == BP_OPTION_CHOICE)
         add_choices(&meaning, row->choices);
     else
-        bp_buffer_printf(&meaning, "%s", row->unit != NULL ? row->unit : names[row->type]);
+        bp_buffer_printf(&meaning, "%s", row->unit ? row->unit : names[row->type]);
     config_describe_bounds(&meaning, row);
-    if (row->value != NULL)
+    if (row->value)
         bp_buffer_printf(&meaning, "; default %s", row->value);
-    if (row->value == NULL && row->required)
+    if (!row->value && row->required)
         bp_buffer_printf(&meaning, "; %srequired%s", row->required & BP_REQUIRED_ONE ? "one " : "",
                          row->required & BP_REQUIRED_ASKED ? " of most models" : "");
     bp_buffer_printf(&meaning, ")");
@@ -120,8 +120,8 @@ static void add_row(bp_buffer *out, const bp_option *row, int indent)
 /* Did a row of the same section come before `row` of `table`? */
 static bool section_begun(const bp_option *const *tables, const bp_option *row)
 {
-    for (; *tables != NULL; tables++)
-        for (const bp_option *before = *tables; before->key != NULL; before++) {
+    for (; *tables; tables++)
+        for (const bp_option *before = *tables; before->key; before++) {
             if (before == row)
                 return false;
             if (same_section(before->key, row->key))
@@ -133,8 +133,8 @@ static bool section_begun(const bp_option *const *tables, const bp_option *row)
 static void add_section(bp_buffer *out, const bp_option *const *tables, const char *key, int indent)
 {
     bp_buffer_printf(out, "\n[%.*s]\n", (int)section_bytes(key), key);
-    for (; *tables != NULL; tables++)
-        for (const bp_option *row = *tables; row->key != NULL; row++)
+    for (; *tables; tables++)
+        for (const bp_option *row = *tables; row->key; row++)
             if (same_section(row->key, key))
                 add_row(out, row, indent);
 }
@@ -144,12 +144,12 @@ char *bp_config_help(const bp_option *const *used)
     int indent = 0;
     bp_buffer out = {0};
 
-    for (const bp_option *const *table = used; *table != NULL; table++)
-        for (const bp_option *row = *table; row->key != NULL; row++)
+    for (const bp_option *const *table = used; *table; table++)
+        for (const bp_option *row = *table; row->key; row++)
             if ((int)strlen(row->key) + 4 > indent)
                 indent = (int)strlen(row->key) + 4;
-    for (const bp_option *const *table = used; *table != NULL; table++)
-        for (const bp_option *row = *table; row->key != NULL; row++)
+    for (const bp_option *const *table = used; *table; table++)
+        for (const bp_option *row = *table; row->key; row++)
             if (!section_begun(used, row))
                 add_section(&out, used, row->key, indent);
     return bp_buffer_take(&out);

@@ -19,7 +19,7 @@ static const struct {
                   {"M", 1000000},
                   {"k", 1000},
                   {"", 1}};
-#define BYTE_UNITS   (sizeof(byte_units) / sizeof(byte_units[0]))
+#define BYTE_UNITS   (sizeof byte_units / sizeof byte_units[0])
 #define BINARY_UNITS 3
 #define DIGITS       "0123456789"
 #define SHOWN_BYTES  80  /* of a wrong value in a message */
@@ -52,7 +52,7 @@ static bool parse_int(const char *text, parsed *out)
 
     if (!parse_digits(text, &out->integer, &end) || *end != 0)
         return false;
-    (void)snprintf(out->text, sizeof(out->text), "%lld", (long long)out->integer);
+    (void)snprintf(out->text, sizeof out->text, "%lld", (long long)out->integer);
     return true;
 }
 
@@ -74,7 +74,7 @@ static bool parse_bytes(const char *text, parsed *out)
             break;
     if (unit == BINARY_UNITS)
         unit = BYTE_UNITS - 1;
-    (void)snprintf(out->text, sizeof(out->text), "%lld%s%s",
+    (void)snprintf(out->text, sizeof out->text, "%lld%s%s",
                    (long long)(out->integer / byte_units[unit].bytes),
                    byte_units[unit].name[0] == 0 ? "" : " ", byte_units[unit].name);
     return true;
@@ -87,7 +87,7 @@ static bool parse_real(const char *text, parsed *out)
          strcspn(text, "123456789") < strcspn(text, "eE"))) /* it is too small for a double */
         return false;
     for (int digits = 1; digits <= 17; digits++) { /* the shortest that reads back the same */
-        (void)snprintf(out->text, sizeof(out->text), "%.*g", digits, out->real);
+        (void)snprintf(out->text, sizeof out->text, "%.*g", digits, out->real);
         if (strtod(out->text, NULL) == out->real)
             break;
     }
@@ -102,7 +102,7 @@ static bool parse_bool(const char *text, parsed *out)
         if (strcmp(text, words[i]) != 0)
             continue;
         out->integer = i % 2;
-        (void)snprintf(out->text, sizeof(out->text), "%s", words[i % 2]);
+        (void)snprintf(out->text, sizeof out->text, "%s", words[i % 2]);
         return true;
     }
     return false;
@@ -187,7 +187,7 @@ static void add_number(bp_buffer *out, const bp_option *option, double number)
         bp_buffer_printf(out, "%.10g", number);
         return;
     }
-    (void)snprintf(text, sizeof(text), "%.0f", number);
+    (void)snprintf(text, sizeof text, "%.0f", number);
     bool parsed_well =
         option->type == BP_OPTION_BYTES ? parse_bytes(text, &value) : parse_int(text, &value);
     bp_buffer_printf(out, "%s", parsed_well ? value.text : text);
@@ -254,7 +254,7 @@ static bp_err fail_value(const bp_option *option, const char *value, const char 
 
 static bp_err assign_empty(config_entry *entry, config_source source, const char *where)
 {
-    if (entry->option->value != NULL)
+    if (entry->option->value)
         return bp_fail(BP_ERR_CONFIG, "config.empty_value",
                        "%s has no value: at %s; leave the key out for its default, %s",
                        entry->option->key, where, entry->option->value);
@@ -273,12 +273,12 @@ bp_err config_assign(config_entry *entry, const char *value, config_source sourc
     if (value[0] == 0)
         return assign_empty(entry, source, where);
     const char *fault = unwritable(value);
-    if (fault == NULL && !parse(option, value, &out))
+    if (!fault && !parse(option, value, &out))
         fault = TYPES[option->type].is_not;
-    if (fault == NULL && !in_range(option, &out))
+    if (!fault && !in_range(option, &out))
         fault = "is out of range";
     entry->refused = fault != NULL;
-    if (fault != NULL)
+    if (fault)
         return fail_value(option, value, fault, where);
     char *text = bp_strdup(out.text[0] == 0 ? value : out.text);
     bp_free(entry->text);

@@ -1,6 +1,6 @@
 /* What other programs call our keys: the words for one meaning in a row, in sections by meaning. A
  * row is used where all of its keys are known; of several rows of one word the first such one. A
- * word with a section stands for that section alone; one without stands for any section and none.
+ * word with a section counts only in that section; one without stands for any section and none.
  */
 #include "base/config_priv.h"
 

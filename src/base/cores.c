@@ -1,5 +1,5 @@
-/* Which cores this process may use (its affinity mask), how they lie (hwloc), and what threads
- * are bound to. */
+/* Which cores this process may use (its affinity mask), how they are laid out (hwloc), and what
+ * threads are bound to. */
 #include "base/cores.h"
 
 #include "base/err.h"
@@ -78,7 +78,7 @@ static void load_topology(void)
 static int objects_of(hwloc_obj_type_t type)
 {
     BP_CHECK(pthread_once(&topology_once, load_topology) == 0);
-    return topology == NULL ? 0 : hwloc_get_nbobjs_by_type(topology, type);
+    return !topology ? 0 : hwloc_get_nbobjs_by_type(topology, type);
 }
 
 bool bp_cores_of_host(bp_cores *out)
@@ -106,7 +106,7 @@ int bp_cores_allowed(int *units)
         ++*units;
         cores += unit->sibling_rank == 0;
     }
-    return cores > 0 ? cores : *units; /* of some cores, the second hardware threads alone */
+    return cores > 0 ? cores : *units; /* of some cores, only the second hardware threads */
 }
 
 int bp_cores_in_order(int *out, const bp_cores *mask, int threads)

@@ -34,7 +34,7 @@ static bool is_number(const char *text, size_t bytes)
 
 bool bp_csv_is_formula(const char *text, size_t bytes)
 {
-    return bytes > 1 && memchr("=+-@\t\r", text[0], 6) != NULL && !is_number(text, bytes);
+    return bytes > 1 && memchr("=+-@\t\r", text[0], 6) && !is_number(text, bytes);
 }
 
 void bp_csv_add(bp_buffer *out, const char *text, size_t bytes)

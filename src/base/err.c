@@ -47,7 +47,7 @@ static size_t add_line(char *out, size_t used, const char *line, size_t bytes, c
     size_t total = 0, head = 0, tail = bytes, head_width = 0, tail_width = 0;
 
     if (id[0] != 0)
-        (void)snprintf(last, sizeof(last), " [%s]", id);
+        (void)snprintf(last, sizeof last, " [%s]", id);
     size_t capacity = BP_ERR_LINE_BYTES - strlen(last);
     for (size_t i = 0; i < bytes; i++)
         total += width(line[i]);
@@ -94,8 +94,8 @@ static _Thread_local char raw[2 * BP_ERR_MESSAGE_BYTES];
 
 static void format_raw(const char *format, va_list arguments)
 {
-    if (vsnprintf(raw, sizeof(raw), format, arguments) < 0)
-        (void)snprintf(raw, sizeof(raw), "(unprintable message) %s", format);
+    if (vsnprintf(raw, sizeof raw, format, arguments) < 0)
+        (void)snprintf(raw, sizeof raw, "(unprintable message) %s", format);
 }
 
 bp_err bp_fail(bp_err code, const char *id, const char *format, ...)
@@ -190,7 +190,7 @@ bp_err bp_fail_stopped(const char *format, ...)
     va_list arguments;
 
     va_start(arguments, format);
-    int wrote = vsnprintf(text, sizeof(text), format, arguments);
+    int wrote = vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
     return BP_FAIL(BP_ERR_STOPPED, "run.stopped", STOPPED "%s", wrote < 0 ? "as asked" : text);
 }
@@ -205,7 +205,7 @@ const char *bp_err_id(const char *text)
     static const char *const letters = "abcdefghijklmnopqrstuvwxyz0123456789_";
     const char *open = strrchr(text, '['), *end = text + strlen(text);
 
-    if (open == NULL || open == text || open[-1] != ' ')
+    if (!open || open == text || open[-1] != ' ')
         return end;
     const char *dot = open + 1 + strspn(open + 1, letters);
     return *dot == '.' && strcmp(dot + 1 + strspn(dot + 1, letters), "]") == 0 ? open + 1 : end;
@@ -216,7 +216,7 @@ const char *bp_err_text(void)
     static _Thread_local char text[BP_ERR_MESSAGE_BYTES];
     const char *id = bp_err_id(message);
 
-    (void)snprintf(text, sizeof(text), "%.*s", (int)(id - message) - (*id == 0 ? 0 : 2), message);
+    (void)snprintf(text, sizeof text, "%.*s", (int)(id - message) - (*id == 0 ? 0 : 2), message);
     return text;
 }
 
@@ -225,13 +225,13 @@ bp_err bp_err_wrap(bp_err code, const char *format, ...)
     char id[64];
     va_list arguments;
 
-    (void)snprintf(id, sizeof(id), "%s", bp_err_id(message));
+    (void)snprintf(id, sizeof id, "%s", bp_err_id(message));
     va_start(arguments, format);
     format_raw(format, arguments);
     va_end(arguments);
     size_t used = strlen(raw);
     if (id[0] != 0)
-        (void)snprintf(raw + used, sizeof(raw) - used, " [%s", id);
+        (void)snprintf(raw + used, sizeof raw - used, " [%s", id);
     add_lines(message, raw, code == BP_ERR_CONFIG, "");
     return code;
 }
@@ -252,10 +252,10 @@ bp_err bp_err_prefix(bp_err code, const char *format, ...)
     return bp_err_wrap(code, "%s: %s", context, bp_err_text());
 }
 
-/* Where the last "at" or "in" of the message begins, after which a remedy would stand. */
+/* Where the last "at" or "in" of the message begins, after which a remedy would follow. */
 static const char *place_of(const char *text)
 {
-    for (const char *next = text; next != NULL; next = strstr(next + 1, ": "))
+    for (const char *next = text; next; next = strstr(next + 1, ": "))
         if (strncmp(next, ": at ", 5) == 0 || strncmp(next, ": in ", 5) == 0)
             text = next;
     return text;
@@ -263,7 +263,7 @@ static const char *place_of(const char *text)
 
 bp_err bp_err_advise(bp_err code, const char *remedy)
 {
-    if (code != BP_ERR_FORMAT || strstr(place_of(message), "; ") != NULL)
+    if (code != BP_ERR_FORMAT || strstr(place_of(message), "; "))
         return code;
     return bp_err_wrap(code, "%s; %s", bp_err_text(), remedy);
 }
@@ -275,8 +275,8 @@ const char *bp_err_message(void)
 
 void bp_err_set_message(const char *text)
 {
-    (void)snprintf(raw, sizeof(raw), "%s", text); /* `text` may point into the message */
-    add_lines(message, raw, true, "");            /* of any code: it was made by bp_fail once */
+    (void)snprintf(raw, sizeof raw, "%s", text); /* `text` may point into the message */
+    add_lines(message, raw, true, "");           /* of any code: it was made by bp_fail once */
 }
 
 int bp_err_severity(bp_err code)
@@ -285,7 +285,7 @@ int bp_err_severity(bp_err code)
                                 BP_OK,         BP_ERR_STOPPED, BP_ERR_USAGE,  BP_ERR_CONFIG,
                                 BP_ERR_INPUT,  BP_ERR_FORMAT,  BP_ERR_BUSY,   BP_ERR_DENIED,
                                 BP_ERR_CREATE, BP_ERR_IO,      BP_ERR_SYSTEM, BP_ERR_SOFTWARE};
-    int count = (int)(sizeof(order) / sizeof(order[0]));
+    int count = (int)(sizeof order / sizeof order[0]);
 
     for (int i = 0; i < count; i++)
         if (order[i] == (int)code)
@@ -295,7 +295,7 @@ int bp_err_severity(bp_err code)
 
 void bp_err_set_program(const char *name)
 {
-    (void)snprintf(program, sizeof(program), "%s", name);
+    (void)snprintf(program, sizeof program, "%s", name);
 }
 
 const char *bp_err_program(void)
@@ -318,14 +318,14 @@ void bp_err_last_words(int status, const char *id, const char *format, ...)
     va_end(arguments);
     (void)sprintf(line + strlen(line), " [%s]", id); /* it fits */
     (void)fprintf(stderr, "%s: error[%d]: %s\n", program, status, line);
-    if (err_witness != NULL)
+    if (err_witness)
         err_witness(status, line);
 }
 
 /* Both leave through the handler, after the line. */
 static _Noreturn void end(int status)
 {
-    if (assert_handler != NULL)
+    if (assert_handler)
         assert_handler(status);
     abort();
 }
@@ -346,7 +346,7 @@ void bp_assert_failed(const char *condition, const char *file, int line)
 
     bp_err_last_words(BP_ERR_SOFTWARE, "program.bug",
                       "a bug: \"%.200s\" does not hold: at %s:%d%s; please report it", condition,
-                      base == NULL ? file : base + 1, line, rank_text());
+                      !base ? file : base + 1, line, rank_text());
     end(BP_ERR_SOFTWARE);
 }
 

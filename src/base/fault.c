@@ -99,7 +99,7 @@ static const char *const NAMES[] = {
 
 static bool is_known(const char *name, size_t bytes)
 {
-    for (const char *const *known = NAMES; *known != NULL; known++)
+    for (const char *const *known = NAMES; *known; known++)
         if (strlen(*known) == bytes && memcmp(*known, name, bytes) == 0)
             return true;
     return false;
@@ -138,7 +138,7 @@ static bool parse_one(fault *out, const char *text, size_t bytes)
     char *after;
 
     *out = (fault){.name = text, .nth = 1, .rank = -1, .number = EIO};
-    while (p < end && strchr(":@=", *p) == NULL)
+    while (p < end && !strchr(":@=", *p))
         p++;
     out->name_bytes = (size_t)(p - text);
     if (p < end && *p == ':') {
@@ -167,7 +167,7 @@ void bp_fault_arm(const char *specification)
     int count = 0;
 
     atomic_store(&fault_count, 0);
-    while (specification != NULL && *specification != 0 && count < MAX_FAULTS) {
+    while (specification && *specification != 0 && count < MAX_FAULTS) {
         size_t bytes = strcspn(specification, ",");
 
         count += bytes > 0 && parse_one(&faults[count], specification, bytes);
@@ -182,9 +182,9 @@ bp_err bp_fault_check(void)
     const char *specification = getenv("BP_FAULT"), *allowed = getenv("BP_FAULT_IN_JOB");
     int count = 0;
 
-    if (specification == NULL || *specification == 0)
+    if (!specification || *specification == 0)
         return BP_OK;
-    if (getenv("SLURM_JOB_ID") != NULL && (allowed == NULL || strcmp(allowed, "yes") != 0))
+    if (getenv("SLURM_JOB_ID") && (!allowed || strcmp(allowed, "yes") != 0))
         return BP_FAIL(BP_ERR_USAGE, "fault.not_allowed",
                        "BP_FAULT = '%s' injects faults into a Slurm job: at the environment; unset "
                        "it, or set BP_FAULT_IN_JOB=yes too",
@@ -209,7 +209,7 @@ static void arm_from_environment(void)
 {
     const char *specification = getenv("BP_FAULT");
 
-    if (specification != NULL)
+    if (specification)
         bp_fault_arm(specification);
 }
 

@@ -36,7 +36,7 @@ bp_err bp_file_open(const char *path, int *out, int64_t *size_bytes)
         (void)close(fd);
         return err;
     }
-    if (size_bytes != NULL)
+    if (size_bytes)
         *size_bytes = status.st_size;
     *out = fd;
     return BP_OK;
@@ -84,7 +84,7 @@ static bp_err read_to_end(int fd, const char *path, int64_t guess, int64_t limit
     int64_t capacity = (guess < limit ? guess : limit) + 1, used = 0;
     char *data = bp_try_alloc("base.file", capacity + 1, 1);
 
-    while (data != NULL) {
+    while (data) {
         ssize_t got = read(fd, data + used, (size_t)(capacity - used));
         if (got < 0 && errno == EINTR)
             continue;
@@ -113,7 +113,7 @@ static bp_err read_to_end(int fd, const char *path, int64_t guess, int64_t limit
         if (used == capacity) {
             capacity = capacity < limit / 2 ? 2 * capacity : limit + 1;
             char *more = bp_try_realloc("base.file", data, capacity + 1, 1);
-            if (more == NULL)
+            if (!more)
                 bp_free(data);
             data = more;
         }
@@ -297,7 +297,7 @@ void bp_draft_drop(bp_draft *draft)
 {
     if (draft->fd >= 0)
         (void)close(draft->fd); /* whatever it says, the file goes */
-    if (draft->temporary != NULL)
+    if (draft->temporary)
         (void)unlink(draft->temporary);
     bp_free(draft->temporary);
     bp_free(draft->path);
@@ -416,7 +416,7 @@ const char *bp_path_base(const char *path)
 {
     const char *slash = strrchr(path, '/');
 
-    return slash == NULL ? path : slash + 1;
+    return !slash ? path : slash + 1;
 }
 
 char *bp_path_insert(const char *path, const char *word)

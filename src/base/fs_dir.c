@@ -90,7 +90,7 @@ bp_err bp_dir_list(const char *path, char ***names, int64_t *count)
 
     *names = NULL;
     *count = 0;
-    if (dir == NULL)
+    if (!dir)
         return bp_fail_errno(BP_ERR_INPUT, "can't list", path);
     while (errno = 0, (entry = readdir(dir)) != NULL) {
         if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
@@ -112,7 +112,7 @@ bp_err bp_dir_list(const char *path, char ***names, int64_t *count)
 
 void bp_names_free(char ***names, int64_t count)
 {
-    for (int64_t i = 0; *names != NULL && i < count; i++)
+    for (int64_t i = 0; *names && i < count; i++)
         bp_free((*names)[i]);
     bp_free(*names);
     *names = NULL;
@@ -128,7 +128,7 @@ void bp_dir_sweep(const char *path)
     for (int64_t k = 0; k < count; k++) {
         char *litter = bp_is_temporary_name(names[k]) ? bp_path_join(path, names[k]) : NULL;
 
-        if (litter != NULL)
+        if (litter)
             (void)unlink(litter);
         bp_free(litter);
     }

@@ -18,7 +18,7 @@ bp_sha256 *bp_sha256_new(void)
 {
     bp_sha256 *hash = EVP_MD_CTX_new();
 
-    BP_CHECK(hash != NULL && EVP_DigestInit_ex(hash, EVP_sha256(), NULL) == 1);
+    BP_CHECK(hash && EVP_DigestInit_ex(hash, EVP_sha256(), NULL) == 1);
     return hash;
 }
 
@@ -71,7 +71,7 @@ bp_err bp_sha256_of_file(const char *path, char hex[BP_SHA256_HEX], int64_t *siz
     bp_sha256_finish(&hash, hex);
     bp_free(buffer);
     (void)close(fd); /* only read from */
-    if (size_bytes != NULL)
+    if (size_bytes)
         *size_bytes = total;
     return err;
 }

@@ -64,7 +64,7 @@ bp_phase bp_heartbeat_phase(bp_phase now)
     mark();
     atomic_store_explicit(&phase, (int)now, memory_order_relaxed);
     add(&progress, 1);
-    if (phase_listener != NULL && (int)now != before && !is_beside)
+    if (phase_listener && (int)now != before && !is_beside)
         phase_listener(now);
     return (bp_phase)before;
 }

@@ -56,12 +56,12 @@ static void add_list(bp_buffer *out, const char *head, const bp_help_row *rows)
 {
     int indent = 0;
 
-    for (const bp_help_row *row = rows; row->name != NULL; row++)
+    for (const bp_help_row *row = rows; row->name; row++)
         if ((int)strlen(row->name) + 4 > indent)
             indent = (int)strlen(row->name) + 4;
     indent = indent < OPTION_INDENT ? indent : OPTION_INDENT;
     bp_buffer_printf(out, "\n%s\n", head);
-    for (; rows->name != NULL; rows++)
+    for (; rows->name; rows++)
         bp_help_add_row(out, rows->name, rows->text, indent);
 }
 
@@ -77,7 +77,7 @@ static void add_option(bp_buffer *out, const struct argp_option *option)
     else if (!is_word)
         bp_buffer_printf(&tag, "    ");
     bp_buffer_printf(&tag, "%s%s", is_word ? "" : "--", option->name);
-    if (option->arg != NULL)
+    if (option->arg)
         bp_buffer_printf(&tag, optional ? "[=%s]" : "=%s", option->arg);
     char *text = bp_buffer_take(&tag);
     bp_help_add_row(out, text, option->doc, OPTION_INDENT);
@@ -91,8 +91,8 @@ static void add_options(bp_buffer *out, const struct argp_option *options)
     bool grouped = false;
 
     bp_buffer_printf(out, "\nOptions:\n");
-    for (; options != NULL && (options->name != NULL || options->doc != NULL); options++) {
-        if (options->name != NULL) {
+    for (; options && (options->name || options->doc); options++) {
+        if (options->name) {
             add_option(out, options);
             continue;
         }
@@ -126,12 +126,12 @@ char *bp_help_text(const bp_help *help)
     add_usage(&out, help);
     add_paragraphs(&out, summary);
     bp_free(summary);
-    if (help->text != NULL)
+    if (help->text)
         add_paragraphs(&out, help->text);
-    if (help->list != NULL)
+    if (help->list)
         add_list(&out, help->list_head, help->list);
     add_options(&out, help->options);
-    if (help->keys != NULL) {
+    if (help->keys) {
         char *keys = bp_config_help(help->keys);
 
         bp_buffer_printf(
@@ -144,9 +144,9 @@ char *bp_help_text(const bp_help *help)
             keys);
         bp_free(keys);
     }
-    if (help->examples != NULL)
+    if (help->examples)
         bp_buffer_printf(&out, "\nExamples:\n%s", help->examples);
-    if (help->statuses != NULL)
+    if (help->statuses)
         add_list(&out, "Exit status:", help->statuses);
     return bp_buffer_take(&out);
 }

@@ -83,7 +83,7 @@ static bool is_hidden_of(const char *base, bp_hidden_kind kind, const char *name
     return digits == BP_TOKEN_BYTES - 1 && strcmp(name + digits, KINDS[kind].after) == 0;
 }
 
-/* Where locks are of one host alone (Lustre's localflock), what another host writes looks
+/* Where locks are only of one host (Lustre's localflock), what another host writes looks
  * abandoned. Its run fails then: loudly, and with nothing wrong under the name. */
 static void remove_abandoned(const char *hidden, bp_hidden_kind kind)
 {

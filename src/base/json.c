@@ -9,13 +9,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Before main: out of memory ends the job inside jansson too, whose functions then give NULL for
- * wrong values alone. */
+/* Before main: out of memory ends the job inside jansson too, whose functions then give NULL only
+ * for wrong values. */
 static void *take(size_t bytes)
 {
     void *p = malloc(bytes);
 
-    if (p == NULL)
+    if (!p)
         bp_memory_ended("base.json", (int64_t)bytes, 1);
     return p;
 }
@@ -34,7 +34,7 @@ static bp_err parse(json_t **out, const char *text, size_t bytes, const char *na
     json_error_t where;
 
     *out = json_loadb(text, bytes, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY | flags, &where);
-    if (*out != NULL)
+    if (*out)
         return BP_OK;
     return bp_fail(BP_ERR_FORMAT, "json.invalid", "not valid JSON (%s): at %s:%d, column %d",
                    where.text, name, where.line, where.column);
@@ -86,7 +86,7 @@ bp_err bp_json_load_members(json_t **out, const char *path, int64_t limit_bytes,
     *out = bp_json_members(text + mark, bytes - mark, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY,
                            keys, key_count, &where);
     bp_free(text);
-    if (*out != NULL)
+    if (*out)
         return BP_OK;
     return bp_fail(BP_ERR_FORMAT, "json.invalid", "not valid JSON (%s): at %s:%d, column %d",
                    where.text, path, where.line, where.column);
@@ -144,9 +144,9 @@ static const json_t *member(const json_t *object, const char *key, const char *n
 {
     const json_t *value = json_object_get(object, key); /* NULL for what is no object */
 
-    if (value != NULL && (types >> json_typeof(value) & 1) != 0)
+    if (value && (types >> json_typeof(value) & 1) != 0)
         return value;
-    if (value == NULL)
+    if (!value)
         (void)bp_fail(BP_ERR_FORMAT, "json.missing_key", "\"%s\" is missing: at %s", key, name);
     else
         (void)bp_fail(BP_ERR_FORMAT, "json.wrong_type", "\"%s\" is not %s: at %s", key, type, name);
@@ -158,7 +158,7 @@ bp_err bp_json_get_int(const json_t *object, const char *key, int64_t *out, cons
     const json_t *value = member(object, key, name, 1u << JSON_INTEGER, "an integer");
 
     *out = json_integer_value(value); /* 0, and the like below, of NULL */
-    return value != NULL ? BP_OK : BP_ERR_FORMAT;
+    return value ? BP_OK : BP_ERR_FORMAT;
 }
 
 bp_err bp_json_get_real(const json_t *object, const char *key, double *out, const char *name)
@@ -167,7 +167,7 @@ bp_err bp_json_get_real(const json_t *object, const char *key, double *out, cons
         member(object, key, name, 1u << JSON_INTEGER | 1u << JSON_REAL, "a number");
 
     *out = json_number_value(value);
-    return value != NULL ? BP_OK : BP_ERR_FORMAT;
+    return value ? BP_OK : BP_ERR_FORMAT;
 }
 
 bp_err bp_json_get_string(const json_t *object, const char *key, const char **out, const char *name)
@@ -175,7 +175,7 @@ bp_err bp_json_get_string(const json_t *object, const char *key, const char **ou
     const json_t *value = member(object, key, name, 1u << JSON_STRING, "a string");
 
     *out = json_string_value(value);
-    return value != NULL ? BP_OK : BP_ERR_FORMAT;
+    return value ? BP_OK : BP_ERR_FORMAT;
 }
 
 bp_err bp_json_get_bool(const json_t *object, const char *key, bool *out, const char *name)
@@ -184,15 +184,15 @@ bp_err bp_json_get_bool(const json_t *object, const char *key, bool *out, const 
         member(object, key, name, 1u << JSON_TRUE | 1u << JSON_FALSE, "true or false");
 
     *out = json_is_true(value);
-    return value != NULL ? BP_OK : BP_ERR_FORMAT;
+    return value ? BP_OK : BP_ERR_FORMAT;
 }
 
 json_t *bp_json_string(const char *text)
 {
-    json_t *value = text != NULL ? json_string(text) : NULL;
+    json_t *value = text ? json_string(text) : NULL;
     bp_buffer spelled = {0};
 
-    if (value != NULL || text == NULL)
+    if (value || !text)
         return value;
     bp_printable_add(&spelled, text, strlen(text), CONTROLS);
     value = json_stringn(spelled.data, spelled.bytes);

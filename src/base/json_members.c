@@ -19,7 +19,7 @@ typedef struct scanner {
 
 static void skip_white(scanner *self)
 {
-    while (self->at < self->end && strchr(" \t\r\n", *self->at) != NULL && *self->at != '\0')
+    while (self->at < self->end && strchr(" \t\r\n", *self->at) && *self->at != '\0')
         self->at++;
 }
 
@@ -54,8 +54,7 @@ static bool skip_plain(scanner *self)
 
     skip_white(self);
     from = self->at;
-    while (self->at < self->end && *self->at != '\0' &&
-           strchr(" \t\r\n,:\"[]{}", *self->at) == NULL)
+    while (self->at < self->end && *self->at != '\0' && !strchr(" \t\r\n,:\"[]{}", *self->at))
         self->at++;
     return self->at > from;
 }
@@ -102,7 +101,7 @@ static bool is_wanted(const scanner *self, const char *text, size_t bytes)
     json_t *spelled = NULL;
     bool wanted = false;
 
-    if (memchr(text, '\\', bytes) != NULL) {
+    if (memchr(text, '\\', bytes)) {
         spelled = json_loadb(text, bytes, JSON_DECODE_ANY, NULL);
         text = json_string_value(spelled);
         bytes = json_string_length(spelled);
@@ -110,7 +109,7 @@ static bool is_wanted(const scanner *self, const char *text, size_t bytes)
         text++;
         bytes -= 2;
     }
-    for (int k = 0; k < self->key_count && text != NULL; k++)
+    for (int k = 0; k < self->key_count && text; k++)
         wanted =
             wanted || (strlen(self->keys[k]) == bytes && memcmp(self->keys[k], text, bytes) == 0);
     json_decref(spelled);
@@ -145,7 +144,7 @@ static bool keep_members(scanner *self, int depth)
         } else {
             if (more)
                 after = self->at;
-            else if (comma != NULL)
+            else if (comma)
                 *comma = ' ';
             for (char *c = from; c < after; c++)
                 *c = *c == '\n' ? '\n' : ' '; /* lines of messages stay what they are too */

@@ -26,7 +26,7 @@ static int first_of(const char *const *names, size_t count)
     for (size_t k = 0; k < count; k++) {
         const char *text = getenv(names[k]);
 
-        if (text != NULL)
+        if (text)
             return number_of(text);
     }
     return -1;
@@ -50,10 +50,10 @@ bp_launcher bp_launcher_find(void)
     bool known = false;
 
     for (size_t k = 0; k < COUNT(RANKS); k++)
-        known = known || getenv(RANKS[k]) != NULL;
+        known = known || getenv(RANKS[k]);
     return (bp_launcher){.mpirun = getenv("OMPI_COMM_WORLD_SIZE") != NULL,
                          .pmix = getenv("PMIX_RANK") != NULL,
-                         .pmi = getenv("PMI_SIZE") != NULL || getenv("PMI_RANK") != NULL,
+                         .pmi = getenv("PMI_SIZE") || getenv("PMI_RANK"),
                          .srun = getenv("SLURM_PROCID") != NULL,
                          .first = !known || rank == 0,
                          .rank = rank,

@@ -69,7 +69,7 @@ static int columns_of(int fd)
 static int asked_columns(void)
 {
     const char *text = getenv("COLUMNS");
-    int columns = text == NULL ? 0 : atoi(text);
+    int columns = !text ? 0 : atoi(text);
 
     return columns > 0 ? columns : COLUMNS;
 }
@@ -83,10 +83,10 @@ static int terminal_columns(void)
 
     if (columns >= 0)
         return columns;
-    if (getenv("OMPI_COMM_WORLD_RANK") == NULL)
+    if (!getenv("OMPI_COMM_WORLD_RANK"))
         return asked_columns();
     char path[64];
-    (void)snprintf(path, sizeof(path), "/proc/%ld/fd/1", (long)getppid());
+    (void)snprintf(path, sizeof path, "/proc/%ld/fd/1", (long)getppid());
     int fd = open(path, O_WRONLY | O_NOCTTY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0)
         return 0;
@@ -108,7 +108,7 @@ static void unlock_log(void)
 bp_err bp_log_open(const char *path)
 {
     bp_log_close();
-    if (path == NULL || !channels[at].speaks)
+    if (!path || !channels[at].speaks)
         return BP_OK;
     int fd;
     bp_err err = bp_plain_open(path, O_WRONLY | O_APPEND | O_CREAT, &fd);
@@ -245,7 +245,7 @@ static void show_line(const char *line, line_kind kind, int columns)
     (void)fflush(stdout);
 }
 
-/* A member's lines go to its file alone. */
+/* A member's lines go only to its file. */
 static void put_line(line_kind kind, const char *format, va_list arguments)
 {
     char line[LINE_BYTES];
@@ -322,8 +322,8 @@ static void put_lines(const char *head, const char *lines)
 
     do {
         int bytes = (int)strcspn(lines, "\n");
-        int wrote = snprintf(out + used, sizeof(out) - used, "%s%.*s\n", head, bytes, lines);
-        if (wrote < 0 || (size_t)wrote >= sizeof(out) - used)
+        int wrote = snprintf(out + used, sizeof out - used, "%s%.*s\n", head, bytes, lines);
+        if (wrote < 0 || (size_t)wrote >= sizeof out - used)
             break;
         used += (size_t)wrote;
         lines += bytes;
@@ -339,9 +339,9 @@ void bp_err_print(bp_err code)
     char head[64];
 
     if (bp_err_was_asked(code))
-        (void)snprintf(head, sizeof(head), "%s: ", bp_err_program());
+        (void)snprintf(head, sizeof head, "%s: ", bp_err_program());
     else
-        (void)snprintf(head, sizeof(head), "%s: error[%d]: ", bp_err_program(), (int)code);
+        (void)snprintf(head, sizeof head, "%s: error[%d]: ", bp_err_program(), (int)code);
     put_lines(head, bp_err_message()[0] == 0 ? "failed without a message [program.bug]"
                                              : bp_err_message());
 }
@@ -358,7 +358,7 @@ static void warn(const char *id, bool lines, const char *format, va_list argumen
     if (id[0] != 0)
         (void)snprintf(raw + strlen(raw), 64, " [%s", id);
     bp_err_escape(clean, raw, lines);
-    (void)snprintf(head, sizeof(head), "%s: warning: %s%s", bp_err_program(), bp_log_prefix(),
+    (void)snprintf(head, sizeof head, "%s: warning: %s%s", bp_err_program(), bp_log_prefix(),
                    bp_log_prefix()[0] == 0 ? "" : ": ");
     put_lines(head, clean);
     bp_log_file_only("warning: %s", clean);
@@ -369,7 +369,7 @@ void bp_warn(const char *id, const char *format, ...)
     char closed[64];
     va_list arguments;
 
-    (void)snprintf(closed, sizeof(closed), "%s]", id);
+    (void)snprintf(closed, sizeof closed, "%s]", id);
     va_start(arguments, format);
     warn(closed, false, format, arguments);
     va_end(arguments);

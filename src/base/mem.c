@@ -42,7 +42,7 @@ static label *find_label(const char *name)
         hash = (hash ^ (unsigned char)*p) * 16777619u;
     for (uint32_t i = 0; i < MAX_LABELS; i++) {
         label *at = &labels[(hash + i) % MAX_LABELS];
-        if (at->name == NULL)
+        if (!at->name)
             at->name = name;
         if (at->name == name || strcmp(at->name, name) == 0)
             return at;
@@ -81,11 +81,11 @@ static char *take_block(size_t bytes, void **raw, size_t *raw_bytes)
 {
     char *p = bytes >= BP_PAGES_LEAST ? bp_pages_take(bytes, ALIGN, raw, raw_bytes) : NULL;
 
-    if (p != NULL)
+    if (p)
         return p;
     *raw_bytes = 0;
     *raw = calloc(1, bytes + 2 * ALIGN);
-    return *raw == NULL ? NULL : (char *)*raw + 2 * ALIGN - (uintptr_t)*raw % ALIGN;
+    return !*raw ? NULL : (char *)*raw + 2 * ALIGN - (uintptr_t)*raw % ALIGN;
 }
 
 static void *take(const char *name, int64_t n, size_t size)
@@ -96,7 +96,7 @@ static void *take(const char *name, int64_t n, size_t size)
     if (!total_bytes(&bytes, n, size))
         return NULL;
     char *p = take_block(bytes, &raw, &raw_bytes);
-    if (p == NULL)
+    if (!p)
         return NULL;
     block_head *head = (block_head *)(void *)(p - ALIGN);
     lock_labels();
@@ -118,14 +118,14 @@ void *bp_alloc(const char *name, int64_t n, size_t size)
 {
     void *p = take(name, n, size);
 
-    if (p == NULL)
+    if (!p)
         bp_memory_ended(name, n, size);
     return p;
 }
 
 static void *move(void *q, void *p)
 {
-    if (p == NULL || q == NULL)
+    if (!p || !q)
         return q;
     size_t bytes = head_of(p)->bytes, new_bytes = head_of(q)->bytes;
     memcpy(q, p, new_bytes < bytes ? new_bytes : bytes);
@@ -155,7 +155,7 @@ void *bp_grow(const char *name, void *p, int64_t *capacity, int64_t needed, size
 
 void bp_free(void *p)
 {
-    if (p == NULL)
+    if (!p)
         return;
     block_head *head = head_of(p);
     lock_labels();
@@ -237,9 +237,9 @@ static size_t status_bytes(const char *name)
     char line[256];
     size_t kib = 0;
 
-    if (file == NULL)
+    if (!file)
         return 0;
-    while (fgets(line, sizeof(line), file) != NULL)
+    while (fgets(line, sizeof(line), file))
         if (strncmp(line, name, strlen(name)) == 0) {
             kib = strtoull(line + strlen(name), NULL, 10);
             break;
@@ -262,7 +262,7 @@ void bp_mem_resident_peak_reset(void)
 {
     FILE *file = fopen("/proc/self/clear_refs", "w"); /* 5: VmHWM := VmRSS, proc(5) */
 
-    if (file == NULL)
+    if (!file)
         return;
     (void)fputs("5\n", file);
     (void)fclose(file);

@@ -1,4 +1,4 @@
-/* Blocks that begin where a huge page does. Whole huge pages alone are asked for (madvise: the
+/* Blocks that begin where a huge page does. Only whole huge pages are asked for (madvise: the
  * kernel may say never, or have none), and what is after the block is given back, so that no more
  * gets resident than the block has bytes. */
 #include "base/pages.h"
@@ -28,7 +28,7 @@ void *bp_pages_take(size_t bytes, size_t before, void **raw, size_t *raw_bytes)
         return NULL;
     char *data = all + (round_up((uintptr_t)all + PAGE, HUGE) - (uintptr_t)all);
     char *first = data - PAGE;
-    /* Address space alone: a refusal costs nothing but that. */
+    /* Only address space: a refusal costs nothing but that. */
     if (first > all)
         (void)munmap(all, (size_t)(first - all));
     if (all + taken > data + whole)

@@ -36,7 +36,7 @@ void bp_printable_add(bp_buffer *out, const char *text, size_t bytes, const char
         size_t length = character(p + at, bytes - at, &c);
         bool shown = length > 0 && c >= 0x20 && (c < 0x7F || c >= 0xA0);
 
-        if (!shown && length == 1 && c != 0 && strchr(kept, (int)c) != NULL)
+        if (!shown && length == 1 && c != 0 && strchr(kept, (int)c))
             shown = true;
         if (shown)
             bp_buffer_add(out, text + at, length);
@@ -51,5 +51,5 @@ char *bp_printable(const char *text)
     bp_buffer out = {0};
 
     bp_printable_add(&out, text, strlen(text), "");
-    return out.data != NULL ? bp_buffer_take(&out) : bp_strdup("");
+    return out.data ? bp_buffer_take(&out) : bp_strdup("");
 }

@@ -28,7 +28,7 @@ static void install(int number, void (*handler)(int))
 {
     struct sigaction action;
 
-    memset(&action, 0, sizeof(action));
+    memset(&action, 0, sizeof action);
     action.sa_handler = handler;
     action.sa_flags = SA_RESTART | SA_ONSTACK; /* no read or write of a library is to see EINTR */
     int status = sigaction(number, &action, NULL);

@@ -40,13 +40,13 @@ static bool read_stat(long pid, char *state, long *parent)
 
     (void)snprintf(path, sizeof path, "/proc/%ld/stat", pid);
     file = fopen(path, "r");
-    if (file == NULL)
+    if (!file)
         return false;
     length = fread(text, 1, sizeof text - 1, file);
     (void)fclose(file);
     text[length] = '\0';
     end = strrchr(text, ')');
-    return end != NULL && sscanf(end + 1, " %c %ld", state, parent) == 2;
+    return end && sscanf(end + 1, " %c %ld", state, parent) == 2;
 }
 
 /* The rank of another process of this job; -1: not known. */
@@ -58,8 +58,8 @@ static int rank_of(long pid)
     int rank = -1;
 
     (void)snprintf(path, sizeof path, "/proc/%ld/environ", pid);
-    file = text == NULL ? NULL : fopen(path, "r");
-    if (file != NULL) {
+    file = !text ? NULL : fopen(path, "r");
+    if (file) {
         length = fread(text, 1, ENVIRON_BYTES - 1, file);
         (void)fclose(file);
         text[length] = '\0';
@@ -85,13 +85,13 @@ static void find_culprit(char out[TEXT_BYTES])
     bool found = false;
 
     (void)snprintf(out, TEXT_BYTES, "no other rank on this host is stopped, look for it on others");
-    while (folder != NULL && !found && (entry = readdir(folder)) != NULL) {
+    while (folder && !found && (entry = readdir(folder))) {
         long pid = strtol(entry->d_name, NULL, 10), parent;
         char state, name[32] = "a rank";
         int rank;
 
         if (pid <= 0 || pid == getpid() || !read_stat(pid, &state, &parent) ||
-            parent != getppid() || state_name(state) == NULL)
+            parent != getppid() || !state_name(state))
             continue;
         found = true;
         rank = rank_of(pid);
@@ -100,7 +100,7 @@ static void find_culprit(char out[TEXT_BYTES])
         (void)snprintf(out, TEXT_BYTES, "%s (process %ld on this host) %s", name, pid,
                        state_name(state));
     }
-    if (folder != NULL)
+    if (folder)
         (void)closedir(folder);
 }
 

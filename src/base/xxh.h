@@ -22,7 +22,7 @@ static inline XXH3_state_t *bp_xxh128_new(void)
 {
     XXH3_state_t *state = XXH3_createState();
 
-    BP_CHECK(state != NULL && XXH3_128bits_reset(state) == XXH_OK);
+    BP_CHECK(state && XXH3_128bits_reset(state) == XXH_OK);
     return state;
 }
 

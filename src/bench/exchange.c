@@ -11,7 +11,7 @@
 #define SIZE_FACTOR 16
 #define BATCH_BYTES ((int64_t)1 << 20) /* small messages are timed several at a time */
 #define BATCH_MOST  64
-#define SHARE       4 /* sizes together take so many times bench.seconds */
+#define SHARE       4 /* all sizes together take this many times bench.seconds */
 #define TAG_BENCH   601
 
 typedef struct exchange {

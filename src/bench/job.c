@@ -229,7 +229,7 @@ bp_err bp_bench(MPI_Comm world, bp_config *config)
 /* Measurements of bench.seconds each, roughly: a long step of a large model takes longer. */
 static double count_measurements(const bench *self)
 {
-    double everywhere = bench_ranks(self) > 1 ? 1.5 : 1; /* all ranks, then one alone */
+    double everywhere = bench_ranks(self) > 1 ? 1.5 : 1; /* all ranks, then only one */
     double count = 2 * (2 * everywhere + 3) + 4 * everywhere, sizes = 0;
 
     for (int64_t bytes = 1024; bytes <= bp_bench_keys_of(self->config)->message; bytes *= 16)

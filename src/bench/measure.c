@@ -128,7 +128,7 @@ json_t *bench_spread_json(const bp_spread *spread)
 
 void bench_put(json_t *object, const char *key, json_t *value)
 {
-    if (object != NULL)
+    if (object)
         BP_CHECK(json_object_set_new(object, key, value) == 0);
     else
         json_decref(value);

@@ -16,7 +16,7 @@ typedef struct stream {
     int64_t n;
 } stream;
 
-/* By the threads that use them: pages lie beside the core that touches them first. */
+/* By the threads that use them: pages are beside the core that touches them first. */
 static void touch(stream *s)
 {
 #pragma omp parallel for schedule(static)

@@ -1,4 +1,4 @@
-/* A result as one table: every figure of bench.json, a row each. A function of the result alone. */
+/* A result as one table: every figure of bench.json, a row each. A function only of the result. */
 #include "base/log.h"
 #include "bench/bench_priv.h"
 
@@ -40,7 +40,7 @@ static void write_quantity(char out[CELL_BYTES], double value, const char *unit)
                    value, PREFIXES[k], unit);
 }
 
-/* Half of where eight in ten repeats lie, of the median. */
+/* Half of the range of eight in ten repeats, relative to the median. */
 static void write_spread(char out[CELL_BYTES], const json_t *figure)
 {
     double half = (number(figure, "high") - number(figure, "low")) / 2;

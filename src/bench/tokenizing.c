@@ -152,8 +152,7 @@ bp_err bench_tokenizing(bench *self)
         bench_put(self->result, "tokenizer", object);
         bench_put(object, "kind", bp_json_string(bp_tokenizer_kind(tokenizer)));
         bench_put(object, "size", json_integer(bp_tokenizer_size(tokenizer)));
-        bench_put(object, "made_up",
-                  json_boolean(bp_run_keys_of(self->config)->tokenizer_path == NULL));
+        bench_put(object, "made_up", json_boolean(!bp_run_keys_of(self->config)->tokenizer_path));
         err = measure(self, tokenizer, text, object);
     }
     bp_tokenizer_free(&tokenizer);

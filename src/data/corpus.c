@@ -82,7 +82,7 @@ static bp_err push_file(void *context, const char *path)
     bp_corpus *corpus = context;
 
     corpus->files = bp_grow("data.files", corpus->files, &corpus->capacity, corpus->count + 1,
-                            sizeof(*corpus->files));
+                            sizeof *corpus->files);
 
     bp_err err = bp_corpus_file_open(&corpus->files[corpus->count], path);
     if (err == BP_OK)
@@ -185,7 +185,7 @@ static void hash_files(bp_corpus *corpus)
 
 bp_err bp_corpus_open(bp_corpus **out, const char *list)
 {
-    bp_corpus *corpus = bp_alloc("corpus", 1, sizeof(*corpus));
+    bp_corpus *corpus = bp_alloc("corpus", 1, sizeof *corpus);
     bp_err err = bp_fault("corpus.open") ? bp_fail_errno(BP_ERR_IO, "can't open", list)
                                          : take_list(push_file, corpus, list);
 

@@ -36,7 +36,7 @@ typedef struct source {
     block_cache cache;
     bp_order_buffer
         *buffers; /* those that are read from: of each batch slot, or with weights one for all,
-                 since they go through an epoch side by side; the helper's alone */
+                 since they go through an epoch side by side; only the helper's */
 } source;
 
 struct bp_loader {
@@ -115,10 +115,10 @@ static bp_err cache_init(const bp_loader *loader, source *from, int64_t holders)
     cache->capacity = wanted < order->blocks ? wanted : order->blocks;
     cache->entry_tokens = most_tokens(loader, from);
     cache->slab =
-        bp_try_alloc("data.blocks", cache->capacity * cache->entry_tokens, sizeof(*cache->slab));
-    cache->block_of = bp_try_alloc("data.blocks", cache->capacity, sizeof(*cache->block_of));
-    cache->entry_of = bp_try_alloc("data.blocks", order->blocks, sizeof(*cache->entry_of));
-    cache->holders = bp_try_alloc("data.blocks", order->blocks, sizeof(*cache->holders));
+        bp_try_alloc("data.blocks", cache->capacity * cache->entry_tokens, sizeof *cache->slab);
+    cache->block_of = bp_try_alloc("data.blocks", cache->capacity, sizeof *cache->block_of);
+    cache->entry_of = bp_try_alloc("data.blocks", order->blocks, sizeof *cache->entry_of);
+    cache->holders = bp_try_alloc("data.blocks", order->blocks, sizeof *cache->holders);
     if (!cache->slab || !cache->block_of || !cache->entry_of || !cache->holders)
         return BP_FAIL(BP_ERR_SYSTEM, "memory.short",
                        "no memory for the shuffle blocks; use a smaller train.batch "
@@ -150,7 +150,7 @@ static int64_t free_entry(block_cache *cache)
     return -1;
 }
 
-/* Where the tokens of a window (or document) of a held block lie, which is decoded if need be. */
+/* The tokens of a window (or document) of a held block, which is decoded if need be. */
 static bp_err find_window(const bp_loader *loader, source *from, int64_t block, int64_t window,
                           const int32_t **tokens)
 {
@@ -347,7 +347,7 @@ static void *run_helper(void *argument)
             loader->made++;
         } else {
             loader->err = err;
-            strncpy(loader->message, bp_err_message(), sizeof(loader->message) - 1);
+            strncpy(loader->message, bp_err_message(), sizeof loader->message - 1);
         }
         pthread_cond_broadcast(&loader->changed);
     }
@@ -356,7 +356,7 @@ static void *run_helper(void *argument)
     return NULL;
 }
 
-/* Source k: `count` tokens of the stream from `first` on (or documents), of which so many buffers
+/* Source k: `count` tokens of the stream from `first` on (or documents), of which this many buffers
  * are read at a time. */
 static bp_err open_source(bp_loader *loader, int64_t k, int64_t first, int64_t count,
                           int64_t buffers)
@@ -377,9 +377,9 @@ static bp_err open_source(bp_loader *loader, int64_t k, int64_t first, int64_t c
     err = cache_init(loader, out, buffers);
     if (err != BP_OK)
         return err;
-    out->buffers = bp_try_alloc("data.loader", buffers, sizeof(*out->buffers));
+    out->buffers = bp_try_alloc("data.loader", buffers, sizeof *out->buffers);
     if (!out->buffers)
-        return bp_fail_memory("the shuffle buffers", buffers, sizeof(*out->buffers));
+        return bp_fail_memory("the shuffle buffers", buffers, sizeof *out->buffers);
     for (int64_t i = 0; i < buffers; i++)
         out->buffers[i].epoch = -1;
     return BP_OK;
@@ -417,7 +417,7 @@ static bp_err open_sources(bp_loader *loader)
     int64_t count = is_weighted(loader) ? bp_stream_files(spec->stream) : 1;
     bp_err err;
 
-    loader->sources = bp_try_alloc("data.loader", count, sizeof(*loader->sources));
+    loader->sources = bp_try_alloc("data.loader", count, sizeof *loader->sources);
     loader->batch_bytes = bp_batch_bytes(&spec->maker.form, spec->slots);
     loader->ring = bp_try_alloc("data.loader", BP_LOADER_DEPTH * (int64_t)loader->batch_bytes, 1);
     if (!loader->sources || !loader->ring)
@@ -469,7 +469,7 @@ bp_err bp_loader_new(bp_loader **out, const bp_loader_spec *spec)
     if (err != BP_OK)
         return err;
 
-    bp_loader *loader = bp_alloc("data.loader", 1, sizeof(*loader));
+    bp_loader *loader = bp_alloc("data.loader", 1, sizeof *loader);
     loader->spec = *spec;
     BP_CHECK(pthread_mutex_init(&loader->mutex, NULL) == 0);
     BP_CHECK(pthread_cond_init(&loader->changed, NULL) == 0);

@@ -5,7 +5,8 @@
 #include "mixture_priv.h"
 #include "order_priv.h"
 
-/* Bytes of one over a stream of so many tokens, about; beyond a block lie up to `more` of them. */
+/* Bytes of one over a stream of this many tokens, about; up to `more` of them are beyond a block.
+ */
 static size_t cache_bytes(int64_t tokens, int64_t holders, int64_t more)
 {
     int64_t blocks = tokens / BP_SHUFFLE_BLOCK_TOKENS + 1, wanted = holders * BP_BUFFER_BLOCKS;

@@ -71,7 +71,7 @@ char *bp_corpus_weights_text(const double *weights, int64_t count)
         char number[32];
 
         for (int digits = 1; digits <= 17; digits++) { /* the shortest that reads back the same */
-            (void)snprintf(number, sizeof(number), "%.*g", digits, weights[k]);
+            (void)snprintf(number, sizeof number, "%.*g", digits, weights[k]);
             if (strtod(number, NULL) == weights[k])
                 break;
         }
@@ -85,7 +85,7 @@ char *bp_corpus_weights_text(const double *weights, int64_t count)
 /* Entries of a cycle for each corpus. */
 static void share_out(bp_mixture *mixture, const double *weights)
 {
-    double *remainder = bp_alloc("data.mixture", mixture->corpora, sizeof(*remainder)), sum = 0;
+    double *remainder = bp_alloc("data.mixture", mixture->corpora, sizeof *remainder), sum = 0;
     int64_t given = 0, corpora = mixture->corpora;
 
     for (int64_t k = 0; k < corpora; k++)
@@ -140,12 +140,12 @@ static void interleave(bp_mixture *mixture, int64_t *taken)
 
 void bp_mixture_init(bp_mixture *mixture, const double *weights, int64_t corpora)
 {
-    int64_t *taken = bp_alloc("data.mixture", corpora, sizeof(*taken));
+    int64_t *taken = bp_alloc("data.mixture", corpora, sizeof *taken);
 
     *mixture = (bp_mixture){.corpora = corpora};
-    mixture->count = bp_alloc("data.mixture", corpora, sizeof(*mixture->count));
-    mixture->corpus = bp_alloc("data.mixture", BP_MIXTURE_CYCLE, sizeof(*mixture->corpus));
-    mixture->number = bp_alloc("data.mixture", BP_MIXTURE_CYCLE, sizeof(*mixture->number));
+    mixture->count = bp_alloc("data.mixture", corpora, sizeof *mixture->count);
+    mixture->corpus = bp_alloc("data.mixture", BP_MIXTURE_CYCLE, sizeof *mixture->corpus);
+    mixture->number = bp_alloc("data.mixture", BP_MIXTURE_CYCLE, sizeof *mixture->number);
     share_out(mixture, weights);
     interleave(mixture, taken);
     bp_free(taken);

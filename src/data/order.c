@@ -18,7 +18,7 @@ void bp_order_init(bp_order *order, int64_t windows, int64_t context, uint64_t s
                         .seed = seed,
                         .member = member,
                         .epoch = -1};
-    order->buffer_first = bp_alloc("data.order", buffers + 1, sizeof(*order->buffer_first));
+    order->buffer_first = bp_alloc("data.order", buffers + 1, sizeof *order->buffer_first);
 }
 
 void bp_order_init_documents(bp_order *order, const int64_t *begins, int64_t count, uint64_t seed,
@@ -26,7 +26,7 @@ void bp_order_init_documents(bp_order *order, const int64_t *begins, int64_t cou
 {
     bp_order_init(order, begins[count - 1] - begins[0] + 1, 1, seed, member);
     order->windows = count;
-    order->first = bp_alloc("data.order", order->blocks + 1, sizeof(*order->first));
+    order->first = bp_alloc("data.order", order->blocks + 1, sizeof *order->first);
     for (int64_t block = 0, k = 0; block <= order->blocks; block++) {
         while (k < count && begins[k] - begins[0] < block * BP_SHUFFLE_BLOCK_TOKENS)
             k++;

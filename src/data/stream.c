@@ -124,7 +124,7 @@ static bp_err draw_bag(bp_stream *stream, uint64_t seed, int64_t member)
                        "a bag needs at least 2 documents to draw from, but there are %" PRId64
                        ": at %s; use corpus.resample=none, or cut the corpus into documents",
                        n, bp_corpus_file_path(bp_corpus_file_at(stream->corpus, 0)));
-    stream->drawn = bp_try_alloc("data.drawn", n, sizeof(*stream->drawn));
+    stream->drawn = bp_try_alloc("data.drawn", n, sizeof *stream->drawn);
     if (!stream->drawn)
         return BP_FAIL(BP_ERR_SYSTEM, "memory.short",
                        "no memory for a bag of %" PRId64 " documents", n);
@@ -134,7 +134,7 @@ static bp_err draw_bag(bp_stream *stream, uint64_t seed, int64_t member)
     stream->first_place = bp_alloc("data.drawn", stream->groups + 1, sizeof(int64_t));
     count_places(stream);
     places = stream->first_place[stream->groups];
-    stream->block_token = bp_try_alloc("data.drawn", places + 1, sizeof(*stream->block_token));
+    stream->block_token = bp_try_alloc("data.drawn", places + 1, sizeof *stream->block_token);
     if (!stream->block_token)
         return bp_fail_memory("the places of a bag", places + 1, sizeof(int64_t));
     sum_places(stream);
@@ -143,7 +143,7 @@ static bp_err draw_bag(bp_stream *stream, uint64_t seed, int64_t member)
 
 bp_err bp_stream_new(bp_stream **out, const bp_stream_spec *spec)
 {
-    bp_stream *stream = bp_alloc("data.stream", 1, sizeof(*stream));
+    bp_stream *stream = bp_alloc("data.stream", 1, sizeof *stream);
     int64_t files = bp_corpus_files(spec->corpus);
     bp_err err = BP_OK;
 
@@ -151,13 +151,13 @@ bp_err bp_stream_new(bp_stream **out, const bp_stream_spec *spec)
     stream->corpus = spec->corpus;
     stream->bag = spec->bag;
     stream->files = files;
-    stream->doc_start = bp_alloc("data.stream", files, sizeof(*stream->doc_start));
+    stream->doc_start = bp_alloc("data.stream", files, sizeof *stream->doc_start);
     stream->first_document = bp_alloc("data.stream", files + 1, sizeof(int64_t));
     stream->first_token = bp_alloc("data.stream", files + 1, sizeof(int64_t));
     if (spec->weights)
-        stream->weights = bp_alloc("data.stream", files, sizeof(*stream->weights));
+        stream->weights = bp_alloc("data.stream", files, sizeof *stream->weights);
     if (stream->weights)
-        memcpy(stream->weights, spec->weights, (size_t)files * sizeof(*stream->weights));
+        memcpy(stream->weights, spec->weights, (size_t)files * sizeof *stream->weights);
     err = list_documents(stream);
     if (err == BP_OK && stream->bag)
         err = draw_bag(stream, spec->seed, spec->member);

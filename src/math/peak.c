@@ -1,4 +1,4 @@
-/* The speed of the arithmetic alone: every thread multiplies in its registers. The operands are
+/* Only the speed of the arithmetic: every thread multiplies in its registers. The operands are
  * random, because the clock depends on how many bits change: on an Emerald Rapids AMX multiplies
  * zeros a fifth faster. */
 #include "base/clock.h"

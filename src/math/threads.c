@@ -14,7 +14,7 @@
 #include <string.h>
 
 /* The cores for this rank's threads, chosen over all ranks of the job by the first that asks: later
- * ones may see a part of them alone. */
+ * ones may see only a part of them. */
 static struct {
     bool chosen, asked; /* math.threads is given */
     int count;          /* 0: they stay unbound */

@@ -26,8 +26,8 @@ static bp_err check_launcher(int size)
     const char *tasks = getenv("SLURM_STEP_NUM_TASKS"), *pmi = getenv("PMI_SIZE");
     bp_launcher launcher = bp_launcher_find();
 
-    if (size > 1 || tasks == NULL || strtol(tasks, NULL, 10) < 2 || !launcher.srun ||
-        launcher.mpirun || (pmi != NULL && strcmp(pmi, "1") == 0))
+    if (size > 1 || !tasks || strtol(tasks, NULL, 10) < 2 || !launcher.srun || launcher.mpirun ||
+        (pmi && strcmp(pmi, "1") == 0))
         return BP_OK;
     bp_log_set_speaker(strcmp(getenv("SLURM_PROCID"), "0") == 0); /* each of them is a rank 0 */
     return bp_fail(BP_ERR_CONFIG, "mpi.separate_tasks",
@@ -106,9 +106,9 @@ static void print_balance(void)
 {
     char labels[1024];
 
-    if (getenv("BP_BALANCE") == NULL || bp_mem_balance(labels, sizeof labels) == 0)
+    if (!getenv("BP_BALANCE") || bp_mem_balance(labels, sizeof labels) == 0)
         return;
-    for (char *p = labels; (p = strchr(p, '\n')) != NULL;)
+    for (char *p = labels; (p = strchr(p, '\n'));)
         *p = ';';
     (void)fprintf(stderr,
                   "%s: warning: memory that was not given back: %s [memory.not_given_back]\n",
@@ -132,7 +132,7 @@ void bp_mpi_abandon(int status)
  * kills the other ranks as soon as one has ended, so all come this far first. */
 static void leave(void)
 {
-    if (at_end != NULL)
+    if (at_end)
         at_end();
     (void)fflush(NULL);
     bp_barrier_asleep("finalize", MPI_COMM_WORLD);
@@ -153,7 +153,7 @@ void bp_mpi_finish(void)
         leave();
     bp_assert_set_handler(NULL, -1); /* after MPI_Finalize nobody can be aborted */
     BP_MPI_WAIT("finalize", MPI_Finalize());
-    if (at_end != NULL)
+    if (at_end)
         at_end();
     print_balance();
 }
@@ -166,10 +166,10 @@ void bp_mpi_check(int status, const char *call, const char *file, int line)
 
     if (status == MPI_SUCCESS)
         return;
-    (void)MPI_Error_string(status, text, &length); /* the default text stands if this fails too */
+    (void)MPI_Error_string(status, text, &length); /* the default text stays if this fails too */
     (void)MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     bp_err_last_words(BP_ERR_SYSTEM, "mpi.failed", "MPI failed: %s: %.120s: at %s:%d, rank %d",
-                      text, call, base == NULL ? file : base + 1, line, rank);
+                      text, call, !base ? file : base + 1, line, rank);
     (void)MPI_Abort(MPI_COMM_WORLD, BP_ERR_SYSTEM);
     abort();
 }
@@ -208,7 +208,7 @@ void bp_host_name(char *out, size_t bytes)
     int length;
 
     BP_MPI(MPI_Get_processor_name(name, &length)); /* often with a domain */
-    if (slurm != NULL && slurm[0] != '\0') {
+    if (slurm && slurm[0] != '\0') {
         /* Some launchers hand the first node's environment to all ranks: then it is not its name */
         bool same = strcspn(slurm, ".") == strcspn(name, ".") &&
                     strncmp(slurm, name, strcspn(name, ".")) == 0;
@@ -232,9 +232,9 @@ bp_err bp_agree(MPI_Comm comm, bp_err err)
                                        comm)); /* ties: the lowest rank */
     if (worst.severity == 0)
         return BP_OK;
-    (void)snprintf(message, sizeof(message), "%s", bp_err_message());
+    (void)snprintf(message, sizeof message, "%s", bp_err_message());
     BP_MPI_WAIT("agree", MPI_Bcast(&code, 1, MPI_INT, worst.rank, comm));
-    BP_MPI_WAIT("agree", MPI_Bcast(message, sizeof(message), MPI_CHAR, worst.rank, comm));
+    BP_MPI_WAIT("agree", MPI_Bcast(message, sizeof message, MPI_CHAR, worst.rank, comm));
     if (mine.rank != worst.rank)
         bp_err_set_message(message);
     return (bp_err)code;

@@ -109,7 +109,7 @@ void bp_async_free(bp_async **async)
 {
     bp_async *self = *async;
 
-    if (self == NULL)
+    if (!self)
         return;
     if (self->has_thread) {
         (void)pthread_mutex_lock(&self->lock);

@@ -102,7 +102,7 @@ static int64_t next_piece(two_ways *way, int64_t *first)
     return way->bytes - *first < PIECE_BYTES ? way->bytes - *first : PIECE_BYTES;
 }
 
-/* Send so many bytes to one rank while as many come from another (or the same). */
+/* Send `bytes` bytes to one rank while as many come from another (or the same). */
 static void exchange(const void *send, void *receive, int64_t bytes, int to, int from,
                      MPI_Comm comm, const bp_waiting *waiting)
 {
@@ -174,7 +174,7 @@ static void collect_in_order(float *x, int64_t n, float *scratch, MPI_Comm comm,
         add_ordered(mine, scratch + r * shard, shard, false);
 }
 
-/* What each rank sends, and receives, so that the shards of so many bytes meet. */
+/* What each rank sends, and receives, so that the shards of this many bytes meet. */
 static double shared_bytes(int64_t bytes, int size)
 {
     return (double)(bytes - bytes / size);

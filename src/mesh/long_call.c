@@ -110,13 +110,13 @@ static helper *start(MPI_Comm comm, const bp_long_call *call)
     int threads, fails[2] = {0, 0};
 
     BP_MPI(MPI_Query_thread(&threads));
-    if (call->stop == NULL)
+    if (!call->stop)
         return NULL;
     if (threads == MPI_THREAD_MULTIPLE)
         self = helper_new(call);
-    fails[0] = self == NULL;
+    fails[0] = !self;
     all_most(fails, comm);
-    if (fails[0] && self != NULL) {
+    if (fails[0] && self) {
         set_state(self, CALL_CANCELLED);
         helper_end(self);
         self = NULL;
@@ -129,7 +129,7 @@ bool bp_long_call_run(MPI_Comm comm, const bp_long_call *call)
     helper *self = start(comm, call);
     int round[2] = {0, 1}; /* somebody is to stop; somebody is not done */
 
-    if (self == NULL) {
+    if (!self) {
         call->work(call->context);
         return true;
     }

@@ -260,7 +260,7 @@ static void split_axes(bp_mesh *mesh)
 
 bp_err bp_mesh_new(bp_mesh **out, MPI_Comm comm, const bp_mesh_shape *shape)
 {
-    bp_mesh *mesh = bp_alloc("mesh.mesh", 1, sizeof(*mesh));
+    bp_mesh *mesh = bp_alloc("mesh.mesh", 1, sizeof *mesh);
 
     mesh->compute = mesh->member = mesh->model = MPI_COMM_NULL;
     mesh->pipeline = mesh->data = mesh->tensor = MPI_COMM_NULL;
@@ -282,7 +282,7 @@ bp_err bp_mesh_open(bp_mesh **out, bp_mesh_shape *shape, const bp_config *config
                     const bp_planned_world *plan)
 {
     static const bp_mesh_shape ALONE = {1, 1, 1, 1, BP_COORDINATOR_SHARED};
-    bool alone = plan != NULL && bp_comm_size(world) == 1;
+    bool alone = plan && bp_comm_size(world) == 1;
     bp_err err;
 
     *shape = bp_mesh_shape_of(config);
@@ -295,12 +295,12 @@ bp_err bp_mesh_open(bp_mesh **out, bp_mesh_shape *shape, const bp_config *config
 
 void bp_mesh_free(bp_mesh **mesh)
 {
-    if (*mesh == NULL)
+    if (!*mesh)
         return;
     MPI_Comm *comms[] = {&(*mesh)->tensor, &(*mesh)->data,    &(*mesh)->pipeline,
                          &(*mesh)->model,  &(*mesh)->member,  &(*mesh)->ensemble,
                          &(*mesh)->across, &(*mesh)->compute, &(*mesh)->world};
-    for (size_t i = 0; i < sizeof(comms) / sizeof(comms[0]); i++)
+    for (size_t i = 0; i < sizeof comms / sizeof comms[0]; i++)
         if (*comms[i] != MPI_COMM_NULL)
             BP_MPI(MPI_Comm_free(comms[i]));
     bp_free(*mesh);

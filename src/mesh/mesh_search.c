@@ -18,7 +18,7 @@ static bool does_fit(const bp_mesh_search *s, const bp_mesh_shape *mesh, int nod
     return s->fits(s->context, mesh, nodes);
 }
 
-/* One cut of `ranks` computing ranks into so many parts of a model, or of members and parts. */
+/* One cut of `ranks` computing ranks into this many parts of a model, or of members and parts. */
 static bool try_parts(const bp_mesh_search *s, int ranks, int nodes, int parts, bp_mesh_shape *out)
 {
     int node_ranks = (ranks + nodes - 1) / nodes;

@@ -29,7 +29,7 @@ const bp_option bp_memory_options[] = {
 
 static void find_asked(void *context, const bp_option *option, const char *value)
 {
-    if (value != NULL && strcmp(option->key, bp_memory_options[0].key) == 0)
+    if (value && strcmp(option->key, bp_memory_options[0].key) == 0)
         *(bool *)context = true;
 }
 

@@ -88,7 +88,7 @@ void bp_bcast_bytes(void *data, int64_t bytes, int root, MPI_Comm comm)
 void bp_bcast_text(char **text, int root, MPI_Comm comm)
 {
     bool sends = bp_comm_rank(comm) == root;
-    int64_t bytes = sends && *text != NULL ? (int64_t)strlen(*text) : -1;
+    int64_t bytes = sends && *text ? (int64_t)strlen(*text) : -1;
 
     BP_MPI_WAIT("bcast", MPI_Bcast(&bytes, 1, MPI_INT64_T, root, comm));
     if (!sends) {

@@ -36,7 +36,7 @@ int64_t bp_restart_count(void)
     char *end;
     long long count;
 
-    if (text == NULL || text[0] == '\0')
+    if (!text || text[0] == '\0')
         return 0;
     errno = 0;
     count = strtoll(text, &end, 10);
@@ -103,7 +103,7 @@ static bool is_this_job(const char *job)
 {
     const char *own = getenv("SLURM_JOB_ID");
 
-    return own != NULL && strcmp(own, job) == 0;
+    return own && strcmp(own, job) == 0;
 }
 
 /* Starts before this one that have committed nothing: in a row, and of this Slurm job. Where Slurm
@@ -120,7 +120,7 @@ static void add_end(json_t *one, const json_t *before, const char *folder)
                 json_equal(json_object_get(last, "progress"), json_object_get(one, "progress"));
     char text[BP_ERR_LINE_BYTES];
 
-    if (end == NULL)
+    if (!end)
         end = run_words_ask_slurm(before);
     if (again && !asked && !has(end, "message"))
         set(end, "cause", bp_json_string(BY_ITSELF));
@@ -160,11 +160,11 @@ json_t *bp_restart_list(const json_t *before, const char *folder, int64_t start)
             (void)json_array_append(list, json_array_get(known, k));
     one = json_pack("{s:I, s:s, s:I}", "start", (json_int_t)start, "time", bp_clock_stamp().text,
                     "progress", (json_int_t)bp_restart_progress(folder));
-    if (job != NULL) {
+    if (job) {
         set(one, "slurm_job", bp_json_string(job));
         set(one, "slurm_restart", json_integer(bp_restart_count()));
     }
-    if (before != NULL)
+    if (before)
         add_end(one, before, folder);
     (void)json_array_append_new(list, one);
     return list;
@@ -210,12 +210,11 @@ static bool speaks_against(const bp_restart_case *what, const json_t *record, co
     const json_t *last = last_start_of(record);
 
     if (!excused) /* without a record no start has got as far as the folder */
-        fruitless = record == NULL
-                        ? bp_restart_count() + 1
-                        : integer_of(last, "fruitless") + is_fruitless(last, what->folder);
+        fruitless = !record ? bp_restart_count() + 1
+                            : integer_of(last, "fruitless") + is_fruitless(last, what->folder);
 
     if (bp_stop_request_check(what->folder) != BP_OK ||
-        (what->halt != NULL && bp_stop_request_check(what->halt) != BP_OK))
+        (what->halt && bp_stop_request_check(what->halt) != BP_OK))
         (void)snprintf(why, why_bytes, "%s", bp_err_message());
     else if (strcmp(end_state_of(record), "finished") == 0)
         (void)snprintf(why, why_bytes, "the run is finished: %s", what->folder);
@@ -225,7 +224,7 @@ static bool speaks_against(const bp_restart_case *what, const json_t *record, co
                        "restarts are wanted: submit it again to go on (BAGPIPE_REQUEUES in "
                        "slurm/site.env)",
                        (long long)fruitless, (long long)what->most);
-    else if (record == NULL && bp_restart_count() + 1 >= STUCK_STARTS)
+    else if (!record && bp_restart_count() + 1 >= STUCK_STARTS)
         (void)snprintf(why, why_bytes,
                        "no progress, %lld starts have not got as far as the run folder: at %s; "
                        "see the job's output",
@@ -267,7 +266,7 @@ bp_err bp_restart_decide(const bp_restart_case *what, bool *again, char *why, si
         return err;
     if (cause[0] == '\0' && what->status == LOST_NODE)
         cause = "the launcher lost a node";
-    if (record != NULL)
+    if (record)
         run_words_add(what->folder, integer_of(record, "starts"), what->status, cause);
     *again = !speaks_against(what, record, cause, why, why_bytes);
     if (*again) {

@@ -24,7 +24,7 @@ static int take_line(void *context, const char *section, const char *name, const
     run_pairs *pairs = context;
     char *key = bp_sprintf("%s.%s", section, name);
     char **last = pairs->count > 0 ? &pairs->texts[2 * pairs->count - 1] : NULL;
-    size_t bytes = last == NULL ? 0 : strlen(*last);
+    size_t bytes = !last ? 0 : strlen(*last);
 
     if (bytes > 0 && (*last)[bytes - 1] == '\\' && strcmp(key, last[-1]) == 0) {
         char *whole = bp_sprintf("%.*s%s", (int)bytes - 1, *last, value);
@@ -96,7 +96,7 @@ int64_t run_steps(const json_t *record, const run_pairs *pairs)
     const json_t *steps = json_object_get(record, "steps");
     const char *text = run_pairs_find(pairs, "train.steps");
 
-    return steps != NULL ? json_integer_value(steps) : text != NULL ? strtoll(text, NULL, 10) : 0;
+    return steps ? json_integer_value(steps) : text ? strtoll(text, NULL, 10) : 0;
 }
 
 /* ---- comparing ---- */
@@ -116,7 +116,7 @@ struct comparison {
 /* Is the key in the list, by itself or through "section.*"? */
 static bool is_listed(const char *const *list, const char *key)
 {
-    for (; list != NULL && *list != NULL; list++) {
+    for (; list && *list; list++) {
         size_t bytes = strlen(*list);
 
         if (strcmp(*list, key) == 0)
@@ -156,40 +156,40 @@ static void compare_key(void *context, const bp_option *option, const char *valu
     struct comparison *c = context;
     const bp_run_spec *spec = c->spec;
     const char *before = run_pairs_find(c->pairs, option->key);
-    const char *now = value == NULL ? "" : value;
+    const char *now = !value ? "" : value;
     bool is_free = is_listed(ALWAYS_FREE, option->key);
 
-    for (const bp_run_identity *one = spec->identities; one != NULL && one->name != NULL; one++)
+    for (const bp_run_identity *one = spec->identities; one && one->name; one++)
         is_free = is_free || strcmp(one->name, option->key) == 0; /* compared by content */
 
-    if (before == NULL && option->was != NULL)
+    if (!before && option->was)
         before = run_pairs_find(c->pairs, option->was);
-    if (before == NULL) /* not set then, or not known yet */
-        before = option->value == NULL ? "" : option->value;
+    if (!before) /* not set then, or not known yet */
+        before = !option->value ? "" : option->value;
     if (is_free || strcmp(before, now) == 0)
         return;
     if (is_listed(spec->may_change, option->key)) {
         c->same = false;
     } else if (is_listed(spec->other_bits, option->key)) {
-        if (spec->keeps_bits == NULL || !spec->keeps_bits(c->config, option->key, before, now))
+        if (!spec->keeps_bits || !spec->keeps_bits(c->config, option->key, before, now))
             bp_buffer_printf(&c->changes, "%s%s is %s and was %s", c->changes.bytes > 0 ? ", " : "",
-                             option->key, value == NULL ? "not set" : now,
+                             option->key, !value ? "not set" : now,
                              before[0] == '\0' ? "not set" : before);
     } else {
-        add_fault(c, option->key, option->key, value == NULL ? "not set" : now,
+        add_fault(c, option->key, option->key, !value ? "not set" : now,
                   before[0] == '\0' ? "none" : before, "keep it");
     }
 }
 
-/* Where a key names what is compared by content: both names, with so much of the hashes that they
- * differ. */
+/* Where a key names what is compared by content: both names, with enough of the hashes to differ.
+ */
 static void add_changed_input(struct comparison *c, const bp_run_identity *one, const char *before)
 {
     const char *path = bp_config_string(c->config, one->name),
                *first = run_pairs_find(c->pairs, one->name);
     int digits = strncmp(one->value, before, HASH_DIGITS) != 0 ? HASH_DIGITS : 1 << 10;
     char *now = bp_sprintf("%s (hash %.*s)", path, digits, one->value);
-    char *then = first == NULL || strcmp(first, path) == 0
+    char *then = !first || strcmp(first, path) == 0
                      ? bp_sprintf("what was there then (hash %.*s)", digits, before)
                      : bp_sprintf("%s (hash %.*s)", first, digits, before);
 
@@ -203,23 +203,23 @@ static void compare_identities(struct comparison *c, const json_t *before)
     const json_t *known = json_object_get(before, "identities");
     const bp_run_identity *one = c->spec->identities;
 
-    for (; one != NULL && one->name != NULL; one++) {
+    for (; one && one->name; one++) {
         const char *value = text_of(known, one->name);
         const bp_run_words *words = c->spec->words;
         char what[160], keep[160] = "keep it";
 
-        if (value[0] == '\0' || one->value == NULL || one->value[0] == '\0' ||
+        if (value[0] == '\0' || !one->value || one->value[0] == '\0' ||
             strcmp(value, one->value) == 0)
             continue;
-        if (words != NULL && strcmp(words->name, one->name) != 0)
+        if (words && strcmp(words->name, one->name) != 0)
             words = NULL;
-        if (words == NULL && bp_config_departs(c->config, one->name)) {
+        if (!words && bp_config_departs(c->config, one->name)) {
             add_changed_input(c, one, value);
             continue;
         }
         (void)snprintf(what, sizeof what, "the content of %s (its hash)",
-                       words != NULL ? words->keys : one->name);
-        if (words != NULL)
+                       words ? words->keys : one->name);
+        if (words)
             (void)snprintf(keep, sizeof keep, "keep it (only %s may change)", words->may_change);
         add_fault(c, one->name, what, one->value, value, keep);
     }

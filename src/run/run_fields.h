@@ -15,7 +15,7 @@ static inline const char *text_of(const json_t *object, const char *key)
 {
     const char *text = json_string_value(json_object_get(object, key));
 
-    return text == NULL ? "" : text;
+    return !text ? "" : text;
 }
 
 static inline double real_of(const json_t *object, const char *key)
@@ -65,7 +65,7 @@ static inline void set_real(json_t *object, const char *key, double value)
 /* Is the word in a NULL-ended list? */
 static inline bool is_among(const char *word, const char *const *list)
 {
-    while (*list != NULL && strcmp(*list, word) != 0)
+    while (*list && strcmp(*list, word) != 0)
         list++;
     return *list != NULL;
 }

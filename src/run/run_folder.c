@@ -38,7 +38,7 @@ static bp_err write_config(const bp_run *run)
 }
 
 /* run.json knows the hash of what config.ini is to be, and of what it was: one is written after the
- * other, and a job may be killed in between. Of a finished run it stays as it is. */
+ * other, and a job may be killed in between. That of a finished run stays as it is. */
 static bp_err begin_record(bp_run *run, const bp_config *config, const bp_run_spec *spec,
                            const json_t *before, const char *hosts, const run_pairs *pairs)
 {
@@ -54,13 +54,13 @@ static bp_err begin_record(bp_run *run, const bp_config *config, const bp_run_sp
     if (pairs->sha256[0] != '\0')
         (void)json_array_append_new(hashes, bp_json_string(pairs->sha256));
     set(run->record, "config_sha256", hashes);
-    if (before == NULL) /* there is a run from run.json on */
+    if (!before) /* there is a run from run.json on */
         err = write_config(run);
     if (err == BP_OK)
         err = run_record_write(run->folder, run->record);
     /* config.ini says what results were computed with: keys that give them other bits come to it
      * once there is something to compute (bp_run_take_changes) */
-    if (err == BP_OK && before != NULL && !run->finished && run->changes == NULL)
+    if (err == BP_OK && before && !run->finished && !run->changes)
         err = write_config(run);
     return err;
 }
@@ -73,7 +73,7 @@ bp_err bp_run_check_owner(void *context)
     const bp_run *run = context;
     bp_err err = BP_OK;
 
-    for (int look = 0; run != NULL && run->lock != NULL && look < LOOKS; look++) {
+    for (int look = 0; run && run->lock && look < LOOKS; look++) {
         err = run_lock_check(run->lock);
         if (err == BP_OK || err == BP_ERR_FORMAT || run_lock_is_lost(run->lock))
             return err;
@@ -84,7 +84,7 @@ bp_err bp_run_check_owner(void *context)
 
 bool bp_run_still_owner(void *run)
 {
-    return ((const bp_run *)run)->lock != NULL && bp_run_check_owner(run) == BP_OK;
+    return ((const bp_run *)run)->lock && bp_run_check_owner(run) == BP_OK;
 }
 
 /* A disk that can't be read stops nobody who does not write. */
@@ -115,7 +115,7 @@ static bp_err open_journals(bp_run *run, const bp_run_spec *spec)
     err = bp_log_open(log.text);
     if (err == BP_OK)
         warn_if_empty(run, log.text);
-    if (err == BP_OK && run->missing != NULL)
+    if (err == BP_OK && run->missing)
         bp_run_say_missing(run->folder, run->missing);
     if (err == BP_OK && spec->trains)
         err = run_journal_open(&run->metrics, run->folder, "metrics.jsonl");
@@ -142,7 +142,7 @@ static bp_err note_opened(bp_run *run)
                   json_object_get(mesh, "ranks"), "hosts", json_object_get(run->record, "hosts"));
     bp_err err;
 
-    if (job != NULL) {
+    if (job) {
         set(members, "slurm_job", bp_json_string(job));
         set(members, "slurm_restart", json_integer(bp_restart_count()));
         bp_log_file_only("start %lld of this run: Slurm job %s, restart %lld",
@@ -172,7 +172,7 @@ static json_t *end_of(const bp_run *run, bp_err state)
 
     if (state != BP_OK && !stopped)
         set(end, "message", bp_json_string(bp_err_message()));
-    if (reason != NULL)
+    if (reason)
         set(end, "reason", bp_json_string(reason));
     return end;
 }
@@ -207,7 +207,7 @@ static void warn_of_loss(const bp_run *run, const json_t *before)
 
     if (run_journal_missing(&run->events, run->folder, &missing) != BP_OK)
         bp_warn_failure("%s", bp_err_text());
-    if (last != NULL && (missing > 0 || bp_restart_progress(run->folder) < had))
+    if (last && (missing > 0 || bp_restart_progress(run->folder) < had))
         BP_WARN("run.lost_progress",
                 "there is less in the run folder than when the last start began: at %s; what is "
                 "missing is computed again",
@@ -216,7 +216,7 @@ static void warn_of_loss(const bp_run *run, const json_t *before)
 
 static bp_err check_record(const bp_run *run, const json_t *before, const run_pairs *pairs)
 {
-    bool lost = before == NULL && bp_file_size(bp_path_in(run->folder, "events.jsonl").text) > 0;
+    bool lost = !before && bp_file_size(bp_path_in(run->folder, "events.jsonl").text) > 0;
 
     if (lost)
         return BP_FAIL(BP_ERR_FORMAT, "run.record_missing",
@@ -249,13 +249,13 @@ static bp_err take_folder(bp_run *run, const bp_config *config, const bp_run_spe
         err = bp_stop_request_check(run->folder);
     if (err == BP_OK)
         err = bp_run_check_owner(run);
-    if (err == BP_OK && run->finished && spec->missing != NULL)
+    if (err == BP_OK && run->finished && spec->missing)
         run->missing = spec->missing(spec->context);
-    run->finished = run->finished && run->missing == NULL;
+    run->finished = run->finished && !run->missing;
     run->resumed = *before != NULL;
     run->steps_before = run_steps(*before, pairs);
     log_every = run_pairs_find(pairs, "train.log_every");
-    run->log_every = log_every == NULL ? 0 : strtoll(log_every, NULL, 10);
+    run->log_every = !log_every ? 0 : strtoll(log_every, NULL, 10);
     return err;
 }
 
@@ -314,7 +314,7 @@ static void own(bp_run *run, const bp_config *config, int64_t lock_number)
     run->watched = true;
 }
 
-/* What rank 0 alone knows. */
+/* What only rank 0 knows. */
 typedef struct run_facts {
     int resumed, finished, start;
     int64_t lock_number;
@@ -332,8 +332,7 @@ static bp_err open_and_mark(bp_run *run, const bp_config *config, const bp_run_s
     facts->finished = run->finished;
     facts->start = (int)bp_run_start_number(run);
     facts->lock_number = bp_watchdog_lock_number(bp_run_keys_of(config)->dir);
-    own(run, config,
-        facts->lock_number); /* what stands still from now on is reported in the folder */
+    own(run, config, facts->lock_number); /* what hangs from now on is reported in the folder */
     return run_shared_mark(run->folder, facts->token);
 }
 
@@ -448,7 +447,7 @@ bp_err bp_run_close(bp_run **run, bp_err exit_state)
     bp_phase phase;
     bp_err err;
 
-    if (*run == NULL)
+    if (!*run)
         return BP_OK;
     mesh = (*run)->mesh;
     phase = bp_heartbeat_phase(BP_PHASE_END);
@@ -470,9 +469,9 @@ void bp_run_end_reason(bp_run *run, const char *reason)
 
 void bp_run_take_changes(const bp_run *run)
 {
-    if (run->changes != NULL)
+    if (run->changes)
         BP_WARN("run.other_bits", "the results have other bits from here on: %s", run->changes);
-    if (run->changes != NULL && write_config(run) != BP_OK)
+    if (run->changes && write_config(run) != BP_OK)
         bp_warn_failure("%s", bp_err_text());
 }
 
@@ -481,7 +480,7 @@ const char *bp_run_first_missing(const char *folder, const char *const *names, s
     for (size_t k = 0; k < count; k++) {
         struct stat facts;
 
-        if (names[k] != NULL &&
+        if (names[k] &&
             (lstat(bp_path_in(folder, names[k]).text, &facts) != 0 || !S_ISREG(facts.st_mode)))
             return names[k];
     }
@@ -524,7 +523,7 @@ bp_err bp_run_previous(MPI_Comm comm, const char *run_dir, const char *key, char
 
         err = run_pairs_read(&pairs, run_dir);
         found = run_pairs_find(&pairs, key);
-        if (found != NULL)
+        if (found)
             *value = bp_strdup(found);
         run_pairs_clear(&pairs);
     }

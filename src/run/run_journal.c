@@ -39,7 +39,7 @@ bp_err run_journal_each(const run_journal *journal, void *context,
     off_t end = 0;
     bp_err err = BP_OK;
 
-    if (stream == NULL || fseeko(stream, 0, SEEK_SET) != 0)
+    if (!stream || fseeko(stream, 0, SEEK_SET) != 0)
         err = bp_fail_errno(BP_ERR_IO, "can't read", journal->path);
     while (err == BP_OK && (bytes = getline(&line, &capacity, stream)) > 0 &&
            line[bytes - 1] == '\n') {
@@ -53,7 +53,7 @@ bp_err run_journal_each(const run_journal *journal, void *context,
     if (err == BP_OK && ferror(stream))
         err = bp_fail_errno(BP_ERR_IO, "can't read", journal->path);
     free(line); /* getline's */
-    if (stream != NULL)
+    if (stream)
         (void)fclose(stream);
     else if (fd >= 0)
         (void)close(fd);
@@ -77,7 +77,7 @@ static bp_err find_tail(const run_journal *journal, off_t *begin, off_t *size)
             return bp_fail_errno(BP_ERR_IO, "can't read", journal->path);
         newline = memrchr(block, '\n', bytes);
         *begin -= newline == NULL ? (off_t)bytes : (off_t)(block + bytes - newline - 1);
-        if (newline != NULL)
+        if (newline)
             break;
     }
     return BP_OK;

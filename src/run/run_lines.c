@@ -61,7 +61,7 @@ bp_err bp_run_sample(bp_run *run, const json_t *line)
 
 void bp_run_progress(bp_run *run, const json_t *members)
 {
-    if (run == NULL || run->progress == NULL || !run_lock_is_own(run->lock))
+    if (!run || !run->progress || !run_lock_is_own(run->lock))
         return;
     (void)add_noted(run); /* what hinders it meets the job's own lines, too */
     run_progress_take(run->progress, members);
@@ -87,7 +87,7 @@ bp_err bp_run_event(bp_run *run, const char *name, const json_t *members)
 
 void bp_run_needs(bp_run *run, double seconds)
 {
-    if (run->stop_request != NULL)
+    if (run->stop_request)
         bp_stop_request_needs(run->stop_request, seconds);
 }
 

@@ -96,10 +96,10 @@ static json_t *identities_json(const bp_run_spec *spec, const json_t *before)
 {
     json_t *identities = json_deep_copy(json_object_get(before, "identities"));
 
-    if (identities == NULL)
+    if (!identities)
         identities = json_object();
-    for (const bp_run_identity *one = spec->identities; one != NULL && one->name != NULL; one++)
-        if (one->value != NULL && one->value[0] != '\0')
+    for (const bp_run_identity *one = spec->identities; one && one->name; one++)
+        if (one->value && one->value[0] != '\0')
             set(identities, one->name, bp_json_string(one->value));
     return identities;
 }
@@ -108,7 +108,7 @@ static void add_seed(void *context, const bp_option *option, const char *value)
 {
     static const char *const seeds[] = {"run.seed", "run.member", NULL};
 
-    if (value != NULL && is_among(option->key, seeds))
+    if (value && is_among(option->key, seeds))
         set(context, option->key, bp_json_string(value));
 }
 

@@ -96,7 +96,7 @@ bool bp_run_has_work(MPI_Comm comm, const char *run_dir)
     if (has) {
         json_t *record = read_record(run_dir);
 
-        has = record == NULL || (strcmp(end_state_of(record), "finished") != 0 && is_free(run_dir));
+        has = !record || (strcmp(end_state_of(record), "finished") != 0 && is_free(run_dir));
         json_decref(record);
     }
     return bp_all_max_int(has, comm) != 0;
@@ -110,7 +110,7 @@ void bp_run_start_failed(const char *run_dir, bp_err code)
     (void)snprintf(message, sizeof message, "%s", bp_err_message());
     if (!has_opened && code != BP_OK && code != BP_ERR_STOPPED && code != BP_ERR_BUSY)
         record = read_record(run_dir);
-    if (record != NULL && is_free(run_dir))
+    if (record && is_free(run_dir))
         add_line(run_dir, code, message);
     json_decref(record);
     bp_err_set_message(message);
@@ -130,7 +130,7 @@ static bool is_same(const char *one, const struct stat *other)
 {
     struct stat status;
 
-    return one != NULL && stat(one, &status) == 0 && status.st_dev == other->st_dev &&
+    return one && stat(one, &status) == 0 && status.st_dev == other->st_dev &&
            status.st_ino == other->st_ino;
 }
 
@@ -144,17 +144,17 @@ void bp_run_check_place(bp_config *config)
     const char *run_dir = bp_run_keys_of(config)->dir, *what = NULL;
     struct stat status;
 
-    if (run_dir == NULL || stat(run_dir, &status) != 0)
+    if (!run_dir || stat(run_dir, &status) != 0)
         return;
-    for (size_t k = 0; what == NULL && k < sizeof SYSTEM / sizeof SYSTEM[0]; k++)
+    for (size_t k = 0; !what && k < sizeof SYSTEM / sizeof SYSTEM[0]; k++)
         if (is_same(SYSTEM[k], &status))
             what = k == 0 ? "the root of the file system" : "a folder of the system";
-    if (what == NULL && is_same(getenv("HOME"), &status))
+    if (!what && is_same(getenv("HOME"), &status))
         what = "your home folder";
-    for (size_t k = 0; what == NULL && k < sizeof OTHERS / sizeof OTHERS[0]; k++)
+    for (size_t k = 0; !what && k < sizeof OTHERS / sizeof OTHERS[0]; k++)
         if (has_file(run_dir, OTHERS[k]) && !has_file(run_dir, "run.json"))
             what = k == 0 ? "a checkpoint" : k == 1 ? "a model" : "a checkout of sources";
-    if (what != NULL)
+    if (what)
         bp_config_fault(config, "run.bad_folder",
                         "run.dir = %s is %s: at run.dir; name a folder of the run's own", run_dir,
                         what);

@@ -195,7 +195,7 @@ bp_err run_tensorboard_add(run_journal *file, const json_t *line)
     const char *key;
     json_t *value;
 
-    for (int k = 0; TAGS[k] != NULL; k++)
+    for (int k = 0; TAGS[k]; k++)
         add_figure(&summary, TAGS[k], (float)real_of(line, TAGS[k]));
     json_object_foreach((json_t *)line, key, value)
     {

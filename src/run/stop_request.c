@@ -57,7 +57,7 @@ static double job_end(void)
     char *end;
     double left;
 
-    if (known || text == NULL || text[0] == '\0')
+    if (known || !text || text[0] == '\0')
         return moment;
     known = true;
     BP_CHECK(clock_gettime(CLOCK_REALTIME, &now) == 0);
@@ -103,7 +103,7 @@ static void check_owner(bp_stop_request *self)
     bp_err err;
 
     (void)snprintf(message, sizeof message, "%s", bp_err_message());
-    err = self->check == NULL ? BP_OK : self->check(self->context);
+    err = !self->check ? BP_OK : self->check(self->context);
     if (err != BP_OK) {
         lost_code = err;
         (void)snprintf(lost_message, sizeof lost_message, "%s", bp_err_message());
@@ -191,7 +191,7 @@ void bp_stop_request_free(bp_stop_request **out)
 {
     bp_stop_request *stop_request = *out;
 
-    if (stop_request == NULL)
+    if (!stop_request)
         return;
     bp_signals_unwatch(look, stop_request);
     lost_code = BP_OK; /* of this run: a job within a job has one of its own */

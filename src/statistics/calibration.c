@@ -43,8 +43,8 @@ bp_calibration bp_calibration_of(const bp_calibration *documents, const int32_t 
     bp_calibration sums = {0};
 
     for (int64_t d = 0; d < n; d++)
-        if (counts == NULL || counts[d] > 0)
-            merge(&sums, &documents[d], counts != NULL ? counts[d] : 1);
+        if (!counts || counts[d] > 0)
+            merge(&sums, &documents[d], counts ? counts[d] : 1);
     return sums;
 }
 
@@ -98,7 +98,7 @@ static double student_ratio(double freedom)
            f * f * f * (((3 * z2 + 19) * z2 + 17) * z2 - 15) / 384;
 }
 
-/* Of r_b, by documents; one alone says nothing of it, and its bin counts for nothing then. */
+/* Of r_b, by documents; a single one says nothing of it, and its bin counts for nothing then. */
 static double gap_variance(const bp_calibration *documents, int64_t n, int b, double tokens,
                            double ratio)
 {

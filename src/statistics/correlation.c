@@ -37,9 +37,9 @@ static bool is_constant(const double *x, const int32_t *counts, int64_t n)
     const double *first = NULL;
 
     for (int64_t k = 0; k < n; k++) {
-        if (counts != NULL && counts[k] == 0)
+        if (counts && counts[k] == 0)
             continue;
-        if (first != NULL && x[k] != *first)
+        if (first && x[k] != *first)
             return false;
         first = &x[k];
     }
@@ -56,13 +56,13 @@ double bp_pearson_counted(const double *x, const double *y, const int32_t *count
     for (int64_t k = 0; k < n; k++)
         total += counts != NULL ? counts[k] : 1;
     for (int64_t k = 0; k < n; k++) {
-        double times = counts != NULL ? counts[k] : 1;
+        double times = counts ? counts[k] : 1;
 
         mean_x += times * scaled(x[k], by_x) / total;
         mean_y += times * scaled(y[k], by_y) / total;
     }
     for (int64_t k = 0; k < n; k++) {
-        double times = counts != NULL ? counts[k] : 1, dx = scaled(x[k], by_x) - mean_x,
+        double times = counts ? counts[k] : 1, dx = scaled(x[k], by_x) - mean_x,
                dy = scaled(y[k], by_y) - mean_y;
 
         xx += times * dx * dx;

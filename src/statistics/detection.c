@@ -42,10 +42,10 @@ bp_err bp_detection_new(bp_detection **out, const double *in_domain, int64_t in_
     int64_t count = in_domain_count + shifted_count;
     bp_detection *detection = bp_try_alloc("statistics.detection", 1, sizeof *detection);
 
-    if (detection != NULL)
+    if (detection)
         detection->documents =
             bp_try_alloc("statistics.detection", count, sizeof *detection->documents);
-    if (detection == NULL || detection->documents == NULL) {
+    if (!detection || !detection->documents) {
         bp_detection_free(&detection);
         *out = NULL;
         return bp_fail_memory("scores of documents", count, sizeof *detection->documents);
@@ -60,7 +60,7 @@ bp_err bp_detection_new(bp_detection **out, const double *in_domain, int64_t in_
 
 void bp_detection_free(bp_detection **detection)
 {
-    if (*detection == NULL)
+    if (!*detection)
         return;
     bp_free((*detection)->documents);
     bp_free(*detection);
@@ -79,7 +79,7 @@ static int64_t weight_of(const scored_document *one, const int32_t *in_domain,
 {
     const int32_t *counts = one->shifted ? shifted : in_domain;
 
-    return counts != NULL ? counts[one->document] : 1;
+    return counts ? counts[one->document] : 1;
 }
 
 /* Documents of one score: no threshold parts them. */

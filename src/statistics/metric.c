@@ -15,14 +15,14 @@ static void statistic(double *values, const int32_t *const *counts, const void *
 {
     const systems *s = data;
 
-    for (int k = 0; k < 2 && s->answers[k] != NULL; k++)
+    for (int k = 0; k < 2 && s->answers[k]; k++)
         s->metric->figures(values + k * s->metric->width, counts[0], s->answers[k]);
 }
 
 /* values[BP_RESAMPLES][width of all systems]; NULL where there is no spread. */
 static bp_err resample(double **values, const systems *s, int64_t documents, uint64_t seed)
 {
-    int64_t width = (s->answers[1] != NULL ? 2 : 1) * s->metric->width;
+    int64_t width = (s->answers[1] ? 2 : 1) * s->metric->width;
     bp_bootstrap spec = {.seed = seed,
                          .resamples = BP_RESAMPLES,
                          .groups = 1,
@@ -45,7 +45,7 @@ static bp_err resample(double **values, const systems *s, int64_t documents, uin
 static bp_err set_figure(bp_figure *figure, double value, const double *values, int64_t stride)
 {
     *figure = (bp_figure){value, {NAN, NAN}};
-    return values != NULL ? bp_interval_of(&figure->interval, values, BP_RESAMPLES, stride) : BP_OK;
+    return values ? bp_interval_of(&figure->interval, values, BP_RESAMPLES, stride) : BP_OK;
 }
 
 bp_err bp_metric_estimate(bp_figure *figures, const bp_metric *metric, const void *answers,
@@ -57,7 +57,7 @@ bp_err bp_metric_estimate(bp_figure *figures, const bp_metric *metric, const voi
 
     metric->figures(whole, NULL, answers);
     for (int64_t k = 0; k < metric->width && err == BP_OK; k++)
-        err = set_figure(&figures[k], whole[k], values != NULL ? values + k : NULL, metric->width);
+        err = set_figure(&figures[k], whole[k], values ? values + k : NULL, metric->width);
     bp_free(values);
     return err;
 }
@@ -107,7 +107,7 @@ static void set_p_value(bp_figure_pair *pair, const double *one, const double *o
 static bp_err set_pair(bp_figure_pair *pair, double one, double other, const double *values,
                        int64_t width, bool lower)
 {
-    const double *others = values != NULL ? values + width : NULL;
+    const double *others = values ? values + width : NULL;
     int64_t stride = 2 * width;
     bp_err err = set_figure(&pair->one, one, values, stride);
 
@@ -115,7 +115,7 @@ static bp_err set_pair(bp_figure_pair *pair, double one, double other, const dou
         err = set_figure(&pair->other, other, others, stride);
     pair->difference = (bp_figure){one - other, {NAN, NAN}};
     pair->wins = pair->p_value = NAN;
-    if (err == BP_OK && values != NULL) {
+    if (err == BP_OK && values) {
         set_p_value(pair, values, others, stride, lower);
         err = bp_interval_of_difference(&pair->difference.interval, values, others, BP_RESAMPLES,
                                         stride);
@@ -133,7 +133,7 @@ bp_err bp_metric_compare(bp_figure_pair *pairs, const bp_metric *metric, const v
     metric->figures(whole[0], NULL, one);
     metric->figures(whole[1], NULL, other);
     for (int64_t k = 0; k < metric->width && err == BP_OK; k++)
-        err = set_pair(&pairs[k], whole[0][k], whole[1][k], values != NULL ? values + k : NULL,
+        err = set_pair(&pairs[k], whole[0][k], whole[1][k], values ? values + k : NULL,
                        metric->width, metric->lower[k]);
     bp_free(values);
     return err;

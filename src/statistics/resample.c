@@ -72,7 +72,7 @@ static bp_err places_new(counts_place **out, int threads, const bp_bootstrap *sp
 
         places[t].counts = bp_try_alloc("statistics.counts", documents, sizeof(int32_t));
         places[t].groups = bp_try_alloc("statistics.counts", spec->groups, sizeof(int32_t *));
-        ok = places[t].counts != NULL && places[t].groups != NULL;
+        ok = places[t].counts && places[t].groups;
         for (int64_t g = 0; g < spec->groups && ok; g++) {
             places[t].groups[g] = places[t].counts + start;
             start += spec->documents[g];
@@ -83,7 +83,7 @@ static bp_err places_new(counts_place **out, int threads, const bp_bootstrap *sp
 
 static void places_free(counts_place *places, int threads)
 {
-    for (int t = 0; t < threads && places != NULL; t++) {
+    for (int t = 0; t < threads && places; t++) {
         bp_free(places[t].groups);
         bp_free(places[t].counts);
     }
@@ -121,7 +121,7 @@ static bool has_gap(const double *values, const bp_bootstrap *spec)
     return defined > 0 && defined < spec->resamples;
 }
 
-/* One document has no spread: what rests on it alone is not defined in any resample. */
+/* One document has no spread: what rests only on it is not defined in any resample. */
 static void forget(double *values, const bp_bootstrap *spec)
 {
     for (int64_t r = 0; r < spec->resamples; r++)
@@ -152,7 +152,7 @@ static bp_err forget_lone(double *values, const bp_bootstrap *spec, const counts
     for (int64_t g = 0; g < spec->groups; g++)
         documents += spec->documents[g];
     lone = bp_try_alloc("statistics.counts", documents, sizeof *lone);
-    if (lone == NULL)
+    if (!lone)
         return bp_fail_memory("resamples of documents", documents, sizeof *lone);
     for (int64_t c = 0; c < spec->width; c++)
         if (documents < 2 ||
@@ -200,10 +200,10 @@ bp_err bp_interval_of_difference(bp_interval *out, const double *one, const doub
     int64_t n = 0;
 
     *out = (bp_interval){NAN, NAN};
-    if (kept == NULL)
+    if (!kept)
         return bp_fail_memory("resamples", resamples, sizeof *kept);
     for (int64_t r = 0; r < resamples; r++) {
-        double value = one[r * stride] - (other != NULL ? other[r * stride] : 0);
+        double value = one[r * stride] - (other ? other[r * stride] : 0);
 
         if (isfinite(value))
             kept[n++] = value;

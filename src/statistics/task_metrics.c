@@ -9,7 +9,7 @@
 
 static double times_of(const int32_t *counts, int64_t document)
 {
-    return counts != NULL ? counts[document] : 1;
+    return counts ? counts[document] : 1;
 }
 
 static double share(double part, double whole)
@@ -117,7 +117,7 @@ static parsed_tag parse_tag(const char *tag)
     static const char PLACES[] = "BIESLU", MEANT[] = "BIESES";
     const char *found = tag[0] != '\0' ? strchr(PLACES, tag[0]) : NULL;
 
-    if (found == NULL || (tag[1] != '-' && tag[1] != '\0'))
+    if (!found || (tag[1] != '-' && tag[1] != '\0'))
         return (parsed_tag){'O', ""};
     return (parsed_tag){MEANT[found - PLACES], tag[1] == '-' ? tag + 2 : ""};
 }
@@ -134,7 +134,7 @@ static bool ends_between(parsed_tag before, parsed_tag tag)
 {
     if (before.place == 'O')
         return false;
-    return before.place == 'E' || before.place == 'S' || strchr("BSO", tag.place) != NULL ||
+    return before.place == 'E' || before.place == 'S' || strchr("BSO", tag.place) ||
            strcmp(before.type, tag.type) != 0;
 }
 
@@ -142,7 +142,7 @@ static bool begins_between(parsed_tag before, parsed_tag tag)
 {
     if (tag.place == 'O')
         return false;
-    return tag.place == 'B' || tag.place == 'S' || strchr("ESO", before.place) != NULL ||
+    return tag.place == 'B' || tag.place == 'S' || strchr("ESO", before.place) ||
            strcmp(before.type, tag.type) != 0;
 }
 

@@ -25,7 +25,7 @@ static int64_t gather(keyed_token *keyed, const bp_token_table *table)
     int64_t n = 0, document = 0;
 
     for (int64_t i = 0; i < table->tokens; i++) {
-        while (table->doc_start != NULL && i >= table->doc_start[document + 1])
+        while (table->doc_start && i >= table->doc_start[document + 1])
             document++;
         if (table->score[i] == table->score[i]) /* NaN is not */
             keyed[n++] = (keyed_token){table->score[i],
@@ -39,7 +39,7 @@ static void fill(bp_token_order *order, const keyed_token *keyed, const float *n
     for (int64_t i = 0; i < order->tokens; i++) {
         order->score[i] = keyed[i].score;
         order->owner[i] = keyed[i].owner;
-        order->nll[i] = nll != NULL ? nll[keyed[i].token] : 0;
+        order->nll[i] = nll ? nll[keyed[i].token] : 0;
         order->lengths[keyed[i].owner >> 1]++;
     }
 }
@@ -51,16 +51,15 @@ bp_err bp_token_order_new(bp_token_order **out, const bp_token_table *table)
 
     *out = NULL;
     BP_ASSERT(table->documents < INT32_MAX);
-    if (keyed != NULL && order != NULL) {
+    if (keyed && order) {
         order->tokens = gather(keyed, table);
-        order->documents = table->doc_start != NULL ? table->documents : 1;
+        order->documents = table->doc_start ? table->documents : 1;
         order->score = bp_try_alloc("statistics.order", order->tokens, sizeof *order->score);
         order->nll = bp_try_alloc("statistics.order", order->tokens, sizeof *order->nll);
         order->owner = bp_try_alloc("statistics.order", order->tokens, sizeof *order->owner);
         order->lengths = bp_try_alloc("statistics.order", order->documents, sizeof *order->lengths);
     }
-    if (order == NULL || order->score == NULL || order->nll == NULL || order->owner == NULL ||
-        order->lengths == NULL) {
+    if (!order || !order->score || !order->nll || !order->owner || !order->lengths) {
         bp_free(keyed);
         bp_token_order_free(&order);
         return bp_fail_memory("tokens in order", table->tokens, sizeof *keyed);
@@ -76,7 +75,7 @@ int64_t bp_token_order_total(const bp_token_order *order, const int32_t *counts)
 {
     int64_t total = 0;
 
-    if (counts == NULL)
+    if (!counts)
         return order->tokens;
     for (int64_t d = 0; d < order->documents; d++)
         total += counts[d] * order->lengths[d];
@@ -85,7 +84,7 @@ int64_t bp_token_order_total(const bp_token_order *order, const int32_t *counts)
 
 void bp_token_order_free(bp_token_order **order)
 {
-    if (*order == NULL)
+    if (!*order)
         return;
     bp_free((*order)->lengths);
     bp_free((*order)->owner);

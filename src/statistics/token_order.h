@@ -37,7 +37,7 @@ int64_t bp_token_order_total(const bp_token_order *order, const int32_t *counts)
 static inline int64_t bp_token_order_weight(const bp_token_order *order, const int32_t *counts,
                                             int64_t place)
 {
-    return counts == NULL ? 1 : counts[order->owner[place] >> 1];
+    return !counts ? 1 : counts[order->owner[place] >> 1];
 }
 void bp_token_order_free(bp_token_order **order);
 

@@ -15,7 +15,7 @@ static void figures(double *values, const int32_t *counts, const void *data)
 
     memset(values, 0, WIDTH * sizeof *values);
     for (int64_t d = 0; d < answers->documents; d++) {
-        double times = counts != NULL ? counts[d] : 1;
+        double times = counts ? counts[d] : 1;
 
         n += times;
         for (int k = 0; k < WIDTH; k++)
@@ -75,7 +75,7 @@ static double mean_of(const double *values, const bp_text_states *text, const do
     double sum = 0, all = 0, plain = 0;
 
     for (int64_t i = 0; i < text->count; i++) {
-        double weight = weights != NULL ? weights[text->tokens[i]] : 1;
+        double weight = weights ? weights[text->tokens[i]] : 1;
 
         sum += weight * values[i];
         all += weight;

@@ -55,7 +55,7 @@ static void figures(double *values, const int32_t *counts, const void *data)
     double sums[WIDTH] = {0}, n = 0;
 
     for (int64_t d = 0; d < answers->documents; d++) {
-        double times = counts != NULL ? counts[d] : 1;
+        double times = counts ? counts[d] : 1;
 
         n += times;
         for (int k = 0; k < WIDTH; k++)
@@ -112,7 +112,7 @@ bp_err bp_bleu_count(bp_text_answers *out, const bp_text_pairs *pairs, bp_bleu_w
     double *counts = bp_try_alloc("metrics.counts", pairs->documents * WIDTH, sizeof *counts);
 
     *out = (bp_text_answers){pairs->documents, WIDTH, counts};
-    for (int64_t d = 0; d < pairs->documents && counts != NULL; d++) {
+    for (int64_t d = 0; d < pairs->documents && counts; d++) {
         bp_words_of_bleu(&hypothesis, pairs->hypothesis[d], how);
         for (int64_t r = 0; r < refs; r++)
             bp_words_of_bleu(&references[r], pairs->reference[r][d], how);
@@ -126,7 +126,6 @@ bp_err bp_bleu_count(bp_text_answers *out, const bp_text_pairs *pairs, bp_bleu_w
     bp_words_clear(&hypothesis);
     bp_free(references);
     bp_free(grams);
-    return counts != NULL
-               ? BP_OK
-               : bp_fail_memory("counts of documents", pairs->documents * WIDTH, sizeof *counts);
+    return counts ? BP_OK
+                  : bp_fail_memory("counts of documents", pairs->documents * WIDTH, sizeof *counts);
 }

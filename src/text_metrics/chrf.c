@@ -37,7 +37,7 @@ static void figures(double *values, const int32_t *counts, const void *data)
 
     for (int64_t d = 0; d < answers->documents; d++)
         for (int k = 0; k < WIDTH; k++)
-            sums[k] += (counts != NULL ? counts[d] : 1) * answers->counts[d * WIDTH + k];
+            sums[k] += (counts ? counts[d] : 1) * answers->counts[d * WIDTH + k];
     values[0] = chrf_of(sums);
 }
 
@@ -64,7 +64,7 @@ bp_err bp_chrf_count(bp_text_answers *out, const bp_text_pairs *pairs)
     bp_grams grams[2] = {0};
 
     *out = (bp_text_answers){pairs->documents, WIDTH, counts};
-    for (int64_t d = 0; d < pairs->documents && counts != NULL; d++) {
+    for (int64_t d = 0; d < pairs->documents && counts; d++) {
         double here[WIDTH], best = -1;
 
         bp_words_of_characters(&words[0], pairs->hypothesis[d]);
@@ -81,7 +81,6 @@ bp_err bp_chrf_count(bp_text_answers *out, const bp_text_pairs *pairs)
         bp_words_clear(&words[k]);
         bp_grams_clear(&grams[k]);
     }
-    return counts != NULL
-               ? BP_OK
-               : bp_fail_memory("counts of documents", pairs->documents * WIDTH, sizeof *counts);
+    return counts ? BP_OK
+                  : bp_fail_memory("counts of documents", pairs->documents * WIDTH, sizeof *counts);
 }

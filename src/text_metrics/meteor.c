@@ -18,7 +18,7 @@ static void figures(double *values, const int32_t *counts, const void *data)
     double n = 0, sum = 0;
 
     for (int64_t d = 0; d < answers->documents; d++) {
-        double times = counts != NULL ? counts[d] : 1;
+        double times = counts ? counts[d] : 1;
 
         n += times;
         sum += times * answers->counts[d];
@@ -39,7 +39,7 @@ typedef struct side {
 
 static void side_clear(side *s)
 {
-    for (int64_t k = 0; k < s->words.count && s->stems != NULL; k++)
+    for (int64_t k = 0; k < s->words.count && s->stems; k++)
         bp_free((char *)s->stems[k].text);
     bp_free(s->stems);
     bp_free(s->hashes);
@@ -149,7 +149,7 @@ static double score_pair(bp_line label, bp_line said, bp_bleu_words how, const b
     side_read(&reference, label, how);
     align(&hypothesis, &reference, hypothesis.words.list, reference.words.list);
     align(&hypothesis, &reference, hypothesis.hashes, reference.hashes);
-    if (wordnet != NULL)
+    if (wordnet)
         align_synonyms(&hypothesis, &reference, wordnet);
     score = score_of(&hypothesis, reference.words.count);
     side_clear(&hypothesis);
@@ -163,7 +163,7 @@ bp_err bp_meteor_count(bp_text_answers *out, const bp_text_pairs *pairs, bp_bleu
     double *counts = bp_try_alloc("metrics.counts", pairs->documents, sizeof *counts);
 
     *out = (bp_text_answers){pairs->documents, 1, counts};
-    if (counts == NULL)
+    if (!counts)
         return bp_fail_memory("counts of documents", pairs->documents, sizeof *counts);
     for (int64_t d = 0; d < pairs->documents; d++)
         for (int64_t r = 0; r < pairs->references; r++) {

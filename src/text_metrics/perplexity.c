@@ -13,7 +13,7 @@ static void figures(double *values, const int32_t *counts, const void *data)
     bool whole;
 
     for (int64_t d = 0; d < answers->documents; d++) {
-        double times = counts != NULL ? counts[d] : 1;
+        double times = counts ? counts[d] : 1;
 
         for (int k = 0; times > 0 && k < BP_PERPLEXITY_WIDTH; k++)
             sums[k] += times * answers->counts[d * BP_PERPLEXITY_WIDTH + k];

@@ -13,7 +13,7 @@ typedef struct rule {
 
 static bool is_consonant(const uint32_t *word, int64_t at)
 {
-    if (word[at] < 0x80 && word[at] != 0 && strchr("aeiou", (int)word[at]) != NULL)
+    if (word[at] < 0x80 && word[at] != 0 && strchr("aeiou", (int)word[at]))
         return false;
     return word[at] != 'y' || at == 0 || !is_consonant(word, at - 1);
 }
@@ -67,7 +67,7 @@ static int64_t put(uint32_t *word, int64_t stem, const char *to)
 /* The first rule whose suffix fits decides. */
 static int64_t apply(uint32_t *word, int64_t length, const rule *rules)
 {
-    for (; rules->suffix != NULL; rules++) {
+    for (; rules->suffix; rules++) {
         int64_t stem = length - (int64_t)strlen(rules->suffix);
 
         if (!ends(word, length, rules->suffix))
@@ -142,7 +142,7 @@ static int64_t step_4(uint32_t *word, int64_t length)
     static const rule others[] = {{"ou", "", 1},  {"ism", "", 1}, {"ate", "", 1}, {"iti", "", 1},
                                   {"ous", "", 1}, {"ive", "", 1}, {"ize", "", 1}, {0}};
 
-    for (const rule *r = rules; r->suffix != NULL; r++)
+    for (const rule *r = rules; r->suffix; r++)
         if (ends(word, length, r->suffix))
             return apply(word, length, rules);
     if (ends(word, length, "ion"))

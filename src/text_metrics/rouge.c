@@ -14,7 +14,7 @@ static void figures(double *values, const int32_t *counts, const void *data)
 
     memset(values, 0, WIDTH * sizeof *values);
     for (int64_t d = 0; d < answers->documents; d++) {
-        double times = counts != NULL ? counts[d] : 1;
+        double times = counts ? counts[d] : 1;
 
         n += times;
         for (int k = 0; k < WIDTH; k++)
@@ -77,7 +77,7 @@ bp_err bp_rouge_count(bp_text_answers *out, const bp_text_pairs *pairs)
     bp_grams grams[2] = {0};
 
     *out = (bp_text_answers){pairs->documents, WIDTH, counts};
-    for (int64_t d = 0; d < pairs->documents && counts != NULL; d++) {
+    for (int64_t d = 0; d < pairs->documents && counts; d++) {
         double here[WIDTH], *best = counts + d * WIDTH;
 
         bp_words_of_rouge(&words[0], pairs->hypothesis[d]);
@@ -93,7 +93,6 @@ bp_err bp_rouge_count(bp_text_answers *out, const bp_text_pairs *pairs)
         bp_words_clear(&words[k]);
         bp_grams_clear(&grams[k]);
     }
-    return counts != NULL
-               ? BP_OK
-               : bp_fail_memory("counts of documents", pairs->documents * WIDTH, sizeof *counts);
+    return counts ? BP_OK
+                  : bp_fail_memory("counts of documents", pairs->documents * WIDTH, sizeof *counts);
 }

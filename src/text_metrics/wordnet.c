@@ -48,7 +48,7 @@ bp_err bp_wordnet_open(bp_wordnet **out, const char *folder)
 
 void bp_wordnet_free(bp_wordnet **wordnet)
 {
-    if (*wordnet == NULL)
+    if (!*wordnet)
         return;
     for (int p = 0; p < PARTS; p++) {
         bp_free((*wordnet)->index[p].text);
@@ -145,7 +145,7 @@ static void change_endings(form_list *out, const form_list *in, int part)
 {
     out->count = 0;
     for (int k = 0; k < in->count; k++)
-        for (int e = 0; e < 10 && ENDINGS[part][e][0] != NULL; e++) {
+        for (int e = 0; e < 10 && ENDINGS[part][e][0]; e++) {
             const form *of = &in->list[k];
             size_t bytes = strlen(ENDINGS[part][e][0]);
 
@@ -160,7 +160,7 @@ static bool keep_known(form_list *out, const form_list *in, const text_file *ind
 {
     out->count = 0;
     for (int k = 0; k < in->count; k++)
-        if (find(index, &in->list[k]) != NULL)
+        if (find(index, &in->list[k]))
             out->list[out->count++] = in->list[k];
     return out->count > 0;
 }
@@ -175,7 +175,7 @@ static void find_forms(form_list *out, const bp_wordnet *self, int part, const c
 
     add_form(&changed[0], word, bytes, "");
     exceptions = changed[0].count > 0 ? find(&self->exceptions[part], &changed[0].list[0]) : NULL;
-    if (exceptions != NULL) {
+    if (exceptions) {
         while (*exceptions == ' ') {
             size_t length = strcspn(++exceptions, " \n");
 
@@ -216,7 +216,7 @@ static void see_synset(const text_file *data, int64_t place,
     for (at = end; count > 0 && *at == ' '; count--) {
         size_t length = strcspn(++at, " \n"), name = strcspn(at, "( \n");
 
-        if (memchr(at, '_', name) == NULL)
+        if (!memchr(at, '_', name))
             see(context, at, name);
         at += length;
         at += at[0] == ' ' ? 1 + strcspn(at + 1, " \n") : 0;

@@ -63,10 +63,10 @@ static bool is_point(char c)
     return c == '.' || c == ',';
 }
 
-/* ASCII that always stands alone: all punctuation but ' , - and . */
+/* ASCII that is always a word of its own: all punctuation but ' , - and . */
 static bool is_punctuation(char c)
 {
-    return strchr("{|}~[\\]^_`!\"#$%&()*+:;<=>?@/", c) != NULL && c != '\0';
+    return strchr("{|}~[\\]^_`!\"#$%&()*+:;<=>?@/", c) && c != '\0';
 }
 
 static const char *const ENTITIES[][2] = {
@@ -263,7 +263,7 @@ void bp_words_of_answer(bp_words *words, bp_line line)
     bp_text_lowercase(lower, line.text, line.bytes);
     for (size_t k = 0; k < lower->bytes; k++)
         if (lower->data[k] == '\0' ||
-            (!is_punctuation(lower->data[k]) && strchr("',-.", lower->data[k]) == NULL))
+            (!is_punctuation(lower->data[k]) && !strchr("',-.", lower->data[k])))
             lower->data[kept++] = lower->data[k];
     lower->bytes = kept;
     drop_articles(out, lower);

@@ -1,4 +1,4 @@
-/* A checkpoint of an adapter alone: the tensors that it lacks are those of its base, another
+/* A checkpoint of only an adapter: the tensors that it lacks are those of its base, another
  * checkpoint, which its state names by path and digest. */
 #include "base/fs.h"
 #include "base/mem.h"
@@ -56,7 +56,7 @@ bp_err bp_checkpoint_open_base(bp_checkpoint *checkpoint)
     return err == BP_OK ? check_base(checkpoint, named) : err;
 }
 
-/* Both lists are sorted by name; of the base the model alone counts, and what the checkpoint has
+/* Both lists are sorted by name; of the base only the model counts, and what the checkpoint has
  * itself does not. */
 void bp_checkpoint_list_tensors(bp_checkpoint *checkpoint)
 {

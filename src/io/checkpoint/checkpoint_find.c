@@ -38,7 +38,7 @@ static void move_aside(const char *parent, const char *name, const char *instead
 {
     char *folder = bp_path_join(parent, name), *to = NULL;
 
-    for (int n = 0; n < 1000 && (to == NULL || bp_path_exists(to)); n++) {
+    for (int n = 0; n < 1000 && (!to || bp_path_exists(to)); n++) {
         bp_free(to);
         to = bp_sprintf("%s/.bad-%s-%d", parent, name, n);
     }
@@ -59,13 +59,13 @@ static bp_err walk(MPI_Comm comm, const char *parent, candidates *list, bp_check
     int64_t damaged = 0;
     bp_err err = BP_OK;
 
-    while (err == BP_OK && *out == NULL) {
+    while (err == BP_OK && !*out) {
         char *folder = root ? next_older(list, parent) : NULL;
 
         bp_bcast_text(&folder, 0, comm);
-        if (folder == NULL && damaged == 0)
+        if (!folder && damaged == 0)
             return BP_OK;
-        if (folder == NULL)
+        if (!folder)
             return BP_FAIL(BP_ERR_FORMAT, "checkpoint.all_damaged",
                            "no checkpoint can be used, all %lld are damaged: at %s; remove them to "
                            "start anew. The oldest says: %s",
@@ -106,9 +106,9 @@ bp_err bp_checkpoint_newest(MPI_Comm comm, const char *parent, bp_err (*check_ow
     int64_t step;
     bp_err err = newest(comm, parent, &list, out);
 
-    if (err == BP_OK && bp_comm_is_root(comm) && check_owner != NULL)
+    if (err == BP_OK && bp_comm_is_root(comm) && check_owner)
         err = check_owner(context);
-    if (err == BP_OK && *out != NULL && bp_comm_is_root(comm)) {
+    if (err == BP_OK && *out && bp_comm_is_root(comm)) {
         for (int64_t k = list.count - 1; k > list.at; k--)
             if (bp_step_of_name(list.names[k], &step))
                 move_aside(parent, list.names[k], list.names[list.at]);
@@ -137,7 +137,7 @@ static bool is_named_as_step(const char *path)
 {
     char *real = realpath(path, NULL);
     int64_t step;
-    bool named = bp_step_of_name(bp_path_base(real == NULL ? path : real), &step);
+    bool named = bp_step_of_name(bp_path_base(!real ? path : real), &step);
 
     free(real); /* realpath's */
     return named;
@@ -255,11 +255,10 @@ bp_err bp_checkpoint_open_any(MPI_Comm comm, const char *path, bp_checkpoint **o
     err = bp_agree(comm, bp_comm_is_root(comm) ? look_at(path, &parent) : BP_OK);
     if (err == BP_OK) {
         bp_bcast_text(&parent, 0, comm);
-        err =
-            parent == NULL ? bp_checkpoint_open(comm, path, out) : newest(comm, parent, &list, out);
+        err = !parent ? bp_checkpoint_open(comm, path, out) : newest(comm, parent, &list, out);
     }
     bp_names_free(&list.names, list.count);
-    if (err == BP_OK && *out == NULL)
+    if (err == BP_OK && !*out)
         err = BP_FAIL(BP_ERR_INPUT, "checkpoint.none", "there is no checkpoint left: in %s", path);
     bp_free(parent);
     return err;
@@ -291,23 +290,23 @@ bp_err bp_checkpoint_read_metadata(const char *path, char **folder, json_t **man
 
     *folder = NULL;
     *manifest = NULL;
-    if (err == BP_OK && parent == NULL) {
+    if (err == BP_OK && !parent) {
         *folder = bp_strdup(path);
         read_manifest(*folder, manifest);
     } else if (err == BP_OK) {
         err = bp_dir_list(parent, &list.names, &list.count);
         list.at = list.count;
     }
-    while (err == BP_OK && *manifest == NULL && (step = next_older(&list, parent)) != NULL) {
+    while (err == BP_OK && !*manifest && (step = next_older(&list, parent))) {
         read_manifest(step, manifest);
-        if (*manifest != NULL || *folder == NULL) {
+        if (*manifest || !*folder) {
             bp_free(*folder);
             *folder = step;
         } else {
             bp_free(step);
         }
     }
-    if (*manifest != NULL)
+    if (*manifest)
         note(*manifest, *folder);
     bp_names_free(&list.names, list.count);
     bp_free(parent);

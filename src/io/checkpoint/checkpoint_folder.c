@@ -87,7 +87,7 @@ bp_err bp_checkpoints_clean(const char *parent, bp_err (*check_owner)(void *cont
         err = bp_dir_list(parent, &names, &count);
     }
     /* asked after the listing: what a follower has made is not in it */
-    if (err == BP_OK && check_owner != NULL)
+    if (err == BP_OK && check_owner)
         err = check_owner(context);
     if (err == BP_OK)
         err = remove_leftovers(parent, names, count);
@@ -199,9 +199,9 @@ bp_err bp_checkpoints_prune(const char *parent, int64_t keep, bp_remover *remove
         err = bp_path_sync(
             parent); /* a crash in the middle must not leave half a checkpoint under its name */
     if (err == BP_OK)
-        err = bp_remover_start(remover != NULL ? remover : &own, &aside, &count);
+        err = bp_remover_start(remover ? remover : &own, &aside, &count);
     bp_names_free(&aside, count);
-    if (remover == NULL && own.paths != NULL)
+    if (!remover && own.paths)
         err = bp_remover_wait(&own);
     return err;
 }

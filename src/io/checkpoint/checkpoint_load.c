@@ -1,5 +1,5 @@
 /* Loading: any rank asks for any slices and reads them from the pieces that they meet. And are the
- * tensors those that were saved? Sums over elements, wherever those lie: in the slices of ranks, or
+ * tensors those that were saved? Sums over elements, wherever those are: in the slices of ranks, or
  * in the pieces of files. */
 #include "base/fs.h"
 #include "base/mem.h"
@@ -34,13 +34,12 @@ bp_err bp_checkpoint_find_tensor(const bp_checkpoint *checkpoint, const bp_slice
     char found[100] = "", wanted[100] = "";
 
     *out = tensor;
-    if (tensor == NULL &&
-        json_is_true(json_object_get(bp_checkpoint_state(checkpoint), "headless")))
+    if (!tensor && json_is_true(json_object_get(bp_checkpoint_state(checkpoint), "headless")))
         return BP_FAIL(BP_ERR_FORMAT, "tensor.no_head",
                        "the model was imported without a head (tensor '%s'): in checkpoint %s; "
                        "fine-tune it, or import a folder that has its head",
                        slice->name, checkpoint->folder);
-    if (tensor == NULL)
+    if (!tensor)
         return BP_FAIL(BP_ERR_FORMAT, "tensor.missing", "tensor '%s' is missing: in checkpoint %s",
                        slice->name, checkpoint->folder);
     if (tensor->dims == slice->dims &&
@@ -220,7 +219,7 @@ static bp_err see_file(const bp_checkpoint *checkpoint, int64_t file, float *scr
 
             if (piece->file != file)
                 continue;
-            if (reader == NULL)
+            if (!reader)
                 err = open_file(checkpoint, file, &reader);
             if (err == BP_OK)
                 err = see_piece(reader, &manifest->tensors[t], piece, scratch, &sums[t]);
@@ -269,8 +268,7 @@ static bp_err check(const bp_checkpoint *checkpoint, const bp_slice *slices, int
 {
     int64_t tensors = checkpoint->manifest->tensor_count;
     seen *sums = bp_alloc("load.digests", tensors, sizeof *sums);
-    bp_err err =
-        slices != NULL ? see_slices(checkpoint, slices, count, sums) : see_files(checkpoint, sums);
+    bp_err err = slices ? see_slices(checkpoint, slices, count, sums) : see_files(checkpoint, sums);
 
     err = bp_agree(checkpoint->comm, err);
     if (err == BP_OK) {
@@ -286,7 +284,7 @@ bp_err bp_checkpoint_check_digests(bp_checkpoint *checkpoint, const bp_slice *sl
 {
     static const bp_slice none;
 
-    return take_both(checkpoint, slices != NULL ? slices : &none, count, check);
+    return take_both(checkpoint, slices ? slices : &none, count, check);
 }
 
 bp_err bp_checkpoint_verify_digests(const bp_checkpoint *checkpoint)

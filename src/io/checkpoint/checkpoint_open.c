@@ -92,7 +92,7 @@ static bp_err read_manifest(const char *folder, char **text, bool *foreign)
     err = read_member(folder, "manifest.json", BP_MANIFEST_LIMIT_BYTES, text, &bytes);
     if (err == BP_OK)
         err = check_manifest_hash(folder, *text, bytes);
-    if (err == BP_OK && memchr(*text, '\0', bytes) != NULL)
+    if (err == BP_OK && memchr(*text, '\0', bytes))
         err = BP_FAIL(BP_ERR_FORMAT, "manifest.damaged", "manifest.json has a zero byte: in %s",
                       folder);
     if (err == BP_OK)
@@ -184,7 +184,7 @@ static void digest_model(bp_checkpoint *checkpoint)
         char line[BP_TENSOR_NAME + 160], digest[33];
         int used = snprintf(line, sizeof line, "%s float32", tensor->name);
 
-        if (strchr(tensor->name, '/') != NULL)
+        if (strchr(tensor->name, '/'))
             continue;
         for (int d = 0; d < tensor->dims; d++)
             used += snprintf(line + used, sizeof line - (size_t)used, " %lld",
@@ -216,7 +216,7 @@ static bp_err make_handle(bp_checkpoint **out, MPI_Comm comm, const char *folder
     err = bp_manifest_parse(&checkpoint->manifest, &foreign, text, strlen(text), "manifest.json");
     if (err == BP_OK && bp_manifest_find_file(checkpoint->manifest, "tokenizer.json") >= 0)
         checkpoint->tokenizer = bp_path_join(folder, "tokenizer.json");
-    if (checkpoint->tokenizer != NULL)
+    if (checkpoint->tokenizer)
         bp_checkpoint_note_tokenizer(checkpoint->manifest->state, checkpoint->tokenizer);
     if (err == BP_OK && bp_manifest_find_file(checkpoint->manifest, BP_CHECKPOINT_ATTACHMENT) >= 0)
         checkpoint->attachment = bp_path_join(folder, BP_CHECKPOINT_ATTACHMENT);
@@ -283,7 +283,7 @@ bp_err bp_checkpoint_open(MPI_Comm comm, const char *folder, bp_checkpoint **out
 
 void bp_checkpoint_close(bp_checkpoint **checkpoint)
 {
-    if (*checkpoint == NULL)
+    if (!*checkpoint)
         return;
     bp_checkpoint_close(&(*checkpoint)->base);
     bp_manifest_free(&(*checkpoint)->manifest);
@@ -317,7 +317,7 @@ const char *bp_checkpoint_digest(const bp_checkpoint *checkpoint)
 
 bool bp_checkpoint_has(const bp_checkpoint *checkpoint, const char *tensor)
 {
-    return bp_manifest_find(checkpoint->manifest, tensor) != NULL ||
+    return bp_manifest_find(checkpoint->manifest, tensor) ||
            bp_checkpoint_is_of_base(checkpoint, tensor);
 }
 

@@ -115,7 +115,7 @@ static int64_t volume_of(const bp_plan_slice *slice)
     return bp_checked_volume(slice->slice.dims, slice->slice.extent);
 }
 
-/* Into how many files so much goes, of `each`. */
+/* Into how many files of `each` bytes this goes. */
 static int64_t files_of(int64_t all, int64_t each)
 {
     int64_t wanted = (all + each - 1) / each;

@@ -44,7 +44,7 @@ static bp_err describe_slices(const bp_async_checkpoint *pending, bp_plan_slice 
             one->slice.offset[d] = slice->offset[d];
             one->slice.extent[d] = slice->extent[d];
         }
-        if (commit->snapshot != NULL) {
+        if (commit->snapshot) {
             one->place = bp_snapshot_place(commit->snapshot, slice->data);
             one->digest = commit->digests[k];
         }
@@ -57,7 +57,7 @@ static int writers_of(const bp_async_checkpoint *pending)
 {
     const bp_checkpoint_commit *commit = &pending->commit;
 
-    if (commit->snapshot == NULL)
+    if (!commit->snapshot)
         return commit->writers;
     BP_ASSERT(commit->writers == 0); /* who can read whose copy is settled already */
     return bp_snapshot_is_shared(commit->snapshot) ? 0 : bp_comm_size(pending->comm);
@@ -101,7 +101,7 @@ static bp_err make_hidden(bp_async_checkpoint *pending)
 
 static bp_err end_writing(bp_async_checkpoint *pending)
 {
-    if (pending->commit.snapshot == NULL)
+    if (!pending->commit.snapshot)
         return bp_async_checkpoint_write(pending);
     bp_err err = bp_async_checkpoint_wait(pending);
     bp_barrier_asleep("barrier", pending->comm); /* helpers of low priority need cores */
@@ -204,7 +204,7 @@ static bp_err write_tokenizer(const bp_async_checkpoint *pending)
         &manifest->files[manifest->file_count]; /* the plan left an entry for it */
     const char *text = pending->commit.tokenizer;
 
-    if (text == NULL)
+    if (!text)
         return BP_OK;
     (void)snprintf(file->name, sizeof file->name, "tokenizer.json");
     file->bytes = (int64_t)strlen(text);
@@ -220,7 +220,7 @@ static bp_err take_attachment(const bp_async_checkpoint *pending)
     bp_user_block block;
     bp_err err;
 
-    if (pending->commit.attachment == NULL)
+    if (!pending->commit.attachment)
         return BP_OK;
     BP_ASSERT(manifest->file_count == 0); /* files are listed by name */
     err = bp_user_block_read(&block, pending->commit.attachment);
@@ -261,7 +261,7 @@ static bp_err ask_owner(const bp_async_checkpoint *pending)
 {
     const bp_checkpoint_commit *commit = &pending->commit;
 
-    return commit->check_owner == NULL ? BP_OK : commit->check_owner(commit->context);
+    return !commit->check_owner ? BP_OK : commit->check_owner(commit->context);
 }
 
 /* ---- after a failure ---- */
@@ -385,7 +385,7 @@ bp_err bp_checkpoint_begin(bp_async_checkpoint **out, MPI_Comm comm,
     bp_async_checkpoint *pending = bp_alloc("save", 1, sizeof *pending);
     bp_err err;
 
-    BP_ASSERT(commit->snapshot == NULL || commit->digests != NULL || count == 0);
+    BP_ASSERT(!commit->snapshot || commit->digests || count == 0);
     pending->comm = comm;
     pending->lock = -1;
     pending->root = bp_comm_is_root(comm);
@@ -401,7 +401,7 @@ bp_err bp_checkpoint_begin(bp_async_checkpoint **out, MPI_Comm comm,
     err = advance(pending, BP_COMMIT_WRITE);
     if (err != BP_OK)
         free_pending(&pending);
-    else if (commit->snapshot != NULL)
+    else if (commit->snapshot)
         bp_async_checkpoint_start(pending);
     *out = pending;
     return err;
@@ -423,7 +423,7 @@ bp_err bp_checkpoint_finish(bp_async_checkpoint **at)
     bp_async_checkpoint *pending = *at;
     bp_err err = advance(pending, BP_COMMIT_DONE);
 
-    if (pending->commit.busy_seconds != NULL) {
+    if (pending->commit.busy_seconds) {
         float busy_seconds = 0;
 
         for (int k = 0; k < pending->plan.files; k++)

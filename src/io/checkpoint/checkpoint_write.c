@@ -19,9 +19,9 @@
 #define TAG_REQUEST  1
 #define TAG_PART     2
 #define POLL_SECONDS 0.0005
-/* While training goes on: of one core, for all helpers of a rank together (nice 19 promises so much
- * on a busy one, but slices are longer); what each has before that counts; and how long one sleeps
- * before it looks again whether somebody waits. */
+/* While training goes on: of one core, for all helpers of a rank together (nice 19 promises that
+ * share of a busy one, but slices are longer); what each has before that counts; and how long one
+ * sleeps before it looks again whether somebody waits. */
 #define PACE_SHARE         0.015
 #define PACE_FREE_SECONDS  0.01
 #define PACE_SLEEP_SECONDS 0.05
@@ -33,7 +33,7 @@ static bp_err find_data(const bp_async_checkpoint *pending, int64_t index, const
     const bp_checkpoint_commit *commit = &pending->commit;
 
     *data = pending->slices[index].data;
-    if (*data != NULL)
+    if (*data)
         return BP_OK;
     return commit->fetch(commit->context, &pending->slices[index], index, data);
 }
@@ -78,11 +78,11 @@ static bp_err get_part(bp_async_checkpoint *pending, const bp_plan_slice *piece,
 
     if (err != BP_OK)
         return err;
-    if (pending->commit.snapshot != NULL)
+    if (pending->commit.snapshot)
         return bp_snapshot_read(pending->commit.snapshot, piece->group_rank,
                                 piece->place + part->first, part->count, scratch, values);
-    *values = base != NULL ? base + part->first : scratch;
-    return base != NULL ? BP_OK : ask_part(pending, piece, k, part, scratch);
+    *values = base ? base + part->first : scratch;
+    return base ? BP_OK : ask_part(pending, piece, k, part, scratch);
 }
 
 /* What was not looked at before goes into the digest of its tensor, and has to be finite. */
@@ -107,7 +107,7 @@ static void keep_pace(bp_file_job *job)
     const bp_async_checkpoint *pending = job->pending;
     double share = PACE_SHARE / pending->plan.files;
 
-    while (pending->commit.snapshot != NULL && !atomic_load(&pending->awaited) &&
+    while (pending->commit.snapshot && !atomic_load(&pending->awaited) &&
            !atomic_load(&pending->given_up)) {
         double used = bp_clock_thread() - job->used - PACE_FREE_SECONDS;
         double since = bp_clock_now() - job->began;
@@ -126,12 +126,12 @@ static bp_err write_piece(bp_file_job *job, bp_shard *shard, bp_plan_slice *piec
     bp_part part;
     bp_err err = BP_OK;
 
-    if (pending->commit.snapshot == NULL && piece->group_rank == 0)
+    if (!pending->commit.snapshot && piece->group_rank == 0)
         err = find_data(pending, piece->index, &base);
     for (int64_t k = 0; err == BP_OK && bp_slice_part(&part, &piece->slice, BP_PART_FLOATS, k);
          k++) {
         err = get_part(pending, piece, k, &part, base, scratch, &values);
-        if (err == BP_OK && pending->commit.snapshot == NULL)
+        if (err == BP_OK && !pending->commit.snapshot)
             err = count_part(piece, &part, values);
         if (err == BP_OK)
             err = bp_shard_write(shard, piece, &part, values);
@@ -161,7 +161,7 @@ static bp_err lay_out(bp_file_job *job, bp_shard *shard)
     if (err == BP_OK)
         err = bp_shard_lay_out(shard);
     qsort(job->pieces, (size_t)job->count, sizeof *job->pieces, by_address);
-    if (job->pending->commit.snapshot != NULL) {
+    if (job->pending->commit.snapshot) {
         bp_cores_step_aside();
         job->began = bp_clock_now();
         job->used = bp_clock_thread();
@@ -349,10 +349,10 @@ bp_err bp_async_checkpoint_wait(bp_async_checkpoint *pending)
         if (job->helped)
             BP_CHECK(pthread_join(job->helper, NULL) == 0);
         job->helped = false;
-        if (worst == NULL || bp_err_severity(job->err) > bp_err_severity(worst->err))
+        if (!worst || bp_err_severity(job->err) > bp_err_severity(worst->err))
             worst = job;
     }
-    if (worst == NULL || worst->err == BP_OK)
+    if (!worst || worst->err == BP_OK)
         return BP_OK;
     bp_err_set_message(worst->message);
     return worst->err;

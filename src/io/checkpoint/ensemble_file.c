@@ -26,7 +26,7 @@ bool bp_ensemble_is(const char *path)
     char *file;
     bool is;
 
-    if (!bp_path_is_dir(path) && (suffix == NULL || strcmp(suffix, ".json") != 0))
+    if (!bp_path_is_dir(path) && (!suffix || strcmp(suffix, ".json") != 0))
         return false;
     file = file_of(path);
     is = bp_path_exists(file) && !bp_path_is_dir(file);
@@ -54,7 +54,7 @@ static bp_err check_keys(const json_t *object, const char *const *known, const c
     {
         bool found = false;
 
-        for (const char *const *one = known; *one != NULL; one++)
+        for (const char *const *one = known; *one; one++)
             found = found || strcmp(*one, key) == 0;
         if (!found)
             return BP_FAIL(BP_ERR_FORMAT, "ensemble.unknown_key",
@@ -82,7 +82,7 @@ static bp_err take_member(bp_ensemble_list *list, const json_t *object, const ch
     if (err == BP_OK && (name[0] == '\0' || path[0] == '\0'))
         err = BP_FAIL(BP_ERR_FORMAT, "ensemble.bad_member",
                       "member %lld has an empty name or path: in %s", (long long)list->count, file);
-    if (err == BP_OK && oob != NULL && !json_is_number(oob) && !json_is_null(oob))
+    if (err == BP_OK && oob && !json_is_number(oob) && !json_is_null(oob))
         err = BP_FAIL(BP_ERR_FORMAT, "ensemble.bad_member",
                       "'oob_perplexity' of member '%s' is no number: in %s", name, file);
     if (err != BP_OK)
@@ -107,7 +107,7 @@ static bp_err take_members(bp_ensemble_list *list, const json_t *root, const cha
     if (!json_is_object(root))
         return BP_FAIL(BP_ERR_FORMAT, "ensemble.bad_file", "the ensemble is no object: in %s",
                        file);
-    if (json_object_get(root, "format_version") != NULL)
+    if (json_object_get(root, "format_version"))
         err = bp_json_get_int(root, "format_version", &version, file);
     if (err == BP_OK && version != VERSION)
         err = BP_FAIL(BP_ERR_FORMAT, "ensemble.unknown_version",
@@ -126,7 +126,7 @@ static bp_err take_members(bp_ensemble_list *list, const json_t *root, const cha
         bp_alloc("ensemble.list", (int64_t)json_array_size(members), sizeof *list->members);
     for (size_t k = 0; k < json_array_size(members) && err == BP_OK; k++) {
         err = take_member(list, json_array_get(members, k), file);
-        if (err == BP_OK && json_object_get(seen, list->members[k].name) != NULL)
+        if (err == BP_OK && json_object_get(seen, list->members[k].name))
             err = BP_FAIL(BP_ERR_FORMAT, "ensemble.same_name",
                           "two members have the name '%s': in %s", list->members[k].name, file);
         if (err == BP_OK)

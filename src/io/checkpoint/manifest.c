@@ -48,8 +48,7 @@ static bool dataset_name_is_valid(const char *name)
     if (length < 2 || length >= BP_PIECE_DATASET || name[0] != '/' || name[length - 1] == '/')
         return false;
     return strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789_./") == length &&
-           strstr(name, "//") == NULL && strstr(name, "/./") == NULL &&
-           strstr(name, "/../") == NULL;
+           !strstr(name, "//") && !strstr(name, "/./") && !strstr(name, "/../");
 }
 
 /* Files and tensors begin with their names, and are sorted by them. */
@@ -63,7 +62,7 @@ int64_t bp_manifest_find_file(const bp_manifest *manifest, const char *name)
     const bp_manifest_file *found =
         bsearch(name, manifest->files, (size_t)manifest->file_count, sizeof *found, compare_names);
 
-    return found != NULL ? found - manifest->files : -1;
+    return found ? found - manifest->files : -1;
 }
 
 const bp_manifest_tensor *bp_manifest_find(const bp_manifest *manifest, const char *name)
@@ -78,8 +77,8 @@ bp_slice bp_manifest_slice(const bp_manifest_tensor *tensor, const bp_manifest_p
 
     memcpy(slice.name, tensor->name, sizeof slice.name);
     memcpy(slice.shape, tensor->shape, sizeof slice.shape);
-    memcpy(slice.extent, piece != NULL ? piece->extent : tensor->shape, sizeof slice.extent);
-    if (piece != NULL)
+    memcpy(slice.extent, piece ? piece->extent : tensor->shape, sizeof slice.extent);
+    if (piece)
         memcpy(slice.offset, piece->offset, sizeof slice.offset);
     return slice;
 }
@@ -137,7 +136,7 @@ static bp_err parse_hash(bp_manifest_file *file, const json_t *entry, const char
     const char *text;
 
     file->xxh3[0] = file->sha256[0] = '\0';
-    if (quick && json_object_get(entry, "sha256") != NULL)
+    if (quick && json_object_get(entry, "sha256"))
         return BP_FAIL(BP_ERR_FORMAT, "manifest.bad_file",
                        "'%.80s' has both 'sha256' and 'xxh3_128': in %s", file->name, path);
     bp_err err = bp_json_get_string(entry, quick ? "xxh3_128" : "sha256", &text, path);
@@ -397,7 +396,7 @@ bp_err bp_manifest_parse(bp_manifest **out, bool *foreign, const char *text, siz
 
 void bp_manifest_free(bp_manifest **manifest)
 {
-    if (*manifest == NULL)
+    if (!*manifest)
         return;
     bp_free((*manifest)->files);
     bp_free((*manifest)->tensors);
@@ -480,6 +479,6 @@ void bp_checkpoint_note_tokenizer(const json_t *state, const char *path)
 {
     const char *hash = json_string_value(json_object_get(state, "tokenizer_hash"));
 
-    if (hash != NULL && hash[0] != '\0')
+    if (hash && hash[0] != '\0')
         bp_tokenizer_hash_is_of(hash, path, read_tokenizer);
 }

@@ -154,12 +154,12 @@ static bp_err append(bp_shard *shard, const unsigned char *data, size_t bytes)
         unsigned char *to = shard->block + shard->filled;
         size_t left = BP_SHARD_BLOCK_BYTES - shard->filled, now = bytes < left ? bytes : left;
 
-        if (data != NULL)
+        if (data)
             memcpy(to, data, now);
         else if (bp_pread_all(shard->plain, to, now, shard->at + (int64_t)shard->filled) != 0)
             return bp_fail_errno(BP_ERR_IO, "can't read", shard->path);
         bp_xxh128_add(shard->hash, to, now);
-        data = data != NULL ? data + now : NULL;
+        data = data ? data + now : NULL;
         bytes -= now;
         shard->filled += now;
         if (shard->filled == BP_SHARD_BLOCK_BYTES)
@@ -227,7 +227,7 @@ void bp_shard_free(bp_shard **at)
     bp_shard *shard = *at;
 
     *at = NULL;
-    if (shard == NULL)
+    if (!shard)
         return;
     bp_h5_drop(&shard->layout);
     (void)close_both(shard); /* what was to be kept is sealed */
@@ -384,7 +384,7 @@ bp_err bp_shard_read(bp_h5 *file, const bp_manifest_tensor *tensor, const bp_man
     hid_t dataset;
     bp_err err = BP_OK;
 
-    if (!bp_h5_has(file, piece->dataset + 1)) /* behind hard links alone */
+    if (!bp_h5_has(file, piece->dataset + 1)) /* reached only by hard links */
         return BP_FAIL(BP_ERR_FORMAT, "checkpoint.no_dataset",
                        "dataset %s of tensor '%s' is missing: in %s", piece->dataset, tensor->name,
                        bp_h5_path(file));

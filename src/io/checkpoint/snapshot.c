@@ -41,7 +41,7 @@ static size_t mapped_bytes(const bp_snapshot *snapshot)
     return (size_t)(snapshot->floats > 0 ? snapshot->floats : 1) * sizeof(float);
 }
 
-/* Where the kernel gives no such file, plain memory does for this rank alone. */
+/* Where the kernel gives no such file, plain memory is enough for this rank. */
 static bp_err map(bp_snapshot *snapshot)
 {
     size_t bytes = mapped_bytes(snapshot);
@@ -137,7 +137,7 @@ static void share(bp_snapshot *snapshot, MPI_Comm comm)
     if (bp_comm_rank(node) == 0)
         good = open_copies(snapshot, addresses);
     else
-        snapshot->ranks = 0; /* it reads its own alone */
+        snapshot->ranks = 0; /* it reads only its own */
     BP_MPI_WAIT("allreduce", MPI_Allreduce(&good, &all_good, 1, MPI_INT, MPI_MIN, comm));
     snapshot->shared = all_good != 0;
     BP_MPI(MPI_Comm_free(&node));
@@ -174,12 +174,12 @@ void bp_snapshot_free(bp_snapshot **at)
     bp_snapshot *snapshot = *at;
 
     *at = NULL;
-    if (snapshot == NULL)
+    if (!snapshot)
         return;
-    for (int rank = 1; snapshot->files != NULL && rank < snapshot->ranks; rank++)
+    for (int rank = 1; snapshot->files && rank < snapshot->ranks; rank++)
         if (snapshot->files[rank] > 0)
             (void)close(snapshot->files[rank]); /* only read from */
-    if (snapshot->copy != NULL)
+    if (snapshot->copy)
         (void)munmap(snapshot->copy, mapped_bytes(snapshot)); /* as it was mapped */
     if (snapshot->own >= 0)
         (void)close(snapshot->own); /* it ends with this */
@@ -225,9 +225,9 @@ static int64_t pass_range(float *copy, const bp_slice *slices, int64_t count, bp
         int64_t floats = floats_of(&slices[k]);
         int64_t begin = first > at ? first - at : 0;
         int64_t n = (end < at + floats ? end - at : floats) - begin;
-        bool finite = n <= 0 || (copy != NULL ? copy_part(copy + at + begin, &slices[k], begin, n,
-                                                          &digests[k])
-                                              : bp_are_finite(slices[k].data + begin, n));
+        bool finite =
+            n <= 0 || (copy ? copy_part(copy + at + begin, &slices[k], begin, n, &digests[k])
+                            : bp_are_finite(slices[k].data + begin, n));
 
         bad = finite || bad < count ? bad : k;
         at += floats;

@@ -282,7 +282,7 @@ static bp_err skip(master *m, const bp_record *record, const char *id, const cha
     bp_buffer_add(&m->skip_list, text, strlen(text));
     bp_free(text);
     json_decref(line);
-    if (m->first_bad == NULL) {
+    if (!m->first_bad) {
         char *place = record->line > 0 ? bp_sprintf("line %" PRId64, record->line)
                                        : bp_sprintf("question %.80s", id);
 
@@ -434,7 +434,7 @@ static bp_err create_writer(master *m)
         {"tokenizer_kind", &m->kind, 1},
         {"format", &build->format_name, 1},
         {"files", m->names, build->path_count},
-        {"text_field", &build->text_field, build->text_field != NULL ? 1 : 0},
+        {"text_field", &build->text_field, build->text_field ? 1 : 0},
         {"fields", build->fields, build->field_count},
         {"special", &yes, build->specials ? 1 : 0},
         {"sentences", &build->sentences_name, build->sentences != BP_SENTENCES_NONE ? 1 : 0}};
@@ -503,10 +503,10 @@ static bp_err master_init(master *m, MPI_Comm comm, const bp_corpus_build *build
 static void master_clear(master *m)
 {
     bp_corpus_writer_free(&m->writer);
-    for (int rank = 0; m->inboxes != NULL && rank < m->size; rank++)
+    for (int rank = 0; m->inboxes && rank < m->size; rank++)
         for (int k = 0; k < BP_BATCHES_AHEAD; k++)
             bp_batch_clear(&m->inboxes[rank].batches[k]);
-    for (int64_t k = 0; m->slots != NULL && k < m->slot_count; k++) {
+    for (int64_t k = 0; m->slots && k < m->slot_count; k++) {
         bp_free(m->slots[k].raw);
         bp_free(m->slots[k].packed.data);
     }
@@ -515,7 +515,7 @@ static void master_clear(master *m)
     bp_free(m->slots);
     bp_free(m->inboxes);
     bp_free(m->labels);
-    for (int k = 0; m->label_types != NULL && k < m->build->label_count; k++) {
+    for (int k = 0; m->label_types && k < m->build->label_count; k++) {
         bp_dictionary_clear(&m->label_types[k].values);
         bp_free(m->label_types[k].types);
     }
@@ -535,7 +535,7 @@ static void dismiss(master *m)
     while (m->byes < m->size - 1) {
         for (int rank = 1; rank < m->size; rank++) /* so that no inbox is full */
             m->inboxes[rank].used = m->inboxes[rank].received;
-        (void)receive(m); /* the result stands already */
+        (void)receive(m); /* the result is already decided */
     }
     for (int64_t k = 0; k < m->slot_count; k++)
         BP_MPI(MPI_Wait(&m->slots[k].sent, MPI_STATUS_IGNORE));
@@ -572,7 +572,7 @@ static bp_err commit(master *m)
 
     if (err == BP_OK)
         err = bp_corpus_writer_commit(m->writer);
-    if (list != NULL && is_listed == (err != BP_OK))
+    if (list && is_listed == (err != BP_OK))
         (void)unlink(list); /* most often there is none */
     return err;
 }
@@ -594,7 +594,7 @@ static bp_err build_all(master *m, bp_corpus_built *built)
     m->built.skipped_lines = bp_documents_stats_of(m->share.documents).skipped_lines;
     message = err != BP_OK ? bp_strdup(bp_err_message()) : NULL;
     dismiss(m);
-    if (message != NULL)
+    if (message)
         bp_err_set_message(message);
     bp_free(message);
     *built = m->built;

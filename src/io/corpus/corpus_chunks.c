@@ -63,7 +63,7 @@ static void decoder_init(decoder *d, size_t packed_bytes)
 {
     d->context = ZSTD_createDCtx();
     d->packed = bp_alloc("io.packed", (int64_t)packed_bytes, 1);
-    if (d->context == NULL)
+    if (!d->context)
         bp_memory_ended("a decompressor", 1, packed_bytes);
 }
 
@@ -117,10 +117,10 @@ static slot *take_wanted(bp_chunks *chunks)
 
     for (int k = 0; k < SLOTS; k++) {
         slot *s = &chunks->slots[k];
-        if (s->state == SLOT_WANTED && (best == NULL || s->chunk < best->chunk))
+        if (s->state == SLOT_WANTED && (!best || s->chunk < best->chunk))
             best = s;
     }
-    if (best != NULL)
+    if (best)
         best->state = SLOT_WORKING;
     return best;
 }
@@ -140,7 +140,7 @@ static void *help(void *argument)
     pthread_mutex_lock(&chunks->lock);
     while (!chunks->stop) {
         slot *s = take_wanted(chunks);
-        if (s == NULL) {
+        if (!s) {
             pthread_cond_wait(&chunks->wanted, &chunks->lock);
             continue;
         }
@@ -228,7 +228,7 @@ void bp_chunks_free(bp_chunks **out)
 {
     bp_chunks *chunks = *out;
 
-    if (chunks == NULL)
+    if (!chunks)
         return;
     rest(chunks);
     decoder_clear(&chunks->mine);
@@ -254,11 +254,11 @@ static slot *give_slot(bp_chunks *chunks, int64_t chunk)
 
     for (int k = 0; k < SLOTS; k++) {
         slot *s = &chunks->slots[k];
-        if (s->state != SLOT_WORKING && (oldest == NULL || s->used < oldest->used))
+        if (s->state != SLOT_WORKING && (!oldest || s->used < oldest->used))
             oldest = s;
     }
     BP_ASSERT(oldest != NULL); /* more slots than threads */
-    if (oldest->data == NULL)
+    if (!oldest->data)
         oldest->data = bp_alloc("io.chunk", (int64_t)chunks->chunk_bytes, 1);
     bp_free(oldest->message);
     oldest->message = NULL;
@@ -278,13 +278,13 @@ static slot *ask(bp_chunks *chunks, int64_t chunk, bool in_order, bool *is_mine)
         start_helpers(chunks);
     pthread_mutex_lock(&chunks->lock);
     s = slot_of(chunks, chunk);
-    if (s == NULL)
+    if (!s)
         s = give_slot(chunks, chunk);
     s->used = ++chunks->clock;
     for (int64_t next = chunk + 1; in_order && chunks->helper_count > 0 && next <= chunk + AHEAD &&
                                    next < chunks->chunk_count;
          next++)
-        if (slot_of(chunks, next) == NULL) {
+        if (!slot_of(chunks, next)) {
             (void)give_slot(chunks, next);
             pthread_cond_signal(&chunks->wanted);
         }
@@ -307,7 +307,7 @@ static bp_err get(bp_chunks *chunks, int64_t chunk, bool in_order, const void **
     pthread_mutex_lock(&chunks->lock);
     while (s->state == SLOT_WORKING) { /* a helper has it: take part in what comes next, or wait */
         slot *other = take_wanted(chunks);
-        if (other == NULL) {
+        if (!other) {
             pthread_cond_wait(&chunks->done, &chunks->lock);
             continue;
         }

@@ -188,8 +188,8 @@ bp_err bp_corpus_find_columns(bp_corpus_file *file, bp_h5 *h5, bool walk)
         err = BP_FAIL(BP_ERR_FORMAT, "corpus.bad_segments",
                       "doc_segments and segment_start are not both there: at %s; give both or none",
                       file->path);
-    file->info.has_spans = file->columns[BP_COLUMN_SPANS].name != NULL &&
-                           file->columns[BP_COLUMN_SPAN_TEXTS].name != NULL;
+    file->info.has_spans =
+        file->columns[BP_COLUMN_SPANS].name && file->columns[BP_COLUMN_SPAN_TEXTS].name;
     file->info.has_bytes = file->columns[BP_COLUMN_BYTES].name != NULL;
     file->info.has_words = file->columns[BP_COLUMN_WORDS].name != NULL;
     file->info.has_words_split = file->columns[BP_COLUMN_WORDS_SPLIT].name != NULL;
@@ -281,7 +281,7 @@ bp_err bp_column_read_numbers(bp_corpus_file *file, const bp_column *column, int
     bp_err err;
 
     BP_ASSERT(first >= 0 && count >= 0 && first + count <= shape->count);
-    if (file->h5 != NULL)
+    if (file->h5)
         return bp_h5_read(file->h5, column->name, BP_H5_I64, first, values, count);
     if (shape->is_signed || (shape->width != sizeof(uint32_t) && shape->width != sizeof(uint64_t)))
         return BP_FAIL(BP_ERR_FORMAT, "corpus.wrong_type",
@@ -295,7 +295,7 @@ bp_err bp_column_read_reals(bp_corpus_file *file, const bp_column *column, float
 {
     const bp_h5_shape *shape = &column->shape;
 
-    if (file->h5 != NULL)
+    if (file->h5)
         return bp_h5_read(file->h5, column->name, BP_H5_F32, 0, values, shape->count);
     if (shape->width != sizeof *values)
         return BP_FAIL(BP_ERR_FORMAT, "corpus.wrong_type",
@@ -310,7 +310,7 @@ bp_err bp_column_read_text(bp_corpus_file *file, const bp_column *column, int64_
     const bp_h5_shape *shape = &column->shape;
 
     BP_ASSERT(first >= 0 && count >= 0 && first + count <= shape->count);
-    if (file->h5 != NULL)
+    if (file->h5)
         return bp_h5_read_text(file->h5, column->name, shape->width, first, text, count);
     return bp_extents_load(&file->extents, file->fd, shape->offset + first * (int64_t)shape->width,
                            text, count * (int64_t)shape->width, column->name, file->path);
@@ -320,7 +320,7 @@ bp_err bp_column_read_bytes(bp_corpus_file *file, const bp_column *column, char 
 {
     const bp_h5_shape *shape = &column->shape;
 
-    if (file->h5 != NULL)
+    if (file->h5)
         return bp_h5_read(file->h5, column->name, BP_H5_U8, 0, bytes, shape->count);
     if (shape->width != 1)
         return BP_FAIL(BP_ERR_FORMAT, "corpus.wrong_type",

@@ -23,7 +23,7 @@ typedef struct column {
     /* values [first, first + count) to `out` */
     bp_err (*produce)(struct column *column, int64_t first, int64_t count, char *out);
     bp_spill *spill;             /* where they come from ... */
-    int64_t spill_at;            /* ... of ids: where the next one stands */
+    int64_t spill_at;            /* ... of ids: where the next one is */
     int64_t end;                 /* ... of begins: the end of the last */
     const bp_dictionary *values; /* ... or from here */
 } column;
@@ -257,7 +257,7 @@ static bp_err write_sources(bp_corpus_writer *writer)
     char name[128];
     bp_err err = BP_OK;
 
-    if (writer->spec.tokenizer != NULL) {
+    if (writer->spec.tokenizer) {
         column text = {.writer = writer,
                        .name = "source/tokenizer",
                        .count = (int64_t)strlen(writer->spec.tokenizer),
@@ -293,7 +293,7 @@ static bp_err write_attributes(bp_corpus_writer *writer)
     for (size_t k = 0; k < sizeof numbers / sizeof numbers[0] && err == BP_OK; k++)
         if (numbers[k].is_there)
             err = bp_h5_put_int(writer->h5, "/", numbers[k].name, numbers[k].value);
-    for (int role = 0; role < BP_ROLES && err == BP_OK && spec->roles != NULL; role++) {
+    for (int role = 0; role < BP_ROLES && err == BP_OK && spec->roles; role++) {
         char name[16];
 
         snprintf(name, sizeof name, "%s_id", bp_role_name((bp_role)role));

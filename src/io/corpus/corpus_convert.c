@@ -118,7 +118,7 @@ static bp_err check_tokenizer(const bp_corpus_file *file, const bp_corpus_conver
 {
     const char *hash = file->info.tokenizer_hash;
 
-    if (conversion->tokenizer == NULL)
+    if (!conversion->tokenizer)
         return BP_OK;
     if (conversion->tokenizer_size > file->info.vocab_size)
         return BP_FAIL(BP_ERR_FORMAT, "vocabulary.mismatch",
@@ -140,9 +140,9 @@ static bp_err end_document(bp_corpus_file *file, const columns *c, int64_t docum
     bp_corpus_row row = {.id = id, .labels = c->values};
     bp_err err = bp_corpus_file_doc_id(file, document, id, sizeof id);
 
-    row.bytes = c->bytes != NULL ? c->bytes[document] : 0;
-    row.words = c->words != NULL ? c->words[document] : 0;
-    row.words_split = c->words_split != NULL ? c->words_split[document] : 0;
+    row.bytes = c->bytes ? c->bytes[document] : 0;
+    row.words = c->words ? c->words[document] : 0;
+    row.words_split = c->words_split ? c->words_split[document] : 0;
     for (int k = 0; k < file->info.labels; k++)
         c->values[k] = c->labels[k].values[c->labels[k].codes[document]];
     return err == BP_OK ? bp_corpus_writer_end(writer, &row) : err;
@@ -200,10 +200,10 @@ static bp_err write_native(bp_corpus_file *file, hid_t dataset, const columns *c
     size_t bytes;
     bp_err err = check_tokenizer(file, conversion);
 
-    if (err == BP_OK && conversion->tokenizer == NULL)
+    if (err == BP_OK && !conversion->tokenizer)
         err = bp_corpus_file_tokenizer(file, &tokenizer, &bytes);
-    spec.tokenizer = conversion->tokenizer != NULL ? conversion->tokenizer : tokenizer;
-    if (conversion->tokenizer != NULL)
+    spec.tokenizer = conversion->tokenizer ? conversion->tokenizer : tokenizer;
+    if (conversion->tokenizer)
         spec.tokenizer_hash = conversion->tokenizer_hash;
     if (err == BP_OK)
         err = bp_corpus_writer_new(&writer, conversion->out, &spec);

@@ -115,7 +115,7 @@ static int stem_bytes(const char *path)
 {
     const char *base = bp_path_base(path), *dot = strrchr(base, '.');
 
-    return (int)(dot != NULL && dot != base ? dot - path : (ptrdiff_t)strlen(path));
+    return (int)(dot && dot != base ? dot - path : (ptrdiff_t)strlen(path));
 }
 
 static bp_err open_checked(bp_corpus_file *file)
@@ -163,7 +163,7 @@ void bp_corpus_file_close(bp_corpus_file **out)
 {
     bp_corpus_file *file = *out;
 
-    if (file == NULL)
+    if (!file)
         return;
     bp_chunks_free(&file->chunks);
     bp_extents_clear(&file->extents);
@@ -282,10 +282,10 @@ static bp_err load(bp_corpus_file *file, bp_column_kind kind)
     int64_t *values;
     bp_err err;
 
-    if (column->name == NULL || file->loaded[kind] != NULL)
+    if (!column->name || file->loaded[kind])
         return BP_OK;
     values = bp_try_alloc("io.column", count, sizeof *values);
-    if (values == NULL)
+    if (!values)
         return bp_fail_memory(column->name, count, sizeof *values);
     err = bp_column_read_numbers(file, column, 0, count, values);
     if (err == BP_OK && kind == BP_COLUMN_START)
@@ -313,7 +313,7 @@ bp_err bp_corpus_file_doc_start(bp_corpus_file *file, const int64_t **doc_start)
 bp_err bp_corpus_file_segments(bp_corpus_file *file, const int64_t **doc_segments,
                                const int64_t **segment_start)
 {
-    bool is_new = file->loaded[BP_COLUMN_SEGMENTS] == NULL;
+    bool is_new = !file->loaded[BP_COLUMN_SEGMENTS];
     bp_err err = load(file, BP_COLUMN_START);
 
     if (err == BP_OK)
@@ -354,7 +354,7 @@ static bp_err load_ids(bp_corpus_file *file, int64_t document)
     if (file->ids_count > 0 && document >= file->ids_first &&
         document < file->ids_first + file->ids_count)
         return BP_OK;
-    if (file->ids == NULL)
+    if (!file->ids)
         file->ids = bp_alloc("io.ids", run, column->shape.width);
     err = bp_column_read_text(file, column, first, left < run ? left : run, file->ids);
     file->ids_first = first;
@@ -386,7 +386,7 @@ static bp_err load_codes(bp_corpus_file *file, bp_label_column *label, bool may_
     int64_t count = label->codes.shape.count, values = label->names.shape.count;
     int64_t *wide = bp_try_alloc("io.codes", count, sizeof *wide);
     uint32_t *codes = bp_try_alloc("io.codes", count, sizeof *codes);
-    bp_err err = wide == NULL || codes == NULL
+    bp_err err = !wide || !codes
                      ? bp_fail_memory(label->codes.name, count, sizeof *wide + sizeof *codes)
                      : bp_column_read_numbers(file, &label->codes, 0, count, wide);
     for (int64_t d = 0; d < count && err == BP_OK; d++) {
@@ -436,9 +436,9 @@ bp_err bp_corpus_file_label(bp_corpus_file *file, int k, bp_corpus_label *out)
 
     BP_ASSERT(k >= 0 && k < file->info.labels);
     label = &file->labels[k];
-    if (label->values == NULL)
+    if (!label->values)
         err = load_values(file, label);
-    if (err == BP_OK && label->loaded_codes == NULL)
+    if (err == BP_OK && !label->loaded_codes)
         err = load_codes(file, label, false);
     *out = (bp_corpus_label){label->name, label->loaded_codes, label->values,
                              label->names.shape.count};
@@ -451,15 +451,15 @@ bp_err bp_corpus_file_tags(bp_corpus_file *file, bp_corpus_label *out)
     bp_err err = BP_OK;
 
     *out = (bp_corpus_label){0};
-    if (tags->codes.name == NULL)
+    if (!tags->codes.name)
         return BP_OK;
     if (tags->codes.shape.count != file->info.tokens)
         return BP_FAIL(BP_ERR_FORMAT, "corpus.wrong_length",
                        "tags has %" PRId64 " values, not %" PRId64 ": at %s; give one a token",
                        tags->codes.shape.count, file->info.tokens, file->path);
-    if (tags->values == NULL)
+    if (!tags->values)
         err = load_values(file, tags);
-    if (err == BP_OK && tags->loaded_codes == NULL)
+    if (err == BP_OK && !tags->loaded_codes)
         err = load_codes(file, tags, true);
     *out = (bp_corpus_label){"tags", tags->loaded_codes, tags->values, tags->names.shape.count};
     return bp_err_advise(err, BP_H5_REMEDY);
@@ -495,10 +495,10 @@ bp_err bp_corpus_file_spans(bp_corpus_file *file, const int64_t **spans, const c
     *texts = NULL;
     if (!file->info.has_spans)
         return BP_OK;
-    if (file->span_texts == NULL) {
+    if (!file->span_texts) {
         file->span_texts = bp_try_alloc("io.column", column->shape.count + 1, 1);
-        err = file->span_texts == NULL ? bp_fail_memory(column->name, column->shape.count, 1)
-                                       : bp_column_read_bytes(file, column, file->span_texts);
+        err = !file->span_texts ? bp_fail_memory(column->name, column->shape.count, 1)
+                                : bp_column_read_bytes(file, column, file->span_texts);
         if (err == BP_OK)
             err = load(file, BP_COLUMN_START);
         if (err == BP_OK)
@@ -541,7 +541,7 @@ bp_err bp_corpus_file_value(bp_corpus_file *file, int k, bp_corpus_value *out)
 
     BP_ASSERT(k >= 0 && k < file->info.values);
     value = &file->values[k];
-    if (value->loaded == NULL)
+    if (!value->loaded)
         err = load_reals(file, value);
     *out = (bp_corpus_value){value->name, value->loaded};
     return bp_err_advise(err, BP_H5_REMEDY);
@@ -557,7 +557,7 @@ bp_err bp_corpus_file_tokenizer(bp_corpus_file *file, char **text, size_t *bytes
 
     *text = NULL;
     *bytes = 0;
-    if (column->name == NULL)
+    if (!column->name)
         return BP_OK;
     *text = bp_alloc("io.tokenizer", count + 1, 1);
     err = bp_column_read_bytes(file, column, *text);

@@ -61,8 +61,8 @@ static bp_err add_unknown(bp_share *share, const bp_piece *piece)
 static bp_err encode(bp_share *share, const bp_piece *piece)
 {
     bool asks = piece->spans != NULL;
-    const size_t whole[] = {0}, *starts = piece->starts != NULL ? piece->starts : whole;
-    int64_t count = piece->starts != NULL ? piece->start_count : 1;
+    const size_t whole[] = {0}, *starts = piece->starts ? piece->starts : whole;
+    int64_t count = piece->starts ? piece->start_count : 1;
     bp_err err = BP_OK;
 
     share->ids.count = share->starts.count = 0;
@@ -78,9 +78,9 @@ static bp_err encode(bp_share *share, const bp_piece *piece)
             share->answer[0] = share->answer[1] == 0 ? before : share->answer[0];
             share->answer[1] = share->ids.count;
         }
-        if (err == BP_OK && piece->tags != NULL && share->ids.count == before)
+        if (err == BP_OK && piece->tags && share->ids.count == before)
             err = add_unknown(share, piece);
-        if (piece->starts != NULL && (asks ? k <= 1 : piece->apart || share->ids.count > before)) {
+        if (piece->starts && (asks ? k <= 1 : piece->apart || share->ids.count > before)) {
             bp_ids_reserve(&share->starts, 1);
             share->starts.data[share->starts.count++] = (uint32_t)before;
         }
@@ -96,7 +96,7 @@ static bp_err encode(bp_share *share, const bp_piece *piece)
 /* As if a newline stood between texts, those of a question and its context too. */
 static void tally(bp_text_tally *out, const bp_piece *piece)
 {
-    bool asks = piece->spans != NULL && piece->start_count > 1;
+    bool asks = piece->spans && piece->start_count > 1;
     int64_t count = piece->apart ? piece->start_count : asks ? 2 : 1;
 
     for (int64_t k = 0; k < count; k++) {
@@ -140,9 +140,9 @@ static bp_err add_piece(bp_share *share, bp_batch *batch, const bp_piece *piece)
         to = stpcpy(to + 1, piece->labels[k]) + 1;
     }
     record->is_tagged = piece->tags != NULL;
-    if (piece->tags != NULL)
+    if (piece->tags)
         memcpy(to, piece->tags, piece->tags_bytes);
-    if (piece->spans != NULL)
+    if (piece->spans)
         memcpy(to, piece->spans, piece->spans_bytes);
     memcpy(record->answer, share->answer, sizeof record->answer);
     words = (uint32_t *)(void *)((char *)(record + 1) + padded(text_bytes));
@@ -173,9 +173,9 @@ static void add_bad(bp_batch *batch, const bp_piece *piece, const char *fault)
 /* A piece, or a bad document that may be left out. */
 static bp_err add_any(bp_share *share, bp_batch *batch, const bp_piece *piece)
 {
-    bp_err err = piece->fault == NULL ? add_piece(share, batch, piece) : BP_OK;
+    bp_err err = !piece->fault ? add_piece(share, batch, piece) : BP_OK;
 
-    if (piece->fault != NULL) {
+    if (piece->fault) {
         add_bad(batch, piece, piece->fault);
     } else if (err == BP_ERR_FORMAT && share->skips_bad && piece->first && piece->last) {
         add_bad(batch, piece, bp_err_message());
@@ -189,7 +189,7 @@ void bp_share_next(bp_share *share, bp_batch *batch)
     bp_piece piece;
     bp_err err = bp_documents_next(share->documents, &piece);
 
-    share->ended = err == BP_OK && piece.text == NULL;
+    share->ended = err == BP_OK && !piece.text;
     if (share->ended)
         (void)add_record(batch, BP_RECORD_END, 0, 0);
     else if (err == BP_OK)

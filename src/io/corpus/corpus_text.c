@@ -32,9 +32,9 @@ static bool begins_with(const unsigned char *bytes, ssize_t count, const char *m
 static bool is_text(const unsigned char *bytes, ssize_t count)
 {
     for (ssize_t k = 0; k < count; k++)
-        if (bytes[k] < 0x20 && strchr("\t\n\r\f\v", bytes[k]) == NULL)
+        if (bytes[k] < 0x20 && !strchr("\t\n\r\f\v", bytes[k]))
             return false;
-    return count > 0 && memchr(bytes, 0, (size_t)count) == NULL;
+    return count > 0 && !memchr(bytes, 0, (size_t)count);
 }
 
 /* The name without ".txt", ".jsonl.gz" ... */
@@ -53,7 +53,7 @@ static size_t stem_bytes(const char *path)
 /* --format of the tool; its default is text. */
 static const char *format_of(const char *path, bool object)
 {
-    return object || strstr(bp_path_base(path), ".json") != NULL ? " --format jsonl" : "";
+    return object || strstr(bp_path_base(path), ".json") ? " --format jsonl" : "";
 }
 
 bp_err bp_corpus_refuse_text(int fd, const char *path)
@@ -74,7 +74,7 @@ bp_err bp_corpus_refuse_text(int fd, const char *path)
 /* The first name with one of these suffixes; NULL: there is none. */
 static const char *find_suffix(char **names, int64_t count, const char *const *suffixes)
 {
-    for (; *suffixes != NULL; suffixes++)
+    for (; *suffixes; suffixes++)
         for (int64_t k = 0; k < count; k++)
             if (ends_with(names[k], strlen(names[k]), *suffixes))
                 return *suffixes;
@@ -94,17 +94,17 @@ bp_err bp_corpus_refuse_folder(const char *path)
     while (bytes > 1 && path[bytes - 1] == '/')
         bytes--;
     if (bp_dir_list(path, &names, &count) == BP_OK &&
-        (suffix = find_suffix(names, count, CORPORA)) == NULL &&
-        (suffix = find_suffix(names, count, TEXTS)) != NULL)
+        !(suffix = find_suffix(names, count, CORPORA)) &&
+        (suffix = find_suffix(names, count, TEXTS)))
         files = bp_sprintf("%.*s/*%s", (int)bytes, path, suffix);
-    if (files != NULL)
+    if (files)
         (void)BP_FAIL(BP_ERR_INPUT, "corpus.is_folder", "a folder is no corpus: at %s; " COMMAND,
                       path, format_of(files, false), (int)bytes, path, files);
     else
         (void)BP_FAIL(BP_ERR_INPUT, "corpus.is_folder",
                       "a folder is no corpus: at %s; name a file, a list with commas, or a pattern "
                       "such as '%.*s/*%s'",
-                      path, (int)bytes, path, suffix != NULL ? suffix : ".h5");
+                      path, (int)bytes, path, suffix ? suffix : ".h5");
     bp_free(files);
     bp_names_free(&names, count);
     return BP_ERR_INPUT;

@@ -38,14 +38,14 @@ bp_packer *bp_packer_new(int64_t vocab_size)
     packer->capacity = ZSTD_compressBound(packer->raw_bytes);
     packer->out = bp_alloc("io.packer", (int64_t)packer->capacity, 1);
     packer->context = ZSTD_createCCtx();
-    if (packer->context == NULL)
+    if (!packer->context)
         bp_memory_ended("a compressor", 1, packer->capacity);
     return packer;
 }
 
 void bp_packer_free(bp_packer **packer)
 {
-    if (*packer != NULL) {
+    if (*packer) {
         ZSTD_freeCCtx((*packer)->context);
         bp_free((*packer)->out);
     }
@@ -73,7 +73,7 @@ static bp_err check_names(const char *const *names, int count, const char *optio
         const char *name = names[k];
         size_t bytes = strlen(name);
 
-        if (bytes == 0 || bytes > 100 || strchr(name, '/') != NULL || strcmp(name, ".") == 0)
+        if (bytes == 0 || bytes > 100 || strchr(name, '/') || strcmp(name, ".") == 0)
             return BP_FAIL(BP_ERR_USAGE, "label.bad_name",
                            "'%s' can't be the name of a label: at %s; use 1 to 100 bytes "
                            "without '/'",
@@ -172,7 +172,7 @@ bp_err bp_corpus_writer_new(bp_corpus_writer **out, const char *path, const bp_c
     for (int k = 0; k < SPILLS; k++)
         writer->spills[k] = bp_spill_new(writer->folder, SPILL_MEMORY);
     writer->ids = bp_spill_new(writer->folder, SPILL_MEMORY);
-    if (spec->pack == NULL)
+    if (!spec->pack)
         writer->packer = bp_packer_new(spec->vocab_size);
     err = create_file(writer);
     if (err != BP_OK)
@@ -185,10 +185,10 @@ void bp_corpus_writer_free(bp_corpus_writer **out)
 {
     bp_corpus_writer *writer = *out;
 
-    if (writer == NULL)
+    if (!writer)
         return;
     bp_h5_drop(&writer->h5); /* and /tokens with it */
-    if (!writer->committed && writer->temporary != NULL)
+    if (!writer->committed && writer->temporary)
         (void)unlink(writer->temporary); /* what is left of a failure: there may be none */
     if (writer->lock >= 0)
         (void)close(writer->lock); /* nothing was written through it */
@@ -239,7 +239,7 @@ static bp_err hand_out(bp_corpus_writer *writer)
 
     memset((char *)writer->raw + filled, 0, all - filled);
     writer->raw_tokens = 0;
-    if (writer->spec.pack != NULL)
+    if (writer->spec.pack)
         return writer->spec.pack(writer->spec.context, number, writer->raw);
     err = bp_packer_pack(writer->packer, writer->raw, &packed);
     return err == BP_OK ? bp_corpus_writer_put(writer, number, &packed) : err;
@@ -425,7 +425,7 @@ static bp_err add_span(bp_corpus_writer *writer, const bp_corpus_row *row)
     uint64_t numbers[BP_CORPUS_SPAN] = {(uint64_t)row->answer[0], (uint64_t)row->answer[1]};
     bp_err err = BP_OK;
 
-    if (writer->context == NULL || strcmp(writer->context, row->context) != 0) {
+    if (!writer->context || strcmp(writer->context, row->context) != 0) {
         err = add_text(writer, row->context, &numbers[BP_SPAN_CONTEXT]);
         writer->context_at = (int64_t)numbers[BP_SPAN_CONTEXT];
         bp_free(writer->context);

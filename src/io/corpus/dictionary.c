@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-/* Where `text` stands, or the empty slot where it would. */
+/* The slot of `text`, or the empty slot for it. */
 static int64_t slot_of(const bp_dictionary *dictionary, const char *text)
 {
     int64_t mask = dictionary->slot_count - 1;

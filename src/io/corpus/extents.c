@@ -125,7 +125,7 @@ bp_err bp_extents_load(const bp_extents *extents, int fd, int64_t offset, void *
     for (; err == BP_OK && bytes > 0; k++) {
         const bp_extent *row = k < extents->count ? &extents->rows[extents->order[k]] : NULL;
 
-        if (row == NULL || (int64_t)row->offset > offset)
+        if (!row || (int64_t)row->offset > offset)
             return BP_FAIL(BP_ERR_FORMAT, "corpus.damaged",
                            "damaged: at %s, where %s has no checksum; make it anew", path, what);
         int64_t skip = offset - (int64_t)row->offset, left = (int64_t)row->bytes - skip;

@@ -31,7 +31,7 @@ bp_spill *bp_spill_new(const char *folder, size_t memory_bytes)
 
 void bp_spill_free(bp_spill **spill)
 {
-    if (*spill != NULL) {
+    if (*spill) {
         if ((*spill)->fd >= 0)
             (void)close((*spill)->fd); /* unlinked: nothing of it is wanted any more */
         bp_free((*spill)->tail);

@@ -37,16 +37,16 @@ static _Thread_local bool stack_is_watched;
 static herr_t summarise(unsigned n, const H5E_error2_t *error, void *context)
 {
     stack_summary *summary = context;
-    const char *at = error->desc != NULL ? strstr(error->desc, "errno = ") : NULL;
+    const char *at = error->desc ? strstr(error->desc, "errno = ") : NULL;
 
-    if (n == 0 && error->desc != NULL)
+    if (n == 0 && error->desc)
         snprintf(summary->text, sizeof summary->text, "%s", error->desc);
     if (n == 0)
         summary->of_a_checksum = error->maj_num == H5E_STORAGE;
     /* The filters' own words mislead: gzip's may be "invalid deflate aggression level". */
     if (!summary->of_a_checksum && error->maj_num == H5E_PLINE && error->min_num == H5E_READERROR)
         snprintf(summary->text, sizeof summary->text, "a chunk can't be decompressed");
-    if (at != NULL && summary->saved_errno == 0)
+    if (at && summary->saved_errno == 0)
         summary->saved_errno = atoi(at + strlen("errno = "));
     return 0;
 }
@@ -124,7 +124,7 @@ bp_err bp_h5_fail(bp_h5 *file, const char *verb, const char *name)
     bp_err err;
 
     bp_h5_forget();
-    snprintf(what, sizeof what, "%s%s%s", verb, name != NULL ? " " : "", name != NULL ? name : "");
+    snprintf(what, sizeof what, "%s%s%s", verb, name ? " " : "", name ? name : "");
     errno = summary.saved_errno;
     if (summary.saved_errno == ENOENT && file->writing)
         err = bp_fail_create(what, file->path); /* an output's folder, not a missing input */
@@ -221,7 +221,7 @@ bp_err bp_h5_close(bp_h5 **file_at)
     bp_h5 *file = *file_at;
     bp_err err;
 
-    if (file == NULL)
+    if (!file)
         return BP_OK;
     bp_h5_lock();
     if (H5Fclose(file->id) < 0)
@@ -243,7 +243,7 @@ bp_err bp_h5_close(bp_h5 **file_at)
 
 void bp_h5_drop(bp_h5 **file)
 {
-    if (*file == NULL)
+    if (!*file)
         return;
     bp_h5_lock();
     (void)H5Fclose((*file)->id); /* given up: whether it closes well is of no interest */

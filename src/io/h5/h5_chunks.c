@@ -12,7 +12,7 @@
 #include <zlib.h>
 
 #define FILTERS_MAX    32   /* HDF5's own limit: a bit of the mask each */
-#define SCANNED_CHUNKS 1000 /* so many are asked one by one in any case */
+#define SCANNED_CHUNKS 1000 /* this many are asked one by one in any case */
 #define CHECKSUM_BYTES 4    /* Fletcher32's, after the data */
 #define LZF_RATIO      264  /* bytes that one of LZF's may stand for, at most */
 #define SLACK_BYTES                                                                                \
@@ -43,7 +43,7 @@ static bool inflate_chunk(chunk_data *chunk, size_t limit)
     unsigned char *out = malloc(limit + 1);
     int status = Z_MEM_ERROR;
 
-    if (out != NULL && inflateInit(&flate) == Z_OK) {
+    if (out && inflateInit(&flate) == Z_OK) {
         flate.next_out = out;
         flate.avail_out = (uInt)(limit + 1);
         status = inflate(&flate, Z_FINISH);
@@ -67,7 +67,7 @@ static bool unshuffle_chunk(chunk_data *chunk, size_t width)
     if (values < 2)
         return true;
     out = malloc(chunk->bytes);
-    if (out == NULL)
+    if (!out)
         return false;
     for (size_t k = 0; k < width; k++)
         for (size_t n = 0; n < values; n++)
@@ -115,7 +115,7 @@ static bool read_chunk(chunk_data *chunk, hid_t dataset, const hsize_t *offset, 
     if (H5Dget_chunk_storage_size(dataset, offset, &stored) < 0 || stored > BP_ZSTD_CHUNK_LIMIT)
         return false;
     *chunk = (chunk_data){malloc((size_t)stored + 1), (size_t)stored, (size_t)stored};
-    return chunk->data != NULL &&
+    return chunk->data &&
            (stored == 0 || H5Dread_chunk(dataset, H5P_DEFAULT, offset, skipped, chunk->data) >= 0);
 }
 
@@ -160,7 +160,7 @@ static bp_err check_chunk(bp_h5 *file, const char *name, hid_t dataset, int64_t 
 }
 
 /* Of chunks that no filter made HDF5 reads as many bytes as it should; what is stored of each is
- * told by the index alone, and one by one slowly, so all of them are summed first. */
+ * only in the index, which tells it slowly one by one, so all of them are summed first. */
 static bp_err check_bare_chunks(bp_h5 *file, const char *name, hid_t dataset, size_t need)
 {
     hid_t space = H5Dget_space(dataset);

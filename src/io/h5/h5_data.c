@@ -74,7 +74,7 @@ static bp_err make_parents(bp_h5 *file, const char *name)
     char path[512];
     bp_err err = BP_OK;
 
-    for (const char *slash = strchr(name + 1, '/'); slash != NULL && err == BP_OK;
+    for (const char *slash = strchr(name + 1, '/'); slash && err == BP_OK;
          slash = strchr(slash + 1, '/')) {
         BP_ASSERT((size_t)(slash - name) < sizeof path);
         memcpy(path, name, (size_t)(slash - name));
@@ -98,10 +98,10 @@ static bp_err make_typed(bp_h5 *file, const char *name, hid_t type, int dims, co
         return err;
     bp_h5_lock();
     dataset = make_dataset(file->id, name, type, dims, extent);
-    at = dataset >= 0 && address != NULL ? H5Dget_offset(dataset) : 0;
+    at = dataset >= 0 && address ? H5Dget_offset(dataset) : 0;
     if (H5Dclose(dataset) < 0 || at == HADDR_UNDEF)
         err = bp_h5_fail(file, "can't create dataset", name);
-    else if (address != NULL)
+    else if (address)
         *address = (int64_t)at;
     bp_h5_unlock();
     return err;

@@ -11,7 +11,7 @@
 
 /* ---- finding things ---- */
 
-/* Is there `name`, behind hard links alone? */
+/* Is there `name`, reached only by hard links? */
 static bp_err hard_path(bp_h5 *file, const char *name, bool *is_missing)
 {
     char path[512];
@@ -358,14 +358,14 @@ static bp_err read_attribute_text(bp_h5 *file, const char *name, hid_t attribute
     ours = bp_alloc("io.attribute", (int64_t)width + 1, 1);
     if (H5Aread(attribute, type, is_variable ? (void *)&theirs : ours) < 0)
         err = bp_h5_fail(file, "can't read attribute", name);
-    text = theirs != NULL ? theirs : is_variable ? "" : ours;
+    text = theirs ? theirs : is_variable ? "" : ours;
     if (err == BP_OK && strlen(text) >= out_bytes)
         err = BP_FAIL(BP_ERR_FORMAT, "h5.wrong_attribute",
                       "attribute %s is longer than %zu bytes: at %s", name, out_bytes - 1,
                       file->path);
     if (err == BP_OK)
         memcpy(out, text, strlen(text) + 1);
-    if (theirs != NULL)
+    if (theirs)
         H5free_memory(theirs);
     bp_free(ours);
     return err;

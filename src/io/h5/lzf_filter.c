@@ -55,7 +55,7 @@ static size_t filter(unsigned flags, size_t value_count, const unsigned values[]
     if (!(flags & H5Z_FLAG_REVERSE) || capacity == 0 || capacity > CHUNK_LIMIT)
         return 0;
     out = malloc(capacity);
-    if (out == NULL)
+    if (!out)
         return 0;
     got = bp_lzf_decode(out, capacity, *buffer, bytes);
     if (got == 0) {

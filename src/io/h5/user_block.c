@@ -95,7 +95,7 @@ static bool scan_block(bp_user_block *block, const char text[BP_USER_BLOCK_BYTES
         return false;
     detail_at++;
     detail_end = strchr(text + detail_at, '\n');
-    if (detail_end == NULL)
+    if (!detail_end)
         return false;
     detail_bytes = (size_t)(detail_end - (text + detail_at));
     if (detail_bytes >= sizeof block->detail)

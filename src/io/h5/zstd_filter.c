@@ -13,13 +13,13 @@ static size_t decompress_unknown(const void *data, size_t bytes, size_t *capacit
     ZSTD_DStream *stream = ZSTD_createDStream();
     ZSTD_inBuffer in = {data, bytes, 0};
     ZSTD_outBuffer to = {NULL, 0, 0};
-    size_t left = stream != NULL ? 1 : 0;
+    size_t left = stream ? 1 : 0;
 
     while (left != 0 && !ZSTD_isError(left)) {
         if (to.pos == to.size) {
             size_t more = to.size == 0 ? 4 * bytes + 65536 : 2 * to.size;
             void *grown = more <= BP_ZSTD_CHUNK_LIMIT ? realloc(to.dst, more) : NULL;
-            if (grown == NULL)
+            if (!grown)
                 break;
             to.dst = grown;
             to.size = more;
@@ -28,7 +28,7 @@ static size_t decompress_unknown(const void *data, size_t bytes, size_t *capacit
         if (left != 0 && in.pos == in.size && to.pos < to.size)
             break; /* the data ends inside the frame */
     }
-    if (stream == NULL || left != 0) {
+    if (!stream || left != 0) {
         free(to.dst);
         to = (ZSTD_outBuffer){NULL, 0, 0};
     }
@@ -43,7 +43,7 @@ static size_t decompress_known(const void *data, size_t bytes, size_t content, v
     size_t got;
 
     *out = content <= BP_ZSTD_CHUNK_LIMIT ? malloc(content) : NULL;
-    if (*out == NULL)
+    if (!*out)
         return 0;
     got = ZSTD_decompress(*out, content, data, bytes);
     if (ZSTD_isError(got)) {
@@ -68,7 +68,7 @@ static size_t decompress(size_t bytes, size_t *buffer_bytes, void **buffer)
         got = decompress_unknown(*buffer, bytes, &capacity, &out);
     else
         got = decompress_known(*buffer, bytes, capacity, &out);
-    if (out == NULL || got == 0) { /* a frame of no bytes is no chunk */
+    if (!out || got == 0) { /* a frame of no bytes is no chunk */
         free(out);
         return 0;
     }
@@ -84,7 +84,7 @@ static size_t compress(int level, size_t bytes, size_t *buffer_bytes, void **buf
     void *out = malloc(capacity);
     size_t got;
 
-    if (out == NULL)
+    if (!out)
         return 0;
     got = ZSTD_compress(out, capacity, *buffer, bytes, level);
     if (ZSTD_isError(got)) {

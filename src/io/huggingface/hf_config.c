@@ -21,7 +21,7 @@ static double factor_of(const bp_hf_shape *shape, const char *name, size_t bytes
 
     if (end == name + bytes)
         return number;
-    for (int k = 0; shape->table->sizes[k].ours != NULL; k++)
+    for (int k = 0; shape->table->sizes[k].ours; k++)
         if (strlen(shape->table->sizes[k].ours) == bytes &&
             strncmp(shape->table->sizes[k].ours, name, bytes) == 0)
             return shape->sizes[k];
@@ -314,7 +314,7 @@ static json_t *value_of(const bp_hf_shape *shape, const char *text, size_t bytes
     char name[64];
     json_t *value = json_loadb(text, bytes, JSON_DECODE_ANY, NULL);
 
-    if (value != NULL)
+    if (value)
         return value;
     BP_ASSERT(bytes < sizeof name);
     memcpy(name, text, bytes);
@@ -405,7 +405,7 @@ static bp_err check_settings(const bp_hf_shape *shape, const bp_hf_setting *sett
 /* "gpt2, llama" */
 static void name_types(bp_buffer *out, const bp_hf_table *const *tables)
 {
-    for (const bp_hf_table *const *table = tables; *table != NULL; table++)
+    for (const bp_hf_table *const *table = tables; *table; table++)
         if (table == tables || strcmp((*table)->model_type, table[-1]->model_type) != 0)
             bp_buffer_printf(out, "%s%s", table == tables ? "" : ", ", (*table)->model_type);
 }
@@ -484,17 +484,17 @@ static bp_err find_table(const bp_hf_table **out, const json_t *config,
     bp_err err;
 
     *out = NULL;
-    for (const bp_hf_table *const *table = tables; *table != NULL; table++)
-        if (type != NULL && strcmp(type, (*table)->model_type) == 0 &&
-            (*out == NULL || (hf_config_names(config, *table) && fits_problem(config, *table))))
+    for (const bp_hf_table *const *table = tables; *table; table++)
+        if (type && strcmp(type, (*table)->model_type) == 0 &&
+            (!*out || (hf_config_names(config, *table) && fits_problem(config, *table))))
             *out = *table;
-    if (*out != NULL)
+    if (*out)
         return BP_OK;
     name_types(&types, tables);
     err = BP_FAIL(
         BP_ERR_FORMAT, "huggingface.unknown_type",
         "\"model_type\" is \"%.40s\", and only %s can be imported: at %s; give another model",
-        type == NULL ? "" : type, types.data, path);
+        !type ? "" : type, types.data, path);
     bp_buffer_clear(&types);
     return err;
 }

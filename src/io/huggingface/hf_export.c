@@ -224,8 +224,7 @@ static bp_err write_tensor(bp_checkpoint *checkpoint, const hf_tensor *theirs,
     int64_t count = volume_of(theirs->dims, theirs->shape);
     float *whole = bp_try_alloc("hf.theirs", count, sizeof *whole);
     float *ours = bp_try_alloc("hf.ours", count / theirs->parts, sizeof *ours);
-    bp_err err =
-        whole == NULL || ours == NULL ? bp_fail_memory("a tensor", count, sizeof *whole) : BP_OK;
+    bp_err err = !whole || !ours ? bp_fail_memory("a tensor", count, sizeof *whole) : BP_OK;
 
     for (int p = 0; p < theirs->parts && err == BP_OK; p++) {
         err = load_part(checkpoint, theirs, p, ours, options);
@@ -339,7 +338,7 @@ static bp_err write_file(layout *all, bp_checkpoint *checkpoint, int64_t file, c
         hf_tensor_of(&theirs, all->shape, k);
         err = write_tensor(checkpoint, &theirs, all->options, writer);
         all->written += volume_of(theirs.dims, theirs.shape);
-        if (err == BP_OK && all->options->progress != NULL)
+        if (err == BP_OK && all->options->progress)
             all->options->progress(all->options->context, all->written, all->values);
     }
     if (err == BP_OK)
@@ -405,7 +404,7 @@ static bp_err write_folder(bp_checkpoint *checkpoint, const bp_hf_shape *shape,
 
     if (err == BP_OK)
         err = write_config(shape, options->dtype, hidden);
-    if (err == BP_OK && options->tokenizer != NULL)
+    if (err == BP_OK && options->tokenizer)
         err = write_tokenizer(options, hidden);
     if (err == BP_OK)
         err = bp_path_sync(hidden);
@@ -439,7 +438,7 @@ bp_err bp_hf_export(bp_checkpoint *checkpoint, const char *out, const bp_hf_expo
         bp_hidden_sweep(out, BP_HIDDEN_FOLDER);
         err = bp_hidden_make(out, BP_HIDDEN_FOLDER, &hidden, &lock);
     }
-    if (hidden != NULL) {
+    if (hidden) {
         err = write_folder(checkpoint, &shape, options, hidden, out);
         if (err != BP_OK)
             remove_quietly(hidden);

@@ -70,7 +70,7 @@ const bp_safetensor *hf_find(const bp_hf_model *model, const char *name, bp_safe
     for (int64_t k = 0; k < model->file_count; k++) {
         const bp_safetensor *tensor = bp_safetensors_find(model->files[k], name);
 
-        if (tensor != NULL) {
+        if (tensor) {
             *file = model->files[k];
             return tensor;
         }
@@ -89,7 +89,7 @@ static bp_err check_map(const bp_hf_model *model, json_t *map, const char *path)
         bp_safetensors *file;
         const bp_safetensor *tensor = hf_find(model, name, &file);
 
-        if (tensor == NULL ||
+        if (!tensor ||
             strcmp(bp_path_base(bp_safetensors_path(file)), json_string_value(value)) != 0)
             return BP_FAIL(BP_ERR_FORMAT, "huggingface.tensor_missing",
                            "tensor '%.80s' is not in '%.80s', where the index has it: at %s", name,
@@ -129,10 +129,10 @@ static bp_err open_shards(bp_hf_model *model, const json_t *index, const char *p
     {
         const char *name = json_string_value(value);
 
-        if (err == BP_OK && (name == NULL || !shard_name_is_valid(name)))
+        if (err == BP_OK && (!name || !shard_name_is_valid(name)))
             err = BP_FAIL(BP_ERR_FORMAT, "huggingface.bad_index",
                           "'%.80s' is no name of a safetensors file in the folder: at %s",
-                          name == NULL ? "" : name, path);
+                          !name ? "" : name, path);
         if (err != BP_OK || is_open(model, name))
             continue;
         if (model->file_count == MAX_SHARDS)
@@ -221,7 +221,7 @@ bp_err hf_unwrap(bp_hf_model *model)
 static bool has(const char *folder, const char *name)
 {
     char *path = bp_path_join(folder, name);
-    bool there = path != NULL && bp_path_exists(path);
+    bool there = path && bp_path_exists(path);
 
     bp_free(path);
     return there;

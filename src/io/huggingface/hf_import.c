@@ -40,7 +40,7 @@ static const char *older_name(char older[2 * HF_NAME], const bp_hf_table *table,
     return NULL;
 }
 
-/* By the name alone, or an older one. */
+/* By the bare name, or an older one. */
 static const bp_safetensor *find_named(const bp_hf_model *model, const char *name,
                                        bp_safetensors **file)
 {
@@ -51,7 +51,7 @@ static const bp_safetensor *find_named(const bp_hf_model *model, const char *nam
     (void)snprintf(full, sizeof full, "%s%s",
                    model->prefixed && !hf_name_is_bare(table, name) ? table->prefix : "", name);
     tensor = hf_find(model, full, file);
-    if (tensor == NULL && older_name(older, table, full) != NULL)
+    if (!tensor && older_name(older, table, full))
         tensor = hf_find(model, older, file);
     return tensor;
 }
@@ -120,7 +120,7 @@ static bp_err find_prefix(bp_hf_model *model)
 
     (void)snprintf(full, sizeof full, "%s%s", prefix, first);
     bool bare = hf_find(model, first, &file) != NULL,
-         prefixed = prefix[0] != '\0' && hf_find(model, full, &file) != NULL;
+         prefixed = prefix[0] != '\0' && hf_find(model, full, &file);
 
     if (bare && prefixed)
         return BP_FAIL(BP_ERR_FORMAT, "huggingface.tensor_twice",
@@ -147,9 +147,9 @@ static bp_err check_tensor(const bp_hf_model *model, const hf_tensor *expected)
     const bp_safetensor *tensor = find_theirs(model, expected->name, &file);
     char shape[64] = "";
 
-    if (tensor == NULL && expected->or_zero)
+    if (!tensor && expected->or_zero)
         return BP_OK;
-    if (tensor == NULL)
+    if (!tensor)
         return BP_FAIL(BP_ERR_FORMAT, "huggingface.tensor_missing", "tensor '%s' is missing: in %s",
                        expected->name, model->folder);
     if (has_shape(tensor, expected))
@@ -272,7 +272,7 @@ static bp_err compare_head(const bp_hf_model *model, bp_safetensors *head_file,
 
 static bool is_buffer(const bp_hf_table *table, const char *rest)
 {
-    for (const char *const *name = table->buffers; *name != NULL; name++)
+    for (const char *const *name = table->buffers; *name; name++)
         if (strcmp(*name, rest) == 0)
             return true;
     return false;
@@ -311,7 +311,7 @@ static bp_err sort_out(bp_hf_model *model, bp_safetensors *file, const bp_safete
 
     if (is_wanted(model, tensor->name) || is_in_place_of_tied(model, tensor))
         return BP_OK;
-    if (table->head != NULL && strcmp(tensor->name, table->head) == 0) {
+    if (table->head && strcmp(tensor->name, table->head) == 0) {
         ignore(model, tensor);
         model->report.tied_heads++;
         return compare_head(model, file, tensor);
@@ -351,9 +351,9 @@ static bp_err read_by_tensors(bp_hf_model *model, const bp_hf_table *const *tabl
     const bp_hf_table *only[] = {model->shape.table, NULL};
     bp_safetensors *file;
 
-    for (; *tables != NULL; tables++)
+    for (; *tables; tables++)
         if (strcmp((*tables)->model_type, only[0]->model_type) == 0 && (*tables)->identified_by &&
-            hf_find(model, (*tables)->identified_by, &file) != NULL)
+            hf_find(model, (*tables)->identified_by, &file))
             only[0] = *tables;
     if (only[0] == model->shape.table)
         return BP_OK;
@@ -396,7 +396,7 @@ static bp_err try_table(bp_hf_model *model, bool headless)
     return err == BP_OK ? map_tensors(model) : err;
 }
 
-/* A base class has no head: config.json names the class alone, which tables do not list, and a
+/* A base class has no head: config.json names only the class, which tables do not list, and a
  * folder may be any of those of its type that do not ask for a head of a task. */
 static bp_err try_without_head(bp_hf_model *model, const bp_hf_table *const *tables)
 {
@@ -405,7 +405,7 @@ static bp_err try_without_head(bp_hf_model *model, const bp_hf_table *const *tab
     bp_err err = BP_ERR_FORMAT;
 
     (void)snprintf(message, sizeof message, "%s", bp_err_message());
-    for (const bp_hf_table *const *table = tables; *table != NULL && err != BP_OK; table++) {
+    for (const bp_hf_table *const *table = tables; *table && err != BP_OK; table++) {
         const bp_hf_table *only[] = {*table, NULL};
 
         if (strcmp((*table)->model_type, chosen->model_type) != 0 || has_task(*table) ||
@@ -472,7 +472,7 @@ void bp_hf_close(bp_hf_model **out)
 {
     bp_hf_model *model = *out;
 
-    if (model == NULL)
+    if (!model)
         return;
     for (int64_t k = 0; k < model->file_count; k++)
         bp_safetensors_close(&model->files[k]);
@@ -547,10 +547,10 @@ static bp_err read_theirs(bp_hf_model *model, int64_t k, const hf_tensor *theirs
     bp_free(model->theirs);
     model->theirs = NULL;
     tensor = find_theirs(model, theirs->name, &file);
-    BP_ASSERT(tensor != NULL || theirs->or_zero);
+    BP_ASSERT(tensor || theirs->or_zero);
     count = theirs->shape[0] * (theirs->dims == 2 ? theirs->shape[1] : 1);
     model->theirs = bp_try_alloc("hf.theirs", count, sizeof *model->theirs);
-    if (model->theirs == NULL)
+    if (!model->theirs)
         return bp_fail_memory("a tensor", count, sizeof *model->theirs);
     if (tensor)
         err = bp_safetensors_read(file, tensor, 0, count, model->theirs);
@@ -577,7 +577,7 @@ bp_err bp_hf_fetch(void *context, const bp_slice *slice, int64_t index, const fl
         return BP_OK;
     bp_free(model->ours);
     model->ours = bp_try_alloc("hf.ours", count, sizeof *model->ours);
-    if (model->ours == NULL)
+    if (!model->ours)
         return bp_fail_memory("a tensor", count, sizeof *model->ours);
     hf_take_part(model->ours, model->theirs, &theirs, model->part[index]);
     *data = model->ours;

@@ -16,12 +16,12 @@ static size_t stack_bytes(const bp_hf_row *row)
 {
     const char *star = strchr(row->theirs, '*');
 
-    return star != NULL ? (size_t)(star - row->theirs) : 0;
+    return star ? (size_t)(star - row->theirs) : 0;
 }
 
 bool hf_is_set(const bp_hf_shape *shape, const char *flag)
 {
-    if (flag == NULL)
+    if (!flag)
         return true;
     return flag[0] == '!' ? bp_hf_size_of(shape, flag + 1) == 0 : bp_hf_size_of(shape, flag) != 0;
 }
@@ -38,7 +38,7 @@ static int rows_of_layer(const bp_hf_row *row)
     size_t bytes = stack_bytes(row);
     int count = 1;
 
-    while (row[count].theirs != NULL && stack_bytes(&row[count]) == bytes &&
+    while (row[count].theirs && stack_bytes(&row[count]) == bytes &&
            strncmp(row[count].theirs, row->theirs, bytes) == 0)
         count++;
     return count;
@@ -53,7 +53,7 @@ int64_t hf_tensor_count(const bp_hf_shape *shape)
 {
     int64_t count = 0;
 
-    for (const bp_hf_row *row = shape->table->rows; row->theirs != NULL; row++)
+    for (const bp_hf_row *row = shape->table->rows; row->theirs; row++)
         if (is_there(shape, row, 0))
             count += stack_bytes(row) > 0 ? layers_of(shape, row) : 1;
     return count;
@@ -64,7 +64,7 @@ static void set_name(char name[HF_NAME], const char *pattern, int64_t layer)
 {
     const char *star = strchr(pattern, '*');
 
-    if (star == NULL)
+    if (!star)
         (void)snprintf(name, HF_NAME, "%s", pattern);
     else
         (void)snprintf(name, HF_NAME, "%.*s%" PRId64 "%s", (int)(star - pattern), pattern, layer,
@@ -76,9 +76,9 @@ static void fill(hf_tensor *out, const bp_hf_shape *shape, const bp_hf_row *row,
     const char *columns = row->first_columns && layer == 0 ? row->first_columns : row->columns;
 
     set_name(out->name, row->theirs, layer);
-    out->dims = row->columns == NULL ? 1 : 2;
+    out->dims = !row->columns ? 1 : 2;
     out->shape[0] = bp_hf_size_of(shape, row->rows);
-    out->shape[1] = row->columns == NULL ? 0 : bp_hf_size_of(shape, columns);
+    out->shape[1] = !row->columns ? 0 : bp_hf_size_of(shape, columns);
     out->transposed = row->transposed;
     out->parts = row->parts;
     out->or_zero = row->or_zero;
@@ -111,7 +111,7 @@ void hf_tensor_of(hf_tensor *out, const bp_hf_shape *shape, int64_t k)
     const bp_hf_row *row = shape->table->rows;
 
     *out = (hf_tensor){0};
-    while (row->theirs != NULL) {
+    while (row->theirs) {
         int rows = stack_bytes(row) > 0 ? rows_of_layer(row) : 1;
         int64_t layers = stack_bytes(row) > 0 ? layers_of(shape, row) : 1;
 
@@ -156,7 +156,7 @@ static int64_t number_at(const char *text, const char **rest)
 
 int64_t hf_layer_of(const bp_hf_shape *shape, const char *name, const char **rest, int64_t *layers)
 {
-    for (const bp_hf_row *row = shape->table->rows; row->theirs != NULL; row++) {
+    for (const bp_hf_row *row = shape->table->rows; row->theirs; row++) {
         size_t bytes = stack_bytes(row);
         int64_t layer = -1;
 
@@ -188,7 +188,7 @@ static bool is_name_of(const bp_hf_shape *shape, const bp_hf_row *row, const cha
 
 bool hf_name_is_known(const bp_hf_shape *shape, const char *name)
 {
-    for (const bp_hf_row *row = shape->table->rows; row->theirs != NULL; row++)
+    for (const bp_hf_row *row = shape->table->rows; row->theirs; row++)
         if (is_there(shape, row, 0) && is_name_of(shape, row, name))
             return true;
     return false;
@@ -207,7 +207,7 @@ void hf_part_shape(const hf_tensor *tensor, int64_t shape[2])
     }
 }
 
-/* Of a tensor in blocks: floats of a part's run, and where that of block b lies. */
+/* Of a tensor in blocks: floats of a part's run, and where that of block b is. */
 static int64_t run_floats(const hf_tensor *tensor)
 {
     int64_t columns = tensor->dims == 2 ? tensor->shape[1] : 1;

@@ -96,7 +96,7 @@ static bp_err parse_tensor(bp_safetensors *file, const char *name, const json_t 
     tensor->dtype = json_string_value(json_object_get(value, "dtype"));
     if (name[0] == '\0' || strlen(name) > MAX_NAME)
         return refuse(file, name, "has no name of 1 to 4096 bytes");
-    if (!json_is_object(value) || tensor->dtype == NULL)
+    if (!json_is_object(value) || !tensor->dtype)
         return refuse(file, name, "has no dtype");
     if (bp_safetensors_element_bytes(tensor->dtype) == 0)
         return BP_FAIL(BP_ERR_FORMAT, "safetensors.unknown_dtype",
@@ -309,7 +309,7 @@ void bp_safetensors_close(bp_safetensors **out)
 {
     bp_safetensors *file = *out;
 
-    if (file == NULL)
+    if (!file)
         return;
     if (file->fd >= 0)
         (void)close(file->fd); /* only read from */
@@ -344,7 +344,7 @@ const bp_safetensor *bp_safetensors_find(const bp_safetensors *file, const char 
         return NULL;
     found =
         bsearch(&wanted, file->by_name, (size_t)file->count, sizeof *file->by_name, compare_names);
-    return found == NULL ? NULL : *found;
+    return !found ? NULL : *found;
 }
 
 bool bp_safetensors_rename(bp_safetensors *file, void (*rename)(char *name))

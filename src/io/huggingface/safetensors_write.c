@@ -58,7 +58,7 @@ static json_t *tensor_json(const bp_safetensor *tensor)
 static bp_err announce(bp_safetensors_writer *writer, const bp_safetensor *spec)
 {
     bp_safetensor *tensor = &writer->tensors[writer->count];
-    const char *dtype = spec->dtype != NULL ? spec->dtype : "F32";
+    const char *dtype = spec->dtype ? spec->dtype : "F32";
     int64_t count;
     bp_err err = volume_of(spec, &count);
 
@@ -87,12 +87,12 @@ static bp_err make_header(bp_safetensors_writer *writer, const bp_safetensor *te
 
     *out = header;
     writer->tensors = bp_alloc("safetensors.writer", count, sizeof *writer->tensors);
-    if (metadata != NULL &&
+    if (metadata &&
         json_object_set_new(header, "__metadata__", json_pack("{s:s}", "format", metadata)) != 0)
         return bp_fail_memory("a safetensors header", count, 1);
     for (int64_t k = 0; k < count && err == BP_OK; k++) {
         err = announce(writer, &tensors[k]);
-        if (err == BP_OK && json_object_get(header, tensors[k].name) != NULL)
+        if (err == BP_OK && json_object_get(header, tensors[k].name))
             err = BP_FAIL(BP_ERR_SOFTWARE, "export.bad_tensor", "two tensors are named '%s'",
                           tensors[k].name);
         if (err == BP_OK &&
@@ -236,7 +236,7 @@ void bp_safetensors_drop(bp_safetensors_writer **out)
 {
     bp_safetensors_writer *writer = *out;
 
-    if (writer == NULL)
+    if (!writer)
         return;
     if (writer->fd >= 0)
         (void)close(writer->fd);

@@ -1,7 +1,7 @@
 /* Attention in tiles of BP_TILE_QUERIES queries by BP_TILE_KEYS keys: the work cut over threads.
  * (In bf16 a run of tiles is computed in larger ones: attention_bf16.c.)
  *
- * A tile of scores lies as [key][query]: queries are the vector lanes, so maxima and sums need no
+ * A tile of scores is [key][query]: queries are the vector lanes, so maxima and sums need no
  * step across lanes. A thread takes a run of query tiles of one (sequence, head) in the forward
  * pass; in the backward pass one (sequence, head), or, where they are few, a run of its queries or
  * of its keys. Every output is summed by one thread in the order of tiles, so that the cut does not

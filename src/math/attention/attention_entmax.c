@@ -2,7 +2,7 @@
  * of weights is made, and keys that it rules out cost nothing after it. What is kept of a row is
  * its threshold, in the place of the log-sum-exp.
  *
- * Of a row of scores s, with dp the gradient of its weights p and g = sqrt(p):
+ * For a row of scores s, with dp the gradient of its weights p and g = sqrt(p):
  * ds = g (dp - (g dp) / (sum of g)).
  * Source: Peters, Niculae & Martins 2019, section 3.2; Correia, Niculae & Martins 2019, "Adaptively
  * Sparse Transformers".

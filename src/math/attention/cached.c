@@ -111,7 +111,7 @@ static int64_t first_seen(const work *all, int64_t row)
     return window > 0 && position >= window ? position - window + 1 : 0;
 }
 
-/* How many positions from `at` on, up to `end`, lie one after another in the cache. */
+/* How many positions from `at` on, up to `end`, are one after another in the cache. */
 static int64_t run_length(const int32_t *cells, int64_t at, int64_t end)
 {
     int64_t n = 1;

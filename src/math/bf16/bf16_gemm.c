@@ -21,7 +21,7 @@
 
 #define STEP_WORDS ((int64_t)BP_BF16_STEP / 2 * BP_BF16_COLUMNS)
 #define EQUAL_WORK                                                                                 \
-    64 /* shares of threads count as equal that differ by less than one part of so many */
+    64 /* shares of threads count as equal that differ by less than one part in this many */
 #define ROW_PANELS  2 /* of the left side that share blocks of k before the next */
 #define LINE_BYTES  64
 #define LINE_WORDS  16
@@ -86,8 +86,8 @@ typedef struct plan {
     float *edge;    /* sums of a block that reaches beyond c */
 } plan;
 
-/* Rows of panels by columns of panels for so many threads: the least work for the busiest one, then
- * the least to read. Less work by a small share is no gain where there is more to read. */
+/* Rows of panels by columns of panels for this many threads: the least work for the busiest one,
+ * then the least to read. Less work by a small share is no gain where there is more to read. */
 static void choose_grid(sizes *s, int threads)
 {
     int64_t least = INT64_MAX, best_work = INT64_MAX, best_sides = INT64_MAX;

@@ -236,7 +236,7 @@ static inline void few_step(const uint16_t *a, int64_t a_row, const uint32_t *b)
     _tile_dpbf16ps(1, 4, 7);
 }
 
-/* Tiles of so many rows. */
+/* Tiles of this many rows. */
 static void few(const bp_bf16_few *t)
 {
     tile_layout rows = layout;

@@ -14,8 +14,8 @@
 #define HELD_STEPS    384 /* of panels of the left side, 2 KiB each, in one run */
 #define RUN_PANELS    11  /* of the left side, in runs */
 #define RUN_COLUMNS   24  /* panels of the right side */
-#define A_COLUMNS     16  /* during so many of the last ones the next left side is asked for */
-#define PAST_FLOATS   (1 << 18) /* so many sums and more are written past the caches */
+#define A_COLUMNS     16  /* during this many of the last ones the next left side is prefetched */
+#define PAST_FLOATS   (1 << 18) /* this many sums and more are written past the caches */
 
 static int64_t up(int64_t n, int64_t unit)
 {

@@ -6,7 +6,7 @@
 #include <math.h>
 #include <omp.h>
 
-/* A panel of the residual sum, h NULL: base alone, where it is. */
+/* A panel of the residual sum, h NULL: only base, where it is. */
 static const float *residual_panel(const bp_loops *loops, float *h, const bp_residual *x,
                                    const bp_mask *mask, int64_t at, int64_t n)
 {

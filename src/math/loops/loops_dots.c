@@ -1,5 +1,5 @@
 /* Products of few rows: each weight is read once, where it is, and each sum over k has vectors of
- * partial sums of its own. The bits of a result depend on its row and its column alone, not on how
+ * partial sums of its own. The bits of a result depend only on its row and its column, not on how
  * many others there are. */
 #include "math/loops/loops_names_priv.h"
 

@@ -4,7 +4,7 @@
 #include "math/loops/loops_names_priv.h"
 #include <math.h>
 
-#define MEMBERS_AT_ONCE 4 /* a block's sums are read and written once for so many */
+#define MEMBERS_AT_ONCE 4 /* a block's sums are read and written once for this many */
 
 /* log(x) of normal x > 0 within 2 units of the last place, log(1) = 0 exactly; NaN stays NaN.
  * Source: the reduction and polynomial of Moshier's Cephes, logf.c. */

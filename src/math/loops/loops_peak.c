@@ -1,4 +1,4 @@
-/* Multiply-adds in registers alone. */
+/* Multiply-adds only in registers. */
 #include "math/loops/loops_names_priv.h"
 #include <string.h>
 

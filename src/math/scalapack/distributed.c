@@ -23,7 +23,7 @@ struct bp_grid {
     MPI_Comm comm;    /* borrowed */
     int system;       /* BLACS's handle of it */
     int context;      /* the grid of all ranks */
-    int root_context; /* of the root alone; BLACS_NO_CONTEXT elsewhere */
+    int root_context; /* only of the root; BLACS_NO_CONTEXT elsewhere */
     int rows, columns, row, column;
     bool abandoned; /* an abandoned call still uses it, and its matrices */
 };
@@ -347,7 +347,7 @@ typedef struct eigen_work {
     int64_t reals, integers;
 } eigen_work;
 
-/* More than pdsyevd asks for: it checks for the needs of its first steps alone, and two of those
+/* More than pdsyevd asks for: it checks only for the needs of its first steps, and two of those
  * that it calls want more where blocks are large beside the matrix: pdlasrt (ScaLAPACK's issue 74)
  * and pdormtr. */
 static eigen_work eigen_work_of(int64_t n, int64_t block, int64_t own_m, int64_t own_n,

@@ -26,9 +26,9 @@ bool process_read_stat(int64_t pid, char *state, int64_t *start_ticks)
     (void)snprintf(path, sizeof path, "/proc/%lld/stat", (long long)pid);
     process_read(text, sizeof text, path);
     field = strrchr(text, ')');
-    *state = field != NULL && field[1] == ' ' ? field[2] : '?';
-    for (int k = 3; k <= 22 && field != NULL; k++)
+    *state = field && field[1] == ' ' ? field[2] : '?';
+    for (int k = 3; k <= 22 && field; k++)
         field = strchr(field + 1, ' ');
-    *start_ticks = field == NULL ? -1 : strtoll(field, NULL, 10);
+    *start_ticks = !field ? -1 : strtoll(field, NULL, 10);
     return *start_ticks >= 0;
 }

@@ -2,7 +2,7 @@
  * owner, and says whether it let go. What is done next, run_lock_record.c decides; here it is done,
  * on files.
  *
- * To take the lock is to create the next number, which link(2) does for one process alone, on NFS
+ * To take the lock is to create the next number, which link(2) does for only one process, on NFS
  * and Lustre too; so nobody ever removes a lock that another has just taken. The highest file stays
  * when its owner leaves, so that numbers only grow; and as a challenger may be slow, who has
  * created a number looks whether it is the highest. An owner whose number is no longer the highest
@@ -172,7 +172,7 @@ bp_err run_lock_read(const char *run_dir, run_owner *out, char **heartbeat)
     return err;
 }
 
-/* One look at the counter of a owner that can't be asked, by this machine's clock alone. */
+/* One reading of the counter of an owner that can't be asked, only by this machine's clock. */
 static void watch(run_lock *lock, const run_owner *owner)
 {
     lock_record *self = &lock->lock_record;
@@ -508,7 +508,7 @@ bp_err run_lock_release(run_lock **out)
     json_t *value;
     bp_err err = BP_OK;
 
-    if (lock == NULL)
+    if (!lock)
         return BP_OK;
     (void)pthread_mutex_lock(&lock->mutex);
     lock->ends = true;

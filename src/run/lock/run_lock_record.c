@@ -1,4 +1,4 @@
-/* The run lock's decisions alone: given what is seen of the other owners, wait, take over or
+/* Only the run lock's decisions: given what is seen of the other owners, wait, take over or
  * yield. run_lock.c looks and acts; a simulator does in tests. */
 #include "run/lock/run_lock_record_priv.h"
 

@@ -26,7 +26,7 @@ static void copy_env(char *out, size_t out_bytes, const char *name)
 {
     const char *value = getenv(name);
 
-    (void)snprintf(out, out_bytes, "%s", value == NULL ? "" : value);
+    (void)snprintf(out, out_bytes, "%s", !value ? "" : value);
 }
 
 void run_owner_self(run_owner *out)
@@ -49,7 +49,7 @@ void run_owner_self(run_owner *out)
         out->pid_namespace = (int64_t)status.st_ino;
     copy_env(out->slurm_job, sizeof out->slurm_job, "SLURM_JOB_ID");
     copy_env(out->slurm_cluster, sizeof out->slurm_cluster, "SLURM_CLUSTER_NAME");
-    out->slurm_restart = restart == NULL ? 0 : strtoll(restart, NULL, 10);
+    out->slurm_restart = !restart ? 0 : strtoll(restart, NULL, 10);
 }
 
 /* ---- as text ---- */
@@ -176,14 +176,14 @@ static bool has_ended(const char *state)
 }
 
 /* Lines "JOB STATE REASON". A task of an array may bear the array's own number: then squeue lists
- * all of its tasks, each with the number that is its own. Of several lines of the job one that
+ * all of its tasks, each with the number that is its own. If the job has several lines, one that
  * lives counts. */
 static run_queue find_job(run_queue_state *out, char *text, const char *job)
 {
     size_t bytes = strlen(job);
     run_queue found = text[0] == '\0' ? RUN_QUEUE_GONE : RUN_QUEUE_UNKNOWN;
 
-    for (char *line = strtok(text, "\n"); line != NULL; line = strtok(NULL, "\n")) {
+    for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n")) {
         if (strncmp(line, job, bytes) != 0 || line[bytes] != ' ' ||
             (found == RUN_QUEUE_LISTED && !has_ended(out->state)))
             continue;
@@ -207,7 +207,7 @@ run_queue run_slurm_ask(run_queue_state *out, const char *job, double seconds)
     if (!run_command(argv, text, sizeof text, &status, seconds) || !WIFEXITED(status))
         return RUN_QUEUE_UNKNOWN;
     if (WEXITSTATUS(status) != 0)
-        return strstr(text, "Invalid job id") != NULL ? RUN_QUEUE_GONE : RUN_QUEUE_UNKNOWN;
+        return strstr(text, "Invalid job id") ? RUN_QUEUE_GONE : RUN_QUEUE_UNKNOWN;
     return find_job(out, text, job);
 }
 

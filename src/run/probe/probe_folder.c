@@ -28,9 +28,9 @@ char *bp_probe_existing(const char *path)
     while (!bp_path_exists(found)) {
         char *slash = strrchr(found, '/');
 
-        if (slash == NULL || slash == found) {
+        if (!slash || slash == found) {
             bp_free(found);
-            return bp_strdup(slash == NULL ? "." : "/");
+            return bp_strdup(!slash ? "." : "/");
         }
         *slash = '\0';
     }
@@ -153,7 +153,7 @@ static void check_kind(json_t *rows, const char *folder)
     if (k == sizeof KINDS / sizeof KINDS[0])
         bp_probe_add(rows, BP_PROBE_NOTE, "file system", NULL, "of a kind unknown here (0x%x)",
                      (unsigned int)disk.f_type);
-    else if (KINDS[k].warning == NULL)
+    else if (!KINDS[k].warning)
         bp_probe_add(rows, BP_PROBE_OK, "file system", NULL, "%s", KINDS[k].name);
     else
         bp_probe_add(rows, BP_PROBE_WARN, "file system", KINDS[k].remedy, "%s: %s", KINDS[k].name,

@@ -30,7 +30,7 @@ static void find_value(char *out, size_t out_bytes, const char *path, const char
     if (bp_file_read(path, TEXT_LIMIT, &text, &bytes) != BP_OK)
         return;
     line = strncmp(text, key, strlen(key)) == 0 ? text : strstr(text, key);
-    if (line != NULL && (line = strchr(line, ':')) != NULL) {
+    if (line && (line = strchr(line, ':'))) {
         line += 1 + strspn(line + 1, " \t");
         (void)snprintf(out, out_bytes, "%.*s", (int)strcspn(line, "\n"), line);
     }
@@ -51,7 +51,7 @@ static void read_features(bp_probe_host *out)
         char word[32];
 
         (void)snprintf(word, sizeof word, " %s ", wanted[k]);
-        if (strstr(flags, word) != NULL)
+        if (strstr(flags, word))
             used += (size_t)snprintf(out->features + used, sizeof out->features - used, "%s%s",
                                      used > 0 ? " " : "", wanted[k]);
     }
@@ -119,7 +119,7 @@ static void find_mapped(bp_buffer *out)
     DIR *folder = opendir("/proc");
     struct dirent *entry;
 
-    while (folder != NULL && (entry = readdir(folder)) != NULL) {
+    while (folder && (entry = readdir(folder))) {
         char path[300], *text = NULL;
         size_t length;
 
@@ -127,11 +127,11 @@ static void find_mapped(bp_buffer *out)
         if (entry->d_name[0] < '0' || entry->d_name[0] > '9' ||
             bp_file_read(path, MAPS_BYTES, &text, &length) != BP_OK)
             continue; /* no process, gone, or another user's */
-        for (char *at = text; (at = strstr(at, SEGMENTS SEGMENT)) != NULL; at++)
+        for (char *at = text; (at = strstr(at, SEGMENTS SEGMENT)); at++)
             bp_buffer_printf(out, "%.*s\n", (int)strcspn(at, " \n"), at);
         bp_free(text);
     }
-    if (folder != NULL)
+    if (folder)
         (void)closedir(folder);
 }
 
@@ -149,7 +149,7 @@ static void check_segments(json_t *rows)
 
         if (strncmp(names[k], SEGMENT, strlen(SEGMENT)) == 0 &&
             lstat(bp_path_in(SEGMENTS, names[k]).text, &facts) == 0 && facts.st_uid == getuid() &&
-            (mapped.bytes == 0 || strstr(mapped.data, line) == NULL)) {
+            (mapped.bytes == 0 || !strstr(mapped.data, line))) {
             count++;
             bytes += (int64_t)facts.st_blocks * 512;
         }

@@ -28,7 +28,7 @@ void bp_probe_add(json_t *rows, bp_probe_level level, const char *check, const c
     (void)vsnprintf(text, sizeof text, format, list);
     va_end(list);
     row = json_pack("{s:s, s:s, s:s}", "check", check, "level", LEVELS[level], "text", text);
-    if (row != NULL && remedy != NULL && level >= BP_PROBE_WARN)
+    if (row && remedy && level >= BP_PROBE_WARN)
         (void)json_object_set_new(row, "remedy", bp_json_string(remedy));
     (void)json_array_append_new(rows, row);
 }

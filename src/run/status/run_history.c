@@ -36,7 +36,7 @@ static void take_line(void *context, const json_t *line, off_t end)
 
     (void)end;
     for (int c = 0; c < BP_HISTORY_COLUMNS; c++)
-        row[c] = self->keys[c] == NULL ? NAN : real_of(line, self->keys[c]);
+        row[c] = !self->keys[c] ? NAN : real_of(line, self->keys[c]);
     if (!isfinite(row[BP_HISTORY_STEP]))
         return;
     while (curve->count > 0 && curve->rows[curve->count - 1][BP_HISTORY_STEP] >= row[0])
@@ -192,7 +192,7 @@ static bool differs(const char *key, const bp_history *runs, int64_t count)
     for (int64_t r = 1; r < count; r++) {
         const char *value = bp_history_key(&runs[r], key);
 
-        if ((first == NULL) != (value == NULL) || (first != NULL && strcmp(first, value) != 0))
+        if ((!first) != (!value) || (first && strcmp(first, value) != 0))
             return true;
     }
     return false;

@@ -18,9 +18,9 @@
 #include <string.h>
 #include <time.h>
 
-#define SPEEDS 32 /* the median is of so many lines */
+#define SPEEDS 32 /* the median is of this many lines */
 #define NOTES  5
-#define SHARE  100 /* writing takes one part in so many of the time, commits aside, */
+#define SHARE  100 /* writing takes one part in this many of the time, commits aside, */
 #define BURST  0.1 /* and these seconds */
 
 struct run_progress {
@@ -51,7 +51,7 @@ double status_time(const char *stamp)
     struct tm parts = {0};
     const char *end = strptime(stamp, "%Y-%m-%dT%H:%M:%SZ", &parts);
 
-    return end == NULL || *end != '\0' ? STATUS_NO_TIME : (double)timegm(&parts);
+    return !end || *end != '\0' ? STATUS_NO_TIME : (double)timegm(&parts);
 }
 
 static void set_stamp(json_t *object, const char *key)
@@ -121,7 +121,7 @@ json_t *run_progress_read(const char *folder)
 
 static void on_phase(bp_phase phase)
 {
-    if (innermost == NULL)
+    if (!innermost)
         return;
     set(innermost->file, "phase", bp_json_string(bp_phase_name(phase)));
     set_stamp(innermost->file, "phase_time");
@@ -156,8 +156,8 @@ run_progress *run_progress_open(const char *folder, run_lock *lock, const json_t
     self->folder = folder;
     self->lock = lock;
     self->opened = bp_clock_now();
-    self->file = before == NULL ? NULL : run_progress_read(folder);
-    if (self->file == NULL)
+    self->file = !before ? NULL : run_progress_read(folder);
+    if (!self->file)
         self->file = json_object();
     take_over(self, record, before);
     run_words_clear(folder);
@@ -173,11 +173,11 @@ void run_progress_free(run_progress **out)
 {
     run_progress *self = *out;
 
-    if (self == NULL)
+    if (!self)
         return;
     if (innermost == self)
         innermost = self->outer;
-    if (innermost == NULL) {
+    if (!innermost) {
         bp_heartbeat_listen(NULL);
         json_decref(atomic_exchange(&noted, NULL));
     }
@@ -188,7 +188,7 @@ void run_progress_free(run_progress **out)
 
 void run_progress_end(run_progress *self, json_t *ended)
 {
-    if (self == NULL)
+    if (!self)
         return;
     (void)json_object_set(self->file, "exit", ended);
     write_now(self);
@@ -203,7 +203,7 @@ void run_progress_metric(run_progress *self, const json_t *line)
     double seconds = known(real_of(line, "seconds")), sorted[SPEEDS];
     int64_t count;
 
-    if (self == NULL || !json_is_integer(json_object_get(line, "tokens")))
+    if (!self || !json_is_integer(json_object_get(line, "tokens")))
         return; /* an ensemble's lines are about its members */
     if (isfinite(speed))
         self->speeds[self->lines++ % SPEEDS] = speed;
@@ -253,7 +253,7 @@ static void on_begun(run_progress *self, const json_t *line)
     if (integer_of(self->file, "starts") > 1 && json_is_integer(json_object_get(line, "step")))
         go_back(self, integer_of(line, "step"));
     for (size_t k = 0; k < sizeof counts / sizeof counts[0]; k++)
-        if (json_object_get(line, counts[k][0]) != NULL)
+        if (json_object_get(line, counts[k][0]))
             (void)json_object_set(self->file, counts[k][1], json_object_get(line, counts[k][0]));
 }
 
@@ -277,7 +277,7 @@ static void keep_note(run_progress *self, const json_t *line)
 
 void run_progress_event(run_progress *self, const json_t *line)
 {
-    if (self == NULL || !has(line, "event"))
+    if (!self || !has(line, "event"))
         return;
     keep_note(self, line);
     if (says(line, "event", "started") || says(line, "event", "resumed")) {

@@ -35,7 +35,7 @@ static void copy(json_t *to, const json_t *from, const char *key)
 {
     json_t *value = json_object_get(from, key);
 
-    if (value != NULL)
+    if (value)
         (void)json_object_set(to, key, value);
 }
 
@@ -60,11 +60,11 @@ static char *last_line(const reading *self, const char *name)
         (void)close(fd);
     }
     end = strrchr(tail, '\n');
-    if (end == NULL)
+    if (!end)
         return NULL;
     *end = '\0';
     end = strrchr(tail, '\n');
-    return bp_strdup(end == NULL ? tail : end + 1);
+    return bp_strdup(!end ? tail : end + 1);
 }
 
 /* ---- state ---- */
@@ -79,7 +79,7 @@ static void put_queue(const reading *self)
     if (!has(self->out, "slurm_job"))
         copy(self->out, last_start_of(self->record), "slurm_job");
     queue = status_queue(text_of(self->out, "slurm_job"));
-    if (queue == NULL)
+    if (!queue)
         return;
     set(self->out, "queue", queue);
     if (is_among(text_of(queue, "state"), waits))
@@ -117,7 +117,7 @@ static void put_state(const reading *self)
 static void put_obstacles(const reading *self)
 {
     char *line = last_line(self, "events.jsonl");
-    json_t *event = line == NULL ? NULL : json_loads(line, JSON_REJECT_DUPLICATES, NULL), *failed;
+    json_t *event = !line ? NULL : json_loads(line, JSON_REJECT_DUPLICATES, NULL), *failed;
     int64_t stuck = bp_restart_stuck(self->record, self->folder);
     bool ended = !says(self->out, "state", "running");
 
@@ -146,7 +146,7 @@ static void put_progress(const reading *self)
     json_t *progress = json_copy(self->progress);
     double wall = real_of(self->progress, "wall_seconds"),
            kept = real_of(self->progress, "kept_seconds");
-    long long starts = integer_of(self->progress == NULL ? self->record : self->progress, "starts");
+    long long starts = integer_of(!self->progress ? self->record : self->progress, "starts");
 
     for (size_t k = 0; k < sizeof own / sizeof own[0]; k++)
         (void)json_object_del(progress, own[k]);
@@ -216,7 +216,7 @@ static int64_t folder_bytes(const char *folder)
     return sum;
 }
 
-/* A checkpoint of an adapter alone is of no use without the model that it names. */
+/* A checkpoint of only an adapter is of no use without the model that it names. */
 static void put_missing_base(const reading *self, const char *checkpoint)
 {
     char *folder = NULL;
@@ -363,7 +363,7 @@ static bp_err read_run(reading *self, const char *path)
     }
     put_obstacles(self);
     log = last_line(self, "log.txt"); /* of a job that has no steps it says how far it is */
-    if (log != NULL)
+    if (log)
         set(self->out, "log", bp_json_string(log));
     bp_free(log);
     next = status_next(self->out);

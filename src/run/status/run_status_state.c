@@ -9,7 +9,7 @@ const char *status_state(const char *exit_state, status_hold hold)
 
     if (hold == HOLD_ALIVE)
         return "running";
-    if (exit_state != NULL && is_among(exit_state, ended))
+    if (exit_state && is_among(exit_state, ended))
         return exit_state;
     return hold == HOLD_SILENT ? "silent" : "dead"; /* it says nothing, and nobody runs it */
 }
@@ -67,7 +67,7 @@ static void add_going_on(bp_buffer *out, const json_t *status)
     const json_t *commit = json_object_get(status, "commit");
     long long redone = integer_of(status, "redone_steps");
 
-    if (commit == NULL) {
+    if (!commit) {
         bp_buffer_printf(out, "the same command %s",
                          says(status, "job", "pretrain") || says(status, "job", "finetune")
                              ? "begins anew: nothing was committed yet"

@@ -72,7 +72,7 @@ static void add_state(bp_buffer *out, const json_t *status)
     bp_buffer_printf(out, "\n");
 }
 
-/* Lines that stand as they are, where there is something to say. */
+/* Lines that are printed as they are, where there is something to say. */
 static void add_text(bp_buffer *out, const char *label, const char *before, const char *text)
 {
     if (text[0] != '\0')
@@ -87,7 +87,7 @@ static void add_starts(bp_buffer *out, const json_t *status)
 
     if (!says(status, "state", "finished"))
         add_text(out, "before", "the start before this one ", text_of(status, "after"));
-    if (failed != NULL) {
+    if (failed) {
         bp_buffer_printf(out, LABEL "the last start failed with status %lld", "start",
                          integer_of(failed, "code"));
         add_duration(out, ", ", real_of(failed, "seconds_ago"), " ago");
@@ -154,7 +154,7 @@ static void add_disk(bp_buffer *out, const json_t *status)
     const json_t *commit = json_object_get(status, "commit");
     long long capacity = integer_of(status, "room_for_checkpoints");
 
-    if (commit != NULL) {
+    if (commit) {
         bp_buffer_printf(out, LABEL "step %lld", "committed", integer_of(commit, "step"));
         add_duration(out, ", ", real_of(commit, "seconds_ago"), " ago");
         bp_buffer_printf(out, ", %s\n", bp_size_text(real_of(commit, "bytes")).text);
@@ -200,7 +200,7 @@ static void add_events(bp_buffer *out, const json_t *status)
     json_t *times;
     long long others = -1;
 
-    if (note == NULL)
+    if (!note)
         return;
     bp_buffer_printf(out, LABEL, "events");
     for (const char *c = text_of(note, "event"); *c != '\0'; c++)

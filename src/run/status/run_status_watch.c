@@ -31,13 +31,13 @@ void status_watch_begin(status_watch *watch, const char *folder)
     run_owner owner;
     char *heartbeat = NULL, *first = NULL;
 
-    if (watch->heartbeats == NULL) {
+    if (!watch->heartbeats) {
         watch->heartbeats = json_object();
         watch->end = bp_clock_now() + watch->seconds;
     }
     if (run_lock_read(folder, &owner, &heartbeat) == BP_OK && !owner.released)
         first = read_counter(heartbeat);
-    if (first != NULL)
+    if (first)
         set(watch->heartbeats, heartbeat, bp_json_string(first));
     bp_free(first);
     bp_free(heartbeat);
@@ -54,10 +54,10 @@ static bool moves(const status_watch *watch, const char *path)
 {
     const char *first = json_string_value(json_object_get(watch->heartbeats, path));
 
-    while (first != NULL) {
+    while (first) {
         double now = bp_clock_now();
         char *text = read_counter(path);
-        bool moved = text != NULL && strcmp(first, text) != 0;
+        bool moved = text && strcmp(first, text) != 0;
 
         bp_free(text);
         if (moved || now >= watch->end)
@@ -78,7 +78,7 @@ status_hold status_owner(json_t *out, const char *folder, const status_watch *wa
 
     if (run_lock_read(folder, &owner, &heartbeat) == BP_OK && owner.slurm_job[0] != '\0')
         set(out, "slurm_job", bp_json_string(owner.slurm_job));
-    if (heartbeat != NULL && !owner.released) {
+    if (heartbeat && !owner.released) {
         bool counts = stat(heartbeat, &status) == 0;
         double age = counts ? (double)(time(NULL) - status.st_mtime) : -1; /* < 0: it is ahead */
         run_owner_state state;
@@ -104,9 +104,8 @@ json_t *status_queue(const char *job)
 {
     const char *own = getenv("SLURM_JOB_ID");
     run_queue_state state;
-    run_queue found = own != NULL && strcmp(own, job) == 0
-                          ? RUN_QUEUE_UNKNOWN
-                          : run_slurm_ask(&state, job, SLURM_SECONDS);
+    run_queue found = own && strcmp(own, job) == 0 ? RUN_QUEUE_UNKNOWN
+                                                   : run_slurm_ask(&state, job, SLURM_SECONDS);
 
     if (found == RUN_QUEUE_UNKNOWN)
         return NULL;

@@ -139,8 +139,7 @@ typedef struct last_word {
 /* The first line that `who` has left of the start. */
 static bool find_word(last_word *out, const char *text, int64_t start, const char *who)
 {
-    for (const char *line = text, *end; line != NULL && (end = strchr(line, '\n')) != NULL;
-         line = end + 1) {
+    for (const char *line = text, *end; line && (end = strchr(line, '\n')); line = end + 1) {
         char its_who[16];
         long long of = 0;
         int at = 0;
@@ -175,13 +174,13 @@ static json_t *read_signal(const char *folder)
     int64_t count = list_signals(folder, &signals);
     json_t *out = NULL;
 
-    for (int64_t k = 0; k < count && out == NULL; k++) {
+    for (int64_t k = 0; k < count && !out; k++) {
         char *text = read_text(signals[k]);
         int code, at = 0;
 
-        if (text != NULL)
+        if (text)
             text[strcspn(text, "\n")] = '\0';
-        if (text != NULL && sscanf(text, "bagpipe: error[%d]: %n", &code, &at) == 1 && at > 0)
+        if (text && sscanf(text, "bagpipe: error[%d]: %n", &code, &at) == 1 && at > 0)
             out = run_words_of(code, text + at);
         bp_free(text);
     }
@@ -205,14 +204,14 @@ json_t *run_words_of_end(const char *folder, const json_t *record, const json_t 
     last_word word = {.time = ""};
     json_t *end = end_in(record);
 
-    if (end == NULL && json_integer_value(json_object_get(progress, "start")) == start)
+    if (!end && json_integer_value(json_object_get(progress, "start")) == start)
         end = end_in(progress);
-    if (end == NULL && find_word(&word, text, start, RANK))
+    if (!end && find_word(&word, text, start, RANK))
         end = run_words_of(word.code, word.message);
-    if (end == NULL)
+    if (!end)
         end = read_signal(folder);
     if (find_word(&word, text, start, LAUNCHER)) {
-        if (end == NULL)
+        if (!end)
             end = run_words_of(word.code, word.message);
         set(end, "cause", bp_json_string(word.message));
     }
@@ -233,12 +232,12 @@ static void add_state(bp_buffer *out, char *job)
     int status;
 
     if (run_command(argv, text, sizeof text, &status, SLURM_SECONDS) && status == 0)
-        for (char *line = strtok(text, "\n"); line != NULL; line = strtok(NULL, "\n"))
+        for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n"))
             if (strncmp(line, "RUNNING", 7) != 0 && strncmp(line, "PENDING", 7) != 0)
                 found = line;
-    if (found != NULL)
+    if (found)
         bp_buffer_printf(out, "Slurm says %s", found);
-    else if ((own == NULL || strcmp(own, job) != 0) &&
+    else if ((!own || strcmp(own, job) != 0) &&
              run_slurm_ask(&queue, job, SLURM_SECONDS) == RUN_QUEUE_LISTED)
         bp_buffer_printf(out, "Slurm says %s (%s)", queue.state, queue.reason);
 }
@@ -258,10 +257,9 @@ static void add_nodes(bp_buffer *out, const json_t *hosts)
 
     if (list.bytes > 0 && run_command(argv, text, sizeof text, &status, SLURM_SECONDS) &&
         status == 0)
-        for (char *line = strtok(text, "\n"); line != NULL; line = strtok(NULL, "\n"))
+        for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n"))
             if (sscanf(line, "%127s %63s", node, state) == 2 && strcmp(node, last) != 0 &&
-                (strstr(state, "down") != NULL || strstr(state, "fail") != NULL ||
-                 strchr(state, '*') != NULL)) {
+                (strstr(state, "down") || strstr(state, "fail") || strchr(state, '*'))) {
                 bp_buffer_printf(out, "%snode %s is %s", out->bytes > 0 ? ", " : "", node, state);
                 (void)snprintf(last, sizeof last, "%s", node);
             }

@@ -132,7 +132,7 @@ static void put_guesses(int fd, const void *const *from)
     void *found[FRAMES];
     int count = 0;
 
-    if (from == NULL || from < self.stack_begin || from >= self.stack_end)
+    if (!from || from < self.stack_begin || from >= self.stack_end)
         return;
     for (; from < self.stack_end && count < FRAMES; from++)
         if (is_ours(*from))
@@ -233,7 +233,7 @@ static void install(int number, void (*handler)(int, siginfo_t *, void *), int f
     (void)sigaction(number, &action, before); /* the number is valid */
 }
 
-/* Where the main thread's stack lies: nowhere where it can't be asked. */
+/* Where the main thread's stack is: nowhere where it can't be asked. */
 static void find_stack(void)
 {
     pthread_attr_t attributes;
@@ -294,7 +294,7 @@ static void put_kernel_word(int fd, int pid, int thread)
     (void)snprintf(path, sizeof path, "/proc/%d/task/%d/status", pid, thread);
     process_read(text, sizeof text, path);
     state = strstr(text, "\nState:\t");
-    state = state == NULL ? "unknown" : state + strlen("\nState:\t");
+    state = !state ? "unknown" : state + strlen("\nState:\t");
     (void)dprintf(fd, "kernel: state %.*s", (int)strcspn(state, "\n"), state);
     (void)snprintf(path, sizeof path, "/proc/%d/task/%d/wchan", pid, thread);
     process_read(text, sizeof text, path);

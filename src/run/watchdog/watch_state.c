@@ -1,4 +1,4 @@
-/* The watchdog's decisions alone: given what was received when, which rank is lost. Pure;
+/* Only the watchdog's decisions: given what was received when, which rank is lost. Pure;
  * watchdog_thread.c feeds it. */
 #include "run/watchdog/watch_state.h"
 
@@ -8,7 +8,7 @@
 #include <math.h>
 
 #define SAMPLES          32   /* of step times, for their median */
-#define STEPS_FACTOR     10.0 /* so many median steps are no fault */
+#define STEPS_FACTOR     10.0 /* this many median steps are not a fault */
 #define LONG_FACTOR      10.0 /* of spec.seconds: opening files, reading a checkpoint, a first step */
 #define FIT_FACTOR       240.0 /* a single eigenvalue problem may take hours */
 #define COMMIT_FACTOR    4.0   /* of the longest commit so far, and twice spec.seconds */
@@ -66,7 +66,7 @@ bp_watch *bp_watch_new(const bp_watch_spec *spec)
 
 void bp_watch_free(bp_watch **watch)
 {
-    if (*watch == NULL)
+    if (!*watch)
         return;
     bp_free((*watch)->sorted);
     bp_free((*watch)->ranks);

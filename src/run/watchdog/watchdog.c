@@ -20,7 +20,7 @@
 #define HEARTBEATS_PER_LIMIT 10
 #define HEARTBEAT_SECONDS    1.0
 #define TAG                  0x6d65
-#define LATER                1.5 /* a rank that rank 0 does not answer waits so much longer than rank 0 */
+#define LATER                1.5 /* a rank that rank 0 does not answer waits that much longer than rank 0 */
 
 const bp_option bp_watchdog_options[] = {
     {"watchdog.seconds", BP_OPTION_REAL, "60", 0, 86400, NULL, "seconds",
@@ -42,7 +42,7 @@ static void free_all(watchdog **out)
 {
     watchdog *self = *out;
 
-    if (self == NULL)
+    if (!self)
         return;
     if (self->fd >= 0)
         (void)close(self->fd);
@@ -101,7 +101,7 @@ static void begin(watchdog *self)
     self->heartbeat_seconds = watch.heartbeat_seconds =
         heartbeat < HEARTBEAT_SECONDS ? heartbeat : HEARTBEAT_SECONDS;
     self->ear.leap = 2 * self->heartbeat_seconds;
-    if (self->rank > 0) { /* it receives from rank 0 alone */
+    if (self->rank > 0) { /* it receives only from rank 0 */
         watch.size = 1;
         watch.only_silence = true;
         watch.seconds += self->rank > 1 ? LATER_HEARTBEATS * self->heartbeat_seconds : 0;
@@ -158,7 +158,7 @@ static void leave(watchdog *self, watchdog_cause cause, int rank, double seconds
     watchdog_leave_now(self);
 }
 
-/* What rank 0 alone knows, and where all are; false: it is too late. */
+/* What only rank 0 knows, and where all are; false: it is too late. */
 static bool share(watchdog *self, meeting *at, MPI_Comm world)
 {
     struct {
@@ -224,7 +224,7 @@ static void stop(void)
 {
     const uint64_t one = 1;
 
-    if (current != NULL) {
+    if (current) {
         atomic_store(&current->ends, true);
         (void)!write(current->wake, &one, sizeof one); /* else it looks within a heartbeat */
         BP_CHECK(pthread_join(current->thread, NULL) == 0);
@@ -236,8 +236,8 @@ static void stop(void)
 
 double bp_watchdog_seconds(const bp_config *config)
 {
-    return config == NULL ? strtod(bp_watchdog_options[0].value, NULL)
-                          : bp_watchdog_keys_of(config)->seconds;
+    return !config ? strtod(bp_watchdog_options[0].value, NULL)
+                   : bp_watchdog_keys_of(config)->seconds;
 }
 
 void bp_watchdog_start(MPI_Comm world, double seconds)
@@ -257,13 +257,13 @@ void bp_watchdog_own(const bp_mesh *mesh, const bp_watchdog_spec *spec)
 {
     char host[WIRE_HOST_BYTES];
 
-    if (current != NULL)
+    if (current)
         atomic_store(&current->peers, mesh->computes ? mesh->pipeline_at : -1);
     if (depth++ > 0)
         return;
     bp_host_name(host, sizeof host);
     bp_backtraces_start(spec->run_dir, host, mesh->rank);
-    if (current == NULL || strlen(spec->run_dir) >= sizeof current->run_dir)
+    if (!current || strlen(spec->run_dir) >= sizeof current->run_dir)
         return;
     BP_CHECK(pthread_mutex_lock(&current->owner) == 0);
     (void)snprintf(current->run_dir, sizeof current->run_dir, "%s", spec->run_dir);
@@ -276,7 +276,7 @@ void bp_watchdog_own(const bp_mesh *mesh, const bp_watchdog_spec *spec)
 
 void bp_watchdog_disown(void)
 {
-    if (depth != 1 || current == NULL)
+    if (depth != 1 || !current)
         return;
     BP_CHECK(pthread_mutex_lock(&current->owner) == 0);
     current->disowned = true;

@@ -38,7 +38,7 @@ bool watchdog_launcher_is_gone(const watchdog_launcher *launcher)
     return launcher->pid > 0 && getppid() != launcher->pid;
 }
 
-/* Is it there after so many looks? */
+/* Is it still there after this many polls? */
 static bool still_there(const watchdog_launcher *launcher, int looks)
 {
     const struct timespec half = {.tv_nsec = 500000000};

@@ -1,4 +1,4 @@
-/* What a diagnosis leaves behind. By a thread beside a main thread that stands still: files are
+/* What a diagnosis leaves behind. By a thread beside a main thread that hangs: files are
  * opened anew, and lines are appended in one write. */
 #include "run/watchdog/watchdog_priv.h"
 
@@ -88,7 +88,7 @@ int64_t bp_watchdog_lock_number(const char *run_dir)
     return owner.epoch;
 }
 
-/* Rank 0 asks its lock. Others speak where rank 0 stands still, perhaps for so long that another
+/* Rank 0 asks its lock. Others speak where rank 0 hangs, perhaps for so long that another
  * job has taken the folder. */
 static bool may_write(watchdog *self)
 {
@@ -96,8 +96,8 @@ static bool may_write(watchdog *self)
 
     (void)pthread_mutex_lock(&self->owner);
     may = atomic_load(&self->has_run) && !self->disowned &&
-          (self->still_owner != NULL ? self->still_owner(self->context)
-                                     : bp_watchdog_lock_number(self->run_dir) == self->lock_number);
+          (self->still_owner ? self->still_owner(self->context)
+                             : bp_watchdog_lock_number(self->run_dir) == self->lock_number);
     (void)pthread_mutex_unlock(&self->owner);
     return may;
 }

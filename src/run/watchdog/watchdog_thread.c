@@ -12,7 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define ANSWER_HEARTBEATS 5 /* of many ranks rank 0 answers one heartbeat in so many */
+#define ANSWER_HEARTBEATS 5 /* with many ranks, rank 0 answers one heartbeat in this many */
 #define MANY_RANKS        64
 #define GREETING_SECONDS  30.0 /* within which a first datagram comes, or a warning */
 #define SPEAKER_SECONDS   2.0  /* for others to write their backtraces */
@@ -31,7 +31,7 @@ static void send_to(const watchdog *self, int rank, wire_packet *packet)
         wire_send_all(self->fd, &self->places[self->rank], &self->places[rank], packet);
 }
 
-/* Where this rank stands; of rank 0 the answer to others' heartbeats, too. */
+/* What this rank is doing; of rank 0 the answer to others' heartbeats, too. */
 static wire_packet heartbeat_packet(watchdog *self, wire_kind kind)
 {
     wire_packet packet = wire_packet_of(self->token, kind, self->rank);

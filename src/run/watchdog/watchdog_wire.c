@@ -35,12 +35,11 @@ static void find_addresses(wire_place *place)
 
     if (getifaddrs(&all) != 0)
         return;
-    for (const struct ifaddrs *at = all; at != NULL; at = at->ifa_next) {
+    for (const struct ifaddrs *at = all; at; at = at->ifa_next) {
         struct sockaddr_in address;
 
-        if (at->ifa_addr == NULL || at->ifa_addr->sa_family != AF_INET ||
-            (at->ifa_flags & IFF_UP) == 0 || (at->ifa_flags & IFF_LOOPBACK) != 0 ||
-            place->address_count == WIRE_CANDIDATES)
+        if (!at->ifa_addr || at->ifa_addr->sa_family != AF_INET || (at->ifa_flags & IFF_UP) == 0 ||
+            (at->ifa_flags & IFF_LOOPBACK) != 0 || place->address_count == WIRE_CANDIDATES)
             continue;
         memcpy(&address, at->ifa_addr, sizeof address);
         place->addresses[place->address_count++] = address.sin_addr.s_addr;

@@ -36,7 +36,7 @@ int bp_conll_columns(const char *line, size_t bytes)
 
     while (bytes > 0 && is_white(line[bytes - 1]))
         bytes--;
-    tabs = bytes > 0 && memchr(line, '\t', bytes) != NULL;
+    tabs = bytes > 0 && memchr(line, '\t', bytes);
     for (size_t at = 0; at < bytes; fields++) {
         while (at < bytes && (tabs ? line[at] != '\t' : !is_white(line[at])))
             at++;

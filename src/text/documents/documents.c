@@ -132,7 +132,7 @@ void bp_documents_close(bp_documents **documents)
 {
     bp_documents *d = *documents;
 
-    if (d == NULL)
+    if (!d)
         return;
     for (int k = 0; k < d->count; k++)
         bp_free(d->paths[k]);
@@ -155,7 +155,7 @@ bp_documents_stats bp_documents_stats_of(const bp_documents *documents)
     bp_documents_stats stats = documents->stats;
 
     stats.consumed_bytes = documents->past_bytes;
-    if (documents->source != NULL)
+    if (documents->source)
         stats.consumed_bytes += bp_text_source_consumed(documents->source);
     return stats;
 }
@@ -225,7 +225,7 @@ typedef struct span {
 } span;
 
 /* The next piece of a document that ends after `whole` bytes, if `known`; else it goes on beyond
- * what is ahead. Cuts depend on the text alone: the target doubles from piece_bytes until there is
+ * what is ahead. Cuts depend only on the text: the target doubles from piece_bytes until there is
  * one. */
 static void cut_piece(const bp_documents *documents, span *piece, size_t target, size_t whole,
                       bool known)
@@ -267,7 +267,7 @@ static bool find_line_end(const bp_documents *documents, size_t target, size_t *
     size_t have = documents->end - documents->at;
     const char *newline = memchr(text, '\n', have < target + 1 ? have : target + 1);
 
-    if (newline == NULL) {
+    if (!newline) {
         *whole = *step = have;
         return documents->source_ended && have <= target;
     }
@@ -312,7 +312,7 @@ static bp_err keep_bad(bp_documents *documents, bp_err err)
 {
     if (err != BP_ERR_FORMAT || !documents->options.keep_bad)
         return err;
-    if (documents->fault == NULL) { /* the first one */
+    if (!documents->fault) { /* the first one */
         documents->fault = bp_strdup(bp_err_message());
         documents->fault_line = documents->line;
     }
@@ -338,7 +338,7 @@ static bp_err next_source(bp_documents *documents)
 {
     bp_err err;
 
-    if (documents->source != NULL) {
+    if (documents->source) {
         documents->past_bytes += bp_text_source_consumed(documents->source);
         bp_text_source_close(&documents->source);
         documents->file++;
@@ -362,7 +362,7 @@ static bp_err next_source(bp_documents *documents)
 static bool is_blank(const span *piece)
 {
     for (size_t k = 0; k < piece->bytes; k++)
-        if (strchr(" \t\r", piece->text[k]) == NULL || piece->text[k] == 0)
+        if (!strchr(" \t\r", piece->text[k]) || piece->text[k] == 0)
             return false;
     return true;
 }
@@ -434,8 +434,8 @@ static bp_err add_held(bp_documents *documents)
 /* A line that is no gap: a word, or a comment, which is before a sentence. */
 static bp_err take_tagged(bp_documents *documents, const span *line)
 {
-    bool may_be_comment = documents->start_count == 0 && line->text[0] == '#' &&
-                          memchr(line->text, 0, line->bytes) == NULL;
+    bool may_be_comment =
+        documents->start_count == 0 && line->text[0] == '#' && !memchr(line->text, 0, line->bytes);
 
     if (may_be_comment && documents->columns == 0) {
         if (documents->held.bytes == 0)
@@ -500,7 +500,7 @@ static bp_err next_question(bp_documents *documents, span *piece)
                                                               : look_ahead(documents, bytes + 1);
     if (err != BP_OK)
         return err;
-    if (documents->squad.root == NULL)
+    if (!documents->squad.root)
         err = bp_squad_open(&documents->squad, documents->buffer + documents->at,
                             documents->end - documents->at);
     if (err == BP_OK)
@@ -583,7 +583,7 @@ static bp_err describe(bp_documents *documents, bp_piece *piece, const span *fou
                        (long long)piece->line);
     if (options->format >= BP_TEXT_JSONL && options->format < BP_TEXT_CONLL) {
         err = keep_bad(documents, parse(documents, found, target));
-        if (err == BP_OK && documents->fault != NULL)
+        if (err == BP_OK && documents->fault)
             return BP_OK;
         if (err != BP_OK)
             return wrap_line(documents, err,
@@ -592,7 +592,7 @@ static bp_err describe(bp_documents *documents, bp_piece *piece, const span *fou
                                  : "correct the line");
         piece->text = record->text;
         piece->bytes = record->text_bytes;
-        if (record->id != NULL)
+        if (record->id)
             piece->id = record->id;
     }
     if (options->sentences != BP_SENTENCES_NONE) {
@@ -620,7 +620,7 @@ static void give_fault(const bp_documents *documents, bp_piece *piece)
     piece->fault = documents->fault;
     piece->text = "";
     piece->bytes = 0;
-    piece->id = has_id && documents->record.id != NULL ? documents->record.id : "";
+    piece->id = has_id && documents->record.id ? documents->record.id : "";
     piece->line = has_id ? 0 : documents->fault_line;
     piece->starts = NULL;
     piece->tags = piece->spans = NULL;
@@ -644,7 +644,7 @@ static bp_err next_target(bp_documents *documents, span *source, span *line)
     bp_documents *target = documents->target;
     bool has_source = source->found, ends = false;
     int64_t number;
-    bp_err err = target->source == NULL && target->file == 0 ? next_source(target) : BP_OK;
+    bp_err err = !target->source && target->file == 0 ? next_source(target) : BP_OK;
 
     if (err == BP_OK)
         err = next_span(target, line);
@@ -669,27 +669,27 @@ bp_err bp_documents_next(bp_documents *documents, bp_piece *piece)
 
     *piece = (bp_piece){0};
     for (;;) {
-        bp_err err = documents->source == NULL ? next_source(documents) : BP_OK;
+        bp_err err = !documents->source ? next_source(documents) : BP_OK;
 
         bp_free(documents->fault);
         documents->fault = NULL;
 
-        if (err != BP_OK || documents->source == NULL)
+        if (err != BP_OK || !documents->source)
             return err;
         err = options->format == BP_TEXT_CONLL   ? next_tagged(documents, &found)
               : options->format == BP_TEXT_SQUAD ? next_question(documents, &found)
                                                  : next_span(documents, &found);
-        if (err == BP_OK && documents->target != NULL)
+        if (err == BP_OK && documents->target)
             err = next_target(documents, &found, &target);
         if (err != BP_OK)
             return err;
         if (!found.found) {
             err = next_source(documents);
-            if (err != BP_OK || documents->source == NULL)
+            if (err != BP_OK || !documents->source)
                 return err;
             continue;
         }
-        if (documents->target != NULL && is_blank(&found) && is_blank(&target)) {
+        if (documents->target && is_blank(&found) && is_blank(&target)) {
             documents->stats.skipped_lines++; /* of both */
             continue;
         }
@@ -703,8 +703,8 @@ bp_err bp_documents_next(bp_documents *documents, bp_piece *piece)
         piece->line = options->format == BP_TEXT_FILE ? 0 : documents->line;
         if (piece->number % options->share_size != options->share_rank)
             continue;
-        err = documents->fault == NULL ? describe(documents, piece, &found, &target) : BP_OK;
-        if (documents->fault != NULL)
+        err = !documents->fault ? describe(documents, piece, &found, &target) : BP_OK;
+        if (documents->fault)
             give_fault(documents, piece);
         return err;
     }

@@ -29,14 +29,14 @@ static char *real_text(double value)
         if (strtod(text, NULL) == value)
             break;
     }
-    return bp_sprintf("%s%s", text, strpbrk(text, ".e") == NULL ? ".0" : "");
+    return bp_sprintf("%s%s", text, !strpbrk(text, ".e") ? ".0" : "");
 }
 
 /* A scalar as text, to a new string; "" for what is missing or null. */
 static bp_err scalar_text(char **out, const json_t *value, const char *key)
 {
     *out = NULL;
-    if (value == NULL || json_is_null(value))
+    if (!value || json_is_null(value))
         *out = bp_strdup("");
     else if (json_is_string(value) && strlen(json_string_value(value)) == json_string_length(value))
         *out = bp_strdup(json_string_value(value));
@@ -51,11 +51,11 @@ static bp_err scalar_text(char **out, const json_t *value, const char *key)
                        "the field \"%s\" is neither a string without U+0000 nor a number, boolean "
                        "or null",
                        key);
-    if (*out != NULL && strlen(*out) > BP_TEXT_FIELD_BYTES)
+    if (*out && strlen(*out) > BP_TEXT_FIELD_BYTES)
         return BP_FAIL(BP_ERR_FORMAT, "text.field_too_long",
                        "the field \"%s\" has %zu bytes, more than %d", key, strlen(*out),
                        BP_TEXT_FIELD_BYTES);
-    return *out == NULL ? bp_fail_memory("a field", 1, 0) : BP_OK;
+    return !*out ? bp_fail_memory("a field", 1, 0) : BP_OK;
 }
 
 static char type_of(const json_t *value)
@@ -83,8 +83,7 @@ static bp_err read_value(bp_text_record *record, int k)
     record->values[k] = (float)json_number_value(value);
     if (!json_is_number(value) || !isfinite(record->values[k]))
         return BP_FAIL(BP_ERR_FORMAT, "value.not_number", "the field \"%s\" is %s",
-                       record->value_names[k],
-                       value == NULL ? "missing" : "no finite number of float32");
+                       record->value_names[k], !value ? "missing" : "no finite number of float32");
     return BP_OK;
 }
 
@@ -98,7 +97,7 @@ bp_err bp_jsonl_parse(bp_text_record *record, const char *line, size_t bytes)
     record->lacks_text = false;
     record->object = bp_json_members(line, bytes, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL,
                                      record->keys, record->key_count, &where);
-    if (record->object == NULL)
+    if (!record->object)
         return json_error_code(&where) == json_error_out_of_memory
                    ? bp_fail_memory("JSON", (int64_t)bytes, 1)
                    : BP_FAIL(BP_ERR_FORMAT, "json.invalid",
@@ -106,14 +105,14 @@ bp_err bp_jsonl_parse(bp_text_record *record, const char *line, size_t bytes)
     if (!json_is_object(record->object))
         return BP_FAIL(BP_ERR_FORMAT, "text.not_object", "not a JSON object");
     text = json_object_get(record->object, record->text_field);
-    record->lacks_text = text == NULL;
+    record->lacks_text = !text;
     if (!json_is_string(text))
         return BP_FAIL(BP_ERR_FORMAT, "text.missing_field", "the field \"%s\" is %s",
-                       record->text_field, text == NULL ? "missing" : "not a string");
+                       record->text_field, !text ? "missing" : "not a string");
     record->text = json_string_value(text);
     record->text_bytes = json_string_length(text);
     id = json_object_get(record->object, "id");
-    if (id != NULL && !json_is_null(id))
+    if (id && !json_is_null(id))
         err = scalar_text(&record->id, id, "id");
     for (int k = 0; k < record->label_count && err == BP_OK; k++)
         err = read_label(record, k);

@@ -17,7 +17,7 @@ static char **copy_names(const char *const *names, int count)
 
 static void free_names(char **names, int count)
 {
-    for (int k = 0; names != NULL && k < count; k++)
+    for (int k = 0; names && k < count; k++)
         bp_free(names[k]);
     bp_free(names);
 }
@@ -30,8 +30,7 @@ void bp_text_record_init(bp_text_record *record, const bp_documents_options *opt
                                .value_count = options->value_count,
                                .field_count = options->field_count,
                                .no_tags = options->no_tags};
-    record->text_field =
-        bp_strdup(options->text_field != NULL ? options->text_field : BP_TEXT_FIELD);
+    record->text_field = bp_strdup(options->text_field ? options->text_field : BP_TEXT_FIELD);
     record->names = copy_names(options->labels, options->label_count);
     record->value_names = copy_names(options->values, options->value_count);
     record->fields = copy_names(options->fields, options->field_count);

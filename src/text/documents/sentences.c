@@ -8,7 +8,7 @@
 #include <string.h>
 #include <utf8proc.h>
 
-#define LOOK_BYTES 16 /* beyond white space: so many decide whether a sentence begins */
+#define LOOK_BYTES 16 /* beyond white space: this many decide whether a sentence begins */
 
 bp_err bp_sentences_of(bp_sentences *out, const char *name)
 {

@@ -143,7 +143,7 @@ static bp_err start_decoder(bp_text_source *source)
     }
     if (source->coding == ZSTD) {
         source->zstd = ZSTD_createDStream();
-        if (source->zstd == NULL)
+        if (!source->zstd)
             return bp_fail_memory("the zstd decoder", 1, 0);
     }
     return BP_OK;
@@ -198,7 +198,7 @@ void bp_text_source_close(bp_text_source **source)
 {
     bp_text_source *s = *source;
 
-    if (s == NULL)
+    if (!s)
         return;
     if (s->flate_ready)
         (void)inflateEnd(&s->flate);

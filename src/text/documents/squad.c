@@ -22,7 +22,7 @@ static const char *text_of(const json_t *object, const char *key)
     const json_t *value = json_object_get(object, key);
     const char *text = json_string_value(value);
 
-    return text != NULL && strlen(text) == json_string_length(value) ? text : NULL;
+    return text && strlen(text) == json_string_length(value) ? text : NULL;
 }
 
 bp_err bp_squad_open(bp_squad *squad, const char *text, size_t bytes)
@@ -34,7 +34,7 @@ bp_err bp_squad_open(bp_squad *squad, const char *text, size_t bytes)
 
     *squad = (bp_squad){.root = bp_json_members(text, bytes, JSON_ALLOW_NUL, keys,
                                                 sizeof keys / sizeof keys[0], &where)};
-    if (squad->root == NULL)
+    if (!squad->root)
         return BP_FAIL(BP_ERR_FORMAT, "json.invalid",
                        "not valid JSON in UTF-8 (%s), line %d, column %d", where.text, where.line,
                        where.column);

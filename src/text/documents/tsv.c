@@ -21,10 +21,10 @@ typedef struct field {
 static field next_field(const char **at, const char *end)
 {
     const char *text = *at;
-    const char *tab = text == NULL ? NULL : memchr(text, '\t', (size_t)(end - text));
+    const char *tab = !text ? NULL : memchr(text, '\t', (size_t)(end - text));
 
-    *at = tab != NULL ? tab + 1 : NULL;
-    return (field){text, text == NULL ? 0 : (size_t)((tab != NULL ? tab : end) - text)};
+    *at = tab ? tab + 1 : NULL;
+    return (field){text, !text ? 0 : (size_t)((tab ? tab : end) - text)};
 }
 
 static bool is_named(const field *found, const char *name)
@@ -40,8 +40,7 @@ static bp_err find_column(const char *line, size_t bytes, const char *name, bool
     int k = 0;
 
     *out = -1;
-    for (field f = next_field(&at, line + bytes); f.text != NULL;
-         f = next_field(&at, line + bytes), k++) {
+    for (field f = next_field(&at, line + bytes); f.text; f = next_field(&at, line + bytes), k++) {
         if (!is_named(&f, name))
             continue;
         if (*out >= 0)
@@ -70,7 +69,7 @@ bp_err bp_tsv_head(bp_text_record *record, const char *line, size_t bytes)
         for (int k = 0; k < asked[kind].count && err == BP_OK; k++)
             err = find_column(line, bytes, asked[kind].names[k], true, column++);
     record->column_count = 0;
-    while (next_field(&at, line + bytes).text != NULL)
+    while (next_field(&at, line + bytes).text)
         record->column_count++;
     return err;
 }
@@ -82,7 +81,7 @@ static bp_err set_text(char **to, const field *f, const char *name)
     bp_text_counts counts;
 
     bp_text_count(&counts, f->text, f->bytes);
-    if (counts.invalid_bytes > 0 || memchr(f->text, 0, f->bytes) != NULL)
+    if (counts.invalid_bytes > 0 || memchr(f->text, 0, f->bytes))
         return BP_FAIL(BP_ERR_FORMAT, "tsv.bad_field",
                        "the field '%s' is not UTF-8, or has a zero byte", name);
     if (f->bytes > BP_TEXT_FIELD_BYTES)
@@ -118,7 +117,7 @@ bp_err bp_tsv_parse(bp_text_record *record, const char *line, size_t bytes)
     int count = 0;
     bp_err err = BP_OK;
 
-    for (field f = next_field(&at, line + bytes); f.text != NULL;
+    for (field f = next_field(&at, line + bytes); f.text;
          f = next_field(&at, line + bytes), count++)
         if (count < record->column_count)
             fields[count] = f;

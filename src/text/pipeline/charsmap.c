@@ -63,7 +63,7 @@ static const char *find(const bp_charsmap *map, const uint8_t *text, size_t byte
 
 typedef struct walk {
     const bp_charsmap *map;
-    uint32_t *nodes; /* where children lie: a stack */
+    uint32_t *nodes; /* where children are: a stack */
     size_t count;
     uint8_t *seen; /* [unit_count] */
 } walk;
@@ -184,7 +184,7 @@ bp_err bp_charsmap_new(bp_charsmap **out, const char *base64, const char *name)
 
 void bp_charsmap_free(bp_charsmap **map)
 {
-    if (*map == NULL)
+    if (!*map)
         return;
     bp_free((*map)->blob);
     bp_free((*map)->units);
@@ -224,7 +224,7 @@ static void add_characters(const bp_charsmap *map, const uint8_t *text, size_t b
         size_t length = bp_utf8_decode(text + at, bytes - at, &code_point);
         const char *found = find(map, text + at, length);
 
-        if (found != NULL)
+        if (found)
             bp_buffer_add(out, found, strlen(found));
         else
             bp_buffer_add(out, text + at, length);
@@ -240,7 +240,7 @@ void bp_charsmap_apply(const bp_charsmap *map, const char *text, size_t bytes, b
         size_t length = grapheme_bytes(p + at, bytes - at);
         const char *found = length < WHOLE_BYTES ? find(map, p + at, length) : NULL;
 
-        if (found != NULL)
+        if (found)
             bp_buffer_add(out, found, strlen(found));
         else
             add_characters(map, p + at, length, out);

@@ -57,11 +57,11 @@ static bp_err read_step(bp_decode_step *step, const json_t *json, const char *na
         return err == BP_OK ? bp_load_pattern(&step->pattern, &step->regex, json, name) : err;
     case BP_DECODE_WORDPIECE:
         err = bp_load_optional(&affix, json, "prefix", name);
-        step->pattern = bp_strdup(json_object_get(json, "prefix") == NULL ? "##" : affix);
+        step->pattern = bp_strdup(!json_object_get(json, "prefix") ? "##" : affix);
         return err != BP_OK ? err : bp_load_bool(&step->flag, json, "cleanup", true, name);
     case BP_DECODE_BPE:
         err = bp_load_optional(&affix, json, "suffix", name);
-        step->pattern = bp_strdup(json_object_get(json, "suffix") == NULL ? "</w>" : affix);
+        step->pattern = bp_strdup(!json_object_get(json, "suffix") ? "</w>" : affix);
         return err != BP_OK ? err
                : step->pattern[0] == '\0'
                    ? bp_load_refuse("the decoder BPEDecoder without", "suffix", name)
@@ -134,7 +134,7 @@ static int byte_of_fallback(const char *name, size_t bytes)
         return -1;
     high = memchr(digits, name[3], 16);
     low = memchr(digits, name[4], 16);
-    return high == NULL || low == NULL ? -1 : (int)(16 * (high - digits) + (low - digits));
+    return !high || !low ? -1 : (int)(16 * (high - digits) + (low - digits));
 }
 
 static void decode_bytes(const char *text, size_t bytes, bp_token_list *out)
@@ -175,13 +175,13 @@ static bp_err replace(const bp_decode_step *step, bp_regex_work *work, const cha
                               .content = step->content,
                               .content_bytes = goes ? 0 : strlen(step->content),
                               .pattern = step->pattern,
-                              .pattern_bytes = step->pattern == NULL ? 0 : strlen(step->pattern),
+                              .pattern_bytes = !step->pattern ? 0 : strlen(step->pattern),
                               .regex = step->regex};
     bp_buffer made = {0};
     bp_err err = BP_OK;
 
     /* bytes that are no UTF-8 are no regular expression's */
-    if (step->regex != NULL && bp_scan_valid((const uint8_t *)text, bytes) != bytes)
+    if (step->regex && bp_scan_valid((const uint8_t *)text, bytes) != bytes)
         bp_buffer_add(&made, text, bytes);
     else
         err = bp_norm_apply(&replacing, work, text, bytes, &made);
@@ -212,7 +212,7 @@ static bp_err clean_up(const char *text, size_t bytes, bp_token_list *out)
                              .pattern_bytes = strlen(pairs[k][0])};
 
         scratch[!turn].bytes = 0;
-        (void)bp_norm_apply(&step, NULL, scratch[turn].data == NULL ? "" : scratch[turn].data,
+        (void)bp_norm_apply(&step, NULL, !scratch[turn].data ? "" : scratch[turn].data,
                             scratch[turn].bytes, &scratch[!turn]);
     }
     bp_token_list_add(out, scratch[turn].data, scratch[turn].bytes);
@@ -233,9 +233,9 @@ static bp_err join_words(const bp_decode_step *step, const char *text, size_t by
     else
         bp_buffer_printf(&made, "%s%.*s", first ? "" : " ", (int)bytes, text);
     if (step->flag)
-        err = clean_up(made.data == NULL ? "" : made.data, made.bytes, out);
+        err = clean_up(!made.data ? "" : made.data, made.bytes, out);
     else
-        bp_token_list_add(out, made.data == NULL ? "" : made.data, made.bytes);
+        bp_token_list_add(out, !made.data ? "" : made.data, made.bytes);
     bp_buffer_clear(&made);
     return err;
 }
@@ -252,7 +252,7 @@ static void end_words(const bp_decode_step *step, const char *text, size_t bytes
     bp_buffer made = {0};
 
     (void)bp_norm_apply(&ends, NULL, text, bytes, &made);
-    bp_token_list_add(out, made.data == NULL ? "" : made.data, made.bytes);
+    bp_token_list_add(out, !made.data ? "" : made.data, made.bytes);
     bp_buffer_clear(&made);
 }
 

@@ -11,12 +11,12 @@ const char *bp_load_string(const json_t *object, const char *key)
 {
     const char *value = json_string_value(json_object_get(object, key));
 
-    return value == NULL ? "" : value;
+    return !value ? "" : value;
 }
 
 bool bp_load_absent(const json_t *value)
 {
-    return value == NULL || json_is_null(value);
+    return !value || json_is_null(value);
 }
 
 bp_err bp_load_optional(const char **out, const json_t *object, const char *key, const char *name)
@@ -31,7 +31,7 @@ bp_err bp_load_optional(const char **out, const json_t *object, const char *key,
     spelled = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
     err = BP_FAIL(BP_ERR_FORMAT, "tokenizer.bad_component",
                   "\"%s\" of %s is %.40s, not a text: at %s", key, bp_load_string(object, "type"),
-                  spelled == NULL ? "?" : spelled, name);
+                  !spelled ? "?" : spelled, name);
     free(spelled);
     return err;
 }

@@ -360,7 +360,7 @@ static void replace_string(const bp_norm_step *step, const char *text, size_t by
     const char *at = text, *end = text + bytes, *found;
 
     while (out->bytes <= most &&
-           (found = memmem(at, (size_t)(end - at), step->pattern, step->pattern_bytes)) != NULL) {
+           (found = memmem(at, (size_t)(end - at), step->pattern, step->pattern_bytes))) {
         bp_buffer_add(out, at, (size_t)(found - at));
         bp_buffer_add(out, step->content, step->content_bytes);
         at = found + step->pattern_bytes;
@@ -392,7 +392,7 @@ static bp_err apply(const bp_norm_step *step, bp_regex_work *regex, const char *
         bp_buffer_add(out, text, bytes);
         break;
     case BP_NORM_REPLACE:
-        if (step->regex != NULL)
+        if (step->regex)
             return replace_regex(step, regex, text, bytes, most, out);
         replace_string(step, text, bytes, most, out);
         break;
@@ -436,7 +436,7 @@ static bool takes_start(const bp_norm_step *step, bp_regex_work *work, const cha
                (bp_unicode_classes()[c] & BP_CLASS_MASK) == BP_CLASS_SPACE;
     if (step->kind != BP_NORM_REPLACE || step->content_bytes > 0)
         return false;
-    if (step->regex == NULL)
+    if (!step->regex)
         return bytes >= step->pattern_bytes &&
                memcmp(text, step->pattern, step->pattern_bytes) == 0;
     matches = bp_regex_matches_of(step->regex, work, text, bytes);
@@ -462,7 +462,7 @@ bp_err bp_normalize(const bp_normalizer *normalizer, bp_regex_work *regex, bp_bu
             err = bp_norm_grew(given);
         if (err != BP_OK)
             return err;
-        *text = out->data == NULL ? "" : out->data;
+        *text = !out->data ? "" : out->data;
         *bytes = out->bytes;
     }
     return BP_OK;

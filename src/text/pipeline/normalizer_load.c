@@ -50,7 +50,7 @@ static bp_err read_replace(bp_norm_step *step, const json_t *json, const char *n
     step->content_bytes = err == BP_OK ? strlen(step->content) : 0;
     if (err == BP_OK)
         err = bp_load_pattern(&step->pattern, &step->regex, json, name);
-    step->pattern_bytes = step->pattern == NULL ? 0 : strlen(step->pattern);
+    step->pattern_bytes = !step->pattern ? 0 : strlen(step->pattern);
     return err;
 }
 

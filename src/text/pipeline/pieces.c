@@ -85,7 +85,7 @@ int64_t bp_trie_whole(const bp_trie *trie, const uint8_t *text, size_t bytes)
 {
     uint32_t node = BP_TRIE_ROOT;
 
-    if (trie->slots == NULL)
+    if (!trie->slots)
         return -1;
     for (size_t k = 0; k < bytes && node != BP_TRIE_NONE; k++)
         node = bp_trie_step(trie, node, text[k]);
@@ -260,8 +260,8 @@ void bp_wordpiece_piece(const bp_pieces *pieces, const uint8_t *piece, size_t by
 static const uint8_t *spell_character(const bp_pieces *pieces, bp_piece_work *work,
                                       const uint8_t *piece, size_t bytes, size_t at, size_t *length)
 {
-    bool has_prefix = pieces->prefix != NULL && at > 0;
-    bool has_suffix = pieces->suffix != NULL && at + *length == bytes;
+    bool has_prefix = pieces->prefix && at > 0;
+    bool has_suffix = pieces->suffix && at + *length == bytes;
 
     if (!has_prefix && !has_suffix)
         return piece + at;

@@ -6,7 +6,7 @@ void bp_pipeline_free(bp_pipeline **pipeline)
 {
     bp_pipeline *p = *pipeline;
 
-    if (p == NULL)
+    if (!p)
         return;
     bp_normalizer_clear(&p->normalizer);
     bp_pretokenizer_clear(&p->pre);

@@ -89,7 +89,7 @@ static void find_strings(const bp_pre_step *step, bp_pre_work *work, const char 
     size_t at = span.start, end = span.start + span.bytes;
     const char *found;
 
-    while ((found = memmem(text + at, end - at, step->pattern, step->pattern_bytes)) != NULL) {
+    while ((found = memmem(text + at, end - at, step->pattern, step->pattern_bytes))) {
         size_t start = (size_t)(found - text);
 
         add_found(work, at, start, false);
@@ -176,7 +176,7 @@ static bp_err split(const bp_pre_step *step, bp_pre_work *work, const char *text
     work->found.count = 0;
     if (step->kind != BP_PRE_SPLIT)
         find_characters(step->kind, work, text, span);
-    else if (step->regex != NULL)
+    else if (step->regex)
         err = find_regex(step, work, text, span);
     else
         find_strings(step, work, text, span);
@@ -187,7 +187,7 @@ static bp_err split(const bp_pre_step *step, bp_pre_work *work, const char *text
 
 /* ---- scanners ---- */
 
-/* Words between White_Space, in which characters of punctuation stand alone. */
+/* Words between White_Space, in which each punctuation mark is a piece. */
 static void split_bert(const char *text, bp_span span, bp_spans *out)
 {
     const uint8_t *classes = bp_unicode_classes(), *p = (const uint8_t *)text;
@@ -223,7 +223,7 @@ static void scan_stretch(const bp_pre_step *step, const char *text, size_t at, s
     }
 }
 
-/* Invalid bytes stand alone, as where a scanner sees the bytes themselves. */
+/* Each invalid byte is a piece, as where a scanner sees the bytes themselves. */
 static void scan(const bp_pre_step *step, const bp_pre_work *work, const char *text, bp_span span,
                  bp_spans *out)
 {
@@ -268,7 +268,7 @@ static void add_marked(const bp_pre_step *step, const char *text, bp_span span, 
     if (!marked && (step->scheme == BP_PREPEND_ALWAYS ||
                     (step->scheme == BP_PREPEND_FIRST && first && span.start == 0)))
         bp_buffer_add(copy, step->pattern, step->pattern_bytes);
-    while ((space = memchr(at, ' ', (size_t)(end - at))) != NULL) {
+    while ((space = memchr(at, ' ', (size_t)(end - at)))) {
         bp_buffer_add(copy, at, (size_t)(space - at));
         bp_buffer_add(copy, step->pattern, step->pattern_bytes);
         at = space + 1;
@@ -339,7 +339,7 @@ bp_err bp_pretokenize(const bp_pretokenizer *pretokenizer, bp_pre_work *work, bo
                 err = bp_norm_grew(bytes);
         }
         if (changes) {
-            *text = copy->data == NULL ? "" : copy->data;
+            *text = !copy->data ? "" : copy->data;
             copy = copy == &work->text[0] ? &work->text[1] : &work->text[0];
         }
         from = to;

@@ -82,7 +82,7 @@ static bp_err add_split(bp_pretokenizer *pre, const json_t *json, const char *na
         }
     if (err == BP_OK)
         err = bp_load_pattern(&step->pattern, &step->regex, json, name);
-    step->pattern_bytes = step->pattern == NULL ? 0 : strlen(step->pattern);
+    step->pattern_bytes = !step->pattern ? 0 : strlen(step->pattern);
     return err;
 }
 

@@ -38,12 +38,12 @@ static bp_err read_lines(json_t *vocab, const char *text, size_t bytes, const ch
 
     for (const char *at = text, *end = text + bytes; at < end; line++) {
         const char *newline = memchr(at, '\n', (size_t)(end - at));
-        size_t length = (size_t)((newline == NULL ? end : newline) - at), step = length + 1;
+        size_t length = (size_t)((!newline ? end : newline) - at), step = length + 1;
         char *token;
 
         if (length > 0 && at[length - 1] == '\r')
             length--;
-        if (length == 0 || memchr(at, 0, length) != NULL)
+        if (length == 0 || memchr(at, 0, length))
             return BP_FAIL(BP_ERR_FORMAT, "vocabulary.empty_token",
                            "a token is empty: at %s, line %lld", path, (long long)line + 1);
         token = bp_sprintf("%.*s", (int)length, at);
@@ -64,7 +64,7 @@ static bp_err add_specials(json_t *added, const json_t *vocab, const char *path)
     for (int k = 0; k < BP_BERT_SPECIALS; k++) {
         const json_t *id = json_object_get(vocab, bp_bert_specials[k]);
 
-        if (id == NULL)
+        if (!id)
             return BP_FAIL(BP_ERR_FORMAT, "vocabulary.no_special",
                            "the vocabulary lacks \"%s\": at %s", bp_bert_specials[k], path);
         json_array_append_new(added,
@@ -109,9 +109,9 @@ bp_err bp_tokenizer_load_bert(bp_tokenizer **out, const char *vocab_path, bool l
         err = add_specials(added, vocab, vocab_path);
     if (err == BP_OK) {
         root = bp_bert_json(vocab, added, lowercase);
-        json = root == NULL ? NULL : bp_json_text(root);
-        err = json == NULL ? bp_fail_memory("a vocabulary", (int64_t)bytes, 1)
-                           : bp_tokenizer_parse(out, json, strlen(json), vocab_path);
+        json = !root ? NULL : bp_json_text(root);
+        err = !json ? bp_fail_memory("a vocabulary", (int64_t)bytes, 1)
+                    : bp_tokenizer_parse(out, json, strlen(json), vocab_path);
     }
     if (err == BP_OK)
         bp_tokenizer_warn(*out, vocab_path);

@@ -65,14 +65,14 @@ void bp_encoder_find_specials(bp_encoder *encoder, bool find)
 {
     static const bp_normalizer none;
 
-    if (find && encoder->tokenizer->pipeline == NULL && encoder->own.tokens == NULL)
+    if (find && !encoder->tokenizer->pipeline && !encoder->own.tokens)
         BP_CHECK(bp_added_read(&encoder->own, encoder->tokenizer->added, &none, "") == BP_OK);
     encoder->specials = find;
 }
 
 void bp_encoder_free(bp_encoder **encoder)
 {
-    if (*encoder == NULL)
+    if (!*encoder)
         return;
     bp_bpe_scratch_clear(&(*encoder)->scratch);
     bp_added_clear(&(*encoder)->own);
@@ -94,7 +94,7 @@ void bp_encoder_free(bp_encoder **encoder)
 
 /* ---- pieces ---- */
 
-/* The id of a piece that is a token as it stands, -1: it is none, or a special one. */
+/* The id of a piece that is a token as it is, -1: it is none, or a special one. */
 static int64_t whole_token(const bp_encoder *encoder, const uint8_t *piece, size_t bytes)
 {
     const bp_tokenizer *tokenizer = encoder->tokenizer;
@@ -102,7 +102,7 @@ static int64_t whole_token(const bp_encoder *encoder, const uint8_t *piece, size
 
     if (bytes > encoder->longest)
         return -1;
-    if (tokenizer->pipeline != NULL && !tokenizer->pipeline->pre.byte_level)
+    if (tokenizer->pipeline && !tokenizer->pipeline->pre.byte_level)
         return bp_trie_whole(&tokenizer->pipeline->pieces.whole, piece, bytes);
     id = bp_tokenizer_id(tokenizer, encoder->name, bp_name_of_bytes(encoder->name, piece, bytes));
     return id >= 0 && tokenizer->names.entries[id].value == 0 ? id : -1;
@@ -140,10 +140,10 @@ static bp_err encode_bpe_piece(bp_encoder *encoder, const uint8_t *piece, size_t
         append_id(ids, id);
         return BP_OK;
     }
-    if (pipeline != NULL && pipeline->pre.byte_level &&
+    if (pipeline && pipeline->pre.byte_level &&
         (pipeline->pieces.prefix || pipeline->pieces.suffix))
         return encode_spelled(encoder, piece, bytes, ids);
-    if (pipeline == NULL || pipeline->pre.byte_level)
+    if (!pipeline || pipeline->pre.byte_level)
         return bp_bpe_piece(&tokenizer->merges, piece, bytes, &encoder->scratch, ids);
     return bp_bpe_characters(&pipeline->pieces, &tokenizer->merges, piece, bytes, &encoder->pieces,
                              &encoder->scratch, ids);
@@ -233,12 +233,12 @@ static bp_err encode_bpe(bp_encoder *encoder, const uint8_t *text, size_t bytes,
 
 /* ---- steps ---- */
 
-/* One scanner alone, for a model that sees bytes: no list of pieces is made. */
+/* Only a scanner, for a model that sees bytes: no list of pieces is made. */
 static const bp_pre_step *only_scanner(const bp_pipeline *pipeline)
 {
     const bp_pre_step *step = pipeline->pre.count == 1 ? &pipeline->pre.steps[0] : NULL;
 
-    return step != NULL && pipeline->pre.byte_level && pipeline->normalizer.count == 0 &&
+    return step && pipeline->pre.byte_level && pipeline->normalizer.count == 0 &&
                    (step->kind == BP_PRE_GPT2 || step->kind == BP_PRE_LLAMA)
                ? step
                : NULL;
@@ -293,9 +293,9 @@ static bp_err encode_cut(bp_encoder *encoder, const uint8_t *piece, size_t bytes
 
     while (encoder->tokenizer->pipeline->cuts_at_marks && err == BP_OK) {
         const uint8_t *mark = memmem(piece + from, bytes - from, BP_SPACE_MARK, length);
-        size_t at = mark == NULL ? bytes : (size_t)(mark - piece);
+        size_t at = !mark ? bytes : (size_t)(mark - piece);
 
-        if (mark == NULL)
+        if (!mark)
             break;
         if (at > from) { /* not right after another mark */
             err = encode_any(encoder, piece + start, at - start, ids);
@@ -351,7 +351,7 @@ static bp_err hide_bytes(bp_encoder *encoder, const char **text, size_t *bytes)
     encoder->hidden = encoder->pre.hidden = encoder->pieces.hidden = 0;
     if (bp_is_valid(*text, *bytes))
         return BP_OK;
-    if (encoder->vocabulary == NULL) {
+    if (!encoder->vocabulary) {
         encoder->vocabulary = bp_alloc("text.encoder", 1, sizeof *encoder->vocabulary);
         for (int64_t id = 0; id < names->count; id++)
             bp_hidden_mark(encoder->vocabulary, bp_strmap_key(names, id), names->entries[id].bytes);
@@ -377,7 +377,7 @@ static bp_err encode_steps(bp_encoder *encoder, const char *text, size_t bytes, 
     const bp_sections *sections = &encoder->raw;
     bp_err err;
 
-    if (!cuts && only_scanner(pipeline) != NULL)
+    if (!cuts && only_scanner(pipeline))
         return encode_scanned(encoder, only_scanner(pipeline), (const uint8_t *)text, bytes, ids);
     bp_regex_work_begin(encoder->regex, bytes);
     err = hide_bytes(encoder, &text, &bytes);
@@ -449,7 +449,7 @@ bp_err bp_encode_piece(bp_encoder *encoder, const char *text, size_t bytes, bool
     const bp_sections *sections = &encoder->raw;
     bp_err err = BP_OK;
 
-    if (encoder->tokenizer->pipeline != NULL)
+    if (encoder->tokenizer->pipeline)
         return encode_steps(encoder, text, bytes, first, ids);
     if (!encoder->specials)
         return encode_plain(encoder, (const uint8_t *)text, bytes, first, ids);

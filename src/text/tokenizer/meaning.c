@@ -14,7 +14,7 @@ static const char *string_of(const json_t *object, const char *key)
 {
     const char *value = json_string_value(json_object_get(object, key));
 
-    return value == NULL ? "" : value;
+    return !value ? "" : value;
 }
 
 /* Members that mean the same as none: of the reader's defaults. */
@@ -48,7 +48,7 @@ static bool is_default(const json_t *object, const char *key, const json_t *valu
              strcmp(string_of(object, key), "##") == 0));
 }
 
-/* Its older spelling has add_prefix_space alone. */
+/* Its older spelling has only add_prefix_space. */
 static void spell_metaspace(json_t *object)
 {
     bool prefix = !json_is_false(json_object_get(object, "add_prefix_space"));
@@ -100,7 +100,7 @@ static void spell_merges(json_t *list)
     {
         const char *text = json_string_value(merge), *space = text ? strchr(text, ' ') : NULL;
 
-        if (space != NULL)
+        if (space)
             (void)json_array_set_new(list, k,
                                      json_pack("[s%, s]", text, (size_t)(space - text), space + 1));
     }
@@ -142,7 +142,7 @@ bp_err bp_meaning_hash(char hash[BP_SHA256_HEX], const json_t *root)
     json_t *vocab = json_object_get(model, "vocab");
     char *text = NULL;
 
-    if (all != NULL) {
+    if (all) {
         json_t *added = added_in_order(json_object_get(all, "added_tokens"));
 
         (void)json_object_del(all, "truncation");
@@ -156,7 +156,7 @@ bp_err bp_meaning_hash(char hash[BP_SHA256_HEX], const json_t *root)
         text = json_dumps(all, JSON_COMPACT | JSON_SORT_KEYS);
     }
     json_decref(all);
-    if (text == NULL)
+    if (!text)
         return bp_fail_memory("the text of a tokenizer", 1, 0);
     bp_sha256_of(text, strlen(text), hash);
     free(text);
@@ -187,7 +187,7 @@ static known_hash *add(const char *hash)
 {
     known_hash *one = find(hash);
 
-    if (one == NULL && hash[0] != '\0') {
+    if (!one && hash[0] != '\0') {
         one = &known[known_count % MOST];
         known_count = known_count + 1 < 2 * MOST ? known_count + 1 : MOST;
         *one = (known_hash){.read = NULL};
@@ -202,7 +202,7 @@ void bp_meaning_remember(const char *text_hash, const char *meaning)
 
     BP_CHECK(pthread_mutex_lock(&lock) == 0);
     one = add(text_hash);
-    if (one != NULL)
+    if (one)
         snprintf(one->meaning, sizeof one->meaning, "%s", meaning);
     BP_CHECK(pthread_mutex_unlock(&lock) == 0);
 }
@@ -213,8 +213,7 @@ void bp_meaning_is_in(const char *hash, const char *path, bp_meaning_source *rea
 
     BP_CHECK(pthread_mutex_lock(&lock) == 0);
     one = add(hash);
-    if (one != NULL && one->meaning[0] == '\0' && one->path[0] == '\0' &&
-        strlen(path) < sizeof one->path) {
+    if (one && one->meaning[0] == '\0' && one->path[0] == '\0' && strlen(path) < sizeof one->path) {
         snprintf(one->path, sizeof one->path, "%s", path);
         one->read = read;
     }
@@ -227,7 +226,7 @@ bool bp_meaning_find(bp_known_hash *out, const char *hash)
 
     BP_CHECK(pthread_mutex_lock(&lock) == 0);
     one = find(hash);
-    if (one != NULL)
+    if (one)
         *out = *one;
     BP_CHECK(pthread_mutex_unlock(&lock) == 0);
     return one != NULL;

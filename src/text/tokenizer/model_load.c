@@ -36,7 +36,7 @@ static void add_pieces(bp_tokenizer *tokenizer, const json_t *model, const char 
         const char *name = bp_strmap_key(&tokenizer->names, id);
         size_t bytes = tokenizer->names.entries[id].bytes;
 
-        if (json_object_getn(vocab, name, bytes) == NULL)
+        if (!json_object_getn(vocab, name, bytes))
             continue;
         add_whole(tokenizer, &pieces->whole, id, 0);
         if (prefix && bytes >= length && memcmp(name, prefix, length) == 0)
@@ -101,7 +101,7 @@ static bool crosses_mark(const char *text, size_t bytes)
     const size_t length = strlen(BP_SPACE_MARK);
     const char *at = text, *end = text + bytes, *mark;
 
-    while ((mark = memmem(at, (size_t)(end - at), BP_SPACE_MARK, length)) != NULL) {
+    while ((mark = memmem(at, (size_t)(end - at), BP_SPACE_MARK, length))) {
         if (mark > text && (mark < text + length || memcmp(mark - length, BP_SPACE_MARK, length)))
             return true;
         at = mark + length;
@@ -124,8 +124,8 @@ static void find_cuts(bp_tokenizer *tokenizer, bool all)
             crosses_mark(bp_strmap_key(&tokenizer->names, id), tokenizer->names.entries[id].bytes);
     }
     tokenizer->pipeline->cuts_at_marks = !crosses && !tokenizer->ignore_merges &&
-                                         pieces_of(tokenizer)->prefix == NULL &&
-                                         pieces_of(tokenizer)->suffix == NULL;
+                                         !pieces_of(tokenizer)->prefix &&
+                                         !pieces_of(tokenizer)->suffix;
 }
 
 /* ---- BPE ---- */
@@ -279,7 +279,7 @@ static bp_err read_wordpiece(bp_tokenizer *tokenizer, json_t *model, const json_
                              const char *name)
 {
     bp_pieces *pieces = pieces_of(tokenizer);
-    const char *prefix = json_object_get(model, "continuing_subword_prefix") == NULL
+    const char *prefix = !json_object_get(model, "continuing_subword_prefix")
                              ? "##"
                              : bp_load_string(model, "continuing_subword_prefix");
     bp_err err = read_names(tokenizer, model, added, name);
@@ -287,7 +287,7 @@ static bp_err read_wordpiece(bp_tokenizer *tokenizer, json_t *model, const json_
     pieces->most_characters = MOST_CHARACTERS;
     if (err == BP_OK)
         err = find_unknown(tokenizer, model, true, name);
-    if (err == BP_OK && json_object_get(model, "max_input_chars_per_word") != NULL)
+    if (err == BP_OK && json_object_get(model, "max_input_chars_per_word"))
         err = bp_json_get_int(model, "max_input_chars_per_word", &pieces->most_characters, name);
     if (err == BP_OK)
         add_pieces(tokenizer, model, prefix);

@@ -56,7 +56,7 @@ static bp_err read_template(bp_tokenizer *tokenizer, const json_t *json, const c
     {
         const char *token = bp_load_string(json_object_get(part, "SpecialToken"), "id");
 
-        if (json_object_get(part, "Sequence") != NULL)
+        if (json_object_get(part, "Sequence"))
             after = true;
         else if (token[0] == '\0')
             err =
@@ -78,7 +78,7 @@ static bp_err read_template(bp_tokenizer *tokenizer, const json_t *json, const c
 
 static bp_err add_step(void *context, const json_t *json, const char *type, const char *name)
 {
-    if (strcmp(type, "ByteLevel") == 0) /* offsets alone */
+    if (strcmp(type, "ByteLevel") == 0) /* only offsets */
         return BP_OK;
     if (strcmp(type, "TemplateProcessing") == 0)
         return read_template(context, json, name);

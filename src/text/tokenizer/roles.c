@@ -33,7 +33,7 @@ json_t *bp_roles_json(const int64_t roles[BP_ROLES])
     for (int role = 0; role < BP_ROLES; role++) {
         if (role == BP_ROLE_END || roles[role] < 0)
             continue;
-        if (object == NULL)
+        if (!object)
             object = json_object();
         json_object_set_new(object, bp_role_name((bp_role)role), json_integer(roles[role]));
     }
@@ -51,9 +51,9 @@ void bp_roles_put(json_t *state, const int64_t roles[BP_ROLES], const bp_ends *e
 {
     json_t *known = bp_roles_json(roles);
 
-    if (known != NULL)
+    if (known)
         (void)json_object_set_new(state, "roles", known);
-    if (ends == NULL || ends->count < 2)
+    if (!ends || ends->count < 2)
         return;
     known = json_array();
     for (int k = 0; k < ends->count; k++)
@@ -135,7 +135,7 @@ int64_t bp_tokenizer_template_bos(const bp_tokenizer *tokenizer)
 void bp_tokenizer_name_roles(bp_tokenizer *tokenizer)
 {
     for (int role = 0; role < BP_ROLES; role++)
-        for (int k = 0; tokenizer->roles[role] < 0 && NAMES[role][k] != NULL; k++) {
+        for (int k = 0; tokenizer->roles[role] < 0 && NAMES[role][k]; k++) {
             int64_t id = bp_tokenizer_id(tokenizer, NAMES[role][k], strlen(NAMES[role][k]));
 
             /* without added_tokens it is a token like others */

@@ -217,7 +217,7 @@ void bp_tokenizer_take_folder(bp_tokenizer *tokenizer, const char *path)
         char *file = bp_path_join(path, NAMES[k]);
 
         self.files[k] = open_file(file);
-        if (self.files[k] == NULL && bp_path_exists(file))
+        if (!self.files[k] && bp_path_exists(file))
             tokenizer->unread = NAMES[k];
         bp_free(file);
     }

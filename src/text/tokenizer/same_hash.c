@@ -18,7 +18,7 @@ static void look_up(bp_known_hash *one)
     char *text = NULL;
     size_t bytes = 0;
 
-    if (one->read(one->path, &text, &bytes) == BP_OK && text != NULL &&
+    if (one->read(one->path, &text, &bytes) == BP_OK && text &&
         bp_tokenizer_parse(&tokenizer, text, bytes, one->path) == BP_OK)
         snprintf(one->meaning, sizeof one->meaning, "%s", bp_tokenizer_hash(tokenizer));
     bp_tokenizer_free(&tokenizer);
@@ -32,7 +32,7 @@ static void meaning_of(char out[BP_SHA256_HEX], const char *hash)
     snprintf(out, BP_SHA256_HEX, "%s", hash);
     if (!bp_meaning_find(&one, hash))
         return;
-    if (one.meaning[0] == '\0' && one.read != NULL) {
+    if (one.meaning[0] == '\0' && one.read) {
         look_up(&one);
         if (one.meaning[0] != '\0')
             bp_meaning_remember(hash, one.meaning);

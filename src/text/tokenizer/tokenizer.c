@@ -18,11 +18,11 @@ bp_err bp_tokenizer_make_hash(bp_tokenizer *tokenizer, const json_t *root)
     char *text = bp_tokenizer_text(tokenizer), of_text[BP_SHA256_HEX];
     bp_err err;
 
-    if (text == NULL)
+    if (!text)
         return bp_fail_memory("the text of a tokenizer", 1, 0);
     bp_sha256_of(text, strlen(text), of_text);
     bp_free(text);
-    if (root == NULL) {
+    if (!root) {
         memcpy(tokenizer->hash, of_text, sizeof of_text);
         return BP_OK;
     }
@@ -61,16 +61,16 @@ int64_t bp_tokenizer_size(const bp_tokenizer *tokenizer)
 bool bp_tokenizer_keeps_bytes(const bp_tokenizer *tokenizer)
 {
     const bp_pipeline *pipeline = tokenizer->pipeline;
-    bool keeps = pipeline == NULL || pipeline->pre.byte_level || pipeline->pieces.byte_fallback;
+    bool keeps = !pipeline || pipeline->pre.byte_level || pipeline->pieces.byte_fallback;
 
-    for (int byte = 0x80; byte < 256 && pipeline != NULL && !pipeline->pre.byte_level; byte++)
+    for (int byte = 0x80; byte < 256 && pipeline && !pipeline->pre.byte_level; byte++)
         keeps = keeps && pipeline->pieces.byte_ids[byte] >= 0;
-    for (int k = 0; pipeline != NULL && k < pipeline->normalizer.count; k++) /* may take them */
-        keeps = keeps && pipeline->normalizer.steps[k].regex == NULL;
-    for (int k = 0; pipeline != NULL && k < pipeline->pre.count; k++)
-        keeps = keeps && (pipeline->pre.steps[k].regex == NULL ||
-                          pipeline->pre.steps[k].behavior != BP_REMOVED);
-    return keeps && (pipeline != NULL || tokenizer->kind == BP_KIND_BPE);
+    for (int k = 0; pipeline && k < pipeline->normalizer.count; k++) /* may take them */
+        keeps = keeps && !pipeline->normalizer.steps[k].regex;
+    for (int k = 0; pipeline && k < pipeline->pre.count; k++)
+        keeps = keeps &&
+                (!pipeline->pre.steps[k].regex || pipeline->pre.steps[k].behavior != BP_REMOVED);
+    return keeps && (pipeline || tokenizer->kind == BP_KIND_BPE);
 }
 
 const char *bp_tokenizer_kind(const bp_tokenizer *tokenizer)
@@ -82,7 +82,7 @@ const char *bp_tokenizer_kind(const bp_tokenizer *tokenizer)
 
 bp_cut bp_tokenizer_cut(const bp_tokenizer *tokenizer)
 {
-    if (tokenizer->pipeline != NULL)
+    if (tokenizer->pipeline)
         return bp_pipeline_cut(tokenizer->pipeline);
     if (tokenizer->kind == BP_KIND_BPE)
         return tokenizer->use_regex ? BP_CUT_PATTERN : BP_CUT_NEVER;
@@ -94,7 +94,7 @@ static bool special_has_space(const bp_tokenizer *tokenizer)
 {
     const bp_pipeline *pipeline = tokenizer->pipeline;
 
-    for (int k = 0; pipeline != NULL && k < pipeline->added.count; k++)
+    for (int k = 0; pipeline && k < pipeline->added.count; k++)
         if (pipeline->added.tokens[k].lstrip || pipeline->added.tokens[k].rstrip)
             return true;
     for (int64_t id = 0; id < tokenizer->names.count; id++) {
@@ -105,7 +105,7 @@ static bool special_has_space(const bp_tokenizer *tokenizer)
             if (bp_space_before(name, ++at) > 0)
                 return true;
     }
-    return pipeline != NULL && pipeline->normalizer.count > 0 && pipeline->added.normalized.any;
+    return pipeline && pipeline->normalizer.count > 0 && pipeline->added.normalized.any;
 }
 
 bp_cut bp_tokenizer_cut_specials(const bp_tokenizer *tokenizer)
@@ -142,7 +142,7 @@ bp_err bp_tokenizer_save(const bp_tokenizer *tokenizer, const char *path)
     char *text = bp_tokenizer_text(tokenizer);
     bp_err err;
 
-    if (text == NULL)
+    if (!text)
         return bp_fail_memory("the text of a tokenizer", 1, 0);
     err = bp_file_write(path, text, strlen(text));
     bp_free(text);
@@ -153,7 +153,7 @@ bp_err bp_tokenizer_save(const bp_tokenizer *tokenizer, const char *path)
 
 static bool is_byte_level(const bp_tokenizer *tokenizer)
 {
-    return tokenizer->pipeline == NULL || tokenizer->pipeline->pre.byte_level;
+    return !tokenizer->pipeline || tokenizer->pipeline->pre.byte_level;
 }
 
 static bp_err fail_id(const bp_tokenizer *tokenizer, int64_t id)
@@ -215,9 +215,9 @@ bp_err bp_decode(const bp_tokenizer *tokenizer, const uint32_t *ids, int64_t cou
 
     *text = NULL;
     *bytes = 0;
-    if (tokenizer->pipeline != NULL)
+    if (tokenizer->pipeline)
         err = decode_by_steps(tokenizer, ids, count, &buffer);
-    for (int64_t k = 0; k < count && err == BP_OK && tokenizer->pipeline == NULL; k++)
+    for (int64_t k = 0; k < count && err == BP_OK && !tokenizer->pipeline; k++)
         err = decode_one(tokenizer, ids[k], k == 0, scratch, &buffer);
     bp_free(scratch);
     *bytes = buffer.bytes;
@@ -286,7 +286,7 @@ void bp_text_escape(bp_buffer *out, const char *text, size_t bytes)
         size_t length = bp_utf8_decode(p, (size_t)(end - p), &c);
         const char *letter = length == 1 && c != 0 ? strchr(LETTERS, (int)c) : NULL;
 
-        if (letter != NULL && (letter - LETTERS) % 2 == 0)
+        if (letter && (letter - LETTERS) % 2 == 0)
             bp_buffer_printf(out, "\\%c", letter[1]);
         else if (length > 0 && is_shown(c))
             bp_buffer_add(out, p, length);

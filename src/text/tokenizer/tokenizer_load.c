@@ -13,7 +13,7 @@
 #include <string.h>
 
 #define FILE_LIMIT_BYTES ((int64_t)1 << 28)
-#define REMEDY "make the tokenizer anew"
+#define REMEDY           "make the tokenizer anew"
 
 /* ---- what we can't do exactly ---- */
 
@@ -24,7 +24,7 @@ static bp_err check_root(const json_t *root, const char *name)
     if (!json_is_object(root) || !json_is_object(json_object_get(root, "model")))
         return BP_FAIL(BP_ERR_FORMAT, "tokenizer.not_a_tokenizer",
                        "not a tokenizer.json (an object with a \"model\"): at %s", name);
-    if (version != NULL && strcmp(bp_load_string(root, "version"), "1.0") != 0)
+    if (version && strcmp(bp_load_string(root, "version"), "1.0") != 0)
         return BP_FAIL(BP_ERR_FORMAT, "tokenizer.unknown_version",
                        "the version is \"%s\", not \"1.0\": at %s", bp_load_string(root, "version"),
                        name);
@@ -35,10 +35,10 @@ static bp_err read_byte_level(bp_tokenizer *tokenizer, const json_t *pre, const 
 {
     const json_t *use_regex = json_object_get(pre, "use_regex");
 
-    if (use_regex != NULL && !json_is_boolean(use_regex))
+    if (use_regex && !json_is_boolean(use_regex))
         return BP_FAIL(BP_ERR_FORMAT, "tokenizer.bad_component",
                        "\"use_regex\" is not true or false: at %s", name);
-    tokenizer->use_regex = use_regex == NULL || json_is_true(use_regex);
+    tokenizer->use_regex = !use_regex || json_is_true(use_regex);
     return bp_json_get_bool(pre, "add_prefix_space", &tokenizer->add_prefix_space, name);
 }
 
@@ -218,7 +218,7 @@ static bp_err read_merge_line(bp_tokenizer *tokenizer, const char *line, size_t 
 {
     const char *space = memchr(line, ' ', bytes);
 
-    if (space == NULL || memchr(space + 1, ' ', bytes - (size_t)(space + 1 - line)) != NULL)
+    if (!space || memchr(space + 1, ' ', bytes - (size_t)(space + 1 - line)))
         return BP_FAIL(BP_ERR_FORMAT, "merges.bad_pair",
                        "the merge \"%.*s\" is not two tokens with a space between", (int)bytes,
                        line);
@@ -238,7 +238,7 @@ static bp_err read_merge_lines(bp_tokenizer *tokenizer, const char *text, size_t
     for (const char *at = text + bp_mark_bytes(text, bytes), *end = text + bytes;
          at < end && err == BP_OK;) {
         const char *newline = memchr(at, '\n', (size_t)(end - at));
-        size_t length = (size_t)((newline == NULL ? end : newline) - at);
+        size_t length = (size_t)((!newline ? end : newline) - at);
         size_t step = length + 1;
 
         line++;

@@ -1,4 +1,5 @@
-/* A tokenizer as it is made: an empty one, its tokens, its merges. Files and training fill it in. */
+/* A tokenizer as it is made: an empty one, its tokens, its merges. Files and training fill it in.
+ */
 #include "text/tokenizer/tokenizer_parts.h"
 #include "base/mem.h"
 #include "text/pipeline/pipeline.h"
@@ -25,7 +26,7 @@ void bp_tokenizer_free(bp_tokenizer **tokenizer)
 {
     bp_tokenizer *t = *tokenizer;
 
-    if (t == NULL)
+    if (!t)
         return;
     bp_strmap_clear(&t->names);
     bp_merges_clear(&t->merges);
@@ -41,7 +42,7 @@ int64_t bp_tokenizer_id(const bp_tokenizer *tokenizer, const char *name, size_t 
 {
     const bp_strmap_entry *entry = bp_strmap_find(&tokenizer->names, name, bytes);
 
-    return entry == NULL ? -1 : entry - tokenizer->names.entries;
+    return !entry ? -1 : entry - tokenizer->names.entries;
 }
 
 bp_err bp_tokenizer_add(bp_tokenizer *tokenizer, const char *name, size_t bytes)
@@ -59,7 +60,7 @@ bp_err bp_tokenizer_add_special(bp_tokenizer *tokenizer, int64_t id)
                               "content", bp_strmap_key(&tokenizer->names, id), "single_word", 0,
                               "lstrip", 0, "rstrip", 0, "normalized", 1, "special", 1);
 
-    if (token == NULL || json_array_append_new(tokenizer->added, token) != 0)
+    if (!token || json_array_append_new(tokenizer->added, token) != 0)
         return bp_fail_memory("a special token", 1, 0);
     entry->value = 1;
     return BP_OK;

@@ -40,7 +40,7 @@ static json_t *vocab_json(const bp_strmap *names)
 {
     json_t *vocab = json_object();
 
-    for (int64_t id = 0; id < names->count && vocab != NULL; id++)
+    for (int64_t id = 0; id < names->count && vocab; id++)
         if (names->entries[id].value != BP_HOLE &&
             json_object_set_new(vocab, bp_strmap_key(names, id), json_integer((json_int_t)id)) !=
                 0) {
@@ -67,7 +67,7 @@ static json_t *merges_json(const bp_tokenizer *tokenizer)
 {
     json_t *list = json_array();
 
-    for (int64_t k = 0; k < tokenizer->merges.count && list != NULL; k++)
+    for (int64_t k = 0; k < tokenizer->merges.count && list; k++)
         if (append_merge(list, &tokenizer->names, &tokenizer->merges.list[k]) != 0) {
             json_decref(list);
             return NULL;
@@ -91,14 +91,14 @@ static json_t *model_json(const bp_tokenizer *tokenizer)
 
 char *bp_tokenizer_text(const bp_tokenizer *tokenizer)
 {
-    if (tokenizer->pipeline != NULL)
+    if (tokenizer->pipeline)
         return bp_strdup(tokenizer->pipeline->source);
     json_t *root =
         json_pack("{s:s, s:n, s:n, s:O, s:n, s:o, s:n, s:o, s:o}", "version", "1.0", "truncation",
                   "padding", "added_tokens", tokenizer->added, "normalizer", "pre_tokenizer",
                   pre_tokenizer_json(tokenizer), "post_processor", "decoder",
                   decoder_json(tokenizer), "model", model_json(tokenizer));
-    char *text = root == NULL ? NULL : bp_json_text(root);
+    char *text = !root ? NULL : bp_json_text(root);
 
     json_decref(root);
     return text;

@@ -1,8 +1,8 @@
-/* Vocabulary, merges and added tokens of tokenizer.json, for plain tokenizers (tokenizer_load.c) and for
- * those with a pipeline (model_load.c). */
-#include "text/tokenizer/vocab_load_priv.h"
+/* Vocabulary, merges and added tokens of tokenizer.json, for plain tokenizers (tokenizer_load.c)
+ * and for those with a pipeline (model_load.c). */
 #include "base/mem.h"
 #include "text/pipeline/load.h"
+#include "text/tokenizer/vocab_load_priv.h"
 
 #include <string.h>
 
@@ -36,7 +36,7 @@ static bp_err take_id(id_list *list, const char *name, const json_t *value, cons
     list->names = bp_grow("text.load", list->names, &list->capacity, id + 1, sizeof *list->names);
     while (list->size <= id)
         list->names[list->size++] = NULL;
-    if (list->names[id] != NULL && strcmp(list->names[id], name) != 0)
+    if (list->names[id] && strcmp(list->names[id], name) != 0)
         return BP_FAIL(BP_ERR_FORMAT, "vocabulary.id_twice",
                        "tokens \"%s\" and \"%s\" both have id %lld: at %s", list->names[id], name,
                        (long long)id, file);
@@ -44,7 +44,7 @@ static bp_err take_id(id_list *list, const char *name, const json_t *value, cons
     return BP_OK;
 }
 
-/* Added tokens may stand outside the model's vocabulary. */
+/* Added tokens may be outside the model's vocabulary. */
 static int64_t count_tokens(const json_t *vocab, const json_t *added)
 {
     int64_t count = (int64_t)json_object_size(vocab);
@@ -92,7 +92,7 @@ static bp_err take_ids(id_list *list, json_t *vocab, const json_t *added, const 
         const json_t *id = json_object_get(value, "id");
         const json_t *in_vocab = json_object_get(vocab, name);
 
-        if (in_vocab != NULL && !json_equal(in_vocab, id))
+        if (in_vocab && !json_equal(in_vocab, id))
             return BP_FAIL(BP_ERR_FORMAT, "vocabulary.contradiction",
                            "token \"%s\" has one id in added_tokens and another in the vocabulary: "
                            "at %s",
@@ -137,9 +137,8 @@ bp_err bp_read_vocab(bp_tokenizer *tokenizer, json_t *vocab, const json_t *added
                        (long long)count, (long long)bp_tokenizer_size_limit, name);
     err = take_ids(&list, vocab, added, name);
     for (int64_t id = 0; id < list.size && err == BP_OK; id++)
-        err = list.names[id] == NULL
-                  ? add_hole(tokenizer, id)
-                  : bp_tokenizer_add(tokenizer, list.names[id], strlen(list.names[id]));
+        err = !list.names[id] ? add_hole(tokenizer, id)
+                              : bp_tokenizer_add(tokenizer, list.names[id], strlen(list.names[id]));
     bp_free(list.names);
     return err;
 }
@@ -183,10 +182,10 @@ static bp_err read_json_merge(const bp_tokenizer *tokenizer, bp_merge *out, cons
     bp_buffer joined = {0};
     bp_err err;
 
-    if (text != NULL) {
+    if (text) {
         const char *space = strchr(text, ' ');
 
-        if (space == NULL || strchr(space + 1, ' ') != NULL)
+        if (!space || strchr(space + 1, ' '))
             return BP_FAIL(BP_ERR_FORMAT, "merges.bad_pair",
                            "the merge \"%s\" is not two tokens with a space between", text);
         return bp_read_merge(tokenizer, out, text, json_string_length(merge),
@@ -252,7 +251,7 @@ bp_err bp_check_added(const json_t *added, const char *name)
     size_t k;
     const json_t *token;
 
-    if (added != NULL && !json_is_array(added))
+    if (added && !json_is_array(added))
         return BP_FAIL(BP_ERR_FORMAT, "tokenizer.bad_added_token",
                        "\"added_tokens\" is not a list: at %s", name);
     json_array_foreach(added, k, token)

@@ -21,7 +21,7 @@
 static bool is_countable(const uint8_t *word, size_t bytes)
 {
     return bp_scan_valid(word, bytes) == bytes && (bytes > 1 || word[0] < 0x80) &&
-           memchr(word, 0, bytes) == NULL;
+           !memchr(word, 0, bytes);
 }
 
 static bool is_special(const uint8_t *word, size_t bytes)
@@ -152,9 +152,9 @@ static bp_err count_share(bp_strmap *words, bp_kind kind, MPI_Comm comm, const c
         bp_word_cutter_free(&cutter);
         return err;
     }
-    while ((err = bp_documents_next(documents, &piece)) == BP_OK && piece.text != NULL) {
-        err = cutter != NULL ? bp_word_cutter_count(cutter, words, piece.text, piece.bytes)
-                             : count_words(words, kind, piece.text, piece.bytes, piece.last);
+    while ((err = bp_documents_next(documents, &piece)) == BP_OK && piece.text) {
+        err = cutter ? bp_word_cutter_count(cutter, words, piece.text, piece.bytes)
+                     : count_words(words, kind, piece.text, piece.bytes, piece.last);
         if (err == BP_OK && bp_signals_stop_asked())
             err = bp_fail_stopped(BP_TRAINING_STOPPED);
         if (err != BP_OK)
@@ -242,7 +242,7 @@ static bp_err gather_words(bp_strmap *words, MPI_Comm comm)
     BP_MPI(MPI_Gather(&mine, 1, MPI_INT64_T, bytes, 1, MPI_INT64_T, 0, comm));
     if (root)
         scratch = bp_try_alloc("text.trainer", largest(bytes, size), 1);
-    if (root && scratch == NULL)
+    if (root && !scratch)
         err = bp_fail_memory("the words of a rank", largest(bytes, size), 1);
     err = bp_agree(comm, err);
     if (err == BP_OK) {
@@ -286,7 +286,7 @@ static bp_err check_options(const bp_trainer_options *options, bp_kind *kind)
                    options->kind);
 }
 
-/* On rank 0 alone. */
+/* Only on rank 0. */
 static bp_err build(bp_tokenizer **out, bp_kind kind, const bp_strmap *words,
                     const bp_trainer_options *options, bp_trainer_report *report)
 {

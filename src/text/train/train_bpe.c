@@ -1,8 +1,8 @@
 /* Learning merges: counts of pairs are kept up to date at the places that a merge changes.
  *
- * All words lie one after another as nodes, one a byte at first. A node stands for the pair of its
- * symbol and the next one of its word; the nodes of one pair are chained, so a merge goes to its
- * places and to no other.
+ * All words are stored one after another as nodes, one a byte at first. A node stands for the pair
+ * of its symbol and the next one of its word; the nodes of one pair are chained, so a merge goes to
+ * its places and to no other.
  */
 #include "base/clock.h"
 #include "base/log.h"
@@ -66,9 +66,9 @@ static uint64_t slot_start(const learner *l, uint32_t left, uint32_t right)
 
 static void grow_slots(learner *l, int64_t pairs)
 {
-    uint64_t slots = l->slots == NULL ? 1 << 16 : l->slot_mask + 1;
+    uint64_t slots = !l->slots ? 1 << 16 : l->slot_mask + 1;
 
-    if (l->slots != NULL && 2 * (uint64_t)pairs <= slots)
+    if (l->slots && 2 * (uint64_t)pairs <= slots)
         return;
     while (2 * (uint64_t)pairs > slots)
         slots *= 2;
@@ -331,7 +331,7 @@ static void report_merging(const learner *l, int64_t size, double *last)
                     (long long)size);
 }
 
-/* Merge until there are so many tokens. */
+/* Merge until there are this many tokens. */
 static bp_err learn(learner *l, int64_t size, bool progress)
 {
     double last = bp_clock_now();

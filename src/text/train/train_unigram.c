@@ -296,7 +296,7 @@ static void add_lost_letters(bp_unigrams *pieces, const bp_letters *letters)
         uint8_t name[4];
         size_t bytes = bp_utf8_encode(name, letters->codes[k]);
 
-        if (bp_strmap_find(&pieces->names, (char *)name, bytes) != NULL)
+        if (bp_strmap_find(&pieces->names, (char *)name, bytes))
             continue;
         bp_unigrams_add(pieces, (char *)name, bytes, lowest + above);
         above += PENALTY;
@@ -390,9 +390,9 @@ static bp_err write_out(bp_tokenizer **out, const scored *list, int64_t count,
 
     if (fill_lists(vocab, added, list, count, options) == 0)
         root = root_json(vocab, added);
-    if (root != NULL)
+    if (root)
         text = bp_json_text(root);
-    if (text == NULL)
+    if (!text)
         err = bp_fail_memory("the text of a tokenizer", count, 1);
     if (err == BP_OK)
         err = bp_tokenizer_parse(out, text, strlen(text), "a trained tokenizer");

@@ -42,7 +42,7 @@ void bp_word_cutter_free(bp_word_cutter **cutter)
 {
     bp_word_cutter *c = *cutter;
 
-    if (c == NULL)
+    if (!c)
         return;
     bp_normalizer_clear(&c->normalizer);
     bp_pretokenizer_clear(&c->pre);
@@ -148,7 +148,7 @@ static bp_err check_capacity(const bp_trainer_options *options, int64_t characte
 
 /* ---- the whole ---- */
 
-/* BERT's tokens alone, then characters and merges; `names` is no tokenizer that encodes. */
+/* Only BERT's tokens, then characters and merges; `names` is no tokenizer that encodes. */
 static bp_err learn(bp_tokenizer *names, const bp_strmap *words, const bp_trainer_options *options,
                     int64_t *merge_count)
 {
@@ -196,10 +196,10 @@ static bp_err write_out(bp_tokenizer **out, const bp_tokenizer *names,
     }
     if (ok)
         root = bp_bert_json(vocab, added, !options->cased);
-    if (root != NULL)
+    if (root)
         text = bp_json_text(root);
-    err = text == NULL ? bp_fail_memory("the text of a tokenizer", count, 1)
-                       : bp_tokenizer_parse(out, text, strlen(text), "a trained tokenizer");
+    err = !text ? bp_fail_memory("the text of a tokenizer", count, 1)
+                : bp_tokenizer_parse(out, text, strlen(text), "a trained tokenizer");
     bp_free(text);
     json_decref(root);
     json_decref(added);

@@ -190,7 +190,7 @@ static void fill_text(suffixes *self, const bp_strmap *words, const bp_strmap *l
         self->text[self->length++] = 0;
         for (uint32_t at = first; at < self->length; at++) {
             self->times[at] = words->entries[k].value;
-            self->ends[at] = end == NULL ? 0 : end->value;
+            self->ends[at] = !end ? 0 : end->value;
         }
     }
 }

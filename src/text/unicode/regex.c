@@ -97,7 +97,7 @@ static size_t add_bracket(bp_buffer *out, const char *p, int *depth)
         bp_buffer_printf(out, "[^\\p{P}\\p{S}]");
         return sizeof OTHER - 1;
     }
-    if (*depth > 0 && p[1] == ':' && strstr(p, ":]") != NULL) {
+    if (*depth > 0 && p[1] == ':' && strstr(p, ":]")) {
         length = (size_t)(strstr(p, ":]") - p) + 2;
     } else {
         *depth += 1;
@@ -162,7 +162,7 @@ bp_err bp_regex_new(bp_regex **out, const char *pattern, const char *name)
 
 void bp_regex_free(bp_regex **regex)
 {
-    if (*regex == NULL)
+    if (!*regex)
         return;
     onig_free((*regex)->code);
     bp_free(*regex);
@@ -192,7 +192,7 @@ bp_regex_work *bp_regex_work_new(void)
 
     work->region = onig_region_new();
     work->limits = onig_new_match_param();
-    if (work->region == NULL || work->limits == NULL)
+    if (!work->region || !work->limits)
         bp_memory_ended("the state of a regular expression", 1, 1);
     (void)onig_initialize_match_param(work->limits);
     (void)onig_set_match_stack_limit_size_of_match_param(work->limits, STACK_ENTRIES);
@@ -203,7 +203,7 @@ bp_regex_work *bp_regex_work_new(void)
 
 void bp_regex_work_free(bp_regex_work **work)
 {
-    if (*work == NULL)
+    if (!*work)
         return;
     onig_region_free((*work)->region, 1);
     onig_free_match_param((*work)->limits);

@@ -40,7 +40,7 @@ const bp_strmap_entry *bp_strmap_find(const bp_strmap *map, const char *key, siz
 /* Slots are kept at most half full. */
 static void grow_slots(bp_strmap *map)
 {
-    int64_t slots = map->slots == NULL ? 1024 : 2 * (map->slot_mask + 1);
+    int64_t slots = !map->slots ? 1024 : 2 * (map->slot_mask + 1);
     uint32_t *grown = bp_alloc(LABEL, slots, sizeof *grown);
 
     bp_free(map->slots);
@@ -61,7 +61,7 @@ static bp_err reserve(bp_strmap *map, size_t bytes)
     if (map->count >= UINT32_MAX - 1 || bytes > UINT32_MAX)
         return BP_FAIL(BP_ERR_SYSTEM, "text.too_many_words",
                        "more than 4,294,967,294 different words, or one as long");
-    if (map->slots == NULL || 2 * map->count > map->slot_mask)
+    if (!map->slots || 2 * map->count > map->slot_mask)
         grow_slots(map);
     map->entries =
         bp_grow(LABEL, map->entries, &map->capacity, map->count + 1, sizeof *map->entries);
@@ -89,7 +89,7 @@ bp_err bp_strmap_add(bp_strmap *map, const char *key, size_t bytes, int64_t valu
         map->slots[slot] = (uint32_t)++map->count;
     }
     map->entries[map->slots[slot] - 1].value += value;
-    if (index != NULL)
+    if (index)
         *index = map->slots[slot] - 1;
     return BP_OK;
 }

@@ -15,7 +15,7 @@ static void place(bp_trie *trie, bp_trie_slot slot)
 static void grow(bp_trie *trie)
 {
     bp_trie_slot *old = trie->slots;
-    uint64_t old_slots = old == NULL ? 0 : trie->mask + 1;
+    uint64_t old_slots = !old ? 0 : trie->mask + 1;
 
     trie->values = bp_grow("text.trie", trie->values, &trie->capacity, (int64_t)trie->nodes + 1,
                            sizeof *trie->values);

@@ -35,7 +35,7 @@ static inline uint32_t bp_trie_step(const bp_trie *trie, uint32_t node, uint8_t 
 {
     uint64_t key = (uint64_t)node << 8 | byte;
 
-    if (trie->slots == NULL)
+    if (!trie->slots)
         return BP_TRIE_NONE;
     for (uint64_t at = bp_trie_hash(key) & trie->mask;; at = (at + 1) & trie->mask) {
         const bp_trie_slot *slot = &trie->slots[at];

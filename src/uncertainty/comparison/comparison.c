@@ -26,7 +26,7 @@ bool comparison_next_item(const char **text, char **item)
     size_t bytes;
 
     *item = NULL;
-    if (*text == NULL)
+    if (!*text)
         return false;
     bytes = strcspn(*text, ",");
     *item = cut(*text, bytes);
@@ -121,7 +121,7 @@ bp_err comparison_methods_parse(comparison_methods *methods, const char *text)
     *methods = (comparison_methods){0};
     while (err == BP_OK && comparison_next_item(&text, &item)) {
         methods->items = bp_realloc("comparison.methods", methods->items, methods->count + 1,
-                                    sizeof(*methods->items));
+                                    sizeof *methods->items);
         err = take_method(methods, item);
         bp_free(item);
     }
@@ -168,8 +168,8 @@ static const char *find_name(const char *text)
     return equal;
 }
 
-/* CORPUS:label, without the value: after the last ':' of a name that is no file, where what stands
- * before it is one. */
+/* CORPUS:label, without the value: after the last ':' of a name that is no file, if what precedes
+ * it is one. */
 static bool lacks_value(const char *corpus)
 {
     const char *colon = strrchr(corpus, ':');
@@ -222,7 +222,7 @@ static bp_err split(char **group_name, comparison_part *out, const char *key, co
 
 bool comparison_is_glob(const char *corpus)
 {
-    return strpbrk(corpus, "*?[") != NULL && !bp_path_exists(corpus);
+    return strpbrk(corpus, "*?[") && !bp_path_exists(corpus);
 }
 
 /* A group without a name: a glob gets its names when it is known which files it means. */
@@ -266,13 +266,13 @@ static bp_err take_group(comparison_groups *groups, const char *key, const char 
     }
     if (err == BP_OK && !group) {
         groups->items = bp_realloc("comparison.groups", groups->items, groups->count + 1,
-                                   sizeof(*groups->items));
+                                   sizeof *groups->items);
         group = &groups->items[groups->count++];
         *group = (comparison_group){.name = bp_strdup(name), .named = given != NULL};
     }
     if (err == BP_OK) {
         group->parts = bp_realloc("comparison.groups", group->parts, group->part_count + 1,
-                                  sizeof(*group->parts));
+                                  sizeof *group->parts);
         group->parts[group->part_count++] = part;
     } else {
         clear_part(&part);

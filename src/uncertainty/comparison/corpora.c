@@ -61,7 +61,7 @@ static bp_err visit_file(void *context, const char *path)
     if (find_file(corpora, path) >= 0)
         return BP_OK;
     corpora->paths = bp_realloc("comparison.corpora", corpora->paths, corpora->files + 1,
-                                sizeof(*corpora->paths));
+                                sizeof *corpora->paths);
     corpora->paths[corpora->files++] = bp_strdup(path);
     return BP_OK;
 }
@@ -214,7 +214,7 @@ static void list_marked(comparison_group *group, const unsigned char *marks, int
     for (int64_t d = 0; d < documents; d++)
         count += marks[d];
     bp_free(group->documents);
-    group->documents = bp_alloc("comparison.documents", count, sizeof(*group->documents));
+    group->documents = bp_alloc("comparison.documents", count, sizeof *group->documents);
     group->document_count = count;
     for (int64_t d = 0, at = 0; d < documents; d++)
         if (marks[d])

@@ -28,8 +28,8 @@ static bool lacks_scores(const comparison_job *self)
         char *folder =
             bp_sprintf("%s/scores/%s/score", results->folder, results->methods.items[m].name);
 
-        lacks = bp_run_first_missing(folder, outcomes, 1) != NULL &&
-                bp_run_first_missing(folder, scores, sizeof scores / sizeof scores[0]) != NULL;
+        lacks = bp_run_first_missing(folder, outcomes, 1) &&
+                bp_run_first_missing(folder, scores, sizeof scores / sizeof scores[0]);
         bp_free(folder);
     }
     return lacks;
@@ -48,7 +48,7 @@ static const char *find_missing(const void *context)
     const char *name =
         bp_run_first_missing(self->results.folder, names, sizeof names / sizeof names[0]);
 
-    return name == NULL && lacks_scores(self) ? "a method's scores" : name;
+    return !name && lacks_scores(self) ? "a method's scores" : name;
 }
 
 static bp_err open_run(comparison_job *self)
@@ -225,7 +225,7 @@ static bp_err check_memory(const comparison_job *self, int64_t m, const bp_plann
     bp_err err = bp_agree(self->world, comparison_job_derive(self, m, &config));
     bp_score_memory_spec spec = {.config = config, .method = &way, .plan = plan};
 
-    if (err == BP_OK && method->way->fit) { /* first the fit, of the model alone */
+    if (err == BP_OK && method->way->fit) { /* first the fit, only of the model */
         spec.more_bytes = fit_bytes(self, m);
         err = check_fits(self, &spec);
         spec.more_bytes = 0;

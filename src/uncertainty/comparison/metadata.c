@@ -25,7 +25,7 @@ static double sum_seconds(char *text, int64_t step)
     double sum = 0;
     char *rest = text, *line;
 
-    while ((line = strsep(&rest, "\n")) != NULL) {
+    while ((line = strsep(&rest, "\n"))) {
         json_t *object = line[0] ? json_loads(line, 0, NULL) : NULL;
         const json_t *seconds = json_object_get(object, "seconds");
 
@@ -74,8 +74,8 @@ static bp_err read_state(comparison_metadata *metadata, const json_t *manifest, 
     metadata->context = bp_model_state_context(state);
     metadata->vocab_size = json_integer_value(json_object_get(model, "vocab_size"));
     metadata->width = json_integer_value(json_object_get(model, "width"));
-    snprintf(metadata->tokenizer_hash, sizeof(metadata->tokenizer_hash), "%s", hash ? hash : "");
-    snprintf(metadata->corpus_hash, sizeof(metadata->corpus_hash), "%s", corpus ? corpus : "");
+    snprintf(metadata->tokenizer_hash, sizeof metadata->tokenizer_hash, "%s", hash ? hash : "");
+    snprintf(metadata->corpus_hash, sizeof metadata->corpus_hash, "%s", corpus ? corpus : "");
     metadata->train_seconds =
         train_seconds(folder, json_integer_value(json_object_get(state, "step")));
     hash_classes(metadata, json_object_get(model, "labels"));
@@ -128,7 +128,7 @@ static bp_err join(comparison_metadata *metadata, const comparison_metadata *mem
                        bp_task_name(metadata->task.kind), bp_task_name(member->task.kind), first,
                        path);
     metadata->task = member->task;
-    memcpy(metadata->classes_hash, member->classes_hash, sizeof(metadata->classes_hash));
+    memcpy(metadata->classes_hash, member->classes_hash, sizeof metadata->classes_hash);
     if (metadata->tokenizer_hash[0] && member->tokenizer_hash[0] &&
         !bp_tokenizer_same_hash(metadata->tokenizer_hash, member->tokenizer_hash))
         return BP_FAIL(BP_ERR_FORMAT, "ensemble.unlike_members",
@@ -138,11 +138,11 @@ static bp_err join(comparison_metadata *metadata, const comparison_metadata *mem
     if (member->vocab_size > 0)
         metadata->vocab_size = member->vocab_size;
     if (member->tokenizer_hash[0])
-        memcpy(metadata->tokenizer_hash, member->tokenizer_hash, sizeof(metadata->tokenizer_hash));
+        memcpy(metadata->tokenizer_hash, member->tokenizer_hash, sizeof metadata->tokenizer_hash);
     if (member->context > 0 && (metadata->context == 0 || member->context < metadata->context))
         metadata->context = member->context;
     metadata->train_seconds += member->train_seconds;
-    bytes = snprintf(both, sizeof(both), "%s %s", metadata->digest, member->digest);
+    bytes = snprintf(both, sizeof both, "%s %s", metadata->digest, member->digest);
     bp_sha256_of(both, (size_t)bytes, metadata->digest);
     return BP_OK;
 }

@@ -43,7 +43,7 @@ static bp_err read_record(comparison_job *self)
         const char *kept = json_string_value(json_object_get(self->record, "hash"));
 
         hash_methods(self, hash);
-        if (kept != NULL && strcmp(kept, hash) != 0) /* one that an older program wrote has none */
+        if (kept && strcmp(kept, hash) != 0) /* one that an older program wrote has none */
             err = BP_FAIL(BP_ERR_FORMAT, "comparison.damaged",
                           "it is not what the study wrote: at %s", self->record_path);
     }

@@ -242,7 +242,7 @@ static void share(comparison_job *self)
     comparison_results *results = &self->results;
 
     bp_bcast_text(&self->corpora.list, 0, self->world);
-    bp_bcast_bytes(results->metadata, results->methods.count * (int64_t)sizeof(*results->metadata),
+    bp_bcast_bytes(results->metadata, results->methods.count * (int64_t)sizeof *results->metadata,
                    0, self->world);
     bp_bcast_bytes(self->corpora_hash, BP_SHA256_HEX, 0, self->world);
     bp_bcast_bytes(self->valid_hash, BP_SHA256_HEX, 0, self->world);

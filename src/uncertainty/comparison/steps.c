@@ -86,7 +86,7 @@ static bp_err keep_costs(const comparison_job *self, bp_err err, int64_t m, doub
     double before = comparison_record_real(entry, "memory_mib"), now = (double)bytes / 1048576;
     char message[BP_ERR_MESSAGE_BYTES];
 
-    (void)snprintf(message, sizeof(message), "%s", bp_err_message());
+    (void)snprintf(message, sizeof message, "%s", bp_err_message());
     (void)json_object_set_new(entry, "memory_mib",
                               json_real(isnan(before) ? now : fmax(before, now)));
     bp_err kept = comparison_record_add(self, m, "score_seconds", seconds);
@@ -203,7 +203,7 @@ static bp_err temperature(comparison_job *self, int64_t m, bp_config *config,
 static bool has_temperature(const comparison_job *self, int64_t m)
 {
     bool there =
-        self->mesh->coordinates && json_object_get(comparison_record_of(self, m), "temper") != NULL;
+        self->mesh->coordinates && json_object_get(comparison_record_of(self, m), "temper");
 
     return bp_all_max_int(there, self->world) != 0;
 }
@@ -230,7 +230,7 @@ static bp_err compute_method(comparison_job *self, int64_t m)
     if (err == BP_OK && self->results.scaled && !has_temperature(self, m))
         err = temperature(self, m, config, &spec);
     if (err == BP_OK && self->mesh->coordinates) {
-        bp_clock_duration(duration, sizeof(duration), bp_clock_now() - began);
+        bp_clock_duration(duration, sizeof duration, bp_clock_now() - began);
         bp_log("%s: done in %s", method->name, duration);
     }
     if (err != BP_OK)

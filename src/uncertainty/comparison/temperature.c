@@ -22,7 +22,7 @@ static bp_err begin_units(void *context, int64_t units)
 {
     temperature_scaling *self = context;
 
-    self->units = bp_alloc("comparison.temperature", units, sizeof(*self->units));
+    self->units = bp_alloc("comparison.temperature", units, sizeof *self->units);
     self->count = units;
     return BP_OK;
 }

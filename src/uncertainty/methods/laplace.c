@@ -176,7 +176,7 @@ static bp_draws *draws_of(const bp_method_case *at)
 static void print_plan(const bp_method_case *at, int64_t bytes)
 {
     bp_log("  %" PRId64 " samples repeat its last layer that many times; the fit before takes %.1f "
-                        "MiB on a rank besides the model",
+           "MiB on a rank besides the model",
            bp_laplace_keys_of(at->config)->samples, (double)bytes / 1048576);
 }
 

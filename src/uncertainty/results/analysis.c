@@ -126,7 +126,7 @@ static bp_err sort_tokens(evidence *self)
 {
     const comparison_scores *scores = self->scores;
     int64_t tokens = scores->doc_start[scores->domain];
-    float *confidence = bp_try_alloc("comparison.scores", tokens, sizeof(*confidence));
+    float *confidence = bp_try_alloc("comparison.scores", tokens, sizeof *confidence);
     bp_token_table table = {.tokens = tokens,
                             .documents = scores->domain,
                             .score = confidence,
@@ -134,7 +134,7 @@ static bp_err sort_tokens(evidence *self)
                             .nll = scores->nll,
                             .doc_start = scores->doc_start};
     if (!confidence)
-        return bp_fail_memory("the figures of a method", tokens, sizeof(*confidence));
+        return bp_fail_memory("the figures of a method", tokens, sizeof *confidence);
     for (int64_t i = 0; i < tokens; i++)
         confidence[i] = -scores->uncertain[COMPARISON_BY_CONFIDENCE][i];
     bp_err err = bp_token_order_new(&self->by_confidence, &table);
@@ -149,7 +149,7 @@ static bp_err sort_tokens(evidence *self)
 /* values[count] = the means of a group's documents. */
 static double *gather(const double *means, const comparison_group *group)
 {
-    double *values = bp_alloc("comparison.scores", group->document_count, sizeof(*values));
+    double *values = bp_alloc("comparison.scores", group->document_count, sizeof *values);
 
     for (int64_t k = 0; k < group->document_count; k++)
         values[k] = means[group->documents[k]];
@@ -161,7 +161,7 @@ static bp_err sort_documents(evidence *self, const comparison_analysis_spec *spe
     bp_err err = BP_OK;
 
     self->detections =
-        bp_alloc("comparison.scores", self->shifts * COMPARISON_SCORES, sizeof(*self->detections));
+        bp_alloc("comparison.scores", self->shifts * COMPARISON_SCORES, sizeof *self->detections);
     for (int64_t s = 0; s < self->shifts; s++)
         for (int c = 0; err == BP_OK && c < COMPARISON_SCORES; c++) {
             const comparison_group *group = &spec->shifted->items[s];
@@ -207,8 +207,8 @@ static bp_err find_values(comparison_result *out, const evidence *self,
                           const comparison_analysis_spec *spec)
 {
     int64_t columns = comparison_columns(self->shifts), groups = 1 + self->shifts;
-    double *points = bp_alloc("comparison.values", columns, sizeof(*points));
-    int64_t *documents = bp_alloc("comparison.values", groups, sizeof(*documents));
+    double *points = bp_alloc("comparison.values", columns, sizeof *points);
+    int64_t *documents = bp_alloc("comparison.values", groups, sizeof *documents);
     bp_bootstrap bootstrap = {.seed = spec->seed,
                               .resamples = spec->resamples,
                               .groups = groups,
@@ -219,7 +219,7 @@ static bp_err find_values(comparison_result *out, const evidence *self,
     documents[0] = spec->in_domain->document_count;
     for (int64_t s = 0; s < self->shifts; s++)
         documents[1 + s] = spec->shifted->items[s].document_count;
-    out->values = bp_alloc("comparison.values", columns, sizeof(*out->values));
+    out->values = bp_alloc("comparison.values", columns, sizeof *out->values);
     out->resampled = bp_alloc("comparison.values", spec->resamples * columns, sizeof(double));
     err = bp_bootstrap_run(out->resampled, &bootstrap, measure, self);
     if (err == BP_OK)
@@ -274,14 +274,14 @@ static void make_curve(comparison_curve *curve, const double *means,
 {
     const double step = 1.0 / 500;
     int64_t n = in_domain->document_count, m = shifted->document_count, taken[2] = {0, 0};
-    scored *all = bp_alloc("comparison.curves", n + m, sizeof(*all));
+    scored *all = bp_alloc("comparison.curves", n + m, sizeof *all);
     comparison_point last = {0, 0};
 
     for (int64_t k = 0; k < n + m; k++)
         all[k] = k < n ? (scored){means[in_domain->documents[k]], false}
                        : (scored){means[shifted->documents[k - n]], true};
-    qsort(all, (size_t)(n + m), sizeof(*all), compare_scored);
-    curve->points = bp_alloc("comparison.curves", 1100, sizeof(*curve->points));
+    qsort(all, (size_t)(n + m), sizeof *all, compare_scored);
+    curve->points = bp_alloc("comparison.curves", 1100, sizeof *curve->points);
     curve->points[curve->count++] = last;
     for (int64_t k = 0; k < n + m; k++) {
         taken[all[k].shifted]++;
@@ -364,7 +364,7 @@ bp_err comparison_analyse(comparison_result *out, const comparison_scores *score
             none->error[p] = none->nll[p] = NAN;
     }
     out->curves =
-        bp_alloc("comparison.curves", self.shifts * COMPARISON_SCORES, sizeof(*out->curves));
+        bp_alloc("comparison.curves", self.shifts * COMPARISON_SCORES, sizeof *out->curves);
     for (int64_t s = 0; err == BP_OK && s < self.shifts; s++)
         for (int c = spec->one ? COMPARISON_INFORMATION + 1 : 0; c < COMPARISON_SCORES; c++)
             make_curve(&out->curves[s * COMPARISON_SCORES + c], scores->means[c], spec->in_domain,

@@ -22,7 +22,7 @@ comparison_plot *comparison_plots_list(const comparison_results *results)
     static const char *const TITLES[] = {"Negative log-likelihood in the domain",
                                          "Reliability of the top prediction", "Risk and coverage"};
     int64_t shifts = results->shifted.count, methods = results->methods.count;
-    comparison_plot *plots = bp_alloc("comparison.plots", 4 + shifts + methods, sizeof(*plots));
+    comparison_plot *plots = bp_alloc("comparison.plots", 4 + shifts + methods, sizeof *plots);
     comparison_plot *plot = plots;
 
     for (int k = 0; k < 3; k++)
@@ -139,7 +139,7 @@ static bool is_ours(const char *folder, const char *name)
     int fd = -1;
     bool opened = bp_plain_open(path, O_RDONLY, &fd) == BP_OK;
     FILE *file = opened ? fdopen(fd, "r") : NULL;
-    bool ours = file && fgets(line, sizeof(line), file) != NULL && strcmp(line, mark) == 0;
+    bool ours = file && fgets(line, sizeof(line), file) && strcmp(line, mark) == 0;
 
     if (file)
         (void)fclose(file); /* only read from */

@@ -46,8 +46,8 @@ static void print_pair(const comparison_results *results, const char *title, con
         const comparison_value *values = results->results[m].values;
         char cells[2][64];
 
-        put_value(cells[0], sizeof(cells[0]), 4, values[figure]);
-        put_value(cells[1], sizeof(cells[1]), 4, values[other]);
+        put_value(cells[0], sizeof cells[0], 4, values[figure]);
+        put_value(cells[1], sizeof cells[1], 4, values[other]);
         bp_log("%-*s  %-26s  %s", width, results->methods.items[m].name, cells[0], cells[1]);
     }
 }
@@ -63,7 +63,7 @@ static void print_costs(const comparison_results *results)
         char cells[3][32];
 
         for (int k = 0; k < 3; k++)
-            put_value(cells[k], sizeof(cells[k]), k == 0 ? 3 : 1,
+            put_value(cells[k], sizeof cells[k], k == 0 ? 3 : 1,
                       (comparison_value){costs[k], NAN, NAN});
         bp_log("%-*s  %11s  %11s  %11s", width, results->methods.items[m].name, cells[0], cells[1],
                cells[2]);
@@ -81,7 +81,7 @@ static void print_shift(const comparison_results *results, int64_t s)
         char cells[COMPARISON_SCORES][64];
 
         for (int c = 0; c < COMPARISON_SCORES; c++)
-            put_value(cells[c], sizeof(cells[c]), 3,
+            put_value(cells[c], sizeof cells[c], 3,
                       results->results[m].values[comparison_column(s, c, COMPARISON_AUROC)]);
         bp_log("%-*s  %-20s  %-20s  %s", width, results->methods.items[m].name, cells[0], cells[1],
                cells[2]);

@@ -15,11 +15,11 @@ void comparison_results_init(comparison_results *results)
 {
     int64_t methods = results->methods.count;
 
-    results->metadata = bp_alloc("comparison.results", methods, sizeof(*results->metadata));
-    results->members = bp_alloc("comparison.results", methods, sizeof(*results->members));
-    results->results = bp_alloc("comparison.results", methods, sizeof(*results->results));
-    results->costs = bp_alloc("comparison.results", methods, sizeof(*results->costs));
-    results->temperatures = bp_alloc("comparison.results", methods, sizeof(*results->temperatures));
+    results->metadata = bp_alloc("comparison.results", methods, sizeof *results->metadata);
+    results->members = bp_alloc("comparison.results", methods, sizeof *results->members);
+    results->results = bp_alloc("comparison.results", methods, sizeof *results->results);
+    results->costs = bp_alloc("comparison.results", methods, sizeof *results->costs);
+    results->temperatures = bp_alloc("comparison.results", methods, sizeof *results->temperatures);
     for (int64_t m = 0; m < methods; m++) {
         results->costs[m] = (comparison_cost){NAN, NAN, NAN, NAN};
         results->temperatures[m] = (comparison_temperature){NAN, NAN, NAN, false, 0, NAN};
@@ -133,9 +133,9 @@ bp_err comparison_results_analyse(comparison_results *results, int64_t documents
     bp_err err = comparison_scores_count(&tokens, folder, documents, results->classes);
 
     bp_free(folder);
-    results->dropped = bp_alloc("comparison.results", 1 + shifts, sizeof(*results->dropped));
+    results->dropped = bp_alloc("comparison.results", 1 + shifts, sizeof *results->dropped);
     results->differences = difference =
-        bp_alloc("comparison.results", methods * (methods - 1) / 2 * columns, sizeof(*difference));
+        bp_alloc("comparison.results", methods * (methods - 1) / 2 * columns, sizeof *difference);
     for (int64_t m = 1; err == BP_OK && m < methods; m++)
         err = check_same(results, m, tokens, documents);
     for (int64_t g = 0; err == BP_OK && g <= shifts; g++)

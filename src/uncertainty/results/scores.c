@@ -217,15 +217,15 @@ static bp_err reserve(comparison_scores *out, const char *folder, const int64_t 
     int64_t total;
 
     out->domain = in_domain->document_count;
-    out->doc_start = bp_try_alloc("comparison.scores", out->domain + 1, sizeof(*out->doc_start));
-    out->calibration = bp_try_alloc("comparison.scores", out->domain, sizeof(*out->calibration));
+    out->doc_start = bp_try_alloc("comparison.scores", out->domain + 1, sizeof *out->doc_start);
+    out->calibration = bp_try_alloc("comparison.scores", out->domain, sizeof *out->calibration);
     if (!out->doc_start || !out->calibration)
         return out_of_memory(folder);
     for (int64_t k = 0; k < out->domain; k++)
         out->doc_start[k + 1] = out->doc_start[k] + tokens[in_domain->documents[k]];
     total = out->doc_start[out->domain];
-    out->nll = bp_try_alloc("comparison.scores", total, sizeof(*out->nll));
-    out->correct = bp_try_alloc("comparison.scores", total, sizeof(*out->correct));
+    out->nll = bp_try_alloc("comparison.scores", total, sizeof *out->nll);
+    out->correct = bp_try_alloc("comparison.scores", total, sizeof *out->correct);
     allocated = out->nll && out->correct;
     for (int s = 0; s < COMPARISON_SCORES; s++) {
         out->means[s] = bp_try_alloc("comparison.scores", out->documents, sizeof(double));

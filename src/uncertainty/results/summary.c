@@ -128,9 +128,9 @@ static void put_value(json_t *object, const char *name, const comparison_value *
     char key[64];
 
     put_real(object, name, value->value);
-    snprintf(key, sizeof(key), "%s_low", name);
+    snprintf(key, sizeof key, "%s_low", name);
     put_real(object, key, value->low);
-    snprintf(key, sizeof(key), "%s_high", name);
+    snprintf(key, sizeof key, "%s_high", name);
     put_real(object, key, value->high);
 }
 
@@ -152,7 +152,7 @@ static json_t *detection_json(const comparison_results *results, const compariso
                 put_real(scores, comparison_score_name(results, c),
                          e == 0 ? v->value : (e == 1 ? v->low : v->high));
             }
-            snprintf(key, sizeof(key), "%s%s", comparison_detection_names[d], ENDS[e]);
+            snprintf(key, sizeof key, "%s%s", comparison_detection_names[d], ENDS[e]);
             (void)json_object_set_new(object, key, scores);
         }
     return object;

@@ -235,7 +235,7 @@ bp_err comparison_tables_write(const comparison_results *results)
         write_risk,    write_curves,    write_histograms};
     bp_err err = BP_OK;
 
-    for (size_t k = 0; err == BP_OK && k < sizeof(WRITE) / sizeof(WRITE[0]); k++)
+    for (size_t k = 0; err == BP_OK && k < sizeof WRITE / sizeof(WRITE[0]); k++)
         err = WRITE[k](results);
     return err;
 }

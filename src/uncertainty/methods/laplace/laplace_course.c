@@ -11,7 +11,7 @@
 /* The eigenvectors' textbook count runs at this share of the speed of sums of products (0.7 to 1.1
  * of it on one and two cores, 1,024 to 4,096 entries). */
 #define EIGEN_SPEED 0.8
-#define OVERRUN     1.1 /* what takes longer than estimated takes so much of its time in all */
+#define OVERRUN     1.1 /* what takes longer than estimated takes this share of its time in all */
 
 static double square(double x)
 {

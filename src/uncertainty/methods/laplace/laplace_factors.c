@@ -102,8 +102,8 @@ static void keep_scored(collector *self, const bp_model_batch *batch)
         }
 }
 
-/* Of so many windows, those before the share of member k. Windows that come in pieces stay with
- * their member, however many of the others have ended. */
+/* Among this many windows, those before the share of member k. Windows that come in pieces stay
+ * with their member, however many of the others have ended. */
 static int64_t windows_before(const bp_mesh *mesh, const bp_model_batch *batch, int k)
 {
     bool pieces = batch->resumes || batch->suspends;
