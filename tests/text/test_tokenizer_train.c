@@ -265,13 +265,13 @@ static void words_of_invalid_bytes_are_not_counted(void **state)
                                "cd ab x\xFE, ab \xFF\x80 ab\xFF"
                                "cd";
     static const char *const names[] = {"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]",
-                                        ",",     "a",     "##b",   "ab"};
+                                        ",",     "a",     "b",     "##b",   "ab"};
     bp_trainer_options options = {.kind = "wordpiece", .size = 100};
     bp_trainer_report report;
     bp_tokenizer *tokenizer = train(shared_file("wp", text, sizeof text - 1), options, &report);
 
     (void)state;
-    check_names(tokenizer, names, 9);
+    check_names(tokenizer, names, 10);
     bp_test_check(COMM, report.words == 2);
     bp_tokenizer_free(&tokenizer);
 }
@@ -424,6 +424,41 @@ static void unigram_pieces_are_frequent_words(void **state)
     bp_tokenizer_free(&tokenizer);
 }
 
+/* Words that are all different, of 100 letters each: time goes by their seeds. */
+static void text_without_blanks_has_seeds_by_the_size(void **state)
+{
+    static uint32_t codes[] = {'a', 'b', 'c', 'd', 0x2581};
+    static int64_t counts[] = {2500, 2500, 2500, 2500, 100};
+    enum { LETTERS = 5, SIZE = 30, MOST = BP_UNIGRAM_SEED_SHARE * SIZE };
+    const bp_letters letters = {codes, counts, LETTERS};
+    bp_strmap words = {0}, ends = {0};
+    bp_unigrams few = {0}, all = {0};
+    random_text r = random_text_of(3);
+
+    (void)state;
+    for (int k = 0; k < 100; k++) {
+        char word[103] = "\xE2\x96\x81";
+
+        for (int at = 3; at < 103; at++)
+            word[at] = (char)('a' + random_below(&r, 4));
+        bp_test_expect(bp_strmap_add(&words, word, sizeof word, 1, NULL), BP_OK);
+    }
+    assert_int_equal(bp_unigram_most_seeds(&words, SIZE), MOST);
+    assert_int_equal(bp_unigram_most_seeds(&words, 1 << 20), BP_UNIGRAM_SEEDS);
+    bp_unigram_seed(&all, &words, &ends, &letters, BP_UNIGRAM_SEEDS);
+    bp_unigram_seed(&few, &words, &ends, &letters, MOST);
+    assert_true(all.names.count > 2 * (LETTERS + MOST));
+    assert_int_equal(few.names.count, LETTERS + MOST);
+    for (int64_t k = 0; k < few.names.count; k++) /* the first ones, by number times length */
+        assert_string_equal(bp_strmap_key(&few.names, k), bp_strmap_key(&all.names, k));
+    for (int64_t k = 0; k < words.count; k++)
+        words.entries[k].value = 2; /* words repeat: the definition's number */
+    assert_int_equal(bp_unigram_most_seeds(&words, SIZE), BP_UNIGRAM_SEEDS);
+    bp_unigrams_clear(&few);
+    bp_unigrams_clear(&all);
+    bp_strmap_clear(&words);
+}
+
 static void failures_are_shared(void **state)
 {
     static const char jsonl[] =
@@ -492,6 +527,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(characters_are_counted_one_by_one),
         cmocka_unit_test(unigram_vocabularies_depend_on_the_text_alone),
         cmocka_unit_test(unigram_pieces_are_frequent_words),
+        cmocka_unit_test(text_without_blanks_has_seeds_by_the_size),
         cmocka_unit_test(failures_are_shared),
         cmocka_unit_test(a_long_run_is_learnt_in_no_time),
         cmocka_unit_test(a_signal_to_one_rank_stops_all),

@@ -426,7 +426,8 @@ static bp_err build(bp_tokenizer **out, const counted *text, const bp_letters *l
                        "the text has %lld different words of %lld bytes together, more than a "
                        "suffix array of 4 G entries: in the files given; train on less text",
                        (long long)text->words.count, (long long)text->words.key_bytes);
-    bp_unigram_seed(&pieces, &text->words, &text->ends, letters);
+    bp_unigram_seed(&pieces, &text->words, &text->ends, letters,
+                    bp_unigram_most_seeds(&text->words, size));
     err = shrink(&pieces, &text->words, (int64_t)(PRUNED_SHARE * (double)size), options->progress);
     if (err == BP_OK) {
         add_lost_letters(&pieces, letters);

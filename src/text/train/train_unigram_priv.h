@@ -14,7 +14,8 @@
 #define BP_UNIGRAM_MARK_CODE    0x2581u
 #define BP_UNIGRAM_LONGEST      16      /* characters of a piece */
 #define BP_UNIGRAM_SEEDS        1000000 /* pieces at the start */
-#define BP_UNIGRAM_WORD         1000    /* characters of a word: longer ones are cut */
+#define BP_UNIGRAM_SEED_SHARE   8    /* of text whose words hardly repeat: so many times the size */
+#define BP_UNIGRAM_WORD         1000 /* characters of a word: longer ones are cut */
 
 /* Pieces with their scores: first expected counts, then natural logarithms of probabilities. */
 typedef struct bp_unigrams {
@@ -38,9 +39,13 @@ bool bp_unigram_fits(const bp_strmap *words);
 /** The pieces at the start: all letters, and the repeated substrings of words by number times
  * length, of words as they are sorted; line_ends: how often those are at the end of a line. A
  * substring counts as repeated where it goes on in two ways (an inner node of the suffix tree).
- * Scores are logarithms of their shares. */
+ * Scores are logarithms of their shares. At most `most`, besides the letters. */
 void bp_unigram_seed(bp_unigrams *out, const bp_strmap *words, const bp_strmap *line_ends,
-                     const bp_letters *letters);
+                     const bp_letters *letters, int64_t most);
+/** How many that is for a vocabulary of `size`: BP_UNIGRAM_SEEDS; of text without blanks, most of
+ * whose characters are in words of their own, less. All its words are read in each pass, so that
+ * time grows faster than the text where seeds do, too. */
+int64_t bp_unigram_most_seeds(const bp_strmap *words, int64_t size);
 
 /** One step of expectation maximisation: scores get better, pieces that hardly occur go. */
 void bp_unigram_improve(bp_unigrams *pieces, const bp_strmap *words);

@@ -357,9 +357,9 @@ static int by_score(const void *left, const void *right)
                                 : (a->length > b->length) - (a->length < b->length);
 }
 
-static void take_seeds(bp_unigrams *out, const suffixes *self, const seeds *found)
+static void take_seeds(bp_unigrams *out, const suffixes *self, const seeds *found, int64_t most)
 {
-    for (int64_t k = 0; k < found->count && k < BP_UNIGRAM_SEEDS; k++) {
+    for (int64_t k = 0; k < found->count && k < most; k++) {
         const seed *one = &found->data[k];
         uint8_t name[4 * BP_UNIGRAM_LONGEST];
         size_t bytes = 0;
@@ -380,8 +380,19 @@ static void to_logarithms(bp_unigrams *pieces)
         pieces->scores[k] = log(pieces->scores[k]) - log(sum);
 }
 
+int64_t bp_unigram_most_seeds(const bp_strmap *words, int64_t size)
+{
+    int64_t different = 0, all = 0, most = BP_UNIGRAM_SEED_SHARE * size;
+
+    for (int64_t k = 0; k < words->count; k++) {
+        different += words->entries[k].bytes;
+        all += words->entries[k].bytes * words->entries[k].value;
+    }
+    return 2 * different > all && most < BP_UNIGRAM_SEEDS ? most : BP_UNIGRAM_SEEDS;
+}
+
 void bp_unigram_seed(bp_unigrams *out, const bp_strmap *words, const bp_strmap *line_ends,
-                     const bp_letters *letters)
+                     const bp_letters *letters, int64_t most)
 {
     suffixes self = {.letters = letters};
     seeds found = {0};
@@ -402,7 +413,7 @@ void bp_unigram_seed(bp_unigrams *out, const bp_strmap *words, const bp_strmap *
         bp_unigrams_add(out, (char *)name, bp_utf8_encode(name, letters->codes[k]),
                         (double)letters->counts[k]);
     }
-    take_seeds(out, &self, &found);
+    take_seeds(out, &self, &found, most);
     to_logarithms(out);
     bp_free(found.data);
     bp_free(self.sorted);

@@ -2,7 +2,7 @@
 #ifndef BP_TRAIN_PARTS_KEYS_H
 #define BP_TRAIN_PARTS_KEYS_H
 
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 #include "train/loop/trainer.h"
 
 /** Refuses keys of a table that begin with `section`, of another objective. Local. Errors:
