@@ -1,4 +1,4 @@
-/* What the ranks of a training take together, and which mesh would take less. */
+/* What the ranks of a training take together. */
 #ifndef BP_TRAIN_LOOP_MEMORY_H
 #define BP_TRAIN_LOOP_MEMORY_H
 
@@ -20,7 +20,7 @@ bool memory_case_is_valid(const trainer *self, const memory_case *one);
 bp_err memory_case_list(bp_rank_memory **out, const trainer *self, const memory_case *one);
 
 /** The node of the job that lacks most memory, on all ranks. Collective over `world`; self and
- * `one` on its root alone. Errors: BP_ERR_SYSTEM: the same on all ranks. */
+ * `one` count only on its root. Errors: BP_ERR_SYSTEM: the same on all ranks. */
 bp_err memory_find(bp_node_memory *out, MPI_Comm world, const bp_config *config,
                    const trainer *self, const memory_case *one);
 /** The same of a job to come, on `nodes` nodes like this one. Local. */
