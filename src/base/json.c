@@ -33,7 +33,7 @@ static bp_err parse(json_t **out, const char *text, size_t bytes, const char *na
 {
     json_error_t where;
 
-    *out = json_loadb(text, bytes, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY | flags, &where);
+    *out = bp_json_loadb(text, bytes, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY | flags, &where);
     if (*out)
         return BP_OK;
     return bp_fail(BP_ERR_FORMAT, "json.invalid", "not valid JSON (%s): at %s:%d, column %d",

@@ -171,6 +171,22 @@ static bool keep_value(scanner *self, int depth)
     return is_at(self, '"') ? skip_string(self) : skip_plain(self);
 }
 
+json_t *bp_json_loadb(const char *text, size_t bytes, size_t flags, json_error_t *where)
+{
+    json_t *value = json_loadb(text, bytes, flags, where);
+    char *copy;
+
+    if (!value || memchr(text, '\0', bytes) == NULL)
+        return value;
+    json_decref(value);
+    copy = bp_alloc("base.json", (int64_t)bytes, 1);
+    for (size_t k = 0; k < bytes; k++)
+        copy[k] = text[k] == '\0' ? '\1' : text[k]; /* which jansson finds, and names the place */
+    value = json_loadb(copy, bytes, flags, where);
+    bp_free(copy);
+    return value;
+}
+
 json_t *bp_json_members(const char *text, size_t bytes, size_t flags, const char *const *keys,
                         int key_count, json_error_t *where)
 {
@@ -183,7 +199,7 @@ json_t *bp_json_members(const char *text, size_t bytes, size_t flags, const char
     is_sound = keep_value(&self, 0);
     skip_white(&self);
     is_sound = is_sound && self.at == self.end;
-    value = json_loadb(is_sound ? copy : text, bytes, flags, where);
+    value = bp_json_loadb(is_sound ? copy : text, bytes, flags, where);
     bp_buffer_clear(&self.open);
     bp_free(copy);
     return value;

@@ -7,55 +7,6 @@
 
 #define EPSILON 1e-5F /* of the layer norms, as GPT-2's */
 
-bp_pass layer_source_pass(const layer *self, const bp_pass *pass)
-{
-    bp_pass source = *pass;
-
-    bp_pass_go_by(&source, self->shape.source_stream);
-    return source;
-}
-
-bp_attention_shape layer_attention_shape(const layer *self, const bp_pass *pass, bool cross,
-                                         const bp_rng_key *key)
-{
-    int keys_of = cross ? self->shape.source_stream : self->block.stream;
-    bool sees_padding = !cross && (self->shape.crosses || self->shape.window > 0);
-
-    return (bp_attention_shape){
-        .B = pass->B,
-        .T = pass->T,
-        .slot_T = pass->slot_T[pass->stream],
-        .slot_K = pass->slot_T[cross ? keys_of : pass->stream],
-        .K = cross ? pass->extent.T[keys_of] : 0,
-        .lengths = sees_padding ? NULL : pass->batch.stream[keys_of].lengths,
-        .H = self->Hl,
-        .D = self->D,
-        .key_heads = cross ? 0 : self->Gl,
-        .group = cross ? 0 : self->shape.H / self->shape.G,
-        .before = cross ? 0 : self->first_head % (self->shape.H / self->shape.G),
-        .causal = !cross && !self->shape.sees_all,
-        .window = cross ? 0 : self->shape.window,
-        .entmax = self->shape.entmax,
-        .scale = self->shape.unscaled ? 1 : self->shape.scale,
-        .cap = self->shape.score_cap,
-        .dropout = layer_dropout(self, pass),
-        .key = key,
-        .first_sequence = pass->first_slot,
-        .first_head = self->first_head,
-        .all_heads = self->shape.H,
-    };
-}
-
-bp_rng_key layer_mask_key(const layer *self, const bp_pass *pass, int which)
-{
-    return bp_mask_key(self->block.nn, pass, self->shape.first_mask + which);
-}
-
-float layer_dropout(const layer *self, const bp_pass *pass)
-{
-    return pass->dropout ? self->block.nn->dropout : 0;
-}
-
 static bp_err layer_bind(bp_block *block)
 {
     layer *self = (layer *)block;
@@ -94,186 +45,10 @@ static void layer_refresh(bp_block *block)
         cross_refresh(self);
 }
 
-bp_rng_key layer_sum_key(const layer *self, const bp_pass *pass, branch_kind branch)
-{
-    static const int MASKS[BRANCHES] = {
-        [ATTENTION] = MASK_ATTENTION_SUM, [CROSS] = MASK_CROSS_SUM, [MLP] = MASK_MLP_SUM};
-
-    return layer_mask_key(self, pass, MASKS[branch]);
-}
-
-bp_norm layer_closing_norm(const layer *self, branch_kind branch, const saved *kept)
-{
-    return (bp_norm){self->closing_gain[branch]->value, layer_value_of(self->closing_bias[branch]),
-                     self->shape.epsilon, kept->closed_mean[branch], kept->closed_rstd[branch]};
-}
-
-/* This rank's rows of a branch through its closing norm, in place. */
-static void close_rows(const layer *self, const saved *kept, branch_kind branch, float *rows,
-                       int64_t count)
-{
-    bp_norm norm = layer_closing_norm(self, branch, kept);
-    bp_operand to = bp_operand_floats(rows, count, self->shape.C);
-
-    bp_layer_norm_forward(&to, kept->closed[branch], &norm, &(bp_residual){.base = rows});
-}
-
-/* A branch, summed over tensor ranks, after its bottleneck and its closing norm, as the residual
- * stream takes it in: with the mask of `key`. */
-static bp_residual residual_of(layer *self, bp_pass *pass, const saved *kept, branch_kind branch,
-                               const float *base, float *sums, bp_rng_key *key)
-{
-    int64_t C = self->shape.C;
-    const bp_nn *nn = self->block.nn;
-    bp_row_range own = bp_nn_rows(nn, pass);
-
-    *key = layer_sum_key(self, pass, branch);
-    bp_nn_sum(nn, pass, sums, C);
-    if (self->bottleneck[branch])
-        bp_bottleneck_forward(self->bottleneck[branch], pass->scratch, sums + own.first * C,
-                              own.count, &kept->bottled[branch]);
-    if (self->closing_gain[branch])
-        close_rows(self, kept, branch, sums + own.first * C, own.count);
-    return (bp_residual){.base = base,
-                         .branch = sums + own.first * C,
-                         .dropout = layer_dropout(self, pass),
-                         .key = key,
-                         .first = bp_nn_first_row(nn, pass) * C};
-}
-
-const float *layer_bias_once(const layer *self, const bp_param *bias)
-{
-    return bias && self->block.nn->tensor_at == 0 ? bias->value : NULL;
-}
-
-bp_norm layer_norm_of(const layer *self, branch_kind branch, const saved *kept)
-{
-    return (bp_norm){self->gain[branch]->value, layer_value_of(self->bias[branch]),
-                     self->shape.epsilon, kept->mean[branch], kept->rstd[branch]};
-}
-
-/* h = base + the branch in `work` */
-static void add_branch(layer *self, bp_pass *pass, const saved *kept, forward_work *work,
-                       branch_kind branch, const float *base, float *h)
-{
-    bp_rng_key key;
-    bp_residual sum = residual_of(self, pass, kept, branch, base, work->branch, &key);
-
-    bp_add_dropout(h, sum.base, sum.branch, bp_nn_rows(self->block.nn, pass).count * self->shape.C,
-                   sum.dropout, &key, sum.first);
-}
-
-/* h = the norm of base + the branch in `work`, which that norm stands behind. */
-static void close_branch(layer *self, bp_pass *pass, const saved *kept, forward_work *work,
-                         branch_kind branch, float *h)
-{
-    bp_rng_key key;
-    bp_norm norm = layer_norm_of(self, branch, kept);
-    bp_operand rows = bp_operand_floats(h, bp_nn_rows(self->block.nn, pass).count, self->shape.C);
-    bp_residual sum = residual_of(self, pass, kept, branch, h, work->branch, &key);
-
-    if (kept->before[branch]) {
-        bp_layer_norm_forward(&rows, kept->before[branch], &norm, &sum);
-    } else {
-        bp_add_dropout(h, h, sum.branch, rows.rows * self->shape.C, sum.dropout, &key, sum.first);
-        bp_layer_norm_forward(&rows, NULL, &norm, &(bp_residual){.base = h});
-    }
-}
-
-/* The rows of this rank as all ranks' products read them. */
-static void spread(layer *self, bp_pass *pass, forward_work *work, const float *h)
-{
-    bp_operand own = bp_nn_own(self->block.nn, pass, &work->normed);
-
-    bp_operand_fill(&own, h);
-    bp_nn_gather(self->block.nn, pass, &work->normed);
-}
-
-void layer_join(layer *self, bp_pass *pass, const saved *kept, forward_work *work,
-                branch_kind branch, const float *base, float *h, branch_kind next)
-{
-    bp_rng_key key;
-    bp_norm norm = layer_norm_of(self, next, kept);
-    bp_operand normed = bp_nn_own(self->block.nn, pass, &work->normed);
-
-    if (self->shape.post_norm) {
-        close_branch(self, pass, kept, work, branch, h);
-        if (next == MLP)
-            bp_probe_mlp(pass, h, self->shape.C, NULL);
-        spread(self, pass, work, h);
-        return;
-    }
-    if (self->shape.parallel) { /* before h, which may lie over base */
-        if (next == MLP)
-            bp_probe_mlp(pass, base, self->shape.C, &norm);
-        bp_layer_norm_forward(&normed, NULL, &norm, &(bp_residual){.base = base});
-        bp_nn_gather(self->block.nn, pass, &work->normed);
-        add_branch(self, pass, kept, work, branch, base, h);
-        return;
-    }
-    bp_residual sum = residual_of(self, pass, kept, branch, base, work->branch, &key);
-    bp_layer_norm_forward(&normed, h, &norm, &sum);
-    if (next == MLP)
-        bp_probe_mlp(pass, h, self->shape.C, &norm);
-    bp_nn_gather(self->block.nn, pass, &work->normed);
-}
-
-/* work->normed = the first norm of x; with post_norm x itself */
-static void enter(layer *self, bp_pass *pass, const saved *kept, forward_work *work, const float *x)
-{
-    bp_norm norm = layer_norm_of(self, ATTENTION, kept);
-    bp_operand normed = bp_nn_own(self->block.nn, pass, &work->normed);
-
-    if (self->shape.post_norm) {
-        if (kept->entered)
-            memcpy(kept->entered, x,
-                   (size_t)(bp_nn_rows(self->block.nn, pass).count * self->shape.C) * sizeof *x);
-        spread(self, pass, work, x);
-        return;
-    }
-    bp_layer_norm_forward(&normed, kept->before[ATTENTION], &norm, &(bp_residual){.base = x});
-    bp_nn_gather(self->block.nn, pass, &work->normed);
-}
-
-void layer_rotate(const layer *self, const bp_pass *pass, float *qkv, bool back)
-{
-    bp_rotary by;
-
-    if (!self->shape.rotary)
-        return;
-    by = *self->shape.rotary;
-    by.T = pass->T;
-    by.positions = pass->continuation ? pass->continuation->rows.positions : NULL;
-    bp_rotary_turn(qkv, layer_qkv_columns(self), pass->B * pass->T, self->Hl + self->Gl, self->D,
-                   &by, back);
-}
-
-static bp_cached_shape cached_shape(const layer *self, int64_t slots, int64_t capacity)
-{
-    return (bp_cached_shape){.H = self->Hl,
-                             .key_heads = self->Gl,
-                             .group = self->shape.H / self->shape.G,
-                             .before = self->first_head % (self->shape.H / self->shape.G),
-                             .D = self->D,
-                             .window = self->shape.window,
-                             .entmax = self->shape.entmax,
-                             .scale = self->shape.unscaled ? 1 : self->shape.scale,
-                             .cap = self->shape.score_cap,
-                             .slots = slots,
-                             .capacity = capacity};
-}
-
-int64_t layer_cached_floats(const layer *self, int64_t slots, int64_t capacity)
-{
-    bp_cached_shape shape = cached_shape(self, slots, capacity);
-
-    return bp_cached_floats(&shape);
-}
-
 static bool layer_cache(const bp_block *block, int64_t slots, int64_t capacity, bp_cache_need *need)
 {
     const layer *self = (const layer *)block;
-    bp_cached_shape shape = cached_shape(self, slots, capacity);
+    bp_cached_shape shape = layer_cached_shape(self, slots, capacity);
 
     if (self->shape.sees_all) /* a source's layer is done with once that is read */
         return need->source_capacity > 0 && block->stream > 0;
@@ -288,7 +63,7 @@ static bool layer_cache(const bp_block *block, int64_t slots, int64_t capacity, 
 
 static void attend_cached(const layer *self, const bp_continuation *rest, const saved *kept)
 {
-    bp_cached_shape shape = cached_shape(self, rest->slots, rest->capacity);
+    bp_cached_shape shape = layer_cached_shape(self, rest->slots, rest->capacity);
 
     if (self->shape.relative) {
         float *bias = (float *)rest->scratch + bp_cached_scratch_bytes(&shape) / sizeof(float);
@@ -303,15 +78,6 @@ static void attend_cached(const layer *self, const bp_continuation *rest, const 
     }
     bp_attention_cached(kept->attended.data, rest->cache, kept->qkv.data, &rest->rows, &shape,
                         rest->scratch);
-}
-
-void layer_set_bias(const layer *self, bp_attention_shape *shape, float *bias)
-{
-    bp_relative by = layer_relative(self);
-
-    shape->bias = bias;
-    if (bias)
-        bp_relative_fill(bias, self->shape.relative->value, &by, shape);
 }
 
 /* h = x + attention's branch, and work->normed = the norm of it that `next` reads */
@@ -363,10 +129,7 @@ static void forward_mlp(layer *self, bp_pass *pass, const saved *kept, forward_w
     bp_linear_forward_operand(gemm, work->branch, &own.active, self->down,
                               layer_bias_once(self, self->down_bias));
     pass->scratch->used_bytes = mark;
-    if (self->shape.post_norm)
-        close_branch(self, pass, kept, work, MLP, h);
-    else
-        add_branch(self, pass, kept, work, MLP, base, h);
+    layer_end(self, pass, kept, work, base, h);
 }
 
 static void layer_forward(bp_block *block, bp_pass *pass, bp_activations *activations, void *memory)
@@ -387,7 +150,7 @@ static void layer_forward(bp_block *block, bp_pass *pass, bp_activations *activa
         pass->scratch->used_bytes = mark;
         return;
     }
-    enter(self, pass, &kept, &work, h);
+    layer_enter(self, pass, &kept, &work, h);
     keys_gather(self, pass);
     forward_attention(self, pass, &kept, &work, h, first, crosses ? CROSS : MLP);
     if (crosses)

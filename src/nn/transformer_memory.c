@@ -77,14 +77,6 @@ size_t layer_saved_bytes(const bp_block *block, const bp_extent *most)
     return count.used_bytes;
 }
 
-void *layer_alloc_attention(const layer *self, bp_arena *arena, const bp_pass *pass, bool cross)
-{
-    bp_attention_shape shape = layer_attention_shape(self, pass, cross, NULL);
-    size_t bytes = bp_attention_scratch_bytes(bp_gemm_precision(self->block.nn->gemm), &shape);
-
-    return bp_arena_floats(arena, (int64_t)(bytes / sizeof(float)));
-}
-
 /* `count` rows a head of biases of scores; NULL: there are none. */
 static float *alloc_bias(const layer *self, bp_arena *arena, const bp_pass *pass, int64_t count)
 {
@@ -127,35 +119,6 @@ mlp_forward_work layer_alloc_mlp_forward(const layer *self, bp_arena *arena, con
     else
         work.up = bp_linear_activation_alloc(arena, gemm, rows, self->shape.C, self->Fl);
     return work;
-}
-
-norm_work layer_alloc_norm(const layer *self, bp_arena *arena, int64_t rows, int64_t columns)
-{
-    int64_t C = self->shape.C, norm = bp_layer_norm_scratch(rows, C),
-            bias = bp_bias_scratch(rows, columns > C ? columns : C);
-
-    return (norm_work){.normed = bp_operand_alloc(arena, self->block.nn->gemm, rows, C),
-                       .dnormed = bp_arena_floats(arena, rows * C),
-                       .sums = bp_arena_floats(arena, norm > bias ? norm : bias)};
-}
-
-closing_work layer_alloc_closing(const layer *self, bp_arena *arena, int64_t own)
-{
-    return (closing_work){.dy = bp_arena_floats(arena, own * self->shape.C),
-                          .sums =
-                              bp_arena_floats(arena, bp_layer_norm_scratch(own, self->shape.C))};
-}
-
-bp_operand layer_alloc_dbranch(const layer *self, bp_arena *arena, const bp_pass *pass,
-                               const float *dout)
-{
-    const bp_gemm *gemm = self->block.nn->gemm;
-    int64_t rows = pass->B * pass->T;
-    bool over = layer_dropout(self, pass) == 0 && bp_nn_rows(self->block.nn, pass).count == rows &&
-                !self->bottleneck[MLP] && !self->closing_gain[MLP];
-
-    return over ? bp_operand_over(arena, gemm, dout, rows, self->shape.C)
-                : bp_operand_alloc_apart(arena, gemm, rows, self->shape.C);
 }
 
 mlp_work layer_alloc_mlp(const layer *self, bp_arena *arena, const bp_pass *pass, const float *dout)

@@ -1,25 +1,7 @@
 /* Parameters of a Transformer layer, and this tensor rank's part of each. */
 #include "nn/transformer_priv.h"
 
-#include <math.h>
 #include <stdio.h>
-
-const char *layer_param_name(char *buffer, const layer *self, const char *part)
-{
-    snprintf(buffer, BP_PARAM_NAME, "%s.%lld.%s", self->shape.stack, (long long)self->shape.number,
-             part);
-    return buffer;
-}
-
-float layer_residual_std(const layer *self)
-{
-    return self->shape.post_norm ? INIT_STD : INIT_STD / sqrtf(2.0F * (float)self->shape.layers);
-}
-
-float layer_query_std(const layer *self)
-{
-    return self->shape.unscaled ? INIT_STD / sqrtf((float)self->D) : INIT_STD;
-}
 
 /* Rows of q (k 0), k and v of which this rank has its own; repeated keys are cut like a vocabulary.
  */

@@ -207,6 +207,12 @@ void layer_add_params(layer *self, bp_group *split, bp_group *whole);
  * of parallel branches of base. With post_norm h = the norm of that sum, and work->normed = h. */
 void layer_join(layer *self, bp_pass *pass, const saved *kept, forward_work *work,
                 branch_kind branch, const float *base, float *h, branch_kind next);
+/** h = base + the MLP's branch; with post_norm the norm of that. */
+void layer_end(layer *self, bp_pass *pass, const saved *kept, forward_work *work, const float *base,
+               float *h);
+/** work->normed = the first norm of x; with post_norm x itself. */
+void layer_enter(layer *self, bp_pass *pass, const saved *kept, forward_work *work, const float *x);
+bp_cached_shape layer_cached_shape(const layer *self, int64_t slots, int64_t capacity);
 /** The gradient of a branch before its dropout, and its bias's, from that of what it was added to.
  */
 void layer_open_residual(const layer *self, const bp_pass *pass, const saved *kept,

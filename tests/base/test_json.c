@@ -227,6 +227,8 @@ static void broken_text_is_reported_with_its_place(void **state)
     bp_test_expect(parse(&value, "{\n \"a\": x}"), BP_ERR_FORMAT);
     bp_test_message_has("a.json:2 ... [json.invalid]");
     bp_test_expect(bp_json_parse(&value, "[1]\0[2]", 7, "a.json"), BP_ERR_FORMAT);
+    bp_test_expect(bp_json_parse(&value, "[1,\n2\0]", 7, "a.json"), BP_ERR_FORMAT);
+    bp_test_message_has("a.json:2 ... [json.invalid]");
     static char deep[100000];
     memset(deep, '[', sizeof deep);
     bp_test_expect(bp_json_parse(&value, deep, sizeof deep, "deep"), BP_ERR_FORMAT);

@@ -44,8 +44,8 @@ class Family(JobTest):
                 for a, b in zip(one, self.losses(self.trained(f"stack {name}", ranks, *kind, *keys)), strict=True):
                     self.assertLess(abs(a - b), 2e-5)
         scores = []
-        for ranks, keys in ((0, []), (2, ["mesh.tensor=2"]), (2, ["mesh.pipeline=2"])):
-            folder = self.done("score", f"score of {''.join(keys)}", ranks, f"score.model={self.at('stack')}", f"score.corpus={self.at('valid.h5')}", *keys)
+        for name, ranks, keys in (("one", 0, []), ("tensor", 2, ["mesh.tensor=2"]), ("pipeline", 2, ["mesh.pipeline=2"])):
+            folder = self.done("score", f"stack score {name}", ranks, f"score.model={self.at('stack')}", f"score.corpus={self.at('valid.h5')}", *keys)
             with open(os.path.join(folder, "score", "summary.json"), encoding="utf-8") as file:
                 summary = json.load(file)
             scores.append(summary["nll_nats"] / summary["tokens"])

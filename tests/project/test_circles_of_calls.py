@@ -38,14 +38,13 @@ io/checkpoint/checkpoint_base.c io/checkpoint/checkpoint_load.c io/checkpoint/ch
 
 io/h5/h5.c io/h5/h5_data.c io/h5/h5_read.c
 
-nn/cross_attention.c nn/transformer_adapter.c nn/transformer_backward.c nn/transformer_layer.c nn/transformer_memory.c
-nn/transformer_params.c
+models/electra/electra.c models/electra/electra_folder.c
 
-models/bert/bert.c models/electra/electra.c models/electra/electra_folder.c models/electra/replaced.c models/elmo/bilm_options.c
-models/elmo/bilm_read.c models/elmo/bilm_write.c models/elmo/elmo.c models/families.c models/family.c models/feedforward/feedforward.c
-models/gpt/gpt.c models/gpt_neox/gpt_neox.c models/llama/llama.c models/masked.c models/ngram/ngram.c models/ngram/ngram_plan.c
-models/recurrent/recurrent.c models/seq2seq/seq2seq.c models/seq2seq/t5.c models/task.c models/variants.c models/word2vec/vectors.c
-models/word2vec/vectors_read.c models/word2vec/vectors_write.c models/word2vec/word2vec.c models/word2vec/word2vec_learner.c
+models/ngram/ngram.c models/ngram/ngram_plan.c
+
+models/elmo/bilm_options.c models/elmo/bilm_read.c models/elmo/bilm_write.c models/elmo/elmo.c
+
+models/word2vec/vectors.c models/word2vec/vectors_read.c models/word2vec/vectors_write.c models/word2vec/word2vec.c
 """.split("\n\n")]
 
 

@@ -45,14 +45,10 @@ static const bp_model_size ROBERTA_SIZES[] = {COMMON_SIZES,
                                               BP_VARIANT_HEAD_SIZES,
                                               {0}};
 
-static bool is_roberta(const bp_model_shape *shape)
+static void settle_roberta(bp_model_shape *shape)
 {
-    return shape->family == &bp_roberta_family;
-}
-
-bool bp_bert_has_pooler(const bp_model_shape *shape)
-{
-    return !is_roberta(shape) && shape->own[BP_BERT_NO_POOLER] == 0;
+    bp_stack_settle(shape);
+    shape->own[BP_BERT_NO_POOLER] = 1;
 }
 
 static void check(const bp_model_shape *shape, int tensors, bp_config *config)
@@ -265,15 +261,16 @@ static bp_backbone backbone(const bp_model_shape *shape)
                          .head_flops = 6 * head_matrices(shape)};
 }
 
-#define FAMILY(kind, of, sizes_of, tables)                                                         \
+#define FAMILY(kind, of, sizes_of, settles, tables)                                                \
     {                                                                                              \
-        .name = kind, .stack = of, .sizes = sizes_of, .settle = bp_stack_settle, .check = check,   \
+        .name = kind, .stack = of, .sizes = sizes_of, .settle = settles, .check = check,           \
         .check_read = bp_stack_check_read, .facts = facts, .objective = &bp_objective_masked,      \
         .huggingface = tables, .blocks = blocks, .key_block = key_block,                           \
         .blocks_are = "embedding, its norm, layers, heads", .cost = cost, .backbone = backbone,    \
         .behind = behind, .add_shared = bp_stack_add_shared, .add_block = add_block                \
     }
 
-const bp_model_family bp_bert_family = FAMILY("bert", &BERT, BERT_SIZES, bp_bert_huggingface),
-                      bp_roberta_family =
-                          FAMILY("roberta", &ROBERTA, ROBERTA_SIZES, bp_roberta_huggingface);
+const bp_model_family bp_bert_family =
+                          FAMILY("bert", &BERT, BERT_SIZES, bp_stack_settle, bp_bert_huggingface),
+                      bp_roberta_family = FAMILY("roberta", &ROBERTA, ROBERTA_SIZES, settle_roberta,
+                                                 bp_roberta_huggingface);

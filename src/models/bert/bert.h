@@ -7,7 +7,7 @@
 /** Where their own sizes lie in bp_model_shape: 0 is what the family has if nothing is given. */
 enum {
     BP_BERT_BOUNDARY, /* masked words are found from their spans' boundaries too */
-    BP_BERT_NO_POOLER /* bert: it has neither pooler nor a head of next sentences */
+    BP_BERT_NO_POOLER /* it has neither pooler nor a head of next sentences: roberta never has */
 };
 
 extern const bp_model_family bp_bert_family, bp_roberta_family;
@@ -16,7 +16,10 @@ extern const bp_hf_table *const bp_bert_huggingface[], *const bp_roberta_hugging
 /** Loss terms: masked words, whether a text's second part follows its first, and the masked words
  * from the boundaries of their spans. */
 enum { BP_BERT_WORDS, BP_BERT_NEXT_SENTENCE, BP_BERT_BOUNDARY_WORDS };
-bool bp_bert_has_pooler(const bp_model_shape *shape);
+static inline bool bp_bert_has_pooler(const bp_model_shape *shape)
+{
+    return shape->own[BP_BERT_NO_POOLER] == 0;
+}
 
 /** An example of masked words, in the places of the first stream and the first term:
  * bp_example_maker.make.

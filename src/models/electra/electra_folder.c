@@ -5,6 +5,7 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "io/huggingface/hf_model.h"
+#include "models/shape_json.h"
 
 #include <string.h>
 
@@ -161,7 +162,7 @@ static bp_err read_shape(const reader *self, bp_model_folder *out, const char *p
     for (size_t k = 0; k < OWN_COUNT; k++)
         (void)json_object_set(model, OWN[k][1], json_object_get(of, OWN[k][0]));
     if (err == BP_OK)
-        err = bp_model_shape_read(&out->shape, state, path);
+        err = bp_model_shape_read_as(&out->shape, &bp_electra_family, state, path);
     json_decref(of);
     json_decref(state);
     return err;

@@ -9,6 +9,8 @@
 #include "base/mem.h"
 #include "io/checkpoint/checkpoint.h"
 #include "io/h5/h5.h"
+#include "models/elmo/elmo.h"
+#include "models/shape_json.h"
 #include "nn/layers.h"
 
 #include <stdio.h>
@@ -155,8 +157,8 @@ static bp_err write_folder(bp_checkpoint *checkpoint, const bp_tokenizer *tokeni
                            const char *hidden, const char *out)
 {
     bp_model_shape shape;
-    bp_err err = bp_model_shape_read(&shape, bp_checkpoint_state(checkpoint),
-                                     bp_checkpoint_folder(checkpoint));
+    bp_err err = bp_model_shape_read_as(&shape, &bp_elmo_family, bp_checkpoint_state(checkpoint),
+                                        bp_checkpoint_folder(checkpoint));
 
     if (err == BP_OK)
         err = write_options(&shape, hidden);

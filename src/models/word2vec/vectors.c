@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "math/kernels/rows.h"
 #include "models/ngram/ngram_arpa_priv.h"
+#include "models/shape_json.h"
 #include "models/word2vec/word2vec_priv.h"
 
 #include <inttypes.h>
@@ -102,13 +103,16 @@ bp_err bp_word_vectors_open(bp_word_vectors **out, bp_checkpoint *checkpoint,
     bp_word_vectors *self = bp_alloc("vectors", 1, sizeof *self);
     bp_model_shape shape;
     int64_t eod_id = -1;
-    bp_err err = bp_model_shape_read(&shape, state, folder);
+    const char *kind = NULL;
+    bp_err err = bp_json_get_string(json_object_get(state, "model"), "kind", &kind, folder);
 
-    if (err == BP_OK && shape.family != &bp_word2vec_family)
+    if (err == BP_OK && strcmp(kind, bp_word2vec_family.name) != 0)
         err = BP_FAIL(BP_ERR_CONFIG, "vectors.other_kind",
                       "the model is of kind %s and has no word vectors: at %s; take one of "
                       "word2vec",
-                      shape.family->name, folder);
+                      kind, folder);
+    if (err == BP_OK)
+        err = bp_model_shape_read_as(&shape, &bp_word2vec_family, state, folder);
     if (err == BP_OK)
         err = bp_json_get_int(state, "eod_id", &eod_id, folder);
     if (err == BP_OK) {

@@ -12,6 +12,7 @@
 #include "base/mem.h"
 #include "base/signals.h"
 #include "mesh/collective.h"
+#include "models/shape_json.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -266,8 +267,8 @@ static bp_slice *slices_to_begin(bp_learner *self, const bp_checkpoint *from, in
 {
     bp_slice *list = slices(self, count);
     bp_model_shape known;
-    bool words = bp_model_shape_read(&known, bp_checkpoint_state(from),
-                                     bp_checkpoint_folder(from)) == BP_OK &&
+    bool words = bp_model_shape_read_as(&known, self->shape.family, bp_checkpoint_state(from),
+                                        bp_checkpoint_folder(from)) == BP_OK &&
                  known.own[OWN_OUTPUT] == W2V_NEGATIVE &&
                  self->shape.own[OWN_OUTPUT] == W2V_NEGATIVE &&
                  bp_checkpoint_has(from, BP_WORD2VEC_OUTPUT);

@@ -1,0 +1,189 @@
+/* Sizes of a model: their values, names and texts, and what follows from them. No file here knows
+ * the list of families. */
+#include "models/sizes_priv.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A value as all types have it. */
+double size_value(const bp_model_shape *shape, const bp_model_size *size)
+{
+    const char *at = (const char *)shape + size->at;
+
+    if (size->type == BP_SIZE_REAL)
+        return *(const double *)(const void *)at;
+    int64_t number = *(const int64_t *)(const void *)at;
+    return size->inverse ? number == 0 : (double)number;
+}
+
+void size_set(bp_model_shape *shape, const bp_model_size *size, double value)
+{
+    char *at = (char *)shape + size->at;
+
+    if (size->type == BP_SIZE_REAL)
+        *(double *)(void *)at = value;
+    else
+        *(int64_t *)(void *)at = size->inverse ? value == 0 : (int64_t)value;
+}
+
+void shape_settle(bp_model_shape *shape)
+{
+    if (shape->family->settle)
+        shape->family->settle(shape);
+    shape->softmaxes = shape->softmaxes > 0 ? shape->softmaxes : 1;
+    for (const bp_model_size *size = shape->family->sizes; size->name; size++)
+        if (size->at == BP_SIZE_AT(positions))
+            shape->positions = bp_model_positions(shape);
+}
+
+/* In a checkpoint. */
+const char *size_stored_name(const bp_model_size *size)
+{
+    return size->stored ? size->stored : size->name;
+}
+
+/* Is it written, into a checkpoint and config.ini? */
+bool size_is_given(const bp_model_shape *shape, const bp_model_size *size)
+{
+    bool number = size->type == BP_SIZE_COUNT || size->type == BP_SIZE_REAL;
+    bp_model_shape plain = *shape;
+
+    if (size->optional && number && size_value(shape, size) == 0)
+        return false;
+    if (!size->quiet)
+        return true;
+    size_set(&plain, size, size->inverse);
+    shape_settle(&plain);
+    return size_value(&plain, size) != size_value(shape, size);
+}
+
+/* "1:32,2:64", or bilm-tf's [[1, 32], [2, 64]]: false: it is neither, or too long. */
+bool size_read_pairs(int64_t pairs[BP_MODEL_PAIRS], const char *text)
+{
+    const int64_t most = (int64_t)1 << 20;
+    int64_t number[2];
+    int count = 0;
+
+    memset(pairs, 0, BP_MODEL_PAIRS * sizeof *pairs);
+    for (const char *at = text + strspn(text, "[ "); *at != '\0'; count++) {
+        for (int k = 0; k < 2; k++) {
+            char *end;
+
+            number[k] = strtoll(at, &end, 10);
+            if (end == at || number[k] < 1 || number[k] > most)
+                return false;
+            at = end + strspn(end, k == 0 ? ":, " : "], [");
+            if (at == end && *at != '\0')
+                return false;
+        }
+        if (count == BP_MODEL_PAIRS)
+            return false;
+        pairs[count] = number[0] << 32 | number[1];
+    }
+    return count > 0;
+}
+
+const int64_t *size_pairs(const bp_model_shape *shape, const bp_model_size *size)
+{
+    return (const int64_t *)(const void *)((const char *)shape + size->at);
+}
+
+void size_set_pairs(bp_model_shape *shape, const bp_model_size *size, const int64_t *pairs)
+{
+    memcpy((char *)shape + size->at, pairs, BP_MODEL_PAIRS * sizeof *pairs);
+}
+
+void size_write_pairs(char text[TEXT_BYTES], const int64_t pairs[BP_MODEL_PAIRS])
+{
+    size_t used = 0;
+
+    text[0] = '\0';
+    for (int k = 0; k < BP_MODEL_PAIRS && pairs[k] != 0; k++)
+        used += (size_t)snprintf(text + used, TEXT_BYTES - used, "%s%lld:%lld", k > 0 ? "," : "",
+                                 (long long)bp_pair_first(pairs[k]),
+                                 (long long)bp_pair_second(pairs[k]));
+}
+
+const char *family_section(const bp_model_family *family)
+{
+    return family->section ? family->section : "model";
+}
+
+void size_key(char key[KEY_BYTES], const bp_model_family *family, const bp_model_size *size)
+{
+    (void)snprintf(key, KEY_BYTES, "%s.%s", size->section ? size->section : family_section(family),
+                   size->name);
+}
+
+/* The number of a choice's word; -1: it is none of them. */
+int size_number(const bp_model_size *size, const char *word)
+{
+    const char *at = size->words;
+
+    for (int k = 0;; k++) {
+        size_t bytes = strcspn(at, "|");
+
+        if (bytes == strlen(word) && strncmp(at, word, bytes) == 0)
+            return k;
+        if (at[bytes] == '\0')
+            return -1;
+        at += bytes + 1;
+    }
+}
+
+/* As a key's value. */
+void size_set_text(char text[TEXT_BYTES], const bp_model_size *size, double value)
+{
+    const char *at = size->words;
+
+    if (size->type == BP_SIZE_FLAG) {
+        (void)snprintf(text, TEXT_BYTES, "%s", value != 0 ? "yes" : "no");
+    } else if (size->type == BP_SIZE_CHOICE) {
+        for (int k = 0; k < (int)value; k++)
+            at += strcspn(at, "|") + 1;
+        (void)snprintf(text, TEXT_BYTES, "%.*s", (int)strcspn(at, "|"), at);
+    } else {
+        (void)snprintf(text, TEXT_BYTES, "%.17g", value);
+    }
+}
+
+/* The same of a shape's. */
+void size_write(char text[TEXT_BYTES], const bp_model_shape *shape, const bp_model_size *size)
+{
+    if (size->type == BP_SIZE_PAIRS)
+        size_write_pairs(text, size_pairs(shape, size));
+    else
+        size_set_text(text, size, size_value(shape, size));
+}
+
+bool bp_model_shape_is_whole(const bp_model_shape *shape)
+{
+    if (!shape->family)
+        return false;
+    for (const bp_model_size *size = shape->family->sizes; size->name; size++)
+        if (size_value(shape, size) == 0 && !size->optional)
+            return false;
+    return true;
+}
+
+int64_t bp_model_state_width(const bp_model_shape *shape)
+{
+    return shape->family->state_width ? shape->family->state_width(shape) : shape->width;
+}
+
+bool bp_model_may_read(const bp_model_shape *shape, int64_t inputs)
+{
+    return shape->family->any_context || inputs <= bp_model_positions(shape);
+}
+
+int64_t bp_model_most_inputs(const bp_model_shape *shape)
+{
+    return shape->family->unlimited ? BP_MODEL_UNLIMITED : shape->context;
+}
+
+/* Its layers are those of Transformers. */
+bool shape_has_adapters(const bp_model_family *family)
+{
+    return family->backbone || family->start_token;
+}

@@ -1,0 +1,37 @@
+/* Sizes of a model as keys and checkpoints have them: what the files that read and write them
+ * share. */
+#ifndef BP_MODELS_SIZES_PRIV_H
+#define BP_MODELS_SIZES_PRIV_H
+
+#include "models/family.h"
+
+#define KEY_BYTES  64
+#define TEXT_BYTES 512
+
+extern char
+    bp_model_kinds[256]; /* keys.c: names of all families, "a|b", which families.c fills in */
+
+/** A value as all types have it. */
+double size_value(const bp_model_shape *shape, const bp_model_size *size);
+void size_set(bp_model_shape *shape, const bp_model_size *size, double value);
+/** What was not given, of a shape that is whole but for that. */
+void shape_settle(bp_model_shape *shape);
+/** Its key, and its name in a checkpoint. */
+void size_key(char key[KEY_BYTES], const bp_model_family *family, const bp_model_size *size);
+const char *size_stored_name(const bp_model_size *size);
+const char *family_section(const bp_model_family *family);
+/** Is it written, into a checkpoint and config.ini? */
+bool size_is_given(const bp_model_shape *shape, const bp_model_size *size);
+/** The number of a choice's word; -1: it is none of them. */
+int size_number(const bp_model_size *size, const char *word);
+/** A value as a key's; and the same of a shape's. */
+void size_set_text(char text[TEXT_BYTES], const bp_model_size *size, double value);
+void size_write(char text[TEXT_BYTES], const bp_model_shape *shape, const bp_model_size *size);
+/** "1:32,2:64", or bilm-tf's [[1, 32], [2, 64]]: false: it is neither, or too long. */
+bool size_read_pairs(int64_t pairs[BP_MODEL_PAIRS], const char *text);
+void size_write_pairs(char text[TEXT_BYTES], const int64_t pairs[BP_MODEL_PAIRS]);
+const int64_t *size_pairs(const bp_model_shape *shape, const bp_model_size *size);
+void size_set_pairs(bp_model_shape *shape, const bp_model_size *size, const int64_t *pairs);
+bool shape_has_adapters(const bp_model_family *family);
+
+#endif
