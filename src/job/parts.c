@@ -1,7 +1,6 @@
 /* Part files: appended records, each checked by hashes. */
 #include "job/parts.h"
 
-#include "base/buffer.h"
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/fs.h"
@@ -31,7 +30,6 @@ typedef struct record {
 struct bp_part_writer {
     int fd;
     char *path;
-    bp_buffer buffer; /* a record and its result: written with one call */
     double synced;
     bool failed;
 };
@@ -83,13 +81,11 @@ bp_err bp_part_writer_add(bp_part_writer *writer, int64_t unit, const void *resu
     BP_ASSERT(!writer->failed);
     head.result_hash = bp_xxh3(result, bytes);
     head.header_hash = bp_xxh3(&head, offsetof(record, header_hash));
-    writer->buffer.bytes = 0;
-    bp_buffer_add(&writer->buffer, &head, sizeof(head));
-    bp_buffer_add(&writer->buffer, result, bytes);
     if (bp_fault("score.part")) {
         errno = ENOSPC;
         err = bp_fail_errno(BP_ERR_IO, "write", writer->path);
-    } else if (bp_write_all(writer->fd, writer->buffer.data, writer->buffer.bytes) != 0) {
+    } else if (bp_write_all(writer->fd, &head, sizeof(head)) != 0 ||
+               bp_write_all(writer->fd, result, bytes) != 0) {
         err = bp_fail_errno(BP_ERR_IO, "write", writer->path);
     }
     if (err == BP_OK && bp_clock_now() - writer->synced > SYNC_SECONDS)
@@ -112,7 +108,6 @@ bp_err bp_part_writer_close(bp_part_writer **writer)
         if (close(old->fd) != 0 && err == BP_OK && !old->failed)
             err = bp_fail_errno(BP_ERR_IO, "close", old->path);
     }
-    bp_buffer_clear(&old->buffer);
     bp_free(old->path);
     bp_free(old);
     *writer = NULL;

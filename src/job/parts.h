@@ -2,9 +2,9 @@
  *
  * Each lead appends its units to a part file of its own, RUN/JOB/parts/START-RANK.part. A file
  * begins with a 128-byte text block that names the work it belongs to; a record is a header {magic,
- * unit, bytes, XXH3 of the result, XXH3 of the header before it} and the unit's result. A record is
- * written with one call and fsynced within a second or two; a torn tail is dropped when files are
- * read. Local: no MPI. */
+ * unit, bytes, XXH3 of the result, XXH3 of the header before it} and the unit's result. Records
+ * are fsynced within a second or two; one that is not whole, at the end of a file, is dropped when
+ * files are read: so a kill or a lost page costs units, never bits. Local: no MPI. */
 #ifndef BP_JOB_PARTS_H
 #define BP_JOB_PARTS_H
 

@@ -49,7 +49,7 @@ static bp_err log_start(const bp_work_job *job)
     return err;
 }
 
-/* Units, what is done besides, files. */
+/* Units, then files. */
 static bp_err run(bp_work_job *job)
 {
     const bp_work *work = job->work;
@@ -62,8 +62,6 @@ static bp_err run(bp_work_job *job)
     bp_err err = bp_agree(mesh->world, mesh->coordinates ? log_start(job) : BP_OK);
     for (int k = 0; err == BP_OK && (units = work->units(job->self, k)); k++)
         err = bp_work_do_units(job, units);
-    if (err == BP_OK && work->besides)
-        err = work->besides(job->self);
     for (int k = 0; err == BP_OK && (units = work->units(job->self, k)); k++)
         err = bp_work_merge(job, units);
     if (err == BP_OK && mesh->coordinates)

@@ -41,6 +41,7 @@ typedef struct bp_work_job {
     bp_work_queue *queue; /* of the units that are done now; NULL: none are */
     bool asked;           /* for the next unit; on leads */
     int64_t unreported;   /* amount since the last question; on leads */
+    int64_t sets_done;    /* units of the sets before, for status.json; on the coordinator */
 } bp_work_job;
 
 /** Units that the queue hands out and part files keep. Borrowed from the work while they are done.
@@ -102,9 +103,6 @@ struct bp_work {
     /** Its units: set `index`, from 0 on; NULL: no more. Sets are done one after another, then each
      * is merged, in the same order. On all ranks. */
     const bp_work_units *(*units)(void *self, int index);
-    /** What is done besides, after all units and before they are merged; NULL: nothing. Collective
-     * over world. Errors: the same on all ranks. */
-    bp_err (*besides)(void *self);
     /** Figures, and where the files are. On the coordinator. */
     void (*report)(const void *self);
     /** What --plan measures, on the computing ranks together; those of the last one count. */

@@ -35,8 +35,9 @@ static void log_units(const worker *self, int64_t amount)
     int64_t done = amount > 0 && before + (double)amount >= units->amount
                        ? units->count
                        : self->parts->done_count + (int64_t)((double)amount / unit + 1e-9);
-    json_t *members =
-        json_pack("{s:I}", "units_done", (json_int_t)(done < units->count ? done : units->count));
+
+    done = self->job->sets_done + (done < units->count ? done : units->count);
+    json_t *members = json_pack("{s:I}", "units_done", (json_int_t)done);
 
     bp_run_progress(self->job->run, members);
     json_decref(members);
@@ -262,6 +263,7 @@ bp_err bp_work_do_units(bp_work_job *job, const bp_work_units *units)
         err = prepare(&self);
     if (err == BP_OK)
         err = do_work(&self);
+    job->sets_done += units->count;
     (void)bp_part_writer_close(&self.writer); /* after an error: nothing is in it */
     bp_work_queue_free(&job->queue);
     if (job->mesh->computes && units->release)

@@ -19,6 +19,7 @@ PAIRS = ("model.kind=transformer", "corpus.train=@pairs.h5", "corpus.valid=@pair
 ANY = [(2, ()), (0, ()), (3, ())]
 DATA = [(2, ("mesh.data=2",)), (0, ()), (4, ("mesh.data=4",))]
 ROLES = ("corpus.train=@roles.h5", "corpus.valid=@roles.h5", "train.steps=24", "model.dropout=0.1")
+ELMO = ("model.kind=elmo", "model.heads=", "model.char_filters=1:4,2:8", "corpus.train=@words.h5", "corpus.valid=@words.h5", "train.steps=16")
 TAGS = ("task.kind=tags", "train.batch=8", "train.steps=24", "corpus.train=@tags.h5", "corpus.valid=@tags.h5")
 QUESTIONS = ("task.kind=spans", "train.batch=8", "train.steps=24", "corpus.train=@questions.h5", "corpus.valid=@questions.h5")
 MANY_DOCUMENTS = 960  # of tasks: 30 work units
@@ -42,7 +43,7 @@ WAYS = {  # job, keys, and meshes (ranks, 0: without mpirun; keys), the first on
     "ngram": ("pretrain", ("model.kind=ngram", "ngram.order=3", "train.steps=", "train.batch=", "model.layers=", "model.width=", "model.heads=",
                            "model.context="), ANY[:2]),
     "word2vec": ("pretrain", ("model.kind=word2vec", "model.layers=", "model.heads=", "train.steps=24"), ANY[:2]),
-    "elmo": ("pretrain", ("model.kind=elmo", "model.heads=", "model.char_filters=1:4,2:8", "corpus.train=@words.h5", "corpus.valid=@words.h5", "train.steps=16"), DATA[:2]),
+    "elmo": ("pretrain", ELMO, DATA[:2]),
     "seq2seq": ("pretrain", PAIRS, DATA[:2]),
     "bucket": ("pretrain", PAIRS + SPANS, DATA[:2]),
     "finetune": ("finetune", TASK, DATA[:2]),
@@ -50,8 +51,9 @@ WAYS = {  # job, keys, and meshes (ranks, 0: without mpirun; keys), the first on
     "tags": ("finetune", TAGS, DATA[:2]),
     "spans": ("finetune", QUESTIONS, DATA[:2]),
     "score": ("score", SCORED + ("score.stride=1", "score.tokens=yes", "score.corpus=@train.h5"), ANY + [(2, ("mesh.pipeline=2",))]),
-    "states": ("score", SCORED + ("score.states=yes",), ANY[:2]),
-    "candidates": ("score", ("score.model=@model", "score.corpus=@contexts.h5", "score.candidates=@choices.jsonl"), ANY[:2]),
+    "datastore": ("score", SCORED + ("score.states=yes", "score.stride=1", "score.corpus=@train.h5"), ANY),
+    "states": ("score", ("score.model=@bilm", "score.corpus=@many-words.h5", "score.states=yes", "score.context=40", "score.mix=0,1"), ANY),
+    "candidates": ("score", ("score.model=@model", "score.corpus=@contexts.h5", "score.candidates=@choices.jsonl"), ANY),
     "task": ("score", ("score.model=@tuned", "score.corpus=@many-texts.h5"), ANY[:2]),
     "task_tags": ("score", ("score.model=@tagger", "score.corpus=@many-tags.h5"), ANY[:2]),
     "task_spans": ("score", ("score.model=@reader", "score.corpus=@many-questions.h5"), ANY[:2]),
@@ -130,6 +132,9 @@ class EveryJob(KindsOfJob):
 
     def make_other(self):
         self.done("pretrain", "other", "mesh.data=2", "train.steps=4", "run.seed=2")
+
+    def make_bilm(self):
+        self.done("pretrain", "bilm", *self.filled(ELMO), "mesh.data=2", "train.steps=4")
 
     def members(self, folder, *names):
         self.need(*names)
@@ -221,6 +226,10 @@ class EveryJob(KindsOfJob):
         self.must(["bagpipe-data", "tokenizer", "--kind", "word", "--size", "40", "--out", self.at("words.json"), self.at("train.txt")])
         self.corpus("words", "lines", "valid.txt", tokenizer="words.json")
 
+    def make_many_words(self):
+        self.need("words")
+        self.corpus("many-words", "lines", "train.txt", tokenizer="words.json")
+
     def make_roles(self):
         vocabulary = "[PAD] [UNK] [CLS] [SEP] [MASK] rank node tensor token corpus word model queue reads writes sends sums splits keeps".split()
         self.write("vocab.txt", "\n".join(vocabulary) + "\n")
@@ -228,7 +237,7 @@ class EveryJob(KindsOfJob):
         self.corpus("roles", "lines", "valid.txt", tokenizer="roles.json")
 
     def make_contexts(self):
-        lines = [line.split() for line in content(self.at("valid.txt")).decode().splitlines()[:12]]
+        lines = [line.split() for line in 40 * content(self.at("valid.txt")).decode().splitlines()[:30]]  # some units of work
         self.write("contexts.jsonl", "".join(json.dumps({"text": " ".join(line[:3])}) + "\n" for line in lines))
         self.write("choices.jsonl", "".join(json.dumps({"choices": [" " + " ".join(line[3:5]), " " + line[6]], "answer": 0}) + "\n" for line in lines))
         self.corpus("contexts", "jsonl", "contexts.jsonl")

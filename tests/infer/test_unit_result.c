@@ -58,10 +58,44 @@ static void results_that_contradict_themselves_are_65(void **state)
     }
 }
 
+/* Two keys of three columns, a result, their number. */
+static void keys_precede_a_result(void **state)
+{
+    const float keys[] = {1, 2, 3, 4, 5, 6};
+    const int64_t counts[] = {2, 3, -1, INT64_MAX};
+    bp_score_key_rows rows;
+
+    (void)state;
+    for (int k = 0; k < 4; k++) {
+        bp_buffer whole = {0};
+
+        bp_buffer_add(&whole, keys, sizeof keys);
+        bp_buffer_add(&whole, "result", 6);
+        bp_buffer_add(&whole, &counts[k], sizeof counts[k]);
+
+        const char *data = whole.data;
+        size_t bytes = whole.bytes;
+        bp_err err = bp_score_result_keys(&rows, &data, &bytes, 3, "p");
+
+        bp_test_expect(err, k == 0 ? BP_OK : BP_ERR_FORMAT);
+        if (k == 0) {
+            assert_int_equal(rows.count, 2);
+            assert_memory_equal(rows.rows, keys, sizeof keys);
+            assert_int_equal(bytes, 6);
+            assert_memory_equal(data, "result", 6);
+            bp_test_expect(bp_score_result_keys(&rows, &data, &bytes, 0, "p"), BP_OK);
+            assert_int_equal(bytes, 6); /* without keys nothing is taken off */
+            bp_test_expect(bp_score_result_keys(&rows, &data, &bytes, 3, "p"), BP_ERR_FORMAT);
+        }
+        bp_buffer_clear(&whole);
+    }
+}
+
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(results_that_contradict_themselves_are_65),
+        cmocka_unit_test(keys_precede_a_result),
     };
     return BP_TEST_RUN(tests);
 }

@@ -46,8 +46,6 @@ text/model_load.c text/pipeline.c text/tokenizer_load.c
 
 train/engine/optimizer.c train/engine/optimizer_inject.c train/engine/optimizer_layerwise.c
 
-infer/score/loop.c infer/score/options.c infer/score/states.c infer/score/states_keys.c
-
 text/train_bpe.c text/train_unigram.c text/train_wordpiece.c text/train_words.c text/trainer.c
 
 nn/cross_attention.c nn/transformer_adapter.c nn/transformer_backward.c nn/transformer_layer.c nn/transformer_memory.c

@@ -67,15 +67,18 @@ static int64_t gather(const near_model *self, const bp_model_batch *batch)
     return count;
 }
 
-static bp_err score(bp_model *lm, const bp_model_batch *batch, float *values)
+/* keys: as bp_model_ops.keys says; NULL: nobody asks for them. */
+static bp_err score_and_keep(near_model *self, const bp_model_batch *batch, float *values,
+                             float *keys)
 {
-    near_model *self = (near_model *)lm;
     int64_t places = batch->windows * batch->length, count = 0;
     float *own = values + places; /* the model's */
     bp_err err = bp_agree(self->group, reserve(self, places));
 
     if (err == BP_OK)
         err = self->model->ops->keys(self->model, batch, own, self->keys);
+    if (err == BP_OK && keys)
+        memcpy(keys, self->keys, (size_t)(places * self->face.info.states.columns) * sizeof *keys);
     if (err == BP_OK)
         count = gather(self, batch);
     if (err == BP_OK)
@@ -93,11 +96,14 @@ static bp_err score(bp_model *lm, const bp_model_batch *batch, float *values)
     return BP_OK;
 }
 
+static bp_err score(bp_model *lm, const bp_model_batch *batch, float *values)
+{
+    return score_and_keep((near_model *)lm, batch, values, NULL);
+}
+
 static bp_err keys_of(bp_model *lm, const bp_model_batch *batch, float *values, float *keys)
 {
-    near_model *self = (near_model *)lm;
-
-    return self->model->ops->keys(self->model, batch, values, keys);
+    return score_and_keep((near_model *)lm, batch, values, keys);
 }
 
 static void free_model(bp_model *lm)

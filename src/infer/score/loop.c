@@ -10,6 +10,14 @@
 #include <inttypes.h>
 #include <math.h>
 
+#define RESULT_BYTES 65536 /* of a result with keys besides its keys and values, usually */
+
+static bp_err no_memory(int64_t tokens)
+{
+    return BP_FAIL(BP_ERR_SYSTEM, "memory.short", "no memory for a batch of %" PRId64 " tokens",
+                   tokens);
+}
+
 /* ---- a batch, from the lead to its group ---- */
 
 void scorer_share_batch(MPI_Comm group, bp_model_batch *batch, int64_t *number)
@@ -36,6 +44,15 @@ void scorer_share_batch(MPI_Comm group, bp_model_batch *batch, int64_t *number)
     bp_bcast_bytes((int32_t *)batch->source_lengths, head[0] * (int64_t)sizeof(int32_t), 0, group);
 }
 
+/* The batch's values, and where they are asked for its keys. */
+static bp_err compute(scorer *self, const bp_model_batch *batch)
+{
+    score_windows *mine = &self->windows;
+
+    return mine->keys ? self->lm->ops->keys(self->lm, batch, mine->values, mine->keys)
+                      : bp_model_score(self->lm, batch, mine->values);
+}
+
 /* One unit of a follower: `last` of its batches ends it, or a batch without windows. */
 static bp_err follow(scorer *self)
 {
@@ -53,13 +70,14 @@ static bp_err follow(scorer *self)
         if (batch.windows == 0)
             break;
         bp_heartbeat_step(++mine->batches);
-        err = bp_model_score(self->lm, &batch, mine->values);
+        err = compute(self, &batch);
     }
     return err;
 }
 
-/* *waits: the followers wait for another batch of the unit. */
-static bp_err score_batch(scorer *self, int64_t b, int64_t last, bool *waits)
+/* Its keys go to the beginning of the unit's result. *waits: the followers wait for another batch
+ * of the unit. */
+static bp_err score_batch(scorer *self, int64_t b, int64_t last, bp_buffer *out, bool *waits)
 {
     score_windows *mine = &self->windows;
     bp_model_batch batch;
@@ -69,16 +87,37 @@ static bp_err score_batch(scorer *self, int64_t b, int64_t last, bool *waits)
         return err;
     bp_heartbeat_step(++mine->batches);
     scorer_share_batch(self->mesh->ensemble, &batch, &last);
-    err = bp_model_score(self->lm, &batch, mine->values);
+    err = compute(self, &batch);
     *waits = err == BP_OK && !last;
+    if (err == BP_OK && mine->keys)
+        bp_score_unit_take_rows(mine->unit, b, mine->keys, self->info.states.columns,
+                                (float *)(void *)out->data);
     return err == BP_OK ? bp_score_unit_take(mine->unit, b, mine->values) : err;
 }
 
+/* For the keys of any unit, and what follows them. */
+static bp_err make_room(const scorer *self, bp_buffer *out)
+{
+    const score_windows *mine = &self->windows;
+    size_t value = (size_t)(self->info.states.columns + self->statistics.count) * sizeof(float),
+           bytes = (size_t)bp_score_unit_capacity(mine->unit) * value + RESULT_BYTES;
+
+    if (!mine->keys || out->capacity_bytes >= bytes)
+        return BP_OK;
+    bp_buffer_clear(out);
+    out->data = bp_try_alloc("score.states", (int64_t)bytes, 1);
+    out->capacity_bytes = out->data ? bytes : 0;
+    return out->data ? BP_OK : no_memory(bp_score_unit_capacity(mine->unit));
+}
+
 /* The next unit is asked for before the last batch of this one. */
-static bp_err lead(scorer *self, int64_t number, bool *stopped)
+static bp_err lead(scorer *self, int64_t number, bp_buffer *out, bool *stopped)
 {
     bp_score_unit *unit = self->windows.unit;
-    bp_err err = bp_score_unit_load(unit, number);
+    bp_err err = make_room(self, out);
+
+    if (err == BP_OK)
+        err = bp_score_unit_load(unit, number);
     int64_t batches = err == BP_OK ? bp_score_unit_batches(unit) : 0;
     bool waits = true;
 
@@ -88,7 +127,7 @@ static bp_err lead(scorer *self, int64_t number, bool *stopped)
             break;
         if (b == batches - 1)
             bp_work_ask_next(self->job);
-        err = score_batch(self, b, b == batches - 1, &waits);
+        err = score_batch(self, b, b == batches - 1, out, &waits);
     }
     if (waits)
         scorer_share_batch(self->mesh->ensemble, &(bp_model_batch){0}, &(int64_t){0});
@@ -98,11 +137,19 @@ static bp_err lead(scorer *self, int64_t number, bool *stopped)
 static bp_err run_unit(void *context, int64_t number, bp_buffer *out, bool *stopped)
 {
     scorer *self = context;
-    bp_err err = self->leads ? lead(self, number, stopped) : follow(self);
+    score_windows *mine = &self->windows;
+    bp_err err = self->leads ? lead(self, number, out, stopped) : follow(self);
 
-    if (err == BP_OK && self->leads && !*stopped)
-        bp_score_unit_pack(self->windows.unit, bp_score_keys_of(self->config)->tokens, out);
-    return err;
+    if (err != BP_OK || !self->leads || *stopped)
+        return err;
+    int64_t scored = bp_score_unit_scored(mine->unit);
+
+    if (mine->keys)
+        out->bytes = (size_t)(scored * self->info.states.columns) * sizeof(float);
+    bp_score_unit_pack(mine->unit, bp_score_keys_of(self->config)->tokens, out);
+    if (mine->keys)
+        bp_buffer_add(out, &scored, sizeof scored);
+    return BP_OK;
 }
 
 static int64_t count_inputs(const void *context, int64_t number)
@@ -125,9 +172,11 @@ static bp_err prepare(void *context)
         mine->sources = bp_alloc("score.batch", tokens, sizeof(int32_t));
         mine->source_lengths = bp_alloc("score.batch", BP_SCORE_BATCH_TOKENS, sizeof(int32_t));
     }
-    if (!mine->values)
-        return BP_FAIL(BP_ERR_SYSTEM, "memory.short", "no memory for a batch of %" PRId64 " tokens",
-                       tokens);
+    if (scorer_asks_keys(self))
+        mine->keys =
+            bp_try_alloc("score.states", tokens * self->info.states.columns, sizeof(*mine->keys));
+    if (!mine->values || (scorer_asks_keys(self) && !mine->keys))
+        return no_memory(tokens);
     return self->leads ? bp_score_unit_new(&mine->unit, &self->plan, self->statistics.count)
                        : BP_OK;
 }
@@ -141,6 +190,7 @@ static void release(void *context)
     bp_free(mine->sources);
     bp_free(mine->targets);
     bp_free(mine->inputs);
+    bp_free(mine->keys);
     bp_free(mine->values);
 }
 

@@ -47,14 +47,14 @@ static int64_t neighbours_bytes(const bp_work_models *models, const bp_model_mem
                                     keys->nearest);
 }
 
-/* Of score.states, which come after the scores; of a job without them nothing. */
-static int64_t kept_bytes(const bp_work_models *models, int64_t inputs, int64_t statistics)
+/* Of score.states; of a job without them nothing. */
+static int64_t kept_bytes(const bp_work_models *models, int64_t inputs)
 {
     const bp_score_keys *keys = bp_score_keys_of(models->config);
     bp_state_form form =
         keys && keys->states ? bp_model_state_form_of(models->states[0]) : (bp_state_form){0};
 
-    return form.layers > 0 ? states_bytes(models->config, &form, inputs, statistics,
+    return form.layers > 0 ? states_bytes(models->config, &form, inputs,
                                           bp_model_state_context(models->states[0]))
                            : 0;
 }
@@ -83,7 +83,7 @@ static bp_err estimate_rank(const void *context, const bp_work_models *models,
     bool last = place->stage == mesh->pipeline - 1;
     bp_work_model_bytes bytes;
 
-    out->own_bytes += kept_bytes(models, inputs, statistics);
+    out->own_bytes += kept_bytes(models, inputs);
     if (!place->computes)
         return BP_OK;
     bp_err err = bp_work_model_bytes_of(&bytes, models, &task, place->member);

@@ -387,7 +387,7 @@ bp_err scorer_resolve(bp_config *config, const bp_model_info *model, bp_score_ru
     }
     if (unlimited && rule->context > BP_SCORE_PIECE_INPUTS)
         rule->piece = BP_SCORE_PIECE_INPUTS;
-    scorer_states_check(config, model);
+    scorer_states_check(config, bp_score_keys_of(config), model);
     return bp_config_faults(config);
 }
 

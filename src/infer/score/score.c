@@ -9,6 +9,7 @@
 #include "base/signals.h"
 #include "infer/score/page/page_priv.h"
 #include "infer/score/score.h"
+#include "infer/score/states_priv.h"
 #include "infer/score/tables/tables.h"
 #include "infer/score/unit.h"
 #include "job/report/report.h"
@@ -78,17 +79,20 @@ static json_t *describe_neighbours(const scorer *self)
 static bp_err merge(void *context, bp_parts *parts)
 {
     scorer *self = context;
-    bool tokens = bp_score_keys_of(self->config)->tokens;
+    bool tokens = bp_score_keys_of(self->config)->tokens, keyed = scorer_asks_keys(self);
     char *tokens_path = bp_path_join(self->folder, "tokens.h5");
     char *documents_path = bp_path_join(self->folder, "documents.h5");
     char *summary_path = bp_path_join(self->folder, "summary.json");
     bp_score_table table = {0};
     bp_err err = bp_run_check_owner(self->job->run);
 
+    if (err == BP_OK && keyed)
+        err = states_merge_keys(self, parts);
     if (err == BP_OK)
         err = bp_score_table_init(&table, &self->plan, &self->statistics);
     if (err == BP_OK)
-        err = bp_score_table_merge(&table, parts, tokens ? tokens_path : NULL);
+        err = bp_score_table_merge(&table, parts, keyed ? self->info.states.columns : 0,
+                                   tokens ? tokens_path : NULL);
     if (err == BP_OK)
         err = bp_run_check_owner(self->job->run);
     if (err == BP_OK)
@@ -125,10 +129,14 @@ const bp_work_units *scorer_units(void *context, int index)
 {
     scorer *self = context;
 
+    if (self->task)
+        return index == 0 ? scorer_task_units(self) : NULL;
+    if (bp_score_keys_of(self->config)->candidates && index-- == 0)
+        return scorer_candidates(self);
+    if (self->states && index-- == 0)
+        return scorer_states(self);
     if (index > 0)
         return NULL;
-    if (self->task)
-        return scorer_task_units(self);
     self->windows.units = scorer_windows(self);
     self->windows.units.merge = merge;
     return &self->windows.units;
@@ -152,18 +160,13 @@ static void say(const void *context)
 static json_t *started(const void *context)
 {
     const scorer *self = context;
-    int64_t units = self->task ? scorer_task_units(self)->count : self->plan.units;
+    const bp_work_units *set;
+    int64_t units = 0;
 
+    for (int k = 0; (set = scorer_units(self->job->self, k)); k++)
+        units += set->count;
     return json_pack("{sI sI}", "documents", (json_int_t)self->plan.scored, "units",
                      (json_int_t)units);
-}
-
-static bp_err score_besides(void *context)
-{
-    scorer *self = context;
-    bp_err err = scorer_run_candidates(self);
-
-    return err == BP_OK ? scorer_run_states(self) : err;
 }
 
 static void report(const void *context)
@@ -314,7 +317,6 @@ static const bp_work SCORE = {.name = "score",
                               .say = say,
                               .started = started,
                               .units = scorer_units,
-                              .besides = score_besides,
                               .report = report,
                               .measure = measure,
                               .print = print,

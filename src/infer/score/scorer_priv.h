@@ -18,6 +18,7 @@ typedef struct score_windows {
     int32_t *inputs, *targets;         /* a follower's copy of the batch, */
     int32_t *sources, *source_lengths; /* and of pairs */
     float *values;                     /* [statistics][a batch] */
+    float *keys;                       /* [a batch][columns]; NULL: none are asked for */
     int64_t batches;                   /* seen by this rank */
 } score_windows;
 
@@ -38,7 +39,9 @@ typedef struct scorer {
     bp_score_plan plan;
     bp_candidates candidates; /* on leads and the coordinator; empty: none are asked for */
     char candidates_hash[BP_SHA256_HEX]; /* on all ranks; "": none */
+    struct chooser *chooser;             /* of their units; NULL until they are asked for */
     json_t *choices;                     /* their figures, on the coordinator, at the end */
+    struct state_texts *states;          /* of score.states; NULL: none, or keys */
     score_windows windows;
     struct task_scoring *task; /* of a model with the head of a task, in the place of windows */
     struct bp_score_memory_spec *memory; /* of scorer_describe */
@@ -75,20 +78,27 @@ bp_err scorer_open_corpora(scorer *self);
 /** Read score.candidates, where it is set: on leads and the coordinator, once the plan is there.
  * Local. Errors: those of bp_candidates_read; BP_ERR_CONFIG no tokenizer is known. */
 bp_err scorer_open_candidates(scorer *self);
-/** Score them, and write score/candidates.jsonl. Collective over world. Errors: BP_ERR_SYSTEM, and
- * those of writing a file: the same on all ranks. */
-bp_err scorer_run_candidates(scorer *self);
+/** Their units (bp_work.units), each a batch; `merge` writes score/candidates.jsonl and leaves
+ * scorer.choices. Where score.candidates is set. */
+const bp_work_units *scorer_candidates(scorer *self);
+void scorer_clear_candidates(scorer *self);
 
 /** Refuse keys of language models where score.model has the head of a task. A study's methods set
  * some themselves: not for them. Local. Errors: BP_ERR_CONFIG. */
 bp_err scorer_check_task(const bp_config *config, const bp_model_info *model);
-/** Faults of score.states and score.mix with this model. Local. */
-void scorer_states_check(bp_config *config, const bp_model_info *model);
-/** Write score/states.h5, where it is asked for: texts are dealt to data ranks in turn, the
- * coordinator writes. Collective over world. Errors: BP_ERR_CONFIG there is no end-of-document
- * token; BP_ERR_SYSTEM; those of reading the corpus and of writing a file; BP_ERR_STOPPED: the same
- * on all ranks. */
-bp_err scorer_run_states(scorer *self);
+/** Faults of score.states and score.mix with this model; keys NULL: of another job that scores.
+ * Local. */
+void scorer_states_check(bp_config *config, const bp_score_keys *keys, const bp_model_info *model);
+/** The texts of score.states, of a model that reads texts whole: once plan and key are there.
+ * Local. Errors: BP_ERR_CONFIG there is no end-of-document token; those of reading the corpus. */
+bp_err scorer_open_states(scorer *self);
+/** Units of these texts (bp_work.units); `merge` writes score/states.h5. Where scorer.states is
+ * set.
+ */
+const bp_work_units *scorer_states(scorer *self);
+void scorer_clear_states(scorer *self);
+/** score.states of a model that gives keys: units of windows compute them. */
+bool scorer_asks_keys(const scorer *self);
 
 /** Hand a lead's batch, and a number that its callers agree on, to the other ranks of its group
  * (mesh->ensemble), which give their buffers as inputs and targets; windows 0 is the end.
@@ -106,7 +116,8 @@ const bp_work_units *scorer_task_units(const scorer *self);
 /** What is about to be done, to the log. On the coordinator. */
 void scorer_task_say(const scorer *self);
 
-/** Units of windows, or of a task. (bp_work.units) */
+/** bp_work.units: those of a task; else those of candidates and states before those of windows,
+ * whose merge writes summary.json. */
 const bp_work_units *scorer_units(void *self, int index);
 /** The same without `merge` (loop.c). */
 bp_work_units scorer_windows(const scorer *self);

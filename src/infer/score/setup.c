@@ -218,6 +218,8 @@ static void make_key(scorer *self)
                          keys->nearest, keys->temperature, keys->weight);
     if (bp_task_has_head(&self->info.task))
         bp_buffer_printf(&text, " rows of a task 1 %s", self->method ? "outcomes" : "predictions");
+    if (scorer_asks_keys(self))
+        bp_buffer_printf(&text, " and keys");
     if (selects(self))
         bp_buffer_printf(&text, " out of bag %" PRId64 " %" PRId64,
                          bp_run_keys_of(self->config)->seed,
@@ -239,6 +241,8 @@ bp_err scorer_open_corpora(scorer *self)
         err = scorer_open_candidates(self);
     if (err == BP_OK && (self->leads || mesh->coordinates))
         make_key(self);
+    if (err == BP_OK)
+        err = scorer_open_states(self);
     err = bp_agree(mesh->world, err);
     if (err == BP_OK) {
         bp_bcast_bytes(self->corpus_hash, BP_SHA256_HEX, 0, mesh->world);
@@ -272,7 +276,8 @@ void scorer_close(void *context)
     bp_free(self->memory);
     json_decref(self->summary);
     json_decref(self->choices);
-    bp_candidates_clear(&self->candidates);
+    scorer_clear_candidates(self);
+    scorer_clear_states(self);
     bp_token_statistics_clear(&self->statistics);
     bp_score_plan_clear(&self->plan);
     bp_corpus_close(&self->corpus);

@@ -1,189 +1,97 @@
-/* score.states of a model that gives keys: the datastore of a nearest-neighbour language model.
- * Work units are those of scoring, so a token's key is what it is predicted from when it is scored.
- */
+/* score.states of a model that gives keys: the datastore of a nearest-neighbour language model. A
+ * unit of windows (loop.c) computes the keys with the scores, so a token's key is what it is
+ * predicted from when it is scored; its part begins with them. */
 #include "infer/score/states_priv.h"
 
 #include "base/heartbeat.h"
-#include "base/mem.h"
 #include "infer/score/tables/tables.h"
+#include "infer/score/unit.h"
 #include "math/math.h"
-#include "mesh/mesh.h"
 
 #include <string.h>
 
-#define GAP_ROWS 2048
+bool scorer_asks_keys(const scorer *self)
+{
+    return bp_score_keys_of(self->config)->states && self->info.states.keys;
+}
 
 /* Rows [first, first + count) of /scored. */
-static bp_err write_flags(state_job *job, int64_t first, int64_t count, bool scored)
+static bp_err write_flags(state_file *file, int64_t first, int64_t count, bool scored)
 {
-    uint8_t flags[GAP_ROWS];
+    uint8_t flags[STATE_GAP];
     bp_err err = BP_OK;
 
     memset(flags, scored, sizeof flags);
     while (count > 0 && err == BP_OK) {
-        int64_t now = count < GAP_ROWS ? count : GAP_ROWS;
+        int64_t now = count < STATE_GAP ? count : STATE_GAP;
 
-        err = bp_h5_write_slab(job->draft.file, "scored", BP_H5_U8, first, flags, now);
+        err = bp_h5_write_slab(file->draft.file, "scored", BP_H5_U8, first, flags, now);
         first += now;
         count -= now;
     }
     return err;
 }
 
-/* A window's keys, which lie at `states`. */
-static bp_err store_run(state_job *job, const float *states, bp_score_run run)
+/* What makes a datastore of the file: the model, and the text. */
+static bp_err begin(state_file *file, const scorer *self)
 {
-    int64_t C = job->form.columns;
-    bp_err err = states_write_gap(job, job->written, run.first);
+    const bp_score_plan *plan = &self->plan;
+    int64_t rows = plan->first_token[plan->files];
+    bp_err err = state_file_begin(file, self, STATE_GAP);
+    bp_h5 *h5 = file->draft.file;
 
     if (err == BP_OK)
-        err = bp_h5_write_slab(job->draft.file, "layer_0", BP_H5_F32, run.first * C, states,
-                               run.count * C);
+        err = bp_h5_put_text(h5, "/", "model_digest", self->info.digest);
     if (err == BP_OK)
-        err = write_flags(job, run.first, run.count, true);
-    job->written = run.first + run.count;
-    return err;
+        err = bp_h5_put_text(h5, "/", "precision", bp_math_keys_of(self->config)->precision);
+    if (err == BP_OK)
+        err = bp_h5_make(h5, "scored", BP_H5_U8, rows);
+    if (err == BP_OK)
+        err = write_flags(file, 0, rows, false);
+    return err == BP_OK ? bp_score_text_write(h5, plan) : err;
 }
 
-static bp_err store_unit(state_job *job, int64_t number)
+static bp_err write_unit(state_file *file, bp_score_unit *unit, bp_parts *parts, int64_t number)
 {
-    bp_err err = bp_score_unit_load(job->unit, number);
+    int64_t C = file->form.columns;
+    const char *data, *path;
+    size_t bytes;
+    bp_score_key_rows keys;
+    bp_err err = bp_parts_read(parts, number, &data, &bytes, &path);
 
-    for (int64_t w = 0; err == BP_OK && w < bp_score_unit_windows(job->unit); w++) {
+    if (err == BP_OK)
+        err = bp_score_result_keys(&keys, &data, &bytes, C, path);
+    if (err == BP_OK)
+        err = bp_score_unit_load(unit, number);
+    if (err == BP_OK && keys.count != bp_score_unit_scored(unit))
+        err = BP_FAIL(BP_ERR_FORMAT, "result.damaged",
+                      "a result is damaged, it has not a key for each scored token: at %s", path);
+    for (int64_t w = 0; err == BP_OK && w < bp_score_unit_windows(unit); w++) {
         int64_t value;
-        bp_score_run run = bp_score_unit_run(job->unit, w, &value);
+        bp_score_run run = bp_score_unit_run(unit, w, &value);
 
         if (run.count > 0)
-            err = store_run(job, job->states + value * job->form.columns, run);
+            err = state_file_rows(file, run.first, run.count, keys.rows + value * C);
+        if (err == BP_OK)
+            err = write_flags(file, run.first, run.count, true);
     }
     return err;
 }
 
-/* ---- a unit through the model ---- */
-
-/* The batch of a lead, or what it sends; false where there are no more. */
-static bool run_batch(state_job *job, bp_model_batch *batch, bp_err *err)
+bp_err states_merge_keys(const scorer *self, bp_parts *parts)
 {
-    int64_t unit = 0; /* of no use to the others */
-
-    scorer_share_batch(job->self->mesh->ensemble, batch, &unit);
-    if (batch->windows == 0)
-        return false;
-    bp_heartbeat_progress();
-    *err = job->self->lm->ops->keys(job->self->lm, batch, job->values, job->keys);
-    return *err == BP_OK;
-}
-
-static bp_err lead_unit(state_job *job, int64_t number)
-{
-    bp_err err = bp_score_unit_load(job->unit, number), given = BP_OK;
-    bool goes_on = true;
-
-    for (int64_t b = 0; err == BP_OK && goes_on && b < bp_score_unit_batches(job->unit); b++) {
-        bp_model_batch batch;
-
-        err = bp_score_unit_batch(job->unit, b, &batch);
-        goes_on = err == BP_OK && run_batch(job, &batch, &given);
-        if (goes_on)
-            bp_score_unit_take_rows(job->unit, b, job->keys, job->form.columns, job->states);
-    }
-    if (given == BP_OK) /* else the others know */
-        (void)run_batch(job, &(bp_model_batch){0}, &given);
-    job->floats = bp_score_unit_scored(job->unit) * job->form.columns;
-    return err == BP_OK ? given : err;
-}
-
-static bp_err follow_unit(state_job *job)
-{
-    bp_model_batch batch;
-    bp_err err = BP_OK;
-
-    do
-        batch = (bp_model_batch){.inputs = job->inputs,
-                                 .targets = job->targets,
-                                 .sources = job->sources,
-                                 .source_lengths = job->source_lengths};
-    while (run_batch(job, &batch, &err));
-    return err;
-}
-
-static bp_err compute_unit(state_job *job, int64_t number)
-{
-    return job->self->leads ? lead_unit(job, number) : follow_unit(job);
-}
-
-/* ---- before and after ---- */
-
-static bp_err alloc_batch(state_job *job)
-{
-    const scorer *self = job->self;
-    int64_t tokens = bp_score_batch_tokens(bp_score_piece_inputs(&self->rule));
-
-    job->keys = bp_try_alloc("score.states", tokens * job->form.columns, sizeof *job->keys);
-    job->values = bp_alloc("score.states", self->info.statistics * tokens, sizeof *job->values);
-    if (!self->leads) {
-        job->inputs = bp_alloc("score.states", tokens, sizeof *job->inputs);
-        job->targets = bp_alloc("score.states", tokens, sizeof *job->targets);
-    }
-    if (!self->leads && self->info.reads_source) {
-        job->sources = bp_alloc("score.states", tokens, sizeof *job->sources);
-        job->source_lengths =
-            bp_alloc("score.states", BP_SCORE_BATCH_TOKENS, sizeof *job->source_lengths);
-    }
-    return job->keys ? BP_OK : states_no_memory(tokens);
-}
-
-int64_t states_key_bytes(int64_t columns, int64_t inputs, int64_t statistics)
-{
-    int64_t tokens = bp_score_batch_tokens(inputs),
-            rows = tokens + BP_SCORE_UNIT_INPUTS + inputs + GAP_ROWS;
-
-    return (rows * columns + statistics * tokens) * (int64_t)sizeof(float) +
-           (int64_t)bp_score_unit_bytes(inputs, 1);
-}
-
-bp_err states_prepare_keys(state_job *job)
-{
-    scorer *self = job->self;
-    bp_err err = self->mesh->computes ? alloc_batch(job) : BP_OK;
-
-    job->compute = compute_unit;
-    job->store = store_unit;
-    job->most = GAP_ROWS;
-    job->count = self->plan.units;
-    if (err != BP_OK || !(self->leads || self->mesh->coordinates))
-        return err;
-    err = bp_score_unit_new(&job->unit, &self->plan, 1);
-    if (err != BP_OK)
-        return err;
-    int64_t most = bp_score_unit_capacity(job->unit);
-    job->states = bp_try_alloc("score.states", most * job->form.columns, sizeof *job->states);
-    return job->states ? BP_OK : states_no_memory(most);
-}
-
-bp_err states_begin_keys(state_job *job)
-{
-    const bp_score_plan *plan = &job->self->plan;
-    int64_t rows = plan->first_token[plan->files];
-    bp_h5 *file = job->draft.file;
-    bp_err err = bp_h5_put_text(file, "/", "model_digest", job->self->info.digest);
+    bp_score_unit *unit = NULL;
+    state_file file;
+    bp_err err = begin(&file, self);
 
     if (err == BP_OK)
-        err = bp_h5_put_text(file, "/", "precision", bp_math_keys_of(job->self->config)->precision);
-    if (err == BP_OK)
-        err = bp_h5_make(file, "scored", BP_H5_U8, rows);
-    if (err == BP_OK)
-        err = write_flags(job, 0, rows, false);
-    return err == BP_OK ? bp_score_text_write(file, plan) : err;
-}
-
-void states_clear_keys(state_job *job)
-{
-    bp_score_unit_free(&job->unit);
-    bp_free(job->source_lengths);
-    bp_free(job->sources);
-    bp_free(job->targets);
-    bp_free(job->inputs);
-    bp_free(job->values);
-    bp_free(job->keys);
+        err = bp_score_unit_new(&unit, &self->plan, 1);
+    for (int64_t u = 0; err == BP_OK && u < self->plan.units; u++) {
+        bp_heartbeat_progress();
+        err = states_look_for_stop();
+        if (err == BP_OK)
+            err = write_unit(&file, unit, parts, u);
+    }
+    bp_score_unit_free(&unit);
+    return state_file_end(&file, err);
 }

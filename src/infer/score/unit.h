@@ -99,6 +99,15 @@ typedef struct bp_score_result {
  * is the file for messages. */
 bp_err bp_score_result_read(bp_score_result *out, const char *data, size_t bytes,
                             int64_t statistics, const char *name);
+/** Of a unit with keys (score.states) a result begins with those of its scored targets, and ends
+ * with their number, an int64_t. `data` and `bytes` become those of what is between. */
+typedef struct bp_score_key_rows {
+    int64_t count;
+    const float *rows; /* [count][columns], in `data`, which is aligned */
+} bp_score_key_rows;
+/** columns 0: there are none, and nothing happens. Errors: BP_ERR_FORMAT, as above. */
+bp_err bp_score_result_keys(bp_score_key_rows *out, const char **data, size_t *bytes,
+                            int64_t columns, const char *name);
 bp_score_piece bp_score_result_piece(const bp_score_result *result, int64_t i);
 /** sums[statistics - 1] of piece i: of the statistics behind the log-probability. */
 void bp_score_result_sums(const bp_score_result *result, int64_t i, bp_fixed *sums);

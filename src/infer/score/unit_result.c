@@ -44,6 +44,25 @@ bp_err bp_score_result_read(bp_score_result *out, const char *data, size_t bytes
     return BP_OK;
 }
 
+bp_err bp_score_result_keys(bp_score_key_rows *out, const char **data, size_t *bytes,
+                            int64_t columns, const char *name)
+{
+    size_t row = (size_t)columns * sizeof(float), tail = sizeof(out->count);
+
+    *out = (bp_score_key_rows){.rows = (const float *)(const void *)*data};
+    if (columns == 0)
+        return BP_OK;
+    if (*bytes >= tail)
+        memcpy(&out->count, *data + *bytes - tail, tail);
+    if (*bytes < tail || out->count < 0 || (uint64_t)out->count > (*bytes - tail) / row)
+        return BP_FAIL(BP_ERR_FORMAT, "result.damaged",
+                       "a result is damaged, with %" PRId64 " keys in %zu bytes: at %s", out->count,
+                       *bytes, name);
+    *data += (size_t)out->count * row;
+    *bytes -= (size_t)out->count * row + tail;
+    return BP_OK;
+}
+
 bp_score_piece bp_score_result_piece(const bp_score_result *result, int64_t i)
 {
     bp_score_piece piece;

@@ -1,34 +1,17 @@
-/* score.candidates in a scoring job: batches of choices over the data ranks, and their files. */
-#include "infer/score/scorer_priv.h"
+/* score.candidates as units of work: a unit is a batch of choices, and what the model would write
+ * instead of them. */
+#include "infer/score/candidates/choices_priv.h"
 
-#include "base/fs.h"
 #include "base/heartbeat.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/run_options.h"
-#include "infer/score/candidates/candidates.h"
-#include "infer/score/candidates/greedy_priv.h"
-#include "infer/score/score.h"
 #include "infer/score/unit.h"
 #include "mesh/collective.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
-
-/* What one rank holds while choices are scored. */
-typedef struct chooser {
-    scorer *self;
-    const bp_candidates *all; /* on leads and the coordinator */
-    int64_t rows;             /* choices of all documents; on all ranks */
-    int32_t *inputs, *targets;
-    float *values;
-    double *logprobs; /* [rows] */
-    double *firsts;   /* [rows] of a choice's first token ... */
-    double *sures;    /* [rows] ... and how many of its tokens are more probable than all others */
-    double *greedy;   /* [rows] 1: it is what the model would write */
-    bool knows_greedy;
-} chooser;
 
 /* ---- the file ---- */
 
@@ -104,30 +87,17 @@ bp_err scorer_open_candidates(scorer *self)
 
 /* ---- batches ---- */
 
-typedef struct header {
-    int64_t windows, length, first;
-} header;
-
 /* A row that is not scored takes a place for nothing. */
 static int64_t inputs_of(const bp_candidate_row *row)
 {
     return row->count > 1 ? row->count - 1 : 1;
 }
 
-static bool scores_any(const chooser *c, const header *head)
+/* The rows of a batch from `first` on: as many as keep their windows, as long as the longest of
+ * them, within BP_SCORE_BATCH_TOKENS; one at least. A function of the choices only. */
+static int64_t batch_rows(const bp_candidates *all, int64_t first, int64_t *length)
 {
-    bool any = false;
-
-    for (int64_t r = head->first; r < head->first + head->windows; r++)
-        any = any || c->all->rows[r].scored > 0;
-    return any;
-}
-
-/* The rows of a batch from `first` on: so many that their windows, as long as the longest of them,
- * are BP_SCORE_BATCH_TOKENS at most; one at least. A function of the choices alone. */
-static int64_t batch_rows(const bp_candidates *all, int64_t first, int64_t rows, int64_t *length)
-{
-    int64_t count = 0;
+    int64_t count = 0, rows = all->first[all->documents];
 
     *length = 0;
     for (; first + count < rows; count++) {
@@ -139,6 +109,20 @@ static int64_t batch_rows(const bp_candidates *all, int64_t first, int64_t rows,
         *length = longest;
     }
     return count;
+}
+
+/* A batch, from the lead to its group; windows 0: there is none. */
+typedef struct header {
+    int64_t windows, length, first;
+} header;
+
+static bool scores_any(const bp_candidates *all, const header *head)
+{
+    bool any = false;
+
+    for (int64_t r = head->first; r < head->first + head->windows; r++)
+        any = any || all->rows[r].scored > 0;
+    return any;
 }
 
 static void fill_window(const chooser *c, const bp_candidate_row *row, int64_t window,
@@ -154,10 +138,16 @@ static void fill_window(const chooser *c, const bp_candidate_row *row, int64_t w
     }
 }
 
-/* On all ranks of a group; windows 0: the end. */
-static bp_err score_batch(chooser *c, const header *head)
+/* On all ranks of a group; false: there is no batch. */
+static bool score_batch(chooser *c, header *head, bp_err *err)
 {
     MPI_Comm comm = c->self->mesh->ensemble;
+
+    bp_heartbeat_progress();
+    bp_bcast_bytes(head, sizeof *head, 0, comm);
+    if (head->windows == 0)
+        return false;
+
     int64_t bytes = head->windows * head->length * (int64_t)sizeof(int32_t);
     const bp_model_batch batch = {.windows = head->windows,
                                   .length = head->length,
@@ -165,237 +155,173 @@ static bp_err score_batch(chooser *c, const header *head)
                                   .targets = c->targets,
                                   .first_slot = head->first};
 
-    bp_heartbeat_progress();
-    if (bp_comm_size(comm) > 1) {
-        bp_bcast_bytes(c->inputs, bytes, 0, comm);
-        bp_bcast_bytes(c->targets, bytes, 0, comm);
-    }
-    return bp_model_score(c->self->lm, &batch, c->values);
+    bp_bcast_bytes(c->inputs, bytes, 0, comm);
+    bp_bcast_bytes(c->targets, bytes, 0, comm);
+    *err = bp_model_score(c->self->lm, &batch, c->values);
+    return *err == BP_OK;
 }
 
 static void take_values(chooser *c, const header *head)
 {
     for (int64_t w = 0; w < head->windows; w++) {
-        int64_t r = head->first + w, seen = 0;
+        choice_result *result = &c->results[w];
 
-        for (int64_t i = 0; i < head->length; i++) {
+        for (int64_t i = 0, seen = 0; i < head->length; i++) {
             double value = (double)c->values[w * head->length + i];
 
             if (c->targets[w * head->length + i] < 0)
                 continue;
-            c->logprobs[r] += value;
-            c->firsts[r] = seen++ == 0 ? value : c->firsts[r];
-            c->sures[r] += value > log(0.5);
+            result->logprob += value;
+            result->first = seen++ == 0 ? value : result->first;
+            result->sure += value > log(0.5);
         }
     }
 }
 
-static void share_header(const chooser *c, header *head)
+/* ---- a unit ---- */
+
+/* Choices of which it is not yet known. A document's other choices may be in another unit; what
+ * these would exclude is walked for nothing, and the merge decides by all of them. */
+static void lead_walks(chooser *c, const header *head, bool *stopped)
 {
-    if (bp_comm_size(c->self->mesh->ensemble) > 1)
-        bp_bcast_bytes(head, sizeof *head, 0, c->self->mesh->ensemble);
+    const choice_results here = {c->results, head->first, head->first + head->windows};
+
+    for (int64_t r = here.first; r < here.end && !*stopped; r++) {
+        const bp_candidate_row *row = &c->all->rows[r];
+        const int32_t *ids = (const int32_t *)c->all->ids.data + row->first;
+
+        *stopped = bp_work_between(c->self->job);
+        if (!*stopped && choice_is_open(c->all, &here, r))
+            c->results[r - here.first].greedy = greedy_walk(&c->walker, ids, row);
+    }
+    greedy_end(&c->walker);
 }
 
-/* Batch b goes to data rank b mod their number. */
-static bp_err lead(chooser *c)
+static bp_err lead(chooser *c, int64_t unit, bp_buffer *out, bool *stopped)
 {
-    const bp_mesh *mesh = c->self->mesh;
-    int64_t first = 0;
+    header head = {.first = c->starts[unit]};
+    int64_t rows = batch_rows(c->all, head.first, &head.length);
     bp_err err = BP_OK;
 
-    for (int64_t b = 0; err == BP_OK && first < c->rows; b++) {
-        header head = {.first = first};
-
-        head.windows = batch_rows(c->all, first, c->rows, &head.length);
-        first += head.windows;
-        if (b % mesh->datas != mesh->data_at || !scores_any(c, &head))
-            continue;
-        for (int64_t w = 0; w < head.windows; w++)
-            fill_window(c, &c->all->rows[head.first + w], w, head.length);
-        share_header(c, &head);
-        err = score_batch(c, &head);
-        if (err == BP_OK)
-            take_values(c, &head);
+    memset(c->results, 0, (size_t)rows * sizeof *c->results);
+    for (int64_t w = 0; w < rows; w++)
+        c->results[w].greedy = c->walker.decoding ? 0 : GREEDY_UNKNOWN;
+    *stopped = bp_work_between(c->self->job);
+    head.windows = rows;
+    if (*stopped || !scores_any(c->all, &head))
+        head.windows = 0;
+    for (int64_t w = 0; w < head.windows; w++)
+        fill_window(c, &c->all->rows[head.first + w], w, head.length);
+    bp_work_ask_next(c->self->job);
+    if (score_batch(c, &head, &err)) {
+        take_values(c, &head);
+        if (c->walker.decoding)
+            lead_walks(c, &head, stopped);
     }
-    if (err == BP_OK)
-        share_header(c, &(header){.windows = 0});
+    bp_buffer_add(out, c->results, (size_t)rows * sizeof *c->results);
     return err;
 }
 
-static bp_err follow(chooser *c)
+static bp_err run_unit(void *context, int64_t number, bp_buffer *out, bool *stopped)
 {
+    const scorer *self = context;
+    chooser *c = self->chooser;
     bp_err err = BP_OK;
 
-    while (err == BP_OK) {
-        header head;
-
-        share_header(c, &head);
-        if (head.windows == 0)
-            break;
-        err = score_batch(c, &head);
-    }
+    if (self->leads)
+        return lead(c, number, out, stopped);
+    if (score_batch(c, &(header){0}, &err) && c->walker.decoding)
+        greedy_follow(&c->walker);
     return err;
 }
 
-/* ---- what the model would write ---- */
-
-/* Choices of which it is not yet known: those whose first token is no less probable than that of
- * another choice of the document, and that are not surely it. */
-static bool is_open(const chooser *c, int64_t document, int64_t r)
+static int64_t count_choices(const void *context, int64_t number)
 {
-    const bp_candidates *all = c->all;
-    const bp_candidate_row *row = &all->rows[r];
-    bool open = row->scored > 0 && c->sures[r] < (double)row->scored;
+    const chooser *c = ((const scorer *)context)->chooser;
 
-    for (int64_t k = all->first[document]; k < all->first[document + 1]; k++) {
-        const bp_candidate_row *other = &all->rows[k];
-
-        /* behind the same context: it was not cut */
-        if (other->scored > 0 && other->count - other->scored == row->count - row->scored)
-            open = open && c->firsts[k] <= c->firsts[r];
-    }
-    return open;
+    return c->starts[number + 1] - c->starts[number];
 }
 
-static bp_err find_greedy(chooser *c, int64_t longest)
+/* ---- before and after ---- */
+
+static bp_err prepare(void *context)
 {
-    const scorer *self = c->self;
+    scorer *self = context;
+    chooser *c = self->chooser;
     const bp_candidates *all = c->all;
-    bool *asked = bp_alloc("score.candidates", c->rows, sizeof *asked);
-    bp_err err;
-
-    for (int64_t d = 0; self->leads && d < all->documents; d++)
-        for (int64_t r = all->first[d]; r < all->first[d + 1]; r++)
-            asked[r] = is_open(c, d, r);
-    err = candidates_greedy(c->greedy, &c->knows_greedy, self, asked, longest);
-    bp_all_sum_double(c->greedy, c->rows, self->mesh->world); /* of one rank each, else 0 */
-    for (int64_t r = 0; (self->leads || self->mesh->coordinates) && r < c->rows; r++)
-        if (all->rows[r].scored > 0 && c->sures[r] >= (double)all->rows[r].scored)
-            c->greedy[r] = 1;
-    bp_free(asked);
-    return err;
-}
-
-static bp_err score_all(chooser *c)
-{
-    scorer *self = c->self;
     int64_t longest = 0;
-    bp_err err = BP_OK;
 
-    for (int64_t r = 0; self->leads && r < c->rows; r++)
-        longest = c->all->rows[r].count > longest ? c->all->rows[r].count : longest;
-    longest = bp_all_max_int(longest, self->mesh->world);
+    for (int64_t r = 0; self->leads && r < all->first[all->documents]; r++)
+        longest = all->rows[r].count > longest ? all->rows[r].count : longest;
+    bp_bcast_bytes(&longest, sizeof longest, 0, self->mesh->ensemble);
     int64_t tokens = bp_score_batch_tokens(longest);
 
     c->inputs = bp_alloc("score.candidates", tokens, sizeof *c->inputs);
     c->targets = bp_alloc("score.candidates", tokens, sizeof *c->targets);
     c->values = bp_alloc("score.candidates", self->statistics.count * tokens, sizeof *c->values);
-    if (self->mesh->computes)
-        err = self->leads ? lead(c) : follow(c);
-    err = bp_agree(self->mesh->world, err);
-    bp_all_sum_double(c->logprobs, c->rows, self->mesh->world); /* of one rank each, else 0 */
-    bp_all_sum_double(c->firsts, c->rows, self->mesh->world);
-    bp_all_sum_double(c->sures, c->rows, self->mesh->world);
-    return err == BP_OK && longest > 1 ? find_greedy(c, longest) : err;
+    c->results = bp_alloc("score.candidates", tokens, sizeof *c->results);
+    return longest > 1 ? greedy_open(&c->walker, self, longest) : BP_OK;
 }
 
-/* ---- results ---- */
-
-static json_t *line_of(const chooser *c, int64_t document)
+static void release(void *context)
 {
-    const bp_candidates *all = c->all;
-    json_t *logprobs = json_array(), *tokens = json_array(), *bytes = json_array(),
-           *greedy = json_array();
-    int64_t best = bp_candidates_best(all, c->logprobs, document);
-    json_t *line =
-        json_pack("{s:I, s:o, s:o, s:o, s:o, s:o}", "document", (json_int_t)document, "logprobs",
-                  logprobs, "tokens", tokens, "bytes", bytes, "greedy", greedy, "best",
-                  best >= 0 ? json_integer((json_int_t)best) : json_null());
+    chooser *c = ((scorer *)context)->chooser;
 
-    for (int64_t r = all->first[document]; r < all->first[document + 1]; r++) {
-        (void)json_array_append_new(logprobs, bp_json_real(c->logprobs[r]));
-        (void)json_array_append_new(tokens, json_integer((json_int_t)all->rows[r].scored));
-        (void)json_array_append_new(greedy, c->knows_greedy && all->rows[r].scored > 0
-                                                ? json_boolean(c->greedy[r] > 0)
-                                                : json_null());
-        (void)json_array_append_new(bytes, json_integer((json_int_t)all->rows[r].bytes));
-    }
-    (void)json_object_set_new(
-        line, "answer",
-        all->answer[document] >= 0 ? json_integer((json_int_t)all->answer[document]) : json_null());
-    return line;
+    greedy_close(&c->walker);
+    bp_free(c->results);
+    bp_free(c->values);
+    bp_free(c->targets);
+    bp_free(c->inputs);
 }
 
-/* score/candidates.jsonl, and the figures for summary.json. */
-static bp_err write_choices(chooser *c)
+/* Which rows are a unit, and what a result's bits depend on: on leads and the coordinator. */
+static void cut_units(chooser *c)
 {
-    scorer *self = c->self;
+    const scorer *self = c->self;
+    int64_t rows = c->all->first[c->all->documents], length;
+    char *text = bp_sprintf("candidates 1 %s %s", self->key, self->candidates_hash);
 
-    for (int64_t r = 0; r < c->rows; r++)
-        if (c->all->rows[r].scored == 0)
-            c->logprobs[r] = NAN;
-
-    char *path = bp_path_join(self->folder, "candidates.jsonl");
-    bp_draft draft;
-    bp_err err = bp_run_check_owner(self->job->run);
-
-    if (err == BP_OK)
-        err = bp_dir_make(self->folder);
-    if (err == BP_OK)
-        err = bp_draft_open(&draft, path);
-    if (err == BP_OK) {
-        for (int64_t d = 0; err == BP_OK && d < c->all->documents; d++) {
-            json_t *line = line_of(c, d);
-            char *text = bp_json_line(line);
-
-            err = bp_draft_write(&draft, text, strlen(text));
-            bp_free(text);
-            json_decref(line);
-        }
-        if (err == BP_OK)
-            err = bp_draft_commit(&draft);
-        else
-            bp_draft_drop(&draft);
-    }
-    if (err == BP_OK) {
-        self->choices = bp_candidates_summary(c->all, c->logprobs,
-                                              (uint64_t)bp_run_keys_of(self->config)->seed);
-        (void)json_object_set_new(self->choices, "documents",
-                                  json_integer((json_int_t)c->all->documents));
-        (void)json_object_set_new(self->choices, "choices", json_integer((json_int_t)c->rows));
-        if (c->all->unscored > 0)
-            (void)json_object_set_new(self->choices, "unscored",
-                                      json_integer((json_int_t)c->all->unscored));
-    }
-    bp_free(path);
-    return err;
+    c->starts = bp_alloc("score.candidates", rows + 1, sizeof *c->starts);
+    for (int64_t first = 0; first < rows; c->starts[++c->count] = first)
+        first += batch_rows(c->all, first, &length);
+    bp_sha256_of(text, strlen(text), c->key);
+    bp_free(text);
 }
 
-bp_err scorer_run_candidates(scorer *self)
+const bp_work_units *scorer_candidates(scorer *self)
 {
-    const bp_candidates *all = &self->candidates;
-    chooser c = {.self = self, .all = all, .rows = all->first ? all->first[all->documents] : 0};
-    bp_phase before;
-    bp_err err;
+    chooser *c = self->chooser;
+    double rows;
 
-    if (!bp_score_keys_of(self->config)->candidates)
-        return BP_OK;
-    before = bp_heartbeat_phase(BP_PHASE_SCORE);
-    c.rows = bp_all_max_int(c.rows, self->mesh->world);
-    c.logprobs = bp_alloc("score.candidates", c.rows, sizeof *c.logprobs);
-    c.firsts = bp_alloc("score.candidates", c.rows, sizeof *c.firsts);
-    c.sures = bp_alloc("score.candidates", c.rows, sizeof *c.sures);
-    c.greedy = bp_alloc("score.candidates", c.rows, sizeof *c.greedy);
-    err = score_all(&c);
-    if (err == BP_OK)
-        err = bp_agree(self->mesh->world, self->mesh->coordinates ? write_choices(&c) : BP_OK);
-    bp_free(c.values);
-    bp_free(c.targets);
-    bp_free(c.inputs);
-    bp_free(c.greedy);
-    bp_free(c.sures);
-    bp_free(c.firsts);
-    bp_free(c.logprobs);
-    (void)bp_heartbeat_phase(before);
-    return err;
+    if (!c) {
+        c = self->chooser = bp_alloc("score.candidates", 1, sizeof *c);
+        c->self = self;
+        c->all = &self->candidates;
+        if (self->leads || self->mesh->coordinates)
+            cut_units(c);
+    }
+    rows = c->starts ? (double)c->starts[c->count] : 0;
+    c->units = (bp_work_units){.parts = "candidates-parts",
+                               .key = c->key,
+                               .count = c->count,
+                               .mesh_keys = "mesh.tensor, mesh.members",
+                               .again = "scored",
+                               .amount = rows,
+                               .unit_amount = rows / fmax(1, (double)c->count),
+                               .noun = "choices",
+                               .speed = "choices/s",
+                               .prepare = prepare,
+                               .run = run_unit,
+                               .amount_of = count_choices,
+                               .release = release,
+                               .merge = choices_merge};
+    return &c->units;
+}
+
+void scorer_clear_candidates(scorer *self)
+{
+    if (self->chooser)
+        bp_free(self->chooser->starts);
+    bp_free(self->chooser);
+    bp_candidates_clear(&self->candidates);
 }

@@ -1,4 +1,4 @@
-/* Is a choice what the model itself would write behind its context? */
+/* Is a choice what the model itself would write after its context? */
 #include "infer/score/candidates/greedy_priv.h"
 
 #include "base/heartbeat.h"
@@ -6,14 +6,6 @@
 #include "mesh/collective.h"
 
 #include <string.h>
-
-/* What one rank of a group holds: a sequence is fed token by token. */
-typedef struct walker {
-    const scorer *self;
-    bp_decoding *decoding;
-    float *logits; /* [vocab_count] */
-    int32_t *tokens;
-} walker;
 
 /* Numbers in the order of floats, below 2^32. */
 static int64_t order_of(float value)
@@ -25,10 +17,10 @@ static int64_t order_of(float value)
 }
 
 /* Of the largest logit of all ranks, of equal ones the first token. Collective over the group. */
-static int64_t best_token(const walker *w)
+static int64_t best_token(const greedy_walker *w)
 {
-    const bp_model_info *info = &w->self->lm->info;
-    const bp_mesh *mesh = w->self->mesh;
+    const bp_model_info *info = &w->job->lm->info;
+    const bp_mesh *mesh = w->job->mesh;
     bool last = bp_comm_rank(mesh->pipeline) == bp_comm_size(mesh->pipeline) - 1;
     int64_t best = -1; /* the order of a logit above the token, counted down */
 
@@ -41,7 +33,7 @@ static int64_t best_token(const walker *w)
 }
 
 /* count tokens, of which the last `scored` are the choice's. Collective over the group. */
-static bool is_greedy(const walker *w, int64_t count, int64_t scored)
+static bool is_greedy(const greedy_walker *w, int64_t count, int64_t scored)
 {
     int64_t fed = 0;
 
@@ -52,6 +44,8 @@ static bool is_greedy(const walker *w, int64_t count, int64_t scored)
 
         bp_heartbeat_progress();
         bp_model_decode(w->decoding, 0, &step, w->logits, NULL);
+        if (w->job->leads)
+            (void)bp_work_between(w->job); /* others ask; it stops between two choices */
         fed = at;
         if (best_token(w) != w->tokens[at])
             return false;
@@ -59,64 +53,58 @@ static bool is_greedy(const walker *w, int64_t count, int64_t scored)
     return true;
 }
 
-typedef struct header {
-    int64_t count, scored; /* count 0: the end */
-} header;
-
-static bool walk(const walker *w, header *head)
+/* The choice of the lead; count 0: there are no more. */
+static void share(const greedy_walker *w, int64_t *count, int64_t *scored)
 {
-    MPI_Comm comm = w->self->mesh->ensemble;
+    MPI_Comm comm = w->job->mesh->ensemble;
+    int64_t head[] = {*count, *scored};
 
-    if (bp_comm_size(comm) > 1)
-        bp_bcast_bytes(head, sizeof *head, 0, comm);
-    if (head->count == 0)
-        return false;
-    if (bp_comm_size(comm) > 1)
-        bp_bcast_bytes(w->tokens, head->count * (int64_t)sizeof *w->tokens, 0, comm);
-    return is_greedy(w, head->count, head->scored);
+    bp_bcast_bytes(head, sizeof head, 0, comm);
+    *count = head[0];
+    *scored = head[1];
+    bp_bcast_bytes(w->tokens, *count * (int64_t)sizeof *w->tokens, 0, comm);
 }
 
-/* The lead's rows: those of its data rank. */
-static void walk_rows(const walker *w, const bool *asked, double *greedy)
+bool greedy_walk(const greedy_walker *w, const int32_t *ids, const bp_candidate_row *row)
 {
-    const bp_candidates *all = &w->self->candidates;
-    const bp_mesh *mesh = w->self->mesh;
-    header head = {0};
+    int64_t count = row->count, scored = row->scored;
 
-    for (int64_t r = 0; r < all->first[all->documents]; r++) {
-        const bp_candidate_row *row = &all->rows[r];
-
-        if (!asked[r] || r % mesh->datas != mesh->data_at)
-            continue;
-        for (int64_t i = 0; i < row->count; i++)
-            w->tokens[i] = (int32_t)all->ids.data[row->first + i];
-        head = (header){row->count, row->scored};
-        greedy[r] = walk(w, &head);
-    }
-    head.count = 0;
-    (void)walk(w, &head);
+    memcpy(w->tokens, ids, (size_t)count * sizeof *ids);
+    share(w, &count, &scored);
+    return is_greedy(w, count, scored);
 }
 
-bp_err candidates_greedy(double *greedy, bool *known, const scorer *self, const bool *asked,
-                         int64_t longest)
+void greedy_end(const greedy_walker *w)
 {
-    walker w = {.self = self};
-    bp_err err = BP_OK;
+    share(w, &(int64_t){0}, &(int64_t){0});
+}
 
-    if (self->mesh->computes) {
-        w.tokens = bp_alloc("score.candidates", longest, sizeof *w.tokens);
-        w.logits = bp_alloc("score.candidates", self->lm->info.vocab_count, sizeof *w.logits);
-        err = bp_model_decode_new(&w.decoding, self->lm, 1, 1, longest - 1);
-    }
-    err = bp_agree(self->mesh->world, err);
-    *known = err == BP_OK;
-    if (*known && self->leads)
-        walk_rows(&w, asked, greedy);
-    else if (*known && self->mesh->computes)
-        for (header head = {1, 0}; head.count > 0;)
-            (void)walk(&w, &head);
-    bp_model_decode_free(&w.decoding);
-    bp_free(w.logits);
-    bp_free(w.tokens);
-    return err == BP_ERR_CONFIG ? BP_OK : err; /* a model that cannot write says nothing of it */
+void greedy_follow(const greedy_walker *w)
+{
+    int64_t count = 0, scored = 0;
+
+    for (share(w, &count, &scored); count > 0; share(w, &count, &scored))
+        (void)is_greedy(w, count, scored);
+}
+
+bp_err greedy_open(greedy_walker *w, const scorer *self, int64_t longest)
+{
+    bp_err err;
+
+    w->job = self->job;
+    w->tokens = bp_alloc("score.candidates", longest, sizeof *w->tokens);
+    w->logits = bp_alloc("score.candidates", self->lm->info.vocab_count, sizeof *w->logits);
+    err = bp_model_decode_new(&w->decoding, self->lm, 1, 1, longest - 1);
+    err = bp_agree(self->mesh->ensemble, err);
+    if (err != BP_OK)
+        bp_model_decode_free(&w->decoding);
+    return err == BP_ERR_CONFIG ? BP_OK : err; /* a model that can't write says nothing of it */
+}
+
+void greedy_close(greedy_walker *w)
+{
+    bp_model_decode_free(&w->decoding);
+    bp_free(w->logits);
+    bp_free(w->tokens);
+    *w = (greedy_walker){0};
 }

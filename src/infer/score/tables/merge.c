@@ -57,7 +57,8 @@ static bp_err add_tokens(bp_tokens_writer *writer, const bp_score_result *result
     return err;
 }
 
-bp_err bp_score_table_merge(bp_score_table *table, bp_parts *parts, const char *tokens_path)
+bp_err bp_score_table_merge(bp_score_table *table, bp_parts *parts, int64_t key_columns,
+                            const char *tokens_path)
 {
     int64_t statistics = table->statistics->count;
     bp_fixed *sums = bp_alloc("score.rows", statistics - 1, sizeof(*sums));
@@ -71,10 +72,13 @@ bp_err bp_score_table_merge(bp_score_table *table, bp_parts *parts, const char *
     for (int64_t unit = 0; err == BP_OK && unit < table->plan->units; unit++) {
         const char *data, *path;
         size_t bytes;
+        bp_score_key_rows keys;
         bp_score_result result;
 
         bp_heartbeat_progress();
         err = bp_parts_read(parts, unit, &data, &bytes, &path);
+        if (err == BP_OK)
+            err = bp_score_result_keys(&keys, &data, &bytes, key_columns, path);
         if (err == BP_OK)
             err = bp_score_result_read(&result, data, bytes, statistics, path);
         if (err == BP_OK)

@@ -1,0 +1,158 @@
+/* The merge of the choices' parts: score/candidates.jsonl, and the figures for summary.json. */
+#include "infer/score/candidates/choices_priv.h"
+
+#include "base/fs.h"
+#include "base/heartbeat.h"
+#include "base/mem.h"
+#include "base/run_options.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+bool choice_is_open(const bp_candidates *all, const choice_results *results, int64_t r)
+{
+    const bp_candidate_row *row = &all->rows[r];
+    const choice_result *own = &results->of[r - results->first];
+    int64_t first = all->first[row->document], end = all->first[row->document + 1];
+    bool open = row->scored > 0 && own->sure < row->scored;
+
+    first = first > results->first ? first : results->first;
+    end = end < results->end ? end : results->end;
+    for (int64_t k = first; k < end; k++) {
+        const bp_candidate_row *other = &all->rows[k];
+
+        /* after the same context: it was not cut */
+        if (other->scored > 0 && other->count - other->scored == row->count - row->scored)
+            open = open && results->of[k - results->first].first <= own->first;
+    }
+    return open;
+}
+
+/* ---- from the parts ---- */
+
+static bp_err read_unit(const chooser *c, bp_parts *parts, int64_t unit, choice_result *results)
+{
+    int64_t first = c->starts[unit];
+    size_t want = (size_t)(c->starts[unit + 1] - first) * sizeof *results, bytes;
+    const char *data, *path;
+    bp_err err = bp_parts_read(parts, unit, &data, &bytes, &path);
+
+    bp_heartbeat_progress();
+    if (err != BP_OK)
+        return err;
+    if (bytes != want)
+        return BP_FAIL(BP_ERR_FORMAT, "result.damaged",
+                       "a result is damaged, with %zu bytes, not %zu: at %s", bytes, want, path);
+    memcpy(results + first, data, bytes);
+    return BP_OK;
+}
+
+/* What the walks of the units have left open, now that all choices of a document are known. */
+static void decide_greedy(const bp_candidates *all, choice_result *results)
+{
+    const choice_results whole = {results, 0, all->first[all->documents]};
+
+    for (int64_t r = 0; r < whole.end; r++) {
+        const bp_candidate_row *row = &all->rows[r];
+
+        if (results[r].greedy == GREEDY_UNKNOWN)
+            continue;
+        if (row->scored > 0 && results[r].sure >= row->scored)
+            results[r].greedy = 1;
+        else if (!choice_is_open(all, &whole, r))
+            results[r].greedy = 0;
+    }
+}
+
+/* ---- the file ---- */
+
+static json_t *line_of(const bp_candidates *all, const choice_result *results,
+                       const double *logprobs_of, int64_t document)
+{
+    json_t *logprobs = json_array(), *tokens = json_array(), *bytes = json_array(),
+           *greedy = json_array();
+    int64_t best = bp_candidates_best(all, logprobs_of, document);
+    json_t *line =
+        json_pack("{s:I, s:o, s:o, s:o, s:o, s:o}", "document", (json_int_t)document, "logprobs",
+                  logprobs, "tokens", tokens, "bytes", bytes, "greedy", greedy, "best",
+                  best >= 0 ? json_integer((json_int_t)best) : json_null());
+
+    for (int64_t r = all->first[document]; r < all->first[document + 1]; r++) {
+        bool known = results[r].greedy != GREEDY_UNKNOWN && all->rows[r].scored > 0;
+
+        (void)json_array_append_new(logprobs, bp_json_real(logprobs_of[r]));
+        (void)json_array_append_new(tokens, json_integer((json_int_t)all->rows[r].scored));
+        (void)json_array_append_new(greedy,
+                                    known ? json_boolean(results[r].greedy > 0) : json_null());
+        (void)json_array_append_new(bytes, json_integer((json_int_t)all->rows[r].bytes));
+    }
+    (void)json_object_set_new(
+        line, "answer",
+        all->answer[document] >= 0 ? json_integer((json_int_t)all->answer[document]) : json_null());
+    return line;
+}
+
+static bp_err write_lines(const scorer *self, const choice_result *results, const double *logprobs)
+{
+    const bp_candidates *all = &self->candidates;
+    char *path = bp_path_join(self->folder, "candidates.jsonl");
+    bp_draft draft;
+    bp_err err = bp_draft_open(&draft, path);
+
+    bp_free(path);
+    if (err != BP_OK)
+        return err;
+    for (int64_t d = 0; err == BP_OK && d < all->documents; d++) {
+        json_t *line = line_of(all, results, logprobs, d);
+        char *text = bp_json_line(line);
+
+        err = bp_draft_write(&draft, text, strlen(text));
+        bp_free(text);
+        json_decref(line);
+    }
+    if (err == BP_OK)
+        return bp_draft_commit(&draft);
+    bp_draft_drop(&draft);
+    return err;
+}
+
+static void summarise(scorer *self, const double *logprobs)
+{
+    const bp_candidates *all = &self->candidates;
+
+    self->choices =
+        bp_candidates_summary(all, logprobs, (uint64_t)bp_run_keys_of(self->config)->seed);
+    (void)json_object_set_new(self->choices, "documents", json_integer((json_int_t)all->documents));
+    (void)json_object_set_new(self->choices, "choices",
+                              json_integer((json_int_t)all->first[all->documents]));
+    if (all->unscored > 0)
+        (void)json_object_set_new(self->choices, "unscored",
+                                  json_integer((json_int_t)all->unscored));
+}
+
+bp_err choices_merge(void *context, bp_parts *parts)
+{
+    scorer *self = context;
+    const chooser *c = self->chooser;
+    int64_t rows = c->starts[c->count];
+    choice_result *results = bp_alloc("score.candidates", rows, sizeof *results);
+    double *logprobs = bp_alloc("score.candidates", rows, sizeof *logprobs);
+    bp_err err = BP_OK;
+
+    for (int64_t unit = 0; err == BP_OK && unit < c->count; unit++)
+        err = read_unit(c, parts, unit, results);
+    if (err == BP_OK) {
+        decide_greedy(c->all, results);
+        for (int64_t r = 0; r < rows; r++)
+            logprobs[r] = c->all->rows[r].scored > 0 ? results[r].logprob : NAN;
+        err = bp_run_check_owner(self->job->run);
+    }
+    if (err == BP_OK)
+        err = write_lines(self, results, logprobs);
+    if (err == BP_OK)
+        summarise(self, logprobs);
+    bp_free(logprobs);
+    bp_free(results);
+    return err;
+}
