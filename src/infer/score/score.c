@@ -129,14 +129,14 @@ const bp_work_units *scorer_units(void *context, int index)
 {
     scorer *self = context;
 
+    if (self->task)
+        return index == 0 ? scorer_task_units(self) : NULL;
     if (bp_score_keys_of(self->config)->candidates && index-- == 0)
         return scorer_candidates(self);
     if (self->states && index-- == 0)
         return scorer_states(self);
     if (index > 0)
         return NULL;
-    if (self->task)
-        return scorer_task_units(self);
     self->windows.units = scorer_windows(self);
     self->windows.units.merge = merge;
     return &self->windows.units;

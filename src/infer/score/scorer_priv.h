@@ -116,8 +116,8 @@ const bp_work_units *scorer_task_units(const scorer *self);
 /** What is about to be done, to the log. On the coordinator. */
 void scorer_task_say(const scorer *self);
 
-/** bp_work.units: those of candidates and states before those of windows, whose merge writes
- * summary.json; those of a task in the place of windows. */
+/** bp_work.units: those of a task; else those of candidates and states before those of windows,
+ * whose merge writes summary.json. */
 const bp_work_units *scorer_units(void *self, int index);
 /** The same without `merge` (loop.c). */
 bp_work_units scorer_windows(const scorer *self);
