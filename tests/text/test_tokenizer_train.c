@@ -5,6 +5,7 @@
 #include "plain_bpe.h"
 #include "random_text.h"
 #include "text/train/tokenizer_train_priv.h"
+#include "text/train/train_unigram_priv.h"
 #include "text/unicode/scan.h"
 #include <omp.h>
 #include <signal.h>
