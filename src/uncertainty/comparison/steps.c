@@ -239,6 +239,15 @@ static bp_err compute_method(comparison_job *self, int64_t m)
     return err;
 }
 
+/* Make a folder, without what an earlier start that was killed left in it. */
+static bp_err make_clean(const char *folder)
+{
+    bp_err err = bp_dir_make(folder);
+
+    bp_dir_sweep(folder);
+    return err;
+}
+
 static bp_err make_fit_folders(const comparison_job *self)
 {
     bp_err err = BP_OK;
@@ -247,7 +256,7 @@ static bp_err make_fit_folders(const comparison_job *self)
         const bp_uncertainty_method *way = self->results.methods.items[m].way;
 
         if (way->fit)
-            err = bp_dir_make(bp_path_in(self->results.folder, way->word).text);
+            err = make_clean(bp_path_in(self->results.folder, way->word).text);
     }
     return err;
 }
@@ -258,7 +267,8 @@ bp_err comparison_job_compute(comparison_job *self)
     bp_err err = BP_OK;
 
     if (self->mesh->coordinates) {
-        err = bp_dir_make(scores);
+        bp_dir_sweep(self->results.folder);
+        err = make_clean(scores);
         if (err == BP_OK)
             err = make_fit_folders(self);
         if (err == BP_OK)

@@ -205,6 +205,7 @@ bp_err comparison_plots_draw(const comparison_results *results)
     comparison_plot *plots = comparison_plots_list(results);
     bp_err err = bp_dir_make(folder), drawn = BP_OK;
 
+    bp_dir_sweep(folder); /* a job that was killed as it wrote a script leaves half of one */
     if (err == BP_OK)
         err = remove_drawn(folder);
     for (const comparison_plot *plot = plots; err == BP_OK && plot->name; plot++)
