@@ -221,7 +221,7 @@ void bp_stack_check(const bp_model_shape *shape, int tensors, bp_config *config)
     if (shape->stack.head_width == 0)
         bp_transformer_check_width(shape, config);
     bp_transformer_check_heads(shape, tensors, config);
-    if (inner != 4 * shape->width) /* else heads say it */
+    if (shape->stack.head_width > 0 || inner != 4 * shape->width) /* else heads say it */
         bp_transformer_check_inner(shape, inner, tensors, config);
     if (shape->heads % kv_heads(shape) != 0)
         bp_config_fault(config, "model.not_dividing",

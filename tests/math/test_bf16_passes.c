@@ -190,8 +190,17 @@ static void check_gradient(int64_t keys, int64_t visible, bool dropped)
     uint16_t *weights = bp_alloc("test", 128 * row, 2), *dscores = bp_alloc("test", 128 * row, 2);
     uint32_t *pairs = bp_alloc("test", 64 * BP_PANEL, sizeof *pairs);
     bp_panel_bits kept[128];
-    bp_panel_gradient panel = {scores, dweights, lse,   delta, weights, dscores,
-                               pairs,  NULL,     1.25f, keys,  visible, row};
+    bp_panel_gradient panel = {.scores = scores,
+                               .dweights = dweights,
+                               .lse = lse,
+                               .delta = delta,
+                               .weights = weights,
+                               .dscores = dscores,
+                               .pairs = pairs,
+                               .kept_factor = 1.25f,
+                               .keys = keys,
+                               .visible = visible,
+                               .row = row};
 
     assert_true(weights && dscores && pairs);
     fill_bits(kept, 128);
