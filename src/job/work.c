@@ -104,7 +104,7 @@ bp_err bp_work_run(bp_work_job *job, MPI_Comm world)
     if (err == BP_OK) {
         bool finished = bp_run_is_finished(job->run);
 
-        if (!finished && !has_work) /* a result of it is gone */
+        if (!finished && !has_work) /* not checked above, and yet there is work */
             err = bp_work_memory_check(world, &job->mesh_shape, &memory, NULL);
         if (finished)
             bp_log("the run is finished: the %s are in %s", job->work->results, job->folder);

@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "base/run_options.h"
 #include "infer/score/score.h"
+#include "infer/score/task_documents_priv.h"
 #include "infer/score/unit.h"
 #include "math/math.h"
 #include "mesh/collective.h"
@@ -233,7 +234,8 @@ static void make_key(scorer *self)
         bp_buffer_printf(&text, " neighbours %s %" PRId64 " %.17g %.17g", self->datastore.hash,
                          keys->nearest, keys->temperature, keys->weight);
     if (bp_task_has_head(&self->info.task))
-        bp_buffer_printf(&text, " rows of a task 1 %s", self->method ? "outcomes" : "predictions");
+        bp_buffer_printf(&text, " rows of a task 1 %s of %d",
+                         self->method ? "outcomes" : "predictions", TASK_GROUP);
     if (scorer_asks_keys(self))
         bp_buffer_printf(&text, " and keys");
     if (selects(self))
