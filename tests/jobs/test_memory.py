@@ -129,7 +129,7 @@ class Memory(JobTest):
         self.assertTrue(os.path.exists(self.at("scored/score/documents.h5")))
 
     def test_a_loaded_model_does_not_count_twice(self):
-        model = self.trained("large", 0, "train.steps=1", "train.batch=2", "model.width=1024", "model.heads=8", "model.layers=4")
+        model = self.trained("large", 0, "train.steps=1", "train.batch=2", "optimizer.kind=sgd", "model.width=768", "model.layers=3")
         keys = (f"score.model={model}", f"score.corpus={self.at('valid.h5')}", "score.states=no")
         needs = self.estimated(*keys, "--ranks", "1", job="score")
         keys += (f"run.memory={int(1.25 * needs)}MiB",)

@@ -312,6 +312,19 @@ class Prefix(JobTest):
         self.assertEqual(nll("older_bos", "older", with_bos), begun)  # [GO] text [STOP], by hand
         _, model = tuned("older", "begun", plain, 6)
         self.assertNotIn("begins", model)
+        keys = [self.at("tune.ini"), f"model.init={self.at('begun.c')}", f"corpus.train={plain}", "train.steps=1"]
+        taught = lambda teacher: run([program("bagpipe"), "finetune", *keys, f"run.dir={self.at('taught')}", f"distill.model={self.at(teacher)}"])
+        self.assert_error(taught("older"), 78, "[distill.other_frame]", "another beginning")
+        self.assertEqual(taught("tune").status, 0)
+        # a member that has not begun is like the others
+        many = ["bagpipe", "ensemble", *keys, f"run.dir={self.at('many')}", "ensemble.members=2"]
+        self.must(many)
+        begins = lambda: [bagpipe_test.state_of(self.at(f"many/members/{name}"))["model"].get("begins", False) for name in ("m00", "m01")]
+        self.assertEqual(begins(), [True, True])
+        bagpipe_test.edit_manifest(os.path.join(self.at("many/members/m00/checkpoints"), bagpipe_test.steps(self.at("many/members/m00"))[-1]), forget)
+        shutil.rmtree(self.at("many/members/m01"))
+        self.must(many)
+        self.assertEqual(begins(), [False, False])
 
     def test_texts_of_a_task_that_begin_by_hand(self):
         """They get no second beginning, and where their words and answers are follows: as of a model that gives none."""

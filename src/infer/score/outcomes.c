@@ -98,4 +98,5 @@ static bp_err write_outcomes(task_scoring *task)
     return err;
 }
 
-const task_results task_outcomes = {.width_of = width_of, .take = take, .put = put, .write = write_outcomes};
+const task_results task_outcomes = {
+    .width_of = width_of, .take = take, .put = put, .write = write_outcomes};

@@ -143,7 +143,7 @@ static void warn_of_settings(const scorer *self)
     if (bp_score_rule_keys_of(config)->end && !self->rule.end)
         BP_WARN("config.unused_key", "score.end = yes is ignored: %s; the summary says false",
                 bp_score_masks(self->rule.convention)
-                    ? "of a masked model the text alone is scored"
+                    ? "of a masked model only the text is scored"
                     : "neither corpus nor model names an end-of-document token");
 }
 

@@ -62,7 +62,8 @@ int64_t bp_task_first_place(const bp_task_frame *frame, const bp_task_pair *pair
 
 int64_t bp_task_places(const bp_task_frame *frame, const bp_task_pair *pair)
 {
-    return pair->tokens[0] + pair->tokens[1] + bp_task_first_place(frame, pair) + 1 + (pair->tokens[1] > 0);
+    return pair->tokens[0] + pair->tokens[1] + bp_task_first_place(frame, pair) + 1 +
+           (pair->tokens[1] > 0);
 }
 
 int64_t bp_task_fill(int32_t *inputs, int32_t *segments, int64_t T, const bp_task_frame *frame,

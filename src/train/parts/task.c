@@ -330,7 +330,8 @@ static void look_at_members(const char *run_dir, bool has[2])
 
     if (folder[0] && folder[1]) /* the slash at its end */
         folder[strlen(folder) - 1] = '\0';
-    if (strcmp(bp_path_base(folder), "members") == 0 && bp_dir_list(folder, &names, &count) == BP_OK)
+    if (strcmp(bp_path_base(folder), "members") == 0 &&
+        bp_dir_list(folder, &names, &count) == BP_OK)
         for (int64_t k = 0; k < count; k++)
             (void)look_at_begun(bp_path_in(folder, names[k]).text, has);
     bp_names_free(&names, count);

@@ -328,9 +328,9 @@ static bp_err check_opened(const trainer *self, const teacher *own, const bp_mod
 
     if (info->words == self->shape.vocab_size &&
         info->vocab_size == bp_model_outcomes(&self->shape) &&
-        info->task.kind == self->shape.task.kind &&
-        info->task.begins == self->shape.task.begins && info->masks == masks_words(&self->shape) &&
-        (teaches || !needs_soft_targets(self, own)) && info->context >= self->shape.context)
+        info->task.kind == self->shape.task.kind && info->task.begins == self->shape.task.begins &&
+        info->masks == masks_words(&self->shape) && (teaches || !needs_soft_targets(self, own)) &&
+        info->context >= self->shape.context)
         return BP_OK;
     return BP_FAIL(BP_ERR_CONFIG, "distill.no_teacher",
                    "the newest step of the teacher that is not damaged is a %s of %lld tokens and "
