@@ -99,7 +99,7 @@ typedef struct estimate {
 
 static bp_err estimate_rank(const estimate *self, const bp_work_place *place, bp_rank_memory *out)
 {
-    *out = (bp_rank_memory){.own_bytes = (int64_t)bp_mem_resident_peak_bytes() +
+    *out = (bp_rank_memory){.own_bytes = self->spec->process_bytes +
                                          (place->computes ? LIBRARIES_BYTES : 0)};
     return self->spec->rank(self->spec->context, &self->models, place, out);
 }

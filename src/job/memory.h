@@ -27,6 +27,7 @@ typedef struct bp_work_place {
 typedef struct bp_work_memory {
     const bp_config *config;
     const bp_planned_world *plan; /* a job to come, which is printed, too; NULL: this one */
+    int64_t process_bytes;        /* of a process before it opens a model */
     const char *model;            /* the path of a CHECKPOINT or ensemble */
     bool mixed;                   /* it is applied as an ensemble in any case */
     int64_t drawn;                /* members that are drawn from that one model; 0: none */

@@ -20,7 +20,7 @@ static const char *find_missing(const void *context)
 static bp_err open_run(bp_work_job *job)
 {
     const bp_work *work = job->work;
-    char model[128]; /* an ensemble of one returns more statistics than its model alone */
+    char model[128]; /* an ensemble of one returns more statistics than its model */
     bp_run_identity identities[BP_WORK_IDENTITIES] = {{NULL, NULL}};
     bp_run_spec spec = {.job = work->name,
                         .may_change = work->may_change,
@@ -104,7 +104,7 @@ bp_err bp_work_run(bp_work_job *job, MPI_Comm world)
     if (err == BP_OK) {
         bool finished = bp_run_is_finished(job->run);
 
-        if (!finished && !has_work) /* a result of it is gone */
+        if (!finished && !has_work) /* not checked above, and yet there is work */
             err = bp_work_memory_check(world, &job->mesh_shape, &memory, NULL);
         if (finished)
             bp_log("the run is finished: the %s are in %s", job->work->results, job->folder);
@@ -165,7 +165,7 @@ bp_err bp_work_estimate(bp_work_job *job, MPI_Comm world, const bp_planned_world
     if (err == BP_OK && fits_here)
         err = measure(job);
     else if (err == BP_OK)
-        bp_log("time: not measured, since the model does not fit into this process alone");
+        bp_log("time: not measured, since the model does not fit into one process");
     work_close(job);
     return err;
 }

@@ -100,6 +100,7 @@ bp_err work_open_mesh(bp_work_job *job, bp_work_memory *memory, MPI_Comm world,
     if (!alone)
         bp_math_warn_of_threads(job->mesh->world, job->mesh->computes);
     job->leads = job->mesh->computes && bp_comm_is_root(job->mesh->ensemble);
+    memory->process_bytes = (int64_t)bp_mem_resident_peak_bytes();
     return resolve_precision(config, job->mesh->world);
 }
 

@@ -160,7 +160,8 @@ static void warn_of_parts(const worker *self, const char *folder)
     if (self->parts->foreign > 0)
         BP_WARN("parts.unusable",
                 "%" PRId64 " part files of an earlier start are of no use, they were made with "
-                "another %s or precision, or are damaged: at %s; what they hold is %s again",
+                "another %s or precision or by another version of bagpipe, or are damaged: at %s; "
+                "what they hold is %s again",
                 self->parts->foreign, units->mesh_keys, folder, units->again);
     if (self->parts->damaged > 0)
         BP_WARN("parts.damaged",
@@ -222,11 +223,18 @@ static bp_err prepare(worker *self)
 /* Units are missing where somebody was asked to stop. On the coordinator. */
 static bp_err check_done(const worker *self, int64_t done)
 {
+    bp_work_job *job = self->job;
+    const bp_work_units *units;
+    int64_t all = 0;
+
     done += self->parts->done_count;
     if (done >= self->units->count)
         return BP_OK;
-    return bp_stop_request_stopped("after %" PRId64 " of %" PRId64 " work units, at %s", done,
-                                   self->units->count, self->job->folder);
+    for (int k = 0; job->work && (units = job->work->units(job->self, k)); k++)
+        all += units->count;
+    return bp_stop_request_stopped("after %" PRId64 " of %" PRId64 " work units, at %s",
+                                   job->sets_done + done, all > 0 ? all : self->units->count,
+                                   job->folder);
 }
 
 static bp_err do_work(worker *self)

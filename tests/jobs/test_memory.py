@@ -128,6 +128,18 @@ class Memory(JobTest):
         self.assertEqual(again.status, 0, str(again))
         self.assertTrue(os.path.exists(self.at("scored/score/documents.h5")))
 
+    def test_a_loaded_model_does_not_count_twice(self):
+        model = self.trained("large", 0, "train.steps=1", "train.batch=2", "optimizer.kind=sgd", "model.width=768", "model.layers=3")
+        keys = (f"score.model={model}", f"score.corpus={self.at('valid.h5')}", "score.states=no")
+        needs = self.estimated(*keys, "--ranks", "1", job="score")
+        keys += (f"run.memory={int(1.25 * needs)}MiB",)
+        for state in ("is new", "is finished", "lacks a result"):
+            result = self.job("score", "once", 0, *keys)
+            self.assertEqual(result.status, 0, f"{state}: {result}")
+            if state == "is finished":
+                os.remove(self.at("once/score/documents.h5"))
+        self.assertTrue(os.path.exists(self.at("once/score/documents.h5")))
+
     def test_scores_of_a_large_ensemble_name_members_side_by_side(self):
         model = self.trained("wide", 0, "train.steps=1", "model.width=512", "model.heads=8")
         members = ", ".join(f'{{"name": "m{k}", "path": "{model}"}}' for k in range(4))

@@ -212,6 +212,16 @@ class Prefix(JobTest):
                 self.assertAlmostEqual(value, float(sum(want[k][len(want[k]) - (len(ids[k]) - len(before[k])):])), delta=1e-4)
         self.assertEqual([line["best"] for line in lines][1], 0)
         self.assertEqual(lines[3]["best"], 1)
+        begun = self.at("contexts_bos.h5")
+        self.must(["bagpipe-data", "corpus", "--tokenizer", self.at("pairs/tokenizer.json"), "--format", "jsonl", "--bos", "--out", begun, self.at("contexts.jsonl")])
+        said = {}
+        for prefix in ("auto", "eod"):
+            for corpus in (self.at("contexts.h5"), begun):  # what its corpus begins a document with is replaced
+                self.scored("chosen", "pairs", corpus, f"score.candidates={path}", f"score.prefix={prefix}")
+                with open(self.at("chosen/score/candidates.jsonl"), encoding="utf-8") as file:
+                    said.setdefault(prefix, []).append([json.loads(line)["logprobs"] for line in file])
+            self.assertEqual(*said[prefix])
+        self.assertNotEqual(*(one[0] for one in said.values()))
 
     def test_texts_begin_and_end_as_the_files_say(self):
         self.model("chat", False, {"eos_token_id": STOP}, generation_config={"eos_token_id": [STOP, HALT]},
@@ -302,6 +312,44 @@ class Prefix(JobTest):
         self.assertEqual(nll("older_bos", "older", with_bos), begun)  # [GO] text [STOP], by hand
         _, model = tuned("older", "begun", plain, 6)
         self.assertNotIn("begins", model)
+        keys = [self.at("tune.ini"), f"model.init={self.at('begun.c')}", f"corpus.train={plain}", "train.steps=1"]
+        taught = lambda teacher: run([program("bagpipe"), "finetune", *keys, f"run.dir={self.at('taught')}", f"distill.model={self.at(teacher)}"])
+        self.assert_error(taught("older"), 78, "[distill.other_frame]", "another beginning")
+        self.assertEqual(taught("tune").status, 0)
+        # a member that has not begun is like the others
+        many = ["bagpipe", "ensemble", *keys, f"run.dir={self.at('many')}", "ensemble.members=2"]
+        self.must(many)
+        begins = lambda: [bagpipe_test.state_of(self.at(f"many/members/{name}"))["model"].get("begins", False) for name in ("m00", "m01")]
+        self.assertEqual(begins(), [True, True])
+        bagpipe_test.edit_manifest(os.path.join(self.at("many/members/m00/checkpoints"), bagpipe_test.steps(self.at("many/members/m00"))[-1]), forget)
+        shutil.rmtree(self.at("many/members/m01"))
+        self.must(many)
+        self.assertEqual(begins(), [False, False])
+
+    def test_texts_of_a_task_that_begin_by_hand(self):
+        """They get no second beginning, and where their words and answers are follows: as of a model that gives none."""
+        for name, template in (("hand", True), ("bare_hand", False)):
+            self.model(name, template, {"bos_token_id": GO, "eos_token_id": STOP})
+        words = "".join(f"{NAMES[GO]}\tX\n" + "".join(f"{word}\t{'ABC'[(k + at) % 3]}\n" for at, word in enumerate(TEXTS[1].split())) + "\n" for k in range(12))
+        questions = [{"id": str(k), "question": NAMES[GO] + "all" * (1 + k % 2), "answers": [{"text": word, "answer_start": TEXTS[1].index(word)}]}
+                     for k, word in enumerate(TEXTS[1].split() * 3)]
+        squad = json.dumps({"version": "1.1", "data": [{"title": "t", "paragraphs": [{"context": TEXTS[1], "qas": questions}]}]})
+        for kind, form, text in (("tags", "conll", words), ("spans", "squad", squad)):
+            path, found = self.write(f"hand.{form}", text), []
+            for model in ("hand", "bare_hand"):
+                corpus, name = self.at(f"{model}.{form}.h5"), f"{model}_{kind}"
+                self.must(["bagpipe-data", "corpus", "--tokenizer", self.at(model + "/tokenizer.json"), "--format", form, "--special", "--out", corpus, path])
+                self.must(["bagpipe", "finetune", self.write("hand.ini", "[train]\nbatch = 4\nsteps = 4\nlog_every = 1\n[math]\nprecision = f32\nthreads = 1\n"),
+                           f"run.dir={self.at(name)}", f"model.init={self.at(model + '.c')}", f"task.kind={kind}", f"corpus.train={corpus}", f"corpus.valid={corpus}"])
+                lines = bagpipe_test.metrics(self.at(name))
+                self.assertIs(bagpipe_test.state_of(self.at(name))["model"].get("begins", False), model == "hand")
+                self.must(["bagpipe", "score", self.write("s.ini", "[math]\nprecision = f32\nthreads = 1\n"), f"run.dir={self.at(name + '_scored')}",
+                           f"score.model={self.at(name)}", f"score.corpus={corpus}"])
+                summary = bagpipe_test.read_json(self.at(name + "_scored"), "score", "summary.json")
+                found.append(([line["loss"] for line in lines], lines[-1]["valid_loss"], summary["task"], summary.get("nll_nats")))
+                if kind == "tags":
+                    self.assertAlmostEqual(summary["nll_nats"] / summary["words"], lines[-1]["valid_loss"], delta=1e-5)
+            self.assertEqual(found[0], found[1], kind)
 
     def test_training_behind_the_beginning(self):
         self.save("own/tokenizer.json", dict(self.tokenizer, post_processor=TEMPLATE))

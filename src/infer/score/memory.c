@@ -131,7 +131,9 @@ bp_err scorer_describe(void *context, bp_work_memory *out)
 bp_err bp_score_memory_check(MPI_Comm world, const bp_mesh_shape *shape,
                              const bp_score_memory_spec *spec)
 {
-    bp_work_memory memory = {.config = spec->config, .plan = spec->plan};
+    bp_work_memory memory = {.config = spec->config,
+                             .plan = spec->plan,
+                             .process_bytes = (int64_t)bp_mem_resident_peak_bytes()};
 
     describe(spec, &memory);
     return bp_work_memory_check(world, shape, &memory, NULL);

@@ -7,6 +7,7 @@
 #include "infer/score/tables/tables.h"
 
 #include <math.h>
+#include <string.h>
 
 static int64_t width_of(const task_scoring *task)
 {
@@ -40,14 +41,15 @@ static void take(const task_scoring *task, const bp_model_batch *batch, int64_t 
     }
 }
 
-/* values[statistics][predictions] of the rows. */
-static void by_statistic(const task_scoring *task, float *values, int64_t count)
+/* table[statistics][predictions] */
+static void put(task_scoring *task, int64_t first, int64_t rows, const char *from)
 {
-    int64_t statistics = task->self->info.statistics;
+    int64_t ends = task_documents_ends(&task->documents), statistics = task->self->info.statistics,
+            count = task->documents.rows * ends;
 
-    for (int64_t c = 0; c < statistics; c++)
-        for (int64_t k = 0; k < count; k++)
-            values[c * count + k] = task->table[k * statistics + c];
+    for (int64_t k = first * ends; k < (first + rows) * ends; k++)
+        for (int64_t c = 0; c < statistics; c++, from += sizeof(float))
+            memcpy(&task->table[c * count + k], from, sizeof(float));
 }
 
 /* Of each document of the corpora, whose windows lie one after the other. */
@@ -80,23 +82,21 @@ static bp_err write_outcomes(task_scoring *task)
     int64_t count = task->documents.rows * task_documents_ends(&task->documents);
     char *path = bp_path_join(self->folder, "outcomes.h5");
     int64_t *predictions = bp_alloc("score.task", self->plan.documents, sizeof *predictions);
-    float *values = bp_alloc("score.task", count * self->info.statistics, sizeof *values);
     bp_outcomes table = {.plan = &self->plan,
                          .statistics = &self->statistics,
                          .predictions = predictions,
                          .count = count,
-                         .values = values};
+                         .values = task->table};
     bp_err err;
 
-    by_statistic(task, values, count);
     if (bp_model_is_prior(&self->info))
-        table.spread = values + self->statistics.count * count;
+        table.spread = task->table + self->statistics.count * count;
     count_predictions(task, predictions);
     err = task->kind->is_value ? write_values(task, path, &table) : bp_outcomes_write(path, &table);
-    bp_free(values);
     bp_free(predictions);
     bp_free(path);
     return err;
 }
 
-const task_results task_outcomes = {.width_of = width_of, .take = take, .write = write_outcomes};
+const task_results task_outcomes = {
+    .width_of = width_of, .take = take, .put = put, .write = write_outcomes};

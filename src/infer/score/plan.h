@@ -52,7 +52,8 @@ bool bp_score_plan_has(const bp_score_plan *plan, int64_t document);
 /** Where a document lies, and what of it is text. */
 typedef struct bp_score_document {
     int64_t file;
-    int64_t start;  /* in the file's /tokens, behind a prefix of its own */
+    int64_t start;  /* in the file's /tokens, behind a beginning of its own that is no text: the
+                       prefix, or another token by --bos whose place the prefix takes */
     int64_t stored; /* tokens there */
     int64_t text;   /* of them text: without the end-of-document token */
     int64_t lead;   /* places of z before the text: 1 behind a prefix, the rule's or its own */

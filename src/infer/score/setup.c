@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "base/run_options.h"
 #include "infer/score/score.h"
+#include "infer/score/task_documents_priv.h"
 #include "infer/score/unit.h"
 #include "math/math.h"
 #include "mesh/collective.h"
@@ -142,7 +143,7 @@ static void warn_of_settings(const scorer *self)
     if (bp_score_rule_keys_of(config)->end && !self->rule.end)
         BP_WARN("config.unused_key", "score.end = yes is ignored: %s; the summary says false",
                 bp_score_masks(self->rule.convention)
-                    ? "of a masked model the text alone is scored"
+                    ? "of a masked model only the text is scored"
                     : "neither corpus nor model names an end-of-document token");
 }
 
@@ -233,7 +234,8 @@ static void make_key(scorer *self)
         bp_buffer_printf(&text, " neighbours %s %" PRId64 " %.17g %.17g", self->datastore.hash,
                          keys->nearest, keys->temperature, keys->weight);
     if (bp_task_has_head(&self->info.task))
-        bp_buffer_printf(&text, " rows of a task 1 %s", self->method ? "outcomes" : "predictions");
+        bp_buffer_printf(&text, " rows of a task 1 %s of %d",
+                         self->method ? "outcomes" : "predictions", TASK_GROUP);
     if (scorer_asks_keys(self))
         bp_buffer_printf(&text, " and keys");
     if (selects(self))

@@ -292,7 +292,7 @@ int64_t states_bytes(const bp_config *config, const bp_state_form *form, int64_t
 
 static void make_key(state_texts *s)
 {
-    char *text = bp_sprintf("states 1 %s %" PRId64, s->self->key, s->most);
+    char *text = bp_sprintf("states 1 %s %" PRId64 " %d", s->self->key, s->most, UNIT_TOKENS);
 
     bp_sha256_of(text, strlen(text), s->key);
     bp_free(text);

@@ -46,8 +46,15 @@ static void take(const task_scoring *task, const bp_model_batch *batch, int64_t 
     }
 }
 
+static void put(task_scoring *task, int64_t first, int64_t rows, const char *from)
+{
+    if (rows > 0)
+        memcpy(task->table + first * task->width, from,
+               (size_t)(rows * task->width) * sizeof(float));
+}
+
 static const task_results PREDICTIONS = {
-    .width_of = width_of, .take = take, .write = task_report, .distribution = true};
+    .width_of = width_of, .take = take, .put = put, .write = task_report, .distribution = true};
 
 /* ---- a unit ---- */
 
@@ -141,8 +148,8 @@ static bp_err read_unit(task_scoring *task, bp_parts *parts, int64_t g)
         err = BP_FAIL(BP_ERR_FORMAT, "result.damaged",
                       "a result is damaged, with %zu bytes instead of %zu: at %s", bytes, wanted,
                       path);
-    if (err == BP_OK && bytes > 0)
-        memcpy(task->table + first * task->width, result, bytes);
+    if (err == BP_OK)
+        task->results->put(task, first, end - first, result);
     return err;
 }
 

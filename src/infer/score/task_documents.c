@@ -164,7 +164,7 @@ static task_row row_of_window(const task_documents *self, const bp_document *doc
 static void add_rows(task_documents *self, int64_t *capacity, const bp_document *document,
                      const bp_task_pair *pair)
 {
-    int64_t begin = self->frame.begin >= 0, end = self->length - 1, word = 0;
+    int64_t begin = bp_task_first_place(&self->frame, pair), end = self->length - 1, word = 0;
 
     if (self->kind->over_places) {
         add_row(self, capacity, row_of_window(self, document, pair));

@@ -1,5 +1,5 @@
-/* The documents of a task as a model takes them, with their targets: fixed groups, which data ranks
- * take in turn. */
+/* The documents of a task as a model takes them, with their targets: fixed groups, which are units
+ * of work. */
 #ifndef BP_INFER_SCORE_TASK_DOCUMENTS_PRIV_H
 #define BP_INFER_SCORE_TASK_DOCUMENTS_PRIV_H
 

@@ -20,6 +20,8 @@ typedef struct task_results {
     /* Row r, of example w of the batch and at `at` among its rows; `out` is 0 before. On leads. */
     void (*take)(const task_scoring *task, const bp_model_batch *batch, int64_t r, int64_t w,
                  int64_t at, float *out);
+    /* Rows of the parts to task->table. On the coordinator. */
+    void (*put)(task_scoring *task, int64_t first, int64_t rows, const char *from);
     /* Files of task->table. On the coordinator. */
     bp_err (*write)(task_scoring *task);
     bool distribution; /* `take` reads task->log_p */
@@ -35,7 +37,8 @@ struct task_scoring {
     int64_t predictions; /* of texts, words, or questions, whose windows are documents */
     int64_t unlabelled;  /* those without a label, which count for no figure */
     int64_t width;       /* of a row */
-    float *table;        /* [documents.rows][width], on the coordinator, at the end */
+    float *table;        /* [documents.rows][width], of outcomes by statistics; on the coordinator,
+                            at the end */
     float *row;          /* [width] */
     float *log_p;        /* [rows of a group][outcomes], of spans [TASK_GROUP][2][length] */
     float *values;       /* [statistics][TASK_GROUP][documents.length] of an ensemble */

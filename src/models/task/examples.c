@@ -54,7 +54,7 @@ bp_window_rule bp_task_windows(const bp_task_frame *frame, int64_t T, int64_t st
     return (bp_window_rule){T - (frame->begin >= 0) - 2, stride};
 }
 
-static bool gets_begin(const bp_task_frame *frame, const bp_task_pair *pair)
+int64_t bp_task_first_place(const bp_task_frame *frame, const bp_task_pair *pair)
 {
     return frame->begin >= 0 &&
            !(frame->once && pair->tokens[0] > 0 && pair->text[0][0] == frame->begin);
@@ -62,7 +62,8 @@ static bool gets_begin(const bp_task_frame *frame, const bp_task_pair *pair)
 
 int64_t bp_task_places(const bp_task_frame *frame, const bp_task_pair *pair)
 {
-    return pair->tokens[0] + pair->tokens[1] + gets_begin(frame, pair) + 1 + (pair->tokens[1] > 0);
+    return pair->tokens[0] + pair->tokens[1] + bp_task_first_place(frame, pair) + 1 +
+           (pair->tokens[1] > 0);
 }
 
 int64_t bp_task_fill(int32_t *inputs, int32_t *segments, int64_t T, const bp_task_frame *frame,
@@ -75,7 +76,7 @@ int64_t bp_task_fill(int32_t *inputs, int32_t *segments, int64_t T, const bp_tas
     *cut = places > T ? places - T : 0;
     for (int64_t k = 0; k < *cut; k++)
         n[n[0] <= n[1]]--;
-    if (gets_begin(frame, pair))
+    if (bp_task_first_place(frame, pair) > 0)
         inputs[at++] = (int32_t)frame->begin;
     memcpy(inputs + at, pair->text[0], (size_t)n[0] * sizeof *inputs);
     at += n[0];

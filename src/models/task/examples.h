@@ -36,6 +36,9 @@ static inline int64_t bp_task_no_answer(const bp_task_frame *frame, int64_t leng
 }
 /** Errors:    BP_ERR_FORMAT the document, of a corpus that is called `where`, has no token. */
 bp_err bp_task_check_document(const bp_document *document, const char *where);
+/** Where the first text begins: at 1 behind a token of the frame; at 0 where there is none, or the
+ * text begins with it and gets no second one. */
+int64_t bp_task_first_place(const bp_task_frame *frame, const bp_task_pair *pair);
 /** Places that they take, framed. */
 int64_t bp_task_places(const bp_task_frame *frame, const bp_task_pair *pair);
 /** The shortest context: a text between the tokens that begin, divide and end it. */

@@ -7,7 +7,8 @@ static void make(const bp_example_maker *self, const bp_document *document, int6
                  int64_t slot, bp_example *out)
 {
     const bp_example_rules *rules = self->rules;
-    int64_t first = rules->frame.begin >= 0, T = self->form.stream[0].T, end;
+    bp_task_pair pair = bp_task_texts(document, rules->pairs);
+    int64_t first = bp_task_first_place(&rules->frame, &pair), T = self->form.stream[0].T, end;
 
     (void)step, (void)slot;
     bp_task_fill_example(self, document, out);

@@ -102,8 +102,8 @@ bp_err bp_tokenizer_check_first(const bp_tokenizer *tokenizer, int64_t first, co
     if (first < 0 || first != tokenizer->before || tokenizer->before_count < 2)
         return BP_OK;
     return BP_FAIL(BP_ERR_CONFIG, "tokenizer.several_first",
-                   "the tokenizer puts %d tokens before a text, and %s = auto would put the first "
-                   "one there alone: at %s; set it to bos, eod or none",
+                   "the tokenizer puts %d tokens before a text, and %s = auto would put only the "
+                   "first one there: at %s; set it to bos, eod or none",
                    tokenizer->before_count, key, key);
 }
 

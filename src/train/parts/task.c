@@ -302,27 +302,50 @@ static bp_err check_decoder(const trainer *self, int64_t frozen)
     return BP_OK;
 }
 
-/* What an earlier version began a run without, it stays without: the layer with tanh of the head,
- * and what stands before texts. */
+/* has[]: a layer with tanh in the head, and a token before texts; false where a run has a
+ * checkpoint without it. Is there a checkpoint? */
+static bool look_at_begun(const char *run_dir, bool has[2])
+{
+    bp_model_shape begun = {0};
+    char *folder = NULL;
+    json_t *manifest = NULL;
+    bool is = bp_checkpoint_read_metadata(run_dir, &folder, &manifest) == BP_OK && manifest &&
+              bp_model_shape_read(&begun, json_object_get(manifest, "state"), folder) == BP_OK &&
+              bp_task_has_head(&begun.task);
+
+    if (is) {
+        has[0] = has[0] && begun.task.dense;
+        has[1] = has[1] && begun.task.begins;
+    }
+    json_decref(manifest);
+    bp_free(folder);
+    return is;
+}
+
+/* A member of an ensemble that has not begun is like those that have. */
+static void look_at_members(const char *run_dir, bool has[2])
+{
+    char *folder = bp_path_folder(run_dir), **names = NULL;
+    int64_t count = 0;
+
+    if (folder[0] && folder[1]) /* the slash at its end */
+        folder[strlen(folder) - 1] = '\0';
+    if (strcmp(bp_path_base(folder), "members") == 0 &&
+        bp_dir_list(folder, &names, &count) == BP_OK)
+        for (int64_t k = 0; k < count; k++)
+            (void)look_at_begun(bp_path_in(folder, names[k]).text, has);
+    bp_names_free(&names, count);
+    bp_free(folder);
+}
+
+/* What an earlier version began a run without, it stays without. */
 static void keep_begun(const trainer *self, bp_task_shape *task)
 {
+    const char *run_dir = bp_run_keys_of(self->config)->dir;
     bool has[2] = {true, true};
 
-    if (self->mesh->coordinates) {
-        const char *run_dir = bp_run_keys_of(self->config)->dir;
-        bp_model_shape begun = {0};
-        char *folder = NULL;
-        json_t *manifest = NULL;
-
-        if (bp_checkpoint_read_metadata(run_dir, &folder, &manifest) == BP_OK && manifest &&
-            bp_model_shape_read(&begun, json_object_get(manifest, "state"), folder) == BP_OK &&
-            bp_task_has_head(&begun.task)) {
-            has[0] = begun.task.dense;
-            has[1] = begun.task.begins;
-        }
-        json_decref(manifest);
-        bp_free(folder);
-    }
+    if (self->mesh->coordinates && !look_at_begun(run_dir, has))
+        look_at_members(run_dir, has);
     bp_bcast_bytes(has, sizeof has, 0, self->mesh->world);
     task->dense = task->dense && has[0];
     task->begins = task->begins && has[1];

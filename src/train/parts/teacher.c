@@ -164,12 +164,14 @@ static bp_err check_task(const trainer *self, const bp_model_shape *shape, const
     if (bp_task_has_head(ours) || (masks_words(&self->shape) && masks_words(shape))) {
         a = self->shape.family->backbone(&self->shape);
         b = shape->family->backbone(shape);
-        if (a.pooler == b.pooler && (b.segments <= 1 || a.segments > 1))
+        if (a.pooler == b.pooler && (b.segments <= 1 || a.segments > 1) &&
+            ours->begins == theirs->begins)
             return BP_OK;
     }
     return BP_FAIL(BP_ERR_CONFIG, "distill.other_frame",
-                   "a %s reads texts otherwise than the model, a %s: at distill.model = %s; take a "
-                   "teacher of the model's kind",
+                   "a %s reads texts otherwise than the model, a %s (in another frame, or with "
+                   "another beginning): at distill.model = %s; take a teacher of the model's kind "
+                   "and tokenizer, trained by this version",
                    shape->family->name, self->shape.family->name, path);
 }
 
@@ -326,8 +328,9 @@ static bp_err check_opened(const trainer *self, const teacher *own, const bp_mod
 
     if (info->words == self->shape.vocab_size &&
         info->vocab_size == bp_model_outcomes(&self->shape) &&
-        info->task.kind == self->shape.task.kind && info->masks == masks_words(&self->shape) &&
-        (teaches || !needs_soft_targets(self, own)) && info->context >= self->shape.context)
+        info->task.kind == self->shape.task.kind && info->task.begins == self->shape.task.begins &&
+        info->masks == masks_words(&self->shape) && (teaches || !needs_soft_targets(self, own)) &&
+        info->context >= self->shape.context)
         return BP_OK;
     return BP_FAIL(BP_ERR_CONFIG, "distill.no_teacher",
                    "the newest step of the teacher that is not damaged is a %s of %lld tokens and "

@@ -4,7 +4,6 @@
 
 #include "infer/score/candidates/candidates.h"
 #include "infer/score/candidates/greedy_priv.h"
-#include "infer/score/scorer_priv.h"
 
 #define GREEDY_UNKNOWN (-1) /* the model can't write */
 

@@ -51,7 +51,16 @@ static size_t strip_end(const char *text, size_t bytes)
     return at;
 }
 
-/* The document's tokens without its prefix, if it begins with one: *prefix. */
+/* Does a document begin with what its corpus begins documents with (--bos)? */
+static bool has_own_beginning(const reader *self, int64_t file, int64_t first)
+{
+    const bp_corpus_info *info = bp_corpus_file_info(bp_corpus_file_at(self->plan->corpus, file));
+
+    return info->has_bos && info->roles[BP_ROLE_BOS] == first;
+}
+
+/* The document's tokens without its prefix, if it begins with one: *prefix, -1 where another takes
+ * its place. */
 static bp_err read_tokens(const reader *self, int64_t document, bp_ids *ids, int64_t *prefix)
 {
     const bp_candidates_prefix *known = &self->prefix;
@@ -69,9 +78,10 @@ static bp_err read_tokens(const reader *self, int64_t document, bp_ids *ids, int
     ids->count = text;
     err = bp_corpus_file_read(bp_corpus_file_at(self->plan->corpus, place.file), first, text,
                               (int32_t *)ids->data);
+    bool own = err == BP_OK && text > 0 && has_own_beginning(self, place.file, ids->data[0]);
     if (err == BP_OK && text > 0 &&
-        (known->bos == (int64_t)ids->data[0] || known->before == (int64_t)ids->data[0])) {
-        *prefix = ids->data[0];
+        (own || known->bos == (int64_t)ids->data[0] || known->before == (int64_t)ids->data[0])) {
+        *prefix = own && known->before >= 0 ? -1 : (int64_t)ids->data[0];
         ids->count--;
         memmove(ids->data, ids->data + 1, (size_t)ids->count * sizeof *ids->data);
     }
