@@ -248,6 +248,9 @@ struct bp_model_family {
     /** Of an encoder-decoder: the token that targets begin with; -1: the end-of-document token. A
      * NULL function: no source is read. */
     int64_t (*start_token)(const bp_model_shape *shape);
+    /** Is there a head that tells whether a text's second part follows its first? A NULL function:
+     * there is none. */
+    bool (*has_pairs_head)(const bp_model_shape *shape);
     bool carries_state; /* in training too, from window to window of a batch slot: windows are read
                            in order, and tensor ranks do not share rows out */
     /** What a new model's initial values need of the tokenizer (NULL: none is known): *out is the

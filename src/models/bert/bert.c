@@ -265,9 +265,10 @@ static bp_backbone backbone(const bp_model_shape *shape)
     {                                                                                              \
         .name = kind, .stack = of, .sizes = sizes_of, .settle = settles, .check = check,           \
         .check_read = bp_stack_check_read, .facts = facts, .objective = &bp_objective_masked,      \
-        .huggingface = tables, .blocks = blocks, .key_block = key_block,                           \
-        .blocks_are = "embedding, its norm, layers, heads", .cost = cost, .backbone = backbone,    \
-        .behind = behind, .add_shared = bp_stack_add_shared, .add_block = add_block                \
+        .has_pairs_head = bp_bert_has_pooler, .huggingface = tables, .blocks = blocks,             \
+        .key_block = key_block, .blocks_are = "embedding, its norm, layers, heads", .cost = cost,  \
+        .backbone = backbone, .behind = behind, .add_shared = bp_stack_add_shared,                 \
+        .add_block = add_block                                                                     \
     }
 
 const bp_model_family bp_bert_family =
