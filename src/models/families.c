@@ -17,7 +17,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define MOST_FAMILIES 64
+#define MOST_FAMILIES 64 /* and a NULL after the last one */
 
 static const bp_model_family *families[MOST_FAMILIES] = {
     &bp_gpt_family,         &bp_llama_family, &bp_gpt_neox_family, &bp_bert_family,
@@ -25,7 +25,8 @@ static const bp_model_family *families[MOST_FAMILIES] = {
     &bp_feedforward_family, &bp_ngram_family, &bp_word2vec_family, &bp_elmo_family,
     &bp_transformer_family, &bp_bart_family,  &bp_t5_family,       &bp_electra_family};
 
-__attribute__((constructor)) static void list_kinds(void)
+/* What follows from the list: the values of model.kind, and all keys. */
+__attribute__((constructor)) static void list_all(void)
 {
     size_t used = 0;
 
@@ -34,6 +35,7 @@ __attribute__((constructor)) static void list_kinds(void)
         used += (size_t)snprintf(bp_model_kinds + used, sizeof bp_model_kinds - used, "%s%s",
                                  k ? "|" : "", families[k]->name);
     }
+    keys_list(families);
 }
 
 const bp_model_family *bp_model_family_find(const char *name)
@@ -78,7 +80,7 @@ void bp_model_family_register(const bp_model_family *family)
 
     while (count < MOST_FAMILIES && families[count])
         count++;
-    BP_ASSERT(count < MOST_FAMILIES);
+    BP_ASSERT(count < MOST_FAMILIES - 1);
     families[count] = family;
-    list_kinds();
+    list_all();
 }
