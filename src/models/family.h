@@ -23,6 +23,12 @@
 #define BP_MODEL_KEYS_MOST 160
 extern bp_option bp_model_options[BP_MODEL_KEYS_MOST];
 
+/** The same for --help: `shared` gets what families share, `groups` each family's own keys; of
+ * `kind`, the name of a family, only its keys. NULL: of all. Borrowed. */
+#define BP_MODEL_FAMILIES_MOST 64
+void bp_model_help_keys(bp_option shared[BP_MODEL_KEYS_MOST],
+                        bp_key_group groups[BP_MODEL_FAMILIES_MOST], const char *kind);
+
 /** Values of bp_model_options, but for sizes, which a shape has, and for what families keep to
  * themselves. */
 typedef struct bp_model_keys {

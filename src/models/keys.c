@@ -10,7 +10,8 @@ bp_option bp_model_options[BP_MODEL_KEYS_MOST];
 
 /* A family has those that its sizes name. */
 static const bp_option SHARED[] = {
-    {"model.kind", BP_OPTION_CHOICE, "gpt", 0, 0, bp_model_kinds, NULL, "family of models", false,
+    {"model.kind", BP_OPTION_CHOICE, "gpt", 0, 0, bp_model_kinds, NULL,
+     "family of models; --help model.kind=NAME shows the keys of one family", false,
      .at = BP_AT(bp_model_keys, kind)},
     {"model.layers", BP_OPTION_INT, NULL, 1, 10000, NULL, NULL,
      "transformer layers; needed unless model.init names a model", false},
@@ -173,4 +174,48 @@ void keys_list(const bp_model_family *const *of)
             bp_model_options[count] = *row;
             bp_model_options[count++].at = 0; /* that is a place in the family's own struct */
         }
+}
+
+/* ---- help ---- */
+
+/* Of what families share: a key that it has, and does not explain itself. */
+static bool shows(const bp_model_family *family, const char *key)
+{
+    if (strncmp(key, "adapter.", strlen("adapter.")) == 0)
+        return shape_has_adapters(family);
+    return family_has_key(family, key) && !find_row(family->keys, key);
+}
+
+/* Families that have one table are one group. */
+static void add_group(bp_key_group *groups, const bp_model_family *family)
+{
+    size_t used;
+
+    while (groups->rows && groups->rows != family->keys)
+        groups++;
+    if (!groups->rows)
+        *groups = (bp_key_group){.head = "model.kind =", .rows = family->keys};
+    used = strlen(groups->head);
+    (void)snprintf(groups->head + used, sizeof groups->head - used, "%s %s",
+                   groups->head[used - 1] == '=' ? "" : ",", family->name);
+}
+
+void bp_model_help_keys(bp_option shared[BP_MODEL_KEYS_MOST],
+                        bp_key_group groups[BP_MODEL_FAMILIES_MOST], const char *kind)
+{
+    int count = 0;
+
+    memset(groups, 0, BP_MODEL_FAMILIES_MOST * sizeof *groups);
+    for (const bp_model_family *const *at = families; *at; at++) {
+        if (kind && strcmp((*at)->name, kind) != 0)
+            continue;
+        if ((*at)->keys)
+            add_group(groups, *at);
+        for (int k = 0; kind && SHARED[k].key; k++)
+            if (shows(*at, SHARED[k].key))
+                shared[count++] = SHARED[k];
+    }
+    for (; !kind && SHARED[count].key; count++)
+        shared[count] = bp_model_options[count];
+    shared[count] = (bp_option){.key = NULL};
 }

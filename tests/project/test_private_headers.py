@@ -9,6 +9,7 @@ from pathlib import Path
 INCLUDE = re.compile(r'#include "([^"]+_priv\.h)"')
 KNOWN = {tuple(line.split()) for line in """
 infer/ensemble/ensemble_open.c models/open_priv.h
+infer/score/candidates/choices_priv.h infer/score/scorer_priv.h
 infer/score/candidates/greedy_priv.h infer/score/scorer_priv.h
 infer/score/page/page_priv.h infer/score/scorer_priv.h
 infer/score/score.c infer/score/page/page_priv.h
