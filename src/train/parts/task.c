@@ -335,7 +335,7 @@ static bp_err describe_head(const trainer *self, const fine_tuning *own,
     const bp_task_keys *keys = bp_task_keys_of(self->config);
 
     *task = (bp_task_shape){.kind = bp_task_kind_number(kind_of(self)),
-                             .pool = pool_of(self, backbone)};
+                            .pool = pool_of(self, backbone)};
     task->dense = backbone->dense && task->pool == BP_POOL_LAST;
     task->begins = !backbone->pooler && !self->shape.family->start_token &&
                    self->facts.roles[BP_ROLE_FIRST] >= 0;
