@@ -20,13 +20,17 @@ _bagpipe_keys() {
 _bagpipe_choices() { # TEXT NAME
     awk -v name="$2" '
         /^  [^ ]/ || /^      --/ {
-            row = 0
+            if (row) exit
             for (k = 1; k <= 2 && k <= NF; k++)
                 if ($k == name || index($k, name "=") == 1 || index($k, name "[=") == 1)
                     row = 1
         }
-        /^$/ { row = 0 }
-        row && match($0, /[a-z0-9_-]+(\|[a-z0-9_-]+)+/) { print substr($0, RSTART, RLENGTH); exit }' <<<"$1" | tr '|' '\n'
+        row && /^$/ { exit }
+        row { sub(/^ +/, ""); all = all " " $0 }
+        END {
+            gsub(/\| +/, "|", all) # a long list is broken into lines
+            if (match(all, /[a-z0-9_-]+(\|[a-z0-9_-]+)+/)) print substr(all, RSTART, RLENGTH)
+        }' <<<"$1" | tr '|' '\n'
 }
 
 # The names that complete `cur`: those given, one a line, and files.
