@@ -286,10 +286,21 @@ static bool asks_for_help(const char **word, int argc, char **argv)
 static void help_with(const arguments *args)
 {
     if (args->bare && bp_log_speaks())
-        (void)bp_print_help(stderr, args->check     ? "check"
-                                    : args->requeue ? "requeue"
-                                    : args->job     ? args->job->name
-                                                    : NULL);
+        (void)bp_print_help(stderr,
+                            args->check     ? "check"
+                            : args->requeue ? "requeue"
+                            : args->job     ? args->job->name
+                                            : NULL,
+                            NULL);
+}
+
+/* The last "model.kind=..." of the command line; NULL: there is none. */
+static char *find_kind(int argc, char **argv)
+{
+    for (int at = argc - 1; at > 0; at--)
+        if (strncmp(argv[at], "model.kind=", strlen("model.kind=")) == 0)
+            return argv[at];
+    return NULL;
 }
 
 /* Help, check, requeue, status: where MPI can't start, too. */
@@ -300,7 +311,7 @@ static int answer(int argc, char **argv, const arguments *args, bp_err err)
 
     bp_log_set_speaker(bp_launcher_find().first);
     if (help) {
-        err = bp_log_speaks() ? bp_print_help(stdout, word) : BP_OK;
+        err = bp_log_speaks() ? bp_print_help(stdout, word, find_kind(argc, argv)) : BP_OK;
     } else if (err == BP_OK) {
         err = run_alone(args, &again);
     }

@@ -2,6 +2,7 @@
 #include "help.h"
 
 #include "job.h"
+#include "models/family.h"
 #include "requeue.h"
 #include "words.h"
 
@@ -55,6 +56,8 @@ static const bp_help REQUEUE_HELP = {
 
 /* ---- jobs ---- */
 
+#define JOB_TABLES_MOST 48
+
 static const bp_help_row JOB_STATUSES[] = {{"0", "done"},
                                            {"64", "wrong command line"},
                                            {"65", "wrong content of an input"},
@@ -69,22 +72,67 @@ static const bp_help_row JOB_STATUSES[] = {{"0", "done"},
                                            {"78", "wrong configuration"},
                                            {0}};
 
-static bp_err print_job_help(FILE *out, const bp_job *job)
+/* The keys of a job with models: those of families are in groups. */
+typedef struct job_keys {
+    const bp_option *tables[JOB_TABLES_MOST + 1];
+    bp_option shared[BP_MODEL_KEYS_MOST];
+    bp_key_group groups[BP_MODEL_FAMILIES_MOST];
+} job_keys;
+
+/* The name that "model.kind=NAME" has, if it is a family's. */
+static bp_err read_kind(const char **name, char *kind)
+{
+    static const bp_option *const TABLES[] = {bp_model_options, NULL};
+    bp_config *config = NULL;
+    bp_err err = bp_config_new(&config, TABLES, TABLES);
+
+    if (err == BP_OK)
+        err = bp_config_read(config, NULL, 1, &kind);
+    if (err == BP_OK)
+        *name = bp_model_family_find(bp_model_keys_of(config)->kind)->name;
+    bp_config_free(&config);
+    return err;
+}
+
+static bp_err find_keys(job_keys *out, const bp_job *job, char *kind)
+{
+    const char *name = NULL;
+    bp_err err = kind ? read_kind(&name, kind) : BP_OK;
+    size_t count = 0;
+
+    *out = (job_keys){.tables = {NULL}};
+    for (; err == BP_OK && job->options[count]; count++) {
+        BP_ASSERT(count < JOB_TABLES_MOST);
+        out->tables[count] = job->options[count];
+        if (job->options[count] != bp_model_options)
+            continue;
+        bp_model_help_keys(out->shared, out->groups, name);
+        out->tables[count] = out->shared;
+    }
+    return err;
+}
+
+static bp_err print_job_help(FILE *out, const bp_job *job, char *kind)
 {
     struct argp_option options[4] = {
         {"plan", 0, NULL, 0, "estimate memory and time on this mesh, and do nothing else", 0},
         {"ranks", 0, "N", 0, "of --plan: one process plans for a job of N ranks", 0},
         {"nodes", 0, "K", 0, "of --plan: N ranks fill K nodes like this one (default 1)", 0}};
     char name[64], usage[96];
+    job_keys keys;
+    bp_err err = find_keys(&keys, job, kind);
     bp_help help = {.name = name,
                     .usage = usage,
                     .summary = job->help,
                     .text = job->text,
                     .options = options,
-                    .keys = job->options,
+                    .keys = keys.tables,
+                    .groups = keys.groups,
                     .examples = job->examples,
                     .statuses = JOB_STATUSES};
 
+    if (err != BP_OK)
+        return err;
     (void)snprintf(name, sizeof name, "bagpipe %s", job->name);
     (void)snprintf(usage, sizeof usage, "%s [section.key=value ...] [OPTION...]",
                    job->needs_no_config ? "[CONFIG.ini]" : "CONFIG.ini");
@@ -184,7 +232,7 @@ bp_err bp_fail_no_job(const char *word)
         bp_nearest_word(word, words));
 }
 
-bp_err bp_print_help(FILE *out, const char *word)
+bp_err bp_print_help(FILE *out, const char *word, char *kind)
 {
     if (!word)
         return print_program_help(out);
@@ -193,6 +241,6 @@ bp_err bp_print_help(FILE *out, const char *word)
             return bp_help_print(out, COMMANDS[k].help);
     for (const bp_job *const *job = bp_jobs; *job; job++)
         if (strcmp((*job)->name, word) == 0)
-            return print_job_help(out, *job);
+            return print_job_help(out, *job, kind);
     return bp_fail_no_job(word);
 }

@@ -4,10 +4,12 @@
 
 #include "base/help.h"
 
-/** The help of a job or a command ("pretrain", "check"); of bagpipe itself for NULL.
+/** The help of a job or a command ("pretrain", "check"); of bagpipe itself for NULL. `kind`
+ * ("model.kind=NAME"; NULL: none): of keys of models those of that family.
  *
- * Errors:     BP_ERR_USAGE there is neither of that name (the nearest is named); BP_ERR_SYSTEM. */
-bp_err bp_print_help(FILE *out, const char *word);
+ * Errors:     BP_ERR_CONFIG no such family; BP_ERR_USAGE there is neither of that name (the nearest
+ * is named); BP_ERR_SYSTEM. */
+bp_err bp_print_help(FILE *out, const char *word, char *kind);
 
 /** BP_ERR_USAGE: `word` is no job and no command; names the nearest. */
 bp_err bp_fail_no_job(const char *word);

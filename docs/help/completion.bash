@@ -11,21 +11,26 @@ _bagpipe_options() {
     sed -nE 's/^  (-., |    )(--[a-z-]+)(=?).*/\2\3/p' <<<"$1"
 }
 
+# Each once: families of models may explain a key of one name.
 _bagpipe_keys() {
-    sed -nE 's/^  ([a-z0-9_]+\.[a-z0-9_]+)( .*|$)/\1=/p' <<<"$1"
+    sed -nE 's/^  ([a-z0-9_]+\.[a-z0-9_]+)( .*|$)/\1=/p' <<<"$1" | sort -u
 }
 
 # Choices of an option or of a key ("a|b|c" in its row), one a line.
 _bagpipe_choices() { # TEXT NAME
     awk -v name="$2" '
         /^  [^ ]/ || /^      --/ {
-            row = 0
+            if (row) exit
             for (k = 1; k <= 2 && k <= NF; k++)
                 if ($k == name || index($k, name "=") == 1 || index($k, name "[=") == 1)
                     row = 1
         }
-        /^$/ { row = 0 }
-        row && match($0, /[a-z0-9_-]+(\|[a-z0-9_-]+)+/) { print substr($0, RSTART, RLENGTH); exit }' <<<"$1" | tr '|' '\n'
+        row && /^$/ { exit }
+        row { sub(/^ +/, ""); all = all " " $0 }
+        END {
+            gsub(/\| +/, "|", all) # a long list is broken into lines
+            if (match(all, /[a-z0-9_-]+(\|[a-z0-9_-]+)+/)) print substr(all, RSTART, RLENGTH)
+        }' <<<"$1" | tr '|' '\n'
 }
 
 # The names that complete `cur`: those given, one a line, and files.
@@ -55,7 +60,7 @@ _bagpipe_value() { # TEXT NAME
 }
 
 _bagpipe() {
-    local line=${COMP_LINE:0:COMP_POINT} cur= prev text program subject word
+    local line=${COMP_LINE:0:COMP_POINT} cur= prev text program subject word kind=
     local -a words
     read -ra words <<<"$line"
     if [[ $line != *[[:space:]] ]]; then
@@ -71,7 +76,10 @@ _bagpipe() {
     fi
     [[ ${words[1]} != help ]] || return
     subject=${words[1]} prev=${words[-1]}
-    text=$("$program" help "$subject" 2>/dev/null) || return
+    for word in "${words[@]}"; do # of models the keys of this family
+        [[ $word != model.kind=?* ]] || kind=$word
+    done
+    text=$("$program" help "$subject" $kind 2>/dev/null) || text=$("$program" help "$subject" 2>/dev/null) || return
     if [[ $subject == check || $subject == requeue ]]; then # of a job
         if ((${#words[@]} == 2)); then
             for word in $(_bagpipe_list "$("$program" --help)"); do
@@ -79,7 +87,7 @@ _bagpipe() {
             done
             return
         fi
-        text+=$'\n'$("$program" help "${words[2]}" 2>/dev/null)
+        text+=$'\n'$("$program" help "${words[2]}" $kind 2>/dev/null)
         [[ $subject == check ]] && text=${text//$'\n      --plan '/$'\n'} # no option of a check
     fi
     if [[ $cur == -*=* || $cur == *.*=* ]]; then

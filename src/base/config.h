@@ -143,14 +143,20 @@ void bp_config_each(const bp_config *config,
                     void (*visit)(void *context, const bp_option *option, const char *value),
                     void *context);
 
-/** The INI text of every key as resolved (config.ini), and the keys' part of --help (help.h). Free
- * with bp_free(); NULL: no memory.
+/** Rows that --help shows under a head of their own. A list ends with a row whose rows are NULL. */
+typedef struct bp_key_group {
+    char head[128]; /* "model.kind = lstm, gru" */
+    const bp_option *rows;
+} bp_key_group;
+
+/** The INI text of every key as resolved (config.ini), and the keys' part of --help (help.h): by
+ * sections, then `groups` (NULL: none). Free with bp_free(); NULL: no memory.
  *
  * Values are in one canonical form (numbers as short as they read back the same, bytes in their
  * largest whole unit, yes and no; so do those that the getters and bp_config_each give), and
  * bp_config_read of the text gives the same text. A key that is not set is a comment.
  */
 char *bp_config_text(const bp_config *config);
-char *bp_config_help(const bp_option *const *used);
+char *bp_config_help(const bp_option *const *used, const bp_key_group *groups);
 
 #endif

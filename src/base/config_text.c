@@ -139,18 +139,34 @@ static void add_section(bp_buffer *out, const bp_option *const *tables, const ch
                 add_row(out, row, indent);
 }
 
-char *bp_config_help(const bp_option *const *used)
+/* Of the longest key, and of `least`. */
+static int indent_of(const bp_option *rows, int least)
 {
+    for (; rows->key; rows++)
+        if ((int)strlen(rows->key) + 4 > least)
+            least = (int)strlen(rows->key) + 4;
+    return least;
+}
+
+char *bp_config_help(const bp_option *const *used, const bp_key_group *groups)
+{
+    static const bp_key_group NONE = {.rows = NULL};
     int indent = 0;
     bp_buffer out = {0};
 
+    groups = groups ? groups : &NONE;
     for (const bp_option *const *table = used; *table; table++)
-        for (const bp_option *row = *table; row->key; row++)
-            if ((int)strlen(row->key) + 4 > indent)
-                indent = (int)strlen(row->key) + 4;
+        indent = indent_of(*table, indent);
+    for (const bp_key_group *group = groups; group->rows; group++)
+        indent = indent_of(group->rows, indent);
     for (const bp_option *const *table = used; *table; table++)
         for (const bp_option *row = *table; row->key; row++)
             if (!section_begun(used, row))
                 add_section(&out, used, row->key, indent);
+    for (; groups->rows; groups++) {
+        bp_buffer_printf(&out, "\n%s:\n", groups->head);
+        for (const bp_option *row = groups->rows; row->key; row++)
+            add_row(&out, row, indent);
+    }
     return bp_buffer_take(&out);
 }

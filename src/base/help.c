@@ -132,7 +132,7 @@ char *bp_help_text(const bp_help *help)
         add_list(&out, help->list_head, help->list);
     add_options(&out, help->options);
     if (help->keys) {
-        char *keys = bp_config_help(help->keys);
+        char *keys = bp_config_help(help->keys, help->groups);
 
         bp_buffer_printf(
             &out,

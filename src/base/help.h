@@ -28,7 +28,8 @@ typedef struct bp_help {
     const bp_help_row *list;           /* under list_head: "Jobs:" */
     const struct argp_option *options; /* ends with a row of zeros; --help is added, and a row
                                           without a name begins a group */
-    const bp_option *const *keys;      /* tables of section.key, NULL-ended */
+    const bp_option *const *keys;      /* tables of section.key, NULL-ended, */
+    const bp_key_group *groups;        /* and those that follow them; NULL: none */
     const char *examples;              /* lines */
     const bp_help_row *statuses;
 } bp_help;

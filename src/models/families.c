@@ -17,28 +17,28 @@
 #include <stdio.h>
 #include <string.h>
 
-#define MOST_FAMILIES 64
-
-static const bp_model_family *families[MOST_FAMILIES] = {
+static const bp_model_family *families[BP_MODEL_FAMILIES_MOST] = {
     &bp_gpt_family,         &bp_llama_family, &bp_gpt_neox_family, &bp_bert_family,
     &bp_roberta_family,     &bp_rnn_family,   &bp_lstm_family,     &bp_gru_family,
     &bp_feedforward_family, &bp_ngram_family, &bp_word2vec_family, &bp_elmo_family,
     &bp_transformer_family, &bp_bart_family,  &bp_t5_family,       &bp_electra_family};
 
-__attribute__((constructor)) static void list_kinds(void)
+/* What follows from the list: the values of model.kind, and all keys. */
+__attribute__((constructor)) static void list_all(void)
 {
     size_t used = 0;
 
-    for (int k = 0; k < MOST_FAMILIES && families[k]; k++) {
+    for (int k = 0; families[k]; k++) {
         BP_ASSERT(used + strlen(families[k]->name) + 2 <= sizeof bp_model_kinds);
         used += (size_t)snprintf(bp_model_kinds + used, sizeof bp_model_kinds - used, "%s%s",
                                  k ? "|" : "", families[k]->name);
     }
+    keys_list(families);
 }
 
 const bp_model_family *bp_model_family_find(const char *name)
 {
-    for (int k = 0; k < MOST_FAMILIES && families[k]; k++)
+    for (int k = 0; families[k]; k++)
         if (strcmp(families[k]->name, name) == 0)
             return families[k];
     return NULL;
@@ -46,7 +46,7 @@ const bp_model_family *bp_model_family_find(const char *name)
 
 const bp_model_family *bp_model_family_of_text(const char *path)
 {
-    for (int k = 0; k < MOST_FAMILIES && families[k]; k++)
+    for (int k = 0; families[k]; k++)
         if (families[k]->text_is && families[k]->text_is(path))
             return families[k];
     return NULL;
@@ -54,7 +54,7 @@ const bp_model_family *bp_model_family_of_text(const char *path)
 
 const bp_model_family *bp_model_family_of_folder(const char *path)
 {
-    for (int k = 0; k < MOST_FAMILIES && families[k]; k++)
+    for (int k = 0; families[k]; k++)
         if (families[k]->folder_is && families[k]->folder_is(path))
             return families[k];
     return NULL;
@@ -62,10 +62,10 @@ const bp_model_family *bp_model_family_of_folder(const char *path)
 
 const bp_hf_table *const *bp_model_huggingface_tables(void)
 {
-    static const bp_hf_table *tables[2 * MOST_FAMILIES];
+    static const bp_hf_table *tables[2 * BP_MODEL_FAMILIES_MOST];
     int count = 0;
 
-    for (int k = 0; k < MOST_FAMILIES && families[k]; k++)
+    for (int k = 0; families[k]; k++)
         for (int t = 0; families[k]->huggingface && families[k]->huggingface[t]; t++)
             tables[count++] = families[k]->huggingface[t];
     tables[count] = NULL;
@@ -76,9 +76,9 @@ void bp_model_family_register(const bp_model_family *family)
 {
     int count = 0;
 
-    while (count < MOST_FAMILIES && families[count])
+    while (families[count])
         count++;
-    BP_ASSERT(count < MOST_FAMILIES);
+    BP_ASSERT(count < BP_MODEL_FAMILIES_MOST - 1); /* a NULL follows */
     families[count] = family;
-    list_kinds();
+    list_all();
 }

@@ -18,74 +18,26 @@
 #include "nn/distill.h"
 #include "text/tokenizer/tokenizer.h"
 
-extern const bp_option bp_model_options[]; /* model.* */
+/** model.*, adapter.*, head.* and the sections of families: the keys that several families share
+ * (keys.c), and each family's own (bp_model_family.keys). Whole before main. */
+#define BP_MODEL_KEYS_MOST 160
+extern bp_option bp_model_options[BP_MODEL_KEYS_MOST];
 
-/** Values of bp_model_options (docs: --help). */
+/** The same for --help: `shared` gets what families share, `groups` each family's own keys; of
+ * `kind`, the name of a family, only its keys. NULL: of all. Borrowed. */
+#define BP_MODEL_FAMILIES_MOST 64
+void bp_model_help_keys(bp_option shared[BP_MODEL_KEYS_MOST],
+                        bp_key_group groups[BP_MODEL_FAMILIES_MOST], const char *kind);
+
+/** Values of bp_model_options, but for sizes, which a shape has, and for what families keep to
+ * themselves. */
 typedef struct bp_model_keys {
     const char *kind;
-    int64_t layers;
-    int64_t width;
-    int64_t heads;
     int64_t context;
-    int64_t positions;
-    int64_t encoder_layers;
-    int64_t decoder_layers;
-    int64_t start_token;
-    int64_t kv_heads;
-    int64_t head_width;
-    int64_t inner;
-    int64_t window;
-    int64_t segments;
-    int64_t first_position;
-    int64_t embedding;
-    int64_t generator_layers;
-    int64_t generator_width;
-    int64_t generator_heads;
-    int64_t generator_inner;
-    const char *part;
-    int64_t network_order; /* model.order; `order` is ngram.order */
-    double norm_epsilon;
-    double rope_theta;
-    double rope_fraction;
     const char *rope_scaling;
-    double rope_factor;
-    double rope_low_freq_factor;
-    double rope_high_freq_factor;
-    int64_t rope_original_context;
-    bool tied;
-    bool pooler;
-    bool boundary;
-    bool direct;
-    const char *char_filters;
-    const char *char_activation;
-    int64_t highway;
-    int64_t projection;
-    bool skip;
-    double cell_clip;
-    double projection_clip;
-    bool attention_bias;
-    bool gated;
-    int64_t relative_buckets;
-    int64_t relative_distance;
-    bool parallel_residual;
     double dropout;
     const char *init;
     bp_adapter_keys adapter; /* adapter.*, of all families of Transformers */
-    const char *attention_activation;
-    int64_t softmaxes; /* head.* */
-    const char *head_activation;
-    int64_t order;
-    const char *smoothing;
-    double delta;
-    int64_t katz_k;
-    const char *prune;
-    double prune_entropy;
-    int64_t memory;
-    const char *mode; /* word2vec.* from here on; word2vec.window is reach */
-    int64_t reach;
-    const char *output;
-    int64_t negative;
-    double sample;
 } bp_model_keys;
 
 static inline const bp_model_keys *bp_model_keys_of(const bp_config *config)
@@ -220,6 +172,9 @@ struct bp_model_family {
     const char *name;             /* of model.kind, and in checkpoints */
     const char *section;          /* of its keys; NULL: "model" */
     const bp_model_size *sizes;   /* ended by a NULL name; vocab_size is none of them */
+    const bp_option *keys;        /* its own: those of its sizes that are not in keys.c, or mean
+                                     something else here, and what is no size. Type and range are
+                                     those of the same key elsewhere. NULL: it has none */
     const struct bp_stack *stack; /* of Transformers of one stack (models/stack.h); NULL: another */
     const char *const
         *required;    /* keys of training that it needs, ended by NULL; NULL: those of
@@ -248,6 +203,9 @@ struct bp_model_family {
     /** Of an encoder-decoder: the token that targets begin with; -1: the end-of-document token. A
      * NULL function: no source is read. */
     int64_t (*start_token)(const bp_model_shape *shape);
+    /** Is there a head that tells whether a text's second part follows its first? A NULL function:
+     * there is none. */
+    bool (*has_pairs_head)(const bp_model_shape *shape);
     bool carries_state; /* in training too, from window to window of a batch slot: windows are read
                            in order, and tensor ranks do not share rows out */
     /** What a new model's initial values need of the tokenizer (NULL: none is known): *out is the

@@ -1,162 +1,66 @@
-/* The keys of models. */
-#include "models/electra/electra.h"
+/* The keys of models: those that families share, and those that each family brings. */
 #include "models/sizes_priv.h"
 #include "models/variants.h"
 
-char bp_model_kinds[256];
+#include <stdio.h>
+#include <string.h>
 
-const bp_option bp_model_options[] = {
-    {"model.kind", BP_OPTION_CHOICE, "gpt", 0, 0, bp_model_kinds, NULL, "family of models", false,
+char bp_model_kinds[256];
+bp_option bp_model_options[BP_MODEL_KEYS_MOST];
+
+/* A family has those that its sizes name. */
+static const bp_option SHARED[] = {
+    {"model.kind", BP_OPTION_CHOICE, "gpt", 0, 0, bp_model_kinds, NULL,
+     "family of models; --help model.kind=NAME shows the keys of one family", false,
      .at = BP_AT(bp_model_keys, kind)},
     {"model.layers", BP_OPTION_INT, NULL, 1, 10000, NULL, NULL,
-     "transformer layers; needed unless model.init names a model", false,
-     .at = BP_AT(bp_model_keys, layers)},
+     "transformer layers; needed unless model.init names a model", false},
     {"model.width", BP_OPTION_INT, NULL, 1, 1 << 20, NULL, NULL,
      "width of the hidden states; a multiple of model.heads unless model.head_width is given",
-     false, .at = BP_AT(bp_model_keys, width)},
+     false},
     {"model.heads", BP_OPTION_INT, NULL, 1, 1 << 16, NULL, NULL,
-     "attention heads; a multiple of mesh.tensor", false, .at = BP_AT(bp_model_keys, heads)},
+     "attention heads; a multiple of mesh.tensor", false},
     {"model.context", BP_OPTION_INT, NULL, 1, 1 << 24, NULL, "tokens",
      "longest context of the model", false, .at = BP_AT(bp_model_keys, context)},
     {"model.positions", BP_OPTION_INT, NULL, 1, 1 << 24, NULL, NULL,
-     "gpt, bert, roberta, electra, bart: rows of the table of learned positions; model.context if "
+     "rows of the table of learned positions; model.context if "
      "not given. Training may begin with a shorter model.context than later",
-     false, .at = BP_AT(bp_model_keys, positions)},
-    {"model.encoder_layers", BP_OPTION_INT, NULL, 1, 10000, NULL, NULL,
-     "transformer, bart, t5: layers of the encoder; model.layers if not given", false,
-     .at = BP_AT(bp_model_keys, encoder_layers)},
-    {"model.decoder_layers", BP_OPTION_INT, NULL, 1, 10000, NULL, NULL,
-     "transformer, bart, t5: layers of the decoder; model.layers if not given", false,
-     .at = BP_AT(bp_model_keys, decoder_layers)},
-    {"model.start_token", BP_OPTION_INT, NULL, 1, 1LL << 31, NULL, NULL,
-     "transformer, bart, t5: the token that targets begin with, by its row of the vocabulary from "
-     "1 "
-     "on (Hugging Face's decoder_start_token_id + 1); the end-of-document token if not given, of "
-     "t5 "
-     "1, its padding",
-     false, .at = BP_AT(bp_model_keys, start_token)},
+     false},
     {"model.kv_heads", BP_OPTION_INT, NULL, 1, 1 << 16, NULL, NULL,
-     "llama: heads of keys and values, which heads share in groups; model.heads if not given",
-     false, .at = BP_AT(bp_model_keys, kv_heads)},
+     "heads of keys and values, which heads share in groups; model.heads if not given", false},
     {"model.head_width", BP_OPTION_INT, NULL, 1, 1 << 20, NULL, NULL,
-     "width of a head; model.width over model.heads if not given", false,
-     .at = BP_AT(bp_model_keys, head_width)},
+     "width of a head; model.width over model.heads if not given", false},
     {"model.inner", BP_OPTION_INT, NULL, 1, 1 << 22, NULL, NULL,
-     "inner width of the MLP; 4 times the width if not given, of llama 8/3 of it, up to a multiple "
-     "of 64",
-     false, .at = BP_AT(bp_model_keys, inner)},
+     "inner width of the MLP; 4 times the width if not given", false},
     {"model.segments", BP_OPTION_INT, NULL, 1, 1 << 16, NULL, NULL,
-     "bert, roberta, electra: kinds of segments that have an embedding; 2 if not given, of roberta "
-     "1",
-     false, .at = BP_AT(bp_model_keys, segments)},
-    {"model.pooler", BP_OPTION_BOOL, NULL, 0, 0, NULL, NULL,
-     "bert: there is a head that predicts whether a text's second part follows its first; yes if "
-     "not "
-     "given",
-     false, .at = BP_AT(bp_model_keys, pooler)},
-    {"model.boundary", BP_OPTION_BOOL, NULL, 0, 0, NULL, NULL,
-     "bert, roberta: masked words are found from the states beside their spans too, SpanBERT's "
-     "boundary objective; no if not given",
-     false, .at = BP_AT(bp_model_keys, boundary)},
-    {"model.first_position", BP_OPTION_INT, NULL, 1, 1 << 24, NULL, NULL,
-     "roberta: row of the position table of a text's first token, Hugging Face's pad_token_id + 1; "
-     "2 if not given",
-     false, .at = BP_AT(bp_model_keys, first_position)},
+     "kinds of segments that have an embedding; 2 if not given", false},
     {"model.window", BP_OPTION_INT, NULL, 0, 1 << 24, NULL, "tokens",
-     "llama: tokens that a token attends to, the last ones; 0: all, as if not given", false,
-     .at = BP_AT(bp_model_keys, window)},
+     "tokens that a token attends to, the last ones; 0: all, as if not given", false},
     {"model.norm_epsilon", BP_OPTION_REAL, NULL, 1e-12, 1, NULL, NULL,
-     "what norms add to the mean square; 1e-5 if not given, of bert and electra 1e-12, of t5 1e-6",
-     false, .at = BP_AT(bp_model_keys, norm_epsilon)},
+     "what norms add to the mean square; 1e-5 if not given", false},
     {"model.rope_theta", BP_OPTION_REAL, NULL, 1, 1e12, NULL, NULL,
-     "llama, gpt_neox: base of the rotary positions' wavelengths; 10000 if not given", false,
-     .at = BP_AT(bp_model_keys, rope_theta)},
+     "base of the rotary positions' wavelengths; 10000 if not given", false},
     {"model.rope_fraction", BP_OPTION_REAL, NULL, 1e-6, 1, NULL, NULL,
-     "gpt_neox: share of a head that positions turn; 0.25 if not given", false,
-     .at = BP_AT(bp_model_keys, rope_fraction)},
+     "share of a head that positions turn; 0.25 if not given", false},
     {"model.rope_scaling", BP_OPTION_CHOICE, NULL, 0, 0, "none|linear|llama3", NULL,
-     "llama: how wavelengths are stretched for longer contexts; none if not given", false,
+     "how wavelengths are stretched for longer contexts; none if not given", false,
      .at = BP_AT(bp_model_keys, rope_scaling)},
     {"model.rope_factor", BP_OPTION_REAL, NULL, 1e-3, 1e6, NULL, NULL,
-     "llama, rope_scaling linear and llama3: by how much", false,
-     .at = BP_AT(bp_model_keys, rope_factor)},
+     "model.rope_scaling linear and llama3: by how much", false},
     {"model.rope_low_freq_factor", BP_OPTION_REAL, NULL, 1e-3, 1e6, NULL, NULL,
-     "llama, rope_scaling llama3: of fewer turns in the original context all is stretched; 1 if "
+     "model.rope_scaling llama3: of fewer turns in the original context all is stretched; 1 if "
      "not given",
-     false, .at = BP_AT(bp_model_keys, rope_low_freq_factor)},
+     false},
     {"model.rope_high_freq_factor", BP_OPTION_REAL, NULL, 1e-3, 1e6, NULL, NULL,
-     "llama, rope_scaling llama3: of more turns in the original context nothing is stretched; 4 if "
+     "model.rope_scaling llama3: of more turns in the original context nothing is stretched; 4 if "
      "not given",
-     false, .at = BP_AT(bp_model_keys, rope_high_freq_factor)},
+     false},
     {"model.rope_original_context", BP_OPTION_INT, NULL, 1, 1 << 24, NULL, "tokens",
-     "llama, rope_scaling llama3: the context before it was stretched", false,
-     .at = BP_AT(bp_model_keys, rope_original_context)},
+     "model.rope_scaling llama3: the context before it was stretched", false},
     {"model.tied", BP_OPTION_BOOL, NULL, 0, 0, NULL, NULL,
-     "the head is the token embedding; if not given yes of gpt, bert and roberta, no of others",
-     false, .at = BP_AT(bp_model_keys, tied)},
+     "the head is the token embedding; no if not given", false},
     {"model.attention_bias", BP_OPTION_BOOL, NULL, 0, 0, NULL, NULL,
-     "llama: queries, keys and values have biases; no if not given", false,
-     .at = BP_AT(bp_model_keys, attention_bias)},
-    {"model.gated", BP_OPTION_BOOL, NULL, 0, 0, NULL, NULL,
-     "t5: the MLP is down(gelu(gate) up), version 1.1's; no: down(relu(up)); yes if not given",
-     false, .at = BP_AT(bp_model_keys, gated)},
-    {"model.relative_buckets", BP_OPTION_INT, NULL, 4, 1 << 16, NULL, NULL,
-     "t5: groups of distances between tokens that attention distinguishes; 32 if not given", false,
-     .at = BP_AT(bp_model_keys, relative_buckets)},
-    {"model.relative_distance", BP_OPTION_INT, NULL, 3, 1 << 24, NULL, "tokens",
-     "t5: distances from this one on are one group, above half of model.relative_buckets; 128 if "
-     "not given",
-     false, .at = BP_AT(bp_model_keys, relative_distance)},
-    {"model.embedding", BP_OPTION_INT, NULL, 1, 1 << 20, NULL, NULL,
-     "rnn, lstm, gru, feedforward: width of the word vectors; model.width if not given. elmo: of a "
-     "character's vector; 16 if not given. electra: of token embeddings; model.width if not given",
-     false, .at = BP_AT(bp_model_keys, embedding)},
-    {"model.generator_layers", BP_OPTION_INT, NULL, 1, 10000, NULL, NULL,
-     "electra: layers of the generator; model.layers if not given", false,
-     .at = BP_AT(bp_model_keys, generator_layers)},
-    {"model.generator_width", BP_OPTION_INT, NULL, 1, 1 << 20, NULL, NULL,
-     "electra: width of the generator; a quarter of model.width if not given", false,
-     .at = BP_AT(bp_model_keys, generator_width)},
-    {"model.generator_heads", BP_OPTION_INT, NULL, 1, 1 << 16, NULL, NULL,
-     "electra: heads of the generator, a multiple of mesh.tensor; a quarter of model.heads if not "
-     "given",
-     false, .at = BP_AT(bp_model_keys, generator_heads)},
-    {"model.generator_inner", BP_OPTION_INT, NULL, 1, 1 << 22, NULL, NULL,
-     "electra: inner width of the generator's MLP; 4 times its width if not given", false,
-     .at = BP_AT(bp_model_keys, generator_inner)},
-    {"model.part", BP_OPTION_CHOICE, NULL, 0, 0, BP_ELECTRA_PARTS, NULL,
-     "electra: what of it there is; both if not given", false, .at = BP_AT(bp_model_keys, part)},
-    {"model.order", BP_OPTION_INT, NULL, 2, 1000, NULL, "tokens",
-     "feedforward: a token is predicted from so many less one before it; 5 if not given", false,
-     .at = BP_AT(bp_model_keys, network_order)},
-    {"model.direct", BP_OPTION_BOOL, NULL, 0, 0, NULL, NULL,
-     "feedforward: word vectors are connected to the head directly too; no if not given", false,
-     .at = BP_AT(bp_model_keys, direct)},
-    {"model.char_filters", BP_OPTION_STRING, NULL, 0, 0, NULL, NULL,
-     "elmo: convolutions over a word's characters, WIDTH:COUNT with commas (1:32,2:32,3:64)", false,
-     .at = BP_AT(bp_model_keys, char_filters)},
-    {"model.char_activation", BP_OPTION_CHOICE, NULL, 0, 0, "relu|tanh", NULL,
-     "elmo: of the convolutions; relu if not given", false,
-     .at = BP_AT(bp_model_keys, char_activation)},
-    {"model.highway", BP_OPTION_INT, NULL, 1, 8, NULL, NULL,
-     "elmo: highway layers behind the convolutions; 2 if not given", false,
-     .at = BP_AT(bp_model_keys, highway)},
-    {"model.projection", BP_OPTION_INT, NULL, 1, 1 << 20, NULL, NULL,
-     "elmo: width of word vectors and of the states of each direction, at most model.width, which "
-     "are the LSTMs' units; model.width if not given",
-     false, .at = BP_AT(bp_model_keys, projection)},
-    {"model.skip", BP_OPTION_BOOL, NULL, 0, 0, NULL, NULL,
-     "elmo: the input of each LSTM but the first is added to its output; yes if not given", false,
-     .at = BP_AT(bp_model_keys, skip)},
-    {"model.cell_clip", BP_OPTION_REAL, NULL, 1e-6, 1e9, NULL, NULL,
-     "elmo: cells are kept within so much of 0; 3 if not given", false,
-     .at = BP_AT(bp_model_keys, cell_clip)},
-    {"model.projection_clip", BP_OPTION_REAL, NULL, 1e-6, 1e9, NULL, NULL,
-     "elmo: projected states are kept within so much of 0; 3 if not given", false,
-     .at = BP_AT(bp_model_keys, projection_clip)},
-    {"model.parallel_residual", BP_OPTION_BOOL, NULL, 0, 0, NULL, NULL,
-     "gpt_neox: attention and MLP read the same, and are added together; yes if not given", false,
-     .at = BP_AT(bp_model_keys, parallel_residual)},
+     "queries, keys and values have biases; no if not given", false},
     {"model.dropout", BP_OPTION_REAL, "0", 0, 0.95, NULL, NULL,
      "dropped share of embeddings, attention and branches", false,
      .at = BP_AT(bp_model_keys, dropout)},
@@ -182,58 +86,136 @@ const bp_option bp_model_options[] = {
     {"model.attention_activation", BP_OPTION_CHOICE, NULL, 0, 0, BP_VARIANT_ACTIVATIONS, NULL,
      "Transformers: what makes weights of scores; entmax15 gives low scores the weight 0 (Peters "
      "et al. 2019); softmax if not given",
-     false, .at = BP_AT(bp_model_keys, attention_activation)},
+     false},
     {"head.activation", BP_OPTION_CHOICE, NULL, 0, 0, BP_VARIANT_ACTIVATIONS, NULL,
      "what makes probabilities of logits; entmax15 has its own loss, and rules tokens out; softmax "
      "if not given",
-     false, .at = BP_AT(bp_model_keys, head_activation)},
+     false},
     {"head.softmaxes", BP_OPTION_INT, NULL, 1, BP_HEAD_SOFTMAXES, NULL, NULL,
      "softmaxes that the head mixes, each of a state of its own (Yang et al. 2018); 1 if not given",
-     false, .at = BP_AT(bp_model_keys, softmaxes)},
-    {"ngram.order", BP_OPTION_INT, NULL, 1, 7, NULL, "words",
-     "ngram: of the longest n-grams; 5 if not given", false, .at = BP_AT(bp_model_keys, order)},
-    {"ngram.smoothing", BP_OPTION_CHOICE, NULL, 0, 0,
-     "kneser-ney|mle|additive|good-turing|katz|witten-bell", NULL,
-     "ngram: kneser-ney (modified, interpolated) if not given; mle, additive and good-turing have "
-     "no back-off",
-     false, .at = BP_AT(bp_model_keys, smoothing)},
-    {"ngram.delta", BP_OPTION_REAL, NULL, 1e-9, 1e9, NULL, NULL,
-     "ngram, additive: what is added to each count; 1 if not given", false,
-     .at = BP_AT(bp_model_keys, delta)},
-    {"ngram.katz_k", BP_OPTION_INT, NULL, 1, 31, NULL, NULL,
-     "ngram, katz and good-turing: counts up to it are discounted, of single words those of 1; 7 "
-     "if not given",
-     false, .at = BP_AT(bp_model_keys, katz_k)},
-    {"ngram.prune", BP_OPTION_STRING, NULL, 0, 0, NULL, NULL,
-     "ngram: n-grams seen so often or less are left out: a number an order (0,0,1), the last one "
-     "for all longer ones too; 0 if not given",
-     false, .at = BP_AT(bp_model_keys, prune)},
-    {"ngram.prune_entropy", BP_OPTION_REAL, NULL, 0, 1, NULL, NULL,
-     "ngram: n-grams are left out whose removal alone makes the perplexity higher by less than so "
-     "much, relatively: 1e-8 for example; 0 if not given",
-     false, .at = BP_AT(bp_model_keys, prune_entropy)},
-    {"ngram.memory", BP_OPTION_BYTES, NULL, 1 << 20, 1e15, NULL, "bytes",
-     "ngram: of a rank, for n-grams that are sorted at a time; the rest is spilled to RUN/counts; "
-     "1 "
-     "GiB if not given",
-     false, .at = BP_AT(bp_model_keys, memory)},
-    {"word2vec.mode", BP_OPTION_CHOICE, NULL, 0, 0, "skipgram|cbow", NULL,
-     "word2vec: a word is predicted from each of its neighbours, or from the mean of all; skipgram "
-     "if not given",
-     false, .at = BP_AT(bp_model_keys, mode)},
-    {"word2vec.window", BP_OPTION_INT, NULL, 1, 100, NULL, "words",
-     "word2vec: neighbours at each side, at most: a number from 1 up to it is drawn for each word; "
-     "5 if not given",
-     false, .at = BP_AT(bp_model_keys, reach)},
-    {"word2vec.output", BP_OPTION_CHOICE, NULL, 0, 0, "negative|hierarchical", NULL,
-     "word2vec: negative sampling, or a softmax along a Huffman tree; negative if not given", false,
-     .at = BP_AT(bp_model_keys, output)},
-    {"word2vec.negative", BP_OPTION_INT, NULL, 1, 100, NULL, "words",
-     "word2vec: noise words of a prediction; 5 if not given", false,
-     .at = BP_AT(bp_model_keys, negative)},
-    {"word2vec.sample", BP_OPTION_REAL, NULL, 0, 1, NULL, NULL,
-     "word2vec: more frequent words than this share are used in part; 0: all are; 1e-3 if not "
-     "given",
-     false, .at = BP_AT(bp_model_keys, sample)},
-    {NULL, BP_OPTION_STRING, NULL, 0, 0, NULL, NULL, NULL, false},
-};
+     false},
+    {0}};
+
+/* These are no sizes: every family has them. */
+static const char *const OF_ALL[] = {"model.kind",      "model.dropout", "model.init",
+                                     "adapter.kind",    "adapter.rank",  "adapter.scale",
+                                     "adapter.targets", "adapter.alone"};
+
+static const bp_model_family *const *families;
+
+static const bp_option *find_row(const bp_option *rows, const char *key)
+{
+    for (; rows && rows->key; rows++)
+        if (strcmp(rows->key, key) == 0)
+            return rows;
+    return NULL;
+}
+
+static bool is_size(const bp_model_family *family, const char *key)
+{
+    for (const bp_model_size *size = family->sizes; size->name; size++) {
+        char own[KEY_BYTES];
+
+        size_key(own, family, size);
+        if (strcmp(own, key) == 0)
+            return true;
+    }
+    return false;
+}
+
+bool family_has_key(const bp_model_family *family, const char *key)
+{
+    for (size_t k = 0; k < sizeof OF_ALL / sizeof OF_ALL[0]; k++)
+        if (strcmp(OF_ALL[k], key) == 0)
+            return true;
+    return find_row(family->keys, key) || is_size(family, key);
+}
+
+/* ---- the list of all ---- */
+
+/* "llama, gpt_neox: " before the help of a row that fewer than half of all families take from here.
+ */
+static const char *help_of_shared(const bp_option *row, char *text, size_t bytes)
+{
+    size_t used = 0;
+    int count = 0, all = 0;
+
+    for (; families[all]; all++) {
+        if (find_row(families[all]->keys, row->key) || !is_size(families[all], row->key))
+            continue;
+        used += (size_t)snprintf(text + used, used < bytes ? bytes - used : 0, "%s%s",
+                                 count++ > 0 ? ", " : "", families[all]->name);
+        BP_ASSERT(used < bytes);
+    }
+    if (count == 0 || 2 * count >= all)
+        return row->help;
+    used += (size_t)snprintf(text + used, bytes - used, ": %s", row->help);
+    BP_ASSERT(used < bytes);
+    return text;
+}
+
+void keys_list(const bp_model_family *const *of)
+{
+    static char texts[sizeof SHARED / sizeof SHARED[0]][512];
+    int count = 0;
+
+    families = of;
+    memset(bp_model_options, 0, sizeof bp_model_options);
+    for (; SHARED[count].key; count++) {
+        bp_model_options[count] = SHARED[count];
+        bp_model_options[count].help =
+            help_of_shared(&SHARED[count], texts[count], sizeof texts[count]);
+    }
+    for (; *of; of++)
+        for (const bp_option *row = (*of)->keys; row && row->key; row++) {
+            if (find_row(bp_model_options, row->key))
+                continue;
+            BP_ASSERT(count < BP_MODEL_KEYS_MOST - 1);
+            bp_model_options[count] = *row;
+            bp_model_options[count++].at = 0; /* that is a place in the family's own struct */
+        }
+}
+
+/* ---- help ---- */
+
+/* Of what families share: a key that it has, and does not explain itself. */
+static bool shows(const bp_model_family *family, const char *key)
+{
+    if (strncmp(key, "adapter.", strlen("adapter.")) == 0)
+        return shape_has_adapters(family);
+    return family_has_key(family, key) && !find_row(family->keys, key);
+}
+
+/* Families that have one table are one group. */
+static void add_group(bp_key_group *groups, const bp_model_family *family)
+{
+    size_t used;
+
+    while (groups->rows && groups->rows != family->keys)
+        groups++;
+    if (!groups->rows)
+        *groups = (bp_key_group){.head = "model.kind =", .rows = family->keys};
+    used = strlen(groups->head);
+    (void)snprintf(groups->head + used, sizeof groups->head - used, "%s %s",
+                   groups->head[used - 1] == '=' ? "" : ",", family->name);
+}
+
+void bp_model_help_keys(bp_option shared[BP_MODEL_KEYS_MOST],
+                        bp_key_group groups[BP_MODEL_FAMILIES_MOST], const char *kind)
+{
+    int count = 0;
+
+    memset(groups, 0, BP_MODEL_FAMILIES_MOST * sizeof *groups);
+    for (const bp_model_family *const *at = families; *at; at++) {
+        if (kind && strcmp((*at)->name, kind) != 0)
+            continue;
+        if ((*at)->keys)
+            add_group(groups, *at);
+        for (int k = 0; kind && SHARED[k].key; k++)
+            if (shows(*at, SHARED[k].key))
+                shared[count++] = SHARED[k];
+    }
+    for (; !kind && SHARED[count].key; count++)
+        shared[count] = bp_model_options[count];
+    shared[count] = (bp_option){.key = NULL};
+}

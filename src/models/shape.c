@@ -79,41 +79,14 @@ static void read_size(bp_model_shape *shape, bp_config *config, const bp_model_s
     size_set(shape, size, value);
 }
 
-/* In its own section a family has keys that are no sizes, too. */
-static bool has_key(const bp_model_family *family, const char *key)
-{
-    size_t bytes = strlen(family_section(family));
-    bool inside = strncmp(key, family_section(family), bytes) == 0 && key[bytes] == '.';
-
-    if (family->section && inside)
-        return true;
-    for (const bp_model_size *size = family->sizes; size->name; size++) {
-        char own[KEY_BYTES];
-
-        size_key(own, family, size);
-        if (strcmp(own, key) == 0)
-            return true;
-    }
-    return false;
-}
-
 /* Keys that other families have. */
 static void refuse_others(bp_config *config, const bp_model_family *family)
 {
-    static const char *const ALL[] = {"model.kind",      "model.dropout", "model.init",
-                                      "adapter.kind",    "adapter.rank",  "adapter.scale",
-                                      "adapter.targets", "adapter.alone", NULL};
-
-    for (const bp_option *row = bp_model_options; row->key; row++) {
-        bool of_all = false;
-
-        for (int k = 0; ALL[k]; k++)
-            of_all = of_all || strcmp(row->key, ALL[k]) == 0;
-        if (!of_all && !has_key(family, row->key) && bp_config_is_set(config, row->key))
+    for (const bp_option *row = bp_model_options; row->key; row++)
+        if (!family_has_key(family, row->key) && bp_config_is_set(config, row->key))
             bp_config_fault(config, "model.unused_key",
                             "model.kind = %s has no %s: at %s; leave the key out", family->name,
                             row->key, row->key);
-    }
 }
 
 /* Of the checkpoint, unless the configuration names another. */

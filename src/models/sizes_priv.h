@@ -11,6 +11,11 @@
 extern char
     bp_model_kinds[256]; /* keys.c: names of all families, "a|b", which families.c fills in */
 
+/** Fill in bp_model_options with the keys of all families, a list ended by NULL. */
+void keys_list(const bp_model_family *const *of);
+/** May a configuration of this family give it? */
+bool family_has_key(const bp_model_family *family, const char *key);
+
 /** A value as all types have it. */
 double size_value(const bp_model_shape *shape, const bp_model_size *size);
 void size_set(bp_model_shape *shape, const bp_model_size *size, double value);

@@ -320,7 +320,7 @@ static void one_alone_of_keys_that_exclude_each_other(void **state)
     bp_test_expect(try_lengths(used, "length.epochs=ten", NULL), BP_ERR_CONFIG);
     assert_int_equal(count_lines(bp_err_message()), 1); /* it was given, and wrong */
 
-    char *help = bp_config_help(used);
+    char *help = bp_config_help(used, NULL);
     assert_non_null(strstr(help, "how long (integer, 1 to 100; one required)"));
     bp_free(help);
 }
@@ -571,7 +571,7 @@ static void each_key_of_the_job_is_visited(void **state)
 
 static void help_shows_every_key(void **state)
 {
-    char *help = bp_config_help(used_tables);
+    char *help = bp_config_help(used_tables, NULL);
 
     for (const bp_option *row = train_table; row->key != NULL; row++) {
         assert_non_null(strstr(help, row->key));
@@ -584,6 +584,20 @@ static void help_shows_every_key(void **state)
     assert_null(strstr(help, "score"));
     for (const char *line = help; *line != 0; line += strcspn(line, "\n") + 1)
         assert_true(strcspn(line, "\n") <= 79);
+    bp_free(help);
+}
+
+static void groups_of_help_follow_the_sections(void **state)
+{
+    static const bp_option ROWS[] = {
+        {.key = "train.a_key_that_is_longer", .type = BP_OPTION_INT, .help = "of two"}, {0}};
+    const bp_key_group groups[] = {{"train.order = tree", ROWS}, {.rows = NULL}};
+    char *help = bp_config_help(used_tables, groups);
+    const char *last = "\ntrain.order = tree:\n  train.a_key_that_is_longer  of two (integer)\n";
+
+    (void)state;
+    assert_string_equal(help + strlen(help) - strlen(last), last);
+    assert_non_null(strstr(help, "\n[train]\n  train.steps                 optimizer steps"));
     bp_free(help);
 }
 
@@ -669,6 +683,7 @@ int main(void)
         cmocka_unit_test(faults_of_callers_are_collected),
         cmocka_unit_test(each_key_of_the_job_is_visited),
         cmocka_unit_test(help_shows_every_key),
+        cmocka_unit_test(groups_of_help_follow_the_sections),
     };
     return BP_TEST_RUN(tests);
 }

@@ -56,6 +56,36 @@ class Help(unittest.TestCase):
                     self.assertRegex(line, r"^  (mpirun -n 4 |zcat .*\| )?bagpipe(-data)? ", "it does not begin with a program")
                     self.assertEqual(subprocess.run(["bash", "-n", "-c", line], check=False).returncode, 0, line)
 
+    def test_keys_of_a_family_are_under_its_name(self):
+        for job in ("pretrain", "finetune", "ensemble"):
+            text = self.pages["bagpipe", job]
+            groups = dict(re.findall(r"(?m)^model\.kind = (.*):\n((?:  .*\n)+)", text))
+            self.assertIn("model.char_filters", groups["elmo"])
+            self.assertIn("model.embedding", groups["rnn, lstm, gru"])
+            self.assertIn("ngram.order", groups["ngram"])
+            self.assertEqual(len(re.findall(r"(?m)^  model\.char_filters ", text)), 1)
+            self.assertRegex(text, r"(?m)^  model\.rope_theta +llama, gpt_neox: ")
+
+    def test_keys_of_one_family(self):
+        every = set(re.findall(r"(?m)^  ([a-z0-9_]+\.[a-z0-9_]+)", self.pages["bagpipe", "pretrain"]))
+        found = set()
+        for kind in re.search(r"(?s)model\.kind .*?\((.*?);", self.pages["bagpipe", "pretrain"]).group(1).split("|"):
+            text = bare("bagpipe", "pretrain", "--help", f"model.kind={kind.strip()}").stdout
+            keys = re.findall(r"(?m)^  ([a-z0-9_]+\.[a-z0-9_]+)", text)
+            self.assertEqual(len(keys), len(set(keys)), "a key is there once")
+            self.assertEqual(bare("bagpipe", "help", "pretrain", f"model.kind={kind.strip()}").stdout, text)
+            found |= set(keys)
+            if kind.strip() == "llama":
+                self.assertTrue({"model.layers", "model.rope_theta", "model.inner", "train.steps", "adapter.kind"} <= set(keys))
+                self.assertFalse({"model.positions", "model.order", "ngram.order"} & set(keys))
+                self.assertRegex(text, r"(?m)^model\.kind = llama:$")
+            if kind.strip() == "ngram":
+                self.assertFalse({"model.layers", "adapter.kind", "head.softmaxes"} & set(keys))
+        self.assertEqual(found, every, "every key is of a family")
+        result = bare("bagpipe", "pretrain", "--help", "model.kind=lama")
+        self.assertEqual(result.returncode, 78)
+        self.assertIn("[config.bad_value]", result.stderr)
+
     def test_no_technical_bounds(self):
         for page, text in self.pages.items():
             self.assertNotRegex(text, r"2147483647|1000000000000|9007199254740992", page)

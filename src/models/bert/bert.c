@@ -45,6 +45,43 @@ static const bp_model_size ROBERTA_SIZES[] = {COMMON_SIZES,
                                               BP_VARIANT_HEAD_SIZES,
                                               {0}};
 
+#define COMMON_KEYS                                                                                \
+    {.key = "model.tied",                                                                          \
+     .type = BP_OPTION_BOOL,                                                                       \
+     .help = "the head is the token embedding; yes if not given"},                                 \
+    {                                                                                              \
+        .key = "model.boundary", .type = BP_OPTION_BOOL,                                           \
+        .help = "masked words are found from the states beside their spans too, SpanBERT's "       \
+                "boundary objective; no if not given"                                              \
+    }
+
+static const bp_option BERT_KEYS[] = {
+    COMMON_KEYS,
+    {.key = "model.pooler",
+     .type = BP_OPTION_BOOL,
+     .help = "there is a head that predicts whether a text's second part follows its first; yes if "
+             "not given"},
+    {.key = "model.norm_epsilon",
+     .type = BP_OPTION_REAL,
+     .min = 1e-12,
+     .max = 1,
+     .help = "what norms add to the mean square; 1e-12 if not given"},
+    {0}};
+static const bp_option ROBERTA_KEYS[] = {
+    COMMON_KEYS,
+    {.key = "model.segments",
+     .type = BP_OPTION_INT,
+     .min = 1,
+     .max = 1 << 16,
+     .help = "kinds of segments that have an embedding; 1 if not given"},
+    {.key = "model.first_position",
+     .type = BP_OPTION_INT,
+     .min = 1,
+     .max = 1 << 24,
+     .help = "row of the position table of a text's first token, Hugging Face's pad_token_id + 1; "
+             "2 if not given"},
+    {0}};
+
 static void settle_roberta(bp_model_shape *shape)
 {
     bp_stack_settle(shape);
@@ -261,16 +298,17 @@ static bp_backbone backbone(const bp_model_shape *shape)
                          .head_flops = 6 * head_matrices(shape)};
 }
 
-#define FAMILY(kind, of, sizes_of, settles, tables)                                                \
+#define FAMILY(kind, of, sizes_of, keys_of, settles, tables)                                       \
     {                                                                                              \
-        .name = kind, .stack = of, .sizes = sizes_of, .settle = settles, .check = check,           \
-        .check_read = bp_stack_check_read, .facts = facts, .objective = &bp_objective_masked,      \
+        .name = kind, .stack = of, .sizes = sizes_of, .keys = keys_of, .settle = settles,          \
+        .check = check, .check_read = bp_stack_check_read, .facts = facts,                         \
+        .objective = &bp_objective_masked, .has_pairs_head = bp_bert_has_pooler,                   \
         .huggingface = tables, .blocks = blocks, .key_block = key_block,                           \
         .blocks_are = "embedding, its norm, layers, heads", .cost = cost, .backbone = backbone,    \
         .behind = behind, .add_shared = bp_stack_add_shared, .add_block = add_block                \
     }
 
-const bp_model_family bp_bert_family =
-                          FAMILY("bert", &BERT, BERT_SIZES, bp_stack_settle, bp_bert_huggingface),
-                      bp_roberta_family = FAMILY("roberta", &ROBERTA, ROBERTA_SIZES, settle_roberta,
-                                                 bp_roberta_huggingface);
+const bp_model_family bp_bert_family = FAMILY("bert", &BERT, BERT_SIZES, BERT_KEYS, bp_stack_settle,
+                                              bp_bert_huggingface),
+                      bp_roberta_family = FAMILY("roberta", &ROBERTA, ROBERTA_SIZES, ROBERTA_KEYS,
+                                                 settle_roberta, bp_roberta_huggingface);

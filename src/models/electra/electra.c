@@ -43,6 +43,44 @@ static const bp_model_size SIZES[] = {
      .quiet = true},
     {0}};
 
+static const bp_option KEYS[] = {
+    {.key = "model.embedding",
+     .type = BP_OPTION_INT,
+     .min = 1,
+     .max = 1 << 20,
+     .help = "width of token embeddings; model.width if not given"},
+    {.key = "model.generator_layers",
+     .type = BP_OPTION_INT,
+     .min = 1,
+     .max = 10000,
+     .help = "layers of the generator; model.layers if not given"},
+    {.key = "model.generator_width",
+     .type = BP_OPTION_INT,
+     .min = 1,
+     .max = 1 << 20,
+     .help = "width of the generator; a quarter of model.width if not given"},
+    {.key = "model.generator_heads",
+     .type = BP_OPTION_INT,
+     .min = 1,
+     .max = 1 << 16,
+     .help = "heads of the generator, a multiple of mesh.tensor; a quarter of model.heads if not "
+             "given"},
+    {.key = "model.generator_inner",
+     .type = BP_OPTION_INT,
+     .min = 1,
+     .max = 1 << 22,
+     .help = "inner width of the generator's MLP; 4 times its width if not given"},
+    {.key = "model.norm_epsilon",
+     .type = BP_OPTION_REAL,
+     .min = 1e-12,
+     .max = 1,
+     .help = "what norms add to the mean square; 1e-12 if not given"},
+    {.key = "model.part",
+     .type = BP_OPTION_CHOICE,
+     .choices = BP_ELECTRA_PARTS,
+     .help = "what of it there is; both if not given"},
+    {0}};
+
 static int64_t given_or(int64_t given, int64_t otherwise)
 {
     return given > 0 ? given : otherwise;
@@ -440,6 +478,7 @@ const bp_model_family bp_electra_family = {
     .name = "electra",
     .stack = &STACK,
     .sizes = SIZES,
+    .keys = KEYS,
     .settle = settle,
     .resolve = resolve,
     .check = check,

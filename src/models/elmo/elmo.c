@@ -45,6 +45,45 @@ static const bp_model_size SIZES[] = {
      .optional = true},
     {0}};
 
+static const bp_option KEYS[] = {
+    {.key = "model.char_filters",
+     .type = BP_OPTION_STRING,
+     .help = "convolutions over a word's characters, WIDTH:COUNT with commas (1:32,2:32,3:64)"},
+    {.key = "model.embedding",
+     .type = BP_OPTION_INT,
+     .min = 1,
+     .max = 1 << 20,
+     .help = "width of a character's vector; 16 if not given"},
+    {.key = "model.char_activation",
+     .type = BP_OPTION_CHOICE,
+     .choices = "relu|tanh",
+     .help = "of the convolutions; relu if not given"},
+    {.key = "model.highway",
+     .type = BP_OPTION_INT,
+     .min = 1,
+     .max = 8,
+     .help = "highway layers after the convolutions; 2 if not given"},
+    {.key = "model.projection",
+     .type = BP_OPTION_INT,
+     .min = 1,
+     .max = 1 << 20,
+     .help = "width of word vectors and of the states of each direction, at most model.width, "
+             "which are the LSTMs' units; model.width if not given"},
+    {.key = "model.skip",
+     .type = BP_OPTION_BOOL,
+     .help = "the input of each LSTM but the first is added to its output; yes if not given"},
+    {.key = "model.cell_clip",
+     .type = BP_OPTION_REAL,
+     .min = 1e-6,
+     .max = 1e9,
+     .help = "cells are kept within this distance of 0; 3 if not given"},
+    {.key = "model.projection_clip",
+     .type = BP_OPTION_REAL,
+     .min = 1e-6,
+     .max = 1e9,
+     .help = "projected states are kept within this distance of 0; 3 if not given"},
+    {0}};
+
 static int64_t embedding_of(const bp_model_shape *shape)
 {
     return shape->own[BP_ELMO_EMBEDDING];
@@ -332,6 +371,7 @@ static const bp_objective OBJECTIVE = {.name = "bidirectional",
 
 const bp_model_family bp_elmo_family = {.name = "elmo",
                                         .sizes = SIZES,
+                                        .keys = KEYS,
                                         .any_context = true,
                                         .settle = settle,
                                         .check = check,

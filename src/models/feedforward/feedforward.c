@@ -23,6 +23,23 @@ static const bp_model_size SIZES[] = {
     BP_VARIANT_HEAD_SIZES,
     {0}};
 
+static const bp_option KEYS[] = {
+    {.key = "model.order",
+     .type = BP_OPTION_INT,
+     .min = 2,
+     .max = 1000,
+     .unit = "tokens",
+     .help = "a token is predicted from this many less one before it; 5 if not given"},
+    {.key = "model.embedding",
+     .type = BP_OPTION_INT,
+     .min = 1,
+     .max = 1 << 20,
+     .help = "width of the word vectors; model.width if not given"},
+    {.key = "model.direct",
+     .type = BP_OPTION_BOOL,
+     .help = "word vectors are connected to the head directly too; no if not given"},
+    {0}};
+
 static void settle(bp_model_shape *shape)
 {
     int64_t *order = &shape->own[BP_FEEDFORWARD_ORDER],
@@ -152,6 +169,7 @@ static void add_block(bp_network *network, const bp_model_shape *shape, int numb
 
 const bp_model_family bp_feedforward_family = {.name = "feedforward",
                                                .sizes = SIZES,
+                                               .keys = KEYS,
                                                .any_context = true,
                                                .settle = settle,
                                                .check = check,

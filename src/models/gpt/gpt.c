@@ -23,9 +23,15 @@ static const bp_model_size SIZES[] = {BP_STACK_SIZES,
                                       BP_VARIANT_HEAD_SIZES,
                                       {0}};
 
+static const bp_option KEYS[] = {{.key = "model.tied",
+                                  .type = BP_OPTION_BOOL,
+                                  .help = "the head is the token embedding; yes if not given"},
+                                 {0}};
+
 const bp_model_family bp_gpt_family = {.name = "gpt",
                                        .stack = &STACK,
                                        .sizes = SIZES,
+                                       .keys = KEYS,
                                        .objective = &bp_objective_causal,
                                        .huggingface = bp_gpt_huggingface,
                                        BP_STACK_FAMILY};

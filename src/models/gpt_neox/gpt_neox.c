@@ -24,9 +24,16 @@ static const bp_model_size SIZES[] = {BP_STACK_SIZES,
                                       BP_VARIANT_HEAD_SIZES,
                                       {0}};
 
+static const bp_option KEYS[] = {
+    {.key = "model.parallel_residual",
+     .type = BP_OPTION_BOOL,
+     .help = "attention and MLP read the same, and are added together; yes if not given"},
+    {0}};
+
 const bp_model_family bp_gpt_neox_family = {.name = "gpt_neox",
                                             .stack = &STACK,
                                             .sizes = SIZES,
+                                            .keys = KEYS,
                                             .any_context = true,
                                             .objective = &bp_objective_causal,
                                             .huggingface = bp_gpt_neox_huggingface,

@@ -18,7 +18,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SMOOTHINGS "kneser-ney|mle|additive|good-turing|katz|witten-bell|arpa"
+/* What a key may say; a model that was read from another program's file has none of them. */
+#define SMOOTHINGS "kneser-ney|mle|additive|good-turing|katz|witten-bell"
 #define ORDER      5
 #define DELTA      1
 #define KATZ_K     7
@@ -34,10 +35,67 @@ static const bp_model_size SIZES[] = {
      .at = BP_SIZE_AT(own[OWN_SMOOTHING]),
      .type = BP_SIZE_CHOICE,
      .optional = true,
-     .words = SMOOTHINGS},
+     .words = SMOOTHINGS "|arpa"},
     {.name = "delta", .at = BP_SIZE_AT(real[REAL_DELTA]), .type = BP_SIZE_REAL, .optional = true},
     {.name = "katz_k", .at = BP_SIZE_AT(own[OWN_KATZ_K]), .optional = true},
     {0}};
+
+/* Keys that are no sizes of a model: of counting. */
+typedef struct counting_keys {
+    const char *prune;
+    double prune_entropy;
+    int64_t memory;
+} counting_keys;
+
+static const bp_option KEYS[] = {
+    {.key = "ngram.order",
+     .type = BP_OPTION_INT,
+     .min = 1,
+     .max = NGRAM_ORDER_MOST,
+     .unit = "words",
+     .help = "of the longest n-grams; 5 if not given"},
+    {.key = "ngram.smoothing",
+     .type = BP_OPTION_CHOICE,
+     .choices = SMOOTHINGS,
+     .help = "kneser-ney (modified, interpolated) if not given; mle, additive and good-turing have "
+             "no back-off"},
+    {.key = "ngram.delta",
+     .type = BP_OPTION_REAL,
+     .min = 1e-9,
+     .max = 1e9,
+     .help = "additive: what is added to each count; 1 if not given"},
+    {.key = "ngram.katz_k",
+     .type = BP_OPTION_INT,
+     .min = 1,
+     .max = 31,
+     .help = "katz and good-turing: counts up to it are discounted, of single words those of 1; 7 "
+             "if not given"},
+    {.key = "ngram.prune",
+     .type = BP_OPTION_STRING,
+     .at = BP_AT(counting_keys, prune),
+     .help = "n-grams seen this often or less are left out: a number an order (0,0,1), the last "
+             "one for all longer ones too; 0 if not given"},
+    {.key = "ngram.prune_entropy",
+     .type = BP_OPTION_REAL,
+     .min = 0,
+     .max = 1,
+     .at = BP_AT(counting_keys, prune_entropy),
+     .help = "n-grams are left out whose removal makes the perplexity higher by less than this, "
+             "relatively: 1e-8 for example; 0 if not given"},
+    {.key = "ngram.memory",
+     .type = BP_OPTION_BYTES,
+     .min = 1 << 20,
+     .max = 1e15,
+     .unit = "bytes",
+     .at = BP_AT(counting_keys, memory),
+     .help = "of a rank, for n-grams that are sorted at a time; the rest is spilled to RUN/counts; "
+             "1 GiB if not given"},
+    {0}};
+
+static const counting_keys *keys_of(const bp_config *config)
+{
+    return bp_config_bound(config, KEYS);
+}
 
 static void settle(bp_model_shape *shape)
 {
@@ -79,7 +137,7 @@ static bool read_prune(int64_t prune[NGRAM_ORDERS], const char *list, int order)
 
 static const char *prune_of(const bp_config *config)
 {
-    const char *list = bp_model_keys_of(config)->prune;
+    const char *list = keys_of(config)->prune;
 
     return list ? list : "0";
 }
@@ -88,7 +146,7 @@ static void check(const bp_model_shape *shape, int tensors, bp_config *config)
 {
     int64_t prune[NGRAM_ORDERS] = {0}, pipeline = bp_mesh_keys_of(config)->pipeline;
     int order = (int)shape->own[OWN_ORDER];
-    double entropy = bp_model_keys_of(config)->prune_entropy;
+    double entropy = keys_of(config)->prune_entropy;
     const char *list = prune_of(config);
     ngram_smoothing smoothing = (ngram_smoothing)shape->own[OWN_SMOOTHING];
 
@@ -143,12 +201,12 @@ static int64_t state_width(const bp_model_shape *shape)
 
 ngram_spec ngram_spec_of(const bp_config *config, const bp_model_shape *shape, int64_t eod_id)
 {
-    int64_t memory = bp_model_keys_of(config)->memory;
+    int64_t memory = keys_of(config)->memory;
     ngram_spec spec = {.order = (int)shape->own[OWN_ORDER],
                        .bits = ngram_bits(shape->vocab_size),
                        .vocab_size = shape->vocab_size,
                        .eod_id = eod_id,
-                       .entropy = bp_model_keys_of(config)->prune_entropy,
+                       .entropy = keys_of(config)->prune_entropy,
                        .memory_bytes = memory > 0 ? memory : MEMORY,
                        .rule = {.smoothing = (ngram_smoothing)shape->own[OWN_SMOOTHING],
                                 .delta = shape->real[REAL_DELTA],
@@ -266,6 +324,7 @@ static const char *const REQUIRED[] = {NULL};
 const bp_model_family bp_ngram_family = {.name = "ngram",
                                          .section = "ngram",
                                          .sizes = SIZES,
+                                         .keys = KEYS,
                                          .required = REQUIRED,
                                          .settle = settle,
                                          .check = check,

@@ -24,6 +24,13 @@ static const bp_model_size SIZES[] = {
     BP_VARIANT_HEAD_SIZES,
     {0}};
 
+static const bp_option KEYS[] = {{.key = "model.embedding",
+                                  .type = BP_OPTION_INT,
+                                  .min = 1,
+                                  .max = 1 << 20,
+                                  .help = "width of the word vectors; model.width if not given"},
+                                 {0}};
+
 static bp_recurrent_cell cell_of(const bp_model_shape *shape)
 {
     return shape->family == &bp_rnn_family    ? BP_CELL_RNN
@@ -193,11 +200,11 @@ static void add_block(bp_network *network, const bp_model_shape *shape, int numb
 
 #define FAMILY(kind, tables)                                                                       \
     {                                                                                              \
-        .name = kind, .sizes = SIZES, .any_context = true, .settle = settle, .check = check,       \
-        .check_read = check_read, .facts = facts, .unlimited = true, .carries_state = true,        \
-        .objective = &bp_objective_causal, .huggingface = tables, .blocks = blocks_of,             \
-        .blocks_are = "embedding, layers, head", .cost = cost, .behind = behind,                   \
-        .add_shared = add_shared, .add_block = add_block                                           \
+        .name = kind, .sizes = SIZES, .keys = KEYS, .any_context = true, .settle = settle,         \
+        .check = check, .check_read = check_read, .facts = facts, .unlimited = true,               \
+        .carries_state = true, .objective = &bp_objective_causal, .huggingface = tables,           \
+        .blocks = blocks_of, .blocks_are = "embedding, layers, head", .cost = cost,                \
+        .behind = behind, .add_shared = add_shared, .add_block = add_block                         \
     }
 
 const bp_model_family bp_rnn_family = FAMILY("rnn", bp_rnn_huggingface),

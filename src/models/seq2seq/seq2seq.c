@@ -17,6 +17,9 @@
 static const bp_model_size SIZES[] = {BP_SEQ2SEQ_SIZES, {0}},
                            BART_SIZES[] = {BP_SEQ2SEQ_SIZES, BP_POSITIONS_SIZE, {0}};
 
+static const bp_option KEYS[] = {
+    BP_SEQ2SEQ_KEYS, BP_SEQ2SEQ_START_KEY("the end-of-document token"), {0}};
+
 static bool is_bart(const bp_model_shape *shape)
 {
     return shape->family == &bp_bart_family;
@@ -296,7 +299,7 @@ static bp_model_facts facts(const bp_model_shape *shape)
 
 #define FAMILY(kind, list, tables, any, other)                                                     \
     {                                                                                              \
-        .name = kind, .sizes = list, .any_context = any, .settle = settle,                         \
+        .name = kind, .sizes = list, .keys = KEYS, .any_context = any, .settle = settle,           \
         .check = bp_seq2seq_check, .check_read = bp_seq2seq_check_read, .facts = facts,            \
         .backbone = backbone, .start_token = bp_seq2seq_start_token,                               \
         .objective = &bp_objective_seq2seq, .other_objective = other, .huggingface = tables,       \

@@ -39,6 +39,23 @@ enum {
         .name = "norm_epsilon", .at = BP_SIZE_AT(stack.epsilon), .type = BP_SIZE_REAL,             \
         .optional = true                                                                           \
     }
+/** Rows of a family's keys, for them. */
+#define BP_SEQ2SEQ_KEYS                                                                            \
+    {.key = "model.encoder_layers",                                                                \
+     .type = BP_OPTION_INT,                                                                        \
+     .min = 1,                                                                                     \
+     .max = 10000,                                                                                 \
+     .help = "layers of the encoder; model.layers if not given"},                                  \
+    {                                                                                              \
+        .key = "model.decoder_layers", .type = BP_OPTION_INT, .min = 1, .max = 10000,              \
+        .help = "layers of the decoder; model.layers if not given"                                 \
+    }
+#define BP_SEQ2SEQ_START_KEY(otherwise)                                                            \
+    {                                                                                              \
+        .key = "model.start_token", .type = BP_OPTION_INT, .min = 1, .max = 1LL << 31,             \
+        .help = "the token that targets begin with, by its row of the vocabulary from 1 on "       \
+                "(Hugging Face's decoder_start_token_id + 1); " otherwise " if not given"          \
+    }
 /* Streams of dropout masks, beyond those of models with one stack: the embeddings' two, two behind
  * the stacks, then eight of a layer, of which it takes five. */
 #define BP_SEQ2SEQ_MASK              (1LL << 32)

@@ -30,6 +30,31 @@ static const bp_model_size SIZES[] = {
     {.name = "relative_distance", .at = BP_SIZE_AT(own[BP_T5_DISTANCE]), .optional = true},
     {0}};
 
+static const bp_option KEYS[] = {
+    BP_SEQ2SEQ_KEYS,
+    BP_SEQ2SEQ_START_KEY("1, its padding,"),
+    {.key = "model.norm_epsilon",
+     .type = BP_OPTION_REAL,
+     .min = 1e-12,
+     .max = 1,
+     .help = "what norms add to the mean square; 1e-6 if not given"},
+    {.key = "model.gated",
+     .type = BP_OPTION_BOOL,
+     .help = "the MLP is down(gelu(gate) up), version 1.1's; no: down(relu(up)); yes if not given"},
+    {.key = "model.relative_buckets",
+     .type = BP_OPTION_INT,
+     .min = 4,
+     .max = 1 << 16,
+     .help = "groups of distances between tokens that attention distinguishes; 32 if not given"},
+    {.key = "model.relative_distance",
+     .type = BP_OPTION_INT,
+     .min = 3,
+     .max = 1 << 24,
+     .unit = "tokens",
+     .help = "distances from this one on are one group, above half of model.relative_buckets; 128 "
+             "if not given"},
+    {0}};
+
 static void settle(bp_model_shape *shape)
 {
     int64_t *own = shape->own;
@@ -259,6 +284,7 @@ static bp_backbone backbone(const bp_model_shape *shape)
 
 const bp_model_family bp_t5_family = {.name = "t5",
                                       .sizes = SIZES,
+                                      .keys = KEYS,
                                       .any_context = true,
                                       .settle = settle,
                                       .check = check,

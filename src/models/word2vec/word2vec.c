@@ -179,6 +179,7 @@ static const bp_objective OBJECTIVE = {
 const bp_model_family bp_word2vec_family = {.name = "word2vec",
                                             .section = "word2vec",
                                             .sizes = SIZES,
+                                            .keys = w2v_options,
                                             .settle = settle,
                                             .resolve = resolve,
                                             .check = check,

@@ -115,7 +115,7 @@ static bp_err new_learner(bp_learner **out, const bp_learner_spec *spec)
     self->shape = *spec->shape;
     self->eod_id = spec->eod_id;
     self->seed = spec->seed;
-    self->sample = bp_model_keys_of(spec->config)->sample;
+    self->sample = w2v_keys_of(spec->config)->sample;
     works = self->rank < self->worker_count;
     self->lanes = works ? BP_ROW_LANES / self->worker_count : 0;
     self->width = works ? w2v_padded(&self->shape) / self->worker_count : 0;

@@ -62,6 +62,15 @@ static inline const w2v_noise_cell *w2v_noise_cell_at(const w2v_vocabulary *v, u
 
 extern const bp_learner_ops w2v_learner_ops;
 
+extern const bp_option w2v_options[]; /* word2vec.* */
+typedef struct w2v_keys {
+    double sample; /* what else there is are sizes */
+} w2v_keys;
+static inline const w2v_keys *w2v_keys_of(const bp_config *config)
+{
+    return bp_config_bound(config, w2v_options);
+}
+
 /* vectors_read.c, vectors_write.c: the original tool's files (bp_model_family.text_*). */
 bool w2v_vectors_is(const char *path);
 bp_err w2v_vectors_write(bp_checkpoint *checkpoint, const bp_tokenizer *tokenizer,

@@ -4,7 +4,6 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "mesh/collective.h"
-#include "models/bert/bert.h"
 #include "train/loop/trainer.h"
 #include "train/parts/keys.h"
 
@@ -33,10 +32,12 @@ static bp_err check_role(const trainer *self, bp_role role)
 
 static bool has_pairs_head(const trainer *self)
 {
-    return self->shape.family == &bp_bert_family && bp_bert_has_pooler(&self->shape);
+    const bp_model_family *family = self->shape.family;
+
+    return family->has_pairs_head && family->has_pairs_head(&self->shape);
 }
 
-/* BERT's examples are pairs unless a key says otherwise. */
+/* Where there is a head for them, examples are pairs unless a key says otherwise. */
 static bool wants_pairs(const trainer *self)
 {
     return bp_config_is_set(self->config, "mask.next_sentence")
@@ -80,11 +81,12 @@ static bp_err check_pairs(const trainer *self)
     if (self->facts.has_segments)
         return BP_OK;
     return BP_FAIL(BP_ERR_CONFIG, "corpus.no_sentences",
-                   "mask.next_sentence = yes%s needs to know where sentences begin, which the "
+                   "mask.next_sentence = yes%s%s%s needs to know where sentences begin, which the "
                    "corpus %s does not mark: at mask.next_sentence; make it with bagpipe-data "
                    "corpus --sentences punctuation (or lines, of a sentence a line), or set "
                    "mask.next_sentence=no",
-                   given ? "" : ", as of bert if it is not given,", self->facts.unsegmented);
+                   given ? "" : ", as of ", given ? "" : self->shape.family->name,
+                   given ? "" : " if it is not given,", self->facts.unsegmented);
 }
 
 /* Hugging Face counts a RoBERTa's positions by its padding token: another one would give an

@@ -88,7 +88,7 @@ def load(model, path):
 # ---- examples ----
 
 def masked(text, step, slot, rules):
-    """A text's inputs and targets: bagpipe's masks of seed 1, a function of step, batch slot and place (src/models/masked.c)."""
+    """A text's inputs and targets: bagpipe's masks of seed 1, a function of step, batch slot and place (src/models/bert/masked.c)."""
     order, kind, token = (Draws(1, step, 4 * slot + k, MASKS) for k in range(3))
     inputs, targets, n = list(text), [-1] * len(text), len(text)
     wanted = max(1, math.floor(RATE * sum(id not in rules["special"] for id in text) + 0.5))
