@@ -54,8 +54,8 @@ bp_err bp_work_model_bytes_of(bp_work_model_bytes *out, const bp_work_models *mo
 /** The ranks of each node fit into its memory. What can't be estimated (a manifest without the
  * sizes, a mesh that the model does not fit) is left to what opens the models.
  *
- * *alone_fits (NULL: nobody asks): one rank, which stands for all of a job to come, can hold it
- * all.
+ * *alone_fits (NULL: nobody asks): one rank, which represents all ranks of a job to come, can hold
+ * it all.
  *
  * Collective: over `world`; shape (fitted) and spec are equal on all ranks.
  * Errors:     BP_ERR_SYSTEM they do not fit, with the mesh that would: the same on all ranks. */

@@ -34,7 +34,7 @@ typedef struct bp_parts {
     uint8_t *done; /* [units]: 1 where there is a result */
     int64_t done_count;
     int64_t foreign; /* files with another key: of another model, rule or mesh */
-    int64_t damaged; /* files with a damaged record, behind which nothing is read */
+    int64_t damaged; /* files with a damaged record, after which nothing is read */
     int64_t start;   /* files are named after the start that wrote them; this one's number */
 
     bp_part_place *places; /* [units]; this and what follows is parts.c's own */
@@ -54,7 +54,7 @@ typedef struct bp_parts {
  */
 bp_err bp_parts_open(bp_parts **out, const char *folder, const char *key, int64_t units);
 void bp_parts_free(bp_parts **parts);
-/** The result of a unit, valid until the next call. Errors: BP_ERR_FORMAT there is none, or it is
+/** The result of a unit, valid until the next call. Errors: BP_ERR_FORMAT it is missing, or it is
  * damaged by now; BP_ERR_IO. */
 bp_err bp_parts_read(bp_parts *parts, int64_t unit, const char **result, size_t *bytes,
                      const char **path);

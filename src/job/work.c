@@ -20,7 +20,7 @@ static const char *find_missing(const void *context)
 static bp_err open_run(bp_work_job *job)
 {
     const bp_work *work = job->work;
-    char model[128]; /* an ensemble of one returns more statistics than its model alone */
+    char model[128]; /* an ensemble of one returns more statistics than its model */
     bp_run_identity identities[BP_WORK_IDENTITIES] = {{NULL, NULL}};
     bp_run_spec spec = {.job = work->name,
                         .may_change = work->may_change,

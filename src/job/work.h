@@ -67,7 +67,7 @@ struct bp_work_units {
      * them; where that is true, it ends the unit on all ranks, with *stopped set on the lead.
      * Errors: may differ between the ranks of mesh->ensemble, all of which return. */
     bp_err (*run)(void *self, int64_t unit, bp_buffer *out, bool *stopped);
-    /** Of the unit that this lead has just done. */
+    /** The amount of the unit that this lead has just done. */
     int64_t (*amount_of)(const void *self, int64_t unit);
     /** What `prepare` allocated; NULL: nothing. After an error of it too. */
     void (*release)(void *self);
@@ -122,7 +122,7 @@ struct bp_work {
  * stopped in time: the same command goes on; those of the work. */
 bp_err bp_work_run(bp_work_job *job, MPI_Comm world);
 
-/** Print memory and time estimated, of the job `asked`, for which one rank may stand.
+/** Print memory and time estimated, of the job `asked`, which one rank may represent.
  *
  * Collective: over `world`. Errors: those of bp_work_run before its first unit. */
 bp_err bp_work_estimate(bp_work_job *job, MPI_Comm world, const bp_planned_world *asked);

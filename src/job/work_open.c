@@ -13,7 +13,7 @@
 
 /* ---- what is applied ---- */
 
-/* May members lie side by side as mesh.members has it? members (0: unknown yet) are the
+/* May members be side by side as mesh.members says? members (0: unknown yet) are the
  * ensemble's. */
 static bp_err check_members(const bp_work_job *job, int64_t members)
 {

@@ -63,7 +63,7 @@ void bp_work_queue_serve(bp_work_queue *queue);
  * all leads have left.
  *
  * Collective: over the mesh's world, but leads may come at different times. `early`: this lead
- * leaves work behind (it failed or was stopped), so nothing more is handed out to anyone. */
+ * leaves work undone (it failed or was stopped), so nothing more is handed out to anyone. */
 void bp_work_queue_leave(bp_work_queue *queue, bool early, int64_t amount);
 
 #endif

@@ -1,4 +1,4 @@
-/* The queue's decisions alone: which rank gets which unit next. work_queue.c sends and receives;
+/* The queue's decisions: which rank gets which unit next. work_queue.c sends and receives;
  * a simulator does in tests. */
 #include "job/work_scheduler_priv.h"
 

@@ -22,7 +22,7 @@ typedef struct bp_adapter_keys {
 bp_adapter bp_adapter_of(const bp_adapter_keys *keys, bp_config *config, const bp_adapter *known,
                          int64_t C);
 
-/** "adapter" of the "model" object of a checkpoint; nothing where there is none. Errors of reading:
+/** "adapter" of the "model" object of a checkpoint; nothing without one. Errors of reading:
  * BP_ERR_FORMAT. */
 void bp_adapter_to_json(json_t *model, const bp_adapter *adapter);
 bp_err bp_adapter_from_json(bp_adapter *adapter, const json_t *model, const char *where);
@@ -32,7 +32,7 @@ bp_err bp_adapter_from_json(bp_adapter *adapter, const json_t *model, const char
 bp_err bp_adapter_check_merge(const bp_checkpoint *checkpoint);
 
 /** Merge a checkpoint's adapter into the values of `slice`, a whole tensor of it: nothing where
- * there is none of that tensor. Collective over the checkpoint's communicator. Errors:
+ * that tensor has none. Collective over the checkpoint's communicator. Errors:
  * BP_ERR_FORMAT, BP_ERR_SYSTEM, those of bp_checkpoint_load. */
 bp_err bp_adapter_merge(bp_checkpoint *checkpoint, const bp_slice *slice, float *values);
 

@@ -171,7 +171,7 @@ int64_t network_decode_bytes(const bp_model *lm, int groups, int64_t slots, int6
     return (int64_t)arena.used_bytes;
 }
 
-/* What one rank can do alone. */
+/* What one rank can do by itself. */
 static bp_err reserve(network_decoding *self)
 {
     const network_model *model = (const network_model *)self->face.lm;

@@ -49,7 +49,7 @@ typedef struct network_decoding {
     char *memory; /* all of it */
 } network_decoding;
 
-/** Blocks of this stage that rows go through: the head is asked for the last of them alone. */
+/** Blocks of this stage that rows go through: the head is asked only for the last of them. */
 int decoding_blocks(const network_model *model);
 /** Rows that `rows` of them are filled up to: bf16 products are the library's, which makes each
  * shape ready at its first use. */

@@ -1,4 +1,4 @@
-/* Families of models: what a name in model.kind stands for.
+/* Families of models: what a name in model.kind means.
  *
  * A family is one table. Training, scoring, ensembles, jobs and tools know families through it
  * alone, so that a new one is a folder beside this file, and a line in families.c
@@ -93,7 +93,7 @@ static inline const bp_model_keys *bp_model_keys_of(const bp_config *config)
     return bp_config_bound(config, bp_model_options);
 }
 
-/** Where an activation behind a block has a place among a text's states: token k's is row `row` + k
+/** Where an activation after a block has a place among a text's states: token k's is row `row` + k
  * of it, and goes into columns [column, column + its own) of a layer. */
 typedef struct bp_state_part {
     int64_t layer, column, row;
@@ -132,10 +132,10 @@ typedef struct bp_model_shape {
     const float *constants; /* what its family's `constants` made for initial values, borrowed;
                                NULL: nothing */
     const bp_model_family *family; /* NULL: not known */
-    bp_task_shape task;            /* whose head stands in the place of the family's */
+    bp_task_shape task;            /* whose head takes the place of the family's */
     bool asks_no_pairs; /* of training: no example asks whether a sentence follows another, and what
                            only serves that keeps its values */
-    bp_adapter adapter; /* then it alone is trained, and a task's head */
+    bp_adapter adapter; /* then only it and a task's head are trained */
     bp_state_matches states;              /* of training: layers that learn from a teacher's */
     const struct bp_objective *objective; /* of training: not its family's; NULL: that one */
 } bp_model_shape;
@@ -148,7 +148,7 @@ typedef enum bp_size_type {
     BP_SIZE_FLAG,
     BP_SIZE_CHOICE, /* one of words; the shape has its number */
     BP_SIZE_PAIRS   /* a list "1:32,2:64": BP_MODEL_PAIRS numbers from its place on, each of them a
-                       pair, 0 behind the last */
+                       pair, 0 after the last */
 } bp_size_type;
 typedef struct bp_model_size {
     const char *name;
@@ -167,7 +167,7 @@ typedef struct bp_model_size {
 } bp_model_size;
 #define BP_SIZE_AT(field) offsetof(bp_model_shape, field)
 #define BP_MODEL_PAIRS    16
-/** Of families with learned positions: windows of training may be shorter than the table. */
+/** For families with learned positions: windows of training may be shorter than the table. */
 #define BP_POSITIONS_SIZE                                                                          \
     {                                                                                              \
         .name = "positions", .at = BP_SIZE_AT(positions), .optional = true, .quiet = true          \
@@ -202,7 +202,7 @@ typedef struct bp_model_import {
     int64_t slice_count;
 } bp_model_import;
 
-/** A model that lies in another program's folder. */
+/** A model in another program's folder. */
 typedef struct bp_model_folder {
     bp_model_shape shape;
     bp_tokenizer *tokenizer; /* made of the folder's words, where none was given: the caller's,
@@ -219,7 +219,7 @@ typedef struct bp_model_folder {
 struct bp_model_family {
     const char *name;             /* of model.kind, and in checkpoints */
     const char *section;          /* of its keys; NULL: "model" */
-    const bp_model_size *sizes;   /* ended by a NULL name; vocab_size is none of them */
+    const bp_model_size *sizes;   /* ended by a NULL name, without vocab_size */
     const struct bp_stack *stack; /* of Transformers of one stack (models/stack.h); NULL: another */
     const char *const
         *required;    /* keys of training that it needs, ended by NULL; NULL: those of
@@ -231,8 +231,8 @@ struct bp_model_family {
     /** Set keys of training that were not given, where the defaults of networks don't fit, and add
      * faults of those that were given and do not fit; NULL: none. */
     void (*resolve)(const bp_model_shape *shape, bp_config *config);
-    /** What is wrong with a shape whose sizes are all given, on so many tensor ranks: faults, said
-     * with what would fit. */
+    /** What is wrong with a shape whose sizes are all given, on this many tensor ranks: faults,
+     * said with what would fit. */
     void (*check)(const bp_model_shape *shape, int tensors, bp_config *config);
     /** The same of a checkpoint's, in itself. Errors: BP_ERR_FORMAT. */
     bp_err (*check_read)(const bp_model_shape *shape, const char *where);
@@ -240,12 +240,12 @@ struct bp_model_family {
     /** Columns of the state before the vocabulary (bp_model_info.width); NULL: the width. */
     int64_t (*state_width)(const bp_model_shape *shape);
     bool unlimited;  /* windows may have any number of inputs, and be handed over in pieces, also
-                        those of scoring: context is that of training alone (the blocks have
+                        those of scoring: context is that of only training (the blocks have
                         what one piece leaves for the next: bp_network_add_carry). Rows need
                         those before them: tensor ranks do not share rows out */
     bool whole_rows; /* a row of training is needed by others: tensor ranks do not share rows out
                       */
-    /** Of an encoder-decoder: the token that targets begin with; -1: the end-of-document token. A
+    /** For an encoder-decoder: the token that targets begin with; -1: the end-of-document token. A
      * NULL function: no source is read. */
     int64_t (*start_token)(const bp_model_shape *shape);
     bool carries_state; /* in training too, from window to window of a batch slot: windows are read
@@ -256,10 +256,10 @@ struct bp_model_family {
      * nothing. */
     bp_err (*constants)(float **out, int64_t *floats, const bp_model_shape *shape,
                         const bp_tokenizer *tokenizer);
-    /** What layers leave of a token (bp_model_ops.states), of a text that stands between two
+    /** What layers leave of a token (bp_model_ops.states), for a text that is between two
      * end-of-document tokens; NULL: nothing is kept. */
     bp_state_form (*states)(const bp_model_shape *shape);
-    /** The part of it that an activation behind a block is; false: it is none. */
+    /** The part of it that an activation after a block is; false: it is not a part. */
     bool (*state_part)(const bp_model_shape *shape, int block, const char *what,
                        bp_state_part *out);
     /** The block of the last Transformer layer of what continues texts or fills them in: what its
@@ -271,8 +271,8 @@ struct bp_model_family {
     const bp_hf_table *const *huggingface; /* what Hugging Face calls such models, ended by NULL;
                                               NULL: it has none */
 
-    /** Of a model that is exported as several of their folders: the "model" object (new reference)
-     * by which the k-th is written, and its name; NULL: there is none, and where there is not even
+    /** For a model that is exported as several of their folders: the "model" object (new reference)
+     * by which the k-th is written, and its name; NULL: there is no k-th, and if there is not even
      * the first, the model is one folder. A NULL function: it always is. */
     json_t *(*half)(const bp_model_shape *shape, int k, const char **name);
 
@@ -288,7 +288,7 @@ struct bp_model_family {
      * counting->comm. Errors: BP_ERR_STOPPED a stop was asked for; BP_ERR_IO, BP_ERR_SYSTEM...: the
      * same on all ranks. */
     bp_err (*count)(struct bp_counting *counting);
-    /** Print what counting will come to on so many ranks. Local, with `read` alone. Errors: those
+    /** Print the estimate of counting on this many ranks. Local, with only `read`. Errors: those
      * of counting->read; BP_ERR_SYSTEM. */
     bp_err (*count_plan)(const struct bp_counting *counting, int ranks);
     /** Open what a checkpoint holds; info's step, eod_id, hash and digest are filled in by the
@@ -307,7 +307,7 @@ struct bp_model_family {
      * Local. */
     const char *text_form; /* its name */
     bool (*text_is)(const char *path);
-    /** Errors: BP_ERR_FORMAT a model or a tokenizer that the form can't hold (NULL: ids stand for
+    /** Errors: BP_ERR_FORMAT a model or a tokenizer that the form can't hold (NULL: ids represent
      * words); those of bp_draft_open and bp_draft_commit. */
     bp_err (*text_write)(bp_checkpoint *checkpoint, const bp_tokenizer *tokenizer,
                          const char *path);
@@ -331,10 +331,10 @@ struct bp_model_family {
     const char *blocks_are; /* for messages: "embedding, layers, head" */
     /** FLOPs of one token forward through a block, about: by it the pipeline is cut. */
     double (*cost)(const bp_model_shape *shape, int block);
-    /** What of it stands before the head of a task; NULL: no task has one. Their activation is item
-     * 0, of the shape's width. */
+    /** The part of it that comes before the head of a task; NULL: no task has one. Their activation
+     * is item 0, of the shape's width. */
     bp_backbone (*backbone)(const bp_model_shape *shape);
-    /** What passes on behind a block: names, streams, columns. Behind the last one nothing. */
+    /** What a block passes on: names, streams, columns. The last one passes nothing on. */
     bp_activations (*behind)(const bp_model_shape *shape, int block);
     /** What all blocks of the network read (tables of positions), to be left in network->tables;
      * NULL: nothing. */
@@ -374,7 +374,7 @@ void bp_model_family_register(const bp_model_family *family);
 void bp_model_require_keys(bp_config *config);
 
 /** The shape that the configuration asks for, on top of `known` (from a checkpoint; NULL: none).
- * Faults (a kind that is none, a key missing, a key that says otherwise than the checkpoint) are
+ * Faults (an unknown kind, a missing key, a key that contradicts the checkpoint) are
  * added to the configuration's. vocab_size stays what `known` has, else 0. */
 bp_model_shape bp_model_shape_of(bp_config *config, const bp_model_shape *known);
 /** All sizes are given, but maybe the vocabulary's. */
@@ -382,7 +382,7 @@ bool bp_model_shape_is_whole(const bp_model_shape *shape);
 /** Set model.* to what the shape has, so that config.ini says it. */
 void bp_model_shape_resolve(const bp_model_shape *shape, bp_config *config);
 
-/** Faults of a shape on so many tensor ranks and stages, said with what would fit: added to the
+/** Faults of a shape on this many tensor ranks and stages, said with what would fit: added to the
  * configuration's. A shape that is not whole has none: a missing key is a fault already. */
 void bp_model_shape_check(const bp_model_shape *shape, int tensors, int stages, bp_config *config);
 
@@ -391,7 +391,7 @@ void bp_model_shape_check(const bp_model_shape *shape, int tensors, int stages, 
 json_t *bp_model_shape_json(const bp_model_shape *shape);
 bp_err bp_model_shape_read(bp_model_shape *shape, const json_t *state, const char *where);
 
-/** Do its groups of parameters know how many layers lie above them (bp_group.depth)? Not where two
+/** Do its groups of parameters know how many layers are above them (bp_group.depth)? Not where two
  * stacks of layers train together. */
 bool bp_model_has_depth(const bp_model_shape *shape);
 /** The block that leaves the states of a layer, from 0 (what is before the first one) to
@@ -403,13 +403,13 @@ static inline int64_t bp_model_positions(const bp_model_shape *shape)
 {
     return shape->positions > 0 ? shape->positions : shape->context;
 }
-/** May windows have so many inputs, other than the context says? Where no parameter is of a
+/** May windows have this many inputs, other than the context says? Where no parameter is of a
  * position, or the table of positions has a row for each. */
 bool bp_model_may_read(const bp_model_shape *shape, int64_t inputs);
 /** The most inputs that a window may have outside training: the context, or BP_MODEL_UNLIMITED. */
 int64_t bp_model_most_inputs(const bp_model_shape *shape);
-/** Of the whole model, tied ones counted once, without those of an adapter; and those that training
- * changes. Counted from its blocks. */
+/** Parameters of the whole model, tied ones counted once, without those of an adapter; and those
+ * that training changes. Counted from its blocks. */
 int64_t bp_model_parameters(const bp_model_shape *shape);
 int64_t bp_model_trained_parameters(const bp_model_shape *shape);
 double bp_model_train_flops(const bp_model_shape *shape);
@@ -423,7 +423,7 @@ double bp_model_term_weight(const bp_model_shape *shape, int term);
  * block is a softmax over them (a value and a span have other heads). */
 int64_t bp_model_outcomes(const bp_model_shape *shape);
 bool bp_model_is_softmax(const bp_model_shape *shape);
-/** Of a block of the whole network, with a task's head in the family's place. */
+/** FLOPs of a block of the whole network, with a task's head in place of the family's. */
 double bp_model_block_cost(const bp_model_shape *shape, int block);
 bp_activations bp_model_behind(const bp_model_shape *shape, int block);
 /** Blocks of the whole network; 0 where the shape is not whole. */
@@ -432,7 +432,7 @@ int bp_model_blocks(const bp_model_shape *shape);
  * stage. */
 void bp_model_stage(const bp_model_shape *shape, int stage, int stages, int *first, int *end);
 
-/** Where a run of blocks lies in a pipeline whose stages have several each. */
+/** The place of a run of blocks in a pipeline whose stages have several each. */
 typedef struct bp_model_place {
     int stage, stages, chunk, chunks;
 } bp_model_place;

@@ -13,13 +13,13 @@
 typedef struct bp_model bp_model;
 struct bp_probe; /* nn/block.h */
 
-/** Statistics of each token, in nats. A plain model returns BP_MODEL_LOGPROB alone; one with
+/** Statistics of each token, in nats. A plain model returns only BP_MODEL_LOGPROB; one with
  * neighbours (infer/neighbours/neighbours.h) BP_MODEL_ALONE too, its probability without them; an
  * ensemble (infer/ensemble/ensemble.h) all of these and, from BP_MODEL_MEMBER on, each member's
  * log-probability. p is the mixture, the mean of the members' distributions p_m over the whole
  * vocabulary; of a model that finds spans those over the places of a window, of where a span begins
- * or of where it ends, and the target is a place. Of a regression log p is a value: the mean of the
- * members', with their variance and each member's; there are no others (NaN). */
+ * or of where it ends, and the target is a place. For a regression log p is a value: the mean of
+ * the members', with their variance and each member's; there are no others (NaN). */
 typedef enum bp_model_statistic {
     BP_MODEL_LOGPROB = 0, /* log p(target) */
     BP_MODEL_ALONE = 1,
@@ -40,10 +40,10 @@ const char *bp_model_statistic_name(int64_t statistic);
  * in pieces, one batch after another (bp_model_batch.resumes). */
 #define BP_MODEL_UNLIMITED (INT64_MAX / 4)
 
-/** Where info.may_be_zero: a natural logarithm below it stands for a probability of 0. */
+/** Where info.may_be_zero: a natural logarithm below it means a probability of 0. */
 #define BP_MODEL_ZERO (-200)
 
-/** What layers leave of a token: so many layers, of so many columns each. */
+/** What layers leave of a token: the number of layers, and the columns of each. */
 typedef struct bp_state_form {
     int64_t layers, columns; /* 0: a model keeps none */
     bool keys;               /* one layer, of bp_model_ops.keys and not of `states` */
@@ -53,14 +53,15 @@ typedef struct bp_state_form {
 typedef struct bp_model_text {
     const int32_t *tokens; /* [count] */
     int64_t count;
-    int32_t eod; /* the end-of-document token, before the text and behind it */
+    int32_t eod; /* the end-of-document token, before the text and after it */
 } bp_model_text;
 
 typedef struct bp_model_info {
     const char *kind;   /* "gpt", "ensemble" */
     int64_t members;    /* of an ensemble; 0: a plain model */
-    int64_t statistics; /* 1, with neighbours 2, or BP_MODEL_MEMBER + members, and one more of a
-                           prior network alone (bp_model_is_prior) */
+    int64_t statistics; /* 1, with neighbours 2, or BP_MODEL_MEMBER + members, and one more for a
+                         * single prior network (bp_model_is_prior)
+                         */
     int64_t width;      /* of the state before the vocabulary (bp_model_ops.backbone) */
     int64_t vocab_first, vocab_count; /* this rank's part of the vocabulary (bp_model_ops.logits) */
     int64_t context;                  /* most inputs a window may have, or BP_MODEL_UNLIMITED */
@@ -74,7 +75,7 @@ typedef struct bp_model_info {
                                 of whole texts, a target is at any place of its text, whose state is
                                 that of all of them; see bp_model_batch.targets */
     char labels_hash[BP_SHA256_HEX]; /* of the names of classes; "": none */
-    bool masks; /* it finds masked tokens: a target stands at its own place, and inputs behind
+    bool masks; /* it finds masked tokens: a target is at its own place, and inputs after
                    a window's end are -1 */
     bool log_probabilities; /* `logits` are natural logs of probabilities, and no softmax of one
                                linear map; it is collective over mesh->tensor then */
@@ -106,7 +107,7 @@ static inline int64_t bp_model_first(const bp_model_info *info)
     return info->has_first ? info->first_id : -1;
 }
 
-/** Is it an ensemble of one prior network? Its last statistic, behind the member's, is the
+/** Is it an ensemble of one prior network? Its last statistic, after the member's, is the
  * differential entropy of the Dirichlet (statistics/dirichlet.h); its mutual information is that of
  * the outcome and the probabilities. */
 static inline bool bp_model_is_prior(const bp_model_info *info)
@@ -115,23 +116,23 @@ static inline bool bp_model_is_prior(const bp_model_info *info)
 }
 
 /** Windows of one length; shorter ones are padded at the right by the caller, with targets -1
- * there. Of a model without a limit they may be pieces of longer windows: a piece goes on where the
- * piece of the same place ended, which was full. */
+ * there. For a model without a limit they may be pieces of longer windows: a piece goes on where
+ * the piece of the same place ended, which was full. */
 typedef struct bp_model_batch {
     int64_t windows, length;
     const int32_t *inputs;   /* [windows][length] */
     const int32_t *targets;  /* [windows][length]; -1: not scored. Of spans the first place's is the
                                 place where the window's begins, the second's where it ends */
-    const int32_t *segments; /* [windows][length] of a task's texts, where inputs behind a text's
+    const int32_t *segments; /* [windows][length] of a task's texts, where inputs after a text's
                                 end are -1 */
     int64_t first_slot;      /* of window 0 in all that is scored: keys dropout at test time */
     int64_t first_window;    /* the place of window 0, where a batch is handed over in parts */
     bool resumes;  /* all windows go on from the batch before, which had as many or more */
     bool suspends; /* the next batch resumes: the model keeps what that needs */
-    /* Of a model that reads a source (info.reads_source) the window's: */
+    /* For a model that reads a source (info.reads_source), the window's: */
     int64_t source_length;
     const int32_t *sources;        /* [windows][source_length] */
-    const int32_t *source_lengths; /* [windows], 1 at least: what lies behind is padding */
+    const int32_t *source_lengths; /* [windows], 1 at least: the rest is padding */
 } bp_model_batch;
 
 /** Places that have a target. */
@@ -204,7 +205,7 @@ typedef struct bp_model_ops {
     bp_err (*backbone)(bp_model *lm, const bp_model_batch *batch, int64_t pass, float *hidden);
     /** Rate and seed of later passes with dropout; equal on all ranks of mesh->model. Local. */
     void (*set_dropout)(bp_model *lm, float rate, uint64_t seed);
-    /** Later batches of `score` and `backbone` are shown to the probe (nn/block.h), the head alone
+    /** Later batches of `score` and `backbone` are shown to the probe (nn/block.h), only the head
      * in `score`; NULL: nobody looks. Borrowed. Local. */
     void (*set_probe)(bp_model *lm, struct bp_probe *probe);
     /** logits[rows][vocab_count]: this rank's part of the vocabulary, on the last pipeline stage.
@@ -223,7 +224,7 @@ typedef struct bp_model_ops {
      * all ranks. */
     bp_err (*states)(bp_model *lm, const bp_model_text *text, float *states);
     /** As `score`, and keys[windows * length][info.states.columns] of every place, of a target or
-     * not: what the MLP of the last Transformer layer reads there, behind its norm. NULL where
+     * not: what the MLP of the last Transformer layer reads there, after its norm. NULL where
      * info.states says none. Valid on all ranks of mesh->model. Source: Khandelwal et al. 2020,
      * "Generalization through Memorization: Nearest Neighbor Language Models", section 5. */
     bp_err (*keys)(bp_model *lm, const bp_model_batch *batch, float *values, float *keys);
@@ -305,10 +306,10 @@ void bp_model_decode_free(bp_decoding **decoding);
 /** Forget what a group has been fed: new prompts may begin. Local. */
 void bp_model_decode_reset(bp_decoding *decoding, int group);
 
-/** Of a model that reads a source (info.reads_source): read those of a group, before its first
- * step. The encoder runs once a source, by itself, so that its bits depend on no other; blocks keep
- * the keys and values that sequences look at. Collective as bp_model_decode; equal on all ranks. A
- * source has 1 to info.source_capacity tokens. */
+/** For a model that reads a source (info.reads_source): read the sources of a group, before its
+ * first step. The encoder runs once a source, by itself, so that its bits depend on no other;
+ * blocks keep the keys and values that sequences look at. Collective as bp_model_decode; equal on
+ * all ranks. A source has 1 to info.source_capacity tokens. */
 void bp_model_decode_sources(bp_decoding *decoding, int group, const bp_decode_sources *sources);
 
 /** This rank's part of one step of a group. Stage 0 embeds the tokens, each stage receives from the
@@ -317,14 +318,14 @@ void bp_model_decode_sources(bp_decoding *decoding, int group, const bp_decode_s
  *
  * Collective: over mesh->tensor (for an ensemble mesh->across too); ranks of all stages call it for
  *             the same groups in the same order, with equal steps.
- * Shapes:     logits[step->slots][info.vocab_count]: of the token behind the last one fed, this
+ * Shapes:     logits[step->slots][info.vocab_count]: for the token after the last one fed, this
  *             rank's part of the outcomes; an ensemble gives the natural logs of its mixture's
  *             probabilities instead, the same on all ranks of mesh->across. statistics[step->slots]
  *             [BP_DECODE_STATISTICS], equal on all ranks of the last stage; NULL: not asked. Both
  *             are valid on ranks of the last pipeline stage, and may be NULL on others; rows of
  *             slots with count 0 stay as they are.
  *
- * Bits: in float32 a network's row depends on its own sequence alone: not on what else is in the
+ * Bits: in float32 a network's row depends only on its own sequence: not on what else is in the
  * step or the cache, on the threads, or on how its tokens were dealt out to steps. It differs from
  * scoring in the order of sums: log-probabilities agree to about 1e-6 of their size. In bf16 the
  * products are the library's, whose rows may depend on how many there are.

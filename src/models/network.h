@@ -10,7 +10,7 @@
 typedef struct bp_network {
     bp_nn nn;
     bp_block **blocks;
-    bp_activations *behind; /* [block_count] what passes on behind each; of the last block of a
+    bp_activations *behind; /* [block_count] what passes on after each; of the last block of a
                                model nothing */
     int block_count, block_capacity;
     bp_group *groups;
@@ -26,7 +26,7 @@ typedef struct bp_network {
     void *tables; /* what the family's blocks read beside parameters; freed with the network */
 } bp_network;
 
-/** An empty network with capacity for so many blocks and groups (fixed: pointers to params stay
+/** An empty network with capacity for this many blocks and groups (fixed: pointers to params stay
  * valid).
  * Local. Owns: *out is the caller's, bp_network_free(); nn's gemm and tensor are borrowed. No
  * memory ends the program (bp_alloc). */
@@ -55,7 +55,7 @@ bp_param *bp_network_common(const bp_network *network, int set);
  * [batch][columns]. Borrowed by the block. */
 bp_carry *bp_network_add_carry(bp_network *network, const char *name, int64_t columns);
 void bp_network_add_block(bp_network *network, bp_block *block); /* takes ownership */
-/** What block k is given, leaves, and works on: what is behind it, or before it where nothing
+/** What block k is given, leaves, and works on: what is after it, or before it where nothing
  * passes on. Without data. */
 const bp_activations *bp_network_before(const bp_network *network, int k);
 const bp_activations *bp_network_at(const bp_network *network, int k);
@@ -66,8 +66,9 @@ void bp_network_end_chunk(bp_network *network);
 /** Chunk c is blocks [this, network->chunk_end[c]). */
 int bp_network_chunk_first(const bp_network *network, int chunk);
 
-/** Give each group its place, padded to a multiple of `multiple` floats: frozen ones lie behind the
- * others. */
+/** Give each group its place, padded to a multiple of `multiple` floats: frozen ones come after the
+ * others.
+ * */
 void bp_network_lay_out(bp_network *network, int64_t multiple);
 /** Point the params into flat memory of network->floats floats (borrowed), and bind the blocks to
  * it. Errors: BP_ERR_SYSTEM no memory for the products' copies. */

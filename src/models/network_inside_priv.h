@@ -1,4 +1,4 @@
-/* The inside of a network behind the face of models, for the files that work on it. */
+/* The inside of a network with the interface of models, for the files that work on it. */
 #ifndef BP_MODELS_NETWORK_INSIDE_PRIV_H
 #define BP_MODELS_NETWORK_INSIDE_PRIV_H
 

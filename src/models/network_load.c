@@ -1,4 +1,4 @@
-/* Filling a network that goes forward alone. Where its products read a copy of
+/* Filling a network that runs only forward. Where its products read a copy of
  * the values (bf16), the values come block by block into one buffer,
  * which is used again once they are packed. */
 #include "models/network_load_priv.h"
@@ -66,7 +66,7 @@ static bp_err allocate(loading *self, float **held)
     return BP_OK;
 }
 
-/* Parameters that lie one after another in their group do so where they go:
+/* Parameters that are contiguous in their group remain so:
  * fused products rely on it. */
 static void place_group(loading *self, int g, int64_t *staged_floats)
 {

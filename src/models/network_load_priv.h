@@ -1,4 +1,4 @@
-/* The values of a network that goes forward alone, held once. */
+/* The values of a network that runs only forward, held once. */
 #ifndef BP_MODELS_NETWORK_LOAD_PRIV_H
 #define BP_MODELS_NETWORK_LOAD_PRIV_H
 
@@ -6,7 +6,7 @@
 #include "models/network.h"
 
 /** Bytes of a network of bp_gemm_new_forward: what is held in float32 (all,
- * where products read the values as they lie; else what is no product's weight,
+ * where products read the values in place; else what is no product's weight,
  * and what is read besides), without the products' copies; and the most that
  * loading takes besides. Local. */
 typedef struct bp_network_load_bytes {
@@ -20,7 +20,7 @@ bp_network_load_bytes bp_network_load_plan(const bp_network *network);
  *
  * Collective: over `member`, the communicator of the checkpoint. `checkpoint`
  * NULL: initial values of `seed`, on all ranks alike. drops: masks that weights get; NULL: none.
- * Owns:       *held is the caller's, bp_free() behind bp_network_free(), also on failure. Errors:
+ * Owns:       *held is the caller's, bp_free() after bp_network_free(), also on failure. Errors:
  * those of bp_checkpoint_load; BP_ERR_SYSTEM memory: the same on all ranks.
  */
 bp_err bp_network_load(bp_network *network, MPI_Comm member, bp_checkpoint *checkpoint,

@@ -4,7 +4,7 @@
 
 #include "models/network_inside_priv.h"
 
-/** Of a model without states zeros. */
+/** Zeros for a model without states. */
 bp_state_form network_state_form(const bp_model_shape *shape);
 
 /** bp_model_ops.states. */

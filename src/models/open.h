@@ -6,7 +6,7 @@
 #include "models/model.h"
 
 /** Estimate what bp_model_open and bp_model_score of a checkpoint will take, from the "state" of
- * its manifest alone (bp_checkpoint_read_metadata). `config`: math.precision is settled. Local.
+ * only its manifest (bp_checkpoint_read_metadata). `config`: math.precision is settled. Local.
  *
  * Errors: BP_ERR_FORMAT it has no model of a known kind; BP_ERR_CONFIG heads or layers that the
  *         mesh does not divide; BP_ERR_SYSTEM. */
@@ -33,8 +33,8 @@ bp_state_form bp_model_state_form_of(const json_t *state);
 bp_err bp_model_open(bp_model **out, const bp_mesh *mesh, const bp_config *config,
                      const char *path);
 
-/** The same, and windows may have so many inputs where the model's positions allow more than it was
- * trained with (rotary ones); elsewhere info.context stays the model's. */
+/** The same, and windows may have this many inputs where the model's positions allow more than it
+ * was trained with (rotary ones); elsewhere info.context stays the model's. */
 bp_err bp_model_open_wide(bp_model **out, const bp_mesh *mesh, const bp_config *config,
                           const char *path, int64_t context);
 

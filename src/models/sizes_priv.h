@@ -22,7 +22,7 @@ const char *size_stored_name(const bp_model_size *size);
 const char *family_section(const bp_model_family *family);
 /** Is it written, into a checkpoint and config.ini? */
 bool size_is_given(const bp_model_shape *shape, const bp_model_size *size);
-/** The number of a choice's word; -1: it is none of them. */
+/** The number of a choice's word; -1: it is not one of them. */
 int size_number(const bp_model_size *size, const char *word);
 /** A value as a key's; and the same of a shape's. */
 void size_set_text(char text[TEXT_BYTES], const bp_model_size *size, double value);

@@ -27,11 +27,12 @@ typedef struct bp_stack {
     /* Layers. */
     bool sees_all;         /* an encoder */
     bool parallel;         /* attention and MLP read the same, and are added together */
-    int64_t window_period; /* of so many layers the last one has no window; 0: all have it */
+    int64_t window_period; /* in each group of this many layers the last one has no window; 0: all
+                              have it */
     double score_cap;      /* bp_layer_shape.score_cap; 0: none */
     bool no_bias; /* of products; queries, keys and values may have them (attention_bias) */
     bp_activation activation; /* of the MLP */
-    int64_t inner_thirds;     /* its inner width is so many thirds of the width; 0: 12, */
+    int64_t inner_thirds;     /* its inner width is this many thirds of the width; 0: 12, */
     int64_t inner_multiple;   /* rounded up to a multiple of this; 0: 1 */
     /* The head. */
     double logit_cap; /* bp_head_shape.cap; 0: none */

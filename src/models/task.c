@@ -1,4 +1,4 @@
-/* Heads of tasks, behind the backbone of any family. */
+/* Heads of tasks, after the backbone of any family. */
 #include "models/task.h"
 #include "models/task/list.h"
 #include "models/variants.h"
@@ -144,7 +144,7 @@ static bp_block *new_features(bp_network *network, const bp_model_shape *shape)
     return block;
 }
 
-/* Behind features the rows are logits already. */
+/* After features the rows are logits already. */
 static bp_block *new_logits(bp_network *network, const bp_model_shape *shape)
 {
     bp_group *split = bp_network_add_group(network, false);

@@ -1,4 +1,4 @@
-/* What of a task lies in a model's shape and in its checkpoints, and what a task needs to know of a
+/* What a model's shape and its checkpoints hold of a task, and what a task needs to know of a
  * family. */
 #ifndef BP_MODELS_TASK_SHAPE_H
 #define BP_MODELS_TASK_SHAPE_H
@@ -12,7 +12,7 @@
 
 #define BP_TASK_FEATURES_MAX 16384
 
-/** Of a model's shape; plain data. All 0: a language model. */
+/** Part of a model's shape; plain data. All 0: a language model. */
 typedef struct bp_task_shape {
     int64_t kind;     /* the number of a bp_task_kind */
     int64_t outcomes; /* classes, tags; 1 of a regression, 2 of spans (where they begin and end) */
@@ -24,21 +24,21 @@ typedef struct bp_task_shape {
                          checkpoints of earlier versions */
     bool begins;      /* texts begin with what the model's tokenizer puts before them (the role
                          "first"); of families without a pooler, not of earlier versions */
-    int64_t frozen;   /* of training: so many of the first blocks keep their values */
+    int64_t frozen;   /* for training: this many of the first blocks keep their values */
     double lm_weight; /* of training: of the language model's loss beside the task's; 0: none */
     int64_t features; /* classes: random features of a Gaussian process (SNGP); 0: a linear map */
     double length_scale, prior; /* of its kernel; the precision of its weights' prior */
     bool fitted;                /* its covariance is that of the model's weights */
     double bound;               /* of training: of the hidden weights' spectral norms; 0: none */
-    bool pooler_only;           /* of these weights the pooler's alone has it */
+    bool pooler_only;           /* of these weights only the pooler's has it */
 } bp_task_shape;
 
-/** What of a family's network stands before any head. */
+/** The part of a family's network that comes before any head. */
 typedef struct bp_backbone {
-    int blocks;       /* the first so many of the family's, */
+    int blocks;       /* this many of the family's first ones, */
     int layers_from;  /* and its layers from this one on */
     const char *norm; /* which the family's head begins with; NULL: none */
-    bool tied;        /* the words that follow a text have the embedding's matrix, behind this norm
+    bool tied;        /* the words that follow a text have the embedding's matrix, after this norm
                          by the layer: a task can keep that head beside its own */
     bool rms;
     float epsilon;

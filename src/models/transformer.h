@@ -9,12 +9,12 @@
 /** The standard deviation of initial weights, and of token embeddings. */
 #define BP_TRANSFORMER_STD 0.02F
 
-/** Of one stack: the embedding, layers, the head; the hidden states pass on behind each. */
+/** For one stack: the embedding, layers, the head; each passes the hidden states on. */
 int bp_transformer_blocks(const bp_model_shape *shape);
 int bp_transformer_key_block(const bp_model_shape *shape);
 bp_activations bp_transformer_behind(const bp_model_shape *shape, int block);
-/** A vocabulary's table [V][C] of the next block alone, rows cut over tensor ranks; and one, "wte",
- * that the first and the last stage share. */
+/** A vocabulary's table [V][C] that only the next block has, rows cut over tensor ranks; and one,
+ * "wte", that the first and the last stage share. */
 bp_param *bp_transformer_add_table(bp_network *network, const bp_model_shape *shape,
                                    const char *name);
 bp_param *bp_transformer_add_tied(bp_network *network, const bp_model_shape *shape, int stage,
@@ -45,8 +45,8 @@ typedef struct bp_rope {
 /** Of pair i, the angle at position t being t times this: f = theta^(-2 i / rotated); linear: f /
  * factor; llama3: with n = f original_context / (2 pi) turns in the original context, f where n is
  * at least high_freq_factor, f / factor where it is at most low_freq_factor, and between them the
- * mean of both weighted by where n lies. Source: Su et al. 2021; Chen et al. 2023 (linear);
- * Grattafiori et al. 2024, "The Llama 3 Herd of Models", as its reference code has it. */
+ * mean of both, weighted by n's place between them. Source: Su et al. 2021; Chen et al. 2023
+ * (linear); Grattafiori et al. 2024, "The Llama 3 Herd of Models", as its reference code has it. */
 double bp_rope_frequency(const bp_rope *rope, int64_t pair);
 /** The cosines and sines of all pairs at positions before `context`, left in network->tables, made
  * in float64. */

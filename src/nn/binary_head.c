@@ -95,7 +95,7 @@ static void judge(const binary_head *self, bp_pass *pass, const float *x, const 
     }
 }
 
-/* Where no generator stands before it, the tokens are the inputs themselves. */
+/* If no generator comes before it, the tokens are the inputs themselves. */
 static void take_ids(const binary_head *self, const bp_pass *pass, const bp_activations *from,
                      float *ids)
 {

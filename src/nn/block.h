@@ -26,12 +26,12 @@ typedef struct bp_nn {
     MPI_Comm tensor; /* ranks that split each layer */
     int tensor_at, tensors;
     bool sequence_parallel; /* sequence parallelism: in training a tensor rank has the residual
-                         stream of its share of the rows alone (bp_nn_rows) */
+                         stream of only its share of the rows (bp_nn_rows) */
     bool distills;          /* training's head learns from a teacher (bp_pass.teacher) */
     uint64_t seed;          /* of dropout masks */
     float dropout;
-    float label_smoothing;   /* of the losses that vocabularies train by: 1 - so much of a target's
-                                weight is its own, the rest is every outcome's alike */
+    float label_smoothing; /* of the losses that vocabularies train by: 1 - this part of a target's
+                              weight is its own, the rest is every outcome's alike */
     int64_t softmax_samples; /* outcomes besides the target that training's softmax of a larger
                                 vocabulary is over; 0: all */
 } bp_nn;
@@ -47,7 +47,7 @@ static inline bp_extent bp_extent_of(const bp_batch_form *form, int64_t B)
     return (bp_extent){.B = B, .T = {form->stream[0].T, form->stream[1].T}};
 }
 
-/** Activations (forward) or their gradients (backward) between two blocks, one behind the other in
+/** Activations (forward) or their gradients (backward) between two blocks, one after the other in
  * memory. Each is [rows][columns], rows being bp_nn_rows of its stream: B * T, or in training this
  * tensor rank's share of them. Those with a gradient come first. */
 #define BP_ACTIVATIONS_ITEMS 4
@@ -69,12 +69,12 @@ typedef struct bp_continuation {
     bp_cached_rows rows; /* fewer than the pass has, where that is filled up; all have positions */
     int64_t slots, capacity; /* sequences that there may be, and positions of each */
     /* [slots] a block that keeps one state of a sequence reads it from here (-1: none, the sequence
-     * begins), and writes it there: in which of `slots` places it lies. All that are read are read
+     * begins), and writes it there: which of `slots` places it takes. All that are read are read
      * before one is written */
     const int32_t *states_from, *states_to;
     float *cache;  /* of the block at work */
     void *scratch; /* for it, as `cache` says */
-    /* Of models that read a source: sources that there may be, and places of each. A pass without
+    /* For models that read a source: sources that there may be, and places of each. A pass without
      * rows of stream 0 reads one of them, `source`, which blocks keep what they need of; in others
      * source_rows say for each row which source it sees (as `slots`), its last place (as
      * `positions`) and the cells, each source's own */
@@ -87,12 +87,12 @@ typedef struct bp_cache_need {
     size_t kept_bytes, scratch_bytes;
 } bp_cache_need;
 
-/** What a block computes, as a probe is shown it: x[rows][columns], in place, to be read alone. */
+/** What a block computes, as a probe is shown it: x[rows][columns], in place, read-only. */
 typedef struct bp_probed {
     int block;        /* of the whole model, from 0 */
-    const char *what; /* the name of an activation behind the block ("hidden"), of all examples of
+    const char *what; /* the name of an activation after the block ("hidden"), of all examples of
                          the pass; or "attention", "cross_attention": weights before dropout; or
-                         "mlp": what a Transformer layer's MLP reads, behind its norm */
+                         "mlp": what a Transformer layer's MLP reads, after its norm */
     int64_t example, head; /* of such weights: in the global batch, and among all heads */
     const float *x;        /* [B * T][columns]; of weights [queries][keys] */
     int64_t rows, columns;
@@ -190,16 +190,16 @@ typedef struct bp_block_ops {
     bp_err (*bind)(bp_block *block);
     /** The values have changed. */
     void (*refresh)(bp_block *block);
-    /** activations: those behind the block (before it, where nothing passes on). Called through
+    /** activations: those after the block (before it, where nothing passes on). Called through
      * bp_block_forward and bp_block_backward. Collective over nn->tensor. `saved` is NULL unless
      * pass->training. */
     void (*forward)(bp_block *block, bp_pass *pass, bp_activations *activations, void *saved);
-    /** Can it continue sequences (pass->continuation)? What it takes for so many of so many
+    /** Can it continue sequences (pass->continuation)? What it takes for this many of this many
      * positions. NULL: it can't. Local. */
     bool (*cache)(const bp_block *block, int64_t slots, int64_t capacity, bp_cache_need *need);
     /** Collective over nn->tensor. The activations hold gradients of the outputs, and leave with
      * those of the inputs; parameters' gradients are added to, fresh ones (param.h) written: by
-     * this rank's rows alone in replicated groups, by all rows in the others. A gradient that is
+     * only this rank's rows in replicated groups, by all rows in the others. A gradient that is
      * NULL (a frozen group) is left out. */
     void (*backward)(bp_block *block, bp_pass *pass, bp_activations *activations, void *saved);
     /** Add the parameters of an adapter, once, before anything is planned or bound: of LoRA what is
@@ -218,7 +218,7 @@ struct bp_block {
 
 void bp_block_forward(bp_block *block, bp_pass *pass, bp_activations *activations, void *saved);
 void bp_block_backward(bp_block *block, bp_pass *pass, bp_activations *activations, void *saved);
-/** Show pass->probe, if there is one, the activations behind the block at work; */
+/** Show pass->probe, if there is one, the activations after the block at work; */
 void bp_probe_activations(const bp_pass *pass, const bp_activations *activations);
 /** and the weights of an attention that has just gone forward, head by head. */
 void bp_probe_attention(const bp_pass *pass, const char *what, const bp_attention_input *in,
@@ -239,7 +239,7 @@ static inline void bp_pass_go_by(bp_pass *pass, int stream)
  * whether tensor ranks share the rows out. */
 int64_t bp_activations_floats(const bp_activations *activations, const bp_nn *nn,
                               const bp_pass *pass, bool gradients);
-/** Let them lie at `data`. */
+/** Place them at `data`. */
 void bp_activations_lay(bp_activations *activations, const bp_nn *nn, const bp_pass *pass,
                         float *data, bool gradients);
 
@@ -250,7 +250,7 @@ void bp_product_bytes_add(bp_product_bytes *bytes, const bp_nn *nn, int64_t rows
 void bp_product_bytes_add_operands(bp_product_bytes *bytes, const bp_nn *nn, int64_t rows,
                                    int64_t outs, int64_t ins);
 
-/** The gradients of `count` weights that lie one after another and make one product of it:
+/** The gradients of `count` weights that are contiguous and make one product of it:
  * bp_linear_backward_weight_operand, but for frozen ones. Local. */
 void bp_nn_backward_weight(const bp_nn *nn, bp_param *weights, int count, const bp_operand *dy,
                            const bp_operand *x);
@@ -265,7 +265,7 @@ static inline bp_rng_key bp_mask_key(const bp_nn *nn, const bp_pass *pass, int64
 }
 
 /* Between two products that are split over tensor ranks, what concerns each row by itself (norms,
- * residuals, dropout) is either done by all ranks alike, or shared out by rows: the sum behind one
+ * residuals, dropout) is either done by all ranks alike, or shared out by rows: the sum after one
  * product is scattered then, and the rows are gathered before the next. Source: Korthikanti et al.
  * 2022, "Reducing Activation Recomputation in Large Transformer Models", section 4.2.2. */
 
@@ -281,7 +281,7 @@ static inline int64_t bp_nn_first_row(const bp_nn *nn, const bp_pass *pass)
 {
     return pass->first_slot * pass->slot_T[pass->stream] + bp_nn_rows(nn, pass).first;
 }
-/** Can a micro-batch of so many rows be shared out? */
+/** Can a micro-batch of this many rows be shared out? */
 static inline bool bp_rows_divide(int64_t rows, int tensors)
 {
     return tensors > 1 && rows % tensors == 0;

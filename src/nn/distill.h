@@ -57,7 +57,7 @@ typedef struct bp_distilled {
                               places from first_place on */
 } bp_distilled;
 
-/** Scratch of so many rows, in an arena that may be counted alone. */
+/** Scratch of this many rows, in an arena that may only be counted. */
 typedef struct bp_distill_work {
     float *q, *work; /* [rows][V] the teacher's probabilities; logits at t, then gradients */
     float *max;      /* [2][rows] */

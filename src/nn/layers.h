@@ -21,9 +21,9 @@ typedef struct bp_embedding_part {
     bp_param *segments;  /* borrowed */
     int64_t first_position;
     bool keeps_all;         /* nothing is dropped here: a norm follows first (bp_row_layer_new) */
-    bool places_padding;    /* places behind a text have the row of wpe before first_position, which
+    bool places_padding;    /* places after a text have the row of wpe before first_position, which
                                learns nothing; else each its own */
-    int64_t tokens_behind;  /* so many places behind a text hold tokens, which learn; others hold
+    int64_t tokens_behind;  /* this many places after a text hold tokens, which learn; others hold
                                padding, whose vector does not */
     float scale;            /* of the tokens' vectors; 0: 1 */
     const float *sinusoids; /* [T][C], added instead of wpe: nothing is learned. Borrowed; NULL */
@@ -47,15 +47,15 @@ typedef struct bp_layer_shape {
                                  down(gelu(gate) up) */
     bool parallel;  /* attention and MLP both read the layer's input, each through its norm, and are
                        added to it together */
-    bool post_norm; /* norms stand behind the branches, which read the residual stream itself. Such
+    bool post_norm; /* norms follow the branches, which read the residual stream itself. Such
                        a layer is not parallel */
     bool closing_norms; /* a branch goes through a norm of its own, "attn.ln" and "mlp.ln", before
                            it is added. Such a layer has norms before its branches too, and does not
                            cross */
-    bool unscaled;      /* scores are plain products of queries and keys, and queries start so much
-                           smaller */
-    float scale;        /* of scores that are not unscaled; 0: 1/sqrt(D) */
-    float score_cap;    /* scores become cap tanh(score / cap); 0: they stay as they are */
+    bool unscaled;   /* scores are plain products of queries and keys, and queries start this much
+                        smaller */
+    float scale;     /* of scores that are not unscaled; 0: 1/sqrt(D) */
+    float score_cap; /* scores become cap tanh(score / cap); 0: they stay as they are */
     bp_param *relative; /* [relative_buckets][H], this rank's heads: what a score of attention()
                            gets by the bucket of its distance (math/attention/relative.h), of both
                            sides where it sees_all; borrowed, of a group that this layer adds
@@ -68,7 +68,7 @@ typedef struct bp_layer_shape {
     const char *stack;  /* its params are "STACK.NUMBER.attn.q.weight"...; borrowed */
     int64_t first_mask; /* the first of its streams of dropout masks, of which it takes 3, and 5
                            where it crosses: 4 number + 1 where 0 is the embedding's */
-    int64_t window;     /* a position sees the last so many, itself one of them; 0: all */
+    int64_t window;     /* a position sees this many of the last ones, itself included; 0: all */
     bool entmax;        /* attention's weights are the 1.5-entmax of scores */
     bool sees_all;      /* not causal: a position sees all others of its sequence */
     int item, stream;   /* of the activations: what it works on, and whose places that has */
@@ -81,8 +81,8 @@ typedef struct bp_layer_shape {
  * post_norm h = ln1(h + out(attention(h))), h = cross.ln(h + cross.out(...)) where it crosses, and
  * h = ln2(h + down(f(up(h)))). With closing_norms h += attn.ln(out(attention(ln1(h)))), and
  * h += mlp.ln(down(f(up(ln2(h))))). Keys
- * behind a sequence's length are not seen; of its own stream a layer that crosses, or has a window,
- * is causal alone: there padding sees padding, as in the models whose losses the references are.
+ * after a sequence's length are not seen; of its own stream a layer that crosses, or has a window,
+ * is only causal: there padding sees padding, as in the models whose losses the references are.
  * Tensor ranks divide H and F. Where they do not divide G, ranks whose heads share a head of keys
  * each have a copy of it. Adds its params to the groups: `split` is cut over tensor ranks, `whole`
  * is replicated. */
@@ -96,21 +96,21 @@ int64_t bp_transformer_layer_products(const bp_layer_shape *shape);
 typedef struct bp_row_shape {
     const char *name; /* its params are "NAME.weight" [O][I], "NAME.bias" [O], "NAME.ln.gain" [O],
                          "NAME.ln.bias" [O]; borrowed */
-    int64_t I, O;     /* columns before and behind it */
+    int64_t I, O;     /* columns before and after it */
     bool has_product; /* else I = O */
-    bp_activation activation; /* behind the product, of one number */
+    bp_activation activation; /* after the product, of one number */
     float epsilon;            /* of the norm */
     int64_t mask;             /* the stream of its dropout masks; BP_ROW_KEEPS_ALL: it has none */
     int item, stream;
     bool rms;               /* of the norm: by the root mean square, without "NAME.ln.bias" */
     float scale;            /* of what it leaves; 0: 1 */
-    bool linear;            /* nothing behind the product but the norm */
+    bool linear;            /* nothing after the product except the norm */
     bool no_norm;           /* and no norm */
     bp_param *gain, *shift; /* of the norm, of another such layer; borrowed. NULL: its own */
 } bp_row_shape;
 #define BP_ROW_KEEPS_ALL (-1)
 
-/** x = dropout(ln(f(weight x + bias))): the norm behind an embedding, the transform before a head,
+/** x = dropout(ln(f(weight x + bias))): the norm after an embedding, the transform before a head,
  * a projection.
  * All columns are on each tensor rank; rows are shared out (bp_nn_rows). Adds its params to the
  * replicated group. Source: Devlin et al. 2019, BERT, as its published code has it. */
@@ -143,7 +143,7 @@ typedef struct bp_pooling_shape {
                      of those before padding; NONE: each place keeps its own */
     bool pooler;  /* the text's state becomes tanh(pooler.weight h + pooler.bias), */
     bool gelu;    /* or GELU of that, as in ELECTRA's head */
-    int64_t mask; /* the stream of its dropout masks, behind all; BP_ROW_KEEPS_ALL */
+    int64_t mask; /* the stream of its dropout masks, after all; BP_ROW_KEEPS_ALL */
     int item, stream;
 } bp_pooling_shape;
 
@@ -158,7 +158,7 @@ void bp_pooling_new(bp_block **out, const bp_nn *nn, const bp_pooling_shape *sha
 /** A head that gives each text a value, or finds a span of it. */
 typedef struct bp_text_head_shape {
     int64_t C;
-    bool finds_spans; /* two terms, `term` and the one behind it: the places where a span begins and
+    bool finds_spans; /* two terms, `term` and the next: the places where a span begins and
                          where it ends, one of each a text. Else one term, a value (bp_target_value)
                          a text, of the row of its first place */
     int item, stream, term;
@@ -171,7 +171,7 @@ typedef struct bp_features_shape {
 } bp_features_shape;
 
 /** A text's row of item 0, as bp_pooling_new leaves it, becomes the logits of its K classes, and
- * zeros behind them: task.weight phi, phi = sqrt(2/D) cos(sngp.directions h + sngp.phases).
+ * zeros after them: task.weight phi, phi = sqrt(2/D) cos(sngp.directions h + sngp.phases).
  * Outside training they are divided by sqrt(1 + pi/8 v_k), v_k = |R_k^T phi|^2, where sngp.factor
  * holds the upper triangular R_k one below another, whose R_k R_k^T is the covariance of the
  * weights of class k; all 0: it is not known, and v_k = 0. Adds "task.weight" [K][D] to the
@@ -206,7 +206,7 @@ void bp_text_head_new(bp_block **out, const bp_nn *nn, const bp_text_head_shape 
 #define BP_SERIES_BLOCKS 4
 void bp_series_new(bp_block **out, const bp_nn *nn, bp_block *const *blocks, int count);
 
-/** What stands between a generator and a discriminator. */
+/** What is between a generator and a discriminator. */
 typedef struct bp_replacement_shape {
     bp_embedding_part embedding; /* of the text with the generator's tokens, on item 0 */
     const bp_block *head;        /* bp_lm_head_new's, which reads item 0 too; borrowed */
@@ -237,15 +237,15 @@ void bp_binary_head_new(bp_block **out, const bp_nn *nn, const bp_binary_shape *
                         bp_group *group);
 
 /** What SpanBERT's boundary objective looks at. */
-#define BP_BOUNDARY_PLACES 20 /* of a span that have a number; behind them nothing is asked */
+#define BP_BOUNDARY_PLACES 20 /* of a span that have a number; nothing is asked after them */
 typedef struct bp_boundary_shape {
     int64_t C;
-    int item; /* of 3 C columns, behind item 0, */
+    int item; /* of 3 C columns, after item 0, */
     int term; /* whose places with a target, side by side, are the masked spans */
 } bp_boundary_shape;
 
-/** The item's row of a place in a span becomes the states before and behind the span, of item 0,
- * and behind them boundary.positions of the place's number in it, from 0; other rows are 0. Adds
+/** The item's row of a place in a span becomes the states before and after the span, of item 0,
+ * and after them boundary.positions of the place's number in it, from 0; other rows are 0. Adds
  * "boundary.positions" [20][C] to the replicated group. Source: Joshi et al. 2020, section 3.2, as
  * their program has it: neighbouring spans are one. */
 void bp_boundary_new(bp_block **out, const bp_nn *nn, const bp_boundary_shape *shape,
@@ -258,11 +258,11 @@ typedef struct bp_recurrent_shape {
     int64_t number; /* of this layer, from 0: its params are "h.NUMBER.input.weight" [G H][I],
                        "h.NUMBER.hidden.weight" [G H][H], "h.NUMBER.hidden.bias" [G H] and
                        "h.NUMBER.input.bias" [G H], of an LSTM four of [H]: ".i", ".f", ".g", ".o"
-                       behind it. Gates: rnn 1, lstm 4 (i f g o), gru 3 (r z n) */
+                       after it. Gates: rnn 1, lstm 4 (i f g o), gru 3 (r z n) */
     int64_t mask;   /* the stream of its outputs' dropout masks; the state is never dropped (Zaremba
                        et al. 2014) */
-    bp_carry *h, *c; /* what it carries from window to window, H columns each; c: LSTM alone. NULL:
-                        each window begins with zeros. Borrowed */
+    bp_carry *h, *c; /* what it carries from window to window, H columns each; c: only for an LSTM.
+                        NULL: each window begins with zeros. Borrowed */
 } bp_recurrent_shape;
 
 /** hidden [B * T][I] becomes [B * T][H]: item 0 of the activations, the only one unless I = H. All
@@ -275,7 +275,7 @@ void bp_recurrent_layer_new(bp_block **out, const bp_nn *nn, const bp_recurrent_
 /** Words from their characters. */
 #define BP_WORD_CHARACTERS 50  /* of a word, markers and padding among them */
 #define BP_CHARACTERS      261 /* the 256 bytes, and markers: see BP_WORD_BEGIN */
-/** Markers: the begin and the end of a text, of a word, and padding, behind a word's end. */
+/** Markers: begin and end of a text, begin and end of a word, and padding after a word's end. */
 enum { BP_TEXT_BEGIN = 256, BP_TEXT_END, BP_WORD_BEGIN, BP_WORD_END, BP_WORD_PADDING };
 #define BP_WORD_FILTERS 16 /* widths, most */
 typedef struct bp_word_shape {
@@ -284,7 +284,7 @@ typedef struct bp_word_shape {
     int filter_counts; /* convolutions */
     struct {
         int64_t width, count;
-    } filters[BP_WORD_FILTERS]; /* of so many characters, so many */
+    } filters[BP_WORD_FILTERS]; /* `count` filters of `width` characters */
     int64_t highways;
     bool tanh;               /* the convolutions' activation; else ReLU */
     bool projects;           /* where not, the filters are P together */
@@ -297,8 +297,8 @@ typedef struct bp_word_shape {
 /** Items 0, and 1 where it has two: the vectors [B * T][P] of the words of streams 0 and 1. A
  * word's characters go through convolutions of several widths, the largest value of each over the
  * word, the activation, highway layers and a projection. Each word of a micro-batch is computed
- * once, however often it occurs, and with a gemm for forward products alone once for all. The word
- * that is spelled as the end of a text (BP_TEXT_END alone) stands between texts: in stream 0 the
+ * once, however often it occurs, and with a gemm only for forward products once for all. The word
+ * that is spelled as the end of a text (just BP_TEXT_END) is between texts: in stream 0 the
  * last row of the table, the begin of a text, is read in its place. Adds to
  * `frozen` the table "characters" [V + 1][50], and to `whole` "char_embed" [261][D], for the K-th
  * width "cnn.K.weight" [count][width D] and "cnn.K.bias", for highway K "highway.K.carry.weight"
@@ -319,7 +319,7 @@ typedef struct bp_projected_lstm_shape {
     float cell_clip, projection_clip; /* above 0 */
     bool from_end;                    /* it reads a window from its last place to its first */
     bool skips;                       /* its input is added to its output */
-    bool drops_output;                /* dropout behind it too; its input is always dropped */
+    bool drops_output;                /* dropout after it too; its input is always dropped */
     int64_t mask;                     /* the first of its two streams of dropout masks */
     int item, stream, term;  /* of the activations; whose places they have; of the objective: where
                                 that term is not asked for, outside training, a layer that reads from
@@ -339,7 +339,7 @@ void bp_projected_lstm_new(bp_block **out, const bp_nn *nn, const bp_projected_l
 typedef struct bp_feedforward_shape {
     int64_t E, H;     /* width of a word vector; units */
     int64_t words;    /* that a row looks at: its own, and those before it */
-    bool direct;      /* the word vectors go on too, behind the units */
+    bool direct;      /* the word vectors go on too, after the units */
     int64_t mask;     /* the stream of its units' dropout masks */
     bp_carry *before; /* outside training, the words before a piece, (words - 1) E columns; NULL
                          where words = 1. Borrowed */
@@ -347,7 +347,7 @@ typedef struct bp_feedforward_shape {
 
 /** hidden [B * T][E] becomes [B * T][H], or [H + words E] where connections are direct: tanh(weight
  * x + bias), x being the vectors of a row's words, the latest first (0 before the window begins),
- * and behind it x. Item 0 of the activations; all of it is on each tensor rank
+ * and after it x. Item 0 of the activations; all of it is on each tensor rank
  * (bp_model_family.unlimited). Adds its params "hidden.weight" [H][words E] and "hidden.bias" [H]
  * to the replicated group. Source: Bengio et al. 2003, section 2. */
 void bp_feedforward_layer_new(bp_block **out, const bp_nn *nn, const bp_feedforward_shape *shape,
@@ -369,7 +369,7 @@ typedef struct bp_head_shape {
     float epsilon;    /* 0: 1e-5 */
     int item, stream, term;
     bool sparse; /* some targets may be -1, or there is one an example: training takes the rows that
-                    are scored alone */
+                    are scored, and no others */
     bool passes_on; /* other blocks follow, which read the same item */
     bool twice;     /* it reads another item too, of as many places and columns, and is asked for
                        another term: of two directions */
@@ -403,7 +403,7 @@ void bp_lm_head_norm(const bp_block *head, float *normed, const float *hidden, i
 const bp_weight *bp_lm_head_map(const bp_block *head);
 /** The logits' bias, of this rank's rows of the vocabulary; NULL: none. Borrowed. */
 const float *bp_lm_head_bias(const bp_block *head);
-/** logits[rows][V here] of rows behind the norm, by a map of as many rows as the head's own; of a
+/** logits[rows][V here] of rows after the norm, by a map of as many rows as the head's own; of a
  * mixture of softmaxes, and of entmax, the natural logs of its probabilities, whose softmax is the
  * distribution (below -200 where a probability is 0). Collective over nn->tensor of such heads. */
 void bp_lm_head_logits(const bp_block *head, const bp_weight *map, float *logits,
@@ -422,7 +422,7 @@ void bp_vocab_share(const bp_nn *nn, int64_t V, int64_t *first, int64_t *count);
 #define BP_HEAD_ROW_CLASS 64
 int64_t bp_head_filled_rows(int64_t rows, int64_t most);
 
-/** Over the whole vocabulary: max[rows] (and as many floats behind it to work in), and
+/** Over the whole vocabulary: max[rows] (and as many floats after it to work in), and
  * sums[2][rows]: of exp(logit - max), and the target's logit. Collective over `tensor`, with equal
  * targets; equal results on all ranks. */
 void bp_logit_statistics(float *max, double *sums, const bp_logit_rows *in, MPI_Comm tensor);

@@ -16,7 +16,7 @@ enum { LENT, OWN };
 /* How the rows of a pass are cut up. */
 typedef struct row_cut {
     int64_t kept;  /* rows whose dlogits are kept at once, */
-    int64_t lent;  /* of which so many are in the memory that is lent (bp_pass.lent) */
+    int64_t lent;  /* of which this many are in the memory that is lent (bp_pass.lent) */
     int64_t chunk; /* the most rows of logits at once */
     bool in_table; /* they use the memory of the vocabulary's gradient, which is written later */
 } row_cut;

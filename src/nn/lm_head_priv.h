@@ -31,11 +31,11 @@ void lm_head_norm_rows(const lm_head *self, const bp_operand *to, const float *h
 
 /* ---- lm_head_chunk.c: a chunk of rows, as the logits of all at once would not fit ---- */
 
-/* Memory of one chunk of rows. Of a mixture of softmaxes the vocabulary has K rows for each. */
+/* Memory of one chunk of rows. In a mixture of softmaxes the vocabulary has K rows for each. */
 typedef struct head_chunk {
     int64_t rows;
     float *logits;      /* [rows K][V here], */
-    int64_t stride;     /* so many floats apart */
+    int64_t stride;     /* this many floats apart */
     float *max;         /* [2][rows K] of the whole vocabulary, and of this rank's part */
     double *sums;       /* [2][rows K]: of exp(logit - max), and the target's logit */
     double *all;        /* [rows] of all logits, with label smoothing */
@@ -69,7 +69,7 @@ int64_t head_stride(const lm_head *self, bool training, bp_operand_form form);
 int64_t head_largest_stride(const lm_head *self, bp_operand_form form);
 /** Training keeps the gradients of logits in bf16, for products of more rows than a chunk has. */
 bool head_keeps_gradient(const lm_head *self);
-/** Rows of so many bytes that a chunk holds. */
+/** Rows of this many bytes that a chunk holds. */
 int64_t head_rows_of(int64_t bytes, int64_t row_bytes);
 /** The most rows of a chunk of `rows` or fewer, which memory is planned for: more for more rows. */
 int64_t head_chunk_rows_most(const lm_head *self, int64_t rows, bool training);
@@ -87,7 +87,7 @@ bool head_is_plain(const lm_head *self);
 bool head_has_teacher(const lm_head *self, const bp_pass *pass);
 /** What training's targets are smoothed by; a text's probability is its own. */
 bp_smoothing head_smoothing(const lm_head *self, const bp_pass *pass);
-/** Find scored targets from *at on, at most c->found, and move *at behind them; returns
+/** Find scored targets from *at on, at most c->found, and move *at past them; returns
  * how many. One or more targets a place belong to that place's row, a target an example to the row
  * of its first place. */
 int64_t head_chunk_find(const lm_head *self, const bp_pass *pass, head_chunk *c, int64_t *at);
@@ -111,7 +111,7 @@ void head_chunk_sums(const lm_head *self, const bp_pass *pass, const head_chunk 
 void head_chunk_loss(const lm_head *self, bp_pass *pass, const head_chunk *c,
                      const int32_t *targets, int64_t rows);
 
-/** Of one item that it reads, as this rank has it. */
+/** One item that it reads, as this rank has it. */
 size_t head_item_bytes(const lm_head *self, const bp_pass *pass);
 /** The head as its second item and term have it. */
 lm_head head_second(const lm_head *self);

@@ -147,7 +147,7 @@ static void make_samples(sampled_softmax *self, int64_t step)
 
 /* ---- a pass ---- */
 
-/* The column of a sample; -1: it is none here. */
+/* The column of a sample; -1: this rank has none. */
 static int64_t column_of(const sampled_softmax *self, int32_t id)
 {
     int64_t low = 0, high = self->here;

@@ -4,7 +4,7 @@
 
 #include "nn/layers.h"
 
-/** Of each step `samples` different outcomes are drawn from the log-uniform distribution, the same
+/** In each step `samples` different outcomes are drawn from the log-uniform distribution, the same
  * for all targets on all ranks. A row's softmax is over them and its target, each logit less the
  * log of how often the outcome is expected among the samples; a sample that is the row's target
  * counts once. The last but the padding of `columns` is each row's target.

@@ -22,7 +22,7 @@ static size_t inner_saved(const state_match *self, const bp_extent *most)
     return bp_arena_bytes((int64_t)self->inner->ops->saved_bytes(self->inner, most), 1);
 }
 
-/* Of training: this rank's rows. */
+/* In training: this rank's rows. */
 static int64_t rows_of(const state_match *self, const bp_extent *most)
 {
     bp_pass pass = bp_pass_planned(&self->block, most, true);

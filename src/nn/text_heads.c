@@ -73,7 +73,7 @@ static void head_refresh(bp_block *block)
     (void)block;
 }
 
-/* A value has a text's first place alone. */
+/* A value has only a text's first place. */
 static bool is_read(const text_head *self, const bp_pass *pass, int64_t row)
 {
     return self->columns == ENDS || row % pass->T == 0 || !pass->training;

@@ -64,7 +64,7 @@ typedef struct bp_draws_ops {
     int64_t (*bytes)(const bp_draws *self, const bp_model_memory *model, const bp_mesh_shape *mesh);
     /** The ensemble is open, or could not be opened: close files. */
     void (*close)(bp_draws *self);
-    /** Of one on the heap; it may be NULL. */
+    /** Frees draws on the heap; NULL is accepted. */
     void (*free)(bp_draws *self);
 } bp_draws_ops;
 

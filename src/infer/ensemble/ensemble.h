@@ -37,14 +37,14 @@ typedef struct bp_ensemble_spec {
 bp_err bp_ensemble_open(bp_model **out, const bp_mesh *mesh, const bp_config *config,
                         const bp_ensemble_spec *spec);
 
-/** What an ensemble of so many members takes on a rank of the last stage for a batch of `tokens`,
+/** What an ensemble of this many members takes on a rank of the last stage for a batch of `tokens`,
  * besides its models (the widest of them, as bp_model_estimate has it). Pure. */
 int64_t bp_ensemble_work_bytes(const bp_model_memory *widest, const bp_mesh_shape *mesh,
                                int64_t members, int64_t tokens, int64_t memory_bytes);
 
 /** "m00", as the list has it; "pass-000", "sample-000". Borrowed. */
 const char *bp_ensemble_member_name(const bp_model *lm, int64_t member);
-/** Of the documents that the member's bag lacks, as the list has it; NaN: not known. */
+/** Over the documents that the member's bag lacks, as in the list; NaN: unknown. */
 double bp_ensemble_member_oob(const bp_model *lm, int64_t member);
 
 /** Inverse temperatures at which bp_ensemble_temper sums: 2^((k - 12)/8), k = 0 .. 24, as float32.

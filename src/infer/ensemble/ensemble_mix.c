@@ -143,7 +143,7 @@ static float *round_logits(const ensemble *self, const ensemble_work *work, int6
     return work->logits + round * A * rows * self->columns;
 }
 
-/* Of all rounds at once: no rank waits for another before it has run all of its heads. */
+/* For all rounds at once: no rank waits for another before it has run all of its heads. */
 static void start_receives(ensemble *self, ensemble_work *work, int64_t rows)
 {
     const bp_mesh *mesh = self->mesh;

@@ -283,7 +283,7 @@ static void add_text(bp_sha256 *hash, const char *text)
     bp_sha256_update(hash, text, strlen(text) + 1);
 }
 
-/* Of all members' weights in order, and the way they are made. */
+/* The hash of all members' weights in order, and of the way they are made. */
 static void digest(const opening *o, char out[65])
 {
     char way[96] = "list";

@@ -145,7 +145,7 @@ bool search_beam_step(bp_search *search, bp_choice *choice, const bp_search_rows
     }
     if (count > 0 && !is_over(search))
         return true;
-    /* a search that ends early has all its hypotheses: its beams are none any more */
+    /* a search that ends early has all its hypotheses: its beams are dropped */
     if (last || count == 0)
         for (int64_t k = 0; k < search->live; k++)
             close_line(search, &search->lines[k]);

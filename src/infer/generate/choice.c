@@ -59,7 +59,7 @@ static void penalise_output(bp_choice *choice, const bp_sequence *sequence, doub
     }
 }
 
-/* Wherever the last n - 1 tokens stand in the sequence, what follows them there is banned. */
+/* Wherever the last n - 1 tokens occur in the sequence, what follows them there is banned. */
 static void ban_ngrams(const bp_choice *choice, const bp_sequence *sequence, double *scores)
 {
     int64_t before = choice->rule->no_repeat_ngram - 1, count = sequence->count;

@@ -22,7 +22,7 @@ typedef struct bp_choice_rule {
     uint64_t seed;
 } bp_choice_rule;
 
-/** A sequence so far: a prompt and what was put behind it. */
+/** A sequence so far: a prompt and what was put after it. */
 typedef struct bp_sequence {
     const int32_t *tokens; /* [count] */
     int64_t prompt, count; /* of them the first `prompt` are the prompt's */

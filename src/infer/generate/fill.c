@@ -128,7 +128,7 @@ static void frame(bp_fill *self, int64_t b, int64_t number, int64_t T)
     }
 }
 
-/* Of a prompt's n masks the n (rounds left) / rounds whose tokens are least probable are open
+/* Among a prompt's n masks, the n (rounds left) / rounds whose tokens are least probable are open
  * again, the first ones of equal ones. */
 static void mask_again(bp_fill *self, int64_t b, int64_t T, int64_t rounds_left)
 {

@@ -1,4 +1,4 @@
-/* Iterated filling: the masks of a prompt, or masks behind it, get tokens in a few rounds. */
+/* Iterated filling: the masks of a prompt, or masks after it, get tokens in a few rounds. */
 #ifndef BP_INFER_GENERATE_FILL_H
 #define BP_INFER_GENERATE_FILL_H
 
@@ -17,7 +17,7 @@ int64_t bp_fill_bytes(const bp_generate_plan *plan, int64_t T, int64_t width, in
 
 /** As bp_unit_run, of one model that finds masked tokens. All masks are open at first. In each
  * round the model sees what is filled in by now, and of a prompt's m open masks (its own, or, if it
- * has none, bp_generate_tokens_left behind it) those of the highest probabilities are filled in,
+ * has none, bp_generate_tokens_left after it) those of the highest probabilities are filled in,
  * the first ones of equal ones: m / (rounds left), rounded up. No mask becomes a token that frames
  * a text, or a mask. A token's log-probability is that of its round. With fill.remask each round
  * fills in all open masks, and before it those of the n masks whose tokens are least probable are

@@ -58,7 +58,7 @@ static bp_err new_unit(generator *self, bool (*look)(void *context))
     return bp_unit_new(&self->unit, &spec);
 }
 
-/* Behind each step of a unit, on the lead. */
+/* After each step of a unit, on the lead. */
 static bool look(void *context)
 {
     return bp_work_between(((generator *)context)->job);

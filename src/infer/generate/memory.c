@@ -1,4 +1,4 @@
-/* What generation takes on each rank, from manifests alone. Prompts are assumed to be as long as
+/* What generation takes on each rank, from only manifests. Prompts are assumed to be as long as
  * the context allows: they are not read yet. */
 #include "infer/generate/fill.h"
 #include "infer/generate/generator_priv.h"

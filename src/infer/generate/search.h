@@ -4,7 +4,7 @@
  *     bp_search_new(&search, &spec, prompt, length, number);
  *     feed the prompt to slot 0
  *     while (bp_search_step(search, choice, &rows, &next))
- *         feed next.tokens to the slots with next.counts 1, each behind slot next.parents
+ *         feed next.tokens to the slots with next.counts 1, each after slot next.parents
  *     for (k = 0; k < bp_search_texts(search); k++) bp_search_text_at(search, k);
  *
  * Greedy and sampled texts have a slot each, and are independent of each other. Beams are those of

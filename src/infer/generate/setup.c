@@ -126,7 +126,7 @@ static bp_err find_tokenizer(bp_tokenizer **out, const bp_config *config,
     return err;
 }
 
-/* The root's tokenizer goes to all ranks: stop texts are looked for by whoever chooses. */
+/* The root's tokenizer goes to all ranks: the rank that chooses looks for stop texts. */
 static bp_err open_tokenizer(generator *self)
 {
     MPI_Comm world = self->job->mesh->world;

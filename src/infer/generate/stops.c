@@ -30,7 +30,7 @@ static size_t read_escape(const char *at, bp_buffer *text)
     return 0;
 }
 
-/* One text up to a comma or the end; *at goes behind it. */
+/* One text up to a comma or the end; *at moves past it. */
 static bp_err read_text(const char **at, bp_buffer *text)
 {
     const char *from = *at;

@@ -1,6 +1,6 @@
 /* The datastore of a nearest-neighbour language model, as score.states writes it (docs/formats.md):
  * a key for each scored token, what a Transformer predicted it from. Ranks of a group share its
- * rows out; a share lies in memory as far as that is allowed, the rest is read block by block.
+ * rows out; a share is in memory as far as that is allowed, the rest is read block by block.
  *
  * Source: Khandelwal et al. 2020, "Generalization through Memorization: Nearest Neighbor Language
  * Models", section 3. */
@@ -65,7 +65,7 @@ typedef struct bp_neighbour {
 bp_err bp_datastore_search(bp_datastore *store, const float *queries, int64_t count, int64_t k,
                            bp_neighbour *out);
 
-/** Bytes that a rank takes of a file of so many bytes, its neighbours of `queries` queries with
+/** Bytes that a rank takes of a file of this many bytes, its neighbours of `queries` queries with
  * them. */
 int64_t bp_datastore_bytes(int64_t file_bytes, int64_t columns, int ranks, int64_t memory_bytes,
                            int64_t queries, int64_t k);

@@ -16,7 +16,8 @@
 /* A tile of queries, as the weight of a product. */
 typedef struct tile {
     bp_weight *weight;
-    int64_t first, count, columns; /* count queries, filled up to so many columns of the product */
+    int64_t first, count,
+        columns; /* count queries, filled up to this many columns of the product */
 } tile;
 
 typedef struct search {

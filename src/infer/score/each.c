@@ -28,7 +28,7 @@ typedef struct sampler {
     int64_t done;                      /* tokens */
 } sampler;
 
-/* Data ranks take units in turn, and agree after each. */
+/* Data ranks take units in turn, and agree after each unit. */
 static bp_err deal(const bp_score_each *each, int64_t units,
                    bp_err (*run)(void *context, int64_t unit), void *context)
 {

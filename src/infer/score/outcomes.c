@@ -13,7 +13,7 @@ static int64_t width_of(const task_scoring *task)
     return task_documents_ends(&task->documents) * task->self->info.statistics;
 }
 
-/* Is a statistic one of the label, and not of the distribution alone? */
+/* Is a statistic one of the label, and not only of the distribution? */
 static bool is_of_label(const bp_token_statistics *statistics, int64_t statistic)
 {
     return statistic == BP_MODEL_LOGPROB || statistic == BP_MODEL_LOGPROB_VARIANCE ||
@@ -50,7 +50,7 @@ static void by_statistic(const task_scoring *task, float *values, int64_t count)
             values[c * count + k] = task->table[k * statistics + c];
 }
 
-/* Of each document of the corpora, whose windows lie one after the other. */
+/* For each document of the corpora, whose windows follow each other. */
 static void count_predictions(const task_scoring *task, int64_t *predictions)
 {
     const task_documents *documents = &task->documents;
@@ -61,7 +61,7 @@ static void count_predictions(const task_scoring *task, int64_t *predictions)
             task_documents_ends(documents);
 }
 
-/* Of a regression a document has its value. */
+/* For a regression a document has its value. */
 static bp_err write_values(const task_scoring *task, const char *path, const bp_outcomes *table)
 {
     float *label = bp_alloc("score.task", table->count, sizeof *label);

@@ -8,7 +8,7 @@
 #include <inttypes.h>
 
 /* Most text tokens that a document can have: what is stored, less the end-of-document token that
- * each document ends with. Of a file with open ends the last token must be read to know. */
+ * each document ends with. For a file with open ends the last token must be read to know. */
 static int64_t text_bound(const bp_score_plan *plan, int64_t file, int64_t stored)
 {
     bool open_ends = bp_corpus_file_info(bp_corpus_file_at(plan->corpus, file))->open_ends;

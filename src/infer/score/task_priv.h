@@ -9,7 +9,7 @@
 /* Columns of a span's row, in the place of the outcomes': log-probabilities of the best span and of
  * no answer, and the places where that span begins and ends. */
 enum { SPAN_SCORE, SPAN_NONE, SPAN_FIRST, SPAN_LAST, TASK_SPAN_COLUMNS };
-/* Columns behind the outcomes', of an ensemble; of a regression there is one, the variance. */
+/* Columns of an ensemble after those of the outcomes; a regression has one, the variance. */
 enum { TASK_ENTROPY, TASK_MUTUAL, TASK_MORE };
 
 typedef struct task_scoring task_scoring;

@@ -189,7 +189,7 @@ static bp_err estimate_classes(const task_scoring *task, json_t **out, const int
     return err;
 }
 
-/* Entities of each document; without names of entities (parts of speech) the accuracy alone. */
+/* Entities of each document; without names of entities (parts of speech) only the accuracy. */
 static bp_err estimate_tags(const task_scoring *task, json_t **out, const int32_t *predicted,
                             uint64_t seed)
 {

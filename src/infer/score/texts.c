@@ -85,7 +85,7 @@ static int64_t length_of(const bp_token_texts *texts, int64_t k)
     return texts->starts[k + 1] - texts->starts[k];
 }
 
-/* The longest first; of those alike as they lie in the texts. */
+/* The longest first; equal ones in the order of the texts. */
 static int compare_rows(const void *a, const void *b)
 {
     const text_row *x = a, *y = b;
@@ -260,7 +260,7 @@ bp_err bp_texts_score(double *nll, int64_t *scored, bp_model *lm, const bp_score
 
 /* ---- states ---- */
 
-/* What stands in front of a window's tokens. */
+/* What comes before a window's tokens. */
 static int64_t lead_of(const bp_score_rule *rule)
 {
     return bp_score_masks(rule->convention) || rule->prefix;

@@ -11,7 +11,7 @@ typedef enum bp_score_convention {
     BP_SCORE_STRIDE,   /* Hugging Face's recipe for models of fixed length */
     BP_SCORE_HALF,     /* llama.cpp's perplexity tool */
     BP_SCORE_PLL,      /* of masked models: each token masked in turn */
-    BP_SCORE_PLL_WORD, /* the same, and the tokens behind it in its word masked too */
+    BP_SCORE_PLL_WORD, /* the same, and the tokens after it in its word masked too */
     BP_SCORE_PAIRS     /* of encoder-decoders: a target given its source */
 } bp_score_convention;
 
@@ -25,8 +25,8 @@ typedef struct bp_score_rule {
     int64_t context; /* C: the most inputs a window feeds; BP_MODEL_UNLIMITED: a document is one */
     int64_t stride;  /* S */
     bool prefix, end;
-    int64_t eod;            /* the end-of-document token; -1: none, then end is false */
-    int64_t piece;          /* a longer window is computed in pieces of so many inputs; 0: whole */
+    int64_t eod;   /* the end-of-document token; -1: none, then end is false */
+    int64_t piece; /* a longer window is computed in pieces of this many inputs; 0: whole */
     int64_t cls, sep, mask; /* special tokens of masked models */
     int64_t start;          /* of pairs: the token that takes the place of the one before */
     bool cut;               /* of pairs: what is longer than the context loses its end; else the
@@ -40,7 +40,7 @@ typedef struct bp_score_rule {
  *  z[first+1 .. first+inputs+1). One that scores nothing need not be computed.
  *
  * Of a masked model it feeds z[first .. first+inputs-2) between two special tokens, and scores what
- * stands at place `masked` of these inputs (from 1: the first of the text) and is masked there. */
+ * is at place `masked` of these inputs (from 1: the first of the text) and is masked there. */
 typedef struct bp_score_window {
     int64_t first, inputs, scored;
     int64_t masked; /* 0: of no masked model */
@@ -52,7 +52,7 @@ static inline bool bp_score_masks(bp_score_convention convention)
     return convention == BP_SCORE_PLL || convention == BP_SCORE_PLL_WORD;
 }
 
-/** The input at whose place the first scored target stands; the others follow. */
+/** The input at whose place the first scored target is; the others follow. */
 static inline int64_t bp_score_window_target(const bp_score_window *window)
 {
     return window->masked > 0 ? window->masked : window->inputs - window->scored;

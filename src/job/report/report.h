@@ -33,7 +33,7 @@ bp_err bp_report_script(char **script, const char *name, const json_t *variables
 
 /** Run gnuplot on a script in `folder` (NULL: here), for bp_gnuplot_seconds at most.
  *
- * Owns:       *picture[*bytes], with a zero behind it, is what it wrote without `set output`: the
+ * Owns:       *picture[*bytes], with a zero after it, is what it wrote without `set output`: the
  *             caller's, bp_free(); NULL after an error.
  * Errors:     BP_ERR_INPUT there is no gnuplot; BP_ERR_FORMAT it failed: the message has
  * its last line; BP_ERR_SYSTEM it can't be run, or took too long.

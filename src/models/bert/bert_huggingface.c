@@ -1,5 +1,5 @@
 /* BERT and RoBERTa as Hugging Face folders hold them: every weight [out, in], as ours. Models that
- * were made for masked words alone have neither pooler nor a head of next sentences; BERT's own
+ * were made only for masked words have neither pooler nor a head of next sentences; BERT's own
  * have both, whichever class their config.json names. */
 #include "models/bert/bert.h"
 

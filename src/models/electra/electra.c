@@ -13,7 +13,7 @@
 
 #define QUARTER 4 /* of the discriminator's width and heads, the generator's */
 
-/* Streams of dropout masks: the generator's and the second embedding's lie apart. */
+/* Streams of dropout masks: the generator's and the second embedding's are apart. */
 #define GENERATOR_MASK ((int64_t)1 << 32)
 #define REPLACED_MASK  ((int64_t)1 << 33)
 
@@ -53,7 +53,7 @@ static int64_t quarter(int64_t size)
     return size < QUARTER ? 1 : size / QUARTER;
 }
 
-/* A task's head stands behind the discriminator, and the generator is dropped. */
+/* A task's head follows the discriminator, and the generator is dropped. */
 static bool has(const bp_model_shape *shape, bp_electra_part part)
 {
     if (bp_task_has_head(&shape->task))
@@ -293,7 +293,7 @@ static bp_block *new_generator_layer(bp_network *network, const bp_model_shape *
     return bp_transformer_new_layer(network, &layer);
 }
 
-/* What is done to rows by themselves: the norms behind the embeddings, which are one and the same,
+/* What is done to rows by themselves: the norms after the embeddings, which are one and the same,
  * projections, the transform before the vocabulary, and the layer before the judge. */
 static bp_block *new_rows(bp_network *network, const bp_model_shape *shape, part of)
 {
@@ -421,7 +421,7 @@ static bp_model_facts facts(const bp_model_shape *shape)
     return (bp_model_facts){.train_flops = 3 * forward};
 }
 
-/* Embedding, its norm, projection and layers of the discriminator alone. */
+/* Only the discriminator's embedding, its norm, projection and layers. */
 static bp_backbone backbone(const bp_model_shape *shape)
 {
     bp_model_shape bare = *shape;

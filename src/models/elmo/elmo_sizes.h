@@ -4,7 +4,7 @@
 
 #include "models/family.h"
 
-/** Where its own sizes lie in bp_model_shape. */
+/** Where its own sizes are in bp_model_shape. */
 enum {
     BP_ELMO_FILTERS, /* BP_MODEL_PAIRS of them: characters, and how many filters */
     BP_ELMO_EMBEDDING = BP_ELMO_FILTERS + BP_MODEL_PAIRS,

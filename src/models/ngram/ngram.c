@@ -70,7 +70,7 @@ static bool read_prune(int64_t prune[NGRAM_ORDERS], const char *list, int order)
             return false;
         at = end + 1;
     }
-    if (k == 1 && order > 1) /* one number alone leaves single words alone */
+    if (k == 1 && order > 1) /* a single number does not prune single words */
         prune[2] = prune[1], prune[1] = 0, k = 2;
     for (k++; k <= order; k++)
         prune[k] = prune[k - 1];

@@ -69,7 +69,7 @@ static bool prob_is_sane(float value)
     return value <= 1e-5F && value >= -1e6F; /* rounding may go above 0 */
 }
 
-/* Followers of each history ascend, and lie one behind the other. */
+/* Followers of each history ascend, and are contiguous. */
 static bool nodes_are_sane(const ngram_file *file, int k, ngram_range part)
 {
     const ngram_node *nodes = file->nodes[k];

@@ -17,7 +17,7 @@ static int compare_keys(const void *a, const void *b)
     return ngram_compare_items(a, b);
 }
 
-/* The first n-gram of rank `rank`'s range: the runs' blocks say where how much lies. All that end
+/* The first n-gram of rank `rank`'s range: the runs' blocks say how much is where. All that end
  * with the same two words are of one rank, so that n-grams of order 2 and more are counted whole.
  */
 static ngram_key range_begin(const ngram_item *firsts, int64_t blocks, int rank, int size,
@@ -57,7 +57,7 @@ static void find_range(ngram_key *from, ngram_key *to, const bp_counting *counti
 
 typedef struct merger {
     ngram_cursor *cursors;
-    int64_t *heap; /* cursors that stand at an item, the least one first */
+    int64_t *heap; /* cursors with an item, the least one first */
     int64_t live;
 } merger;
 

@@ -10,7 +10,7 @@
 #include <math.h>
 
 #define SAMPLE_TOKENS ((int64_t)1 << 20)
-/* Of an n-gram: while it waits for its order's turn, in its turn, and afterwards. */
+/* Bytes of an n-gram: before its order's turn, in its turn, and afterwards. */
 #define COUNTED_BYTES (sizeof(ngram_key) + sizeof(ngram_tally))
 #define LEVEL_BYTES   (sizeof(ngram_key) + 2 * sizeof(int64_t) + 2 * sizeof(double))
 #define TURN_BYTES    (sizeof(ngram_tally) + sizeof(ngram_item) + LEVEL_BYTES)

@@ -38,7 +38,7 @@ static void followers_of(const pruner *self, int order, int64_t i, int64_t *begi
 
 /* ---- what an n-gram is worth ---- */
 
-/* <s> stands where a document begins, as often as </s> where one ends. */
+/* <s> is where a document begins, as often as </s> where one ends. */
 static double start_probability(const pruner *self)
 {
     const ngram_level *words = &self->levels->of[1];

@@ -283,7 +283,7 @@ static bp_backbone backbone(const bp_model_shape *shape)
                          .head_flops = 6 * (double)shape->vocab_size * (double)shape->width};
 }
 
-/* Of layers and the head: norms and the embeddings are not counted. */
+/* FLOPs of layers and the head: norms and the embeddings are not counted. */
 static bp_model_facts facts(const bp_model_shape *shape)
 {
     int first = is_bart(shape) ? 3 : 1;

@@ -82,7 +82,7 @@ static int64_t line_of(const reader *self, const char *at)
 
 /* ---- values ---- */
 
-/* A number of a text, and the word that it should be; false: it is none. */
+/* A number of a text, and the word that it should be; false: it is not a number. */
 static bool take_number(reader *self, float *value, const char **word, size_t *bytes)
 {
     while (self->at < self->end && *self->at == ' ')
@@ -228,7 +228,7 @@ static bool is_readable(const char *text, size_t bytes)
     return bytes >= READABLE_BYTES && printable > bytes - bytes / 8;
 }
 
-/* The first row is that of a text if it reads as one; or if what stands behind its word is
+/* The first row is that of a text if it reads as one; or if what follows its word is
  * readable, so that a text with other numbers is refused as a text. */
 static bool is_text(const reader *self)
 {

@@ -31,7 +31,8 @@ typedef struct w2v_noise_cell {
     int32_t ids[2];
 } w2v_noise_cell;
 
-/** Words by how often they came; a word that did not come, and the end of a document, is none. */
+/** Words by how often they came; a word that did not occur is left out, and so is the end of a
+ * document. */
 typedef struct w2v_vocabulary {
     int64_t V, words; /* ids; and those that came */
     int64_t total;    /* of all counts of words */

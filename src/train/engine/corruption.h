@@ -31,7 +31,7 @@ typedef struct bp_corruption {
  */
 void bp_corruption_compare(bp_corruption *out, const bp_mesh *mesh, const bp_network *network);
 
-/** This rank alone is to blame: fills suspects, ranks and hosts. Local. */
+/** Only this rank is to blame: fills suspects, ranks and hosts. Local. */
 void bp_corruption_own(bp_corruption *corruption, const bp_mesh *mesh);
 
 /** Digest of n floats, the same at any number of threads. Local. */

@@ -322,7 +322,7 @@ static int64_t count_places(const bp_engine *engine, const bp_batch *batch)
     return places;
 }
 
-/* The mean over the global batch of what lies in row `row` of `losses`: the stage of a head has the
+/* The mean over the global batch of row `row` of `losses`: the stage of a head has the
  * sums of its micro-batches, the others zeros; all are summed by the tree, in slot order. */
 static double mean_of(bp_engine *engine, int row, int64_t count)
 {

@@ -44,17 +44,17 @@ void bp_engine_free(bp_engine **engine);
 /** What of a checkpoint is loaded. */
 typedef enum bp_load {
     BP_LOAD_STATE, /* parameters, moments, what blocks carry */
-    BP_LOAD_MODEL, /* parameters but for those of training alone, */
+    BP_LOAD_MODEL, /* parameters, except those that only training has, */
     BP_LOAD_BASE   /* and but for those of an adapter */
 } bp_load;
 
-/** Initial values of an adapter, and of what is of training alone. Local. */
+/** Initial values of an adapter, and of what only training has. Local. */
 void bp_engine_initialise_added(bp_engine *engine);
 
 /** Initial values, a function of (seed, tensor, place): the same on every mesh. Local. */
 void bp_engine_initialise(bp_engine *engine);
 
-/** What is frozen and lies in `base` (all parameters of a group) is left out of what is saved.
+/** What is frozen and in `base` (all parameters of a group) is left out of what is saved.
  * Local.
  */
 void bp_engine_save_beside(bp_engine *engine, const bp_checkpoint *base);
@@ -106,7 +106,7 @@ bp_network *bp_engine_network(bp_engine *engine);
 /** Slices of the state (parameters, moments, what blocks carry), for bp_checkpoint_save (they tile
  * every tensor over all ranks of mesh->member) or to load into (all that this rank needs).
  * Not collective, but it waits for what other ranks still send: all
- * data ranks have finished the same steps. Owns: the list is the caller's (bp_free); its data lie
+ * data ranks have finished the same steps. Owns: the list is the caller's (bp_free); its data are
  * in the engine and hold until the next step. */
 bp_slice *bp_engine_slices_to_save(bp_engine *engine, int64_t *count);
 bp_slice *bp_engine_slices_to_load(bp_engine *engine, bp_load what, int64_t *count);

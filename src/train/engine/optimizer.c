@@ -33,7 +33,7 @@ int bp_optimizer_moments(const bp_optimizer_rule *rule)
            (row->prefix[1] != NULL && !(rule->kind == BP_RMSPROP && rule->momentum == 0));
 }
 
-/* The part of a parameter's slab that lies in this rank's shard of its group; false: none does. */
+/* The part of a parameter's slab that is in this rank's shard of its group; false: none is. */
 static bool find_run(bp_own_run *run, const bp_group *group, const bp_param *param, int64_t first,
                      int64_t count, int64_t moments_at)
 {

@@ -44,7 +44,7 @@ extern const bp_optimizer_row bp_optimizer_rows[BP_OPTIMIZERS];
 /** Moments of as many numbers as parameters. */
 int bp_optimizer_moments(const bp_optimizer_rule *rule);
 /** Bytes that a rank keeps beside them: what sums over whole parameters take, Adafactor's factors
- * among them, of which this rank's checkpoints have so many floats. */
+ * among them, of which this rank's checkpoints have this many floats. */
 size_t bp_optimizer_more_bytes(const bp_optimizer_rule *rule, const bp_network *network);
 int64_t bp_optimizer_factor_floats(const bp_optimizer_rule *rule, const bp_network *network);
 
@@ -122,7 +122,7 @@ void bp_optimizer_gathered(bp_optimizer *optimizer, int g);
 /** Checkpoint name of moment k: "adamw.m/", "adamw.v/", "sgd.m/"... */
 const char *bp_optimizer_prefix(const bp_optimizer *optimizer, int k);
 /** Slices of Adafactor's factors of group `g`, "adafactor.r/NAME" [rows], "adafactor.c/NAME"
- * [columns], of vectors "adafactor.v/NAME" alone; of other rules none. to_save: those that another
+ * [columns], only of vectors "adafactor.v/NAME"; none for other rules. to_save: those that another
  * rank saves are left out. Appends to slices[] from *used on; capacity is asserted. */
 void bp_optimizer_factor_slices(const bp_optimizer *optimizer, int g, bool to_save,
                                 bp_slice *slices, int64_t *used, int64_t capacity);

@@ -31,7 +31,7 @@ static const bp_own_run *longest_run(const bp_optimizer *optimizer, bool replica
     return longest;
 }
 
-/* A value of a parameter that another data rank updates; NULL: there is none. */
+/* A value of a parameter that another data rank updates; NULL: no parameter is. */
 static float *another_ranks(const bp_optimizer *optimizer, float *values)
 {
     for (int g = 0; g < optimizer->network->group_count; g++) {

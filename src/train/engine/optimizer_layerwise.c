@@ -1,6 +1,6 @@
-/* LAMB and Adafactor: a parameter's step depends on sums over all of it, wherever it lies.
+/* LAMB and Adafactor: a parameter's step depends on sums over all of it, wherever it is.
  *
- * Sums are made in the order of the elements, whoever holds them: the holder of a group's first
+ * Sums are made in the order of the elements, on any mesh: the owner of a group's first
  * shard adds up its own elements and sends what it has to the holder of the next one, which goes on
  * from there, and meanwhile begins the next group. So the bits are the same at any number of data
  * ranks. The owner of the last shards broadcasts the sum; then tensor ranks add their parts.
@@ -29,7 +29,7 @@ static int64_t columns_of(const bp_param *param)
     return param->extent[param->dims - 1];
 }
 
-/* Where a parameter's numbers lie in `totals` and `factors`, and how many there are. */
+/* Where a parameter's numbers are in `totals` and `factors`, and how many there are. */
 typedef struct place {
     int64_t total, totals, factor, factors;
 } place;

@@ -275,7 +275,7 @@ static void check_rounds(const bp_engine_spec *spec, const bp_mesh_shape *mesh, 
         mesh->data == 0 ? ", times the data ranks" : "");
 }
 
-/* A row needs others: the one before it, in the window and behind it. */
+/* A row needs others: the one before it, in the window and after it. */
 static bool needs_all_rows(const bp_model_shape *shape)
 {
     const bp_model_family *family = shape->family;

@@ -19,7 +19,7 @@ typedef struct bp_stage_schedule {
     int stage;
     const bp_action *actions; /* of the stage, in order */
     MPI_Comm comm;            /* of the pipeline */
-    int64_t floats;           /* of the largest message, and of all that lies between blocks */
+    int64_t floats;           /* of the largest message, and of all that is between blocks */
     const bp_chunk_messages *messages; /* [pipeline.chunks] */
 } bp_stage_schedule;
 
@@ -41,9 +41,9 @@ void bp_pipeline_comm_init(bp_pipeline_comm *comm, const bp_stage_schedule *sche
 
 /** A step begins: its first receives are posted. */
 void bp_pipeline_comm_begin(bp_pipeline_comm *comm);
-/** Wait for the input of `action`, if it has one: it lies in `work`. The next receive is posted. */
+/** Wait for the input of `action`, if it has one: it is in `work`. The next receive is posted. */
 void bp_pipeline_comm_take(bp_pipeline_comm *comm, const bp_action *action);
-/** Start to send what lies in `work`, if a neighbour needs the result of `action`; `work` is
+/** Start to send what is in `work`, if a neighbour needs the result of `action`; `work` is
  * another buffer then. */
 void bp_pipeline_comm_send(bp_pipeline_comm *comm, const bp_action *action);
 /** A step ends: all has left. */

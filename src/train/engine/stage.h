@@ -53,10 +53,10 @@ typedef struct bp_stage {
     const struct bp_teacher *teacher; /* of its passes; borrowed; NULL: none */
 } bp_stage;
 
-/** What stage `stage` does, of a training with these settings on so many data ranks. */
+/** What stage `stage` does in a training with these settings on this many data ranks. */
 bp_stage_spec bp_stage_spec_for(const bp_engine_spec *spec, const bp_model_shape *shape, int datas,
                                 int stage, int stages);
-/** Floats that the blocks of a stage carry from a step to the next for so many batch slots. */
+/** Floats that the blocks of a stage carry from a step to the next for this many batch slots. */
 int64_t bp_engine_carried_floats(const bp_network *network, const bp_model_shape *shape,
                                  int64_t slots);
 /** spec->most, and what memory the last block is lent. */

@@ -6,8 +6,8 @@
 
 #include <stdint.h>
 
-/** How many subtrees are completed by leaf `leaf` of `count`: so many times the last two partial
- * sums are added. */
+/** How many subtrees are completed by leaf `leaf` of `count`: the number of times that the last two
+ * partial sums are added. */
 int bp_tree_merges(int64_t leaf, int64_t count);
 /** Most partial sums held at once while leaves come in order: ceil(log2 count) + 1. */
 int bp_tree_depth(int64_t count);

@@ -53,7 +53,7 @@ static bp_err look_at_corpus(const ensemble *self, corpus_facts *facts)
     return err;
 }
 
-/* ---- one member alone ---- */
+/* ---- a single member ---- */
 
 static bp_err alone_started(void *context, int64_t step)
 {

@@ -35,7 +35,7 @@ void bp_ensemble_check(bp_config *config);
 bp_err bp_ensemble_plan(MPI_Comm world, bp_config *config, const bp_ensemble_jobs *jobs,
                         const bp_planned_world *asked);
 
-/** Train all members into RUN/members, or with ensemble.only that one alone, each as a `pretrain`
+/** Train all members into RUN/members, or with ensemble.only just that one, each as a `pretrain`
  * run of its own that resumes by itself; let each bagged one score the documents that its bag
  * lacks; write ensemble.json.
  *

@@ -108,7 +108,7 @@ static void refuse_task_keys(bp_config *config)
                             option->key, option->key);
 }
 
-/* Counts have no seed: their members differ by their bags alone. */
+/* Counts have no seed: their members differ only by their bags. */
 static void resolve_kind(bp_config *config)
 {
     const char *kind = bp_ensemble_keys_of(config)->kind;

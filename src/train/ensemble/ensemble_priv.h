@@ -49,7 +49,7 @@ int64_t ensemble_farthest(const ensemble *self);
 /* ensemble_member.c */
 /** "m03": two digits, more where there are more than 100 members. */
 void ensemble_name(const ensemble *self, int64_t member, char out[ENSEMBLE_NAME_BYTES]);
-/** RUN/members/m03, or what lies in it ("": itself). Free with bp_free(). */
+/** RUN/members/m03, or what is in it ("": itself). Free with bp_free(). */
 char *ensemble_member_path(const ensemble *self, int64_t member, const char *inside);
 /** A member's configuration, derived from the ensemble's. Local. Errors: BP_ERR_CONFIG a seed
  *  beyond its range. Free with bp_config_free(). */
@@ -76,7 +76,7 @@ bp_err ensemble_member_forget_scores(const ensemble *self, int64_t member);
 /* ensemble_metrics.c: the members' metrics.jsonl gathered into the ensemble's. Local, on the
  * coordinator.
  *
- * A line stands there for each step that all members have a line for, those that diverged aside,
+ * There is a line for each step that all members have a line for (except those that diverged),
  * and those that ended early (train.patience) from then on. What a member has is read from its own
  * file, as far as that is certain: to its newest checkpoint while it waits, further once it has
  * begun. So the file is a function of the members' files. */

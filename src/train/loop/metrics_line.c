@@ -21,7 +21,7 @@ void report_gather_places(trainer *self)
     }
 }
 
-/* Of the places that batches have, since the last line: how many this start computed, and *padding
+/* Over the places of batches since the last line: how many this start computed, and *padding
  * of those of all starts. Collective over mesh->data. */
 static double share_computed(trainer *self, double *padding)
 {

@@ -1,6 +1,6 @@
 /* What a training has besides its steps: a part each, in a table of hooks.
  *
- * The loop knows no part by its name: whoever starts a training hands over a list of them
+ * The loop knows no part by its name: the job that starts a training hands over a list of them
  * (train/parts/list.h). Hooks are called in the order of that list; where one fails the later ones
  * are not called. A hook that a part does not have is NULL. `own` is what the part's open made. */
 #ifndef BP_TRAIN_LOOP_PART_H

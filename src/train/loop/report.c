@@ -22,7 +22,7 @@ static double number_of(const json_t *line, const char *key)
 
 #define TERMS_BYTES 96
 
-/* " (masked 4.9530, next_sentence 0.6246)", or "" where terms are not told apart. */
+/* " (masked 4.9530, next_sentence 0.6246)", or "" if there is one term. */
 static const char *list_terms(const json_t *line, const char *prefix, char out[TERMS_BYTES])
 {
     size_t used = 0;
@@ -154,7 +154,7 @@ void report_note_failure(trainer *self, report_kind kind, bp_err err)
 {
     if (err == BP_OK)
         return;
-    if (kind != REPORT_METRIC || self->mesh->dedicated) /* which can end it at a commit alone */
+    if (kind != REPORT_METRIC || self->mesh->dedicated) /* which can end it only at a commit */
         bp_warn_failure("%s", bp_err_text());
     if (kind == REPORT_METRIC && self->reports.err == BP_OK) {
         self->reports.err = err;
@@ -191,7 +191,7 @@ void report_send(trainer *self, report_kind kind, json_t *value)
     json_decref(value);
 }
 
-/* ---- what a dedicated coordinator alone is asked ---- */
+/* ---- what only a dedicated coordinator is asked ---- */
 
 static void receive_stop(void *context)
 {

@@ -38,7 +38,7 @@ static bp_err open_mesh(trainer *self, MPI_Comm world, const bp_planned_world *p
     return err;
 }
 
-/* config.ini has every key as resolved: what a 0 or "auto" stood for. */
+/* config.ini has every key as resolved: also what a 0 or "auto" became. */
 static void resolve_keys(trainer *self)
 {
     bp_config *config = self->config;

@@ -19,7 +19,7 @@
 
 #define READ_FAILED (-1) /* instead of the first input: no id is negative */
 
-/* Of a task: documents or words that are right; and entities, where its tags have any. */
+/* For a task: documents or words that are right; and entities, if its tags have any. */
 enum { RIGHT, ENTITIES, ENTITIES_PREDICTED, ENTITIES_RIGHT, RIGHTS };
 
 /* Is one of several outcomes predicted, the first of the most probable ones, as `score` has it? */
@@ -46,7 +46,7 @@ static bool has_entities(const trainer *self)
     return false;
 }
 
-/* Of the examples of a batch, from the outcomes that are predicted. */
+/* Counts of the examples of a batch, from the outcomes that are predicted. */
 static void count_entities(const trainer *self, const bp_batch *batch, const int32_t *predicted,
                            double *rights)
 {
@@ -234,7 +234,7 @@ static void find_means(const trainer *self, const validating *v, validation *out
         out->loss = NAN;
 }
 
-/* Of a task. */
+/* For a task. */
 static void find_rights(const trainer *self, const validating *v, validation *out)
 {
     double counted = sum_of(v->counts, v->pieces);

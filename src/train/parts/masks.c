@@ -88,7 +88,7 @@ static bp_err check_pairs(const trainer *self)
 }
 
 /* Hugging Face counts a RoBERTa's positions by its padding token: another one would give an
- * exported model other positions behind a token of that number. */
+ * exported model other positions after a token of that number. */
 static bp_err check_positions(const trainer *self)
 {
     int64_t pad = self->facts.roles[BP_ROLE_PAD], first = self->shape.stack.first_position;

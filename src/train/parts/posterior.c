@@ -14,7 +14,7 @@
 
 #define STEP_PREFIX "step-"
 
-/* Of names of the folder, sorted: the newest checkpoint.keep. */
+/* The newest checkpoint.keep names of the folder, sorted. */
 static void list_newest(bp_ensemble_list *list, char **names, int64_t count, int64_t keep)
 {
     int64_t steps = 0;

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #define CELL_BYTES 32
-#define RANK_WIDTH 16 /* of a column that is there for several ranks alone */
+#define RANK_WIDTH 16 /* of a column that is there only for several ranks */
 
 /* Validation and checkpoints are no part of a step. */
 static bool is_apart(int kind)
@@ -107,7 +107,7 @@ static void print_row(const rank_trace *own, int kind, bool *above)
            (long long)own->work[kind].calls, seconds_of(own, kind), share, speed, ceiling);
 }
 
-/* Of each kind of work, the ranks that took the least and the most seconds, of those that compute.
+/* For each kind of work, the computing ranks that took the least and the most seconds.
  */
 static void print_spread(const rank_trace *ranks, int size)
 {

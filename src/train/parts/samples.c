@@ -1,4 +1,4 @@
-/* Texts that a training writes now and then: its own parameters, as they are behind a step,
+/* Texts that a training writes now and then: its own parameters, as they are after a step,
  * continue a prompt. One copy of the model does, through the steps of decoding; the others wait in
  * the next step. Nothing of it touches what is trained. */
 #include "train/parts/list.h"
@@ -51,7 +51,7 @@ static const sample_keys *keys_of(const trainer *self)
     return bp_config_bound(self->config, training_samples_options);
 }
 
-/* One text at a time. Without train.sample_every there is none of it. */
+/* One text at a time. Without train.sample_every nothing is made. */
 typedef struct sampling {
     bp_prompts prompt;       /* on all ranks, ids only */
     bp_search_spec rule;     /* its seed is the step's */

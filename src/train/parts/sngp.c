@@ -1,4 +1,4 @@
-/* A Gaussian process behind a fine-tuned network (SNGP): what its keys ask for, and the covariance
+/* A Gaussian process after a fine-tuned network (SNGP): what its keys ask for, and the covariance
  * of its weights, by Laplace's method in one pass over the training documents. The pass is made
  * before a checkpoint that will be used, with that checkpoint's weights; at all other times the
  * network has no covariance. */
@@ -97,7 +97,7 @@ static bp_err bytes_of(const trainer *self, const void *own, const bp_mesh_shape
 
 /* ---- the precision of each class's weights ---- */
 
-/* Of the ranks of the stage with the features: row part `tensor_at` of the precision of each
+/* On the ranks of the stage with the features: row part `tensor_at` of the precision of each
  * tensors-th class from `data_at` on. */
 typedef struct fit {
     trainer *self;
@@ -378,7 +378,7 @@ static void put_state(const trainer *self, const void *own, bool best, json_t *s
         (void)json_object_set_new(json_object_get(model, "sngp"), "fitted", json_true());
 }
 
-/* Of a new best, or of the end: the covariance of the weights, which the network has until
+/* At a new best, or at the end: the covariance of the weights, which the network has until
  * `forget`. */
 static bp_err fit_weights(trainer *self, void *own, bool best)
 {

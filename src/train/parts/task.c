@@ -155,7 +155,7 @@ static void set_columns(trainer *self, fine_tuning *task)
         columns->label = task->column;
         columns->classes = task->outcomes;
         columns->class_count = count;
-        if (outside_of(self)) /* behind the others */
+        if (outside_of(self)) /* after the others */
             task->outcomes[columns->class_count++] = outside_of(self);
     }
 }
@@ -303,7 +303,7 @@ static bp_err check_decoder(const trainer *self, int64_t frozen)
 }
 
 /* What an earlier version began a run without, it stays without: the layer with tanh of the head,
- * and what stands before texts. */
+ * and what comes before texts. */
 static void keep_begun(const trainer *self, bp_task_shape *task)
 {
     bool has[2] = {true, true};
@@ -335,7 +335,7 @@ static bp_err describe_head(const trainer *self, const fine_tuning *own,
     const bp_task_keys *keys = bp_task_keys_of(self->config);
 
     *task = (bp_task_shape){.kind = bp_task_kind_number(kind_of(self)),
-                             .pool = pool_of(self, backbone)};
+                            .pool = pool_of(self, backbone)};
     task->dense = backbone->dense && task->pool == BP_POOL_LAST;
     task->begins = !backbone->pooler && !self->shape.family->start_token &&
                    self->facts.roles[BP_ROLE_FIRST] >= 0;

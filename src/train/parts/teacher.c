@@ -89,7 +89,7 @@ typedef struct teacher {
     teacher_states *states; /* NULL: none are asked for */
     bp_model **members;     /* [face.members] */
     float **hidden;         /* of each, [slots][T][its width], on ranks of the last stage */
-    int32_t *inputs;        /* [slots][T] of a task: -1 behind a text's end, */
+    int32_t *inputs;        /* [slots][T] of a task: -1 after a text's end, */
     int32_t *targets;       /* and [slots][T] of -1 */
     int64_t first_slot;
 } teacher;
@@ -126,7 +126,7 @@ static bool masks_by_one_head(const bp_model_shape *shape)
     return heads == 1;
 }
 
-/* Soft targets are of words, or of a task's classes or tags: a Dirichlet is none. */
+/* Soft targets are of words, or of a task's classes or tags: a Dirichlet is not one. */
 static bool gives_soft_targets(const bp_model_shape *shape)
 {
     if (!bp_task_has_head(&shape->task))
@@ -136,7 +136,7 @@ static bool gives_soft_targets(const bp_model_shape *shape)
     return bp_task_is_softmax(&shape->task) && shape->task.precision == 0;
 }
 
-/* Where states alone are learned, any teacher will do that has them. */
+/* If only states are learned, any teacher that has them will do. */
 static bool needs_soft_targets(const trainer *self, const teacher *own)
 {
     return self->spec.distills || own->taught.count == 0;
@@ -377,7 +377,7 @@ static bp_err open_marked(const trainer *self, teacher *own)
                         : bp_fail_memory("a teacher's texts", places, sizeof *own->inputs));
 }
 
-/* Of the members' digests in their order. */
+/* The digest of the members' digests in their order. */
 static void find_digest(teacher *own)
 {
     bp_sha256 *hash = bp_sha256_new();

@@ -28,7 +28,7 @@ typedef struct context {
     char *text;
     size_t bytes, kept; /* without the white space at its end */
     bp_ids ids;         /* a prefix and the tokens of what is kept */
-    int64_t tokens;     /* of what is kept alone */
+    int64_t tokens;     /* only of what is kept */
 } context;
 
 /* Bytes of the text without the white space at its end: Python's str.rstrip(). */
@@ -103,7 +103,7 @@ static bp_err read_context(const reader *self, int64_t document, context *to)
     return err;
 }
 
-/* The choice's tokens behind the context's, to out->ids. */
+/* The choice's tokens after the context's, to out->ids. */
 static bp_err encode_choice(reader *self, const context *before, const json_t *text)
 {
     bp_ids *ids = &self->out->ids, all = {0};

@@ -1,5 +1,5 @@
 /* index.html of a scoring job: how documents' perplexities are distributed, the hardest and the
- * easiest documents, and texts coloured token by token. Private to src/infer/score; local. */
+ * easiest documents, and texts coloured token by token. Private to src/infer/score/page; local. */
 #ifndef BP_INFER_SCORE_PAGE_PAGE_PRIV_H
 #define BP_INFER_SCORE_PAGE_PAGE_PRIV_H
 
@@ -8,7 +8,7 @@
 /** Write `folder`/index.html of what was scored, once tokens.h5 is there (or was not asked for).
  *
  * Errors:     those of bp_report_page, of reading the corpora and tokens.h5; BP_ERR_SYSTEM. A
- *             gnuplot that is missing or fails is none: the page says so.
+ *             A missing or failing gnuplot is not an error: the page says so.
  */
 bp_err score_page_write(const scorer *self, const bp_score_table *table);
 

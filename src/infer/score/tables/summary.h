@@ -21,7 +21,7 @@ char *bp_score_corpus_name(const char *path);
 bp_err bp_score_check_names(const bp_corpus *corpus);
 
 const char *bp_score_convention_name(bp_score_convention convention);
-/** What stands before a document: "bos", "eod" (also where it is both), "start" (of pairs) or
+/** What comes before a document: "bos", "eod" (also where it is both), "start" (of pairs) or
  * "none". */
 const char *bp_score_prefix_name(const bp_score_rule *rule);
 

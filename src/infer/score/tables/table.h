@@ -30,7 +30,7 @@ typedef struct bp_score_table {
     const bp_score_plan *plan;             /* borrowed */
     const bp_token_statistics *statistics; /* borrowed */
     bp_score_row *rows;                    /* [documents] */
-    bp_fixed *sums; /* [documents][statistics - 1]: of the statistics behind the log-probability */
+    bp_fixed *sums; /* [documents][statistics - 1]: of the statistics after the log-probability */
     bp_score_column *columns;
     int64_t column_count;
 } bp_score_table;

@@ -19,7 +19,7 @@
 /* ---- blocks of statistics ---- */
 
 /* A block is columns[plain_columns][rows] of the statistics that are datasets of their own, and
- * behind them the grid[rows][members] of the members' log-probabilities. An ensemble's last column
+ * after them the grid[rows][members] of the members' log-probabilities. An ensemble's last column
  * is made of another one (BP_SCORE_UNBIASED). */
 static int64_t plain_columns(const bp_token_statistics *statistics)
 {

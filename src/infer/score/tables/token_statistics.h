@@ -10,7 +10,7 @@
 typedef struct bp_token_statistics {
     int64_t count;   /* values a token, the log-probability first: bp_model_info.statistics */
     int64_t members; /* of an ensemble; 0: a plain model, of one statistic, or of two: its own
-                        log-probability behind that with its neighbours (BP_MODEL_ALONE) */
+                        log-probability after that with its neighbours (BP_MODEL_ALONE) */
     char **names;    /* [members] */
     double *oob;     /* [members]: perplexity of the documents that a bag lacks; NaN: not known */
 } bp_token_statistics;
@@ -39,7 +39,7 @@ double bp_score_unbiased_factor(int64_t members);
  * member's sum and perplexity, with that out of its bag if `oob`; of a model with neighbours what
  * it is without them. Nothing for a plain model.
  *
- * Shapes:     sums[count - 1], of the statistics behind the log-probability.
+ * Shapes:     sums[count - 1], of the statistics after the log-probability.
  * Errors:     BP_ERR_FORMAT a member's name is not UTF-8.
  */
 bp_err bp_token_statistics_figure(json_t *figures, const bp_token_statistics *statistics,
