@@ -16,8 +16,8 @@
 
 typedef struct bp_part_writer bp_part_writer;
 
-/** A new file; `key` (64 digits) names the work. Errors: BP_ERR_CREATE, BP_ERR_DENIED, BP_ERR_IO.
- */
+/** A new file; `key` (64 digits) names the work. Errors: BP_ERR_CREATE, BP_ERR_DENIED,
+ * BP_ERR_IO. */
 bp_err bp_part_writer_new(bp_part_writer **out, const char *path, const char *key);
 /** Errors: BP_ERR_IO (disk full). After one the writer is closed to more. */
 bp_err bp_part_writer_add(bp_part_writer *writer, int64_t unit, const void *result, size_t bytes);
@@ -50,8 +50,7 @@ typedef struct bp_parts {
  *
  * Owns:       *out is the caller's, bp_parts_free(); NULL after an error.
  * Errors:     BP_ERR_IO, BP_ERR_DENIED, BP_ERR_SYSTEM. What is torn or damaged is no error: it is
- * missing.
- */
+ *             missing. */
 bp_err bp_parts_open(bp_parts **out, const char *folder, const char *key, int64_t units);
 void bp_parts_free(bp_parts **parts);
 /** The result of a unit, valid until the next call. Errors: BP_ERR_FORMAT it is missing, or it is

@@ -69,8 +69,8 @@ static bp_err run(bp_work_job *job)
     return err;
 }
 
-/* Parts go when the folder says "finished": not before, or a start in between would find neither.
- */
+/* Parts go when the folder says "finished": not before, or a start in between would find
+ * neither. */
 static bp_err remove_parts(const bp_work_job *job)
 {
     const bp_work_units *units;

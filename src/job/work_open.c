@@ -13,8 +13,7 @@
 
 /* ---- what is applied ---- */
 
-/* May members be side by side as mesh.members says? members (0: unknown yet) are the
- * ensemble's. */
+/* May members be side by side as mesh.members says? members (0: unknown yet) are the ensemble's. */
 static bp_err check_members(const bp_work_job *job, int64_t members)
 {
     int side_by_side = bp_mesh_shape_of(job->config).members;

@@ -26,8 +26,8 @@ typedef struct worker {
 
 /* ---- progress, on the coordinator ---- */
 
-/* As many whole units as the amount comes to, by a usual one; all where all of the amount is there.
- */
+/* As many whole units as the amount comes to, by a usual one; all where all of the amount is
+ * there. */
 static void log_units(const worker *self, int64_t amount)
 {
     const bp_work_units *units = self->units;

@@ -32,8 +32,8 @@ bp_err bp_adapter_from_json(bp_adapter *adapter, const json_t *model, const char
 bp_err bp_adapter_check_merge(const bp_checkpoint *checkpoint);
 
 /** Merge a checkpoint's adapter into the values of `slice`, a whole tensor of it: nothing where
- * that tensor has none. Collective over the checkpoint's communicator. Errors:
- * BP_ERR_FORMAT, BP_ERR_SYSTEM, those of bp_checkpoint_load. */
+ * that tensor has none. Collective over the checkpoint's communicator. Errors: BP_ERR_FORMAT,
+ * BP_ERR_SYSTEM, those of bp_checkpoint_load. */
 bp_err bp_adapter_merge(bp_checkpoint *checkpoint, const bp_slice *slice, float *values);
 
 #endif

@@ -1,6 +1,6 @@
 /* Counting: how a family whose models are counted, not trained by gradients, makes its model from a
- * stream of tokens. The job gives the stream, a folder and its ranks; the family leaves one file.
- */
+ * stream of tokens. The job gives the stream, a folder and its ranks; the family leaves one
+ * file. */
 #ifndef BP_MODELS_COUNTING_H
 #define BP_MODELS_COUNTING_H
 

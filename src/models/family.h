@@ -2,8 +2,7 @@
  *
  * A family is one table. Training, scoring, ensembles, jobs and tools know families through it
  * alone, so that a new one is a folder beside this file, and a line in families.c
- * (docs/CONTRIBUTING.md has the recipe).
- */
+ * (docs/CONTRIBUTING.md has the recipe). */
 #ifndef BP_MODELS_FAMILY_H
 #define BP_MODELS_FAMILY_H
 
@@ -240,11 +239,10 @@ struct bp_model_family {
     /** Columns of the state before the vocabulary (bp_model_info.width); NULL: the width. */
     int64_t (*state_width)(const bp_model_shape *shape);
     bool unlimited;  /* windows may have any number of inputs, and be handed over in pieces, also
-                        those of scoring: context is that of only training (the blocks have
-                        what one piece leaves for the next: bp_network_add_carry). Rows need
-                        those before them: tensor ranks do not share rows out */
-    bool whole_rows; /* a row of training is needed by others: tensor ranks do not share rows out
-                      */
+                        those of scoring: context is that of only training (the blocks have what one
+                        piece leaves for the next: bp_network_add_carry). Rows need those before
+                        them: tensor ranks do not share rows out */
+    bool whole_rows; /* a row of training is needed by others: tensor ranks do not share rows out */
     /** For an encoder-decoder: the token that targets begin with; -1: the end-of-document token. A
      * NULL function: no source is read. */
     int64_t (*start_token)(const bp_model_shape *shape);
@@ -263,8 +261,8 @@ struct bp_model_family {
     bool (*state_part)(const bp_model_shape *shape, int block, const char *what,
                        bp_state_part *out);
     /** The block of the last Transformer layer of what continues texts or fills them in: what its
-     * MLP reads is the key of the token that is predicted (bp_model_ops.keys). NULL: there is none.
-     */
+     * MLP reads is the key of the token that is predicted (bp_model_ops.keys). NULL: there is
+     * none. */
     int (*key_block)(const bp_model_shape *shape);
     const bp_objective *objective;         /* that pretraining minimises */
     const bp_objective *other_objective;   /* or this one: train.objective. NULL: there is none */
@@ -288,13 +286,13 @@ struct bp_model_family {
      * counting->comm. Errors: BP_ERR_STOPPED a stop was asked for; BP_ERR_IO, BP_ERR_SYSTEM...: the
      * same on all ranks. */
     bp_err (*count)(struct bp_counting *counting);
-    /** Print the estimate of counting on this many ranks. Local, with only `read`. Errors: those
-     * of counting->read; BP_ERR_SYSTEM. */
+    /** Print the estimate of counting on this many ranks. Local, with only `read`. Errors: those of
+     * counting->read; BP_ERR_SYSTEM. */
     bp_err (*count_plan)(const struct bp_counting *counting, int ranks);
     /** Open what a checkpoint holds; info's step, eod_id, hash and digest are filled in by the
      * caller, before anything is scored. Collective over mesh->member. Owns: *out is the caller's,
-     * bp_model_free(). Errors: BP_ERR_FORMAT, BP_ERR_CONFIG, BP_ERR_SYSTEM: the same on all ranks.
-     */
+     * bp_model_free(). Errors: BP_ERR_FORMAT, BP_ERR_CONFIG, BP_ERR_SYSTEM: the same on all
+     * ranks. */
     bp_err (*open)(bp_model **out, const bp_mesh *mesh, const bp_checkpoint *checkpoint);
     /** The same of a file as `count` leaves it, that no checkpoint holds yet. */
     bp_err (*open_file)(bp_model **out, const bp_mesh *mesh, const char *path);
@@ -314,8 +312,8 @@ struct bp_model_family {
     /** Errors: BP_ERR_FORMAT with the line; those of `count`. */
     bp_err (*text_read)(bp_model_import *out, const char *path, const bp_tokenizer *tokenizer);
 
-    /* The folder that another program has of such models; folder_form NULL: there is none. Local.
-     */
+    /* The folder that another program has of such models; folder_form NULL: there is none.
+     * Local. */
     const char *folder_form; /* its name */
     bool (*folder_is)(const char *path);
     /** Errors: BP_ERR_INPUT, BP_ERR_FORMAT, BP_ERR_SYSTEM. */
@@ -374,8 +372,8 @@ void bp_model_family_register(const bp_model_family *family);
 void bp_model_require_keys(bp_config *config);
 
 /** The shape that the configuration asks for, on top of `known` (from a checkpoint; NULL: none).
- * Faults (an unknown kind, a missing key, a key that contradicts the checkpoint) are
- * added to the configuration's. vocab_size stays what `known` has, else 0. */
+ * Faults (an unknown kind, a missing key, a key that contradicts the checkpoint) are added to the
+ * configuration's. vocab_size stays what `known` has, else 0. */
 bp_model_shape bp_model_shape_of(bp_config *config, const bp_model_shape *known);
 /** All sizes are given, but maybe the vocabulary's. */
 bool bp_model_shape_is_whole(const bp_model_shape *shape);

@@ -1,8 +1,7 @@
 /* Learners: how a family trains whose step is no pass through blocks, but touches few of its
  * parameters (a table of word vectors). A learner divides its parameters over the ranks of `comm`,
  * which all see the whole batch. The loop around it (steps, metrics, checkpoints, resume) is that
- * of networks.
- */
+ * of networks. */
 #ifndef BP_MODELS_LEARNER_H
 #define BP_MODELS_LEARNER_H
 
@@ -54,8 +53,8 @@ typedef struct bp_learner_ops {
      * BP_ERR_FORMAT there is nothing to learn from; BP_ERR_STOPPED; those of stream->read: the same
      * on all ranks. */
     bp_err (*study)(bp_learner *learner, const bp_learner_stream *stream);
-    /** Values to begin with, after `study`: a function of the seed and an element's place. Local.
-     */
+    /** Values to begin with, after `study`: a function of the seed and an element's place.
+     * Local. */
     void (*initialise)(bp_learner *learner);
     /** Slices for bp_checkpoint_save, over all ranks of comm; data are in the learner. Local. Owns:
      * the list is the caller's, bp_free(). */

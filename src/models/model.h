@@ -60,8 +60,7 @@ typedef struct bp_model_info {
     const char *kind;   /* "gpt", "ensemble" */
     int64_t members;    /* of an ensemble; 0: a plain model */
     int64_t statistics; /* 1, with neighbours 2, or BP_MODEL_MEMBER + members, and one more for a
-                         * single prior network (bp_model_is_prior)
-                         */
+                           single prior network (bp_model_is_prior) */
     int64_t width;      /* of the state before the vocabulary (bp_model_ops.backbone) */
     int64_t vocab_first, vocab_count; /* this rank's part of the vocabulary (bp_model_ops.logits) */
     int64_t context;                  /* most inputs a window may have, or BP_MODEL_UNLIMITED */
@@ -75,8 +74,8 @@ typedef struct bp_model_info {
                                 of whole texts, a target is at any place of its text, whose state is
                                 that of all of them; see bp_model_batch.targets */
     char labels_hash[BP_SHA256_HEX]; /* of the names of classes; "": none */
-    bool masks; /* it finds masked tokens: a target is at its own place, and inputs after
-                   a window's end are -1 */
+    bool masks; /* it finds masked tokens: a target is at its own place, and inputs after a window's
+                   end are -1 */
     bool log_probabilities; /* `logits` are natural logs of probabilities, and no softmax of one
                                linear map; it is collective over mesh->tensor then */
     bool may_be_zero;       /* a probability may be 0: its logarithm is below BP_MODEL_ZERO */
@@ -123,8 +122,8 @@ typedef struct bp_model_batch {
     const int32_t *inputs;   /* [windows][length] */
     const int32_t *targets;  /* [windows][length]; -1: not scored. Of spans the first place's is the
                                 place where the window's begins, the second's where it ends */
-    const int32_t *segments; /* [windows][length] of a task's texts, where inputs after a text's
-                                end are -1 */
+    const int32_t *segments; /* [windows][length] of a task's texts, where inputs after a text's end
+                                are -1 */
     int64_t first_slot;      /* of window 0 in all that is scored: keys dropout at test time */
     int64_t first_window;    /* the place of window 0, where a batch is handed over in parts */
     bool resumes;  /* all windows go on from the batch before, which had as many or more */
@@ -189,8 +188,8 @@ typedef struct bp_model_ops {
      * that has a target, whichever it is, in their order: natural logs of the probabilities of all
      * outcomes, a regression's value. `values`: what `score` gives; NULL: not asked. pass: as
      * `backbone` has it, of a model that is no ensemble. NULL: it has none (n-grams, neighbours).
-     * Not of a language model with several softmaxes or entmax (BP_ASSERT). Otherwise as `score`.
-     */
+     * Not of a language model with several softmaxes or entmax (BP_ASSERT). Otherwise as
+     * `score`. */
     bp_err (*distribution)(bp_model *lm, const bp_model_batch *batch, int64_t pass, float *log_p,
                            float *values);
 
@@ -200,8 +199,8 @@ typedef struct bp_model_ops {
 
     /** hidden[windows * length][width]: what the last linear map is applied to, valid on the ranks
      * of the last pipeline stage. pass: BP_MODEL_NO_DROPOUT, or the number of a pass with dropout
-     * at the rate of `set_dropout`, whose masks are a function of (seed, pass, layer, slot, place).
-     */
+     * at the rate of `set_dropout`, whose masks are a function of (seed, pass, layer, slot,
+     * place). */
     bp_err (*backbone)(bp_model *lm, const bp_model_batch *batch, int64_t pass, float *hidden);
     /** Rate and seed of later passes with dropout; equal on all ranks of mesh->model. Local. */
     void (*set_dropout)(bp_model *lm, float rate, uint64_t seed);
@@ -275,13 +274,12 @@ typedef struct bp_model_memory {
 /** Local, after all decodings of it are freed. NULL in *lm is accepted. */
 void bp_model_free(bp_model **lm);
 
-/** The statistics of a batch, as bp_model_ops.score says. Rows do not depend on each other,
- * and so not on what else is in the batch.
+/** The statistics of a batch, as bp_model_ops.score says. Rows do not depend on each other, and so
+ * not on what else is in the batch.
  *
  * Collective: over mesh->ensemble; the batch is equal on all its ranks.
  * Shapes:     values[info.statistics][windows][length], valid on all ranks.
- * Errors:     BP_ERR_SYSTEM memory: the same on all ranks of mesh->ensemble.
- */
+ * Errors:     BP_ERR_SYSTEM memory: the same on all ranks of mesh->ensemble. */
 bp_err bp_model_score(bp_model *lm, const bp_model_batch *batch, float *values);
 
 /** Outcomes of a row in windows of `length` places: of spans each place is one. */
@@ -296,8 +294,7 @@ bp_err bp_model_distribution(bp_model *lm, const bp_model_batch *batch, float *l
  * Collective: over mesh->model (mesh->ensemble for an ensemble), with equal arguments.
  * Owns:       *out is the caller's, bp_model_decode_free() before bp_model_free(); lm is borrowed.
  * Errors:     BP_ERR_CONFIG a model that can't decode (passes with dropout), or a capacity beyond
- * its context; BP_ERR_SYSTEM memory: the same on all ranks, *out NULL.
- */
+ *             its context; BP_ERR_SYSTEM memory: the same on all ranks, *out NULL. */
 bp_err bp_model_decode_new(bp_decoding **out, bp_model *lm, int groups, int64_t slots,
                            int64_t capacity);
 /** Local. NULL in *decoding is accepted. */
@@ -333,8 +330,8 @@ void bp_model_decode_sources(bp_decoding *decoding, int group, const bp_decode_s
 void bp_model_decode(bp_decoding *decoding, int group, const bp_decode_step *step, float *logits,
                      float *statistics);
 
-/** What bp_model_decode_new takes on this rank, in bytes; 0 for a model that can't decode. Local.
- */
+/** What bp_model_decode_new takes on this rank, in bytes; 0 for a model that can't decode.
+ * Local. */
 int64_t bp_model_decode_bytes(const bp_model *lm, int groups, int64_t slots, int64_t capacity);
 
 #endif

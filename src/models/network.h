@@ -10,8 +10,8 @@
 typedef struct bp_network {
     bp_nn nn;
     bp_block **blocks;
-    bp_activations *behind; /* [block_count] what passes on after each; of the last block of a
-                               model nothing */
+    bp_activations *behind; /* [block_count] what passes on after each; of the last block of a model
+                               nothing */
     int block_count, block_capacity;
     bp_group *groups;
     int group_count, group_capacity;
@@ -27,9 +27,8 @@ typedef struct bp_network {
 } bp_network;
 
 /** An empty network with capacity for this many blocks and groups (fixed: pointers to params stay
- * valid).
- * Local. Owns: *out is the caller's, bp_network_free(); nn's gemm and tensor are borrowed. No
- * memory ends the program (bp_alloc). */
+ * valid). Local. Owns: *out is the caller's, bp_network_free(); nn's gemm and tensor are borrowed.
+ * No memory ends the program (bp_alloc). */
 void bp_network_new(bp_network **out, const bp_nn *nn, int blocks, int groups);
 void bp_network_free(bp_network **network);
 
@@ -55,8 +54,8 @@ bp_param *bp_network_common(const bp_network *network, int set);
  * [batch][columns]. Borrowed by the block. */
 bp_carry *bp_network_add_carry(bp_network *network, const char *name, int64_t columns);
 void bp_network_add_block(bp_network *network, bp_block *block); /* takes ownership */
-/** What block k is given, leaves, and works on: what is after it, or before it where nothing
- * passes on. Without data. */
+/** What block k is given, leaves, and works on: what is after it, or before it where nothing passes
+ * on. Without data. */
 const bp_activations *bp_network_before(const bp_network *network, int k);
 const bp_activations *bp_network_at(const bp_network *network, int k);
 /** The most floats between any two blocks. */
@@ -67,8 +66,7 @@ void bp_network_end_chunk(bp_network *network);
 int bp_network_chunk_first(const bp_network *network, int chunk);
 
 /** Give each group its place, padded to a multiple of `multiple` floats: frozen ones come after the
- * others.
- * */
+ * others. */
 void bp_network_lay_out(bp_network *network, int64_t multiple);
 /** Point the params into flat memory of network->floats floats (borrowed), and bind the blocks to
  * it. Errors: BP_ERR_SYSTEM no memory for the products' copies. */

@@ -12,8 +12,7 @@
 #define TAG_HIDDEN 101
 
 /* A batch goes through the pipeline in this many pieces per stage, so that stages work side by
- * side.
- */
+ * side. */
 #define PIECES_PER_STAGE 2
 
 /* Segments of a batch's windows (NULL: it has none), and what a decoder begins with. */
@@ -167,8 +166,8 @@ static bp_err reserve_kept(network_model *self, const bp_model_batch *batch, int
     return BP_OK;
 }
 
-/* Some windows through this rank's stage; the head is left out where its input is asked for: it
- * is then in the piece's memory, which this returns. */
+/* Some windows through this rank's stage; the head is left out where its input is asked for: it is
+ * then in the piece's memory, which this returns. */
 static float *run_piece(network_model *self, bp_pass *pass, size_t used, bool head)
 {
     const bp_mesh *mesh = self->mesh;

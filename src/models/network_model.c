@@ -1,5 +1,4 @@
-/* A network as a bp_model: a checkpoint's weights on the mesh, batches
- * through the stages. */
+/* A network as a bp_model: a checkpoint's weights on the mesh, batches through the stages. */
 #include "models/network_model_priv.h"
 
 #include "models/decoding_priv.h"

@@ -117,20 +117,19 @@ extern const bp_objective bp_objective_masked;
 /** The target given the source, token by token. */
 extern const bp_objective bp_objective_seq2seq;
 /** The same of a causal model: source, separator, target and end in one stream, asked for from the
- * target on. A source longer than the context loses its last tokens; if that is not
- * enough, the target does. */
+ * target on. A source longer than the context loses its last tokens; if that is not enough, the
+ * target does. */
 extern const bp_objective bp_objective_text;
 /** A text given the same text with noise: token by token, between start and end as of pairs. The
- * text is a run of sentences of one document, as many as fit, or, of a corpus without
- * sentences, a window of the stream. With n tokens and the rate r: permute puts sentences
- * in another order, all orders alike; mask and delete take each token with probability r; infill
- * replaces spans by a mask each, round(r n) tokens in all, whose lengths are Poisson's with mean
- * `span`, the last one cut, at places that are all alike (a span of 0 tokens puts a mask in);
- * rotate lets the text begin at any token. sentinels: round(r n) tokens in round(r n / span) spans,
- * all ways to cut alike; in the source a sentinel stands for each, the target is the spans, each
- * after its sentinel. All is a function of (seed, member, step, slot, position). Source: Lewis et
- * al. 2020, section 2.2; Raffel et al. 2020, section 3.3.4, and random_spans_noise_mask of their
- * program. */
+ * text is a run of sentences of one document, as many as fit, or, of a corpus without sentences, a
+ * window of the stream. With n tokens and the rate r: permute puts sentences in another order, all
+ * orders alike; mask and delete take each token with probability r; infill replaces spans by a mask
+ * each, round(r n) tokens in all, whose lengths are Poisson's with mean `span`, the last one cut,
+ * at places that are all alike (a span of 0 tokens puts a mask in); rotate lets the text begin at
+ * any token. sentinels: round(r n) tokens in round(r n / span) spans, all ways to cut alike; in the
+ * source a sentinel stands for each, the target is the spans, each after its sentinel. All is a
+ * function of (seed, member, step, slot, position). Source: Lewis et al. 2020, section 2.2; Raffel
+ * et al. 2020, section 3.3.4, and random_spans_noise_mask of their program. */
 extern const bp_objective bp_objective_denoise;
 #define BP_DENOISE_CONTEXT 3    /* the shortest that has something to noise */
 #define BP_NOISE_SPAN_MOST 1000 /* tokens */

@@ -17,8 +17,8 @@ bp_err bp_model_estimate(bp_model_memory *out, const json_t *state, const bp_con
  * 0: it has none of a known kind. Local. */
 int64_t bp_model_state_context(const json_t *state);
 
-/** What scoring can keep of each token, of the model in a manifest's "state"; {0}: nothing. Local.
- */
+/** What scoring can keep of each token, of the model in a manifest's "state"; {0}: nothing.
+ * Local. */
 bp_state_form bp_model_state_form_of(const json_t *state);
 
 /** Open a CHECKPOINT of any kind: every model group (mesh->model) of this member holds one copy,

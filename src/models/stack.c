@@ -1,5 +1,5 @@
-/* What follows from a stack: sizes that no key gives, checks, counts, and the blocks of a network.
- */
+/* What follows from a stack: sizes that no key gives, checks, counts, and the blocks of a
+ * network. */
 #include "models/stack.h"
 
 #include "models/variants.h"

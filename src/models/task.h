@@ -1,6 +1,5 @@
 /* Tasks: what a model is trained for once it knows a language. A task's head takes the place of the
- * language model's, after the backbone of any family that has one (bp_model_family.backbone).
- */
+ * language model's, after the backbone of any family that has one (bp_model_family.backbone). */
 #ifndef BP_MODELS_TASK_H
 #define BP_MODELS_TASK_H
 

@@ -32,10 +32,10 @@ typedef struct bp_adapter {
     double scale;       /* and its alpha */
 } bp_adapter;
 
-/** LoRA of one product y = W x of weights that are contiguous: each of some of them becomes
- * W + (scale / rank) B A, A [rank][ins] drawn, B [its outs][rank] 0 at first. Products read the
- * merged weights, so forward costs nothing, and backward two products of `rank` columns more in the
- * place of W's gradient. Source: Hu et al. 2021, section 4.1. */
+/** LoRA of one product y = W x of weights that are contiguous: each of some of them becomes W +
+ * (scale / rank) B A, A [rank][ins] drawn, B [its outs][rank] 0 at first. Products read the merged
+ * weights, so forward costs nothing, and backward two products of `rank` columns more in the place
+ * of W's gradient. Source: Hu et al. 2021, section 4.1. */
 typedef struct bp_lora bp_lora;
 
 typedef struct bp_lora_product {

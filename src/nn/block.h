@@ -2,9 +2,8 @@
  *
  * A block knows its parameters and how each is split over tensor ranks, says how much memory it
  * keeps from forward to backward, and runs both ways. What passes from block to block, and from
- * stage to stage, is a set of named activations. A new layer is a new file with one
- * bp_block_ops (docs/CONTRIBUTING.md has the recipe).
- */
+ * stage to stage, is a set of named activations. A new layer is a new file with one bp_block_ops
+ * (docs/CONTRIBUTING.md has the recipe). */
 #ifndef BP_NN_BLOCK_H
 #define BP_NN_BLOCK_H
 
@@ -26,7 +25,7 @@ typedef struct bp_nn {
     MPI_Comm tensor; /* ranks that split each layer */
     int tensor_at, tensors;
     bool sequence_parallel; /* sequence parallelism: in training a tensor rank has the residual
-                         stream of only its share of the rows (bp_nn_rows) */
+                               stream of only its share of the rows (bp_nn_rows) */
     bool distills;          /* training's head learns from a teacher (bp_pass.teacher) */
     uint64_t seed;          /* of dropout masks */
     float dropout;

@@ -140,8 +140,8 @@ static void take_windows(const layer *self, const bp_pass *pass, float *x, const
     }
 }
 
-/* Sequences that go on: rows of each follow one another. All that is read is elsewhere than what
- * is written, or is the sequence's own. */
+/* Sequences that go on: rows of each follow one another. All that is read is elsewhere than what is
+ * written, or is the sequence's own. */
 static void continue_sequences(const layer *self, const bp_continuation *of, float *x,
                                const float *vectors)
 {

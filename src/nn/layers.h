@@ -47,8 +47,8 @@ typedef struct bp_layer_shape {
                                  down(gelu(gate) up) */
     bool parallel;  /* attention and MLP both read the layer's input, each through its norm, and are
                        added to it together */
-    bool post_norm; /* norms follow the branches, which read the residual stream itself. Such
-                       a layer is not parallel */
+    bool post_norm; /* norms follow the branches, which read the residual stream itself. Such a
+                       layer is not parallel */
     bool closing_norms; /* a branch goes through a norm of its own, "attn.ln" and "mlp.ln", before
                            it is added. Such a layer has norms before its branches too, and does not
                            cross */
@@ -79,17 +79,16 @@ typedef struct bp_layer_shape {
 /** h += out(attention(ln1(h))), of parallel branches together with the MLP's; where it crosses h +=
  * cross.out(attention of cross.ln(h) to the source, as it is); h += down(f(up(ln2(h)))). With
  * post_norm h = ln1(h + out(attention(h))), h = cross.ln(h + cross.out(...)) where it crosses, and
- * h = ln2(h + down(f(up(h)))). With closing_norms h += attn.ln(out(attention(ln1(h)))), and
- * h += mlp.ln(down(f(up(ln2(h))))). Keys
- * after a sequence's length are not seen; of its own stream a layer that crosses, or has a window,
- * is only causal: there padding sees padding, as in the models whose losses the references are.
- * Tensor ranks divide H and F. Where they do not divide G, ranks whose heads share a head of keys
- * each have a copy of it. Adds its params to the groups: `split` is cut over tensor ranks, `whole`
- * is replicated. */
+ * h = ln2(h + down(f(up(h)))). With closing_norms h += attn.ln(out(attention(ln1(h)))), and h +=
+ * mlp.ln(down(f(up(ln2(h))))). Keys after a sequence's length are not seen; of its own stream a
+ * layer that crosses, or has a window, is only causal: there padding sees padding, as in the models
+ * whose losses the references are. Tensor ranks divide H and F. Where they do not divide G, ranks
+ * whose heads share a head of keys each have a copy of it. Adds its params to the groups: `split`
+ * is cut over tensor ranks, `whole` is replicated. */
 void bp_transformer_layer_new(bp_block **out, const bp_nn *nn, const bp_layer_shape *shape,
                               bp_group *split, bp_group *whole);
-/** Entries of its matrices, on all tensor ranks together: each is a multiplication a token. Local.
- */
+/** Entries of its matrices, on all tensor ranks together: each is a multiplication a token.
+ * Local. */
 int64_t bp_transformer_layer_products(const bp_layer_shape *shape);
 
 /** What is done to each row by itself: a product with an activation, a norm, dropout. */
@@ -110,10 +109,10 @@ typedef struct bp_row_shape {
 } bp_row_shape;
 #define BP_ROW_KEEPS_ALL (-1)
 
-/** x = dropout(ln(f(weight x + bias))): the norm after an embedding, the transform before a head,
- * a projection.
- * All columns are on each tensor rank; rows are shared out (bp_nn_rows). Adds its params to the
- * replicated group. Source: Devlin et al. 2019, BERT, as its published code has it. */
+/** x = dropout(ln(f(weight x + bias))): the norm after an embedding, the transform before a head, a
+ * projection. All columns are on each tensor rank; rows are shared out (bp_nn_rows). Adds its
+ * params to the replicated group. Source: Devlin et al. 2019, BERT, as its published code has
+ * it. */
 void bp_row_layer_new(bp_block **out, const bp_nn *nn, const bp_row_shape *shape, bp_group *group);
 
 /** A head that classifies a whole example by its first place. */
@@ -158,9 +157,9 @@ void bp_pooling_new(bp_block **out, const bp_nn *nn, const bp_pooling_shape *sha
 /** A head that gives each text a value, or finds a span of it. */
 typedef struct bp_text_head_shape {
     int64_t C;
-    bool finds_spans; /* two terms, `term` and the next: the places where a span begins and
-                         where it ends, one of each a text. Else one term, a value (bp_target_value)
-                         a text, of the row of its first place */
+    bool finds_spans; /* two terms, `term` and the next: the places where a span begins and where it
+                         ends, one of each a text. Else one term, a value (bp_target_value) a text,
+                         of the row of its first place */
     int item, stream, term;
 } bp_text_head_shape;
 
@@ -171,14 +170,14 @@ typedef struct bp_features_shape {
 } bp_features_shape;
 
 /** A text's row of item 0, as bp_pooling_new leaves it, becomes the logits of its K classes, and
- * zeros after them: task.weight phi, phi = sqrt(2/D) cos(sngp.directions h + sngp.phases).
- * Outside training they are divided by sqrt(1 + pi/8 v_k), v_k = |R_k^T phi|^2, where sngp.factor
- * holds the upper triangular R_k one below another, whose R_k R_k^T is the covariance of the
- * weights of class k; all 0: it is not known, and v_k = 0. Adds "task.weight" [K][D] to the
- * replicated group, and to `frozen`, replicated too, "sngp.directions" [D][C], "sngp.phases" [D]
- * and "sngp.factor" [K D][D]. Source: Liu et al. 2020, "Simple and principled uncertainty
- * estimation with deterministic deep learning via distance awareness", 3.1; the mean field:
- * Lu et al. 2020, "Mean-field approximation to Gaussian-softmax integral". */
+ * zeros after them: task.weight phi, phi = sqrt(2/D) cos(sngp.directions h + sngp.phases). Outside
+ * training they are divided by sqrt(1 + pi/8 v_k), v_k = |R_k^T phi|^2, where sngp.factor holds the
+ * upper triangular R_k one below another, whose R_k R_k^T is the covariance of the weights of class
+ * k; all 0: it is not known, and v_k = 0. Adds "task.weight" [K][D] to the replicated group, and to
+ * `frozen`, replicated too, "sngp.directions" [D][C], "sngp.phases" [D] and "sngp.factor" [K D][D].
+ * Source: Liu et al. 2020, "Simple and principled uncertainty estimation with deterministic deep
+ * learning via distance awareness", 3.1; the mean field: Lu et al. 2020, "Mean-field approximation
+ * to Gaussian-softmax integral". */
 void bp_random_features_new(bp_block **out, const bp_nn *nn, const bp_features_shape *shape,
                             bp_group *group, bp_group *frozen);
 bool bp_is_random_features(const bp_block *block);
@@ -244,8 +243,8 @@ typedef struct bp_boundary_shape {
     int term; /* whose places with a target, side by side, are the masked spans */
 } bp_boundary_shape;
 
-/** The item's row of a place in a span becomes the states before and after the span, of item 0,
- * and after them boundary.positions of the place's number in it, from 0; other rows are 0. Adds
+/** The item's row of a place in a span becomes the states before and after the span, of item 0, and
+ * after them boundary.positions of the place's number in it, from 0; other rows are 0. Adds
  * "boundary.positions" [20][C] to the replicated group. Source: Joshi et al. 2020, section 3.2, as
  * their program has it: neighbouring spans are one. */
 void bp_boundary_new(bp_block **out, const bp_nn *nn, const bp_boundary_shape *shape,
@@ -298,11 +297,11 @@ typedef struct bp_word_shape {
  * word's characters go through convolutions of several widths, the largest value of each over the
  * word, the activation, highway layers and a projection. Each word of a micro-batch is computed
  * once, however often it occurs, and with a gemm only for forward products once for all. The word
- * that is spelled as the end of a text (just BP_TEXT_END) is between texts: in stream 0 the
- * last row of the table, the begin of a text, is read in its place. Adds to
- * `frozen` the table "characters" [V + 1][50], and to `whole` "char_embed" [261][D], for the K-th
- * width "cnn.K.weight" [count][width D] and "cnn.K.bias", for highway K "highway.K.carry.weight"
- * [F][F], "highway.K.carry.bias", "highway.K.transform.weight", "highway.K.transform.bias", and
+ * that is spelled as the end of a text (just BP_TEXT_END) is between texts: in stream 0 the last
+ * row of the table, the begin of a text, is read in its place. Adds to `frozen` the table
+ * "characters" [V + 1][50], and to `whole` "char_embed" [261][D], for the K-th width "cnn.K.weight"
+ * [count][width D] and "cnn.K.bias", for highway K "highway.K.carry.weight" [F][F],
+ * "highway.K.carry.bias", "highway.K.transform.weight", "highway.K.transform.bias", and
  * "projection.weight" [P][F], "projection.bias"; F is all filters together. Source: Kim et al.
  * 2016; Peters et al. 2018; initial values are bilm-tf's. */
 void bp_word_characters_new(bp_block **out, const bp_nn *nn, const bp_word_shape *shape,
@@ -413,8 +412,8 @@ void bp_lm_head_logits(const bp_block *head, const bp_weight *map, float *logits
 const float *bp_lm_head_values(const bp_block *head);
 void bp_lm_head_keep_values(const bp_block *head);
 
-/** This rank's rows of a vocabulary: ceil(V / tensors) each, fewer on the last ranks (no padding).
- */
+/** This rank's rows of a vocabulary: ceil(V / tensors) each, fewer on the last ranks (no
+ * padding). */
 void bp_vocab_share(const bp_nn *nn, int64_t V, int64_t *first, int64_t *count);
 
 /** Scored rows are filled up to a multiple of this many before they meet the vocabulary, so that
@@ -428,8 +427,8 @@ int64_t bp_head_filled_rows(int64_t rows, int64_t most);
 void bp_logit_statistics(float *max, double *sums, const bp_logit_rows *in, MPI_Comm tensor);
 /** sums[V here] += the columns of dlogits, in row order: a bias's gradient. Local. */
 void bp_logit_column_sums(float *sums, const bp_operand *dlogits);
-/** log p(target) of row r, from these: the one formula, so that all who score have the same bits.
- */
+/** log p(target) of row r, from these: the one formula, so that all who score have the same
+ * bits. */
 double bp_logit_logprob(const float *max, const double *sums, int64_t rows, int64_t r);
 /** The same of any outcome of row r, of which this is the logit. */
 double bp_logit_log_p(const float *max, const double *sums, int64_t r, double logit);

@@ -87,9 +87,9 @@ bool head_is_plain(const lm_head *self);
 bool head_has_teacher(const lm_head *self, const bp_pass *pass);
 /** What training's targets are smoothed by; a text's probability is its own. */
 bp_smoothing head_smoothing(const lm_head *self, const bp_pass *pass);
-/** Find scored targets from *at on, at most c->found, and move *at past them; returns
- * how many. One or more targets a place belong to that place's row, a target an example to the row
- * of its first place. */
+/** Find scored targets from *at on, at most c->found, and move *at past them; returns how many. One
+ * or more targets a place belong to that place's row, a target an example to the row of its first
+ * place. */
 int64_t head_chunk_find(const lm_head *self, const bp_pass *pass, head_chunk *c, int64_t *at);
 
 /** What the vocabulary's matrix is applied to, of `rows` rows of a mixture. */

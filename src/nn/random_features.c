@@ -1,5 +1,5 @@
-/* A Gaussian process after a network, by random features: features of a text's state, logits
- * linear in them, and outside training the logits of the posterior's mean field. */
+/* A Gaussian process after a network, by random features: features of a text's state, logits linear
+ * in them, and outside training the logits of the posterior's mean field. */
 #include "base/err.h"
 #include "math/kernels/kernels.h"
 #include "nn/layers.h"

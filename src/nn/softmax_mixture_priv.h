@@ -3,8 +3,7 @@
  * p(v | h) = sum over k of pi_k softmax(V s_k)_v, with states s_k = tanh(W_k h) and priors pi =
  * softmax(P h). To the vocabulary a row's K states are K rows. W and P are cut by rows over tensor
  * ranks; each rank gathers all states. Source: Yang et al. 2018, "Breaking the Softmax Bottleneck",
- * section 2.3.
- */
+ * section 2.3. */
 #ifndef BP_NN_SOFTMAX_MIXTURE_PRIV_H
 #define BP_NN_SOFTMAX_MIXTURE_PRIV_H
 

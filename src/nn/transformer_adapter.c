@@ -1,6 +1,5 @@
 /* Adapters in a Transformer layer: which weights of its products LoRA adapts, and the bottlenecks
- * after attention and the MLP.
- * */
+ * after attention and the MLP. */
 #include "base/err.h"
 #include "nn/transformer_priv.h"
 

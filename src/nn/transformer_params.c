@@ -3,8 +3,8 @@
 
 #include <stdio.h>
 
-/* Rows of q (k 0), k and v of which this rank has its own; repeated keys are cut like a vocabulary.
- */
+/* Rows of q (k 0), k and v of which this rank has its own; repeated keys are cut like a
+ * vocabulary. */
 static void own_rows(const layer *self, int k, int64_t *all, int64_t *first, int64_t *count)
 {
     *all = (k == 0 ? self->shape.H : self->shape.G) * self->D;

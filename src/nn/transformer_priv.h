@@ -191,8 +191,8 @@ bp_err layer_bind_bottlenecks(layer *self);
 bp_err layer_bind_product(layer *self, layer_product which, bp_weight **out, float *base,
                           int64_t outs, int64_t ins);
 void layer_refresh_adapted(layer *self);
-/** The gradients of the `count` weights of a product, which are contiguous; of an adapter's
- * where it has one, and of none where they are frozen. */
+/** The gradients of the `count` weights of a product, which are contiguous; of an adapter's where
+ * it has one, and of none where they are frozen. */
 void layer_backward_weight(layer *self, bp_pass *pass, layer_product which, bp_param *weights,
                            int count, const bp_operand *dy, const bp_operand *x);
 /** Scratch of backward, and of forward, for an adapter. */
@@ -213,8 +213,8 @@ void layer_end(layer *self, bp_pass *pass, const saved *kept, forward_work *work
 /** work->normed = the first norm of x; with post_norm x itself. */
 void layer_enter(layer *self, bp_pass *pass, const saved *kept, forward_work *work, const float *x);
 bp_cached_shape layer_cached_shape(const layer *self, int64_t slots, int64_t capacity);
-/** The gradient of a branch before its dropout, and its bias's, from that of what it was added to.
- */
+/** The gradient of a branch before its dropout, and its bias's, from that of what it was added
+ * to. */
 void layer_open_residual(const layer *self, const bp_pass *pass, const saved *kept,
                          const bp_operand *dbranch, const bp_bias_gradient *bias, const float *dout,
                          branch_kind branch);

@@ -62,8 +62,8 @@ static void fill_distributions(const ensemble *self, float *log_p, const ensembl
         }
 }
 
-/* What is asked of a batch; the next row, and values of `stride` tokens: values[statistic * stride]
- */
+/* What is asked of a batch; the next row, and values of `stride` tokens: values[statistic *
+ * stride] */
 typedef struct answers {
     float *log_p, *values; /* NULL: not asked */
     int64_t stride;

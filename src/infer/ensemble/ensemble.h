@@ -24,16 +24,15 @@ typedef struct bp_ensemble_spec {
 /** Open an ensemble. Member k is on the ranks of mesh member k mod mesh->members; members that are
  * drawn from one checkpoint share its weights (bp_draws_kind), and are on all of them in turn.
  *
- * info.digest is of all members' weights, their order and how they are drawn;
- * info.step the largest of theirs; info.context the smallest; names as bp_ensemble_member_name.
+ * info.digest is of all members' weights, their order and how they are drawn; info.step the largest
+ * of theirs; info.context the smallest; names as bp_ensemble_member_name.
  *
  * Collective: over mesh->compute.
  * Owns:       *out is the caller's, bp_model_free(); mesh is borrowed until then.
  * Errors:     those of bp_ensemble_list_load and bp_model_open, a member that is missing named,
- * before any weight is read; BP_ERR_FORMAT members of different vocab_size, tokenizer or
- * end-of-document token (both named); BP_ERR_CONFIG memory_bytes too small for one row of all
- * members, with what would do: the same on all ranks.
- */
+ *             before any weight is read; BP_ERR_FORMAT members of different vocab_size, tokenizer
+ *             or end-of-document token (both named); BP_ERR_CONFIG memory_bytes too small for one
+ *             row of all members, with what would do: the same on all ranks. */
 bp_err bp_ensemble_open(bp_model **out, const bp_mesh *mesh, const bp_config *config,
                         const bp_ensemble_spec *spec);
 
@@ -47,8 +46,8 @@ const char *bp_ensemble_member_name(const bp_model *lm, int64_t member);
 /** Over the documents that the member's bag lacks, as in the list; NaN: unknown. */
 double bp_ensemble_member_oob(const bp_model *lm, int64_t member);
 
-/** Inverse temperatures at which bp_ensemble_temper sums: 2^((k - 12)/8), k = 0 .. 24, as float32.
- */
+/** Inverse temperatures at which bp_ensemble_temper sums: 2^((k - 12)/8), k = 0 .. 24, as
+ * float32. */
 #define BP_TEMPERATURE_POINTS 25
 double bp_scaled_beta(int k);
 

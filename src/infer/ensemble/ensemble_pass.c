@@ -1,5 +1,5 @@
-/* A batch through an ensemble: its memory, the members' backbones, the probability of the targets.
- */
+/* A batch through an ensemble: its memory, the members' backbones, the probability of the
+ * targets. */
 #include "infer/ensemble/ensemble_priv.h"
 
 #include "base/err.h"

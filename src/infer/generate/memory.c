@@ -1,5 +1,5 @@
-/* What generation takes on each rank, from only manifests. Prompts are assumed to be as long as
- * the context allows: they are not read yet. */
+/* What generation takes on each rank, from only manifests. Prompts are assumed to be as long as the
+ * context allows: they are not read yet. */
 #include "infer/generate/fill.h"
 #include "infer/generate/generator_priv.h"
 #include "mesh/mesh_search.h"

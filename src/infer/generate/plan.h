@@ -32,8 +32,7 @@ bp_generate_plan bp_generate_plan_of(const bp_search_spec *rule, int64_t prompts
                                      int64_t sequences, int64_t tokens, int64_t context,
                                      int stages);
 /** New tokens that a prompt of this length may get: as many as fit the context after it, and one
- * more.
- * */
+ * more. */
 int64_t bp_generate_tokens_left(const bp_generate_plan *plan, int64_t length);
 
 typedef struct bp_unit_spec {

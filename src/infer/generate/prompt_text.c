@@ -8,8 +8,8 @@
 
 #define TEMPLATE_LIMIT_BYTES (1 << 20)
 
-/* A field of the template, from after its opening brace on; *bytes of name. NULL: it is not closed.
- */
+/* A field of the template, from after its opening brace on; *bytes of name. NULL: it is not
+ * closed. */
 static const char *field_end(const char *name)
 {
     const char *end = name + strcspn(name, "{}\n");

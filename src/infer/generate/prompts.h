@@ -53,11 +53,9 @@ typedef struct bp_prompts {
  * Owns:    clear it with bp_prompts_clear, after an error too.
  * Errors:  BP_ERR_INPUT, BP_ERR_DENIED the file, or the template; BP_ERR_FORMAT, with file and
  *          line: no prompt at all, an empty one, one without tokens or (no source) longer than the
- *          context allows, no JSON object, neither or both of "prompt" and "tokens", an
- *          id outside the vocabulary, a field that the object lacks, a template without its
- *          closing brace; a file beyond BP_PROMPTS_LIMIT_BYTES; BP_ERR_CONFIG texts, and no
- *          tokenizer; BP_ERR_IO.
- */
+ *          context allows, no JSON object, neither or both of "prompt" and "tokens", an id outside
+ *          the vocabulary, a field that the object lacks, a template without its closing brace; a
+ *          file beyond BP_PROMPTS_LIMIT_BYTES; BP_ERR_CONFIG texts, and no tokenizer; BP_ERR_IO. */
 bp_err bp_prompts_read(bp_prompts *prompts, const bp_prompts_spec *spec);
 void bp_prompts_clear(bp_prompts *prompts);
 

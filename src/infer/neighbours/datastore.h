@@ -34,8 +34,7 @@ typedef struct bp_datastore_info {
  * Owns:       *out is the caller's, bp_datastore_close(); NULL after an error.
  * Errors:     BP_ERR_INPUT, BP_ERR_DENIED; BP_ERR_FORMAT it is damaged, no datastore, of another
  *             model or tokenizer, or holds a key that is not finite; BP_ERR_CONFIG its keys have
- *             another precision; BP_ERR_SYSTEM memory: the same on all ranks.
- */
+ *             another precision; BP_ERR_SYSTEM memory: the same on all ranks. */
 bp_err bp_datastore_open(bp_datastore **out, MPI_Comm everyone, MPI_Comm group,
                          const bp_datastore_spec *spec);
 /** NULL is accepted. Local. */

@@ -45,8 +45,7 @@ typedef struct bp_score_each {
  * Collective: over each->mesh->compute; `each` is equal on all ranks, but for `context`.
  * Shapes:     *tokens: scored over all data ranks; may be NULL.
  * Errors:     those of bp_score for its keys and corpora, and of the callbacks; the same on all
- * ranks.
- */
+ *             ranks. */
 bp_err bp_score_each_batch(const bp_score_each *each, int64_t *tokens);
 
 #endif

@@ -16,12 +16,11 @@ void bp_score_check(bp_config *config);
  *
  * Collective: over `world`; `config` is equal on all ranks and gets its resolved values.
  * Errors:     the same on all ranks. BP_ERR_CONFIG a context beyond the model's, a mesh that does
- * not fit, more mesh.members than members, two corpora of one name, another run's folder;
- * BP_ERR_FORMAT a tokenizer that is not the corpus's, a vocabulary that is too large, damaged
- * inputs; BP_ERR_INPUT; BP_ERR_BUSY another job holds the folder; BP_ERR_SOFTWARE a log-probability
- * that is not finite; BP_ERR_IO disk full; BP_ERR_STOPPED stopped in time: the same command goes
- * on.
- */
+ *             not fit, more mesh.members than members, two corpora of one name, another run's
+ *             folder; BP_ERR_FORMAT a tokenizer that is not the corpus's, a vocabulary that is too
+ *             large, damaged inputs; BP_ERR_INPUT; BP_ERR_BUSY another job holds the folder;
+ *             BP_ERR_SOFTWARE a log-probability that is not finite; BP_ERR_IO disk full;
+ *             BP_ERR_STOPPED stopped in time: the same command goes on. */
 bp_err bp_score(MPI_Comm world, bp_config *config);
 
 /** The same without the page, under a method: an ensemble that is made otherwise than by a list (a
@@ -32,8 +31,7 @@ bp_err bp_score(MPI_Comm world, bp_config *config);
  * method: borrowed for the call, equal on all ranks; its memory_bytes 0: score.memory. NULL: by
  * score.model, as bp_score. score.model gets the method's path.
  *
- * Collective: over `world`. Errors: those of bp_score and bp_ensemble_open.
- */
+ * Collective: over `world`. Errors: those of bp_score and bp_ensemble_open. */
 bp_err bp_score_as(MPI_Comm world, bp_config *config, const bp_ensemble_spec *method);
 
 /** bp_run_spec.keeps_bits of a job that scores: results are the same at any number of data ranks,
@@ -45,8 +43,7 @@ bool bp_score_keeps_bits(const bp_config *config, const char *key, const char *b
  * the job `asked`.
  *
  * Collective: over `world`. Errors: those of bp_score before its first window; BP_ERR_SYSTEM the
- * ranks of a node do not fit into its memory.
- */
+ * ranks of a node do not fit into its memory. */
 bp_err bp_score_estimate(MPI_Comm world, bp_config *config, const bp_planned_world *asked);
 
 #endif

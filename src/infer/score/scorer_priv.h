@@ -93,8 +93,7 @@ void scorer_states_check(bp_config *config, const bp_score_keys *keys, const bp_
  * Local. Errors: BP_ERR_CONFIG there is no end-of-document token; those of reading the corpus. */
 bp_err scorer_open_states(scorer *self);
 /** Units of these texts (bp_work.units); `merge` writes score/states.h5. Where scorer.states is
- * set.
- */
+ * set. */
 const bp_work_units *scorer_states(scorer *self);
 void scorer_clear_states(scorer *self);
 /** score.states of a model that gives keys: units of windows compute them. */

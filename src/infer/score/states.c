@@ -41,8 +41,8 @@ typedef struct place {
 
 /* ---- the texts ---- */
 
-/* The next text of the plan, from `at` on; its count is 0 at the end. Pieces of a document
- * that is longer than a text are texts of their own. */
+/* The next text of the plan, from `at` on; its count is 0 at the end. Pieces of a document that is
+ * longer than a text are texts of their own. */
 static bp_err next_text(const state_texts *s, place *at, state_text *out)
 {
     const bp_score_plan *plan = &s->self->plan;

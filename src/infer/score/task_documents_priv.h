@@ -100,8 +100,8 @@ static inline int64_t task_documents_ends(const task_documents *self)
 {
     return self->kind->ends;
 }
-/** The place of prediction `end` of a row in a batch of `length` places, whose example is window w.
- */
+/** The place of prediction `end` of a row in a batch of `length` places, whose example is window
+ * w. */
 int64_t task_documents_at(const task_documents *self, const task_row *row, int64_t end, int64_t w,
                           int64_t length);
 

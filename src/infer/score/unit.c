@@ -335,8 +335,7 @@ static bp_err read_line(bp_score_unit *unit, const unit_row *row, int64_t first,
 }
 
 /* A row of a masked model: what is scored is masked, by itself or with the rest of its word. What
- * follows the inputs is no place (bp_model_info.masks).
- * */
+ * follows the inputs is no place (bp_model_info.masks). */
 static bp_err fill_masked(bp_score_unit *unit, const unit_row *row, int64_t length, int32_t *inputs,
                           int32_t *targets)
 {
@@ -535,8 +534,8 @@ static bp_score_piece sum_part(const bp_score_unit *unit, const unit_part *part)
     return piece;
 }
 
-/* The entries of /tokens that a row scores; an end-of-document token that no file holds has none.
- */
+/* The entries of /tokens that a row scores; an end-of-document token that no file holds has
+ * none. */
 static bp_score_run run_of(const bp_score_unit *unit, const unit_row *row)
 {
     const unit_part *part = &unit->parts[row->part];

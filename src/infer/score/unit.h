@@ -67,8 +67,7 @@ bp_err bp_score_unit_batch(bp_score_unit *unit, int64_t b, bp_model_batch *batch
 /** Take the result of batch b.
  *
  * Shapes:     values[statistics][windows][length] of that batch, log-probabilities first.
- * Errors:     BP_ERR_SOFTWARE a value that is not finite.
- */
+ * Errors:     BP_ERR_SOFTWARE a value that is not finite. */
 bp_err bp_score_unit_take(bp_score_unit *unit, int64_t b, const float *values);
 /** Put a batch's rows[windows][length][columns], one a place, where its values would go: those of
  * scored targets into to[bp_score_unit_scored][columns]. */

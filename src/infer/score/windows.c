@@ -58,8 +58,8 @@ static bp_score_window rolling(const bp_score_rule *rule, int64_t line, int64_t 
 }
 
 /* Windows of C tokens begin every S. The last token of a window only serves as a target, and its
- * first is no target: with S = C the first token of every window stays unscored, as in the recipe.
- */
+ * first is no target: with S = C the first token of every window stays unscored, as in the
+ * recipe. */
 static bp_score_window stride(const bp_score_rule *rule, int64_t line, int64_t w)
 {
     int64_t first = w * rule->stride;

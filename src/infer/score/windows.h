@@ -18,8 +18,7 @@ typedef enum bp_score_convention {
 /** A document of n text tokens is the line z: the token `lead` if `prefix` (of pairs the start
  * token), its n tokens, the end-of-document token if `end`. The text of a pair is its target. All
  * places below are places in z; z[0] is never scored. A document that begins with `lead` itself is
- * its line without another one: that token is no text.
- */
+ * its line without another one: that token is no text. */
 typedef struct bp_score_rule {
     bp_score_convention convention;
     int64_t context; /* C: the most inputs a window feeds; BP_MODEL_UNLIMITED: a document is one */
@@ -36,8 +35,8 @@ typedef struct bp_score_rule {
     bool every;             /* `lead` takes the place of the first input of every window */
 } bp_score_rule;
 
-/** A window feeds z[first .. first+inputs) and scores the last `scored` of the targets
- *  z[first+1 .. first+inputs+1). One that scores nothing need not be computed.
+/** A window feeds z[first .. first+inputs) and scores the last `scored` of the targets z[first+1 ..
+ * first+inputs+1). One that scores nothing need not be computed.
  *
  * Of a masked model it feeds z[first .. first+inputs-2) between two special tokens, and scores what
  * is at place `masked` of these inputs (from 1: the first of the text) and is masked there. */
@@ -77,13 +76,12 @@ int64_t bp_score_window_count(const bp_score_rule *rule, int64_t line);
 /** Window w of [0, count). Windows score ascending places, each place at most once.
  *
  * Source:     rolling: EleutherAI/lm-evaluation-harness, lm_eval/utils.py,
- * get_rolling_token_windows with max_seq_len = C, context_len = C-S+1 (make_disjoint_window then
- * cuts the same inputs in two); stride: Hugging Face transformers, docs/source/en/perplexity.md;
- *             half: ggml-org/llama.cpp, tools/perplexity/perplexity.cpp, first = n_ctx / 2; pll:
- * Salazar et al. 2020, "Masked Language Model Scoring", section 2.2; pll_word: Kauf and Ivanova
- * 2023, "A Better Way to Do Masked Language Model Scoring"; both in disjoint windows of C - 2
- * tokens.
- */
+ *             get_rolling_token_windows with max_seq_len = C, context_len = C-S+1
+ *             (make_disjoint_window then cuts the same inputs in two); stride: Hugging Face
+ *             transformers, docs/source/en/perplexity.md; half: ggml-org/llama.cpp,
+ *             tools/perplexity/perplexity.cpp, first = n_ctx / 2; pll: Salazar et al. 2020, "Masked
+ *             Language Model Scoring", section 2.2; pll_word: Kauf and Ivanova 2023, "A Better Way
+ *             to Do Masked Language Model Scoring"; both in disjoint windows of C - 2 tokens. */
 bp_score_window bp_score_window_at(const bp_score_rule *rule, int64_t line, int64_t w);
 
 #endif

@@ -116,8 +116,8 @@ static void put_place(bp_buffer *out, const double *row)
                      row[BP_HISTORY_HOURS]);
 }
 
-/* Runs of lines become one: at the place of the last one, with means and, of the loss, the ends.
- * It is smoothed around the middle as far on one side as on the other, so that an end pulls at
+/* Runs of lines become one: at the place of the last one, with means and, of the loss, the ends. It
+ * is smoothed around the middle as far on one side as on the other, so that an end pulls at
  * nothing. steps,tokens,hours,loss,least,most,smoothed,rate,norm,speed */
 static void put_curve(bp_buffer *out, const training *self, const bp_curve *curve)
 {
@@ -218,8 +218,8 @@ static bool is_member(const bp_history *run, int64_t c)
     return c + 1 < run->curve_count;
 }
 
-/* Members of a single ensemble have names and colours of their own, and their mean is
- * black; among other runs they have their run's colour. */
+/* Members of a single ensemble have names and colours of their own, and their mean is black; among
+ * other runs they have their run's colour. */
 static void describe_curve(json_t *variables, const training *self, int64_t r, int64_t c)
 {
     const bp_history *run = &self->runs[r];
@@ -355,8 +355,8 @@ static json_t *row_of(const training *self, int64_t r, int64_t c)
         count_text((int64_t)(isfinite(figures.median_speed) ? figures.median_speed : 0)));
 }
 
-/* {"names": [...], "keys": [{"key": ..., "values": [{"value": ...}]}]}, or null: nothing differs.
- */
+/* {"names": [...], "keys": [{"key": ..., "values": [{"value": ...}]}]}, or null: nothing
+ * differs. */
 static json_t *differences_of(const training *self)
 {
     const char **keys = NULL;

@@ -11,8 +11,8 @@
  * the keys that differ.
  *
  * *notice: why the page has no plots (no gnuplot); NULL: it has them. The caller's, bp_free().
- * Errors:     those of bp_history_read and bp_report_page; BP_ERR_FORMAT no run has logged a step.
- */
+ * Errors:     those of bp_history_read and bp_report_page; BP_ERR_FORMAT no run has logged a
+ *             step. */
 bp_err bp_training_page(const char *path, const char *const *folders, int64_t count, char **notice);
 
 /** What a training leaves at its end: FOLDER/index.html. What fails is a warning. */
@@ -24,8 +24,7 @@ void bp_training_keep_page(const char *folder, bool is_new);
 /** Write the plots to `path` as SVG, or as PNG. x: "steps", "tokens" or "hours".
  *
  * Errors:     those of bp_history_read, bp_gnuplot and bp_file_write; BP_ERR_FORMAT no run has
- *             logged a step.
- */
+ *             logged a step. */
 bp_err bp_training_picture(const char *path, const char *const *folders, int64_t count,
                            const char *x, bool png);
 

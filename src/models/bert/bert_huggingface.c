@@ -1,6 +1,6 @@
 /* BERT and RoBERTa as Hugging Face folders hold them: every weight [out, in], as ours. Models that
- * were made only for masked words have neither pooler nor a head of next sentences; BERT's own
- * have both, whichever class their config.json names. */
+ * were made only for masked words have neither pooler nor a head of next sentences; BERT's own have
+ * both, whichever class their config.json names. */
 #include "models/bert/bert.h"
 
 #include <string.h>

@@ -41,8 +41,8 @@ typedef struct ngram_leaf {
     uint32_t link;
 } ngram_leaf;
 
-/** Where an order's nodes (leaves) and words are in the file; order k has count[k - 1],
- * and a node more that ends the last one's followers. */
+/** Where an order's nodes (leaves) and words are in the file; order k has count[k - 1], and a node
+ * more that ends the last one's followers. */
 typedef struct ngram_layout {
     int64_t nodes[NGRAM_ORDER_MOST + 1], words[NGRAM_ORDER_MOST + 1], bytes;
 } ngram_layout;

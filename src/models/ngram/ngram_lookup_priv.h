@@ -6,8 +6,8 @@
 
 #include "models/ngram/ngram_file_priv.h"
 
-/** The longest history that the model knows: n-gram `at` of an order below the highest. {0}: none.
- */
+/** The longest history that the model knows: n-gram `at` of an order below the highest. {0}:
+ * none. */
 typedef struct ngram_state {
     uint32_t at;
     uint16_t order;   /* 0: no word is known */
@@ -16,8 +16,7 @@ typedef struct ngram_state {
 
 #define NGRAM_NOWHERE UINT32_MAX
 
-/* A word among those at [begin, end), which ascend. The loops have no branch to guess.
- */
+/* A word among those at [begin, end), which ascend. The loops have no branch to guess. */
 static inline uint32_t ngram_find_narrow(const uint16_t *words, uint32_t begin, uint32_t end,
                                          uint32_t word)
 {

@@ -18,8 +18,8 @@ static int compare_keys(const void *a, const void *b)
 }
 
 /* The first n-gram of rank `rank`'s range: the runs' blocks say how much is where. All that end
- * with the same two words are of one rank, so that n-grams of order 2 and more are counted whole.
- */
+ * with the same two words are of one rank, so that n-grams of order 2 and more are counted
+ * whole. */
 static ngram_key range_begin(const ngram_item *firsts, int64_t blocks, int rank, int size,
                              const ngram_spec *spec)
 {

@@ -13,8 +13,8 @@
 typedef struct ngram_model {
     bp_model face;
     ngram_file file;    /* of all n-grams; a split model has none */
-    ngram_split *split; /* over the ranks of a model group, where there are several; NULL: it is not
-                         */
+    ngram_split *split; /* over the ranks of a model group, where there are several; NULL: it is
+                           not */
     ngram_state *kept;  /* [kept_count] what windows of the last batch that suspends ended with */
     int64_t kept_count;
     ngram_sequence *parts; /* [parts_capacity] of the windows of a batch */

@@ -11,8 +11,7 @@
  * Collective: over counting->comm.
  * Errors:     BP_ERR_SYSTEM memory; BP_ERR_STOPPED a stop was asked for: the same on all ranks.
  * Source:     Stolcke 1998, "Entropy-based Pruning of Backoff Language Models", section 3; a
- *             history's probability is the model's own, that of <s> is </s>'s, as in SRILM.
- */
+ *             history's probability is the model's own, that of <s> is </s>'s, as in SRILM. */
 bp_err ngram_prune(ngram_levels *levels, const bp_counting *counting, const ngram_spec *spec);
 
 #endif

@@ -1,5 +1,5 @@
-/* Recurrent models in folders of the form of Hugging Face's, with the names of torch.nn's modules.
- */
+/* Recurrent models in folders of the form of Hugging Face's, with the names of torch.nn's
+ * modules. */
 #include "models/recurrent/recurrent.h"
 
 static const bp_hf_size SIZES[] = {

@@ -300,8 +300,8 @@ static void make_text(const bp_example_maker *self, const bp_document *document,
     ask(self, count, out);
 }
 
-/* The next window begins after the tokens that one has; ends of documents are tokens like others.
- */
+/* The next window begins after the tokens that one has; ends of documents are tokens like
+ * others. */
 static void make_window(const bp_example_maker *self, const int32_t *tokens, int64_t step,
                         int64_t slot, bp_example *out)
 {

@@ -10,8 +10,7 @@
 
 #define EPSILON 1e-5
 #define FIRST_POSITION                                                                             \
-    2 /* of BART's tables: the rows before it are of its padding, and of none                      \
-       */
+    2 /* of BART's tables: the rows before it are of its padding, and of none \ */
 #define WAVELENGTH_BASE 10000.0
 
 static const bp_model_size SIZES[] = {BP_SEQ2SEQ_SIZES, {0}},

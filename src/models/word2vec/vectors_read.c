@@ -228,8 +228,8 @@ static bool is_readable(const char *text, size_t bytes)
     return bytes >= READABLE_BYTES && printable > bytes - bytes / 8;
 }
 
-/* The first row is that of a text if it reads as one; or if what follows its word is
- * readable, so that a text with other numbers is refused as a text. */
+/* The first row is that of a text if it reads as one; or if what follows its word is readable, so
+ * that a text with other numbers is refused as a text. */
 static bool is_text(const reader *self)
 {
     reader copy = *self;

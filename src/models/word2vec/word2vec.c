@@ -89,8 +89,8 @@ static void check_unused(bp_config *config)
         bp_config_fault_err(config);
 }
 
-/* As in the original tool: rates 0.025 and, of cbow, 0.05, that fall linearly to a ten-thousandth.
- */
+/* As in the original tool: rates 0.025 and, of cbow, 0.05, that fall linearly to a
+ * ten-thousandth. */
 static void resolve(const bp_model_shape *shape, bp_config *config)
 {
     const char *const rows[][2] = {

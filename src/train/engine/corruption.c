@@ -117,8 +117,8 @@ static const bp_param *chosen_param(const bp_network *network, chooser chosen, i
     return NULL;
 }
 
-/* Digests differ on this axis: by which tensor first, and which rank's bits differ from all others?
- */
+/* Digests differ on this axis: by which tensor first, and which rank's bits differ from all
+ * others? */
 static void find_culprit(bp_corruption *out, const bp_mesh *mesh, const bp_network *network,
                          chooser chosen, MPI_Comm axis)
 {

@@ -27,8 +27,7 @@ typedef struct bp_corruption {
  * between tensor ranks, the tied embedding between the first and the last stage. Fills *out where
  * it is not found yet and this rank's copies differ from another's.
  *
- * Collective: over mesh->data, mesh->tensor and mesh->pipeline; the network's values are bound.
- */
+ * Collective: over mesh->data, mesh->tensor and mesh->pipeline; the network's values are bound. */
 void bp_corruption_compare(bp_corruption *out, const bp_mesh *mesh, const bp_network *network);
 
 /** Only this rank is to blame: fills suspects, ranks and hosts. Local. */

@@ -185,8 +185,7 @@ static void mask_gradients(const bp_engine *engine)
 }
 
 /* Block k runs only when its parameters have come from all data ranks; its copies are made anew
- * then.
- */
+ * then. */
 static void make_ready(void *context, int k)
 {
     bp_engine *engine = context;
@@ -322,8 +321,8 @@ static int64_t count_places(const bp_engine *engine, const bp_batch *batch)
     return places;
 }
 
-/* The mean over the global batch of row `row` of `losses`: the stage of a head has the
- * sums of its micro-batches, the others zeros; all are summed by the tree, in slot order. */
+/* The mean over the global batch of row `row` of `losses`: the stage of a head has the sums of its
+ * micro-batches, the others zeros; all are summed by the tree, in slot order. */
 static double mean_of(bp_engine *engine, int row, int64_t count)
 {
     const bp_mesh *mesh = engine->mesh;
@@ -335,8 +334,8 @@ static double mean_of(bp_engine *engine, int row, int64_t count)
     return bp_tree_sum(sums, all) / (double)count;
 }
 
-/* The batch's loss, of the means over each term's targets, and over the places of compared states.
- */
+/* The batch's loss, of the means over each term's targets, and over the places of compared
+ * states. */
 static void mean_loss(bp_engine *engine, const int64_t scored[BP_TERMS], int64_t places,
                       bp_step_result *result)
 {

@@ -34,8 +34,7 @@ bp_err bp_engine_check_squares(const bp_network *network, const bp_engine_spec *
  *
  * Collective: over mesh->compute.
  * Owns:       *out is the caller's, bp_engine_free(); mesh is borrowed until then.
- * Errors:     BP_ERR_SYSTEM memory is short: the same on all ranks.
- */
+ * Errors:     BP_ERR_SYSTEM memory is short: the same on all ranks. */
 bp_err bp_engine_new(bp_engine **out, const bp_mesh *mesh, const bp_engine_spec *spec,
                      const bp_model_shape *shape);
 /** Collective over mesh->data (the queue of sums ends). NULL in *engine is accepted. */
@@ -54,9 +53,7 @@ void bp_engine_initialise_added(bp_engine *engine);
 /** Initial values, a function of (seed, tensor, place): the same on every mesh. Local. */
 void bp_engine_initialise(bp_engine *engine);
 
-/** What is frozen and in `base` (all parameters of a group) is left out of what is saved.
- * Local.
- */
+/** What is frozen and in `base` (all parameters of a group) is left out of what is saved. Local. */
 void bp_engine_save_beside(bp_engine *engine, const bp_checkpoint *base);
 
 /** Later steps learn from a teacher too (nn/distill.h): spec.distills was set. Borrowed; NULL:
@@ -104,10 +101,10 @@ void bp_engine_evaluate(bp_engine *engine, const bp_evaluation *of, double loss_
 bp_network *bp_engine_network(bp_engine *engine);
 
 /** Slices of the state (parameters, moments, what blocks carry), for bp_checkpoint_save (they tile
- * every tensor over all ranks of mesh->member) or to load into (all that this rank needs).
- * Not collective, but it waits for what other ranks still send: all
- * data ranks have finished the same steps. Owns: the list is the caller's (bp_free); its data are
- * in the engine and hold until the next step. */
+ * every tensor over all ranks of mesh->member) or to load into (all that this rank needs). Not
+ * collective, but it waits for what other ranks still send: all data ranks have finished the same
+ * steps. Owns: the list is the caller's (bp_free); its data are in the engine and hold until the
+ * next step. */
 bp_slice *bp_engine_slices_to_save(bp_engine *engine, int64_t *count);
 bp_slice *bp_engine_slices_to_load(bp_engine *engine, bp_load what, int64_t *count);
 /** Values were loaded into all of bp_engine_slices_to_load: copies are made anew. Like initial

@@ -1,10 +1,9 @@
 /* LAMB and Adafactor: a parameter's step depends on sums over all of it, wherever it is.
  *
- * Sums are made in the order of the elements, on any mesh: the owner of a group's first
- * shard adds up its own elements and sends what it has to the holder of the next one, which goes on
- * from there, and meanwhile begins the next group. So the bits are the same at any number of data
- * ranks. The owner of the last shards broadcasts the sum; then tensor ranks add their parts.
- */
+ * Sums are made in the order of the elements, on any mesh: the owner of a group's first shard adds
+ * up its own elements and sends what it has to the holder of the next one, which goes on from
+ * there, and meanwhile begins the next group. So the bits are the same at any number of data ranks.
+ * The owner of the last shards broadcasts the sum; then tensor ranks add their parts. */
 #include "mesh/collective.h"
 #include "train/engine/optimizer_priv.h"
 

@@ -43,8 +43,8 @@ void bp_pipeline_comm_init(bp_pipeline_comm *comm, const bp_stage_schedule *sche
 void bp_pipeline_comm_begin(bp_pipeline_comm *comm);
 /** Wait for the input of `action`, if it has one: it is in `work`. The next receive is posted. */
 void bp_pipeline_comm_take(bp_pipeline_comm *comm, const bp_action *action);
-/** Start to send what is in `work`, if a neighbour needs the result of `action`; `work` is
- * another buffer then. */
+/** Start to send what is in `work`, if a neighbour needs the result of `action`; `work` is another
+ * buffer then. */
 void bp_pipeline_comm_send(bp_pipeline_comm *comm, const bp_action *action);
 /** A step ends: all has left. */
 void bp_pipeline_comm_end(bp_pipeline_comm *comm);

@@ -13,8 +13,7 @@ typedef struct bp_spectral bp_spectral;
  * bounded here.
  *
  * Owns:       *out is the caller's, bp_spectral_free(); mesh and network are borrowed until then.
- * Local.
- */
+ *             Local. */
 void bp_spectral_new(bp_spectral **out, const bp_mesh *mesh, bp_network *network,
                      const bp_model_shape *shape, uint64_t seed);
 void bp_spectral_free(bp_spectral **spectral); /* NULL is accepted */

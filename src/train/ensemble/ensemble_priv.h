@@ -76,8 +76,8 @@ bp_err ensemble_member_forget_scores(const ensemble *self, int64_t member);
 /* ensemble_metrics.c: the members' metrics.jsonl gathered into the ensemble's. Local, on the
  * coordinator.
  *
- * There is a line for each step that all members have a line for (except those that diverged),
- * and those that ended early (train.patience) from then on. What a member has is read from its own
+ * There is a line for each step that all members have a line for (except those that diverged), and
+ * those that ended early (train.patience) from then on. What a member has is read from its own
  * file, as far as that is certain: to its newest checkpoint while it waits, further once it has
  * begun. So the file is a function of the members' files. */
 typedef struct ensemble_metrics ensemble_metrics;

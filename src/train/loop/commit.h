@@ -19,8 +19,7 @@ bp_err trainer_open_commits(trainer *self);
  *
  * Collective: over world.
  * Errors:     those of bp_checkpoint_save; BP_ERR_SOFTWARE the state is not finite; BP_ERR_IO a
- *             metrics line before could not be written: the same on all ranks.
- */
+ *             metrics line before could not be written: the same on all ranks. */
 bp_err trainer_commit(trainer *self, const commit_of *what);
 /** The same, but it is written while training goes on: commits.pending is on its way then. */
 bp_err trainer_commit_begin(trainer *self, bool best);

@@ -12,8 +12,7 @@
  * Collective: over world.
  * Errors:     those of bp_corpus_open, bp_stream_new and bp_tokenizer_load; BP_ERR_CONFIG
  *             corpus.weights; BP_ERR_FORMAT corpora or a tokenizer that do not fit together: the
- *             same on all ranks.
- */
+ *             same on all ranks. */
 bp_err trainer_open_corpora(trainer *self);
 /** What is open of `data`, but for the loader. Local. */
 void trainer_close_corpora(trainer *self);
@@ -22,8 +21,7 @@ void trainer_close_corpora(trainer *self);
  *
  * Shapes:     (*weights)[bp_corpus_files(corpus)]; NULL: the key is not given.
  * Owns:       *weights is the caller's, bp_free().
- * Errors:     BP_ERR_CONFIG there are not as many as files.
- */
+ * Errors:     BP_ERR_CONFIG there are not as many as files. */
 bp_err trainer_weights(double **weights, const bp_config *config, const bp_corpus *corpus);
 
 /** Does the training draw its documents? Local. */

@@ -8,8 +8,8 @@
  * there is a loader. Errors: those of bp_learner_ops.new and .study. */
 bp_err trainer_learner_open(trainer *self);
 /** Loads start.source, or draws initial values. Collective over world. Errors: those of
- * bp_checkpoint_load, bp_checkpoint_check_digests and bp_learner_ops.loaded: the same on all ranks.
- */
+ * bp_checkpoint_load, bp_checkpoint_check_digests and bp_learner_ops.loaded: the same on all
+ * ranks. */
 bp_err trainer_learner_load(trainer *self);
 /** One step, of all slots of the batch. A loss that is not finite ends the training: the vectors
  * have been updated with it. Collective over compute. Errors: BP_ERR_SOFTWARE: the same on all

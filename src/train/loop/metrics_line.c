@@ -21,8 +21,8 @@ void report_gather_places(trainer *self)
     }
 }
 
-/* Over the places of batches since the last line: how many this start computed, and *padding
- * of those of all starts. Collective over mesh->data. */
+/* Over the places of batches since the last line: how many this start computed, and *padding of
+ * those of all starts. Collective over mesh->data. */
 static double share_computed(trainer *self, double *padding)
 {
     const bp_batch_form *form = &self->examples.maker.form;

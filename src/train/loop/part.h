@@ -34,8 +34,8 @@ typedef enum part_time {
     /* In a step: */
     PART_NEXT,      /* before its batch is read. Local */
     PART_STEPPED,   /* after it, its validation and metrics line. Over mesh->model */
-    PART_COMMITTED, /* after what before_commit did for a checkpoint. Local, on ranks that compute
-                     */
+    PART_COMMITTED, /* after what before_commit did for a checkpoint. Local, on ranks that
+                       compute */
     /* At the end: */
     PART_STOP,     /* no step comes any more, however the training ended */
     PART_FINISH,   /* it ended well */

@@ -154,8 +154,8 @@ bp_err trainer_check_bag_version(const trainer *self)
                          known, BP_BAG_VERSION, bp_checkpoint_folder(self->start.source));
 }
 
-/* On the coordinator: the folder of checkpoints is there, without what a killed job left half-done.
- */
+/* On the coordinator: the folder of checkpoints is there, without what a killed job left
+ * half-done. */
 static bp_err prepare_folder(const trainer *self, const char *folder)
 {
     bp_err err = bp_dir_make(folder);

@@ -107,8 +107,7 @@ static void print_row(const rank_trace *own, int kind, bool *above)
            (long long)own->work[kind].calls, seconds_of(own, kind), share, speed, ceiling);
 }
 
-/* For each kind of work, the computing ranks that took the least and the most seconds.
- */
+/* For each kind of work, the computing ranks that took the least and the most seconds. */
 static void print_spread(const rank_trace *ranks, int size)
 {
     char least[CELL_BYTES], most[CELL_BYTES];

@@ -28,8 +28,8 @@ typedef struct bp_candidates {
     bp_ids ids;
 } bp_candidates;
 
-/** Tokens that come before a context; -1: none. A document that begins with `bos` or `before`
- * keeps its own. */
+/** Tokens that come before a context; -1: none. A document that begins with `bos` or `before` keeps
+ * its own. */
 typedef struct bp_candidates_prefix {
     int64_t before; /* a context with text: what the model's tokenizer puts there */
     int64_t alone;  /* takes the place of a context without text */

@@ -8,8 +8,7 @@
 /** Write `folder`/index.html of what was scored, once tokens.h5 is there (or was not asked for).
  *
  * Errors:     those of bp_report_page, of reading the corpora and tokens.h5; BP_ERR_SYSTEM. A
- *             A missing or failing gnuplot is not an error: the page says so.
- */
+ *             missing or failing gnuplot is not an error: the page says so. */
 bp_err score_page_write(const scorer *self, const bp_score_table *table);
 
 /** exp(nll / tokens) of a document; NaN: nothing of it was scored. */

@@ -39,8 +39,7 @@ typedef struct bp_score_draw {
  *
  * Shapes:     draws[n].
  * Returns:    NaN for fewer than 2 documents with tokens.
- * Source:     Efron and Tibshirani, An Introduction to the Bootstrap (1993), algorithm 6.1.
- */
+ * Source:     Efron and Tibshirani, An Introduction to the Bootstrap (1993), algorithm 6.1. */
 double bp_score_bootstrap(const bp_score_draw *draws, int64_t n, uint64_t seed);
 
 /** The sum of -logprob: infinite where a token has probability 0. */
@@ -49,8 +48,7 @@ double bp_score_nll(const bp_score_sums *sums);
 /** The figures of a set, as docs/formats.md lists them; null where one is not defined.
  *
  * Source:     perplexity_stderr as llama.cpp prints it: var = E[x^2] - E[x]^2, sqrt(var / (n-1))
- * times the perplexity (tokens taken as independent). Returns:    a new reference.
- */
+ *             times the perplexity (tokens taken as independent). Returns: a new reference. */
 json_t *bp_score_figures(const bp_score_sums *sums, double stderr_documents);
 
 #endif

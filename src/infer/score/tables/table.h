@@ -16,8 +16,8 @@ typedef struct bp_score_row {
     bp_fixed oov_nll;
 } bp_score_row;
 
-/** A label column of all corpora together: corpora that have a label of one name share its values.
- */
+/** A label column of all corpora together: corpora that have a label of one name share its
+ * values. */
 typedef struct bp_score_column {
     char *name;
     char **values; /* [value_count], in the order of the first corpus that has them */

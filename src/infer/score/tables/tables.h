@@ -43,8 +43,8 @@ bp_err bp_outcomes_write_values(const char *path, const bp_outcomes *outcomes, c
  * corpora. */
 bp_err bp_documents_write(const bp_score_table *table, const char *path);
 
-/** What comes from the corpora: /doc_id of all documents. Errors: BP_ERR_IO, those of the corpora.
- */
+/** What comes from the corpora: /doc_id of all documents. Errors: BP_ERR_IO, those of the
+ * corpora. */
 bp_err bp_score_ids_write(bp_h5 *out, const bp_score_plan *plan);
 /** What makes tokens.h5 readable without the corpora: /tokens, /doc_start, /doc_id,
  * /source/tokenizer (where a corpus keeps it), named as in a corpus file. Errors: as above. */

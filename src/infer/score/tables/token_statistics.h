@@ -40,8 +40,7 @@ double bp_score_unbiased_factor(int64_t members);
  * it is without them. Nothing for a plain model.
  *
  * Shapes:     sums[count - 1], of the statistics after the log-probability.
- * Errors:     BP_ERR_FORMAT a member's name is not UTF-8.
- */
+ * Errors:     BP_ERR_FORMAT a member's name is not UTF-8. */
 bp_err bp_token_statistics_figure(json_t *figures, const bp_token_statistics *statistics,
                                   const bp_fixed *sums, int64_t tokens, bool oob);
 
