@@ -49,8 +49,8 @@ typedef struct bp_parts {
 /** Read all part files of `folder` (a missing folder holds none) whose key is `key`.
  *
  * Owns:       *out is the caller's, bp_parts_free(); NULL after an error.
- * Errors:     BP_ERR_IO, BP_ERR_DENIED, BP_ERR_SYSTEM. What is torn or damaged is no error: it is
- *             missing. */
+ * Errors:     BP_ERR_IO, BP_ERR_DENIED, BP_ERR_SYSTEM. What is torn or damaged is not an error: it
+ *             is missing. */
 bp_err bp_parts_open(bp_parts **out, const char *folder, const char *key, int64_t units);
 void bp_parts_free(bp_parts **parts);
 /** The result of a unit, valid until the next call. Errors: BP_ERR_FORMAT it is missing, or it is

@@ -1,4 +1,4 @@
-/* Between the files of the spine. */
+/* Shared by the files of the spine. */
 #ifndef BP_JOB_WORK_PRIV_H
 #define BP_JOB_WORK_PRIV_H
 

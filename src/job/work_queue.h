@@ -2,8 +2,8 @@
  * groups (of model groups, where there is one member).
  *
  * A lead asks for its next unit a while before it needs it, works on, and takes the answer; a
- * coordinator that computes itself answers between its own batches (bp_work_queue_serve). Nobody is
- * interrupted, and nobody waits longer than a batch. After an error or a stop anywhere, every
+ * coordinator that computes answers between its own batches (bp_work_queue_serve). No rank is
+ * interrupted, and no rank waits longer than a batch. After an error or a stop anywhere, every
  * lead's next answer is "none".
  *
  *     bp_work_queue_new(&queue, &spec);                  all ranks

@@ -13,7 +13,7 @@
 /** bp_counting.model, in `folder`. */
 #define BP_COUNTING_FILE "model.bin"
 
-/** What a job lends to bp_model_family.count. Equal on all ranks of `comm`, but for `read` with
+/** What a job lends to bp_model_family.count. Equal on all ranks of `comm`, except for `read` with
  * its context: each rank has a stream of its own. */
 typedef struct bp_counting {
     MPI_Comm comm; /* the ranks that count; all of them see `folder` */
@@ -30,8 +30,9 @@ typedef struct bp_counting {
     void *context;
     const char *folder; /* for what is spilled, there already; it may hold what an earlier start
                            left of the same work */
-    const char *work; /* names all that the counts depend on, but for the family's keys: [0-9a-f] */
-    json_t *state;    /* members that the checkpoint's state is to have; on the root */
+    const char *work;   /* names all that the counts depend on, except for the family's keys:
+                           [0-9a-f] */
+    json_t *state;      /* members that the checkpoint's state is to have; on the root */
 } bp_counting;
 
 /** BP_ERR_STOPPED where a stop was asked for; `what` goes on ("merging"). Local: ranks agree. */

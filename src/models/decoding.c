@@ -76,7 +76,7 @@ static size_t blocks_scratch(const network_model *model, bp_extent most)
     return largest;
 }
 
-/* Of objects whose size is a whole number of floats. */
+/* For objects whose size is a whole number of floats. */
 static void *take(bp_arena *arena, int64_t count, size_t size)
 {
     return bp_arena_floats(arena, count * (int64_t)(size / sizeof(float)));

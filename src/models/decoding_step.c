@@ -1,12 +1,12 @@
 /* A step of decoding with a network.
  *
- * The step's tokens go through the pipeline as rows of one pass, piece by piece, whichever
- * sequences they are of. A table of cells says where a sequence's positions are in the caches:
- * position p of sequence s is in the memory of sequence cells[s][p]. So sequences that share their
- * past share its memory, and to go on from another one copies a line of the table. A new position
- * takes a cell that no other sequence uses: there are as many as sequences, and the others use one
- * less at most. A block that keeps but one state of a sequence, whatever its length, has as many
- * places for them, which are taken by the same rule. */
+ * The step's tokens go through the pipeline as rows of one pass, piece by piece, for any sequences.
+ * A table of cells says where a sequence's positions are in the caches: position p of sequence s is
+ * in the memory of sequence cells[s][p]. So sequences that share their past share its memory, and
+ * to go on from another one copies a line of the table. A new position takes a cell that no other
+ * sequence uses: there are as many as sequences, and the others use one less at most. A block that
+ * keeps only one state of a sequence, for any length, has as many places for them, which are taken
+ * by the same rule. */
 #include "models/decoding_priv.h"
 
 #include "base/err.h"

@@ -1,7 +1,7 @@
 /* Families of models: what a name in model.kind means.
  *
- * A family is one table. Training, scoring, ensembles, jobs and tools know families through it
- * alone, so that a new one is a folder beside this file, and a line in families.c
+ * A family is one table. Training, scoring, ensembles, jobs and tools know families only through
+ * it, so that a new one is a folder beside this file, and a line in families.c
  * (docs/CONTRIBUTING.md has the recipe). */
 #ifndef BP_MODELS_FAMILY_H
 #define BP_MODELS_FAMILY_H
@@ -127,16 +127,16 @@ typedef struct bp_model_shape {
                                               entmax15 */
     bp_stack_sizes stack;                  /* of families that are stacks */
     int64_t own[BP_MODEL_OWN_SIZES];       /* what its family has besides, */
-    double real[BP_MODEL_OWN_REALS];       /* and numbers that are no sizes */
+    double real[BP_MODEL_OWN_REALS];       /* and numbers that are not sizes */
     const float *constants; /* what its family's `constants` made for initial values, borrowed;
                                NULL: nothing */
     const bp_model_family *family; /* NULL: not known */
     bp_task_shape task;            /* whose head takes the place of the family's */
-    bool asks_no_pairs; /* of training: no example asks whether a sentence follows another, and what
-                           only serves that keeps its values */
+    bool asks_no_pairs; /* for training: no example asks whether a sentence follows another, and
+                           what only serves that keeps its values */
     bp_adapter adapter; /* then only it and a task's head are trained */
-    bp_state_matches states;              /* of training: layers that learn from a teacher's */
-    const struct bp_objective *objective; /* of training: not its family's; NULL: that one */
+    bp_state_matches states;              /* for training: layers that learn from a teacher's */
+    const struct bp_objective *objective; /* for training: not its family's; NULL: that one */
 } bp_model_shape;
 
 /** What the key model.NAME (SECTION.NAME, if its family has one) asks for, and the "model" object
@@ -183,7 +183,7 @@ static inline int64_t bp_pair_second(int64_t pair)
 
 /** What follows from a shape. */
 typedef struct bp_model_facts {
-    int64_t parameters; /* of a model that is no network; a network's blocks have them */
+    int64_t parameters; /* of a model that is not a network; a network's blocks have them */
     double train_flops; /* of training on one token: forward and backward */
 } bp_model_facts;
 
@@ -224,7 +224,7 @@ struct bp_model_family {
         *required;    /* keys of training that it needs, ended by NULL; NULL: those of
                          training by gradients, train.steps (or epochs) and train.batch */
     bool any_context; /* no parameter is of a position: context may be other than a checkpoint's */
-    /** Fill in what is optional and was not given, of a shape that is whole but for that; NULL:
+    /** Fill in what is optional and was not given, of a shape that is whole except for that; NULL:
      * nothing is. */
     void (*settle)(bp_model_shape *shape);
     /** Set keys of training that were not given, where the defaults of networks don't fit, and add
@@ -327,7 +327,8 @@ struct bp_model_family {
      * inputs, its last one has the outcomes. */
     int (*blocks)(const bp_model_shape *shape);
     const char *blocks_are; /* for messages: "embedding, layers, head" */
-    /** FLOPs of one token forward through a block, about: by it the pipeline is cut. */
+    /** Approximate FLOPs of one token forward through a block: they decide where the pipeline is
+     * cut. */
     double (*cost)(const bp_model_shape *shape, int block);
     /** The part of it that comes before the head of a task; NULL: no task has one. Their activation
      * is item 0, of the shape's width. */

@@ -1,4 +1,4 @@
-/* Learners: how a family trains whose step is no pass through blocks, but touches few of its
+/* Learners: how a family trains whose step is not a pass through blocks, but touches few of its
  * parameters (a table of word vectors). A learner divides its parameters over the ranks of `comm`,
  * which all see the whole batch. The loop around it (steps, metrics, checkpoints, resume) is that
  * of networks. */

@@ -1,4 +1,5 @@
-/* One face for all language models. Scoring, uncertainty and reports never ask which kind it is. */
+/* The interface of all language models. Scoring, uncertainty and reports never ask which kind it
+ * is. */
 #ifndef BP_MODELS_MODEL_H
 #define BP_MODELS_MODEL_H
 
@@ -58,7 +59,7 @@ typedef struct bp_model_text {
 
 typedef struct bp_model_info {
     const char *kind;   /* "gpt", "ensemble" */
-    int64_t members;    /* of an ensemble; 0: a plain model */
+    int64_t members;    /* for an ensemble; 0: a plain model */
     int64_t statistics; /* 1, with neighbours 2, or BP_MODEL_MEMBER + members, and one more for a
                            single prior network (bp_model_is_prior) */
     int64_t width;      /* of the state before the vocabulary (bp_model_ops.backbone) */
@@ -81,12 +82,12 @@ typedef struct bp_model_info {
     bool may_be_zero;       /* a probability may be 0: its logarithm is below BP_MODEL_ZERO */
     int64_t eod_id;         /* end-of-document token; -1: none */
     bool has_bos, has_first;
-    int64_t bos_id;   /* of has_bos: the beginning-of-text token */
-    int64_t first_id; /* of has_first: what its tokenizer puts before a text */
+    int64_t bos_id;   /* if has_bos: the beginning-of-text token */
+    int64_t first_id; /* if has_first: what its tokenizer puts before a text */
     bp_ends ends;     /* tokens that end what it writes: eod_id first, if there is one */
     int64_t step;     /* of the checkpoint */
     char tokenizer_hash[BP_SHA256_HEX]; /* "": unknown */
-    char digest[65];                    /* of the weights, whatever their split */
+    char digest[65];                    /* of the weights, independent of their split */
     bp_state_form states;               /* of bp_model_ops.states, or of keys */
     bool reads_source;       /* it continues a target given a source (bp_model_decode_sources), */
     int64_t start_token;     /* which begins with this */
@@ -114,14 +115,14 @@ static inline bool bp_model_is_prior(const bp_model_info *info)
     return info->members == 1 && info->task.precision > 0;
 }
 
-/** Windows of one length; shorter ones are padded at the right by the caller, with targets -1
+/** Windows of one length; shorter ones are padded on the right by the caller, with targets -1
  * there. For a model without a limit they may be pieces of longer windows: a piece goes on where
  * the piece of the same place ended, which was full. */
 typedef struct bp_model_batch {
     int64_t windows, length;
     const int32_t *inputs;   /* [windows][length] */
-    const int32_t *targets;  /* [windows][length]; -1: not scored. Of spans the first place's is the
-                                place where the window's begins, the second's where it ends */
+    const int32_t *targets;  /* [windows][length]; -1: not scored. For spans the first place's is
+                                the place where the window's begins, the second's where it ends */
     const int32_t *segments; /* [windows][length] of a task's texts, where inputs after a text's end
                                 are -1 */
     int64_t first_slot;      /* of window 0 in all that is scored: keys dropout at test time */
@@ -169,7 +170,7 @@ typedef struct bp_decode_sources {
 /** Statistics of a next token's distribution (bp_model_ops.decode), in nats. */
 typedef enum bp_decode_statistic {
     BP_DECODE_ENTROPY = 0,        /* of the model's, or the mixture's (total), distribution */
-    BP_DECODE_MUTUAL_INFORMATION, /* of an ensemble's members; 0 of a plain model */
+    BP_DECODE_MUTUAL_INFORMATION, /* of an ensemble's members; 0 for a plain model */
     BP_DECODE_STATISTICS
 } bp_decode_statistic;
 
@@ -185,11 +186,10 @@ typedef struct bp_model_ops {
     bp_err (*score)(bp_model *lm, const bp_model_batch *batch, float *values);
 
     /** The whole distributions of rows, in one pass: log_p[rows][bp_model_columns] of each place
-     * that has a target, whichever it is, in their order: natural logs of the probabilities of all
-     * outcomes, a regression's value. `values`: what `score` gives; NULL: not asked. pass: as
-     * `backbone` has it, of a model that is no ensemble. NULL: it has none (n-grams, neighbours).
-     * Not of a language model with several softmaxes or entmax (BP_ASSERT). Otherwise as
-     * `score`. */
+     * that has a target, in their order: natural logs of the probabilities of all outcomes, a
+     * regression's value. `values`: what `score` gives; NULL: not asked. pass: as `backbone` has
+     * it, for a model that is not an ensemble. NULL: it has none (n-grams, neighbours). Not for a
+     * language model with several softmaxes or entmax (BP_ASSERT). Otherwise as `score`. */
     bp_err (*distribution)(bp_model *lm, const bp_model_batch *batch, int64_t pass, float *log_p,
                            float *values);
 
@@ -205,11 +205,11 @@ typedef struct bp_model_ops {
     /** Rate and seed of later passes with dropout; equal on all ranks of mesh->model. Local. */
     void (*set_dropout)(bp_model *lm, float rate, uint64_t seed);
     /** Later batches of `score` and `backbone` are shown to the probe (nn/block.h), only the head
-     * in `score`; NULL: nobody looks. Borrowed. Local. */
+     * in `score`; NULL: no probe. Borrowed. Local. */
     void (*set_probe)(bp_model *lm, struct bp_probe *probe);
     /** logits[rows][vocab_count]: this rank's part of the vocabulary, on the last pipeline stage.
      * head 0 is the model's own, others were added. Row r does not depend on the other rows. No
-     * MPI, but of info.log_probabilities. */
+     * MPI, except with info.log_probabilities. */
     void (*logits)(bp_model *lm, int64_t head, const float *hidden, int64_t rows, float *logits);
     /** Another matrix [vocab_count][width] for `logits`, copied; *head is its number, 1, 2... On
      * ranks of other stages weights is NULL. Errors: BP_ERR_SYSTEM. Local. */
@@ -240,7 +240,7 @@ typedef struct bp_model_ops {
     void (*decode_sources)(bp_decoding *decoding, int group, const bp_decode_sources *sources);
     /* The parts that an ensemble puts together: a step up to hidden[slots that are fed][width],
      * what the last linear map is applied to, valid on the last pipeline stage; and logits of such
-     * rows, as `logits` gives them. */
+     * rows, as `logits` returns them. */
     void (*decode_states)(bp_decoding *decoding, int group, const bp_decode_step *step,
                           float *hidden);
     void (*decode_logits)(bp_decoding *decoding, int64_t head, const float *hidden, int64_t rows,

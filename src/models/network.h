@@ -73,14 +73,14 @@ void bp_network_lay_out(bp_network *network, int64_t multiple);
 bp_err bp_network_bind_values(bp_network *network, float *values);
 void bp_network_bind_gradients(bp_network *network, float *gradients);
 void bp_group_bind_gradients(bp_group *group, float *gradients);
-/** Bound gradients begin anew, whatever they hold: those that a product writes first are fresh, the
+/** Bound gradients start over, with any contents: those that a product writes first are fresh, the
  * others, and the padding, zero. */
 void bp_group_open_gradients(bp_group *group, float *gradients);
 /** Backward has written all gradients that were fresh. */
 bool bp_group_is_written(const bp_group *group);
 /** Initial values of all params; padding is zero. */
 void bp_network_initialise(bp_network *network, uint64_t seed);
-/** The values have changed: copies are made anew, of all blocks or of one. */
+/** The values have changed: copies are made again, of all blocks or of one. */
 void bp_network_refresh(bp_network *network);
 void bp_network_refresh_block(bp_network *network, int block);
 

@@ -6,7 +6,7 @@
 #include "models/network.h"
 
 /** Bytes of a network of bp_gemm_new_forward: what is held in float32 (all, where products read the
- * values in place; else what is no product's weight, and what is read besides), without the
+ * values in place; else what is not a product's weight, and what is read besides), without the
  * products' copies; and the most that loading takes besides. Local. */
 typedef struct bp_network_load_bytes {
     int64_t held, staged;

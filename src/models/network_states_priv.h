@@ -1,4 +1,4 @@
-/* States of a network's layers, for the face of models. */
+/* States of a network's layers, for bp_model. */
 #ifndef BP_MODELS_NETWORK_STATES_PRIV_H
 #define BP_MODELS_NETWORK_STATES_PRIV_H
 

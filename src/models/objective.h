@@ -58,7 +58,7 @@ typedef struct bp_example_rules {
     /* the class of a task's texts outside the domain; 0: there is none */
     int64_t outside;
     uint64_t seed;
-    int64_t member;                     /* of an ensemble, or 0 */
+    int64_t member;                     /* for an ensemble, or 0 */
     int64_t vocab_size, cls, sep, mask; /* ids of special tokens */
     int64_t pad;                        /* at places after an example; they count for nothing */
     int64_t start;                      /* what targets of pairs begin with */
@@ -91,8 +91,8 @@ typedef struct bp_objective {
     bool pairs;      /* examples are documents of two texts: a source and its target */
     bool noises;     /* examples are texts with noise, and the texts */
     bool masks;      /* inputs of scoring are framed, and have masks, already */
-    /** Of examples whose longest stream has T places; rules (borrowed) NULL: only their form is
-     * asked for. */
+    /** The maker of examples whose longest stream has T places; rules (borrowed) NULL: only their
+     * form is asked for. */
     bp_example_maker (*maker)(const struct bp_model_shape *shape, int64_t T,
                               const bp_example_rules *rules);
 } bp_objective;
@@ -109,8 +109,8 @@ extern const bp_objective bp_objective_causal;
  * Pairs: [CLS] A [SEP] B [SEP], padded. A is the first sentences of a run that has about T - 3
  * tokens, as many as a draw says. Half of the time, and where the run is one sentence, B is of
  * another document, from any sentence of a run on (target 1); else it is the rest of the run (0).
- * Of what is too long the longer side loses tokens at its begin or end, one by one. Where a side is
- * empty, nothing is asked. Source: Devlin et al. 2019, appendix A.2, and their
+ * Of a pair that is too long, the longer side loses tokens at its begin or end, one by one. Where a
+ * side is empty, nothing is asked. Source: Devlin et al. 2019, appendix A.2, and their
  * create_pretraining_data.py; there the rest of a run that a pair left over is used again at once,
  * here in another epoch. */
 extern const bp_objective bp_objective_masked;

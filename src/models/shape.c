@@ -79,7 +79,7 @@ static void read_size(bp_model_shape *shape, bp_config *config, const bp_model_s
     size_set(shape, size, value);
 }
 
-/* In its own section a family has keys that are no sizes, too. */
+/* In its own section a family has keys that are not sizes, too. */
 static bool has_key(const bp_model_family *family, const char *key)
 {
     size_t bytes = strlen(family_section(family));

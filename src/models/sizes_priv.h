@@ -14,7 +14,7 @@ extern char
 /** A value as all types have it. */
 double size_value(const bp_model_shape *shape, const bp_model_size *size);
 void size_set(bp_model_shape *shape, const bp_model_size *size, double value);
-/** What was not given, of a shape that is whole but for that. */
+/** What was not given, of a shape that is whole except for that. */
 void shape_settle(bp_model_shape *shape);
 /** Its key, and its name in a checkpoint. */
 void size_key(char key[KEY_BYTES], const bp_model_family *family, const bp_model_size *size);

@@ -98,14 +98,14 @@ int64_t bp_stack_segments(const bp_model_shape *shape);
 int64_t bp_stack_first_position(const bp_model_shape *shape);
 bool bp_stack_is_tied(const bp_model_shape *shape);
 float bp_stack_epsilon(const bp_model_shape *shape);
-/** Layer `number`, from 0, but for what its network has (rotary). */
+/** Layer `number`, from 0, except for what its network has (rotary). */
 bp_layer_shape bp_stack_layer(const bp_model_shape *shape, int64_t number);
 
 /** Blocks of a network: the embedding, and layer `number`. */
 bp_block *bp_stack_new_embedding(bp_network *network, const bp_model_shape *shape,
                                  bp_param *shared);
 bp_block *bp_stack_new_layer(bp_network *network, const bp_model_shape *shape, int64_t number);
-/** FLOPs of one token forward through the embedding, about: a few passes over the width; and
+/** Approximate FLOPs of one token forward through the embedding: a few passes over the width; and
  * through layer `number`: 2 an entry of its matrices, and 4 of attention a key and column of a
  * head. Source: Kaplan et al. 2020, section 2.1. */
 double bp_stack_embedding_cost(const bp_model_shape *shape);

@@ -42,7 +42,7 @@ typedef struct bp_rope {
     double factor, low_freq_factor, high_freq_factor;
     int64_t original_context;
 } bp_rope;
-/** Of pair i, the angle at position t being t times this: f = theta^(-2 i / rotated); linear: f /
+/** For pair i, the angle at position t being t times this: f = theta^(-2 i / rotated); linear: f /
  * factor; llama3: with n = f original_context / (2 pi) turns in the original context, f where n is
  * at least high_freq_factor, f / factor where it is at most low_freq_factor, and between them the
  * mean of both, weighted by n's place between them. Source: Su et al. 2021; Chen et al. 2023

@@ -34,8 +34,8 @@ typedef struct bp_adapter {
 
 /** LoRA of one product y = W x of weights that are contiguous: each of some of them becomes W +
  * (scale / rank) B A, A [rank][ins] drawn, B [its outs][rank] 0 at first. Products read the merged
- * weights, so forward costs nothing, and backward two products of `rank` columns more in the place
- * of W's gradient. Source: Hu et al. 2021, section 4.1. */
+ * weights, so forward costs nothing, and backward two products of `rank` columns more in place of
+ * W's gradient. Source: Hu et al. 2021, section 4.1. */
 typedef struct bp_lora bp_lora;
 
 typedef struct bp_lora_product {
@@ -56,7 +56,7 @@ void bp_lora_free(bp_lora **lora);
  * read, [outs][ins], borrowed: with such a gemm `base` itself, into which A and B are merged now.
  * Errors: BP_ERR_SYSTEM. Local. */
 bp_err bp_lora_bind(bp_lora *lora, bp_gemm *gemm, float *base, const float **values);
-/** The values have changed: they are merged anew. Local. */
+/** The values have changed: they are merged again. Local. */
 void bp_lora_refresh(bp_lora *lora);
 /** Adds to the gradients of A and B what dy[rows][outs] and x[rows][ins] give them. Local. */
 void bp_lora_backward(bp_lora *lora, bp_arena *scratch, const bp_operand *dy, const bp_operand *x);

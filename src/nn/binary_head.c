@@ -131,7 +131,7 @@ static void binary_forward(bp_block *block, bp_pass *pass, bp_activations *activ
     pass->scratch->used_bytes = mark;
 }
 
-/* The weights' gradients, in row order, whatever threads there are. */
+/* The weights' gradients, in row order, with any number of threads. */
 static void add_gradients(const binary_head *self, const float *x, const float *dlogits,
                           int64_t rows)
 {

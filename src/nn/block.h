@@ -104,7 +104,7 @@ struct bp_probe {
     void (*see)(bp_probe *probe, const bp_probed *probed);
     bool attention; /* weights too: products and a matrix a head of their own */
     bool mlp;       /* what MLPs read too: a norm of their own */
-    int block;      /* at work; set by who runs the blocks */
+    int block;      /* at work; set by the code that runs the blocks */
 };
 
 /** One micro-batch on its way. */
@@ -130,7 +130,7 @@ typedef struct bp_pass {
     bp_arena lent;   /* for the network's last block going backward, besides: gradients that blocks
                         before it will write first, as many bytes on all tensor ranks. Its own
                         parameters' are fresh then */
-    bp_probe *probe; /* NULL: nobody looks */
+    bp_probe *probe; /* NULL: no probe */
     const struct bp_teacher *teacher; /* training: blocks learn from it too (nn/distill.h); NULL:
                                          there is none */
     float states_weight;              /* what a place's loss of states counts in the gradient */
@@ -250,7 +250,7 @@ void bp_product_bytes_add_operands(bp_product_bytes *bytes, const bp_nn *nn, int
                                    int64_t outs, int64_t ins);
 
 /** The gradients of `count` weights that are contiguous and make one product of it:
- * bp_linear_backward_weight_operand, but for frozen ones. Local. */
+ * bp_linear_backward_weight_operand, except for frozen ones. Local. */
 void bp_nn_backward_weight(const bp_nn *nn, bp_param *weights, int count, const bp_operand *dy,
                            const bp_operand *x);
 

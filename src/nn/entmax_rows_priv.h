@@ -5,7 +5,7 @@
 #include "nn/layers.h"
 
 /** The natural log that represents a probability of 0: below BP_MODEL_ZERO (models/model.h), and
- * finite, so that who multiplies it by 0 gets 0. */
+ * finite, so that its product with 0 is 0. */
 #define ENTMAX_ZERO (-1000.0F)
 
 /** For at most this many rows. */

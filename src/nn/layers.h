@@ -163,7 +163,7 @@ typedef struct bp_text_head_shape {
     int item, stream, term;
 } bp_text_head_shape;
 
-/** A Gaussian process in the place of a head's linear map. */
+/** A Gaussian process in place of a head's linear map. */
 typedef struct bp_features_shape {
     int64_t C, D, K;     /* width of a text's state; features; classes, C at most */
     double length_scale; /* of the kernel exp(-|h - h'|^2 / (2 length_scale^2)) */
@@ -182,7 +182,7 @@ void bp_random_features_new(bp_block **out, const bp_nn *nn, const bp_features_s
                             bp_group *group, bp_group *frozen);
 bool bp_is_random_features(const bp_block *block);
 /** A callback that sees features[n][D] and logits[n][K] of the texts of each pass outside training,
- * before variances are taken; NULL: nobody looks. Borrowed. Local. */
+ * before variances are taken; NULL: no probe. Borrowed. Local. */
 typedef struct bp_feature_watch {
     void (*see)(void *context, const float *features, const float *logits, int64_t n);
     void *context;
@@ -220,7 +220,7 @@ typedef struct bp_replacement_shape {
  * al. 2020, section 3.1. */
 void bp_replacement_new(bp_block **out, const bp_nn *nn, const bp_replacement_shape *shape);
 
-/** A head that judges each place. */
+/** A head that classifies each place. */
 typedef struct bp_binary_shape {
     int64_t C;
     int stream, term; /* the term's targets are tokens; -1: not asked */
@@ -290,7 +290,8 @@ typedef struct bp_word_shape {
     const float *characters; /* [V + 1][BP_WORD_CHARACTERS] initial values of the table; NULL:
                                 zeros. Borrowed */
     bool twice;              /* a second item, of stream 1, for a direction of its own */
-    int second_term; /* which asks for it: outside training, where nobody does, its rows are 0 */
+    int second_term; /* which asks for it: outside training, if it is not asked for, its rows are
+                        0 */
 } bp_word_shape;
 
 /** Items 0, and 1 where it has two: the vectors [B * T][P] of the words of streams 0 and 1. A
@@ -313,7 +314,7 @@ typedef struct bp_projected_lstm_shape {
                      outputs are the state, without a projection */
     const char
         *name; /* its params are "NAME.input.weight" [4 H][P], "NAME.hidden.weight" [4 H][P],
-                  "NAME.bias" [4 H] (1 is added to the forget gate's) and, but for P = H,
+                  "NAME.bias" [4 H] (1 is added to the forget gate's) and, except for P = H,
                   "NAME.projection.weight" [P][H]. Gates: i, f, g, o. Borrowed for the call */
     float cell_clip, projection_clip; /* above 0 */
     bool from_end;                    /* it reads a window from its last place to its first */

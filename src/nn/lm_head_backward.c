@@ -21,8 +21,7 @@ typedef struct row_cut {
     bool in_table; /* they use the memory of the vocabulary's gradient, which is written later */
 } row_cut;
 
-/* Logits in the place of the vocabulary's gradient, if all dlogits are kept before it is
- * written. */
+/* Logits in place of the vocabulary's gradient, if all dlogits are kept before it is written. */
 static void take_table(const lm_head *self, row_cut *c, int64_t rows)
 {
     int64_t floats = head_least_share(self) * self->wte->shape[1],

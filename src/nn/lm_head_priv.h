@@ -42,7 +42,7 @@ typedef struct head_chunk {
     double *prior;      /* [rows] losses of a prior network's training */
     float *weight;      /* [rows K] */
     mixture_rows mixed; /* where K > 1 */
-    entmax_rows sparse; /* in the place of max and sums, where outcomes are entmax's */
+    entmax_rows sparse; /* in place of max and sums, where outcomes are entmax's */
     int32_t *own;       /* [rows] columns of targets, where outcomes are sampled; else NULL */
     int64_t found;      /* the most of: */
     int32_t *targets, *places; /* [found] of the scored rows gathered, and where they came from: the

@@ -21,7 +21,7 @@ static const pooled_head *head_of(const bp_block *block)
     return (const pooled_head *)block;
 }
 
-/* Of B rows, one an example. */
+/* For B rows, one an example. */
 typedef struct work {
     float *first;            /* [B][C] rows of first places; all of them on each rank */
     float *units;            /* [B][C] tanh of the pooler */

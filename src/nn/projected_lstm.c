@@ -259,7 +259,7 @@ static void drop(const projected_lstm *self, const bp_pass *pass, int mask, floa
         bp_add_dropout(rows, NULL, rows, n, nn->dropout, &key, bp_nn_first_row(nn, pass) * P);
 }
 
-/* Nobody asks for this direction: it is not scored, and nobody looks. */
+/* Nobody asks for this direction: it is neither scored nor probed. */
 static bool is_idle(const projected_lstm *self, const bp_pass *pass)
 {
     return self->shape.from_end && !pass->training && !pass->probe &&

@@ -9,7 +9,7 @@
 
 #define INIT_STD 0.02F
 #define PIECE    64                /* columns of a factor at a time */
-#define PI       3.141592653589793 /* M_PI is no part of C11 */
+#define PI       3.141592653589793 /* M_PI is not part of C11 */
 
 typedef struct random_features {
     bp_block block;

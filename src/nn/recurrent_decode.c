@@ -1,4 +1,4 @@
-/* A recurrent layer continues sequences: each has one state, whatever its length. */
+/* A recurrent layer continues sequences: each has one state, for any length. */
 #include "nn/recurrent_priv.h"
 
 #include "base/err.h"

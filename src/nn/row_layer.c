@@ -54,7 +54,7 @@ static states alloc_saved(const row_layer *self, bp_arena *arena, int64_t N)
 /* Scratch of the product, forward and backward. */
 typedef struct product_work {
     bp_operand x;  /* [N][I] */
-    bp_operand y;  /* [N][O] of backward: the activation's output, which nobody reads, */
+    bp_operand y;  /* [N][O] of backward: the activation's output, which is not read, */
     bp_operand dy; /* and its input's gradient */
     float *biases;
 } product_work;

@@ -1,4 +1,4 @@
-/* Heads of tasks that are no softmax over outcomes: a value of a text, and where in it a span
+/* Heads of tasks that are not a softmax over outcomes: a value of a text, and where in it a span
  * begins and ends. Their few columns are products of their own; all of it is on each tensor
  * rank. */
 #include "base/err.h"

@@ -243,7 +243,7 @@ static inline const bp_bias_gradient *layer_wanted(const bp_bias_gradient *bias)
 /** For the projections that end a branch: a residual stream that no norm follows grows with their
  * number (Radford et al. 2019, section 2.3). */
 float layer_residual_std(const layer *self);
-/** Of queries' weights. */
+/** The initial deviation of queries' weights. */
 float layer_query_std(const layer *self);
 /** The bias of the product that makes q, k and v; NULL: there is none. */
 const float *layer_qkv_bias(const layer *self);

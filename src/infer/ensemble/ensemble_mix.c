@@ -256,7 +256,7 @@ static double alpha0_of(const ensemble_work *work, int64_t r)
     return exp((double)work->known[r].max + (double)work->known[r].log_sum);
 }
 
-/* The terms of this rank's columns, in the place of a lone member's 0. */
+/* The terms of this rank's columns, in place of a lone member's 0. */
 static void sum_prior(const ensemble *self, ensemble_work *work, int64_t rows)
 {
     for (int64_t r = 0; r < rows; r++) {

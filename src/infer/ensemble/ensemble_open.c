@@ -214,8 +214,8 @@ static void take_roles(bp_model_info *info, const opening *o)
     }
 }
 
-/* Members fit together; what is unknown of one fits all, but what is known must agree, whichever
- * of them comes first. */
+/* Members fit together; what is unknown of one fits all, but what is known must agree, in any
+ * order. */
 static bp_err compare_infos(const opening *o)
 {
     const bp_model_info *infos = o->infos;

@@ -30,7 +30,7 @@ int64_t bp_choice_bytes(int64_t vocab_size)
 
 /* ---- penalties ---- */
 
-/* Of prompt and output, each token once. */
+/* Each token of prompt and output, once. */
 static void penalise_repetition(bp_choice *choice, const bp_sequence *sequence, double *scores)
 {
     double penalty = choice->rule->repetition_penalty;

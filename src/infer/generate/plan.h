@@ -26,8 +26,8 @@ typedef struct bp_generate_plan {
     bp_fill_rule fill;
 } bp_generate_plan;
 
-/** `sequences` side by side where a prompt has no more of its own, `stages` of the pipeline.
- * longest: of the prompts. */
+/** `sequences` side by side if a prompt has no more of its own, `stages` of the pipeline. longest:
+ * of the prompts. */
 bp_generate_plan bp_generate_plan_of(const bp_search_spec *rule, int64_t prompts, int64_t longest,
                                      int64_t sequences, int64_t tokens, int64_t context,
                                      int stages);

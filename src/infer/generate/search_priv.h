@@ -12,7 +12,7 @@ typedef struct search_line {
     int64_t count;     /* of new tokens */
     bool ended;
     bp_finish finish;
-    double score; /* of a beam: the sum so far, in the end over count^length_penalty */
+    double score; /* for a beam: the sum so far, in the end over count^length_penalty */
 } search_line;
 
 /** A beam with one more token. */

@@ -325,7 +325,7 @@ static bp_err open_prompts(generator *self)
     return BP_OK;
 }
 
-/* The name of the work: whatever a result's bits depend on, but for the machine. */
+/* The name of the work: all that a result's bits depend on, except the machine. */
 static void make_key(generator *self)
 {
     const bp_search_spec *rule = &self->rule;

@@ -44,15 +44,15 @@ const bp_datastore_info *bp_datastore_info_of(const bp_datastore *store);
 /** The open file: /tokens, /doc_start and the like. Borrowed. */
 bp_h5 *bp_datastore_file(const bp_datastore *store);
 
-/** An entry near a query. */
+/** An entry close to a query. */
 typedef struct bp_neighbour {
     double distance; /* the squared Euclidean one, summed in float64 */
     int64_t row;     /* of the file */
     int64_t token;   /* that follows: the value of the entry */
 } bp_neighbour;
 
-/** The k entries nearest to each query, the nearest first, of equal ones the one of the smallest
- * row. All are found: a float32 product of blocks with a bound of its rounding says which entries
+/** The k entries nearest to each query, the nearest first, and among equal ones the smallest row
+ * first. All are found: a float32 product of blocks with a bound of its rounding says which entries
  * may be among them, and those are measured in float64. So the result does not depend on blocks,
  * threads or the number of ranks.
  *

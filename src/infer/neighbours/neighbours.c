@@ -68,7 +68,7 @@ static int64_t gather(const near_model *self, const bp_model_batch *batch)
     return count;
 }
 
-/* keys: as bp_model_ops.keys says; NULL: nobody asks for them. */
+/* keys: as bp_model_ops.keys says; NULL: not asked. */
 static bp_err score_and_keep(near_model *self, const bp_model_batch *batch, float *values,
                              float *keys)
 {

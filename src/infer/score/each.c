@@ -198,7 +198,7 @@ static bp_err open_sampler(sampler *self)
     bp_err err = given ? bp_config_derive(&config, given, tables, tables)
                        : bp_config_new(&config, tables, tables);
 
-    if (err == BP_OK) /* the rule, but for what depends on the end-of-document token */
+    if (err == BP_OK) /* the rule, except for what depends on the end-of-document token */
         err = scorer_resolve(config, self->each->model, &self->rule);
     err = bp_agree(self->each->mesh->compute, err);
 

@@ -47,7 +47,7 @@ static int64_t neighbours_bytes(const bp_work_models *models, const bp_model_mem
                                     keys->nearest);
 }
 
-/* Of score.states; of a job without them nothing. */
+/* Bytes for score.states; 0 for a job without them. */
 static int64_t kept_bytes(const bp_work_models *models, int64_t inputs)
 {
     const bp_score_keys *keys = bp_score_keys_of(models->config);

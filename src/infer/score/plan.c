@@ -239,7 +239,7 @@ int64_t bp_score_plan_file(const bp_score_plan *plan, int64_t document)
     return low;
 }
 
-/* The beginning that a corpus gave its documents (--bos) is no text either, and another prefix
+/* The beginning that a corpus gave its documents (--bos) is not text either, and another prefix
  * takes its place; -1: it gave none. */
 static int64_t own_beginning(const bp_score_plan *plan, const bp_corpus_file *file)
 {
@@ -248,7 +248,7 @@ static int64_t own_beginning(const bp_score_plan *plan, const bp_corpus_file *fi
     return plan->rule.prefix && info->has_bos ? info->roles[BP_ROLE_BOS] : -1;
 }
 
-/* A document that begins with the prefix gets no second one: its own is no text. */
+/* A document that begins with the prefix gets no second one: its own is not text. */
 static bp_err skip_lead(const bp_score_plan *plan, bp_corpus_file *file, bp_score_document *out)
 {
     int32_t first = -1;

@@ -46,7 +46,7 @@ bp_err bp_score_plan_init(bp_score_plan *plan, bp_corpus *corpus, const bp_score
                           const bp_stream_spec *bag);
 void bp_score_plan_clear(bp_score_plan *plan);
 
-/** Is the document scored? One that is not has no window, and counts in no figure. */
+/** Is the document scored? A document that is not has no window, and no figure includes it. */
 bool bp_score_plan_has(const bp_score_plan *plan, int64_t document);
 
 /** Where a document is, and which part of it is text. */
@@ -56,7 +56,7 @@ typedef struct bp_score_document {
     int64_t stored; /* tokens there */
     int64_t text;   /* of them text: without the end-of-document token */
     int64_t lead;   /* places of z before the text: 1 after a prefix, the rule's or its own */
-    int64_t source; /* of a pair, whose text is its target: tokens of its source, which come before
+    int64_t source; /* for a pair, whose text is its target: tokens of its source, which come before
                        `start`; else 0 */
 } bp_score_document;
 

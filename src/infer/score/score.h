@@ -1,4 +1,4 @@
-/* Scoring: the log-probability of every token of corpora under a model, and the figures made of
+/* Scoring: the log-probability of every token of corpora by a model, and the figures made of
  * them. */
 #ifndef BP_INFER_SCORE_SCORE_H
 #define BP_INFER_SCORE_SCORE_H
@@ -10,7 +10,7 @@
  * Local. */
 void bp_score_check(bp_config *config);
 
-/** Score `score.corpus` under `score.model`, a model or an ensemble, into RUN/score, going on where
+/** Score `score.corpus` with `score.model`, a model or an ensemble, into RUN/score, going on where
  * an earlier start was stopped. Leaves RUN/score/index.html; a page that can't be written is a
  * warning.
  *
@@ -23,7 +23,7 @@ void bp_score_check(bp_config *config);
  *             BP_ERR_STOPPED stopped in time: the same command goes on. */
 bp_err bp_score(MPI_Comm world, bp_config *config);
 
-/** The same without the page, under a method: an ensemble that is made otherwise than by a list (a
+/** The same without the page, under a method: an ensemble that is not made from a list (a
  * CHECKPOINT as an ensemble of one, passes with dropout, sampled last layers), or a list too. All
  * statistics of an ensemble are returned. The run folder is one of this method: another one in it
  * is BP_ERR_CONFIG.

@@ -201,7 +201,7 @@ static bool replaces_beginnings(const scorer *self)
     return replaces && self->rule.prefix;
 }
 
-/* The name of the work: whatever a result's bits depend on, but for the machine. */
+/* The name of the work: all that a result's bits depend on, except the machine. */
 static void make_key(scorer *self)
 {
     const bp_score_rule *rule = &self->rule;

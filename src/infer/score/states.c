@@ -88,7 +88,7 @@ static bp_err list_texts(state_texts *s)
     }
 }
 
-/* Of documents that are cut because nobody said how long a text may be. */
+/* Warns of documents that are cut because no key says how long a text may be. */
 static void warn_of_pieces(const state_texts *s)
 {
     int64_t documents = 0, longest = 0, tokens = 0;

@@ -18,7 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* More classes than that have tables that nobody reads. */
+/* More classes than that have tables too large to read. */
 #define TABLE_CLASSES 1000
 
 int32_t task_best_of(const task_scoring *task, int64_t r)

@@ -230,7 +230,7 @@ static bp_err estimate(const question *questions, int64_t count, uint64_t seed, 
     return err;
 }
 
-/* Of questions whose answers are known. */
+/* Figures of questions whose answers are known. */
 static bp_err measure(task_scoring *task, const question *questions, int64_t count, uint64_t seed,
                       json_t **out)
 {

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A window of one text. Of states it feeds `count` tokens of the text from `first` on. */
+/* A window of one text. For states, it feeds `count` tokens of the text from `first` on. */
 typedef struct text_row {
     int64_t text;
     bp_score_window window;

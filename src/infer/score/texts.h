@@ -1,5 +1,5 @@
-/* Texts that are in memory, scored or looked at by one process: bagpipe-data metrics. Local, on a
- * model that one rank holds whole. */
+/* Texts in memory, scored or probed by one process: bagpipe-data metrics. Local, on a model that
+ * one rank holds whole. */
 #ifndef BP_INFER_SCORE_TEXTS_H
 #define BP_INFER_SCORE_TEXTS_H
 
@@ -14,7 +14,7 @@ typedef struct bp_token_texts {
     const int32_t *tokens; /* ids of the model */
 } bp_token_texts;
 
-/** The rule by which `bagpipe score` reads texts of the model where no key is set; of `tokenizer`
+/** The rule by which `bagpipe score` reads texts for the model if no key is set; of `tokenizer`
  * (NULL: only ids are known) come the tokens that the model needs. Errors: BP_ERR_CONFIG a model of
  * another kind of text (a source and a target), or a tokenizer without them. */
 bp_err bp_texts_rule(bp_score_rule *rule, const bp_model_info *model,

@@ -13,7 +13,7 @@ typedef struct unit_row {
     bp_score_window window;
     int64_t part;   /* index of its document in `parts` */
     int64_t value;  /* index of its first value */
-    int64_t source; /* of a pair: inputs of its source; else 0 */
+    int64_t source; /* for a pair: inputs of its source; else 0 */
 } unit_row;
 
 /* A document of the unit, or a piece of one. */
@@ -167,7 +167,7 @@ static bp_err add_part(bp_score_unit *unit, int64_t number, int64_t first, int64
     return BP_OK;
 }
 
-/* Of row i in the order of batches; of a pair those of its longer text. */
+/* Places of row i in the order of batches; for a pair, those of its longer text. */
 static int64_t inputs_of(const bp_score_unit *unit, int64_t i)
 {
     const unit_row *row = &unit->rows[unit->order[i]];

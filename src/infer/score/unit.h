@@ -1,4 +1,4 @@
-/* One work unit: its windows, cut into batches, and what comes of them. Local: no MPI. */
+/* One work unit: its windows, cut into batches, and their results. Local: no MPI. */
 #ifndef BP_INFER_SCORE_UNIT_H
 #define BP_INFER_SCORE_UNIT_H
 
@@ -8,7 +8,7 @@
 #include "models/model.h"
 
 /** Tokens of a batch, padding counted (one window may be longer). Batches are part of the result's
- * bits, so this is no key. */
+ * bits, so this is not a key. */
 #define BP_SCORE_BATCH_TOKENS 4096
 
 /** Inputs of a piece of a window that has no limit (bp_score_rule.piece). Windows that are computed
@@ -48,11 +48,11 @@ typedef struct bp_score_run {
 
 typedef struct bp_score_unit bp_score_unit;
 
-/** A unit's memory, used for one unit after the other; `statistics` values a token come of a batch.
+/** A unit's memory, used for one unit after the other; a batch returns `statistics` values a token.
  * `plan` is borrowed. Errors: BP_ERR_SYSTEM memory: a window without a limit is a document, however
  * long; *out is NULL then. */
 bp_err bp_score_unit_new(bp_score_unit **out, const bp_score_plan *plan, int64_t statistics);
-/** Bytes of it, but for a small part, where windows have at most this many inputs. */
+/** Bytes of it, except for a small part, where windows have at most this many inputs. */
 size_t bp_score_unit_bytes(int64_t longest, int64_t statistics);
 void bp_score_unit_free(bp_score_unit **unit);
 

@@ -58,7 +58,7 @@ static bp_score_window rolling(const bp_score_rule *rule, int64_t line, int64_t 
 }
 
 /* Windows of C tokens begin every S. The last token of a window only serves as a target, and its
- * first is no target: with S = C the first token of every window stays unscored, as in the
+ * first is not a target: with S = C the first token of every window stays unscored, as in the
  * recipe. */
 static bp_score_window stride(const bp_score_rule *rule, int64_t line, int64_t w)
 {

@@ -39,13 +39,13 @@ extern double bp_gnuplot_seconds; /* 20; tests set it */
 bp_err bp_gnuplot(char **picture, size_t *bytes, const char *folder, const char *script);
 
 /** The <svg> element of a file of gnuplot's, to be put into a page: its ids begin with `prefix`,
- * since a page has many such elements, and its titles, which are gnuplot's own, are gone. Free with
- * bp_free(); NULL: it has none, or no memory. */
+ * since a page has many such elements, and gnuplot's titles are removed. Free with bp_free(); NULL:
+ * it has none, or no memory. */
 char *bp_report_svg(const char *text, const char *prefix);
 
 /** page.plot: the <svg> element that plots/NAME.gp draws of `variables` (bp_report_script), whose
- * ids begin with `prefix`. If gnuplot fails, page.notice says why, and that is no error. Errors:
- * those of bp_report_script. */
+ * ids begin with `prefix`. If gnuplot fails, page.notice says why, and that is not an error.
+ * Errors: those of bp_report_script. */
 bp_err bp_report_plot(json_t *page, const char *name, const json_t *variables, const char *prefix);
 
 #endif

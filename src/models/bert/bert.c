@@ -251,7 +251,8 @@ static bp_model_facts facts(const bp_model_shape *shape)
     return (bp_model_facts){.train_flops = 3 * forward};
 }
 
-/* Embedding, its norm, layers; Hugging Face's RoBERTa pools as a BERT does, but for the names. */
+/* Embedding, its norm, layers; Hugging Face's RoBERTa pools as a BERT does, except for the
+ * names. */
 static bp_backbone backbone(const bp_model_shape *shape)
 {
     return (bp_backbone){.blocks = (int)shape->layers + 2,

@@ -18,7 +18,7 @@ enum { BP_ELMO_CELL_CLIP, BP_ELMO_PROJECTION_CLIP }; /* real[] */
 /** Items of the activations, streams of the batch, terms of the objective: a direction each. */
 enum { BP_ELMO_FORWARD, BP_ELMO_BACKWARD };
 
-/** How a word that the vocabulary lacks is spelled, whatever its token is called (bilm-tf). */
+/** How a word that the vocabulary lacks is spelled, independent of its token's name (bilm-tf). */
 #define BP_ELMO_UNKNOWN "<UNK>"
 
 /** Filters of all widths together. */

@@ -159,7 +159,7 @@ ngram_spec ngram_spec_of(const bp_config *config, const bp_model_shape *shape, i
     return spec;
 }
 
-/* Runs are good for all models of one order, whatever their smoothing. */
+/* Runs are good for all models of one order, with any smoothing. */
 static void name_work(char work[BP_SHA256_HEX], const bp_counting *counting, int order)
 {
     char *text = bp_sprintf("runs 1 %s %d", counting->work, order);

@@ -3,7 +3,7 @@
  * From the longest n-grams to pairs of words, each n-gram of a history is judged by what its own
  * removal costs. One that a longer n-gram begins or ends with stays while that one stays: its place
  * is what the longer one's history and suffix are. So no probability that is kept depends on
- * another decision, and only the back-off weights are made anew. */
+ * another decision, and only the back-off weights are computed again. */
 #include "models/ngram/ngram_prune_priv.h"
 
 #include "base/heartbeat.h"

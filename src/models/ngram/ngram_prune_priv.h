@@ -5,8 +5,8 @@
 #include "models/ngram/ngram_estimate_priv.h"
 
 /** Take out n-grams of two words and more whose removal, by itself, makes the model's perplexity
- * higher by less than spec->entropy, relatively; back-off weights are made anew. An n-gram that a
- * longer one begins or ends with stays while that one stays. The model backs off.
+ * higher by less than spec->entropy, relatively; back-off weights are computed again. An n-gram
+ * that a longer one begins or ends with stays while that one stays. The model backs off.
  *
  * Collective: over counting->comm.
  * Errors:     BP_ERR_SYSTEM memory; BP_ERR_STOPPED a stop was asked for: the same on all ranks.

@@ -61,7 +61,7 @@ static inline const ngram_item *ngram_cursor_item(const ngram_cursor *cursor)
 {
     return cursor->at < cursor->filled ? &cursor->items[cursor->at] : NULL;
 }
-/** One on. Errors: BP_ERR_FORMAT the run is damaged; BP_ERR_IO, BP_ERR_INPUT. */
+/** Move to the next item. Errors: BP_ERR_FORMAT the run is damaged; BP_ERR_IO, BP_ERR_INPUT. */
 bp_err ngram_cursor_next(ngram_cursor *cursor);
 
 #endif

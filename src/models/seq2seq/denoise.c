@@ -161,7 +161,7 @@ static void rotate(noising *w)
 }
 
 /* Marks of `items` of which `parts` parts are made, one item at least each: where a part begins,
- * but for the first. All ways to cut are alike. */
+ * except for the first. All ways to cut are alike. */
 static void cut_parts(const noising *w, int draw, int32_t *marks, int64_t items, int64_t parts)
 {
     bp_rng_key key = key_of(w, draw);

@@ -159,7 +159,7 @@ static bp_block *new_norm(bp_network *network, const bp_model_shape *shape, int 
     return block;
 }
 
-/* Layer `number` of the encoder, or of the decoder, but for its biases of scores. */
+/* Layer `number` of the encoder, or of the decoder, except for its biases of scores. */
 static bp_layer_shape layer_of(const bp_model_shape *shape, int number, bool of_source)
 {
     bp_layer_shape layer = bp_seq2seq_layer(shape, number, of_source);

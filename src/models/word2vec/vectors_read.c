@@ -175,7 +175,7 @@ static bp_err find_word(reader *self, const char *word, size_t bytes, int64_t ro
     *id = known ? entry - self->words.entries : row;
     if (!self->tokenizer && !known)
         return bp_strmap_add(&self->words, word, bytes, 0, id);
-    if (!known || *id >= self->V) /* <s> of the list of words is no token */
+    if (!known || *id >= self->V) /* <s> of the list of words is not a token */
         return BP_FAIL(BP_ERR_FORMAT, "vectors.unknown_word",
                        "the word '%.*s' is none of the tokenizer's: at %s, vector %" PRId64
                        "; give the tokenizer that it was trained with, or none",
@@ -211,7 +211,7 @@ static bp_err read_row(reader *self, int64_t row)
     return read_values(self, self->values + id * self->padded, row);
 }
 
-/* Does a person read it? float32 have control bytes, and bytes that are no UTF-8. */
+/* Does a person read it? float32 have control bytes, and bytes that are not UTF-8. */
 static bool is_readable(const char *text, size_t bytes)
 {
     size_t printable = 0;

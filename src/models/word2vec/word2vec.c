@@ -8,7 +8,7 @@
 #define CONTEXT     1000 /* MAX_SENTENCE_LENGTH of the original tool */
 #define WINDOW      5
 #define NEGATIVE    5
-#define CODE_LENGTH 17 /* of a word in running text, about: for FLOPs */
+#define CODE_LENGTH 17 /* of an average word in running text: for FLOPs */
 
 static const bp_model_size SIZES[] = {
     {.name = "width", .section = "model", .at = BP_SIZE_AT(width)},

@@ -1,5 +1,5 @@
-/* Bits that nothing in a training explains: changed in memory, or other than those of a rank that
- * holds the same values. */
+/* Silent data corruption: bits that changed in memory, or that differ from those of a rank with the
+ * same values. */
 #ifndef BP_TRAIN_ENGINE_CORRUPTION_H
 #define BP_TRAIN_ENGINE_CORRUPTION_H
 
@@ -11,14 +11,14 @@
 #define BP_CORRUPTION_RANKS 4
 #define BP_CORRUPTION_HOST  64
 
-/** Plain data: it travels as bytes. */
+/** Plain data: sent as bytes. */
 typedef struct bp_corruption {
     bool found;
     bool differs;                    /* between ranks; else changed in one rank's memory */
     char tensor[BP_PARAM_NAME + 16]; /* "h.3.attn.q.weight", "adamw.v/h.3.attn.q.weight" */
-    int64_t step;                    /* at work, or done last */
-    int holders, suspects; /* ranks that hold these values; those with other bits than most,
-                              or all where no majority says who is right */
+    int64_t step;                    /* current, or the last one done */
+    int holders, suspects; /* ranks that hold these values; those whose bits differ from most, or
+                              all without a majority */
     int ranks[BP_CORRUPTION_RANKS]; /* the first suspects, by their place in mesh->world */
     char hosts[BP_CORRUPTION_RANKS][BP_CORRUPTION_HOST];
 } bp_corruption;

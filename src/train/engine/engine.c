@@ -184,7 +184,7 @@ static void mask_gradients(const bp_engine *engine)
         }
 }
 
-/* Block k runs only when its parameters have come from all data ranks; its copies are made anew
+/* Block k runs only when its parameters have come from all data ranks; its copies are made again
  * then. */
 static void make_ready(void *context, int k)
 {
@@ -307,7 +307,7 @@ static void count_scored(const bp_engine *engine, const bp_batch *batch, int64_t
                                                 MPI_SUM, engine->mesh->data));
 }
 
-/* Places of the global batch that are no padding: those whose states are compared. */
+/* Places of the global batch that are not padding: those whose states are compared. */
 static int64_t count_places(const bp_engine *engine, const bp_batch *batch)
 {
     const int32_t *lengths = batch->stream[0].lengths;

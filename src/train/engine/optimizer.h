@@ -33,11 +33,11 @@ typedef struct bp_optimizer_rule {
     int64_t member, data; /* targets that the posterior is of */
 } bp_optimizer_rule;
 
-/** What a kind of optimizer is called, its moments' names in checkpoints ("adamw.m/"; NULL: none),
- * and what some keys are unless they are given (NULL: the keys' defaults). */
+/** The name of a kind of optimizer, its moments' names in checkpoints ("adamw.m/"; NULL: none), and
+ * its defaults of some keys (NULL: the keys' own). */
 typedef struct bp_optimizer_row {
     const char *name, *prefix[2], *epsilon, *momentum, *clip, *decay, *beta2;
-    bool samples; /* of a posterior: what it leaves as weights */
+    bool samples; /* for a posterior: what it leaves as weights */
     bool squares; /* it needs those of each micro-batch's gradients: bp_optimizer.squares */
 } bp_optimizer_row;
 extern const bp_optimizer_row bp_optimizer_rows[BP_OPTIMIZERS];
@@ -105,8 +105,8 @@ void bp_optimizer_shard(const bp_mesh *mesh, const bp_group *group, int64_t *fir
  * update before left, or that are there now: what a memory fault changes in between is noted in
  * `changed` (the first one stays). Local. */
 void bp_optimizer_checksum(bp_optimizer *optimizer, float *values);
-/** The same check without an update; true where nothing has changed so far, or where nobody
- * guards. Local. */
+/** The same check without an update; true where nothing has changed so far, or where checks are
+ * off. Local. */
 bool bp_optimizer_check(bp_optimizer *optimizer, float *values);
 
 /** Update the shards of `values` by the shards of `gradients` times `scale`, and start to gather
@@ -115,7 +115,7 @@ bool bp_optimizer_check(bp_optimizer *optimizer, float *values);
 void bp_optimizer_update(bp_optimizer *optimizer, float *values, const float *gradients,
                          double rate, double scale, int64_t number);
 
-/** Until all of group `g` is there. Collective over mesh->data. */
+/** Wait until all of group `g` has arrived. Collective over mesh->data. */
 void bp_optimizer_gathered(bp_optimizer *optimizer, int g);
 
 /** Checkpoint name of moment k: "adamw.m/", "adamw.v/", "sgd.m/"... */

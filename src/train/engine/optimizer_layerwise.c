@@ -43,7 +43,7 @@ static place place_of(bp_optimizer_kind kind, const bp_param *param, const place
                    .factors = 2 * sums};
 }
 
-/* Of group g's parameter k, frozen groups left out. */
+/* The place of group g's parameter k, without frozen groups. */
 static place find_place(bp_optimizer_kind kind, const bp_network *network, int g, int k)
 {
     place at = {0};

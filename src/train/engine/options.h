@@ -1,4 +1,5 @@
-/* What trains: the keys of train.*, optimizer.*, mesh.*, and the settings that they become. */
+/* Settings of training: the keys of train.*, optimizer.*, mesh.*, and the settings that they
+ * become. */
 #ifndef BP_TRAIN_ENGINE_OPTIONS_H
 #define BP_TRAIN_ENGINE_OPTIONS_H
 
@@ -100,7 +101,7 @@ typedef struct bp_engine_spec {
     int chunks; /* of a stage, if interleaved: bp_engine_chunks */
     bool tree, recompute;
     bool distills;                          /* from soft targets: bp_engine_teach sets it */
-    bool overlap;                           /* messages travel beside compute: mesh.overlap */
+    bool overlap;                           /* messages overlap with compute: mesh.overlap */
     bp_sequence_parallel sequence_parallel; /* bp_engine_is_sequence_parallel */
     bool shortens; /* micro-batches may have fewer places (bp_batch_shorten) */
     bp_optimizer_rule optimizer;
@@ -133,9 +134,9 @@ bool bp_engine_is_sequence_parallel(const bp_engine_spec *spec, const bp_model_s
 void bp_engine_spec_check(const bp_engine_spec *spec, const bp_model_shape *shape,
                           const bp_mesh_shape *mesh, bp_config *config);
 
-/** A key of what is not there, and why it is ignored. */
+/** A key without effect, and why it is ignored. */
 typedef struct bp_unused_key {
-    const char *key; /* NULL ends a list of them */
+    const char *key; /* NULL ends a list */
     bool unused;
     const char *why;
 } bp_unused_key;

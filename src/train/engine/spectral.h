@@ -1,5 +1,5 @@
 /* Spectral normalisation: hidden weights whose largest singular value is bounded, so that the
- * states of two texts are no further apart than a known multiple of their inputs' distance. */
+ * states of two texts are not further apart than a known multiple of their inputs' distance. */
 #ifndef BP_TRAIN_ENGINE_SPECTRAL_H
 #define BP_TRAIN_ENGINE_SPECTRAL_H
 

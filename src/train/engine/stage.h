@@ -1,4 +1,4 @@
-/* A pipeline stage at work: its memory, planned once, and one step's micro-batches forward and
+/* The state of a pipeline stage: its memory, planned once, and one step's micro-batches forward and
  * backward through it. */
 #ifndef BP_TRAIN_ENGINE_STAGE_H
 #define BP_TRAIN_ENGINE_STAGE_H
@@ -86,7 +86,7 @@ typedef struct bp_stage_step {
 void bp_stage_accumulate(bp_stage *stage, const bp_stage_step *step, double *loss_sums,
                          int64_t stride);
 
-/** What an evaluation is of. Where blocks carry a state, row r leaves its own in kept row
+/** The input of an evaluation. If blocks carry a state, row r leaves its own in kept row
  * first_window + r (bp_carry.kept), and begins with what it finds there, or with zeros. */
 typedef struct bp_evaluation {
     const bp_batch *batch;

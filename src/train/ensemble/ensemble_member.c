@@ -127,8 +127,8 @@ bp_err ensemble_check_bags(const ensemble *self, bp_corpus *corpus)
 
 /* ---- out of the bag ---- */
 
-/* A score job over the documents that the bag lacks, with the default convention whatever else the
- * configuration says of scoring. */
+/* A score job over the documents that the bag lacks, with the default convention, regardless of the
+ * configuration's other keys of scoring. */
 static bp_err score_config(const ensemble *self, int64_t member, const bp_config *trained,
                            bp_config **out)
 {

@@ -161,7 +161,7 @@ static void take(reader *self)
     self->there = false;
 }
 
-/* Read the line ahead. Errors: BP_ERR_FORMAT nobody can read it. */
+/* Read the line ahead. Errors: BP_ERR_FORMAT it can't be read. */
 static bp_err read_line(reader *self)
 {
     json_t *line;

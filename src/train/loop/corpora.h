@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-/** Opens `data` on leads and the coordinator (but for loader and valid_table), and fills `facts` on
+/** Opens `data` on leads and the coordinator (except loader and valid_table), and fills `facts` on
  * all ranks.
  *
  * Collective: over world.
@@ -14,7 +14,7 @@
  *             corpus.weights; BP_ERR_FORMAT corpora or a tokenizer that do not fit together: the
  *             same on all ranks. */
 bp_err trainer_open_corpora(trainer *self);
-/** What is open of `data`, but for the loader. Local. */
+/** What is open of `data`, except for the loader. Local. */
 void trainer_close_corpora(trainer *self);
 
 /** corpus.weights. Local.

@@ -58,7 +58,7 @@ static void show_progress(void *context, const char *what, int64_t done, int64_t
     view->printed = now;
 }
 
-/* What the counts depend on, but for the family's keys. */
+/* What the counts depend on, except for the family's keys. */
 static void name_work(const trainer *self, char work[BP_SHA256_HEX])
 {
     char *text = bp_sprintf(

@@ -1,4 +1,4 @@
-/* How many steps a training has, and when it ends before. */
+/* How many steps a training has, and when it ends early. */
 #include "train/loop/duration.h"
 
 #include "base/log.h"

@@ -1,4 +1,4 @@
-/* What a training has besides its steps: a part each, in a table of hooks.
+/* The parts of a training: what it has besides its steps, each a table of hooks.
  *
  * The loop knows no part by its name: the job that starts a training hands over a list of them
  * (train/parts/list.h). Hooks are called in the order of that list; where one fails the later ones
@@ -19,8 +19,8 @@
 
 struct trainer;
 
-/* When hooks of one form are called. Collective over world unless another is named; an error is
- * the same on all of these ranks. Of NEXT, STEPPED and COMMITTED an error counts for nothing. */
+/* When hooks of one form are called. Collective over world unless another is named; an error is the
+ * same on all of these ranks. Errors of NEXT, STEPPED and COMMITTED are ignored. */
 typedef enum part_time {
     PART_SHAPE,   /* the model's shape is found, and takes what the part adds */
     PART_READY,   /* shape, mesh and keys are known, and fit together */
@@ -37,7 +37,7 @@ typedef enum part_time {
     PART_COMMITTED, /* after what before_commit did for a checkpoint. Local, on ranks that
                        compute */
     /* At the end: */
-    PART_STOP,     /* no step comes any more, however the training ended */
+    PART_STOP,     /* no step follows, however the training ended */
     PART_FINISH,   /* it ended well */
     PART_FINISHED, /* instead of START to FINISH: the run was finished before, but its last start
                       may have been killed since */

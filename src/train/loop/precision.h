@@ -7,7 +7,7 @@
 
 #include <mpi.h>
 
-/** What the run began with, else what all ranks' CPUs can. Sets the key.
+/** The precision that the run began with, else the best that all ranks' CPUs support. Sets the key.
  *
  * Collective: over `comm`.
  * Errors:     BP_ERR_CONFIG bf16, asked for by the user, on a CPU without it (one that is kept is

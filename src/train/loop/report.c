@@ -149,7 +149,7 @@ bp_err report_handle(trainer *self, report_kind kind, const json_t *value)
     return self->parts[part]->receive(self, self->own[part], value);
 }
 
-/* A lost metrics line ends the job before its next commit; a lost event is worth a warning. */
+/* A lost metrics line ends the job before its next commit; a lost event is a warning. */
 void report_note_failure(trainer *self, report_kind kind, bp_err err)
 {
     if (err == BP_OK)

@@ -92,7 +92,7 @@ bp_err trainer_find_shape(trainer *self)
     return err;
 }
 
-/* Of checkpoints of versions that did not hold them, none are known, but right after a line. */
+/* For checkpoints of versions that did not hold them, none are known, but right after a line. */
 static bp_err read_places(progress *p, const json_t *state, int64_t log_every, const char *where)
 {
     bp_err err;

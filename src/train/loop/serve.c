@@ -9,7 +9,7 @@
 
 #include <math.h>
 
-/* Once for each checkpoint that was begun. now: whatever the state. */
+/* Once for each checkpoint that was begun. now: in any state. */
 static void report_written_here(trainer *self, bool now)
 {
     commit_async *pending = &self->commits.pending;

@@ -1,4 +1,4 @@
-/* From a configuration to a training that is ready to run. */
+/* Setup: from a configuration to a training that is ready to run. */
 #include "train/loop/setup.h"
 
 #include "base/mem.h"

@@ -127,7 +127,7 @@ typedef struct validating {
     double *rights;        /* [RIGHTS] */
 } validating;
 
-/* Of this data rank; a learner's ranks run all pieces together. */
+/* Does this data rank run piece k? A learner's ranks run all pieces together. */
 static bool has_piece(const trainer *self, const validating *v, int64_t k)
 {
     return self->learner || k / v->all.rounds % self->mesh->datas == self->mesh->data_at;

@@ -69,7 +69,7 @@ static bp_err finish(trainer *self, void *own)
 }
 
 /* The same, where a job was killed between its last checkpoint and the list. The run's settings are
- * those of its last start; another optimizer's checkpoints are no samples. */
+ * those of its last start; another optimizer's checkpoints are not samples. */
 static bp_err finished(trainer *self, void *own)
 {
     const char *run_dir = bp_run_keys_of(self->config)->dir;

@@ -10,7 +10,7 @@
 #define CELL_BYTES 32
 #define RANK_WIDTH 16 /* of a column that is there only for several ranks */
 
-/* Validation and checkpoints are no part of a step. */
+/* Validation and checkpoints are not part of a step. */
 static bool is_apart(int kind)
 {
     return kind >= BP_TRACE_CHECKPOINT;

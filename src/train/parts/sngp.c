@@ -134,7 +134,7 @@ static void see_features(void *context, const float *features, const float *logi
     }
 }
 
-/* Of n texts in their order, whatever rank they came from. */
+/* Adds n texts in their order, from any rank. */
 static void add_texts(const fit *f, const float *texts, int64_t n)
 {
     int64_t D = f->D, columns = D + f->K;

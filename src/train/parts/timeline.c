@@ -172,7 +172,7 @@ static bp_err begin(writer *self, const trainer *training, const char *path,
     return err;
 }
 
-/* Each rank's in turn; what has been sent is received whatever went wrong. */
+/* Each rank's in turn; what has been sent is received even after an error. */
 static bp_err write_all(writer *self, const trainer *training, const char *path,
                         const rank_trace *ranks, bp_trace_event *buffer)
 {

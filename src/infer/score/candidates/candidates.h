@@ -46,7 +46,7 @@ typedef struct bp_candidates_prefix {
  *
  * Owns:       clear it with bp_candidates_clear, after an error too.
  * Errors:     BP_ERR_INPUT, BP_ERR_DENIED; BP_ERR_FORMAT, with file and line: no object, no list of
- *             choices, a choice that is no text, an answer that is not one of them, more or fewer
+ *             choices, a choice that is not text, an answer that is not one of them, more or fewer
  *             lines than documents; those of bp_corpus_file_read. */
 bp_err bp_candidates_read(bp_candidates *candidates, const char *path, const bp_score_plan *plan,
                           const bp_tokenizer *tokenizer, const bp_candidates_prefix *prefix);
@@ -54,8 +54,7 @@ bp_err bp_candidates_read(bp_candidates *candidates, const char *path, const bp_
 void bp_candidates_hash(const bp_candidates *candidates, char out[BP_SHA256_HEX]);
 void bp_candidates_clear(bp_candidates *candidates);
 
-/** Which choice of a document has the largest value; of equal ones the first; -1: none has one (all
- * are NaN).
+/** Which choice of a document has the largest value; the first of equal ones; -1: all are NaN.
  * values: [rows]. */
 int64_t bp_candidates_best(const bp_candidates *candidates, const double *values, int64_t document);
 

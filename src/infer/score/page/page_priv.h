@@ -1,4 +1,4 @@
-/* index.html of a scoring job: how documents' perplexities are distributed, the hardest and the
+/* index.html of a scoring job: the distribution of documents' perplexities, the hardest and the
  * easiest documents, and texts coloured token by token. Private to src/infer/score/page; local. */
 #ifndef BP_INFER_SCORE_PAGE_PAGE_PRIV_H
 #define BP_INFER_SCORE_PAGE_PAGE_PRIV_H
@@ -17,7 +17,7 @@ double score_page_perplexity(const bp_score_table *table, int64_t document);
 /** Any bytes as a string of valid UTF-8 (bp_text_escape). New reference. */
 json_t *score_page_text(const char *text, size_t bytes);
 
-/** object[key]: the value as text, or null where it is not finite. */
+/** object[key]: the value as text, or null if it is not finite. */
 void score_page_add_value(json_t *object, const char *key, const char *format, double value);
 
 /** Fill the page's "hardest", "easiest" and "samples". Errors: as above. */

@@ -1,4 +1,4 @@
-/* What scoring came to, a row a document, in memory: a function of the parts and the corpora.
+/* The results of scoring, a row a document, in memory: a function of the parts and the corpora.
  * Local: no MPI. */
 #ifndef BP_INFER_SCORE_TABLES_TABLE_H
 #define BP_INFER_SCORE_TABLES_TABLE_H
@@ -7,7 +7,7 @@
 #include "infer/score/tables/sums.h"
 #include "infer/score/tables/token_statistics.h"
 
-/** What one document came to. */
+/** The results of one document. */
 typedef struct bp_score_row {
     bp_fixed nll, square;
     int64_t tokens;                /* scored */
