@@ -1,4 +1,4 @@
-/* Part files: appended records, each checked by hashes. */
+/* Part files: appended records, each checked by hashes. Called by work_units.c. */
 #include "job/parts.h"
 
 #include "base/clock.h"

@@ -1,4 +1,4 @@
-/* From a configuration to a mesh, a model and units that are ready. */
+/* From a configuration to a mesh, a model and units that are ready. Called by work.c first. */
 #include "job/work_priv.h"
 
 #include "base/fs.h"

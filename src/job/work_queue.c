@@ -1,4 +1,5 @@
-/* A question and its answer are messages of one kind. */
+/* A question and its answer are messages of one kind. Called by work_units.c, and by the scheduler
+ * of an ensemble. */
 #include "job/work_queue.h"
 
 #include "base/clock.h"

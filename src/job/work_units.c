@@ -1,4 +1,4 @@
-/* The loop: units from the queue, through the model, results to part files. */
+/* The loop: units from the queue, through the model, results to part files. Called by work.c. */
 #include "job/work_priv.h"
 
 #include "base/clock.h"

@@ -1,4 +1,5 @@
-/* Decoding with a network: what it takes, planned and allocated once. */
+/* Decoding with a network: what it takes, planned and allocated once. Called by network_model.c;
+ * decoding_step.c runs the steps. */
 #include "models/decoding_priv.h"
 
 #include "base/err.h"

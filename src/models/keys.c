@@ -1,4 +1,4 @@
-/* The keys of models. */
+/* The keys of models. Read by shape.c. */
 #include "models/electra/electra.h"
 #include "models/sizes_priv.h"
 #include "models/variants.h"

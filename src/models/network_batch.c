@@ -1,4 +1,5 @@
-/* A batch of windows through the stages of a network, piece by piece. */
+/* A batch of windows through the stages of a network, piece by piece. Called by network_model.c for
+ * scoring. */
 #include "models/decoding_priv.h"
 #include "models/network_inside_priv.h"
 #include "models/task.h"

@@ -1,5 +1,5 @@
 /* What a network's layers leave of the tokens of a text, and the keys of a batch's places: a probe
- * takes them out of a pass. */
+ * takes them out of a pass. Called by network_model.c. */
 #include "models/network_states_priv.h"
 
 #include "base/err.h"

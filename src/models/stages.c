@@ -1,4 +1,4 @@
-/* Which blocks a pipeline stage has, and its part of the network. */
+/* Cuts blocks into pipeline stages, and makes a stage's part of the network. */
 #include "models/task.h"
 
 #include <string.h>

@@ -1,4 +1,4 @@
-/* Reading what words_file.h says. */
+/* Readers of the files of words_file.h. */
 #include "models/words_file.h"
 
 #include "base/fs.h"

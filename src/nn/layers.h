@@ -393,7 +393,7 @@ typedef struct bp_head_shape {
 void bp_lm_head_new(bp_block **out, const bp_nn *nn, const bp_head_shape *shape, bp_param *wte,
                     bp_group *whole);
 
-/** The head's pieces, for those who ask for more than a target's probability. `head` is of
+/** The head's pieces, for callers that need more than a target's probability. `head` is of
  * bp_lm_head_new. Local.
  *
  * The final norm: normed[rows][C] is what the vocabulary's matrix is applied to; in place is

@@ -1,7 +1,7 @@
 /* The head backward: logits, loss and dlogits by chunks of rows. In bf16 dlogits of more rows than
  * a chunk are kept, so that the input's gradient and the vocabulary's are products of many rows:
- * the vocabulary's gradient, which is larger than the caches, is written once and seldom added
- * to. */
+ * the vocabulary's gradient, which is larger than the caches, is written once and seldom added to.
+ * Called by lm_head.c in training. */
 #include "base/err.h"
 #include "math/kernels/entmax.h"
 #include "math/kernels/kernels.h"

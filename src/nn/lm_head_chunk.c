@@ -1,4 +1,5 @@
-/* One chunk of the head's rows: its memory, its logits and what is summed of them, its loss. */
+/* One chunk of the head's rows: its memory, its logits and what is summed of them, its loss. Called
+ * by lm_head.c and lm_head_backward.c. */
 #include "nn/lm_head_priv.h"
 
 #include "math/kernels/kernels.h"

@@ -1,4 +1,5 @@
-/* A recurrent layer continues sequences: each has one state, for any length. */
+/* A recurrent layer continues sequences: each has one state, for any length. Called by
+ * recurrent_layer.c. */
 #include "nn/recurrent_priv.h"
 
 #include "base/err.h"

@@ -1,5 +1,6 @@
 /* The softmax of a target and some sampled outcomes: the samples of a step, their rows of the
- * vocabulary side by side, and the rows of targets one by one. */
+ * vocabulary side by side, and the rows of targets one by one. Called by lm_head_chunk.c and
+ * lm_head_backward.c in training. */
 #include "nn/sampled_softmax_priv.h"
 
 #include "base/err.h"

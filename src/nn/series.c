@@ -1,4 +1,4 @@
-/* Blocks one after another as one: what must be on one pipeline stage. */
+/* Blocks one after another as one: what must be on one pipeline stage. Made by models/task.c. */
 #include "base/err.h"
 #include "nn/layers.h"
 

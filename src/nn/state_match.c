@@ -1,5 +1,5 @@
-/* A block whose result learns from the states of a teacher's layer. What the inner block does is
- * its own; the comparison comes before its way back. */
+/* A block whose result learns from the states of a teacher's layer. The inner block is unchanged;
+ * backward compares first, and then runs the inner block's. */
 #include "base/err.h"
 #include "math/kernels/kernels.h"
 #include "mesh/collective.h"

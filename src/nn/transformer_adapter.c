@@ -1,5 +1,5 @@
 /* Adapters in a Transformer layer: which weights of its products LoRA adapts, and the bottlenecks
- * after attention and the MLP. */
+ * after attention and the MLP. Called by transformer_layer.c and transformer_backward.c. */
 #include "base/err.h"
 #include "nn/transformer_priv.h"
 

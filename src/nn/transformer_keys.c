@@ -1,5 +1,6 @@
 /* Heads of keys and values where tensor ranks do not divide them: a rank's query heads need key
- * heads that other ranks' heads need, too.
+ * heads that other ranks' heads need, too. Called by transformer_layer.c and
+ * transformer_backward.c.
  *
  * The parameters are cut by rows, one owner each, so that optimizer, norm and checkpoints have each
  * once. Before a forward pass that follows an update the ranks gather them, and each takes the key

@@ -1,4 +1,5 @@
-/* Parameters of a Transformer layer, and this tensor rank's part of each. */
+/* Parameters of a Transformer layer, and this tensor rank's part of each. Called by
+ * transformer_layer.c when a layer is made. */
 #include "nn/transformer_priv.h"
 
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* Convolutions over the characters of words, and the largest value of each filter over a word. What
  * follows a word's end is padding: of all places that see only padding the first one stands for the
- * others, as they have its value. */
+ * others, as they have its value. Called by word_characters.c. */
 #include "nn/word_priv.h"
 
 #include "base/err.h"

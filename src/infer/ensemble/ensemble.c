@@ -1,4 +1,4 @@
-/* Scoring with an ensemble: what a scored row says of its members. */
+/* Scoring with an ensemble: the statistics of a scored row over its members. */
 #include "infer/ensemble/ensemble_priv.h"
 
 #include "base/err.h"

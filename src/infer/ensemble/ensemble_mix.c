@@ -1,9 +1,9 @@
-/* Where the members' distributions meet.
+/* Combines the members' distributions. Called for each chunk of rows, after ensemble_pass.c.
  *
- * Members that live on one rank have their logits side by side there. Where they live on several,
- * an all-to-all transposes the rows: each rank gets a slice of the vocabulary of every member's
- * row, so that the ranks across members share the mixing as they share the members; what each finds
- * in its slice is summed over them in rank order, and over tensor ranks after that. */
+ * Members on one rank have their logits side by side there. If they are on several ranks, an
+ * all-to-all transposes the rows: each rank gets a slice of the vocabulary of every member's row,
+ * so that the ranks across members share the mixing as they share the members; what each finds in
+ * its slice is summed over them in rank order, and over tensor ranks after that. */
 #include "infer/ensemble/ensemble_priv.h"
 
 #include "base/err.h"

@@ -1,5 +1,5 @@
-/* Opening an ensemble: what its members are, that they fit together, and only then their
- * weights. */
+/* Opening an ensemble: what its members are, that they fit together, and only then their weights.
+ * Called by the setup of scoring and of generation. */
 #include "infer/ensemble/ensemble_priv.h"
 
 #include "base/err.h"

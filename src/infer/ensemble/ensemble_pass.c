@@ -1,5 +1,5 @@
-/* A batch through an ensemble: its memory, the members' backbones, the probability of the
- * targets. */
+/* A batch through an ensemble: its memory, the members' backbones, the probability of the targets.
+ * Called first for each batch; then ensemble_mix.c. */
 #include "infer/ensemble/ensemble_priv.h"
 
 #include "base/err.h"

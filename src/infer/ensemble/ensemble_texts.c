@@ -1,5 +1,6 @@
 /* An ensemble of models that have no softmax over outcomes: values of texts, and where in a text a
- * span begins and ends. What members return meets as it is, in member order on each rank. */
+ * span begins and ends. What members return is combined unchanged, in member order on each rank.
+ * Called by ensemble.c instead of ensemble_mix.c. */
 #include "infer/ensemble/ensemble_priv.h"
 
 #include "base/err.h"

@@ -1,4 +1,4 @@
-/* Beam search. */
+/* Beam search. Called by search.c after each step of a prompt. */
 #include "infer/generate/search_priv.h"
 
 #include "base/mem.h"

@@ -1,4 +1,5 @@
-/* Penalties, temperature, top-k, top-p, and the draw. */
+/* Penalties, temperature, top-k, top-p, and the draw. Called by search.c and beam.c, on the rank
+ * that chooses. */
 #include "infer/generate/choice.h"
 
 #include "base/mem.h"

@@ -1,3 +1,5 @@
+/* Iterated filling of masks. Called by units.c instead of decoding, for models that find masked
+ * tokens. */
 #include "infer/generate/fill.h"
 
 #include "base/heartbeat.h"

@@ -1,4 +1,4 @@
-/* The job of generation: its units, what it says, and its --plan (job/work.h runs it). */
+/* The job of generation: its units, messages and --plan (job/work.h runs it). */
 #include "infer/generate/generate.h"
 
 #include "base/clock.h"

@@ -1,4 +1,4 @@
-/* generate.*: the keys, and the rule that they come to. */
+/* generate.*: the keys, and the rule that they define. */
 #include "infer/generate/generator_priv.h"
 
 #include "base/log.h"

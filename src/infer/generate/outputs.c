@@ -1,4 +1,5 @@
-/* outputs.jsonl and summary.json, from the parts. */
+/* outputs.jsonl and summary.json, from the parts. Called by generate.c at the end, on the
+ * coordinator. */
 #include "infer/generate/generator_priv.h"
 
 #include "base/fs.h"

@@ -1,4 +1,4 @@
-/* Prompts from a template and the fields of an object. */
+/* Prompts from a template and the fields of an object. Called by prompts.c. */
 #include "infer/generate/prompt_text.h"
 
 #include "base/fs.h"

@@ -1,4 +1,4 @@
-/* Prompts from a file: lines, or JSON Lines. */
+/* Prompts from a file: lines, or JSON Lines. Called by setup.c. */
 #include "infer/generate/prompts.h"
 
 #include "base/fs.h"

@@ -1,4 +1,5 @@
-/* From a configuration to a model, prompts and work units that are ready. */
+/* From a configuration to a model, prompts and work units that are ready. Called by generate.c
+ * before its first unit. */
 #include "infer/generate/generator_priv.h"
 
 #include "base/fs.h"

@@ -1,4 +1,5 @@
-/* Stop texts: read from a key, checked against a tokenizer, found. */
+/* Stop texts: read from a key, checked against a tokenizer, found. Called by setup.c, and by
+ * search.c after each token. */
 #include "infer/generate/stops.h"
 
 #include "base/buffer.h"

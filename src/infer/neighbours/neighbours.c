@@ -1,4 +1,4 @@
-/* A model and its neighbours as one bp_model. */
+/* A model and its neighbours as one bp_model. Opened by the setup of scoring. */
 #include "infer/neighbours/neighbours.h"
 
 #include "base/mem.h"

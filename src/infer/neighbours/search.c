@@ -1,4 +1,5 @@
-/* The exact search: blocks of keys times blocks of queries, and a heap for each query. */
+/* The exact search: blocks of keys times blocks of queries, and a heap for each query. Called by
+ * neighbours.c for each batch. */
 #include "infer/neighbours/datastore_priv.h"
 
 #include "base/heartbeat.h"

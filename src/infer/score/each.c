@@ -1,4 +1,5 @@
-/* Units in even steps over the corpora, dealt over data ranks by number. */
+/* Units in even steps over the corpora, dealt over data ranks by number. Called by methods of
+ * uncertainty that fit something on text. */
 #include "infer/score/each.h"
 
 #include "base/heartbeat.h"

@@ -1,4 +1,5 @@
-/* What scoring takes on each rank, from only manifests. */
+/* What scoring takes on each rank, from only manifests. Called by score.c before the model is
+ * opened. */
 #include "infer/score/memory.h"
 
 #include "base/fs.h"

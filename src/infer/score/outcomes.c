@@ -1,5 +1,5 @@
-/* What an ensemble says of each prediction of a task, for those who compare methods: outcomes.h5. A
- * row has the statistics of its prediction, of a span those of both ends. */
+/* outcomes.h5: an ensemble's statistics of each prediction of a task, for comparing methods. A row
+ * has those of its prediction, or of both ends of a span. Called by task.c after its last unit. */
 #include "infer/score/task_priv.h"
 
 #include "base/fs.h"

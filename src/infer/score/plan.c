@@ -1,4 +1,4 @@
-/* Work units: cuts through the list of all windows. */
+/* Work units: cuts through the list of all windows. Made by setup.c; units and merge read it. */
 #include "infer/score/plan.h"
 
 #include "base/mem.h"

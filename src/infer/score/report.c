@@ -1,4 +1,4 @@
-/* What people read at the end. */
+/* The figures that a score prints at the end. Called by score.c after the merge. */
 #include "infer/score/scorer_priv.h"
 
 #include "base/buffer.h"

@@ -1,4 +1,4 @@
-/* The job of scoring: its files, what it says, and its --plan (job/work.h runs it). */
+/* The job of scoring: its files, messages and --plan (job/work.h runs it). */
 #include "infer/score/scorer_priv.h"
 
 #include "base/clock.h"

@@ -1,4 +1,5 @@
-/* From a configuration to a model, corpora and work units that are ready. */
+/* From a configuration to a model, corpora and work units that are ready. Called by score.c before
+ * its first unit. */
 #include "infer/score/scorer_priv.h"
 
 #include "base/buffer.h"

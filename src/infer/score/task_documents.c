@@ -1,5 +1,5 @@
-/* Documents of a task: what the checkpoint says of their outcomes, what is asked of them, and
- * groups of them. */
+/* Documents of a task: their outcomes as the checkpoint has them, their rows, and groups of them.
+ * Called by task.c, and by each.c for a task. */
 #include "infer/score/task_documents_priv.h"
 
 #include "base/log.h"

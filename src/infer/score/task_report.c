@@ -1,4 +1,5 @@
-/* The report of a scored task: predictions, figures with their intervals, lines for people. */
+/* The report of a scored task: predictions, figures with their intervals, lines for people. Called
+ * by task.c after its last unit. */
 #include "task_priv.h"
 
 #include "base/buffer.h"

@@ -1,5 +1,5 @@
-/* Answers to questions: of each window the most probable span of its context, of a question the
- * best one of all its windows. */
+/* Answers to questions: for each window the most probable span of its context, for a question the
+ * best one of all its windows. Called by task.c for each unit, and by task_report.c. */
 #include "task_priv.h"
 
 #include "base/buffer.h"

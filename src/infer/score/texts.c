@@ -1,4 +1,5 @@
-/* Windows of texts in memory, in batches of like lengths: scored, or their states kept. */
+/* Windows of texts in memory, in batches of like lengths: scored, or their states kept. Called by
+ * bagpipe-data metrics. */
 #include "infer/score/texts.h"
 
 #include "base/mem.h"

@@ -1,4 +1,5 @@
-/* A unit's windows, sorted by length into batches: the same on all ranks. */
+/* A unit's windows, sorted by length into batches: the same on all ranks. Called by loop.c and
+ * each.c. */
 #include "infer/score/unit.h"
 
 #include "base/mem.h"

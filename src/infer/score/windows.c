@@ -1,4 +1,4 @@
-/* Windows of the conventions, each in closed form. */
+/* Windows of the conventions, each in closed form. Called by plan.c and unit.c. */
 #include "infer/score/windows.h"
 
 #include "base/err.h"

@@ -1,4 +1,4 @@
-/* The files that are installed beside the programs, and what is made of them. */
+/* Makes pages and plots of the files that are installed beside the programs. */
 #include "job/report/report_priv.h"
 
 #include "base/fs.h"

@@ -1,4 +1,4 @@
-/* Fills a template (HTML, gnuplot) from JSON: variables, lists, conditions. */
+/* Fills a template (HTML, gnuplot) from JSON: variables, lists, conditions. Called by report.c. */
 #include "job/report/template.h"
 
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* Which of bilm-tf's datasets is which of our tensors. */
+/* Maps bilm-tf's datasets to our tensors. Called by bilm_read.c and bilm_write.c. */
 #include "models/elmo/bilm_priv.h"
 
 #include "nn/layers.h"

@@ -1,5 +1,5 @@
-/* An ARPA file as n-grams of all orders. Nothing in it is believed: each line is checked, and
- * reported by its number. */
+/* An ARPA file as n-grams of all orders. It is not trusted: each line is checked, and reported by
+ * its number. */
 #include "models/ngram/ngram_arpa_levels_priv.h"
 #include "models/ngram/ngram_arpa_priv.h"
 

@@ -1,4 +1,5 @@
-/* Counting: ranges of the stream that no run holds yet are read, sorted, combined and spilled. */
+/* Counting: ranges of the stream that no run holds yet are read, sorted, combined and spilled. The
+ * first step of ngram.c; then ngram_merge.c. */
 #include "models/ngram/ngram_count_priv.h"
 
 #include "base/fault.h"

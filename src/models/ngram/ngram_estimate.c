@@ -1,6 +1,7 @@
 /* Probabilities of all n-grams, one order after another: records go from the owners in suffix order
  * to those in context order, where words that follow one history are together, and come back with
- * their places and probabilities, which the next order needs. */
+ * their places and probabilities, which the next order needs. Called by ngram.c after
+ * ngram_merge.c. */
 #include "models/ngram/ngram_estimate_priv.h"
 
 #include "base/fault.h"

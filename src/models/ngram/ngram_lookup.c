@@ -1,4 +1,5 @@
-/* Lookups: from the longest known history to shorter ones, until a word is found after one. */
+/* Lookups: from the longest known history to shorter ones, until a word is found after one. Called
+ * by ngram_model.c and ngram_validate.c. */
 #include "models/ngram/ngram_lookup_priv.h"
 
 #include <math.h>

@@ -1,4 +1,5 @@
-/* Runs become n-grams of all orders: one pass over the merged runs, in suffix order. */
+/* Runs become n-grams of all orders: one pass over the merged runs, in suffix order. Called by
+ * ngram.c after ngram_count.c. */
 #include "models/ngram/ngram_estimate_priv.h"
 
 #include "base/heartbeat.h"

@@ -1,4 +1,5 @@
-/* What counting will come to: n-grams of each order, estimated from the beginning of the stream. */
+/* The estimate of counting: n-grams of each order, estimated from the beginning of the stream.
+ * Called by ngram.c for --plan. */
 #include "models/ngram/ngram_count_priv.h"
 
 #include "base/buffer.h"

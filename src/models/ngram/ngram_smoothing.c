@@ -1,4 +1,4 @@
-/* The formulas of all smoothings. */
+/* The formulas of all smoothings. Called by ngram_estimate.c. */
 #include "models/ngram/ngram_smoothing_priv.h"
 
 #include <inttypes.h>

@@ -1,4 +1,5 @@
-/* The loss of a model that was just written on the validation corpus, by all ranks. */
+/* The loss of a model that was just written on the validation corpus, by all ranks. Called by
+ * ngram.c last. */
 #include "models/ngram/ngram_count_priv.h"
 
 #include "base/heartbeat.h"

@@ -1,5 +1,5 @@
 /* Silent data corruption: digests of what ranks hold in common, compared after a step, and which
- * rank differs. */
+ * rank differs. Called by engine.c. */
 #include "train/engine/corruption.h"
 
 #include "base/hash.h"

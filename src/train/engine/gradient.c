@@ -1,5 +1,5 @@
 /* Sums of gradients over data ranks: reduce-scatter of each group as soon as its last block went
- * backward. */
+ * backward. Called by engine.c; then optimizer.c. */
 #include "train/engine/gradient.h"
 
 #include "math/kernels/kernels.h"

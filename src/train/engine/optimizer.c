@@ -1,5 +1,5 @@
 /* The update of this data rank's shard (ZeRO stage 1): norm, clip, AdamW and others; then
- * parameters are gathered. */
+ * parameters are gathered. Called by engine.c after gradient.c. */
 #include "train/engine/optimizer_priv.h"
 
 #include "base/trace.h"

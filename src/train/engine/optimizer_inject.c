@@ -1,4 +1,5 @@
-/* Faults of tests inside a step: a flipped bit, a gradient that is not finite. */
+/* Faults of tests inside a step: a flipped bit, a gradient that is not finite. Called by engine.c
+ * and optimizer.c. */
 #include "train/engine/optimizer.h"
 
 #include "base/fault.h"

@@ -1,4 +1,5 @@
-/* LAMB and Adafactor: a parameter's step depends on sums over all of it, wherever it is.
+/* LAMB and Adafactor: a parameter's step depends on sums over all of it, wherever it is. Called by
+ * optimizer.c.
  *
  * Sums are made in the order of the elements, on any mesh: the owner of a group's first shard adds
  * up its own elements and sends what it has to the holder of the next one, which goes on from

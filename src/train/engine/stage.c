@@ -1,4 +1,5 @@
-/* A pipeline stage: runs its blocks forward and backward in the order of its schedule. */
+/* A pipeline stage: runs its blocks forward and backward in the order of its schedule. Called by
+ * engine.c. */
 #include "train/engine/stage.h"
 
 #include "base/fault.h"

@@ -1,4 +1,4 @@
-/* An ensemble from end to end. */
+/* The training of an ensemble from end to end. */
 #include "train/ensemble/ensemble_priv.h"
 
 #include "base/log.h"

@@ -1,4 +1,4 @@
-/* An ensemble's keys: what they mean together, and on this machine. */
+/* An ensemble's keys, resolved together and for this machine. Called by ensemble.c first. */
 #include "train/ensemble/ensemble_priv.h"
 
 #include "io/checkpoint/ensemble_file.h"

@@ -1,4 +1,5 @@
-/* One member: a pretraining run in a folder of its own, and the scores of what its bag lacks. */
+/* One member: a pretraining run in a folder of its own, and the scores of what its bag lacks.
+ * Called by ensemble_scheduler.c. */
 #include "train/ensemble/ensemble_priv.h"
 
 #include "base/fault.h"

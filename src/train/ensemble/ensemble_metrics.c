@@ -1,4 +1,5 @@
-/* A merge of the members' metrics.jsonl by step, each read a block at a time. */
+/* A merge of the members' metrics.jsonl by step, each read a block at a time. Called by
+ * ensemble_scheduler.c, on the coordinator. */
 #include "train/ensemble/ensemble_priv.h"
 
 #include "base/fs.h"

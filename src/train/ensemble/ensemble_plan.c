@@ -1,5 +1,5 @@
-/* What an ensemble takes before any member trains: `--plan`, the steps of a member, and whether all
- * groups fit into the nodes' memory. The run itself is in ensemble.c. */
+/* The plan of an ensemble, before any member trains: `--plan`, the steps of a member, and whether
+ * all groups fit into the nodes' memory. The run itself is in ensemble.c. */
 #include "train/ensemble/ensemble_priv.h"
 
 #include "base/log.h"

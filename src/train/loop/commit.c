@@ -1,5 +1,6 @@
-/* Checkpoints of a training: what they hold, and which is kept as the best.
- * All of it over the whole world, since a dedicated coordinator commits what the others write. */
+/* Checkpoints of a training: what they hold, and which is kept as the best. All of it over the
+ * whole world, since a dedicated coordinator commits what the others write. Called by steps.c when
+ * a checkpoint is due. */
 #include "train/loop/commit.h"
 
 #include "base/clock.h"

@@ -1,5 +1,5 @@
 /* The corpora of a training: they are opened on the ranks that read, and what the coordinator finds
- * in them goes to all ranks. */
+ * in them goes to all ranks. Called by setup.c. */
 #include "train/loop/corpora.h"
 
 #include "base/fault.h"

@@ -1,5 +1,5 @@
 /* Models that are counted: one step, which makes the model of all of the stream, and its
- * checkpoint. */
+ * checkpoint. Called by pretrain.c instead of steps.c. */
 #include "train/loop/counting.h"
 
 #include "base/clock.h"

@@ -15,8 +15,8 @@ bp_err trainer_learner_load(trainer *self);
  * have been updated with it. Collective over compute. Errors: BP_ERR_SOFTWARE: the same on all
  * ranks. */
 bp_err trainer_learn(trainer *self, const bp_batch *batch, bp_step_result *result);
-/** Is what a checkpoint would hold finite? A step's last update may have made it infinite.
- * Collective over compute. Errors: BP_ERR_SOFTWARE: the same on all ranks. */
+/** Is what a checkpoint would hold finite? Its values may have become infinite or NaN in the last
+ * update. Collective over compute. Errors: BP_ERR_SOFTWARE: the same on all ranks. */
 bp_err trainer_learner_check(trainer *self);
 /** Slots of the batch that one of `datas` data ranks reads: of a learner all. Local. */
 int64_t trainer_slots(const trainer *self, const bp_engine_spec *spec, int datas);

@@ -1,4 +1,5 @@
-/* A training that does not fit into a node's memory: which keys would make it fit. */
+/* A training that does not fit into a node's memory: which keys would make it fit. Called by
+ * pretrain.c before the engine is made. */
 #include "train/loop/memory_remedy.h"
 
 #include "base/buffer.h"

@@ -1,4 +1,5 @@
-/* A line of metrics.jsonl: what a step, and what was computed since the line before, come to. */
+/* A line of metrics.jsonl: the figures of a step, and of the time since the line before. Called by
+ * steps.c. */
 #include "train/loop/metrics_line.h"
 
 #include "base/clock.h"

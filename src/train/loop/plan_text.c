@@ -1,4 +1,4 @@
-/* The memory plan as a table for people. */
+/* The memory plan as a table for people. Called by pretrain.c and setup.c. */
 #include "train/loop/plan_text.h"
 
 #include "base/clock.h"

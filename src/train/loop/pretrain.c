@@ -1,4 +1,5 @@
-/* A training from its opening to its end. */
+/* A training from its opening to its end. Called by jobs/pretrain.c, jobs/finetune.c, and for each
+ * member of an ensemble. */
 #include "train/loop/pretrain.h"
 
 #include "base/heartbeat.h"

@@ -1,5 +1,6 @@
 /* Where a training starts: from the run's newest checkpoint, from another's weights, or from drawn
- * values. Over the whole world, since a dedicated coordinator verifies checkpoints too. */
+ * values. Over the whole world, since a dedicated coordinator verifies checkpoints too. Called by
+ * setup.c and pretrain.c. */
 #include "train/loop/resume.h"
 
 #include "base/fs.h"

@@ -1,4 +1,5 @@
-/* What makes two starts of a training the same run, and what a later one may change. */
+/* What makes two starts of a training the same run, and what a later one may change. Called by
+ * pretrain.c. */
 #include "train/loop/run_identity.h"
 
 #include "base/mem.h"

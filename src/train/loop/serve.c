@@ -1,5 +1,6 @@
 /* A dedicated coordinator while the others train: it takes their reports, and its part of
- * checkpoints, and passes on a stop request. */
+ * checkpoints, and passes on a stop request. Called by pretrain.c, while steps.c runs on the other
+ * ranks. */
 #include "train/loop/serve.h"
 
 #include "base/signals.h"

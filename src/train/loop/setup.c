@@ -1,4 +1,4 @@
-/* Setup: from a configuration to a training that is ready to run. */
+/* Setup: from a configuration to a training that is ready to run. Called by pretrain.c first. */
 #include "train/loop/setup.h"
 
 #include "base/mem.h"

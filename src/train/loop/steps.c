@@ -1,4 +1,4 @@
-/* The training loop. */
+/* The training loop. Called by pretrain.c after setup.c. */
 #include "train/loop/steps.h"
 
 #include "base/clock.h"

@@ -2,7 +2,7 @@
  * documents (or runs of sentences) in order, without dropout. Batches are dealt to data ranks in
  * turn and their sums added in order, so that the loss has the same bits at any number of data
  * ranks. A model that carries a state reads the stream in batch slots, as in training, each from
- * zeros on and in order. */
+ * zeros on and in order. Called by steps.c when a validation is due. */
 #include "train/loop/validation.h"
 
 #include "base/heartbeat.h"

@@ -1,4 +1,4 @@
-/* What examples of a masked model are made by: mask.*, and the special tokens of the corpus. */
+/* The rules of a masked model's examples: mask.*, and the special tokens of the corpus. */
 #include "train/parts/list.h"
 
 #include "base/log.h"

@@ -1,4 +1,4 @@
-/* Where a step's time goes: a table, and RUN/profile.json. */
+/* The profile of a step's time: a table, and RUN/profile.json. Called by trace.c at the end. */
 #include "train/parts/trace_priv.h"
 
 #include "base/fs.h"

@@ -1,6 +1,6 @@
 /* Texts that a training writes now and then: its own parameters, as they are after a step, continue
- * a prompt. One copy of the model does, through the steps of decoding; the others wait in the next
- * step. Nothing of it touches what is trained. */
+ * a prompt. One copy of the model decodes; the others wait in the next step. Nothing of it touches
+ * what is trained. */
 #include "train/parts/list.h"
 
 #include "base/clock.h"

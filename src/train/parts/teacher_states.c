@@ -1,6 +1,6 @@
 /* distill.layers: states of a teacher's layers, which the model's layers learn. A probe takes them
  * out of the teacher's passes; stages that have the teacher's layer send them to those that have
- * the model's. */
+ * the model's. Called by teacher.c. */
 #include "train/parts/teacher_states.h"
 
 #include "mesh/collective.h"

@@ -1,5 +1,5 @@
-/* The timeline of all ranks, as chrome://tracing and Perfetto read it.
- * Source: "Trace Event Format" (Google, 2016): complete events ("X") and metadata ("M"). */
+/* The timeline of all ranks, as chrome://tracing and Perfetto read it. Source: "Trace Event Format"
+ * (Google, 2016): complete events ("X") and metadata ("M"). Called by trace.c at the end. */
 #include "train/parts/trace_priv.h"
 
 #include "base/buffer.h"

@@ -1,4 +1,4 @@
-/* Which choice is best, and how often it is the right one. */
+/* Which choice is best, and how often it is the right one. Called by choices_merge.c. */
 #include "infer/score/candidates/candidates.h"
 
 #include "base/json.h"

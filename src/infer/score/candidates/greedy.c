@@ -1,4 +1,5 @@
-/* Is a choice what the model itself would write after its context? */
+/* Checks whether the model itself would write a choice after its context. Called by choices.c after
+ * the batch of a unit. */
 #include "infer/score/candidates/greedy_priv.h"
 
 #include "base/heartbeat.h"

@@ -1,4 +1,4 @@
-/* The file of choices, and what the model is fed for each. */
+/* The file of choices, and what the model is fed for each. Called by choices.c at the start. */
 #include "infer/score/candidates/candidates.h"
 
 #include "base/fs.h"

@@ -1,4 +1,4 @@
-/* The documents that a page shows, with their texts. */
+/* The documents that a page shows, with their texts. Called by page.c. */
 #include "infer/score/page/page_priv.h"
 
 #include "base/buffer.h"

@@ -1,4 +1,5 @@
-/* tokens.h5 and documents.h5: written under a temporary name, sealed, renamed. */
+/* tokens.h5 and documents.h5: written under a temporary name, sealed, renamed. Called by merge.c
+ * and score.c. */
 #include "infer/score/tables/tables.h"
 
 #include "base/mem.h"
