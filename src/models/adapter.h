@@ -1,5 +1,4 @@
-/* Adapters as a model's shape, its keys and its checkpoints have them (nn/adapter.h has what they
- * are). */
+/* Adapters in a model's shape, keys and checkpoints (nn/adapter.h defines them). */
 #ifndef BP_MODELS_ADAPTER_H
 #define BP_MODELS_ADAPTER_H
 
@@ -17,8 +16,8 @@ typedef struct bp_adapter_keys {
     bool alone; /* checkpoints hold what trains, and name the base */
 } bp_adapter_keys;
 
-/** What adapter.* asks for, of a model of width C (0: not known) that starts from one with `known`
- * (NULL: from no checkpoint). Faults are added to the configuration's. */
+/** The adapter that adapter.* asks for, for a model of width C (0: not known) that starts from one
+ * with `known` (NULL: from no checkpoint). Faults are added to the configuration's. */
 bp_adapter bp_adapter_of(const bp_adapter_keys *keys, bp_config *config, const bp_adapter *known,
                          int64_t C);
 

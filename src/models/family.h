@@ -102,8 +102,8 @@ typedef struct bp_model_family bp_model_family;
 struct bp_counting;
 struct bp_learner_ops;
 
-/** Sizes of a stack of Transformer layers (models/stack.h) that keys may give; 0: what the family
- * has without them. */
+/** Sizes of a stack of Transformer layers (models/stack.h) that keys may set; 0: the family's
+ * default. */
 typedef struct bp_stack_sizes {
     int64_t kv_heads, head_width, inner, window, segments, first_position;
     int64_t other_tie; /* 1: the head is tied where the family's is not, or not where it is */
@@ -116,7 +116,7 @@ typedef struct bp_stack_sizes {
     double rope_theta, rope_fraction, rope_factor, rope_low, rope_high;
 } bp_stack_sizes;
 
-/** The sizes of a model: what its parameters' shapes are made of. Plain data. */
+/** The sizes of a model, from which its parameters' shapes follow. Plain data. */
 #define BP_MODEL_OWN_SIZES 32
 #define BP_MODEL_OWN_REALS 8
 typedef struct bp_model_shape {
@@ -139,8 +139,8 @@ typedef struct bp_model_shape {
     const struct bp_objective *objective; /* for training: not its family's; NULL: that one */
 } bp_model_shape;
 
-/** What the key model.NAME (SECTION.NAME, if its family has one) asks for, and the "model" object
- * of a checkpoint keeps as NAME. */
+/** A size that the key model.NAME sets (SECTION.NAME, if its family has one), and that the "model"
+ * object of a checkpoint keeps as NAME. */
 typedef enum bp_size_type {
     BP_SIZE_COUNT,
     BP_SIZE_REAL,
@@ -181,13 +181,13 @@ static inline int64_t bp_pair_second(int64_t pair)
     return pair & 0x7FFFFFFF;
 }
 
-/** What follows from a shape. */
+/** Figures that follow from a shape. */
 typedef struct bp_model_facts {
     int64_t parameters; /* of a model that is not a network; a network's blocks have them */
     double train_flops; /* of training on one token: forward and backward */
 } bp_model_facts;
 
-/** What a text file of a model becomes. */
+/** The result of reading a text file of a model. */
 #define BP_IMPORT_SLICES 2
 typedef struct bp_model_import {
     const char *file; /* given: where the model's file goes, sealed, as `count` leaves one */
@@ -224,16 +224,16 @@ struct bp_model_family {
         *required;    /* keys of training that it needs, ended by NULL; NULL: those of
                          training by gradients, train.steps (or epochs) and train.batch */
     bool any_context; /* no parameter is of a position: context may be other than a checkpoint's */
-    /** Fill in what is optional and was not given, of a shape that is whole except for that; NULL:
-     * nothing is. */
+    /** Fill in optional values that were not given, of a shape that is otherwise complete; NULL:
+     * there are none. */
     void (*settle)(bp_model_shape *shape);
-    /** Set keys of training that were not given, where the defaults of networks don't fit, and add
+    /** Set keys of training that were not given, if the defaults of networks don't fit, and add
      * faults of those that were given and do not fit; NULL: none. */
     void (*resolve)(const bp_model_shape *shape, bp_config *config);
-    /** What is wrong with a shape whose sizes are all given, on this many tensor ranks: faults,
-     * said with what would fit. */
+    /** Faults of a shape whose sizes are all given, on this many tensor ranks, with values that
+     * would fit. */
     void (*check)(const bp_model_shape *shape, int tensors, bp_config *config);
-    /** The same of a checkpoint's, in itself. Errors: BP_ERR_FORMAT. */
+    /** The same check of a checkpoint's shape by itself. Errors: BP_ERR_FORMAT. */
     bp_err (*check_read)(const bp_model_shape *shape, const char *where);
     bp_model_facts (*facts)(const bp_model_shape *shape);
     /** Columns of the state before the vocabulary (bp_model_info.width); NULL: the width. */
@@ -248,13 +248,13 @@ struct bp_model_family {
     int64_t (*start_token)(const bp_model_shape *shape);
     bool carries_state; /* in training too, from window to window of a batch slot: windows are read
                            in order, and tensor ranks do not share rows out */
-    /** What a new model's initial values need of the tokenizer (NULL: none is known): *out is the
+    /** What a new model's initial values need from the tokenizer (NULL: unknown): *out is the
      * caller's, bp_free(), of *floats floats, for shape->constants. Local, on the coordinator.
-     * Errors: BP_ERR_CONFIG a tokenizer that does not do, or none; BP_ERR_SYSTEM. A NULL function:
+     * Errors: BP_ERR_CONFIG an unsuitable tokenizer, or none; BP_ERR_SYSTEM. A NULL function:
      * nothing. */
     bp_err (*constants)(float **out, int64_t *floats, const bp_model_shape *shape,
                         const bp_tokenizer *tokenizer);
-    /** What layers leave of a token (bp_model_ops.states), for a text that is between two
+    /** The states that layers keep of a token (bp_model_ops.states), for a text between two
      * end-of-document tokens; NULL: nothing is kept. */
     bp_state_form (*states)(const bp_model_shape *shape);
     /** The part of it that an activation after a block is; false: it is not a part. */
@@ -275,12 +275,12 @@ struct bp_model_family {
     json_t *(*half)(const bp_model_shape *shape, int k, const char **name);
 
     const char *no_distribution; /* why no text can be scored with it; NULL: one can */
-    /** How it is trained, where that is not by passes through blocks (models/learner.h): it has
-     * nothing of what follows but a text file. NULL: by them, or counted. */
+    /** How it is trained, if not by passes through blocks (models/learner.h): of what follows it
+     * has only a text file. NULL: by passes, or counted. */
     const struct bp_learner_ops *learner;
 
     /* A model that is counted, not trained by gradients: its file is the checkpoint's attachment.
-     * NULL: a network, which has what follows below; a counted one has nothing of it. */
+     * NULL: a network, which has what follows below; a counted family has none of that. */
 
     /** Leave the model's file, BP_COUNTING_FILE, in counting->folder, sealed. Collective over
      * counting->comm. Errors: BP_ERR_STOPPED a stop was asked for; BP_ERR_IO, BP_ERR_SYSTEM...: the
@@ -294,7 +294,7 @@ struct bp_model_family {
      * bp_model_free(). Errors: BP_ERR_FORMAT, BP_ERR_CONFIG, BP_ERR_SYSTEM: the same on all
      * ranks. */
     bp_err (*open)(bp_model **out, const bp_mesh *mesh, const bp_checkpoint *checkpoint);
-    /** The same of a file as `count` leaves it, that no checkpoint holds yet. */
+    /** The same for a file of `count` that no checkpoint holds yet. */
     bp_err (*open_file)(bp_model **out, const bp_mesh *mesh, const char *path);
 
     /** Bytes of that file, from the "state" of a manifest (0: unknown): ranks of a
@@ -319,12 +319,12 @@ struct bp_model_family {
     /** Errors: BP_ERR_INPUT, BP_ERR_FORMAT, BP_ERR_SYSTEM. */
     bp_err (*folder_read)(bp_model_folder *out, const char *path, const bp_tokenizer *tokenizer);
     /** A new folder; tokenizer NULL: none is written. Errors: BP_ERR_FORMAT a damaged checkpoint;
-     * those of writing files. Nothing is left then. */
+     * those of writing files. No file is left then. */
     bp_err (*folder_write)(bp_checkpoint *checkpoint, const bp_tokenizer *tokenizer,
                            const char *path);
 
-    /* A network is a list of blocks, which pipeline stages share out: its first one takes the
-     * inputs, its last one has the outcomes. */
+    /* A network is a list of blocks, divided among pipeline stages: its first one takes the inputs,
+     * its last one has the outcomes. */
     int (*blocks)(const bp_model_shape *shape);
     const char *blocks_are; /* for messages: "embedding, layers, head" */
     /** Approximate FLOPs of one token forward through a block: they decide where the pipeline is
@@ -335,8 +335,8 @@ struct bp_model_family {
     bp_backbone (*backbone)(const bp_model_shape *shape);
     /** What a block passes on: names, streams, columns. The last one passes nothing on. */
     bp_activations (*behind)(const bp_model_shape *shape, int block);
-    /** What all blocks of the network read (tables of positions), to be left in network->tables;
-     * NULL: nothing. */
+    /** Fill network->tables with what all blocks of the network read (tables of positions); NULL:
+     * nothing. */
     void (*begin)(bp_network *network, const bp_model_shape *shape);
     /** A parameter that blocks of several stages hold (a tied embedding), for the stage that has
      * `blocks` blocks of its own; NULL where this stage has none. A NULL function: no stage has. */
@@ -364,8 +364,7 @@ const bp_hf_table *const *bp_model_huggingface_tables(void);
 const bp_model_family *bp_model_family_of_text(const char *path);
 /** The family that the folder `path` of another program holds a model of; NULL: none. */
 const bp_model_family *bp_model_family_of_folder(const char *path);
-/** Another one, from now on: of a program that brings its own. Before any configuration is read;
- * borrowed. */
+/** Add a family, for a program that brings its own. Before any configuration is read; borrowed. */
 void bp_model_family_register(const bp_model_family *family);
 
 /** Faults for keys of training that the family of model.kind needs and that are not set: of a job
@@ -376,21 +375,21 @@ void bp_model_require_keys(bp_config *config);
  * Faults (an unknown kind, a missing key, a key that contradicts the checkpoint) are added to the
  * configuration's. vocab_size stays what `known` has, else 0. */
 bp_model_shape bp_model_shape_of(bp_config *config, const bp_model_shape *known);
-/** All sizes are given, but maybe the vocabulary's. */
+/** Are all sizes given, except perhaps the vocabulary's? */
 bool bp_model_shape_is_whole(const bp_model_shape *shape);
-/** Set model.* to what the shape has, so that config.ini says it. */
+/** Set model.* to the shape's values, so that config.ini has them. */
 void bp_model_shape_resolve(const bp_model_shape *shape, bp_config *config);
 
-/** Faults of a shape on this many tensor ranks and stages, said with what would fit: added to the
- * configuration's. A shape that is not whole has none: a missing key is a fault already. */
+/** Faults of a shape on this many tensor ranks and stages, with values that would fit: added to the
+ * configuration's. An incomplete shape has none: a missing key is a fault already. */
 void bp_model_shape_check(const bp_model_shape *shape, int tensors, int stages, bp_config *config);
 
-/** The "model" object of a checkpoint's state. Errors of reading: BP_ERR_FORMAT a kind, a key or a
- * value that can't be. */
+/** The "model" object of a checkpoint's state. Errors of reading: BP_ERR_FORMAT a kind, an invalid
+ * key or value. */
 json_t *bp_model_shape_json(const bp_model_shape *shape);
 bp_err bp_model_shape_read(bp_model_shape *shape, const json_t *state, const char *where);
 
-/** Do its groups of parameters know how many layers are above them (bp_group.depth)? Not where two
+/** Do its groups of parameters know how many layers are above them (bp_group.depth)? False if two
  * stacks of layers train together. */
 bool bp_model_has_depth(const bp_model_shape *shape);
 /** The block that leaves the states of a layer, from 0 (what is before the first one) to
@@ -402,7 +401,7 @@ static inline int64_t bp_model_positions(const bp_model_shape *shape)
 {
     return shape->positions > 0 ? shape->positions : shape->context;
 }
-/** May windows have this many inputs, other than the context says? Where no parameter is of a
+/** May windows have this many inputs, unlike the context? True if no parameter belongs to a
  * position, or the table of positions has a row for each. */
 bool bp_model_may_read(const bp_model_shape *shape, int64_t inputs);
 /** The most inputs that a window may have outside training: the context, or BP_MODEL_UNLIMITED. */
@@ -413,19 +412,19 @@ int64_t bp_model_parameters(const bp_model_shape *shape);
 int64_t bp_model_trained_parameters(const bp_model_shape *shape);
 double bp_model_train_flops(const bp_model_shape *shape);
 
-/** What its training minimises: of its task, or its family's; NULL: a family of counts, or a
- * learner. */
+/** What its training minimises: the objective of its task, or its family's; NULL: a family of
+ * counts, or a learner. */
 const bp_objective *bp_model_objective(const bp_model_shape *shape);
-/** What a term's loss counts in it: the objective's, or of training's own. */
+/** The weight of a term's loss in it: the objective's, or training's own. */
 double bp_model_term_weight(const bp_model_shape *shape, int term);
-/** What it has probabilities of, or values: its task's outcomes, or words; and whether its last
- * block is a softmax over them (a value and a span have other heads). */
+/** The number of its outcomes or values: its task's outcomes, or words; and whether its last block
+ * is a softmax over them (a value and a span have other heads). */
 int64_t bp_model_outcomes(const bp_model_shape *shape);
 bool bp_model_is_softmax(const bp_model_shape *shape);
 /** FLOPs of a block of the whole network, with a task's head in place of the family's. */
 double bp_model_block_cost(const bp_model_shape *shape, int block);
 bp_activations bp_model_behind(const bp_model_shape *shape, int block);
-/** Blocks of the whole network; 0 where the shape is not whole. */
+/** Blocks of the whole network; 0 if the shape is incomplete. */
 int bp_model_blocks(const bp_model_shape *shape);
 /** Stage `stage` of `stages` has blocks [*first, *end): the cut with the smallest most expensive
  * stage. */

@@ -139,7 +139,7 @@ const bp_option bp_model_options[] = {
      "elmo: of the convolutions; relu if not given", false,
      .at = BP_AT(bp_model_keys, char_activation)},
     {"model.highway", BP_OPTION_INT, NULL, 1, 8, NULL, NULL,
-     "elmo: highway layers behind the convolutions; 2 if not given", false,
+     "elmo: highway layers after the convolutions; 2 if not given", false,
      .at = BP_AT(bp_model_keys, highway)},
     {"model.projection", BP_OPTION_INT, NULL, 1, 1 << 20, NULL, NULL,
      "elmo: width of word vectors and of the states of each direction, at most model.width, which "
@@ -164,7 +164,7 @@ const bp_option bp_model_options[] = {
      "CHECKPOINT whose weights to start from", false, .at = BP_AT(bp_model_keys, init)},
     {"adapter.kind", BP_OPTION_CHOICE, "none", 0, 0, "none|lora|bottleneck", NULL,
      "Transformers: weights of model.init stay as they are, and few parameters beside them are "
-     "trained: lora adds products of low rank, bottleneck small networks behind attention and MLP",
+     "trained: lora adds products of low rank, bottleneck small networks after attention and MLP",
      false, .at = BP_AT(bp_model_keys, adapter.kind)},
     {"adapter.rank", BP_OPTION_INT, "8", 1, 1 << 16, NULL, NULL,
      "lora: of what is added to a weight; bottleneck: its width", false,
@@ -176,7 +176,7 @@ const bp_option bp_model_options[] = {
      "lora: weights that are adapted, of q,k,v,out (attention), up (with its gate) and down (MLP)",
      false, .at = BP_AT(bp_model_keys, adapter.targets)},
     {"adapter.alone", BP_OPTION_BOOL, "no", 0, 0, NULL, NULL,
-     "checkpoints hold what is trained alone, and name the checkpoint of model.init, which has to "
+     "checkpoints hold only what is trained, and name the checkpoint of model.init, which has to "
      "stay where it is",
      false, .at = BP_AT(bp_model_keys, adapter.alone)},
     {"model.attention_activation", BP_OPTION_CHOICE, NULL, 0, 0, BP_VARIANT_ACTIVATIONS, NULL,
@@ -209,8 +209,8 @@ const bp_option bp_model_options[] = {
      "for all longer ones too; 0 if not given",
      false, .at = BP_AT(bp_model_keys, prune)},
     {"ngram.prune_entropy", BP_OPTION_REAL, NULL, 0, 1, NULL, NULL,
-     "ngram: n-grams are left out whose removal alone makes the perplexity higher by less than so "
-     "much, relatively: 1e-8 for example; 0 if not given",
+     "ngram: n-grams are left out whose removal alone makes the perplexity higher by less than "
+     "this share: 1e-8 for example; 0 if not given",
      false, .at = BP_AT(bp_model_keys, prune_entropy)},
     {"ngram.memory", BP_OPTION_BYTES, NULL, 1 << 20, 1e15, NULL, "bytes",
      "ngram: of a rank, for n-grams that are sorted at a time; the rest is spilled to RUN/counts; "

@@ -50,7 +50,7 @@ typedef struct bp_state_form {
     bool keys;               /* one layer, of bp_model_ops.keys and not of `states` */
 } bp_state_form;
 
-/** A text of which states are asked for. */
+/** A text whose states are requested. */
 typedef struct bp_model_text {
     const int32_t *tokens; /* [count] */
     int64_t count;
@@ -160,7 +160,7 @@ typedef struct bp_decode_step {
                                where its count is 0; NULL: each from its own */
 } bp_decode_step;
 
-/** Texts that the sequences of a group are written for: sequence s is for source s / slots_each. */
+/** The sources of a group's sequences: sequence s is for source s / slots_each. */
 typedef struct bp_decode_sources {
     int64_t count, slots_each;
     const int64_t *starts; /* [count + 1] in tokens */
@@ -193,9 +193,9 @@ typedef struct bp_model_ops {
     bp_err (*distribution)(bp_model *lm, const bp_model_batch *batch, int64_t pass, float *log_p,
                            float *values);
 
-    /* The parts that an ensemble, the Laplace approximation and explanations put together
-     * themselves; NULL for a model that can't (an ensemble). Collective over mesh->model where
-     * nothing else is said. */
+    /* The parts that an ensemble, the Laplace approximation and explanations combine themselves;
+     * NULL for a model that can't (an ensemble). Collective over mesh->model unless said
+     * otherwise. */
 
     /** hidden[windows * length][width]: what the last linear map is applied to, valid on the ranks
      * of the last pipeline stage. pass: BP_MODEL_NO_DROPOUT, or the number of a pass with dropout
@@ -229,8 +229,8 @@ typedef struct bp_model_ops {
     bp_err (*keys)(bp_model *lm, const bp_model_batch *batch, float *values, float *keys);
     void (*free)(bp_model *lm);
 
-    /* Decoding; NULL for a model that can't. Called through bp_model_decode_new and those that
-     * follow it, which say what they do. */
+    /* Decoding; NULL for a model that can't. Called through bp_model_decode_new and the functions
+     * after it, which document them. */
     bp_err (*decode_new)(bp_decoding **out, bp_model *lm, int groups, int64_t slots,
                          int64_t capacity);
     void (*decode_reset)(bp_decoding *decoding, int group);
@@ -238,9 +238,9 @@ typedef struct bp_model_ops {
                    float *statistics);
     void (*decode_free)(bp_decoding *decoding);
     void (*decode_sources)(bp_decoding *decoding, int group, const bp_decode_sources *sources);
-    /* The parts that an ensemble puts together: a step up to hidden[slots that are fed][width],
-     * what the last linear map is applied to, valid on the last pipeline stage; and logits of such
-     * rows, as `logits` returns them. */
+    /* The parts that an ensemble combines: a step up to hidden[slots that are fed][width], what the
+     * last linear map is applied to, valid on the last pipeline stage; and logits of such rows, as
+     * `logits` returns them. */
     void (*decode_states)(bp_decoding *decoding, int group, const bp_decode_step *step,
                           float *hidden);
     void (*decode_logits)(bp_decoding *decoding, int64_t head, const float *hidden, int64_t rows,
@@ -254,7 +254,7 @@ struct bp_model {
     bp_model_info info;
 };
 
-/** What a rank is to do in scoring, or in decoding, of a job that may not have begun. */
+/** The work of a rank in scoring, or in decoding, of a job that may not have begun. */
 typedef struct bp_model_task {
     const bp_mesh_shape *mesh;
     int stage;
@@ -263,7 +263,7 @@ typedef struct bp_model_task {
     int64_t slots, capacity;
 } bp_model_task;
 
-/** What it takes for that, in bytes: weights with their copies, work on a batch, and what
+/** The memory for that, in bytes: weights with their copies, work on a batch, and what
  * bp_model_decode_new takes. */
 typedef struct bp_model_memory {
     int64_t weights_bytes, work_bytes, decode_bytes;

@@ -1,4 +1,5 @@
-/* A run of blocks with its parameters laid out in flat memory: what one pipeline stage holds. */
+/* The part of a network that one pipeline stage holds: a run of blocks, with its parameters in flat
+ * memory. */
 #ifndef BP_MODELS_NETWORK_H
 #define BP_MODELS_NETWORK_H
 
@@ -28,7 +29,7 @@ typedef struct bp_network {
 
 /** An empty network with capacity for this many blocks and groups (fixed: pointers to params stay
  * valid). Local. Owns: *out is the caller's, bp_network_free(); nn's gemm and tensor are borrowed.
- * No memory ends the program (bp_alloc). */
+ * Ends the program when out of memory (bp_alloc). */
 void bp_network_new(bp_network **out, const bp_nn *nn, int blocks, int groups);
 void bp_network_free(bp_network **network);
 

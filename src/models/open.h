@@ -25,10 +25,11 @@ bp_state_form bp_model_state_form_of(const json_t *state);
  * split over its ranks.
  *
  * Collective: over mesh->member; `path` is equal on all its ranks (members may open different
- * ones). Owns:       *out is the caller's, bp_model_free(); mesh is borrowed until then. Errors:
- * those of bp_checkpoint_open_any; BP_ERR_FORMAT a kind that this version does not know;
- * BP_ERR_CONFIG heads or layers that the mesh does not divide: the same on all ranks of
- * mesh->member.
+ *             ones).
+ * Owns:       *out is the caller's, bp_model_free(); mesh is borrowed until then.
+ * Errors:     those of bp_checkpoint_open_any; BP_ERR_FORMAT a kind that this version does not
+ *             know; BP_ERR_CONFIG heads or layers that the mesh does not divide: the same on all
+ *             ranks of mesh->member.
  */
 bp_err bp_model_open(bp_model **out, const bp_mesh *mesh, const bp_config *config,
                      const char *path);

@@ -1,6 +1,6 @@
 /* A Transformer of one stack, decoder or encoder, is data: a bp_stack says what the layers,
- * positions and head of a family are, bp_model_shape.stack has what keys say of one model, and what
- * follows is counted and made of both here. */
+ * positions and head of a family are, bp_model_shape.stack has what keys say of one model, and the
+ * rest is computed from both here. */
 #ifndef BP_MODELS_STACK_H
 #define BP_MODELS_STACK_H
 
@@ -8,7 +8,7 @@
 #include "models/transformer.h"
 #include "nn/layers.h"
 
-/** What a family's models have in common, and what they have where no key says otherwise. */
+/** What a family's models have in common, and their defaults of keys. */
 typedef struct bp_stack {
     /* Norms. */
     bool rms;              /* by the root mean square, without a bias */
@@ -86,8 +86,8 @@ typedef struct bp_stack {
         BP_STACK_REAL("rope_high_freq_factor", rope_high),                                         \
         BP_STACK_COUNT("rope_original_context", rope_original)
 
-/** What is not given becomes what the stack has: bp_model_family.settle. The other functions do
- * without it. */
+/** Values that are not given become the stack's: bp_model_family.settle. The other functions do not
+ * need it. */
 void bp_stack_settle(bp_model_shape *shape);
 /** Heads divide the width unless their width is given, heads of keys divide heads, tensor ranks
  * heads and the inner width, and what is rotated are pairs: bp_model_family.check, check_read. */

@@ -63,8 +63,8 @@ const bp_option bp_task_options[] = {
      "the largest spectral norm that the hidden weights keep; 0: any", false,
      .at = BP_AT(bp_task_keys, bound)},
     {"sngp.bounded", BP_OPTION_CHOICE, "all", 0, 0, "all|pooler", NULL,
-     "which weights that are: the matrices of all layers that train and the pooler's, or the "
-     "pooler's alone",
+     "which weights that are: the matrices of all layers that train and the pooler's, or "
+     "only the pooler's",
      false, .at = BP_AT(bp_task_keys, bounded)},
     {NULL, BP_OPTION_STRING, NULL, 0, 0, NULL, NULL, NULL, false},
 };

@@ -66,7 +66,7 @@ static inline bool bp_task_has_head(const bp_task_shape *task)
     return bp_task_kind_of(task)->objective != NULL;
 }
 
-/** Are outcomes a softmax of one linear map? A language model's are. */
+/** Are outcomes a softmax of one linear map? True for a language model. */
 static inline bool bp_task_is_softmax(const bp_task_shape *task)
 {
     return !bp_task_has_head(task) || bp_task_kind_of(task)->has_names;

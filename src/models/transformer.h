@@ -1,5 +1,5 @@
-/* What families of Transformers have in common: their blocks, and rotary positions. Their sizes and
- * checks are in family.h. */
+/* Shared by families of Transformers: their blocks, and rotary positions. Their sizes and checks
+ * are in family.h. */
 #ifndef BP_MODELS_TRANSFORMER_H
 #define BP_MODELS_TRANSFORMER_H
 
@@ -27,7 +27,7 @@ bp_block *bp_transformer_new_layer(bp_network *network, const bp_layer_shape *la
 void bp_transformer_check_heads(const bp_model_shape *shape, int tensors, bp_config *config);
 void bp_transformer_check_inner(const bp_model_shape *shape, int64_t inner, int tensors,
                                 bp_config *config);
-/** A fault where heads are to divide the width, and do not. */
+/** A fault if heads must divide the width, and do not. */
 void bp_transformer_check_width(const bp_model_shape *shape, bp_config *config);
 
 /** How positions rotate the first `rotated` numbers of a head (even), and how wavelengths are
@@ -48,8 +48,8 @@ typedef struct bp_rope {
  * mean of both, weighted by n's place between them. Source: Su et al. 2021; Chen et al. 2023
  * (linear); Grattafiori et al. 2024, "The Llama 3 Herd of Models", as its reference code has it. */
 double bp_rope_frequency(const bp_rope *rope, int64_t pair);
-/** The cosines and sines of all pairs at positions before `context`, left in network->tables, made
- * in float64. */
+/** Fill network->tables with the cosines and sines of all pairs at positions before `context`,
+ * computed in float64. */
 void bp_network_add_rotary(bp_network *network, const bp_rope *rope, int64_t context);
 
 #endif

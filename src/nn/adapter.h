@@ -1,4 +1,4 @@
-/* Adapters: few parameters beside a model's own, which stay as they are while these are trained. */
+/* Adapters: a few trainable parameters beside a model's own, which stay fixed. */
 #ifndef BP_NN_ADAPTER_H
 #define BP_NN_ADAPTER_H
 

@@ -1,4 +1,4 @@
-/* Blocks: the pieces that a neural model is a list of (embedding, layers, head).
+/* Blocks: a neural model is a list of them (embedding, layers, head).
  *
  * A block knows its parameters and how each is split over tensor ranks, says how much memory it
  * keeps from forward to backward, and runs both ways. What passes from block to block, and from
@@ -35,7 +35,7 @@ typedef struct bp_nn {
                                 vocabulary is over; 0: all */
 } bp_nn;
 
-/** The most of a micro-batch: examples, and places of each stream. */
+/** The maximum of a micro-batch: examples, and places of each stream. */
 typedef struct bp_extent {
     int64_t B, T[BP_STREAMS];
     size_t lent_bytes; /* of bp_pass.lent, whenever the block goes backward */
@@ -80,13 +80,13 @@ typedef struct bp_continuation {
     int64_t sources, source_capacity, source;
     bp_cached_rows source_rows;
 } bp_continuation;
-/** What a block takes for that: kept, and at work. */
+/** The memory of a block for that: kept, and as scratch. */
 typedef struct bp_cache_need {
     int64_t sources, source_capacity; /* asked for; 0: no source is read */
     size_t kept_bytes, scratch_bytes;
 } bp_cache_need;
 
-/** What a block computes, as a probe is shown it: x[rows][columns], in place, read-only. */
+/** A block's result, as a probe sees it: x[rows][columns], in place, read-only. */
 typedef struct bp_probed {
     int block;        /* of the whole model, from 0 */
     const char *what; /* the name of an activation after the block ("hidden"), of all examples of
@@ -107,7 +107,7 @@ struct bp_probe {
     int block;      /* at work; set by the code that runs the blocks */
 };
 
-/** One micro-batch on its way. */
+/** One micro-batch on its way through the blocks. */
 typedef struct bp_pass {
     bp_extent extent;
     int64_t B, T;               /* of the stream that the block at work goes by */
@@ -120,8 +120,8 @@ typedef struct bp_pass {
                        dropout at test time */
     int64_t step; /* dropout masks are a function of (seed, step, layer, slot, position, element) */
     int64_t first_slot;     /* of sequence 0 in the global batch */
-    bool resumes, suspends; /* outside training: sequences go on from what bp_carry.kept has, from
-                               row first_window on; the next pass over them will */
+    bool resumes, suspends; /* outside training: sequences continue from bp_carry.kept, from row
+                               first_window on; the next pass over them will */
     int64_t first_window;
     float loss_weight[BP_TERMS];   /* what the loss of one target counts in the gradient: the term's
                                       weight / (its scored targets in the global batch) */
@@ -197,13 +197,13 @@ typedef struct bp_block_ops {
      * positions. NULL: it can't. Local. */
     bool (*cache)(const bp_block *block, int64_t slots, int64_t capacity, bp_cache_need *need);
     /** Collective over nn->tensor. The activations hold gradients of the outputs, and leave with
-     * those of the inputs; parameters' gradients are added to, fresh ones (param.h) written: by
-     * only this rank's rows in replicated groups, by all rows in the others. A gradient that is
-     * NULL (a frozen group) is left out. */
+     * those of the inputs; parameters' gradients are added to, fresh ones (param.h) are
+     * overwritten: by only this rank's rows in replicated groups, by all rows in the others. A
+     * gradient that is NULL (a frozen group) is left out. */
     void (*backward)(bp_block *block, bp_pass *pass, bp_activations *activations, void *saved);
     /** Add the parameters of an adapter, once, before anything is planned or bound: of LoRA what is
      * cut over tensor ranks to `split`, the rest to `whole`, which is partial (param.h) then; of a
-     * bottleneck all to `whole`. NULL: none has a place here. Local. */
+     * bottleneck all to `whole`. NULL: it takes no adapter. Local. */
     void (*adapt)(bp_block *block, const bp_adapter *adapter, bp_group *split, bp_group *whole);
     void (*free)(bp_block *block);
 } bp_block_ops;
@@ -217,7 +217,7 @@ struct bp_block {
 
 void bp_block_forward(bp_block *block, bp_pass *pass, bp_activations *activations, void *saved);
 void bp_block_backward(bp_block *block, bp_pass *pass, bp_activations *activations, void *saved);
-/** Show pass->probe, if there is one, the activations after the block at work; */
+/** Show pass->probe, if it is set, the activations after the current block; */
 void bp_probe_activations(const bp_pass *pass, const bp_activations *activations);
 /** and the weights of an attention that has just gone forward, head by head. */
 void bp_probe_attention(const bp_pass *pass, const char *what, const bp_attention_input *in,
@@ -275,7 +275,7 @@ typedef struct bp_row_range {
 } bp_row_range;
 bp_row_range bp_nn_rows(const bp_nn *nn, const bp_pass *pass);
 /** The place of this rank's first row among all rows of the global batch, each slot with as many
- * places as before a micro-batch is shortened: dropout masks go by it. */
+ * places as before a micro-batch is shortened: it keys dropout masks. */
 static inline int64_t bp_nn_first_row(const bp_nn *nn, const bp_pass *pass)
 {
     return pass->first_slot * pass->slot_T[pass->stream] + bp_nn_rows(nn, pass).first;
@@ -286,9 +286,9 @@ static inline bool bp_rows_divide(int64_t rows, int tensors)
     return tensors > 1 && rows % tensors == 0;
 }
 
-/** Sum a block's partial result x[B * T][C] over tensor ranks: this rank's rows of it are whole
- * then, the others only where it has all. Takes bp_nn_sum_floats of scratch from the pass, none
- * where there is one rank. Collective over nn->tensor. */
+/** Sum a block's partial result x[B * T][C] over tensor ranks: then this rank's rows of it are
+ * complete, and the others only if it has all rows. Takes bp_nn_sum_floats of scratch from the
+ * pass, none with one rank. Collective over nn->tensor. */
 void bp_nn_sum(const bp_nn *nn, bp_pass *pass, float *x, int64_t C);
 int64_t bp_nn_sum_floats(const bp_nn *nn, const bp_pass *pass, int64_t C);
 /** This rank's rows of an operand [B * T][...], and all of it once each rank has made its own.

@@ -1,4 +1,4 @@
-/* Distillation: a head that learns from what another model says of the same places, and layers that
+/* Distillation: a head that learns from another model's outputs at the same places, and layers that
  * learn from its layers' states. */
 #ifndef BP_NN_DISTILL_H
 #define BP_NN_DISTILL_H

@@ -8,7 +8,7 @@
 #include "nn/block.h"
 
 /* All constructors: *out is the caller's until it is given to a network; nn and params are
- * borrowed. Local. No memory ends the program (bp_alloc). */
+ * borrowed. Local. Ends the program when out of memory (bp_alloc). */
 
 /** One stream's: item = scale wte[inputs] + wpe[first_position + position] (NULL: none) +
  * segments[its segment] (NULL: none; 0 of a batch that has none, and of a table of one row),
@@ -91,7 +91,7 @@ void bp_transformer_layer_new(bp_block **out, const bp_nn *nn, const bp_layer_sh
  * Local. */
 int64_t bp_transformer_layer_products(const bp_layer_shape *shape);
 
-/** What is done to each row by itself: a product with an activation, a norm, dropout. */
+/** An operation on each row by itself: a product with an activation, a norm, dropout. */
 typedef struct bp_row_shape {
     const char *name; /* its params are "NAME.weight" [O][I], "NAME.bias" [O], "NAME.ln.gain" [O],
                          "NAME.ln.bias" [O]; borrowed */
@@ -118,7 +118,7 @@ void bp_row_layer_new(bp_block **out, const bp_nn *nn, const bp_row_shape *shape
 /** A head that classifies a whole example by its first place. */
 typedef struct bp_pooled_shape {
     int64_t C, classes;
-    int item, stream, term; /* the term has a target an example; a batch without it is let be */
+    int item, stream, term; /* the term has a target an example; a batch without it is unchanged */
     int64_t
         mask; /* the stream of its dropout masks, between pooler and classes; BP_ROW_KEEPS_ALL */
 } bp_pooled_shape;
@@ -126,7 +126,7 @@ typedef struct bp_pooled_shape {
 /** Cross-entropy of softmax(class.weight tanh(pooler.weight h + pooler.bias) + class.bias), h being
  * an example's first row; other blocks follow, which read the same item. Adds "pooler.weight"
  * [C][C], "pooler.bias" [C], "class.weight" [classes][C], "class.bias" [classes] to the replicated
- * group. In training forward only keeps what it reads; backward computes the loss and all
+ * group. In training forward keeps only what it reads; backward computes the loss and all
  * gradients. Source: Devlin et al. 2019, section 3.1 (next sentence prediction). */
 void bp_pooled_head_new(bp_block **out, const bp_nn *nn, const bp_pooled_shape *shape,
                         bp_group *group);
@@ -200,8 +200,8 @@ float *bp_random_features_factor(bp_block *block, int64_t class);
 void bp_text_head_new(bp_block **out, const bp_nn *nn, const bp_text_head_shape *shape,
                       bp_group *group);
 
-/** Blocks that work one after another, as one: what a pipeline does not cut. The blocks, of one
- * stream, are the series' now. */
+/** Several blocks as one, which a pipeline does not cut. The series owns the blocks, which are of
+ * one stream. */
 #define BP_SERIES_BLOCKS 4
 void bp_series_new(bp_block **out, const bp_nn *nn, bp_block *const *blocks, int count);
 
@@ -213,7 +213,7 @@ typedef struct bp_replacement_shape {
     int ids_item;                /* of one column, without a gradient: the tokens of each place */
 } bp_replacement_shape;
 
-/** At places that the head is asked for a token is drawn from its distribution, by the inverse of
+/** At places with a target of the head a token is drawn from its distribution, by the inverse of
  * the cumulated probabilities: in training a function of (seed, step, slot, place), else of (seed,
  * the example's tokens, place). Item 0 becomes the embedding of that text. No gradient goes back to
  * the head's rows. All rows are on each tensor rank (bp_model_family.whole_rows). Source: Clark et
@@ -229,13 +229,13 @@ typedef struct bp_binary_shape {
 
 /** Binary cross-entropy of sigmoid(replaced.weight h + replaced.bias), h being item 0, the label
  * whether a place's token is another one than its target. All rows are on each tensor rank. In
- * training forward only keeps what it reads; backward computes the loss and all gradients. Adds
+ * training forward keeps only what it reads; backward computes the loss and all gradients. Adds
  * "replaced.weight" [1][C] and "replaced.bias" [1] to the replicated group. Source: Clark et al.
  * 2020, section 3.1. */
 void bp_binary_head_new(bp_block **out, const bp_nn *nn, const bp_binary_shape *shape,
                         bp_group *group);
 
-/** What SpanBERT's boundary objective looks at. */
+/** The input of SpanBERT's boundary objective. */
 #define BP_BOUNDARY_PLACES 20 /* of a span that have a number; nothing is asked after them */
 typedef struct bp_boundary_shape {
     int64_t C;
@@ -360,7 +360,7 @@ typedef struct bp_dirichlet_shape {
     int64_t classes;  /* over all tensor ranks; as a target: a text outside the domain */
 } bp_dirichlet_shape;
 
-/** What a head reads, and which loss term it is asked for. */
+/** The input of a head, and its loss term. */
 typedef struct bp_head_shape {
     const char *norm; /* the name of its norm: "ln_f"; borrowed. NULL: it has none */
     bp_param *bias;   /* of the logits, this rank's part of [V] (bp_vocab_share,
@@ -388,8 +388,8 @@ typedef struct bp_head_shape {
 /** Final norm and softmax cross-entropy over outcomes (a vocabulary, classes) that are split over
  * tensor ranks, by chunks of rows: the logits never exist whole. A target a place is that of its
  * row; a target an example is that of the row of its first place. wte: this rank's rows of [V][C],
- * tied to an embedding or not. In training forward only keeps its input; backward computes the loss
- * and all gradients in one go. */
+ * tied to an embedding or not. In training forward keeps only its input; backward computes the loss
+ * and all gradients at once. */
 void bp_lm_head_new(bp_block **out, const bp_nn *nn, const bp_head_shape *shape, bp_param *wte,
                     bp_group *whole);
 
@@ -428,8 +428,7 @@ int64_t bp_head_filled_rows(int64_t rows, int64_t most);
 void bp_logit_statistics(float *max, double *sums, const bp_logit_rows *in, MPI_Comm tensor);
 /** sums[V here] += the columns of dlogits, in row order: a bias's gradient. Local. */
 void bp_logit_column_sums(float *sums, const bp_operand *dlogits);
-/** log p(target) of row r, from these: the one formula, so that all who score have the same
- * bits. */
+/** log p(target) of row r, from these: the only formula, so that all callers get the same bits. */
 double bp_logit_logprob(const float *max, const double *sums, int64_t rows, int64_t r);
 /** The same of any outcome of row r, of which this is the logit. */
 double bp_logit_log_p(const float *max, const double *sums, int64_t r, double logit);

@@ -1,4 +1,4 @@
-/* The vocabulary's head: what its training and its pieces share. */
+/* Shared by the files of the vocabulary's head. */
 #ifndef BP_NN_LM_HEAD_PRIV_H
 #define BP_NN_LM_HEAD_PRIV_H
 
@@ -73,7 +73,7 @@ bool head_keeps_gradient(const lm_head *self);
 int64_t head_rows_of(int64_t bytes, int64_t row_bytes);
 /** The most rows of a chunk of `rows` or fewer, which memory is planned for: more for more rows. */
 int64_t head_chunk_rows_most(const lm_head *self, int64_t rows, bool training);
-/** Chunks of one size, as a short one costs the products as much: of at most `most` rows. */
+/** Chunks of one size, at most `most` rows: a short one costs the products as much. */
 int64_t head_equal_rows(int64_t rows, int64_t most);
 head_chunk head_chunk_alloc(const lm_head *self, bp_arena *arena, const head_chunk_size *size);
 
@@ -98,8 +98,8 @@ bp_logit_rows head_logit_rows(const lm_head *self, const head_chunk *c, const in
                               int64_t rows);
 /** Logits of this rank's part of the vocabulary. */
 void head_chunk_logits(const lm_head *self, const head_chunk *c, const bp_operand *states);
-/** They, and the softmax statistics of the first `rows`
- * over the whole of it. Collective over nn->tensor, as head_chunk_loss. */
+/** The logits, and the softmax statistics of the first `rows` over the whole of it. Collective over
+ * nn->tensor, as head_chunk_loss. */
 void head_chunk_forward(const lm_head *self, head_chunk *c, const bp_operand *normed,
                         const int32_t *targets, int64_t rows, int64_t step);
 /** log p(target) of row r of `rows` that went forward. */
@@ -113,7 +113,7 @@ void head_chunk_loss(const lm_head *self, bp_pass *pass, const head_chunk *c,
 
 /** One item that it reads, as this rank has it. */
 size_t head_item_bytes(const lm_head *self, const bp_pass *pass);
-/** The head as its second item and term have it. */
+/** The head with its second item and term. */
 lm_head head_second(const lm_head *self);
 
 /* ---- lm_head_backward.c ---- */

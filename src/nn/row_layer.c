@@ -1,4 +1,4 @@
-/* What is done to each row by itself: a product with an activation, a norm, dropout. Tensor ranks
+/* An operation on each row by itself: a product with an activation, a norm, dropout. Tensor ranks
  * hold all of its parameters and share the rows out, or do all rows alike. */
 #include "base/err.h"
 #include "math/kernels/kernels.h"

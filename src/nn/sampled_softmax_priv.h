@@ -1,4 +1,4 @@
-/* The softmax of a target and some sampled outcomes: what a large vocabulary is trained by. */
+/* The softmax of a target and some sampled outcomes: the training loss of a large vocabulary. */
 #ifndef BP_NN_SAMPLED_SOFTMAX_PRIV_H
 #define BP_NN_SAMPLED_SOFTMAX_PRIV_H
 

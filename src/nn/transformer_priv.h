@@ -1,4 +1,4 @@
-/* What the files of a Transformer layer share: its parts, what it keeps, and how a branch joins the
+/* Shared by the files of a Transformer layer: its parts, what it keeps, and how a branch joins the
  * residual stream. */
 #ifndef BP_NN_TRANSFORMER_PRIV_H
 #define BP_NN_TRANSFORMER_PRIV_H
@@ -14,7 +14,7 @@
 /* The branches of a layer, in their order; each begins with a norm, or ends with it (post_norm). */
 typedef enum branch_kind { ATTENTION, CROSS, MLP, BRANCHES } branch_kind;
 
-/* Its own products, of which an adapter may change the weights. */
+/* Its own products, whose weights an adapter may change. */
 typedef enum layer_product {
     PRODUCT_QKV,
     PRODUCT_OUT,
@@ -53,7 +53,7 @@ typedef struct layer {
     bp_bottleneck *bottleneck[BRANCHES];       /* after a branch; NULL: there is none */
 } layer;
 
-/* What forward leaves for backward: of all rows, rows = B * T, or of this rank's own (bp_nn_rows).
+/* What forward keeps for backward: for all rows, rows = B * T, or of this rank's own (bp_nn_rows).
  * Norms' outputs and the activation's are computed again. Without training the residual stream
  * stays where it is, and the rest is left out. */
 typedef struct saved {
@@ -150,7 +150,7 @@ bp_attention_shape layer_attention_shape(const layer *self, const bp_pass *pass,
 void *layer_alloc_attention(const layer *self, bp_arena *arena, const bp_pass *pass, bool cross);
 /** Rotate queries and keys, or their gradients (back), by their positions. */
 void layer_rotate(const layer *self, const bp_pass *pass, float *qkv, bool back);
-/** What scores get by distance, made in `bias`; NULL: nothing. */
+/** The biases of scores by distance, computed in `bias`; NULL: none. */
 void layer_set_bias(const layer *self, bp_attention_shape *shape, float *bias);
 /** How distances are put into buckets. */
 static inline bp_relative layer_relative(const layer *self)
@@ -222,11 +222,11 @@ void layer_open_residual(const layer *self, const bp_pass *pass, const saved *ke
  * scratch. */
 void layer_open_norm(const layer *self, const bp_pass *pass, branch_kind branch, const saved *kept,
                      const norm_work *work, float *dh, float *dy);
-/** Back through a branch's norm, its output's gradient being summed over tensor ranks first; with
- * post_norm dh += only that sum. work->normed is what the branch's first product read. */
+/** The backward pass of a branch's norm, after its output's gradient is summed over tensor ranks;
+ * with post_norm dh += only that sum. work->normed is what the branch's first product read. */
 void layer_backward_norm(const layer *self, bp_pass *pass, branch_kind branch, const saved *kept,
                          const norm_work *work, float *dh);
-/** The values, the gradient of a parameter that may not be there: NULL then. */
+/** The values, the gradient of a parameter; NULL if the layer lacks it. */
 static inline const float *layer_value_of(const bp_param *param)
 {
     return param ? param->value : NULL;

@@ -133,7 +133,7 @@ static void warn_of_settings(const scorer *self)
         self->rule.context > self->info.trained_context)
         BP_WARN("model.untrained_positions",
                 "the model was last trained in windows of %" PRId64
-                " tokens, and its positions behind them may have no training: at score.context = "
+                " tokens, and its positions after them may have no training: at score.context = "
                 "%" PRId64 "; use %" PRId64 " or less, or train on in such windows (model.init)",
                 self->info.trained_context, self->rule.context, self->info.trained_context);
     warn_of_prefix(self);
@@ -143,7 +143,7 @@ static void warn_of_settings(const scorer *self)
     if (bp_score_rule_keys_of(config)->end && !self->rule.end)
         BP_WARN("config.unused_key", "score.end = yes is ignored: %s; the summary says false",
                 bp_score_masks(self->rule.convention)
-                    ? "of a masked model the text alone is scored"
+                    ? "a masked model scores only the text"
                     : "neither corpus nor model names an end-of-document token");
 }
 

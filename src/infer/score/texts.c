@@ -64,7 +64,7 @@ bp_err bp_texts_rule(bp_score_rule *rule, const bp_model_info *model, const bp_t
 
     if (model->reads_source || bp_task_has_head(&model->task))
         return BP_FAIL(BP_ERR_CONFIG, "metrics.no_language_model",
-                       "the model is no language model alone, it %s: at the model; name a causal "
+                       "the model is not only a language model: it %s: at the model; name a causal "
                        "or a masked one",
                        model->reads_source ? "writes a target for a source"
                                            : "has the head of a task");
@@ -390,7 +390,7 @@ bp_err bp_texts_columns(int64_t *columns, bp_model *lm, const bp_score_rule *rul
     *columns = probe.columns;
     if (err == BP_OK && *columns == 0)
         err = BP_FAIL(BP_ERR_CONFIG, "metrics.no_such_layer",
-                      "the model has no states behind layer %" PRId64 ": at --layer; use 0 to %d",
+                      "the model has no states after layer %" PRId64 ": at --layer; use 0 to %d",
                       layer, lm->info.layers);
     return err;
 }

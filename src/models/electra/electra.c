@@ -122,8 +122,8 @@ static void check(const bp_model_shape *shape, int tensors, bp_config *config)
                         "its training is replaced: at model.part; use both");
     if (shape->own[BP_ELECTRA_PART] == BP_ELECTRA_GENERATOR && bp_task_has_head(&shape->task))
         bp_config_fault(config, "electra.no_discriminator",
-                        "model.part = generator has no discriminator, behind which a task's head "
-                        "stands: at model.part; start from a model that has one");
+                        "model.part = generator has no discriminator, which a task's head "
+                        "follows: at model.part; start from a model that has one");
 }
 
 static bp_err check_read(const bp_model_shape *shape, const char *where)

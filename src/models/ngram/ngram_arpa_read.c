@@ -285,7 +285,7 @@ static bp_err read_text(arpa_reader *self)
     if (err == BP_OK && !is(text, bytes, "\\end\\"))
         err = fail(self, "the file goes on where \\end\\ was expected");
     if (err == BP_OK && next_line(self, &text, &bytes, true))
-        err = fail(self, "the file goes on behind \\end\\");
+        err = fail(self, "the file goes on after \\end\\");
     return err;
 }
 
@@ -385,8 +385,7 @@ static bp_err read_mapped(arpa_reader *self, ngram_levels *levels, bp_tokenizer 
     }
     if (err == BP_OK && self->dropped > 0)
         BP_WARN("arpa.inner_start",
-                "%" PRId64
-                " n-grams have <s> behind another word, which never happens: at %s; they "
+                "%" PRId64 " n-grams have <s> after another word, which never happens: at %s; they "
                 "are left out",
                 self->dropped, self->path);
     return err == BP_OK ? ngram_arpa_fill(levels, self->of, self->spec, self->path) : err;

@@ -368,7 +368,7 @@ static bp_err read_mapped(reader *self, bp_model_import *out)
     skip(self, " \r\n");
     if (err == BP_OK && self->at < self->end)
         err = BP_FAIL(BP_ERR_FORMAT, "vectors.wrong_row",
-                      "something stands behind the last of %" PRId64 " vectors: at %s; get the "
+                      "data follow the last of %" PRId64 " vectors: at %s; get the "
                       "file again",
                       self->rows, self->path);
     if (err == BP_OK && !self->tokenizer)

@@ -192,7 +192,7 @@ static bp_err peek(reader *self, bool *there)
         self->exhausted = self->complete && self->line_bytes == 0;
         if (err == BP_OK && self->line_bytes == 0 && self->bytes == BLOCK_BYTES)
             err = BP_FAIL(BP_ERR_FORMAT, "metrics.damaged",
-                          "metrics are damaged: a line of more than %d bytes behind byte %" PRId64
+                          "metrics are damaged: a line of more than %d bytes after byte %" PRId64
                           ": in %s; remove that line, or the member's folder to train it anew",
                           BLOCK_BYTES, self->taken_bytes, self->path);
         if (err != BP_OK || self->line_bytes == 0)

@@ -278,8 +278,8 @@ static bp_err check_words(const trainer *self, const bp_task_shape *task,
             weight, self->shape.family->name, bp_task_name(task->kind));
     if (teacher_gives_targets(self->config))
         return BP_FAIL(BP_ERR_CONFIG, "task.no_words",
-                       "task.lm_weight = %g does not go with distill.model, which teaches classes "
-                       "alone: at task.lm_weight; leave one of both out",
+                       "task.lm_weight = %g does not go with distill.model, which teaches only "
+                       "classes: at task.lm_weight; leave one of both out",
                        weight);
     return BP_OK;
 }

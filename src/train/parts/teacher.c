@@ -197,7 +197,7 @@ static bp_err check_state(trainer *self, teacher *own, const json_t *state, cons
         return BP_FAIL(BP_ERR_CONFIG, "distill.no_teacher",
                        "a model of kind %s gives no soft targets here: at distill.model = %s; take "
                        "a causal or masked network whose head is one softmax, or one of classes or "
-                       "tags, no prior network; or learn its states alone (distill.layers, "
+                       "tags, no prior network; or learn only its states (distill.layers, "
                        "distill.weight=0)",
                        shape.family->name, path);
     if (bp_model_most_inputs(&shape) < self->shape.context)
@@ -287,8 +287,8 @@ static bp_err ready(trainer *self, void *part)
         return BP_FAIL(BP_ERR_CONFIG, "distill.no_student",
                        "distill.model is given, but a model of kind %s learns from no soft "
                        "targets here: at distill.model; leave it out, train a causal or masked "
-                       "network whose head is one softmax, or classes or tags, or learn states "
-                       "alone (distill.layers, distill.weight=0)",
+                       "network whose head is one softmax, or classes or tags, or learn only "
+                       "states (distill.layers, distill.weight=0)",
                        self->shape.family->name);
     if (mesh->coordinates)
         err = check_members(self, own);

@@ -72,7 +72,7 @@ bp_err scorer_open_candidates(scorer *self)
         return BP_OK;
     if (self->info.masks || self->info.reads_source)
         return BP_FAIL(BP_ERR_CONFIG, "score.other_convention",
-                       "score.candidates asks what follows a text, which causal models alone "
+                       "score.candidates asks what follows a text, which only causal models "
                        "answer: at score.candidates; leave it out, or take a causal model");
     err = open_tokenizer(&tokenizer, self);
     if (err == BP_OK)

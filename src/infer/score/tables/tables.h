@@ -15,8 +15,8 @@ bp_err bp_tokens_writer_new(bp_tokens_writer **out, const char *path, const bp_s
  * are NaN.
  *
  * Shapes:     values[count] of float, maybe not aligned, in each statistic; that of the next
- *             statistic begins `stride` values later. Errors: BP_ERR_IO; BP_ERR_FORMAT a run that
- *             is out of order or beyond the end. */
+ *             statistic begins `stride` values later.
+ * Errors:     BP_ERR_IO; BP_ERR_FORMAT a run that is out of order or beyond the end. */
 bp_err bp_tokens_writer_add(bp_tokens_writer *writer, int64_t first, int64_t count,
                             const char *values, int64_t stride);
 /** The file appears under its name, whole and fsynced. Errors: BP_ERR_IO. */
