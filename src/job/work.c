@@ -92,7 +92,7 @@ bp_err bp_work_run(bp_work_job *job, MPI_Comm world)
     bp_err err = work_open_mesh(job, &memory, world, NULL);
     bool has_work = false;
 
-    /* where the run is finished, or held by another job, opening it decides */
+    /* if the run is finished, or held by another job, opening it decides */
     if (err == BP_OK)
         has_work = bp_run_has_work(world, bp_run_keys_of(job->config)->dir);
     if (has_work)
@@ -104,7 +104,7 @@ bp_err bp_work_run(bp_work_job *job, MPI_Comm world)
     if (err == BP_OK) {
         bool finished = bp_run_is_finished(job->run);
 
-        if (!finished && !has_work) /* a result of it is gone */
+        if (!finished && !has_work) /* one of its results is missing */
             err = bp_work_memory_check(world, &job->mesh_shape, &memory, NULL);
         if (finished)
             bp_log("the run is finished: the %s are in %s", job->work->results, job->folder);
@@ -133,7 +133,7 @@ static void print_mesh(const bp_work_job *job)
            shape->coordinator == BP_COORDINATOR_DEDICATED ? ", and a coordinator" : "");
 }
 
-/* With the model open: what the work takes, in memory and time. */
+/* With the model open: memory and time of the work. */
 static bp_err measure(bp_work_job *job)
 {
     MPI_Comm world = job->mesh->world;

@@ -104,7 +104,7 @@ bp_err work_open_mesh(bp_work_job *job, bp_work_memory *memory, MPI_Comm world,
 
 /* ---- the model ---- */
 
-/* All ranks know the model, a dedicated coordinator too. */
+/* Share the model's info with all ranks, a dedicated coordinator too. */
 bp_err work_open_model(bp_work_job *job)
 {
     const bp_mesh *mesh = job->mesh;
@@ -116,7 +116,7 @@ bp_err work_open_model(bp_work_job *job)
     if (job->lm)
         job->info = job->lm->info;
     bp_bcast_bytes(&job->info, sizeof job->info, mesh->dedicated ? 1 : 0, mesh->world);
-    job->info.kind = job->lm ? job->lm->info.kind : NULL; /* a pointer does not travel */
+    job->info.kind = job->lm ? job->lm->info.kind : NULL; /* a pointer is not sent */
     if (mesh->computes && job->info.members > 0 && mesh->members > job->info.members)
         err = check_members(job, job->info.members);
     err = bp_agree(mesh->world, err);

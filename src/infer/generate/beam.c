@@ -74,7 +74,7 @@ static double by_length(const bp_search *search, double sum, int64_t n)
     return n > 0 ? sum / pow((double)n, search->spec->length_penalty) : sum;
 }
 
-/* A hypothesis: the line with its sum for a score. The worst of more than `beams` goes. */
+/* A hypothesis: the line with its sum as score. The worst of more than `beams` is dropped. */
 static void close_line(bp_search *search, const search_line *line)
 {
     double score = by_length(search, line->score, line->count);

@@ -86,7 +86,7 @@ void bp_choice_penalise(bp_choice *choice, const bp_sequence *sequence, double *
         ban_ngrams(choice, sequence, scores);
 }
 
-/* ---- top-k and top-p: a heap gives up the best ones, as many as are asked for ---- */
+/* ---- top-k and top-p: a heap returns the best ones, as many as requested ---- */
 
 static bool is_better(const bp_candidate *a, const bp_candidate *b)
 {

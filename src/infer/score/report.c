@@ -31,7 +31,7 @@ static double figure(const json_t *figures, const char *key)
     return json_is_number(value) ? json_number_value(value) : NAN;
 }
 
-/* choose: fmin or fmax, which pass over what is not there. */
+/* choose: fmin or fmax, which ignore NaN. */
 static double chosen_of_members(const json_t *figures, const char *key,
                                 double (*choose)(double, double))
 {

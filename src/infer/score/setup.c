@@ -117,7 +117,7 @@ static void warn_of_prefix(const scorer *self)
                     : "there is no prefix");
 }
 
-/* What was asked for, but has no meaning here. */
+/* Warns of keys that have no meaning here. */
 static void warn_of_settings(const scorer *self)
 {
     static const char *const of_neighbours[] = {"neighbours.k", "neighbours.temperature",

@@ -100,7 +100,7 @@ static int compare_rows(const void *a, const void *b)
                : (x->window.first > y->window.first) - (x->window.first < y->window.first);
 }
 
-/* What is done with a batch of rows [first, first + windows). */
+/* The function called for a batch of rows [first, first + windows). */
 typedef bp_err (*row_work)(text_job *job, int64_t first, const bp_model_batch *batch);
 typedef void (*row_fill)(const text_job *job, const text_row *row, int64_t length, int32_t *inputs,
                          int32_t *targets);
@@ -295,10 +295,10 @@ static void fill_whole(const text_job *job, const text_row *row, int64_t length,
            (size_t)count * sizeof *inputs);
     if (masks)
         inputs[1 + count] = (int32_t)rule->sep;
-    targets[lead] = inputs[lead]; /* a head wants something to do; it is not looked at */
+    targets[lead] = inputs[lead]; /* a head needs a target; its result is not used */
 }
 
-/* A probe that keeps what one block hands on. */
+/* A probe that keeps what one block passes on. */
 typedef struct layer_probe {
     bp_probe probe;
     int64_t block, columns;
@@ -325,7 +325,7 @@ static layer_probe probe_of(const bp_model *lm, int64_t layer, float *hidden)
                          .hidden = hidden};
 }
 
-/* Does the model itself give the states that are wanted? */
+/* Does the model itself return the requested states? */
 static bool from_backbone(const bp_model *lm, int64_t layer)
 {
     return layer == BP_TEXTS_LAST && !lm->info.masks && !lm->info.log_probabilities &&

@@ -152,7 +152,7 @@ static void copy_values(const bp_engine *engine, int block)
     bp_dropconnect_copy(engine->network, block, engine->values, &mask);
 }
 
-/* From here on blocks read weights with the masks of a step, or without. */
+/* Blocks now read weights with the masks of a step, or without. */
 static void set_masked(bp_engine *engine, bool masked)
 {
     if (engine->dropped && (masked || engine->masked))
@@ -402,7 +402,7 @@ void bp_engine_check(bp_engine *engine, int64_t step)
     compare(engine, step);
 }
 
-/* A step that is skipped may have left what is not finite: the next one begins as it did. */
+/* A skipped step may have left values that are not finite: the next one begins as it did. */
 static void keep_carried(bp_engine *engine, int64_t step)
 {
     int64_t floats = engine_carried_floats(engine);
@@ -412,7 +412,7 @@ static void keep_carried(bp_engine *engine, int64_t step)
                (size_t)floats * sizeof(float));
 }
 
-/* Whole matrices are looked at, so that nothing travels meanwhile. */
+/* Whole matrices are read, so that no collective may be under way. */
 static void bound_weights(bp_engine *engine)
 {
     if (!engine->spectral)

@@ -150,7 +150,7 @@ static bp_update_sums update_values(const bp_optimizer *optimizer, const bp_own_
     }
 }
 
-/* The sums cost nothing: an update waits for memory. */
+/* The sums cost no time: an update is bound by memory. */
 static void update_run(bp_optimizer *optimizer, int k, float *values, const float *gradients,
                        const bp_update *all)
 {

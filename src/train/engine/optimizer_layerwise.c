@@ -181,7 +181,7 @@ static void sum_over_data(const summing *s, add_run add)
                        holder_of(mesh, mesh->datas - 1), mesh->data);
 }
 
-/* By which of its axes a parameter is split over tensor ranks: the same answer on all. */
+/* The axis by which a parameter is split over tensor ranks: equal on all. */
 static bool has_part_of_columns(const bp_group *group, const bp_param *param)
 {
     return !group->replicated && param->dims == 2 && param->extent[1] < param->shape[1];
@@ -342,8 +342,7 @@ static void find_steps(bp_optimizer *optimizer, void *context, const bp_group *g
         steps[k] = sums[k] > 0 ? (float)(1 / sqrt((double)sums[k])) : 0;
 }
 
-/* The steps' squares are summed as the others are: what was there before them counts for nothing
- * any more. */
+/* The steps' squares are summed as the others are: the values before them are no longer used. */
 static void sum_steps_over_tensor(bp_optimizer *optimizer, void *context, const bp_group *group,
                                   const bp_param *param, const place *at)
 {

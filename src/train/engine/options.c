@@ -153,7 +153,7 @@ void bp_optimizer_resolve(bp_config *config)
             bp_config_fault_err(config);
 }
 
-/* What is not given is the kind's. */
+/* Values not given are the kind's. */
 static double usual(const bp_config *config, const char *key, const char *of_kind)
 {
     return of_kind && !bp_config_is_given(config, key) ? strtod(of_kind, NULL)

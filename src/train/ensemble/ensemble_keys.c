@@ -97,7 +97,7 @@ bool ensemble_has_task(const ensemble *self)
            bp_task_kind_named(bp_task_keys_of(self->config)->kind)->objective;
 }
 
-/* Without a task its keys say nothing. */
+/* Without a task its keys have no effect. */
 static void refuse_task_keys(bp_config *config)
 {
     for (const bp_option *option = bp_task_options; option->key; option++)

@@ -20,7 +20,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* What the family's calls come back with. */
+/* The results of the family's calls. */
 typedef struct counting_view {
     trainer *self;
     double began, printed; /* of the part of the work that goes on */
@@ -97,7 +97,7 @@ static bp_err check_stream(const trainer *self)
     return BP_OK;
 }
 
-/* What the family is given. */
+/* The family's input. */
 static bp_counting counting_of(trainer *self, counting_view *view)
 {
     *view = (counting_view){.self = self, .printed = bp_clock_now()};
@@ -183,7 +183,7 @@ static bp_err write_metric(trainer *self, double seconds, double valid_loss)
     return err;
 }
 
-/* The file becomes a checkpoint; what led to it goes. */
+/* The file becomes a checkpoint; the runs are removed. */
 static bp_err commit(trainer *self, const char *folder, json_t *state, double seconds,
                      double valid_loss)
 {

@@ -218,5 +218,5 @@ void report_end(trainer *self)
         report_send(self, REPORT_END, json_object());
     if (receives_commands(self))
         bp_signals_unwatch(receive_stop, self);
-    bp_mailbox_free(&self->reports.box); /* a stop that still comes is too late */
+    bp_mailbox_free(&self->reports.box); /* a later stop has no effect */
 }

@@ -25,7 +25,7 @@ static void report_written_here(trainer *self, bool now)
     bp_mailbox_send(self->reports.box, 1, MAIL_WRITTEN, &state, sizeof state);
 }
 
-/* What the ranks that compute have counted. */
+/* The counts of the ranks that compute. */
 static progress progress_of(const trainer *self, const json_t *value)
 {
     const json_t *best = json_object_get(value, "best_valid_loss");
@@ -47,7 +47,7 @@ static progress progress_of(const trainer *self, const json_t *value)
     return p;
 }
 
-/* Lines; and checkpoints, of which the coordinator has its part. */
+/* Writes lines, and the coordinator's part of checkpoints. */
 static bp_err handle(trainer *self, report_kind kind, const json_t *value)
 {
     bool best;
@@ -81,7 +81,7 @@ static bool has_come(void *context)
     serving *at = context;
     bp_stop reason;
 
-    /* First, as a report may always wait. */
+    /* First, because a report may be waiting. */
     if (!at->stop_sent && bp_signals_stop_asked()) {
         reason = bp_signals_terminating()                   ? BP_STOP_TERM
                  : bp_signals_stop_reason() == BP_STOP_HALT ? BP_STOP_HALT

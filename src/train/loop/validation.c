@@ -119,7 +119,7 @@ static void evaluate(trainer *self, const bp_batch *batch, const valid_piece *p,
     bp_free(predicted);
 }
 
-/* All of a validation. */
+/* The state of a validation. */
 typedef struct validating {
     valid_layout all;
     int64_t pieces;        /* groups x rounds */
@@ -191,8 +191,8 @@ static bp_err run_pieces(trainer *self, validating *v)
 
         if (!has_piece(self, v, k) || p.windows == 0)
             continue;
-        /* A coordinator of more than this training looks at its scheduler here: those that ask for
-         * work do not wait for a whole validation. To stop is left to the step's end. */
+        /* The coordinator of an ensemble polls its scheduler here: those that ask for work do not
+         * wait for a whole validation. To stop is left to the step's end. */
         (void)bp_signals_stop_asked();
         bp_heartbeat_progress();
         maker = trainer_maker(self, p.T);

@@ -44,7 +44,7 @@ static bool wants_pairs(const trainer *self)
                : has_pairs_head(self);
 }
 
-/* A corpus whose pairs are all of one kind teaches nothing about pairs. */
+/* A corpus whose pairs are all of one kind can't teach which pairs follow. */
 static void warn_of_lone(const trainer *self)
 {
     if (self->facts.has_lone_sentences)

@@ -89,8 +89,8 @@ static bp_err finished(trainer *self, void *own)
     return bp_agree(self->mesh->world, wants ? list_samples(self) : err);
 }
 
-/* The posterior goes by the number of targets: masks and noise draw others in each epoch, and tags
- * and spans have several, or none, a document. */
+/* The posterior depends on the number of targets: masks and noise draw others in each epoch, and
+ * tags and spans have several, or none, a document. */
 static void check(const trainer *self, const void *own)
 {
     const bp_objective *objective = bp_model_objective(&self->shape);
@@ -116,7 +116,7 @@ static int64_t count_targets(const trainer *self)
                                                           : self->facts.tokens;
 }
 
-/* The rule of a sampler goes by the number of data. */
+/* The rule of a sampler depends on the number of data. */
 static bp_err start(trainer *self, void *own)
 {
     bp_optimizer_rule *rule = &self->spec.optimizer;
@@ -128,7 +128,7 @@ static bp_err start(trainer *self, void *own)
     return BP_OK;
 }
 
-/* Training goes on, nothing refuses it any more: what the list names may be removed. */
+/* Training will continue: the checkpoints in the list may be removed. */
 static bp_err build(trainer *self, void *own)
 {
     bool removes = samples(self) && self->mesh->coordinates;

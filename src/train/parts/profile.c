@@ -70,7 +70,7 @@ static void say_speed(char speed[CELL_BYTES], char share[CELL_BYTES], const rank
 {
     const bp_trace_count *work = &rank->work[kind];
     bool computes = work->flops > 0;
-    /* What travels between ranks has no ceiling here. */
+    /* Communication between ranks has no ceiling here. */
     bool local = kind < BP_TRACE_REDUCE;
     double rate = computes ? work->flops : work->bytes, seconds = seconds_of(rank, kind);
     double ceiling = computes ? rank->peak_flops : local ? rank->bandwidth : 0;

@@ -115,7 +115,7 @@ static bp_err read_prompt(const trainer *self, sampling *samples, bp_ids *ids)
     return err == BP_OK ? check_prompt(self, ids) : err;
 }
 
-/* What a rank of this stage takes for decoding; 0: the model can't. */
+/* Memory of a rank of this stage for decoding; 0: the model can't. */
 static bp_err decode_bytes(const trainer *self, const bp_mesh_shape *mesh, int stage,
                            int64_t capacity, int64_t *bytes)
 {
@@ -164,7 +164,7 @@ static bp_err open_samples(trainer *self, void **own)
     return BP_OK;
 }
 
-/* The prompt, the rule, and whether the model can. */
+/* Checks the prompt, the rule, and that the model can decode. */
 static bp_err ready(trainer *self, void *own)
 {
     const sample_keys *keys = keys_of(self);
@@ -293,7 +293,7 @@ static bp_err write_text(trainer *self, void *own)
         if (bp_comm_is_root(self->mesh->model)) {
             if (err == BP_OK && !stopped)
                 err = send_result(self, &result);
-            if (err != BP_OK) /* the training will say whether it has diverged */
+            if (err != BP_OK) /* the training reports whether it has diverged */
                 bp_warn_failure("no sample of step %" PRId64 ": %s", step, bp_err_text());
         }
         bp_buffer_clear(&result);

@@ -23,7 +23,7 @@
 
 /* ---- keys ---- */
 
-/* What asks for another head, another loss, or other weights. */
+/* Keys that ask for another head, another loss, or other weights. */
 static bp_err refuse_others(const trainer *self)
 {
     const bp_config *config = self->config;
@@ -79,7 +79,7 @@ bp_err sngp_shape(const trainer *self, bp_task_shape *task)
     return err;
 }
 
-/* The most that a fit takes. */
+/* The largest memory of a fit. */
 static bp_err bytes_of(const trainer *self, const void *own, const bp_mesh_shape *mesh, int stage,
                        size_t *bytes)
 {

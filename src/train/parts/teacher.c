@@ -270,7 +270,7 @@ static bp_err open_teacher(trainer *self, void **own)
     return BP_OK;
 }
 
-/* The teacher fits the model. */
+/* Checks that the teacher fits the model. */
 static bp_err ready(trainer *self, void *part)
 {
     const bp_mesh *mesh = self->mesh;
@@ -357,7 +357,7 @@ static bp_err open_member(trainer *self, teacher *own, int k, const char *path)
     return bp_agree(self->mesh->member, err);
 }
 
-/* Of tasks and masked models. */
+/* For tasks and masked models. */
 static bool is_told_ends(const trainer *self)
 {
     return bp_task_has_head(&self->shape.task) || masks_words(&self->shape);
@@ -404,7 +404,7 @@ static void share_digest(const trainer *self, teacher *own)
         (void)snprintf(own->digest + k * DIGITS, DIGITS + 1, "%04x", (unsigned)parts[k]);
 }
 
-/* A training that goes on has the teacher that it began with. */
+/* A resumed training has the teacher that it began with. */
 static bp_err check_same(const trainer *self, const teacher *own)
 {
     const char *began = NULL;
@@ -502,7 +502,7 @@ static void mark_ends(teacher *own, const bp_batch *batch, int64_t T)
         own->inputs[r] = !lengths || r % T < lengths[r / T] ? batch->stream[0].inputs[r] : -1;
 }
 
-/* What it says of a step's batch. */
+/* Its outputs for a step's batch. */
 static bp_err teach(trainer *self, void *part, const bp_batch *batch)
 {
     teacher *own = part;

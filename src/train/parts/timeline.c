@@ -105,7 +105,7 @@ static int compare_events(const void *a, const void *b)
     return x->end == y->end ? 0 : x->end > y->end ? -1 : 1;
 }
 
-/* The first lane on which nothing is under way. */
+/* The first free lane. */
 static int find_lane(int64_t ends[LANES], const bp_trace_event *event, int *lanes)
 {
     int lane = 0;
