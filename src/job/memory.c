@@ -1,6 +1,6 @@
-/* What a job takes on each rank, from manifests alone: compared with the node before anything is
- * loaded, and printed by --plan. The work says what a rank at a place takes (bp_work_memory.rank).
- */
+/* What a job takes on each rank, from only manifests: compared with the node before anything is
+ * loaded, and printed by --plan. The work says what a rank at a place takes
+ * (bp_work_memory.rank). */
 #include "job/memory.h"
 
 #include "base/buffer.h"
@@ -29,7 +29,7 @@ static bool read_state(json_t **out, const char *path)
     return json_is_object(*out);
 }
 
-/* False: something is unknown. */
+/* False: a size is unknown. */
 static bool open_models(bp_work_models *self, const bp_work_memory *spec)
 {
     bp_ensemble_list list = {0};
@@ -62,7 +62,7 @@ static int64_t most_of(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-/* Members and models of one shape follow one another. */
+/* Members of one shape follow each other. */
 static bool is_like_last(const bp_work_models *self, int64_t k)
 {
     return k > 0 && json_equal(json_object_get(self->states[k], "model"),
@@ -90,7 +90,7 @@ bp_err bp_work_model_bytes_of(bp_work_model_bytes *out, const bp_work_models *mo
     return err;
 }
 
-/* The job and what it is made of, as one context of a search. */
+/* The context of a search: the job and its models. */
 typedef struct estimate {
     const bp_work_memory *spec;
     bp_work_models models;
@@ -121,7 +121,7 @@ static bp_err list_ranks(bp_rank_memory **out, const estimate *self, const bp_me
         place.member = at / mesh->data / mesh->pipeline;
         if (at % mesh->data == 0 && (r - dedicated) % mesh->tensor == 0)
             err = estimate_rank(self, &place, &all[r]);
-        else /* the same as the first of its stage */
+        else /* like the first rank of its stage */
             all[r] = all[r - 1];
     }
     if (err != BP_OK)
@@ -182,7 +182,7 @@ static bool lacks_alone(const estimate *self)
     return lacks;
 }
 
-/* On the root: *all is NULL, and BP_OK, where that can't be said. */
+/* On the root: *all is NULL, and BP_OK, if that is unknown. */
 static bp_err estimate_all(bp_rank_memory **all, estimate *self, const bp_mesh_shape *shape)
 {
     bp_err err = open_models(&self->models, self->spec) ? list_ranks(all, self, shape) : BP_OK;

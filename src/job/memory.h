@@ -17,7 +17,7 @@ typedef struct bp_work_models {
     int64_t members; /* of the ensemble: the models, or those drawn from one; else 1 */
 } bp_work_models;
 
-/** A rank of a mesh; it computes nothing where it is a dedicated coordinator. */
+/** A rank of a mesh; a dedicated coordinator computes nothing. */
 typedef struct bp_work_place {
     const bp_mesh_shape *mesh;
     int stage, member;
@@ -32,9 +32,9 @@ typedef struct bp_work_memory {
     bool mixed;                   /* it is applied as an ensemble in any case */
     int64_t drawn;                /* members that are drawn from that one model; 0: none */
     bool apart;                   /* each of them is a model of its own */
-    const char *remedy;           /* where no mesh would do: "use a smaller model" */
-    /** Add what a rank at `place` takes to what is in *out. Errors: BP_ERR_SYSTEM; any other one:
-     * it can't be said. Local. */
+    const char *remedy;           /* if no mesh would suffice: "use a smaller model" */
+    /** Add what a rank at `place` takes to what is in *out. Errors: BP_ERR_SYSTEM; any other:
+     * unknown. Local. */
     bp_err (*rank)(const void *context, const bp_work_models *models, const bp_work_place *place,
                    bp_rank_memory *out);
     const void *context;
@@ -55,7 +55,7 @@ bp_err bp_work_model_bytes_of(bp_work_model_bytes *out, const bp_work_models *mo
 /** The ranks of each node fit into its memory. What can't be estimated (a manifest without the
  * sizes, a mesh that the model does not fit) is left to what opens the models.
  *
- * *alone_fits (NULL: nobody asks): one rank, which stands for all of a job to come, can hold it
+ * *alone_fits (NULL: not asked): one rank, which represents all ranks of a job to come, can hold it
  * all.
  *
  * Collective: over `world`; shape (fitted) and spec are equal on all ranks.

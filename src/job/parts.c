@@ -1,4 +1,4 @@
-/* Part files: appended records, each checked by hashes. */
+/* Part files: appended records, each checked by hashes. Called by work_units.c. */
 #include "job/parts.h"
 
 #include "base/clock.h"
@@ -166,7 +166,7 @@ static bp_err scan_file(bp_parts *parts, int64_t file, const char *key)
     bool whole = true;
     bp_err err = open_file(parts, file);
 
-    if (err != BP_OK || bytes < BLOCK_BYTES) /* torn when it was made: nothing is in it */
+    if (err != BP_OK || bytes < BLOCK_BYTES) /* torn when it was created: it is empty */
         return err;
     block_text(want, key);
     if (bp_pread_all(parts->fd, block, BLOCK_BYTES, 0) != 0)

@@ -16,8 +16,8 @@
 
 typedef struct bp_part_writer bp_part_writer;
 
-/** A new file; `key` (64 digits) names the work. Errors: BP_ERR_CREATE, BP_ERR_DENIED, BP_ERR_IO.
- */
+/** A new file; `key` (64 digits) names the work. Errors: BP_ERR_CREATE, BP_ERR_DENIED,
+ * BP_ERR_IO. */
 bp_err bp_part_writer_new(bp_part_writer **out, const char *path, const char *key);
 /** Errors: BP_ERR_IO (disk full). After one the writer is closed to more. */
 bp_err bp_part_writer_add(bp_part_writer *writer, int64_t unit, const void *result, size_t bytes);
@@ -34,7 +34,7 @@ typedef struct bp_parts {
     uint8_t *done; /* [units]: 1 where there is a result */
     int64_t done_count;
     int64_t foreign; /* files with another key: of another model, rule or mesh */
-    int64_t damaged; /* files with a damaged record, behind which nothing is read */
+    int64_t damaged; /* files with a damaged record, after which nothing is read */
     int64_t start;   /* files are named after the start that wrote them; this one's number */
 
     bp_part_place *places; /* [units]; this and what follows is parts.c's own */
@@ -49,12 +49,11 @@ typedef struct bp_parts {
 /** Read all part files of `folder` (a missing folder holds none) whose key is `key`.
  *
  * Owns:       *out is the caller's, bp_parts_free(); NULL after an error.
- * Errors:     BP_ERR_IO, BP_ERR_DENIED, BP_ERR_SYSTEM. What is torn or damaged is no error: it is
- * missing.
- */
+ * Errors:     BP_ERR_IO, BP_ERR_DENIED, BP_ERR_SYSTEM. What is torn or damaged is not an error: it
+ *             is missing. */
 bp_err bp_parts_open(bp_parts **out, const char *folder, const char *key, int64_t units);
 void bp_parts_free(bp_parts **parts);
-/** The result of a unit, valid until the next call. Errors: BP_ERR_FORMAT there is none, or it is
+/** The result of a unit, valid until the next call. Errors: BP_ERR_FORMAT it is missing, or it is
  * damaged by now; BP_ERR_IO. */
 bp_err bp_parts_read(bp_parts *parts, int64_t unit, const char **result, size_t *bytes,
                      const char **path);

@@ -69,8 +69,8 @@ static bp_err run(bp_work_job *job)
     return err;
 }
 
-/* Parts go when the folder says "finished": not before, or a start in between would find neither.
- */
+/* Parts go when the folder says "finished": not before, or a start in between would find
+ * neither. */
 static bp_err remove_parts(const bp_work_job *job)
 {
     const bp_work_units *units;
@@ -92,7 +92,7 @@ bp_err bp_work_run(bp_work_job *job, MPI_Comm world)
     bp_err err = work_open_mesh(job, &memory, world, NULL);
     bool has_work = false;
 
-    /* where the run is finished, or held by another job, opening it decides */
+    /* if the run is finished, or held by another job, opening it decides */
     if (err == BP_OK)
         has_work = bp_run_has_work(world, bp_run_keys_of(job->config)->dir);
     if (has_work)
@@ -133,7 +133,7 @@ static void print_mesh(const bp_work_job *job)
            shape->coordinator == BP_COORDINATOR_DEDICATED ? ", and a coordinator" : "");
 }
 
-/* With the model open: what the work takes, in memory and time. */
+/* With the model open: memory and time of the work. */
 static bp_err measure(bp_work_job *job)
 {
     MPI_Comm world = job->mesh->world;

@@ -1,6 +1,6 @@
 /* A job that applies models to units of work. What the job is, is a table (bp_work): its inputs,
- * its units, its files. All else is done here, once for all jobs: mesh, precision, the question
- * whether memory suffices, the run folder, units from the queue to part files, resumption,
+ * its units, its files. The rest is done here, once for all jobs: mesh, precision, the question
+ * whether there is enough memory, the run folder, units from the queue to part files, resumption,
  * progress, stop requests, merge, --plan.
  *
  *     bp_work_job job = {.work = &MINE, .self = &self, .config = config};
@@ -48,7 +48,7 @@ typedef struct bp_work_job {
  * `self` of the functions is the job's. */
 struct bp_work_units {
     const char *parts; /* the folder of part files, in RUN/NAME: "parts" */
-    const char *key;   /* names the work in part files: whatever a result's bits depend on but for
+    const char *key;   /* names the work in part files: all that a result's bits depend on except
                           the machine. On leads and the coordinator, as `count` */
     int64_t count;
     const char *mesh_keys; /* that `key` depends on, for a warning */
@@ -67,7 +67,7 @@ struct bp_work_units {
      * them; where that is true, it ends the unit on all ranks, with *stopped set on the lead.
      * Errors: may differ between the ranks of mesh->ensemble, all of which return. */
     bp_err (*run)(void *self, int64_t unit, bp_buffer *out, bool *stopped);
-    /** Of the unit that this lead has just done. */
+    /** The amount of the unit that this lead has just done. */
     int64_t (*amount_of)(const void *self, int64_t unit);
     /** What `prepare` allocated; NULL: nothing. After an error of it too. */
     void (*release)(void *self);
@@ -75,7 +75,7 @@ struct bp_work_units {
     bp_err (*merge)(void *self, bp_parts *parts);
 };
 
-/** What a job is. All that is not said to be collective is local. */
+/** What a job is. Functions are local unless they are said to be collective. */
 struct bp_work {
     const char *name;      /* of the run, and of the folder of its files: "score" */
     const char *model_key; /* "score.model" */
@@ -93,10 +93,11 @@ struct bp_work {
     /** Inputs and units, once job->info is known. Collective over world. Errors: the same on all
      * ranks. */
     bp_err (*open)(void *self);
-    /** What the run is of, by content (bp_run_spec.identities): at most BP_WORK_IDENTITIES - 1.
-     * `model` says which model: its digest, and whether it is an ensemble. */
+    /** The inputs that identify the run, by content (bp_run_spec.identities): at most
+     * BP_WORK_IDENTITIES - 1. `model` says which model: its digest, and whether it is an
+     * ensemble. */
     void (*identify)(const void *self, const char *model, bp_run_identity *out);
-    /** A line of the log: what is about to be done. On the coordinator. */
+    /** Log a line: what is about to be done. On the coordinator. */
     void (*say)(const void *self);
     /** Members of the event "started" or "resumed". On the coordinator. */
     json_t *(*started)(const void *self);
@@ -113,16 +114,16 @@ struct bp_work {
     void (*close)(void *self);
 };
 
-/** Do the job, going on where an earlier start was stopped. job->mesh and all else is gone
+/** Do the job, and continue where an earlier start was stopped. job->mesh and the rest are freed
  * afterwards.
  *
  * Collective: over `world`; config is equal on all ranks.
  * Errors:     the same on all ranks. BP_ERR_CONFIG a mesh that does not fit, another run's folder;
  *             BP_ERR_BUSY another job holds the folder; BP_ERR_SYSTEM memory; BP_ERR_STOPPED
- * stopped in time: the same command goes on; those of the work. */
+ *             stopped in time: the same command goes on; those of the work. */
 bp_err bp_work_run(bp_work_job *job, MPI_Comm world);
 
-/** Print memory and time estimated, of the job `asked`, for which one rank may stand.
+/** Print memory and time estimated, of the job `asked`, which one rank may represent.
  *
  * Collective: over `world`. Errors: those of bp_work_run before its first unit. */
 bp_err bp_work_estimate(bp_work_job *job, MPI_Comm world, const bp_planned_world *asked);

@@ -1,4 +1,4 @@
-/* From a configuration to a mesh, a model and units that are ready. */
+/* From a configuration to a mesh, a model and units that are ready. Called by work.c first. */
 #include "job/work_priv.h"
 
 #include "base/fs.h"
@@ -13,8 +13,7 @@
 
 /* ---- what is applied ---- */
 
-/* May members lie side by side as mesh.members has it? members (0: unknown yet) are the
- * ensemble's. */
+/* May members be side by side as mesh.members says? members (0: unknown yet) are the ensemble's. */
 static bp_err check_members(const bp_work_job *job, int64_t members)
 {
     int side_by_side = bp_mesh_shape_of(job->config).members;
@@ -106,7 +105,7 @@ bp_err work_open_mesh(bp_work_job *job, bp_work_memory *memory, MPI_Comm world,
 
 /* ---- the model ---- */
 
-/* All ranks know the model, a dedicated coordinator too. */
+/* Share the model's info with all ranks, a dedicated coordinator too. */
 bp_err work_open_model(bp_work_job *job)
 {
     const bp_mesh *mesh = job->mesh;
@@ -118,7 +117,7 @@ bp_err work_open_model(bp_work_job *job)
     if (job->lm)
         job->info = job->lm->info;
     bp_bcast_bytes(&job->info, sizeof job->info, mesh->dedicated ? 1 : 0, mesh->world);
-    job->info.kind = job->lm ? job->lm->info.kind : NULL; /* a pointer does not travel */
+    job->info.kind = job->lm ? job->lm->info.kind : NULL; /* a pointer is not sent */
     if (mesh->computes && job->info.members > 0 && mesh->members > job->info.members)
         err = check_members(job, job->info.members);
     err = bp_agree(mesh->world, err);

@@ -1,11 +1,11 @@
-/* Between the files of the spine. */
+/* Shared by the files of the spine. */
 #ifndef BP_JOB_WORK_PRIV_H
 #define BP_JOB_WORK_PRIV_H
 
 #include "job/work.h"
 
 /** What is applied, the mesh, threads and precision: a run keeps the one that its first start
- * resolved, and ranks on unlike CPUs take the least. plan: one rank stands for any mesh, of a job
+ * resolved, and ranks on unlike CPUs take the least. plan: one rank represents any mesh, of a job
  * to come; NULL: this one. *memory gets what bp_work.describe says.
  *
  * Collective: over `world`. Close after an error too. Errors: bp_work_run's. */

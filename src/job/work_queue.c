@@ -1,4 +1,5 @@
-/* A question and its answer are messages of one kind. */
+/* A question and its answer are messages of one kind. Called by work_units.c, and by the scheduler
+ * of an ensemble. */
 #include "job/work_queue.h"
 
 #include "base/clock.h"
@@ -127,7 +128,7 @@ void bp_work_queue_leave(bp_work_queue *queue, bool early, int64_t amount)
 {
     if (queue->leads) {
         BP_ASSERT(early ||
-                  !queue->asked); /* a unit that was handed out is not dropped in silence */
+                  !queue->asked); /* a unit that was handed out must not be dropped silently */
         if (queue->asked)
             (void)bp_work_queue_take(queue);
         put_question(queue, early ? WORK_LEAVE_EARLY : WORK_LEAVE, amount);

@@ -2,8 +2,8 @@
  * groups (of model groups, where there is one member).
  *
  * A lead asks for its next unit a while before it needs it, works on, and takes the answer; a
- * coordinator that computes itself answers between its own batches (bp_work_queue_serve). Nobody is
- * interrupted, and nobody waits longer than a batch. After an error or a stop anywhere, every
+ * coordinator that computes answers between its own batches (bp_work_queue_serve). No rank is
+ * interrupted, and no rank waits longer than a batch. After an error or a stop anywhere, every
  * lead's next answer is "none".
  *
  *     bp_work_queue_new(&queue, &spec);                  all ranks
@@ -63,7 +63,7 @@ void bp_work_queue_serve(bp_work_queue *queue);
  * all leads have left.
  *
  * Collective: over the mesh's world, but leads may come at different times. `early`: this lead
- * leaves work behind (it failed or was stopped), so nothing more is handed out to anyone. */
+ * leaves work undone (it failed or was stopped), so nothing more is handed out to anyone. */
 void bp_work_queue_leave(bp_work_queue *queue, bool early, int64_t amount);
 
 #endif

@@ -1,5 +1,5 @@
-/* The queue of work as decisions alone: which unit a lead gets, given what it says. work_queue.c
- * carries questions and answers over MPI; a simulator carries them otherwise. Private to
+/* The decisions of the queue of work: which unit a lead gets, given what it reports. work_queue.c
+ * carries questions and answers over MPI; a simulator carries them otherwise. Used only by
  * src/job. */
 #ifndef BP_JOB_WORK_SCHEDULER_PRIV_H
 #define BP_JOB_WORK_SCHEDULER_PRIV_H
@@ -10,7 +10,7 @@
 typedef enum work_question {
     WORK_ASK,
     WORK_LEAVE,
-    WORK_LEAVE_EARLY /* work is left behind: nothing more is handed out to anyone */
+    WORK_LEAVE_EARLY /* work is left undone: nothing more is handed out to anyone */
 } work_question;
 
 typedef struct work_scheduler {

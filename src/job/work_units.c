@@ -1,4 +1,4 @@
-/* The loop: units from the queue, through the model, results to part files. */
+/* The loop: units from the queue, through the model, results to part files. Called by work.c. */
 #include "job/work_priv.h"
 
 #include "base/clock.h"
@@ -13,7 +13,7 @@
 #include <inttypes.h>
 #include <math.h>
 
-/* What one rank needs in the loop. */
+/* The state of one rank in the loop. */
 typedef struct worker {
     bp_work_job *job;
     const bp_work_units *units;
@@ -26,8 +26,7 @@ typedef struct worker {
 
 /* ---- progress, on the coordinator ---- */
 
-/* As many whole units as the amount comes to, by a usual one; all where all of the amount is there.
- */
+/* The amount in whole units of the usual size; all where all of the amount is there. */
 static void log_units(const worker *self, int64_t amount)
 {
     const bp_work_units *units = self->units;
@@ -103,7 +102,7 @@ static bp_err follow(const worker *self)
     return err;
 }
 
-/* *failed: all of the group know that. */
+/* *failed: known to the whole group. */
 static bp_err run_unit(worker *self, int64_t number, bool *stopped, bool *failed)
 {
     bp_work_job *job = self->job;
@@ -175,7 +174,7 @@ static void warn_of_parts(const worker *self, const char *folder)
         bp_log("no work unit is done: %s from the first one on", units->again);
 }
 
-/* What earlier starts have left, on the coordinator. */
+/* The results of earlier starts, on the coordinator. */
 static bp_err open_parts(worker *self)
 {
     const bp_work_job *job = self->job;
@@ -220,7 +219,7 @@ static bp_err prepare(worker *self)
     return bp_agree(mesh->world, self->job->leads ? open_part(self, start) : BP_OK);
 }
 
-/* Units are missing where somebody was asked to stop. On the coordinator. */
+/* Units are missing if a rank was asked to stop. On the coordinator. */
 static bp_err check_done(const worker *self, int64_t done)
 {
     bp_work_job *job = self->job;
@@ -272,7 +271,7 @@ bp_err bp_work_do_units(bp_work_job *job, const bp_work_units *units)
     if (err == BP_OK)
         err = do_work(&self);
     job->sets_done += units->count;
-    (void)bp_part_writer_close(&self.writer); /* after an error: nothing is in it */
+    (void)bp_part_writer_close(&self.writer); /* after an error: it is empty */
     bp_work_queue_free(&job->queue);
     if (job->mesh->computes && units->release)
         units->release(job->self);

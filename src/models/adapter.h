@@ -1,5 +1,4 @@
-/* Adapters as a model's shape, its keys and its checkpoints have them (nn/adapter.h has what they
- * are). */
+/* Adapters in a model's shape, keys and checkpoints (nn/adapter.h defines them). */
 #ifndef BP_MODELS_ADAPTER_H
 #define BP_MODELS_ADAPTER_H
 
@@ -17,12 +16,12 @@ typedef struct bp_adapter_keys {
     bool alone; /* checkpoints hold what trains, and name the base */
 } bp_adapter_keys;
 
-/** What adapter.* asks for, of a model of width C (0: not known) that starts from one with `known`
- * (NULL: from no checkpoint). Faults are added to the configuration's. */
+/** The adapter that adapter.* asks for, for a model of width C (0: not known) that starts from one
+ * with `known` (NULL: from no checkpoint). Faults are added to the configuration's. */
 bp_adapter bp_adapter_of(const bp_adapter_keys *keys, bp_config *config, const bp_adapter *known,
                          int64_t C);
 
-/** "adapter" of the "model" object of a checkpoint; nothing where there is none. Errors of reading:
+/** "adapter" of the "model" object of a checkpoint; nothing without one. Errors of reading:
  * BP_ERR_FORMAT. */
 void bp_adapter_to_json(json_t *model, const bp_adapter *adapter);
 bp_err bp_adapter_from_json(bp_adapter *adapter, const json_t *model, const char *where);
@@ -32,8 +31,8 @@ bp_err bp_adapter_from_json(bp_adapter *adapter, const json_t *model, const char
 bp_err bp_adapter_check_merge(const bp_checkpoint *checkpoint);
 
 /** Merge a checkpoint's adapter into the values of `slice`, a whole tensor of it: nothing where
- * there is none of that tensor. Collective over the checkpoint's communicator. Errors:
- * BP_ERR_FORMAT, BP_ERR_SYSTEM, those of bp_checkpoint_load. */
+ * that tensor has none. Collective over the checkpoint's communicator. Errors: BP_ERR_FORMAT,
+ * BP_ERR_SYSTEM, those of bp_checkpoint_load. */
 bp_err bp_adapter_merge(bp_checkpoint *checkpoint, const bp_slice *slice, float *values);
 
 #endif

@@ -1,6 +1,6 @@
 /* Counting: how a family whose models are counted, not trained by gradients, makes its model from a
- * stream of tokens. The job gives the stream, a folder and its ranks; the family leaves one file.
- */
+ * stream of tokens. The job gives the stream, a folder and its ranks; the family leaves one
+ * file. */
 #ifndef BP_MODELS_COUNTING_H
 #define BP_MODELS_COUNTING_H
 
@@ -13,7 +13,7 @@
 /** bp_counting.model, in `folder`. */
 #define BP_COUNTING_FILE "model.bin"
 
-/** What a job lends to bp_model_family.count. Equal on all ranks of `comm`, but for `read` with
+/** The job's input to bp_model_family.count. Equal on all ranks of `comm`, except for `read` with
  * its context: each rank has a stream of its own. */
 typedef struct bp_counting {
     MPI_Comm comm; /* the ranks that count; all of them see `folder` */
@@ -24,14 +24,15 @@ typedef struct bp_counting {
     bp_err (*read)(void *context, int64_t first, int64_t count, int32_t *tokens);
     int64_t valid_tokens; /* of the validation stream; 0: there is none */
     bp_err (*read_valid)(void *context, int64_t first, int64_t count, int32_t *tokens);
-    double valid_loss; /* what comes of it, in nats a token; infinite where one has probability 0 */
-    /** How far a part of the work is, on this rank; `what` is a literal. */
+    double valid_loss; /* the result, in nats a token; infinite if a token has probability 0 */
+    /** Reports the progress of a part of the work, on this rank; `what` is a literal. */
     void (*progress)(void *context, const char *what, int64_t done, int64_t of);
     void *context;
-    const char *folder; /* for what is spilled, there already; it may hold what an earlier start
-                           left of the same work */
-    const char *work; /* names all that the counts depend on, but for the family's keys: [0-9a-f] */
-    json_t *state;    /* members that the checkpoint's state is to have; on the root */
+    const char *folder; /* for spilled data, existing; it may hold those of an earlier start of the
+                           same work */
+    const char *work;   /* hash of all that the counts depend on, except for the family's keys:
+                           [0-9a-f] */
+    json_t *state;      /* members that the checkpoint's state is to have; on the root */
 } bp_counting;
 
 /** BP_ERR_STOPPED where a stop was asked for; `what` goes on ("merging"). Local: ranks agree. */

@@ -1,4 +1,5 @@
-/* Decoding with a network: what it takes, planned and allocated once. */
+/* Decoding with a network: what it takes, planned and allocated once. Called by network_model.c;
+ * decoding_step.c runs the steps. */
 #include "models/decoding_priv.h"
 
 #include "base/err.h"
@@ -76,7 +77,7 @@ static size_t blocks_scratch(const network_model *model, bp_extent most)
     return largest;
 }
 
-/* Of objects whose size is a whole number of floats. */
+/* For objects whose size is a whole number of floats. */
 static void *take(bp_arena *arena, int64_t count, size_t size)
 {
     return bp_arena_floats(arena, count * (int64_t)(size / sizeof(float)));
@@ -171,7 +172,7 @@ int64_t network_decode_bytes(const bp_model *lm, int groups, int64_t slots, int6
     return (int64_t)arena.used_bytes;
 }
 
-/* What one rank can do alone. */
+/* What one rank can do by itself. */
 static bp_err reserve(network_decoding *self)
 {
     const network_model *model = (const network_model *)self->face.lm;

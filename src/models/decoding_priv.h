@@ -49,10 +49,10 @@ typedef struct network_decoding {
     char *memory; /* all of it */
 } network_decoding;
 
-/** Blocks of this stage that rows go through: the head is asked for the last of them alone. */
+/** Blocks of this stage that rows go through: the head is asked only for the last of them. */
 int decoding_blocks(const network_model *model);
-/** Rows that `rows` of them are filled up to: bf16 products are the library's, which makes each
- * shape ready at its first use. */
+/** `rows` padded for the products: in bf16 the library multiplies, and prepares each shape at its
+ * first use. */
 int64_t decoding_filled_rows(const network_model *model, int64_t rows);
 /** A pass over rows of several sequences. */
 bp_pass decoding_pass(const int32_t *tokens, int64_t rows);
@@ -61,7 +61,7 @@ bp_pass decoding_source_pass(const int32_t *tokens, int64_t places);
 /** Runs each shape of product once, so that a step makes none. Collective over mesh->tensor. */
 void decoding_warm_up(network_decoding *self);
 
-/* As bp_model_ops says. */
+/* See bp_model_ops. */
 bp_err network_decode_new(bp_decoding **out, bp_model *lm, int groups, int64_t slots,
                           int64_t capacity);
 void network_decode_free(bp_decoding *decoding);

@@ -1,12 +1,12 @@
 /* A step of decoding with a network.
  *
- * The step's tokens go through the pipeline as rows of one pass, piece by piece, whichever
- * sequences they are of. A table of cells says where a sequence's positions lie in the caches:
- * position p of sequence s is in the memory of sequence cells[s][p]. So sequences that share their
- * past share its memory, and to go on from another one copies a line of the table. A new position
- * takes a cell that no other sequence uses: there are as many as sequences, and the others use one
- * less at most. A block that keeps but one state of a sequence, whatever its length, has as many
- * places for them, which are taken by the same rule. */
+ * The step's tokens go through the pipeline as rows of one pass, piece by piece, for any sequences.
+ * A table of cells says where a sequence's positions are in the caches: position p of sequence s is
+ * in the memory of sequence cells[s][p]. So sequences that share their past share its memory, and
+ * to go on from another one copies a line of the table. A new position takes a cell that no other
+ * sequence uses: there are as many as sequences, and the others use one less at most. A block that
+ * keeps only one state of a sequence, for any length, has as many places for them, which are taken
+ * by the same rule. */
 #include "models/decoding_priv.h"
 
 #include "base/err.h"
@@ -19,7 +19,7 @@
 #define TAG_ROWS     103
 #define SHORT_SOURCE 96 /* tokens: of fewer a library would multiply a block half empty */
 
-/* ---- where positions lie ---- */
+/* ---- where positions are ---- */
 
 /* Each slot of the step goes on from its parent's past. */
 static void follow_parents(network_decoding *self, decoding_group *group,
@@ -71,8 +71,8 @@ static void claim_cell(const network_decoding *self, decoding_group *group, int6
     group->fed[s]++;
 }
 
-/* A place for the state that slot s will have: where the one lies that it has, if no other goes on
- * from that. */
+/* A place for the state that slot s will have: the place of the one that it has, if no other goes
+ * on from that. */
 static void claim_state(const network_decoding *self, decoding_group *group, int64_t s)
 {
     int64_t slots = self->face.slots, to = group->state[s];
@@ -220,7 +220,8 @@ void network_decode_sources(bp_decoding *decoding, int group, const bp_decode_so
     bp_gemm_take_few_rows(model->gemm, false);
 }
 
-/* Keeps the states of rows that are the last of their slots, behind the `kept` of pieces before. */
+/* Keeps the states of rows that are the last of their slots, after the `kept` ones of earlier
+ * pieces. */
 static int64_t keep_lasts(network_decoding *self, int64_t rows, int64_t kept)
 {
     int64_t C = ((const network_model *)self->face.lm)->C;

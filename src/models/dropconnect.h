@@ -10,8 +10,7 @@
  * rate). The mask is a function of (seed, training, draw, tensor, place in the whole tensor): the
  * same on every mesh; masks of activations have other members of the same purpose. Source: Wan et
  * al. 2013, "Regularization of neural networks using DropConnect", eq. 2, with one mask for all
- * examples of a draw, and the scale of inverted dropout.
- */
+ * examples of a draw, and the scale of inverted dropout. */
 typedef struct bp_dropconnect {
     float rate; /* 0: none is dropped */
     uint64_t seed;

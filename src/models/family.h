@@ -1,9 +1,8 @@
-/* Families of models: what a name in model.kind stands for.
+/* Families of models: what a name in model.kind means.
  *
- * A family is one table. Training, scoring, ensembles, jobs and tools know families through it
- * alone, so that a new one is a folder beside this file, and a line in families.c
- * (docs/CONTRIBUTING.md has the recipe).
- */
+ * A family is one table. Training, scoring, ensembles, jobs and tools know families only through
+ * it, so that a new one is a folder beside this file, and a line in families.c
+ * (docs/CONTRIBUTING.md has the recipe). */
 #ifndef BP_MODELS_FAMILY_H
 #define BP_MODELS_FAMILY_H
 
@@ -45,7 +44,7 @@ static inline const bp_model_keys *bp_model_keys_of(const bp_config *config)
     return bp_config_bound(config, bp_model_options);
 }
 
-/** Where an activation behind a block has a place among a text's states: token k's is row `row` + k
+/** Where an activation after a block has a place among a text's states: token k's is row `row` + k
  * of it, and goes into columns [column, column + its own) of a layer. */
 typedef struct bp_state_part {
     int64_t layer, column, row;
@@ -55,8 +54,8 @@ typedef struct bp_model_family bp_model_family;
 struct bp_counting;
 struct bp_learner_ops;
 
-/** Sizes of a stack of Transformer layers (models/stack.h) that keys may give; 0: what the family
- * has without them. */
+/** Sizes of a stack of Transformer layers (models/stack.h) that keys may set; 0: the family's
+ * default. */
 typedef struct bp_stack_sizes {
     int64_t kv_heads, head_width, inner, window, segments, first_position;
     int64_t other_tie; /* 1: the head is tied where the family's is not, or not where it is */
@@ -69,7 +68,7 @@ typedef struct bp_stack_sizes {
     double rope_theta, rope_fraction, rope_factor, rope_low, rope_high;
 } bp_stack_sizes;
 
-/** The sizes of a model: what its parameters' shapes are made of. Plain data. */
+/** The sizes of a model, from which its parameters' shapes follow. Plain data. */
 #define BP_MODEL_OWN_SIZES 32
 #define BP_MODEL_OWN_REALS 8
 typedef struct bp_model_shape {
@@ -80,27 +79,27 @@ typedef struct bp_model_shape {
                                               entmax15 */
     bp_stack_sizes stack;                  /* of families that are stacks */
     int64_t own[BP_MODEL_OWN_SIZES];       /* what its family has besides, */
-    double real[BP_MODEL_OWN_REALS];       /* and numbers that are no sizes */
+    double real[BP_MODEL_OWN_REALS];       /* and numbers that are not sizes */
     const float *constants; /* what its family's `constants` made for initial values, borrowed;
                                NULL: nothing */
     const bp_model_family *family; /* NULL: not known */
-    bp_task_shape task;            /* whose head stands in the place of the family's */
-    bool asks_no_pairs; /* of training: no example asks whether a sentence follows another, and what
-                           only serves that keeps its values */
-    bp_adapter adapter; /* then it alone is trained, and a task's head */
-    bp_state_matches states;              /* of training: layers that learn from a teacher's */
-    const struct bp_objective *objective; /* of training: not its family's; NULL: that one */
+    bp_task_shape task;            /* whose head takes the place of the family's */
+    bool asks_no_pairs; /* for training: no example asks whether a sentence follows another, and
+                           what only serves that keeps its values */
+    bp_adapter adapter; /* then only it and a task's head are trained */
+    bp_state_matches states;              /* for training: layers that learn from a teacher's */
+    const struct bp_objective *objective; /* for training: not its family's; NULL: that one */
 } bp_model_shape;
 
-/** What the key model.NAME (SECTION.NAME, if its family has one) asks for, and the "model" object
- * of a checkpoint keeps as NAME. */
+/** A size that the key model.NAME sets (SECTION.NAME, if its family has one), and that the "model"
+ * object of a checkpoint keeps as NAME. */
 typedef enum bp_size_type {
     BP_SIZE_COUNT,
     BP_SIZE_REAL,
     BP_SIZE_FLAG,
     BP_SIZE_CHOICE, /* one of words; the shape has its number */
     BP_SIZE_PAIRS   /* a list "1:32,2:64": BP_MODEL_PAIRS numbers from its place on, each of them a
-                       pair, 0 behind the last */
+                       pair, 0 after the last */
 } bp_size_type;
 typedef struct bp_model_size {
     const char *name;
@@ -119,7 +118,7 @@ typedef struct bp_model_size {
 } bp_model_size;
 #define BP_SIZE_AT(field) offsetof(bp_model_shape, field)
 #define BP_MODEL_PAIRS    16
-/** Of families with learned positions: windows of training may be shorter than the table. */
+/** For families with learned positions: windows of training may be shorter than the table. */
 #define BP_POSITIONS_SIZE                                                                          \
     {                                                                                              \
         .name = "positions", .at = BP_SIZE_AT(positions), .optional = true, .quiet = true          \
@@ -134,13 +133,13 @@ static inline int64_t bp_pair_second(int64_t pair)
     return pair & 0x7FFFFFFF;
 }
 
-/** What follows from a shape. */
+/** Figures that follow from a shape. */
 typedef struct bp_model_facts {
-    int64_t parameters; /* of a model that is no network; a network's blocks have them */
+    int64_t parameters; /* of a model that is not a network; a network's blocks have them */
     double train_flops; /* of training on one token: forward and backward */
 } bp_model_facts;
 
-/** What a text file of a model becomes. */
+/** The result of reading a text file of a model. */
 #define BP_IMPORT_SLICES 2
 typedef struct bp_model_import {
     const char *file; /* given: where the model's file goes, sealed, as `count` leaves one */
@@ -154,7 +153,7 @@ typedef struct bp_model_import {
     int64_t slice_count;
 } bp_model_import;
 
-/** A model that lies in another program's folder. */
+/** A model in another program's folder. */
 typedef struct bp_model_folder {
     bp_model_shape shape;
     bp_tokenizer *tokenizer; /* made of the folder's words, where none was given: the caller's,
@@ -180,27 +179,26 @@ struct bp_model_family {
         *required;    /* keys of training that it needs, ended by NULL; NULL: those of
                          training by gradients, train.steps (or epochs) and train.batch */
     bool any_context; /* no parameter is of a position: context may be other than a checkpoint's */
-    /** Fill in what is optional and was not given, of a shape that is whole but for that; NULL:
-     * nothing is. */
+    /** Fill in optional values that were not given, of a shape that is otherwise complete; NULL:
+     * there are none. */
     void (*settle)(bp_model_shape *shape);
-    /** Set keys of training that were not given, where the defaults of networks don't fit, and add
+    /** Set keys of training that were not given, if the defaults of networks don't fit, and add
      * faults of those that were given and do not fit; NULL: none. */
     void (*resolve)(const bp_model_shape *shape, bp_config *config);
-    /** What is wrong with a shape whose sizes are all given, on so many tensor ranks: faults, said
-     * with what would fit. */
+    /** Faults of a shape whose sizes are all given, on this many tensor ranks, with values that
+     * would fit. */
     void (*check)(const bp_model_shape *shape, int tensors, bp_config *config);
-    /** The same of a checkpoint's, in itself. Errors: BP_ERR_FORMAT. */
+    /** The same check of a checkpoint's shape by itself. Errors: BP_ERR_FORMAT. */
     bp_err (*check_read)(const bp_model_shape *shape, const char *where);
     bp_model_facts (*facts)(const bp_model_shape *shape);
     /** Columns of the state before the vocabulary (bp_model_info.width); NULL: the width. */
     int64_t (*state_width)(const bp_model_shape *shape);
     bool unlimited;  /* windows may have any number of inputs, and be handed over in pieces, also
-                        those of scoring: context is that of training alone (the blocks have
-                        what one piece leaves for the next: bp_network_add_carry). Rows need
-                        those before them: tensor ranks do not share rows out */
-    bool whole_rows; /* a row of training is needed by others: tensor ranks do not share rows out
-                      */
-    /** Of an encoder-decoder: the token that targets begin with; -1: the end-of-document token. A
+                        those of scoring: context is that of only training (the blocks have what one
+                        piece leaves for the next: bp_network_add_carry). Rows need those before
+                        them: tensor ranks do not share rows out */
+    bool whole_rows; /* a row of training is needed by others: tensor ranks do not share rows out */
+    /** For an encoder-decoder: the token that targets begin with; -1: the end-of-document token. A
      * NULL function: no source is read. */
     int64_t (*start_token)(const bp_model_shape *shape);
     /** Is there a head that tells whether a text's second part follows its first? A NULL function:
@@ -208,53 +206,53 @@ struct bp_model_family {
     bool (*has_pairs_head)(const bp_model_shape *shape);
     bool carries_state; /* in training too, from window to window of a batch slot: windows are read
                            in order, and tensor ranks do not share rows out */
-    /** What a new model's initial values need of the tokenizer (NULL: none is known): *out is the
+    /** What a new model's initial values need from the tokenizer (NULL: unknown): *out is the
      * caller's, bp_free(), of *floats floats, for shape->constants. Local, on the coordinator.
-     * Errors: BP_ERR_CONFIG a tokenizer that does not do, or none; BP_ERR_SYSTEM. A NULL function:
+     * Errors: BP_ERR_CONFIG an unsuitable tokenizer, or none; BP_ERR_SYSTEM. A NULL function:
      * nothing. */
     bp_err (*constants)(float **out, int64_t *floats, const bp_model_shape *shape,
                         const bp_tokenizer *tokenizer);
-    /** What layers leave of a token (bp_model_ops.states), of a text that stands between two
+    /** The states that layers keep of a token (bp_model_ops.states), for a text between two
      * end-of-document tokens; NULL: nothing is kept. */
     bp_state_form (*states)(const bp_model_shape *shape);
-    /** The part of it that an activation behind a block is; false: it is none. */
+    /** The part of it that an activation after a block is; false: it is not a part. */
     bool (*state_part)(const bp_model_shape *shape, int block, const char *what,
                        bp_state_part *out);
     /** The block of the last Transformer layer of what continues texts or fills them in: what its
-     * MLP reads is the key of the token that is predicted (bp_model_ops.keys). NULL: there is none.
-     */
+     * MLP reads is the key of the token that is predicted (bp_model_ops.keys). NULL: there is
+     * none. */
     int (*key_block)(const bp_model_shape *shape);
     const bp_objective *objective;         /* that pretraining minimises */
     const bp_objective *other_objective;   /* or this one: train.objective. NULL: there is none */
     const bp_hf_table *const *huggingface; /* what Hugging Face calls such models, ended by NULL;
                                               NULL: it has none */
 
-    /** Of a model that is exported as several of their folders: the "model" object (new reference)
-     * by which the k-th is written, and its name; NULL: there is none, and where there is not even
+    /** For a model that is exported as several of their folders: the "model" object (new reference)
+     * by which the k-th is written, and its name; NULL: there is no k-th, and if there is not even
      * the first, the model is one folder. A NULL function: it always is. */
     json_t *(*half)(const bp_model_shape *shape, int k, const char **name);
 
     const char *no_distribution; /* why no text can be scored with it; NULL: one can */
-    /** How it is trained, where that is not by passes through blocks (models/learner.h): it has
-     * nothing of what follows but a text file. NULL: by them, or counted. */
+    /** How it is trained, if not by passes through blocks (models/learner.h): of what follows it
+     * has only a text file. NULL: by passes, or counted. */
     const struct bp_learner_ops *learner;
 
     /* A model that is counted, not trained by gradients: its file is the checkpoint's attachment.
-     * NULL: a network, which has what follows below; a counted one has nothing of it. */
+     * NULL: a network, which has what follows below; a counted family has none of that. */
 
     /** Leave the model's file, BP_COUNTING_FILE, in counting->folder, sealed. Collective over
      * counting->comm. Errors: BP_ERR_STOPPED a stop was asked for; BP_ERR_IO, BP_ERR_SYSTEM...: the
      * same on all ranks. */
     bp_err (*count)(struct bp_counting *counting);
-    /** Print what counting will come to on so many ranks. Local, with `read` alone. Errors: those
-     * of counting->read; BP_ERR_SYSTEM. */
+    /** Print the estimate of counting on this many ranks. Local, with only `read`. Errors: those of
+     * counting->read; BP_ERR_SYSTEM. */
     bp_err (*count_plan)(const struct bp_counting *counting, int ranks);
     /** Open what a checkpoint holds; info's step, eod_id, hash and digest are filled in by the
      * caller, before anything is scored. Collective over mesh->member. Owns: *out is the caller's,
-     * bp_model_free(). Errors: BP_ERR_FORMAT, BP_ERR_CONFIG, BP_ERR_SYSTEM: the same on all ranks.
-     */
+     * bp_model_free(). Errors: BP_ERR_FORMAT, BP_ERR_CONFIG, BP_ERR_SYSTEM: the same on all
+     * ranks. */
     bp_err (*open)(bp_model **out, const bp_mesh *mesh, const bp_checkpoint *checkpoint);
-    /** The same of a file as `count` leaves it, that no checkpoint holds yet. */
+    /** The same for a file of `count` that no checkpoint holds yet. */
     bp_err (*open_file)(bp_model **out, const bp_mesh *mesh, const char *path);
 
     /** Bytes of that file, from the "state" of a manifest (0: unknown): ranks of a
@@ -265,37 +263,38 @@ struct bp_model_family {
      * Local. */
     const char *text_form; /* its name */
     bool (*text_is)(const char *path);
-    /** Errors: BP_ERR_FORMAT a model or a tokenizer that the form can't hold (NULL: ids stand for
+    /** Errors: BP_ERR_FORMAT a model or a tokenizer that the form can't hold (NULL: ids represent
      * words); those of bp_draft_open and bp_draft_commit. */
     bp_err (*text_write)(bp_checkpoint *checkpoint, const bp_tokenizer *tokenizer,
                          const char *path);
     /** Errors: BP_ERR_FORMAT with the line; those of `count`. */
     bp_err (*text_read)(bp_model_import *out, const char *path, const bp_tokenizer *tokenizer);
 
-    /* The folder that another program has of such models; folder_form NULL: there is none. Local.
-     */
+    /* The folder that another program has of such models; folder_form NULL: there is none.
+     * Local. */
     const char *folder_form; /* its name */
     bool (*folder_is)(const char *path);
     /** Errors: BP_ERR_INPUT, BP_ERR_FORMAT, BP_ERR_SYSTEM. */
     bp_err (*folder_read)(bp_model_folder *out, const char *path, const bp_tokenizer *tokenizer);
     /** A new folder; tokenizer NULL: none is written. Errors: BP_ERR_FORMAT a damaged checkpoint;
-     * those of writing files. Nothing is left then. */
+     * those of writing files. No file is left then. */
     bp_err (*folder_write)(bp_checkpoint *checkpoint, const bp_tokenizer *tokenizer,
                            const char *path);
 
-    /* A network is a list of blocks, which pipeline stages share out: its first one takes the
-     * inputs, its last one has the outcomes. */
+    /* A network is a list of blocks, divided among pipeline stages: its first one takes the inputs,
+     * its last one has the outcomes. */
     int (*blocks)(const bp_model_shape *shape);
     const char *blocks_are; /* for messages: "embedding, layers, head" */
-    /** FLOPs of one token forward through a block, about: by it the pipeline is cut. */
+    /** Approximate FLOPs of one token forward through a block: they decide where the pipeline is
+     * cut. */
     double (*cost)(const bp_model_shape *shape, int block);
-    /** What of it stands before the head of a task; NULL: no task has one. Their activation is item
-     * 0, of the shape's width. */
+    /** The part of it that comes before the head of a task; NULL: no task has one. Their activation
+     * is item 0, of the shape's width. */
     bp_backbone (*backbone)(const bp_model_shape *shape);
-    /** What passes on behind a block: names, streams, columns. Behind the last one nothing. */
+    /** What a block passes on: names, streams, columns. The last one passes nothing on. */
     bp_activations (*behind)(const bp_model_shape *shape, int block);
-    /** What all blocks of the network read (tables of positions), to be left in network->tables;
-     * NULL: nothing. */
+    /** Fill network->tables with what all blocks of the network read (tables of positions); NULL:
+     * nothing. */
     void (*begin)(bp_network *network, const bp_model_shape *shape);
     /** A parameter that blocks of several stages hold (a tied embedding), for the stage that has
      * `blocks` blocks of its own; NULL where this stage has none. A NULL function: no stage has. */
@@ -323,8 +322,7 @@ const bp_hf_table *const *bp_model_huggingface_tables(void);
 const bp_model_family *bp_model_family_of_text(const char *path);
 /** The family that the folder `path` of another program holds a model of; NULL: none. */
 const bp_model_family *bp_model_family_of_folder(const char *path);
-/** Another one, from now on: of a program that brings its own. Before any configuration is read;
- * borrowed. */
+/** Add a family, for a program that brings its own. Before any configuration is read; borrowed. */
 void bp_model_family_register(const bp_model_family *family);
 
 /** Faults for keys of training that the family of model.kind needs and that are not set: of a job
@@ -332,24 +330,24 @@ void bp_model_family_register(const bp_model_family *family);
 void bp_model_require_keys(bp_config *config);
 
 /** The shape that the configuration asks for, on top of `known` (from a checkpoint; NULL: none).
- * Faults (a kind that is none, a key missing, a key that says otherwise than the checkpoint) are
- * added to the configuration's. vocab_size stays what `known` has, else 0. */
+ * Faults (an unknown kind, a missing key, a key that contradicts the checkpoint) are added to the
+ * configuration's. vocab_size stays what `known` has, else 0. */
 bp_model_shape bp_model_shape_of(bp_config *config, const bp_model_shape *known);
-/** All sizes are given, but maybe the vocabulary's. */
+/** Are all sizes given, except perhaps the vocabulary's? */
 bool bp_model_shape_is_whole(const bp_model_shape *shape);
-/** Set model.* to what the shape has, so that config.ini says it. */
+/** Set model.* to the shape's values, so that config.ini has them. */
 void bp_model_shape_resolve(const bp_model_shape *shape, bp_config *config);
 
-/** Faults of a shape on so many tensor ranks and stages, said with what would fit: added to the
- * configuration's. A shape that is not whole has none: a missing key is a fault already. */
+/** Faults of a shape on this many tensor ranks and stages, with values that would fit: added to the
+ * configuration's. An incomplete shape has none: a missing key is a fault already. */
 void bp_model_shape_check(const bp_model_shape *shape, int tensors, int stages, bp_config *config);
 
-/** The "model" object of a checkpoint's state. Errors of reading: BP_ERR_FORMAT a kind, a key or a
- * value that can't be. */
+/** The "model" object of a checkpoint's state. Errors of reading: BP_ERR_FORMAT a kind, an invalid
+ * key or value. */
 json_t *bp_model_shape_json(const bp_model_shape *shape);
 bp_err bp_model_shape_read(bp_model_shape *shape, const json_t *state, const char *where);
 
-/** Do its groups of parameters know how many layers lie above them (bp_group.depth)? Not where two
+/** Do its groups of parameters know how many layers are above them (bp_group.depth)? False if two
  * stacks of layers train together. */
 bool bp_model_has_depth(const bp_model_shape *shape);
 /** The block that leaves the states of a layer, from 0 (what is before the first one) to
@@ -361,36 +359,36 @@ static inline int64_t bp_model_positions(const bp_model_shape *shape)
 {
     return shape->positions > 0 ? shape->positions : shape->context;
 }
-/** May windows have so many inputs, other than the context says? Where no parameter is of a
+/** May windows have this many inputs, unlike the context? True if no parameter belongs to a
  * position, or the table of positions has a row for each. */
 bool bp_model_may_read(const bp_model_shape *shape, int64_t inputs);
 /** The most inputs that a window may have outside training: the context, or BP_MODEL_UNLIMITED. */
 int64_t bp_model_most_inputs(const bp_model_shape *shape);
-/** Of the whole model, tied ones counted once, without those of an adapter; and those that training
- * changes. Counted from its blocks. */
+/** Parameters of the whole model, tied ones counted once, without those of an adapter; and those
+ * that training changes. Counted from its blocks. */
 int64_t bp_model_parameters(const bp_model_shape *shape);
 int64_t bp_model_trained_parameters(const bp_model_shape *shape);
 double bp_model_train_flops(const bp_model_shape *shape);
 
-/** What its training minimises: of its task, or its family's; NULL: a family of counts, or a
- * learner. */
+/** What its training minimises: the objective of its task, or its family's; NULL: a family of
+ * counts, or a learner. */
 const bp_objective *bp_model_objective(const bp_model_shape *shape);
-/** What a term's loss counts in it: the objective's, or of training's own. */
+/** The weight of a term's loss in it: the objective's, or training's own. */
 double bp_model_term_weight(const bp_model_shape *shape, int term);
-/** What it has probabilities of, or values: its task's outcomes, or words; and whether its last
- * block is a softmax over them (a value and a span have other heads). */
+/** The number of its outcomes or values: its task's outcomes, or words; and whether its last block
+ * is a softmax over them (a value and a span have other heads). */
 int64_t bp_model_outcomes(const bp_model_shape *shape);
 bool bp_model_is_softmax(const bp_model_shape *shape);
-/** Of a block of the whole network, with a task's head in the family's place. */
+/** FLOPs of a block of the whole network, with a task's head in place of the family's. */
 double bp_model_block_cost(const bp_model_shape *shape, int block);
 bp_activations bp_model_behind(const bp_model_shape *shape, int block);
-/** Blocks of the whole network; 0 where the shape is not whole. */
+/** Blocks of the whole network; 0 if the shape is incomplete. */
 int bp_model_blocks(const bp_model_shape *shape);
 /** Stage `stage` of `stages` has blocks [*first, *end): the cut with the smallest most expensive
  * stage. */
 void bp_model_stage(const bp_model_shape *shape, int stage, int stages, int *first, int *end);
 
-/** Where a run of blocks lies in a pipeline whose stages have several each. */
+/** The place of a run of blocks in a pipeline whose stages have several each. */
 typedef struct bp_model_place {
     int stage, stages, chunk, chunks;
 } bp_model_place;

@@ -68,7 +68,7 @@ static const bp_option SHARED[] = {
      "CHECKPOINT whose weights to start from", false, .at = BP_AT(bp_model_keys, init)},
     {"adapter.kind", BP_OPTION_CHOICE, "none", 0, 0, "none|lora|bottleneck", NULL,
      "Transformers: weights of model.init stay as they are, and few parameters beside them are "
-     "trained: lora adds products of low rank, bottleneck small networks behind attention and MLP",
+     "trained: lora adds products of low rank, bottleneck small networks after attention and MLP",
      false, .at = BP_AT(bp_model_keys, adapter.kind)},
     {"adapter.rank", BP_OPTION_INT, "8", 1, 1 << 16, NULL, NULL,
      "lora: of what is added to a weight; bottleneck: its width", false,
@@ -80,7 +80,7 @@ static const bp_option SHARED[] = {
      "lora: weights that are adapted, of q,k,v,out (attention), up (with its gate) and down (MLP)",
      false, .at = BP_AT(bp_model_keys, adapter.targets)},
     {"adapter.alone", BP_OPTION_BOOL, "no", 0, 0, NULL, NULL,
-     "checkpoints hold what is trained alone, and name the checkpoint of model.init, which has to "
+     "checkpoints hold only what is trained, and name the checkpoint of model.init, which has to "
      "stay where it is",
      false, .at = BP_AT(bp_model_keys, adapter.alone)},
     {"model.attention_activation", BP_OPTION_CHOICE, NULL, 0, 0, BP_VARIANT_ACTIVATIONS, NULL,

@@ -1,8 +1,7 @@
-/* Learners: how a family trains whose step is no pass through blocks, but touches few of its
+/* Learners: how a family trains whose step is not a pass through blocks, but touches few of its
  * parameters (a table of word vectors). A learner divides its parameters over the ranks of `comm`,
  * which all see the whole batch. The loop around it (steps, metrics, checkpoints, resume) is that
- * of networks.
- */
+ * of networks. */
 #ifndef BP_MODELS_LEARNER_H
 #define BP_MODELS_LEARNER_H
 
@@ -42,7 +41,7 @@ typedef struct bp_learner_loss {
 } bp_learner_loss;
 
 typedef struct bp_learner_ops {
-    /** What a rank of so many takes for parameters. Local. */
+    /** What a rank takes for parameters, with this many ranks. Local. */
     size_t (*bytes)(const bp_model_shape *shape, int ranks);
     /** And for what it works with besides. Local. */
     size_t (*work_bytes)(const bp_model_shape *shape, int ranks);
@@ -54,10 +53,10 @@ typedef struct bp_learner_ops {
      * BP_ERR_FORMAT there is nothing to learn from; BP_ERR_STOPPED; those of stream->read: the same
      * on all ranks. */
     bp_err (*study)(bp_learner *learner, const bp_learner_stream *stream);
-    /** Values to begin with, behind `study`: a function of the seed and an element's place. Local.
-     */
+    /** Values to begin with, after `study`: a function of the seed and an element's place.
+     * Local. */
     void (*initialise)(bp_learner *learner);
-    /** Slices for bp_checkpoint_save, over all ranks of comm; data lie in the learner. Local. Owns:
+    /** Slices for bp_checkpoint_save, over all ranks of comm; data are in the learner. Local. Owns:
      * the list is the caller's, bp_free(). */
     bp_slice *(*slices)(bp_learner *learner, int64_t *count);
     /** Those of them that another training's checkpoint has values for, to begin with. Local. */

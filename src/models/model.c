@@ -1,4 +1,4 @@
-/* The face of all models: calls go to the model's table of functions. */
+/* The interface of all models: calls go to the model's table of functions. */
 #include "models/model.h"
 
 #include "base/err.h"

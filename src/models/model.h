@@ -1,4 +1,5 @@
-/* One face for all language models. Scoring, uncertainty and reports never ask which kind it is. */
+/* The interface of all language models. Scoring, uncertainty and reports never ask which kind it
+ * is. */
 #ifndef BP_MODELS_MODEL_H
 #define BP_MODELS_MODEL_H
 
@@ -13,13 +14,13 @@
 typedef struct bp_model bp_model;
 struct bp_probe; /* nn/block.h */
 
-/** Statistics of each token, in nats. A plain model returns BP_MODEL_LOGPROB alone; one with
+/** Statistics of each token, in nats. A plain model returns only BP_MODEL_LOGPROB; one with
  * neighbours (infer/neighbours/neighbours.h) BP_MODEL_ALONE too, its probability without them; an
  * ensemble (infer/ensemble/ensemble.h) all of these and, from BP_MODEL_MEMBER on, each member's
  * log-probability. p is the mixture, the mean of the members' distributions p_m over the whole
  * vocabulary; of a model that finds spans those over the places of a window, of where a span begins
- * or of where it ends, and the target is a place. Of a regression log p is a value: the mean of the
- * members', with their variance and each member's; there are no others (NaN). */
+ * or of where it ends, and the target is a place. For a regression log p is a value: the mean of
+ * the members', with their variance and each member's; there are no others (NaN). */
 typedef enum bp_model_statistic {
     BP_MODEL_LOGPROB = 0, /* log p(target) */
     BP_MODEL_ALONE = 1,
@@ -40,27 +41,27 @@ const char *bp_model_statistic_name(int64_t statistic);
  * in pieces, one batch after another (bp_model_batch.resumes). */
 #define BP_MODEL_UNLIMITED (INT64_MAX / 4)
 
-/** Where info.may_be_zero: a natural logarithm below it stands for a probability of 0. */
+/** Where info.may_be_zero: a natural logarithm below it means a probability of 0. */
 #define BP_MODEL_ZERO (-200)
 
-/** What layers leave of a token: so many layers, of so many columns each. */
+/** What layers leave of a token: the number of layers, and the columns of each. */
 typedef struct bp_state_form {
     int64_t layers, columns; /* 0: a model keeps none */
     bool keys;               /* one layer, of bp_model_ops.keys and not of `states` */
 } bp_state_form;
 
-/** A text of which states are asked for. */
+/** A text whose states are requested. */
 typedef struct bp_model_text {
     const int32_t *tokens; /* [count] */
     int64_t count;
-    int32_t eod; /* the end-of-document token, before the text and behind it */
+    int32_t eod; /* the end-of-document token, before the text and after it */
 } bp_model_text;
 
 typedef struct bp_model_info {
     const char *kind;   /* "gpt", "ensemble" */
-    int64_t members;    /* of an ensemble; 0: a plain model */
-    int64_t statistics; /* 1, with neighbours 2, or BP_MODEL_MEMBER + members, and one more of a
-                           prior network alone (bp_model_is_prior) */
+    int64_t members;    /* for an ensemble; 0: a plain model */
+    int64_t statistics; /* 1, with neighbours 2, or BP_MODEL_MEMBER + members, and one more for a
+                           single prior network (bp_model_is_prior) */
     int64_t width;      /* of the state before the vocabulary (bp_model_ops.backbone) */
     int64_t vocab_first, vocab_count; /* this rank's part of the vocabulary (bp_model_ops.logits) */
     int64_t context;                  /* most inputs a window may have, or BP_MODEL_UNLIMITED */
@@ -74,19 +75,19 @@ typedef struct bp_model_info {
                                 of whole texts, a target is at any place of its text, whose state is
                                 that of all of them; see bp_model_batch.targets */
     char labels_hash[BP_SHA256_HEX]; /* of the names of classes; "": none */
-    bool masks; /* it finds masked tokens: a target stands at its own place, and inputs behind
-                   a window's end are -1 */
+    bool masks; /* it finds masked tokens: a target is at its own place, and inputs after a window's
+                   end are -1 */
     bool log_probabilities; /* `logits` are natural logs of probabilities, and no softmax of one
                                linear map; it is collective over mesh->tensor then */
     bool may_be_zero;       /* a probability may be 0: its logarithm is below BP_MODEL_ZERO */
     int64_t eod_id;         /* end-of-document token; -1: none */
     bool has_bos, has_first;
-    int64_t bos_id;   /* of has_bos: the beginning-of-text token */
-    int64_t first_id; /* of has_first: what its tokenizer puts before a text */
+    int64_t bos_id;   /* if has_bos: the beginning-of-text token */
+    int64_t first_id; /* if has_first: what its tokenizer puts before a text */
     bp_ends ends;     /* tokens that end what it writes: eod_id first, if there is one */
     int64_t step;     /* of the checkpoint */
     char tokenizer_hash[BP_SHA256_HEX]; /* "": unknown */
-    char digest[65];                    /* of the weights, whatever their split */
+    char digest[65];                    /* of the weights, independent of their split */
     bp_state_form states;               /* of bp_model_ops.states, or of keys */
     bool reads_source;       /* it continues a target given a source (bp_model_decode_sources), */
     int64_t start_token;     /* which begins with this */
@@ -106,7 +107,7 @@ static inline int64_t bp_model_first(const bp_model_info *info)
     return info->has_first ? info->first_id : -1;
 }
 
-/** Is it an ensemble of one prior network? Its last statistic, behind the member's, is the
+/** Is it an ensemble of one prior network? Its last statistic, after the member's, is the
  * differential entropy of the Dirichlet (statistics/dirichlet.h); its mutual information is that of
  * the outcome and the probabilities. */
 static inline bool bp_model_is_prior(const bp_model_info *info)
@@ -114,24 +115,24 @@ static inline bool bp_model_is_prior(const bp_model_info *info)
     return info->members == 1 && info->task.precision > 0;
 }
 
-/** Windows of one length; shorter ones are padded at the right by the caller, with targets -1
- * there. Of a model without a limit they may be pieces of longer windows: a piece goes on where the
- * piece of the same place ended, which was full. */
+/** Windows of one length; shorter ones are padded on the right by the caller, with targets -1
+ * there. For a model without a limit they may be pieces of longer windows: a piece goes on where
+ * the piece of the same place ended, which was full. */
 typedef struct bp_model_batch {
     int64_t windows, length;
     const int32_t *inputs;   /* [windows][length] */
-    const int32_t *targets;  /* [windows][length]; -1: not scored. Of spans the first place's is the
-                                place where the window's begins, the second's where it ends */
-    const int32_t *segments; /* [windows][length] of a task's texts, where inputs behind a text's
-                                end are -1 */
+    const int32_t *targets;  /* [windows][length]; -1: not scored. For spans the first place's is
+                                the place where the window's begins, the second's where it ends */
+    const int32_t *segments; /* [windows][length] of a task's texts, where inputs after a text's end
+                                are -1 */
     int64_t first_slot;      /* of window 0 in all that is scored: keys dropout at test time */
     int64_t first_window;    /* the place of window 0, where a batch is handed over in parts */
     bool resumes;  /* all windows go on from the batch before, which had as many or more */
     bool suspends; /* the next batch resumes: the model keeps what that needs */
-    /* Of a model that reads a source (info.reads_source) the window's: */
+    /* For a model that reads a source (info.reads_source), the window's: */
     int64_t source_length;
     const int32_t *sources;        /* [windows][source_length] */
-    const int32_t *source_lengths; /* [windows], 1 at least: what lies behind is padding */
+    const int32_t *source_lengths; /* [windows], 1 at least: the rest is padding */
 } bp_model_batch;
 
 /** Places that have a target. */
@@ -159,7 +160,7 @@ typedef struct bp_decode_step {
                                where its count is 0; NULL: each from its own */
 } bp_decode_step;
 
-/** Texts that the sequences of a group are written for: sequence s is for source s / slots_each. */
+/** The sources of a group's sequences: sequence s is for source s / slots_each. */
 typedef struct bp_decode_sources {
     int64_t count, slots_each;
     const int64_t *starts; /* [count + 1] in tokens */
@@ -169,7 +170,7 @@ typedef struct bp_decode_sources {
 /** Statistics of a next token's distribution (bp_model_ops.decode), in nats. */
 typedef enum bp_decode_statistic {
     BP_DECODE_ENTROPY = 0,        /* of the model's, or the mixture's (total), distribution */
-    BP_DECODE_MUTUAL_INFORMATION, /* of an ensemble's members; 0 of a plain model */
+    BP_DECODE_MUTUAL_INFORMATION, /* of an ensemble's members; 0 for a plain model */
     BP_DECODE_STATISTICS
 } bp_decode_statistic;
 
@@ -185,31 +186,30 @@ typedef struct bp_model_ops {
     bp_err (*score)(bp_model *lm, const bp_model_batch *batch, float *values);
 
     /** The whole distributions of rows, in one pass: log_p[rows][bp_model_columns] of each place
-     * that has a target, whichever it is, in their order: natural logs of the probabilities of all
-     * outcomes, a regression's value. `values`: what `score` gives; NULL: not asked. pass: as
-     * `backbone` has it, of a model that is no ensemble. NULL: it has none (n-grams, neighbours).
-     * Not of a language model with several softmaxes or entmax (BP_ASSERT). Otherwise as `score`.
-     */
+     * that has a target, in their order: natural logs of the probabilities of all outcomes, a
+     * regression's value. `values`: what `score` gives; NULL: not asked. pass: as `backbone` has
+     * it, for a model that is not an ensemble. NULL: it has none (n-grams, neighbours). Not for a
+     * language model with several softmaxes or entmax (BP_ASSERT). Otherwise as `score`. */
     bp_err (*distribution)(bp_model *lm, const bp_model_batch *batch, int64_t pass, float *log_p,
                            float *values);
 
-    /* The parts that an ensemble, the Laplace approximation and explanations put together
-     * themselves; NULL for a model that can't (an ensemble). Collective over mesh->model where
-     * nothing else is said. */
+    /* The parts that an ensemble, the Laplace approximation and explanations combine themselves;
+     * NULL for a model that can't (an ensemble). Collective over mesh->model unless said
+     * otherwise. */
 
     /** hidden[windows * length][width]: what the last linear map is applied to, valid on the ranks
      * of the last pipeline stage. pass: BP_MODEL_NO_DROPOUT, or the number of a pass with dropout
-     * at the rate of `set_dropout`, whose masks are a function of (seed, pass, layer, slot, place).
-     */
+     * at the rate of `set_dropout`, whose masks are a function of (seed, pass, layer, slot,
+     * place). */
     bp_err (*backbone)(bp_model *lm, const bp_model_batch *batch, int64_t pass, float *hidden);
     /** Rate and seed of later passes with dropout; equal on all ranks of mesh->model. Local. */
     void (*set_dropout)(bp_model *lm, float rate, uint64_t seed);
-    /** Later batches of `score` and `backbone` are shown to the probe (nn/block.h), the head alone
-     * in `score`; NULL: nobody looks. Borrowed. Local. */
+    /** Later batches of `score` and `backbone` are shown to the probe (nn/block.h), only the head
+     * in `score`; NULL: no probe. Borrowed. Local. */
     void (*set_probe)(bp_model *lm, struct bp_probe *probe);
     /** logits[rows][vocab_count]: this rank's part of the vocabulary, on the last pipeline stage.
      * head 0 is the model's own, others were added. Row r does not depend on the other rows. No
-     * MPI, but of info.log_probabilities. */
+     * MPI, except with info.log_probabilities. */
     void (*logits)(bp_model *lm, int64_t head, const float *hidden, int64_t rows, float *logits);
     /** Another matrix [vocab_count][width] for `logits`, copied; *head is its number, 1, 2... On
      * ranks of other stages weights is NULL. Errors: BP_ERR_SYSTEM. Local. */
@@ -223,14 +223,14 @@ typedef struct bp_model_ops {
      * all ranks. */
     bp_err (*states)(bp_model *lm, const bp_model_text *text, float *states);
     /** As `score`, and keys[windows * length][info.states.columns] of every place, of a target or
-     * not: what the MLP of the last Transformer layer reads there, behind its norm. NULL where
+     * not: what the MLP of the last Transformer layer reads there, after its norm. NULL where
      * info.states says none. Valid on all ranks of mesh->model. Source: Khandelwal et al. 2020,
      * "Generalization through Memorization: Nearest Neighbor Language Models", section 5. */
     bp_err (*keys)(bp_model *lm, const bp_model_batch *batch, float *values, float *keys);
     void (*free)(bp_model *lm);
 
-    /* Decoding; NULL for a model that can't. Called through bp_model_decode_new and those that
-     * follow it, which say what they do. */
+    /* Decoding; NULL for a model that can't. Called through bp_model_decode_new and the functions
+     * after it, which document them. */
     bp_err (*decode_new)(bp_decoding **out, bp_model *lm, int groups, int64_t slots,
                          int64_t capacity);
     void (*decode_reset)(bp_decoding *decoding, int group);
@@ -238,9 +238,9 @@ typedef struct bp_model_ops {
                    float *statistics);
     void (*decode_free)(bp_decoding *decoding);
     void (*decode_sources)(bp_decoding *decoding, int group, const bp_decode_sources *sources);
-    /* The parts that an ensemble puts together: a step up to hidden[slots that are fed][width],
-     * what the last linear map is applied to, valid on the last pipeline stage; and logits of such
-     * rows, as `logits` gives them. */
+    /* The parts that an ensemble combines: a step up to hidden[slots that are fed][width], what the
+     * last linear map is applied to, valid on the last pipeline stage; and logits of such rows, as
+     * `logits` returns them. */
     void (*decode_states)(bp_decoding *decoding, int group, const bp_decode_step *step,
                           float *hidden);
     void (*decode_logits)(bp_decoding *decoding, int64_t head, const float *hidden, int64_t rows,
@@ -254,7 +254,7 @@ struct bp_model {
     bp_model_info info;
 };
 
-/** What a rank is to do in scoring, or in decoding, of a job that may not have begun. */
+/** The work of a rank in scoring, or in decoding, of a job that may not have begun. */
 typedef struct bp_model_task {
     const bp_mesh_shape *mesh;
     int stage;
@@ -263,7 +263,7 @@ typedef struct bp_model_task {
     int64_t slots, capacity;
 } bp_model_task;
 
-/** What it takes for that, in bytes: weights with their copies, work on a batch, and what
+/** The memory for that, in bytes: weights with their copies, work on a batch, and what
  * bp_model_decode_new takes. */
 typedef struct bp_model_memory {
     int64_t weights_bytes, work_bytes, decode_bytes;
@@ -274,13 +274,12 @@ typedef struct bp_model_memory {
 /** Local, after all decodings of it are freed. NULL in *lm is accepted. */
 void bp_model_free(bp_model **lm);
 
-/** The statistics of a batch, as bp_model_ops.score says. Rows do not depend on each other,
- * and so not on what else is in the batch.
+/** The statistics of a batch, as bp_model_ops.score says. Rows do not depend on each other, and so
+ * not on what else is in the batch.
  *
  * Collective: over mesh->ensemble; the batch is equal on all its ranks.
  * Shapes:     values[info.statistics][windows][length], valid on all ranks.
- * Errors:     BP_ERR_SYSTEM memory: the same on all ranks of mesh->ensemble.
- */
+ * Errors:     BP_ERR_SYSTEM memory: the same on all ranks of mesh->ensemble. */
 bp_err bp_model_score(bp_model *lm, const bp_model_batch *batch, float *values);
 
 /** Outcomes of a row in windows of `length` places: of spans each place is one. */
@@ -295,8 +294,7 @@ bp_err bp_model_distribution(bp_model *lm, const bp_model_batch *batch, float *l
  * Collective: over mesh->model (mesh->ensemble for an ensemble), with equal arguments.
  * Owns:       *out is the caller's, bp_model_decode_free() before bp_model_free(); lm is borrowed.
  * Errors:     BP_ERR_CONFIG a model that can't decode (passes with dropout), or a capacity beyond
- * its context; BP_ERR_SYSTEM memory: the same on all ranks, *out NULL.
- */
+ *             its context; BP_ERR_SYSTEM memory: the same on all ranks, *out NULL. */
 bp_err bp_model_decode_new(bp_decoding **out, bp_model *lm, int groups, int64_t slots,
                            int64_t capacity);
 /** Local. NULL in *decoding is accepted. */
@@ -305,10 +303,10 @@ void bp_model_decode_free(bp_decoding **decoding);
 /** Forget what a group has been fed: new prompts may begin. Local. */
 void bp_model_decode_reset(bp_decoding *decoding, int group);
 
-/** Of a model that reads a source (info.reads_source): read those of a group, before its first
- * step. The encoder runs once a source, by itself, so that its bits depend on no other; blocks keep
- * the keys and values that sequences look at. Collective as bp_model_decode; equal on all ranks. A
- * source has 1 to info.source_capacity tokens. */
+/** For a model that reads a source (info.reads_source): read the sources of a group, before its
+ * first step. The encoder runs once a source, by itself, so that its bits depend on no other;
+ * blocks keep the keys and values that sequences look at. Collective as bp_model_decode; equal on
+ * all ranks. A source has 1 to info.source_capacity tokens. */
 void bp_model_decode_sources(bp_decoding *decoding, int group, const bp_decode_sources *sources);
 
 /** This rank's part of one step of a group. Stage 0 embeds the tokens, each stage receives from the
@@ -317,14 +315,14 @@ void bp_model_decode_sources(bp_decoding *decoding, int group, const bp_decode_s
  *
  * Collective: over mesh->tensor (for an ensemble mesh->across too); ranks of all stages call it for
  *             the same groups in the same order, with equal steps.
- * Shapes:     logits[step->slots][info.vocab_count]: of the token behind the last one fed, this
+ * Shapes:     logits[step->slots][info.vocab_count]: for the token after the last one fed, this
  *             rank's part of the outcomes; an ensemble gives the natural logs of its mixture's
  *             probabilities instead, the same on all ranks of mesh->across. statistics[step->slots]
  *             [BP_DECODE_STATISTICS], equal on all ranks of the last stage; NULL: not asked. Both
  *             are valid on ranks of the last pipeline stage, and may be NULL on others; rows of
  *             slots with count 0 stay as they are.
  *
- * Bits: in float32 a network's row depends on its own sequence alone: not on what else is in the
+ * Bits: in float32 a network's row depends only on its own sequence: not on what else is in the
  * step or the cache, on the threads, or on how its tokens were dealt out to steps. It differs from
  * scoring in the order of sums: log-probabilities agree to about 1e-6 of their size. In bf16 the
  * products are the library's, whose rows may depend on how many there are.
@@ -332,8 +330,8 @@ void bp_model_decode_sources(bp_decoding *decoding, int group, const bp_decode_s
 void bp_model_decode(bp_decoding *decoding, int group, const bp_decode_step *step, float *logits,
                      float *statistics);
 
-/** What bp_model_decode_new takes on this rank, in bytes; 0 for a model that can't decode. Local.
- */
+/** What bp_model_decode_new takes on this rank, in bytes; 0 for a model that can't decode.
+ * Local. */
 int64_t bp_model_decode_bytes(const bp_model *lm, int groups, int64_t slots, int64_t capacity);
 
 #endif

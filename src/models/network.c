@@ -221,7 +221,7 @@ size_t bp_network_saved_bytes(const bp_network *network, const bp_extent *most)
     return bytes;
 }
 
-/* Of block k: memory is lent to the last one only. */
+/* The extent of block k: memory is lent only to the last one. */
 static bp_extent most_of(const bp_network *network, const bp_extent *most, int k)
 {
     bp_extent own = *most;

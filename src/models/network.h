@@ -1,4 +1,5 @@
-/* A run of blocks with its parameters laid out in flat memory: what one pipeline stage holds. */
+/* The part of a network that one pipeline stage holds: a run of blocks, with its parameters in flat
+ * memory. */
 #ifndef BP_MODELS_NETWORK_H
 #define BP_MODELS_NETWORK_H
 
@@ -10,8 +11,8 @@
 typedef struct bp_network {
     bp_nn nn;
     bp_block **blocks;
-    bp_activations *behind; /* [block_count] what passes on behind each; of the last block of a
-                               model nothing */
+    bp_activations *behind; /* [block_count] what passes on after each; of the last block of a model
+                               nothing */
     int block_count, block_capacity;
     bp_group *groups;
     int group_count, group_capacity;
@@ -26,10 +27,9 @@ typedef struct bp_network {
     void *tables; /* what the family's blocks read beside parameters; freed with the network */
 } bp_network;
 
-/** An empty network with capacity for so many blocks and groups (fixed: pointers to params stay
- * valid).
- * Local. Owns: *out is the caller's, bp_network_free(); nn's gemm and tensor are borrowed. No
- * memory ends the program (bp_alloc). */
+/** An empty network with capacity for this many blocks and groups (fixed: pointers to params stay
+ * valid). Local. Owns: *out is the caller's, bp_network_free(); nn's gemm and tensor are borrowed.
+ * Ends the program when out of memory (bp_alloc). */
 void bp_network_new(bp_network **out, const bp_nn *nn, int blocks, int groups);
 void bp_network_free(bp_network **network);
 
@@ -55,8 +55,8 @@ bp_param *bp_network_common(const bp_network *network, int set);
  * [batch][columns]. Borrowed by the block. */
 bp_carry *bp_network_add_carry(bp_network *network, const char *name, int64_t columns);
 void bp_network_add_block(bp_network *network, bp_block *block); /* takes ownership */
-/** What block k is given, leaves, and works on: what is behind it, or before it where nothing
- * passes on. Without data. */
+/** What block k is given, leaves, and works on: what is after it, or before it where nothing passes
+ * on. Without data. */
 const bp_activations *bp_network_before(const bp_network *network, int k);
 const bp_activations *bp_network_at(const bp_network *network, int k);
 /** The most floats between any two blocks. */
@@ -66,7 +66,7 @@ void bp_network_end_chunk(bp_network *network);
 /** Chunk c is blocks [this, network->chunk_end[c]). */
 int bp_network_chunk_first(const bp_network *network, int chunk);
 
-/** Give each group its place, padded to a multiple of `multiple` floats: frozen ones lie behind the
+/** Give each group its place, padded to a multiple of `multiple` floats: frozen ones come after the
  * others. */
 void bp_network_lay_out(bp_network *network, int64_t multiple);
 /** Point the params into flat memory of network->floats floats (borrowed), and bind the blocks to
@@ -74,14 +74,14 @@ void bp_network_lay_out(bp_network *network, int64_t multiple);
 bp_err bp_network_bind_values(bp_network *network, float *values);
 void bp_network_bind_gradients(bp_network *network, float *gradients);
 void bp_group_bind_gradients(bp_group *group, float *gradients);
-/** Bound gradients begin anew, whatever they hold: those that a product writes first are fresh, the
+/** Bound gradients start over, with any contents: those that a product writes first are fresh, the
  * others, and the padding, zero. */
 void bp_group_open_gradients(bp_group *group, float *gradients);
 /** Backward has written all gradients that were fresh. */
 bool bp_group_is_written(const bp_group *group);
 /** Initial values of all params; padding is zero. */
 void bp_network_initialise(bp_network *network, uint64_t seed);
-/** The values have changed: copies are made anew, of all blocks or of one. */
+/** The values have changed: copies are made again, of all blocks or of one. */
 void bp_network_refresh(bp_network *network);
 void bp_network_refresh_block(bp_network *network, int block);
 

@@ -1,4 +1,5 @@
-/* A batch of windows through the stages of a network, piece by piece. */
+/* A batch of windows through the stages of a network, piece by piece. Called by network_model.c for
+ * scoring. */
 #include "models/decoding_priv.h"
 #include "models/network_inside_priv.h"
 #include "models/task.h"
@@ -11,11 +12,11 @@
 
 #define TAG_HIDDEN 101
 
-/* A batch goes through the pipeline in so many pieces per stage, so that stages work side by side.
- */
+/* A batch goes through the pipeline in this many pieces per stage, so that stages work side by
+ * side. */
 #define PIECES_PER_STAGE 2
 
-/* Segments of a batch's windows (NULL: there are none), and what a decoder begins with. */
+/* Segments of a batch's windows (NULL: it has none), and what a decoder begins with. */
 typedef struct given_segments {
     const int32_t *segments;
     int64_t first_slot, start;
@@ -166,8 +167,8 @@ static bp_err reserve_kept(network_model *self, const bp_model_batch *batch, int
     return BP_OK;
 }
 
-/* Some windows through this rank's stage; the head is left out where its input is asked for: it
- * lies in the piece's memory then, which this returns. */
+/* Some windows through this rank's stage; the head is left out where its input is asked for: it is
+ * then in the piece's memory, which this returns. */
 static float *run_piece(network_model *self, bp_pass *pass, size_t used, bool head)
 {
     const bp_mesh *mesh = self->mesh;
@@ -201,7 +202,7 @@ static float *run_piece(network_model *self, bp_pass *pass, size_t used, bool he
 }
 
 /* Windows [first, first + windows) of a batch as the network takes them, with the batch's targets;
- * what has to be made lies at the front of the piece's memory. */
+ * what has to be made is at the front of the piece's memory. */
 static bp_batch make_piece(network_model *self, const bp_example_maker *maker,
                            const bp_model_batch *batch, int64_t first, int64_t windows)
 {

@@ -1,4 +1,4 @@
-/* The inside of a network behind the face of models, for the files that work on it. */
+/* The inside of a network with the interface of models, for the files that work on it. */
 #ifndef BP_MODELS_NETWORK_INSIDE_PRIV_H
 #define BP_MODELS_NETWORK_INSIDE_PRIV_H
 
@@ -31,7 +31,7 @@ typedef struct network_model {
     int64_t window_capacity;
     char *memory; /* of one piece: hidden and scratch */
     size_t memory_bytes;
-    bp_probe *probe;   /* borrowed; NULL: nobody looks */
+    bp_probe *probe;   /* borrowed; NULL: no probe */
     int first_block;   /* of this stage in the whole model */
     added_head *heads; /* [head_count] */
     int64_t head_count;
@@ -70,7 +70,7 @@ bp_example_maker network_maker_of(const bp_model_shape *shape, int64_t length,
                                   int64_t source_length);
 /** Windows of a batch that go through the pipeline at once. */
 int64_t network_piece_windows(int64_t windows, int stages);
-/** Of examples, activations and scratch of some windows. */
+/** Memory for examples, activations and scratch of some windows. */
 size_t network_piece_bytes(const bp_network *network, const bp_example_maker *maker,
                            int64_t windows);
 

@@ -1,6 +1,6 @@
-/* Filling a network that goes forward alone. Where its products read a copy of
- * the values (bf16), the values come block by block into one buffer,
- * which is used again once they are packed. */
+/* Filling a network that runs only forward. Where its products read a copy of the values (bf16),
+ * the values come block by block into one buffer, which is used again once they are packed. Called
+ * by network_model.c once. */
 #include "models/network_load_priv.h"
 
 #include "base/err.h"
@@ -66,8 +66,7 @@ static bp_err allocate(loading *self, float **held)
     return BP_OK;
 }
 
-/* Parameters that lie one after another in their group do so where they go:
- * fused products rely on it. */
+/* Parameters that are contiguous in their group remain so: fused products rely on it. */
 static void place_group(loading *self, int g, int64_t *staged_floats)
 {
     bp_group *group = &self->network->groups[g];

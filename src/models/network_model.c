@@ -1,5 +1,4 @@
-/* A network behind the face of all models (bp_model): a checkpoint's weights on the mesh, batches
- * through the stages. */
+/* A network as a bp_model: a checkpoint's weights on the mesh, batches through the stages. */
 #include "models/network_model_priv.h"
 
 #include "models/decoding_priv.h"
@@ -187,7 +186,7 @@ static const bp_model_ops OPS = {.score = network_score,
                                  .decode_states = network_decode_states,
                                  .decode_logits = network_decode_logits};
 
-/* What one rank can do alone: the network without its values. */
+/* What one rank can do by itself: the network without its values. */
 static bp_err build(network_model *self, const bp_mesh *mesh, const bp_config *config,
                     const bp_model_shape *shape)
 {
@@ -262,7 +261,7 @@ static network_model *new_face(const bp_mesh *mesh, const bp_model_shape *shape)
     return self;
 }
 
-/* The same whose values are not set yet: what one rank can do alone. */
+/* The same with values not yet set: what one rank can do by itself. */
 static bp_err new_model(network_model **out, const bp_mesh *mesh, const bp_config *config,
                         const bp_model_shape *shape)
 {
@@ -336,7 +335,7 @@ bp_err bp_network_model_new(bp_model **out, const bp_mesh *mesh, const bp_config
     return err;
 }
 
-/* Of a network that is laid out, on the task's stage; 0 where it can't decode. */
+/* For a network that is laid out, on the task's stage; 0 if it can't decode. */
 static int64_t decode_bytes_of(bp_network *network, const bp_model_shape *shape,
                                const bp_model_task *task)
 {

@@ -1,4 +1,4 @@
-/* Networks as models, without a checkpoint. */
+/* Networks as bp_models, without a checkpoint. */
 #ifndef BP_MODELS_NETWORK_MODEL_H
 #define BP_MODELS_NETWORK_MODEL_H
 
@@ -6,7 +6,7 @@
 #include "models/family.h"
 #include "models/model.h"
 
-/** What is asked of a model beside its weights. */
+/** Options of a model beside its weights. */
 typedef struct bp_model_wish {
     bool keeps_head;            /* as bp_model_open_with_head */
     int64_t context;            /* as bp_model_open_wide; 0: its own */
@@ -18,9 +18,9 @@ typedef struct bp_model_wish {
 bp_err bp_model_estimate_shape(bp_model_memory *out, const bp_model_shape *shape,
                                const bp_config *config, const bp_model_task *task);
 
-/** A network that another holds and changes (a training's), as a model: its values as they are at
- * each call, none of them copied. It decodes with any runs of blocks a stage; `info` has no step,
- * hash or digest.
+/** A network that other code holds and changes (a training's), as a model: its values are read at
+ * each call, and not copied. It decodes with any runs of blocks a stage; `info` has no step, hash
+ * or digest.
  *
  * Local. Owns: the caller's, bp_model_free(), which leaves the network; mesh and network are
  * borrowed. */

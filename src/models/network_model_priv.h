@@ -1,4 +1,4 @@
-/* A network behind the face of models: forward only, over the pipeline and tensor ranks of one
+/* A network with the interface of models: forward only, over the pipeline and tensor ranks of one
  * model group. */
 #ifndef BP_MODELS_NETWORK_MODEL_PRIV_H
 #define BP_MODELS_NETWORK_MODEL_PRIV_H

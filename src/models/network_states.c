@@ -1,5 +1,5 @@
 /* What a network's layers leave of the tokens of a text, and the keys of a batch's places: a probe
- * takes them out of a pass. */
+ * takes them out of a pass. Called by network_model.c. */
 #include "models/network_states_priv.h"
 
 #include "base/err.h"
@@ -36,8 +36,8 @@ bp_state_form network_state_form(const bp_model_shape *shape)
     return shape->family->states ? shape->family->states(shape) : (bp_state_form){0};
 }
 
-/* inputs[count + 1], targets[count + 1]: the last target is behind the text, and it alone is set.
- */
+/* inputs[count + 1], targets[count + 1]: the last target comes after the text, and only it is
+ * set. */
 static void frame(int32_t *inputs, int32_t *targets, const bp_model_text *text)
 {
     inputs[0] = text->eod;

@@ -1,10 +1,10 @@
-/* States of a network's layers, for the face of models. */
+/* States of a network's layers, for bp_model. */
 #ifndef BP_MODELS_NETWORK_STATES_PRIV_H
 #define BP_MODELS_NETWORK_STATES_PRIV_H
 
 #include "models/network_inside_priv.h"
 
-/** Of a model without states zeros. */
+/** Zeros for a model without states. */
 bp_state_form network_state_form(const bp_model_shape *shape);
 
 /** bp_model_ops.states. */

@@ -27,7 +27,7 @@ static bp_example_maker causal_maker(const struct bp_model_shape *shape, int64_t
 const bp_objective bp_objective_causal = {
     .name = "causal", .terms = 1, .weight = {1}, .scores_all = true, .maker = causal_maker};
 
-/* Copies as many tokens as there are, and returns the place behind them. */
+/* Copies as many tokens as there are, and returns the place after them. */
 static int32_t *put(int32_t *to, const int32_t *tokens, int64_t count)
 {
     memcpy(to, tokens, (size_t)count * sizeof *to);

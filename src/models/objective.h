@@ -46,33 +46,33 @@ typedef enum bp_noise {
     BP_NOISES
 } bp_noise;
 extern const char *const bp_noise_names[BP_NOISES]; /* "permute" */
-/** What stands around the texts of a task's example. */
+/** What surrounds the texts of a task's example. */
 typedef struct bp_task_frame {
-    int64_t begin, middle, end; /* tokens before, between and behind texts; -1: none */
-    int64_t pad;                /* the token of places behind them */
+    int64_t begin, middle, end; /* tokens before, between and after texts; -1: none */
+    int64_t pad;                /* the token of places after them */
     bool once;                  /* a text that begins with `begin` itself gets no second one */
 } bp_task_frame;
 
-/** What examples are made by, besides tokens. */
+/** The rules of examples, besides tokens. */
 typedef struct bp_example_rules {
     /* the class of a task's texts outside the domain; 0: there is none */
     int64_t outside;
     uint64_t seed;
-    int64_t member;                     /* of an ensemble, or 0 */
+    int64_t member;                     /* for an ensemble, or 0 */
     int64_t vocab_size, cls, sep, mask; /* ids of special tokens */
-    int64_t pad;                        /* at places behind an example; they count for nothing */
+    int64_t pad;                        /* at places after an example; they count for nothing */
     int64_t start;                      /* what targets of pairs begin with */
-    int64_t eod;                        /* ends documents; often sep; -1: nothing does */
+    int64_t eod;                        /* ends documents; often sep; -1: none */
     bp_task_frame frame;                /* of tasks */
     bp_window_rule windows;             /* of questions and their contexts */
     bool pairs;          /* examples are pairs: of masked models by mask.next_sentence, of tasks
                             where each document has two texts */
-    double rate;         /* of the tokens so many are masked, at least one */
-    double keep, random; /* of those so many stay as they are, or become another token */
+    double rate;         /* this share of the tokens is masked, at least one token */
+    double keep, random; /* of those, this share stays unchanged, or becomes another token */
     double span;         /* mean length of masked spans; 0: single tokens, or words */
     const int32_t *separator; /* [separator_count] of bp_objective_text. Borrowed */
     int64_t separator_count;
-    const bool *continues; /* [vocab_size] whole words are masked: does a token go on with the word
+    const bool *continues; /* [vocab_size] whole words are masked: does a token continue the word
                               before it? NULL: tokens are masked one by one. Borrowed */
     unsigned noises;       /* bit k: noise k is applied */
     double noise_rate, noise_span;
@@ -91,8 +91,8 @@ typedef struct bp_objective {
     bool pairs;      /* examples are documents of two texts: a source and its target */
     bool noises;     /* examples are texts with noise, and the texts */
     bool masks;      /* inputs of scoring are framed, and have masks, already */
-    /** Of examples whose longest stream has T places; rules (borrowed) NULL: only their form is
-     * asked for. */
+    /** The maker of examples whose longest stream has T places; rules (borrowed) NULL: only their
+     * form is asked for. */
     bp_example_maker (*maker)(const struct bp_model_shape *shape, int64_t T,
                               const bp_example_rules *rules);
 } bp_objective;
@@ -107,34 +107,34 @@ extern const bp_objective bp_objective_causal;
  * et al. 2020, SpanBERT, section 3.1.
  *
  * Pairs: [CLS] A [SEP] B [SEP], padded. A is the first sentences of a run that has about T - 3
- * tokens, so many as a draw says. Half of the time, and where the run is one sentence, B is of
+ * tokens, as many as a draw says. Half of the time, and where the run is one sentence, B is of
  * another document, from any sentence of a run on (target 1); else it is the rest of the run (0).
- * Of what is too long the longer side loses tokens at its begin or end, one by one. Where a side is
- * empty, nothing is asked. Source: Devlin et al. 2019, appendix A.2, and their
+ * Of a pair that is too long, the longer side loses tokens at its begin or end, one by one. If a
+ * side is empty, there is no target. Source: Devlin et al. 2019, appendix A.2, and their
  * create_pretraining_data.py; there the rest of a run that a pair left over is used again at once,
  * here in another epoch. */
 extern const bp_objective bp_objective_masked;
 /** The target given the source, token by token. */
 extern const bp_objective bp_objective_seq2seq;
-/** The same of a causal model: source, separator, target and end in one stream, asked for from the
- * target on. Of what is longer than the context the source loses its last tokens; where that is not
- * enough, the target does. */
+/** The same of a causal model: source, separator, target and end in one stream, with targets from
+ * the target on. A source longer than the context loses its last tokens; if that is not enough, the
+ * target does. */
 extern const bp_objective bp_objective_text;
 /** A text given the same text with noise: token by token, between start and end as of pairs. The
- * text is a run of sentences of one document, as many as fit, or, of a corpus without
- * sentences, a window of the stream. With n tokens and the rate r: permute puts sentences
- * in another order, all orders alike; mask and delete take each token with probability r; infill
- * replaces spans by a mask each, round(r n) tokens in all, whose lengths are Poisson's with mean
- * `span`, the last one cut, at places that are all alike (a span of 0 tokens puts a mask in);
- * rotate lets the text begin at any token. sentinels: round(r n) tokens in round(r n / span) spans,
- * all ways to cut alike; in the source a sentinel stands for each, the target is the spans, each
- * behind its sentinel. All is a function of (seed, member, step, slot, position). Source: Lewis et
+ * text is a run of sentences of one document, as many as fit, or, of a corpus without sentences, a
+ * window of the stream. With n tokens and the rate r: permute puts sentences in another order, with
+ * equal probability; mask and delete take each token with probability r; infill replaces spans by a
+ * mask each, round(r n) tokens in all, whose lengths are Poisson's with mean `span`, the last one
+ * cut, at places of equal probability (a span of 0 tokens inserts a mask); rotate lets the text
+ * begin at any token. sentinels: round(r n) tokens in round(r n / span) spans, with equal
+ * probability of all cuts; in the source a sentinel stands for each, the target is the spans, each
+ * after its sentinel. All is a function of (seed, member, step, slot, position). Source: Lewis et
  * al. 2020, section 2.2; Raffel et al. 2020, section 3.3.4, and random_spans_noise_mask of their
  * program. */
 extern const bp_objective bp_objective_denoise;
-#define BP_DENOISE_CONTEXT 3    /* the shortest that has something to noise */
+#define BP_DENOISE_CONTEXT 3    /* the shortest that can be noised */
 #define BP_NOISE_SPAN_MOST 1000 /* tokens */
-#define BP_MASKED_CONTEXT  3    /* the shortest that has something to mask */
+#define BP_MASKED_CONTEXT  3    /* the shortest that can be masked */
 #define BP_PAIRS_CONTEXT   5    /* [CLS] A [SEP] B [SEP] */
 #define BP_MASK_RATE       0.15 /* if nothing is given */
 

@@ -158,7 +158,7 @@ bp_err bp_model_estimate(bp_model_memory *out, const json_t *state, const bp_con
     if (err == BP_OK && shape.family->open) {
         int64_t parts = (int64_t)task->mesh->pipeline * task->mesh->tensor;
         int64_t bytes = shape.family->file_bytes(&shape, state);
-        /* Ranks map the file and share its pages: a part counts for its rank alone only where no
+        /* Ranks map the file and share its pages: a part counts for its own rank only where no
          * other data rank, which may be of the same node, reads the same part. */
         bool apart = parts > 1 && task->mesh->data <= 1;
 

@@ -6,7 +6,7 @@
 #include "models/model.h"
 
 /** Estimate what bp_model_open and bp_model_score of a checkpoint will take, from the "state" of
- * its manifest alone (bp_checkpoint_read_metadata). `config`: math.precision is settled. Local.
+ * only its manifest (bp_checkpoint_read_metadata). `config`: math.precision is settled. Local.
  *
  * Errors: BP_ERR_FORMAT it has no model of a known kind; BP_ERR_CONFIG heads or layers that the
  *         mesh does not divide; BP_ERR_SYSTEM. */
@@ -17,24 +17,25 @@ bp_err bp_model_estimate(bp_model_memory *out, const json_t *state, const bp_con
  * 0: it has none of a known kind. Local. */
 int64_t bp_model_state_context(const json_t *state);
 
-/** What scoring can keep of each token, of the model in a manifest's "state"; {0}: nothing. Local.
- */
+/** What scoring can keep of each token, of the model in a manifest's "state"; {0}: nothing.
+ * Local. */
 bp_state_form bp_model_state_form_of(const json_t *state);
 
 /** Open a CHECKPOINT of any kind: every model group (mesh->model) of this member holds one copy,
  * split over its ranks.
  *
  * Collective: over mesh->member; `path` is equal on all its ranks (members may open different
- * ones). Owns:       *out is the caller's, bp_model_free(); mesh is borrowed until then. Errors:
- * those of bp_checkpoint_open_any; BP_ERR_FORMAT a kind that this version does not know;
- * BP_ERR_CONFIG heads or layers that the mesh does not divide: the same on all ranks of
- * mesh->member.
+ *             ones).
+ * Owns:       *out is the caller's, bp_model_free(); mesh is borrowed until then.
+ * Errors:     those of bp_checkpoint_open_any; BP_ERR_FORMAT a kind that this version does not
+ *             know; BP_ERR_CONFIG heads or layers that the mesh does not divide: the same on all
+ *             ranks of mesh->member.
  */
 bp_err bp_model_open(bp_model **out, const bp_mesh *mesh, const bp_config *config,
                      const char *path);
 
-/** The same, and windows may have so many inputs where the model's positions allow more than it was
- * trained with (rotary ones); elsewhere info.context stays the model's. */
+/** The same, and windows may have this many inputs where the model's positions allow more than it
+ * was trained with (rotary ones); elsewhere info.context stays the model's. */
 bp_err bp_model_open_wide(bp_model **out, const bp_mesh *mesh, const bp_config *config,
                           const char *path, int64_t context);
 

@@ -89,7 +89,7 @@ static void refuse_others(bp_config *config, const bp_model_family *family)
                             row->key, row->key);
 }
 
-/* Of the checkpoint, unless the configuration names another. */
+/* The checkpoint's, unless the configuration names another. */
 static const bp_model_family *find_family(bp_config *config, const bp_model_shape *known)
 {
     const char *kind = bp_model_keys_of(config)->kind;

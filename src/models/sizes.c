@@ -116,7 +116,7 @@ void size_key(char key[KEY_BYTES], const bp_model_family *family, const bp_model
                    size->name);
 }
 
-/* The number of a choice's word; -1: it is none of them. */
+/* The number of a choice's word; -1: it is not one of them. */
 int size_number(const bp_model_size *size, const char *word)
 {
     const char *at = size->words;

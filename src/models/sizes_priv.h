@@ -19,7 +19,7 @@ bool family_has_key(const bp_model_family *family, const char *key);
 /** A value as all types have it. */
 double size_value(const bp_model_shape *shape, const bp_model_size *size);
 void size_set(bp_model_shape *shape, const bp_model_size *size, double value);
-/** What was not given, of a shape that is whole but for that. */
+/** What was not given, of a shape that is whole except for that. */
 void shape_settle(bp_model_shape *shape);
 /** Its key, and its name in a checkpoint. */
 void size_key(char key[KEY_BYTES], const bp_model_family *family, const bp_model_size *size);
@@ -27,7 +27,7 @@ const char *size_stored_name(const bp_model_size *size);
 const char *family_section(const bp_model_family *family);
 /** Is it written, into a checkpoint and config.ini? */
 bool size_is_given(const bp_model_shape *shape, const bp_model_size *size);
-/** The number of a choice's word; -1: it is none of them. */
+/** The number of a choice's word; -1: it is not one of them. */
 int size_number(const bp_model_size *size, const char *word);
 /** A value as a key's; and the same of a shape's. */
 void size_set_text(char text[TEXT_BYTES], const bp_model_size *size, double value);

@@ -1,5 +1,5 @@
-/* What follows from a stack: sizes that no key gives, checks, counts, and the blocks of a network.
- */
+/* What follows from a stack: sizes that no key gives, checks, counts, and the blocks of a
+ * network. */
 #include "models/stack.h"
 
 #include "models/variants.h"
@@ -150,7 +150,7 @@ static bp_rope rope_of(const bp_model_shape *shape)
                      .original_context = own->rope_original};
 }
 
-/* What a scaling needs, and what is none of its: in places of the sizes below. */
+/* What a scaling needs, and what it does not use: in places of the sizes below. */
 static void check_scaling(const bp_model_shape *shape, bp_config *config)
 {
     static const struct {

@@ -1,6 +1,6 @@
 /* A Transformer of one stack, decoder or encoder, is data: a bp_stack says what the layers,
- * positions and head of a family are, bp_model_shape.stack has what keys say of one model, and what
- * follows is counted and made of both here. */
+ * positions and head of a family are, bp_model_shape.stack has what keys say of one model, and the
+ * rest is computed from both here. */
 #ifndef BP_MODELS_STACK_H
 #define BP_MODELS_STACK_H
 
@@ -8,7 +8,7 @@
 #include "models/transformer.h"
 #include "nn/layers.h"
 
-/** What a family's models have in common, and what they have where no key says otherwise. */
+/** What a family's models have in common, and their defaults of keys. */
 typedef struct bp_stack {
     /* Norms. */
     bool rms;              /* by the root mean square, without a bias */
@@ -27,11 +27,12 @@ typedef struct bp_stack {
     /* Layers. */
     bool sees_all;         /* an encoder */
     bool parallel;         /* attention and MLP read the same, and are added together */
-    int64_t window_period; /* of so many layers the last one has no window; 0: all have it */
+    int64_t window_period; /* in each group of this many layers the last one has no window; 0: all
+                              have it */
     double score_cap;      /* bp_layer_shape.score_cap; 0: none */
     bool no_bias; /* of products; queries, keys and values may have them (attention_bias) */
     bp_activation activation; /* of the MLP */
-    int64_t inner_thirds;     /* its inner width is so many thirds of the width; 0: 12, */
+    int64_t inner_thirds;     /* its inner width is this many thirds of the width; 0: 12, */
     int64_t inner_multiple;   /* rounded up to a multiple of this; 0: 1 */
     /* The head. */
     double logit_cap; /* bp_head_shape.cap; 0: none */
@@ -85,8 +86,8 @@ typedef struct bp_stack {
         BP_STACK_REAL("rope_high_freq_factor", rope_high),                                         \
         BP_STACK_COUNT("rope_original_context", rope_original)
 
-/** What is not given becomes what the stack has: bp_model_family.settle. The other functions do
- * without it. */
+/** Values that are not given become the stack's: bp_model_family.settle. The other functions do not
+ * need it. */
 void bp_stack_settle(bp_model_shape *shape);
 /** Heads divide the width unless their width is given, heads of keys divide heads, tensor ranks
  * heads and the inner width, and what is rotated are pairs: bp_model_family.check, check_read. */
@@ -97,14 +98,14 @@ int64_t bp_stack_segments(const bp_model_shape *shape);
 int64_t bp_stack_first_position(const bp_model_shape *shape);
 bool bp_stack_is_tied(const bp_model_shape *shape);
 float bp_stack_epsilon(const bp_model_shape *shape);
-/** Layer `number`, from 0, but for what its network has (rotary). */
+/** Layer `number`, from 0, except for what its network has (rotary). */
 bp_layer_shape bp_stack_layer(const bp_model_shape *shape, int64_t number);
 
 /** Blocks of a network: the embedding, and layer `number`. */
 bp_block *bp_stack_new_embedding(bp_network *network, const bp_model_shape *shape,
                                  bp_param *shared);
 bp_block *bp_stack_new_layer(bp_network *network, const bp_model_shape *shape, int64_t number);
-/** FLOPs of one token forward through the embedding, about: a few passes over the width; and
+/** Approximate FLOPs of one token forward through the embedding: a few passes over the width; and
  * through layer `number`: 2 an entry of its matrices, and 4 of attention a key and column of a
  * head. Source: Kaplan et al. 2020, section 2.1. */
 double bp_stack_embedding_cost(const bp_model_shape *shape);

@@ -1,4 +1,4 @@
-/* Which blocks a pipeline stage has, and its part of the network. */
+/* Cuts blocks into pipeline stages, and makes a stage's part of the network. */
 #include "models/task.h"
 
 #include <string.h>
@@ -44,7 +44,7 @@ static int cut_under(const costs *of, double limit, int stages, int stage, int *
     return used + 1;
 }
 
-/* Of a model whose blocks cost that, as bp_model_stage. */
+/* As bp_model_stage, for a model whose blocks cost that. */
 static void cut(const costs *of, int stage, int stages, int *first, int *end)
 {
     double low = 0, high = 0;
@@ -139,7 +139,7 @@ static int count_blocks(const bp_model_shape *shape, int stage, int stages, int 
     return count;
 }
 
-/* Of all params but an adapter's; or of those that train. */
+/* Elements of all params but an adapter's; or of those that train. */
 static int64_t count_parameters(const bp_network *network, bool trained)
 {
     int64_t count = 0;
@@ -173,7 +173,7 @@ static void adapt_block(bp_network *network, const bp_adapter *adapter)
     block->ops->adapt(block, adapter, split, whole);
 }
 
-/* Of the head 0, of the last layer 1, of what lies before all layers one more than there are. */
+/* 0 for the head, 1 for the last layer; for what comes before all layers, their number plus 1. */
 static int64_t depth_of(const bp_model_shape *shape, int number)
 {
     bp_backbone backbone = bp_model_has_depth(shape) ? shape->family->backbone(shape)

@@ -1,4 +1,4 @@
-/* Heads of tasks, behind the backbone of any family. */
+/* Heads of tasks, after the backbone of any family. */
 #include "models/task.h"
 #include "models/task/list.h"
 #include "models/variants.h"
@@ -63,8 +63,8 @@ const bp_option bp_task_options[] = {
      "the largest spectral norm that the hidden weights keep; 0: any", false,
      .at = BP_AT(bp_task_keys, bound)},
     {"sngp.bounded", BP_OPTION_CHOICE, "all", 0, 0, "all|pooler", NULL,
-     "which weights that are: the matrices of all layers that train and the pooler's, or the "
-     "pooler's alone",
+     "which weights that are: the matrices of all layers that train and the pooler's, or "
+     "only the pooler's",
      false, .at = BP_AT(bp_task_keys, bounded)},
     {NULL, BP_OPTION_STRING, NULL, 0, 0, NULL, NULL, NULL, false},
 };
@@ -144,7 +144,7 @@ static bp_block *new_features(bp_network *network, const bp_model_shape *shape)
     return block;
 }
 
-/* Behind features the rows are logits already. */
+/* After features the rows are logits already. */
 static bp_block *new_logits(bp_network *network, const bp_model_shape *shape)
 {
     bp_group *split = bp_network_add_group(network, false);

@@ -1,6 +1,5 @@
-/* Tasks: what a model is trained for once it knows a language. A task's head stands in the place of
- * the language model's, behind the backbone of any family that has one (bp_model_family.backbone).
- */
+/* Tasks: what a pretrained model is fine-tuned for. A task's head takes the place of the language
+ * model's, after the backbone of any family that has one (bp_model_family.backbone). */
 #ifndef BP_MODELS_TASK_H
 #define BP_MODELS_TASK_H
 
@@ -37,7 +36,7 @@ static inline const bp_task_keys *bp_task_keys_of(const bp_config *config)
 /** Does a job that has these keys ask for a task? */
 bool bp_task_is_asked(const bp_config *config);
 
-/** Does it write a target for a source that is given with it? With a task's head it does not. */
+/** Does it write a target for a given source? Not with a task's head. */
 static inline bool bp_model_reads_source(const bp_model_shape *shape)
 {
     return shape->family->start_token && !bp_task_has_head(&shape->task);

@@ -1,4 +1,4 @@
-/* What of a task lies in a model's shape and in its checkpoints, and what a task needs to know of a
+/* What a model's shape and its checkpoints hold of a task, and what a task needs to know of a
  * family. */
 #ifndef BP_MODELS_TASK_SHAPE_H
 #define BP_MODELS_TASK_SHAPE_H
@@ -12,7 +12,7 @@
 
 #define BP_TASK_FEATURES_MAX 16384
 
-/** Of a model's shape; plain data. All 0: a language model. */
+/** Part of a model's shape; plain data. All 0: a language model. */
 typedef struct bp_task_shape {
     int64_t kind;     /* the number of a bp_task_kind */
     int64_t outcomes; /* classes, tags; 1 of a regression, 2 of spans (where they begin and end) */
@@ -24,26 +24,26 @@ typedef struct bp_task_shape {
                          checkpoints of earlier versions */
     bool begins;      /* texts begin with what the model's tokenizer puts before them (the role
                          "first"); of families without a pooler, not of earlier versions */
-    int64_t frozen;   /* of training: so many of the first blocks keep their values */
-    double lm_weight; /* of training: of the language model's loss beside the task's; 0: none */
+    int64_t frozen;   /* for training: this many of the first blocks keep their values */
+    double lm_weight; /* for training: of the language model's loss beside the task's; 0: none */
     int64_t features; /* classes: random features of a Gaussian process (SNGP); 0: a linear map */
     double length_scale, prior; /* of its kernel; the precision of its weights' prior */
     bool fitted;                /* its covariance is that of the model's weights */
-    double bound;               /* of training: of the hidden weights' spectral norms; 0: none */
-    bool pooler_only;           /* of these weights the pooler's alone has it */
+    double bound;               /* for training: of the hidden weights' spectral norms; 0: none */
+    bool pooler_only;           /* of these weights only the pooler's has it */
 } bp_task_shape;
 
-/** What of a family's network stands before any head. */
+/** The part of a family's network that comes before any head. */
 typedef struct bp_backbone {
-    int blocks;       /* the first so many of the family's, */
+    int blocks;       /* this many of the family's first ones, */
     int layers_from;  /* and its layers from this one on */
     const char *norm; /* which the family's head begins with; NULL: none */
-    bool tied;        /* the words that follow a text have the embedding's matrix, behind this norm
+    bool tied;        /* the words that follow a text have the embedding's matrix, after this norm
                          by the layer: a task can keep that head beside its own */
     bool rms;
     float epsilon;
     bool pooler;       /* a text's first state goes through a pooler; else its last one is taken */
-    bool gelu;         /* the pooler's activation, in the place of tanh */
+    bool gelu;         /* the pooler's activation, in place of tanh */
     bool dense;        /* that last state goes through a pooler too, as in Hugging Face's
                           encoder-decoders that classify */
     int64_t segments;  /* that it distinguishes */
@@ -60,20 +60,20 @@ static inline const char *bp_task_name(int64_t kind)
     return bp_task_kind_at(kind)->name;
 }
 
-/** Is it the head of a task, in the place of a language model's? */
+/** Is it the head of a task, in place of a language model's? */
 static inline bool bp_task_has_head(const bp_task_shape *task)
 {
     return bp_task_kind_of(task)->objective != NULL;
 }
 
-/** Are outcomes a softmax of one linear map? A language model's are. */
+/** Are outcomes a softmax of one linear map? True for a language model. */
 static inline bool bp_task_is_softmax(const bp_task_shape *task)
 {
     return !bp_task_has_head(task) || bp_task_kind_of(task)->has_names;
 }
-/** "task", "outcomes", "pool", "dense" and "begins" where they are, of a prior network "dirichlet",
- * and of a Gaussian process "sngp", of the "model" object of a checkpoint; nothing of a language
- * model. Errors of reading: BP_ERR_FORMAT. */
+/** "task", "outcomes", "pool", "dense" and "begins" where they are, for a prior network
+ * "dirichlet", and for a Gaussian process "sngp", of the "model" object of a checkpoint; nothing
+ * for a language model. Errors of reading: BP_ERR_FORMAT. */
 void bp_task_to_json(json_t *model, const bp_task_shape *task);
 bp_err bp_task_from_json(bp_task_shape *task, const json_t *model, const char *where);
 

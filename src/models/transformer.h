@@ -1,5 +1,5 @@
-/* What families of Transformers have in common: their blocks, and rotary positions. Their sizes and
- * checks are in family.h. */
+/* Shared by families of Transformers: their blocks, and rotary positions. Their sizes and checks
+ * are in family.h. */
 #ifndef BP_MODELS_TRANSFORMER_H
 #define BP_MODELS_TRANSFORMER_H
 
@@ -9,12 +9,12 @@
 /** The standard deviation of initial weights, and of token embeddings. */
 #define BP_TRANSFORMER_STD 0.02F
 
-/** Of one stack: the embedding, layers, the head; the hidden states pass on behind each. */
+/** For one stack: the embedding, layers, the head; each passes the hidden states on. */
 int bp_transformer_blocks(const bp_model_shape *shape);
 int bp_transformer_key_block(const bp_model_shape *shape);
 bp_activations bp_transformer_behind(const bp_model_shape *shape, int block);
-/** A vocabulary's table [V][C] of the next block alone, rows cut over tensor ranks; and one, "wte",
- * that the first and the last stage share. */
+/** A vocabulary's table [V][C] that only the next block has, rows cut over tensor ranks; and one,
+ * "wte", that the first and the last stage share. */
 bp_param *bp_transformer_add_table(bp_network *network, const bp_model_shape *shape,
                                    const char *name);
 bp_param *bp_transformer_add_tied(bp_network *network, const bp_model_shape *shape, int stage,
@@ -27,7 +27,7 @@ bp_block *bp_transformer_new_layer(bp_network *network, const bp_layer_shape *la
 void bp_transformer_check_heads(const bp_model_shape *shape, int tensors, bp_config *config);
 void bp_transformer_check_inner(const bp_model_shape *shape, int64_t inner, int tensors,
                                 bp_config *config);
-/** A fault where heads are to divide the width, and do not. */
+/** A fault if heads must divide the width, and do not. */
 void bp_transformer_check_width(const bp_model_shape *shape, bp_config *config);
 
 /** How positions rotate the first `rotated` numbers of a head (even), and how wavelengths are
@@ -42,14 +42,14 @@ typedef struct bp_rope {
     double factor, low_freq_factor, high_freq_factor;
     int64_t original_context;
 } bp_rope;
-/** Of pair i, the angle at position t being t times this: f = theta^(-2 i / rotated); linear: f /
+/** For pair i, the angle at position t being t times this: f = theta^(-2 i / rotated); linear: f /
  * factor; llama3: with n = f original_context / (2 pi) turns in the original context, f where n is
  * at least high_freq_factor, f / factor where it is at most low_freq_factor, and between them the
- * mean of both weighted by where n lies. Source: Su et al. 2021; Chen et al. 2023 (linear);
- * Grattafiori et al. 2024, "The Llama 3 Herd of Models", as its reference code has it. */
+ * mean of both, weighted by n's place between them. Source: Su et al. 2021; Chen et al. 2023
+ * (linear); Grattafiori et al. 2024, "The Llama 3 Herd of Models", as its reference code has it. */
 double bp_rope_frequency(const bp_rope *rope, int64_t pair);
-/** The cosines and sines of all pairs at positions before `context`, left in network->tables, made
- * in float64. */
+/** Fill network->tables with the cosines and sines of all pairs at positions before `context`,
+ * computed in float64. */
 void bp_network_add_rotary(bp_network *network, const bp_rope *rope, int64_t context);
 
 #endif

@@ -1,4 +1,4 @@
-/* Variants of the parts that networks of several families are made of: of the vocabulary's head. */
+/* Variants of parts that several families share: those of the vocabulary's head. */
 #ifndef BP_MODELS_VARIANTS_H
 #define BP_MODELS_VARIANTS_H
 

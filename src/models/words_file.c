@@ -1,4 +1,4 @@
-/* Reading what words_file.h says. */
+/* Readers of the files of words_file.h. */
 #include "models/words_file.h"
 
 #include "base/fs.h"
@@ -43,7 +43,7 @@ static bp_err read_compressed(char **out, size_t *bytes, const char *path, size_
 
 /* ---- files ---- */
 
-/* A byte order mark is no text. */
+/* A byte order mark is not text. */
 static size_t mark_bytes(const char *text, size_t bytes)
 {
     return bytes >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;

@@ -1,4 +1,4 @@
-/* Adapters: few parameters beside a model's own, which stay as they are while these are trained. */
+/* Adapters: a few trainable parameters beside a model's own, which stay fixed. */
 #ifndef BP_NN_ADAPTER_H
 #define BP_NN_ADAPTER_H
 
@@ -25,17 +25,17 @@ typedef enum bp_adapter_target {
     BP_ADAPT_DOWN = 32
 } bp_adapter_target;
 
-/** Of a model's shape; plain data. All 0: none. */
+/** Part of a model's shape; plain data. All 0: none. */
 typedef struct bp_adapter {
     int64_t kind, rank; /* of a bottleneck (nn/bottleneck.h): its width */
     int64_t targets;    /* LoRA's weights, */
     double scale;       /* and its alpha */
 } bp_adapter;
 
-/** LoRA of one product y = W x of weights that lie one after another: each of some of them becomes
- * W + (scale / rank) B A, A [rank][ins] drawn, B [its outs][rank] 0 at first. Products read the
- * merged weights, so forward costs nothing, and backward two products of `rank` columns more in the
- * place of W's gradient. Source: Hu et al. 2021, section 4.1. */
+/** LoRA of one product y = W x of weights that are contiguous: each of some of them becomes W +
+ * (scale / rank) B A, A [rank][ins] drawn, B [its outs][rank] 0 at first. Products read the merged
+ * weights, so forward costs nothing, and backward two products of `rank` columns more in place of
+ * W's gradient. Source: Hu et al. 2021, section 4.1. */
 typedef struct bp_lora bp_lora;
 
 typedef struct bp_lora_product {
@@ -52,11 +52,11 @@ typedef struct bp_lora_product {
 bp_lora *bp_lora_new(const bp_adapter *adapter, const bp_lora_product *product, bp_group *split,
                      bp_group *partial);
 void bp_lora_free(bp_lora **lora);
-/** The values are bound, of a gemm for forward products alone also loaded. *values: what products
+/** The values are bound, of a gemm only for forward products also loaded. *values: what products
  * read, [outs][ins], borrowed: with such a gemm `base` itself, into which A and B are merged now.
  * Errors: BP_ERR_SYSTEM. Local. */
 bp_err bp_lora_bind(bp_lora *lora, bp_gemm *gemm, float *base, const float **values);
-/** The values have changed: they are merged anew. Local. */
+/** The values have changed: they are merged again. Local. */
 void bp_lora_refresh(bp_lora *lora);
 /** Adds to the gradients of A and B what dy[rows][outs] and x[rows][ins] give them. Local. */
 void bp_lora_backward(bp_lora *lora, bp_arena *scratch, const bp_operand *dy, const bp_operand *x);

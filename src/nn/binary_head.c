@@ -95,7 +95,7 @@ static void judge(const binary_head *self, bp_pass *pass, const float *x, const 
     }
 }
 
-/* Where no generator stands before it, the tokens are the inputs themselves. */
+/* If no generator comes before it, the tokens are the inputs themselves. */
 static void take_ids(const binary_head *self, const bp_pass *pass, const bp_activations *from,
                      float *ids)
 {
@@ -131,7 +131,7 @@ static void binary_forward(bp_block *block, bp_pass *pass, bp_activations *activ
     pass->scratch->used_bytes = mark;
 }
 
-/* The weights' gradients, in row order, whatever threads there are. */
+/* The weights' gradients, in row order, with any number of threads. */
 static void add_gradients(const binary_head *self, const float *x, const float *dlogits,
                           int64_t rows)
 {

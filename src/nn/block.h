@@ -1,10 +1,9 @@
-/* Blocks: the pieces that a neural model is a list of (embedding, layers, head).
+/* Blocks: a neural model is a list of them (embedding, layers, head).
  *
  * A block knows its parameters and how each is split over tensor ranks, says how much memory it
  * keeps from forward to backward, and runs both ways. What passes from block to block, and from
- * stage to stage, is a set of named activations. A new layer is a new file with one
- * bp_block_ops (docs/CONTRIBUTING.md has the recipe).
- */
+ * stage to stage, is a set of named activations. A new layer is a new file with one bp_block_ops
+ * (docs/CONTRIBUTING.md has the recipe). */
 #ifndef BP_NN_BLOCK_H
 #define BP_NN_BLOCK_H
 
@@ -26,17 +25,17 @@ typedef struct bp_nn {
     MPI_Comm tensor; /* ranks that split each layer */
     int tensor_at, tensors;
     bool sequence_parallel; /* sequence parallelism: in training a tensor rank has the residual
-                         stream of its share of the rows alone (bp_nn_rows) */
+                               stream of only its share of the rows (bp_nn_rows) */
     bool distills;          /* training's head learns from a teacher (bp_pass.teacher) */
     uint64_t seed;          /* of dropout masks */
     float dropout;
-    float label_smoothing;   /* of the losses that vocabularies train by: 1 - so much of a target's
-                                weight is its own, the rest is every outcome's alike */
+    float label_smoothing; /* of the losses that vocabularies train by: 1 - this part of a target's
+                              weight is its own, the rest is every outcome's alike */
     int64_t softmax_samples; /* outcomes besides the target that training's softmax of a larger
                                 vocabulary is over; 0: all */
 } bp_nn;
 
-/** The most of a micro-batch: examples, and places of each stream. */
+/** The maximum of a micro-batch: examples, and places of each stream. */
 typedef struct bp_extent {
     int64_t B, T[BP_STREAMS];
     size_t lent_bytes; /* of bp_pass.lent, whenever the block goes backward */
@@ -47,7 +46,7 @@ static inline bp_extent bp_extent_of(const bp_batch_form *form, int64_t B)
     return (bp_extent){.B = B, .T = {form->stream[0].T, form->stream[1].T}};
 }
 
-/** Activations (forward) or their gradients (backward) between two blocks, one behind the other in
+/** Activations (forward) or their gradients (backward) between two blocks, one after the other in
  * memory. Each is [rows][columns], rows being bp_nn_rows of its stream: B * T, or in training this
  * tensor rank's share of them. Those with a gradient come first. */
 #define BP_ACTIVATIONS_ITEMS 4
@@ -69,30 +68,30 @@ typedef struct bp_continuation {
     bp_cached_rows rows; /* fewer than the pass has, where that is filled up; all have positions */
     int64_t slots, capacity; /* sequences that there may be, and positions of each */
     /* [slots] a block that keeps one state of a sequence reads it from here (-1: none, the sequence
-     * begins), and writes it there: in which of `slots` places it lies. All that are read are read
+     * begins), and writes it there: which of `slots` places it takes. All that are read are read
      * before one is written */
     const int32_t *states_from, *states_to;
     float *cache;  /* of the block at work */
     void *scratch; /* for it, as `cache` says */
-    /* Of models that read a source: sources that there may be, and places of each. A pass without
+    /* For models that read a source: sources that there may be, and places of each. A pass without
      * rows of stream 0 reads one of them, `source`, which blocks keep what they need of; in others
      * source_rows say for each row which source it sees (as `slots`), its last place (as
      * `positions`) and the cells, each source's own */
     int64_t sources, source_capacity, source;
     bp_cached_rows source_rows;
 } bp_continuation;
-/** What a block takes for that: kept, and at work. */
+/** The memory of a block for that: kept, and as scratch. */
 typedef struct bp_cache_need {
     int64_t sources, source_capacity; /* asked for; 0: no source is read */
     size_t kept_bytes, scratch_bytes;
 } bp_cache_need;
 
-/** What a block computes, as a probe is shown it: x[rows][columns], in place, to be read alone. */
+/** A block's result, as a probe sees it: x[rows][columns], in place, read-only. */
 typedef struct bp_probed {
     int block;        /* of the whole model, from 0 */
-    const char *what; /* the name of an activation behind the block ("hidden"), of all examples of
+    const char *what; /* the name of an activation after the block ("hidden"), of all examples of
                          the pass; or "attention", "cross_attention": weights before dropout; or
-                         "mlp": what a Transformer layer's MLP reads, behind its norm */
+                         "mlp": what a Transformer layer's MLP reads, after its norm */
     int64_t example, head; /* of such weights: in the global batch, and among all heads */
     const float *x;        /* [B * T][columns]; of weights [queries][keys] */
     int64_t rows, columns;
@@ -105,10 +104,10 @@ struct bp_probe {
     void (*see)(bp_probe *probe, const bp_probed *probed);
     bool attention; /* weights too: products and a matrix a head of their own */
     bool mlp;       /* what MLPs read too: a norm of their own */
-    int block;      /* at work; set by who runs the blocks */
+    int block;      /* at work; set by the code that runs the blocks */
 };
 
-/** One micro-batch on its way. */
+/** One micro-batch on its way through the blocks. */
 typedef struct bp_pass {
     bp_extent extent;
     int64_t B, T;               /* of the stream that the block at work goes by */
@@ -121,8 +120,8 @@ typedef struct bp_pass {
                        dropout at test time */
     int64_t step; /* dropout masks are a function of (seed, step, layer, slot, position, element) */
     int64_t first_slot;     /* of sequence 0 in the global batch */
-    bool resumes, suspends; /* outside training: sequences go on from what bp_carry.kept has, from
-                               row first_window on; the next pass over them will */
+    bool resumes, suspends; /* outside training: sequences continue from bp_carry.kept, from row
+                               first_window on; the next pass over them will */
     int64_t first_window;
     float loss_weight[BP_TERMS];   /* what the loss of one target counts in the gradient: the term's
                                       weight / (its scored targets in the global batch) */
@@ -131,7 +130,7 @@ typedef struct bp_pass {
     bp_arena lent;   /* for the network's last block going backward, besides: gradients that blocks
                         before it will write first, as many bytes on all tensor ranks. Its own
                         parameters' are fresh then */
-    bp_probe *probe; /* NULL: nobody looks */
+    bp_probe *probe; /* NULL: no probe */
     const struct bp_teacher *teacher; /* training: blocks learn from it too (nn/distill.h); NULL:
                                          there is none */
     float states_weight;              /* what a place's loss of states counts in the gradient */
@@ -190,21 +189,21 @@ typedef struct bp_block_ops {
     bp_err (*bind)(bp_block *block);
     /** The values have changed. */
     void (*refresh)(bp_block *block);
-    /** activations: those behind the block (before it, where nothing passes on). Called through
+    /** activations: those after the block (before it, where nothing passes on). Called through
      * bp_block_forward and bp_block_backward. Collective over nn->tensor. `saved` is NULL unless
      * pass->training. */
     void (*forward)(bp_block *block, bp_pass *pass, bp_activations *activations, void *saved);
-    /** Can it continue sequences (pass->continuation)? What it takes for so many of so many
+    /** Can it continue sequences (pass->continuation)? What it takes for this many of this many
      * positions. NULL: it can't. Local. */
     bool (*cache)(const bp_block *block, int64_t slots, int64_t capacity, bp_cache_need *need);
     /** Collective over nn->tensor. The activations hold gradients of the outputs, and leave with
-     * those of the inputs; parameters' gradients are added to, fresh ones (param.h) written: by
-     * this rank's rows alone in replicated groups, by all rows in the others. A gradient that is
-     * NULL (a frozen group) is left out. */
+     * those of the inputs; parameters' gradients are added to, fresh ones (param.h) are
+     * overwritten: by only this rank's rows in replicated groups, by all rows in the others. A
+     * gradient that is NULL (a frozen group) is left out. */
     void (*backward)(bp_block *block, bp_pass *pass, bp_activations *activations, void *saved);
     /** Add the parameters of an adapter, once, before anything is planned or bound: of LoRA what is
      * cut over tensor ranks to `split`, the rest to `whole`, which is partial (param.h) then; of a
-     * bottleneck all to `whole`. NULL: none has a place here. Local. */
+     * bottleneck all to `whole`. NULL: it takes no adapter. Local. */
     void (*adapt)(bp_block *block, const bp_adapter *adapter, bp_group *split, bp_group *whole);
     void (*free)(bp_block *block);
 } bp_block_ops;
@@ -218,7 +217,7 @@ struct bp_block {
 
 void bp_block_forward(bp_block *block, bp_pass *pass, bp_activations *activations, void *saved);
 void bp_block_backward(bp_block *block, bp_pass *pass, bp_activations *activations, void *saved);
-/** Show pass->probe, if there is one, the activations behind the block at work; */
+/** Show pass->probe, if it is set, the activations after the current block; */
 void bp_probe_activations(const bp_pass *pass, const bp_activations *activations);
 /** and the weights of an attention that has just gone forward, head by head. */
 void bp_probe_attention(const bp_pass *pass, const char *what, const bp_attention_input *in,
@@ -239,7 +238,7 @@ static inline void bp_pass_go_by(bp_pass *pass, int stream)
  * whether tensor ranks share the rows out. */
 int64_t bp_activations_floats(const bp_activations *activations, const bp_nn *nn,
                               const bp_pass *pass, bool gradients);
-/** Let them lie at `data`. */
+/** Place them at `data`. */
 void bp_activations_lay(bp_activations *activations, const bp_nn *nn, const bp_pass *pass,
                         float *data, bool gradients);
 
@@ -250,8 +249,8 @@ void bp_product_bytes_add(bp_product_bytes *bytes, const bp_nn *nn, int64_t rows
 void bp_product_bytes_add_operands(bp_product_bytes *bytes, const bp_nn *nn, int64_t rows,
                                    int64_t outs, int64_t ins);
 
-/** The gradients of `count` weights that lie one after another and make one product of it:
- * bp_linear_backward_weight_operand, but for frozen ones. Local. */
+/** The gradients of `count` weights that are contiguous and make one product of it:
+ * bp_linear_backward_weight_operand, except for frozen ones. Local. */
 void bp_nn_backward_weight(const bp_nn *nn, bp_param *weights, int count, const bp_operand *dy,
                            const bp_operand *x);
 
@@ -265,7 +264,7 @@ static inline bp_rng_key bp_mask_key(const bp_nn *nn, const bp_pass *pass, int64
 }
 
 /* Between two products that are split over tensor ranks, what concerns each row by itself (norms,
- * residuals, dropout) is either done by all ranks alike, or shared out by rows: the sum behind one
+ * residuals, dropout) is either done by all ranks alike, or shared out by rows: the sum after one
  * product is scattered then, and the rows are gathered before the next. Source: Korthikanti et al.
  * 2022, "Reducing Activation Recomputation in Large Transformer Models", section 4.2.2. */
 
@@ -276,20 +275,20 @@ typedef struct bp_row_range {
 } bp_row_range;
 bp_row_range bp_nn_rows(const bp_nn *nn, const bp_pass *pass);
 /** The place of this rank's first row among all rows of the global batch, each slot with as many
- * places as before a micro-batch is shortened: dropout masks go by it. */
+ * places as before a micro-batch is shortened: it keys dropout masks. */
 static inline int64_t bp_nn_first_row(const bp_nn *nn, const bp_pass *pass)
 {
     return pass->first_slot * pass->slot_T[pass->stream] + bp_nn_rows(nn, pass).first;
 }
-/** Can a micro-batch of so many rows be shared out? */
+/** Can a micro-batch of this many rows be shared out? */
 static inline bool bp_rows_divide(int64_t rows, int tensors)
 {
     return tensors > 1 && rows % tensors == 0;
 }
 
-/** Sum a block's partial result x[B * T][C] over tensor ranks: this rank's rows of it are whole
- * then, the others only where it has all. Takes bp_nn_sum_floats of scratch from the pass, none
- * where there is one rank. Collective over nn->tensor. */
+/** Sum a block's partial result x[B * T][C] over tensor ranks: then this rank's rows of it are
+ * complete, and the others only if it has all rows. Takes bp_nn_sum_floats of scratch from the
+ * pass, none with one rank. Collective over nn->tensor. */
 void bp_nn_sum(const bp_nn *nn, bp_pass *pass, float *x, int64_t C);
 int64_t bp_nn_sum_floats(const bp_nn *nn, const bp_pass *pass, int64_t C);
 /** This rank's rows of an operand [B * T][...], and all of it once each rank has made its own.

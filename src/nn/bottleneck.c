@@ -1,3 +1,4 @@
+/* Bottleneck adapters. Called by transformer_adapter.c after attention and the MLP. */
 #include "nn/bottleneck.h"
 
 #include "math/kernels/kernels.h"

@@ -1,6 +1,6 @@
 /* What SpanBERT's boundary objective looks at: for each place of a masked span the states before
- * and behind the span, and the place's number in it. The spans are the runs of places that a loss
- * term asks for. */
+ * and after the span, and the place's number in it. The spans are the runs of places that a loss
+ * term asks for. A block of BERT's family. */
 #include "base/err.h"
 #include "math/kernels/kernels.h"
 #include "nn/layers.h"
@@ -65,7 +65,7 @@ static void boundary_refresh(bp_block *block)
     (void)block;
 }
 
-/* The rows before and behind the run of asked places that row r lies in, and its number there;
+/* The rows before and after the run of asked places that contains row r, and its number there;
  * false: it is not asked for, or an example's end cuts the run off. */
 typedef struct ends {
     int64_t before, behind, number;

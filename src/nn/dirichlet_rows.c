@@ -1,4 +1,5 @@
-/* The loss of rows whose logits are the logarithms of a Dirichlet's parameters. */
+/* The loss of rows whose logits are the logarithms of a Dirichlet's parameters. Called by
+ * lm_head_chunk.c and lm_head_backward.c. */
 #include "nn/dirichlet_rows_priv.h"
 
 #include "mesh/collective.h"

@@ -1,4 +1,5 @@
-/* Soft targets over a vocabulary that is split over tensor ranks. */
+/* Soft targets over a vocabulary that is split over tensor ranks. Called by lm_head_backward.c for
+ * each chunk. */
 #include "nn/distill.h"
 
 #include "math/kernels/kernels.h"

@@ -1,4 +1,4 @@
-/* Distillation: a head that learns from what another model says of the same places, and layers that
+/* Distillation: a head that learns from another model's outputs at the same places, and layers that
  * learn from its layers' states. */
 #ifndef BP_NN_DISTILL_H
 #define BP_NN_DISTILL_H
@@ -16,7 +16,7 @@ struct bp_teacher {
     void (*logits)(const bp_teacher *teacher, int member, int64_t slot, int64_t T, int64_t first,
                    int64_t rows, float *logits);
     double states_weight; /* of the loss of states beside both */
-    bool cosine;          /* that is 1 - cosine, in the place of the mean squared error */
+    bool cosine;          /* that is 1 - cosine, in place of the mean squared error */
     /** [rows][columns] of match `match`: the states of the examples from batch slot `slot` on, each
      * of T places, from row `row` on. No MPI. */
     const float *(*states)(const bp_teacher *teacher, int match, int64_t slot, int64_t T,
@@ -40,7 +40,7 @@ typedef struct bp_state_match {
 /** `inner` (taken over), whose result, item 0, is compared with the teacher's states in training:
  * with h a row of it, W the projection (the identity where C = columns) and s the teacher's row,
  * the row's loss is |h Wt - s|^2 / columns, or 1 - cos(h Wt, s). pass->states_loss adds up those of
- * the places that are no padding; pass->states_weight is what one counts in the gradient. Adds
+ * the places that are not padding; pass->states_weight is what one counts in the gradient. Adds
  * "distill.LAYER.weight" [columns][C] to the replicated group, which is NULL where C = columns.
  * Source: Jiao et al. 2020, TinyBERT, equation 8; Sanh et al. 2019, DistilBERT, section 2. */
 void bp_state_match_new(bp_block **out, bp_block *inner, const bp_state_match *match,
@@ -57,7 +57,7 @@ typedef struct bp_distilled {
                               places from first_place on */
 } bp_distilled;
 
-/** Scratch of so many rows, in an arena that may be counted alone. */
+/** Scratch of this many rows, in an arena that may only be counted. */
 typedef struct bp_distill_work {
     float *q, *work; /* [rows][V] the teacher's probabilities; logits at t, then gradients */
     float *max;      /* [2][rows] */

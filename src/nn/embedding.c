@@ -205,7 +205,7 @@ static void embedding_forward(bp_block *block, bp_pass *pass, bp_activations *ac
     }
 }
 
-/* What stands `behind` places or more behind a text is padding, whose row of a table learns
+/* What follows a text by `behind` places or more is padding, whose row of a table learns
  * nothing. */
 static void clear_padding(const bp_embedding_part *part, const bp_pass *pass, bp_row_range own,
                           int64_t behind, float *dhidden)

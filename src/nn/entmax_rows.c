@@ -1,4 +1,5 @@
-/* Rows of outcomes under 1.5-entmax, whose columns are parted over tensor ranks. */
+/* Rows of outcomes under 1.5-entmax, whose columns are split over tensor ranks. Called by
+ * lm_head_chunk.c and lm_head_pieces.c. */
 #include "nn/entmax_rows_priv.h"
 
 #include "base/err.h"

@@ -4,11 +4,11 @@
 
 #include "nn/layers.h"
 
-/** The natural log that stands for a probability of 0: below BP_MODEL_ZERO (models/model.h), and
- * finite, so that who multiplies it by 0 gets 0. */
+/** The natural log that represents a probability of 0: below BP_MODEL_ZERO (models/model.h), and
+ * finite, so that its product with 0 is 0. */
 #define ENTMAX_ZERO (-1000.0F)
 
-/** Of at most so many rows. */
+/** For at most this many rows. */
 typedef struct entmax_rows {
     double *tau;     /* [rows] thresholds, equal on all ranks */
     double *loss;    /* [rows] the entmax loss of each target */

@@ -49,7 +49,7 @@ static size_t layer_saved(const bp_block *block, const bp_extent *most)
     return count.used_bytes;
 }
 
-/* Forward takes what it does not keep, and rows of units behind dropout; backward the gradients of
+/* Forward takes what it does not keep, and rows of units after dropout; backward the gradients of
  * both. */
 static size_t layer_scratch(const bp_block *block, const bp_extent *most, bool training)
 {
@@ -105,7 +105,7 @@ static void take_words(const layer *self, float *x, const float *vectors, int64_
         }
 }
 
-/* The same words behind some rows; `behind` may be `before`. */
+/* The same words after some rows; `behind` may be `before`. */
 static void leave_words(const layer *self, float *behind, const float *vectors, int64_t rows,
                         const float *before)
 {
@@ -140,8 +140,8 @@ static void take_windows(const layer *self, const bp_pass *pass, float *x, const
     }
 }
 
-/* Sequences that go on: rows of each follow one another. All that is read lies elsewhere than what
- * is written, or is the sequence's own. */
+/* Sequences that go on: rows of each follow one another. All that is read is elsewhere than what is
+ * written, or is the sequence's own. */
 static void continue_sequences(const layer *self, const bp_continuation *of, float *x,
                                const float *vectors)
 {

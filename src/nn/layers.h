@@ -8,7 +8,7 @@
 #include "nn/block.h"
 
 /* All constructors: *out is the caller's until it is given to a network; nn and params are
- * borrowed. Local. No memory ends the program (bp_alloc). */
+ * borrowed. Local. Ends the program when out of memory (bp_alloc). */
 
 /** One stream's: item = scale wte[inputs] + wpe[first_position + position] (NULL: none) +
  * segments[its segment] (NULL: none; 0 of a batch that has none, and of a table of one row),
@@ -21,9 +21,9 @@ typedef struct bp_embedding_part {
     bp_param *segments;  /* borrowed */
     int64_t first_position;
     bool keeps_all;         /* nothing is dropped here: a norm follows first (bp_row_layer_new) */
-    bool places_padding;    /* places behind a text have the row of wpe before first_position, which
+    bool places_padding;    /* places after a text have the row of wpe before first_position, which
                                learns nothing; else each its own */
-    int64_t tokens_behind;  /* so many places behind a text hold tokens, which learn; others hold
+    int64_t tokens_behind;  /* this many places after a text hold tokens, which learn; others hold
                                padding, whose vector does not */
     float scale;            /* of the tokens' vectors; 0: 1 */
     const float *sinusoids; /* [T][C], added instead of wpe: nothing is learned. Borrowed; NULL */
@@ -47,15 +47,15 @@ typedef struct bp_layer_shape {
                                  down(gelu(gate) up) */
     bool parallel;  /* attention and MLP both read the layer's input, each through its norm, and are
                        added to it together */
-    bool post_norm; /* norms stand behind the branches, which read the residual stream itself. Such
-                       a layer is not parallel */
+    bool post_norm; /* norms follow the branches, which read the residual stream itself. Such a
+                       layer is not parallel */
     bool closing_norms; /* a branch goes through a norm of its own, "attn.ln" and "mlp.ln", before
                            it is added. Such a layer has norms before its branches too, and does not
                            cross */
-    bool unscaled;      /* scores are plain products of queries and keys, and queries start so much
-                           smaller */
-    float scale;        /* of scores that are not unscaled; 0: 1/sqrt(D) */
-    float score_cap;    /* scores become cap tanh(score / cap); 0: they stay as they are */
+    bool unscaled;   /* scores are plain products of queries and keys, and queries start this much
+                        smaller */
+    float scale;     /* of scores that are not unscaled; 0: 1/sqrt(D) */
+    float score_cap; /* scores become cap tanh(score / cap); 0: they stay as they are */
     bp_param *relative; /* [relative_buckets][H], this rank's heads: what a score of attention()
                            gets by the bucket of its distance (math/attention/relative.h), of both
                            sides where it sees_all; borrowed, of a group that this layer adds
@@ -68,7 +68,7 @@ typedef struct bp_layer_shape {
     const char *stack;  /* its params are "STACK.NUMBER.attn.q.weight"...; borrowed */
     int64_t first_mask; /* the first of its streams of dropout masks, of which it takes 3, and 5
                            where it crosses: 4 number + 1 where 0 is the embedding's */
-    int64_t window;     /* a position sees the last so many, itself one of them; 0: all */
+    int64_t window;     /* a position sees this many of the last ones, itself included; 0: all */
     bool entmax;        /* attention's weights are the 1.5-entmax of scores */
     bool sees_all;      /* not causal: a position sees all others of its sequence */
     int item, stream;   /* of the activations: what it works on, and whose places that has */
@@ -79,47 +79,46 @@ typedef struct bp_layer_shape {
 /** h += out(attention(ln1(h))), of parallel branches together with the MLP's; where it crosses h +=
  * cross.out(attention of cross.ln(h) to the source, as it is); h += down(f(up(ln2(h)))). With
  * post_norm h = ln1(h + out(attention(h))), h = cross.ln(h + cross.out(...)) where it crosses, and
- * h = ln2(h + down(f(up(h)))). With closing_norms h += attn.ln(out(attention(ln1(h)))), and
- * h += mlp.ln(down(f(up(ln2(h))))). Keys
- * behind a sequence's length are not seen; of its own stream a layer that crosses, or has a window,
- * is causal alone: there padding sees padding, as in the models whose losses the references are.
- * Tensor ranks divide H and F. Where they do not divide G, ranks whose heads share a head of keys
- * each have a copy of it. Adds its params to the groups: `split` is cut over tensor ranks, `whole`
- * is replicated. */
+ * h = ln2(h + down(f(up(h)))). With closing_norms h += attn.ln(out(attention(ln1(h)))), and h +=
+ * mlp.ln(down(f(up(ln2(h))))). Keys after a sequence's length are not seen; of its own stream a
+ * layer that crosses, or has a window, is only causal: there padding sees padding, as in the models
+ * whose losses the references are. Tensor ranks divide H and F. Where they do not divide G, ranks
+ * whose heads share a head of keys each have a copy of it. Adds its params to the groups: `split`
+ * is cut over tensor ranks, `whole` is replicated. */
 void bp_transformer_layer_new(bp_block **out, const bp_nn *nn, const bp_layer_shape *shape,
                               bp_group *split, bp_group *whole);
-/** Entries of its matrices, on all tensor ranks together: each is a multiplication a token. Local.
- */
+/** Entries of its matrices, on all tensor ranks together: each is a multiplication a token.
+ * Local. */
 int64_t bp_transformer_layer_products(const bp_layer_shape *shape);
 
-/** What is done to each row by itself: a product with an activation, a norm, dropout. */
+/** An operation on each row by itself: a product with an activation, a norm, dropout. */
 typedef struct bp_row_shape {
     const char *name; /* its params are "NAME.weight" [O][I], "NAME.bias" [O], "NAME.ln.gain" [O],
                          "NAME.ln.bias" [O]; borrowed */
-    int64_t I, O;     /* columns before and behind it */
+    int64_t I, O;     /* columns before and after it */
     bool has_product; /* else I = O */
-    bp_activation activation; /* behind the product, of one number */
+    bp_activation activation; /* after the product, of one number */
     float epsilon;            /* of the norm */
     int64_t mask;             /* the stream of its dropout masks; BP_ROW_KEEPS_ALL: it has none */
     int item, stream;
     bool rms;               /* of the norm: by the root mean square, without "NAME.ln.bias" */
     float scale;            /* of what it leaves; 0: 1 */
-    bool linear;            /* nothing behind the product but the norm */
+    bool linear;            /* nothing after the product except the norm */
     bool no_norm;           /* and no norm */
     bp_param *gain, *shift; /* of the norm, of another such layer; borrowed. NULL: its own */
 } bp_row_shape;
 #define BP_ROW_KEEPS_ALL (-1)
 
-/** x = dropout(ln(f(weight x + bias))): the norm behind an embedding, the transform before a head,
- * a projection.
- * All columns are on each tensor rank; rows are shared out (bp_nn_rows). Adds its params to the
- * replicated group. Source: Devlin et al. 2019, BERT, as its published code has it. */
+/** x = dropout(ln(f(weight x + bias))): the norm after an embedding, the transform before a head, a
+ * projection. All columns are on each tensor rank; rows are shared out (bp_nn_rows). Adds its
+ * params to the replicated group. Source: Devlin et al. 2019, BERT, as its published code has
+ * it. */
 void bp_row_layer_new(bp_block **out, const bp_nn *nn, const bp_row_shape *shape, bp_group *group);
 
 /** A head that classifies a whole example by its first place. */
 typedef struct bp_pooled_shape {
     int64_t C, classes;
-    int item, stream, term; /* the term has a target an example; a batch without it is let be */
+    int item, stream, term; /* the term has a target an example; a batch without it is unchanged */
     int64_t
         mask; /* the stream of its dropout masks, between pooler and classes; BP_ROW_KEEPS_ALL */
 } bp_pooled_shape;
@@ -127,7 +126,7 @@ typedef struct bp_pooled_shape {
 /** Cross-entropy of softmax(class.weight tanh(pooler.weight h + pooler.bias) + class.bias), h being
  * an example's first row; other blocks follow, which read the same item. Adds "pooler.weight"
  * [C][C], "pooler.bias" [C], "class.weight" [classes][C], "class.bias" [classes] to the replicated
- * group. In training forward only keeps what it reads; backward computes the loss and all
+ * group. In training forward keeps only what it reads; backward computes the loss and all
  * gradients. Source: Devlin et al. 2019, section 3.1 (next sentence prediction). */
 void bp_pooled_head_new(bp_block **out, const bp_nn *nn, const bp_pooled_shape *shape,
                         bp_group *group);
@@ -143,7 +142,7 @@ typedef struct bp_pooling_shape {
                      of those before padding; NONE: each place keeps its own */
     bool pooler;  /* the text's state becomes tanh(pooler.weight h + pooler.bias), */
     bool gelu;    /* or GELU of that, as in ELECTRA's head */
-    int64_t mask; /* the stream of its dropout masks, behind all; BP_ROW_KEEPS_ALL */
+    int64_t mask; /* the stream of its dropout masks, after all; BP_ROW_KEEPS_ALL */
     int item, stream;
 } bp_pooling_shape;
 
@@ -158,32 +157,32 @@ void bp_pooling_new(bp_block **out, const bp_nn *nn, const bp_pooling_shape *sha
 /** A head that gives each text a value, or finds a span of it. */
 typedef struct bp_text_head_shape {
     int64_t C;
-    bool finds_spans; /* two terms, `term` and the one behind it: the places where a span begins and
-                         where it ends, one of each a text. Else one term, a value (bp_target_value)
-                         a text, of the row of its first place */
+    bool finds_spans; /* two terms, `term` and the next: the places where a span begins and where it
+                         ends, one of each a text. Else one term, a value (bp_target_value) a text,
+                         of the row of its first place */
     int item, stream, term;
 } bp_text_head_shape;
 
-/** A Gaussian process in the place of a head's linear map. */
+/** A Gaussian process in place of a head's linear map. */
 typedef struct bp_features_shape {
     int64_t C, D, K;     /* width of a text's state; features; classes, C at most */
     double length_scale; /* of the kernel exp(-|h - h'|^2 / (2 length_scale^2)) */
 } bp_features_shape;
 
 /** A text's row of item 0, as bp_pooling_new leaves it, becomes the logits of its K classes, and
- * zeros behind them: task.weight phi, phi = sqrt(2/D) cos(sngp.directions h + sngp.phases).
- * Outside training they are divided by sqrt(1 + pi/8 v_k), v_k = |R_k^T phi|^2, where sngp.factor
- * holds the upper triangular R_k one below another, whose R_k R_k^T is the covariance of the
- * weights of class k; all 0: it is not known, and v_k = 0. Adds "task.weight" [K][D] to the
- * replicated group, and to `frozen`, replicated too, "sngp.directions" [D][C], "sngp.phases" [D]
- * and "sngp.factor" [K D][D]. Source: Liu et al. 2020, "Simple and principled uncertainty
- * estimation with deterministic deep learning via distance awareness", 3.1; the mean field:
- * Lu et al. 2020, "Mean-field approximation to Gaussian-softmax integral". */
+ * zeros after them: task.weight phi, phi = sqrt(2/D) cos(sngp.directions h + sngp.phases). Outside
+ * training they are divided by sqrt(1 + pi/8 v_k), v_k = |R_k^T phi|^2, where sngp.factor holds the
+ * upper triangular R_k one below another, whose R_k R_k^T is the covariance of the weights of class
+ * k; all 0: it is not known, and v_k = 0. Adds "task.weight" [K][D] to the replicated group, and to
+ * `frozen`, replicated too, "sngp.directions" [D][C], "sngp.phases" [D] and "sngp.factor" [K D][D].
+ * Source: Liu et al. 2020, "Simple and principled uncertainty estimation with deterministic deep
+ * learning via distance awareness", 3.1; the mean field: Lu et al. 2020, "Mean-field approximation
+ * to Gaussian-softmax integral". */
 void bp_random_features_new(bp_block **out, const bp_nn *nn, const bp_features_shape *shape,
                             bp_group *group, bp_group *frozen);
 bool bp_is_random_features(const bp_block *block);
 /** A callback that sees features[n][D] and logits[n][K] of the texts of each pass outside training,
- * before variances are taken; NULL: nobody looks. Borrowed. Local. */
+ * before variances are taken; NULL: no probe. Borrowed. Local. */
 typedef struct bp_feature_watch {
     void (*see)(void *context, const float *features, const float *logits, int64_t n);
     void *context;
@@ -201,12 +200,12 @@ float *bp_random_features_factor(bp_block *block, int64_t class);
 void bp_text_head_new(bp_block **out, const bp_nn *nn, const bp_text_head_shape *shape,
                       bp_group *group);
 
-/** Blocks that work one after another, as one: what a pipeline does not cut. The blocks, of one
- * stream, are the series' now. */
+/** Several blocks as one, which a pipeline does not cut. The series owns the blocks, which are of
+ * one stream. */
 #define BP_SERIES_BLOCKS 4
 void bp_series_new(bp_block **out, const bp_nn *nn, bp_block *const *blocks, int count);
 
-/** What stands between a generator and a discriminator. */
+/** What is between a generator and a discriminator. */
 typedef struct bp_replacement_shape {
     bp_embedding_part embedding; /* of the text with the generator's tokens, on item 0 */
     const bp_block *head;        /* bp_lm_head_new's, which reads item 0 too; borrowed */
@@ -214,14 +213,14 @@ typedef struct bp_replacement_shape {
     int ids_item;                /* of one column, without a gradient: the tokens of each place */
 } bp_replacement_shape;
 
-/** At places that the head is asked for a token is drawn from its distribution, by the inverse of
+/** At places with a target of the head a token is drawn from its distribution, by the inverse of
  * the cumulated probabilities: in training a function of (seed, step, slot, place), else of (seed,
  * the example's tokens, place). Item 0 becomes the embedding of that text. No gradient goes back to
  * the head's rows. All rows are on each tensor rank (bp_model_family.whole_rows). Source: Clark et
  * al. 2020, section 3.1. */
 void bp_replacement_new(bp_block **out, const bp_nn *nn, const bp_replacement_shape *shape);
 
-/** A head that judges each place. */
+/** A head that classifies each place. */
 typedef struct bp_binary_shape {
     int64_t C;
     int stream, term; /* the term's targets are tokens; -1: not asked */
@@ -230,22 +229,22 @@ typedef struct bp_binary_shape {
 
 /** Binary cross-entropy of sigmoid(replaced.weight h + replaced.bias), h being item 0, the label
  * whether a place's token is another one than its target. All rows are on each tensor rank. In
- * training forward only keeps what it reads; backward computes the loss and all gradients. Adds
+ * training forward keeps only what it reads; backward computes the loss and all gradients. Adds
  * "replaced.weight" [1][C] and "replaced.bias" [1] to the replicated group. Source: Clark et al.
  * 2020, section 3.1. */
 void bp_binary_head_new(bp_block **out, const bp_nn *nn, const bp_binary_shape *shape,
                         bp_group *group);
 
-/** What SpanBERT's boundary objective looks at. */
-#define BP_BOUNDARY_PLACES 20 /* of a span that have a number; behind them nothing is asked */
+/** The input of SpanBERT's boundary objective. */
+#define BP_BOUNDARY_PLACES 20 /* of a span that have a number; nothing is asked after them */
 typedef struct bp_boundary_shape {
     int64_t C;
-    int item; /* of 3 C columns, behind item 0, */
+    int item; /* of 3 C columns, after item 0, */
     int term; /* whose places with a target, side by side, are the masked spans */
 } bp_boundary_shape;
 
-/** The item's row of a place in a span becomes the states before and behind the span, of item 0,
- * and behind them boundary.positions of the place's number in it, from 0; other rows are 0. Adds
+/** The item's row of a place in a span becomes the states before and after the span, of item 0, and
+ * after them boundary.positions of the place's number in it, from 0; other rows are 0. Adds
  * "boundary.positions" [20][C] to the replicated group. Source: Joshi et al. 2020, section 3.2, as
  * their program has it: neighbouring spans are one. */
 void bp_boundary_new(bp_block **out, const bp_nn *nn, const bp_boundary_shape *shape,
@@ -258,11 +257,11 @@ typedef struct bp_recurrent_shape {
     int64_t number; /* of this layer, from 0: its params are "h.NUMBER.input.weight" [G H][I],
                        "h.NUMBER.hidden.weight" [G H][H], "h.NUMBER.hidden.bias" [G H] and
                        "h.NUMBER.input.bias" [G H], of an LSTM four of [H]: ".i", ".f", ".g", ".o"
-                       behind it. Gates: rnn 1, lstm 4 (i f g o), gru 3 (r z n) */
+                       after it. Gates: rnn 1, lstm 4 (i f g o), gru 3 (r z n) */
     int64_t mask;   /* the stream of its outputs' dropout masks; the state is never dropped (Zaremba
                        et al. 2014) */
-    bp_carry *h, *c; /* what it carries from window to window, H columns each; c: LSTM alone. NULL:
-                        each window begins with zeros. Borrowed */
+    bp_carry *h, *c; /* what it carries from window to window, H columns each; c: only for an LSTM.
+                        NULL: each window begins with zeros. Borrowed */
 } bp_recurrent_shape;
 
 /** hidden [B * T][I] becomes [B * T][H]: item 0 of the activations, the only one unless I = H. All
@@ -275,7 +274,7 @@ void bp_recurrent_layer_new(bp_block **out, const bp_nn *nn, const bp_recurrent_
 /** Words from their characters. */
 #define BP_WORD_CHARACTERS 50  /* of a word, markers and padding among them */
 #define BP_CHARACTERS      261 /* the 256 bytes, and markers: see BP_WORD_BEGIN */
-/** Markers: the begin and the end of a text, of a word, and padding, behind a word's end. */
+/** Markers: begin and end of a text, begin and end of a word, and padding after a word's end. */
 enum { BP_TEXT_BEGIN = 256, BP_TEXT_END, BP_WORD_BEGIN, BP_WORD_END, BP_WORD_PADDING };
 #define BP_WORD_FILTERS 16 /* widths, most */
 typedef struct bp_word_shape {
@@ -284,25 +283,26 @@ typedef struct bp_word_shape {
     int filter_counts; /* convolutions */
     struct {
         int64_t width, count;
-    } filters[BP_WORD_FILTERS]; /* of so many characters, so many */
+    } filters[BP_WORD_FILTERS]; /* `count` filters of `width` characters */
     int64_t highways;
     bool tanh;               /* the convolutions' activation; else ReLU */
     bool projects;           /* where not, the filters are P together */
     const float *characters; /* [V + 1][BP_WORD_CHARACTERS] initial values of the table; NULL:
                                 zeros. Borrowed */
     bool twice;              /* a second item, of stream 1, for a direction of its own */
-    int second_term; /* which asks for it: outside training, where nobody does, its rows are 0 */
+    int second_term; /* which asks for it: outside training, if it is not asked for, its rows are
+                        0 */
 } bp_word_shape;
 
 /** Items 0, and 1 where it has two: the vectors [B * T][P] of the words of streams 0 and 1. A
  * word's characters go through convolutions of several widths, the largest value of each over the
  * word, the activation, highway layers and a projection. Each word of a micro-batch is computed
- * once, however often it occurs, and with a gemm for forward products alone once for all. The word
- * that is spelled as the end of a text (BP_TEXT_END alone) stands between texts: in stream 0 the
- * last row of the table, the begin of a text, is read in its place. Adds to
- * `frozen` the table "characters" [V + 1][50], and to `whole` "char_embed" [261][D], for the K-th
- * width "cnn.K.weight" [count][width D] and "cnn.K.bias", for highway K "highway.K.carry.weight"
- * [F][F], "highway.K.carry.bias", "highway.K.transform.weight", "highway.K.transform.bias", and
+ * once, however often it occurs, and with a gemm only for forward products once for all. The word
+ * that is spelled as the end of a text (just BP_TEXT_END) is between texts: in stream 0 the last
+ * row of the table, the begin of a text, is read in its place. Adds to `frozen` the table
+ * "characters" [V + 1][50], and to `whole` "char_embed" [261][D], for the K-th width "cnn.K.weight"
+ * [count][width D] and "cnn.K.bias", for highway K "highway.K.carry.weight" [F][F],
+ * "highway.K.carry.bias", "highway.K.transform.weight", "highway.K.transform.bias", and
  * "projection.weight" [P][F], "projection.bias"; F is all filters together. Source: Kim et al.
  * 2016; Peters et al. 2018; initial values are bilm-tf's. */
 void bp_word_characters_new(bp_block **out, const bp_nn *nn, const bp_word_shape *shape,
@@ -314,12 +314,12 @@ typedef struct bp_projected_lstm_shape {
                      outputs are the state, without a projection */
     const char
         *name; /* its params are "NAME.input.weight" [4 H][P], "NAME.hidden.weight" [4 H][P],
-                  "NAME.bias" [4 H] (1 is added to the forget gate's) and, but for P = H,
+                  "NAME.bias" [4 H] (1 is added to the forget gate's) and, except for P = H,
                   "NAME.projection.weight" [P][H]. Gates: i, f, g, o. Borrowed for the call */
     float cell_clip, projection_clip; /* above 0 */
     bool from_end;                    /* it reads a window from its last place to its first */
     bool skips;                       /* its input is added to its output */
-    bool drops_output;                /* dropout behind it too; its input is always dropped */
+    bool drops_output;                /* dropout after it too; its input is always dropped */
     int64_t mask;                     /* the first of its two streams of dropout masks */
     int item, stream, term;  /* of the activations; whose places they have; of the objective: where
                                 that term is not asked for, outside training, a layer that reads from
@@ -339,7 +339,7 @@ void bp_projected_lstm_new(bp_block **out, const bp_nn *nn, const bp_projected_l
 typedef struct bp_feedforward_shape {
     int64_t E, H;     /* width of a word vector; units */
     int64_t words;    /* that a row looks at: its own, and those before it */
-    bool direct;      /* the word vectors go on too, behind the units */
+    bool direct;      /* the word vectors go on too, after the units */
     int64_t mask;     /* the stream of its units' dropout masks */
     bp_carry *before; /* outside training, the words before a piece, (words - 1) E columns; NULL
                          where words = 1. Borrowed */
@@ -347,7 +347,7 @@ typedef struct bp_feedforward_shape {
 
 /** hidden [B * T][E] becomes [B * T][H], or [H + words E] where connections are direct: tanh(weight
  * x + bias), x being the vectors of a row's words, the latest first (0 before the window begins),
- * and behind it x. Item 0 of the activations; all of it is on each tensor rank
+ * and after it x. Item 0 of the activations; all of it is on each tensor rank
  * (bp_model_family.unlimited). Adds its params "hidden.weight" [H][words E] and "hidden.bias" [H]
  * to the replicated group. Source: Bengio et al. 2003, section 2. */
 void bp_feedforward_layer_new(bp_block **out, const bp_nn *nn, const bp_feedforward_shape *shape,
@@ -360,7 +360,7 @@ typedef struct bp_dirichlet_shape {
     int64_t classes;  /* over all tensor ranks; as a target: a text outside the domain */
 } bp_dirichlet_shape;
 
-/** What a head reads, and which loss term it is asked for. */
+/** The input of a head, and its loss term. */
 typedef struct bp_head_shape {
     const char *norm; /* the name of its norm: "ln_f"; borrowed. NULL: it has none */
     bp_param *bias;   /* of the logits, this rank's part of [V] (bp_vocab_share,
@@ -369,7 +369,7 @@ typedef struct bp_head_shape {
     float epsilon;    /* 0: 1e-5 */
     int item, stream, term;
     bool sparse; /* some targets may be -1, or there is one an example: training takes the rows that
-                    are scored alone */
+                    are scored, and no others */
     bool passes_on; /* other blocks follow, which read the same item */
     bool twice;     /* it reads another item too, of as many places and columns, and is asked for
                        another term: of two directions */
@@ -388,12 +388,12 @@ typedef struct bp_head_shape {
 /** Final norm and softmax cross-entropy over outcomes (a vocabulary, classes) that are split over
  * tensor ranks, by chunks of rows: the logits never exist whole. A target a place is that of its
  * row; a target an example is that of the row of its first place. wte: this rank's rows of [V][C],
- * tied to an embedding or not. In training forward only keeps its input; backward computes the loss
- * and all gradients in one go. */
+ * tied to an embedding or not. In training forward keeps only its input; backward computes the loss
+ * and all gradients at once. */
 void bp_lm_head_new(bp_block **out, const bp_nn *nn, const bp_head_shape *shape, bp_param *wte,
                     bp_group *whole);
 
-/** The head's pieces, for those who ask for more than a target's probability. `head` is of
+/** The head's pieces, for callers that need more than a target's probability. `head` is of
  * bp_lm_head_new. Local.
  *
  * The final norm: normed[rows][C] is what the vocabulary's matrix is applied to; in place is
@@ -403,7 +403,7 @@ void bp_lm_head_norm(const bp_block *head, float *normed, const float *hidden, i
 const bp_weight *bp_lm_head_map(const bp_block *head);
 /** The logits' bias, of this rank's rows of the vocabulary; NULL: none. Borrowed. */
 const float *bp_lm_head_bias(const bp_block *head);
-/** logits[rows][V here] of rows behind the norm, by a map of as many rows as the head's own; of a
+/** logits[rows][V here] of rows after the norm, by a map of as many rows as the head's own; of a
  * mixture of softmaxes, and of entmax, the natural logs of its probabilities, whose softmax is the
  * distribution (below -200 where a probability is 0). Collective over nn->tensor of such heads. */
 void bp_lm_head_logits(const bp_block *head, const bp_weight *map, float *logits,
@@ -413,8 +413,8 @@ void bp_lm_head_logits(const bp_block *head, const bp_weight *map, float *logits
 const float *bp_lm_head_values(const bp_block *head);
 void bp_lm_head_keep_values(const bp_block *head);
 
-/** This rank's rows of a vocabulary: ceil(V / tensors) each, fewer on the last ranks (no padding).
- */
+/** This rank's rows of a vocabulary: ceil(V / tensors) each, fewer on the last ranks (no
+ * padding). */
 void bp_vocab_share(const bp_nn *nn, int64_t V, int64_t *first, int64_t *count);
 
 /** Scored rows are filled up to a multiple of this many before they meet the vocabulary, so that
@@ -422,14 +422,13 @@ void bp_vocab_share(const bp_nn *nn, int64_t V, int64_t *first, int64_t *count);
 #define BP_HEAD_ROW_CLASS 64
 int64_t bp_head_filled_rows(int64_t rows, int64_t most);
 
-/** Over the whole vocabulary: max[rows] (and as many floats behind it to work in), and
+/** Over the whole vocabulary: max[rows] (and as many floats after it to work in), and
  * sums[2][rows]: of exp(logit - max), and the target's logit. Collective over `tensor`, with equal
  * targets; equal results on all ranks. */
 void bp_logit_statistics(float *max, double *sums, const bp_logit_rows *in, MPI_Comm tensor);
 /** sums[V here] += the columns of dlogits, in row order: a bias's gradient. Local. */
 void bp_logit_column_sums(float *sums, const bp_operand *dlogits);
-/** log p(target) of row r, from these: the one formula, so that all who score have the same bits.
- */
+/** log p(target) of row r, from these: the only formula, so that all callers get the same bits. */
 double bp_logit_logprob(const float *max, const double *sums, int64_t rows, int64_t r);
 /** The same of any outcome of row r, of which this is the logit. */
 double bp_logit_log_p(const float *max, const double *sums, int64_t r, double logit);

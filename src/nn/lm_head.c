@@ -20,7 +20,7 @@ static size_t head_saved(const bp_block *block, const bp_extent *most)
     return (self->shape.twice ? 2 : 1) * head_item_bytes(self, &pass);
 }
 
-/* Scratch of an evaluation, by chunks of so many rows. */
+/* Scratch of an evaluation, by chunks of this many rows. */
 typedef struct evaluation_work {
     head_chunk c;
     float *hidden; /* [chunk rows][C] the scored rows, gathered */

@@ -1,7 +1,7 @@
 /* The head backward: logits, loss and dlogits by chunks of rows. In bf16 dlogits of more rows than
  * a chunk are kept, so that the input's gradient and the vocabulary's are products of many rows:
  * the vocabulary's gradient, which is larger than the caches, is written once and seldom added to.
- */
+ * Called by lm_head.c in training. */
 #include "base/err.h"
 #include "math/kernels/entmax.h"
 #include "math/kernels/kernels.h"
@@ -16,13 +16,12 @@ enum { LENT, OWN };
 /* How the rows of a pass are cut up. */
 typedef struct row_cut {
     int64_t kept;  /* rows whose dlogits are kept at once, */
-    int64_t lent;  /* of which so many are in the memory that is lent (bp_pass.lent) */
+    int64_t lent;  /* of which this many are in the memory that is lent (bp_pass.lent) */
     int64_t chunk; /* the most rows of logits at once */
     bool in_table; /* they use the memory of the vocabulary's gradient, which is written later */
 } row_cut;
 
-/* Logits in the place of the vocabulary's gradient, if all dlogits are kept before it is written.
- */
+/* Logits in place of the vocabulary's gradient, if all dlogits are kept before it is written. */
 static void take_table(const lm_head *self, row_cut *c, int64_t rows)
 {
     int64_t floats = head_least_share(self) * self->wte->shape[1],

@@ -1,4 +1,5 @@
-/* One chunk of the head's rows: its memory, its logits and what is summed of them, its loss. */
+/* One chunk of the head's rows: its memory, its logits and what is summed of them, its loss. Called
+ * by lm_head.c and lm_head_backward.c. */
 #include "nn/lm_head_priv.h"
 
 #include "math/kernels/kernels.h"
@@ -44,7 +45,7 @@ int64_t head_least_share(const lm_head *self)
     return rest > 0 ? rest : 0;
 }
 
-/* Of rows of so many columns. */
+/* For rows of this many columns. */
 static int64_t stride_of(const lm_head *self, bool training, bp_operand_form form, int64_t columns)
 {
     bool is_simple = head_is_plain(self) && !(training && self->sampled) &&
@@ -203,7 +204,7 @@ bp_smoothing head_smoothing(const lm_head *self, const bp_pass *pass)
                           self->wte->shape[0]};
 }
 
-/* Of a prior network's training. */
+/* For a prior network's training. */
 static void prior_loss(const lm_head *self, bp_pass *pass, const head_chunk *c,
                        const int32_t *targets, int64_t rows)
 {

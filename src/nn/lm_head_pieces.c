@@ -1,4 +1,4 @@
-/* Pieces of the vocabulary's head, for those who ask for more than a target's probability. */
+/* Pieces of the vocabulary's head, for callers that need more than a target's probability. */
 #include "nn/lm_head_priv.h"
 
 #include "math/kernels/entmax.h"

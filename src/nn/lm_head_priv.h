@@ -1,4 +1,4 @@
-/* The vocabulary's head: what its training and its pieces share. */
+/* Shared by the files of the vocabulary's head. */
 #ifndef BP_NN_LM_HEAD_PRIV_H
 #define BP_NN_LM_HEAD_PRIV_H
 
@@ -31,18 +31,18 @@ void lm_head_norm_rows(const lm_head *self, const bp_operand *to, const float *h
 
 /* ---- lm_head_chunk.c: a chunk of rows, as the logits of all at once would not fit ---- */
 
-/* Memory of one chunk of rows. Of a mixture of softmaxes the vocabulary has K rows for each. */
+/* Memory of one chunk of rows. In a mixture of softmaxes the vocabulary has K rows for each. */
 typedef struct head_chunk {
     int64_t rows;
     float *logits;      /* [rows K][V here], */
-    int64_t stride;     /* so many floats apart */
+    int64_t stride;     /* this many floats apart */
     float *max;         /* [2][rows K] of the whole vocabulary, and of this rank's part */
     double *sums;       /* [2][rows K]: of exp(logit - max), and the target's logit */
     double *all;        /* [rows] of all logits, with label smoothing */
     double *prior;      /* [rows] losses of a prior network's training */
     float *weight;      /* [rows K] */
     mixture_rows mixed; /* where K > 1 */
-    entmax_rows sparse; /* in the place of max and sums, where outcomes are entmax's */
+    entmax_rows sparse; /* in place of max and sums, where outcomes are entmax's */
     int32_t *own;       /* [rows] columns of targets, where outcomes are sampled; else NULL */
     int64_t found;      /* the most of: */
     int32_t *targets, *places; /* [found] of the scored rows gathered, and where they came from: the
@@ -69,11 +69,11 @@ int64_t head_stride(const lm_head *self, bool training, bp_operand_form form);
 int64_t head_largest_stride(const lm_head *self, bp_operand_form form);
 /** Training keeps the gradients of logits in bf16, for products of more rows than a chunk has. */
 bool head_keeps_gradient(const lm_head *self);
-/** Rows of so many bytes that a chunk holds. */
+/** Rows of this many bytes that a chunk holds. */
 int64_t head_rows_of(int64_t bytes, int64_t row_bytes);
 /** The most rows of a chunk of `rows` or fewer, which memory is planned for: more for more rows. */
 int64_t head_chunk_rows_most(const lm_head *self, int64_t rows, bool training);
-/** Chunks of one size, as a short one costs the products as much: of at most `most` rows. */
+/** Chunks of one size, at most `most` rows: a short one costs the products as much. */
 int64_t head_equal_rows(int64_t rows, int64_t most);
 head_chunk head_chunk_alloc(const lm_head *self, bp_arena *arena, const head_chunk_size *size);
 
@@ -87,9 +87,9 @@ bool head_is_plain(const lm_head *self);
 bool head_has_teacher(const lm_head *self, const bp_pass *pass);
 /** What training's targets are smoothed by; a text's probability is its own. */
 bp_smoothing head_smoothing(const lm_head *self, const bp_pass *pass);
-/** Find scored targets from *at on, at most c->found, and move *at behind them; returns
- * how many. One or more targets a place belong to that place's row, a target an example to the row
- * of its first place. */
+/** Find scored targets from *at on, at most c->found, and move *at past them; returns how many. One
+ * or more targets a place belong to that place's row, a target an example to the row of its first
+ * place. */
 int64_t head_chunk_find(const lm_head *self, const bp_pass *pass, head_chunk *c, int64_t *at);
 
 /** What the vocabulary's matrix is applied to, of `rows` rows of a mixture. */
@@ -98,8 +98,8 @@ bp_logit_rows head_logit_rows(const lm_head *self, const head_chunk *c, const in
                               int64_t rows);
 /** Logits of this rank's part of the vocabulary. */
 void head_chunk_logits(const lm_head *self, const head_chunk *c, const bp_operand *states);
-/** They, and the softmax statistics of the first `rows`
- * over the whole of it. Collective over nn->tensor, as head_chunk_loss. */
+/** The logits, and the softmax statistics of the first `rows` over the whole of it. Collective over
+ * nn->tensor, as head_chunk_loss. */
 void head_chunk_forward(const lm_head *self, head_chunk *c, const bp_operand *normed,
                         const int32_t *targets, int64_t rows, int64_t step);
 /** log p(target) of row r of `rows` that went forward. */
@@ -111,9 +111,9 @@ void head_chunk_sums(const lm_head *self, const bp_pass *pass, const head_chunk 
 void head_chunk_loss(const lm_head *self, bp_pass *pass, const head_chunk *c,
                      const int32_t *targets, int64_t rows);
 
-/** Of one item that it reads, as this rank has it. */
+/** One item that it reads, as this rank has it. */
 size_t head_item_bytes(const lm_head *self, const bp_pass *pass);
-/** The head as its second item and term have it. */
+/** The head with its second item and term. */
 lm_head head_second(const lm_head *self);
 
 /* ---- lm_head_backward.c ---- */

@@ -11,7 +11,7 @@ struct bp_lora {
     bp_lora_product product;
     int64_t rank, all; /* of one weight, of all together */
     float scale;
-    bp_param *a[3], *b[3]; /* the A's lie one after another: [all][ins] */
+    bp_param *a[3], *b[3]; /* the A's are contiguous: [all][ins] */
     bp_gemm *gemm;
     const float *base;
     float *merged; /* [outs][ins]; NULL: they are merged into the base */

@@ -21,11 +21,11 @@ static const pooled_head *head_of(const bp_block *block)
     return (const pooled_head *)block;
 }
 
-/* Of B rows, one an example. */
+/* For B rows, one an example. */
 typedef struct work {
     float *first;            /* [B][C] rows of first places; all of them on each rank */
     float *units;            /* [B][C] tanh of the pooler */
-    float *dropped;          /* [B][C] behind dropout */
+    float *dropped;          /* [B][C] after dropout */
     float *logits, *max;     /* [B][classes], [2][B] */
     double *sums;            /* [2][B] */
     float *dlogits, *dunits; /* backward: [B][classes], [B][C] */

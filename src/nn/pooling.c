@@ -49,7 +49,7 @@ static saved_rows alloc_saved(const pooling *self, bp_arena *arena, const bp_pas
 }
 
 typedef struct work {
-    float *units, *dropped, *sums; /* [B][C]: of the pooler; behind dropout; over tensor ranks */
+    float *units, *dropped, *sums; /* [B][C]: of the pooler; after dropout; over tensor ranks */
     float *before;                 /* [B][C] what GELU reads; else NULL */
     float *dunits, *dpooled;       /* [B][C] */
     float *dnormed, *norm_sums;    /* [own rows][C] */
@@ -219,7 +219,7 @@ static float *transform(const pooling *self, const bp_pass *pass, const work *w,
     return w->dropped;
 }
 
-/* In training the text's state lies at its first place; else at each, for targets of any. */
+/* In training the text's state is at its first place; else at each, for targets of any. */
 static void give_rows(const pooling *self, const bp_pass *pass, float *hidden, const float *states)
 {
     bp_row_range own = bp_nn_rows(self->block.nn, pass);

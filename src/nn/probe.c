@@ -1,4 +1,5 @@
-/* What a probe is shown: activations behind a block, weights of attention, what an MLP reads. */
+/* What a probe is shown: activations after a block, weights of attention, what an MLP reads. Called
+ * by blocks at work. */
 #include "nn/block.h"
 
 void bp_probe_activations(const bp_pass *pass, const bp_activations *activations)

@@ -15,8 +15,7 @@
 #define GATES  4
 #define FORGET 1
 #define FORGET_BIAS                                                                                \
-    1.0F /* is added to the forget gate's at run time, as TensorFlow's cell does                   \
-          */
+    1.0F /* is added to the forget gate's at run time, as TensorFlow's cell does \ */
 
 typedef struct projected_lstm {
     bp_block block;
@@ -35,11 +34,11 @@ static projected_lstm *layer_of(const bp_block *block)
 
 /* What forward makes and backward reads, N = T B rows. */
 typedef struct states {
-    float *x;     /* [N][P] its input, behind dropout */
-    float *gates; /* [N][4 H] behind their activation */
+    float *x;     /* [N][P] its input, after dropout */
+    float *gates; /* [N][4 H] after their activation */
     float *cells; /* [B + N][H]: the first B rows are what the window begins with */
     float *outs;  /* [N][H] of the cells, before the projection */
-    float *state; /* [B + N][P] behind projection and clip */
+    float *state; /* [B + N][P] after projection and clip */
 } states;
 
 static states alloc_states(const projected_lstm *self, bp_arena *arena, int64_t B, int64_t T)
@@ -155,7 +154,7 @@ static void layer_refresh(bp_block *block)
         self->gate_bias[k] = self->bias->value[k] + (k / H == FORGET ? FORGET_BIAS : 0);
 }
 
-/* Where place t of an example stands in the order in which the layer reads. */
+/* The place of t in the order in which the layer reads an example. */
 static int64_t turn_of(const projected_lstm *self, int64_t t, int64_t T)
 {
     return self->shape.from_end ? T - 1 - t : t;
@@ -235,7 +234,7 @@ static void forward_step(const projected_lstm *self, const states *to, float *u,
         now[k] = now[k] > clip ? clip : now[k] < -clip ? -clip : now[k];
 }
 
-/* Of the input, or of the output. */
+/* For the input, or for the output. */
 enum { INPUT_MASK, OUTPUT_MASK };
 
 static bool drops(const projected_lstm *self, const bp_pass *pass, int mask)
@@ -260,7 +259,7 @@ static void drop(const projected_lstm *self, const bp_pass *pass, int mask, floa
         bp_add_dropout(rows, NULL, rows, n, nn->dropout, &key, bp_nn_first_row(nn, pass) * P);
 }
 
-/* Nobody asks for this direction: it is not scored, and nobody looks. */
+/* Nobody asks for this direction: it is neither scored nor probed. */
 static bool is_idle(const projected_lstm *self, const bp_pass *pass)
 {
     return self->shape.from_end && !pass->training && !pass->probe &&

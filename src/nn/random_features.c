@@ -1,5 +1,5 @@
-/* A Gaussian process behind a network, by random features: features of a text's state, logits
- * linear in them, and outside training the logits of the posterior's mean field. */
+/* A Gaussian process after a network, by random features: features of a text's state, logits linear
+ * in them, and outside training the logits of the posterior's mean field. */
 #include "base/err.h"
 #include "math/kernels/kernels.h"
 #include "nn/layers.h"
@@ -9,7 +9,7 @@
 
 #define INIT_STD 0.02F
 #define PIECE    64                /* columns of a factor at a time */
-#define PI       3.141592653589793 /* M_PI is no part of C11 */
+#define PI       3.141592653589793 /* M_PI is not part of C11 */
 
 typedef struct random_features {
     bp_block block;
@@ -134,7 +134,7 @@ static void compute(const random_features *self, const work *w, const float *sta
     bp_linear_forward(gemm, w->logits, w->features, self->map, NULL, n);
 }
 
-/* Of one class for n texts: |R^T phi|^2, in pieces of columns that the texts share. */
+/* For one class and n texts: |R^T phi|^2, in pieces of columns that the texts share. */
 static void add_variances(double *variances, const float *factor, const float *features, int64_t n,
                           int64_t D)
 {
@@ -193,7 +193,7 @@ static void take_states(const random_features *self, const work *w, float *state
         memcpy(states + b * C, hidden + w->rows[b] * C, (size_t)C * sizeof *states);
 }
 
-/* In training a text's state lies at its first place; else at each. */
+/* In training a text's state is at its first place; else at each. */
 static void features_forward(bp_block *block, bp_pass *pass, bp_activations *activations,
                              void *saved)
 {

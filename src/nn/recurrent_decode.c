@@ -1,4 +1,5 @@
-/* A recurrent layer continues sequences: each has one state, whatever its length. */
+/* A recurrent layer continues sequences: each has one state, for any length. Called by
+ * recurrent_layer.c. */
 #include "nn/recurrent_priv.h"
 
 #include "base/err.h"
@@ -6,19 +7,19 @@
 
 #include <string.h>
 
-/* Sequences of a pass: the i-th has rows [first[i], first[i] + count[i]). What is at work lies side
+/* Sequences of a pass: the i-th has rows [first[i], first[i] + count[i]). What is at work is side
  * by side: of those that go on, in their order. */
 typedef struct work {
     float *h, *c;                  /* [slots][H] states of the pass's sequences; c: LSTM */
     float *side;                   /* [slots][H] the states of those that go on */
     float *u;                      /* [slots][G H] their gates' sums by the state */
-    float *kept;                   /* [H] what forward keeps for backward alone */
+    float *kept;                   /* [H] what forward keeps only for backward */
     int32_t *slot, *first, *count; /* [slots] */
     int32_t *going;                /* [slots] which of the sequences go on */
     int64_t sequences;
 } work;
 
-/* Products are of so many rows at most: bf16's are filled up to powers of two. */
+/* Products have at most this many rows: bf16's are filled up to powers of two. */
 static int64_t filled(const recurrent_layer *self, int64_t rows)
 {
     int64_t most = 1;
@@ -154,7 +155,7 @@ void recurrent_continue(const recurrent_layer *self, bp_pass *pass, float *rows)
     work w = lay_out(self, &arena, of->slots);
     float *gates = bp_arena_floats(pass->scratch, pass->T * self->G * self->shape.H);
 
-    /* all inputs are read here: outputs may lie over them */
+    /* all inputs are read here: outputs may overlap them */
     bp_linear_forward(self->block.nn->gemm, gates, rows, self->input_map, self->input_bias->value,
                       pass->T);
     find_sequences(&w, &of->rows);

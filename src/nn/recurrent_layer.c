@@ -1,6 +1,6 @@
 /* A recurrent layer: Elman's, LSTM or GRU. The input's part of all gates of a window is one matrix
  * product; then one position follows the other. Rows are kept by position first (row t B + b), so
- * that those of a position lie together. What an example's window ends with is carried to its next
+ * that those of a position are together. What an example's window ends with is carried to its next
  * one; gradients end at a window's beginning (truncated back-propagation through time). */
 #include "nn/recurrent_priv.h"
 
@@ -14,7 +14,7 @@
 /* What forward makes and backward reads, N = T B rows. */
 typedef struct states {
     float *x;     /* [N][I] */
-    float *gates; /* [N][G H] behind their activation */
+    float *gates; /* [N][G H] after their activation */
     float *h, *c; /* [B + N][H]: the first B rows are what the window begins with; c: LSTM */
     float *n;     /* [N][H] GRU: the new gate's part of the state, before the reset */
 } states;

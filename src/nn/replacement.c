@@ -1,4 +1,4 @@
-/* What stands between ELECTRA's generator and its discriminator: at masked places tokens are drawn
+/* The block between ELECTRA's generator and its discriminator: at masked places tokens are drawn
  * from the generator's distribution, and the text with them is embedded again. No gradient goes
  * through a draw. */
 #include "base/err.h"
@@ -27,7 +27,7 @@ static int64_t vocabulary_here(const replacement *self)
     return self->shape.embedding.wte->extent[0];
 }
 
-/* Of a chunk of masked rows. */
+/* For a chunk of masked rows. */
 typedef struct work {
     float *hidden; /* [CHUNK][E] gathered */
     bp_operand x;
@@ -132,7 +132,7 @@ static void find_distribution(const replacement *self, work *w, int64_t n)
 }
 
 /* The token at share u of the distribution, in the order of the vocabulary; 0 where another rank
- * has it. The rank of the last part takes what rounding leaves behind its end. */
+ * has it. The rank of the last part takes what rounding leaves after its end. */
 static int64_t find_token(const replacement *self, const work *w, int64_t r, double u)
 {
     const bp_nn *nn = self->block.nn;

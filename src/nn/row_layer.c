@@ -1,4 +1,4 @@
-/* What is done to each row by itself: a product with an activation, a norm, dropout. Tensor ranks
+/* An operation on each row by itself: a product with an activation, a norm, dropout. Tensor ranks
  * hold all of its parameters and share the rows out, or do all rows alike. */
 #include "base/err.h"
 #include "math/kernels/kernels.h"
@@ -54,7 +54,7 @@ static states alloc_saved(const row_layer *self, bp_arena *arena, int64_t N)
 /* Scratch of the product, forward and backward. */
 typedef struct product_work {
     bp_operand x;  /* [N][I] */
-    bp_operand y;  /* [N][O] of backward: the activation's output, which nobody reads, */
+    bp_operand y;  /* [N][O] of backward: the activation's output, which is not read, */
     bp_operand dy; /* and its input's gradient */
     float *biases;
 } product_work;

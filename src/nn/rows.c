@@ -1,4 +1,4 @@
-/* Rows of a pass over tensor ranks: who has which, and how they become whole. */
+/* Rows of a pass over tensor ranks: which rank has which, and their sums and gathers. */
 #include "base/err.h"
 #include "base/heartbeat.h"
 #include "mesh/collective.h"

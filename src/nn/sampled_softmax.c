@@ -1,5 +1,6 @@
 /* The softmax of a target and some sampled outcomes: the samples of a step, their rows of the
- * vocabulary side by side, and the rows of targets one by one. */
+ * vocabulary side by side, and the rows of targets one by one. Called by lm_head_chunk.c and
+ * lm_head_backward.c in training. */
 #include "nn/sampled_softmax_priv.h"
 
 #include "base/err.h"
@@ -147,7 +148,7 @@ static void make_samples(sampled_softmax *self, int64_t step)
 
 /* ---- a pass ---- */
 
-/* The column of a sample; -1: it is none here. */
+/* The column of a sample; -1: this rank has none. */
 static int64_t column_of(const sampled_softmax *self, int32_t id)
 {
     int64_t low = 0, high = self->here;

@@ -1,10 +1,10 @@
-/* The softmax of a target and some sampled outcomes: what a large vocabulary is trained by. */
+/* The softmax of a target and some sampled outcomes: the training loss of a large vocabulary. */
 #ifndef BP_NN_SAMPLED_SOFTMAX_PRIV_H
 #define BP_NN_SAMPLED_SOFTMAX_PRIV_H
 
 #include "nn/layers.h"
 
-/** Of each step `samples` different outcomes are drawn from the log-uniform distribution, the same
+/** In each step `samples` different outcomes are drawn from the log-uniform distribution, the same
  * for all targets on all ranks. A row's softmax is over them and its target, each logit less the
  * log of how often the outcome is expected among the samples; a sample that is the row's target
  * counts once. The last but the padding of `columns` is each row's target.

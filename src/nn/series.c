@@ -1,4 +1,4 @@
-/* Blocks one after another as one: what must lie on one pipeline stage. */
+/* Blocks one after another as one: what must be on one pipeline stage. Made by models/task.c. */
 #include "base/err.h"
 #include "nn/layers.h"
 
@@ -70,7 +70,7 @@ static void series_refresh(bp_block *block)
         self->parts[k]->ops->refresh(self->parts[k]);
 }
 
-/* Where each part's memory lies in that of all. */
+/* Where each part's memory is in that of all. */
 static void find_memory(const series *self, const bp_pass *pass, void *saved,
                         void *of[BP_SERIES_BLOCKS])
 {

@@ -1,10 +1,9 @@
-/* A mixture of softmaxes: what stands between the rows of a head and its vocabulary.
+/* A mixture of softmaxes: what is between the rows of a head and its vocabulary.
  *
  * p(v | h) = sum over k of pi_k softmax(V s_k)_v, with states s_k = tanh(W_k h) and priors pi =
  * softmax(P h). To the vocabulary a row's K states are K rows. W and P are cut by rows over tensor
  * ranks; each rank gathers all states. Source: Yang et al. 2018, "Breaking the Softmax Bottleneck",
- * section 2.3.
- */
+ * section 2.3. */
 #ifndef BP_NN_SOFTMAX_MIXTURE_PRIV_H
 #define BP_NN_SOFTMAX_MIXTURE_PRIV_H
 
@@ -22,7 +21,7 @@ bp_err softmax_mixture_bind(softmax_mixture *self);
 void softmax_mixture_refresh(softmax_mixture *self);
 void softmax_mixture_products(const softmax_mixture *self, bp_product_bytes *bytes, int64_t rows);
 
-/** Memory of at most so many rows n of the head. */
+/** Memory of at most this many rows n of the head. */
 typedef struct mixture_rows {
     float *states;      /* [n][K][C] */
     bp_operand operand; /* [n K][C] the same, as the vocabulary's product reads it */
@@ -32,7 +31,7 @@ typedef struct mixture_rows {
     int32_t *targets;   /* [n][K] the row's, for each of its states */
     float *own;         /* this rank's columns of one map's result */
     float *scratch;     /* of sums over tensor ranks */
-    float *dstates;     /* [n][K][C] training alone */
+    float *dstates;     /* [n][K][C] only in training */
     bp_operand down[2]; /* [n][own columns] the gradient of each map's result */
 } mixture_rows;
 mixture_rows softmax_mixture_alloc(const softmax_mixture *self, bp_arena *arena, int64_t rows,

@@ -1,5 +1,5 @@
-/* A block whose result learns from the states of a teacher's layer. What the inner block does is
- * its own; the comparison comes before its way back. */
+/* A block whose result learns from the states of a teacher's layer. The inner block is unchanged;
+ * backward compares first, and then runs the inner block's. */
 #include "base/err.h"
 #include "math/kernels/kernels.h"
 #include "mesh/collective.h"
@@ -22,7 +22,7 @@ static size_t inner_saved(const state_match *self, const bp_extent *most)
     return bp_arena_bytes((int64_t)self->inner->ops->saved_bytes(self->inner, most), 1);
 }
 
-/* Of training: this rank's rows. */
+/* In training: this rank's rows. */
 static int64_t rows_of(const state_match *self, const bp_extent *most)
 {
     bp_pass pass = bp_pass_planned(&self->block, most, true);

@@ -1,6 +1,6 @@
-/* Heads of tasks that are no softmax over outcomes: a value of a text, and where in it a span
- * begins and ends. Their few columns are products of their own; all of it is on each tensor rank.
- */
+/* Heads of tasks that are not a softmax over outcomes: a value of a text, and where in it a span
+ * begins and ends. Their few columns are products of their own; all of it is on each tensor
+ * rank. */
 #include "base/err.h"
 #include "math/kernels/kernels.h"
 #include "mesh/collective.h"
@@ -73,7 +73,7 @@ static void head_refresh(bp_block *block)
     (void)block;
 }
 
-/* A value has a text's first place alone. */
+/* A value has only a text's first place. */
 static bool is_read(const text_head *self, const bp_pass *pass, int64_t row)
 {
     return self->columns == ENDS || row % pass->T == 0 || !pass->training;

@@ -1,5 +1,5 @@
 /* Adapters in a Transformer layer: which weights of its products LoRA adapts, and the bottlenecks
- * behind attention and the MLP. */
+ * after attention and the MLP. Called by transformer_layer.c and transformer_backward.c. */
 #include "base/err.h"
 #include "nn/transformer_priv.h"
 
@@ -44,7 +44,7 @@ static void adapt_products(layer *self, const bp_adapter *adapter, bp_group *spl
     add_weight(&qkv, to & BP_ADAPT_V, self->key_weight[1], self->Cl + keys);
     add_weight(&out, to & BP_ADAPT_OUT, self->out_weight, 0);
     add_weight(&up, to & BP_ADAPT_UP, self->up_weight, 0);
-    if (layer_is_gated(self)) /* up_weight is the gate, and up lies behind it */
+    if (layer_is_gated(self)) /* up_weight is the gate, and up follows it */
         add_weight(&up, to & BP_ADAPT_UP, self->up_weight + 1, self->Fl);
     add_weight(&down, to & BP_ADAPT_DOWN, self->down_weight, 0);
     adapt_product(self, PRODUCT_QKV, adapter, &qkv, split, partial);

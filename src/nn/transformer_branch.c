@@ -223,7 +223,7 @@ static void add_branch(layer *self, bp_pass *pass, const saved *kept, forward_wo
                    sum.dropout, &key, sum.first);
 }
 
-/* h = the norm of base + the branch in `work`, which that norm stands behind. */
+/* h = the norm of base + the branch in `work`, which that norm follows. */
 static void close_branch(layer *self, bp_pass *pass, const saved *kept, forward_work *work,
                          branch_kind branch, float *h)
 {
@@ -289,7 +289,7 @@ void layer_join(layer *self, bp_pass *pass, const saved *kept, forward_work *wor
         spread(self, pass, work, h);
         return;
     }
-    if (self->shape.parallel) { /* before h, which may lie over base */
+    if (self->shape.parallel) { /* before h, which may overlap base */
         if (next == MLP)
             bp_probe_mlp(pass, base, self->shape.C, &norm);
         bp_layer_norm_forward(&normed, NULL, &norm, &(bp_residual){.base = base});
@@ -348,7 +348,7 @@ void layer_open_residual(const layer *self, const bp_pass *pass, const saved *ke
     bp_nn_gather(nn, pass, dbranch);
 }
 
-/* What a branch reads that has no norm before it: the layer's input, or the norm behind the branch
+/* What a branch reads that has no norm before it: the layer's input, or the norm after the branch
  * before it. */
 static void fill_read(const layer *self, const bp_operand *to, branch_kind branch,
                       const saved *kept)

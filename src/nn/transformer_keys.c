@@ -1,9 +1,10 @@
 /* Heads of keys and values where tensor ranks do not divide them: a rank's query heads need key
- * heads that other ranks' heads need, too.
+ * heads that other ranks' heads need, too. Called by transformer_layer.c and
+ * transformer_backward.c.
  *
  * The parameters are cut by rows, one owner each, so that optimizer, norm and checkpoints have each
  * once. Before a forward pass that follows an update the ranks gather them, and each takes the key
- * heads that its query heads read, behind its queries' weights: one product makes q, k and v as
+ * heads that its query heads read, after its queries' weights: one product makes q, k and v as
  * ever. Backward makes the gradients of what it took, and they are summed over the ranks into their
  * owners', micro-batch by micro-batch, in the fixed order of bp_reduce_scatter. A bias is the last
  * column of its row on the way. */
@@ -26,7 +27,7 @@ static int64_t way_columns(const layer *self)
     return self->shape.C + (self->q_bias ? 1 : 0);
 }
 
-/* Of all ranks' k and v. */
+/* For all ranks' k and v. */
 static int64_t way_floats(const layer *self)
 {
     return self->block.nn->tensors * 2 * share_rows(self) * way_columns(self);
@@ -89,7 +90,7 @@ static void put_own(const layer *self, float *way)
         }
 }
 
-/* Behind q's rows, and its bias's numbers. */
+/* After q's rows, and its bias's numbers. */
 static void take_needed(layer *self, float *way)
 {
     int64_t C = self->shape.C, first = self->first_key * self->D, rows = self->Gl * self->D;

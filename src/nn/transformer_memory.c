@@ -159,7 +159,7 @@ static size_t larger(size_t a, size_t b)
     return a > b ? a : b;
 }
 
-/* Of a closing norm's backward pass, on own rows: its gradients, and sums. */
+/* A closing norm's backward pass, on own rows: its gradients, and sums. */
 static size_t closing_scratch(const layer *self, int64_t own)
 {
     bp_arena count = {0};
@@ -171,7 +171,7 @@ static size_t closing_scratch(const layer *self, int64_t own)
     return count.used_bytes;
 }
 
-/* Of the widest product that an adapter changes. */
+/* For the widest product that an adapter changes. */
 static int64_t adapted_rows(const layer *self, int64_t B, const int64_t *T)
 {
     int64_t own = B * T[self->block.stream],

@@ -1,10 +1,11 @@
-/* Parameters of a Transformer layer, and this tensor rank's part of each. */
+/* Parameters of a Transformer layer, and this tensor rank's part of each. Called by
+ * transformer_layer.c when a layer is made. */
 #include "nn/transformer_priv.h"
 
 #include <stdio.h>
 
-/* Rows of q (k 0), k and v of which this rank has its own; repeated keys are cut like a vocabulary.
- */
+/* Rows of q (k 0), k and v of which this rank has its own; repeated keys are cut like a
+ * vocabulary. */
 static void own_rows(const layer *self, int k, int64_t *all, int64_t *first, int64_t *count)
 {
     *all = (k == 0 ? self->shape.H : self->shape.G) * self->D;
@@ -14,7 +15,7 @@ static void own_rows(const layer *self, int k, int64_t *all, int64_t *first, int
         bp_vocab_share(self->block.nn, *all, first, count);
 }
 
-/* Attention's: q, k and v are logical tensors of their own; their slabs lie in a row so that one
+/* Attention's: q, k and v are logical tensors of their own; their slabs are contiguous so that one
  * product makes all three. */
 static void add_attention_params(layer *self, bp_group *group)
 {
@@ -49,7 +50,7 @@ static void add_attention_params(layer *self, bp_group *group)
         layer_residual_std(self), 1, at * self->Cl, self->Cl);
 }
 
-/* The MLP's: the gate lies before up, so that one product makes both. */
+/* The MLP's: the gate comes before up, so that one product makes both. */
 static void add_mlp_params(layer *self, bp_group *group)
 {
     int64_t C = self->shape.C, F = self->shape.F, at = self->block.nn->tensor_at;

@@ -1,4 +1,4 @@
-/* What the files of a Transformer layer share: its parts, what it keeps, and how a branch joins the
+/* Shared by the files of a Transformer layer: its parts, what it keeps, and how a branch joins the
  * residual stream. */
 #ifndef BP_NN_TRANSFORMER_PRIV_H
 #define BP_NN_TRANSFORMER_PRIV_H
@@ -14,7 +14,7 @@
 /* The branches of a layer, in their order; each begins with a norm, or ends with it (post_norm). */
 typedef enum branch_kind { ATTENTION, CROSS, MLP, BRANCHES } branch_kind;
 
-/* Its own products, of which an adapter may change the weights. */
+/* Its own products, whose weights an adapter may change. */
 typedef enum layer_product {
     PRODUCT_QKV,
     PRODUCT_OUT,
@@ -44,16 +44,16 @@ typedef struct layer {
     bp_param *gain[BRANCHES], *bias[BRANCHES]; /* of the norms */
     bp_param *closing_gain[BRANCHES], *closing_bias[BRANCHES]; /* of closing norms; NULL: none */
     bp_param *q_weight, *q_bias, *out_weight, *out_bias, *up_weight, *up_bias, *down_weight,
-        *down_bias;                   /* biases NULL where there are none; gate lies before up */
-    bp_weight *qkv, *out, *up, *down; /* q, k and v lie one after another: one product */
+        *down_bias;                   /* biases NULL where there are none; gate comes before up */
+    bp_weight *qkv, *out, *up, *down; /* q, k and v are contiguous: one product */
     bp_param *cross_q_weight, *cross_q_bias, *cross_k_weight, *cross_k_bias, *cross_out_weight,
         *cross_out_bias;
-    bp_weight *cross_q, *cross_kv, *cross_out; /* k and v lie one after the other */
+    bp_weight *cross_q, *cross_kv, *cross_out; /* k and v are contiguous */
     bp_lora *adapted[PRODUCTS];                /* NULL: a product is not adapted */
-    bp_bottleneck *bottleneck[BRANCHES];       /* behind a branch; NULL: there is none */
+    bp_bottleneck *bottleneck[BRANCHES];       /* after a branch; NULL: there is none */
 } layer;
 
-/* What forward leaves for backward: of all rows, rows = B * T, or of this rank's own (bp_nn_rows).
+/* What forward keeps for backward: for all rows, rows = B * T, or of this rank's own (bp_nn_rows).
  * Norms' outputs and the activation's are computed again. Without training the residual stream
  * stays where it is, and the rest is left out. */
 typedef struct saved {
@@ -114,7 +114,7 @@ typedef struct mlp_work {
 typedef struct attention_work {
     bp_operand dbranch, attended, dqkv_operand;
     bp_operand dattended;            /* as saved.attended */
-    bp_operand dqkv;                 /* as saved.qkv; its operand may lie over it */
+    bp_operand dqkv;                 /* as saved.qkv; its operand may overlap it */
     float *dbias;                    /* [qkv columns] where keys are repeated */
     float *score_bias, *dscore_bias; /* of scores, by distance; NULL: none */
     norm_work norm;
@@ -140,7 +140,7 @@ static inline int64_t layer_up_columns(const layer *self)
 /** A pass as blocks of the source's stream see it. */
 bp_pass layer_source_pass(const layer *self, const bp_pass *pass);
 bp_rng_key layer_mask_key(const layer *self, const bp_pass *pass, int which);
-/** Of the mask of a branch's sum with the residual stream. */
+/** For the mask of a branch's sum with the residual stream. */
 bp_rng_key layer_sum_key(const layer *self, const bp_pass *pass, branch_kind branch);
 float layer_dropout(const layer *self, const bp_pass *pass);
 bp_norm layer_norm_of(const layer *self, branch_kind branch, const saved *kept);
@@ -150,7 +150,7 @@ bp_attention_shape layer_attention_shape(const layer *self, const bp_pass *pass,
 void *layer_alloc_attention(const layer *self, bp_arena *arena, const bp_pass *pass, bool cross);
 /** Rotate queries and keys, or their gradients (back), by their positions. */
 void layer_rotate(const layer *self, const bp_pass *pass, float *qkv, bool back);
-/** What scores get by distance, made in `bias`; NULL: nothing. */
+/** The biases of scores by distance, computed in `bias`; NULL: none. */
 void layer_set_bias(const layer *self, bp_attention_shape *shape, float *bias);
 /** How distances are put into buckets. */
 static inline bp_relative layer_relative(const layer *self)
@@ -167,14 +167,14 @@ closing_work layer_alloc_closing(const layer *self, bp_arena *arena, int64_t own
 bp_operand layer_alloc_dbranch(const layer *self, bp_arena *arena, const bp_pass *pass,
                                const float *dout);
 
-/* transformer_memory.c: `kept` says what of the scratch lies in what is kept. */
+/* transformer_memory.c: `kept` says which part of the scratch is in what is kept. */
 saved layer_alloc_saved(const layer *self, bp_arena *arena, const bp_pass *pass);
 forward_work layer_alloc_forward(const layer *self, bp_arena *arena, const bp_pass *pass);
 attention_forward_work layer_alloc_attention_forward(const layer *self, bp_arena *arena,
                                                      const bp_pass *pass, const saved *kept);
 mlp_forward_work layer_alloc_mlp_forward(const layer *self, bp_arena *arena, const bp_pass *pass,
                                          const saved *kept);
-/** dout: what operands may lie over. */
+/** dout: operands may overlap it. */
 mlp_work layer_alloc_mlp(const layer *self, bp_arena *arena, const bp_pass *pass,
                          const float *dout);
 attention_work layer_alloc_attention_backward(const layer *self, bp_arena *arena,
@@ -191,8 +191,8 @@ bp_err layer_bind_bottlenecks(layer *self);
 bp_err layer_bind_product(layer *self, layer_product which, bp_weight **out, float *base,
                           int64_t outs, int64_t ins);
 void layer_refresh_adapted(layer *self);
-/** The gradients of the `count` weights of a product, which lie one after another; of an adapter's
- * where it has one, and of none where they are frozen. */
+/** The gradients of the `count` weights of a product, which are contiguous; of an adapter's where
+ * it has one, and of none where they are frozen. */
 void layer_backward_weight(layer *self, bp_pass *pass, layer_product which, bp_param *weights,
                            int count, const bp_operand *dy, const bp_operand *x);
 /** Scratch of backward, and of forward, for an adapter. */
@@ -213,20 +213,20 @@ void layer_end(layer *self, bp_pass *pass, const saved *kept, forward_work *work
 /** work->normed = the first norm of x; with post_norm x itself. */
 void layer_enter(layer *self, bp_pass *pass, const saved *kept, forward_work *work, const float *x);
 bp_cached_shape layer_cached_shape(const layer *self, int64_t slots, int64_t capacity);
-/** The gradient of a branch before its dropout, and its bias's, from that of what it was added to.
- */
+/** The gradient of a branch before its dropout, and its bias's, from that of what it was added
+ * to. */
 void layer_open_residual(const layer *self, const bp_pass *pass, const saved *kept,
                          const bp_operand *dbranch, const bp_bias_gradient *bias, const float *dout,
                          branch_kind branch);
-/** dh = the gradient before the norm that stands behind a branch; dy: what it was, [own rows][C] of
+/** dh = the gradient before the norm that follows a branch; dy: what it was, [own rows][C] of
  * scratch. */
 void layer_open_norm(const layer *self, const bp_pass *pass, branch_kind branch, const saved *kept,
                      const norm_work *work, float *dh, float *dy);
-/** Back through a branch's norm, its output's gradient being summed over tensor ranks first; with
- * post_norm dh += that sum alone. work->normed is what the branch's first product read. */
+/** The backward pass of a branch's norm, after its output's gradient is summed over tensor ranks;
+ * with post_norm dh += only that sum. work->normed is what the branch's first product read. */
 void layer_backward_norm(const layer *self, bp_pass *pass, branch_kind branch, const saved *kept,
                          const norm_work *work, float *dh);
-/** The values, the gradient of a parameter that may not be there: NULL then. */
+/** The values, the gradient of a parameter; NULL if the layer lacks it. */
 static inline const float *layer_value_of(const bp_param *param)
 {
     return param ? param->value : NULL;
@@ -240,10 +240,10 @@ static inline const bp_bias_gradient *layer_wanted(const bp_bias_gradient *bias)
 {
     return bias->sums ? bias : NULL;
 }
-/** Of the projections that end a branch: a residual stream that no norm follows grows with their
+/** For the projections that end a branch: a residual stream that no norm follows grows with their
  * number (Radford et al. 2019, section 2.3). */
 float layer_residual_std(const layer *self);
-/** Of queries' weights. */
+/** The initial deviation of queries' weights. */
 float layer_query_std(const layer *self);
 /** The bias of the product that makes q, k and v; NULL: there is none. */
 const float *layer_qkv_bias(const layer *self);
@@ -277,11 +277,11 @@ bp_err cross_bind(layer *self);
 void cross_refresh(layer *self);
 void cross_forward(layer *self, bp_pass *pass, const saved *kept, forward_work *work,
                    const float *source, const float *base, float *h);
-/** own: [own rows][C] of scratch where norms stand behind branches. */
+/** own: [own rows][C] of scratch where norms follow branches. */
 void cross_backward(layer *self, bp_pass *pass, const saved *kept, float *dh, float *own,
                     float *dsource);
 void cross_free(layer *self);
-/** Decoding: cache for the keys and values of sources, behind those of sequences; and those of the
+/** Decoding: cache for the keys and values of sources, after those of sequences; and those of the
  * source that this pass reads, kept there. */
 void cross_cache(const layer *self, bp_cache_need *need);
 void cross_keep(layer *self, bp_pass *pass, const saved *kept, const float *source);

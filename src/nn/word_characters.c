@@ -103,7 +103,7 @@ static size_t words_saved(const bp_block *block, const bp_extent *most)
 /* What backward works in. */
 typedef struct gradients {
     float *vectors;           /* [capacity][P] */
-    float *x, *next;          /* [capacity][F] behind a highway layer, and before it */
+    float *x, *next;          /* [capacity][F] after a highway layer, and before it */
     float *carry, *transform; /* [capacity][F] of the sums before gate and ReLU */
 } gradients;
 
@@ -268,7 +268,7 @@ static void spell(const words *self, bp_arena *scratch, const int32_t *ids, int6
         memcpy(vectors, x, (size_t)(rows * s->P) * sizeof *vectors);
 }
 
-/* Words of a run of the vocabulary, which are the same ones whoever asks: bits do not depend on
+/* Words of a run of the vocabulary, which are the same on every request: bits do not depend on
  * it. */
 static void spell_run(words *self, bp_pass *pass, int64_t run)
 {
@@ -394,7 +394,7 @@ static void highway_backward(const words *self, int64_t k, const gradients *g, c
     bp_add(g->x, g->next, n);
 }
 
-/* Of the vectors, the gradients of the rows that had them, in their order. */
+/* Adds up for each vector the gradients of the rows that had it, in their order. */
 static void add_rows(const words *self, float *vectors, const lexicon *of, bp_pass *pass,
                      const bp_activations *from)
 {

@@ -1,6 +1,6 @@
 /* Convolutions over the characters of words, and the largest value of each filter over a word. What
- * lies behind a word's end is padding: of all places that see padding alone the first one stands
- * for the others, as they have its value. */
+ * follows a word's end is padding: of all places that see only padding the first one stands for the
+ * others, as they have its value. Called by word_characters.c. */
 #include "nn/word_priv.h"
 
 #include "base/err.h"
@@ -82,7 +82,7 @@ static void embed(const words *self, float *to, int32_t word)
                (size_t)D * sizeof *to);
 }
 
-/* Places at which a window of so many characters begins, of which no two see padding alone. */
+/* Places at which a window of this many characters begins; no two of them see only padding. */
 static int64_t places_of(const words *self, int32_t word, int64_t width)
 {
     const float *characters = characters_of(self, word);

@@ -24,18 +24,18 @@ typedef struct words {
         bp_weight *map;
     } cnn[BP_WORD_FILTERS];
     word_map carry[WORD_HIGHWAYS], transform[WORD_HIGHWAYS], projection;
-    float *vectors; /* [rows][P] of a network that goes forward alone: made BP_HEAD_ROW_CLASS words
+    float *vectors; /* [rows][P] of a network that runs only forward: made BP_HEAD_ROW_CLASS words
                        at a time, */
     bool *made;     /* when one of them is met first */
 } words;
 
-/* The convolutions, over the whole of a word, of `count` words. features[count][F] behind the
+/* The convolutions, over the whole of a word, of `count` words. features[count][F] after the
  * activation; where[count][F], if it is kept, the character at which the largest value of each
  * filter begins. */
 void words_convolve(const words *self, bp_arena *scratch, const int32_t *ids, int64_t count,
                     float *features, uint8_t *where);
 /* The same backward: dfeatures[count][F] is overwritten; gradients of filters and of characters'
- * vectors are added to, word by word. Each filter has looked at one place of a word alone. */
+ * vectors are added to, word by word. Each filter has looked at only one place of a word. */
 void words_convolve_backward(const words *self, bp_arena *scratch, const int32_t *ids,
                              int64_t count, const float *features, const uint8_t *where,
                              float *dfeatures);

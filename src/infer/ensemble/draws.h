@@ -6,7 +6,7 @@
 
 #include "models/network_model.h"
 
-/** What differs from member to member. What does not is there once. */
+/** What differs from member to member. The rest exists once. */
 typedef enum bp_draws_kind {
     BP_DRAWS_OF_WEIGHTS, /* the weights, as bp_draws_ops.wish asks: a member is a model */
     BP_DRAWS_OF_PASSES,  /* a run of the backbone */
@@ -36,13 +36,13 @@ typedef struct bp_draw_rows {
     int64_t first_slot, length;    /* of the batch */
 } bp_draw_rows;
 
-/** The number of row r among all that is scored, whatever the mesh and the batches: keys noise. */
+/** The number of row r among all scored rows, for any mesh and batches: keys noise. */
 static inline int64_t bp_draw_row_number(const bp_draw_rows *rows, int64_t r)
 {
     return rows->first_slot * rows->length + rows->places[r];
 }
 
-/** A method's part in an ensemble. Only word, member, kind and identify have to be there. */
+/** A method's part in an ensemble. Only word, member, kind and identify are required. */
 typedef struct bp_draws_ops {
     const char *word;   /* of messages: "dropout" */
     const char *member; /* "pass": members are pass-000, pass-001, ... */
@@ -51,11 +51,12 @@ typedef struct bp_draws_ops {
     bp_err (*open)(bp_draws *self);
     /** Is it made for the model that was found at `path`? Local. */
     bp_err (*check)(const bp_draws *self, const bp_model_info *info, const char *path);
-    /** What decides on the members besides the checkpoint, as text: of the ensemble's digest. */
+    /** What the members depend on besides the checkpoint, as text: part of the ensemble's
+     * digest. */
     void (*identify)(const bp_draws *self, char *text, size_t bytes);
-    /** What the weights of a member are asked for (BP_DRAWS_OF_WEIGHTS). */
+    /** How the weights of a member are requested (BP_DRAWS_OF_WEIGHTS). */
     void (*wish)(const bp_draws *self, int64_t member, bp_model_wish *wish);
-    /** Make a member, once its model is there. Local, on the ranks that have it. */
+    /** Make a member, once its model is open. Local, on the ranks that have it. */
     bp_err (*add)(bp_draws *self, bp_draw_place *at);
     /** Change logits[rows][columns] of a member, as its head returns them. On the last pipeline
      * stage; no MPI. Such members do not continue sequences. */
@@ -64,7 +65,7 @@ typedef struct bp_draws_ops {
     int64_t (*bytes)(const bp_draws *self, const bp_model_memory *model, const bp_mesh_shape *mesh);
     /** The ensemble is open, or could not be opened: close files. */
     void (*close)(bp_draws *self);
-    /** Of one on the heap; it may be NULL. */
+    /** Frees draws on the heap; NULL is accepted. */
     void (*free)(bp_draws *self);
 } bp_draws_ops;
 

@@ -1,4 +1,4 @@
-/* Scoring with an ensemble: what a scored row says of its members. */
+/* Scoring with an ensemble: the statistics of a scored row over its members. */
 #include "infer/ensemble/ensemble_priv.h"
 
 #include "base/err.h"
@@ -62,8 +62,8 @@ static void fill_distributions(const ensemble *self, float *log_p, const ensembl
         }
 }
 
-/* What is asked of a batch; the next row, and values of `stride` tokens: values[statistic * stride]
- */
+/* What is asked of a batch; the next row, and values of `stride` tokens: values[statistic *
+ * stride] */
 typedef struct answers {
     float *log_p, *values; /* NULL: not asked */
     int64_t stride;

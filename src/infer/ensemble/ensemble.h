@@ -1,9 +1,9 @@
 /* An ensemble: a language model made of language models. Its members' distributions over the
- * vocabulary meet row by row, and statistics of each token measure how far they agree
+ * vocabulary are combined row by row, and statistics of each token measure how far they agree
  * (bp_model_statistic in models/model.h).
  *
- * Source: the decomposition of total into expected entropy and mutual information is Depeweg et
- * al. 2018 (arXiv:1710.07283), eq. 8. */
+ * Source: the decomposition of total into expected entropy and mutual information is Depeweg et al.
+ * 2018 (arXiv:1710.07283), eq. 8. */
 #ifndef BP_INFER_ENSEMBLE_ENSEMBLE_H
 #define BP_INFER_ENSEMBLE_ENSEMBLE_H
 
@@ -24,36 +24,35 @@ typedef struct bp_ensemble_spec {
 /** Open an ensemble. Member k is on the ranks of mesh member k mod mesh->members; members that are
  * drawn from one checkpoint share its weights (bp_draws_kind), and are on all of them in turn.
  *
- * info.digest is of all members' weights, their order and how they are drawn;
- * info.step the largest of theirs; info.context the smallest; names as bp_ensemble_member_name.
+ * info.digest is of all members' weights, their order and how they are drawn; info.step the largest
+ * of theirs; info.context the smallest; names as bp_ensemble_member_name.
  *
  * Collective: over mesh->compute.
  * Owns:       *out is the caller's, bp_model_free(); mesh is borrowed until then.
  * Errors:     those of bp_ensemble_list_load and bp_model_open, a member that is missing named,
- * before any weight is read; BP_ERR_FORMAT members of different vocab_size, tokenizer or
- * end-of-document token (both named); BP_ERR_CONFIG memory_bytes too small for one row of all
- * members, with what would do: the same on all ranks.
- */
+ *             before any weight is read; BP_ERR_FORMAT members of different vocab_size, tokenizer
+ *             or end-of-document token (both named); BP_ERR_CONFIG memory_bytes too small for one
+ *             row of all members, with what would suffice: the same on all ranks. */
 bp_err bp_ensemble_open(bp_model **out, const bp_mesh *mesh, const bp_config *config,
                         const bp_ensemble_spec *spec);
 
-/** What an ensemble of so many members takes on a rank of the last stage for a batch of `tokens`,
+/** What an ensemble of this many members takes on a rank of the last stage for a batch of `tokens`,
  * besides its models (the widest of them, as bp_model_estimate has it). Pure. */
 int64_t bp_ensemble_work_bytes(const bp_model_memory *widest, const bp_mesh_shape *mesh,
                                int64_t members, int64_t tokens, int64_t memory_bytes);
 
-/** "m00", as the list has it; "pass-000", "sample-000". Borrowed. */
+/** "m00", as in the list; "pass-000", "sample-000". Borrowed. */
 const char *bp_ensemble_member_name(const bp_model *lm, int64_t member);
-/** Of the documents that the member's bag lacks, as the list has it; NaN: not known. */
+/** Over the documents that the member's bag lacks, as in the list; NaN: unknown. */
 double bp_ensemble_member_oob(const bp_model *lm, int64_t member);
 
-/** Inverse temperatures at which bp_ensemble_temper sums: 2^((k - 12)/8), k = 0 .. 24, as float32.
- */
+/** Inverse temperatures at which bp_ensemble_temper sums: 2^((k - 12)/8), k = 0 .. 24, as
+ * float32. */
 #define BP_TEMPERATURE_POINTS 25
 double bp_scaled_beta(int k);
 
-/** Over the scored tokens of batches, at each inverse temperature b: of f(b) = log sum_v p_v^b - b
- * log p(target) the sum, and the sums of its first two derivatives in b. */
+/** Over the scored tokens of batches, at each inverse temperature b: the sum of f(b) = log sum_v
+ * p_v^b - b log p(target), and the sums of its first two derivatives in b. */
 typedef struct bp_scaled_sums {
     double value[BP_TEMPERATURE_POINTS], first[BP_TEMPERATURE_POINTS],
         second[BP_TEMPERATURE_POINTS];

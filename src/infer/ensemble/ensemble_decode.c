@@ -1,5 +1,6 @@
 /* Decoding with an ensemble: each member's backbone continues the same sequences, then the members'
- * distributions of the next tokens meet as in scoring. */
+ * distributions of the next tokens are combined as in scoring. Called by ensemble.c, for
+ * generation. */
 #include "infer/ensemble/ensemble_priv.h"
 
 #include "base/err.h"

@@ -1,10 +1,9 @@
-/* Where the members' distributions meet.
+/* Combines the members' distributions. Called for each chunk of rows, after ensemble_pass.c.
  *
- * Members that live on one rank have their logits side by side there. Where they live on several,
- * an all-to-all transposes the rows: each rank gets a slice of the vocabulary of every member's
- * row, so that the ranks across members share the mixing as they share the members; what each finds
- * in its slice is summed over them in rank order, and over tensor ranks after that.
- */
+ * Members on one rank have their logits side by side there. If they are on several ranks, an
+ * all-to-all transposes the rows: each rank gets a slice of the vocabulary of every member's row,
+ * so that the ranks across members share the mixing as they share the members; what each finds in
+ * its slice is summed over them in rank order, and over tensor ranks after that. */
 #include "infer/ensemble/ensemble_priv.h"
 
 #include "base/err.h"
@@ -143,7 +142,7 @@ static float *round_logits(const ensemble *self, const ensemble_work *work, int6
     return work->logits + round * A * rows * self->columns;
 }
 
-/* Of all rounds at once: no rank waits for another before it has run all of its heads. */
+/* For all rounds at once: no rank waits for another before it has run all of its heads. */
 static void start_receives(ensemble *self, ensemble_work *work, int64_t rows)
 {
     const bp_mesh *mesh = self->mesh;
@@ -257,7 +256,7 @@ static double alpha0_of(const ensemble_work *work, int64_t r)
     return exp((double)work->known[r].max + (double)work->known[r].log_sum);
 }
 
-/* The terms of this rank's columns, in the place of a lone member's 0. */
+/* The terms of this rank's columns, in place of a lone member's 0. */
 static void sum_prior(const ensemble *self, ensemble_work *work, int64_t rows)
 {
     for (int64_t r = 0; r < rows; r++) {

@@ -1,5 +1,5 @@
 /* Opening an ensemble: what its members are, that they fit together, and only then their weights.
- */
+ * Called by the setup of scoring and of generation. */
 #include "infer/ensemble/ensemble_priv.h"
 
 #include "base/err.h"
@@ -214,8 +214,8 @@ static void take_roles(bp_model_info *info, const opening *o)
     }
 }
 
-/* Members fit together; what is unknown of one fits all, but what is known must agree, whichever
- * of them comes first. */
+/* Members fit together; what is unknown of one fits all, but what is known must agree, in any
+ * order. */
 static bp_err compare_infos(const opening *o)
 {
     const bp_model_info *infos = o->infos;
@@ -283,7 +283,7 @@ static void add_text(bp_sha256 *hash, const char *text)
     bp_sha256_update(hash, text, strlen(text) + 1);
 }
 
-/* Of all members' weights in order, and the way they are made. */
+/* The hash of all members' weights in order, and of the way they are made. */
 static void digest(const opening *o, char out[65])
 {
     char way[96] = "list";

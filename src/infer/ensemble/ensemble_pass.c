@@ -1,5 +1,5 @@
 /* A batch through an ensemble: its memory, the members' backbones, the probability of the targets.
- */
+ * Called first for each batch; then ensemble_mix.c. */
 #include "infer/ensemble/ensemble_priv.h"
 
 #include "base/err.h"
@@ -20,7 +20,7 @@ bool ensemble_is_last(const ensemble *self)
 
 /* ---- the memory of a batch ---- */
 
-/* With A members side by side on so many tensor ranks each. */
+/* With A members side by side, each on this many tensor ranks. */
 static size_t row_bytes(int64_t members, int64_t A, int64_t tensors, int64_t vocab_size)
 {
     int64_t V = (vocab_size + tensors - 1) / tensors; /* the largest share */

@@ -27,7 +27,7 @@ typedef struct ensemble_work {
     int64_t *places;            /* [rows] in the batch */
     int32_t *targets;           /* [rows] */
     float *states;              /* [windows * length][largest width] of one backbone */
-    float *hidden;              /* [backbones][rows filled][width], behind one another */
+    float *hidden;              /* [backbones][rows filled][width], contiguous */
     int64_t chunk;              /* rows whose distributions are there at once */
     float *logits;              /* [members][chunk][columns here] */
     float *own, *outgoing;      /* [chunk][vocab_count]; where members meet across ranks */
@@ -50,7 +50,7 @@ typedef struct ensemble {
     size_t memory_bytes; /* of the distributions */
     ensemble_member *members;
     int64_t member_count;
-    int64_t rounds;    /* of so many members each as the mesh has side by side */
+    int64_t rounds;    /* each of as many members as the mesh has side by side */
     bp_model **models; /* [model_count] those that are here */
     int64_t model_count;
     ensemble_backbone *backbones; /* [backbone_count] those that run here */
@@ -70,13 +70,13 @@ size_t ensemble_row_bytes(const ensemble *self);
 /** Columns of `count` that rank r of `size` has where members meet: [*first, *first + result). */
 int64_t ensemble_columns(int64_t count, int r, int size, int64_t *first);
 
-/** Windows of the batch from `first` on, so many that the members' hidden states stay within
+/** As many windows of the batch from `first` on as keep the members' hidden states within
  * memory_bytes too, but one at least: equal on all ranks. */
 void ensemble_take_part(const ensemble *self, const bp_model_batch *batch, int64_t first,
                         bp_model_batch *part);
 
 /** The ensemble's block of memory grows to the bytes that `arena` has counted, and `arena` begins
- * anew in it; what lay there is lost. Errors: BP_ERR_SYSTEM, the same on all ranks. Collective over
+ * anew in it; its contents are lost. Errors: BP_ERR_SYSTEM, the same on all ranks. Collective over
  * mesh->ensemble. */
 bp_err ensemble_reserve(ensemble *self, bp_arena *arena);
 /** Space for n objects in it; of an arena without a base they are counted. */
@@ -87,8 +87,8 @@ void *ensemble_take(bp_arena *arena, int64_t n, size_t size);
 bp_err ensemble_prepare(ensemble *self, ensemble_work *work, const bp_model_batch *batch,
                         bool temperature);
 
-/** Work for so many rows that are decoded at once, all of which have their hidden states: laid out,
- * or, where the arena has no base, counted. */
+/** Work for this many rows that are decoded at once, all of which have their hidden states: laid
+ * out, or, where the arena has no base, counted. */
 void ensemble_lay_out_rows(const ensemble *self, ensemble_work *work, int64_t rows,
                            bp_arena *arena);
 
@@ -109,7 +109,7 @@ bp_mixture ensemble_mixture(const ensemble *self, const ensemble_work *work, int
  * and the variance of their logs. */
 double ensemble_target_logprob(const bp_mixture *in, int64_t r, double *variance);
 
-/** Of the last pipeline stage, where logits are. */
+/** For the last pipeline stage, where logits are. */
 bool ensemble_is_last(const ensemble *self);
 
 void ensemble_free(bp_model *lm);

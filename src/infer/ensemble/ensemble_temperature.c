@@ -1,4 +1,5 @@
-/* Sums for the temperature: what the mixture's negative log-likelihood is at other temperatures. */
+/* Sums for the temperature: the mixture's negative log-likelihood at other temperatures. Called by
+ * the comparison of methods (src/uncertainty). */
 #include "infer/ensemble/ensemble_priv.h"
 
 #include "mesh/collective.h"

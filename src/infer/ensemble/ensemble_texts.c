@@ -1,5 +1,6 @@
 /* An ensemble of models that have no softmax over outcomes: values of texts, and where in a text a
- * span begins and ends. What members return meets as it is, in member order on each rank. */
+ * span begins and ends. What members return is combined unchanged, in member order on each rank.
+ * Called by ensemble.c instead of ensemble_mix.c. */
 #include "infer/ensemble/ensemble_priv.h"
 
 #include "base/err.h"
@@ -76,7 +77,7 @@ static double value_of(const texts *work, int64_t member, int64_t k)
     return (double)work->values[member * work->count + k];
 }
 
-/* Of value k: the members' (values NULL: not asked), their mean, and their variance. */
+/* For value k: the members' (values NULL: not asked), their mean, and their variance. */
 static double take_members(const ensemble *self, const texts *work, int64_t k, float *values,
                            double *variance)
 {
@@ -94,7 +95,7 @@ static double take_members(const ensemble *self, const texts *work, int64_t k, f
     return mean;
 }
 
-/* Of a text: the mean of the members' values, and their variance. */
+/* For a text: the mean of the members' values, and their variance. */
 static void mix_values(const ensemble *self, const texts *work, float *log_p, float *values)
 {
     for (int64_t k = 0, row = 0; k < work->stride; k++) {
@@ -130,7 +131,7 @@ static double mean_logprob(const ensemble *self, const texts *work, int64_t k)
     return sum > 0 ? most + log(sum / (double)self->member_count) : -INFINITY;
 }
 
-/* Of the places of the window whose values begin at `first`. */
+/* For the places of the window whose values begin at `first`. */
 static place_mixture mix_places(const ensemble *self, const texts *work, int64_t first)
 {
     place_mixture out = {.most = -INFINITY};
@@ -242,7 +243,7 @@ bp_err ensemble_run_texts(ensemble *self, const bp_model_batch *batch, float *lo
 
 /* ---- temperature ---- */
 
-/* Of a place among those whose mixture there is: what bp_scaled_sums adds up. */
+/* What bp_scaled_sums adds up, for a place among those with a mixture. */
 static void add_scaled(const texts *work, int64_t place, bp_scaled_sums *sums)
 {
     for (int k = 0; k < BP_TEMPERATURE_POINTS; k++) {

@@ -1,4 +1,4 @@
-/* Beam search. */
+/* Beam search. Called by search.c after each step of a prompt. */
 #include "infer/generate/search_priv.h"
 
 #include "base/mem.h"
@@ -74,7 +74,7 @@ static double by_length(const bp_search *search, double sum, int64_t n)
     return n > 0 ? sum / pow((double)n, search->spec->length_penalty) : sum;
 }
 
-/* A hypothesis: the line with its sum for a score. The worst of more than `beams` goes. */
+/* A hypothesis: the line with its sum as score. The worst of more than `beams` is dropped. */
 static void close_line(bp_search *search, const search_line *line)
 {
     double score = by_length(search, line->score, line->count);
@@ -145,7 +145,7 @@ bool search_beam_step(bp_search *search, bp_choice *choice, const bp_search_rows
     }
     if (count > 0 && !is_over(search))
         return true;
-    /* a search that ends early has all its hypotheses: its beams are none any more */
+    /* a search that ends early has all its hypotheses: its beams are dropped */
     if (last || count == 0)
         for (int64_t k = 0; k < search->live; k++)
             close_line(search, &search->lines[k]);

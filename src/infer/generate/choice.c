@@ -1,4 +1,5 @@
-/* Penalties, temperature, top-k, top-p, and the draw. */
+/* Penalties, temperature, top-k, top-p, and the draw. Called by search.c and beam.c, on the rank
+ * that chooses. */
 #include "infer/generate/choice.h"
 
 #include "base/mem.h"
@@ -30,7 +31,7 @@ int64_t bp_choice_bytes(int64_t vocab_size)
 
 /* ---- penalties ---- */
 
-/* Of prompt and output, each token once. */
+/* Each token of prompt and output, once. */
 static void penalise_repetition(bp_choice *choice, const bp_sequence *sequence, double *scores)
 {
     double penalty = choice->rule->repetition_penalty;
@@ -59,7 +60,7 @@ static void penalise_output(bp_choice *choice, const bp_sequence *sequence, doub
     }
 }
 
-/* Wherever the last n - 1 tokens stand in the sequence, what follows them there is banned. */
+/* Wherever the last n - 1 tokens occur in the sequence, what follows them there is banned. */
 static void ban_ngrams(const bp_choice *choice, const bp_sequence *sequence, double *scores)
 {
     int64_t before = choice->rule->no_repeat_ngram - 1, count = sequence->count;
@@ -85,7 +86,7 @@ void bp_choice_penalise(bp_choice *choice, const bp_sequence *sequence, double *
         ban_ngrams(choice, sequence, scores);
 }
 
-/* ---- top-k and top-p: a heap gives up the best ones, as many as are asked for ---- */
+/* ---- top-k and top-p: a heap returns the best ones, as many as requested ---- */
 
 static bool is_better(const bp_candidate *a, const bp_candidate *b)
 {

@@ -22,7 +22,7 @@ typedef struct bp_choice_rule {
     uint64_t seed;
 } bp_choice_rule;
 
-/** A sequence so far: a prompt and what was put behind it. */
+/** A sequence so far: a prompt and what was put after it. */
 typedef struct bp_sequence {
     const int32_t *tokens; /* [count] */
     int64_t prompt, count; /* of them the first `prompt` are the prompt's */
@@ -59,14 +59,14 @@ int64_t bp_choice_bytes(int64_t vocab_size);
  * reference (presence, frequency); transformers' NoRepeatNGramLogitsProcessor. */
 void bp_choice_penalise(bp_choice *choice, const bp_sequence *sequence, double *scores);
 
-/** What temperature, top-k and top-p leave of scores[V], in choice->candidates: where a token was
- * left out, best first (of equal scores the lower id), else in the order of ids. top-k keeps the
- * top_k best; top-p keeps the fewest best ones whose probability, among those that top-k left, is
- * top_p or more. Tokens of score -infinity are never in it. Source: Fan et al. 2018 (top-k),
- * Holtzman et al. 2020 (top-p). */
+/** What temperature, top-k and top-p leave of scores[V], in choice->candidates: if a token was left
+ * out, best first (and the lower id first among equal scores), else in the order of ids. top-k
+ * keeps the top_k best; top-p keeps the fewest best ones whose probability, among those that top-k
+ * left, is top_p or more. Tokens with score -infinity are never included. Source: Fan et al. 2018
+ * (top-k), Holtzman et al. 2020 (top-p). */
 void bp_choice_candidates(bp_choice *choice, const double *scores);
 
-/** Draw one of the candidates by u, uniform in [0, 1); -1: there is none. */
+/** Draw one of the candidates by u, uniform in [0, 1); -1: there are no candidates. */
 int32_t bp_choice_draw(const bp_choice *choice, double u);
 
 /** u of a draw: a function of seed, prompt, sample and position in the output. */

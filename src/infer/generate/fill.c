@@ -1,3 +1,5 @@
+/* Iterated filling of masks. Called by units.c instead of decoding, for models that find masked
+ * tokens. */
 #include "infer/generate/fill.h"
 
 #include "base/heartbeat.h"
@@ -34,7 +36,7 @@ typedef struct bp_fill {
     int64_t steps;
 } bp_fill;
 
-/* Of prompt k with its masks, framed. */
+/* Tokens of prompt k with its masks, framed. */
 static int64_t length_of(const bp_unit_spec *spec, int64_t k)
 {
     int64_t length = bp_prompts_length(spec->prompts, k), count = 0;
@@ -128,7 +130,7 @@ static void frame(bp_fill *self, int64_t b, int64_t number, int64_t T)
     }
 }
 
-/* Of a prompt's n masks the n (rounds left) / rounds whose tokens are least probable are open
+/* Among a prompt's n masks, the n (rounds left) / rounds whose tokens are least probable are open
  * again, the first ones of equal ones. */
 static void mask_again(bp_fill *self, int64_t b, int64_t T, int64_t rounds_left)
 {

@@ -1,4 +1,4 @@
-/* Iterated filling: the masks of a prompt, or masks behind it, get tokens in a few rounds. */
+/* Iterated filling: the masks of a prompt, or masks after it, get tokens in a few rounds. */
 #ifndef BP_INFER_GENERATE_FILL_H
 #define BP_INFER_GENERATE_FILL_H
 
@@ -16,13 +16,13 @@ void bp_fill_free(bp_fill **fill);
 int64_t bp_fill_bytes(const bp_generate_plan *plan, int64_t T, int64_t width, int64_t vocab_size);
 
 /** As bp_unit_run, of one model that finds masked tokens. All masks are open at first. In each
- * round the model sees what is filled in by now, and of a prompt's m open masks (its own, or, if it
- * has none, bp_generate_tokens_left behind it) those of the highest probabilities are filled in,
- * the first ones of equal ones: m / (rounds left), rounded up. No mask becomes a token that frames
- * a text, or a mask. A token's log-probability is that of its round. With fill.remask each round
- * fills in all open masks, and before it those of the n masks whose tokens are least probable are
- * open again: n (rounds left) / rounds, rounded down. Source: Ghazvininejad et al. 2019, section
- * 3; without fill.remask, but that what is filled in stays. */
+ * round the model sees what is filled in so far. Of a prompt's m open masks (its own, or, if it has
+ * none, bp_generate_tokens_left after it) those of the highest probabilities are filled in, the
+ * first ones of equal ones: m / (rounds left), rounded up. No mask becomes a token that frames a
+ * text, or a mask. A token's log-probability is that of its round. With fill.remask each round
+ * fills in all open masks. Before it, the least probable of the n masks' tokens are opened again: n
+ * (rounds left) / rounds, rounded down. Source: Ghazvininejad et al. 2019, section 3; without
+ * fill.remask, except that what is filled in stays. */
 bp_err bp_fill_run(bp_fill *fill, int64_t number, bp_buffer *result, bool *stopped);
 
 #endif

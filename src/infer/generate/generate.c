@@ -1,4 +1,4 @@
-/* The job of generation: its units, what it says, and its --plan (job/work.h runs it). */
+/* The job of generation: its units, messages and --plan (job/work.h runs it). */
 #include "infer/generate/generate.h"
 
 #include "base/clock.h"
@@ -58,7 +58,7 @@ static bp_err new_unit(generator *self, bool (*look)(void *context))
     return bp_unit_new(&self->unit, &spec);
 }
 
-/* Behind each step of a unit, on the lead. */
+/* After each step of a unit, on the lead. */
 static bool look(void *context)
 {
     return bp_work_between(((generator *)context)->job);

@@ -17,20 +17,18 @@ void bp_generate_warn(const bp_config *config);
  *
  * Collective: over `world`; `config` is equal on all ranks and gets its resolved values.
  * Errors:     the same on all ranks. BP_ERR_CONFIG a model that can't continue text, no tokenizer,
- * a stop text that can't be encoded, more beams than tokens, a mesh that does not fit, another
- * run's folder; BP_ERR_FORMAT prompts (bp_prompts_read), a tokenizer that is not the model's,
- * damaged inputs; BP_ERR_INPUT; BP_ERR_BUSY another job holds the folder; BP_ERR_SYSTEM memory;
- * BP_ERR_SOFTWARE a log-probability that is not finite; BP_ERR_IO disk full; BP_ERR_STOPPED stopped
- * in time: the same command goes on.
- */
+ *             a stop text that can't be encoded, more beams than tokens, a mesh that does not fit,
+ *             another run's folder; BP_ERR_FORMAT prompts (bp_prompts_read), a tokenizer that is
+ *             not the model's, damaged inputs; BP_ERR_INPUT; BP_ERR_BUSY another job holds the
+ *             folder; BP_ERR_SYSTEM memory; BP_ERR_SOFTWARE a log-probability that is not finite;
+ *             BP_ERR_IO disk full; BP_ERR_STOPPED stopped in time: the same command goes on. */
 bp_err bp_generate(MPI_Comm world, bp_config *config);
 
 /** Print memory, that of keys and values too, and time estimated, measured with some steps. One
  * rank estimates for any mesh, of the job `asked`.
  *
  * Collective: over `world`. Errors: those of bp_generate before its first prompt; BP_ERR_SYSTEM the
- * ranks of a node do not fit into its memory.
- */
+ * ranks of a node do not fit into its memory. */
 bp_err bp_generate_estimate(MPI_Comm world, bp_config *config, const bp_planned_world *asked);
 
 #endif

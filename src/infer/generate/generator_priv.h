@@ -1,4 +1,4 @@
-/* A generation job while it runs. */
+/* The state of a running generation job. */
 #ifndef BP_INFER_GENERATE_GENERATOR_PRIV_H
 #define BP_INFER_GENERATE_GENERATOR_PRIV_H
 

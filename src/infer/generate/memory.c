@@ -1,5 +1,5 @@
-/* What generation takes on each rank, from manifests alone. Prompts are assumed to be as long as
- * the context allows: they are not read yet. */
+/* What generation takes on each rank, from only manifests. Prompts are assumed to be as long as the
+ * context allows: they are not read yet. Called by generate.c before the model is opened. */
 #include "infer/generate/fill.h"
 #include "infer/generate/generator_priv.h"
 #include "mesh/mesh_search.h"
@@ -18,14 +18,14 @@ static bp_generate_plan plan_of(const bp_config *config, int64_t context, int st
                                stages);
 }
 
-/* What the last stage takes besides: gathered rows, and the choosers' scratch. */
+/* Additional memory of the last stage: gathered rows, and the choosers' scratch. */
 static int64_t choosing_bytes(const bp_generate_plan *plan, int64_t vocab_size)
 {
     return 2 * plan->slots * vocab_size * (int64_t)sizeof(float) +
            omp_get_max_threads() * bp_choice_bytes(vocab_size);
 }
 
-/* The least of the models'; 0: one does not say. */
+/* The least of the models'; 0: one is unknown. */
 static int64_t find_context(const bp_work_models *models)
 {
     int64_t least = INT64_MAX;

@@ -1,4 +1,4 @@
-/* generate.*: the keys, and the rule that they come to. */
+/* generate.*: the keys, and the rule that they define. */
 #include "infer/generate/generator_priv.h"
 
 #include "base/log.h"
@@ -44,7 +44,7 @@ const bp_option bp_generate_options[] = {
      .value = "greedy",
      .choices = "greedy|sample|beam|fill",
      .help = "the best token, a drawn one, or beam search; fill: of masked models, the masks of a "
-             "prompt, or masks behind it, in rounds",
+             "prompt, or masks after it, in rounds",
      .at = AT(strategy)},
     {.key = "generate.tokens",
      .type = BP_OPTION_INT,

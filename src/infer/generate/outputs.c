@@ -1,4 +1,5 @@
-/* outputs.jsonl and summary.json, from the parts. */
+/* outputs.jsonl and summary.json, from the parts. Called by generate.c at the end, on the
+ * coordinator. */
 #include "infer/generate/generator_priv.h"
 
 #include "base/fs.h"
@@ -13,7 +14,7 @@
 #include <math.h>
 #include <string.h>
 
-/* What the texts come to. */
+/* Totals of the texts. */
 typedef struct sums {
     int64_t texts, tokens, finished[3];
     double logprob, entropy, information;
@@ -159,7 +160,7 @@ static bp_err write_line(writer *to, int64_t index, const bp_search_text *text)
     return err;
 }
 
-/* A source that nothing was written for. */
+/* A skipped source. */
 static bp_err write_left_out(writer *to, int64_t index)
 {
     const generator *self = to->self;
@@ -223,7 +224,7 @@ static bp_err write_unit(writer *to, bp_parts *parts, int64_t number)
     return err;
 }
 
-/* What the texts were made by: no path, time, host or rank. */
+/* How the texts were made, without path, time, host or rank. */
 static json_t *rule_json(const generator *self)
 {
     const bp_generate_keys *keys = bp_generate_keys_of(self->job->config);

@@ -1,4 +1,5 @@
-/* generate/index.html: texts with their tokens coloured, from outputs.jsonl. */
+/* generate/index.html: texts with their tokens coloured, from outputs.jsonl. Called by generate.c
+ * after outputs.c, on the coordinator. */
 #include "infer/generate/generator_priv.h"
 
 #include "base/fs.h"

@@ -1,3 +1,4 @@
+/* Prompts cut into work units. Called by setup.c and memory.c. */
 #include "infer/generate/plan.h"
 
 bp_generate_plan bp_generate_plan_of(const bp_search_spec *rule, int64_t prompts, int64_t longest,

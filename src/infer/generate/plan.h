@@ -12,7 +12,7 @@ typedef struct bp_fill_rule {
     bool remask; /* what is least probable is masked again */
 } bp_fill_rule;
 
-/** A unit is a run of `unit_prompts` prompts: a function of their number and the keys alone. Its
+/** A unit is a run of `unit_prompts` prompts: a function of only their number and the keys. Its
  * prompts are shared out in order to groups, which keep the stages of a pipeline busy. */
 typedef struct bp_generate_plan {
     int64_t prompts, units, unit_prompts;
@@ -26,13 +26,13 @@ typedef struct bp_generate_plan {
     bp_fill_rule fill;
 } bp_generate_plan;
 
-/** `sequences` side by side where a prompt has no more of its own, `stages` of the pipeline.
- * longest: of the prompts. */
+/** `sequences` side by side if a prompt has no more of its own, `stages` of the pipeline. longest:
+ * of the prompts. */
 bp_generate_plan bp_generate_plan_of(const bp_search_spec *rule, int64_t prompts, int64_t longest,
                                      int64_t sequences, int64_t tokens, int64_t context,
                                      int stages);
-/** New tokens that a prompt of this length may get: so many that all but the last fit the context
- * behind it. */
+/** New tokens that a prompt of this length may get: as many as fit the context after it, and one
+ * more. */
 int64_t bp_generate_tokens_left(const bp_generate_plan *plan, int64_t length);
 
 typedef struct bp_unit_spec {
@@ -41,7 +41,7 @@ typedef struct bp_unit_spec {
     const bp_search_spec *rule;
     const bp_prompts *prompts; /* equal on all ranks of mesh->ensemble, as all else */
     const bp_generate_plan *plan;
-    /** Called on the rank that leads mesh->ensemble behind each step of a group; true: stop. */
+    /** Called after each step of a group, on the rank that leads mesh->ensemble; true: stop. */
     bool (*look)(void *context);
     void *context;
 } bp_unit_spec;

@@ -1,4 +1,4 @@
-/* Prompts from a template and the fields of an object. */
+/* Prompts from a template and the fields of an object. Called by prompts.c. */
 #include "infer/generate/prompt_text.h"
 
 #include "base/fs.h"
@@ -8,7 +8,8 @@
 
 #define TEMPLATE_LIMIT_BYTES (1 << 20)
 
-/* A field of the template: behind its opening brace; *bytes of name. NULL: it is not closed. */
+/* A field of the template, from after its opening brace on; *bytes of name. NULL: it is not
+ * closed. */
 static const char *field_end(const char *name)
 {
     const char *end = name + strcspn(name, "{}\n");
@@ -16,7 +17,7 @@ static const char *field_end(const char *name)
     return *end == '}' ? end : NULL;
 }
 
-/* Is a brace here one that is meant as it stands, because there are two? */
+/* Is a brace here one that is meant literally, because it is doubled? */
 static bool is_brace(const char *at)
 {
     return (at[0] == '{' || at[0] == '}') && at[1] == at[0];

@@ -13,8 +13,8 @@ bp_err bp_prompt_template_read(char **text, const char *path);
 /** The names of a template's fields, some perhaps twice. Owns: bp_names_free(). */
 void bp_prompt_template_names(const char *text, char ***names, int64_t *count);
 
-/** Append what it is for an object. Errors: BP_ERR_FORMAT a field that the object lacks, or that is
- * no string, number or boolean. */
+/** Append the text for an object. Errors: BP_ERR_FORMAT a field that the object lacks, or that is
+ * not a string, number or boolean. */
 bp_err bp_prompt_template_fill(bp_buffer *out, const char *text, const json_t *object);
 
 #endif

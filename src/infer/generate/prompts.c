@@ -1,4 +1,4 @@
-/* Prompts from a file: lines, or JSON Lines. */
+/* Prompts from a file: lines, or JSON Lines. Called by setup.c. */
 #include "infer/generate/prompts.h"
 
 #include "base/fs.h"
@@ -48,7 +48,7 @@ static bp_err read_all(bp_buffer *out, const char *path)
     return err;
 }
 
-/* A line without its end; *next begins the one behind it, NULL: there is none. */
+/* A line without its end; *next begins the next one; NULL: this is the last. */
 static size_t line_of(const char *at, const char *end, const char **next)
 {
     const char *newline = memchr(at, '\n', (size_t)(end - at));
@@ -75,7 +75,7 @@ static bool is_json(const bp_prompts_spec *spec, const char *line, size_t bytes)
 
 /* ---- a prompt ---- */
 
-/* Where the faults of a line lie. */
+/* Where the faults of a line are. */
 static bp_err at_line(const reader *self, bp_err err, const char *remedy)
 {
     if (err != BP_ERR_FORMAT)
@@ -84,7 +84,7 @@ static bp_err at_line(const reader *self, bp_err err, const char *remedy)
                        self->line, remedy);
 }
 
-/* What stands before a prompt; returns the number of tokens before it. */
+/* What comes before a prompt; returns the number of tokens before it. */
 static int64_t begin_prompt(reader *self, bool wanted)
 {
     bp_ids *ids = &self->prompts->ids;

@@ -19,12 +19,12 @@ typedef struct bp_prompts_spec {
     int64_t vocab_size, context;   /* of the model */
     int64_t reserved;              /* places of the context that no prompt has, for what frames a
                                       text and a token to fill in; 0 of sources */
-    int64_t mask;                  /* one more place may have a prompt with this token, which is one
-                                      to fill in; -1: none has */
-    bool are_sources;              /* of encoder-decoders: */
+    int64_t mask;                  /* a prompt with this token, which is one to fill in, may have
+                                      one more place; -1: no token */
+    bool are_sources;              /* for encoder-decoders: */
     bool cut;                      /* one that is too long loses its last tokens, but not its end;
                                       else it is left out */
-    int64_t end;                   /* this token is put behind texts of sources; -1: none is */
+    int64_t end;     /* this token is put after the texts of sources; -1: no token is */
     int64_t first;   /* this token is put before texts that do not begin with it; -1: none is */
     bool before_ids; /* and before prompts of ids */
 } bp_prompts_spec;
@@ -39,12 +39,12 @@ typedef struct bp_prompts {
     bool cut;
     int64_t too_long;     /* sources with an excess */
     int64_t *text_starts; /* [count + 1] in text */
-    bp_buffer text;       /* of all prompts, one after another, as they were given or made; none of
-                             a prompt of ids */
+    bp_buffer text;       /* of all prompts, one after another, as given or made; empty for a prompt
+                             of ids */
 } bp_prompts;
 
-/** Read a file (plain, gzip, zstd). It is JSON Lines where its name has ".jsonl" in it, or there is
- * a template, or its first line is a JSON object with "prompt" or "tokens"; then an object has
+/** Read a file (plain, gzip, zstd). It is JSON Lines if its name contains ".jsonl", or there is a
+ * template, or its first line is a JSON object with "prompt" or "tokens"; then an object has
  * "prompt", a text, or "tokens", a list of ids. Else each line is a prompt, without its end.
  *
  * With a template the prompt is its text, where {NAME} is the object's field NAME (a string, a
@@ -53,11 +53,9 @@ typedef struct bp_prompts {
  * Owns:    clear it with bp_prompts_clear, after an error too.
  * Errors:  BP_ERR_INPUT, BP_ERR_DENIED the file, or the template; BP_ERR_FORMAT, with file and
  *          line: no prompt at all, an empty one, one without tokens or (no source) longer than the
- *          context allows, no JSON object, neither or both of "prompt" and "tokens", an
- *          id outside the vocabulary, a field that the object lacks, a template without its
- *          closing brace; a file beyond BP_PROMPTS_LIMIT_BYTES; BP_ERR_CONFIG texts, and no
- *          tokenizer; BP_ERR_IO.
- */
+ *          context allows, no JSON object, neither "prompt" nor "tokens", or both, an id outside
+ *          the vocabulary, a field that the object lacks, a template without its closing brace; a
+ *          file beyond BP_PROMPTS_LIMIT_BYTES; BP_ERR_CONFIG texts, and no tokenizer; BP_ERR_IO. */
 bp_err bp_prompts_read(bp_prompts *prompts, const bp_prompts_spec *spec);
 void bp_prompts_clear(bp_prompts *prompts);
 
@@ -66,7 +64,7 @@ static inline int64_t bp_prompts_length(const bp_prompts *prompts, int64_t k)
     return prompts->starts[k + 1] - prompts->starts[k];
 }
 
-/** Is nothing written for prompt k, a source that is too long? */
+/** Is prompt k skipped, as a source that is too long? */
 static inline bool bp_prompts_left_out(const bp_prompts *prompts, int64_t k)
 {
     return prompts->excess && prompts->excess[k] > 0 && !prompts->cut;

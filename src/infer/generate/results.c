@@ -1,4 +1,5 @@
-/* Results of units as bytes: a count of texts, then for each text a head and its arrays. */
+/* Results of units as bytes: a count of texts, then for each text a head and its arrays. Written by
+ * units.c and fill.c, read by outputs.c. */
 #include "infer/generate/results.h"
 
 #include "base/mem.h"

@@ -1,4 +1,4 @@
-/* What comes of a unit, packed for part files. Local: no MPI. */
+/* The result of a unit, packed for part files. Local: no MPI. */
 #ifndef BP_INFER_GENERATE_RESULTS_H
 #define BP_INFER_GENERATE_RESULTS_H
 
@@ -11,7 +11,7 @@ void bp_result_add(bp_buffer *out, const bp_search *search);
 /** The same of `count` texts. */
 void bp_result_add_text(bp_buffer *out, const bp_search_text *texts, int64_t count);
 
-/** A packed result that is read from its beginning to its end. */
+/** Reads a packed result from beginning to end. */
 typedef struct bp_result_reader {
     const char *at, *end;
 } bp_result_reader;

@@ -1,4 +1,5 @@
-/* Texts that grow token by token: greedy and sampled ones here, beams in beam.c. */
+/* Texts that grow token by token: greedy and sampled ones here, beams in beam.c. Called by units.c,
+ * on the rank that chooses. */
 #include "infer/generate/search_priv.h"
 
 #include "base/mem.h"

@@ -4,7 +4,7 @@
  *     bp_search_new(&search, &spec, prompt, length, number);
  *     feed the prompt to slot 0
  *     while (bp_search_step(search, choice, &rows, &next))
- *         feed next.tokens to the slots with next.counts 1, each behind slot next.parents
+ *         feed next.tokens to the slots with next.counts 1, each after slot next.parents
  *     for (k = 0; k < bp_search_texts(search); k++) bp_search_text_at(search, k);
  *
  * Greedy and sampled texts have a slot each, and are independent of each other. Beams are those of
@@ -29,7 +29,7 @@ const char *bp_finish_name(bp_finish finish);
 
 typedef struct bp_search_spec {
     bp_choice_rule choice;
-    int64_t beams;         /* of a beam search; 0: greedy, or samples */
+    int64_t beams;         /* for a beam search; 0: greedy, or samples */
     int64_t texts;         /* that are wanted of each prompt: `samples` */
     double length_penalty; /* of a beam search */
     int64_t end;           /* the token that ends a text; -1: none */
@@ -46,7 +46,8 @@ static inline bool bp_search_ends(const bp_search_spec *spec, int64_t token)
 /** Sequences that are fed side by side for a prompt: K. */
 int64_t bp_search_slots(const bp_search_spec *spec);
 
-/** What the model says of the slots, [K] each: of a slot that was not fed nothing is read. */
+/** The model's output for the slots, [K] each; the entries of a slot that was not fed are not
+ * read. */
 typedef struct bp_search_rows {
     const float *logits;     /* [K][V] */
     const double *log_sums;  /* [K] log of the sum of exp(logits) */
@@ -67,7 +68,7 @@ typedef struct bp_search_text {
     const float *statistics; /* [count][2]; NULL: not asked for */
     int64_t count;
     bp_finish finish;
-    double score; /* of a beam: the sum of its scores / count^length_penalty */
+    double score; /* for a beam: the sum of its scores / count^length_penalty */
 } bp_search_text;
 
 typedef struct bp_search bp_search;
@@ -78,12 +79,12 @@ void bp_search_new(bp_search **out, const bp_search_spec *spec, const int32_t *p
                    int64_t length, int64_t number, int64_t tokens, bool statistics);
 void bp_search_free(bp_search **search);
 
-/** Take what the model says, and choose. False: all texts are there, *next is void. */
+/** Take the model's output, and choose. False: all texts are complete, *next is undefined. */
 bool bp_search_step(bp_search *search, bp_choice *choice, const bp_search_rows *rows,
                     bp_search_next *next);
 
-/** Texts in the order in which they are given out: samples as they were numbered, beams by score,
- * the best first; as many as are wanted, or as the beams have found. */
+/** Texts in the order of output: samples as they were numbered, beams by score, the best first; as
+ * many as are wanted, or as the beams have found. */
 int64_t bp_search_texts(const bp_search *search);
 bp_search_text bp_search_text_at(const bp_search *search, int64_t k);
 

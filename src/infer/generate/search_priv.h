@@ -12,7 +12,7 @@ typedef struct search_line {
     int64_t count;     /* of new tokens */
     bool ended;
     bp_finish finish;
-    double score; /* of a beam: the sum so far, in the end over count^length_penalty */
+    double score; /* for a beam: the sum so far, in the end over count^length_penalty */
 } search_line;
 
 /** A beam with one more token. */
@@ -35,7 +35,7 @@ struct bp_search {
 };
 
 void search_line_copy(search_line *to, const search_line *from, const bp_search *search);
-/** Put a token behind the line, with its statistics from row `row`. */
+/** Put a token after the line, with its statistics from row `row`. */
 void search_line_add(search_line *line, const bp_search *search, const bp_search_rows *rows,
                      int64_t row, int32_t token);
 /** Does the line end with the token that was added last? Sets ended and finish. */

@@ -1,4 +1,5 @@
-/* From a configuration to a model, prompts and work units that are ready. */
+/* From a configuration to a model, prompts and work units that are ready. Called by generate.c
+ * before its first unit. */
 #include "infer/generate/generator_priv.h"
 
 #include "base/fs.h"
@@ -126,7 +127,7 @@ static bp_err find_tokenizer(bp_tokenizer **out, const bp_config *config,
     return err;
 }
 
-/* The root's tokenizer goes to all ranks: stop texts are looked for by whoever chooses. */
+/* The root's tokenizer goes to all ranks: the rank that chooses looks for stop texts. */
 static bp_err open_tokenizer(generator *self)
 {
     MPI_Comm world = self->job->mesh->world;
@@ -325,7 +326,7 @@ static bp_err open_prompts(generator *self)
     return BP_OK;
 }
 
-/* The name of the work: whatever a result's bits depend on, but for the machine. */
+/* The name of the work: all that a result's bits depend on, except the machine. */
 static void make_key(generator *self)
 {
     const bp_search_spec *rule = &self->rule;

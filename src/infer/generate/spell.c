@@ -1,4 +1,4 @@
-/* What generated ids decode to. */
+/* Decodes generated ids. Called by outputs.c and stops.c. */
 #include "infer/generate/spell.h"
 
 #include "base/mem.h"

@@ -1,4 +1,5 @@
-/* Stop texts: read from a key, checked against a tokenizer, found. */
+/* Stop texts: read from a key, checked against a tokenizer, found. Called by setup.c, and by
+ * search.c after each token. */
 #include "infer/generate/stops.h"
 
 #include "base/buffer.h"
@@ -30,7 +31,7 @@ static size_t read_escape(const char *at, bp_buffer *text)
     return 0;
 }
 
-/* One text up to a comma or the end; *at goes behind it. */
+/* One text up to a comma or the end; *at moves past it. */
 static bp_err read_text(const char **at, bp_buffer *text)
 {
     const char *from = *at;

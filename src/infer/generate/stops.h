@@ -1,4 +1,4 @@
-/* Texts that end a text: looked for in what the new tokens decode to. Local: no MPI. */
+/* Stop texts: searched for in what the new tokens decode to. Local: no MPI. */
 #ifndef BP_INFER_GENERATE_STOPS_H
 #define BP_INFER_GENERATE_STOPS_H
 
@@ -29,10 +29,10 @@ void bp_stops_clear(bp_stops *stops);
  * Errors: BP_ERR_CONFIG a text that can't be encoded; BP_ERR_SYSTEM. */
 bp_err bp_stops_use(bp_stops *stops, const bp_tokenizer *tokenizer);
 
-/** Where the first stop text begins in a text; -1: there is none in it. */
+/** Where the first stop text begins in a text; -1: it contains none. */
 int64_t bp_stops_find(const bp_stops *stops, const char *text, size_t bytes);
 
-/** Is one in what the tokens decode to? Ids beyond the tokenizer's vocabulary have no text. */
+/** Do the decoded tokens contain one? Ids beyond the tokenizer's vocabulary have no text. */
 bool bp_stops_hit(const bp_stops *stops, const int32_t *tokens, int64_t count);
 
 #endif

@@ -21,10 +21,10 @@
 
 enum { TAG_NEXT = 71, TAG_LOOK, TAG_LOGITS, TAG_COLUMNS, TAG_RESULT, TAG_RESULT_BYTES };
 
-/* What a group does: goes on, has all its texts, was stopped, or met a number that is none. */
+/* What a group does: goes on, has all its texts, was stopped, or met a NaN. */
 enum { GOES_ON, OVER, STOPPED, FAILED };
 
-/* Of a group: what its slots are fed, as it travels: {state, prompt that failed, counts[slots],
+/* What the slots of a group are fed, as it is sent: {state, prompt that failed, counts[slots],
  * parents[slots], tokens[]}. */
 typedef struct unit_group {
     int64_t first, prompts; /* of the unit's */
@@ -130,7 +130,7 @@ static int64_t widest_slice(const bp_unit_spec *spec)
     return spec->rule->choice.vocab_size / spec->mesh->tensors + 1;
 }
 
-/* Of a model that fills in masks, and decodes nothing. */
+/* For a model that fills in masks, and decodes nothing. */
 static bp_err new_filling(bp_unit **out, const bp_unit_spec *spec)
 {
     bp_fill *fill;
@@ -399,7 +399,7 @@ static bool ask_lead(bp_unit *unit)
     return stop != 0;
 }
 
-/* What was chosen behind the step before; false: the group is at its end. */
+/* What was chosen after the step before; false: the group is at its end. */
 static bool learn_next(bp_unit *unit, unit_group *group)
 {
     if (group->steps > 0 && !unit->chooses)

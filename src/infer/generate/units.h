@@ -1,4 +1,4 @@
-/* Units of prompts, one after another continued. */
+/* Units of prompts, continued one after another. */
 #ifndef BP_INFER_GENERATE_UNITS_H
 #define BP_INFER_GENERATE_UNITS_H
 
@@ -14,11 +14,10 @@ typedef struct bp_unit bp_unit;
 bp_err bp_unit_new(bp_unit **out, const bp_unit_spec *spec);
 void bp_unit_free(bp_unit **unit);
 
-/** Continue the prompts of unit `number`. On the rank that leads mesh->ensemble `result` gets what
- * came of it (read by bp_result_prompt and bp_result_text, in results.h); elsewhere it stays as it
- * is.
+/** Continue the prompts of unit `number`. On the rank that leads mesh->ensemble `result` gets the
+ * results (read by bp_result_prompt and bp_result_text, in results.h); elsewhere it stays as it is.
  *
- * *stopped: `look` asked for it, and nothing is in `result`; equal on all ranks.
+ * *stopped: `look` asked for it, and `result` is empty; equal on all ranks.
  *
  * Collective: over mesh->ensemble.
  * Errors:     BP_ERR_SOFTWARE a log-probability that is not finite: the same on all its ranks. */

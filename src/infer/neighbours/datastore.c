@@ -1,4 +1,5 @@
-/* Opening a datastore: what it holds is checked, and shared out. */
+/* Opening a datastore: its contents are checked, and shared out to ranks. Called by neighbours.c
+ * and by bagpipe-data cite. */
 #include "infer/neighbours/datastore_priv.h"
 
 #include "base/fs.h"

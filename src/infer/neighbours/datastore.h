@@ -1,6 +1,6 @@
 /* The datastore of a nearest-neighbour language model, as score.states writes it (docs/formats.md):
  * a key for each scored token, what a Transformer predicted it from. Ranks of a group share its
- * rows out; a share lies in memory as far as that is allowed, the rest is read block by block.
+ * rows out; a share is in memory as far as that is allowed, the rest is read block by block.
  *
  * Source: Khandelwal et al. 2020, "Generalization through Memorization: Nearest Neighbor Language
  * Models", section 3. */
@@ -34,8 +34,7 @@ typedef struct bp_datastore_info {
  * Owns:       *out is the caller's, bp_datastore_close(); NULL after an error.
  * Errors:     BP_ERR_INPUT, BP_ERR_DENIED; BP_ERR_FORMAT it is damaged, no datastore, of another
  *             model or tokenizer, or holds a key that is not finite; BP_ERR_CONFIG its keys have
- *             another precision; BP_ERR_SYSTEM memory: the same on all ranks.
- */
+ *             another precision; BP_ERR_SYSTEM memory: the same on all ranks. */
 bp_err bp_datastore_open(bp_datastore **out, MPI_Comm everyone, MPI_Comm group,
                          const bp_datastore_spec *spec);
 /** NULL is accepted. Local. */
@@ -45,15 +44,15 @@ const bp_datastore_info *bp_datastore_info_of(const bp_datastore *store);
 /** The open file: /tokens, /doc_start and the like. Borrowed. */
 bp_h5 *bp_datastore_file(const bp_datastore *store);
 
-/** An entry near a query. */
+/** An entry close to a query. */
 typedef struct bp_neighbour {
     double distance; /* the squared Euclidean one, summed in float64 */
     int64_t row;     /* of the file */
     int64_t token;   /* that follows: the value of the entry */
 } bp_neighbour;
 
-/** The k entries nearest to each query, the nearest first, of equal ones the one of the smallest
- * row. All are found: a float32 product of blocks with a bound of its rounding says which entries
+/** The k entries nearest to each query, the nearest first, and among equal ones the smallest row
+ * first. All are found: a float32 product of blocks with a bound of its rounding says which entries
  * may be among them, and those are measured in float64. So the result does not depend on blocks,
  * threads or the number of ranks.
  *
@@ -65,7 +64,7 @@ typedef struct bp_neighbour {
 bp_err bp_datastore_search(bp_datastore *store, const float *queries, int64_t count, int64_t k,
                            bp_neighbour *out);
 
-/** Bytes that a rank takes of a file of so many bytes, its neighbours of `queries` queries with
+/** Bytes that a rank takes of a file of this many bytes, its neighbours of `queries` queries with
  * them. */
 int64_t bp_datastore_bytes(int64_t file_bytes, int64_t columns, int ranks, int64_t memory_bytes,
                            int64_t queries, int64_t k);

@@ -1,4 +1,4 @@
-/* A model and its neighbours behind the face of all models. */
+/* A model and its neighbours as one bp_model. Opened by the setup of scoring. */
 #include "infer/neighbours/neighbours.h"
 
 #include "base/mem.h"
@@ -7,7 +7,8 @@
 #include <math.h>
 #include <string.h>
 
-/* What stands for a probability of 0, which a mixture of weight 1 may have (info.may_be_zero). */
+/* The logarithm that represents a probability of 0, which a mixture of weight 1 may have
+ * (info.may_be_zero). */
 #define NO_PROBABILITY (2.0 * BP_MODEL_ZERO)
 
 typedef struct near_model {
@@ -67,7 +68,7 @@ static int64_t gather(const near_model *self, const bp_model_batch *batch)
     return count;
 }
 
-/* keys: as bp_model_ops.keys says; NULL: nobody asks for them. */
+/* keys: as bp_model_ops.keys says; NULL: not asked. */
 static bp_err score_and_keep(near_model *self, const bp_model_batch *batch, float *values,
                              float *keys)
 {

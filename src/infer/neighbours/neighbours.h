@@ -1,5 +1,5 @@
-/* A language model that looks at its nearest neighbours: a mixture of a model's distribution and of
- * one over the tokens that followed the nearest contexts of a datastore.
+/* A language model that uses its nearest neighbours: a mixture of a model's distribution and of one
+ * over the tokens that followed the nearest contexts of a datastore.
  *
  * Source: Khandelwal et al. 2020, "Generalization through Memorization: Nearest Neighbor Language
  * Models", equations 2 and 3. */
@@ -23,16 +23,16 @@ typedef struct bp_neighbours_spec {
  * Collective: over mesh->compute; spec is equal on all ranks. Ranks of mesh->model share the
  *             datastore out; data ranks search for tokens of their own.
  * Owns:       *out is the caller's, bp_model_free(); it owns `model`, after an error too.
- * Errors:     those of bp_datastore_open; BP_ERR_CONFIG k is more than there are entries, a model
+ * Errors:     those of bp_datastore_open; BP_ERR_CONFIG k exceeds the number of entries, a model
  *             that gives no keys, or may give a probability of 0: the same on all ranks, *out NULL.
  */
 bp_err bp_neighbours_new(bp_model **out, bp_model *model, const bp_mesh *mesh,
                          const bp_neighbours_spec *spec);
-/** Of a model that bp_neighbours_new has made. */
+/** For a model that bp_neighbours_new has made. */
 const bp_datastore_info *bp_neighbours_datastore(const bp_model *lm);
 
-/** The natural logarithm of p(token), by its own of the model's and neighbours[k], the nearest
- * first. Local: no MPI. */
+/** The natural logarithm of p(token), from that of the model and neighbours[k], the nearest first.
+ * Local: no MPI. */
 double bp_neighbours_mix(const bp_neighbours_spec *spec, double logprob,
                          const bp_neighbour *neighbours, int64_t token);
 

@@ -1,4 +1,5 @@
-/* The exact search: blocks of keys times blocks of queries, and a heap for each query. */
+/* The exact search: blocks of keys times blocks of queries, and a heap for each query. Called by
+ * neighbours.c for each batch. */
 #include "infer/neighbours/datastore_priv.h"
 
 #include "base/heartbeat.h"
@@ -16,7 +17,8 @@
 /* A tile of queries, as the weight of a product. */
 typedef struct tile {
     bp_weight *weight;
-    int64_t first, count, columns; /* count queries, filled up to so many columns of the product */
+    int64_t first, count,
+        columns; /* count queries, filled up to this many columns of the product */
 } tile;
 
 typedef struct search {
@@ -81,7 +83,7 @@ static int compare(const void *a, const void *b)
 
 /* ---- distances ---- */
 
-/* In eight sums, whatever the compiler makes of them. */
+/* In eight sums, so that bits do not depend on the compiler. */
 static double measure(const float *a, const float *b, int64_t C)
 {
     double sums[8] = {0}, sum = 0;
@@ -98,7 +100,8 @@ static double measure(const float *a, const float *b, int64_t C)
 
 /* |a - b|^2 = |a|^2 + |b|^2 - 2 ab, of which a product in float32 knows ab to (C + 2) 2^-24 |a||b|
  * (Higham 2002, section 3.1): what is less than the farthest neighbour by twice that, and as much
- * again for the sums here, is measured. A product that overflows is no number, and is measured. */
+ * again for the sums here, is measured. A product that overflows is not a number, and is
+ * measured. */
 static void scan(search *self, const tile *of, int64_t q, int64_t first, int64_t count,
                  const float *keys)
 {

@@ -1,4 +1,5 @@
-/* Units in even steps over the corpora, dealt over data ranks by number. */
+/* Units in even steps over the corpora, dealt over data ranks by number. Called by methods of
+ * uncertainty that fit something on text. */
 #include "infer/score/each.h"
 
 #include "base/heartbeat.h"
@@ -28,7 +29,7 @@ typedef struct sampler {
     int64_t done;                      /* tokens */
 } sampler;
 
-/* Data ranks take units in turn, and agree after each. */
+/* Data ranks take units in turn, and agree after each unit. */
 static bp_err deal(const bp_score_each *each, int64_t units,
                    bp_err (*run)(void *context, int64_t unit), void *context)
 {
@@ -198,7 +199,7 @@ static bp_err open_sampler(sampler *self)
     bp_err err = given ? bp_config_derive(&config, given, tables, tables)
                        : bp_config_new(&config, tables, tables);
 
-    if (err == BP_OK) /* the rule, but for what depends on the end-of-document token */
+    if (err == BP_OK) /* the rule, except for what depends on the end-of-document token */
         err = scorer_resolve(config, self->each->model, &self->rule);
     err = bp_agree(self->each->mesh->compute, err);
 

@@ -16,10 +16,10 @@ typedef struct bp_score_each {
      * `bagpipe score` resolves it); NULL: the default convention, all of the model's context */
     const bp_config *config;
     const char *path; /* of a task's model, whose checkpoint knows its classes; else NULL */
-    int64_t tokens;   /* so many scored tokens, of a task documents, at most; 0: all */
+    int64_t tokens;   /* at most this many scored tokens, or documents of a task; 0: all */
 
-    /** Called once on all ranks of mesh->compute before the first batch, with what is to come over
-     * all data ranks. May be NULL. The error may be of this rank alone. */
+    /** Called once on all ranks of mesh->compute before the first batch, with the totals over all
+     * data ranks. May be NULL. The error may be of only this rank. */
     bp_err (*begin)(void *context, int64_t units);
     /** Called for each batch on all ranks of one mesh->ensemble, with equal arguments; the batch
      * may be passed to bp_model_score and the like, and is good until the callback returns. `unit`
@@ -37,16 +37,15 @@ typedef struct bp_score_each {
 /** Call each->batch for all batches.
  *
  * The batches are those of `bagpipe score`: a function of the corpora, the rule and `tokens`, at
- * any mesh. Where fewer tokens are wanted than there are, whole work units are taken, spread evenly
+ * any mesh. If fewer tokens are requested than exist, whole work units are taken, spread evenly
  * over the corpora, and the last one is cut short: later targets are -1. Unit u goes to data rank u
- * mod mesh->datas; a data rank takes its units in order. Of a task a unit is a group of documents,
+ * mod mesh->datas; a data rank takes its units in order. For a task a unit is a group of documents,
  * with the targets of task_documents_group.
  *
- * Collective: over each->mesh->compute; `each` is equal on all ranks, but for `context`.
+ * Collective: over each->mesh->compute; `each` is equal on all ranks, except for `context`.
  * Shapes:     *tokens: scored over all data ranks; may be NULL.
  * Errors:     those of bp_score for its keys and corpora, and of the callbacks; the same on all
- * ranks.
- */
+ *             ranks. */
 bp_err bp_score_each_batch(const bp_score_each *each, int64_t *tokens);
 
 #endif

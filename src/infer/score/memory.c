@@ -1,4 +1,5 @@
-/* What scoring takes on each rank, from manifests alone. */
+/* What scoring takes on each rank, from only manifests. Called by score.c before the model is
+ * opened. */
 #include "infer/score/memory.h"
 
 #include "base/fs.h"
@@ -33,7 +34,7 @@ static int64_t find_inputs(const bp_work_models *models)
     return most_of(least, 1);
 }
 
-/* Of a datastore, by the size of its file; of a job without one nothing. */
+/* Bytes of a datastore, by the size of its file; 0 for a job without one. */
 static int64_t neighbours_bytes(const bp_work_models *models, const bp_model_memory *model,
                                 const bp_model_task *task)
 {
@@ -47,7 +48,7 @@ static int64_t neighbours_bytes(const bp_work_models *models, const bp_model_mem
                                     keys->nearest);
 }
 
-/* Of score.states; of a job without them nothing. */
+/* Bytes for score.states; 0 for a job without them. */
 static int64_t kept_bytes(const bp_work_models *models, int64_t inputs)
 {
     const bp_score_keys *keys = bp_score_keys_of(models->config);
@@ -59,7 +60,7 @@ static int64_t kept_bytes(const bp_work_models *models, int64_t inputs)
                            : 0;
 }
 
-/* Of a token, as bp_model_info.statistics. */
+/* Statistics of a token, as bp_model_info.statistics. */
 static int64_t count_statistics(const bp_work_models *models)
 {
     const bp_score_keys *keys = bp_score_keys_of(models->config);

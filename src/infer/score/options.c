@@ -1,4 +1,4 @@
-/* score.*: the keys, and the rule that they resolve to. */
+/* score.*: the keys, and the rule that they define. */
 #include "infer/score/scorer_priv.h"
 
 #include "infer/score/score.h"

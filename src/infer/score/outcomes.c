@@ -1,5 +1,5 @@
-/* What an ensemble says of each prediction of a task, for those who compare methods: outcomes.h5. A
- * row has the statistics of its prediction, of a span those of both ends. */
+/* outcomes.h5: an ensemble's statistics of each prediction of a task, for comparing methods. A row
+ * has those of its prediction, or of both ends of a span. Called by task.c after its last unit. */
 #include "infer/score/task_priv.h"
 
 #include "base/fs.h"
@@ -14,7 +14,7 @@ static int64_t width_of(const task_scoring *task)
     return task_documents_ends(&task->documents) * task->self->info.statistics;
 }
 
-/* Is a statistic one of the label, and not of the distribution alone? */
+/* Is a statistic one of the label, and not only of the distribution? */
 static bool is_of_label(const bp_token_statistics *statistics, int64_t statistic)
 {
     return statistic == BP_MODEL_LOGPROB || statistic == BP_MODEL_LOGPROB_VARIANCE ||
@@ -52,7 +52,7 @@ static void put(task_scoring *task, int64_t first, int64_t rows, const char *fro
             memcpy(&task->table[c * count + k], from, sizeof(float));
 }
 
-/* Of each document of the corpora, whose windows lie one after the other. */
+/* For each document of the corpora, whose windows follow each other. */
 static void count_predictions(const task_scoring *task, int64_t *predictions)
 {
     const task_documents *documents = &task->documents;
@@ -63,7 +63,7 @@ static void count_predictions(const task_scoring *task, int64_t *predictions)
             task_documents_ends(documents);
 }
 
-/* Of a regression a document has its value. */
+/* For a regression a document has its value. */
 static bp_err write_values(const task_scoring *task, const char *path, const bp_outcomes *table)
 {
     float *label = bp_alloc("score.task", table->count, sizeof *label);

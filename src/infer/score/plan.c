@@ -1,4 +1,4 @@
-/* Work units: cuts through the list of all windows. */
+/* Work units: cuts through the list of all windows. Made by setup.c; units and merge read it. */
 #include "infer/score/plan.h"
 
 #include "base/mem.h"
@@ -8,7 +8,7 @@
 #include <inttypes.h>
 
 /* Most text tokens that a document can have: what is stored, less the end-of-document token that
- * each document ends with. Of a file with open ends the last token must be read to know. */
+ * each document ends with. For a file with open ends the last token must be read to know. */
 static int64_t text_bound(const bp_score_plan *plan, int64_t file, int64_t stored)
 {
     bool open_ends = bp_corpus_file_info(bp_corpus_file_at(plan->corpus, file))->open_ends;
@@ -239,7 +239,7 @@ int64_t bp_score_plan_file(const bp_score_plan *plan, int64_t document)
     return low;
 }
 
-/* The beginning that a corpus gave its documents (--bos) is no text either, and another prefix
+/* The beginning that a corpus gave its documents (--bos) is not text either, and another prefix
  * takes its place; -1: it gave none. */
 static int64_t own_beginning(const bp_score_plan *plan, const bp_corpus_file *file)
 {
@@ -248,7 +248,7 @@ static int64_t own_beginning(const bp_score_plan *plan, const bp_corpus_file *fi
     return plan->rule.prefix && info->has_bos ? info->roles[BP_ROLE_BOS] : -1;
 }
 
-/* A document that begins with the prefix gets no second one: its own is no text. */
+/* A document that begins with the prefix gets no second one: its own is not text. */
 static bp_err skip_lead(const bp_score_plan *plan, bp_corpus_file *file, bp_score_document *out)
 {
     int32_t first = -1;

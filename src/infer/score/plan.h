@@ -1,4 +1,4 @@
-/* The windows of corpora cut into work units: a function of the corpora and the rule alone. Local:
+/* The windows of corpora cut into work units: a function of only the corpora and the rule. Local:
  * no MPI. */
 #ifndef BP_INFER_SCORE_PLAN_H
 #define BP_INFER_SCORE_PLAN_H
@@ -46,24 +46,24 @@ bp_err bp_score_plan_init(bp_score_plan *plan, bp_corpus *corpus, const bp_score
                           const bp_stream_spec *bag);
 void bp_score_plan_clear(bp_score_plan *plan);
 
-/** Is the document scored? One that is not has no window, and counts in no figure. */
+/** Is the document scored? A document that is not has no window, and no figure includes it. */
 bool bp_score_plan_has(const bp_score_plan *plan, int64_t document);
 
-/** Where a document lies, and what of it is text. */
+/** Where a document is, and which part of it is text. */
 typedef struct bp_score_document {
     int64_t file;
     int64_t start;  /* in the file's /tokens, behind a beginning of its own that is no text: the
                        prefix, or another token by --bos whose place the prefix takes */
     int64_t stored; /* tokens there */
     int64_t text;   /* of them text: without the end-of-document token */
-    int64_t lead;   /* places of z before the text: 1 behind a prefix, the rule's or its own */
-    int64_t source; /* of a pair, whose text is its target: tokens of its source, which lie before
+    int64_t lead;   /* places of z before the text: 1 after a prefix, the rule's or its own */
+    int64_t source; /* for a pair, whose text is its target: tokens of its source, which come before
                        `start`; else 0 */
 } bp_score_document;
 
 /** Length of z of a document; 0: it is a pair with a source that is too long. */
 int64_t bp_score_plan_line(const bp_score_plan *plan, const bp_score_document *document);
-/** Of a pair: inputs of its source, with its end. */
+/** For a pair: inputs of its source, with its end. */
 int64_t bp_score_plan_source(const bp_score_plan *plan, const bp_score_document *document);
 
 /** The file that holds a document. */

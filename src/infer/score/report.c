@@ -1,4 +1,4 @@
-/* What people read at the end. */
+/* The figures that a score prints at the end. Called by score.c after the merge. */
 #include "infer/score/scorer_priv.h"
 
 #include "base/buffer.h"
@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define WHOLE_REAL   1e5  /* from here on a column has no places behind the point, */
+#define WHOLE_REAL   1e5  /* from here on a column has no decimal places, */
 #define HUGE_REAL    1e10 /* from here on powers of ten */
 #define NAME_LEAST   12
 #define NAME_MOST    48 /* from 13 on the first table is wider than 80 columns */
@@ -20,7 +20,7 @@
 typedef struct column {
     const char *heading, *key;
     int width;
-    int places;                                              /* behind the point */
+    int places;                                              /* decimal places */
     double (*value)(const json_t *figures, const char *key); /* NaN: there is none */
 } column;
 
@@ -31,7 +31,7 @@ static double figure(const json_t *figures, const char *key)
     return json_is_number(value) ? json_number_value(value) : NAN;
 }
 
-/* choose: fmin or fmax, which pass over what is not there. */
+/* choose: fmin or fmax, which ignore NaN. */
 static double chosen_of_members(const json_t *figures, const char *key,
                                 double (*choose)(double, double))
 {

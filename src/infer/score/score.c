@@ -1,4 +1,4 @@
-/* The job of scoring: its files, what it says, and its --plan (job/work.h runs it). */
+/* The job of scoring: its files, messages and --plan (job/work.h runs it). */
 #include "infer/score/scorer_priv.h"
 
 #include "base/clock.h"
@@ -287,7 +287,7 @@ static void print(const void *context, const double figures[BP_WORK_FIGURES], in
     const scorer *self = context;
     const bp_mesh_shape *shape = &self->job->mesh_shape;
     const measurement m = {(int64_t)figures[0], (int64_t)figures[1], figures[2]};
-    /* members side by side are that many times as fast as measured one after another */
+    /* members side by side are faster by that factor than measured one after another */
     double speed = m.speed * (double)shape->members / self->mesh->members;
     char duration[64];
 

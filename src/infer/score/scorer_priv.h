@@ -1,4 +1,4 @@
-/* A scoring job while it runs. */
+/* The state of a running scoring job. */
 #ifndef BP_INFER_SCORE_SCORER_PRIV_H
 #define BP_INFER_SCORE_SCORER_PRIV_H
 
@@ -43,7 +43,7 @@ typedef struct scorer {
     json_t *choices;                     /* their figures, on the coordinator, at the end */
     struct state_texts *states;          /* of score.states; NULL: none, or keys */
     score_windows windows;
-    struct task_scoring *task; /* of a model with the head of a task, in the place of windows */
+    struct task_scoring *task; /* of a model with the head of a task, in place of windows */
     struct bp_score_memory_spec *memory; /* of scorer_describe */
     char key[BP_SHA256_HEX];             /* names the work in part files */
     int64_t unscored;                    /* text tokens, on the coordinator, at the end */
@@ -51,11 +51,10 @@ typedef struct scorer {
     bool page;                           /* leave one */
 } scorer;
 
-/** Settle score.context and score.stride by the model's context; lead, eod, prefix, every and end
- *  stay open.
- *  Errors: BP_ERR_CONFIG. */
+/** Set score.context and score.stride by the model's context; lead, eod, prefix, every and end
+ * remain unset. Errors: BP_ERR_CONFIG. */
 bp_err scorer_resolve(bp_config *config, const bp_model_info *model, bp_score_rule *rule);
-/** Settle lead, eod, prefix, every and end, by the end-of-document token (-1: none) and the
+/** Set lead, eod, prefix, every and end, by the end-of-document token (-1: none) and the
  * beginning-of-text token of the model or, where score.prefix asks for one, of the corpus. */
 void scorer_resolve_ends(const bp_config *config, int64_t eod, int64_t corpus_bos,
                          const bp_model_info *model, bp_score_rule *rule);
@@ -71,11 +70,11 @@ bp_err scorer_describe(void *self, bp_work_memory *out);
 bp_err scorer_open_model(void *self, bp_model **out);
 bp_err scorer_open(void *self);
 void scorer_close(void *self);
-/** What scorer_open does once mesh and model are there (tests bring their own). Collective over
+/** What scorer_open does once mesh and model exist (tests bring their own). Collective over
  * world. */
 bp_err scorer_open_corpora(scorer *self);
 
-/** Read score.candidates, where it is set: on leads and the coordinator, once the plan is there.
+/** Read score.candidates, where it is set: on leads and the coordinator, once the plan exists.
  * Local. Errors: those of bp_candidates_read; BP_ERR_CONFIG no tokenizer is known. */
 bp_err scorer_open_candidates(scorer *self);
 /** Their units (bp_work.units), each a batch; `merge` writes score/candidates.jsonl and leaves
@@ -93,8 +92,7 @@ void scorer_states_check(bp_config *config, const bp_score_keys *keys, const bp_
  * Local. Errors: BP_ERR_CONFIG there is no end-of-document token; those of reading the corpus. */
 bp_err scorer_open_states(scorer *self);
 /** Units of these texts (bp_work.units); `merge` writes score/states.h5. Where scorer.states is
- * set.
- */
+ * set. */
 const bp_work_units *scorer_states(scorer *self);
 void scorer_clear_states(scorer *self);
 /** score.states of a model that gives keys: units of windows compute them. */
@@ -113,7 +111,7 @@ bp_err scorer_open_task(scorer *self);
 void scorer_close_task(scorer *self);
 /** Once it is open. */
 const bp_work_units *scorer_task_units(const scorer *self);
-/** What is about to be done, to the log. On the coordinator. */
+/** Log what is about to be done. On the coordinator. */
 void scorer_task_say(const scorer *self);
 
 /** bp_work.units: those of a task; else those of candidates and states before those of windows,

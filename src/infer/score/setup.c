@@ -1,4 +1,5 @@
-/* From a configuration to a model, corpora and work units that are ready. */
+/* From a configuration to a model, corpora and work units that are ready. Called by score.c before
+ * its first unit. */
 #include "infer/score/scorer_priv.h"
 
 #include "base/buffer.h"
@@ -117,7 +118,7 @@ static void warn_of_prefix(const scorer *self)
                     : "there is no prefix");
 }
 
-/* What was asked for, but has no meaning here. */
+/* Warns of keys that have no meaning here. */
 static void warn_of_settings(const scorer *self)
 {
     static const char *const of_neighbours[] = {"neighbours.k", "neighbours.temperature",
@@ -133,7 +134,7 @@ static void warn_of_settings(const scorer *self)
         self->rule.context > self->info.trained_context)
         BP_WARN("model.untrained_positions",
                 "the model was last trained in windows of %" PRId64
-                " tokens, and its positions behind them may have no training: at score.context = "
+                " tokens, and its positions after them may have no training: at score.context = "
                 "%" PRId64 "; use %" PRId64 " or less, or train on in such windows (model.init)",
                 self->info.trained_context, self->rule.context, self->info.trained_context);
     warn_of_prefix(self);
@@ -202,7 +203,7 @@ static bool replaces_beginnings(const scorer *self)
     return replaces && self->rule.prefix;
 }
 
-/* The name of the work: whatever a result's bits depend on, but for the machine. */
+/* The name of the work: all that a result's bits depend on, except the machine. */
 static void make_key(scorer *self)
 {
     const bp_score_rule *rule = &self->rule;

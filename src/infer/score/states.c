@@ -41,8 +41,8 @@ typedef struct place {
 
 /* ---- the texts ---- */
 
-/* The next text of the plan, from `at` on; its count is 0 where there is none. Pieces of a document
- * that is longer than a text are texts of their own. */
+/* The next text of the plan, from `at` on; its count is 0 at the end. Pieces of a document that is
+ * longer than a text are texts of their own. */
 static bp_err next_text(const state_texts *s, place *at, state_text *out)
 {
     const bp_score_plan *plan = &s->self->plan;
@@ -88,7 +88,7 @@ static bp_err list_texts(state_texts *s)
     }
 }
 
-/* Of documents that are cut because nobody said how long a text may be. */
+/* Warns of documents that are cut because no key says how long a text may be. */
 static void warn_of_pieces(const state_texts *s)
 {
     int64_t documents = 0, longest = 0, tokens = 0;

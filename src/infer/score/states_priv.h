@@ -1,4 +1,4 @@
-/* score/states.h5: how it is written, and what is left of a token in it. */
+/* score/states.h5: how it is written, and what it keeps of a token. */
 #ifndef BP_INFER_SCORE_STATES_PRIV_H
 #define BP_INFER_SCORE_STATES_PRIV_H
 
@@ -26,10 +26,10 @@ typedef struct state_file {
 
 /** A new file with its layers. Errors: BP_ERR_SYSTEM memory; those of writing. */
 bp_err state_file_begin(state_file *file, const scorer *self, int64_t most);
-/** Rows [row, row + count) of all layers, states[layers][count][columns], after rows of what is no
+/** Rows [row, row + count) of all layers, states[layers][count][columns], after rows of what is not
  * text. Errors: those of writing; BP_ERR_STOPPED. */
 bp_err state_file_rows(state_file *file, int64_t row, int64_t count, const float *states);
-/** Rows up to `end` are of what is no text: end-of-document tokens, documents that are not scored.
+/** Rows up to `end` are of what is not text: end-of-document tokens, documents that are not scored.
  * Errors: as above. */
 bp_err state_file_gap(state_file *file, int64_t end);
 /** The rest of the rows, and the file appears under its name; after an error it is removed. Errors:

@@ -1,5 +1,5 @@
-/* Documents of a task: what the checkpoint says of their outcomes, what is asked of them, and
- * groups of them. */
+/* Documents of a task: their outcomes as the checkpoint has them, their rows, and groups of them.
+ * Called by task.c, and by each.c for a task. */
 #include "infer/score/task_documents_priv.h"
 
 #include "base/log.h"
@@ -94,7 +94,7 @@ static bp_err find_columns(task_documents *self, const task_documents_spec *spec
     return err;
 }
 
-/* Corpora of one text and of two may lie side by side. */
+/* Corpora of one text and of two may be side by side. */
 static bp_err find_pairs(task_documents *self)
 {
     int64_t at = 0;
@@ -160,7 +160,7 @@ static task_row row_of_window(const task_documents *self, const bp_document *doc
     return row;
 }
 
-/* Of a document, or of each of its words that has a place. */
+/* For a document, or for each of its words that has a place. */
 static void add_rows(task_documents *self, int64_t *capacity, const bp_document *document,
                      const bp_task_pair *pair)
 {
@@ -187,7 +187,7 @@ static void add_rows(task_documents *self, int64_t *capacity, const bp_document 
         }
 }
 
-/* Of a document that is read to its end, or longer than what is read. */
+/* For a document that is read to its end, or longer than what is read. */
 static int64_t tokens_of(const task_documents *self, int64_t d, const bp_document *document)
 {
     const int64_t *first = bp_document_table_first(self->table);

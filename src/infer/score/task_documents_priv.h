@@ -12,15 +12,15 @@
 
 #define TASK_GROUP 32 /* documents of a batch */
 
-/** What is asked of a document: one row, or of tags one for each word that has a place. Of spans a
+/** The rows of a document: one, or for tags one for each word that has a place. For spans, a
  * document is one window over a question and its context. */
 typedef struct task_row {
     int32_t label;       /* a class or tag, -1: none that the model knows; of a value its target */
     float value;         /* of a regression; NAN: none */
-    int32_t word, place; /* of tags: the number of the word, and where its first token stands */
-    int32_t window;      /* of spans: its number in its document, */
+    int32_t word, place; /* for tags: the number of the word, and the place of its first token */
+    int32_t window;      /* for spans: its number in its document, */
     int32_t none;        /* the place of no answer, */
-    int32_t context[2];  /* the first place of the context, and the one behind its last, */
+    int32_t context[2];  /* the first place of the context, and the one after its last, */
     int32_t token;       /* what makes a token of the context of a place, */
     int32_t answer[2];   /* and where the answer begins and ends: at `none` if it is not in here */
 } task_row;
@@ -29,9 +29,9 @@ typedef struct task_documents {
     const bp_mesh *mesh; /* borrowed */
     const bp_task_kind *kind;
     int64_t length;                /* places that an example has most */
-    int64_t stride, answer_tokens; /* of spans: asked for; 0: the checkpoint's */
-    int64_t count, rows;           /* documents that are taken, and what is asked of them */
-    int64_t cut, words_cut; /* documents that are longer than the context, and words behind it */
+    int64_t stride, answer_tokens; /* for spans: asked for; 0: the checkpoint's */
+    int64_t count, rows;           /* documents that are taken, and their rows */
+    int64_t cut, words_cut;     /* documents that are longer than the context, and words after it */
     int32_t *inputs, *segments; /* [TASK_GROUP][length] */
     int32_t *targets;           /* [TASK_GROUP][length] */
 
@@ -39,7 +39,7 @@ typedef struct task_documents {
     json_t *state; /* of the checkpoint, or the first member's */
     bp_task_frame frame;
     char *column;
-    const char **names; /* of classes or tags, of the state; "" behind those that it has */
+    const char **names; /* of classes or tags of the state; "" after those that it has */
     bp_document_columns columns;
     bp_corpus *corpus; /* borrowed */
     bp_stream *stream;
@@ -60,7 +60,7 @@ typedef struct task_documents_spec {
     bool open;       /* documents may have no class, and a class or tag that the model does not
                         know */
     bool unlabelled; /* documents may have no class, value, tags or known answers */
-    int64_t wanted;  /* so many documents at even steps; 0: all */
+    int64_t wanted;  /* this many documents at even steps; 0: all */
     const bp_config *config; /* has task.stride and task.answer_tokens (bp_score_rule_options);
                                 NULL: they are the checkpoint's */
 } task_documents_spec;
@@ -68,17 +68,17 @@ typedef struct task_documents_spec {
 /** Take documents of corpora.
  *
  * Collective: over mesh->ensemble and the coordinator, `world` (the communicator over which ranks
- *             agree); the spec is equal on all ranks, but for `corpus` and `plan`.
+ *             agree); the spec is equal on all ranks, except for `corpus` and `plan`.
  * Owns:       task_documents_clear(), after an error too.
  * Errors:     those of bp_checkpoint_read_metadata, bp_task_frame_of and bp_document_table_new;
  *             BP_ERR_FORMAT an empty document: the same on all ranks.
  */
 bp_err task_documents_open(task_documents *self, const task_documents_spec *spec, MPI_Comm world);
 void task_documents_clear(task_documents *self);
-/** Say how many documents are cut, to the log. */
+/** Log how many documents are cut. */
 void task_documents_tell_cut(const task_documents *self);
 
-/** Of "spans" of the checkpoint, which an imported one has not. */
+/** From "spans" of the checkpoint, which an imported one lacks. */
 int64_t task_documents_answer_tokens(const task_documents *self);
 
 /** doc_id of document d of the corpora, "" without one. Errors: those of bp_corpus_file_doc_id. */
@@ -88,20 +88,20 @@ static inline int64_t task_documents_groups(const task_documents *self)
 {
     return (self->count + TASK_GROUP - 1) / TASK_GROUP;
 }
-/** Group g, as long as its longest document; a target is the label of a row, or `unknown` in the
- * place of -1. Of a text it stands at the first place, of a word where that begins; of spans the
- * first two have the places where the answer begins and ends. The lead reads. Collective over
- * mesh->ensemble. Errors: those of reading, on the lead; batch->windows is -1 on all then. */
+/** Group g, as long as its longest document; a target is the label of a row, or `unknown` in place
+ * of -1. For a text it is at the first place, for a word where that begins; for spans the first two
+ * have the places where the answer begins and ends. The lead reads. Collective over mesh->ensemble.
+ * Errors: those of reading, on the lead; batch->windows is -1 on all then. */
 bp_err task_documents_group(task_documents *self, int64_t g, int32_t unknown,
                             bp_model_batch *batch);
 
-/** Predictions that a document's rows stand for: of spans two a row, else one. */
+/** Predictions that a document's rows stand for: two a row for spans, else one. */
 static inline int64_t task_documents_ends(const task_documents *self)
 {
     return self->kind->ends;
 }
-/** Where prediction `end` of a row stands in a batch of `length` places, whose example is window w.
- */
+/** The place of prediction `end` of a row in a batch of `length` places, whose example is window
+ * w. */
 int64_t task_documents_at(const task_documents *self, const task_row *row, int64_t end, int64_t w,
                           int64_t length);
 

@@ -1,4 +1,5 @@
-/* score/index.html of a task: its figures, the confusion matrix, the reliability diagram. */
+/* score/index.html of a task: its figures, the confusion matrix, the reliability diagram. Called by
+ * task_report.c. */
 #include "task_priv.h"
 
 #include "base/buffer.h"

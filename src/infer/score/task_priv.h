@@ -1,4 +1,4 @@
-/* Scoring a task, as the files of this folder share it. */
+/* The state of scoring a task, shared by the files of this folder. */
 #ifndef BP_INFER_SCORE_TASK_PRIV_H
 #define BP_INFER_SCORE_TASK_PRIV_H
 
@@ -6,15 +6,15 @@
 #include "infer/score/scorer_priv.h"
 #include "infer/score/task_documents_priv.h"
 
-/* Columns of a span's row, in the place of the outcomes': log-probabilities of the best span and of
- * no answer, and the places where that span begins and ends. */
+/* Columns of a span's row, in place of the outcomes': log-probabilities of the best span and of no
+ * answer, and the places where that span begins and ends. */
 enum { SPAN_SCORE, SPAN_NONE, SPAN_FIRST, SPAN_LAST, TASK_SPAN_COLUMNS };
-/* Columns behind the outcomes', of an ensemble; of a regression there is one, the variance. */
+/* Columns of an ensemble after those of the outcomes; a regression has one, the variance. */
 enum { TASK_ENTROPY, TASK_MUTUAL, TASK_MORE };
 
 typedef struct task_scoring task_scoring;
 
-/* What a unit keeps of each row of a task, and what is made of all rows. */
+/* What a unit keeps of each row of a task, and what all rows become. */
 typedef struct task_results {
     int64_t (*width_of)(const task_scoring *task); /* floats of a row */
     /* Row r, of example w of the batch and at `at` among its rows; `out` is 0 before. On leads. */
@@ -35,7 +35,7 @@ struct task_scoring {
     task_documents documents;
     bp_work_units units;
     int64_t predictions; /* of texts, words, or questions, whose windows are documents */
-    int64_t unlabelled;  /* those without a label, which count for no figure */
+    int64_t unlabelled;  /* those without a label, which no figure includes */
     int64_t width;       /* of a row */
     float *table;        /* [documents.rows][width], of outcomes by statistics; on the coordinator,
                             at the end */
@@ -45,7 +45,7 @@ struct task_scoring {
 };
 
 /* outcomes.c */
-/** outcomes.h5: what an ensemble says of each prediction, for those who compare methods. */
+/** outcomes.h5: an ensemble's statistics of each prediction, for comparing methods. */
 extern const task_results task_outcomes;
 
 /* task_report.c */

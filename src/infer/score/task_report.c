@@ -1,4 +1,5 @@
-/* The report of a scored task: predictions, figures with their intervals, lines for people. */
+/* The report of a scored task: predictions, figures with their intervals, lines for people. Called
+ * by task.c after its last unit. */
 #include "task_priv.h"
 
 #include "base/buffer.h"
@@ -18,7 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* More classes than that have tables that nobody reads. */
+/* More classes than that have tables too large to read. */
 #define TABLE_CLASSES 1000
 
 int32_t task_best_of(const task_scoring *task, int64_t r)
@@ -189,7 +190,7 @@ static bp_err estimate_classes(const task_scoring *task, json_t **out, const int
     return err;
 }
 
-/* Entities of each document; without names of entities (parts of speech) the accuracy alone. */
+/* Entities of each document; without names of entities (parts of speech) only the accuracy. */
 static bp_err estimate_tags(const task_scoring *task, json_t **out, const int32_t *predicted,
                             uint64_t seed)
 {

@@ -1,5 +1,5 @@
-/* Answers to questions: of each window the most probable span of its context, of a question the
- * best one of all its windows. */
+/* Answers to questions: for each window the most probable span of its context, for a question the
+ * best one of all its windows. Called by task.c for each unit, and by task_report.c. */
 #include "task_priv.h"
 
 #include "base/buffer.h"
@@ -230,7 +230,7 @@ static bp_err estimate(const question *questions, int64_t count, uint64_t seed, 
     return err;
 }
 
-/* Of questions whose answers are known. */
+/* Figures of questions whose answers are known. */
 static bp_err measure(task_scoring *task, const question *questions, int64_t count, uint64_t seed,
                       json_t **out)
 {

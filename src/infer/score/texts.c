@@ -1,4 +1,5 @@
-/* Windows of texts in memory, in batches of like lengths: scored, or their states kept. */
+/* Windows of texts in memory, in batches of like lengths: scored, or their states kept. Called by
+ * bagpipe-data metrics. */
 #include "infer/score/texts.h"
 
 #include "base/mem.h"
@@ -12,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A window of one text. Of states it feeds `count` tokens of the text from `first` on. */
+/* A window of one text. For states, it feeds `count` tokens of the text from `first` on. */
 typedef struct text_row {
     int64_t text;
     bp_score_window window;
@@ -63,7 +64,7 @@ bp_err bp_texts_rule(bp_score_rule *rule, const bp_model_info *model, const bp_t
 
     if (model->reads_source || bp_task_has_head(&model->task))
         return BP_FAIL(BP_ERR_CONFIG, "metrics.no_language_model",
-                       "the model is no language model alone, it %s: at the model; name a causal "
+                       "the model is not only a language model: it %s: at the model; name a causal "
                        "or a masked one",
                        model->reads_source ? "writes a target for a source"
                                            : "has the head of a task");
@@ -85,7 +86,7 @@ static int64_t length_of(const bp_token_texts *texts, int64_t k)
     return texts->starts[k + 1] - texts->starts[k];
 }
 
-/* The longest first; of those alike as they lie in the texts. */
+/* The longest first; equal ones in the order of the texts. */
 static int compare_rows(const void *a, const void *b)
 {
     const text_row *x = a, *y = b;
@@ -99,7 +100,7 @@ static int compare_rows(const void *a, const void *b)
                : (x->window.first > y->window.first) - (x->window.first < y->window.first);
 }
 
-/* What is done with a batch of rows [first, first + windows). */
+/* The function called for a batch of rows [first, first + windows). */
 typedef bp_err (*row_work)(text_job *job, int64_t first, const bp_model_batch *batch);
 typedef void (*row_fill)(const text_job *job, const text_row *row, int64_t length, int32_t *inputs,
                          int32_t *targets);
@@ -260,7 +261,7 @@ bp_err bp_texts_score(double *nll, int64_t *scored, bp_model *lm, const bp_score
 
 /* ---- states ---- */
 
-/* What stands in front of a window's tokens. */
+/* What comes before a window's tokens. */
 static int64_t lead_of(const bp_score_rule *rule)
 {
     return bp_score_masks(rule->convention) || rule->prefix;
@@ -294,10 +295,10 @@ static void fill_whole(const text_job *job, const text_row *row, int64_t length,
            (size_t)count * sizeof *inputs);
     if (masks)
         inputs[1 + count] = (int32_t)rule->sep;
-    targets[lead] = inputs[lead]; /* a head wants something to do; it is not looked at */
+    targets[lead] = inputs[lead]; /* a head needs a target; its result is not used */
 }
 
-/* A probe that keeps what one block hands on. */
+/* A probe that keeps what one block passes on. */
 typedef struct layer_probe {
     bp_probe probe;
     int64_t block, columns;
@@ -324,7 +325,7 @@ static layer_probe probe_of(const bp_model *lm, int64_t layer, float *hidden)
                          .hidden = hidden};
 }
 
-/* Does the model itself give the states that are wanted? */
+/* Does the model itself return the requested states? */
 static bool from_backbone(const bp_model *lm, int64_t layer)
 {
     return layer == BP_TEXTS_LAST && !lm->info.masks && !lm->info.log_probabilities &&
@@ -389,7 +390,7 @@ bp_err bp_texts_columns(int64_t *columns, bp_model *lm, const bp_score_rule *rul
     *columns = probe.columns;
     if (err == BP_OK && *columns == 0)
         err = BP_FAIL(BP_ERR_CONFIG, "metrics.no_such_layer",
-                      "the model has no states behind layer %" PRId64 ": at --layer; use 0 to %d",
+                      "the model has no states after layer %" PRId64 ": at --layer; use 0 to %d",
                       layer, lm->info.layers);
     return err;
 }

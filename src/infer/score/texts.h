@@ -1,5 +1,5 @@
-/* Texts that are in memory, scored or looked at by one process: bagpipe-data metrics. Local, on a
- * model that one rank holds whole. */
+/* Texts in memory, scored or probed by one process: bagpipe-data metrics. Local, on a model that
+ * one rank holds whole. */
 #ifndef BP_INFER_SCORE_TEXTS_H
 #define BP_INFER_SCORE_TEXTS_H
 
@@ -14,9 +14,9 @@ typedef struct bp_token_texts {
     const int32_t *tokens; /* ids of the model */
 } bp_token_texts;
 
-/** The rule by which `bagpipe score` reads texts of the model where no key is set; of `tokenizer`
- * (NULL: ids alone are known) come the tokens that the model needs. Errors: BP_ERR_CONFIG a model
- * of another kind of text (a source and a target), or a tokenizer without them. */
+/** The rule by which `bagpipe score` reads texts for the model if no key is set; of `tokenizer`
+ * (NULL: only ids are known) come the tokens that the model needs. Errors: BP_ERR_CONFIG a model of
+ * another kind of text (a source and a target), or a tokenizer without them. */
 bp_err bp_texts_rule(bp_score_rule *rule, const bp_model_info *model,
                      const bp_tokenizer *tokenizer);
 
@@ -28,13 +28,12 @@ bp_err bp_texts_score(double *nll, int64_t *scored, bp_model *lm, const bp_score
                       const bp_token_texts *texts);
 
 /** What to read as a token's state. */
-#define BP_TEXTS_LAST (-1) /* the last layer: of a causal model behind its last norm */
+#define BP_TEXTS_LAST (-1) /* the last layer; for a causal model, after its last norm */
 
 /** states[tokens of all texts][columns]: of each token what layer `layer` leaves (0: the embedding;
- * BP_TEXTS_LAST), as Hugging Face numbers its hidden_states. A causal model reads the
- * prefix first (score.prefix = auto), a masked one stands between its special tokens; both read a
- * text that is longer than their context in disjoint windows. Columns: bp_texts_columns of that
- * layer.
+ * BP_TEXTS_LAST), as Hugging Face numbers its hidden_states. A causal model reads the prefix first
+ * (score.prefix = auto), a masked one is between its special tokens; both read a text that is
+ * longer than their context in disjoint windows. Columns: bp_texts_columns of that layer.
  *
  * Errors:     BP_ERR_SYSTEM memory. */
 bp_err bp_texts_states(float *states, bp_model *lm, const bp_score_rule *rule,

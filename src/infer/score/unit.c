@@ -1,4 +1,5 @@
-/* A unit's windows, sorted by length into batches: the same ones whoever scores them. */
+/* A unit's windows, sorted by length into batches: the same on all ranks. Called by loop.c and
+ * each.c. */
 #include "infer/score/unit.h"
 
 #include "base/mem.h"
@@ -13,7 +14,7 @@ typedef struct unit_row {
     bp_score_window window;
     int64_t part;   /* index of its document in `parts` */
     int64_t value;  /* index of its first value */
-    int64_t source; /* of a pair: inputs of its source; else 0 */
+    int64_t source; /* for a pair: inputs of its source; else 0 */
 } unit_row;
 
 /* A document of the unit, or a piece of one. */
@@ -167,7 +168,7 @@ static bp_err add_part(bp_score_unit *unit, int64_t number, int64_t first, int64
     return BP_OK;
 }
 
-/* Of row i in the order of batches; of a pair those of its longer text. */
+/* Places of row i in the order of batches; for a pair, those of its longer text. */
 static int64_t inputs_of(const bp_score_unit *unit, int64_t i)
 {
     const unit_row *row = &unit->rows[unit->order[i]];
@@ -187,7 +188,7 @@ static unit_batch *add_batch(bp_score_unit *unit, int64_t first)
 }
 
 /* The rows from `first` on that are cut, as many as go side by side: the longest is the first, so
- * that those that go on are the first ones. Returns the row behind them. */
+ * that those that go on are the first ones. Returns the row after them. */
 static int64_t cut_pieces(bp_score_unit *unit, int64_t first)
 {
     int64_t P = unit->piece, side = bp_score_batch_windows(P), end = first;
@@ -223,7 +224,7 @@ static void fit_pairs(const bp_score_unit *unit, unit_batch *to)
     to->source_length = length_class(unit, source);
 }
 
-/* The rows from `first` on of one length class. Returns the row behind them. */
+/* The rows from `first` on of one length class. Returns the row after them. */
 static int64_t cut_batch(bp_score_unit *unit, int64_t first)
 {
     unit_batch *to = add_batch(unit, first);
@@ -334,8 +335,8 @@ static bp_err read_line(bp_score_unit *unit, const unit_row *row, int64_t first,
                                unit->line + (text_begin - begin));
 }
 
-/* A row of a masked model: what is scored is masked, alone or with the rest of its word. What lies
- * behind the inputs is no place (bp_model_info.masks). */
+/* A row of a masked model: what is scored is masked, by itself or with the rest of its word. What
+ * follows the inputs is no place (bp_model_info.masks). */
 static bp_err fill_masked(bp_score_unit *unit, const unit_row *row, int64_t length, int32_t *inputs,
                           int32_t *targets)
 {
@@ -495,7 +496,7 @@ static bool scores_end(const bp_score_unit *unit, const unit_row *row)
            row->window.first + row->window.inputs == unit->parts[row->part].line - 1;
 }
 
-/* Of one statistic over a part's values, but for logarithms of 0. */
+/* The sum of one statistic over a part's values, except logarithms of 0. */
 static bp_fixed sum_values(const bp_score_unit *unit, const unit_part *part, int64_t statistic)
 {
     bp_fixed sum = 0;
@@ -534,8 +535,8 @@ static bp_score_piece sum_part(const bp_score_unit *unit, const unit_part *part)
     return piece;
 }
 
-/* The entries of /tokens that a row scores; an end-of-document token that no file holds has none.
- */
+/* The entries of /tokens that a row scores; an end-of-document token that no file holds has
+ * none. */
 static bp_score_run run_of(const bp_score_unit *unit, const unit_row *row)
 {
     const unit_part *part = &unit->parts[row->part];

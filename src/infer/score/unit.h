@@ -1,4 +1,4 @@
-/* One work unit: its windows, cut into batches, and what comes of them. Local: no MPI. */
+/* One work unit: its windows, cut into batches, and their results. Local: no MPI. */
 #ifndef BP_INFER_SCORE_UNIT_H
 #define BP_INFER_SCORE_UNIT_H
 
@@ -8,15 +8,15 @@
 #include "models/model.h"
 
 /** Tokens of a batch, padding counted (one window may be longer). Batches are part of the result's
- * bits, so this is no key. */
+ * bits, so this is not a key. */
 #define BP_SCORE_BATCH_TOKENS 4096
 
 /** Inputs of a piece of a window that has no limit (bp_score_rule.piece). Windows that are computed
  * side by side, piece by piece, are BP_SCORE_BATCH_TOKENS / BP_SCORE_PIECE_INPUTS at most. */
 #define BP_SCORE_PIECE_INPUTS 256
 
-/** The most tokens of a batch, and the windows of one where all are full: of so many inputs at most
- * (bp_score_piece_inputs). */
+/** The most tokens of a batch, and the windows of one where all are full: each of at most this many
+ * inputs (bp_score_piece_inputs). */
 static inline int64_t bp_score_batch_tokens(int64_t inputs)
 {
     return inputs > BP_SCORE_BATCH_TOKENS ? inputs : BP_SCORE_BATCH_TOKENS;
@@ -28,7 +28,7 @@ static inline int64_t bp_score_batch_windows(int64_t inputs)
 }
 
 /** What a unit holds of one document. In a part file the sums of the model's other statistics
- * (bp_model_statistic) stand behind it, a bp_fixed each. */
+ * (bp_model_statistic) follow it, a bp_fixed each. */
 typedef struct bp_score_piece {
     int64_t document;
     int64_t text;        /* text tokens of the document, in its first unit; else 0 */
@@ -48,11 +48,11 @@ typedef struct bp_score_run {
 
 typedef struct bp_score_unit bp_score_unit;
 
-/** A unit's memory, used for one unit after the other; `statistics` values a token come of a batch.
+/** A unit's memory, used for one unit after the other; a batch returns `statistics` values a token.
  * `plan` is borrowed. Errors: BP_ERR_SYSTEM memory: a window without a limit is a document, however
  * long; *out is NULL then. */
 bp_err bp_score_unit_new(bp_score_unit **out, const bp_score_plan *plan, int64_t statistics);
-/** Bytes of it, all but a trifle, where windows have so many inputs at most. */
+/** Bytes of it, except for a small part, where windows have at most this many inputs. */
 size_t bp_score_unit_bytes(int64_t longest, int64_t statistics);
 void bp_score_unit_free(bp_score_unit **unit);
 
@@ -67,8 +67,7 @@ bp_err bp_score_unit_batch(bp_score_unit *unit, int64_t b, bp_model_batch *batch
 /** Take the result of batch b.
  *
  * Shapes:     values[statistics][windows][length] of that batch, log-probabilities first.
- * Errors:     BP_ERR_SOFTWARE a value that is not finite.
- */
+ * Errors:     BP_ERR_SOFTWARE a value that is not finite. */
 bp_err bp_score_unit_take(bp_score_unit *unit, int64_t b, const float *values);
 /** Put a batch's rows[windows][length][columns], one a place, where its values would go: those of
  * scored targets into to[bp_score_unit_scored][columns]. */
@@ -99,17 +98,17 @@ typedef struct bp_score_result {
  * is the file for messages. */
 bp_err bp_score_result_read(bp_score_result *out, const char *data, size_t bytes,
                             int64_t statistics, const char *name);
-/** Of a unit with keys (score.states) a result begins with those of its scored targets, and ends
+/** With keys (score.states) the result of a unit begins with those of its scored targets, and ends
  * with their number, an int64_t. `data` and `bytes` become those of what is between. */
 typedef struct bp_score_key_rows {
     int64_t count;
     const float *rows; /* [count][columns], in `data`, which is aligned */
 } bp_score_key_rows;
-/** columns 0: there are none, and nothing happens. Errors: BP_ERR_FORMAT, as above. */
+/** columns 0: there are no keys, and nothing happens. Errors: BP_ERR_FORMAT, as above. */
 bp_err bp_score_result_keys(bp_score_key_rows *out, const char **data, size_t *bytes,
                             int64_t columns, const char *name);
 bp_score_piece bp_score_result_piece(const bp_score_result *result, int64_t i);
-/** sums[statistics - 1] of piece i: of the statistics behind the log-probability. */
+/** sums[statistics - 1] of piece i: of the statistics after the log-probability. */
 void bp_score_result_sums(const bp_score_result *result, int64_t i, bp_fixed *sums);
 /** The values of one statistic; maybe not aligned. */
 const char *bp_score_result_values(const bp_score_result *result, int64_t statistic);

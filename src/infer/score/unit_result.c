@@ -1,4 +1,4 @@
-/* Packed results of units, read in place. */
+/* Packed results of units, read in place. Written by unit.c; called by the merges. */
 #include "infer/score/unit.h"
 
 #include <inttypes.h>

@@ -1,4 +1,4 @@
-/* Windows of the conventions, each in closed form. */
+/* Windows of the conventions, each in closed form. Called by plan.c and unit.c. */
 #include "infer/score/windows.h"
 
 #include "base/err.h"
@@ -58,8 +58,8 @@ static bp_score_window rolling(const bp_score_rule *rule, int64_t line, int64_t 
 }
 
 /* Windows of C tokens begin every S. The last token of a window only serves as a target, and its
- * first is no target: with S = C the first token of every window stays unscored, as in the recipe.
- */
+ * first is not a target: with S = C the first token of every window stays unscored, as in the
+ * recipe. */
 static bp_score_window stride(const bp_score_rule *rule, int64_t line, int64_t w)
 {
     int64_t first = w * rule->stride;

@@ -1,5 +1,6 @@
-/* gnuplot as a child of this process: its script and its picture are files in memory, so that
- * nobody waits for a pipe. posix_spawn copies no page of this process, which may be an MPI rank. */
+/* gnuplot as a child of this process: its script and its picture are files in memory, so that no
+ * process waits for a pipe. posix_spawn copies no page of this process, which may be an MPI
+ * rank. */
 #include "job/report/report_priv.h"
 
 #include "base/clock.h"

@@ -1,4 +1,4 @@
-/* The files that are installed beside the programs, and what is made of them. */
+/* Makes pages and plots of the files that are installed beside the programs. */
 #include "job/report/report_priv.h"
 
 #include "base/fs.h"
@@ -15,7 +15,8 @@
 
 /* ---- installed files ---- */
 
-/* Of a file. The folder of this program is FOLDER in FOLDER/../share. Free with bp_free(). */
+/* The path of a file of the templates. The folder of this program is FOLDER in FOLDER/../share.
+ * Free with bp_free(). */
 static char *installed_path(const char *kind, const char *name)
 {
     const char *share = getenv("BAGPIPE_SHARE");
@@ -85,7 +86,7 @@ bp_err bp_report_page(const char *path, const char *name, const json_t *data)
     return err;
 }
 
-/* Where an id stands behind text: id='x', href='#x', url(#x); NULL: at none. */
+/* Where an id follows the text: id='x', href='#x', url(#x); NULL: nowhere. */
 static const char *find_id(const char *text)
 {
     static const char *const BEFORE[] = {" id='",    " id=\"",    " href='#", " href=\"#",

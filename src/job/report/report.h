@@ -5,8 +5,7 @@
  * needs no other file and no network. plots/NAME.gp draws from variables and CSV files.
  *
  * Both are read from the folder $BAGPIPE_SHARE/report where that is set, else from
- * ../share/bagpipe/report beside the folder of the program.
- */
+ * ../share/bagpipe/report beside the folder of the program. */
 #ifndef BP_JOB_REPORT_REPORT_H
 #define BP_JOB_REPORT_REPORT_H
 
@@ -18,8 +17,8 @@ bool bp_report_has_page(const char *name);
 
 /** Write `path` from pages/NAME.html. In the template {{{style}}} is pages/style.css.
  *
- * Errors:     BP_ERR_INPUT the template is missing; those of bp_template_render and bp_file_write.
- */
+ * Errors:     BP_ERR_INPUT the template is missing; those of bp_template_render and
+ *             bp_file_write. */
 bp_err bp_report_page(const char *path, const char *name, const json_t *data);
 
 /** A gnuplot script that needs no file but its data: `variables`, common.gp, NAME.gp.
@@ -27,28 +26,26 @@ bp_err bp_report_page(const char *path, const char *name, const json_t *data);
  * variables:  an object. A string, a number and an array of either are what they are in gnuplot; a
  *             string under a name that begins with '$' is a data block.
  * Owns:       *script is the caller's, bp_free(); NULL after an error.
- * Errors:     BP_ERR_INPUT the script is missing; BP_ERR_SYSTEM.
- */
+ * Errors:     BP_ERR_INPUT the script is missing; BP_ERR_SYSTEM. */
 bp_err bp_report_script(char **script, const char *name, const json_t *variables);
 
 /** Run gnuplot on a script in `folder` (NULL: here), for bp_gnuplot_seconds at most.
  *
- * Owns:       *picture[*bytes], with a zero behind it, is what it wrote without `set output`: the
+ * Owns:       *picture[*bytes], with a zero after it, is what it wrote without `set output`: the
  *             caller's, bp_free(); NULL after an error.
- * Errors:     BP_ERR_INPUT there is no gnuplot; BP_ERR_FORMAT it failed: the message has
- * its last line; BP_ERR_SYSTEM it can't be run, or took too long.
- */
+ * Errors:     BP_ERR_INPUT there is no gnuplot; BP_ERR_FORMAT it failed: the message has its last
+ *             line; BP_ERR_SYSTEM it can't be run, or took too long. */
 extern double bp_gnuplot_seconds; /* 20; tests set it */
 bp_err bp_gnuplot(char **picture, size_t *bytes, const char *folder, const char *script);
 
 /** The <svg> element of a file of gnuplot's, to be put into a page: its ids begin with `prefix`,
- * since a page has many such elements, and its titles, which are gnuplot's own, are gone. Free with
- * bp_free(); NULL: it has none, or no memory. */
+ * since a page has many such elements, and gnuplot's titles are removed. Free with bp_free(); NULL:
+ * it has none, or no memory. */
 char *bp_report_svg(const char *text, const char *prefix);
 
 /** page.plot: the <svg> element that plots/NAME.gp draws of `variables` (bp_report_script), whose
- * ids begin with `prefix`. If gnuplot fails, page.notice says why, and that is no error. Errors:
- * those of bp_report_script. */
+ * ids begin with `prefix`. If gnuplot fails, page.notice says why, and that is not an error.
+ * Errors: those of bp_report_script. */
 bp_err bp_report_plot(json_t *page, const char *name, const json_t *variables, const char *prefix);
 
 #endif

@@ -1,4 +1,4 @@
-/* What the files of src/job/report share. */
+/* Shared by the files of src/job/report. */
 #ifndef BP_JOB_REPORT_REPORT_PRIV_H
 #define BP_JOB_REPORT_REPORT_PRIV_H
 

@@ -1,4 +1,4 @@
-/* Fills a template (HTML, gnuplot) from JSON: variables, lists, conditions. */
+/* Fills a template (HTML, gnuplot) from JSON: variables, lists, conditions. Called by report.c. */
 #include "job/report/template.h"
 
 #include <stdio.h>
@@ -18,7 +18,7 @@ typedef struct reader {
 
 /* A tag, as {{#name}}; kind is 0 for a plain one and '{' for {{{name}}}. */
 typedef struct tag {
-    const char *begin, *end; /* what stands for the tag, with its line where it is alone there */
+    const char *begin, *end; /* what represents the tag, with its line if nothing else is there */
     const char *name;
     int bytes; /* of the name */
     char kind;
@@ -73,7 +73,7 @@ static bp_err fail(const reader *self, const char *at, const char *what)
 
 /* ---- tags ---- */
 
-/* A tag that shows nothing takes its line with it, if nothing else stands there. */
+/* A tag that shows nothing takes its line with it, if nothing else is there. */
 static void take_line(const reader *self, tag *found)
 {
     const char *begin = found->begin, *end = found->end + strspn(found->end, BLANKS);
@@ -86,7 +86,7 @@ static void take_line(const reader *self, tag *found)
     }
 }
 
-/* The next tag from `self->at` on; found->begin is NULL where there is none. */
+/* The next tag from `self->at` on; found->begin is NULL at the end. */
 static bp_err find_tag(const reader *self, tag *found)
 {
     const char *open = strstr(self->at, "{{"), *close;
@@ -159,7 +159,7 @@ static void put_value(bp_buffer *out, const json_t *value, bool raw)
 
 static bp_err render(reader *self, const tag *section, const frame *context, bool shown);
 
-/* The body stands at self->at; it is read once even where nothing of it is shown. */
+/* The body is at self->at; it is read once even where nothing of it is shown. */
 static bp_err render_section(reader *self, const tag *section, const frame *context, bool shown)
 {
     const json_t *value = find_value(context, section->name, section->bytes);

@@ -15,8 +15,8 @@
  *   {{! words }}            nothing
  *
  * a.b is b of a. A name that an object lacks is looked for in the sections around it; one that is
- * nowhere is empty. A line with a section's tag or a comment alone leaves no empty line. Integers
- * stand as they are and reals with 6 digits: whoever wants others gives a string.
+ * nowhere is empty. A line with only a section's tag or a comment leaves no empty line. Integers
+ * are printed as they are, reals with 6 digits: for other digits, give a string.
  *
  * `name` is the template's, for messages.
  * Errors:     BP_ERR_FORMAT a tag without its end, with name and line; BP_ERR_SYSTEM.

@@ -1,4 +1,4 @@
-/* A training's page and plots, from run folders alone. */
+/* A training's page and plots, from only run folders. */
 #include "job/report/training.h"
 
 #include "base/buffer.h"
@@ -22,9 +22,9 @@
 #define POINTS_LEAST 100
 #define SMOOTH_SHARE 25 /* the smoothed loss is the mean of this part of a curve's lines */
 #define FIRST_SHARE                                                                                \
-    33 /* this part of them comes first: where it is steep, it may lie above the axes */
+    33 /* this part of them comes first: where it is steep, it may be above the axes */
 #define FEW_LINES 30  /* each is seen as a point */
-#define STEEP     1.5 /* that is, where it makes the axis so many times as long */
+#define STEEP     1.5 /* that is, where it makes the axis this many times as long */
 
 typedef struct training {
     bp_history *runs;
@@ -116,8 +116,8 @@ static void put_place(bp_buffer *out, const double *row)
                      row[BP_HISTORY_HOURS]);
 }
 
-/* Runs of lines become one: where the last of them stands, with means and, of the loss, the ends.
- * It is smoothed around the middle as far on one side as on the other, so that an end pulls at
+/* Runs of lines become one: at the place of the last one, with means and, of the loss, the ends. It
+ * is smoothed around the middle as far on one side as on the other, so that an end pulls at
  * nothing. steps,tokens,hours,loss,least,most,smoothed,rate,norm,speed */
 static void put_curve(bp_buffer *out, const training *self, const bp_curve *curve)
 {
@@ -144,7 +144,7 @@ static void put_curve(bp_buffer *out, const training *self, const bp_curve *curv
     }
 }
 
-/* steps,tokens,hours,loss: of every so many validations one, and the last. */
+/* steps,tokens,hours,loss: one of every N validations, and the last. */
 static int64_t put_validations(bp_buffer *out, const training *self, const bp_curve *curve)
 {
     int64_t count = 0, at = 0, every;
@@ -218,8 +218,8 @@ static bool is_member(const bp_history *run, int64_t c)
     return c + 1 < run->curve_count;
 }
 
-/* Members of an ensemble that is alone have names and colours of their own, and their mean is
- * black; among other runs they have their run's colour. */
+/* Members of a single ensemble have names and colours of their own, and their mean is black; among
+ * other runs they have their run's colour. */
 static void describe_curve(json_t *variables, const training *self, int64_t r, int64_t c)
 {
     const bp_history *run = &self->runs[r];
@@ -355,8 +355,8 @@ static json_t *row_of(const training *self, int64_t r, int64_t c)
         count_text((int64_t)(isfinite(figures.median_speed) ? figures.median_speed : 0)));
 }
 
-/* {"names": [...], "keys": [{"key": ..., "values": [{"value": ...}]}]}, or null: nothing differs.
- */
+/* {"names": [...], "keys": [{"key": ..., "values": [{"value": ...}]}]}, or null: nothing
+ * differs. */
 static json_t *differences_of(const training *self)
 {
     const char **keys = NULL;

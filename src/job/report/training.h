@@ -1,4 +1,4 @@
-/* Plots of trainings: a page, or a picture, of one run or of several over one another. Local: no
+/* Plots of trainings: a page, or a picture, of one run or of several in the same axes. Local: no
  * MPI, no lock; the run folders are only read. */
 #ifndef BP_JOB_REPORT_TRAINING_H
 #define BP_JOB_REPORT_TRAINING_H
@@ -11,11 +11,11 @@
  * the keys that differ.
  *
  * *notice: why the page has no plots (no gnuplot); NULL: it has them. The caller's, bp_free().
- * Errors:     those of bp_history_read and bp_report_page; BP_ERR_FORMAT no run has logged a step.
- */
+ * Errors:     those of bp_history_read and bp_report_page; BP_ERR_FORMAT no run has logged a
+ *             step. */
 bp_err bp_training_page(const char *path, const char *const *folders, int64_t count, char **notice);
 
-/** What a training leaves at its end: FOLDER/index.html. What fails is a warning. */
+/** The page at the end of a training: FOLDER/index.html. A failure is a warning. */
 void bp_training_leave_page(const char *folder);
 /** The same where the run is new; of one that was finished before, where its page is gone and the
  * templates are there, with a line that says so. */
@@ -24,8 +24,7 @@ void bp_training_keep_page(const char *folder, bool is_new);
 /** Write the plots to `path` as SVG, or as PNG. x: "steps", "tokens" or "hours".
  *
  * Errors:     those of bp_history_read, bp_gnuplot and bp_file_write; BP_ERR_FORMAT no run has
- *             logged a step.
- */
+ *             logged a step. */
 bp_err bp_training_picture(const char *path, const char *const *folders, int64_t count,
                            const char *x, bool png);
 

@@ -1,6 +1,6 @@
 /* The families of BERT and RoBERTa: their sizes, and their blocks: embedding and its norm, layers
- * whose norms stand behind their branches, pooler with the head of next sentences, the transform
- * before the vocabulary, and the vocabulary. Source: Devlin et al. 2019; Liu et al. 2019. */
+ * whose norms follow their branches, pooler with the head of next sentences, the transform before
+ * the vocabulary, and the vocabulary. Source: Devlin et al. 2019; Liu et al. 2019. */
 #include "models/bert/bert.h"
 
 #include "models/stack.h"
@@ -128,7 +128,7 @@ static int blocks(const bp_model_shape *shape)
     return (int)shape->layers + 4 + bp_bert_has_pooler(shape) + boundary_blocks(shape);
 }
 
-/* The last of the layers, behind the embedding and its norm. */
+/* The last of the layers, after the embedding and its norm. */
 static int key_block(const bp_model_shape *shape)
 {
     return (int)shape->layers + 1;
@@ -240,7 +240,7 @@ static void add_block(bp_network *network, const bp_model_shape *shape, int numb
 
 /* ---- what follows from sizes ---- */
 
-/* Of a text's tokens the vocabulary sees those that are masked. */
+/* The vocabulary sees only those tokens of a text that are masked. */
 static double vocabulary_share(void)
 {
     return BP_MASK_RATE;
@@ -288,7 +288,8 @@ static bp_model_facts facts(const bp_model_shape *shape)
     return (bp_model_facts){.train_flops = 3 * forward};
 }
 
-/* Embedding, its norm, layers; Hugging Face's RoBERTa pools as a BERT does, but for the names. */
+/* Embedding, its norm, layers; Hugging Face's RoBERTa pools as a BERT does, except for the
+ * names. */
 static bp_backbone backbone(const bp_model_shape *shape)
 {
     return (bp_backbone){.blocks = (int)shape->layers + 2,

@@ -4,7 +4,7 @@
 
 #include "models/family.h"
 
-/** Where their own sizes lie in bp_model_shape: 0 is what the family has if nothing is given. */
+/** Where their own sizes are in bp_model_shape: 0 is what the family has if nothing is given. */
 enum {
     BP_BERT_BOUNDARY, /* masked words are found from their spans' boundaries too */
     BP_BERT_NO_POOLER /* it has neither pooler nor a head of next sentences: roberta never has */
@@ -22,14 +22,12 @@ static inline bool bp_bert_has_pooler(const bp_model_shape *shape)
 }
 
 /** An example of masked words, in the places of the first stream and the first term:
- * bp_example_maker.make.
- */
+ * bp_example_maker.make. */
 void bp_masked_make(const bp_example_maker *self, const int32_t *tokens, int64_t step, int64_t slot,
                     bp_example *out);
 
-/** Sizes of models with the head of a task, of BERT, RoBERTa and ELECTRA in Hugging Face's
- * folders. A class alone is a value: one table reads both, and the
- * number of labels distinguishes them. */
+/** Sizes of models with the head of a task, of BERT, RoBERTa and ELECTRA in Hugging Face's folders.
+ * A single class is a value: one table reads both, and the number of labels distinguishes them. */
 #define BP_BERT_TASK(kind, pool)                                                                   \
     {"task", NULL, NULL, BP_HF_CHOICE, kind, .words = "none|classes|regression|tags|spans"},       \
     {                                                                                              \

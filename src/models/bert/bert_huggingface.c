@@ -1,6 +1,6 @@
 /* BERT and RoBERTa as Hugging Face folders hold them: every weight [out, in], as ours. Models that
- * were made for masked words alone have neither pooler nor a head of next sentences; BERT's own
- * have both, whichever class their config.json names. */
+ * were made only for masked words have neither pooler nor a head of next sentences; BERT's own have
+ * both, with any class in their config.json. */
 #include "models/bert/bert.h"
 
 #include <string.h>
@@ -205,7 +205,7 @@ static const bp_hf_table VALUE = TASK_TABLE("bert", "BertForSequenceClassificati
                          ROBERTA_SPAN = TASK_TABLE("roberta", "RobertaForQuestionAnswering",
                                                    ROBERTA_SPAN_SIZES, ROBERTA_SPAN_ROWS);
 
-/* Of two of one class the last is read by. */
+/* If two have one class, the last one reads it. */
 const bp_hf_table *const bp_bert_huggingface[] = {&PRETRAINING, &MASKED,    &VALUE, &CLASS,
                                                   &TAG,         &SPAN_ENDS, NULL},
                          *const bp_roberta_huggingface[] = {&ROBERTA,       &ROBERTA_VALUE,

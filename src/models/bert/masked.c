@@ -65,7 +65,7 @@ static bool goes_on(const masking *m, int64_t t)
            continues[m->text[t]];
 }
 
-/* Behind the unit that begins at t: a token, or a word. */
+/* After the unit that begins at t: a token, or a word. */
 static int64_t unit_end(const masking *m, int64_t t)
 {
     for (t++; goes_on(m, t);)
@@ -109,8 +109,8 @@ static void mask(masking *m, int64_t first, int64_t end, int64_t by)
     }
 }
 
-/* The span that begins at t: so many units, which the text's end or another text cuts short. What
- * becomes of its tokens is drawn once. */
+/* The span that begins at t: its number of units, which the text's end or another text cuts short.
+ * What becomes of its tokens is drawn once. */
 static void mask_span(masking *m, int64_t t, int64_t units)
 {
     int64_t end = t;
@@ -288,8 +288,7 @@ static bp_example_maker masked_maker(const bp_model_shape *shape, int64_t T,
 {
     bool pooler = bp_bert_has_pooler(shape), boundary = shape->own[BP_BERT_BOUNDARY] != 0;
     bool pairs = rules && rules->pairs;
-    int64_t framed =
-        pairs ? 3 : 1; /* the next example goes on behind the T - 2 tokens of this one */
+    int64_t framed = pairs ? 3 : 1; /* the next example begins after the T - 2 tokens of this one */
 
     return (bp_example_maker){
         .form = {.stream = {{.T = T, .has_lengths = pairs, .has_segments = pooler}},

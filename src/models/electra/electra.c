@@ -1,7 +1,7 @@
 /* The family of ELECTRA: its sizes, and its blocks: embedding, its norm and a projection;
  * generator: layers, transform, vocabulary; the text with the generator's tokens, embedded and
- * projected; discriminator: layers, and a head that judges each place. Both share the embeddings.
- * Source: Clark et al. 2020, section 3. */
+ * projected; discriminator: layers, and a head that classifies each place. Both share the
+ * embeddings. Source: Clark et al. 2020, section 3. */
 #include "models/electra/electra.h"
 
 #include "mesh/mesh.h"
@@ -13,7 +13,7 @@
 
 #define QUARTER 4 /* of the discriminator's width and heads, the generator's */
 
-/* Streams of dropout masks: the generator's and the second embedding's lie apart. */
+/* Streams of dropout masks: the generator's and the second embedding's are apart. */
 #define GENERATOR_MASK ((int64_t)1 << 32)
 #define REPLACED_MASK  ((int64_t)1 << 33)
 
@@ -91,7 +91,7 @@ static int64_t quarter(int64_t size)
     return size < QUARTER ? 1 : size / QUARTER;
 }
 
-/* A task's head stands behind the discriminator, and the generator is dropped. */
+/* A task's head follows the discriminator, and the generator is dropped. */
 static bool has(const bp_model_shape *shape, bp_electra_part part)
 {
     if (bp_task_has_head(&shape->task))
@@ -160,8 +160,8 @@ static void check(const bp_model_shape *shape, int tensors, bp_config *config)
                         "its training is replaced: at model.part; use both");
     if (shape->own[BP_ELECTRA_PART] == BP_ELECTRA_GENERATOR && bp_task_has_head(&shape->task))
         bp_config_fault(config, "electra.no_discriminator",
-                        "model.part = generator has no discriminator, behind which a task's head "
-                        "stands: at model.part; start from a model that has one");
+                        "model.part = generator has no discriminator, which a task's head "
+                        "follows: at model.part; start from a model that has one");
 }
 
 static bp_err check_read(const bp_model_shape *shape, const char *where)
@@ -331,7 +331,7 @@ static bp_block *new_generator_layer(bp_network *network, const bp_model_shape *
     return bp_transformer_new_layer(network, &layer);
 }
 
-/* What is done to rows by themselves: the norms behind the embeddings, which are one and the same,
+/* What is done to rows by themselves: the norms after the embeddings, which are one and the same,
  * projections, the transform before the vocabulary, and the layer before the judge. */
 static bp_block *new_rows(bp_network *network, const bp_model_shape *shape, part of)
 {
@@ -459,7 +459,7 @@ static bp_model_facts facts(const bp_model_shape *shape)
     return (bp_model_facts){.train_flops = 3 * forward};
 }
 
-/* Embedding, its norm, projection and layers of the discriminator alone. */
+/* Only the discriminator's embedding, its norm, projection and layers. */
 static bp_backbone backbone(const bp_model_shape *shape)
 {
     bp_model_shape bare = *shape;

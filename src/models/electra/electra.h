@@ -5,7 +5,7 @@
 
 #include "models/family.h"
 
-/** Where its own sizes lie in bp_model_shape: 0 is what the family has if nothing is given. */
+/** Where its own sizes are in bp_model_shape: 0 is what the family has if nothing is given. */
 enum {
     BP_ELECTRA_EMBEDDING,
     BP_ELECTRA_G_LAYERS,
@@ -25,8 +25,8 @@ typedef enum bp_electra_part {
 extern const bp_model_family bp_electra_family;
 extern const bp_hf_table *const bp_electra_huggingface[];
 
-/** Loss terms: masked tokens, which the generator finds; places, of which the discriminator tells
- * whether they hold the text's token. */
+/** Loss terms: masked tokens, which the generator finds; places, of which the discriminator
+ * predicts whether they hold the text's token. */
 enum { BP_ELECTRA_WORDS, BP_ELECTRA_REPLACED };
 #define BP_ELECTRA_WEIGHT 50 /* of the discriminator's loss: Clark et al. 2020, section 3 */
 

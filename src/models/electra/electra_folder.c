@@ -168,7 +168,7 @@ static bp_err read_shape(const reader *self, bp_model_folder *out, const char *p
     return err;
 }
 
-/* Of the folder itself, or of its discriminator. */
+/* The path of the folder itself, or of its discriminator. */
 static bp_err read_tokenizer(bp_model_folder *out, const char *path)
 {
     char *half = bp_path_join(path, HALVES[DISCRIMINATOR]);

@@ -24,7 +24,7 @@ static bp_example_maker replaced_maker(const bp_model_shape *shape, int64_t T,
     (void)shape;
     return (bp_example_maker){
         .form = {.stream = {{.T = T}}, .targets = {T, T}},
-        .window = T - 1, /* the next example goes on behind the T - 2 tokens of this one */
+        .window = T - 1, /* the next example begins after the T - 2 tokens of this one */
         .rules = rules,
         .make = make_replaced};
 }

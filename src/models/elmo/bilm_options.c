@@ -1,4 +1,4 @@
-/* What a bilm-tf folder says in text: options.json, and the words. */
+/* The text files of a bilm-tf folder: options.json, and the words. Called by bilm_read.c. */
 #include "models/elmo/bilm_priv.h"
 
 #include "base/fs.h"

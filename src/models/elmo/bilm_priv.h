@@ -11,7 +11,7 @@
 #define BILM_TOKENIZER "tokenizer.json"
 #define BILM_END       "</S>" /* among the words, as BP_ELMO_UNKNOWN */
 
-/* How our values lie in theirs, whose matrices are [in][out], gates i, j, f, o. */
+/* How our values are arranged in theirs, whose matrices are [in][out], gates i, j, f, o. */
 typedef enum bilm_form {
     BILM_SAME,
     BILM_TRANSPOSED,

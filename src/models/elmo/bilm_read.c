@@ -1,5 +1,5 @@
-/* A bilm-tf folder becomes a model: options.json, weights in HDF5, and the words of its vocabulary.
- */
+/* A bilm-tf folder becomes a model: options.json, weights in HDF5, and the words of its
+ * vocabulary. */
 #include "models/elmo/bilm_priv.h"
 
 #include "base/fs.h"

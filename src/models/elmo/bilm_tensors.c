@@ -1,4 +1,4 @@
-/* Which of bilm-tf's datasets is which of our tensors. */
+/* Maps bilm-tf's datasets to our tensors. Called by bilm_read.c and bilm_write.c. */
 #include "models/elmo/bilm_priv.h"
 
 #include "nn/layers.h"
@@ -125,7 +125,7 @@ static void add_layer(bilm_tensors *to, const bp_model_shape *shape, int directi
         one->first_row = side * P;
         one->again = side == 1;
         set_theirs(to, one, 2, kernel);
-        if (side == 1) { /* it lies there already */
+        if (side == 1) { /* it is there already */
             to->floats = place;
             one->place = place - 2 * P * GATES * H;
         }
@@ -168,7 +168,7 @@ bilm_tensors bilm_tensors_of(const bp_model_shape *shape)
 
 /* ---- values ---- */
 
-/* Where our gate lies among theirs: i, f, g, o among i, j, f, o. */
+/* The place of our gate among theirs: i, f, g, o among i, j, f, o. */
 static int64_t their_gate(int64_t gate)
 {
     static const int64_t PLACE[GATES] = {0, 2, 1, 3};

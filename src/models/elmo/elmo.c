@@ -1,8 +1,8 @@
 /* The family of ELMo: words spelled by convolutions over their characters, projected LSTMs forward
  * and backward, one softmax for both. Each direction is a stream, an item of the activations and a
  * term of the loss. The forward direction's state is carried from window to window of a batch slot;
- * the backward one begins anew at each window's end, as what follows the window is read after it.
- */
+ * the backward one begins anew at each window's end, as what follows the window is read after
+ * it. */
 #include "models/elmo/elmo.h"
 
 #include "models/elmo/bilm_priv.h"
@@ -15,7 +15,7 @@
 #define CHARACTER_WIDTH 16 /* of bilm-tf */
 #define HIGHWAYS        2
 #define CLIP            3.0
-#define SPELLED_PLACES  10 /* of a word about, for costs: what lies behind its end is cheap */
+#define SPELLED_PLACES  10 /* of an average word, for costs: what follows its end is cheap */
 
 static const bp_model_size SIZES[] = {
     {.name = "layers", .at = BP_SIZE_AT(layers)},
@@ -157,7 +157,7 @@ static bool projects_states(const bp_model_shape *shape)
     return projection_of(shape) != shape->width;
 }
 
-/* Weights of the highway layers and the projection behind the convolutions. */
+/* Weights of the highway layers and the projection after the convolutions. */
 static int64_t word_matrices(const bp_model_shape *shape)
 {
     int64_t F = bp_elmo_filters(shape);
@@ -275,7 +275,7 @@ static bp_carry *add_carry(bp_network *network, const char *layer, const char *w
     return bp_network_add_carry(network, name, columns);
 }
 
-/* Layers lie in pairs: forward, backward. */
+/* Layers are in pairs: forward, backward. */
 static bp_block *new_layer(bp_network *network, const bp_model_shape *shape, int number)
 {
     int64_t layer = (number - 1) / 2;

@@ -6,7 +6,7 @@
 
 extern const bp_model_family bp_elmo_family;
 
-/** bp_model_family.constants: each word's characters, and behind them those of the begin of a text
+/** bp_model_family.constants: each word's characters, and after them those of the begin of a text
  * [vocab_size + 1][BP_WORD_CHARACTERS]. A word is its begin, its bytes, the first 48 of them, its
  * end, and padding; the end-of-document token has the end of a text for its one byte, and the
  * unknown word is spelled BP_ELMO_UNKNOWN (bilm-tf). */

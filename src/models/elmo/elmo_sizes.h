@@ -4,7 +4,7 @@
 
 #include "models/family.h"
 
-/** Where its own sizes lie in bp_model_shape. */
+/** Where its own sizes are in bp_model_shape. */
 enum {
     BP_ELMO_FILTERS, /* BP_MODEL_PAIRS of them: characters, and how many filters */
     BP_ELMO_EMBEDDING = BP_ELMO_FILTERS + BP_MODEL_PAIRS,
@@ -18,7 +18,7 @@ enum { BP_ELMO_CELL_CLIP, BP_ELMO_PROJECTION_CLIP }; /* real[] */
 /** Items of the activations, streams of the batch, terms of the objective: a direction each. */
 enum { BP_ELMO_FORWARD, BP_ELMO_BACKWARD };
 
-/** How a word that the vocabulary lacks is spelled, whatever its token is called (bilm-tf). */
+/** How a word that the vocabulary lacks is spelled, independent of its token's name (bilm-tf). */
 #define BP_ELMO_UNKNOWN "<UNK>"
 
 /** Filters of all widths together. */

@@ -67,7 +67,7 @@ static int64_t state_width(const bp_model_shape *shape)
 
 static void check(const bp_model_shape *shape, int tensors, bp_config *config)
 {
-    (void)shape, (void)tensors, (void)config; /* tensor ranks split the vocabulary alone */
+    (void)shape, (void)tensors, (void)config; /* tensor ranks split only the vocabulary */
 }
 
 static bp_err check_read(const bp_model_shape *shape, const char *where)

@@ -4,7 +4,7 @@
 
 #include "models/family.h"
 
-/** Where its own sizes lie in bp_model_shape. */
+/** Where its own sizes are in bp_model_shape. */
 enum { BP_FEEDFORWARD_ORDER, BP_FEEDFORWARD_EMBEDDING, BP_FEEDFORWARD_DIRECT };
 
 extern const bp_model_family bp_feedforward_family;

@@ -1,4 +1,4 @@
-/* GPT-2 as Hugging Face folders hold it: q, k and v lie side by side in `c_attn`, and every Conv1D
+/* GPT-2 as Hugging Face folders hold it: q, k and v are side by side in `c_attn`, and every Conv1D
  * weight is [in, out]. */
 #include "models/gpt/gpt.h"
 

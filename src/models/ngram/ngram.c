@@ -128,7 +128,7 @@ static bool read_prune(int64_t prune[NGRAM_ORDERS], const char *list, int order)
             return false;
         at = end + 1;
     }
-    if (k == 1 && order > 1) /* one number alone leaves single words alone */
+    if (k == 1 && order > 1) /* a single number does not prune single words */
         prune[2] = prune[1], prune[1] = 0, k = 2;
     for (k++; k <= order; k++)
         prune[k] = prune[k - 1];
@@ -217,7 +217,7 @@ ngram_spec ngram_spec_of(const bp_config *config, const bp_model_shape *shape, i
     return spec;
 }
 
-/* Runs are good for all models of one order, whatever their smoothing. */
+/* Runs are good for all models of one order, with any smoothing. */
 static void name_work(char work[BP_SHA256_HEX], const bp_counting *counting, int order)
 {
     char *text = bp_sprintf("runs 1 %s %d", counting->work, order);

@@ -1,4 +1,5 @@
-/* N-grams of an ARPA file as levels in context order, with the suffixes that it lacks. */
+/* N-grams of an ARPA file as levels in context order, with the suffixes that it lacks. Called by
+ * ngram_arpa_read.c. */
 #include "models/ngram/ngram_arpa_levels_priv.h"
 
 #include "base/mem.h"

@@ -20,7 +20,7 @@ typedef struct ngram_arpa_order {
  *
  * Shapes:     of[NGRAM_ORDERS], from order 1 on; items may grow.
  * Owns:       *levels is the caller's, ngram_levels_clear(), after an error too.
- * Errors:     BP_ERR_FORMAT an n-gram stands there twice, or lacks its history; BP_ERR_SYSTEM. */
+ * Errors:     BP_ERR_FORMAT an n-gram is there twice, or lacks its history; BP_ERR_SYSTEM. */
 bp_err ngram_arpa_fill(ngram_levels *levels, ngram_arpa_order *of, const ngram_spec *spec,
                        const char *path);
 

@@ -1,4 +1,5 @@
-/* ARPA files, as SRILM and KenLM write and read them. Local: no MPI, but for `comm` of writing. */
+/* ARPA files, as SRILM and KenLM write and read them. Local: no MPI, except for `comm` of
+ * writing. */
 #ifndef BP_MODELS_NGRAM_NGRAM_ARPA_PRIV_H
 #define BP_MODELS_NGRAM_NGRAM_ARPA_PRIV_H
 

@@ -1,5 +1,5 @@
-/* An ARPA file as n-grams of all orders. Nothing in it is believed: each line is checked, and
- * reported by its number. */
+/* An ARPA file as n-grams of all orders. It is not trusted: each line is checked, and reported by
+ * its number. */
 #include "models/ngram/ngram_arpa_levels_priv.h"
 #include "models/ngram/ngram_arpa_priv.h"
 
@@ -17,7 +17,7 @@
 #include <strings.h>
 
 #define BLANKS     "\t\r "
-#define HEAD_BYTES ((size_t)64 << 10) /* \\data\\ stands within them */
+#define HEAD_BYTES ((size_t)64 << 10) /* \\data\\ is within them */
 #define LEFT_MOST  99                 /* log10 of a back-off weight */
 
 typedef struct arpa_reader {
@@ -39,7 +39,7 @@ static bp_err fail(const arpa_reader *self, const char *what)
                    "%s: at %s, line %" PRId64 "; make the file anew", what, self->path, self->line);
 }
 
-/* The next line without the blanks at its end, or one that is not empty; false: there is none. */
+/* The next line without the blanks at its end, or one that is not empty; false: at the end. */
 static bool next_line(arpa_reader *self, const char **text, size_t *bytes, bool filled)
 {
     do {
@@ -128,7 +128,7 @@ bool ngram_arpa_is(const char *path)
     return found;
 }
 
-/* Comments stand before \data\. *text is the line behind the head. */
+/* Comments come before \data\. *text is the line after the head. */
 static bp_err read_head(arpa_reader *self, const char **text, size_t *bytes)
 {
     bp_err err = BP_OK;
@@ -244,7 +244,7 @@ static bp_err make_order(arpa_reader *self, int order)
                : bp_fail_memory("the n-grams", to->declared, sizeof *to->items);
 }
 
-/* A section with its head in *text; *text is the line behind it then. */
+/* A section with its head in *text; afterwards *text is the next line. */
 static bp_err read_order(arpa_reader *self, int order, const char **text, size_t *bytes)
 {
     char head[32];
@@ -285,13 +285,13 @@ static bp_err read_text(arpa_reader *self)
     if (err == BP_OK && !is(text, bytes, "\\end\\"))
         err = fail(self, "the file goes on where \\end\\ was expected");
     if (err == BP_OK && next_line(self, &text, &bytes, true))
-        err = fail(self, "the file goes on behind \\end\\");
+        err = fail(self, "the file goes on after \\end\\");
     return err;
 }
 
 /* ---- ids ---- */
 
-/* Without a tokenizer: <unk> is 0, </s> the last id, <s> behind it, others as they come. */
+/* Without a tokenizer: <unk> is 0, </s> the last id, <s> after it, others as they come. */
 static bp_err number_words(arpa_reader *self)
 {
     int64_t next = 1, count = self->words.count;
@@ -385,8 +385,7 @@ static bp_err read_mapped(arpa_reader *self, ngram_levels *levels, bp_tokenizer 
     }
     if (err == BP_OK && self->dropped > 0)
         BP_WARN("arpa.inner_start",
-                "%" PRId64
-                " n-grams have <s> behind another word, which never happens: at %s; they "
+                "%" PRId64 " n-grams have <s> after another word, which never happens: at %s; they "
                 "are left out",
                 self->dropped, self->path);
     return err == BP_OK ? ngram_arpa_fill(levels, self->of, self->spec, self->path) : err;

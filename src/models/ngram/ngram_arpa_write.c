@@ -137,7 +137,7 @@ static void add_number(bp_buffer *out, float value)
     static const double POWERS[] = {1e0, 1e1, 1e2, 1e3,  1e4,  1e5,  1e6,
                                     1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13};
     double size = fabs((double)value), half = half_step(fabsf(value));
-    int places = 6; /* behind the point, of 6 digits */
+    int places = 6; /* decimal places of the 6 digits */
     char text[32];
 
     for (double power = 0.1; places > 4 && size >= power; power *= 10)

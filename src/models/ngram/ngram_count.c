@@ -1,4 +1,5 @@
-/* Counting: ranges of the stream that no run holds yet are read, sorted, combined and spilled. */
+/* Counting: ranges of the stream that no run holds yet are read, sorted, combined and spilled. The
+ * first step of ngram.c; then ngram_merge.c. */
 #include "models/ngram/ngram_count_priv.h"
 
 #include "base/fault.h"
@@ -37,7 +38,7 @@ static ngram_key push(const ngram_spec *spec, ngram_key key, int64_t id)
            ((ngram_key)(uint64_t)(id + 1) << (spec->bits * (spec->order - 1)));
 }
 
-/* Behind <s>, which has no history. */
+/* After <s>, which has no history. */
 static ngram_key begin_document(const ngram_spec *spec)
 {
     return push(spec, 0, spec->vocab_size);
@@ -120,7 +121,7 @@ static int64_t find_gaps(range **gaps, const ngram_run *runs, int64_t count, int
     return found;
 }
 
-/* This rank's share of the gaps' tokens: [first, end) of them, one gap behind the other. */
+/* This rank's share of the gaps' tokens: [first, end) of them, one gap after the other. */
 static bp_err count_share(counter *self, const range *gaps, int64_t count, range share)
 {
     int64_t passed = 0;

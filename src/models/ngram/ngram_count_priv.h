@@ -12,8 +12,8 @@ ngram_spec ngram_spec_of(const bp_config *config, const bp_model_shape *shape, i
  *
  * Collective: over counting->comm.
  * Owns:       *runs is the caller's, ngram_runs_free(): those of the whole stream, on all ranks.
- * Errors:     those of counting->read and ngram_run_write; BP_ERR_STOPPED: the same on all ranks.
- */
+ * Errors:     those of counting->read and ngram_run_write; BP_ERR_STOPPED: the same on all
+ *             ranks. */
 bp_err ngram_count_stream(ngram_run **runs, int64_t *count, const bp_counting *counting,
                           const ngram_spec *spec, const char *work);
 
@@ -22,8 +22,8 @@ bp_err ngram_count_stream(ngram_run **runs, int64_t *count, const bp_counting *c
 bp_err ngram_read_sample(const bp_counting *counting, const ngram_spec *spec, int64_t tokens,
                          ngram_item *items);
 
-/** counting->valid_loss, by the model's file `path`: of each token behind its document's, the first
- * one behind <s>.
+/** counting->valid_loss, by the model's file `path`: of each token after its document's, the first
+ * one after <s>.
  *
  * Collective: over counting->comm; there are valid_tokens.
  * Errors:     those of ngram_file_open and counting->read_valid; BP_ERR_STOPPED: the same on all

@@ -1,6 +1,7 @@
 /* Probabilities of all n-grams, one order after another: records go from the owners in suffix order
- * to those in context order, where words that follow one history lie together, and come back with
- * their places and probabilities, which the next order needs. */
+ * to those in context order, where words that follow one history are together, and come back with
+ * their places and probabilities, which the next order needs. Called by ngram.c after
+ * ngram_merge.c. */
 #include "models/ngram/ngram_estimate_priv.h"
 
 #include "base/fault.h"
@@ -182,7 +183,7 @@ static bp_err make_words(estimator *self)
 typedef struct exchange {
     int64_t *counts[2]; /* [size] sent, received; in n-grams */
     int64_t sent, received;
-    int64_t *slot; /* [sent] where n-gram k stands among those that are sent; NULL: at k */
+    int64_t *slot; /* [sent] the place of n-gram k among those that are sent; NULL: k */
     ngram_tally *out, *in;
     ngram_item *out_keys, *keys;
 } exchange;
@@ -339,7 +340,7 @@ static void group_make_capacity(group *g, int64_t words)
     g->prob = bp_realloc("ngram.group", g->prob, g->capacity, sizeof *g->prob);
 }
 
-/* The place of a history among this rank's n-grams of the order below, at or behind `from`; that
+/* The place of a history among this rank's n-grams of the order below, at `from` or after it; that
  * order's count: it was not kept. Both are sorted. */
 static int64_t find_history(const estimator *self, int order, ngram_key history, int64_t from)
 {
@@ -374,7 +375,7 @@ static void smooth(estimator *self, int order, const exchange *x, const ngram_it
     ngram_smooth(&self->spec->rule, &followers, g->prob, left);
 }
 
-/* Those that are kept go behind the level's last one; the reply to each has its place. */
+/* Those that are kept are appended to the level; the reply to each has its place. */
 static void keep(estimator *self, int order, exchange *x, const ngram_item *sorted, int64_t words,
                  const group *g)
 {

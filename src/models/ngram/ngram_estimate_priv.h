@@ -3,8 +3,8 @@
  * A rank owns a range of n-grams in each order. In suffix order (the last word first) n-grams with
  * the same end are neighbours: all shorter n-grams and their left neighbours are counted in one
  * pass. In context order (the first word first) the words that follow a history are neighbours:
- * probabilities are made there, and the model's file lies so. For each order of n-gram its records
- * go from the one owner to the other and back. */
+ * probabilities are made there, and the model's file has that order. For each order of n-gram its
+ * records go from the one owner to the other and back. */
 #ifndef BP_MODELS_NGRAM_NGRAM_ESTIMATE_PRIV_H
 #define BP_MODELS_NGRAM_NGRAM_ESTIMATE_PRIV_H
 
@@ -12,7 +12,7 @@
 #include "models/ngram/ngram_runs_priv.h"
 #include "models/ngram/ngram_smoothing_priv.h"
 
-#define NGRAM_ORDERS (NGRAM_ORDER_MOST + 2) /* places for orders 1 to 7, and one behind */
+#define NGRAM_ORDERS (NGRAM_ORDER_MOST + 2) /* places for orders 1 to 7, and one after */
 
 /** What the keys ngram.* ask for, and the vocabulary. */
 typedef struct ngram_spec {
@@ -25,7 +25,7 @@ typedef struct ngram_spec {
     int64_t memory_bytes;
 } ngram_spec;
 
-/** Of an n-gram: its counts; then, in the same memory, the reply to its owner in context order. */
+/** For an n-gram: its counts; then, in the same memory, the reply to its owner in context order. */
 typedef union ngram_tally {
     struct {
         int64_t seen;    /* how often */

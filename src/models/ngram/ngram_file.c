@@ -1,4 +1,4 @@
-/* The model's file: its layout, and opening one that nobody has to trust. */
+/* The model's file: its layout, and opening one that need not be trusted. */
 #include "models/ngram/ngram_file_priv.h"
 
 #include "base/fs.h"
@@ -69,7 +69,7 @@ static bool prob_is_sane(float value)
     return value <= 1e-5F && value >= -1e6F; /* rounding may go above 0 */
 }
 
-/* Followers of each history ascend, and lie one behind the other. */
+/* Followers of each history ascend, and are contiguous. */
 static bool nodes_are_sane(const ngram_file *file, int k, ngram_range part)
 {
     const ngram_node *nodes = file->nodes[k];
@@ -105,7 +105,7 @@ static bool leaves_are_sane(const ngram_file *file, ngram_range part)
     return true;
 }
 
-/* The n-grams of a part, but for their links. */
+/* The n-grams of a part, except for their links. */
 static bool part_is_sound(const ngram_file *file, const ngram_range *parts)
 {
     for (int k = 1; k < file->order || k == 1; k++)

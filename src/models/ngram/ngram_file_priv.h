@@ -2,8 +2,8 @@
  *
  * An n-gram of an order below the highest is a node: log10 of its probability and of what it leaves
  * as a history, where its followers begin among the n-grams of the next order, and where its suffix
- * stands among those of the order below (of order 2 the suffix is a word, by its id). One of the
- * highest order is a leaf, without followers. A table of last words stands beside each order from 2
+ * is among those of the order below (of order 2 the suffix is a word, by its id). One of the
+ * highest order is a leaf, without followers. A table of last words accompanies each order from 2
  * on, ascending among the followers of one history. Order 1 has a node for each id, and <s> last.
  * docs/formats.md has the layout byte by byte.
  *
@@ -41,13 +41,13 @@ typedef struct ngram_leaf {
     uint32_t link;
 } ngram_leaf;
 
-/** Where an order's nodes (leaves) and words lie in the file; of order k there are count[k - 1],
- * and a node more that ends the last one's followers. */
+/** Where an order's nodes (leaves) and words are in the file; order k has count[k - 1], and a node
+ * more that ends the last one's followers. */
 typedef struct ngram_layout {
     int64_t nodes[NGRAM_ORDER_MOST + 1], words[NGRAM_ORDER_MOST + 1], bytes;
 } ngram_layout;
 ngram_layout ngram_layout_of(const ngram_header *header);
-/** Of a last word. */
+/** The record of a last word. */
 static inline uint32_t ngram_word_bytes(int64_t vocab_size)
 {
     return vocab_size < UINT16_MAX ? 2 : 4;
@@ -71,7 +71,7 @@ typedef struct ngram_file {
  * it. Owns: ngram_file_close(), after an error too. Errors: BP_ERR_FORMAT "damaged", another kind
  * or version; BP_ERR_INPUT, BP_ERR_DENIED, BP_ERR_IO, BP_ERR_SYSTEM. */
 bp_err ngram_file_open(ngram_file *file, const char *path);
-/** The same for one of `parts` that other ranks have: of it alone all places are checked but links,
+/** The same for one of `parts` that other ranks have: only its places are checked, all but links,
  * and no page of another part is read but a few. */
 bp_err ngram_file_open_part(ngram_file *file, const char *path, int part, int parts);
 /** Part `part` are the n-grams that begin with words from this one to below that of the next part

@@ -1,4 +1,5 @@
-/* Lookups: from the longest known history to shorter ones, until a word is found behind one. */
+/* Lookups: from the longest known history to shorter ones, until a word is found after one. Called
+ * by ngram_model.c and ngram_validate.c. */
 #include "models/ngram/ngram_lookup_priv.h"
 
 #include <math.h>
@@ -15,7 +16,7 @@ ngram_state ngram_start(const ngram_file *file)
     return (ngram_state){.at = (uint32_t)file->V, .order = 1, .history = 1};
 }
 
-/* The state behind n-gram `at` of `order`. */
+/* The state after n-gram `at` of `order`. */
 static inline ngram_state state_behind(const ngram_file *file, int order, uint32_t at, int history)
 {
     if (order == file->order) {
@@ -39,7 +40,7 @@ static inline void begin_lookup(ngram_lookup *self, const ngram_file *file, ngra
         self->fixed = (double)file->header.unseen;
 }
 
-/* Behind the history of the current order; false: the next shorter one is to be tried. */
+/* After the history of the current order; false: the next shorter one is to be tried. */
 static inline bool try_order(ngram_lookup *self, const ngram_file *file)
 {
     const ngram_node *node;
@@ -107,7 +108,7 @@ static void look_up(walk *self, const ngram_file *file, int32_t word)
         __builtin_prefetch(&file->nodes[self->lookup.order][self->lookup.at]);
 }
 
-/* The state is behind input `at`: on to its target, or to the input behind it. */
+/* The state is that after input `at`: on to its target, or to the next input. */
 static void have_read(walk *self, const ngram_file *file)
 {
     const ngram_sequence *of = self->of;
@@ -233,7 +234,7 @@ void ngram_walk(const ngram_file *file, ngram_sequence *sequences, int64_t count
 
 /* ---- all words at once ---- */
 
-/* Words behind one history; `factor` is what longer histories leave. */
+/* Words after one history; `factor` is what longer histories leave. */
 static void set_followers(const ngram_file *file, ngram_state history, double factor,
                           float *log_prob)
 {

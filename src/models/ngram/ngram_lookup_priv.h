@@ -6,8 +6,8 @@
 
 #include "models/ngram/ngram_file_priv.h"
 
-/** The longest history that the model knows: n-gram `at` of an order below the highest. {0}: none.
- */
+/** The longest history that the model knows: n-gram `at` of an order below the highest. {0}:
+ * none. */
 typedef struct ngram_state {
     uint32_t at;
     uint16_t order;   /* 0: no word is known */
@@ -16,8 +16,7 @@ typedef struct ngram_state {
 
 #define NGRAM_NOWHERE UINT32_MAX
 
-/* A word among those that stand at [begin, end), which ascend. The loops have no branch to guess.
- */
+/* A word among those at [begin, end), which ascend. The loops have no branch to guess. */
 static inline uint32_t ngram_find_narrow(const uint16_t *words, uint32_t begin, uint32_t end,
                                          uint32_t word)
 {
@@ -48,7 +47,7 @@ static inline uint32_t ngram_find_wide(const uint32_t *words, uint32_t begin, ui
     return count == 1 && *at == word ? (uint32_t)(at - words) : NGRAM_NOWHERE;
 }
 
-/* The place of the n-gram of `order` that is `word` behind `node`. */
+/* The place of the n-gram of `order` that is `word` after `node`. */
 static inline uint32_t ngram_find(const ngram_file *file, int order, const ngram_node *node,
                                   uint32_t word)
 {
@@ -60,9 +59,9 @@ static inline uint32_t ngram_find(const ngram_file *file, int order, const ngram
 /** log10 of a smaller probability than any model gives: it is 0. */
 #define NGRAM_IS_ZERO(log10_prob) ((log10_prob) < -90)
 
-/** Behind <s>. */
+/** After <s>. */
 ngram_state ngram_start(const ngram_file *file);
-/** log10 of the probability of `word` behind the state, which moves on; `matched` (NULL: not asked)
+/** log10 of the probability of `word` after the state, which moves on; `matched` (NULL: not asked)
  * is the order of the n-gram that was found. */
 double ngram_step(const ngram_file *file, ngram_state *state, uint32_t word, int *matched);
 /** A lookup on its way (ngram_lookup.c). */
@@ -71,7 +70,7 @@ typedef struct ngram_lookup {
     uint32_t word;
     uint32_t at;    /* the history that is tried, */
     int order;      /* and its words */
-    uint32_t found; /* behind it */
+    uint32_t found; /* after it */
     double sum,
         fixed; /* of what longer histories leave; what the probability is without back-off */
 } ngram_lookup;
@@ -84,9 +83,9 @@ typedef struct ngram_sequence {
     const int32_t *targets; /* [length]; -1: none is asked for */
     float *values;          /* [length] natural logarithms; NaN where none is asked for */
     int64_t length;         /* 1 or more */
-    int64_t first; /* inputs before it are read for their state alone: values has none of them */
-    int32_t eod;   /* an input that begins anew, behind <s> */
-    ngram_state state; /* before the first input; ngram_walk leaves that behind the last one */
+    int64_t first;     /* inputs before it are read only for their state: values has none of them */
+    int32_t eod;       /* an input that begins anew, after <s> */
+    ngram_state state; /* before the first input; ngram_walk leaves that after the last one */
 } ngram_sequence;
 
 /** Walk `count` sequences, some of them side by side: while one waits for memory the others go on.

@@ -1,4 +1,5 @@
-/* Runs become n-grams of all orders: one pass over the merged runs, in suffix order. */
+/* Runs become n-grams of all orders: one pass over the merged runs, in suffix order. Called by
+ * ngram.c after ngram_count.c. */
 #include "models/ngram/ngram_estimate_priv.h"
 
 #include "base/heartbeat.h"
@@ -17,9 +18,9 @@ static int compare_keys(const void *a, const void *b)
     return ngram_compare_items(a, b);
 }
 
-/* The first n-gram of rank `rank`'s range: the runs' blocks say where how much lies. All that end
- * with the same two words are of one rank, so that n-grams of order 2 and more are counted whole.
- */
+/* The first n-gram of rank `rank`'s range: the runs' blocks say how much is where. All that end
+ * with the same two words are of one rank, so that n-grams of order 2 and more are counted
+ * whole. */
 static ngram_key range_begin(const ngram_item *firsts, int64_t blocks, int rank, int size,
                              const ngram_spec *spec)
 {
@@ -57,7 +58,7 @@ static void find_range(ngram_key *from, ngram_key *to, const bp_counting *counti
 
 typedef struct merger {
     ngram_cursor *cursors;
-    int64_t *heap; /* cursors that stand at an item, the least one first */
+    int64_t *heap; /* cursors with an item, the least one first */
     int64_t live;
 } merger;
 

@@ -12,9 +12,9 @@
 
 typedef struct ngram_model {
     bp_model face;
-    ngram_file file;    /* of all n-grams; of a split model there is none */
-    ngram_split *split; /* over the ranks of a model group, where there are several; NULL: it is not
-                         */
+    ngram_file file;    /* of all n-grams; a split model has none */
+    ngram_split *split; /* over the ranks of a model group, where there are several; NULL: it is
+                           not */
     ngram_state *kept;  /* [kept_count] what windows of the last batch that suspends ended with */
     int64_t kept_count;
     ngram_sequence *parts; /* [parts_capacity] of the windows of a batch */
@@ -58,7 +58,7 @@ static bp_err reserve_parts(ngram_model *self, int64_t count)
     return BP_OK;
 }
 
-/* What a window's first input comes behind. */
+/* What precedes a window's first input. */
 static ngram_state begin_window(const ngram_model *self, const bp_model_batch *batch, int64_t w)
 {
     return batch->resumes ? self->kept[batch->first_window + w] : (ngram_state){0};
@@ -119,7 +119,7 @@ static bp_err score(bp_model *lm, const bp_model_batch *batch, float *values)
     return BP_OK;
 }
 
-/* The states behind the inputs: `logits` goes on from them. */
+/* The states after the inputs: `logits` goes on from them. */
 static bp_err backbone(bp_model *lm, const bp_model_batch *batch, int64_t pass, float *hidden)
 {
     ngram_model *self = (ngram_model *)lm;

@@ -1,4 +1,5 @@
-/* What counting will come to: n-grams of each order, estimated from the beginning of the stream. */
+/* The estimate of counting: n-grams of each order, estimated from the beginning of the stream.
+ * Called by ngram.c for --plan. */
 #include "models/ngram/ngram_count_priv.h"
 
 #include "base/buffer.h"
@@ -10,7 +11,7 @@
 #include <math.h>
 
 #define SAMPLE_TOKENS ((int64_t)1 << 20)
-/* Of an n-gram: while it waits for its order's turn, in its turn, and afterwards. */
+/* Bytes of an n-gram: before its order's turn, in its turn, and afterwards. */
 #define COUNTED_BYTES (sizeof(ngram_key) + sizeof(ngram_tally))
 #define LEVEL_BYTES   (sizeof(ngram_key) + 2 * sizeof(int64_t) + 2 * sizeof(double))
 #define TURN_BYTES    (sizeof(ngram_tally) + sizeof(ngram_item) + LEVEL_BYTES)

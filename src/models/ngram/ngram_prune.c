@@ -1,9 +1,10 @@
-/* Pruning by entropy: an n-gram goes where the model is hardly another without it.
+/* Pruning by entropy: an n-gram is removed if the model hardly changes without it. Called by
+ * ngram.c after ngram_estimate.c.
  *
- * From the longest n-grams to pairs of words, each n-gram of a history is judged by what its own
- * removal costs. One that a longer n-gram begins or ends with stays while that one stays: its place
+ * From the longest n-grams to pairs of words, each n-gram of a history is tested by the cost of its
+ * own removal. One that a longer n-gram begins or ends with stays while that one stays: its place
  * is what the longer one's history and suffix are. So no probability that is kept depends on
- * another decision, and only the back-off weights are made anew. */
+ * another decision, and only the back-off weights are computed again. */
 #include "models/ngram/ngram_prune_priv.h"
 
 #include "base/heartbeat.h"
@@ -38,7 +39,7 @@ static void followers_of(const pruner *self, int order, int64_t i, int64_t *begi
 
 /* ---- what an n-gram is worth ---- */
 
-/* <s> stands where a document begins, as often as </s> where one ends. */
+/* <s> is where a document begins, as often as </s> where one ends. */
 static double start_probability(const pruner *self)
 {
     const ngram_level *words = &self->levels->of[1];

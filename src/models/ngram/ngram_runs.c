@@ -17,7 +17,7 @@
 
 #define MAGIC       "bpngrun1"
 #define ZSTD_LEVEL  1
-#define BLOCKS_MOST ((int64_t)1 << 32) /* more are no list of ours */
+#define BLOCKS_MOST ((int64_t)1 << 32) /* more are not a list of ours */
 
 /* The last bytes of a run. */
 typedef struct trailer {
@@ -220,7 +220,7 @@ static int by_first(const void *a, const void *b)
     return (p->first > q->first) - (p->first < q->first);
 }
 
-/* Of runs that hold the same tokens the first stays. */
+/* The first of runs that hold the same tokens stays. */
 static int64_t drop_overlaps(ngram_run *runs, int64_t count)
 {
     int64_t kept = 0;
@@ -266,7 +266,7 @@ bp_err ngram_runs_open(ngram_run **runs, int64_t *count, const char *folder, con
         if (is_run(names[k], work))
             err = open_run(run, work, verify);
         else
-            err = verify ? BP_ERR_FORMAT : BP_OK; /* of other work: in nobody's way once removed */
+            err = verify ? BP_ERR_FORMAT : BP_OK; /* of other work */
         if (err == BP_OK && run->blocks) {
             (*count)++;
             continue;

@@ -2,8 +2,8 @@
  *
  * A run holds the n-grams of a range of the stream's tokens, in blocks that zstd has compressed,
  * with a list of the blocks and a trailer at its end. Its name has work and range, so a later
- * start, on any number of ranks, goes on with those that it finds. Files of this kind live in
- * RUN/counts alone, and go with it. Local: no MPI. */
+ * start, on any number of ranks, goes on with those that it finds. Files of this kind live in only
+ * RUN/counts, and go with it. Local: no MPI. */
 #ifndef BP_MODELS_NGRAM_NGRAM_RUNS_PRIV_H
 #define BP_MODELS_NGRAM_NGRAM_RUNS_PRIV_H
 
@@ -36,7 +36,7 @@ bp_err ngram_run_write(const char *folder, const char *work, int64_t first, int6
 /** The whole runs of this work in `folder`, in the order of their tokens; damaged ones, those of
  * other work, and those whose tokens others hold already are removed.
  *
- * verify:     compare every hash, not the trailer's alone.
+ * verify:     compare every hash, not only the trailer's.
  * Owns:       *runs is the caller's, ngram_runs_free().
  * Errors:     BP_ERR_IO, BP_ERR_DENIED. */
 bp_err ngram_runs_open(ngram_run **runs, int64_t *count, const char *folder, const char *work,
@@ -56,12 +56,12 @@ typedef struct ngram_cursor {
  * too. */
 bp_err ngram_cursor_init(ngram_cursor *cursor, const ngram_run *run, ngram_key from);
 void ngram_cursor_clear(ngram_cursor *cursor);
-/** The item that the cursor stands at; NULL at the end. */
+/** The item at the cursor; NULL at the end. */
 static inline const ngram_item *ngram_cursor_item(const ngram_cursor *cursor)
 {
     return cursor->at < cursor->filled ? &cursor->items[cursor->at] : NULL;
 }
-/** One on. Errors: BP_ERR_FORMAT the run is damaged; BP_ERR_IO, BP_ERR_INPUT. */
+/** Move to the next item. Errors: BP_ERR_FORMAT the run is damaged; BP_ERR_IO, BP_ERR_INPUT. */
 bp_err ngram_cursor_next(ngram_cursor *cursor);
 
 #endif

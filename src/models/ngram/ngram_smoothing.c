@@ -1,4 +1,4 @@
-/* The formulas of all smoothings. */
+/* The formulas of all smoothings. Called by ngram_estimate.c. */
 #include "models/ngram/ngram_smoothing_priv.h"
 
 #include <inttypes.h>
@@ -145,7 +145,7 @@ static void scale(double *prob, int64_t words, double factor)
 }
 
 /* Seen words keep what their ratios leave of their counts; `rest` is the mass that unseen ones have
- * in the distribution that they take theirs from (0: there are none). */
+ * in the distribution that they take theirs from (0: none). */
 static void hand_over(const ngram_rule *rule, const ngram_followers *f, double rest, double *prob,
                       double *left)
 {

@@ -21,7 +21,7 @@ typedef enum ngram_smoothing {
     NGRAM_GOOD_TURING,
     NGRAM_KATZ,
     NGRAM_WITTEN_BELL,
-    NGRAM_ARPA /* made by another program, whatever it did */
+    NGRAM_ARPA /* made by another program, in an unknown way */
 } ngram_smoothing;
 
 #define NGRAM_KATZ_MOST 31 /* ngram.katz_k */

@@ -26,8 +26,8 @@ static inline int digit_of(const ngram_item *item, int shift)
     return (int)(word & (BUCKETS - 1));
 }
 
-/* The digit at `shift` and all below it. Digits are of 8 bits from bit 0 on: none crosses bit 64.
- */
+/* The digit at `shift` and all below it. Digits are of 8 bits from bit 0 on: none crosses bit
+ * 64. */
 static void sort(ngram_item *items, ngram_item *scratch, int64_t count, int shift)
 {
     int64_t ends[BUCKETS] = {0}, begin = 0;

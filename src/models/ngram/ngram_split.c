@@ -44,8 +44,9 @@ static double unpacked(uint32_t found)
     return (double)value;
 }
 
-/* Of the history of k words that ends at a place: its back-off weight, and behind it the
- * probability of the target after that history. At the row's end: that of the target alone. */
+/* For the history of k words that ends at a place: its back-off weight, and after it the
+ * probability of the target after that history. At the row's end: that of the target without
+ * history. */
 static uint32_t *found_at(const ngram_split *self, int64_t place, int k)
 {
     return self->found + place * self->width + 2 * (k - 1);

@@ -8,7 +8,7 @@
 
 typedef struct ngram_split ngram_split;
 
-/** Open this rank's part: it alone takes memory here.
+/** Open this rank's part: only that takes memory here.
  *
  * Collective: over `comm`, with whose ranks it is split; borrowed.
  * Owns:       *out is the caller's, ngram_split_free(); NULL after an error.

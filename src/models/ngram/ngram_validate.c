@@ -1,4 +1,5 @@
-/* The loss of a model that was just written on the validation corpus, by all ranks. */
+/* The loss of a model that was just written on the validation corpus, by all ranks. Called by
+ * ngram.c last. */
 #include "models/ngram/ngram_count_priv.h"
 
 #include "base/heartbeat.h"
@@ -8,7 +9,7 @@
 
 #include <math.h>
 
-#define BLOCK ((int64_t)1 << 16) /* tokens that are summed as one, whoever does it */
+#define BLOCK ((int64_t)1 << 16) /* tokens that are summed as one, on any rank */
 
 /* -sum of log10 over tokens [first, end). Those before give the first ones' histories. */
 static bp_err sum_block(const bp_counting *counting, const ngram_file *file, int64_t first,

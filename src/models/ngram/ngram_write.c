@@ -99,7 +99,7 @@ static bp_err put_part(const writer *self, int k, int64_t first, int64_t count)
     return err;
 }
 
-/* The node behind the last one, of an order that has followers. */
+/* The node after the last one, for an order that has followers. */
 static bp_err put_end(const writer *self, int k)
 {
     ngram_node end = {.begin = k < self->spec->order ? (uint32_t)self->levels->total[k + 1] : 0};

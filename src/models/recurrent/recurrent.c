@@ -9,8 +9,7 @@
 #include <string.h>
 
 #define INIT_STD                                                                                   \
-    0.1F /* of word vectors and head: between Zaremba et al. 2014's small and large                \
-          */
+    0.1F /* of word vectors and head: between Zaremba et al. 2014's small and large \ */
 
 static const bp_model_size SIZES[] = {
     {.name = "layers", .at = BP_SIZE_AT(layers)},

@@ -4,7 +4,7 @@
 
 #include "models/family.h"
 
-/** Where their own sizes lie in bp_model_shape. */
+/** Where their own sizes are in bp_model_shape. */
 enum { BP_RECURRENT_EMBEDDING, BP_RECURRENT_TIED };
 
 extern const bp_model_family bp_rnn_family, bp_lstm_family, bp_gru_family;

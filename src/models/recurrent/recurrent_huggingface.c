@@ -1,12 +1,12 @@
-/* Recurrent models in folders of the form of Hugging Face's, with the names of torch.nn's modules.
- */
+/* Recurrent models in folders of the form of Hugging Face's, with the names of torch.nn's
+ * modules. */
 #include "models/recurrent/recurrent.h"
 
 static const bp_hf_size SIZES[] = {
     {"layers", "num_layers", NULL},
     {"width", "hidden_size", NULL},
     {"embedding", "embedding_size", NULL, BP_HF_COUNT, "width"},
-    {"context", "context", NULL, BP_HF_COUNT, "64"}, /* of training windows alone */
+    {"context", "context", NULL, BP_HF_COUNT, "64"}, /* only of training windows */
     {"tied", "tie_word_embeddings", NULL, BP_HF_FLAG, "0"},
     {"vocab_size", "vocab_size", NULL},
     {0}};

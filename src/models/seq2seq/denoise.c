@@ -112,8 +112,8 @@ static int64_t share_of(double rate, int64_t n)
     return (int64_t)floor(rate * (double)n + 0.5);
 }
 
-/* Lengths of spans are drawn, into w->other, until they are so many tokens together; the last one
- * is cut. A span of 0 tokens that does not fit is left out. Returns how many there are. */
+/* Lengths of spans are drawn, into w->other, until they have this many tokens together; the last
+ * one is cut. A span of 0 tokens that does not fit is left out. Returns how many there are. */
 static int64_t draw_spans(noising *w, int64_t wanted)
 {
     bp_rng_key key = key_of(w, LENGTH);
@@ -131,7 +131,8 @@ static int64_t draw_spans(noising *w, int64_t wanted)
     return spans;
 }
 
-/* Spans and the tokens between them stand in any order alike; each span becomes one mask. */
+/* Spans and the tokens between them come in any order with equal probability; each span becomes one
+ * mask. */
 static void infill(noising *w)
 {
     bp_rng_key key = key_of(w, PLACE);
@@ -160,7 +161,7 @@ static void rotate(noising *w)
 }
 
 /* Marks of `items` of which `parts` parts are made, one item at least each: where a part begins,
- * but for the first. All ways to cut are alike. */
+ * except for the first. All ways to cut are alike. */
 static void cut_parts(const noising *w, int draw, int32_t *marks, int64_t items, int64_t parts)
 {
     bp_rng_key key = key_of(w, draw);
@@ -170,7 +171,7 @@ static void cut_parts(const noising *w, int draw, int32_t *marks, int64_t items,
         marks[1 + bp_rng_permute(&key, k, items - 1)] = 1;
 }
 
-/* Copies a part, which begins at item *at, and goes behind it. */
+/* Copies a part, which begins at item *at, and moves past it. */
 static int64_t copy_part(int32_t *to, const int32_t *text, const int32_t *marks, int64_t *at,
                          int64_t items)
 {
@@ -219,7 +220,7 @@ static int64_t take_out(noising *w, int32_t *target)
     return to;
 }
 
-/* The decoder reads the start, and the target without its end; behind them nothing counts. */
+/* The decoder reads the start, and the target without its end; after them nothing counts. */
 static void ask(const bp_example_maker *self, int64_t count, bp_example *out)
 {
     const bp_example_rules *rules = self->rules;
@@ -277,7 +278,7 @@ static void make_text(const bp_example_maker *self, const bp_document *document,
 
     memcpy(w.text, document->tokens, (size_t)n * sizeof *w.text);
     if (has(rules, BP_NOISE_SENTINELS)) {
-        /* the target grows where the text, which is read ahead of it, lies */
+        /* the target grows over the text, which is read ahead of it */
         count = take_out(&w, w.text);
         memcpy(w.marks, w.other, (size_t)count * sizeof *w.marks);
         give(self, &w, out);
@@ -299,7 +300,8 @@ static void make_text(const bp_example_maker *self, const bp_document *document,
     ask(self, count, out);
 }
 
-/* Windows go on behind the tokens that one has; ends of documents are tokens like others. */
+/* The next window begins after the tokens that one has; ends of documents are tokens like
+ * others. */
 static void make_window(const bp_example_maker *self, const int32_t *tokens, int64_t step,
                         int64_t slot, bp_example *out)
 {

@@ -10,8 +10,7 @@
 
 #define EPSILON 1e-5
 #define FIRST_POSITION                                                                             \
-    2 /* of BART's tables: the rows before it are of its padding, and of none                      \
-       */
+    2 /* of BART's tables: the rows before it are of its padding, and of none \ */
 #define WAVELENGTH_BASE 10000.0
 
 static const bp_model_size SIZES[] = {BP_SEQ2SEQ_SIZES, {0}},
@@ -286,7 +285,7 @@ static bp_backbone backbone(const bp_model_shape *shape)
                          .head_flops = 6 * (double)shape->vocab_size * (double)shape->width};
 }
 
-/* Of layers and the head: norms and the embeddings are not counted. */
+/* FLOPs of layers and the head: norms and the embeddings are not counted. */
 static bp_model_facts facts(const bp_model_shape *shape)
 {
     int first = is_bart(shape) ? 3 : 1;

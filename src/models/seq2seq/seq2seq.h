@@ -11,7 +11,7 @@
 /** Items of the activations, and streams of the batch. */
 enum { BP_TARGET, BP_SOURCE };
 
-/** Where their own sizes lie in bp_model_shape. */
+/** Where their own sizes are in bp_model_shape. */
 enum {
     BP_SEQ2SEQ_ENCODERS, /* layers of the encoder, */
     BP_SEQ2SEQ_DECODERS, /* and of the decoder */
@@ -21,7 +21,7 @@ enum {
     BP_T5_DISTANCE
 };
 
-/** Sizes of all; a family's list goes on behind them. */
+/** Sizes of all; a family's list goes on after them. */
 #define BP_SEQ2SEQ_SIZES                                                                           \
     {.name = "layers", .at = BP_SIZE_AT(layers), .optional = true},                                \
         {.name = "width", .at = BP_SIZE_AT(width)}, {.name = "heads", .at = BP_SIZE_AT(heads)},    \

@@ -35,7 +35,7 @@
         "head_width", NULL, NULL, BP_HF_COUNT, "width/heads", .quiet = true                        \
     }
 #define BART_BEFORE_CONTEXT SIZES_BEFORE_CONTEXT("1024", "12", "16", "4096", "50265", "3")
-/* For the rows alone: whose head it has. */
+/* Only for the rows: whose head it has. */
 #define HEAD_OF(classes, spans)                                                                    \
     {"classifies", NULL, NULL, BP_HF_FLAG, classes, .quiet = true},                                \
         {"finds_spans", NULL, NULL, BP_HF_FLAG, spans, .quiet = true},                             \

@@ -165,7 +165,7 @@ static bp_block *new_embedding(bp_network *network, const bp_model_shape *shape,
     return block;
 }
 
-/* Behind a stack; a tied vocabulary takes what it reads smaller by the root of the width. */
+/* After a stack; a tied vocabulary takes what it reads smaller by the root of the width. */
 static bp_block *new_norm(bp_network *network, const bp_model_shape *shape, int stream)
 {
     bool scaled = stream == BP_TARGET && shape->stack.other_tie && !bp_task_has_head(&shape->task);
@@ -184,7 +184,7 @@ static bp_block *new_norm(bp_network *network, const bp_model_shape *shape, int 
     return block;
 }
 
-/* Layer `number` of the encoder, or of the decoder, but for its biases of scores. */
+/* Layer `number` of the encoder, or of the decoder, except for its biases of scores. */
 static bp_layer_shape layer_of(const bp_model_shape *shape, int number, bool of_source)
 {
     bp_layer_shape layer = bp_seq2seq_layer(shape, number, of_source);
@@ -256,7 +256,7 @@ static double cost(const bp_model_shape *shape, int block)
     }
 }
 
-/* Of layers and the head: norms and the embeddings are not counted. */
+/* FLOPs of layers and the head: norms and the embeddings are not counted. */
 static bp_model_facts facts(const bp_model_shape *shape)
 {
     double forward = 0;

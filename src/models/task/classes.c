@@ -11,7 +11,7 @@ static void make(const bp_example_maker *self, const bp_document *document, int6
 
     (void)slot;
     bp_task_fill_example(self, document, out);
-    out->targets[0][0] = left_out ? -1 : document->label; /* validation knows classes alone */
+    out->targets[0][0] = left_out ? -1 : document->label; /* validation knows only classes */
 }
 
 static bp_example_maker maker(const bp_model_shape *shape, int64_t T, const bp_example_rules *rules)

@@ -13,9 +13,9 @@ static inline bool bp_task_keeps_words(const bp_model_shape *shape)
     return shape->task.lm_weight > 0;
 }
 
-/** Of a model with a pooler [CLS] A [SEP] B [SEP], of others A end B end, behind what the tokenizer
- * puts before texts where the task has it. `where`: the corpus that has the roles, for messages.
- * Errors: BP_ERR_CONFIG there is no such token. */
+/** A model with a pooler reads [CLS] A [SEP] B [SEP], others read A end B end, after what the
+ * tokenizer puts before texts where the task has it. `where`: the corpus that has the roles, for
+ * messages. Errors: BP_ERR_CONFIG there is no such token. */
 bp_err bp_task_frame_of(bp_task_frame *out, const bp_model_shape *shape, const int64_t *roles,
                         const char *where);
 /** The texts of one document. */
@@ -23,13 +23,13 @@ typedef struct bp_task_pair {
     const int32_t *text[2];
     int64_t tokens[2]; /* the second: 0 where there is but one */
 } bp_task_pair;
-/** Of a document its two texts, or all of it as one. Borrowed. */
+/** The two texts of a document, or all of it as one. Borrowed. */
 bp_task_pair bp_task_texts(const bp_document *document, bool pairs);
 /** The question, and of its context the window that the example is of. */
 bp_task_pair bp_task_window(const bp_document *document, const bp_window_rule *windows);
 /** How documents are cut into windows for a context of T places. */
 bp_window_rule bp_task_windows(const bp_task_frame *frame, int64_t T, int64_t stride);
-/** Where in an example of `length` places the answer is none. */
+/** The place in an example of `length` places that says: there is no answer. */
 static inline int64_t bp_task_no_answer(const bp_task_frame *frame, int64_t length)
 {
     return frame->begin >= 0 ? 0 : length - 1;
@@ -50,13 +50,13 @@ int64_t bp_task_places(const bp_task_frame *frame, const bp_task_pair *pair);
 int64_t bp_task_fill(int32_t *inputs, int32_t *segments, int64_t T, const bp_task_frame *frame,
                      const bp_task_pair *pair, int64_t *cut);
 
-/** Of an encoder-decoder: such inputs, in the example's stream 0 of T places, become the source,
+/** For an encoder-decoder: such inputs, in the example's stream 0 of T places, become the source,
  * and the decoder reads `start` and then all of them but the last. So its state at the last place
- * is behind the whole text. Source: Lewis et al. 2020, section 3.1. */
+ * is that after the whole text. Source: Lewis et al. 2020, section 3.1. */
 void bp_task_mirror(bp_example *example, int64_t T, int32_t start);
 
 /** targets[T] of a language model on such inputs: each token given those before it, -1 at the last
- * one and behind it. */
+ * one and after it. */
 void bp_task_fill_words(int32_t *targets, const int32_t *inputs, int64_t length, int64_t T);
 
 /** What makes the examples of a kind's objective, with one target a text, and the words that follow

@@ -1,4 +1,4 @@
-/* Which kinds there are. */
+/* The list of all kinds. Read by task.c and task_shape.c. */
 #include "models/task/list.h"
 
 #include "base/err.h"

@@ -176,7 +176,7 @@ int64_t bp_word_vectors_find(const bp_word_vectors *vectors, const char *word)
     const bp_strmap_entry *entry = bp_strmap_find(&vectors->words, word, strlen(word));
     int64_t id = entry ? entry - vectors->words.entries : vectors->V;
 
-    return id < vectors->V ? vectors->places[id] : -1; /* <s> is no word */
+    return id < vectors->V ? vectors->places[id] : -1; /* <s> is not a word */
 }
 
 void bp_word_vectors_normalise(bp_word_vectors *vectors)

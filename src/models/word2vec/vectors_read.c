@@ -82,7 +82,7 @@ static int64_t line_of(const reader *self, const char *at)
 
 /* ---- values ---- */
 
-/* A number of a text, and the word that it should be; false: it is none. */
+/* A number of a text, and the word that it should be; false: it is not a number. */
 static bool take_number(reader *self, float *value, const char **word, size_t *bytes)
 {
     while (self->at < self->end && *self->at == ' ')
@@ -175,7 +175,7 @@ static bp_err find_word(reader *self, const char *word, size_t bytes, int64_t ro
     *id = known ? entry - self->words.entries : row;
     if (!self->tokenizer && !known)
         return bp_strmap_add(&self->words, word, bytes, 0, id);
-    if (!known || *id >= self->V) /* <s> of the list of words is no token */
+    if (!known || *id >= self->V) /* <s> of the list of words is not a token */
         return BP_FAIL(BP_ERR_FORMAT, "vectors.unknown_word",
                        "the word '%.*s' is none of the tokenizer's: at %s, vector %" PRId64
                        "; give the tokenizer that it was trained with, or none",
@@ -211,7 +211,7 @@ static bp_err read_row(reader *self, int64_t row)
     return read_values(self, self->values + id * self->padded, row);
 }
 
-/* Does a person read it? float32 have control bytes, and bytes that are no UTF-8. */
+/* Does a person read it? float32 have control bytes, and bytes that are not UTF-8. */
 static bool is_readable(const char *text, size_t bytes)
 {
     size_t printable = 0;
@@ -228,8 +228,8 @@ static bool is_readable(const char *text, size_t bytes)
     return bytes >= READABLE_BYTES && printable > bytes - bytes / 8;
 }
 
-/* The first row is that of a text if it reads as one; or if what stands behind its word is
- * readable, so that a text with other numbers is refused as a text. */
+/* The first row is that of a text if it reads as one; or if what follows its word is readable, so
+ * that a text with other numbers is refused as a text. */
 static bool is_text(const reader *self)
 {
     reader copy = *self;
@@ -368,7 +368,7 @@ static bp_err read_mapped(reader *self, bp_model_import *out)
     skip(self, " \r\n");
     if (err == BP_OK && self->at < self->end)
         err = BP_FAIL(BP_ERR_FORMAT, "vectors.wrong_row",
-                      "something stands behind the last of %" PRId64 " vectors: at %s; get the "
+                      "data follow the last of %" PRId64 " vectors: at %s; get the "
                       "file again",
                       self->rows, self->path);
     if (err == BP_OK && !self->tokenizer)

@@ -8,7 +8,7 @@
 #define CONTEXT     1000 /* MAX_SENTENCE_LENGTH of the original tool */
 #define WINDOW      5
 #define NEGATIVE    5
-#define CODE_LENGTH 17 /* of a word in running text, about: for FLOPs */
+#define CODE_LENGTH 17 /* of an average word in running text: for FLOPs */
 
 static const bp_model_size SIZES[] = {
     {.name = "width", .section = "model", .at = BP_SIZE_AT(width)},
@@ -89,7 +89,8 @@ static void check_unused(bp_config *config)
         bp_config_fault_err(config);
 }
 
-/* Of the original tool: rates 0.025 and, of cbow, 0.05, that fall linearly to a ten-thousandth. */
+/* As in the original tool: rates 0.025 and, of cbow, 0.05, that fall linearly to a
+ * ten-thousandth. */
 static void resolve(const bp_model_shape *shape, bp_config *config)
 {
     const char *const rows[][2] = {

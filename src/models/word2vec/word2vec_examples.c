@@ -1,5 +1,5 @@
 /* From text to products: which occurrences are used, windows, and noise. All draws are functions of
- * (seed, step, slot, place, number). */
+ * (seed, step, slot, place, number). Called by word2vec_learner.c for each batch. */
 #include "models/word2vec/word2vec_examples_priv.h"
 
 #include "base/mem.h"

@@ -297,7 +297,7 @@ static bp_row_list inputs_of(const bp_learner *self, const w2v_unit *unit)
                    unit->end_input - unit->first_input);
 }
 
-/* What is multiplied: a word's vector where it lies, or the mean of a window's. */
+/* What is multiplied: a word's vector in place, or the mean of a window's. */
 static const float *vector_of(const bp_learner *self, int64_t number)
 {
     const w2v_unit *unit = &self->group.units[number];

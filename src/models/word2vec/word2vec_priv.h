@@ -31,28 +31,29 @@ typedef struct w2v_noise_cell {
     int32_t ids[2];
 } w2v_noise_cell;
 
-/** Words by how often they came; a word that did not come, and the end of a document, is none. */
+/** Words by how often they came; a word that did not occur is left out, and so is the end of a
+ * document. */
 typedef struct w2v_vocabulary {
     int64_t V, words; /* ids; and those that came */
     int64_t total;    /* of all counts of words */
     int64_t *counts;  /* [V]; of the end of a document too */
     int32_t *ranked;  /* [words] ids, the most frequent first, equal ones by id */
-    float *kept;      /* [V] the probability that an occurrence is used; 0 of what is no word */
+    float *kept;      /* [V] the probability that an occurrence is used; 0 for what is not a word */
     /* Noise: the alias method over `ranked` (Walker 1977; Vose 1991). NULL with a tree. */
     w2v_noise_cell *noise; /* [words], by rank */
-    /* The Huffman tree; NULL without one. Word id has points [code_start[id], code_start[id + 1])
-     */
+    /* The Huffman tree; NULL without one. Word id has points [code_start[id], code_start[id +
+     * 1]) */
     int64_t *code_start; /* [V + 1] */
     int32_t *points;     /* inner nodes from the root on, numbered as they were made, from 0 */
     uint8_t *codes;      /* 1: on to the more frequent child */
 } w2v_vocabulary;
 
-/** Of counts[V], which become its own (bp_alloc); eod_id -1: none. sample 0: all occurrences are
+/** From counts[V], which become its own (bp_alloc); eod_id -1: none. sample 0: all occurrences are
  * used. Owns: w2v_vocabulary_clear(). Errors: BP_ERR_FORMAT fewer than two words. */
 bp_err w2v_vocabulary_make(w2v_vocabulary *out, int64_t *counts, const bp_model_shape *shape,
                            int64_t eod_id, double sample, const char *where);
 void w2v_vocabulary_clear(w2v_vocabulary *vocabulary);
-/** What it takes of each rank if all ids are words; with a tree about. */
+/** What it takes of each rank if all ids are words; approximate with a tree. */
 size_t w2v_vocabulary_bytes(const bp_model_shape *shape);
 /** Where a uniform number falls among the cells. */
 static inline const w2v_noise_cell *w2v_noise_cell_at(const w2v_vocabulary *v, uint32_t place)

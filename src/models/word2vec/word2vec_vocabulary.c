@@ -1,5 +1,5 @@
-/* What the counts of words decide: which occurrences are used, what noise words are drawn, and the
- * Huffman tree. */
+/* What depends on the counts of words: which occurrences are used, what noise words are drawn, and
+ * the Huffman tree. Called by word2vec_learner.c before the first step. */
 #include "models/word2vec/word2vec_priv.h"
 
 #include "base/mem.h"

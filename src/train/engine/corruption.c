@@ -1,5 +1,5 @@
 /* Silent data corruption: digests of what ranks hold in common, compared after a step, and which
- * rank differs. */
+ * rank differs. Called by engine.c. */
 #include "train/engine/corruption.h"
 
 #include "base/hash.h"
@@ -117,7 +117,8 @@ static const bp_param *chosen_param(const bp_network *network, chooser chosen, i
     return NULL;
 }
 
-/* Digests differ on this axis: by which tensor first, and who is alone with its bits? */
+/* Digests differ on this axis: by which tensor first, and which rank's bits differ from all
+ * others? */
 static void find_culprit(bp_corruption *out, const bp_mesh *mesh, const bp_network *network,
                          chooser chosen, MPI_Comm axis)
 {
@@ -159,7 +160,7 @@ static void compare_axis(bp_corruption *out, const bp_mesh *mesh, const bp_netwo
 
         if (!chosen(group))
             continue;
-        /* a group's params lie one after another; its padding holds nothing */
+        /* a group's params are contiguous; its padding holds nothing */
         sum = sum * UINT64_C(0x9e3779b97f4a7c15) +
               bp_corruption_digest(group->params[0].value, group->floats);
         any = true;

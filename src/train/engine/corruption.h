@@ -1,5 +1,5 @@
-/* Bits that nothing in a training explains: changed in memory, or other than those of a rank that
- * holds the same values. */
+/* Silent data corruption: bits that changed in memory, or that differ from those of a rank with the
+ * same values. */
 #ifndef BP_TRAIN_ENGINE_CORRUPTION_H
 #define BP_TRAIN_ENGINE_CORRUPTION_H
 
@@ -11,14 +11,14 @@
 #define BP_CORRUPTION_RANKS 4
 #define BP_CORRUPTION_HOST  64
 
-/** Plain data: it travels as bytes. */
+/** Plain data: sent as bytes. */
 typedef struct bp_corruption {
     bool found;
     bool differs;                    /* between ranks; else changed in one rank's memory */
     char tensor[BP_PARAM_NAME + 16]; /* "h.3.attn.q.weight", "adamw.v/h.3.attn.q.weight" */
-    int64_t step;                    /* at work, or done last */
-    int holders, suspects; /* ranks that hold these values; those with other bits than most,
-                              or all where no majority says who is right */
+    int64_t step;                    /* current, or the last one done */
+    int holders, suspects; /* ranks that hold these values; those whose bits differ from most, or
+                              all without a majority */
     int ranks[BP_CORRUPTION_RANKS]; /* the first suspects, by their place in mesh->world */
     char hosts[BP_CORRUPTION_RANKS][BP_CORRUPTION_HOST];
 } bp_corruption;
@@ -27,11 +27,10 @@ typedef struct bp_corruption {
  * between tensor ranks, the tied embedding between the first and the last stage. Fills *out where
  * it is not found yet and this rank's copies differ from another's.
  *
- * Collective: over mesh->data, mesh->tensor and mesh->pipeline; the network's values are bound.
- */
+ * Collective: over mesh->data, mesh->tensor and mesh->pipeline; the network's values are bound. */
 void bp_corruption_compare(bp_corruption *out, const bp_mesh *mesh, const bp_network *network);
 
-/** This rank alone is to blame: fills suspects, ranks and hosts. Local. */
+/** Only this rank is to blame: fills suspects, ranks and hosts. Local. */
 void bp_corruption_own(bp_corruption *corruption, const bp_mesh *mesh);
 
 /** Digest of n floats, the same at any number of threads. Local. */

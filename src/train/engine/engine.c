@@ -152,7 +152,7 @@ static void copy_values(const bp_engine *engine, int block)
     bp_dropconnect_copy(engine->network, block, engine->values, &mask);
 }
 
-/* From here on blocks read weights with the masks of a step, or without. */
+/* Blocks now read weights with the masks of a step, or without. */
 static void set_masked(bp_engine *engine, bool masked)
 {
     if (engine->dropped && (masked || engine->masked))
@@ -184,9 +184,8 @@ static void mask_gradients(const bp_engine *engine)
         }
 }
 
-/* Block k runs only when its parameters have come from all data ranks; its copies are made anew
- * then.
- */
+/* Block k runs only when its parameters have come from all data ranks; its copies are made again
+ * then. */
 static void make_ready(void *context, int k)
 {
     bp_engine *engine = context;
@@ -308,7 +307,7 @@ static void count_scored(const bp_engine *engine, const bp_batch *batch, int64_t
                                                 MPI_SUM, engine->mesh->data));
 }
 
-/* Places of the global batch that are no padding: those whose states are compared. */
+/* Places of the global batch that are not padding: those whose states are compared. */
 static int64_t count_places(const bp_engine *engine, const bp_batch *batch)
 {
     const int32_t *lengths = batch->stream[0].lengths;
@@ -322,8 +321,8 @@ static int64_t count_places(const bp_engine *engine, const bp_batch *batch)
     return places;
 }
 
-/* The mean over the global batch of what lies in row `row` of `losses`: the stage of a head has the
- * sums of its micro-batches, the others zeros; all are summed by the tree, in slot order. */
+/* The mean over the global batch of row `row` of `losses`: the stage of a head has the sums of its
+ * micro-batches, the others zeros; all are summed by the tree, in slot order. */
 static double mean_of(bp_engine *engine, int row, int64_t count)
 {
     const bp_mesh *mesh = engine->mesh;
@@ -335,8 +334,8 @@ static double mean_of(bp_engine *engine, int row, int64_t count)
     return bp_tree_sum(sums, all) / (double)count;
 }
 
-/* The batch's loss, of the means over each term's targets, and over the places of compared states.
- */
+/* The batch's loss, of the means over each term's targets, and over the places of compared
+ * states. */
 static void mean_loss(bp_engine *engine, const int64_t scored[BP_TERMS], int64_t places,
                       bp_step_result *result)
 {
@@ -403,7 +402,7 @@ void bp_engine_check(bp_engine *engine, int64_t step)
     compare(engine, step);
 }
 
-/* A step that is skipped may have left what is not finite: the next one begins as it did. */
+/* A skipped step may have left values that are not finite: the next one begins as it did. */
 static void keep_carried(bp_engine *engine, int64_t step)
 {
     int64_t floats = engine_carried_floats(engine);
@@ -413,7 +412,7 @@ static void keep_carried(bp_engine *engine, int64_t step)
                (size_t)floats * sizeof(float));
 }
 
-/* Whole matrices are looked at, so that nothing travels meanwhile. */
+/* Whole matrices are read, so that no collective may be under way. */
 static void bound_weights(bp_engine *engine)
 {
     if (!engine->spectral)

@@ -34,29 +34,26 @@ bp_err bp_engine_check_squares(const bp_network *network, const bp_engine_spec *
  *
  * Collective: over mesh->compute.
  * Owns:       *out is the caller's, bp_engine_free(); mesh is borrowed until then.
- * Errors:     BP_ERR_SYSTEM memory is short: the same on all ranks.
- */
+ * Errors:     BP_ERR_SYSTEM out of memory: the same on all ranks. */
 bp_err bp_engine_new(bp_engine **out, const bp_mesh *mesh, const bp_engine_spec *spec,
                      const bp_model_shape *shape);
 /** Collective over mesh->data (the queue of sums ends). NULL in *engine is accepted. */
 void bp_engine_free(bp_engine **engine);
 
-/** What of a checkpoint is loaded. */
+/** Which part of a checkpoint is loaded. */
 typedef enum bp_load {
     BP_LOAD_STATE, /* parameters, moments, what blocks carry */
-    BP_LOAD_MODEL, /* parameters but for those of training alone, */
-    BP_LOAD_BASE   /* and but for those of an adapter */
+    BP_LOAD_MODEL, /* parameters, except those that only training has, */
+    BP_LOAD_BASE   /* and except for those of an adapter */
 } bp_load;
 
-/** Initial values of an adapter, and of what is of training alone. Local. */
+/** Initial values of an adapter, and of what only training has. Local. */
 void bp_engine_initialise_added(bp_engine *engine);
 
 /** Initial values, a function of (seed, tensor, place): the same on every mesh. Local. */
 void bp_engine_initialise(bp_engine *engine);
 
-/** What is frozen and lies in `base` (all parameters of a group) is left out of what is saved.
- * Local.
- */
+/** What is frozen and in `base` (all parameters of a group) is left out of what is saved. Local. */
 void bp_engine_save_beside(bp_engine *engine, const bp_checkpoint *base);
 
 /** Later steps learn from a teacher too (nn/distill.h): spec.distills was set. Borrowed; NULL:
@@ -79,13 +76,13 @@ typedef struct bp_step_result {
 } bp_step_result;
 
 /** One optimizer step. batch: the slots of this data rank, as many as bp_engine_slots says. A
- * gradient that is not finite is no error: result->skipped, and nothing is updated. `number` counts
- * the updates made, this one included if it is not skipped. Collective over mesh->member; equal
- * results on all its ranks. */
+ * gradient that is not finite is not an error: result->skipped, and nothing is updated. `number`
+ * counts the updates made, this one included if it is not skipped. Collective over mesh->member;
+ * equal results on all its ranks. */
 void bp_engine_step(bp_engine *engine, int64_t step, int64_t number, const bp_batch *batch,
                     bp_step_result *result);
 
-/** What this rank knows of bits that changed: its own weights and moments are checked in every
+/** The corruption that this rank has found: its own weights and moments are checked in every
  * update, copies on other ranks every spec.digest_every steps (just before the update: a copy of
  * another's shard lasts until then). Once found it stays. Borrowed. Local. */
 const bp_corruption *bp_engine_corruption(const bp_engine *engine);
@@ -98,19 +95,19 @@ void bp_engine_check(bp_engine *engine, int64_t step);
 void bp_engine_evaluate(bp_engine *engine, const bp_evaluation *of, double loss_sum[BP_TERMS],
                         int64_t loss_count[BP_TERMS]);
 
-/** This rank's stage for who runs it otherwise (bp_model_view): all parameters are there, as the
- * last step left them, until the next one. Borrowed. Not collective: it waits as
+/** This rank's stage, for code that runs it otherwise (bp_model_view): all parameters are there, as
+ * the last step left them, until the next one. Borrowed. Not collective: it waits as
  * bp_engine_slices_to_save does. */
 bp_network *bp_engine_network(bp_engine *engine);
 
 /** Slices of the state (parameters, moments, what blocks carry), for bp_checkpoint_save (they tile
- * every tensor over all ranks of mesh->member) or to load into (all that this rank needs).
- * Not collective, but it waits for what other ranks still send: all
- * data ranks have finished the same steps. Owns: the list is the caller's (bp_free); its data lie
- * in the engine and hold until the next step. */
+ * every tensor over all ranks of mesh->member) or to load into (all that this rank needs). Not
+ * collective, but it waits for what other ranks still send: all data ranks have finished the same
+ * steps. Owns: the list is the caller's (bp_free); its data are in the engine and hold until the
+ * next step. */
 bp_slice *bp_engine_slices_to_save(bp_engine *engine, int64_t *count);
 bp_slice *bp_engine_slices_to_load(bp_engine *engine, bp_load what, int64_t *count);
-/** Values were loaded into all of bp_engine_slices_to_load: copies are made anew. Like initial
+/** Values were loaded into all of bp_engine_slices_to_load: copies are made again. Like initial
  * values, they are guarded from here on. Local. */
 void bp_engine_loaded(bp_engine *engine);
 

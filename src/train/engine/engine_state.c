@@ -1,4 +1,5 @@
-/* What checkpoints hold of an engine: slices of its parameters, moments and carried states. */
+/* What checkpoints hold of an engine: slices of its parameters, moments and carried states. Called
+ * by train/loop/commit.c and resume.c. */
 #include "train/engine/engine_priv.h"
 
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* Sums of gradients over data ranks: reduce-scatter of each group as soon as its last block went
- * backward. */
+ * backward. Called by engine.c; then optimizer.c. */
 #include "train/engine/gradient.h"
 
 #include "math/kernels/kernels.h"
@@ -104,7 +104,7 @@ void bp_gradient_finish(bp_reduction *reduction)
             continue;
         bp_optimizer_shard(mesh, group, &first, &count);
         float *shard = reduction->gradients + group->place + first;
-        /* each tensor rank has seen its share of the rows alone, or of the columns */
+        /* each tensor rank has seen only its share of the rows, or of the columns */
         if (group->replicated && (network->nn.sequence_parallel || group->partial))
             bp_all_sum(shard, count, reduction->scratch, mesh->tensor);
         if (group->tied)

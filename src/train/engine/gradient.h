@@ -7,7 +7,7 @@
 #include "mesh/mesh.h"
 #include "models/network.h"
 
-/** Floats of scratch that the sums and the norm need, in turn. */
+/** Floats of scratch that the sums and, after them, the norm need. */
 int64_t bp_gradient_scratch(const bp_mesh *mesh, const bp_network *network);
 
 /** The sums of one step, each started as soon as its group's gradient is whole, while backward goes

@@ -1,5 +1,5 @@
 /* The update of this data rank's shard (ZeRO stage 1): norm, clip, AdamW and others; then
- * parameters are gathered. */
+ * parameters are gathered. Called by engine.c after gradient.c. */
 #include "train/engine/optimizer_priv.h"
 
 #include "base/trace.h"
@@ -33,7 +33,7 @@ int bp_optimizer_moments(const bp_optimizer_rule *rule)
            (row->prefix[1] != NULL && !(rule->kind == BP_RMSPROP && rule->momentum == 0));
 }
 
-/* The part of a parameter's slab that lies in this rank's shard of its group; false: none does. */
+/* The part of a parameter's slab that is in this rank's shard of its group; false: none is. */
 static bool find_run(bp_own_run *run, const bp_group *group, const bp_param *param, int64_t first,
                      int64_t count, int64_t moments_at)
 {
@@ -150,7 +150,7 @@ static bp_update_sums update_values(const bp_optimizer *optimizer, const bp_own_
     }
 }
 
-/* The sums cost nothing: an update waits for memory. */
+/* The sums cost no time: an update is bound by memory. */
 static void update_run(bp_optimizer *optimizer, int k, float *values, const float *gradients,
                        const bp_update *all)
 {

@@ -33,18 +33,18 @@ typedef struct bp_optimizer_rule {
     int64_t member, data; /* targets that the posterior is of */
 } bp_optimizer_rule;
 
-/** What a kind of optimizer is called, its moments' names in checkpoints ("adamw.m/"; NULL: none),
- * and what some keys are unless they are given (NULL: the keys' defaults). */
+/** The name of a kind of optimizer, its moments' names in checkpoints ("adamw.m/"; NULL: none), and
+ * its defaults of some keys (NULL: the keys' own). */
 typedef struct bp_optimizer_row {
     const char *name, *prefix[2], *epsilon, *momentum, *clip, *decay, *beta2;
-    bool samples; /* of a posterior: what it leaves as weights */
+    bool samples; /* for a posterior: what it leaves as weights */
     bool squares; /* it needs those of each micro-batch's gradients: bp_optimizer.squares */
 } bp_optimizer_row;
 extern const bp_optimizer_row bp_optimizer_rows[BP_OPTIMIZERS];
 /** Moments of as many numbers as parameters. */
 int bp_optimizer_moments(const bp_optimizer_rule *rule);
 /** Bytes that a rank keeps beside them: what sums over whole parameters take, Adafactor's factors
- * among them, of which this rank's checkpoints have so many floats. */
+ * among them, of which this rank's checkpoints have this many floats. */
 size_t bp_optimizer_more_bytes(const bp_optimizer_rule *rule, const bp_network *network);
 int64_t bp_optimizer_factor_floats(const bp_optimizer_rule *rule, const bp_network *network);
 
@@ -105,24 +105,23 @@ void bp_optimizer_shard(const bp_mesh *mesh, const bp_group *group, int64_t *fir
  * update before left, or that are there now: what a memory fault changes in between is noted in
  * `changed` (the first one stays). Local. */
 void bp_optimizer_checksum(bp_optimizer *optimizer, float *values);
-/** The same check without an update; true where nothing has changed so far, or where nobody
- * guards. Local. */
+/** The same check without an update; true where nothing has changed so far, or where checks are
+ * off. Local. */
 bool bp_optimizer_check(bp_optimizer *optimizer, float *values);
 
 /** Update the shards of `values` by the shards of `gradients` times `scale`, and start to gather
  * all shards on all data ranks, in the order in which blocks will read them. `number` counts
- * updates from 1 (bias correction). Collective over mesh->data.
- */
+ * updates from 1 (bias correction). Collective over mesh->data. */
 void bp_optimizer_update(bp_optimizer *optimizer, float *values, const float *gradients,
                          double rate, double scale, int64_t number);
 
-/** Until all of group `g` is there. Collective over mesh->data. */
+/** Wait until all of group `g` has arrived. Collective over mesh->data. */
 void bp_optimizer_gathered(bp_optimizer *optimizer, int g);
 
 /** Checkpoint name of moment k: "adamw.m/", "adamw.v/", "sgd.m/"... */
 const char *bp_optimizer_prefix(const bp_optimizer *optimizer, int k);
 /** Slices of Adafactor's factors of group `g`, "adafactor.r/NAME" [rows], "adafactor.c/NAME"
- * [columns], of vectors "adafactor.v/NAME" alone; of other rules none. to_save: those that another
+ * [columns], only of vectors "adafactor.v/NAME"; none for other rules. to_save: those that another
  * rank saves are left out. Appends to slices[] from *used on; capacity is asserted. */
 void bp_optimizer_factor_slices(const bp_optimizer *optimizer, int g, bool to_save,
                                 bp_slice *slices, int64_t *used, int64_t capacity);

@@ -1,4 +1,5 @@
-/* Faults of tests inside a step: a flipped bit, a gradient that is not finite. */
+/* Faults of tests inside a step: a flipped bit, a gradient that is not finite. Called by engine.c
+ * and optimizer.c. */
 #include "train/engine/optimizer.h"
 
 #include "base/fault.h"
@@ -31,7 +32,7 @@ static const bp_own_run *longest_run(const bp_optimizer *optimizer, bool replica
     return longest;
 }
 
-/* A value of a parameter that another data rank updates; NULL: there is none. */
+/* A value of a parameter that another data rank updates; NULL: no parameter is. */
 static float *another_ranks(const bp_optimizer *optimizer, float *values)
 {
     for (int g = 0; g < optimizer->network->group_count; g++) {

@@ -1,5 +1,6 @@
 /* Stochastic-gradient Langevin dynamics: a step down the gradient, and noise that is a function of
- * (seed, member, update, tensor, place), so that it is the same on every mesh. */
+ * (seed, member, update, tensor, place), so that it is the same on every mesh. Called by
+ * optimizer.c. */
 #include "train/engine/optimizer_priv.h"
 
 #include "base/hash.h"

@@ -1,10 +1,10 @@
-/* LAMB and Adafactor: a parameter's step depends on sums over all of it, wherever it lies.
+/* LAMB and Adafactor: a parameter's step depends on sums over all of it, wherever it is. Called by
+ * optimizer.c.
  *
- * Sums are made in the order of the elements, whoever holds them: the holder of a group's first
- * shard adds up its own elements and sends what it has to the holder of the next one, which goes on
- * from there, and meanwhile begins the next group. So the bits are the same at any number of data
- * ranks. The owner of the last shards broadcasts the sum; then tensor ranks add their parts.
- */
+ * Sums are made in the order of the elements, on any mesh: the owner of a group's first shard adds
+ * up its own elements and sends what it has to the holder of the next one, which goes on from
+ * there, and meanwhile begins the next group. So the bits are the same at any number of data ranks.
+ * The owner of the last shards broadcasts the sum; then tensor ranks add their parts. */
 #include "mesh/collective.h"
 #include "train/engine/optimizer_priv.h"
 
@@ -29,7 +29,7 @@ static int64_t columns_of(const bp_param *param)
     return param->extent[param->dims - 1];
 }
 
-/* Where a parameter's numbers lie in `totals` and `factors`, and how many there are. */
+/* Where a parameter's numbers are in `totals` and `factors`, and how many there are. */
 typedef struct place {
     int64_t total, totals, factor, factors;
 } place;
@@ -44,7 +44,7 @@ static place place_of(bp_optimizer_kind kind, const bp_param *param, const place
                    .factors = 2 * sums};
 }
 
-/* Of group g's parameter k, frozen groups left out. */
+/* The place of group g's parameter k, without frozen groups. */
 static place find_place(bp_optimizer_kind kind, const bp_network *network, int g, int k)
 {
     place at = {0};
@@ -181,7 +181,7 @@ static void sum_over_data(const summing *s, add_run add)
                        holder_of(mesh, mesh->datas - 1), mesh->data);
 }
 
-/* By which of its axes a parameter is split over tensor ranks: the same answer on all. */
+/* The axis by which a parameter is split over tensor ranks: equal on all. */
 static bool has_part_of_columns(const bp_group *group, const bp_param *param)
 {
     return !group->replicated && param->dims == 2 && param->extent[1] < param->shape[1];
@@ -342,8 +342,7 @@ static void find_steps(bp_optimizer *optimizer, void *context, const bp_group *g
         steps[k] = sums[k] > 0 ? (float)(1 / sqrt((double)sums[k])) : 0;
 }
 
-/* The steps' squares are summed as the others are: what was there before them counts for nothing
- * any more. */
+/* The steps' squares are summed as the others are: the values before them are no longer used. */
 static void sum_steps_over_tensor(bp_optimizer *optimizer, void *context, const bp_group *group,
                                   const bp_param *param, const place *at)
 {

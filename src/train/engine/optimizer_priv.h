@@ -20,7 +20,7 @@ void bp_optimizer_note_change(bp_optimizer *optimizer, int run, const uint32_t s
 void bp_optimizer_langevin(const bp_optimizer_rule *rule, const bp_own_run *run,
                            const bp_updated *at, const bp_update *with);
 
-/** Of element i of a run the place in the whole tensor: what noise goes by. */
+/** The place of element i of a run in the whole tensor: it keys the noise. */
 uint64_t bp_optimizer_place(const bp_own_run *run, int64_t i);
 
 /** One run of the variational online Gauss-Newton method: q(w) = N(mu, temperature / (data p)) with

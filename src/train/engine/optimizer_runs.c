@@ -1,5 +1,5 @@
 /* The runs of parameters that a data rank updates: where they are, and the sums of their bits. The
- * rules of all optimizers go by them. */
+ * rules of all optimizers use them. */
 #include "train/engine/optimizer_priv.h"
 
 #include "math/kernels/kernels.h"

@@ -1,5 +1,6 @@
 /* The variational online Gauss-Newton method: a Gaussian over each weight, and a step with a sample
- * of it, whose noise is a function of (seed, member, update, tensor, place). */
+ * of it, whose noise is a function of (seed, member, update, tensor, place). Called by
+ * optimizer.c. */
 #include "train/engine/optimizer_priv.h"
 
 #include "base/hash.h"

@@ -153,7 +153,7 @@ void bp_optimizer_resolve(bp_config *config)
             bp_config_fault_err(config);
 }
 
-/* What is not given is the kind's. */
+/* Values not given are the kind's. */
 static double usual(const bp_config *config, const char *key, const char *of_kind)
 {
     return of_kind && !bp_config_is_given(config, key) ? strtod(of_kind, NULL)
@@ -275,7 +275,7 @@ static void check_rounds(const bp_engine_spec *spec, const bp_mesh_shape *mesh, 
         mesh->data == 0 ? ", times the data ranks" : "");
 }
 
-/* A row needs others: the one before it, in the window and behind it. */
+/* A row needs others: the one before it, in the window and after it. */
 static bool needs_all_rows(const bp_model_shape *shape)
 {
     const bp_model_family *family = shape->family;
@@ -383,7 +383,7 @@ static void check_smoothing(const bp_engine_spec *spec, const bp_model_shape *sh
                         (double)spec->label_smoothing, bp_task_name(shape->task.kind));
     if (spec->label_smoothing > 0 && !plain && !bp_task_has_head(&shape->task))
         bp_config_fault(config, "train.no_smoothing",
-                        "train.label_smoothing = %g goes with one softmax alone: at %s; leave one "
+                        "train.label_smoothing = %g goes only with one softmax: at %s; leave one "
                         "of them out",
                         (double)spec->label_smoothing,
                         shape->head_entmax ? "head.activation" : "head.softmaxes");
@@ -401,8 +401,8 @@ static void check_samples(const bp_engine_spec *spec, const bp_model_shape *shap
 
     if (spec->softmax_samples > 0 && other)
         bp_config_fault(config, "train.no_samples",
-                        "train.softmax_samples = %lld goes with one plain softmax and its target "
-                        "alone: at %s; leave one of them out",
+                        "train.softmax_samples = %lld goes only with one plain softmax and its "
+                        "target: at %s; leave one of them out",
                         (long long)spec->softmax_samples, other);
 }
 

@@ -1,4 +1,5 @@
-/* What trains: the keys of train.*, optimizer.*, mesh.*, and the settings that they become. */
+/* Settings of training: the keys of train.*, optimizer.*, mesh.*, and the settings that they
+ * become. */
 #ifndef BP_TRAIN_ENGINE_OPTIONS_H
 #define BP_TRAIN_ENGINE_OPTIONS_H
 
@@ -99,8 +100,8 @@ typedef struct bp_engine_spec {
     bp_schedule schedule;
     int chunks; /* of a stage, if interleaved: bp_engine_chunks */
     bool tree, recompute;
-    bool distills; /* from soft targets (bp_engine_teach): whoever teaches sets it */
-    bool overlap;  /* messages travel beside compute: mesh.overlap */
+    bool distills;                          /* from soft targets: bp_engine_teach sets it */
+    bool overlap;                           /* messages overlap with compute: mesh.overlap */
     bp_sequence_parallel sequence_parallel; /* bp_engine_is_sequence_parallel */
     bool shortens; /* micro-batches may have fewer places (bp_batch_shorten) */
     bp_optimizer_rule optimizer;
@@ -109,20 +110,20 @@ typedef struct bp_engine_spec {
     int64_t digest_every;   /* steps between comparisons of copies; 0: nothing is checked */
 } bp_engine_spec;
 
-/** Steps of so many passes over an epoch of so many windows: epochs max(1, windows / batch), to the
- * nearest, at least 1 and at most BP_STEPS_MAX. */
+/** Steps of this many passes over an epoch of this many windows: epochs max(1, windows / batch), to
+ * the nearest, at least 1 and at most BP_STEPS_MAX. */
 int64_t bp_epoch_steps(double epochs, int64_t windows, int64_t batch);
 
 /** From a checked configuration; `precision` is left f32, and with train.epochs rate.steps 0: the
  * corpus gives (bp_epoch_steps). */
 bp_engine_spec bp_engine_spec_of(const bp_config *config);
-/** What of it mesh.* says alone. */
+/** The part of it that only mesh.* decides. */
 void bp_engine_spec_read_mesh(bp_engine_spec *spec, const bp_config *config);
 
-/** Runs of blocks that each of so many stages has: 1, but if interleaved. */
+/** Runs of blocks that each of this many stages has: 1, unless interleaved. */
 int bp_engine_chunks(const bp_engine_spec *spec, int stages);
 
-/** Do so many tensor ranks share out a micro-batch's rows (bp_nn.sequence_parallel)? */
+/** Do this many tensor ranks share out a micro-batch's rows (bp_nn.sequence_parallel)? */
 bool bp_engine_is_sequence_parallel(const bp_engine_spec *spec, const bp_model_shape *shape,
                                     int tensors);
 
@@ -133,9 +134,9 @@ bool bp_engine_is_sequence_parallel(const bp_engine_spec *spec, const bp_model_s
 void bp_engine_spec_check(const bp_engine_spec *spec, const bp_model_shape *shape,
                           const bp_mesh_shape *mesh, bp_config *config);
 
-/** A key of what is not there, and why it is ignored. */
+/** A key without effect, and why it is ignored. */
 typedef struct bp_unused_key {
-    const char *key; /* NULL ends a list of them */
+    const char *key; /* NULL ends a list */
     bool unused;
     const char *why;
 } bp_unused_key;

@@ -1,5 +1,5 @@
-/* Pipeline communication: activations to the next stage, gradients to the one before, posted
- * ahead. */
+/* Pipeline communication: activations to the next stage, gradients to the one before, posted ahead.
+ * Called by stage.c. */
 #include "train/engine/pipeline_comm.h"
 
 #include "base/fault.h"

@@ -1,6 +1,6 @@
 /* Messages of one direction between a pipeline stage and its neighbours: activations forward, or
- * gradients backward. Receives are posted before their action comes up, and sends leave from
- * buffers of their own, so that both travel while the stage computes. */
+ * gradients backward. Receives are posted before their action is due, and sends leave from buffers
+ * of their own, so that transfers overlap with the stage's compute. */
 #ifndef BP_TRAIN_ENGINE_PIPELINE_COMM_H
 #define BP_TRAIN_ENGINE_PIPELINE_COMM_H
 
@@ -13,13 +13,13 @@ typedef struct bp_chunk_messages {
     int64_t before, behind, gradient_before, gradient_behind;
 } bp_chunk_messages;
 
-/** What both directions go by; borrowed. */
+/** What both directions share; borrowed. */
 typedef struct bp_stage_schedule {
     bp_pipeline pipeline;
     int stage;
     const bp_action *actions; /* of the stage, in order */
     MPI_Comm comm;            /* of the pipeline */
-    int64_t floats;           /* of the largest message, and of all that lies between blocks */
+    int64_t floats;           /* of the largest message, and of all that is between blocks */
     const bp_chunk_messages *messages; /* [pipeline.chunks] */
 } bp_stage_schedule;
 
@@ -41,12 +41,12 @@ void bp_pipeline_comm_init(bp_pipeline_comm *comm, const bp_stage_schedule *sche
 
 /** A step begins: its first receives are posted. */
 void bp_pipeline_comm_begin(bp_pipeline_comm *comm);
-/** Wait for the input of `action`, if it has one: it lies in `work`. The next receive is posted. */
+/** Wait for the input of `action`, if it has one: it is in `work`. The next receive is posted. */
 void bp_pipeline_comm_take(bp_pipeline_comm *comm, const bp_action *action);
-/** Start to send what lies in `work`, if a neighbour needs the result of `action`; `work` is
- * another buffer then. */
+/** Start to send what is in `work`, if a neighbour needs the result of `action`; `work` is another
+ * buffer then. */
 void bp_pipeline_comm_send(bp_pipeline_comm *comm, const bp_action *action);
-/** A step ends: all has left. */
+/** A step ends: all sends are complete. */
 void bp_pipeline_comm_end(bp_pipeline_comm *comm);
 
 #endif

@@ -1,5 +1,5 @@
 /* The memory plan of a rank: parameters, gradients, optimizer, activations, workspace. Printed by
- * --plan and at the start. What the plan and the engine itself go by is here too. */
+ * --plan and at the start. The sizes that the plan and the engine share are here too. */
 #include "math/kernels/kernels.h"
 #include "train/engine/engine.h"
 #include "train/engine/gradient.h"

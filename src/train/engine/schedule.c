@@ -1,4 +1,5 @@
-/* Pipeline schedules: the list of actions of a stage for gpipe, 1f1b and interleaved. Pure. */
+/* Pipeline schedules: the list of actions of a stage for gpipe, 1f1b and interleaved. Pure. Called
+ * by stage.c once. */
 #include "train/engine/schedule.h"
 
 /* Forwards before the first backward. Interleaved: as many as it takes until the first gradient can

@@ -40,8 +40,8 @@ int64_t bp_schedule_slots(const bp_pipeline *pipeline, int stage, int chunk);
 bool bp_action_receives(const bp_pipeline *pipeline, int stage, const bp_action *action);
 bool bp_action_sends(const bp_pipeline *pipeline, int stage, const bp_action *action);
 
-/** Messages of one direction that a stage buffers: receives posted ahead of their action, and
- * sends that nobody has taken yet. Enough for every schedule to end when a send ends only with its
+/** Messages of one direction that a stage buffers: receives posted ahead of their action, and sends
+ * that no rank has received yet. Enough for every schedule to end when a send ends only with its
  * receive. */
 #define BP_RECEIVES_AHEAD  1
 #define BP_SENDS_IN_FLIGHT 2

@@ -1,4 +1,5 @@
-/* Spectral norms by power iteration, of matrices that tensor ranks may have parts of. */
+/* Spectral norms by power iteration, of matrices that tensor ranks may have parts of. Called by
+ * engine.c after an update. */
 #include "train/engine/spectral.h"
 
 #include "base/hash.h"

@@ -1,5 +1,5 @@
 /* Spectral normalisation: hidden weights whose largest singular value is bounded, so that the
- * states of two texts are no further apart than a known multiple of their inputs' distance. */
+ * states of two texts are not further apart than a known multiple of their inputs' distance. */
 #ifndef BP_TRAIN_ENGINE_SPECTRAL_H
 #define BP_TRAIN_ENGINE_SPECTRAL_H
 
@@ -13,8 +13,7 @@ typedef struct bp_spectral bp_spectral;
  * bounded here.
  *
  * Owns:       *out is the caller's, bp_spectral_free(); mesh and network are borrowed until then.
- * Local.
- */
+ *             Local. */
 void bp_spectral_new(bp_spectral **out, const bp_mesh *mesh, bp_network *network,
                      const bp_model_shape *shape, uint64_t seed);
 void bp_spectral_free(bp_spectral **spectral); /* NULL is accepted */

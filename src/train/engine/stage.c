@@ -1,4 +1,5 @@
-/* A pipeline stage: runs its blocks forward and backward in the order of its schedule. */
+/* A pipeline stage: runs its blocks forward and backward in the order of its schedule. Called by
+ * engine.c. */
 #include "train/engine/stage.h"
 
 #include "base/fault.h"
@@ -20,7 +21,7 @@ static bp_pipeline pipeline_of(const bp_stage_spec *spec, const bp_network *netw
                          .micro_batches = spec->micro_batches};
 }
 
-/* The most that lies between two blocks: in training what this rank has of it, and all. */
+/* The most that is between two blocks: in training what this rank has of it, and all. */
 static int64_t between_floats(const bp_stage_spec *spec, const bp_network *network, bool training)
 {
     bp_pass pass = {.extent = spec->most, .B = spec->most.B, .training = training};
@@ -36,7 +37,7 @@ static int64_t evaluation_floats(const bp_stage_spec *spec, const bp_network *ne
     return between_floats(spec, network, true) < floats ? floats : 0;
 }
 
-/* Of what block k is given, in training. */
+/* Floats of what block k is given, in training. */
 static int64_t given_floats(const bp_stage_spec *spec, const bp_network *network, int k)
 {
     bp_pass pass = {.extent = spec->most, .B = spec->most.B, .training = true};
@@ -338,7 +339,7 @@ static bp_pass pass_of(bp_stage *stage, const bp_stage_step *step, int64_t micro
     return pass;
 }
 
-/* Where block k's part lies in what is kept of a micro-batch. */
+/* Where block k's part is in what is kept of a micro-batch. */
 static char *kept_of_block(bp_stage *stage, const bp_action *action, int k)
 {
     const bp_stage_chunk *chunk = &stage->chunks[action->chunk];
@@ -450,7 +451,7 @@ static void open_leaf(bp_stage *stage, const bp_action *action)
     }
 }
 
-/* Of a leaf, before it is added to others. */
+/* Squares of a leaf, before it is added to others. */
 static void square(float *y, const float *x, int64_t n)
 {
 #pragma omp parallel for simd schedule(static)
@@ -458,7 +459,7 @@ static void square(float *y, const float *x, int64_t n)
         y[i] = x[i] * x[i];
 }
 
-/* The partial sums of a group that so many merges complete. */
+/* The partial sums of a group that this many merges complete. */
 static void merge(float *const *stack, int top, int merges, const bp_group *group)
 {
     for (int m = 0; m < merges; m++)
@@ -492,7 +493,7 @@ static void close_leaf(bp_stage *stage, const bp_stage_step *step, const bp_acti
     }
 }
 
-/* Behind the model's last block nothing has a gradient yet. That block writes one; the others are
+/* After the model's last block nothing has a gradient yet. That block writes one; the others are
  * added to by those that come. */
 static void clear_gradients(bp_stage *stage, const bp_pass *pass, int last)
 {
@@ -529,7 +530,8 @@ static bp_pass run_backward(bp_stage *stage, const bp_stage_step *step, const bp
     return pass;
 }
 
-/* Of a micro-batch's way back through a chunk: the chunks that have no head of a term add 0. */
+/* The losses of a micro-batch's way back through a chunk: the chunks that have no head of a term
+ * add 0. */
 static void add_losses(bp_stage *stage, const bp_stage_step *step, const bp_action *action,
                        double *sums, int64_t stride)
 {

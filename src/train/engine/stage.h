@@ -1,4 +1,4 @@
-/* A pipeline stage at work: its memory, planned once, and one step's micro-batches forward and
+/* The state of a pipeline stage: its memory, planned once, and one step's micro-batches forward and
  * backward through it. */
 #ifndef BP_TRAIN_ENGINE_STAGE_H
 #define BP_TRAIN_ENGINE_STAGE_H
@@ -53,10 +53,10 @@ typedef struct bp_stage {
     const struct bp_teacher *teacher; /* of its passes; borrowed; NULL: none */
 } bp_stage;
 
-/** What stage `stage` does, of a training with these settings on so many data ranks. */
+/** What stage `stage` does in a training with these settings on this many data ranks. */
 bp_stage_spec bp_stage_spec_for(const bp_engine_spec *spec, const bp_model_shape *shape, int datas,
                                 int stage, int stages);
-/** Floats that the blocks of a stage carry from a step to the next for so many batch slots. */
+/** Floats that the blocks of a stage carry from a step to the next for this many batch slots. */
 int64_t bp_engine_carried_floats(const bp_network *network, const bp_model_shape *shape,
                                  int64_t slots);
 /** spec->most, and what memory the last block is lent. */
@@ -86,7 +86,7 @@ typedef struct bp_stage_step {
 void bp_stage_accumulate(bp_stage *stage, const bp_stage_step *step, double *loss_sums,
                          int64_t stride);
 
-/** What an evaluation is of. Where blocks carry a state, row r leaves its own in kept row
+/** The input of an evaluation. If blocks carry a state, row r leaves its own in kept row
  * first_window + r (bp_carry.kept), and begins with what it finds there, or with zeros. */
 typedef struct bp_evaluation {
     const bp_batch *batch;

@@ -1,5 +1,5 @@
-/* The gradient tree: when partial sums over micro-batches are added, so that bits do not depend
- * on the number of data ranks. Pure. */
+/* The gradient tree: when partial sums over micro-batches are added, so that bits do not depend on
+ * the number of data ranks. Pure. Called by stage.c. */
 #include "train/engine/tree.h"
 
 int bp_tree_merges(int64_t leaf, int64_t count)

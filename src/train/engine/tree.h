@@ -1,13 +1,13 @@
 /* The fixed binary tree over a step's micro-batches: the list is halved, the first floor(n/2) to
- * the left, down to one. Summed so, any power-of-two number of data ranks gives the bits of one
- * (src/train/README.md). */
+ * the left, down to one. With this order, any power-of-two number of data ranks gives the bits of
+ * one (src/train/README.md). */
 #ifndef BP_TRAIN_ENGINE_TREE_H
 #define BP_TRAIN_ENGINE_TREE_H
 
 #include <stdint.h>
 
-/** How many subtrees are completed by leaf `leaf` of `count`: so many times the last two partial
- * sums are added. */
+/** How many subtrees are completed by leaf `leaf` of `count`: the number of times that the last two
+ * partial sums are added. */
 int bp_tree_merges(int64_t leaf, int64_t count);
 /** Most partial sums held at once while leaves come in order: ceil(log2 count) + 1. */
 int bp_tree_depth(int64_t count);

@@ -1,4 +1,4 @@
-/* An ensemble from end to end. */
+/* The training of an ensemble from end to end. */
 #include "train/ensemble/ensemble_priv.h"
 
 #include "base/log.h"
@@ -24,7 +24,8 @@
 
 /* ---- the corpus ---- */
 
-/* What one rank finds in the corpora, before any compute: those that train open them again. */
+/* The facts of the corpora, found by one rank before any compute; the ranks that train open them
+ * again. */
 static bp_err look_at_corpus(const ensemble *self, corpus_facts *facts)
 {
     const char *valid = bp_corpus_keys_of(self->config)->valid;
@@ -53,7 +54,7 @@ static bp_err look_at_corpus(const ensemble *self, corpus_facts *facts)
     return err;
 }
 
-/* ---- one member alone ---- */
+/* ---- a single member ---- */
 
 static bp_err alone_started(void *context, int64_t step)
 {
@@ -72,7 +73,7 @@ static bp_err run_one(ensemble *self, MPI_Comm world)
     int64_t member = bp_ensemble_keys_of(self->config)->only;
     corpus_facts facts;
     double oob;
-    bp_stop_request *stop_request = NULL; /* the member's own run looks at its folder */
+    bp_stop_request *stop_request = NULL; /* the member's own run checks its folder */
     bp_err err = bp_comm_is_root(world) ? look_at_corpus(self, &facts) : BP_OK;
 
     if (err == BP_OK && bp_comm_is_root(world)) {

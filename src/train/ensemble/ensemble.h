@@ -35,7 +35,7 @@ void bp_ensemble_check(bp_config *config);
 bp_err bp_ensemble_plan(MPI_Comm world, bp_config *config, const bp_ensemble_jobs *jobs,
                         const bp_planned_world *asked);
 
-/** Train all members into RUN/members, or with ensemble.only that one alone, each as a `pretrain`
+/** Train all members into RUN/members, or with ensemble.only just that one, each as a `pretrain`
  * run of its own that resumes by itself; let each bagged one score the documents that its bag
  * lacks; write ensemble.json.
  *
@@ -44,8 +44,7 @@ bp_err bp_ensemble_plan(MPI_Comm world, bp_config *config, const bp_ensemble_job
  *             BP_ERR_CONFIG a mesh that does not fit, another ensemble's folder; BP_ERR_FORMAT
  *             fewer than 2 documents to draw bags from; BP_ERR_SOFTWARE members diverged (the
  *             others are whole, and in ensemble.json); BP_ERR_STOPPED stopped in time: the same
- *             command goes on.
- */
+ *             command goes on. */
 bp_err bp_ensemble(MPI_Comm world, bp_config *config, const bp_ensemble_jobs *jobs);
 
 /** The run folder that this job holds: with ensemble.only the member's, else run.dir. Free with

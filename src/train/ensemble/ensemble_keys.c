@@ -1,4 +1,4 @@
-/* An ensemble's keys: what they mean together, and on this machine. */
+/* An ensemble's keys, resolved together and for this machine. Called by ensemble.c first. */
 #include "train/ensemble/ensemble_priv.h"
 
 #include "io/checkpoint/ensemble_file.h"
@@ -97,7 +97,7 @@ bool ensemble_has_task(const ensemble *self)
            bp_task_kind_named(bp_task_keys_of(self->config)->kind)->objective;
 }
 
-/* Without a task its keys say nothing. */
+/* Without a task its keys have no effect. */
 static void refuse_task_keys(bp_config *config)
 {
     for (const bp_option *option = bp_task_options; option->key; option++)
@@ -108,7 +108,7 @@ static void refuse_task_keys(bp_config *config)
                             option->key, option->key);
 }
 
-/* Counts have no seed: their members differ by their bags alone. */
+/* Counts have no seed: their members differ only by their bags. */
 static void resolve_kind(bp_config *config)
 {
     const char *kind = bp_ensemble_keys_of(config)->kind;

@@ -1,4 +1,5 @@
-/* One member: a pretraining run in a folder of its own, and the scores of what its bag lacks. */
+/* One member: a pretraining run in a folder of its own, and the scores of what its bag lacks.
+ * Called by ensemble_scheduler.c. */
 #include "train/ensemble/ensemble_priv.h"
 
 #include "base/fault.h"
@@ -127,8 +128,8 @@ bp_err ensemble_check_bags(const ensemble *self, bp_corpus *corpus)
 
 /* ---- out of the bag ---- */
 
-/* A score job over the documents that the bag lacks, with the default convention whatever else the
- * configuration says of scoring. */
+/* A score job over the documents that the bag lacks, with the default convention, regardless of the
+ * configuration's other keys of scoring. */
 static bp_err score_config(const ensemble *self, int64_t member, const bp_config *trained,
                            bp_config **out)
 {
@@ -157,7 +158,7 @@ static json_t *load(const ensemble *self, int64_t member, const char *inside)
     char *path = ensemble_member_path(self, member, inside);
     json_t *value = NULL;
 
-    if (bp_path_exists(path)) /* one that can't be read is made anew */
+    if (bp_path_exists(path)) /* one that can't be read is made again */
         (void)bp_json_load_plain(&value, path, JSON_LIMIT);
     bp_free(path);
     return value;
@@ -172,8 +173,8 @@ int64_t ensemble_member_step(const ensemble *self, int64_t member)
     return step;
 }
 
-/* Were these scores made to the end, and of the weights that are there now? They are removed when
- * training goes on; but a member may have been trained on as a run of its own. */
+/* Are these scores complete, and made with the current weights? They are removed when training goes
+ * on; but a member may have been trained on as a run of its own. */
 static bool is_scored(const ensemble *self, int64_t member, bool *of_others)
 {
     json_t *run = load(self, member, "oob/run.json");

@@ -1,4 +1,5 @@
-/* A merge of the members' metrics.jsonl by step, each read a block at a time. */
+/* A merge of the members' metrics.jsonl by step, each read a block at a time. Called by
+ * ensemble_scheduler.c, on the coordinator. */
 #include "train/ensemble/ensemble_priv.h"
 
 #include "base/fs.h"
@@ -161,7 +162,7 @@ static void take(reader *self)
     self->there = false;
 }
 
-/* Read the line ahead. Errors: BP_ERR_FORMAT nobody can read it. */
+/* Read the line ahead. Errors: BP_ERR_FORMAT it can't be read. */
 static bp_err read_line(reader *self)
 {
     json_t *line;
@@ -191,7 +192,7 @@ static bp_err peek(reader *self, bool *there)
         self->exhausted = self->complete && self->line_bytes == 0;
         if (err == BP_OK && self->line_bytes == 0 && self->bytes == BLOCK_BYTES)
             err = BP_FAIL(BP_ERR_FORMAT, "metrics.damaged",
-                          "metrics are damaged: a line of more than %d bytes behind byte %" PRId64
+                          "metrics are damaged: a line of more than %d bytes after byte %" PRId64
                           ": in %s; remove that line, or the member's folder to train it anew",
                           BLOCK_BYTES, self->taken_bytes, self->path);
         if (err != BP_OK || self->line_bytes == 0)

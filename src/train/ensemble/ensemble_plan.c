@@ -1,5 +1,5 @@
-/* What an ensemble takes before any member trains: `--plan`, the steps of a member, and whether all
- * groups fit into the nodes' memory. The run itself is in ensemble.c. */
+/* The plan of an ensemble, before any member trains: `--plan`, the steps of a member, and whether
+ * all groups fit into the nodes' memory. The run itself is in ensemble.c. */
 #include "train/ensemble/ensemble_priv.h"
 
 #include "base/log.h"
@@ -24,7 +24,7 @@
 
 /* ---- the plan ---- */
 
-/* A member's trainer, that nothing is trained with, stands for all groups of ranks. */
+/* A member's trainer, with which nothing is trained, represents all groups of ranks. */
 static bp_err plan_members(ensemble *self, MPI_Comm world, trainer *member, memory_case *one,
                            const bp_planned_world *asked)
 {

@@ -1,4 +1,4 @@
-/* An ensemble at work, as the files of this folder share it. */
+/* The state of training an ensemble, shared by the files of this folder. */
 #ifndef BP_TRAIN_ENSEMBLE_ENSEMBLE_PRIV_H
 #define BP_TRAIN_ENSEMBLE_ENSEMBLE_PRIV_H
 
@@ -29,10 +29,10 @@ typedef struct ensemble {
 void ensemble_fill(ensemble *self, bp_config *config, const bp_ensemble_jobs *jobs);
 /** Does its family count (an n-gram model) instead of training by gradients? Local. */
 bool ensemble_counts(const bp_config *config);
-/** Have its members the head of a task? */
+/** Do its members have the head of a task? */
 bool ensemble_has_task(const ensemble *self);
-/** What a member's bits depend on is settled once for all of them, over all ranks: wherever a
- * member trains, and whatever beside it, it trains alike. Collective over `world`. Errors: those of
+/** What a member's bits depend on is decided once for all members, over all ranks: a member trains
+ * alike on any group, beside any others. Collective over `world`. Errors: those of
  * trainer_precision: the same on all ranks. */
 bp_err ensemble_resolve_machine(MPI_Comm world, bp_config *config, const bp_planned_world *plan);
 
@@ -49,14 +49,14 @@ int64_t ensemble_farthest(const ensemble *self);
 /* ensemble_member.c */
 /** "m03": two digits, more where there are more than 100 members. */
 void ensemble_name(const ensemble *self, int64_t member, char out[ENSEMBLE_NAME_BYTES]);
-/** RUN/members/m03, or what lies in it ("": itself). Free with bp_free(). */
+/** RUN/members/m03, or what is in it ("": itself). Free with bp_free(). */
 char *ensemble_member_path(const ensemble *self, int64_t member, const char *inside);
 /** A member's configuration, derived from the ensemble's. Local. Errors: BP_ERR_CONFIG a seed
  *  beyond its range. Free with bp_config_free(). */
 bp_err ensemble_member_config(const ensemble *self, int64_t member, bp_config **out);
 /** With corpus.weights: the bag of every member has a window of each file that has a weight, so
- * that none fails for lack of it when others have trained for hours. Local. Errors: BP_ERR_FORMAT,
- * with the member's name; BP_ERR_CONFIG; BP_ERR_SYSTEM. */
+ * that no member fails without it after others have trained for hours. Local. Errors:
+ * BP_ERR_FORMAT, with the member's name; BP_ERR_CONFIG; BP_ERR_SYSTEM. */
 bp_err ensemble_check_bags(const ensemble *self, bp_corpus *corpus);
 /** The newest step that it has committed, by name; -1: none. Local. */
 int64_t ensemble_member_step(const ensemble *self, int64_t member);
@@ -76,8 +76,8 @@ bp_err ensemble_member_forget_scores(const ensemble *self, int64_t member);
 /* ensemble_metrics.c: the members' metrics.jsonl gathered into the ensemble's. Local, on the
  * coordinator.
  *
- * A line stands there for each step that all members have a line for, those that diverged aside,
- * and those that ended early (train.patience) from then on. What a member has is read from its own
+ * There is a line for each step that all members have a line for (except those that diverged), and
+ * those that ended early (train.patience) from then on. What a member has is read from its own
  * file, as far as that is certain: to its newest checkpoint while it waits, further once it has
  * begun. So the file is a function of the members' files. */
 typedef struct ensemble_metrics ensemble_metrics;
@@ -95,7 +95,7 @@ typedef enum ensemble_end {
 void ensemble_metrics_look(const ensemble *self, int64_t member);
 void ensemble_metrics_ended(ensemble_metrics *metrics, int64_t member, ensemble_end how);
 /** Write the lines that are complete by now. Errors: BP_ERR_IO, BP_ERR_SYSTEM, BP_ERR_BUSY;
- *  BP_ERR_FORMAT a member's file holds what is no line of metrics. */
+ * BP_ERR_FORMAT a member's file holds a line that is not one of metrics. */
 bp_err ensemble_metrics_flush(ensemble_metrics *metrics);
 
 /* ensemble_scheduler.c: members are handed out to groups, which report on them */
@@ -108,8 +108,8 @@ void ensemble_scheduler_free(ensemble_scheduler **scheduler);
  *  BP_ERR_SOFTWARE of ensemble_member_run; the same on all ranks. */
 bp_err ensemble_scheduler_run(ensemble_scheduler *scheduler);
 /** After ensemble_scheduler_run, which gave `err`: complete metrics.jsonl, and if all went well
- * write ensemble.json and say what became of the members. Local, on the coordinator. Errors: `err`,
- * with its message; BP_ERR_SOFTWARE members diverged; BP_ERR_STOPPED some were not trained;
+ * write ensemble.json and report the state of the members. Local, on the coordinator. Errors:
+ * `err`, with its message; BP_ERR_SOFTWARE members diverged; BP_ERR_STOPPED some were not trained;
  * BP_ERR_IO... of the files. */
 bp_err ensemble_scheduler_conclude(ensemble_scheduler *scheduler, bp_err err);
 

@@ -33,7 +33,7 @@ typedef enum message_kind {
     COMMAND_STOP
 } message_kind;
 
-/* Plain data: it travels as bytes. */
+/* Plain data: sent as bytes. */
 typedef struct message {
     int64_t member, step;
     double value;
@@ -346,7 +346,7 @@ static void on_metric(void *context, const json_t *line)
          json_is_number(loss) ? json_number_value(loss) : NAN);
 }
 
-/* One member, by this rank's group. One that diverged is reported, and is no error. */
+/* One member, by this rank's group. One that diverged is reported, and is not an error. */
 static bp_err train(ensemble_scheduler *scheduler)
 {
     ensemble *self = scheduler->self;

@@ -1,5 +1,6 @@
-/* Checkpoints of a training: what they hold, and which is kept as the best.
- * All of it over the whole world, since a dedicated coordinator commits what the others write. */
+/* Checkpoints of a training: what they hold, and which is kept as the best. All of it over the
+ * whole world, since a dedicated coordinator commits what the others write. Called by steps.c when
+ * a checkpoint is due. */
 #include "train/loop/commit.h"
 
 #include "base/clock.h"
@@ -97,7 +98,7 @@ static void committed(trainer *self, int64_t step, bool best)
         return;
 
     bool ours =
-        bp_run_still_owner(self->run); /* else others decide what is best, and what is old */
+        bp_run_still_owner(self->run); /* else other ranks decide what is best, and what is old */
     json_t *event = json_pack("{s:I, s:b}", "step", (json_int_t)step, "best", (int)best);
     char *folder = trainer_checkpoints_folder(self);
 
@@ -120,8 +121,8 @@ typedef struct own_state {
     bp_digest *digests; /* of the slices, where they are copied */
 } own_state;
 
-/* A state that is not finite is worth nothing, and would push a good one out. async: it is copied
- * and counted in the same breath. */
+/* A state that is not finite is useless, and would replace a good one. async: it is copied and
+ * counted in one pass. */
 static bp_err take_state(const trainer *self, bool async, own_state *own)
 {
     bp_slice *slices = own->slices;
@@ -140,7 +141,7 @@ static bp_err take_state(const trainer *self, bool async, own_state *own)
                    slices[bad].name, (long long)self->progress.step);
 }
 
-/* Lines of the journals come to disk first: no checkpoint may outlive a lost one. */
+/* Lines of the journals are written to disk first: no checkpoint may be newer than a lost line. */
 static bp_err prepare(trainer *self, bool async, own_state *own)
 {
     bp_err err;

@@ -19,13 +19,12 @@ bp_err trainer_open_commits(trainer *self);
  *
  * Collective: over world.
  * Errors:     those of bp_checkpoint_save; BP_ERR_SOFTWARE the state is not finite; BP_ERR_IO a
- *             metrics line before could not be written: the same on all ranks.
- */
+ *             metrics line before could not be written: the same on all ranks. */
 bp_err trainer_commit(trainer *self, const commit_of *what);
 /** The same, but it is written while training goes on: commits.pending is on its way then. */
 bp_err trainer_commit_begin(trainer *self, bool best);
-/** Waits for the one on its way, and puts it in place; cancel: it is not to be waited for.
- * Collective over world. Errors: those of bp_checkpoint_finish. */
+/** Waits for the one on its way, and puts it in place; cancel: do not wait. Collective over world.
+ * Errors: those of bp_checkpoint_finish. */
 bp_err trainer_commit_finish(trainer *self, bool cancel);
 
 /** The slices that this rank saves: (*count), none where it does not compute. Local. Owns: the list

@@ -1,5 +1,5 @@
 /* The corpora of a training: they are opened on the ranks that read, and what the coordinator finds
- * in them goes to all ranks. */
+ * in them goes to all ranks. Called by setup.c. */
 #include "train/loop/corpora.h"
 
 #include "base/fault.h"
@@ -12,7 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define BAG_DOCUMENTS 100 /* fewer are worth a warning */
+#define BAG_DOCUMENTS 100 /* a warning below that */
 
 /* A tokenizer that is given goes with the corpus. */
 static bp_err check_tokenizer(const corpus_facts *facts, const bp_tokenizer *tokenizer,

@@ -1,5 +1,5 @@
 /* Models that are counted: one step, which makes the model of all of the stream, and its
- * checkpoint. */
+ * checkpoint. Called by pretrain.c instead of steps.c. */
 #include "train/loop/counting.h"
 
 #include "base/clock.h"
@@ -20,7 +20,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* What the family's calls come back with. */
+/* The results of the family's calls. */
 typedef struct counting_view {
     trainer *self;
     double began, printed; /* of the part of the work that goes on */
@@ -58,7 +58,7 @@ static void show_progress(void *context, const char *what, int64_t done, int64_t
     view->printed = now;
 }
 
-/* What the counts depend on, but for the family's keys. */
+/* What the counts depend on, except for the family's keys. */
 static void name_work(const trainer *self, char work[BP_SHA256_HEX])
 {
     char *text = bp_sprintf(
@@ -97,7 +97,7 @@ static bp_err check_stream(const trainer *self)
     return BP_OK;
 }
 
-/* What the family is given. */
+/* The family's input. */
 static bp_counting counting_of(trainer *self, counting_view *view)
 {
     *view = (counting_view){.self = self, .printed = bp_clock_now()};
@@ -183,7 +183,7 @@ static bp_err write_metric(trainer *self, double seconds, double valid_loss)
     return err;
 }
 
-/* The file becomes a checkpoint; what led to it goes. */
+/* The file becomes a checkpoint; the runs are removed. */
 static bp_err commit(trainer *self, const char *folder, json_t *state, double seconds,
                      double valid_loss)
 {

@@ -1,5 +1,5 @@
 /* Silent data corruption, bits that changed without a cause in training: the rank that finds it
- * reports it to all, and the job ends before it can commit. */
+ * reports it to all, and the job ends before it can commit. Called by steps.c. */
 #include "train/loop/digest.h"
 
 #include "base/json.h"

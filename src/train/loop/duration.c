@@ -1,4 +1,5 @@
-/* How many steps a training has, and when it ends before. */
+/* How many steps a training has, and when it ends early. Called by pretrain.c, and by steps.c after
+ * a validation. */
 #include "train/loop/duration.h"
 
 #include "base/log.h"

@@ -1,4 +1,4 @@
-/* How many steps a training has, and when it ends before. */
+/* How many steps a training has, and when it ends early. */
 #ifndef BP_TRAIN_LOOP_DURATION_H
 #define BP_TRAIN_LOOP_DURATION_H
 

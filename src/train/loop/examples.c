@@ -1,5 +1,5 @@
 /* Examples of a training: how many there are, memory for those of a step, and the loader that makes
- * them. */
+ * them. Called by setup.c. */
 #include "train/loop/examples.h"
 
 #include "base/log.h"

@@ -27,8 +27,8 @@ bp_err trainer_count_documents(trainer *self);
 
 /** The memory of `examples`; on leads the loader, and the table and the window that validation
  * reads. Local, on ranks that compute, with the engine or the learner there. Errors: BP_ERR_SYSTEM
- * memory is short; BP_ERR_CONFIG corpus.bucket or corpus.weights do not go with these examples;
- * those of bp_document_table_new and bp_loader_new. */
+ * out of memory; BP_ERR_CONFIG corpus.bucket or corpus.weights do not go with these examples; those
+ * of bp_document_table_new and bp_loader_new. */
 bp_err trainer_open_examples(trainer *self);
 /** A warning where a step takes more examples than there are. Local. */
 void trainer_warn_of_few(const trainer *self);

@@ -1,4 +1,4 @@
-/* What a training reports to a job around it. */
+/* Callbacks to the job around a training. */
 #ifndef BP_TRAIN_LOOP_HOOKS_H
 #define BP_TRAIN_LOOP_HOOKS_H
 

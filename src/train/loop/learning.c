@@ -1,5 +1,5 @@
-/* Trainings by a learner (models/learner.h): what it does where networks have the engine. Each data
- * rank reads all slots of a batch. */
+/* Trainings by a learner (models/learner.h): what takes the engine's place. Each data rank reads
+ * all slots of a batch. Called by steps.c. */
 #include "train/loop/learning.h"
 
 #include "base/mem.h"

@@ -1,4 +1,4 @@
-/* What a learner (models/learner.h) does in the place of the engine. */
+/* The steps of a learner (models/learner.h), in place of the engine's. */
 #ifndef BP_TRAIN_LOOP_LEARNING_H
 #define BP_TRAIN_LOOP_LEARNING_H
 
@@ -8,15 +8,15 @@
  * there is a loader. Errors: those of bp_learner_ops.new and .study. */
 bp_err trainer_learner_open(trainer *self);
 /** Loads start.source, or draws initial values. Collective over world. Errors: those of
- * bp_checkpoint_load, bp_checkpoint_check_digests and bp_learner_ops.loaded: the same on all ranks.
- */
+ * bp_checkpoint_load, bp_checkpoint_check_digests and bp_learner_ops.loaded: the same on all
+ * ranks. */
 bp_err trainer_learner_load(trainer *self);
 /** One step, of all slots of the batch. A loss that is not finite ends the training: the vectors
  * have been updated with it. Collective over compute. Errors: BP_ERR_SOFTWARE: the same on all
  * ranks. */
 bp_err trainer_learn(trainer *self, const bp_batch *batch, bp_step_result *result);
-/** Is what a checkpoint would hold finite? A step's last update may have spoilt it. Collective over
- * compute. Errors: BP_ERR_SOFTWARE: the same on all ranks. */
+/** Is what a checkpoint would hold finite? Its values may have become infinite or NaN in the last
+ * update. Collective over compute. Errors: BP_ERR_SOFTWARE: the same on all ranks. */
 bp_err trainer_learner_check(trainer *self);
 /** Slots of the batch that one of `datas` data ranks reads: of a learner all. Local. */
 int64_t trainer_slots(const trainer *self, const bp_engine_spec *spec, int datas);

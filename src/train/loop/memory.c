@@ -35,7 +35,7 @@ bool memory_case_is_valid(const trainer *self, const memory_case *one)
     return valid;
 }
 
-/* Of the ranks that read the corpus for their copy of the model. */
+/* For the ranks that read the corpus for their copy of the model. */
 static size_t loader_bytes(const trainer *self, const memory_case *one)
 {
     bp_example_maker maker = trainer_maker(self, self->shape.context);

@@ -1,4 +1,4 @@
-/* What the ranks of a training take together. */
+/* The memory of all ranks of a training. */
 #ifndef BP_TRAIN_LOOP_MEMORY_H
 #define BP_TRAIN_LOOP_MEMORY_H
 
@@ -13,7 +13,7 @@ typedef struct memory_case {
 
 /** The training as its configuration has it. */
 memory_case memory_case_of(const trainer *self);
-/** Would the configuration be taken with it? Local; the message of the last failure may change. */
+/** Would the configuration be valid with it? Local; the message of the last failure may change. */
 bool memory_case_is_valid(const trainer *self, const memory_case *one);
 /** What each of its ranks takes: (*out)[bp_mesh_shape_ranks], the caller's (bp_free). Local.
  * Errors: BP_ERR_SYSTEM, *out is NULL. */

@@ -1,4 +1,5 @@
-/* A training that does not fit into a node's memory: which keys would make it fit. */
+/* A training that does not fit into a node's memory: which keys would make it fit. Called by
+ * pretrain.c before the engine is made. */
 #include "train/loop/memory_remedy.h"
 
 #include "base/buffer.h"
@@ -37,7 +38,7 @@ static memory_case with_economies(const memory_case *one, int economies)
     return other;
 }
 
-/* Those that change something. */
+/* Those that have an effect. */
 static int economies_of(const search *s, const memory_case *one)
 {
     if (trainer_learner(s->self))
@@ -139,7 +140,7 @@ static void search_further(bp_buffer *out, search *s, const bp_mesh_search *mesh
 }
 
 /* "use checkpoint.async=no, or mesh.pipeline=2": keys that make the case fit a node that lacks
- * memory; or how many nodes would do. */
+ * memory; or how many nodes would suffice. */
 static void memory_remedy(char out[REMEDY_BYTES], const trainer *self, const memory_case *one,
                           const bp_node_memory *node)
 {

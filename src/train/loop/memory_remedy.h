@@ -8,8 +8,8 @@
  * would fit. */
 bp_err memory_check(const bp_node_memory *node, const trainer *self, const memory_case *one);
 /** The ranks of each node fit into its memory; what is found stays in estimate.node. Collective
- * over world. Errors: BP_ERR_SYSTEM they do not, with the keys that would: the same on all ranks.
- */
+ * over world. Errors: BP_ERR_SYSTEM they do not, with the keys that would: the same on all
+ * ranks. */
 bp_err trainer_check_memory(trainer *self);
 
 #endif

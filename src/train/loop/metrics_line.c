@@ -1,4 +1,5 @@
-/* A line of metrics.jsonl: what a step, and what was computed since the line before, come to. */
+/* A line of metrics.jsonl: the figures of a step, and of the time since the line before. Called by
+ * steps.c. */
 #include "train/loop/metrics_line.h"
 
 #include "base/clock.h"
@@ -21,8 +22,8 @@ void report_gather_places(trainer *self)
     }
 }
 
-/* Of the places that batches have, since the last line: how many this start computed, and *padding
- * of those of all starts. Collective over mesh->data. */
+/* Over the places of batches since the last line: how many this start computed, and *padding of
+ * those of all starts. Collective over mesh->data. */
 static double share_computed(trainer *self, double *padding)
 {
     const bp_batch_form *form = &self->examples.maker.form;

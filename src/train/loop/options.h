@@ -22,7 +22,7 @@ static inline const bp_checkpoint_keys *bp_checkpoint_keys_of(const bp_config *c
 /** Faults of the configuration that need neither files nor ranks: added to the configuration's.
  * Local. */
 void bp_pretrain_check(bp_config *config, const bp_training_part *const *parts);
-/** The same but for mesh.members, of which an ensemble has more. */
+/** The same except for mesh.members, of which an ensemble has more. */
 void bp_pretrain_check_model(bp_config *config, const bp_training_part *const *parts);
 
 /** Keys that a fine-tuning needs: for bp_config_require_by. Its defaults, and faults as above. A

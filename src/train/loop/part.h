@@ -1,6 +1,6 @@
-/* What a training has besides its steps: a part each, in a table of hooks.
+/* The parts of a training: what it has besides its steps, each a table of hooks.
  *
- * The loop knows no part by its name: whoever starts a training hands over a list of them
+ * The loop knows no part by its name: the job that starts a training hands over a list of them
  * (train/parts/list.h). Hooks are called in the order of that list; where one fails the later ones
  * are not called. A hook that a part does not have is NULL. `own` is what the part's open made. */
 #ifndef BP_TRAIN_LOOP_PART_H
@@ -19,8 +19,8 @@
 
 struct trainer;
 
-/* When hooks of one form are called. Collective over world unless another is named; an error is
- * the same on all of these ranks. Of NEXT, STEPPED and COMMITTED an error counts for nothing. */
+/* When hooks of one form are called. Collective over world unless another is named; an error is the
+ * same on all of these ranks. Errors of NEXT, STEPPED and COMMITTED are ignored. */
 typedef enum part_time {
     PART_SHAPE,   /* the model's shape is found, and takes what the part adds */
     PART_READY,   /* shape, mesh and keys are known, and fit together */
@@ -34,10 +34,10 @@ typedef enum part_time {
     /* In a step: */
     PART_NEXT,      /* before its batch is read. Local */
     PART_STEPPED,   /* after it, its validation and metrics line. Over mesh->model */
-    PART_COMMITTED, /* after what before_commit did for a checkpoint. Local, on ranks that compute
-                     */
+    PART_COMMITTED, /* after what before_commit did for a checkpoint. Local, on ranks that
+                       compute */
     /* At the end: */
-    PART_STOP,     /* no step comes any more, however the training ended */
+    PART_STOP,     /* no step follows, however the training ended */
     PART_FINISH,   /* it ended well */
     PART_FINISHED, /* instead of START to FINISH: the run was finished before, but its last start
                       may have been killed since */

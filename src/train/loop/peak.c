@@ -1,4 +1,5 @@
-/* How fast matrix products are here: what the time of a training is estimated by, and mfu. */
+/* The speed of matrix products on this host: a training's time is estimated by it, and mfu. Called
+ * by pretrain.c and setup.c. */
 #include "train/loop/peak.h"
 
 #include "base/clock.h"

@@ -1,4 +1,4 @@
-/* How fast matrix products are here. */
+/* The speed of matrix products on this host. */
 #ifndef BP_TRAIN_LOOP_PEAK_H
 #define BP_TRAIN_LOOP_PEAK_H
 

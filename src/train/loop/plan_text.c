@@ -1,4 +1,4 @@
-/* The memory plan as a table for people. */
+/* The memory plan as a table for people. Called by pretrain.c and setup.c. */
 #include "train/loop/plan_text.h"
 
 #include "base/clock.h"
@@ -43,7 +43,7 @@ static void schedule_text(char *out, size_t bytes, const trainer *self)
              (long long)pipeline.micro_batches);
 }
 
-/* Of the steps that are left. */
+/* Prints the estimated time of the steps that are left. */
 static void print_time(const trainer *self)
 {
     const bp_mesh_shape *mesh = &self->mesh_shape;

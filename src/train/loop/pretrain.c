@@ -1,4 +1,5 @@
-/* A training from its opening to its end. */
+/* A training from its opening to its end. Called by jobs/pretrain.c, jobs/finetune.c, and for each
+ * member of an ensemble. */
 #include "train/loop/pretrain.h"
 
 #include "base/heartbeat.h"
@@ -173,7 +174,7 @@ static bp_err prepare(trainer *self)
     return err;
 }
 
-/* With the run folder held: find where to start, build, train. *trains: there are steps to do. */
+/* With the run folder locked: find where to start, build, train. *trains: there are steps to do. */
 static bp_err go_on(trainer *self, bool *trains)
 {
     bp_err err = trainer_find_source(self);

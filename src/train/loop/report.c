@@ -22,7 +22,7 @@ static double number_of(const json_t *line, const char *key)
 
 #define TERMS_BYTES 96
 
-/* " (masked 4.9530, next_sentence 0.6246)", or "" where terms are not told apart. */
+/* " (masked 4.9530, next_sentence 0.6246)", or "" if there is one term. */
 static const char *list_terms(const json_t *line, const char *prefix, char out[TERMS_BYTES])
 {
     size_t used = 0;
@@ -149,12 +149,12 @@ bp_err report_handle(trainer *self, report_kind kind, const json_t *value)
     return self->parts[part]->receive(self, self->own[part], value);
 }
 
-/* A lost metrics line ends the job before its next commit; a lost event is worth a warning. */
+/* A lost metrics line ends the job before its next commit; a lost event is a warning. */
 void report_note_failure(trainer *self, report_kind kind, bp_err err)
 {
     if (err == BP_OK)
         return;
-    if (kind != REPORT_METRIC || self->mesh->dedicated) /* which can end it at a commit alone */
+    if (kind != REPORT_METRIC || self->mesh->dedicated) /* which can end it only at a commit */
         bp_warn_failure("%s", bp_err_text());
     if (kind == REPORT_METRIC && self->reports.err == BP_OK) {
         self->reports.err = err;
@@ -191,7 +191,7 @@ void report_send(trainer *self, report_kind kind, json_t *value)
     json_decref(value);
 }
 
-/* ---- what a dedicated coordinator alone is asked ---- */
+/* ---- what only a dedicated coordinator is asked ---- */
 
 static void receive_stop(void *context)
 {
@@ -218,5 +218,5 @@ void report_end(trainer *self)
         report_send(self, REPORT_END, json_object());
     if (receives_commands(self))
         bp_signals_unwatch(receive_stop, self);
-    bp_mailbox_free(&self->reports.box); /* a stop that still comes is too late */
+    bp_mailbox_free(&self->reports.box); /* a later stop has no effect */
 }

@@ -26,11 +26,11 @@ void report_send(trainer *self, report_kind kind, json_t *value);
 void report_begin(trainer *self);
 void report_end(trainer *self);
 
-/** Writes a line that is no checkpoint's. On the coordinator. Errors: those of bp_run_metric,
- * bp_run_event and bp_training_part.receive. */
+/** Writes a line that does not belong to a checkpoint. On the coordinator. Errors: those of
+ * bp_run_metric, bp_run_event and bp_training_part.receive. */
 bp_err report_handle(trainer *self, report_kind kind, const json_t *value);
 /** What report_handle failed with: a lost metrics line ends the job before its next commit; a lost
- * event is worth a warning. On the coordinator. */
+ * event is a warning. On the coordinator. */
 void report_note_failure(trainer *self, report_kind kind, bp_err err);
 /** A metrics line that could not be written: its failure, reported again. On the coordinator;
  * elsewhere BP_OK. */

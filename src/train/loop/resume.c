@@ -1,5 +1,6 @@
 /* Where a training starts: from the run's newest checkpoint, from another's weights, or from drawn
- * values. Over the whole world, since a dedicated coordinator verifies checkpoints too. */
+ * values. Over the whole world, since a dedicated coordinator verifies checkpoints too. Called by
+ * setup.c and pretrain.c. */
 #include "train/loop/resume.h"
 
 #include "base/fs.h"
@@ -92,7 +93,7 @@ bp_err trainer_find_shape(trainer *self)
     return err;
 }
 
-/* Of checkpoints of versions that did not hold them, none are known, but right after a line. */
+/* For checkpoints of versions that did not hold them, none are known, but right after a line. */
 static bp_err read_places(progress *p, const json_t *state, int64_t log_every, const char *where)
 {
     bp_err err;
@@ -154,8 +155,8 @@ bp_err trainer_check_bag_version(const trainer *self)
                          known, BP_BAG_VERSION, bp_checkpoint_folder(self->start.source));
 }
 
-/* On the coordinator: the folder of checkpoints is there, without what a killed job left half-done.
- */
+/* On the coordinator: the folder of checkpoints is there, without what a killed job left
+ * half-done. */
 static bp_err prepare_folder(const trainer *self, const char *folder)
 {
     bp_err err = bp_dir_make(folder);

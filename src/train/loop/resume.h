@@ -19,7 +19,7 @@ bp_err trainer_check_bag_version(const trainer *self);
 /** Loads start.source, or draws initial values, and closes it. Collective over world. Errors: those
  * of bp_checkpoint_load and bp_checkpoint_check_digests, and of parts: the same on all ranks. */
 bp_err trainer_load(trainer *self);
-/** With adapter.alone: what lies in the model that the adapter adapts is left out of checkpoints.
+/** With adapter.alone: what is in the model that the adapter adapts is left out of checkpoints.
  * Local, with the engine there, before anything is loaded. */
 void trainer_save_beside(trainer *self);
 

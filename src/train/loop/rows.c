@@ -1,4 +1,5 @@
-/* Are there enough rows in a micro-batch for matrix products to be fast? */
+/* Warns of micro-batches with too few rows for fast matrix products. Called by pretrain.c before
+ * the first step. */
 #include "train/loop/rows.h"
 
 #include "base/log.h"

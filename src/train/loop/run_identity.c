@@ -1,4 +1,5 @@
-/* What makes two starts of a training the same run, and what a later one may change. */
+/* What makes two starts of a training the same run, and what a later one may change. Called by
+ * pretrain.c. */
 #include "train/loop/run_identity.h"
 
 #include "base/mem.h"
@@ -15,8 +16,8 @@ static bool is_power_of_two(const char *text)
     return n > 0 && (n & (n - 1)) == 0;
 }
 
-/* Chunks deal blocks out to stages in another way, and stages add up the gradient's norm. Of a
- * learner bits are the same on any mesh. */
+/* Chunks deal blocks out to stages in another way, and stages add up the gradient's norm. The bits
+ * of a learner are the same on any mesh. */
 bool trainer_keeps_bits(const bp_config *config, const char *key, const char *before,
                         const char *now)
 {
@@ -36,7 +37,7 @@ bool trainer_keeps_bits(const bp_config *config, const char *key, const char *be
     return strcmp(key, "mesh.data") == 0 && tree && is_power_of_two(before) && is_power_of_two(now);
 }
 
-/* Of no part; an ensemble has all of them, pretrain lacks those of ensembles. */
+/* Keys that belong to no part; an ensemble has all of them, pretrain lacks those of ensembles. */
 static const char *const MAY_CHANGE[] = {"run.dir",
                                          "mesh.members",
                                          "ensemble.members",

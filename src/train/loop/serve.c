@@ -1,5 +1,6 @@
 /* A dedicated coordinator while the others train: it takes their reports, and its part of
- * checkpoints, and passes on a stop request. */
+ * checkpoints, and passes on a stop request. Called by pretrain.c, while steps.c runs on the other
+ * ranks. */
 #include "train/loop/serve.h"
 
 #include "base/signals.h"
@@ -9,7 +10,7 @@
 
 #include <math.h>
 
-/* Once for each checkpoint that was begun. now: whatever the state. */
+/* Once for each checkpoint that was begun. now: in any state. */
 static void report_written_here(trainer *self, bool now)
 {
     commit_async *pending = &self->commits.pending;
@@ -24,7 +25,7 @@ static void report_written_here(trainer *self, bool now)
     bp_mailbox_send(self->reports.box, 1, MAIL_WRITTEN, &state, sizeof state);
 }
 
-/* What the ranks that compute have counted. */
+/* The counts of the ranks that compute. */
 static progress progress_of(const trainer *self, const json_t *value)
 {
     const json_t *best = json_object_get(value, "best_valid_loss");
@@ -46,7 +47,7 @@ static progress progress_of(const trainer *self, const json_t *value)
     return p;
 }
 
-/* Lines; and checkpoints, of which the coordinator has its part. */
+/* Writes lines, and the coordinator's part of checkpoints. */
 static bp_err handle(trainer *self, report_kind kind, const json_t *value)
 {
     bool best;
@@ -80,7 +81,7 @@ static bool has_come(void *context)
     serving *at = context;
     bp_stop reason;
 
-    /* First, as a report may always wait. */
+    /* First, because a report may be waiting. */
     if (!at->stop_sent && bp_signals_stop_asked()) {
         reason = bp_signals_terminating()                   ? BP_STOP_TERM
                  : bp_signals_stop_reason() == BP_STOP_HALT ? BP_STOP_HALT

@@ -1,4 +1,4 @@
-/* From a configuration to a training that is ready to run. */
+/* Setup: from a configuration to a training that is ready to run. Called by pretrain.c first. */
 #include "train/loop/setup.h"
 
 #include "base/mem.h"
@@ -38,7 +38,7 @@ static bp_err open_mesh(trainer *self, MPI_Comm world, const bp_planned_world *p
     return err;
 }
 
-/* config.ini has every key as resolved: what a 0 or "auto" stood for. */
+/* config.ini has every key as resolved: also what a 0 or "auto" became. */
 static void resolve_keys(trainer *self)
 {
     bp_config *config = self->config;
@@ -52,7 +52,7 @@ static void resolve_keys(trainer *self)
         bp_config_fault_err(config);
 }
 
-/* Everything that must fit together, as faults said at once. */
+/* Checks all that must fit together, and reports all faults at once. */
 static bp_err check_shape(trainer *self)
 {
     bp_config *config = self->config;
@@ -120,7 +120,7 @@ static bp_err find_spec(trainer *self)
     return trainer_precision(self->mesh->world, config, &self->spec.precision);
 }
 
-/* What examples are made by: parts add theirs. */
+/* The rules of examples: parts add theirs. */
 static bp_err find_rules(trainer *self)
 {
     const int64_t *roles = self->facts.roles;
@@ -140,7 +140,7 @@ static bp_err find_rules(trainer *self)
     return err;
 }
 
-/* What there is to train on, and for how many steps. */
+/* The documents of the training, and its number of steps. */
 static bp_err count_examples(trainer *self)
 {
     bp_err err = BP_OK;
@@ -196,7 +196,8 @@ bp_err trainer_build(trainer *self)
 {
     bp_precision precision;
     int stage = 0;
-    bp_err err = bp_math_precision(self->config, &precision); /* a kept one: has this CPU it? */
+    bp_err err = bp_math_precision(self->config, &precision); /* a kept one: does this CPU support
+                                                                 it? */
 
     if (err == BP_OK)
         err = trainer_plan(self, &self->estimate.plan, &stage);
@@ -233,7 +234,7 @@ void trainer_close(trainer *self)
     bp_engine_free(&self->engine);
     if (self->learner)
         trainer_learner(self)->free(&self->learner);
-    bp_trace_stop(); /* with their helpers gone */
+    bp_trace_stop(); /* after their helpers have ended */
     trainer_close_corpora(self);
     trainer_close_examples(self);
     bp_checkpoint_close(&self->start.source);

@@ -1,4 +1,4 @@
-/* From a configuration to a training that is ready to run. */
+/* Setup: from a configuration to a training that is ready to run. */
 #ifndef BP_TRAIN_LOOP_SETUP_H
 #define BP_TRAIN_LOOP_SETUP_H
 
@@ -15,7 +15,7 @@ bp_err trainer_open(trainer *self, const bp_training_part *const *parts, MPI_Com
                     bp_config *config, const bp_planned_world *plan);
 
 /** Engine or learner, loader, and memory for checkpoints; parameters have no values yet. The plan
- * is printed. Collective over world. Errors: BP_ERR_SYSTEM memory is short; BP_ERR_CONFIG this CPU
+ * is printed. Collective over world. Errors: BP_ERR_SYSTEM out of memory; BP_ERR_CONFIG this CPU
  * lacks the run's precision; those of trainer_open_examples and of the parts: the same on all
  * ranks. */
 bp_err trainer_build(trainer *self);

@@ -1,4 +1,4 @@
-/* The training loop. */
+/* The training loop. Called by pretrain.c after setup.c. */
 #include "train/loop/steps.h"
 
 #include "base/clock.h"
@@ -22,7 +22,7 @@
 
 #define SKIPPED_IN_ROW_MAX 10 /* steps without a finite gradient that end a run */
 
-/* What one rank may say before a step; the worst of all ranks counts. */
+/* The status of one rank before a step; the worst of all ranks counts. */
 enum { GO_ON, WRITES, WRITE_FAILED, STOP_ASKED, STOP_AT_ONCE, READ_FAILED, BITS_CHANGED };
 
 static int64_t own_status(trainer *self)
@@ -65,7 +65,7 @@ static bp_err read_examples(trainer *self, const void **examples)
     return err == BP_OK ? report_lost(self) : err;
 }
 
-/* The worst status of all ranks; `err` is this rank's. */
+/* The worst status of all ranks; `err` is that of this rank. */
 static bp_err share_status(trainer *self, bp_err err, int64_t *status)
 {
     bool changed = self->engine && bp_engine_corruption(self->engine)->found;
@@ -86,7 +86,8 @@ static bp_err end_written(trainer *self, int64_t status)
     bp_err err = BP_OK;
 
     if (status == GO_ON || status == WRITE_FAILED)
-        err = finish_commit(self, status == WRITE_FAILED, false); /* others write for nothing */
+        err = finish_commit(self, status == WRITE_FAILED, false); /* the others' parts are
+                                                                     useless */
     report_pause(self, bp_clock_now() - began);
     return err;
 }
@@ -126,8 +127,8 @@ static bp_err commit(trainer *self, bool best, bool wait)
     bool async = self->commits.snapshot && !wait;
 
     BP_TRACE(BP_TRACE_CHECKPOINT, 0, 0);
-    bp_err err =
-        trainer_check_bits(self); /* no checkpoint holds what memory or a processor spoilt */
+    bp_err err = trainer_check_bits(self); /* no checkpoint may hold values that memory or a
+                                              processor has corrupted */
 
     if (err == BP_OK)
         err = finish_commit(self, false, false);

@@ -1,5 +1,5 @@
-/* A training at work: the state that its loop, its parts and ensembles share. What is done with it
- * is in the header of each file. */
+/* The state of a training that its loop, its parts and ensembles share. What is done with it is in
+ * the header of each file. */
 #ifndef BP_TRAIN_LOOP_TRAINER_H
 #define BP_TRAIN_LOOP_TRAINER_H
 
@@ -18,7 +18,7 @@
 #include "train/loop/options.h"
 #include "train/loop/part.h"
 
-/* What the leads know of the corpora, broadcast to all. Plain data: it travels as bytes. */
+/* What the leads know of the corpora, broadcast to all. Plain data: sent as bytes. */
 typedef struct corpus_facts {
     int64_t vocab_size, eod_id, tokens, valid_tokens;
     int64_t roles[BP_ROLES]; /* special tokens, -1: none; bos and first where documents begin with
@@ -26,7 +26,7 @@ typedef struct corpus_facts {
     bp_ends ends;            /* tokens that end a text, where there are more than eod_id */
     int64_t documents, valid_documents; /* examples that are documents or runs; of valid_corpus */
     int64_t epoch_windows;              /* examples of an epoch, without a bag */
-    int64_t targets;     /* tokens of the targets of training pairs; 0: examples are no pairs */
+    int64_t targets;     /* tokens of the targets of training pairs; 0: examples are not pairs */
     int64_t mixed_files; /* of training corpora with weights; 0: corpora without */
     char tokenizer_hash[BP_SHA256_HEX];
     char hash[BP_SHA256_HEX];       /* of the training corpora */
@@ -88,7 +88,7 @@ typedef struct progress {
 /* What a training is estimated to take. */
 typedef struct training_estimate {
     bp_plan plan;        /* of the rank that takes most memory, in bytes */
-    bp_node_memory node; /* the one that lacks most memory; ranks 0: it was not looked for */
+    bp_node_memory node; /* the one that lacks most memory; ranks 0: not searched */
     double peak;         /* FLOP/s of all ranks together; 0: not known */
     double cores;        /* while that was measured: the share of its cores that a rank had, the
                             least of all; 0: not known */
@@ -120,8 +120,9 @@ typedef struct training_reports {
     bp_mailbox *box; /* to a dedicated coordinator; NULL: there is none */
     bp_err err;      /* on the coordinator: a metrics line that could not be written */
     char message[BP_ERR_LINE_BYTES]; /* why */
-    double clock;       /* of the last metrics line, moved on by what is no training (seconds) */
-    int64_t clock_step; /* of that line */
+    double clock;           /* of the last metrics line, moved on by time that is not training
+                               (seconds) */
+    int64_t clock_step;     /* of that line */
     int64_t earlier_places; /* of progress.places[0]: those of earlier starts */
     int64_t unreported; /* on the coordinator: the step of the last commit, which the screen does
                            not show yet; 0: none */

@@ -1,4 +1,5 @@
-/* What validation reads, in pieces: which windows or documents of the valid stream each has. */
+/* What validation reads, in pieces: which windows or documents of the valid stream each has. Called
+ * by validation.c. */
 #include "train/loop/valid_pieces.h"
 
 #include "base/fault.h"
@@ -45,7 +46,7 @@ valid_piece valid_piece_at(const trainer *self, const valid_layout *all, int64_t
     if (out.windows == 0 && group == all->groups - 1 && out.round == all->rounds - 1 &&
         all->tail > 0) {
         out.windows = 1;
-        out.T = all->tail + self->shape.context - trainer_stride(self); /* with what frames it */
+        out.T = all->tail + self->shape.context - trainer_stride(self); /* with its frame */
         out.slot = all->slots > 0 ? all->slots - 1 : 0;
         out.place = out.slot - (all->slots > 0 ? first : 0);
     }

@@ -1,12 +1,12 @@
-/* What validation reads, in pieces that are batches. */
+/* The input of validation, in pieces that are batches. */
 #ifndef BP_TRAIN_LOOP_VALID_PIECES_H
 #define BP_TRAIN_LOOP_VALID_PIECES_H
 
 #include "train/loop/trainer.h"
 
-/* How the stream is read: slots have as many whole windows, but for one more of the first ones, and
- * micro_batch of them go side by side. Where nothing is carried a slot is a window. The tail goes
- * on from the last slot. */
+/* How the stream is read: slots have as many whole windows, except for one more of the first ones,
+ * and micro_batch of them go side by side. Where nothing is carried a slot is a window. The tail
+ * goes on from the last slot. */
 typedef struct valid_layout {
     int64_t whole, slots;
     int64_t groups, rounds; /* piece k: group k / rounds, its window k % rounds */

@@ -2,7 +2,7 @@
  * documents (or runs of sentences) in order, without dropout. Batches are dealt to data ranks in
  * turn and their sums added in order, so that the loss has the same bits at any number of data
  * ranks. A model that carries a state reads the stream in batch slots, as in training, each from
- * zeros on and in order. */
+ * zeros on and in order. Called by steps.c when a validation is due. */
 #include "train/loop/validation.h"
 
 #include "base/heartbeat.h"
@@ -19,7 +19,7 @@
 
 #define READ_FAILED (-1) /* instead of the first input: no id is negative */
 
-/* Of a task: documents or words that are right; and entities, where its tags have any. */
+/* For a task: documents or words that are right; and entities, if its tags have any. */
 enum { RIGHT, ENTITIES, ENTITIES_PREDICTED, ENTITIES_RIGHT, RIGHTS };
 
 /* Is one of several outcomes predicted, the first of the most probable ones, as `score` has it? */
@@ -46,7 +46,7 @@ static bool has_entities(const trainer *self)
     return false;
 }
 
-/* Of the examples of a batch, from the outcomes that are predicted. */
+/* Counts of the examples of a batch, from the outcomes that are predicted. */
 static void count_entities(const trainer *self, const bp_batch *batch, const int32_t *predicted,
                            double *rights)
 {
@@ -119,7 +119,7 @@ static void evaluate(trainer *self, const bp_batch *batch, const valid_piece *p,
     bp_free(predicted);
 }
 
-/* All of a validation. */
+/* The state of a validation. */
 typedef struct validating {
     valid_layout all;
     int64_t pieces;        /* groups x rounds */
@@ -127,7 +127,7 @@ typedef struct validating {
     double *rights;        /* [RIGHTS] */
 } validating;
 
-/* Of this data rank; a learner's ranks run all pieces together. */
+/* Does this data rank run piece k? A learner's ranks run all pieces together. */
 static bool has_piece(const trainer *self, const validating *v, int64_t k)
 {
     return self->learner || k / v->all.rounds % self->mesh->datas == self->mesh->data_at;
@@ -191,8 +191,8 @@ static bp_err run_pieces(trainer *self, validating *v)
 
         if (!has_piece(self, v, k) || p.windows == 0)
             continue;
-        /* A coordinator of more than this training looks at its scheduler here: those that ask for
-         * work do not wait for a whole validation. To stop is left to the step's end. */
+        /* The coordinator of an ensemble polls its scheduler here: those that ask for work do not
+         * wait for a whole validation. To stop is left to the step's end. */
         (void)bp_signals_stop_asked();
         bp_heartbeat_progress();
         maker = trainer_maker(self, p.T);
@@ -234,7 +234,7 @@ static void find_means(const trainer *self, const validating *v, validation *out
         out->loss = NAN;
 }
 
-/* Of a task. */
+/* For a task. */
 static void find_rights(const trainer *self, const validating *v, validation *out)
 {
     double counted = sum_of(v->counts, v->pieces);

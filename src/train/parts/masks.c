@@ -1,4 +1,4 @@
-/* What examples of a masked model are made by: mask.*, and the special tokens of the corpus. */
+/* The rules of a masked model's examples: mask.*, and the special tokens of the corpus. */
 #include "train/parts/list.h"
 
 #include "base/log.h"
@@ -45,7 +45,7 @@ static bool wants_pairs(const trainer *self)
                : has_pairs_head(self);
 }
 
-/* A corpus whose pairs are all of one kind teaches nothing about pairs. */
+/* A corpus whose pairs are all of one kind can't teach which pairs follow. */
 static void warn_of_lone(const trainer *self)
 {
     if (self->facts.has_lone_sentences)
@@ -90,7 +90,7 @@ static bp_err check_pairs(const trainer *self)
 }
 
 /* Hugging Face counts a RoBERTa's positions by its padding token: another one would give an
- * exported model other positions behind a token of that number. */
+ * exported model other positions after a token of that number. */
 static bp_err check_positions(const trainer *self)
 {
     int64_t pad = self->facts.roles[BP_ROLE_PAD], first = self->shape.stack.first_position;

@@ -1,4 +1,5 @@
-/* Trainings on pairs, a source and its target: do the corpora have them, and do they fit? */
+/* Trainings on pairs, a source and its target: checks that the corpora have them, and that they
+ * fit. */
 #include "train/parts/pairs.h"
 
 #include "base/log.h"

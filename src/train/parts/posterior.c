@@ -14,7 +14,7 @@
 
 #define STEP_PREFIX "step-"
 
-/* Of names of the folder, sorted: the newest checkpoint.keep. */
+/* The newest checkpoint.keep names of the folder, sorted. */
 static void list_newest(bp_ensemble_list *list, char **names, int64_t count, int64_t keep)
 {
     int64_t steps = 0;
@@ -69,7 +69,7 @@ static bp_err finish(trainer *self, void *own)
 }
 
 /* The same, where a job was killed between its last checkpoint and the list. The run's settings are
- * those of its last start; another optimizer's checkpoints are no samples. */
+ * those of its last start; another optimizer's checkpoints are not samples. */
 static bp_err finished(trainer *self, void *own)
 {
     const char *run_dir = bp_run_keys_of(self->config)->dir;
@@ -89,8 +89,8 @@ static bp_err finished(trainer *self, void *own)
     return bp_agree(self->mesh->world, wants ? list_samples(self) : err);
 }
 
-/* The posterior goes by the number of targets: masks and noise draw others in each epoch, and tags
- * and spans have several, or none, a document. */
+/* The posterior depends on the number of targets: masks and noise draw others in each epoch, and
+ * tags and spans have several, or none, a document. */
 static void check(const trainer *self, const void *own)
 {
     const bp_objective *objective = bp_model_objective(&self->shape);
@@ -116,7 +116,7 @@ static int64_t count_targets(const trainer *self)
                                                           : self->facts.tokens;
 }
 
-/* The rule of a sampler goes by the number of data. */
+/* The rule of a sampler depends on the number of data. */
 static bp_err start(trainer *self, void *own)
 {
     bp_optimizer_rule *rule = &self->spec.optimizer;
@@ -128,7 +128,7 @@ static bp_err start(trainer *self, void *own)
     return BP_OK;
 }
 
-/* Training goes on, nothing refuses it any more: what the list names may be removed. */
+/* Training will continue: the checkpoints in the list may be removed. */
 static bp_err build(trainer *self, void *own)
 {
     bool removes = samples(self) && self->mesh->coordinates;

@@ -1,4 +1,4 @@
-/* Where a step's time goes: a table, and RUN/profile.json. */
+/* The profile of a step's time: a table, and RUN/profile.json. Called by trace.c at the end. */
 #include "train/parts/trace_priv.h"
 
 #include "base/fs.h"
@@ -8,9 +8,9 @@
 #include <string.h>
 
 #define CELL_BYTES 32
-#define RANK_WIDTH 16 /* of a column that is there for several ranks alone */
+#define RANK_WIDTH 16 /* of a column that is there only for several ranks */
 
-/* Validation and checkpoints are no part of a step. */
+/* Validation and checkpoints are not part of a step. */
 static bool is_apart(int kind)
 {
     return kind >= BP_TRACE_CHECKPOINT;
@@ -70,7 +70,7 @@ static void say_speed(char speed[CELL_BYTES], char share[CELL_BYTES], const rank
 {
     const bp_trace_count *work = &rank->work[kind];
     bool computes = work->flops > 0;
-    /* What travels between ranks has no ceiling here. */
+    /* Communication between ranks has no ceiling here. */
     bool local = kind < BP_TRACE_REDUCE;
     double rate = computes ? work->flops : work->bytes, seconds = seconds_of(rank, kind);
     double ceiling = computes ? rank->peak_flops : local ? rank->bandwidth : 0;
@@ -107,8 +107,7 @@ static void print_row(const rank_trace *own, int kind, bool *above)
            (long long)own->work[kind].calls, seconds_of(own, kind), share, speed, ceiling);
 }
 
-/* Of each kind of work, the ranks that took the least and the most seconds, of those that compute.
- */
+/* For each kind of work, the computing ranks that took the least and the most seconds. */
 static void print_spread(const rank_trace *ranks, int size)
 {
     char least[CELL_BYTES], most[CELL_BYTES];

@@ -1,6 +1,6 @@
-/* Texts that a training writes now and then: its own parameters, as they are behind a step,
- * continue a prompt. One copy of the model does, through the steps of decoding; the others wait in
- * the next step. Nothing of it touches what is trained. */
+/* Texts that a training writes now and then: its own parameters, as they are after a step, continue
+ * a prompt. One copy of the model decodes; the others wait in the next step. Nothing of it touches
+ * what is trained. */
 #include "train/parts/list.h"
 
 #include "base/clock.h"
@@ -51,7 +51,7 @@ static const sample_keys *keys_of(const trainer *self)
     return bp_config_bound(self->config, training_samples_options);
 }
 
-/* One text at a time. Without train.sample_every there is none of it. */
+/* One text at a time. Without train.sample_every nothing is made. */
 typedef struct sampling {
     bp_prompts prompt;       /* on all ranks, ids only */
     bp_search_spec rule;     /* its seed is the step's */
@@ -115,7 +115,7 @@ static bp_err read_prompt(const trainer *self, sampling *samples, bp_ids *ids)
     return err == BP_OK ? check_prompt(self, ids) : err;
 }
 
-/* What a rank of this stage takes for decoding; 0: the model can't. */
+/* Memory of a rank of this stage for decoding; 0: the model can't. */
 static bp_err decode_bytes(const trainer *self, const bp_mesh_shape *mesh, int stage,
                            int64_t capacity, int64_t *bytes)
 {
@@ -164,7 +164,7 @@ static bp_err open_samples(trainer *self, void **own)
     return BP_OK;
 }
 
-/* The prompt, the rule, and whether the model can. */
+/* Checks the prompt, the rule, and that the model can decode. */
 static bp_err ready(trainer *self, void *own)
 {
     const sample_keys *keys = keys_of(self);
@@ -293,7 +293,7 @@ static bp_err write_text(trainer *self, void *own)
         if (bp_comm_is_root(self->mesh->model)) {
             if (err == BP_OK && !stopped)
                 err = send_result(self, &result);
-            if (err != BP_OK) /* the training will say whether it has diverged */
+            if (err != BP_OK) /* the training reports whether it has diverged */
                 bp_warn_failure("no sample of step %" PRId64 ": %s", step, bp_err_text());
         }
         bp_buffer_clear(&result);

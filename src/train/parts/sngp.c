@@ -1,4 +1,4 @@
-/* A Gaussian process behind a fine-tuned network (SNGP): what its keys ask for, and the covariance
+/* A Gaussian process after a fine-tuned network (SNGP): what its keys ask for, and the covariance
  * of its weights, by Laplace's method in one pass over the training documents. The pass is made
  * before a checkpoint that will be used, with that checkpoint's weights; at all other times the
  * network has no covariance. */
@@ -23,7 +23,7 @@
 
 /* ---- keys ---- */
 
-/* What asks for another head, another loss, or other weights. */
+/* Keys that ask for another head, another loss, or other weights. */
 static bp_err refuse_others(const trainer *self)
 {
     const bp_config *config = self->config;
@@ -79,7 +79,7 @@ bp_err sngp_shape(const trainer *self, bp_task_shape *task)
     return err;
 }
 
-/* The most that a fit takes. */
+/* The largest memory of a fit. */
 static bp_err bytes_of(const trainer *self, const void *own, const bp_mesh_shape *mesh, int stage,
                        size_t *bytes)
 {
@@ -97,7 +97,7 @@ static bp_err bytes_of(const trainer *self, const void *own, const bp_mesh_shape
 
 /* ---- the precision of each class's weights ---- */
 
-/* Of the ranks of the stage with the features: row part `tensor_at` of the precision of each
+/* On the ranks of the stage with the features: row part `tensor_at` of the precision of each
  * tensors-th class from `data_at` on. */
 typedef struct fit {
     trainer *self;
@@ -134,7 +134,7 @@ static void see_features(void *context, const float *features, const float *logi
     }
 }
 
-/* Of n texts in their order, whatever rank they came from. */
+/* Adds n texts in their order, from any rank. */
 static void add_texts(const fit *f, const float *texts, int64_t n)
 {
     int64_t D = f->D, columns = D + f->K;
@@ -378,7 +378,7 @@ static void put_state(const trainer *self, const void *own, bool best, json_t *s
         (void)json_object_set_new(json_object_get(model, "sngp"), "fitted", json_true());
 }
 
-/* Of a new best, or of the end: the covariance of the weights, which the network has until
+/* At a new best, or at the end: the covariance of the weights, which the network has until
  * `forget`. */
 static bp_err fit_weights(trainer *self, void *own, bool best)
 {

@@ -1,4 +1,4 @@
-/* Fine-tuning: what the task asks of documents, the model's shape with the task's head, and what
+/* Fine-tuning: the documents that the task needs, the model's shape with the task's head, and what
  * its checkpoints know of it. Examples are documents, as the data loader feeds them. */
 #include "train/parts/list.h"
 
@@ -155,7 +155,7 @@ static void set_columns(trainer *self, fine_tuning *task)
         columns->label = task->column;
         columns->classes = task->outcomes;
         columns->class_count = count;
-        if (outside_of(self)) /* behind the others */
+        if (outside_of(self)) /* after the others */
             task->outcomes[columns->class_count++] = outside_of(self);
     }
 }
@@ -233,7 +233,7 @@ static bp_pool pool_of(const trainer *self, const bp_backbone *backbone)
                                        : BP_POOL_LAST;
 }
 
-/* The model that training starts from has a head already: that of this task. */
+/* The model that training starts from already has a head: that of this task. */
 static bp_err check_same(const trainer *self, const bp_task_shape *asked)
 {
     const bp_task_shape *known = &self->shape.task;
@@ -278,8 +278,8 @@ static bp_err check_words(const trainer *self, const bp_task_shape *task,
             weight, self->shape.family->name, bp_task_name(task->kind));
     if (teacher_gives_targets(self->config))
         return BP_FAIL(BP_ERR_CONFIG, "task.no_words",
-                       "task.lm_weight = %g does not go with distill.model, which teaches classes "
-                       "alone: at task.lm_weight; leave one of both out",
+                       "task.lm_weight = %g does not go with distill.model, which teaches only "
+                       "classes: at task.lm_weight; leave one of both out",
                        weight);
     return BP_OK;
 }
@@ -351,7 +351,7 @@ static void keep_begun(const trainer *self, bp_task_shape *task)
     task->begins = task->begins && has[1];
 }
 
-/* What the keys and the corpus say of the head. */
+/* The head, from the keys and the corpus. */
 static bp_err describe_head(const trainer *self, const fine_tuning *own,
                             const bp_backbone *backbone, bp_task_shape *task)
 {
@@ -375,7 +375,7 @@ static bp_err describe_head(const trainer *self, const fine_tuning *own,
     return sngp_shape(self, task);
 }
 
-/* A head that is there already is the same, and keeps the layers that it has. */
+/* An existing head must be the same, and keeps its layers. */
 static bp_err keep_head(const trainer *self, bp_task_shape *task)
 {
     const bp_task_shape *known = &self->shape.task;
@@ -385,7 +385,7 @@ static bp_err keep_head(const trainer *self, bp_task_shape *task)
 
         if (err != BP_OK)
             return err;
-        task->dense = known->dense; /* an older one keeps the head that it has */
+        task->dense = known->dense; /* an older one keeps its head */
         task->begins = task->begins && known->begins;
     }
     if (task->dense || task->begins)
@@ -579,7 +579,7 @@ static bp_err begin(trainer *self, void *own)
     return bp_agree(self->mesh->world, err);
 }
 
-/* Where task.json is gone. */
+/* If task.json is missing. */
 static bp_err finished(trainer *self, void *own)
 {
     static const char *const names[] = {"task.json"};

@@ -1,5 +1,5 @@
-/* What the documents of a fine-tuning are before it begins: how many are cut, how much is padding,
- * which classes are rare. On the coordinator. */
+/* A survey of the documents of a fine-tuning before it begins: how many are cut, how much is
+ * padding, which classes are rare. On the coordinator. Called by task.c. */
 #include "train/parts/task_survey.h"
 
 #include "base/log.h"

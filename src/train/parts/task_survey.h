@@ -4,11 +4,11 @@
 
 #include "train/loop/trainer.h"
 
-/* Of corpus.train without a bag. */
+/* Counts of corpus.train without a bag. */
 typedef struct task_survey {
     int64_t documents, documents_cut, tokens_cut;
     double padding;       /* the share of places that hold none of their tokens */
-    int64_t windows;      /* of spans: examples of them, */
+    int64_t windows;      /* for spans: examples of them, */
     int64_t answers_lost; /* and answers that no window holds */
 } task_survey;
 

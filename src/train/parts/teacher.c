@@ -89,7 +89,7 @@ typedef struct teacher {
     teacher_states *states; /* NULL: none are asked for */
     bp_model **members;     /* [face.members] */
     float **hidden;         /* of each, [slots][T][its width], on ranks of the last stage */
-    int32_t *inputs;        /* [slots][T] of a task: -1 behind a text's end, */
+    int32_t *inputs;        /* [slots][T] of a task: -1 after a text's end, */
     int32_t *targets;       /* and [slots][T] of -1 */
     int64_t first_slot;
 } teacher;
@@ -126,7 +126,7 @@ static bool masks_by_one_head(const bp_model_shape *shape)
     return heads == 1;
 }
 
-/* Soft targets are of words, or of a task's classes or tags: a Dirichlet is none. */
+/* Soft targets are of words, or of a task's classes or tags: a Dirichlet is not one. */
 static bool gives_soft_targets(const bp_model_shape *shape)
 {
     if (!bp_task_has_head(&shape->task))
@@ -136,7 +136,7 @@ static bool gives_soft_targets(const bp_model_shape *shape)
     return bp_task_is_softmax(&shape->task) && shape->task.precision == 0;
 }
 
-/* Where states alone are learned, any teacher will do that has them. */
+/* If only states are learned, any teacher that has them will do. */
 static bool needs_soft_targets(const trainer *self, const teacher *own)
 {
     return self->spec.distills || own->taught.count == 0;
@@ -199,7 +199,7 @@ static bp_err check_state(trainer *self, teacher *own, const json_t *state, cons
         return BP_FAIL(BP_ERR_CONFIG, "distill.no_teacher",
                        "a model of kind %s gives no soft targets here: at distill.model = %s; take "
                        "a causal or masked network whose head is one softmax, or one of classes or "
-                       "tags, no prior network; or learn its states alone (distill.layers, "
+                       "tags, no prior network; or learn only its states (distill.layers, "
                        "distill.weight=0)",
                        shape.family->name, path);
     if (bp_model_most_inputs(&shape) < self->shape.context)
@@ -272,7 +272,7 @@ static bp_err open_teacher(trainer *self, void **own)
     return BP_OK;
 }
 
-/* The teacher fits the model. */
+/* Checks that the teacher fits the model. */
 static bp_err ready(trainer *self, void *part)
 {
     const bp_mesh *mesh = self->mesh;
@@ -289,8 +289,8 @@ static bp_err ready(trainer *self, void *part)
         return BP_FAIL(BP_ERR_CONFIG, "distill.no_student",
                        "distill.model is given, but a model of kind %s learns from no soft "
                        "targets here: at distill.model; leave it out, train a causal or masked "
-                       "network whose head is one softmax, or classes or tags, or learn states "
-                       "alone (distill.layers, distill.weight=0)",
+                       "network whose head is one softmax, or classes or tags, or learn only "
+                       "states (distill.layers, distill.weight=0)",
                        self->shape.family->name);
     if (mesh->coordinates)
         err = check_members(self, own);
@@ -360,7 +360,7 @@ static bp_err open_member(trainer *self, teacher *own, int k, const char *path)
     return bp_agree(self->mesh->member, err);
 }
 
-/* Of tasks and masked models. */
+/* For tasks and masked models. */
 static bool is_told_ends(const trainer *self)
 {
     return bp_task_has_head(&self->shape.task) || masks_words(&self->shape);
@@ -380,7 +380,7 @@ static bp_err open_marked(const trainer *self, teacher *own)
                         : bp_fail_memory("a teacher's texts", places, sizeof *own->inputs));
 }
 
-/* Of the members' digests in their order. */
+/* The digest of the members' digests in their order. */
 static void find_digest(teacher *own)
 {
     bp_sha256 *hash = bp_sha256_new();
@@ -407,7 +407,7 @@ static void share_digest(const trainer *self, teacher *own)
         (void)snprintf(own->digest + k * DIGITS, DIGITS + 1, "%04x", (unsigned)parts[k]);
 }
 
-/* A training that goes on has the teacher that it began with. */
+/* A resumed training has the teacher that it began with. */
 static bp_err check_same(const trainer *self, const teacher *own)
 {
     const char *began = NULL;
@@ -505,7 +505,7 @@ static void mark_ends(teacher *own, const bp_batch *batch, int64_t T)
         own->inputs[r] = !lengths || r % T < lengths[r / T] ? batch->stream[0].inputs[r] : -1;
 }
 
-/* What it says of a step's batch. */
+/* Its outputs for a step's batch. */
 static bp_err teach(trainer *self, void *part, const bp_batch *batch)
 {
     teacher *own = part;

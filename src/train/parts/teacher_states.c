@@ -1,6 +1,6 @@
 /* distill.layers: states of a teacher's layers, which the model's layers learn. A probe takes them
  * out of the teacher's passes; stages that have the teacher's layer send them to those that have
- * the model's. */
+ * the model's. Called by teacher.c. */
 #include "train/parts/teacher_states.h"
 
 #include "mesh/collective.h"
@@ -30,7 +30,7 @@ static bp_err fail_list(const char *list)
                    list, BP_STATE_MATCHES);
 }
 
-/* A number that ends at `end`; -1: there is none. */
+/* A number that ends at `end`; -1: no digit is there. */
 static int64_t read_layer(const char **at, char end)
 {
     char *behind = NULL;
@@ -82,7 +82,7 @@ static bp_err check_layers(const bp_model_shape *shape, const char *whose, const
     return BP_OK;
 }
 
-/* The stage that has a block of a model whose stages have so many runs of blocks. */
+/* The stage that has a block of a model whose stages have this many runs of blocks. */
 static int stage_of(const bp_model_shape *shape, int block, int stages, int chunks)
 {
     for (int stage = 0; stage < stages; stage++)

@@ -22,8 +22,8 @@ bp_err teacher_states_read(teacher_layers *taught, const char *list);
  * BP_ERR_CONFIG. */
 bp_err teacher_states_find(teacher_layers *taught, const trainer *self,
                            const bp_model_shape *theirs);
-/** All ranks know the same as rank 0 of world, and the model's shape has it. Collective over world.
- */
+/** All ranks know the same as rank 0 of world, and the model's shape has it. Collective over
+ * world. */
 void teacher_states_share(teacher_layers *taught, trainer *self);
 /** Bytes of states on a stage. */
 int64_t teacher_states_bytes(const teacher_layers *taught, const trainer *self, int stage);

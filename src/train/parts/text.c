@@ -33,7 +33,7 @@ static bp_err open_text(trainer *self, void **own)
     return BP_OK;
 }
 
-/* What causal models see of a pair needs no state but attention's. */
+/* Causal models of pairs need no state except attention's. */
 static bp_err shape(trainer *self, void *own)
 {
     const bp_model_family *family = self->shape.family;

@@ -1,5 +1,5 @@
-/* The timeline of all ranks, as chrome://tracing and Perfetto read it.
- * Source: "Trace Event Format" (Google, 2016): complete events ("X") and metadata ("M"). */
+/* The timeline of all ranks, as chrome://tracing and Perfetto read it. Source: "Trace Event Format"
+ * (Google, 2016): complete events ("X") and metadata ("M"). Called by trace.c at the end. */
 #include "train/parts/trace_priv.h"
 
 #include "base/buffer.h"
@@ -105,7 +105,7 @@ static int compare_events(const void *a, const void *b)
     return x->end == y->end ? 0 : x->end > y->end ? -1 : 1;
 }
 
-/* The first lane on which nothing is under way. */
+/* The first free lane. */
 static int find_lane(int64_t ends[LANES], const bp_trace_event *event, int *lanes)
 {
     int lane = 0;
@@ -172,7 +172,7 @@ static bp_err begin(writer *self, const trainer *training, const char *path,
     return err;
 }
 
-/* Of each rank in turn; what has been sent is received whatever went wrong. */
+/* Each rank's in turn; what has been sent is received even after an error. */
 static bp_err write_all(writer *self, const trainer *training, const char *path,
                         const rank_trace *ranks, bp_trace_event *buffer)
 {

@@ -139,14 +139,14 @@ static bp_err start(trainer *self, void *part)
     own->origin = bp_trace_clock();
     if (traces)
         own->clock_offset = align_clock(self->mesh->world);
-    /* by turns: a moment in which others are busy spoils some repeats, not all of one kind */
+    /* in turns: other load then disturbs some repeats, not all of one kind */
     for (int k = 0; profiles && self->mesh->computes && k < CEILING_REPEATS; k++) {
         own->peak_flops =
             fmax(own->peak_flops, bp_math_peak(self->spec.precision, CEILING_SECONDS));
         own->bandwidth = fmax(own->bandwidth, bp_math_bandwidth(CEILING_SECONDS));
     }
     if (profiles && self->mesh->computes)
-        bp_mem_resident_peak_reset(); /* what that took is given back */
+        bp_mem_resident_peak_reset(); /* its memory is freed */
     if (self->mesh->computes)
         bp_trace_start(capacity_of(self));
     return bp_agree(self->mesh->world, err);

@@ -12,7 +12,7 @@
 #define TRACE_LEAST_EVENTS 1024    /* at least, */
 #define TRACE_ALL_EVENTS   2097152 /* and of all ranks together: 300 MB as text */
 
-/* What a rank reports of itself at the end. Plain data: it travels as bytes. */
+/* What a rank reports of itself at the end. Plain data: sent as bytes. */
 typedef struct rank_trace {
     char host[64];
     bool computes;

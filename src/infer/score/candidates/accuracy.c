@@ -1,4 +1,4 @@
-/* Which choice is best, and how often it is the right one. */
+/* Which choice is best, and how often it is the right one. Called by choices_merge.c. */
 #include "infer/score/candidates/candidates.h"
 
 #include "base/json.h"
@@ -19,7 +19,7 @@ int64_t bp_candidates_best(const bp_candidates *candidates, const double *values
     return best;
 }
 
-/* Of the documents with an answer: is it the best choice, in each of the ways? */
+/* For the documents with an answer: is it the best choice, in each of the ways? */
 typedef struct verdicts {
     int64_t documents;
     bool *right; /* [documents][WAYS] */

@@ -1,4 +1,4 @@
-/* Choices: for each document the one that the model finds most probable behind it, as
+/* Choices: for each document the one that the model finds most probable after it, as
  * lm-evaluation-harness scores multiple choice. */
 #ifndef BP_INFER_SCORE_CANDIDATES_CANDIDATES_H
 #define BP_INFER_SCORE_CANDIDATES_CANDIDATES_H
@@ -28,8 +28,8 @@ typedef struct bp_candidates {
     bp_ids ids;
 } bp_candidates;
 
-/** Tokens that stand before a context, -1: none. A document that begins with `bos` or `before`
- * keeps its own. */
+/** Tokens that come before a context; -1: none. A document that begins with `bos` or `before` keeps
+ * its own. */
 typedef struct bp_candidates_prefix {
     int64_t before; /* a context with text: what the model's tokenizer puts there */
     int64_t alone;  /* takes the place of a context without text */
@@ -41,12 +41,12 @@ typedef struct bp_candidates_prefix {
  *
  * A choice follows its document's text without anything between them. As lm-evaluation-harness does
  * it, white space at the end of the document goes to the choice, both are encoded together, and the
- * choice's tokens are those behind as many as the document alone has; where none is left, the
- * choice is encoded alone. What is too long for the context loses its beginning.
+ * choice's tokens are those that follow as many as the document by itself has; where none is left,
+ * the choice is encoded by itself. What is too long for the context loses its beginning.
  *
  * Owns:       clear it with bp_candidates_clear, after an error too.
  * Errors:     BP_ERR_INPUT, BP_ERR_DENIED; BP_ERR_FORMAT, with file and line: no object, no list of
- *             choices, a choice that is no text, an answer that is none of them, more or fewer
+ *             choices, a choice that is not text, an answer that is not one of them, more or fewer
  *             lines than documents; those of bp_corpus_file_read. */
 bp_err bp_candidates_read(bp_candidates *candidates, const char *path, const bp_score_plan *plan,
                           const bp_tokenizer *tokenizer, const bp_candidates_prefix *prefix);
@@ -54,8 +54,7 @@ bp_err bp_candidates_read(bp_candidates *candidates, const char *path, const bp_
 void bp_candidates_hash(const bp_candidates *candidates, char out[BP_SHA256_HEX]);
 void bp_candidates_clear(bp_candidates *candidates);
 
-/** Which choice of a document has the largest value; of equal ones the first; -1: none has one (all
- * are NaN).
+/** Which choice of a document has the largest value; the first of equal ones; -1: all are NaN.
  * values: [rows]. */
 int64_t bp_candidates_best(const bp_candidates *candidates, const double *values, int64_t document);
 

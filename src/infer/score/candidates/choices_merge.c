@@ -1,4 +1,5 @@
-/* The merge of the choices' parts: score/candidates.jsonl, and the figures for summary.json. */
+/* The merge of the choices' parts: score/candidates.jsonl, and the figures for summary.json. Called
+ * by choices.c after its last unit, on the coordinator. */
 #include "infer/score/candidates/choices_priv.h"
 
 #include "base/fs.h"

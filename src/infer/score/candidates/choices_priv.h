@@ -1,4 +1,4 @@
-/* Choices while they are scored: units, walks and their merge. */
+/* The state of scoring choices: units, walks and their merge. */
 #ifndef BP_INFER_SCORE_CANDIDATES_CHOICES_PRIV_H
 #define BP_INFER_SCORE_CANDIDATES_CHOICES_PRIV_H
 
@@ -33,8 +33,8 @@ typedef struct chooser {
     greedy_walker walker;
 } chooser;
 
-/** Is it still to be found out whether the model would write choice r? It is not sure of it, and no
- * choice among the results that follows the same context begins with a more probable token. */
+/** Is it still open whether the model would write choice r? The result is uncertain, and no choice
+ * among the results that follows the same context begins with a more probable token. */
 bool choice_is_open(const bp_candidates *all, const choice_results *results, int64_t r);
 
 /** bp_work_units.merge: score/candidates.jsonl and scorer.choices. */

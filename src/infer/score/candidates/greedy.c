@@ -1,4 +1,5 @@
-/* Is a choice what the model itself would write after its context? */
+/* Checks whether the model itself would write a choice after its context. Called by choices.c after
+ * the batch of a unit. */
 #include "infer/score/candidates/greedy_priv.h"
 
 #include "base/heartbeat.h"
@@ -16,7 +17,8 @@ static int64_t order_of(float value)
     return bits >> 31 ? (int64_t)~bits : (int64_t)bits | INT64_C(0x80000000);
 }
 
-/* Of the largest logit of all ranks, of equal ones the first token. Collective over the group. */
+/* The token with the largest logit of all ranks; of equal ones the first. Collective over the
+ * group. */
 static int64_t best_token(const greedy_walker *w)
 {
     const bp_model_info *info = &w->job->lm->info;

@@ -1,4 +1,4 @@
-/* The file of choices, and what the model is fed for each. */
+/* The file of choices, and what the model is fed for each. Called by choices.c at the start. */
 #include "infer/score/candidates/candidates.h"
 
 #include "base/fs.h"
@@ -28,7 +28,7 @@ typedef struct context {
     char *text;
     size_t bytes, kept; /* without the white space at its end */
     bp_ids ids;         /* a prefix and the tokens of what is kept */
-    int64_t tokens;     /* of what is kept alone */
+    int64_t tokens;     /* only of what is kept */
 } context;
 
 /* Bytes of the text without the white space at its end: Python's str.rstrip(). */
@@ -113,7 +113,7 @@ static bp_err read_context(const reader *self, int64_t document, context *to)
     return err;
 }
 
-/* The choice's tokens behind the context's, to out->ids. */
+/* The choice's tokens after the context's, to out->ids. */
 static bp_err encode_choice(reader *self, const context *before, const json_t *text)
 {
     bp_ids *ids = &self->out->ids, all = {0};

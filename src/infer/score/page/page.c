@@ -20,7 +20,7 @@
 #define LINES_MOST   7  /* corpora with a histogram of their own: as many as there are colours */
 #define VALUES_MOST  12 /* of a label, those with the most documents */
 #define TABLE_MOST   500
-#define OUTLIERS     0.005 /* so much at both ends lies in the outermost bins */
+#define OUTLIERS     0.005 /* this share at both ends is in the outermost bins */
 #define GROUP_SECOND 2     /* documents that make a distribution */
 
 double score_page_perplexity(const bp_score_table *table, int64_t document)

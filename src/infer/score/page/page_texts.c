@@ -1,4 +1,4 @@
-/* The documents that a page shows, with their texts. */
+/* The documents that a page shows, with their texts. Called by page.c. */
 #include "infer/score/page/page_priv.h"
 
 #include "base/buffer.h"
@@ -29,7 +29,7 @@ typedef struct texts {
     const bp_score_table *table;
     bp_tokenizer *tokenizer; /* NULL: there is none */
     bp_h5 *tokens;           /* tokens.h5; NULL: not asked for */
-    bool spaced;             /* a space stands between tokens */
+    bool spaced;             /* tokens are separated by a space */
 } texts;
 
 /* ---- the tokenizer ---- */

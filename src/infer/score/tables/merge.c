@@ -1,4 +1,5 @@
-/* Adding up the parts, document by document. */
+/* Adding up the parts, document by document. Called by score.c after the last unit, on the
+ * coordinator. */
 #include "infer/score/tables/merge.h"
 
 #include "base/fault.h"

@@ -5,7 +5,7 @@
 #include "infer/score/tables/table.h"
 #include "job/parts.h"
 
-/** Add the results of all units, which begin with keys of so many columns (0: without keys); if
+/** Add the results of all units, which begin with keys of this many columns (0: without keys); if
  * `tokens_path` is not NULL, also write tokens.h5 there.
  *
  * Errors: those of bp_parts_read; BP_ERR_IO, BP_ERR_CREATE, BP_ERR_DENIED of tokens.h5. */

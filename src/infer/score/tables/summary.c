@@ -1,4 +1,4 @@
-/* Figures of groups of documents, as JSON. */
+/* Figures of groups of documents, as JSON. Called by score.c after merge.c. */
 #include "infer/score/tables/summary.h"
 
 #include "base/fs.h"

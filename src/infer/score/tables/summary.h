@@ -6,12 +6,11 @@
 #include "infer/score/tables/table.h"
 #include "models/model.h"
 
-/** The whole summary, keys in the order of docs/formats.md. A function of the table, the rule,
- * the model's digest and step, and `seed` (of the bootstrap).
+/** The whole summary, keys in the order of docs/formats.md. A function of the table, the rule, the
+ * model's digest and step, and `seed` (of the bootstrap).
  *
  * Owns:       *out is a new reference; NULL after an error.
- * Errors:     those of bp_corpus_file_doc_counts; BP_ERR_FORMAT a name that is not UTF-8.
- */
+ * Errors:     those of bp_corpus_file_doc_counts; BP_ERR_FORMAT a name that is not UTF-8. */
 bp_err bp_score_summarise(json_t **out, const bp_score_table *table, const bp_model_info *model,
                           uint64_t seed);
 
@@ -21,7 +20,7 @@ char *bp_score_corpus_name(const char *path);
 bp_err bp_score_check_names(const bp_corpus *corpus);
 
 const char *bp_score_convention_name(bp_score_convention convention);
-/** What stands before a document: "bos", "eod" (also where it is both), "start" (of pairs) or
+/** What comes before a document: "bos", "eod" (also where it is both), "start" (of pairs) or
  * "none". */
 const char *bp_score_prefix_name(const bp_score_rule *rule);
 

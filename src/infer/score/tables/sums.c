@@ -71,7 +71,7 @@ double bp_score_bootstrap(const bp_score_draw *draws, int64_t n, uint64_t seed)
         bp_rng_key key = bp_resample_key(seed, r, 0);
 
         values[r] = resample(draws, n, &key);
-        if (omp_get_thread_num() == 0) /* the main thread: no other may heartbeat */
+        if (omp_get_thread_num() == 0) /* the main thread: only that one reports its heartbeat */
             bp_heartbeat_progress();
     }
     for (int r = 0; r < BP_RESAMPLES; r++) {

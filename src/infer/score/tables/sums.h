@@ -7,13 +7,13 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/** A multiple of 2^-40. Adding is exact, so sums have no order; the step is below the rounding of a
- *  float32 log-probability unless that is smaller than 2^-16. */
+/** A multiple of 2^-40. Adding is exact, so the order of a sum does not matter; the step is below
+ * the rounding of a float32 log-probability unless that is smaller than 2^-16. */
 typedef __int128 bp_fixed;
 bp_fixed bp_fixed_of(double value);
 double bp_fixed_real(bp_fixed value);
 
-/** What a document, or a set of them, adds up to. */
+/** The sums of a document, or of a set of documents. */
 typedef struct bp_score_sums {
     int64_t documents;
     int64_t tokens;                          /* scored */
@@ -21,7 +21,7 @@ typedef struct bp_score_sums {
     bp_fixed nll;                            /* sum of -logprob */
     bp_fixed square;                         /* sum of logprob^2 */
     int64_t bytes, words, words_split;       /* of the original text */
-    bool no_bytes, no_words, no_words_split; /* unknown of a corpus */
+    bool no_bytes, no_words, no_words_split; /* unknown for a corpus */
     int64_t oov;                             /* of the tokens: words out of the vocabulary, */
     int64_t zeros, oov_zeros; /* of probability 0, which nll and square lack, and both */
     bp_fixed oov_nll;
@@ -35,12 +35,11 @@ typedef struct bp_score_draw {
 } bp_score_draw;
 
 /** Standard error of exp(sum nll / sum tokens) over documents: the standard deviation of 1,000
- * resamples of n documents from n, keyed by (seed, resample). Equal whatever the number of threads.
+ * resamples of n documents from n, keyed by (seed, resample). Equal for any number of threads.
  *
  * Shapes:     draws[n].
  * Returns:    NaN for fewer than 2 documents with tokens.
- * Source:     Efron and Tibshirani, An Introduction to the Bootstrap (1993), algorithm 6.1.
- */
+ * Source:     Efron and Tibshirani, An Introduction to the Bootstrap (1993), algorithm 6.1. */
 double bp_score_bootstrap(const bp_score_draw *draws, int64_t n, uint64_t seed);
 
 /** The sum of -logprob: infinite where a token has probability 0. */
@@ -49,8 +48,7 @@ double bp_score_nll(const bp_score_sums *sums);
 /** The figures of a set, as docs/formats.md lists them; null where one is not defined.
  *
  * Source:     perplexity_stderr as llama.cpp prints it: var = E[x^2] - E[x]^2, sqrt(var / (n-1))
- * times the perplexity (tokens taken as independent). Returns:    a new reference.
- */
+ *             times the perplexity (tokens taken as independent). Returns: a new reference. */
 json_t *bp_score_figures(const bp_score_sums *sums, double stderr_documents);
 
 #endif

@@ -1,4 +1,5 @@
-/* The rows of all documents, and the labels of all corpora as one. */
+/* The rows of all documents, and the labels of all corpora as one. Filled by merge.c, read by
+ * summary.c and tables.c. */
 #include "infer/score/tables/table.h"
 
 #include "base/mem.h"

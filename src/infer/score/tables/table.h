@@ -1,4 +1,4 @@
-/* What scoring came to, a row a document, in memory: a function of the parts and the corpora.
+/* The results of scoring, a row a document, in memory: a function of the parts and the corpora.
  * Local: no MPI. */
 #ifndef BP_INFER_SCORE_TABLES_TABLE_H
 #define BP_INFER_SCORE_TABLES_TABLE_H
@@ -7,7 +7,7 @@
 #include "infer/score/tables/sums.h"
 #include "infer/score/tables/token_statistics.h"
 
-/** What one document came to. */
+/** The results of one document. */
 typedef struct bp_score_row {
     bp_fixed nll, square;
     int64_t tokens;                /* scored */
@@ -16,8 +16,8 @@ typedef struct bp_score_row {
     bp_fixed oov_nll;
 } bp_score_row;
 
-/** A label column of all corpora together: corpora that have a label of one name share its values.
- */
+/** A label column of all corpora together: corpora that have a label of one name share its
+ * values. */
 typedef struct bp_score_column {
     char *name;
     char **values; /* [value_count], in the order of the first corpus that has them */
@@ -30,7 +30,7 @@ typedef struct bp_score_table {
     const bp_score_plan *plan;             /* borrowed */
     const bp_token_statistics *statistics; /* borrowed */
     bp_score_row *rows;                    /* [documents] */
-    bp_fixed *sums; /* [documents][statistics - 1]: of the statistics behind the log-probability */
+    bp_fixed *sums; /* [documents][statistics - 1]: of the statistics after the log-probability */
     bp_score_column *columns;
     int64_t column_count;
 } bp_score_table;

@@ -1,4 +1,5 @@
-/* tokens.h5 and documents.h5: written under a temporary name, sealed, renamed. */
+/* tokens.h5 and documents.h5: written under a temporary name, sealed, renamed. Called by merge.c
+ * and score.c. */
 #include "infer/score/tables/tables.h"
 
 #include "base/mem.h"
@@ -19,7 +20,7 @@
 /* ---- blocks of statistics ---- */
 
 /* A block is columns[plain_columns][rows] of the statistics that are datasets of their own, and
- * behind them the grid[rows][members] of the members' log-probabilities. An ensemble's last column
+ * after them the grid[rows][members] of the members' log-probabilities. An ensemble's last column
  * is made of another one (BP_SCORE_UNBIASED). */
 static int64_t plain_columns(const bp_token_statistics *statistics)
 {

@@ -11,12 +11,12 @@ typedef struct bp_tokens_writer bp_tokens_writer;
 /** Errors: those of bp_h5_create. `plan` and `statistics` are borrowed. */
 bp_err bp_tokens_writer_new(bp_tokens_writer **out, const char *path, const bp_score_plan *plan,
                             const bp_token_statistics *statistics);
-/** Values of entries [first, first + count) of /tokens; `first` never falls; what is left out is
- * NaN.
+/** Values of entries [first, first + count) of /tokens; `first` never decreases; entries left out
+ * are NaN.
  *
  * Shapes:     values[count] of float, maybe not aligned, in each statistic; that of the next
- * statistic begins `stride` values later. Errors:     BP_ERR_IO; BP_ERR_FORMAT a run that is out of
- * order or beyond the end. */
+ *             statistic begins `stride` values later.
+ * Errors:     BP_ERR_IO; BP_ERR_FORMAT a run that is out of order or beyond the end. */
 bp_err bp_tokens_writer_add(bp_tokens_writer *writer, int64_t first, int64_t count,
                             const char *values, int64_t stride);
 /** The file appears under its name, whole and fsynced. Errors: BP_ERR_IO. */
@@ -24,7 +24,7 @@ bp_err bp_tokens_writer_commit(bp_tokens_writer *writer);
 /** Without a commit before it, removes all traces. NULL is accepted. */
 void bp_tokens_writer_free(bp_tokens_writer **writer);
 
-/** What an ensemble says of each prediction of a task: of a document one, or some. */
+/** An ensemble's statistics of each prediction of a task; a document has one or several. */
 typedef struct bp_outcomes {
     const bp_score_plan *plan;
     const bp_token_statistics *statistics;
@@ -43,10 +43,10 @@ bp_err bp_outcomes_write_values(const char *path, const bp_outcomes *outcomes, c
  * corpora. */
 bp_err bp_documents_write(const bp_score_table *table, const char *path);
 
-/** What comes from the corpora: /doc_id of all documents. Errors: BP_ERR_IO, those of the corpora.
- */
+/** What comes from the corpora: /doc_id of all documents. Errors: BP_ERR_IO, those of the
+ * corpora. */
 bp_err bp_score_ids_write(bp_h5 *out, const bp_score_plan *plan);
-/** What makes tokens.h5 readable without the corpora: /tokens, /doc_start, /doc_id,
+/** The datasets that make tokens.h5 readable without the corpora: /tokens, /doc_start, /doc_id,
  * /source/tokenizer (where a corpus keeps it), named as in a corpus file. Errors: as above. */
 bp_err bp_score_text_write(bp_h5 *out, const bp_score_plan *plan);
 

@@ -1,4 +1,4 @@
-/* What the score files hold of the corpora themselves. */
+/* The parts of the score files that come from the corpora themselves. */
 #include "infer/score/tables/tables.h"
 
 #include "base/heartbeat.h"

@@ -1,4 +1,4 @@
-/* The names of what a model says of each token, and whose log-probabilities are among it. */
+/* The names of a model's statistics of each token, and of the members among them. */
 #include "infer/score/tables/token_statistics.h"
 
 #include "base/mem.h"
