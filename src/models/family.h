@@ -409,7 +409,8 @@ bool bp_model_may_read(const bp_model_shape *shape, int64_t inputs);
 /** The most inputs that a window may have outside training: the context, or BP_MODEL_UNLIMITED. */
 int64_t bp_model_most_inputs(const bp_model_shape *shape);
 /** Of the whole model, tied ones counted once, without those of an adapter; and those that training
- * changes. Counted from its blocks. */
+ * changes. Counted from its blocks: of a shape that is whole and has no faults
+ * (bp_model_shape_check). */
 int64_t bp_model_parameters(const bp_model_shape *shape);
 int64_t bp_model_trained_parameters(const bp_model_shape *shape);
 double bp_model_train_flops(const bp_model_shape *shape);
