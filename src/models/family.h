@@ -424,6 +424,8 @@ double bp_model_term_weight(const bp_model_shape *shape, int term);
  * block is a softmax over them (a value and a span have other heads). */
 int64_t bp_model_outcomes(const bp_model_shape *shape);
 bool bp_model_is_softmax(const bp_model_shape *shape);
+/** Does a cap go over the logits of words (bp_head_shape.cap)? */
+bool bp_model_caps_logits(const bp_model_shape *shape);
 /** Of a block of the whole network, with a task's head in the family's place. */
 double bp_model_block_cost(const bp_model_shape *shape, int block);
 bp_activations bp_model_behind(const bp_model_shape *shape, int block);

@@ -381,6 +381,7 @@ bp_backbone bp_stack_backbone(const bp_model_shape *shape)
                          .tied = stack->keeps_words && bp_stack_is_tied(shape),
                          .rms = stack->rms,
                          .epsilon = bp_stack_epsilon(shape),
+                         .cap = logit_cap(shape),
                          .head_flops = 6 * (double)shape->vocab_size * (double)shape->width};
 }
 

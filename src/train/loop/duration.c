@@ -8,7 +8,6 @@
 #include "train/loop/examples.h"
 
 #include <inttypes.h>
-#include <stdlib.h>
 
 #define WEIGHTS_SHOWN 20
 
