@@ -256,6 +256,9 @@ static int64_t estimated_bytes(const doctor *self)
         return 0;
     }
     shape = bp_model_shape_of(config, &known);
+    bp_model_shape_check(&shape, 1, 1, config);
+    if (bp_config_faults(config) != BP_OK || !bp_model_shape_is_whole(&shape))
+        return 0; /* a row of the configuration says it */
     return 4 * copies * bp_model_parameters(&shape);
 }
 

@@ -365,7 +365,8 @@ bool bp_model_may_read(const bp_model_shape *shape, int64_t inputs);
 /** The most inputs that a window may have outside training: the context, or BP_MODEL_UNLIMITED. */
 int64_t bp_model_most_inputs(const bp_model_shape *shape);
 /** Parameters of the whole model, tied ones counted once, without those of an adapter; and those
- * that training changes. Counted from its blocks. */
+ * that training changes. Counted from its blocks: the shape is whole and has no faults
+ * (bp_model_shape_check). */
 int64_t bp_model_parameters(const bp_model_shape *shape);
 int64_t bp_model_trained_parameters(const bp_model_shape *shape);
 double bp_model_train_flops(const bp_model_shape *shape);
@@ -379,6 +380,8 @@ double bp_model_term_weight(const bp_model_shape *shape, int term);
  * is a softmax over them (a value and a span have other heads). */
 int64_t bp_model_outcomes(const bp_model_shape *shape);
 bool bp_model_is_softmax(const bp_model_shape *shape);
+/** Does a cap go over the logits of words (bp_head_shape.cap)? */
+bool bp_model_caps_logits(const bp_model_shape *shape);
 /** FLOPs of a block of the whole network, with a task's head in place of the family's. */
 double bp_model_block_cost(const bp_model_shape *shape, int block);
 bp_activations bp_model_behind(const bp_model_shape *shape, int block);

@@ -243,6 +243,7 @@ static network_model *new_face(const bp_mesh *mesh, const bp_model_shape *shape)
                                       .words = shape->vocab_size,
                                       .task = shape->task,
                                       .log_probabilities = bp_variants_give_logs(shape),
+                                      .capped_logits = bp_model_caps_logits(shape),
                                       .states = network_state_form(shape)};
     find_layers(&self->face.info, shape);
     self->face.info.reads_source = bp_model_reads_source(shape);

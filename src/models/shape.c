@@ -5,7 +5,6 @@
 #include "models/shape_json.h"
 #include "models/sizes_priv.h"
 
-#include <stdio.h>
 #include <string.h>
 
 static double value_in(const bp_config *config, const char *key, const bp_model_size *size)

@@ -217,11 +217,12 @@ static void check_caps(const bp_model_shape *shape, bp_config *config)
 void bp_stack_check(const bp_model_shape *shape, int tensors, bp_config *config)
 {
     int64_t inner = inner_width(shape);
+    bool as_wide = shape->heads * head_width(shape) == shape->width;
 
     if (shape->stack.head_width == 0)
         bp_transformer_check_width(shape, config);
     bp_transformer_check_heads(shape, tensors, config);
-    if (shape->stack.head_width > 0 || inner != 4 * shape->width) /* else heads say it */
+    if (!as_wide || inner != 4 * shape->width) /* else heads say it */
         bp_transformer_check_inner(shape, inner, tensors, config);
     if (shape->heads % kv_heads(shape) != 0)
         bp_config_fault(config, "model.not_dividing",
@@ -380,6 +381,7 @@ bp_backbone bp_stack_backbone(const bp_model_shape *shape)
                          .tied = stack->keeps_words && bp_stack_is_tied(shape),
                          .rms = stack->rms,
                          .epsilon = bp_stack_epsilon(shape),
+                         .cap = logit_cap(shape),
                          .head_flops = 6 * (double)shape->vocab_size * (double)shape->width};
 }
 

@@ -5,7 +5,6 @@
 
 #include "nn/layers.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -169,6 +168,7 @@ static bp_block *new_norm(bp_network *network, const bp_model_shape *shape)
     bp_row_shape row = {.name = backbone.norm,
                         .I = shape->width,
                         .O = shape->width,
+                        .rms = backbone.rms,
                         .epsilon = backbone.epsilon,
                         .mask = BP_ROW_KEEPS_ALL};
     bp_block *block;
@@ -176,14 +176,15 @@ static bp_block *new_norm(bp_network *network, const bp_model_shape *shape)
     (void)snprintf(name, sizeof name, "%s.gain", backbone.norm);
     row.gain = bp_group_add_vector(whole, name, shape->width, BP_INIT_ONE);
     (void)snprintf(name, sizeof name, "%s.bias", backbone.norm);
-    row.shift = bp_group_add_vector(whole, name, shape->width, BP_INIT_ZERO);
+    row.shift = row.rms ? NULL : bp_group_add_vector(whole, name, shape->width, BP_INIT_ZERO);
     bp_row_layer_new(&block, &network->nn, &row, NULL);
     return block;
 }
 
-static bp_block *new_words(bp_network *network, bp_param *shared)
+static bp_block *new_words(bp_network *network, const bp_model_shape *shape, bp_param *shared)
 {
-    bp_head_shape head = {.term = BP_TASK_WORDS, .sparse = true, .passes_on = true};
+    bp_head_shape head = {
+        .term = BP_TASK_WORDS, .sparse = true, .passes_on = true, .cap = backbone_of(shape).cap};
     bp_block *block;
 
     BP_ASSERT(shared);
@@ -200,7 +201,7 @@ void bp_task_add_block(bp_network *network, const bp_model_shape *shape, int num
         bp_block *parts[4];
 
         parts[0] = new_norm(network, shape);
-        parts[1] = new_words(network, shared);
+        parts[1] = new_words(network, shape, shared);
         parts[2] = new_pooling(network, shape);
         parts[3] = bp_task_kind_of(&shape->task)->new_head(network, shape);
         bp_series_new(&block, &network->nn, parts, 4);
@@ -245,6 +246,11 @@ int64_t bp_model_outcomes(const bp_model_shape *shape)
 bool bp_model_is_softmax(const bp_model_shape *shape)
 {
     return bp_task_is_softmax(&shape->task);
+}
+
+bool bp_model_caps_logits(const bp_model_shape *shape)
+{
+    return (is_language_model(shape) || bp_task_keeps_words(shape)) && shape->stack.logit_cap > 0;
 }
 
 static bool is_of_task(const bp_model_shape *shape, int block)

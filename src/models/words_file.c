@@ -7,7 +7,6 @@
 
 #define PART_BYTES ((size_t)1 << 20)
 
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>

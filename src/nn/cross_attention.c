@@ -189,7 +189,8 @@ static bp_cached_shape cached_shape(const layer *self, int64_t sources, int64_t 
                              .key_heads = self->Hl,
                              .D = self->D,
                              .entmax = self->shape.entmax,
-                             .scale = self->shape.unscaled ? 1 : 0,
+                             .scale = self->shape.unscaled ? 1 : self->shape.scale,
+                             .cap = self->shape.score_cap,
                              .slots = sources,
                              .capacity = capacity,
                              .stored = true};

@@ -173,7 +173,7 @@ bp_norm layer_norm_of(const layer *self, branch_kind branch, const saved *kept)
                      self->shape.epsilon, kept->mean[branch], kept->rstd[branch]};
 }
 
-bp_norm layer_closing_norm(const layer *self, branch_kind branch, const saved *kept)
+static bp_norm closing_norm(const layer *self, branch_kind branch, const saved *kept)
 {
     return (bp_norm){self->closing_gain[branch]->value, layer_value_of(self->closing_bias[branch]),
                      self->shape.epsilon, kept->closed_mean[branch], kept->closed_rstd[branch]};
@@ -183,7 +183,7 @@ bp_norm layer_closing_norm(const layer *self, branch_kind branch, const saved *k
 static void close_rows(const layer *self, const saved *kept, branch_kind branch, float *rows,
                        int64_t count)
 {
-    bp_norm norm = layer_closing_norm(self, branch, kept);
+    bp_norm norm = closing_norm(self, branch, kept);
     bp_operand to = bp_operand_floats(rows, count, self->shape.C);
 
     bp_layer_norm_forward(&to, kept->closed[branch], &norm, &(bp_residual){.base = rows});
@@ -311,7 +311,7 @@ static void open_closing(const layer *self, const bp_pass *pass, branch_kind bra
     size_t mark = pass->scratch->used_bytes;
     int64_t C = self->shape.C;
     closing_work work = layer_alloc_closing(self, pass->scratch, rows);
-    bp_norm norm = layer_closing_norm(self, branch, kept);
+    bp_norm norm = closing_norm(self, branch, kept);
     bp_norm_gradients to = {dx, layer_gradient_of(self->closing_gain[branch]),
                             layer_gradient_of(self->closing_bias[branch]), true};
 

@@ -3,8 +3,6 @@
 #include "base/err.h"
 #include "nn/transformer_priv.h"
 
-#include <string.h>
-
 #define EPSILON 1e-5F /* of the layer norms, as GPT-2's */
 
 static bp_err layer_bind(bp_block *block)

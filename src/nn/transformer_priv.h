@@ -144,7 +144,6 @@ bp_rng_key layer_mask_key(const layer *self, const bp_pass *pass, int which);
 bp_rng_key layer_sum_key(const layer *self, const bp_pass *pass, branch_kind branch);
 float layer_dropout(const layer *self, const bp_pass *pass);
 bp_norm layer_norm_of(const layer *self, branch_kind branch, const saved *kept);
-bp_norm layer_closing_norm(const layer *self, branch_kind branch, const saved *kept);
 bp_attention_shape layer_attention_shape(const layer *self, const bp_pass *pass, bool cross,
                                          const bp_rng_key *key);
 void *layer_alloc_attention(const layer *self, bp_arena *arena, const bp_pass *pass, bool cross);

@@ -33,6 +33,11 @@ class BadInput(JobTest):
         self.refused(78, ["[mesh.not_dividing]", "mesh.tensor", "2"], "model.heads=1", "mesh.tensor=2", ranks=(2,))
         self.refused(78, ["[mesh.not_dividing]", "mesh.tensor", "3"], "mesh.tensor=3", ranks=(3,))
 
+    def test_inner_widths_are_held_to_tensor_ranks_where_heads_have_a_width(self):
+        for kind, inner in (("bert", ()), ("gpt_neox", ()), ("gpt", ()), ("llama", ("model.inner=256",))):
+            self.refused(78, ["[mesh.not_dividing]", "mesh.tensor = 3", "model.inner = 256"], f"model.kind={kind}", "model.width=64", "model.heads=6",
+                         "model.head_width=16", "mesh.tensor=3", *inner, ranks=(3,))
+
     def test_world_that_fits_no_mesh_says_which_would(self):
         self.refused(78, ["[mesh.wrong_ranks]"], "mesh.tensor=2", "mesh.data=2", ranks=(3,))
 

@@ -62,6 +62,21 @@ class Doctor(JobTest):
         self.assertIn("not there yet", rows["run folder"]["text"])
         self.assertFalse(os.path.exists(self.at("not")))
 
+    def test_model_that_can_not_be_is_not_counted(self):
+        for keys, name in ((["model.kind=llama", "model.kv_heads=3"], "model.not_dividing"), (["model.kind=bart", "model.heads=5"], "model.not_dividing"),
+                           (["model.heads=5"], "model.not_dividing"), (["model.kind=llama", "model.rope_scaling=linear"], "model.missing_key"),
+                           (["model.kind=lstm", "adapter.kind=lora"], "adapter.no_place")):
+            with self.subTest(keys):
+                _, rows = self.report([self.at("small.ini"), f"run.dir={self.at('x')}"] + keys, status=78)
+                self.assertIn(f"[{name}]", rows["configuration"]["text"])
+        with open(self.at("small.ini"), encoding="utf-8") as file:
+            self.write("no-heads.ini", file.read().replace("heads = 4\n", ""))
+        for kind in ("gpt", "llama"):
+            with self.subTest(kind):
+                _, rows = self.report([self.at("no-heads.ini"), f"run.dir={self.at('x')}", f"model.kind={kind}"], status=78)
+                self.assertIn("model.heads", rows["configuration"]["text"])
+                self.assertNotIn("checkpoint", rows["space"]["text"])
+
     def test_corpus_of_another_program_is_not_read(self):
         with open(self.at("foreign.h5"), "wb") as file:
             file.write(b"\x89HDF\r\n\x1a\n" + bytes(1000))  # what opens it fails

@@ -1,12 +1,15 @@
 /* A stack with all that Gemma 2 has (capped_family.h): its loss is that of plain loops in float64,
  * and its gradient is the slope of its loss, along each tensor's gradient, by central differences.
- */
+ * So is that of stacks whose closing norms have biases. */
 #include "bp_test_batch.h"
 #include "bp_test_mpi.h"
 #include "bp_test_perturb.h"
 
 #include "capped_family.h"
 #include "math/math.h"
+#include "models/task/list.h"
+#include "nn/adapter.h"
+#include "train/engine/engine.h"
 #include "train/engine/stage.h"
 
 #include <math.h>
@@ -38,10 +41,26 @@ typedef struct fixture {
     void *bytes;
 } fixture;
 
-static void open_fixture(fixture *f, bp_precision precision, float dropout)
+/* By the layer, with biases and closing norms; and with parallel branches. */
+static const bp_stack BIASED_STACK = {.closing_norms = true, .rotary = true, .tied = true},
+                      PARALLEL_STACK = {
+                          .closing_norms = true, .rotary = true, .parallel = true, .tied = true};
+static const bp_model_family BIASED_FAMILY = {.name = "biased",
+                                              .stack = &BIASED_STACK,
+                                              .sizes = CAPPED_SIZES,
+                                              .any_context = true,
+                                              .objective = &bp_objective_causal,
+                                              BP_STACK_FAMILY},
+                             PARALLEL_FAMILY = {.name = "parallel",
+                                                .stack = &PARALLEL_STACK,
+                                                .sizes = CAPPED_SIZES,
+                                                .any_context = true,
+                                                .objective = &bp_objective_causal,
+                                                BP_STACK_FAMILY};
+
+static bp_model_shape shape_of(const bp_model_family *family)
 {
-    bp_mesh_shape alone = {1, 1, 1, 1, BP_COORDINATOR_SHARED};
-    bp_model_shape shape = {.family = &CAPPED_FAMILY,
+    bp_model_shape shape = {.family = family,
                             .layers = L,
                             .width = C,
                             .heads = H,
@@ -53,15 +72,23 @@ static void open_fixture(fixture *f, bp_precision precision, float dropout)
                                       .window = WINDOW,
                                       .score_width = SCORE_WIDTH},
                             .vocab_size = V};
+
+    family->settle(&shape);
+    return shape;
+}
+
+static void open_fixture(fixture *f, const bp_model_shape *shape, bp_precision precision,
+                         float dropout)
+{
+    bp_mesh_shape alone = {1, 1, 1, 1, BP_COORDINATOR_SHARED};
     bp_stage_spec spec = {.most = {B, {T}}, .micro_batches = 1, .stages = 1, .schedule = BP_1F1B};
     bp_example_maker maker;
 
-    shape.family->settle(&shape);
     bp_test_expect(bp_mesh_new(&f->mesh, MPI_COMM_WORLD, &alone), BP_OK);
     bp_test_expect(bp_gemm_new(&f->gemm, precision), BP_OK);
     bp_nn nn = {
         .gemm = f->gemm, .tensor = f->mesh->tensor, .tensors = 1, .seed = 5, .dropout = dropout};
-    bp_test_expect(bp_model_network_new(&f->network, &nn, &shape, 0, 1), BP_OK);
+    bp_test_expect(bp_model_network_new(&f->network, &nn, shape, 0, 1), BP_OK);
     bp_network_lay_out(f->network, 1);
     f->values = bp_alloc("test", f->network->floats, sizeof(float));
     bp_test_expect(bp_network_bind_values(f->network, f->values), BP_OK);
@@ -71,12 +98,13 @@ static void open_fixture(fixture *f, bp_precision precision, float dropout)
     bp_test_perturb(f->network, 3, 0.3F);
     bp_network_refresh(f->network);
     bp_test_expect(bp_stage_new(&f->stage, f->mesh, f->network, &spec), BP_OK);
-    maker = bp_objective_causal.maker(&shape, T, NULL);
+    maker = bp_objective_causal.maker(shape, T, NULL);
     for (int i = 0; i < B * (T + 1); i++)
         f->windows[i] = (i * 19 + i * i % 7) % V;
     f->bytes = bp_alloc("test", (int64_t)bp_batch_bytes(&maker.form, B), 1);
     f->batch = bp_test_batch(&maker, f->windows, 1, 0, B, f->bytes);
-    assert_int_equal(bp_model_parameters(&shape), f->network->floats);
+    if (shape->adapter.kind == BP_ADAPTER_NONE)
+        assert_int_equal(bp_model_parameters(shape), f->network->floats);
 }
 
 static void close_fixture(fixture *f)
@@ -101,14 +129,22 @@ static double loss_of(fixture *f)
 
 /* ---- plain loops ---- */
 
+static const bp_param *find_param(const bp_network *network, const char *name)
+{
+    for (int g = 0; g < network->group_count; g++)
+        for (int k = 0; k < network->groups[g].count; k++)
+            if (strcmp(network->groups[g].params[k].name, name) == 0)
+                return &network->groups[g].params[k];
+    return NULL;
+}
+
 static const float *values_of(const fixture *f, const char *name)
 {
-    for (int g = 0; g < f->network->group_count; g++)
-        for (int k = 0; k < f->network->groups[g].count; k++)
-            if (strcmp(f->network->groups[g].params[k].name, name) == 0)
-                return f->network->groups[g].params[k].value;
-    fail_msg("there is no %s", name);
-    return NULL;
+    const bp_param *param = find_param(f->network, name);
+
+    if (!param)
+        fail_msg("there is no %s", name);
+    return param->value;
 }
 
 static const float *layer_values(const fixture *f, int layer, const char *part)
@@ -261,10 +297,11 @@ static double plain_loss(const fixture *f)
 
 static void check_loss(bp_precision precision, double share)
 {
+    bp_model_shape shape = shape_of(&CAPPED_FAMILY);
     fixture f = {0};
     double loss, plain;
 
-    open_fixture(&f, precision, 0);
+    open_fixture(&f, &shape, precision, 0);
     loss = loss_of(&f);
     plain = plain_loss(&f);
     if (!(fabs(loss - plain) < share * plain))
@@ -300,19 +337,19 @@ static double slope_of(fixture *f, bp_param *param, const float *gradient, doubl
     return (loss[1] - loss[0]) / (2 * step);
 }
 
-static void gradients_are_slopes(void **state)
+static void check_slopes(const bp_model_shape *shape, int tensors)
 {
     fixture f = {0};
     float *gradients;
     int checked = 0;
 
-    (void)state;
-    open_fixture(&f, BP_F32, 0.2F);
+    open_fixture(&f, shape, BP_F32, 0.2F);
     assert_true(isfinite(loss_of(&f)));
     gradients = bp_alloc("test", f.network->floats, sizeof *gradients);
     memcpy(gradients, f.stage->gradient, (size_t)f.network->floats * sizeof *gradients);
     for (int g = 0; g < f.network->group_count; g++)
-        for (int k = 0; k < f.network->groups[g].count; k++, checked++) {
+        for (int k = 0; !f.network->groups[g].frozen && k < f.network->groups[g].count;
+             k++, checked++) {
             bp_group *group = &f.network->groups[g];
             bp_param *param = &group->params[k];
             const float *gradient = gradients + group->place + param->place;
@@ -326,15 +363,90 @@ static void gradients_are_slopes(void **state)
             if (!(fabs(slope - norm) < 5e-3 * norm + 1e-3))
                 fail_msg("%s: the slope is %g, the gradient says %g", param->name, slope, norm);
         }
-    assert_int_equal(checked, 2 + 11 * L);
+    assert_int_equal(checked, tensors);
     bp_free(gradients);
     close_fixture(&f);
 }
 
+static void gradients_are_slopes(void **state)
+{
+    bp_model_shape capped = shape_of(&CAPPED_FAMILY), biased = shape_of(&BIASED_FAMILY),
+                   parallel = shape_of(&PARALLEL_FAMILY);
+
+    (void)state;
+    check_slopes(&capped, 2 + 11 * L);
+    check_slopes(&biased, 3 + 20 * L);
+    check_slopes(&parallel, 3 + 20 * L);
+    biased.adapter = (bp_adapter){.kind = BP_ADAPTER_BOTTLENECK, .rank = 3};
+    check_slopes(&biased, 2 * 4 * L);
+}
+
+/* ---- what does not go together ---- */
+
+static bool takes_samples(const bp_model_shape *shape)
+{
+    static const bp_option *const NO_TABLES[] = {NULL};
+    const bp_mesh_shape alone = {1, 1, 1, 1, BP_COORDINATOR_SHARED};
+    bp_engine_spec spec = {.batch = 1, .micro_batch = 1, .tree = true, .softmax_samples = 4};
+    bp_config *faults = NULL;
+    bool takes;
+
+    spec.optimizer.layer_decay = 1;
+    bp_test_expect(bp_config_new(&faults, NO_TABLES, NO_TABLES), BP_OK);
+    bp_engine_spec_check(&spec, shape, &alone, faults);
+    takes = bp_config_faults(faults) == BP_OK;
+    if (!takes)
+        assert_non_null(strstr(bp_err_message(), "[train.no_samples]"));
+    bp_config_free(&faults);
+    return takes;
+}
+
+/* Samples would have no cap; a task's head has none. */
+static void capped_logits_are_not_sampled(void **state)
+{
+    bp_model_shape capped = shape_of(&CAPPED_FAMILY), plain = shape_of(&BIASED_FAMILY);
+
+    (void)state;
+    assert_false(takes_samples(&capped));
+    assert_true(takes_samples(&plain));
+    capped.task = (bp_task_shape){.kind = BP_TASK_CLASSES, .outcomes = 3};
+    assert_true(takes_samples(&capped));
+    capped.task.lm_weight = 1;
+    assert_false(takes_samples(&capped));
+}
+
+/* The head of words beside a task's is the stack's own: its norm, and its cap. */
+static void words_beside_a_task_have_the_stacks_norm(void **state)
+{
+    const bp_nn nn = {.tensor = MPI_COMM_NULL, .tensors = 1};
+    bp_stack stack = CAPPED_STACK;
+    bp_model_family family = CAPPED_FAMILY;
+    bp_model_shape shape;
+
+    (void)state;
+    stack.keeps_words = true;
+    family.stack = &stack;
+    for (int rms = 0; rms < 2; rms++) {
+        bp_network *network = NULL;
+
+        stack.rms = rms != 0;
+        shape = shape_of(&family);
+        shape.task = (bp_task_shape){
+            .kind = BP_TASK_CLASSES, .outcomes = 3, .pool = BP_POOL_LAST, .lm_weight = 1};
+        bp_test_expect(bp_model_network_new(&network, &nn, &shape, 0, 1), BP_OK);
+        assert_non_null(find_param(network, "ln_f.gain"));
+        assert_int_equal(find_param(network, "ln_f.bias") == NULL, rms);
+        assert_true(bp_stack_backbone(&shape).cap == 2);
+        bp_network_free(&network);
+    }
+}
+
 int main(int argc, char **argv)
 {
-    static const struct CMUnitTest tests[] = {cmocka_unit_test(loss_is_that_of_plain_loops),
-                                              cmocka_unit_test(gradients_are_slopes)};
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(loss_is_that_of_plain_loops), cmocka_unit_test(gradients_are_slopes),
+        cmocka_unit_test(capped_logits_are_not_sampled),
+        cmocka_unit_test(words_beside_a_task_have_the_stacks_norm)};
 
     return BP_TEST_RUN_MPI(argc, argv, tests);
 }

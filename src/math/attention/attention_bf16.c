@@ -1,9 +1,10 @@
 /* Attention of one head with bf16 products: operands are rounded and packed, sums and the softmax
  * stay float32.
  *
- * The left side of a product is bf16 in rows, the right side pairs of rows (bf16_tiles_priv.h).
- * Keys and values are packed once a head. Queries go in panels of BP_PANEL, and of a block of keys
- * a panel is multiplied with those that one of its queries sees, in whole blocks of 32.
+ * The left side of a product is bf16 in rows, the right side pairs of rows
+ * (math/bf16/bf16_tiles.h). Keys and values are packed once a head. Queries go in panels of
+ * BP_PANEL, and of a block of keys a panel is multiplied with those that one of its queries sees,
+ * in whole blocks of 32.
  */
 #include "math/attention/attention_priv.h"
 #include "math/bf16/bf16_passes.h"

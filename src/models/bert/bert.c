@@ -6,8 +6,6 @@
 #include "models/stack.h"
 #include "models/variants.h"
 
-#include <string.h>
-
 #define NEXT_SENTENCES 2 /* it follows, it does not */
 
 #define COMMON_SIZES                                                                               \

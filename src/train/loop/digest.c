@@ -9,7 +9,6 @@
 #include "train/loop/report.h"
 
 #include <stdio.h>
-#include <string.h>
 
 #define MEMORY_CHANGED "memory changed"
 

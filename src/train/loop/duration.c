@@ -9,7 +9,6 @@
 #include "train/loop/examples.h"
 
 #include <inttypes.h>
-#include <stdlib.h>
 
 #define WEIGHTS_SHOWN 20
 

@@ -7,7 +7,6 @@
 #include "mesh/mesh_search.h"
 
 #include <stdio.h>
-#include <string.h>
 
 /* What takes less memory on the same mesh, the cheapest first: a bit each. */
 enum { SYNC = 1, RUNNING = 2, RECOMPUTE = 4, SMALL = 8, ECONOMIES = 4 };

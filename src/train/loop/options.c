@@ -7,8 +7,6 @@
 #include "models/family.h"
 #include "train/engine/options.h"
 
-#include <string.h>
-
 const bp_option bp_checkpoint_options[] = {
     {"checkpoint.every", BP_OPTION_INT, "500", 1, 1e12, NULL, "steps",
      "a checkpoint; one is always committed after the last step", false,

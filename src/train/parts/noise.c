@@ -8,7 +8,6 @@
 #include "train/parts/keys.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define SENTINEL "<extra_id_"

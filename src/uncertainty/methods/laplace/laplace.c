@@ -43,11 +43,11 @@ static bp_err check_model(const bp_model *model)
                        "a model of kind %s has no last linear map for the Laplace approximation: "
                        "give a checkpoint of one network",
                        model->info.kind);
-    if (model->info.log_probabilities)
+    if (model->info.log_probabilities || model->info.capped_logits)
         return BP_FAIL(BP_ERR_CONFIG, "laplace.wrong_head",
                        "the Laplace approximation is of a softmax of one linear map, which the "
-                       "model's head is not: at head.softmaxes or head.activation; give a "
-                       "checkpoint without it");
+                       "model's head is not: at head.softmaxes, head.activation or a cap of "
+                       "logits; give a checkpoint without it");
     if (model->info.vocab_size > BP_LAPLACE_VOCAB_MAX)
         return BP_FAIL(BP_ERR_CONFIG, "laplace.vocabulary_too_large",
                        "a vocabulary of %" PRId64
