@@ -197,7 +197,7 @@ void bp_masked_make(const bp_example_maker *self, const int32_t *tokens, int64_t
 
 /* ---- pairs ---- */
 
-enum { PAIR_RANDOM, PAIR_END, PAIR_START, PAIR_CUT }; /* draws; those of cuts go on */
+enum { PAIR_RANDOM, PAIR_END, PAIR_START, PAIR_SHORTER, PAIR_CUT }; /* draws; those of cuts go on */
 
 /* The two sides of an example. */
 typedef struct pair {
@@ -206,31 +206,45 @@ typedef struct pair {
     int32_t target; /* 0: the second follows; 1: it does not; -1: one is empty */
 } pair;
 
-/* Sentences of `other` from `first` on, until there are `wanted` tokens. */
-static int64_t take_sentences(const bp_document *other, int64_t first, int64_t wanted)
+/* Where B begins in `other`: one of the sentences with `wanted` tokens from there on, or the first.
+ */
+static const int32_t *draw_start(const bp_document *other, const bp_rng_key *key, int64_t wanted,
+                                 int64_t *there)
 {
-    int64_t end = first;
+    int64_t fit = 0, first, all = other->starts[other->segments];
 
-    while (end < other->segments && other->starts[end] - other->starts[first] < wanted)
-        end++;
-    return other->starts[end] - other->starts[first];
+    while (fit < other->segments && all - other->starts[fit] >= wanted)
+        fit++;
+    first = fit > 0 ? bp_rng_below(key, PAIR_START, fit) : 0;
+    *there = all - other->starts[first];
+    return other->tokens + other->starts[first];
 }
 
+/* Lengths must not say whether B follows: both kinds of B begin with a sentence, are cut within
+ * one, and have the same length, which both texts can give. (In BERT's own program both kinds go
+ * beyond the window, and are cut to it.) A run of one sentence is followed by nothing. */
 static pair choose_pair(const bp_document *run, const bp_rng_key *key, int64_t most)
 {
-    const bp_document *other = run->other;
     int64_t n = run->segments;
     int64_t end = n > 1 ? 1 + bp_rng_below(key, PAIR_END, n - 1) : 1, split = run->starts[end];
     pair out = {.side = {run->tokens, run->tokens + split}, .count = {split, run->count - split}};
 
-    if (other && (n == 1 || bp_rng_uniform(key, PAIR_RANDOM) < 0.5)) {
-        int64_t first = bp_rng_below(key, PAIR_START, other->segments);
+    if (run->other) {
+        int64_t last = n > 1 ? run->starts[n] - run->starts[n - 1] : 0, there;
+        const int32_t *begin;
 
-        out.side[1] = other->tokens + other->starts[first];
-        out.count[1] = take_sentences(other, first, most > split ? most - split : 1);
-        out.target = 1;
+        if (n == 1)
+            out.count[1] = most > split ? most - split : 1;
+        else if (last > 1)
+            out.count[1] -= bp_rng_below(key, PAIR_SHORTER, last);
+        begin = draw_start(run->other, key, out.count[1], &there);
+        out.count[1] = there < out.count[1] ? there : out.count[1];
+        if (n == 1 || bp_rng_uniform(key, PAIR_RANDOM) < 0.5) {
+            out.side[1] = begin;
+            out.target = 1;
+        }
     }
-    if (out.count[0] == 0 || out.count[1] == 0)
+    if (out.count[0] == 0 || out.count[1] <= 0)
         out.target = -1;
     return out;
 }
