@@ -190,7 +190,8 @@ static bp_err read_config(bp_config **out, const arguments *args)
         err = bp_config_check(*out);
     if (err == BP_OK) {
         bp_run_check_place(*out);
-        args->job->check(*out);
+        if (args->job->check)
+            args->job->check(*out);
         err = bp_config_faults(*out);
     }
     return err;

@@ -27,8 +27,8 @@ typedef struct bp_job {
     const bp_option *const *plan_options; /* those whose required keys --plan needs; NULL: all */
     void (*require)(bp_config *config);   /* for bp_config_require_by; NULL: nothing */
     bool needs_no_config;                 /* section.key=value is enough */
-    /** Faults that need no file and no mesh: adds to the configuration's faults (bp_config_fault).
-     * Local. */
+    /** Faults that need no file and no mesh: adds to the configuration's faults (bp_config_fault);
+     * NULL: there are none. Local. */
     void (*check)(bp_config *config);
     /** Warnings of keys without effect here (BP_WARN); NULL: none. Local. */
     void (*warn)(const bp_config *config);

@@ -27,6 +27,7 @@ typedef enum bp_rng_purpose {
     BP_RNG_BUCKET = 17,   /* order of batches of similar lengths */
     BP_RNG_NOISE = 18,    /* noise in texts that are to be restored */
     BP_RNG_SPECTRAL = 24  /* the vectors that power iterations begin with */
+    /* a new one takes any number that is free */
 } bp_rng_purpose;
 
 /** What the numbers are for. Two different keys give independent streams. */

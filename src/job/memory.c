@@ -197,7 +197,7 @@ bp_err bp_work_memory_check(MPI_Comm world, const bp_mesh_shape *shape, const bp
     estimate self = {.spec = spec};
     bp_rank_memory *all = NULL;
     bp_node_memory node;
-    bp_err err = bp_agree(world, root ? estimate_all(&all, &self, shape) : BP_OK);
+    bp_err err = bp_agree(world, root && spec->model ? estimate_all(&all, &self, shape) : BP_OK);
 
     if (alone_fits)
         *alone_fits = true;

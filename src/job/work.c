@@ -41,7 +41,7 @@ static bp_err open_run(bp_work_job *job)
 
 static bp_err log_start(const bp_work_job *job)
 {
-    json_t *members = job->work->started(job->self);
+    json_t *members = job->work->started ? job->work->started(job->self) : NULL;
     bp_err err =
         bp_run_event(job->run, bp_run_is_resumed(job->run) ? "resumed" : "started", members);
 
@@ -57,14 +57,14 @@ static bp_err run(bp_work_job *job)
     const bp_work_units *units;
 
     bp_run_take_changes(job->run);
-    if (mesh->coordinates)
+    if (mesh->coordinates && work->say)
         work->say(job->self);
     bp_err err = bp_agree(mesh->world, mesh->coordinates ? log_start(job) : BP_OK);
     for (int k = 0; err == BP_OK && (units = work->units(job->self, k)); k++)
         err = bp_work_do_units(job, units);
     for (int k = 0; err == BP_OK && (units = work->units(job->self, k)); k++)
         err = bp_work_merge(job, units);
-    if (err == BP_OK && mesh->coordinates)
+    if (err == BP_OK && mesh->coordinates && work->report)
         work->report(job->self);
     return err;
 }
@@ -146,7 +146,8 @@ static bp_err measure(bp_work_job *job)
     int64_t bytes = bp_all_max_int((int64_t)bp_mem_peak_bytes(), world);
     bp_bcast_bytes(figures, sizeof figures, bp_comm_size(world) - 1, world);
     if (err == BP_OK && job->mesh->coordinates) {
-        job->work->say(job->self);
+        if (job->work->say)
+            job->work->say(job->self);
         job->work->print(job->self, figures, bytes);
     }
     return err;

@@ -63,9 +63,11 @@ struct bp_work_units {
      * may differ between ranks. */
     bp_err (*prepare)(void *self);
     /** Do one unit: the ranks of mesh->ensemble together. The lead's result goes to `out` (empty
-     * before, NULL on the others). A unit of several batches or steps calls bp_work_between between
-     * them; where that is true, it ends the unit on all ranks, with *stopped set on the lead.
-     * Errors: may differ between the ranks of mesh->ensemble, all of which return. */
+     * before, NULL on the others). It moves the heartbeat (bp_heartbeat_step,
+     * bp_heartbeat_progress) once a batch at least: the watchdog ends a job that does not. A unit
+     * of several batches or steps calls bp_work_between between them; where that is true, it ends
+     * the unit on all ranks, with *stopped set on the lead. Errors: may differ between the ranks of
+     * mesh->ensemble, all of which return. */
     bp_err (*run)(void *self, int64_t unit, bp_buffer *out, bool *stopped);
     /** The amount of the unit that this lead has just done. */
     int64_t (*amount_of)(const void *self, int64_t unit);
@@ -75,7 +77,9 @@ struct bp_work_units {
     bp_err (*merge)(void *self, bp_parts *parts);
 };
 
-/** What a job is. Functions are local unless they are said to be collective. */
+/** What a job is. Functions are local unless they are said to be collective. `describe`,
+ * `open_model`, `started`, `say` and `report` may be NULL: a job without a model leaves out the
+ * first two. */
 struct bp_work {
     const char *name;      /* of the run, and of the folder of its files: "score" */
     const char *model_key; /* "score.model" */

@@ -51,9 +51,9 @@ static bp_err look_at_model(bp_work_job *job, const bp_work_memory *memory)
 /* Before there is a mesh. Collective over world. */
 static bp_err find_kind(bp_work_job *job, bp_work_memory *memory, MPI_Comm world)
 {
-    bp_err err = job->work->describe(job->self, memory);
+    bp_err err = job->work->describe ? job->work->describe(job->self, memory) : BP_OK;
 
-    if (err == BP_OK && bp_comm_is_root(world))
+    if (err == BP_OK && memory->model && bp_comm_is_root(world))
         err = look_at_model(job, memory);
     bp_bcast_bytes(&job->ensemble, sizeof job->ensemble, 0, world);
     return bp_agree(world, err);
@@ -109,8 +109,9 @@ bp_err work_open_mesh(bp_work_job *job, bp_work_memory *memory, MPI_Comm world,
 bp_err work_open_model(bp_work_job *job)
 {
     const bp_mesh *mesh = job->mesh;
-    bp_err err =
-        bp_agree(mesh->world, mesh->computes ? job->work->open_model(job->self, &job->lm) : BP_OK);
+    bp_err err = bp_agree(mesh->world, mesh->computes && job->work->open_model
+                                           ? job->work->open_model(job->self, &job->lm)
+                                           : BP_OK);
 
     if (err != BP_OK)
         return err;

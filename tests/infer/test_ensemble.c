@@ -366,9 +366,9 @@ static void samples_are_heads_on_one_backbone(void **state)
 
 /* ---- changed logits ---- */
 
-static float noise_of(int64_t member, int64_t row, int64_t column)
+static float noise_of(int64_t member, int64_t slot, int64_t position, int64_t column)
 {
-    bp_rng_key key = bp_rng_key_of(3, BP_RNG_TEST, member, row, 0);
+    bp_rng_key key = bp_rng_key_of(3, BP_RNG_TEST, member, slot, position);
 
     return (float)bp_rng_normal(&key, (uint64_t)column);
 }
@@ -380,8 +380,8 @@ static void add_noise(const bp_draws *draws, const bp_draw_rows *rows, float *lo
         for (int64_t v = 0; v < rows->columns; v++) {
             float *logit = &logits[r * rows->columns + v];
 
-            *logit = *logit / 2 +
-                     noise_of(rows->member, bp_draw_row_number(rows, r), rows->first_column + v);
+            *logit = *logit / 2 + noise_of(rows->member, bp_draw_slot(rows, r),
+                                           bp_draw_position(rows, r), rows->first_column + v);
         }
 }
 
@@ -412,7 +412,8 @@ static void changed_logits_are_a_function_of_member_and_row_on_every_mesh(void *
     for (int m = 0; m < PASSES; m++) {
         whole_logits(logits[m], "a", &batch, BP_MODEL_NO_DROPOUT, 0, 0);
         for (int64_t i = 0; i < (int64_t)TOKENS * V; i++)
-            logits[m][i] = logits[m][i] / 2 + noise_of(m, batch.first_slot * LENGTH + i / V, i % V);
+            logits[m][i] = logits[m][i] / 2 +
+                           noise_of(m, batch.first_slot + i / V / LENGTH, i / V % LENGTH, i % V);
     }
     make_twin(twin, logits, PASSES);
     for (int k = 0; k < count; k++) {

@@ -142,7 +142,7 @@ static inline bp_config *make_config(void)
 {
     static const bp_option options[] = {{.key = "run.seed", .type = BP_OPTION_INT, .value = "1"},
                                         {.key = NULL}};
-    static const bp_option *const tables[] = {options, bp_laplace_options, bp_mesh_options,
+    static const bp_option *const tables[] = {options, bp_laplace_method_options, bp_mesh_options,
                                               bp_math_options, NULL};
     bp_config *config;
 

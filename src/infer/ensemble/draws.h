@@ -36,10 +36,15 @@ typedef struct bp_draw_rows {
     int64_t first_slot, length;    /* of the batch */
 } bp_draw_rows;
 
-/** The number of row r among all scored rows, for any mesh and batches: keys noise. */
-static inline int64_t bp_draw_row_number(const bp_draw_rows *rows, int64_t r)
+/** What keys noise of row r, for any mesh and batches: its window among all that are scored (texts
+ * of a task: among the documents), and its place in that. */
+static inline int64_t bp_draw_slot(const bp_draw_rows *rows, int64_t r)
 {
-    return rows->first_slot * rows->length + rows->places[r];
+    return rows->first_slot + rows->places[r] / rows->length;
+}
+static inline int64_t bp_draw_position(const bp_draw_rows *rows, int64_t r)
+{
+    return rows->places[r] % rows->length;
 }
 
 /** A method's part in an ensemble. Only word, member, kind and identify are required. */

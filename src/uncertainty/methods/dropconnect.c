@@ -6,7 +6,7 @@ typedef struct bp_dropconnect_keys {
     double rate;
 } bp_dropconnect_keys;
 
-const bp_option bp_dropconnect_options[] = {
+const bp_option bp_dropconnect_method_options[] = {
     {.key = "uncertainty.dropconnect",
      .type = BP_OPTION_REAL,
      .value = "0.1",
@@ -18,7 +18,8 @@ const bp_option bp_dropconnect_options[] = {
 
 static double rate_of(const bp_config *config)
 {
-    return ((const bp_dropconnect_keys *)bp_config_bound(config, bp_dropconnect_options))->rate;
+    return ((const bp_dropconnect_keys *)bp_config_bound(config, bp_dropconnect_method_options))
+        ->rate;
 }
 
 static void wish(const bp_draws *draws, int64_t member, bp_model_wish *wish)

@@ -8,7 +8,7 @@ typedef struct bp_dropout_keys {
     double rate;
 } bp_dropout_keys;
 
-const bp_option bp_dropout_options[] = {
+const bp_option bp_dropout_method_options[] = {
     {.key = "uncertainty.dropout",
      .type = BP_OPTION_REAL,
      .value = "0.1",
@@ -20,7 +20,7 @@ const bp_option bp_dropout_options[] = {
 
 static double rate_of(const bp_config *config)
 {
-    return ((const bp_dropout_keys *)bp_config_bound(config, bp_dropout_options))->rate;
+    return ((const bp_dropout_keys *)bp_config_bound(config, bp_dropout_method_options))->rate;
 }
 
 static bp_err add(bp_draws *draws, bp_draw_place *at)

@@ -18,7 +18,7 @@
 #define MARGINAL    "marginal"
 #define LITTLE_TEXT 10000 /* tokens */
 
-const bp_option bp_laplace_options[] = {
+const bp_option bp_laplace_method_options[] = {
     {.key = "laplace.tokens",
      .type = BP_OPTION_INT,
      .value = "100000",

@@ -4,7 +4,7 @@
 
 #include "uncertainty/methods/method.h"
 
-/** A line a method: WORD.c defines bp_WORD_method, and its keys bp_WORD_options. */
+/** A line a method: WORD.c defines bp_WORD_method, and its keys bp_WORD_method_options. */
 #define BP_UNCERTAINTY_METHODS(METHOD)                                                             \
     METHOD(dropout)                                                                                \
     METHOD(dropconnect)                                                                            \
@@ -12,7 +12,7 @@
 
 #define BP_DECLARE_METHOD(word)                                                                    \
     extern const bp_uncertainty_method bp_##word##_method;                                         \
-    extern const bp_option bp_##word##_options[];
+    extern const bp_option bp_##word##_method_options[];
 BP_UNCERTAINTY_METHODS(BP_DECLARE_METHOD)
 #undef BP_DECLARE_METHOD
 
@@ -22,7 +22,7 @@ extern const bp_uncertainty_method bp_plain_method;
 extern const bp_uncertainty_method *const bp_uncertainty_methods[]; /* with words; NULL-ended */
 
 /** For lists of option tables: the methods' keys, each followed by a comma. */
-#define BP_METHOD_OPTIONS_ROW(word)    bp_##word##_options,
+#define BP_METHOD_OPTIONS_ROW(word)    bp_##word##_method_options,
 #define BP_UNCERTAINTY_METHODS_OPTIONS BP_UNCERTAINTY_METHODS(BP_METHOD_OPTIONS_ROW)
 /** For --help: "FOLDER:dropout, FOLDER:..." */
 #define BP_METHOD_HELP(word)        ", FOLDER:" #word

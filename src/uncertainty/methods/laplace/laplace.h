@@ -45,9 +45,9 @@
 /** G has VOCAB x VOCAB elements: more than this is refused. */
 #define BP_LAPLACE_VOCAB_MAX 16384
 
-extern const bp_option bp_laplace_options[]; /* laplace.tokens, laplace.samples, laplace.prior */
+extern const bp_option bp_laplace_method_options[]; /* laplace.tokens, laplace.samples, laplace.prior */
 
-/** Values of bp_laplace_options (docs: --help). */
+/** Values of bp_laplace_method_options (docs: --help). */
 typedef struct bp_laplace_keys {
     int64_t tokens;
     int64_t samples;
@@ -56,7 +56,7 @@ typedef struct bp_laplace_keys {
 
 static inline const bp_laplace_keys *bp_laplace_keys_of(const bp_config *config)
 {
-    return bp_config_bound(config, bp_laplace_options);
+    return bp_config_bound(config, bp_laplace_method_options);
 }
 
 /** Faults that need neither files nor ranks: laplace.prior is "marginal" or a positive number, and
