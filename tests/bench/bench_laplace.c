@@ -14,9 +14,9 @@
 
 static bp_err run(int argc, char **argv)
 {
-    static const bp_option *const tables[] = {bp_score_options,   bp_score_rule_options,
+    static const bp_option *const tables[] = {bp_score_options,          bp_score_rule_options,
                                               bp_laplace_method_options, bp_mesh_options,
-                                              bp_math_options,    NULL};
+                                              bp_math_options,           NULL};
     static const bp_option *const used[] = {NULL};
     bp_laplace_spec spec = {.tokens = atoll(argv[3]), .samples = atoll(argv[4]), .seed = 1};
     bp_laplace_report report;

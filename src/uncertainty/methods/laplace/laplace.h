@@ -45,7 +45,8 @@
 /** G has VOCAB x VOCAB elements: more than this is refused. */
 #define BP_LAPLACE_VOCAB_MAX 16384
 
-extern const bp_option bp_laplace_method_options[]; /* laplace.tokens, laplace.samples, laplace.prior */
+extern const bp_option
+    bp_laplace_method_options[]; /* laplace.tokens, laplace.samples, laplace.prior */
 
 /** Values of bp_laplace_method_options (docs: --help). */
 typedef struct bp_laplace_keys {
