@@ -147,6 +147,18 @@ static void print_table(const column *columns, int count, const json_t *rows)
     bp_buffer_clear(&line);
 }
 
+const char *scorer_interval(char text[SCORER_INTERVAL_BYTES], const json_t *of)
+{
+    const json_t *low = json_object_get(of, "low"), *high = json_object_get(of, "high");
+
+    if (json_is_number(low) && json_is_number(high))
+        (void)snprintf(text, SCORER_INTERVAL_BYTES, "95 %% interval %.4f to %.4f",
+                       json_number_value(low), json_number_value(high));
+    else
+        (void)snprintf(text, SCORER_INTERVAL_BYTES, "no interval: too few documents");
+    return text;
+}
+
 /* How often the best choice is the right one. */
 static void report_choices(const json_t *choices)
 {
@@ -156,10 +168,11 @@ static void report_choices(const json_t *choices)
 
     for (int w = 0; choices && w < COUNT(WAYS); w++) {
         const json_t *of = json_object_get(choices, WAYS[w][0]);
+        char interval[SCORER_INTERVAL_BYTES];
 
         if (isfinite(figure(of, "value")))
-            bp_log("best choice right, %-18s  %.4f (95 %% interval %.4f to %.4f)", WAYS[w][1],
-                   figure(of, "value"), figure(of, "low"), figure(of, "high"));
+            bp_log("best choice right, %-18s  %.4f (%s)", WAYS[w][1], figure(of, "value"),
+                   scorer_interval(interval, of));
     }
 }
 

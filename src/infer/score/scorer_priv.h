@@ -120,6 +120,10 @@ const bp_work_units *scorer_units(void *self, int index);
 /** The same without `merge` (loop.c). */
 bp_work_units scorer_windows(const scorer *self);
 
+#define SCORER_INTERVAL_BYTES 64
+/** "95 % interval 0.1 to 0.2" of a figure of summary.json, or that it has none; in `text`. */
+const char *scorer_interval(char text[SCORER_INTERVAL_BYTES], const json_t *of);
+
 /** Print the figures and where the files are. */
 void scorer_report(const scorer *self);
 

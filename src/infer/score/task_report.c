@@ -378,11 +378,11 @@ static void say(const task_scoring *task)
     json_object_foreach((json_t *)results, name, value)
     {
         const json_t *figure = json_object_get(value, "value");
+        char interval[SCORER_INTERVAL_BYTES];
 
         if (json_is_number(figure))
-            bp_log("%-10s %8.4f  (95 %% interval %.4f to %.4f)", name, json_number_value(figure),
-                   json_number_value(json_object_get(value, "low")),
-                   json_number_value(json_object_get(value, "high")));
+            bp_log("%-10s %8.4f  (%s)", name, json_number_value(figure),
+                   scorer_interval(interval, value));
     }
     if (task->unlabelled > 0)
         say_unlabelled(task);

@@ -200,8 +200,11 @@ static bp_err add_document(reader *self, const json_t *object, int64_t document)
     context before = {0};
     bp_err err = BP_OK;
 
-    if (!json_is_array(choices) || json_array_size(choices) < 1)
+    if (!json_is_array(choices))
         return BP_FAIL(BP_ERR_FORMAT, "choices.not_a_list", "\"" FIELD "\" is no list of texts");
+    if (json_array_size(choices) < 1)
+        return BP_FAIL(BP_ERR_FORMAT, "choices.not_a_list",
+                       "\"" FIELD "\" is an empty list; it has one text at least");
     err = read_answer(object, json_array_size(choices), &self->out->answer[document]);
     if (err == BP_OK)
         err = read_context(self, document, &before);
