@@ -230,8 +230,12 @@ static void close_fixture(fixture *f)
  * has no gradient. */
 static void round_up_heads(fixture *f, int tensors)
 {
+    bool own_keys = f->shape.stack.kv_heads == f->shape.heads; /* each has keys of its own */
+
     while (f->shape.heads % tensors != 0)
         f->shape.heads++;
+    if (own_keys)
+        f->shape.stack.kv_heads = f->shape.heads;
 }
 
 /* A tensor of a folder in the shape that the network has it in; the caller's. */
