@@ -88,8 +88,7 @@ static bp_err check_planned(const arguments *args)
     return BP_OK;
 }
 
-/* Options may be anywhere after the job; what is left is the configuration file and key=value.
- */
+/* Options may be anywhere after the job; the rest is the configuration file and key=value. */
 static bp_err parse(arguments *out, int argc, char **argv)
 {
     int at = 1;

@@ -145,7 +145,8 @@ bp_err bp_doctor_check_config(json_t *rows, const bp_config *read, const bp_doct
     if (err == BP_OK)
         err = bp_config_check(config);
     if (err == BP_OK) {
-        job->check(config);
+        if (job->check)
+            job->check(config);
         err = bp_config_faults(config);
     }
     if (err == BP_OK) {

@@ -14,7 +14,7 @@ bin=$top/build/release/bin
 packages=$top/.ci/packages
 text_limit=16000000 # bytes: more could not be read in the time that this takes
 path_limit=1000000  # bytes of all paths together: they go on one command line
-train_seconds=90    # the training takes about so long, or less
+train_seconds=90    # the training takes about this long, or less
 . "$top/jobs/local.sh"
 
 began=$(date +%s)

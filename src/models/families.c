@@ -14,7 +14,6 @@
 #include "models/sizes_priv.h"
 #include "models/word2vec/word2vec.h"
 
-#include <stdio.h>
 #include <string.h>
 
 static const bp_model_family *families[BP_MODEL_FAMILIES_MOST] = {
@@ -26,13 +25,6 @@ static const bp_model_family *families[BP_MODEL_FAMILIES_MOST] = {
 /* What follows from the list: the values of model.kind, and all keys. */
 __attribute__((constructor)) static void list_all(void)
 {
-    size_t used = 0;
-
-    for (int k = 0; families[k]; k++) {
-        BP_ASSERT(used + strlen(families[k]->name) + 2 <= sizeof bp_model_kinds);
-        used += (size_t)snprintf(bp_model_kinds + used, sizeof bp_model_kinds - used, "%s%s",
-                                 k ? "|" : "", families[k]->name);
-    }
     keys_list(families);
 }
 

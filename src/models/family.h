@@ -194,7 +194,7 @@ struct bp_model_family {
     /** Columns of the state before the vocabulary (bp_model_info.width); NULL: the width. */
     int64_t (*state_width)(const bp_model_shape *shape);
     bool unlimited;  /* windows may have any number of inputs, and be handed over in pieces, also
-                        those of scoring: context is that of only training (the blocks have what one
+                        those of scoring: context is only that of training (the blocks have what one
                         piece leaves for the next: bp_network_add_carry). Rows need those before
                         them: tensor ranks do not share rows out */
     bool whole_rows; /* a row of training is needed by others: tensor ranks do not share rows out */
@@ -308,8 +308,8 @@ struct bp_model_family {
                       bp_param *shared);
 };
 
-/** For families of Transformers: layers, width, heads, context; heads divide the width, and tensor
- * ranks the heads. */
+/** For a family of Transformers that is not a stack (models/stack.h), as a program may bring one:
+ * layers, width, heads, context; heads divide the width, and tensor ranks the heads. */
 extern const bp_model_size bp_transformer_sizes[];
 void bp_transformer_check(const bp_model_shape *shape, int tensors, bp_config *config);
 bp_err bp_transformer_check_read(const bp_model_shape *shape, const char *where);

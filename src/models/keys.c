@@ -5,12 +5,12 @@
 #include <stdio.h>
 #include <string.h>
 
-char bp_model_kinds[256];
+static char kinds[256]; /* names of all families: "a|b" */
 bp_option bp_model_options[BP_MODEL_KEYS_MOST];
 
 /* A family has those that its sizes name. */
 static const bp_option SHARED[] = {
-    {"model.kind", BP_OPTION_CHOICE, "gpt", 0, 0, bp_model_kinds, NULL,
+    {"model.kind", BP_OPTION_CHOICE, "gpt", 0, 0, kinds, NULL,
      "family of models; --help model.kind=NAME shows the keys of one family", false,
      .at = BP_AT(bp_model_keys, kind)},
     {"model.layers", BP_OPTION_INT, NULL, 1, 10000, NULL, NULL,
@@ -103,7 +103,7 @@ static const char *const OF_ALL[] = {"model.kind",      "model.dropout", "model.
 
 static const bp_model_family *const *families;
 
-static const bp_option *find_row(const bp_option *rows, const char *key)
+const bp_option *key_row(const bp_option *rows, const char *key)
 {
     for (; rows && rows->key; rows++)
         if (strcmp(rows->key, key) == 0)
@@ -128,7 +128,7 @@ bool family_has_key(const bp_model_family *family, const char *key)
     for (size_t k = 0; k < sizeof OF_ALL / sizeof OF_ALL[0]; k++)
         if (strcmp(OF_ALL[k], key) == 0)
             return true;
-    return find_row(family->keys, key) || is_size(family, key);
+    return key_row(family->keys, key) || is_size(family, key);
 }
 
 /* ---- the list of all ---- */
@@ -141,7 +141,7 @@ static const char *help_of_shared(const bp_option *row, char *text, size_t bytes
     int count = 0, all = 0;
 
     for (; families[all]; all++) {
-        if (find_row(families[all]->keys, row->key) || !is_size(families[all], row->key))
+        if (key_row(families[all]->keys, row->key) || !is_size(families[all], row->key))
             continue;
         used += (size_t)snprintf(text + used, used < bytes ? bytes - used : 0, "%s%s",
                                  count++ > 0 ? ", " : "", families[all]->name);
@@ -154,12 +154,24 @@ static const char *help_of_shared(const bp_option *row, char *text, size_t bytes
     return text;
 }
 
+static void list_kinds(void)
+{
+    size_t used = 0;
+
+    for (int k = 0; families[k]; k++) {
+        BP_ASSERT(used + strlen(families[k]->name) + 2 <= sizeof kinds);
+        used += (size_t)snprintf(kinds + used, sizeof kinds - used, "%s%s", k ? "|" : "",
+                                 families[k]->name);
+    }
+}
+
 void keys_list(const bp_model_family *const *of)
 {
     static char texts[sizeof SHARED / sizeof SHARED[0]][512];
     int count = 0;
 
     families = of;
+    list_kinds();
     memset(bp_model_options, 0, sizeof bp_model_options);
     for (; SHARED[count].key; count++) {
         bp_model_options[count] = SHARED[count];
@@ -168,7 +180,7 @@ void keys_list(const bp_model_family *const *of)
     }
     for (; *of; of++)
         for (const bp_option *row = (*of)->keys; row && row->key; row++) {
-            if (find_row(bp_model_options, row->key))
+            if (key_row(bp_model_options, row->key))
                 continue;
             BP_ASSERT(count < BP_MODEL_KEYS_MOST - 1);
             bp_model_options[count] = *row;
@@ -183,7 +195,7 @@ static bool shows(const bp_model_family *family, const char *key)
 {
     if (strncmp(key, "adapter.", strlen("adapter.")) == 0)
         return shape_has_adapters(family);
-    return family_has_key(family, key) && !find_row(family->keys, key);
+    return family_has_key(family, key) && !key_row(family->keys, key);
 }
 
 /* Families that have one table are one group. */

@@ -45,13 +45,12 @@ static bp_err read_value(int64_t *value, const json_t *model, const char *name, 
 static bp_err check_range(const bp_model_shape *shape, const bp_model_size *size, double value,
                           const char *where)
 {
-    const bp_option *option = bp_model_options;
+    const bp_option *option;
     char key[KEY_BYTES];
 
     size_key(key, shape->family, size);
-    while (option->key && strcmp(option->key, key) != 0)
-        option++;
-    if (!option->key || (option->min == 0 && option->max == 0) || (size->optional && value == 0) ||
+    option = key_row(bp_model_options, key);
+    if (!option || (option->min == 0 && option->max == 0) || (size->optional && value == 0) ||
         (value >= option->min * (1 - 1e-9) && value <= option->max * (1 + 1e-9)))
         return BP_OK;
     return BP_FAIL(BP_ERR_FORMAT, "model.bad_size",

@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A value as all types have it. */
 double size_value(const bp_model_shape *shape, const bp_model_size *size)
 {
     const char *at = (const char *)shape + size->at;
@@ -37,13 +36,11 @@ void shape_settle(bp_model_shape *shape)
             shape->positions = bp_model_positions(shape);
 }
 
-/* In a checkpoint. */
 const char *size_stored_name(const bp_model_size *size)
 {
     return size->stored ? size->stored : size->name;
 }
 
-/* Is it written, into a checkpoint and config.ini? */
 bool size_is_given(const bp_model_shape *shape, const bp_model_size *size)
 {
     bool number = size->type == BP_SIZE_COUNT || size->type == BP_SIZE_REAL;
@@ -58,7 +55,6 @@ bool size_is_given(const bp_model_shape *shape, const bp_model_size *size)
     return size_value(&plain, size) != size_value(shape, size);
 }
 
-/* "1:32,2:64", or bilm-tf's [[1, 32], [2, 64]]: false: it is neither, or too long. */
 bool size_read_pairs(int64_t pairs[BP_MODEL_PAIRS], const char *text)
 {
     const int64_t most = (int64_t)1 << 20;
@@ -116,7 +112,6 @@ void size_key(char key[KEY_BYTES], const bp_model_family *family, const bp_model
                    size->name);
 }
 
-/* The number of a choice's word; -1: it is not one of them. */
 int size_number(const bp_model_size *size, const char *word)
 {
     const char *at = size->words;
@@ -132,7 +127,6 @@ int size_number(const bp_model_size *size, const char *word)
     }
 }
 
-/* As a key's value. */
 void size_set_text(char text[TEXT_BYTES], const bp_model_size *size, double value)
 {
     const char *at = size->words;
@@ -148,7 +142,6 @@ void size_set_text(char text[TEXT_BYTES], const bp_model_size *size, double valu
     }
 }
 
-/* The same of a shape's. */
 void size_write(char text[TEXT_BYTES], const bp_model_shape *shape, const bp_model_size *size)
 {
     if (size->type == BP_SIZE_PAIRS)

@@ -8,11 +8,11 @@
 #define KEY_BYTES  64
 #define TEXT_BYTES 512
 
-extern char
-    bp_model_kinds[256]; /* keys.c: names of all families, "a|b", which families.c fills in */
-
-/** Fill in bp_model_options with the keys of all families, a list ended by NULL. */
+/** Fill in bp_model_options with the keys of all families, a list ended by NULL, and the values of
+ * model.kind with their names. */
 void keys_list(const bp_model_family *const *of);
+/** The row of this key in a table; NULL: it has none. */
+const bp_option *key_row(const bp_option *rows, const char *key);
 /** May a configuration of this family give it? */
 bool family_has_key(const bp_model_family *family, const char *key);
 
@@ -24,6 +24,7 @@ void shape_settle(bp_model_shape *shape);
 /** Its key, and its name in a checkpoint. */
 void size_key(char key[KEY_BYTES], const bp_model_family *family, const bp_model_size *size);
 const char *size_stored_name(const bp_model_size *size);
+/** The section of its keys: "model" unless it has its own. */
 const char *family_section(const bp_model_family *family);
 /** Is it written, into a checkpoint and config.ini? */
 bool size_is_given(const bp_model_shape *shape, const bp_model_size *size);
@@ -35,8 +36,10 @@ void size_write(char text[TEXT_BYTES], const bp_model_shape *shape, const bp_mod
 /** "1:32,2:64", or bilm-tf's [[1, 32], [2, 64]]: false: it is neither, or too long. */
 bool size_read_pairs(int64_t pairs[BP_MODEL_PAIRS], const char *text);
 void size_write_pairs(char text[TEXT_BYTES], const int64_t pairs[BP_MODEL_PAIRS]);
+/** The numbers of a BP_SIZE_PAIRS in the shape: [BP_MODEL_PAIRS], borrowed; and sets them. */
 const int64_t *size_pairs(const bp_model_shape *shape, const bp_model_size *size);
 void size_set_pairs(bp_model_shape *shape, const bp_model_size *size, const int64_t *pairs);
+/** Are its layers those of Transformers, which adapters may change? */
 bool shape_has_adapters(const bp_model_family *family);
 
 #endif

@@ -16,11 +16,6 @@ static const bp_stack *stack_of(const bp_model_shape *shape)
     return shape->family->stack;
 }
 
-static int64_t given_or(int64_t given, int64_t otherwise)
-{
-    return given > 0 ? given : otherwise;
-}
-
 static double real_or(double given, double otherwise)
 {
     return given > 0 ? given : otherwise;
@@ -28,30 +23,30 @@ static double real_or(double given, double otherwise)
 
 static int64_t head_width(const bp_model_shape *shape)
 {
-    return given_or(shape->stack.head_width, shape->width / shape->heads);
+    return bp_given_or(shape->stack.head_width, shape->width / shape->heads);
 }
 
 static int64_t kv_heads(const bp_model_shape *shape)
 {
-    return given_or(shape->stack.kv_heads, shape->heads);
+    return bp_given_or(shape->stack.kv_heads, shape->heads);
 }
 
 static int64_t inner_width(const bp_model_shape *shape)
 {
-    int64_t multiple = given_or(stack_of(shape)->inner_multiple, 1),
-            width = shape->width * given_or(stack_of(shape)->inner_thirds, 12) / 3;
+    int64_t multiple = bp_given_or(stack_of(shape)->inner_multiple, 1),
+            width = shape->width * bp_given_or(stack_of(shape)->inner_thirds, 12) / 3;
 
-    return given_or(shape->stack.inner, (width + multiple - 1) / multiple * multiple);
+    return bp_given_or(shape->stack.inner, (width + multiple - 1) / multiple * multiple);
 }
 
 int64_t bp_stack_segments(const bp_model_shape *shape)
 {
-    return given_or(shape->stack.segments, stack_of(shape)->segments);
+    return bp_given_or(shape->stack.segments, stack_of(shape)->segments);
 }
 
 int64_t bp_stack_first_position(const bp_model_shape *shape)
 {
-    return given_or(shape->stack.first_position, stack_of(shape)->first_position);
+    return bp_given_or(shape->stack.first_position, stack_of(shape)->first_position);
 }
 
 bool bp_stack_is_tied(const bp_model_shape *shape)

@@ -1,5 +1,5 @@
-/* Shared by families of Transformers: their blocks, and rotary positions. Their sizes and checks
- * are in family.h. */
+/* Shared by families of Transformers, of one stack (stack.h) and of two (seq2seq): checks, blocks,
+ * and rotary positions. */
 #ifndef BP_MODELS_TRANSFORMER_H
 #define BP_MODELS_TRANSFORMER_H
 
@@ -8,6 +8,12 @@
 
 /** The standard deviation of initial weights, and of token embeddings. */
 #define BP_TRANSFORMER_STD 0.02F
+
+/** A size that may not be given (0), or its default. */
+static inline int64_t bp_given_or(int64_t given, int64_t otherwise)
+{
+    return given > 0 ? given : otherwise;
+}
 
 /** For one stack: the embedding, layers, the head; each passes the hidden states on. */
 int bp_transformer_blocks(const bp_model_shape *shape);

@@ -1,4 +1,5 @@
-/* Variants of parts that several families share: those of the vocabulary's head. */
+/* Variants of parts that several families share: of the vocabulary's head, and of attention's
+ * weights. */
 #ifndef BP_MODELS_VARIANTS_H
 #define BP_MODELS_VARIANTS_H
 
@@ -35,7 +36,7 @@ void bp_variants_set_head(bp_head_shape *head, bp_network *network, const bp_mod
 /** Are the model's `logits` logs of probabilities (bp_model_info)? */
 bool bp_variants_give_logs(const bp_model_shape *shape);
 
-/** What they add to the family's model: FLOPs of one token forward in the last block. */
+/** What the head's variants add: FLOPs of one token forward in the last block. */
 double bp_variants_flops(const bp_model_shape *shape);
 
 #endif

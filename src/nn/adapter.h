@@ -52,9 +52,9 @@ typedef struct bp_lora_product {
 bp_lora *bp_lora_new(const bp_adapter *adapter, const bp_lora_product *product, bp_group *split,
                      bp_group *partial);
 void bp_lora_free(bp_lora **lora);
-/** The values are bound, of a gemm only for forward products also loaded. *values: what products
- * read, [outs][ins], borrowed: with such a gemm `base` itself, into which A and B are merged now.
- * Errors: BP_ERR_SYSTEM. Local. */
+/** The values are bound; with a gemm of only forward products they are loaded too. *values: what
+ * products read, [outs][ins], borrowed: with such a gemm `base` itself, into which A and B are
+ * merged now. Errors: BP_ERR_SYSTEM. Local. */
 bp_err bp_lora_bind(bp_lora *lora, bp_gemm *gemm, float *base, const float **values);
 /** The values have changed: they are merged again. Local. */
 void bp_lora_refresh(bp_lora *lora);

@@ -193,12 +193,12 @@ typedef struct bp_block_ops {
      * bp_block_forward and bp_block_backward. Collective over nn->tensor. `saved` is NULL unless
      * pass->training. */
     void (*forward)(bp_block *block, bp_pass *pass, bp_activations *activations, void *saved);
-    /** Can it continue sequences (pass->continuation)? What it takes for this many of this many
-     * positions. NULL: it can't. Local. */
+    /** Can it continue sequences (pass->continuation)? What it takes for `slots` sequences of
+     * `capacity` positions. NULL: it can't. Local. */
     bool (*cache)(const bp_block *block, int64_t slots, int64_t capacity, bp_cache_need *need);
     /** Collective over nn->tensor. The activations hold gradients of the outputs, and leave with
      * those of the inputs; parameters' gradients are added to, fresh ones (param.h) are
-     * overwritten: by only this rank's rows in replicated groups, by all rows in the others. A
+     * overwritten: in replicated groups by this rank's rows only, in the others by all rows. A
      * gradient that is NULL (a frozen group) is left out. */
     void (*backward)(bp_block *block, bp_pass *pass, bp_activations *activations, void *saved);
     /** Add the parameters of an adapter, once, before anything is planned or bound: of LoRA what is

@@ -1,4 +1,5 @@
-/* Bottleneck adapters. Called by transformer_adapter.c after attention and the MLP. */
+/* Bottleneck adapters. Called by transformer_branch.c after attention and the MLP; made by
+ * transformer_adapter.c. */
 #include "nn/bottleneck.h"
 
 #include "math/kernels/kernels.h"

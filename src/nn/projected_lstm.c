@@ -14,8 +14,8 @@
 
 #define GATES  4
 #define FORGET 1
-#define FORGET_BIAS                                                                                \
-    1.0F /* is added to the forget gate's at run time, as TensorFlow's cell does \ */
+/* Added to the forget gate's at run time, as TensorFlow's cell does. */
+#define FORGET_BIAS 1.0F
 
 typedef struct projected_lstm {
     bp_block block;

@@ -32,6 +32,11 @@ bp_pass layer_source_pass(const layer *self, const bp_pass *pass)
     return source;
 }
 
+static float dropout(const layer *self, const bp_pass *pass)
+{
+    return pass->dropout ? self->block.nn->dropout : 0;
+}
+
 bp_attention_shape layer_attention_shape(const layer *self, const bp_pass *pass, bool cross,
                                          const bp_rng_key *key)
 {
@@ -55,7 +60,7 @@ bp_attention_shape layer_attention_shape(const layer *self, const bp_pass *pass,
         .entmax = self->shape.entmax,
         .scale = self->shape.unscaled ? 1 : self->shape.scale,
         .cap = self->shape.score_cap,
-        .dropout = layer_dropout(self, pass),
+        .dropout = dropout(self, pass),
         .key = key,
         .first_sequence = pass->first_slot,
         .first_head = self->first_head,
@@ -90,11 +95,6 @@ bp_rng_key layer_mask_key(const layer *self, const bp_pass *pass, int which)
     return bp_mask_key(self->block.nn, pass, self->shape.first_mask + which);
 }
 
-float layer_dropout(const layer *self, const bp_pass *pass)
-{
-    return pass->dropout ? self->block.nn->dropout : 0;
-}
-
 void *layer_alloc_attention(const layer *self, bp_arena *arena, const bp_pass *pass, bool cross)
 {
     bp_attention_shape shape = layer_attention_shape(self, pass, cross, NULL);
@@ -125,7 +125,7 @@ bp_operand layer_alloc_dbranch(const layer *self, bp_arena *arena, const bp_pass
 {
     const bp_gemm *gemm = self->block.nn->gemm;
     int64_t rows = pass->B * pass->T;
-    bool over = layer_dropout(self, pass) == 0 && bp_nn_rows(self->block.nn, pass).count == rows &&
+    bool over = dropout(self, pass) == 0 && bp_nn_rows(self->block.nn, pass).count == rows &&
                 !self->bottleneck[MLP] && !self->closing_gain[MLP];
 
     return over ? bp_operand_over(arena, gemm, dout, rows, self->shape.C)
@@ -154,7 +154,7 @@ void layer_set_bias(const layer *self, bp_attention_shape *shape, float *bias)
         bp_relative_fill(bias, self->shape.relative->value, &by, shape);
 }
 
-bp_rng_key layer_sum_key(const layer *self, const bp_pass *pass, branch_kind branch)
+static bp_rng_key sum_key(const layer *self, const bp_pass *pass, branch_kind branch)
 {
     static const int MASKS[BRANCHES] = {
         [ATTENTION] = MASK_ATTENTION_SUM, [CROSS] = MASK_CROSS_SUM, [MLP] = MASK_MLP_SUM};
@@ -167,7 +167,7 @@ const float *layer_bias_once(const layer *self, const bp_param *bias)
     return bias && self->block.nn->tensor_at == 0 ? bias->value : NULL;
 }
 
-bp_norm layer_norm_of(const layer *self, branch_kind branch, const saved *kept)
+static bp_norm norm_of(const layer *self, branch_kind branch, const saved *kept)
 {
     return (bp_norm){self->gain[branch]->value, layer_value_of(self->bias[branch]),
                      self->shape.epsilon, kept->mean[branch], kept->rstd[branch]};
@@ -198,7 +198,7 @@ static bp_residual residual_of(layer *self, bp_pass *pass, const saved *kept, br
     const bp_nn *nn = self->block.nn;
     bp_row_range own = bp_nn_rows(nn, pass);
 
-    *key = layer_sum_key(self, pass, branch);
+    *key = sum_key(self, pass, branch);
     bp_nn_sum(nn, pass, sums, C);
     if (self->bottleneck[branch])
         bp_bottleneck_forward(self->bottleneck[branch], pass->scratch, sums + own.first * C,
@@ -207,7 +207,7 @@ static bp_residual residual_of(layer *self, bp_pass *pass, const saved *kept, br
         close_rows(self, kept, branch, sums + own.first * C, own.count);
     return (bp_residual){.base = base,
                          .branch = sums + own.first * C,
-                         .dropout = layer_dropout(self, pass),
+                         .dropout = dropout(self, pass),
                          .key = key,
                          .first = bp_nn_first_row(nn, pass) * C};
 }
@@ -228,7 +228,7 @@ static void close_branch(layer *self, bp_pass *pass, const saved *kept, forward_
                          branch_kind branch, float *h)
 {
     bp_rng_key key;
-    bp_norm norm = layer_norm_of(self, branch, kept);
+    bp_norm norm = norm_of(self, branch, kept);
     bp_operand rows = bp_operand_floats(h, bp_nn_rows(self->block.nn, pass).count, self->shape.C);
     bp_residual sum = residual_of(self, pass, kept, branch, h, work->branch, &key);
 
@@ -261,7 +261,7 @@ static void spread(layer *self, bp_pass *pass, forward_work *work, const float *
 /* work->normed = the first norm of x; with post_norm x itself */
 void layer_enter(layer *self, bp_pass *pass, const saved *kept, forward_work *work, const float *x)
 {
-    bp_norm norm = layer_norm_of(self, ATTENTION, kept);
+    bp_norm norm = norm_of(self, ATTENTION, kept);
     bp_operand normed = bp_nn_own(self->block.nn, pass, &work->normed);
 
     if (self->shape.post_norm) {
@@ -279,7 +279,7 @@ void layer_join(layer *self, bp_pass *pass, const saved *kept, forward_work *wor
                 branch_kind branch, const float *base, float *h, branch_kind next)
 {
     bp_rng_key key;
-    bp_norm norm = layer_norm_of(self, next, kept);
+    bp_norm norm = norm_of(self, next, kept);
     bp_operand normed = bp_nn_own(self->block.nn, pass, &work->normed);
 
     if (self->shape.post_norm) {
@@ -325,7 +325,7 @@ void layer_open_residual(const layer *self, const bp_pass *pass, const saved *ke
                          branch_kind branch)
 {
     const bp_nn *nn = self->block.nn;
-    bp_rng_key key = layer_sum_key(self, pass, branch);
+    bp_rng_key key = sum_key(self, pass, branch);
     bp_operand own = bp_nn_own(nn, pass, dbranch);
     int64_t C = self->shape.C, first = bp_nn_first_row(nn, pass) * C;
 
@@ -334,7 +334,7 @@ void layer_open_residual(const layer *self, const bp_pass *pass, const saved *ke
         float *dx = bp_arena_floats(pass->scratch, own.rows * C);
         bp_operand to = bp_operand_floats(dx, own.rows, C);
 
-        bp_dropout_backward_operand(&to, NULL, dout, layer_dropout(self, pass), &key, first);
+        bp_dropout_backward_operand(&to, NULL, dout, dropout(self, pass), &key, first);
         if (self->closing_gain[branch])
             open_closing(self, pass, branch, kept, dx, own.rows);
         if (self->bottleneck[branch])
@@ -343,7 +343,7 @@ void layer_open_residual(const layer *self, const bp_pass *pass, const saved *ke
         bp_operand_fill_sums(&own, bias, dx);
         pass->scratch->used_bytes = mark;
     } else {
-        bp_dropout_backward_operand(&own, bias, dout, layer_dropout(self, pass), &key, first);
+        bp_dropout_backward_operand(&own, bias, dout, dropout(self, pass), &key, first);
     }
     bp_nn_gather(nn, pass, dbranch);
 }
@@ -354,7 +354,7 @@ static void fill_read(const layer *self, const bp_operand *to, branch_kind branc
                       const saved *kept)
 {
     branch_kind last = branch == MLP && self->shape.crosses ? CROSS : ATTENTION;
-    bp_norm norm = layer_norm_of(self, last, kept);
+    bp_norm norm = norm_of(self, last, kept);
 
     if (branch == ATTENTION)
         bp_operand_fill(to, kept->entered);
@@ -366,7 +366,7 @@ void layer_open_norm(const layer *self, const bp_pass *pass, branch_kind branch,
                      const norm_work *work, float *dh, float *dy)
 {
     int64_t rows = bp_nn_rows(self->block.nn, pass).count, C = self->shape.C;
-    bp_norm norm = layer_norm_of(self, branch, kept);
+    bp_norm norm = norm_of(self, branch, kept);
     bp_norm_gradients to = {dh, self->gain[branch]->gradient, layer_gradient_of(self->bias[branch]),
                             true};
 
@@ -381,7 +381,7 @@ void layer_backward_norm(const layer *self, bp_pass *pass, branch_kind branch, c
     bp_row_range own = bp_nn_rows(nn, pass);
     int64_t C = self->shape.C;
     bp_operand normed = bp_nn_own(nn, pass, &work->normed);
-    bp_norm norm = layer_norm_of(self, branch, kept);
+    bp_norm norm = norm_of(self, branch, kept);
     bp_norm_gradients to = {dh, self->gain[branch]->gradient, layer_gradient_of(self->bias[branch]),
                             false};
 

@@ -140,10 +140,6 @@ static inline int64_t layer_up_columns(const layer *self)
 /** A pass as blocks of the source's stream see it. */
 bp_pass layer_source_pass(const layer *self, const bp_pass *pass);
 bp_rng_key layer_mask_key(const layer *self, const bp_pass *pass, int which);
-/** For the mask of a branch's sum with the residual stream. */
-bp_rng_key layer_sum_key(const layer *self, const bp_pass *pass, branch_kind branch);
-float layer_dropout(const layer *self, const bp_pass *pass);
-bp_norm layer_norm_of(const layer *self, branch_kind branch, const saved *kept);
 bp_attention_shape layer_attention_shape(const layer *self, const bp_pass *pass, bool cross,
                                          const bp_rng_key *key);
 void *layer_alloc_attention(const layer *self, bp_arena *arena, const bp_pass *pass, bool cross);

@@ -86,14 +86,19 @@ static void settle_roberta(bp_model_shape *shape)
     shape->own[BP_BERT_NO_POOLER] = 1;
 }
 
-static void check(const bp_model_shape *shape, int tensors, bp_config *config)
+void bp_masked_check_context(const bp_model_shape *shape, bp_config *config)
 {
-    bp_stack_check(shape, tensors, config);
     if (shape->context < BP_MASKED_CONTEXT)
         bp_config_fault(config, "model.short_context",
                         "model.context = %lld is too short for a masked word between the tokens "
                         "that begin and end a text: at model.context; use %d or more",
                         (long long)shape->context, BP_MASKED_CONTEXT);
+}
+
+static void check(const bp_model_shape *shape, int tensors, bp_config *config)
+{
+    bp_stack_check(shape, tensors, config);
+    bp_masked_check_context(shape, config);
 }
 
 /* ---- blocks ---- */
@@ -239,11 +244,6 @@ static void add_block(bp_network *network, const bp_model_shape *shape, int numb
 /* ---- what follows from sizes ---- */
 
 /* The vocabulary sees only those tokens of a text that are masked. */
-static double vocabulary_share(void)
-{
-    return BP_MASK_RATE;
-}
-
 static double cost(const bp_model_shape *shape, int block)
 {
     double C = (double)shape->width;
@@ -265,14 +265,13 @@ static double cost(const bp_model_shape *shape, int block)
     case TRANSFORM:
         return 2 * C * C;
     default:
-        return (has_boundary(shape) ? 2 : 1) * vocabulary_share() * 2 * (double)shape->vocab_size *
-               C;
+        return (has_boundary(shape) ? 2 : 1) * BP_MASK_RATE * 2 * (double)shape->vocab_size * C;
     }
 }
 
 static double head_matrices(const bp_model_shape *shape)
 {
-    double C = (double)shape->width, words = vocabulary_share() * (double)shape->vocab_size * C;
+    double C = (double)shape->width, words = BP_MASK_RATE * (double)shape->vocab_size * C;
 
     return has_boundary(shape) ? 5 * C * C + 2 * words : C * C + words;
 }

@@ -22,6 +22,8 @@ static inline bool bp_bert_has_pooler(const bp_model_shape *shape)
     return shape->own[BP_BERT_NO_POOLER] == 0;
 }
 
+/** A fault if the context is too short for a masked word. Local. */
+void bp_masked_check_context(const bp_model_shape *shape, bp_config *config);
 /** An example of masked words, in the places of the first stream and the first term:
  * bp_example_maker.make. */
 void bp_masked_make(const bp_example_maker *self, const int32_t *tokens, int64_t step, int64_t slot,

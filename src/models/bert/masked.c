@@ -109,7 +109,7 @@ static void mask(masking *m, int64_t first, int64_t end, int64_t by)
     }
 }
 
-/* The span that begins at t: its number of units, which the text's end or another text cuts short.
+/* Masks the span of `units` units that begins at t; the text's end or another text cuts it short.
  * What becomes of its tokens is drawn once. */
 static void mask_span(masking *m, int64_t t, int64_t units)
 {

@@ -81,11 +81,6 @@ static const bp_option KEYS[] = {
      .help = "what of it there is; both if not given"},
     {0}};
 
-static int64_t given_or(int64_t given, int64_t otherwise)
-{
-    return given > 0 ? given : otherwise;
-}
-
 static int64_t quarter(int64_t size)
 {
     return size < QUARTER ? 1 : size / QUARTER;
@@ -104,11 +99,11 @@ static void settle(bp_model_shape *shape)
     int64_t *own = shape->own;
 
     bp_stack_settle(shape);
-    own[BP_ELECTRA_EMBEDDING] = given_or(own[BP_ELECTRA_EMBEDDING], shape->width);
-    own[BP_ELECTRA_G_LAYERS] = given_or(own[BP_ELECTRA_G_LAYERS], shape->layers);
-    own[BP_ELECTRA_G_WIDTH] = given_or(own[BP_ELECTRA_G_WIDTH], quarter(shape->width));
-    own[BP_ELECTRA_G_HEADS] = given_or(own[BP_ELECTRA_G_HEADS], quarter(shape->heads));
-    own[BP_ELECTRA_G_INNER] = given_or(own[BP_ELECTRA_G_INNER], 4 * own[BP_ELECTRA_G_WIDTH]);
+    own[BP_ELECTRA_EMBEDDING] = bp_given_or(own[BP_ELECTRA_EMBEDDING], shape->width);
+    own[BP_ELECTRA_G_LAYERS] = bp_given_or(own[BP_ELECTRA_G_LAYERS], shape->layers);
+    own[BP_ELECTRA_G_WIDTH] = bp_given_or(own[BP_ELECTRA_G_WIDTH], quarter(shape->width));
+    own[BP_ELECTRA_G_HEADS] = bp_given_or(own[BP_ELECTRA_G_HEADS], quarter(shape->heads));
+    own[BP_ELECTRA_G_INNER] = bp_given_or(own[BP_ELECTRA_G_INNER], 4 * own[BP_ELECTRA_G_WIDTH]);
 }
 
 /* The generator is a stack as the discriminator is, of its own sizes. */
@@ -149,11 +144,7 @@ static void check(const bp_model_shape *shape, int tensors, bp_config *config)
     bp_stack_check(shape, tensors, config);
     if (has(shape, BP_ELECTRA_GENERATOR))
         check_generator(shape, tensors, config);
-    if (shape->context < BP_MASKED_CONTEXT)
-        bp_config_fault(config, "model.short_context",
-                        "model.context = %lld is too short for a masked word between the tokens "
-                        "that begin and end a text: at model.context; use %d or more",
-                        (long long)shape->context, BP_MASKED_CONTEXT);
+    bp_masked_check_context(shape, config);
     if (shape->own[BP_ELECTRA_PART] == BP_ELECTRA_DISCRIMINATOR && !bp_task_has_head(&shape->task))
         bp_config_fault(config, "electra.no_generator",
                         "model.part = discriminator has no generator, without which no token of "

@@ -2,8 +2,8 @@
  *
  * A run holds the n-grams of a range of the stream's tokens, in blocks that zstd has compressed,
  * with a list of the blocks and a trailer at its end. Its name has work and range, so a later
- * start, on any number of ranks, goes on with those that it finds. Files of this kind live in only
- * RUN/counts, and go with it. Local: no MPI. */
+ * start, on any number of ranks, goes on with those that it finds. Files of this kind are only in
+ * RUN/counts, and are removed with it. Local: no MPI. */
 #ifndef BP_MODELS_NGRAM_NGRAM_RUNS_PRIV_H
 #define BP_MODELS_NGRAM_NGRAM_RUNS_PRIV_H
 

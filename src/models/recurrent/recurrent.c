@@ -8,8 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#define INIT_STD                                                                                   \
-    0.1F /* of word vectors and head: between Zaremba et al. 2014's small and large \ */
+/* Of word vectors and head: between Zaremba et al. 2014's small and large. */
+#define INIT_STD 0.1F
 
 static const bp_model_size SIZES[] = {
     {.name = "layers", .at = BP_SIZE_AT(layers)},

@@ -9,8 +9,8 @@
 #include <math.h>
 
 #define EPSILON 1e-5
-#define FIRST_POSITION                                                                             \
-    2 /* of BART's tables: the rows before it are of its padding, and of none \ */
+/* Of BART's tables: the rows before it are of its padding, and of none. */
+#define FIRST_POSITION  2
 #define WAVELENGTH_BASE 10000.0
 
 static const bp_model_size SIZES[] = {BP_SEQ2SEQ_SIZES, {0}},
@@ -24,22 +24,17 @@ static bool is_bart(const bp_model_shape *shape)
     return shape->family == &bp_bart_family;
 }
 
-static int64_t given_or(int64_t given, int64_t otherwise)
-{
-    return given > 0 ? given : otherwise;
-}
-
 void bp_seq2seq_settle(bp_model_shape *shape, double epsilon)
 {
     int64_t *own = shape->own;
     double *given = &shape->stack.epsilon;
 
-    own[BP_SEQ2SEQ_ENCODERS] = given_or(own[BP_SEQ2SEQ_ENCODERS], shape->layers);
-    own[BP_SEQ2SEQ_DECODERS] = given_or(own[BP_SEQ2SEQ_DECODERS], shape->layers);
+    own[BP_SEQ2SEQ_ENCODERS] = bp_given_or(own[BP_SEQ2SEQ_ENCODERS], shape->layers);
+    own[BP_SEQ2SEQ_DECODERS] = bp_given_or(own[BP_SEQ2SEQ_DECODERS], shape->layers);
     shape->layers = own[BP_SEQ2SEQ_DECODERS];
-    shape->stack.inner = given_or(shape->stack.inner, 4 * shape->width);
+    shape->stack.inner = bp_given_or(shape->stack.inner, 4 * shape->width);
     if (shape->width % shape->heads == 0)
-        shape->stack.head_width = given_or(shape->stack.head_width, shape->width / shape->heads);
+        shape->stack.head_width = bp_given_or(shape->stack.head_width, shape->width / shape->heads);
     *given = *given > 0 ? *given : epsilon;
 }
 

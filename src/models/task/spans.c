@@ -3,7 +3,7 @@
 #include "models/task/heads.h"
 #include "models/task/list.h"
 
-/* An answer that is not wholly in the window does not count there. */
+/* If the window does not hold the whole answer, its target says that there is none. */
 static void make(const bp_example_maker *self, const bp_document *document, int64_t step,
                  int64_t slot, bp_example *out)
 {

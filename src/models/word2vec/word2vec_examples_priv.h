@@ -26,7 +26,7 @@ typedef struct w2v_group {
 
 /** Allocate for W2V_GROUP centres; ends the program without memory. Owns: w2v_group_clear(). */
 void w2v_group_init(w2v_group *group, const bp_model_shape *shape, const w2v_vocabulary *words);
-/** What it and the learner's buffers of it take, with rows of this many bytes; about so, with a
+/** What it and the learner's buffers of it take, with rows of this many bytes; approximate with a
  * tree. */
 size_t w2v_group_bytes(const bp_model_shape *shape, size_t row_bytes);
 void w2v_group_clear(w2v_group *group);

@@ -41,8 +41,8 @@ typedef struct w2v_vocabulary {
     float *kept;      /* [V] the probability that an occurrence is used; 0 for what is not a word */
     /* Noise: the alias method over `ranked` (Walker 1977; Vose 1991). NULL with a tree. */
     w2v_noise_cell *noise; /* [words], by rank */
-    /* The Huffman tree; NULL without one. Word id has points [code_start[id], code_start[id +
-     * 1]) */
+    /* The Huffman tree; NULL without one. The points of word id are those from code_start[id] to
+     * before code_start[id + 1]. */
     int64_t *code_start; /* [V + 1] */
     int32_t *points;     /* inner nodes from the root on, numbered as they were made, from 0 */
     uint8_t *codes;      /* 1: on to the more frequent child */

@@ -30,7 +30,7 @@ typedef struct bp_corruption {
  * Collective: over mesh->data, mesh->tensor and mesh->pipeline; the network's values are bound. */
 void bp_corruption_compare(bp_corruption *out, const bp_mesh *mesh, const bp_network *network);
 
-/** Only this rank is to blame: fills suspects, ranks and hosts. Local. */
+/** Records this rank as the only suspect: fills holders, suspects, ranks and hosts. Local. */
 void bp_corruption_own(bp_corruption *corruption, const bp_mesh *mesh);
 
 /** Digest of n floats, the same at any number of threads. Local. */

@@ -1,6 +1,6 @@
 /* Checkpoints of a training: what they hold, and which is kept as the best. All of it over the
  * whole world, since a dedicated coordinator commits what the others write. Called by steps.c when
- * a checkpoint is due. */
+ * a checkpoint is due, by serve.c on a dedicated coordinator, and by counting.c. */
 #include "train/loop/commit.h"
 
 #include "base/clock.h"

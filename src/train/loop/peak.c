@@ -1,5 +1,5 @@
 /* The speed of matrix products on this host: a training's time is estimated by it, and mfu. Called
- * by pretrain.c and setup.c. */
+ * by setup.c, and for --plan by pretrain.c and the ensemble's plan. */
 #include "train/loop/peak.h"
 
 #include "base/clock.h"
