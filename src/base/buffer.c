@@ -69,3 +69,13 @@ bp_size bp_size_text(double bytes)
                    units[unit]);
     return out;
 }
+
+bool bp_buffer_try_reserve(bp_buffer *buffer, const char *label, size_t bytes)
+{
+    if (buffer->capacity_bytes > bytes)
+        return true;
+    bp_buffer_clear(buffer);
+    buffer->data = bp_try_alloc(label, (int64_t)bytes + 1, 1);
+    buffer->capacity_bytes = buffer->data ? bytes + 1 : 0;
+    return buffer->data != NULL;
+}

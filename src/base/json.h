@@ -12,8 +12,8 @@
 bp_err bp_json_parse(json_t **out, const char *text, size_t bytes, const char *name);
 /** The same of texts, which may hold U+0000: strings have json_string_length() bytes. */
 bp_err bp_json_parse_texts(json_t **out, const char *text, size_t bytes, const char *name);
-/** json_loadb(), which steps over a null byte after a number: here that
- * is an error, as JSON has none. */
+/** json_loadb(), which steps over a null byte after a number: here that is an error, as JSON has
+ * none. */
 json_t *bp_json_loadb(const char *text, size_t bytes, size_t flags, json_error_t *where);
 /** bp_json_loadb() of text of whose objects, at any depth, only the members with one of `keys` are
  * read: the others need be no more than values in matching brackets and quotes. NULL as

@@ -39,7 +39,8 @@ void bp_log_progress(const char *format, ...) __attribute__((format(printf, 1, 2
 /** Whether the next progress line is due, `printed` (bp_clock_now) being the time of the last:
  * after 5 seconds on a terminal, after 30 elsewhere. */
 bool bp_log_progress_due(double printed);
-/** One line to standard output only, and to the file only, where it may have breaks. */
+/** A line that goes only to standard output; one that goes only to the file, and may have breaks
+ * there. */
 void bp_log_screen_only(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void bp_log_file_only(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /** Lines to standard output, whoever speaks, for commands that are no jobs: a terminal that is

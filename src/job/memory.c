@@ -1,4 +1,4 @@
-/* What a job takes on each rank, from only manifests: compared with the node before anything is
+/* What a job takes on each rank, from manifests only: compared with the node before anything is
  * loaded, and printed by --plan. The work says what a rank at a place takes
  * (bp_work_memory.rank). */
 #include "job/memory.h"

@@ -33,8 +33,8 @@ typedef struct bp_work_memory {
     int64_t drawn;                /* members that are drawn from that one model; 0: none */
     bool apart;                   /* each of them is a model of its own */
     const char *remedy;           /* if no mesh would suffice: "use a smaller model" */
-    /** Add what a rank at `place` takes to what is in *out. Errors: BP_ERR_SYSTEM; any other:
-     * unknown. Local. */
+    /** Add what a rank at `place` takes to what is in *out. Errors: BP_ERR_SYSTEM; any other says
+     * that the size is unknown, and nothing is checked. Local. */
     bp_err (*rank)(const void *context, const bp_work_models *models, const bp_work_place *place,
                    bp_rank_memory *out);
     const void *context;

@@ -268,3 +268,15 @@ bp_err bp_parts_read(bp_parts *parts, int64_t unit, const char **result, size_t 
     *bytes = err == BP_OK ? (size_t)head.bytes : 0;
     return err;
 }
+
+bp_err bp_parts_read_exactly(bp_parts *parts, int64_t unit, size_t want, const char **result)
+{
+    const char *path;
+    size_t bytes;
+    bp_err err = bp_parts_read(parts, unit, result, &bytes, &path);
+
+    if (err == BP_OK && bytes != want)
+        err = BP_FAIL(BP_ERR_FORMAT, "result.damaged",
+                      "a result is damaged, with %zu bytes, not %zu: at %s", bytes, want, path);
+    return err;
+}

@@ -57,5 +57,8 @@ void bp_parts_free(bp_parts **parts);
  * damaged by now; BP_ERR_IO. */
 bp_err bp_parts_read(bp_parts *parts, int64_t unit, const char **result, size_t *bytes,
                      const char **path);
+/** The same of a unit whose result has `want` bytes. Errors: BP_ERR_FORMAT, too, if it has others.
+ */
+bp_err bp_parts_read_exactly(bp_parts *parts, int64_t unit, size_t want, const char **result);
 
 #endif

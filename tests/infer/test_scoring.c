@@ -614,7 +614,7 @@ static void short_memory_is_71_on_all_ranks(void **state)
     check_same_files(whole, poor);
 }
 
-/* The last test: the signal's flag stays set. tests/score/test_score.py goes on after a stop. */
+/* The last test: the signal's flag stays set. tests/jobs/test_score.py goes on after a stop. */
 static void signal_on_some_rank_is_75_on_all(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* What generation takes on each rank, from only manifests. Prompts are assumed to be as long as the
+/* What generation takes on each rank, from manifests only. Prompts are assumed to be as long as the
  * context allows: they are not read yet. Called by generate.c before the model is opened. */
 #include "infer/generate/fill.h"
 #include "infer/generate/generator_priv.h"

@@ -19,7 +19,7 @@ typedef struct bp_score_each {
     int64_t tokens;   /* at most this many scored tokens, or documents of a task; 0: all */
 
     /** Called once on all ranks of mesh->compute before the first batch, with the totals over all
-     * data ranks. May be NULL. The error may be of only this rank. */
+     * data ranks. May be NULL. It may fail on this rank only. */
     bp_err (*begin)(void *context, int64_t units);
     /** Called for each batch on all ranks of one mesh->ensemble, with equal arguments; the batch
      * may be passed to bp_model_score and the like, and is good until the callback returns. `unit`

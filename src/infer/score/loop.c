@@ -102,12 +102,9 @@ static bp_err make_room(const scorer *self, bp_buffer *out)
     size_t value = (size_t)(self->info.states.columns + self->statistics.count) * sizeof(float),
            bytes = (size_t)bp_score_unit_capacity(mine->unit) * value + RESULT_BYTES;
 
-    if (!mine->keys || out->capacity_bytes >= bytes)
+    if (!mine->keys || bp_buffer_try_reserve(out, "score.states", bytes))
         return BP_OK;
-    bp_buffer_clear(out);
-    out->data = bp_try_alloc("score.states", (int64_t)bytes, 1);
-    out->capacity_bytes = out->data ? bytes : 0;
-    return out->data ? BP_OK : no_memory(bp_score_unit_capacity(mine->unit));
+    return no_memory(bp_score_unit_capacity(mine->unit));
 }
 
 /* The next unit is asked for before the last batch of this one. */

@@ -1,4 +1,4 @@
-/* What scoring takes on each rank, from only manifests. Called by score.c before the model is
+/* What scoring takes on each rank, from manifests only. Called by score.c before the model is
  * opened. */
 #include "infer/score/memory.h"
 

@@ -1,4 +1,4 @@
-/* The windows of corpora cut into work units: a function of only the corpora and the rule. Local:
+/* The windows of corpora cut into work units: a function of the corpora and the rule only. Local:
  * no MPI. */
 #ifndef BP_INFER_SCORE_PLAN_H
 #define BP_INFER_SCORE_PLAN_H

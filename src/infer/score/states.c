@@ -151,12 +151,7 @@ static bp_err make_room(const state_texts *s, bp_buffer *out)
         (size_t)(s->self->info.states.layers * unit_tokens(s) * s->self->info.states.columns) *
         sizeof(float);
 
-    if (out->capacity_bytes > bytes)
-        return BP_OK;
-    bp_buffer_clear(out);
-    out->data = bp_try_alloc("score.states", (int64_t)bytes + 1, 1);
-    out->capacity_bytes = out->data ? bytes + 1 : 0;
-    return out->data ? BP_OK : states_no_memory(s->most);
+    return bp_buffer_try_reserve(out, "score.states", bytes) ? BP_OK : states_no_memory(s->most);
 }
 
 /* A text, from the lead to its group; false: there are no more. */
@@ -244,13 +239,10 @@ static void release(void *context)
 static bp_err write_unit(const state_texts *s, bp_parts *parts, int64_t number, state_file *file)
 {
     size_t row = (size_t)(file->form.layers * file->form.columns) * sizeof(float),
-           want = (size_t)count_tokens(s->self, number) * row, bytes;
-    const char *data, *path;
-    bp_err err = bp_parts_read(parts, number, &data, &bytes, &path);
+           want = (size_t)count_tokens(s->self, number) * row;
+    const char *data;
+    bp_err err = bp_parts_read_exactly(parts, number, want, &data);
 
-    if (err == BP_OK && bytes != want)
-        err = BP_FAIL(BP_ERR_FORMAT, "result.damaged",
-                      "a result is damaged, with %zu bytes, not %zu: at %s", bytes, want, path);
     for (int64_t k = s->starts[number]; err == BP_OK && k < s->starts[number + 1]; k++) {
         const state_text *text = &s->texts[k];
 

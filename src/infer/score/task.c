@@ -140,14 +140,10 @@ static bp_err read_unit(task_scoring *task, bp_parts *parts, int64_t g)
     const task_documents *documents = &task->documents;
     int64_t first = documents->first_row[first_of(documents, g)],
             end = documents->first_row[first_of(documents, g + 1)];
-    const char *result, *path;
-    size_t bytes, wanted = (size_t)((end - first) * task->width) * sizeof(float);
-    bp_err err = bp_parts_read(parts, g, &result, &bytes, &path);
+    size_t want = (size_t)((end - first) * task->width) * sizeof(float);
+    const char *result;
+    bp_err err = bp_parts_read_exactly(parts, g, want, &result);
 
-    if (err == BP_OK && bytes != wanted)
-        err = BP_FAIL(BP_ERR_FORMAT, "result.damaged",
-                      "a result is damaged, with %zu bytes instead of %zu: at %s", bytes, wanted,
-                      path);
     if (err == BP_OK)
         task->results->put(task, first, end - first, result);
     return err;

@@ -46,8 +46,8 @@ typedef struct bp_corpus_built {
     int64_t skipped_bad;     /* documents that are left out */
 } bp_corpus_built;
 
-/** Build the corpus file `build->out`. /source/skipped_bad has the number of
- * documents that are left out; where there are none, a list of before is removed.
+/** Build the corpus file `build->out`. /source/skipped_bad has the number of documents that are
+ * left out; where there are none, a list of before is removed.
  *
  * Collective: over `comm`; `build` is equal on all ranks, and all can read the input: BP_TEXT_STDIN
  * is for one rank.

@@ -56,7 +56,7 @@ typedef struct bp_corpus_spec {
     bool without_bytes, without_words, without_words_split; /* of the original text: not known */
     const bp_corpus_source *sources;
     int source_count;
-    /* Compress chunk `number` elsewhere: `raw` (bp_corpus_writer_chunk_bytes) is borrowed for the
+    /* Compress chunk `number` elsewhere: `raw` (bp_corpus_chunk_bytes) is borrowed for the
      * call; the result is handed to bp_corpus_writer_put, in ascending order. NULL: the writer
      * compresses. */
     bp_err (*pack)(void *context, int64_t number, const void *raw);

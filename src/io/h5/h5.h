@@ -12,8 +12,7 @@
  * bp_h5_lock() and bp_h5_unlock(). One bp_h5 is used by one thread at a time.
  *
  * Datasets are contiguous, little-endian, and 1-D but for tables and checkpoints' pieces. Names are
- * paths
- * ("labels/genre"); the groups on the way are made as needed. Local: no MPI.
+ * paths ("labels/genre"); the groups on the way are made as needed. Local: no MPI.
  */
 #ifndef BP_IO_H5_H5_H
 #define BP_IO_H5_H5_H
@@ -169,11 +168,11 @@ bp_err bp_h5_get_int(bp_h5 *file, const char *object, const char *name, int64_t 
 bp_err bp_h5_get_text(bp_h5 *file, const char *object, const char *name, char *out,
                       size_t out_bytes);
 
-/** Refuse what a dataset of a foreign file must not be: behind soft or external links, in
- * external files, virtual, not 1-D, neither integers (of 8 bytes at most), reals nor fixed-length
- * text, filters other than gzip, shuffle, Fletcher32, lzf and zstd, chunks beyond 256 MiB, chunks
- * that hold other numbers of bytes than the shape says, or
- * larger than what is stored in the file. Errors: BP_ERR_FORMAT says which. */
+/** Refuse what a dataset of a foreign file must not be: behind soft or external links, in external
+ * files, virtual, not 1-D, neither integers (of 8 bytes at most), reals nor fixed-length text,
+ * filters other than gzip, shuffle, Fletcher32, lzf and zstd, chunks beyond 256 MiB, chunks that
+ * hold other numbers of bytes than the shape says, or larger than what is stored in the file.
+ * Errors: BP_ERR_FORMAT says which. */
 bp_err bp_h5_walk(bp_h5 *file, const char *name);
 
 #endif

@@ -27,8 +27,7 @@ struct bp_hf_model {
 };
 
 /* hf_files.c */
-/** Read config.json into the shape. Errors: those of bp_json_load and
- * hf_config_read. */
+/** Read config.json into the shape. Errors: those of bp_json_load and hf_config_read. */
 bp_err hf_read_config(bp_hf_model *model, const bp_hf_table *const *tables);
 /** Open model.safetensors, or each file that its index lists. Errors: BP_ERR_INPUT there is
  * neither; BP_ERR_FORMAT a bad index, or files that contradict it; those of bp_safetensors_open. */

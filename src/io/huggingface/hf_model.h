@@ -83,8 +83,8 @@ typedef struct bp_hf_export_options {
 } bp_hf_export_options;
 
 /** Make the folder `out` with config.json, model.safetensors (or several files with
- * model.safetensors.index.json), tokenizer.json
- * and tokenizer_config.json, in the form that save_pretrained writes.
+ * model.safetensors.index.json), tokenizer.json and tokenizer_config.json, in the form that
+ * save_pretrained writes.
  *
  * It is made under a hidden name until it is whole, and every tensor's digest is checked. Memory is
  * bounded by two copies of the largest tensor.

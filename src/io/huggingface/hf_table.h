@@ -55,10 +55,9 @@ typedef struct bp_hf_setting {
 
 /** One of their tensors: `parts` of ours are in it side by side, along its last dimension; with
  * `blocks` along its first: its rows are `blocks` runs, in each of which the parts follow one
- * another. A '*' in
- * names is a layer's number; rows that follow each other with the same text before it are a
- * layer's. Extents are "width", "3*width", "2",
- * "kv_heads*width/heads", "context+2"; columns NULL: a vector. */
+ * another. A '*' in names is a layer's number; rows that follow each other with the same text
+ * before it are a layer's. Extents are "width", "3*width", "2", "kv_heads*width/heads",
+ * "context+2"; columns NULL: a vector. */
 typedef struct bp_hf_row {
     const char *theirs, *rows, *columns;
     bool transposed; /* theirs are [in][out] */

@@ -18,7 +18,7 @@ typedef struct reader {
 
 /* A tag, as {{#name}}; kind is 0 for a plain one and '{' for {{{name}}}. */
 typedef struct tag {
-    const char *begin, *end; /* what represents the tag, with its line if nothing else is there */
+    const char *begin, *end; /* the tag's bytes, with its line if nothing else is there */
     const char *name;
     int bytes; /* of the name */
     char kind;

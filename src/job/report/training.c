@@ -1,4 +1,4 @@
-/* A training's page and plots, from only run folders. */
+/* A training's page and plots, from run folders only. */
 #include "job/report/training.h"
 
 #include "base/buffer.h"

@@ -81,10 +81,10 @@ dnnl_data_type_t bp_gemm_type(const bp_gemm *gemm);
 /** A product of operands that are laid out as by bp_operand_alloc. */
 shape bp_shape_of(kind what, int64_t rows, int64_t outs, int64_t ins, dnnl_data_type_t type);
 dnnl_primitive_attr_t bp_product_attributes(kind what);
-/** The matrix that a product multiplies by, Wt[ins][outs] or W[outs][ins], as it is. */
+/** The matrix that a product multiplies by, Wt[ins][outs] or W[outs][ins], as it is stored. */
 void bp_weights_plain(bp_layout **out, kind what, int64_t outs, int64_t ins, dnnl_data_type_t type);
 /** Forward and backward products of this shape read the weight in a layout of their own choice, not
- * as it is. */
+ * as it is stored. */
 bool bp_weights_are_reordered(const shape *s, dnnl_data_type_t type);
 /** The layout that products of this shape choose for their weights, and the bytes of their
  * scratchpad (NULL: not asked). */

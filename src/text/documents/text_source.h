@@ -163,8 +163,7 @@ typedef struct bp_documents_stats {
 typedef struct bp_documents bp_documents;
 
 /** Documents of `count` files, one file after another (of pairs: two, side by side); all files are
- * looked for at once. One of
- * them may be BP_TEXT_STDIN, if there is one share.
+ * looked for at once. One of them may be BP_TEXT_STDIN, if there is one share.
  *
  * Owns:   paths and names of fields: copied.
  * Errors: BP_ERR_INPUT, BP_ERR_DENIED of any file; BP_ERR_SYSTEM.
@@ -176,15 +175,14 @@ bp_err bp_documents_open(bp_documents **out, const char *const *paths, int count
  * within a line (jsonl, tsv, pairs), a sentence (conll) or a question (squad) is no error.
  *
  * A byte order mark at the start of a file is no text. An empty file is a document without text
- * (BP_TEXT_FILE). A jsonl line is parsed, and its faults
- * are found, only by the share that it falls to. Errors: those of bp_text_source; BP_ERR_FORMAT,
- * with file and line: no JSON object, invalid UTF-8, the text missing or no string, `id` or a label
- * neither string, number, boolean nor null, or beyond
- * BP_TEXT_FIELD_BYTES; a value that is no finite number; pairs of files of different length, with
- * an empty side; conll with a word without a tag; tsv without a column that was asked for, a row of
- * another length than the first line; a squad file of another form, an answer that is not in its
- * context; a jsonl line or a run without a cut beyond
- * BP_PIECE_LIMIT_BYTES; BP_ERR_SYSTEM.
+ * (BP_TEXT_FILE). A jsonl line is parsed, and its faults are found, only by the share that it falls
+ * to. Errors: those of bp_text_source; BP_ERR_FORMAT, with file and line: no JSON object, invalid
+ * UTF-8, the text missing or no string, `id` or a label neither string, number, boolean nor null,
+ * or beyond BP_TEXT_FIELD_BYTES; a value that is no finite number; pairs of files of different
+ * length, with an empty side; conll with a word without a tag; tsv without a column that was asked
+ * for, a row of another length than the first line; a squad file of another form, an answer that is
+ * not in its context; a jsonl line or a run without a cut beyond BP_PIECE_LIMIT_BYTES;
+ * BP_ERR_SYSTEM.
  */
 bp_err bp_documents_next(bp_documents *documents, bp_piece *piece);
 bp_documents_stats bp_documents_stats_of(const bp_documents *documents);

@@ -81,7 +81,7 @@ typedef struct bp_optimizer {
     int changed;        /* the run whose bits had changed before an update or a check; -1: none */
     int changed_part;   /* BP_SUM_ */
     /* of rules that look at whole parameters: LAMB, Adafactor. All data ranks have the same */
-    double *totals;  /* [bp_optimizer_totals] */
+    double *totals;  /* [runs' totals]: optimizer_layerwise.c */
     double *scratch; /* of sums over blocks */
     float *factors;  /* Adafactor: moving sums of each row and each column, and of this step the
                         factors that they come to */

@@ -32,7 +32,7 @@ parsers() {
     case $1 in
     json) echo src/base/json.c src/base/json_members.c ;;
     config) echo src/base/config_read.c src/base/config_value.c src/base/config_text.c src/base/config.c ;;
-    manifest) echo src/io/checkpoint/manifest.c src/tensor/box.c ;;
+    manifest) echo src/io/checkpoint/manifest.c src/tensor/slice.c ;;
     safetensors) echo src/io/huggingface/safetensors.c ;;
     tokenizer_load) echo src/text/tokenizer/tokenizer_load.c src/text/tokenizer/vocab_load.c src/text/tokenizer/tokenizer_parts.c src/text/tokenizer/tokenizer_text.c src/text/tokenizer/tokenizer.c ;;
     encode) echo src/text/tokenizer/encoder.c src/text/pipeline/bpe.c src/text/unicode/scan.c src/text/unicode/tally.c ;;
@@ -45,7 +45,7 @@ parsers() {
     ngram) echo src/models/ngram/ngram_file.c src/models/ngram/ngram_lookup.c ;;
     arpa) echo src/models/ngram/ngram_arpa_read.c src/models/words_file.c ;;
     vectors) echo src/models/word2vec/vectors_read.c src/models/words_file.c ;;
-    reshard) echo src/io/checkpoint/shard.c src/tensor/box.c ;;
+    reshard) echo src/io/checkpoint/shard.c src/tensor/slice.c ;;
     coord) echo src/job/work_scheduler.c src/run/lock/run_lock_record.c src/run/watchdog/watch_state.c src/io/checkpoint/commit_steps.c ;;
     wire) echo src/run/watchdog/watchdog_wire.c ;;
     cli) echo jobs/bagpipe.c ;;

@@ -35,18 +35,14 @@ bool choice_is_open(const bp_candidates *all, const choice_results *results, int
 static bp_err read_unit(const chooser *c, bp_parts *parts, int64_t unit, choice_result *results)
 {
     int64_t first = c->starts[unit];
-    size_t want = (size_t)(c->starts[unit + 1] - first) * sizeof *results, bytes;
-    const char *data, *path;
-    bp_err err = bp_parts_read(parts, unit, &data, &bytes, &path);
+    size_t want = (size_t)(c->starts[unit + 1] - first) * sizeof *results;
+    const char *data;
+    bp_err err = bp_parts_read_exactly(parts, unit, want, &data);
 
     bp_heartbeat_progress();
-    if (err != BP_OK)
-        return err;
-    if (bytes != want)
-        return BP_FAIL(BP_ERR_FORMAT, "result.damaged",
-                       "a result is damaged, with %zu bytes, not %zu: at %s", bytes, want, path);
-    memcpy(results + first, data, bytes);
-    return BP_OK;
+    if (err == BP_OK)
+        memcpy(results + first, data, want);
+    return err;
 }
 
 /* What the walks of the units have left open, now that all choices of a document are known. */

@@ -1,5 +1,5 @@
 /* The Laplace approximation of the last layer, step by step: states of a sample of tokens,
- * curvature factors, the prior, samples of the head. Called by steps.c once a method. */
+ * curvature factors, the prior, samples of the head. Called by methods/laplace.c, once a fit. */
 #include "uncertainty/methods/laplace/laplace_priv.h"
 
 #include "base/clock.h"
