@@ -1,7 +1,7 @@
 /* bagpipe-data average: the mean of checkpoints' weights, tensor by tensor. */
 #include "arguments.h"
-#include "base/fs.h"
-#include "base/hidden.h"
+#include "base/files/fs.h"
+#include "base/files/hidden.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "io/checkpoint/checkpoint.h"

@@ -1,8 +1,8 @@
 /* bagpipe-data: tokenizers, corpora, and files to look at or to exchange. This file picks the tool.
  */
-#include "base/launcher.h"
 #include "base/log.h"
-#include "base/signals.h"
+#include "base/process/launcher.h"
+#include "base/process/signals.h"
 #include "mesh/mesh.h"
 #include "tools.h"
 

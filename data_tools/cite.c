@@ -2,7 +2,7 @@
  */
 #include "arguments.h"
 #include "base/buffer.h"
-#include "base/decimal.h"
+#include "base/config/decimal.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "file_tool.h"
@@ -10,7 +10,7 @@
 #include "math/math.h"
 #include "mesh/mesh.h"
 #include "models/open.h"
-#include "scores.h"
+#include "table/scores.h"
 #include "tools.h"
 
 #include <inttypes.h>

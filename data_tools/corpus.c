@@ -1,9 +1,9 @@
 /* bagpipe-data corpus: text, or another program's HDF5 file of tokens, to a compressed corpus. */
 #include "arguments.h"
 #include "base/buffer.h"
-#include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/process/clock.h"
 #include "io/corpus/corpus_build.h"
 #include "io/corpus/corpus_convert.h"
 #include "mesh/mesh.h"

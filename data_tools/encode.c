@@ -5,8 +5,8 @@
 #include "file_tool.h"
 #include "mesh/mesh.h"
 #include "output.h"
+#include "table/token_table.h"
 #include "text/tokenizer/tokenizer.h"
-#include "token_table.h"
 #include "tools.h"
 
 #include <errno.h>

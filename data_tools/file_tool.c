@@ -3,8 +3,8 @@
 
 #include "arguments.h"
 #include "base/buffer.h"
-#include "base/csv.h"
-#include "base/fs.h"
+#include "base/config/csv.h"
+#include "base/files/fs.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/printable.h"

@@ -1,5 +1,5 @@
 /* bagpipe-data inspect: what a file or a checkpoint holds. */
-#include "base/fs.h"
+#include "base/files/fs.h"
 #include "base/mem.h"
 #include "file_tool.h"
 #include "io/checkpoint/checkpoint.h"

@@ -1,6 +1,6 @@
 /* bagpipe-data tokenizer: trains a tokenizer on text, or converts one. */
 #include "base/buffer.h"
-#include "base/fs.h"
+#include "base/files/fs.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "mesh/mesh.h"

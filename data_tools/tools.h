@@ -2,8 +2,8 @@
 #ifndef BP_DATA_TOOLS_H
 #define BP_DATA_TOOLS_H
 
+#include "base/config/help.h"
 #include "base/err.h"
-#include "base/help.h"
 
 typedef struct bp_tool {
     const char *name;

@@ -1,8 +1,8 @@
 /* bagpipe-data vectors: nearest words, analogies, and rank correlation with judgements. */
 #include "models/word2vec/vectors.h"
 #include "arguments.h"
-#include "base/decimal.h"
-#include "base/fs.h"
+#include "base/config/decimal.h"
+#include "base/files/fs.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "file_tool.h"

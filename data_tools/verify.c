@@ -1,5 +1,5 @@
 /* bagpipe-data verify: every checksum of a file, a checkpoint, or a run folder. */
-#include "base/fs.h"
+#include "base/files/fs.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "file_tool.h"

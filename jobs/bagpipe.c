@@ -1,9 +1,9 @@
 /* bagpipe: parses the command line and the configuration, and picks the job. */
 #include "base/fault.h"
-#include "base/launcher.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "base/signals.h"
+#include "base/process/launcher.h"
+#include "base/process/signals.h"
 #include "doctor.h"
 #include "help.h"
 #include "job.h"
@@ -12,7 +12,7 @@
 #include "run/run_folder.h"
 #include "run/watchdog/watchdog.h"
 
-#include "base/run_options.h"
+#include "base/config/run_options.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,8 +1,8 @@
 /* bagpipe doctor: is this machine fit for a job? Under the launcher of the job to come. */
 #include "doctor.h"
-#include "base/fs.h"
-#include "base/hash.h"
-#include "base/json.h"
+#include "base/config/json.h"
+#include "base/files/fs.h"
+#include "base/files/hash.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "data/corpus.h"
@@ -16,7 +16,7 @@
 #include "run/probe/probe.h"
 #include "run/status/run_status.h"
 
-#include "base/run_options.h"
+#include "base/config/run_options.h"
 #include "train/engine/engine.h"
 #include "train/loop/pretrain.h"
 

@@ -2,7 +2,7 @@
 #ifndef BP_JOBS_DOCTOR_H
 #define BP_JOBS_DOCTOR_H
 
-#include "base/config.h"
+#include "base/config/config.h"
 
 /** The words after "doctor"; starts MPI, prints the report, and gives the exit status, the same on
  * all ranks. tables: all keys that a configuration may have, NULL-ended. Collective over

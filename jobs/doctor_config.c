@@ -1,6 +1,6 @@
 #include "doctor_config.h"
 
-#include "base/fs.h"
+#include "base/files/fs.h"
 #include "base/mem.h"
 #include "job.h"
 #include "mesh/mesh.h"

@@ -2,9 +2,9 @@
 #ifndef BP_JOBS_DOCTOR_CONFIG_H
 #define BP_JOBS_DOCTOR_CONFIG_H
 
-#include "base/config.h"
+#include "base/config/config.h"
+#include "base/config/json.h"
 #include "base/err.h"
-#include "base/json.h"
 
 /* CONFIG.ini and section.key=value. */
 typedef struct bp_doctor_config {

@@ -2,7 +2,7 @@
 #ifndef BP_JOBS_HELP_H
 #define BP_JOBS_HELP_H
 
-#include "base/help.h"
+#include "base/config/help.h"
 
 /** The help of a job or a command ("pretrain", "check"); of bagpipe itself for NULL. `kind`
  * ("model.kind=NAME"; NULL: none): of keys of models those of that family.

@@ -3,9 +3,9 @@
 #ifndef BP_JOBS_JOB_H
 #define BP_JOBS_JOB_H
 
-#include "base/config.h"
+#include "base/config/config.h"
+#include "base/config/run_options.h"
 #include "base/err.h"
-#include "base/run_options.h"
 #include "mesh/mesh.h"
 #include <mpi.h>
 #include <stdbool.h>

@@ -1,7 +1,7 @@
 /* bagpipe plot: trainings as a page or a picture; on a login node too: no MPI. */
 #include "job/report/training.h"
 
-#include "base/fs.h"
+#include "base/files/fs.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/printable.h"

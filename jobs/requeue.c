@@ -1,8 +1,8 @@
 /* bagpipe requeue: asked by slurm/launch.sh when a job's ranks have ended. */
 #include "requeue.h"
 
+#include "base/config/run_options.h"
 #include "base/mem.h"
-#include "base/run_options.h"
 #include "run/restart.h"
 #include "train/ensemble/ensemble.h"
 

@@ -2,7 +2,7 @@
 #ifndef BP_JOBS_REQUEUE_H
 #define BP_JOBS_REQUEUE_H
 
-#include "base/config.h"
+#include "base/config/config.h"
 #include "base/err.h"
 #include <stdbool.h>
 #include <stdint.h>

@@ -34,7 +34,7 @@
 #include <cmocka.h>
 
 #include "base/err.h"
-#include "base/fs.h"
+#include "base/files/fs.h"
 #include "base/mem.h"
 #include <limits.h>
 #include <stdbool.h>

@@ -1,7 +1,7 @@
 /* Injected faults: the table of named points, and what BP_FAULT does at one. Off unless a test
  * arms it. */
 #include "base/fault.h"
-#include "base/clock.h"
+#include "base/process/clock.h"
 
 #include <errno.h>
 #include <pthread.h>

@@ -2,8 +2,8 @@
  * left. */
 #include "base/log.h"
 #include "base/buffer.h"
-#include "base/clock.h"
-#include "base/fs.h"
+#include "base/files/fs.h"
+#include "base/process/clock.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>

@@ -3,7 +3,7 @@
 #ifndef BP_BENCH_BENCH_H
 #define BP_BENCH_BENCH_H
 
-#include "base/config.h"
+#include "base/config/config.h"
 #include "base/err.h"
 #include "mesh/mesh.h"
 #include <mpi.h>

@@ -2,7 +2,7 @@
 #ifndef BP_BENCH_BENCH_PRIV_H
 #define BP_BENCH_BENCH_PRIV_H
 
-#include "base/json.h"
+#include "base/config/json.h"
 #include "bench/bench.h"
 #include "bench/models.h"
 #include "math/math.h"

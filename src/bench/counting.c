@@ -2,11 +2,11 @@
  * of it: in a folder of the run, which is removed. */
 #include "bench/bench_priv.h"
 
-#include "base/fs.h"
-#include "base/json.h"
+#include "base/config/json.h"
+#include "base/config/run_options.h"
+#include "base/files/fs.h"
 #include "base/mem.h"
 #include "base/rng.h"
-#include "base/run_options.h"
 #include "bench/bench.h"
 #include "mesh/collective.h"
 #include "models/counting.h"

@@ -1,12 +1,12 @@
 /* A bench from end to end. */
 #include "bench/bench_priv.h"
 
-#include "base/clock.h"
-#include "base/fs.h"
-#include "base/heartbeat.h"
+#include "base/config/run_options.h"
+#include "base/files/fs.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "base/run_options.h"
+#include "base/process/clock.h"
+#include "base/process/heartbeat.h"
 #include "bench/bench.h"
 #include "math/math.h"
 #include "mesh/collective.h"

@@ -2,9 +2,9 @@
 #include "bench/bench_priv.h"
 #include "math/math.h"
 
-#include "base/cores.h"
-#include "base/json.h"
+#include "base/config/json.h"
 #include "base/mem.h"
+#include "base/process/cores.h"
 #include "mesh/collective.h"
 #include "mesh/node_memory.h"
 #include "run/probe/probe.h"

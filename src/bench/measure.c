@@ -1,12 +1,12 @@
 /* Repeating, timing, and putting the ranks' figures together. */
 #include "bench/bench_priv.h"
 
-#include "base/clock.h"
-#include "base/heartbeat.h"
-#include "base/json.h"
+#include "base/config/json.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "base/signals.h"
+#include "base/process/clock.h"
+#include "base/process/heartbeat.h"
+#include "base/process/signals.h"
 #include "base/sort.h"
 #include "mesh/collective.h"
 #include "run/stop_request.h"

@@ -3,8 +3,8 @@
  * what the cache fetches before it is overwritten. */
 #include "bench/bench_priv.h"
 
-#include "base/cores.h"
 #include "base/mem.h"
+#include "base/process/cores.h"
 #include "mesh/collective.h"
 
 #define CACHES      4.0 /* an array of a host's ranks together, in sizes of its last-level caches */

@@ -2,12 +2,12 @@
  * that the jobs use. */
 #include "bench/bench_priv.h"
 
-#include "base/heartbeat.h"
-#include "base/json.h"
+#include "base/config/json.h"
+#include "base/config/run_options.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/process/heartbeat.h"
 #include "base/rng.h"
-#include "base/run_options.h"
 #include "bench/bench.h"
 #include "infer/score/unit.h"
 #include "mesh/collective.h"

@@ -1,7 +1,7 @@
 /* Matrix products: what the cores can do at most, and what a step's products reach of it. */
 #include "bench/bench_priv.h"
 
-#include "base/json.h"
+#include "base/config/json.h"
 #include "base/mem.h"
 #include "math/gemm/linear.h"
 #include "mesh/collective.h"

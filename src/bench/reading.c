@@ -2,11 +2,11 @@
  * ranks at once, and removed. */
 #include "bench/bench_priv.h"
 
-#include "base/fs.h"
-#include "base/json.h"
+#include "base/config/json.h"
+#include "base/config/run_options.h"
+#include "base/files/fs.h"
 #include "base/mem.h"
 #include "base/rng.h"
-#include "base/run_options.h"
 #include "bench/bench.h"
 #include "io/corpus/corpus_file.h"
 #include "io/corpus/corpus_writer.h"

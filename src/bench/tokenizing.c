@@ -2,11 +2,11 @@
  * made-up text. */
 #include "bench/bench_priv.h"
 
-#include "base/fs.h"
-#include "base/json.h"
+#include "base/config/json.h"
+#include "base/config/run_options.h"
+#include "base/files/fs.h"
 #include "base/mem.h"
 #include "base/rng.h"
-#include "base/run_options.h"
 #include "mesh/collective.h"
 #include "text/train/tokenizer_train.h"
 

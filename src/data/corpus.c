@@ -2,7 +2,7 @@
 #include "data/corpus.h"
 
 #include "base/fault.h"
-#include "base/fs.h"
+#include "base/files/fs.h"
 #include "base/mem.h"
 #include "io/h5/user_block.h"
 #include "text/tokenizer/tokenizer.h"

@@ -3,7 +3,7 @@
 #ifndef BP_DATA_CORPUS_H
 #define BP_DATA_CORPUS_H
 
-#include "base/config.h"
+#include "base/config/config.h"
 #include "io/corpus/corpus_file.h"
 
 /** corpus.train, corpus.weights, corpus.valid, corpus.resample, run.member */

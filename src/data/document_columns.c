@@ -2,9 +2,9 @@
 #include "data/document_columns.h"
 
 #include "base/buffer.h"
-#include "base/decimal.h"
-#include "base/fs.h"
-#include "base/json.h"
+#include "base/config/decimal.h"
+#include "base/config/json.h"
+#include "base/files/fs.h"
 #include "base/mem.h"
 #include "io/corpus/corpus_writer.h"
 

@@ -2,7 +2,7 @@
 #include "data/loader.h"
 
 #include "base/mem.h"
-#include "base/thread.h"
+#include "base/process/thread.h"
 #include "base/trace.h"
 #include "bucket_priv.h"
 #include "loader_priv.h"

@@ -2,7 +2,7 @@
 #include "mixture_priv.h"
 
 #include "base/buffer.h"
-#include "base/decimal.h"
+#include "base/config/decimal.h"
 #include "base/mem.h"
 #include "data/corpus.h"
 

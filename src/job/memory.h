@@ -3,7 +3,7 @@
 #ifndef BP_JOB_MEMORY_H
 #define BP_JOB_MEMORY_H
 
-#include "base/json.h"
+#include "base/config/json.h"
 #include "mesh/mesh.h"
 #include "mesh/node_memory.h"
 #include "models/model.h"

@@ -1,10 +1,10 @@
 /* Part files: appended records, each checked by hashes. Called by work_units.c. */
 #include "job/parts.h"
 
-#include "base/clock.h"
 #include "base/fault.h"
-#include "base/fs.h"
+#include "base/files/fs.h"
 #include "base/mem.h"
+#include "base/process/clock.h"
 
 #include <errno.h>
 #include <fcntl.h>

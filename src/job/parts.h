@@ -9,7 +9,7 @@
 #define BP_JOB_PARTS_H
 
 #include "base/err.h"
-#include "base/hash.h"
+#include "base/files/hash.h"
 
 #include <stddef.h>
 #include <stdint.h>

@@ -1,10 +1,10 @@
 /* A job from end to end, and its --plan. */
 #include "job/work_priv.h"
 
-#include "base/fs.h"
+#include "base/config/run_options.h"
+#include "base/files/fs.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "base/run_options.h"
 #include "mesh/collective.h"
 
 #include <inttypes.h>

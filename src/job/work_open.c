@@ -1,9 +1,9 @@
 /* From a configuration to a mesh, a model and units that are ready. Called by work.c first. */
 #include "job/work_priv.h"
 
-#include "base/fs.h"
+#include "base/config/run_options.h"
+#include "base/files/fs.h"
 #include "base/mem.h"
-#include "base/run_options.h"
 #include "io/checkpoint/ensemble_file.h"
 #include "math/math.h"
 #include "mesh/collective.h"

@@ -2,8 +2,8 @@
  * of an ensemble. */
 #include "job/work_queue.h"
 
-#include "base/clock.h"
 #include "base/mem.h"
+#include "base/process/clock.h"
 #include "job/work_scheduler_priv.h"
 #include "mesh/collective.h"
 

@@ -1,12 +1,12 @@
 /* The loop: units from the queue, through the model, results to part files. Called by work.c. */
 #include "job/work_priv.h"
 
-#include "base/clock.h"
-#include "base/fs.h"
-#include "base/heartbeat.h"
+#include "base/files/fs.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "base/signals.h"
+#include "base/process/clock.h"
+#include "base/process/heartbeat.h"
+#include "base/process/signals.h"
 #include "mesh/collective.h"
 #include "run/stop_request.h"
 

@@ -1,6 +1,6 @@
 /* How fast memory is, as passes of this library use it. */
-#include "base/clock.h"
 #include "base/mem.h"
+#include "base/process/clock.h"
 #include "math/kernels/kernels.h"
 #include "math/math.h"
 

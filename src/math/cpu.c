@@ -1,6 +1,6 @@
 /* The CPU this process runs on, and how much of it: affinity mask, and the quota of its control
  * group. */
-#include "base/cores.h"
+#include "base/process/cores.h"
 #include "math/math.h"
 #include "math/threads.h"
 #include "math/threads_priv.h"

@@ -1,7 +1,7 @@
 /* Options, threads, precision, and the speed of matrix products. */
 #include "math/math.h"
-#include "base/clock.h"
-#include "base/signals.h"
+#include "base/process/clock.h"
+#include "base/process/signals.h"
 #include "math/gemm/linear_parts.h"
 #include "math/threads_priv.h"
 #include <omp.h>

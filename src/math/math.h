@@ -2,7 +2,7 @@
 #ifndef BP_MATH_MATH_H
 #define BP_MATH_MATH_H
 
-#include "base/config.h"
+#include "base/config/config.h"
 #include "base/err.h"
 #include "math/precision.h"
 #include "math/threads.h"

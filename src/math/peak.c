@@ -1,7 +1,7 @@
 /* Only the speed of the arithmetic: every thread multiplies in its registers. The operands are
  * random, because the clock depends on how many bits change: on an Emerald Rapids AMX multiplies
  * zeros a fifth faster. */
-#include "base/clock.h"
+#include "base/process/clock.h"
 #include "math/bf16/bf16_gemm.h"
 #include "math/gemm/linear_parts.h"
 #include "math/loops/loops.h"

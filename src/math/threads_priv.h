@@ -2,7 +2,7 @@
 #ifndef BP_MATH_THREADS_PRIV_H
 #define BP_MATH_THREADS_PRIV_H
 
-#include "base/cores.h"
+#include "base/process/cores.h"
 
 /** What a rank of a node may use, and wants. Plain data: it travels as bytes. */
 typedef struct bp_core_claim {

@@ -1,10 +1,10 @@
 /* Errors of ranks become one: the worst code with the message of the lowest rank that has it.
  * Also how a job ends at once. */
 #include "base/fault.h"
-#include "base/launcher.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "base/start_limit.h"
+#include "base/process/launcher.h"
+#include "base/process/start_limit.h"
 #include "mesh/collective.h"
 #include "mesh/mesh.h"
 #include <limits.h>

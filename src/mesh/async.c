@@ -2,7 +2,7 @@
  * The engine fills it during backward. */
 #include "mesh/async.h"
 #include "base/mem.h"
-#include "base/thread.h"
+#include "base/process/thread.h"
 #include "base/trace.h"
 #include "mesh/collective_priv.h"
 #include "mesh/mesh.h"

@@ -35,8 +35,9 @@ void bp_async_free(bp_async **async);
  */
 int64_t bp_async_reduce_scatter(bp_async *async, float *x, int64_t n, float *scratch);
 int64_t bp_async_all_gather(bp_async *async, float *x, int64_t n);
-/** Until job `job` and all before it are done here. Reported to the watchdog (base/heartbeat.h).
- * Local, but they are done only when the other ranks have given them too. */
+/** Until job `job` and all before it are done here. Reported to the watchdog
+ * (base/process/heartbeat.h). Local, but they are done only when the other ranks have given them
+ * too. */
 void bp_async_wait(bp_async *async, int64_t job);
 
 #endif

@@ -2,10 +2,10 @@
  * answering the watchdog. */
 #include "mesh/long_call.h"
 
-#include "base/clock.h"
-#include "base/heartbeat.h"
 #include "base/mem.h"
-#include "base/thread.h"
+#include "base/process/clock.h"
+#include "base/process/heartbeat.h"
+#include "base/process/thread.h"
 #include "mesh/collective.h"
 #include "mesh/mesh.h"
 

@@ -2,9 +2,9 @@
 #ifndef BP_MESH_MESH_H
 #define BP_MESH_MESH_H
 
-#include "base/config.h"
+#include "base/config/config.h"
 #include "base/err.h"
-#include "base/heartbeat.h"
+#include "base/process/heartbeat.h"
 #include <mpi.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -101,8 +101,8 @@ void bp_mesh_free(bp_mesh **mesh); /* collective over world */
  * of their own. Print the error and call bp_mpi_finish all the same.
  */
 bp_err bp_mpi_start(int *argc, char ***argv);
-/** Let bp_mpi_start wait this many seconds for the other ranks (base/start_limit.h), where it is
- * not 600; 0: without an end. Before it. */
+/** Let bp_mpi_start wait this many seconds for the other ranks (base/process/start_limit.h), where
+ * it is not 600; 0: without an end. Before it. */
 void bp_mpi_start_within(double seconds);
 void bp_mpi_finish(void);
 /** Let bp_mpi_finish() call this when MPI has ended; NULL: nothing. */
@@ -117,7 +117,7 @@ void bp_mpi_abandon(int status);
 void bp_mpi_check(int status, const char *call, const char *file, int line);
 
 /** The same for a call that waits for other ranks: reported to the watchdog as `what`
- * (base/heartbeat.h). */
+ * (base/process/heartbeat.h). */
 #define BP_MPI_WAIT(what, call)                                                                    \
     do {                                                                                           \
         bp_heartbeat_enter(what);                                                                  \

@@ -1,10 +1,10 @@
 /* The plans of all ranks of a node, added up and compared with what the node has. */
 #include "mesh/node_memory.h"
 
-#include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "base/memory_limit.h"
+#include "base/process/clock.h"
+#include "base/process/memory_limit.h"
 #include "mesh/collective.h"
 #include "mesh/mesh.h"
 

@@ -2,7 +2,7 @@
 #ifndef BP_MESH_NODE_MEMORY_H
 #define BP_MESH_NODE_MEMORY_H
 
-#include "base/config.h"
+#include "base/config/config.h"
 #include "base/err.h"
 #include <mpi.h>
 #include <stdint.h>

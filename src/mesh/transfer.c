@@ -1,7 +1,7 @@
 /* Point-to-point: bytes and floats to a rank, posted ahead and waited for; waiting asleep. */
-#include "base/clock.h"
-#include "base/heartbeat.h"
 #include "base/mem.h"
+#include "base/process/clock.h"
+#include "base/process/heartbeat.h"
 #include "base/trace.h"
 #include "mesh/collective.h"
 #include "mesh/mesh.h"

@@ -2,7 +2,7 @@
  * weights that it adapts. */
 #include "models/adapter.h"
 
-#include "base/json.h"
+#include "base/config/json.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,11 +1,11 @@
-/* Adapters in a model's shape, keys and checkpoints (nn/adapter.h defines them). */
+/* Adapters in a model's shape, keys and checkpoints (nn/core/adapter.h defines them). */
 #ifndef BP_MODELS_ADAPTER_H
 #define BP_MODELS_ADAPTER_H
 
-#include "base/config.h"
-#include "base/json.h"
+#include "base/config/config.h"
+#include "base/config/json.h"
 #include "io/checkpoint/checkpoint.h"
-#include "nn/adapter.h"
+#include "nn/core/adapter.h"
 
 /** Values of adapter.* (bp_model_options). */
 typedef struct bp_adapter_keys {

@@ -4,9 +4,9 @@
 #ifndef BP_MODELS_COUNTING_H
 #define BP_MODELS_COUNTING_H
 
-#include "base/config.h"
-#include "base/json.h"
-#include "base/signals.h"
+#include "base/config/config.h"
+#include "base/config/json.h"
+#include "base/process/signals.h"
 #include "mesh/mesh.h"
 #include "models/family.h"
 

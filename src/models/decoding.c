@@ -3,7 +3,7 @@
 #include "models/decoding_priv.h"
 
 #include "base/err.h"
-#include "nn/layers.h"
+#include "nn/core/layers.h"
 
 #include <string.h>
 

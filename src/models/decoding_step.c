@@ -11,7 +11,7 @@
 
 #include "base/err.h"
 #include "mesh/collective.h"
-#include "nn/layers.h"
+#include "nn/core/layers.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,10 +1,10 @@
 /* Weights that are dropped at random. */
 #include "models/dropconnect.h"
 
-#include "base/hash.h"
+#include "base/files/hash.h"
 #include "base/rng.h"
 #include "math/kernels/kernels.h"
-#include "nn/distill.h"
+#include "nn/heads/distill.h"
 
 #include <string.h>
 

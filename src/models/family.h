@@ -6,15 +6,15 @@
 #ifndef BP_MODELS_FAMILY_H
 #define BP_MODELS_FAMILY_H
 
-#include "base/config.h"
-#include "base/json.h"
+#include "base/config/config.h"
+#include "base/config/json.h"
 #include "io/huggingface/hf_table.h"
 #include "models/adapter.h"
 #include "models/model.h"
 #include "models/network.h"
 #include "models/objective.h"
 #include "models/task_shape.h"
-#include "nn/distill.h"
+#include "nn/heads/distill.h"
 #include "text/tokenizer/tokenizer.h"
 
 /** model.*, adapter.*, head.* and the sections of families: the keys that several families share

@@ -5,7 +5,7 @@
 #ifndef BP_MODELS_LEARNER_H
 #define BP_MODELS_LEARNER_H
 
-#include "base/config.h"
+#include "base/config/config.h"
 #include "io/checkpoint/checkpoint.h"
 #include "models/family.h"
 #include "tensor/batch.h"

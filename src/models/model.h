@@ -3,16 +3,16 @@
 #ifndef BP_MODELS_MODEL_H
 #define BP_MODELS_MODEL_H
 
-#include "base/config.h"
-#include "base/hash.h"
-#include "base/json.h"
+#include "base/config/config.h"
+#include "base/config/json.h"
+#include "base/files/hash.h"
 #include "mesh/mesh.h"
 #include "models/task_shape.h"
 #include "text/tokenizer/tokenizer.h"
 #include <stdint.h>
 
 typedef struct bp_model bp_model;
-struct bp_probe; /* nn/block.h */
+struct bp_probe; /* nn/core/block.h */
 
 /** Statistics of each token, in nats. A plain model returns only BP_MODEL_LOGPROB; one with
  * neighbours (infer/neighbours/neighbours.h) BP_MODEL_ALONE too, its probability without them; an
@@ -205,8 +205,8 @@ typedef struct bp_model_ops {
     bp_err (*backbone)(bp_model *lm, const bp_model_batch *batch, int64_t pass, float *hidden);
     /** Rate and seed of later passes with dropout; equal on all ranks of mesh->model. Local. */
     void (*set_dropout)(bp_model *lm, float rate, uint64_t seed);
-    /** Later batches of `score` and `backbone` are shown to the probe (nn/block.h), only the head
-     * in `score`; NULL: no probe. Borrowed. Local. */
+    /** Later batches of `score` and `backbone` are shown to the probe (nn/core/block.h), only the
+     * head in `score`; NULL: no probe. Borrowed. Local. */
     void (*set_probe)(bp_model *lm, struct bp_probe *probe);
     /** logits[rows][vocab_count]: this rank's part of the vocabulary, on the last pipeline stage.
      * head 0 is the model's own, others were added. Row r does not depend on the other rows. No

@@ -5,7 +5,7 @@
 #include "base/trace.h"
 #include "math/kernels/kernels.h"
 #include "mesh/collective.h"
-#include "nn/layers.h"
+#include "nn/core/layers.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -4,7 +4,7 @@
 #define BP_MODELS_NETWORK_H
 
 #include "io/checkpoint/checkpoint.h"
-#include "nn/block.h"
+#include "nn/core/block.h"
 
 #define BP_NETWORK_CHUNKS 64
 

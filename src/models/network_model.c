@@ -13,7 +13,7 @@
 
 #include "base/err.h"
 #include "mesh/collective.h"
-#include "nn/layers.h"
+#include "nn/core/layers.h"
 
 #include <string.h>
 

@@ -2,7 +2,7 @@
 #ifndef BP_MODELS_OBJECTIVE_H
 #define BP_MODELS_OBJECTIVE_H
 
-#include "base/config.h"
+#include "base/config/config.h"
 #include "tensor/batch.h"
 
 struct bp_model_shape;

@@ -1,7 +1,7 @@
 /* A model's shape from keys, and what its family says of it. */
 #include "models/family.h"
 
-#include "base/json.h"
+#include "base/config/json.h"
 #include "models/shape_json.h"
 #include "models/sizes_priv.h"
 
@@ -151,7 +151,8 @@ void bp_model_shape_resolve(const bp_model_shape *shape, bp_config *config)
     }
 }
 
-/* Heads of keys that tensor ranks have copies of (nn/transformer_keys.c) are not adapted. */
+/* Heads of keys that tensor ranks have copies of (nn/transformer/transformer_keys.c) are not
+ * adapted. */
 static void check_adapter(const bp_model_shape *shape, int tensors, bp_config *config)
 {
     for (const bp_model_size *size = shape->family->sizes; size->name; size++)

@@ -1,7 +1,7 @@
 /* A model's shape in a checkpoint. */
 #include "models/shape_json.h"
 
-#include "base/json.h"
+#include "base/config/json.h"
 #include "models/sizes_priv.h"
 
 static json_t *json_of(const bp_model_shape *shape, const bp_model_size *size)

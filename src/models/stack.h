@@ -6,7 +6,7 @@
 
 #include "models/family.h"
 #include "models/transformer.h"
-#include "nn/layers.h"
+#include "nn/core/layers.h"
 
 /** What a family's models have in common, and their defaults of keys. */
 typedef struct bp_stack {

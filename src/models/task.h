@@ -3,7 +3,7 @@
 #ifndef BP_MODELS_TASK_H
 #define BP_MODELS_TASK_H
 
-#include "base/config.h"
+#include "base/config/config.h"
 #include "models/family.h"
 #include "models/task/examples.h"
 

@@ -1,7 +1,7 @@
 /* Tasks in checkpoints. */
 #include "models/task_shape.h"
 
-#include "base/json.h"
+#include "base/config/json.h"
 
 #include <string.h>
 

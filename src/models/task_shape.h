@@ -3,8 +3,8 @@
 #ifndef BP_MODELS_TASK_SHAPE_H
 #define BP_MODELS_TASK_SHAPE_H
 
+#include "base/config/json.h"
 #include "base/err.h"
-#include "base/json.h"
 #include "models/task/kind.h"
 
 #include <stdbool.h>

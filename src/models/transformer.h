@@ -4,7 +4,7 @@
 #define BP_MODELS_TRANSFORMER_H
 
 #include "models/family.h"
-#include "nn/layers.h"
+#include "nn/core/layers.h"
 
 /** The standard deviation of initial weights, and of token embeddings. */
 #define BP_TRANSFORMER_STD 0.02F

@@ -4,7 +4,7 @@
 #define BP_MODELS_VARIANTS_H
 
 #include "models/family.h"
-#include "nn/layers.h"
+#include "nn/core/layers.h"
 
 #define BP_VARIANT_ACTIVATIONS "softmax|entmax15"
 

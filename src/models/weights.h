@@ -2,7 +2,7 @@
 #ifndef BP_MODELS_WEIGHTS_H
 #define BP_MODELS_WEIGHTS_H
 
-#include "base/config.h"
+#include "base/config/config.h"
 #include "math/gemm/linear.h"
 #include "models/network.h"
 

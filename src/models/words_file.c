@@ -1,7 +1,7 @@
 /* Readers of the files of words_file.h. */
 #include "models/words_file.h"
 
-#include "base/fs.h"
+#include "base/files/fs.h"
 #include "base/mem.h"
 #include "text/documents/text_source.h"
 

@@ -4,8 +4,8 @@
 #ifndef BP_MODELS_WORDS_FILE_H
 #define BP_MODELS_WORDS_FILE_H
 
+#include "base/config/json.h"
 #include "base/err.h"
-#include "base/json.h"
 #include "text/tokenizer/tokenizer.h"
 
 /** A file in memory, read only, without its byte order mark; one of gzip or zstd decompressed.

@@ -1,11 +1,11 @@
 /* Is a job that ended worth queueing again? bagpipe requeue asks, for slurm/launch.sh. */
 #include "run/restart.h"
 
-#include "base/clock.h"
-#include "base/fs.h"
-#include "base/json.h"
+#include "base/config/json.h"
+#include "base/files/fs.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/process/clock.h"
 #include "run/lock/run_lock.h"
 #include "run/run_fields.h"
 #include "run/status/run_progress.h"

@@ -3,8 +3,8 @@
 #ifndef BP_RUN_RESTART_H
 #define BP_RUN_RESTART_H
 
+#include "base/config/json.h"
 #include "base/err.h"
-#include "base/json.h"
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>

@@ -3,7 +3,7 @@
 #include "run/run_compare.h"
 
 #include "base/buffer.h"
-#include "base/fs.h"
+#include "base/files/fs.h"
 #include "base/mem.h"
 #include "base/printable.h"
 #include "run/run_fields.h"

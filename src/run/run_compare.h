@@ -2,7 +2,7 @@
 #ifndef BP_RUN_RUN_COMPARE_H
 #define BP_RUN_RUN_COMPARE_H
 
-#include "base/hash.h"
+#include "base/files/hash.h"
 #include "run/run_spec.h"
 
 /* The pairs of a config.ini of ours: key, value, key, value... */

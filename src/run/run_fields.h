@@ -2,7 +2,7 @@
 #ifndef BP_RUN_RUN_FIELDS_H
 #define BP_RUN_RUN_FIELDS_H
 
-#include "base/json.h"
+#include "base/config/json.h"
 
 #include <math.h>
 #include <stdbool.h>

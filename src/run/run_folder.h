@@ -12,9 +12,9 @@
 #ifndef BP_RUN_RUN_FOLDER_H
 #define BP_RUN_RUN_FOLDER_H
 
-#include "base/config.h"
+#include "base/config/config.h"
+#include "base/config/json.h"
 #include "base/err.h"
-#include "base/json.h"
 #include "mesh/mesh.h"
 #include "run/run_spec.h"
 #include <stdbool.h>

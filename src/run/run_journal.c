@@ -3,7 +3,7 @@
 #include "run/run_journal.h"
 
 #include "base/fault.h"
-#include "base/fs.h"
+#include "base/files/fs.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "run/run_fields.h"

@@ -2,8 +2,8 @@
 #ifndef BP_RUN_RUN_JOURNAL_H
 #define BP_RUN_RUN_JOURNAL_H
 
+#include "base/config/json.h"
 #include "base/err.h"
-#include "base/json.h"
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>

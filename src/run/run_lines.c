@@ -3,8 +3,8 @@
 
 #include "run/run_priv.h"
 
-#include "base/clock.h"
 #include "base/log.h"
+#include "base/process/clock.h"
 #include "run/run_fields.h"
 #include "run/run_tensorboard_priv.h"
 

@@ -1,10 +1,10 @@
 /* run.json: what a run is, and how it ended. Written at each start and end. */
 #include "run/run_record_priv.h"
 
-#include "base/clock.h"
-#include "base/fs.h"
-#include "base/json.h"
+#include "base/config/json.h"
+#include "base/files/fs.h"
 #include "base/mem.h"
+#include "base/process/clock.h"
 #include "run/restart.h"
 #include "run/run_fields.h"
 

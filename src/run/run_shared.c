@@ -3,9 +3,9 @@
  * this start has made. */
 #include "run/run_shared.h"
 
-#include "base/clock.h"
-#include "base/fs.h"
+#include "base/files/fs.h"
 #include "base/mem.h"
+#include "base/process/clock.h"
 #include "mesh/mesh.h"
 
 #include <errno.h>

@@ -3,7 +3,7 @@
 #define BP_RUN_RUN_SHARED_H
 
 #include "base/err.h"
-#include "base/fs.h"
+#include "base/files/fs.h"
 #include <mpi.h>
 
 /** Make the file that all ranks are to see; `token` names it. On the coordinator; local.

@@ -2,8 +2,8 @@
 #ifndef BP_RUN_RUN_SPEC_H
 #define BP_RUN_RUN_SPEC_H
 
-#include "base/config.h"
-#include "base/json.h"
+#include "base/config/config.h"
+#include "base/config/json.h"
 
 #include <stdbool.h>
 

@@ -1,10 +1,10 @@
 /* A start before it holds the run folder: is there work for it, and what it leaves if it fails (its
  * corpus is damaged, say). */
-#include "base/clock.h"
-#include "base/fs.h"
-#include "base/json.h"
+#include "base/config/json.h"
+#include "base/config/run_options.h"
+#include "base/files/fs.h"
 #include "base/mem.h"
-#include "base/run_options.h"
+#include "base/process/clock.h"
 #include "mesh/collective.h"
 #include "run/lock/run_lock.h"
 #include "run/run_fields.h"

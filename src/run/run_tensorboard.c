@@ -6,8 +6,8 @@
 #include "run/run_tensorboard_priv.h"
 
 #include "base/buffer.h"
-#include "base/fs.h"
-#include "base/hash.h"
+#include "base/files/fs.h"
+#include "base/files/hash.h"
 #include "base/mem.h"
 #include "mesh/mesh.h"
 #include "run/run_fields.h"

@@ -2,11 +2,11 @@
  * step. */
 #include "run/stop_request.h"
 
-#include "base/clock.h"
-#include "base/fs.h"
+#include "base/files/fs.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "base/signals.h"
+#include "base/process/clock.h"
+#include "base/process/signals.h"
 
 #include <errno.h>
 #include <math.h>

@@ -9,7 +9,7 @@
 #ifndef BP_RUN_STOP_REQUEST_H
 #define BP_RUN_STOP_REQUEST_H
 
-#include "base/config.h"
+#include "base/config/config.h"
 #include "base/err.h"
 
 extern const bp_option bp_slurm_options[]; /* slurm.* */

@@ -3,7 +3,7 @@
 #ifndef BP_STATISTICS_METRIC_H
 #define BP_STATISTICS_METRIC_H
 
-#include "base/json.h"
+#include "base/config/json.h"
 #include "statistics/resample.h"
 
 #define BP_METRIC_FIGURES 12 /* the most of a metric */

@@ -1,8 +1,8 @@
 /* The bootstrap: draws, resamples over threads, percentile intervals. */
 #include "statistics/resample.h"
 
-#include "base/heartbeat.h"
 #include "base/mem.h"
+#include "base/process/heartbeat.h"
 #include "base/sort.h"
 
 #include <math.h>

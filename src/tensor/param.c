@@ -2,7 +2,7 @@
 #include "tensor/param.h"
 
 #include "base/err.h"
-#include "base/hash.h"
+#include "base/files/hash.h"
 #include "base/rng.h"
 
 #include <stdio.h>

@@ -4,7 +4,7 @@
 #define BP_TENSOR_SLICE_H
 
 #include "base/err.h"
-#include "base/hash.h"
+#include "base/files/hash.h"
 #include <stdbool.h>
 #include <stdint.h>
 

@@ -1,5 +1,5 @@
 /* N-grams: sorted lists, and what they have in common. For BLEU, chrF and ROUGE. */
-#include "base/hash.h"
+#include "base/files/hash.h"
 #include "base/mem.h"
 #include "text_metrics/words_priv.h"
 

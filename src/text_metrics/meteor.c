@@ -1,5 +1,5 @@
 /* METEOR: words aligned exactly, then by their stems, then as synonyms. */
-#include "base/hash.h"
+#include "base/files/hash.h"
 #include "base/mem.h"
 #include "text/unicode/characters.h"
 #include "text_metrics/porter_priv.h"

@@ -1,7 +1,7 @@
 /* WordNet: lines found by bisection in the sorted files, synsets by their place. */
 #include "text_metrics/wordnet.h"
 
-#include "base/fs.h"
+#include "base/files/fs.h"
 #include "base/mem.h"
 
 #include <stdbool.h>

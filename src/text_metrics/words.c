@@ -1,5 +1,5 @@
 /* Words of a line, as each metric cuts them: the first step of all. */
-#include "base/hash.h"
+#include "base/files/hash.h"
 #include "base/mem.h"
 #include "text/unicode/characters.h"
 #include "text_metrics/words_priv.h"

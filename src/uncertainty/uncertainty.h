@@ -5,7 +5,7 @@
 #ifndef BP_UNCERTAINTY_UNCERTAINTY_H
 #define BP_UNCERTAINTY_UNCERTAINTY_H
 
-#include "base/config.h"
+#include "base/config/config.h"
 #include "mesh/mesh.h"
 
 extern const bp_option bp_uncertainty_options[]; /* uncertainty.* */

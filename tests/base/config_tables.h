@@ -3,7 +3,7 @@
 #ifndef BP_TEST_CONFIG_TABLES_H
 #define BP_TEST_CONFIG_TABLES_H
 
-#include "base/config.h"
+#include "base/config/config.h"
 
 #include <math.h>
 

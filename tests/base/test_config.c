@@ -1,4 +1,4 @@
-#include "base/config.h"
+#include "base/config/config.h"
 #include "base/fault.h"
 #include "bp_test.h"
 #include <limits.h>

@@ -1,7 +1,7 @@
 /* What is a decimal number, and what is none. */
 #include "bp_test.h"
 
-#include "base/decimal.h"
+#include "base/config/decimal.h"
 
 #include <locale.h>
 #include <string.h>

@@ -1,8 +1,8 @@
 /* Injected faults: what each action does, and what is refused. */
 #include "bp_test.h"
 
-#include "base/clock.h"
 #include "base/fault.h"
+#include "base/process/clock.h"
 
 #include <errno.h>
 #include <signal.h>

@@ -1,6 +1,6 @@
 #include "base/fault.h"
-#include "base/fs.h"
-#include "base/signals.h"
+#include "base/files/fs.h"
+#include "base/process/signals.h"
 #include "bp_test.h"
 #include <errno.h>
 #include <fcntl.h>

@@ -1,5 +1,5 @@
 #include "base/fault.h"
-#include "base/hash.h"
+#include "base/files/hash.h"
 #include "base/rng.h"
 #include "bp_test.h"
 

@@ -1,7 +1,7 @@
 /* What a process tells of itself, as a watchdog's thread reads it. */
 #include "bp_test.h"
 
-#include "base/heartbeat.h"
+#include "base/process/heartbeat.h"
 
 #include <pthread.h>
 #include <stdatomic.h>

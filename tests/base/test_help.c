@@ -1,5 +1,5 @@
 /* --help: prose is wrapped, examples stand as they are, and every part has its place. */
-#include "base/help.h"
+#include "base/config/help.h"
 #include "base/mem.h"
 #include "bp_test.h"
 

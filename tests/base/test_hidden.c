@@ -2,8 +2,8 @@
  * work stays. */
 #include "bp_test.h"
 
-#include "base/fs.h"
-#include "base/hidden.h"
+#include "base/files/fs.h"
+#include "base/files/hidden.h"
 #include "base/mem.h"
 
 #include <sys/stat.h>

@@ -1,7 +1,7 @@
 #include "base/buffer.h"
-#include "base/csv.h"
+#include "base/config/csv.h"
+#include "base/config/json.h"
 #include "base/fault.h"
-#include "base/json.h"
 #include "base/printable.h"
 #include "bp_test.h"
 #include <math.h>

@@ -1,7 +1,7 @@
 /* The log, the clock and the signals: what a job shows of itself. */
-#include "base/clock.h"
 #include "base/log.h"
-#include "base/signals.h"
+#include "base/process/clock.h"
+#include "base/process/signals.h"
 #include "bp_test.h"
 #include <errno.h>
 #include <fcntl.h>

@@ -1,5 +1,5 @@
 /* The memory that a node lets a job have, read from a made-up /proc and /sys. */
-#include "base/memory_limit.h"
+#include "base/process/memory_limit.h"
 #include "bp_test.h"
 
 #define GIB ((int64_t)1 << 30)

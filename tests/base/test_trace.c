@@ -1,7 +1,7 @@
 /* Spans of work: their own time, their counts, and the events kept of them. */
 #include "bp_test.h"
 
-#include "base/clock.h"
+#include "base/process/clock.h"
 #include "base/trace.h"
 
 #include <pthread.h>

@@ -2,7 +2,7 @@
  * measured between them. Arguments: threads (0: all), seconds a line, and "bits" to print digests
  * of the results. FLOPs are those of the pairs that are seen.
  */
-#include "base/clock.h"
+#include "base/process/clock.h"
 #include "bench_arrays.h"
 #include "math/attention/attention.h"
 #include "math/math.h"

@@ -1,10 +1,10 @@
 /* What a checkpoint written behind the step costs: seconds of the clock in which the ranks that
  * train stand still, and processor seconds of the threads that write, by phase. Random values, a
  * matrix of WIDTH columns for each million of them. Arguments: FOLDER millions rounds. */
-#include "base/clock.h"
-#include "base/fs.h"
+#include "base/files/fs.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/process/clock.h"
 #include "io/checkpoint/checkpoint.h"
 #include "io/checkpoint/snapshot.h"
 #include "mesh/collective.h"

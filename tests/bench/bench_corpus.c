@@ -2,9 +2,9 @@
  * order by the calling thread alone, and windows at random. The rate is of tokens as stored (2
  * bytes each below 65,536 entries), from a warm cache, best of some rounds. Arguments: FILE, rounds
  * (5). */
-#include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/process/clock.h"
 #include "base/rng.h"
 #include "io/corpus/corpus_file.h"
 

@@ -8,8 +8,8 @@
  * `cpu`: by the process's CPU time, for a machine that others use too; `f32` (else) or `bf16`:
  * the precision; `q8`: weights of 8 bits; `gpt`, `llama`, `1b` (a LLaMA of 1.1 billion) or
  * `4layers` (of it): this model alone; `one`: one sequence alone. */
-#include "base/clock.h"
 #include "base/log.h"
+#include "base/process/clock.h"
 #include "math/kernels/kernels.h"
 #include "math/math.h"
 #include "math/threads.h"

@@ -2,8 +2,8 @@
  * Adds x^T x of ROWS rows, in chunks of 1,024, to an N x N matrix, finds its eigenvectors. Prints
  * seconds, and the rate of the operations that the textbook counts; then the same by the
  * processors' time, which others on the machine do not lengthen. */
-#include "base/clock.h"
 #include "base/mem.h"
+#include "base/process/clock.h"
 #include "base/rng.h"
 #include "math/math.h"
 #include "math/scalapack/distributed.h"

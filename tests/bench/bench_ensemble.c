@@ -2,10 +2,10 @@
  * batch of 4096 tokens, and their ratio. On one rank, or with the members side by side on all ranks
  * (each rank then scores every second batch, and so on, when members are scored one by one).
  * Arguments: layers width heads context vocabulary members threads rounds. */
-#include "base/clock.h"
-#include "base/fs.h"
+#include "base/files/fs.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/process/clock.h"
 #include "infer/ensemble/ensemble.h"
 #include "io/checkpoint/checkpoint.h"
 #include "io/checkpoint/ensemble_file.h"

@@ -5,7 +5,7 @@
  * The peak is measured beside each product, again and again until the machine is about as fast as
  * it was at best. A share of the peak is the best of the rounds over the best peak; medians follow,
  * for a peak that is best by chance. */
-#include "base/clock.h"
+#include "base/process/clock.h"
 #include "bench_arrays.h"
 #include "math/bf16/bf16_gemm.h"
 #include "math/gemm/linear.h"

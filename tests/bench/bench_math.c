@@ -1,7 +1,7 @@
 /* The speed of the math layer at the shapes of a GPT-2 124M step (1024 rows): matrix products in
  * FLOP/s, attention in FLOP/s of its causal half, fused passes in bytes/s of memory they must move.
  * Arguments: threads (0: all), seconds a line. */
-#include "base/clock.h"
+#include "base/process/clock.h"
 #include "bench_arrays.h"
 #include "math/attention/attention.h"
 #include "math/gemm/linear.h"

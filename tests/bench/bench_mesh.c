@@ -1,10 +1,10 @@
 /* Tokens a second of a mesh: the engine alone, on random tokens, so that two ranks of one thread
  * can be held against one rank of two. Median and fastest step; the wait in collectives besides.
  * Arguments: NAME=NUMBER, of those in `names` below; enumerations by their numbers. */
-#include "base/clock.h"
-#include "base/heartbeat.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/process/clock.h"
+#include "base/process/heartbeat.h"
 #include "math/math.h"
 #include "mesh/collective.h"
 #include "models/gpt/gpt.h"

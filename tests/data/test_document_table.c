@@ -2,7 +2,7 @@
  * bags and of weighted corpora. */
 #include "bp_test.h"
 
-#include "base/fs.h"
+#include "base/files/fs.h"
 #include "data/loader.h"
 #include "toy_corpus.h"
 

@@ -3,7 +3,7 @@
 #ifndef BP_TESTS_DATA_TOY_CORPUS_H
 #define BP_TESTS_DATA_TOY_CORPUS_H
 
-#include "base/hash.h"
+#include "base/files/hash.h"
 #include "base/mem.h"
 #include "io/corpus/corpus_writer.h"
 

@@ -2,7 +2,7 @@
  * where there are none. Real folders are compared in tests/jobs/test_compare.py. */
 #include "bp_test.h"
 
-#include "../../data_tools/comparison.h"
+#include "compare/comparison.h"
 
 #include "base/mem.h"
 

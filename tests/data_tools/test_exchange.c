@@ -3,7 +3,7 @@
 #include "bp_test.h"
 #include "data_tools/tool_run.h"
 
-#include "base/json.h"
+#include "base/config/json.h"
 #include "io/h5/h5.h"
 #include "io/hf_folder.h"
 #include "io/huggingface/half.h"

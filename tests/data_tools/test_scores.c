@@ -2,7 +2,7 @@
  * what scores have. Real ones are read in tests/jobs/test_compare.py. */
 #include "bp_test.h"
 
-#include "../../data_tools/scores.h"
+#include "table/scores.h"
 
 #include "io/h5/h5.h"
 #include "io/h5/user_block.h"

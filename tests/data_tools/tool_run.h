@@ -3,7 +3,7 @@
 #ifndef TOOL_RUN_H
 #define TOOL_RUN_H
 
-#include "base/hash.h"
+#include "base/files/hash.h"
 #include <sys/wait.h>
 #include <unistd.h>
 

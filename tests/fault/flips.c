@@ -12,9 +12,9 @@
  *     lock         the run is taken, or refused in one line: never twice, epochs decide by names
  *
  * Prints a line a kind; its status is 1 when anything went unnoticed. A crash is a crash. */
-#include "base/fs.h"
+#include "base/files/fs.h"
 #include "base/mem.h"
-#include "base/signals.h"
+#include "base/process/signals.h"
 #include "io/checkpoint/checkpoint.h"
 #include "io/corpus/corpus_file.h"
 #include "io/h5/user_block.h"

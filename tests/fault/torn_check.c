@@ -2,9 +2,9 @@
  * standard input, one a line; the answer to each is a line. Takes the lock, clears leftovers away,
  * looks for the newest checkpoint and cuts the journals back, as a job does: "step NAME", "none",
  * or "error[CODE]: ...". */
-#include "base/fs.h"
+#include "base/files/fs.h"
 #include "base/mem.h"
-#include "base/signals.h"
+#include "base/process/signals.h"
 #include "io/checkpoint/checkpoint.h"
 #include "mesh/mesh.h"
 #include "run/lock/run_lock.h"

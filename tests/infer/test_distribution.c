@@ -4,7 +4,7 @@
 
 #include "ensemble_world.h"
 #include "models/task/list.h"
-#include "nn/layers.h"
+#include "nn/core/layers.h"
 
 #define WORLD MPI_COMM_WORLD
 

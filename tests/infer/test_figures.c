@@ -1,7 +1,7 @@
 /* Figures of a summary: hand-made sums, null rules, the bootstrap, labels over several corpora. */
 #include "bp_test_mpi.h"
 
-#include "base/heartbeat.h"
+#include "base/process/heartbeat.h"
 #include "base/rng.h"
 #include "scoring_world.h"
 

@@ -2,7 +2,7 @@
 #include "bp_test_mpi.h"
 
 #include "base/fault.h"
-#include "base/signals.h"
+#include "base/process/signals.h"
 #include "io/h5/h5.h"
 #include "io/h5/user_block.h"
 #include "scoring_world.h"

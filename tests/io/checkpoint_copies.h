@@ -5,8 +5,8 @@
 
 #include "bp_test_mpi.h"
 
-#include "base/hash.h"
-#include "base/json.h"
+#include "base/config/json.h"
+#include "base/files/hash.h"
 #include "io/checkpoint_model.h"
 
 #include <fcntl.h>

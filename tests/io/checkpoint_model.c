@@ -1,6 +1,6 @@
 #include "io/checkpoint_model.h"
 
-#include "base/hash.h"
+#include "base/files/hash.h"
 #include "base/mem.h"
 
 #include <stdio.h>

@@ -4,7 +4,7 @@
 
 #include "bp_test.h"
 
-#include "base/json.h"
+#include "base/config/json.h"
 #include "base/rng.h"
 #include "io/huggingface/safetensors.h"
 

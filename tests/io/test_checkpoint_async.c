@@ -2,8 +2,8 @@
  * the same to the byte as one that was waited for, and fails on all ranks or on none. */
 #include "bp_test_mpi.h"
 
-#include "base/clock.h"
 #include "base/fault.h"
+#include "base/process/clock.h"
 #include "io/checkpoint/snapshot.h"
 #include "io/checkpoint_model.h"
 #include "io/checkpoint_parent.h"

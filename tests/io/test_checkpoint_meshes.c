@@ -1,7 +1,7 @@
 /* Saved by any of nine meshes, loaded by any other. */
 #include "bp_test_mpi.h"
 
-#include "base/clock.h"
+#include "base/process/clock.h"
 #include "io/checkpoint_model.h"
 
 static const model_mesh MESHES[] = {{1, 1, 1}, {2, 1, 1}, {4, 1, 1}, {1, 2, 1}, {1, 1, 2},

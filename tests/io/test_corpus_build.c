@@ -2,7 +2,7 @@
  * of them. */
 #include "bp_test_mpi.h"
 
-#include "base/signals.h"
+#include "base/process/signals.h"
 #include "io/corpus/corpus_build.h"
 #include "io/corpus/corpus_file.h"
 #include "text/train/tokenizer_train.h"

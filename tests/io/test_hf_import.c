@@ -2,7 +2,7 @@
  * refused. */
 #include "io/hf_folder.h"
 
-#include "base/hash.h"
+#include "base/files/hash.h"
 #include "io/huggingface/hf_model.h"
 #include "models/gpt/gpt.h"
 

@@ -2,7 +2,7 @@
  * it has to be missing, to fail, or to hang. */
 #include "bp_test.h"
 
-#include "base/clock.h"
+#include "base/process/clock.h"
 #include "job/report/report.h"
 
 #include <sys/stat.h>

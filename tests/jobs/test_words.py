@@ -35,7 +35,7 @@ class Words(JobTest):
         return run([program("bagpipe"), "check", job, self.at("small.ini"), "run.dir=x"] + list(keys))
 
     def test_every_word_names_keys_that_exist(self):
-        known, table = keys_of_all_jobs(), rows("src/base/config_words.c", 3)
+        known, table = keys_of_all_jobs(), rows("src/base/config/config_words.c", 3)
         self.assertGreater(len(known), 80)
         words = {}
         table = [(word, keys, note) for row, keys, note in table for word in row.split()]

@@ -1,5 +1,5 @@
 /* What the machine is found to be, and the options. */
-#include "base/config.h"
+#include "base/config/config.h"
 #include "math/math.h"
 #include "math_test.h"
 #include <omp.h>

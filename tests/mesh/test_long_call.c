@@ -2,7 +2,7 @@
  * process: tests/jobs sees to that. */
 #include "bp_test_mpi.h"
 
-#include "base/clock.h"
+#include "base/process/clock.h"
 #include "mesh/collective.h"
 #include "mesh/long_call.h"
 

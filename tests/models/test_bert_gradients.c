@@ -7,7 +7,7 @@
 #include "bp_test_perturb.h"
 
 #include "models/bert/bert.h"
-#include "nn/layers.h"
+#include "nn/core/layers.h"
 #include "train/engine/stage.h"
 
 #include <math.h>

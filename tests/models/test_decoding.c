@@ -8,7 +8,7 @@
 #include "capped_family.h"
 
 #include "base/fault.h"
-#include "base/heartbeat.h"
+#include "base/process/heartbeat.h"
 #include "base/rng.h"
 #include "math/math.h"
 #include "mesh/collective.h"

@@ -9,7 +9,7 @@
 #include "base/mem.h"
 #include "models/electra/electra.h"
 #include "models/task/list.h"
-#include "nn/layers.h"
+#include "nn/core/layers.h"
 #include "train/engine/stage.h"
 
 #include <math.h>

@@ -7,7 +7,7 @@
 
 #include "math/math.h"
 #include "models/elmo/elmo.h"
-#include "nn/layers.h"
+#include "nn/core/layers.h"
 #include "train/engine/stage.h"
 
 #include <math.h>

@@ -4,7 +4,7 @@
 #include "capped_family.h"
 
 #include "models/family.h"
-#include "nn/layers.h"
+#include "nn/core/layers.h"
 
 #include <string.h>
 

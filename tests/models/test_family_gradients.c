@@ -9,7 +9,7 @@
 #include "models/family.h"
 #include "models/seq2seq/seq2seq.h"
 #include "models/task/list.h"
-#include "nn/layers.h"
+#include "nn/core/layers.h"
 #include "train/engine/stage.h"
 
 #include <math.h>

@@ -2,7 +2,7 @@
 #include "bp_test.h"
 
 #include "models/gpt/gpt.h"
-#include "nn/layers.h"
+#include "nn/core/layers.h"
 #include "train/engine/engine.h"
 
 #include <math.h>

@@ -3,7 +3,7 @@
 #include "bp_test.h"
 #include "bp_test_mpi.h"
 
-#include "base/fs.h"
+#include "base/files/fs.h"
 #include "models/ngram/ngram_lookup_priv.h"
 #include "models/ngram/ngram_write_priv.h"
 #include "ngram_twin.h"

@@ -8,7 +8,7 @@
 #include "capped_family.h"
 #include "math/math.h"
 #include "models/task/list.h"
-#include "nn/adapter.h"
+#include "nn/core/adapter.h"
 #include "train/engine/engine.h"
 #include "train/engine/stage.h"
 

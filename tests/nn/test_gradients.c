@@ -4,7 +4,7 @@
 #include "bp_test_mpi.h"
 #include "models/gpt/gpt.h"
 
-#include "base/hash.h"
+#include "base/files/hash.h"
 #include "math/kernels/kernels.h"
 #include "math/math.h"
 #include "nn/plain_gpt.h"

@@ -9,7 +9,7 @@
 #include "models/network_inside_priv.h"
 #include "models/network_model_priv.h"
 #include "models/open.h"
-#include "nn/layers.h"
+#include "nn/core/layers.h"
 
 #include <math.h>
 

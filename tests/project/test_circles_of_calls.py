@@ -14,7 +14,7 @@ infer/ensemble/ensemble_temperature.c infer/ensemble/ensemble_texts.c
 
 uncertainty/results/definitions.c uncertainty/results/summary.c
 
-base/config_text.c base/help.c
+base/config/config_text.c base/config/help.c
 
 bench/job.c bench/machine.c
 

@@ -4,8 +4,8 @@
 
 #include "bp_test.h"
 
-#include "base/clock.h"
-#include "base/json.h"
+#include "base/config/json.h"
+#include "base/process/clock.h"
 #include "run/lock/run_lock.h"
 
 #include <sys/wait.h>

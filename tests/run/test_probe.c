@@ -1,7 +1,7 @@
 /* What doctor makes of hosts and folders: fabricated ranks, real files. */
 #include "bp_test_mpi.h"
 
-#include "base/json.h"
+#include "base/config/json.h"
 #include "run/probe/probe.h"
 
 #include <string.h>

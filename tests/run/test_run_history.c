@@ -2,7 +2,7 @@
 #include "bp_test.h"
 
 #include "base/buffer.h"
-#include "base/config.h"
+#include "base/config/config.h"
 #include "run/status/run_history.h"
 
 #include <math.h>

@@ -2,9 +2,9 @@
 #include "bp_test.h"
 
 #include "base/buffer.h"
-#include "base/clock.h"
-#include "base/heartbeat.h"
-#include "base/json.h"
+#include "base/config/json.h"
+#include "base/process/clock.h"
+#include "base/process/heartbeat.h"
 #include "run/lock/run_lock.h"
 #include "run/status/run_progress.h"
 #include "run/status/run_status.h"

@@ -1,7 +1,7 @@
 /* Resamples: what is drawn, pairs, threads, percentile intervals. */
 #include "bp_test.h"
 
-#include "base/heartbeat.h"
+#include "base/process/heartbeat.h"
 #include "statistics/resample.h"
 
 #include <math.h>

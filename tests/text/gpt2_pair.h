@@ -3,7 +3,7 @@
 #define BP_TESTS_TEXT_GPT2_PAIR_H
 
 #include "base/buffer.h"
-#include "base/json.h"
+#include "base/config/json.h"
 #include "bp_test.h"
 
 /** Write the vocabulary and the merges of a tokenizer.json into `folder` (of the test's folder). */

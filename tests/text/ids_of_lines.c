@@ -1,9 +1,9 @@
 /* ids_of_lines TOKENIZER TEXT plain|specials [REPEATS]: the ids of every line of a file, as text, a
  * line a line (specials: names of special tokens are those tokens); with REPEATS, nothing but the
  * fastest time of encoding all lines. For compare_ids.py. */
-#include "base/clock.h"
-#include "base/fs.h"
+#include "base/files/fs.h"
 #include "base/mem.h"
+#include "base/process/clock.h"
 #include "text/tokenizer/tokenizer.h"
 
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* Documents of files: what each format yields, in whatever pieces, to however many shares. */
 #include "base/buffer.h"
-#include "base/hash.h"
+#include "base/files/hash.h"
 #include "bp_test.h"
 #include "random_text.h"
 #include "text/documents/text_source.h"

@@ -1,7 +1,7 @@
 /* Tokenizers of Hugging Face's forms: the ids and the text of golden_ids.json, which the Rust
  * library returned (golden_ids.mjs). */
-#include "base/fs.h"
-#include "base/json.h"
+#include "base/config/json.h"
+#include "base/files/fs.h"
 #include "base/mem.h"
 #include "bp_test.h"
 #include "text/tokenizer/tokenizer.h"

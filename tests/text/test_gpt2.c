@@ -1,6 +1,6 @@
 /* GPT-2's own vocabulary, and real text: the ids are OpenAI's, and the pieces those of the pattern.
  * Needs ../shared/data. */
-#include "base/hash.h"
+#include "base/files/hash.h"
 #include "bp_test.h"
 #include "gpt2_ids.h"
 #include "pattern_pieces.h"

@@ -1,6 +1,6 @@
 /* Training: against the plain loop, and the same at any number of ranks. */
 #include "base/fault.h"
-#include "base/signals.h"
+#include "base/process/signals.h"
 #include "bp_test_mpi.h"
 #include "plain_bpe.h"
 #include "random_text.h"

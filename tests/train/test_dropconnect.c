@@ -3,7 +3,7 @@
 #include "bp_test_mpi.h"
 #include "math/math.h"
 
-#include "base/hash.h"
+#include "base/files/hash.h"
 #include "base/rng.h"
 #include "mesh/collective.h"
 #include "models/dropconnect.h"

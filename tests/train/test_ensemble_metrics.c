@@ -1,7 +1,7 @@
 /* The members' metrics put together: what is written when, whatever comes first. */
 #include "bp_test_mpi.h"
 
-#include "base/fs.h"
+#include "base/files/fs.h"
 #include "train/ensemble/ensemble_priv.h"
 
 #include <math.h>

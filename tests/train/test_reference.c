@@ -5,7 +5,7 @@
 #include "bp_test_mpi.h"
 #include "models/gpt/gpt.h"
 
-#include "base/json.h"
+#include "base/config/json.h"
 #include "math/kernels/kernels.h"
 #include "train/adamw.h"
 #include "train/engine/gradient.h"

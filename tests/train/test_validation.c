@@ -2,7 +2,7 @@
 #include "bp_test_mpi.h"
 #include "math/math.h"
 
-#include "base/signals.h"
+#include "base/process/signals.h"
 #include "data/toy_corpus.h"
 #include "mesh/collective.h"
 #include "models/family.h"

@@ -1,7 +1,7 @@
 /* The lists of a comparison: names, folders, groups of documents, and what is refused of them. */
 #include "bp_test.h"
 
-#include "base/fs.h"
+#include "base/files/fs.h"
 #include "uncertainty/comparison/comparison.h"
 
 static void expect_methods(const char *text, bp_err code, const char *says)

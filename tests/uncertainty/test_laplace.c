@@ -2,7 +2,7 @@
  * samples against numpy and against the dense covariance, the same on all meshes. */
 #include "bp_test_mpi.h"
 
-#include "base/signals.h"
+#include "base/process/signals.h"
 #include "linear_world.h"
 #include "mesh/collective.h"
 #include "uncertainty/methods/laplace/laplace_priv.h"

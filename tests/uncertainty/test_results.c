@@ -2,7 +2,7 @@
  * the same figures by numpy and scikit-learn from real ones. */
 #include "bp_test.h"
 
-#include "base/fs.h"
+#include "base/files/fs.h"
 #include "io/h5/h5.h"
 #include "io/h5/user_block.h"
 #include "models/task/list.h"

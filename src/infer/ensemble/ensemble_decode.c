@@ -4,7 +4,7 @@
 #include "infer/ensemble/ensemble_priv.h"
 
 #include "base/err.h"
-#include "nn/block.h"
+#include "nn/core/block.h"
 
 #include <string.h>
 

@@ -8,7 +8,7 @@
 
 #include "base/err.h"
 #include "mesh/collective.h"
-#include "nn/layers.h"
+#include "nn/core/layers.h"
 #include "statistics/dirichlet.h"
 
 #include <math.h>

@@ -3,11 +3,11 @@
 #include "infer/ensemble/ensemble_priv.h"
 
 #include "base/err.h"
-#include "base/fs.h"
+#include "base/files/fs.h"
 #include "io/checkpoint/ensemble_file.h"
 #include "mesh/collective.h"
 #include "models/open_priv.h"
-#include "nn/layers.h"
+#include "nn/core/layers.h"
 #include "text/tokenizer/tokenizer.h"
 
 #include <math.h>

@@ -4,8 +4,8 @@
 
 #include "base/err.h"
 #include "mesh/collective.h"
-#include "nn/block.h"
-#include "nn/layers.h"
+#include "nn/core/block.h"
+#include "nn/core/layers.h"
 
 #include <math.h>
 #include <string.h>

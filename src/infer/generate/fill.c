@@ -2,11 +2,11 @@
  * tokens. */
 #include "infer/generate/fill.h"
 
-#include "base/heartbeat.h"
 #include "base/mem.h"
+#include "base/process/heartbeat.h"
 #include "infer/generate/results.h"
 #include "mesh/collective.h"
-#include "nn/layers.h"
+#include "nn/core/layers.h"
 
 #include <inttypes.h>
 #include <math.h>

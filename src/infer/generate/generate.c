@@ -1,8 +1,8 @@
 /* The job of generation: its units, messages and --plan (job/work.h runs it). */
 #include "infer/generate/generate.h"
 
-#include "base/clock.h"
 #include "base/log.h"
+#include "base/process/clock.h"
 #include "infer/generate/generator_priv.h"
 #include "infer/score/score.h"
 #include "job/report/report.h"

@@ -2,7 +2,7 @@
 #ifndef BP_INFER_GENERATE_KEYS_H
 #define BP_INFER_GENERATE_KEYS_H
 
-#include "base/config.h"
+#include "base/config/config.h"
 
 extern const bp_option bp_generate_options[];
 

@@ -1,8 +1,8 @@
 /* generate.*: the keys, and the rule that they define. */
 #include "infer/generate/generator_priv.h"
 
+#include "base/config/run_options.h"
 #include "base/log.h"
-#include "base/run_options.h"
 #include "infer/generate/generate.h"
 
 #include <inttypes.h>

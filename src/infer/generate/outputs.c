@@ -2,10 +2,10 @@
  * coordinator. */
 #include "infer/generate/generator_priv.h"
 
-#include "base/fs.h"
-#include "base/heartbeat.h"
-#include "base/json.h"
+#include "base/config/json.h"
+#include "base/files/fs.h"
 #include "base/mem.h"
+#include "base/process/heartbeat.h"
 #include "infer/generate/results.h"
 #include "infer/generate/spell.h"
 #include "models/weights.h"

@@ -2,8 +2,8 @@
  * after outputs.c, on the coordinator. */
 #include "infer/generate/generator_priv.h"
 
-#include "base/fs.h"
-#include "base/json.h"
+#include "base/config/json.h"
+#include "base/files/fs.h"
 #include "base/mem.h"
 #include "job/report/report.h"
 

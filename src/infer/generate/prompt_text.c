@@ -1,7 +1,7 @@
 /* Prompts from a template and the fields of an object. Called by prompts.c. */
 #include "infer/generate/prompt_text.h"
 
-#include "base/fs.h"
+#include "base/files/fs.h"
 #include "base/mem.h"
 
 #include <string.h>

@@ -3,8 +3,8 @@
 #define BP_INFER_GENERATE_PROMPT_TEXT_H
 
 #include "base/buffer.h"
+#include "base/config/json.h"
 #include "base/err.h"
-#include "base/json.h"
 
 /** Read a template. Owns: *text is the caller's, bp_free(). Errors: those of bp_file_read;
  * BP_ERR_FORMAT it is empty, or a brace is not closed, with its line. */

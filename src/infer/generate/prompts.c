@@ -1,8 +1,8 @@
 /* Prompts from a file: lines, or JSON Lines. Called by setup.c. */
 #include "infer/generate/prompts.h"
 
-#include "base/fs.h"
-#include "base/json.h"
+#include "base/config/json.h"
+#include "base/files/fs.h"
 #include "base/mem.h"
 #include "infer/generate/prompt_text.h"
 #include "text/documents/text_source.h"

@@ -4,7 +4,7 @@
 
 #include "base/buffer.h"
 #include "base/err.h"
-#include "base/hash.h"
+#include "base/files/hash.h"
 #include "text/pipeline/ids.h"
 #include "text/tokenizer/tokenizer.h"
 

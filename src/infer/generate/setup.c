@@ -2,10 +2,10 @@
  * before its first unit. */
 #include "infer/generate/generator_priv.h"
 
-#include "base/fs.h"
+#include "base/config/run_options.h"
+#include "base/files/fs.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "base/run_options.h"
 #include "io/checkpoint/checkpoint.h"
 #include "io/checkpoint/ensemble_file.h"
 #include "math/math.h"

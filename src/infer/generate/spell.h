@@ -2,7 +2,7 @@
 #ifndef BP_INFER_GENERATE_SPELL_H
 #define BP_INFER_GENERATE_SPELL_H
 
-#include "base/json.h"
+#include "base/config/json.h"
 #include "text/tokenizer/tokenizer.h"
 
 /** bp_decode of what a model wrote: ids beyond the tokenizer's vocabulary have no text (a model may

@@ -6,8 +6,8 @@
  * mesh->ensemble. While a group's answer is on its way, the stages work on the other groups. */
 #include "infer/generate/units.h"
 
-#include "base/heartbeat.h"
 #include "base/mem.h"
+#include "base/process/heartbeat.h"
 #include "infer/generate/fill.h"
 #include "infer/generate/results.h"
 #include "math/kernels/kernels.h"

@@ -2,9 +2,9 @@
  * and by bagpipe-data cite. */
 #include "infer/neighbours/datastore_priv.h"
 
-#include "base/fs.h"
-#include "base/heartbeat.h"
+#include "base/files/fs.h"
 #include "base/mem.h"
+#include "base/process/heartbeat.h"
 #include "mesh/collective.h"
 #include "text/tokenizer/tokenizer.h"
 

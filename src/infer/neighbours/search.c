@@ -2,8 +2,8 @@
  * neighbours.c for each batch. */
 #include "infer/neighbours/datastore_priv.h"
 
-#include "base/heartbeat.h"
 #include "base/mem.h"
+#include "base/process/heartbeat.h"
 #include "mesh/collective.h"
 
 #include <math.h>

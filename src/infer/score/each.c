@@ -2,8 +2,8 @@
  * uncertainty that fit something on text. */
 #include "infer/score/each.h"
 
-#include "base/heartbeat.h"
 #include "base/mem.h"
+#include "base/process/heartbeat.h"
 #include "infer/score/scorer_priv.h"
 #include "infer/score/task_documents_priv.h"
 #include "infer/score/unit.h"

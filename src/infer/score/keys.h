@@ -2,7 +2,7 @@
 #ifndef BP_INFER_SCORE_KEYS_H
 #define BP_INFER_SCORE_KEYS_H
 
-#include "base/config.h"
+#include "base/config/config.h"
 
 /** score.*: what is scored, and (the rule) how, which other jobs that score have too. */
 extern const bp_option bp_score_options[], bp_score_rule_options[];

@@ -2,8 +2,8 @@
  * loop over units). */
 #include "infer/score/scorer_priv.h"
 
-#include "base/heartbeat.h"
 #include "base/mem.h"
+#include "base/process/heartbeat.h"
 #include "infer/score/unit.h"
 #include "mesh/collective.h"
 

@@ -2,7 +2,7 @@
  * opened. */
 #include "infer/score/memory.h"
 
-#include "base/fs.h"
+#include "base/files/fs.h"
 #include "base/mem.h"
 #include "infer/neighbours/datastore.h"
 #include "infer/score/keys.h"

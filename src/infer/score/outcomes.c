@@ -2,7 +2,7 @@
  * has those of its prediction, or of both ends of a span. Called by task.c after its last unit. */
 #include "infer/score/task_priv.h"
 
-#include "base/fs.h"
+#include "base/files/fs.h"
 #include "base/mem.h"
 #include "infer/score/tables/tables.h"
 

@@ -1,12 +1,12 @@
 /* The job of scoring: its files, messages and --plan (job/work.h runs it). */
 #include "infer/score/scorer_priv.h"
 
-#include "base/clock.h"
-#include "base/fs.h"
+#include "base/config/run_options.h"
+#include "base/files/fs.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "base/run_options.h"
-#include "base/signals.h"
+#include "base/process/clock.h"
+#include "base/process/signals.h"
 #include "infer/score/page/page_priv.h"
 #include "infer/score/score.h"
 #include "infer/score/states_priv.h"

@@ -3,9 +3,9 @@
 #include "infer/score/scorer_priv.h"
 
 #include "base/buffer.h"
+#include "base/config/run_options.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "base/run_options.h"
 #include "infer/score/score.h"
 #include "infer/score/task_documents_priv.h"
 #include "infer/score/unit.h"

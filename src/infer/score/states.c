@@ -2,9 +2,9 @@
  * another, and its part has their states. (Models that give keys: states_keys.c.) */
 #include "infer/score/states_priv.h"
 
-#include "base/heartbeat.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/process/heartbeat.h"
 #include "infer/score/unit.h"
 #include "mesh/collective.h"
 

@@ -3,10 +3,10 @@
  * the order of the corpora, so that the file does not depend on who computed what. */
 #include "infer/score/states_priv.h"
 
-#include "base/fs.h"
-#include "base/heartbeat.h"
+#include "base/files/fs.h"
 #include "base/mem.h"
-#include "base/signals.h"
+#include "base/process/heartbeat.h"
+#include "base/process/signals.h"
 #include "run/stop_request.h"
 
 #include <inttypes.h>

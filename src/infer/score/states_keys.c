@@ -3,7 +3,7 @@
  * predicted from when it is scored; its part begins with them. */
 #include "infer/score/states_priv.h"
 
-#include "base/heartbeat.h"
+#include "base/process/heartbeat.h"
 #include "infer/score/tables/tables.h"
 #include "infer/score/unit.h"
 #include "math/math.h"

@@ -1,7 +1,7 @@
 /* score.mix: the weights of the layers, and whether a model has states to mix. */
 #include "infer/score/states_priv.h"
 
-#include "base/decimal.h"
+#include "base/config/decimal.h"
 
 #include <inttypes.h>
 #include <math.h>

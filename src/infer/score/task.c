@@ -2,11 +2,11 @@
  * these documents; then predictions and figures are made of all rows in their order. */
 #include "task_priv.h"
 
+#include "base/config/run_options.h"
 #include "base/fault.h"
-#include "base/heartbeat.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "base/run_options.h"
+#include "base/process/heartbeat.h"
 #include "tensor/batch.h"
 
 #include <inttypes.h>

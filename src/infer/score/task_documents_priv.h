@@ -3,7 +3,7 @@
 #ifndef BP_INFER_SCORE_TASK_DOCUMENTS_PRIV_H
 #define BP_INFER_SCORE_TASK_DOCUMENTS_PRIV_H
 
-#include "base/json.h"
+#include "base/config/json.h"
 #include "data/document_table.h"
 #include "infer/score/plan.h"
 #include "mesh/mesh.h"

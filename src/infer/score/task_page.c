@@ -3,7 +3,7 @@
 #include "task_priv.h"
 
 #include "base/buffer.h"
-#include "base/fs.h"
+#include "base/files/fs.h"
 #include "base/mem.h"
 #include "infer/score/page/page_priv.h"
 #include "job/report/report.h"

@@ -3,10 +3,10 @@
 #include "task_priv.h"
 
 #include "base/buffer.h"
-#include "base/fs.h"
-#include "base/json.h"
+#include "base/config/json.h"
+#include "base/config/run_options.h"
+#include "base/files/fs.h"
 #include "base/mem.h"
-#include "base/run_options.h"
 #include "io/corpus/corpus_writer.h"
 #include "statistics/task_metrics.h"
 #include "text/tokenizer/answers.h"

@@ -6,7 +6,7 @@
 #include "infer/score/scorer_priv.h"
 #include "infer/score/tables/sums.h"
 #include "infer/score/unit.h"
-#include "nn/block.h"
+#include "nn/core/block.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -3,9 +3,9 @@
 #ifndef BP_IO_CHECKPOINT_CHECKPOINT_H
 #define BP_IO_CHECKPOINT_CHECKPOINT_H
 
+#include "base/config/json.h"
 #include "base/err.h"
-#include "base/hash.h"
-#include "base/json.h"
+#include "base/files/hash.h"
 #include "mesh/mesh.h"
 #include "tensor/slice.h"
 #include <pthread.h>

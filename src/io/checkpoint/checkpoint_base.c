@@ -1,6 +1,6 @@
 /* A checkpoint of only an adapter: the tensors that it lacks are those of its base, another
  * checkpoint, which its state names by path and digest. */
-#include "base/fs.h"
+#include "base/files/fs.h"
 #include "base/mem.h"
 #include "io/checkpoint/checkpoint_priv.h"
 #include "mesh/collective.h"

@@ -1,6 +1,6 @@
 /* Which checkpoint is meant: the newest of a run that verifies, or what a user's path names. */
 #include "base/buffer.h"
-#include "base/fs.h"
+#include "base/files/fs.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "io/checkpoint/checkpoint_priv.h"

@@ -1,10 +1,10 @@
 /* The folder of a run's checkpoints: names, leftovers, retention, the link to the best one. */
-#include "base/cores.h"
 #include "base/fault.h"
-#include "base/fs.h"
-#include "base/heartbeat.h"
+#include "base/files/fs.h"
 #include "base/mem.h"
-#include "base/thread.h"
+#include "base/process/cores.h"
+#include "base/process/heartbeat.h"
+#include "base/process/thread.h"
 #include "io/checkpoint/checkpoint_priv.h"
 
 #include <errno.h>

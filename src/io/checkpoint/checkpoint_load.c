@@ -1,7 +1,7 @@
 /* Loading: any rank asks for any slices and reads them from the pieces that they meet. And are the
  * tensors those that were saved? Sums over elements, wherever those are: in the slices of ranks, or
  * in the pieces of files. */
-#include "base/fs.h"
+#include "base/files/fs.h"
 #include "base/mem.h"
 #include "io/checkpoint/checkpoint_priv.h"
 #include "mesh/collective.h"

@@ -1,6 +1,6 @@
 /* Opening a checkpoint: nothing is believed before its hash was checked, and HDF5 sees no byte
  * unhashed. */
-#include "base/fs.h"
+#include "base/files/fs.h"
 #include "base/mem.h"
 #include "io/checkpoint/checkpoint_priv.h"
 #include "mesh/collective.h"

@@ -2,7 +2,7 @@
 #ifndef BP_IO_CHECKPOINT_CHECKPOINT_PRIV_H
 #define BP_IO_CHECKPOINT_CHECKPOINT_PRIV_H
 
-#include "base/hash.h"
+#include "base/files/hash.h"
 #include "io/checkpoint/checkpoint.h"
 #include "io/h5/h5.h"
 #include "io/h5/user_block.h"

@@ -2,11 +2,11 @@
  * place. Which operation comes next, commit_steps.c decides; here they are done, and all ranks
  * agree on how each went. */
 #include "base/fault.h"
-#include "base/fs.h"
-#include "base/heartbeat.h"
-#include "base/hidden.h"
+#include "base/files/fs.h"
+#include "base/files/hidden.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/process/heartbeat.h"
 #include "io/checkpoint/checkpoint_save_priv.h"
 #include "mesh/collective.h"
 

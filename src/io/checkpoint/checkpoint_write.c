@@ -2,12 +2,12 @@
  * slices, part by part, while all wait. Or asynchronously: a thread of the writer reads the copies
  * that the ranks of its node have taken, makes no call of MPI, and steps aside for those that
  * compute. */
-#include "base/clock.h"
-#include "base/cores.h"
 #include "base/fault.h"
-#include "base/heartbeat.h"
 #include "base/mem.h"
-#include "base/thread.h"
+#include "base/process/clock.h"
+#include "base/process/cores.h"
+#include "base/process/heartbeat.h"
+#include "base/process/thread.h"
 #include "base/trace.h"
 #include "io/checkpoint/checkpoint_save_priv.h"
 #include "mesh/collective.h"

@@ -1,8 +1,8 @@
 /* ensemble.json: the list of an ensemble's members. */
 #include "io/checkpoint/ensemble_file.h"
 
-#include "base/fs.h"
-#include "base/json.h"
+#include "base/config/json.h"
+#include "base/files/fs.h"
 #include "base/mem.h"
 
 #include <errno.h>

@@ -1,7 +1,7 @@
 /* Written under a temporary name, sealed, renamed; read only after its hash was compared. */
 #include "io/checkpoint/head_samples.h"
 
-#include "base/fs.h"
+#include "base/files/fs.h"
 #include "base/mem.h"
 #include "io/h5/h5.h"
 #include "io/h5/user_block.h"

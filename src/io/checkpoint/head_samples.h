@@ -4,7 +4,7 @@
 #define BP_IO_CHECKPOINT_HEAD_SAMPLES_H
 
 #include "base/err.h"
-#include "base/hash.h"
+#include "base/files/hash.h"
 
 #include <stdint.h>
 

@@ -1,7 +1,7 @@
 /* The manifest of a checkpoint: its files with their hashes, its tensors and the pieces that tile
  * them. */
-#include "base/fs.h"
-#include "base/json.h"
+#include "base/config/json.h"
+#include "base/files/fs.h"
 #include "base/mem.h"
 #include "io/checkpoint/checkpoint_priv.h"
 #include "text/tokenizer/tokenizer.h"

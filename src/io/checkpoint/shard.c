@@ -4,10 +4,10 @@
  * and nothing that others read is put out of memory for it. It is hashed on the way, and read back.
  */
 #include "base/fault.h"
-#include "base/fs.h"
-#include "base/heartbeat.h"
+#include "base/files/fs.h"
+#include "base/files/xxh.h"
 #include "base/mem.h"
-#include "base/xxh.h"
+#include "base/process/heartbeat.h"
 #include "io/checkpoint/checkpoint_priv.h"
 #include "io/h5/h5_parts.h"
 

@@ -3,7 +3,7 @@
 #include "io/checkpoint/snapshot.h"
 
 #include "base/fault.h"
-#include "base/fs.h"
+#include "base/files/fs.h"
 #include "base/mem.h"
 #include "io/checkpoint/checkpoint_priv.h"
 

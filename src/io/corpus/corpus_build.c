@@ -2,12 +2,12 @@
 #include "corpus_build_priv.h"
 
 #include "base/buffer.h"
-#include "base/clock.h"
-#include "base/fs.h"
-#include "base/json.h"
+#include "base/config/json.h"
+#include "base/files/fs.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "base/signals.h"
+#include "base/process/clock.h"
+#include "base/process/signals.h"
 #include "io/corpus/dictionary.h"
 #include "mesh/collective.h"
 

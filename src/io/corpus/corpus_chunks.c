@@ -6,7 +6,7 @@
 #include "corpus_chunks.h"
 
 #include "base/mem.h"
-#include "base/thread.h"
+#include "base/process/thread.h"
 #include "io/corpus/corpus_writer.h"
 
 #include <inttypes.h>

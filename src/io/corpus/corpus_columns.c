@@ -2,7 +2,7 @@
  * HDF5) and, while they are converted, in foreign ones. */
 #include "corpus_file_priv.h"
 
-#include "base/fs.h"
+#include "base/files/fs.h"
 #include "base/mem.h"
 #include "io/corpus/corpus_writer.h"
 

@@ -1,8 +1,8 @@
 /* From spills to the finished file: columns, attributes, checksums, the user block, the rename. */
 #include "corpus_writer_priv.h"
 
-#include "base/fs.h"
-#include "base/hash.h"
+#include "base/files/fs.h"
+#include "base/files/hash.h"
 #include "base/mem.h"
 #include "text/tokenizer/tokenizer.h"
 

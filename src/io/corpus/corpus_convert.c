@@ -6,8 +6,8 @@
 #include "io/h5/h5_apart.h"
 #include "io/h5/h5_parts.h"
 
-#include "base/fs.h"
-#include "base/hidden.h"
+#include "base/files/fs.h"
+#include "base/files/hidden.h"
 #include "base/mem.h"
 #include "io/corpus/corpus_text.h"
 #include "io/corpus/corpus_writer.h"

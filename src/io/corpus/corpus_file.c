@@ -3,7 +3,7 @@
 
 #include "corpus_file_priv.h"
 
-#include "base/fs.h"
+#include "base/files/fs.h"
 #include "base/mem.h"
 #include "io/corpus/corpus_text.h"
 #include "io/corpus/corpus_writer.h"

@@ -3,7 +3,7 @@
 #define BP_IO_CORPUS_CORPUS_FILE_H
 
 #include "base/err.h"
-#include "base/hash.h"
+#include "base/files/hash.h"
 #include "text/tokenizer/tokenizer.h"
 #include <stdbool.h>
 #include <stdint.h>

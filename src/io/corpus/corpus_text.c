@@ -2,7 +2,7 @@
  */
 #include "io/corpus/corpus_text.h"
 
-#include "base/fs.h"
+#include "base/files/fs.h"
 #include "base/mem.h"
 
 #include <stdbool.h>

@@ -1,9 +1,9 @@
 /* The corpus writer takes in tokens and documents; corpus_commit.c makes the file of them. */
 #include "corpus_writer_priv.h"
 
-#include "base/fs.h"
-#include "base/hash.h"
-#include "base/hidden.h"
+#include "base/files/fs.h"
+#include "base/files/hash.h"
+#include "base/files/hidden.h"
 #include "base/mem.h"
 #include "io/h5/zstd_filter.h"
 #include "text/tokenizer/tokenizer.h"

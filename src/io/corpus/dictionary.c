@@ -1,7 +1,7 @@
 /* Texts numbered as they come: label values and tags of a corpus that is written. */
 #include "dictionary.h"
 
-#include "base/hash.h"
+#include "base/files/hash.h"
 #include "base/mem.h"
 
 #include <string.h>

@@ -1,10 +1,10 @@
 /* Stretches of a file and their hashes: /checksums, for writer, reader and verify. */
 #include "extents.h"
 
-#include "base/fs.h"
-#include "base/hash.h"
+#include "base/files/fs.h"
+#include "base/files/hash.h"
+#include "base/files/xxh.h"
 #include "base/mem.h"
-#include "base/xxh.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -1,7 +1,7 @@
 /* Bytes in memory, then in an unlinked file: columns of a corpus until its commit. */
 #include "io/corpus/spill.h"
 
-#include "base/fs.h"
+#include "base/files/fs.h"
 #include "base/mem.h"
 
 #include <errno.h>

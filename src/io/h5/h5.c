@@ -1,7 +1,7 @@
 /* HDF5 files: the library's state, opening, closing, and its error stack as one message. */
 #include "io/h5/h5_parts.h"
 
-#include "base/fs.h"
+#include "base/files/fs.h"
 #include "base/mem.h"
 #include "io/h5/lzf_filter.h"
 #include "io/h5/user_block.h"

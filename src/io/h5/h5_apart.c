@@ -2,8 +2,8 @@
  * through a pipe. */
 #include "io/h5/h5_apart.h"
 
-#include "base/clock.h"
-#include "base/signals.h"
+#include "base/process/clock.h"
+#include "base/process/signals.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,7 +1,7 @@
 /* Datasets and attributes: reading. */
 #include "io/h5/h5_parts.h"
 
-#include "base/fs.h"
+#include "base/files/fs.h"
 #include "base/mem.h"
 
 #include <inttypes.h>

@@ -1,9 +1,9 @@
 /* The user block of our HDF5 files: rendering, reading, hashing. */
 #include "io/h5/user_block.h"
 
-#include "base/fs.h"
-#include "base/hash.h"
-#include "base/xxh.h"
+#include "base/files/fs.h"
+#include "base/files/hash.h"
+#include "base/files/xxh.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -29,7 +29,7 @@
 #include <stdint.h>
 
 #define BP_USER_BLOCK_BYTES  512
-#define BP_USER_BLOCK_HASH   33 /* XXH3-128: BP_XXH128_HEX (base/xxh.h) */
+#define BP_USER_BLOCK_HASH   33 /* XXH3-128: BP_XXH128_HEX (base/files/xxh.h) */
 #define BP_USER_BLOCK_KIND   32
 #define BP_USER_BLOCK_DETAIL 160
 

@@ -3,7 +3,7 @@
 #include "io/huggingface/hf_config_priv.h"
 
 #include "base/buffer.h"
-#include "base/json.h"
+#include "base/config/json.h"
 #include "base/mem.h"
 
 #include <inttypes.h>

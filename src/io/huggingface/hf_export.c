@@ -1,8 +1,8 @@
 /* A checkpoint as a Hugging Face folder: config.json, the tensors in one file or in several, and
  * the tokenizer. */
-#include "base/fs.h"
-#include "base/hidden.h"
-#include "base/json.h"
+#include "base/config/json.h"
+#include "base/files/fs.h"
+#include "base/files/hidden.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "io/checkpoint/checkpoint.h"

@@ -1,6 +1,6 @@
 /* The files of a Hugging Face folder: config.json, and the safetensors files, one or as an index
  * lists them. Opening a folder (hf_import.c) begins here. */
-#include "base/fs.h"
+#include "base/files/fs.h"
 #include "base/mem.h"
 #include "io/huggingface/hf_config_priv.h"
 #include "io/huggingface/hf_import_priv.h"

@@ -1,5 +1,5 @@
 /* Opening a Hugging Face folder, and giving its tensors as ours. */
-#include "base/fs.h"
+#include "base/files/fs.h"
 #include "base/mem.h"
 #include "io/huggingface/hf_config_priv.h"
 #include "io/huggingface/hf_import_priv.h"

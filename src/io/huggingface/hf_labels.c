@@ -1,7 +1,7 @@
 /* Names of classes in config.json: "id2label" by number, "label2id" by name. */
 #include "io/huggingface/hf_config_priv.h"
 
-#include "base/json.h"
+#include "base/config/json.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -10,7 +10,7 @@
 #ifndef BP_IO_HUGGINGFACE_HF_MODEL_H
 #define BP_IO_HUGGINGFACE_HF_MODEL_H
 
-#include "base/json.h"
+#include "base/config/json.h"
 #include "io/checkpoint/checkpoint.h"
 #include "io/huggingface/hf_table.h"
 

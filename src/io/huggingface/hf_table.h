@@ -4,8 +4,8 @@
 #ifndef BP_IO_HUGGINGFACE_HF_TABLE_H
 #define BP_IO_HUGGINGFACE_HF_TABLE_H
 
+#include "base/config/json.h"
 #include "base/err.h"
-#include "base/json.h"
 #include <stdbool.h>
 #include <stdint.h>
 

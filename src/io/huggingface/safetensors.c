@@ -1,8 +1,8 @@
 /* Reading safetensors. */
 #include "io/huggingface/safetensors.h"
 
-#include "base/fs.h"
-#include "base/json.h"
+#include "base/config/json.h"
+#include "base/files/fs.h"
 #include "base/mem.h"
 #include "io/huggingface/half.h"
 #include "tensor/slice.h"

@@ -3,9 +3,9 @@
  * rank. */
 #include "job/report/report_priv.h"
 
-#include "base/clock.h"
-#include "base/fs.h"
+#include "base/files/fs.h"
 #include "base/mem.h"
+#include "base/process/clock.h"
 
 #include <errno.h>
 #include <signal.h>

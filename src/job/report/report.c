@@ -1,8 +1,8 @@
 /* Makes pages and plots of the files that are installed beside the programs. */
 #include "job/report/report_priv.h"
 
-#include "base/fs.h"
-#include "base/json.h"
+#include "base/config/json.h"
+#include "base/files/fs.h"
 #include "base/mem.h"
 #include "job/report/template.h"
 

@@ -9,8 +9,8 @@
 #ifndef BP_JOB_REPORT_REPORT_H
 #define BP_JOB_REPORT_REPORT_H
 
+#include "base/config/json.h"
 #include "base/err.h"
-#include "base/json.h"
 
 /** Is the template pages/NAME.html there? */
 bool bp_report_has_page(const char *name);

@@ -3,8 +3,8 @@
 #define BP_JOB_REPORT_TEMPLATE_H
 
 #include "base/buffer.h"
+#include "base/config/json.h"
 #include "base/err.h"
-#include "base/json.h"
 
 /** Render `text` with `data`, to the end of `out`.
  *

@@ -2,8 +2,8 @@
  * times `rows` elements that ScaLAPACK sees: m is our columns here, n our rows. */
 #include "math/scalapack/distributed.h"
 
-#include "base/heartbeat.h"
 #include "base/mem.h"
+#include "base/process/heartbeat.h"
 #include "math/scalapack/scalapack_priv.h"
 #include "mesh/collective.h"
 #include "mesh/long_call.h"

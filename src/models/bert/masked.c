@@ -2,7 +2,7 @@
 #include "models/bert/bert.h"
 
 #include "base/rng.h"
-#include "nn/layers.h"
+#include "nn/core/layers.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,8 +1,8 @@
 /* Both halves of ELECTRA in one folder, generator/ and discriminator/, as Hugging Face has each. */
 #include "models/electra/electra.h"
 
-#include "base/fs.h"
-#include "base/json.h"
+#include "base/config/json.h"
+#include "base/files/fs.h"
 #include "base/mem.h"
 #include "io/huggingface/hf_model.h"
 #include "models/shape_json.h"

@@ -1,12 +1,12 @@
 /* The text files of a bilm-tf folder: options.json, and the words. Called by bilm_read.c. */
 #include "models/elmo/bilm_priv.h"
 
-#include "base/fs.h"
-#include "base/json.h"
+#include "base/config/json.h"
+#include "base/files/fs.h"
 #include "base/mem.h"
 #include "models/elmo/elmo.h"
 #include "models/words_file.h"
-#include "nn/layers.h"
+#include "nn/core/layers.h"
 
 #include <inttypes.h>
 #include <string.h>

@@ -2,13 +2,13 @@
  * vocabulary. */
 #include "models/elmo/bilm_priv.h"
 
-#include "base/fs.h"
+#include "base/files/fs.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "io/h5/h5.h"
 #include "io/h5/h5_apart.h"
 #include "models/elmo/elmo.h"
-#include "nn/layers.h"
+#include "nn/core/layers.h"
 
 #include <stdio.h>
 #include <string.h>

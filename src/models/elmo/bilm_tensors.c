@@ -1,7 +1,7 @@
 /* Maps bilm-tf's datasets to our tensors. Called by bilm_read.c and bilm_write.c. */
 #include "models/elmo/bilm_priv.h"
 
-#include "nn/layers.h"
+#include "nn/core/layers.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -2,16 +2,16 @@
 #include "models/elmo/bilm_priv.h"
 
 #include "base/buffer.h"
-#include "base/fs.h"
-#include "base/hidden.h"
-#include "base/json.h"
+#include "base/config/json.h"
+#include "base/files/fs.h"
+#include "base/files/hidden.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "io/checkpoint/checkpoint.h"
 #include "io/h5/h5.h"
 #include "models/elmo/elmo.h"
 #include "models/shape_json.h"
-#include "nn/layers.h"
+#include "nn/core/layers.h"
 
 #include <stdio.h>
 #include <string.h>

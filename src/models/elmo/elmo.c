@@ -6,7 +6,7 @@
 #include "models/elmo/elmo.h"
 
 #include "models/elmo/bilm_priv.h"
-#include "nn/layers.h"
+#include "nn/core/layers.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* The characters of a vocabulary's words. */
 #include "models/elmo/elmo.h"
 
-#include "nn/layers.h"
+#include "nn/core/layers.h"
 
 #include <string.h>
 

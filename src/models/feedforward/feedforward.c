@@ -5,7 +5,7 @@
 #include "models/feedforward/feedforward.h"
 
 #include "models/variants.h"
-#include "nn/layers.h"
+#include "nn/core/layers.h"
 
 #define INIT_STD 0.1F /* of word vectors and head */
 

@@ -1,8 +1,8 @@
 /* The family of n-gram models: its keys and sizes, and how its model is made from a stream. */
 #include "models/ngram/ngram.h"
 
-#include "base/fs.h"
-#include "base/hash.h"
+#include "base/files/fs.h"
+#include "base/files/hash.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "io/h5/user_block.h"

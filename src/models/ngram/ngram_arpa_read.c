@@ -4,8 +4,8 @@
 #include "models/ngram/ngram_arpa_priv.h"
 
 #include "base/buffer.h"
-#include "base/decimal.h"
-#include "base/fs.h"
+#include "base/config/decimal.h"
+#include "base/files/fs.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "models/words_file.h"

@@ -2,7 +2,7 @@
 #include "models/ngram/ngram_arpa_priv.h"
 
 #include "base/buffer.h"
-#include "base/fs.h"
+#include "base/files/fs.h"
 #include "base/mem.h"
 
 #include <inttypes.h>

@@ -3,9 +3,9 @@
 #include "models/ngram/ngram_count_priv.h"
 
 #include "base/fault.h"
-#include "base/heartbeat.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/process/heartbeat.h"
 #include "mesh/collective.h"
 
 #include <inttypes.h>

@@ -5,9 +5,9 @@
 #include "models/ngram/ngram_estimate_priv.h"
 
 #include "base/fault.h"
-#include "base/heartbeat.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/process/heartbeat.h"
 #include "mesh/collective.h"
 #include "models/ngram/ngram_exchange_priv.h"
 

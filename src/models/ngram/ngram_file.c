@@ -1,8 +1,8 @@
 /* The model's file: its layout, and opening one that need not be trusted. */
 #include "models/ngram/ngram_file_priv.h"
 
-#include "base/fs.h"
-#include "base/heartbeat.h"
+#include "base/files/fs.h"
+#include "base/process/heartbeat.h"
 
 #include <fcntl.h>
 #include <inttypes.h>

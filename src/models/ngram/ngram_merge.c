@@ -2,8 +2,8 @@
  * ngram.c after ngram_count.c. */
 #include "models/ngram/ngram_estimate_priv.h"
 
-#include "base/heartbeat.h"
 #include "base/mem.h"
+#include "base/process/heartbeat.h"
 #include "mesh/collective.h"
 
 #include <stdlib.h>

@@ -7,8 +7,8 @@
  * another decision, and only the back-off weights are computed again. */
 #include "models/ngram/ngram_prune_priv.h"
 
-#include "base/heartbeat.h"
 #include "base/mem.h"
+#include "base/process/heartbeat.h"
 #include "mesh/collective.h"
 #include "models/ngram/ngram_exchange_priv.h"
 

@@ -2,10 +2,10 @@
 #include "models/ngram/ngram_runs_priv.h"
 
 #include "base/fault.h"
-#include "base/fs.h"
+#include "base/files/fs.h"
+#include "base/files/xxh.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "base/xxh.h"
 
 #include <fcntl.h>
 #include <inttypes.h>

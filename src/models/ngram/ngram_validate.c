@@ -2,8 +2,8 @@
  * ngram.c last. */
 #include "models/ngram/ngram_count_priv.h"
 
-#include "base/heartbeat.h"
 #include "base/mem.h"
+#include "base/process/heartbeat.h"
 #include "mesh/collective.h"
 #include "models/ngram/ngram_lookup_priv.h"
 

@@ -2,10 +2,10 @@
 #include "models/ngram/ngram_write_priv.h"
 
 #include "base/fault.h"
-#include "base/fs.h"
-#include "base/heartbeat.h"
+#include "base/files/fs.h"
 #include "base/mem.h"
-#include "base/signals.h"
+#include "base/process/heartbeat.h"
+#include "base/process/signals.h"
 #include "models/ngram/ngram_file_priv.h"
 
 #include <errno.h>

@@ -3,7 +3,7 @@
 #include "models/recurrent/recurrent.h"
 
 #include "models/variants.h"
-#include "nn/layers.h"
+#include "nn/core/layers.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -4,7 +4,7 @@
 
 #include "base/mem.h"
 #include "models/transformer.h"
-#include "nn/layers.h"
+#include "nn/core/layers.h"
 
 #include <math.h>
 

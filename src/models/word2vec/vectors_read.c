@@ -1,6 +1,6 @@
 /* Files of the original tool, text and binary, as a checkpoint. */
-#include "base/decimal.h"
-#include "base/fs.h"
+#include "base/config/decimal.h"
+#include "base/files/fs.h"
 #include "base/mem.h"
 #include "models/ngram/ngram_arpa_priv.h"
 #include "models/word2vec/word2vec_priv.h"

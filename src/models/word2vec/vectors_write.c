@@ -2,7 +2,7 @@
 #include "models/word2vec/vectors.h"
 
 #include "base/buffer.h"
-#include "base/fs.h"
+#include "base/files/fs.h"
 #include "models/word2vec/word2vec_priv.h"
 
 #include <inttypes.h>

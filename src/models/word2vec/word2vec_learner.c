@@ -8,9 +8,9 @@
 #include "models/word2vec/word2vec_examples_priv.h"
 
 #include "base/fault.h"
-#include "base/heartbeat.h"
 #include "base/mem.h"
-#include "base/signals.h"
+#include "base/process/heartbeat.h"
+#include "base/process/signals.h"
 #include "mesh/collective.h"
 #include "models/shape_json.h"
 

@@ -11,12 +11,12 @@
  * the owner's host. */
 #include "run/lock/run_lock.h"
 
-#include "base/clock.h"
 #include "base/fault.h"
-#include "base/fs.h"
+#include "base/files/fs.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "base/thread.h"
+#include "base/process/clock.h"
+#include "base/process/thread.h"
 #include "run/lock/run_lock_record_priv.h"
 
 #include <errno.h>

@@ -3,7 +3,7 @@
 #include "run/lock/run_lock_record_priv.h"
 
 #include "base/err.h"
-#include "base/fs.h"
+#include "base/files/fs.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* The owner of a run folder: who that is, and whether it certainly lives or is certainly dead. */
-#include "base/clock.h"
+#include "base/process/clock.h"
 #include "run/lock/process.h"
 #include "run/lock/run_lock.h"
 #include "run/run_fields.h"

@@ -3,8 +3,8 @@
 #ifndef BP_RUN_PROBE_PROBE_H
 #define BP_RUN_PROBE_PROBE_H
 
+#include "base/config/json.h"
 #include "base/err.h"
-#include "base/json.h"
 #include <mpi.h>
 #include <stdint.h>
 

@@ -1,8 +1,8 @@
 /* The file system under a run folder: tried, not trusted. */
 #include "base/buffer.h"
-#include "base/clock.h"
-#include "base/fs.h"
+#include "base/files/fs.h"
 #include "base/mem.h"
+#include "base/process/clock.h"
 #include "mesh/collective.h"
 #include "mesh/mesh.h"
 #include "run/probe/probe.h"

@@ -1,10 +1,10 @@
 /* This process's host: processors, memory, limits. The first of doctor's three steps. */
 #include "base/buffer.h"
-#include "base/clock.h"
-#include "base/cores.h"
-#include "base/fs.h"
+#include "base/files/fs.h"
 #include "base/mem.h"
-#include "base/memory_limit.h"
+#include "base/process/clock.h"
+#include "base/process/cores.h"
+#include "base/process/memory_limit.h"
 #include "run/probe/probe.h"
 
 #include <dirent.h>

@@ -1,6 +1,6 @@
 /* The facts of many ranks' hosts, gathered by doctor, as rows of its report. */
 #include "base/buffer.h"
-#include "base/json.h"
+#include "base/config/json.h"
 #include "base/mem.h"
 #include "base/sort.h"
 #include "run/probe/probe.h"

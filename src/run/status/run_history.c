@@ -1,7 +1,7 @@
 /* What runs left, read back for status, plots and tables: keys, curves, speeds. */
 #include "run/status/run_history.h"
 
-#include "base/fs.h"
+#include "base/files/fs.h"
 #include "base/mem.h"
 #include "base/sort.h"
 #include "run/run_compare.h"

@@ -2,12 +2,12 @@
  * and nowhere else without reading all that the run has ever written. */
 #include "run/status/run_progress.h"
 
-#include "base/clock.h"
-#include "base/fs.h"
-#include "base/heartbeat.h"
-#include "base/json.h"
+#include "base/config/json.h"
+#include "base/files/fs.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/process/clock.h"
+#include "base/process/heartbeat.h"
 #include "base/sort.h"
 #include "run/run_fields.h"
 

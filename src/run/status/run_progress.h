@@ -2,8 +2,8 @@
 #ifndef BP_RUN_STATUS_RUN_PROGRESS_H
 #define BP_RUN_STATUS_RUN_PROGRESS_H
 
+#include "base/config/json.h"
 #include "base/err.h"
-#include "base/json.h"
 #include "run/lock/run_lock.h"
 #include <stdbool.h>
 #include <stdint.h>

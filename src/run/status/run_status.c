@@ -1,8 +1,8 @@
 /* A run's status: what the job has written of itself, who holds the folder, and what is in it. */
 #include "run/status/run_status.h"
 
-#include "base/fs.h"
-#include "base/json.h"
+#include "base/config/json.h"
+#include "base/files/fs.h"
 #include "base/mem.h"
 #include "io/checkpoint/checkpoint.h"
 #include "run/restart.h"

@@ -8,8 +8,8 @@
 #define BP_RUN_STATUS_RUN_STATUS_H
 
 #include "base/buffer.h"
+#include "base/config/json.h"
 #include "base/err.h"
-#include "base/json.h"
 
 /** How long a silent owner's counter is watched (it moves every 10 s). */
 #define BP_RUN_STATUS_WATCH_SECONDS 15.0

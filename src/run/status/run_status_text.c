@@ -1,5 +1,5 @@
 /* A run's status as lines for people. Everything comes from the object that --json prints. */
-#include "base/clock.h"
+#include "base/process/clock.h"
 #include "run/run_fields.h"
 #include "run/status/run_status.h"
 

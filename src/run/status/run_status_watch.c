@@ -1,9 +1,9 @@
 /* Who holds a run. Counters of several runs are watched at the same time: each wait is of seconds.
  */
-#include "base/clock.h"
-#include "base/fs.h"
-#include "base/json.h"
+#include "base/config/json.h"
+#include "base/files/fs.h"
 #include "base/mem.h"
+#include "base/process/clock.h"
 #include "run/lock/run_lock.h"
 #include "run/status/run_status_priv.h"
 

@@ -2,10 +2,10 @@
  * agrees on anything then, and nobody writes run.json; the line itself goes into the run folder. So
  * does what the batch script knows of the end, and ranks can't: a failed node, the time limit. */
 #include "base/buffer.h"
-#include "base/clock.h"
-#include "base/fs.h"
-#include "base/json.h"
+#include "base/config/json.h"
+#include "base/files/fs.h"
 #include "base/mem.h"
+#include "base/process/clock.h"
 #include "run/lock/run_lock.h"
 #include "run/status/run_progress.h"
 #include "run/status/run_status_priv.h"

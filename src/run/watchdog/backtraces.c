@@ -1,9 +1,9 @@
 /* Backtraces of all ranks that hang: asked for by the watchdog, written to RUN/stacks. */
 #include "run/watchdog/backtraces.h"
 
-#include "base/clock.h"
-#include "base/heartbeat.h"
-#include "base/signals.h"
+#include "base/process/clock.h"
+#include "base/process/heartbeat.h"
+#include "base/process/signals.h"
 #include "run/lock/process.h"
 
 #include <errno.h>
@@ -123,8 +123,8 @@ static bool is_ours(const void *address)
 
 /* Code that a library has made while it runs (matrix products) can't be unwound, and hides who
  * called it: so what looks like return addresses into this program is printed, from `from` to the
- * stack's end. Such code may have the stack pointer elsewhere (base/signals.h); then there is
- * nothing to print.
+ * stack's end. Such code may have the stack pointer elsewhere (base/process/signals.h); then there
+ * is nothing to print.
  */
 static void put_guesses(int fd, const void *const *from)
 {

@@ -14,7 +14,7 @@
 #define BP_RUN_WATCHDOG_WATCH_STATE_H
 
 #include "base/err.h"
-#include "base/heartbeat.h"
+#include "base/process/heartbeat.h"
 #include <stdbool.h>
 #include <stdint.h>
 

@@ -2,10 +2,10 @@
  * ranks. */
 #include "run/watchdog/watchdog.h"
 
-#include "base/clock.h"
-#include "base/fs.h"
+#include "base/files/fs.h"
 #include "base/mem.h"
-#include "base/thread.h"
+#include "base/process/clock.h"
+#include "base/process/thread.h"
 #include "mesh/collective.h"
 #include "run/watchdog/backtraces.h"
 #include "run/watchdog/watchdog_priv.h"

@@ -1,8 +1,8 @@
 /* The watchdog: a thread of every rank sends rank 0 once a second what its main thread is doing
- * (base/heartbeat.h), and rank 1 watches rank 0. When a rank makes no progress for too long, it is
- * named on standard error, every rank writes its stack to RUN/stacks, and all leave with
- * status 75. Ranks whose launcher has died, or that receive nothing from rank 0 any more, leave by
- * themselves.
+ * (base/process/heartbeat.h), and rank 1 watches rank 0. When a rank makes no progress for too
+ * long, it is named on standard error, every rank writes its stack to RUN/stacks, and all leave
+ * with status 75. Ranks whose launcher has died, or that receive nothing from rank 0 any more,
+ * leave by themselves.
  *
  * It begins as soon as the job knows its ranks, before anything that they wait for, and has a run
  * folder once rank 0 holds one; a diagnosis before that is only on standard error.
@@ -19,7 +19,7 @@
 #ifndef BP_RUN_WATCHDOG_WATCHDOG_H
 #define BP_RUN_WATCHDOG_WATCHDOG_H
 
-#include "base/config.h"
+#include "base/config/config.h"
 #include "base/err.h"
 #include "mesh/mesh.h"
 #include <stdbool.h>

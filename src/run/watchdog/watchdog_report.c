@@ -2,11 +2,11 @@
  * opened anew, and lines are appended in one write. */
 #include "run/watchdog/watchdog_priv.h"
 
-#include "base/clock.h"
-#include "base/fs.h"
-#include "base/json.h"
+#include "base/config/json.h"
+#include "base/files/fs.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/process/clock.h"
 #include "run/lock/run_lock.h"
 #include "run/status/run_progress.h"
 #include "run/watchdog/backtraces.h"

@@ -3,8 +3,8 @@
 #include "run/watchdog/watchdog_priv.h"
 
 #include "base/buffer.h"
-#include "base/clock.h"
-#include "base/thread.h"
+#include "base/process/clock.h"
+#include "base/process/thread.h"
 #include "run/status/run_progress.h"
 
 #include <poll.h>

@@ -2,7 +2,7 @@
  * call MPI). */
 #include "run/watchdog/watchdog_wire_priv.h"
 
-#include "base/hash.h"
+#include "base/files/hash.h"
 #include "run/lock/process.h"
 
 #include <arpa/inet.h>

@@ -1,5 +1,5 @@
 /* Documents of files, in pieces: between source.c, which gives bytes, and the encoder. */
-#include "base/fs.h"
+#include "base/files/fs.h"
 #include "base/mem.h"
 #include "text/documents/text_source.h"
 

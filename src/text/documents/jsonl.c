@@ -1,5 +1,5 @@
 /* A line of JSON to a document: its text, id, labels and values. */
-#include "base/json.h"
+#include "base/config/json.h"
 #include "base/mem.h"
 #include "text/documents/text_source.h"
 

@@ -1,8 +1,8 @@
 /* Bytes of a file, through zlib or libzstd where its first bytes say so. */
 #include "base/fault.h"
-#include "base/fs.h"
+#include "base/files/fs.h"
 #include "base/mem.h"
-#include "base/signals.h"
+#include "base/process/signals.h"
 #include "text/documents/text_source.h"
 
 #include <errno.h>

@@ -1,7 +1,7 @@
 /* Questions of SQuAD's files: documents.c asks for one after another. */
 #include "text/documents/squad_priv.h"
 
-#include "base/json.h"
+#include "base/config/json.h"
 #include "base/mem.h"
 #include "text/documents/text_source.h"
 #include "text/unicode/context_words.h"

@@ -1,6 +1,6 @@
 /* Tables: fields with a tab between them, names of the columns in the first line; and texts of two
  * files, line by line. */
-#include "base/decimal.h"
+#include "base/config/decimal.h"
 #include "base/mem.h"
 #include "text/documents/text_source.h"
 #include "text/unicode/tally.h"

@@ -2,7 +2,7 @@
 #ifndef BP_TEXT_PIPELINE_ADDED_H
 #define BP_TEXT_PIPELINE_ADDED_H
 
-#include "base/json.h"
+#include "base/config/json.h"
 #include "text/pipeline/normalizer.h"
 #include "text/pipeline/pretokenizer.h"
 #include "text/unicode/trie.h"

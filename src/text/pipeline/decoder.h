@@ -3,7 +3,7 @@
 #define BP_TEXT_PIPELINE_DECODER_H
 
 #include "base/buffer.h"
-#include "base/json.h"
+#include "base/config/json.h"
 #include "text/pipeline/pretokenizer.h"
 
 typedef enum bp_decode_kind {

@@ -2,7 +2,7 @@
 #ifndef BP_TEXT_PIPELINE_LOAD_H
 #define BP_TEXT_PIPELINE_LOAD_H
 
-#include "base/json.h"
+#include "base/config/json.h"
 #include "text/unicode/regex.h"
 
 /** The string member `key`, "" where it is not there. Borrowed. */

@@ -3,7 +3,7 @@
 #define BP_TEXT_PIPELINE_NORMALIZER_H
 
 #include "base/buffer.h"
-#include "base/json.h"
+#include "base/config/json.h"
 #include "text/pipeline/charsmap_priv.h"
 #include "text/unicode/regex.h"
 

@@ -4,7 +4,7 @@
 #define BP_TEXT_PIPELINE_PRETOKENIZER_H
 
 #include "base/buffer.h"
-#include "base/json.h"
+#include "base/config/json.h"
 #include "text/unicode/regex.h"
 
 #include <stdbool.h>

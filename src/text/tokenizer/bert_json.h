@@ -2,7 +2,7 @@
 #ifndef BP_TEXT_TOKENIZER_BERT_JSON_H
 #define BP_TEXT_TOKENIZER_BERT_JSON_H
 
-#include "base/json.h"
+#include "base/config/json.h"
 
 #include <stdbool.h>
 

@@ -1,7 +1,7 @@
 /* A BERT vocabulary, vocab.txt, as tokenizer.json. */
 #include "base/buffer.h"
-#include "base/fs.h"
-#include "base/json.h"
+#include "base/config/json.h"
+#include "base/files/fs.h"
 #include "base/mem.h"
 #include "text/tokenizer/bert_json.h"
 #include "text/tokenizer/template.h"

@@ -1,6 +1,6 @@
 /* Text to ids: plain tokenizers by scan.c and a cache of words, others by the steps of the
  * pipeline. */
-#include "base/hash.h"
+#include "base/files/hash.h"
 #include "base/mem.h"
 #include "text/pipeline/pipeline.h"
 #include "text/tokenizer/tokenizer_parts.h"

@@ -2,9 +2,9 @@
 #ifndef BP_TEXT_TOKENIZER_MEANING_PRIV_H
 #define BP_TEXT_TOKENIZER_MEANING_PRIV_H
 
+#include "base/config/json.h"
 #include "base/err.h"
-#include "base/hash.h"
-#include "base/json.h"
+#include "base/files/hash.h"
 
 #include <limits.h>
 #include <stdbool.h>

@@ -1,6 +1,6 @@
 /* RoBERTa's and BART's pair of files, vocab.json and merges.txt, as tokenizer.json. */
-#include "base/fs.h"
-#include "base/json.h"
+#include "base/config/json.h"
+#include "base/files/fs.h"
 #include "base/mem.h"
 #include "text/pipeline/load.h"
 #include "text/tokenizer/tokenizer_parts.h"

@@ -1,6 +1,6 @@
 /* Roles of special tokens by the files that are beside a tokenizer.json. */
 #include "base/buffer.h"
-#include "base/fs.h"
+#include "base/files/fs.h"
 #include "base/mem.h"
 #include "text/tokenizer/tokenizer_parts.h"
 

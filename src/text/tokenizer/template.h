@@ -2,7 +2,7 @@
 #ifndef BP_TEXT_TOKENIZER_TEMPLATE_H
 #define BP_TEXT_TOKENIZER_TEMPLATE_H
 
-#include "base/json.h"
+#include "base/config/json.h"
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,7 +1,7 @@
 /* A tokenizer: its vocabulary and roles, ids to text. */
 #include "text/tokenizer/tokenizer.h"
 #include "base/buffer.h"
-#include "base/fs.h"
+#include "base/files/fs.h"
 #include "base/mem.h"
 #include "text/pipeline/pipeline.h"
 #include "text/tokenizer/meaning_priv.h"

@@ -19,9 +19,9 @@
 #define BP_TEXT_TOKENIZER_TOKENIZER_H
 
 #include "base/buffer.h"
+#include "base/config/json.h"
 #include "base/err.h"
-#include "base/hash.h"
-#include "base/json.h"
+#include "base/files/hash.h"
 #include "text/pipeline/ids.h"
 #include "text/unicode/cut.h"
 #include <stdbool.h>

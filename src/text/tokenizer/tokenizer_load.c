@@ -1,7 +1,7 @@
 /* tokenizer.json, read: exactly, or refused by name. */
 #include "base/buffer.h"
-#include "base/fs.h"
-#include "base/json.h"
+#include "base/config/json.h"
+#include "base/files/fs.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "text/pipeline/load.h"

@@ -2,7 +2,7 @@
 #ifndef BP_TEXT_TOKENIZER_TOKENIZER_PARTS_H
 #define BP_TEXT_TOKENIZER_TOKENIZER_PARTS_H
 
-#include "base/json.h"
+#include "base/config/json.h"
 #include "text/pipeline/bpe.h"
 #include "text/tokenizer/tokenizer.h"
 #include "text/unicode/alphabet.h"

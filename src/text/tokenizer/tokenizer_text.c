@@ -1,6 +1,6 @@
 /* tokenizer.json, written: one spelling of each tokenizer. */
 #include "base/buffer.h"
-#include "base/json.h"
+#include "base/config/json.h"
 #include "base/mem.h"
 #include "text/pipeline/pipeline.h"
 #include "text/tokenizer/tokenizer_parts.h"

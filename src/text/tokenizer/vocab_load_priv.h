@@ -2,7 +2,7 @@
 #ifndef BP_TEXT_TOKENIZER_VOCAB_LOAD_PRIV_H
 #define BP_TEXT_TOKENIZER_VOCAB_LOAD_PRIV_H
 
-#include "base/json.h"
+#include "base/config/json.h"
 #include "text/tokenizer/tokenizer_parts.h"
 
 /** Tokens that a file's vocabulary may have: 2^22; tests set it. */

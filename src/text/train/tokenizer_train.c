@@ -2,10 +2,10 @@
  * builds the vocabulary. */
 #include "text/train/tokenizer_train.h"
 #include "base/buffer.h"
-#include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "base/signals.h"
+#include "base/process/clock.h"
+#include "base/process/signals.h"
 #include "mesh/collective.h"
 #include "mesh/mesh.h"
 #include "text/train/tokenizer_train_priv.h"

@@ -4,10 +4,10 @@
  * of its symbol and the next one of its word; the nodes of one pair are chained, so a merge goes to
  * its places and to no other.
  */
-#include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "base/signals.h"
+#include "base/process/clock.h"
+#include "base/process/signals.h"
 #include "text/tokenizer/bert_json.h"
 #include "text/train/tokenizer_train_priv.h"
 #include "text/unicode/unicode.h"

@@ -1,9 +1,9 @@
 /* A Unigram vocabulary from words: letters, seeds, EM and pruning in turns, and tokenizer.json. */
 #include "base/buffer.h"
-#include "base/json.h"
+#include "base/config/json.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "base/signals.h"
+#include "base/process/signals.h"
 #include "text/pipeline/normalizer.h"
 #include "text/pipeline/pipeline.h"
 #include "text/tokenizer/template.h"

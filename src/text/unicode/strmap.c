@@ -1,6 +1,6 @@
 /* A hash map from byte strings to numbers, in the order of insertion. */
 #include "text/unicode/strmap.h"
-#include "base/hash.h"
+#include "base/files/hash.h"
 #include "base/mem.h"
 
 #include <string.h>

@@ -2,7 +2,7 @@
  * rank differs. Called by engine.c. */
 #include "train/engine/corruption.h"
 
-#include "base/hash.h"
+#include "base/files/hash.h"
 #include "base/mem.h"
 #include "mesh/collective.h"
 

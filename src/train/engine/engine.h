@@ -56,8 +56,8 @@ void bp_engine_initialise(bp_engine *engine);
 /** What is frozen and in `base` (all parameters of a group) is left out of what is saved. Local. */
 void bp_engine_save_beside(bp_engine *engine, const bp_checkpoint *base);
 
-/** Later steps learn from a teacher too (nn/distill.h): spec.distills was set. Borrowed; NULL:
- * none. Local. */
+/** Later steps learn from a teacher too (nn/heads/distill.h): spec.distills was set. Borrowed;
+ * NULL: none. Local. */
 void bp_engine_teach(bp_engine *engine, const struct bp_teacher *teacher);
 
 /** Slots of the batch that this data rank has: [*first, *first + *count). */

@@ -3,7 +3,7 @@
  * optimizer.c. */
 #include "train/engine/optimizer_priv.h"
 
-#include "base/hash.h"
+#include "base/files/hash.h"
 #include "base/rng.h"
 
 #include <math.h>

@@ -1,9 +1,9 @@
 /* The keys of training, optimizer and mesh that the engine and its loop read. */
 #include "train/engine/options.h"
 
+#include "base/config/run_options.h"
 #include "base/err.h"
 #include "base/log.h"
-#include "base/run_options.h"
 #include "mesh/mesh.h"
 #include "models/family.h"
 

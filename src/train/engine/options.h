@@ -3,7 +3,7 @@
 #ifndef BP_TRAIN_ENGINE_OPTIONS_H
 #define BP_TRAIN_ENGINE_OPTIONS_H
 
-#include "base/config.h"
+#include "base/config/config.h"
 #include "mesh/mesh.h"
 #include "models/family.h"
 #include "train/engine/optimizer.h"

@@ -2,7 +2,7 @@
  * engine.c after an update. */
 #include "train/engine/spectral.h"
 
-#include "base/hash.h"
+#include "base/files/hash.h"
 #include "base/rng.h"
 #include "math/kernels/kernels.h"
 #include "mesh/collective.h"

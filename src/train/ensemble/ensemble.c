@@ -1,9 +1,9 @@
 /* The training of an ensemble from end to end. */
 #include "train/ensemble/ensemble_priv.h"
 
+#include "base/config/run_options.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "base/run_options.h"
 #include "data/corpus.h"
 #include "infer/score/tables/summary.h"
 #include "io/checkpoint/ensemble_file.h"

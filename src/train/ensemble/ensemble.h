@@ -2,7 +2,7 @@
 #ifndef BP_TRAIN_ENSEMBLE_ENSEMBLE_H
 #define BP_TRAIN_ENSEMBLE_ENSEMBLE_H
 
-#include "base/config.h"
+#include "base/config/config.h"
 #include "mesh/mesh.h"
 
 extern const bp_option bp_ensemble_options[]; /* ensemble.* */

@@ -2,11 +2,11 @@
  * Called by ensemble_scheduler.c. */
 #include "train/ensemble/ensemble_priv.h"
 
+#include "base/config/run_options.h"
 #include "base/fault.h"
-#include "base/fs.h"
+#include "base/files/fs.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "base/run_options.h"
 #include "data/corpus.h"
 #include "data/loader.h"
 #include "infer/score/score.h"

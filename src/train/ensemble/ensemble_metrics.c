@@ -2,7 +2,7 @@
  * ensemble_scheduler.c, on the coordinator. */
 #include "train/ensemble/ensemble_priv.h"
 
-#include "base/fs.h"
+#include "base/files/fs.h"
 #include "base/log.h"
 #include "base/mem.h"
 

@@ -2,9 +2,9 @@
  * all groups fit into the nodes' memory. The run itself is in ensemble.c. */
 #include "train/ensemble/ensemble_priv.h"
 
+#include "base/config/run_options.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "base/run_options.h"
 #include "io/checkpoint/checkpoint.h"
 #include "math/math.h"
 #include "mesh/collective.h"

@@ -2,10 +2,10 @@
  * in them goes to all ranks. Called by setup.c. */
 #include "train/loop/corpora.h"
 
+#include "base/config/run_options.h"
 #include "base/fault.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "base/run_options.h"
 #include "mesh/collective.h"
 #include "text/tokenizer/tokenizer.h"
 

@@ -2,12 +2,12 @@
  * checkpoint. Called by pretrain.c instead of steps.c. */
 #include "train/loop/counting.h"
 
-#include "base/clock.h"
-#include "base/fs.h"
-#include "base/heartbeat.h"
+#include "base/config/run_options.h"
+#include "base/files/fs.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "base/run_options.h"
+#include "base/process/clock.h"
+#include "base/process/heartbeat.h"
 #include "mesh/collective.h"
 #include "models/counting.h"
 #include "train/loop/commit.h"

@@ -2,7 +2,7 @@
  * reports it to all, and the job ends before it can commit. Called by steps.c. */
 #include "train/loop/digest.h"
 
-#include "base/json.h"
+#include "base/config/json.h"
 
 #include "mesh/collective.h"
 #include "train/loop/learning.h"

@@ -2,8 +2,8 @@
 #ifndef BP_TRAIN_LOOP_HOOKS_H
 #define BP_TRAIN_LOOP_HOOKS_H
 
+#include "base/config/json.h"
 #include "base/err.h"
-#include "base/json.h"
 
 #include <stdint.h>
 

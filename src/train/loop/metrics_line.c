@@ -2,7 +2,7 @@
  * steps.c. */
 #include "train/loop/metrics_line.h"
 
-#include "base/clock.h"
+#include "base/process/clock.h"
 #include "mesh/collective.h"
 #include "train/loop/report.h"
 

@@ -2,7 +2,7 @@
 #ifndef BP_TRAIN_LOOP_OPTIONS_H
 #define BP_TRAIN_LOOP_OPTIONS_H
 
-#include "base/config.h"
+#include "base/config/config.h"
 #include "train/loop/part.h"
 
 extern const bp_option bp_checkpoint_options[]; /* checkpoint.* */

@@ -6,8 +6,8 @@
 #ifndef BP_TRAIN_LOOP_PART_H
 #define BP_TRAIN_LOOP_PART_H
 
+#include "base/config/json.h"
 #include "base/err.h"
-#include "base/json.h"
 #include "mesh/mesh.h"
 #include "run/run_folder.h"
 #include "tensor/batch.h"

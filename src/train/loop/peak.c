@@ -2,7 +2,7 @@
  * by setup.c, and for --plan by pretrain.c and the ensemble's plan. */
 #include "train/loop/peak.h"
 
-#include "base/clock.h"
+#include "base/process/clock.h"
 #include "math/math.h"
 #include "mesh/collective.h"
 

@@ -1,9 +1,9 @@
 /* The memory plan as a table for people. Called by pretrain.c and setup.c. */
 #include "train/loop/plan_text.h"
 
-#include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/process/clock.h"
 #include "math/math.h"
 #include "mesh/collective.h"
 #include "mesh/mesh.h"

@@ -1,8 +1,8 @@
 /* math.precision of a run: one for all of its ranks and starts. */
 #include "train/loop/precision.h"
 
+#include "base/config/run_options.h"
 #include "base/mem.h"
-#include "base/run_options.h"
 #include "math/math.h"
 #include "mesh/collective.h"
 #include "run/run_folder.h"

@@ -2,7 +2,7 @@
 #ifndef BP_TRAIN_LOOP_PRECISION_H
 #define BP_TRAIN_LOOP_PRECISION_H
 
-#include "base/config.h"
+#include "base/config/config.h"
 #include "math/gemm/linear.h"
 
 #include <mpi.h>

@@ -2,9 +2,9 @@
  * member of an ensemble. */
 #include "train/loop/pretrain.h"
 
-#include "base/heartbeat.h"
+#include "base/config/run_options.h"
 #include "base/log.h"
-#include "base/run_options.h"
+#include "base/process/heartbeat.h"
 #include "job/report/training.h"
 #include "train/loop/commit.h"
 #include "train/loop/corpora.h"

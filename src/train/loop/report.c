@@ -2,9 +2,9 @@
  * coordinator is the same rank; a dedicated one receives messages. */
 #include "train/loop/report.h"
 
-#include "base/clock.h"
 #include "base/log.h"
-#include "base/signals.h"
+#include "base/process/clock.h"
+#include "base/process/signals.h"
 #include "mesh/collective.h"
 
 #include <math.h>

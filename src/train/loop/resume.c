@@ -3,10 +3,10 @@
  * setup.c and pretrain.c. */
 #include "train/loop/resume.h"
 
-#include "base/fs.h"
-#include "base/heartbeat.h"
+#include "base/config/run_options.h"
+#include "base/files/fs.h"
 #include "base/log.h"
-#include "base/run_options.h"
+#include "base/process/heartbeat.h"
 #include "models/family.h"
 #include "text/tokenizer/tokenizer.h"
 #include "train/loop/commit.h"

@@ -3,7 +3,7 @@
  * ranks. */
 #include "train/loop/serve.h"
 
-#include "base/signals.h"
+#include "base/process/signals.h"
 #include "mesh/collective.h"
 #include "train/loop/commit.h"
 #include "train/loop/report.h"

@@ -1,11 +1,11 @@
 /* The training loop. Called by pretrain.c after setup.c. */
 #include "train/loop/steps.h"
 
-#include "base/clock.h"
 #include "base/fault.h"
-#include "base/heartbeat.h"
 #include "base/log.h"
-#include "base/signals.h"
+#include "base/process/clock.h"
+#include "base/process/heartbeat.h"
+#include "base/process/signals.h"
 #include "base/trace.h"
 #include "mesh/collective.h"
 #include "run/stop_request.h"

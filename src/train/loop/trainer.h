@@ -3,8 +3,8 @@
 #ifndef BP_TRAIN_LOOP_TRAINER_H
 #define BP_TRAIN_LOOP_TRAINER_H
 
-#include "base/hash.h"
-#include "base/json.h"
+#include "base/config/json.h"
+#include "base/files/hash.h"
 #include "data/corpus.h"
 #include "data/loader.h"
 #include "io/checkpoint/snapshot.h"

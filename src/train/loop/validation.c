@@ -5,9 +5,9 @@
  * zeros on and in order. Called by steps.c when a validation is due. */
 #include "train/loop/validation.h"
 
-#include "base/heartbeat.h"
 #include "base/mem.h"
-#include "base/signals.h"
+#include "base/process/heartbeat.h"
+#include "base/process/signals.h"
 #include "base/trace.h"
 #include "mesh/collective.h"
 #include "statistics/task_metrics.h"

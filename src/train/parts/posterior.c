@@ -1,10 +1,10 @@
 /* The checkpoints that a sampler of the posterior keeps are members of an ensemble. */
 #include "train/parts/list.h"
 
-#include "base/fs.h"
+#include "base/config/run_options.h"
+#include "base/files/fs.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "base/run_options.h"
 #include "io/checkpoint/ensemble_file.h"
 #include "train/loop/trainer.h"
 

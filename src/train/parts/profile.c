@@ -1,9 +1,9 @@
 /* The profile of a step's time: a table, and RUN/profile.json. Called by trace.c at the end. */
 #include "train/parts/trace_priv.h"
 
-#include "base/fs.h"
+#include "base/config/run_options.h"
+#include "base/files/fs.h"
 #include "base/log.h"
-#include "base/run_options.h"
 
 #include <string.h>
 

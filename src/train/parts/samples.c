@@ -3,10 +3,10 @@
  * what is trained. */
 #include "train/parts/list.h"
 
-#include "base/clock.h"
-#include "base/heartbeat.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/process/clock.h"
+#include "base/process/heartbeat.h"
 #include "base/rng.h"
 #include "infer/generate/results.h"
 #include "infer/generate/spell.h"

@@ -2,12 +2,12 @@
  * its checkpoints know of it. Examples are documents, as the data loader feeds them. */
 #include "train/parts/list.h"
 
-#include "base/fs.h"
-#include "base/json.h"
+#include "base/config/json.h"
+#include "base/config/run_options.h"
+#include "base/files/fs.h"
 #include "base/log.h"
-#include "base/run_options.h"
 #include "mesh/collective.h"
-#include "nn/layers.h"
+#include "nn/core/layers.h"
 #include "statistics/task_metrics.h"
 #include "text/unicode/characters.h"
 #include "train/parts/pairs.h"

@@ -2,8 +2,8 @@
  * padding, which classes are rare. On the coordinator. Called by task.c. */
 #include "train/parts/task_survey.h"
 
+#include "base/config/run_options.h"
 #include "base/log.h"
-#include "base/run_options.h"
 #include "train/loop/examples.h"
 
 /* A question's window: whether it holds the answer, and what of the question is cut. */

@@ -6,7 +6,7 @@
 #include "io/checkpoint/ensemble_file.h"
 #include "mesh/collective.h"
 #include "models/open.h"
-#include "nn/distill.h"
+#include "nn/heads/distill.h"
 #include "text/tokenizer/tokenizer.h"
 #include "train/loop/learning.h"
 #include "train/loop/trainer.h"

@@ -2,7 +2,7 @@
 #ifndef BP_TRAIN_PARTS_TEACHER_H
 #define BP_TRAIN_PARTS_TEACHER_H
 
-#include "base/config.h"
+#include "base/config/config.h"
 
 /** Is there one? Local. */
 bool teacher_is_asked(const bp_config *config);

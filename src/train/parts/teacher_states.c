@@ -4,7 +4,7 @@
 #include "train/parts/teacher_states.h"
 
 #include "mesh/collective.h"
-#include "nn/distill.h"
+#include "nn/heads/distill.h"
 
 #include <errno.h>
 #include <stdlib.h>

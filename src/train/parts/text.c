@@ -2,11 +2,11 @@
  * head that it has. */
 #include "train/parts/text.h"
 
-#include "base/fs.h"
-#include "base/json.h"
+#include "base/config/json.h"
+#include "base/config/run_options.h"
+#include "base/files/fs.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "base/run_options.h"
 #include "mesh/collective.h"
 #include "models/task.h"
 #include "text/tokenizer/tokenizer.h"

@@ -3,8 +3,8 @@
 #include "train/parts/trace_priv.h"
 
 #include "base/buffer.h"
-#include "base/fs.h"
-#include "base/json.h"
+#include "base/config/json.h"
+#include "base/files/fs.h"
 #include "base/log.h"
 #include "mesh/collective.h"
 

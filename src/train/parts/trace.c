@@ -1,10 +1,10 @@
 /* train.trace and train.profile: what is recorded, of which steps, and gathered at the end. */
 #include "train/parts/trace_priv.h"
 
-#include "base/clock.h"
-#include "base/fs.h"
+#include "base/files/fs.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/process/clock.h"
 #include "math/math.h"
 #include "mesh/collective.h"
 #include "train/engine/engine.h"

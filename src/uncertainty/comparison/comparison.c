@@ -1,7 +1,7 @@
 /* The lists of a configuration (models, corpora, shifts), taken apart. */
 #include "uncertainty/comparison/comparison.h"
 
-#include "base/fs.h"
+#include "base/files/fs.h"
 #include "base/mem.h"
 #include "infer/score/tables/summary.h"
 

@@ -2,9 +2,9 @@
 #ifndef BP_UNCERTAINTY_COMPARISON_COMPARISON_H
 #define BP_UNCERTAINTY_COMPARISON_COMPARISON_H
 
-#include "base/config.h"
+#include "base/config/config.h"
 #include "base/err.h"
-#include "base/hash.h"
+#include "base/files/hash.h"
 #include "models/task_shape.h"
 #include "uncertainty/methods/list.h"
 

@@ -2,7 +2,7 @@
 #include "uncertainty/comparison/comparison.h"
 
 #include "base/buffer.h"
-#include "base/fs.h"
+#include "base/files/fs.h"
 #include "base/mem.h"
 #include "data/corpus.h"
 #include "infer/score/tables/summary.h"

@@ -2,10 +2,10 @@
  * how a stop request that it receives reaches the ranks that compute. */
 #include "uncertainty/comparison/job_priv.h"
 
-#include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "base/signals.h"
+#include "base/process/clock.h"
+#include "base/process/signals.h"
 #include "mesh/collective.h"
 #include "mesh/mailbox.h"
 #include "run/stop_request.h"

@@ -1,12 +1,12 @@
 /* An uncertainty job from end to end. */
 #include "uncertainty/comparison/job_priv.h"
 
-#include "base/fs.h"
-#include "base/heartbeat.h"
-#include "base/json.h"
+#include "base/config/json.h"
+#include "base/config/run_options.h"
+#include "base/files/fs.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "base/run_options.h"
+#include "base/process/heartbeat.h"
 #include "infer/score/memory.h"
 #include "infer/score/score.h"
 #include "job/report/report.h"

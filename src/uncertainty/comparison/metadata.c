@@ -1,8 +1,8 @@
 /* A look at models before any is opened: what their manifests and journals say. */
 #include "uncertainty/comparison/comparison.h"
 
-#include "base/fs.h"
-#include "base/json.h"
+#include "base/config/json.h"
+#include "base/files/fs.h"
 #include "base/mem.h"
 #include "io/checkpoint/checkpoint.h"
 #include "io/checkpoint/ensemble_file.h"

@@ -3,7 +3,7 @@
 #include "uncertainty/comparison/job_priv.h"
 
 #include "base/mem.h"
-#include "base/signals.h"
+#include "base/process/signals.h"
 #include "data/corpus.h"
 #include "infer/score/each.h"
 #include "mesh/collective.h"

@@ -1,9 +1,9 @@
 /* record.json: what was done for each method and what it took, for the starts that follow. */
 #include "uncertainty/comparison/job_priv.h"
 
-#include "base/fs.h"
-#include "base/hash.h"
-#include "base/json.h"
+#include "base/config/json.h"
+#include "base/files/fs.h"
+#include "base/files/hash.h"
 #include "base/mem.h"
 
 #include <inttypes.h>

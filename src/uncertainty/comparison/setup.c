@@ -2,10 +2,10 @@
  * before any compute is refused here. */
 #include "uncertainty/comparison/job_priv.h"
 
-#include "base/fs.h"
+#include "base/config/run_options.h"
+#include "base/files/fs.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "base/run_options.h"
 #include "data/corpus.h"
 #include "math/math.h"
 #include "mesh/collective.h"

@@ -2,10 +2,10 @@
  * temperature. Each is kept, so that the next start goes on after it. */
 #include "uncertainty/comparison/job_priv.h"
 
-#include "base/clock.h"
-#include "base/fs.h"
+#include "base/files/fs.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/process/clock.h"
 #include "infer/score/score.h"
 #include "mesh/collective.h"
 #include "statistics/temperature.h"

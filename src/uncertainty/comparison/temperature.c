@@ -2,9 +2,9 @@
  */
 #include "uncertainty/comparison/job_priv.h"
 
+#include "base/config/run_options.h"
 #include "base/mem.h"
-#include "base/run_options.h"
-#include "base/signals.h"
+#include "base/process/signals.h"
 #include "data/corpus.h"
 #include "infer/score/each.h"
 #include "mesh/collective.h"

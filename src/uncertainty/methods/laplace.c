@@ -2,9 +2,9 @@
  * what it refuses, and its row of the table. */
 #include "uncertainty/methods/laplace/laplace.h"
 
-#include "base/decimal.h"
+#include "base/config/decimal.h"
+#include "base/config/run_options.h"
 #include "base/log.h"
-#include "base/run_options.h"
 #include "data/corpus.h"
 #include "math/scalapack/distributed.h"
 #include "uncertainty/methods/list.h"

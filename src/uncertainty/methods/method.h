@@ -6,7 +6,7 @@
 #ifndef BP_UNCERTAINTY_METHODS_METHOD_H
 #define BP_UNCERTAINTY_METHODS_METHOD_H
 
-#include "base/config.h"
+#include "base/config/config.h"
 #include "infer/ensemble/draws.h"
 #include "models/task_shape.h"
 #include "uncertainty/methods/fit.h"

@@ -1,10 +1,10 @@
 /* Passes with masks of their own: what :dropout and :dropconnect share. */
 #include "uncertainty/methods/passes.h"
 
+#include "base/config/run_options.h"
 #include "base/err.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "base/run_options.h"
 
 #include <inttypes.h>
 #include <stdio.h>

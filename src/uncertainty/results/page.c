@@ -1,8 +1,8 @@
 /* index.html: what the template uncertainty.html is filled with. */
 #include "uncertainty/results/results.h"
 
-#include "base/fs.h"
-#include "base/json.h"
+#include "base/config/json.h"
+#include "base/files/fs.h"
 #include "base/mem.h"
 #include "job/report/report.h"
 

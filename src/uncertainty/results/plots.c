@@ -2,8 +2,8 @@
  * drawn again (from RUN/uncertainty: gnuplot plots/NAME.gp). */
 #include "uncertainty/results/results.h"
 
-#include "base/fs.h"
-#include "base/json.h"
+#include "base/config/json.h"
+#include "base/files/fs.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "job/report/report.h"

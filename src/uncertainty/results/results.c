@@ -1,7 +1,7 @@
 /* From the score folders of all methods to results and differences. */
 #include "uncertainty/results/results.h"
 
-#include "base/fs.h"
+#include "base/files/fs.h"
 #include "base/log.h"
 #include "base/mem.h"
 

@@ -4,7 +4,7 @@
 #define BP_UNCERTAINTY_RESULTS_RESULTS_H
 
 #include "base/buffer.h"
-#include "base/json.h"
+#include "base/config/json.h"
 #include "statistics/calibration.h"
 #include "statistics/risk.h"
 #include "uncertainty/comparison/comparison.h"

@@ -2,7 +2,7 @@
  * counts. */
 #include "uncertainty/results/results.h"
 
-#include "base/fs.h"
+#include "base/files/fs.h"
 #include "base/mem.h"
 #include "io/h5/h5.h"
 #include "io/h5/user_block.h"

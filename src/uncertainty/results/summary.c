@@ -1,7 +1,7 @@
 /* summary.json: all figures, with what they mean. */
 #include "uncertainty/results/results.h"
 
-#include "base/json.h"
+#include "base/config/json.h"
 
 #include <stdio.h>
 #include <string.h>

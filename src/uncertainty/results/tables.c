@@ -2,8 +2,8 @@
  * none. */
 #include "uncertainty/results/results.h"
 
-#include "base/csv.h"
-#include "base/fs.h"
+#include "base/config/csv.h"
+#include "base/files/fs.h"
 #include "base/mem.h"
 
 #include <inttypes.h>

@@ -1,7 +1,7 @@
 /* Reading outcomes.h5 of regressions: predictions as Gaussians, and what they come to. */
 #include "uncertainty/results/results.h"
 
-#include "base/fs.h"
+#include "base/files/fs.h"
 #include "base/mem.h"
 #include "io/h5/h5.h"
 #include "io/h5/user_block.h"

@@ -1,7 +1,7 @@
 /* Configurations: an INI text, then, behind a byte 0xff, arguments ended by zero bytes. What is
  * accepted is written as a text that reads back as itself; what is not is reported in at most 20
  * lines, each with a line of the text. */
-#include "base/config.h"
+#include "base/config/config.h"
 #include "base/mem.h"
 #include "fuzz.h"
 

@@ -1,7 +1,7 @@
 /* What a corpus file of ours holds besides tokens, read without HDF5. The first byte picks: the
  * user block with some bytes changed, the table of checksums against a plain loop, or columns
  * (doc_start, counts, segments, values, ids, labels) laid over the input. */
-#include "base/hash.h"
+#include "base/files/hash.h"
 #include "base/mem.h"
 #include "fuzz.h"
 #include "io/corpus/corpus_file_priv.h"

@@ -1,5 +1,5 @@
 /* JSON: what is accepted prints canonically, and reads back as the same. */
-#include "base/json.h"
+#include "base/config/json.h"
 #include "base/mem.h"
 #include "fuzz.h"
 

@@ -1,7 +1,7 @@
 /* Weights of a mixture of two models: what is accepted are two weights from 0 to 1 whose sum is 1,
  * and the same when they were saved and read again. */
 #include "fuzz.h"
-#include "mixture.h"
+#include "mix/mixture.h"
 
 #include <math.h>
 #include <string.h>

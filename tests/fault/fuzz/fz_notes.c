@@ -1,6 +1,6 @@
 /* Small JSON files of users: ensemble.json, and config.json of a Hugging Face GPT-2. What is
  * accepted is written as a file that reads back as the same. */
-#include "base/json.h"
+#include "base/config/json.h"
 #include "base/mem.h"
 #include "fuzz.h"
 #include "io/checkpoint/ensemble_file.h"

@@ -1,8 +1,8 @@
 /* Records and compressed chunks. The first byte picks: zstd frames and LZF as HDF5's filters decode
  * them, part files of scores against a twin that knows which records are sound, packed results,
  * chunks of tokens. */
-#include "base/fs.h"
-#include "base/hash.h"
+#include "base/files/fs.h"
+#include "base/files/hash.h"
 #include "base/mem.h"
 #include "fuzz.h"
 #include "infer/score/unit.h"

@@ -4,7 +4,7 @@
  * program; the file and the mutant are named before. */
 #include "fuzz.h"
 
-#include "base/fs.h"
+#include "base/files/fs.h"
 #include "base/mem.h"
 
 #include <signal.h>

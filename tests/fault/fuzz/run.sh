@@ -30,14 +30,14 @@ shift $((OPTIND - 1))
 # The parsers of each target.
 parsers() {
     case $1 in
-    json) echo src/base/json.c src/base/json_members.c ;;
-    config) echo src/base/config_read.c src/base/config_value.c src/base/config_text.c src/base/config.c ;;
+    json) echo src/base/config/json.c src/base/config/json_members.c ;;
+    config) echo src/base/config/config_read.c src/base/config/config_value.c src/base/config/config_text.c src/base/config/config.c ;;
     manifest) echo src/io/checkpoint/manifest.c src/tensor/slice.c ;;
     safetensors) echo src/io/huggingface/safetensors.c ;;
     tokenizer_load) echo src/text/tokenizer/tokenizer_load.c src/text/tokenizer/vocab_load.c src/text/tokenizer/tokenizer_parts.c src/text/tokenizer/tokenizer_text.c src/text/tokenizer/tokenizer.c ;;
     encode) echo src/text/tokenizer/encoder.c src/text/pipeline/bpe.c src/text/unicode/scan.c src/text/unicode/tally.c ;;
     text) echo src/text/documents/source.c src/text/documents/documents.c src/text/documents/jsonl.c ;;
-    rows) echo src/text/documents/documents.c src/text/documents/tsv.c src/text/documents/conll.c src/text/documents/squad.c src/text/documents/jsonl.c src/base/json_members.c ;;
+    rows) echo src/text/documents/documents.c src/text/documents/tsv.c src/text/documents/conll.c src/text/documents/squad.c src/text/documents/jsonl.c src/base/config/json_members.c ;;
     prompts) echo src/infer/generate/prompts.c src/infer/generate/prompt_text.c src/infer/generate/stops.c ;;
     corpus_index) echo src/io/corpus/corpus_file.c src/io/corpus/corpus_columns.c src/io/corpus/extents.c src/io/h5/user_block.c ;;
     record) echo src/job/parts.c src/io/corpus/corpus_chunks.c src/io/h5/zstd_filter.c src/io/h5/lzf_filter.c ;;
@@ -52,7 +52,7 @@ parsers() {
     metrics_resume) echo src/run/run_journal.c ;;
     bilm) echo src/models/elmo/bilm_options.c ;;
     candidates) echo src/infer/score/candidates/read.c ;;
-    mixture) echo data_tools/mixture_weights.c ;;
+    mixture) echo data_tools/mix/mixture_weights.c ;;
     notes) echo src/io/checkpoint/ensemble_file.c src/io/huggingface/hf_config.c ;;
     esac
 }

@@ -1,7 +1,7 @@
 /* Which choice is best, and how often it is the right one. Called by choices_merge.c. */
 #include "infer/score/candidates/candidates.h"
 
-#include "base/json.h"
+#include "base/config/json.h"
 #include "base/mem.h"
 #include "statistics/resample.h"
 

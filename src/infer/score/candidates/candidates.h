@@ -3,8 +3,8 @@
 #ifndef BP_INFER_SCORE_CANDIDATES_CANDIDATES_H
 #define BP_INFER_SCORE_CANDIDATES_CANDIDATES_H
 
-#include "base/hash.h"
-#include "base/json.h"
+#include "base/config/json.h"
+#include "base/files/hash.h"
 #include "infer/score/plan.h"
 #include "text/tokenizer/tokenizer.h"
 

@@ -2,10 +2,10 @@
  * instead of them. */
 #include "infer/score/candidates/choices_priv.h"
 
-#include "base/heartbeat.h"
+#include "base/config/run_options.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "base/run_options.h"
+#include "base/process/heartbeat.h"
 #include "infer/score/unit.h"
 #include "mesh/collective.h"
 

@@ -2,10 +2,10 @@
  * by choices.c after its last unit, on the coordinator. */
 #include "infer/score/candidates/choices_priv.h"
 
-#include "base/fs.h"
-#include "base/heartbeat.h"
+#include "base/config/run_options.h"
+#include "base/files/fs.h"
 #include "base/mem.h"
-#include "base/run_options.h"
+#include "base/process/heartbeat.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -2,8 +2,8 @@
  * the batch of a unit. */
 #include "infer/score/candidates/greedy_priv.h"
 
-#include "base/heartbeat.h"
 #include "base/mem.h"
+#include "base/process/heartbeat.h"
 #include "mesh/collective.h"
 
 #include <string.h>

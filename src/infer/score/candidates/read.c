@@ -1,8 +1,8 @@
 /* The file of choices, and what the model is fed for each. Called by choices.c at the start. */
 #include "infer/score/candidates/candidates.h"
 
-#include "base/fs.h"
-#include "base/json.h"
+#include "base/config/json.h"
+#include "base/files/fs.h"
 #include "base/mem.h"
 #include "text/documents/text_source.h"
 #include "text/unicode/tally.h"

@@ -3,8 +3,8 @@
 #include "infer/score/page/page_priv.h"
 
 #include "base/buffer.h"
-#include "base/fs.h"
-#include "base/json.h"
+#include "base/config/json.h"
+#include "base/files/fs.h"
 #include "base/mem.h"
 #include "base/sort.h"
 #include "infer/score/keys.h"

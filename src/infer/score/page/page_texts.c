@@ -2,10 +2,10 @@
 #include "infer/score/page/page_priv.h"
 
 #include "base/buffer.h"
-#include "base/fs.h"
-#include "base/json.h"
+#include "base/config/json.h"
+#include "base/config/run_options.h"
+#include "base/files/fs.h"
 #include "base/mem.h"
-#include "base/run_options.h"
 #include "infer/score/score.h"
 #include "io/h5/h5.h"
 #include "text/tokenizer/tokenizer.h"

@@ -3,8 +3,8 @@
 #include "infer/score/tables/merge.h"
 
 #include "base/fault.h"
-#include "base/heartbeat.h"
 #include "base/mem.h"
+#include "base/process/heartbeat.h"
 #include "infer/score/tables/tables.h"
 #include "infer/score/unit.h"
 

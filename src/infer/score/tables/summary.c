@@ -1,7 +1,7 @@
 /* Figures of groups of documents, as JSON. Called by score.c after merge.c. */
 #include "infer/score/tables/summary.h"
 
-#include "base/fs.h"
+#include "base/files/fs.h"
 #include "base/mem.h"
 
 #include <math.h>

@@ -2,7 +2,7 @@
 #ifndef BP_INFER_SCORE_TABLES_SUMMARY_H
 #define BP_INFER_SCORE_TABLES_SUMMARY_H
 
-#include "base/json.h"
+#include "base/config/json.h"
 #include "infer/score/tables/table.h"
 #include "models/model.h"
 

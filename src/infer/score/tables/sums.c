@@ -1,7 +1,7 @@
 /* Fixed-point sums, the bootstrap over documents, and figures. */
 #include "infer/score/tables/sums.h"
 
-#include "base/heartbeat.h"
+#include "base/process/heartbeat.h"
 #include "statistics/resample.h"
 
 #include <math.h>

@@ -2,7 +2,7 @@
 #ifndef BP_INFER_SCORE_TABLES_SUMS_H
 #define BP_INFER_SCORE_TABLES_SUMS_H
 
-#include "base/json.h"
+#include "base/config/json.h"
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,8 +1,8 @@
 /* The parts of the score files that come from the corpora themselves. */
 #include "infer/score/tables/tables.h"
 
-#include "base/heartbeat.h"
 #include "base/mem.h"
+#include "base/process/heartbeat.h"
 
 #include <string.h>
 

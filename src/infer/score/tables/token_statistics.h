@@ -3,7 +3,7 @@
 #ifndef BP_INFER_SCORE_TABLES_TOKEN_STATISTICS_H
 #define BP_INFER_SCORE_TABLES_TOKEN_STATISTICS_H
 
-#include "base/json.h"
+#include "base/config/json.h"
 #include "infer/score/tables/sums.h"
 #include "models/model.h"
 

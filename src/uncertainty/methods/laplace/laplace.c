@@ -2,11 +2,11 @@
  * curvature factors, the prior, samples of the head. Called by methods/laplace.c, once a fit. */
 #include "uncertainty/methods/laplace/laplace_priv.h"
 
-#include "base/clock.h"
-#include "base/fs.h"
-#include "base/json.h"
+#include "base/config/json.h"
+#include "base/files/fs.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/process/clock.h"
 #include "data/corpus.h"
 #include "data/pairs.h"
 #include "infer/score/score.h"

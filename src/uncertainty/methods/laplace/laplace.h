@@ -36,8 +36,8 @@
 #ifndef BP_UNCERTAINTY_METHODS_LAPLACE_LAPLACE_H
 #define BP_UNCERTAINTY_METHODS_LAPLACE_LAPLACE_H
 
-#include "base/config.h"
-#include "base/hash.h"
+#include "base/config/config.h"
+#include "base/files/hash.h"
 #include "mesh/mesh.h"
 #include "models/model.h"
 #include "uncertainty/methods/fit.h"

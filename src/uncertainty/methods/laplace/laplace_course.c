@@ -2,8 +2,8 @@
  * speed of the largest one so far. */
 #include "uncertainty/methods/laplace/laplace_priv.h"
 
-#include "base/clock.h"
-#include "base/signals.h"
+#include "base/process/clock.h"
+#include "base/process/signals.h"
 #include "run/stop_request.h"
 
 #include <math.h>

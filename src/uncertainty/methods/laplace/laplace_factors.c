@@ -5,8 +5,8 @@
  * added. So what is collective over one copy and what is over all ranks never mix. */
 #include "uncertainty/methods/laplace/laplace_priv.h"
 
-#include "base/clock.h"
 #include "base/mem.h"
+#include "base/process/clock.h"
 #include "infer/score/each.h"
 #include "infer/score/score.h"
 #include "infer/score/unit.h"

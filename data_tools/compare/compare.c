@@ -1,0 +1,408 @@
+/* bagpipe-data compare: two score folders of the same texts, with a paired bootstrap over
+ * documents; or two checkpoints.
+ */
+#include "arguments.h"
+#include "base/config/json.h"
+#include "base/files/fs.h"
+#include "base/mem.h"
+#include "compare_checkpoints.h"
+#include "comparison.h"
+#include "file_tool.h"
+#include "mesh/mesh.h"
+#include "output.h"
+#include "tools.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- the command line ---- */
+
+typedef struct compare_arguments {
+    tool_files sides;
+    const char *csv, *json;
+    int64_t seed, resamples;
+} compare_arguments;
+
+enum { KEY_CSV = 256, KEY_JSON, KEY_SEED, KEY_RESAMPLES };
+
+static const struct argp_option OPTIONS[] = {
+    {"csv", KEY_CSV, "FILE", 0, "write the table with all digits, a row a group", 1},
+    {"json", KEY_JSON, "FILE", 0, "write the same, and what was compared", 1},
+    {"seed", KEY_SEED, "N", 0, "seed of the resamples (default 1)", 1},
+    {"resamples", KEY_RESAMPLES, "N", 0, "number of resamples (default 1000)", 1},
+    {0}};
+
+static const bp_help_row STATUSES[] = {
+    {"0", "done; checkpoints are equal"},
+    {"64", "wrong command line"},
+    {"65", "the texts or the checkpoints differ, no unit fits both, or a file is damaged"},
+    {"66", "a file is missing"},
+    {"73, 74, 77", "an output cannot be written"},
+    {0}};
+
+/* ---- the table ---- */
+
+#define NAME_WIDTH 18 /* of 80 columns; UTF-8's continuation bytes have no width */
+
+static void put_name(const char *prefix, const char *name)
+{
+    int width = (int)strlen(prefix);
+
+    for (const char *at = name; *at != '\0'; at++)
+        width += ((unsigned char)*at & 0xc0) != 0x80;
+    printf("%s", prefix);
+    put_clean(name, SIZE_MAX, "");
+    printf("%*s", width < NAME_WIDTH ? NAME_WIDTH - width : 0, "");
+}
+
+static void put_group_name(const comparison_group *group)
+{
+    char prefix[80];
+
+    if (group->scope == SCOPE_ALL) {
+        put_name("all", "");
+    } else if (group->scope == SCOPE_CORPUS) {
+        put_name("corpus ", group->name);
+    } else {
+        (void)snprintf(prefix, sizeof prefix, "%.60s ", group->name);
+        put_name(prefix, group->value);
+    }
+}
+
+/* A number in a column, "-" where there is none. */
+static void put_number(int width, int digits, double value)
+{
+    if (isfinite(value))
+        printf(" %*.*f", width, digits, value);
+    else
+        printf(" %*s", width, "-");
+}
+
+static void put_interval(bp_interval interval, int digits, const char *format)
+{
+    if (isfinite(interval.low))
+        printf(format, digits, interval.low, digits, interval.high);
+    else
+        printf("  -");
+    putchar('\n');
+}
+
+static void print_side(const char *name, const score_folder *scores)
+{
+    const json_t *model = json_object_get(scores->summary, "model");
+    const char *digest = json_string_value(json_object_get(model, "digest"));
+
+    printf("%s: ", name);
+    put_clean(scores->given, SIZE_MAX, "");
+    printf(" (model ");
+    put_clean(digest ? digest : "unknown", 12, "");
+    printf(", step %" PRId64 ")\n", (int64_t)json_integer_value(json_object_get(model, "step")));
+}
+
+/* A corpus that is all there is says nothing new. */
+static bool is_worth_a_line(const comparison *c, const comparison_group *group)
+{
+    return group->scope != SCOPE_CORPUS || c->scores[0].corpora > 1;
+}
+
+static void print_table(const comparison *c)
+{
+    static const char *const figures[] = {"perplexity", "bits/byte", "per word"};
+    static const char *const differences[] = {"nats/token", "bits/byte", "nats/word"};
+
+    print_side("A", &c->scores[0]);
+    print_side("B", &c->scores[1]);
+    for (int64_t k = 0; k < c->remark_count; k++) {
+        printf("note: ");
+        put_clean(c->remarks[k], SIZE_MAX, "");
+        putchar('\n');
+    }
+    printf("\n%*s %9s %10s A %10s B %7s  95 %% interval\n", NAME_WIDTH, "", "documents",
+           figures[c->unit], figures[c->unit], "B / A");
+    for (int64_t k = 0; k < c->group_count; k++) {
+        const comparison_group *group = &c->groups[k];
+
+        if (!is_worth_a_line(c, group))
+            continue;
+        put_group_name(group);
+        printf(" %9" PRId64, group->documents);
+        put_number(12, 4, comparison_figure(c, group, 0));
+        put_number(12, 4, comparison_figure(c, group, 1));
+        put_number(7, 4, group->ratio);
+        put_interval(group->ratio_interval, 4, "  [%.*f, %.*f]");
+    }
+    printf("\n%*s %9s, %-12s  95 %% interval\n", NAME_WIDTH, "", "B - A", differences[c->unit]);
+    for (int64_t k = 0; k < c->group_count; k++) {
+        if (!is_worth_a_line(c, &c->groups[k]))
+            continue;
+        put_group_name(&c->groups[k]);
+        put_number(23, 5, c->groups[k].difference);
+        put_interval(c->groups[k].difference_interval, 5, "  [%+.*f, %+.*f]");
+    }
+    printf("\nPer %s. B predicts better where B / A is below 1 and B - A below 0.\n"
+           "95 %% intervals of %" PRId64 " paired resamples of documents.\n",
+           comparison_unit_name(c->unit), c->resamples);
+}
+
+/* ---- figures by name, for both files ---- */
+
+enum { FIGURES = 17 };
+
+typedef struct named_figure {
+    const char *name;
+    bool is_count;
+    double value; /* NaN: none */
+} named_figure;
+
+static double bits_per_byte(const comparison *c, const comparison_group *group, int which)
+{
+    return c->whole_bytes ? group->nll[which] / (double)group->bytes / log(2) : NAN;
+}
+
+static void list_figures(named_figure out[FIGURES], const comparison *c,
+                         const comparison_group *group)
+{
+    const named_figure all[FIGURES] = {
+        {"documents", true, (double)group->documents},
+        {"tokens_a", true, (double)group->tokens[0]},
+        {"tokens_b", true, (double)group->tokens[1]},
+        {"bytes", true, group->bytes < 0 ? NAN : (double)group->bytes},
+        {"words", true, group->words < 0 ? NAN : (double)group->words},
+        {"nll_nats_a", false, group->nll[0]},
+        {"nll_nats_b", false, group->nll[1]},
+        {"perplexity_a", false, exp(group->nll[0] / (double)group->tokens[0])},
+        {"perplexity_b", false, exp(group->nll[1] / (double)group->tokens[1])},
+        {"bits_per_byte_a", false, bits_per_byte(c, group, 0)},
+        {"bits_per_byte_b", false, bits_per_byte(c, group, 1)},
+        {"ratio", false, group->ratio},
+        {"ratio_low", false, group->ratio_interval.low},
+        {"ratio_high", false, group->ratio_interval.high},
+        {"difference", false, group->difference},
+        {"difference_low", false, group->difference_interval.low},
+        {"difference_high", false, group->difference_interval.high},
+    };
+
+    memcpy(out, all, sizeof all);
+}
+
+static void put_csv_row(FILE *out, const comparison *c, const comparison_group *group)
+{
+    static const char *const scopes[] = {"all", "corpus", "label"};
+    named_figure figures[FIGURES];
+
+    list_figures(figures, c, group);
+    fprintf(out, "%s,", scopes[group->scope]);
+    put_csv(out, group->name ? group->name : "", SIZE_MAX);
+    putc(',', out);
+    put_csv(out, group->value ? group->value : "", SIZE_MAX);
+    fprintf(out, ",%s", comparison_unit_name(c->unit));
+    for (int k = 0; k < FIGURES; k++) {
+        putc(',', out);
+        if (isfinite(figures[k].value))
+            fprintf(out, "%.*g", 17, figures[k].value);
+    }
+    putc('\n', out);
+}
+
+static bp_err save_csv(const comparison *c, const char *path)
+{
+    named_figure figures[FIGURES];
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *out = open_memstream(&text, &bytes);
+    bp_err err;
+
+    if (!out)
+        return bp_fail_memory("a table", c->group_count, 1);
+    list_figures(figures, c, &c->groups[0]);
+    fprintf(out, "scope,name,value,unit");
+    for (int k = 0; k < FIGURES; k++)
+        fprintf(out, ",%s", figures[k].name);
+    putc('\n', out);
+    for (int64_t k = 0; k < c->group_count; k++)
+        put_csv_row(out, c, &c->groups[k]);
+    err = fclose(out) != 0 ? bp_fail_memory("a table", c->group_count, 1)
+                           : bp_file_write(path, text, bytes);
+    free(text); /* open_memstream's */
+    return err;
+}
+
+/* ---- JSON ---- */
+
+static json_t *figures_object(const comparison *c, const comparison_group *group)
+{
+    named_figure figures[FIGURES];
+    json_t *object = json_object();
+
+    list_figures(figures, c, group);
+    for (int k = 0; k < FIGURES; k++)
+        (void)json_object_set_new(object, figures[k].name,
+                                  figures[k].is_count && isfinite(figures[k].value)
+                                      ? json_integer((json_int_t)figures[k].value)
+                                      : bp_json_real(figures[k].value));
+    return object;
+}
+
+/* Into corpora.NAME, labels.NAME.VALUE, or all. False: a name is not UTF-8. */
+static bool put_group(json_t *root, const comparison *c, const comparison_group *group)
+{
+    json_t *figures = figures_object(c, group), *into = root;
+    const char *name = group->scope == SCOPE_ALL ? "all" : group->name;
+
+    if (group->scope == SCOPE_CORPUS)
+        into = json_object_get(root, "corpora");
+    if (group->scope == SCOPE_LABEL) {
+        into = json_object_get(root, "labels");
+        if (!json_object_get(into, name))
+            (void)json_object_set_new(into, name, json_object());
+        into = json_object_get(into, name);
+        name = group->value;
+    }
+    return json_object_set_new(into, name, figures) == 0;
+}
+
+static json_t *side_object(const score_folder *scores)
+{
+    return json_pack("{so sO sO*}", "folder", bp_json_string(scores->given), "convention",
+                     json_object_get(scores->summary, "convention"), "model",
+                     json_object_get(scores->summary, "model"));
+}
+
+static bp_err save_json(const comparison *c, const char *path)
+{
+    json_t *remarks = json_array();
+    bool ok = true;
+    bp_err err;
+
+    for (int64_t k = 0; k < c->remark_count; k++)
+        ok = json_array_append_new(remarks, bp_json_string(c->remarks[k])) == 0 && ok;
+    json_t *root = json_pack(
+        "{ss si so so ss ss ss ss so sI sI s{} s{} s{}}", "format", "bagpipe comparison",
+        "format_version", 1, "a", side_object(&c->scores[0]), "b", side_object(&c->scores[1]),
+        "unit", comparison_unit_name(c->unit), "ratio_of", "perplexities per unit, B / A",
+        "difference_of", c->unit == UNIT_BYTE ? "bits per byte, B - A" : "nats per unit, B - A",
+        "texts_checked_by", comparison_evidence_name(c->evidence), "remarks", remarks, "seed",
+        (json_int_t)c->seed, "resamples", (json_int_t)c->resamples, "all", "corpora", "labels");
+
+    ok = root && ok;
+    for (int64_t k = 0; k < c->group_count && ok; k++)
+        ok = put_group(root, c, &c->groups[k]);
+    err = ok ? bp_json_save(path, root)
+             : BP_FAIL(BP_ERR_SYSTEM, "memory.short",
+                       "no memory, or a name that is not UTF-8: at %s", path);
+    json_decref(root);
+    return err;
+}
+
+/* ---- the tool ---- */
+
+static bp_err check_output(const comparison *c, const char *out)
+{
+    for (int side = 0; side < 2 && out; side++) {
+        bp_err err = bp_output_is_not(out, c->scores[side].summary_path);
+
+        if (err == BP_OK)
+            err = bp_output_is_not(out, c->scores[side].documents_path);
+        if (err != BP_OK)
+            return err;
+    }
+    return BP_OK;
+}
+
+static bp_err compare(const compare_arguments *arguments)
+{
+    comparison c = {.seed = (uint64_t)arguments->seed, .resamples = arguments->resamples};
+    bp_err err = BP_OK;
+
+    for (int side = 0; side < 2 && err == BP_OK; side++)
+        err = score_folder_load(&c.scores[side], arguments->sides.list[side]);
+    for (int side = 0; side < 2 && err == BP_OK; side++)
+        err = score_folder_check_zeros(&c.scores[side]);
+    if (err == BP_OK)
+        err = check_output(&c, arguments->csv);
+    if (err == BP_OK)
+        err = check_output(&c, arguments->json);
+    if (err == BP_OK)
+        err = comparison_check(&c);
+    if (err == BP_OK)
+        err = comparison_run(&c);
+    if (err == BP_OK)
+        print_table(&c);
+    if (err == BP_OK && arguments->csv)
+        err = save_csv(&c, arguments->csv);
+    if (err == BP_OK && arguments->json)
+        err = save_json(&c, arguments->json);
+    comparison_clear(&c);
+    return err;
+}
+
+static bp_err check(const compare_arguments *arguments)
+{
+    if (arguments->sides.count != 2)
+        return BP_FAIL(BP_ERR_USAGE, "command.wrong_count",
+                       "it takes two score folders or two checkpoints, not %d: at the command "
+                       "line; see bagpipe-data "
+                       "compare --help",
+                       arguments->sides.count);
+    if (arguments->csv && arguments->json && strcmp(arguments->csv, arguments->json) == 0)
+        return BP_FAIL(BP_ERR_USAGE, "command.same_output",
+                       "--csv and --json name one file: at %s; name two files", arguments->csv);
+    return BP_OK;
+}
+
+static bp_err run(int argc, char **argv)
+{
+    compare_arguments arguments = {.seed = 1, .resamples = BP_RESAMPLES};
+    const tool_value values[] = {
+        {.key = KEY_CSV, .text = &arguments.csv},
+        {.key = KEY_JSON, .text = &arguments.json},
+        {.key = KEY_SEED, .number = &arguments.seed, .high = INT64_MAX},
+        {.key = KEY_RESAMPLES, .number = &arguments.resamples, .low = 100, .high = 1000000},
+        {0}};
+    const char *const *sides;
+    bp_err err = tool_parse(&bp_tool_compare, values, &arguments.sides, argc, argv);
+
+    if (err == BP_OK && bp_comm_is_root(MPI_COMM_WORLD)) {
+        err = check(&arguments);
+        sides = (const char *const *)arguments.sides.list;
+        if (err == BP_OK && names_checkpoint(sides[0]) && names_checkpoint(sides[1]))
+            err = compare_checkpoints(sides);
+        else if (err == BP_OK)
+            err = compare(&arguments);
+    }
+    return bp_agree(MPI_COMM_WORLD, err);
+}
+
+const bp_tool bp_tool_compare = {
+    .name = "compare",
+    .help = {.name = "bagpipe-data compare",
+             .usage = "A B [OPTION...]",
+             .summary = "compares two models by their scores of the same texts, or two checkpoints",
+             .text =
+                 "A and B are run folders of finished score jobs, or the folders 'score' in them. "
+                 "It prints, for all documents, by corpus and by label value: the perplexities, "
+                 "their ratio B / A (below 1: B predicts better), and the difference B - A of the "
+                 "negative log-likelihood.\n"
+                 "The 95 % intervals are percentiles of a paired bootstrap over documents: a "
+                 "resample draws documents with replacement, the same ones for A and B, so the "
+                 "differences between documents cancel. If the interval of the ratio contains 1 "
+                 "(that of the difference 0), these documents do not distinguish A from B.\n"
+                 "If both scored the same tokens, the ratio is of perplexities per token, and the "
+                 "difference is in nats per token. If tokenizers or scored tokens differ, both "
+                 "are per byte of text (in bits), or per word where the bytes are not known; a "
+                 "note says so.\n"
+                 "Different texts are refused, and the first difference is named: corpora and "
+                 "their names, documents, ids, bytes, words, and, with one tokenizer, tokens (by "
+                 "their hashes).\n"
+                 "A and B may be two checkpoints (step folders, imported folders, or run folders "
+                 "of trainings): every byte is verified, and they are equal to the bit, or the "
+                 "first tensor that differs is named, with status 65.",
+             .options = OPTIONS,
+             .examples = "  bagpipe-data compare runs/small-scored runs/large-scored\n"
+                         "  bagpipe-data compare runs/a runs/b --json a-b.json --resamples 10000\n"
+                         "  bagpipe-data compare runs/a/checkpoints/best runs/b\n",
+             .statuses = STATUSES},
+    .run = run};

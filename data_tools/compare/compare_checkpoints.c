@@ -1,0 +1,120 @@
+/* bagpipe-data compare of two checkpoints: equal to the bit, or the first tensor that differs. */
+#include "compare_checkpoints.h"
+
+#include "base/config/json.h"
+#include "base/files/fs.h"
+#include "base/mem.h"
+#include "file_tool.h"
+#include "io/checkpoint/checkpoint.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#define MANIFEST_BYTES (INT64_C(1) << 30)
+
+/* A folder of scores is none, even where it is in the run folder of a training. */
+static bool has(const char *folder, const char *name)
+{
+    bool there = bp_path_exists(bp_path_in(folder, name).text);
+
+    return there;
+}
+
+bool names_checkpoint(const char *path)
+{
+    if (has(path, "summary.json") || has(path, "score"))
+        return false;
+    return bp_checkpoint_is_folder(path) || has(path, "checkpoints");
+}
+
+static const char *text_of(const json_t *tensor, const char *key)
+{
+    const char *text = json_string_value(json_object_get(tensor, key));
+
+    return text ? text : "";
+}
+
+/* One tensor of each side, of which at least one is there. */
+static bp_err compare_tensor(const json_t *const tensor[2], const char *const folder[2])
+{
+    const json_t *shape[2] = {json_object_get(tensor[0], "shape"),
+                              json_object_get(tensor[1], "shape")};
+
+    for (int side = 0; side < 2; side++)
+        if (!tensor[side])
+            return BP_FAIL(BP_ERR_FORMAT, "compare.tensor_missing",
+                           "tensor %s is missing: at %s; it is in %s",
+                           text_of(tensor[!side], "name"), folder[side], folder[!side]);
+    if (!json_equal(shape[0], shape[1]))
+        return BP_FAIL(BP_ERR_FORMAT, "compare.other_shape",
+                       "tensor %s has another shape: at %s and %s", text_of(tensor[0], "name"),
+                       folder[0], folder[1]);
+    if (strcmp(text_of(tensor[0], "digest"), text_of(tensor[1], "digest")) != 0)
+        return BP_FAIL(BP_ERR_FORMAT, "compare.other_tensor",
+                       "tensor %s differs, digests %.12s... and %.12s...: at %s and %s",
+                       text_of(tensor[0], "name"), text_of(tensor[0], "digest"),
+                       text_of(tensor[1], "digest"), folder[0], folder[1]);
+    return BP_OK;
+}
+
+/* Both lists are sorted by name. */
+static bp_err compare_tensors(json_t *const manifest[2], const char *const folder[2])
+{
+    const json_t *list[2] = {json_object_get(manifest[0], "tensors"),
+                             json_object_get(manifest[1], "tensors")};
+    size_t at[2] = {0, 0};
+    bp_err err = BP_OK;
+
+    while (err == BP_OK) {
+        const json_t *tensor[2] = {json_array_get(list[0], at[0]), json_array_get(list[1], at[1])};
+        int order = !tensor[0] || !tensor[1]
+                        ? 0
+                        : strcmp(text_of(tensor[0], "name"), text_of(tensor[1], "name"));
+
+        if (!tensor[0] && !tensor[1])
+            break;
+        if (order != 0)
+            tensor[order < 0] = NULL;
+        err = compare_tensor(tensor, folder);
+        at[0]++;
+        at[1]++;
+    }
+    return err;
+}
+
+bp_err compare_checkpoints(const char *const paths[2])
+{
+    bp_checkpoint *checkpoint[2] = {NULL, NULL};
+    json_t *manifest[2] = {NULL, NULL};
+    const char *folder[2] = {"", ""};
+    bp_err err = BP_OK;
+
+    for (int side = 0; side < 2 && err == BP_OK; side++) {
+        char *file;
+
+        /* every byte of it is verified: digests in the manifest are those of the data */
+        err = bp_checkpoint_open_any(MPI_COMM_SELF, paths[side], &checkpoint[side]);
+        if (err != BP_OK)
+            break;
+        folder[side] = bp_checkpoint_folder(checkpoint[side]);
+        file = bp_path_join(folder[side], "manifest.json");
+        err = bp_json_load(&manifest[side], file, MANIFEST_BYTES);
+        bp_free(file);
+    }
+    if (err == BP_OK)
+        err = compare_tensors(manifest, folder);
+    if (err == BP_OK) {
+        printf("equal to the bit: %" PRId64 " tensors, digest of the model %.12s...: ",
+               bp_checkpoint_tensors(checkpoint[0]), bp_checkpoint_digest(checkpoint[0]));
+        put_clean(folder[0], SIZE_MAX, "");
+        printf(" and ");
+        put_clean(folder[1], SIZE_MAX, "");
+        putchar('\n');
+    }
+    for (int side = 0; side < 2; side++) {
+        json_decref(manifest[side]);
+        bp_checkpoint_close(&checkpoint[side]);
+    }
+    return err;
+}

@@ -1,0 +1,468 @@
+/* bagpipe-data import: a Hugging Face folder, or a text file of a model, becomes a checkpoint. */
+#include "base/buffer.h"
+#include "base/files/fs.h"
+#include "base/files/hidden.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "exchange.h"
+#include "import_files.h"
+#include "io/huggingface/hf_model.h"
+#include "models/family.h"
+#include "text/tokenizer/tokenizer.h"
+#include "tools.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#define NAMES_SHOWN  10
+#define CONFIG_LIMIT ((int64_t)16 << 20)
+
+static const struct argp_option OPTIONS[] = {
+    {"out", 'o', "FOLDER", 0, "the folder to make (required)", 0},
+    {"tokenizer", EXCHANGE_TOKENIZER, "FILE", 0,
+     "the model's tokenizer.json, instead of the folder's", 0},
+    {"no-tokenizer", EXCHANGE_NO_TOKENIZER, NULL, 0, "leave the tokenizer out", 0},
+    {"list", EXCHANGE_LIST, NULL, 0,
+     "name each tensor: what it was made of, and all that was left out", 0},
+    {0}};
+
+static const bp_help_row STATUSES[] = {
+    {"0", "done"},
+    {"64", "wrong command line"},
+    {"65", "wrong content of a file, or another architecture"},
+    {"66", "a file is missing"},
+    {"73, 77", "the output is there already, or cannot be created"},
+    {"74", "the disk is full"},
+    {0}};
+
+/* ---- the tokenizer ---- */
+
+/* The roles that the model's folder gives, whatever the tokenizer's own folder said. */
+static void take_roles(bp_tokenizer *tokenizer, const char *folder)
+{
+    bp_tokenizer_take_folder(tokenizer, folder);
+    tool_warn_of_roles(tokenizer, folder);
+}
+
+/* The folder's, or the one that was named; *out is NULL where there is none. */
+static bp_err load_tokenizer(bp_tokenizer **out, const exchange_arguments *arguments,
+                             const bp_hf_shape *shape)
+{
+    int64_t vocab_size = bp_hf_size_of(shape, "vocab_size");
+    bp_err err = BP_OK;
+
+    *out = NULL;
+    if (arguments->tokenizer)
+        err = bp_tokenizer_load(out, arguments->tokenizer);
+    else if (!arguments->no_tokenizer)
+        err = import_find_tokenizer(out, arguments->from, shape->table->model_type);
+    if (err == BP_OK && *out && bp_tokenizer_size(*out) > vocab_size) {
+        err = BP_FAIL(
+            BP_ERR_FORMAT, "vocabulary.mismatch",
+            "the tokenizer has %lld tokens and the model %lld: at %s; give the model's own with "
+            "--tokenizer, or --no-tokenizer",
+            (long long)bp_tokenizer_size(*out), (long long)vocab_size,
+            arguments->tokenizer ? arguments->tokenizer : arguments->from);
+        bp_tokenizer_free(out);
+    }
+    if (err == BP_OK && *out)
+        take_roles(*out, arguments->from);
+    return err;
+}
+
+/* ---- the checkpoint ---- */
+
+static void add_roles(json_t *state, const bp_tokenizer *tokenizer)
+{
+    int64_t roles[BP_ROLES];
+
+    for (int role = 0; role < BP_ROLES; role++)
+        roles[role] = !tokenizer ? -1 : bp_tokenizer_role(tokenizer, (bp_role)role);
+    bp_roles_put(state, roles, !tokenizer ? NULL : bp_tokenizer_ends(tokenizer));
+}
+
+/* Without a tokenizer: what config.json and generation_config.json of the folder give. */
+static int64_t add_roles_of(json_t *state, const char *folder, int64_t vocab_size)
+{
+    static const char *const FILES[] = {"config.json", "generation_config.json"};
+    static const char *const keys[] = {"eos_token_id", "bos_token_id"};
+    int64_t roles[BP_ROLES];
+    bp_ends ends = {0};
+
+    for (int role = 0; role < BP_ROLES; role++)
+        roles[role] = -1;
+    for (size_t k = 0; k < sizeof FILES / sizeof FILES[0]; k++) {
+        char *path = bp_path_join(folder, FILES[k]);
+        json_t *config = NULL;
+
+        if (bp_path_exists(path) &&
+            bp_json_load_members(&config, path, CONFIG_LIMIT, keys, 2) == BP_OK) {
+            bp_ends_read(&ends, json_object_get(config, "eos_token_id"), vocab_size);
+            if (roles[BP_ROLE_BOS] < 0) {
+                bp_ends bos = {0};
+
+                bp_ends_read(&bos, json_object_get(config, "bos_token_id"), vocab_size);
+                roles[BP_ROLE_BOS] = bos.count > 0 ? bos.ids[0] : -1;
+            }
+        }
+        json_decref(config);
+        bp_free(path);
+    }
+    bp_roles_put(state, roles, &ends);
+    return ends.count > 0 ? ends.ids[0] : -1;
+}
+
+static json_t *state_of(const bp_hf_model *model, const bp_hf_shape *shape,
+                        const bp_tokenizer *tokenizer, const char *folder)
+{
+    int64_t vocab_size = bp_hf_size_of(shape, "vocab_size");
+
+    json_t *state =
+        json_pack("{s:i, s:o, s:s, s:I, s:I, s:s+}", "step", 0, "model", bp_hf_model_json(shape),
+                  "tokenizer_hash", !tokenizer ? "" : bp_tokenizer_hash(tokenizer), "eod_id",
+                  (json_int_t)(!tokenizer ? -1 : bp_tokenizer_eod(tokenizer)), "vocab_size",
+                  (json_int_t)vocab_size, "origin", "Hugging Face ", shape->table->model_type);
+
+    if (tokenizer)
+        add_roles(state, tokenizer);
+    else
+        (void)json_object_set_new(state, "eod_id",
+                                  json_integer(add_roles_of(state, folder, vocab_size)));
+    if (bp_hf_report_of(model).headless)
+        (void)json_object_set_new(state, "headless", json_true());
+    if (tokenizer && bp_tokenizer_was_framed(tokenizer))
+        (void)json_object_set_new(state, "framed", json_true());
+    return state;
+}
+
+/* bp_checkpoint_commit.fetch, with progress. */
+typedef struct counted_fetch {
+    bp_hf_model *model;
+    bool *fetched; /* [slices]: a slice may be asked for again */
+    int64_t done_bytes, total_bytes;
+    exchange_progress progress;
+} counted_fetch;
+
+static int64_t bytes_of(const bp_slice *slice)
+{
+    return slice->shape[0] * (slice->dims == 2 ? slice->shape[1] : 1) * (int64_t)sizeof(float);
+}
+
+static bp_err fetch(void *context, const bp_slice *slice, int64_t index, const float **data)
+{
+    counted_fetch *self = context;
+
+    exchange_show_progress(&self->progress, self->done_bytes, self->total_bytes);
+    if (!self->fetched[index])
+        self->done_bytes += bytes_of(slice);
+    self->fetched[index] = true;
+    return bp_hf_fetch(self->model, slice, index, data);
+}
+
+static int64_t parameters_of(const bp_hf_model *model)
+{
+    int64_t count, bytes = 0;
+    const bp_slice *slices = bp_hf_slices(model, &count);
+
+    for (int64_t k = 0; k < count; k++)
+        bytes += bytes_of(&slices[k]);
+    return bytes / (int64_t)sizeof(float);
+}
+
+static bp_err save(bp_hf_model *model, const exchange_arguments *arguments,
+                   const bp_tokenizer *tokenizer)
+{
+    const char *out = arguments->out;
+    bp_hf_shape shape = bp_hf_shape_of(model);
+    char *parent = bp_sprintf("%.*s", (int)(bp_path_base(out) - out), out);
+    char *text = !tokenizer ? NULL : bp_tokenizer_text(tokenizer);
+    counted_fetch counted = {.model = model,
+                             .total_bytes = parameters_of(model) * (int64_t)sizeof(float),
+                             .progress.what = "writing weights"};
+    bp_checkpoint_commit commit = {.parent = parent && parent[0] != '\0' ? parent : ".",
+                                   .name = bp_path_base(out),
+                                   .fetch = fetch,
+                                   .context = &counted,
+                                   .tokenizer = text};
+    json_t *state = state_of(model, &shape, tokenizer, arguments->from);
+    int64_t count;
+    const bp_slice *slices = bp_hf_slices(model, &count);
+    bp_model_shape ours;
+    bp_err err = bp_model_shape_read(&ours, state, arguments->from); /* what jobs will ask of it */
+
+    bp_hidden_sweep(out, BP_HIDDEN_FOLDER);
+    counted.fetched = bp_alloc("import.fetched", count, sizeof *counted.fetched);
+    if (err == BP_OK)
+        err = bp_checkpoint_save(MPI_COMM_SELF, &commit, slices, count, state);
+    bp_free(counted.fetched);
+    json_decref(state);
+    bp_free(text);
+    bp_free(parent);
+    return err;
+}
+
+/* ---- the report ---- */
+
+/* "layers.0.attention.query.weight [2048, 2048] of model.layers.0... , transposed" */
+static void list_tensors(const bp_hf_model *model, const bp_hf_report *r)
+{
+    int64_t count;
+    const bp_slice *slices = bp_hf_slices(model, &count);
+
+    for (int64_t k = 0; k < count; k++) {
+        bp_hf_source source = bp_hf_source_of(model, k);
+        bp_buffer line = {0};
+
+        bp_buffer_printf(&line, "  %s [%lld", slices[k].name, (long long)slices[k].shape[0]);
+        if (slices[k].dims == 2)
+            bp_buffer_printf(&line, ", %lld", (long long)slices[k].shape[1]);
+        bp_buffer_printf(&line, "] of %s", source.theirs);
+        if (source.parts > 1)
+            bp_buffer_printf(&line, ", part %d of %d", source.part + 1, source.parts);
+        bp_log("%s%s", line.data, source.transposed ? ", transposed" : "");
+        bp_buffer_clear(&line);
+    }
+    for (int64_t k = 0; k < r->buffers + r->tied_heads; k++)
+        bp_log("  left out: %.80s", bp_hf_ignored(model, k));
+}
+
+/* Where the folder keeps one; NULL: nowhere. */
+static const char *chat_template_of(const char *folder)
+{
+    static const char *const FILES[] = {"chat_template.jinja", "chat_template.json"};
+    static const char *const key = "chat_template";
+    char *path = bp_path_join(folder, "tokenizer_config.json");
+    json_t *config = NULL;
+    const char *where = NULL;
+
+    if (bp_path_exists(path) &&
+        bp_json_load_members(&config, path, CONFIG_LIMIT, &key, 1) == BP_OK &&
+        json_object_get(config, key))
+        where = "tokenizer_config.json";
+    json_decref(config);
+    bp_free(path);
+    for (size_t k = 0; !where && k < sizeof FILES / sizeof FILES[0]; k++) {
+        path = bp_path_join(folder, FILES[k]);
+        where = bp_path_exists(path) ? FILES[k] : NULL;
+        bp_free(path);
+    }
+    return where;
+}
+
+static void report(const bp_hf_model *model, const exchange_arguments *arguments,
+                   const bp_tokenizer *tokenizer)
+{
+    bp_hf_shape shape = bp_hf_shape_of(model);
+    bp_hf_report r = bp_hf_report_of(model);
+    const char *chat = chat_template_of(arguments->from);
+    int64_t names = arguments->list ? r.left : NAMES_SHOWN;
+
+    bp_buffer sizes = {0};
+    for (int k = 0; shape.table->sizes[k].ours; k++)
+        if (bp_hf_is_given(&shape, k))
+            bp_buffer_printf(&sizes, ", %s %.12g", shape.table->sizes[k].ours, shape.sizes[k]);
+    bp_log("model: %s%s: %lld parameters", shape.table->kind, sizes.data,
+           (long long)parameters_of(model));
+    bp_buffer_clear(&sizes);
+    bp_log("used: %lld of %lld tensors (prefix '%s'), which make %lld tensors of the checkpoint",
+           (long long)r.used, (long long)r.tensors, r.prefix, (long long)r.made);
+    if (r.wrapper[0] != '\0')
+        bp_log("names of tensors were read without '%s'", r.wrapper);
+    if (r.headless)
+        bp_log("head: none, the folder is of a base class; fine-tune the model to use it");
+    bp_log("transposed: %lld weights, [in, out] to [out, in]; split: %lld into q, k and v",
+           (long long)r.transposed, (long long)r.split);
+    bp_log("left out: %lld attention masks, %lld tied heads, %lld unknown tensors",
+           (long long)r.buffers, (long long)r.tied_heads, (long long)r.left);
+    if (arguments->list)
+        list_tensors(model, &r);
+    for (int64_t k = 0; k < r.left && k < names; k++)
+        bp_log("  unknown: %.80s", bp_hf_left(model, k));
+    if (r.left > names)
+        bp_log("  and %lld more: --list names them", (long long)(r.left - names));
+    if (!tokenizer)
+        bp_log("tokenizer: none; only the size of the vocabulary of a corpus is checked");
+    else
+        bp_log("tokenizer: %s, %lld tokens, hash %s", bp_tokenizer_kind(tokenizer),
+               (long long)bp_tokenizer_size(tokenizer), bp_tokenizer_hash(tokenizer));
+    if (chat)
+        bp_log("left out: the chat template of %s; prompts are written out, as with "
+               "generate.template",
+               chat);
+    bp_log("checkpoint: %s", arguments->out);
+}
+
+/* ---- text files ---- */
+
+static bp_err save_text(const bp_model_import *text, const char *out, const bp_tokenizer *tokenizer)
+{
+    char *parent = bp_sprintf("%.*s", (int)(bp_path_base(out) - out), out);
+    char *json = !tokenizer ? NULL : bp_tokenizer_text(tokenizer);
+    bp_checkpoint_commit commit = {.parent = parent[0] != '\0' ? parent : ".",
+                                   .name = bp_path_base(out),
+                                   .tokenizer = json,
+                                   .attachment = text->slice_count > 0 ? NULL : text->file};
+    json_t *state = json_pack("{s:i, s:o, s:s, s:I, s:s}", "step", 0, "model",
+                              bp_model_shape_json(&text->shape), "tokenizer_hash",
+                              !tokenizer ? "" : bp_tokenizer_hash(tokenizer), "eod_id",
+                              (json_int_t)text->eod_id, "origin", text->shape.family->text_form);
+    bp_err err;
+
+    add_roles(state, tokenizer);
+    (void)json_object_update_missing(state, text->state);
+    bp_hidden_sweep(out, BP_HIDDEN_FOLDER);
+    err = bp_checkpoint_save(MPI_COMM_SELF, &commit, text->slices, text->slice_count, state);
+    json_decref(state);
+    bp_free(json);
+    bp_free(parent);
+    return err;
+}
+
+static bp_err import_text(const bp_model_family *family, const exchange_arguments *arguments)
+{
+    char *file = bp_sprintf("%s.model.tmp", arguments->out);
+    bp_model_import text = {.file = file};
+    bp_tokenizer *given = NULL;
+    bp_err err = arguments->tokenizer ? bp_tokenizer_load(&given, arguments->tokenizer) : BP_OK;
+
+    if (err == BP_OK)
+        err = family->text_read(&text, arguments->from, given);
+    if (err == BP_OK)
+        err = save_text(&text, arguments->out,
+                        arguments->no_tokenizer ? NULL
+                        : given                 ? given
+                                                : text.tokenizer);
+    if (err == BP_OK)
+        bp_log("checkpoint: %s, a model of %s, kind %s", arguments->out, family->text_form,
+               family->name);
+    (void)unlink(file);
+    for (int64_t k = 0; k < text.slice_count; k++)
+        bp_free(text.slices[k].data);
+    json_decref(text.state);
+    bp_tokenizer_free(&text.tokenizer);
+    bp_tokenizer_free(&given);
+    bp_free(file);
+    return err;
+}
+
+/* ---- folders of other programs ---- */
+
+static bp_err save_folder(const bp_model_folder *folder, const char *out,
+                          const bp_tokenizer *tokenizer)
+{
+    char *parent = bp_sprintf("%.*s", (int)(bp_path_base(out) - out), out);
+    char *json = !tokenizer ? NULL : bp_tokenizer_text(tokenizer);
+    bp_checkpoint_commit commit = {.parent = parent[0] != '\0' ? parent : ".",
+                                   .name = bp_path_base(out),
+                                   .fetch = folder->fetch,
+                                   .context = folder->context,
+                                   .tokenizer = json};
+    json_t *state = json_pack(
+        "{s:i, s:o, s:s, s:I, s:I, s:s}", "step", 0, "model", bp_model_shape_json(&folder->shape),
+        "tokenizer_hash", !tokenizer ? "" : bp_tokenizer_hash(tokenizer), "eod_id",
+        (json_int_t)(!tokenizer ? -1 : bp_tokenizer_eod(tokenizer)), "vocab_size",
+        (json_int_t)folder->shape.vocab_size, "origin", folder->shape.family->folder_form);
+    bp_err err;
+
+    add_roles(state, tokenizer);
+    bp_hidden_sweep(out, BP_HIDDEN_FOLDER);
+    err = bp_checkpoint_save(MPI_COMM_SELF, &commit, folder->slices, folder->count, state);
+    json_decref(state);
+    bp_free(json);
+    bp_free(parent);
+    return err;
+}
+
+static bp_err import_folder(const bp_model_family *family, const exchange_arguments *arguments)
+{
+    bp_model_folder folder = {0};
+    bp_tokenizer *given = NULL;
+    bp_err err = arguments->tokenizer ? bp_tokenizer_load(&given, arguments->tokenizer) : BP_OK;
+
+    if (err == BP_OK)
+        err = family->folder_read(&folder, arguments->from, given);
+    if (err == BP_OK)
+        err = save_folder(&folder, arguments->out,
+                          arguments->no_tokenizer ? NULL
+                          : given                 ? given
+                                                  : folder.tokenizer);
+    if (err == BP_OK)
+        bp_log("checkpoint: %s, a model of %s, kind %s, %lld words, %lld tensors", arguments->out,
+               family->folder_form, family->name, (long long)folder.shape.vocab_size,
+               (long long)folder.count);
+    bp_tokenizer_free(&folder.tokenizer);
+    if (folder.close)
+        folder.close(&folder);
+    bp_tokenizer_free(&given);
+    return err;
+}
+
+static bp_err import(const exchange_arguments *arguments)
+{
+    const bp_model_family *of_folder = bp_model_family_of_folder(arguments->from);
+    const bp_model_family *family = bp_model_family_of_text(arguments->from);
+
+    bp_hf_model *model = NULL;
+    bp_tokenizer *tokenizer = NULL;
+    bp_err err;
+
+    if (family)
+        return import_text(family, arguments);
+    if (of_folder)
+        return import_folder(of_folder, arguments);
+    err = import_check_source(arguments->from);
+    if (err == BP_OK)
+        err = bp_hf_open(&model, arguments->from, bp_model_huggingface_tables());
+    if (err == BP_OK) {
+        bp_hf_shape shape = bp_hf_shape_of(model);
+
+        err = load_tokenizer(&tokenizer, arguments, &shape);
+    }
+    if (err == BP_OK)
+        err = save(model, arguments, tokenizer);
+    if (err == BP_OK)
+        report(model, arguments, tokenizer);
+    bp_tokenizer_free(&tokenizer);
+    bp_hf_close(&model);
+    return err;
+}
+
+static bp_err run(int argc, char **argv)
+{
+    static const exchange_tool TOOL = {.tool = &bp_tool_import, .run = import};
+
+    return exchange_run(&TOOL, argc, argv);
+}
+
+const bp_tool bp_tool_import = {
+    .name = "import",
+    .help =
+        {.name = "bagpipe-data import",
+         .usage = "SOURCE --out CHECKPOINT [OPTION...]",
+         .summary =
+             "makes a checkpoint of a Hugging Face model, an ELMo, an ARPA file, or word vectors",
+         .text =
+             "SOURCE is a folder of Hugging Face or of bilm-tf, an ARPA file, or a file of "
+             "word2vec's.\n"
+             "A folder of Hugging Face holds config.json and model.safetensors, or shards with "
+             "model.safetensors.index.json, of values in float32, float16, bfloat16 or "
+             "float64. docs/formats.md lists the architectures (model_type).\n"
+             "A folder of bilm-tf holds an ELMo: one file that ends in options.json, one in "
+             "weights.hdf5, and the words, a line each, in vocab.txt (or tokenizer.json).\n"
+             "An ARPA file is one of SRILM or KenLM; its words make a tokenizer, unless one is "
+             "given. So do those of a file of word2vec's, text or binary. Both may be compressed "
+             "with gzip or zstd.\n"
+             "The checkpoint is what model.init and score.model take; its step is 0. It "
+             "keeps the folder's tokenizer: tokenizer.json; else of gpt2, roberta and bart "
+             "vocab.json with merges.txt, of bert and electra vocab.txt. A report says how many "
+             "tensors were used, transposed and "
+             "left out; --list names them. Tensors are read one after another: memory "
+             "holds two copies of the "
+             "largest one.",
+         .options = OPTIONS,
+         .examples = "  bagpipe-data import gpt2/ --out gpt2.checkpoint\n"
+                     "  bagpipe-data import gpt2/ --out gpt2.checkpoint --tokenizer t.json\n"
+                     "  bagpipe-data import lm.arpa --out lm.checkpoint\n",
+         .statuses = STATUSES},
+    .run = run};

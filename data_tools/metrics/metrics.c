@@ -1,0 +1,580 @@
+/* bagpipe-data metrics: the field's metrics of hypotheses against references, with intervals. */
+#include "arguments.h"
+#include "base/config/json.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "infer/score/texts.h"
+#include "mesh/mesh.h"
+#include "metrics_coverage.h"
+#include "metrics_files.h"
+#include "metrics_model.h"
+#include "tools.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+typedef struct metrics_arguments {
+    tool_files files;
+    tool_texts references;
+    const char *kind, *hypothesis, *against, *words, *wordnet;
+    metrics_model_spec model;
+    int64_t seed;
+} metrics_arguments;
+
+enum {
+    KEY_KIND = 'k',
+    KEY_REFERENCE = 'r',
+    KEY_HYPOTHESIS = 'y',
+    KEY_AGAINST = 'a',
+    KEY_WORDS = 256,
+    KEY_SEED,
+    KEY_WORDNET,
+    KEY_MODEL,
+    KEY_TOKENIZER,
+    KEY_LAYER,
+    KEY_IDF
+};
+
+static const struct argp_option OPTIONS[] = {
+    {"kind", KEY_KIND, "KIND", 0,
+     "what to measure: bleu, chrf, rouge, meteor, bertscore, perplexity, classes, regression, tags "
+     "or spans (required)",
+     0},
+    {"reference", KEY_REFERENCE, "FILE", 0,
+     "what is right, a document a line (required, except for perplexity); there may be several for "
+     "texts",
+     0},
+    {"hypothesis", KEY_HYPOTHESIS, "FILE", 0, "what a system says, a document a line (required)",
+     0},
+    {"against", KEY_AGAINST, "FILE", 0, "what another system says: a paired bootstrap", 0},
+    {"words", KEY_WORDS, "13a|zh|none", 0,
+     "bleu, meteor: words as mteval-v13a.pl cuts them (the default), Chinese characters apart, or "
+     "the words between white space",
+     0},
+    {"wordnet", KEY_WORDNET, "FOLDER", 0,
+     "meteor: WordNet's files (default " BP_WORDNET_FOLDER "; without them no synonyms)", 0},
+    {"model", KEY_MODEL, "CHECKPOINT", 0,
+     "bertscore, perplexity: a causal or masked language model (required)", 0},
+    {"tokenizer", KEY_TOKENIZER, "FILE", 0,
+     "the model's tokenizer.json, where the checkpoint keeps none", 0},
+    {"layer", KEY_LAYER, "N", 0,
+     "bertscore: the layer whose states are compared, 0 the embedding (default: the last)", 0},
+    {"idf", KEY_IDF, NULL, 0, "bertscore: tokens weigh the more the fewer references have them", 0},
+    {"seed", KEY_SEED, "N", 0, "seed of the resamples (default 1)", 0},
+    {0}};
+
+static const bp_help_row STATUSES[] = {
+    {"0", "done"},
+    {"64", "wrong command line"},
+    {"65", "files do not match line by line, are empty, or a line is not what the kind needs"},
+    {"66", "a file is missing"},
+    {"78", "the model can't be used for this"},
+    {0}};
+
+/* ---- a system's answers ---- */
+
+/* Those of one kind are filled. */
+typedef struct answers_of {
+    bp_text_answers text;
+    bp_class_answers classes;
+    bp_real_answers real;
+    bp_tag_answers tags;
+    bp_span_answers spans;
+    int32_t *codes;
+    bp_entity_counts *entities;
+    double *numbers[2];
+} answers_of;
+
+static void answers_clear(answers_of *answers)
+{
+    bp_text_answers_clear(&answers->text);
+    bp_real_answers_clear(&answers->real);
+    bp_free(answers->codes);
+    bp_free(answers->entities);
+    bp_free(answers->numbers[0]);
+    bp_free(answers->numbers[1]);
+}
+
+typedef struct inputs {
+    const metrics_arguments *arguments;
+    const answer_file *references; /* [arguments->references.count] */
+    const bp_line **lines;         /* of each */
+    bp_wordnet *wordnet;           /* meteor; NULL: not there */
+    metrics_model *model;          /* bertscore, perplexity */
+} inputs;
+
+static bp_text_pairs pairs_of(const inputs *in, const answer_file *hypothesis)
+{
+    return (bp_text_pairs){hypothesis->count, in->arguments->references.count, hypothesis->lines,
+                           in->lines};
+}
+
+static bp_bleu_words words_of(const metrics_arguments *arguments)
+{
+    return strcmp(arguments->words, "zh") == 0     ? BP_WORDS_ZH
+           : strcmp(arguments->words, "none") == 0 ? BP_WORDS_NONE
+                                                   : BP_WORDS_13A;
+}
+
+static bp_err count_bleu(answers_of *out, const inputs *in, const answer_file *hypothesis)
+{
+    bp_text_pairs pairs = pairs_of(in, hypothesis);
+
+    return bp_bleu_count(&out->text, &pairs, words_of(in->arguments));
+}
+
+static bp_err count_chrf(answers_of *out, const inputs *in, const answer_file *hypothesis)
+{
+    bp_text_pairs pairs = pairs_of(in, hypothesis);
+
+    return bp_chrf_count(&out->text, &pairs);
+}
+
+static bp_err count_rouge(answers_of *out, const inputs *in, const answer_file *hypothesis)
+{
+    bp_text_pairs pairs = pairs_of(in, hypothesis);
+
+    return bp_rouge_count(&out->text, &pairs);
+}
+
+static bp_err count_meteor(answers_of *out, const inputs *in, const answer_file *hypothesis)
+{
+    bp_text_pairs pairs = pairs_of(in, hypothesis);
+
+    return bp_meteor_count(&out->text, &pairs, words_of(in->arguments), in->wordnet);
+}
+
+static bp_err count_bertscore(answers_of *out, const inputs *in, const answer_file *hypothesis)
+{
+    return metrics_model_bertscore(&out->text, in->model, hypothesis, in->references,
+                                   in->arguments->references.count);
+}
+
+static bp_err count_perplexity(answers_of *out, const inputs *in, const answer_file *hypothesis)
+{
+    return metrics_model_perplexity(&out->text, in->model, hypothesis);
+}
+
+static bp_err count_spans(answers_of *out, const inputs *in, const answer_file *hypothesis)
+{
+    bp_text_pairs pairs = pairs_of(in, hypothesis);
+
+    out->numbers[0] = bp_alloc("tool.metrics", pairs.documents, sizeof(double));
+    out->numbers[1] = bp_alloc("tool.metrics", pairs.documents, sizeof(double));
+    bp_spans_count(out->numbers[0], out->numbers[1], &pairs);
+    out->spans = (bp_span_answers){pairs.documents, out->numbers[0], out->numbers[1]};
+    return BP_OK;
+}
+
+static bp_err count_classes(answers_of *out, const inputs *in, const answer_file *hypothesis)
+{
+    return read_classes(&out->classes, &out->codes, in->references, hypothesis);
+}
+
+static bp_err count_numbers(answers_of *out, const inputs *in, const answer_file *hypothesis)
+{
+    bp_err err = read_numbers(&out->numbers[0], in->references);
+
+    if (err == BP_OK)
+        err = read_numbers(&out->numbers[1], hypothesis);
+    if (err == BP_OK)
+        bp_real_answers_init(&out->real, out->numbers[0], out->numbers[1], hypothesis->count);
+    return err;
+}
+
+static bp_err count_tags(answers_of *out, const inputs *in, const answer_file *hypothesis)
+{
+    return read_tags(&out->tags, &out->entities, in->references, hypothesis);
+}
+
+/* ---- kinds ---- */
+
+typedef struct metrics_kind {
+    const bp_metric *metric;
+    bool several; /* references */
+    bp_err (*count)(answers_of *, const inputs *, const answer_file *);
+    size_t answers;        /* where they are in answers_of; they begin with the documents */
+    const char *signature; /* sacreBLEU's, for the number of references and the words; NULL: none */
+    bool needs_model, needs_no_reference;
+} metrics_kind;
+
+static const metrics_kind KINDS[] = {
+    {&bp_metric_bleu, true, count_bleu, offsetof(answers_of, text),
+     "nrefs:%d|case:mixed|eff:no|tok:%s|smooth:exp|version:bagpipe-" BAGPIPE_VERSION},
+    {&bp_metric_chrf, true, count_chrf, offsetof(answers_of, text),
+     "nrefs:%d|case:mixed|eff:yes|nc:6|nw:0|space:no|version:bagpipe-" BAGPIPE_VERSION},
+    {&bp_metric_rouge, true, count_rouge, offsetof(answers_of, text), NULL},
+    {&bp_metric_meteor, true, count_meteor, offsetof(answers_of, text), NULL},
+    {&bp_metric_bertscore, true, count_bertscore, offsetof(answers_of, text), NULL, true},
+    {&bp_metric_perplexity, true, count_perplexity, offsetof(answers_of, text), NULL, true, true},
+    {&bp_metric_classes, false, count_classes, offsetof(answers_of, classes), NULL},
+    {&bp_metric_regression, false, count_numbers, offsetof(answers_of, real), NULL},
+    {&bp_metric_tags, false, count_tags, offsetof(answers_of, tags), NULL},
+    {&bp_metric_spans, true, count_spans, offsetof(answers_of, spans), NULL}};
+#define KIND_COUNT (sizeof KINDS / sizeof KINDS[0])
+
+static const metrics_kind *find_kind(const char *name)
+{
+    for (size_t k = 0; k < KIND_COUNT && name; k++)
+        if (strcmp(KINDS[k].metric->kind, name) == 0)
+            return &KINDS[k];
+    return NULL;
+}
+
+/* ---- the work ---- */
+
+static json_t *pair_json(const bp_metric *metric, const bp_figure_pair *pairs)
+{
+    bp_figure figures[BP_METRIC_FIGURES];
+    json_t *all;
+
+    for (int64_t k = 0; k < metric->width; k++)
+        figures[k] = pairs[k].difference;
+    all = bp_metric_json(metric, figures);
+    for (int64_t k = 0; k < metric->width; k++) {
+        json_t *one = json_object_get(all, metric->names[k]);
+
+        (void)json_object_set_new(one, "wins", bp_json_real(pairs[k].wins));
+        (void)json_object_set_new(one, "p_value", bp_json_real(pairs[k].p_value));
+    }
+    return all;
+}
+
+static bp_err put_figures(json_t *root, const metrics_kind *kind, const answers_of *systems,
+                          const metrics_arguments *arguments)
+{
+    const void *answers[2] = {(const char *)&systems[0] + kind->answers,
+                              (const char *)&systems[1] + kind->answers};
+    int64_t documents = *(const int64_t *)answers[0];
+    bp_figure figures[2][BP_METRIC_FIGURES];
+    bp_figure_pair pairs[BP_METRIC_FIGURES];
+    bp_err err;
+
+    (void)json_object_set_new(root, "documents", json_integer(documents));
+    if (!arguments->against) {
+        err = bp_metric_estimate(figures[0], kind->metric, answers[0], documents,
+                                 (uint64_t)arguments->seed);
+        if (err == BP_OK)
+            (void)json_object_set_new(root, "figures", bp_metric_json(kind->metric, figures[0]));
+        return err;
+    }
+    err = bp_metric_compare(pairs, kind->metric, answers[0], answers[1], documents,
+                            (uint64_t)arguments->seed);
+    if (err != BP_OK)
+        return err;
+    for (int64_t k = 0; k < kind->metric->width; k++) {
+        figures[0][k] = pairs[k].one;
+        figures[1][k] = pairs[k].other;
+    }
+    (void)json_object_set_new(root, "figures", bp_metric_json(kind->metric, figures[0]));
+    (void)json_object_set_new(root, "against", bp_metric_json(kind->metric, figures[1]));
+    (void)json_object_set_new(root, "difference", pair_json(kind->metric, pairs));
+    return BP_OK;
+}
+
+static json_t *new_root(const metrics_kind *kind, const metrics_arguments *arguments)
+{
+    json_t *root = json_pack("{ss si ss}", "format", "bagpipe metrics", "format_version", 1, "kind",
+                             kind->metric->kind);
+    char *signature;
+
+    if (kind->signature) {
+        signature = bp_sprintf(kind->signature, arguments->references.count, arguments->words);
+        (void)json_object_set_new(root, "signature", bp_json_string(signature));
+        bp_free(signature);
+    }
+    (void)json_object_set_new(root, "seed", json_integer(arguments->seed));
+    (void)json_object_set_new(root, "resamples", json_integer(BP_RESAMPLES));
+    return root;
+}
+
+/* Where a model wrote the texts, and says how sure it was. */
+static void put_coverage(json_t *root, const metrics_kind *kind, const answers_of *system,
+                         const answer_file *hypothesis)
+{
+    json_t *coverage =
+        metrics_coverage(kind->metric, (const char *)system + kind->answers, hypothesis);
+
+    if (coverage)
+        (void)json_object_set_new(root, "coverage", coverage);
+}
+
+/* Which model, and how it was read. */
+static void put_model(json_t *root, const metrics_kind *kind, const inputs *in)
+{
+    const metrics_model_spec *spec = &in->arguments->model;
+
+    (void)json_object_set_new(root, "model", metrics_model_json(in->model));
+    if (kind->metric != &bp_metric_bertscore)
+        return;
+    (void)json_object_set_new(root, "layer",
+                              spec->layer == BP_TEXTS_LAST ? json_string("last")
+                                                           : json_integer(spec->layer));
+    (void)json_object_set_new(root, "idf", json_boolean(spec->idf));
+}
+
+/* The figures of the reference itself, where a metric needs none. */
+static bp_err put_reference(json_t *root, const metrics_kind *kind, const inputs *in)
+{
+    const answer_file *reference = &in->references[0];
+    bp_figure figures[BP_METRIC_FIGURES];
+    answers_of answers = {0};
+    bp_err err = kind->count(&answers, in, reference);
+
+    if (err == BP_OK)
+        err = bp_metric_estimate(figures, kind->metric, (const char *)&answers + kind->answers,
+                                 reference->count, (uint64_t)in->arguments->seed);
+    if (err == BP_OK)
+        (void)json_object_set_new(root, "reference", bp_metric_json(kind->metric, figures));
+    answers_clear(&answers);
+    return err;
+}
+
+/* A figure without an interval (of less than two documents) has none here either. */
+static void say_interval(const char *before, const json_t *figure)
+{
+    const json_t *low = json_object_get(figure, "low"), *high = json_object_get(figure, "high");
+
+    if (json_is_number(low) && json_is_number(high))
+        fprintf(stderr, "%s%.4f to %.4f)", before, json_number_value(low), json_number_value(high));
+}
+
+static void say_difference(const json_t *other, const json_t *difference)
+{
+    const json_t *value = json_object_get(other, "value"),
+                 *p_value = json_object_get(difference, "p_value");
+
+    if (!json_is_number(value))
+        return;
+    fprintf(stderr, "%15s %8.4f  difference %.4f", "against", json_number_value(value),
+            json_number_value(json_object_get(difference, "value")));
+    say_interval(" (", difference);
+    if (json_is_number(p_value))
+        fprintf(stderr, ", p = %.3f", json_number_value(p_value));
+    fprintf(stderr, "\n");
+}
+
+/* For whoever watches a terminal, whatever becomes of the JSON on standard output. */
+static void say(const json_t *root, const metrics_kind *kind)
+{
+    json_t *figures = json_object_get(root, "figures"), *against = json_object_get(root, "against"),
+           *differences = json_object_get(root, "difference");
+
+    for (int64_t k = 0; k < kind->metric->width; k++) {
+        const char *name = kind->metric->names[k];
+        const json_t *one = json_object_get(figures, name),
+                     *difference = json_object_get(differences, name);
+
+        if (!json_is_number(json_object_get(one, "value")))
+            continue;
+        fprintf(stderr, "%-15s %8.4f", name, json_number_value(json_object_get(one, "value")));
+        say_interval("  (95 % interval ", one);
+        fprintf(stderr, "\n");
+        if (difference)
+            say_difference(json_object_get(against, name), difference);
+    }
+}
+
+static bp_err measure(const metrics_kind *kind, const inputs *in, const answer_file *hypotheses)
+{
+    answers_of systems[2] = {0};
+    json_t *root = new_root(kind, in->arguments);
+    bp_err err = BP_OK;
+
+    if (kind->metric == &bp_metric_meteor)
+        (void)json_object_set_new(root, "synonyms", json_boolean(in->wordnet != NULL));
+    if (in->model)
+        put_model(root, kind, in);
+    for (int k = 0; k < 2 && hypotheses[k].path && err == BP_OK; k++)
+        err = kind->count(&systems[k], in, &hypotheses[k]);
+    if (err == BP_OK)
+        err = put_figures(root, kind, systems, in->arguments);
+    if (err == BP_OK && kind->needs_no_reference && in->arguments->references.count > 0)
+        err = put_reference(root, kind, in);
+    if (err == BP_OK && kind->several)
+        put_coverage(root, kind, &systems[0], &hypotheses[0]);
+    if (err == BP_OK) {
+        char *text = bp_json_text(root);
+
+        printf("%s", text);
+        (void)fflush(stdout);
+        if (isatty(STDERR_FILENO))
+            say(root, kind);
+        bp_free(text);
+    }
+    answers_clear(&systems[0]);
+    answers_clear(&systems[1]);
+    json_decref(root);
+    return err;
+}
+
+static bp_err read_all(answer_file *files, const inputs *in, const metrics_kind *kind)
+{
+    const metrics_arguments *arguments = in->arguments;
+    int count = arguments->references.count;
+    bool texts = kind->several || kind->needs_no_reference;
+    bp_err err = BP_OK;
+
+    for (int k = 0; k < count + 2 && err == BP_OK; k++) {
+        const char *path = k < count    ? arguments->references.list[k]
+                           : k == count ? arguments->hypothesis
+                                        : arguments->against;
+
+        if (!path)
+            break;
+        err = answer_file_read(&files[k], path, texts);
+        if (err == BP_OK && kind->metric == &bp_metric_tags)
+            answer_file_keep_words(&files[k]);
+        else if (err == BP_OK && k > 0)
+            err = answer_files_match(&files[0], &files[k]);
+        if (k < count)
+            in->lines[k] = files[k].lines;
+    }
+    return err;
+}
+
+/* The one that is named has to be there. */
+static bp_err open_wordnet(bp_wordnet **out, const char *folder)
+{
+    bp_err err = bp_wordnet_open(out, folder ? folder : BP_WORDNET_FOLDER);
+
+    if (err != BP_ERR_INPUT || folder)
+        return err;
+    BP_WARN("metrics.no_wordnet",
+            "no synonyms: there is no WordNet at %s; install it (Debian: wordnet-base), or give "
+            "--wordnet",
+            BP_WORDNET_FOLDER);
+    return BP_OK;
+}
+
+static bp_err run_kind(const metrics_kind *kind, const metrics_arguments *arguments)
+{
+    int count = arguments->references.count;
+    answer_file *files = bp_alloc("tool.metrics", count + 2, sizeof *files);
+    inputs in = {arguments, files, bp_alloc("tool.metrics", count, sizeof(bp_line *))};
+    bp_err err = read_all(files, &in, kind);
+
+    if (err == BP_OK && kind->metric == &bp_metric_meteor)
+        err = open_wordnet(&in.wordnet, arguments->wordnet);
+    if (err == BP_OK && kind->needs_model)
+        err = metrics_model_open(&in.model, &arguments->model);
+    if (err == BP_OK)
+        err = measure(kind, &in, files + count);
+    for (int k = 0; k < count + 2; k++)
+        answer_file_clear(&files[k]);
+    metrics_model_free(&in.model);
+    bp_wordnet_free(&in.wordnet);
+    bp_free(in.lines);
+    bp_free(files);
+    return err;
+}
+
+/* ---- the tool ---- */
+
+static bp_err check(const metrics_arguments *arguments, const metrics_kind *kind)
+{
+    if (!kind)
+        return BP_FAIL(BP_ERR_USAGE, "metrics.unknown_kind",
+                       "there is no kind of metric '%s': at --kind; choose bleu, chrf, rouge, "
+                       "meteor, bertscore, perplexity, classes, regression, tags or spans",
+                       arguments->kind ? arguments->kind : "");
+    if ((arguments->references.count == 0 && !kind->needs_no_reference) || !arguments->hypothesis)
+        return BP_FAIL(BP_ERR_USAGE, "command.no_input",
+                       "%s is not given: at the command line; name a file",
+                       !arguments->hypothesis ? "--hypothesis" : "--reference");
+    if (arguments->files.count > 0)
+        return BP_FAIL(BP_ERR_USAGE, "command.not_understood",
+                       "'%s' is not understood: at the command line; files follow --reference, "
+                       "--hypothesis and --against",
+                       arguments->files.list[0]);
+    if (kind->needs_model && !arguments->model.model)
+        return BP_FAIL(BP_ERR_USAGE, "command.no_input",
+                       "--kind %s is measured by a model, and --model is not given: at the command "
+                       "line; name a CHECKPOINT",
+                       kind->metric->kind);
+    if (!kind->needs_model && arguments->model.model)
+        return BP_FAIL(BP_ERR_USAGE, "metrics.unused_model",
+                       "--kind %s is measured without a model: at --model; leave it out",
+                       kind->metric->kind);
+    if (!kind->needs_model && (arguments->model.tokenizer ||
+                               arguments->model.layer != BP_TEXTS_LAST || arguments->model.idf))
+        return BP_FAIL(BP_ERR_USAGE, "metrics.unused_model",
+                       "--kind %s is measured without a model: at --tokenizer, --layer or --idf; "
+                       "leave it out",
+                       kind->metric->kind);
+    if (arguments->references.count > 1 && !kind->several)
+        return BP_FAIL(BP_ERR_USAGE, "metrics.several_references",
+                       "%d references: at --reference; --kind %s has one",
+                       arguments->references.count, kind->metric->kind);
+    if (strcmp(arguments->words, "13a") != 0 && strcmp(arguments->words, "zh") != 0 &&
+        strcmp(arguments->words, "none") != 0)
+        return BP_FAIL(BP_ERR_USAGE, "metrics.unknown_words",
+                       "there are no words '%s': at --words; choose 13a, zh or none",
+                       arguments->words);
+    return BP_OK;
+}
+
+static bp_err run(int argc, char **argv)
+{
+    metrics_arguments arguments = {.words = "13a", .model.layer = BP_TEXTS_LAST, .seed = 1};
+    const tool_value values[] = {
+        {.key = KEY_KIND, .text = &arguments.kind},
+        {.key = KEY_REFERENCE, .texts = &arguments.references},
+        {.key = KEY_HYPOTHESIS, .text = &arguments.hypothesis},
+        {.key = KEY_AGAINST, .text = &arguments.against},
+        {.key = KEY_WORDS, .text = &arguments.words},
+        {.key = KEY_WORDNET, .text = &arguments.wordnet},
+        {.key = KEY_MODEL, .text = &arguments.model.model},
+        {.key = KEY_TOKENIZER, .text = &arguments.model.tokenizer},
+        {.key = KEY_LAYER, .number = &arguments.model.layer, .low = 0, .high = INT16_MAX},
+        {.key = KEY_IDF, .flag = &arguments.model.idf},
+        {.key = KEY_SEED, .number = &arguments.seed, .low = 0, .high = INT64_MAX},
+        {0}};
+    bp_err err = tool_parse(&bp_tool_metrics, values, &arguments.files, argc, argv);
+    const metrics_kind *kind = find_kind(arguments.kind);
+
+    if (err == BP_OK)
+        err = check(&arguments, kind);
+    if (err == BP_OK && bp_comm_is_root(MPI_COMM_WORLD))
+        err = run_kind(kind, &arguments);
+    bp_free(arguments.references.list);
+    return bp_agree(MPI_COMM_WORLD, err);
+}
+
+const bp_tool bp_tool_metrics = {
+    .name = "metrics",
+    .help = {.name = "bagpipe-data metrics",
+             .usage = "--kind KIND --reference FILE --hypothesis FILE\n"
+                      "--kind KIND --model CHECKPOINT OPTION...",
+             .summary = "measures translations, summaries, labels, tags and answers",
+             .text =
+                 "Line n of each file belongs to document n. A hypothesis may be the outputs.jsonl "
+                 "of generate: then figures of its surest texts are printed too. It prints JSON: "
+                 "each figure with its 95 % interval by a bootstrap over documents (sentences of "
+                 "tags), and with --against the differences, hypothesis less against, on the same "
+                 "resamples: wins is the share of resamples in which the hypothesis is better. On "
+                 "a terminal the figures stand on standard error too, a line each.\n"
+                 "bleu: sacreBLEU's, 0 to 100, with its signature. chrf: chrF2, 0 to 100. rouge: "
+                 "F, precision and recall of ROUGE-1, 2 and L, 0 to 1, without stemming. meteor: 0 "
+                 "to 1, by words, stems and WordNet's synonyms.\n"
+                 "bertscore: precision, recall and F1 of tokens, each matched with the one of the "
+                 "other text whose state is nearest to its own (cosine), by a causal or masked "
+                 "model of ours; tokens of the text alone, without [CLS] and the like, and no "
+                 "baseline. perplexity: how probable the model finds the hypothesis, a line at a "
+                 "time as bagpipe score does; with --reference, that of the reference too. The "
+                 "model runs in this process, in float32.\n"
+                 "classes: a label a line; accuracy, macro and micro F1, Matthews correlation. "
+                 "regression: a number a line; Pearson and Spearman correlation, squared and "
+                 "absolute error. tags: CoNLL's columns, a token and its tag a line, an empty line "
+                 "between sentences; precision, recall and F1 of entities, accuracy of tags. "
+                 "spans: an answer a line, empty for none; SQuAD's exact match and F1.",
+             .options = OPTIONS,
+             .examples =
+                 "  bagpipe-data metrics --kind bleu --reference test.en --hypothesis out.en\n"
+                 "  bagpipe-data metrics --kind bertscore --model bert.checkpoint \\\n"
+                 "    --reference test.en --hypothesis out.en\n"
+                 "  bagpipe-data metrics --kind tags --reference a.conll --hypothesis b.conll\n",
+             .statuses = STATUSES},
+    .run = run};

@@ -1,0 +1,402 @@
+/* Files of answers: lines, labels, numbers, tags. */
+#include "metrics_files.h"
+
+#include "base/buffer.h"
+#include "base/config/decimal.h"
+#include "base/config/json.h"
+#include "base/files/fs.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "text/documents/conll.h"
+#include "text/unicode/characters.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define FILE_BYTES ((int64_t)1 << 32)
+
+void answer_file_clear(answer_file *file)
+{
+    bp_free(file->text);
+    bp_free(file->lines);
+    bp_free(file->numbers);
+    for (int k = 0; k < ANSWER_ORDERS; k++)
+        bp_free(file->certainty[k]);
+    *file = (answer_file){0};
+}
+
+static bp_err split_lines(answer_file *file, char *text, size_t bytes, bool texts)
+{
+    char *end = text + bytes;
+    int64_t count = 0;
+
+    for (char *at = text; at < end; at++)
+        count += *at == '\n';
+    file->lines = bp_try_alloc("tool.lines", count + 1, sizeof *file->lines);
+    if (!file->lines)
+        return bp_fail_memory("lines", count + 1, sizeof *file->lines);
+    for (char *at = text; at < end;) {
+        char *newline = memchr(at, '\n', (size_t)(end - at)), *stop = newline ? newline : end;
+        size_t length = (size_t)(stop - at);
+
+        if (length > 0 && at[length - 1] == '\r')
+            length--;
+        at[length] = '\0';
+        bool valid = bp_text_is_utf8(at, length);
+
+        if (!valid || (!texts && strlen(at) != length))
+            return BP_FAIL(BP_ERR_FORMAT, "metrics.not_utf8",
+                           "a line %s: at %s, line %" PRId64 "; convert the file",
+                           valid ? "has U+0000, which only texts may have" : "is not valid UTF-8",
+                           file->path, file->count + 1);
+        file->lines[file->count++] = (bp_line){at, length};
+        at = stop + 1;
+    }
+    return BP_OK;
+}
+
+/* The mean of a list, which a text without tokens lacks. */
+static double mean_of(const json_t *list)
+{
+    size_t count = json_array_size(list);
+    double sum = 0;
+
+    for (size_t k = 0; k < count; k++)
+        sum += json_number_value(json_array_get(list, k));
+    return count > 0 ? sum / (double)count : 0;
+}
+
+/* How sure the model is of text `number`. */
+static void take_certainty(answer_file *file, const json_t *line, int64_t number)
+{
+    const json_t *values[ANSWER_ORDERS] = {json_object_get(line, "logprobs"),
+                                           json_object_get(line, "mutual_information")};
+
+    for (int k = 0; k < ANSWER_ORDERS; k++) {
+        if (number == 0 ? !values[k] : !file->certainty[k])
+            continue;
+        if ((number & (number - 1)) == 0)
+            file->certainty[k] =
+                bp_realloc("tool.metrics", file->certainty[k], 2 * number + 1, sizeof(double));
+        file->certainty[k][number] = json_array_size(values[k]) == 0 ? -INFINITY
+                                     : k == 0                        ? mean_of(values[k])
+                                                                     : -mean_of(values[k]);
+    }
+}
+
+/* A line of generate's outputs.jsonl; *next: the index of the text after those taken. A further
+ * text of a prompt is skipped. */
+static bp_err take_output(bp_buffer *out, answer_file *file, const json_t *line, int64_t *next,
+                          int64_t *left_out)
+{
+    const json_t *index = json_object_get(line, "index"), *text = json_object_get(line, "text");
+    int64_t number = json_is_integer(index) ? json_integer_value(index) : -1;
+    bool is_left_out = json_is_string(json_object_get(line, "error"));
+
+    if (number < 0 || number > *next || number < *next - 1)
+        return BP_FAIL(BP_ERR_FORMAT, "metrics.bad_output",
+                       "\"index\" is not %" PRId64 ", that of the next prompt", *next);
+    if (number < *next)
+        return BP_OK;
+    if (!json_is_string(text) && !is_left_out)
+        return BP_FAIL(BP_ERR_FORMAT, "metrics.bad_output", "\"text\" is no text");
+    *left_out += is_left_out;
+    for (size_t k = 0; k < (is_left_out ? 0 : json_string_length(text)); k++) {
+        const char *at = json_string_value(text) + k;
+
+        bp_buffer_add(out, *at == '\n' || *at == '\r' ? " " : at, 1);
+    }
+    bp_buffer_add(out, "\n", 1);
+    take_certainty(file, line, *next);
+    ++*next;
+    return BP_OK;
+}
+
+/* Does the first line say that it is one of generate's? */
+static bool is_output(const char *text, size_t bytes)
+{
+    const char *end = memchr(text, '\n', bytes);
+    json_t *line = json_loadb(text, end ? (size_t)(end - text) : bytes, JSON_ALLOW_NUL, NULL);
+    bool is = json_object_get(line, "index") && json_object_get(line, "text");
+
+    json_decref(line);
+    return is;
+}
+
+/* The texts of generate's outputs.jsonl become lines: the first of each prompt. */
+static bp_err take_outputs(answer_file *file, size_t *bytes)
+{
+    bp_buffer out = {0};
+    const char *at = file->text, *end = at + *bytes, *stop;
+    int64_t next = 0, left_out = 0, number = 0;
+    bp_err err = BP_OK;
+
+    for (; at < end && err == BP_OK; at = stop + 1) {
+        json_t *line;
+
+        stop = memchr(at, '\n', (size_t)(end - at));
+        stop = stop ? stop : end;
+        number++;
+        err = bp_json_parse_texts(&line, at, (size_t)(stop - at), file->path);
+        if (err == BP_OK)
+            err = take_output(&out, file, line, &next, &left_out);
+        json_decref(line);
+        if (err != BP_OK)
+            err =
+                bp_err_wrap(err,
+                            "%s: at %s, line %" PRId64 "; give generate's outputs.jsonl as it is, "
+                            "or a file with a document a line",
+                            bp_err_text(), file->path, number);
+    }
+    if (err == BP_OK && left_out > 0)
+        BP_WARN("metrics.left_out",
+                "%" PRId64 " of %" PRId64 " sources were too long to write for, and count as empty "
+                "texts: at %s",
+                left_out, next, file->path);
+    bp_free(file->text);
+    *bytes = out.bytes;
+    file->text = bp_buffer_take(&out);
+    return err;
+}
+
+bp_err answer_file_read(answer_file *file, const char *path, bool texts)
+{
+    size_t bytes, mark;
+    bp_err err;
+
+    *file = (answer_file){.path = path};
+    err = bp_file_read(path, FILE_BYTES, &file->text, &bytes);
+    if (err != BP_OK)
+        return err;
+    if (is_output(file->text, bytes))
+        err = take_outputs(file, &bytes);
+    if (err != BP_OK)
+        return err;
+    mark = bp_mark_bytes(file->text, bytes);
+    err = split_lines(file, file->text + mark, bytes - mark, texts);
+    if (err == BP_OK && file->count == 0)
+        err = BP_FAIL(BP_ERR_FORMAT, "metrics.no_lines",
+                      "there are no lines: at %s; give a file with a document a line", path);
+    return err;
+}
+
+static int64_t number_of(const answer_file *file, int64_t line)
+{
+    return line < file->count || line == 0 ? file->numbers[line] : file->numbers[line - 1] + 1;
+}
+
+static bool is_blank(bp_line line)
+{
+    return strspn(line.text, " \t") == line.bytes;
+}
+
+/* Lines from `count` on are blank. */
+static bool ends_at(const answer_file *file, int64_t count)
+{
+    for (int64_t k = count; k < file->count; k++)
+        if (!is_blank(file->lines[k]))
+            return false;
+    return true;
+}
+
+bp_err answer_files_match(answer_file *one, answer_file *other)
+{
+    if (one->count > other->count && other->count > 0 && ends_at(one, other->count))
+        one->count = other->count;
+    if (other->count > one->count && one->count > 0 && ends_at(other, one->count))
+        other->count = one->count;
+    if (one->count == other->count)
+        return BP_OK;
+    return BP_FAIL(BP_ERR_FORMAT, "metrics.other_lines",
+                   "%" PRId64 " and %" PRId64 " lines: at %s and %s; line n of each has to be of "
+                   "the same document",
+                   one->count, other->count, one->path, other->path);
+}
+
+/* How the next word from line `from` on is cut into fields; 0: a gap comes before it. */
+static int next_columns(const answer_file *file, int64_t from)
+{
+    for (int64_t k = from; k < file->count; k++) {
+        const bp_line *line = &file->lines[k];
+
+        if (bp_conll_is_gap(line->text, line->bytes))
+            return 0;
+        if (line->text[0] != '#')
+            return bp_conll_columns(line->text, line->bytes);
+    }
+    return 0;
+}
+
+void answer_file_keep_words(answer_file *file)
+{
+    int64_t kept = 0;
+    int columns = 0;
+    bool inside = false;
+
+    file->numbers = bp_alloc("tool.lines", file->count + 1, sizeof *file->numbers);
+    for (int64_t k = 0; k < file->count; k++) {
+        bp_line line = file->lines[k];
+        bool is_gap = bp_conll_is_gap(line.text, line.bytes);
+
+        if (!is_gap && !inside) { /* perhaps a comment */
+            int words = columns != 0 ? columns : next_columns(file, k);
+            if (bp_conll_is_comment(line.text, line.bytes, words))
+                continue;
+        }
+        if (!is_gap)
+            columns = bp_conll_columns(line.text, line.bytes);
+        if (is_gap && !inside)
+            continue;
+        inside = !is_gap;
+        file->lines[kept] = is_gap ? (bp_line){"", 0} : line;
+        file->numbers[kept++] = k + 1;
+    }
+    file->count = kept > 0 && file->lines[kept - 1].bytes == 0 ? kept - 1 : kept;
+}
+
+/* ---- classes ---- */
+
+static int compare_labels(const void *a, const void *b)
+{
+    return strcmp((*(const bp_line *const *)a)->text, (*(const bp_line *const *)b)->text);
+}
+
+bp_err read_classes(bp_class_answers *out, int32_t **codes, const answer_file *reference,
+                    const answer_file *hypothesis)
+{
+    const answer_file *files[2] = {reference, hypothesis};
+    int64_t n = reference->count;
+    const bp_line **sorted = bp_alloc("tool.labels", 2 * n, sizeof *sorted);
+    bp_err err = BP_OK;
+
+    *codes = bp_alloc("tool.labels", 2 * n, sizeof **codes);
+    *out = (bp_class_answers){n, 0, *codes, *codes + n};
+    for (int64_t k = 0; k < 2 * n && err == BP_OK; k++) {
+        sorted[k] = &files[k / n]->lines[k % n];
+        if (sorted[k]->bytes == 0)
+            err = BP_FAIL(BP_ERR_FORMAT, "metrics.no_label",
+                          "a line has no label: at %s, line %" PRId64 "; give one a line",
+                          files[k / n]->path, k % n + 1);
+    }
+    if (err == BP_OK)
+        qsort(sorted, (size_t)(2 * n), sizeof *sorted, compare_labels);
+    for (int64_t k = 0; k < 2 * n && err == BP_OK; k++) {
+        bool of_reference = sorted[k] >= reference->lines && sorted[k] < reference->lines + n;
+        int64_t at =
+            of_reference ? sorted[k] - reference->lines : n + (sorted[k] - hypothesis->lines);
+
+        out->classes += k == 0 || strcmp(sorted[k]->text, sorted[k - 1]->text) != 0;
+        (*codes)[at] = (int32_t)(out->classes - 1);
+    }
+    bp_free(sorted);
+    return err;
+}
+
+/* ---- numbers ---- */
+
+bp_err read_numbers(double **out, const answer_file *file)
+{
+    *out = bp_alloc("tool.numbers", file->count, sizeof **out);
+    for (int64_t k = 0; k < file->count; k++) {
+        const char *text = file->lines[k].text;
+        size_t bytes = file->lines[k].bytes, first = 0;
+
+        while (first < bytes && strchr(" \t", text[first]) && text[first])
+            first++;
+        while (bytes > first && strchr(" \t", text[bytes - 1]) && text[bytes - 1])
+            bytes--;
+        if (!bp_decimal(&(*out)[k], text + first, bytes - first))
+            return BP_FAIL(BP_ERR_FORMAT, "metrics.bad_number",
+                           "'%.40s' is no finite number: at %s, line %" PRId64 "; give one a line",
+                           file->lines[k].text, file->path, k + 1);
+    }
+    return BP_OK;
+}
+
+/* ---- tags ---- */
+
+/* The last word of a line, NULL: it has none; *token is its first (cut off by a zero byte). */
+static const char *tag_of(bp_line line)
+{
+    char *text = (char *)line.text, *end = text + line.bytes;
+
+    while (end > text && strchr(" \t", end[-1]))
+        *--end = '\0';
+    while (end > text && !strchr(" \t", end[-1]))
+        end--;
+    return *end != '\0' ? end : NULL;
+}
+
+static bp_err fail_tokens(const answer_file *files[2], int64_t line)
+{
+    return BP_FAIL(BP_ERR_FORMAT, "metrics.other_tokens",
+                   "the tokens differ: at %s, line %" PRId64 ", and %s, line %" PRId64
+                   "; tag the same sentences",
+                   files[0]->path, number_of(files[0], line), files[1]->path,
+                   number_of(files[1], line));
+}
+
+static bp_err same_tokens(const answer_file *files[2], const char *tags[2], int64_t line)
+{
+    size_t bytes[2];
+    const char *texts[2] = {files[0]->lines[line].text, files[1]->lines[line].text};
+
+    for (int k = 0; k < 2 && tags[0] && tags[1]; k++)
+        bytes[k] = strcspn(texts[k], " \t");
+    if ((!tags[0]) != (!tags[1]) ||
+        (tags[0] && tags[0] != texts[0] && tags[1] != texts[1] &&
+         (bytes[0] != bytes[1] || memcmp(texts[0], texts[1], bytes[0]) != 0)))
+        return fail_tokens(files, line);
+    return BP_OK;
+}
+
+/* tags[2][count]; NULL at an empty line. */
+static bp_err find_tags(const char **tags, const answer_file *files[2], int64_t n,
+                        int64_t *sentences)
+{
+    bool entities = false;
+    bp_err err = BP_OK;
+
+    *sentences = 0;
+    for (int64_t k = 0; k < n && err == BP_OK; k++) {
+        const char *pair[2];
+
+        for (int side = 0; side < 2; side++)
+            pair[side] = tags[side * n + k] = tag_of(files[side]->lines[k]);
+        err = same_tokens(files, pair, k);
+        *sentences += pair[0] != NULL && (k == 0 || !tags[k - 1]);
+        entities = entities || (err == BP_OK && pair[0] && bp_tags_have_entities(pair, 2));
+    }
+    if (err == BP_OK && files[0]->count != files[1]->count)
+        err = fail_tokens(files, n);
+    if (err == BP_OK && !entities)
+        err = BP_FAIL(BP_ERR_FORMAT, "metrics.no_entities",
+                      "no tag begins with B, I, E or S, and a dash: at %s and %s; for other tags "
+                      "use --kind classes",
+                      files[0]->path, files[1]->path);
+    return err;
+}
+
+bp_err read_tags(bp_tag_answers *out, bp_entity_counts **counts, const answer_file *reference,
+                 const answer_file *hypothesis)
+{
+    const answer_file *files[2] = {reference, hypothesis};
+    int64_t n = reference->count < hypothesis->count ? reference->count : hypothesis->count;
+    const char **tags = bp_alloc("tool.tags", 2 * n, sizeof *tags);
+    int64_t sentences;
+    bp_err err = find_tags(tags, files, n, &sentences);
+
+    *counts = bp_alloc("tool.tags", sentences, sizeof **counts);
+    *out = (bp_tag_answers){0, *counts};
+    for (int64_t first = 0, end; first < n && err == BP_OK; first = end + 1) {
+        for (end = first; end < n && tags[end]; end++)
+            ;
+        if (end > first)
+            (*counts)[out->documents++] =
+                bp_entities_compare(tags + first, tags + n + first, end - first);
+    }
+    bp_free(tags);
+    return err;
+}

@@ -1,0 +1,54 @@
+/* What `bagpipe score` left, read back: summary.json and documents.h5. */
+#ifndef BP_DATA_TOOLS_SCORES_H
+#define BP_DATA_TOOLS_SCORES_H
+
+#include "base/config/json.h"
+#include "io/h5/h5.h"
+#include "text/tokenizer/tokenizer.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct score_label {
+    char *name;
+    char **values;
+    int64_t value_count;
+    int64_t *codes; /* [documents]; -1: the document's corpus has no such label */
+} score_label;
+
+typedef struct score_folder {
+    const char *given; /* the run folder, or its score/ folder; borrowed */
+    char *summary_path, *documents_path;
+    json_t *summary;
+    int64_t corpora, documents;
+    const char **corpus_names;       /* [corpora]; borrowed of the summary */
+    int64_t *corpus_start;           /* [corpora + 1] documents */
+    double *nll;                     /* [documents]; 0 where nothing was scored, infinite where a
+                                        token has probability 0 */
+    int64_t *tokens, *bytes, *words; /* [documents]; bytes and words -1: unknown */
+    uint64_t *token_hash;            /* [documents]; NULL: unknown, written by an older version */
+    char *ids;                       /* [documents][id_width], ended by a zero byte */
+    size_t id_width;
+    score_label *labels;
+    int64_t label_count;
+} score_folder;
+
+/** Read a score folder; every byte of documents.h5 is checked before HDF5 sees it. Clear after an
+ * error too.
+ *
+ * Errors:     BP_ERR_INPUT there are no scores, BP_ERR_DENIED; BP_ERR_FORMAT damaged, of a newer
+ * version, or summary.json and documents.h5 are not of one run; BP_ERR_SYSTEM memory. */
+bp_err score_folder_load(score_folder *scores, const char *given);
+void score_folder_clear(score_folder *scores);
+/** Errors: BP_ERR_FORMAT a document has a token of probability 0, and so no perplexity. */
+bp_err score_folder_check_zeros(const score_folder *scores);
+
+/** The label of this name; NULL: none. */
+const score_label *score_folder_label(const score_folder *scores, const char *name);
+
+/** The tokenizer.json that a file of scored tokens keeps; *out is NULL where it keeps none. Owns:
+ * *out is the caller's, bp_tokenizer_free(). Errors: BP_ERR_FORMAT damaged; those of
+ * bp_tokenizer_parse. */
+bp_err score_tokenizer_load(bp_tokenizer **out, bp_h5 *h5);
+
+#endif

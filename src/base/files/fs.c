@@ -1,0 +1,428 @@
+/* Files read and written whole, drafts (a temporary name, fsync, rename), paths. */
+#include "base/files/fs.h"
+#include "base/fault.h"
+#include "base/mem.h"
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* O_NONBLOCK: opening a FIFO that nobody writes to would wait forever; on regular files it does
+ * nothing. */
+bp_err bp_file_open(const char *path, int *out, int64_t *size_bytes)
+{
+    struct stat status;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    bp_err err = BP_OK;
+
+    *out = -1;
+    if (fd < 0)
+        return bp_fail_errno(BP_ERR_INPUT, "can't open", path);
+    if (fstat(fd, &status) != 0)
+        err = bp_fail_errno(BP_ERR_IO, "can't look at", path);
+    else if (S_ISDIR(status.st_mode))
+        err = bp_fail(BP_ERR_INPUT, "file.is_folder",
+                      "a folder is where a file is needed: at %s; name a file", path);
+    else if (!S_ISREG(status.st_mode))
+        err = bp_fail(BP_ERR_INPUT, "file.not_regular",
+                      "not a regular file (a pipe, socket or device): at %s; name a file", path);
+    if (err != BP_OK) {
+        (void)close(fd);
+        return err;
+    }
+    if (size_bytes)
+        *size_bytes = status.st_size;
+    *out = fd;
+    return BP_OK;
+}
+
+static bp_err fail_plain(const char *path)
+{
+    return bp_fail(BP_ERR_FORMAT, "file.not_plain",
+                   "no plain file, but a folder, a link, a pipe or the like: at %s; remove it, or "
+                   "put back the file that was there",
+                   path);
+}
+
+/* ENXIO: a FIFO that nobody reads from, or a socket. */
+bp_err bp_plain_open(const char *path, int flags, int *out)
+{
+    int fd = open(path, flags | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY, 0666);
+    struct stat status;
+    bp_err err = BP_OK;
+
+    *out = -1;
+    if (fd < 0 && (errno == ELOOP || errno == EISDIR || errno == ENXIO))
+        return fail_plain(path);
+    if (fd < 0)
+        return (flags & O_CREAT) != 0
+                   ? bp_fail_create("can't open", path)
+                   : bp_fail_errno(errno == ENAMETOOLONG ? BP_ERR_INPUT : BP_ERR_IO, "can't open",
+                                   path);
+    if (fstat(fd, &status) != 0)
+        err = bp_fail_errno(BP_ERR_IO, "can't look at", path);
+    else if (!S_ISREG(status.st_mode))
+        err = fail_plain(path);
+    if (err == BP_OK)
+        *out = fd;
+    else
+        (void)close(fd);
+    return err;
+}
+
+/* The size is only a guess (files in /proc say 0, others grow): read on until the end or the limit.
+ */
+static bp_err read_to_end(int fd, const char *path, int64_t guess, int64_t limit, char **out,
+                          size_t *bytes)
+{
+    int64_t capacity = (guess < limit ? guess : limit) + 1, used = 0;
+    char *data = bp_try_alloc("base.file", capacity + 1, 1);
+
+    while (data) {
+        ssize_t got = read(fd, data + used, (size_t)(capacity - used));
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (bp_fault("base.read")) {
+            errno = EIO;
+            got = -1;
+        }
+        if (got < 0) {
+            bp_free(data);
+            return bp_fail_errno(BP_ERR_IO, "can't read", path);
+        }
+        used += got;
+        if (used > limit) {
+            bp_free(data);
+            return bp_fail(
+                BP_ERR_FORMAT, "file.too_long",
+                "the file is longer than the %lld bytes allowed: at %s; is it the right one?",
+                (long long)limit, path);
+        }
+        if (got == 0) {
+            data[used] = 0;
+            *out = data;
+            *bytes = (size_t)used;
+            return BP_OK;
+        }
+        if (used == capacity) {
+            capacity = capacity < limit / 2 ? 2 * capacity : limit + 1;
+            char *more = bp_try_realloc("base.file", data, capacity + 1, 1);
+            if (!more)
+                bp_free(data);
+            data = more;
+        }
+    }
+    return bp_err_prefix(bp_fail_memory("a file", capacity, 1), "%s", path);
+}
+
+/* opened: how the opening went, which has set fd. */
+static bp_err read_whole(bp_err opened, int fd, const char *path, int64_t limit_bytes, char **data,
+                         size_t *bytes)
+{
+    struct stat status;
+
+    *data = NULL;
+    *bytes = 0;
+    BP_ASSERT(limit_bytes >= 0 && limit_bytes < INT64_MAX - 1);
+    if (opened != BP_OK)
+        return opened;
+    bp_err err = fstat(fd, &status) != 0
+                     ? bp_fail_errno(BP_ERR_IO, "can't look at", path)
+                     : read_to_end(fd, path, status.st_size, limit_bytes, data, bytes);
+    (void)close(fd); /* only read from */
+    return err;
+}
+
+size_t bp_mark_bytes(const char *text, size_t bytes)
+{
+    static const char MARK[] = "\xEF\xBB\xBF";
+
+    return bytes >= sizeof MARK - 1 && memcmp(text, MARK, sizeof MARK - 1) == 0 ? sizeof MARK - 1
+                                                                                : 0;
+}
+
+bp_err bp_file_read(const char *path, int64_t limit_bytes, char **data, size_t *bytes)
+{
+    int fd;
+    bp_err err = bp_file_open(path, &fd, NULL);
+
+    return read_whole(err, fd, path, limit_bytes, data, bytes);
+}
+
+bp_err bp_plain_read(const char *path, int64_t limit_bytes, char **data, size_t *bytes)
+{
+    int fd;
+    bp_err err = bp_plain_open(path, O_RDONLY, &fd);
+
+    return read_whole(err, fd, path, limit_bytes, data, bytes);
+}
+
+/* One call of the system: how much it moved, 0 at an end, -1. What is written is only read. */
+typedef ssize_t (*mover)(int fd, char *data, size_t bytes, int64_t offset);
+
+static ssize_t write_some(int fd, char *data, size_t bytes, int64_t offset)
+{
+    (void)offset; /* the descriptor's own */
+    return write(fd, data, bytes);
+}
+
+static ssize_t pwrite_some(int fd, char *data, size_t bytes, int64_t offset)
+{
+    return pwrite(fd, data, bytes, (off_t)offset);
+}
+
+static ssize_t pread_some(int fd, char *data, size_t bytes, int64_t offset)
+{
+    return pread(fd, data, bytes, (off_t)offset);
+}
+
+/* at_end: what an end before all is moved means. */
+static int move_all(mover some, int at_end, int fd, char *data, size_t bytes, int64_t offset)
+{
+    while (bytes > 0) {
+        ssize_t moved = some(fd, data, bytes, offset);
+
+        if (moved < 0 && errno == EINTR)
+            continue;
+        if (moved == 0)
+            errno = at_end;
+        if (moved <= 0)
+            return -1;
+        data += moved;
+        offset += moved;
+        bytes -= (size_t)moved;
+    }
+    return 0;
+}
+
+int bp_write_all(int fd, const void *data, size_t bytes)
+{
+    if (bp_fault("base.write")) {
+        errno = ENOSPC;
+        return -1;
+    }
+    return move_all(write_some, ENOSPC, fd, (char *)data, bytes, 0);
+}
+
+int bp_pwrite_all(int fd, const void *data, size_t bytes, int64_t offset)
+{
+    return move_all(pwrite_some, ENOSPC, fd, (char *)data, bytes, offset);
+}
+
+int bp_pread_all(int fd, void *data, size_t bytes, int64_t offset)
+{
+    return move_all(pread_some, ENODATA, fd, data, bytes, offset);
+}
+
+void bp_token_new(char out[BP_TOKEN_BYTES])
+{
+    uint64_t bits;
+
+    while (getrandom(&bits, sizeof bits, 0) != (ssize_t)sizeof bits)
+        BP_CHECK(errno == EINTR); /* so few bytes are refused by no kernel of ours */
+    (void)snprintf(out, BP_TOKEN_BYTES, "%016" PRIx64, bits);
+}
+
+bool bp_is_temporary_name(const char *name)
+{
+    size_t bytes = strlen(name);
+
+    return bytes > 8 && strncmp(name, ".bp-", 4) == 0 && strcmp(name + bytes - 4, ".tmp") == 0;
+}
+
+char *bp_path_folder(const char *path)
+{
+    int bytes = (int)(bp_path_base(path) - path);
+
+    return bytes == 0 ? bp_strdup(".") : bp_sprintf("%.*s", bytes, path);
+}
+
+int bp_path_try_names(const char *path, const char *before, const char *after,
+                      int (*make)(const char *name, int *fd), char **name, int *fd)
+{
+    int folder_bytes = (int)(bp_path_base(path) - path), number = EEXIST;
+    char token[BP_TOKEN_BYTES];
+
+    for (int attempt = 0; attempt < 16 && number == EEXIST; attempt++) {
+        bp_token_new(token);
+        *name = bp_sprintf("%.*s%s%s%s", folder_bytes, path, before, token, after);
+        if (make(*name, fd) == 0)
+            return 0;
+        number = errno;
+        bp_free(*name);
+    }
+    *name = NULL;
+    *fd = -1;
+    errno = number;
+    return -1;
+}
+
+static int create_new(const char *name, int *fd)
+{
+    *fd = open(name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    return *fd < 0 ? -1 : 0;
+}
+
+bp_err bp_draft_open(bp_draft *draft, const char *path)
+{
+    struct stat status;
+
+    *draft = (bp_draft){.path = NULL, .temporary = NULL, .fd = -1};
+    if (stat(path, &status) == 0 && !S_ISREG(status.st_mode))
+        return bp_fail(BP_ERR_CREATE, "file.not_replaced",
+                       "not a regular file, and so not replaced: at %s", path);
+    draft->path = bp_strdup(path);
+    if (bp_path_try_names(path, ".bp-", ".tmp", create_new, &draft->temporary, &draft->fd) == 0)
+        return BP_OK;
+    bp_err err = bp_fail_create("can't create", path);
+    bp_draft_drop(draft);
+    return err;
+}
+
+/* A failure's message names the file that the user knows. */
+bp_err bp_draft_write(bp_draft *draft, const void *data, size_t bytes)
+{
+    if (bp_write_all(draft->fd, data, bytes) != 0)
+        return bp_fail_errno(BP_ERR_IO, "can't write", draft->path);
+    return BP_OK;
+}
+
+void bp_draft_drop(bp_draft *draft)
+{
+    if (draft->fd >= 0)
+        (void)close(draft->fd); /* whatever it says, the file goes */
+    if (draft->temporary)
+        (void)unlink(draft->temporary);
+    bp_free(draft->temporary);
+    bp_free(draft->path);
+    *draft = (bp_draft){.path = NULL, .temporary = NULL, .fd = -1};
+}
+
+bp_err bp_draft_commit(bp_draft *draft)
+{
+    int fd = draft->fd;
+    bp_err err = BP_OK;
+
+    draft->fd = -1;
+    if (!draft->lightly && fsync(fd) != 0)
+        err = bp_fail_errno(BP_ERR_IO, "can't bring to disk", draft->path);
+    if (close(fd) != 0 && err == BP_OK)
+        err = bp_fail_errno(BP_ERR_IO, "can't close", draft->path);
+    if (err == BP_OK && rename(draft->temporary, draft->path) != 0)
+        err = bp_fail_create("can't put in place", draft->path);
+    if (err == BP_OK) {
+        bp_free(draft->temporary);
+        draft->temporary = NULL;
+        err = draft->lightly ? BP_OK : bp_path_sync_parent(draft->path);
+    }
+    bp_draft_drop(draft);
+    return err;
+}
+
+static bp_err write_file(const char *path, const void *data, size_t bytes, bool lightly)
+{
+    bp_draft draft;
+    bp_err err = bp_draft_open(&draft, path);
+
+    if (err != BP_OK)
+        return err;
+    draft.lightly = lightly;
+    err = bp_draft_write(&draft, data, bytes);
+    if (err == BP_OK)
+        return bp_draft_commit(&draft);
+    bp_draft_drop(&draft);
+    return err;
+}
+
+bp_err bp_file_write(const char *path, const void *data, size_t bytes)
+{
+    return write_file(path, data, bytes, false);
+}
+
+bp_err bp_file_write_lightly(const char *path, const void *data, size_t bytes)
+{
+    return write_file(path, data, bytes, true);
+}
+
+bool bp_path_exists(const char *path)
+{
+    struct stat status;
+
+    return stat(path, &status) == 0;
+}
+
+bool bp_path_is_dir(const char *path)
+{
+    struct stat status;
+
+    return stat(path, &status) == 0 && S_ISDIR(status.st_mode);
+}
+
+int64_t bp_file_size(const char *path)
+{
+    struct stat status;
+
+    return stat(path, &status) == 0 ? (int64_t)status.st_size : -1;
+}
+
+bp_err bp_path_sync_parent(const char *path)
+{
+    char *parent = bp_path_folder(path);
+    bp_err err = bp_path_sync(parent);
+
+    bp_free(parent);
+    return err;
+}
+
+bp_err bp_path_sync(const char *path)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    bp_err err = BP_OK;
+
+    if (fd < 0)
+        return bp_fail_errno(BP_ERR_IO, "can't open", path);
+    if (fsync(fd) != 0 && errno != EINVAL) /* EINVAL: a file system that can't sync folders */
+        err = bp_fail_errno(BP_ERR_IO, "can't bring to disk", path);
+    (void)close(fd);
+    return err;
+}
+
+char *bp_path_join(const char *folder, const char *name)
+{
+    size_t bytes = strlen(folder);
+
+    if (name[0] == '/' || bytes == 0)
+        return bp_strdup(name);
+    return bp_sprintf("%s%s%s", folder, folder[bytes - 1] == '/' ? "" : "/", name);
+}
+
+bp_path bp_path_in(const char *folder, const char *name)
+{
+    char *path = bp_path_join(folder, name);
+    bp_path out;
+
+    (void)snprintf(out.text, sizeof out.text, "%s", path);
+    bp_free(path);
+    return out;
+}
+
+const char *bp_path_base(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+
+    return !slash ? path : slash + 1;
+}
+
+char *bp_path_insert(const char *path, const char *word)
+{
+    const char *dot = strrchr(bp_path_base(path), '.');
+    int stem = (int)(dot ? dot - path : (ptrdiff_t)strlen(path));
+
+    return bp_sprintf("%.*s.%s%s", stem, path, word, path + stem);
+}

@@ -1,0 +1,41 @@
+/* What blocks of every kind share: rows that go from step to step, the memory of products. */
+#include "nn/core/block.h"
+
+/* In training step s reads the rows of s - 1 and leaves those of s. */
+static float *carried_rows(const bp_carry *carry, const bp_pass *pass, int64_t step, bool goes_on)
+{
+    if (!pass->training)
+        return goes_on ? carry->kept + pass->first_window * carry->columns : NULL;
+    if (!carry->rows[0])
+        return NULL;
+    return carry->rows[step & 1] + (pass->first_slot - carry->first_slot) * carry->columns;
+}
+
+const float *bp_carry_before(const bp_carry *carry, const bp_pass *pass)
+{
+    return carried_rows(carry, pass, pass->step - 1, pass->resumes);
+}
+
+float *bp_carry_behind(const bp_carry *carry, const bp_pass *pass)
+{
+    return carried_rows(carry, pass, pass->step, pass->suspends);
+}
+
+static void add_product(bp_product_bytes *bytes, const bp_nn *nn, size_t scratch, int64_t outs,
+                        int64_t ins)
+{
+    bytes->copies += bp_weight_copy_bytes(nn->gemm, outs, ins);
+    bytes->scratch = scratch > bytes->scratch ? scratch : bytes->scratch;
+}
+
+void bp_product_bytes_add(bp_product_bytes *bytes, const bp_nn *nn, int64_t rows, int64_t outs,
+                          int64_t ins)
+{
+    add_product(bytes, nn, bp_linear_scratch_bytes(nn->gemm, rows, outs, ins), outs, ins);
+}
+
+void bp_product_bytes_add_operands(bp_product_bytes *bytes, const bp_nn *nn, int64_t rows,
+                                   int64_t outs, int64_t ins)
+{
+    add_product(bytes, nn, bp_linear_operand_scratch_bytes(nn->gemm, rows, outs, ins), outs, ins);
+}

@@ -1,0 +1,436 @@
+/* The blocks that networks are made of: embeddings, Transformer and recurrent layers, heads. The
+ * split of Transformers is Megatron's (Shoeybi et al. 2019, section 3): columns then rows, heads
+ * over tensor ranks, the vocabulary split in the embedding and in the cross-entropy. */
+#ifndef BP_NN_LAYERS_H
+#define BP_NN_LAYERS_H
+
+#include "math/kernels/cells.h"
+#include "nn/core/block.h"
+
+/* All constructors: *out is the caller's until it is given to a network; nn and params are
+ * borrowed. Local. Ends the program when out of memory (bp_alloc). */
+
+/** One stream's: item = scale wte[inputs] + wpe[first_position + position] (NULL: none) +
+ * segments[its segment] (NULL: none; 0 of a batch that has none, and of a table of one row),
+ * dropout. wte: this rank's rows of
+ * [V][C], wpe [first_position + T][C], segments [S][C]; parts may have the same. */
+typedef struct bp_embedding_part {
+    bp_param *wte, *wpe; /* borrowed */
+    int item, stream;    /* of the activations, and of the batch */
+    int64_t mask;        /* its stream of dropout masks */
+    bp_param *segments;  /* borrowed */
+    int64_t first_position;
+    bool keeps_all;         /* nothing is dropped here: a norm follows first (bp_row_layer_new) */
+    bool places_padding;    /* places after a text have the row of wpe before first_position, which
+                               learns nothing; else each its own */
+    int64_t tokens_behind;  /* this many places after a text hold tokens, which learn; others hold
+                               padding, whose vector does not */
+    float scale;            /* of the tokens' vectors; 0: 1 */
+    const float *sinusoids; /* [T][C], added instead of wpe: nothing is learned. Borrowed; NULL */
+} bp_embedding_part;
+void bp_embedding_new(bp_block **out, const bp_nn *nn, const bp_embedding_part *parts, int count);
+
+/** Cosines and sines of rotary positions (kernels.h). */
+struct bp_rotary;
+
+/** Sizes of a Transformer layer; H, G and F are whole, the constructor takes this rank's share. */
+typedef struct bp_layer_shape {
+    int64_t C, H, F;          /* width, heads, inner width of the MLP */
+    int64_t G;                /* heads of keys and values, which heads share in groups; 0: H */
+    int64_t D;                /* width of a head; 0: C / H */
+    bool rms;                 /* norms by the root mean square, without biases */
+    float epsilon;            /* of the norms; 0: 1e-5 */
+    bool no_bias;             /* products have none; */
+    bool qkv_bias;            /* but those of q, k and v */
+    bp_activation activation; /* kernels.h has them; 0: GELU by tanh. The MLP is down(f(up)), with
+                                 BP_SWIGLU down(silu(gate) up), with BP_GEGLU
+                                 down(gelu(gate) up) */
+    bool parallel;  /* attention and MLP both read the layer's input, each through its norm, and are
+                       added to it together */
+    bool post_norm; /* norms follow the branches, which read the residual stream itself. Such a
+                       layer is not parallel */
+    bool closing_norms; /* a branch goes through a norm of its own, "attn.ln" and "mlp.ln", before
+                           it is added. Such a layer has norms before its branches too, and does not
+                           cross */
+    bool unscaled;   /* scores are plain products of queries and keys, and queries start this much
+                        smaller */
+    float scale;     /* of scores that are not unscaled; 0: 1/sqrt(D) */
+    float score_cap; /* scores become cap tanh(score / cap); 0: they stay as they are */
+    bp_param *relative; /* [relative_buckets][H], this rank's heads: what a score of attention()
+                           gets by the bucket of its distance (math/attention/relative.h), of both
+                           sides where it sees_all; borrowed, of a group that this layer adds
+                           gradients to. NULL: nothing */
+    int64_t relative_buckets, relative_distance;
+    const struct bp_rotary *rotary; /* queries and keys are rotated by their positions; borrowed;
+                                       NULL: they are not */
+    int64_t layers;     /* of the whole model: residual projections start at std / sqrt(2 layers) */
+    int64_t number;     /* of this layer, from 0 */
+    const char *stack;  /* its params are "STACK.NUMBER.attn.q.weight"...; borrowed */
+    int64_t first_mask; /* the first of its streams of dropout masks, of which it takes 3, and 5
+                           where it crosses: 4 number + 1 where 0 is the embedding's */
+    int64_t window;     /* a position sees this many of the last ones, itself included; 0: all */
+    bool entmax;        /* attention's weights are the 1.5-entmax of scores */
+    bool sees_all;      /* not causal: a position sees all others of its sequence */
+    int item, stream;   /* of the activations: what it works on, and whose places that has */
+    bool crosses;       /* between attention and MLP, it also attends to another item, */
+    int source_item, source_stream;
+} bp_layer_shape;
+
+/** h += out(attention(ln1(h))), of parallel branches together with the MLP's; where it crosses h +=
+ * cross.out(attention of cross.ln(h) to the source, as it is); h += down(f(up(ln2(h)))). With
+ * post_norm h = ln1(h + out(attention(h))), h = cross.ln(h + cross.out(...)) where it crosses, and
+ * h = ln2(h + down(f(up(h)))). With closing_norms h += attn.ln(out(attention(ln1(h)))), and h +=
+ * mlp.ln(down(f(up(ln2(h))))). Keys after a sequence's length are not seen; of its own stream a
+ * layer that crosses, or has a window, is only causal: there padding sees padding, as in the models
+ * whose losses the references are. Tensor ranks divide H and F. Where they do not divide G, ranks
+ * whose heads share a head of keys each have a copy of it. Adds its params to the groups: `split`
+ * is cut over tensor ranks, `whole` is replicated. */
+void bp_transformer_layer_new(bp_block **out, const bp_nn *nn, const bp_layer_shape *shape,
+                              bp_group *split, bp_group *whole);
+/** Entries of its matrices, on all tensor ranks together: each is a multiplication a token.
+ * Local. */
+int64_t bp_transformer_layer_products(const bp_layer_shape *shape);
+
+/** An operation on each row by itself: a product with an activation, a norm, dropout. */
+typedef struct bp_row_shape {
+    const char *name; /* its params are "NAME.weight" [O][I], "NAME.bias" [O], "NAME.ln.gain" [O],
+                         "NAME.ln.bias" [O]; borrowed */
+    int64_t I, O;     /* columns before and after it */
+    bool has_product; /* else I = O */
+    bp_activation activation; /* after the product, of one number */
+    float epsilon;            /* of the norm */
+    int64_t mask;             /* the stream of its dropout masks; BP_ROW_KEEPS_ALL: it has none */
+    int item, stream;
+    bool rms;               /* of the norm: by the root mean square, without "NAME.ln.bias" */
+    float scale;            /* of what it leaves; 0: 1 */
+    bool linear;            /* nothing after the product except the norm */
+    bool no_norm;           /* and no norm */
+    bp_param *gain, *shift; /* of the norm, of another such layer; borrowed. NULL: its own */
+} bp_row_shape;
+#define BP_ROW_KEEPS_ALL (-1)
+
+/** x = dropout(ln(f(weight x + bias))): the norm after an embedding, the transform before a head, a
+ * projection. All columns are on each tensor rank; rows are shared out (bp_nn_rows). Adds its
+ * params to the replicated group. Source: Devlin et al. 2019, BERT, as its published code has
+ * it. */
+void bp_row_layer_new(bp_block **out, const bp_nn *nn, const bp_row_shape *shape, bp_group *group);
+
+/** A head that classifies a whole example by its first place. */
+typedef struct bp_pooled_shape {
+    int64_t C, classes;
+    int item, stream, term; /* the term has a target an example; a batch without it is unchanged */
+    int64_t
+        mask; /* the stream of its dropout masks, between pooler and classes; BP_ROW_KEEPS_ALL */
+} bp_pooled_shape;
+
+/** Cross-entropy of softmax(class.weight tanh(pooler.weight h + pooler.bias) + class.bias), h being
+ * an example's first row; other blocks follow, which read the same item. Adds "pooler.weight"
+ * [C][C], "pooler.bias" [C], "class.weight" [classes][C], "class.bias" [classes] to the replicated
+ * group. In training forward keeps only what it reads; backward computes the loss and all
+ * gradients. Source: Devlin et al. 2019, section 3.1 (next sentence prediction). */
+void bp_pooled_head_new(bp_block **out, const bp_nn *nn, const bp_pooled_shape *shape,
+                        bp_group *group);
+
+/** What the head of a task reads. */
+typedef enum bp_pool { BP_POOL_NONE, BP_POOL_FIRST, BP_POOL_MEAN, BP_POOL_LAST } bp_pool;
+typedef struct bp_pooling_shape {
+    int64_t C;
+    const char *norm; /* of the places' states, before all: its name; borrowed. NULL: none */
+    bool rms;
+    float epsilon;
+    bp_pool pool; /* a text's state: its first place's, its last one's before padding, or the mean
+                     of those before padding; NONE: each place keeps its own */
+    bool pooler;  /* the text's state becomes tanh(pooler.weight h + pooler.bias), */
+    bool gelu;    /* or GELU of that, as in ELECTRA's head */
+    int64_t mask; /* the stream of its dropout masks, after all; BP_ROW_KEEPS_ALL */
+    int item, stream;
+} bp_pooling_shape;
+
+/** hidden [B * T][C] becomes what the head of a task reads. Where places are pooled, the row of a
+ * text's first place is the text's state then, and outside training all of its rows are. Adds
+ * "NORM.gain", "NORM.bias" [C], "pooler.weight" [C][C] and "pooler.bias" [C], as far as it has
+ * them, to the replicated group. Source: Devlin et al. 2019, section 4.1; Radford et al. 2018,
+ * section 3.2 (the last token). */
+void bp_pooling_new(bp_block **out, const bp_nn *nn, const bp_pooling_shape *shape,
+                    bp_group *group);
+
+/** A head that gives each text a value, or finds a span of it. */
+typedef struct bp_text_head_shape {
+    int64_t C;
+    bool finds_spans; /* two terms, `term` and the next: the places where a span begins and where it
+                         ends, one of each a text. Else one term, a value (bp_target_value) a text,
+                         of the row of its first place */
+    int item, stream, term;
+} bp_text_head_shape;
+
+/** A Gaussian process in place of a head's linear map. */
+typedef struct bp_features_shape {
+    int64_t C, D, K;     /* width of a text's state; features; classes, C at most */
+    double length_scale; /* of the kernel exp(-|h - h'|^2 / (2 length_scale^2)) */
+} bp_features_shape;
+
+/** A text's row of item 0, as bp_pooling_new leaves it, becomes the logits of its K classes, and
+ * zeros after them: task.weight phi, phi = sqrt(2/D) cos(sngp.directions h + sngp.phases). Outside
+ * training they are divided by sqrt(1 + pi/8 v_k), v_k = |R_k^T phi|^2, where sngp.factor holds the
+ * upper triangular R_k one below another, whose R_k R_k^T is the covariance of the weights of class
+ * k; all 0: it is not known, and v_k = 0. Adds "task.weight" [K][D] to the replicated group, and to
+ * `frozen`, replicated too, "sngp.directions" [D][C], "sngp.phases" [D] and "sngp.factor" [K D][D].
+ * Source: Liu et al. 2020, "Simple and principled uncertainty estimation with deterministic deep
+ * learning via distance awareness", 3.1; the mean field: Lu et al. 2020, "Mean-field approximation
+ * to Gaussian-softmax integral". */
+void bp_random_features_new(bp_block **out, const bp_nn *nn, const bp_features_shape *shape,
+                            bp_group *group, bp_group *frozen);
+bool bp_is_random_features(const bp_block *block);
+/** A callback that sees features[n][D] and logits[n][K] of the texts of each pass outside training,
+ * before variances are taken; NULL: no probe. Borrowed. Local. */
+typedef struct bp_feature_watch {
+    void (*see)(void *context, const float *features, const float *logits, int64_t n);
+    void *context;
+} bp_feature_watch;
+void bp_random_features_watch(bp_block *block, const bp_feature_watch *watch);
+/** R [D][D] of a class, to be written. Local. */
+float *bp_random_features_factor(bp_block *block, int64_t class);
+
+/** task.weight h + task.bias: squared error of a value; or cross-entropy of a softmax over all
+ * places of a text, padding among them, for each end. pass->logprob, where term 0 has a target a
+ * place: the text's value; or log p(a span begins where the first place's target says), and of the
+ * second place's target log p(it ends there). pass->log_p: the value; or an outcome a place. Adds
+ * "task.weight" [1 or 2][C] and "task.bias" to the replicated group. Source: Devlin et al. 2019,
+ * section 4.2 (spans). */
+void bp_text_head_new(bp_block **out, const bp_nn *nn, const bp_text_head_shape *shape,
+                      bp_group *group);
+
+/** Several blocks as one, which a pipeline does not cut. The series owns the blocks, which are of
+ * one stream. */
+#define BP_SERIES_BLOCKS 4
+void bp_series_new(bp_block **out, const bp_nn *nn, bp_block *const *blocks, int count);
+
+/** What is between a generator and a discriminator. */
+typedef struct bp_replacement_shape {
+    bp_embedding_part embedding; /* of the text with the generator's tokens, on item 0 */
+    const bp_block *head;        /* bp_lm_head_new's, which reads item 0 too; borrowed */
+    int term;                    /* the head's: places with a target are those that are replaced */
+    int ids_item;                /* of one column, without a gradient: the tokens of each place */
+} bp_replacement_shape;
+
+/** At places with a target of the head a token is drawn from its distribution, by the inverse of
+ * the cumulated probabilities: in training a function of (seed, step, slot, place), else of (seed,
+ * the example's tokens, place). Item 0 becomes the embedding of that text. No gradient goes back to
+ * the head's rows. All rows are on each tensor rank (bp_model_family.whole_rows). Source: Clark et
+ * al. 2020, section 3.1. */
+void bp_replacement_new(bp_block **out, const bp_nn *nn, const bp_replacement_shape *shape);
+
+/** A head that classifies each place. */
+typedef struct bp_binary_shape {
+    int64_t C;
+    int stream, term; /* the term's targets are tokens; -1: not asked */
+    int ids_item;     /* as above; 0: the tokens are the batch's inputs */
+} bp_binary_shape;
+
+/** Binary cross-entropy of sigmoid(replaced.weight h + replaced.bias), h being item 0, the label
+ * whether a place's token is another one than its target. All rows are on each tensor rank. In
+ * training forward keeps only what it reads; backward computes the loss and all gradients. Adds
+ * "replaced.weight" [1][C] and "replaced.bias" [1] to the replicated group. Source: Clark et al.
+ * 2020, section 3.1. */
+void bp_binary_head_new(bp_block **out, const bp_nn *nn, const bp_binary_shape *shape,
+                        bp_group *group);
+
+/** The input of SpanBERT's boundary objective. */
+#define BP_BOUNDARY_PLACES 20 /* of a span that have a number; nothing is asked after them */
+typedef struct bp_boundary_shape {
+    int64_t C;
+    int item; /* of 3 C columns, after item 0, */
+    int term; /* whose places with a target, side by side, are the masked spans */
+} bp_boundary_shape;
+
+/** The item's row of a place in a span becomes the states before and after the span, of item 0, and
+ * after them boundary.positions of the place's number in it, from 0; other rows are 0. Adds
+ * "boundary.positions" [20][C] to the replicated group. Source: Joshi et al. 2020, section 3.2, as
+ * their program has it: neighbouring spans are one. */
+void bp_boundary_new(bp_block **out, const bp_nn *nn, const bp_boundary_shape *shape,
+                     bp_group *group);
+
+/** A recurrent layer. */
+typedef struct bp_recurrent_shape {
+    bp_recurrent_cell cell;
+    int64_t I, H;   /* width of its inputs; of its state, which is its output */
+    int64_t number; /* of this layer, from 0: its params are "h.NUMBER.input.weight" [G H][I],
+                       "h.NUMBER.hidden.weight" [G H][H], "h.NUMBER.hidden.bias" [G H] and
+                       "h.NUMBER.input.bias" [G H], of an LSTM four of [H]: ".i", ".f", ".g", ".o"
+                       after it. Gates: rnn 1, lstm 4 (i f g o), gru 3 (r z n) */
+    int64_t mask;   /* the stream of its outputs' dropout masks; the state is never dropped (Zaremba
+                       et al. 2014) */
+    bp_carry *h, *c; /* what it carries from window to window, H columns each; c: only for an LSTM.
+                        NULL: each window begins with zeros. Borrowed */
+} bp_recurrent_shape;
+
+/** hidden [B * T][I] becomes [B * T][H]: item 0 of the activations, the only one unless I = H. All
+ * of it is on each tensor rank (bp_model_family.carries_state). Gradients end where a window begins
+ * (truncated back-propagation through time). In decoding a sequence has one
+ * state. Adds its params to the replicated group. */
+void bp_recurrent_layer_new(bp_block **out, const bp_nn *nn, const bp_recurrent_shape *shape,
+                            bp_group *group);
+
+/** Words from their characters. */
+#define BP_WORD_CHARACTERS 50  /* of a word, markers and padding among them */
+#define BP_CHARACTERS      261 /* the 256 bytes, and markers: see BP_WORD_BEGIN */
+/** Markers: begin and end of a text, begin and end of a word, and padding after a word's end. */
+enum { BP_TEXT_BEGIN = 256, BP_TEXT_END, BP_WORD_BEGIN, BP_WORD_END, BP_WORD_PADDING };
+#define BP_WORD_FILTERS 16 /* widths, most */
+typedef struct bp_word_shape {
+    int64_t V, P;      /* words; width of their vectors */
+    int64_t D;         /* of a character's vector */
+    int filter_counts; /* convolutions */
+    struct {
+        int64_t width, count;
+    } filters[BP_WORD_FILTERS]; /* `count` filters of `width` characters */
+    int64_t highways;
+    bool tanh;               /* the convolutions' activation; else ReLU */
+    bool projects;           /* where not, the filters are P together */
+    const float *characters; /* [V + 1][BP_WORD_CHARACTERS] initial values of the table; NULL:
+                                zeros. Borrowed */
+    bool twice;              /* a second item, of stream 1, for a direction of its own */
+    int second_term; /* which asks for it: outside training, if it is not asked for, its rows are
+                        0 */
+} bp_word_shape;
+
+/** Items 0, and 1 where it has two: the vectors [B * T][P] of the words of streams 0 and 1. A
+ * word's characters go through convolutions of several widths, the largest value of each over the
+ * word, the activation, highway layers and a projection. Each word of a micro-batch is computed
+ * once, however often it occurs, and with a gemm only for forward products once for all. The word
+ * that is spelled as the end of a text (just BP_TEXT_END) is between texts: in stream 0 the last
+ * row of the table, the begin of a text, is read in its place. Adds to `frozen` the table
+ * "characters" [V + 1][50], and to `whole` "char_embed" [261][D], for the K-th width "cnn.K.weight"
+ * [count][width D] and "cnn.K.bias", for highway K "highway.K.carry.weight" [F][F],
+ * "highway.K.carry.bias", "highway.K.transform.weight", "highway.K.transform.bias", and
+ * "projection.weight" [P][F], "projection.bias"; F is all filters together. Source: Kim et al.
+ * 2016; Peters et al. 2018; initial values are bilm-tf's. */
+void bp_word_characters_new(bp_block **out, const bp_nn *nn, const bp_word_shape *shape,
+                            bp_group *frozen, bp_group *whole);
+
+/** An LSTM layer with a projection. */
+typedef struct bp_projected_lstm_shape {
+    int64_t P, H; /* width of its inputs, its state and its outputs; units. P = H: the units'
+                     outputs are the state, without a projection */
+    const char
+        *name; /* its params are "NAME.input.weight" [4 H][P], "NAME.hidden.weight" [4 H][P],
+                  "NAME.bias" [4 H] (1 is added to the forget gate's) and, except for P = H,
+                  "NAME.projection.weight" [P][H]. Gates: i, f, g, o. Borrowed for the call */
+    float cell_clip, projection_clip; /* above 0 */
+    bool from_end;                    /* it reads a window from its last place to its first */
+    bool skips;                       /* its input is added to its output */
+    bool drops_output;                /* dropout after it too; its input is always dropped */
+    int64_t mask;                     /* the first of its two streams of dropout masks */
+    int item, stream, term;  /* of the activations; whose places they have; of the objective: where
+                                that term is not asked for, outside training, a layer that reads from
+                                the end leaves its rows as they are */
+    bp_carry *state, *cells; /* what it carries from window to window, P and H columns. NULL: each
+                                window begins with zeros. Borrowed */
+} bp_projected_lstm_shape;
+
+/** hidden [B * T][P] becomes the states [B * T][P], with its input added where it skips. All of it
+ * is on each tensor rank (bp_model_family.carries_state). Gradients end where a window begins. It
+ * does not decode. Adds its params to the replicated group. Source: Sak et al. 2014, section 2.1,
+ * without peepholes; the clips and their gradients are TensorFlow's (LSTMCell). */
+void bp_projected_lstm_new(bp_block **out, const bp_nn *nn, const bp_projected_lstm_shape *shape,
+                           bp_group *group);
+
+/** The hidden layer of a feed-forward language model. */
+typedef struct bp_feedforward_shape {
+    int64_t E, H;     /* width of a word vector; units */
+    int64_t words;    /* that a row looks at: its own, and those before it */
+    bool direct;      /* the word vectors go on too, after the units */
+    int64_t mask;     /* the stream of its units' dropout masks */
+    bp_carry *before; /* outside training, the words before a piece, (words - 1) E columns; NULL
+                         where words = 1. Borrowed */
+} bp_feedforward_shape;
+
+/** hidden [B * T][E] becomes [B * T][H], or [H + words E] where connections are direct: tanh(weight
+ * x + bias), x being the vectors of a row's words, the latest first (0 before the window begins),
+ * and after it x. Item 0 of the activations; all of it is on each tensor rank
+ * (bp_model_family.unlimited). Adds its params "hidden.weight" [H][words E] and "hidden.bias" [H]
+ * to the replicated group. Source: Bengio et al. 2003, section 2. */
+void bp_feedforward_layer_new(bp_block **out, const bp_nn *nn, const bp_feedforward_shape *shape,
+                              bp_group *group);
+
+/** A prior network: logits are the logarithms of a Dirichlet's parameters. All 0: a softmax. */
+typedef struct bp_dirichlet_shape {
+    double precision; /* that training asks for, of a text in the domain */
+    double smoothing; /* the share of each class that is not the text's */
+    int64_t classes;  /* over all tensor ranks; as a target: a text outside the domain */
+} bp_dirichlet_shape;
+
+/** The input of a head, and its loss term. */
+typedef struct bp_head_shape {
+    const char *norm; /* the name of its norm: "ln_f"; borrowed. NULL: it has none */
+    bp_param *bias;   /* of the logits, this rank's part of [V] (bp_vocab_share,
+                         bp_group_add_vector_part); borrowed. NULL: none */
+    bool rms;         /* by the root mean square */
+    float epsilon;    /* 0: 1e-5 */
+    int item, stream, term;
+    bool sparse; /* some targets may be -1, or there is one an example: training takes the rows that
+                    are scored, and no others */
+    bool passes_on; /* other blocks follow, which read the same item */
+    bool twice;     /* it reads another item too, of as many places and columns, and is asked for
+                       another term: of two directions */
+    int second_item, second_term;
+    float cap;                    /* logits become cap tanh(logit / cap), of one softmax; 0: they
+                                     stay as they are */
+    bool entmax;                  /* outcomes are the 1.5-entmax of logits, and the loss is its own
+                                     (math/kernels/entmax.h): it goes with one softmax */
+    bp_dirichlet_shape dirichlet; /* whose loss training takes; it goes with one softmax */
+    int64_t softmaxes;            /* that are mixed (softmax_mixture_priv.h); 0, 1: one */
+    bp_group *mixture; /* where softmaxes > 1: it is given "head.states.weight" [K C][C] and
+                          "head.priors.weight" [K][C], cut by rows over tensor ranks */
+} bp_head_shape;
+#define BP_HEAD_SOFTMAXES 64 /* the most */
+
+/** Final norm and softmax cross-entropy over outcomes (a vocabulary, classes) that are split over
+ * tensor ranks, by chunks of rows: the logits never exist whole. A target a place is that of its
+ * row; a target an example is that of the row of its first place. wte: this rank's rows of [V][C],
+ * tied to an embedding or not. In training forward keeps only its input; backward computes the loss
+ * and all gradients at once. */
+void bp_lm_head_new(bp_block **out, const bp_nn *nn, const bp_head_shape *shape, bp_param *wte,
+                    bp_group *whole);
+
+/** The head's pieces, for callers that need more than a target's probability. `head` is of
+ * bp_lm_head_new. Local.
+ *
+ * The final norm: normed[rows][C] is what the vocabulary's matrix is applied to; in place is
+ * allowed. */
+void bp_lm_head_norm(const bp_block *head, float *normed, const float *hidden, int64_t rows);
+/** This rank's rows of the vocabulary as a linear map; NULL where it has none. Borrowed. */
+const bp_weight *bp_lm_head_map(const bp_block *head);
+/** The logits' bias, of this rank's rows of the vocabulary; NULL: none. Borrowed. */
+const float *bp_lm_head_bias(const bp_block *head);
+/** logits[rows][V here] of rows after the norm, by a map of as many rows as the head's own; of a
+ * mixture of softmaxes, and of entmax, the natural logs of its probabilities, whose softmax is the
+ * distribution (below -200 where a probability is 0). Collective over nn->tensor of such heads. */
+void bp_lm_head_logits(const bp_block *head, const bp_weight *map, float *logits,
+                       const float *hidden, int64_t rows);
+/** The map as plain values [V here][C]. Borrowed. NULL where products read a
+ * copy of them, and they were not to be kept before they were loaded. */
+const float *bp_lm_head_values(const bp_block *head);
+void bp_lm_head_keep_values(const bp_block *head);
+
+/** This rank's rows of a vocabulary: ceil(V / tensors) each, fewer on the last ranks (no
+ * padding). */
+void bp_vocab_share(const bp_nn *nn, int64_t V, int64_t *first, int64_t *count);
+
+/** Scored rows are filled up to a multiple of this many before they meet the vocabulary, so that
+ * products see few shapes; `most` is the capacity. */
+#define BP_HEAD_ROW_CLASS 64
+int64_t bp_head_filled_rows(int64_t rows, int64_t most);
+
+/** Over the whole vocabulary: max[rows] (and as many floats after it to work in), and
+ * sums[2][rows]: of exp(logit - max), and the target's logit. Collective over `tensor`, with equal
+ * targets; equal results on all ranks. */
+void bp_logit_statistics(float *max, double *sums, const bp_logit_rows *in, MPI_Comm tensor);
+/** sums[V here] += the columns of dlogits, in row order: a bias's gradient. Local. */
+void bp_logit_column_sums(float *sums, const bp_operand *dlogits);
+/** log p(target) of row r, from these: the only formula, so that all callers get the same bits. */
+double bp_logit_logprob(const float *max, const double *sums, int64_t rows, int64_t r);
+/** The same of any outcome of row r, of which this is the logit. */
+double bp_logit_log_p(const float *max, const double *sums, int64_t r, double logit);
+
+#endif

@@ -1,0 +1,141 @@
+/* Blocks one after another as one: what must be on one pipeline stage. Made by models/task.c. */
+#include "base/err.h"
+#include "nn/core/layers.h"
+
+#include <string.h>
+
+typedef struct series {
+    bp_block block;
+    bp_block *parts[BP_SERIES_BLOCKS];
+    int count;
+} series;
+
+static size_t part_saved(const bp_block *part, const bp_extent *most)
+{
+    return bp_arena_bytes((int64_t)part->ops->saved_bytes(part, most), 1);
+}
+
+static size_t series_saved(const bp_block *block, const bp_extent *most)
+{
+    const series *self = (const series *)block;
+    size_t bytes = 0;
+
+    for (int k = 0; k < self->count; k++)
+        bytes += part_saved(self->parts[k], most);
+    return bytes;
+}
+
+static size_t series_scratch(const bp_block *block, const bp_extent *most, bool training)
+{
+    const series *self = (const series *)block;
+    size_t largest = 0;
+
+    for (int k = 0; k < self->count; k++) {
+        size_t bytes = self->parts[k]->ops->scratch_bytes(self->parts[k], most, training);
+
+        largest = bytes > largest ? bytes : largest;
+    }
+    return largest;
+}
+
+static bp_product_bytes series_products(const bp_block *block, const bp_extent *most)
+{
+    const series *self = (const series *)block;
+    bp_product_bytes all = {0};
+
+    for (int k = 0; k < self->count; k++) {
+        bp_product_bytes bytes = self->parts[k]->ops->product_bytes(self->parts[k], most);
+
+        all.copies += bytes.copies;
+        all.scratch = bytes.scratch > all.scratch ? bytes.scratch : all.scratch;
+    }
+    return all;
+}
+
+static bp_err series_bind(bp_block *block)
+{
+    series *self = (series *)block;
+    bp_err err = BP_OK;
+
+    for (int k = 0; k < self->count && err == BP_OK; k++)
+        err = self->parts[k]->ops->bind(self->parts[k]);
+    return err;
+}
+
+static void series_refresh(bp_block *block)
+{
+    series *self = (series *)block;
+
+    for (int k = 0; k < self->count; k++)
+        self->parts[k]->ops->refresh(self->parts[k]);
+}
+
+/* Where each part's memory is in that of all. */
+static void find_memory(const series *self, const bp_pass *pass, void *saved,
+                        void *of[BP_SERIES_BLOCKS])
+{
+    char *at = saved;
+
+    for (int k = 0; k < self->count; k++) {
+        of[k] = at;
+        at += at ? part_saved(self->parts[k], &pass->extent) : 0;
+    }
+}
+
+static void series_forward(bp_block *block, bp_pass *pass, bp_activations *activations, void *saved)
+{
+    series *self = (series *)block;
+    void *of[BP_SERIES_BLOCKS];
+
+    find_memory(self, pass, saved, of);
+    for (int k = 0; k < self->count; k++)
+        self->parts[k]->ops->forward(self->parts[k], pass, activations, of[k]);
+}
+
+static void series_backward(bp_block *block, bp_pass *pass, bp_activations *activations,
+                            void *saved)
+{
+    series *self = (series *)block;
+    void *of[BP_SERIES_BLOCKS];
+
+    find_memory(self, pass, saved, of);
+    for (int k = self->count - 1; k >= 0; k--)
+        self->parts[k]->ops->backward(self->parts[k], pass, activations, of[k]);
+}
+
+static void series_free(bp_block *block)
+{
+    series *self = (series *)block;
+
+    for (int k = 0; k < self->count; k++)
+        self->parts[k]->ops->free(self->parts[k]);
+    bp_free(self);
+}
+
+static const bp_block_ops OPS = {
+    .kind = "series",
+    .saved_bytes = series_saved,
+    .scratch_bytes = series_scratch,
+    .product_bytes = series_products,
+    .bind = series_bind,
+    .refresh = series_refresh,
+    .forward = series_forward,
+    .backward = series_backward,
+    .free = series_free,
+};
+
+void bp_series_new(bp_block **out, const bp_nn *nn, bp_block *const *blocks, int count)
+{
+    series *self = bp_alloc("nn.series", 1, sizeof *self);
+
+    BP_ASSERT(count > 0 && count <= BP_SERIES_BLOCKS);
+    self->block.ops = &OPS;
+    self->block.nn = nn;
+    self->block.stream = blocks[0]->stream;
+    self->count = count;
+    for (int k = 0; k < count; k++) {
+        BP_ASSERT(blocks[k]->stream == self->block.stream);
+        self->parts[k] = blocks[k];
+    }
+    *out = &self->block;
+}

@@ -1,0 +1,19 @@
+/* Rows of logits as logarithms of a Dirichlet's parameters: a prior network's loss, over tensor
+ * ranks. */
+#ifndef BP_NN_DIRICHLET_ROWS_PRIV_H
+#define BP_NN_DIRICHLET_ROWS_PRIV_H
+
+#include "nn/core/layers.h"
+
+/** loss[rows] = KL(what the target says || the row's Dirichlet), 0 of a row without a target. max
+ * and sums are those of bp_logit_statistics. The target `classes` is a text outside the domain.
+ * Collective over `tensor`, with equal targets. Source: Malinin and Gales 2018, "Predictive
+ * uncertainty estimation via prior networks", eq. 12. */
+void dirichlet_rows_forward(double *loss, const bp_dirichlet_shape *shape, const bp_logit_rows *in,
+                            const float *max, const double *sums, MPI_Comm tensor);
+/** logits[rows][V here] become weight times the derivative of the loss. Local. */
+void dirichlet_rows_gradient(float *logits, const bp_dirichlet_shape *shape,
+                             const bp_logit_rows *in, const float *max, const double *sums,
+                             const float *weight);
+
+#endif

@@ -1,0 +1,353 @@
+/* A recurrent layer: Elman's, LSTM or GRU. The input's part of all gates of a window is one matrix
+ * product; then one position follows the other. Rows are kept by position first (row t B + b), so
+ * that those of a position are together. What an example's window ends with is carried to its next
+ * one; gradients end at a window's beginning (truncated back-propagation through time). */
+#include "nn/recurrent/recurrent_priv.h"
+
+#include "base/err.h"
+#include "math/kernels/kernels.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* What forward makes and backward reads, N = T B rows. */
+typedef struct states {
+    float *x;     /* [N][I] */
+    float *gates; /* [N][G H] after their activation */
+    float *h, *c; /* [B + N][H]: the first B rows are what the window begins with; c: LSTM */
+    float *n;     /* [N][H] GRU: the new gate's part of the state, before the reset */
+} states;
+
+static states alloc_states(const recurrent_layer *self, bp_arena *arena, int64_t B, int64_t T)
+{
+    const bp_recurrent_shape *s = &self->shape;
+    int64_t N = T * B;
+    states out = {.x = bp_arena_floats(arena, N * s->I),
+                  .gates = bp_arena_floats(arena, N * self->G * s->H),
+                  .h = bp_arena_floats(arena, (B + N) * s->H)};
+
+    if (s->cell == BP_CELL_LSTM)
+        out.c = bp_arena_floats(arena, (B + N) * s->H);
+    if (s->cell == BP_CELL_GRU)
+        out.n = bp_arena_floats(arena, N * s->H);
+    return out;
+}
+
+/* What backward works in. */
+typedef struct gradients {
+    float *out;           /* [N][H] */
+    float *input, *state; /* [N][G H] of the gates by their input's part and by their state's: the
+                             same but in a GRU */
+    float *dx;            /* [N][I] */
+    float *dh, *dc;       /* [B][H] */
+} gradients;
+
+static gradients alloc_gradients(const recurrent_layer *self, bp_arena *arena, int64_t B, int64_t T)
+{
+    const bp_recurrent_shape *s = &self->shape;
+    int64_t N = T * B;
+    gradients g = {.out = bp_arena_floats(arena, N * s->H),
+                   .input = bp_arena_floats(arena, N * self->G * s->H)};
+
+    g.state = s->cell == BP_CELL_GRU ? bp_arena_floats(arena, N * self->G * s->H) : g.input;
+    g.dx = bp_arena_floats(arena, N * s->I);
+    g.dh = bp_arena_floats(arena, B * s->H);
+    g.dc = bp_arena_floats(arena, B * s->H);
+    return g;
+}
+
+/* The state's part of a position's gates. */
+static float *alloc_step(const recurrent_layer *self, bp_arena *arena, int64_t B)
+{
+    return bp_arena_floats(arena, B * self->G * self->shape.H);
+}
+
+static size_t layer_saved(const bp_block *block, const bp_extent *most)
+{
+    bp_arena count = {0};
+
+    alloc_states(recurrent_layer_of(block), &count, most->B, most->T[block->stream]);
+    return count.used_bytes;
+}
+
+static size_t layer_scratch(const bp_block *block, const bp_extent *most, bool training)
+{
+    const recurrent_layer *self = recurrent_layer_of(block);
+    int64_t B = most->B, T = most->T[block->stream];
+    bp_arena forward = {0}, backward = {0};
+
+    alloc_step(self, &forward, B);
+    if (!training)
+        alloc_states(self, &forward, B, T);
+    alloc_gradients(self, &backward, B, T);
+    return training && backward.used_bytes > forward.used_bytes ? backward.used_bytes
+                                                                : forward.used_bytes;
+}
+
+static bp_product_bytes layer_products(const bp_block *block, const bp_extent *most)
+{
+    const recurrent_layer *self = recurrent_layer_of(block);
+    int64_t rows = most->B * most->T[block->stream], H = self->shape.H;
+    bp_product_bytes bytes = {0};
+    size_t step;
+
+    bp_product_bytes_add(&bytes, block->nn, rows, self->G * H, self->shape.I);
+    bytes.copies += bp_step_copy_bytes(block->nn->gemm, self->G * H, H);
+    step = bp_step_scratch_bytes(block->nn->gemm, most->B, self->G * H, H);
+    bytes.scratch = step > bytes.scratch ? step : bytes.scratch;
+    return bytes;
+}
+
+static bp_err layer_bind(bp_block *block)
+{
+    recurrent_layer *self = recurrent_layer_of(block);
+    int64_t outs = self->G * self->shape.H;
+    bp_err err =
+        bp_weight_new(&self->input_map, block->nn->gemm, self->input->value, outs, self->shape.I);
+
+    if (err == BP_OK)
+        err = bp_step_weight_new(&self->hidden_map, block->nn->gemm, self->hidden->value, outs,
+                                 self->shape.H);
+    return err;
+}
+
+static void layer_refresh(bp_block *block)
+{
+    bp_weight_refresh(recurrent_layer_of(block)->input_map);
+    bp_step_weight_refresh(recurrent_layer_of(block)->hidden_map);
+}
+
+/* What the cells of position t have, all examples. */
+static bp_cell_units units_of(const recurrent_layer *self, const states *of, const float *u,
+                              int64_t t, int64_t B)
+{
+    int64_t H = self->shape.H, place = t * B * H;
+
+    return (bp_cell_units){.H = H,
+                           .gates = of->gates + place * self->G,
+                           .u = u,
+                           .h = of->h + place,
+                           .c = of->c ? of->c + place : NULL,
+                           .new_h = of->h + place + B * H,
+                           .new_c = of->c ? of->c + place + B * H : NULL,
+                           .kept = of->n ? of->n + place : NULL};
+}
+
+/* Position t, all examples. */
+static void forward_step(const recurrent_layer *self, const states *to, float *u, int64_t t,
+                         int64_t B)
+{
+    bp_cell_units units = units_of(self, to, u, t, B);
+
+    bp_step_forward(u, units.h, self->hidden_map, self->hidden_bias->value, B);
+    bp_cell_forward(self->shape.cell, &units, B);
+}
+
+/* rows[b T + t] and rows[t B + b]. */
+static void by_position(float *to, const float *from, int64_t B, int64_t T, int64_t C)
+{
+    for (int64_t b = 0; b < B; b++)
+        for (int64_t t = 0; t < T; t++)
+            memcpy(to + (t * B + b) * C, from + (b * T + t) * C, (size_t)C * sizeof *to);
+}
+
+static void by_example(float *to, const float *from, int64_t B, int64_t T, int64_t C)
+{
+    for (int64_t b = 0; b < B; b++)
+        for (int64_t t = 0; t < T; t++)
+            memcpy(to + (b * T + t) * C, from + (t * B + b) * C, (size_t)C * sizeof *to);
+}
+
+static void begin_with(float *rows, const bp_carry *carry, const bp_pass *pass, int64_t H)
+{
+    const float *before = carry ? bp_carry_before(carry, pass) : NULL;
+
+    if (before)
+        memcpy(rows, before, (size_t)(pass->B * H) * sizeof *rows);
+    else
+        bp_zero(rows, pass->B * H);
+}
+
+static void carry_on(const bp_carry *carry, const bp_pass *pass, const float *rows, int64_t H)
+{
+    float *behind = carry ? bp_carry_behind(carry, pass) : NULL;
+
+    if (behind)
+        memcpy(behind, rows, (size_t)(pass->B * H) * sizeof *rows);
+}
+
+static bool drops(const recurrent_layer *self, const bp_pass *pass)
+{
+    return pass->dropout && self->block.nn->dropout > 0;
+}
+
+static void layer_forward(bp_block *block, bp_pass *pass, bp_activations *activations, void *saved)
+{
+    const recurrent_layer *self = recurrent_layer_of(block);
+    const bp_nn *nn = block->nn;
+    const bp_recurrent_shape *s = &self->shape;
+
+    if (pass->continuation) {
+        recurrent_continue(self, pass, activations->item[0].data);
+        return;
+    }
+    int64_t B = pass->B, T = pass->T, N = B * T, H = s->H;
+    float *rows = activations->item[0].data;
+    size_t mark = pass->scratch->used_bytes;
+    bp_arena kept = {.base = saved, .size_bytes = SIZE_MAX};
+    float *u = alloc_step(self, pass->scratch, B);
+    states to = alloc_states(self, saved ? &kept : pass->scratch, B, T);
+
+    by_position(to.x, rows, B, T, s->I);
+    bp_linear_forward(nn->gemm, to.gates, to.x, self->input_map, self->input_bias->value, N);
+    begin_with(to.h, s->h, pass, H);
+    if (to.c)
+        begin_with(to.c, s->c, pass, H);
+    for (int64_t t = 0; t < T; t++)
+        forward_step(self, &to, u, t, B);
+    carry_on(s->h, pass, to.h + N * H, H);
+    if (to.c)
+        carry_on(s->c, pass, to.c + N * H, H);
+    by_example(rows, to.h + B * H, B, T, H);
+    if (drops(self, pass)) {
+        bp_rng_key key = bp_mask_key(nn, pass, s->mask);
+        bp_add_dropout(rows, NULL, rows, N * H, nn->dropout, &key, bp_nn_first_row(nn, pass) * H);
+    }
+    pass->scratch->used_bytes = mark;
+}
+
+static void backward_step(const recurrent_layer *self, const states *of, const gradients *g,
+                          int64_t t, int64_t B)
+{
+    int64_t H = self->shape.H, GH = self->G * H;
+    bool gru = self->shape.cell == BP_CELL_GRU;
+    float *past = g->out + t * B * H; /* read, and then free for what comes by the product */
+    bp_cell_units units = units_of(self, of, NULL, t, B);
+
+    bp_add(g->dh, past, B * H);
+    bp_cell_backward(
+        self->shape.cell, &units,
+        &(bp_cell_gradients){
+            .da = g->input + t * B * GH, .du = g->state + t * B * GH, .dh = g->dh, .dc = g->dc},
+        B);
+    bp_step_backward(past, g->state + t * B * GH, self->hidden_map, B);
+    if (gru)
+        bp_add(g->dh, past, B * H);
+    else
+        memcpy(g->dh, past, (size_t)(B * H) * sizeof *past);
+}
+
+static void layer_backward(bp_block *block, bp_pass *pass, bp_activations *activations, void *saved)
+{
+    recurrent_layer *self = recurrent_layer_of(block);
+    bp_gemm *gemm = block->nn->gemm;
+    int64_t B = pass->B, T = pass->T, N = B * T, H = self->shape.H, GH = self->G * H,
+            I = self->shape.I;
+    float *rows = activations->item[0].data;
+    size_t mark = pass->scratch->used_bytes;
+    bp_arena kept = {.base = saved, .size_bytes = SIZE_MAX};
+    states of = alloc_states(self, &kept, B, T);
+    gradients g = alloc_gradients(self, pass->scratch, B, T);
+
+    if (drops(self, pass)) {
+        bp_rng_key key = bp_mask_key(block->nn, pass, self->shape.mask);
+        bp_dropout_backward(rows, rows, N * H, block->nn->dropout, &key,
+                            bp_nn_first_row(block->nn, pass) * H);
+    }
+    by_position(g.out, rows, B, T, H);
+    bp_zero(g.dh, B * H);
+    bp_zero(g.dc, B * H);
+    for (int64_t t = T - 1; t >= 0; t--)
+        backward_step(self, &of, &g, t, B);
+    bp_linear_backward_weight(gemm, self->hidden->gradient, self->hidden_bias->gradient, g.state,
+                              of.h, N, GH, H);
+    bp_linear_backward_weight(gemm, self->input->gradient, self->input_bias->gradient, g.input,
+                              of.x, N, GH, I);
+    bp_linear_backward_input(gemm, g.dx, g.input, self->input_map, N);
+    by_example(rows, g.dx, B, T, I);
+    pass->scratch->used_bytes = mark;
+}
+
+static void layer_free(bp_block *block)
+{
+    recurrent_layer *self = recurrent_layer_of(block);
+
+    bp_weight_free(&self->input_map);
+    bp_step_weight_free(&self->hidden_map);
+    bp_free(self);
+}
+
+static const bp_block_ops OPS = {
+    .kind = "recurrent",
+    .cache = recurrent_cache,
+    .saved_bytes = layer_saved,
+    .scratch_bytes = layer_scratch,
+    .product_bytes = layer_products,
+    .bind = layer_bind,
+    .refresh = layer_refresh,
+    .forward = layer_forward,
+    .backward = layer_backward,
+    .free = layer_free,
+};
+
+static const char *param_name(char *out, const recurrent_layer *self, const char *part)
+{
+    (void)snprintf(out, BP_PARAM_NAME, "h.%lld.%s", (long long)self->shape.number, part);
+    return out;
+}
+
+/* Weights and biases begin as torch.nn's: uniform within 1 / sqrt(H). */
+static bp_param *add_matrix(const recurrent_layer *self, bp_group *group, const char *part,
+                            int64_t columns)
+{
+    char name[BP_PARAM_NAME];
+    float bound = 1 / sqrtf((float)self->shape.H);
+    bp_param *param = bp_group_add_matrix(group, param_name(name, self, part),
+                                          self->G * self->shape.H, columns, bound);
+
+    param->init = BP_INIT_UNIFORM;
+    return param;
+}
+
+static bp_param *add_bias(const recurrent_layer *self, bp_group *group, const char *part, int64_t n,
+                          bp_init init)
+{
+    char name[BP_PARAM_NAME];
+    bp_param *param = bp_group_add_vector(group, param_name(name, self, part), n, init);
+
+    param->init_std = 1 / sqrtf((float)self->shape.H);
+    return param;
+}
+
+/* An LSTM's are apart, as its forget gate's begin with 1 (Jozefowicz et al. 2015). */
+static void add_biases(recurrent_layer *self, bp_group *group)
+{
+    int64_t H = self->shape.H;
+
+    if (self->shape.cell == BP_CELL_LSTM) {
+        self->input_bias = add_bias(self, group, "input.bias.i", H, BP_INIT_ZERO);
+        add_bias(self, group, "input.bias.f", H, BP_INIT_ONE);
+        add_bias(self, group, "input.bias.g", H, BP_INIT_ZERO);
+        add_bias(self, group, "input.bias.o", H, BP_INIT_ZERO);
+        self->hidden_bias = add_bias(self, group, "hidden.bias", self->G * H, BP_INIT_ZERO);
+    } else {
+        self->input_bias = add_bias(self, group, "input.bias", self->G * H, BP_INIT_UNIFORM);
+        self->hidden_bias = add_bias(self, group, "hidden.bias", self->G * H, BP_INIT_UNIFORM);
+    }
+}
+
+void bp_recurrent_layer_new(bp_block **out, const bp_nn *nn, const bp_recurrent_shape *shape,
+                            bp_group *group)
+{
+    recurrent_layer *self = bp_alloc("nn.layer", 1, sizeof *self);
+
+    self->block.ops = &OPS;
+    self->block.nn = nn;
+    self->shape = *shape;
+    self->G = shape->cell == BP_CELL_RNN ? 1 : shape->cell == BP_CELL_GRU ? 3 : 4;
+    self->input = add_matrix(self, group, "input.weight", shape->I);
+    self->hidden = add_matrix(self, group, "hidden.weight", shape->H);
+    add_biases(self, group);
+    *out = &self->block;
+}

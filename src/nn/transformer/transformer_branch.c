@@ -1,0 +1,397 @@
+/* What the branches of a Transformer layer share: names, masks, shapes and scratch, and how a
+ * branch joins the residual stream, forward and backward. transformer_layer.c and cross_attention.c
+ * have the branches. */
+#include "nn/transformer/transformer_priv.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+const char *layer_param_name(char *buffer, const layer *self, const char *part)
+{
+    snprintf(buffer, BP_PARAM_NAME, "%s.%lld.%s", self->shape.stack, (long long)self->shape.number,
+             part);
+    return buffer;
+}
+
+float layer_residual_std(const layer *self)
+{
+    return self->shape.post_norm ? INIT_STD : INIT_STD / sqrtf(2.0F * (float)self->shape.layers);
+}
+
+float layer_query_std(const layer *self)
+{
+    return self->shape.unscaled ? INIT_STD / sqrtf((float)self->D) : INIT_STD;
+}
+
+bp_pass layer_source_pass(const layer *self, const bp_pass *pass)
+{
+    bp_pass source = *pass;
+
+    bp_pass_go_by(&source, self->shape.source_stream);
+    return source;
+}
+
+static float dropout(const layer *self, const bp_pass *pass)
+{
+    return pass->dropout ? self->block.nn->dropout : 0;
+}
+
+bp_attention_shape layer_attention_shape(const layer *self, const bp_pass *pass, bool cross,
+                                         const bp_rng_key *key)
+{
+    int keys_of = cross ? self->shape.source_stream : self->block.stream;
+    bool sees_padding = !cross && (self->shape.crosses || self->shape.window > 0);
+
+    return (bp_attention_shape){
+        .B = pass->B,
+        .T = pass->T,
+        .slot_T = pass->slot_T[pass->stream],
+        .slot_K = pass->slot_T[cross ? keys_of : pass->stream],
+        .K = cross ? pass->extent.T[keys_of] : 0,
+        .lengths = sees_padding ? NULL : pass->batch.stream[keys_of].lengths,
+        .H = self->Hl,
+        .D = self->D,
+        .key_heads = cross ? 0 : self->Gl,
+        .group = cross ? 0 : self->shape.H / self->shape.G,
+        .before = cross ? 0 : self->first_head % (self->shape.H / self->shape.G),
+        .causal = !cross && !self->shape.sees_all,
+        .window = cross ? 0 : self->shape.window,
+        .entmax = self->shape.entmax,
+        .scale = self->shape.unscaled ? 1 : self->shape.scale,
+        .cap = self->shape.score_cap,
+        .dropout = dropout(self, pass),
+        .key = key,
+        .first_sequence = pass->first_slot,
+        .first_head = self->first_head,
+        .all_heads = self->shape.H,
+    };
+}
+
+bp_cached_shape layer_cached_shape(const layer *self, int64_t slots, int64_t capacity)
+{
+    return (bp_cached_shape){.H = self->Hl,
+                             .key_heads = self->Gl,
+                             .group = self->shape.H / self->shape.G,
+                             .before = self->first_head % (self->shape.H / self->shape.G),
+                             .D = self->D,
+                             .window = self->shape.window,
+                             .entmax = self->shape.entmax,
+                             .scale = self->shape.unscaled ? 1 : self->shape.scale,
+                             .cap = self->shape.score_cap,
+                             .slots = slots,
+                             .capacity = capacity};
+}
+
+int64_t layer_cached_floats(const layer *self, int64_t slots, int64_t capacity)
+{
+    bp_cached_shape shape = layer_cached_shape(self, slots, capacity);
+
+    return bp_cached_floats(&shape);
+}
+
+bp_rng_key layer_mask_key(const layer *self, const bp_pass *pass, int which)
+{
+    return bp_mask_key(self->block.nn, pass, self->shape.first_mask + which);
+}
+
+void *layer_alloc_attention(const layer *self, bp_arena *arena, const bp_pass *pass, bool cross)
+{
+    bp_attention_shape shape = layer_attention_shape(self, pass, cross, NULL);
+    size_t bytes = bp_attention_scratch_bytes(bp_gemm_precision(self->block.nn->gemm), &shape);
+
+    return bp_arena_floats(arena, (int64_t)(bytes / sizeof(float)));
+}
+
+norm_work layer_alloc_norm(const layer *self, bp_arena *arena, int64_t rows, int64_t columns)
+{
+    int64_t C = self->shape.C, norm = bp_layer_norm_scratch(rows, C),
+            bias = bp_bias_scratch(rows, columns > C ? columns : C);
+
+    return (norm_work){.normed = bp_operand_alloc(arena, self->block.nn->gemm, rows, C),
+                       .dnormed = bp_arena_floats(arena, rows * C),
+                       .sums = bp_arena_floats(arena, norm > bias ? norm : bias)};
+}
+
+closing_work layer_alloc_closing(const layer *self, bp_arena *arena, int64_t own)
+{
+    return (closing_work){.dy = bp_arena_floats(arena, own * self->shape.C),
+                          .sums =
+                              bp_arena_floats(arena, bp_layer_norm_scratch(own, self->shape.C))};
+}
+
+bp_operand layer_alloc_dbranch(const layer *self, bp_arena *arena, const bp_pass *pass,
+                               const float *dout)
+{
+    const bp_gemm *gemm = self->block.nn->gemm;
+    int64_t rows = pass->B * pass->T;
+    bool over = dropout(self, pass) == 0 && bp_nn_rows(self->block.nn, pass).count == rows &&
+                !self->bottleneck[MLP] && !self->closing_gain[MLP];
+
+    return over ? bp_operand_over(arena, gemm, dout, rows, self->shape.C)
+                : bp_operand_alloc_apart(arena, gemm, rows, self->shape.C);
+}
+
+void layer_rotate(const layer *self, const bp_pass *pass, float *qkv, bool back)
+{
+    bp_rotary by;
+
+    if (!self->shape.rotary)
+        return;
+    by = *self->shape.rotary;
+    by.T = pass->T;
+    by.positions = pass->continuation ? pass->continuation->rows.positions : NULL;
+    bp_rotary_turn(qkv, layer_qkv_columns(self), pass->B * pass->T, self->Hl + self->Gl, self->D,
+                   &by, back);
+}
+
+void layer_set_bias(const layer *self, bp_attention_shape *shape, float *bias)
+{
+    bp_relative by = layer_relative(self);
+
+    shape->bias = bias;
+    if (bias)
+        bp_relative_fill(bias, self->shape.relative->value, &by, shape);
+}
+
+static bp_rng_key sum_key(const layer *self, const bp_pass *pass, branch_kind branch)
+{
+    static const int MASKS[BRANCHES] = {
+        [ATTENTION] = MASK_ATTENTION_SUM, [CROSS] = MASK_CROSS_SUM, [MLP] = MASK_MLP_SUM};
+
+    return layer_mask_key(self, pass, MASKS[branch]);
+}
+
+const float *layer_bias_once(const layer *self, const bp_param *bias)
+{
+    return bias && self->block.nn->tensor_at == 0 ? bias->value : NULL;
+}
+
+static bp_norm norm_of(const layer *self, branch_kind branch, const saved *kept)
+{
+    return (bp_norm){self->gain[branch]->value, layer_value_of(self->bias[branch]),
+                     self->shape.epsilon, kept->mean[branch], kept->rstd[branch]};
+}
+
+static bp_norm closing_norm(const layer *self, branch_kind branch, const saved *kept)
+{
+    return (bp_norm){self->closing_gain[branch]->value, layer_value_of(self->closing_bias[branch]),
+                     self->shape.epsilon, kept->closed_mean[branch], kept->closed_rstd[branch]};
+}
+
+/* This rank's rows of a branch through its closing norm, in place. */
+static void close_rows(const layer *self, const saved *kept, branch_kind branch, float *rows,
+                       int64_t count)
+{
+    bp_norm norm = closing_norm(self, branch, kept);
+    bp_operand to = bp_operand_floats(rows, count, self->shape.C);
+
+    bp_layer_norm_forward(&to, kept->closed[branch], &norm, &(bp_residual){.base = rows});
+}
+
+/* A branch, summed over tensor ranks, after its bottleneck and its closing norm, as the residual
+ * stream takes it in: with the mask of `key`. */
+static bp_residual residual_of(layer *self, bp_pass *pass, const saved *kept, branch_kind branch,
+                               const float *base, float *sums, bp_rng_key *key)
+{
+    int64_t C = self->shape.C;
+    const bp_nn *nn = self->block.nn;
+    bp_row_range own = bp_nn_rows(nn, pass);
+
+    *key = sum_key(self, pass, branch);
+    bp_nn_sum(nn, pass, sums, C);
+    if (self->bottleneck[branch])
+        bp_bottleneck_forward(self->bottleneck[branch], pass->scratch, sums + own.first * C,
+                              own.count, &kept->bottled[branch]);
+    if (self->closing_gain[branch])
+        close_rows(self, kept, branch, sums + own.first * C, own.count);
+    return (bp_residual){.base = base,
+                         .branch = sums + own.first * C,
+                         .dropout = dropout(self, pass),
+                         .key = key,
+                         .first = bp_nn_first_row(nn, pass) * C};
+}
+
+/* h = base + the branch in `work` */
+static void add_branch(layer *self, bp_pass *pass, const saved *kept, forward_work *work,
+                       branch_kind branch, const float *base, float *h)
+{
+    bp_rng_key key;
+    bp_residual sum = residual_of(self, pass, kept, branch, base, work->branch, &key);
+
+    bp_add_dropout(h, sum.base, sum.branch, bp_nn_rows(self->block.nn, pass).count * self->shape.C,
+                   sum.dropout, &key, sum.first);
+}
+
+/* h = the norm of base + the branch in `work`, which that norm follows. */
+static void close_branch(layer *self, bp_pass *pass, const saved *kept, forward_work *work,
+                         branch_kind branch, float *h)
+{
+    bp_rng_key key;
+    bp_norm norm = norm_of(self, branch, kept);
+    bp_operand rows = bp_operand_floats(h, bp_nn_rows(self->block.nn, pass).count, self->shape.C);
+    bp_residual sum = residual_of(self, pass, kept, branch, h, work->branch, &key);
+
+    if (kept->before[branch]) {
+        bp_layer_norm_forward(&rows, kept->before[branch], &norm, &sum);
+    } else {
+        bp_add_dropout(h, h, sum.branch, rows.rows * self->shape.C, sum.dropout, &key, sum.first);
+        bp_layer_norm_forward(&rows, NULL, &norm, &(bp_residual){.base = h});
+    }
+}
+
+void layer_end(layer *self, bp_pass *pass, const saved *kept, forward_work *work, const float *base,
+               float *h)
+{
+    if (self->shape.post_norm)
+        close_branch(self, pass, kept, work, MLP, h);
+    else
+        add_branch(self, pass, kept, work, MLP, base, h);
+}
+
+/* The rows of this rank as all ranks' products read them. */
+static void spread(layer *self, bp_pass *pass, forward_work *work, const float *h)
+{
+    bp_operand own = bp_nn_own(self->block.nn, pass, &work->normed);
+
+    bp_operand_fill(&own, h);
+    bp_nn_gather(self->block.nn, pass, &work->normed);
+}
+
+/* work->normed = the first norm of x; with post_norm x itself */
+void layer_enter(layer *self, bp_pass *pass, const saved *kept, forward_work *work, const float *x)
+{
+    bp_norm norm = norm_of(self, ATTENTION, kept);
+    bp_operand normed = bp_nn_own(self->block.nn, pass, &work->normed);
+
+    if (self->shape.post_norm) {
+        if (kept->entered)
+            memcpy(kept->entered, x,
+                   (size_t)(bp_nn_rows(self->block.nn, pass).count * self->shape.C) * sizeof *x);
+        spread(self, pass, work, x);
+        return;
+    }
+    bp_layer_norm_forward(&normed, kept->before[ATTENTION], &norm, &(bp_residual){.base = x});
+    bp_nn_gather(self->block.nn, pass, &work->normed);
+}
+
+void layer_join(layer *self, bp_pass *pass, const saved *kept, forward_work *work,
+                branch_kind branch, const float *base, float *h, branch_kind next)
+{
+    bp_rng_key key;
+    bp_norm norm = norm_of(self, next, kept);
+    bp_operand normed = bp_nn_own(self->block.nn, pass, &work->normed);
+
+    if (self->shape.post_norm) {
+        close_branch(self, pass, kept, work, branch, h);
+        if (next == MLP)
+            bp_probe_mlp(pass, h, self->shape.C, NULL);
+        spread(self, pass, work, h);
+        return;
+    }
+    if (self->shape.parallel) { /* before h, which may overlap base */
+        if (next == MLP)
+            bp_probe_mlp(pass, base, self->shape.C, &norm);
+        bp_layer_norm_forward(&normed, NULL, &norm, &(bp_residual){.base = base});
+        bp_nn_gather(self->block.nn, pass, &work->normed);
+        add_branch(self, pass, kept, work, branch, base, h);
+        return;
+    }
+    bp_residual sum = residual_of(self, pass, kept, branch, base, work->branch, &key);
+    bp_layer_norm_forward(&normed, h, &norm, &sum);
+    if (next == MLP)
+        bp_probe_mlp(pass, h, self->shape.C, &norm);
+    bp_nn_gather(self->block.nn, pass, &work->normed);
+}
+
+/* dx = the gradient before a closing norm, of what it was after it. */
+static void open_closing(const layer *self, const bp_pass *pass, branch_kind branch,
+                         const saved *kept, float *dx, int64_t rows)
+{
+    size_t mark = pass->scratch->used_bytes;
+    int64_t C = self->shape.C;
+    closing_work work = layer_alloc_closing(self, pass->scratch, rows);
+    bp_norm norm = closing_norm(self, branch, kept);
+    bp_norm_gradients to = {dx, layer_gradient_of(self->closing_gain[branch]),
+                            layer_gradient_of(self->closing_bias[branch]), true};
+
+    memcpy(work.dy, dx, (size_t)(rows * C) * sizeof *dx);
+    bp_layer_norm_backward(&to, NULL, work.dy, kept->closed[branch], &norm, rows, C, work.sums);
+    pass->scratch->used_bytes = mark;
+}
+
+void layer_open_residual(const layer *self, const bp_pass *pass, const saved *kept,
+                         const bp_operand *dbranch, const bp_bias_gradient *bias, const float *dout,
+                         branch_kind branch)
+{
+    const bp_nn *nn = self->block.nn;
+    bp_rng_key key = sum_key(self, pass, branch);
+    bp_operand own = bp_nn_own(nn, pass, dbranch);
+    int64_t C = self->shape.C, first = bp_nn_first_row(nn, pass) * C;
+
+    if (self->bottleneck[branch] || self->closing_gain[branch]) {
+        size_t mark = pass->scratch->used_bytes;
+        float *dx = bp_arena_floats(pass->scratch, own.rows * C);
+        bp_operand to = bp_operand_floats(dx, own.rows, C);
+
+        bp_dropout_backward_operand(&to, NULL, dout, dropout(self, pass), &key, first);
+        if (self->closing_gain[branch])
+            open_closing(self, pass, branch, kept, dx, own.rows);
+        if (self->bottleneck[branch])
+            bp_bottleneck_backward(self->bottleneck[branch], pass->scratch, dx, own.rows,
+                                   &kept->bottled[branch]);
+        bp_operand_fill_sums(&own, bias, dx);
+        pass->scratch->used_bytes = mark;
+    } else {
+        bp_dropout_backward_operand(&own, bias, dout, dropout(self, pass), &key, first);
+    }
+    bp_nn_gather(nn, pass, dbranch);
+}
+
+/* What a branch reads that has no norm before it: the layer's input, or the norm after the branch
+ * before it. */
+static void fill_read(const layer *self, const bp_operand *to, branch_kind branch,
+                      const saved *kept)
+{
+    branch_kind last = branch == MLP && self->shape.crosses ? CROSS : ATTENTION;
+    bp_norm norm = norm_of(self, last, kept);
+
+    if (branch == ATTENTION)
+        bp_operand_fill(to, kept->entered);
+    else
+        bp_layer_norm_forward(to, NULL, &norm, &(bp_residual){.base = kept->before[last]});
+}
+
+void layer_open_norm(const layer *self, const bp_pass *pass, branch_kind branch, const saved *kept,
+                     const norm_work *work, float *dh, float *dy)
+{
+    int64_t rows = bp_nn_rows(self->block.nn, pass).count, C = self->shape.C;
+    bp_norm norm = norm_of(self, branch, kept);
+    bp_norm_gradients to = {dh, self->gain[branch]->gradient, layer_gradient_of(self->bias[branch]),
+                            true};
+
+    memcpy(dy, dh, (size_t)(rows * C) * sizeof *dy);
+    bp_layer_norm_backward(&to, NULL, dy, kept->before[branch], &norm, rows, C, work->sums);
+}
+
+void layer_backward_norm(const layer *self, bp_pass *pass, branch_kind branch, const saved *kept,
+                         const norm_work *work, float *dh)
+{
+    const bp_nn *nn = self->block.nn;
+    bp_row_range own = bp_nn_rows(nn, pass);
+    int64_t C = self->shape.C;
+    bp_operand normed = bp_nn_own(nn, pass, &work->normed);
+    bp_norm norm = norm_of(self, branch, kept);
+    bp_norm_gradients to = {dh, self->gain[branch]->gradient, layer_gradient_of(self->bias[branch]),
+                            false};
+
+    bp_nn_sum(nn, pass, work->dnormed, C);
+    if (self->shape.post_norm) {
+        bp_add(dh, work->dnormed + own.first * C, own.count * C);
+        fill_read(self, &normed, branch, kept);
+    } else {
+        bp_layer_norm_backward(&to, &normed, work->dnormed + own.first * C, kept->before[branch],
+                               &norm, own.count, C, work->sums);
+    }
+    bp_nn_gather(nn, pass, &work->normed);
+}

@@ -1,0 +1,255 @@
+/* A Transformer layer, split over tensor ranks as Megatron-LM does it, with sequence
+ * parallelism between its products. transformer_backward.c has its gradients. */
+#include "base/err.h"
+#include "nn/transformer/transformer_priv.h"
+
+#define EPSILON 1e-5F /* of the layer norms, as GPT-2's */
+
+static bp_err layer_bind(bp_block *block)
+{
+    layer *self = (layer *)block;
+    int64_t C = self->shape.C;
+    float *qkv = self->repeats ? keys_join(self) : self->q_weight->value;
+    bp_err err = layer_bind_product(self, PRODUCT_QKV, &self->qkv, qkv, layer_qkv_columns(self), C);
+
+    if (err == BP_OK)
+        err =
+            layer_bind_product(self, PRODUCT_OUT, &self->out, self->out_weight->value, C, self->Cl);
+    if (err == BP_OK)
+        err = layer_bind_product(self, PRODUCT_UP, &self->up, self->up_weight->value,
+                                 layer_up_columns(self), C);
+    if (err == BP_OK)
+        err = layer_bind_product(self, PRODUCT_DOWN, &self->down, self->down_weight->value, C,
+                                 self->Fl);
+    if (err == BP_OK && self->shape.crosses)
+        err = cross_bind(self);
+    if (err == BP_OK)
+        err = layer_bind_bottlenecks(self);
+    return err;
+}
+
+static void layer_refresh(bp_block *block)
+{
+    layer *self = (layer *)block;
+
+    layer_refresh_adapted(self);
+    self->stale = self->repeats;
+    if (!self->repeats)
+        bp_weight_refresh(self->qkv);
+    bp_weight_refresh(self->out);
+    bp_weight_refresh(self->up);
+    bp_weight_refresh(self->down);
+    if (self->shape.crosses)
+        cross_refresh(self);
+}
+
+static bool layer_cache(const bp_block *block, int64_t slots, int64_t capacity, bp_cache_need *need)
+{
+    const layer *self = (const layer *)block;
+    bp_cached_shape shape = layer_cached_shape(self, slots, capacity);
+
+    if (self->shape.sees_all) /* a source's layer is done with once that is read */
+        return need->source_capacity > 0 && block->stream > 0;
+    need->kept_bytes = (size_t)bp_cached_floats(&shape) * sizeof(float);
+    need->scratch_bytes = bp_cached_scratch_bytes(&shape);
+    if (self->shape.relative)
+        need->scratch_bytes += (size_t)(self->Hl * capacity) * sizeof(float);
+    if (self->shape.crosses)
+        cross_cache(self, need);
+    return !self->shape.crosses || need->source_capacity > 0;
+}
+
+static void attend_cached(const layer *self, const bp_continuation *rest, const saved *kept)
+{
+    bp_cached_shape shape = layer_cached_shape(self, rest->slots, rest->capacity);
+
+    if (self->shape.relative) {
+        float *bias = (float *)rest->scratch + bp_cached_scratch_bytes(&shape) / sizeof(float);
+        bp_relative by = layer_relative(self);
+        int64_t end = 0;
+
+        for (int64_t r = 0; r < rest->rows.count; r++)
+            end = rest->rows.positions[r] >= end ? rest->rows.positions[r] + 1 : end;
+        bp_relative_fill_cached(bias, self->shape.relative->value, &by, self->Hl, rest->capacity,
+                                end);
+        shape.bias = bias;
+    }
+    bp_attention_cached(kept->attended.data, rest->cache, kept->qkv.data, &rest->rows, &shape,
+                        rest->scratch);
+}
+
+/* h = x + attention's branch, and work->normed = the norm of it that `next` reads */
+static void forward_attention(layer *self, bp_pass *pass, const saved *kept, forward_work *work,
+                              const float *x, float *h, branch_kind next)
+{
+    bp_gemm *gemm = self->block.nn->gemm;
+    size_t mark = pass->scratch->used_bytes;
+    attention_forward_work own = layer_alloc_attention_forward(self, pass->scratch, pass, kept);
+    bp_rng_key key = layer_mask_key(self, pass, MASK_ATTENTION);
+    bp_attention_shape shape = layer_attention_shape(self, pass, false, &key);
+    bp_attention_input in = bp_attention_of_groups(&kept->qkv, shape.H, self->Gl, shape.D);
+
+    layer_set_bias(self, &shape, own.bias);
+    bp_linear_forward_into(gemm, &kept->qkv, &work->normed, self->qkv, layer_qkv_bias(self));
+    layer_rotate(self, pass, kept->qkv.data, false);
+    if (pass->continuation && !self->shape.sees_all)
+        attend_cached(self, pass->continuation, kept);
+    else
+        bp_attention_forward(gemm, &kept->attended, kept->lse, &in, &shape, own.scratch);
+    if (!pass->continuation)
+        bp_probe_attention(pass, "attention", &in, kept->lse, &shape);
+    if (own.attended.data != kept->attended.data)
+        bp_operand_fill(&own.attended, kept->attended.data);
+    bp_linear_forward_operand(gemm, work->branch, &own.attended, self->out,
+                              layer_bias_once(self, self->out_bias));
+    pass->scratch->used_bytes = mark;
+    layer_join(self, pass, kept, work, ATTENTION, x, h, next);
+}
+
+/* h = base + the MLP's branch */
+static void forward_mlp(layer *self, bp_pass *pass, const saved *kept, forward_work *work,
+                        const float *base, float *h)
+{
+    bp_gemm *gemm = self->block.nn->gemm;
+    size_t mark = pass->scratch->used_bytes;
+    mlp_forward_work own = layer_alloc_mlp_forward(self, pass->scratch, pass, kept);
+    bp_activation_rows rows = {.y = &own.active, .x = &own.up, .kind = self->shape.activation};
+
+    if (layer_is_gated(self)) {
+        bp_operand up = bp_operand_unrounded(&own.up);
+
+        bp_linear_forward_into(gemm, &up, &work->normed, self->up, layer_value_of(self->up_bias));
+        bp_gated_forward(rows.kind, &own.active, &own.up);
+    } else {
+        bp_linear_activation_forward(gemm, &rows, &work->normed, self->up,
+                                     layer_value_of(self->up_bias));
+    }
+    bp_linear_forward_operand(gemm, work->branch, &own.active, self->down,
+                              layer_bias_once(self, self->down_bias));
+    pass->scratch->used_bytes = mark;
+    layer_end(self, pass, kept, work, base, h);
+}
+
+static void layer_forward(bp_block *block, bp_pass *pass, bp_activations *activations, void *memory)
+{
+    layer *self = (layer *)block;
+    bp_arena keep = {.base = memory, .size_bytes = SIZE_MAX};
+    size_t mark = pass->scratch->used_bytes;
+    float *h = activations->item[self->shape.item].data;
+    saved kept = layer_alloc_saved(self, memory ? &keep : pass->scratch, pass);
+    forward_work work = layer_alloc_forward(self, pass->scratch, pass);
+    bool crosses = self->shape.crosses, stays = self->shape.parallel || self->shape.post_norm;
+    float *middle = pass->training && !stays ? kept.before[MLP] : h,
+          *first = crosses && pass->training && !stays ? kept.before[CROSS] : middle;
+
+    if (pass->T == 0) { /* a source is read, or was read before */
+        if (crosses && pass->extent.T[self->shape.source_stream] > 0)
+            cross_keep(self, pass, &kept, activations->item[self->shape.source_item].data);
+        pass->scratch->used_bytes = mark;
+        return;
+    }
+    layer_enter(self, pass, &kept, &work, h);
+    keys_gather(self, pass);
+    forward_attention(self, pass, &kept, &work, h, first, crosses ? CROSS : MLP);
+    if (crosses)
+        cross_forward(self, pass, &kept, &work, activations->item[self->shape.source_item].data,
+                      first, middle);
+    forward_mlp(self, pass, &kept, &work, middle, h);
+    pass->scratch->used_bytes = mark;
+}
+
+static void layer_free(bp_block *block)
+{
+    layer *self = (layer *)block;
+
+    bp_weight_free(&self->qkv);
+    bp_weight_free(&self->out);
+    bp_weight_free(&self->up);
+    bp_weight_free(&self->down);
+    cross_free(self);
+    keys_free(self);
+    layer_free_adapted(self);
+    bp_free(self);
+}
+
+static const bp_block_ops OPS = {
+    .kind = "transformer_layer",
+    .cache = layer_cache,
+    .saved_bytes = layer_saved_bytes,
+    .scratch_bytes = layer_scratch_bytes,
+    .product_bytes = layer_product_bytes,
+    .bind = layer_bind,
+    .refresh = layer_refresh,
+    .forward = layer_forward,
+    .backward = layer_backward,
+    .adapt = layer_adapt,
+    .free = layer_free,
+};
+
+/* Which key heads this rank's heads read. */
+static void share_keys(layer *self)
+{
+    int64_t group = self->shape.H / self->shape.G;
+
+    self->first_key = self->first_head / group;
+    self->Gl = (self->first_head + self->Hl - 1) / group - self->first_key + 1;
+    self->repeats = self->shape.G % self->block.nn->tensors != 0;
+}
+
+/* Is it one of the weights of q, k and v (the first three) to which keys_backward adds? */
+static bool is_added(const layer *self, int k)
+{
+    return self->repeats && k < 3;
+}
+
+/* Sizes and parameters. */
+static void begin(layer *self, const bp_nn *nn, const bp_layer_shape *shape, bp_group *split,
+                  bp_group *whole)
+{
+    self->block.ops = &OPS;
+    self->block.nn = nn;
+    self->block.stream = shape->stream;
+    self->shape = *shape;
+    self->shape.G = shape->G > 0 ? shape->G : shape->H;
+    self->shape.epsilon = shape->epsilon > 0 ? shape->epsilon : EPSILON;
+    self->D = shape->D > 0 ? shape->D : shape->C / shape->H;
+    self->Hl = shape->H / nn->tensors;
+    self->Cl = self->Hl * self->D;
+    self->Fl = shape->F / nn->tensors;
+    self->first_head = self->Hl * nn->tensor_at;
+    share_keys(self);
+    layer_add_params(self, split, whole);
+}
+
+void bp_transformer_layer_new(bp_block **out, const bp_nn *nn, const bp_layer_shape *shape,
+                              bp_group *split, bp_group *whole)
+{
+    layer *self = bp_alloc("nn.layer", 1, sizeof *self);
+
+    *out = NULL;
+    BP_ASSERT(shape->D > 0 || shape->C % shape->H == 0);
+    BP_ASSERT(shape->H % nn->tensors == 0 && shape->F % nn->tensors == 0 &&
+              (shape->G == 0 || shape->H % shape->G == 0));
+    BP_ASSERT(!(shape->parallel && (shape->crosses || shape->post_norm)) &&
+              !(shape->closing_norms && (shape->crosses || shape->post_norm)));
+    if (shape->relative)
+        shape->relative->values_read = true;
+    begin(self, nn, shape, split, whole);
+    BP_ASSERT(!layer_is_gated(self) || shape->no_bias);
+    for (int k = 0; k < split->count; k++)
+        split->params[k].product_first = split->params[k].dims == 2 && !is_added(self, k);
+    *out = &self->block;
+}
+
+int64_t bp_transformer_layer_products(const bp_layer_shape *shape)
+{
+    const bp_nn one = {.tensor = MPI_COMM_NULL, .tensors = 1};
+    bp_group split = {0}, whole = {0};
+    layer self = {0};
+    int64_t entries = 0;
+
+    begin(&self, &one, shape, &split, &whole);
+    for (int k = 0; k < split.count; k++)
+        entries += split.params[k].dims == 2 ? bp_param_floats(&split.params[k]) : 0;
+    return entries;
+}

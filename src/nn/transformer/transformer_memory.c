@@ -1,0 +1,237 @@
+/* Memory of a Transformer layer: what it keeps from forward to backward, and its scratch. One
+ * function lays each out and measures it. */
+#include "nn/transformer/transformer_priv.h"
+
+/* What attention reads and writes: bf16, rounded once by what makes it, or float32. A plan without
+ * training is of decoding, too, whose cache is float32. */
+static bp_operand alloc_rows(const layer *self, bp_arena *arena, const bp_pass *pass, bool halves,
+                             int64_t columns)
+{
+    bp_attention_shape shape = layer_attention_shape(self, pass, false, NULL);
+    const bp_gemm *gemm = self->block.nn->gemm;
+    int64_t rows = pass->B * pass->T;
+
+    bool may = halves && bp_attention_takes_halves(gemm, &shape) && !pass->continuation;
+    if (may && (pass->training || arena->base))
+        return bp_operand_alloc_apart(arena, gemm, rows, columns);
+    if (may) { /* a plan, of the larger one */
+        bp_arena apart = {0};
+
+        (void)bp_operand_alloc_apart(&apart, gemm, rows, columns);
+        if (apart.used_bytes > bp_arena_bytes(rows * columns, sizeof(float)))
+            arena->used_bytes += apart.used_bytes - bp_arena_bytes(rows * columns, sizeof(float));
+    }
+    return bp_operand_floats(bp_arena_floats(arena, rows * columns), rows, columns);
+}
+
+/* The operand of rows that may be one. */
+static bp_operand operand_of(const layer *self, bp_arena *arena, const bp_operand *x)
+{
+    if (x->form == BP_OPERAND_BF16)
+        return *x;
+    return bp_operand_over(arena, self->block.nn->gemm, x->data, x->rows, x->columns);
+}
+
+saved layer_alloc_saved(const layer *self, bp_arena *arena, const bp_pass *pass)
+{
+    int64_t rows = pass->B * pass->T, own = bp_nn_rows(self->block.nn, pass).count;
+    saved kept = {0};
+
+    kept.qkv = alloc_rows(self, arena, pass, !self->shape.rotary, layer_qkv_columns(self));
+    kept.attended = alloc_rows(self, arena, pass, true, self->Cl);
+    kept.lse = bp_arena_floats(arena, rows * self->Hl);
+    if (self->shape.crosses)
+        cross_alloc_saved(self, arena, pass, &kept);
+    if (!pass->training)
+        return kept;
+    for (int k = 0; k < BRANCHES; k++) {
+        if (k == CROSS && !self->shape.crosses)
+            continue;
+        kept.before[k] = k == MLP && self->shape.parallel
+                             ? kept.before[ATTENTION]
+                             : bp_arena_floats(arena, own * self->shape.C);
+        kept.mean[k] = bp_arena_floats(arena, own);
+        kept.rstd[k] = bp_arena_floats(arena, own);
+    }
+    for (int k = 0; k < BRANCHES; k++)
+        if (self->closing_gain[k]) {
+            kept.closed[k] = bp_arena_floats(arena, own * self->shape.C);
+            kept.closed_mean[k] = bp_arena_floats(arena, own);
+            kept.closed_rstd[k] = bp_arena_floats(arena, own);
+        }
+    if (self->shape.post_norm)
+        kept.entered = bp_arena_floats(arena, own * self->shape.C);
+    kept.up = bp_operand_alloc_apart(arena, self->block.nn->gemm, rows, layer_up_columns(self));
+    for (int k = 0; k < BRANCHES; k++)
+        if (self->bottleneck[k])
+            kept.bottled[k] = bp_bottleneck_alloc(self->bottleneck[k], arena, own);
+    return kept;
+}
+
+size_t layer_saved_bytes(const bp_block *block, const bp_extent *most)
+{
+    bp_pass pass = bp_pass_planned(block, most, true);
+    bp_arena count = {0};
+
+    layer_alloc_saved((const layer *)block, &count, &pass);
+    return count.used_bytes;
+}
+
+/* `count` rows a head of biases of scores; NULL: there are none. */
+static float *alloc_bias(const layer *self, bp_arena *arena, const bp_pass *pass, int64_t count)
+{
+    bp_attention_shape shape = layer_attention_shape(self, pass, false, NULL);
+
+    return self->shape.relative ? bp_arena_floats(arena, count * self->Hl * bp_bias_floats(&shape))
+                                : NULL;
+}
+
+forward_work layer_alloc_forward(const layer *self, bp_arena *arena, const bp_pass *pass)
+{
+    int64_t rows = pass->B * pass->T;
+
+    return (forward_work){.normed =
+                              bp_operand_alloc(arena, self->block.nn->gemm, rows, self->shape.C),
+                          .branch = bp_arena_floats(arena, rows * self->shape.C)};
+}
+
+attention_forward_work layer_alloc_attention_forward(const layer *self, bp_arena *arena,
+                                                     const bp_pass *pass, const saved *kept)
+{
+    attention_forward_work work = {.attended = operand_of(self, arena, &kept->attended)};
+
+    work.bias = alloc_bias(self, arena, pass, 1);
+    work.scratch = layer_alloc_attention(self, arena, pass, false);
+    return work;
+}
+
+mlp_forward_work layer_alloc_mlp_forward(const layer *self, bp_arena *arena, const bp_pass *pass,
+                                         const saved *kept)
+{
+    const bp_gemm *gemm = self->block.nn->gemm;
+    int64_t rows = pass->B * pass->T;
+    mlp_forward_work work = {.active = bp_operand_alloc_apart(arena, gemm, rows, self->Fl)};
+
+    if (kept->up.rows > 0)
+        work.up = kept->up;
+    else if (layer_is_gated(self))
+        work.up = bp_operand_alloc_apart(arena, gemm, rows, 2 * self->Fl);
+    else
+        work.up = bp_linear_activation_alloc(arena, gemm, rows, self->shape.C, self->Fl);
+    return work;
+}
+
+mlp_work layer_alloc_mlp(const layer *self, bp_arena *arena, const bp_pass *pass, const float *dout)
+{
+    const bp_gemm *gemm = self->block.nn->gemm;
+    int64_t rows = pass->B * pass->T;
+    mlp_work work = {.dbranch = layer_alloc_dbranch(self, arena, pass, dout)};
+
+    if (layer_is_gated(self))
+        work.dactive = bp_operand_alloc_apart(arena, gemm, rows, self->Fl);
+    work.dup = bp_operand_alloc_apart(arena, gemm, rows, layer_up_columns(self));
+    work.active = bp_operand_alloc_apart(arena, gemm, rows, self->Fl);
+    work.norm = layer_alloc_norm(self, arena, rows, layer_up_columns(self));
+    return work;
+}
+
+attention_work layer_alloc_attention_backward(const layer *self, bp_arena *arena,
+                                              const bp_pass *pass, const float *dout,
+                                              const saved *kept)
+{
+    int64_t rows = pass->B * pass->T, columns = layer_qkv_columns(self);
+    attention_work work = {.dbranch = layer_alloc_dbranch(self, arena, pass, dout)};
+
+    work.attended = operand_of(self, arena, &kept->attended);
+    work.dattended = alloc_rows(self, arena, pass, true, self->Cl);
+    work.dqkv = alloc_rows(self, arena, pass, !self->shape.rotary, columns);
+    work.dqkv_operand = operand_of(self, arena, &work.dqkv);
+    work.dbias = self->repeats ? bp_arena_floats(arena, columns) : NULL;
+    work.score_bias = alloc_bias(self, arena, pass, 1);
+    work.dscore_bias = alloc_bias(self, arena, pass, pass->B);
+    work.norm = layer_alloc_norm(self, arena, rows, columns);
+    work.scratch = layer_alloc_attention(self, arena, pass, false);
+    return work;
+}
+
+static size_t larger(size_t a, size_t b)
+{
+    return a > b ? a : b;
+}
+
+/* A closing norm's backward pass, on own rows: its gradients, and sums. */
+static size_t closing_scratch(const layer *self, int64_t own)
+{
+    bp_arena count = {0};
+
+    if (self->closing_gain[MLP]) {
+        bp_arena_floats(&count, own * self->shape.C);
+        layer_alloc_closing(self, &count, own);
+    }
+    return count.used_bytes;
+}
+
+/* For the widest product that an adapter changes. */
+static int64_t adapted_rows(const layer *self, int64_t B, const int64_t *T)
+{
+    int64_t own = B * T[self->block.stream],
+            source = self->shape.crosses ? B * T[self->shape.source_stream] : 0;
+
+    return own > source ? own : source;
+}
+
+size_t layer_scratch_bytes(const bp_block *block, const bp_extent *most, bool training)
+{
+    const layer *self = (const layer *)block;
+    bp_pass pass = bp_pass_planned(block, most, training);
+    bp_arena count = {0}, mlp = {0}, attention = {0}, own = {0};
+    saved kept = {0};
+    bp_arena uncounted = {0};
+    size_t branch,
+        sum = bp_arena_bytes(bp_nn_sum_floats(block->nn, &pass, self->shape.C), sizeof(float));
+
+    pass.dropout = true; /* it takes the most */
+    kept = layer_alloc_saved(self, training ? &uncounted : &count, &pass);
+    kept.up = (bp_operand){0}; /* a pass without training has scratch for it */
+    layer_alloc_forward(self, &count, &pass);
+    layer_alloc_attention_forward(self, &attention, &pass, &kept);
+    layer_alloc_mlp_forward(self, &mlp, &pass, &kept);
+    branch = larger(attention.used_bytes, mlp.used_bytes);
+    branch = larger(branch, keys_scratch(self, false));
+    branch = larger(branch, layer_bottled_scratch(self, pass.B * pass.T));
+    if (self->shape.crosses)
+        branch = larger(branch, cross_scratch(self, &pass, false));
+    count.used_bytes += branch;
+    if (training) {
+        mlp = attention = (bp_arena){0};
+        layer_alloc_mlp(self, &mlp, &pass, NULL);
+        layer_alloc_attention_backward(self, &attention, &pass, NULL, &kept);
+        if (self->shape.parallel || self->shape.post_norm)
+            bp_arena_floats(&own, bp_nn_rows(block->nn, &pass).count * self->shape.C);
+        branch = larger(attention.used_bytes + keys_scratch(self, true), mlp.used_bytes) +
+                 own.used_bytes;
+        if (self->shape.crosses)
+            branch = larger(branch, cross_scratch(self, &pass, true) + own.used_bytes);
+        branch += closing_scratch(self, bp_nn_rows(block->nn, &pass).count);
+        branch += layer_adapted_scratch(self, adapted_rows(self, most->B, most->T));
+        count.used_bytes = larger(count.used_bytes, branch);
+    }
+    return count.used_bytes + sum;
+}
+
+bp_product_bytes layer_product_bytes(const bp_block *block, const bp_extent *most)
+{
+    const layer *self = (const layer *)block;
+    int64_t rows = most->B * most->T[block->stream], C = self->shape.C;
+    bp_product_bytes bytes = {0};
+
+    bp_product_bytes_add(&bytes, block->nn, rows, layer_qkv_columns(self), C);
+    bp_product_bytes_add(&bytes, block->nn, rows, C, self->Cl);
+    bp_product_bytes_add(&bytes, block->nn, rows, layer_up_columns(self), C);
+    bp_product_bytes_add(&bytes, block->nn, rows, C, self->Fl);
+    bytes.copies += keys_joined_bytes(self);
+    layer_add_adapted(self, adapted_rows(self, most->B, most->T), &bytes);
+    if (self->shape.crosses)
+        cross_add_products(self, most, &bytes);
+    return bytes;
+}

@@ -1,0 +1,286 @@
+/* Shared by the files of a Transformer layer: its parts, what it keeps, and how a branch joins the
+ * residual stream. */
+#ifndef BP_NN_TRANSFORMER_PRIV_H
+#define BP_NN_TRANSFORMER_PRIV_H
+
+#include "math/attention/attention.h"
+#include "math/attention/relative.h"
+#include "math/kernels/kernels.h"
+#include "nn/core/layers.h"
+#include "nn/transformer/bottleneck.h"
+
+#define INIT_STD 0.02F
+
+/* The branches of a layer, in their order; each begins with a norm, or ends with it (post_norm). */
+typedef enum branch_kind { ATTENTION, CROSS, MLP, BRANCHES } branch_kind;
+
+/* Its own products, whose weights an adapter may change. */
+typedef enum layer_product {
+    PRODUCT_QKV,
+    PRODUCT_OUT,
+    PRODUCT_UP,
+    PRODUCT_DOWN,
+    PRODUCT_CROSS_Q,
+    PRODUCT_CROSS_KV,
+    PRODUCT_CROSS_OUT,
+    PRODUCTS
+} layer_product;
+
+/* Numbers of a layer's dropout masks, counted from shape.first_mask: of attention weights, and of
+ * what is added to the residual stream. */
+enum { MASK_ATTENTION, MASK_ATTENTION_SUM, MASK_MLP_SUM, MASK_CROSS, MASK_CROSS_SUM };
+
+typedef struct layer {
+    bp_block block;
+    bp_layer_shape shape;
+    int64_t D;              /* width of a head */
+    int64_t Cl, Hl, Gl, Fl; /* this tensor rank's share of all heads' width, of heads, of heads of
+                               keys, and of the inner width */
+    int64_t first_head, first_key; /* of all heads, and of all heads of keys */
+    bool repeats; /* other ranks' heads read some of its heads of keys, too (transformer_keys.c): */
+    float *joined; /* weights and biases of q and of the keys and values that its heads read; */
+    bool stale;    /* and they are to be gathered first */
+    bp_param *key_weight[2], *key_bias[2];     /* of k and v: this rank's rows, by heads or not */
+    bp_param *gain[BRANCHES], *bias[BRANCHES]; /* of the norms */
+    bp_param *closing_gain[BRANCHES], *closing_bias[BRANCHES]; /* of closing norms; NULL: none */
+    bp_param *q_weight, *q_bias, *out_weight, *out_bias, *up_weight, *up_bias, *down_weight,
+        *down_bias;                   /* biases NULL where there are none; gate comes before up */
+    bp_weight *qkv, *out, *up, *down; /* q, k and v are contiguous: one product */
+    bp_param *cross_q_weight, *cross_q_bias, *cross_k_weight, *cross_k_bias, *cross_out_weight,
+        *cross_out_bias;
+    bp_weight *cross_q, *cross_kv, *cross_out; /* k and v are contiguous */
+    bp_lora *adapted[PRODUCTS];                /* NULL: a product is not adapted */
+    bp_bottleneck *bottleneck[BRANCHES];       /* after a branch; NULL: there is none */
+} layer;
+
+/* What forward keeps for backward: for all rows, rows = B * T, or of this rank's own (bp_nn_rows).
+ * Norms' outputs and the activation's are computed again. Without training the residual stream
+ * stays where it is, and the rest is left out. */
+typedef struct saved {
+    float *before[BRANCHES];                /* [own rows][C] what each norm reads */
+    float *mean[BRANCHES], *rstd[BRANCHES]; /* [own rows] */
+    float *closed[BRANCHES];                /* [own rows][C] what closing norms read, */
+    float *closed_mean[BRANCHES], *closed_rstd[BRANCHES]; /* [own rows] */
+    bp_operand qkv;            /* [rows]: Hl heads of q, Gl of k, Gl of v */
+    bp_operand attended;       /* [rows][Cl] */
+    float *lse;                /* [B][Hl][T] */
+    bp_operand up;             /* [rows][Fl] before the activation; gated [rows][2 Fl] */
+    float *cross_q, *cross_kv; /* [rows][Hl][D], [source rows][2][Hl][D] */
+    float *cross_attended, *cross_lse;
+    float *source;                        /* [own source rows][C] */
+    float *entered;                       /* [own rows][C] what a layer with post_norm is given */
+    bp_bottleneck_rows bottled[BRANCHES]; /* of own rows */
+} saved;
+
+/* Scratch of the forward pass that all branches share. */
+typedef struct forward_work {
+    bp_operand normed; /* [rows][C] of a norm */
+    float *branch;     /* [rows][C] what is added to the residual stream */
+} forward_work;
+
+/* Scratch of a norm's backward pass. */
+typedef struct norm_work {
+    bp_operand normed; /* [rows][C] its output, made again */
+    float *dnormed;    /* [rows][C] */
+    float *sums;       /* also of the biases of the same branch */
+} norm_work;
+
+/* Scratch of a closing norm's backward pass. */
+typedef struct closing_work {
+    float *dy;   /* [own rows][C] of its output */
+    float *sums; /* of its gain and bias */
+} closing_work;
+
+/* Scratch of attention's forward pass, beside forward_work. */
+typedef struct attention_forward_work {
+    bp_operand attended;
+    float *bias; /* of scores, by distance; NULL: none */
+    void *scratch;
+} attention_forward_work;
+
+/* And of the MLP's. */
+typedef struct mlp_forward_work {
+    bp_operand active, up; /* up: as it is kept, or without memory (bp_linear_activation_alloc) */
+} mlp_forward_work;
+
+/* Scratch of the MLP's backward pass. */
+typedef struct mlp_work {
+    bp_operand dbranch, active, dup;
+    bp_operand dactive; /* gated: [rows][Fl] */
+    norm_work norm;
+} mlp_work;
+
+/* Scratch of attention's backward pass. */
+typedef struct attention_work {
+    bp_operand dbranch, attended, dqkv_operand;
+    bp_operand dattended;            /* as saved.attended */
+    bp_operand dqkv;                 /* as saved.qkv; its operand may overlap it */
+    float *dbias;                    /* [qkv columns] where keys are repeated */
+    float *score_bias, *dscore_bias; /* of scores, by distance; NULL: none */
+    norm_work norm;
+    void *scratch;
+} attention_work;
+
+static inline bool layer_is_gated(const layer *self)
+{
+    return self->shape.activation >= BP_SWIGLU;
+}
+
+/** Columns of the products of q, k and v, and of gate and up. */
+static inline int64_t layer_qkv_columns(const layer *self)
+{
+    return self->Cl + 2 * self->Gl * self->D;
+}
+
+static inline int64_t layer_up_columns(const layer *self)
+{
+    return layer_is_gated(self) ? 2 * self->Fl : self->Fl;
+}
+
+/** A pass as blocks of the source's stream see it. */
+bp_pass layer_source_pass(const layer *self, const bp_pass *pass);
+bp_rng_key layer_mask_key(const layer *self, const bp_pass *pass, int which);
+bp_attention_shape layer_attention_shape(const layer *self, const bp_pass *pass, bool cross,
+                                         const bp_rng_key *key);
+void *layer_alloc_attention(const layer *self, bp_arena *arena, const bp_pass *pass, bool cross);
+/** Rotate queries and keys, or their gradients (back), by their positions. */
+void layer_rotate(const layer *self, const bp_pass *pass, float *qkv, bool back);
+/** The biases of scores by distance, computed in `bias`; NULL: none. */
+void layer_set_bias(const layer *self, bp_attention_shape *shape, float *bias);
+/** How distances are put into buckets. */
+static inline bp_relative layer_relative(const layer *self)
+{
+    return (bp_relative){self->shape.relative_buckets, self->shape.relative_distance,
+                         self->shape.sees_all};
+}
+
+/** `columns`: of the widest bias besides those of C. */
+norm_work layer_alloc_norm(const layer *self, bp_arena *arena, int64_t rows, int64_t columns);
+closing_work layer_alloc_closing(const layer *self, bp_arena *arena, int64_t own);
+/** The operand of a branch's gradient dout: that itself where it is of all rows and nothing is
+ * dropped or rounded. */
+bp_operand layer_alloc_dbranch(const layer *self, bp_arena *arena, const bp_pass *pass,
+                               const float *dout);
+
+/* transformer_memory.c: `kept` says which part of the scratch is in what is kept. */
+saved layer_alloc_saved(const layer *self, bp_arena *arena, const bp_pass *pass);
+forward_work layer_alloc_forward(const layer *self, bp_arena *arena, const bp_pass *pass);
+attention_forward_work layer_alloc_attention_forward(const layer *self, bp_arena *arena,
+                                                     const bp_pass *pass, const saved *kept);
+mlp_forward_work layer_alloc_mlp_forward(const layer *self, bp_arena *arena, const bp_pass *pass,
+                                         const saved *kept);
+/** dout: operands may overlap it. */
+mlp_work layer_alloc_mlp(const layer *self, bp_arena *arena, const bp_pass *pass,
+                         const float *dout);
+attention_work layer_alloc_attention_backward(const layer *self, bp_arena *arena,
+                                              const bp_pass *pass, const float *dout,
+                                              const saved *kept);
+size_t layer_saved_bytes(const bp_block *block, const bp_extent *most);
+size_t layer_scratch_bytes(const bp_block *block, const bp_extent *most, bool training);
+bp_product_bytes layer_product_bytes(const bp_block *block, const bp_extent *most);
+
+/* transformer_adapter.c */
+void layer_adapt(bp_block *block, const bp_adapter *adapter, bp_group *split, bp_group *whole);
+bp_err layer_bind_bottlenecks(layer *self);
+/** The weights' own values, or those that an adapter changes. */
+bp_err layer_bind_product(layer *self, layer_product which, bp_weight **out, float *base,
+                          int64_t outs, int64_t ins);
+void layer_refresh_adapted(layer *self);
+/** The gradients of the `count` weights of a product, which are contiguous; of an adapter's where
+ * it has one, and of none where they are frozen. */
+void layer_backward_weight(layer *self, bp_pass *pass, layer_product which, bp_param *weights,
+                           int count, const bp_operand *dy, const bp_operand *x);
+/** Scratch of backward, and of forward, for an adapter. */
+size_t layer_adapted_scratch(const layer *self, int64_t rows);
+size_t layer_bottled_scratch(const layer *self, int64_t rows);
+void layer_add_adapted(const layer *self, int64_t rows, bp_product_bytes *bytes);
+void layer_free_adapted(layer *self);
+/* transformer_params.c */
+void layer_add_params(layer *self, bp_group *split, bp_group *whole);
+
+/** h = base + the branch in `work`, and work->normed = the norm that the next branch reads: of h,
+ * of parallel branches of base. With post_norm h = the norm of that sum, and work->normed = h. */
+void layer_join(layer *self, bp_pass *pass, const saved *kept, forward_work *work,
+                branch_kind branch, const float *base, float *h, branch_kind next);
+/** h = base + the MLP's branch; with post_norm the norm of that. */
+void layer_end(layer *self, bp_pass *pass, const saved *kept, forward_work *work, const float *base,
+               float *h);
+/** work->normed = the first norm of x; with post_norm x itself. */
+void layer_enter(layer *self, bp_pass *pass, const saved *kept, forward_work *work, const float *x);
+bp_cached_shape layer_cached_shape(const layer *self, int64_t slots, int64_t capacity);
+/** The gradient of a branch before its dropout, and its bias's, from that of what it was added
+ * to. */
+void layer_open_residual(const layer *self, const bp_pass *pass, const saved *kept,
+                         const bp_operand *dbranch, const bp_bias_gradient *bias, const float *dout,
+                         branch_kind branch);
+/** dh = the gradient before the norm that follows a branch; dy: what it was, [own rows][C] of
+ * scratch. */
+void layer_open_norm(const layer *self, const bp_pass *pass, branch_kind branch, const saved *kept,
+                     const norm_work *work, float *dh, float *dy);
+/** The backward pass of a branch's norm, after its output's gradient is summed over tensor ranks;
+ * with post_norm dh += only that sum. work->normed is what the branch's first product read. */
+void layer_backward_norm(const layer *self, bp_pass *pass, branch_kind branch, const saved *kept,
+                         const norm_work *work, float *dh);
+/** The values, the gradient of a parameter; NULL if the layer lacks it. */
+static inline const float *layer_value_of(const bp_param *param)
+{
+    return param ? param->value : NULL;
+}
+static inline float *layer_gradient_of(const bp_param *param)
+{
+    return param ? param->gradient : NULL;
+}
+/** NULL where there is no such bias. */
+static inline const bp_bias_gradient *layer_wanted(const bp_bias_gradient *bias)
+{
+    return bias->sums ? bias : NULL;
+}
+/** For the projections that end a branch: a residual stream that no norm follows grows with their
+ * number (Radford et al. 2019, section 2.3). */
+float layer_residual_std(const layer *self);
+/** The initial deviation of queries' weights. */
+float layer_query_std(const layer *self);
+/** The bias of the product that makes q, k and v; NULL: there is none. */
+const float *layer_qkv_bias(const layer *self);
+/** A bias after a row split belongs to the sum: one rank adds it. */
+const float *layer_bias_once(const layer *self, const bp_param *bias);
+/** The name of a parameter: buffer[BP_PARAM_NAME]. */
+const char *layer_param_name(char *buffer, const layer *self, const char *part);
+
+/* transformer_backward.c */
+/** As bp_block_ops.backward. */
+void layer_backward(bp_block *block, bp_pass *pass, bp_activations *activations, void *memory);
+
+/* transformer_keys.c: where `repeats`. keys_join gives what weights and biases are gathered into:
+ * values of qkv. keys_gather is collective over nn->tensor, and has nothing to do unless the values
+ * have changed since. */
+float *keys_join(layer *self);
+size_t keys_joined_bytes(const layer *self);
+size_t keys_scratch(const layer *self, bool training);
+void keys_gather(layer *self, bp_pass *pass);
+/** Adds to the gradients of q, k and v, and of their biases unless dbias[qkv columns] is NULL. */
+void keys_backward(layer *self, bp_pass *pass, const bp_operand *dqkv, const bp_operand *normed,
+                   const float *dbias);
+void keys_free(layer *self);
+
+/* cross_attention.c: the branch that looks at the source. */
+void cross_add_params(layer *self, bp_group *split, bp_group *whole);
+void cross_alloc_saved(const layer *self, bp_arena *arena, const bp_pass *pass, saved *kept);
+size_t cross_scratch(const layer *self, const bp_pass *pass, bool training);
+void cross_add_products(const layer *self, const bp_extent *most, bp_product_bytes *bytes);
+bp_err cross_bind(layer *self);
+void cross_refresh(layer *self);
+void cross_forward(layer *self, bp_pass *pass, const saved *kept, forward_work *work,
+                   const float *source, const float *base, float *h);
+/** own: [own rows][C] of scratch where norms follow branches. */
+void cross_backward(layer *self, bp_pass *pass, const saved *kept, float *dh, float *own,
+                    float *dsource);
+void cross_free(layer *self);
+/** Decoding: cache for the keys and values of sources, after those of sequences; and those of the
+ * source that this pass reads, kept there. */
+void cross_cache(const layer *self, bp_cache_need *need);
+void cross_keep(layer *self, bp_pass *pass, const saved *kept, const float *source);
+/** Floats of what comes before them in the cache. */
+int64_t layer_cached_floats(const layer *self, int64_t slots, int64_t capacity);
+
+#endif
