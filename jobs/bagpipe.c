@@ -239,11 +239,10 @@ static bp_err run_plan_alone(const arguments *args, bp_job_call *call)
 
 static bp_err run_job(const arguments *args)
 {
+    const bp_planned_world planned = {.ranks = (int)args->ranks,
+                                      .nodes = args->nodes > 0 ? (int)args->nodes : 1};
     bp_job_call call = {
-        .name = args->job->name,
-        .world = MPI_COMM_WORLD,
-        .plan = args->plan,
-        .planned = {.ranks = (int)args->ranks, .nodes = args->nodes > 0 ? (int)args->nodes : 1}};
+        .name = args->job->name, .world = MPI_COMM_WORLD, .plan = args->plan ? &planned : NULL};
     bp_err err = read_config(&call.config, args);
 
     if (err == BP_OK && bp_fault("config.read"))

@@ -18,7 +18,7 @@ static const bp_option *const PLAN_OPTIONS[] = {bp_bench_options, bp_mesh_option
 static bp_err run(const bp_job_call *call)
 {
     if (call->plan)
-        return bp_bench_estimate(call->world, call->config, &call->planned);
+        return bp_bench_estimate(call->world, call->config, call->plan);
     return bp_bench(call->world, call->config);
 }
 

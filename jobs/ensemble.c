@@ -42,7 +42,7 @@ static bp_err run(const bp_job_call *call)
                              .score = bp_job_score.options};
 
     if (call->plan)
-        return bp_ensemble_plan(call->world, call->config, &jobs, &call->planned);
+        return bp_ensemble_plan(call->world, call->config, &jobs, call->plan);
     return bp_ensemble(call->world, call->config, &jobs);
 }
 

@@ -39,7 +39,7 @@ static void warn(const bp_config *config)
 static bp_err run(const bp_job_call *call)
 {
     if (call->plan)
-        return bp_pretrain_plan(call->world, call->config, bp_training_parts, &call->planned);
+        return bp_pretrain_plan(call->world, call->config, bp_training_parts, call->plan);
     return bp_pretrain(call->world, call->config, bp_training_parts, NULL);
 }
 

@@ -2,22 +2,14 @@
 #include "infer/generate/generate.h"
 
 #include "job.h"
-#include "math/math.h"
-#include "mesh/node_memory.h"
-#include "models/weights.h"
-#include "run/stop_request.h"
-#include "run/watchdog/watchdog.h"
+#include "job/work_options.h"
 
-static const bp_option *const OPTIONS[] = {
-    bp_run_options,    bp_generate_options, bp_mesh_options,
-    bp_memory_options, bp_math_options,     bp_weights_options,
-    bp_slurm_options,  bp_watchdog_options, NULL};
+static const bp_option *const OPTIONS[] = {bp_run_options, bp_generate_options, BP_WORK_OPTIONS,
+                                           NULL};
 
 static bp_err run(const bp_job_call *call)
 {
-    if (call->plan)
-        return bp_generate_estimate(call->world, call->config, &call->planned);
-    return bp_generate(call->world, call->config);
+    return bp_generate(call->world, call->config, call->plan);
 }
 
 const bp_job bp_job_generate = {

@@ -11,11 +11,11 @@
 #include <stdbool.h>
 
 typedef struct bp_job_call {
-    const char *name;         /* of the job */
-    MPI_Comm world;           /* all ranks of this program */
-    bp_config *config;        /* read and checked against the tables, equal on all ranks */
-    bool plan;                /* --plan: print memory and time estimated, do nothing else */
-    bp_planned_world planned; /* --ranks and --nodes, of --plan */
+    const char *name;             /* of the job */
+    MPI_Comm world;               /* all ranks of this program */
+    bp_config *config;            /* read and checked against the tables, equal on all ranks */
+    const bp_planned_world *plan; /* --plan: print memory and time estimated of this job to come, do
+                                     nothing else; NULL: do it */
 } bp_job_call;
 
 typedef struct bp_job {

@@ -2,23 +2,14 @@
 #include "infer/score/score.h"
 
 #include "job.h"
-#include "math/math.h"
-#include "mesh/node_memory.h"
-#include "models/weights.h"
-#include "run/stop_request.h"
-#include "run/watchdog/watchdog.h"
+#include "job/work_options.h"
 
-static const bp_option *const OPTIONS[] = {bp_run_options,        bp_score_options,
-                                           bp_score_rule_options, bp_mesh_options,
-                                           bp_memory_options,     bp_math_options,
-                                           bp_weights_options,    bp_slurm_options,
-                                           bp_watchdog_options,   NULL};
+static const bp_option *const OPTIONS[] = {bp_run_options, bp_score_options, bp_score_rule_options,
+                                           BP_WORK_OPTIONS, NULL};
 
 static bp_err run(const bp_job_call *call)
 {
-    if (call->plan)
-        return bp_score_estimate(call->world, call->config, &call->planned);
-    return bp_score(call->world, call->config);
+    return bp_score(call->world, call->config, call->plan);
 }
 
 const bp_job bp_job_score = {

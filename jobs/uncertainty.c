@@ -22,8 +22,7 @@ static const bp_option *const OPTIONS[] = {bp_run_options,
 static bp_err run(const bp_job_call *call)
 {
     if (call->plan)
-        return bp_uncertainty_estimate(call->world, call->config, bp_job_score.options,
-                                       &call->planned);
+        return bp_uncertainty_estimate(call->world, call->config, bp_job_score.options, call->plan);
     return bp_uncertainty(call->world, call->config, bp_job_score.options);
 }
 

@@ -76,9 +76,6 @@ static const char *const NAMES[] = {
     "opt.before",
     "pp.recv",
     "pp.send",
-    "score.chunk_done",
-    "score.merge",
-    "score.part",
     "step.begin",
     "step.end",
     "store.write",
@@ -94,6 +91,9 @@ static const char *const NAMES[] = {
     "train.nan_moment",
     "train.nan_weight",
     "train.read_valid",
+    "work.merge",
+    "work.part",
+    "work.unit_done",
     NULL,
 };
 

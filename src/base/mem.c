@@ -176,18 +176,26 @@ char *bp_strdup(const char *s)
     return memcpy(bp_alloc("base.string", (int64_t)bytes, 1), s, bytes);
 }
 
-char *bp_sprintf(const char *format, ...)
+char *bp_vsprintf(const char *format, va_list arguments)
 {
-    va_list arguments, again;
+    va_list again;
 
-    va_start(arguments, format);
     va_copy(again, arguments);
     int length = vsnprintf(NULL, 0, format, arguments);
-    va_end(arguments);
     BP_ASSERT(length >= 0);
     char *out = bp_alloc("base.string", (int64_t)length + 1, 1);
     (void)vsnprintf(out, (size_t)length + 1, format, again);
     va_end(again);
+    return out;
+}
+
+char *bp_sprintf(const char *format, ...)
+{
+    va_list arguments;
+
+    va_start(arguments, format);
+    char *out = bp_vsprintf(format, arguments);
+    va_end(arguments);
     return out;
 }
 

@@ -2,6 +2,7 @@
 #ifndef BP_BASE_MEM_H
 #define BP_BASE_MEM_H
 
+#include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -33,6 +34,7 @@ void bp_free(void *p);
 /** A copy of a string, and printf into a new string. Never NULL. Free with bp_free(). */
 char *bp_strdup(const char *s);
 char *bp_sprintf(const char *format, ...) __attribute__((format(printf, 1, 2)));
+char *bp_vsprintf(const char *format, va_list arguments) __attribute__((format(printf, 1, 0)));
 
 /** Bytes allocated now and at the highest point, all labels together. */
 size_t bp_mem_now_bytes(void);

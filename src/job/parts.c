@@ -5,11 +5,11 @@
 #include "base/files/fs.h"
 #include "base/mem.h"
 #include "base/process/clock.h"
+#include "base/process/heartbeat.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,6 +36,7 @@ struct bp_part_writer {
 
 static void block_text(char block[BLOCK_BYTES + 1], const char *key)
 {
+    /* "score" for every job: so it was when runs began that are to go on */
     int used = snprintf(block, BLOCK_BYTES + 1, "bagpipe score part 2\nwork %s\n", key);
 
     BP_ASSERT(used > 0 && used < BLOCK_BYTES);
@@ -81,7 +82,7 @@ bp_err bp_part_writer_add(bp_part_writer *writer, int64_t unit, const void *resu
     BP_ASSERT(!writer->failed);
     head.result_hash = bp_xxh3(result, bytes);
     head.header_hash = bp_xxh3(&head, offsetof(record, header_hash));
-    if (bp_fault("score.part")) {
+    if (bp_fault("work.part")) {
         errno = ENOSPC;
         err = bp_fail_errno(BP_ERR_IO, "write", writer->path);
     } else if (bp_write_all(writer->fd, &head, sizeof(head)) != 0 ||
@@ -90,7 +91,7 @@ bp_err bp_part_writer_add(bp_part_writer *writer, int64_t unit, const void *resu
     }
     if (err == BP_OK && bp_clock_now() - writer->synced > SYNC_SECONDS)
         err = sync_part(writer);
-    bp_fault_point("score.chunk_done");
+    bp_fault_point("work.unit_done");
     writer->failed = err != BP_OK;
     return err;
 }
@@ -127,10 +128,10 @@ static bp_err open_file(bp_parts *parts, int64_t file)
     return err;
 }
 
-/* The record at `offset` of the open file, its result in parts->buffer; false where it is not
- * whole: the last one of a job that was killed as it wrote, or a damaged one, which is counted. */
-static bp_err read_record(bp_parts *parts, int64_t offset, int64_t file_bytes, record *head,
-                          bool *whole)
+/* The head of the record at `offset` of the open file; false where it is not whole: the last one of
+ * a job that was killed as it wrote, or a damaged one, which is counted. */
+static bp_err read_head(bp_parts *parts, int64_t offset, int64_t file_bytes, record *head,
+                        bool *whole)
 {
     const char *path = parts->paths[parts->open];
     int64_t left = file_bytes - offset - (int64_t)sizeof(*head);
@@ -145,21 +146,31 @@ static bp_err read_record(bp_parts *parts, int64_t offset, int64_t file_bytes, r
         parts->damaged++;
         return BP_OK;
     }
-    if (head->bytes > left)
-        return BP_OK;
+    *whole = head->bytes <= left;
+    return BP_OK;
+}
+
+/* The same with its result, which goes to parts->buffer. */
+static bp_err read_record(bp_parts *parts, int64_t offset, int64_t file_bytes, record *head,
+                          bool *whole)
+{
+    bp_err err = read_head(parts, offset, file_bytes, head, whole);
+
+    if (err != BP_OK || !*whole)
+        return err;
     if ((size_t)head->bytes > parts->capacity_bytes) {
         parts->capacity_bytes = (size_t)head->bytes;
         parts->buffer = bp_realloc("job.parts", parts->buffer, head->bytes, 1);
     }
     if (bp_pread_all(parts->fd, parts->buffer, (size_t)head->bytes,
                      offset + (int64_t)sizeof(*head)) != 0)
-        return bp_fail_errno(BP_ERR_IO, "read", path);
+        return bp_fail_errno(BP_ERR_IO, "read", parts->paths[parts->open]);
     *whole = head->result_hash == bp_xxh3(parts->buffer, (size_t)head->bytes);
     parts->damaged += *whole ? 0 : 1;
     return BP_OK;
 }
 
-static bp_err scan_file(bp_parts *parts, int64_t file, const char *key)
+static bp_err scan_file(bp_parts *parts, int64_t file, const char *key, bool heads_only)
 {
     char want[BLOCK_BYTES + 1], block[BLOCK_BYTES];
     int64_t bytes = bp_file_size(parts->paths[file]);
@@ -178,7 +189,7 @@ static bp_err scan_file(bp_parts *parts, int64_t file, const char *key)
     for (int64_t offset = BLOCK_BYTES;;) {
         record head;
 
-        err = read_record(parts, offset, bytes, &head, &whole);
+        err = (heads_only ? read_head : read_record)(parts, offset, bytes, &head, &whole);
         if (err != BP_OK || !whole)
             return err;
         if (head.unit >= 0 && head.unit < parts->units && !parts->done[head.unit]) {
@@ -190,7 +201,19 @@ static bp_err scan_file(bp_parts *parts, int64_t file, const char *key)
     }
 }
 
-static bp_err scan_folder(bp_parts *parts, const char *folder, const char *key)
+/* The start that wrote a file of this name; 0: it is no part file. */
+static int64_t start_of(const char *name)
+{
+    size_t length = strlen(name), suffix = strlen(SUFFIX);
+
+    if (length <= suffix || strcmp(name + length - suffix, SUFFIX) != 0)
+        return 0;
+    int64_t start = strtoll(name, NULL, 10);
+
+    return start > 0 ? start : 0;
+}
+
+static bp_err scan_folder(bp_parts *parts, const char *folder, const char *key, bool merging)
 {
     char **names = NULL;
     int64_t count = 0;
@@ -199,21 +222,23 @@ static bp_err scan_folder(bp_parts *parts, const char *folder, const char *key)
     if (err != BP_OK)
         return err;
     parts->paths = bp_alloc("job.parts", count, sizeof(*parts->paths));
+    for (int64_t i = 0; i < count; i++)
+        if (start_of(names[i]) >= parts->start)
+            parts->start = start_of(names[i]) + 1;
     for (int64_t i = 0; err == BP_OK && i < count; i++) {
-        int64_t start = strtoll(names[i], NULL, 10);
-        size_t length = strlen(names[i]), suffix = strlen(SUFFIX);
+        int64_t start = start_of(names[i]);
 
-        if (length <= suffix || strcmp(names[i] + length - suffix, SUFFIX) != 0)
+        if (start == 0)
             continue;
-        parts->start = start >= parts->start ? start + 1 : parts->start;
         parts->paths[parts->files] = bp_path_join(folder, names[i]);
-        err = scan_file(parts, parts->files++, key);
+        err = scan_file(parts, parts->files++, key, merging && start == parts->start - 1);
     }
     bp_names_free(&names, count);
     return err;
 }
 
-bp_err bp_parts_open(bp_parts **out, const char *folder, const char *key, int64_t units)
+bp_err bp_parts_open(bp_parts **out, const char *folder, const char *key, int64_t units,
+                     bool merging)
 {
     bp_parts *parts = bp_alloc("job.parts", 1, sizeof(*parts));
     bp_err err = BP_OK;
@@ -222,7 +247,7 @@ bp_err bp_parts_open(bp_parts **out, const char *folder, const char *key, int64_
     parts->done = bp_alloc("job.parts", units, sizeof(*parts->done));
     parts->places = bp_alloc("job.parts", units, sizeof(*parts->places));
     if (bp_path_is_dir(folder))
-        err = scan_folder(parts, folder, key);
+        err = scan_folder(parts, folder, key, merging);
     if (err != BP_OK)
         bp_parts_free(&parts);
     *out = parts;
@@ -269,14 +294,20 @@ bp_err bp_parts_read(bp_parts *parts, int64_t unit, const char **result, size_t 
     return err;
 }
 
-bp_err bp_parts_read_exactly(bp_parts *parts, int64_t unit, size_t want, const char **result)
+bool bp_parts_next(bp_parts *parts, bp_part_result *part, bp_err *err)
 {
-    const char *path;
-    size_t bytes;
-    bp_err err = bp_parts_read(parts, unit, result, &bytes, &path);
+    if (*err != BP_OK || part->next >= parts->units)
+        return false;
+    bp_heartbeat_progress();
+    part->unit = part->next++;
+    *err = bp_parts_read(parts, part->unit, &part->data, &part->bytes, &part->path);
+    return *err == BP_OK;
+}
 
-    if (err == BP_OK && bytes != want)
-        err = BP_FAIL(BP_ERR_FORMAT, "result.damaged",
-                      "a result is damaged, with %zu bytes, not %zu: at %s", bytes, want, path);
-    return err;
+bp_err bp_part_result_expect(const bp_part_result *part, size_t want)
+{
+    return part->bytes == want ? BP_OK
+                               : BP_FAIL(BP_ERR_FORMAT, "result.damaged",
+                                         "a result is damaged, with %zu bytes, not %zu: at %s",
+                                         part->bytes, want, part->path);
 }

@@ -11,6 +11,7 @@
 #include "base/err.h"
 #include "base/files/hash.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -46,19 +47,38 @@ typedef struct bp_parts {
     size_t capacity_bytes;
 } bp_parts;
 
-/** Read all part files of `folder` (a missing folder holds none) whose key is `key`.
+/** Read all part files of `folder` (a missing folder holds none) whose key is `key`. Of the newest
+ * start's files only the headers, if `merging`: results are compared with their hashes when they
+ * are read.
  *
  * Owns:       *out is the caller's, bp_parts_free(); NULL after an error.
  * Errors:     BP_ERR_IO, BP_ERR_DENIED, BP_ERR_SYSTEM. What is torn or damaged is not an error: it
  *             is missing. */
-bp_err bp_parts_open(bp_parts **out, const char *folder, const char *key, int64_t units);
+bp_err bp_parts_open(bp_parts **out, const char *folder, const char *key, int64_t units,
+                     bool merging);
 void bp_parts_free(bp_parts **parts);
 /** The result of a unit, valid until the next call. Errors: BP_ERR_FORMAT it is missing, or it is
  * damaged by now; BP_ERR_IO. */
 bp_err bp_parts_read(bp_parts *parts, int64_t unit, const char **result, size_t *bytes,
                      const char **path);
-/** The same of a unit whose result has `want` bytes. Errors: BP_ERR_FORMAT, too, if it has others.
+
+typedef struct bp_part_result {
+    int64_t unit;
+    const char *data; /* its result */
+    size_t bytes;
+    const char *path; /* of its file, for messages */
+    int64_t next;
+} bp_part_result;
+
+/** The result of each unit in turn, in their order; *part is {0} before the first one. The
+ * heartbeat moves. False: no more, or *err is one, of before or of bp_parts_read.
+ *
+ *     bp_part_result part = {0};
+ *     while (bp_parts_next(parts, &part, &err))
+ *         err = ...;
  */
-bp_err bp_parts_read_exactly(bp_parts *parts, int64_t unit, size_t want, const char **result);
+bool bp_parts_next(bp_parts *parts, bp_part_result *part, bp_err *err);
+/** Errors: BP_ERR_FORMAT its result has not `want` bytes. */
+bp_err bp_part_result_expect(const bp_part_result *part, size_t want);
 
 #endif

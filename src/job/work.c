@@ -5,37 +5,131 @@
 #include "base/files/fs.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/process/clock.h"
+#include "job/report/report.h"
 #include "mesh/collective.h"
+#include "run/stop_request.h"
 
 #include <inttypes.h>
+#include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
+
+#define PAGE "index.html"
+
+/* ---- files ---- */
+
+/* The work's file k of this run, index.html the last one; "": it is not written; NULL: no more. */
+static const char *file_at(const bp_work_job *job, int k)
+{
+    const bp_work *work = job->work;
+    const char *page;
+    int count = 0;
+
+    while (work->files && work->files[count])
+        count++;
+    if (k < count)
+        return !work->writes || work->writes(job->self, work->files[k]) ? work->files[k] : "";
+    page = k == count && work->page && !job->no_page ? work->page(job->self) : NULL;
+    return page && bp_report_has_page(page) ? PAGE : NULL;
+}
 
 static const char *find_missing(const void *context)
 {
     const bp_work_job *job = context;
+    const char *file, *missing = NULL;
 
-    return job->work->missing(job->self);
+    for (int k = 0; !missing && (file = file_at(job, k)); k++)
+        if (file[0] != '\0')
+            missing = bp_run_first_missing(job->folder, &file, 1);
+    return missing;
+}
+
+static void log_files(const bp_work_job *job)
+{
+    bp_buffer names = {0};
+    const char *file;
+
+    for (int k = 0; (file = file_at(job, k)); k++)
+        if (file[0] != '\0')
+            bp_buffer_printf(&names, "%s%s", names.bytes > 0 ? ", " : "", file);
+    if (names.bytes > 0)
+        bp_log("in %s: %s", job->folder, names.data);
+    bp_buffer_clear(&names);
+}
+
+void bp_work_write_page(bp_work_job *job, json_t *page, bp_err err)
+{
+    char *path = bp_path_join(job->folder, PAGE);
+
+    if (err == BP_OK)
+        err = bp_report_page(path, job->work->page(job->self), page);
+    job->no_page = err != BP_OK;
+    if (job->no_page)
+        bp_warn_failure("the page of the %s was not written: %s", job->work->results,
+                        bp_err_text());
+    json_decref(page);
+    bp_free(path);
+}
+
+/* ---- the run folder ---- */
+
+void bp_work_key(char key[BP_SHA256_HEX], const char *format, ...)
+{
+    va_list values;
+
+    va_start(values, format);
+    char *text = bp_vsprintf(format, values);
+    va_end(values);
+    bp_sha256_of(text, strlen(text), key);
+    bp_free(text);
+}
+
+bool bp_work_keeps_bits(const bp_config *config, const char *key, const char *before,
+                        const char *now)
+{
+    (void)config, (void)before, (void)now;
+    return strncmp(key, "mesh.", strlen("mesh.")) == 0 && strcmp(key, "mesh.members") != 0 &&
+           strcmp(key, "mesh.pipeline") != 0 && strcmp(key, "mesh.tensor") != 0;
+}
+
+/* Adds `more` to the keys of a NULL-ended list with room for BP_WORK_CHANGES. */
+static void add_keys(const char **list, const char *const *more)
+{
+    int count = 0;
+
+    while (list[count])
+        count++;
+    for (int k = 0; more && more[k]; k++) {
+        BP_ASSERT(count + 1 < BP_WORK_CHANGES);
+        list[count++] = more[k];
+    }
 }
 
 static bp_err open_run(bp_work_job *job)
 {
     const bp_work *work = job->work;
+    const char *may_change[BP_WORK_CHANGES] = {"run.dir"},
+               *other_bits[BP_WORK_CHANGES] = {"mesh.*", "math.threads"};
     char model[128]; /* an ensemble of one returns more statistics than its model */
-    bp_run_identity identities[BP_WORK_IDENTITIES] = {{NULL, NULL}};
+    bp_run_identity identities[BP_WORK_IDENTITIES] = {{work->model_key, model}};
     bp_run_spec spec = {.job = work->name,
-                        .may_change = work->may_change,
-                        .other_bits = work->other_bits,
-                        .keeps_bits = work->keeps_bits,
+                        .may_change = may_change,
+                        .other_bits = other_bits,
+                        .keeps_bits = bp_work_keeps_bits,
                         .identities = identities,
                         .missing = find_missing,
                         .context = job};
 
+    add_keys(may_change, work->may_change);
+    add_keys(other_bits, work->other_bits);
     if (job->info.members > 0)
         snprintf(model, sizeof model, "%s, an ensemble of %" PRId64, job->info.digest,
                  job->info.members);
     else
         snprintf(model, sizeof model, "%s", job->info.digest);
-    work->identify(job->self, model, identities);
+    if (work->identify)
+        work->identify(job->self, identities + (work->model_key != NULL));
     return bp_run_open(&job->run, job->mesh, job->config, &spec);
 }
 
@@ -66,6 +160,8 @@ static bp_err run(bp_work_job *job)
         err = bp_work_merge(job, units);
     if (err == BP_OK && mesh->coordinates && work->report)
         work->report(job->self);
+    if (err == BP_OK && mesh->coordinates)
+        log_files(job);
     return err;
 }
 
@@ -86,7 +182,7 @@ static bp_err remove_parts(const bp_work_job *job)
     return bp_agree(job->mesh->world, err);
 }
 
-bp_err bp_work_run(bp_work_job *job, MPI_Comm world)
+static bp_err do_job(bp_work_job *job, MPI_Comm world)
 {
     bp_work_memory memory;
     bp_err err = work_open_mesh(job, &memory, world, NULL);
@@ -133,31 +229,69 @@ static void print_mesh(const bp_work_job *job)
            shape->coordinator == BP_COORDINATOR_DEDICATED ? ", and a coordinator" : "");
 }
 
+bp_err bp_work_time_unit(bp_work_job *job, double *seconds)
+{
+    const bp_work_units *units = job->work->units(job->self, 0);
+    bp_buffer result = {0};
+    bool stopped = false;
+    bp_err err = bp_agree(job->mesh->compute, units->prepare ? units->prepare(job->self) : BP_OK);
+    double began = bp_clock_now();
+
+    if (err == BP_OK)
+        err = units->run(job->self, 0, job->leads ? &result : NULL, &stopped);
+    *seconds = bp_clock_now() - began;
+    if (err == BP_OK && stopped)
+        err = bp_stop_request_stopped("while it estimated");
+    if (units->release)
+        units->release(job->self);
+    bp_buffer_clear(&result);
+    return err;
+}
+
+void bp_work_print_time(const bp_work_job *job, double seconds)
+{
+    int64_t units = job->work->units(job->self, 0)->count, data = job->mesh_shape.data;
+    char duration[64];
+
+    bp_clock_duration(duration, sizeof duration, seconds * (double)((units + data - 1) / data));
+    bp_log("time: about %s at %.3g s a work unit on each of %" PRId64 " %s", duration, seconds,
+           data, job->work->open_model ? "model copies" : "ranks");
+}
+
 /* With the model open: memory and time of the work. */
 static bp_err measure(bp_work_job *job)
 {
+    const bp_work *work = job->work;
     MPI_Comm world = job->mesh->world;
     double figures[BP_WORK_FIGURES] = {0};
     bp_err err = work_open_model(job);
 
     if (err != BP_OK)
         return err;
-    err = bp_agree(world, job->mesh->computes ? job->work->measure(job->self, figures) : BP_OK);
+    if (job->mesh->computes)
+        err =
+            work->measure ? work->measure(job->self, figures) : bp_work_time_unit(job, &figures[0]);
+    err = bp_agree(world, err);
     int64_t bytes = bp_all_max_int((int64_t)bp_mem_peak_bytes(), world);
     bp_bcast_bytes(figures, sizeof figures, bp_comm_size(world) - 1, world);
     if (err == BP_OK && job->mesh->coordinates) {
-        if (job->work->say)
-            job->work->say(job->self);
-        job->work->print(job->self, figures, bytes);
+        if (work->say)
+            work->say(job->self);
+        if (work->print) {
+            work->print(job->self, figures, bytes);
+        } else {
+            bp_log("memory: %.1f MiB on a rank", (double)bytes / 1048576);
+            bp_work_print_time(job, figures[0]);
+        }
     }
     return err;
 }
 
-bp_err bp_work_estimate(bp_work_job *job, MPI_Comm world, const bp_planned_world *asked)
+static bp_err estimate(bp_work_job *job, MPI_Comm world, const bp_planned_world *plan)
 {
     bp_work_memory memory;
     bool fits_here = true;
-    bp_err err = work_open_mesh(job, &memory, world, asked);
+    bp_err err = work_open_mesh(job, &memory, world, plan);
 
     if (err == BP_OK && job->mesh->coordinates)
         print_mesh(job);
@@ -169,4 +303,9 @@ bp_err bp_work_estimate(bp_work_job *job, MPI_Comm world, const bp_planned_world
         bp_log("time: not measured, since the model does not fit into one process");
     work_close(job);
     return err;
+}
+
+bp_err bp_work_run(bp_work_job *job, MPI_Comm world, const bp_planned_world *plan)
+{
+    return plan ? estimate(job, world, plan) : do_job(job, world);
 }

@@ -5,7 +5,7 @@
  *
  *     bp_work_job job = {.work = &MINE, .self = &self, .config = config};
  *     self.job = &job;
- *     err = bp_work_run(&job, world);           or bp_work_estimate(&job, world, &asked)
+ *     err = bp_work_run(&job, world, plan);
  */
 #ifndef BP_JOB_WORK_H
 #define BP_JOB_WORK_H
@@ -19,6 +19,7 @@
 
 #define BP_WORK_IDENTITIES 8
 #define BP_WORK_FIGURES    4
+#define BP_WORK_CHANGES    8 /* keys of may_change, of other_bits */
 
 typedef struct bp_work bp_work;
 typedef struct bp_work_units bp_work_units;
@@ -42,21 +43,22 @@ typedef struct bp_work_job {
     bool asked;           /* for the next unit; on leads */
     int64_t unreported;   /* amount since the last question; on leads */
     int64_t sets_done;    /* units of the sets before, for status.json; on the coordinator */
+    bool no_page;         /* it could not be written; on the coordinator */
 } bp_work_job;
 
 /** Units that the queue hands out and part files keep. Borrowed from the work while they are done.
  * `self` of the functions is the job's. */
 struct bp_work_units {
     const char *parts; /* the folder of part files, in RUN/NAME: "parts" */
-    const char *key;   /* names the work in part files: all that a result's bits depend on except
-                          the machine. On leads and the coordinator, as `count` */
+    const char *key;   /* names the work in part files (bp_work_key): all that a result's bits
+                          depend on except the machine. On leads and the coordinator, as `count` */
     int64_t count;
-    const char *mesh_keys; /* that `key` depends on, for a warning */
-    const char *again;     /* what happens to units that are missing: "scored" */
+    const char *mesh_keys; /* that `key` depends on, for a warning; NULL: it does not */
+    const char *again;     /* what happens to units that are missing: "scored"; NULL: "computed" */
 
-    /* Progress, on the coordinator: of all units together and of a usual one, in inputs, say. */
-    double amount, unit_amount;
-    const char *noun, *speed; /* "inputs", "tokens/s" */
+    /* Progress, on the coordinator: of all units together, in inputs, say; NULL: in units. */
+    double amount;
+    const char *noun, *speed; /* "inputs", "tokens/s"; speed NULL: the noun's */
     int speed_digits;
 
     /** Allocate, on the computing ranks; NULL: nothing. Collective over mesh->ensemble, but errors
@@ -69,25 +71,31 @@ struct bp_work_units {
      * the unit on all ranks, with *stopped set on the lead. Errors: may differ between the ranks of
      * mesh->ensemble, all of which return. */
     bp_err (*run)(void *self, int64_t unit, bp_buffer *out, bool *stopped);
-    /** The amount of the unit that this lead has just done. */
+    /** The amount of the unit that this lead has just done; NULL: 1, as amount and noun. */
     int64_t (*amount_of)(const void *self, int64_t unit);
     /** What `prepare` allocated; NULL: nothing. After an error of it too. */
     void (*release)(void *self);
-    /** Files and figures of the parts. On the coordinator, local. NULL: none. */
+    /** Files and figures of the parts (bp_parts_next). On the coordinator, local. NULL: none. */
     bp_err (*merge)(void *self, bp_parts *parts);
 };
 
-/** What a job is. Functions are local unless they are said to be collective. `describe`,
- * `open_model`, `started`, `say` and `report` may be NULL: a job without a model leaves out the
- * first two. */
+/** What a job is. Functions are local unless they are said to be collective. Only `name`,
+ * `results`, `open`, `units` and `close` are needed; a job without a model leaves out `model_key`,
+ * `describe` and `open_model`. */
 struct bp_work {
     const char *name;      /* of the run, and of the folder of its files: "score" */
     const char *model_key; /* "score.model" */
     const char *results;   /* what RUN/NAME holds, for the log: "scores" */
-    const char *const *may_change, *const *other_bits; /* bp_run_spec's, as the next two */
-    bool (*keeps_bits)(const bp_config *config, const char *key, const char *before,
-                       const char *now);
-    const char *(*missing)(const void *self);
+    /* What the merges leave in RUN/NAME, NULL-ended. Where a file of a finished run is gone, all
+     * are made again. */
+    const char *const *files;
+    /** Is `file` one of them this time? NULL: all are. */
+    bool (*writes)(const void *self, const char *file);
+    /** The template of index.html (bp_work_write_page), one of the files where it is installed;
+     * NULL: there is none. */
+    const char *(*page)(const void *self);
+    /* bp_run_spec's; besides run.dir, and mesh.* and math.threads (bp_work_keeps_bits). */
+    const char *const *may_change, *const *other_bits;
 
     /** What is applied, and what a rank takes of memory for it: fills in all but config and plan.
      * On all ranks, before there is a mesh. Errors: the same on all ranks. */
@@ -97,10 +105,9 @@ struct bp_work {
     /** Inputs and units, once job->info is known. Collective over world. Errors: the same on all
      * ranks. */
     bp_err (*open)(void *self);
-    /** The inputs that identify the run, by content (bp_run_spec.identities): at most
-     * BP_WORK_IDENTITIES - 1. `model` says which model: its digest, and whether it is an
-     * ensemble. */
-    void (*identify)(const void *self, const char *model, bp_run_identity *out);
+    /** The inputs that identify the run besides the model, by content (bp_run_spec.identities): at
+     * most BP_WORK_IDENTITIES - 2. */
+    void (*identify)(const void *self, bp_run_identity *out);
     /** Log a line: what is about to be done. On the coordinator. */
     void (*say)(const void *self);
     /** Members of the event "started" or "resumed". On the coordinator. */
@@ -108,29 +115,43 @@ struct bp_work {
     /** Its units: set `index`, from 0 on; NULL: no more. Sets are done one after another, then each
      * is merged, in the same order. On all ranks. */
     const bp_work_units *(*units)(void *self, int index);
-    /** Figures, and where the files are. On the coordinator. */
+    /** Log figures; a line says afterwards where the files are. On the coordinator. */
     void (*report)(const void *self);
-    /** What --plan measures, on the computing ranks together; those of the last one count. */
+    /** What --plan measures, on the computing ranks together; those of the last one count. NULL:
+     * figures[0] is bp_work_time_unit's. */
     bp_err (*measure)(void *self, double figures[BP_WORK_FIGURES]);
-    /** Print it; bytes: the most that a rank took. On the coordinator. */
+    /** Print it; bytes: the most that a rank took. On the coordinator. NULL: the bytes, and
+     * bp_work_print_time. */
     void (*print)(const void *self, const double figures[BP_WORK_FIGURES], int64_t bytes);
     /** Free what `open` took, while model and mesh are still there. After an error too. */
     void (*close)(void *self);
 };
 
-/** Do the job, and continue where an earlier start was stopped. job->mesh and the rest are freed
- * afterwards.
+/** Do the job, and continue where an earlier start was stopped. `plan`: only print memory and time
+ * estimated, of that job to come, which one rank may represent; NULL: do it. job->mesh and the rest
+ * are freed afterwards.
  *
- * Collective: over `world`; config is equal on all ranks.
+ * Collective: over `world`; config and plan are equal on all ranks.
  * Errors:     the same on all ranks. BP_ERR_CONFIG a mesh that does not fit, another run's folder;
  *             BP_ERR_BUSY another job holds the folder; BP_ERR_SYSTEM memory; BP_ERR_STOPPED
  *             stopped in time: the same command goes on; those of the work. */
-bp_err bp_work_run(bp_work_job *job, MPI_Comm world);
+bp_err bp_work_run(bp_work_job *job, MPI_Comm world, const bp_planned_world *plan);
 
-/** Print memory and time estimated, of the job `asked`, which one rank may represent.
- *
- * Collective: over `world`. Errors: those of bp_work_run before its first unit. */
-bp_err bp_work_estimate(bp_work_job *job, MPI_Comm world, const bp_planned_world *asked);
+/** The SHA-256 of a text, for bp_work_units.key. Local. */
+void bp_work_key(char key[BP_SHA256_HEX], const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+/** bp_run_spec.keeps_bits: a change of mesh.data or mesh.coordinator changes no result. Local. */
+bool bp_work_keeps_bits(const bp_config *config, const char *key, const char *before,
+                        const char *now);
+/** RUN/NAME/index.html of `page`, whose reference is taken; err: a fault of what made it. A page
+ * that can't be written is a warning. Local, in bp_work_units.merge. */
+void bp_work_write_page(bp_work_job *job, json_t *page, bp_err err);
+
+/** Do the first unit of the first set, for --plan. Collective over the computing ranks. Errors: the
+ * unit's, BP_ERR_STOPPED; may differ between ranks. */
+bp_err bp_work_time_unit(bp_work_job *job, double *seconds);
+/** Print the time of all units of the first set, from that of one. On the coordinator. */
+void bp_work_print_time(const bp_work_job *job, double seconds);
 
 /** Between two batches or steps of a unit: the coordinator answers questions. True: stop here. On
  * leads. */

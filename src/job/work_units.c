@@ -1,6 +1,7 @@
 /* The loop: units from the queue, through the model, results to part files. Called by work.c. */
 #include "job/work_priv.h"
 
+#include "base/fault.h"
 #include "base/files/fs.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -26,12 +27,22 @@ typedef struct worker {
 
 /* ---- progress, on the coordinator ---- */
 
+static double all_of(const bp_work_units *units)
+{
+    return units->noun ? units->amount : (double)units->count;
+}
+
+static double usual_unit(const bp_work_units *units)
+{
+    return all_of(units) / fmax(1, (double)units->count);
+}
+
 /* The amount in whole units of the usual size; all where all of the amount is there. */
 static void log_units(const worker *self, int64_t amount)
 {
     const bp_work_units *units = self->units;
-    double unit = fmax(1, units->unit_amount), before = (double)self->parts->done_count * unit;
-    int64_t done = amount > 0 && before + (double)amount >= units->amount
+    double unit = fmax(1, usual_unit(units)), before = (double)self->parts->done_count * unit;
+    int64_t done = amount > 0 && before + (double)amount >= all_of(units)
                        ? units->count
                        : self->parts->done_count + (int64_t)((double)amount / unit + 1e-9);
 
@@ -49,15 +60,16 @@ static bool tick(void *context, int64_t amount)
     log_units(self, amount);
     if (bp_log_progress_due(self->printed) && amount > 0) {
         const bp_work_units *units = self->units;
+        const char *noun = units->noun ? units->noun : "work units";
         double now = bp_clock_now(), speed = (double)amount / (now - self->began);
-        double before = (double)self->parts->done_count * units->unit_amount;
-        double left = fmax(0, units->amount - before - (double)amount);
+        double all = all_of(units), before = (double)self->parts->done_count * usual_unit(units);
+        double left = fmax(0, all - before - (double)amount);
         char time_left[64];
 
         bp_clock_duration(time_left, sizeof time_left, left / speed);
-        bp_log_progress("%.1f %% of %.0f %s  %.*f %s  %s left",
-                        100 * (units->amount - left) / units->amount, units->amount, units->noun,
-                        units->speed_digits, speed, units->speed, time_left);
+        bp_log_progress("%.1f %% of %.0f %s  %.*f %s%s  %s left", 100 * (all - left) / all, all,
+                        noun, units->speed_digits, speed, units->speed ? units->speed : noun,
+                        units->speed ? "" : "/s", time_left);
         self->printed = now;
     }
     return bp_signals_stop_asked();
@@ -67,12 +79,15 @@ static bool tick(void *context, int64_t amount)
 
 bool bp_work_between(bp_work_job *job)
 {
-    bp_work_queue_serve(job->queue);
+    if (job->queue) /* not for --plan */
+        bp_work_queue_serve(job->queue);
     return bp_signals_stop_asked();
 }
 
 void bp_work_ask_next(bp_work_job *job)
 {
+    if (!job->queue)
+        return;
     bp_work_queue_ask(job->queue, job->unreported);
     job->unreported = 0;
     job->asked = true;
@@ -117,7 +132,7 @@ static bp_err run_unit(worker *self, int64_t number, bool *stopped, bool *failed
     if (err != BP_OK || *stopped)
         return err;
     err = bp_part_writer_add(self->writer, number, self->result.data, self->result.bytes);
-    job->unreported += self->units->amount_of(job->self, number);
+    job->unreported += self->units->amount_of ? self->units->amount_of(job->self, number) : 1;
     self->done += err == BP_OK;
     if (err == BP_OK && !job->asked)
         bp_work_ask_next(job);
@@ -155,23 +170,25 @@ static char *parts_folder(const bp_work_job *job, const bp_work_units *units)
 static void warn_of_parts(const worker *self, const char *folder)
 {
     const bp_work_units *units = self->units;
+    const char *again = units->again ? units->again : "computed";
 
     if (self->parts->foreign > 0)
         BP_WARN("parts.unusable",
-                "%" PRId64 " part files of an earlier start are of no use, they were made with "
-                "another %s or precision or by another version of bagpipe, or are damaged: at %s; "
-                "what they hold is %s again",
-                self->parts->foreign, units->mesh_keys, folder, units->again);
+                "%" PRId64 " part files of an earlier start are of no use, they were made %s%s%s "
+                "by another version of bagpipe, or are damaged: at %s; what they hold is %s again",
+                self->parts->foreign, units->mesh_keys ? "with another " : "",
+                units->mesh_keys ? units->mesh_keys : "",
+                units->mesh_keys ? " or precision or" : "", folder, again);
     if (self->parts->damaged > 0)
         BP_WARN("parts.damaged",
                 "%" PRId64 " part files of an earlier start are damaged: at %s; what they hold "
                 "after the damaged part is %s again",
-                self->parts->damaged, folder, units->again);
+                self->parts->damaged, folder, again);
     if (self->parts->done_count > 0)
         bp_log("going on: %" PRId64 " of %" PRId64 " work units are done", self->parts->done_count,
                units->count);
     else if (self->job->run && bp_run_is_resumed(self->job->run))
-        bp_log("no work unit is done: %s from the first one on", units->again);
+        bp_log("no work unit is done: %s from the first one on", again);
 }
 
 /* The results of earlier starts, on the coordinator. */
@@ -183,7 +200,7 @@ static bp_err open_parts(worker *self)
 
     bp_dir_sweep(job->folder);
     if (err == BP_OK)
-        err = bp_parts_open(&self->parts, folder, self->units->key, self->units->count);
+        err = bp_parts_open(&self->parts, folder, self->units->key, self->units->count, false);
     if (err == BP_OK)
         warn_of_parts(self, folder);
     if (err == BP_OK)
@@ -285,8 +302,10 @@ static bp_err merge_parts(const bp_work_job *job, const bp_work_units *units)
 {
     char *folder = parts_folder(job, units);
     bp_parts *parts = NULL;
-    bp_err err = bp_parts_open(&parts, folder, units->key, units->count);
+    bp_err err = bp_parts_open(&parts, folder, units->key, units->count, true);
 
+    if (bp_fault("work.merge"))
+        err = BP_FAIL(BP_ERR_IO, "fault.injected", "the parts can't be merged (fault injected)");
     if (err == BP_OK)
         err = units->merge(job->self, parts);
     bp_parts_free(&parts);

@@ -136,7 +136,7 @@ static verdict check_corpus(const sample *one)
 static verdict check_parts(const sample *one)
 {
     bp_parts *parts = NULL;
-    bp_err err = bp_parts_open(&parts, one->folder, sound.key, sound.units);
+    bp_err err = bp_parts_open(&parts, one->folder, sound.key, sound.units, false);
     verdict found = HARMLESS;
 
     if (err != BP_OK)
@@ -266,7 +266,7 @@ static void read_sound_parts(const sample *one)
         fail("no key in a part file", one->path);
     (void)snprintf(sound.key, sizeof sound.key, "%.64s", key + 5);
     sound.units = 64; /* more than there are: those beyond are never done */
-    if (bp_parts_open(&parts, one->folder, sound.key, sound.units) != BP_OK ||
+    if (bp_parts_open(&parts, one->folder, sound.key, sound.units, false) != BP_OK ||
         parts->done_count == 0)
         fail("no units in the part files", one->folder);
     sound.results = bp_alloc("flips", sound.units, sizeof *sound.results);

@@ -20,7 +20,7 @@ class Flips(KindsOfJob):
     def make_samples(self):
         self.undisturbed_of("short1")
         self.undisturbed_of("score1")
-        start = self.launch("score1", "begun", {"BP_FAULT": "score.chunk_done:4=kill"})
+        start = self.launch("score1", "begun", {"BP_FAULT": "work.unit_done:4=kill"})
         self.assertEqual(start.wait(), -9, str(start))
         top = self.at("samples")
         run = self.at("whole-short1")

@@ -36,11 +36,11 @@ POINTS = [
     Point("ckpt.prune_unlink", 1, ROOT, 0), Point("metrics.append_half", 5, ROOT, 74), Point("exit.agree", 1, ROOT),
     Point("finalize"), Point("drain.flag", job="drain", also="step.begin:3@0=delay1.5,"),
     Point("pp.send", 9, job="pipeline"), Point("pp.recv", 9, job="pipeline"), Point("ens.member_done", 1, job="ensemble"),
-    Point("score.chunk_done", 2, job="score"), Point("score.part", 2, eio=74, job="score"), Point("score.merge", 1, ROOT, 74, job="score"),
+    Point("work.unit_done", 2, job="score"), Point("work.part", 2, eio=74, job="score"), Point("work.merge", 1, ROOT, 74, job="score"),
 ]
 QUICK = ["config.read@1=eio", "lock.acquired@0=kill", "corpus.open@1=eio", "allreduce.before@1=kill", "allreduce.after@0=kill", "ckpt.snapshot@1=eio",
          "ckpt.shard_close@0=kill", "ckpt.rename@0=kill", "ckpt.fsync_dir@0=eio", "ckpt.prune_unlink@0=eio",
-         "metrics.append_half@0=kill", "finalize@1=kill", "drain.flag@1=kill", "pp.recv@1=kill", "score.chunk_done@1=kill"]
+         "metrics.append_half@0=kill", "finalize@1=kill", "drain.flag@1=kill", "pp.recv@1=kill", "work.unit_done@1=kill"]
 
 class Points(KindsOfJob):
     def check_death(self, start, status, reached):
@@ -66,7 +66,7 @@ class Points(KindsOfJob):
         name = f"{point.name}-{rank}-{action}"
         word = {"delay": "delay0.3"}.get(action, action)
         also = point.also
-        if point.name == "score.chunk_done":  # the other rank is slow, so that this one gets a second unit
+        if point.name == "work.unit_done":  # the other rank is slow, so that this one gets a second unit
             also += f"{point.name}:1+@{1 - rank}=delay0.5,"
         env = {"BP_FAULT": f"{also}{point.name}:{point.call}@{rank}={word}"}
         if action == "kill":  # Open MPI gives the ranks that are left 2 s to go

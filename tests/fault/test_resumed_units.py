@@ -35,10 +35,10 @@ class ResumedUnits(EveryJob):
         for kind, folder in KINDS.items():
             with self.subTest(kind):
                 self.ended(kind, "whole-" + kind, (0, ()))
-                self.failing(kind, kind, "score.chunk_done:2=kill")
+                self.failing(kind, kind, "work.unit_done:2=kill")
                 before = self.parts(kind, folder)
                 self.assertEqual([len(units_of(path)) for path in before], [2])
-                start = self.failing(kind, kind, "score.merge:1=eio")
+                start = self.failing(kind, kind, "work.merge:1=eio")
                 after = self.parts(kind)
                 for path in before:
                     self.assertEqual(after[path], before[path])

@@ -23,8 +23,8 @@ KINDS["scoring"] = ("score", 0, ("score.stride=1", "score.tokens=yes"))
 KINDS["texts"] = ("generate", 0, ("generate.batch=1", "generate.tokens=8"))
 KINDS["members"] = ("ensemble", 0, ("ensemble.members=2", "ensemble.kind=seed", "train.steps=8", "checkpoint.every=4", "checkpoint.async=no"))
 KINDS["study"] = ("uncertainty", 0, ())
-KILLS = {"pretrain": "step.begin:11=kill", "scoring": "score.chunk_done:3=kill", "texts": "score.chunk_done:3=kill",
-         "members": "step.begin:14=kill", "study": "score.chunk_done:3=kill"}
+KILLS = {"pretrain": "step.begin:11=kill", "scoring": "work.unit_done:3=kill", "texts": "work.unit_done:3=kill",
+         "members": "step.begin:14=kill", "study": "work.unit_done:3=kill"}
 
 
 def missing(path, old):

@@ -182,11 +182,11 @@ class Longer(Standstill):
         self.expect_end("train", self.name)
 
     def test_rank_of_a_score_job(self):
-        self.fault("score", "score.chunk_done:2", 1, "score", "spin")
+        self.fault("score", "work.unit_done:2", 1, "score", "spin")
 
     def test_rank_of_a_score_job_as_its_first_part_begins(self):
         self.undisturbed_of("score")
-        self.check_line(self.launch("score", self.name, env={"BP_FAULT": "score.part:1@1=stop"}), 1)
+        self.check_line(self.launch("score", self.name, env={"BP_FAULT": "work.part:1@1=stop"}), 1)
         self.expect_end("score", self.name)
 
     def test_rank_0_does_not_come_to_the_start(self):

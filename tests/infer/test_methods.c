@@ -129,7 +129,7 @@ static void passes_have_the_same_bytes_on_any_ranks_and_after_a_stop(void **stat
         bp_test_expect(score(MPI_COMM_SELF, "alone", "a", pairs, &passes), BP_OK);
     bp_test_check_err(WORLD, score(WORLD, "passes", "a", pairs, &passes), BP_OK);
     bp_test_check(WORLD, !bp_comm_is_root(WORLD) || same_scores("alone", "passes"));
-    bp_fault_arm("score.part:2"); /* some rank comes to a second unit */
+    bp_fault_arm("work.part:2"); /* some rank comes to a second unit */
     bp_test_check_err(WORLD, score(WORLD, "stopped", "a", pairs, &passes), BP_ERR_IO);
     bp_fault_arm(NULL);
     bp_test_check_err(WORLD, score(WORLD, "stopped", "a", pairs, &passes), BP_OK);
@@ -164,7 +164,7 @@ static void score_memory_may_change(void **state)
     bp_test_check_err(WORLD, score(WORLD, "memory", "three", "score.memory=16", NULL),
                       BP_ERR_CONFIG);
     bp_test_message_has("score.memory ... [score.memory_too_small]");
-    bp_fault_arm("score.part:2");
+    bp_fault_arm("work.part:2");
     bp_test_check_err(WORLD, score(WORLD, "memory", "three", "score.memory=64KiB", NULL),
                       BP_ERR_IO);
     bp_fault_arm(NULL);

@@ -411,7 +411,7 @@ static void full_disk_during(const bp_model_info *model)
     job_close(&job);
 
     bp_test_check_err(WORLD, job_open(&job, WORLD, &shape, model, broken, corpora, pairs), BP_OK);
-    bp_fault_arm("score.part:2");
+    bp_fault_arm("work.part:2");
     bp_test_check_err(WORLD, job_do_units(&job), BP_ERR_IO);
     bp_fault_arm(NULL);
     bp_test_message_has(".part ... [file.no_space]");

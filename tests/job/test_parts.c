@@ -43,7 +43,7 @@ static int64_t units_found(const char *folder, const char *key)
 {
     bp_parts *parts;
 
-    bp_test_expect(bp_parts_open(&parts, folder, key, 10), BP_OK);
+    bp_test_expect(bp_parts_open(&parts, folder, key, 10, false), BP_OK);
     int64_t count = parts->done_count, marked = 0;
     for (int64_t unit = 0; unit < 10; unit++) {
         const char *result, *path;
@@ -87,7 +87,7 @@ static void files_of_other_work_are_counted_and_left_out(void **state)
     write_part(inside(folder, "000001-00000.part"), KEY_A, 0, 3);
     write_part(inside(folder, "000007-00000.part"), KEY_B, 2, 3);
     bp_test_expect(bp_file_write(inside(folder, "note.txt"), "x", 1), BP_OK);
-    bp_test_expect(bp_parts_open(&parts, folder, KEY_A, 10), BP_OK);
+    bp_test_expect(bp_parts_open(&parts, folder, KEY_A, 10, false), BP_OK);
     assert_int_equal(parts->done_count, 3);
     assert_int_equal(parts->foreign, 1);
     assert_int_equal(parts->start, 8);
@@ -141,6 +141,49 @@ static void flipped_at_any_byte_the_record_is_missing(void **state)
     bp_free(data);
 }
 
+/* A merge reads each result once: of the newest start's files only the headers are read before. An
+ * earlier start's damaged record, done again since, does not come in its way. */
+static void a_merge_reads_each_result_once(void **state)
+{
+    (void)state;
+    const char *folder = fresh_folder("merge"), *old = inside(folder, "000001-00000.part");
+    const char *own = inside(folder, "000002-00000.part");
+    bp_part_result part = {0};
+    bp_parts *parts;
+    bp_err err = BP_OK;
+    char *data;
+    size_t bytes;
+
+    write_part(old, KEY_A, 0, 5);
+    write_part(own, KEY_A, 4, 6);
+    bp_test_expect(bp_file_read(old, 1 << 20, &data, &bytes), BP_OK);
+    data[bytes - 1] ^= 1; /* of unit 4 */
+    bp_test_expect(bp_file_write(old, data, bytes), BP_OK);
+    bp_free(data);
+    bp_test_expect(bp_parts_open(&parts, folder, KEY_A, 10, true), BP_OK);
+    for (int64_t unit = 0; unit < 10; unit++) {
+        assert_true(bp_parts_next(parts, &part, &err));
+        assert_int_equal(part.unit, unit);
+        bp_test_expect(bp_part_result_expect(&part, (size_t)unit + 1), BP_OK);
+        bp_test_expect(bp_part_result_expect(&part, 100), BP_ERR_FORMAT);
+        assert_int_equal(part.data[unit], 'a' + (int)unit);
+    }
+    assert_false(bp_parts_next(parts, &part, &err));
+    assert_int_equal(err, BP_OK);
+    bp_parts_free(&parts);
+
+    bp_test_expect(bp_file_read(own, 1 << 20, &data, &bytes), BP_OK);
+    data[bytes - 1] ^= 1; /* of unit 9 */
+    bp_test_expect(bp_file_write(own, data, bytes), BP_OK);
+    bp_free(data);
+    bp_test_expect(bp_parts_open(&parts, folder, KEY_A, 10, true), BP_OK);
+    part.next = 9;
+    assert_false(bp_parts_next(parts, &part, &err));
+    bp_test_expect(err, BP_ERR_FORMAT);
+    assert_false(bp_parts_next(parts, &part, &err)); /* after an error nothing is read */
+    bp_parts_free(&parts);
+}
+
 static void full_disk_is_74(void **state)
 {
     (void)state;
@@ -149,7 +192,7 @@ static void full_disk_is_74(void **state)
 
     bp_test_expect(bp_part_writer_new(&writer, inside(folder, "000001-00000.part"), KEY_A), BP_OK);
     bp_test_expect(bp_part_writer_add(writer, 0, "a", 1), BP_OK);
-    bp_fault_arm("score.part");
+    bp_fault_arm("work.part");
     bp_test_expect(bp_part_writer_add(writer, 1, "bb", 2), BP_ERR_IO);
     bp_test_message_has("000001-00000.part ... [file.no_space]");
     bp_fault_arm(NULL);
@@ -178,6 +221,7 @@ int main(void)
         cmocka_unit_test(files_of_other_work_are_counted_and_left_out),
         cmocka_unit_test(cut_at_any_byte_the_tail_is_missing),
         cmocka_unit_test(flipped_at_any_byte_the_record_is_missing),
+        cmocka_unit_test(a_merge_reads_each_result_once),
         cmocka_unit_test(full_disk_is_74),
         cmocka_unit_test(part_that_cannot_be_made_says_why),
     };

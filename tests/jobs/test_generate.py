@@ -203,7 +203,7 @@ class Generate(GenerateTest):
 
     def test_killed_it_goes_on(self):
         self.made("whole", 0, *self.KEYS)
-        job = self.background(self.command("killed", *self.KEYS), env={"BP_FAULT": "score.chunk_done:4=kill"})
+        job = self.background(self.command("killed", *self.KEYS), env={"BP_FAULT": "work.unit_done:4=kill"})
         job.wait(bagpipe_test.TIMEOUT)
         self.assertEqual(job.returncode, -signal.SIGKILL, job.communicate())
         self.assertGreater(self.parts("killed"), 0)

@@ -221,7 +221,7 @@ class Neighbours(ScoreFiles, JobTest):
         whole, _, _ = self.scored("whole")
         command = self.command("killed", "text", f"score.neighbours={self.store}", *KEYS)
         command[0] = program("bagpipe")
-        killed = self.background(command, env={"BP_FAULT": "score.merge:1=kill"}).result()
+        killed = self.background(command, env={"BP_FAULT": "work.merge:1=kill"}).result()
         self.assertLess(killed.status, 0, str(killed))
         self.assertEqual(self.scored("killed")[0], whole)
         self.must(self.command("near", "text", "score.states=yes"))

@@ -382,16 +382,16 @@ class ScoreTask(test_finetune.TaskTest):
         """A job that is killed after some units computes the missing ones, on any number of data ranks, to the bytes of one that was left alone."""
         self.scored(f"{name}-whole", model, corpus=corpus)
         parts = pathlib.Path(self.at(name), "score", "parts")
-        killed = self.score(name, model, corpus=corpus, fault="score.chunk_done:2=kill")
+        killed = self.score(name, model, corpus=corpus, fault="work.unit_done:2=kill")
         self.assertEqual(killed.status, -signal.SIGKILL, str(killed))
         units = int(re.search(r"in (\d+) work units", killed.out)[1])
         self.assertGreater(units, 4)
-        second = self.score(name, model, 3, "mesh.coordinator=dedicated", corpus=corpus, fault="score.chunk_done:1@1=kill,score.chunk_done:1+@2=delay5")
+        second = self.score(name, model, 3, "mesh.coordinator=dedicated", corpus=corpus, fault="work.unit_done:1@1=kill,work.unit_done:1+@2=delay5")
         self.assertIn(f"going on: 2 of {units} work units are done", second.out)
         self.assertNotEqual(second.status, 0, str(second))
         self.assertGreaterEqual(len(list(parts.iterdir())), 2)
         left = units - 3  # rank 2 has written one at most before it was killed too
-        last = self.score(name, model, corpus=corpus, fault=f"score.chunk_done:{left + 1}=kill")
+        last = self.score(name, model, corpus=corpus, fault=f"work.unit_done:{left + 1}=kill")
         self.assertEqual(last.status, 0, str(last))
         self.assertRegex(last.out, rf"going on: [34] of {units} work units are done")
         for file in files:
@@ -414,7 +414,7 @@ class ScoreTask(test_finetune.TaskTest):
 
     def check_other_mesh(self, model):
         """Tensor ranks change bits: what was done without them is not used."""
-        self.assertEqual(self.score("other-mesh", model, corpus="many.h5", fault="score.chunk_done:2=kill").status, -signal.SIGKILL)
+        self.assertEqual(self.score("other-mesh", model, corpus="many.h5", fault="work.unit_done:2=kill").status, -signal.SIGKILL)
         result = self.score("other-mesh", model, 2, "mesh.tensor=2", corpus="many.h5")
         self.assertEqual(result.status, 0, str(result))
         self.assertNotIn("going on: ", result.out)
@@ -428,7 +428,7 @@ class ScoreTask(test_finetune.TaskTest):
         self.scored("unhalted", model, corpus="slow.h5")
         command = [bagpipe_test.program("bagpipe"), "score", f"run.dir={self.at('halted')}", f"score.model={model}", f"score.corpus={self.at('slow.h5')}",
                    self.at("empty.ini")]
-        job = bagpipe_test.Background(command, 2, env={"BP_FAULT": "score.chunk_done:1+=delay0.5"})
+        job = bagpipe_test.Background(command, 2, env={"BP_FAULT": "work.unit_done:1+=delay0.5"})
         self.addCleanup(job.end)
         parts = pathlib.Path(self.at("halted"), "score", "parts")
         bagpipe_test.JobTest.until(self, lambda: parts.exists() and any(part.stat().st_size > 128 for part in parts.iterdir()), job)

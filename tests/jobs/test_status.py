@@ -166,7 +166,7 @@ class Status(JobTest):
 
     def test_units_of_a_score_job_that_was_killed(self):
         self.trained("model", 0, "train.steps=2")
-        env = dict(environment(), BP_FAULT="score.chunk_done:2=delay1.5,score.chunk_done:3=delay1.5,score.chunk_done:4=kill")
+        env = dict(environment(), BP_FAULT="work.unit_done:2=delay1.5,work.unit_done:3=delay1.5,work.unit_done:4=kill")
         command = [program("bagpipe"), "score", self.at("small.ini"), f"run.dir={self.at('killed')}", f"score.model={self.at('model')}",
                    f"score.corpus={self.at('train.h5')}"]
         process = subprocess.run(command, env=env, capture_output=True, check=False)

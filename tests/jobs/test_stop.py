@@ -191,10 +191,10 @@ class Stopping(JobTest):
         model = self.trained("scored_model", 0, "train.steps=5")
         keys = (f"score.model={model}", f"score.corpus={self.at('train.h5')}", "score.stride=4")
         self.write("empty.ini", "[math]\nprecision = f32\nthreads = 1\n")
-        process = self.paused("score", "halted_score", "score.chunk_done", *keys, config="empty.ini")
+        process = self.paused("score", "halted_score", "work.unit_done", *keys, config="empty.ini")
         self.halt(process, "halted_score", "score", *keys, config="empty.ini")
         keys = (f"uncertainty.models=passes={model}:dropout", f"uncertainty.in_domain={self.at('train.h5')}", "uncertainty.passes=8")
-        process = self.paused("uncertainty", "halted_study", "score.chunk_done", *keys, config="empty.ini")
+        process = self.paused("uncertainty", "halted_study", "work.unit_done", *keys, config="empty.ini")
         self.halt(process, "halted_study", "uncertainty", *keys, config="empty.ini")
 
     # ---- the job's clock ----

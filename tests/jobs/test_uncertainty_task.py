@@ -198,7 +198,7 @@ class UncertaintyTask(test_finetune.TaskTest):
         models = f"pair={self.ensemble('cut-pair', *tuned)}"
         keys = [f"uncertainty.in_domain={self.at('train.h5')}", f"corpus.valid={self.at('valid.h5')}"]
         whole = self.studied("uncut-study", models, *keys)
-        os.environ["BP_FAULT"] = "score.chunk_done:3=kill"
+        os.environ["BP_FAULT"] = "work.unit_done:3=kill"
         try:
             killed = self.study("cut-study", models, *keys)
         finally:

@@ -169,7 +169,7 @@ class Scoring(ScoreFiles, FolderTest):
     def test_killed_it_goes_on_with_the_same_bytes(self):
         self.scored("straight", 2, corpus="many")
         command = self.job("killed", f"score.model={self.model}", f"score.corpus={self.at('many.h5')}", "score.tokens=yes")
-        killed = Background(command, 2, {"BP_FAULT": "score.chunk_done:1@1=kill"})
+        killed = Background(command, 2, {"BP_FAULT": "work.unit_done:1@1=kill"})
         killed.communicate()
         killed.end()
         self.assertNotIn(killed.returncode, (0, -signal.SIGKILL))

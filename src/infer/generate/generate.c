@@ -2,51 +2,41 @@
 #include "infer/generate/generate.h"
 
 #include "base/log.h"
-#include "base/process/clock.h"
 #include "infer/generate/generator_priv.h"
-#include "infer/score/score.h"
-#include "job/report/report.h"
 #include "mesh/collective.h"
 
 #include <inttypes.h>
-#include <stdio.h>
-#include <string.h>
 
-/* Texts are the same at any number of data ranks; other batches are other products. */
-static bool keeps_bits(const bp_config *config, const char *key, const char *before,
-                       const char *now)
+static const char *page(const void *context)
 {
-    return strcmp(key, "generate.batch") != 0 && bp_score_keeps_bits(config, key, before, now);
+    (void)context;
+    return "generate";
 }
 
-/* A page is asked for where there is a template of it: without, none was made. */
-static const char *find_missing(const void *context)
-{
-    const generator *self = context;
-    const char *names[] = {"outputs.jsonl", "summary.json",
-                           bp_report_has_page("generate") ? "index.html" : NULL};
-
-    return bp_run_first_missing(self->job->folder, names, sizeof names / sizeof names[0]);
-}
-
-static void identify(const void *context, const char *model, bp_run_identity *out)
+static void identify(const void *context, bp_run_identity *out)
 {
     const generator *self = context;
 
     out[0] = (bp_run_identity){"generate.prompts", self->prompts_hash};
-    out[1] = (bp_run_identity){"generate.model", model};
-    out[2] = (bp_run_identity){"tokenizer.path", self->tokenizer == NULL ? ""
+    out[1] = (bp_run_identity){"tokenizer.path", self->tokenizer == NULL ? ""
                                                  : self->job->info.tokenizer_hash[0]
                                                      ? self->job->info.tokenizer_hash
                                                      : bp_tokenizer_hash(self->tokenizer)};
     /* the prompts' hash is of what it made */
-    out[3] = (bp_run_identity){"generate.template", ""};
+    out[2] = (bp_run_identity){"generate.template", ""};
 }
 
 /* ---- units ---- */
 
-static bp_err new_unit(generator *self, bool (*look)(void *context))
+/* After each step of a unit, on the lead. */
+static bool look(void *context)
 {
+    return bp_work_between(((generator *)context)->job);
+}
+
+static bp_err prepare(void *context)
+{
+    generator *self = context;
     const bp_unit_spec spec = {.mesh = self->job->mesh,
                                .lm = self->job->lm,
                                .rule = &self->rule,
@@ -57,18 +47,6 @@ static bp_err new_unit(generator *self, bool (*look)(void *context))
 
     return bp_unit_new(&self->unit, &spec);
 }
-
-/* After each step of a unit, on the lead. */
-static bool look(void *context)
-{
-    return bp_work_between(((generator *)context)->job);
-}
-
-static bp_err prepare(void *context)
-{
-    return new_unit(context, look);
-}
-
 static void release(void *context)
 {
     bp_unit_free(&((generator *)context)->unit);
@@ -92,12 +70,9 @@ static bp_err merge(void *context, bp_parts *parts)
     generator *self = context;
     bp_err err = generator_write_outputs(self, parts);
 
-    if (err != BP_OK)
-        return err;
-    self->page = generator_write_page(self) == BP_OK;
-    if (!self->page)
-        bp_warn_failure("the page of the texts was not written: %s", bp_err_text());
-    return BP_OK;
+    if (err == BP_OK)
+        generator_write_page(self);
+    return err;
 }
 
 static const bp_work_units *units(void *context, int index)
@@ -110,9 +85,7 @@ static const bp_work_units *units(void *context, int index)
                                   .mesh_keys = "mesh.pipeline, mesh.tensor, mesh.members",
                                   .again = "made",
                                   .amount = (double)self->plan.prompts,
-                                  .unit_amount = (double)self->plan.unit_prompts,
                                   .noun = "prompts",
-                                  .speed = "prompts/s",
                                   .speed_digits = 2,
                                   .prepare = prepare,
                                   .run = run_unit,
@@ -158,8 +131,6 @@ static void report(const void *context)
            json_integer_value(json_object_get(finish, "length")),
            json_integer_value(json_object_get(finish, "eod")),
            json_integer_value(json_object_get(finish, "stop")));
-    bp_log("in %s: outputs.jsonl, summary.json%s", self->job->folder,
-           self->page ? ", index.html" : "");
 }
 
 /* ---- --plan ---- */
@@ -169,16 +140,8 @@ static bp_err measure(void *context, double figures[BP_WORK_FIGURES])
 {
     generator *self = context;
     const bp_generate_plan *plan = &self->plan;
-    bp_buffer result = {0};
-    bool stopped;
-    bp_err err = new_unit(self, NULL);
-    double began = bp_clock_now();
+    bp_err err = bp_work_time_unit(self->job, &figures[0]);
 
-    if (err == BP_OK)
-        err = bp_unit_run(self->unit, 0, &result, &stopped);
-    figures[0] = bp_clock_now() - began;
-    bp_unit_free(&self->unit);
-    bp_buffer_clear(&result);
     figures[1] = (double)bp_all_max_int(
         bp_model_decode_bytes(self->job->lm, plan->groups, plan->slots, plan->capacity),
         self->job->mesh->compute);
@@ -190,31 +153,27 @@ static void print(const void *context, const double figures[BP_WORK_FIGURES], in
     const generator *self = context;
     const bp_mesh *mesh = self->job->mesh;
     const bp_generate_plan *plan = &self->plan;
-    int ranks = mesh->members * mesh->pipelines * mesh->tensors, data = self->job->mesh_shape.data;
-    char duration[64];
+    int ranks = mesh->members * mesh->pipelines * mesh->tensors;
 
     bp_log("memory: %.1f MiB on a rank (measured on %d rank%s a model), of it %.1f MiB for keys "
            "and values of %d group%s of %" PRId64 " sequences of up to %" PRId64 " positions",
            (double)bytes / 1048576, ranks, ranks == 1 ? "" : "s", figures[1] / 1048576,
            plan->groups, plan->groups == 1 ? "" : "s", plan->slots, plan->capacity);
-    bp_clock_duration(duration, sizeof duration,
-                      figures[0] * (double)((plan->units + data - 1) / data));
-    bp_log("time: about %s at %.3g s a work unit on each of %d model copies", duration, figures[0],
-           data);
+    bp_work_print_time(self->job, figures[0]);
 }
 
 /* ---- the job ---- */
 
-static const char *const MAY_CHANGE[] = {"run.dir", NULL};
-static const char *const OTHER_BITS[] = {"mesh.*", "math.threads", "generate.batch", NULL};
+static const char *const FILES[] = {"outputs.jsonl", "summary.json", NULL};
+/* other batches are other products */
+static const char *const OTHER_BITS[] = {"generate.batch", NULL};
 
 static const bp_work GENERATE = {.name = "generate",
                                  .model_key = "generate.model",
                                  .results = "texts",
-                                 .may_change = MAY_CHANGE,
+                                 .files = FILES,
+                                 .page = page,
                                  .other_bits = OTHER_BITS,
-                                 .keeps_bits = keeps_bits,
-                                 .missing = find_missing,
                                  .describe = generator_describe,
                                  .open_model = generator_open_model,
                                  .open = generator_open,
@@ -227,20 +186,11 @@ static const bp_work GENERATE = {.name = "generate",
                                  .print = print,
                                  .close = generator_close};
 
-bp_err bp_generate(MPI_Comm world, bp_config *config)
+bp_err bp_generate(MPI_Comm world, bp_config *config, const bp_planned_world *plan)
 {
     generator self = {0};
     bp_work_job job = {.work = &GENERATE, .self = &self, .config = config};
 
     self.job = &job;
-    return bp_work_run(&job, world);
-}
-
-bp_err bp_generate_estimate(MPI_Comm world, bp_config *config, const bp_planned_world *asked)
-{
-    generator self = {0};
-    bp_work_job job = {.work = &GENERATE, .self = &self, .config = config};
-
-    self.job = &job;
-    return bp_work_estimate(&job, world, asked);
+    return bp_work_run(&job, world, plan);
 }

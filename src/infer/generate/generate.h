@@ -13,7 +13,7 @@ void bp_generate_warn(const bp_config *config);
 
 /** Continue `generate.prompts` by `generate.model`, a model or an ensemble, into RUN/generate,
  * going on where an earlier start was stopped. Leaves RUN/generate/index.html; a page that can't be
- * written is a warning.
+ * written is a warning. `plan`: as of bp_work_run, measured with one unit.
  *
  * Collective: over `world`; `config` is equal on all ranks and gets its resolved values.
  * Errors:     the same on all ranks. BP_ERR_CONFIG a model that can't continue text, no tokenizer,
@@ -22,13 +22,6 @@ void bp_generate_warn(const bp_config *config);
  *             not the model's, damaged inputs; BP_ERR_INPUT; BP_ERR_BUSY another job holds the
  *             folder; BP_ERR_SYSTEM memory; BP_ERR_SOFTWARE a log-probability that is not finite;
  *             BP_ERR_IO disk full; BP_ERR_STOPPED stopped in time: the same command goes on. */
-bp_err bp_generate(MPI_Comm world, bp_config *config);
-
-/** Print memory, that of keys and values too, and time estimated, measured with some steps. One
- * rank estimates for any mesh, of the job `asked`.
- *
- * Collective: over `world`. Errors: those of bp_generate before its first prompt; BP_ERR_SYSTEM the
- * ranks of a node do not fit into its memory. */
-bp_err bp_generate_estimate(MPI_Comm world, bp_config *config, const bp_planned_world *asked);
+bp_err bp_generate(MPI_Comm world, bp_config *config, const bp_planned_world *plan);
 
 #endif

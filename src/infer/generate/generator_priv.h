@@ -21,7 +21,6 @@ typedef struct generator {
     char key[BP_SHA256_HEX]; /* names the work in part files */
     bp_unit *unit;           /* on computing ranks, while units are done */
     json_t *summary;         /* on the coordinator, at the end */
-    bool page;               /* was written */
 } generator;
 
 /** The rule of generate.*; stops are not in it yet. Local. */
@@ -40,6 +39,6 @@ void generator_close(void *self);
 /** What the coordinator writes at the end: local. */
 bp_err generator_write_outputs(generator *self, bp_parts *parts);
 /** index.html, of outputs.jsonl. */
-bp_err generator_write_page(const generator *self);
+void generator_write_page(const generator *self);
 
 #endif

@@ -5,7 +5,6 @@
 #include "base/config/json.h"
 #include "base/files/fs.h"
 #include "base/mem.h"
-#include "base/process/heartbeat.h"
 #include "infer/generate/results.h"
 #include "infer/generate/spell.h"
 #include "models/weights.h"
@@ -209,16 +208,13 @@ static bp_err write_prompt(writer *to, bp_result_reader *reader, int64_t index)
     return err;
 }
 
-static bp_err write_unit(writer *to, bp_parts *parts, int64_t number)
+static bp_err write_unit(writer *to, const bp_part_result *part)
 {
     const bp_generate_plan *plan = &to->self->plan;
-    int64_t first = number * plan->unit_prompts;
-    const char *result = NULL, *path = NULL;
-    size_t bytes = 0;
-    bp_err err = bp_parts_read(parts, number, &result, &bytes, &path);
-    bp_result_reader reader = {result, result + bytes};
+    int64_t first = part->unit * plan->unit_prompts;
+    bp_result_reader reader = {part->data, part->data + part->bytes};
+    bp_err err = BP_OK;
 
-    bp_heartbeat_progress();
     for (int64_t k = 0; err == BP_OK && k < plan->unit_prompts && first + k < plan->prompts; k++)
         err = write_prompt(to, &reader, first + k);
     return err;
@@ -299,13 +295,14 @@ bp_err generator_write_outputs(generator *self, bp_parts *parts)
     char *outputs = bp_path_join(self->job->folder, "outputs.jsonl");
     char *summary = bp_path_join(self->job->folder, "summary.json");
     writer to = {.self = self};
+    bp_part_result part = {0};
     bp_err err = bp_run_check_owner(self->job->run);
 
     if (err == BP_OK)
         err = bp_draft_open(&to.draft, outputs);
     if (err == BP_OK) {
-        for (int64_t u = 0; err == BP_OK && u < self->plan.units; u++)
-            err = write_unit(&to, parts, u);
+        while (bp_parts_next(parts, &part, &err))
+            err = write_unit(&to, &part);
         if (err == BP_OK)
             err = bp_run_check_owner(self->job->run);
         if (err == BP_OK)

@@ -135,9 +135,8 @@ static json_t *name_of(const char *name)
     return value;
 }
 
-bp_err generator_write_page(const generator *self)
+void generator_write_page(const generator *self)
 {
-    char *path = bp_path_join(self->job->folder, "index.html");
     char *outputs = bp_path_join(self->job->folder, "outputs.jsonl");
     int64_t texts = json_integer_value(json_object_get(self->summary, "texts"));
     json_t *page = json_pack("{s:I, s:b, s:I, s:I, s:s, s:I, s:o}", "members",
@@ -155,10 +154,6 @@ bp_err generator_write_page(const generator *self)
         rounded("%.4f", json_number_value(json_object_get(self->summary, "perplexity"))));
     if (texts > TEXTS_MOST)
         (void)json_object_set_new(page, "first", json_integer(TEXTS_MOST));
-    if (err == BP_OK)
-        err = bp_report_page(path, "generate", page);
-    json_decref(page);
+    bp_work_write_page(self->job, page, err);
     bp_free(outputs);
-    bp_free(path);
-    return err;
 }

@@ -332,29 +332,27 @@ static void make_key(generator *self)
     const bp_search_spec *rule = &self->rule;
     const bp_choice_rule *choice = &rule->choice;
     const char *stop = bp_generate_keys_of(self->job->config)->stop;
-    char rounds[48] = "";
+    bp_buffer text = {0};
 
-    if (self->plan.fill.rounds > 0)
-        (void)snprintf(rounds, sizeof rounds, " fill %" PRId64 "%s", self->plan.fill.rounds,
-                       self->plan.fill.remask ? " again" : "");
-    char *text = bp_sprintf(
+    bp_buffer_printf(
+        &text,
         "generate 1 %s %s %d %.17g %" PRId64 " %.17g %.17g %.17g %.17g %" PRId64 " %" PRIu64
-        " %" PRId64 " %" PRId64 " %.17g %" PRId64 " %" PRId64 " %" PRId64 " %s %d %d %d %s%s",
+        " %" PRId64 " %" PRId64 " %.17g %" PRId64 " %" PRId64 " %" PRId64 " %s %d %d %d %s",
         self->prompts_hash, self->job->info.digest, choice->samples, choice->temperature,
         choice->top_k, choice->top_p, choice->repetition_penalty, choice->presence_penalty,
         choice->frequency_penalty, choice->no_repeat_ngram, choice->seed, rule->beams, rule->texts,
         rule->length_penalty, rule->end, self->plan.tokens, self->plan.unit_prompts,
         bp_math_keys_of(self->job->config)->precision, self->job->mesh_shape.members,
-        self->job->mesh_shape.pipeline, self->job->mesh_shape.tensor, stop ? stop : "", rounds);
-
-    bp_buffer all = {0};
-
-    bp_buffer_printf(&all, "%s%s", text, bp_weights_are_q8(self->job->config) ? " q8" : "");
+        self->job->mesh_shape.pipeline, self->job->mesh_shape.tensor, stop ? stop : "");
+    if (self->plan.fill.rounds > 0)
+        bp_buffer_printf(&text, " fill %" PRId64 "%s", self->plan.fill.rounds,
+                         self->plan.fill.remask ? " again" : "");
+    if (bp_weights_are_q8(self->job->config))
+        bp_buffer_printf(&text, " q8");
     for (int k = 1; k < rule->ends.count; k++)
-        bp_buffer_printf(&all, " or %" PRId64, rule->ends.ids[k]);
-    bp_sha256_of(all.data, all.bytes, self->key);
-    bp_buffer_clear(&all);
-    bp_free(text);
+        bp_buffer_printf(&text, " or %" PRId64, rule->ends.ids[k]);
+    bp_sha256_of(text.data, text.bytes, self->key);
+    bp_buffer_clear(&text);
 }
 
 bp_err generator_open(void *context)

@@ -8,7 +8,6 @@
 #include "mesh/collective.h"
 
 #include <inttypes.h>
-#include <math.h>
 
 #define RESULT_BYTES 65536 /* of a result with keys besides its keys and values, usually */
 
@@ -201,7 +200,6 @@ bp_work_units scorer_windows(const scorer *self)
                            .mesh_keys = "mesh.tensor, mesh.members",
                            .again = "scored",
                            .amount = (double)plan->inputs,
-                           .unit_amount = (double)plan->inputs / fmax(1, (double)plan->units),
                            .noun = "inputs",
                            .speed = "tokens/s",
                            .prepare = prepare,

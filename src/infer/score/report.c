@@ -209,8 +209,4 @@ void scorer_report(const scorer *self)
         bp_log("perplexity %.4f with %" PRId64 " neighbours of each token, %.4f without",
                figure(self->summary, "perplexity"), bp_score_keys_of(self->config)->nearest,
                figure(json_object_get(self->summary, "without_neighbours"), "perplexity"));
-    bp_log("in %s: summary.json, documents.h5%s%s%s%s", self->folder,
-           bp_score_keys_of(self->config)->tokens ? ", tokens.h5" : "",
-           bp_score_keys_of(self->config)->states ? ", states.h5" : "",
-           self->choices ? ", candidates.jsonl" : "", self->page ? ", index.html" : "");
 }

@@ -12,7 +12,6 @@
 #include "infer/score/states_priv.h"
 #include "infer/score/tables/tables.h"
 #include "infer/score/unit.h"
-#include "job/report/report.h"
 #include "mesh/collective.h"
 #include "models/weights.h"
 #include "run/stop_request.h"
@@ -21,45 +20,48 @@
 #include <stdio.h>
 #include <string.h>
 
-bool bp_score_keeps_bits(const bp_config *config, const char *key, const char *before,
-                         const char *now)
-{
-    static const char *const CHANGE[] = {"mesh.members", "mesh.pipeline", "mesh.tensor",
-                                         "math.threads"};
+/* ---- the run folder and its files ---- */
 
-    (void)config, (void)before, (void)now;
-    for (size_t k = 0; k < sizeof CHANGE / sizeof CHANGE[0]; k++)
-        if (strcmp(key, CHANGE[k]) == 0)
-            return false;
-    return true;
-}
+static const char *const FILES[] = {"summary.json",     "outcomes.h5",      "predictions.csv",
+                                    "predictions.json", "documents.h5",     "tokens.h5",
+                                    "states.h5",        "candidates.jsonl", NULL};
 
-/* A page is asked for where there is a template of it: without, none was made. */
-static const char *find_missing(const void *context)
+static bool writes(const void *context, const char *file)
 {
     const scorer *self = context;
     const bp_score_keys *keys = bp_score_keys_of(self->config);
-    bool of_task = bp_task_has_head(&self->info.task);
-    bool compared = of_task && self->method;
-    const char *names[] = {
-        compared ? NULL : "summary.json",
-        compared  ? "outcomes.h5"
-        : of_task ? "predictions.csv"
-                  : "documents.h5",
-        keys->tokens && !of_task ? "tokens.h5" : NULL,
-        keys->candidates ? "candidates.jsonl" : NULL,
-        keys->states ? "states.h5" : NULL,
-        self->page && bp_report_has_page(of_task ? "task" : "score") ? "index.html" : NULL};
+    bool of_task = bp_task_has_head(&self->info.task), compared = of_task && self->method;
+    const struct {
+        const char *file;
+        bool written;
+    } ROWS[] = {{"summary.json", !compared},
+                {"outcomes.h5", compared},
+                {"predictions.csv", of_task && !compared},
+                {"predictions.json",
+                 of_task && !compared && bp_task_kind_of(&self->info.task)->over_places},
+                {"documents.h5", !of_task},
+                {"tokens.h5", keys->tokens && !of_task},
+                {"states.h5", keys->states},
+                {"candidates.jsonl", keys->candidates != NULL}};
 
-    return bp_run_first_missing(self->folder, names, sizeof names / sizeof names[0]);
+    for (size_t k = 0; k < sizeof ROWS / sizeof ROWS[0]; k++)
+        if (strcmp(file, ROWS[k].file) == 0)
+            return ROWS[k].written;
+    return false;
 }
 
-static void identify(const void *context, const char *model, bp_run_identity *out)
+static const char *page(const void *context)
+{
+    const scorer *self = context;
+
+    return !self->page ? NULL : bp_task_has_head(&self->info.task) ? "task" : "score";
+}
+
+static void identify(const void *context, bp_run_identity *out)
 {
     const scorer *self = context;
 
     *out++ = (bp_run_identity){"score.corpus", self->corpus_hash};
-    *out++ = (bp_run_identity){"score.model", model};
     if (bp_score_keys_of(self->config)->candidates)
         *out++ = (bp_run_identity){"score.candidates", self->candidates_hash};
     if (bp_score_keys_of(self->config)->neighbours)
@@ -112,10 +114,8 @@ static bp_err merge(void *context, bp_parts *parts)
         err = bp_run_check_owner(self->job->run);
     if (err == BP_OK)
         err = bp_json_save(summary_path, self->summary);
-    if (err == BP_OK && self->page && score_page_write(self, &table) != BP_OK) {
-        bp_warn_failure("the page of the scores was not written: %s", bp_err_text());
-        self->page = false;
-    }
+    if (err == BP_OK && self->page)
+        score_page_write(self, &table);
     bp_score_table_clear(&table);
     bp_free(summary_path);
     bp_free(documents_path);
@@ -300,16 +300,15 @@ static void print(const void *context, const double figures[BP_WORK_FIGURES], in
 
 /* ---- the table ---- */
 
-static const char *const MAY_CHANGE[] = {"run.dir", "score.memory", "neighbours.memory", NULL};
-static const char *const OTHER_BITS[] = {"mesh.*", "math.threads", NULL};
+static const char *const MAY_CHANGE[] = {"score.memory", "neighbours.memory", NULL};
 
 static const bp_work SCORE = {.name = "score",
                               .model_key = "score.model",
                               .results = "scores",
+                              .files = FILES,
+                              .writes = writes,
+                              .page = page,
                               .may_change = MAY_CHANGE,
-                              .other_bits = OTHER_BITS,
-                              .keeps_bits = bp_score_keeps_bits,
-                              .missing = find_missing,
                               .describe = scorer_describe,
                               .open_model = scorer_open_model,
                               .open = scorer_open,
@@ -322,30 +321,20 @@ static const bp_work SCORE = {.name = "score",
                               .print = print,
                               .close = scorer_close};
 
-static bp_err score(MPI_Comm world, bp_config *config, const bp_ensemble_spec *method, bool page)
+static bp_err score(scorer *self, MPI_Comm world, const bp_planned_world *plan)
 {
-    scorer self = {.config = config, .method = method, .page = page};
-    bp_work_job job = {.work = &SCORE, .self = &self, .config = config};
+    bp_work_job job = {.work = &SCORE, .self = self, .config = self->config};
 
-    self.job = &job;
-    return bp_work_run(&job, world);
+    self->job = &job;
+    return bp_work_run(&job, world, plan);
 }
 
-bp_err bp_score(MPI_Comm world, bp_config *config)
+bp_err bp_score(MPI_Comm world, bp_config *config, const bp_planned_world *plan)
 {
-    return score(world, config, NULL, true);
+    return score(&(scorer){.config = config, .page = true}, world, plan);
 }
 
 bp_err bp_score_as(MPI_Comm world, bp_config *config, const bp_ensemble_spec *method)
 {
-    return score(world, config, method, false);
-}
-
-bp_err bp_score_estimate(MPI_Comm world, bp_config *config, const bp_planned_world *asked)
-{
-    scorer self = {.config = config};
-    bp_work_job job = {.work = &SCORE, .self = &self, .config = config};
-
-    self.job = &job;
-    return bp_work_estimate(&job, world, asked);
+    return score(&(scorer){.config = config, .method = method}, world, NULL);
 }

@@ -12,7 +12,7 @@ void bp_score_check(bp_config *config);
 
 /** Score `score.corpus` with `score.model`, a model or an ensemble, into RUN/score, going on where
  * an earlier start was stopped. Leaves RUN/score/index.html; a page that can't be written is a
- * warning.
+ * warning. `plan`: as of bp_work_run, measured with one batch.
  *
  * Collective: over `world`; `config` is equal on all ranks and gets its resolved values.
  * Errors:     the same on all ranks. BP_ERR_CONFIG a context beyond the model's, a mesh that does
@@ -21,7 +21,7 @@ void bp_score_check(bp_config *config);
  *             large, damaged inputs; BP_ERR_INPUT; BP_ERR_BUSY another job holds the folder;
  *             BP_ERR_SOFTWARE a log-probability that is not finite; BP_ERR_IO disk full;
  *             BP_ERR_STOPPED stopped in time: the same command goes on. */
-bp_err bp_score(MPI_Comm world, bp_config *config);
+bp_err bp_score(MPI_Comm world, bp_config *config, const bp_planned_world *plan);
 
 /** The same without the page, under a method: an ensemble that is not made from a list (a
  * CHECKPOINT as an ensemble of one, passes with dropout, sampled last layers), or a list too. All
@@ -33,17 +33,5 @@ bp_err bp_score(MPI_Comm world, bp_config *config);
  *
  * Collective: over `world`. Errors: those of bp_score and bp_ensemble_open. */
 bp_err bp_score_as(MPI_Comm world, bp_config *config, const bp_ensemble_spec *method);
-
-/** bp_run_spec.keeps_bits of a job that scores: results are the same at any number of data ranks,
- * and what else mesh.* says of training means nothing here. */
-bool bp_score_keeps_bits(const bp_config *config, const char *key, const char *before,
-                         const char *now);
-
-/** Print memory and time estimated, measured with one batch. One rank estimates for any mesh, of
- * the job `asked`.
- *
- * Collective: over `world`. Errors: those of bp_score before its first window; BP_ERR_SYSTEM the
- * ranks of a node do not fit into its memory. */
-bp_err bp_score_estimate(MPI_Comm world, bp_config *config, const bp_planned_world *asked);
 
 #endif

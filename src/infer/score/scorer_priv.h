@@ -124,7 +124,7 @@ bp_work_units scorer_windows(const scorer *self);
 /** "95 % interval 0.1 to 0.2" of a figure of summary.json, or that it has none; in `text`. */
 const char *scorer_interval(char text[SCORER_INTERVAL_BYTES], const json_t *of);
 
-/** Print the figures and where the files are. */
+/** Print the figures. */
 void scorer_report(const scorer *self);
 
 #endif

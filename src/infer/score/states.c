@@ -9,7 +9,6 @@
 #include "mesh/collective.h"
 
 #include <inttypes.h>
-#include <math.h>
 #include <string.h>
 
 #define TEXT_TOKENS 2048 /* of a text that is read whole, unless score.context says otherwise */
@@ -236,14 +235,13 @@ static void release(void *context)
     bp_free(s->tokens);
 }
 
-static bp_err write_unit(const state_texts *s, bp_parts *parts, int64_t number, state_file *file)
+static bp_err write_unit(const state_texts *s, const bp_part_result *part, state_file *file)
 {
-    size_t row = (size_t)(file->form.layers * file->form.columns) * sizeof(float),
-           want = (size_t)count_tokens(s->self, number) * row;
-    const char *data;
-    bp_err err = bp_parts_read_exactly(parts, number, want, &data);
+    size_t row = (size_t)(file->form.layers * file->form.columns) * sizeof(float);
+    const char *data = part->data;
+    bp_err err = bp_part_result_expect(part, (size_t)count_tokens(s->self, part->unit) * row);
 
-    for (int64_t k = s->starts[number]; err == BP_OK && k < s->starts[number + 1]; k++) {
+    for (int64_t k = s->starts[part->unit]; err == BP_OK && k < s->starts[part->unit + 1]; k++) {
         const state_text *text = &s->texts[k];
 
         err = state_file_rows(file, text->row, text->count, (const float *)(const void *)data);
@@ -257,13 +255,13 @@ static bp_err merge(void *context, bp_parts *parts)
     const scorer *self = context;
     const state_texts *s = self->states;
     state_file file;
+    bp_part_result part = {0};
     bp_err err = state_file_begin(&file, self, s->most);
 
-    for (int64_t u = 0; err == BP_OK && u < s->units.count; u++) {
-        bp_heartbeat_progress();
+    while (bp_parts_next(parts, &part, &err)) {
         err = states_look_for_stop();
         if (err == BP_OK)
-            err = write_unit(s, parts, u, &file);
+            err = write_unit(s, &part, &file);
     }
     return state_file_end(&file, err);
 }
@@ -280,14 +278,6 @@ int64_t states_bytes(const bp_config *config, const bp_state_form *form, int64_t
     if (form->keys) /* of a batch, a unit and a gap */
         rows = bp_score_batch_tokens(inputs) + BP_SCORE_UNIT_INPUTS + inputs + STATE_GAP;
     return rows * form->columns * (int64_t)sizeof(float);
-}
-
-static void make_key(state_texts *s)
-{
-    char *text = bp_sprintf("states 1 %s %" PRId64 " %d", s->self->key, s->most, UNIT_TOKENS);
-
-    bp_sha256_of(text, strlen(text), s->key);
-    bp_free(text);
 }
 
 bp_err scorer_open_states(scorer *self)
@@ -314,22 +304,20 @@ bp_err scorer_open_states(scorer *self)
     if (self->mesh->coordinates)
         warn_of_pieces(s);
     cut_units(s);
-    make_key(s);
+    bp_work_key(s->key, "states 1 %s %" PRId64 " %d", self->key, s->most, UNIT_TOKENS);
     return BP_OK;
 }
 
 const bp_work_units *scorer_states(scorer *self)
 {
     state_texts *s = self->states;
-    double tokens = (double)s->tokens_in_all;
 
     s->units = (bp_work_units){.parts = "states-parts",
                                .key = s->key,
                                .count = s->units.count,
                                .mesh_keys = "mesh.tensor",
                                .again = "computed",
-                               .amount = tokens,
-                               .unit_amount = tokens / fmax(1, (double)s->units.count),
+                               .amount = (double)s->tokens_in_all,
                                .noun = "tokens of states",
                                .speed = "tokens/s",
                                .prepare = prepare,

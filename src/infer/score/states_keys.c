@@ -3,7 +3,6 @@
  * predicted from when it is scored; its part begins with them. */
 #include "infer/score/states_priv.h"
 
-#include "base/process/heartbeat.h"
 #include "infer/score/tables/tables.h"
 #include "infer/score/unit.h"
 #include "math/math.h"
@@ -51,21 +50,18 @@ static bp_err begin(state_file *file, const scorer *self)
     return err == BP_OK ? bp_score_text_write(h5, plan) : err;
 }
 
-static bp_err write_unit(state_file *file, bp_score_unit *unit, bp_parts *parts, int64_t number)
+static bp_err write_unit(state_file *file, bp_score_unit *unit, bp_part_result *part)
 {
     int64_t C = file->form.columns;
-    const char *data, *path;
-    size_t bytes;
     bp_score_key_rows keys;
-    bp_err err = bp_parts_read(parts, number, &data, &bytes, &path);
+    bp_err err = bp_score_result_keys(&keys, &part->data, &part->bytes, C, part->path);
 
     if (err == BP_OK)
-        err = bp_score_result_keys(&keys, &data, &bytes, C, path);
-    if (err == BP_OK)
-        err = bp_score_unit_load(unit, number);
+        err = bp_score_unit_load(unit, part->unit);
     if (err == BP_OK && keys.count != bp_score_unit_scored(unit))
         err = BP_FAIL(BP_ERR_FORMAT, "result.damaged",
-                      "a result is damaged, it has not a key for each scored token: at %s", path);
+                      "a result is damaged, it has not a key for each scored token: at %s",
+                      part->path);
     for (int64_t w = 0; err == BP_OK && w < bp_score_unit_windows(unit); w++) {
         int64_t value;
         bp_score_run run = bp_score_unit_run(unit, w, &value);
@@ -82,15 +78,15 @@ bp_err states_merge_keys(const scorer *self, bp_parts *parts)
 {
     bp_score_unit *unit = NULL;
     state_file file;
+    bp_part_result part = {0};
     bp_err err = begin(&file, self);
 
     if (err == BP_OK)
         err = bp_score_unit_new(&unit, &self->plan, 1);
-    for (int64_t u = 0; err == BP_OK && u < self->plan.units; u++) {
-        bp_heartbeat_progress();
+    while (bp_parts_next(parts, &part, &err)) {
         err = states_look_for_stop();
         if (err == BP_OK)
-            err = write_unit(&file, unit, parts, u);
+            err = write_unit(&file, unit, &part);
     }
     bp_score_unit_free(&unit);
     return state_file_end(&file, err);

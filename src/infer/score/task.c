@@ -3,7 +3,6 @@
 #include "task_priv.h"
 
 #include "base/config/run_options.h"
-#include "base/fault.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/process/heartbeat.h"
@@ -135,17 +134,15 @@ static int64_t count_documents(const void *context, int64_t g)
 
 /* ---- all units ---- */
 
-static bp_err read_unit(task_scoring *task, bp_parts *parts, int64_t g)
+static bp_err put_unit(task_scoring *task, const bp_part_result *part)
 {
     const task_documents *documents = &task->documents;
-    int64_t first = documents->first_row[first_of(documents, g)],
-            end = documents->first_row[first_of(documents, g + 1)];
-    size_t want = (size_t)((end - first) * task->width) * sizeof(float);
-    const char *result;
-    bp_err err = bp_parts_read_exactly(parts, g, want, &result);
+    int64_t first = documents->first_row[first_of(documents, part->unit)],
+            end = documents->first_row[first_of(documents, part->unit + 1)];
+    bp_err err = bp_part_result_expect(part, (size_t)((end - first) * task->width) * sizeof(float));
 
     if (err == BP_OK)
-        task->results->put(task, first, end - first, result);
+        task->results->put(task, first, end - first, part->data);
     return err;
 }
 
@@ -154,17 +151,14 @@ static bp_err merge(void *context, bp_parts *parts)
     scorer *self = context;
     task_scoring *task = self->task;
     int64_t floats = task->documents.rows * task->width;
+    bp_part_result part = {0};
     bp_err err = BP_OK;
 
     task->table = bp_try_alloc("score.task", floats, sizeof(float));
-    if (bp_fault("score.merge"))
-        err = BP_FAIL(BP_ERR_IO, "fault.injected", "the parts can't be merged (fault injected)");
-    else if (!task->table)
+    if (!task->table)
         err = bp_fail_memory("the outcomes of documents", floats, sizeof(float));
-    for (int64_t g = 0; err == BP_OK && g < task->units.count; g++) {
-        bp_heartbeat_progress();
-        err = read_unit(task, parts, g);
-    }
+    while (bp_parts_next(parts, &part, &err))
+        err = put_unit(task, &part);
     if (err == BP_OK)
         err = bp_run_check_owner(self->job->run);
     if (err == BP_OK)
@@ -187,9 +181,7 @@ static bp_work_units units_of(const task_scoring *task)
                            .mesh_keys = "mesh.tensor, mesh.members",
                            .again = "scored",
                            .amount = count,
-                           .unit_amount = count / fmax(1, (double)groups),
                            .noun = spans ? "windows" : "documents",
-                           .speed = spans ? "windows/s" : "documents/s",
                            .speed_digits = 1,
                            .prepare = prepare,
                            .run = run_unit,

@@ -116,12 +116,11 @@ static bp_err add_reliability(json_t *page, const task_scoring *task)
     return err;
 }
 
-bp_err task_page_write(const task_scoring *task)
+void task_page_write(const task_scoring *task)
 {
     const scorer *self = task->self;
     const json_t *summary = self->summary, *results = json_object_get(summary, "task");
     const char *model = bp_score_keys_of(self->config)->model;
-    char *path = bp_path_join(self->folder, "index.html");
     json_t *page = json_pack(
         "{s:o, s:s, s:o, s:O?, s:O?, s:I, s:I, s:b, s:b, s:b, s:b, s:s}", "model",
         score_page_text(model, strlen(model)), "kind", task->kind->name, "figures",
@@ -135,9 +134,5 @@ bp_err task_page_write(const task_scoring *task)
     add_confusion(page, task, results);
     if (has_classes(task))
         err = add_reliability(page, task);
-    if (err == BP_OK)
-        err = bp_report_page(path, "task", page);
-    json_decref(page);
-    bp_free(path);
-    return err;
+    bp_work_write_page(self->job, page, err);
 }

@@ -72,8 +72,8 @@ void task_put_means(json_t *results, const double sums[TASK_MORE], int64_t count
 void task_add_field(bp_buffer *out, const char *text);
 
 /* task_page.c */
-/** index.html, once there is a summary. Errors: those of bp_report_page. */
-bp_err task_page_write(const task_scoring *task);
+/** index.html, once there is a summary. */
+void task_page_write(const task_scoring *task);
 
 /* task_spans.c */
 /** As task_results.take. */

@@ -386,9 +386,6 @@ static void say(const task_scoring *task)
     }
     if (task->unlabelled > 0)
         say_unlabelled(task);
-    bp_log("in %s: summary.json, predictions.csv%s%s", task->self->folder,
-           task->kind->over_places ? ", predictions.json" : "",
-           task->self->page ? ", index.html" : "");
 }
 
 bp_err task_report(task_scoring *task)
@@ -401,10 +398,8 @@ bp_err task_report(task_scoring *task)
     }
     if (err == BP_OK)
         err = summarise(task);
-    if (err == BP_OK && task->self->page && task_page_write(task) != BP_OK) {
-        bp_warn_failure("the page of the scores was not written: %s", bp_err_text());
-        task->self->page = false;
-    }
+    if (err == BP_OK && task->self->page)
+        task_page_write(task);
     if (err == BP_OK)
         say(task);
     return err;

@@ -307,7 +307,7 @@ static bp_err estimate_method(comparison_job *self, int64_t m, const bp_planned_
     if (err == BP_OK)
         err = check_memory(self, m, asked);
     if (err == BP_OK)
-        err = bp_score_estimate(self->world, config, asked);
+        err = bp_score(self->world, config, asked);
     bp_config_free(&config);
     return err;
 }

@@ -1,7 +1,7 @@
 /* uncertainty.*: the keys, and what can be said of them without a file. */
 #include "uncertainty/uncertainty.h"
 
-#include "infer/score/score.h"
+#include "job/work.h"
 #include "uncertainty/comparison/comparison.h"
 
 #include <string.h>
@@ -85,8 +85,7 @@ bool comparison_keeps_bits(const bp_config *config, const char *key, const char 
         fits_any(&methods);
 
     comparison_methods_clear(&methods);
-    return bp_score_keeps_bits(config, key, before, now) &&
-           !(fits && strcmp(key, "mesh.data") == 0);
+    return bp_work_keeps_bits(config, key, before, now) && !(fits && strcmp(key, "mesh.data") == 0);
 }
 
 void bp_uncertainty_check(bp_config *config)

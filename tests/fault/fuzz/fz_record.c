@@ -150,7 +150,7 @@ static void compare_parts(const char *folder, const twin *expected)
     bp_parts *parts;
     size_t bytes;
 
-    FUZZ_CHECK(bp_parts_open(&parts, folder, KEY, UNITS) == BP_OK);
+    FUZZ_CHECK(bp_parts_open(&parts, folder, KEY, UNITS, false) == BP_OK);
     for (int u = 0; u < UNITS; u++) {
         FUZZ_CHECK(parts->done[u] == (expected->result[u] != NULL));
         if (expected->result[u] == NULL)

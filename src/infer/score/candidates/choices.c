@@ -283,19 +283,16 @@ static void cut_units(chooser *c)
 {
     const scorer *self = c->self;
     int64_t rows = c->all->first[c->all->documents], length;
-    char *text = bp_sprintf("candidates 1 %s %s", self->key, self->candidates_hash);
 
+    bp_work_key(c->key, "candidates 1 %s %s", self->key, self->candidates_hash);
     c->starts = bp_alloc("score.candidates", rows + 1, sizeof *c->starts);
     for (int64_t first = 0; first < rows; c->starts[++c->count] = first)
         first += batch_rows(c->all, first, &length);
-    bp_sha256_of(text, strlen(text), c->key);
-    bp_free(text);
 }
 
 const bp_work_units *scorer_candidates(scorer *self)
 {
     chooser *c = self->chooser;
-    double rows;
 
     if (!c) {
         c = self->chooser = bp_alloc("score.candidates", 1, sizeof *c);
@@ -304,16 +301,13 @@ const bp_work_units *scorer_candidates(scorer *self)
         if (self->leads || self->mesh->coordinates)
             cut_units(c);
     }
-    rows = c->starts ? (double)c->starts[c->count] : 0;
     c->units = (bp_work_units){.parts = "candidates-parts",
                                .key = c->key,
                                .count = c->count,
                                .mesh_keys = "mesh.tensor, mesh.members",
                                .again = "scored",
-                               .amount = rows,
-                               .unit_amount = rows / fmax(1, (double)c->count),
+                               .amount = c->starts ? (double)c->starts[c->count] : 0,
                                .noun = "choices",
-                               .speed = "choices/s",
                                .prepare = prepare,
                                .run = run_unit,
                                .amount_of = count_choices,

@@ -5,7 +5,6 @@
 #include "base/config/run_options.h"
 #include "base/files/fs.h"
 #include "base/mem.h"
-#include "base/process/heartbeat.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -32,16 +31,14 @@ bool choice_is_open(const bp_candidates *all, const choice_results *results, int
 
 /* ---- from the parts ---- */
 
-static bp_err read_unit(const chooser *c, bp_parts *parts, int64_t unit, choice_result *results)
+static bp_err take_unit(const chooser *c, const bp_part_result *part, choice_result *results)
 {
-    int64_t first = c->starts[unit];
-    size_t want = (size_t)(c->starts[unit + 1] - first) * sizeof *results;
-    const char *data;
-    bp_err err = bp_parts_read_exactly(parts, unit, want, &data);
+    int64_t first = c->starts[part->unit];
+    size_t want = (size_t)(c->starts[part->unit + 1] - first) * sizeof *results;
+    bp_err err = bp_part_result_expect(part, want);
 
-    bp_heartbeat_progress();
     if (err == BP_OK)
-        memcpy(results + first, data, want);
+        memcpy(results + first, part->data, want);
     return err;
 }
 
@@ -135,10 +132,11 @@ bp_err choices_merge(void *context, bp_parts *parts)
     int64_t rows = c->starts[c->count];
     choice_result *results = bp_alloc("score.candidates", rows, sizeof *results);
     double *logprobs = bp_alloc("score.candidates", rows, sizeof *logprobs);
+    bp_part_result part = {0};
     bp_err err = BP_OK;
 
-    for (int64_t unit = 0; err == BP_OK && unit < c->count; unit++)
-        err = read_unit(c, parts, unit, results);
+    while (bp_parts_next(parts, &part, &err))
+        err = take_unit(c, &part, results);
     if (err == BP_OK) {
         decide_greedy(c->all, results);
         for (int64_t r = 0; r < rows; r++)

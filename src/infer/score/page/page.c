@@ -261,14 +261,13 @@ static json_t *figures_of(const json_t *summary)
 
 /* ---- all ---- */
 
-bp_err score_page_write(const scorer *self, const bp_score_table *table)
+void score_page_write(const scorer *self, const bp_score_table *table)
 {
     const json_t *convention = json_object_get(self->summary, "convention");
     const char *model = bp_score_keys_of(self->config)->model;
     json_t *context = self->rule.context == BP_MODEL_UNLIMITED
                           ? json_string("unlimited")
                           : json_integer((json_int_t)self->rule.context);
-    char *path = bp_path_join(self->folder, "index.html");
     json_t *page =
         json_pack("{s:o, s:o, s:O?, s:o, s:O?, s:I, s:b, s:I, s:i}", "model",
                   score_page_text(model, strlen(model)), "figures", figures_of(self->summary),
@@ -280,9 +279,5 @@ bp_err score_page_write(const scorer *self, const bp_score_table *table)
 
     if (err == BP_OK)
         err = score_page_add_texts(page, self, table);
-    if (err == BP_OK)
-        err = bp_report_page(path, "score", page);
-    json_decref(page);
-    bp_free(path);
-    return err;
+    bp_work_write_page(self->job, page, err);
 }

@@ -2,9 +2,7 @@
  * coordinator. */
 #include "infer/score/tables/merge.h"
 
-#include "base/fault.h"
 #include "base/mem.h"
-#include "base/process/heartbeat.h"
 #include "infer/score/tables/tables.h"
 #include "infer/score/unit.h"
 
@@ -64,26 +62,20 @@ bp_err bp_score_table_merge(bp_score_table *table, bp_parts *parts, int64_t key_
     int64_t statistics = table->statistics->count;
     bp_fixed *sums = bp_alloc("score.rows", statistics - 1, sizeof(*sums));
     bp_tokens_writer *writer = NULL;
+    bp_part_result part = {0};
     bp_err err = BP_OK;
 
-    if (bp_fault("score.merge"))
-        err = BP_FAIL(BP_ERR_IO, "fault.injected", "the parts can't be merged (fault injected)");
-    else if (tokens_path)
+    if (tokens_path)
         err = bp_tokens_writer_new(&writer, tokens_path, table->plan, table->statistics);
-    for (int64_t unit = 0; err == BP_OK && unit < table->plan->units; unit++) {
-        const char *data, *path;
-        size_t bytes;
+    while (bp_parts_next(parts, &part, &err)) {
         bp_score_key_rows keys;
         bp_score_result result;
 
-        bp_heartbeat_progress();
-        err = bp_parts_read(parts, unit, &data, &bytes, &path);
+        err = bp_score_result_keys(&keys, &part.data, &part.bytes, key_columns, part.path);
         if (err == BP_OK)
-            err = bp_score_result_keys(&keys, &data, &bytes, key_columns, path);
+            err = bp_score_result_read(&result, part.data, part.bytes, statistics, part.path);
         if (err == BP_OK)
-            err = bp_score_result_read(&result, data, bytes, statistics, path);
-        if (err == BP_OK)
-            err = add_pieces(table, &result, sums, path);
+            err = add_pieces(table, &result, sums, part.path);
         if (err == BP_OK && writer)
             err = add_tokens(writer, &result);
     }
