@@ -28,6 +28,7 @@ const bp_job bp_job_bench = {
     .text = "It writes bench.json into run.dir. It needs no configuration file.",
     .examples = "  mpirun -n 4 bagpipe bench run.dir=runs/bench\n",
     .options = OPTIONS,
+    .status = {.results = {"the figures are in ", "/bench.json"}, .again = "measures anew"},
     .plan_options = PLAN_OPTIONS,
     .needs_no_config = true,
     .check = bp_bench_check,

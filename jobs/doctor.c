@@ -268,7 +268,7 @@ static int64_t checkpoint_bytes(const doctor *self, const char *folder)
     json_t *status = NULL;
     int64_t bytes = 0;
 
-    if (bp_path_is_dir(folder) && bp_run_status_read(&status, folder, 0) == BP_OK)
+    if (bp_path_is_dir(folder) && bp_run_status_read(&status, folder, 0, NULL) == BP_OK)
         bytes = json_integer_value(json_object_get(json_object_get(status, "commit"), "bytes"));
     json_decref(status);
     return bytes == 0 && self->config ? estimated_bytes(self) : bytes;

@@ -53,6 +53,7 @@ const bp_job bp_job_finetune = {
     .examples = "  bagpipe finetune genres.ini run.dir=runs/genres model.init=runs/bert\n"
                 "  mpirun -n 4 bagpipe finetune genres.ini task.label=genre\n",
     .options = OPTIONS,
+    .status = {.trains = true, .again = "begins anew: nothing was committed yet"},
     .require = bp_finetune_require,
     .check = check,
     .warn = warn,

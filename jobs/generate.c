@@ -20,6 +20,7 @@ const bp_job bp_job_generate = {
     .examples = "  mpirun -n 4 bagpipe generate generate.ini run.dir=runs/texts\n"
                 "  bagpipe generate generate.ini run.dir=runs/drawn generate.strategy=sample\n",
     .options = OPTIONS,
+    .status = {.results = {"the texts are in ", "/generate"}},
     .check = bp_generate_check,
     .warn = bp_generate_warn,
     .run = run,

@@ -7,6 +7,7 @@
 #include "base/config/run_options.h"
 #include "base/err.h"
 #include "mesh/mesh.h"
+#include "run/status/run_status.h"
 #include <mpi.h>
 #include <stdbool.h>
 
@@ -27,6 +28,7 @@ typedef struct bp_job {
     const bp_option *const *plan_options; /* those whose required keys --plan needs; NULL: all */
     void (*require)(bp_config *config);   /* for bp_config_require_by; NULL: nothing */
     bool needs_no_config;                 /* section.key=value is enough */
+    bp_run_status_job status; /* what `bagpipe status` says of its runs; without a name */
     /** Faults that need no file and no mesh: adds to the configuration's faults (bp_config_fault);
      * NULL: there are none. Local. */
     void (*check)(bp_config *config);

@@ -51,6 +51,7 @@ const bp_job bp_job_pretrain = {
     .examples = "  mpirun -n 4 bagpipe pretrain small.ini run.dir=runs/small\n"
                 "  bagpipe pretrain small.ini --plan --ranks=8 --nodes=2\n",
     .options = OPTIONS,
+    .status = {.trains = true, .again = "begins anew: nothing was committed yet"},
     .require = bp_model_require_keys,
     .check = check,
     .warn = warn,

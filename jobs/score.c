@@ -22,6 +22,7 @@ const bp_job bp_job_score = {
     .examples = "  mpirun -n 4 bagpipe score score.ini run.dir=runs/scored score.tokens=yes\n"
                 "  bagpipe-data table runs/scored/score/tokens.h5 > tokens.csv\n",
     .options = OPTIONS,
+    .status = {.results = {"the scores are in ", "/score"}},
     .check = bp_score_check,
     .run = run,
 };

@@ -72,12 +72,13 @@ typedef struct asked {
     bool json;
     int runs, missing; /* names; those that are no runs */
     json_t *found;
+    bp_run_status_job *jobs;
 } asked;
 
 static bp_err show(asked *self, const char *folder)
 {
     json_t *status;
-    bp_err err = bp_run_status_read(&status, folder, BP_RUN_STATUS_WATCH_SECONDS);
+    bp_err err = bp_run_status_read(&status, folder, BP_RUN_STATUS_WATCH_SECONDS, self->jobs);
 
     if (err == BP_OK) {
         if (!self->json)
@@ -125,6 +126,20 @@ static bp_err show_all(asked *self, int count, char **names)
     return first;
 }
 
+static bp_run_status_job *list_jobs(void)
+{
+    int64_t count = 0;
+
+    while (bp_jobs[count])
+        count++;
+    bp_run_status_job *rows = bp_alloc("status.jobs", count + 1, sizeof *rows);
+    for (int64_t k = 0; k < count; k++) {
+        rows[k] = bp_jobs[k]->status;
+        rows[k].job = bp_jobs[k]->name;
+    }
+    return rows;
+}
+
 int bp_status_command(int argc, char **argv)
 {
     asked self = {.json = false};
@@ -151,7 +166,9 @@ int bp_status_command(int argc, char **argv)
         bp_err_print(err);
         return (int)err;
     }
+    self.jobs = list_jobs();
     err = show_all(&self, argc, argv);
+    bp_free(self.jobs);
     json_decref(self.found);
     return (int)err;
 }

@@ -33,6 +33,7 @@ const bp_job bp_job_uncertainty = {
             "same command again computes what is missing.",
     .examples = "  mpirun -n 4 bagpipe uncertainty study.ini run.dir=runs/study\n",
     .options = OPTIONS,
+    .status = {.results = {"the study is in ", "/uncertainty/index.html"}},
     .check = bp_uncertainty_check,
     .run = run,
 };

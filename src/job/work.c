@@ -19,19 +19,25 @@
 
 /* ---- files ---- */
 
-/* The work's file k of this run, index.html the last one; "": it is not written; NULL: no more. */
+static bool is_written(const bp_work_job *job, const char *file)
+{
+    return !job->work->writes || job->work->writes(job->self, file);
+}
+
+/* The work's file k, index.html the last one; "": it is not written; NULL: no more. */
 static const char *file_at(const bp_work_job *job, int k)
 {
     const bp_work *work = job->work;
-    const char *page;
     int count = 0;
 
     while (work->files && work->files[count])
         count++;
     if (k < count)
-        return !work->writes || work->writes(job->self, work->files[k]) ? work->files[k] : "";
-    page = k == count && work->page && !job->no_page ? work->page(job->self) : NULL;
-    return page && bp_report_has_page(page) ? PAGE : NULL;
+        return is_written(job, work->files[k]) ? work->files[k] : "";
+    return k == count && work->page && !job->no_page && bp_report_has_page(work->page) &&
+                   is_written(job, PAGE)
+               ? PAGE
+               : NULL;
 }
 
 static const char *find_missing(const void *context)
@@ -58,12 +64,12 @@ static void log_files(const bp_work_job *job)
     bp_buffer_clear(&names);
 }
 
-void bp_work_write_page(bp_work_job *job, json_t *page, bp_err err)
+void bp_work_write_page(bp_work_job *job, const char *name, json_t *page, bp_err err)
 {
     char *path = bp_path_join(job->folder, PAGE);
 
     if (err == BP_OK)
-        err = bp_report_page(path, job->work->page(job->self), page);
+        err = bp_report_page(path, name, page);
     job->no_page = err != BP_OK;
     if (job->no_page)
         bp_warn_failure("the page of the %s was not written: %s", job->work->results,
@@ -93,36 +99,23 @@ bool bp_work_keeps_bits(const bp_config *config, const char *key, const char *be
            strcmp(key, "mesh.pipeline") != 0 && strcmp(key, "mesh.tensor") != 0;
 }
 
-/* Adds `more` to the keys of a NULL-ended list with room for BP_WORK_CHANGES. */
-static void add_keys(const char **list, const char *const *more)
-{
-    int count = 0;
-
-    while (list[count])
-        count++;
-    for (int k = 0; more && more[k]; k++) {
-        BP_ASSERT(count + 1 < BP_WORK_CHANGES);
-        list[count++] = more[k];
-    }
-}
-
 static bp_err open_run(bp_work_job *job)
 {
     const bp_work *work = job->work;
-    const char *may_change[BP_WORK_CHANGES] = {"run.dir"},
-               *other_bits[BP_WORK_CHANGES] = {"mesh.*", "math.threads"};
+    const char *other_bits[BP_WORK_CHANGES] = {"mesh.*", "math.threads"};
     char model[128]; /* an ensemble of one returns more statistics than its model */
     bp_run_identity identities[BP_WORK_IDENTITIES] = {{work->model_key, model}};
     bp_run_spec spec = {.job = work->name,
-                        .may_change = may_change,
                         .other_bits = other_bits,
                         .keeps_bits = bp_work_keeps_bits,
                         .identities = identities,
                         .missing = find_missing,
                         .context = job};
 
-    add_keys(may_change, work->may_change);
-    add_keys(other_bits, work->other_bits);
+    for (int k = 0; work->other_bits && work->other_bits[k]; k++) {
+        BP_ASSERT(k + 3 < BP_WORK_CHANGES); /* two of all jobs, and the end */
+        other_bits[k + 2] = work->other_bits[k];
+    }
     if (job->info.members > 0)
         snprintf(model, sizeof model, "%s, an ensemble of %" PRId64, job->info.digest,
                  job->info.members);

@@ -19,7 +19,7 @@
 
 #define BP_WORK_IDENTITIES 8
 #define BP_WORK_FIGURES    4
-#define BP_WORK_CHANGES    8 /* keys of may_change, of other_bits */
+#define BP_WORK_CHANGES    8 /* keys of other_bits, with those of all jobs */
 
 typedef struct bp_work bp_work;
 typedef struct bp_work_units bp_work_units;
@@ -91,19 +91,18 @@ struct bp_work {
     const char *const *files;
     /** Is `file` one of them this time? NULL: all are. */
     bool (*writes)(const void *self, const char *file);
-    /** The template of index.html (bp_work_write_page), one of the files where it is installed;
+    /* The template of index.html (bp_work_write_page), one of the files where it is installed;
      * NULL: there is none. */
-    const char *(*page)(const void *self);
-    /* bp_run_spec's; besides run.dir, and mesh.* and math.threads (bp_work_keeps_bits). */
-    const char *const *may_change, *const *other_bits;
+    const char *page;
+    const char *const *other_bits; /* bp_run_spec's, besides mesh.* and math.threads; NULL: none */
 
     /** What is applied, and what a rank takes of memory for it: fills in all but config and plan.
      * On all ranks, before there is a mesh. Errors: the same on all ranks. */
     bp_err (*describe)(void *self, bp_work_memory *out);
     /** On the computing ranks, together. *out is freed by the job, after an error too. */
     bp_err (*open_model)(void *self, bp_model **out);
-    /** Inputs and units, once job->info is known. Collective over world. Errors: the same on all
-     * ranks. */
+    /** Inputs and units, once job->info is known. Collective over world, but errors may differ
+     * between ranks. */
     bp_err (*open)(void *self);
     /** The inputs that identify the run besides the model, by content (bp_run_spec.identities): at
      * most BP_WORK_IDENTITIES - 2. */
@@ -143,9 +142,10 @@ void bp_work_key(char key[BP_SHA256_HEX], const char *format, ...)
 /** bp_run_spec.keeps_bits: a change of mesh.data or mesh.coordinator changes no result. Local. */
 bool bp_work_keeps_bits(const bp_config *config, const char *key, const char *before,
                         const char *now);
-/** RUN/NAME/index.html of `page`, whose reference is taken; err: a fault of what made it. A page
- * that can't be written is a warning. Local, in bp_work_units.merge. */
-void bp_work_write_page(bp_work_job *job, json_t *page, bp_err err);
+/** RUN/NAME/index.html from a template (job/report/report.h) and `page`, whose reference is taken;
+ * err: a fault of what made it. A page that can't be written is a warning. Local, in
+ * bp_work_units.merge. */
+void bp_work_write_page(bp_work_job *job, const char *name, json_t *page, bp_err err);
 
 /** Do the first unit of the first set, for --plan. Collective over the computing ranks. Errors: the
  * unit's, BP_ERR_STOPPED; may differ between ranks. */

@@ -122,7 +122,7 @@ bp_err work_open_model(bp_work_job *job)
     if (mesh->computes && job->info.members > 0 && mesh->members > job->info.members)
         err = check_members(job, job->info.members);
     err = bp_agree(mesh->world, err);
-    return err == BP_OK ? job->work->open(job->self) : err;
+    return err == BP_OK ? bp_agree(mesh->world, job->work->open(job->self)) : err;
 }
 
 void work_close(bp_work_job *job)

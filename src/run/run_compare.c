@@ -168,7 +168,7 @@ static void compare_key(void *context, const bp_option *option, const char *valu
         before = !option->value ? "" : option->value;
     if (is_free || strcmp(before, now) == 0)
         return;
-    if (is_listed(spec->may_change, option->key)) {
+    if (option->may_change || is_listed(spec->may_change, option->key)) {
         c->same = false;
     } else if (is_listed(spec->other_bits, option->key)) {
         if (!spec->keeps_bits || !spec->keeps_bits(c->config, option->key, before, now))

@@ -25,7 +25,8 @@ typedef struct bp_run_spec {
     bool trains;      /* it writes metrics.jsonl */
     bool samples;     /* and samples.jsonl */
     bool tensorboard; /* and, from bp_run_cut_metrics on, its figures for TensorBoard */
-    /* Keys that may differ on resume, NULL-ended; "mesh.*" stands for a section. */
+    /* Keys that may differ on resume besides those whose bp_option says so, NULL-ended; "mesh.*"
+     * stands for a section. */
     const char *const *may_change;
     /* Keys and identities that a new run which starts from this one's weights (model.init) may have
      * otherwise: their refusal says so; NULL: none. */

@@ -316,11 +316,16 @@ static void age(const char *run, const char *name)
     assert_int_equal(utimensat(AT_FDCWD, path, times, 0), 0);
 }
 
+static const bp_run_status_job JOBS[] = {
+    {"pretrain", .trains = true, .again = "begins anew: nothing was committed yet"},
+    {"count", .results = {"the counts are in ", "/count"}},
+    {NULL}};
+
 static json_t *status_of(const char *run, double watch)
 {
     json_t *status;
 
-    bp_test_expect(bp_run_status_read(&status, run, watch), BP_OK);
+    bp_test_expect(bp_run_status_read(&status, run, watch, JOBS), BP_OK);
     return status;
 }
 
@@ -420,11 +425,11 @@ static void folders_without_a_run_are_missing_input(void **state)
     json_t *status;
 
     (void)state;
-    bp_test_expect(bp_run_status_read(&status, fresh("nothing"), 0), BP_ERR_INPUT);
+    bp_test_expect(bp_run_status_read(&status, fresh("nothing"), 0, JOBS), BP_ERR_INPUT);
     bp_test_message_has("run.json ... [run.missing]");
     assert_null(status);
-    bp_test_expect(bp_run_status_read(&status, "/nowhere", 0), BP_ERR_INPUT);
-    bp_test_expect(bp_run_status_read(&status, "/dev/null", 0), BP_ERR_INPUT);
+    bp_test_expect(bp_run_status_read(&status, "/nowhere", 0, JOBS), BP_ERR_INPUT);
+    bp_test_expect(bp_run_status_read(&status, "/dev/null", 0, JOBS), BP_ERR_INPUT);
     bp_test_message_has("[run.missing]");
 }
 
@@ -442,7 +447,7 @@ static void damaged_run_json_is_said_to_be(void **state)
     (void)state;
     for (size_t k = 0; k < sizeof texts / sizeof texts[0]; k++) {
         put(run, "run.json", texts[k][0]);
-        bp_test_expect(bp_run_status_read(&status, run, 0), BP_ERR_FORMAT);
+        bp_test_expect(bp_run_status_read(&status, run, 0, JOBS), BP_ERR_FORMAT);
         bp_test_message_has(texts[k][1]);
     }
 }
@@ -507,6 +512,28 @@ static void lines_tell_what_was_read(void **state)
         "\"message\": \"the disk is full\"}}");
     expect_text(run, "failed", "with status 74", "the disk is full", "do what the message says",
                 NULL);
+}
+
+/* By the rows of the caller, who knows the jobs. */
+static void what_comes_next_is_in_the_jobs_row(void **state)
+{
+    static const char *const CASES[][3] = {
+        {"pretrain", "finished", "a larger train.steps or train.epochs goes on"},
+        {"count", "finished", "the counts are in "},
+        {"count", "stopped", "the same command goes on"},
+        {"other", "finished", "the results are in "},
+        {"other", "stopped", "the same command goes on"}};
+    const char *run = fresh("next");
+
+    (void)state;
+    for (size_t k = 0; k < sizeof CASES / sizeof CASES[0]; k++) {
+        char record[128];
+
+        (void)snprintf(record, sizeof record, "{\"job\": \"%s\", \"exit\": {\"state\": \"%s\"}}",
+                       CASES[k][0], CASES[k][1]);
+        put(run, "run.json", record);
+        expect_text(run, CASES[k][2], NULL);
+    }
 }
 
 static void what_a_watchdog_noted_is_reported(void **state)
@@ -602,6 +629,7 @@ int main(void)
         cmocka_unit_test(folders_without_a_run_are_missing_input),
         cmocka_unit_test(damaged_run_json_is_said_to_be),
         cmocka_unit_test(lines_tell_what_was_read),
+        cmocka_unit_test(what_comes_next_is_in_the_jobs_row),
         cmocka_unit_test(what_a_watchdog_noted_is_reported),
         cmocka_unit_test(start_that_failed_is_reported),
         cmocka_unit_test(members_are_watched_at_the_same_time),

@@ -11,7 +11,7 @@ import unittest
 import bagpipe_test
 
 SLURM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "slurm")
-NAMES = ("pretrain", "score", "ensemble", "uncertainty", "bench", "ensemble-array", "sweep", "generate", "finetune")
+NAMES = ("pretrain", "score", "ensemble", "uncertainty", "bench", "ensemble-array", "sweep", "generate", "finetune", "job")
 
 
 def read(path):
@@ -38,7 +38,7 @@ class Scripts(unittest.TestCase):
             file.write("#!/bin/sh\n" + text + "\n")
         os.chmod(path, 0o755)
 
-    def batch(self, script="pretrain", left=7200, **more):
+    def batch(self, script="pretrain", left=7200, words=("x.ini", "run.dir=a run"), **more):
         """The script as Slurm runs it: a copy, somewhere else."""
         copy = os.path.join(self.folder, "spool", "slurm_script")
         os.makedirs(os.path.dirname(copy), exist_ok=True)
@@ -49,7 +49,7 @@ class Scripts(unittest.TestCase):
                    SLURM_JOB_NODELIST="n[1-2]", SLURM_SUBMIT_DIR=self.folder, FAKE_COMMAND="/nowhere/my.sh",
                    FAKE_END=str(int(time.time()) + left))
         env.update({"FAKE_JOB": "9", **more})
-        return subprocess.run(["bash", copy, "x.ini", "run.dir=a run"], capture_output=True, text=True, cwd=self.folder, env=env, check=False)
+        return subprocess.run(["bash", copy, *words], capture_output=True, text=True, cwd=self.folder, env=env, check=False)
 
     def found(self, folder, **more):
         result = self.batch(**more)
@@ -65,6 +65,13 @@ class Scripts(unittest.TestCase):
     def test_launcher_beside_the_script(self):
         tree = os.path.join(self.folder, "tree", "slurm")
         self.found(tree, FAKE_COMMAND=os.path.join(tree, "pretrain.sbatch"))
+
+    def test_the_script_of_any_job_takes_its_name(self):
+        tree = os.path.join(self.folder, "tree", "slurm")
+        result = self.batch("job", words=("score", "x.ini", "run.dir=a run"), FAKE_COMMAND=os.path.join(tree, "job.sbatch"))
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn("---- bagpipe score: ", result.stdout)
+        self.assertIn("run folder a run;", result.stdout)
 
     def test_a_task_of_an_array_asks_for_itself(self):
         tree = os.path.join(self.folder, "tree", "slurm")

@@ -33,6 +33,7 @@ typedef struct bp_option {
     int required;        /* true: where its table is among those the job asks for */
     const char *was;     /* the name it had, which is still read; NULL: none */
     int at;              /* BP_AT of its value in the table's struct; 0: in none */
+    bool may_change;     /* a run that goes on may have another value: no result depends on it */
 } bp_option;             /* a table ends with a row whose key is NULL */
 
 /** bp_option.required of rows that follow each other: exactly one of them must have a value. */

@@ -7,12 +7,6 @@
 
 #include <inttypes.h>
 
-static const char *page(const void *context)
-{
-    (void)context;
-    return "generate";
-}
-
 static void identify(const void *context, bp_run_identity *out)
 {
     const generator *self = context;
@@ -172,7 +166,7 @@ static const bp_work GENERATE = {.name = "generate",
                                  .model_key = "generate.model",
                                  .results = "texts",
                                  .files = FILES,
-                                 .page = page,
+                                 .page = "generate",
                                  .other_bits = OTHER_BITS,
                                  .describe = generator_describe,
                                  .open_model = generator_open_model,

@@ -154,6 +154,6 @@ void generator_write_page(const generator *self)
         rounded("%.4f", json_number_value(json_object_get(self->summary, "perplexity"))));
     if (texts > TEXTS_MOST)
         (void)json_object_set_new(page, "first", json_integer(TEXTS_MOST));
-    bp_work_write_page(self->job, page, err);
+    bp_work_write_page(self->job, "generate", page, err);
     bp_free(outputs);
 }

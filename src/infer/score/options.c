@@ -64,7 +64,8 @@ const bp_option bp_score_rule_options[] = {
      .max = 1e15,
      .unit = "bytes",
      .help = "of a rank, for the vocabulary distributions of an ensemble's members",
-     .at = BP_AT(bp_score_rule_keys, memory)},
+     .at = BP_AT(bp_score_rule_keys, memory),
+     .may_change = true},
     {.key = "task.stride",
      .type = BP_OPTION_INT,
      .value = "0",
@@ -169,7 +170,8 @@ const bp_option bp_score_options[] = {
      .max = 1e15,
      .unit = "bytes",
      .help = "of a rank, for keys of the datastore; the rest is read for every batch",
-     .at = BP_AT(bp_score_keys, neighbours_memory)},
+     .at = BP_AT(bp_score_keys, neighbours_memory),
+     .may_change = true},
     {.key = NULL}};
 
 static bp_score_convention convention_of(const bp_config *config)

@@ -42,19 +42,13 @@ static bool writes(const void *context, const char *file)
                 {"documents.h5", !of_task},
                 {"tokens.h5", keys->tokens && !of_task},
                 {"states.h5", keys->states},
-                {"candidates.jsonl", keys->candidates != NULL}};
+                {"candidates.jsonl", keys->candidates != NULL},
+                {"index.html", self->page}};
 
     for (size_t k = 0; k < sizeof ROWS / sizeof ROWS[0]; k++)
         if (strcmp(file, ROWS[k].file) == 0)
             return ROWS[k].written;
     return false;
-}
-
-static const char *page(const void *context)
-{
-    const scorer *self = context;
-
-    return !self->page ? NULL : bp_task_has_head(&self->info.task) ? "task" : "score";
 }
 
 static void identify(const void *context, bp_run_identity *out)
@@ -300,15 +294,12 @@ static void print(const void *context, const double figures[BP_WORK_FIGURES], in
 
 /* ---- the table ---- */
 
-static const char *const MAY_CHANGE[] = {"score.memory", "neighbours.memory", NULL};
-
 static const bp_work SCORE = {.name = "score",
                               .model_key = "score.model",
                               .results = "scores",
                               .files = FILES,
                               .writes = writes,
-                              .page = page,
-                              .may_change = MAY_CHANGE,
+                              .page = "score",
                               .describe = scorer_describe,
                               .open_model = scorer_open_model,
                               .open = scorer_open,

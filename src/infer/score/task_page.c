@@ -134,5 +134,5 @@ void task_page_write(const task_scoring *task)
     add_confusion(page, task, results);
     if (has_classes(task))
         err = add_reliability(page, task);
-    bp_work_write_page(self->job, page, err);
+    bp_work_write_page(self->job, "task", page, err);
 }

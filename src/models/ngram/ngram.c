@@ -88,6 +88,7 @@ static const bp_option KEYS[] = {
      .max = 1e15,
      .unit = "bytes",
      .at = BP_AT(counting_keys, memory),
+     .may_change = true,
      .help = "of a rank, for n-grams that are sorted at a time; the rest is spilled to RUN/counts; "
              "1 GiB if not given"},
     {0}};

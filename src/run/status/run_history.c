@@ -118,7 +118,7 @@ static bp_err read_curves(bp_history *history)
 static bp_err read_state(bp_history *history)
 {
     json_t *status = NULL, *member;
-    bp_err err = bp_run_status_read(&status, history->folder, 0);
+    bp_err err = bp_run_status_read(&status, history->folder, 0, NULL);
     const char *job = text_of(status, "job");
     size_t k;
 

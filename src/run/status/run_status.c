@@ -25,6 +25,7 @@ typedef struct reading {
     const char *folder;
     bool is_member; /* of an ensemble */
     const status_watch *watch;
+    const bp_run_status_job *jobs;
     json_t *out;
     json_t *record;   /* run.json */
     json_t *progress; /* status.json; NULL: there is none, an older program ran */
@@ -264,7 +265,8 @@ static void put_checkpoints(const reading *self)
 
 /* ---- members ---- */
 
-static bp_err read_at(json_t **out, const char *folder, const status_watch *watch, bool is_member);
+static bp_err read_at(json_t **out, const char *folder, const status_watch *watch,
+                      const bp_run_status_job *jobs, bool is_member);
 
 /* Calls `take` with each member's folder. */
 static bp_err each_member(const char *folder, void *context,
@@ -288,7 +290,7 @@ static bp_err add_member(void *context, const char *folder)
 {
     const reading *self = context;
     json_t *member = NULL;
-    bp_err err = read_at(&member, folder, self->watch, true);
+    bp_err err = read_at(&member, folder, self->watch, self->jobs, true);
 
     if (err == BP_ERR_INPUT)
         member = json_pack("{s:s}", "state", "waiting");
@@ -366,7 +368,7 @@ static bp_err read_run(reading *self, const char *path)
     if (log)
         set(self->out, "log", bp_json_string(log));
     bp_free(log);
-    next = status_next(self->out);
+    next = status_next(self->out, self->jobs);
     set(self->out, "next", bp_json_string(next));
     bp_free(next);
     return err;
@@ -395,11 +397,13 @@ static bp_err read_without_record(reading *self)
     return put_members(self);
 }
 
-static bp_err read_at(json_t **out, const char *folder, const status_watch *watch, bool is_member)
+static bp_err read_at(json_t **out, const char *folder, const status_watch *watch,
+                      const bp_run_status_job *jobs, bool is_member)
 {
     reading self = {.folder = folder,
                     .is_member = is_member,
                     .watch = watch,
+                    .jobs = jobs,
                     .out = json_pack("{s:o}", "run", bp_json_string(folder)),
                     .now = (double)time(NULL)};
     const bp_path path = bp_path_in(folder, "run.json");
@@ -419,7 +423,8 @@ static bp_err begin_watch(void *watch, const char *folder)
     return BP_OK;
 }
 
-bp_err bp_run_status_read(json_t **out, const char *folder, double watch_seconds)
+bp_err bp_run_status_read(json_t **out, const char *folder, double watch_seconds,
+                          const bp_run_status_job *jobs)
 {
     status_watch watch = {.seconds = watch_seconds};
     struct stat status;
@@ -435,7 +440,7 @@ bp_err bp_run_status_read(json_t **out, const char *folder, double watch_seconds
     err =
         each_member(folder, &watch, begin_watch); /* all are seen before the first is waited for */
     if (err == BP_OK)
-        err = read_at(out, folder, &watch, false);
+        err = read_at(out, folder, &watch, jobs, false);
     status_watch_clear(&watch);
     return err;
 }

@@ -3,6 +3,7 @@
 #define BP_RUN_STATUS_RUN_STATUS_PRIV_H
 
 #include "run/run_fields.h"
+#include "run/status/run_status.h"
 
 /* ---- who holds it ---- */
 
@@ -34,6 +35,6 @@ json_t *status_queue(const char *job);
 /* "running" and so on: how it ended (NULL, "running": no word) and who holds the lock. */
 const char *status_state(const char *exit_state, status_hold hold);
 /* What to do next. Free with bp_free(). */
-char *status_next(const json_t *status);
+char *status_next(const json_t *status, const bp_run_status_job *jobs);
 
 #endif

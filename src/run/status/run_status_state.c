@@ -14,24 +14,25 @@ const char *status_state(const char *exit_state, status_hold hold)
     return hold == HOLD_SILENT ? "silent" : "dead"; /* it says nothing, and nobody runs it */
 }
 
-static void add_after_finish(bp_buffer *out, const json_t *status)
+/* The row of the run's job; an empty one: it is not among them. */
+static bp_run_status_job job_of(const json_t *status, const bp_run_status_job *jobs)
 {
-    static const char *const done[][3] = {
-        {"score", "the scores are in ", "/score"},
-        {"generate", "the texts are in ", "/generate"},
-        {"uncertainty", "the study is in ", "/uncertainty/index.html"},
-        {"ensemble", "score.model=", " scores with it"},
-        {"bench", "the figures are in ", "/bench.json"}};
+    for (; jobs && jobs->job; jobs++)
+        if (says(status, "job", jobs->job))
+            return *jobs;
+    return (bp_run_status_job){.results = {"the results are in ", ""}};
+}
+
+static void add_after_finish(bp_buffer *out, const json_t *status, const bp_run_status_job *job)
+{
     const char *run = text_of(status, "run");
 
-    for (size_t k = 0; k < sizeof done / sizeof done[0]; k++)
-        if (says(status, "job", done[k][0])) {
-            bp_buffer_printf(out, "nothing: %s%s%s", done[k][1], run, done[k][2]);
-            return;
-        }
-    bp_buffer_printf(out, "nothing: a larger train.%s goes on, score.model=%s scores with it",
-                     says(status, "reason", "patience") ? "patience" : "steps or train.epochs",
-                     run);
+    if (job->trains)
+        bp_buffer_printf(out, "nothing: a larger train.%s goes on, score.model=%s scores with it",
+                         says(status, "reason", "patience") ? "patience" : "steps or train.epochs",
+                         run);
+    else
+        bp_buffer_printf(out, "nothing: %s%s%s", job->results[0], run, job->results[1]);
 }
 
 /* What is done before the same command is of use: nothing after a stop. */
@@ -62,17 +63,13 @@ static void add_remedy(bp_buffer *out, const json_t *status)
 }
 
 /* From which step, or from where it was. */
-static void add_going_on(bp_buffer *out, const json_t *status)
+static void add_going_on(bp_buffer *out, const json_t *status, const bp_run_status_job *job)
 {
     const json_t *commit = json_object_get(status, "commit");
     long long redone = integer_of(status, "redone_steps");
 
     if (!commit) {
-        bp_buffer_printf(out, "the same command %s",
-                         says(status, "job", "pretrain") || says(status, "job", "finetune")
-                             ? "begins anew: nothing was committed yet"
-                         : says(status, "job", "bench") ? "measures anew"
-                                                        : "goes on");
+        bp_buffer_printf(out, "the same command %s", job->again ? job->again : "goes on");
         return;
     }
     bp_buffer_printf(out, "the same command goes on from step %lld", integer_of(commit, "step"));
@@ -81,13 +78,14 @@ static void add_going_on(bp_buffer *out, const json_t *status)
                          redone == 1 ? "" : "s", redone == 1 ? "is" : "are");
 }
 
-char *status_next(const json_t *status)
+char *status_next(const json_t *status, const bp_run_status_job *jobs)
 {
+    const bp_run_status_job row = job_of(status, jobs);
     const char *job = text_of(status, "slurm_job");
     bp_buffer out = {0};
 
     if (says(status, "state", "finished")) {
-        add_after_finish(&out, status);
+        add_after_finish(&out, status, &row);
     } else if (says(status, "state", "queued")) {
         bp_buffer_printf(&out,
                          "nothing: Slurm starts job %s again, and it goes on; 'scancel %s' before "
@@ -107,7 +105,7 @@ char *status_next(const json_t *status)
                                "minute of watching");
     } else {
         add_remedy(&out, status);
-        add_going_on(&out, status);
+        add_going_on(&out, status, &row);
     }
     return bp_buffer_take(&out);
 }

@@ -38,23 +38,11 @@ bool trainer_keeps_bits(const bp_config *config, const char *key, const char *be
 }
 
 /* Keys that belong to no part; an ensemble has all of them, pretrain lacks those of ensembles. */
-static const char *const MAY_CHANGE[] = {"run.dir",
-                                         "mesh.members",
-                                         "ensemble.members",
-                                         "ensemble.only",
-                                         "ensemble.parallel",
-                                         "train.steps",
-                                         "train.epochs",
-                                         "train.patience",
-                                         "train.log_every",
-                                         "train.valid_every",
-                                         "train.digest_every",
-                                         "checkpoint.every",
-                                         "checkpoint.keep",
-                                         "checkpoint.async",
-                                         "corpus.valid",
-                                         "ngram.memory",
-                                         NULL};
+static const char *const MAY_CHANGE[] = {
+    "run.dir",           "mesh.members",      "ensemble.members",   "ensemble.only",
+    "ensemble.parallel", "train.steps",       "train.epochs",       "train.patience",
+    "train.log_every",   "train.valid_every", "train.digest_every", "checkpoint.every",
+    "checkpoint.keep",   "checkpoint.async",  "corpus.valid",       NULL};
 
 /* Appends a list to another. */
 static void add_keys(const char *out[TRAINER_MAY_CHANGE], int *count, const char *const *keys)

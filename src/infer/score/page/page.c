@@ -279,5 +279,5 @@ void score_page_write(const scorer *self, const bp_score_table *table)
 
     if (err == BP_OK)
         err = score_page_add_texts(page, self, table);
-    bp_work_write_page(self->job, page, err);
+    bp_work_write_page(self->job, "score", page, err);
 }
