@@ -225,6 +225,12 @@ static void note_failure(const bp_job *job, const bp_config *config, bp_err err)
         bp_run_start_failed(run_dir, err);
 }
 
+static bp_err start(const bp_job *job, const bp_job_call *call)
+{
+    return job->run ? job->run(call)
+                    : bp_work_start(job->work, call->world, call->config, call->plan);
+}
+
 /* --ranks: one rank plans for all of a job to come, whatever number was started. */
 static bp_err run_plan_alone(const arguments *args, bp_job_call *call)
 {
@@ -232,7 +238,7 @@ static bp_err run_plan_alone(const arguments *args, bp_job_call *call)
     MPI_Comm all = call->world;
 
     call->world = MPI_COMM_SELF;
-    bp_err err = bp_agree(all, root ? args->job->run(call) : BP_OK);
+    bp_err err = bp_agree(all, root ? start(args->job, call) : BP_OK);
     call->world = all;
     return err;
 }
@@ -260,7 +266,7 @@ static bp_err run_job(const arguments *args)
     if (err == BP_OK && args->job->warn)
         args->job->warn(call.config); /* only of the root: it speaks */
     if (err == BP_OK)
-        err = args->ranks > 0 ? run_plan_alone(args, &call) : args->job->run(&call);
+        err = args->ranks > 0 ? run_plan_alone(args, &call) : start(args->job, &call);
     if (err != BP_OK && call.config && !call.plan && bp_comm_is_root(call.world))
         note_failure(args->job, call.config, err);
     bp_config_free(&call.config);

@@ -7,11 +7,6 @@
 static const bp_option *const OPTIONS[] = {bp_run_options, bp_generate_options, BP_WORK_OPTIONS,
                                            NULL};
 
-static bp_err run(const bp_job_call *call)
-{
-    return bp_generate(call->world, call->config, call->plan);
-}
-
 const bp_job bp_job_generate = {
     .name = "generate",
     .help = "continues prompts with a model or an ensemble: greedy, sampling, beam search",
@@ -23,5 +18,5 @@ const bp_job bp_job_generate = {
     .status = {.results = {"the texts are in ", "/generate"}},
     .check = bp_generate_check,
     .warn = bp_generate_warn,
-    .run = run,
+    .work = &bp_generate_work,
 };

@@ -6,6 +6,7 @@
 #include "base/config/config.h"
 #include "base/config/run_options.h"
 #include "base/err.h"
+#include "job/work.h"
 #include "mesh/mesh.h"
 #include "run/status/run_status.h"
 #include <mpi.h>
@@ -34,8 +35,9 @@ typedef struct bp_job {
     void (*check)(bp_config *config);
     /** Warnings of keys without effect here (BP_WARN); NULL: none. Local. */
     void (*warn)(const bp_config *config);
-    /** Do it. Collective over call->world; the error is the same on all ranks. */
+    /** Do it. Collective over call->world; the error is the same on all ranks. NULL: `work`. */
     bp_err (*run)(const bp_job_call *call);
+    const bp_work *work;
 } bp_job;
 
 extern const bp_job bp_job_bench, bp_job_ensemble, bp_job_finetune, bp_job_generate,

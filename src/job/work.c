@@ -147,9 +147,9 @@ static bp_err run(bp_work_job *job)
     if (mesh->coordinates && work->say)
         work->say(job->self);
     bp_err err = bp_agree(mesh->world, mesh->coordinates ? log_start(job) : BP_OK);
-    for (int k = 0; err == BP_OK && (units = work->units(job->self, k)); k++)
+    for (int k = 0; err == BP_OK && (units = work_units_at(job, k)); k++)
         err = bp_work_do_units(job, units);
-    for (int k = 0; err == BP_OK && (units = work->units(job->self, k)); k++)
+    for (int k = 0; err == BP_OK && (units = work_units_at(job, k)); k++)
         err = bp_work_merge(job, units);
     if (err == BP_OK && mesh->coordinates && work->report)
         work->report(job->self);
@@ -165,8 +165,8 @@ static bp_err remove_parts(const bp_work_job *job)
     const bp_work_units *units;
     bp_err err = BP_OK;
 
-    for (int k = 0; err == BP_OK && (units = job->work->units(job->self, k)); k++) {
-        char *folder = bp_path_join(job->folder, units->parts);
+    for (int k = 0; err == BP_OK && (units = work_units_at(job, k)); k++) {
+        char *folder = work_parts_folder(job, units);
 
         if (job->mesh->coordinates)
             err = bp_dir_remove(folder);
@@ -224,7 +224,7 @@ static void print_mesh(const bp_work_job *job)
 
 bp_err bp_work_time_unit(bp_work_job *job, double *seconds)
 {
-    const bp_work_units *units = job->work->units(job->self, 0);
+    const bp_work_units *units = work_units_at(job, 0);
     bp_buffer result = {0};
     bool stopped = false;
     bp_err err = bp_agree(job->mesh->compute, units->prepare ? units->prepare(job->self) : BP_OK);
@@ -243,7 +243,7 @@ bp_err bp_work_time_unit(bp_work_job *job, double *seconds)
 
 void bp_work_print_time(const bp_work_job *job, double seconds)
 {
-    int64_t units = job->work->units(job->self, 0)->count, data = job->mesh_shape.data;
+    int64_t units = work_units_at(job, 0)->count, data = job->mesh_shape.data;
     char duration[64];
 
     bp_clock_duration(duration, sizeof duration, seconds * (double)((units + data - 1) / data));
@@ -301,4 +301,17 @@ static bp_err estimate(bp_work_job *job, MPI_Comm world, const bp_planned_world 
 bp_err bp_work_run(bp_work_job *job, MPI_Comm world, const bp_planned_world *plan)
 {
     return plan ? estimate(job, world, plan) : do_job(job, world);
+}
+
+bp_err bp_work_start(const bp_work *work, MPI_Comm world, bp_config *config,
+                     const bp_planned_world *plan)
+{
+    bp_work_job **self = bp_alloc("job.self", 1, work->self_bytes);
+    bp_work_job job = {.work = work, .self = self, .config = config};
+    bp_err err;
+
+    *self = &job;
+    err = bp_work_run(&job, world, plan);
+    bp_free(self);
+    return err;
 }

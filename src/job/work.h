@@ -3,9 +3,7 @@
  * whether there is enough memory, the run folder, units from the queue to part files, resumption,
  * progress, stop requests, merge, --plan.
  *
- *     bp_work_job job = {.work = &MINE, .self = &self, .config = config};
- *     self.job = &job;
- *     err = bp_work_run(&job, world, plan);
+ *     err = bp_work_start(&MINE, world, config, plan);
  */
 #ifndef BP_JOB_WORK_H
 #define BP_JOB_WORK_H
@@ -22,34 +20,11 @@
 #define BP_WORK_CHANGES    8 /* keys of other_bits, with those of all jobs */
 
 typedef struct bp_work bp_work;
-typedef struct bp_work_units bp_work_units;
-
-/** A job while it runs. The caller fills in the first three, the rest is for reading. */
-typedef struct bp_work_job {
-    const bp_work *work;
-    void *self;        /* of the work, for its functions */
-    bp_config *config; /* borrowed; gets its resolved values */
-
-    bool ensemble; /* what is applied is one; on all ranks */
-    bp_mesh_shape mesh_shape;
-    bp_mesh *mesh;
-    bool leads;         /* this rank leads a mesh->ensemble: it writes parts */
-    bp_model *lm;       /* NULL on a dedicated coordinator */
-    bp_model_info info; /* on all ranks (`kind` on the computing ones) */
-    bp_run *run;        /* NULL until bp_work.open has been called */
-    char *folder;       /* RUN/NAME */
-
-    bp_work_queue *queue; /* of the units that are done now; NULL: none are */
-    bool asked;           /* for the next unit; on leads */
-    int64_t unreported;   /* amount since the last question; on leads */
-    int64_t sets_done;    /* units of the sets before, for status.json; on the coordinator */
-    bool no_page;         /* it could not be written; on the coordinator */
-} bp_work_job;
 
 /** Units that the queue hands out and part files keep. Borrowed from the work while they are done.
  * `self` of the functions is the job's. */
-struct bp_work_units {
-    const char *parts; /* the folder of part files, in RUN/NAME: "parts" */
+typedef struct bp_work_units {
+    const char *parts; /* the folder of part files, in RUN/NAME; NULL: "parts" */
     const char *key;   /* names the work in part files (bp_work_key): all that a result's bits
                           depend on except the machine. On leads and the coordinator, as `count` */
     int64_t count;
@@ -77,13 +52,37 @@ struct bp_work_units {
     void (*release)(void *self);
     /** Files and figures of the parts (bp_parts_next). On the coordinator, local. NULL: none. */
     bp_err (*merge)(void *self, bp_parts *parts);
-};
+} bp_work_units;
+
+/** A job while it runs. The caller fills in the first three, the rest is for reading. */
+typedef struct bp_work_job {
+    const bp_work *work;
+    void *self;        /* of the work, for its functions */
+    bp_config *config; /* borrowed; gets its resolved values */
+
+    bool ensemble; /* what is applied is one; on all ranks */
+    bp_mesh_shape mesh_shape;
+    bp_mesh *mesh;
+    bool leads;          /* this rank leads a mesh->ensemble: it writes parts */
+    bp_model *lm;        /* NULL on a dedicated coordinator */
+    bp_model_info info;  /* on all ranks (`kind` on the computing ones) */
+    bp_work_units units; /* of a work with one set: bp_work.open fills it in */
+    bp_run *run;         /* NULL until bp_work.open has been called */
+    char *folder;        /* RUN/NAME */
+
+    bp_work_queue *queue; /* of the units that are done now; NULL: none are */
+    bool asked;           /* for the next unit; on leads */
+    int64_t unreported;   /* amount since the last question; on leads */
+    int64_t sets_done;    /* units of the sets before, for status.json; on the coordinator */
+    bool no_page;         /* it could not be written; on the coordinator */
+} bp_work_job;
 
 /** What a job is. Functions are local unless they are said to be collective. Only `name`,
- * `results`, `open`, `units` and `close` are needed; a job without a model leaves out `model_key`,
- * `describe` and `open_model`. */
+ * `self_bytes`, `results`, `open` and `close` are needed; a job without a model leaves out
+ * `model_key`, `describe` and `open_model`. */
 struct bp_work {
     const char *name;      /* of the run, and of the folder of its files: "score" */
+    size_t self_bytes;     /* of the state that bp_work_start makes */
     const char *model_key; /* "score.model" */
     const char *results;   /* what RUN/NAME holds, for the log: "scores" */
     /* What the merges leave in RUN/NAME, NULL-ended. Where a file of a finished run is gone, all
@@ -111,8 +110,8 @@ struct bp_work {
     void (*say)(const void *self);
     /** Members of the event "started" or "resumed". On the coordinator. */
     json_t *(*started)(const void *self);
-    /** Its units: set `index`, from 0 on; NULL: no more. Sets are done one after another, then each
-     * is merged, in the same order. On all ranks. */
+    /** Its units, if there are several sets: set `index`, from 0 on; NULL: no more. Sets are done
+     * one after another, then each is merged, in the same order. On all ranks. */
     const bp_work_units *(*units)(void *self, int index);
     /** Log figures; a line says afterwards where the files are. On the coordinator. */
     void (*report)(const void *self);
@@ -135,6 +134,9 @@ struct bp_work {
  *             BP_ERR_BUSY another job holds the folder; BP_ERR_SYSTEM memory; BP_ERR_STOPPED
  *             stopped in time: the same command goes on; those of the work. */
 bp_err bp_work_run(bp_work_job *job, MPI_Comm world, const bp_planned_world *plan);
+/** The same of a work whose state is all zeros before `open`, and begins with the pointer `job`. */
+bp_err bp_work_start(const bp_work *work, MPI_Comm world, bp_config *config,
+                     const bp_planned_world *plan);
 
 /** The SHA-256 of a text, for bp_work_units.key. Local. */
 void bp_work_key(char key[BP_SHA256_HEX], const char *format, ...)

@@ -15,4 +15,9 @@ bp_err work_open_mesh(bp_work_job *job, bp_work_memory *memory, MPI_Comm world,
 bp_err work_open_model(bp_work_job *job);
 void work_close(bp_work_job *job);
 
+/** Set `index` of the units; NULL: no more. Local. */
+const bp_work_units *work_units_at(const bp_work_job *job, int index);
+/** Free with bp_free(). */
+char *work_parts_folder(const bp_work_job *job, const bp_work_units *units);
+
 #endif

@@ -162,9 +162,16 @@ static bp_err lead(worker *self)
 
 /* ---- before and after ---- */
 
-static char *parts_folder(const bp_work_job *job, const bp_work_units *units)
+const bp_work_units *work_units_at(const bp_work_job *job, int index)
 {
-    return bp_path_join(job->folder, units->parts);
+    if (job->work->units)
+        return job->work->units(job->self, index);
+    return index == 0 ? &job->units : NULL;
+}
+
+char *work_parts_folder(const bp_work_job *job, const bp_work_units *units)
+{
+    return bp_path_join(job->folder, units->parts ? units->parts : "parts");
 }
 
 static void warn_of_parts(const worker *self, const char *folder)
@@ -195,7 +202,7 @@ static void warn_of_parts(const worker *self, const char *folder)
 static bp_err open_parts(worker *self)
 {
     const bp_work_job *job = self->job;
-    char *folder = parts_folder(job, self->units);
+    char *folder = work_parts_folder(job, self->units);
     bp_err err = bp_dir_make(folder);
 
     bp_dir_sweep(job->folder);
@@ -212,7 +219,7 @@ static bp_err open_parts(worker *self)
 /* The part file of this rank and start. */
 static bp_err open_part(worker *self, int64_t start)
 {
-    char *folder = parts_folder(self->job, self->units);
+    char *folder = work_parts_folder(self->job, self->units);
     char *path = bp_sprintf("%s/%06" PRId64 "-%05d.part", folder, start, self->job->mesh->rank);
     bp_err err = bp_part_writer_new(&self->writer, path, self->units->key);
 
@@ -246,7 +253,7 @@ static bp_err check_done(const worker *self, int64_t done)
     done += self->parts->done_count;
     if (done >= self->units->count)
         return BP_OK;
-    for (int k = 0; job->work && (units = job->work->units(job->self, k)); k++)
+    for (int k = 0; job->work && (units = work_units_at(job, k)); k++)
         all += units->count;
     return bp_stop_request_stopped("after %" PRId64 " of %" PRId64 " work units, at %s",
                                    job->sets_done + done, all > 0 ? all : self->units->count,
@@ -300,7 +307,7 @@ bp_err bp_work_do_units(bp_work_job *job, const bp_work_units *units)
 
 static bp_err merge_parts(const bp_work_job *job, const bp_work_units *units)
 {
-    char *folder = parts_folder(job, units);
+    char *folder = work_parts_folder(job, units);
     bp_parts *parts = NULL;
     bp_err err = bp_parts_open(&parts, folder, units->key, units->count, true);
 

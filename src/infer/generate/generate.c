@@ -69,24 +69,24 @@ static bp_err merge(void *context, bp_parts *parts)
     return err;
 }
 
-static const bp_work_units *units(void *context, int index)
+static bp_err open_job(void *context)
 {
     generator *self = context;
+    bp_err err = generator_open(self);
 
-    self->units = (bp_work_units){.parts = "parts",
-                                  .key = self->key,
-                                  .count = self->plan.units,
-                                  .mesh_keys = "mesh.pipeline, mesh.tensor, mesh.members",
-                                  .again = "made",
-                                  .amount = (double)self->plan.prompts,
-                                  .noun = "prompts",
-                                  .speed_digits = 2,
-                                  .prepare = prepare,
-                                  .run = run_unit,
-                                  .amount_of = count_prompts,
-                                  .release = release,
-                                  .merge = merge};
-    return index == 0 ? &self->units : NULL;
+    self->job->units = (bp_work_units){.key = self->key,
+                                       .count = self->plan.units,
+                                       .mesh_keys = "mesh.pipeline, mesh.tensor, mesh.members",
+                                       .again = "made",
+                                       .amount = (double)self->plan.prompts,
+                                       .noun = "prompts",
+                                       .speed_digits = 2,
+                                       .prepare = prepare,
+                                       .run = run_unit,
+                                       .amount_of = count_prompts,
+                                       .release = release,
+                                       .merge = merge};
+    return err;
 }
 
 /* ---- what is said ---- */
@@ -162,29 +162,20 @@ static const char *const FILES[] = {"outputs.jsonl", "summary.json", NULL};
 /* other batches are other products */
 static const char *const OTHER_BITS[] = {"generate.batch", NULL};
 
-static const bp_work GENERATE = {.name = "generate",
-                                 .model_key = "generate.model",
-                                 .results = "texts",
-                                 .files = FILES,
-                                 .page = "generate",
-                                 .other_bits = OTHER_BITS,
-                                 .describe = generator_describe,
-                                 .open_model = generator_open_model,
-                                 .open = generator_open,
-                                 .identify = identify,
-                                 .say = say,
-                                 .started = started,
-                                 .units = units,
-                                 .report = report,
-                                 .measure = measure,
-                                 .print = print,
-                                 .close = generator_close};
-
-bp_err bp_generate(MPI_Comm world, bp_config *config, const bp_planned_world *plan)
-{
-    generator self = {0};
-    bp_work_job job = {.work = &GENERATE, .self = &self, .config = config};
-
-    self.job = &job;
-    return bp_work_run(&job, world, plan);
-}
+const bp_work bp_generate_work = {.self_bytes = sizeof(generator),
+                                  .name = "generate",
+                                  .model_key = "generate.model",
+                                  .results = "texts",
+                                  .files = FILES,
+                                  .page = "generate",
+                                  .other_bits = OTHER_BITS,
+                                  .describe = generator_describe,
+                                  .open_model = generator_open_model,
+                                  .open = open_job,
+                                  .identify = identify,
+                                  .say = say,
+                                  .started = started,
+                                  .report = report,
+                                  .measure = measure,
+                                  .print = print,
+                                  .close = generator_close};

@@ -3,7 +3,7 @@
 #define BP_INFER_GENERATE_GENERATE_H
 
 #include "infer/generate/keys.h"
-#include "mesh/mesh.h"
+#include "job/work.h"
 
 /** Faults of the configuration that need neither files nor ranks: added to the configuration's.
  * Local. */
@@ -11,9 +11,9 @@ void bp_generate_check(bp_config *config);
 /** Warn of keys without effect. Local. */
 void bp_generate_warn(const bp_config *config);
 
-/** Continue `generate.prompts` by `generate.model`, a model or an ensemble, into RUN/generate,
- * going on where an earlier start was stopped. Leaves RUN/generate/index.html; a page that can't be
- * written is a warning. `plan`: as of bp_work_run, measured with one unit.
+/** bp_work_start: continue `generate.prompts` by `generate.model`, a model or an ensemble, into
+ * RUN/generate, going on where an earlier start was stopped. Leaves RUN/generate/index.html; a page
+ * that can't be written is a warning. `plan`: as of bp_work_run, measured with one unit.
  *
  * Collective: over `world`; `config` is equal on all ranks and gets its resolved values.
  * Errors:     the same on all ranks. BP_ERR_CONFIG a model that can't continue text, no tokenizer,
@@ -22,6 +22,6 @@ void bp_generate_warn(const bp_config *config);
  *             not the model's, damaged inputs; BP_ERR_INPUT; BP_ERR_BUSY another job holds the
  *             folder; BP_ERR_SYSTEM memory; BP_ERR_SOFTWARE a log-probability that is not finite;
  *             BP_ERR_IO disk full; BP_ERR_STOPPED stopped in time: the same command goes on. */
-bp_err bp_generate(MPI_Comm world, bp_config *config, const bp_planned_world *plan);
+extern const bp_work bp_generate_work;
 
 #endif

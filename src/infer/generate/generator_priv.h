@@ -17,10 +17,9 @@ typedef struct generator {
     bp_prompts prompts;               /* on all ranks; texts only on the coordinator */
     char prompts_hash[BP_SHA256_HEX]; /* on all ranks */
     bp_generate_plan plan;            /* on all ranks */
-    bp_work_units units;
-    char key[BP_SHA256_HEX]; /* names the work in part files */
-    bp_unit *unit;           /* on computing ranks, while units are done */
-    json_t *summary;         /* on the coordinator, at the end */
+    char key[BP_SHA256_HEX];          /* names the work in part files */
+    bp_unit *unit;                    /* on computing ranks, while units are done */
+    json_t *summary;                  /* on the coordinator, at the end */
 } generator;
 
 /** The rule of generate.*; stops are not in it yet. Local. */
@@ -30,7 +29,7 @@ int64_t generator_first(const bp_config *config, const bp_model_info *model);
 /** Errors: BP_ERR_CONFIG what does not fit the model. Local. */
 bp_err generator_check_rule(const bp_config *config, const bp_model_info *model);
 
-/** bp_work.describe, .open_model, .open and .close (setup.c, memory.c). */
+/** bp_work.describe, .open_model, .open (but its units) and .close (setup.c, memory.c). */
 bp_err generator_describe(void *self, bp_work_memory *out);
 bp_err generator_open_model(void *self, bp_model **out);
 bp_err generator_open(void *self);
