@@ -71,8 +71,9 @@ static void warn_of_rounding(const bp_datastore_info *store, const char *path)
 {
     if (store->precision[0] && strcmp(store->precision, "f32") != 0)
         BP_WARN("datastore.rounded_keys",
-                "the keys of the datastore were computed in %s, those of the text are in f32: at "
-                "%s; distances differ by what was rounded away",
+                "the keys of the datastore were computed in %s, those of the text are in f32, so "
+                "that distances of equal contexts are small but not 0: at %s; for exact ones score "
+                "the training text again with score.states=yes math.precision=f32",
                 store->precision, path);
 }
 
