@@ -4,10 +4,12 @@
 #include "run/status/run_status.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #define LABEL          "  %-11s"
-#define CAPACITY_SHOWN 20 /* more is space enough */
-#define SHORT_SECONDS  60 /* of so short a run the start is the most */
+#define INDENT         "             " /* of what is beside a label */
+#define CAPACITY_SHOWN 20              /* more is space enough */
+#define SHORT_SECONDS  60              /* of so short a run the start is the most */
 
 static const char *plural(long long count)
 {
@@ -72,11 +74,28 @@ static void add_state(bp_buffer *out, const json_t *status)
     bp_buffer_printf(out, "\n");
 }
 
-/* Lines that are printed as they are, where there is something to say. */
+/* A text of one line goes on in this one; each line of several, such as a configuration's faults,
+ * has one of its own. */
+static void add_lines(bp_buffer *out, const char *text)
+{
+    bool several = strchr(text, '\n') != NULL;
+
+    for (const char *line = text; *line != '\0'; line += strspn(line, "\n")) {
+        int bytes = (int)strcspn(line, "\n");
+
+        bp_buffer_printf(out, "%s%.*s", several ? "\n" INDENT "- " : "", bytes, line);
+        line += bytes;
+    }
+    bp_buffer_printf(out, "\n");
+}
+
+/* Where there is something to say. */
 static void add_text(bp_buffer *out, const char *label, const char *before, const char *text)
 {
-    if (text[0] != '\0')
-        bp_buffer_printf(out, LABEL "%s%s\n", label, before, text);
+    if (text[0] == '\0')
+        return;
+    bp_buffer_printf(out, LABEL "%s", label, before);
+    add_lines(out, text);
 }
 
 /* The start before this one; and one that the run itself knows nothing of: what it needed could not
@@ -91,7 +110,8 @@ static void add_starts(bp_buffer *out, const json_t *status)
         bp_buffer_printf(out, LABEL "the last start failed with status %lld", "start",
                          integer_of(failed, "code"));
         add_duration(out, ", ", real_of(failed, "seconds_ago"), " ago");
-        bp_buffer_printf(out, ": %s\n", text_of(failed, "message"));
+        bp_buffer_printf(out, ": ");
+        add_lines(out, text_of(failed, "message"));
     }
 }
 
