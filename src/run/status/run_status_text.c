@@ -229,6 +229,8 @@ static void add_events(bp_buffer *out, const json_t *status)
         bp_buffer_printf(out, ": rank %lld on %s", integer_of(note, "rank"), text_of(note, "host"));
     if (has(note, "step"))
         bp_buffer_printf(out, " at step %lld", integer_of(note, "step"));
+    if (says(note, "event", "slow_rank") && json_object_size(json_object_get(status, "hosts")) == 1)
+        bp_buffer_printf(out, " (the only host: other work is on its cores, or a part is larger)");
     bp_buffer_printf(out, ", %s", text_of(note, "time"));
     json_object_foreach(json_object_get(status, "events"), name, times) others +=
         json_integer_value(times);
