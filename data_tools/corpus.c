@@ -247,11 +247,14 @@ static void report(const corpus_arguments *arguments, const bp_tokenizer *tokeni
                    const bp_corpus_built *built, double seconds)
 {
     if (built->invalid_bytes > 0)
-        BP_WARN("text.not_utf8", "%" PRId64 " bytes of the text are not valid UTF-8: %s",
-                built->invalid_bytes,
-                bp_tokenizer_keeps_bytes(tokenizer)
-                    ? "they were kept as they are"
-                    : "each is an unknown character to the tokenizer");
+        BP_WARN(
+            "text.not_utf8",
+            "%" PRId64 " bytes of the text are not valid UTF-8: the first at %s, line %" PRId64
+            "; %s",
+            built->invalid_bytes, bp_text_source_shown(arguments->files.list[built->invalid_file]),
+            built->invalid_line,
+            bp_tokenizer_keeps_bytes(tokenizer) ? "they were kept as they are"
+                                                : "each is an unknown character to the tokenizer");
     if (built->empty_documents > 0)
         BP_WARN("corpus.empty_documents", "%" PRId64 " of %" PRId64 " documents are empty",
                 built->empty_documents, built->documents);
