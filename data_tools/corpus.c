@@ -266,6 +266,9 @@ static void report(const corpus_arguments *arguments, const bp_tokenizer *tokeni
                 built->skipped_bad, built->skipped_bad + built->documents, arguments->skip_list);
     if (built->skipped_lines > 0)
         bp_log("%" PRId64 " empty lines were skipped", built->skipped_lines);
+    if (built->white_documents > 0)
+        bp_log("%" PRId64 " of %" PRId64 " documents are only white space, and count as documents",
+               built->white_documents, built->documents);
     if (arguments->sentences)
         bp_log("%" PRId64 " sentences", built->segments);
     bp_log("%s: %" PRId64 " documents, %" PRId64 " tokens, %" PRId64 " words, %" PRId64

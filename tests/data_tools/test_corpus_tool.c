@@ -224,12 +224,20 @@ static void write_pieces(const char *name)
 
 static void what_is_odd_in_the_text_is_reported(void **state)
 {
+    static const char white[] = "a cat\n   \n\n\xc2\xa0\n\t\r\nx\n";
+
     (void)state;
     make_input();
     expect_tool(0, "corpus --tokenizer t.json --format lines --out c.h5 lines.txt", 0,
                 "1 empty lines were skipped");
     expect_tool(0, "corpus --tokenizer t.json --format lines --out c.h5 lines.txt", 0,
                 "lines.txt, line 3; ... [text.not_utf8]");
+    bp_test_write("white.txt", white, sizeof white - 1);
+    expect_tool(0, "corpus --tokenizer t.json --format lines --out c.h5 white.txt", 0,
+                "3 of 5 documents are only white space");
+    assert_non_null(strstr(output, "1 empty lines were skipped"));
+    expect_tool(0, "corpus --tokenizer t.json --format lines --out c.h5 lines.txt", 0, "c.h5: ");
+    assert_null(strstr(output, "white space"));
     write_pieces("long.txt");
     for (int ranks = 1; ranks <= 3; ranks++)
         expect_tool(ranks, "corpus --tokenizer t.json --out c.h5 empty.txt long.txt lines.txt", 0,

@@ -244,6 +244,7 @@ static bp_err end_document(master *m, const bp_record *record)
     m->built.bytes += row.bytes;
     m->built.words += row.words;
     m->built.invalid_bytes += counts.invalid_bytes;
+    m->built.white_documents += row.bytes > 0 && row.words == 0;
     m->built.empty_documents += m->document_tokens == 0 ? 1 : 0;
     m->document_tokens = 0;
     memset(&m->tally, 0, sizeof m->tally);
