@@ -565,7 +565,8 @@ const bp_tool bp_tool_cite = {
              .summary = "finds the training documents nearest to a text",
              .text =
                  "DATASTORE is the file score/states.h5 that bagpipe score wrote of the training "
-                 "text under CHECKPOINT, with score.states=yes.\n"
+                 "text under CHECKPOINT, with score.states=yes; with math.precision=f32 its keys "
+                 "are as exact as those of TEXT.\n"
                  "Each token of TEXT, in its context, is compared with the entries of the "
                  "datastore, of which the K nearest count. A token is found by what follows it; "
                  "with a masked model, by its own masked place. Their weights are proportional to "
@@ -577,7 +578,9 @@ const bp_tool bp_tool_cite = {
                  "document's target, and the line ends with its source and the target up to the "
                  "entry's token. Under mpirun ranks share the datastore out.",
              .options = OPTIONS,
-             .examples = "  bagpipe-data cite runs/small runs/store/score/states.h5 \\\n"
+             .examples = "  bagpipe score small.ini run.dir=runs/store score.model=runs/small \\\n"
+                         "      score.corpus=train.h5 score.states=yes math.precision=f32\n"
+                         "  bagpipe-data cite runs/small runs/store/score/states.h5 \\\n"
                          "      \"In the beginning\"\n",
              .statuses = STATUSES},
     .run = run};

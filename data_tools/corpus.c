@@ -45,8 +45,9 @@ static const struct argp_option OPTIONS[] = {
     {"tokenizer", 't', "FILE", 0, "the tokenizer.json (required for text)", 1},
     {"out", 'o', "FILE", 0, "the corpus to write (required)", 1},
     {"format", KEY_FORMAT, "text|lines|jsonl|tsv|pairs|conll|squad|hdf5", 0,
-     "what a FILE holds: text, one document (the default); lines, a document a line, empty lines "
-     "are skipped and counted; jsonl, a JSON object a line, with \"text\" and perhaps \"id\"; tsv, "
+     "what a FILE holds: text, one document (the default); lines, a document a line (empty lines "
+     "are skipped, lines of white space not; both are counted); jsonl, a JSON object a line, with "
+     "\"text\" and perhaps \"id\"; tsv, "
      "fields with tabs between them, whose names are in the first line; pairs, two FILEs with a "
      "source and its target a line; conll, a word and its tag a line, documents parted by empty "
      "lines; squad, SQuAD's JSON: questions, their contexts and answers; hdf5, the tokens of a "

@@ -429,8 +429,9 @@ const bp_tool bp_tool_compare = {
                  "their names, documents, ids, bytes, words, and, with one tokenizer, tokens (by "
                  "their hashes).\n"
                  "A and B may be two checkpoints (step folders, imported folders, or run folders "
-                 "of trainings): every byte is verified, and they are equal to the bit, or the "
-                 "first tensor that differs is named, with status 65.",
+                 "of trainings): every byte is verified, and they are equal to the bit, or what "
+                 "differs first is named (the kind of model, else a tensor), with status 65. That "
+                 "says nothing of which one predicts better: score both, and compare the scores.",
              .options = OPTIONS,
              .examples = "  bagpipe-data compare runs/small-scored runs/large-scored\n"
                          "  bagpipe-data compare runs/a runs/b --json a-b.json --resamples 10000\n"
