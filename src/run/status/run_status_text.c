@@ -74,16 +74,16 @@ static void add_state(bp_buffer *out, const json_t *status)
     bp_buffer_printf(out, "\n");
 }
 
-/* A text of one line goes on in this one; each line of several, such as a configuration's faults,
- * has one of its own. */
-static void add_lines(bp_buffer *out, const char *text)
+/* A text of one line goes on in this one, after `gap`; each line of several, such as a
+ * configuration's faults, has one of its own. */
+static void add_lines(bp_buffer *out, const char *gap, const char *text)
 {
     bool several = strchr(text, '\n') != NULL;
 
     for (const char *line = text; *line != '\0'; line += strspn(line, "\n")) {
         int bytes = (int)strcspn(line, "\n");
 
-        bp_buffer_printf(out, "%s%.*s", several ? "\n" INDENT "- " : "", bytes, line);
+        bp_buffer_printf(out, "%s%.*s", several ? "\n" INDENT "- " : gap, bytes, line);
         line += bytes;
     }
     bp_buffer_printf(out, "\n");
@@ -95,7 +95,7 @@ static void add_text(bp_buffer *out, const char *label, const char *before, cons
     if (text[0] == '\0')
         return;
     bp_buffer_printf(out, LABEL "%s", label, before);
-    add_lines(out, text);
+    add_lines(out, "", text);
 }
 
 /* The start before this one; and one that the run itself knows nothing of: what it needed could not
@@ -110,8 +110,8 @@ static void add_starts(bp_buffer *out, const json_t *status)
         bp_buffer_printf(out, LABEL "the last start failed with status %lld", "start",
                          integer_of(failed, "code"));
         add_duration(out, ", ", real_of(failed, "seconds_ago"), " ago");
-        bp_buffer_printf(out, ": ");
-        add_lines(out, text_of(failed, "message"));
+        bp_buffer_printf(out, ":");
+        add_lines(out, " ", text_of(failed, "message"));
     }
 }
 
