@@ -307,7 +307,7 @@ static bp_err fail_run(const char *path)
     static const char *const key = "job";
     static const struct {
         const char *job, *remedy;
-    } RESULTS[] = {{"score", "bagpipe-data table and compare read it"},
+    } RESULTS[] = {{"score", "bagpipe-data compare reads it, and table its score/documents.h5"},
                    {"generate", "it holds texts and no model"},
                    {"uncertainty", "it holds results and no model"}};
     const char *remedy = "name it as it is in score.model or model.init, or to bagpipe-data "

@@ -157,7 +157,7 @@ class Import(JobTest):
                 self.assert_error(run([program("bagpipe-data"), "import", self.at("folder-" + name), "--out", self.at("never")]), 65, "[import.other_kind]", word)
         scored = self.at("scored")
         self.must(["bagpipe", "score", self.at("small.ini"), f"run.dir={scored}", f"score.model={self.at('gpt')}", f"score.corpus={self.at('valid.h5')}"])
-        for folder, words in ((self.at("gpt"), ["job pretrain", "score.model", "export"]), (scored, ["job score", "bagpipe-data table"]),
+        for folder, words in ((self.at("gpt"), ["job pretrain", "score.model", "export"]), (scored, ["job score", "bagpipe-data compare", "table its score/documents.h5"]),
                               (os.path.join(self.at("gpt"), "checkpoints"), ["checkpoints", "run folder"])):
             self.assert_error(run([program("bagpipe-data"), "import", folder, "--out", self.at("never")]), 65, "[import.other_kind]", *words)
         for name, lacks, has in (("text.txt", ["config.json and model.safetensors", "*options.json and *weights.hdf5"], []),
