@@ -71,8 +71,9 @@ static void warn_of_rounding(const bp_datastore_info *store, const char *path)
 {
     if (store->precision[0] && strcmp(store->precision, "f32") != 0)
         BP_WARN("datastore.rounded_keys",
-                "the keys of the datastore were computed in %s, those of the text are in f32: at "
-                "%s; distances differ by what was rounded away",
+                "the keys of the datastore were computed in %s, those of the text are in f32, so "
+                "that distances of equal contexts are small but not 0: at %s; for exact ones score "
+                "the training text again with score.states=yes math.precision=f32",
                 store->precision, path);
 }
 
@@ -564,7 +565,8 @@ const bp_tool bp_tool_cite = {
              .summary = "finds the training documents nearest to a text",
              .text =
                  "DATASTORE is the file score/states.h5 that bagpipe score wrote of the training "
-                 "text under CHECKPOINT, with score.states=yes.\n"
+                 "text under CHECKPOINT, with score.states=yes; with math.precision=f32 its keys "
+                 "are as exact as those of TEXT.\n"
                  "Each token of TEXT, in its context, is compared with the entries of the "
                  "datastore, of which the K nearest count. A token is found by what follows it; "
                  "with a masked model, by its own masked place. Their weights are proportional to "
@@ -576,7 +578,9 @@ const bp_tool bp_tool_cite = {
                  "document's target, and the line ends with its source and the target up to the "
                  "entry's token. Under mpirun ranks share the datastore out.",
              .options = OPTIONS,
-             .examples = "  bagpipe-data cite runs/small runs/store/score/states.h5 \\\n"
+             .examples = "  bagpipe score small.ini run.dir=runs/store score.model=runs/small \\\n"
+                         "      score.corpus=train.h5 score.states=yes math.precision=f32\n"
+                         "  bagpipe-data cite runs/small runs/store/score/states.h5 \\\n"
                          "      \"In the beginning\"\n",
              .statuses = STATUSES},
     .run = run};

@@ -45,8 +45,9 @@ static const struct argp_option OPTIONS[] = {
     {"tokenizer", 't', "FILE", 0, "the tokenizer.json (required for text)", 1},
     {"out", 'o', "FILE", 0, "the corpus to write (required)", 1},
     {"format", KEY_FORMAT, "text|lines|jsonl|tsv|pairs|conll|squad|hdf5", 0,
-     "what a FILE holds: text, one document (the default); lines, a document a line, empty lines "
-     "are skipped and counted; jsonl, a JSON object a line, with \"text\" and perhaps \"id\"; tsv, "
+     "what a FILE holds: text, one document (the default); lines, a document a line (empty lines "
+     "are skipped, lines of white space not; both are counted); jsonl, a JSON object a line, with "
+     "\"text\" and perhaps \"id\"; tsv, "
      "fields with tabs between them, whose names are in the first line; pairs, two FILEs with a "
      "source and its target a line; conll, a word and its tag a line, documents parted by empty "
      "lines; squad, SQuAD's JSON: questions, their contexts and answers; hdf5, the tokens of a "
@@ -247,11 +248,14 @@ static void report(const corpus_arguments *arguments, const bp_tokenizer *tokeni
                    const bp_corpus_built *built, double seconds)
 {
     if (built->invalid_bytes > 0)
-        BP_WARN("text.not_utf8", "%" PRId64 " bytes of the text are not valid UTF-8: %s",
-                built->invalid_bytes,
-                bp_tokenizer_keeps_bytes(tokenizer)
-                    ? "they were kept as they are"
-                    : "each is an unknown character to the tokenizer");
+        BP_WARN(
+            "text.not_utf8",
+            "%" PRId64 " bytes of the text are not valid UTF-8: the first at %s, line %" PRId64
+            "; %s",
+            built->invalid_bytes, bp_text_source_shown(arguments->files.list[built->invalid_file]),
+            built->invalid_line,
+            bp_tokenizer_keeps_bytes(tokenizer) ? "they were kept as they are"
+                                                : "each is an unknown character to the tokenizer");
     if (built->empty_documents > 0)
         BP_WARN("corpus.empty_documents", "%" PRId64 " of %" PRId64 " documents are empty",
                 built->empty_documents, built->documents);
@@ -263,6 +267,9 @@ static void report(const corpus_arguments *arguments, const bp_tokenizer *tokeni
                 built->skipped_bad, built->skipped_bad + built->documents, arguments->skip_list);
     if (built->skipped_lines > 0)
         bp_log("%" PRId64 " empty lines were skipped", built->skipped_lines);
+    if (built->white_documents > 0)
+        bp_log("%" PRId64 " of %" PRId64 " documents are only white space, and count as documents",
+               built->white_documents, built->documents);
     if (arguments->sentences)
         bp_log("%" PRId64 " sentences", built->segments);
     bp_log("%s: %" PRId64 " documents, %" PRId64 " tokens, %" PRId64 " words, %" PRId64

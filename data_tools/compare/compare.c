@@ -45,7 +45,8 @@ static const bp_help_row STATUSES[] = {
 
 /* ---- the table ---- */
 
-#define NAME_WIDTH 18 /* of 80 columns; UTF-8's continuation bytes have no width */
+#define FEW_DOCUMENTS 10 /* an interval of fewer misses more often than it says */
+#define NAME_WIDTH    18 /* of 80 columns; UTF-8's continuation bytes have no width */
 
 static void put_name(const char *prefix, const char *name)
 {
@@ -108,6 +109,34 @@ static bool is_worth_a_line(const comparison *c, const comparison_group *group)
     return group->scope != SCOPE_CORPUS || c->scores[0].corpora > 1;
 }
 
+/* Which side predicts better, by how much, and how sure that is: from the figures of all documents,
+ * where these allow it. */
+static void print_verdict(const comparison *c)
+{
+    const comparison_group *all = &c->groups[0];
+    bool bits = c->unit == UNIT_BYTE;
+    /* of B, in bits or in percent of A's */
+    double more = bits ? all->difference : 100 * (all->ratio - 1);
+    double low = bits ? all->difference_interval.low : 100 * (all->ratio_interval.low - 1);
+    double high = bits ? all->difference_interval.high : 100 * (all->ratio_interval.high - 1);
+    const char *unit = bits ? "" : " %", *of = bits ? "bits per byte" : "perplexity";
+    int digits = bits ? 4 : 1;
+
+    putchar('\n');
+    if (!c->alike)
+        printf("No verdict: A and B were scored by two conventions.\n");
+    else if (all->documents < FEW_DOCUMENTS)
+        printf("No verdict: it takes %d documents or more, and there %s %" PRId64 ".\n",
+               FEW_DOCUMENTS, all->documents == 1 ? "is" : "are", all->documents);
+    else if (low <= 0 && high >= 0)
+        printf("No clear difference: B has %+.*f%s %s (95 %%: %+.*f to %+.*f%s).\n", digits, more,
+               unit, of, digits, low, digits, high, unit);
+    else
+        printf("%s predicts better: B has %.*f%s %s %s (95 %%: %.*f to %.*f%s).\n",
+               more < 0 ? "B" : "A", digits, fabs(more), unit, more < 0 ? "less" : "more", of,
+               digits, fabs(more < 0 ? high : low), digits, fabs(more < 0 ? low : high), unit);
+}
+
 static void print_table(const comparison *c)
 {
     static const char *const figures[] = {"perplexity", "bits/byte", "per word"};
@@ -120,6 +149,7 @@ static void print_table(const comparison *c)
         put_clean(c->remarks[k], SIZE_MAX, "");
         putchar('\n');
     }
+    print_verdict(c);
     printf("\n%*s %9s %10s A %10s B %7s  95 %% interval\n", NAME_WIDTH, "", "documents",
            figures[c->unit], figures[c->unit], "B / A");
     for (int64_t k = 0; k < c->group_count; k++) {
@@ -383,7 +413,8 @@ const bp_tool bp_tool_compare = {
              .summary = "compares two models by their scores of the same texts, or two checkpoints",
              .text =
                  "A and B are run folders of finished score jobs, or the folders 'score' in them. "
-                 "It prints, for all documents, by corpus and by label value: the perplexities, "
+                 "It prints which one predicts better, if the documents show it; then, for all "
+                 "documents, by corpus and by label value: the perplexities, "
                  "their ratio B / A (below 1: B predicts better), and the difference B - A of the "
                  "negative log-likelihood.\n"
                  "The 95 % intervals are percentiles of a paired bootstrap over documents: a "
@@ -398,8 +429,9 @@ const bp_tool bp_tool_compare = {
                  "their names, documents, ids, bytes, words, and, with one tokenizer, tokens (by "
                  "their hashes).\n"
                  "A and B may be two checkpoints (step folders, imported folders, or run folders "
-                 "of trainings): every byte is verified, and they are equal to the bit, or the "
-                 "first tensor that differs is named, with status 65.",
+                 "of trainings): every byte is verified, and they are equal to the bit, or what "
+                 "differs first is named (the kind of model, else a tensor), with status 65. That "
+                 "says nothing of which one predicts better: score both, and compare the scores.",
              .options = OPTIONS,
              .examples = "  bagpipe-data compare runs/small-scored runs/large-scored\n"
                          "  bagpipe-data compare runs/a runs/b --json a-b.json --resamples 10000\n"

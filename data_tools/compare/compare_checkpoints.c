@@ -13,6 +13,10 @@
 
 #define MANIFEST_BYTES (INT64_C(1) << 30)
 
+/* Who compares weights that differ may have meant how well they predict. */
+#define PREDICTIONS                                                                                \
+    "; which one predicts better is seen by scoring one corpus with both and comparing those runs"
+
 /* A folder of scores is none, even where it is in the run folder of a training. */
 static bool has(const char *folder, const char *name)
 {
@@ -44,18 +48,33 @@ static bp_err compare_tensor(const json_t *const tensor[2], const char *const fo
     for (int side = 0; side < 2; side++)
         if (!tensor[side])
             return BP_FAIL(BP_ERR_FORMAT, "compare.tensor_missing",
-                           "tensor %s is missing: at %s; it is in %s",
+                           "tensor %s is missing: at %s; it is in %s" PREDICTIONS,
                            text_of(tensor[!side], "name"), folder[side], folder[!side]);
     if (!json_equal(shape[0], shape[1]))
         return BP_FAIL(BP_ERR_FORMAT, "compare.other_shape",
-                       "tensor %s has another shape: at %s and %s", text_of(tensor[0], "name"),
-                       folder[0], folder[1]);
+                       "tensor %s has another shape: at %s and %s" PREDICTIONS,
+                       text_of(tensor[0], "name"), folder[0], folder[1]);
     if (strcmp(text_of(tensor[0], "digest"), text_of(tensor[1], "digest")) != 0)
         return BP_FAIL(BP_ERR_FORMAT, "compare.other_tensor",
-                       "tensor %s differs, digests %.12s... and %.12s...: at %s and %s",
+                       "tensor %s differs, digests %.12s... and %.12s...: at %s and %s" PREDICTIONS,
                        text_of(tensor[0], "name"), text_of(tensor[0], "digest"),
                        text_of(tensor[1], "digest"), folder[0], folder[1]);
     return BP_OK;
+}
+
+/* Models of two kinds have no tensors in common that are worth naming. */
+static bp_err compare_kinds(json_t *const manifest[2], const char *const folder[2])
+{
+    const char *kind[2];
+
+    for (int side = 0; side < 2; side++)
+        kind[side] =
+            text_of(json_object_get(json_object_get(manifest[side], "state"), "model"), "kind");
+    return strcmp(kind[0], kind[1]) == 0
+               ? BP_OK
+               : BP_FAIL(BP_ERR_FORMAT, "compare.other_kind",
+                         "the models are of two kinds, %s and %s: at %s and %s" PREDICTIONS,
+                         kind[0], kind[1], folder[0], folder[1]);
 }
 
 /* Both lists are sorted by name. */
@@ -102,6 +121,8 @@ bp_err compare_checkpoints(const char *const paths[2])
         err = bp_json_load(&manifest[side], file, MANIFEST_BYTES);
         bp_free(file);
     }
+    if (err == BP_OK)
+        err = compare_kinds(manifest, folder);
     if (err == BP_OK)
         err = compare_tensors(manifest, folder);
     if (err == BP_OK) {

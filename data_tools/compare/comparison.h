@@ -34,6 +34,7 @@ typedef struct comparison {
     comparison_unit unit;
     comparison_evidence evidence;
     bool whole_bytes; /* both scored all text, and its bytes are known */
+    bool alike;       /* tokens were scored by one convention: rolling, half, pll... */
     bool *chosen;     /* [documents]: scored */
     char **remarks;
     int64_t remark_count;

@@ -327,6 +327,7 @@ bp_err comparison_check(comparison *c)
         err = convention_of(&b, &c->scores[1]);
     if (err == BP_OK) {
         c->whole_bytes = a.whole_bytes && b.whole_bytes;
+        c->alike = strcmp(a.name, b.name) == 0;
         err = choose_documents(c, &a, &b);
     }
     if (err == BP_OK)

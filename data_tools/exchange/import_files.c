@@ -6,12 +6,14 @@
 #include "base/files/fs.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "io/checkpoint/checkpoint.h"
 #include "models/words_file.h"
 
 #include <dirent.h>
 #include <string.h>
 
 #define CONFIG_LIMIT ((int64_t)16 << 20)
+#define RUN_LIMIT    ((int64_t)100 << 20)
 #define HEAD_BYTES   4096
 
 static bool has(const char *folder, const char *name)
@@ -299,12 +301,54 @@ static bool has_end(const char *folder, const char *end)
     return found;
 }
 
+/* A run of a model is named with what takes it, one of results with what reads them. */
+static bp_err fail_run(const char *path)
+{
+    static const char *const key = "job";
+    static const struct {
+        const char *job, *remedy;
+    } RESULTS[] = {{"score", "bagpipe-data compare reads it, and table its score/documents.h5"},
+                   {"generate", "it holds texts and no model"},
+                   {"uncertainty", "it holds results and no model"}};
+    const char *remedy = "name it as it is in score.model or model.init, or to bagpipe-data "
+                         "export, which makes a folder of Hugging Face's form of it";
+    char *file = bp_path_join(path, "run.json"), *what;
+    json_t *run = NULL;
+    bp_err err = bp_json_load_members(&run, file, RUN_LIMIT, &key, 1);
+    const char *job = err == BP_OK ? json_string_value(json_object_get(run, key)) : NULL;
+
+    for (size_t k = 0; job && k < sizeof RESULTS / sizeof RESULTS[0]; k++)
+        if (strcmp(job, RESULTS[k].job) == 0)
+            remedy = RESULTS[k].remedy;
+    what = bp_sprintf("a run folder of bagpipe%s%.40s", job ? ", of job " : "", job ? job : "");
+    err = fail_kind(path, what, remedy);
+    bp_free(what);
+    json_decref(run);
+    bp_free(file);
+    return err;
+}
+
+/* What it is taken for, what was looked for, and which of it is missing. */
+static bp_err fail_folder(const char *path)
+{
+    bool weights = has(path, "model.safetensors") || has(path, "model.safetensors.index.json");
+    bool options = has_end(path, "options.json"), hdf5 = has_end(path, "weights.hdf5");
+
+    return BP_FAIL(BP_ERR_INPUT, "import.no_model",
+                   "this is a folder of no kind that is known: for Hugging Face's form it lacks "
+                   "config.json%s, for bilm-tf's %s%s%s: at %s; give the folder that holds them, "
+                   "or a file (ARPA, word2vec)",
+                   weights ? "" : " and model.safetensors", options ? "" : "*options.json",
+                   options || hdf5 ? "" : " and ", hdf5 ? "" : "*weights.hdf5", path);
+}
+
 static bp_err check_folder(const char *path)
 {
     static const struct {
         const char *name, *what, *remedy;
     } SIGNS[] = {
-        {"manifest.json", "a checkpoint of bagpipe", "use it as it is"},
+        {"manifest.json", "a checkpoint of bagpipe",
+         "name it as it is in score.model or model.init"},
         {"adapter_config.json", "an adapter of PEFT",
          "merge it into its model (merge_and_unload), save that, and give its folder"},
         {"bert_config.json", "a BERT of TensorFlow's form",
@@ -317,6 +361,11 @@ static bp_err check_folder(const char *path)
 
     if (has(path, "config.json"))
         return BP_OK;
+    if (has(path, "run.json"))
+        return fail_run(path);
+    if (bp_checkpoint_newest_step(path) >= 0)
+        return fail_kind(path, "a folder of checkpoints of bagpipe",
+                         "name the run folder that holds it in score.model or model.init");
     for (size_t k = 0; k < sizeof SIGNS / sizeof SIGNS[0]; k++)
         if (has(path, SIGNS[k].name))
             return fail_kind(path, SIGNS[k].what, SIGNS[k].remedy);
@@ -326,7 +375,7 @@ static bp_err check_folder(const char *path)
     if (has_end(path, ".safetensors"))
         return fail_kind(path, "a folder of safetensors without config.json",
                          "put the model's config.json beside them");
-    return BP_OK; /* the missing file is named */
+    return fail_folder(path);
 }
 
 bp_err import_check_source(const char *path)

@@ -41,7 +41,8 @@ static void make_text(const bp_example_maker *self, const bp_document *document,
     const bp_example_rules *rules = self->rules;
     int64_t T = self->form.stream[0].T, source = document->starts[1],
             target = document->count - source, between = rules->separator_count,
-            more = source + between + target - T;
+            lead = rules->begins && (source == 0 || document->tokens[0] != rules->first),
+            more = lead + source + between + target - T;
     int32_t *inputs = out->inputs[0], *targets = out->targets[0], *at = inputs;
 
     (void)step, (void)slot;
@@ -52,12 +53,13 @@ static void make_text(const bp_example_maker *self, const bp_document *document,
         target -= more - cut < target ? more - cut : target;
     }
     memset(inputs, 0, (size_t)T * sizeof *inputs);
+    at = put(at, &rules->first, lead);
     at = put(at, document->tokens, source);
-    at = put(at, rules->separator, between < T - source ? between : T - source);
+    at = put(at, rules->separator, between < T - lead - source ? between : T - lead - source);
     at = put(at, document->tokens + document->starts[1], target);
     for (int64_t t = 0; t < T; t++)
         targets[t] = -1;
-    for (int64_t t = source + between - 1, k = 0; k <= target && t < T; t++, k++)
+    for (int64_t t = lead + source + between - 1, k = 0; k <= target && t < T; t++, k++)
         targets[t] = k < target ? document->tokens[document->starts[1] + k] : (int32_t)rules->eod;
 }
 

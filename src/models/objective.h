@@ -72,6 +72,8 @@ typedef struct bp_example_rules {
     double span;         /* mean length of masked spans; 0: single tokens, or words */
     const int32_t *separator; /* [separator_count] of bp_objective_text. Borrowed */
     int64_t separator_count;
+    bool begins;           /* of bp_objective_text: a source begins with ... */
+    int32_t first;         /* ... this token */
     const bool *continues; /* [vocab_size] whole words are masked: does a token continue the word
                               before it? NULL: tokens are masked one by one. Borrowed */
     unsigned noises;       /* bit k: noise k is applied */
@@ -116,9 +118,9 @@ extern const bp_objective bp_objective_causal;
 extern const bp_objective bp_objective_masked;
 /** The target given the source, token by token. */
 extern const bp_objective bp_objective_seq2seq;
-/** The same of a causal model: source, separator, target and end in one stream, with targets from
- * the target on. A source longer than the context loses its last tokens; if that is not enough, the
- * target does. */
+/** The same of a causal model: source (after the token that texts begin with, where there is one),
+ * separator, target and end in one stream, with targets from the target on. A source longer than
+ * the context loses its last tokens; if that is not enough, the target does. */
 extern const bp_objective bp_objective_text;
 /** A text given the same text with noise: token by token, between start and end as of pairs. The
  * text is a run of sentences of one document, as many as fit, or, of a corpus without sentences, a

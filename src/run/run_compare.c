@@ -110,7 +110,7 @@ struct comparison {
     const char *run_dir;
     bp_buffer faults, changes;
     int64_t fault_count;
-    bool same;
+    bool same, derived; /* derived: keys that follow from others are compared now */
 };
 
 /* Is the key in the list, by itself or through "section.*"? */
@@ -147,6 +147,13 @@ static void add_fault(struct comparison *c, const char *name, const char *what, 
     bp_free(line);
 }
 
+/* Nobody gave the value: it follows from other keys, from a model or from a corpus. */
+static bool is_derived(const bp_config *config, const bp_option *option, const char *now)
+{
+    return !bp_config_is_given(config, option->key) &&
+           strcmp(now, !option->value ? "" : option->value) != 0;
+}
+
 /* What no result depends on may change in any job. */
 static const char *const ALWAYS_FREE[] = {
     "run.dir", "run.memory", "slurm.*", "watchdog.*", "mesh.coordinator", "mesh.overlap", NULL};
@@ -166,7 +173,7 @@ static void compare_key(void *context, const bp_option *option, const char *valu
         before = run_pairs_find(c->pairs, option->was);
     if (!before) /* not set then, or not known yet */
         before = !option->value ? "" : option->value;
-    if (is_free || strcmp(before, now) == 0)
+    if (is_free || strcmp(before, now) == 0 || c->derived != is_derived(c->config, option, now))
         return;
     if (option->may_change || is_listed(spec->may_change, option->key)) {
         c->same = false;
@@ -240,6 +247,9 @@ bp_err run_compare(const json_t *before, const run_pairs *pairs, const bp_config
                        job, spec->job, run_dir);
     compare_identities(&c, before);
     if (pairs->count > 0)
+        bp_config_each(config, compare_key, &c);
+    c.derived = c.fault_count == 0; /* with a fault they only repeat it */
+    if (pairs->count > 0 && c.derived)
         bp_config_each(config, compare_key, &c);
     *finished = c.same && c.fault_count == 0 && strcmp(end_state_of(before), "finished") == 0;
     if (c.fault_count > FAULTS_SHOWN)

@@ -208,14 +208,40 @@ static void table_is_csv(void **state)
     expect_tool(0, "table --head x c.h5", 64, "--head ... [command.bad_number]");
 }
 
+/* More than two pieces of text, and then a byte that is not UTF-8, in line 300003. */
+static void write_pieces(const char *name)
+{
+    static const char line[] = "the cat\n", last[] = "x\nthe \xff bat\n";
+    size_t bytes = 0, length = sizeof line - 1;
+    char *text = bp_alloc("test.text", 300001 * (int64_t)length + (int64_t)sizeof last, 1);
+
+    for (; bytes < 300001 * length; bytes += length)
+        memcpy(text + bytes, line, length);
+    memcpy(text + bytes, last, sizeof last);
+    bp_test_write(name, text, bytes + sizeof last - 1);
+    bp_free(text);
+}
+
 static void what_is_odd_in_the_text_is_reported(void **state)
 {
+    static const char white[] = "a cat\n   \n\n\xc2\xa0\n\t\r\nx\n";
+
     (void)state;
     make_input();
     expect_tool(0, "corpus --tokenizer t.json --format lines --out c.h5 lines.txt", 0,
                 "1 empty lines were skipped");
     expect_tool(0, "corpus --tokenizer t.json --format lines --out c.h5 lines.txt", 0,
-                "[text.not_utf8]");
+                "lines.txt, line 3; ... [text.not_utf8]");
+    bp_test_write("white.txt", white, sizeof white - 1);
+    expect_tool(0, "corpus --tokenizer t.json --format lines --out c.h5 white.txt", 0,
+                "3 of 5 documents are only white space");
+    assert_non_null(strstr(output, "1 empty lines were skipped"));
+    expect_tool(0, "corpus --tokenizer t.json --format lines --out c.h5 lines.txt", 0, "c.h5: ");
+    assert_null(strstr(output, "white space"));
+    write_pieces("long.txt");
+    for (int ranks = 1; ranks <= 3; ranks++)
+        expect_tool(ranks, "corpus --tokenizer t.json --out c.h5 empty.txt long.txt lines.txt", 0,
+                    "long.txt, line 300003; ... [text.not_utf8]");
     expect_tool(0, "corpus --tokenizer t.json --out c.h5 empty.txt lines.txt", 0,
                 "[corpus.empty_documents]");
     expect_tool(0, "inspect c.h5", 0, "ids         empty.txt ... lines.txt");

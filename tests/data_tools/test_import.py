@@ -155,6 +155,21 @@ class Import(JobTest):
                 os.mkdir(self.at("folder-" + name))
                 self.write(f"folder-{name}/{name}", "{}")
                 self.assert_error(run([program("bagpipe-data"), "import", self.at("folder-" + name), "--out", self.at("never")]), 65, "[import.other_kind]", word)
+        scored = self.at("scored")
+        self.must(["bagpipe", "score", self.at("small.ini"), f"run.dir={scored}", f"score.model={self.at('gpt')}", f"score.corpus={self.at('valid.h5')}"])
+        for folder, words in ((self.at("gpt"), ["job pretrain", "score.model", "export"]), (scored, ["job score", "bagpipe-data compare", "table its score/documents.h5"]),
+                              (os.path.join(self.at("gpt"), "checkpoints"), ["checkpoints", "run folder"])):
+            self.assert_error(run([program("bagpipe-data"), "import", folder, "--out", self.at("never")]), 65, "[import.other_kind]", *words)
+        for name, lacks, has in (("text.txt", ["config.json and model.safetensors", "*options.json and *weights.hdf5"], []),
+                                 ("a.index.json", ["config.json and model.safetensors"], []), ("x_options.json", ["*weights.hdf5"], ["*options.json"]),
+                                 ("model.safetensors.index.json", ["config.json,"], ["model.safetensors"])):
+            with self.subTest(name):
+                os.mkdir(self.at("no-" + name))
+                self.write(f"no-{name}/{name}", "{}")
+                result = run([program("bagpipe-data"), "import", self.at("no-" + name), "--out", self.at("never")])
+                self.assert_error(result, 66, "[import.no_model]", *lacks)
+                for word in has:
+                    self.assertNotIn(word, result.err.split(": at ")[0])
         self.assert_error(run([program("bagpipe-data"), "import", self.at("nowhere"), "--out", self.at("never")]), 66, "[huggingface.no_folder]")
 
 

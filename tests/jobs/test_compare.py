@@ -4,6 +4,7 @@ import json
 import math
 import os
 import random
+import re
 import shutil
 
 import bagpipe_test
@@ -190,6 +191,34 @@ class Compare(JobTest):
                          f"[{group['difference_low']:+.5f}, {group['difference_high']:+.5f}]"):
                 self.assertIn(text, lines[name])
 
+    def verdict(self, *sides):
+        return [line for line in self.compare(*sides).out.splitlines() if re.match("[AB] predicts better|No clear difference|No verdict", line)]
+
+    def test_the_verdict_comes_first_and_is_that_of_the_interval(self):
+        figures = self.compared("a", "b")["all"]
+        self.assertGreater(figures["ratio_low"], 1)  # else no verdict of "a" is right
+        percent = [100 * (figures[key] - 1) for key in ("ratio", "ratio_low", "ratio_high")]
+        said = "A predicts better: B has {:.1f} % more perplexity (95 %: {:.1f} to {:.1f} %).".format(*percent)
+        self.assertEqual(self.verdict("a", "b"), [said])
+        out = self.compare("a", "b").out
+        self.assertLess(out.index(said), out.index("documents perplexity A"))
+        back = self.compared("b", "a")["all"]
+        percent = [100 * (1 - back[key]) for key in ("ratio", "ratio_high", "ratio_low")]
+        self.assertEqual(self.verdict("b", "a"), ["B predicts better: B has {:.1f} % less perplexity (95 %: {:.1f} to {:.1f} %).".format(*percent)])
+        self.assertEqual(self.verdict("a", "a"), ["No clear difference: B has +0.0 % perplexity (95 %: +0.0 to +0.0 %)."])
+        self.score("half", "m1", "lines", "docs", keys=["score.convention=half"])
+        self.score("half-b", "m2", "lines", "docs", keys=["score.convention=half"])
+        self.assertIn("A predicts better", self.verdict("half", "half-b")[0])
+        shutil.copytree(os.path.join(self.at("b"), "score"), self.at("masked"))  # as a masked model's
+        with open(self.at("masked/summary.json"), encoding="utf-8") as file:
+            text = file.read()
+        self.write("masked/summary.json", text.replace('"name": "rolling"', '"name": "pll"'))
+        self.assertEqual(self.verdict("a", "masked"), ["No verdict: A and B were scored by two conventions."])
+        self.labelled("nine", [row for row in self.rows if row["text"]][:9])
+        for name, model in (("nine-a", "m1"), ("nine-b", "m2")):
+            self.score(name, model, "nine")
+        self.assertEqual(self.verdict("nine-a", "nine-b"), ["No verdict: it takes 10 documents or more, and there are 9."])
+
     def test_one_document_has_no_interval(self):
         self.labelled("one", self.rows[:1])
         for name, model in (("one-a", "m1"), ("one-b", "m2")):
@@ -218,6 +247,7 @@ class Compare(JobTest):
         for side, name in zip("ab", "ac"):
             self.assertAlmostEqual(out["all"]["bits_per_byte_" + side] / self.summary(name)["bits_per_byte"], 1, delta=1e-12)
         self.assertIn("Per byte", self.compare("a", "c").out)
+        self.assertRegex(self.verdict("a", "c")[0], r"^A predicts better: B has [\d.]+ more bits per byte \(95 %: [\d.]+ to [\d.]+\)\.$")
 
     def test_other_conventions_are_reported(self):
         self.score("short", "m1", "lines", "docs", keys=["score.context=16"])

@@ -45,6 +45,15 @@ class GenerateBad(GenerateTest):
         self.refused(65, ["[text.damaged]", "cut.txt.gz"], f"generate.prompts={self.at('cut.txt.gz')}")
         self.refused(66, ["[file.missing]", "none.txt"], f"generate.prompts={self.at('none.txt')}")
 
+    def test_prompts_that_are_not_utf8_are_warned_of(self):
+        path = self.write("latin.txt", "")
+        with open(path, "wb") as file:
+            file.write(b"a prompt\na caf\xe9\n\xff and \xfe\n")
+        result = self.result("latin", 0, f"generate.prompts={path}")
+        self.assertEqual(result.status, 0, str(result))
+        self.assert_warning(result, "[text.not_utf8]", "2 of 3 prompts", f"at {path}, line 2;")
+        self.assert_warning(self.result("plain", 0, f"generate.prompts={self.write('plain.txt', 'a café')}"), "[text.not_utf8]", times=0)
+
     def test_templates(self):
         fields = self.write("fields.jsonl", "{\"a\": \"x\", \"b\": [1]}\n")
         for text, words in (("", ["[template.empty]"]), ("a\n{b", ["[template.open_brace]", "bad.tpl:2"]),

@@ -215,6 +215,11 @@ class Neighbours(ScoreFiles, JobTest):
                                     (78, ["[cite.too_many]"], ["--neighbours", "99999", "word"]), (64, ["[command.bad_number]"], ["--temperature", "0", "word"])):
             self.assert_error(run([*cite, *rest]), status, *words)
         self.assert_error(run([*cite[:2], self.at("other"), self.store, "word"]), 65, "[datastore.other_model]")
+        self.assert_warning(run([*cite, "the sea"]), "[datastore.rounded_keys]", times=0)
+        self.must(self.command("rounded", "part", "score.states=yes", "math.precision=bf16"))
+        result = run([*cite[:3], os.path.join(self.at("rounded"), "score", "states.h5"), "the sea"])
+        self.assertEqual(result.status, 0, str(result))
+        self.assert_warning(result, "[datastore.rounded_keys]", "bf16", "score.states=yes", "math.precision=f32")
 
     def test_a_run_goes_on_with_its_own_datastore_alone(self):
         """A killed run has the bits of one that was not; another weight or datastore is another run."""

@@ -1,8 +1,11 @@
 """What stands before a text and what ends it: roles by the files of a model's folder, score.prefix, generate.prefix, corpus --bos."""
 import csv
+import glob
+import hashlib
 import json
 import math
 import os
+import re
 import shutil
 
 import bagpipe_test
@@ -67,6 +70,42 @@ class Prefix(JobTest):
         result = run([program("bagpipe-data"), "import", cls.at(name), "--out", cls.at(name + ".c")])
         assert result.status == 0, str(result)
         return result
+
+    def test_a_tuned_causal_model_of_texts_begins_them_as_prompts_do(self):
+        """Validation's loss of task.kind=text is that of scoring <bos>, source, separator, target, end, from the target on."""
+        self.model("writer", True, {"bos_token_id": GO, "eos_token_id": STOP})
+        tokenizer, pairs = self.at("writer/tokenizer.json"), [("the rain", "in spain"), ("they say", "it falls"), ("a", "plain")]
+        for side in (0, 1):
+            self.write(f"side{side}.txt", "".join(pair[side] + "\n" for pair in pairs))
+        self.must(["bagpipe-data", "corpus", "--tokenizer", tokenizer, "--format", "pairs", "--out", self.at("pairs.h5"), self.at("side0.txt"), self.at("side1.txt")])
+        corpora = f"[corpus]\ntrain = {self.at('pairs.h5')}\nvalid = {self.at('pairs.h5')}\n"
+        config = self.write("writer.ini", f"[run]\ndir = {self.at('written.c')}\n{corpora}[train]\nbatch = 1\n[checkpoint]\nkeep = 1\n[math]\nprecision = f32\nthreads = 1\n")
+        tune = ["bagpipe", "finetune", config, "task.kind=text", "task.separator==>", f"model.init={self.at('writer.c')}"]
+        self.must([*tune, "train.epochs=2"])
+
+        separator, *ids = self.ids("writer", ["=>", *sum(pairs, ())])
+        parts = [(source + separator, target + [STOP]) for source, target in zip(ids[::2], ids[1::2])]
+        streams = self.documents("streams", [source + target for source, target in parts])
+
+        def loss(prefix):
+            values = self.scored("stream-scores", "written", streams, "score.prefix=" + prefix)[0]
+            return -numpy.concatenate([one[len(source):] for one, (source, _) in zip(values, parts)]).astype(float).mean()
+
+        valid = bagpipe_test.metrics(self.at("written.c"))[-1]["valid_loss"]
+        self.assertLess(abs(valid - loss("bos")), 1e-5)
+        self.assertGreater(abs(valid - loss("none")), 1e-3)
+        # what an earlier version began goes on as it was
+        step, = glob.glob(self.at("written.c/checkpoints/step-*"))
+        with open(step + "/manifest.json", encoding="utf-8") as file:
+            text = file.read()
+        self.assertIn('"sources_begin": true', text)
+        text = re.sub(r',\s*"sources_begin": true', "", text)
+        self.write(step + "/manifest.json", text)
+        self.write(step + "/manifest.sha256", hashlib.sha256(text.encode()).hexdigest() + "  manifest.json\n")
+        self.must([*tune, "train.epochs=3"])
+        with open(self.at("written.c/checkpoints/best/manifest.json"), encoding="utf-8") as file:
+            self.assertNotIn("sources_begin", file.read())
+        self.assertLess(abs(bagpipe_test.metrics(self.at("written.c"))[-1]["valid_loss"] - loss("none")), 1e-5)
 
     def roles(self, name):
         with open(self.at(name + ".c/manifest.json"), encoding="utf-8") as file:

@@ -236,6 +236,8 @@ class Score(ScoreFiles, JobTest):
         self.scored("taken")
         result = run(self.command("taken", self.at("valid.h5")))
         self.assertEqual(result.status, 78, str(result))
+        result = run(self.command("taken", self.corpora(), "score.context=8"))
+        self.assert_error(result, 78, "[run.other_keys]", "score.context")  # one line: the stride follows it
         result = run(self.command("taken", self.corpora(), "score.stride=3"))
         self.assertEqual(result.status, 78, str(result))
 

@@ -3,6 +3,7 @@ import json
 import math
 import os
 import random
+import re
 
 import bagpipe_test
 from bagpipe_test import JobTest, ScoreFiles, program, run
@@ -214,7 +215,12 @@ class ScoreEnsemble(ScoreFiles, JobTest):
         result = run(self.command("planned", "ensemble.json", "--plan", "mesh.members=3", "mesh.data=2"))
         self.assertEqual(result.status, 0, str(result))
         self.assertRegex(result.out, r"mesh: members 3 x pipeline 1 x data 2 x tensor 1")
-        self.assertRegex(result.out, r"memory: [\d.]+ MiB on a rank, 3 members .*score.memory = 1024.0 MiB")
+        self.assertRegex(result.out, r"tried: 3 members .* take [\d.]+ MiB of a rank's memory .*score.memory = 1024.0 MiB")
+        self.assertEqual(len(re.findall(r"^memory: ", result.out, re.M)), 1, result.out)
+        self.assertRegex(result.out, r"(?m)^the time supposes that .*each copy is as fast as the one that was tried here$")
+        one = run(self.command("planned", "ensemble.json", "--plan", "mesh.members=1", "mesh.data=1"))
+        self.assertRegex(one.out, r"(?m)^time: about ")
+        self.assertNotIn("each copy", one.out)
         self.assertFalse(os.path.exists(self.at("planned")))
 
     # ---- meshes ----

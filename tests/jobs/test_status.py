@@ -142,6 +142,13 @@ class Status(JobTest):
             self.assertEqual(reported["start_failed"]["code"], status)
             self.assertIn(word, reported["start_failed"]["message"])
             self.assertIn(f"the last start failed with status {status}, ", self.asked("refused").out)
+        self.assert_error(self.pretrain("refused", 0, "train.steps=4", "run.seed=7", "train.batch=4"), 78, "[run.other_keys]", lines=2)
+        said = self.asked("refused").out.splitlines()
+        at = next(k for k, line in enumerate(said) if line.startswith("  start "))
+        faults = said[at + 1:at + 3]  # a fault a line, beside the labels, each with its remedy
+        self.assertEqual([line.split(" is ")[0] for line in faults], [13 * " " + "- run.seed", 13 * " " + "- train.batch"], said)
+        self.assertEqual([line.endswith("[run.other_keys]") and "; keep it, or " in line for line in faults], [True, True], said)
+        self.assertEqual([line for line in said[1:] if not line.startswith("  ")], [])
         self.assertEqual(self.pretrain("refused", 0, "train.steps=4").status, 0)
         self.assertNotIn("start_failed", self.reported("refused", state="finished", step=4))
         # what holds the folder is not disturbed, and no folder is made

@@ -57,6 +57,19 @@ class UncertaintyRuns(UncertaintyTest):
             for figure in FIGURES:
                 self.assertEqual(got[method][figure], want[method][figure])
 
+    def test_a_method_whose_temperature_is_missing_is_not_done(self):
+        keys = [f"uncertainty.models=single={self.at('m0')},three={self.at('three')}"]
+        process = self.background(self.command("unfitted", *keys), 2, {"BP_FAULT": "corpus.open:1+=delay0.4"})  # it leaves time for the signal
+        self.until(lambda: "three: fitting its temperature" in self.last_line("unfitted"), process)
+        process.send_signal(signal.SIGUSR1)
+        self.assert_stopped(process.result())
+        self.assertTrue(os.path.exists(self.file("unfitted", "scores", "three", "score", "summary.json")))
+        status = json.loads(run([program("bagpipe"), "status", "--json", self.at("unfitted")]).out)
+        self.assertEqual((status["methods_scored"], status["methods"], status["progress"]), (1, 2, 0.5))
+        self.studied("unfitted", 2, *keys)
+        status = json.loads(run([program("bagpipe"), "status", "--json", self.at("unfitted")]).out)
+        self.assertEqual((status["methods_scored"], status["progress"]), (2, 1))
+
     @classmethod
     def wide(cls, vocabulary):
         """A model whose eigenproblem takes some seconds, and its corpus."""

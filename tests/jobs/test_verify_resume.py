@@ -109,7 +109,8 @@ class CompareCheckpoints(JobTest):
         other = self.trained("other", 0, "train.steps=4", "run.seed=2")
         step = "/checkpoints/step-000000000004"
         self.assertIn("equal to the bit", self.compare(one, two + step, 0).out)
-        self.compare(one, other, 65, "[compare.other_tensor]")
+        self.compare(one, other, 65, "[compare.other_tensor]", "scoring one corpus with both")
+        self.compare(one, self.trained("llama", 0, "train.steps=4", "model.kind=llama"), 65, "[compare.other_kind]", "gpt", "llama")
         wider = self.trained("wider", 0, "train.steps=4", "model.width=64")
         self.compare(one, wider, 65, "[compare.other_shape]")
         bare = self.at("bare")  # without the optimizer's tensors

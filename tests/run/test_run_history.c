@@ -190,7 +190,8 @@ static void what_is_no_training_is_refused(void **state)
         const char *says;
     } REFUSED[] = {{"none", NULL, BP_ERR_INPUT, "[run.missing]"},
                    {"empty", "", BP_ERR_FORMAT, "run.json ... [run.no_record]"},
-                   {"scored", "score", BP_ERR_FORMAT, "score ... [run.trains_nothing]"}};
+                   {"scored", "score", BP_ERR_FORMAT,
+                    "score ... score/documents.h5 ... [run.trains_nothing]"}};
     bp_history history;
 
     (void)state;

@@ -554,6 +554,13 @@ static void what_a_watchdog_noted_is_reported(void **state)
                 "events     slow rank: rank 3 on n2 at step 7, "
                 "2026-01-01T00:00:09Z (+2 older)\n",
                 NULL);
+    put(run, "run.json",
+        "{\"job\": \"pretrain\", \"exit\": {\"state\": \"running\"}, \"hosts\": {\"n2\": 4}}");
+    expect_text(run, "rank 3 on n2 at step 7 (the only host: other work is on its cores", NULL);
+    put(run, "run.json",
+        "{\"job\": \"pretrain\", \"exit\": {\"state\": \"running\"}, \"hosts\": {\"n2\": 2, "
+        "\"n3\": 2}}");
+    expect_text(run, "rank 3 on n2 at step 7, 2026-01-01T00:00:09Z", NULL);
 }
 
 /* Counts are of all starts, notes of the last one. */

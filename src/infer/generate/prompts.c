@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "infer/generate/prompt_text.h"
 #include "text/documents/text_source.h"
+#include "text/unicode/characters.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -118,6 +119,8 @@ static bp_err add_text(reader *self, const char *text, size_t bytes)
         return BP_FAIL(BP_ERR_CONFIG, "prompt.no_tokenizer",
                        "the prompts are texts, but no tokenizer is known: the model brings none, "
                        "and tokenizer.path is not set; set it, or give prompts as \"tokens\"");
+    if (!bp_text_is_utf8(text, bytes) && self->prompts->not_utf8++ == 0)
+        self->prompts->invalid_line = self->line;
     bp_buffer_add(&self->prompts->text, text, bytes);
     int64_t begin = begin_prompt(self, true);
     bp_err err = bp_encode(self->encoder, text, bytes, &self->prompts->ids);

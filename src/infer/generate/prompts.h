@@ -38,6 +38,8 @@ typedef struct bp_prompts {
                         out keeps its first token, so that all others have their numbers */
     bool cut;
     int64_t too_long;     /* sources with an excess */
+    int64_t not_utf8;     /* prompts with bytes that are not UTF-8 ... */
+    int64_t invalid_line; /* ... and the first one's line */
     int64_t *text_starts; /* [count + 1] in text */
     bp_buffer text;       /* of all prompts, one after another, as given or made; empty for a prompt
                              of ids */

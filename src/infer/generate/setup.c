@@ -283,6 +283,12 @@ static void warn_of_prompts(const generator *self)
     if (bp_config_is_given(self->job->config, "generate.cut") && !self->job->info.reads_source)
         BP_WARN("config.unused_key",
                 "generate.cut has no effect on a model that reads no source; leave it out");
+    if (self->prompts.not_utf8 > 0)
+        BP_WARN("text.not_utf8",
+                "%" PRId64 " of %" PRId64 " prompts have bytes that are not valid UTF-8: the first "
+                "at %s, line %" PRId64 "; convert the file to UTF-8",
+                self->prompts.not_utf8, self->prompts.count,
+                bp_generate_keys_of(self->job->config)->prompts, self->prompts.invalid_line);
     if (self->prompts.too_long > 0)
         BP_WARN("generate.too_long",
                 "%" PRId64 " of %" PRId64 " sources have more tokens, with their end, than the "

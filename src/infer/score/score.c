@@ -12,6 +12,8 @@
 #include "infer/score/states_priv.h"
 #include "infer/score/tables/tables.h"
 #include "infer/score/unit.h"
+#include "job/report/report.h"
+#include "math/threads.h"
 #include "mesh/collective.h"
 #include "models/weights.h"
 #include "run/stop_request.h"
@@ -179,6 +181,7 @@ static void report(const void *context)
 typedef struct measurement {
     int64_t windows, whole; /* of a batch: measured, and in a score */
     double speed;           /* tokens a second through one model group */
+    double cores;           /* share of its cores that the rank had meanwhile */
 } measurement;
 
 /* Did any rank receive a stop request? */
@@ -217,13 +220,15 @@ static bp_err run_windows(scorer *self, measurement *m, int64_t windows, double 
             lengths[w] = (int32_t)length;
     }
     for (int pass = 0; err == BP_OK && pass < 2 && !slow; pass++) {
-        double began;
+        double began, busy;
 
         err = look_for_stop(self);
         began = bp_clock_now();
+        busy = bp_clock_process();
         if (err == BP_OK)
             err = bp_model_score(self->lm, &batch, values);
         *seconds = bp_clock_now() - began;
+        m->cores = (bp_clock_process() - busy) / (*seconds * bp_math_threads());
         slow = bp_all_max_int(*seconds > PATIENCE_SECONDS, self->mesh->compute) != 0;
     }
     m->windows = windows;
@@ -251,10 +256,11 @@ static bp_err measure(void *context, double figures[BP_WORK_FIGURES])
     figures[0] = (double)m.windows;
     figures[1] = (double)m.whole;
     figures[2] = m.speed;
+    figures[3] = m.cores;
     return err;
 }
 
-/* What a rank holds, as it was measured on this mesh. */
+/* What the model's part of a rank's memory holds, as it was measured on this mesh. */
 static void print_memory(const scorer *self, const measurement *m, int64_t bytes)
 {
     const bp_mesh *mesh = self->mesh;
@@ -265,22 +271,38 @@ static void print_memory(const scorer *self, const measurement *m, int64_t bytes
         snprintf(batch, sizeof batch, "%" PRId64 " of the %" PRId64 " windows of a batch",
                  m->windows, m->whole);
     if (!self->job->ensemble) {
-        bp_log("memory: %.1f MiB on a rank, model and %s (measured on %d rank%s a model)",
-               (double)bytes / 1048576, batch, ranks, ranks == 1 ? "" : "s");
+        bp_log("tried: model and %s take %.1f MiB of a rank's memory (measured on %d rank%s a "
+               "model)",
+               batch, (double)bytes / 1048576, ranks, ranks == 1 ? "" : "s");
         return;
     }
-    bp_log("memory: %.1f MiB on a rank, %" PRId64
-           " members and %s (measured with all of them on %d rank%s); of it up to "
-           "score.memory = %.1f MiB for their distributions",
-           (double)bytes / 1048576, self->info.members, batch, ranks, ranks == 1 ? "" : "s",
+    bp_log("tried: %" PRId64 " members and %s take %.1f MiB of a rank's memory (measured with all "
+           "of them on %d rank%s); of it up to score.memory = %.1f MiB for their distributions",
+           self->info.members, batch, (double)bytes / 1048576, ranks, ranks == 1 ? "" : "s",
            (double)bp_score_rule_keys_of(self->config)->memory / 1048576);
+}
+
+/* What the time supposes that was not measured; nothing where all was. */
+static void print_caveats(const scorer *self, const measurement *m)
+{
+    const bp_mesh *mesh = self->job->mesh;
+    bool part = m->windows<m->whole, others = self->job->mesh_shape.data> mesh->datas;
+
+    if (part || others)
+        bp_log("the time supposes that %s%s%s",
+               part ? "a whole batch is as fast as one window" : "",
+               part && others ? ", and that " : "",
+               others ? "each copy is as fast as the one that was tried here" : "");
+    if (m->cores < BP_CORES_SHARED)
+        bp_log("other work had %.0f %% of these cores while that was measured: the time is a guess",
+               100 * (1 - m->cores));
 }
 
 static void print(const void *context, const double figures[BP_WORK_FIGURES], int64_t bytes)
 {
     const scorer *self = context;
     const bp_mesh_shape *shape = &self->job->mesh_shape;
-    const measurement m = {(int64_t)figures[0], (int64_t)figures[1], figures[2]};
+    const measurement m = {(int64_t)figures[0], (int64_t)figures[1], figures[2], figures[3]};
     /* members side by side are faster by that factor than measured one after another */
     double speed = m.speed * (double)shape->members / self->mesh->members;
     char duration[64];
@@ -288,8 +310,10 @@ static void print(const void *context, const double figures[BP_WORK_FIGURES], in
     print_memory(self, &m, bytes);
     bp_clock_duration(duration, sizeof(duration),
                       (double)self->plan.inputs / (speed * shape->data));
-    bp_log("time: about %s at %.0f tokens/s from each of %d %s copies", duration, speed,
-           shape->data, self->job->ensemble ? "ensemble" : "model");
+    bp_log("time: about %s at %.0f tokens/s from %s%d %s cop%s", duration, speed,
+           shape->data == 1 ? "" : "each of ", shape->data,
+           self->job->ensemble ? "ensemble" : "model", shape->data == 1 ? "y" : "ies");
+    print_caveats(self, &m);
 }
 
 /* ---- the table ---- */

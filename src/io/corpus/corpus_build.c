@@ -64,6 +64,7 @@ typedef struct master {
     bool dismissed; /* the others are leaving: what still comes counts no more */
 
     bp_text_tally tally;     /* of the document under way */
+    int64_t newlines;        /* of its pieces, where it is a whole file */
     int64_t document_tokens; /* of its text */
     int64_t unknown_id;
     const char **labels;      /* [label_count], of the record at hand */
@@ -243,9 +244,11 @@ static bp_err end_document(master *m, const bp_record *record)
     m->built.bytes += row.bytes;
     m->built.words += row.words;
     m->built.invalid_bytes += counts.invalid_bytes;
+    m->built.white_documents += row.bytes > 0 && row.words == 0;
     m->built.empty_documents += m->document_tokens == 0 ? 1 : 0;
     m->document_tokens = 0;
     memset(&m->tally, 0, sizeof m->tally);
+    m->newlines = 0;
     return err == BP_OK ? bp_corpus_writer_end(m->writer, &row) : err;
 }
 
@@ -319,6 +322,12 @@ static bp_err join(master *m, const bp_record *record)
         for (int64_t k = 0; k < record->id_count; k++)
             m->built.unknown += ids[k] == (uint32_t)m->unknown_id ? 1 : 0;
     m->document_tokens += record->id_count;
+    if (record->tally.invalid_bytes > 0 && m->built.invalid_line == 0) {
+        m->built.invalid_file = record->file;
+        m->built.invalid_line =
+            record->line > 0 ? record->line : m->newlines + record->invalid_at + 1;
+    }
+    m->newlines += record->newlines;
     bp_text_tally_join(&m->tally, &record->tally);
     return err == BP_OK && record->last ? end_document(m, record) : err;
 }

@@ -29,13 +29,15 @@ typedef struct bp_record {
     int64_t start_count; /* of segments after the ids: where they begin among them, uint32 */
     int64_t value_count; /* of float32 after those */
     bp_text_tally tally;
-    int32_t kind;      /* bp_record_kind */
-    int32_t last;      /* the piece ends its document */
-    int64_t is_tagged; /* segments are words, with tags after the labels */
-    int64_t answer[2]; /* tokens of the piece: where it begins and ends */
-    int32_t err;       /* of a failure */
-    int32_t file;      /* of its line ... */
-    int64_t line;      /* ... as bp_piece has them */
+    int32_t kind;       /* bp_record_kind */
+    int32_t last;       /* the piece ends its document */
+    int64_t is_tagged;  /* segments are words, with tags after the labels */
+    int64_t answer[2];  /* tokens of the piece: where it begins and ends */
+    int32_t err;        /* of a failure */
+    int32_t file;       /* of its line ... */
+    int64_t line;       /* ... as bp_piece has them */
+    int64_t newlines;   /* of a piece of a whole file */
+    int64_t invalid_at; /* of these, those before its first byte that is not UTF-8 */
 } bp_record;
 
 typedef struct bp_batch { /* {0} is an empty one */

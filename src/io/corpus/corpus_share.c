@@ -2,6 +2,7 @@
 #include "corpus_build_priv.h"
 
 #include "base/mem.h"
+#include "text/unicode/characters.h"
 
 #include <string.h>
 
@@ -110,6 +111,16 @@ static void tally(bp_text_tally *out, const bp_piece *piece)
     out->bytes = (int64_t)piece->bytes;
 }
 
+static int64_t count_newlines(const char *text, size_t bytes)
+{
+    const char *end = text + bytes;
+    int64_t count = 0;
+
+    for (; (text = memchr(text, '\n', (size_t)(end - text))); text++)
+        count++;
+    return count;
+}
+
 /* The id and the labels, each ended by a zero byte, a label's type before it. */
 static bp_err add_piece(bp_share *share, bp_batch *batch, const bp_piece *piece)
 {
@@ -134,6 +145,11 @@ static bp_err add_piece(bp_share *share, bp_batch *batch, const bp_piece *piece)
     record->line = piece->line;
     record->last = piece->last ? 1 : 0;
     tally(&record->tally, piece);
+    if (piece->line == 0)
+        record->newlines = count_newlines(piece->text, piece->bytes);
+    if (piece->line == 0 && record->tally.invalid_bytes > 0)
+        record->invalid_at =
+            count_newlines(piece->text, bp_text_invalid_at(piece->text, piece->bytes));
     to = stpcpy((char *)(record + 1), piece->id) + 1;
     for (int k = 0; k < share->label_count; k++) {
         *to = piece->label_types[k];

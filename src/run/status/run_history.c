@@ -134,8 +134,11 @@ static bp_err read_state(bp_history *history)
              !is_among(job, (const char *const[]){"", "pretrain", "finetune", "ensemble", NULL}))
         err = BP_FAIL(BP_ERR_FORMAT, "run.trains_nothing",
                       "the run is one of the job %s, which trains nothing: at %s; name the "
-                      "run.dir of pretrain or ensemble",
-                      job, history->folder);
+                      "run.dir of pretrain or ensemble%s",
+                      job, history->folder,
+                      strcmp(job, "score") == 0
+                          ? "; its scores are in score/documents.h5, which bagpipe-data table reads"
+                          : "");
     if (err == BP_OK) {
         history->state = bp_strdup(text_of(status, "state"));
         history->steps = integer_of(status, "steps");

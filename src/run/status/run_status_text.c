@@ -4,10 +4,12 @@
 #include "run/status/run_status.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #define LABEL          "  %-11s"
-#define CAPACITY_SHOWN 20 /* more is space enough */
-#define SHORT_SECONDS  60 /* of so short a run the start is the most */
+#define INDENT         "             " /* of what is beside a label */
+#define CAPACITY_SHOWN 20              /* more is space enough */
+#define SHORT_SECONDS  60              /* of so short a run the start is the most */
 
 static const char *plural(long long count)
 {
@@ -72,11 +74,28 @@ static void add_state(bp_buffer *out, const json_t *status)
     bp_buffer_printf(out, "\n");
 }
 
-/* Lines that are printed as they are, where there is something to say. */
+/* A text of one line goes on in this one, after `gap`; each line of several, such as a
+ * configuration's faults, has one of its own. */
+static void add_lines(bp_buffer *out, const char *gap, const char *text)
+{
+    bool several = strchr(text, '\n') != NULL;
+
+    for (const char *line = text; *line != '\0'; line += strspn(line, "\n")) {
+        int bytes = (int)strcspn(line, "\n");
+
+        bp_buffer_printf(out, "%s%.*s", several ? "\n" INDENT "- " : gap, bytes, line);
+        line += bytes;
+    }
+    bp_buffer_printf(out, "\n");
+}
+
+/* Where there is something to say. */
 static void add_text(bp_buffer *out, const char *label, const char *before, const char *text)
 {
-    if (text[0] != '\0')
-        bp_buffer_printf(out, LABEL "%s%s\n", label, before, text);
+    if (text[0] == '\0')
+        return;
+    bp_buffer_printf(out, LABEL "%s", label, before);
+    add_lines(out, "", text);
 }
 
 /* The start before this one; and one that the run itself knows nothing of: what it needed could not
@@ -91,7 +110,8 @@ static void add_starts(bp_buffer *out, const json_t *status)
         bp_buffer_printf(out, LABEL "the last start failed with status %lld", "start",
                          integer_of(failed, "code"));
         add_duration(out, ", ", real_of(failed, "seconds_ago"), " ago");
-        bp_buffer_printf(out, ": %s\n", text_of(failed, "message"));
+        bp_buffer_printf(out, ":");
+        add_lines(out, " ", text_of(failed, "message"));
     }
 }
 
@@ -209,6 +229,8 @@ static void add_events(bp_buffer *out, const json_t *status)
         bp_buffer_printf(out, ": rank %lld on %s", integer_of(note, "rank"), text_of(note, "host"));
     if (has(note, "step"))
         bp_buffer_printf(out, " at step %lld", integer_of(note, "step"));
+    if (says(note, "event", "slow_rank") && json_object_size(json_object_get(status, "hosts")) == 1)
+        bp_buffer_printf(out, " (the only host: other work is on its cores, or a part is larger)");
     bp_buffer_printf(out, ", %s", text_of(note, "time"));
     json_object_foreach(json_object_get(status, "events"), name, times) others +=
         json_integer_value(times);

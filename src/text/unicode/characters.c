@@ -22,16 +22,21 @@ void bp_character_add(bp_buffer *out, uint32_t code_point)
     bp_buffer_add(out, bytes, code_point < BP_CODE_POINTS ? bp_utf8_encode(bytes, code_point) : 1);
 }
 
-bool bp_text_is_utf8(const char *text, size_t bytes)
+size_t bp_text_invalid_at(const char *text, size_t bytes)
 {
-    for (size_t at = 0, length; at < bytes; at += length) {
-        uint32_t c;
+    size_t at = 0, length;
 
+    for (uint32_t c; at < bytes; at += length) {
         length = bp_utf8_decode((const uint8_t *)text + at, bytes - at, &c);
         if (length == 0)
-            return false;
+            break;
     }
-    return true;
+    return at;
+}
+
+bool bp_text_is_utf8(const char *text, size_t bytes)
+{
+    return bp_text_invalid_at(text, bytes) == bytes;
 }
 
 bool bp_character_is_space(uint32_t code_point)

@@ -15,6 +15,8 @@ size_t bp_character_at(const char *text, size_t bytes, uint32_t *code_point);
 /** Append a character of bp_character_at. */
 void bp_character_add(bp_buffer *out, uint32_t code_point);
 
+/** Where its first invalid byte is; `bytes`: it has none. */
+size_t bp_text_invalid_at(const char *text, size_t bytes);
 /** Has the text no invalid byte? */
 bool bp_text_is_utf8(const char *text, size_t bytes);
 

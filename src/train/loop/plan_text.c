@@ -9,8 +9,7 @@
 #include "mesh/mesh.h"
 #include "train/loop/duration.h"
 
-#define MIB          1048576.0
-#define CORES_SHARED 0.8 /* with less of its cores a rank was beside other work */
+#define MIB 1048576.0
 
 static void print_row(const char *kind, size_t bytes, const char *remark)
 {
@@ -61,7 +60,7 @@ static void print_time(const trainer *self)
            "matrix products reach: %d rank%s of %.1f GFLOP/s)",
            fast, slow, tokens / 1e6, (long long)steps, ranks, ranks == 1 ? "" : "s",
            self->estimate.peak / ranks / 1e9);
-    if (self->estimate.cores < CORES_SHARED)
+    if (self->estimate.cores < BP_CORES_SHARED)
         bp_log("other work had %.0f %% of these cores while that was measured: the time estimated, "
                "and mfu in metrics.jsonl, are guesses",
                100 * (1 - self->estimate.cores));

@@ -11,8 +11,9 @@
 static bp_err check_corpus(const trainer *self, const bp_corpus *corpus, const char *key,
                            int64_t *targets)
 {
-    const bp_pairs_rule rule = {self->shape.context, self->facts.eod_id >= 0,
-                                self->shape.family->start_token ? -1 : self->rules.separator_count};
+    const bp_pairs_rule rule = {
+        self->shape.context, self->facts.eod_id >= 0,
+        self->shape.family->start_token ? -1 : self->rules.separator_count + self->rules.begins};
     bp_pair_counts counts = {0};
     bp_err err = BP_OK;
 

@@ -7,6 +7,7 @@
 #include "base/files/fs.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "io/checkpoint/checkpoint.h"
 #include "mesh/collective.h"
 #include "models/task.h"
 #include "text/tokenizer/tokenizer.h"
@@ -16,6 +17,8 @@
 
 #include <inttypes.h>
 #include <string.h>
+
+#define BEGINS "sources_begin" /* of a checkpoint's state */
 
 typedef struct writing {
     int32_t
@@ -79,6 +82,32 @@ static bp_err encode_separator(const trainer *self, bp_ids *ids)
     return err;
 }
 
+/* What an earlier version began a run without, it stays without. */
+static bool may_begin(const char *run_dir)
+{
+    char *folder = NULL;
+    json_t *manifest = NULL;
+    bool is = bp_checkpoint_read_metadata(run_dir, &folder, &manifest) == BP_OK && manifest;
+    bool may = !is || json_is_true(json_object_get(json_object_get(manifest, "state"), BEGINS));
+
+    json_decref(manifest);
+    bp_free(folder);
+    return may;
+}
+
+/* Whether a source begins with the token that the tokenizer puts before texts, as prompts do. */
+static void find_first(trainer *self)
+{
+    int64_t first = self->facts.roles[BP_ROLE_FIRST];
+    bool begins = first >= 0 && first < self->facts.vocab_size;
+
+    if (begins && self->mesh->coordinates)
+        begins = may_begin(bp_run_keys_of(self->config)->dir);
+    bp_bcast_bytes(&begins, sizeof begins, 0, self->mesh->world);
+    self->rules.begins = begins;
+    self->rules.first = begins ? (int32_t)first : 0;
+}
+
 /* The separator of a causal model. */
 static bp_err rules(trainer *self, void *part)
 {
@@ -100,6 +129,7 @@ static bp_err rules(trainer *self, void *part)
         bp_bcast_bytes(own->separator, count * (int64_t)sizeof *own->separator, 0, world);
         self->rules.separator = own->separator;
         self->rules.separator_count = count;
+        find_first(self);
     }
     bp_ids_clear(&ids);
     return err;
@@ -122,6 +152,13 @@ bp_err text_save(const trainer *self)
     return err;
 }
 
+static void put_state(const trainer *self, const void *own, bool best, json_t *state)
+{
+    (void)own, (void)best;
+    if (self->rules.begins)
+        (void)json_object_set_new(state, BEGINS, json_true());
+}
+
 static void close_text(void *own)
 {
     bp_free(((writing *)own)->separator);
@@ -132,5 +169,6 @@ const bp_training_part training_text = {
     .name = "text",
     .open = open_text,
     .at = {[PART_SHAPE] = shape, [PART_RULES] = rules},
+    .put_state = put_state,
     .close = close_text,
 };

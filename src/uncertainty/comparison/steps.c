@@ -97,19 +97,6 @@ static bp_err keep_costs(const comparison_job *self, bp_err err, int64_t m, doub
 
 /* ---- steps ---- */
 
-/* How far the comparison is, for `bagpipe status`. */
-static void log_scored(const comparison_job *self)
-{
-    int64_t scored = 0;
-    json_t *members;
-
-    for (int64_t m = 0; m < self->results.methods.count; m++)
-        scored += is_scored(self, m);
-    members = json_pack("{s:I}", "methods_scored", (json_int_t)scored);
-    bp_run_progress(self->run, members);
-    json_decref(members);
-}
-
 static bp_err score(comparison_job *self, int64_t m, bp_config *config,
                     const bp_ensemble_spec *spec)
 {
@@ -127,8 +114,6 @@ static bp_err score(comparison_job *self, int64_t m, bp_config *config,
     bytes = bp_all_max_int((int64_t)bp_mem_resident_peak_bytes(), self->world);
     if (self->mesh->coordinates && !before && (err == BP_OK || err == BP_ERR_STOPPED))
         err = keep_costs(self, err, m, bp_clock_now() - began, bytes);
-    if (self->mesh->coordinates && err == BP_OK)
-        log_scored(self);
     return bp_agree(self->world, err);
 }
 
@@ -179,6 +164,10 @@ static bp_err temperature(comparison_job *self, int64_t m, bp_config *config,
     bp_scaled_sums sums = {0};
     comparison_noise noise = {0};
     bool values = self->results.task->is_value;
+
+    if (self->mesh->coordinates)
+        bp_log("%s: fitting its %s on corpus.valid", self->results.methods.items[m].name,
+               values ? "noise" : "temperature");
     bp_err err = bp_agree(self->world, bp_mesh_shape_fit(&shape, bp_comm_size(self->world)));
 
     if (err == BP_OK)
@@ -199,16 +188,31 @@ static bp_err temperature(comparison_job *self, int64_t m, bp_config *config,
     return err;
 }
 
+static bool is_fitted(const comparison_job *self, int64_t m)
+{
+    return json_object_get(comparison_record_of(self, m), "temper") != NULL;
+}
+
 /* All ranks know whether it was done before. */
 static bool has_temperature(const comparison_job *self, int64_t m)
 {
-    bool there =
-        self->mesh->coordinates && json_object_get(comparison_record_of(self, m), "temper");
-
-    return bp_all_max_int(there, self->world) != 0;
+    return bp_all_max_int(self->mesh->coordinates && is_fitted(self, m), self->world) != 0;
 }
 
 /* ---- a method ---- */
+
+/* How far the comparison is, for `bagpipe status`: a method without its temperature is not done. */
+static void log_done(const comparison_job *self)
+{
+    int64_t done = 0;
+    json_t *members;
+
+    for (int64_t m = 0; m < self->results.methods.count; m++)
+        done += is_scored(self, m) && (!self->results.scaled || is_fitted(self, m));
+    members = json_pack("{s:I}", "methods_scored", (json_int_t)done);
+    bp_run_progress(self->run, members);
+    json_decref(members);
+}
 
 static bp_err compute_method(comparison_job *self, int64_t m)
 {
@@ -232,6 +236,7 @@ static bp_err compute_method(comparison_job *self, int64_t m)
     if (err == BP_OK && self->mesh->coordinates) {
         bp_clock_duration(duration, sizeof duration, bp_clock_now() - began);
         bp_log("%s: done in %s", method->name, duration);
+        log_done(self);
     }
     if (err != BP_OK)
         err = bp_err_prefix(err, "method %s", method->name);
@@ -276,6 +281,8 @@ bp_err comparison_job_compute(comparison_job *self)
     }
     bp_free(scores);
     err = bp_agree(self->world, err);
+    if (err == BP_OK && self->mesh->coordinates)
+        log_done(self);
     for (int64_t m = 0; err == BP_OK && m < self->results.methods.count; m++)
         err = compute_method(self, m);
     return err;

@@ -3,7 +3,9 @@
 #include "uncertainty/comparison/job_priv.h"
 
 #include "base/config/run_options.h"
+#include "base/log.h"
 #include "base/mem.h"
+#include "base/process/clock.h"
 #include "base/process/signals.h"
 #include "data/corpus.h"
 #include "infer/score/each.h"
@@ -16,6 +18,8 @@ typedef struct temperature_scaling {
     bp_model *lm;
     bp_scaled_sums *units; /* [count]: added up in their order, whoever has them */
     int64_t count;
+    const char *path; /* of the model */
+    double logged;
 } temperature_scaling;
 
 static bp_err begin_units(void *context, int64_t units)
@@ -34,6 +38,16 @@ static bp_err look_around(void *context)
                                    : BP_OK;
 }
 
+/* Data ranks take units in turn, so that one's share is that of all. */
+static void log_progress(temperature_scaling *self, int64_t unit)
+{
+    if (!self->mesh->coordinates || !bp_log_progress_due(self->logged))
+        return;
+    self->logged = bp_clock_now();
+    bp_log_progress("temperature of %s: %.0f %%", self->path,
+                    100 * (double)unit / (double)self->count);
+}
+
 static bp_err add_batch(void *context, int64_t unit, const bp_model_batch *batch)
 {
     temperature_scaling *self = context;
@@ -41,6 +55,7 @@ static bp_err add_batch(void *context, int64_t unit, const bp_model_batch *batch
 
     if (err != BP_OK)
         return err;
+    log_progress(self, unit);
     return bp_ensemble_temper(self->lm, batch, &self->units[unit]);
 }
 
@@ -82,7 +97,7 @@ bp_err comparison_job_sum_temperatures(const comparison_job *self, const bp_mesh
                                        const bp_config *config, const bp_ensemble_spec *spec,
                                        bp_scaled_sums *sums)
 {
-    temperature_scaling work = {.mesh = mesh};
+    temperature_scaling work = {.mesh = mesh, .path = spec->path, .logged = bp_clock_now()};
     bp_score_each each = {.mesh = mesh,
                           .config = config,
                           .begin = begin_units,

@@ -1,0 +1,73 @@
+/* What reading documents keeps, and its parts: spans.c has the text ahead, and lines and pieces of
+ * it; tagged.c the sentences of conll; documents.c what a piece is given with. */
+#ifndef BP_TEXT_DOCUMENTS_DOCUMENTS_PRIV_H
+#define BP_TEXT_DOCUMENTS_DOCUMENTS_PRIV_H
+
+#include "text/documents/text_source.h"
+
+#include "base/buffer.h"
+#include "text/documents/record_priv.h"
+#include "text/documents/squad_priv.h"
+
+#define DOCUMENTS_READ_BYTES ((size_t)1 << 22)
+
+struct bp_documents {
+    bp_documents_options options; /* without names of fields: record has them */
+    char **paths;
+    int count;
+    int file; /* the one being read */
+    bp_text_source *source;
+    char *buffer; /* text not yet given: [at, end) of buffer[capacity] */
+    size_t at, end, capacity;
+    bool source_ended;
+    int64_t line, document_line; /* the one read; of conll the first one of the document */
+    bool inside;                 /* of a document: its first piece was given */
+    int columns;                 /* of conll: of the file's last word; 0: there was none yet */
+    bp_buffer held;              /* of conll: lines before the first word that may be comments */
+    int64_t held_line;           /* the first one of these */
+    char *fault;                 /* of the document at hand, with keep_bad; NULL: none */
+    int64_t fault_line;
+    int64_t past_bytes; /* of the files before */
+    char *id;           /* [id_capacity] for formats without ids of their own */
+    size_t id_capacity;
+    bp_text_record record;
+    bp_documents *target; /* of pairs: the other file */
+    bp_squad squad;       /* the file being read */
+    size_t *starts;       /* of texts or sentences of a piece [start_capacity] */
+    int64_t start_count, start_capacity;
+    bp_documents_stats stats;
+};
+
+/** Text as it is in the file; borrowed until the next one. */
+typedef struct documents_span {
+    const char *text;
+    size_t bytes;
+    bool found, last; /* last: it ends its document */
+} documents_span;
+
+/* ---- spans.c ---- */
+
+/** Open the next file; there is no source after the last. Errors: those of bp_text_source, and
+ * BP_ERR_FORMAT of a table's first line. */
+bp_err documents_next_source(bp_documents *documents);
+/** The next piece of the file as it is; not found: the file has no more. */
+bp_err documents_next_span(bp_documents *documents, documents_span *piece);
+/** Have at least `bytes` of text ahead, or all that is left of the file. */
+bp_err documents_look_ahead(bp_documents *documents, size_t bytes);
+/** BP_ERR_FORMAT: there is too much text without a place to cut it. */
+bp_err documents_fail_limit(const bp_documents *documents);
+/** Blanks and tabs, or nothing? */
+bool documents_is_blank(const documents_span *piece);
+/** What is wrong with the line at hand, with its place. */
+bp_err documents_wrap_line(const bp_documents *documents, bp_err err, const char *remedy);
+/** An error in a document, which is to be given with its fault: no error. */
+bp_err documents_keep_bad(bp_documents *documents, bp_err err);
+/** A text, a sentence or a word of the piece begins here. */
+void documents_add_start(bp_documents *documents, size_t at);
+
+/* ---- tagged.c ---- */
+
+/** A sentence of words and tags: the lines up to one without a word. Its line is its first one. */
+bp_err documents_next_tagged(bp_documents *documents, documents_span *piece);
+
+#endif

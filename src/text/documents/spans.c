@@ -1,0 +1,244 @@
+/* The text ahead of where a file was read to, and the lines and pieces that it is cut into. */
+#include "text/documents/documents_priv.h"
+
+#include "base/files/fs.h"
+#include "base/mem.h"
+#include "text/documents/sentences_priv.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* ---- the text ahead ---- */
+
+bp_err documents_fail_limit(const bp_documents *documents)
+{
+    return BP_FAIL(BP_ERR_FORMAT, "text.no_cut",
+                   "%zu bytes of text without a place to cut it: at %s, line %lld; break it into "
+                   "shorter lines",
+                   documents->options.limit_bytes,
+                   bp_text_source_shown(documents->paths[documents->file]),
+                   (long long)documents->line);
+}
+
+static void grow_buffer(bp_documents *documents, size_t bytes)
+{
+    size_t capacity =
+        documents->capacity < DOCUMENTS_READ_BYTES ? DOCUMENTS_READ_BYTES : documents->capacity;
+    char *larger;
+
+    while (capacity < bytes)
+        capacity *= 2;
+    if (capacity == documents->capacity)
+        return;
+    larger = bp_realloc("text.documents", documents->buffer, (int64_t)capacity, 1);
+    documents->buffer = larger;
+    documents->capacity = capacity;
+}
+
+bp_err documents_look_ahead(bp_documents *documents, size_t bytes)
+{
+    size_t have = documents->end - documents->at, got;
+    bp_err err;
+
+    if (have >= bytes || documents->source_ended)
+        return BP_OK;
+    if (documents->at > 0)
+        memmove(documents->buffer, documents->buffer + documents->at, have);
+    documents->at = 0;
+    documents->end = have;
+    grow_buffer(documents, bytes);
+    err = bp_text_source_read(documents->source, documents->buffer + have,
+                              documents->capacity - have, &got);
+    documents->source_ended = got < documents->capacity - have;
+    documents->end += got;
+    documents->stats.text_bytes += (int64_t)got;
+    return err;
+}
+
+static bp_err skip_mark(bp_documents *documents)
+{
+    bp_err err = documents_look_ahead(documents, BP_MARK_BYTES);
+
+    if (err == BP_OK)
+        documents->at += bp_mark_bytes(documents->buffer, documents->end);
+    return err;
+}
+
+/* ---- one piece ---- */
+
+/* The next piece of a document that ends after `whole` bytes, if `known`; else it goes on beyond
+ * what is ahead. Cuts depend only on the text: the target doubles from piece_bytes until there is
+ * one. */
+static void cut_piece(const bp_documents *documents, documents_span *piece, size_t target,
+                      size_t whole, bool known)
+{
+    const char *text = documents->buffer + documents->at;
+
+    piece->text = text;
+    if (known && whole <= target) {
+        piece->bytes = whole;
+        piece->found = piece->last = true;
+        return;
+    }
+    piece->bytes = documents->options.sentences != BP_SENTENCES_NONE
+                       ? bp_sentence_cut(documents->options.sentences, text, target)
+                       : bp_text_cut(documents->options.cut, text, target);
+    piece->found = piece->bytes > 0;
+    piece->last = false;
+}
+
+static bp_err next_of_file(bp_documents *documents, documents_span *piece)
+{
+    for (size_t target = documents->options.piece_bytes; !piece->found; target *= 2) {
+        bp_err err = target > documents->options.limit_bytes
+                         ? documents_fail_limit(documents)
+                         : documents_look_ahead(documents, target + 1);
+        if (err != BP_OK)
+            return err;
+        cut_piece(documents, piece, target, documents->end - documents->at,
+                  documents->source_ended);
+    }
+    documents->at += piece->bytes;
+    return BP_OK;
+}
+
+/* The end of the line within the first `target` bytes and its newline: *whole without and *step
+ * with it. */
+static bool find_line_end(const bp_documents *documents, size_t target, size_t *whole, size_t *step)
+{
+    const char *text = documents->buffer + documents->at;
+    size_t have = documents->end - documents->at;
+    const char *newline = memchr(text, '\n', have < target + 1 ? have : target + 1);
+
+    if (!newline) {
+        *whole = *step = have;
+        return documents->source_ended && have <= target;
+    }
+    *whole = (size_t)(newline - text);
+    *step = *whole + 1;
+    if (*whole > 0 && newline[-1] == '\r')
+        --*whole;
+    return true;
+}
+
+static bp_err next_of_line(bp_documents *documents, documents_span *piece)
+{
+    for (size_t target = documents->options.piece_bytes; !piece->found; target *= 2) {
+        size_t whole, step;
+        bp_err err = target > documents->options.limit_bytes
+                         ? documents_fail_limit(documents)
+                         : documents_look_ahead(documents, target + 2);
+        if (err != BP_OK)
+            return err;
+        bool ended = find_line_end(documents, target, &whole, &step);
+        if (documents->options.format == BP_TEXT_LINES || ended) /* other lines are never cut */
+            cut_piece(documents, piece, target, whole, ended);
+        if (piece->found)
+            documents->at += piece->last ? step : piece->bytes;
+    }
+    return BP_OK;
+}
+
+/* ---- files and lines ---- */
+
+bp_err documents_wrap_line(const bp_documents *documents, bp_err err, const char *remedy)
+{
+    const char *path = bp_text_source_shown(documents->paths[documents->file]);
+
+    return bp_err_advise(
+        bp_err_wrap(err, "%s: at %s, line %lld", bp_err_text(), path, (long long)documents->line),
+        remedy);
+}
+
+bp_err documents_keep_bad(bp_documents *documents, bp_err err)
+{
+    if (err != BP_ERR_FORMAT || !documents->options.keep_bad)
+        return err;
+    if (!documents->fault) { /* the first one */
+        documents->fault = bp_strdup(bp_err_message());
+        documents->fault_line = documents->line;
+    }
+    return BP_OK;
+}
+
+/* The first line of a table. */
+static bp_err read_head(bp_documents *documents)
+{
+    documents_span line = {0};
+    bp_err err = next_of_line(documents, &line);
+
+    documents->line = 1;
+    if (err == BP_OK)
+        err = bp_tsv_head(&documents->record, line.text, line.bytes);
+    return err == BP_OK
+               ? BP_OK
+               : documents_wrap_line(documents, err,
+                                     "name the columns as --fields, --label and --value do");
+}
+
+bp_err documents_next_source(bp_documents *documents)
+{
+    bp_err err;
+
+    if (documents->source) {
+        documents->past_bytes += bp_text_source_consumed(documents->source);
+        bp_text_source_close(&documents->source);
+        documents->file++;
+    }
+    documents->at = documents->end = 0;
+    documents->source_ended = false;
+    documents->line = 0;
+    documents->inside = false;
+    documents->columns = 0;
+    documents->held.bytes = 0;
+    if (documents->file == documents->count)
+        return BP_OK;
+    err = bp_text_source_open(&documents->source, documents->paths[documents->file]);
+    if (err == BP_OK)
+        err = skip_mark(documents);
+    if (err == BP_OK && documents->options.format == BP_TEXT_TSV)
+        err = read_head(documents);
+    return err;
+}
+
+bool documents_is_blank(const documents_span *piece)
+{
+    for (size_t k = 0; k < piece->bytes; k++)
+        if (!strchr(" \t\r", piece->text[k]) || piece->text[k] == 0)
+            return false;
+    return true;
+}
+
+bp_err documents_next_span(bp_documents *documents, documents_span *piece)
+{
+    bool by_line = documents->options.format != BP_TEXT_FILE;
+
+    for (;;) {
+        bp_err err = documents_look_ahead(documents, 1);
+
+        *piece = (documents_span){0};
+        if (err != BP_OK)
+            return err;
+        if (documents->at == documents->end && documents->source_ended && !documents->inside &&
+            (by_line || documents->line > 0))
+            return BP_OK;
+        if (!documents->inside)
+            documents->line++; /* of a whole file: it has begun */
+        err = by_line ? next_of_line(documents, piece) : next_of_file(documents, piece);
+        if (err != BP_OK)
+            return err;
+        bool empty = documents->options.format == BP_TEXT_JSONL ? documents_is_blank(piece)
+                                                                : piece->bytes == 0;
+        if (!by_line || documents->inside || !empty || documents->options.format == BP_TEXT_PAIRS ||
+            documents->options.format == BP_TEXT_CONLL)
+            return BP_OK;
+        documents->stats.skipped_lines++;
+    }
+}
+
+void documents_add_start(bp_documents *documents, size_t at)
+{
+    documents->starts = bp_grow("text.starts", documents->starts, &documents->start_capacity,
+                                documents->start_count + 1, sizeof at);
+    documents->starts[documents->start_count++] = at;
+}
