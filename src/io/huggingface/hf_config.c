@@ -64,7 +64,7 @@ bool bp_hf_is_given(const bp_hf_shape *shape, int k)
 {
     const bp_hf_size *size = &shape->table->sizes[k];
 
-    return !size->quiet || shape->sizes[k] != hf_otherwise(shape, size);
+    return !size->only_theirs && (!size->quiet || shape->sizes[k] != hf_otherwise(shape, size));
 }
 
 /* ---- members ---- */

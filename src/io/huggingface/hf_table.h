@@ -40,6 +40,7 @@ typedef struct bp_hf_size {
                             `otherwise` */
     const char *null_is; /* what null says there; NULL: nothing, it is refused, but of a flag, which
                             is not set */
+    bool only_theirs;    /* never written into a checkpoint: others follow from it */
 } bp_hf_size;
 
 /** A member of config.json ("object.member" of an object in it) that this family computes with one
