@@ -175,6 +175,7 @@ struct bp_model_family {
                                      something else here, and what is no size. Type and range are
                                      those of the same key elsewhere. NULL: it has none */
     const struct bp_stack *stack; /* of Transformers of one stack (models/stack.h); NULL: another */
+    const struct bp_seq2seq_form *seq2seq; /* of encoder-decoders (models/seq2seq); NULL: another */
     const char *const
         *required;    /* keys of training that it needs, ended by NULL; NULL: those of
                          training by gradients, train.steps (or epochs) and train.batch */

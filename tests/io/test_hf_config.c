@@ -377,6 +377,25 @@ static const char DEFAULTS[] =
     "\"layer_norm_epsilon\": 1e-6, \"feed_forward_proj\": \"gated-gelu\", "
     "\"is_encoder_decoder\": true, \"decoder_start_token_id\": 0, "
     "\"tie_word_embeddings\": false},"
+    "\"marian\": {\"vocab_size\": 58101, \"max_position_embeddings\": 1024, \"encoder_layers\": "
+    "12, "
+    "\"encoder_ffn_dim\": 4096, \"encoder_attention_heads\": 16, \"decoder_layers\": 12, "
+    "\"decoder_ffn_dim\": 4096, \"decoder_attention_heads\": 16, \"activation_function\": "
+    "\"gelu\", \"d_model\": 1024, \"scale_embedding\": false, \"is_encoder_decoder\": true, "
+    "\"decoder_start_token_id\": 58100, \"pad_token_id\": 58100, "
+    "\"decoder_vocab_size\": null, \"share_encoder_decoder_embeddings\": true, "
+    "\"tie_word_embeddings\": true},"
+    "\"mbart\": {\"vocab_size\": 50265, \"max_position_embeddings\": 1024, \"encoder_layers\": 12, "
+    "\"encoder_ffn_dim\": 4096, \"encoder_attention_heads\": 16, \"decoder_layers\": 12, "
+    "\"decoder_ffn_dim\": 4096, \"decoder_attention_heads\": 16, \"activation_function\": "
+    "\"gelu\", \"d_model\": 1024, \"scale_embedding\": false, \"is_encoder_decoder\": true, "
+    "\"decoder_start_token_id\": null, \"tie_word_embeddings\": true},"
+    "\"m2m_100\": {\"vocab_size\": 128112, \"max_position_embeddings\": 1024, \"encoder_layers\": "
+    "12, "
+    "\"encoder_ffn_dim\": 4096, \"encoder_attention_heads\": 16, \"decoder_layers\": 12, "
+    "\"decoder_ffn_dim\": 4096, \"decoder_attention_heads\": 16, \"activation_function\": "
+    "\"relu\", \"d_model\": 1024, \"scale_embedding\": true, \"is_encoder_decoder\": true, "
+    "\"decoder_start_token_id\": 2, \"pad_token_id\": 1, \"tie_word_embeddings\": true},"
     "\"transformer\": {\"decoder_start_token_id\": null}}";
 
 /* Of the folder `name` of the references, with this config.json: what import makes of it, as JSON;
@@ -452,6 +471,9 @@ static void a_key_that_is_not_there_means_the_class_default(void **state)
                                           "t5-tiny",
                                           "t5-plain-tiny",
                                           "mt5-tiny",
+                                          "marian-tiny",
+                                          "mbart-tiny",
+                                          "m2m_100-tiny",
                                           "transformer-tiny",
                                           "lstm-tiny",
                                           "gru-tied-tiny"};

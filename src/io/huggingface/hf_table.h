@@ -41,6 +41,8 @@ typedef struct bp_hf_size {
     const char *null_is; /* what null says there; NULL: nothing, it is refused, but of a flag, which
                             is not set */
     bool only_theirs;    /* never written into a checkpoint: others follow from it */
+    const char *written; /* of a choice: their words, in the order of `words`, which are read too;
+                            each is written, the first too. NULL: as `words` says */
 } bp_hf_size;
 
 /** A member of config.json ("object.member" of an object in it) that this family computes with one
