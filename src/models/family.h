@@ -202,6 +202,8 @@ struct bp_model_family {
     /** For an encoder-decoder: the token that targets begin with; -1: the end-of-document token. A
      * NULL function: no source is read. */
     int64_t (*start_token)(const bp_model_shape *shape);
+    bool tags_follow; /* of languages: those of sources may be after them, as the tokenizer's
+                         template says, and those of targets in the place of the start token then */
     /** Is there a head that tells whether a text's second part follows its first? A NULL function:
      * there is none. */
     bool (*has_pairs_head)(const bp_model_shape *shape);

@@ -573,6 +573,8 @@ json_t *hf_config_json(const bp_hf_shape *shape)
         (void)json_object_set_new(config, "eos_token_id", json_deep_copy(shape->end_ids));
     else
         (void)json_object_set(config, "eos_token_id", eos);
+    if (shape->forced)
+        (void)json_object_update(config, (json_t *)shape->forced);
     json_decref(eos);
     return config;
 }

@@ -116,6 +116,7 @@ typedef struct bp_hf_shape {
     int64_t eos_id;            /* eos_token_id of config.json; -1: none */
     int64_t bos_id;            /* of export: bos_token_id; -1: it is eos_id */
     const json_t *end_ids;     /* of export: a list that is eos_token_id; NULL: eos_id is */
+    const json_t *forced;      /* of export: members of config.json, borrowed; NULL: none */
     int64_t pad_id;            /* of export: pad_token_id; -1: it is not known */
     json_t *labels;            /* names of classes; NULL: none, or they are numbers */
 } bp_hf_shape;

@@ -89,7 +89,8 @@ const bp_model_family bp_transformer_family = {FAMILY("transformer", TRANSFORMER
                                           .any_context = true, POST_NORM},
                       bp_mbart_family = {FAMILY("mbart", MBART, MBART_SIZES, CHOSEN_KEYS,
                                                 bp_mbart_huggingface),
-                                         .other_objective = &bp_objective_denoise, PRE_NORM},
+                                         .other_objective = &bp_objective_denoise,
+                                         .tags_follow = true, PRE_NORM},
                       bp_m2m_100_family = {FAMILY("m2m_100", M2M_100, M2M_100_SIZES, CHOSEN_KEYS,
                                                   bp_m2m_100_huggingface),
                                            .any_context = true, PRE_NORM};
