@@ -8,6 +8,7 @@
 #include "import_files.h"
 #include "io/huggingface/hf_model.h"
 #include "models/family.h"
+#include "text/tokenizer/forced.h"
 #include "text/tokenizer/tokenizer.h"
 #include "tools.h"
 
@@ -129,6 +130,9 @@ static json_t *state_of(const bp_hf_model *model, const bp_hf_shape *shape,
     else
         (void)json_object_set_new(state, "eod_id",
                                   json_integer(add_roles_of(state, folder, vocab_size)));
+    json_t *forced = bp_forced_of_folder(folder, vocab_size);
+    if (forced)
+        (void)json_object_set_new(state, "forced", forced);
     if (bp_hf_report_of(model).headless)
         (void)json_object_set_new(state, "headless", json_true());
     if (tokenizer && bp_tokenizer_was_framed(tokenizer))

@@ -175,6 +175,7 @@ struct bp_model_family {
                                      something else here, and what is no size. Type and range are
                                      those of the same key elsewhere. NULL: it has none */
     const struct bp_stack *stack; /* of Transformers of one stack (models/stack.h); NULL: another */
+    const struct bp_seq2seq_form *seq2seq; /* of encoder-decoders (models/seq2seq); NULL: another */
     const char *const
         *required;    /* keys of training that it needs, ended by NULL; NULL: those of
                          training by gradients, train.steps (or epochs) and train.batch */
@@ -201,6 +202,8 @@ struct bp_model_family {
     /** For an encoder-decoder: the token that targets begin with; -1: the end-of-document token. A
      * NULL function: no source is read. */
     int64_t (*start_token)(const bp_model_shape *shape);
+    bool tags_follow; /* of languages: those of sources may be after them, as the tokenizer's
+                         template says, and those of targets in the place of the start token then */
     /** Is there a head that tells whether a text's second part follows its first? A NULL function:
      * there is none. */
     bool (*has_pairs_head)(const bp_model_shape *shape);

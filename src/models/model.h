@@ -8,6 +8,7 @@
 #include "base/files/hash.h"
 #include "mesh/mesh.h"
 #include "models/task_shape.h"
+#include "text/tokenizer/forced.h"
 #include "text/tokenizer/tokenizer.h"
 #include <stdint.h>
 
@@ -86,12 +87,14 @@ typedef struct bp_model_info {
     int64_t bos_id;   /* if has_bos: the beginning-of-text token */
     int64_t first_id; /* if has_first: what its tokenizer puts before a text */
     bp_ends ends;     /* tokens that end what it writes: eod_id first, if there is one */
+    bp_forced forced; /* tokens that its files ask for in what it writes */
     int64_t step;     /* of the checkpoint */
     char tokenizer_hash[BP_SHA256_HEX]; /* "": unknown */
     char digest[65];                    /* of the weights, independent of their split */
     bp_state_form states;               /* of bp_model_ops.states, or of keys */
     bool reads_source;       /* it continues a target given a source (bp_model_decode_sources), */
     int64_t start_token;     /* which begins with this */
+    bool tags_follow;        /* bp_model_family.tags_follow */
     int64_t source_capacity; /* longest source of later decodings: the context, unless it is
                             set to less */
 } bp_model_info;

@@ -49,6 +49,7 @@ static void read_roles(bp_model_info *info, const json_t *state, const bp_model_
     if (info->eod_id >= 0)
         bp_ends_add(&info->ends, info->eod_id);
     bp_ends_read(&info->ends, json_object_get(state, "end_ids"), shape->vocab_size);
+    info->forced = bp_forced_read(state, shape->vocab_size);
 }
 
 bp_err bp_model_read_info(bp_model_info *info, const bp_checkpoint *checkpoint, int64_t context)
@@ -84,6 +85,7 @@ bp_err bp_model_read_info(bp_model_info *info, const bp_checkpoint *checkpoint, 
     info->start_token = shape.family->start_token ? shape.family->start_token(&shape) : -1;
     if (shape.family->start_token && info->start_token < 0)
         info->start_token = info->eod_id;
+    info->tags_follow = shape.family->tags_follow;
     info->source_capacity = shape.context;
     read_roles(info, state, &shape);
     return BP_OK;
@@ -122,10 +124,12 @@ bp_err bp_model_of_checkpoint(bp_model **out, const bp_mesh *mesh, const bp_conf
     info->bos_id = found.bos_id;
     info->first_id = found.first_id;
     info->ends = found.ends;
+    info->forced = found.forced;
     memcpy(info->labels_hash, found.labels_hash, sizeof found.labels_hash);
     info->words = found.words;
     info->trained_context = found.trained_context;
     info->start_token = found.start_token;
+    info->tags_follow = found.tags_follow;
     memcpy(info->tokenizer_hash, found.tokenizer_hash, sizeof found.tokenizer_hash);
     memcpy(info->digest, found.digest, sizeof found.digest);
     return BP_OK;

@@ -24,6 +24,7 @@ static const char NEOX[] =
 static const char GPT2[] = "{\"model_type\": \"gpt2\", \"n_layer\": 2, \"n_head\": 4, \"n_embd\": "
                            "64, \"vocab_size\": 300, "
                            "\"n_positions\": 64}";
+static const char T5[] = "{\"model_type\": \"t5\"}", MT5[] = "{\"model_type\": \"mt5\"}";
 
 /* The configuration with members of `changes`, an object, in the place of its own. */
 static json_t *changed(const char *config, const char *changes)
@@ -100,6 +101,10 @@ static void sizes_are_read_in_all_spellings(void **state)
         {GPT2, "{\"tie_word_embeddings\": null}", "tied", 0},
         {GPT2, "{\"n_inner\": null}", "inner", 256},
         {GPT2, "{\"hidden_size\": 64}", "width", 64},
+        {T5, "{\"tie_word_embeddings\": true}", "tied", 1},
+        {T5, "{\"tie_word_embeddings\": false}", "tied", 0},
+        {T5, "{\"tie_word_embeddings\": true, \"scale_decoder_outputs\": false}", "tied", 0},
+        {MT5, "{\"tie_word_embeddings\": true}", "tied", 0},
         {GPT2, "{\"quantization_config\": null, \"pruned_heads\": {}}", "layers", 2}};
 
     (void)state;
@@ -247,6 +252,8 @@ static void what_ours_does_not_compute_is_refused_by_name(void **state)
          "\"rope_parameters\" ... \"factor\" ... [huggingface.unknown_key]"},
         {NEOX, "{\"rope_parameters\": {\"rope_type\": \"linear\"}}",
          "\"rope_parameters.rope_type\" ... \"linear\" ... [huggingface.unsupported]"},
+        {T5, "{\"tie_word_embeddings\": false, \"scale_decoder_outputs\": true}",
+         "\"tie_word_embeddings\" ... [huggingface.unsupported]"},
         {GPT2, "{\"tie_encoder_decoder\": true}",
          "\"tie_encoder_decoder\" ... [huggingface.unsupported]"},
         {GPT2, "{\"pruned_heads\": {\"0\": [1]}}",
@@ -364,6 +371,31 @@ static const char DEFAULTS[] =
     "\"relative_attention_num_buckets\": 32, \"relative_attention_max_distance\": 128, "
     "\"layer_norm_epsilon\": 1e-6, \"feed_forward_proj\": \"relu\", \"is_encoder_decoder\": true, "
     "\"decoder_start_token_id\": 0, \"tie_word_embeddings\": true},"
+    "\"mt5\": {\"vocab_size\": 250112, \"d_model\": 512, \"d_kv\": 64, \"d_ff\": 1024, "
+    "\"num_layers\": 8, \"num_decoder_layers\": null, \"num_heads\": 6, "
+    "\"relative_attention_num_buckets\": 32, \"relative_attention_max_distance\": 128, "
+    "\"layer_norm_epsilon\": 1e-6, \"feed_forward_proj\": \"gated-gelu\", "
+    "\"is_encoder_decoder\": true, \"decoder_start_token_id\": 0, "
+    "\"tie_word_embeddings\": false},"
+    "\"marian\": {\"vocab_size\": 58101, \"max_position_embeddings\": 1024, \"encoder_layers\": "
+    "12, "
+    "\"encoder_ffn_dim\": 4096, \"encoder_attention_heads\": 16, \"decoder_layers\": 12, "
+    "\"decoder_ffn_dim\": 4096, \"decoder_attention_heads\": 16, \"activation_function\": "
+    "\"gelu\", \"d_model\": 1024, \"scale_embedding\": false, \"is_encoder_decoder\": true, "
+    "\"decoder_start_token_id\": 58100, \"pad_token_id\": 58100, "
+    "\"decoder_vocab_size\": null, \"share_encoder_decoder_embeddings\": true, "
+    "\"tie_word_embeddings\": true},"
+    "\"mbart\": {\"vocab_size\": 50265, \"max_position_embeddings\": 1024, \"encoder_layers\": 12, "
+    "\"encoder_ffn_dim\": 4096, \"encoder_attention_heads\": 16, \"decoder_layers\": 12, "
+    "\"decoder_ffn_dim\": 4096, \"decoder_attention_heads\": 16, \"activation_function\": "
+    "\"gelu\", \"d_model\": 1024, \"scale_embedding\": false, \"is_encoder_decoder\": true, "
+    "\"decoder_start_token_id\": null, \"tie_word_embeddings\": true},"
+    "\"m2m_100\": {\"vocab_size\": 128112, \"max_position_embeddings\": 1024, \"encoder_layers\": "
+    "12, "
+    "\"encoder_ffn_dim\": 4096, \"encoder_attention_heads\": 16, \"decoder_layers\": 12, "
+    "\"decoder_ffn_dim\": 4096, \"decoder_attention_heads\": 16, \"activation_function\": "
+    "\"relu\", \"d_model\": 1024, \"scale_embedding\": true, \"is_encoder_decoder\": true, "
+    "\"decoder_start_token_id\": 2, \"pad_token_id\": 1, \"tie_word_embeddings\": true},"
     "\"transformer\": {\"decoder_start_token_id\": null}}";
 
 /* Of the folder `name` of the references, with this config.json: what import makes of it, as JSON;
@@ -438,6 +470,10 @@ static void a_key_that_is_not_there_means_the_class_default(void **state)
                                           "bart-tiny",
                                           "t5-tiny",
                                           "t5-plain-tiny",
+                                          "mt5-tiny",
+                                          "marian-tiny",
+                                          "mbart-tiny",
+                                          "m2m_100-tiny",
                                           "transformer-tiny",
                                           "lstm-tiny",
                                           "gru-tied-tiny"};

@@ -261,6 +261,8 @@ static double twin_of(bp_activation kind, double x)
 
     if (kind == BP_RELU)
         return x > 0 ? x : 0;
+    if (kind == BP_SILU)
+        return x / (1 + exp(-x));
     return 0.5 * x *
            (kind == BP_GELU_EXACT ? erfc(-x / sqrt(2))
                                   : 1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x * x * x)));
@@ -320,11 +322,12 @@ static void activations_and_their_slopes_are_accurate(void **state)
     activation_is_accurate(BP_GELU_TANH);
     activation_is_accurate(BP_GELU_EXACT);
     activation_is_accurate(BP_RELU);
+    activation_is_accurate(BP_SILU);
 }
 
 static void activations_hold_at_the_ends(void **state)
 {
-    for (bp_activation kind = BP_GELU_TANH; kind <= BP_RELU; kind++) {
+    for (bp_activation kind = BP_GELU_TANH; kind <= BP_SILU; kind++) {
         float x[] = {1e30f, -1e30f, 3e38f, -3e38f, INFINITY, NAN, 0.0f, -0.0f, 1e-30f, -12.0f},
               y[10], dx[10], again[10], middle = kind == BP_RELU ? 0.0f : 0.5f;
         float dy[] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1};

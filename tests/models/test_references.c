@@ -648,7 +648,9 @@ static void families_are_the_references(void **state)
 
 static void encoder_decoders_are_the_references(void **state)
 {
-    static const char *const FOLDERS[] = {"transformer-tiny", "bart-tiny", "t5-tiny"};
+    static const char *const FOLDERS[] = {"transformer-tiny", "bart-tiny",   "t5-tiny",
+                                          "t5-plain-tiny",    "mt5-tiny",    "marian-tiny",
+                                          "mbart-tiny",       "m2m_100-tiny"};
     int size = bp_comm_size(MPI_COMM_WORLD);
 
     (void)state;

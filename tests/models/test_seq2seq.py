@@ -19,7 +19,8 @@ PAIRS = ["model.layers=2", "model.encoder_layers=1", "model.inner=44", "model.dr
          "train.steps=6", "train.valid_every=3", "model.context=32"]
 ENTMAX = ["head.activation=entmax15", "model.attention_activation=entmax15"]
 MIXTURE = ["head.softmaxes=3", "model.attention_activation=entmax15"]
-FOLDERS = ("transformer-tiny", "bart-tiny", "t5-tiny")
+FOLDERS = ("transformer-tiny", "bart-tiny", "t5-tiny", "t5-plain-tiny", "mt5-tiny", "marian-tiny", "mbart-tiny", "m2m_100-tiny")
+WRITTEN_AS = {"mt5": "t5"}  # which computes the same
 FIRST_T5 = ["model.tied=yes", "model.gated=no", "model.relative_buckets=8", "model.relative_distance=12"]
 
 
@@ -58,7 +59,7 @@ class Seq2Seq(JobTest):
         return self.trained(name, ranks, "model.kind=" + kind, f"corpus.train={self.at('pairs-train.h5')}", f"corpus.valid={self.at('pairs-valid.h5')}", *PAIRS, *keys)
 
     def test_every_mesh_trains_the_same_model(self):
-        for kind in ("transformer", "bart", "t5"):
+        for kind in ("transformer", "bart", "mbart", "t5"):
             sizes = FIRST_T5 if kind == "t5" else []
             one = metrics(self.pairs("one-" + kind, 0, "train.recompute=yes", *sizes, kind=kind))
             for name, ranks, keys in (("tensor", 2, ["mesh.tensor=2"]), ("pipeline", 3, ["mesh.pipeline=3"]), ("all", 4, ["mesh.tensor=2", "mesh.pipeline=2", "mesh.schedule=interleaved"])):
@@ -171,6 +172,79 @@ class Seq2Seq(JobTest):
         self.assert_warning(result, "[corpus.cut_pairs]", times=2)
         self.assert_error(self.pretrain("texts", 0, "model.kind=transformer", *PAIRS), 78, "[corpus.no_pairs]")
         self.assert_error(self.pretrain("beyond", 0, *pairs, "model.start_token=2000000"), 78, "[model.no_start]")
+
+    def language_model(self, name, kind):
+        """Of the tokenizer NAME.json; its weights are the initial ones."""
+        sides = [self.write(f"{name}.{side}", "a1 b2\nb3 a4 a5\n") for side in ("src", "tgt")]
+        self.must(["bagpipe-data", "corpus", "--tokenizer", self.at(name + ".json"), "--format", "pairs", "--out", self.at(name + ".h5"), *sides])
+        return self.trained(f"{kind}-of-{name}", 0, "model.kind=" + kind, *PAIRS, f"corpus.train={self.at(name + '.h5')}", "corpus.valid=", "train.valid_every=0", "train.steps=1",
+                            "optimizer.lr=0")
+
+    def lines_of(self, name, model, prompts, *keys):
+        path = self.write(name + ".jsonl", "".join(json.dumps(prompt) + "\n" for prompt in prompts))
+        return [(line["tokens"], line["logprobs"]) for line in self.written(name, 0, model, f"generate.prompts={path}", "generate.end=-1", "generate.tokens=6", *keys)]
+
+    def test_languages_have_names(self):
+        """The source's tag is where the tokenizer's template puts one, the target's is the first token; or begins the target; or the source."""
+        self.must(["bagpipe-data", "tokenizer", "--kind", "word", "--special", "<pad>,eng_Latn,__fr__,>>de<<", "--out", self.at("tags.json"),
+                   self.write("tags.words", " ".join(f"{c}{k}" for c in "ab" for k in range(9)) + "\n")])
+        root = read_json(self.at("tags.json"))
+        ids = {**root["model"]["vocab"], **{token["content"]: token["id"] for token in root["added_tokens"]}}
+        texts, end = ("a1 b2 a3", "b4"), ids["<|endoftext|>"]
+        sources = [[ids[word] for word in text.split()] + [end] for text in texts]
+        model, prompts = self.language_model("tags", "m2m_100"), [{"prompt": text} for text in texts]
+        plain = self.lines_of("tag-plain", model, prompts)
+        self.assertEqual(plain, self.lines_of("tag-ids", model, [{"tokens": source} for source in sources]))
+        both = self.lines_of("tag-both", model, prompts, "generate.source_language=eng_Latn", "generate.language=fr")
+        self.assertEqual(both, self.lines_of("tag-both-ids", model, [{"tokens": [ids["eng_Latn"], *source]} for source in sources], "generate.first=__fr__"))
+        for (tokens, logprobs), (others, _) in zip(both, plain, strict=True):
+            self.assertEqual((tokens[0], logprobs[0]), (ids["__fr__"], 0))
+            self.assertNotEqual(tokens, others)
+        before = self.lines_of("tag-before", model, prompts, "generate.language=de")
+        self.assertEqual(before, self.lines_of("tag-before-ids", model, [{"tokens": [ids[">>de<<"], *source]} for source in sources]))
+        special = {name: {"id": name, "ids": [ids[name]], "tokens": [name]} for name in ("eng_Latn", "<|endoftext|>")}
+        root["post_processor"] = {"type": "TemplateProcessing", "single": [{"Sequence": {"id": "A", "type_id": 0}}, *({"SpecialToken": {"id": name, "type_id": 0}} for name in
+                                                                                                                       ("<|endoftext|>", "eng_Latn"))],
+                                  "pair": [], "special_tokens": special}
+        self.write("after.json", json.dumps(root))
+        model, other = self.language_model("after", "mbart"), self.at("other-start")
+        shutil.copytree(model, other)
+        bagpipe_test.edit_manifest(os.path.join(other, "checkpoints", steps(other)[-1]), lambda manifest: manifest["state"]["model"].update(start_token=ids["__fr__"] + 1))
+        after = self.lines_of("tag-after", model, prompts, "generate.source_language=eng_Latn", "generate.language=fr")
+        self.assertEqual(after, self.lines_of("tag-after-ids", other, [{"tokens": [*source, ids["eng_Latn"]]} for source in sources]))
+        self.assertNotEqual(after[0][0][0], ids["__fr__"])
+        nllb = self.lines_of("tag-nllb", self.language_model("after", "m2m_100"), prompts, "generate.language=fr")
+        self.assertEqual(nllb[0][0][0], ids["__fr__"])
+        for keys, status, identifier in ((["generate.language=xx"], 78, "generate.no_language"), (["generate.first=xx"], 78, "generate.no_token"),
+                                         (["generate.last=1000000"], 78, "generate.no_token"), (["generate.first=5", "generate.language=fr"], 78, "generate.two_firsts")):
+            self.assert_error(bagpipe_test.run([program("bagpipe"), "generate", self.at("small.ini"), f"run.dir={self.at('no-tags')}", f"generate.model={model}",
+                                                f"generate.prompts={self.at('tag-after.jsonl')}", *keys]), status, f"[{identifier}]")
+        gpt = self.trained("causal", 0, "train.steps=1")
+        self.assert_error(bagpipe_test.run([program("bagpipe"), "generate", self.at("small.ini"), f"run.dir={self.at('no-source')}", f"generate.model={gpt}",
+                                            f"generate.prompts={self.at('tag-after.jsonl')}", "generate.language=fr"]), 78, "[generate.no_source]")
+
+    def test_what_a_folder_forces_is_written(self):
+        """Its first and last tokens, and none of those that it rules out; training keeps that, and export writes it."""
+        config = {"forced_bos_token_id": 7, "forced_eos_token_id": 0, "bad_words_ids": [[89], [45], [3, 4]]}
+        folder, _ = self.changed("marian-tiny", "forcing", **{**config, "bad_words_ids": [[70]]})
+        self.write("forcing/generation_config.json", json.dumps(config))
+        model, prompts = self.at("forcing-model"), [{"tokens": [5, 6, 0]}, {"tokens": [8, 0]}]
+        self.must(["bagpipe-data", "import", folder, "--out", model, "--no-tokenizer"])
+        for strategy in ("greedy", "beam", "sample"):
+            for tokens, logprobs in self.lines_of("forced-" + strategy, model, prompts, "generate.strategy=" + strategy):
+                self.assertEqual((tokens[0], tokens[-1], logprobs[0], logprobs[-1], len(tokens)), (7, 0, 0, 0, 6))
+                self.assertFalse({89, 45} & set(tokens))
+        free = self.lines_of("unforced", model, prompts, "generate.first=none", "generate.last=none", "generate.strategy=greedy")
+        for tokens, logprobs in free:
+            self.assertFalse({89, 45} & set(tokens))
+            self.assertLess(max(logprobs), 0)
+        self.must(["bagpipe-data", "export", model, "--out", self.at("forcing-back"), "--no-tokenizer"])
+        back = read_json(self.at("forcing-back"), "config.json")
+        self.assertEqual({key: back[key] for key in config}, {**config, "bad_words_ids": [[89], [45]]})
+        base = self.pairs("forced-base", 0, "train.steps=1")
+        bagpipe_test.edit_manifest(os.path.join(base, "checkpoints", steps(base)[-1]), lambda manifest: manifest["state"].update(forced={"forced_bos_token_id": 3}))
+        tuned = self.pairs("forced-tuned", 0, f"model.init={base}", "train.steps=1")
+        self.assertEqual(bagpipe_test.state_of(tuned)["forced"], {"forced_bos_token_id": 3})
 
     def test_what_is_written_is_the_reference(self):
         """Greedy texts and beams with their scores, of all cases, on stages too."""
@@ -373,6 +447,7 @@ class Seq2Seq(JobTest):
                 self.must(["bagpipe-data", "export", taken, "--out", back, "--no-tokenizer"])
                 self.assertEqual(tensors(self.tiny(folder)), tensors(back))
                 before, after = read_json(self.tiny(folder), "config.json"), read_json(back, "config.json")
+                before["model_type"] = WRITTEN_AS.get(before["model_type"], before["model_type"])
                 for key in ("model_type", "d_model", "encoder_layers", "decoder_layers", "encoder_attention_heads", "decoder_attention_heads", "encoder_ffn_dim",
                             "decoder_ffn_dim", "vocab_size", "decoder_start_token_id", "eos_token_id", "is_encoder_decoder", "tie_word_embeddings", "scale_embedding",
                             "num_layers", "num_decoder_layers", "num_heads", "d_kv", "d_ff", "feed_forward_proj", "relative_attention_num_buckets", "relative_attention_max_distance",
@@ -400,11 +475,14 @@ class Seq2Seq(JobTest):
     def test_other_computations_are_refused(self):
         for family, key, value, what in (("bart-tiny", "activation_function", "gelu_new", "unsupported"), ("bart-tiny", "scale_embedding", True, "unsupported"),
                                          ("bart-tiny", "decoder_attention_heads", 2, "unsupported"), ("bart-tiny", "normalize_before", True, "unsupported"),
+                                         ("marian-tiny", "pad_token_id", 3, "unsupported"), ("marian-tiny", "share_encoder_decoder_embeddings", False, "unsupported"),
+                                         ("marian-tiny", "decoder_vocab_size", 91, "unsupported"), ("mbart-tiny", "activation_function", "tanh", "unsupported"),
+                                         ("mbart-tiny", "normalize_before", False, "unsupported"), ("m2m_100-tiny", "pad_token_id", 2, "unsupported"),
                                          ("t5-tiny", "feed_forward_proj", "gated-silu", "unsupported"), ("t5-tiny", "dense_act_fn", "relu", "unsupported"),
                                          ("t5-tiny", "is_gated_act", False, "unsupported"), ("t5-tiny", "relative_attention_num_buckets", 7, "bad_buckets"),
                                          ("t5-tiny", "relative_attention_max_distance", 4, "bad_buckets")):
             with self.subTest(key):
-                folder, _ = self.changed(family, "other-" + key, **{key: value})
+                folder, _ = self.changed(family, f"other-{family}-{key}", **{key: value})
                 result = bagpipe_test.run([program("bagpipe-data"), "import", folder, "--out", self.at("refused"), "--no-tokenizer"])
                 self.assert_error(result, 65, f"[huggingface.{what}]")
         result = self.pretrain("buckets", 0, "model.kind=t5", f"corpus.train={self.at('pairs-train.h5')}", *PAIRS, "model.relative_buckets=32", "model.relative_distance=16")

@@ -200,6 +200,7 @@ static void take_roles(bp_model_info *info, const opening *o)
 {
     info->has_bos = info->has_first = false;
     info->ends = (bp_ends){0};
+    info->forced = o->infos[0].forced;
     for (int64_t k = 0; k < o->models; k++) {
         const bp_model_info *one = &o->infos[k];
 

@@ -35,9 +35,7 @@ static void score_row(const bp_search *search, bp_choice *choice, const bp_searc
 {
     int64_t V = search->spec->choice.vocab_size;
     const float *logits = rows->logits + beam * V;
-    const search_line *line = &search->lines[beam];
-    const bp_sequence sequence = {
-        .tokens = line->tokens, .prompt = search->prompt, .count = search->prompt + line->count};
+    const bp_sequence sequence = search_sequence(search, &search->lines[beam]);
 
     for (int64_t v = 0; v < V; v++)
         choice->scores[v] = (double)logits[v] - rows->log_sums[beam];

@@ -74,6 +74,25 @@ static void ban_ngrams(const bp_choice *choice, const bp_sequence *sequence, dou
             scores[tokens[i + before]] = -INFINITY;
 }
 
+int64_t bp_choice_forced(const bp_choice_rule *rule, const bp_sequence *sequence)
+{
+    const bp_forced *forced = rule->forced;
+
+    if (forced && forced->has_last && sequence->count + 1 == sequence->most)
+        return forced->last;
+    return forced && forced->has_first && sequence->count == sequence->prompt ? forced->first : -1;
+}
+
+static void force(const bp_choice_rule *rule, const bp_sequence *sequence, double *scores)
+{
+    int64_t token = bp_choice_forced(rule, sequence);
+
+    for (int k = 0; rule->forced && k < rule->forced->never.count; k++)
+        scores[rule->forced->never.ids[k]] = -INFINITY;
+    for (int64_t v = 0; token >= 0 && v < rule->vocab_size; v++)
+        scores[v] = v == token ? 0 : -INFINITY;
+}
+
 void bp_choice_penalise(bp_choice *choice, const bp_sequence *sequence, double *scores)
 {
     const bp_choice_rule *rule = choice->rule;
@@ -84,6 +103,7 @@ void bp_choice_penalise(bp_choice *choice, const bp_sequence *sequence, double *
         penalise_output(choice, sequence, scores);
     if (rule->no_repeat_ngram > 0)
         ban_ngrams(choice, sequence, scores);
+    force(rule, sequence, scores);
 }
 
 /* ---- top-k and top-p: a heap returns the best ones, as many as requested ---- */

@@ -1,13 +1,12 @@
 /* The next token of a sequence, chosen from a row of a model's scores. Local: no MPI.
  *
  * A row is changed in this order: repetition, presence and frequency penalty, no-repeat n-grams
- * (bp_choice_penalise); temperature, top-k, top-p (bp_choice_candidates); then one of the tokens
- * that are left is drawn. */
+ * and tokens that are forced (bp_choice_penalise); temperature, top-k, top-p
+ * (bp_choice_candidates); then one of the tokens that are left is drawn. */
 #ifndef BP_INFER_GENERATE_CHOICE_H
 #define BP_INFER_GENERATE_CHOICE_H
 
-#include <stdbool.h>
-#include <stdint.h>
+#include "text/tokenizer/forced.h"
 
 typedef struct bp_choice_rule {
     int64_t vocab_size;        /* V */
@@ -20,12 +19,14 @@ typedef struct bp_choice_rule {
     double frequency_penalty;  /* 0: none */
     int64_t no_repeat_ngram;   /* n; 0: none */
     uint64_t seed;
+    const bp_forced *forced; /* borrowed; NULL: no token is */
 } bp_choice_rule;
 
 /** A sequence so far: a prompt and what was put after it. */
 typedef struct bp_sequence {
     const int32_t *tokens; /* [count] */
     int64_t prompt, count; /* of them the first `prompt` are the prompt's */
+    int64_t most;          /* that there may be, with the prompt's; 0: any number */
 } bp_sequence;
 
 /** A token that may be drawn; probabilities of a set add up to 1. */
@@ -54,10 +55,14 @@ int64_t bp_choice_bytes(int64_t vocab_size);
  * Repetition: the score of a token of prompt or output is divided by the penalty where it is
  * positive, else multiplied. Presence and frequency: a token of the output loses the presence
  * penalty once, and the frequency penalty for each time that it is there. A token that would end
- * an n-gram of prompt and output for the second time gets -infinity.
+ * an n-gram of prompt and output for the second time gets -infinity, and so does a token that is
+ * never written. Where a token is forced its score becomes 0, and all others -infinity.
  * Source: Keskar et al. 2019, section 4.1 (repetition), as transformers has it; OpenAI's API
- * reference (presence, frequency); transformers' NoRepeatNGramLogitsProcessor. */
+ * reference (presence, frequency); transformers' NoRepeatNGramLogitsProcessor,
+ * NoBadWordsLogitsProcessor, ForcedBOSTokenLogitsProcessor, ForcedEOSTokenLogitsProcessor. */
 void bp_choice_penalise(bp_choice *choice, const bp_sequence *sequence, double *scores);
+/** The token that must follow; -1: any may. */
+int64_t bp_choice_forced(const bp_choice_rule *rule, const bp_sequence *sequence);
 
 /** What temperature, top-k and top-p leave of scores[V], in choice->candidates: if a token was left
  * out, best first (and the lower id first among equal scores), else in the order of ids. top-k

@@ -14,6 +14,9 @@ typedef struct generator {
     bp_tokenizer *tokenizer;          /* on all ranks; NULL: there is none */
     bp_stops stops;                   /* on all ranks */
     bp_search_spec rule;              /* on all ranks */
+    bp_forced forced;                 /* on all ranks: tokens in texts, */
+    int64_t start;                    /* what targets begin with, */
+    int64_t before, after;            /* and language tags in sources; -1: none */
     bp_prompts prompts;               /* on all ranks; texts only on the coordinator */
     char prompts_hash[BP_SHA256_HEX]; /* on all ranks */
     bp_generate_plan plan;            /* on all ranks */
@@ -28,6 +31,13 @@ bp_search_spec generator_rule(const bp_config *config, const bp_model_info *mode
 int64_t generator_first(const bp_config *config, const bp_model_info *model);
 /** Errors: BP_ERR_CONFIG what does not fit the model. Local. */
 bp_err generator_check_rule(const bp_config *config, const bp_model_info *model);
+
+/** Fill in `forced`, `start`, `before`, `after` and rule.choice.forced, once the tokenizer is
+ * there. Errors: BP_ERR_CONFIG a token or a language that the tokenizer has not, or a model without
+ * sources. Local. */
+bp_err generator_find_forced(generator *self);
+/** For the key of the work; nothing where no token is forced. */
+void generator_name_forced(const generator *self, bp_buffer *out);
 
 /** bp_work.describe, .open_model, .open (but its units) and .close (setup.c, memory.c). */
 bp_err generator_describe(void *self, bp_work_memory *out);

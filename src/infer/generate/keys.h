@@ -29,6 +29,10 @@ typedef struct bp_generate_keys {
     double length_penalty;
     const char *stop;
     int64_t end;
+    const char *first;
+    const char *last;
+    const char *language;
+    const char *source_language;
     int64_t batch;
 } bp_generate_keys;
 

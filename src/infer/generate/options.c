@@ -149,6 +149,28 @@ const bp_option bp_generate_options[] = {
      .help = "id of the token that ends a text; the model's end of document, and other ends that "
              "its files name, if not given; -1: none",
      .at = AT(end)},
+    {.key = "generate.first",
+     .type = BP_OPTION_STRING,
+     .value = "auto",
+     .help = "the token that a text begins with, by its name or id; auto: what the model's files "
+             "name (forced_bos_token_id); none",
+     .at = AT(first)},
+    {.key = "generate.last",
+     .type = BP_OPTION_STRING,
+     .value = "auto",
+     .help = "the token that ends a text of generate.tokens tokens, by its name or id; auto: what "
+             "the model's files name (forced_eos_token_id); none",
+     .at = AT(last)},
+    {.key = "generate.language",
+     .type = BP_OPTION_STRING,
+     .help = "of encoder-decoders: the language to write, by its tag (fra_Latn, fr_XX) or what "
+             "that encloses (fr of __fr__ and of >>fr<<)",
+     .at = AT(language)},
+    {.key = "generate.source_language",
+     .type = BP_OPTION_STRING,
+     .help = "of encoder-decoders: the language of sources, whose tag is put where the tokenizer "
+             "puts one",
+     .at = AT(source_language)},
     {.key = "generate.batch",
      .type = BP_OPTION_INT,
      .value = "32",
@@ -183,6 +205,11 @@ void bp_generate_check(bp_config *config)
                         "generate.samples = %" PRId64 " is more than generate.beams = %" PRId64
                         ": at generate.samples; use %" PRId64 " or less, or more beams",
                         keys->samples, keys->beams, keys->beams);
+    if (keys->language && bp_config_is_given(config, "generate.first"))
+        bp_config_fault(config, "generate.two_firsts",
+                        "generate.language = %s and generate.first = %s both say what a text "
+                        "begins with: at generate.first; leave it out",
+                        keys->language, keys->first);
     if (keys->stop && bp_stops_read(&stops, keys->stop) != BP_OK)
         bp_config_fault_err(config);
     bp_stops_clear(&stops);
@@ -200,7 +227,9 @@ void bp_generate_warn(const bp_config *config)
                                            "generate.frequency_penalty",
                                            "generate.no_repeat_ngram",
                                            "generate.stop",
-                                           "generate.end"};
+                                           "generate.end",
+                                           "generate.first",
+                                           "generate.last"};
     const bp_generate_keys *keys = bp_generate_keys_of(config);
 
     for (size_t k = 0; k < sizeof OF_STEPS / sizeof OF_STEPS[0]; k++)

@@ -85,15 +85,22 @@ static bp_err at_line(const reader *self, bp_err err, const char *remedy)
                        self->line, remedy);
 }
 
+/* A token that there may not be. */
+static void add_one(bp_ids *ids, int64_t id)
+{
+    if (id < 0)
+        return;
+    bp_ids_reserve(ids, 1);
+    ids->data[ids->count++] = (uint32_t)id;
+}
+
 /* What comes before a prompt; returns the number of tokens before it. */
 static int64_t begin_prompt(reader *self, bool wanted)
 {
     bp_ids *ids = &self->prompts->ids;
 
-    if (wanted && self->spec->first >= 0) {
-        bp_ids_reserve(ids, 1);
-        ids->data[ids->count++] = (uint32_t)self->spec->first;
-    }
+    if (wanted)
+        add_one(ids, self->spec->first);
     return ids->count;
 }
 
@@ -128,11 +135,9 @@ static bp_err add_text(reader *self, const char *text, size_t bytes)
     if (err == BP_OK && !self->spec->before_ids)
         err = bp_tokenizer_check_first(self->spec->tokenizer, self->spec->first, "generate.prefix");
     end_prompt(self, begin, true);
-    if (err == BP_OK && self->spec->are_sources && self->spec->end >= 0) {
-        bp_ids *ids = &self->prompts->ids;
-
-        bp_ids_reserve(ids, 1);
-        ids->data[ids->count++] = (uint32_t)self->spec->end;
+    if (err == BP_OK && self->spec->are_sources) {
+        add_one(&self->prompts->ids, self->spec->end);
+        add_one(&self->prompts->ids, self->spec->after);
     }
     return err;
 }
@@ -218,12 +223,14 @@ static int64_t shorten(const reader *self, int64_t *length)
 {
     const bp_prompts_spec *spec = self->spec;
     bp_ids *ids = &self->prompts->ids;
-    int64_t excess = *length - spec->context, first = ids->count - *length;
+    int64_t excess = *length - spec->context, first = ids->count - *length,
+            kept = spec->after >= 0 && spec->context > 1 ? 2 : 1; /* of its last tokens */
 
     if (!spec->are_sources || excess <= 0)
         return 0;
-    if (spec->cut && (int64_t)ids->data[ids->count - 1] == spec->end)
-        ids->data[first + spec->context - 1] = (uint32_t)spec->end;
+    if (spec->cut && (int64_t)ids->data[ids->count - kept] == spec->end)
+        memmove(ids->data + first + spec->context - kept, ids->data + ids->count - kept,
+                (size_t)kept * sizeof *ids->data);
     *length = spec->cut ? spec->context : 1;
     ids->count = first + *length;
     self->prompts->too_long++;

@@ -26,6 +26,7 @@ typedef struct bp_prompts_spec {
                                       else it is left out */
     int64_t end;     /* this token is put after the texts of sources; -1: no token is */
     int64_t first;   /* this token is put before texts that do not begin with it; -1: none is */
+    int64_t after;   /* this token is put after the end of texts of sources; -1: none is */
     bool before_ids; /* and before prompts of ids */
 } bp_prompts_spec;
 

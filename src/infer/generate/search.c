@@ -55,11 +55,15 @@ void search_line_copy(search_line *to, const search_line *from, const bp_search 
 void search_line_add(search_line *line, const bp_search *search, const bp_search_rows *rows,
                      int64_t row, int32_t token)
 {
+    const bp_choice_rule *rule = &search->spec->choice;
+    bp_sequence before = search_sequence(search, line);
     int64_t at = line->count++;
 
     line->tokens[search->prompt + at] = token;
     line->logprobs[at] =
-        (double)rows->logits[row * search->spec->choice.vocab_size + token] - rows->log_sums[row];
+        bp_choice_forced(rule, &before) >= 0
+            ? 0 /* it is given */
+            : (double)rows->logits[row * rule->vocab_size + token] - rows->log_sums[row];
     if (line->statistics)
         memcpy(line->statistics + 2 * at, rows->statistics + 2 * row, 2 * sizeof *line->statistics);
 }
@@ -143,8 +147,7 @@ static void choose(bp_search *search, bp_choice *choice, const bp_search_rows *r
     const bp_search_spec *spec = search->spec;
     search_line *line = &search->lines[k];
     int64_t row = search->steps == 0 ? 0 : k;
-    const bp_sequence sequence = {
-        .tokens = line->tokens, .prompt = search->prompt, .count = search->prompt + line->count};
+    const bp_sequence sequence = search_sequence(search, line);
     int32_t token = bp_choice_next(
         choice, &sequence, rows->logits + row * spec->choice.vocab_size,
         spec->choice.samples ? bp_choice_uniform(spec->choice.seed, search->number, k, line->count)

@@ -64,7 +64,7 @@ typedef struct bp_search_next {
 /** A text. Borrowed from the search. */
 typedef struct bp_search_text {
     const int32_t *tokens;   /* [count] new ones, the end token included */
-    const double *logprobs;  /* [count] of the model as it is */
+    const double *logprobs;  /* [count] of the model as it is; 0 of a forced one */
     const float *statistics; /* [count][2]; NULL: not asked for */
     int64_t count;
     bp_finish finish;

@@ -34,6 +34,15 @@ struct bp_search {
     int32_t *counts, *fed, *parents; /* [slots] */
 };
 
+/** The line as it is, for the choice of its next token. */
+static inline bp_sequence search_sequence(const bp_search *search, const search_line *line)
+{
+    return (bp_sequence){.tokens = line->tokens,
+                         .prompt = search->prompt,
+                         .count = search->prompt + line->count,
+                         .most = search->prompt + search->tokens};
+}
+
 void search_line_copy(search_line *to, const search_line *from, const bp_search *search);
 /** Put a token after the line, with its statistics from row `row`. */
 void search_line_add(search_line *line, const bp_search *search, const bp_search_rows *rows,

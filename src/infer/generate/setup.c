@@ -198,18 +198,21 @@ static int64_t reserved(const generator *self)
 static bp_err read_prompts(generator *self)
 {
     const bp_generate_keys *keys = bp_generate_keys_of(self->job->config);
-    const bp_prompts_spec spec = {.path = keys->prompts,
-                                  .template_path = keys->template_path,
-                                  .tokenizer = self->tokenizer,
-                                  .vocab_size = self->job->info.vocab_size,
-                                  .context = self->job->info.context,
-                                  .reserved = reserved(self),
-                                  .mask = fills(self) ? self->plan.fill.mask : -1,
-                                  .are_sources = self->job->info.reads_source,
-                                  .cut = keys->cut,
-                                  .end = self->job->info.eod_id,
-                                  .first = generator_first(self->job->config, &self->job->info),
-                                  .before_ids = strcmp(keys->prefix, "auto") != 0};
+    const bp_prompts_spec spec = {
+        .path = keys->prompts,
+        .template_path = keys->template_path,
+        .tokenizer = self->tokenizer,
+        .vocab_size = self->job->info.vocab_size,
+        .context = self->job->info.context,
+        .reserved = reserved(self),
+        .mask = fills(self) ? self->plan.fill.mask : -1,
+        .are_sources = self->job->info.reads_source,
+        .cut = keys->cut,
+        .end = self->job->info.eod_id,
+        .first =
+            self->before >= 0 ? self->before : generator_first(self->job->config, &self->job->info),
+        .after = self->after,
+        .before_ids = self->before < 0 && strcmp(keys->prefix, "auto") != 0};
     bp_prompts *prompts = &self->prompts;
     bp_buffer all = {0};
     bp_err err = bp_prompts_read(prompts, &spec);
@@ -327,7 +330,7 @@ static bp_err open_prompts(generator *self)
                                                                : self->job->mesh_shape.pipeline);
     self->plan.fill = fill;
     self->plan.reads_source = self->job->info.reads_source;
-    self->plan.start = (int32_t)self->job->info.start_token;
+    self->plan.start = (int32_t)self->start;
     warn_of_prompts(self);
     return BP_OK;
 }
@@ -357,6 +360,7 @@ static void make_key(generator *self)
         bp_buffer_printf(&text, " q8");
     for (int k = 1; k < rule->ends.count; k++)
         bp_buffer_printf(&text, " or %" PRId64, rule->ends.ids[k]);
+    generator_name_forced(self, &text);
     bp_sha256_of(text.data, text.bytes, self->key);
     bp_buffer_clear(&text);
 }
@@ -371,6 +375,8 @@ bp_err generator_open(void *context)
         bp_agree(self->job->mesh->world, generator_check_rule(self->job->config, &self->job->info));
     if (err == BP_OK)
         err = open_tokenizer(self);
+    if (err == BP_OK)
+        err = bp_agree(self->job->mesh->world, generator_find_forced(self));
     if (err == BP_OK)
         err = open_stops(self);
     if (err == BP_OK)

@@ -12,7 +12,6 @@
 #include "infer/score/states_priv.h"
 #include "infer/score/tables/tables.h"
 #include "infer/score/unit.h"
-#include "job/report/report.h"
 #include "math/threads.h"
 #include "mesh/collective.h"
 #include "models/weights.h"

@@ -64,7 +64,7 @@ bool bp_hf_is_given(const bp_hf_shape *shape, int k)
 {
     const bp_hf_size *size = &shape->table->sizes[k];
 
-    return !size->quiet || shape->sizes[k] != hf_otherwise(shape, size);
+    return !size->only_theirs && (!size->quiet || shape->sizes[k] != hf_otherwise(shape, size));
 }
 
 /* ---- members ---- */
@@ -115,9 +115,9 @@ static bp_err find_member(member *out, const json_t *config, const bp_hf_size *s
     return BP_OK;
 }
 
-int hf_choice_of(const bp_hf_size *size, const char *word)
+static int number_of(const char *words, const char *word)
 {
-    const char *at = size->words;
+    const char *at = words;
 
     for (int k = 0;; k++, at++) {
         size_t bytes = strcspn(at, "|");
@@ -128,6 +128,13 @@ int hf_choice_of(const bp_hf_size *size, const char *word)
         if (*at == '\0')
             return -1;
     }
+}
+
+int hf_choice_of(const bp_hf_size *size, const char *word)
+{
+    int theirs = size->written ? number_of(size->written, word) : -1;
+
+    return theirs >= 0 ? theirs : number_of(size->words, word);
 }
 
 static bp_err read_choice(double *out, const member *found, const bp_hf_size *size,
@@ -143,7 +150,7 @@ static bp_err read_choice(double *out, const member *found, const bp_hf_size *si
         err = BP_FAIL(
             BP_ERR_FORMAT, "huggingface.unsupported",
             "\"%s\" is \"%.40s\"; this program's %s knows only %s: at %s; give another model",
-            size->theirs, word, table->kind, size->words, path);
+            size->theirs, word, table->kind, size->written ? size->written : size->words, path);
     return err;
 }
 
@@ -249,10 +256,9 @@ static bp_err read_size(const bp_hf_shape *shape, const json_t *config, const bp
     return err;
 }
 
-/* The word of a choice. New reference. */
-static json_t *word_of(const bp_hf_size *size, int number)
+/* The word of a list. New reference. */
+static json_t *word_of(const char *at, int number)
 {
-    const char *at = size->words;
 
     for (int k = 0; k < number; k++)
         at += strcspn(at, "|") + 1;
@@ -266,7 +272,7 @@ json_t *hf_size_json(const bp_hf_shape *shape, int k)
 
     return size->type == BP_HF_REAL     ? json_real(value)
            : size->type == BP_HF_FLAG   ? json_boolean(value != 0)
-           : size->type == BP_HF_CHOICE ? word_of(size, (int)value)
+           : size->type == BP_HF_CHOICE ? word_of(size->words, (int)value)
                                         : json_integer((json_int_t)value);
 }
 
@@ -275,8 +281,8 @@ static json_t *their_json(const bp_hf_shape *shape, int k)
 {
     const bp_hf_size *size = &shape->table->sizes[k];
 
-    if (size->type == BP_HF_FLAG && size->words)
-        return word_of(size, shape->sizes[k] != 0);
+    if (size->written || (size->type == BP_HF_FLAG && size->words))
+        return word_of(size->written ? size->written : size->words, (int)shape->sizes[k]);
     return size->plus ? json_integer((json_int_t)shape->sizes[k] + surplus_of(shape, size))
                       : hf_size_json(shape, k);
 }
@@ -286,10 +292,11 @@ static json_t *their_json(const bp_hf_shape *shape, int k)
 static void put_size(json_t *config, const bp_hf_shape *shape, int k, const char *name)
 {
     const char *dot = strchr(name, '.');
-    bool nothing = shape->sizes[k] == 0 && shape->table->sizes[k].type != BP_HF_FLAG;
+    const bp_hf_size *size = &shape->table->sizes[k];
+    bool nothing = shape->sizes[k] == 0 && size->type != BP_HF_FLAG && !size->written;
     char parent[64] = "";
 
-    if (shape->table->sizes[k].type == BP_HF_LABELS) {
+    if (size->type == BP_HF_LABELS) {
         hf_labels_write(config, (int64_t)shape->sizes[k], shape->labels);
         return;
     }
@@ -566,6 +573,8 @@ json_t *hf_config_json(const bp_hf_shape *shape)
         (void)json_object_set_new(config, "eos_token_id", json_deep_copy(shape->end_ids));
     else
         (void)json_object_set(config, "eos_token_id", eos);
+    if (shape->forced)
+        (void)json_object_update(config, (json_t *)shape->forced);
     json_decref(eos);
     return config;
 }

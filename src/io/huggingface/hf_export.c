@@ -165,6 +165,7 @@ static bp_err read_shape(bp_hf_shape *out, const bp_checkpoint *checkpoint, cons
     out->eos_id = json_is_integer(eod) ? json_integer_value(eod) : -1;
     out->bos_id = json_is_integer(bos) ? json_integer_value(bos) : -1;
     out->end_ids = json_is_array(ends) ? ends : NULL;
+    out->forced = json_object_get(state, "forced");
     out->pad_id = json_is_integer(pad) ? json_integer_value(pad) : -1;
     return err;
 }

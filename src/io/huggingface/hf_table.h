@@ -40,6 +40,9 @@ typedef struct bp_hf_size {
                             `otherwise` */
     const char *null_is; /* what null says there; NULL: nothing, it is refused, but of a flag, which
                             is not set */
+    bool only_theirs;    /* never written into a checkpoint: others follow from it */
+    const char *written; /* of a choice: their words, in the order of `words`, which are read too;
+                            each is written, the first too. NULL: as `words` says */
 } bp_hf_size;
 
 /** A member of config.json ("object.member" of an object in it) that this family computes with one
@@ -113,6 +116,7 @@ typedef struct bp_hf_shape {
     int64_t eos_id;            /* eos_token_id of config.json; -1: none */
     int64_t bos_id;            /* of export: bos_token_id; -1: it is eos_id */
     const json_t *end_ids;     /* of export: a list that is eos_token_id; NULL: eos_id is */
+    const json_t *forced;      /* of export: members of config.json, borrowed; NULL: none */
     int64_t pad_id;            /* of export: pad_token_id; -1: it is not known */
     json_t *labels;            /* names of classes; NULL: none, or they are numbers */
 } bp_hf_shape;

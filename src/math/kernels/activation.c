@@ -26,6 +26,9 @@ static activation activation_of(bp_activation kind, const bp_operand *y, const b
     } else if (kind == BP_RELU) {
         in.forward = loops->relu_forward;
         in.backward = loops->relu_backward;
+    } else if (kind == BP_SILU) {
+        in.forward = loops->silu_forward;
+        in.backward = loops->silu_backward;
     }
     return in;
 }

@@ -68,6 +68,7 @@ typedef enum bp_activation {
     BP_GELU_TANH,
     BP_GELU_EXACT,
     BP_RELU,
+    BP_SILU,
     BP_SWIGLU, /* gated, as all from here on */
     BP_GEGLU
 } bp_activation;

@@ -89,6 +89,8 @@ typedef struct bp_loops {
     void (*gelu_exact_backward)(float *y, float *dx, const float *dy, const float *x, int64_t n);
     void (*relu_forward)(float *y, const float *x, int64_t n);
     void (*relu_backward)(float *y, float *dx, const float *dy, const float *x, int64_t n);
+    void (*silu_forward)(float *y, const float *x, int64_t n);
+    void (*silu_backward)(float *y, float *dx, const float *dy, const float *x, int64_t n);
     /* y = silu(gate) up */
     void (*swiglu_forward)(float *y, const float *gate, const float *up, int64_t n);
     /* dgate may be gate, dup up, y dy */

@@ -188,6 +188,38 @@ static inline void sigmoids(float *sigmoid, float *rest, const float *x, int64_t
     }
 }
 
+#define SILU_END 87.0f /* what is left of -SILU_END is 0, and the slope right of it 1 */
+
+void LOOP(silu_forward)(float *y, const float *x, int64_t n)
+{
+    float sigmoid[CUT], rest[CUT];
+
+    for (int64_t at = 0; at < n; at += CUT) {
+        int64_t count = cut_of(n, at);
+        sigmoids(sigmoid, rest, x + at, count);
+#pragma omp simd
+        for (int64_t i = 0; i < count; i++)
+            y[at + i] = x[at + i] * (x[at + i] < -SILU_END ? 0.0f : sigmoid[i]);
+    }
+}
+
+void LOOP(silu_backward)(float *y, float *dx, const float *dy, const float *x, int64_t n)
+{
+    float sigmoid[CUT], rest[CUT];
+
+    for (int64_t at = 0; at < n; at += CUT) {
+        int64_t count = cut_of(n, at);
+        sigmoids(sigmoid, rest, x + at, count);
+#pragma omp simd
+        for (int64_t i = 0; i < count; i++) {
+            float here = x[at + i], bounded = here > SILU_END ? SILU_END : here;
+            float share = here < -SILU_END ? 0.0f : sigmoid[i];
+            y[at + i] = here * share;
+            dx[at + i] = dy[at + i] * (share + bounded * share * rest[i]);
+        }
+    }
+}
+
 void LOOP(swiglu_forward)(float *y, const float *gate, const float *up, int64_t n)
 {
     float sigmoid[CUT], rest[CUT];

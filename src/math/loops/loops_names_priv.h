@@ -40,6 +40,8 @@ void LOOP(gelu_exact_forward)(float *y, const float *x, int64_t n);
 void LOOP(gelu_exact_backward)(float *y, float *dx, const float *dy, const float *x, int64_t n);
 void LOOP(relu_forward)(float *y, const float *x, int64_t n);
 void LOOP(relu_backward)(float *y, float *dx, const float *dy, const float *x, int64_t n);
+void LOOP(silu_forward)(float *y, const float *x, int64_t n);
+void LOOP(silu_backward)(float *y, float *dx, const float *dy, const float *x, int64_t n);
 void LOOP(swiglu_forward)(float *y, const float *gate, const float *up, int64_t n);
 void LOOP(swiglu_backward)(float *y, float *dgate, float *dup, const float *dy, const float *gate,
                            const float *up, int64_t n);

@@ -1,30 +1,34 @@
-/* The families Transformer and BART: their sizes, and their blocks: the embeddings of both streams
- * (and their norms), the encoder's layers, the decoder's layers, the vocabulary. */
+/* Encoder-decoders of all families, by their forms: the embeddings of both streams (and their
+ * norms), the encoder's layers (and a norm), the decoder's layers (and a norm), the vocabulary. */
 #include "models/seq2seq/seq2seq.h"
 
 #include "base/mem.h"
 #include "models/transformer.h"
-#include "nn/core/layers.h"
 
 #include <math.h>
 
-#define EPSILON 1e-5
-/* Of BART's tables: the rows before it are of its padding, and of none. */
+/* Of tables of learned positions: the rows before it are of padding, and of none. fairseq counts
+ * places from it on, too. */
 #define FIRST_POSITION  2
 #define WAVELENGTH_BASE 10000.0
+/* Initial values of what meets states that nothing scales: so small instead. */
+#define STATE_STD(width) (1 / sqrtf((float)(width)))
 
-static const bp_model_size SIZES[] = {BP_SEQ2SEQ_SIZES, {0}},
-                           BART_SIZES[] = {BP_SEQ2SEQ_SIZES, BP_POSITIONS_SIZE, {0}};
+enum { ENCODER_TABLE = 1, DECODER_TABLE }; /* of distances: sets of copies */
 
-static const bp_option KEYS[] = {
-    BP_SEQ2SEQ_KEYS, BP_SEQ2SEQ_START_KEY("the end-of-document token"), {0}};
-
-static bool is_bart(const bp_model_shape *shape)
+static const bp_seq2seq_form *form_of(const bp_model_shape *shape)
 {
-    return shape->family == &bp_bart_family;
+    return shape->family->seq2seq;
 }
 
-void bp_seq2seq_settle(bp_model_shape *shape, double epsilon)
+static bool is_tied(const bp_model_shape *shape)
+{
+    return form_of(shape)->tied != (shape->stack.other_tie != 0);
+}
+
+/* ---- sizes, and which go together ---- */
+
+void bp_seq2seq_settle(bp_model_shape *shape)
 {
     int64_t *own = shape->own;
     double *given = &shape->stack.epsilon;
@@ -35,12 +39,7 @@ void bp_seq2seq_settle(bp_model_shape *shape, double epsilon)
     shape->stack.inner = bp_given_or(shape->stack.inner, 4 * shape->width);
     if (shape->width % shape->heads == 0)
         shape->stack.head_width = bp_given_or(shape->stack.head_width, shape->width / shape->heads);
-    *given = *given > 0 ? *given : epsilon;
-}
-
-static void settle(bp_model_shape *shape)
-{
-    bp_seq2seq_settle(shape, EPSILON);
+    *given = *given > 0 ? *given : form_of(shape)->epsilon;
 }
 
 void bp_seq2seq_check(const bp_model_shape *shape, int tensors, bp_config *config)
@@ -55,8 +54,228 @@ void bp_seq2seq_check(const bp_model_shape *shape, int tensors, bp_config *confi
                         "model.encoder_layers and model.decoder_layers");
 }
 
-bp_layer_shape bp_seq2seq_layer(const bp_model_shape *shape, int number, bool of_source)
+bp_err bp_seq2seq_check_read(const bp_model_shape *shape, const char *where)
 {
+    if (shape->own[BP_SEQ2SEQ_ENCODERS] == 0 || shape->own[BP_SEQ2SEQ_DECODERS] == 0)
+        return BP_FAIL(BP_ERR_FORMAT, "model.bad_size",
+                       "the model has no layers: at %s; the checkpoint is wrong", where);
+    return shape->stack.head_width > 0 ? BP_OK : bp_transformer_check_read(shape, where);
+}
+
+int64_t bp_seq2seq_start_token(const bp_model_shape *shape)
+{
+    return shape->own[BP_SEQ2SEQ_START] - 1;
+}
+
+/* ---- blocks ---- */
+
+typedef enum part {
+    EMBEDDING,
+    SOURCE_NORM,
+    TARGET_NORM,
+    ENCODER,
+    ENCODER_NORM,
+    DECODER,
+    DECODER_NORM,
+    VOCABULARY
+} part;
+
+/* Norms of embeddings, and after stacks, in one of two streams. */
+static int embedding_norms(const bp_model_shape *shape)
+{
+    return form_of(shape)->embedding_norms ? 1 : 0;
+}
+
+static int stack_norms(const bp_model_shape *shape)
+{
+    return form_of(shape)->pre_norm ? 1 : 0;
+}
+
+/* What is a block of the list; *number: which of the layers. */
+static part part_of(const bp_model_shape *shape, int block, int *number)
+{
+    const int counts[] = {1,
+                          embedding_norms(shape),
+                          embedding_norms(shape),
+                          (int)shape->own[BP_SEQ2SEQ_ENCODERS],
+                          stack_norms(shape),
+                          (int)shape->own[BP_SEQ2SEQ_DECODERS],
+                          stack_norms(shape)};
+    int of = EMBEDDING;
+
+    for (*number = block; of < VOCABULARY && *number >= counts[of]; of++)
+        *number -= counts[of];
+    return (part)of;
+}
+
+int bp_seq2seq_blocks(const bp_model_shape *shape)
+{
+    return (int)(shape->own[BP_SEQ2SEQ_ENCODERS] + shape->own[BP_SEQ2SEQ_DECODERS]) + 2 +
+           2 * embedding_norms(shape) + 2 * stack_norms(shape);
+}
+
+/* Before the last norm and the head. */
+int bp_seq2seq_key_block(const bp_model_shape *shape)
+{
+    return bp_seq2seq_blocks(shape) - 2 - stack_norms(shape);
+}
+
+static int first_layer(const bp_model_shape *shape)
+{
+    return 1 + 2 * embedding_norms(shape);
+}
+
+bp_activations bp_seq2seq_behind(const bp_model_shape *shape, int block)
+{
+    (void)block;
+    return (bp_activations){.count = 2,
+                            .item = {{"hidden", BP_TARGET, shape->width, true, NULL},
+                                     {"source", BP_SOURCE, shape->width, true, NULL}}};
+}
+
+/* A column's number of position t. Source: Vaswani et al. 2017, section 3.5; of halves and their
+ * frequencies: Tensor2Tensor's and fairseq's published code. */
+static double sinusoid(bp_seq2seq_positions layout, int64_t t, int64_t c, int64_t C)
+{
+    int64_t sines = layout == BP_SINES_OF_FAIRSEQ ? C / 2 : (C + 1) / 2, pair;
+    bool sine = layout == BP_SINES ? c % 2 == 0 : c < sines;
+    double angle;
+
+    if (layout == BP_SINES_OF_FAIRSEQ && c >= 2 * sines)
+        return 0;
+    pair = layout == BP_SINES ? c / 2 : c % sines;
+    angle = layout == BP_SINES_OF_FAIRSEQ
+                ? (double)(t + FIRST_POSITION) *
+                      pow(WAVELENGTH_BASE, -(double)pair / (double)(sines - 1))
+                : (double)t * pow(WAVELENGTH_BASE, -(double)(2 * pair) / (double)C);
+    return sine ? sin(angle) : cos(angle);
+}
+
+static bool has_sinusoids(const bp_model_shape *shape)
+{
+    bp_seq2seq_positions layout = form_of(shape)->positions;
+
+    return layout != BP_LEARNED && layout != BP_DISTANCES;
+}
+
+void bp_seq2seq_begin(bp_network *network, const bp_model_shape *shape)
+{
+    int64_t C = shape->width;
+    float *table;
+
+    if (!has_sinusoids(shape))
+        return;
+    network->tables = table = bp_alloc("sinusoids", shape->context * C, sizeof *table);
+    for (int64_t k = 0; k < shape->context * C; k++)
+        table[k] = (float)sinusoid(form_of(shape)->positions, k / C, k % C, C);
+}
+
+bp_param *bp_seq2seq_add_shared(bp_network *network, const bp_model_shape *shape, int stage,
+                                int stages, int count)
+{
+    float std = form_of(shape)->embedding_std;
+    bp_tied_table table = {"wte", shape->vocab_size, shape->width,
+                           std > 0 ? std : BP_TRANSFORMER_STD};
+
+    return is_tied(shape) ? bp_network_add_tied(network, &table, stage, stages, count) : NULL;
+}
+
+void bp_seq2seq_add_common(bp_network *network, const bp_model_shape *shape, int stage)
+{
+    bp_tied_table table = {"encoder.relative", shape->own[BP_T5_BUCKETS], shape->heads,
+                           STATE_STD(shape->width)};
+
+    if (form_of(shape)->positions != BP_DISTANCES)
+        return;
+    bp_network_add_common(network, &table, ENCODER_TABLE, stage);
+    table.name = "decoder.relative";
+    bp_network_add_common(network, &table, DECODER_TABLE, stage);
+}
+
+static void set_positions(bp_embedding_part *own, bp_network *network, const bp_model_shape *shape,
+                          bp_group *tables)
+{
+    if (has_sinusoids(shape))
+        own->sinusoids = network->tables;
+    if (form_of(shape)->positions != BP_LEARNED)
+        return;
+    own->wpe = bp_group_add_matrix(tables, own->stream == BP_SOURCE ? "encoder.wpe" : "decoder.wpe",
+                                   FIRST_POSITION + bp_model_positions(shape), shape->width,
+                                   BP_TRANSFORMER_STD);
+    own->first_position = FIRST_POSITION;
+}
+
+static bp_block *new_embedding(bp_network *network, const bp_model_shape *shape, bp_param *shared)
+{
+    const bp_seq2seq_form *form = form_of(shape);
+    bp_embedding_part parts[BP_STREAMS];
+    bp_group *tables = form->positions == BP_DISTANCES ? NULL : bp_network_add_group(network, true);
+    bool scales = form->scales_embedding && shape->own[BP_SEQ2SEQ_UNSCALED] == 0;
+    bp_block *block;
+
+    if (!shared) { /* a task's head has its own matrix */
+        shared = bp_transformer_add_table(network, shape, "wte");
+        shared->init_std = form->embedding_std > 0 ? form->embedding_std : shared->init_std;
+    }
+    for (int stream = 0; stream < BP_STREAMS; stream++) {
+        bool is_target = stream == BP_TARGET;
+
+        parts[stream] = (bp_embedding_part){
+            .wte = shared,
+            .item = stream,
+            .stream = stream,
+            .mask = BP_SEQ2SEQ_MASK + stream,
+            .keeps_all = form->embedding_norms,
+            .scale = scales ? sqrtf((float)shape->width) : 0,
+            .starts_with_padding =
+                is_target && form->starts_with_padding && bp_seq2seq_start_token(shape) >= 0,
+            /* one is bp_task_mirror's */
+            .tokens_behind = is_target ? (form->padding_learns ? shape->context : 1) : 0};
+        set_positions(&parts[stream], network, shape, tables);
+    }
+    bp_embedding_new(&block, &network->nn, parts, BP_STREAMS);
+    return block;
+}
+
+/* After an embedding. */
+static bp_row_shape embedding_norm(int stream)
+{
+    return (bp_row_shape){.name = stream == BP_SOURCE ? "encoder.embedding" : "decoder.embedding",
+                          .mask = BP_SEQ2SEQ_MASK + stream};
+}
+
+/* After a stack; a tied vocabulary may take what it reads smaller by the root of the width. */
+static bp_row_shape stack_norm(const bp_model_shape *shape, int stream)
+{
+    const bp_seq2seq_form *form = form_of(shape);
+    bool scaled = stream == BP_TARGET && form->scales_states && is_tied(shape) &&
+                  !bp_task_has_head(&shape->task);
+
+    return (bp_row_shape){.name = stream == BP_SOURCE ? "encoder" : "decoder",
+                          .rms = form->rms,
+                          .scale = scaled ? STATE_STD(shape->width) : 0,
+                          .mask = form->drops_states ? BP_SEQ2SEQ_MASK + BP_STREAMS + stream
+                                                     : BP_ROW_KEEPS_ALL};
+}
+
+static bp_block *new_norm(bp_network *network, const bp_model_shape *shape, part of)
+{
+    int stream = of == SOURCE_NORM || of == ENCODER_NORM ? BP_SOURCE : BP_TARGET;
+    bp_row_shape row =
+        of == SOURCE_NORM || of == TARGET_NORM ? embedding_norm(stream) : stack_norm(shape, stream);
+    bp_block *block;
+
+    row.I = row.O = shape->width;
+    row.epsilon = (float)shape->stack.epsilon;
+    row.item = row.stream = stream;
+    bp_row_layer_new(&block, &network->nn, &row, bp_network_add_group(network, true));
+    return block;
+}
+
+/* Layer `number` of the encoder, or of the decoder, except for its biases of scores. */
+static bp_layer_shape layer_of(const bp_model_shape *shape, int number, bool of_source)
+{
+    const bp_seq2seq_form *form = form_of(shape);
     int64_t encoders = shape->own[BP_SEQ2SEQ_ENCODERS];
 
     return (bp_layer_shape){.C = shape->width,
@@ -64,6 +283,11 @@ bp_layer_shape bp_seq2seq_layer(const bp_model_shape *shape, int number, bool of
                             .H = shape->heads,
                             .D = shape->stack.head_width,
                             .F = shape->stack.inner,
+                            .rms = form->rms,
+                            .no_bias = form->rms,
+                            .unscaled = form->positions == BP_DISTANCES,
+                            .post_norm = !form->pre_norm,
+                            .activation = form->activations[shape->own[BP_SEQ2SEQ_ACTIVATION]],
                             .epsilon = (float)shape->stack.epsilon,
                             .layers = of_source ? encoders : shape->own[BP_SEQ2SEQ_DECODERS],
                             .number = number,
@@ -78,232 +302,107 @@ bp_layer_shape bp_seq2seq_layer(const bp_model_shape *shape, int number, bool of
                             .source_stream = BP_SOURCE};
 }
 
-bp_err bp_seq2seq_check_read(const bp_model_shape *shape, const char *where)
-{
-    if (shape->own[BP_SEQ2SEQ_ENCODERS] == 0 || shape->own[BP_SEQ2SEQ_DECODERS] == 0)
-        return BP_FAIL(BP_ERR_FORMAT, "model.bad_size",
-                       "the model has no layers: at %s; the checkpoint is wrong", where);
-    return shape->stack.head_width > 0 ? BP_OK : bp_transformer_check_read(shape, where);
-}
-
-/* ---- blocks ---- */
-
-typedef enum part { EMBEDDING, SOURCE_NORM, TARGET_NORM, ENCODER, DECODER, VOCABULARY } part;
-
-/* What is a block of the list; *number: which of the layers. */
-static part part_of(const bp_model_shape *shape, int block, int *number)
-{
-    int norms = is_bart(shape) ? 2 : 0, encoders = (int)shape->own[BP_SEQ2SEQ_ENCODERS],
-        decoders = (int)shape->own[BP_SEQ2SEQ_DECODERS], at = block - 1 - norms;
-
-    if (block <= norms)
-        return (part)block;
-    *number = at < encoders ? at : at - encoders;
-    return at < encoders ? ENCODER : at < encoders + decoders ? DECODER : VOCABULARY;
-}
-
-static int blocks(const bp_model_shape *shape)
-{
-    return (int)(shape->own[BP_SEQ2SEQ_ENCODERS] + shape->own[BP_SEQ2SEQ_DECODERS]) + 2 +
-           (is_bart(shape) ? 2 : 0);
-}
-
-/* Before the head. */
-static int key_block(const bp_model_shape *shape)
-{
-    return blocks(shape) - 2;
-}
-
-bp_activations bp_seq2seq_behind(const bp_model_shape *shape, int block)
-{
-    (void)block;
-    return (bp_activations){.count = 2,
-                            .item = {{"hidden", BP_TARGET, shape->width, true, NULL},
-                                     {"source", BP_SOURCE, shape->width, true, NULL}}};
-}
-
-/* Sines in even columns and cosines in odd ones. Source: Vaswani et al. 2017, section 3.5. */
-static void begin(bp_network *network, const bp_model_shape *shape)
-{
-    int64_t C = shape->width;
-    float *table;
-
-    if (is_bart(shape))
-        return;
-    network->tables = table = bp_alloc("sinusoids", shape->context * C, sizeof *table);
-    for (int64_t t = 0; t < shape->context; t++)
-        for (int64_t c = 0; c < C; c++) {
-            double angle = (double)t * pow(WAVELENGTH_BASE, -(double)(c - c % 2) / (double)C);
-            table[t * C + c] = (float)(c % 2 ? cos(angle) : sin(angle));
-        }
-}
-
-static bp_block *new_embedding(bp_network *network, const bp_model_shape *shape, bp_param *shared)
-{
-    static const char *const TABLES[] = {"decoder.wpe", "encoder.wpe"};
-    bp_embedding_part parts[BP_STREAMS];
-    bp_group *whole = bp_network_add_group(network, true);
-    bp_block *block;
-
-    if (!shared) /* a task's head has its own matrix */
-        shared = bp_transformer_add_table(network, shape, "wte");
-    for (int stream = 0; stream < BP_STREAMS; stream++) {
-        bp_embedding_part *own = &parts[stream];
-
-        *own = (bp_embedding_part){.wte = shared,
-                                   .item = stream,
-                                   .stream = stream,
-                                   .mask = BP_SEQ2SEQ_MASK + stream,
-                                   .tokens_behind = stream == BP_TARGET}; /* bp_task_mirror */
-        if (is_bart(shape)) {
-            own->wpe = bp_group_add_matrix(whole, TABLES[stream],
-                                           FIRST_POSITION + bp_model_positions(shape), shape->width,
-                                           BP_TRANSFORMER_STD);
-            own->first_position = FIRST_POSITION;
-            own->keeps_all = true;
-        } else {
-            own->scale = sqrtf((float)shape->width);
-            own->sinusoids = network->tables;
-        }
-    }
-    bp_embedding_new(&block, &network->nn, parts, BP_STREAMS);
-    return block;
-}
-
-static bp_block *new_norm(bp_network *network, const bp_model_shape *shape, int stream)
-{
-    bp_row_shape row = {.name = stream == BP_SOURCE ? "encoder.embedding" : "decoder.embedding",
-                        .I = shape->width,
-                        .O = shape->width,
-                        .epsilon = (float)shape->stack.epsilon,
-                        .mask = BP_SEQ2SEQ_MASK + stream,
-                        .item = stream,
-                        .stream = stream};
-    bp_block *block;
-
-    bp_row_layer_new(&block, &network->nn, &row, bp_network_add_group(network, true));
-    return block;
-}
-
-/* Layer `number` of the encoder, or of the decoder. */
-static bp_layer_shape layer_of(const bp_model_shape *shape, int number, bool of_source)
-{
-    bp_layer_shape layer = bp_seq2seq_layer(shape, number, of_source);
-
-    layer.activation = is_bart(shape) ? BP_GELU_EXACT : BP_RELU;
-    layer.post_norm = true;
-    return layer;
-}
-
 static bp_block *new_layer(bp_network *network, const bp_model_shape *shape, int number,
                            bool of_source)
 {
     bp_layer_shape layer = layer_of(shape, number, of_source);
 
+    if (form_of(shape)->positions == BP_DISTANCES) {
+        layer.relative = bp_network_common(network, of_source ? ENCODER_TABLE : DECODER_TABLE);
+        layer.relative_buckets = shape->own[BP_T5_BUCKETS];
+        layer.relative_distance = shape->own[BP_T5_DISTANCE];
+    }
     return bp_transformer_new_layer(network, &layer);
 }
 
 /* BART's logits have a bias that is not trained: [1][V], as its folders have it. */
+static bp_param *new_constant(bp_network *network, const bp_model_shape *shape)
+{
+    bp_group *fixed = bp_network_add_group(network, false);
+    int64_t first, count;
+
+    fixed->frozen = true;
+    bp_vocab_share(&network->nn, shape->vocab_size, &first, &count);
+    return bp_group_add_matrix_part(fixed, "head.bias", 1, shape->vocab_size, 0, 1, first, count);
+}
+
 static bp_block *new_vocabulary(bp_network *network, const bp_model_shape *shape, bp_param *shared)
 {
     bp_head_shape head = {.sparse = true};
-    int64_t first, count;
     bp_block *block;
 
-    if (is_bart(shape)) {
-        bp_group *fixed = bp_network_add_group(network, false);
-
-        fixed->frozen = true;
-        bp_vocab_share(&network->nn, shape->vocab_size, &first, &count);
-        head.bias =
-            bp_group_add_matrix_part(fixed, "head.bias", 1, shape->vocab_size, 0, 1, first, count);
+    if (form_of(shape)->head_bias)
+        head.bias = new_constant(network, shape);
+    if (!shared) {
+        shared = bp_transformer_add_table(network, shape, "head");
+        shared->init_std = STATE_STD(shape->width);
     }
     bp_variants_set_head(&head, network, shape);
     bp_lm_head_new(&block, &network->nn, &head, shared, NULL);
     return block;
 }
 
-static void add_block(bp_network *network, const bp_model_shape *shape, int number,
-                      bp_param *shared)
+void bp_seq2seq_add_block(bp_network *network, const bp_model_shape *shape, int number,
+                          bp_param *shared)
 {
-    int layer = 0;
+    int layer;
     part of = part_of(shape, number, &layer);
 
-    bp_network_add_block(network, of == EMBEDDING     ? new_embedding(network, shape, shared)
-                                  : of == SOURCE_NORM ? new_norm(network, shape, BP_SOURCE)
-                                  : of == TARGET_NORM ? new_norm(network, shape, BP_TARGET)
-                                  : of == VOCABULARY
-                                      ? new_vocabulary(network, shape, shared)
-                                      : new_layer(network, shape, layer, of == ENCODER));
+    bp_network_add_block(network, of == EMBEDDING    ? new_embedding(network, shape, shared)
+                                  : of == VOCABULARY ? new_vocabulary(network, shape, shared)
+                                  : of == ENCODER || of == DECODER
+                                      ? new_layer(network, shape, layer, of == ENCODER)
+                                      : new_norm(network, shape, of));
 }
 
 /* ---- what follows from sizes ---- */
 
-int64_t bp_seq2seq_start_token(const bp_model_shape *shape)
-{
-    return shape->own[BP_SEQ2SEQ_START] - 1;
-}
-
-double bp_seq2seq_layer_cost(const bp_layer_shape *layer, const bp_model_shape *shape)
+static double layer_cost(const bp_layer_shape *layer, const bp_model_shape *shape)
 {
     return 2 * (double)bp_transformer_layer_products(layer) +
            (layer->crosses ? 8 : 4) * (double)shape->context * (double)(layer->H * layer->D);
 }
 
-static double cost(const bp_model_shape *shape, int block)
+double bp_seq2seq_cost(const bp_model_shape *shape, int block)
 {
     double C = (double)shape->width;
-    int number = 0;
+    int number;
     part of = part_of(shape, block, &number);
     bp_layer_shape layer = layer_of(shape, number, of == ENCODER);
 
     switch (of) {
     case EMBEDDING:
         return 50 * C;
-    case SOURCE_NORM:
-    case TARGET_NORM:
-        return 10 * C;
     case ENCODER:
     case DECODER:
-        return bp_seq2seq_layer_cost(&layer, shape);
-    default:
+        return layer_cost(&layer, shape);
+    case VOCABULARY:
         return 2 * (double)shape->vocab_size * C;
+    default:
+        return 10 * C;
     }
 }
 
-static bp_backbone backbone(const bp_model_shape *shape)
+bp_backbone bp_seq2seq_backbone(const bp_model_shape *shape)
 {
-    return (bp_backbone){.blocks = blocks(shape) - 1,
-                         .layers_from = is_bart(shape) ? 3 : 1,
+    return (bp_backbone){.blocks = bp_seq2seq_blocks(shape) - 1,
+                         .layers_from = first_layer(shape),
+                         .rms = form_of(shape)->rms,
                          .epsilon = (float)shape->stack.epsilon,
-                         .dense = is_bart(shape),
-                         .head_flops = 6 * (double)shape->vocab_size * (double)shape->width};
+                         .dense = form_of(shape)->dense,
+                         .head_flops = 6 * (double)(shape->vocab_size * shape->width)};
 }
 
 /* FLOPs of layers and the head: norms and the embeddings are not counted. */
-static bp_model_facts facts(const bp_model_shape *shape)
+bp_model_facts bp_seq2seq_facts(const bp_model_shape *shape)
 {
-    int first = is_bart(shape) ? 3 : 1;
     double forward = 0;
+    int number;
 
-    for (int block = first; block < blocks(shape); block++)
-        forward += cost(shape, block);
+    for (int block = first_layer(shape); block < bp_seq2seq_blocks(shape); block++) {
+        part of = part_of(shape, block, &number);
+
+        forward += of == ENCODER_NORM || of == DECODER_NORM ? 0 : bp_seq2seq_cost(shape, block);
+    }
     return (bp_model_facts){.train_flops = 3 * forward};
 }
-
-#define FAMILY(kind, list, tables, any, other)                                                     \
-    {                                                                                              \
-        .name = kind, .sizes = list, .keys = KEYS, .any_context = any, .settle = settle,           \
-        .check = bp_seq2seq_check, .check_read = bp_seq2seq_check_read, .facts = facts,            \
-        .backbone = backbone, .start_token = bp_seq2seq_start_token,                               \
-        .objective = &bp_objective_seq2seq, .other_objective = other, .huggingface = tables,       \
-        .blocks = blocks, .key_block = key_block,                                                  \
-        .blocks_are = "embeddings, layers of encoder and decoder, head", .cost = cost,             \
-        .behind = bp_seq2seq_behind, .begin = begin, .add_shared = bp_transformer_add_tied,        \
-        .add_block = add_block                                                                     \
-    }
-
-const bp_model_family bp_transformer_family =
-                          FAMILY("transformer", SIZES, bp_transformer_huggingface, true, NULL),
-                      bp_bart_family = FAMILY("bart", BART_SIZES, bp_bart_huggingface, false,
-                                              &bp_objective_denoise);

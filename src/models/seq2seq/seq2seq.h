@@ -1,25 +1,60 @@
-/* Encoder-decoders: the Transformer of 2017, BART and T5. Stream 1 is the source, which the
- * encoder's layers see in both directions up to its length; stream 0 is the target, which the
- * decoder's layers see causally, looking at the source. Source: Vaswani et al. 2017; Lewis et al.
- * 2020; Raffel et al. 2020. */
+/* Encoder-decoders: the Transformer of 2017, BART, Marian, mBART, M2M-100 and T5. Stream 1 is the
+ * source, which the encoder's layers see in both directions up to its length; stream 0 is the
+ * target, which the decoder's layers see causally, looking at the source. Source: Vaswani et al.
+ * 2017; Lewis et al. 2020; Junczys-Dowmunt et al. 2018; Liu et al. 2020; Fan et al. 2021; Raffel et
+ * al. 2020. */
 #ifndef BP_MODELS_SEQ2SEQ_SEQ2SEQ_H
 #define BP_MODELS_SEQ2SEQ_SEQ2SEQ_H
 
 #include "models/family.h"
 #include "models/variants.h"
+#include "nn/core/layers.h"
 
 /** Items of the activations, and streams of the batch. */
 enum { BP_TARGET, BP_SOURCE };
 
 /** Where their own sizes are in bp_model_shape. */
 enum {
-    BP_SEQ2SEQ_ENCODERS, /* layers of the encoder, */
-    BP_SEQ2SEQ_DECODERS, /* and of the decoder */
-    BP_SEQ2SEQ_START,    /* 1 + the id that targets begin with; 0: the end-of-document token's */
-    BP_T5_UNGATED,
+    BP_SEQ2SEQ_ENCODERS,   /* layers of the encoder, */
+    BP_SEQ2SEQ_DECODERS,   /* and of the decoder */
+    BP_SEQ2SEQ_START,      /* 1 + the id that targets begin with; 0: the end-of-document token's */
+    BP_SEQ2SEQ_ACTIVATION, /* number of one of the form's */
     BP_T5_BUCKETS,
-    BP_T5_DISTANCE
+    BP_T5_DISTANCE,
+    BP_SEQ2SEQ_UNSCALED /* 1: embeddings of a form that scales them are not scaled */
 };
+
+/** Positions: learned, from row 2 of a table on; sines and cosines, of a frequency side by side, or
+ * sines in the first half of columns and cosines in the second, or these with fairseq's frequencies
+ * from place 2 on; or learned weights of distances, added to scores that are not scaled. */
+typedef enum bp_seq2seq_positions {
+    BP_LEARNED,
+    BP_SINES,
+    BP_SINES_IN_HALVES,
+    BP_SINES_OF_FAIRSEQ,
+    BP_DISTANCES
+} bp_seq2seq_positions;
+
+/** What a family's models have in common: encoder-decoders are data, as stacks are
+ * (models/stack.h). */
+#define BP_SEQ2SEQ_ACTIVATIONS 4
+typedef struct bp_seq2seq_form {
+    bp_activation activations[BP_SEQ2SEQ_ACTIVATIONS]; /* of MLPs, of which own[] has one */
+    bp_seq2seq_positions positions;
+    double epsilon;           /* of norms */
+    bool rms;                 /* norms by the root mean square; nothing has a bias */
+    bool pre_norm;            /* norms before branches and after each stack, else after branches */
+    bool drops_states;        /* the norms after stacks drop a share of what they leave */
+    bool embedding_norms;     /* blocks of their own */
+    bool scales_embedding;    /* by the root of the width */
+    bool tied;                /* the head to the embedding; stack.other_tie: it is the other way */
+    bool scales_states;       /* a tied head reads states over the root of the width */
+    bool head_bias;           /* a constant [1][V], of folders */
+    bool dense;               /* bp_backbone.dense */
+    bool starts_with_padding; /* whose vector does not learn (nor does that of other padding); */
+    bool padding_learns;      /* or padding's does, everywhere in a target */
+    float embedding_std;      /* of initial values; 0: BP_TRANSFORMER_STD */
+} bp_seq2seq_form;
 
 /** Sizes of all; a family's list goes on after them. */
 #define BP_SEQ2SEQ_SIZES                                                                           \
@@ -61,16 +96,30 @@ enum {
 #define BP_SEQ2SEQ_MASK              (1LL << 32)
 #define BP_SEQ2SEQ_LAYER_MASK(layer) (BP_SEQ2SEQ_MASK + 8 * ((layer) + 1))
 
-/** What follows from the sizes, or is wrong with them: of all. */
-void bp_seq2seq_settle(bp_model_shape *shape, double epsilon);
+/** For bp_model_family, under its names there. */
+void bp_seq2seq_settle(bp_model_shape *shape);
 void bp_seq2seq_check(const bp_model_shape *shape, int tensors, bp_config *config);
 bp_err bp_seq2seq_check_read(const bp_model_shape *shape, const char *where);
+int bp_seq2seq_blocks(const bp_model_shape *shape);
+int bp_seq2seq_key_block(const bp_model_shape *shape);
 bp_activations bp_seq2seq_behind(const bp_model_shape *shape, int block);
 int64_t bp_seq2seq_start_token(const bp_model_shape *shape);
-/** What layer `number` of the encoder (of_source), or of the decoder, is of all families; and FLOPs
- * of one token forward through it, of one that sees a whole context. */
-bp_layer_shape bp_seq2seq_layer(const bp_model_shape *shape, int number, bool of_source);
-double bp_seq2seq_layer_cost(const bp_layer_shape *layer, const bp_model_shape *shape);
+bp_model_facts bp_seq2seq_facts(const bp_model_shape *shape);
+bp_backbone bp_seq2seq_backbone(const bp_model_shape *shape);
+double bp_seq2seq_cost(const bp_model_shape *shape, int block);
+void bp_seq2seq_begin(bp_network *network, const bp_model_shape *shape);
+bp_param *bp_seq2seq_add_shared(bp_network *network, const bp_model_shape *shape, int stage,
+                                int stages, int count);
+void bp_seq2seq_add_common(bp_network *network, const bp_model_shape *shape, int stage);
+void bp_seq2seq_add_block(bp_network *network, const bp_model_shape *shape, int number,
+                          bp_param *shared);
+/** All of a family that is in its form. */
+#define BP_SEQ2SEQ_FAMILY                                                                          \
+    .facts = bp_seq2seq_facts, .backbone = bp_seq2seq_backbone,                                    \
+    .start_token = bp_seq2seq_start_token, .objective = &bp_objective_seq2seq,                     \
+    .blocks = bp_seq2seq_blocks, .key_block = bp_seq2seq_key_block, .cost = bp_seq2seq_cost,       \
+    .behind = bp_seq2seq_behind, .begin = bp_seq2seq_begin, .add_shared = bp_seq2seq_add_shared,   \
+    .add_common = bp_seq2seq_add_common, .add_block = bp_seq2seq_add_block
 
 /** Sizes and rows of a model that classifies, of bert.h's words: the state of the last place, a
  * layer with tanh, and one without. Labels: as many where config.json names none. The rows of one
@@ -97,8 +146,12 @@ double bp_seq2seq_layer_cost(const bp_layer_shape *layer, const bp_model_shape *
         BP_SEQ2SEQ_HEAD_ROW("qa_outputs.weight", "2", "width", "task.weight", "finds_spans"),      \
         BP_SEQ2SEQ_HEAD_ROW("qa_outputs.bias", "2", NULL, "task.bias", "finds_spans")
 
-extern const bp_model_family bp_transformer_family, bp_bart_family, bp_t5_family;
-extern const bp_hf_table *const bp_transformer_huggingface[], *const bp_bart_huggingface[],
-                                                                  *const bp_t5_huggingface[];
+extern const bp_model_family bp_transformer_family, bp_bart_family, bp_marian_family,
+    bp_mbart_family, bp_m2m_100_family, bp_t5_family;
+extern const bp_hf_table *const bp_transformer_huggingface[],
+    *const bp_bart_huggingface[], *const bp_marian_huggingface[],
+                                      *const bp_mbart_huggingface[],
+                                          *const bp_m2m_100_huggingface[],
+                                              *const bp_t5_huggingface[];
 
 #endif

@@ -1,5 +1,5 @@
-/* BART, and the Transformer of 2017, as folders of Hugging Face's form hold them; the Transformer's
- * tensors have the names of torch.nn. */
+/* BART, Marian, mBART and M2M-100 (NLLB), and the Transformer of 2017, as folders of Hugging Face's
+ * form hold them; the Transformer's tensors have the names of torch.nn. */
 #include "models/bert/bert.h"
 #include "models/seq2seq/seq2seq.h"
 
@@ -35,17 +35,34 @@
         "head_width", NULL, NULL, BP_HF_COUNT, "width/heads", .quiet = true                        \
     }
 #define BART_BEFORE_CONTEXT SIZES_BEFORE_CONTEXT("1024", "12", "16", "4096", "50265", "3")
-/* Only for the rows: whose head it has. */
-#define HEAD_OF(classes, spans)                                                                    \
-    {"classifies", NULL, NULL, BP_HF_FLAG, classes, .quiet = true},                                \
-        {"finds_spans", NULL, NULL, BP_HF_FLAG, spans, .quiet = true},                             \
+/* Only for the rows: whose head and which parts it has. */
+#define FLAG(name, is)                                                                             \
     {                                                                                              \
-        "writes", NULL, NULL, BP_HF_FLAG, "1+-1*classifies+-1*finds_spans", .quiet = true          \
+        name, NULL, NULL, BP_HF_FLAG, is, .quiet = true                                            \
     }
+#define PARTS(learns, after_embeddings, after_stacks)                                              \
+    FLAG("learned", learns), FLAG("embedding_norms", after_embeddings),                            \
+        FLAG("stack_norms", after_stacks)
+#define HEAD_OF(classes, spans)                                                                    \
+    PARTS("1", "1", "0"), FLAG("classifies", classes), FLAG("finds_spans", spans),                 \
+        FLAG("writes", "1+-1*classifies+-1*finds_spans")
 #define CONTEXT                                                                                    \
     {                                                                                              \
         "context", "max_position_embeddings", NULL, .absent = "1024"                               \
     }
+/* With the defaults of a class for activations (a number of the list) and scaling. */
+#define CHOSEN_SIZES(V, start, activation, scales)                                                 \
+    SIZES_BEFORE_CONTEXT("1024", "12", "16", "4096", V, start), CONTEXT,                           \
+        {"activation",                                                                             \
+         "activation_function",                                                                    \
+         NULL,                                                                                     \
+         BP_HF_CHOICE,                                                                             \
+         "0",                                                                                      \
+         .words = "gelu|relu|silu|gelu_tanh",                                                      \
+         .written = "gelu|relu|swish|gelu_new",                                                    \
+         .absent = activation},                                                                    \
+        {"scale_embedding", "scale_embedding", NULL, BP_HF_FLAG, "1", .absent = scales},           \
+        FLAG("classifies", "0"), FLAG("finds_spans", "0")
 static const bp_hf_size TRANSFORMER_SIZES[] = {SIZES_BEFORE_CONTEXT(NULL, NULL, NULL, NULL, NULL,
                                                                     NULL),
                                                {"context", "max_position_embeddings", NULL,
@@ -63,7 +80,19 @@ static const bp_hf_size TRANSFORMER_SIZES[] = {SIZES_BEFORE_CONTEXT(NULL, NULL, 
                                          BP_SEQ2SEQ_TASK("1", "3"),
                                          {0}},
                         SPAN_SIZES[] = {BART_BEFORE_CONTEXT,    CONTEXT,      HEAD_OF("0", "1"),
-                                        BP_BERT_TASK("4", "0"), BP_BERT_ENDS, {0}};
+                                        BP_BERT_TASK("4", "0"), BP_BERT_ENDS, {0}},
+                        MARIAN_SIZES[] = {CHOSEN_SIZES("58101", "58101", "0", "0"),
+                                          PARTS("0", "0", "0"),
+                                          FLAG("writes", "1"),
+                                          {0}},
+                        MBART_SIZES[] = {CHOSEN_SIZES("50265", "0", "0", "0"),
+                                         PARTS("1", "1", "1"),
+                                         FLAG("writes", "1"),
+                                         {0}},
+                        M2M_100_SIZES[] = {CHOSEN_SIZES("128112", "3", "1", "1"),
+                                           PARTS("0", "0", "1"),
+                                           FLAG("writes", "0"),
+                                           {0}};
 
 #define COMMON_SETTINGS(H, I)                                                                      \
     {"decoder_attention_heads", "heads", .absent = H}, {"decoder_ffn_dim", "inner", .absent = I},  \
@@ -87,6 +116,26 @@ static const bp_hf_setting TRANSFORMER_SETTINGS[] = {COMMON_SETTINGS(NULL, NULL)
                                               {"static_position_embeddings", "false"},
                                               {"extra_pos_embeddings", "2"},
                                               {0}};
+
+/* Marian's padding begins its targets, fairseq's places begin after the padding's. */
+#define MARIAN_PADDING "start_token+-1"
+#define MORE_SETTINGS(pre_norm, embedding_norms, sinusoids)                                        \
+    COMMON_SETTINGS("16", "4096"), {"normalize_before", pre_norm},                                 \
+        {"add_final_layer_norm", pre_norm}, {"add_bias_logits", "false"},                          \
+        {"normalize_embedding", embedding_norms},                                                  \
+    {                                                                                              \
+        "static_position_embeddings", sinusoids                                                    \
+    }
+static const bp_hf_setting MARIAN_SETTINGS[] = {MORE_SETTINGS("false", "false", "true"),
+                                                {"share_encoder_decoder_embeddings", "true"},
+                                                {"decoder_vocab_size", "vocab_size|null"},
+                                                {"pad_token_id", MARIAN_PADDING, .absent = "58100"},
+                                                {0}},
+                           MBART_SETTINGS[] = {MORE_SETTINGS("true", "true", "false"),
+                                               {"extra_pos_embeddings", "2"},
+                                               {0}},
+                           M2M_100_SETTINGS[] = {
+                               MORE_SETTINGS("true", "false", "true"), {"pad_token_id", "1"}, {0}};
 
 /* ---- torch.nn's names ---- */
 
@@ -143,8 +192,21 @@ static const bp_hf_row TRANSFORMER_ROWS[] = {
         LINEAR(theirs "fc2", "width", "inner", ours "mlp.down"),                                   \
         NORM(theirs "final_layer_norm", ours "ln2")
 
+#define SOME_MATRIX(flag, theirs, rows, columns, ours)                                             \
+    {                                                                                              \
+        theirs, rows, columns, false, 1, {ours}, .only_if = flag                                   \
+    }
+#define SOME_NORM(flag, theirs, ours)                                                              \
+    SOME_MATRIX(flag, theirs ".weight", "width", NULL, ours ".gain"),                              \
+        SOME_MATRIX(flag, theirs ".bias", "width", NULL, ours ".bias")
+#define POSITIONS(stack)                                                                           \
+    SOME_MATRIX("learned", stack ".embed_positions.weight", "context+2", "width", stack ".wpe")
+#define STACK_NORMS(stack)                                                                         \
+    SOME_NORM("embedding_norms", stack ".layernorm_embedding", stack ".embedding.ln"),             \
+        SOME_NORM("stack_norms", stack ".layer_norm", stack ".ln")
+
+/* And those of its relatives, which have other parts of them. */
 static const bp_hf_row BART_ROWS[] = {
-#define LAYERS NULL
     {"final_logits_bias",
      "1",
      "vocab_size",
@@ -153,18 +215,15 @@ static const bp_hf_row BART_ROWS[] = {
      {"head.bias"},
      .only_if = "writes",
      .or_zero = true},
-    MATRIX("shared.weight", "vocab_size", "width", "wte"),
-    MATRIX("encoder.embed_positions.weight", "context+2", "width", "encoder.wpe"),
-#undef LAYERS
+    SOME_MATRIX(NULL, "shared.weight", "vocab_size", "width", "wte"),
+    POSITIONS("encoder"),
 #define LAYERS "encoder_layers"
     ATTENTION("encoder.layers.*.self_attn", "encoder.*.attn"),
     NORM("encoder.layers.*.self_attn_layer_norm", "encoder.*.ln1"),
     BART_MLP("encoder.layers.*.", "encoder.*."),
 #undef LAYERS
-#define LAYERS NULL
-    NORM("encoder.layernorm_embedding", "encoder.embedding.ln"),
-    MATRIX("decoder.embed_positions.weight", "context+2", "width", "decoder.wpe"),
-#undef LAYERS
+    STACK_NORMS("encoder"),
+    POSITIONS("decoder"),
 #define LAYERS "decoder_layers"
     ATTENTION("decoder.layers.*.self_attn", "decoder.*.attn"),
     NORM("decoder.layers.*.self_attn_layer_norm", "decoder.*.ln1"),
@@ -172,15 +231,20 @@ static const bp_hf_row BART_ROWS[] = {
     NORM("decoder.layers.*.encoder_attn_layer_norm", "decoder.*.cross.ln"),
     BART_MLP("decoder.layers.*.", "decoder.*."),
 #undef LAYERS
-#define LAYERS NULL
-    NORM("decoder.layernorm_embedding", "decoder.embedding.ln"),
-#undef LAYERS
+    STACK_NORMS("decoder"),
     BP_SEQ2SEQ_HEAD_ROWS,
     {0}};
 
 /* Other names of the one table. */
 static const char *const BUFFERS[] = {"encoder.embed_tokens.weight", "decoder.embed_tokens.weight",
                                       NULL},
+                         *const SINUSOIDS[] = {"encoder.embed_tokens.weight",
+                                               "decoder.embed_tokens.weight",
+                                               "encoder.embed_positions.weight",
+                                               "decoder.embed_positions.weight",
+                                               "encoder.embed_positions.weights",
+                                               "decoder.embed_positions.weights",
+                                               NULL},
                          *const TWINS[] = {"encoder.embed_tokens.weight",
                                            "decoder.embed_tokens.weight", NULL},
                          *const BARE[] = {"final_logits_bias", "lm_head.", "classification_head.",
@@ -214,13 +278,15 @@ static bp_err check_sizes(const bp_hf_shape *shape, const char *path)
     "{\"dropout\": 0.0, \"forced_eos_token_id\": null, \"torch_dtype\": \"float32\", "             \
     "\"use_cache\": true}"
 
-#define BART_TABLE(class, head_of, sizes_of)                                                       \
+#define BART_TABLE(family, class, head_of, sizes_of, must, constants)                              \
     {                                                                                              \
-        .kind = "bart", .model_type = "bart", .architecture = class, .prefix = "model.",           \
+        .kind = family, .model_type = family, .architecture = class, .prefix = "model.",           \
         .first = "shared.weight", .head = head_of, .tied = "shared.weight", .sizes = sizes_of,     \
-        .settings = BART_SETTINGS, .rows = BART_ROWS, .buffers = BUFFERS, .harmless = HARMLESS,    \
+        .settings = must, .rows = BART_ROWS, .buffers = constants, .harmless = HARMLESS,           \
         .more = MORE, .check = check_sizes, .bare = BARE, .twins = TWINS                           \
     }
+#define BART_OF(class, head_of, sizes_of)                                                          \
+    BART_TABLE("bart", class, head_of, sizes_of, BART_SETTINGS, BUFFERS)
 
 static const bp_hf_table TRANSFORMER = {.kind = "transformer",
                                         .model_type = "transformer",
@@ -236,11 +302,21 @@ static const bp_hf_table TRANSFORMER = {.kind = "transformer",
                                         .harmless = HARMLESS,
                                         .more = MORE,
                                         .check = check_sizes},
-                         BART = BART_TABLE("BartForConditionalGeneration", "lm_head.weight",
-                                           BART_SIZES),
-                         VALUE = BART_TABLE("BartForSequenceClassification", NULL, VALUE_SIZES),
-                         CLASS = BART_TABLE("BartForSequenceClassification", NULL, CLASS_SIZES),
-                         SPANS = BART_TABLE("BartForQuestionAnswering", NULL, SPAN_SIZES);
+                         BART =
+                             BART_OF("BartForConditionalGeneration", "lm_head.weight", BART_SIZES),
+                         VALUE = BART_OF("BartForSequenceClassification", NULL, VALUE_SIZES),
+                         CLASS = BART_OF("BartForSequenceClassification", NULL, CLASS_SIZES),
+                         SPANS = BART_OF("BartForQuestionAnswering", NULL, SPAN_SIZES),
+                         MARIAN = BART_TABLE("marian", "MarianMTModel", "lm_head.weight",
+                                             MARIAN_SIZES, MARIAN_SETTINGS, SINUSOIDS),
+                         MBART = BART_TABLE("mbart", "MBartForConditionalGeneration",
+                                            "lm_head.weight", MBART_SIZES, MBART_SETTINGS, BUFFERS),
+                         M2M_100 = BART_TABLE("m2m_100", "M2M100ForConditionalGeneration",
+                                              "lm_head.weight", M2M_100_SIZES, M2M_100_SETTINGS,
+                                              SINUSOIDS);
 
 const bp_hf_table *const bp_transformer_huggingface[] = {&TRANSFORMER, NULL},
-                         *const bp_bart_huggingface[] = {&BART, &VALUE, &CLASS, &SPANS, NULL};
+                         *const bp_bart_huggingface[] = {&BART, &VALUE, &CLASS, &SPANS, NULL},
+                         *const bp_marian_huggingface[] = {&MARIAN, NULL},
+                         *const bp_mbart_huggingface[] = {&MBART, NULL},
+                         *const bp_m2m_100_huggingface[] = {&M2M_100, NULL};

@@ -1,4 +1,6 @@
-/* T5, versions 1.0 and 1.1, as folders of Hugging Face's form hold it. */
+/* T5, versions 1.0 and 1.1, and mT5, as folders of Hugging Face's form hold them. transformers 5
+ * says that words are tied also of those with a head of their own, which their files have; what is
+ * true then is whether states are scaled. */
 #include "models/bert/bert.h"
 #include "models/seq2seq/seq2seq.h"
 
@@ -6,40 +8,47 @@
     {                                                                                              \
         ours, theirs, NULL, .absent = is                                                           \
     }
-/* Those of config.json, with the defaults of transformers' class; the last three are for the rows
+/* Those of config.json, with the defaults of transformers' classes; the last three are for the rows
  * alone. */
-#define COMMON_SIZES(classes, spans, untied)                                                       \
+#define COMMON_SIZES(L, H, I, V, gates, ties, classes, spans, untied)                              \
     {"width", "d_model", NULL, .older = "hidden_size", .absent = "512"},                           \
-        {"encoder_layers", "num_layers", NULL, .older = "num_hidden_layers", .absent = "6"},       \
+        {"encoder_layers", "num_layers", NULL, .older = "num_hidden_layers", .absent = L},         \
         {"decoder_layers", "num_decoder_layers", NULL,                                             \
          BP_HF_COUNT,      "encoder_layers",     .null_is = "encoder_layers"},                     \
         {"layers", NULL, NULL, BP_HF_COUNT, "decoder_layers"},                                     \
-        {"heads", "num_heads", NULL, .older = "num_attention_heads", .absent = "8"},               \
+        {"heads", "num_heads", NULL, .older = "num_attention_heads", .absent = H},                 \
         {"head_width",        "d_kv",        NULL, BP_HF_COUNT, "width/heads",                     \
          .older = "head_dim", .absent = "64"},                                                     \
-        SIZE("inner", "d_ff", "2048"), SIZE("vocab_size", "vocab_size", "32128"),                  \
+        SIZE("inner", "d_ff", I), SIZE("vocab_size", "vocab_size", V),                             \
         {"context", "n_positions", NULL, BP_HF_COUNT, "512", .null_is = "512"},                    \
         {"start_token", "decoder_start_token_id", NULL, BP_HF_COUNT, "1", .plus = "-1",            \
          .null_is = "1"},                                                                          \
         {"relative_buckets", "relative_attention_num_buckets", NULL, BP_HF_COUNT, "32"},           \
         {"relative_distance", "relative_attention_max_distance", NULL, BP_HF_COUNT, "128"},        \
-        {"gated", "feed_forward_proj", NULL, BP_HF_FLAG, "0", .words = "relu|gated-gelu"},         \
-        {"tied", "tie_word_embeddings", NULL, BP_HF_FLAG, "1"},                                    \
+        {"gated",         "feed_forward_proj",       NULL, BP_HF_FLAG, "0",                        \
+         .absent = gates, .words = "relu|gated-gelu"},                                             \
+        {"ties", "tie_word_embeddings", NULL, BP_HF_FLAG, "1", .only_theirs = true},               \
+        {"tied", "scale_decoder_outputs", NULL, BP_HF_FLAG, "1", .absent = ties},                  \
         {"norm_epsilon", "layer_norm_epsilon", NULL, BP_HF_REAL, "1e-6"},                          \
         {"classifies", NULL, NULL, BP_HF_FLAG, classes, .quiet = true},                            \
         {"finds_spans", NULL, NULL, BP_HF_FLAG, spans, .quiet = true},                             \
     {                                                                                              \
         "has_head", NULL, NULL, BP_HF_FLAG, untied, .quiet = true                                  \
     }
-static const bp_hf_size
-    SIZES[] = {COMMON_SIZES("0", "0", "1+-1*tied"), {0}},
-    VALUE_SIZES[] = {COMMON_SIZES("1", "0", "0"), BP_SEQ2SEQ_TASK("2", "2"), {0}},
-    CLASS_SIZES[] = {COMMON_SIZES("1", "0", "0"), BP_SEQ2SEQ_TASK("1", "2"), {0}},
-    SPAN_SIZES[] = {COMMON_SIZES("0", "1", "0"), BP_BERT_TASK("4", "0"), BP_BERT_ENDS, {0}};
+#define T5_SIZES(classes, spans, untied)                                                           \
+    COMMON_SIZES("6", "8", "2048", "32128", "0", "ties", classes, spans, untied)
+#define MT5_SIZES(classes, spans, untied)                                                          \
+    COMMON_SIZES("8", "6", "1024", "250112", "1", "0", classes, spans, untied)
+#define ALL_SIZES(name, sizes)                                                                     \
+    name[] = {sizes("0", "0", "1+-1*tied"), {0}},                                                  \
+    name##_OF_VALUE[] = {sizes("1", "0", "0"), BP_SEQ2SEQ_TASK("2", "2"), {0}},                    \
+    name##_OF_CLASSES[] = {sizes("1", "0", "0"), BP_SEQ2SEQ_TASK("1", "2"), {0}},                  \
+    name##_OF_SPANS[] = {sizes("0", "1", "0"), BP_BERT_TASK("4", "0"), BP_BERT_ENDS, {0}}
+static const bp_hf_size ALL_SIZES(SIZES, T5_SIZES), ALL_SIZES(LATER_SIZES, MT5_SIZES);
 
 static const bp_hf_setting SETTINGS[] = {{"is_encoder_decoder", "true"},
-                                         {"scale_decoder_outputs", "true", "tied"},
-                                         {"scale_decoder_outputs", "false", "!tied"},
+                                         {"tie_word_embeddings", "true", "tied"},
+                                         {"tie_word_embeddings", "false|true", "!tied"},
                                          {"is_gated_act", "true", "gated"},
                                          {"is_gated_act", "false", "!gated"},
                                          {"dense_act_fn", "\"gelu_new\"", "gated"},
@@ -124,9 +133,9 @@ static bp_err check(const bp_hf_shape *shape, const char *path)
     return BP_OK;
 }
 
-#define TABLE(class, before, sizes_of, bare_of)                                                    \
+#define TABLE(type, class, before, sizes_of, bare_of)                                              \
     {                                                                                              \
-        .kind = "t5", .model_type = "t5", .architecture = class, .prefix = before,                 \
+        .kind = "t5", .model_type = type, .architecture = class, .prefix = before,                 \
         .first = "shared.weight", .head = "lm_head.weight", .tied = "shared.weight",               \
         .sizes = sizes_of, .settings = SETTINGS, .rows = ROWS, .buffers = BUFFERS,                 \
         .harmless = HARMLESS,                                                                      \
@@ -134,12 +143,17 @@ static bp_err check(const bp_hf_shape *shape, const char *path)
                 "\"use_cache\": true}",                                                            \
         .check = check, .bare = bare_of, .twins = TWINS                                            \
     }
+#define TABLES(name, type, class, sizes)                                                           \
+    name = TABLE(type, class "ForConditionalGeneration", "", sizes, HEAD),                         \
+    name##_OF_VALUE =                                                                              \
+        TABLE(type, class "ForSequenceClassification", "transformer.", sizes##_OF_VALUE, BARE),    \
+    name##_OF_CLASSES =                                                                            \
+        TABLE(type, class "ForSequenceClassification", "transformer.", sizes##_OF_CLASSES, BARE),  \
+    name##_OF_SPANS = TABLE(type, class "ForQuestionAnswering", "", sizes##_OF_SPANS, NULL)
 
-static const bp_hf_table T5 = TABLE("T5ForConditionalGeneration", "", SIZES, HEAD),
-                         VALUE = TABLE("T5ForSequenceClassification", "transformer.", VALUE_SIZES,
-                                       BARE),
-                         CLASS = TABLE("T5ForSequenceClassification", "transformer.", CLASS_SIZES,
-                                       BARE),
-                         SPANS = TABLE("T5ForQuestionAnswering", "", SPAN_SIZES, NULL);
+static const bp_hf_table TABLES(T5, "t5", "T5", SIZES), TABLES(MT5, "mt5", "MT5", LATER_SIZES);
 
-const bp_hf_table *const bp_t5_huggingface[] = {&T5, &VALUE, &CLASS, &SPANS, NULL};
+/* The first ones are those of export. */
+const bp_hf_table *const bp_t5_huggingface[] = {&T5,  &T5_OF_VALUE,  &T5_OF_CLASSES,  &T5_OF_SPANS,
+                                                &MT5, &MT5_OF_VALUE, &MT5_OF_CLASSES, &MT5_OF_SPANS,
+                                                NULL};

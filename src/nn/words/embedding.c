@@ -213,7 +213,8 @@ static void clear_padding(const bp_embedding_part *part, const bp_pass *pass, bp
     int64_t C = part->wte->shape[1];
 
     for (int64_t r = own.first; r < own.first + own.count; r++)
-        if (r % pass->T >= behind && is_padding(part, pass, r - behind))
+        if ((part->starts_with_padding && r % pass->T == 0) ||
+            (r % pass->T >= behind && is_padding(part, pass, r - behind)))
             bp_zero(dhidden + (r - own.first) * C, C);
 }
 

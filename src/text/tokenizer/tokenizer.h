@@ -86,6 +86,9 @@ int64_t bp_tokenizer_role(const bp_tokenizer *tokenizer, bp_role role);
 /** "pad", "unk", "cls", "sep", "mask", "eod", "bos", "first". */
 const char *bp_role_name(bp_role role);
 
+/** id of a token by its name, -1: none. */
+int64_t bp_tokenizer_id(const bp_tokenizer *tokenizer, const char *name, size_t bytes);
+
 #define BP_ENDS 16
 /** Tokens that end a text that a model writes: the end of a document, and others that the files
  * beside tokenizer.json name. */

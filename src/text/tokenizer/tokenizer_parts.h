@@ -86,9 +86,6 @@ int64_t bp_tokenizer_template_bos(const bp_tokenizer *tokenizer);
 /** Bytes of the longest name. */
 size_t bp_tokenizer_longest(const bp_tokenizer *tokenizer);
 
-/** id of a token by its name, -1: none. */
-int64_t bp_tokenizer_id(const bp_tokenizer *tokenizer, const char *name, size_t bytes);
-
 /** Warn of what is in a file and was not taken as it is there: lengths, ids without a token. */
 void bp_tokenizer_warn(const bp_tokenizer *tokenizer, const char *path);
 

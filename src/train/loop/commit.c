@@ -37,6 +37,8 @@ static json_t *state_of(const trainer *self, const commit_of *what)
     if (trainer_bags(self->config))
         json_object_set_new(state, "bag_version", json_integer(BP_BAG_VERSION));
     bp_roles_put(state, facts->roles, &facts->ends);
+    if (self->start.forced)
+        (void)json_object_set(state, "forced", self->start.forced);
     parts_put_state(self, what->best, state);
     if (self->start.base)
         (void)json_object_set(state, "base", self->start.base);

@@ -69,6 +69,7 @@ static bp_err check_init(trainer *self, const char *init)
         return err;
     self->shape = bp_model_shape_of(self->config, &known);
     keep_roles(&self->facts, state, known.vocab_size);
+    self->start.forced = json_deep_copy(json_object_get(state, "forced"));
     if (hash && hash[0] && self->facts.tokenizer_hash[0] &&
         !bp_tokenizer_same_hash(hash, self->facts.tokenizer_hash))
         return BP_FAIL(BP_ERR_FORMAT, "tokenizer.mismatch",

@@ -241,5 +241,6 @@ void trainer_close(trainer *self)
     bp_snapshot_free(&self->commits.snapshot);
     bp_free(self->start.constants);
     json_decref(self->start.base);
+    json_decref(self->start.forced);
     bp_mesh_free(&self->mesh);
 }

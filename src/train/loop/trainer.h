@@ -68,6 +68,7 @@ typedef struct training_start {
     float *constants;      /* shape.constants; NULL: nothing, or initial values are there */
     json_t
         *base; /* of checkpoints with only an adapter: the model's path and digest; NULL: whole */
+    json_t *forced;                  /* of model.init: what texts must have; NULL: nothing */
     char init_digest[BP_SHA256_HEX]; /* of the weights of model.init; "": none, or gone by now */
 } training_start;
 
