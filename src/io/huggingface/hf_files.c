@@ -1,6 +1,5 @@
 /* The files of a Hugging Face folder: config.json, and the safetensors files, one or as an index
  * lists them. Opening a folder (hf_import.c) begins here. */
-#include "base/buffer.h"
 #include "base/files/fs.h"
 #include "base/mem.h"
 #include "io/huggingface/hf_config_priv.h"
@@ -21,57 +20,11 @@ static bp_err load_json(const char *folder, const char *name, int64_t limit, jso
     return bp_json_load(out, *path, limit);
 }
 
-/* Python writes Infinity and NaN, which are no JSON: outside of strings they become strings. */
-static void quote_words(bp_buffer *to, const char *text, size_t bytes)
-{
-    static const char *const WORDS[] = {"Infinity", "NaN"};
-    bool in_string = false;
-
-    for (size_t i = 0; i < bytes; i++) {
-        const char *word = NULL;
-
-        for (int k = 0; k < 2 && !in_string; k++)
-            if (bytes - i >= strlen(WORDS[k]) && memcmp(text + i, WORDS[k], strlen(WORDS[k])) == 0)
-                word = WORDS[k];
-        if (word) {
-            bp_buffer_printf(to, "\"%s\"", word);
-            i += strlen(word) - 1;
-            continue;
-        }
-        if (in_string && text[i] == '\\' && i + 1 < bytes)
-            bp_buffer_add(to, text + i++, 1);
-        else if (text[i] == '"')
-            in_string = !in_string;
-        bp_buffer_add(to, text + i, 1);
-    }
-}
-
-static bp_err load_config(const char *folder, json_t **out, char **path)
-{
-    char *text = NULL;
-    size_t bytes;
-    bp_buffer quoted = {0};
-    bp_err err;
-
-    *path = bp_path_join(folder, "config.json");
-    *out = NULL;
-    err = bp_file_read(*path, CONFIG_LIMIT, &text, &bytes);
-    if (err == BP_OK) {
-        size_t mark = bp_mark_bytes(text, bytes);
-
-        quote_words(&quoted, text + mark, bytes - mark);
-        err = bp_json_parse(out, quoted.data ? quoted.data : "", quoted.bytes, *path);
-    }
-    bp_free(text);
-    bp_buffer_clear(&quoted);
-    return err;
-}
-
 bp_err hf_read_config(bp_hf_model *model, const bp_hf_table *const *tables)
 {
-    json_t *config;
-    char *path;
-    bp_err err = load_config(model->folder, &config, &path);
+    json_t *config = NULL;
+    char *path = bp_path_join(model->folder, "config.json");
+    bp_err err = bp_json_load_python(&config, path, CONFIG_LIMIT);
 
     if (err == BP_OK)
         err = hf_config_read(&model->shape, config, tables, path);

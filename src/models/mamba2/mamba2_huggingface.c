@@ -14,7 +14,7 @@ static const bp_hf_size SIZES[] = {
     SIZE("state", "state_size", "128"),
     SIZE("groups", "n_groups", "8"),
     SIZE("taps", "conv_kernel", "4"),
-    {"context", NULL, NULL, BP_HF_COUNT, "2048"}, /* only of training windows */
+    {"context", "context", NULL, BP_HF_COUNT, "2048"}, /* only of training windows */
     {"norm_epsilon", "layer_norm_epsilon", NULL, BP_HF_REAL, "1e-5"},
     {"tied", "tie_word_embeddings", NULL, BP_HF_FLAG, "0"},
     SIZE("vocab_size", "vocab_size", "32768"),
