@@ -8,6 +8,7 @@
 #include "models/gpt/gpt.h"
 #include "models/gpt_neox/gpt_neox.h"
 #include "models/llama/llama.h"
+#include "models/mamba2/mamba2.h"
 #include "models/ngram/ngram.h"
 #include "models/recurrent/recurrent.h"
 #include "models/seq2seq/seq2seq.h"
@@ -21,7 +22,7 @@ static const bp_model_family *families[BP_MODEL_FAMILIES_MOST] = {
     &bp_roberta_family,     &bp_rnn_family,   &bp_lstm_family,     &bp_gru_family,
     &bp_feedforward_family, &bp_ngram_family, &bp_word2vec_family, &bp_elmo_family,
     &bp_transformer_family, &bp_bart_family,  &bp_marian_family,   &bp_mbart_family,
-    &bp_m2m_100_family,     &bp_t5_family,    &bp_electra_family};
+    &bp_m2m_100_family,     &bp_t5_family,    &bp_electra_family,  &bp_mamba2_family};
 
 /* What follows from the list: the values of model.kind, and all keys. */
 __attribute__((constructor)) static void list_all(void)

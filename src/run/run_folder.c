@@ -275,6 +275,8 @@ static bp_err open_folder(bp_run *run, const bp_config *config, const bp_run_spe
         warn_of_loss(run, before);
     if (err == BP_OK)
         err = begin_record(run, config, spec, before, hosts, &pairs);
+    if (err == BP_OK && run->finished)
+        run_words_clear(run->folder); /* of a rank that was killed after the run's end */
     if (err == BP_OK && !run->finished) {
         run->progress = run_progress_open(run->folder, run->lock, run->record, before);
         err = note_opened(run);

@@ -108,6 +108,20 @@ static void initialise_random(bp_param *param, uint64_t seed)
     }
 }
 
+static void take_given(bp_param *param)
+{
+    int last = param->dims - 1;
+    int64_t rows = last ? param->extent[0] : 1, columns = param->extent[last];
+
+    for (int64_t r = 0; r < rows; r++) {
+        int64_t row = last ? param->offset[0] + r : 0;
+
+        memcpy(param->value + r * columns,
+               param->given + row * param->shape[last] + param->offset[last],
+               (size_t)columns * sizeof *param->value);
+    }
+}
+
 void bp_param_initialise(bp_param *param, uint64_t seed)
 {
     int64_t n = bp_param_floats(param);
@@ -117,8 +131,7 @@ void bp_param_initialise(bp_param *param, uint64_t seed)
         return;
     }
     if (param->init == BP_INIT_GIVEN && param->given) {
-        BP_ASSERT(param->extent[0] == param->shape[0] && param->extent[1] == param->shape[1]);
-        memcpy(param->value, param->given, (size_t)n * sizeof *param->value);
+        take_given(param);
         return;
     }
     float value = param->init == BP_INIT_ONE        ? 1.0F

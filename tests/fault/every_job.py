@@ -35,6 +35,7 @@ WAYS = {  # job, keys, and meshes (ranks, 0: without mpirun; keys), the first on
     "both": ("pretrain", STAGES, [(4, ("mesh.tensor=2", "mesh.pipeline=2"))]),
     "llama": ("pretrain", ("model.kind=llama", "model.kv_heads=1", "train.steps=24"), DATA[:2]),
     "neox": ("pretrain", ("model.kind=gpt_neox", "train.steps=24"), DATA[:2]),
+    "mamba2": ("pretrain", ("model.kind=mamba2", "train.steps=24"), DATA[:2]),
     "bert": ("pretrain", ("model.kind=bert", "mask.next_sentence=no") + ROLES, DATA[:2]),
     "electra": ("pretrain", ("model.kind=electra", "model.generator_width=8", "model.generator_heads=2", "model.embedding=16") + ROLES, DATA[:2]),
     "bart": ("pretrain", PAIRS + ("model.kind=bart",), DATA[:2]),

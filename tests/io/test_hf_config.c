@@ -346,6 +346,11 @@ static const char DEFAULTS[] =
     "\"rotary_pct\": 0.25, \"rotary_emb_base\": 10000, \"max_position_embeddings\": 2048, "
     "\"layer_norm_eps\": 1e-5, \"tie_word_embeddings\": false, \"use_parallel_residual\": true, "
     "\"attention_bias\": true},"
+    "\"mamba2\": {\"vocab_size\": 32768, \"hidden_size\": 4096, \"num_hidden_layers\": 64, "
+    "\"num_heads\": 128, \"head_dim\": 64, \"state_size\": 128, \"n_groups\": 8, "
+    "\"conv_kernel\": 4, \"expand\": 2, \"use_bias\": false, \"use_conv_bias\": true, "
+    "\"hidden_act\": \"silu\", \"layer_norm_epsilon\": 1e-5, \"rms_norm\": true, "
+    "\"tie_word_embeddings\": false},"
     "\"bert\": {\"vocab_size\": 30522, \"hidden_size\": 768, \"num_hidden_layers\": 12, "
     "\"num_attention_heads\": 12, \"intermediate_size\": 3072, \"hidden_act\": \"gelu\", "
     "\"max_position_embeddings\": 512, \"type_vocab_size\": 2, \"layer_norm_eps\": 1e-12, "
@@ -460,6 +465,7 @@ static void a_key_that_is_not_there_means_the_class_default(void **state)
                                           "mistral-tiny",
                                           "qwen2-tiny",
                                           "gpt_neox-tiny",
+                                          "mamba2-tiny",
                                           "bert-tiny",
                                           "bert-sequence-tiny",
                                           "bert-token-tiny",
@@ -488,7 +494,7 @@ static void a_key_that_is_not_there_means_the_class_default(void **state)
         const char *key;
 
         (void)snprintf(path, sizeof path, "reference/%s/config.json", FOLDERS[k]);
-        bp_test_expect(bp_json_load(&config, bp_test_shared(path), 1 << 20), BP_OK);
+        bp_test_expect(bp_json_load_python(&config, bp_test_shared(path), 1 << 20), BP_OK);
         const json_t *defaults =
             json_object_get(all, json_string_value(json_object_get(config, "model_type")));
         json_object_foreach(config, key, value)

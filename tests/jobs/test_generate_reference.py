@@ -5,7 +5,7 @@ import os
 import bagpipe_test
 from bagpipe_test import FolderTest, program, run, shared
 
-MODELS = ("gpt2-tiny", "gpt2-lmhead-tiny", "llama-tiny")
+MODELS = ("gpt2-tiny", "gpt2-lmhead-tiny", "llama-tiny", "mamba2-tiny")
 
 
 class GenerateReference(FolderTest):
@@ -51,7 +51,7 @@ class GenerateReference(FolderTest):
                 self.compare(self.generated(model, number, case, 0), case)
             with open(os.path.join(source, "config.json"), encoding="utf-8") as file:
                 config = json.load(file)
-            heads = config.get("num_key_value_heads", config.get("n_head"))
+            heads = config.get("num_key_value_heads", config.get("n_head", 2))
             for axis, ranks in (("tensor", 3 if heads % 2 else 2), ("pipeline", 2), ("data", 2)):
                 case = truth["cases"][-1]
                 self.compare(self.generated(model, "last", case, ranks, f"mesh.{axis}={ranks}"), case)

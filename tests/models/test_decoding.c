@@ -16,6 +16,7 @@
 #include "models/gpt/gpt.h"
 #include "models/gpt_neox/gpt_neox.h"
 #include "models/llama/llama.h"
+#include "models/mamba2/mamba2.h"
 #include "models/network_inside_priv.h"
 #include "models/network_model_priv.h"
 #include "models/open.h"
@@ -343,6 +344,21 @@ static void recurrent_models_decode_as_they_score(void **state)
     decode_shape(&gru);
 }
 
+static void mamba2_decodes_as_it_scores(void **state)
+{
+    bp_model_shape shape = {.family = &bp_mamba2_family,
+                            .layers = gpt.layers,
+                            .width = gpt.width,
+                            .heads = gpt.heads,
+                            .context = gpt.context,
+                            .vocab_size = V,
+                            .own = {[BP_MAMBA2_STATE] = 5, [BP_MAMBA2_GROUPS] = 2}};
+
+    (void)state;
+    shape.family->settle(&shape);
+    decode_shape(&shape);
+}
+
 static void feed_forward_models_decode_as_they_score(void **state)
 {
     bp_model_shape two = feedforward(2, false), direct = feedforward(5, true);
@@ -529,6 +545,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(recurrent_models_decode_as_they_score),
         cmocka_unit_test(feed_forward_models_decode_as_they_score),
         cmocka_unit_test(gpt_neox_decodes_as_it_scores),
+        cmocka_unit_test(mamba2_decodes_as_it_scores),
         cmocka_unit_test(beams_equal_fresh_sequences),
         cmocka_unit_test(long_prompts_go_piece_by_piece),
         cmocka_unit_test(a_step_allocates_nothing_and_the_plan_is_right),

@@ -71,6 +71,49 @@ bp_err bp_json_load(json_t **out, const char *path, int64_t limit_bytes)
     return parse_file(err, out, text, bytes, path);
 }
 
+/* Python writes Infinity and NaN, which are no JSON: outside of strings they become strings. */
+static void quote_words(bp_buffer *to, const char *text, size_t bytes)
+{
+    static const char *const WORDS[] = {"Infinity", "NaN"};
+    bool in_string = false;
+
+    for (size_t i = 0; i < bytes; i++) {
+        const char *word = NULL;
+
+        for (int k = 0; k < 2 && !in_string; k++)
+            if (bytes - i >= strlen(WORDS[k]) && memcmp(text + i, WORDS[k], strlen(WORDS[k])) == 0)
+                word = WORDS[k];
+        if (word) {
+            bp_buffer_printf(to, "\"%s\"", word);
+            i += strlen(word) - 1;
+            continue;
+        }
+        if (in_string && text[i] == '\\' && i + 1 < bytes)
+            bp_buffer_add(to, text + i++, 1);
+        else if (text[i] == '"')
+            in_string = !in_string;
+        bp_buffer_add(to, text + i, 1);
+    }
+}
+
+bp_err bp_json_load_python(json_t **out, const char *path, int64_t limit_bytes)
+{
+    char *text = NULL;
+    size_t bytes, mark;
+    bp_buffer quoted = {0};
+    bp_err err = bp_file_read(path, limit_bytes, &text, &bytes);
+
+    *out = NULL;
+    if (err == BP_OK) {
+        mark = bp_mark_bytes(text, bytes);
+        quote_words(&quoted, text + mark, bytes - mark);
+        err = bp_json_parse(out, quoted.data ? quoted.data : "", quoted.bytes, path);
+    }
+    bp_free(text);
+    bp_buffer_clear(&quoted);
+    return err;
+}
+
 bp_err bp_json_load_members(json_t **out, const char *path, int64_t limit_bytes,
                             const char *const *keys, int key_count)
 {

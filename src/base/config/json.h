@@ -21,6 +21,8 @@ json_t *bp_json_loadb(const char *text, size_t bytes, size_t flags, json_error_t
 json_t *bp_json_members(const char *text, size_t bytes, size_t flags, const char *const *keys,
                         int key_count, json_error_t *where);
 bp_err bp_json_load(json_t **out, const char *path, int64_t limit_bytes);
+/** The same of a file that Python wrote: Infinity and NaN, which are no JSON, are strings. */
+bp_err bp_json_load_python(json_t **out, const char *path, int64_t limit_bytes);
 /** The same of a file of which only some members are read (bp_json_members): a
  * tokenizer_config.json of transformers has numbers beyond 64 bits ("model_max_length": 1e30 as an
  * integer). */

@@ -194,7 +194,7 @@ static bp_err write_config(const bp_hf_shape *shape, const char *dtype, const ch
 
 static int64_t volume_of(int dims, const int64_t *shape)
 {
-    return dims == 2 ? shape[0] * shape[1] : shape[0];
+    return dims == 3 ? shape[0] * shape[1] * shape[2] : dims == 2 ? shape[0] * shape[1] : shape[0];
 }
 
 /* Part `part` of one of theirs, as a slice of ours. */
@@ -203,7 +203,7 @@ static bp_slice slice_of(const hf_tensor *theirs, int part, float *data)
     bp_slice slice = {.dims = theirs->dims, .data = data};
 
     (void)snprintf(slice.name, sizeof slice.name, "%s", theirs->ours[part]);
-    hf_part_shape(theirs, slice.shape);
+    hf_part_shape(theirs, part, slice.shape);
     memcpy(slice.extent, slice.shape, sizeof slice.extent);
     return slice;
 }
@@ -224,7 +224,7 @@ static bp_err write_tensor(bp_checkpoint *checkpoint, const hf_tensor *theirs,
 {
     int64_t count = volume_of(theirs->dims, theirs->shape);
     float *whole = bp_try_alloc("hf.theirs", count, sizeof *whole);
-    float *ours = bp_try_alloc("hf.ours", count / theirs->parts, sizeof *ours);
+    float *ours = bp_try_alloc("hf.ours", count, sizeof *ours);
     bp_err err = !whole || !ours ? bp_fail_memory("a tensor", count, sizeof *whole) : BP_OK;
 
     for (int p = 0; p < theirs->parts && err == BP_OK; p++) {
@@ -303,10 +303,8 @@ static bp_err lay_out(layout *all, const bp_checkpoint *checkpoint, const bp_hf_
         (void)snprintf(all->names[k], sizeof all->names[k], "%s%s",
                        hf_name_is_bare(shape->table, theirs.name) ? "" : shape->table->prefix,
                        theirs.name);
-        all->specs[k] = (bp_safetensor){.name = all->names[k],
-                                        .dtype = options->dtype,
-                                        .dims = theirs.dims,
-                                        .shape = {theirs.shape[0], theirs.shape[1]}};
+        all->specs[k] = (bp_safetensor){.name = all->names[k], .dtype = options->dtype};
+        all->specs[k].dims = hf_file_shape(&theirs, all->specs[k].shape);
         all->values += volume_of(theirs.dims, theirs.shape);
     }
     if (err == BP_OK)

@@ -133,10 +133,12 @@ static bp_err find_prefix(bp_hf_model *model)
 
 static bool has_shape(const bp_safetensor *tensor, const hf_tensor *expected)
 {
-    if (tensor->dims != expected->dims)
+    int64_t shape[3];
+
+    if (tensor->dims != hf_file_shape(expected, shape))
         return false;
     for (int d = 0; d < tensor->dims; d++)
-        if (tensor->shape[d] != expected->shape[d])
+        if (tensor->shape[d] != shape[d])
             return false;
     return true;
 }
@@ -145,7 +147,8 @@ static bp_err check_tensor(const bp_hf_model *model, const hf_tensor *expected)
 {
     bp_safetensors *file;
     const bp_safetensor *tensor = find_theirs(model, expected->name, &file);
-    char shape[64] = "";
+    int64_t extents[3];
+    char shape[96] = "";
 
     if (!tensor && expected->or_zero)
         return BP_OK;
@@ -154,9 +157,9 @@ static bp_err check_tensor(const bp_hf_model *model, const hf_tensor *expected)
                        expected->name, model->folder);
     if (has_shape(tensor, expected))
         return BP_OK;
-    for (int d = 0; d < expected->dims; d++)
+    for (int d = 0; d < hf_file_shape(expected, extents); d++)
         (void)snprintf(shape + strlen(shape), sizeof shape - strlen(shape), "%s%lld",
-                       d > 0 ? ", " : "", (long long)expected->shape[d]);
+                       d > 0 ? ", " : "", (long long)extents[d]);
     return BP_FAIL(BP_ERR_FORMAT, "huggingface.wrong_shape",
                    "tensor '%s' has not the shape (%s) that config.json asks for: in %s",
                    expected->name, shape, bp_safetensors_path(file));
@@ -171,7 +174,7 @@ static void add_slices(bp_hf_model *model, const hf_tensor *theirs, int64_t k)
 
         *slice = (bp_slice){.dims = theirs->dims};
         (void)snprintf(slice->name, sizeof slice->name, "%s", theirs->ours[p]);
-        hf_part_shape(theirs, slice->shape);
+        hf_part_shape(theirs, p, slice->shape);
         memcpy(slice->extent, slice->shape, sizeof slice->extent);
         model->from[model->slice_count] = k;
         model->part[model->slice_count++] = p;

@@ -16,6 +16,8 @@ typedef struct hf_tensor {
     bool transposed;  /* a Conv1D weight */
     int parts;
     int64_t blocks; /* runs of rows, each with all parts one after the other; 0: side by side */
+    int64_t part_rows[HF_PARTS]; /* in blocks: rows of each part in a run */
+    bool single;                 /* a matrix that has an extent of 1 in the middle */
     char ours[HF_PARTS][HF_NAME];
     bool or_zero; /* where it is not there its values are 0 */
 } hf_tensor;
@@ -35,11 +37,13 @@ bool hf_name_is_known(const bp_hf_shape *shape, const char *name);
 int64_t hf_layer_of(const bp_hf_shape *shape, const char *name, const char **rest, int64_t *layers);
 
 /** Shape of part `part`, as ours; dims is theirs. */
-void hf_part_shape(const hf_tensor *tensor, int64_t shape[2]);
+void hf_part_shape(const hf_tensor *tensor, int part, int64_t shape[2]);
+/** Dimensions and extents of it, as a file has them. */
+int hf_file_shape(const hf_tensor *tensor, int64_t shape[3]);
 
 /** Copy between theirs, [rows][columns] with columns = parts x width, and ours: part p as
  * [rows][width], or transposed as [width][rows]. A vector has one row. In blocks theirs are
- * [blocks][parts][height][columns], and part p [blocks][height][columns]. */
+ * [blocks][rows of all parts][columns], and part p [blocks][part_rows[p]][columns]. */
 void hf_take_part(float *ours, const float *theirs, const hf_tensor *tensor, int part);
 void hf_put_part(float *theirs, const float *ours, const hf_tensor *tensor, int part);
 

@@ -272,6 +272,33 @@ typedef struct bp_recurrent_shape {
 void bp_recurrent_layer_new(bp_block **out, const bp_nn *nn, const bp_recurrent_shape *shape,
                             bp_group *group);
 
+/** Sizes of a state-space layer (Mamba-2). */
+typedef struct bp_state_space_shape {
+    int64_t C, H, P, N; /* width; heads of P numbers; each number's states */
+    int64_t G, K;       /* groups of heads that read the same B and C; taps of the convolution */
+    float epsilon;      /* of both norms */
+    float least_step, most_step; /* of dt; most_step 0: there is no limit */
+    int64_t layers, number;      /* of the model; of this layer, from 0: its params are
+                                    "h.NUMBER.z.weight"      [H P][C], "x.weight" [H P][C], "bc.weight" [2 G
+                                    N][C], "dt.weight"      [H][C], "x.taps" [H P][K], "bc.taps" [2 G N][K]
+                                    and their ".bias",      "dt.bias" [H], "decay" [H], "skip" [H],
+                                    "gate.gain" [H P],      "out.weight" [C][H P], "ln.gain" [C] */
+    int64_t mask;                /* the stream of dropout masks */
+    bp_carry *taps, *states; /* of bp_state_space_carried columns; NULL: windows begin with zeros.
+                                Borrowed */
+} bp_state_space_shape;
+
+/** hidden += out(norm(y silu(z))), y the scan (math/kernels/scan.h) of silu(convolution of x), B
+ * and C likewise, with steps dt = softplus(dt + bias) and rates exp(decay); z, x, B, C, dt are
+ * products of one norm of hidden. Tensor ranks divide H, and G divides it. In decoding a sequence
+ * has one state. `split` is cut over tensor ranks, `whole` is replicated. Source: Dao and Gu 2024.
+ */
+void bp_state_space_new(bp_block **out, const bp_nn *nn, const bp_state_space_shape *shape,
+                        bp_group *split, bp_group *whole);
+/** Columns of what it carries on one of `tensors` ranks: rows of the convolution, and states. */
+int64_t bp_state_space_taps(const bp_state_space_shape *shape, int tensors);
+int64_t bp_state_space_states(const bp_state_space_shape *shape, int tensors);
+
 /** Words from their characters. */
 #define BP_WORD_CHARACTERS 50  /* of a word, markers and padding among them */
 #define BP_CHARACTERS      261 /* the 256 bytes, and markers: see BP_WORD_BEGIN */

@@ -233,6 +233,16 @@ static double read_perplexity(const ensemble *self, int64_t member)
     return perplexity;
 }
 
+/* Those of a job that was killed before it removed them. */
+static bp_err remove_parts(const ensemble *self, int64_t member)
+{
+    char *path = ensemble_member_path(self, member, "oob/score/parts");
+    bp_err err = bp_dir_remove(path);
+
+    bp_free(path);
+    return err;
+}
+
 static bp_err score_out_of_bag(const ensemble *self, MPI_Comm group, int64_t member,
                                const bp_config *trained)
 {
@@ -241,7 +251,7 @@ static bp_err score_out_of_bag(const ensemble *self, MPI_Comm group, int64_t mem
     bp_err err;
 
     if (bp_all_max_int(root && is_scored(self, member, &of_others), group) != 0)
-        return BP_OK;
+        return bp_agree(group, root ? remove_parts(self, member) : BP_OK);
     err = of_others ? ensemble_member_forget_scores(self, member) : BP_OK;
     if (err == BP_OK)
         err = score_config(self, member, trained, &config);

@@ -1,0 +1,15 @@
+/* The family of Mamba-2: a stack of state-space layers, with a state of one size for a text of any
+ * length. Dao and Gu 2024. */
+#ifndef BP_MODELS_MAMBA2_MAMBA2_H
+#define BP_MODELS_MAMBA2_MAMBA2_H
+
+#include "models/family.h"
+
+/** Where its own sizes are in bp_model_shape: numbers of a state, groups, taps of the convolution.
+ */
+enum { BP_MAMBA2_STATE, BP_MAMBA2_GROUPS, BP_MAMBA2_TAPS };
+
+extern const bp_model_family bp_mamba2_family;
+extern const bp_hf_table *const bp_mamba2_huggingface[];
+
+#endif
