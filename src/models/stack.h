@@ -25,8 +25,9 @@ typedef struct bp_stack {
     bool rotary;
     double rope_fraction; /* share of a head that is rotated; 0: all, and there is no such key */
     /* Layers. */
-    bool sees_all;         /* an encoder */
-    bool parallel;         /* attention and MLP read the same, and are added together */
+    bool sees_all;            /* an encoder */
+    bp_query_norm query_norm; /* bp_layer_shape.query_norm */
+    bool parallel;            /* attention and MLP read the same, and are added together */
     int64_t window_period; /* in each group of this many layers the last one has no window; 0: all
                               have it */
     double score_cap;      /* bp_layer_shape.score_cap; 0: none */
@@ -72,6 +73,17 @@ typedef struct bp_stack {
     {                                                                                              \
         .name = "tied", .at = BP_SIZE_AT(stack.other_tie), .type = BP_SIZE_FLAG, .optional = true, \
         .quiet = true, .inverse = true                                                             \
+    }
+/** Rows of a family's own keys: the inner width of a gated MLP, and another epsilon of norms. */
+#define BP_STACK_GATED_INNER_KEY                                                                   \
+    {                                                                                              \
+        .key = "model.inner", .type = BP_OPTION_INT, .min = 1, .max = 1 << 22,                     \
+        .help = "inner width of the MLP; 8/3 of the width if not given, up to a multiple of 64"    \
+    }
+#define BP_STACK_SMALL_EPSILON_KEY                                                                 \
+    {                                                                                              \
+        .key = "model.norm_epsilon", .type = BP_OPTION_REAL, .min = 1e-12, .max = 1,               \
+        .help = "what norms add to the mean square; 1e-6 if not given"                             \
     }
 /** How wavelengths of rotary positions are scaled. */
 #define BP_STACK_SCALING                                                                           \

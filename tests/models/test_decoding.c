@@ -19,6 +19,7 @@
 #include "models/network_inside_priv.h"
 #include "models/network_model_priv.h"
 #include "models/open.h"
+#include "models/qwen3/qwen3.h"
 #include "models/recurrent/recurrent.h"
 
 #include <math.h>
@@ -332,6 +333,22 @@ static void capped_stacks_decode_as_they_score(void **state)
     near = 1e-5;
 }
 
+/* What the layers of other stacks have. */
+static void other_stacks_decode_as_they_score(void **state)
+{
+    static const bp_model_family *const FAMILIES[] = {&bp_qwen3_family};
+
+    (void)state;
+    for (size_t k = 0; k < sizeof FAMILIES / sizeof *FAMILIES; k++) {
+        bp_model_shape shape = llama(2, 0);
+
+        shape.family = FAMILIES[k];
+        shape.stack.epsilon = 0;
+        shape.family->settle(&shape);
+        decode_shape(&shape);
+    }
+}
+
 static void recurrent_models_decode_as_they_score(void **state)
 {
     bp_model_shape rnn = recurrent(&bp_rnn_family, 0), lstm = recurrent(&bp_lstm_family, 40),
@@ -526,6 +543,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(gpt_decodes_as_it_scores),
         cmocka_unit_test(llama_decodes_as_it_scores),
         cmocka_unit_test(capped_stacks_decode_as_they_score),
+        cmocka_unit_test(other_stacks_decode_as_they_score),
         cmocka_unit_test(recurrent_models_decode_as_they_score),
         cmocka_unit_test(feed_forward_models_decode_as_they_score),
         cmocka_unit_test(gpt_neox_decodes_as_it_scores),

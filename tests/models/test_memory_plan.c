@@ -13,6 +13,7 @@
 #include "models/gpt_neox/gpt_neox.h"
 #include "models/llama/llama.h"
 #include "models/open.h"
+#include "models/qwen3/qwen3.h"
 
 #include <math.h>
 
@@ -33,18 +34,19 @@ static int64_t draw(int64_t least, int64_t most)
 static bp_model_shape random_shape(int tensors, int stages)
 {
     static const int64_t vocabularies[] = {23, 257, 8192, 20000, 50257};
-    static const bp_model_family *const families[] = {&bp_gpt_family,      &bp_llama_family,
-                                                      &bp_gpt_neox_family, &bp_bert_family,
-                                                      &bp_roberta_family,  &CAPPED_FAMILY};
+    static const bp_model_family *const families[] = {
+        &bp_gpt_family,     &bp_llama_family, &bp_gpt_neox_family, &bp_bert_family,
+        &bp_roberta_family, &CAPPED_FAMILY,   &bp_qwen3_family};
     int64_t heads = tensors * draw(1, 2);
-    bp_model_shape shape = {.family = families[draw(0, 5)],
-                            .layers = stages * draw(1, 2),
-                            .width = heads * 8,
-                            .heads = heads,
-                            .context = CONTEXT,
-                            .vocab_size = vocabularies[draw(0, 4)] + draw(0, 9)};
+    bp_model_shape shape = {
+        .family = families[draw(0, (int64_t)(sizeof families / sizeof *families) - 1)],
+        .layers = stages * draw(1, 2),
+        .width = heads * 8,
+        .heads = heads,
+        .context = CONTEXT,
+        .vocab_size = vocabularies[draw(0, 4)] + draw(0, 9)};
 
-    if (shape.family == &bp_llama_family || shape.family == &CAPPED_FAMILY) {
+    if (shape.family->stack && shape.family->stack->rms) {
         shape.stack.kv_heads = draw(0, 1); /* one: ranks share it */
         shape.stack.inner = 2 * shape.width;
     }

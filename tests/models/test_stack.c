@@ -58,6 +58,30 @@ static const bp_model_family BIASED_FAMILY = {.name = "biased",
                                                 .objective = &bp_objective_causal,
                                                 BP_STACK_FAMILY};
 
+/* Norms of queries and keys: of each head, and of all of them. */
+static const bp_stack HEADS_STACK = {.rms = true,
+                                     .rotary = true,
+                                     .query_norm = BP_QUERY_NORM_HEADS,
+                                     .no_bias = true,
+                                     .activation = BP_SWIGLU,
+                                     .tied = true},
+                      WHOLE_STACK = {.rms = true,
+                                     .rotary = true,
+                                     .query_norm = BP_QUERY_NORM_WHOLE,
+                                     .no_bias = true,
+                                     .activation = BP_SWIGLU,
+                                     .tied = true};
+
+/* Of this stack, else as the capped one. */
+static bp_model_family family_of(const bp_stack *stack)
+{
+    bp_model_family family = CAPPED_FAMILY;
+
+    family.name = "another";
+    family.stack = stack;
+    return family;
+}
+
 static bp_model_shape shape_of(const bp_model_family *family)
 {
     bp_model_shape shape = {.family = family,
@@ -381,6 +405,22 @@ static void gradients_are_slopes(void **state)
     check_slopes(&biased, 2 * 4 * L);
 }
 
+static void gradients_of_other_stacks_are_slopes(void **state)
+{
+    static const struct {
+        const bp_stack *stack;
+        int tensors; /* of a layer */
+    } CASES[] = {{&HEADS_STACK, 11}, {&WHOLE_STACK, 11}};
+
+    (void)state;
+    for (size_t k = 0; k < sizeof CASES / sizeof *CASES; k++) {
+        bp_model_family family = family_of(CASES[k].stack);
+        bp_model_shape shape = shape_of(&family);
+
+        check_slopes(&shape, 2 + CASES[k].tensors * L);
+    }
+}
+
 /* ---- what does not go together ---- */
 
 static bool takes_samples(const bp_model_shape *shape)
@@ -445,6 +485,7 @@ int main(int argc, char **argv)
 {
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(loss_is_that_of_plain_loops), cmocka_unit_test(gradients_are_slopes),
+        cmocka_unit_test(gradients_of_other_stacks_are_slopes),
         cmocka_unit_test(capped_logits_are_not_sampled),
         cmocka_unit_test(words_beside_a_task_have_the_stacks_norm)};
 

@@ -33,6 +33,14 @@ void bp_embedding_new(bp_block **out, const bp_nn *nn, const bp_embedding_part *
 /** Cosines and sines of rotary positions (kernels.h). */
 struct bp_rotary;
 
+/** Norms of queries and keys, by the root mean square, before they are rotated: none; of each head
+ * by itself, with a gain [D] for all; of all heads together, with gains [H D] and [G D]. */
+typedef enum bp_query_norm {
+    BP_QUERY_NORM_NONE,
+    BP_QUERY_NORM_HEADS,
+    BP_QUERY_NORM_WHOLE
+} bp_query_norm;
+
 /** Sizes of a Transformer layer; H, G and F are whole, the constructor takes this rank's share. */
 typedef struct bp_layer_shape {
     int64_t C, H, F;          /* width, heads, inner width of the MLP */
@@ -63,6 +71,9 @@ typedef struct bp_layer_shape {
     int64_t relative_buckets, relative_distance;
     const struct bp_rotary *rotary; /* queries and keys are rotated by their positions; borrowed;
                                        NULL: they are not */
+    bp_query_norm
+        query_norm;        /* of attention(); "attn.q.ln.gain" and "attn.k.ln.gain" are then in */
+    bp_group *query_group; /* a replicated and partial group; borrowed. NULL where there are none */
     int64_t layers;     /* of the whole model: residual projections start at std / sqrt(2 layers) */
     int64_t number;     /* of this layer, from 0 */
     const char *stack;  /* its params are "STACK.NUMBER.attn.q.weight"...; borrowed */

@@ -108,6 +108,8 @@ void layer_add_params(layer *self, bp_group *split, bp_group *whole)
         add_closing_norm(self, whole, ATTENTION, "attn.ln.gain", "attn.ln.bias");
         add_closing_norm(self, whole, MLP, "mlp.ln.gain", "mlp.ln.bias");
     }
+    if (self->shape.query_norm != BP_QUERY_NORM_NONE)
+        query_add_params(self, self->shape.query_group);
     if (self->shape.crosses)
         cross_add_params(self, split, whole);
 }

@@ -41,6 +41,7 @@ typedef struct layer {
     float *joined; /* weights and biases of q and of the keys and values that its heads read; */
     bool stale;    /* and they are to be gathered first */
     bp_param *key_weight[2], *key_bias[2];     /* of k and v: this rank's rows, by heads or not */
+    bp_param *query_gain[2];                   /* of the norms of q and k; NULL: there are none */
     bp_param *gain[BRANCHES], *bias[BRANCHES]; /* of the norms */
     bp_param *closing_gain[BRANCHES], *closing_bias[BRANCHES]; /* of closing norms; NULL: none */
     bp_param *q_weight, *q_bias, *out_weight, *out_bias, *up_weight, *up_bias, *down_weight,
@@ -69,6 +70,7 @@ typedef struct saved {
     float *cross_attended, *cross_lse;
     float *source;                        /* [own source rows][C] */
     float *entered;                       /* [own rows][C] what a layer with post_norm is given */
+    float *query_before, *query_rstd;     /* of q, then of k, what their norms read; NULL: none */
     bp_bottleneck_rows bottled[BRANCHES]; /* of own rows */
 } saved;
 
@@ -91,9 +93,15 @@ typedef struct closing_work {
     float *sums; /* of its gain and bias */
 } closing_work;
 
+/* Scratch of the norms of queries and keys. */
+typedef struct query_work {
+    float *sums, *on_the_way, *gains;
+} query_work;
+
 /* Scratch of attention's forward pass, beside forward_work. */
 typedef struct attention_forward_work {
     bp_operand attended;
+    query_work queries;
     float *bias; /* of scores, by distance; NULL: none */
     void *scratch;
 } attention_forward_work;
@@ -117,6 +125,7 @@ typedef struct attention_work {
     bp_operand dqkv;                 /* as saved.qkv; its operand may overlap it */
     float *dbias;                    /* [qkv columns] where keys are repeated */
     float *score_bias, *dscore_bias; /* of scores, by distance; NULL: none */
+    query_work queries;
     norm_work norm;
     void *scratch;
 } attention_work;
@@ -262,6 +271,16 @@ void keys_gather(layer *self, bp_pass *pass);
 void keys_backward(layer *self, bp_pass *pass, const bp_operand *dqkv, const bp_operand *normed,
                    const float *dbias);
 void keys_free(layer *self);
+
+/* query_norms.c: what q and k go through before they are rotated; nothing where the layer has no
+ * such norms. In place, of all rows; collective over nn->tensor. */
+void query_add_params(layer *self, bp_group *group);
+void query_alloc_saved(const layer *self, bp_arena *arena, const bp_pass *pass, saved *kept);
+query_work query_alloc(const layer *self, bp_arena *arena, const bp_pass *pass, bool backward);
+void query_forward(const layer *self, const bp_pass *pass, float *qkv, const saved *kept,
+                   const query_work *work);
+void query_backward(const layer *self, const bp_pass *pass, float *dqkv, const saved *kept,
+                    const query_work *work);
 
 /* cross_attention.c: the branch that looks at the source. */
 void cross_add_params(layer *self, bp_group *split, bp_group *whole);
