@@ -283,6 +283,7 @@ bp_layer_shape bp_stack_layer(const bp_model_shape *shape, int64_t number)
                             .parallel = stack->parallel && shape->stack.in_turn == 0,
                             .post_norm = stack->post_norm,
                             .closing_norms = stack->closing_norms,
+                            .closing_only = stack->closing_only,
                             .query_norm = stack->query_norm,
                             .sees_all = stack->sees_all,
                             .window = window_of(shape, number),

@@ -15,6 +15,7 @@ typedef struct bp_stack {
     double epsilon;        /* 0: 1e-5 */
     bool post_norm;        /* bp_layer_shape.post_norm */
     bool closing_norms;    /* bp_layer_shape.closing_norms */
+    bool closing_only;     /* bp_layer_shape.closing_only */
     bool embedding_norm;   /* a block of its own after the embedding, which drops nothing then */
     bool scales_embedding; /* by the square root of the width */
     /* Positions: learned, rotary, or none. */

@@ -340,6 +340,11 @@ static const char DEFAULTS[] =
     "\"tie_word_embeddings\": false, \"rope_parameters\": null, \"rope_theta\": 10000, "
     "\"head_dim\": 128, "
     "\"attention_bias\": false, \"use_sliding_window\": false},"
+    "\"olmo2\": {\"vocab_size\": 50304, \"hidden_size\": 4096, \"intermediate_size\": 11008, "
+    "\"num_hidden_layers\": 32, \"num_attention_heads\": 32, \"num_key_value_heads\": null, "
+    "\"hidden_act\": \"silu\", \"max_position_embeddings\": 2048, \"rms_norm_eps\": 1e-5, "
+    "\"tie_word_embeddings\": false, \"rope_theta\": 10000, \"rope_parameters\": null, "
+    "\"attention_bias\": false},"
     "\"gpt_neox\": {\"vocab_size\": 50432, \"hidden_size\": 6144, \"num_hidden_layers\": 44, "
     "\"num_attention_heads\": 64, \"intermediate_size\": 24576, \"hidden_act\": \"gelu\", "
     "\"rotary_pct\": 0.25, \"rotary_emb_base\": 10000, \"max_position_embeddings\": 2048, "
@@ -434,6 +439,7 @@ static void a_key_that_is_not_there_means_the_class_default(void **state)
                                           "mistral-tiny",
                                           "qwen2-tiny",
                                           "qwen3-tiny",
+                                          "olmo2-tiny",
                                           "gpt_neox-tiny",
                                           "bert-tiny",
                                           "bert-sequence-tiny",

@@ -18,6 +18,7 @@
 #include "models/llama/llama.h"
 #include "models/network_inside_priv.h"
 #include "models/network_model_priv.h"
+#include "models/olmo2/olmo2.h"
 #include "models/open.h"
 #include "models/qwen3/qwen3.h"
 #include "models/recurrent/recurrent.h"
@@ -336,7 +337,7 @@ static void capped_stacks_decode_as_they_score(void **state)
 /* What the layers of other stacks have. */
 static void other_stacks_decode_as_they_score(void **state)
 {
-    static const bp_model_family *const FAMILIES[] = {&bp_qwen3_family};
+    static const bp_model_family *const FAMILIES[] = {&bp_qwen3_family, &bp_olmo2_family};
 
     (void)state;
     for (size_t k = 0; k < sizeof FAMILIES / sizeof *FAMILIES; k++) {

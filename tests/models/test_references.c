@@ -654,6 +654,7 @@ static void families_are_the_references(void **state)
 {
     static const char *const FOLDERS[] = {"llama-tiny",
                                           "qwen3-tiny",
+                                          "olmo2-tiny",
                                           "mistral-tiny",
                                           "qwen2-tiny",
                                           "gpt_neox-tiny",

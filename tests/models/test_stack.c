@@ -58,7 +58,7 @@ static const bp_model_family BIASED_FAMILY = {.name = "biased",
                                                 .objective = &bp_objective_causal,
                                                 BP_STACK_FAMILY};
 
-/* Norms of queries and keys: of each head, and of all of them. */
+/* Norms of queries and keys, of each head, and of all of them; and only norms after branches. */
 static const bp_stack HEADS_STACK = {.rms = true,
                                      .rotary = true,
                                      .query_norm = BP_QUERY_NORM_HEADS,
@@ -70,7 +70,12 @@ static const bp_stack HEADS_STACK = {.rms = true,
                                      .query_norm = BP_QUERY_NORM_WHOLE,
                                      .no_bias = true,
                                      .activation = BP_SWIGLU,
-                                     .tied = true};
+                                     .tied = true},
+                      CLOSING_STACK = {.closing_norms = true,
+                                       .closing_only = true,
+                                       .rotary = true,
+                                       .query_norm = BP_QUERY_NORM_WHOLE,
+                                       .tied = true};
 
 /* Of this stack, else as the capped one. */
 static bp_model_family family_of(const bp_stack *stack)
@@ -410,14 +415,14 @@ static void gradients_of_other_stacks_are_slopes(void **state)
     static const struct {
         const bp_stack *stack;
         int tensors; /* of a layer */
-    } CASES[] = {{&HEADS_STACK, 11}, {&WHOLE_STACK, 11}};
+    } CASES[] = {{&HEADS_STACK, 11}, {&WHOLE_STACK, 11}, {&CLOSING_STACK, 18}};
 
     (void)state;
     for (size_t k = 0; k < sizeof CASES / sizeof *CASES; k++) {
         bp_model_family family = family_of(CASES[k].stack);
         bp_model_shape shape = shape_of(&family);
 
-        check_slopes(&shape, 2 + CASES[k].tensors * L);
+        check_slopes(&shape, (CASES[k].stack->rms ? 2 : 3) + CASES[k].tensors * L);
     }
 }
 

@@ -59,7 +59,9 @@ typedef struct bp_layer_shape {
                        layer is not parallel */
     bool closing_norms; /* a branch goes through a norm of its own, "attn.ln" and "mlp.ln", before
                            it is added. Such a layer has norms before its branches too, and does not
-                           cross */
+                           cross; */
+    bool closing_only;  /* but this one has no others: branches read the residual stream itself. It
+                           is not parallel */
     bool unscaled;   /* scores are plain products of queries and keys, and queries start this much
                         smaller */
     float scale;     /* of scores that are not unscaled; 0: 1/sqrt(D) */
@@ -91,11 +93,11 @@ typedef struct bp_layer_shape {
  * cross.out(attention of cross.ln(h) to the source, as it is); h += down(f(up(ln2(h)))). With
  * post_norm h = ln1(h + out(attention(h))), h = cross.ln(h + cross.out(...)) where it crosses, and
  * h = ln2(h + down(f(up(h)))). With closing_norms h += attn.ln(out(attention(ln1(h)))), and h +=
- * mlp.ln(down(f(up(ln2(h))))). Keys after a sequence's length are not seen; of its own stream a
- * layer that crosses, or has a window, is only causal: there padding sees padding, as in the models
- * whose losses the references are. Tensor ranks divide H and F. Where they do not divide G, ranks
- * whose heads share a head of keys each have a copy of it. Adds its params to the groups: `split`
- * is cut over tensor ranks, `whole` is replicated. */
+ * mlp.ln(down(f(up(ln2(h))))), without ln1 and ln2 with closing_only. Keys after a sequence's
+ * length are not seen; of its own stream a layer that crosses, or has a window, is only causal:
+ * there padding sees padding, as in the models whose losses the references are. Tensor ranks divide
+ * H and F. Where they do not divide G, ranks whose heads share a head of keys each have a copy of
+ * it. Adds its params to the groups: `split` is cut over tensor ranks, `whole` is replicated. */
 void bp_transformer_layer_new(bp_block **out, const bp_nn *nn, const bp_layer_shape *shape,
                               bp_group *split, bp_group *whole);
 /** Entries of its matrices, on all tensor ranks together: each is a multiplication a token.

@@ -169,7 +169,7 @@ const float *layer_bias_once(const layer *self, const bp_param *bias)
 
 static bp_norm norm_of(const layer *self, branch_kind branch, const saved *kept)
 {
-    return (bp_norm){self->gain[branch]->value, layer_value_of(self->bias[branch]),
+    return (bp_norm){layer_value_of(self->gain[branch]), layer_value_of(self->bias[branch]),
                      self->shape.epsilon, kept->mean[branch], kept->rstd[branch]};
 }
 
@@ -258,13 +258,12 @@ static void spread(layer *self, bp_pass *pass, forward_work *work, const float *
     bp_nn_gather(self->block.nn, pass, &work->normed);
 }
 
-/* work->normed = the first norm of x; with post_norm x itself */
 void layer_enter(layer *self, bp_pass *pass, const saved *kept, forward_work *work, const float *x)
 {
     bp_norm norm = norm_of(self, ATTENTION, kept);
     bp_operand normed = bp_nn_own(self->block.nn, pass, &work->normed);
 
-    if (self->shape.post_norm) {
+    if (layer_reads_stream(self)) {
         if (kept->entered)
             memcpy(kept->entered, x,
                    (size_t)(bp_nn_rows(self->block.nn, pass).count * self->shape.C) * sizeof *x);
@@ -282,8 +281,11 @@ void layer_join(layer *self, bp_pass *pass, const saved *kept, forward_work *wor
     bp_norm norm = norm_of(self, next, kept);
     bp_operand normed = bp_nn_own(self->block.nn, pass, &work->normed);
 
-    if (self->shape.post_norm) {
-        close_branch(self, pass, kept, work, branch, h);
+    if (layer_reads_stream(self)) {
+        if (self->shape.post_norm)
+            close_branch(self, pass, kept, work, branch, h);
+        else
+            add_branch(self, pass, kept, work, branch, base, h);
         if (next == MLP)
             bp_probe_mlp(pass, h, self->shape.C, NULL);
         spread(self, pass, work, h);
@@ -348,8 +350,8 @@ void layer_open_residual(const layer *self, const bp_pass *pass, const saved *ke
     bp_nn_gather(nn, pass, dbranch);
 }
 
-/* What a branch reads that has no norm before it: the layer's input, or the norm after the branch
- * before it. */
+/* What a branch reads that has no norm before it: the layer's input, or what the branch before it
+ * left, or the norm of that. */
 static void fill_read(const layer *self, const bp_operand *to, branch_kind branch,
                       const saved *kept)
 {
@@ -358,6 +360,8 @@ static void fill_read(const layer *self, const bp_operand *to, branch_kind branc
 
     if (branch == ATTENTION)
         bp_operand_fill(to, kept->entered);
+    else if (self->shape.closing_only)
+        bp_operand_fill(to, kept->before[branch]);
     else
         bp_layer_norm_forward(to, NULL, &norm, &(bp_residual){.base = kept->before[last]});
 }
@@ -382,11 +386,11 @@ void layer_backward_norm(const layer *self, bp_pass *pass, branch_kind branch, c
     int64_t C = self->shape.C;
     bp_operand normed = bp_nn_own(nn, pass, &work->normed);
     bp_norm norm = norm_of(self, branch, kept);
-    bp_norm_gradients to = {dh, self->gain[branch]->gradient, layer_gradient_of(self->bias[branch]),
-                            false};
+    bp_norm_gradients to = {dh, layer_gradient_of(self->gain[branch]),
+                            layer_gradient_of(self->bias[branch]), false};
 
     bp_nn_sum(nn, pass, work->dnormed, C);
-    if (self->shape.post_norm) {
+    if (layer_reads_stream(self)) {
         bp_add(dh, work->dnormed + own.first * C, own.count * C);
         fill_read(self, &normed, branch, kept);
     } else {

@@ -231,7 +231,8 @@ void bp_transformer_layer_new(bp_block **out, const bp_nn *nn, const bp_layer_sh
     BP_ASSERT(shape->D > 0 || shape->C % shape->H == 0);
     BP_ASSERT(shape->H % nn->tensors == 0 && shape->F % nn->tensors == 0 &&
               (shape->G == 0 || shape->H % shape->G == 0));
-    BP_ASSERT(!(shape->parallel && (shape->crosses || shape->post_norm)) &&
+    BP_ASSERT(!(shape->parallel && (shape->crosses || shape->post_norm || shape->closing_only)) &&
+              (shape->closing_norms || !shape->closing_only) &&
               !(shape->closing_norms && (shape->crosses || shape->post_norm)));
     if (shape->relative)
         shape->relative->values_read = true;

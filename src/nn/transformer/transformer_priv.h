@@ -68,8 +68,8 @@ typedef struct saved {
     bp_operand up;             /* [rows][Fl] before the activation; gated [rows][2 Fl] */
     float *cross_q, *cross_kv; /* [rows][Hl][D], [source rows][2][Hl][D] */
     float *cross_attended, *cross_lse;
-    float *source;                        /* [own source rows][C] */
-    float *entered;                       /* [own rows][C] what a layer with post_norm is given */
+    float *source;  /* [own source rows][C] */
+    float *entered; /* [own rows][C] what a layer is given that reads it as it is */
     float *query_before, *query_rstd;     /* of q, then of k, what their norms read; NULL: none */
     bp_bottleneck_rows bottled[BRANCHES]; /* of own rows */
 } saved;
@@ -133,6 +133,12 @@ typedef struct attention_work {
 static inline bool layer_is_gated(const layer *self)
 {
     return self->shape.activation >= BP_SWIGLU;
+}
+
+/** Do branches read the residual stream itself? */
+static inline bool layer_reads_stream(const layer *self)
+{
+    return self->shape.post_norm || self->shape.closing_only;
 }
 
 /** Columns of the products of q, k and v, and of gate and up. */
@@ -208,13 +214,14 @@ void layer_free_adapted(layer *self);
 void layer_add_params(layer *self, bp_group *split, bp_group *whole);
 
 /** h = base + the branch in `work`, and work->normed = the norm that the next branch reads: of h,
- * of parallel branches of base. With post_norm h = the norm of that sum, and work->normed = h. */
+ * of parallel branches of base. With post_norm h = the norm of that sum, and work->normed = h;
+ * with closing_only only that. */
 void layer_join(layer *self, bp_pass *pass, const saved *kept, forward_work *work,
                 branch_kind branch, const float *base, float *h, branch_kind next);
 /** h = base + the MLP's branch; with post_norm the norm of that. */
 void layer_end(layer *self, bp_pass *pass, const saved *kept, forward_work *work, const float *base,
                float *h);
-/** work->normed = the first norm of x; with post_norm x itself. */
+/** work->normed = the first norm of x; x itself where branches read the stream. */
 void layer_enter(layer *self, bp_pass *pass, const saved *kept, forward_work *work, const float *x);
 bp_cached_shape layer_cached_shape(const layer *self, int64_t slots, int64_t capacity);
 /** The gradient of a branch before its dropout, and its bias's, from that of what it was added
@@ -227,7 +234,8 @@ void layer_open_residual(const layer *self, const bp_pass *pass, const saved *ke
 void layer_open_norm(const layer *self, const bp_pass *pass, branch_kind branch, const saved *kept,
                      const norm_work *work, float *dh, float *dy);
 /** The backward pass of a branch's norm, after its output's gradient is summed over tensor ranks;
- * with post_norm dh += only that sum. work->normed is what the branch's first product read. */
+ * where branches read the stream dh += only that sum. work->normed is what the branch's first
+ * product read. */
 void layer_backward_norm(const layer *self, bp_pass *pass, branch_kind branch, const saved *kept,
                          const norm_work *work, float *dh);
 /** The values, the gradient of a parameter; NULL if the layer lacks it. */
