@@ -13,8 +13,10 @@
 #include "math/math.h"
 #include "mesh/collective.h"
 #include "models/feedforward/feedforward.h"
+#include "models/gemma2/gemma2.h"
 #include "models/gpt/gpt.h"
 #include "models/gpt_neox/gpt_neox.h"
+#include "models/granite/granite.h"
 #include "models/llama/llama.h"
 #include "models/network_inside_priv.h"
 #include "models/network_model_priv.h"
@@ -22,6 +24,7 @@
 #include "models/open.h"
 #include "models/qwen3/qwen3.h"
 #include "models/recurrent/recurrent.h"
+#include "models/smollm3/smollm3.h"
 
 #include <math.h>
 
@@ -337,7 +340,9 @@ static void capped_stacks_decode_as_they_score(void **state)
 /* What the layers of other stacks have. */
 static void other_stacks_decode_as_they_score(void **state)
 {
-    static const bp_model_family *const FAMILIES[] = {&bp_qwen3_family, &bp_olmo2_family};
+    static const bp_model_family *const FAMILIES[] = {&bp_qwen3_family, &bp_olmo2_family,
+                                                      &bp_gemma2_family, &bp_smollm3_family,
+                                                      &bp_granite_family};
 
     (void)state;
     for (size_t k = 0; k < sizeof FAMILIES / sizeof *FAMILIES; k++) {

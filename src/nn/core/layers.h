@@ -62,6 +62,7 @@ typedef struct bp_layer_shape {
                            cross; */
     bool closing_only;  /* but this one has no others: branches read the residual stream itself. It
                            is not parallel */
+    float branch_scale; /* of what is added to the residual stream; 0: 1 */
     bool unscaled;   /* scores are plain products of queries and keys, and queries start this much
                         smaller */
     float scale;     /* of scores that are not unscaled; 0: 1/sqrt(D) */
@@ -389,6 +390,7 @@ typedef struct bp_head_shape {
     int second_item, second_term;
     float cap;                    /* logits become cap tanh(logit / cap), of one softmax; 0: they
                                      stay as they are */
+    float scale;                  /* of logits, of one softmax; 0: 1 */
     bool entmax;                  /* outcomes are the 1.5-entmax of logits, and the loss is its own
                                      (math/kernels/entmax.h): it goes with one softmax */
     bp_dirichlet_shape dirichlet; /* whose loss training takes; it goes with one softmax */

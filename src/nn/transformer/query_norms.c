@@ -22,13 +22,18 @@ void query_add_params(layer *self, bp_group *group)
                                 is_whole(self) ? heads[kind] * self->D : self->D, BP_INIT_ONE);
 }
 
+/* Where the gains of this rank's heads begin. */
+static int64_t first_gain(const layer *self, int kind)
+{
+    return is_whole(self) ? (kind == Q ? self->first_head : self->first_key) * self->D : 0;
+}
+
 /* Of a head of keys that several ranks have, the first one counts. */
 static bp_part_norm norm_of(const layer *self, const bp_pass *pass, int kind)
 {
     int64_t D = self->D, group = self->shape.H / self->shape.G,
             heads = kind == Q ? self->Hl : self->Gl,
-            all = kind == Q ? self->shape.H : self->shape.G,
-            first = kind == Q ? self->first_head : self->first_key;
+            all = kind == Q ? self->shape.H : self->shape.G;
     bool is_copy = is_whole(self) && kind == K && self->first_key * group < self->first_head;
 
     return (bp_part_norm){.row = layer_qkv_columns(self),
@@ -37,7 +42,7 @@ static bp_part_norm norm_of(const layer *self, const bp_pass *pass, int kind)
                           .D = is_whole(self) ? heads * D : D,
                           .whole = is_whole(self) ? all * D : D,
                           .counted_from = is_copy ? D : 0,
-                          .gain = self->query_gain[kind]->value + (is_whole(self) ? first * D : 0),
+                          .gain = bp_param_gain(self->query_gain[kind]) + first_gain(self, kind),
                           .epsilon = self->shape.epsilon};
 }
 
@@ -124,8 +129,8 @@ void query_backward(const layer *self, const bp_pass *pass, float *dqkv, const s
     for (int kind = 0; kind < KINDS; kind++) {
         bp_part_norm norm = norm_of(self, pass, kind);
         float *dgain = self->query_gain[kind]->gradient;
-        int64_t first = norm.gain - self->query_gain[kind]->value;
-        bp_part_norm_gradients to = {dqkv + kind * self->Cl, dgain ? dgain + first : NULL};
+        bp_part_norm_gradients to = {dqkv + kind * self->Cl,
+                                     dgain ? dgain + first_gain(self, kind) : NULL};
 
         bp_part_norm_backward(&to, kept->query_before + from, kept->query_rstd + at,
                               work->sums + at, &norm, work->gains);

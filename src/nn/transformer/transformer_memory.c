@@ -170,15 +170,15 @@ static size_t larger(size_t a, size_t b)
     return a > b ? a : b;
 }
 
-/* A closing norm's backward pass, on own rows: its gradients, and sums. */
+/* A branch's gradient on own rows, where it is closed or scaled, and the closing norm's sums. */
 static size_t closing_scratch(const layer *self, int64_t own)
 {
     bp_arena count = {0};
 
-    if (self->closing_gain[MLP]) {
+    if (self->closing_gain[MLP] || self->shape.branch_scale > 0)
         bp_arena_floats(&count, own * self->shape.C);
+    if (self->closing_gain[MLP])
         layer_alloc_closing(self, &count, own);
-    }
     return count.used_bytes;
 }
 
