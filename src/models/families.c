@@ -5,14 +5,19 @@
 #include "models/electra/electra.h"
 #include "models/elmo/elmo.h"
 #include "models/feedforward/feedforward.h"
+#include "models/gemma2/gemma2.h"
 #include "models/gpt/gpt.h"
 #include "models/gpt_neox/gpt_neox.h"
+#include "models/granite/granite.h"
 #include "models/llama/llama.h"
 #include "models/mamba2/mamba2.h"
 #include "models/ngram/ngram.h"
+#include "models/olmo2/olmo2.h"
+#include "models/qwen3/qwen3.h"
 #include "models/recurrent/recurrent.h"
 #include "models/seq2seq/seq2seq.h"
 #include "models/sizes_priv.h"
+#include "models/smollm3/smollm3.h"
 #include "models/word2vec/word2vec.h"
 
 #include <string.h>
@@ -22,7 +27,9 @@ static const bp_model_family *families[BP_MODEL_FAMILIES_MOST] = {
     &bp_roberta_family,     &bp_rnn_family,   &bp_lstm_family,     &bp_gru_family,
     &bp_feedforward_family, &bp_ngram_family, &bp_word2vec_family, &bp_elmo_family,
     &bp_transformer_family, &bp_bart_family,  &bp_marian_family,   &bp_mbart_family,
-    &bp_m2m_100_family,     &bp_t5_family,    &bp_electra_family,  &bp_mamba2_family};
+    &bp_m2m_100_family,     &bp_t5_family,    &bp_electra_family,  &bp_mamba2_family,
+    &bp_qwen3_family,       &bp_olmo2_family, &bp_gemma2_family,   &bp_smollm3_family,
+    &bp_granite_family};
 
 /* What follows from the list: the values of model.kind, and all keys. */
 __attribute__((constructor)) static void list_all(void)

@@ -65,6 +65,9 @@ typedef struct bp_stack_sizes {
     int64_t score_width;                 /* scores are divided by its square root; 0: head_width */
     double epsilon;                      /* of norms */
     double score_cap, logit_cap;
+    int64_t window_period, rope_period;                /* bp_stack's */
+    double embedding_scale, score_scale, branch_scale; /* multipliers; 0: the family's */
+    double logit_divisor;                              /* 0: 1 */
     double rope_theta, rope_fraction, rope_factor, rope_low, rope_high;
 } bp_stack_sizes;
 

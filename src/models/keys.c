@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static char kinds[256]; /* names of all families: "a|b" */
+static char kinds[512]; /* names of all families: "a|b" */
 bp_option bp_model_options[BP_MODEL_KEYS_MOST];
 
 /* A family has those that its sizes name. */

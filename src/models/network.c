@@ -27,6 +27,13 @@ void bp_network_new(bp_network **out, const bp_nn *nn, int blocks, int groups)
     *out = network;
 }
 
+static void free_gains(const bp_network *network)
+{
+    for (int g = 0; g < network->group_count; g++)
+        for (int k = 0; k < network->groups[g].count; k++)
+            bp_free(network->groups[g].params[k].gain);
+}
+
 void bp_network_free(bp_network **network)
 {
     bp_network *self = *network;
@@ -35,6 +42,7 @@ void bp_network_free(bp_network **network)
         return;
     for (int k = 0; k < self->block_count; k++)
         self->blocks[k]->ops->free(self->blocks[k]);
+    free_gains(self);
     bp_free(self->blocks);
     bp_free(self->behind);
     bp_free(self->tables);
@@ -147,8 +155,13 @@ bp_err bp_network_bind_values(bp_network *network, float *values)
 
     for (int g = 0; g < network->group_count; g++) {
         bp_group *group = &network->groups[g];
-        for (int k = 0; k < group->count; k++)
-            group->params[k].value = values + group->place + group->params[k].place;
+        for (int k = 0; k < group->count; k++) {
+            bp_param *param = &group->params[k];
+
+            param->value = values + group->place + param->place;
+            if (param->from_one && !param->gain)
+                param->gain = bp_alloc("nn.gains", bp_param_floats(param), sizeof(float));
+        }
     }
     for (int k = 0; k < network->block_count && err == BP_OK; k++)
         err = network->blocks[k]->ops->bind(network->blocks[k]);
@@ -206,8 +219,19 @@ void bp_network_refresh(bp_network *network)
         bp_network_refresh_block(network, k);
 }
 
+static void refresh_gains(bp_group *group)
+{
+    for (int k = 0; k < group->count; k++)
+        for (int64_t i = 0; group->params[k].from_one && i < bp_param_floats(&group->params[k]);
+             i++)
+            group->params[k].gain[i] = 1 + group->params[k].value[i];
+}
+
 void bp_network_refresh_block(bp_network *network, int block)
 {
+    for (int g = 0; g < network->group_count; g++)
+        if (network->groups[g].block == block)
+            refresh_gains(&network->groups[g]);
     network->blocks[block]->ops->refresh(network->blocks[block]);
 }
 

@@ -79,15 +79,40 @@ static float score_scale(const bp_model_shape *shape)
 {
     int64_t width = shape->stack.score_width;
 
+    if (shape->stack.score_scale > 0)
+        return (float)shape->stack.score_scale;
     return width > 0 ? 1 / sqrtf((float)width) : 0;
+}
+
+static bool is_last(int64_t number, int64_t period)
+{
+    return period > 0 && number % period == period - 1;
 }
 
 /* 0: all before it are seen. */
 static int64_t window_of(const bp_model_shape *shape, int64_t number)
 {
-    int64_t period = stack_of(shape)->window_period;
+    int64_t period = bp_given_or(shape->stack.window_period, stack_of(shape)->window_period);
 
-    return period > 0 && number % period == period - 1 ? 0 : shape->stack.window;
+    return is_last(number, period) ? 0 : shape->stack.window;
+}
+
+static bool turns(const bp_model_shape *shape, int64_t number)
+{
+    return !is_last(number, bp_given_or(shape->stack.rope_period, stack_of(shape)->rope_period));
+}
+
+/* 0: 1 */
+static float embedding_scale(const bp_model_shape *shape)
+{
+    return shape->stack.embedding_scale > 0    ? (float)shape->stack.embedding_scale
+           : stack_of(shape)->scales_embedding ? sqrtf((float)shape->width)
+                                               : 0;
+}
+
+static float logit_scale(const bp_model_shape *shape)
+{
+    return shape->stack.logit_divisor > 0 ? (float)(1 / shape->stack.logit_divisor) : 0;
 }
 
 /* ---- sizes, and which go together ---- */
@@ -115,6 +140,8 @@ void bp_stack_settle(bp_model_shape *shape)
     own->epsilon = epsilon_of(shape);
     own->score_cap = real_or(own->score_cap, stack_of(shape)->score_cap);
     own->logit_cap = real_or(own->logit_cap, stack_of(shape)->logit_cap);
+    own->window_period = bp_given_or(own->window_period, stack_of(shape)->window_period);
+    own->rope_period = bp_given_or(own->rope_period, stack_of(shape)->rope_period);
     if (stack_of(shape)->rotary)
         settle_rope(stack_of(shape), own);
 }
@@ -199,10 +226,12 @@ static void check_pairs(const bp_model_shape *shape, bp_config *config)
 
 static void check_caps(const bp_model_shape *shape, bp_config *config)
 {
-    if (logit_cap(shape) > 0 && (shape->head_entmax == 1 || shape->softmaxes > 1))
-        bp_config_fault(config, "model.capped_logits",
-                        "logits that are capped go with one softmax: at head.activation and "
-                        "head.softmaxes; leave the keys out");
+    if ((logit_cap(shape) > 0 || logit_scale(shape) > 0) &&
+        (shape->head_entmax == 1 || shape->softmaxes > 1))
+        bp_config_fault(
+            config, "model.capped_logits",
+            "logits that are capped or scaled go with one softmax: at head.activation and "
+            "head.softmaxes; leave the keys out");
     if (score_cap(shape) > 0 && shape->attention_entmax == 1)
         bp_config_fault(config, "model.capped_scores",
                         "scores that are capped go with softmax: at model.attention_activation; "
@@ -283,10 +312,13 @@ bp_layer_shape bp_stack_layer(const bp_model_shape *shape, int64_t number)
                             .parallel = stack->parallel && shape->stack.in_turn == 0,
                             .post_norm = stack->post_norm,
                             .closing_norms = stack->closing_norms,
+                            .closing_only = stack->closing_only,
+                            .query_norm = stack->query_norm,
                             .sees_all = stack->sees_all,
                             .window = window_of(shape, number),
                             .scale = score_scale(shape),
                             .score_cap = score_cap(shape),
+                            .branch_scale = (float)shape->stack.branch_scale,
                             .layers = shape->layers,
                             .number = number,
                             .stack = "h",
@@ -297,7 +329,7 @@ bp_block *bp_stack_new_layer(bp_network *network, const bp_model_shape *shape, i
 {
     bp_layer_shape layer = bp_stack_layer(shape, number);
 
-    layer.rotary = network->tables;
+    layer.rotary = turns(shape, number) ? network->tables : NULL;
     return bp_transformer_new_layer(network, &layer);
 }
 
@@ -311,7 +343,7 @@ bp_block *bp_stack_new_embedding(bp_network *network, const bp_model_shape *shap
                               .first_position = first,
                               .places_padding = first > 0,
                               .keeps_all = stack->embedding_norm,
-                              .scale = stack->scales_embedding ? sqrtf((float)C) : 0};
+                              .scale = embedding_scale(shape)};
     bp_block *block;
 
     if (stack->position_std > 0) {
@@ -331,7 +363,8 @@ static bp_block *new_head(bp_network *network, const bp_model_shape *shape, bp_p
     bp_head_shape head = {.norm = "ln_f",
                           .rms = stack_of(shape)->rms,
                           .epsilon = bp_stack_epsilon(shape),
-                          .cap = logit_cap(shape)};
+                          .cap = logit_cap(shape),
+                          .scale = logit_scale(shape)};
     bp_param *table = shared ? shared : bp_transformer_add_table(network, shape, "head");
     bp_block *block;
 
@@ -377,6 +410,7 @@ bp_backbone bp_stack_backbone(const bp_model_shape *shape)
                          .rms = stack->rms,
                          .epsilon = bp_stack_epsilon(shape),
                          .cap = logit_cap(shape),
+                         .scale = logit_scale(shape),
                          .head_flops = 6 * (double)shape->vocab_size * (double)shape->width};
 }
 

@@ -14,7 +14,9 @@ typedef struct bp_stack {
     bool rms;              /* by the root mean square, without a bias */
     double epsilon;        /* 0: 1e-5 */
     bool post_norm;        /* bp_layer_shape.post_norm */
+    bool gains_from_one;   /* gains are 1 + what is kept */
     bool closing_norms;    /* bp_layer_shape.closing_norms */
+    bool closing_only;     /* bp_layer_shape.closing_only */
     bool embedding_norm;   /* a block of its own after the embedding, which drops nothing then */
     bool scales_embedding; /* by the square root of the width */
     /* Positions: learned, rotary, or none. */
@@ -25,8 +27,11 @@ typedef struct bp_stack {
     bool rotary;
     double rope_fraction; /* share of a head that is rotated; 0: all, and there is no such key */
     /* Layers. */
-    bool sees_all;         /* an encoder */
-    bool parallel;         /* attention and MLP read the same, and are added together */
+    bool sees_all;            /* an encoder */
+    bp_query_norm query_norm; /* bp_layer_shape.query_norm */
+    bool parallel;            /* attention and MLP read the same, and are added together */
+    int64_t rope_period; /* in each group of this many layers the last one has no rotary positions;
+                            0: all have them */
     int64_t window_period; /* in each group of this many layers the last one has no window; 0: all
                               have it */
     double score_cap;      /* bp_layer_shape.score_cap; 0: none */
@@ -72,6 +77,44 @@ typedef struct bp_stack {
     {                                                                                              \
         .name = "tied", .at = BP_SIZE_AT(stack.other_tie), .type = BP_SIZE_FLAG, .optional = true, \
         .quiet = true, .inverse = true                                                             \
+    }
+/** Rows of a family's own keys: the inner width of a gated MLP, and another epsilon of norms. */
+#define BP_STACK_GATED_INNER_KEY                                                                   \
+    {                                                                                              \
+        .key = "model.inner", .type = BP_OPTION_INT, .min = 1, .max = 1 << 22,                     \
+        .help = "inner width of the MLP; 8/3 of the width if not given, up to a multiple of 64"    \
+    }
+#define BP_STACK_SMALL_EPSILON_KEY                                                                 \
+    {                                                                                              \
+        .key = "model.norm_epsilon", .type = BP_OPTION_REAL, .min = 1e-12, .max = 1,               \
+        .help = "what norms add to the mean square; 1e-6 if not given"                             \
+    }
+#define BP_STACK_TIED_KEY                                                                          \
+    {                                                                                              \
+        .key = "model.tied", .type = BP_OPTION_BOOL,                                               \
+        .help = "the head is the token embedding; yes if not given"                                \
+    }
+/** Windows by layer, the scale of scores, and caps. */
+#define BP_STACK_PERIOD_KEYS                                                                       \
+    {.key = "model.window_period",                                                                 \
+     .type = BP_OPTION_INT,                                                                        \
+     .min = 1,                                                                                     \
+     .max = 10000,                                                                                 \
+     .help = "in each group of this many layers the last one sees all tokens, the others see "     \
+             "model.window"},                                                                      \
+        {.key = "model.score_width",                                                               \
+         .type = BP_OPTION_INT,                                                                    \
+         .min = 1,                                                                                 \
+         .max = 1 << 20,                                                                           \
+         .help = "scores are divided by its root; the width of a head if not given"},              \
+        {.key = "model.score_cap",                                                                 \
+         .type = BP_OPTION_REAL,                                                                   \
+         .min = 1e-3,                                                                              \
+         .max = 1e6,                                                                               \
+         .help = "scores become cap tanh(score / cap); they stay as they are if not given"},       \
+    {                                                                                              \
+        .key = "model.logit_cap", .type = BP_OPTION_REAL, .min = 1e-3, .max = 1e6,                 \
+        .help = "logits become cap tanh(logit / cap); they stay as they are if not given"          \
     }
 /** How wavelengths of rotary positions are scaled. */
 #define BP_STACK_SCALING                                                                           \

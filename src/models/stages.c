@@ -1,4 +1,5 @@
 /* Cuts blocks into pipeline stages, and makes a stage's part of the network. */
+#include "models/stack.h"
 #include "models/task.h"
 
 #include <string.h>
@@ -218,6 +219,16 @@ static void match_block(bp_network *network, const bp_model_shape *shape, int nu
 }
 
 /* A block of the family, or of the task's head; what training leaves as it is has no moments. */
+/* The gains of norms, which would begin as 1. */
+static void begin_at_one(bp_group *group)
+{
+    for (int k = 0; k < group->count; k++)
+        if (group->params[k].init == BP_INIT_ONE) {
+            group->params[k].init = BP_INIT_ZERO;
+            group->params[k].from_one = true;
+        }
+}
+
 static void add_block(bp_network *network, const bp_model_shape *shape, int number,
                       bp_param *shared)
 {
@@ -236,6 +247,8 @@ static void add_block(bp_network *network, const bp_model_shape *shape, int numb
     for (int g = before; g < network->group_count; g++) {
         bp_group *group = &network->groups[g];
 
+        if (family->stack && family->stack->gains_from_one)
+            begin_at_one(group);
         group->depth = depth_of(shape, number);
         group->frozen = group->frozen || number < shape->task.frozen || (adapts && !group->added);
     }
@@ -260,7 +273,7 @@ bp_err bp_model_network_new_chunks(bp_network **out, const bp_nn *nn, const bp_m
     bp_param *shared = NULL;
 
     bp_network_new(&network, nn, blocks,
-                   (adapts ? 4 : 2) * blocks + 1 + (shape->softmaxes > 1) +
+                   (adapts ? 5 : 3) * blocks + 1 + (shape->softmaxes > 1) +
                        (family->add_common ? BP_MODEL_COMMON * chunks : 0) +
                        2 * bp_task_keeps_words(shape) + (int)shape->states.count);
     BP_ASSERT(stages > 1 || chunks == 1);

@@ -183,8 +183,11 @@ static bp_block *new_norm(bp_network *network, const bp_model_shape *shape)
 
 static bp_block *new_words(bp_network *network, const bp_model_shape *shape, bp_param *shared)
 {
-    bp_head_shape head = {
-        .term = BP_TASK_WORDS, .sparse = true, .passes_on = true, .cap = backbone_of(shape).cap};
+    bp_head_shape head = {.term = BP_TASK_WORDS,
+                          .sparse = true,
+                          .passes_on = true,
+                          .cap = backbone_of(shape).cap,
+                          .scale = backbone_of(shape).scale};
     bp_block *block;
 
     BP_ASSERT(shared);
@@ -250,7 +253,8 @@ bool bp_model_is_softmax(const bp_model_shape *shape)
 
 bool bp_model_caps_logits(const bp_model_shape *shape)
 {
-    return (is_language_model(shape) || bp_task_keeps_words(shape)) && shape->stack.logit_cap > 0;
+    return (is_language_model(shape) || bp_task_keeps_words(shape)) &&
+           (shape->stack.logit_cap > 0 || shape->stack.logit_divisor > 0);
 }
 
 static bool is_of_task(const bp_model_shape *shape, int block)

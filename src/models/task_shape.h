@@ -42,7 +42,7 @@ typedef struct bp_backbone {
                          by the layer: a task can keep that head beside its own */
     bool rms;
     float epsilon;
-    float cap;         /* of these words' logits (bp_head_shape.cap); 0: none */
+    float cap, scale;  /* of these words' logits (bp_head_shape); 0: none */
     bool pooler;       /* a text's first state goes through a pooler; else its last one is taken */
     bool gelu;         /* the pooler's activation, in place of tanh */
     bool dense;        /* that last state goes through a pooler too, as in Hugging Face's

@@ -116,9 +116,14 @@ bp_block *bp_transformer_new_layer(bp_network *network, const bp_layer_shape *la
 {
     bp_group *split = bp_network_add_group(network, false),
              *whole = bp_network_add_group(network, true);
+    bp_layer_shape own = *layer;
     bp_block *block;
 
-    bp_transformer_layer_new(&block, &network->nn, layer, split, whole);
+    if (own.query_norm != BP_QUERY_NORM_NONE) {
+        own.query_group = bp_network_add_group(network, true);
+        own.query_group->partial = true;
+    }
+    bp_transformer_layer_new(&block, &network->nn, &own, split, whole);
     return block;
 }
 

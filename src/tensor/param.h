@@ -37,6 +37,8 @@ typedef struct bp_param {
     bp_init init;
     float init_std;     /* of BP_INIT_NORMAL; BP_INIT_UNIFORM: values are within +- this */
     const float *given; /* [shape] of BP_INIT_GIVEN; borrowed; NULL: zeros */
+    bool from_one;      /* a gain is 1 + its value: blocks read bp_param_gain */
+    float *gain;        /* [extent] of such a one, set by bp_network_refresh */
     int64_t place;      /* of its first element in the group */
     float *value;       /* [extent], set by bp_network_bind_values */
     float *gradient;    /* [extent], set by bp_network_bind_gradients; NULL where nothing trains,
@@ -69,6 +71,12 @@ typedef struct bp_group {
     int64_t place;  /* in the network's flat memory */
     int64_t padded; /* floats it takes there */
 } bp_group;
+
+/** A gain as norms read it. */
+static inline const float *bp_param_gain(const bp_param *param)
+{
+    return param->from_one ? param->gain : param->value;
+}
 
 /** Elements of the slab. */
 int64_t bp_param_floats(const bp_param *param);

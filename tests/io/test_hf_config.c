@@ -341,6 +341,38 @@ static const char DEFAULTS[] =
     "\"num_hidden_layers\": 32, \"num_attention_heads\": 32, \"num_key_value_heads\": 32, "
     "\"hidden_act\": \"silu\", \"max_position_embeddings\": 32768, \"rms_norm_eps\": 1e-6, "
     "\"tie_word_embeddings\": false, \"rope_theta\": 10000, \"use_sliding_window\": false},"
+    "\"qwen3\": {\"vocab_size\": 151936, \"hidden_size\": 4096, \"intermediate_size\": 22016, "
+    "\"num_hidden_layers\": 32, \"num_attention_heads\": 32, \"num_key_value_heads\": 32, "
+    "\"hidden_act\": \"silu\", \"max_position_embeddings\": 32768, \"rms_norm_eps\": 1e-6, "
+    "\"tie_word_embeddings\": false, \"rope_parameters\": null, \"rope_theta\": 10000, "
+    "\"head_dim\": 128, "
+    "\"attention_bias\": false, \"use_sliding_window\": false},"
+    "\"olmo2\": {\"vocab_size\": 50304, \"hidden_size\": 4096, \"intermediate_size\": 11008, "
+    "\"num_hidden_layers\": 32, \"num_attention_heads\": 32, \"num_key_value_heads\": null, "
+    "\"hidden_act\": \"silu\", \"max_position_embeddings\": 2048, \"rms_norm_eps\": 1e-5, "
+    "\"tie_word_embeddings\": false, \"rope_theta\": 10000, \"rope_parameters\": null, "
+    "\"attention_bias\": false},"
+    "\"gemma2\": {\"rope_theta\": 10000, \"rope_parameters\": null, \"attention_bias\": "
+    "false, \"rms_norm_eps\": 1e-06, \"vocab_size\": 256000, \"hidden_size\": 2304, "
+    "\"intermediate_size\": 9216, \"num_hidden_layers\": 26, \"num_attention_heads\": 8, "
+    "\"num_key_value_heads\": 4, \"head_dim\": 256, \"hidden_activation\": "
+    "\"gelu_pytorch_tanh\", \"max_position_embeddings\": 8192, \"tie_word_embeddings\": true, "
+    "\"query_pre_attn_scalar\": 256, \"sliding_window\": 4096, \"final_logit_softcapping\": "
+    "30.0, \"attn_logit_softcapping\": 50.0, \"use_bidirectional_attention\": null, "
+    "\"layer_types\": null},"
+    "\"smollm3\": {\"rope_theta\": 2000000, \"rope_parameters\": null, \"attention_bias\": "
+    "false, \"rms_norm_eps\": 1e-06, \"vocab_size\": 128256, \"hidden_size\": 2048, "
+    "\"intermediate_size\": 11008, \"num_hidden_layers\": 36, \"num_attention_heads\": 16, "
+    "\"num_key_value_heads\": 4, \"hidden_act\": \"silu\", \"max_position_embeddings\": "
+    "32768, \"tie_word_embeddings\": true, \"use_sliding_window\": false, \"no_rope_layers\": "
+    "null, \"no_rope_layer_interval\": 4, \"mlp_bias\": false, \"layer_types\": null},"
+    "\"granite\": {\"rope_theta\": 10000, \"rope_parameters\": null, \"attention_bias\": "
+    "false, \"rms_norm_eps\": 1e-06, \"vocab_size\": 32000, \"hidden_size\": 4096, "
+    "\"intermediate_size\": 11008, \"num_hidden_layers\": 32, \"num_attention_heads\": 32, "
+    "\"num_key_value_heads\": null, \"hidden_act\": \"silu\", \"max_position_embeddings\": "
+    "2048, \"tie_word_embeddings\": false, \"mlp_bias\": false, \"embedding_multiplier\": "
+    "1.0, \"logits_scaling\": 1.0, \"residual_multiplier\": 1.0, \"attention_multiplier\": "
+    "1.0},"
     "\"gpt_neox\": {\"vocab_size\": 50432, \"hidden_size\": 6144, \"num_hidden_layers\": 44, "
     "\"num_attention_heads\": 64, \"intermediate_size\": 24576, \"hidden_act\": \"gelu\", "
     "\"rotary_pct\": 0.25, \"rotary_emb_base\": 10000, \"max_position_embeddings\": 2048, "
@@ -464,6 +496,11 @@ static void a_key_that_is_not_there_means_the_class_default(void **state)
                                           "llama-llama3-tiny",
                                           "mistral-tiny",
                                           "qwen2-tiny",
+                                          "qwen3-tiny",
+                                          "olmo2-tiny",
+                                          "gemma2-tiny",
+                                          "smollm3-tiny",
+                                          "granite-tiny",
                                           "gpt_neox-tiny",
                                           "mamba2-tiny",
                                           "bert-tiny",

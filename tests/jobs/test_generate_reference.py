@@ -5,7 +5,7 @@ import os
 import bagpipe_test
 from bagpipe_test import FolderTest, program, run, shared
 
-MODELS = ("gpt2-tiny", "gpt2-lmhead-tiny", "llama-tiny", "mamba2-tiny")
+MODELS = ("gpt2-tiny", "gpt2-lmhead-tiny", "llama-tiny", "mamba2-tiny", "qwen3-tiny", "olmo2-tiny", "gemma2-tiny", "smollm3-tiny", "granite-tiny")
 
 
 class GenerateReference(FolderTest):
@@ -37,6 +37,18 @@ class GenerateReference(FolderTest):
                     for value, expected in zip(line["logprobs"], case["logprobs"][row][k]):
                         self.assertAlmostEqual(value, expected, delta=2e-5)
 
+    def tensors(self, folder):
+        with open(os.path.join(folder, "model.safetensors"), "rb") as file:
+            head, data = json.loads(file.read(int.from_bytes(file.read(8), "little"))), file.read()
+        return {name: (tensor["shape"], data[slice(*tensor["data_offsets"])]) for name, tensor in head.items() if name != "__metadata__"}
+
+    def check_export(self, model, source):
+        """The bytes of every tensor come back; a prefix that the folder did not have is new."""
+        self.must(["bagpipe-data", "export", self.at(model), "--out", self.at(model + "-out"), "--no-tokenizer"])
+        there, back = self.tensors(source), self.tensors(self.at(model + "-out"))
+        self.assertEqual({name.removeprefix("transformer."): tensor for name, tensor in there.items()},
+                         {name.removeprefix("transformer."): tensor for name, tensor in back.items()})
+
     def test_sequences_and_scores_are_those_of_transformers(self):
         for model in MODELS:
             source = shared(os.path.join("reference", model))
@@ -45,6 +57,7 @@ class GenerateReference(FolderTest):
             with open(os.path.join(source, "generation.json"), encoding="utf-8") as file:
                 truth = json.load(file)
             self.must(["bagpipe-data", "import", source, "--out", self.at(model)])
+            self.check_export(model, source)
             self.write(model + ".jsonl", "".join(json.dumps({"tokens": tokens}) + "\n" for tokens in truth["prompt"]))
             self.assertEqual(truth["max_new_tokens"], 12)
             for number, case in enumerate(truth["cases"]):

@@ -13,14 +13,19 @@
 #include "math/math.h"
 #include "mesh/collective.h"
 #include "models/feedforward/feedforward.h"
+#include "models/gemma2/gemma2.h"
 #include "models/gpt/gpt.h"
 #include "models/gpt_neox/gpt_neox.h"
+#include "models/granite/granite.h"
 #include "models/llama/llama.h"
 #include "models/mamba2/mamba2.h"
 #include "models/network_inside_priv.h"
 #include "models/network_model_priv.h"
+#include "models/olmo2/olmo2.h"
 #include "models/open.h"
+#include "models/qwen3/qwen3.h"
 #include "models/recurrent/recurrent.h"
+#include "models/smollm3/smollm3.h"
 
 #include <math.h>
 
@@ -333,6 +338,24 @@ static void capped_stacks_decode_as_they_score(void **state)
     near = 1e-5;
 }
 
+/* What the layers of other stacks have. */
+static void other_stacks_decode_as_they_score(void **state)
+{
+    static const bp_model_family *const FAMILIES[] = {&bp_qwen3_family, &bp_olmo2_family,
+                                                      &bp_gemma2_family, &bp_smollm3_family,
+                                                      &bp_granite_family};
+
+    (void)state;
+    for (size_t k = 0; k < sizeof FAMILIES / sizeof *FAMILIES; k++) {
+        bp_model_shape shape = llama(2, 0);
+
+        shape.family = FAMILIES[k];
+        shape.stack.epsilon = 0;
+        shape.family->settle(&shape);
+        decode_shape(&shape);
+    }
+}
+
 static void recurrent_models_decode_as_they_score(void **state)
 {
     bp_model_shape rnn = recurrent(&bp_rnn_family, 0), lstm = recurrent(&bp_lstm_family, 40),
@@ -542,6 +565,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(gpt_decodes_as_it_scores),
         cmocka_unit_test(llama_decodes_as_it_scores),
         cmocka_unit_test(capped_stacks_decode_as_they_score),
+        cmocka_unit_test(other_stacks_decode_as_they_score),
         cmocka_unit_test(recurrent_models_decode_as_they_score),
         cmocka_unit_test(feed_forward_models_decode_as_they_score),
         cmocka_unit_test(gpt_neox_decodes_as_it_scores),

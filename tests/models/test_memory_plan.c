@@ -9,11 +9,16 @@
 #include "math/gemm/linear_parts.h"
 #include "math/math.h"
 #include "models/bert/bert.h"
+#include "models/gemma2/gemma2.h"
 #include "models/gpt/gpt.h"
 #include "models/gpt_neox/gpt_neox.h"
+#include "models/granite/granite.h"
 #include "models/llama/llama.h"
 #include "models/mamba2/mamba2.h"
+#include "models/olmo2/olmo2.h"
 #include "models/open.h"
+#include "models/qwen3/qwen3.h"
+#include "models/smollm3/smollm3.h"
 
 #include <math.h>
 
@@ -35,17 +40,19 @@ static bp_model_shape random_shape(int tensors, int stages)
 {
     static const int64_t vocabularies[] = {23, 257, 8192, 20000, 50257};
     static const bp_model_family *const families[] = {
-        &bp_gpt_family,     &bp_llama_family, &bp_gpt_neox_family, &bp_bert_family,
-        &bp_roberta_family, &CAPPED_FAMILY,   &bp_mamba2_family};
+        &bp_gpt_family,     &bp_llama_family,   &bp_gpt_neox_family, &bp_bert_family,
+        &bp_roberta_family, &CAPPED_FAMILY,     &bp_qwen3_family,    &bp_olmo2_family,
+        &bp_gemma2_family,  &bp_smollm3_family, &bp_granite_family,  &bp_mamba2_family};
     int64_t heads = tensors * draw(1, 2);
-    bp_model_shape shape = {.family = families[draw(0, 6)],
-                            .layers = stages * draw(1, 2),
-                            .width = heads * 8,
-                            .heads = heads,
-                            .context = CONTEXT,
-                            .vocab_size = vocabularies[draw(0, 4)] + draw(0, 9)};
+    bp_model_shape shape = {
+        .family = families[draw(0, (int64_t)(sizeof families / sizeof *families) - 1)],
+        .layers = stages * draw(1, 2),
+        .width = heads * 8,
+        .heads = heads,
+        .context = CONTEXT,
+        .vocab_size = vocabularies[draw(0, 4)] + draw(0, 9)};
 
-    if (shape.family == &bp_llama_family || shape.family == &CAPPED_FAMILY) {
+    if (shape.family->stack && shape.family->stack->rms) {
         shape.stack.kv_heads = draw(0, 1); /* one: ranks share it */
         shape.stack.inner = 2 * shape.width;
     }

@@ -3,6 +3,7 @@
 #include "bp_test_mpi.h"
 #include "train/adamw.h"
 
+#include "io/huggingface/hf_config_priv.h"
 #include "io/huggingface/hf_model_priv.h"
 #include "io/huggingface/safetensors.h"
 #include "math/kernels/kernels.h"
@@ -15,6 +16,7 @@
 
 #include <math.h>
 #include <string.h>
+#include <unistd.h>
 
 static char *file_of(const char *folder, const char *file)
 {
@@ -210,6 +212,26 @@ static void open_fixture(fixture *f, const char *folder)
         take_half(f);
     f->V = f->shape.task.kind == BP_TASK_NONE ? f->shape.vocab_size : f->shape.task.outcomes;
     json_decref(root);
+}
+
+/* The same model in the form of transformers 4, where the folder has it. */
+static void check_old_config(fixture *f)
+{
+    char path[4200];
+    bp_hf_shape old;
+    json_t *config;
+
+    snprintf(path, sizeof path, "%s/config-old.json", file_of(f->folder, "."));
+    if (access(path, F_OK) != 0)
+        return;
+    bp_test_expect(bp_json_load(&config, path, 1 << 20), BP_OK);
+    bp_test_expect(hf_config_read(&old, config, bp_model_huggingface_tables(), path), BP_OK);
+    assert_ptr_equal(old.table, f->hf.table);
+    for (int k = 0; old.table->sizes[k].ours; k++)
+        if (old.sizes[k] != f->hf.sizes[k])
+            fail_msg("%s: %s is %g, and %g", path, old.table->sizes[k].ours, old.sizes[k],
+                     f->hf.sizes[k]);
+    json_decref(config);
 }
 
 static void close_fixture(fixture *f)
@@ -607,6 +629,7 @@ static void check_family(const char *folder, int tensors, bool smoothed)
 
     open_fixture(&f, folder);
     f.smoothed = smoothed;
+    check_old_config(&f);
     round_up_heads(&f, tensors);
     open_parts(&p, &f, tensors);
     if (f.shape.task.kind == BP_TASK_SPANS)
@@ -633,6 +656,11 @@ static bool goes_on(const char *folder, int size, int tensors)
 static void families_are_the_references(void **state)
 {
     static const char *const FOLDERS[] = {"llama-tiny",
+                                          "qwen3-tiny",
+                                          "olmo2-tiny",
+                                          "gemma2-tiny",
+                                          "smollm3-tiny",
+                                          "granite-tiny",
                                           "mistral-tiny",
                                           "qwen2-tiny",
                                           "gpt_neox-tiny",

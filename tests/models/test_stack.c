@@ -58,6 +58,45 @@ static const bp_model_family BIASED_FAMILY = {.name = "biased",
                                                 .objective = &bp_objective_causal,
                                                 BP_STACK_FAMILY};
 
+/* Norms of queries and keys, of each head, and of all of them; and only norms after branches. */
+static const bp_stack HEADS_STACK = {.rms = true,
+                                     .rotary = true,
+                                     .query_norm = BP_QUERY_NORM_HEADS,
+                                     .no_bias = true,
+                                     .activation = BP_SWIGLU,
+                                     .tied = true},
+                      WHOLE_STACK = {.rms = true,
+                                     .rotary = true,
+                                     .query_norm = BP_QUERY_NORM_WHOLE,
+                                     .no_bias = true,
+                                     .activation = BP_SWIGLU,
+                                     .tied = true},
+                      FROM_ONE_STACK = {.rms = true,
+                                        .gains_from_one = true,
+                                        .closing_norms = true,
+                                        .scales_embedding = true,
+                                        .rotary = true,
+                                        .rope_period = 2,
+                                        .query_norm = BP_QUERY_NORM_HEADS,
+                                        .no_bias = true,
+                                        .activation = BP_GEGLU,
+                                        .tied = true},
+                      CLOSING_STACK = {.closing_norms = true,
+                                       .closing_only = true,
+                                       .rotary = true,
+                                       .query_norm = BP_QUERY_NORM_WHOLE,
+                                       .tied = true};
+
+/* Of this stack, else as the capped one. */
+static bp_model_family family_of(const bp_stack *stack)
+{
+    bp_model_family family = CAPPED_FAMILY;
+
+    family.name = "another";
+    family.stack = stack;
+    return family;
+}
+
 static bp_model_shape shape_of(const bp_model_family *family)
 {
     bp_model_shape shape = {.family = family,
@@ -324,7 +363,7 @@ static double slope_of(fixture *f, bp_param *param, const float *gradient, doubl
 {
     int64_t n = bp_param_floats(param);
     float *kept = bp_alloc("test", n, sizeof *kept);
-    double step = 2e-3, loss[2];
+    double step = norm > 20 ? 5e-4 : 2e-3, loss[2]; /* steep is curved, too */
 
     memcpy(kept, param->value, (size_t)n * sizeof *kept);
     for (int side = 0; side < 2; side++) {
@@ -379,6 +418,30 @@ static void gradients_are_slopes(void **state)
     check_slopes(&parallel, 3 + 20 * L);
     biased.adapter = (bp_adapter){.kind = BP_ADAPTER_BOTTLENECK, .rank = 3};
     check_slopes(&biased, 2 * 4 * L);
+}
+
+static void gradients_of_other_stacks_are_slopes(void **state)
+{
+    static const struct {
+        const bp_stack *stack;
+        int tensors; /* of a layer */
+    } CASES[] = {
+        {&HEADS_STACK, 11}, {&WHOLE_STACK, 11}, {&CLOSING_STACK, 18}, {&FROM_ONE_STACK, 13}};
+
+    (void)state;
+    for (size_t k = 0; k < 2 * sizeof CASES / sizeof *CASES; k++) {
+        bp_model_family family = family_of(CASES[k / 2].stack);
+        bp_model_shape shape = shape_of(&family);
+
+        if (k % 2 == 1) { /* with multipliers */
+            shape.stack.embedding_scale = 1.7;
+            shape.stack.score_scale = 0.2;
+            shape.stack.branch_scale = 0.6;
+            shape.stack.logit_divisor = 1.4;
+        }
+
+        check_slopes(&shape, (CASES[k / 2].stack->rms ? 2 : 3) + CASES[k / 2].tensors * L);
+    }
 }
 
 /* ---- what does not go together ---- */
@@ -445,6 +508,7 @@ int main(int argc, char **argv)
 {
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(loss_is_that_of_plain_loops), cmocka_unit_test(gradients_are_slopes),
+        cmocka_unit_test(gradients_of_other_stacks_are_slopes),
         cmocka_unit_test(capped_logits_are_not_sampled),
         cmocka_unit_test(words_beside_a_task_have_the_stacks_norm)};
 

@@ -57,7 +57,7 @@ double hf_otherwise(const bp_hf_shape *shape, const bp_hf_size *size)
 {
     double value = bp_hf_value_of(shape, size->otherwise);
 
-    return size->type == BP_HF_COUNT ? floor(value) : value;
+    return size->type == BP_HF_COUNT || size->type == BP_HF_PERIOD ? floor(value) : value;
 }
 
 bool bp_hf_is_given(const bp_hf_shape *shape, int k)
@@ -105,6 +105,8 @@ static bp_err find_member(member *out, const json_t *config, const bp_hf_size *s
     for (const char *at = size->older; at && *at; at += strcspn(at, "|"), at += *at == '|') {
         member other = member_of(config, at, strcspn(at, "|"));
 
+        if (other.value && out->value && size->type == BP_HF_PERIOD)
+            continue; /* the list says it for each layer */
         if (other.value && out->value && !json_equal(other.value, out->value))
             return BP_FAIL(BP_ERR_FORMAT, "huggingface.contradiction",
                            "\"%s\" and \"%.*s\" say different things: at %s", size->theirs,
@@ -208,7 +210,7 @@ static bp_err read_nothing(const bp_hf_shape *shape, const member *found, const 
     if (!is) /* which fails */
         return bp_json_get_real(found->object, found->key, out, path);
     *out = bp_hf_value_of(shape, is);
-    if (size->type != BP_HF_COUNT)
+    if (size->type != BP_HF_COUNT && size->type != BP_HF_PERIOD)
         return BP_OK;
     *out = floor(*out);
     return size->absent && !found->is_null && *out != 0
@@ -243,7 +245,9 @@ static bp_err read_size(const bp_hf_shape *shape, const json_t *config, const bp
         err = read_labels(shape, config, &found, size, out, path);
     } else if (!found.value) {
         err = read_nothing(shape, &found, size, out, path);
-    } else if (size->type == BP_HF_CHOICE || size->words) {
+    } else if (size->type == BP_HF_PERIOD && !json_is_integer(found.value)) {
+        err = hf_period_read(out, shape, size, found.value, path);
+    } else if (size->type == BP_HF_CHOICE || (size->type == BP_HF_FLAG && size->words)) {
         err = read_choice(out, &found, size, shape->table, path);
     } else if (size->type == BP_HF_FLAG) {
         err = bp_json_get_bool(found.object, found.key, &flag, path);
@@ -283,6 +287,8 @@ static json_t *their_json(const bp_hf_shape *shape, int k)
 
     if (size->written || (size->type == BP_HF_FLAG && size->words))
         return word_of(size->written ? size->written : size->words, (int)shape->sizes[k]);
+    if (size->type == BP_HF_PERIOD)
+        return hf_period_json(shape, size, shape->sizes[k]);
     return size->plus ? json_integer((json_int_t)shape->sizes[k] + surplus_of(shape, size))
                       : hf_size_json(shape, k);
 }

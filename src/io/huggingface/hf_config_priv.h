@@ -30,6 +30,12 @@ json_t *hf_labels_read(const json_t *object);
 /** "id2label" and "label2id" of config.json; labels NULL: LABEL_0, LABEL_1... */
 void hf_labels_write(json_t *config, int64_t count, const json_t *labels);
 
+/* hf_period.c. Of a list with a word a layer, n where each n-th is the second of the size's words.
+ * Errors: BP_ERR_FORMAT any other list. And that list, a new reference. */
+bp_err hf_period_read(double *out, const bp_hf_shape *shape, const bp_hf_size *size,
+                      const json_t *list, const char *path);
+json_t *hf_period_json(const bp_hf_shape *shape, const bp_hf_size *size, double n);
+
 /* hf_keys.c. Settings of all tables: read, not written. */
 extern const bp_hf_setting hf_common_settings[]; /* but for those that a table has itself */
 /** Does the list name this key? */

@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define BP_HF_SIZES 24
+#define BP_HF_SIZES 40
 #define BP_HF_PARTS 4
 
 /** A size, a number, a flag or a choice: `ours` is its name in the "model" object of a checkpoint
@@ -20,6 +20,8 @@ typedef enum bp_hf_type {
     BP_HF_REAL,
     BP_HF_FLAG,
     BP_HF_CHOICE,
+    BP_HF_PERIOD, /* a count n: theirs is a list with a word a layer, each n-th the second of
+                     `words` (JSON), the others the first; `older` is the number itself */
     BP_HF_LABELS /* a count of classes: theirs is an object "0": NAME, "1": NAME..., whose names are
                     the member "labels" of ours */
 } bp_hf_type;

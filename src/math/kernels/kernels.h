@@ -49,6 +49,32 @@ void bp_layer_norm_backward(const bp_norm_gradients *to, const bp_operand *y, co
                             float *scratch);
 int64_t bp_layer_norm_scratch(int64_t rows, int64_t C);
 
+/** A norm by the root mean square, in place, of `parts` of D numbers each, which follow each other
+ * in a row, with one gain [D]; rows are `row` floats apart. What is normed may have `whole` numbers
+ * over several ranks: they add up sums and dots between the two calls of a pass, to which numbers
+ * before `counted_from` add nothing, being another rank's too. Source: Zhang and Sennrich 2019; by
+ * heads: Dehghani et al. 2023, "Scaling Vision Transformers to 22 Billion Parameters", 2.1. */
+typedef struct bp_part_norm {
+    int64_t row, rows, parts, D, whole, counted_from;
+    const float *gain;
+    float epsilon;
+} bp_part_norm;
+/** sums[rows][parts], of squares. */
+void bp_part_norm_squares(float *sums, const float *x, const bp_part_norm *norm);
+/** x normed; before[rows][parts][D] what it was (NULL: not kept); the sums become 1 / root. */
+void bp_part_norm_forward(float *x, float *before, float *sums, const bp_part_norm *norm);
+/** dots[rows][parts], of dx gain and what was normed. */
+void bp_part_norm_dots(float *dots, const float *dx, const float *before, const float *rstd,
+                       const bp_part_norm *norm);
+/** dx becomes the gradient before the norm; dgain += (NULL: not wanted). scratch:
+ * bp_part_norm_scratch floats. */
+typedef struct bp_part_norm_gradients {
+    float *dx, *dgain;
+} bp_part_norm_gradients;
+void bp_part_norm_backward(const bp_part_norm_gradients *to, const float *before, const float *rstd,
+                           const float *dots, const bp_part_norm *norm, float *scratch);
+int64_t bp_part_norm_scratch(int64_t rows, int64_t D);
+
 /** A bias's gradient: column sums in blocks of rows, then of the blocks in order, added. NULL
  * instead of it: not wanted. scratch: bp_bias_scratch floats. */
 typedef struct bp_bias_gradient {

@@ -26,13 +26,7 @@ static const bp_model_size SIZES[] = {BP_STACK_SIZES,
                                       BP_VARIANT_HEAD_SIZES,
                                       {0}};
 
-static const bp_option KEYS[] = {
-    {.key = "model.inner",
-     .type = BP_OPTION_INT,
-     .min = 1,
-     .max = 1 << 22,
-     .help = "inner width of the MLP; 8/3 of the width if not given, up to a multiple of 64"},
-    {0}};
+static const bp_option KEYS[] = {BP_STACK_GATED_INNER_KEY, {0}};
 
 const bp_model_family bp_llama_family = {.name = "llama",
                                          .stack = &STACK,

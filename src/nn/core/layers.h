@@ -34,6 +34,14 @@ void bp_embedding_new(bp_block **out, const bp_nn *nn, const bp_embedding_part *
 /** Cosines and sines of rotary positions (kernels.h). */
 struct bp_rotary;
 
+/** Norms of queries and keys, by the root mean square, before they are rotated: none; of each head
+ * by itself, with a gain [D] for all; of all heads together, with gains [H D] and [G D]. */
+typedef enum bp_query_norm {
+    BP_QUERY_NORM_NONE,
+    BP_QUERY_NORM_HEADS,
+    BP_QUERY_NORM_WHOLE
+} bp_query_norm;
+
 /** Sizes of a Transformer layer; H, G and F are whole, the constructor takes this rank's share. */
 typedef struct bp_layer_shape {
     int64_t C, H, F;          /* width, heads, inner width of the MLP */
@@ -52,7 +60,10 @@ typedef struct bp_layer_shape {
                        layer is not parallel */
     bool closing_norms; /* a branch goes through a norm of its own, "attn.ln" and "mlp.ln", before
                            it is added. Such a layer has norms before its branches too, and does not
-                           cross */
+                           cross; */
+    bool closing_only;  /* but this one has no others: branches read the residual stream itself. It
+                           is not parallel */
+    float branch_scale; /* of what is added to the residual stream; 0: 1 */
     bool unscaled;   /* scores are plain products of queries and keys, and queries start this much
                         smaller */
     float scale;     /* of scores that are not unscaled; 0: 1/sqrt(D) */
@@ -64,6 +75,9 @@ typedef struct bp_layer_shape {
     int64_t relative_buckets, relative_distance;
     const struct bp_rotary *rotary; /* queries and keys are rotated by their positions; borrowed;
                                        NULL: they are not */
+    bp_query_norm
+        query_norm;        /* of attention(); "attn.q.ln.gain" and "attn.k.ln.gain" are then in */
+    bp_group *query_group; /* a replicated and partial group; borrowed. NULL where there are none */
     int64_t layers;     /* of the whole model: residual projections start at std / sqrt(2 layers) */
     int64_t number;     /* of this layer, from 0 */
     const char *stack;  /* its params are "STACK.NUMBER.attn.q.weight"...; borrowed */
@@ -81,11 +95,11 @@ typedef struct bp_layer_shape {
  * cross.out(attention of cross.ln(h) to the source, as it is); h += down(f(up(ln2(h)))). With
  * post_norm h = ln1(h + out(attention(h))), h = cross.ln(h + cross.out(...)) where it crosses, and
  * h = ln2(h + down(f(up(h)))). With closing_norms h += attn.ln(out(attention(ln1(h)))), and h +=
- * mlp.ln(down(f(up(ln2(h))))). Keys after a sequence's length are not seen; of its own stream a
- * layer that crosses, or has a window, is only causal: there padding sees padding, as in the models
- * whose losses the references are. Tensor ranks divide H and F. Where they do not divide G, ranks
- * whose heads share a head of keys each have a copy of it. Adds its params to the groups: `split`
- * is cut over tensor ranks, `whole` is replicated. */
+ * mlp.ln(down(f(up(ln2(h))))), without ln1 and ln2 with closing_only. Keys after a sequence's
+ * length are not seen; of its own stream a layer that crosses, or has a window, is only causal:
+ * there padding sees padding, as in the models whose losses the references are. Tensor ranks divide
+ * H and F. Where they do not divide G, ranks whose heads share a head of keys each have a copy of
+ * it. Adds its params to the groups: `split` is cut over tensor ranks, `whole` is replicated. */
 void bp_transformer_layer_new(bp_block **out, const bp_nn *nn, const bp_layer_shape *shape,
                               bp_group *split, bp_group *whole);
 /** Entries of its matrices, on all tensor ranks together: each is a multiplication a token.
@@ -404,6 +418,7 @@ typedef struct bp_head_shape {
     int second_item, second_term;
     float cap;                    /* logits become cap tanh(logit / cap), of one softmax; 0: they
                                      stay as they are */
+    float scale;                  /* of logits, of one softmax; 0: 1 */
     bool entmax;                  /* outcomes are the 1.5-entmax of logits, and the loss is its own
                                      (math/kernels/entmax.h): it goes with one softmax */
     bp_dirichlet_shape dirichlet; /* whose loss training takes; it goes with one softmax */

@@ -146,7 +146,7 @@ static void row_refresh(bp_block *block)
 
 static bp_norm norm_of(const row_layer *self, const states *kept)
 {
-    return (bp_norm){self->gain->value, self->shift ? self->shift->value : NULL,
+    return (bp_norm){bp_param_gain(self->gain), self->shift ? self->shift->value : NULL,
                      self->shape.epsilon, kept->mean, kept->rstd};
 }
 

@@ -227,11 +227,11 @@ void bp_lm_head_new(bp_block **out, const bp_nn *nn, const bp_head_shape *shape,
     if (shape->entmax)
         lm_head_make_rows(self);
     BP_ASSERT(!shape->entmax || shape->softmaxes <= 1);
-    BP_ASSERT(shape->cap == 0 ||
+    BP_ASSERT((shape->cap == 0 && shape->scale == 0) ||
               (!shape->entmax && shape->softmaxes <= 1 && shape->dirichlet.classes == 0));
     if (shape->softmaxes > 1)
         self->mixture = softmax_mixture_new(nn, shape->softmaxes, wte->shape[1], shape->mixture);
-    else if (!shape->entmax && shape->cap == 0)
+    else if (!shape->entmax && shape->cap == 0 && shape->scale == 0)
         self->sampled = sampled_softmax_new(nn, wte, shape->bias);
     *out = &self->block;
     if (!shape->norm)

@@ -151,6 +151,12 @@ typedef struct chunk_rows {
     int64_t first; /* of the rows of the pass, or of those that were put together */
 } chunk_rows;
 
+/* Of a target's loss, in the gradient of the product that logits are of. */
+static float target_weight(const lm_head *self, const bp_pass *pass)
+{
+    return pass->loss_weight[self->shape.term] * (self->shape.scale > 0 ? self->shape.scale : 1);
+}
+
 /* From a target and a teacher's probabilities. */
 static void distill_chunk(const lm_head *self, bp_pass *pass, const backward_work *work,
                           const chunk_rows *rows)
@@ -159,7 +165,7 @@ static void distill_chunk(const lm_head *self, bp_pass *pass, const backward_wor
     int64_t n = rows->dlogits.rows, V = self->wte->extent[0];
     int term = self->shape.term;
     size_t mark = pass->scratch->used_bytes;
-    float hard = (float)(1 - pass->teacher->weight), loss_weight = pass->loss_weight[term];
+    float hard = (float)(1 - pass->teacher->weight), loss_weight = target_weight(self, pass);
     bp_operand floats = bp_operand_floats(c->logits, n, V);
     bp_logit_rows in = head_logit_rows(self, c, rows->targets, n);
     bp_smoothing smoothing = head_smoothing(self, pass);
@@ -194,7 +200,7 @@ static void weigh(const lm_head *self, const bp_pass *pass, const head_chunk *c,
     int64_t K = head_softmaxes(self);
 
     for (int64_t r = 0; r < rows->normed.rows; r++) {
-        float weight = rows->targets[r] >= 0 ? pass->loss_weight[self->shape.term] : 0;
+        float weight = rows->targets[r] >= 0 ? target_weight(self, pass) : 0;
 
         for (int64_t k = r * K; k < (r + 1) * K; k++)
             c->weight[k] = self->mixture ? weight * c->mixed.posterior[k] : weight;
@@ -439,7 +445,7 @@ static void norm_backward(const lm_head *self, float *dx, const backward_work *w
     float *dnormed = work->dnormed + own.first * C;
 
     if (self->gain) {
-        bp_norm norm = {self->gain->value, self->bias ? self->bias->value : NULL,
+        bp_norm norm = {bp_param_gain(self->gain), self->bias ? self->bias->value : NULL,
                         self->shape.epsilon, work->mean, work->rstd};
         bp_norm_gradients to = {dx, self->gain->gradient, self->bias ? self->bias->gradient : NULL,
                                 !self->shape.passes_on};

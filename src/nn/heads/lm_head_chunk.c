@@ -138,6 +138,8 @@ void head_chunk_logits(const lm_head *self, const head_chunk *c, const bp_operan
     if (to.columns > 0)
         bp_linear_forward_into(self->block.nn->gemm, &to, states, self->vocabulary,
                                bp_lm_head_bias(&self->block));
+    if (self->shape.scale > 0)
+        bp_scale(c->logits, self->shape.scale, to.rows * to.columns);
     if (self->shape.cap > 0)
         bp_cap_all(c->logits, self->shape.cap, to.rows * to.columns);
 }

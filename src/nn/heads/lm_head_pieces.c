@@ -12,8 +12,8 @@ void lm_head_norm_rows(const lm_head *self, const bp_operand *to, const float *h
         bp_operand_fill(to, hidden);
         return;
     }
-    bp_norm norm = {self->gain->value, self->bias ? self->bias->value : NULL, self->shape.epsilon,
-                    mean, rstd};
+    bp_norm norm = {bp_param_gain(self->gain), self->bias ? self->bias->value : NULL,
+                    self->shape.epsilon, mean, rstd};
     bp_layer_norm_forward(to, NULL, &norm, &(bp_residual){.base = hidden});
 }
 
@@ -77,6 +77,8 @@ void bp_lm_head_logits(const bp_block *block, const bp_weight *map, float *logit
         softmax_mixture_log_probabilities(self->mixture, logits, &outcomes, hidden, rows);
     else if (map)
         bp_linear_forward(block->nn->gemm, logits, hidden, map, outcomes.bias, rows);
+    if (self->shape.scale > 0 && map)
+        bp_scale(logits, self->shape.scale, rows * self->wte->extent[0]);
     if (self->shape.cap > 0 && map)
         bp_cap_all(logits, self->shape.cap, rows * self->wte->extent[0]);
     if (self->shape.entmax)

@@ -233,7 +233,7 @@ static void give_rows(const pooling *self, const bp_pass *pass, float *hidden, c
 
 static bp_norm norm_of(const pooling *self, const saved_rows *rows)
 {
-    return (bp_norm){self->gain->value, self->shift ? self->shift->value : NULL,
+    return (bp_norm){bp_param_gain(self->gain), self->shift ? self->shift->value : NULL,
                      self->shape.epsilon, rows->mean, rows->rstd};
 }
 

@@ -70,6 +70,7 @@ static void backward_attention(layer *self, bp_pass *pass, const saved *kept, co
         bp_relative_gradient(self->shape.relative->gradient, work.dscore_bias, &by, &shape);
     }
     layer_rotate(self, pass, work.dqkv.data, true);
+    query_backward(self, pass, work.dqkv.data, kept, &work.queries);
     if (self->repeats && qkv.sums) {
         qkv.sums = work.dbias;
         bp_zero(work.dbias, layer_qkv_columns(self));

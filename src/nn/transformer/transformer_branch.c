@@ -126,7 +126,7 @@ bp_operand layer_alloc_dbranch(const layer *self, bp_arena *arena, const bp_pass
     const bp_gemm *gemm = self->block.nn->gemm;
     int64_t rows = pass->B * pass->T;
     bool over = dropout(self, pass) == 0 && bp_nn_rows(self->block.nn, pass).count == rows &&
-                !self->bottleneck[MLP] && !self->closing_gain[MLP];
+                !self->bottleneck[MLP] && !self->closing_gain[MLP] && self->shape.branch_scale == 0;
 
     return over ? bp_operand_over(arena, gemm, dout, rows, self->shape.C)
                 : bp_operand_alloc_apart(arena, gemm, rows, self->shape.C);
@@ -169,14 +169,16 @@ const float *layer_bias_once(const layer *self, const bp_param *bias)
 
 static bp_norm norm_of(const layer *self, branch_kind branch, const saved *kept)
 {
-    return (bp_norm){self->gain[branch]->value, layer_value_of(self->bias[branch]),
-                     self->shape.epsilon, kept->mean[branch], kept->rstd[branch]};
+    return (bp_norm){self->gain[branch] ? bp_param_gain(self->gain[branch]) : NULL,
+                     layer_value_of(self->bias[branch]), self->shape.epsilon, kept->mean[branch],
+                     kept->rstd[branch]};
 }
 
 static bp_norm closing_norm(const layer *self, branch_kind branch, const saved *kept)
 {
-    return (bp_norm){self->closing_gain[branch]->value, layer_value_of(self->closing_bias[branch]),
-                     self->shape.epsilon, kept->closed_mean[branch], kept->closed_rstd[branch]};
+    return (bp_norm){bp_param_gain(self->closing_gain[branch]),
+                     layer_value_of(self->closing_bias[branch]), self->shape.epsilon,
+                     kept->closed_mean[branch], kept->closed_rstd[branch]};
 }
 
 /* This rank's rows of a branch through its closing norm, in place. */
@@ -205,6 +207,8 @@ static bp_residual residual_of(layer *self, bp_pass *pass, const saved *kept, br
                               own.count, &kept->bottled[branch]);
     if (self->closing_gain[branch])
         close_rows(self, kept, branch, sums + own.first * C, own.count);
+    if (self->shape.branch_scale > 0)
+        bp_scale(sums + own.first * C, self->shape.branch_scale, own.count * C);
     return (bp_residual){.base = base,
                          .branch = sums + own.first * C,
                          .dropout = dropout(self, pass),
@@ -258,13 +262,12 @@ static void spread(layer *self, bp_pass *pass, forward_work *work, const float *
     bp_nn_gather(self->block.nn, pass, &work->normed);
 }
 
-/* work->normed = the first norm of x; with post_norm x itself */
 void layer_enter(layer *self, bp_pass *pass, const saved *kept, forward_work *work, const float *x)
 {
     bp_norm norm = norm_of(self, ATTENTION, kept);
     bp_operand normed = bp_nn_own(self->block.nn, pass, &work->normed);
 
-    if (self->shape.post_norm) {
+    if (layer_reads_stream(self)) {
         if (kept->entered)
             memcpy(kept->entered, x,
                    (size_t)(bp_nn_rows(self->block.nn, pass).count * self->shape.C) * sizeof *x);
@@ -282,8 +285,11 @@ void layer_join(layer *self, bp_pass *pass, const saved *kept, forward_work *wor
     bp_norm norm = norm_of(self, next, kept);
     bp_operand normed = bp_nn_own(self->block.nn, pass, &work->normed);
 
-    if (self->shape.post_norm) {
-        close_branch(self, pass, kept, work, branch, h);
+    if (layer_reads_stream(self)) {
+        if (self->shape.post_norm)
+            close_branch(self, pass, kept, work, branch, h);
+        else
+            add_branch(self, pass, kept, work, branch, base, h);
         if (next == MLP)
             bp_probe_mlp(pass, h, self->shape.C, NULL);
         spread(self, pass, work, h);
@@ -329,12 +335,14 @@ void layer_open_residual(const layer *self, const bp_pass *pass, const saved *ke
     bp_operand own = bp_nn_own(nn, pass, dbranch);
     int64_t C = self->shape.C, first = bp_nn_first_row(nn, pass) * C;
 
-    if (self->bottleneck[branch] || self->closing_gain[branch]) {
+    if (self->bottleneck[branch] || self->closing_gain[branch] || self->shape.branch_scale > 0) {
         size_t mark = pass->scratch->used_bytes;
         float *dx = bp_arena_floats(pass->scratch, own.rows * C);
         bp_operand to = bp_operand_floats(dx, own.rows, C);
 
         bp_dropout_backward_operand(&to, NULL, dout, dropout(self, pass), &key, first);
+        if (self->shape.branch_scale > 0)
+            bp_scale(dx, self->shape.branch_scale, own.rows * C);
         if (self->closing_gain[branch])
             open_closing(self, pass, branch, kept, dx, own.rows);
         if (self->bottleneck[branch])
@@ -348,8 +356,8 @@ void layer_open_residual(const layer *self, const bp_pass *pass, const saved *ke
     bp_nn_gather(nn, pass, dbranch);
 }
 
-/* What a branch reads that has no norm before it: the layer's input, or the norm after the branch
- * before it. */
+/* What a branch reads that has no norm before it: the layer's input, or what the branch before it
+ * left, or the norm of that. */
 static void fill_read(const layer *self, const bp_operand *to, branch_kind branch,
                       const saved *kept)
 {
@@ -358,6 +366,8 @@ static void fill_read(const layer *self, const bp_operand *to, branch_kind branc
 
     if (branch == ATTENTION)
         bp_operand_fill(to, kept->entered);
+    else if (self->shape.closing_only)
+        bp_operand_fill(to, kept->before[branch]);
     else
         bp_layer_norm_forward(to, NULL, &norm, &(bp_residual){.base = kept->before[last]});
 }
@@ -382,11 +392,11 @@ void layer_backward_norm(const layer *self, bp_pass *pass, branch_kind branch, c
     int64_t C = self->shape.C;
     bp_operand normed = bp_nn_own(nn, pass, &work->normed);
     bp_norm norm = norm_of(self, branch, kept);
-    bp_norm_gradients to = {dh, self->gain[branch]->gradient, layer_gradient_of(self->bias[branch]),
-                            false};
+    bp_norm_gradients to = {dh, layer_gradient_of(self->gain[branch]),
+                            layer_gradient_of(self->bias[branch]), false};
 
     bp_nn_sum(nn, pass, work->dnormed, C);
-    if (self->shape.post_norm) {
+    if (layer_reads_stream(self)) {
         bp_add(dh, work->dnormed + own.first * C, own.count * C);
         fill_read(self, &normed, branch, kept);
     } else {

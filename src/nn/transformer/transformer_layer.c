@@ -91,6 +91,7 @@ static void forward_attention(layer *self, bp_pass *pass, const saved *kept, for
 
     layer_set_bias(self, &shape, own.bias);
     bp_linear_forward_into(gemm, &kept->qkv, &work->normed, self->qkv, layer_qkv_bias(self));
+    query_forward(self, pass, kept->qkv.data, kept, &own.queries);
     layer_rotate(self, pass, kept->qkv.data, false);
     if (pass->continuation && !self->shape.sees_all)
         attend_cached(self, pass->continuation, kept);
@@ -230,7 +231,8 @@ void bp_transformer_layer_new(bp_block **out, const bp_nn *nn, const bp_layer_sh
     BP_ASSERT(shape->D > 0 || shape->C % shape->H == 0);
     BP_ASSERT(shape->H % nn->tensors == 0 && shape->F % nn->tensors == 0 &&
               (shape->G == 0 || shape->H % shape->G == 0));
-    BP_ASSERT(!(shape->parallel && (shape->crosses || shape->post_norm)) &&
+    BP_ASSERT(!(shape->parallel && (shape->crosses || shape->post_norm || shape->closing_only)) &&
+              (shape->closing_norms || !shape->closing_only) &&
               !(shape->closing_norms && (shape->crosses || shape->post_norm)));
     if (shape->relative)
         shape->relative->values_read = true;
@@ -244,11 +246,13 @@ void bp_transformer_layer_new(bp_block **out, const bp_nn *nn, const bp_layer_sh
 int64_t bp_transformer_layer_products(const bp_layer_shape *shape)
 {
     const bp_nn one = {.tensor = MPI_COMM_NULL, .tensors = 1};
-    bp_group split = {0}, whole = {0};
+    bp_group split = {0}, whole = {0}, queries = {0};
+    bp_layer_shape counted = *shape;
     layer self = {0};
     int64_t entries = 0;
 
-    begin(&self, &one, shape, &split, &whole);
+    counted.query_group = &queries;
+    begin(&self, &one, &counted, &split, &whole);
     for (int k = 0; k < split.count; k++)
         entries += split.params[k].dims == 2 ? bp_param_floats(&split.params[k]) : 0;
     return entries;

@@ -32,18 +32,25 @@ static bp_operand operand_of(const layer *self, bp_arena *arena, const bp_operan
     return bp_operand_over(arena, self->block.nn->gemm, x->data, x->rows, x->columns);
 }
 
+/* Queries and keys change in place, which floats can. */
+static bool turns(const layer *self)
+{
+    return self->shape.rotary || self->shape.query_norm != BP_QUERY_NORM_NONE;
+}
+
 saved layer_alloc_saved(const layer *self, bp_arena *arena, const bp_pass *pass)
 {
     int64_t rows = pass->B * pass->T, own = bp_nn_rows(self->block.nn, pass).count;
     saved kept = {0};
 
-    kept.qkv = alloc_rows(self, arena, pass, !self->shape.rotary, layer_qkv_columns(self));
+    kept.qkv = alloc_rows(self, arena, pass, !turns(self), layer_qkv_columns(self));
     kept.attended = alloc_rows(self, arena, pass, true, self->Cl);
     kept.lse = bp_arena_floats(arena, rows * self->Hl);
     if (self->shape.crosses)
         cross_alloc_saved(self, arena, pass, &kept);
     if (!pass->training)
         return kept;
+    query_alloc_saved(self, arena, pass, &kept);
     for (int k = 0; k < BRANCHES; k++) {
         if (k == CROSS && !self->shape.crosses)
             continue;
@@ -61,6 +68,8 @@ saved layer_alloc_saved(const layer *self, bp_arena *arena, const bp_pass *pass)
         }
     if (self->shape.post_norm)
         kept.entered = bp_arena_floats(arena, own * self->shape.C);
+    else if (self->shape.closing_only)
+        kept.entered = kept.before[ATTENTION];
     kept.up = bp_operand_alloc_apart(arena, self->block.nn->gemm, rows, layer_up_columns(self));
     for (int k = 0; k < BRANCHES; k++)
         if (self->bottleneck[k])
@@ -101,6 +110,7 @@ attention_forward_work layer_alloc_attention_forward(const layer *self, bp_arena
     attention_forward_work work = {.attended = operand_of(self, arena, &kept->attended)};
 
     work.bias = alloc_bias(self, arena, pass, 1);
+    work.queries = query_alloc(self, arena, pass, false);
     work.scratch = layer_alloc_attention(self, arena, pass, false);
     return work;
 }
@@ -144,11 +154,12 @@ attention_work layer_alloc_attention_backward(const layer *self, bp_arena *arena
 
     work.attended = operand_of(self, arena, &kept->attended);
     work.dattended = alloc_rows(self, arena, pass, true, self->Cl);
-    work.dqkv = alloc_rows(self, arena, pass, !self->shape.rotary, columns);
+    work.dqkv = alloc_rows(self, arena, pass, !turns(self), columns);
     work.dqkv_operand = operand_of(self, arena, &work.dqkv);
     work.dbias = self->repeats ? bp_arena_floats(arena, columns) : NULL;
     work.score_bias = alloc_bias(self, arena, pass, 1);
     work.dscore_bias = alloc_bias(self, arena, pass, pass->B);
+    work.queries = query_alloc(self, arena, pass, true);
     work.norm = layer_alloc_norm(self, arena, rows, columns);
     work.scratch = layer_alloc_attention(self, arena, pass, false);
     return work;
@@ -159,15 +170,15 @@ static size_t larger(size_t a, size_t b)
     return a > b ? a : b;
 }
 
-/* A closing norm's backward pass, on own rows: its gradients, and sums. */
+/* A branch's gradient on own rows, where it is closed or scaled, and the closing norm's sums. */
 static size_t closing_scratch(const layer *self, int64_t own)
 {
     bp_arena count = {0};
 
-    if (self->closing_gain[MLP]) {
+    if (self->closing_gain[MLP] || self->shape.branch_scale > 0)
         bp_arena_floats(&count, own * self->shape.C);
+    if (self->closing_gain[MLP])
         layer_alloc_closing(self, &count, own);
-    }
     return count.used_bytes;
 }
 

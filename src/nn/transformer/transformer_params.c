@@ -79,15 +79,22 @@ static bp_param *add_vector(layer *self, bp_group *group, const char *part, bp_i
     return bp_group_add_vector(group, layer_param_name(name, self, part), self->shape.C, init);
 }
 
+static void add_norm(layer *self, bp_group *group, branch_kind branch, const char *gain,
+                     const char *bias)
+{
+    if (self->shape.closing_only)
+        return;
+    self->gain[branch] = add_vector(self, group, gain, BP_INIT_ONE);
+    self->bias[branch] = self->shape.rms ? NULL : add_vector(self, group, bias, BP_INIT_ZERO);
+}
+
 static void add_whole_params(layer *self, bp_group *group)
 {
-    bool rms = self->shape.rms, biases = !self->shape.no_bias;
+    bool biases = !self->shape.no_bias;
 
-    self->gain[ATTENTION] = add_vector(self, group, "ln1.gain", BP_INIT_ONE);
-    self->bias[ATTENTION] = rms ? NULL : add_vector(self, group, "ln1.bias", BP_INIT_ZERO);
+    add_norm(self, group, ATTENTION, "ln1.gain", "ln1.bias");
     self->out_bias = biases ? add_vector(self, group, "attn.out.bias", BP_INIT_ZERO) : NULL;
-    self->gain[MLP] = add_vector(self, group, "ln2.gain", BP_INIT_ONE);
-    self->bias[MLP] = rms ? NULL : add_vector(self, group, "ln2.bias", BP_INIT_ZERO);
+    add_norm(self, group, MLP, "ln2.gain", "ln2.bias");
     self->down_bias = biases ? add_vector(self, group, "mlp.down.bias", BP_INIT_ZERO) : NULL;
 }
 
@@ -108,6 +115,8 @@ void layer_add_params(layer *self, bp_group *split, bp_group *whole)
         add_closing_norm(self, whole, ATTENTION, "attn.ln.gain", "attn.ln.bias");
         add_closing_norm(self, whole, MLP, "mlp.ln.gain", "mlp.ln.bias");
     }
+    if (self->shape.query_norm != BP_QUERY_NORM_NONE)
+        query_add_params(self, self->shape.query_group);
     if (self->shape.crosses)
         cross_add_params(self, split, whole);
 }

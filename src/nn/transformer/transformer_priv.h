@@ -41,6 +41,7 @@ typedef struct layer {
     float *joined; /* weights and biases of q and of the keys and values that its heads read; */
     bool stale;    /* and they are to be gathered first */
     bp_param *key_weight[2], *key_bias[2];     /* of k and v: this rank's rows, by heads or not */
+    bp_param *query_gain[2];                   /* of the norms of q and k; NULL: there are none */
     bp_param *gain[BRANCHES], *bias[BRANCHES]; /* of the norms */
     bp_param *closing_gain[BRANCHES], *closing_bias[BRANCHES]; /* of closing norms; NULL: none */
     bp_param *q_weight, *q_bias, *out_weight, *out_bias, *up_weight, *up_bias, *down_weight,
@@ -67,8 +68,9 @@ typedef struct saved {
     bp_operand up;             /* [rows][Fl] before the activation; gated [rows][2 Fl] */
     float *cross_q, *cross_kv; /* [rows][Hl][D], [source rows][2][Hl][D] */
     float *cross_attended, *cross_lse;
-    float *source;                        /* [own source rows][C] */
-    float *entered;                       /* [own rows][C] what a layer with post_norm is given */
+    float *source;  /* [own source rows][C] */
+    float *entered; /* [own rows][C] what a layer is given that reads it as it is */
+    float *query_before, *query_rstd;     /* of q, then of k, what their norms read; NULL: none */
     bp_bottleneck_rows bottled[BRANCHES]; /* of own rows */
 } saved;
 
@@ -91,9 +93,15 @@ typedef struct closing_work {
     float *sums; /* of its gain and bias */
 } closing_work;
 
+/* Scratch of the norms of queries and keys. */
+typedef struct query_work {
+    float *sums, *on_the_way, *gains;
+} query_work;
+
 /* Scratch of attention's forward pass, beside forward_work. */
 typedef struct attention_forward_work {
     bp_operand attended;
+    query_work queries;
     float *bias; /* of scores, by distance; NULL: none */
     void *scratch;
 } attention_forward_work;
@@ -117,6 +125,7 @@ typedef struct attention_work {
     bp_operand dqkv;                 /* as saved.qkv; its operand may overlap it */
     float *dbias;                    /* [qkv columns] where keys are repeated */
     float *score_bias, *dscore_bias; /* of scores, by distance; NULL: none */
+    query_work queries;
     norm_work norm;
     void *scratch;
 } attention_work;
@@ -124,6 +133,12 @@ typedef struct attention_work {
 static inline bool layer_is_gated(const layer *self)
 {
     return self->shape.activation >= BP_SWIGLU;
+}
+
+/** Do branches read the residual stream itself? */
+static inline bool layer_reads_stream(const layer *self)
+{
+    return self->shape.post_norm || self->shape.closing_only;
 }
 
 /** Columns of the products of q, k and v, and of gate and up. */
@@ -199,13 +214,14 @@ void layer_free_adapted(layer *self);
 void layer_add_params(layer *self, bp_group *split, bp_group *whole);
 
 /** h = base + the branch in `work`, and work->normed = the norm that the next branch reads: of h,
- * of parallel branches of base. With post_norm h = the norm of that sum, and work->normed = h. */
+ * of parallel branches of base. With post_norm h = the norm of that sum, and work->normed = h;
+ * with closing_only only that. */
 void layer_join(layer *self, bp_pass *pass, const saved *kept, forward_work *work,
                 branch_kind branch, const float *base, float *h, branch_kind next);
 /** h = base + the MLP's branch; with post_norm the norm of that. */
 void layer_end(layer *self, bp_pass *pass, const saved *kept, forward_work *work, const float *base,
                float *h);
-/** work->normed = the first norm of x; with post_norm x itself. */
+/** work->normed = the first norm of x; x itself where branches read the stream. */
 void layer_enter(layer *self, bp_pass *pass, const saved *kept, forward_work *work, const float *x);
 bp_cached_shape layer_cached_shape(const layer *self, int64_t slots, int64_t capacity);
 /** The gradient of a branch before its dropout, and its bias's, from that of what it was added
@@ -218,7 +234,8 @@ void layer_open_residual(const layer *self, const bp_pass *pass, const saved *ke
 void layer_open_norm(const layer *self, const bp_pass *pass, branch_kind branch, const saved *kept,
                      const norm_work *work, float *dh, float *dy);
 /** The backward pass of a branch's norm, after its output's gradient is summed over tensor ranks;
- * with post_norm dh += only that sum. work->normed is what the branch's first product read. */
+ * where branches read the stream dh += only that sum. work->normed is what the branch's first
+ * product read. */
 void layer_backward_norm(const layer *self, bp_pass *pass, branch_kind branch, const saved *kept,
                          const norm_work *work, float *dh);
 /** The values, the gradient of a parameter; NULL if the layer lacks it. */
@@ -262,6 +279,16 @@ void keys_gather(layer *self, bp_pass *pass);
 void keys_backward(layer *self, bp_pass *pass, const bp_operand *dqkv, const bp_operand *normed,
                    const float *dbias);
 void keys_free(layer *self);
+
+/* query_norms.c: what q and k go through before they are rotated; nothing where the layer has no
+ * such norms. In place, of all rows; collective over nn->tensor. */
+void query_add_params(layer *self, bp_group *group);
+void query_alloc_saved(const layer *self, bp_arena *arena, const bp_pass *pass, saved *kept);
+query_work query_alloc(const layer *self, bp_arena *arena, const bp_pass *pass, bool backward);
+void query_forward(const layer *self, const bp_pass *pass, float *qkv, const saved *kept,
+                   const query_work *work);
+void query_backward(const layer *self, const bp_pass *pass, float *dqkv, const saved *kept,
+                    const query_work *work);
 
 /* cross_attention.c: the branch that looks at the source. */
 void cross_add_params(layer *self, bp_group *split, bp_group *whole);

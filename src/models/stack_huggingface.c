@@ -1,0 +1,29 @@
+/* What the tables of stacks in Hugging Face's folders have in common. */
+#include "models/stack_huggingface.h"
+
+const char *const bp_stack_hf_buffers[] = {"self_attn.rotary_emb.inv_freq", "rotary_emb.inv_freq",
+                                           NULL},
+                  *const bp_stack_hf_head[] = {"lm_head.", NULL};
+
+bp_err bp_stack_hf_check(const bp_hf_shape *shape, const char *path)
+{
+    int64_t heads = bp_hf_size_of(shape, "heads"), width = bp_hf_size_of(shape, "width"),
+            kv_heads = bp_hf_size_of(shape, "kv_heads"), D = bp_hf_size_of(shape, "head_width");
+
+    if (D == width / heads && width % heads != 0)
+        return BP_FAIL(BP_ERR_FORMAT, "huggingface.not_dividing",
+                       "\"num_attention_heads\" %lld does not divide \"hidden_size\" %lld: at %s",
+                       (long long)heads, (long long)width, path);
+    if (heads % kv_heads != 0)
+        return BP_FAIL(
+            BP_ERR_FORMAT, "huggingface.not_dividing",
+            "\"num_key_value_heads\" %lld does not divide \"num_attention_heads\" %lld: at %s",
+            (long long)kv_heads, (long long)heads, path);
+    if (D % 2 != 0)
+        return BP_FAIL(
+            BP_ERR_FORMAT, "huggingface.odd_heads",
+            "heads of width %lld have no pairs to turn: at %s; give a model with an even "
+            "\"head_dim\"",
+            (long long)D, path);
+    return BP_OK;
+}

@@ -1,0 +1,143 @@
+/* Parts of the tables of stacks in Hugging Face's folders (io/huggingface/hf_table.h), where layers
+ * and keys are named as LLaMA's: all that differs between families is which parts they have, and
+ * the defaults of their class. */
+#ifndef BP_MODELS_STACK_HUGGINGFACE_H
+#define BP_MODELS_STACK_HUGGINGFACE_H
+
+#include "io/huggingface/hf_table.h"
+
+/* ---- tensors ---- */
+
+#define BP_HF_VECTOR(theirs, rows, ours)                                                           \
+    {                                                                                              \
+        theirs, rows, NULL, false, 1,                                                              \
+        {                                                                                          \
+            ours                                                                                   \
+        }                                                                                          \
+    }
+#define BP_HF_MATRIX(theirs, rows, columns, ours)                                                  \
+    {                                                                                              \
+        theirs, rows, columns, false, 1,                                                           \
+        {                                                                                          \
+            ours                                                                                   \
+        }                                                                                          \
+    }
+/** Of each layer, in the order of files. */
+#define BP_HF_ATTENTION_OUT                                                                        \
+    BP_HF_MATRIX("layers.*.self_attn.o_proj.weight", "width", "heads*head_width",                  \
+                 "h.*.attn.out.weight")
+#define BP_HF_ATTENTION                                                                            \
+    BP_HF_MATRIX("layers.*.self_attn.q_proj.weight", "heads*head_width", "width",                  \
+                 "h.*.attn.q.weight"),                                                             \
+        BP_HF_MATRIX("layers.*.self_attn.k_proj.weight", "kv_heads*head_width", "width",           \
+                     "h.*.attn.k.weight"),                                                         \
+        BP_HF_MATRIX("layers.*.self_attn.v_proj.weight", "kv_heads*head_width", "width",           \
+                     "h.*.attn.v.weight"),                                                         \
+        BP_HF_ATTENTION_OUT
+#define BP_HF_QUERY_NORMS(q, k)                                                                    \
+    BP_HF_VECTOR("layers.*.self_attn.q_norm.weight", q, "h.*.attn.q.ln.gain"),                     \
+        BP_HF_VECTOR("layers.*.self_attn.k_norm.weight", k, "h.*.attn.k.ln.gain")
+#define BP_HF_MLP_DOWN                                                                             \
+    BP_HF_MATRIX("layers.*.mlp.down_proj.weight", "width", "inner", "h.*.mlp.down.weight")
+#define BP_HF_MLP                                                                                  \
+    BP_HF_MATRIX("layers.*.mlp.gate_proj.weight", "inner", "width", "h.*.mlp.gate.weight"),        \
+        BP_HF_MATRIX("layers.*.mlp.up_proj.weight", "inner", "width", "h.*.mlp.up.weight"),        \
+        BP_HF_MLP_DOWN
+#define BP_HF_NORM(theirs, ours) BP_HF_VECTOR("layers.*." theirs ".weight", "width", ours)
+#define BP_HF_EMBEDDING          BP_HF_MATRIX("embed_tokens.weight", "vocab_size", "width", "wte")
+/** The last norm, and the head where it is not the embedding. */
+#define BP_HF_ENDS                                                                                 \
+    BP_HF_VECTOR("norm.weight", "width", "ln_f.gain"),                                             \
+    {                                                                                              \
+        "lm_head.weight", "vocab_size", "width", false, 1, {"head"}, .only_if = "!tied"            \
+    }
+
+/* ---- keys of config.json: `is` is the default of transformers' class ---- */
+
+#define BP_HF_SIZE(ours, theirs, is)                                                               \
+    {                                                                                              \
+        ours, theirs, NULL, .absent = is                                                           \
+    }
+#define BP_HF_NUMBER(ours, theirs, is)                                                             \
+    {                                                                                              \
+        ours, theirs, NULL, BP_HF_REAL, is                                                         \
+    }
+/** Layers, width, heads, inner width, context and vocabulary. */
+#define BP_HF_SIZES_OF(layers, width, heads, inner, context, words)                                \
+    BP_HF_SIZE("layers", "num_hidden_layers", layers), BP_HF_SIZE("width", "hidden_size", width),  \
+        BP_HF_SIZE("heads", "num_attention_heads", heads),                                         \
+        BP_HF_SIZE("inner", "intermediate_size", inner),                                           \
+        BP_HF_SIZE("context", "max_position_embeddings", context),                                 \
+        BP_HF_SIZE("vocab_size", "vocab_size", words)
+/** After heads. */
+#define BP_HF_KV_HEADS(is)                                                                         \
+    {                                                                                              \
+        "kv_heads", "num_key_value_heads", NULL, BP_HF_COUNT, "heads", .absent = is,               \
+                                                                       .null_is = "heads"          \
+    }
+/** After width and heads. */
+#define BP_HF_HEAD_WIDTH(is)                                                                       \
+    {                                                                                              \
+        "head_width", "head_dim", NULL, BP_HF_COUNT, "width/heads",                                \
+            .absent = is, .null_is = "width/heads", .quiet = true                                  \
+    }
+#define BP_HF_THETA(is)                                                                            \
+    {                                                                                              \
+        "rope_theta", "rope_theta", NULL, BP_HF_REAL, is, "rope_parameters.rope_theta"             \
+    }
+#define BP_HF_TIED(is)                                                                             \
+    {                                                                                              \
+        "tied", "tie_word_embeddings", NULL, BP_HF_FLAG, is                                        \
+    }
+/** Gemma 2's and 3's; after layers. */
+#define BP_HF_GEMMA_SIZES(period, scores, logits)                                                   \
+    {"window", "sliding_window", NULL, BP_HF_COUNT, "0", .absent = "4096", .null_is = "0"},         \
+        {"window_period",                                                                           \
+         "layer_types",                                                                             \
+         NULL,                                                                                      \
+         BP_HF_PERIOD,                                                                              \
+         period,                                                                                    \
+         "sliding_window_pattern|_sliding_window_pattern",                                          \
+         .words = "\"sliding_attention\"|\"full_attention\"",                                       \
+         .null_is = period},                                                                        \
+        {"score_width", "query_pre_attn_scalar", NULL, BP_HF_COUNT, "head_width", .absent = "256"}, \
+        {"score_cap", "attn_logit_softcapping", NULL,          BP_HF_REAL,                          \
+         "0",         .absent = scores,         .null_is = "0"},                                    \
+    {                                                                                               \
+        "logit_cap", "final_logit_softcapping", NULL, BP_HF_REAL, "0", .absent = logits,            \
+                                                                       .null_is = "0"               \
+    }
+#define BP_HF_GEMMA_SETTINGS                                                                       \
+    {"hidden_activation", "\"gelu_pytorch_tanh\""}, {"attention_bias", "false"},                   \
+    {                                                                                              \
+        "use_bidirectional_attention", "null|false"                                                \
+    }
+/** hidden_act is the older name of hidden_activation, and says "gelu" where that is meant. */
+#define BP_HF_GEMMA_HARMLESS "attention_dropout", "cache_implementation", "hidden_act"
+#define BP_HF_GEMMA_NORMS                                                                          \
+    BP_HF_NORM("input_layernorm", "h.*.ln1.gain"),                                                 \
+        BP_HF_NORM("post_attention_layernorm", "h.*.attn.ln.gain"),                                \
+        BP_HF_NORM("pre_feedforward_layernorm", "h.*.ln2.gain"),                                   \
+        BP_HF_NORM("post_feedforward_layernorm", "h.*.mlp.ln.gain")
+#define BP_HF_NO_SCALING                                                                           \
+    {"rope_scaling", "null"}, {"rope_parameters.rope_type", "\"default\""},                        \
+    {                                                                                              \
+        "partial_rotary_factor", "null|1"                                                          \
+    }
+
+/** Members that are written besides: bp_hf_table.more. */
+#define BP_HF_MORE "{\"attention_dropout\": 0.0, \"torch_dtype\": \"float32\", \"use_cache\": true}"
+
+/** bp_hf_table.buffers, and .bare. */
+extern const char *const bp_stack_hf_buffers[], *const bp_stack_hf_head[];
+/** bp_hf_table.check: heads of keys divide heads, and heads have pairs to turn. */
+bp_err bp_stack_hf_check(const bp_hf_shape *shape, const char *path);
+
+/** All of a table but sizes, settings, rows and keys that are harmless. */
+#define BP_STACK_HF_TABLE(of_kind, type, class)                                                    \
+    .kind = of_kind, .model_type = type, .architecture = class, .prefix = "model.",                \
+    .first = "embed_tokens.weight", .head = "lm_head.weight", .tied = "embed_tokens.weight",       \
+    .buffers = bp_stack_hf_buffers, .more = BP_HF_MORE, .check = bp_stack_hf_check,                \
+    .bare = bp_stack_hf_head
+
+#endif
