@@ -270,7 +270,7 @@ static void report(const bp_hf_model *model, const exchange_arguments *arguments
     if (r.wrapper[0] != '\0')
         bp_log("names of tensors were read without '%s'", r.wrapper);
     if (r.headless)
-        bp_log("head: none, the folder is of a base class; fine-tune the model to use it");
+        bp_log("head: none, the folder is of a base class; score.vectors and finetune take it");
     bp_log("transposed: %lld weights, [in, out] to [out, in]; split: %lld into q, k and v",
            (long long)r.transposed, (long long)r.split);
     bp_log("left out: %lld attention masks, %lld tied heads, %lld unknown tensors",

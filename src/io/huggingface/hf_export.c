@@ -166,6 +166,7 @@ static bp_err read_shape(bp_hf_shape *out, const bp_checkpoint *checkpoint, cons
     out->bos_id = json_is_integer(bos) ? json_integer_value(bos) : -1;
     out->end_ids = json_is_array(ends) ? ends : NULL;
     out->pad_id = json_is_integer(pad) ? json_integer_value(pad) : -1;
+    out->headless = json_is_true(json_object_get(state, "headless"));
     return err;
 }
 
@@ -300,7 +301,9 @@ static bp_err lay_out(layout *all, const bp_checkpoint *checkpoint, const bp_hf_
         hf_tensor_of(&theirs, shape, k);
         err = check_tensor(checkpoint, &theirs);
         (void)snprintf(all->names[k], sizeof all->names[k], "%s%s",
-                       hf_name_is_bare(shape->table, theirs.name) ? "" : shape->table->prefix,
+                       shape->headless || hf_name_is_bare(shape->table, theirs.name)
+                           ? ""
+                           : shape->table->prefix,
                        theirs.name);
         all->specs[k] = (bp_safetensor){.name = all->names[k],
                                         .dtype = options->dtype,
