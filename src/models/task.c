@@ -87,6 +87,8 @@ bool bp_task_is_asked(const bp_config *config)
 
 static bool has_pooler(const bp_model_shape *shape)
 {
+    if (!bp_task_kind_of(&shape->task)->new_head)
+        return false;
     return shape->task.pool == BP_POOL_FIRST
                ? backbone_of(shape).pooler
                : shape->task.pool == BP_POOL_LAST && shape->task.dense;
@@ -95,6 +97,8 @@ static bool has_pooler(const bp_model_shape *shape)
 /* Where it keeps the words all is one block, that of the last stage, which shares their table. */
 int bp_task_blocks(const bp_model_shape *shape)
 {
+    if (!bp_task_kind_of(&shape->task)->new_head)
+        return 1;
     return bp_task_keeps_words(shape) ? 1 : shape->task.features > 0 ? 3 : 2;
 }
 
@@ -123,6 +127,7 @@ static bp_block *new_pooling(bp_network *network, const bp_model_shape *shape)
                                 .pool = (bp_pool)shape->task.pool,
                                 .pooler = has_pooler(shape),
                                 .gelu = backbone.gelu,
+                                .is_last = !bp_task_kind_of(&shape->task)->new_head,
                                 .mask = (int64_t)1 << 40};
     bp_block *block;
 

@@ -67,6 +67,9 @@ static inline bool bp_task_has_head(const bp_task_shape *task)
     return bp_task_kind_of(task)->objective != NULL;
 }
 
+/** The bp_pool that a checkpoint calls so; BP_POOL_NONE: none. */
+int64_t bp_task_pool_named(const char *name);
+
 /** Are outcomes a softmax of one linear map? True for a language model. */
 static inline bool bp_task_is_softmax(const bp_task_shape *task)
 {

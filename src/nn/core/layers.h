@@ -142,6 +142,7 @@ typedef struct bp_pooling_shape {
                      of those before padding; NONE: each place keeps its own */
     bool pooler;  /* the text's state becomes tanh(pooler.weight h + pooler.bias), */
     bool gelu;    /* or GELU of that, as in ELECTRA's head */
+    bool is_last; /* there is no head: outside training a text's state is what bp_pass.log_p gets */
     int64_t mask; /* the stream of its dropout masks, after all; BP_ROW_KEEPS_ALL */
     int item, stream;
 } bp_pooling_shape;

@@ -231,6 +231,19 @@ static void give_rows(const pooling *self, const bp_pass *pass, float *hidden, c
                    (size_t)C * sizeof *hidden);
 }
 
+/* Of each text that is asked for, on the first tensor rank. */
+static void give_states(const pooling *self, const bp_pass *pass, const float *states)
+{
+    int64_t C = self->shape.C, done = 0;
+    const int32_t *targets = pass->batch.term[0].targets;
+
+    for (int64_t k = 0; pass->log_p && k < pass->B * pass->T; k++)
+        if (targets[k] >= 0)
+            for (int64_t c = 0; c < C; c++)
+                pass->log_p[done++] =
+                    self->block.nn->tensor_at == 0 ? states[k / pass->T * C + c] : 0;
+}
+
 static bp_norm norm_of(const pooling *self, const saved_rows *rows)
 {
     return (bp_norm){self->gain->value, self->shift ? self->shift->value : NULL,
@@ -279,6 +292,8 @@ static void pooling_forward(bp_block *block, bp_pass *pass, bp_activations *acti
     } else {
         pool(self, pass, rows.pooled, hidden, w.sums);
         give_rows(self, pass, hidden, transform(self, pass, &w, rows.pooled));
+        if (self->shape.is_last)
+            give_states(self, pass, rows.pooled);
     }
     pass->scratch->used_bytes = mark;
 }
