@@ -632,6 +632,7 @@ static void families_are_the_references(void **state)
                                           "gpt_neox-tiny",
                                           "bert-tiny",
                                           "roberta-tiny",
+                                          "xlm-roberta-tiny",
                                           "bert-sequence-tiny",
                                           "bert-token-tiny",
                                           "bert-span-tiny",

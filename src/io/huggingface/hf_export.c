@@ -134,7 +134,18 @@ static bp_err read_by(bp_hf_shape *out, const bp_hf_table *table, const json_t *
     return err;
 }
 
-/* By the first of its kind that takes it; if none does, the message is of one for its task. */
+/* Is the model one that was imported as this type? */
+static bool is_of_origin(const bp_hf_table *table, const json_t *state)
+{
+    static const char OF[] = "Hugging Face ";
+    const char *origin = json_string_value(json_object_get(state, "origin"));
+
+    return origin && strncmp(origin, OF, strlen(OF)) == 0 &&
+           strcmp(origin + strlen(OF), table->model_type) == 0;
+}
+
+/* By the first of its kind that takes it, of the type that it was imported as before others; if
+ * none does, the message is of one for its task. */
 static bp_err read_shape(bp_hf_shape *out, const bp_checkpoint *checkpoint, const json_t *part,
                          const bp_hf_table *const *tables)
 {
@@ -152,11 +163,13 @@ static bp_err read_shape(bp_hf_shape *out, const bp_checkpoint *checkpoint, cons
         return err;
     for (const bp_hf_table *const *table = tables; *table; table++)
         has = has || (strcmp(kind, (*table)->kind) == 0 && has_task(*table, model));
-    for (const bp_hf_table *const *table = tables; *table && (!known || err != BP_OK); table++)
-        if (strcmp(kind, (*table)->kind) == 0 && (!has || has_task(*table, model))) {
-            known = true;
-            err = read_by(out, *table, model, where);
-        }
+    for (int other = 0; other < 2; other++)
+        for (const bp_hf_table *const *table = tables; *table && (!known || err != BP_OK); table++)
+            if (strcmp(kind, (*table)->kind) == 0 && (!has || has_task(*table, model)) &&
+                is_of_origin(*table, state) != (other == 1)) {
+                known = true;
+                err = read_by(out, *table, model, where);
+            }
     if (!known)
         return BP_FAIL(BP_ERR_FORMAT, "export.unknown_kind",
                        "the checkpoint holds a model of kind '%.40s', which Hugging Face has no "
