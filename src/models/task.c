@@ -23,7 +23,7 @@ const bp_option bp_task_options[] = {
      .at = BP_AT(bp_task_keys, label)},
     {"task.pool", BP_OPTION_CHOICE, "auto", 0, 0, "auto|first|mean|last", NULL,
      "of which tokens' states the head reads a text: auto is first, through a pooler, of "
-     "bert, roberta and electra, last of others, of bart and t5 through a pooler too",
+     "bert, roberta, distilbert and electra, last of others, of bart and t5 through a pooler too",
      false, .at = BP_AT(bp_task_keys, pool)},
     {"task.frozen_layers", BP_OPTION_INT, "0", 0, 10000, NULL, "layers",
      "so many of the first layers, and the embeddings below them, keep their values", false,
@@ -127,6 +127,7 @@ static bp_block *new_pooling(bp_network *network, const bp_model_shape *shape)
                                 .pool = (bp_pool)shape->task.pool,
                                 .pooler = has_pooler(shape),
                                 .gelu = backbone.gelu,
+                                .relu = backbone.relu,
                                 .is_last = !bp_task_kind_of(&shape->task)->new_head,
                                 .mask = (int64_t)1 << 40};
     bp_block *block;

@@ -44,7 +44,7 @@ typedef struct bp_backbone {
     float epsilon;
     float cap;         /* of these words' logits (bp_head_shape.cap); 0: none */
     bool pooler;       /* a text's first state goes through a pooler; else its last one is taken */
-    bool gelu;         /* the pooler's activation, in place of tanh */
+    bool gelu, relu;   /* the pooler's activation, in place of tanh */
     bool dense;        /* that last state goes through a pooler too, as in Hugging Face's
                           encoder-decoders that classify */
     int64_t segments;  /* that it distinguishes */

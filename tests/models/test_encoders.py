@@ -13,7 +13,7 @@ try:
 except ImportError:
     h5py = None
 
-FAMILIES = ["minilm", "bert", "roberta", "xlm-roberta"]
+FAMILIES = ["minilm", "bert", "roberta", "xlm-roberta", "distilbert"]
 TYPES = {"minilm": "bert"}
 HEADLESS = ("minilm",)
 SPECIAL = {0: ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"], 1: ["[CLS]", "[PAD]", "[SEP]", "[UNK]", "[MASK]"]}  # by the padding's number

@@ -33,11 +33,11 @@ static int64_t draw(int64_t least, int64_t most)
 static bp_model_shape random_shape(int tensors, int stages)
 {
     static const int64_t vocabularies[] = {23, 257, 8192, 20000, 50257};
-    static const bp_model_family *const families[] = {&bp_gpt_family,      &bp_llama_family,
-                                                      &bp_gpt_neox_family, &bp_bert_family,
-                                                      &bp_roberta_family,  &CAPPED_FAMILY};
+    static const bp_model_family *const families[] = {
+        &bp_gpt_family,     &bp_llama_family,      &bp_gpt_neox_family, &bp_bert_family,
+        &bp_roberta_family, &bp_distilbert_family, &CAPPED_FAMILY};
     int64_t heads = tensors * draw(1, 2);
-    bp_model_shape shape = {.family = families[draw(0, 5)],
+    bp_model_shape shape = {.family = families[draw(0, 6)],
                             .layers = stages * draw(1, 2),
                             .width = heads * 8,
                             .heads = heads,

@@ -633,6 +633,7 @@ static void families_are_the_references(void **state)
                                           "bert-tiny",
                                           "roberta-tiny",
                                           "xlm-roberta-tiny",
+                                          "distilbert-tiny",
                                           "bert-sequence-tiny",
                                           "bert-token-tiny",
                                           "bert-span-tiny",

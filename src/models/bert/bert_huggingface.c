@@ -234,3 +234,99 @@ const bp_hf_table *const bp_bert_huggingface[] = {&PRETRAINING, &MASKED,    &VAL
                          *const bp_roberta_huggingface[] = {ROBERTA_LIST(ROBERTA),
                                                             ROBERTA_LIST(XLM),
                                                             ROBERTA_LIST(CAMEMBERT), NULL};
+
+/* ---- DistilBERT: no segments, and names of its own ---- */
+
+#define DISTILBERT_SHAPE                                                                           \
+    SIZE("layers", "n_layers", "6"), SIZE("width", "dim", "768"), SIZE("heads", "n_heads", "12"),  \
+        SIZE("inner", "hidden_dim", "3072"), SIZE("vocab_size", "vocab_size", "30522"),            \
+        SIZE("context", "max_position_embeddings", "512"),                                         \
+        {"head_width", NULL, NULL, BP_HF_COUNT, "width/heads", .quiet = true},                     \
+        {"tied", "tie_word_embeddings", NULL, BP_HF_FLAG, "1", .quiet = true},                     \
+    {                                                                                              \
+        "norm_epsilon", NULL, NULL, BP_HF_REAL, "1e-12"                                            \
+    }
+static const bp_hf_size
+    DISTILBERT_SIZES[] = {DISTILBERT_SHAPE, {0}},
+    DISTILBERT_VALUE_SIZES[] = {DISTILBERT_SHAPE, BP_BERT_TASK("2", "1"), BP_BERT_LABELS, {0}},
+    DISTILBERT_CLASS_SIZES[] = {DISTILBERT_SHAPE, BP_BERT_TASK("1", "1"), BP_BERT_LABELS, {0}},
+    DISTILBERT_TAG_SIZES[] = {DISTILBERT_SHAPE, BP_BERT_TASK("3", "0"), BP_BERT_LABELS, {0}},
+    DISTILBERT_SPAN_SIZES[] = {DISTILBERT_SHAPE, BP_BERT_TASK("4", "0"), BP_BERT_ENDS, {0}};
+
+/* How positions begin changes nothing once they are learned. */
+static const bp_hf_setting DISTILBERT_SETTINGS[] = {{"activation", "\"gelu\""}, {0}};
+static const char *const DISTILBERT_HARMLESS[] =
+    {"sinusoidal_pos_embds", "dropout", "attention_dropout", "qa_dropout", "seq_classif_dropout",
+     "tie_weights_",         NULL},
+                         *const DISTILBERT_HEADS[] = {"vocab_", "pre_classifier.", "classifier.",
+                                                      "qa_outputs.", NULL};
+
+#define DISTILBERT_LAYER "transformer.layer.*."
+#define DISTILBERT_ENCODER                                                                         \
+    MATRIX("embeddings.word_embeddings.weight", "vocab_size", "width", "wte"),                     \
+        MATRIX("embeddings.position_embeddings.weight", "context", "width", "wpe"),                \
+        NORM("embeddings.LayerNorm", "embedding.ln"),                                              \
+        LINEAR(DISTILBERT_LAYER "attention.q_lin", "heads*head_width", "width", "h.*.attn.q"),     \
+        LINEAR(DISTILBERT_LAYER "attention.k_lin", "heads*head_width", "width", "h.*.attn.k"),     \
+        LINEAR(DISTILBERT_LAYER "attention.v_lin", "heads*head_width", "width", "h.*.attn.v"),     \
+        LINEAR(DISTILBERT_LAYER "attention.out_lin", "width", "heads*head_width", "h.*.attn.out"), \
+        NORM(DISTILBERT_LAYER "sa_layer_norm", "h.*.ln1"),                                         \
+        LINEAR(DISTILBERT_LAYER "ffn.lin1", "inner", "width", "h.*.mlp.up"),                       \
+        LINEAR(DISTILBERT_LAYER "ffn.lin2", "width", "inner", "h.*.mlp.down"),                     \
+        NORM(DISTILBERT_LAYER "output_layer_norm", "h.*.ln2")
+
+static const bp_hf_row DISTILBERT_ROWS[] = {DISTILBERT_ENCODER,
+                                            LINEAR("vocab_transform", "width", "width",
+                                                   "transform"),
+                                            NORM("vocab_layer_norm", "transform.ln"),
+                                            VECTOR("vocab_projector.bias", "vocab_size",
+                                                   "head.bias"),
+                                            UNTIED("vocab_projector.weight"),
+                                            {0}},
+                       DISTILBERT_CLASS_ROWS[] = {DISTILBERT_ENCODER,
+                                                  LINEAR("pre_classifier", "width", "width",
+                                                         "pooler"),
+                                                  OUTCOME,
+                                                  {0}},
+                       DISTILBERT_TAG_ROWS[] = {DISTILBERT_ENCODER, OUTCOME, {0}},
+                       DISTILBERT_SPAN_ROWS[] = {DISTILBERT_ENCODER, SPAN, {0}};
+
+static bp_err check_distilbert(const bp_hf_shape *shape, const char *path)
+{
+    int64_t heads = bp_hf_size_of(shape, "heads"), width = bp_hf_size_of(shape, "width");
+
+    return width % heads == 0 ? BP_OK
+                              : BP_FAIL(BP_ERR_FORMAT, "huggingface.not_dividing",
+                                        "\"n_heads\" %lld does not divide \"dim\" %lld: at %s",
+                                        (long long)heads, (long long)width, path);
+}
+
+#define DISTILBERT_MORE                                                                            \
+    "{\"dropout\": 0.0, \"attention_dropout\": 0.0, \"qa_dropout\": 0.0,"                          \
+    " \"seq_classif_dropout\": 0.0, \"torch_dtype\": \"float32\"}"
+#define DISTILBERT_TABLE(class, head_of, sizes_of, rows_of)                                        \
+    {                                                                                              \
+        .kind = "distilbert", .model_type = "distilbert", .architecture = "DistilBertFor" class,   \
+        .prefix = "distilbert.", .first = "embeddings.word_embeddings.weight", .head = head_of,    \
+        .tied = "embeddings.word_embeddings.weight", .sizes = sizes_of,                            \
+        .settings = DISTILBERT_SETTINGS, .rows = rows_of, .buffers = BUFFERS,                      \
+        .harmless = DISTILBERT_HARMLESS, .more = DISTILBERT_MORE, .check = check_distilbert,       \
+        .bare = DISTILBERT_HEADS, .older = OLDER                                                   \
+    }
+static const bp_hf_table DISTILBERT_MASKED = DISTILBERT_TABLE("MaskedLM", "vocab_projector.weight",
+                                                              DISTILBERT_SIZES, DISTILBERT_ROWS),
+                         DISTILBERT_VALUE =
+                             DISTILBERT_TABLE("SequenceClassification", NULL,
+                                              DISTILBERT_VALUE_SIZES, DISTILBERT_CLASS_ROWS),
+                         DISTILBERT_CLASS =
+                             DISTILBERT_TABLE("SequenceClassification", NULL,
+                                              DISTILBERT_CLASS_SIZES, DISTILBERT_CLASS_ROWS),
+                         DISTILBERT_TAG =
+                             DISTILBERT_TABLE("TokenClassification", NULL, DISTILBERT_TAG_SIZES,
+                                              DISTILBERT_TAG_ROWS),
+                         DISTILBERT_SPAN =
+                             DISTILBERT_TABLE("QuestionAnswering", NULL, DISTILBERT_SPAN_SIZES,
+                                              DISTILBERT_SPAN_ROWS);
+const bp_hf_table *const bp_distilbert_huggingface[] = {&DISTILBERT_MASKED, &DISTILBERT_VALUE,
+                                                        &DISTILBERT_CLASS,  &DISTILBERT_TAG,
+                                                        &DISTILBERT_SPAN,   NULL};
