@@ -30,7 +30,7 @@ static bp_err count_places(vector_texts *texts, int64_t d, int64_t *places)
     *places = document.text + texts->wish->prompt_count +
               (texts->begin >= 0 && !begins_so(texts, &document, &err)) + (texts->end >= 0);
     if (err == BP_OK && *places == 0)
-        err = BP_FAIL(BP_ERR_FORMAT, "task.empty_document",
+        err = BP_FAIL(BP_ERR_FORMAT, "score.empty_document",
                       "document %" PRId64 " has no token: at %s; leave it out",
                       d - texts->plan.first_document[document.file],
                       bp_corpus_file_path(bp_corpus_file_at(texts->plan.corpus, document.file)));

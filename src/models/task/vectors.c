@@ -24,14 +24,13 @@ const bp_task_kind bp_task_vectors = {.name = "vectors",
                                       .label = "label",
                                       .objective = &OBJECTIVE};
 
-bp_err bp_task_give_vectors(bp_model_shape *shape, const char *pool, const char *where)
+bp_err bp_task_give_vectors(bp_model_shape *shape, int64_t pool, const char *where)
 {
     if (!shape->family->backbone || shape->family->start_token)
         return BP_FAIL(BP_ERR_CONFIG, "model.no_vectors",
                        "a model of kind %s has no state of a whole text: at %s; take an encoder or "
                        "a decoder of Transformer layers",
                        shape->family->name, where);
-    shape->task = (bp_task_shape){
-        .kind = BP_TASK_VECTORS, .outcomes = shape->width, .pool = bp_task_pool_named(pool)};
+    shape->task = (bp_task_shape){.kind = BP_TASK_VECTORS, .outcomes = shape->width, .pool = pool};
     return BP_OK;
 }
