@@ -14,8 +14,9 @@
 #include <stdio.h>
 
 typedef struct file_options {
-    int64_t head;          /* --head N; -1: all rows */
-    const char *tokenizer; /* --tokenizer FILE; NULL: not given */
+    int64_t head;           /* --head N; -1: all rows */
+    const char *tokenizer;  /* --tokenizer FILE; NULL: not given */
+    const char *form, *out; /* --form FORM, --out FILE; NULL: not given */
 } file_options;
 
 typedef struct file_tool {
@@ -23,9 +24,15 @@ typedef struct file_tool {
     bp_err (*run)(const char *path, const file_options *options);
     /* all of them at once, where a folder is among them; NULL: one by one */
     bp_err (*run_folders)(char *const *paths, int count, const file_options *options);
+    bp_err (*run_form)(char *const *paths, int count, const file_options *options); /* --form */
 } file_tool;
 
-enum { FILE_TOOL_HEAD = 'n', FILE_TOOL_TOKENIZER = 256 }; /* keys of the options */
+enum {
+    FILE_TOOL_HEAD = 'n',
+    FILE_TOOL_TOKENIZER = 256,
+    FILE_TOOL_FORM,
+    FILE_TOOL_OUT
+}; /* keys of the options */
 
 /** Parse the command line and run the tool on each FILE in turn, on rank 0. A failure of one is
  * reported, and the others are still processed; the first failure's code is the result. Collective

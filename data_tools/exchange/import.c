@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "exchange.h"
 #include "import_files.h"
+#include "import_sentences.h"
 #include "io/huggingface/hf_model.h"
 #include "models/family.h"
 #include "text/tokenizer/forced.h"
@@ -115,7 +116,7 @@ static int64_t add_roles_of(json_t *state, const char *folder, int64_t vocab_siz
 }
 
 static json_t *state_of(const bp_hf_model *model, const bp_hf_shape *shape,
-                        const bp_tokenizer *tokenizer, const char *folder)
+                        const bp_tokenizer *tokenizer, const char *folder, json_t *vectors)
 {
     int64_t vocab_size = bp_hf_size_of(shape, "vocab_size");
 
@@ -135,6 +136,8 @@ static json_t *state_of(const bp_hf_model *model, const bp_hf_shape *shape,
         (void)json_object_set_new(state, "forced", forced);
     if (bp_hf_report_of(model).headless)
         (void)json_object_set_new(state, "headless", json_true());
+    if (vectors)
+        (void)json_object_set(state, "vectors", vectors);
     if (tokenizer && bp_tokenizer_was_framed(tokenizer))
         (void)json_object_set_new(state, "framed", json_true());
     return state;
@@ -175,7 +178,7 @@ static int64_t parameters_of(const bp_hf_model *model)
 }
 
 static bp_err save(bp_hf_model *model, const exchange_arguments *arguments,
-                   const bp_tokenizer *tokenizer)
+                   const bp_tokenizer *tokenizer, json_t *vectors)
 {
     const char *out = arguments->out;
     bp_hf_shape shape = bp_hf_shape_of(model);
@@ -189,7 +192,7 @@ static bp_err save(bp_hf_model *model, const exchange_arguments *arguments,
                                    .fetch = fetch,
                                    .context = &counted,
                                    .tokenizer = text};
-    json_t *state = state_of(model, &shape, tokenizer, arguments->from);
+    json_t *state = state_of(model, &shape, tokenizer, arguments->from, vectors);
     int64_t count;
     const bp_slice *slices = bp_hf_slices(model, &count);
     bp_model_shape ours;
@@ -254,6 +257,24 @@ static const char *chat_template_of(const char *folder)
     return where;
 }
 
+/* "vectors: mean of up to 256 tokens, of length 1, after the prompt 'query: '" */
+static void report_vectors(const json_t *vectors)
+{
+    const char *prompt = json_string_value(json_object_get(vectors, "prompt_text"));
+    json_int_t most = json_integer_value(json_object_get(vectors, "context"));
+    bp_buffer line = {0};
+
+    bp_buffer_printf(&line, "vectors: %s", json_string_value(json_object_get(vectors, "pool")));
+    if (most > 0)
+        bp_buffer_printf(&line, " of up to %lld tokens", (long long)most);
+    if (json_is_true(json_object_get(vectors, "norm")))
+        bp_buffer_printf(&line, ", of length 1");
+    if (prompt)
+        bp_buffer_printf(&line, ", after the prompt '%.200s'", prompt);
+    bp_log("%s", line.data);
+    bp_buffer_clear(&line);
+}
+
 static void report(const bp_hf_model *model, const exchange_arguments *arguments,
                    const bp_tokenizer *tokenizer)
 {
@@ -274,7 +295,7 @@ static void report(const bp_hf_model *model, const exchange_arguments *arguments
     if (r.wrapper[0] != '\0')
         bp_log("names of tensors were read without '%s'", r.wrapper);
     if (r.headless)
-        bp_log("head: none, the folder is of a base class; fine-tune the model to use it");
+        bp_log("head: none, the folder is of a base class; score.vectors and finetune take it");
     bp_log("transposed: %lld weights, [in, out] to [out, in]; split: %lld into q, k and v",
            (long long)r.transposed, (long long)r.split);
     bp_log("left out: %lld attention masks, %lld tied heads, %lld unknown tensors",
@@ -402,34 +423,49 @@ static bp_err import_folder(const bp_model_family *family, const exchange_argume
     return err;
 }
 
+/* A Hugging Face folder. */
+static bp_err import_model(const exchange_arguments *arguments)
+{
+    exchange_arguments own = *arguments;
+    bp_hf_model *model = NULL;
+    bp_tokenizer *tokenizer = NULL;
+    json_t *vectors;
+    char *folder;
+    bp_err err = import_sentences(&vectors, &folder, arguments->from);
+
+    own.from = folder;
+    if (err == BP_OK)
+        err = import_check_source(folder);
+    if (err == BP_OK)
+        err = bp_hf_open(&model, folder, bp_model_huggingface_tables());
+    if (err == BP_OK) {
+        bp_hf_shape shape = bp_hf_shape_of(model);
+
+        err = load_tokenizer(&tokenizer, &own, &shape);
+    }
+    if (err == BP_OK && vectors)
+        err = import_sentences_encode(vectors, tokenizer, folder);
+    if (err == BP_OK)
+        err = save(model, &own, tokenizer, vectors);
+    if (err == BP_OK)
+        report(model, &own, tokenizer);
+    if (err == BP_OK && vectors)
+        report_vectors(vectors);
+    bp_tokenizer_free(&tokenizer);
+    bp_hf_close(&model);
+    json_decref(vectors);
+    bp_free(folder);
+    return err;
+}
+
 static bp_err import(const exchange_arguments *arguments)
 {
     const bp_model_family *of_folder = bp_model_family_of_folder(arguments->from);
     const bp_model_family *family = bp_model_family_of_text(arguments->from);
 
-    bp_hf_model *model = NULL;
-    bp_tokenizer *tokenizer = NULL;
-    bp_err err;
-
     if (family)
         return import_text(family, arguments);
-    if (of_folder)
-        return import_folder(of_folder, arguments);
-    err = import_check_source(arguments->from);
-    if (err == BP_OK)
-        err = bp_hf_open(&model, arguments->from, bp_model_huggingface_tables());
-    if (err == BP_OK) {
-        bp_hf_shape shape = bp_hf_shape_of(model);
-
-        err = load_tokenizer(&tokenizer, arguments, &shape);
-    }
-    if (err == BP_OK)
-        err = save(model, arguments, tokenizer);
-    if (err == BP_OK)
-        report(model, arguments, tokenizer);
-    bp_tokenizer_free(&tokenizer);
-    bp_hf_close(&model);
-    return err;
+    return of_folder ? import_folder(of_folder, arguments) : import_model(arguments);
 }
 
 static bp_err run(int argc, char **argv)
@@ -457,6 +493,8 @@ const bp_tool bp_tool_import = {
              "An ARPA file is one of SRILM or KenLM; its words make a tokenizer, unless one is "
              "given. So do those of a file of word2vec's, text or binary. Both may be compressed "
              "with gzip or zstd.\n"
+             "Of a folder of sentence-transformers (modules.json) the checkpoint keeps how vectors "
+             "are made of states, what score.vectors does then if nothing is given.\n"
              "The checkpoint is what model.init and score.model take; its step is 0. It "
              "keeps the folder's tokenizer: tokenizer.json; else of gpt2, roberta and bart "
              "vocab.json with merges.txt, of bert and electra vocab.txt. A report says how many "

@@ -113,7 +113,7 @@ static const struct {
 } SOURCES[] = {{NULL, {"tokenizer.json", NULL}, load_json},
                {"gpt2", {"vocab.json", "merges.txt"}, load_gpt2},
                {"roberta|bart", {"vocab.json", "merges.txt"}, load_roberta},
-               {"bert|electra", {"vocab.txt", NULL}, load_bert}};
+               {"bert|distilbert|electra", {"vocab.txt", NULL}, load_bert}};
 
 static bool names_type(const char *types, const char *type)
 {

@@ -4,7 +4,9 @@
 #include "base/mem.h"
 #include "file_tool.h"
 #include "io/corpus/corpus_file.h"
+#include "output.h"
 #include "table_columns.h"
+#include "table_npy.h"
 #include "token_table.h"
 #include "tools.h"
 
@@ -174,6 +176,9 @@ static const struct argp_option OPTIONS[] = {
     {"head", FILE_TOOL_HEAD, "N", 0, "print only the first N rows", 0},
     {"tokenizer", FILE_TOOL_TOKENIZER, "FILE", 0,
      "of tokens.h5: the tokenizer.json, where the scored corpus keeps none", 0},
+    {"form", FILE_TOOL_FORM, "npy", 0,
+     "in place of CSV: write one DATASET of a FILE as NumPy's .npy, with --out", 0},
+    {"out", FILE_TOOL_OUT, "F.npy", 0, "of --form npy: the file to write", 0},
     {0}};
 
 static const bp_help_row STATUSES[] = {{"0", "done"},
@@ -182,10 +187,23 @@ static const bp_help_row STATUSES[] = {{"0", "done"},
                                        {"66", "a file is missing"},
                                        {0}};
 
+static bp_err write_form(char *const *paths, int count, const file_options *options)
+{
+    if (!options->form || strcmp(options->form, "npy") != 0 || !options->out || count != 2)
+        return BP_FAIL(BP_ERR_USAGE, "table.bad_form",
+                       "another form than CSV is --form npy FILE DATASET --out F.npy: at the "
+                       "command line; give all of them");
+    bp_err err = bp_output_is_not(options->out, paths[0]);
+
+    return err == BP_OK ? table_write_npy(paths[0], paths[1], options->out) : err;
+}
+
 static bp_err run(int argc, char **argv)
 {
-    static const file_tool TOOL = {
-        .tool = &bp_tool_table, .run = print_table, .run_folders = table_of_runs};
+    static const file_tool TOOL = {.tool = &bp_tool_table,
+                                   .run = print_table,
+                                   .run_folders = table_of_runs,
+                                   .run_form = write_form};
 
     return file_tool_run(&TOOL, argc, argv);
 }
@@ -193,7 +211,8 @@ static bp_err run(int argc, char **argv)
 const bp_tool bp_tool_table = {
     .name = "table",
     .help = {.name = "bagpipe-data table",
-             .usage = "[OPTION...] FILE...\n[OPTION...] RUN...",
+             .usage =
+                 "[OPTION...] FILE...\n[OPTION...] RUN...\n--form npy FILE DATASET --out F.npy",
              .summary = "prints rows of files, or runs side by side, as CSV",
              .text = "A FILE is a corpus or documents.h5 (a row a document), or tokens.h5 (a row a "
                      "token: document, doc_id, position, token, text, logprob, and the columns of "
@@ -202,12 +221,16 @@ const bp_tool bp_tool_table = {
                      "return, \\\\ is a backslash, and \\xNN is a byte that is not valid UTF-8 in "
                      "this token, or of another control character. logprob is nan where a token "
                      "was not scored.\n"
+                     "With --form npy a dataset is written for numpy.load, in the type that it has "
+                     "in the file: vector of score/vectors.h5.\n"
                      "A RUN is the run folder of a training (a row a run): its state, figures, and "
                      "the keys that differ. The run with the lowest validation loss is first; runs "
                      "without validation follow by their last loss.",
              .options = OPTIONS,
-             .examples = "  bagpipe-data table train.h5\n"
-                         "  bagpipe-data table runs/scored/score/documents.h5 > documents.csv\n"
-                         "  bagpipe-data table runs/sweep/*\n",
+             .examples =
+                 "  bagpipe-data table train.h5\n"
+                 "  bagpipe-data table runs/scored/score/documents.h5 > documents.csv\n"
+                 "  bagpipe-data table runs/sweep/*\n"
+                 "  bagpipe-data table --form npy runs/v/score/vectors.h5 vector --out v.npy\n",
              .statuses = STATUSES},
     .run = run};

@@ -76,6 +76,7 @@ typedef struct bp_model_info {
                                 of whole texts, a target is at any place of its text, whose state is
                                 that of all of them; see bp_model_batch.targets */
     char labels_hash[BP_SHA256_HEX]; /* of the names of classes; "": none */
+    bool frames; /* it reads a text between the tokens of the roles cls and sep */
     bool masks; /* it finds masked tokens: a target is at its own place, and inputs after a window's
                    end are -1 */
     bool log_probabilities; /* `logits` are natural logs of probabilities, and no softmax of one
@@ -265,6 +266,7 @@ typedef struct bp_model_task {
     int64_t windows, length; /* of a batch; 0: nothing is scored */
     int groups;              /* of bp_model_decode_new; 0: nothing is decoded */
     int64_t slots, capacity;
+    const char *vectors; /* as bp_model_open_vectors; NULL: not so */
 } bp_model_task;
 
 /** The memory for that, in bytes: weights with their copies, work on a batch, and what

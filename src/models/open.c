@@ -11,11 +11,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The shape of a model that gives probabilities. */
-static bp_err read_scored(bp_model_shape *shape, const json_t *state, const char *where)
+/* The shape of a model that gives probabilities, or vectors. */
+static bp_err read_scored(bp_model_shape *shape, const json_t *state, const char *where,
+                          const char *vectors)
 {
     bp_err err = bp_model_shape_read(shape, state, where);
 
+    if (err == BP_OK && vectors)
+        err = bp_task_give_vectors(shape, bp_task_pool_named(vectors), where);
     if (err == BP_OK && shape->family->no_distribution && !bp_task_has_head(&shape->task))
         err = BP_FAIL(BP_ERR_CONFIG, "model.no_distribution",
                       "a model of kind %s can't be used here: %s: at %s; take another model",
@@ -52,7 +55,8 @@ static void read_roles(bp_model_info *info, const json_t *state, const bp_model_
     info->forced = bp_forced_read(state, shape->vocab_size);
 }
 
-bp_err bp_model_read_info(bp_model_info *info, const bp_checkpoint *checkpoint, int64_t context)
+static bp_err read_info(bp_model_info *info, const bp_checkpoint *checkpoint, int64_t context,
+                        const char *vectors)
 {
     const json_t *state = bp_checkpoint_state(checkpoint);
     const char *where = bp_checkpoint_folder(checkpoint), *hash = NULL;
@@ -64,7 +68,7 @@ bp_err bp_model_read_info(bp_model_info *info, const bp_checkpoint *checkpoint, 
     if (err == BP_OK)
         err = bp_json_get_string(state, "tokenizer_hash", &hash, where);
     if (err == BP_OK)
-        err = read_scored(&shape, state, where);
+        err = read_scored(&shape, state, where, vectors);
     if (err != BP_OK)
         return err;
     snprintf(info->tokenizer_hash, sizeof info->tokenizer_hash, "%s", hash);
@@ -80,6 +84,7 @@ bp_err bp_model_read_info(bp_model_info *info, const bp_checkpoint *checkpoint, 
     hash_labels(info->labels_hash, json_object_get(json_object_get(state, "model"), "labels"));
     info->may_be_zero =
         shape.family->open != NULL || (!bp_task_has_head(&shape.task) && shape.head_entmax == 1);
+    info->frames = shape.family->backbone && shape.family->backbone(&shape).pooler;
     info->masks = bp_model_objective(&shape) && bp_model_objective(&shape)->masks;
     info->reads_source = bp_model_reads_source(&shape);
     info->start_token = shape.family->start_token ? shape.family->start_token(&shape) : -1;
@@ -91,12 +96,17 @@ bp_err bp_model_read_info(bp_model_info *info, const bp_checkpoint *checkpoint, 
     return BP_OK;
 }
 
+bp_err bp_model_read_info(bp_model_info *info, const bp_checkpoint *checkpoint, int64_t context)
+{
+    return read_info(info, checkpoint, context, NULL);
+}
+
 bp_err bp_model_of_checkpoint(bp_model **out, const bp_mesh *mesh, const bp_config *config,
                               bp_checkpoint *checkpoint, bp_model_wish wish)
 {
     bp_model_info found = {0};
     bp_model_shape shape = {0};
-    bp_err err = bp_agree(mesh->member, bp_model_read_info(&found, checkpoint, wish.context));
+    bp_err err = bp_agree(mesh->member, read_info(&found, checkpoint, wish.context, wish.vectors));
 
     *out = NULL;
     if (err == BP_OK) /* it was read before */
@@ -116,6 +126,7 @@ bp_err bp_model_of_checkpoint(bp_model **out, const bp_mesh *mesh, const bp_conf
     bp_model_info *info = &(*out)->info;
     info->kind = shape.family->name;
     info->may_be_zero = found.may_be_zero;
+    info->frames = found.frames;
     info->masks = found.masks;
     info->step = found.step;
     info->eod_id = found.eod_id;
@@ -156,7 +167,7 @@ bp_err bp_model_estimate(bp_model_memory *out, const json_t *state, const bp_con
                          const bp_model_task *task)
 {
     bp_model_shape shape;
-    bp_err err = read_scored(&shape, state, "manifest.json");
+    bp_err err = read_scored(&shape, state, "manifest.json", task->vectors);
 
     *out = (bp_model_memory){0};
     if (err == BP_OK && shape.family->open) {
@@ -198,6 +209,12 @@ bp_err bp_model_open_wide(bp_model **out, const bp_mesh *mesh, const bp_config *
                           const char *path, int64_t context)
 {
     return open_path(out, mesh, config, path, (bp_model_wish){.context = context});
+}
+
+bp_err bp_model_open_vectors(bp_model **out, const bp_mesh *mesh, const bp_config *config,
+                             const char *path, int64_t context, const char *pool)
+{
+    return open_path(out, mesh, config, path, (bp_model_wish){.context = context, .vectors = pool});
 }
 
 bp_err bp_model_open_with_head(bp_model **out, const bp_mesh *mesh, const bp_config *config,

@@ -39,6 +39,12 @@ bp_err bp_model_open(bp_model **out, const bp_mesh *mesh, const bp_config *confi
 bp_err bp_model_open_wide(bp_model **out, const bp_mesh *mesh, const bp_config *config,
                           const char *path, int64_t context);
 
+/** As bp_model_open_wide, of a model without its head, which it need not have: of
+ * bp_model_distribution a row is the state of the last layer, after the final norm, pooled over the
+ * text ("first", "mean", "last"). Errors: BP_ERR_CONFIG a model that has none, too. */
+bp_err bp_model_open_vectors(bp_model **out, const bp_mesh *mesh, const bp_config *config,
+                             const char *path, int64_t context, const char *pool);
+
 /** As bp_model_open, and bp_model_ops.head_weights returns its output map, for which
  * memory is taken where products read another form of it. */
 bp_err bp_model_open_with_head(bp_model **out, const bp_mesh *mesh, const bp_config *config,

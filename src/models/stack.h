@@ -23,6 +23,7 @@ typedef struct bp_stack {
     float position_std;     /* of initial values of the table "wpe"; 0: there is none */
     int64_t first_position; /* its row of a text's first token; places of padding have the row
                                before it */
+    bool relu_pooler;       /* bp_backbone.relu */
     int64_t segments;       /* kinds of segments that have an embedding; 0: none have */
     bool rotary;
     double rope_fraction; /* share of a head that is rotated; 0: all, and there is no such key */

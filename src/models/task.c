@@ -23,7 +23,7 @@ const bp_option bp_task_options[] = {
      .at = BP_AT(bp_task_keys, label)},
     {"task.pool", BP_OPTION_CHOICE, "auto", 0, 0, "auto|first|mean|last", NULL,
      "of which tokens' states the head reads a text: auto is first, through a pooler, of "
-     "bert, roberta and electra, last of others, of bart and t5 through a pooler too",
+     "bert, roberta, distilbert and electra, last of others, of bart and t5 through a pooler too",
      false, .at = BP_AT(bp_task_keys, pool)},
     {"task.frozen_layers", BP_OPTION_INT, "0", 0, 10000, NULL, "layers",
      "so many of the first layers, and the embeddings below them, keep their values", false,
@@ -87,6 +87,8 @@ bool bp_task_is_asked(const bp_config *config)
 
 static bool has_pooler(const bp_model_shape *shape)
 {
+    if (!bp_task_kind_of(&shape->task)->new_head)
+        return false;
     return shape->task.pool == BP_POOL_FIRST
                ? backbone_of(shape).pooler
                : shape->task.pool == BP_POOL_LAST && shape->task.dense;
@@ -95,6 +97,8 @@ static bool has_pooler(const bp_model_shape *shape)
 /* Where it keeps the words all is one block, that of the last stage, which shares their table. */
 int bp_task_blocks(const bp_model_shape *shape)
 {
+    if (!bp_task_kind_of(&shape->task)->new_head)
+        return 1;
     return bp_task_keeps_words(shape) ? 1 : shape->task.features > 0 ? 3 : 2;
 }
 
@@ -123,6 +127,8 @@ static bp_block *new_pooling(bp_network *network, const bp_model_shape *shape)
                                 .pool = (bp_pool)shape->task.pool,
                                 .pooler = has_pooler(shape),
                                 .gelu = backbone.gelu,
+                                .relu = backbone.relu,
+                                .is_last = !bp_task_kind_of(&shape->task)->new_head,
                                 .mask = (int64_t)1 << 40};
     bp_block *block;
 

@@ -42,6 +42,11 @@ static inline bool bp_model_reads_source(const bp_model_shape *shape)
     return shape->family->start_token && !bp_task_has_head(&shape->task);
 }
 
+/** The same model without its head, which gives the pooled state of a text (a bp_pool but
+ * NONE): of bp_model_distribution these are a text's numbers. `where`: the checkpoint, for
+ * messages. Errors: BP_ERR_CONFIG it is of no family that has one. */
+bp_err bp_task_give_vectors(bp_model_shape *shape, int64_t pool, const char *where);
+
 /** Blocks of its head, and FLOPs of training on a token. */
 int bp_task_blocks(const bp_model_shape *shape);
 double bp_task_flops(const bp_model_shape *shape);

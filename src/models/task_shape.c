@@ -50,7 +50,16 @@ static bp_err read_kind(bp_task_shape *task, const json_t *model, const char *wh
         return err;
     kind = bp_task_kind_named(word);
     task->kind = kind ? bp_task_kind_number(kind) : 0;
-    return kind && (task->kind == 0 || kind->objective) ? BP_OK : fail_choice("task", word, where);
+    return kind && (task->kind == 0 || kind->new_head) ? BP_OK : fail_choice("task", word, where);
+}
+
+int64_t bp_task_pool_named(const char *name)
+{
+    int64_t pool = 0;
+
+    while (pool < POOL_COUNT && strcmp(POOLS[pool], name) != 0)
+        pool++;
+    return pool < POOL_COUNT ? pool : 0;
 }
 
 static bp_err read_pool(bp_task_shape *task, const json_t *model, const char *where)

@@ -44,7 +44,7 @@ typedef struct bp_backbone {
     float epsilon;
     float cap, scale;  /* of these words' logits (bp_head_shape); 0: none */
     bool pooler;       /* a text's first state goes through a pooler; else its last one is taken */
-    bool gelu;         /* the pooler's activation, in place of tanh */
+    bool gelu, relu;   /* the pooler's activation, in place of tanh */
     bool dense;        /* that last state goes through a pooler too, as in Hugging Face's
                           encoder-decoders that classify */
     int64_t segments;  /* that it distinguishes */
@@ -66,6 +66,9 @@ static inline bool bp_task_has_head(const bp_task_shape *task)
 {
     return bp_task_kind_of(task)->objective != NULL;
 }
+
+/** The bp_pool that a checkpoint calls so; BP_POOL_NONE: none. */
+int64_t bp_task_pool_named(const char *name);
 
 /** Are outcomes a softmax of one linear map? True for a language model. */
 static inline bool bp_task_is_softmax(const bp_task_shape *task)

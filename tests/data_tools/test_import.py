@@ -17,6 +17,12 @@ def byte_names():
     return [chr(byte if byte in shown else 256 + sum(b not in shown for b in range(byte))) for byte in range(256)]
 
 
+def tensors_of(folder):
+    with open(os.path.join(folder, "model.safetensors"), "rb") as file:
+        head, data = json.loads(file.read(int.from_bytes(file.read(8), "little"))), file.read()
+    return {name: (tensor["shape"], data[slice(*tensor["data_offsets"])]) for name, tensor in head.items() if name != "__metadata__"}
+
+
 class Import(JobTest):
     VOCABULARY = 280
     TEXT_BYTES = 6000
@@ -85,7 +91,10 @@ class Import(JobTest):
                            "task.kind=classes", "task.label=topic"])
                 self.assert_error(run([program("bagpipe"), "score", self.at("small.ini"), "run.dir=" + self.at(kind + "-scored"), "score.model=" + base,
                                        "score.corpus=" + self.at("pieces.h5")]), 65, "[tensor.no_head]")
-                self.assert_error(run([program("bagpipe-data"), "export", base, "--out", self.at(kind + "-never")]), 65, "[tensor.no_head]")
+                again = self.at(kind + "-again")
+                self.must(["bagpipe-data", "export", base, "--out", again])
+                self.assertEqual(read_json(again, "config.json")["architectures"], [name])
+                self.assertEqual(tensors_of(again), tensors_of(folder))
 
     def test_tokenizers_of_older_folders(self):
         vocabulary = sorted(read_json(self.at("pieces.json"))["model"]["vocab"].items(), key=lambda item: item[1])

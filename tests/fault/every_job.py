@@ -55,6 +55,7 @@ WAYS = {  # job, keys, and meshes (ranks, 0: without mpirun; keys), the first on
     "datastore": ("score", SCORED + ("score.states=yes", "score.stride=1", "score.corpus=@train.h5"), ANY),
     "states": ("score", ("score.model=@bilm", "score.corpus=@many-words.h5", "score.states=yes", "score.context=40", "score.mix=0,1"), ANY),
     "candidates": ("score", ("score.model=@model", "score.corpus=@contexts.h5", "score.candidates=@choices.jsonl"), ANY),
+    "vectors": ("score", SCORED + ("score.vectors=mean", "score.vectors_norm=yes", "score.corpus=@train.h5"), ANY),
     "task": ("score", ("score.model=@tuned", "score.corpus=@many-texts.h5"), ANY[:2]),
     "task_tags": ("score", ("score.model=@tagger", "score.corpus=@many-tags.h5"), ANY[:2]),
     "task_spans": ("score", ("score.model=@reader", "score.corpus=@many-questions.h5"), ANY[:2]),

@@ -393,6 +393,14 @@ static const char DEFAULTS[] =
     "\"max_position_embeddings\": 512, \"type_vocab_size\": 2, \"layer_norm_eps\": 1e-12, "
     "\"pad_token_id\": 1, \"position_embedding_type\": \"absolute\", "
     "\"tie_word_embeddings\": true},"
+    "\"xlm-roberta\": {\"vocab_size\": 30522, \"hidden_size\": 768, \"num_hidden_layers\": 12, "
+    "\"num_attention_heads\": 12, \"intermediate_size\": 3072, \"hidden_act\": \"gelu\", "
+    "\"max_position_embeddings\": 512, \"type_vocab_size\": 2, \"layer_norm_eps\": 1e-12, "
+    "\"pad_token_id\": 1, \"position_embedding_type\": \"absolute\", "
+    "\"tie_word_embeddings\": true},"
+    "\"distilbert\": {\"vocab_size\": 30522, \"dim\": 768, \"n_layers\": 6, \"n_heads\": 12, "
+    "\"hidden_dim\": 3072, \"activation\": \"gelu\", \"max_position_embeddings\": 512, "
+    "\"tie_word_embeddings\": true},"
     "\"electra\": {\"vocab_size\": 30522, \"embedding_size\": 128, \"hidden_size\": 256, "
     "\"num_hidden_layers\": 12, \"num_attention_heads\": 4, \"intermediate_size\": 1024, "
     "\"hidden_act\": \"gelu\", \"max_position_embeddings\": 512, \"type_vocab_size\": 2, "
@@ -508,6 +516,8 @@ static void a_key_that_is_not_there_means_the_class_default(void **state)
                                           "bert-token-tiny",
                                           "bert-span-tiny",
                                           "roberta-tiny",
+                                          "xlm-roberta-tiny",
+                                          "distilbert-tiny",
                                           "electra-generator-tiny",
                                           "electra-discriminator-tiny",
                                           "bart-tiny",

@@ -40,9 +40,10 @@ static bp_model_shape random_shape(int tensors, int stages)
 {
     static const int64_t vocabularies[] = {23, 257, 8192, 20000, 50257};
     static const bp_model_family *const families[] = {
-        &bp_gpt_family,     &bp_llama_family,   &bp_gpt_neox_family, &bp_bert_family,
-        &bp_roberta_family, &CAPPED_FAMILY,     &bp_qwen3_family,    &bp_olmo2_family,
-        &bp_gemma2_family,  &bp_smollm3_family, &bp_granite_family,  &bp_mamba2_family};
+        &bp_gpt_family,     &bp_llama_family,      &bp_gpt_neox_family, &bp_bert_family,
+        &bp_roberta_family, &CAPPED_FAMILY,        &bp_qwen3_family,    &bp_olmo2_family,
+        &bp_gemma2_family,  &bp_distilbert_family, &bp_smollm3_family,  &bp_granite_family,
+        &bp_mamba2_family};
     int64_t heads = tensors * draw(1, 2);
     bp_model_shape shape = {
         .family = families[draw(0, (int64_t)(sizeof families / sizeof *families) - 1)],

@@ -667,6 +667,8 @@ static void families_are_the_references(void **state)
                                           "mamba2-tiny",
                                           "bert-tiny",
                                           "roberta-tiny",
+                                          "xlm-roberta-tiny",
+                                          "distilbert-tiny",
                                           "bert-sequence-tiny",
                                           "bert-token-tiny",
                                           "bert-span-tiny",

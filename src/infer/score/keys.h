@@ -12,6 +12,8 @@ typedef struct bp_score_keys {
     const char *model;
     const char *corpus;
     const char *candidates;
+    const char *vectors;
+    bool vectors_norm;
     const char *select;
     int64_t member;
     bool tokens;

@@ -102,6 +102,20 @@ const bp_option bp_score_options[] = {
      .help = "JSONL: \"choices\" of each document, texts, and perhaps \"answer\", the right one's "
              "number",
      .at = BP_AT(bp_score_keys, candidates)},
+    {.key = "score.vectors",
+     .type = BP_OPTION_CHOICE,
+     .value = "none",
+     .choices = "none|mean|first|last",
+     .help = "write score/vectors.h5 in place of scores: a vector a document, the last layer's "
+             "states of its tokens as their mean, or the first or last one's; of a sentence "
+             "encoder what its folder said, if not given",
+     .at = BP_AT(bp_score_keys, vectors)},
+    {.key = "score.vectors_norm",
+     .type = BP_OPTION_BOOL,
+     .value = "no",
+     .help = "make each vector one of length 1; of a sentence encoder what its folder said, if not "
+             "given",
+     .at = BP_AT(bp_score_keys, vectors_norm)},
     {.key = "score.select",
      .type = BP_OPTION_CHOICE,
      .value = "all",

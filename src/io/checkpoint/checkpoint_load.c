@@ -35,10 +35,12 @@ bp_err bp_checkpoint_find_tensor(const bp_checkpoint *checkpoint, const bp_slice
 
     *out = tensor;
     if (!tensor && json_is_true(json_object_get(bp_checkpoint_state(checkpoint), "headless")))
-        return BP_FAIL(BP_ERR_FORMAT, "tensor.no_head",
-                       "the model was imported without a head (tensor '%s'): in checkpoint %s; "
-                       "fine-tune it, or import a folder that has its head",
-                       slice->name, checkpoint->folder);
+        return BP_FAIL(
+            BP_ERR_FORMAT, "tensor.no_head",
+            "the model was imported without a head (tensor '%s'): in checkpoint %s; take "
+            "vectors of documents (score.vectors=mean), fine-tune it, or import a "
+            "folder that has its head",
+            slice->name, checkpoint->folder);
     if (!tensor)
         return BP_FAIL(BP_ERR_FORMAT, "tensor.missing", "tensor '%s' is missing: in checkpoint %s",
                        slice->name, checkpoint->folder);

@@ -134,7 +134,18 @@ static bp_err read_by(bp_hf_shape *out, const bp_hf_table *table, const json_t *
     return err;
 }
 
-/* By the first of its kind that takes it; if none does, the message is of one for its task. */
+/* Is the model one that was imported as this type? */
+static bool is_of_origin(const bp_hf_table *table, const json_t *state)
+{
+    static const char OF[] = "Hugging Face ";
+    const char *origin = json_string_value(json_object_get(state, "origin"));
+
+    return origin && strncmp(origin, OF, strlen(OF)) == 0 &&
+           strcmp(origin + strlen(OF), table->model_type) == 0;
+}
+
+/* By the first of its kind that takes it, of the type that it was imported as before others; if
+ * none does, the message is of one for its task. */
 static bp_err read_shape(bp_hf_shape *out, const bp_checkpoint *checkpoint, const json_t *part,
                          const bp_hf_table *const *tables)
 {
@@ -152,11 +163,13 @@ static bp_err read_shape(bp_hf_shape *out, const bp_checkpoint *checkpoint, cons
         return err;
     for (const bp_hf_table *const *table = tables; *table; table++)
         has = has || (strcmp(kind, (*table)->kind) == 0 && has_task(*table, model));
-    for (const bp_hf_table *const *table = tables; *table && (!known || err != BP_OK); table++)
-        if (strcmp(kind, (*table)->kind) == 0 && (!has || has_task(*table, model))) {
-            known = true;
-            err = read_by(out, *table, model, where);
-        }
+    for (int other = 0; other < 2; other++)
+        for (const bp_hf_table *const *table = tables; *table && (!known || err != BP_OK); table++)
+            if (strcmp(kind, (*table)->kind) == 0 && (!has || has_task(*table, model)) &&
+                is_of_origin(*table, state) != (other == 1)) {
+                known = true;
+                err = read_by(out, *table, model, where);
+            }
     if (!known)
         return BP_FAIL(BP_ERR_FORMAT, "export.unknown_kind",
                        "the checkpoint holds a model of kind '%.40s', which Hugging Face has no "
@@ -167,6 +180,7 @@ static bp_err read_shape(bp_hf_shape *out, const bp_checkpoint *checkpoint, cons
     out->end_ids = json_is_array(ends) ? ends : NULL;
     out->forced = json_object_get(state, "forced");
     out->pad_id = json_is_integer(pad) ? json_integer_value(pad) : -1;
+    out->headless = json_is_true(json_object_get(state, "headless"));
     return err;
 }
 
@@ -301,7 +315,9 @@ static bp_err lay_out(layout *all, const bp_checkpoint *checkpoint, const bp_hf_
         hf_tensor_of(&theirs, shape, k);
         err = check_tensor(checkpoint, &theirs);
         (void)snprintf(all->names[k], sizeof all->names[k], "%s%s",
-                       hf_name_is_bare(shape->table, theirs.name) ? "" : shape->table->prefix,
+                       shape->headless || hf_name_is_bare(shape->table, theirs.name)
+                           ? ""
+                           : shape->table->prefix,
                        theirs.name);
         all->specs[k] = (bp_safetensor){.name = all->names[k], .dtype = options->dtype};
         all->specs[k].dims = hf_file_shape(&theirs, all->specs[k].shape);

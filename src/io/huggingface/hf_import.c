@@ -195,8 +195,6 @@ static bp_err map_tensors(bp_hf_model *model)
         hf_tensor theirs;
 
         hf_tensor_of(&theirs, &model->shape, k);
-        if (model->headless && hf_name_is_bare(model->shape.table, theirs.name))
-            continue;
         if (check_tensor(model, &theirs) != BP_OK)
             return BP_ERR_FORMAT;
         add_slices(model, &theirs, k);
@@ -394,7 +392,7 @@ static bp_err try_table(bp_hf_model *model, bool headless)
     model->part = NULL;
     model->slice_count = 0;
     model->report = (bp_hf_report){.headless = headless, .wrapper = model->wrapper};
-    model->headless = headless;
+    model->shape.headless = headless;
     err = find_prefix(model);
     return err == BP_OK ? map_tensors(model) : err;
 }

@@ -13,7 +13,6 @@ struct bp_hf_model {
     int64_t file_count;
     bool named; /* config.json names the table's class */
     bool prefixed;
-    bool headless;    /* tensors of the head are not there */
     char wrapper[64]; /* what was taken off names: "_orig_mod.module." */
     bp_slice *slices; /* ours ... */
     int64_t *from;    /* ... and of each, which of theirs it is in, and as which part */

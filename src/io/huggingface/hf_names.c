@@ -26,10 +26,19 @@ bool hf_is_set(const bp_hf_shape *shape, const char *flag)
     return flag[0] == '!' ? bp_hf_size_of(shape, flag + 1) == 0 : bp_hf_size_of(shape, flag) != 0;
 }
 
+bool hf_name_is_bare(const bp_hf_table *table, const char *name)
+{
+    for (const char *const *bare = table->bare; bare && *bare; bare++)
+        if (strncmp(name, *bare, strlen(*bare)) == 0)
+            return true;
+    return false;
+}
+
 /* Is it in a model of this shape, of a row of layers in this one? */
 static bool is_there(const bp_hf_shape *shape, const bp_hf_row *row, int64_t layer)
 {
-    return hf_is_set(shape, row->only_if) && (layer == 0 || !row->only_first);
+    return hf_is_set(shape, row->only_if) && (layer == 0 || !row->only_first) &&
+           !(shape->headless && hf_name_is_bare(shape->table, row->theirs));
 }
 
 /* Rows from `row` on that are one layer's. */
@@ -137,14 +146,6 @@ void hf_tensor_of(hf_tensor *out, const bp_hf_shape *shape, int64_t k)
         row += rows;
     }
     BP_ASSERT(!"a tensor of the table");
-}
-
-bool hf_name_is_bare(const bp_hf_table *table, const char *name)
-{
-    for (const char *const *bare = table->bare; bare && *bare; bare++)
-        if (strncmp(name, *bare, strlen(*bare)) == 0)
-            return true;
-    return false;
 }
 
 /* The number at `text`, written as we write it ("01" is nobody's), and what follows it; -1: none.

@@ -124,6 +124,7 @@ typedef struct bp_hf_shape {
     const json_t *forced;      /* of export: members of config.json, borrowed; NULL: none */
     int64_t pad_id;            /* of export: pad_token_id; -1: it is not known */
     json_t *labels;            /* names of classes; NULL: none, or they are numbers */
+    bool headless;             /* of a base class, which has none of the tensors in `bare` */
 } bp_hf_shape;
 
 /** A size by our name, or an extent as above; a name that the table has not is a bug. */

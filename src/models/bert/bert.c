@@ -1,6 +1,7 @@
-/* The families of BERT and RoBERTa: their sizes, and their blocks: embedding and its norm, layers
- * whose norms follow their branches, pooler with the head of next sentences, the transform before
- * the vocabulary, and the vocabulary. Source: Devlin et al. 2019; Liu et al. 2019. */
+/* The families of BERT, RoBERTa and DistilBERT: their sizes, and their blocks: embedding and its
+ * norm, layers whose norms follow their branches, pooler with the head of next sentences, the
+ * transform before the vocabulary, and the vocabulary. Source: Devlin et al. 2019; Liu et al. 2019.
+ */
 #include "models/bert/bert.h"
 
 #include "models/stack.h"
@@ -8,10 +9,10 @@
 
 #define NEXT_SENTENCES 2 /* it follows, it does not */
 
-#define COMMON_SIZES                                                                               \
+#define ENCODER_SIZES                                                                              \
     BP_STACK_SIZES, BP_STACK_CONTEXT, BP_POSITIONS_SIZE, BP_STACK_QUIET("head_width", head_width), \
-        BP_STACK_COUNT("inner", inner), BP_STACK_COUNT("segments", segments),                      \
-        BP_STACK_REAL("norm_epsilon", epsilon), BP_STACK_TIED
+        BP_STACK_COUNT("inner", inner), BP_STACK_REAL("norm_epsilon", epsilon), BP_STACK_TIED
+#define COMMON_SIZES ENCODER_SIZES, BP_STACK_COUNT("segments", segments)
 
 #define ENCODER                                                                                    \
     .post_norm = true, .embedding_norm = true, .position_std = BP_TRANSFORMER_STD,                 \
@@ -19,6 +20,7 @@
 static const bp_stack BERT = {ENCODER, .epsilon = 1e-12, .segments = 2};
 /* It counts positions from its padding token's number on, which is 1 in its vocabulary. */
 static const bp_stack ROBERTA = {ENCODER, .first_position = 2, .segments = 1};
+static const bp_stack DISTILBERT = {ENCODER, .epsilon = 1e-12, .relu_pooler = true};
 
 #define BOUNDARY_SIZE                                                                              \
     {                                                                                              \
@@ -43,6 +45,9 @@ static const bp_model_size ROBERTA_SIZES[] = {COMMON_SIZES,
                                               BP_VARIANT_HEAD_SIZES,
                                               {0}};
 
+static const bp_model_size DISTILBERT_SIZES[] = {
+    ENCODER_SIZES, BOUNDARY_SIZE, BP_VARIANT_ATTENTION_SIZE, BP_VARIANT_HEAD_SIZES, {0}};
+
 #define COMMON_KEYS                                                                                \
     {.key = "model.tied",                                                                          \
      .type = BP_OPTION_BOOL,                                                                       \
@@ -53,18 +58,20 @@ static const bp_model_size ROBERTA_SIZES[] = {COMMON_SIZES,
                 "boundary objective; no if not given"                                              \
     }
 
+#define EPSILON_KEY                                                                                \
+    {                                                                                              \
+        .key = "model.norm_epsilon", .type = BP_OPTION_REAL, .min = 1e-12, .max = 1,               \
+        .help = "what norms add to the mean square; 1e-12 if not given"                            \
+    }
 static const bp_option BERT_KEYS[] = {
     COMMON_KEYS,
     {.key = "model.pooler",
      .type = BP_OPTION_BOOL,
      .help = "there is a head that predicts whether a text's second part follows its first; yes if "
              "not given"},
-    {.key = "model.norm_epsilon",
-     .type = BP_OPTION_REAL,
-     .min = 1e-12,
-     .max = 1,
-     .help = "what norms add to the mean square; 1e-12 if not given"},
+    EPSILON_KEY,
     {0}};
+static const bp_option DISTILBERT_KEYS[] = {COMMON_KEYS, EPSILON_KEY, {0}};
 static const bp_option ROBERTA_KEYS[] = {
     COMMON_KEYS,
     {.key = "model.segments",
@@ -80,7 +87,7 @@ static const bp_option ROBERTA_KEYS[] = {
              "2 if not given"},
     {0}};
 
-static void settle_roberta(bp_model_shape *shape)
+static void settle_without_pooler(bp_model_shape *shape)
 {
     bp_stack_settle(shape);
     shape->own[BP_BERT_NO_POOLER] = 1;
@@ -290,6 +297,7 @@ static bp_model_facts facts(const bp_model_shape *shape)
 static bp_backbone backbone(const bp_model_shape *shape)
 {
     return (bp_backbone){.blocks = (int)shape->layers + 2,
+                         .relu = shape->family->stack->relu_pooler,
                          .layers_from = 2,
                          .pooler = true,
                          .segments = bp_stack_segments(shape),
@@ -309,4 +317,7 @@ static bp_backbone backbone(const bp_model_shape *shape)
 const bp_model_family bp_bert_family = FAMILY("bert", &BERT, BERT_SIZES, BERT_KEYS, bp_stack_settle,
                                               bp_bert_huggingface),
                       bp_roberta_family = FAMILY("roberta", &ROBERTA, ROBERTA_SIZES, ROBERTA_KEYS,
-                                                 settle_roberta, bp_roberta_huggingface);
+                                                 settle_without_pooler, bp_roberta_huggingface),
+                      bp_distilbert_family =
+                          FAMILY("distilbert", &DISTILBERT, DISTILBERT_SIZES, DISTILBERT_KEYS,
+                                 settle_without_pooler, bp_distilbert_huggingface);

@@ -1,4 +1,4 @@
-/* BERT and RoBERTa: encoders that see both directions, pretrained on masked words. */
+/* BERT, RoBERTa and DistilBERT: encoders that see both directions, pretrained on masked words. */
 #ifndef BP_MODELS_BERT_BERT_H
 #define BP_MODELS_BERT_BERT_H
 
@@ -7,11 +7,13 @@
 /** Where their own sizes are in bp_model_shape: 0 is what the family has if nothing is given. */
 enum {
     BP_BERT_BOUNDARY, /* masked words are found from their spans' boundaries too */
-    BP_BERT_NO_POOLER /* it has neither pooler nor a head of next sentences: roberta never has */
+    BP_BERT_NO_POOLER /* it has neither pooler nor a head of next sentences: roberta and distilbert
+                         never have */
 };
 
-extern const bp_model_family bp_bert_family, bp_roberta_family;
-extern const bp_hf_table *const bp_bert_huggingface[], *const bp_roberta_huggingface[];
+extern const bp_model_family bp_bert_family, bp_roberta_family, bp_distilbert_family;
+extern const bp_hf_table *const bp_bert_huggingface[], *const bp_roberta_huggingface[],
+                                                           *const bp_distilbert_huggingface[];
 
 /** Loss terms: masked words, whether a text's second part follows its first, and the masked words
  * from the boundaries of their spans. */

@@ -24,8 +24,8 @@
     {                                                                                              \
         "norm_epsilon", "layer_norm_eps", NULL, BP_HF_REAL, "1e-12"                                \
     }
-#define ROBERTA_ENCODER_SIZES                                                                      \
-    ENCODER_SIZES("50265"),                                                                        \
+#define ROBERTA_ENCODER_SIZES(words)                                                               \
+    ENCODER_SIZES(words),                                                                          \
         {"first_position", "pad_token_id", NULL, BP_HF_COUNT, "2", .plus = "-1"},                  \
         {"context", "max_position_embeddings", NULL, .plus = "first_position",                     \
          .absent = "512+-1*first_position"},                                                       \
@@ -36,19 +36,13 @@
 static const bp_hf_size PRETRAINING_SIZES[] = {BERT_SIZES,
                                                {"pooler", NULL, NULL, BP_HF_FLAG, "1"},
                                                {0}},
-                        MASKED_SIZES[] = {BERT_SIZES, {"pooler", NULL, NULL, BP_HF_FLAG, "0"}, {0}},
-                        ROBERTA_SIZES[] = {ROBERTA_ENCODER_SIZES, {0}};
+                        MASKED_SIZES[] = {BERT_SIZES, {"pooler", NULL, NULL, BP_HF_FLAG, "0"}, {0}};
 
 /* Models with the head of a task. */
-static const bp_hf_size
-    VALUE_SIZES[] = {BERT_SIZES, BP_BERT_TASK("2", "1"), BP_BERT_LABELS, {0}},
-    CLASS_SIZES[] = {BERT_SIZES, BP_BERT_TASK("1", "1"), BP_BERT_LABELS, {0}},
-    TAG_SIZES[] = {BERT_SIZES, BP_BERT_TASK("3", "0"), BP_BERT_LABELS, {0}},
-    SPAN_SIZES[] = {BERT_SIZES, BP_BERT_TASK("4", "0"), BP_BERT_ENDS, {0}},
-    ROBERTA_VALUE_SIZES[] = {ROBERTA_ENCODER_SIZES, BP_BERT_TASK("2", "1"), BP_BERT_LABELS, {0}},
-    ROBERTA_CLASS_SIZES[] = {ROBERTA_ENCODER_SIZES, BP_BERT_TASK("1", "1"), BP_BERT_LABELS, {0}},
-    ROBERTA_TAG_SIZES[] = {ROBERTA_ENCODER_SIZES, BP_BERT_TASK("3", "0"), BP_BERT_LABELS, {0}},
-    ROBERTA_SPAN_SIZES[] = {ROBERTA_ENCODER_SIZES, BP_BERT_TASK("4", "0"), BP_BERT_ENDS, {0}};
+static const bp_hf_size VALUE_SIZES[] = {BERT_SIZES, BP_BERT_TASK("2", "1"), BP_BERT_LABELS, {0}},
+                        CLASS_SIZES[] = {BERT_SIZES, BP_BERT_TASK("1", "1"), BP_BERT_LABELS, {0}},
+                        TAG_SIZES[] = {BERT_SIZES, BP_BERT_TASK("3", "0"), BP_BERT_LABELS, {0}},
+                        SPAN_SIZES[] = {BERT_SIZES, BP_BERT_TASK("4", "0"), BP_BERT_ENDS, {0}};
 
 static const bp_hf_setting SETTINGS[] = {{"hidden_act", "\"gelu\""},
                                          {"position_embedding_type", "\"absolute\""},
@@ -181,10 +175,7 @@ static const bp_hf_table PRETRAINING = TABLE("bert", "bert", "BertForPreTraining
                                              PRETRAINING_ROWS),
                          MASKED =
                              TABLE("bert", "bert", "BertForMaskedLM", NULL, "bert.",
-                                   "cls.predictions.decoder.weight", MASKED_SIZES, MASKED_ROWS),
-                         ROBERTA =
-                             TABLE("roberta", "roberta", "RobertaForMaskedLM", NULL, "roberta.",
-                                   "lm_head.decoder.weight", ROBERTA_SIZES, ROBERTA_ROWS);
+                                   "cls.predictions.decoder.weight", MASKED_SIZES, MASKED_ROWS);
 
 #define TASK_TABLE(of, class, sizes_of, rows_of)                                                   \
     TABLE(of, of, class, NULL, of ".", NULL, sizes_of, rows_of)
@@ -195,19 +186,147 @@ static const bp_hf_table VALUE = TASK_TABLE("bert", "BertForSequenceClassificati
                          TAG =
                              TASK_TABLE("bert", "BertForTokenClassification", TAG_SIZES, TAG_ROWS),
                          SPAN_ENDS =
-                             TASK_TABLE("bert", "BertForQuestionAnswering", SPAN_SIZES, SPAN_ROWS),
-                         ROBERTA_VALUE = TASK_TABLE("roberta", "RobertaForSequenceClassification",
-                                                    ROBERTA_VALUE_SIZES, ROBERTA_CLASS_ROWS),
-                         ROBERTA_CLASS = TASK_TABLE("roberta", "RobertaForSequenceClassification",
-                                                    ROBERTA_CLASS_SIZES, ROBERTA_CLASS_ROWS),
-                         ROBERTA_TAG = TASK_TABLE("roberta", "RobertaForTokenClassification",
-                                                  ROBERTA_TAG_SIZES, ROBERTA_TAG_ROWS),
-                         ROBERTA_SPAN = TASK_TABLE("roberta", "RobertaForQuestionAnswering",
-                                                   ROBERTA_SPAN_SIZES, ROBERTA_SPAN_ROWS);
+                             TASK_TABLE("bert", "BertForQuestionAnswering", SPAN_SIZES, SPAN_ROWS);
+
+/* RoBERTa's kind, and types that are RoBERTas with other names. */
+#define ROBERTA_TABLES(name, type, class, words)                                                   \
+    static const bp_hf_size name##_SIZES[] = {ROBERTA_ENCODER_SIZES(words), {0}},                  \
+                            name##_VALUE_SIZES[] = {ROBERTA_ENCODER_SIZES(words),                  \
+                                                    BP_BERT_TASK("2", "1"),                        \
+                                                    BP_BERT_LABELS,                                \
+                                                    {0}},                                          \
+                            name##_CLASS_SIZES[] = {ROBERTA_ENCODER_SIZES(words),                  \
+                                                    BP_BERT_TASK("1", "1"),                        \
+                                                    BP_BERT_LABELS,                                \
+                                                    {0}},                                          \
+                            name##_TAG_SIZES[] = {ROBERTA_ENCODER_SIZES(words),                    \
+                                                  BP_BERT_TASK("3", "0"),                          \
+                                                  BP_BERT_LABELS,                                  \
+                                                  {0}},                                            \
+                            name##_SPAN_SIZES[] = {ROBERTA_ENCODER_SIZES(words),                   \
+                                                   BP_BERT_TASK("4", "0"),                         \
+                                                   BP_BERT_ENDS,                                   \
+                                                   {0}};                                           \
+    static const bp_hf_table name = ROBERTA_TABLE(type, class "ForMaskedLM",                       \
+                                                  "lm_head.decoder.weight", name##_SIZES,          \
+                                                  ROBERTA_ROWS),                                   \
+                             name##_VALUE =                                                        \
+                                 ROBERTA_TABLE(type, class "ForSequenceClassification", NULL,      \
+                                               name##_VALUE_SIZES, ROBERTA_CLASS_ROWS),            \
+                             name##_CLASS =                                                        \
+                                 ROBERTA_TABLE(type, class "ForSequenceClassification", NULL,      \
+                                               name##_CLASS_SIZES, ROBERTA_CLASS_ROWS),            \
+                             name##_TAG = ROBERTA_TABLE(type, class "ForTokenClassification",      \
+                                                        NULL, name##_TAG_SIZES, ROBERTA_TAG_ROWS), \
+                             name##_SPAN = ROBERTA_TABLE(type, class "ForQuestionAnswering", NULL, \
+                                                         name##_SPAN_SIZES, ROBERTA_SPAN_ROWS)
+#define ROBERTA_TABLE(type, class, head_of, sizes_of, rows_of)                                     \
+    TABLE("roberta", type, class, NULL, "roberta.", head_of, sizes_of, rows_of)
+
+ROBERTA_TABLES(ROBERTA, "roberta", "Roberta", "50265");
+ROBERTA_TABLES(XLM, "xlm-roberta", "XLMRoberta", "30522");
+ROBERTA_TABLES(CAMEMBERT, "camembert", "Camembert", "30522");
+#define ROBERTA_LIST(name) &name, &name##_VALUE, &name##_CLASS, &name##_TAG, &name##_SPAN
 
 /* If two have one class, the last one reads it. */
 const bp_hf_table *const bp_bert_huggingface[] = {&PRETRAINING, &MASKED,    &VALUE, &CLASS,
                                                   &TAG,         &SPAN_ENDS, NULL},
-                         *const bp_roberta_huggingface[] = {&ROBERTA,       &ROBERTA_VALUE,
-                                                            &ROBERTA_CLASS, &ROBERTA_TAG,
-                                                            &ROBERTA_SPAN,  NULL};
+                         *const bp_roberta_huggingface[] = {ROBERTA_LIST(ROBERTA),
+                                                            ROBERTA_LIST(XLM),
+                                                            ROBERTA_LIST(CAMEMBERT), NULL};
+
+/* ---- DistilBERT: no segments, and names of its own ---- */
+
+#define DISTILBERT_SHAPE                                                                           \
+    SIZE("layers", "n_layers", "6"), SIZE("width", "dim", "768"), SIZE("heads", "n_heads", "12"),  \
+        SIZE("inner", "hidden_dim", "3072"), SIZE("vocab_size", "vocab_size", "30522"),            \
+        SIZE("context", "max_position_embeddings", "512"),                                         \
+        {"head_width", NULL, NULL, BP_HF_COUNT, "width/heads", .quiet = true},                     \
+        {"tied", "tie_word_embeddings", NULL, BP_HF_FLAG, "1", .quiet = true},                     \
+    {                                                                                              \
+        "norm_epsilon", NULL, NULL, BP_HF_REAL, "1e-12"                                            \
+    }
+static const bp_hf_size
+    DISTILBERT_SIZES[] = {DISTILBERT_SHAPE, {0}},
+    DISTILBERT_VALUE_SIZES[] = {DISTILBERT_SHAPE, BP_BERT_TASK("2", "1"), BP_BERT_LABELS, {0}},
+    DISTILBERT_CLASS_SIZES[] = {DISTILBERT_SHAPE, BP_BERT_TASK("1", "1"), BP_BERT_LABELS, {0}},
+    DISTILBERT_TAG_SIZES[] = {DISTILBERT_SHAPE, BP_BERT_TASK("3", "0"), BP_BERT_LABELS, {0}},
+    DISTILBERT_SPAN_SIZES[] = {DISTILBERT_SHAPE, BP_BERT_TASK("4", "0"), BP_BERT_ENDS, {0}};
+
+/* How positions begin changes nothing once they are learned. */
+static const bp_hf_setting DISTILBERT_SETTINGS[] = {{"activation", "\"gelu\""}, {0}};
+static const char *const DISTILBERT_HARMLESS[] =
+    {"sinusoidal_pos_embds", "dropout", "attention_dropout", "qa_dropout", "seq_classif_dropout",
+     "tie_weights_",         NULL},
+                         *const DISTILBERT_HEADS[] = {"vocab_", "pre_classifier.", "classifier.",
+                                                      "qa_outputs.", NULL};
+
+#define DISTILBERT_LAYER "transformer.layer.*."
+#define DISTILBERT_ENCODER                                                                         \
+    MATRIX("embeddings.word_embeddings.weight", "vocab_size", "width", "wte"),                     \
+        MATRIX("embeddings.position_embeddings.weight", "context", "width", "wpe"),                \
+        NORM("embeddings.LayerNorm", "embedding.ln"),                                              \
+        LINEAR(DISTILBERT_LAYER "attention.q_lin", "heads*head_width", "width", "h.*.attn.q"),     \
+        LINEAR(DISTILBERT_LAYER "attention.k_lin", "heads*head_width", "width", "h.*.attn.k"),     \
+        LINEAR(DISTILBERT_LAYER "attention.v_lin", "heads*head_width", "width", "h.*.attn.v"),     \
+        LINEAR(DISTILBERT_LAYER "attention.out_lin", "width", "heads*head_width", "h.*.attn.out"), \
+        NORM(DISTILBERT_LAYER "sa_layer_norm", "h.*.ln1"),                                         \
+        LINEAR(DISTILBERT_LAYER "ffn.lin1", "inner", "width", "h.*.mlp.up"),                       \
+        LINEAR(DISTILBERT_LAYER "ffn.lin2", "width", "inner", "h.*.mlp.down"),                     \
+        NORM(DISTILBERT_LAYER "output_layer_norm", "h.*.ln2")
+
+static const bp_hf_row DISTILBERT_ROWS[] = {DISTILBERT_ENCODER,
+                                            LINEAR("vocab_transform", "width", "width",
+                                                   "transform"),
+                                            NORM("vocab_layer_norm", "transform.ln"),
+                                            VECTOR("vocab_projector.bias", "vocab_size",
+                                                   "head.bias"),
+                                            UNTIED("vocab_projector.weight"),
+                                            {0}},
+                       DISTILBERT_CLASS_ROWS[] = {DISTILBERT_ENCODER,
+                                                  LINEAR("pre_classifier", "width", "width",
+                                                         "pooler"),
+                                                  OUTCOME,
+                                                  {0}},
+                       DISTILBERT_TAG_ROWS[] = {DISTILBERT_ENCODER, OUTCOME, {0}},
+                       DISTILBERT_SPAN_ROWS[] = {DISTILBERT_ENCODER, SPAN, {0}};
+
+static bp_err check_distilbert(const bp_hf_shape *shape, const char *path)
+{
+    int64_t heads = bp_hf_size_of(shape, "heads"), width = bp_hf_size_of(shape, "width");
+
+    return width % heads == 0 ? BP_OK
+                              : BP_FAIL(BP_ERR_FORMAT, "huggingface.not_dividing",
+                                        "\"n_heads\" %lld does not divide \"dim\" %lld: at %s",
+                                        (long long)heads, (long long)width, path);
+}
+
+#define DISTILBERT_MORE                                                                            \
+    "{\"dropout\": 0.0, \"attention_dropout\": 0.0, \"qa_dropout\": 0.0,"                          \
+    " \"seq_classif_dropout\": 0.0, \"torch_dtype\": \"float32\"}"
+#define DISTILBERT_TABLE(class, head_of, sizes_of, rows_of)                                        \
+    {                                                                                              \
+        .kind = "distilbert", .model_type = "distilbert", .architecture = "DistilBertFor" class,   \
+        .prefix = "distilbert.", .first = "embeddings.word_embeddings.weight", .head = head_of,    \
+        .tied = "embeddings.word_embeddings.weight", .sizes = sizes_of,                            \
+        .settings = DISTILBERT_SETTINGS, .rows = rows_of, .buffers = BUFFERS,                      \
+        .harmless = DISTILBERT_HARMLESS, .more = DISTILBERT_MORE, .check = check_distilbert,       \
+        .bare = DISTILBERT_HEADS, .older = OLDER                                                   \
+    }
+static const bp_hf_table DISTILBERT_MASKED = DISTILBERT_TABLE("MaskedLM", "vocab_projector.weight",
+                                                              DISTILBERT_SIZES, DISTILBERT_ROWS),
+                         DISTILBERT_VALUE =
+                             DISTILBERT_TABLE("SequenceClassification", NULL,
+                                              DISTILBERT_VALUE_SIZES, DISTILBERT_CLASS_ROWS),
+                         DISTILBERT_CLASS =
+                             DISTILBERT_TABLE("SequenceClassification", NULL,
+                                              DISTILBERT_CLASS_SIZES, DISTILBERT_CLASS_ROWS),
+                         DISTILBERT_TAG =
+                             DISTILBERT_TABLE("TokenClassification", NULL, DISTILBERT_TAG_SIZES,
+                                              DISTILBERT_TAG_ROWS),
+                         DISTILBERT_SPAN =
+                             DISTILBERT_TABLE("QuestionAnswering", NULL, DISTILBERT_SPAN_SIZES,
+                                              DISTILBERT_SPAN_ROWS);
+const bp_hf_table *const bp_distilbert_huggingface[] = {&DISTILBERT_MASKED, &DISTILBERT_VALUE,
+                                                        &DISTILBERT_CLASS,  &DISTILBERT_TAG,
+                                                        &DISTILBERT_SPAN,   NULL};

@@ -31,7 +31,8 @@ typedef struct bp_task_kind {
     const char *outcome;    /* "class"; NULL: they have no names */
     const char *label;      /* what may be unknown: "label" */
 
-    /* The network; NULL: it keeps the language model's head. */
+    /* The network; NULL: it keeps the language model's head. Without new_head the pooled state is
+     * all, and no checkpoint has such a head. */
     const struct bp_objective *objective;
     const struct bp_objective *with_words; /* beside the language model's loss; NULL: it can't be */
     struct bp_block *(*new_head)(struct bp_network *network, const struct bp_model_shape *shape);

@@ -7,7 +7,8 @@
 /** NAME.c defines bp_task_NAME. The first is a language model: no task. */
 #define BP_TASK_LIST(TASK)                                                                         \
     TASK(NONE, none)                                                                               \
-    BP_TASK_LIST_ASKED(TASK)
+    BP_TASK_LIST_ASKED(TASK)                                                                       \
+    TASK(VECTORS, vectors)
 /** What task.kind may ask for. */
 #define BP_TASK_LIST_ASKED(TASK)                                                                   \
     TASK(CLASSES, classes)                                                                         \

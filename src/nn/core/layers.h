@@ -156,7 +156,9 @@ typedef struct bp_pooling_shape {
     bp_pool pool; /* a text's state: its first place's, its last one's before padding, or the mean
                      of those before padding; NONE: each place keeps its own */
     bool pooler;  /* the text's state becomes tanh(pooler.weight h + pooler.bias), */
-    bool gelu;    /* or GELU of that, as in ELECTRA's head */
+    bool gelu;    /* or GELU of that, as in ELECTRA's head, */
+    bool relu;    /* or ReLU, as in DistilBERT's */
+    bool is_last; /* there is no head: outside training a text's state is what bp_pass.log_p gets */
     int64_t mask; /* the stream of its dropout masks, after all; BP_ROW_KEEPS_ALL */
     int item, stream;
 } bp_pooling_shape;

@@ -50,7 +50,7 @@ static saved_rows alloc_saved(const pooling *self, bp_arena *arena, const bp_pas
 
 typedef struct work {
     float *units, *dropped, *sums; /* [B][C]: of the pooler; after dropout; over tensor ranks */
-    float *before;                 /* [B][C] what GELU reads; else NULL */
+    float *before;                 /* [B][C] what GELU or ReLU reads; else NULL */
     float *dunits, *dpooled;       /* [B][C] */
     float *dnormed, *norm_sums;    /* [own rows][C] */
 } work;
@@ -63,7 +63,7 @@ static work alloc_work(const pooling *self, bp_arena *arena, const bp_pass *pass
               .dropped = bp_arena_floats(arena, texts),
               .sums = bp_arena_floats(arena, texts)};
 
-    if (self->shape.gelu)
+    if (self->shape.gelu || self->shape.relu)
         w.before = bp_arena_floats(arena, texts);
     if (!backward)
         return w;
@@ -176,23 +176,31 @@ static bool drops(const pooling *self, const bp_pass *pass)
     return pass->dropout && self->block.nn->dropout > 0 && self->shape.mask != BP_ROW_KEEPS_ALL;
 }
 
-static void activate(const work *w, int64_t B, int64_t C)
+static bp_activation activation_of(const pooling *self)
 {
+    return self->shape.relu ? BP_RELU : BP_GELU_EXACT;
+}
+
+static void activate(const pooling *self, const work *w, int64_t B)
+{
+    int64_t C = self->shape.C;
     bp_operand y = bp_operand_floats(w->units, B, C), x = bp_operand_floats(w->before, B, C);
 
     if (w->before)
-        bp_activation_forward(BP_GELU_EXACT, &y, &x);
+        bp_activation_forward(activation_of(self), &y, &x);
     else
         bp_tanh(w->units, w->units, B * C);
 }
 
-static void activate_backward(const work *w, float *dunits, int64_t B, int64_t C)
+static void activate_backward(const pooling *self, const work *w, float *dunits, int64_t B)
 {
+    int64_t C = self->shape.C;
+
     if (w->before) {
         bp_operand dx = bp_operand_floats(dunits, B, C), y = bp_operand_floats(w->units, B, C),
                    x = bp_operand_floats(w->before, B, C);
 
-        bp_activation_backward(BP_GELU_EXACT, &dx, &y, NULL, &dx, &x);
+        bp_activation_backward(activation_of(self), &dx, &y, NULL, &dx, &x);
         return;
     }
     for (int64_t i = 0; i < B * C; i++)
@@ -210,7 +218,7 @@ static float *transform(const pooling *self, const bp_pass *pass, const work *w,
         units = w->units;
         bp_linear_forward(nn->gemm, w->before ? w->before : units, pooled, self->map,
                           self->pooler_bias->value, B);
-        activate(w, B, C);
+        activate(self, w, B);
     }
     if (!drops(self, pass))
         return units;
@@ -229,6 +237,19 @@ static void give_rows(const pooling *self, const bp_pass *pass, float *hidden, c
         if (!pass->training || (own.first + r) % pass->T == 0)
             memcpy(hidden + r * C, states + (own.first + r) / pass->T * C,
                    (size_t)C * sizeof *hidden);
+}
+
+/* Of each text that is asked for, on the first tensor rank. */
+static void give_states(const pooling *self, const bp_pass *pass, const float *states)
+{
+    int64_t C = self->shape.C, done = 0;
+    const int32_t *targets = pass->batch.term[0].targets;
+
+    for (int64_t k = 0; pass->log_p && k < pass->B * pass->T; k++)
+        if (targets[k] >= 0)
+            for (int64_t c = 0; c < C; c++)
+                pass->log_p[done++] =
+                    self->block.nn->tensor_at == 0 ? states[k / pass->T * C + c] : 0;
 }
 
 static bp_norm norm_of(const pooling *self, const saved_rows *rows)
@@ -279,6 +300,8 @@ static void pooling_forward(bp_block *block, bp_pass *pass, bp_activations *acti
     } else {
         pool(self, pass, rows.pooled, hidden, w.sums);
         give_rows(self, pass, hidden, transform(self, pass, &w, rows.pooled));
+        if (self->shape.is_last)
+            give_states(self, pass, rows.pooled);
     }
     pass->scratch->used_bytes = mark;
 }
@@ -304,7 +327,7 @@ static void pool_backward(const pooling *self, bp_pass *pass, const work *w, flo
     }
     if (self->pooler) {
         dpooled = w->dpooled;
-        activate_backward(w, dunits, B, C);
+        activate_backward(self, w, dunits, B);
         bp_linear_backward(
             &(bp_linear_gradients){dpooled, self->pooler->gradient, self->pooler_bias->gradient},
             nn->gemm, dunits, pooled, self->map, B);

@@ -132,6 +132,11 @@ int64_t bp_tokenizer_template_bos(const bp_tokenizer *tokenizer)
     return tokenizer->has_end && tokenizer->roles[BP_ROLE_MASK] >= 0 ? -1 : tokenizer->before;
 }
 
+int64_t bp_tokenizer_template_end(const bp_tokenizer *tokenizer)
+{
+    return tokenizer->has_end ? tokenizer->roles[BP_ROLE_SEP] : -1;
+}
+
 void bp_tokenizer_name_roles(bp_tokenizer *tokenizer)
 {
     for (int role = 0; role < BP_ROLES; role++)

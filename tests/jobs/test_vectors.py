@@ -1,0 +1,159 @@
+"""score.vectors: against an encoder in numpy, on every mesh, resumed; folders of sentence-transformers; what is cut, refused and exported."""
+import json
+import os
+import random
+
+import bagpipe_test
+from bagpipe_test import FolderTest, program, run
+
+try:
+    import encoders
+    import h5py
+    import numpy
+except ImportError:
+    h5py = None
+
+CONTEXT = 20
+DOCUMENTS = 300
+
+
+class Vectors(FolderTest):
+    @classmethod
+    def setUpClass(cls):
+        if h5py is None:
+            raise bagpipe_test.unittest.SkipTest("there is no h5py")
+        super().setUpClass()
+        encoders.random_bert(cls.at("folder"), CONTEXT)
+        cls.bert = encoders.Bert(cls.at("folder"))
+        cls.write("vocab.txt", "\n".join(encoders.VOCABULARY) + "\n")
+        cls.must(["bagpipe-data", "tokenizer", "--vocab", cls.at("vocab.txt"), "--out", cls.at("tokenizer.json")])
+        draw = random.Random(5)
+        cls.texts = [[draw.choice(encoders.WORDS) for _ in range(draw.randrange(1, CONTEXT + 8))] for _ in range(DOCUMENTS)]
+        cls.write("texts.jsonl", "".join(json.dumps({"id": f"text {k}", "text": " ".join(words)}) + "\n" for k, words in enumerate(cls.texts)))
+        cls.must(["bagpipe-data", "corpus", "--tokenizer", cls.at("tokenizer.json"), "--format", "jsonl", "--out", cls.at("texts.h5"),
+                  cls.at("texts.jsonl")])
+        cls.must(["bagpipe-data", "import", cls.at("folder"), "--tokenizer", cls.at("tokenizer.json"), "--out", cls.at("model")])
+        cls.write("score.ini", f"[score]\nmodel = {cls.at('model')}\ncorpus = {cls.at('texts.h5')}\n[math]\nprecision = f32\n")
+
+    def result(self, name, ranks, *keys):
+        return run([program("bagpipe"), "score", self.at("score.ini"), f"run.dir={self.at(name)}", *keys], ranks)
+
+    def file(self, name):
+        return os.path.join(self.at(name), "score", "vectors.h5")
+
+    def vectors(self, name, ranks, *keys):
+        result = self.result(name, ranks, *keys)
+        self.assertEqual(result.status, 0, str(result))
+        with h5py.File(self.file(name)) as file:
+            return file["vector"][:].astype(float), result
+
+    def expected(self, pool, norm=False, most=CONTEXT, prompt=()):
+        name = encoders.VOCABULARY.index
+        return numpy.array([encoders.pooled(self.bert.states([name("[CLS]"), *[name(word) for word in [*prompt, *words]][:most - 2], name("[SEP]")]),
+                                            pool, norm) for words in self.texts])
+
+    def test_vectors_are_those_of_numpy(self):
+        for pool in ("mean", "first", "last"):
+            with self.subTest(pool):
+                got, _ = self.vectors(pool, 0, "score.vectors=" + pool)
+                numpy.testing.assert_allclose(got, self.expected(pool), atol=2e-5)
+        got, result = self.vectors("norm", 0, "score.vectors=mean", "score.vectors_norm=yes")
+        numpy.testing.assert_allclose(got, self.expected("mean", True), atol=2e-5)
+        cut = sum(len(words) + 2 > CONTEXT for words in self.texts)
+        self.assertGreater(cut, 10)
+        self.assertTrue(any(f"{cut} of {DOCUMENTS} documents" in line and "[score.cut_documents]" in line for line in result.lines("warning")), str(result))
+        with h5py.File(self.file("norm")) as file:
+            self.assertEqual([x.decode() for x in file["doc_id"][:]], [f"text {k}" for k in range(DOCUMENTS)])
+            self.assertEqual(file.attrs["cut_documents"], cut)
+
+    def test_every_mesh(self):
+        one, _ = self.vectors("one", 0, "score.vectors=mean")
+        with open(self.file("one"), "rb") as file:
+            bytes_of_one = file.read()
+        for ranks in (2, 3):
+            self.vectors(f"data{ranks}", ranks, "score.vectors=mean", f"mesh.data={ranks}")
+            with open(self.file(f"data{ranks}"), "rb") as file:
+                self.assertEqual(file.read(), bytes_of_one)
+        other, _ = self.vectors("stages", 2, "score.vectors=mean", "mesh.pipeline=2")
+        numpy.testing.assert_allclose(other, one, atol=2e-5)
+
+    def test_a_killed_job_goes_on(self):
+        self.vectors("straight", 0, "score.vectors=mean")
+        os.environ["BP_FAULT"] = "score.chunk_done:2=kill"
+        try:
+            self.assertEqual(self.result("killed", 0, "score.vectors=mean").status, -9)
+        finally:
+            del os.environ["BP_FAULT"]
+        self.assertFalse(os.path.exists(self.file("killed")))
+        result = self.vectors("killed", 2, "score.vectors=mean")[1]
+        self.assertIn("2 of 3", str(result))
+        with open(self.file("killed"), "rb") as one, open(self.file("straight"), "rb") as other:
+            self.assertEqual(one.read(), other.read())
+
+    def sentences(self, name, pooling, *more, length=12, prompts=None):
+        """A folder of sentence-transformers, imported."""
+        encoders.random_bert(self.at(name), CONTEXT)
+        modules = ["Transformer", "Pooling", *more]
+        self.write(name + "/modules.json", json.dumps([{"idx": k, "name": str(k), "path": "" if k == 0 else f"{k}_{module}",
+                                                       "type": "sentence_transformers.models." + module} for k, module in enumerate(modules)]))
+        self.write(name + "/sentence_bert_config.json", json.dumps({"max_seq_length": length, "do_lower_case": False}))
+        os.mkdir(self.at(name + "/1_Pooling"))
+        self.write(name + "/1_Pooling/config.json", json.dumps({"word_embedding_dimension": 24, **pooling}))
+        if prompts:
+            self.write(name + "/config_sentence_transformers.json", json.dumps({"prompts": prompts, "default_prompt_name": "query"}))
+        return run([program("bagpipe-data"), "import", self.at(name), "--tokenizer", self.at("tokenizer.json"), "--out", self.at(name + "-in")], 0)
+
+    def test_folders_of_sentence_transformers(self):
+        mean = {"pooling_mode_cls_token": False, "pooling_mode_mean_tokens": True, "pooling_mode_max_tokens": False}
+        result = self.sentences("minilm", mean, "Normalize")
+        self.assertIn("vectors: mean of up to 12 tokens, of length 1", str(result))
+        got, _ = self.vectors("default", 0, f"score.model={self.at('minilm-in')}")
+        numpy.testing.assert_allclose(got, self.expected("mean", True, 12), atol=2e-5)
+        got, _ = self.vectors("longer", 0, f"score.model={self.at('minilm-in')}", "score.vectors=first", "score.context=16", "score.vectors_norm=no")
+        numpy.testing.assert_allclose(got, self.expected("first", False, 16), atol=2e-5)
+        self.assertEqual(self.sentences("prompted", {"pooling_mode": "cls"}, prompts={"query": "a : "}).status, 0)
+        got, _ = self.vectors("query", 0, f"score.model={self.at('prompted-in')}")
+        numpy.testing.assert_allclose(got, self.expected("first", False, 12, ["a", ":"]), atol=2e-5)
+        for name, pooling, more, words in (("max", {"pooling_mode_max_tokens": True}, [], "max_tokens"), ("dense", mean, ["Dense"], "models.Dense"),
+                                           ("without", {**mean, "include_prompt": False}, [], "include_prompt")):
+            self.assert_error(self.sentences(name, pooling, *more), 65, "[import.other_module]", words)
+        self.assert_error(self.sentences("joined", {"pooling_mode": "mean"}, prompts={"query": "w1w"}), 65, "[import.prompt_joins]")
+
+    def test_what_is_refused(self):
+        self.assert_error(self.result("scores", 0), 65, "[tensor.no_head]", "score.vectors=mean")
+        self.assert_error(self.result("both", 0, "score.vectors=mean", "score.tokens=yes"), 78, "[score.vectors_alone]")
+        self.assert_error(self.result("long", 0, "score.vectors=mean", "score.context=21"), 78, "[score.context_too_long]")
+
+    def test_a_dataset_as_npy(self):
+        got, _ = self.vectors("table", 0, "score.vectors=mean")
+        for dataset in ("vector", "doc_id"):
+            self.must(["bagpipe-data", "table", "--form", "npy", self.file("table"), dataset, "--out", self.at(dataset + ".npy")])
+        numpy.testing.assert_array_equal(numpy.load(self.at("vector.npy")), got.astype("f4"))
+        self.assertEqual(numpy.load(self.at("doc_id.npy"))[7], b"text 7")
+        table = [program("bagpipe-data"), "table", "--form", "npy"]
+        self.assert_error(run([*table, self.file("table"), "vectors", "--out", self.at("x.npy")], 0), 65, "[table.no_dataset]")
+        self.assert_error(run([*table, self.file("table")], 0), 64, "[table.bad_form]")
+        self.assertFalse(os.path.exists(self.at("x.npy")))
+
+    def test_decoders(self):
+        """A GPT: the state after the last norm, of the last token, and the mean."""
+        self.must(["bagpipe-data", "tokenizer", "--kind", "word", "--size", "80", "--out", self.at("words.json"), self.at("vocab.txt")])
+        self.must(["bagpipe-data", "corpus", "--tokenizer", self.at("words.json"), "--format", "jsonl", "--out", self.at("words.h5"),
+                   self.at("texts.jsonl")])
+        self.write("gpt.ini", f"[corpus]\ntrain = {self.at('words.h5')}\n[model]\nlayers = 2\nwidth = 16\nheads = 2\ncontext = 32\n"
+                              "[train]\nsteps = 3\nbatch = 4\n[math]\nprecision = f32\n")
+        self.must(["bagpipe", "pretrain", self.at("gpt.ini"), f"run.dir={self.at('gpt')}"])
+        keys = [f"score.model={self.at('gpt')}", f"score.corpus={self.at('words.h5')}"]
+        last, _ = self.vectors("gpt-last", 0, *keys, "score.vectors=last")
+        first, _ = self.vectors("gpt-first", 2, *keys, "score.vectors=first", "mesh.tensor=2")
+        self.assertEqual(last.shape, (DOCUMENTS, 16))
+        same = {}
+        for vector, words in zip(first, self.texts):  # a decoder's first token sees itself alone
+            numpy.testing.assert_allclose(vector, same.setdefault(words[0], vector), atol=2e-5)
+        one = [k for k, words in enumerate(self.texts) if len(words) == 1]
+        numpy.testing.assert_allclose(last[one], first[one], atol=2e-5)
+        self.assertAlmostEqual(float(abs(last.mean(1)).max()), 0, delta=0.1)  # a norm comes last
+
+
+if __name__ == "__main__":
+    bagpipe_test.main()
