@@ -22,9 +22,10 @@ static bp_err load_json(const char *folder, const char *name, int64_t limit, jso
 
 bp_err hf_read_config(bp_hf_model *model, const bp_hf_table *const *tables)
 {
-    json_t *config;
-    char *path;
-    bp_err err = load_json(model->folder, "config.json", CONFIG_LIMIT, &config, &path);
+    json_t *config = json_incref(model->config);
+    char *path = config ? bp_strdup(model->folder) : NULL;
+    bp_err err =
+        config ? BP_OK : load_json(model->folder, "config.json", CONFIG_LIMIT, &config, &path);
 
     if (err == BP_OK)
         err = hf_config_read(&model->shape, config, tables, path);

@@ -26,6 +26,11 @@ typedef struct bp_hf_model bp_hf_model;
  * that is not tied, files that are no safetensors; BP_ERR_IO, BP_ERR_DENIED, BP_ERR_SYSTEM.
  */
 bp_err bp_hf_open(bp_hf_model **out, const char *folder, const bp_hf_table *const *tables);
+/** The same of a model in another form of file: `config` as config.json would be, and its tensors
+ * under Hugging Face's names; `path` is for messages. Owns: takes `tensors`, even on failure. */
+struct bp_safetensors;
+bp_err bp_hf_open_as(bp_hf_model **out, const char *path, json_t *config,
+                     struct bp_safetensors *tensors, const bp_hf_table *const *tables);
 void bp_hf_close(bp_hf_model **model);
 
 bp_hf_shape bp_hf_shape_of(const bp_hf_model *model);
