@@ -54,6 +54,7 @@ class Gguf(JobTest):
             cls.must(["bagpipe", "pretrain", cls.at("small.ini"), "run.dir=" + cls.at(kind), "model.kind=" + kind.replace("qwen2", "llama"), "model.layers=2", "model.width=64",
                       "model.heads=4", *SHORT, *keys])
             cls.must(["bagpipe-data", "export", cls.at(kind), "--out", cls.at(kind + "-folder"), "--no-tokenizer"])
+            cls.must(["bagpipe-data", "import", cls.at(kind + "-folder"), "--out", cls.at(kind + "-folder-in"), "--no-tokenizer"])
 
     def digests_of(self, folder):
         return {tensor["name"]: tensor["digest"] for tensor in read_json(folder, "manifest.json")["tensors"]}
@@ -126,7 +127,7 @@ class Gguf(JobTest):
             with self.subTest(kind):
                 keys, tensors = self.parts(kind)
                 path, _ = self.made(kind + ".gguf", keys, tensors)
-                plain = self.digests_of(self.imported(self.at(kind + "-folder"), "--no-tokenizer")[0])
+                plain = self.digests_of(self.at(kind + "-folder-in"))
                 out, _ = self.imported(path)
                 mine = self.digests_of(out)
                 if kind == "bert":
@@ -136,6 +137,45 @@ class Gguf(JobTest):
                 shapes = [read_json(folder, "state.json")["model"] if os.path.exists(os.path.join(folder, "state.json")) else
                           read_json(folder, "manifest.json")["state"]["model"] for folder in (out, self.at(kind + "-folder-in"))]
                 self.assertEqual(*[{key: value for key, value in shape.items() if key != "pooler"} for shape in shapes])
+
+    def exported(self, model, name, *more):
+        path = self.at(name)
+        return path, self.must(["bagpipe-data", "export", model, "--out", path, "--form", "gguf", *more])
+
+    def test_what_is_exported_is_read_again_to_equal_values(self):
+        """And by a reader of its own; bytes of Q8_0 are those of the definition."""
+        for kind in ("llama", "qwen2", "gpt", "bert"):
+            keys, tensors = self.parts(kind)
+            for form in ("f32", "f16", "q8_0"):
+                with self.subTest(kind, form=form):
+                    path, result = self.exported(self.at(kind), f"{kind}-{form}.gguf", "--type", form)
+                    self.assertEqual("left out" in str(result), kind == "bert")
+                    theirs = gguf_file.Reader(path)
+                    self.assertEqual(set(theirs.tensors), set(tensors))
+                    for key, value in keys.items():
+                        self.assertEqual(theirs.keys[key], value if isinstance(value, str) else numpy.float32(value[1]) if value[0] == "f32" else value[1], key)
+                    for name, matrix in tensors.items():
+                        shape, own, data = theirs.tensors[name]
+                        self.assertEqual(shape, matrix.shape)
+                        plain = matrix.ndim == 1 or name.startswith(("position_embd", "token_types"))
+                        block = form == "q8_0" and matrix.shape[-1] % 32 == 0
+                        self.assertEqual(own, gguf_file.F32 if plain or form == "f32" else gguf_file.Q8_0 if block else gguf_file.F16, name)
+                        self.assertEqual(data, quantized(matrix)[0] if own == gguf_file.Q8_0 else matrix.astype("<f2" if own == gguf_file.F16 else "<f4").tobytes())
+                    out, _ = self.imported(path)
+                    if form == "f32":
+                        mine, plain = self.digests_of(out), self.digests_of(self.at(kind + "-folder-in"))
+                        self.assertEqual(mine, {name: plain[name] for name in mine})
+                    if kind != "bert":
+                        again, _ = self.exported(out, f"{kind}-{form}-again.gguf", "--type", form)
+                        self.assertEqual({name: one[1:] for name, one in gguf_file.Reader(again).tensors.items()},
+                                         {name: one[1:] for name, one in theirs.tensors.items()})
+                        ids = [self.must(["bagpipe-data", "encode", "--tokenizer", file, "the ship, 12 caf\u00e9s"]).out
+                               for file in (self.at("tokenizer.json"), os.path.join(out, "tokenizer.json"))]
+                        self.assertEqual(*ids)
+        self.assert_error(run([program("bagpipe-data"), "export", self.at("gpt"), "--out", self.at("never"), "--type", "f16"]), 64, "[command.exclusive]")
+        self.assert_error(run([program("bagpipe-data"), "export", self.at("gpt"), "--out", self.at("never"), "--form", "ggml"]), 64, "[command.bad_form]")
+        self.assert_error(run([program("bagpipe-data"), "export", self.at("gpt"), "--out", self.at("never"), "--form", "gguf", "--type", "q4"]), 64,
+                          "[command.bad_dtype]")
 
     def test_other_types_and_forms(self):
         keys, tensors = self.parts("llama")

@@ -72,6 +72,7 @@ typedef struct bp_hf_source {
 /** About slice k of bp_hf_slices. */
 bp_hf_source bp_hf_source_of(const bp_hf_model *model, int64_t k);
 
+struct bp_safetensor;
 /** How a folder is written. */
 typedef struct bp_hf_export_options {
     const char *dtype;   /* "F32", "F16", "BF16": the nearest values, of two the even one */
@@ -101,5 +102,19 @@ typedef struct bp_hf_export_options {
  */
 bp_err bp_hf_export(bp_checkpoint *checkpoint, const char *out, const bp_hf_export_options *options,
                     const bp_hf_table *const *tables);
+
+/** Where a model goes that is written in another form of file. */
+typedef struct bp_hf_sink {
+    /** All tensors as a folder has them, with its config.json; borrowed for the call. */
+    bp_err (*begin)(void *context, const json_t *config, const struct bp_safetensor *tensors,
+                    int64_t count);
+    /** Tensor k, whole; they come in order. */
+    bp_err (*write)(void *context, int64_t k, const float *values);
+    void *context;
+} bp_hf_sink;
+/** As bp_hf_export, to a sink: of options only model, progress, context and merge are read.
+ * Collective, Errors: as bp_hf_export, and those of the sink. */
+bp_err bp_hf_export_to(bp_checkpoint *checkpoint, const bp_hf_sink *sink,
+                       const bp_hf_export_options *options, const bp_hf_table *const *tables);
 
 #endif
