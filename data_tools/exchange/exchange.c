@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/process/clock.h"
+#include "io/gguf/gguf.h"
 #include "mesh/mesh.h"
 
 #include <errno.h>
@@ -69,6 +70,35 @@ static bool parse_dtype(const char *text, const char **dtype)
     return false;
 }
 
+/* --form and --type. */
+static bp_err take_form(exchange_arguments *arguments, const char *form, const char *type,
+                        bool of_folder)
+{
+    static const struct {
+        const char *name;
+        int type;
+    } TYPES[] = {
+        {"f32", BP_GGUF_F32}, {"f16", BP_GGUF_F16}, {"bf16", BP_GGUF_BF16}, {"q8_0", BP_GGUF_Q8_0}};
+
+    arguments->gguf = form && strcmp(form, "gguf") == 0;
+    arguments->type = type ? -1 : BP_GGUF_F16;
+    if (form && !arguments->gguf && strcmp(form, "huggingface") != 0)
+        return BP_FAIL(BP_ERR_USAGE, "command.bad_form",
+                       "--form takes huggingface or gguf, not '%.40s': at the command line", form);
+    for (size_t k = 0; type && k < sizeof TYPES / sizeof TYPES[0]; k++)
+        if (strcmp(type, TYPES[k].name) == 0)
+            arguments->type = TYPES[k].type;
+    if (arguments->type < 0)
+        return BP_FAIL(BP_ERR_USAGE, "command.bad_dtype",
+                       "--type takes f32, f16, bf16 or q8_0, not '%.40s': at the command line",
+                       type);
+    if (arguments->gguf ? of_folder : type != NULL)
+        return BP_FAIL(BP_ERR_USAGE, "command.exclusive",
+                       "--type is of --form gguf, --dtype and --shard-size are of folders: at the "
+                       "command line; leave one out");
+    return BP_OK;
+}
+
 static bp_err check(const bp_tool *tool, const tool_files *files, exchange_arguments *arguments,
                     const char *out)
 {
@@ -97,13 +127,15 @@ static bp_err check(const bp_tool *tool, const tool_files *files, exchange_argum
 bp_err exchange_run(const exchange_tool *tool, int argc, char **argv)
 {
     exchange_arguments arguments = {.dtype = "F32"};
-    const char *out = NULL, *dtype = NULL, *size = NULL;
+    const char *out = NULL, *dtype = NULL, *size = NULL, *form = NULL, *type = NULL;
     const tool_value values[] = {{.key = 'o', .text = &out},
                                  {.key = EXCHANGE_TOKENIZER, .text = &arguments.tokenizer},
                                  {.key = EXCHANGE_NO_TOKENIZER, .flag = &arguments.no_tokenizer},
                                  {.key = EXCHANGE_LIST, .flag = &arguments.list},
                                  {.key = EXCHANGE_DTYPE, .text = &dtype},
                                  {.key = EXCHANGE_SHARD_SIZE, .text = &size},
+                                 {.key = EXCHANGE_FORM, .text = &form},
+                                 {.key = EXCHANGE_TYPE, .text = &type},
                                  {0}};
     tool_files files;
     bp_err err = tool_parse(tool->tool, values, &files, argc, argv);
@@ -116,6 +148,8 @@ bp_err exchange_run(const exchange_tool *tool, int argc, char **argv)
                       "--shard-size takes a size such as 2GB, not '%.40s': at the command line; "
                       "give a whole number with KB, MB, GB, KiB, MiB or GiB",
                       size);
+    if (err == BP_OK)
+        err = take_form(&arguments, form, type, dtype || size);
     if (err == BP_OK && bp_comm_is_root(MPI_COMM_WORLD)) {
         err = check(tool->tool, &files, &arguments, out);
         if (err == BP_OK)

@@ -16,6 +16,8 @@ typedef struct exchange_arguments {
     bool list;             /* import: --list */
     const char *dtype;     /* export: --dtype, as safetensors files have it: "F32" */
     int64_t shard_bytes;   /* export: --shard-size; 0: not given */
+    bool gguf;             /* export: --form gguf */
+    int type;              /* export: --type, a bp_gguf_type */
 } exchange_arguments;
 
 typedef struct exchange_tool {
@@ -29,7 +31,9 @@ enum {
     EXCHANGE_NO_TOKENIZER,
     EXCHANGE_LIST,
     EXCHANGE_DTYPE,
-    EXCHANGE_SHARD_SIZE
+    EXCHANGE_SHARD_SIZE,
+    EXCHANGE_FORM,
+    EXCHANGE_TYPE
 };
 
 /** How far a long copy is: a line every few seconds with the time that is left. All zero but `what`

@@ -1,9 +1,11 @@
-/* bagpipe-data export: a checkpoint becomes a Hugging Face folder, or a text file of the model. */
+/* bagpipe-data export: a checkpoint becomes a Hugging Face folder, a GGUF file, or a text file of
+ * the model. */
 #include "base/config/json.h"
 #include "base/files/fs.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "exchange.h"
+#include "io/gguf/gguf_export.h"
 #include "io/huggingface/hf_model.h"
 #include "models/adapter.h"
 #include "models/family.h"
@@ -22,6 +24,12 @@ static const struct argp_option OPTIONS[] = {
     {"dtype", EXCHANGE_DTYPE, "f32|f16|bf16", 0,
      "the type of the values: f32 (default) as they are, f16 and bf16 the nearest (of two the even "
      "one)",
+     0},
+    {"form", EXCHANGE_FORM, "huggingface|gguf", 0,
+     "what is made of a Transformer: a folder (default), or a GGUF file", 0},
+    {"type", EXCHANGE_TYPE, "f32|f16|bf16|q8_0", 0,
+     "of a GGUF file: the type of matrices (default f16); with q8_0 those whose rows are no "
+     "multiple of 32 are f16; vectors and tables of positions are f32",
      0},
     {"shard-size", EXCHANGE_SHARD_SIZE, "2GB", 0,
      "the most bytes of a file: a larger model goes into several, with "
@@ -269,6 +277,63 @@ static bp_err export_parts(bp_checkpoint *checkpoint, const char *out,
     return err;
 }
 
+/* The tokenizer that the file gets; *out NULL: none. Roles are those that the checkpoint keeps. */
+static bp_err load_tokenizer(bp_tokenizer **out, const exchange_arguments *arguments,
+                             const bp_checkpoint *checkpoint)
+{
+    const char *path =
+        arguments->tokenizer ? arguments->tokenizer : bp_checkpoint_tokenizer(checkpoint);
+    const json_t *state = bp_checkpoint_state(checkpoint);
+    int64_t bos = bp_roles_get(state, BP_ROLE_BOS),
+            end = json_integer_value(json_object_get(state, "eod_id"));
+    json_t *config;
+    bp_err err;
+
+    *out = NULL;
+    if (arguments->no_tokenizer || !path)
+        return BP_OK;
+    err = bp_tokenizer_load(out, path);
+    if (err == BP_OK)
+        err = check_tokenizer(*out, checkpoint, path);
+    if (err != BP_OK)
+        return err;
+    config = json_pack("{s:b}", "add_bos_token", bp_roles_get(state, BP_ROLE_FIRST) >= 0);
+    name_token(config, "bos_token", *out, bos);
+    name_token(config, "eos_token", *out, end);
+    bp_tokenizer_take_config(*out, config);
+    json_decref(config);
+    return BP_OK;
+}
+
+static bp_err export_gguf(const exchange_arguments *arguments, bp_checkpoint *checkpoint)
+{
+    exchange_progress progress = {.what = "writing weights"};
+    bp_hf_export_options options = {
+        .progress = show, .context = &progress, .merge = bp_adapter_merge};
+    bp_tokenizer *tokenizer = NULL;
+    int64_t left = 0;
+    bp_err err = load_tokenizer(&tokenizer, arguments, checkpoint);
+
+    if (err == BP_OK)
+        err = bp_gguf_export(checkpoint, arguments->out,
+                             &(bp_gguf_options){.type = (bp_gguf_type)arguments->type,
+                                                .tokenizer = tokenizer,
+                                                .name = bp_path_base(arguments->out),
+                                                .left = &left},
+                             &options, bp_model_huggingface_tables());
+    if (err == BP_OK) {
+        bp_log("checkpoint: %s, model %s", bp_checkpoint_folder(checkpoint),
+               bp_checkpoint_digest(checkpoint));
+        if (left > 0)
+            bp_log("left out: %lld tensors of the head and the pooler, which such files have not",
+                   (long long)left);
+        bp_log("GGUF file: %s, tokenizer %s", arguments->out,
+               tokenizer ? bp_tokenizer_kind(tokenizer) : "none");
+    }
+    bp_tokenizer_free(&tokenizer);
+    return err;
+}
+
 static bp_err export(const exchange_arguments *arguments)
 {
     exchange_progress progress = {.what = "writing weights"};
@@ -279,7 +344,11 @@ static bp_err export(const exchange_arguments *arguments)
 
     if (err == BP_OK)
         err = find_text(&family, checkpoint);
-    if (err == BP_OK && family) {
+    if (err == BP_OK && family && arguments->gguf)
+        err = BP_FAIL(BP_ERR_FORMAT, "gguf.no_counterpart",
+                      "GGUF files have no place for a model of kind %s: at %s; leave --form out",
+                      family->name, arguments->from);
+    else if (err == BP_OK && family) {
         err = family->folder_write ? export_folder(arguments, checkpoint)
                                    : export_text(family, arguments, checkpoint);
         bp_checkpoint_close(&checkpoint);
@@ -287,6 +356,11 @@ static bp_err export(const exchange_arguments *arguments)
     }
     if (err == BP_OK)
         err = bp_adapter_check_merge(checkpoint);
+    if (err == BP_OK && arguments->gguf) {
+        err = export_gguf(arguments, checkpoint);
+        bp_checkpoint_close(&checkpoint);
+        return err;
+    }
     if (err == BP_OK)
         err = make_tokenizer(&tokenizer, arguments, checkpoint);
     if (err == BP_OK)
@@ -322,15 +396,17 @@ const bp_tool bp_tool_export = {
     .help =
         {.name = "bagpipe-data export",
          .usage = "CHECKPOINT --out TARGET [OPTION...]",
-         .summary = "makes a Hugging Face folder, one of bilm-tf, an ARPA file, or a file of word "
-                    "vectors, of a "
-                    "checkpoint",
+         .summary =
+             "makes a Hugging Face folder, a GGUF file, a folder of bilm-tf, an ARPA file, or "
+             "a file of word vectors, of a checkpoint",
          .text =
              "The folder gets config.json, model.safetensors, and the checkpoint's tokenizer.json "
              "where it keeps one. transformers loads it with from_pretrained(FOLDER) of the class "
              "that config.json names, or AutoModelForCausalLM's; it has no transformer, rnn, lstm "
              "or gru: only bagpipe reads their folders. The tokenizer of an encoder-decoder, or of "
              "a model with the head of a task, frames texts as its training did.\n"
+             "With --form gguf a model of llama's, qwen2's, gpt2's or bert's type becomes a GGUF "
+             "file, with its tokenizer.\n"
              "An ELMo becomes a folder of bilm-tf's: options.json, weights.hdf5, and the words in "
              "vocab.txt and tokenizer.json.\n"
              "An n-gram model becomes an ARPA file, whose words are the tokenizer's; with "
@@ -340,6 +416,7 @@ const bp_tool bp_tool_export = {
              "checkpoint), or RUN/checkpoints/best. The optimizer's state is left out.",
          .options = OPTIONS,
          .examples = "  bagpipe-data export runs/small --out small-hf\n"
-                     "  bagpipe-data export runs/gpt --out gpt-hf --dtype bf16 --shard-size 2GB\n",
+                     "  bagpipe-data export runs/gpt --out gpt-hf --dtype bf16 --shard-size 2GB\n"
+                     "  bagpipe-data export runs/small --out small.gguf --form gguf --type q8_0\n",
          .statuses = STATUSES},
     .run = run};

@@ -1,4 +1,5 @@
-/* bagpipe-data import: a Hugging Face folder, or a text file of a model, becomes a checkpoint. */
+/* bagpipe-data import: a Hugging Face folder, a GGUF file, or a text file of a model, becomes a
+ * checkpoint. */
 #include "base/buffer.h"
 #include "base/files/fs.h"
 #include "base/files/hidden.h"
@@ -7,6 +8,8 @@
 #include "exchange.h"
 #include "import_files.h"
 #include "import_sentences.h"
+#include "io/gguf/gguf_model.h"
+#include "io/gguf/gguf_tokenizer.h"
 #include "io/huggingface/hf_model.h"
 #include "models/family.h"
 #include "text/tokenizer/forced.h"
@@ -38,27 +41,46 @@ static const bp_help_row STATUSES[] = {
     {"74", "the disk is full"},
     {0}};
 
+/* A folder of Hugging Face, or a GGUF file. */
+typedef struct model_source {
+    const exchange_arguments *arguments; /* own */
+    exchange_arguments own;              /* whose `from` is that of the model in a folder */
+    bp_gguf *gguf;                       /* NULL: a folder */
+    char *folder;                        /* of the model */
+    json_t *vectors;                     /* of a sentence encoder; NULL: it is none */
+    bp_hf_model *model;
+} model_source;
+
 /* ---- the tokenizer ---- */
 
-/* The roles that the model's folder gives, whatever the tokenizer's own folder said. */
-static void take_roles(bp_tokenizer *tokenizer, const char *folder)
+/* The roles that the model's source gives, whatever the tokenizer's own folder said. */
+static void take_roles(bp_tokenizer *tokenizer, const model_source *from)
 {
-    bp_tokenizer_take_folder(tokenizer, folder);
-    tool_warn_of_roles(tokenizer, folder);
+    json_t *names = from->gguf ? bp_gguf_token_names(from->gguf) : NULL;
+
+    if (names)
+        bp_tokenizer_take_config(tokenizer, names);
+    else
+        bp_tokenizer_take_folder(tokenizer, from->arguments->from);
+    tool_warn_of_roles(tokenizer, from->arguments->from);
+    json_decref(names);
 }
 
-/* The folder's, or the one that was named; *out is NULL where there is none. */
-static bp_err load_tokenizer(bp_tokenizer **out, const exchange_arguments *arguments,
-                             const bp_hf_shape *shape)
+/* The source's, or the one that was named; *out is NULL where there is none. */
+static bp_err load_tokenizer(bp_tokenizer **out, const model_source *from)
 {
-    int64_t vocab_size = bp_hf_size_of(shape, "vocab_size");
+    const exchange_arguments *arguments = from->arguments;
+    bp_hf_shape shape = bp_hf_shape_of(from->model);
+    int64_t vocab_size = bp_hf_size_of(&shape, "vocab_size");
     bp_err err = BP_OK;
 
     *out = NULL;
     if (arguments->tokenizer)
         err = bp_tokenizer_load(out, arguments->tokenizer);
+    else if (from->gguf && !arguments->no_tokenizer)
+        err = bp_gguf_tokenizer(out, from->gguf);
     else if (!arguments->no_tokenizer)
-        err = import_find_tokenizer(out, arguments->from, shape->table->model_type);
+        err = import_find_tokenizer(out, arguments->from, shape.table->model_type);
     if (err == BP_OK && *out && bp_tokenizer_size(*out) > vocab_size) {
         err = BP_FAIL(
             BP_ERR_FORMAT, "vocabulary.mismatch",
@@ -69,7 +91,7 @@ static bp_err load_tokenizer(bp_tokenizer **out, const exchange_arguments *argum
         bp_tokenizer_free(out);
     }
     if (err == BP_OK && *out)
-        take_roles(*out, arguments->from);
+        take_roles(*out, from);
     return err;
 }
 
@@ -84,39 +106,53 @@ static void add_roles(json_t *state, const bp_tokenizer *tokenizer)
     bp_roles_put(state, roles, !tokenizer ? NULL : bp_tokenizer_ends(tokenizer));
 }
 
-/* Without a tokenizer: what config.json and generation_config.json of the folder give. */
-static int64_t add_roles_of(json_t *state, const char *folder, int64_t vocab_size)
+static const char *const ID_FILES[] = {"config.json", "generation_config.json"};
+#define ID_FILES_COUNT (sizeof ID_FILES / sizeof ID_FILES[0])
+
+/* What file k says of ids, or the keys of a GGUF file; NULL: there is none. New reference. */
+static json_t *ids_of(const model_source *from, size_t k)
 {
-    static const char *const FILES[] = {"config.json", "generation_config.json"};
     static const char *const keys[] = {"eos_token_id", "bos_token_id"};
+    char *path = from->gguf ? NULL : bp_path_join(from->arguments->from, ID_FILES[k]);
+    json_t *ids = from->gguf ? json_object() : NULL;
+
+    for (int i = 0; from->gguf && i < 2; i++) {
+        char key[64];
+
+        (void)snprintf(key, sizeof key, "tokenizer.ggml.%s", keys[i]);
+        (void)json_object_set(ids, keys[i], json_object_get(bp_gguf_keys(from->gguf), key));
+    }
+    if (path && bp_path_exists(path) &&
+        bp_json_load_members(&ids, path, CONFIG_LIMIT, keys, 2) != BP_OK)
+        ids = NULL;
+    bp_free(path);
+    return ids;
+}
+
+/* Without a tokenizer: what the source's files say. */
+static int64_t add_roles_of(json_t *state, const model_source *from, int64_t vocab_size)
+{
     int64_t roles[BP_ROLES];
     bp_ends ends = {0};
 
     for (int role = 0; role < BP_ROLES; role++)
         roles[role] = -1;
-    for (size_t k = 0; k < sizeof FILES / sizeof FILES[0]; k++) {
-        char *path = bp_path_join(folder, FILES[k]);
-        json_t *config = NULL;
+    for (size_t k = 0; k < ID_FILES_COUNT; k++) {
+        json_t *config = ids_of(from, k);
+        bp_ends bos = {0};
 
-        if (bp_path_exists(path) &&
-            bp_json_load_members(&config, path, CONFIG_LIMIT, keys, 2) == BP_OK) {
-            bp_ends_read(&ends, json_object_get(config, "eos_token_id"), vocab_size);
-            if (roles[BP_ROLE_BOS] < 0) {
-                bp_ends bos = {0};
-
-                bp_ends_read(&bos, json_object_get(config, "bos_token_id"), vocab_size);
-                roles[BP_ROLE_BOS] = bos.count > 0 ? bos.ids[0] : -1;
-            }
-        }
+        bp_ends_read(&ends, json_object_get(config, "eos_token_id"), vocab_size);
+        bp_ends_read(&bos, json_object_get(config, "bos_token_id"), vocab_size);
+        if (roles[BP_ROLE_BOS] < 0 && bos.count > 0)
+            roles[BP_ROLE_BOS] = bos.ids[0];
         json_decref(config);
-        bp_free(path);
     }
     bp_roles_put(state, roles, &ends);
     return ends.count > 0 ? ends.ids[0] : -1;
 }
 
-static json_t *state_of(const bp_hf_model *model, const bp_hf_shape *shape,
-                        const bp_tokenizer *tokenizer, const char *folder, json_t *vectors)
+static json_t *state_of(const model_source *from, const bp_hf_shape *shape,
+                        const bp_tokenizer *tokenizer)
 {
     int64_t vocab_size = bp_hf_size_of(shape, "vocab_size");
 
@@ -124,20 +160,21 @@ static json_t *state_of(const bp_hf_model *model, const bp_hf_shape *shape,
         json_pack("{s:i, s:o, s:s, s:I, s:I, s:s+}", "step", 0, "model", bp_hf_model_json(shape),
                   "tokenizer_hash", !tokenizer ? "" : bp_tokenizer_hash(tokenizer), "eod_id",
                   (json_int_t)(!tokenizer ? -1 : bp_tokenizer_eod(tokenizer)), "vocab_size",
-                  (json_int_t)vocab_size, "origin", "Hugging Face ", shape->table->model_type);
+                  (json_int_t)vocab_size, "origin", from->gguf ? "GGUF " : "Hugging Face ",
+                  shape->table->model_type);
 
     if (tokenizer)
         add_roles(state, tokenizer);
     else
         (void)json_object_set_new(state, "eod_id",
-                                  json_integer(add_roles_of(state, folder, vocab_size)));
-    json_t *forced = bp_forced_of_folder(folder, vocab_size);
+                                  json_integer(add_roles_of(state, from, vocab_size)));
+    json_t *forced = from->gguf ? NULL : bp_forced_of_folder(from->arguments->from, vocab_size);
     if (forced)
         (void)json_object_set_new(state, "forced", forced);
-    if (bp_hf_report_of(model).headless)
+    if (bp_hf_report_of(from->model).headless)
         (void)json_object_set_new(state, "headless", json_true());
-    if (vectors)
-        (void)json_object_set(state, "vectors", vectors);
+    if (from->vectors)
+        (void)json_object_set(state, "vectors", from->vectors);
     if (tokenizer && bp_tokenizer_was_framed(tokenizer))
         (void)json_object_set_new(state, "framed", json_true());
     return state;
@@ -177,10 +214,10 @@ static int64_t parameters_of(const bp_hf_model *model)
     return bytes / (int64_t)sizeof(float);
 }
 
-static bp_err save(bp_hf_model *model, const exchange_arguments *arguments,
-                   const bp_tokenizer *tokenizer, json_t *vectors)
+static bp_err save(const model_source *from, const bp_tokenizer *tokenizer)
 {
-    const char *out = arguments->out;
+    bp_hf_model *model = from->model;
+    const char *out = from->arguments->out;
     bp_hf_shape shape = bp_hf_shape_of(model);
     char *parent = bp_sprintf("%.*s", (int)(bp_path_base(out) - out), out);
     char *text = !tokenizer ? NULL : bp_tokenizer_text(tokenizer);
@@ -192,11 +229,12 @@ static bp_err save(bp_hf_model *model, const exchange_arguments *arguments,
                                    .fetch = fetch,
                                    .context = &counted,
                                    .tokenizer = text};
-    json_t *state = state_of(model, &shape, tokenizer, arguments->from, vectors);
+    json_t *state = state_of(from, &shape, tokenizer);
     int64_t count;
     const bp_slice *slices = bp_hf_slices(model, &count);
     bp_model_shape ours;
-    bp_err err = bp_model_shape_read(&ours, state, arguments->from); /* what jobs will ask of it */
+    bp_err err =
+        bp_model_shape_read(&ours, state, from->arguments->from); /* what jobs will ask of it */
 
     bp_hidden_sweep(out, BP_HIDDEN_FOLDER);
     counted.fetched = bp_alloc("import.fetched", count, sizeof *counted.fetched);
@@ -234,18 +272,20 @@ static void list_tensors(const bp_hf_model *model, const bp_hf_report *r)
         bp_log("  left out: %.80s", bp_hf_ignored(model, k));
 }
 
-/* Where the folder keeps one; NULL: nowhere. */
-static const char *chat_template_of(const char *folder)
+/* Where the source keeps one; NULL: nowhere. */
+static const char *chat_template_of(const model_source *from)
 {
     static const char *const FILES[] = {"chat_template.jinja", "chat_template.json"};
     static const char *const key = "chat_template";
+    const char *folder = from->arguments->from, *where = NULL;
     char *path = bp_path_join(folder, "tokenizer_config.json");
     json_t *config = NULL;
-    const char *where = NULL;
 
-    if (bp_path_exists(path) &&
-        bp_json_load_members(&config, path, CONFIG_LIMIT, &key, 1) == BP_OK &&
-        json_object_get(config, key))
+    if (from->gguf && json_object_get(bp_gguf_keys(from->gguf), "tokenizer.chat_template"))
+        where = "tokenizer.chat_template";
+    else if (bp_path_exists(path) &&
+             bp_json_load_members(&config, path, CONFIG_LIMIT, &key, 1) == BP_OK &&
+             json_object_get(config, key))
         where = "tokenizer_config.json";
     json_decref(config);
     bp_free(path);
@@ -275,12 +315,13 @@ static void report_vectors(const json_t *vectors)
     bp_buffer_clear(&line);
 }
 
-static void report(const bp_hf_model *model, const exchange_arguments *arguments,
-                   const bp_tokenizer *tokenizer)
+static void report(const model_source *from, const bp_tokenizer *tokenizer)
 {
+    const bp_hf_model *model = from->model;
+    const exchange_arguments *arguments = from->arguments;
     bp_hf_shape shape = bp_hf_shape_of(model);
     bp_hf_report r = bp_hf_report_of(model);
-    const char *chat = chat_template_of(arguments->from);
+    const char *chat = chat_template_of(from);
     int64_t names = arguments->list ? r.left : NAMES_SHOWN;
 
     bp_buffer sizes = {0};
@@ -423,38 +464,54 @@ static bp_err import_folder(const bp_model_family *family, const exchange_argume
     return err;
 }
 
-/* A Hugging Face folder. */
+static bp_err open_folder(model_source *from, const exchange_arguments *arguments)
+{
+    bp_err err = import_sentences(&from->vectors, &from->folder, arguments->from);
+
+    from->own.from = from->folder;
+    if (err == BP_OK)
+        err = import_check_source(from->folder);
+    return err == BP_OK ? bp_hf_open(&from->model, from->folder, bp_model_huggingface_tables())
+                        : err;
+}
+
+static bp_err open_source(model_source *from, const exchange_arguments *arguments)
+{
+    const char *path = arguments->from;
+    bp_err err;
+
+    from->own = *arguments;
+    from->arguments = &from->own;
+    if (bp_path_is_dir(path) || !bp_gguf_is(path))
+        return open_folder(from, arguments);
+    err = bp_gguf_open(&from->gguf, path);
+    return err == BP_OK
+               ? bp_gguf_model_open(&from->model, from->gguf, bp_model_huggingface_tables())
+               : err;
+}
+
+/* A Hugging Face folder, or a GGUF file. */
 static bp_err import_model(const exchange_arguments *arguments)
 {
-    exchange_arguments own = *arguments;
-    bp_hf_model *model = NULL;
+    model_source from = {0};
     bp_tokenizer *tokenizer = NULL;
-    json_t *vectors;
-    char *folder;
-    bp_err err = import_sentences(&vectors, &folder, arguments->from);
+    bp_err err = open_source(&from, arguments);
 
-    own.from = folder;
     if (err == BP_OK)
-        err = import_check_source(folder);
+        err = load_tokenizer(&tokenizer, &from);
+    if (err == BP_OK && from.vectors)
+        err = import_sentences_encode(from.vectors, tokenizer, from.folder);
     if (err == BP_OK)
-        err = bp_hf_open(&model, folder, bp_model_huggingface_tables());
-    if (err == BP_OK) {
-        bp_hf_shape shape = bp_hf_shape_of(model);
-
-        err = load_tokenizer(&tokenizer, &own, &shape);
-    }
-    if (err == BP_OK && vectors)
-        err = import_sentences_encode(vectors, tokenizer, folder);
+        err = save(&from, tokenizer);
     if (err == BP_OK)
-        err = save(model, &own, tokenizer, vectors);
-    if (err == BP_OK)
-        report(model, &own, tokenizer);
-    if (err == BP_OK && vectors)
-        report_vectors(vectors);
+        report(&from, tokenizer);
+    if (err == BP_OK && from.vectors)
+        report_vectors(from.vectors);
     bp_tokenizer_free(&tokenizer);
-    bp_hf_close(&model);
-    json_decref(vectors);
-    bp_free(folder);
+    bp_hf_close(&from.model);
+    bp_gguf_close(&from.gguf);
+    json_decref(from.vectors);
+    bp_free(from.folder);
     return err;
 }
 
@@ -481,13 +538,17 @@ const bp_tool bp_tool_import = {
         {.name = "bagpipe-data import",
          .usage = "SOURCE --out CHECKPOINT [OPTION...]",
          .summary =
-             "makes a checkpoint of a Hugging Face model, an ELMo, an ARPA file, or word vectors",
+             "makes a checkpoint of a Hugging Face model, a GGUF file, an ELMo, an ARPA file, or "
+             "word vectors",
          .text =
-             "SOURCE is a folder of Hugging Face or of bilm-tf, an ARPA file, or a file of "
-             "word2vec's.\n"
+             "SOURCE is a folder of Hugging Face or of bilm-tf, a GGUF file, an ARPA file, or a "
+             "file of word2vec's.\n"
              "A folder of Hugging Face holds config.json and model.safetensors, or shards with "
              "model.safetensors.index.json, of values in float32, float16, bfloat16 or "
              "float64. docs/formats.md lists the architectures (model_type).\n"
+             "A GGUF file is one of the architectures llama, qwen2, gpt2 and bert, of values in "
+             "F32, "
+             "F16, BF16 or Q8_0, with its tokenizer.\n"
              "A folder of bilm-tf holds an ELMo: one file that ends in options.json, one in "
              "weights.hdf5, and the words, a line each, in vocab.txt (or tokenizer.json).\n"
              "An ARPA file is one of SRILM or KenLM; its words make a tokenizer, unless one is "
@@ -505,6 +566,7 @@ const bp_tool bp_tool_import = {
          .options = OPTIONS,
          .examples = "  bagpipe-data import gpt2/ --out gpt2.checkpoint\n"
                      "  bagpipe-data import gpt2/ --out gpt2.checkpoint --tokenizer t.json\n"
+                     "  bagpipe-data import llama-q8_0.gguf --out llama.checkpoint\n"
                      "  bagpipe-data import lm.arpa --out lm.checkpoint\n",
          .statuses = STATUSES},
     .run = run};

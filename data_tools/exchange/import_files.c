@@ -186,7 +186,6 @@ static const struct {
     size_t bytes;
     const char *what, *remedy;
 } KINDS[] = {
-    {"GGUF", 4, "a GGUF file", "give the folder with safetensors that it was made from"},
     {"ggml", 4, "a GGML file", "give the folder with safetensors that it was made from"},
     {"lmgg", 4, "a GGML file", "give the folder with safetensors that it was made from"},
     {"PK\x03\x04", 4, "a zip archive, as PyTorch's files are",
@@ -370,8 +369,7 @@ static bp_err check_folder(const char *path)
         if (has(path, SIGNS[k].name))
             return fail_kind(path, SIGNS[k].what, SIGNS[k].remedy);
     if (has_end(path, ".gguf"))
-        return fail_kind(path, "a folder of GGUF files",
-                         "give the folder with safetensors that they were made from");
+        return fail_kind(path, "a folder of GGUF files", "give one of its files");
     if (has_end(path, ".safetensors"))
         return fail_kind(path, "a folder of safetensors without config.json",
                          "put the model's config.json beside them");

@@ -149,7 +149,7 @@ class Import(JobTest):
 
     def test_files_of_other_kinds_are_named(self):
         header = json.dumps({"a": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}}).encode()
-        files = {"m.gguf": (b"GGUF\3\0\0\0", "GGUF"), "pytorch_model.bin": (b"PK\3\4" + bytes(30), "PyTorch"), "old.bin": (b"\x80\2}q\0.", "pickle"),
+        files = {"m.ggml": (b"ggml\3\0\0\0", "GGML"), "pytorch_model.bin": (b"PK\3\4" + bytes(30), "PyTorch"), "old.bin": (b"\x80\2}q\0.", "pickle"),
                  "model.safetensors": (len(header).to_bytes(8, "little") + header + bytes(4), "safetensors"), "w.h5": (b"\x89HDF\r\n\x1a\n" + bytes(9), "HDF5"),
                  "lm.binary": (b"mmap lm http://kheafield.com/code format version 5\n\0", "KenLM"), "lm.arpa": (b"ngram 1=5\n\n\\1-grams:\n", "\\data\\"),
                  "glove.txt": (b"the " + b"0.25 " * 49 + b"0.5\n", "first line"), "config.json": (b"{}", "JSON"), "text.txt": (b"a text\n", "no kind"),

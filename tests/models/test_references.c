@@ -3,6 +3,7 @@
 #include "bp_test_mpi.h"
 #include "train/adamw.h"
 
+#include "io/gguf/gguf_model.h"
 #include "io/huggingface/hf_config_priv.h"
 #include "io/huggingface/hf_model_priv.h"
 #include "io/huggingface/safetensors.h"
@@ -21,7 +22,7 @@
 static char *file_of(const char *folder, const char *file)
 {
     static char path[4096];
-    char relative[128];
+    char relative[256];
 
     snprintf(relative, sizeof relative, "reference/%s/%s", folder, file);
     snprintf(path, sizeof path, "%s", bp_test_shared(relative));
@@ -30,6 +31,7 @@ static char *file_of(const char *folder, const char *file)
 
 typedef struct fixture {
     const char *folder;
+    bp_gguf *gguf;
     bp_hf_model *model;
     bp_hf_shape hf;
     bp_model_shape shape;
@@ -187,20 +189,35 @@ static bp_batch batch_of(const fixture *f)
     return batch;
 }
 
-static void open_fixture(fixture *f, const char *folder)
+static void open_model(fixture *f, const char *gguf)
+{
+    if (!gguf) {
+        bp_test_expect(
+            bp_hf_open(&f->model, file_of(f->folder, "."), bp_model_huggingface_tables()), BP_OK);
+        return;
+    }
+    bp_test_expect(bp_gguf_open(&f->gguf, file_of(f->folder, gguf)), BP_OK);
+    bp_test_expect(bp_gguf_model_open(&f->model, f->gguf, bp_model_huggingface_tables()), BP_OK);
+}
+
+/* gguf: a file of the folder, whose expected.* begin with its name; NULL: the folder itself. */
+static void open_fixture(fixture *f, const char *folder, const char *gguf)
 {
     json_t *root, *state = json_object();
+    char expected[2][128];
 
+    for (int k = 0; k < 2; k++)
+        snprintf(expected[k], sizeof expected[k], "%.*s%sexpected.%s",
+                 gguf ? (int)(strrchr(gguf, '.') - gguf) : 0, gguf ? gguf : "", gguf ? "." : "",
+                 k == 0 ? "safetensors" : "json");
     *f = (fixture){.folder = folder};
-    bp_test_expect(bp_hf_open(&f->model, file_of(folder, "."), bp_model_huggingface_tables()),
-                   BP_OK);
+    open_model(f, gguf);
     f->hf = bp_hf_shape_of(f->model);
     json_object_set_new(state, "model", bp_hf_model_json(&f->hf));
     bp_test_expect(bp_model_shape_read(&f->shape, state, folder), BP_OK);
     json_decref(state);
-    bp_test_expect(bp_safetensors_open(&f->expected, file_of(folder, "expected.safetensors")),
-                   BP_OK);
-    bp_test_expect(bp_json_load(&f->figures, file_of(folder, "expected.json"), 1 << 20), BP_OK);
+    bp_test_expect(bp_safetensors_open(&f->expected, file_of(folder, expected[0])), BP_OK);
+    bp_test_expect(bp_json_load(&f->figures, file_of(folder, expected[1]), 1 << 20), BP_OK);
     bp_test_expect(bp_json_load(&root, file_of(folder, "tokens.json"), 1 << 20), BP_OK);
     if (json_object_get(root, "tokens"))
         read_causal(f, root);
@@ -237,6 +254,7 @@ static void check_old_config(fixture *f)
 static void close_fixture(fixture *f)
 {
     bp_hf_close(&f->model);
+    bp_gguf_close(&f->gguf);
     bp_safetensors_close(&f->expected);
     json_decref(f->figures);
     bp_free(f->inputs);
@@ -627,7 +645,7 @@ static void check_family(const char *folder, int tensors, bool smoothed)
     fixture f;
     parts p = {0};
 
-    open_fixture(&f, folder);
+    open_fixture(&f, folder, NULL);
     f.smoothed = smoothed;
     check_old_config(&f);
     round_up_heads(&f, tensors);
@@ -697,10 +715,34 @@ static void encoder_decoders_are_the_references(void **state)
                 check_family(FOLDERS[k], tensors, smoothed);
 }
 
+/* Whose values are of 16 and of 8 bits: the figures are of what the files hold. */
+static void files_of_gguf_are_the_references(void **state)
+{
+    static const char *const FILES[] = {"llama-tiny-f16.gguf", "llama-tiny-q8_0.gguf"};
+    int size = bp_comm_size(MPI_COMM_WORLD);
+
+    (void)state;
+    for (int k = 0; k < 2; k++)
+        for (int tensors = 1; tensors <= size; tensors *= 2) {
+            fixture f;
+            parts p = {0};
+
+            if (size % tensors != 0)
+                continue;
+            open_fixture(&f, "gguf-tiny", FILES[k]);
+            round_up_heads(&f, tensors);
+            open_parts(&p, &f, tensors);
+            check_probabilities(&f, &p);
+            close_parts(&p);
+            close_fixture(&f);
+        }
+}
+
 int main(int argc, char **argv)
 {
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(families_are_the_references),
+        cmocka_unit_test(files_of_gguf_are_the_references),
         cmocka_unit_test(encoder_decoders_are_the_references)};
 
     return BP_TEST_RUN_MPI(argc, argv, tests);

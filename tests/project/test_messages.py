@@ -19,7 +19,7 @@ SHARED = set("""
     corpus.too_few_documents ensemble.unlike_members fault.injected file.in_the_way file.is_folder file.missing
     file.no_space file.not_replaced json.invalid json.wrong_type label.unknown_code memory.short mesh.one_model mesh.too_few_blocks
     mesh.too_many_members model.no_distribution model.not_causal model.unused_key result.damaged run.missing scores.damaged scores.zero_probability
-    task.unused_key text.not_utf8 tokenizer.mismatch tokenizer.too_large tokenizer.unknown_kind vocabulary.mismatch
+    task.unused_key text.not_utf8 tokenizer.mismatch tokenizer.too_large tokenizer.unknown_kind vocabulary.mismatch vocabulary.token_twice
 """.split())
 HEAD = """# Messages by their identifiers
 

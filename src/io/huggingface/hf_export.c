@@ -233,23 +233,35 @@ static bp_err load_part(bp_checkpoint *checkpoint, const hf_tensor *theirs, int 
     return err == BP_OK && options->merge ? options->merge(checkpoint, &slice, ours) : err;
 }
 
-static bp_err write_tensor(bp_checkpoint *checkpoint, const hf_tensor *theirs,
-                           const bp_hf_export_options *options, bp_safetensors_writer *writer)
+/* One of theirs, in *whole (bp_free). */
+static bp_err load_tensor(bp_checkpoint *checkpoint, const hf_tensor *theirs,
+                          const bp_hf_export_options *options, float **whole)
 {
     int64_t count = volume_of(theirs->dims, theirs->shape);
-    float *whole = bp_try_alloc("hf.theirs", count, sizeof *whole);
     float *ours = bp_try_alloc("hf.ours", count, sizeof *ours);
-    bp_err err = !whole || !ours ? bp_fail_memory("a tensor", count, sizeof *whole) : BP_OK;
+    bp_err err = BP_OK;
 
+    *whole = bp_try_alloc("hf.theirs", count, sizeof **whole);
+    if (!*whole || !ours)
+        err = bp_fail_memory("a tensor", count, sizeof **whole);
     for (int p = 0; p < theirs->parts && err == BP_OK; p++) {
         err = load_part(checkpoint, theirs, p, ours, options);
         if (err == BP_OK)
-            hf_put_part(whole, ours, theirs, p);
+            hf_put_part(*whole, ours, theirs, p);
     }
-    if (err == BP_OK)
-        err = bp_safetensors_write(writer, whole, count);
-    bp_free(whole);
     bp_free(ours);
+    return err;
+}
+
+static bp_err write_tensor(bp_checkpoint *checkpoint, const hf_tensor *theirs,
+                           const bp_hf_export_options *options, bp_safetensors_writer *writer)
+{
+    float *whole;
+    bp_err err = load_tensor(checkpoint, theirs, options, &whole);
+
+    if (err == BP_OK)
+        err = bp_safetensors_write(writer, whole, volume_of(theirs->dims, theirs->shape));
+    bp_free(whole);
     return err;
 }
 
@@ -393,6 +405,46 @@ static bp_err write_model(bp_checkpoint *checkpoint, const bp_hf_shape *shape,
         err = write_file(&all, checkpoint, file, folder);
     if (err == BP_OK && all.files > 1)
         err = write_index(&all, folder);
+    lay_out_clear(&all);
+    return err;
+}
+
+static bp_err write_to(layout *all, bp_checkpoint *checkpoint, const bp_hf_sink *sink)
+{
+    json_t *config = hf_config_json(all->shape);
+    bp_err err = sink->begin(sink->context, config, all->specs, all->count);
+
+    json_decref(config);
+    for (int64_t k = 0; k < all->count && err == BP_OK; k++) {
+        hf_tensor theirs;
+        float *whole;
+
+        hf_tensor_of(&theirs, all->shape, k);
+        err = load_tensor(checkpoint, &theirs, all->options, &whole);
+        if (err == BP_OK)
+            err = sink->write(sink->context, k, whole);
+        bp_free(whole);
+        all->written += volume_of(theirs.dims, theirs.shape);
+        if (err == BP_OK && all->options->progress)
+            all->options->progress(all->options->context, all->written, all->values);
+    }
+    return err;
+}
+
+bp_err bp_hf_export_to(bp_checkpoint *checkpoint, const bp_hf_sink *sink,
+                       const bp_hf_export_options *options, const bp_hf_table *const *tables)
+{
+    bp_hf_shape shape = {0};
+    bp_hf_export_options own = *options;
+    layout all = {0};
+    bp_err err = read_shape(&shape, checkpoint, options->model, tables);
+
+    own.dtype = "F32";
+    own.shard_bytes = 0;
+    if (err == BP_OK)
+        err = lay_out(&all, checkpoint, &shape, &own);
+    if (err == BP_OK)
+        err = write_to(&all, checkpoint, sink);
     lay_out_clear(&all);
     return err;
 }

@@ -22,9 +22,9 @@ static bp_err load_json(const char *folder, const char *name, int64_t limit, jso
 
 bp_err hf_read_config(bp_hf_model *model, const bp_hf_table *const *tables)
 {
-    json_t *config = NULL;
-    char *path = bp_path_join(model->folder, "config.json");
-    bp_err err = bp_json_load_python(&config, path, CONFIG_LIMIT);
+    json_t *config = json_incref(model->config);
+    char *path = config ? bp_strdup(model->folder) : bp_path_join(model->folder, "config.json");
+    bp_err err = config ? BP_OK : bp_json_load_python(&config, path, CONFIG_LIMIT);
 
     if (err == BP_OK)
         err = hf_config_read(&model->shape, config, tables, path);

@@ -440,21 +440,20 @@ static bp_err find_tensors(bp_hf_model *model, const bp_hf_table *const *tables)
     return err == BP_ERR_FORMAT && is_of_base_class(model) ? try_without_head(model, tables) : err;
 }
 
-bp_err bp_hf_open(bp_hf_model **out, const char *folder, const bp_hf_table *const *tables)
+static bp_hf_model *new_model(const char *folder)
 {
     bp_hf_model *model = bp_alloc("hf", 1, sizeof *model);
-    bp_err err = BP_OK;
 
-    *out = NULL;
     model->fetched = -1;
     model->folder = bp_strdup(folder);
-    if (!bp_path_is_dir(folder))
-        err = BP_FAIL(BP_ERR_INPUT, "huggingface.no_folder",
-                      "there is no such file or folder: at %s", folder);
-    if (err == BP_OK)
-        err = hf_read_config(model, tables);
-    if (err == BP_OK)
-        err = hf_open_files(model);
+    return model;
+}
+
+/* Its configuration and files are open: the tensors. */
+static bp_err open_model(bp_hf_model **out, bp_hf_model *model, bp_err err,
+                         const bp_hf_table *const *tables)
+{
+    *out = NULL;
     if (err == BP_OK)
         err = hf_unwrap(model);
     if (err == BP_OK)
@@ -467,6 +466,32 @@ bp_err bp_hf_open(bp_hf_model **out, const char *folder, const bp_hf_table *cons
         bp_hf_close(&model);
     *out = model;
     return bp_err_advise(err, "export the model again");
+}
+
+bp_err bp_hf_open(bp_hf_model **out, const char *folder, const bp_hf_table *const *tables)
+{
+    bp_hf_model *model = new_model(folder);
+    bp_err err = BP_OK;
+
+    if (!bp_path_is_dir(folder))
+        err = BP_FAIL(BP_ERR_INPUT, "huggingface.no_folder",
+                      "there is no such file or folder: at %s", folder);
+    if (err == BP_OK)
+        err = hf_read_config(model, tables);
+    if (err == BP_OK)
+        err = hf_open_files(model);
+    return open_model(out, model, err, tables);
+}
+
+bp_err bp_hf_open_as(bp_hf_model **out, const char *path, json_t *config, bp_safetensors *tensors,
+                     const bp_hf_table *const *tables)
+{
+    bp_hf_model *model = new_model(path);
+
+    model->config = json_incref(config);
+    model->files = bp_alloc("hf.files", 1, sizeof *model->files);
+    model->files[model->file_count++] = tensors;
+    return open_model(out, model, hf_read_config(model, tables), tables);
 }
 
 void bp_hf_close(bp_hf_model **out)
@@ -486,6 +511,7 @@ void bp_hf_close(bp_hf_model **out)
     bp_free(model->theirs);
     bp_free(model->ours);
     bp_free(model->folder);
+    json_decref(model->config);
     json_decref(model->shape.labels);
     bp_free(model);
     *out = NULL;

@@ -8,6 +8,7 @@
 
 struct bp_hf_model {
     char *folder;
+    json_t *config; /* what is read as config.json; NULL: the folder's */
     bp_hf_shape shape;
     bp_safetensors **files;
     int64_t file_count;

@@ -26,6 +26,11 @@ typedef struct bp_hf_model bp_hf_model;
  * that is not tied, files that are no safetensors; BP_ERR_IO, BP_ERR_DENIED, BP_ERR_SYSTEM.
  */
 bp_err bp_hf_open(bp_hf_model **out, const char *folder, const bp_hf_table *const *tables);
+/** The same of a model in another form of file: `config` as config.json would be, and its tensors
+ * under Hugging Face's names; `path` is for messages. Owns: takes `tensors`, even on failure. */
+struct bp_safetensors;
+bp_err bp_hf_open_as(bp_hf_model **out, const char *path, json_t *config,
+                     struct bp_safetensors *tensors, const bp_hf_table *const *tables);
 void bp_hf_close(bp_hf_model **model);
 
 bp_hf_shape bp_hf_shape_of(const bp_hf_model *model);
@@ -67,6 +72,7 @@ typedef struct bp_hf_source {
 /** About slice k of bp_hf_slices. */
 bp_hf_source bp_hf_source_of(const bp_hf_model *model, int64_t k);
 
+struct bp_safetensor;
 /** How a folder is written. */
 typedef struct bp_hf_export_options {
     const char *dtype;   /* "F32", "F16", "BF16": the nearest values, of two the even one */
@@ -96,5 +102,19 @@ typedef struct bp_hf_export_options {
  */
 bp_err bp_hf_export(bp_checkpoint *checkpoint, const char *out, const bp_hf_export_options *options,
                     const bp_hf_table *const *tables);
+
+/** Where a model goes that is written in another form of file. */
+typedef struct bp_hf_sink {
+    /** All tensors as a folder has them, with its config.json; borrowed for the call. */
+    bp_err (*begin)(void *context, const json_t *config, const struct bp_safetensor *tensors,
+                    int64_t count);
+    /** Tensor k, whole; they come in order. */
+    bp_err (*write)(void *context, int64_t k, const float *values);
+    void *context;
+} bp_hf_sink;
+/** As bp_hf_export, to a sink: of options only model, progress, context and merge are read.
+ * Collective, Errors: as bp_hf_export, and those of the sink. */
+bp_err bp_hf_export_to(bp_checkpoint *checkpoint, const bp_hf_sink *sink,
+                       const bp_hf_export_options *options, const bp_hf_table *const *tables);
 
 #endif

@@ -26,7 +26,8 @@ struct bp_safetensors {
     bp_safetensor *tensors;
     int64_t count;
     const bp_safetensor **by_name;
-    char **renamed; /* [count]; NULL: names are the header's */
+    char **renamed;               /* [count]; NULL: names are the header's */
+    bp_safetensors_source source; /* of tensors of another form of file */
     int64_t data_place, data_bytes;
 };
 
@@ -305,6 +306,30 @@ bp_err bp_safetensors_open(bp_safetensors **out, const char *path)
     return bp_err_advise(err, REMEDY);
 }
 
+bp_safetensors *bp_safetensors_of(const char *path, const bp_safetensor *tensors, int64_t count,
+                                  bp_safetensors_source source)
+{
+    bp_safetensors *file = bp_alloc("safetensors", 1, sizeof *file);
+
+    file->fd = -1;
+    file->path = bp_strdup(path);
+    file->source = source;
+    file->count = count;
+    file->tensors = bp_alloc("safetensors.tensors", count, sizeof *file->tensors);
+    file->by_name = bp_alloc("safetensors.by_name", count, sizeof *file->by_name);
+    file->header = json_object(); /* holds the names */
+    for (int64_t k = 0; k < count; k++) {
+        (void)json_object_set_new(file->header, tensors[k].name, json_null());
+        file->tensors[k] = tensors[k];
+        file->tensors[k].name =
+            json_object_iter_key(json_object_iter_at(file->header, tensors[k].name));
+        file->by_name[k] = &file->tensors[k];
+    }
+    if (count > 0)
+        qsort(file->by_name, (size_t)count, sizeof *file->by_name, compare_names);
+    return file;
+}
+
 void bp_safetensors_close(bp_safetensors **out)
 {
     bp_safetensors *file = *out;
@@ -313,6 +338,8 @@ void bp_safetensors_close(bp_safetensors **out)
         return;
     if (file->fd >= 0)
         (void)close(file->fd); /* only read from */
+    if (file->source.close)
+        file->source.close(file->source.context);
     json_decref(file->header);
     for (int64_t k = 0; file->renamed && k < file->count; k++)
         bp_free(file->renamed[k]);
@@ -427,6 +454,10 @@ bp_err bp_safetensors_read(bp_safetensors *file, const bp_safetensor *tensor, in
     bp_err err = BP_OK;
 
     BP_ASSERT(first >= 0 && count >= 0 && first <= tensor->count && count <= tensor->count - first);
+    if (file->source.read) {
+        err = file->source.read(file->source.context, tensor, first, count, out);
+        return err == BP_OK ? check_finite(file, tensor, first, count, out) : err;
+    }
     if (!in_place && strcmp(tensor->dtype, "F64") != 0 && strcmp(tensor->dtype, "F16") != 0 &&
         strcmp(tensor->dtype, "BF16") != 0)
         return BP_FAIL(BP_ERR_FORMAT, "safetensors.unknown_dtype",

@@ -53,6 +53,19 @@ bool bp_safetensors_rename(bp_safetensors *file, void (*rename)(char *name));
 bp_err bp_safetensors_read(bp_safetensors *file, const bp_safetensor *tensor, int64_t first,
                            int64_t count, float *out);
 
+/** Tensors of another form of file. `read`: as bp_safetensors_read, of `tensor` with its `first`
+ * as it was given; `close`: frees the context. */
+typedef struct bp_safetensors_source {
+    bp_err (*read)(void *context, const bp_safetensor *tensor, int64_t first, int64_t count,
+                   float *out);
+    void (*close)(void *context);
+    void *context;
+} bp_safetensors_source;
+/** As if they were a file of this form. name, dtype "F32", dims, shape, count and first of each are
+ * read. Names are copied; they are unique. Owns: takes the context; bp_safetensors_close(). */
+bp_safetensors *bp_safetensors_of(const char *path, const bp_safetensor *tensors, int64_t count,
+                                  bp_safetensors_source source);
+
 /* ---- writing: the tensors' places first, then their values in the same order ---- */
 
 typedef struct bp_safetensors_writer bp_safetensors_writer;

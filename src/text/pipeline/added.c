@@ -66,6 +66,8 @@ bp_err bp_added_read(bp_added *out, const json_t *json, const bp_normalizer *nor
     out->tokens = bp_alloc("text.added", (int64_t)json_array_size(json), sizeof *out->tokens);
     json_array_foreach(json, k, token)
     {
+        if (json_is_true(json_object_get(token, BP_OURS)))
+            continue; /* the model finds it */
         err = read_one(out, token, normalizer, regex, name);
         if (err != BP_OK)
             break;

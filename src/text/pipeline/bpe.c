@@ -2,6 +2,7 @@
 #include "text/pipeline/bpe.h"
 #include "base/mem.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #define SCRATCH_KEEP 65536 /* symbols: working memory for longer pieces is given back at once */
@@ -46,8 +47,32 @@ static void alloc_tables(bp_merges *merges)
         merges->slots[k].rank = BP_NO_RANK;
 }
 
+static int compare_pairs(const void *a, const void *b)
+{
+    const bp_merge *p = a, *q = b;
+
+    if (p->left != q->left)
+        return p->left < q->left ? -1 : 1;
+    return (p->right > q->right) - (p->right < q->right);
+}
+
+/* What the pair of this rank becomes. */
+static inline uint32_t result_of(const bp_merges *merges, uint32_t rank, uint32_t left,
+                                 uint32_t right)
+{
+    const bp_merge key = {.left = left, .right = right}, *found;
+
+    if (!merges->groups)
+        return merges->list[rank].result;
+    found = bsearch(&key, merges->list + merges->groups[rank],
+                    (size_t)(merges->groups[rank + 1] - merges->groups[rank]), sizeof key,
+                    compare_pairs);
+    return found->result;
+}
+
 bp_err bp_merges_init(bp_merges *merges, bp_merge *list, int64_t count)
 {
+    int64_t group = 0;
 
     merges->list = list;
     merges->count = count;
@@ -58,7 +83,10 @@ bp_err bp_merges_init(bp_merges *merges, bp_merge *list, int64_t count)
         if (slot->rank != BP_NO_RANK)
             return BP_FAIL(BP_ERR_FORMAT, "merges.twice", "merge %lld repeats merge %lld",
                            (long long)rank, (long long)slot->rank);
-        *slot = (bp_pair_slot){list[rank].left, list[rank].right, (uint32_t)rank};
+        while (merges->groups && rank == merges->groups[group + 1])
+            group++;
+        *slot = (bp_pair_slot){list[rank].left, list[rank].right,
+                               (uint32_t)(merges->groups ? group : rank)};
     }
     for (int left = 0; left < 256; left++)
         for (int right = 0; right < 256; right++)
@@ -70,6 +98,7 @@ bp_err bp_merges_init(bp_merges *merges, bp_merge *list, int64_t count)
 void bp_merges_clear(bp_merges *merges)
 {
     bp_free(merges->list);
+    bp_free(merges->groups);
     bp_free(merges->slots);
     bp_free(merges->byte_ranks);
     *merges = (bp_merges){0};
@@ -103,7 +132,7 @@ static void merge_few(const bp_merges *merges, uint32_t *symbol, uint32_t *rank,
                 best = k;
         if (rank[best] == BP_NO_RANK)
             break;
-        symbol[best] = merges->list[rank[best]].result;
+        symbol[best] = result_of(merges, rank[best], symbol[best], symbol[best + 1]);
         count--;
         memmove(symbol + best + 1, symbol + best + 2, (count - best - 1) * sizeof *symbol);
         memmove(rank + best, rank + best + 1, (count - best) * sizeof *rank);
@@ -248,7 +277,7 @@ static void merge_long(const bp_merges *merges, merging *m, size_t count, bp_ids
         if (m->rank[at] != rank)
             continue;
         gone = m->right[at];
-        m->symbol[at] = merges->list[rank].result;
+        m->symbol[at] = result_of(merges, rank, m->symbol[at], m->symbol[gone]);
         m->rank[gone] = NONE;
         m->right[at] = m->right[gone];
         if (m->right[at] != NONE)

@@ -15,19 +15,21 @@ typedef struct bp_merge {
 
 typedef struct bp_pair_slot {
     uint32_t left, right;
-    uint32_t rank; /* BP_NO_RANK: free */
+    uint32_t rank; /* or the number of its group; BP_NO_RANK: free */
 } bp_pair_slot;
 
 typedef struct bp_merges { /* {0} is an empty one, without even bytes */
     bp_merge *list;        /* [count], by rank */
     int64_t count;
+    int64_t *groups;     /* [group_count + 1]: merges from groups[g] to groups[g + 1] have the same
+                            rank, in order of left and right; NULL: each has its own */
     bp_pair_slot *slots; /* [mask + 1] */
     uint64_t mask;
     uint32_t *byte_ranks;   /* [256][256]: rank of a pair of bytes */
     uint32_t byte_ids[256]; /* id of a byte */
 } bp_merges;
 
-/** Make the tables of a list of merges; byte_ids must be there.
+/** Make the tables of a list of merges; byte_ids must be there, and groups where there are such.
  *
  * Owns:   takes `list` (bp_alloc), even on failure.
  * Errors: BP_ERR_FORMAT a pair twice (its rank in the message); BP_ERR_SYSTEM.

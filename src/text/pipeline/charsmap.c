@@ -247,3 +247,63 @@ void bp_charsmap_apply(const bp_charsmap *map, const char *text, size_t bytes, b
         at += length;
     }
 }
+
+/* The text of the longest key that `text` begins with, whose bytes are *length; NULL: none. */
+static const char *find_longest(const bp_charsmap *map, const uint8_t *text, size_t bytes,
+                                size_t *length)
+{
+    uint32_t at = offset_of(map->units[0]);
+    const char *found = NULL;
+
+    for (size_t k = 0; k < bytes; k++) {
+        uint32_t unit;
+
+        at ^= text[k];
+        unit = map->units[at];
+        if (label_of(unit) != text[k])
+            break;
+        at ^= offset_of(unit);
+        if (has_leaf(unit)) {
+            found = map->texts + value_of(map->units[at]);
+            *length = k + 1;
+        }
+    }
+    return found;
+}
+
+static size_t longest_kept(const bp_trie *keep, const uint8_t *text, size_t bytes)
+{
+    uint32_t node = BP_TRIE_ROOT;
+    size_t length = 0;
+
+    for (size_t k = 0; keep->slots && k < bytes; k++) {
+        node = bp_trie_step(keep, node, text[k]);
+        if (node == BP_TRIE_NONE)
+            break;
+        if (bp_trie_value(keep, node) >= 0)
+            length = k + 1;
+    }
+    return length;
+}
+
+void bp_charsmap_apply_longest(const bp_charsmap *map, const bp_trie *keep, const char *text,
+                               size_t bytes, bp_buffer *out)
+{
+    const uint8_t *p = (const uint8_t *)text;
+    uint32_t c;
+
+    for (size_t at = 0, length; at < bytes; at += length) {
+        const char *found = NULL;
+
+        length = longest_kept(keep, p + at, bytes - at);
+        if (length == 0)
+            found = find_longest(map, p + at, bytes - at, &length);
+        if (found) {
+            bp_buffer_add(out, found, strlen(found));
+            continue;
+        }
+        if (length == 0)
+            length = bp_utf8_decode(p + at, bytes - at, &c);
+        bp_buffer_add(out, text + at, length);
+    }
+}

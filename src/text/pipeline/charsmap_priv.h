@@ -5,6 +5,7 @@
 
 #include "base/buffer.h"
 #include "base/err.h"
+#include "text/unicode/trie.h"
 
 #include <stddef.h>
 
@@ -23,5 +24,11 @@ void bp_charsmap_free(bp_charsmap **map);
  * shortest match gives; else each character on its own. `text` is valid UTF-8. Source:
  * huggingface/tokenizers, normalizers/precompiled.rs. */
 void bp_charsmap_apply(const bp_charsmap *map, const char *text, size_t bytes, bp_buffer *out);
+
+/** The same as SentencePiece does it: from the left, the longest match at a place is replaced,
+ * wherever it ends; what is in `keep` stays as it is. Source: google/sentencepiece,
+ * src/normalizer.cc. */
+void bp_charsmap_apply_longest(const bp_charsmap *map, const bp_trie *keep, const char *text,
+                               size_t bytes, bp_buffer *out);
 
 #endif

@@ -5,6 +5,9 @@
 #include "base/config/json.h"
 #include "text/unicode/regex.h"
 
+/* A member of components for what Hugging Face's form lacks; other readers ignore it. */
+#define BP_OURS "bagpipe"
+
 /** The string member `key`, "" where it is not there. Borrowed. */
 const char *bp_load_string(const json_t *object, const char *key);
 /** The string member `key`, "" where it is missing or null; another value is an error that spells

@@ -397,7 +397,10 @@ static bp_err apply(const bp_norm_step *step, bp_regex_work *regex, const char *
         replace_string(step, text, bytes, most, out);
         break;
     case BP_NORM_CHARSMAP:
-        bp_charsmap_apply(step->map, text, bytes, out);
+        if (step->longest)
+            bp_charsmap_apply_longest(step->map, &step->keep, text, bytes, out);
+        else
+            bp_charsmap_apply(step->map, text, bytes, out);
         break;
     case BP_NORM_NMT:
         normalize_nmt(text, bytes, out);

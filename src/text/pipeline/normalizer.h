@@ -30,6 +30,8 @@ typedef struct bp_norm_step {
     size_t content_bytes, pattern_bytes;
     bp_regex *regex; /* REPLACE; NULL: `pattern` is the string */
     bp_charsmap *map;
+    bool longest; /* CHARSMAP: as SentencePiece applies it, */
+    bp_trie keep; /* but to these texts */
 } bp_norm_step;
 
 typedef struct bp_normalizer { /* {0} leaves text as it is */

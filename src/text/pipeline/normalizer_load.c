@@ -69,6 +69,19 @@ static bp_err read_strip(bp_norm_step *step, const json_t *json, const char *nam
     return err == BP_OK ? bp_load_bool(&step->right, json, "strip_right", true, name) : err;
 }
 
+/* With a member "bagpipe" as SentencePiece does it. */
+static bp_err read_charsmap(bp_norm_step *step, const json_t *json, const char *name)
+{
+    const json_t *ours = json_object_get(json, BP_OURS), *text;
+    bp_err err = bp_charsmap_new(&step->map, bp_load_string(json, "precompiled_charsmap"), name);
+    size_t k;
+
+    step->longest = ours != NULL;
+    json_array_foreach(json_object_get(ours, "keep"), k, text) if (json_string_length(text) > 0)
+        bp_trie_add(&step->keep, json_string_value(text), json_string_length(text), 0);
+    return err;
+}
+
 static bp_err read_step(bp_norm_step *step, const json_t *json, const char *name)
 {
     switch (step->kind) {
@@ -81,7 +94,7 @@ static bp_err read_step(bp_norm_step *step, const json_t *json, const char *name
     case BP_NORM_REPLACE:
         return read_replace(step, json, name);
     case BP_NORM_CHARSMAP:
-        return bp_charsmap_new(&step->map, bp_load_string(json, "precompiled_charsmap"), name);
+        return read_charsmap(step, json, name);
     default:
         return BP_OK;
     }
@@ -118,6 +131,7 @@ void bp_normalizer_clear(bp_normalizer *normalizer)
         bp_free(step->pattern);
         bp_regex_free(&step->regex);
         bp_charsmap_free(&step->map);
+        bp_trie_clear(&step->keep);
     }
     bp_free(normalizer->steps);
     *normalizer = (bp_normalizer){0};

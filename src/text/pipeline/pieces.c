@@ -10,6 +10,7 @@ void bp_pieces_clear(bp_pieces *pieces)
 {
     bp_trie_clear(&pieces->whole);
     bp_trie_clear(&pieces->inner);
+    bp_trie_clear(&pieces->symbols);
     bp_free(pieces->scores);
     bp_free(pieces->prefix);
     bp_free(pieces->suffix);
@@ -290,18 +291,28 @@ static void add_bytes(const bp_pieces *pieces, const bp_piece_work *work, const 
     }
 }
 
+/* Bytes of what merging begins with: the longest piece that is never cut, or a character. */
+static size_t symbol_at(const bp_pieces *pieces, const uint8_t *text, size_t bytes)
+{
+    uint32_t c;
+    int64_t id;
+    size_t length = pieces->symbols.slots ? longest(&pieces->symbols, text, bytes, &id) : 0;
+
+    return length > 0 ? length : bp_utf8_decode(text, bytes, &c);
+}
+
 bp_err bp_bpe_characters(const bp_pieces *pieces, const bp_merges *merges, const uint8_t *piece,
                          size_t bytes, bp_piece_work *work, bp_bpe_scratch *scratch, bp_ids *ids)
 {
     size_t affixes = (pieces->prefix ? strlen(pieces->prefix) : 0) +
                      (pieces->suffix ? strlen(pieces->suffix) : 0);
-    uint32_t *symbols = take_symbols(work, bytes * (1 + affixes)), code_point;
+    uint32_t *symbols = take_symbols(work, bytes * (1 + affixes));
     size_t count = 0, length;
     bool was_unknown = false;
 
     for (size_t at = 0; at < bytes; at += length) {
         const uint8_t *name;
-        size_t name_bytes = length = bp_utf8_decode(piece + at, bytes - at, &code_point);
+        size_t name_bytes = length = symbol_at(pieces, piece + at, bytes - at);
         int64_t id;
 
         name = spell_character(pieces, work, piece, bytes, at, &name_bytes);

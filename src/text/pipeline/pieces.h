@@ -15,6 +15,7 @@
 typedef struct bp_pieces {   /* {0}, ends with bp_pieces_clear */
     bp_trie whole;           /* pieces by their names; WordPiece: those that begin a word */
     bp_trie inner;           /* WordPiece: those that go on in one, without "##" */
+    bp_trie symbols;         /* BPE: pieces that are one symbol wherever they are */
     double *scores;          /* Unigram: [tokens], natural logarithms */
     double unknown_score;    /* Unigram */
     int64_t unknown;         /* id, -1: what is not known is left out (BPE) */

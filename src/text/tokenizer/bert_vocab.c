@@ -92,33 +92,41 @@ json_t *bp_bert_json(json_t *vocab, json_t *added, bool lowercase)
                      "max_input_chars_per_word", 100, "vocab", vocab);
 }
 
-bp_err bp_tokenizer_load_bert(bp_tokenizer **out, const char *vocab_path, bool lowercase)
+bp_err bp_tokenizer_parse_bert(bp_tokenizer **out, const char *text, size_t bytes, bool lowercase,
+                               const char *name)
 {
     json_t *vocab = json_object(), *added = json_array(), *root = NULL;
-    char *text = NULL, *json = NULL;
-    size_t bytes;
-    bp_err err = bp_file_read(vocab_path, FILE_LIMIT_BYTES, &text, &bytes);
+    char *json = NULL;
+    size_t mark = bp_mark_bytes(text, bytes);
+    bp_err err = read_lines(vocab, text + mark, bytes - mark, name);
 
     *out = NULL;
-    if (err == BP_OK) {
-        size_t mark = bp_mark_bytes(text, bytes);
-
-        err = read_lines(vocab, text + mark, bytes - mark, vocab_path);
-    }
     if (err == BP_OK)
-        err = add_specials(added, vocab, vocab_path);
+        err = add_specials(added, vocab, name);
     if (err == BP_OK) {
         root = bp_bert_json(vocab, added, lowercase);
         json = !root ? NULL : bp_json_text(root);
         err = !json ? bp_fail_memory("a vocabulary", (int64_t)bytes, 1)
-                    : bp_tokenizer_parse(out, json, strlen(json), vocab_path);
+                    : bp_tokenizer_parse(out, json, strlen(json), name);
     }
     if (err == BP_OK)
-        bp_tokenizer_warn(*out, vocab_path);
+        bp_tokenizer_warn(*out, name);
     bp_free(json);
-    bp_free(text);
     json_decref(root);
     json_decref(added);
     json_decref(vocab);
+    return err;
+}
+
+bp_err bp_tokenizer_load_bert(bp_tokenizer **out, const char *vocab_path, bool lowercase)
+{
+    char *text = NULL;
+    size_t bytes;
+    bp_err err = bp_file_read(vocab_path, FILE_LIMIT_BYTES, &text, &bytes);
+
+    *out = NULL;
+    if (err == BP_OK)
+        err = bp_tokenizer_parse_bert(out, text, bytes, lowercase, vocab_path);
+    bp_free(text);
     return bp_err_advise(err, "give a whole vocab.txt");
 }

@@ -5,6 +5,7 @@
 #include "text/tokenizer/vocab_load_priv.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define MOST_CHARACTERS 100 /* of WordPiece's words, where the file does not say */
@@ -117,6 +118,7 @@ static void find_cuts(bp_tokenizer *tokenizer, bool all)
         crosses =
             tokenizer->names.entries[id].value == 0 &&
             crosses_mark(bp_strmap_key(&tokenizer->names, id), tokenizer->names.entries[id].bytes);
+    crosses = crosses || pieces_of(tokenizer)->symbols.slots;
     for (int64_t k = 0; k < tokenizer->merges.count && !crosses; k++) {
         uint32_t id = tokenizer->merges.list[k].result;
 
@@ -130,14 +132,74 @@ static void find_cuts(bp_tokenizer *tokenizer, bool all)
 
 /* ---- BPE ---- */
 
+static int compare_pairs(const void *a, const void *b)
+{
+    const bp_merge *p = a, *q = b;
+
+    if (p->left != q->left)
+        return p->left < q->left ? -1 : 1;
+    return (p->right > q->right) - (p->right < q->right);
+}
+
+/* Merges whose results have equal scores have the same rank; they are sorted by scores. */
+static bp_err group_merges(bp_tokenizer *tokenizer, const json_t *scores, bp_merge *list,
+                           int64_t count, const char *name)
+{
+    int64_t *groups = bp_alloc("text.merges", count + 1, sizeof *groups), group = 0;
+    double before = INFINITY;
+
+    tokenizer->merges.groups = groups;
+    for (int64_t k = 0; k < count; k++) {
+        const json_t *value = json_array_get(scores, list[k].result);
+        double score = json_number_value(value);
+
+        if (!json_is_number(value) || score > before)
+            return BP_FAIL(BP_ERR_FORMAT, "merges.bad_scores",
+                           "merge %lld is not in the order of scores: at %s", (long long)k, name);
+        if (score < before)
+            groups[group++] = k;
+        before = score;
+    }
+    groups[group] = count;
+    for (int64_t g = 0; g < group; g++)
+        qsort(list + groups[g], (size_t)(groups[g + 1] - groups[g]), sizeof *list, compare_pairs);
+    return BP_OK;
+}
+
+/* Pieces that are never cut: ids in a list. */
+static bp_err take_symbols(bp_tokenizer *tokenizer, const json_t *ids, const char *name)
+{
+    const json_t *one;
+    size_t k;
+
+    json_array_foreach(ids, k, one)
+    {
+        json_int_t id = json_is_integer(one) ? json_integer_value(one) : -1;
+
+        if (id < 0 || id >= tokenizer->names.count)
+            return BP_FAIL(BP_ERR_FORMAT, "vocabulary.bad_id",
+                           "\"symbols\" has an id beyond the vocabulary: at %s", name);
+        add_whole(tokenizer, &pieces_of(tokenizer)->symbols, id, 0);
+    }
+    return BP_OK;
+}
+
 static bp_err read_merges(bp_tokenizer *tokenizer, const json_t *model, const char *name)
 {
-    const json_t *merges = json_object_get(model, "merges");
+    const json_t *merges = json_object_get(model, "merges"),
+                 *ours = json_object_get(model, BP_OURS);
     bp_merge *list = NULL;
     bp_err err = bp_read_merges(tokenizer, merges, &list, name);
 
-    if (err != BP_OK)
+    if (err == BP_OK && ours)
+        err = group_merges(tokenizer, json_object_get(ours, "scores"), list,
+                           (int64_t)json_array_size(merges), name);
+    if (err == BP_OK)
+        err = take_symbols(tokenizer, json_object_get(ours, "symbols"), name);
+    if (err != BP_OK) {
+        bp_free(list);
         return err;
+    }
     return bp_tokenizer_take_merges(tokenizer, list, (int64_t)json_array_size(merges),
                                     tokenizer->pipeline->pre.byte_level, name);
 }
@@ -226,7 +288,18 @@ static bp_err read_scored_names(bp_tokenizer *tokenizer, const json_t *list, con
     return err;
 }
 
-static void take_scores(bp_tokenizer *tokenizer, const json_t *list)
+/* Pieces that no text has: ids in a list of "bagpipe". */
+static bool is_hidden(const json_t *ours, int64_t id)
+{
+    const json_t *one;
+    size_t k;
+
+    json_array_foreach(json_object_get(ours, "hidden"), k,
+                       one) if (json_integer_value(one) == id) return true;
+    return false;
+}
+
+static void take_scores(bp_tokenizer *tokenizer, const json_t *list, const json_t *ours)
 {
     bp_pieces *pieces = pieces_of(tokenizer);
     const json_t *row;
@@ -240,10 +313,12 @@ static void take_scores(bp_tokenizer *tokenizer, const json_t *list)
 
         pieces->scores[k] = score;
         lowest = k == 0 || score < lowest ? score : lowest;
-        if ((int64_t)k != pieces->unknown)
+        if ((int64_t)k != pieces->unknown && !is_hidden(ours, (int64_t)k))
             add_whole(tokenizer, &pieces->whole, (int64_t)k, 0);
     }
-    pieces->unknown_score = lowest - BP_UNKNOWN_PENALTY;
+    pieces->unknown_score = json_is_number(json_object_get(ours, "unknown_score"))
+                                ? json_number_value(json_object_get(ours, "unknown_score"))
+                                : lowest - BP_UNKNOWN_PENALTY;
 }
 
 static bp_err read_unigram(bp_tokenizer *tokenizer, json_t *model, const json_t *added,
@@ -268,7 +343,7 @@ static bp_err read_unigram(bp_tokenizer *tokenizer, json_t *model, const json_t 
     if (err != BP_OK)
         return err;
     pieces->unknown = tokenizer->roles[BP_ROLE_UNKNOWN] = json_integer_value(unk);
-    take_scores(tokenizer, list);
+    take_scores(tokenizer, list, json_object_get(model, BP_OURS));
     find_cuts(tokenizer, true);
     return BP_OK;
 }

@@ -207,10 +207,28 @@ static void take_others(folder *self)
     }
 }
 
-void bp_tokenizer_take_folder(bp_tokenizer *tokenizer, const char *path)
+static void take_all(folder *self)
 {
     bp_buffer said = {0};
-    folder self = {.tokenizer = tokenizer, .said = &said};
+
+    self->said = &said;
+    for (int k = 0; k < BP_DISAGREEMENTS; k++) {
+        bp_free(self->tokenizer->disagreement[k]);
+        self->tokenizer->disagreement[k] = NULL;
+    }
+    take_others(self);
+    said.bytes = 0;
+    take_bos(self);
+    said.bytes = 0;
+    take_ends(self);
+    for (int k = 0; k < FILES; k++)
+        json_decref(self->files[k]);
+    bp_buffer_clear(&said);
+}
+
+void bp_tokenizer_take_folder(bp_tokenizer *tokenizer, const char *path)
+{
+    folder self = {.tokenizer = tokenizer};
 
     tokenizer->unread = NULL;
     for (int k = 0; k < FILES; k++) {
@@ -221,16 +239,13 @@ void bp_tokenizer_take_folder(bp_tokenizer *tokenizer, const char *path)
             tokenizer->unread = NAMES[k];
         bp_free(file);
     }
-    for (int k = 0; k < BP_DISAGREEMENTS; k++) {
-        bp_free(tokenizer->disagreement[k]);
-        tokenizer->disagreement[k] = NULL;
-    }
-    take_others(&self);
-    said.bytes = 0;
-    take_bos(&self);
-    said.bytes = 0;
-    take_ends(&self);
-    for (int k = 0; k < FILES; k++)
-        json_decref(self.files[k]);
-    bp_buffer_clear(&said);
+    take_all(&self);
+}
+
+void bp_tokenizer_take_config(bp_tokenizer *tokenizer, const json_t *config)
+{
+    folder self = {.tokenizer = tokenizer};
+
+    self.files[TOKENIZER_CONFIG] = json_deep_copy(config);
+    take_all(&self);
 }

@@ -2,9 +2,10 @@
 #include "text/tokenizer/template.h"
 #include "base/buffer.h"
 #include "base/mem.h"
+#include "text/pipeline/load.h"
 #include "text/tokenizer/tokenizer.h"
 
-#define BEFORE "bagpipe" /* a member, which other readers ignore: the post-processor before */
+#define BEFORE BP_OURS /* the post-processor before */
 
 static void add_piece(json_t *list, const char *kind, const char *id, int segment)
 {

@@ -53,6 +53,9 @@ bp_err bp_tokenizer_load_roberta(bp_tokenizer **out, const char *vocab_path,
  * and pre-tokenizer; `lowercase` as its model was trained. Errors: as bp_tokenizer_load; one of
  * [PAD] [UNK] [CLS] [SEP] [MASK] is missing. */
 bp_err bp_tokenizer_load_bert(bp_tokenizer **out, const char *vocab_path, bool lowercase);
+/** The same of lines in memory; `name` stands for the file in messages. */
+bp_err bp_tokenizer_parse_bert(bp_tokenizer **out, const char *text, size_t bytes, bool lowercase,
+                               const char *name);
 /** Write tokenizer.json. Byte-level BPE with GPT-2's pattern, words and characters are written in
  * canonical form, others as they came: load and save give the same bytes. Errors: those of
  * bp_file_write. */
@@ -115,6 +118,8 @@ bp_err bp_tokenizer_check_first(const bp_tokenizer *tokenizer, int64_t first, co
  * is a special token. Files that cannot be read as JSON are left alone (bp_tokenizer_unread).
  * bp_tokenizer_load does it with the file's own folder. */
 void bp_tokenizer_take_folder(bp_tokenizer *tokenizer, const char *folder);
+/** The same by a tokenizer_config.json only. */
+void bp_tokenizer_take_config(bp_tokenizer *tokenizer, const json_t *config);
 #define BP_DISAGREEMENTS 2
 /** What those files do not agree on, of bos (k 0) and of eod (k 1), for a warning; NULL: they
  * agree. Borrowed. */

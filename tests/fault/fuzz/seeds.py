@@ -114,6 +114,47 @@ def safetensors_seeds():
     put("safetensors", "nine-dims", b'{"a": {"dtype": "U8", "shape": [1,1,1,1,1,1,1,1,1], "data_offsets": [0, 1]}}\n\0')
 
 
+def gguf_seeds():
+    def text(data):
+        return struct.pack("<Q", len(data)) + data
+
+    def strings(*items):
+        return struct.pack("<IIQ", 9, 8, len(items)) + b"".join(text(item) for item in items)
+
+    def whole(keys, tensors, data, version=3):
+        head = struct.pack("<4sIQQ", b"GGUF", version, len(tensors), len(keys)) + b"".join(text(name) + value for name, value in keys)
+        head += b"".join(tensors)
+        return head + bytes(-len(head) % 32) + data
+
+    def tensor(name, sizes, kind, offset):
+        return text(name) + struct.pack(f"<I{len(sizes)}QIQ", len(sizes), *sizes, kind, offset)
+
+    four = [tensor(b"a", (2, 3), 0, 0), tensor(b"b", (2,), 1, 32), tensor(b"c", (3,), 30, 64), tensor(b"d", (32, 2), 8, 96)]
+    data = bytes(range(24)) + bytes(8) + bytes(32) + bytes(32) + bytes(68)
+    kinds = [(b"u8", struct.pack("<IB", 0, 1)), (b"i16", struct.pack("<Ih", 3, -2)), (b"f32", struct.pack("<If", 6, 0.5)), (b"on", struct.pack("<I?", 7, True)),
+             (b"u64", struct.pack("<IQ", 10, 5)), (b"f64", struct.pack("<Id", 12, 0.25)), (b"list", strings(b"x", b"y")),
+             (b"lists", struct.pack("<IIQIQH", 9, 9, 1, 2, 1, 7)), (b"general.alignment", struct.pack("<II", 4, 32))]
+    put("gguf", "whole", whole(kinds, four, data))
+    put("gguf", "older", whole(kinds[:2], four, data, 2))
+    put("gguf", "none", whole([], [], b""))
+    put("gguf", "cut", whole(kinds, four, data)[:-1])
+    put("gguf", "longer", whole(kinds, four, data) + bytes(40))
+    put("gguf", "overlap", whole([], [tensor(b"a", (8,), 0, 0), tensor(b"b", (8,), 0, 0)], bytes(64)))
+    put("gguf", "huge", whole([], [tensor(b"a", (1 << 40, 1 << 40), 0, 0)], bytes(64)))
+    put("gguf", "wraps", whole([(b"k", struct.pack("<IIQ", 9, 8, 1 << 61))], [], b""))
+    put("gguf", "deep", whole([(b"k", struct.pack("<I", 9) + struct.pack("<IQ", 9, 1) * 9 + struct.pack("<IQB", 0, 1, 1))], [], b""))
+    put("gguf", "other-type", whole([], [tensor(b"a", (32,), 2, 0)], bytes(32)))
+    model, tokens = b"tokenizer.ggml.model", b"tokenizer.ggml.tokens"
+    pieces = [b"<unk>", b"a", b"b", b"ab", b"\xe2\x96\x81"]
+    put("gguf", "pieces", whole([(model, struct.pack("<I", 8) + text(b"llama")), (tokens, strings(*pieces)),
+                                 (b"tokenizer.ggml.scores", struct.pack("<IIQ5f", 9, 6, 5, 0, -1, -2, -3, -4)),
+                                 (b"tokenizer.ggml.token_type", struct.pack("<IIQ5i", 9, 5, 5, 2, 1, 1, 1, 1))], [], b""))
+    put("gguf", "words", whole([(model, struct.pack("<I", 8) + text(b"bert")),
+                                (tokens, strings(b"[PAD]", b"[UNK]", b"[CLS]", b"[SEP]", b"[MASK]", b"\xe2\x96\x81a", b"b"))], [], b""))
+    put("gguf", "bytes", whole([(model, struct.pack("<I", 8) + text(b"gpt2")), (b"tokenizer.ggml.pre", struct.pack("<I", 8) + text(b"qwen2")),
+                                (tokens, strings(b"a", b"b", b"ab")), (b"tokenizer.ggml.merges", strings(b"a b"))], [], b""))
+
+
 def tokenizer_seeds():
     special = [{"id": 0, "content": "<unk>", "special": True}]
     word = {"version": "1.0", "added_tokens": special, "pre_tokenizer": {"type": "WhitespaceSplit"},
@@ -546,6 +587,6 @@ def bilm_seeds():
 
 
 if __name__ == "__main__":
-    for make in (json_seeds, members_seeds, config_seeds, manifest_seeds, safetensors_seeds, tokenizer_seeds, encode_seeds, text_seeds, metrics_seeds,
+    for make in (json_seeds, members_seeds, config_seeds, manifest_seeds, safetensors_seeds, gguf_seeds, tokenizer_seeds, encode_seeds, text_seeds, metrics_seeds,
                  record_seeds, corpus_index_seeds, reshard_seeds, coord_seeds, wire_seeds, notes_seeds, prompts_seeds, rows_seeds, candidates_seeds, mixture_seeds, h5_seeds, bilm_seeds, ngram_seeds, arpa_seeds, vectors_seeds, cli_seeds):
         make()

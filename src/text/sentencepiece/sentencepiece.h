@@ -1,0 +1,70 @@
+/* SentencePiece's models, spiece.model and tokenizer.model: pieces with scores, as tokenizer.json.
+ *
+ * The text is normalized and cut as SentencePiece does it, which Hugging Face's form says only
+ * nearly. Components hold what it lacks in a member "bagpipe", which other readers ignore:
+ *
+ *     Precompiled    {"keep": [...]}: the longest match from the left, at any place, is replaced;
+ *                    user-defined symbols stay
+ *     Unigram        {"unknown_score": S, "hidden": [ids]}: pieces that no text has
+ *     BPE            {"scores": [...], "symbols": [ids]}: of two merges that of the higher score of
+ *                    the result goes first, of equal ones the leftmost; symbols are never cut
+ *     added tokens   true: a symbol of the model's, which it finds itself
+ *
+ * Local: no MPI. Source: google/sentencepiece, src/sentencepiece_model.proto, normalizer.cc,
+ * unigram_model.cc, bpe_model.cc.
+ */
+#ifndef BP_TEXT_SENTENCEPIECE_SENTENCEPIECE_H
+#define BP_TEXT_SENTENCEPIECE_SENTENCEPIECE_H
+
+#include "text/tokenizer/tokenizer.h"
+
+/* As files number them; GGUF files do it alike. */
+typedef enum bp_piece_type {
+    BP_PIECE_NORMAL = 1,
+    BP_PIECE_UNKNOWN = 2,
+    BP_PIECE_CONTROL = 3,
+    BP_PIECE_USER_DEFINED = 4,
+    BP_PIECE_UNUSED = 5,
+    BP_PIECE_BYTE = 6
+} bp_piece_type;
+
+typedef struct bp_piece {
+    char *text; /* valid UTF-8, not empty */
+    float score;
+    bp_piece_type type;
+} bp_piece;
+
+typedef struct bp_sentencepiece { /* ends with bp_sentencepiece_clear */
+    bp_piece *pieces;             /* by id */
+    int64_t count, capacity;
+    bool is_bpe;           /* else unigram */
+    bool dummy_prefix;     /* a text begins with a space */
+    bool remove_spaces;    /* at both ends, and all but one within */
+    char *charsmap;        /* compiled normalization as base64; NULL: none */
+    int64_t bos, eos, pad; /* -1: none */
+} bp_sentencepiece;
+void bp_sentencepiece_clear(bp_sentencepiece *model);
+
+/** Read a model file.
+ *
+ * Errors: BP_ERR_INPUT missing; BP_ERR_FORMAT it is damaged (and at which byte), or does what is
+ *         not done here, by name; BP_ERR_IO, BP_ERR_DENIED, BP_ERR_SYSTEM. */
+bp_err bp_sentencepiece_load(bp_sentencepiece *out, const char *path);
+/** The same from memory; `name` is for messages. */
+bp_err bp_sentencepiece_parse(bp_sentencepiece *out, const void *data, size_t bytes,
+                              const char *name);
+
+/** What the class of a model's tokenizer does with the pieces. {0}: nothing. */
+typedef struct bp_sentencepiece_class {
+    const char *const *before; /* tokens of ids before those of the pieces; ended by NULL */
+    int64_t from;              /* the first piece that follows them: those before it go */
+    const char *const *after;  /* tokens after the pieces */
+    const char *begin, *end;   /* what is put around a text; NULL: nothing */
+} bp_sentencepiece_class;
+
+/** The tokenizer.json of a model. Free with bp_free(). Errors: BP_ERR_FORMAT pieces that cannot be:
+ * twice the same, no unknown one. */
+bp_err bp_sentencepiece_json(char **out, const bp_sentencepiece *model,
+                             const bp_sentencepiece_class *as, const char *name);
+
+#endif

@@ -1,0 +1,285 @@
+"""GGUF files in and out: the same tensors as the Hugging Face folders of the same models, tokenizers with the same ids, and files that are refused."""
+import json
+import os
+import struct
+
+import numpy
+
+import bagpipe_test
+import gguf_file
+from bagpipe_test import JobTest, program, read_json, run
+from tensors import tensors_of
+
+SHORT = ["train.steps=1", "train.batch=2", "corpus.valid="]
+ROTARY = {"embed_tokens": "token_embd", "norm": "output_norm", "input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_norm",
+          "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v", "self_attn.o_proj": "attn_output",
+          "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down"}
+GPT2 = {"wte": "token_embd", "wpe": "position_embd", "ln_f": "output_norm", "ln_1": "attn_norm", "attn.c_attn": "attn_qkv", "attn.c_proj": "attn_output",
+        "ln_2": "ffn_norm", "mlp.c_fc": "ffn_up", "mlp.c_proj": "ffn_down"}
+BERT = {"embeddings.word_embeddings": "token_embd", "embeddings.position_embeddings": "position_embd",
+        "embeddings.token_type_embeddings": "token_types", "embeddings.LayerNorm": "token_embd_norm", "attention.self.query": "attn_q",
+        "attention.self.key": "attn_k", "attention.self.value": "attn_v", "attention.output.dense": "attn_output",
+        "attention.output.LayerNorm": "attn_output_norm", "intermediate.dense": "ffn_up", "output.dense": "ffn_down",
+        "output.LayerNorm": "layer_output_norm"}
+
+
+def safetensors_of(folder):
+    with open(os.path.join(folder, "model.safetensors"), "rb") as file:
+        head, data = json.loads(file.read(int.from_bytes(file.read(8), "little"))), file.read()
+    head.pop("__metadata__", None)
+    return {name: numpy.frombuffer(data[slice(*one["data_offsets"])], "<f4").reshape(one["shape"]) for name, one in head.items()}
+
+
+def quantized(matrix):
+    """Q8_0: a half d and 32 signed bytes a block; and what they stand for."""
+    blocks = matrix.astype("f4").reshape(-1, 32)
+    d = numpy.abs(blocks).max(1) / numpy.float32(127)
+    scaled = blocks * numpy.where(d > 0, 1 / numpy.where(d > 0, d, 1), 0).astype("f4")[:, None]
+    q = (numpy.sign(scaled) * numpy.floor(numpy.abs(scaled) + numpy.float32(0.5))).astype("i1")
+    half = d.astype("<f2")
+    data = b"".join(struct.pack("<e", float(h)) + row.tobytes() for h, row in zip(half, q))
+    return data, (half.astype("f4")[:, None] * q.astype("f4")).reshape(matrix.shape)
+
+
+class Gguf(JobTest):
+    VOCABULARY = 280
+    TEXT_BYTES = 6000
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.must(["bagpipe-data", "tokenizer", "--kind", "wordpiece", "--size", 200, "--out", cls.at("pieces.json"), cls.at("train.txt")])
+        cls.must(["bagpipe-data", "corpus", "--tokenizer", cls.at("pieces.json"), "--format", "lines", "--out", cls.at("pieces.h5"), cls.at("train.txt")])
+        for kind, keys in (("llama", ["model.kv_heads=2", "model.inner=96"]), ("qwen2", ["model.attention_bias=yes", "model.tied=yes"]), ("gpt", []), ("bert", [f"corpus.train={cls.at('pieces.h5')}", "mask.next_sentence=no"])):
+            cls.must(["bagpipe", "pretrain", cls.at("small.ini"), "run.dir=" + cls.at(kind), "model.kind=" + kind.replace("qwen2", "llama"), "model.layers=2", "model.width=64",
+                      "model.heads=4", *SHORT, *keys])
+            cls.must(["bagpipe-data", "export", cls.at(kind), "--out", cls.at(kind + "-folder"), "--no-tokenizer"])
+            cls.must(["bagpipe-data", "import", cls.at(kind + "-folder"), "--out", cls.at(kind + "-folder-in"), "--no-tokenizer"])
+
+    def digests_of(self, folder):
+        return {tensor["name"]: tensor["digest"] for tensor in read_json(folder, "manifest.json")["tensors"]}
+
+    def parts(self, kind):
+        """Keys and {name: matrix} of a folder's model, as llama.cpp's converter lays them out."""
+        config, folder = read_json(self.at(kind + "-folder"), "config.json"), safetensors_of(self.at(kind + "-folder"))
+        names = {"llama": ROTARY, "qwen2": ROTARY, "gpt": GPT2, "bert": BERT}[kind]
+        tensors, architecture = {}, "gpt2" if kind == "gpt" else kind
+        for name, matrix in folder.items():
+            base, end = name.rsplit(".", 1)
+            base = base.removeprefix("model.").removeprefix("transformer.").removeprefix("bert.")
+            layer = next((part for part in base.split(".") if part.isdigit()), None)
+            if layer is not None:
+                base = base.split(layer + ".", 1)[1]
+            if base == "lm_head":
+                tensors["output.weight"] = matrix
+                continue
+            if base not in names:
+                self.assertTrue(base.startswith(("cls.", "pooler.")), name)
+                continue
+            theirs = names[base]
+            if kind == "gpt" and base.startswith(("attn.", "mlp.")) and matrix.ndim == 2:
+                matrix = matrix.T
+            if kind == "llama" and theirs in ("attn_q", "attn_k"):
+                heads = config["num_attention_heads" if theirs == "attn_q" else "num_key_value_heads"]
+                matrix = matrix.reshape(heads, 2, -1, matrix.shape[1]).swapaxes(1, 2).reshape(matrix.shape)
+            tensors[("" if layer is None else f"blk.{layer}.") + f"{theirs}.{end}"] = numpy.ascontiguousarray(matrix)
+        of = {"gpt2": ("n_positions", "n_embd", "n_layer", "n_head")}.get(
+            architecture, ("max_position_embeddings", "hidden_size", "num_hidden_layers", "num_attention_heads"))
+        keys = {"general.architecture": architecture, **{f"{architecture}.{key}": ("u32", config[name]) for key, name in zip(
+            ("context_length", "embedding_length", "block_count", "attention.head_count"), of)}}
+        if "intermediate_size" in config:
+            keys[f"{architecture}.feed_forward_length"] = ("u32", config["intermediate_size"])
+        if architecture in ("llama", "qwen2"):
+            keys.update({f"{architecture}.attention.head_count_kv": ("u32", config["num_key_value_heads"]),
+                         f"{architecture}.attention.layer_norm_rms_epsilon": ("f32", config["rms_norm_eps"]),
+                         f"{architecture}.rope.freq_base": ("f32", config["rope_theta"]),
+                         f"{architecture}.rope.dimension_count": ("u32", config["hidden_size"] // config["num_attention_heads"])})
+        else:
+            keys[f"{architecture}.attention.layer_norm_epsilon"] = ("f32", config.get("layer_norm_eps", config.get("layer_norm_epsilon")))
+        return keys, tensors
+
+    def made(self, name, keys, tensors, kind=gguf_file.F32, **more):
+        """The file, matrices of a type, and what they stand for."""
+        listed, stands = [], {}
+        for tensor, matrix in tensors.items():
+            own = kind if matrix.ndim == 2 else gguf_file.F32
+            if own == gguf_file.Q8_0 and matrix.shape[1] % 32 == 0:
+                data, stands[tensor] = quantized(matrix)
+            elif own == gguf_file.BF16:
+                bits = matrix.astype("<f4").view("<u4")
+                stands[tensor] = (bits & 0xFFFF0000).view("<f4")
+                data = (bits >> 16).astype("<u2").tobytes()
+            else:
+                own = gguf_file.F16 if own == gguf_file.Q8_0 else own
+                form = "<f2" if own == gguf_file.F16 else "<f4"
+                data, stands[tensor] = matrix.astype(form).tobytes(), matrix.astype(form).astype("f4")
+            listed.append((tensor, matrix.shape, own, data))
+        with open(self.at(name), "wb") as file:
+            file.write(gguf_file.file_bytes(keys, listed, **more))
+        return self.at(name), stands
+
+    def imported(self, path, *more):
+        out = path + "-in"
+        return out, self.must(["bagpipe-data", "import", path, "--out", out, *more])
+
+    def test_a_file_of_float32_is_the_folder(self):
+        for kind in ("llama", "qwen2", "gpt", "bert"):
+            with self.subTest(kind):
+                keys, tensors = self.parts(kind)
+                path, _ = self.made(kind + ".gguf", keys, tensors)
+                plain = self.digests_of(self.at(kind + "-folder-in"))
+                out, _ = self.imported(path)
+                mine = self.digests_of(out)
+                if kind == "bert":
+                    plain = {name: digest for name, digest in plain.items() if name in mine}
+                self.assertEqual(mine, plain)
+                self.assertGreater(len(mine), 20)
+                shapes = [read_json(folder, "state.json")["model"] if os.path.exists(os.path.join(folder, "state.json")) else
+                          read_json(folder, "manifest.json")["state"]["model"] for folder in (out, self.at(kind + "-folder-in"))]
+                self.assertEqual(*[{key: value for key, value in shape.items() if key != "pooler"} for shape in shapes])
+
+    def exported(self, model, name, *more):
+        path = self.at(name)
+        return path, self.must(["bagpipe-data", "export", model, "--out", path, "--form", "gguf", *more])
+
+    def test_what_is_exported_is_read_again_to_equal_values(self):
+        """And by a reader of its own; bytes of Q8_0 are those of the definition."""
+        for kind in ("llama", "qwen2", "gpt", "bert"):
+            keys, tensors = self.parts(kind)
+            for form in ("f32", "f16", "q8_0"):
+                with self.subTest(kind, form=form):
+                    path, result = self.exported(self.at(kind), f"{kind}-{form}.gguf", "--type", form)
+                    self.assertEqual("left out" in str(result), kind == "bert")
+                    theirs = gguf_file.Reader(path)
+                    self.assertEqual(set(theirs.tensors), set(tensors))
+                    for key, value in keys.items():
+                        self.assertEqual(theirs.keys[key], value if isinstance(value, str) else numpy.float32(value[1]) if value[0] == "f32" else value[1], key)
+                    for name, matrix in tensors.items():
+                        shape, own, data = theirs.tensors[name]
+                        self.assertEqual(shape, matrix.shape)
+                        plain = matrix.ndim == 1 or name.startswith(("position_embd", "token_types"))
+                        block = form == "q8_0" and matrix.shape[-1] % 32 == 0
+                        self.assertEqual(own, gguf_file.F32 if plain or form == "f32" else gguf_file.Q8_0 if block else gguf_file.F16, name)
+                        self.assertEqual(data, quantized(matrix)[0] if own == gguf_file.Q8_0 else matrix.astype("<f2" if own == gguf_file.F16 else "<f4").tobytes())
+                    out, _ = self.imported(path)
+                    if form == "f32":
+                        mine, plain = self.digests_of(out), self.digests_of(self.at(kind + "-folder-in"))
+                        self.assertEqual(mine, {name: plain[name] for name in mine})
+                    if kind != "bert":
+                        again, _ = self.exported(out, f"{kind}-{form}-again.gguf", "--type", form)
+                        self.assertEqual({name: one[1:] for name, one in gguf_file.Reader(again).tensors.items()},
+                                         {name: one[1:] for name, one in theirs.tensors.items()})
+                        ids = [self.must(["bagpipe-data", "encode", "--tokenizer", file, "the ship, 12 caf\u00e9s"]).out
+                               for file in (self.at("tokenizer.json"), os.path.join(out, "tokenizer.json"))]
+                        self.assertEqual(*ids)
+        self.assert_error(run([program("bagpipe-data"), "export", self.at("gpt"), "--out", self.at("never"), "--type", "f16"]), 64, "[command.exclusive]")
+        self.assert_error(run([program("bagpipe-data"), "export", self.at("gpt"), "--out", self.at("never"), "--form", "ggml"]), 64, "[command.bad_form]")
+        self.assert_error(run([program("bagpipe-data"), "export", self.at("gpt"), "--out", self.at("never"), "--form", "gguf", "--type", "q4"]), 64,
+                          "[command.bad_dtype]")
+
+    def test_other_types_and_forms(self):
+        keys, tensors = self.parts("llama")
+        plain = None
+        for number, (kind, more) in enumerate(((gguf_file.F16, {}), (gguf_file.BF16, {"version": 2}), (gguf_file.Q8_0, {}), (gguf_file.F16, {"alignment": 256}))):
+            with self.subTest(kind, **more):
+                own = {**keys, "general.alignment": ("u32", more["alignment"])} if "alignment" in more else keys
+                path, stands = self.made(f"type-{number}.gguf", own, tensors, kind, **more)
+                mine = tensors_of(self.imported(path)[0])
+                self.assertTrue(numpy.array_equal(mine["wte"], stands["token_embd.weight"]))
+                self.assertTrue(numpy.array_equal(mine["h.1.mlp.down.weight"], stands["blk.1.ffn_down.weight"]))
+                turned = stands["blk.0.attn_q.weight"].reshape(4, 8, 2, 64).swapaxes(1, 2).reshape(64, 64)
+                self.assertTrue(numpy.array_equal(mine["h.0.attn.q.weight"], turned))
+                self.assertTrue(numpy.array_equal(mine["ln_f.gain"], stands["output_norm.weight"]))
+
+    def test_what_is_not_known_is_refused_by_name(self):
+        keys, tensors = self.parts("llama")
+        square = numpy.zeros((64, 64), "f4")
+        for name, change, more, code, word in (
+                ("key", {"llama.attention.clamp_kqv": ("f32", 8.0)}, {}, "gguf.unknown_key", "clamp_kqv"),
+                ("experts", {"llama.expert_count": ("u32", 8)}, {}, "gguf.unknown_key", "expert_count"),
+                ("scaling", {"llama.rope.scaling.type": "yarn"}, {}, "gguf.unknown_key", "yarn"),
+                ("lists", {"llama.feed_forward_length": ("u32", [96, 96])}, {}, "gguf.bad_key", "list"),
+                ("partial", {"llama.rope.dimension_count": ("u32", 8)}, {}, "gguf.bad_key", "dimension_count"),
+                ("rows", {"llama.vocab_size": ("u32", 7)}, {}, "gguf.bad_key", "vocab_size"),
+                ("architecture", {"general.architecture": "rwkv6"}, {}, "gguf.unknown_architecture", "rwkv6"),
+                ("adapter", {"general.type": "adapter"}, {}, "gguf.no_model", "adapter"),
+                ("split", {"split.count": ("u16", 3)}, {}, "gguf.split", "3 parts"),
+                ("tensor", {}, {"blk.0.attn_sinks.weight": square}, "gguf.unknown_tensor", "attn_sinks"),
+                ("bias", {}, {"blk.0.attn_q.bias": square[0]}, "gguf.unknown_tensor", "q_proj.bias"),
+                ("shape", {}, {"blk.0.ffn_up.weight": square}, "huggingface.wrong_shape", "up_proj"),
+                ("tokenizer", {"tokenizer.ggml.model": "rwkv", "tokenizer.ggml.tokens": ("str", ["a"])}, {}, "gguf.unknown_tokenizer", "--tokenizer")):
+            with self.subTest(name):
+                path, _ = self.made(f"no-{name}.gguf", {**keys, **change}, {**tensors, **more})
+                self.assert_error(run([program("bagpipe-data"), "import", path, "--out", self.at("never")]), 65, f"[{code}]", word)
+
+    def test_unsound_files_are_refused(self):
+        keys, tensors = self.parts("llama")
+        path, _ = self.made("sound.gguf", keys, tensors)
+        with open(path, "rb") as file:
+            sound = file.read()
+        first = sound.index(b"token_embd.weight") + len(b"token_embd.weight")
+
+        def changed(at, form, *values):
+            return sound[:at] + struct.pack("<" + form, *values) + sound[at + struct.calcsize("<" + form):]
+
+        second = sound.index(b"output_norm.weight") + len(b"output_norm.weight") + 4 + 8 + 4
+        cases = {"version": (changed(4, "I", 1), "unknown_version"), "big-endian": (changed(4, ">I".replace(">", ""), 3 << 24), "unknown_version"),
+                 "tensors": (changed(8, "Q", 1 << 40), "damaged"), "keys": (changed(16, "Q", 1 << 63), "damaged"),
+                 "string": (changed(24, "Q", 1 << 62), "damaged"), "type": (changed(first + 20, "I", 2), "other_type"),
+                 "dimensions": (changed(first, "I", 5), "damaged"), "size": (changed(first + 4, "QQ", 1 << 40, 1 << 40), "damaged"),
+                 "offset": (changed(first + 24, "Q", 33), "damaged"), "far": (changed(first + 24, "Q", 1 << 62), "damaged"),
+                 "overlap": (changed(second, "Q", 0), "bad_tensor"), "longer": (sound + bytes(64), "too_long"), "cut": (sound[:-64], "damaged|bad_tensor"),
+                 "twice": (sound.replace(b"blk.0.attn_q", b"blk.0.attn_k"), "bad_tensor"), "not-utf8": (sound.replace(b"general.arch", b"general.a\xff\xfeh"), "damaged"),
+                 "not-finite": (sound[:-4] + b"\0\0\xc0\x7f", None)}
+        for length in (3, 4, 8, 23, 40, first + 3):
+            cases[f"head-{length}"] = (sound[:length], "truncated|damaged" if length >= 4 else "other_kind")
+        for name, (content, codes) in cases.items():
+            with self.subTest(name):
+                with open(self.at("bad.gguf"), "wb") as file:
+                    file.write(content)
+                result = run([program("bagpipe-data"), "import", self.at("bad.gguf"), "--out", self.at("never")])
+                wanted = ["[safetensors.not_finite]"] if codes is None else ["[import.other_kind]"] if codes == "other_kind" else \
+                    [f"[gguf.{code}]" for code in codes.split("|")]
+                self.assertEqual(result.status, 65, str(result))
+                self.assertTrue(any(code in str(result) for code in wanted), str(result))
+
+    def test_a_tokenizer_of_bytes_has_the_same_ids(self):
+        root = read_json(self.at("tokenizer.json"))
+        names = sorted(root["model"]["vocab"], key=root["model"]["vocab"].get)
+        names += [one["content"] for one in sorted(root["added_tokens"], key=lambda one: one["id"]) if one["content"] not in names]
+        specials = {one["content"] for one in root["added_tokens"]}
+        merges = [one if isinstance(one, str) else " ".join(one) for one in root["model"]["merges"]]
+        keys, tensors = self.parts("llama")
+        tokens = {"tokenizer.ggml.model": "gpt2", "tokenizer.ggml.pre": "gpt-2", "tokenizer.ggml.tokens": ("str", names),
+                  "tokenizer.ggml.token_type": ("i32", [3 if name in specials else 1 for name in names]), "tokenizer.ggml.merges": ("str", merges),
+                  "tokenizer.ggml.eos_token_id": ("u32", names.index("<|endoftext|>")), "tokenizer.ggml.bos_token_id": ("u32", names.index("<|endoftext|>")),
+                  "tokenizer.ggml.add_bos_token": ("bool", False)}
+        path, _ = self.made("bytes.gguf", {**keys, **tokens}, tensors)
+        out, result = self.imported(path)
+        self.assertIn("tokenizer: bpe", str(result))
+        texts = ["the ship was at sea", "  12 caf\u00e9s\n\n\u4e2d <|endoftext|>"]
+        encoded = [self.must(["bagpipe-data", "encode", "--tokenizer", file, *texts]).out for file in (self.at("tokenizer.json"), os.path.join(out, "tokenizer.json"))]
+        self.assertEqual(*encoded)
+        path, _ = self.made("pre.gguf", {**keys, **tokens, "tokenizer.ggml.pre": "tekken"}, tensors)
+        self.assert_error(run([program("bagpipe-data"), "import", path, "--out", self.at("never")]), 65, "[gguf.unknown_pattern]", "tekken")
+        path, _ = self.made("short.gguf", {**keys, **tokens, "tokenizer.ggml.token_type": ("i32", [1])}, tensors)
+        self.assert_error(run([program("bagpipe-data"), "import", path, "--out", self.at("never")]), 65, "[gguf.bad_tokenizer]")
+
+    def test_a_tokenizer_of_words_has_the_same_ids(self):
+        root = read_json(self.at("pieces.json"))
+        names = sorted(root["model"]["vocab"], key=root["model"]["vocab"].get)
+        special = {one["content"] for one in root["added_tokens"]}
+        theirs = [name if name in special else name[2:] if name.startswith("##") else "\u2581" + name for name in names]
+        keys, tensors = self.parts("bert")
+        path, _ = self.made("words.gguf", {**keys, "tokenizer.ggml.model": "bert", "tokenizer.ggml.tokens": ("str", theirs),
+                                           "tokenizer.ggml.cls_token_id": ("u32", names.index("[CLS]")), "tokenizer.ggml.seperator_token_id": ("u32", names.index("[SEP]"))},
+                            tensors)
+        out, result = self.imported(path)
+        self.assertIn("tokenizer: wordpiece", str(result))
+        texts = ["the ship was at sea", "unknown \u4e2d words, and more"]
+        encoded = [self.must(["bagpipe-data", "encode", "--tokenizer", file, *texts]).out for file in (self.at("pieces.json"), os.path.join(out, "tokenizer.json"))]
+        self.assertEqual(*encoded)
+
+
+if __name__ == "__main__":
+    bagpipe_test.main()
