@@ -2,7 +2,8 @@
  *
  * Two files implement this header: linear_onednn.c and linear_blas.c; the first leaves bf16 to
  * kernels of our own (bf16_linear.c), with AMX all of it, with AVX512_BF16 the copies of weights
- * and weight gradients too large for the caches. Results are float32, row-major; in BF16 the
+ * and weight gradients too large for the caches, and, with AVX-512, float32 too (f32_gemm.c), but
+ * for narrow weights. Results are float32, row-major; in BF16 the
  * operands are rounded to bfloat16 and products are summed in float32, by bf16 instructions, or by
  * float32 ones where a CPU's bf16 is the slower. An operand is made once, by the pass that makes
  * its values (the producers in kernels.h), and read by every product that wants it (operand.h).
@@ -10,8 +11,8 @@
  * Bits: the same inputs and the same threads give the same bits. A row of y or dx does not depend
  * on how many rows there are (checked with oneDNN 2.6.3 and OpenBLAS by tests/math/test_linear.c:
  * run it with another library). Weight gradients may differ between numbers of threads, and, but
- * with AVX-512, rows too. Our own kernels sum over k in order whatever the threads: with them
- * nothing differs.
+ * with AVX-512, rows too. Our own kernels sum over k in order, or block by block, whatever
+ * the threads: with them nothing differs.
  *
  * Memory that was not planned for, and shapes that the library refuses, are bugs (BP_ASSERT); a
  * shape that it multiplies in plain loops is warned of.

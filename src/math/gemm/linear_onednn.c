@@ -7,6 +7,8 @@
 #include <omp.h>
 #include <string.h>
 
+#define LEAST_COLUMNS 48 /* of both sides of a weight, for our own float32 products */
+
 bp_bf16_form bp_gemm_bf16_form(void)
 {
     return bp_cpu_bf16_form();
@@ -30,6 +32,8 @@ bp_err bp_gemm_new_form(bp_gemm **out, bp_precision precision, bp_bf16_form form
     /* oneDNN's AVX-512 kernels sum every row alike; its older ones differ in the last rows. */
     gemm->row_blocks =
         (dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx512_core) != dnnl_cpu_isa_avx512_core;
+    if (bp_gemm_type(gemm) == dnnl_f32 && !gemm->row_blocks)
+        gemm->floats = bp_f32_kernel_here();
     if (dnnl_engine_create(&gemm->engine, dnnl_cpu, 0) != dnnl_success ||
         dnnl_stream_create(&gemm->stream, gemm->engine, dnnl_stream_default_flags) !=
             dnnl_success) {
@@ -166,6 +170,19 @@ static void multiply_own(const call *c, const bp_operand *x, int64_t y_columns)
     bp_operand_fill(c->to, sums.data);
 }
 
+/* Float32 products of a weight [outs][ins] are our own: with fewer columns a panel of 64 is waste.
+ * Neither rows nor threads decide: they would change bits. */
+static bool is_own_float(const bp_gemm *gemm, int64_t outs, int64_t ins)
+{
+    return gemm->floats && outs >= LEAST_COLUMNS && ins >= LEAST_COLUMNS;
+}
+
+static void multiply_floats(bp_gemm *gemm, const bp_f32_product *p)
+{
+    bp_f32_multiply(gemm->floats, p,
+                    bp_workspace_of(&gemm->scratchpad, bp_f32_workspace_bytes(p->N)));
+}
+
 static void multiply(const call *c, const bp_operand *x, int64_t y_columns)
 {
     if (x->rows == 0)
@@ -176,7 +193,17 @@ static void multiply(const call *c, const bp_operand *x, int64_t y_columns)
         return;
     }
     BP_ASSERT(c->to->stride == y_columns);
-    if (c->gemm->row_blocks && x->form != BP_OPERAND_BF16)
+    if (is_own_float(c->gemm, bp_weight_outs(c->w), bp_weight_ins(c->w)))
+        multiply_floats(c->gemm, &(bp_f32_product){.c = c->to->data,
+                                                   .c_row = y_columns,
+                                                   .a = {x->data, x->stride, false},
+                                                   .b = {bp_weight_plain(c->w), bp_weight_ins(c->w),
+                                                         c->what != BACKWARD_INPUT},
+                                                   .start = c->bias,
+                                                   .M = x->rows,
+                                                   .N = y_columns,
+                                                   .K = x->columns});
+    else if (c->gemm->row_blocks && x->form != BP_OPERAND_BF16)
         bp_in_row_blocks(
             &(bp_rows){c->to->data, x->data, x->rows, y_columns, x->columns, x->stride},
             &c->gemm->tail, multiply_rows, c);
@@ -293,6 +320,17 @@ void bp_linear_backward_weight_operand(bp_gemm *gemm, float *dw, const bp_operan
         bp_bf16_weight_gradient(gemm->kernel, &gemm->scratchpad, dw, dy, NULL, x, fresh);
         return;
     }
+    if (is_own_float(gemm, dy->columns, x->columns)) {
+        multiply_floats(gemm, &(bp_f32_product){.c = dw,
+                                                .c_row = x->columns,
+                                                .a = {dy->data, dy->stride, true},
+                                                .b = {x->data, x->stride, false},
+                                                .start = fresh ? NULL : dw,
+                                                .M = dy->columns,
+                                                .N = x->columns,
+                                                .K = x->rows});
+        return;
+    }
     bp_operand right = off_pages(gemm, x);
     s.left_stride = dy->stride;
     s.right_stride = right.stride;
@@ -350,6 +388,11 @@ size_t bp_linear_form_scratch_bytes(const bp_gemm_kind *of, int64_t rows, int64_
     if (rows == 0 || bp_gemm_new_form(&gemm, of->precision, of->form) != BP_OK)
         return 0;
     gemm->forward_only = of->forward_only;
+    if (is_own_float(gemm, outs, ins) && !of->q8) {
+        bytes = bp_f32_workspace_bytes(outs > ins ? outs : ins);
+        bp_gemm_free(&gemm);
+        return bytes;
+    }
     if (of->q8)
         bytes = bp_q8_scratch_bytes(rows, ins);
     else if (is_own(gemm) || (!gemm->forward_only && is_own_gradient(gemm, outs, ins)))

@@ -5,6 +5,7 @@
 
 #include "base/err.h"
 #include "math/bf16/bf16_linear.h"
+#include "math/gemm/f32_gemm.h"
 #include "math/gemm/linear_parts.h"
 #include "math/gemm/onednn_priv.h"
 #include "math/gemm/q8_priv.h"
@@ -57,10 +58,11 @@ struct bp_gemm {
     bp_precision precision;
     bp_bf16_form form;
     const bp_bf16_kernel
-        *kernel;     /* our own, where some of the products or copies are its; or NULL */
-    bool row_blocks; /* the library picks kernels by the number of rows */
-    bool warned;     /* of products in plain loops */
-    bool few_rows;   /* bp_gemm_take_few_rows */
+        *kernel; /* our own, where some of the products or copies are its; or NULL */
+    const bp_f32_kernel *floats; /* our own float32 products; NULL: the library's */
+    bool row_blocks;             /* the library picks kernels by the number of rows */
+    bool warned;                 /* of products in plain loops */
+    bool few_rows;               /* bp_gemm_take_few_rows */
     bool forward_only;
     bool q8; /* bp_gemm_hold_q8 */
     dnnl_engine_t engine;

@@ -1,0 +1,261 @@
+/* Loops of our own float32 products: threads share the sums, each packs both sides for itself. */
+#include "math/gemm/f32_gemm.h"
+#include "math/loops/loops.h"
+#include <omp.h>
+#include <sched.h>
+#include <stdatomic.h>
+
+#define BLOCK_COLUMNS 768       /* of the right side in the second cache: 0.75 MiB of it */
+#define STRIP_ROWS    48        /* of the left side: whole cache lines of what is transposed */
+#define LINE          16        /* floats */
+#define SMALL         (1 << 17) /* multiply-adds for which threads are not woken */
+#define NONE          INT64_MAX
+#define SPINS         1000
+
+#ifdef BP_LOOPS_X86
+const bp_f32_kernel *bp_f32_kernel_here(void)
+{
+    return __builtin_cpu_supports("avx512f") ? &bp_f32_kernel_avx512 : NULL;
+}
+#else
+const bp_f32_kernel *bp_f32_kernel_here(void)
+{
+    return NULL;
+}
+#endif
+
+/* Columns and k of a block of the right side. */
+typedef struct block {
+    int64_t n, columns, k, inner;
+} block;
+
+/* A number with a cache line of its own. */
+typedef struct number {
+    _Alignas(64) atomic_llong value;
+} number;
+
+/* What a thread is at. Threads that share columns take strips of rows one by one, block after
+ * block: none waits for a slower one but at the end. */
+typedef struct visit {
+    const bp_f32_kernel *kernel;
+    const bp_f32_product *p;
+    int64_t n, n_end; /* the columns */
+    number *taken;    /* strips */
+    number *at;       /* [threads] the strip that each one multiplies, or one before; or NONE */
+    int threads, me;
+    block block, next;
+    float *strip, *panels; /* its own */
+    int64_t left;          /* tiles of this block, about, that it will still multiply */
+} visit;
+
+static int64_t least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static int64_t parts_of(int64_t n, int64_t part)
+{
+    return (n + part - 1) / part;
+}
+
+/* Floats of a thread. */
+static int64_t workspace_floats(int64_t columns)
+{
+    return STRIP_ROWS * BP_F32_STRIP_ROW +
+           least(parts_of(columns, BP_F32_COLUMNS) * BP_F32_COLUMNS, BLOCK_COLUMNS) * BP_F32_INNER;
+}
+
+size_t bp_f32_workspace_bytes(int64_t columns)
+{
+    return (size_t)omp_get_max_threads() *
+           (2 * sizeof(number) + (size_t)workspace_floats(columns) * sizeof(float));
+}
+
+static const float *at(const bp_f32_matrix *x, int64_t row, int64_t column)
+{
+    return x->data + (x->transposed ? column * x->row + row : row * x->row + column);
+}
+
+static void pack_panels(const visit *v)
+{
+    const bp_f32_matrix *right = &v->p->b;
+    const block *b = &v->block;
+
+    for (int64_t c = 0; c < b->columns; c += BP_F32_COLUMNS)
+        v->kernel->pack(v->panels + c * BP_F32_INNER, BP_F32_COLUMNS, at(right, b->k, b->n + c),
+                        right->row, right->transposed, b->inner,
+                        least(BP_F32_COLUMNS, b->columns - c));
+}
+
+/* What the i-th tile of a strip asks for: a row of the next strip, which begins at m, or, of what
+ * is transposed, 16 columns, ... */
+static void ask_left(bp_f32_tile *t, const visit *v, int64_t m, int64_t i)
+{
+    const bp_f32_matrix *left = &v->p->a;
+    int64_t groups = BP_F32_INNER / BP_F32_STEP;
+
+    if (left->transposed) {
+        t->next[0] = at(left, m + least(i / groups * LINE, STRIP_ROWS - 1),
+                        v->block.k + i % groups * BP_F32_STEP);
+        t->next_step[0] = left->row;
+    } else {
+        t->next[0] = at(left, m + least(i, STRIP_ROWS - 1), v->block.k);
+        t->next_step[0] = LINE;
+    }
+}
+
+/* ... and a run of lines of the next block of the right side, so that the block's last tiles have
+ * asked for all of it. */
+static void ask_right(bp_f32_tile *t, const visit *v)
+{
+    const bp_f32_matrix *right = &v->p->b;
+    const block *next = &v->next;
+    int64_t runs = right->transposed ? 1 : parts_of(next->columns, BP_F32_INNER),
+            rows = right->transposed ? next->columns : next->inner,
+            run = v->left < rows * runs ? v->left : 0, k = next->k, n = next->n;
+
+    if (right->transposed)
+        n += run;
+    else
+        k += run / runs;
+    t->next[1] = at(right, k, n) + run % runs * BP_F32_INNER;
+    t->next_step[1] = LINE;
+}
+
+/* Rows of a strip, whose first is m + first, by all panels. */
+static void multiply_rows(visit *v, bp_f32_tile *t, int64_t m, int64_t first, int64_t tiles)
+{
+    static const float zeros[BP_F32_COLUMNS];
+    const bp_f32_product *p = v->p;
+    const block *b = &v->block;
+
+    t->a = v->strip + first * BP_F32_STRIP_ROW;
+    for (int64_t c = 0; c < b->columns; c += BP_F32_COLUMNS, tiles++) {
+        t->c = p->c + (m + first) * p->c_row + b->n + c;
+        t->start = t->start_row > 0 ? t->c : p->start ? p->start + b->n + c : zeros;
+        t->b = v->panels + c * BP_F32_INNER;
+        t->columns = least(BP_F32_COLUMNS, b->columns - c);
+        v->left--;
+        ask_left(t, v, m + v->threads * STRIP_ROWS, tiles);
+        ask_right(t, v);
+        v->kernel->multiply(t);
+    }
+}
+
+/* As few tiles as there can be, of about as many rows: few rows leave registers empty. */
+static void multiply_strip(visit *v, int64_t m, int64_t rows)
+{
+    const bp_f32_product *p = v->p;
+    const block *b = &v->block;
+    int64_t count = parts_of(rows, BP_F32_ROWS), panels = parts_of(b->columns, BP_F32_COLUMNS);
+    bp_f32_tile t = {.c_row = p->c_row,
+                     .start_row = b->k > 0 || p->start == p->c ? p->c_row : 0,
+                     .inner = parts_of(b->inner, BP_F32_STEP) * BP_F32_STEP};
+
+    v->kernel->pack(v->strip, BP_F32_STRIP_ROW, at(&p->a, m, b->k), p->a.row, p->a.transposed, rows,
+                    b->inner);
+    for (int64_t i = 0; i < count; i++) {
+        int64_t first = rows * i / count;
+        t.rows = rows * (i + 1) / count - first;
+        multiply_rows(v, &t, m, first, i * panels);
+    }
+}
+
+static block block_of(const visit *v, int64_t i)
+{
+    int64_t blocks = parts_of(v->p->K, BP_F32_INNER), k = i % blocks * BP_F32_INNER,
+            n = v->n + i / blocks * BLOCK_COLUMNS;
+
+    return (block){n, least(BLOCK_COLUMNS, v->n_end - n), k, least(BP_F32_INNER, v->p->K - k)};
+}
+
+/* The next strip. What others see meanwhile is never later than what they must wait for. */
+static int64_t take(visit *v)
+{
+    atomic_store(&v->at[v->me].value, atomic_load(&v->taken->value));
+    int64_t i = atomic_fetch_add(&v->taken->value, 1);
+    atomic_store(&v->at[v->me].value, i);
+    return i;
+}
+
+/* Until all strips up to the last-th are done. */
+static void wait_for(const visit *v, int64_t last)
+{
+    for (int i = 0; i < v->threads; i++)
+        for (int spins = 0; atomic_load(&v->at[i].value) <= last; spins++)
+            if (spins >= SPINS)
+                sched_yield();
+}
+
+static void enter_block(visit *v, int64_t i, int64_t blocks)
+{
+    v->block = block_of(v, i);
+    v->next = block_of(v, i + 1 < blocks ? i + 1 : i);
+    pack_panels(v);
+}
+
+/* A strip's sums of one block of k are done before those of the next one begin. */
+static void multiply_columns(visit *v)
+{
+    int64_t strips = parts_of(v->p->M, STRIP_ROWS), inside = -1,
+            blocks = parts_of(v->n_end - v->n, BLOCK_COLUMNS) * parts_of(v->p->K, BP_F32_INNER);
+
+    for (int64_t i = take(v); i < blocks * strips; i = take(v)) {
+        int64_t s = i % strips, m = s * STRIP_ROWS;
+
+        if (i / strips != inside)
+            enter_block(v, i / strips, blocks);
+        inside = i / strips;
+        v->left = (strips - s) / v->threads * (STRIP_ROWS / BP_F32_ROWS) *
+                  parts_of(v->block.columns, BP_F32_COLUMNS);
+        wait_for(v, i - strips);
+        multiply_strip(v, m, least(STRIP_ROWS, v->p->M - m));
+    }
+    atomic_store(&v->at[v->me].value, NONE);
+}
+
+/* How many parts of the columns, each for as many threads as make up all: the least work of a
+ * thread. To pack a column costs about what 16 rows cost, a row what 8 columns do. More parts must
+ * save 1/32: the threads of one part share what a slower one leaves. */
+static int column_parts(const bp_f32_product *p, int threads)
+{
+    int best = 1;
+    int64_t best_work = INT64_MAX;
+
+    for (int parts = 1; parts <= threads; parts++) {
+        int64_t columns = parts_of(parts_of(p->N, BP_F32_COLUMNS), parts) * BP_F32_COLUMNS,
+                strips = parts_of(parts_of(p->M, STRIP_ROWS), threads / parts),
+                work = (least(strips * STRIP_ROWS, p->M) + 16) * (columns + 8);
+        if (threads % parts == 0 && work < best_work - best_work / 32) {
+            best = parts;
+            best_work = work;
+        }
+    }
+    return best;
+}
+
+void bp_f32_multiply(const bp_f32_kernel *kernel, const bp_f32_product *p, void *workspace)
+{
+    int threads = p->M * p->N * p->K > SMALL ? omp_get_max_threads() : 1,
+        across = column_parts(p, threads), down = threads / across;
+    int64_t floats = workspace_floats(p->N);
+    number *taken = workspace, *all = taken + threads;
+
+    for (int i = 0; i < threads; i++) {
+        atomic_init(&taken[i].value, 0);
+        atomic_init(&all[i].value, NONE);
+    }
+#pragma omp parallel for schedule(static) num_threads(threads) if (threads > 1)
+    for (int i = 0; i < threads; i++) {
+        visit v = {.kernel = kernel,
+                   .p = p,
+                   .taken = &taken[i / down],
+                   .at = all + i / down * down,
+                   .threads = down,
+                   .me = i % down,
+                   .strip = (float *)(all + threads) + i * floats};
+        v.panels = v.strip + STRIP_ROWS * BP_F32_STRIP_ROW;
+        bp_share(p->N, BP_F32_COLUMNS, across, i / down, &v.n, &v.n_end);
+        multiply_columns(&v);
+    }
+}
