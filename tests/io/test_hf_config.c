@@ -49,6 +49,13 @@ static bp_err read_changed(bp_hf_shape *shape, const char *config, const char *c
 
 /* ---- what is read, and written back ---- */
 
+#define SU                                                                                         \
+    "{\"type\": \"su\", \"short_factor\": [1, 1.25], \"long_factor\": [1.5, 3], \"factor\": 4}"
+#define YARN                                                                                       \
+    "{\"type\": \"yarn\", \"factor\": 2, \"original_max_position_embeddings\": 16, "               \
+    "\"beta_fast\": 20, \"beta_slow\": 2, \"truncate\": false, \"attention_factor\": 1.25, "       \
+    "\"mscale\": 1, \"mscale_all_dim\": 0.5}"
+
 static void sizes_are_read_in_all_spellings(void **state)
 {
     static const struct {
@@ -96,6 +103,20 @@ static void sizes_are_read_in_all_spellings(void **state)
         {NEOX, "{\"rotary_pct\": null, \"rope_parameters\": {\"partial_rotary_factor\": 1}}",
          "rope_fraction", 1},
         {NEOX, "{\"rope_parameters\": {\"rope_type\": \"default\"}}", "rope_fraction", 0.5},
+        {NEOX, "{\"rope_parameters\": {\"rope_type\": \"dynamic\", \"factor\": 3}}", "rope_scaling",
+         4},
+        {LLAMA, "{\"original_max_position_embeddings\": 16}", "rope_original_context", 0},
+        {LLAMA,
+         "{\"original_max_position_embeddings\": 16, \"rope_scaling\": " SU ", \"head_dim\": 4}",
+         "rope_original_context", 16},
+        {LLAMA, "{\"rope_scaling\": " SU ", \"head_dim\": 4}", "rope_scaling", 5},
+        {LLAMA, "{\"rope_scaling\": " SU ", \"head_dim\": 4}", "rope_long_factors", 2},
+        {LLAMA, "{\"rope_scaling\": " YARN "}", "rope_truncate", 0},
+        {LLAMA, "{\"rope_scaling\": " YARN "}", "rope_mscale_all_dim", 0.5},
+        {LLAMA,
+         "{\"rope_scaling\": {\"type\": \"dynamic\", \"factor\": 2, "
+         "\"original_max_position_embeddings\": 9}}",
+         "rope_original_context", 0},
         {NEOX, "{\"tie_word_embeddings\": true}", "tied", 1},
         {GPT2, "{\"tie_word_embeddings\": false}", "tied", 0},
         {GPT2, "{\"tie_word_embeddings\": null}", "tied", 0},
@@ -126,6 +147,9 @@ static void what_is_written_is_read_as_it_was(void **state)
         {LLAMA, "{\"head_dim\": 12, \"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 8, "
                 "\"low_freq_factor\": 1, \"high_freq_factor\": 4, "
                 "\"original_max_position_embeddings\": 8192}}"},
+        {LLAMA, "{\"head_dim\": 4, \"rope_scaling\": " SU "}"},
+        {LLAMA, "{\"rope_scaling\": " YARN "}"},
+        {LLAMA, "{\"rope_scaling\": {\"type\": \"dynamic\", \"factor\": 2}}"},
         {LLAMA, "{\"model_type\": \"mistral\", \"sliding_window\": 5}"},
         {LLAMA, "{\"model_type\": \"qwen2\"}"},
         {NEOX, "{\"use_parallel_residual\": false, \"tie_word_embeddings\": true}"},
@@ -142,6 +166,7 @@ static void what_is_written_is_read_as_it_was(void **state)
             hf_config_read(&again, written, bp_model_huggingface_tables(), "config.json"), BP_OK);
         assert_ptr_equal(shape.table, again.table);
         assert_memory_equal(shape.sizes, again.sizes, sizeof shape.sizes);
+        assert_memory_equal(shape.lists, again.lists, sizeof shape.lists);
         json_decref(written);
     }
 }
@@ -189,9 +214,29 @@ static void what_ours_does_not_compute_is_refused_by_name(void **state)
          "\"quantization_config\" ... [huggingface.unsupported]"},
         {LLAMA, "{\"auto_map\": {\"AutoModel\": \"x\"}}",
          "\"auto_map\" ... [huggingface.unsupported]"},
-        {LLAMA, "{\"rope_scaling\": {\"rope_type\": \"yarn\", \"factor\": 2}}",
-         "\"rope_scaling.rope_type\" ... \"yarn\" ... [huggingface.unsupported]"},
-        {LLAMA, "{\"rope_scaling\": {\"type\": \"dynamic\", \"factor\": 2}}", "\"dynamic\""},
+        {LLAMA, "{\"rope_scaling\": {\"rope_type\": \"mrope\", \"factor\": 2}}",
+         "\"rope_scaling.rope_type\" ... \"mrope\" ... [huggingface.unsupported]"},
+        {LLAMA, "{\"rope_scaling\": {\"type\": \"dynamic\"}}",
+         "\"factor\" ... [huggingface.bad_rope]"},
+        {LLAMA,
+         "{\"rope_scaling\": {\"rope_type\": \"yarn\", \"factor\": 2, \"low_freq_factor\": 1}}",
+         "\"low_freq_factor\" ... [huggingface.bad_rope]"},
+        {LLAMA,
+         "{\"rope_scaling\": {\"rope_type\": \"linear\", \"factor\": 2, \"truncate\": false}}",
+         "\"truncate\" ... [huggingface.bad_rope]"},
+        {LLAMA, "{\"rope_scaling\": {\"type\": \"longrope\", \"short_factor\": [1, 1, 1, 1]}}",
+         "\"long_factor\" ... [huggingface.bad_rope]"},
+        {LLAMA,
+         "{\"rope_scaling\": {\"type\": \"su\", \"short_factor\": [1, 1], \"long_factor\": [1, "
+         "2]}}",
+         "\"short_factor\" ... 2 and 2 ... 4 ... [huggingface.bad_rope]"},
+        {LLAMA,
+         "{\"rope_scaling\": {\"type\": \"su\", \"short_factor\": 1, \"long_factor\": [1, 2]}}",
+         "\"short_factor\" ... [huggingface.bad_size]"},
+        {LLAMA,
+         "{\"rope_scaling\": {\"type\": \"su\", \"short_factor\": [1, 0], \"long_factor\": [1, "
+         "2]}}",
+         "\"short_factor\" ... [huggingface.bad_size]"},
         {LLAMA, "{\"rope_scaling\": {\"type\": \"linear\", \"rope_type\": \"llama3\"}}",
          "[huggingface.contradiction]"},
         {LLAMA, "{\"rope_scaling\": {\"type\": \"linear\"}}",
@@ -207,8 +252,8 @@ static void what_ours_does_not_compute_is_refused_by_name(void **state)
          "\"high_freq_factor\" ... [huggingface.bad_rope]"},
         {LLAMA, "{\"rope_scaling\": {\"type\": \"linear\", \"factor\": 2, \"low_freq_factor\": 1}}",
          "\"low_freq_factor\" ... [huggingface.bad_rope]"},
-        {LLAMA, "{\"rope_scaling\": {\"type\": \"linear\", \"factor\": 2, \"mscale\": 1}}",
-         "\"rope_scaling\" ... \"mscale\" ... [huggingface.unknown_key]"},
+        {LLAMA, "{\"rope_scaling\": {\"type\": \"linear\", \"factor\": 2, \"mystery\": 1}}",
+         "\"rope_scaling\" ... \"mystery\" ... [huggingface.unknown_key]"},
         {LLAMA, "{\"rope_scaling\": \"linear\"}", "\"rope_scaling\" ... [json.wrong_type]"},
         {LLAMA, "{\"rope_parameters\": {\"rope_theta\": 7000}}", "[huggingface.contradiction]"},
         {LLAMA, "{\"model_type\": \"mistral\", \"hidden_act\": \"relu\"}",
@@ -246,12 +291,10 @@ static void what_ours_does_not_compute_is_refused_by_name(void **state)
         {NEOX, "{\"rotary_pct\": 0.4}", "3 ... 8 ... [huggingface.bad_rope]"},
         {NEOX, "{\"rotary_pct\": 1.5}", "12 ... 8 ... [huggingface.bad_rope]"},
         {NEOX, "{\"partial_rotary_factor\": 0.25}", "[huggingface.contradiction]"},
-        {NEOX, "{\"rope_scaling\": {\"type\": \"linear\", \"factor\": 2}}",
-         "\"rope_scaling\" ... [huggingface.unsupported]"},
-        {NEOX, "{\"rope_parameters\": {\"rope_type\": \"linear\", \"factor\": 2}}",
-         "\"rope_parameters\" ... \"factor\" ... [huggingface.unknown_key]"},
         {NEOX, "{\"rope_parameters\": {\"rope_type\": \"linear\"}}",
-         "\"rope_parameters.rope_type\" ... \"linear\" ... [huggingface.unsupported]"},
+         "\"factor\" ... [huggingface.bad_rope]"},
+        {NEOX, "{\"rope_parameters\": {\"full_attention\": {\"rope_type\": \"linear\"}}}",
+         "\"rope_parameters\" ... \"full_attention\" ... [huggingface.unknown_key]"},
         {T5, "{\"tie_word_embeddings\": false, \"scale_decoder_outputs\": true}",
          "\"tie_word_embeddings\" ... [huggingface.unsupported]"},
         {GPT2, "{\"tie_encoder_decoder\": true}",
