@@ -7,7 +7,7 @@
 #include "base/mem.h"
 #include "base/process/clock.h"
 #include "base/process/signals.h"
-#include "infer/score/page/page_priv.h"
+#include "infer/score/page/page.h"
 #include "infer/score/score.h"
 #include "infer/score/states_priv.h"
 #include "infer/score/tables/tables.h"

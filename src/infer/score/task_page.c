@@ -5,7 +5,7 @@
 #include "base/buffer.h"
 #include "base/files/fs.h"
 #include "base/mem.h"
-#include "infer/score/page/page_priv.h"
+#include "infer/score/page/page.h"
 #include "job/report/report.h"
 #include "statistics/calibration.h"
 

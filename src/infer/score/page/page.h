@@ -1,0 +1,21 @@
+/* index.html of a scoring job: the distribution of documents' perplexities, the hardest and the
+ * easiest documents, and texts coloured token by token. Local: no MPI. */
+#ifndef BP_INFER_SCORE_PAGE_PAGE_H
+#define BP_INFER_SCORE_PAGE_PAGE_H
+
+#include "base/config/json.h"
+#include "infer/score/tables/table.h"
+
+struct scorer;
+
+/** Write `folder`/index.html of what was scored, once tokens.h5 is there (or was not asked for).
+ * What fails is a warning; where gnuplot does, the page says so. */
+void score_page_write(const struct scorer *self, const bp_score_table *table);
+
+/** Any bytes as a string of valid UTF-8 (bp_text_escape). New reference. */
+json_t *score_page_text(const char *text, size_t bytes);
+
+/** object[key]: the value as text, or null if it is not finite. */
+void score_page_add_value(json_t *object, const char *key, const char *format, double value);
+
+#endif
