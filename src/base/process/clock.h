@@ -9,7 +9,8 @@ double bp_clock_now(void);
 /** Seconds of processor time that all threads of this process have had. */
 double bp_clock_process(void);
 
-/** A rank that had less of its cores than this while something was measured was beside other work. */
+/** A rank that had less of its cores than this while something was measured was beside other work.
+ */
 #define BP_CORES_SHARED 0.8
 /** ... that the calling thread has had. */
 double bp_clock_thread(void);
