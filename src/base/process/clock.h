@@ -8,11 +8,10 @@
 double bp_clock_now(void);
 /** Seconds of processor time that all threads of this process have had. */
 double bp_clock_process(void);
-
-/** A rank that had less of its cores than this while something was measured was beside other work. */
-#define BP_CORES_SHARED 0.8
 /** ... that the calling thread has had. */
 double bp_clock_thread(void);
+/** With less of its cores than this a rank was beside other work while something was measured. */
+#define BP_CORES_SHARED 0.8
 void bp_clock_sleep(double seconds);
 /** The wall clock: bp_clock_stamp().text is "2026-11-20T17:03:01Z". */
 typedef struct bp_stamp {

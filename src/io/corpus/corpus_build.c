@@ -226,16 +226,13 @@ static bp_err end_document(master *m, const bp_record *record)
                          .id = text,
                          .labels = m->labels,
                          .values = bp_record_values(record)};
-    bp_err err = BP_OK;
-
-    bool has_spans = m->build->format == BP_TEXT_SQUAD;
 
     for (int k = 0; k < m->build->label_count; k++) {
         text += strlen(text) + 1;
         m->labels[k] = text + 1;
         text++;
     }
-    if (has_spans) {
+    if (m->build->format == BP_TEXT_SQUAD) {
         row.answer = record->answer;
         row.context = tags_of(m, record);
         row.answers = row.context + strlen(row.context) + 1;
@@ -249,7 +246,7 @@ static bp_err end_document(master *m, const bp_record *record)
     m->document_tokens = 0;
     memset(&m->tally, 0, sizeof m->tally);
     m->newlines = 0;
-    return err == BP_OK ? bp_corpus_writer_end(m->writer, &row) : err;
+    return bp_corpus_writer_end(m->writer, &row);
 }
 
 static bp_err check_labels(master *m, const bp_record *record)
