@@ -3,6 +3,7 @@
 #include "infer/score/vectors_priv.h"
 
 #include "base/config/run_options.h"
+#include "base/fault.h"
 #include "base/files/fs.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -379,6 +380,9 @@ static bp_err merge(void *context, bp_parts *parts)
     bp_h5_draft draft = {0};
     bp_err err = run ? bp_h5_draft_begin(&draft, path, VERSION)
                      : bp_fail_memory("vectors", VECTORS_SORTED * width_of(self), sizeof *run);
+
+    if (err == BP_OK && bp_fault("score.merge"))
+        err = BP_FAIL(BP_ERR_IO, "fault.injected", "the parts can't be merged (fault injected)");
 
     if (err == BP_OK)
         err = begin_file(self, draft.file);
