@@ -3,6 +3,7 @@
 #include "infer/score/vectors_priv.h"
 
 #include "base/config/run_options.h"
+#include "base/fault.h"
 #include "base/files/fs.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -348,25 +349,24 @@ static bp_err begin_file(const vectors *self, bp_h5 *h5)
     return err == BP_OK ? bp_h5_put_int(h5, "/", "cut_documents", self->texts.cut) : err;
 }
 
-/* The documents of the units of a run that is sorted together, in their own order. */
-static bp_err write_run(const vectors *self, bp_parts *parts, int64_t first, bp_h5 *h5, float *run)
+/* Documents of a run that is sorted together go to `run` in their own order, and the last unit
+ * writes them. */
+static bp_err put_unit(const vectors *self, const bp_part_result *part, bp_h5 *h5, float *run)
 {
     int64_t width = width_of(self), all = self->texts.plan.documents,
+            at = part->unit * VECTORS_UNIT, rows = count_documents(self, part->unit),
+            first = at / VECTORS_SORTED * VECTORS_SORTED,
             count = all - first < VECTORS_SORTED ? all - first : VECTORS_SORTED;
-    bp_err err = BP_OK;
+    bp_err err = bp_part_result_expect(part, (size_t)(rows * width) * sizeof *run);
 
-    for (int64_t at = first; at < first + count && err == BP_OK; at += VECTORS_UNIT) {
-        int64_t unit = at / VECTORS_UNIT, rows = count_documents(self, unit);
-        const char *result;
-
-        err = bp_parts_read_exactly(parts, unit, (size_t)(rows * width) * sizeof *run, &result);
-        for (int64_t r = 0; r < rows && err == BP_OK; r++)
-            memcpy(run + (self->texts.order[at + r].document - first) * width,
-                   result + (size_t)(r * width) * sizeof *run, (size_t)width * sizeof *run);
-    }
-    return err == BP_OK
-               ? bp_h5_write_slab(h5, "vector", BP_H5_F32, first * width, run, count * width)
-               : err;
+    if (err != BP_OK)
+        return err;
+    for (int64_t r = 0; r < rows; r++)
+        memcpy(run + (self->texts.order[at + r].document - first) * width,
+               part->data + (size_t)(r * width) * sizeof *run, (size_t)width * sizeof *run);
+    if (at + rows < first + count)
+        return BP_OK;
+    return bp_h5_write_slab(h5, "vector", BP_H5_F32, first * width, run, count * width);
 }
 
 static bp_err merge(void *context, bp_parts *parts)
@@ -375,15 +375,14 @@ static bp_err merge(void *context, bp_parts *parts)
     char *path = bp_path_join(self->job->folder, "vectors.h5");
     float *run = bp_try_alloc("score.vectors", VECTORS_SORTED * width_of(self), sizeof *run);
     bp_h5_draft draft = {0};
+    bp_part_result part = {0};
     bp_err err = run ? bp_h5_draft_begin(&draft, path, VERSION)
                      : bp_fail_memory("vectors", VECTORS_SORTED * width_of(self), sizeof *run);
 
     if (err == BP_OK)
         err = begin_file(self, draft.file);
-    for (int64_t d = 0; err == BP_OK && d < self->texts.plan.documents; d += VECTORS_SORTED) {
-        bp_heartbeat_progress();
-        err = write_run(self, parts, d, draft.file, run);
-    }
+    while (err == BP_OK && bp_parts_next(parts, &part, &err))
+        err = put_unit(self, &part, draft.file, run);
     if (err == BP_OK)
         err = bp_run_check_owner(self->job->run);
     if (err == BP_OK)
