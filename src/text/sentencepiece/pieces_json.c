@@ -63,14 +63,14 @@ static bp_err add_special(making *m, const char *text)
 }
 
 /* A symbol's score grows with its length, so that it is taken (nearly) always. */
-static double score_of(const making *m, const bp_piece *piece)
+static double score_of(const making *m, const bp_sentencepiece_piece *piece)
 {
     if (m->model->is_bpe || piece->type != BP_PIECE_USER_DEFINED)
         return (double)piece->score;
     return (double)((float)strlen(piece->text) * m->highest) - 0.1;
 }
 
-static bp_err add_piece(making *m, const bp_piece *piece)
+static bp_err add_piece(making *m, const bp_sentencepiece_piece *piece)
 {
     json_int_t id = (json_int_t)json_object_size(m->vocab);
 
@@ -154,7 +154,7 @@ typedef struct split_list {
 /* Every two ordinary pieces that make this one. */
 static bp_err add_splits(split_list *list, const making *m, int64_t k)
 {
-    const bp_piece *piece = &m->model->pieces[k];
+    const bp_sentencepiece_piece *piece = &m->model->pieces[k];
     size_t bytes = strlen(piece->text);
 
     if (piece->type != BP_PIECE_NORMAL && piece->type != BP_PIECE_UNUSED)
@@ -387,5 +387,22 @@ bp_err bp_sentencepiece_json(char **out, const bp_sentencepiece *model,
     json_decref(m.hidden);
     json_decref(m.symbols);
     json_decref(m.keep);
+    return err;
+}
+
+bp_err bp_sentencepiece_tokenizer(bp_tokenizer **out, const char *path,
+                                  const bp_sentencepiece_class *as)
+{
+    bp_sentencepiece model;
+    char *text = NULL;
+    bp_err err = bp_sentencepiece_load(&model, path);
+
+    *out = NULL;
+    if (err == BP_OK)
+        err = bp_sentencepiece_json(&text, &model, as, path);
+    if (err == BP_OK)
+        err = bp_tokenizer_parse(out, text, strlen(text), path);
+    bp_free(text);
+    bp_sentencepiece_clear(&model);
     return err;
 }
