@@ -119,7 +119,7 @@ class Pieces(JobTest):
                  "twice": (sound + piece("a", -5), "vocabulary.token_twice"), "no-unk": (sound[len(piece("<unk>", 0, 2)):], "vocabulary.no_unk"),
                  "words": (sound + field(2, whole(3, 3)), "sentencepiece.unsupported"), "suffix": (sound + field(2, whole(24, 1)), "sentencepiece.unsupported"),
                  "spaces": (sound + field(3, whole(5, 0)), "sentencepiece.unsupported"), "decoding": (sound + field(5, field(2, b"x")), "sentencepiece.unsupported"),
-                 "unused": (sound + piece("ba", -5, 5) + spec, "sentencepiece.unsupported"), "charsmap": (sound + field(3, field(2, b"\1\0\0\0x")), "tokenizer.bad_charsmap")}
+                 "long-piece": (sound + piece("a" * 5000, -5) + spec, "sentencepiece.unsupported"), "unused": (sound + piece("ba", -5, 5) + spec, "sentencepiece.unsupported"), "charsmap": (sound + field(3, field(2, b"\1\0\0\0x")), "tokenizer.bad_charsmap")}
         for name, (content, code) in cases.items():
             with self.subTest(name):
                 with open(self.at("bad.model"), "wb") as file:

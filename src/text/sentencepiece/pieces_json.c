@@ -9,8 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MARK    "\xE2\x96\x81"
-#define UNKNOWN "<unk>"
+#define MARK       "\xE2\x96\x81"
+#define UNKNOWN    "<unk>"
+#define MOST_BYTES 4096 /* of a piece of BPE */
 
 /* What is made, token by token. */
 typedef struct making {
@@ -159,6 +160,11 @@ static bp_err add_splits(split_list *list, const making *m, int64_t k)
 
     if (piece->type != BP_PIECE_NORMAL && piece->type != BP_PIECE_UNUSED)
         return BP_OK;
+    if (bytes > MOST_BYTES) /* all its splits are looked up */
+        return BP_FAIL(BP_ERR_FORMAT, "sentencepiece.unsupported",
+                       "piece %lld of a model of BPE has %zu bytes, %d are possible: at %s; give a "
+                       "tokenizer.json",
+                       (long long)k, bytes, MOST_BYTES, m->name);
     for (size_t at = 1; at < bytes; at++) {
         split one = {(double)piece->score, m->before + k - m->as->from, -1, -1};
 
