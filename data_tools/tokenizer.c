@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "mesh/mesh.h"
 #include "output.h"
+#include "text/sentencepiece/sentencepiece.h"
 #include "text/train/tokenizer_train.h"
 #include "tools.h"
 
@@ -14,6 +15,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+#define PIECES ".model" /* a model of SentencePiece */
 
 typedef struct tokenizer_arguments {
     const char *kind, *format, *text_field, *out, *vocab, *merges, *from;
@@ -73,7 +76,10 @@ static const struct argp_option OPTIONS[] = {
      "with jsonl: the field that holds the text (default text)", 1},
     {NULL, 0, NULL, 0, "Conversion:", 2},
     {"vocab", KEY_VOCAB, "FILE", 0,
-     "vocab.json of a byte-level BPE such as GPT-2's; or, without --merges, a BERT's vocab.txt", 2},
+     "vocab.json of a byte-level BPE such as GPT-2's; or, without --merges, a BERT's vocab.txt, or "
+     "a "
+     "model of SentencePiece (a name that ends in .model)",
+     2},
     {"merges", KEY_MERGES, "FILE", 0, "its merges.txt", 2},
     {"from", KEY_FROM, "FILE", 0, "a tokenizer.json to check and to write again", 2},
     {0}};
@@ -316,9 +322,13 @@ static void print_summary(const tokenizer_arguments *arguments, const bp_tokeniz
 /* Only a vocabulary is a vocab.txt; a vocab.json says how pieces are merged elsewhere. */
 static bp_err load_vocabulary(bp_tokenizer **out, const tokenizer_arguments *arguments)
 {
+    size_t bytes = strlen(arguments->vocab), end = strlen(PIECES);
     int first = EOF;
-    FILE *file = fopen(arguments->vocab, "rb");
+    FILE *file;
 
+    if (bytes > end && strcmp(arguments->vocab + bytes - end, PIECES) == 0)
+        return bp_sentencepiece_tokenizer(out, arguments->vocab, &(bp_sentencepiece_class){0});
+    file = fopen(arguments->vocab, "rb");
     if (file) {
         first = fgetc(file);
         (void)fclose(file);
@@ -435,6 +445,7 @@ const bp_tool bp_tool_tokenizer = {
                   "--kind word --out tokenizer.json FILE...\n"
                   "--vocab FILE --merges FILE --out tokenizer.json\n"
                   "--vocab vocab.txt [--cased] --out tokenizer.json\n"
+                  "--vocab spiece.model --out tokenizer.json\n"
                   "--from FILE --out tokenizer.json",
          .summary = "trains a tokenizer on text, or converts one",
          .text =

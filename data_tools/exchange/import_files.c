@@ -7,7 +7,9 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "io/checkpoint/checkpoint.h"
+#include "io/huggingface/hf_model.h"
 #include "models/words_file.h"
+#include "text/sentencepiece/sentencepiece.h"
 
 #include <dirent.h>
 #include <string.h>
@@ -106,6 +108,85 @@ static bp_err load_bert(bp_tokenizer **out, const char *folder, const json_t *co
     return err;
 }
 
+/* ---- models of SentencePiece, as the class of each type reads them ---- */
+
+static bp_err load_pieces(bp_tokenizer **out, const char *folder, const char *file,
+                          const bp_sentencepiece_class *as)
+{
+    char *path = bp_path_join(folder, file);
+    bp_err err = bp_sentencepiece_tokenizer(out, path, as);
+
+    bp_free(path);
+    return err;
+}
+
+#define SENTINELS      100 /* of T5's class, where tokenizer_config.json does not say extra_ids */
+#define MOST_SENTINELS 10000
+
+/* <extra_id_99> to <extra_id_0> follow the pieces. */
+static bp_err load_t5(bp_tokenizer **out, const char *folder, const json_t *config)
+{
+    const json_t *extra = json_object_get(config, "extra_ids");
+    int64_t count = json_is_integer(extra) ? json_integer_value(extra) : SENTINELS;
+    const char **names;
+    bp_err err;
+
+    if (count < 0 || count > MOST_SENTINELS)
+        return BP_FAIL(BP_ERR_FORMAT, "import.bad_sentinels",
+                       "extra_ids of tokenizer_config.json is %lld: in %s", (long long)count,
+                       folder);
+    names = bp_alloc("import.names", count + 1, sizeof *names);
+    for (int64_t k = 0; k < count; k++)
+        names[k] = bp_sprintf("<extra_id_%lld>", (long long)(count - 1 - k));
+    err = load_pieces(out, folder, "spiece.model",
+                      &(bp_sentencepiece_class){.after = names, .end = "</s>"});
+    for (int64_t k = 0; k < count; k++)
+        bp_free((char *)names[k]);
+    bp_free(names);
+    return err;
+}
+
+static bp_err load_mt5(bp_tokenizer **out, const char *folder, const json_t *config)
+{
+    (void)config; /* its sentinels are pieces */
+    return load_pieces(out, folder, "spiece.model", &(bp_sentencepiece_class){.end = "</s>"});
+}
+
+static bp_err load_llama(bp_tokenizer **out, const char *folder, const json_t *config)
+{
+    (void)config;
+    return load_pieces(out, folder, "tokenizer.model", &(bp_sentencepiece_class){.begin = "<s>"});
+}
+
+static bp_err load_gemma(bp_tokenizer **out, const char *folder, const json_t *config)
+{
+    (void)config;
+    return load_pieces(out, folder, "tokenizer.model", &(bp_sentencepiece_class){.begin = "<bos>"});
+}
+
+/* fairseq's ids: its own special tokens first, and without the model's. */
+static bp_err load_xlm_roberta(bp_tokenizer **out, const char *folder, const json_t *config)
+{
+    static const char *const BEFORE[] = {"<s>", "<pad>", "</s>", "<unk>", NULL}, *const AFTER[] = {
+                                                                                     "<mask>",
+                                                                                     NULL};
+
+    (void)config;
+    return load_pieces(out, folder, "sentencepiece.bpe.model",
+                       &(bp_sentencepiece_class){BEFORE, 3, AFTER, "<s>", "</s>"});
+}
+
+static bp_err load_camembert(bp_tokenizer **out, const char *folder, const json_t *config)
+{
+    static const char *const BEFORE[] = {"<s>NOTUSED", "<pad>",        "</s>NOTUSED",
+                                         "<unk>",      "<unk>NOTUSED", NULL},
+                             *const AFTER[] = {"<mask>", NULL};
+
+    (void)config;
+    return load_pieces(out, folder, "sentencepiece.bpe.model",
+                       &(bp_sentencepiece_class){BEFORE, 1, AFTER, "<s>", "</s>"});
+}
+
 /* Files of a tokenizer, and the types of models whose class reads them as is done here. */
 static const struct {
     const char *types, *needs[2];
@@ -113,7 +194,13 @@ static const struct {
 } SOURCES[] = {{NULL, {"tokenizer.json", NULL}, load_json},
                {"gpt2", {"vocab.json", "merges.txt"}, load_gpt2},
                {"roberta|bart", {"vocab.json", "merges.txt"}, load_roberta},
-               {"bert|distilbert|electra", {"vocab.txt", NULL}, load_bert}};
+               {"bert|electra|distilbert", {"vocab.txt", NULL}, load_bert},
+               {"t5", {"spiece.model", NULL}, load_t5},
+               {"mt5|umt5", {"spiece.model", NULL}, load_mt5},
+               {"llama|mistral", {"tokenizer.model", NULL}, load_llama},
+               {"gemma|gemma2|gemma3_text", {"tokenizer.model", NULL}, load_gemma},
+               {"xlm-roberta", {"sentencepiece.bpe.model", NULL}, load_xlm_roberta},
+               {"camembert", {"sentencepiece.bpe.model", NULL}, load_camembert}};
 
 static bool names_type(const char *types, const char *type)
 {
@@ -150,7 +237,7 @@ static void warn_of_left(const char *folder, const char *type)
 bp_err import_find_tokenizer(bp_tokenizer **out, const char *folder, const char *model_type)
 {
     static const char *const keys[] = {"do_lower_case", "strip_accents", "tokenize_chinese_chars",
-                                       "add_prefix_space"};
+                                       "add_prefix_space", "extra_ids"};
     char *path = bp_path_join(folder, "tokenizer_config.json");
     json_t *config = NULL;
     bp_err err = BP_OK;
@@ -189,11 +276,11 @@ static const struct {
     {"ggml", 4, "a GGML file", "give the folder with safetensors that it was made from"},
     {"lmgg", 4, "a GGML file", "give the folder with safetensors that it was made from"},
     {"PK\x03\x04", 4, "a zip archive, as PyTorch's files are",
-     "load it with PyTorch, save the model with safe_serialization=True, and give its folder"},
+     "give its folder, after this was run in it: " BP_HF_CONVERT},
     {"\x80\x02", 2, "a pickle, as PyTorch's files are",
-     "load it with PyTorch, save the model with safe_serialization=True, and give its folder"},
-    {"\x80\x03", 2, "a pickle", "save the model with safe_serialization=True, and give its folder"},
-    {"\x80\x04", 2, "a pickle", "save the model with safe_serialization=True, and give its folder"},
+     "give its folder, after this was run in it: " BP_HF_CONVERT},
+    {"\x80\x03", 2, "a pickle", "give its folder, after this was run in it: " BP_HF_CONVERT},
+    {"\x80\x04", 2, "a pickle", "give its folder, after this was run in it: " BP_HF_CONVERT},
     {"\x89HDF\r\n\x1a\n", 8, "an HDF5 file",
      "give the folder of an ELMo, or " FOLDER_OF " of another model"},
     {"mmap lm http://kheafield.com/code", 33, "a binary file of KenLM",

@@ -13,7 +13,7 @@ from tensors import tensors_of
 SHORT = ["train.steps=1", "train.batch=2", "corpus.valid="]
 ROTARY = {"embed_tokens": "token_embd", "norm": "output_norm", "input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_norm",
           "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v", "self_attn.o_proj": "attn_output",
-          "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down"}
+          "self_attn.q_norm": "attn_q_norm", "self_attn.k_norm": "attn_k_norm", "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down"}
 GPT2 = {"wte": "token_embd", "wpe": "position_embd", "ln_f": "output_norm", "ln_1": "attn_norm", "attn.c_attn": "attn_qkv", "attn.c_proj": "attn_output",
         "ln_2": "ffn_norm", "mlp.c_fc": "ffn_up", "mlp.c_proj": "ffn_down"}
 BERT = {"embeddings.word_embeddings": "token_embd", "embeddings.position_embeddings": "position_embd",
@@ -45,12 +45,19 @@ class Gguf(JobTest):
     VOCABULARY = 280
     TEXT_BYTES = 6000
 
+    KINDS = ("llama", "qwen2", "gpt", "bert")
+
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
+        if "qwen3" in str(run([program("bagpipe"), "pretrain", "--help"])):
+            cls.KINDS += ("qwen3",)
         cls.must(["bagpipe-data", "tokenizer", "--kind", "wordpiece", "--size", 200, "--out", cls.at("pieces.json"), cls.at("train.txt")])
         cls.must(["bagpipe-data", "corpus", "--tokenizer", cls.at("pieces.json"), "--format", "lines", "--out", cls.at("pieces.h5"), cls.at("train.txt")])
-        for kind, keys in (("llama", ["model.kv_heads=2", "model.inner=96"]), ("qwen2", ["model.attention_bias=yes", "model.tied=yes"]), ("gpt", []), ("bert", [f"corpus.train={cls.at('pieces.h5')}", "mask.next_sentence=no"])):
+        for kind, keys in (("llama", ["model.kv_heads=2", "model.inner=96"]), ("qwen2", ["model.attention_bias=yes", "model.tied=yes"]), ("gpt", []),
+                           ("qwen3", ["model.head_width=32"]), ("bert", [f"corpus.train={cls.at('pieces.h5')}", "mask.next_sentence=no"])):
+            if kind not in cls.KINDS:
+                continue
             cls.must(["bagpipe", "pretrain", cls.at("small.ini"), "run.dir=" + cls.at(kind), "model.kind=" + kind.replace("qwen2", "llama"), "model.layers=2", "model.width=64",
                       "model.heads=4", *SHORT, *keys])
             cls.must(["bagpipe-data", "export", cls.at(kind), "--out", cls.at(kind + "-folder"), "--no-tokenizer"])
@@ -62,7 +69,7 @@ class Gguf(JobTest):
     def parts(self, kind):
         """Keys and {name: matrix} of a folder's model, as llama.cpp's converter lays them out."""
         config, folder = read_json(self.at(kind + "-folder"), "config.json"), safetensors_of(self.at(kind + "-folder"))
-        names = {"llama": ROTARY, "qwen2": ROTARY, "gpt": GPT2, "bert": BERT}[kind]
+        names = {"llama": ROTARY, "qwen2": ROTARY, "qwen3": ROTARY, "gpt": GPT2, "bert": BERT}[kind]
         tensors, architecture = {}, "gpt2" if kind == "gpt" else kind
         for name, matrix in folder.items():
             base, end = name.rsplit(".", 1)
@@ -89,11 +96,13 @@ class Gguf(JobTest):
             ("context_length", "embedding_length", "block_count", "attention.head_count"), of)}}
         if "intermediate_size" in config:
             keys[f"{architecture}.feed_forward_length"] = ("u32", config["intermediate_size"])
-        if architecture in ("llama", "qwen2"):
+        if architecture in ("llama", "qwen2", "qwen3"):
             keys.update({f"{architecture}.attention.head_count_kv": ("u32", config["num_key_value_heads"]),
                          f"{architecture}.attention.layer_norm_rms_epsilon": ("f32", config["rms_norm_eps"]),
                          f"{architecture}.rope.freq_base": ("f32", config["rope_theta"]),
-                         f"{architecture}.rope.dimension_count": ("u32", config["hidden_size"] // config["num_attention_heads"])})
+                         f"{architecture}.rope.dimension_count": ("u32", config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"])})
+            if config.get("head_dim"):
+                keys.update({f"{architecture}.attention.{part}_length": ("u32", config["head_dim"]) for part in ("key", "value")})
         else:
             keys[f"{architecture}.attention.layer_norm_epsilon"] = ("f32", config.get("layer_norm_eps", config.get("layer_norm_epsilon")))
         return keys, tensors
@@ -123,7 +132,7 @@ class Gguf(JobTest):
         return out, self.must(["bagpipe-data", "import", path, "--out", out, *more])
 
     def test_a_file_of_float32_is_the_folder(self):
-        for kind in ("llama", "qwen2", "gpt", "bert"):
+        for kind in self.KINDS:
             with self.subTest(kind):
                 keys, tensors = self.parts(kind)
                 path, _ = self.made(kind + ".gguf", keys, tensors)
@@ -144,7 +153,7 @@ class Gguf(JobTest):
 
     def test_what_is_exported_is_read_again_to_equal_values(self):
         """And by a reader of its own; bytes of Q8_0 are those of the definition."""
-        for kind in ("llama", "qwen2", "gpt", "bert"):
+        for kind in self.KINDS:
             keys, tensors = self.parts(kind)
             for form in ("f32", "f16", "q8_0"):
                 with self.subTest(kind, form=form):

@@ -4,6 +4,7 @@ import gzip
 import json
 import os
 import shutil
+import subprocess
 
 import bagpipe_test
 from bagpipe_test import JobTest, program, read_json, run
@@ -146,6 +147,24 @@ class Import(JobTest):
             with open(self.at("cut.arpa.gz"), "wb") as file:
                 file.write(whole[:length])
             self.assert_error(run([program("bagpipe-data"), "import", self.at("cut.arpa.gz"), "--out", self.at("never")]), 65, "[text.damaged]", "truncated")
+
+    def test_a_pickle_is_refused_with_the_command_that_converts_it(self):
+        """The command is run with modules in the place of PyTorch and safetensors."""
+        folder = self.changed("pickled", "gpt")
+        os.rename(os.path.join(folder, "model.safetensors"), self.at("weights"))
+        for name in ("pytorch_model-00001-of-00002.bin", "pytorch_model-00002-of-00002.bin", "pytorch_model.bin.index.json"):
+            self.write("pickled/" + name, name)
+        result = run([program("bagpipe-data"), "import", folder, "--out", self.at("never")])
+        self.assert_error(result, 66, "[huggingface.no_weights]", "weights_only=True")
+        command = str(result)[str(result).index("python3 -c"):].split(" [huggingface")[0]
+        os.makedirs(self.at("modules/safetensors"))
+        self.write("modules/torch.py", "class Tensor:\n    def clone(self):\n        return self\n\n\ndef load(path, place, weights_only):\n"
+                   "    assert place == 'cpu' and weights_only\n    return {path: Tensor()}\n")
+        self.write("modules/safetensors/__init__.py", "")
+        self.write("modules/safetensors/torch.py", "import shutil\n\n\ndef save_file(tensors, path, metadata):\n    assert len(tensors) == 2 and metadata == {'format': 'pt'}\n"
+                   f"    shutil.copy({self.at('weights')!r}, path)\n")
+        subprocess.run(["sh", "-c", command], cwd=folder, env={**os.environ, "PYTHONPATH": self.at("modules")}, check=True)
+        self.imported(folder)
 
     def test_files_of_other_kinds_are_named(self):
         header = json.dumps({"a": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}}).encode()

@@ -60,6 +60,10 @@ static const char *const ROTARY_ONLY[] = {"expert_count=0",
 static const bp_gguf_size ROTARY[] = {ROTARY_SIZES, {0}};
 
 static const bp_gguf_row LLAMA_ROWS[] = {ROTARY_ROWS(BP_GGUF_TURN_QUERIES, BP_GGUF_TURN_KEYS), {0}},
+                         QWEN3_ROWS[] = {ROTARY_ROWS(BP_GGUF_SAME, BP_GGUF_SAME),
+                                         {LAYER "attn_q_norm", DECODER "self_attn.q_norm"},
+                                         {LAYER "attn_k_norm", DECODER "self_attn.k_norm"},
+                                         {0}},
                          QWEN2_ROWS[] = {ROTARY_ROWS(BP_GGUF_SAME, BP_GGUF_SAME), {0}};
 
 static const bp_gguf_size GPT2_SIZES[] = {COUNT("context_length", "n_positions"),
@@ -128,6 +132,14 @@ static const bp_gguf_family LLAMA = {.architecture = "llama",
                                      .rows_of = {VOCABULARY},
                                      .ties = true,
                                      .rotary = true},
+                            QWEN3 = {.architecture = "qwen3",
+                                     .model_type = "qwen3",
+                                     .sizes = ROTARY,
+                                     .rows = QWEN3_ROWS,
+                                     .only = ROTARY_ONLY,
+                                     .rows_of = {VOCABULARY},
+                                     .ties = true,
+                                     .rotary = true},
                             GPT2 = {.architecture = "gpt2",
                                     .model_type = "gpt2",
                                     .sizes = GPT2_SIZES,
@@ -142,4 +154,4 @@ static const bp_gguf_family LLAMA = {.architecture = "llama",
                                 .only = ENCODER_ONLY,
                                 .rows_of = {VOCABULARY, {"type_vocab_size", "token_types.weight"}}};
 
-const bp_gguf_family *const bp_gguf_families[] = {&LLAMA, &QWEN2, &GPT2, &BERT, NULL};
+const bp_gguf_family *const bp_gguf_families[] = {&LLAMA, &QWEN2, &QWEN3, &GPT2, &BERT, NULL};

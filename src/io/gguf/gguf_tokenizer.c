@@ -165,7 +165,7 @@ static void take_pieces(bp_sentencepiece *out, const bp_gguf *file)
     out->count = out->capacity = (int64_t)json_array_size(key_of(file, "tokens"));
     out->pieces = bp_alloc("text.pieces", out->count, sizeof *out->pieces);
     for (size_t id = 0; id < (size_t)out->count; id++)
-        out->pieces[id] = (bp_piece){
+        out->pieces[id] = (bp_sentencepiece_piece){
             .text = bp_strdup(token_at(file, id)),
             .score = (float)json_number_value(json_array_get(key_of(file, "scores"), id)),
             .type = (bp_piece_type)type_of(file, id)};

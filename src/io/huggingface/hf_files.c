@@ -238,7 +238,13 @@ static bp_err fail_weights(const char *folder)
                        "there are only the tensors of an adapter: in %s; merge it into its model "
                        "(PEFT's merge_and_unload) and save that",
                        folder);
-    for (int k = 0; OTHERS[k]; k++)
+    for (int k = 0; k < 2; k++)
+        if (has(folder, OTHERS[k]))
+            return BP_FAIL(BP_ERR_INPUT, "huggingface.no_weights",
+                           "there is no model.safetensors: in %s; %s is not read, as it may run "
+                           "code: in that folder run " BP_HF_CONVERT,
+                           folder, OTHERS[k]);
+    for (int k = 2; OTHERS[k]; k++)
         if (has(folder, OTHERS[k]))
             return BP_FAIL(BP_ERR_INPUT, "huggingface.no_weights",
                            "there is neither model.safetensors nor model.safetensors.index.json: "

@@ -14,6 +14,13 @@
 #include "io/checkpoint/checkpoint.h"
 #include "io/huggingface/hf_table.h"
 
+/* What makes model.safetensors of the pickles in a folder, run in it: a message's remedy. */
+#define BP_HF_CONVERT                                                                              \
+    "python3 -c \"import glob, torch, safetensors.torch as s; s.save_file({k: v.clone() for f in " \
+    "glob.glob('pytorch_model*.bin') for k, v in torch.load(f, 'cpu', "                            \
+    "weights_only=True).items()}, "                                                                \
+    "'model.safetensors', {'format': 'pt'})\""
+
 typedef struct bp_hf_model bp_hf_model;
 
 /** Open a folder, check its configuration, and find every tensor of the model. tables: of the

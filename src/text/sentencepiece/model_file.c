@@ -130,7 +130,7 @@ static bool is_text(const uint8_t *text, size_t bytes)
 
 static bp_err take_piece_field(bp_sentencepiece *model, field *f)
 {
-    bp_piece *piece = &model->pieces[model->count - 1];
+    bp_sentencepiece_piece *piece = &model->pieces[model->count - 1];
     uint32_t bits = (uint32_t)f->value;
     size_t bytes = (size_t)(f->inside.end - f->inside.at);
 
@@ -149,7 +149,7 @@ static bp_err take_piece_field(bp_sentencepiece *model, field *f)
 
 static bp_err take_piece(bp_sentencepiece *model, const message *m)
 {
-    bp_piece *piece;
+    bp_sentencepiece_piece *piece;
     bp_err err;
 
     if (model->count == MOST_PIECES)
@@ -157,7 +157,7 @@ static bp_err take_piece(bp_sentencepiece *model, const message *m)
     model->pieces = bp_grow("text.pieces", model->pieces, &model->capacity, model->count + 1,
                             sizeof *model->pieces);
     piece = &model->pieces[model->count++];
-    *piece = (bp_piece){.type = BP_PIECE_NORMAL};
+    *piece = (bp_sentencepiece_piece){.type = BP_PIECE_NORMAL};
     err = take_all(model, *m, take_piece_field);
     if (err == BP_OK && (!piece->text || !isfinite(piece->score) || piece->type < BP_PIECE_NORMAL ||
                          piece->type > BP_PIECE_BYTE))

@@ -9,8 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MARK    "\xE2\x96\x81"
-#define UNKNOWN "<unk>"
+#define MARK       "\xE2\x96\x81"
+#define UNKNOWN    "<unk>"
+#define MOST_BYTES 4096 /* of a piece of BPE */
 
 /* What is made, token by token. */
 typedef struct making {
@@ -63,14 +64,14 @@ static bp_err add_special(making *m, const char *text)
 }
 
 /* A symbol's score grows with its length, so that it is taken (nearly) always. */
-static double score_of(const making *m, const bp_piece *piece)
+static double score_of(const making *m, const bp_sentencepiece_piece *piece)
 {
     if (m->model->is_bpe || piece->type != BP_PIECE_USER_DEFINED)
         return (double)piece->score;
     return (double)((float)strlen(piece->text) * m->highest) - 0.1;
 }
 
-static bp_err add_piece(making *m, const bp_piece *piece)
+static bp_err add_piece(making *m, const bp_sentencepiece_piece *piece)
 {
     json_int_t id = (json_int_t)json_object_size(m->vocab);
 
@@ -154,11 +155,16 @@ typedef struct split_list {
 /* Every two ordinary pieces that make this one. */
 static bp_err add_splits(split_list *list, const making *m, int64_t k)
 {
-    const bp_piece *piece = &m->model->pieces[k];
+    const bp_sentencepiece_piece *piece = &m->model->pieces[k];
     size_t bytes = strlen(piece->text);
 
     if (piece->type != BP_PIECE_NORMAL && piece->type != BP_PIECE_UNUSED)
         return BP_OK;
+    if (bytes > MOST_BYTES) /* all its splits are looked up */
+        return BP_FAIL(BP_ERR_FORMAT, "sentencepiece.unsupported",
+                       "piece %lld of a model of BPE has %zu bytes, %d are possible: at %s; give a "
+                       "tokenizer.json",
+                       (long long)k, bytes, MOST_BYTES, m->name);
     for (size_t at = 1; at < bytes; at++) {
         split one = {(double)piece->score, m->before + k - m->as->from, -1, -1};
 
@@ -387,5 +393,22 @@ bp_err bp_sentencepiece_json(char **out, const bp_sentencepiece *model,
     json_decref(m.hidden);
     json_decref(m.symbols);
     json_decref(m.keep);
+    return err;
+}
+
+bp_err bp_sentencepiece_tokenizer(bp_tokenizer **out, const char *path,
+                                  const bp_sentencepiece_class *as)
+{
+    bp_sentencepiece model;
+    char *text = NULL;
+    bp_err err = bp_sentencepiece_load(&model, path);
+
+    *out = NULL;
+    if (err == BP_OK)
+        err = bp_sentencepiece_json(&text, &model, as, path);
+    if (err == BP_OK)
+        err = bp_tokenizer_parse(out, text, strlen(text), path);
+    bp_free(text);
+    bp_sentencepiece_clear(&model);
     return err;
 }

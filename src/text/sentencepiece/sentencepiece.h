@@ -28,14 +28,14 @@ typedef enum bp_piece_type {
     BP_PIECE_BYTE = 6
 } bp_piece_type;
 
-typedef struct bp_piece {
+typedef struct bp_sentencepiece_piece {
     char *text; /* valid UTF-8, not empty */
     float score;
     bp_piece_type type;
-} bp_piece;
+} bp_sentencepiece_piece;
 
-typedef struct bp_sentencepiece { /* ends with bp_sentencepiece_clear */
-    bp_piece *pieces;             /* by id */
+typedef struct bp_sentencepiece {   /* ends with bp_sentencepiece_clear */
+    bp_sentencepiece_piece *pieces; /* by id */
     int64_t count, capacity;
     bool is_bpe;           /* else unigram */
     bool dummy_prefix;     /* a text begins with a space */
@@ -66,5 +66,9 @@ typedef struct bp_sentencepiece_class {
  * twice the same, no unknown one. */
 bp_err bp_sentencepiece_json(char **out, const bp_sentencepiece *model,
                              const bp_sentencepiece_class *as, const char *name);
+/** The tokenizer of a model file. Owns: *out is the caller's. Errors: those of
+ * bp_sentencepiece_load, bp_sentencepiece_json and bp_tokenizer_parse. */
+bp_err bp_sentencepiece_tokenizer(bp_tokenizer **out, const char *path,
+                                  const bp_sentencepiece_class *as);
 
 #endif

@@ -288,20 +288,27 @@ static bp_err read_scored_names(bp_tokenizer *tokenizer, const json_t *list, con
     return err;
 }
 
-/* Pieces that no text has: ids in a list of "bagpipe". */
-static bool is_hidden(const json_t *ours, int64_t id)
+/* [tokens]: is it a piece that no text has? By a list of ids in "bagpipe"; the caller's. */
+static bool *hidden_of(const bp_tokenizer *tokenizer, const json_t *ours)
 {
+    bool *hidden = bp_alloc("text.scores", tokenizer->names.count, sizeof *hidden);
     const json_t *one;
     size_t k;
 
-    json_array_foreach(json_object_get(ours, "hidden"), k,
-                       one) if (json_integer_value(one) == id) return true;
-    return false;
+    json_array_foreach(json_object_get(ours, "hidden"), k, one)
+    {
+        json_int_t id = json_is_integer(one) ? json_integer_value(one) : -1;
+
+        if (id >= 0 && id < tokenizer->names.count)
+            hidden[id] = true;
+    }
+    return hidden;
 }
 
 static void take_scores(bp_tokenizer *tokenizer, const json_t *list, const json_t *ours)
 {
     bp_pieces *pieces = pieces_of(tokenizer);
+    bool *hidden = hidden_of(tokenizer, ours);
     const json_t *row;
     double lowest = 0;
     size_t k;
@@ -313,12 +320,13 @@ static void take_scores(bp_tokenizer *tokenizer, const json_t *list, const json_
 
         pieces->scores[k] = score;
         lowest = k == 0 || score < lowest ? score : lowest;
-        if ((int64_t)k != pieces->unknown && !is_hidden(ours, (int64_t)k))
+        if ((int64_t)k != pieces->unknown && !hidden[k])
             add_whole(tokenizer, &pieces->whole, (int64_t)k, 0);
     }
     pieces->unknown_score = json_is_number(json_object_get(ours, "unknown_score"))
                                 ? json_number_value(json_object_get(ours, "unknown_score"))
                                 : lowest - BP_UNKNOWN_PENALTY;
+    bp_free(hidden);
 }
 
 static bp_err read_unigram(bp_tokenizer *tokenizer, json_t *model, const json_t *added,

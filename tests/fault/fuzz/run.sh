@@ -35,6 +35,7 @@ parsers() {
     manifest) echo src/io/checkpoint/manifest.c src/tensor/slice.c ;;
     safetensors) echo src/io/huggingface/safetensors.c ;;
     gguf) echo src/io/gguf/gguf_file.c src/io/gguf/gguf_values.c src/io/gguf/gguf_tokenizer.c src/text/sentencepiece/pieces_json.c ;;
+    sentencepiece) echo src/text/sentencepiece/model_file.c src/text/sentencepiece/pieces_json.c ;;
     tokenizer_load) echo src/text/tokenizer/tokenizer_load.c src/text/tokenizer/vocab_load.c src/text/tokenizer/tokenizer_parts.c src/text/tokenizer/tokenizer_text.c src/text/tokenizer/tokenizer.c ;;
     encode) echo src/text/tokenizer/encoder.c src/text/pipeline/bpe.c src/text/unicode/scan.c src/text/unicode/tally.c ;;
     text) echo src/text/documents/source.c src/text/documents/documents.c src/text/documents/spans.c src/text/documents/jsonl.c ;;

@@ -155,6 +155,25 @@ def gguf_seeds():
                                 (tokens, strings(b"a", b"b", b"ab")), (b"tokenizer.ggml.merges", strings(b"a b"))], [], b""))
 
 
+def sentencepiece_seeds():
+    def field(number, data):
+        return bytes([number << 3 | 2, len(data)]) + data
+
+    def piece(text, score, kind=1):
+        return field(1, field(1, text) + b"\x15" + struct.pack("<f", score) + bytes([3 << 3, kind]))
+
+    pieces = piece(b"<unk>", 0, 2) + piece(b"<s>", 0, 3) + b"".join(
+        piece(text, -1 - k) for k, text in enumerate([b"\xe2\x96\x81", b"a", b"b", b"ab", b"\xe2\x96\x81ab", b"fi"]))
+    symbols = piece(b"<0x61>", 0, 6) + piece(b"ba", 0, 4) + piece(b"zz", -9, 5)
+    put("sentencepiece", "unigram", pieces + symbols)
+    put("sentencepiece", "bpe", pieces + symbols + field(2, bytes([3 << 3, 2])))
+    put("sentencepiece", "plain", pieces + field(3, bytes([3 << 3, 0, 4 << 3, 0])))
+    put("sentencepiece", "charsmap", pieces + field(3, field(2, struct.pack("<I", 4) + bytes(4) + b"x\0")))
+    put("sentencepiece", "unsupported", pieces + field(2, bytes([3 << 3, 4])))
+    put("sentencepiece", "cut", pieces[:-3])
+    put("sentencepiece", "twice", pieces + piece(b"a", -3))
+
+
 def tokenizer_seeds():
     special = [{"id": 0, "content": "<unk>", "special": True}]
     word = {"version": "1.0", "added_tokens": special, "pre_tokenizer": {"type": "WhitespaceSplit"},
@@ -587,6 +606,6 @@ def bilm_seeds():
 
 
 if __name__ == "__main__":
-    for make in (json_seeds, members_seeds, config_seeds, manifest_seeds, safetensors_seeds, gguf_seeds, tokenizer_seeds, encode_seeds, text_seeds, metrics_seeds,
+    for make in (json_seeds, members_seeds, config_seeds, manifest_seeds, safetensors_seeds, gguf_seeds, sentencepiece_seeds, tokenizer_seeds, encode_seeds, text_seeds, metrics_seeds,
                  record_seeds, corpus_index_seeds, reshard_seeds, coord_seeds, wire_seeds, notes_seeds, prompts_seeds, rows_seeds, candidates_seeds, mixture_seeds, h5_seeds, bilm_seeds, ngram_seeds, arpa_seeds, vectors_seeds, cli_seeds):
         make()
