@@ -2,13 +2,17 @@
 #include "models/family.h"
 
 #include "models/bert/bert.h"
+#include "models/bloom/bloom.h"
 #include "models/electra/electra.h"
 #include "models/elmo/elmo.h"
 #include "models/feedforward/feedforward.h"
 #include "models/gpt/gpt.h"
 #include "models/gpt_neox/gpt_neox.h"
+#include "models/gptj/gptj.h"
 #include "models/llama/llama.h"
 #include "models/ngram/ngram.h"
+#include "models/openai_gpt/openai_gpt.h"
+#include "models/opt/opt.h"
 #include "models/recurrent/recurrent.h"
 #include "models/seq2seq/seq2seq.h"
 #include "models/sizes_priv.h"
@@ -17,10 +21,11 @@
 #include <string.h>
 
 static const bp_model_family *families[BP_MODEL_FAMILIES_MOST] = {
-    &bp_gpt_family,         &bp_llama_family, &bp_gpt_neox_family, &bp_bert_family,
-    &bp_roberta_family,     &bp_rnn_family,   &bp_lstm_family,     &bp_gru_family,
-    &bp_feedforward_family, &bp_ngram_family, &bp_word2vec_family, &bp_elmo_family,
-    &bp_transformer_family, &bp_bart_family,  &bp_t5_family,       &bp_electra_family};
+    &bp_gpt_family,         &bp_llama_family,      &bp_gpt_neox_family, &bp_bert_family,
+    &bp_roberta_family,     &bp_rnn_family,        &bp_lstm_family,     &bp_gru_family,
+    &bp_feedforward_family, &bp_ngram_family,      &bp_word2vec_family, &bp_elmo_family,
+    &bp_transformer_family, &bp_bart_family,       &bp_t5_family,       &bp_electra_family,
+    &bp_opt_family,         &bp_openai_gpt_family, &bp_gptj_family,     &bp_bloom_family};
 
 /* What follows from the list: the values of model.kind, and all keys. */
 __attribute__((constructor)) static void list_all(void)

@@ -8,7 +8,7 @@ import bagpipe_test
 from bagpipe_test import JobTest
 
 SHORT = ["train.steps=1", "train.batch=2", "corpus.valid="]
-CAUSAL = ("gpt", "llama", "gpt_neox")
+CAUSAL = ("gpt", "llama", "gpt_neox", "opt", "openai_gpt", "gptj", "bloom")
 RECURRENT = ("rnn", "lstm", "gru")
 MASKED = ("bert", "roberta", "electra")
 MORE = {"bert": ["mask.next_sentence=no"], "roberta": ["model.first_position=1"]}  # the tokenizer's padding is 0

@@ -9,10 +9,13 @@
 #include "math/gemm/linear_parts.h"
 #include "math/math.h"
 #include "models/bert/bert.h"
+#include "models/bloom/bloom.h"
 #include "models/gpt/gpt.h"
 #include "models/gpt_neox/gpt_neox.h"
+#include "models/gptj/gptj.h"
 #include "models/llama/llama.h"
 #include "models/open.h"
+#include "models/openai_gpt/openai_gpt.h"
 
 #include <math.h>
 
@@ -33,11 +36,12 @@ static int64_t draw(int64_t least, int64_t most)
 static bp_model_shape random_shape(int tensors, int stages)
 {
     static const int64_t vocabularies[] = {23, 257, 8192, 20000, 50257};
-    static const bp_model_family *const families[] = {&bp_gpt_family,      &bp_llama_family,
-                                                      &bp_gpt_neox_family, &bp_bert_family,
-                                                      &bp_roberta_family,  &CAPPED_FAMILY};
+    static const bp_model_family *const families[] = {
+        &bp_gpt_family,   &bp_llama_family,   &bp_gpt_neox_family,
+        &bp_bert_family,  &bp_roberta_family, &CAPPED_FAMILY,
+        &bp_bloom_family, &bp_gptj_family,    &bp_openai_gpt_family};
     int64_t heads = tensors * draw(1, 2);
-    bp_model_shape shape = {.family = families[draw(0, 5)],
+    bp_model_shape shape = {.family = families[draw(0, 8)],
                             .layers = stages * draw(1, 2),
                             .width = heads * 8,
                             .heads = heads,

@@ -15,6 +15,11 @@ static void own_rows(const layer *self, int k, int64_t *all, int64_t *first, int
         bp_vocab_share(self->block.nn, *all, first, count);
 }
 
+static bool has_qkv_bias(const layer *self)
+{
+    return (!self->shape.no_bias && !self->shape.no_attention_bias) || self->shape.qkv_bias;
+}
+
 /* Attention's: q, k and v are logical tensors of their own; their slabs are contiguous so that one
  * product makes all three. */
 static void add_attention_params(layer *self, bp_group *group)
@@ -35,7 +40,7 @@ static void add_attention_params(layer *self, bp_group *group)
         else
             self->key_weight[k - 1] = p;
     }
-    for (int k = 0; k < 3 && (!self->shape.no_bias || self->shape.qkv_bias); k++) {
+    for (int k = 0; k < 3 && has_qkv_bias(self); k++) {
         own_rows(self, k, &all, &first, &count);
         snprintf(part, sizeof part, "attn.%s.bias", NAMES[k]);
         bp_param *p =
@@ -85,9 +90,15 @@ static void add_whole_params(layer *self, bp_group *group)
 
     self->gain[ATTENTION] = add_vector(self, group, "ln1.gain", BP_INIT_ONE);
     self->bias[ATTENTION] = rms ? NULL : add_vector(self, group, "ln1.bias", BP_INIT_ZERO);
-    self->out_bias = biases ? add_vector(self, group, "attn.out.bias", BP_INIT_ZERO) : NULL;
-    self->gain[MLP] = add_vector(self, group, "ln2.gain", BP_INIT_ONE);
-    self->bias[MLP] = rms ? NULL : add_vector(self, group, "ln2.bias", BP_INIT_ZERO);
+    self->out_bias = biases && !self->shape.no_attention_bias
+                         ? add_vector(self, group, "attn.out.bias", BP_INIT_ZERO)
+                         : NULL;
+    self->gain[MLP] = self->gain[ATTENTION];
+    self->bias[MLP] = self->bias[ATTENTION];
+    if (!self->shape.one_norm) {
+        self->gain[MLP] = add_vector(self, group, "ln2.gain", BP_INIT_ONE);
+        self->bias[MLP] = rms ? NULL : add_vector(self, group, "ln2.bias", BP_INIT_ZERO);
+    }
     self->down_bias = biases ? add_vector(self, group, "mlp.down.bias", BP_INIT_ZERO) : NULL;
 }
 
