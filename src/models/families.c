@@ -2,17 +2,21 @@
 #include "models/family.h"
 
 #include "models/bert/bert.h"
+#include "models/bloom/bloom.h"
 #include "models/electra/electra.h"
 #include "models/elmo/elmo.h"
 #include "models/feedforward/feedforward.h"
 #include "models/gemma2/gemma2.h"
 #include "models/gpt/gpt.h"
 #include "models/gpt_neox/gpt_neox.h"
+#include "models/gptj/gptj.h"
 #include "models/granite/granite.h"
 #include "models/llama/llama.h"
 #include "models/mamba2/mamba2.h"
 #include "models/ngram/ngram.h"
 #include "models/olmo2/olmo2.h"
+#include "models/openai_gpt/openai_gpt.h"
+#include "models/opt/opt.h"
 #include "models/qwen3/qwen3.h"
 #include "models/recurrent/recurrent.h"
 #include "models/seq2seq/seq2seq.h"
@@ -29,7 +33,8 @@ static const bp_model_family *families[BP_MODEL_FAMILIES_MOST] = {
     &bp_elmo_family,    &bp_transformer_family, &bp_bart_family,     &bp_marian_family,
     &bp_mbart_family,   &bp_m2m_100_family,     &bp_t5_family,       &bp_electra_family,
     &bp_mamba2_family,  &bp_qwen3_family,       &bp_olmo2_family,    &bp_gemma2_family,
-    &bp_smollm3_family, &bp_granite_family};
+    &bp_smollm3_family, &bp_granite_family,     &bp_opt_family,      &bp_openai_gpt_family,
+    &bp_gptj_family,    &bp_bloom_family};
 
 /* What follows from the list: the values of model.kind, and all keys. */
 __attribute__((constructor)) static void list_all(void)

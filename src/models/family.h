@@ -63,6 +63,7 @@ typedef struct bp_stack_sizes {
     int64_t in_turn;   /* 1: attention and MLP of a parallel family follow each other */
     int64_t qkv_bias;  /* 1: queries, keys and values have biases where products have none */
     int64_t rope_scaling, rope_original; /* bp_rope_scaling; its original context */
+    int64_t rope_width;                  /* numbers of a head that positions turn; 0: by fraction */
     int64_t rope_untruncated;            /* 1: bp_rope.truncated is not set */
     int64_t score_width;                 /* scores are divided by its square root; 0: head_width */
     double epsilon;                      /* of norms */

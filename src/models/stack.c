@@ -191,6 +191,9 @@ bp_layer_shape bp_stack_layer(const bp_model_shape *shape, int64_t number)
                             .no_bias = stack->no_bias,
                             .qkv_bias = shape->stack.qkv_bias != 0,
                             .activation = stack->activation,
+                            .no_attention_bias = stack->no_attention_bias,
+                            .alibi = stack->alibi,
+                            .one_norm = stack->one_norm,
                             .parallel = stack->parallel && shape->stack.in_turn == 0,
                             .post_norm = stack->post_norm,
                             .closing_norms = stack->closing_norms,
@@ -241,18 +244,58 @@ bp_block *bp_stack_new_embedding(bp_network *network, const bp_model_shape *shap
     return block;
 }
 
+/* The first block of a family of BP_STACK_FAMILY: with the norm after an embedding. */
+static bp_block *new_first(bp_network *network, const bp_model_shape *shape, bp_param *shared)
+{
+    bp_row_shape row = {.name = "embedding",
+                        .I = shape->width,
+                        .O = shape->width,
+                        .epsilon = bp_stack_epsilon(shape),
+                        .mask = 0,
+                        .rms = stack_of(shape)->rms};
+    bp_block *parts[2], *block;
+
+    parts[0] = bp_stack_new_embedding(network, shape, shared);
+    if (!stack_of(shape)->embedding_norm)
+        return parts[0];
+    bp_row_layer_new(&parts[1], &network->nn, &row, bp_network_add_group(network, true));
+    bp_series_new(&block, &network->nn, parts, 2);
+    return block;
+}
+
+/* In the group of the head's table, where it has one of its own. */
+static bp_param *add_head_bias(bp_network *network, const bp_model_shape *shape, bool tied)
+{
+    bp_group *group =
+        tied ? bp_network_add_group(network, false) : &network->groups[network->group_count - 1];
+    int64_t first, count;
+
+    bp_vocab_share(&network->nn, shape->vocab_size, &first, &count);
+    return bp_group_add_vector_part(group, "head.bias", shape->vocab_size, first, count);
+}
+
+static const char *last_norm(const bp_model_shape *shape)
+{
+    return stack_of(shape)->post_norm ? NULL : "ln_f";
+}
+
 static bp_block *new_head(bp_network *network, const bp_model_shape *shape, bp_param *shared)
 {
-    bp_head_shape head = {.norm = "ln_f",
+    bp_head_shape head = {.norm = last_norm(shape),
                           .rms = stack_of(shape)->rms,
                           .epsilon = bp_stack_epsilon(shape),
                           .cap = logit_cap(shape),
                           .scale = logit_scale(shape)};
     bp_param *table = shared ? shared : bp_transformer_add_table(network, shape, "head");
+    bp_group *whole = NULL;
     bp_block *block;
 
+    if (stack_of(shape)->head_bias)
+        head.bias = add_head_bias(network, shape, shared != NULL);
     bp_variants_set_head(&head, network, shape);
-    bp_lm_head_new(&block, &network->nn, &head, table, bp_network_add_group(network, true));
+    if (head.norm)
+        whole = bp_network_add_group(network, true);
+    bp_lm_head_new(&block, &network->nn, &head, table, whole);
     return block;
 }
 
@@ -261,7 +304,7 @@ void bp_stack_add_block(bp_network *network, const bp_model_shape *shape, int nu
 {
     int last = bp_transformer_blocks(shape) - 1;
 
-    bp_network_add_block(network, number == 0 ? bp_stack_new_embedding(network, shape, shared)
+    bp_network_add_block(network, number == 0 ? new_first(network, shape, shared)
                                   : number == last
                                       ? new_head(network, shape, shared)
                                       : bp_stack_new_layer(network, shape, number - 1));
@@ -288,7 +331,7 @@ bp_backbone bp_stack_backbone(const bp_model_shape *shape)
 
     return (bp_backbone){.blocks = bp_transformer_blocks(shape) - 1,
                          .layers_from = 1,
-                         .norm = "ln_f",
+                         .norm = last_norm(shape),
                          .tied = stack->keeps_words && bp_stack_is_tied(shape),
                          .rms = stack->rms,
                          .epsilon = bp_stack_epsilon(shape),

@@ -14,7 +14,7 @@ typedef struct bp_stack {
     /* Norms. */
     bool rms;              /* by the root mean square, without a bias */
     double epsilon;        /* 0: 1e-5 */
-    bool post_norm;        /* bp_layer_shape.post_norm */
+    bool post_norm;        /* bp_layer_shape.post_norm; there is no norm before the head then */
     bool gains_from_one;   /* gains are 1 + what is kept */
     bool closing_norms;    /* bp_layer_shape.closing_norms */
     bool closing_only;     /* bp_layer_shape.closing_only */
@@ -31,12 +31,15 @@ typedef struct bp_stack {
     /* Layers. */
     bool sees_all;            /* an encoder */
     bp_query_norm query_norm; /* bp_layer_shape.query_norm */
+    bool one_norm;            /* bp_layer_shape.one_norm */
     bool parallel;            /* attention and MLP read the same, and are added together */
     int64_t rope_period; /* in each group of this many layers the last one has no rotary positions;
                             0: all have them */
-    int64_t window_period; /* in each group of this many layers the last one has no window; 0: all
-                              have it */
-    double score_cap;      /* bp_layer_shape.score_cap; 0: none */
+    int64_t window_period;  /* in each group of this many layers the last one has no window; 0: all
+                               have it */
+    double score_cap;       /* bp_layer_shape.score_cap; 0: none */
+    bool alibi;             /* bp_layer_shape.alibi */
+    bool no_attention_bias; /* bp_layer_shape.no_attention_bias */
     bool no_bias; /* of products; queries, keys and values may have them (attention_bias) */
     bp_activation activation; /* of the MLP */
     int64_t inner_thirds;     /* its inner width is this many thirds of the width; 0: 12, */
@@ -44,6 +47,7 @@ typedef struct bp_stack {
     /* The head. */
     double logit_cap; /* bp_head_shape.cap; 0: none */
     bool tied;        /* to the embedding */
+    bool head_bias;   /* "head.bias", of the logits */
     bool keeps_words; /* bp_backbone.tied, where the head is tied */
 } bp_stack;
 

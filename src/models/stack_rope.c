@@ -18,6 +18,8 @@ static int64_t rotated(const bp_model_shape *shape)
     double fraction = real_or(shape->stack.rope_fraction, shape->family->stack->rope_fraction);
     int64_t D = head_width(shape);
 
+    if (shape->stack.rope_width > 0)
+        return shape->stack.rope_width;
     return fraction > 0 ? (int64_t)((double)D * fraction) : D;
 }
 
@@ -188,7 +190,13 @@ static void check_pairs(const bp_model_shape *shape, bp_config *config)
 
     if (has_pairs(shape))
         return;
-    if (shape->stack.rope_fraction > 0)
+    if (shape->stack.rope_width > 0)
+        bp_config_fault(
+            config, "model.bad_rope",
+            "model.rope_width = %lld is not an even number of 2 or more, up to the %lld "
+            "numbers of a head: at model.rope_width; use one that is",
+            (long long)shape->stack.rope_width, (long long)D);
+    else if (shape->stack.rope_fraction > 0)
         bp_config_fault(config, "model.bad_rope",
                         "model.rope_fraction = %g turns %lld of the %lld numbers of a head: at "
                         "model.rope_fraction; an even number of 2 or more fits",

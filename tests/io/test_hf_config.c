@@ -426,6 +426,20 @@ static const char DEFAULTS[] =
     "\"conv_kernel\": 4, \"expand\": 2, \"use_bias\": false, \"use_conv_bias\": true, "
     "\"hidden_act\": \"silu\", \"layer_norm_epsilon\": 1e-5, \"rms_norm\": true, "
     "\"tie_word_embeddings\": false},"
+    "\"opt\": {\"vocab_size\": 50272, \"hidden_size\": 768, \"num_hidden_layers\": 12, "
+    "\"ffn_dim\": 3072, \"max_position_embeddings\": 2048, \"do_layer_norm_before\": true, "
+    "\"_remove_final_layer_norm\": false, \"word_embed_proj_dim\": null, "
+    "\"num_attention_heads\": 12, \"activation_function\": \"relu\", \"enable_bias\": true, "
+    "\"layer_norm_elementwise_affine\": true, \"tie_word_embeddings\": true},"
+    "\"openai-gpt\": {\"vocab_size\": 40478, \"n_positions\": 512, \"n_embd\": 768, "
+    "\"n_layer\": 12, \"n_head\": 12, \"afn\": \"gelu\", \"layer_norm_epsilon\": 1e-5, "
+    "\"tie_word_embeddings\": true},"
+    "\"gptj\": {\"vocab_size\": 50400, \"n_positions\": 2048, \"n_embd\": 4096, \"n_layer\": 28, "
+    "\"n_head\": 16, \"rotary_dim\": 64, \"n_inner\": null, \"activation_function\": \"gelu_new\", "
+    "\"layer_norm_epsilon\": 1e-5, \"tie_word_embeddings\": false},"
+    "\"bloom\": {\"vocab_size\": 250880, \"hidden_size\": 64, \"n_layer\": 2, \"n_head\": 8, "
+    "\"layer_norm_epsilon\": 1e-5, \"apply_residual_connection_post_layernorm\": false, "
+    "\"tie_word_embeddings\": true},"
     "\"bert\": {\"vocab_size\": 30522, \"hidden_size\": 768, \"num_hidden_layers\": 12, "
     "\"num_attention_heads\": 12, \"intermediate_size\": 3072, \"hidden_act\": \"gelu\", "
     "\"max_position_embeddings\": 512, \"type_vocab_size\": 2, \"layer_norm_eps\": 1e-12, "
@@ -541,7 +555,13 @@ static bool check_removed(const char *name, const json_t *config, const char *ke
 
 static void a_key_that_is_not_there_means_the_class_default(void **state)
 {
-    static const char *const FOLDERS[] = {"gpt2-tiny",
+    static const char *const FOLDERS[] = {"opt-tiny",
+                                          "openai-gpt-tiny",
+                                          "gptj-tiny",
+                                          "bloom-tiny",
+                                          "llama-yarn-tiny",
+                                          "llama-dynamic-tiny",
+                                          "gpt2-tiny",
                                           "gpt2-lmhead-tiny",
                                           "llama-tiny",
                                           "llama-llama3-tiny",

@@ -114,7 +114,7 @@ ROWS = [
      ["[huggingface.bad_rope]", "\"rotary_pct\""]),
     ("an import of a Qwen2 with windows", IMPORT, llama(model_type="qwen2", layer_types=["sliding_attention"]), 65, ["[huggingface.unsupported]", "\"layer_types\""]),
     ("a key of another family", PRETRAIN + " model.rope_theta=1000", {}, 78, ["[model.unused_key]", "model.kind = gpt"]),
-    ("a list of factors of positions that is none", PRETRAIN + " model.kind=llama model.rope_scaling=longrope model.rope_short_factors=1,0", {}, 78,
+    ("a list of factors of positions that is none", PRETRAIN + " model.kind=llama model.rope_short_factors=1,0", {}, 78,
      ["[model.bad_reals]", "model.rope_short_factors = 1,0"]),
     ("a list of factors of positions that has not one for each pair", PRETRAIN + " model.kind=llama model.rope_scaling=longrope"
      " model.rope_short_factors=1,2 model.rope_long_factors=1,2", {}, 78, ["[model.bad_rope]", "model.rope_short_factors"]),

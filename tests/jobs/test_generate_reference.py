@@ -5,7 +5,8 @@ import os
 import bagpipe_test
 from bagpipe_test import FolderTest, program, run, shared
 
-MODELS = ("gpt2-tiny", "gpt2-lmhead-tiny", "llama-tiny", "mamba2-tiny", "qwen3-tiny", "olmo2-tiny", "gemma2-tiny", "smollm3-tiny", "granite-tiny", "llama-llama3-tiny", "llama-yarn-tiny", "llama-dynamic-tiny")
+MODELS = ("gpt2-tiny", "gpt2-lmhead-tiny", "llama-tiny", "mamba2-tiny", "qwen3-tiny", "olmo2-tiny", "gemma2-tiny", "smollm3-tiny", "granite-tiny", "llama-llama3-tiny", "llama-yarn-tiny", "llama-dynamic-tiny", "opt-tiny",
+          "openai-gpt-tiny", "gptj-tiny", "bloom-tiny")
 
 
 class GenerateReference(FolderTest):
@@ -64,8 +65,10 @@ class GenerateReference(FolderTest):
                 self.compare(self.generated(model, number, case, 0), case)
             with open(os.path.join(source, "config.json"), encoding="utf-8") as file:
                 config = json.load(file)
-            heads = config.get("num_key_value_heads", config.get("n_head", 2))
-            for axis, ranks in (("tensor", 3 if heads % 2 else 2), ("pipeline", 2), ("data", 2)):
+            heads = config.get("num_key_value_heads", config.get("n_head", config.get("num_attention_heads", 2)))
+            tensors = 3 if heads % 2 else 2
+            splits = config.get("intermediate_size", tensors) % tensors == 0
+            for axis, ranks in (("tensor", tensors if splits else 1), ("pipeline", 2), ("data", 2)):
                 case = truth["cases"][-1]
                 self.compare(self.generated(model, "last", case, ranks, f"mesh.{axis}={ranks}"), case)
 

@@ -12,10 +12,12 @@
 #include "base/rng.h"
 #include "math/math.h"
 #include "mesh/collective.h"
+#include "models/bloom/bloom.h"
 #include "models/feedforward/feedforward.h"
 #include "models/gemma2/gemma2.h"
 #include "models/gpt/gpt.h"
 #include "models/gpt_neox/gpt_neox.h"
+#include "models/gptj/gptj.h"
 #include "models/granite/granite.h"
 #include "models/llama/llama.h"
 #include "models/mamba2/mamba2.h"
@@ -23,6 +25,8 @@
 #include "models/network_model_priv.h"
 #include "models/olmo2/olmo2.h"
 #include "models/open.h"
+#include "models/openai_gpt/openai_gpt.h"
+#include "models/opt/opt.h"
 #include "models/qwen3/qwen3.h"
 #include "models/recurrent/recurrent.h"
 #include "models/rotary.h"
@@ -315,6 +319,24 @@ static void gpt_neox_decodes_as_it_scores(void **state)
     decode_shape(&shape);
 }
 
+/* ALiBi, one norm for both branches, norms after branches, positions from row 2 on. */
+static void older_decoders_decode_as_they_score(void **state)
+{
+    const bp_model_family *const families[] = {&bp_bloom_family, &bp_gptj_family,
+                                               &bp_openai_gpt_family, &bp_opt_family};
+
+    (void)state;
+    for (size_t k = 0; k < sizeof families / sizeof *families; k++) {
+        bp_model_shape shape = gpt;
+
+        shape.family = families[k];
+        shape.family->settle(&shape);
+        near = shape.family == &bp_openai_gpt_family ? 4e-5 : 1e-5; /* norms after branches */
+        decode_shape(&shape);
+    }
+    near = 1e-5;
+}
+
 static void llama_decodes_as_it_scores(void **state)
 {
     bp_model_shape grouped = llama(2, 0), own = llama(8, 0), window = llama(4, 5);
@@ -594,6 +616,7 @@ int main(int argc, char **argv)
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(gpt_decodes_as_it_scores),
         cmocka_unit_test(llama_decodes_as_it_scores),
+        cmocka_unit_test(older_decoders_decode_as_they_score),
         cmocka_unit_test(scaled_positions_decode_as_they_score),
         cmocka_unit_test(capped_stacks_decode_as_they_score),
         cmocka_unit_test(other_stacks_decode_as_they_score),

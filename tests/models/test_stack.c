@@ -97,6 +97,21 @@ static bp_model_family family_of(const bp_stack *stack)
     return family;
 }
 
+/* Of older decoders: one norm for both branches, no biases of attention, ALiBi, a norm after the
+ * embedding, a bias of the logits. */
+static const bp_stack OLDER_STACK = {.embedding_norm = true,
+                                     .parallel = true,
+                                     .one_norm = true,
+                                     .no_attention_bias = true,
+                                     .alibi = true,
+                                     .head_bias = true};
+static const bp_model_family OLDER_FAMILY = {.name = "older",
+                                             .stack = &OLDER_STACK,
+                                             .sizes = CAPPED_SIZES,
+                                             .any_context = true,
+                                             .objective = &bp_objective_causal,
+                                             BP_STACK_FAMILY};
+
 static bp_model_shape shape_of(const bp_model_family *family)
 {
     bp_model_shape shape = {.family = family,
@@ -410,12 +425,13 @@ static void check_slopes(const bp_model_shape *shape, int tensors)
 static void gradients_are_slopes(void **state)
 {
     bp_model_shape capped = shape_of(&CAPPED_FAMILY), biased = shape_of(&BIASED_FAMILY),
-                   parallel = shape_of(&PARALLEL_FAMILY);
+                   parallel = shape_of(&PARALLEL_FAMILY), older = shape_of(&OLDER_FAMILY);
 
     (void)state;
     check_slopes(&capped, 2 + 11 * L);
     check_slopes(&biased, 3 + 20 * L);
     check_slopes(&parallel, 3 + 20 * L);
+    check_slopes(&older, 7 + 10 * L);
     biased.adapter = (bp_adapter){.kind = BP_ADAPTER_BOTTLENECK, .rank = 3};
     check_slopes(&biased, 2 * 4 * L);
 }

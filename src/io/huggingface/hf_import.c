@@ -600,7 +600,7 @@ bp_err bp_hf_fetch(void *context, const bp_slice *slice, int64_t index, const fl
     if (err != BP_OK)
         return err;
     *data = model->theirs;
-    if (!theirs.transposed && theirs.parts == 1)
+    if (!theirs.transposed && theirs.parts == 1 && theirs.pairs == 0)
         return BP_OK;
     bp_free(model->ours);
     model->ours = bp_try_alloc("hf.ours", count, sizeof *model->ours);

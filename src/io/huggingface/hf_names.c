@@ -93,7 +93,10 @@ static void fill(hf_tensor *out, const bp_hf_shape *shape, const bp_hf_row *row,
     out->or_zero = row->or_zero;
     out->blocks = row->blocks ? bp_hf_size_of(shape, row->blocks) : 0;
     out->single = row->single;
+    out->pairs = row->pairs ? bp_hf_size_of(shape, row->pairs) : 0;
+    out->head = row->head ? bp_hf_size_of(shape, row->head) : 0;
     BP_ASSERT(out->blocks == 0 || !out->transposed);
+    BP_ASSERT(out->pairs == 0 || (out->blocks == 0 && !out->transposed));
     for (int p = 0; p < row->parts; p++) {
         set_name(out->ours[p], row->ours[p], layer);
         if (out->blocks > 0)
@@ -238,6 +241,14 @@ static int64_t run_at(const hf_tensor *tensor, int64_t b, int part)
     return b * all + before;
 }
 
+/* Their row that is our row r. */
+static int64_t their_row(const hf_tensor *tensor, int64_t r)
+{
+    int64_t half = tensor->pairs / 2, i = tensor->pairs > 0 ? r % tensor->head : 0;
+
+    return i >= tensor->pairs ? r : r - i + (i < half ? 2 * i : 2 * (i - half) + 1);
+}
+
 /* out[c][r] = in[r][c] for a matrix of rows x columns; `in_stride` and `out_stride` floats from row
  * to row. */
 static void transpose(float *out, int64_t out_stride, const float *in, int64_t in_stride,
@@ -266,7 +277,8 @@ void hf_take_part(float *ours, const float *theirs, const hf_tensor *tensor, int
         transpose(ours, rows, from, columns, rows, width);
     else
         for (int64_t r = 0; r < rows; r++)
-            memcpy(ours + r * width, from + r * columns, (size_t)width * sizeof *ours);
+            memcpy(ours + r * width, from + their_row(tensor, r) * columns,
+                   (size_t)width * sizeof *ours);
 }
 
 void hf_put_part(float *theirs, const float *ours, const hf_tensor *tensor, int part)
@@ -285,5 +297,6 @@ void hf_put_part(float *theirs, const float *ours, const hf_tensor *tensor, int 
         transpose(to, columns, ours, rows, width, rows);
     else
         for (int64_t r = 0; r < rows; r++)
-            memcpy(to + r * columns, ours + r * width, (size_t)width * sizeof *ours);
+            memcpy(to + their_row(tensor, r) * columns, ours + r * width,
+                   (size_t)width * sizeof *ours);
 }

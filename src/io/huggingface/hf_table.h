@@ -80,6 +80,9 @@ typedef struct bp_hf_row {
     const char *first_columns; /* of layer 0, where it has others; NULL: as they all */
     const char *layers;        /* a size: how many layers there are; NULL: "layers" */
     bool only_first;           /* only layer 0 has it */
+    const char *pairs, *head;  /* extents: of each `head` of its rows the first `pairs` are pairs
+                                  side by side, (0, 1), (2, 3)..., where ours have the first numbers
+                                  of all pairs and then the second ones; NULL: as ours */
     bool or_zero;              /* where it is not there its values are 0 */
 } bp_hf_row;
 

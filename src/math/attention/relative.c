@@ -1,4 +1,4 @@
-/* Relative positions in buckets. */
+/* Relative positions in buckets, and ALiBi. */
 #include "math/attention/relative.h"
 
 #include "math/attention/attention_priv.h"
@@ -71,4 +71,35 @@ void bp_relative_fill_cached(float *bias, const float *table, const bp_relative 
         for (int64_t h = 0; h < H; h++)
             bias[h * capacity + capacity - 1 - n] = from[h];
     }
+}
+
+double bp_alibi_slope(int64_t h, int64_t heads)
+{
+    int64_t m = 1;
+
+    while (2 * m <= heads)
+        m *= 2;
+    return h < m ? exp2(-8 * (double)(h + 1) / (double)m)
+                 : exp2(-4 * (double)(2 * (h - m) + 1) / (double)m);
+}
+
+void bp_alibi_fill(float *bias, const bp_attention_shape *shape)
+{
+    int64_t K = bp_key_positions(shape), row = bp_bias_floats(shape);
+
+    for (int64_t h = 0; h < shape->H; h++) {
+        double slope = bp_alibi_slope(shape->first_head + h, shape->all_heads);
+
+        for (int64_t at = 0; at < row; at++)
+            bias[h * row + at] = at < K ? 0 : (float)(slope * (double)(K - 1 - at));
+    }
+}
+
+void bp_alibi_fill_cached(float *bias, int64_t first_head, int64_t heads, int64_t H,
+                          int64_t capacity, int64_t end)
+{
+    for (int64_t h = 0; h < H; h++)
+        for (int64_t n = 0; n < end; n++)
+            bias[h * capacity + capacity - 1 - n] =
+                (float)(-bp_alibi_slope(first_head + h, heads) * (double)n);
 }

@@ -1,6 +1,6 @@
-/* Relative positions in buckets: what a score gets by the distance of a key from its query, learned
- * for each bucket of distances and each head. Source: Raffel et al. 2020, T5, section 2.1, as its
- * program has it. */
+/* Relative positions: what a score gets by the distance of a key from its query, learned for each
+ * bucket of distances and each head, or fixed (ALiBi). Source: Raffel et al. 2020, T5, section 2.1,
+ * as its program has it. */
 #ifndef BP_MATH_ATTENTION_RELATIVE_H
 #define BP_MATH_ATTENTION_RELATIVE_H
 
@@ -26,5 +26,16 @@ void bp_relative_gradient(float *dtable, const float *dbias, const bp_relative *
 /** The bias of cached.h, [H][capacity], for positions before `end`. Local. */
 void bp_relative_fill_cached(float *bias, const float *table, const bp_relative *by, int64_t H,
                              int64_t capacity, int64_t end);
+
+/** The slope of head h of `heads` (ALiBi): with m the largest power of two of at most `heads`,
+ * 2^(-8 (h + 1) / m) of the first m heads, and of the others, h' from 0, 2^(-4 (2 h' + 1) / m).
+ * Source: Press et al. 2022, "Train Short, Test Long", section 3, and its program for numbers of
+ * heads that are no powers of two. */
+double bp_alibi_slope(int64_t h, int64_t heads);
+/** The same biases where a score gets its head's slope times the key's offset, 0 after the
+ * query: of the heads of `shape`, and of heads [first_head, first_head + H) of all. */
+void bp_alibi_fill(float *bias, const bp_attention_shape *shape);
+void bp_alibi_fill_cached(float *bias, int64_t first_head, int64_t heads, int64_t H,
+                          int64_t capacity, int64_t end);
 
 #endif

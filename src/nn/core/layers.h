@@ -51,11 +51,13 @@ typedef struct bp_layer_shape {
     float epsilon;            /* of the norms; 0: 1e-5 */
     bool no_bias;             /* products have none; */
     bool qkv_bias;            /* but those of q, k and v */
+    bool no_attention_bias;   /* attention's products have none */
     bp_activation activation; /* kernels.h has them; 0: GELU by tanh. The MLP is down(f(up)), with
                                  BP_SWIGLU down(silu(gate) up), with BP_GEGLU
                                  down(gelu(gate) up) */
     bool parallel;  /* attention and MLP both read the layer's input, each through its norm, and are
                        added to it together */
+    bool one_norm;  /* of a parallel layer: both read through the same norm, "ln1" */
     bool post_norm; /* norms follow the branches, which read the residual stream itself. Such a
                        layer is not parallel */
     bool closing_norms; /* a branch goes through a norm of its own, "attn.ln" and "mlp.ln", before
@@ -73,6 +75,9 @@ typedef struct bp_layer_shape {
                            sides where it sees_all; borrowed, of a group that this layer adds
                            gradients to. NULL: nothing */
     int64_t relative_buckets, relative_distance;
+    bool alibi; /* a score of attention() gets its head's slope times the key's offset from the
+                   query (math/attention/relative.h): of a layer that is causal, has no relative,
+                   and does not cross */
     const struct bp_rotary *rotary; /* queries and keys are rotated by their positions; borrowed;
                                        NULL: they are not */
     bp_query_norm
@@ -295,10 +300,10 @@ typedef struct bp_state_space_shape {
     float epsilon;      /* of both norms */
     float least_step, most_step; /* of dt; most_step 0: there is no limit */
     int64_t layers, number;      /* of the model; of this layer, from 0: its params are
-                                    "h.NUMBER.z.weight"      [H P][C], "x.weight" [H P][C], "bc.weight" [2 G
-                                    N][C], "dt.weight"      [H][C], "x.taps" [H P][K], "bc.taps" [2 G N][K]
-                                    and their ".bias",      "dt.bias" [H], "decay" [H], "skip" [H],
-                                    "gate.gain" [H P],      "out.weight" [C][H P], "ln.gain" [C] */
+                                    "h.NUMBER.z.weight"      [H P][C], "x.weight" [H P][C], "bc.weight"
+                                    [2 G      N][C], "dt.weight"      [H][C], "x.taps" [H P][K], "bc.taps" [2
+                                    G N][K]      and their ".bias",      "dt.bias" [H], "decay" [H], "skip"
+                                    [H],      "gate.gain" [H P],      "out.weight" [C][H P], "ln.gain" [C] */
     int64_t mask;                /* the stream of dropout masks */
     bp_carry *taps, *states; /* of bp_state_space_carried columns; NULL: windows begin with zeros.
                                 Borrowed */

@@ -103,6 +103,25 @@ static void series_backward(bp_block *block, bp_pass *pass, bp_activations *acti
         self->parts[k]->ops->backward(self->parts[k], pass, activations, of[k]);
 }
 
+/* Its parts keep nothing of sequences, and work by rows. */
+static bool series_cache(const bp_block *block, int64_t slots, int64_t capacity,
+                         bp_cache_need *need)
+{
+    const series *self = (const series *)block;
+
+    for (int k = 0; k < self->count; k++) {
+        const bp_block *part = self->parts[k];
+        bp_cache_need own = *need;
+
+        if (!part->ops->cache || !part->ops->cache(part, slots, capacity, &own) ||
+            own.kept_bytes > 0)
+            return false;
+        need->scratch_bytes =
+            own.scratch_bytes > need->scratch_bytes ? own.scratch_bytes : need->scratch_bytes;
+    }
+    return true;
+}
+
 static void series_free(bp_block *block)
 {
     series *self = (series *)block;
@@ -114,6 +133,7 @@ static void series_free(bp_block *block)
 
 static const bp_block_ops OPS = {
     .kind = "series",
+    .cache = series_cache,
     .saved_bytes = series_saved,
     .scratch_bytes = series_scratch,
     .product_bytes = series_products,

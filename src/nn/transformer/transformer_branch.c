@@ -180,7 +180,9 @@ void layer_set_bias(const layer *self, bp_attention_shape *shape, float *bias)
     bp_relative by = layer_relative(self);
 
     shape->bias = bias;
-    if (bias)
+    if (bias && self->shape.alibi)
+        bp_alibi_fill(bias, shape);
+    else if (bias)
         bp_relative_fill(bias, self->shape.relative->value, &by, shape);
 }
 

@@ -52,7 +52,7 @@ static bool layer_cache(const bp_block *block, int64_t slots, int64_t capacity, 
         return need->source_capacity > 0 && block->stream > 0;
     need->kept_bytes = (size_t)bp_cached_floats(&shape) * sizeof(float);
     need->scratch_bytes = bp_cached_scratch_bytes(&shape);
-    if (self->shape.relative)
+    if (layer_has_score_bias(self))
         need->scratch_bytes += (size_t)(self->Hl * capacity) * sizeof(float);
     if (self->shape.crosses)
         cross_cache(self, need);
@@ -63,15 +63,19 @@ static void attend_cached(const layer *self, const bp_continuation *rest, const 
 {
     bp_cached_shape shape = layer_cached_shape(self, rest->slots, rest->capacity);
 
-    if (self->shape.relative) {
+    if (layer_has_score_bias(self)) {
         float *bias = (float *)rest->scratch + bp_cached_scratch_bytes(&shape) / sizeof(float);
         bp_relative by = layer_relative(self);
         int64_t end = 0;
 
         for (int64_t r = 0; r < rest->rows.count; r++)
             end = rest->rows.positions[r] >= end ? rest->rows.positions[r] + 1 : end;
-        bp_relative_fill_cached(bias, self->shape.relative->value, &by, self->Hl, rest->capacity,
-                                end);
+        if (self->shape.alibi)
+            bp_alibi_fill_cached(bias, self->first_head, self->shape.H, self->Hl, rest->capacity,
+                                 end);
+        else
+            bp_relative_fill_cached(bias, self->shape.relative->value, &by, self->Hl,
+                                    rest->capacity, end);
         shape.bias = bias;
     }
     bp_attention_cached(kept->attended.data, rest->cache, kept->qkv.data, &rest->rows, &shape,
@@ -233,6 +237,8 @@ void bp_transformer_layer_new(bp_block **out, const bp_nn *nn, const bp_layer_sh
               (shape->G == 0 || shape->H % shape->G == 0));
     BP_ASSERT(!(shape->parallel && (shape->crosses || shape->post_norm || shape->closing_only)) &&
               (shape->closing_norms || !shape->closing_only) &&
+              (shape->parallel || !shape->one_norm) &&
+              !(shape->alibi && (shape->relative || shape->sees_all || shape->crosses)) &&
               !(shape->closing_norms && (shape->crosses || shape->post_norm)));
     if (shape->relative)
         shape->relative->values_read = true;

@@ -91,8 +91,9 @@ static float *alloc_bias(const layer *self, bp_arena *arena, const bp_pass *pass
 {
     bp_attention_shape shape = layer_attention_shape(self, pass, false, NULL);
 
-    return self->shape.relative ? bp_arena_floats(arena, count * self->Hl * bp_bias_floats(&shape))
-                                : NULL;
+    return layer_has_score_bias(self)
+               ? bp_arena_floats(arena, count * self->Hl * bp_bias_floats(&shape))
+               : NULL;
 }
 
 forward_work layer_alloc_forward(const layer *self, bp_arena *arena, const bp_pass *pass)

@@ -15,6 +15,11 @@ static void own_rows(const layer *self, int k, int64_t *all, int64_t *first, int
         bp_vocab_share(self->block.nn, *all, first, count);
 }
 
+static bool has_qkv_bias(const layer *self)
+{
+    return (!self->shape.no_bias && !self->shape.no_attention_bias) || self->shape.qkv_bias;
+}
+
 /* Attention's: q, k and v are logical tensors of their own; their slabs are contiguous so that one
  * product makes all three. */
 static void add_attention_params(layer *self, bp_group *group)
@@ -35,7 +40,7 @@ static void add_attention_params(layer *self, bp_group *group)
         else
             self->key_weight[k - 1] = p;
     }
-    for (int k = 0; k < 3 && (!self->shape.no_bias || self->shape.qkv_bias); k++) {
+    for (int k = 0; k < 3 && has_qkv_bias(self); k++) {
         own_rows(self, k, &all, &first, &count);
         snprintf(part, sizeof part, "attn.%s.bias", NAMES[k]);
         bp_param *p =
@@ -93,8 +98,15 @@ static void add_whole_params(layer *self, bp_group *group)
     bool biases = !self->shape.no_bias;
 
     add_norm(self, group, ATTENTION, "ln1.gain", "ln1.bias");
-    self->out_bias = biases ? add_vector(self, group, "attn.out.bias", BP_INIT_ZERO) : NULL;
-    add_norm(self, group, MLP, "ln2.gain", "ln2.bias");
+    self->out_bias = biases && !self->shape.no_attention_bias
+                         ? add_vector(self, group, "attn.out.bias", BP_INIT_ZERO)
+                         : NULL;
+    if (self->shape.one_norm) {
+        self->gain[MLP] = self->gain[ATTENTION];
+        self->bias[MLP] = self->bias[ATTENTION];
+    } else {
+        add_norm(self, group, MLP, "ln2.gain", "ln2.bias");
+    }
     self->down_bias = biases ? add_vector(self, group, "mlp.down.bias", BP_INIT_ZERO) : NULL;
 }
 

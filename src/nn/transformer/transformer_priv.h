@@ -163,6 +163,11 @@ void layer_rotate(const layer *self, const bp_pass *pass, float *qkv, bool back)
 /** The biases of scores by distance, computed in `bias`; NULL: none. */
 void layer_set_bias(const layer *self, bp_attention_shape *shape, float *bias);
 /** How distances are put into buckets. */
+/** Do scores get what goes by the distance? */
+static inline bool layer_has_score_bias(const layer *self)
+{
+    return self->shape.relative || self->shape.alibi;
+}
 static inline bp_relative layer_relative(const layer *self)
 {
     return (bp_relative){self->shape.relative_buckets, self->shape.relative_distance,
