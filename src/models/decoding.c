@@ -115,6 +115,8 @@ static bool lay_out(network_decoding *self, bp_arena *arena)
         if (!lay_caches(model, arena, &self->face, group->caches, &attention))
             return false;
         group->cells = take(arena, cells, sizeof *group->cells);
+        if (model->network->changes_after > 0)
+            group->tokens = take(arena, cells, sizeof *group->tokens);
         group->fed = take(arena, slots, sizeof *group->fed);
         group->state = take(arena, slots, sizeof *group->state);
         group->source_of = take(arena, slots, sizeof *group->source_of);

@@ -7,10 +7,12 @@
 
 /* Sequences that grow together. */
 typedef struct decoding_group {
-    float **caches; /* [blocks of this stage] */
-    int32_t *cells; /* [slots][capacity] whose memory in the caches has a sequence's position */
-    int32_t *fed;   /* [slots] positions of each */
-    int32_t *state; /* [slots] whose place has a sequence's state, in blocks that keep but one */
+    float **caches;  /* [blocks of this stage] */
+    int32_t *cells;  /* [slots][capacity] whose memory in the caches has a sequence's position */
+    int32_t *fed;    /* [slots] positions of each */
+    int32_t *tokens; /* [slots][capacity] of each cell, where sequences may be computed anew; else
+                        NULL */
+    int32_t *state;  /* [slots] whose place has a sequence's state, in blocks that keep but one */
     int32_t *source_of, *source_ends; /* [slots] which source a sequence is for, and a source's last
                                          place */
     bool shared; /* a sequence has gone on from another one: cells may be others' */

@@ -92,29 +92,62 @@ static void claim_state(const network_decoding *self, decoding_group *group, int
 
 /* ---- rows through this stage ---- */
 
-/* Where in a step the next piece begins: a token of a slot, and its number among all tokens. */
+/* Where in a step the next piece begins: a token of a slot, and the number of new ones among all
+ * slots'. */
 typedef struct place {
     int64_t slot, token, all;
 } place;
+
+/* Tokens that slot s was fed before and is fed again: all of them, where its length changes what
+ * they leave. */
+static int64_t again(const network_decoding *self, const bp_decode_step *step, int64_t s)
+{
+    const bp_network *network = ((const network_model *)self->face.lm)->network;
+    int64_t before = self->ends[s] - step->counts[s], after = network->changes_after;
+
+    return after > 0 && self->ends[s] > after && (network->changes_always || before <= after)
+               ? before
+               : 0;
+}
+
+/* The token of slot s for its next position: one that it had before, or a new one. */
+static int32_t next_token(const network_decoding *self, const decoding_group *group,
+                          const bp_decode_step *step, place *at)
+{
+    int64_t s = at->slot, capacity = self->face.capacity, position = group->fed[s];
+
+    if (at->token >= again(self, step, s))
+        return step->tokens[at->all++];
+    return group->tokens[group->cells[s * capacity + position] * capacity + position];
+}
 
 /* The tokens from *at on become the rows of a piece; 0: there are no more. */
 static int64_t take_piece(network_decoding *self, decoding_group *group, const bp_decode_step *step,
                           place *at)
 {
-    int64_t rows = 0;
+    int64_t rows = 0, capacity = self->face.capacity;
 
     while (at->slot < step->slots && rows < self->most_rows) {
-        if (at->token == step->counts[at->slot]) {
+        int64_t repeated = again(self, step, at->slot), position;
+
+        if (step->counts[at->slot] == 0 || at->token == repeated + step->counts[at->slot]) {
             at->slot++;
             at->token = 0;
             continue;
         }
+        if (at->token == 0 && repeated > 0)
+            group->fed[at->slot] = 0;
         if (rows == 0 || self->slots[rows - 1] != at->slot)
             claim_state(self, group, at->slot);
-        self->tokens[rows] = step->tokens[at->all++];
-        self->positions[rows] = group->fed[at->slot];
-        self->slots[rows++] = (int32_t)at->slot;
+        position = group->fed[at->slot];
+        self->tokens[rows] = next_token(self, group, step, at);
+        self->positions[rows] = (int32_t)position;
+        self->slots[rows] = (int32_t)at->slot;
         claim_cell(self, group, at->slot);
+        if (group->tokens)
+            group->tokens[group->cells[at->slot * capacity + position] * capacity + position] =
+                self->tokens[rows];
+        rows++;
         at->token++;
     }
     return rows;
@@ -127,6 +160,7 @@ static bp_continuation continuation_of(const network_decoding *self, const decod
         .rows = {rows, self->positions, self->slots, group->cells},
         .slots = self->face.slots,
         .capacity = self->face.capacity,
+        .lengths = self->ends,
         .states_from = self->states_from,
         .states_to = self->states_to,
         .sources = self->face.slots,
@@ -349,6 +383,7 @@ void decoding_warm_up(network_decoding *self)
 
     for (int64_t s = 0; s < self->face.slots; s++) {
         group->cells[s * self->face.capacity] = self->states_to[s] = (int32_t)s;
+        self->ends[s] = 1;
         self->states_from[s] = -1;
     }
     bp_gemm_take_few_rows(model->gemm, true);

@@ -6,12 +6,14 @@
 #include "models/elmo/elmo.h"
 #include "models/feedforward/feedforward.h"
 #include "models/gemma2/gemma2.h"
+#include "models/gemma3/gemma3.h"
 #include "models/gpt/gpt.h"
 #include "models/gpt_neox/gpt_neox.h"
 #include "models/granite/granite.h"
 #include "models/llama/llama.h"
 #include "models/ngram/ngram.h"
 #include "models/olmo2/olmo2.h"
+#include "models/phi3/phi3.h"
 #include "models/qwen3/qwen3.h"
 #include "models/recurrent/recurrent.h"
 #include "models/seq2seq/seq2seq.h"
@@ -22,12 +24,12 @@
 #include <string.h>
 
 static const bp_model_family *families[BP_MODEL_FAMILIES_MOST] = {
-    &bp_gpt_family,         &bp_llama_family, &bp_gpt_neox_family, &bp_bert_family,
-    &bp_roberta_family,     &bp_rnn_family,   &bp_lstm_family,     &bp_gru_family,
-    &bp_feedforward_family, &bp_ngram_family, &bp_word2vec_family, &bp_elmo_family,
-    &bp_transformer_family, &bp_bart_family,  &bp_t5_family,       &bp_electra_family,
-    &bp_qwen3_family,       &bp_olmo2_family, &bp_gemma2_family,   &bp_smollm3_family,
-    &bp_granite_family};
+    &bp_gpt_family,         &bp_llama_family,  &bp_gpt_neox_family, &bp_bert_family,
+    &bp_roberta_family,     &bp_rnn_family,    &bp_lstm_family,     &bp_gru_family,
+    &bp_feedforward_family, &bp_ngram_family,  &bp_word2vec_family, &bp_elmo_family,
+    &bp_transformer_family, &bp_bart_family,   &bp_t5_family,       &bp_electra_family,
+    &bp_qwen3_family,       &bp_olmo2_family,  &bp_gemma2_family,   &bp_smollm3_family,
+    &bp_granite_family,     &bp_gemma3_family, &bp_phi3_family};
 
 /* What follows from the list: the values of model.kind, and all keys. */
 __attribute__((constructor)) static void list_all(void)

@@ -51,6 +51,7 @@ typedef struct bp_state_part {
 } bp_state_part;
 
 typedef struct bp_model_family bp_model_family;
+#define BP_MODEL_REALS 128 /* of a list (BP_SIZE_REALS) */
 struct bp_counting;
 struct bp_learner_ops;
 
@@ -62,6 +63,7 @@ typedef struct bp_stack_sizes {
     int64_t in_turn;   /* 1: attention and MLP of a parallel family follow each other */
     int64_t qkv_bias;  /* 1: queries, keys and values have biases where products have none */
     int64_t rope_scaling, rope_original; /* bp_rope_scaling; its original context */
+    int64_t rope_untruncated;            /* 1: bp_rope.truncated is not set */
     int64_t score_width;                 /* scores are divided by its square root; 0: head_width */
     double epsilon;                      /* of norms */
     double score_cap, logit_cap;
@@ -69,6 +71,9 @@ typedef struct bp_stack_sizes {
     double embedding_scale, score_scale, branch_scale; /* multipliers; 0: the family's */
     double logit_divisor;                              /* 0: 1 */
     double rope_theta, rope_fraction, rope_factor, rope_low, rope_high;
+    double rope_local_theta; /* of layers with a window, which are not scaled; 0: as the others */
+    double rope_beta_fast, rope_beta_slow, rope_attention_factor, rope_mscale, rope_mscale_all;
+    double rope_short[BP_MODEL_REALS], rope_long[BP_MODEL_REALS]; /* 0 after the last one */
 } bp_stack_sizes;
 
 /** The sizes of a model, from which its parameters' shapes follow. Plain data. */
@@ -101,8 +106,10 @@ typedef enum bp_size_type {
     BP_SIZE_REAL,
     BP_SIZE_FLAG,
     BP_SIZE_CHOICE, /* one of words; the shape has its number */
-    BP_SIZE_PAIRS   /* a list "1:32,2:64": BP_MODEL_PAIRS numbers from its place on, each of them a
-                       pair, 0 after the last */
+    BP_SIZE_REALS, /* a list "1,1.5" of numbers above 0: BP_MODEL_REALS doubles from its place on, 0
+                      after the last */
+    BP_SIZE_PAIRS  /* a list "1:32,2:64": BP_MODEL_PAIRS numbers from its place on, each of them a
+                      pair, 0 after the last */
 } bp_size_type;
 typedef struct bp_model_size {
     const char *name;

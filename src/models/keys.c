@@ -1,4 +1,5 @@
 /* The keys of models: those that families share, and those that each family brings. */
+#include "models/rotary.h"
 #include "models/sizes_priv.h"
 #include "models/variants.h"
 
@@ -42,11 +43,13 @@ static const bp_option SHARED[] = {
      "base of the rotary positions' wavelengths; 10000 if not given", false},
     {"model.rope_fraction", BP_OPTION_REAL, NULL, 1e-6, 1, NULL, NULL,
      "share of a head that positions turn; 0.25 if not given", false},
-    {"model.rope_scaling", BP_OPTION_CHOICE, NULL, 0, 0, "none|linear|llama3", NULL,
-     "how wavelengths are stretched for longer contexts; none if not given", false,
+    {"model.rope_scaling", BP_OPTION_CHOICE, NULL, 0, 0, BP_ROPE_SCALINGS, NULL,
+     "how frequencies are scaled for longer contexts (docs/training.md); none if not given", false,
      .at = BP_AT(bp_model_keys, rope_scaling)},
     {"model.rope_factor", BP_OPTION_REAL, NULL, 1e-3, 1e6, NULL, NULL,
-     "model.rope_scaling linear and llama3: by how much", false},
+     "model.rope_scaling: by how much; yarn, longrope: model.context over "
+     "model.rope_original_context if not given",
+     false},
     {"model.rope_low_freq_factor", BP_OPTION_REAL, NULL, 1e-3, 1e6, NULL, NULL,
      "model.rope_scaling llama3: of fewer turns in the original context all is stretched; 1 if "
      "not given",
@@ -56,7 +59,36 @@ static const bp_option SHARED[] = {
      "not given",
      false},
     {"model.rope_original_context", BP_OPTION_INT, NULL, 1, 1 << 24, NULL, "tokens",
-     "model.rope_scaling llama3: the context before it was stretched", false},
+     "model.rope_scaling llama3, yarn, dynamic, longrope: the context before it was stretched; but "
+     "for llama3 model.context if not given",
+     false},
+    {"model.rope_beta_fast", BP_OPTION_REAL, NULL, 1e-3, 1e6, NULL, NULL,
+     "model.rope_scaling yarn: of more turns in the original context nothing is stretched; 32 if "
+     "not given",
+     false},
+    {"model.rope_beta_slow", BP_OPTION_REAL, NULL, 1e-3, 1e6, NULL, NULL,
+     "model.rope_scaling yarn: of fewer turns in the original context all is stretched; 1 if not "
+     "given",
+     false},
+    {"model.rope_truncate", BP_OPTION_BOOL, NULL, 0, 0, NULL, NULL,
+     "model.rope_scaling yarn: the pairs with those turns are rounded outwards; yes if not given",
+     false},
+    {"model.rope_attention_factor", BP_OPTION_REAL, NULL, 1e-3, 1e6, NULL, NULL,
+     "model.rope_scaling yarn and longrope: of cosines and sines; of model.rope_factor if not "
+     "given",
+     false},
+    {"model.rope_mscale", BP_OPTION_REAL, NULL, 1e-3, 1e6, NULL, NULL,
+     "model.rope_scaling yarn: with model.rope_mscale_all_dim, from which that factor follows then",
+     false},
+    {"model.rope_mscale_all_dim", BP_OPTION_REAL, NULL, 1e-3, 1e6, NULL, NULL,
+     "model.rope_scaling yarn: see model.rope_mscale", false},
+    {"model.rope_short_factors", BP_OPTION_STRING, NULL, 0, 0, NULL, NULL,
+     "model.rope_scaling longrope: a list 1,1.05,... of what frequencies are divided by in texts "
+     "up "
+     "to model.rope_original_context, one a pair",
+     false},
+    {"model.rope_long_factors", BP_OPTION_STRING, NULL, 0, 0, NULL, NULL,
+     "model.rope_scaling longrope: the same of longer texts", false},
     {"model.tied", BP_OPTION_BOOL, NULL, 0, 0, NULL, NULL,
      "the head is the token embedding; no if not given", false},
     {"model.attention_bias", BP_OPTION_BOOL, NULL, 0, 0, NULL, NULL,

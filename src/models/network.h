@@ -24,6 +24,10 @@ typedef struct bp_network {
     int chunk_count;
     int64_t floats;         /* of the flat memory: all groups with their padding, */
     int64_t trained_floats; /* and the first of it, without the frozen ones: gradients' */
+    int64_t changes_after;  /* what all positions of a text leave depends on its length where it is
+                               longer than this: on each length, or only on its being longer; 0: it
+                               does not */
+    bool changes_always;
     void *tables; /* what the family's blocks read beside parameters; freed with the network */
 } bp_network;
 

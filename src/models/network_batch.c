@@ -201,6 +201,29 @@ static float *run_piece(network_model *self, bp_pass *pass, size_t used, bool he
     return data;
 }
 
+/* The inputs of each window: up to its last target, all where it has none. */
+static bp_err find_lengths(network_model *self, const bp_model_batch *batch)
+{
+    int64_t T = batch->length;
+
+    if (batch->windows > self->length_capacity) {
+        int32_t *lengths =
+            bp_try_realloc("model.scoring", self->lengths, batch->windows, sizeof *lengths);
+        if (!lengths)
+            return bp_fail_memory("the lengths of windows", batch->windows, sizeof *lengths);
+        self->lengths = lengths;
+        self->length_capacity = batch->windows;
+    }
+    for (int64_t w = 0; w < batch->windows; w++) {
+        int64_t length = T;
+
+        while (length > 0 && batch->targets[w * T + length - 1] < 0)
+            length--;
+        self->lengths[w] = (int32_t)(length > 0 ? length : T);
+    }
+    return BP_OK;
+}
+
 /* Windows [first, first + windows) of a batch as the network takes them, with the batch's targets;
  * what has to be made is at the front of the piece's memory. */
 static bp_batch make_piece(network_model *self, const bp_example_maker *maker,
@@ -215,6 +238,8 @@ static bp_batch make_piece(network_model *self, const bp_example_maker *maker,
         piece.stream[1].inputs = batch->sources + first * batch->source_length;
         piece.stream[1].lengths = batch->source_lengths + first;
     }
+    if (self->network->changes_after > 0)
+        piece.stream[0].lengths = self->lengths + first;
     if (example_bytes(maker, windows) == 0)
         return piece;
     for (int64_t b = 0; b < windows; b++) {
@@ -258,6 +283,8 @@ bp_err network_run_batch(network_model *self, const bp_model_batch *batch,
         err = reserve_kept(self, batch, asked->pass);
     if (err == BP_OK)
         err = reserve_window(self, batch->length + 1);
+    if (err == BP_OK && self->network->changes_after > 0)
+        err = find_lengths(self, batch);
     if (mesh->pipelines * mesh->tensors > 1)
         err = bp_agree(mesh->model, err);
     if (err != BP_OK)

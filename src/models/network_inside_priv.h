@@ -29,6 +29,8 @@ typedef struct network_model {
     int64_t C;
     int32_t *window; /* [window_capacity] that an example is made of */
     int64_t window_capacity;
+    int32_t *lengths; /* [length_capacity] of windows, where the network goes by them */
+    int64_t length_capacity;
     char *memory; /* of one piece: hidden and scratch */
     size_t memory_bytes;
     bp_probe *probe;   /* borrowed; NULL: no probe */

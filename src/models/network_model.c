@@ -163,6 +163,7 @@ static void network_free(bp_model *model)
     bp_free(self->values);
     bp_free(self->memory);
     bp_free(self->window);
+    bp_free(self->lengths);
     bp_free(self);
 }
 

@@ -23,7 +23,37 @@ static bool may_differ(const bp_model_shape *known, const bp_model_size *size)
                                  (known->family->any_context || known->positions > 0));
 }
 
+/* `known`: a checkpoint's, with the text `before`. */
+static void check_list(bp_config *config, const char *key, const char *text, const char *before,
+                       bool known)
+{
+    if (known && strcmp(before, text) != 0)
+        bp_config_fault(config, "model.init_mismatch",
+                        "%s = %s, but the checkpoint of model.init has %s: at %s; leave the "
+                        "key out, or change it",
+                        key, text, before[0] != '\0' ? before : "none", key);
+}
+
 /* As read_size, of a key that is set. */
+static void read_reals_key(bp_model_shape *shape, bp_config *config, const bp_model_size *size,
+                           const char *key, bool known)
+{
+    const char *given = bp_config_string(config, key);
+    char before[TEXT_BYTES], text[TEXT_BYTES];
+    double reals[BP_MODEL_REALS];
+
+    if (!size_read_reals(reals, given)) {
+        bp_config_fault(config, "model.bad_reals",
+                        "%s = %.60s is no list of up to %d numbers above 0: at %s; use 1,1.05,1.2",
+                        key, given, BP_MODEL_REALS, key);
+        return;
+    }
+    size_write_reals(before, size_reals(shape, size));
+    size_write_reals(text, reals);
+    check_list(config, key, text, before, known);
+    memcpy(size_reals(shape, size), reals, sizeof reals);
+}
+
 static void read_pairs_key(bp_model_shape *shape, bp_config *config, const bp_model_size *size,
                            const char *key, bool known)
 {
@@ -40,11 +70,7 @@ static void read_pairs_key(bp_model_shape *shape, bp_config *config, const bp_mo
     }
     size_write_pairs(before, size_pairs(shape, size));
     size_write_pairs(text, pairs);
-    if (known && strcmp(before, text) != 0)
-        bp_config_fault(config, "model.init_mismatch",
-                        "%s = %s, but the checkpoint of model.init has %s: at %s; leave the "
-                        "key out, or change it",
-                        key, text, before, key);
+    check_list(config, key, text, before, known);
     size_set_pairs(shape, size, pairs);
 }
 
@@ -65,6 +91,10 @@ static void read_size(bp_model_shape *shape, bp_config *config, const bp_model_s
     }
     if (size->type == BP_SIZE_PAIRS) {
         read_pairs_key(shape, config, size, key, known);
+        return;
+    }
+    if (size->type == BP_SIZE_REALS) {
+        read_reals_key(shape, config, size, key, known);
         return;
     }
     value = value_in(config, key, size);

@@ -4,11 +4,22 @@
 #include "base/config/json.h"
 #include "models/sizes_priv.h"
 
+static json_t *reals_json(const double reals[BP_MODEL_REALS])
+{
+    json_t *list = json_array();
+
+    for (int k = 0; k < BP_MODEL_REALS && reals[k] > 0; k++)
+        (void)json_array_append_new(list, json_real(reals[k]));
+    return list;
+}
+
 static json_t *json_of(const bp_model_shape *shape, const bp_model_size *size)
 {
     double value = size_value(shape, size);
     char text[TEXT_BYTES];
 
+    if (size->type == BP_SIZE_REALS)
+        return reals_json(size_reals(shape, size));
     size_write(text, shape, size);
     return size->type == BP_SIZE_REAL     ? json_real(value)
            : size->type == BP_SIZE_FLAG   ? json_boolean(value != 0)
@@ -101,6 +112,26 @@ static bp_err read_json_pairs(bp_model_shape *shape, const bp_model_size *size, 
     return err;
 }
 
+static bp_err read_json_reals(bp_model_shape *shape, const bp_model_size *size, const json_t *model,
+                              const char *where)
+{
+    const json_t *list = json_object_get(model, size_stored_name(size));
+    double *reals = size_reals(shape, size);
+    size_t count = json_array_size(list);
+    bool taken = count > 0 && count <= BP_MODEL_REALS;
+
+    for (size_t k = 0; k < count && taken; k++) {
+        reals[k] = json_number_value(json_array_get(list, k));
+        taken = reals[k] > 0 && reals[k] < 1e15;
+    }
+    return taken
+               ? BP_OK
+               : BP_FAIL(BP_ERR_FORMAT, "model.bad_size",
+                         "the model's %s is no list of numbers above 0: at %s; the checkpoint was "
+                         "not written by bagpipe",
+                         size->name, where);
+}
+
 static bp_err read_json(bp_model_shape *shape, const bp_model_size *size, const json_t *model,
                         const char *where)
 {
@@ -113,6 +144,8 @@ static bp_err read_json(bp_model_shape *shape, const bp_model_size *size, const 
         return BP_OK;
     if (size->type == BP_SIZE_PAIRS)
         return read_json_pairs(shape, size, model, where);
+    if (size->type == BP_SIZE_REALS)
+        return read_json_reals(shape, size, model, where);
     if (size->type == BP_SIZE_REAL) {
         err = bp_json_get_real(model, size_stored_name(size), &value, where);
     } else if (size->type == BP_SIZE_CHOICE) {

@@ -10,7 +10,7 @@ double size_value(const bp_model_shape *shape, const bp_model_size *size)
 {
     const char *at = (const char *)shape + size->at;
 
-    if (size->type == BP_SIZE_REAL)
+    if (size->type == BP_SIZE_REAL || size->type == BP_SIZE_REALS) /* its first */
         return *(const double *)(const void *)at;
     int64_t number = *(const int64_t *)(const void *)at;
     return size->inverse ? number == 0 : (double)number;
@@ -20,7 +20,7 @@ void size_set(bp_model_shape *shape, const bp_model_size *size, double value)
 {
     char *at = (char *)shape + size->at;
 
-    if (size->type == BP_SIZE_REAL)
+    if (size->type == BP_SIZE_REAL || size->type == BP_SIZE_REALS)
         *(double *)(void *)at = value;
     else
         *(int64_t *)(void *)at = size->inverse ? value == 0 : (int64_t)value;
@@ -43,7 +43,8 @@ const char *size_stored_name(const bp_model_size *size)
 
 bool size_is_given(const bp_model_shape *shape, const bp_model_size *size)
 {
-    bool number = size->type == BP_SIZE_COUNT || size->type == BP_SIZE_REAL;
+    bool number =
+        size->type == BP_SIZE_COUNT || size->type == BP_SIZE_REAL || size->type == BP_SIZE_REALS;
     bp_model_shape plain = *shape;
 
     if (size->optional && number && size_value(shape, size) == 0)
@@ -53,6 +54,40 @@ bool size_is_given(const bp_model_shape *shape, const bp_model_size *size)
     size_set(&plain, size, size->inverse);
     shape_settle(&plain);
     return size_value(&plain, size) != size_value(shape, size);
+}
+
+bool size_read_reals(double reals[BP_MODEL_REALS], const char *text)
+{
+    int count = 0;
+
+    memset(reals, 0, BP_MODEL_REALS * sizeof *reals);
+    for (const char *at = text; *at != '\0' || count == 0; count++) {
+        char *end;
+        double real = strtod(at, &end);
+
+        if (end == at || !(real > 0 && real < 1e15) || count == BP_MODEL_REALS)
+            return false;
+        reals[count] = real;
+        at = end + strspn(end, ", ");
+        if (at == end && *at != '\0')
+            return false;
+    }
+    return true;
+}
+
+double *size_reals(const bp_model_shape *shape, const bp_model_size *size)
+{
+    return (double *)(void *)((char *)(uintptr_t)shape + size->at);
+}
+
+void size_write_reals(char text[TEXT_BYTES], const double reals[BP_MODEL_REALS])
+{
+    size_t used = 0;
+
+    text[0] = '\0';
+    for (int k = 0; k < BP_MODEL_REALS && reals[k] > 0; k++)
+        used +=
+            (size_t)snprintf(text + used, TEXT_BYTES - used, "%s%.17g", k > 0 ? "," : "", reals[k]);
 }
 
 bool size_read_pairs(int64_t pairs[BP_MODEL_PAIRS], const char *text)
@@ -146,6 +181,8 @@ void size_write(char text[TEXT_BYTES], const bp_model_shape *shape, const bp_mod
 {
     if (size->type == BP_SIZE_PAIRS)
         size_write_pairs(text, size_pairs(shape, size));
+    else if (size->type == BP_SIZE_REALS)
+        size_write_reals(text, size_reals(shape, size));
     else
         size_set_text(text, size, size_value(shape, size));
 }

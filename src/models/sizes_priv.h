@@ -6,7 +6,7 @@
 #include "models/family.h"
 
 #define KEY_BYTES  64
-#define TEXT_BYTES 512
+#define TEXT_BYTES 4096
 
 /** Fill in bp_model_options with the keys of all families, a list ended by NULL, and the values of
  * model.kind with their names. */
@@ -33,6 +33,11 @@ int size_number(const bp_model_size *size, const char *word);
 /** A value as a key's; and the same of a shape's. */
 void size_set_text(char text[TEXT_BYTES], const bp_model_size *size, double value);
 void size_write(char text[TEXT_BYTES], const bp_model_shape *shape, const bp_model_size *size);
+/** "1,1.5": false: a number is not above 0, or there are too many. */
+bool size_read_reals(double reals[BP_MODEL_REALS], const char *text);
+void size_write_reals(char text[TEXT_BYTES], const double reals[BP_MODEL_REALS]);
+/** The numbers of a BP_SIZE_REALS in the shape: [BP_MODEL_REALS], borrowed. */
+double *size_reals(const bp_model_shape *shape, const bp_model_size *size);
 /** "1:32,2:64", or bilm-tf's [[1, 32], [2, 64]]: false: it is neither, or too long. */
 bool size_read_pairs(int64_t pairs[BP_MODEL_PAIRS], const char *text);
 void size_write_pairs(char text[TEXT_BYTES], const int64_t pairs[BP_MODEL_PAIRS]);

@@ -1,24 +1,16 @@
 /* What follows from a stack: sizes that no key gives, checks, counts, and the blocks of a
  * network. */
-#include "models/stack.h"
+#include "models/stack_priv.h"
 
 #include "models/variants.h"
 
 #include <math.h>
 
-#define EPSILON        1e-5
-#define THETA          10000
-#define LOW_FREQUENCY  1 /* LLaMA 3.1's */
-#define HIGH_FREQUENCY 4
+#define EPSILON 1e-5
 
 static const bp_stack *stack_of(const bp_model_shape *shape)
 {
     return shape->family->stack;
-}
-
-static double real_or(double given, double otherwise)
-{
-    return given > 0 ? given : otherwise;
 }
 
 static int64_t head_width(const bp_model_shape *shape)
@@ -117,16 +109,6 @@ static float logit_scale(const bp_model_shape *shape)
 
 /* ---- sizes, and which go together ---- */
 
-static void settle_rope(const bp_stack *stack, bp_stack_sizes *own)
-{
-    own->rope_theta = real_or(own->rope_theta, THETA);
-    own->rope_fraction = real_or(own->rope_fraction, stack->rope_fraction);
-    if (own->rope_scaling == BP_ROPE_LLAMA3) {
-        own->rope_low = real_or(own->rope_low, LOW_FREQUENCY);
-        own->rope_high = real_or(own->rope_high, HIGH_FREQUENCY);
-    }
-}
-
 void bp_stack_settle(bp_model_shape *shape)
 {
     bp_stack_sizes *own = &shape->stack;
@@ -143,85 +125,7 @@ void bp_stack_settle(bp_model_shape *shape)
     own->window_period = bp_given_or(own->window_period, stack_of(shape)->window_period);
     own->rope_period = bp_given_or(own->rope_period, stack_of(shape)->rope_period);
     if (stack_of(shape)->rotary)
-        settle_rope(stack_of(shape), own);
-}
-
-/* Numbers of a head that are rotated: an even one of 2 or more. */
-static int64_t rotated(const bp_model_shape *shape)
-{
-    double fraction = real_or(shape->stack.rope_fraction, stack_of(shape)->rope_fraction);
-
-    return fraction > 0 ? (int64_t)((double)head_width(shape) * fraction) : head_width(shape);
-}
-
-static bool has_pairs(const bp_model_shape *shape)
-{
-    return rotated(shape) >= 2 && rotated(shape) % 2 == 0 && rotated(shape) <= head_width(shape);
-}
-
-static bp_rope rope_of(const bp_model_shape *shape)
-{
-    const bp_stack_sizes *own = &shape->stack;
-
-    return (bp_rope){.theta = real_or(own->rope_theta, THETA),
-                     .rotated = rotated(shape),
-                     .scaling = (bp_rope_scaling)own->rope_scaling,
-                     .factor = own->rope_factor,
-                     .low_freq_factor = own->rope_low,
-                     .high_freq_factor = own->rope_high,
-                     .original_context = own->rope_original};
-}
-
-/* What a scaling needs, and what it does not use: in places of the sizes below. */
-static void check_scaling(const bp_model_shape *shape, bp_config *config)
-{
-    static const struct {
-        const char *key;
-        bp_rope_scaling least;
-        bool needed;
-    } PARAMETERS[] = {{"model.rope_factor", BP_ROPE_LINEAR, true},
-                      {"model.rope_original_context", BP_ROPE_LLAMA3, true},
-                      {"model.rope_low_freq_factor", BP_ROPE_LLAMA3, false},
-                      {"model.rope_high_freq_factor", BP_ROPE_LLAMA3, false}};
-    bp_rope rope = rope_of(shape);
-    double values[] = {rope.factor, (double)rope.original_context, rope.low_freq_factor,
-                       rope.high_freq_factor};
-    const char *name = bp_model_keys_of(config)->rope_scaling;
-
-    for (size_t k = 0; k < sizeof values / sizeof *values; k++) {
-        if (PARAMETERS[k].needed && rope.scaling >= PARAMETERS[k].least && values[k] == 0)
-            bp_config_fault(config, "model.missing_key",
-                            "%s is missing: at the configuration; model.rope_scaling = %s needs it",
-                            PARAMETERS[k].key, name ? name : "of the checkpoint");
-        if (rope.scaling < PARAMETERS[k].least && values[k] != 0)
-            bp_config_fault(config, "model.unused_key",
-                            "model.rope_scaling = %s has no %s: at %s; leave the key out",
-                            name ? name : "none", PARAMETERS[k].key, PARAMETERS[k].key);
-    }
-    if (rope.scaling == BP_ROPE_LLAMA3 && rope.high_freq_factor <= rope.low_freq_factor)
-        bp_config_fault(config, "model.bad_rope",
-                        "model.rope_high_freq_factor = %g is not above model.rope_low_freq_factor "
-                        "= %g: at model.rope_high_freq_factor; LLaMA 3.1's are 4 and 1",
-                        rope.high_freq_factor, rope.low_freq_factor);
-}
-
-static void check_pairs(const bp_model_shape *shape, bp_config *config)
-{
-    int64_t D = head_width(shape);
-
-    if (has_pairs(shape))
-        return;
-    if (shape->stack.rope_fraction > 0)
-        bp_config_fault(config, "model.bad_rope",
-                        "model.rope_fraction = %g turns %lld of the %lld numbers of a head: at "
-                        "model.rope_fraction; an even number of 2 or more fits",
-                        shape->stack.rope_fraction, (long long)rotated(shape), (long long)D);
-    else
-        bp_config_fault(
-            config, "model.odd_heads",
-            "heads of width %lld have no pairs to turn: at model.heads; use heads of an "
-            "even width",
-            (long long)D);
+        stack_settle_rope(shape);
 }
 
 static void check_caps(const bp_model_shape *shape, bp_config *config)
@@ -254,30 +158,8 @@ void bp_stack_check(const bp_model_shape *shape, int tensors, bp_config *config)
                         "model.kv_heads; use one that does",
                         (long long)kv_heads(shape), (long long)shape->heads);
     check_caps(shape, config);
-    if (stack_of(shape)->rotary) {
-        check_scaling(shape, config);
-        if (shape->stack.head_width > 0)
-            check_pairs(shape, config);
-    }
-}
-
-static bp_err check_read_rope(const bp_model_shape *shape, const char *where)
-{
-    bp_rope rope = rope_of(shape);
-
-    if (!has_pairs(shape))
-        return BP_FAIL(BP_ERR_FORMAT, "model.bad_size",
-                       "the model turns %lld of the %lld numbers of a head, which are no pairs: at "
-                       "%s; the checkpoint is wrong",
-                       (long long)rope.rotated, (long long)head_width(shape), where);
-    if ((rope.scaling != BP_ROPE_PLAIN && rope.factor <= 0) ||
-        (rope.scaling == BP_ROPE_LLAMA3 &&
-         (rope.original_context == 0 || rope.high_freq_factor <= rope.low_freq_factor)))
-        return BP_FAIL(BP_ERR_FORMAT, "model.bad_size",
-                       "the model's rope_scaling lacks a parameter, or has one that can't be: at "
-                       "%s; the checkpoint is wrong",
-                       where);
-    return BP_OK;
+    if (stack_of(shape)->rotary)
+        stack_check_rope(shape, config);
 }
 
 bp_err bp_stack_check_read(const bp_model_shape *shape, const char *where)
@@ -289,7 +171,7 @@ bp_err bp_stack_check_read(const bp_model_shape *shape, const char *where)
                        "the model's %lld key heads do not divide its %lld heads: at %s; the "
                        "checkpoint is wrong",
                        (long long)kv_heads(shape), (long long)shape->heads, where);
-    return stack_of(shape)->rotary ? check_read_rope(shape, where) : BP_OK;
+    return stack_of(shape)->rotary ? stack_check_read_rope(shape, where) : BP_OK;
 }
 
 /* ---- blocks ---- */
@@ -329,7 +211,8 @@ bp_block *bp_stack_new_layer(bp_network *network, const bp_model_shape *shape, i
 {
     bp_layer_shape layer = bp_stack_layer(shape, number);
 
-    layer.rotary = turns(shape, number) ? network->tables : NULL;
+    if (stack_of(shape)->rotary && turns(shape, number))
+        layer.rotary = bp_network_rotary(network, stack_rope_of(shape, layer.window));
     return bp_transformer_new_layer(network, &layer);
 }
 
@@ -386,10 +269,10 @@ void bp_stack_add_block(bp_network *network, const bp_model_shape *shape, int nu
 
 void bp_stack_begin(bp_network *network, const bp_model_shape *shape)
 {
-    bp_rope rope = rope_of(shape);
+    bp_rope ropes[BP_ROPES];
 
     if (stack_of(shape)->rotary)
-        bp_network_add_rotary(network, &rope, shape->context);
+        bp_network_add_rotary(network, ropes, stack_ropes(ropes, shape), shape->context);
 }
 
 bp_param *bp_stack_add_shared(bp_network *network, const bp_model_shape *shape, int stage,

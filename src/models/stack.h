@@ -5,6 +5,7 @@
 #define BP_MODELS_STACK_H
 
 #include "models/family.h"
+#include "models/rotary.h"
 #include "models/transformer.h"
 #include "nn/core/layers.h"
 
@@ -72,6 +73,11 @@ typedef struct bp_stack {
     {                                                                                              \
         .name = key, .at = BP_SIZE_AT(stack.field), .optional = true, .quiet = true                \
     }
+#define BP_STACK_QUIET_REAL(key, field)                                                            \
+    {                                                                                              \
+        .name = key, .at = BP_SIZE_AT(stack.field), .type = BP_SIZE_REAL, .optional = true,        \
+        .quiet = true                                                                              \
+    }
 /** model.tied of a family whose head is tied where the key is not given. */
 #define BP_STACK_TIED                                                                              \
     {                                                                                              \
@@ -116,7 +122,7 @@ typedef struct bp_stack {
         .key = "model.logit_cap", .type = BP_OPTION_REAL, .min = 1e-3, .max = 1e6,                 \
         .help = "logits become cap tanh(logit / cap); they stay as they are if not given"          \
     }
-/** How wavelengths of rotary positions are scaled. */
+/** How frequencies of rotary positions are scaled (models/rotary.h). */
 #define BP_STACK_SCALING                                                                           \
     {.name = "rope_scaling",                                                                       \
      .at = BP_SIZE_AT(stack.rope_scaling),                                                         \
@@ -124,10 +130,29 @@ typedef struct bp_stack {
      .optional = true,                                                                             \
      .quiet = true,                                                                                \
      .words = BP_ROPE_SCALINGS},                                                                   \
-        BP_STACK_REAL("rope_factor", rope_factor),                                                 \
+        BP_STACK_QUIET_REAL("rope_factor", rope_factor),                                           \
         BP_STACK_REAL("rope_low_freq_factor", rope_low),                                           \
         BP_STACK_REAL("rope_high_freq_factor", rope_high),                                         \
-        BP_STACK_COUNT("rope_original_context", rope_original)
+        BP_STACK_QUIET("rope_original_context", rope_original),                                    \
+        BP_STACK_QUIET_REAL("rope_beta_fast", rope_beta_fast),                                     \
+        BP_STACK_QUIET_REAL("rope_beta_slow", rope_beta_slow),                                     \
+        BP_STACK_REAL("rope_attention_factor", rope_attention_factor),                             \
+        BP_STACK_REAL("rope_mscale", rope_mscale),                                                 \
+        BP_STACK_REAL("rope_mscale_all_dim", rope_mscale_all),                                     \
+        {.name = "rope_truncate",                                                                  \
+         .at = BP_SIZE_AT(stack.rope_untruncated),                                                 \
+         .type = BP_SIZE_FLAG,                                                                     \
+         .optional = true,                                                                         \
+         .quiet = true,                                                                            \
+         .inverse = true},                                                                         \
+        {.name = "rope_short_factors",                                                             \
+         .at = BP_SIZE_AT(stack.rope_short),                                                       \
+         .type = BP_SIZE_REALS,                                                                    \
+         .optional = true},                                                                        \
+    {                                                                                              \
+        .name = "rope_long_factors", .at = BP_SIZE_AT(stack.rope_long), .type = BP_SIZE_REALS,     \
+        .optional = true                                                                           \
+    }
 
 /** Values that are not given become the stack's: bp_model_family.settle. The other functions do not
  * need it. */

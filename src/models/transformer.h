@@ -1,5 +1,5 @@
-/* Shared by families of Transformers, of one stack (stack.h) and of two (seq2seq): checks, blocks,
- * and rotary positions. */
+/* Shared by families of Transformers, of one stack (stack.h) and of two (seq2seq): checks and
+ * blocks. */
 #ifndef BP_MODELS_TRANSFORMER_H
 #define BP_MODELS_TRANSFORMER_H
 
@@ -35,27 +35,5 @@ void bp_transformer_check_inner(const bp_model_shape *shape, int64_t inner, int 
                                 bp_config *config);
 /** A fault if heads must divide the width, and do not. */
 void bp_transformer_check_width(const bp_model_shape *shape, bp_config *config);
-
-/** How positions rotate the first `rotated` numbers of a head (even), and how wavelengths are
- * scaled for contexts beyond the `original_context`: not, all by the factor, or as LLaMA 3.1 does
- * it. */
-typedef enum bp_rope_scaling { BP_ROPE_PLAIN, BP_ROPE_LINEAR, BP_ROPE_LLAMA3 } bp_rope_scaling;
-#define BP_ROPE_SCALINGS "none|linear|llama3"
-typedef struct bp_rope {
-    double theta;
-    int64_t rotated;
-    bp_rope_scaling scaling;
-    double factor, low_freq_factor, high_freq_factor;
-    int64_t original_context;
-} bp_rope;
-/** For pair i, the angle at position t being t times this: f = theta^(-2 i / rotated); linear: f /
- * factor; llama3: with n = f original_context / (2 pi) turns in the original context, f where n is
- * at least high_freq_factor, f / factor where it is at most low_freq_factor, and between them the
- * mean of both, weighted by n's place between them. Source: Su et al. 2021; Chen et al. 2023
- * (linear); Grattafiori et al. 2024, "The Llama 3 Herd of Models", as its reference code has it. */
-double bp_rope_frequency(const bp_rope *rope, int64_t pair);
-/** Fill network->tables with the cosines and sines of all pairs at positions before `context`,
- * computed in float64. */
-void bp_network_add_rotary(bp_network *network, const bp_rope *rope, int64_t context);
 
 #endif

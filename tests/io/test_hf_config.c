@@ -48,6 +48,13 @@ static bp_err read_changed(bp_hf_shape *shape, const char *config, const char *c
 
 /* ---- what is read, and written back ---- */
 
+#define SU                                                                                         \
+    "{\"type\": \"su\", \"short_factor\": [1, 1.25], \"long_factor\": [1.5, 3], \"factor\": 4}"
+#define YARN                                                                                       \
+    "{\"type\": \"yarn\", \"factor\": 2, \"original_max_position_embeddings\": 16, "               \
+    "\"beta_fast\": 20, \"beta_slow\": 2, \"truncate\": false, \"attention_factor\": 1.25, "       \
+    "\"mscale\": 1, \"mscale_all_dim\": 0.5}"
+
 static void sizes_are_read_in_all_spellings(void **state)
 {
     static const struct {
@@ -87,6 +94,26 @@ static void sizes_are_read_in_all_spellings(void **state)
         {LLAMA, "{\"model_type\": \"qwen2\", \"sliding_window\": 5, \"max_window_layers\": 1}",
          "attention_bias", 1},
         {LLAMA, "{\"model_type\": \"qwen2\", \"layer_types\": [\"full_attention\"]}", "window", 0},
+        {LLAMA,
+         "{\"model_type\": \"smollm3\", \"num_hidden_layers\": 4, \"no_rope_layers\": [1, 0, 1, "
+         "0]}",
+         "rope_period", 2},
+        {LLAMA, "{\"model_type\": \"smollm3\", \"no_rope_layers\": [1, 1]}", "rope_period", 4},
+        {LLAMA, "{\"model_type\": \"smollm3\", \"no_rope_layer_interval\": 3}", "rope_period", 3},
+        {LLAMA,
+         "{\"model_type\": \"gemma2\", \"layer_types\": [\"full_attention\", "
+         "\"full_attention\"]}",
+         "window_period", 1},
+        {LLAMA,
+         "{\"model_type\": \"gemma2\", \"layer_types\": [\"sliding_attention\", "
+         "\"sliding_attention\"]}",
+         "window_period", 3},
+        {LLAMA, "{\"model_type\": \"gemma3_text\", \"sliding_window_pattern\": 5}", "window_period",
+         5},
+        {"{\"model_type\": \"gemma3\", \"vision_config\": {}, \"text_config\": {\"model_type\": "
+         "\"gemma3_text\", \"hidden_size\": 640}}",
+         "{}", "width", 640},
+        {LLAMA, "{\"model_type\": \"granite\"}", "attention_multiplier", 1},
         {NEOX, "{}", "rope_theta", 20000},
         {NEOX, "{}", "rope_fraction", 0.5},
         {NEOX, "{}", "parallel_residual", 1},
@@ -95,6 +122,20 @@ static void sizes_are_read_in_all_spellings(void **state)
         {NEOX, "{\"rotary_pct\": null, \"rope_parameters\": {\"partial_rotary_factor\": 1}}",
          "rope_fraction", 1},
         {NEOX, "{\"rope_parameters\": {\"rope_type\": \"default\"}}", "rope_fraction", 0.5},
+        {NEOX, "{\"rope_parameters\": {\"rope_type\": \"dynamic\", \"factor\": 3}}", "rope_scaling",
+         4},
+        {LLAMA, "{\"original_max_position_embeddings\": 16}", "rope_original_context", 0},
+        {LLAMA,
+         "{\"original_max_position_embeddings\": 16, \"rope_scaling\": " SU ", \"head_dim\": 4}",
+         "rope_original_context", 16},
+        {LLAMA, "{\"rope_scaling\": " SU ", \"head_dim\": 4}", "rope_scaling", 5},
+        {LLAMA, "{\"rope_scaling\": " SU ", \"head_dim\": 4}", "rope_long_factors", 2},
+        {LLAMA, "{\"rope_scaling\": " YARN "}", "rope_truncate", 0},
+        {LLAMA, "{\"rope_scaling\": " YARN "}", "rope_mscale_all_dim", 0.5},
+        {LLAMA,
+         "{\"rope_scaling\": {\"type\": \"dynamic\", \"factor\": 2, "
+         "\"original_max_position_embeddings\": 9}}",
+         "rope_original_context", 0},
         {NEOX, "{\"tie_word_embeddings\": true}", "tied", 1},
         {GPT2, "{\"tie_word_embeddings\": false}", "tied", 0},
         {GPT2, "{\"tie_word_embeddings\": null}", "tied", 0},
@@ -121,6 +162,9 @@ static void what_is_written_is_read_as_it_was(void **state)
         {LLAMA, "{\"head_dim\": 12, \"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 8, "
                 "\"low_freq_factor\": 1, \"high_freq_factor\": 4, "
                 "\"original_max_position_embeddings\": 8192}}"},
+        {LLAMA, "{\"head_dim\": 4, \"rope_scaling\": " SU "}"},
+        {LLAMA, "{\"rope_scaling\": " YARN "}"},
+        {LLAMA, "{\"rope_scaling\": {\"type\": \"dynamic\", \"factor\": 2}}"},
         {LLAMA, "{\"model_type\": \"mistral\", \"sliding_window\": 5}"},
         {LLAMA, "{\"model_type\": \"qwen2\"}"},
         {NEOX, "{\"use_parallel_residual\": false, \"tie_word_embeddings\": true}"},
@@ -137,6 +181,7 @@ static void what_is_written_is_read_as_it_was(void **state)
             hf_config_read(&again, written, bp_model_huggingface_tables(), "config.json"), BP_OK);
         assert_ptr_equal(shape.table, again.table);
         assert_memory_equal(shape.sizes, again.sizes, sizeof shape.sizes);
+        assert_memory_equal(shape.lists, again.lists, sizeof shape.lists);
         json_decref(written);
     }
 }
@@ -184,9 +229,29 @@ static void what_ours_does_not_compute_is_refused_by_name(void **state)
          "\"quantization_config\" ... [huggingface.unsupported]"},
         {LLAMA, "{\"auto_map\": {\"AutoModel\": \"x\"}}",
          "\"auto_map\" ... [huggingface.unsupported]"},
-        {LLAMA, "{\"rope_scaling\": {\"rope_type\": \"yarn\", \"factor\": 2}}",
-         "\"rope_scaling.rope_type\" ... \"yarn\" ... [huggingface.unsupported]"},
-        {LLAMA, "{\"rope_scaling\": {\"type\": \"dynamic\", \"factor\": 2}}", "\"dynamic\""},
+        {LLAMA, "{\"rope_scaling\": {\"rope_type\": \"mrope\", \"factor\": 2}}",
+         "\"rope_scaling.rope_type\" ... \"mrope\" ... [huggingface.unsupported]"},
+        {LLAMA, "{\"rope_scaling\": {\"type\": \"dynamic\"}}",
+         "\"factor\" ... [huggingface.bad_rope]"},
+        {LLAMA,
+         "{\"rope_scaling\": {\"rope_type\": \"yarn\", \"factor\": 2, \"low_freq_factor\": 1}}",
+         "\"low_freq_factor\" ... [huggingface.bad_rope]"},
+        {LLAMA,
+         "{\"rope_scaling\": {\"rope_type\": \"linear\", \"factor\": 2, \"truncate\": false}}",
+         "\"truncate\" ... [huggingface.bad_rope]"},
+        {LLAMA, "{\"rope_scaling\": {\"type\": \"longrope\", \"short_factor\": [1, 1, 1, 1]}}",
+         "\"long_factor\" ... [huggingface.bad_rope]"},
+        {LLAMA,
+         "{\"rope_scaling\": {\"type\": \"su\", \"short_factor\": [1, 1], \"long_factor\": [1, "
+         "2]}}",
+         "\"short_factor\" ... 2 and 2 ... 4 ... [huggingface.bad_rope]"},
+        {LLAMA,
+         "{\"rope_scaling\": {\"type\": \"su\", \"short_factor\": 1, \"long_factor\": [1, 2]}}",
+         "\"short_factor\" ... [huggingface.bad_size]"},
+        {LLAMA,
+         "{\"rope_scaling\": {\"type\": \"su\", \"short_factor\": [1, 0], \"long_factor\": [1, "
+         "2]}}",
+         "\"short_factor\" ... [huggingface.bad_size]"},
         {LLAMA, "{\"rope_scaling\": {\"type\": \"linear\", \"rope_type\": \"llama3\"}}",
          "[huggingface.contradiction]"},
         {LLAMA, "{\"rope_scaling\": {\"type\": \"linear\"}}",
@@ -202,8 +267,8 @@ static void what_ours_does_not_compute_is_refused_by_name(void **state)
          "\"high_freq_factor\" ... [huggingface.bad_rope]"},
         {LLAMA, "{\"rope_scaling\": {\"type\": \"linear\", \"factor\": 2, \"low_freq_factor\": 1}}",
          "\"low_freq_factor\" ... [huggingface.bad_rope]"},
-        {LLAMA, "{\"rope_scaling\": {\"type\": \"linear\", \"factor\": 2, \"mscale\": 1}}",
-         "\"rope_scaling\" ... \"mscale\" ... [huggingface.unknown_key]"},
+        {LLAMA, "{\"rope_scaling\": {\"type\": \"linear\", \"factor\": 2, \"mystery\": 1}}",
+         "\"rope_scaling\" ... \"mystery\" ... [huggingface.unknown_key]"},
         {LLAMA, "{\"rope_scaling\": \"linear\"}", "\"rope_scaling\" ... [json.wrong_type]"},
         {LLAMA, "{\"rope_parameters\": {\"rope_theta\": 7000}}", "[huggingface.contradiction]"},
         {LLAMA, "{\"model_type\": \"mistral\", \"hidden_act\": \"relu\"}",
@@ -222,6 +287,14 @@ static void what_ours_does_not_compute_is_refused_by_name(void **state)
          "\"layer_types\" ... [huggingface.unsupported]"},
         {LLAMA, "{\"layer_types\": \"full_attention\"}",
          "\"layer_types\" ... [huggingface.unsupported]"},
+        {LLAMA,
+         "{\"model_type\": \"gemma2\", \"num_hidden_layers\": 4, \"layer_types\": "
+         "[\"full_attention\", \"sliding_attention\", \"full_attention\", \"full_attention\"]}",
+         "\"layer_types\" ... [huggingface.unsupported]"},
+        {LLAMA, "{\"model_type\": \"smollm3\", \"use_sliding_window\": true}",
+         "\"use_sliding_window\" ... [huggingface.unsupported]"},
+        {LLAMA, "{\"model_type\": \"qwen3\", \"attention_bias\": true}",
+         "\"attention_bias\" ... [huggingface.unsupported]"},
         {LLAMA, "{\"rms_norm_eps\": null}", "\"rms_norm_eps\" ... null ... [huggingface.null]"},
         {LLAMA, "{\"hidden_act\": null}", "\"hidden_act\" ... [huggingface.unsupported]"},
         {LLAMA, "{\"mystery\": 3, \"nothing\": null, \"rope\": {\"x\": 1}}",
@@ -241,12 +314,10 @@ static void what_ours_does_not_compute_is_refused_by_name(void **state)
         {NEOX, "{\"rotary_pct\": 0.4}", "3 ... 8 ... [huggingface.bad_rope]"},
         {NEOX, "{\"rotary_pct\": 1.5}", "12 ... 8 ... [huggingface.bad_rope]"},
         {NEOX, "{\"partial_rotary_factor\": 0.25}", "[huggingface.contradiction]"},
-        {NEOX, "{\"rope_scaling\": {\"type\": \"linear\", \"factor\": 2}}",
-         "\"rope_scaling\" ... [huggingface.unsupported]"},
-        {NEOX, "{\"rope_parameters\": {\"rope_type\": \"linear\", \"factor\": 2}}",
-         "\"rope_parameters\" ... \"factor\" ... [huggingface.unknown_key]"},
         {NEOX, "{\"rope_parameters\": {\"rope_type\": \"linear\"}}",
-         "\"rope_parameters.rope_type\" ... \"linear\" ... [huggingface.unsupported]"},
+         "\"factor\" ... [huggingface.bad_rope]"},
+        {NEOX, "{\"rope_parameters\": {\"full_attention\": {\"rope_type\": \"linear\"}}}",
+         "\"rope_parameters\" ... \"full_attention\" ... [huggingface.unknown_key]"},
         {GPT2, "{\"tie_encoder_decoder\": true}",
          "\"tie_encoder_decoder\" ... [huggingface.unsupported]"},
         {GPT2, "{\"pruned_heads\": {\"0\": [1]}}",
@@ -366,6 +437,19 @@ static const char DEFAULTS[] =
     "2048, \"tie_word_embeddings\": false, \"mlp_bias\": false, \"embedding_multiplier\": "
     "1.0, \"logits_scaling\": 1.0, \"residual_multiplier\": 1.0, \"attention_multiplier\": "
     "1.0},"
+    "\"gemma3_text\": {\"rope_parameters\": null, \"attention_bias\": false, "
+    "\"rms_norm_eps\": 1e-06, \"vocab_size\": 262208, \"hidden_size\": 2304, "
+    "\"intermediate_size\": 9216, \"num_hidden_layers\": 26, \"num_attention_heads\": 8, "
+    "\"num_key_value_heads\": 4, \"head_dim\": 256, \"hidden_activation\": "
+    "\"gelu_pytorch_tanh\", \"max_position_embeddings\": 131072, \"tie_word_embeddings\": "
+    "true, \"query_pre_attn_scalar\": 256, \"sliding_window\": 4096, "
+    "\"final_logit_softcapping\": null, \"attn_logit_softcapping\": null, "
+    "\"use_bidirectional_attention\": false, \"layer_types\": null},"
+    "\"phi3\": {\"rope_parameters\": null, \"attention_bias\": false, \"rms_norm_eps\": "
+    "1e-05, \"vocab_size\": 32064, \"hidden_size\": 3072, \"intermediate_size\": 8192, "
+    "\"num_hidden_layers\": 32, \"num_attention_heads\": 32, \"num_key_value_heads\": null, "
+    "\"hidden_act\": \"silu\", \"max_position_embeddings\": 4096, \"tie_word_embeddings\": "
+    "false, \"sliding_window\": null, \"partial_rotary_factor\": 1.0},"
     "\"gpt_neox\": {\"vocab_size\": 50432, \"hidden_size\": 6144, \"num_hidden_layers\": 44, "
     "\"num_attention_heads\": 64, \"intermediate_size\": 24576, \"hidden_act\": \"gelu\", "
     "\"rotary_pct\": 0.25, \"rotary_emb_base\": 10000, \"max_position_embeddings\": 2048, "
@@ -464,6 +548,8 @@ static void a_key_that_is_not_there_means_the_class_default(void **state)
                                           "gemma2-tiny",
                                           "smollm3-tiny",
                                           "granite-tiny",
+                                          "gemma3-tiny",
+                                          "phi3-tiny",
                                           "gpt_neox-tiny",
                                           "bert-tiny",
                                           "bert-sequence-tiny",

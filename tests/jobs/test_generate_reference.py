@@ -5,7 +5,8 @@ import os
 import bagpipe_test
 from bagpipe_test import FolderTest, program, run, shared
 
-MODELS = ("gpt2-tiny", "gpt2-lmhead-tiny", "llama-tiny", "qwen3-tiny", "olmo2-tiny", "gemma2-tiny", "smollm3-tiny", "granite-tiny")
+MODELS = ("gpt2-tiny", "gpt2-lmhead-tiny", "llama-tiny", "llama-llama3-tiny", "llama-yarn-tiny", "llama-dynamic-tiny", "qwen3-tiny", "olmo2-tiny", "gemma2-tiny", "gemma3-tiny",
+          "smollm3-tiny", "granite-tiny", "phi3-tiny")
 
 
 class GenerateReference(FolderTest):

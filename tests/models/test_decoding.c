@@ -14,6 +14,7 @@
 #include "mesh/collective.h"
 #include "models/feedforward/feedforward.h"
 #include "models/gemma2/gemma2.h"
+#include "models/gemma3/gemma3.h"
 #include "models/gpt/gpt.h"
 #include "models/gpt_neox/gpt_neox.h"
 #include "models/granite/granite.h"
@@ -22,8 +23,10 @@
 #include "models/network_model_priv.h"
 #include "models/olmo2/olmo2.h"
 #include "models/open.h"
+#include "models/phi3/phi3.h"
 #include "models/qwen3/qwen3.h"
 #include "models/recurrent/recurrent.h"
+#include "models/rotary.h"
 #include "models/smollm3/smollm3.h"
 
 #include <math.h>
@@ -323,6 +326,31 @@ static void llama_decodes_as_it_scores(void **state)
     decode_shape(&window);
 }
 
+/* Positions whose frequencies change with a sequence's length: once, when it is longer than the
+ * original context, or then with each token. */
+static bp_model_shape scaled(bp_rope_scaling scaling)
+{
+    bp_model_shape shape = llama(2, 0);
+
+    shape.stack.rope_scaling = scaling;
+    shape.stack.rope_original = 9;
+    shape.stack.rope_factor = 4;
+    for (int k = 0; scaling == BP_ROPE_LONGROPE && k < 3; k++) {
+        shape.stack.rope_short[k] = 1 + 0.1 * k;
+        shape.stack.rope_long[k] = 1.5 + 2 * k;
+    }
+    return shape;
+}
+
+static void scaled_positions_decode_as_they_score(void **state)
+{
+    bp_model_shape twice = scaled(BP_ROPE_LONGROPE), always = scaled(BP_ROPE_DYNAMIC);
+
+    (void)state;
+    decode_shape(&twice);
+    decode_shape(&always);
+}
+
 /* Norms after branches, which make their rounding as large as others'; caps, windows in every other
  * layer. */
 static void capped_stacks_decode_as_they_score(void **state)
@@ -340,9 +368,9 @@ static void capped_stacks_decode_as_they_score(void **state)
 /* What the layers of other stacks have. */
 static void other_stacks_decode_as_they_score(void **state)
 {
-    static const bp_model_family *const FAMILIES[] = {&bp_qwen3_family, &bp_olmo2_family,
-                                                      &bp_gemma2_family, &bp_smollm3_family,
-                                                      &bp_granite_family};
+    static const bp_model_family *const FAMILIES[] = {
+        &bp_qwen3_family,   &bp_olmo2_family,  &bp_gemma2_family, &bp_smollm3_family,
+        &bp_granite_family, &bp_gemma3_family, &bp_phi3_family};
 
     (void)state;
     for (size_t k = 0; k < sizeof FAMILIES / sizeof *FAMILIES; k++) {
@@ -403,9 +431,13 @@ static bool is_as_fed_anew(const world *w, const fed *f, const sequence *of, bp_
  * over what others still read if cells were not looked for. */
 static void beams_equal_fresh_sequences(void **state)
 {
-    bp_model_shape shapes[] = {gpt, llama(2, 7), recurrent(&bp_lstm_family, 0),
-                               recurrent(&bp_gru_family, 20), feedforward(4, true)};
-    const int count = bp_comm_size(WORLD) == 4 ? 4 : 5; /* no four stages of its three blocks */
+    bp_model_shape shapes[] = {gpt,
+                               llama(2, 7),
+                               scaled(BP_ROPE_LONGROPE),
+                               recurrent(&bp_lstm_family, 0),
+                               recurrent(&bp_gru_family, 20),
+                               feedforward(4, true)};
+    const int count = bp_comm_size(WORLD) == 4 ? 5 : 6; /* no four stages of its three blocks */
 
     (void)state;
     for (int k = 0; k < count * mesh_count(); k++) {
@@ -548,6 +580,7 @@ int main(int argc, char **argv)
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(gpt_decodes_as_it_scores),
         cmocka_unit_test(llama_decodes_as_it_scores),
+        cmocka_unit_test(scaled_positions_decode_as_they_score),
         cmocka_unit_test(capped_stacks_decode_as_they_score),
         cmocka_unit_test(other_stacks_decode_as_they_score),
         cmocka_unit_test(recurrent_models_decode_as_they_score),

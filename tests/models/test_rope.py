@@ -15,6 +15,9 @@ except ImportError:
 
 L, C, H, G, D, F, T, V = 2, 24, 4, 2, 10, 36, 96, 61
 THETA = 300.0
+YARN = {"rope_type": "yarn", "factor": 3.0, "original_max_position_embeddings": 32}
+DYNAMIC = {"rope_type": "dynamic", "factor": 2.0}
+LONGROPE = {"type": "su", "original_max_position_embeddings": 70, "short_factor": [1.0, 1.1, 1.3, 1.6, 2.0], "long_factor": [1.5, 2.0, 3.0, 5.0, 8.0]}
 LLAMA3 = {"rope_type": "llama3", "factor": 6.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 40}
 
 
@@ -48,12 +51,23 @@ def write_folder(folder, tensors, more):
         json.dump(dict(config, **more), file)
 
 
-def frequencies(scaling):
-    """As transformers defines them, by wavelengths."""
-    plain = 1 / THETA ** (numpy.arange(0, D, 2) / D)
+def frequencies(scaling, length):
+    """As transformers defines them, by wavelengths; of a text of this length, in a context of T."""
+    pairs = numpy.arange(0, D, 2) / D
+    plain = 1 / THETA ** pairs
     kind = (scaling or {}).get("rope_type", (scaling or {}).get("type"))
     if kind == "linear":
         return plain / scaling["factor"]
+    if kind == "dynamic":
+        beyond = scaling["factor"] * max(length, T) / T - scaling["factor"] + 1
+        return 1 / (THETA * beyond ** (D / (D - 2))) ** pairs
+    if kind in ("longrope", "su"):
+        return plain / scaling["long_factor" if length > scaling["original_max_position_embeddings"] else "short_factor"]
+    if kind == "yarn":
+        edges = [D * numpy.log(scaling["original_max_position_embeddings"] / (2 * numpy.pi * turns)) / (2 * numpy.log(THETA)) for turns in (32, 1)]
+        low, high = max(numpy.floor(edges[0]), 0), min(numpy.ceil(edges[1]), D - 1)
+        ramp = numpy.clip((numpy.arange(D // 2) - low) / (high - low), 0, 1)
+        return plain * (1 - ramp) + plain / scaling["factor"] * ramp
     if kind != "llama3":
         return plain
     low, high, old = scaling["low_freq_factor"], scaling["high_freq_factor"], scaling["original_max_position_embeddings"]
@@ -63,17 +77,28 @@ def frequencies(scaling):
     return numpy.where(wave > old / low, plain / scaling["factor"], numpy.where(wave < old / high, plain, middle))
 
 
+def attention_factor(scaling):
+    kind = (scaling or {}).get("rope_type", (scaling or {}).get("type"))
+    if kind == "yarn":
+        return 0.1 * numpy.log(scaling["factor"]) + 1
+    if kind in ("longrope", "su"):
+        original = scaling["original_max_position_embeddings"]
+        return numpy.sqrt(1 + numpy.log(T / original) / numpy.log(original))
+    return 1
+
+
 def logprobs(tensors, tokens, scaling):
     """log p of tokens[1:], each given those before it."""
     w = {name: value.astype(numpy.float64) for name, value in tensors.items()}
-    angle = numpy.arange(len(tokens) - 1)[:, None] * frequencies(scaling)[None, :]
+    angle = numpy.arange(len(tokens) - 1)[:, None] * frequencies(scaling, len(tokens) - 1)[None, :]
+    cosine, sine = attention_factor(scaling) * numpy.cos(angle), attention_factor(scaling) * numpy.sin(angle)
 
     def norm(x, gain):
         return x / numpy.sqrt((x * x).mean(-1, keepdims=True) + 1e-5) * gain
 
     def turn(x):
         a, b = x[..., :D // 2], x[..., D // 2:]
-        return numpy.concatenate([a * numpy.cos(angle) - b * numpy.sin(angle), b * numpy.cos(angle) + a * numpy.sin(angle)], -1)
+        return numpy.concatenate([a * cosine - b * sine, b * cosine + a * sine], -1)
 
     h = w["model.embed_tokens.weight"][tokens[:-1]]
     n = len(h)
@@ -127,7 +152,7 @@ class Rope(FolderTest):
 
     def test_probabilities_are_numpys(self):
         plain = logprobs(self.tensors, self.tokens[:T + 1], None)
-        for name, scaling in (("none", None), ("linear", {"type": "linear", "factor": 2.5}), ("llama3", LLAMA3)):
+        for name, scaling in (("none", None), ("linear", {"type": "linear", "factor": 2.5}), ("yarn", YARN), ("long", LONGROPE), ("llama3", LLAMA3)):
             with self.subTest(name):
                 expected = logprobs(self.tensors, self.tokens[:T + 1], scaling)
                 model = self.imported(name, {"rope_scaling": scaling})
@@ -139,8 +164,34 @@ class Rope(FolderTest):
         for ranks in (2, 4):
             self.assertLess(numpy.abs(self.scored(f"ranks{ranks}", self.at("llama3.model"), ranks, f"mesh.tensor={ranks}") - expected).max(), 5e-5)
 
+    def test_frequencies_that_go_by_the_length_do_so_whatever_is_scored_beside_a_text(self):
+        """Texts of 40, 69, 71, 96, 100 and 120 tokens, whose windows are padded to those of others, and shared out among ranks."""
+        lengths = (41, 70, 72, 97, 101, 121)
+        ends = numpy.cumsum((0,) + lengths)
+        tokens = numpy.random.default_rng(5).integers(0, V - 1, ends[-1])
+        tokens[ends[1:] - 1] = V - 1
+        with h5py.File(self.at("texts.h5"), "w") as file:
+            file["tokens"] = tokens.astype(numpy.uint16)
+            file["doc_start"] = ends.astype(numpy.uint64)
+            file.attrs["vocab_size"] = V
+            file.attrs["eod_id"] = V - 1
+        self.convert("texts.h5")
+        for name, scaling in (("dynamic", DYNAMIC), ("lengths", LONGROPE)):
+            model = self.imported(name, {"rope_scaling": scaling})
+            for ranks in (0, 2):
+                with self.subTest(name, ranks=ranks):
+                    self.scored(f"{name}.{ranks}.texts", model, ranks, f"score.corpus={self.at('texts.h5')}", "score.context=120", "score.end=yes")
+                    with h5py.File(os.path.join(self.at(f"{name}.{ranks}.texts"), "score", "tokens.h5")) as file:
+                        mine = file["logprob"][:]
+                    for k, length in enumerate(lengths):
+                        expected = logprobs(self.tensors, tokens[ends[k]:ends[k + 1]], scaling)
+                        self.assertLess(numpy.abs(mine[ends[k] + 1:ends[k + 1]] - expected).max(), 5e-5, (name, length))
+
     def test_a_folder_comes_back_with_its_scaling(self):
-        for name, scaling in (("a", LLAMA3), ("b", {"rope_type": "linear", "factor": 2.5}), ("c", None)):
+        longrope = dict(LONGROPE, rope_type="longrope")
+        del longrope["type"]
+        for name, scaling in (("a", LLAMA3), ("b", {"rope_type": "linear", "factor": 2.5}), ("c", None), ("d", YARN), ("e", DYNAMIC),
+                              ("f", longrope)):
             model = self.imported(name, {"rope_scaling": scaling})
             self.must(["bagpipe-data", "export", model, "--out", self.at(name + ".out"), "--no-tokenizer"])
             config = read_json(self.at(name + ".out"), "config.json")

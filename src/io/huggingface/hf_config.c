@@ -53,6 +53,42 @@ int64_t bp_hf_size_of(const bp_hf_shape *shape, const char *name)
     return (int64_t)bp_hf_value_of(shape, name);
 }
 
+static int find_size(const bp_hf_table *table, const char *name)
+{
+    for (int k = 0; table->sizes[k].ours; k++)
+        if (strcmp(table->sizes[k].ours, name) == 0)
+            return k;
+    return -1;
+}
+
+bool bp_hf_has_size(const bp_hf_table *table, const char *name)
+{
+    return find_size(table, name) >= 0;
+}
+
+void bp_hf_set_size(bp_hf_shape *shape, const char *name, double value)
+{
+    int k = find_size(shape->table, name);
+
+    if (k >= 0)
+        shape->sizes[k] = value;
+}
+
+double *hf_list_of(bp_hf_shape *shape, int k)
+{
+    int list = 0;
+
+    for (int before = 0; before < k; before++)
+        list += shape->table->sizes[before].type == BP_HF_REALS;
+    BP_ASSERT(list < BP_HF_LISTS);
+    return shape->lists[list];
+}
+
+const double *bp_hf_list_of(const bp_hf_shape *shape, int k)
+{
+    return hf_list_of((bp_hf_shape *)(uintptr_t)shape, k);
+}
+
 double hf_otherwise(const bp_hf_shape *shape, const bp_hf_size *size)
 {
     double value = bp_hf_value_of(shape, size->otherwise);
@@ -69,7 +105,7 @@ bool bp_hf_is_given(const bp_hf_shape *shape, int k)
 
 /* ---- members ---- */
 
-/* "a" of config.json, or "a.b" of its object "a". */
+/* "a" of config.json, or "a.b" of its object "a", or deeper. */
 typedef struct member {
     const json_t *object; /* NULL: there is none */
     char key[64];
@@ -79,17 +115,18 @@ typedef struct member {
 
 static member member_of(const json_t *config, const char *name, size_t bytes)
 {
-    const char *dot = memchr(name, '.', bytes);
-    size_t first = dot ? (size_t)(dot - name) + 1 : 0;
-    char parent[64] = "";
+    const char *dot;
     member out = {.object = config};
 
-    BP_ASSERT(bytes < sizeof parent);
-    if (dot) {
-        memcpy(parent, name, first - 1);
-        out.object = json_object_get(config, parent);
+    while ((dot = memchr(name, '.', bytes)) != NULL) {
+        size_t parent = (size_t)(dot - name);
+
+        out.object = json_object_getn(out.object, name, parent);
+        bytes -= parent + 1;
+        name = dot + 1;
     }
-    memcpy(out.key, name + first, bytes - first);
+    BP_ASSERT(bytes < sizeof out.key);
+    memcpy(out.key, name, bytes);
     out.value = json_object_get(out.object, out.key);
     out.is_null = json_is_null(out.value);
     if (out.is_null)
@@ -189,6 +226,25 @@ static bp_err read_real(double *out, const member *found, const char *path)
     return err;
 }
 
+bp_err hf_read_list(double *list, double *count, const json_t *array, const char *name,
+                    const char *path)
+{
+    const json_t *one;
+    size_t k, many = json_array_size(array);
+    bool taken = json_is_array(array) && many > 0 && many <= BP_HF_LIST;
+
+    for (k = 0; k < many && taken; k++) {
+        one = json_array_get(array, k);
+        taken = json_is_number(one) && json_number_value(one) > 0 && json_number_value(one) < 1e15;
+        list[k] = json_number_value(one);
+    }
+    *count = (double)many;
+    return taken ? BP_OK
+                 : BP_FAIL(BP_ERR_FORMAT, "huggingface.bad_size",
+                           "\"%s\" is no list of 1 to %d numbers above 0: at %s", name, BP_HF_LIST,
+                           path);
+}
+
 /* What a key says that is not there, or null. */
 static bp_err read_nothing(const bp_hf_shape *shape, const member *found, const bp_hf_size *size,
                            double *out, const char *path)
@@ -223,9 +279,10 @@ static bp_err read_labels(const bp_hf_shape *shape, const json_t *config, const 
                         : read_nothing(shape, found, size, out, path);
 }
 
-static bp_err read_size(const bp_hf_shape *shape, const json_t *config, const bp_hf_size *size,
-                        double *out, const char *path)
+static bp_err read_size(bp_hf_shape *shape, const json_t *config, int k, const char *path)
 {
+    const bp_hf_size *size = &shape->table->sizes[k];
+    double *out = &shape->sizes[k];
     member found = {0};
     bool flag = false;
     bp_err err = size->theirs ? find_member(&found, config, size, path) : BP_OK;
@@ -247,10 +304,22 @@ static bp_err read_size(const bp_hf_shape *shape, const json_t *config, const bp
         *out = flag;
     } else if (size->type == BP_HF_REAL) {
         err = read_real(out, &found, path);
+    } else if (size->type == BP_HF_REALS) {
+        err = hf_read_list(hf_list_of(shape, k), out, found.value, found.key, path);
     } else {
         err = read_count(&found, size, surplus_of(shape, size), out, path);
     }
     return err;
+}
+
+/* New reference. */
+static json_t *list_json(const bp_hf_shape *shape, int k)
+{
+    json_t *list = json_array();
+
+    for (int64_t i = 0; i < (int64_t)shape->sizes[k]; i++)
+        (void)json_array_append_new(list, json_real(bp_hf_list_of(shape, k)[i]));
+    return list;
 }
 
 /* The word of a choice. New reference. */
@@ -269,6 +338,7 @@ json_t *hf_size_json(const bp_hf_shape *shape, int k)
     double value = shape->sizes[k];
 
     return size->type == BP_HF_REAL     ? json_real(value)
+           : size->type == BP_HF_REALS  ? list_json(shape, k)
            : size->type == BP_HF_FLAG   ? json_boolean(value != 0)
            : size->type == BP_HF_CHOICE ? word_of(size, (int)value)
                                         : json_integer((json_int_t)value);
@@ -287,8 +357,8 @@ static json_t *their_json(const bp_hf_shape *shape, int k)
                       : hf_size_json(shape, k);
 }
 
-/* What config.json says: null of a count of nothing; in an object nothing of what is 0, and null
- * for an object that stays empty. */
+/* What config.json says: null of a count of nothing; in an object nothing of what is 0 or quiet,
+ * and null for an object that stays empty. */
 static void put_size(json_t *config, const bp_hf_shape *shape, int k, const char *name)
 {
     const char *dot = strchr(name, '.');
@@ -307,7 +377,7 @@ static void put_size(json_t *config, const bp_hf_shape *shape, int k, const char
     memcpy(parent, name, (size_t)(dot - name));
     if (!json_object_get(config, parent))
         (void)json_object_set_new(config, parent, json_null());
-    if (nothing)
+    if (nothing || !bp_hf_is_given(shape, k))
         return;
     if (json_is_null(json_object_get(config, parent)))
         (void)json_object_set_new(config, parent, json_object());
@@ -325,7 +395,9 @@ static json_t *value_of(const bp_hf_shape *shape, const char *text, size_t bytes
     BP_ASSERT(bytes < sizeof name);
     memcpy(name, text, bytes);
     name[bytes] = '\0';
-    return json_integer(bp_hf_size_of(shape, name));
+    return bp_hf_value_of(shape, name) == (double)bp_hf_size_of(shape, name)
+               ? json_integer(bp_hf_size_of(shape, name))
+               : json_real(bp_hf_value_of(shape, name));
 }
 
 static bool are_equal(const json_t *a, const json_t *b)
@@ -505,8 +577,27 @@ static bp_err find_table(const bp_hf_table **out, const json_t *config,
     return err;
 }
 
-bp_err hf_config_read(bp_hf_shape *out, json_t *config, const bp_hf_table *const *tables,
-                      const char *path)
+/* A model of images and text has that of text under text_config; its ids may be beside it. */
+static json_t *text_config(json_t *config, const bp_hf_table *const *tables)
+{
+    static const char *const BESIDE[] = {"eos_token_id", "bos_token_id", "pad_token_id", NULL};
+    const char *type = json_string_value(json_object_get(config, "model_type"));
+    json_t *text = json_object_get(config, "text_config");
+    bool known = !json_is_object(text);
+
+    for (; *tables; tables++)
+        known = known || (type && strcmp(type, (*tables)->model_type) == 0);
+    if (known)
+        return json_incref(config);
+    text = json_copy(text);
+    for (int k = 0; BESIDE[k]; k++)
+        if (!json_object_get(text, BESIDE[k]) && json_object_get(config, BESIDE[k]))
+            (void)json_object_set(text, BESIDE[k], json_object_get(config, BESIDE[k]));
+    return text;
+}
+
+static bp_err read_config(bp_hf_shape *out, json_t *config, const bp_hf_table *const *tables,
+                          const char *path)
 {
     const json_t *eos = json_object_get(config, "eos_token_id");
     bp_err err;
@@ -514,10 +605,12 @@ bp_err hf_config_read(bp_hf_shape *out, json_t *config, const bp_hf_table *const
     *out = (bp_hf_shape){.eos_id = -1, .bos_id = -1, .pad_id = -1};
     err = find_table(&out->table, config, tables, path);
     for (int k = 0; err == BP_OK && out->table->sizes[k].ours; k++)
-        err = read_size(out, config, &out->table->sizes[k], &out->sizes[k], path);
+        err = read_size(out, config, k, path);
     for (int k = 0; err == BP_OK && out->table->sizes[k].ours; k++)
         if (out->table->sizes[k].type == BP_HF_LABELS)
             out->labels = hf_labels_read(json_object_get(config, out->table->sizes[k].theirs));
+    if (err == BP_OK && out->table->settle)
+        out->table->settle(out, false);
     if (err == BP_OK)
         err = hf_config_check_members(out->table, config, path);
     if (err == BP_OK)
@@ -535,6 +628,16 @@ bp_err hf_config_read(bp_hf_shape *out, json_t *config, const bp_hf_table *const
         json_integer_value(eos) < bp_hf_size_of(out, "vocab_size"))
         out->eos_id = json_integer_value(eos);
     return bp_err_advise(err, "export the model again");
+}
+
+bp_err hf_config_read(bp_hf_shape *out, json_t *config, const bp_hf_table *const *tables,
+                      const char *path)
+{
+    json_t *text = text_config(config, tables);
+    bp_err err = read_config(out, text, tables, path);
+
+    json_decref(text);
+    return err;
 }
 
 /* As save_pretrained writes it; members that say what the defaults say anyway are there for other

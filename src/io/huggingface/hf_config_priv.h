@@ -16,6 +16,10 @@ bp_err hf_config_read(bp_hf_shape *out, json_t *config, const bp_hf_table *const
 bool hf_config_names(const json_t *config, const bp_hf_table *table);
 /** What a size is that is not given. */
 double hf_otherwise(const bp_hf_shape *shape, const bp_hf_size *size);
+/** The list of size k; and its numbers from an array, `name` of `path`. Errors: BP_ERR_FORMAT. */
+double *hf_list_of(bp_hf_shape *shape, int k);
+bp_err hf_read_list(double *list, double *count, const json_t *array, const char *name,
+                    const char *path);
 /** The number of a choice's word; -1: it is none of them. */
 int hf_choice_of(const bp_hf_size *size, const char *word);
 /** A size as JSON has it, by our words. New reference. */

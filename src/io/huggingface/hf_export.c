@@ -37,9 +37,10 @@ static const char *name_in(const json_t *model, const bp_hf_size *size)
                                                                                      : size->ours;
 }
 
-static bp_err read_size(double *out, const bp_hf_shape *shape, const json_t *model,
-                        const bp_hf_size *size, const char *where)
+static bp_err read_size(bp_hf_shape *shape, int k, const json_t *model, const char *where)
 {
+    const bp_hf_size *size = &shape->table->sizes[k];
+    double *out = &shape->sizes[k];
     int64_t count = 0, most = strstr(size->ours, "layers") ? HF_MAX_LAYERS : (int64_t)1 << 31;
     bool flag = false;
     bp_err err;
@@ -52,6 +53,9 @@ static bp_err read_size(double *out, const bp_hf_shape *shape, const json_t *mod
         return bp_json_get_real(model, size->ours, out, where);
     if (size->type == BP_HF_CHOICE)
         return read_choice(out, model, size, where);
+    if (size->type == BP_HF_REALS)
+        return hf_read_list(hf_list_of(shape, k), out, json_object_get(model, size->ours),
+                            size->ours, where);
     if (size->type == BP_HF_FLAG) {
         err = bp_json_get_bool(model, size->ours, &flag, where);
         *out = flag;
@@ -63,14 +67,6 @@ static bp_err read_size(double *out, const bp_hf_shape *shape, const json_t *mod
                       size->ours, (long long)count, where);
     *out = count == 0 && size->otherwise ? hf_otherwise(shape, size) : (double)count;
     return err;
-}
-
-static bool has_size(const bp_hf_table *table, const char *ours)
-{
-    for (const bp_hf_size *size = table->sizes; size->ours; size++)
-        if (strcmp(size->ours, ours) == 0)
-            return true;
-    return false;
 }
 
 /* Is the table for models with the head of this model's task? */
@@ -106,7 +102,7 @@ static bp_err read_by(bp_hf_shape *out, const bp_hf_table *table, const json_t *
     bp_err err = BP_OK;
 
     *out = (bp_hf_shape){.table = table, .labels = json_object_get(model, "labels")};
-    if (json_object_get(model, "task") && !has_size(table, "task"))
+    if (json_object_get(model, "task") && !bp_hf_has_size(table, "task"))
         return BP_FAIL(BP_ERR_FORMAT, "export.no_counterpart",
                        "the checkpoint's model has the head of a task, %s, which a %s of Hugging "
                        "Face has not: at %s; export another one",
@@ -118,11 +114,14 @@ static bp_err read_by(bp_hf_shape *out, const bp_hf_table *table, const json_t *
                            "%s; export another one",
                            VARIANTS[k], table->model_type, where);
     for (int k = 0; err == BP_OK && table->sizes[k].ours; k++)
-        err = read_size(&out->sizes[k], out, model, &table->sizes[k], where);
+        err = read_size(out, k, model, where);
+    if (err == BP_OK && table->settle)
+        table->settle(out, true);
     for (int k = 0; err == BP_OK && table->sizes[k].ours; k++)
         if (!table->sizes[k].theirs && out->sizes[k] != hf_otherwise(out, &table->sizes[k]))
             err = fail_size(out, &table->sizes[k], out->sizes[k], model, where);
-    if (err == BP_OK && has_size(table, "dense") && !json_is_true(json_object_get(model, "dense")))
+    if (err == BP_OK && bp_hf_has_size(table, "dense") &&
+        !json_is_true(json_object_get(model, "dense")))
         return BP_FAIL(
             BP_ERR_FORMAT, "export.no_counterpart",
             "the checkpoint's head of a task is of an earlier version, without the layer "
@@ -202,7 +201,7 @@ static bp_slice slice_of(const hf_tensor *theirs, int part, float *data)
     bp_slice slice = {.dims = theirs->dims, .data = data};
 
     (void)snprintf(slice.name, sizeof slice.name, "%s", theirs->ours[part]);
-    hf_part_shape(theirs, slice.shape);
+    hf_part_shape(theirs, part, slice.shape);
     memcpy(slice.extent, slice.shape, sizeof slice.extent);
     return slice;
 }
@@ -223,7 +222,8 @@ static bp_err write_tensor(bp_checkpoint *checkpoint, const hf_tensor *theirs,
 {
     int64_t count = volume_of(theirs->dims, theirs->shape);
     float *whole = bp_try_alloc("hf.theirs", count, sizeof *whole);
-    float *ours = bp_try_alloc("hf.ours", count / theirs->parts, sizeof *ours);
+    float *ours =
+        bp_try_alloc("hf.ours", count / (theirs->blocks > 0 ? 1 : theirs->parts), sizeof *ours);
     bp_err err = !whole || !ours ? bp_fail_memory("a tensor", count, sizeof *whole) : BP_OK;
 
     for (int p = 0; p < theirs->parts && err == BP_OK; p++) {

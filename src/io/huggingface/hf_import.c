@@ -171,7 +171,7 @@ static void add_slices(bp_hf_model *model, const hf_tensor *theirs, int64_t k)
 
         *slice = (bp_slice){.dims = theirs->dims};
         (void)snprintf(slice->name, sizeof slice->name, "%s", theirs->ours[p]);
-        hf_part_shape(theirs, slice->shape);
+        hf_part_shape(theirs, p, slice->shape);
         memcpy(slice->extent, slice->shape, sizeof slice->extent);
         model->from[model->slice_count] = k;
         model->part[model->slice_count++] = p;

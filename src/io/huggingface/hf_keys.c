@@ -157,25 +157,6 @@ bp_err hf_config_check_unknown(const bp_hf_table *table, json_t *config, const c
     return err;
 }
 
-/* A member of an object that sizes are in, which none of them names. */
-static bp_err check_member(const bp_hf_table *table, const char *object, const char *member,
-                           const char *path)
-{
-    char name[128];
-    bool known = false;
-
-    (void)snprintf(name, sizeof name, "%.40s.%.80s", object, member);
-    for (const bp_hf_size *size = table->sizes; size->ours; size++)
-        known = known || is_name_in(size->theirs, name) || is_name_in(size->older, name);
-    for (const bp_hf_setting *setting = table->settings; setting->key; setting++)
-        known = known || strcmp(setting->key, name) == 0;
-    return known ? BP_OK
-                 : BP_FAIL(BP_ERR_FORMAT, "huggingface.unknown_key",
-                           "\"%s\" has \"%.80s\", which this program's %s does not "
-                           "know: at %s; give another model",
-                           object, member, table->kind, path);
-}
-
 /* Does a name of "NAME|NAME" (NULL: none) begin with this prefix? */
 static bool has_name_in(const char *names, const char *prefix)
 {
@@ -185,33 +166,65 @@ static bool has_name_in(const char *names, const char *prefix)
     return false;
 }
 
+/* Is a size of the table a member of this object, "NAME", or of one in it? */
+static bool holds_sizes(const bp_hf_table *table, const char *object)
+{
+    char prefix[192];
+
+    (void)snprintf(prefix, sizeof prefix, "%s.", object);
+    for (const bp_hf_size *size = table->sizes; size->ours; size++)
+        if (has_name_in(size->theirs, prefix) || has_name_in(size->older, prefix))
+            return true;
+    return false;
+}
+
+static bool is_member(const bp_hf_table *table, const char *name)
+{
+    for (const bp_hf_size *size = table->sizes; size->ours; size++)
+        if (is_name_in(size->theirs, name) || is_name_in(size->older, name))
+            return true;
+    return hf_is_set_by(table->settings, name);
+}
+
+/* Members of an object that sizes are in: each is one of them, a setting, or such an object. */
+static bp_err check_object(const bp_hf_table *table, const char *object, json_t *value,
+                           const char *path)
+{
+    const char *member;
+    json_t *inner;
+    bp_err err = BP_OK;
+
+    if (!json_is_object(value))
+        return BP_FAIL(BP_ERR_FORMAT, "json.wrong_type", "\"%s\" is no object: at %s", object,
+                       path);
+    json_object_foreach(value, member, inner)
+    {
+        char name[160];
+
+        (void)snprintf(name, sizeof name, "%.80s.%.70s", object, member);
+        if (err != BP_OK || json_is_null(inner))
+            continue;
+        if (!is_member(table, name))
+            err = BP_FAIL(BP_ERR_FORMAT, "huggingface.unknown_key",
+                          "\"%s\" has \"%.70s\", which this program's %s does not "
+                          "know: at %s; give another model",
+                          object, member, table->kind, path);
+        else if (holds_sizes(table, name))
+            err = check_object(table, name, inner, path);
+    }
+    return err;
+}
+
 bp_err hf_config_check_members(const bp_hf_table *table, json_t *config, const char *path)
 {
-    const char *object, *member;
-    json_t *value, *inner;
+    const char *object;
+    json_t *value;
     bp_err err = BP_OK;
 
     json_object_foreach(config, object, value)
     {
-        bool holds_sizes = false;
-
-        for (const bp_hf_size *size = table->sizes; size->ours; size++) {
-            char prefix[64];
-
-            (void)snprintf(prefix, sizeof prefix, "%.40s.", object);
-            holds_sizes = holds_sizes || has_name_in(size->theirs, prefix) ||
-                          has_name_in(size->older, prefix);
-        }
-        if (err != BP_OK || !holds_sizes || json_is_null(value))
-            continue;
-        if (!json_is_object(value))
-            err = BP_FAIL(BP_ERR_FORMAT, "json.wrong_type", "\"%s\" is no object: at %s", object,
-                          path);
-        json_object_foreach(value, member, inner)
-        {
-            if (err == BP_OK && !json_is_null(inner))
-                err = check_member(table, object, member, path);
-        }
+        if (err == BP_OK && holds_sizes(table, object) && !json_is_null(value))
+            err = check_object(table, object, value, path);
     }
     return err;
 }

@@ -15,6 +15,7 @@ typedef struct hf_tensor {
     int64_t shape[2]; /* theirs */
     bool transposed;  /* a Conv1D weight */
     int parts;
+    int64_t part_rows[HF_PARTS]; /* of a run, in blocks */
     int64_t blocks; /* runs of rows, each with all parts one after the other; 0: side by side */
     char ours[HF_PARTS][HF_NAME];
     bool or_zero; /* where it is not there its values are 0 */
@@ -35,7 +36,7 @@ bool hf_name_is_known(const bp_hf_shape *shape, const char *name);
 int64_t hf_layer_of(const bp_hf_shape *shape, const char *name, const char **rest, int64_t *layers);
 
 /** Shape of part `part`, as ours; dims is theirs. */
-void hf_part_shape(const hf_tensor *tensor, int64_t shape[2]);
+void hf_part_shape(const hf_tensor *tensor, int part, int64_t shape[2]);
 
 /** Copy between theirs, [rows][columns] with columns = parts x width, and ours: part p as
  * [rows][width], or transposed as [width][rows]. A vector has one row. In blocks theirs are

@@ -84,8 +84,12 @@ static void fill(hf_tensor *out, const bp_hf_shape *shape, const bp_hf_row *row,
     out->or_zero = row->or_zero;
     out->blocks = row->blocks ? bp_hf_size_of(shape, row->blocks) : 0;
     BP_ASSERT(out->blocks == 0 || !out->transposed);
-    for (int p = 0; p < row->parts; p++)
+    for (int p = 0; p < row->parts; p++) {
         set_name(out->ours[p], row->ours[p], layer);
+        if (row->blocks)
+            out->part_rows[p] = row->part_rows[p] ? bp_hf_size_of(shape, row->part_rows[p])
+                                                  : out->shape[0] / out->blocks / row->parts;
+    }
 }
 
 static int count_there(const bp_hf_shape *shape, const bp_hf_row *row, int rows, int64_t layer)
@@ -194,7 +198,7 @@ bool hf_name_is_known(const bp_hf_shape *shape, const char *name)
     return false;
 }
 
-void hf_part_shape(const hf_tensor *tensor, int64_t shape[2])
+void hf_part_shape(const hf_tensor *tensor, int part, int64_t shape[2])
 {
     int64_t rows = tensor->dims == 2 ? tensor->shape[0] : 1;
     int64_t width = (tensor->dims == 2 ? tensor->shape[1] : tensor->shape[0]) / tensor->parts;
@@ -202,22 +206,25 @@ void hf_part_shape(const hf_tensor *tensor, int64_t shape[2])
     shape[0] = tensor->dims == 1 || tensor->transposed ? width : rows;
     shape[1] = tensor->dims == 1 ? 0 : tensor->transposed ? rows : width;
     if (tensor->blocks > 0) {
-        shape[0] = tensor->shape[0] / tensor->parts;
+        shape[0] = tensor->blocks * tensor->part_rows[part];
         shape[1] = tensor->shape[1];
     }
 }
 
 /* Of a tensor in blocks: floats of a part's run, and where that of block b is. */
-static int64_t run_floats(const hf_tensor *tensor)
+static int64_t run_floats(const hf_tensor *tensor, int part)
 {
-    int64_t columns = tensor->dims == 2 ? tensor->shape[1] : 1;
-
-    return tensor->shape[0] / tensor->blocks / tensor->parts * columns;
+    return tensor->part_rows[part] * (tensor->dims == 2 ? tensor->shape[1] : 1);
 }
 
 static int64_t run_at(const hf_tensor *tensor, int64_t b, int part)
 {
-    return (b * tensor->parts + part) * run_floats(tensor);
+    int64_t columns = tensor->dims == 2 ? tensor->shape[1] : 1,
+            at = b * (tensor->shape[0] / tensor->blocks) * columns;
+
+    for (int p = 0; p < part; p++)
+        at += run_floats(tensor, p);
+    return at;
 }
 
 /* out[c][r] = in[r][c] for a matrix of rows x columns; `in_stride` and `out_stride` floats from row
@@ -240,8 +247,8 @@ void hf_take_part(float *ours, const float *theirs, const hf_tensor *tensor, int
     const float *from = theirs + part * width;
 
     for (int64_t b = 0; b < tensor->blocks; b++)
-        memcpy(ours + b * run_floats(tensor), theirs + run_at(tensor, b, part),
-               (size_t)run_floats(tensor) * sizeof *ours);
+        memcpy(ours + b * run_floats(tensor, part), theirs + run_at(tensor, b, part),
+               (size_t)run_floats(tensor, part) * sizeof *ours);
     if (tensor->blocks > 0)
         return;
     if (tensor->transposed)
@@ -259,8 +266,8 @@ void hf_put_part(float *theirs, const float *ours, const hf_tensor *tensor, int 
     float *to = theirs + part * width;
 
     for (int64_t b = 0; b < tensor->blocks; b++)
-        memcpy(theirs + run_at(tensor, b, part), ours + b * run_floats(tensor),
-               (size_t)run_floats(tensor) * sizeof *ours);
+        memcpy(theirs + run_at(tensor, b, part), ours + b * run_floats(tensor, part),
+               (size_t)run_floats(tensor, part) * sizeof *ours);
     if (tensor->blocks > 0)
         return;
     if (tensor->transposed)

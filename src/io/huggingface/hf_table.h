@@ -11,10 +11,12 @@
 
 #define BP_HF_SIZES 40
 #define BP_HF_PARTS 4
+#define BP_HF_LISTS 2   /* of a model */
+#define BP_HF_LIST  128 /* numbers of one */
 
 /** A size, a number, a flag or a choice: `ours` is its name in the "model" object of a checkpoint
- * and in the rows below, `theirs` in config.json, "object.member" where it is in an object;
- * `also`: another name (NULL: none), which is written too and not read. */
+ * and in the rows below, `theirs` in config.json, "object.member" where it is in an object, or
+ * deeper; `also`: another name (NULL: none), which is written too and not read. */
 typedef enum bp_hf_type {
     BP_HF_COUNT,
     BP_HF_REAL,
@@ -22,6 +24,7 @@ typedef enum bp_hf_type {
     BP_HF_CHOICE,
     BP_HF_PERIOD, /* a count n: theirs is a list with a word a layer, each n-th the second of
                      `words` (JSON), the others the first; `older` is the number itself */
+    BP_HF_REALS,  /* a list of numbers above 0, bp_hf_shape.lists; the size is how many they are */
     BP_HF_LABELS /* a count of classes: theirs is an object "0": NAME, "1": NAME..., whose names are
                     the member "labels" of ours */
 } bp_hf_type;
@@ -36,8 +39,8 @@ typedef struct bp_hf_size {
                               it; NULL: it is the same */
     const char *words;   /* of a flag: theirs is a word, the first where it is not set. Of a choice,
                             ours: "none|linear"; theirs are the same, but "default" for the first. Of
-                            a choice that is the first, and of numbers in its object that are 0,
-                            nothing is written, and null for the object */
+                            a choice that is the first, of numbers in its object that are 0, and of
+                            what is quiet there, nothing is written, and null for the object */
     const char *absent;  /* where config.json lacks it: the default of transformers' class; NULL:
                             `otherwise` */
     const char *null_is; /* what null says there; NULL: nothing, it is refused, but of a flag, which
@@ -67,11 +70,13 @@ typedef struct bp_hf_row {
     const char *ours[BP_HF_PARTS];
     const char
         *only_if; /* a flag that must be set, "!FLAG": that must not; NULL: it is always there */
-    const char *blocks;        /* an extent, "heads"; NULL: parts are side by side */
-    const char *first_columns; /* of layer 0, where it has others; NULL: as they all */
-    const char *layers;        /* a size: how many layers there are; NULL: "layers" */
-    bool only_first;           /* only layer 0 has it */
-    bool or_zero;              /* where it is not there its values are 0 */
+    const char *blocks;                 /* an extent, "heads"; NULL: parts are side by side */
+    const char *part_rows[BP_HF_PARTS]; /* of parts in blocks: the rows of each in a block; NULL:
+                                           all have as many */
+    const char *first_columns;          /* of layer 0, where it has others; NULL: as they all */
+    const char *layers;                 /* a size: how many layers there are; NULL: "layers" */
+    bool only_first;                    /* only layer 0 has it */
+    bool or_zero;                       /* where it is not there its values are 0 */
 } bp_hf_row;
 
 /** An end of tensors' names, and what older files have instead of it. */
@@ -98,6 +103,9 @@ typedef struct bp_hf_table {
     const char *const *harmless;   /* keys of config.json that change no number, besides those of
                                       any model; ended by NULL; NULL: none */
     const char *more;              /* members of config.json that are written besides: JSON */
+    /** Sizes that follow from others, after config.json is read (else before it is `written`);
+     * NULL: none do. */
+    void (*settle)(struct bp_hf_shape *shape, bool written);
     /** Refuses sizes that do not go together, by their names in config.json. Errors:
      * BP_ERR_FORMAT. */
     bp_err (*check)(const struct bp_hf_shape *shape, const char *path);
@@ -111,18 +119,24 @@ typedef struct bp_hf_table {
 /** The sizes of one model. */
 typedef struct bp_hf_shape {
     const bp_hf_table *table;
-    double sizes[BP_HF_SIZES]; /* in the table's order; flags 0 or 1 */
-    int64_t eos_id;            /* eos_token_id of config.json; -1: none */
-    int64_t bos_id;            /* of export: bos_token_id; -1: it is eos_id */
-    const json_t *end_ids;     /* of export: a list that is eos_token_id; NULL: eos_id is */
-    int64_t pad_id;            /* of export: pad_token_id; -1: it is not known */
-    json_t *labels;            /* names of classes; NULL: none, or they are numbers */
+    double sizes[BP_HF_SIZES];             /* in the table's order; flags 0 or 1 */
+    double lists[BP_HF_LISTS][BP_HF_LIST]; /* of the table's sizes that are one, in their order */
+    int64_t eos_id;                        /* eos_token_id of config.json; -1: none */
+    int64_t bos_id;                        /* of export: bos_token_id; -1: it is eos_id */
+    const json_t *end_ids; /* of export: a list that is eos_token_id; NULL: eos_id is */
+    int64_t pad_id;        /* of export: pad_token_id; -1: it is not known */
+    json_t *labels;        /* names of classes; NULL: none, or they are numbers */
 } bp_hf_shape;
 
 /** A size by our name, or an extent as above; a name that the table has not is a bug. */
 int64_t bp_hf_size_of(const bp_hf_shape *shape, const char *name);
 /** The same, of numbers that may be no whole ones. */
 double bp_hf_value_of(const bp_hf_shape *shape, const char *name);
+/** Does the table have a size of this name? And set it; nothing where it has none. */
+bool bp_hf_has_size(const bp_hf_table *table, const char *name);
+void bp_hf_set_size(bp_hf_shape *shape, const char *name, double value);
+/** The list of size k, which is one: [sizes[k]]. */
+const double *bp_hf_list_of(const bp_hf_shape *shape, int k);
 /** Is size k written into a checkpoint? */
 bool bp_hf_is_given(const bp_hf_shape *shape, int k);
 

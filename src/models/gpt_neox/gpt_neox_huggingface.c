@@ -2,6 +2,8 @@
  * `query_key_value` are q, k and v of one head after the other. */
 #include "models/gpt_neox/gpt_neox.h"
 
+#include "models/rotary_huggingface.h"
+
 static const bp_hf_size SIZES[] = {
     {"layers", "num_hidden_layers", NULL, .absent = "44"},
     {"width", "hidden_size", NULL, .absent = "6144"},
@@ -14,16 +16,14 @@ static const bp_hf_size SIZES[] = {
      "rope_theta|rope_parameters.rope_theta"},
     {"rope_fraction", "rotary_pct", NULL, BP_HF_REAL, "0.25",
      "partial_rotary_factor|rope_parameters.partial_rotary_factor"},
+    BP_HF_ROPE_SCALING,
     {"parallel_residual", "use_parallel_residual", NULL, BP_HF_FLAG, "1"},
     {"tied", "tie_word_embeddings", NULL, BP_HF_FLAG, "0"},
     {"vocab_size", "vocab_size", NULL, .absent = "50432"},
     {0}};
 
-static const bp_hf_setting SETTINGS[] = {{"hidden_act", "\"gelu\"|\"gelu_python\""},
-                                         {"attention_bias", "true"},
-                                         {"rope_scaling", "null"},
-                                         {"rope_parameters.rope_type", "\"default\""},
-                                         {0}};
+static const bp_hf_setting SETTINGS[] = {
+    {"hidden_act", "\"gelu\"|\"gelu_python\""}, {"attention_bias", "true"}, {0}};
 
 #define MATRIX(theirs, rows, columns, ours)                                                        \
     {                                                                                              \
@@ -91,7 +91,7 @@ static bp_err check(const bp_hf_shape *shape, const char *path)
             "\"rotary_pct\" %g turns %lld of the %lld numbers of a head, and not an even "
             "number of 2 or more: at %s",
             fraction, (long long)rotated, (long long)(width / heads), path);
-    return BP_OK;
+    return bp_rope_hf_check(shape, rotated, path);
 }
 
 static const bp_hf_table GPT_NEOX = {
@@ -109,6 +109,7 @@ static const bp_hf_table GPT_NEOX = {
     .harmless = HARMLESS,
     .more = "{\"attention_dropout\": 0.0, \"hidden_dropout\": 0.0, \"classifier_dropout\": 0.0,"
             " \"torch_dtype\": \"float32\", \"use_cache\": true}",
+    .settle = bp_rope_hf_settle,
     .check = check,
     .bare = HEAD};
 

@@ -1,8 +1,8 @@
 /* LLaMA, Mistral and Qwen2 as Hugging Face folders hold them: every weight [out, in], as ours. */
 #include "models/llama/llama.h"
 
-#define SCALING(member, older)                                                                     \
-    "rope_scaling." member, NULL, BP_HF_REAL, "0", older, .quiet = true, .null_is = "0"
+#include "models/rotary_huggingface.h"
+
 #define SIZE(ours, theirs, is)                                                                     \
     {                                                                                              \
         ours, theirs, NULL, .absent = is                                                           \
@@ -24,27 +24,7 @@
         SIZE("context", "max_position_embeddings", positions),                                     \
         {"norm_epsilon", "rms_norm_eps", NULL, BP_HF_REAL, "1e-6"},                                \
         {"rope_theta", "rope_theta", NULL, BP_HF_REAL, "10000", "rope_parameters.rope_theta"},     \
-        {"rope_scaling",                                                                           \
-         "rope_scaling.rope_type",                                                                 \
-         NULL,                                                                                     \
-         BP_HF_CHOICE,                                                                             \
-         "0",                                                                                      \
-         "rope_scaling.type|rope_parameters.rope_type|rope_parameters.type",                       \
-         .words = "none|linear|llama3",                                                            \
-         .quiet = true,                                                                            \
-         .null_is = "0"},                                                                          \
-        {"rope_factor", SCALING("factor", "rope_parameters.factor")},                              \
-        {"rope_low_freq_factor", SCALING("low_freq_factor", "rope_parameters.low_freq_factor")},   \
-        {"rope_high_freq_factor",                                                                  \
-         SCALING("high_freq_factor", "rope_parameters.high_freq_factor")},                         \
-        {"rope_original_context",                                                                  \
-         "rope_scaling.original_max_position_embeddings",                                          \
-         NULL,                                                                                     \
-         BP_HF_COUNT,                                                                              \
-         "0",                                                                                      \
-         "rope_parameters.original_max_position_embeddings",                                       \
-         .quiet = true,                                                                            \
-         .null_is = "0"},                                                                          \
+        BP_HF_ROPE_SCALING,                                                                        \
     {                                                                                              \
         "tied", "tie_word_embeddings", NULL, BP_HF_FLAG, "0"                                       \
     }
@@ -92,15 +72,10 @@ static const bp_hf_setting QWEN2_SETTINGS[] = {{"hidden_act", "\"silu\""},
                                                {"layer_types", "*\"full_attention\""},
                                                {0}};
 
-static const char *const HARMLESS[] = {"attention_dropout", "max_sequence_length",
-                                       "original_max_position_embeddings", NULL},
-                         *const QWEN2_HARMLESS[] = {"attention_dropout",
-                                                    "sliding_window",
-                                                    "max_window_layers",
-                                                    "max_sequence_length",
-                                                    "original_max_position_embeddings",
-                                                    "is_llama_config",
-                                                    NULL};
+static const char *const HARMLESS[] = {"attention_dropout", "max_sequence_length", NULL},
+                         *const QWEN2_HARMLESS[] = {"attention_dropout", "sliding_window",
+                                                    "max_window_layers", "max_sequence_length",
+                                                    "is_llama_config",   NULL};
 
 static const bp_hf_row ROWS[] = {
     {"embed_tokens.weight", "vocab_size", "width", false, 1, {"wte"}},
@@ -161,35 +136,6 @@ static const bp_hf_row ROWS[] = {
 static const char *const BUFFERS[] = {"self_attn.rotary_emb.inv_freq", NULL}, *const HEAD[] = {
                                                                                   "lm_head.", NULL};
 
-/* The parameters of a scaling: all of them and no others. */
-static bp_err check_scaling(const bp_hf_shape *shape, const char *path)
-{
-    static const struct {
-        const char *ours, *theirs;
-        int least; /* scaling that has it: 1 linear, 2 llama3 */
-    } PARAMETERS[] = {{"rope_factor", "factor", 1},
-                      {"rope_low_freq_factor", "low_freq_factor", 2},
-                      {"rope_high_freq_factor", "high_freq_factor", 2},
-                      {"rope_original_context", "original_max_position_embeddings", 2}};
-    int scaling = (int)bp_hf_size_of(shape, "rope_scaling");
-
-    for (size_t k = 0; k < sizeof PARAMETERS / sizeof *PARAMETERS; k++) {
-        bool there = bp_hf_value_of(shape, PARAMETERS[k].ours) > 0;
-
-        if (there != (scaling >= PARAMETERS[k].least))
-            return BP_FAIL(
-                BP_ERR_FORMAT, "huggingface.bad_rope", "\"rope_scaling\" %s \"%s\": at %s",
-                there ? "is of a type that has no" : "lacks", PARAMETERS[k].theirs, path);
-    }
-    if (scaling == 2 && bp_hf_value_of(shape, "rope_high_freq_factor") <=
-                            bp_hf_value_of(shape, "rope_low_freq_factor"))
-        return BP_FAIL(BP_ERR_FORMAT, "huggingface.bad_rope",
-                       "\"high_freq_factor\" is not above \"low_freq_factor\" in \"rope_scaling\": "
-                       "at %s",
-                       path);
-    return BP_OK;
-}
-
 static bp_err check(const bp_hf_shape *shape, const char *path)
 {
     int64_t heads = bp_hf_size_of(shape, "heads"), width = bp_hf_size_of(shape, "width"),
@@ -210,7 +156,7 @@ static bp_err check(const bp_hf_shape *shape, const char *path)
             "heads of width %lld have no pairs to turn: at %s; give a model with an even "
             "\"head_dim\"",
             (long long)D, path);
-    return check_scaling(shape, path);
+    return bp_rope_hf_check(shape, D, path);
 }
 
 #define MORE "{\"attention_dropout\": 0.0, \"torch_dtype\": \"float32\", \"use_cache\": true}"
@@ -220,7 +166,8 @@ static bp_err check(const bp_hf_shape *shape, const char *path)
         .kind = "llama", .model_type = type, .architecture = class, .prefix = "model.",            \
         .first = "embed_tokens.weight", .head = "lm_head.weight", .tied = "embed_tokens.weight",   \
         .sizes = sizes_of, .settings = settings_of, .rows = ROWS, .buffers = BUFFERS,              \
-        .harmless = harmless_of, .more = MORE, .check = check, .bare = HEAD                        \
+        .harmless = harmless_of, .more = MORE, .check = check, .settle = bp_rope_hf_settle,        \
+        .bare = HEAD                                                                               \
     }
 
 static const bp_hf_table LLAMA = TABLE("llama", "LlamaForCausalLM", LLAMA_SIZES, LLAMA_SETTINGS,

@@ -67,6 +67,7 @@ typedef struct bp_activations {
 typedef struct bp_continuation {
     bp_cached_rows rows; /* fewer than the pass has, where that is filled up; all have positions */
     int64_t slots, capacity; /* sequences that there may be, and positions of each */
+    const int32_t *lengths;  /* [slots] positions of each after the step */
     /* [slots] a block that keeps one state of a sequence reads it from here (-1: none, the sequence
      * begins), and writes it there: which of `slots` places it takes. All that are read are read
      * before one is written */

@@ -132,17 +132,47 @@ bp_operand layer_alloc_dbranch(const layer *self, bp_arena *arena, const bp_pass
                 : bp_operand_alloc_apart(arena, gemm, rows, self->shape.C);
 }
 
+/* Rows [first, end) of texts of one length; 0: of any. */
+static void rotate_rows(const layer *self, const bp_pass *pass, float *qkv, int64_t first,
+                        int64_t end, int64_t length, bool back)
+{
+    const bp_rotary *face = self->shape.rotary;
+    int64_t columns = layer_qkv_columns(self);
+    bp_rotary by =
+        length > face->changes_after && length > 0 ? *face->of_length(face, length) : *face;
+
+    by.T = pass->T;
+    by.positions = pass->continuation ? pass->continuation->rows.positions + first : NULL;
+    bp_rotary_turn(qkv + first * columns, columns, end - first, self->Hl + self->Gl, self->D, &by,
+                   back);
+}
+
+/* The length of the text that row r is of. */
+static int64_t length_of(const bp_pass *pass, int64_t r)
+{
+    const bp_continuation *rest = pass->continuation;
+    const int32_t *lengths = pass->batch.stream[pass->stream].lengths;
+
+    if (rest)
+        return r < rest->rows.count ? rest->lengths[rest->rows.slots[r]] : 1;
+    return lengths ? lengths[r / pass->T] : pass->T;
+}
+
 void layer_rotate(const layer *self, const bp_pass *pass, float *qkv, bool back)
 {
-    bp_rotary by;
+    int64_t rows = pass->B * pass->T, step = pass->continuation ? 1 : pass->T, first = 0;
 
     if (!self->shape.rotary)
         return;
-    by = *self->shape.rotary;
-    by.T = pass->T;
-    by.positions = pass->continuation ? pass->continuation->rows.positions : NULL;
-    bp_rotary_turn(qkv, layer_qkv_columns(self), pass->B * pass->T, self->Hl + self->Gl, self->D,
-                   &by, back);
+    if (self->shape.rotary->changes_after == 0) {
+        rotate_rows(self, pass, qkv, 0, rows, 0, back);
+        return;
+    }
+    for (int64_t end = step; first < rows; end += step)
+        if (end >= rows || length_of(pass, end) != length_of(pass, first)) {
+            rotate_rows(self, pass, qkv, first, end, length_of(pass, first), back);
+            first = end;
+        }
 }
 
 void layer_set_bias(const layer *self, bp_attention_shape *shape, float *bias)

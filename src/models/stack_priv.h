@@ -1,0 +1,23 @@
+/* What the files of stacks share: widths, and rotary positions. */
+#ifndef BP_MODELS_STACK_PRIV_H
+#define BP_MODELS_STACK_PRIV_H
+
+#include "models/stack.h"
+
+static inline double real_or(double given, double otherwise)
+{
+    return given > 0 ? given : otherwise;
+}
+
+/* ---- stack_rope.c: of stacks with rotary positions ---- */
+
+/** Their part of bp_stack_settle, bp_stack_check and bp_stack_check_read. */
+void stack_settle_rope(bp_model_shape *shape);
+void stack_check_rope(const bp_model_shape *shape, bp_config *config);
+bp_err stack_check_read_rope(const bp_model_shape *shape, const char *where);
+/** What its layers turn by, and how many such there are; and which one a layer with this window
+ * (0: none) turns by. The lists are borrowed from the shape. */
+int stack_ropes(bp_rope ropes[BP_ROPES], const bp_model_shape *shape);
+int stack_rope_of(const bp_model_shape *shape, int64_t window);
+
+#endif
