@@ -65,7 +65,7 @@ class GenerateReference(FolderTest):
                 self.compare(self.generated(model, number, case, 0), case)
             with open(os.path.join(source, "config.json"), encoding="utf-8") as file:
                 config = json.load(file)
-            heads = config.get("num_key_value_heads", config.get("n_head"))
+            heads = config.get("num_attention_heads", config.get("n_head"))
             for axis, ranks in (("tensor", 3 if heads % 2 else 2), ("pipeline", 2), ("data", 2)):
                 case = truth["cases"][-1]
                 self.compare(self.generated(model, "last", case, ranks, f"mesh.{axis}={ranks}"), case)
