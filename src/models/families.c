@@ -7,6 +7,7 @@
 #include "models/elmo/elmo.h"
 #include "models/feedforward/feedforward.h"
 #include "models/gemma2/gemma2.h"
+#include "models/gemma3/gemma3.h"
 #include "models/gpt/gpt.h"
 #include "models/gpt_neox/gpt_neox.h"
 #include "models/gptj/gptj.h"
@@ -17,6 +18,7 @@
 #include "models/olmo2/olmo2.h"
 #include "models/openai_gpt/openai_gpt.h"
 #include "models/opt/opt.h"
+#include "models/phi3/phi3.h"
 #include "models/qwen3/qwen3.h"
 #include "models/recurrent/recurrent.h"
 #include "models/seq2seq/seq2seq.h"
@@ -34,7 +36,7 @@ static const bp_model_family *families[BP_MODEL_FAMILIES_MOST] = {
     &bp_mbart_family,   &bp_m2m_100_family,     &bp_t5_family,       &bp_electra_family,
     &bp_mamba2_family,  &bp_qwen3_family,       &bp_olmo2_family,    &bp_gemma2_family,
     &bp_smollm3_family, &bp_granite_family,     &bp_opt_family,      &bp_openai_gpt_family,
-    &bp_gptj_family,    &bp_bloom_family};
+    &bp_gptj_family,    &bp_bloom_family,       &bp_gemma3_family,   &bp_phi3_family};
 
 /* What follows from the list: the values of model.kind, and all keys. */
 __attribute__((constructor)) static void list_all(void)

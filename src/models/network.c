@@ -155,13 +155,8 @@ bp_err bp_network_bind_values(bp_network *network, float *values)
 
     for (int g = 0; g < network->group_count; g++) {
         bp_group *group = &network->groups[g];
-        for (int k = 0; k < group->count; k++) {
-            bp_param *param = &group->params[k];
-
-            param->value = values + group->place + param->place;
-            if (param->from_one && !param->gain)
-                param->gain = bp_alloc("nn.gains", bp_param_floats(param), sizeof(float));
-        }
+        for (int k = 0; k < group->count; k++)
+            group->params[k].value = values + group->place + group->params[k].place;
     }
     for (int k = 0; k < network->block_count && err == BP_OK; k++)
         err = network->blocks[k]->ops->bind(network->blocks[k]);
@@ -221,10 +216,17 @@ void bp_network_refresh(bp_network *network)
 
 static void refresh_gains(bp_group *group)
 {
-    for (int k = 0; k < group->count; k++)
-        for (int64_t i = 0; group->params[k].from_one && i < bp_param_floats(&group->params[k]);
-             i++)
-            group->params[k].gain[i] = 1 + group->params[k].value[i];
+    for (int k = 0; k < group->count; k++) {
+        bp_param *param = &group->params[k];
+        int64_t floats = bp_param_floats(param);
+
+        if (!param->from_one)
+            continue;
+        if (!param->gain) /* the values are there for the first time */
+            param->gain = bp_alloc("nn.gains", floats, sizeof *param->gain);
+        for (int64_t i = 0; i < floats; i++)
+            param->gain[i] = 1 + param->value[i];
+    }
 }
 
 void bp_network_refresh_block(bp_network *network, int block)

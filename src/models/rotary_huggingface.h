@@ -5,44 +5,41 @@
 
 #include "io/huggingface/hf_table.h"
 
-#define BP_HF_ROPE_MEMBER(ours, member, kind, more)                                                \
+#define BP_HF_ROPE_MEMBER(in, ours, member, kind, more)                                            \
     {                                                                                              \
-        ours, "rope_scaling." member, NULL, kind, "0", "rope_parameters." member more,             \
-            .quiet = true, .null_is = "0"                                                          \
+        ours, "rope_scaling." member, NULL, kind, "0", in member more, .quiet = true,              \
+                                                                       .null_is = "0"              \
     }
-#define BP_HF_ROPE_REAL(ours, member) BP_HF_ROPE_MEMBER(ours, member, BP_HF_REAL, "")
+#define BP_HF_ROPE_REAL(in, ours, member) BP_HF_ROPE_MEMBER(in, ours, member, BP_HF_REAL, "")
 
 /** Sizes: transformers 4 has them in rope_scaling, 5 in rope_parameters, Phi-3 the original context
- * beside it; "su" is an older name of longrope. */
-#define BP_HF_ROPE_SCALING                                                                         \
+ * beside it; "su" is an older name of longrope. With several kinds of layers, `in` an object there.
+ */
+#define BP_HF_ROPE_SCALING_IN(in)                                                                  \
     {"rope_scaling",                                                                               \
      "rope_scaling.rope_type",                                                                     \
      NULL,                                                                                         \
      BP_HF_CHOICE,                                                                                 \
      "0",                                                                                          \
-     "rope_scaling.type|rope_parameters.rope_type|rope_parameters.type",                           \
+     "rope_scaling.type|" in "rope_type|" in "type",                                               \
      .words = "none|linear|llama3|yarn|dynamic|longrope|su",                                       \
      .quiet = true,                                                                                \
      .null_is = "0"},                                                                              \
-        BP_HF_ROPE_REAL("rope_factor", "factor"),                                                  \
-        BP_HF_ROPE_REAL("rope_low_freq_factor", "low_freq_factor"),                                \
-        BP_HF_ROPE_REAL("rope_high_freq_factor", "high_freq_factor"),                              \
-        BP_HF_ROPE_REAL("rope_beta_fast", "beta_fast"),                                            \
-        BP_HF_ROPE_REAL("rope_beta_slow", "beta_slow"),                                            \
-        BP_HF_ROPE_REAL("rope_attention_factor", "attention_factor"),                              \
-        BP_HF_ROPE_REAL("rope_mscale", "mscale"),                                                  \
-        BP_HF_ROPE_REAL("rope_mscale_all_dim", "mscale_all_dim"), {"rope_truncate",                \
-                                                                   "rope_scaling.truncate",        \
-                                                                   NULL,                           \
-                                                                   BP_HF_FLAG,                     \
-                                                                   "1",                            \
-                                                                   "rope_parameters.truncate",     \
-                                                                   .quiet = true,                  \
-                                                                   .null_is = "1"},                \
-        BP_HF_ROPE_MEMBER("rope_short_factors", "short_factor", BP_HF_REALS, ""),                  \
-        BP_HF_ROPE_MEMBER("rope_long_factors", "long_factor", BP_HF_REALS, ""),                    \
-        BP_HF_ROPE_MEMBER("rope_original_context", "original_max_position_embeddings",             \
+        BP_HF_ROPE_REAL(in, "rope_factor", "factor"),                                              \
+        BP_HF_ROPE_REAL(in, "rope_low_freq_factor", "low_freq_factor"),                            \
+        BP_HF_ROPE_REAL(in, "rope_high_freq_factor", "high_freq_factor"),                          \
+        BP_HF_ROPE_REAL(in, "rope_beta_fast", "beta_fast"),                                        \
+        BP_HF_ROPE_REAL(in, "rope_beta_slow", "beta_slow"),                                        \
+        BP_HF_ROPE_REAL(in, "rope_attention_factor", "attention_factor"),                          \
+        BP_HF_ROPE_REAL(in, "rope_mscale", "mscale"),                                              \
+        BP_HF_ROPE_REAL(in, "rope_mscale_all_dim", "mscale_all_dim"),                              \
+        {"rope_truncate", "rope_scaling.truncate", NULL,          BP_HF_FLAG, "1",                 \
+         in "truncate",   .quiet = true,           .null_is = "1"},                                \
+        BP_HF_ROPE_MEMBER(in, "rope_short_factors", "short_factor", BP_HF_REALS, ""),              \
+        BP_HF_ROPE_MEMBER(in, "rope_long_factors", "long_factor", BP_HF_REALS, ""),                \
+        BP_HF_ROPE_MEMBER(in, "rope_original_context", "original_max_position_embeddings",         \
                           BP_HF_COUNT, "|original_max_position_embeddings")
+#define BP_HF_ROPE_SCALING BP_HF_ROPE_SCALING_IN("rope_parameters.")
 
 /** bp_hf_table.settle. */
 void bp_rope_hf_settle(bp_hf_shape *shape, bool written);

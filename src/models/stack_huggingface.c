@@ -8,7 +8,8 @@ const char *const bp_stack_hf_buffers[] = {"self_attn.rotary_emb.inv_freq", "rot
 bp_err bp_stack_hf_check(const bp_hf_shape *shape, const char *path)
 {
     int64_t heads = bp_hf_size_of(shape, "heads"), width = bp_hf_size_of(shape, "width"),
-            kv_heads = bp_hf_size_of(shape, "kv_heads"), D = bp_hf_size_of(shape, "head_width");
+            kv_heads = bp_hf_size_of(shape, "kv_heads"), D = bp_hf_size_of(shape, "head_width"),
+            rotated = D;
 
     if (D == width / heads && width % heads != 0)
         return BP_FAIL(BP_ERR_FORMAT, "huggingface.not_dividing",
@@ -19,11 +20,13 @@ bp_err bp_stack_hf_check(const bp_hf_shape *shape, const char *path)
             BP_ERR_FORMAT, "huggingface.not_dividing",
             "\"num_key_value_heads\" %lld does not divide \"num_attention_heads\" %lld: at %s",
             (long long)kv_heads, (long long)heads, path);
-    if (D % 2 != 0)
+    if (bp_hf_has_size(shape->table, "rope_fraction"))
+        rotated = (int64_t)((double)D * bp_hf_value_of(shape, "rope_fraction"));
+    if (rotated % 2 != 0 || rotated < 2 || rotated > D)
         return BP_FAIL(
             BP_ERR_FORMAT, "huggingface.odd_heads",
-            "heads of width %lld have no pairs to turn: at %s; give a model with an even "
+            "heads have %lld numbers to turn, which are no pairs: at %s; give a model with an even "
             "\"head_dim\"",
-            (long long)D, path);
-    return BP_OK;
+            (long long)rotated, path);
+    return bp_rope_hf_check(shape, rotated, path);
 }

@@ -5,6 +5,7 @@
 #define BP_MODELS_STACK_HUGGINGFACE_H
 
 #include "io/huggingface/hf_table.h"
+#include "models/rotary_huggingface.h"
 
 /* ---- tensors ---- */
 
@@ -119,8 +120,7 @@
         BP_HF_NORM("post_attention_layernorm", "h.*.attn.ln.gain"),                                \
         BP_HF_NORM("pre_feedforward_layernorm", "h.*.ln2.gain"),                                   \
         BP_HF_NORM("post_feedforward_layernorm", "h.*.mlp.ln.gain")
-#define BP_HF_NO_SCALING                                                                           \
-    {"rope_scaling", "null"}, {"rope_parameters.rope_type", "\"default\""},                        \
+#define BP_HF_WHOLE_HEADS                                                                          \
     {                                                                                              \
         "partial_rotary_factor", "null|1"                                                          \
     }
@@ -130,7 +130,8 @@
 
 /** bp_hf_table.buffers, and .bare. */
 extern const char *const bp_stack_hf_buffers[], *const bp_stack_hf_head[];
-/** bp_hf_table.check: heads of keys divide heads, and heads have pairs to turn. */
+/** bp_hf_table.check: heads of keys divide heads, heads have pairs to turn, and a scaling of
+ * positions has its parameters. */
 bp_err bp_stack_hf_check(const bp_hf_shape *shape, const char *path);
 
 /** All of a table but sizes, settings, rows and keys that are harmless. */
@@ -138,6 +139,6 @@ bp_err bp_stack_hf_check(const bp_hf_shape *shape, const char *path);
     .kind = of_kind, .model_type = type, .architecture = class, .prefix = "model.",                \
     .first = "embed_tokens.weight", .head = "lm_head.weight", .tied = "embed_tokens.weight",       \
     .buffers = bp_stack_hf_buffers, .more = BP_HF_MORE, .check = bp_stack_hf_check,                \
-    .bare = bp_stack_hf_head
+    .settle = bp_rope_hf_settle, .bare = bp_stack_hf_head
 
 #endif

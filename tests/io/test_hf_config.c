@@ -95,6 +95,26 @@ static void sizes_are_read_in_all_spellings(void **state)
         {LLAMA, "{\"model_type\": \"qwen2\", \"sliding_window\": 5, \"max_window_layers\": 1}",
          "attention_bias", 1},
         {LLAMA, "{\"model_type\": \"qwen2\", \"layer_types\": [\"full_attention\"]}", "window", 0},
+        {LLAMA,
+         "{\"model_type\": \"smollm3\", \"num_hidden_layers\": 4, \"no_rope_layers\": [1, 0, 1, "
+         "0]}",
+         "rope_period", 2},
+        {LLAMA, "{\"model_type\": \"smollm3\", \"no_rope_layers\": [1, 1]}", "rope_period", 4},
+        {LLAMA, "{\"model_type\": \"smollm3\", \"no_rope_layer_interval\": 3}", "rope_period", 3},
+        {LLAMA,
+         "{\"model_type\": \"gemma2\", \"layer_types\": [\"full_attention\", "
+         "\"full_attention\"]}",
+         "window_period", 1},
+        {LLAMA,
+         "{\"model_type\": \"gemma2\", \"layer_types\": [\"sliding_attention\", "
+         "\"sliding_attention\"]}",
+         "window_period", 3},
+        {LLAMA, "{\"model_type\": \"gemma3_text\", \"sliding_window_pattern\": 5}", "window_period",
+         5},
+        {"{\"model_type\": \"gemma3\", \"vision_config\": {}, \"text_config\": {\"model_type\": "
+         "\"gemma3_text\", \"hidden_size\": 640}}",
+         "{}", "width", 640},
+        {LLAMA, "{\"model_type\": \"granite\"}", "attention_multiplier", 1},
         {NEOX, "{}", "rope_theta", 20000},
         {NEOX, "{}", "rope_fraction", 0.5},
         {NEOX, "{}", "parallel_residual", 1},
@@ -272,6 +292,14 @@ static void what_ours_does_not_compute_is_refused_by_name(void **state)
          "\"layer_types\" ... [huggingface.unsupported]"},
         {LLAMA, "{\"layer_types\": \"full_attention\"}",
          "\"layer_types\" ... [huggingface.unsupported]"},
+        {LLAMA,
+         "{\"model_type\": \"gemma2\", \"num_hidden_layers\": 4, \"layer_types\": "
+         "[\"full_attention\", \"sliding_attention\", \"full_attention\", \"full_attention\"]}",
+         "\"layer_types\" ... [huggingface.unsupported]"},
+        {LLAMA, "{\"model_type\": \"smollm3\", \"use_sliding_window\": true}",
+         "\"use_sliding_window\" ... [huggingface.unsupported]"},
+        {LLAMA, "{\"model_type\": \"qwen3\", \"attention_bias\": true}",
+         "\"attention_bias\" ... [huggingface.unsupported]"},
         {LLAMA, "{\"rms_norm_eps\": null}", "\"rms_norm_eps\" ... null ... [huggingface.null]"},
         {LLAMA, "{\"hidden_act\": null}", "\"hidden_act\" ... [huggingface.unsupported]"},
         {LLAMA, "{\"mystery\": 3, \"nothing\": null, \"rope\": {\"x\": 1}}",
@@ -416,6 +444,19 @@ static const char DEFAULTS[] =
     "2048, \"tie_word_embeddings\": false, \"mlp_bias\": false, \"embedding_multiplier\": "
     "1.0, \"logits_scaling\": 1.0, \"residual_multiplier\": 1.0, \"attention_multiplier\": "
     "1.0},"
+    "\"gemma3_text\": {\"rope_parameters\": null, \"attention_bias\": false, "
+    "\"rms_norm_eps\": 1e-06, \"vocab_size\": 262208, \"hidden_size\": 2304, "
+    "\"intermediate_size\": 9216, \"num_hidden_layers\": 26, \"num_attention_heads\": 8, "
+    "\"num_key_value_heads\": 4, \"head_dim\": 256, \"hidden_activation\": "
+    "\"gelu_pytorch_tanh\", \"max_position_embeddings\": 131072, \"tie_word_embeddings\": "
+    "true, \"query_pre_attn_scalar\": 256, \"sliding_window\": 4096, "
+    "\"final_logit_softcapping\": null, \"attn_logit_softcapping\": null, "
+    "\"use_bidirectional_attention\": false, \"layer_types\": null},"
+    "\"phi3\": {\"rope_parameters\": null, \"attention_bias\": false, \"rms_norm_eps\": "
+    "1e-05, \"vocab_size\": 32064, \"hidden_size\": 3072, \"intermediate_size\": 8192, "
+    "\"num_hidden_layers\": 32, \"num_attention_heads\": 32, \"num_key_value_heads\": null, "
+    "\"hidden_act\": \"silu\", \"max_position_embeddings\": 4096, \"tie_word_embeddings\": "
+    "false, \"sliding_window\": null, \"partial_rotary_factor\": 1.0},"
     "\"gpt_neox\": {\"vocab_size\": 50432, \"hidden_size\": 6144, \"num_hidden_layers\": 44, "
     "\"num_attention_heads\": 64, \"intermediate_size\": 24576, \"hidden_act\": \"gelu\", "
     "\"rotary_pct\": 0.25, \"rotary_emb_base\": 10000, \"max_position_embeddings\": 2048, "
@@ -572,6 +613,8 @@ static void a_key_that_is_not_there_means_the_class_default(void **state)
                                           "gemma2-tiny",
                                           "smollm3-tiny",
                                           "granite-tiny",
+                                          "gemma3-tiny",
+                                          "phi3-tiny",
                                           "gpt_neox-tiny",
                                           "mamba2-tiny",
                                           "bert-tiny",

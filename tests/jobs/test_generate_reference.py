@@ -5,8 +5,8 @@ import os
 import bagpipe_test
 from bagpipe_test import FolderTest, program, run, shared
 
-MODELS = ("gpt2-tiny", "gpt2-lmhead-tiny", "llama-tiny", "mamba2-tiny", "qwen3-tiny", "olmo2-tiny", "gemma2-tiny", "smollm3-tiny", "granite-tiny", "llama-llama3-tiny", "llama-yarn-tiny", "llama-dynamic-tiny", "opt-tiny",
-          "openai-gpt-tiny", "gptj-tiny", "bloom-tiny")
+MODELS = ("gpt2-tiny", "gpt2-lmhead-tiny", "llama-tiny", "llama-llama3-tiny", "llama-yarn-tiny", "llama-dynamic-tiny", "mamba2-tiny", "qwen3-tiny",
+          "olmo2-tiny", "gemma2-tiny", "smollm3-tiny", "granite-tiny", "gemma3-tiny", "phi3-tiny", "opt-tiny", "openai-gpt-tiny", "gptj-tiny", "bloom-tiny")
 
 
 class GenerateReference(FolderTest):
@@ -65,7 +65,7 @@ class GenerateReference(FolderTest):
                 self.compare(self.generated(model, number, case, 0), case)
             with open(os.path.join(source, "config.json"), encoding="utf-8") as file:
                 config = json.load(file)
-            heads = config.get("num_key_value_heads", config.get("n_head", config.get("num_attention_heads", 2)))
+            heads = config.get("num_attention_heads", config.get("n_head", config.get("num_heads", 2)))
             tensors = 3 if heads % 2 else 2
             splits = config.get("intermediate_size", tensors) % tensors == 0
             for axis, ranks in (("tensor", tensors if splits else 1), ("pipeline", 2), ("data", 2)):

@@ -15,6 +15,7 @@
 #include "models/bloom/bloom.h"
 #include "models/feedforward/feedforward.h"
 #include "models/gemma2/gemma2.h"
+#include "models/gemma3/gemma3.h"
 #include "models/gpt/gpt.h"
 #include "models/gpt_neox/gpt_neox.h"
 #include "models/gptj/gptj.h"
@@ -27,6 +28,7 @@
 #include "models/open.h"
 #include "models/openai_gpt/openai_gpt.h"
 #include "models/opt/opt.h"
+#include "models/phi3/phi3.h"
 #include "models/qwen3/qwen3.h"
 #include "models/recurrent/recurrent.h"
 #include "models/rotary.h"
@@ -389,9 +391,9 @@ static void capped_stacks_decode_as_they_score(void **state)
 /* What the layers of other stacks have. */
 static void other_stacks_decode_as_they_score(void **state)
 {
-    static const bp_model_family *const FAMILIES[] = {&bp_qwen3_family, &bp_olmo2_family,
-                                                      &bp_gemma2_family, &bp_smollm3_family,
-                                                      &bp_granite_family};
+    static const bp_model_family *const FAMILIES[] = {
+        &bp_qwen3_family,   &bp_olmo2_family,  &bp_gemma2_family, &bp_smollm3_family,
+        &bp_granite_family, &bp_gemma3_family, &bp_phi3_family};
 
     (void)state;
     for (size_t k = 0; k < sizeof FAMILIES / sizeof *FAMILIES; k++) {

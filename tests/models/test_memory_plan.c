@@ -11,6 +11,7 @@
 #include "models/bert/bert.h"
 #include "models/bloom/bloom.h"
 #include "models/gemma2/gemma2.h"
+#include "models/gemma3/gemma3.h"
 #include "models/gpt/gpt.h"
 #include "models/gpt_neox/gpt_neox.h"
 #include "models/gptj/gptj.h"
@@ -20,6 +21,7 @@
 #include "models/olmo2/olmo2.h"
 #include "models/open.h"
 #include "models/openai_gpt/openai_gpt.h"
+#include "models/phi3/phi3.h"
 #include "models/qwen3/qwen3.h"
 #include "models/smollm3/smollm3.h"
 
@@ -46,7 +48,8 @@ static bp_model_shape random_shape(int tensors, int stages)
         &bp_gpt_family,     &bp_llama_family,      &bp_gpt_neox_family, &bp_bert_family,
         &bp_roberta_family, &CAPPED_FAMILY,        &bp_qwen3_family,    &bp_olmo2_family,
         &bp_gemma2_family,  &bp_distilbert_family, &bp_smollm3_family,  &bp_granite_family,
-        &bp_mamba2_family,  &bp_bloom_family,      &bp_gptj_family,     &bp_openai_gpt_family};
+        &bp_mamba2_family,  &bp_bloom_family,      &bp_gptj_family,     &bp_openai_gpt_family,
+        &bp_gemma3_family,  &bp_phi3_family};
     int64_t heads = tensors * draw(1, 2);
     bp_model_shape shape = {
         .family = families[draw(0, (int64_t)(sizeof families / sizeof *families) - 1)],

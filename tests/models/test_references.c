@@ -761,6 +761,8 @@ static void families_are_the_references(void **state)
                                           "gemma2-tiny",
                                           "smollm3-tiny",
                                           "granite-tiny",
+                                          "gemma3-tiny",
+                                          "phi3-tiny",
                                           "mistral-tiny",
                                           "qwen2-tiny",
                                           "llama-llama3-tiny",

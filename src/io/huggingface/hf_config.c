@@ -193,8 +193,7 @@ static bp_err read_choice(double *out, const member *found, const bp_hf_size *si
     return err;
 }
 
-/* What theirs is more than ours. */
-static int64_t surplus_of(const bp_hf_shape *shape, const bp_hf_size *size)
+int64_t hf_surplus(const bp_hf_shape *shape, const bp_hf_size *size)
 {
     return size->plus ? bp_hf_size_of(shape, size->plus) : 0;
 }
@@ -270,7 +269,7 @@ static bp_err read_nothing(const bp_hf_shape *shape, const member *found, const 
         return BP_OK;
     *out = floor(*out);
     return size->absent && !found->is_null && *out != 0
-               ? read_count(found, size, surplus_of(shape, size), out, path)
+               ? read_count(found, size, hf_surplus(shape, size), out, path)
                : BP_OK;
 }
 
@@ -314,85 +313,12 @@ static bp_err read_size(bp_hf_shape *shape, const json_t *config, int k, const c
     } else if (size->type == BP_HF_REALS) {
         err = hf_read_list(hf_list_of(shape, k), out, found.value, found.key, path);
     } else {
-        err = read_count(&found, size, surplus_of(shape, size), out, path);
+        err = read_count(&found, size, hf_surplus(shape, size), out, path);
     }
     return err;
 }
 
-/* New reference. */
-static json_t *list_json(const bp_hf_shape *shape, int k)
-{
-    json_t *list = json_array();
-
-    for (int64_t i = 0; i < (int64_t)shape->sizes[k]; i++)
-        (void)json_array_append_new(list, json_real(bp_hf_list_of(shape, k)[i]));
-    return list;
-}
-
-/* The word of a list. New reference. */
-static json_t *word_of(const char *at, int number)
-{
-
-    for (int k = 0; k < number; k++)
-        at += strcspn(at, "|") + 1;
-    return json_stringn(at, strcspn(at, "|"));
-}
-
-json_t *hf_size_json(const bp_hf_shape *shape, int k)
-{
-    const bp_hf_size *size = &shape->table->sizes[k];
-    double value = shape->sizes[k];
-
-    return size->type == BP_HF_REAL     ? json_real(value)
-           : size->type == BP_HF_REALS  ? list_json(shape, k)
-           : size->type == BP_HF_FLAG   ? json_boolean(value != 0)
-           : size->type == BP_HF_CHOICE ? word_of(size->words, (int)value)
-                                        : json_integer((json_int_t)value);
-}
-
-/* As config.json has it. */
-static json_t *their_json(const bp_hf_shape *shape, int k)
-{
-    const bp_hf_size *size = &shape->table->sizes[k];
-
-    if (size->written || (size->type == BP_HF_FLAG && size->words))
-        return word_of(size->written ? size->written : size->words, (int)shape->sizes[k]);
-    if (size->type == BP_HF_PERIOD)
-        return hf_period_json(shape, size, shape->sizes[k]);
-    return size->plus ? json_integer((json_int_t)shape->sizes[k] + surplus_of(shape, size))
-                      : hf_size_json(shape, k);
-}
-
-/* What config.json says: null of a count of nothing; in an object nothing of what is 0 or quiet,
- * and null for an object that stays empty. */
-static void put_size(json_t *config, const bp_hf_shape *shape, int k, const char *name)
-{
-    const char *dot = strchr(name, '.');
-    const bp_hf_size *size = &shape->table->sizes[k];
-    bool nothing = shape->sizes[k] == 0 && size->type != BP_HF_FLAG && !size->written;
-    char parent[64] = "";
-
-    if (size->type == BP_HF_LABELS) {
-        hf_labels_write(config, (int64_t)shape->sizes[k], shape->labels);
-        return;
-    }
-    if (!dot) {
-        (void)json_object_set_new(config, name, nothing ? json_null() : their_json(shape, k));
-        return;
-    }
-    BP_ASSERT((size_t)(dot - name) < sizeof parent);
-    memcpy(parent, name, (size_t)(dot - name));
-    if (!json_object_get(config, parent))
-        (void)json_object_set_new(config, parent, json_null());
-    if (nothing || !bp_hf_is_given(shape, k))
-        return;
-    if (json_is_null(json_object_get(config, parent)))
-        (void)json_object_set_new(config, parent, json_object());
-    (void)json_object_set_new(json_object_get(config, parent), dot + 1, their_json(shape, k));
-}
-
-/* A value of a setting's list, of `bytes`. New reference. */
-static json_t *value_of(const bp_hf_shape *shape, const char *text, size_t bytes)
+json_t *hf_setting_value(const bp_hf_shape *shape, const char *text, size_t bytes)
 {
     char name[64];
     json_t *value = json_loadb(text, bytes, JSON_DECODE_ANY, NULL);
@@ -402,7 +328,9 @@ static json_t *value_of(const bp_hf_shape *shape, const char *text, size_t bytes
     BP_ASSERT(bytes < sizeof name);
     memcpy(name, text, bytes);
     name[bytes] = '\0';
-    return json_integer(bp_hf_size_of(shape, name));
+    return bp_hf_value_of(shape, name) == (double)bp_hf_size_of(shape, name)
+               ? json_integer(bp_hf_size_of(shape, name))
+               : json_real(bp_hf_value_of(shape, name));
 }
 
 static bool are_equal(const json_t *a, const json_t *b)
@@ -419,7 +347,7 @@ static bool is_one_of(const bp_hf_shape *shape, const char *is, const json_t *va
 
     for (const char *at = is; *at != '\0' && !taken;) {
         size_t bytes = strcspn(at, "|");
-        json_t *one = value_of(shape, at, bytes);
+        json_t *one = hf_setting_value(shape, at, bytes);
 
         taken = are_equal(one, value) ||
                 (json_is_null(value) &&
@@ -459,7 +387,7 @@ static bp_err check_setting(const bp_hf_shape *shape, const bp_hf_setting *setti
     if (given)
         value = json_incref((json_t *)given);
     else if (setting->absent)
-        value = value_of(shape, setting->absent, strlen(setting->absent));
+        value = hf_setting_value(shape, setting->absent, strlen(setting->absent));
     if (value && !is_taken(shape, setting, value)) {
         char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(6));
 
@@ -582,8 +510,27 @@ static bp_err find_table(const bp_hf_table **out, const json_t *config,
     return err;
 }
 
-bp_err hf_config_read(bp_hf_shape *out, json_t *config, const bp_hf_table *const *tables,
-                      const char *path)
+/* A model of images and text has that of text under text_config; its ids may be beside it. */
+static json_t *text_config(json_t *config, const bp_hf_table *const *tables)
+{
+    static const char *const BESIDE[] = {"eos_token_id", "bos_token_id", "pad_token_id", NULL};
+    const char *type = json_string_value(json_object_get(config, "model_type"));
+    json_t *text = json_object_get(config, "text_config");
+    bool known = !json_is_object(text);
+
+    for (; *tables; tables++)
+        known = known || (type && strcmp(type, (*tables)->model_type) == 0);
+    if (known)
+        return json_incref(config);
+    text = json_copy(text);
+    for (int k = 0; BESIDE[k]; k++)
+        if (!json_object_get(text, BESIDE[k]) && json_object_get(config, BESIDE[k]))
+            (void)json_object_set(text, BESIDE[k], json_object_get(config, BESIDE[k]));
+    return text;
+}
+
+static bp_err read_config(bp_hf_shape *out, json_t *config, const bp_hf_table *const *tables,
+                          const char *path)
 {
     const json_t *eos = json_object_get(config, "eos_token_id");
     bp_err err;
@@ -616,57 +563,12 @@ bp_err hf_config_read(bp_hf_shape *out, json_t *config, const bp_hf_table *const
     return bp_err_advise(err, "export the model again");
 }
 
-/* "BertModel" of "BertForMaskedLM", "GPT2Model" of "GPT2LMHeadModel". */
-static json_t *base_class_of(const char *architecture)
+bp_err hf_config_read(bp_hf_shape *out, json_t *config, const bp_hf_table *const *tables,
+                      const char *path)
 {
-    const char *head = strstr(architecture, "LMHead");
-    size_t bytes = strlen(architecture);
+    json_t *text = text_config(config, tables);
+    bp_err err = read_config(out, text, tables, path);
 
-    head = head ? head : strstr(architecture, "For");
-    return json_sprintf("%.*sModel", (int)(head ? (size_t)(head - architecture) : bytes),
-                        architecture);
-}
-
-/* As save_pretrained writes it; members that say what the defaults say anyway are there for other
- * readers. The default of eos_token_id may be one that other vocabularies don't have: so null is
- * said. */
-json_t *hf_config_json(const bp_hf_shape *shape)
-{
-    const bp_hf_table *table = shape->table;
-    json_t *config = json_loads(table->more, 0, NULL),
-           *eos = shape->eos_id < 0 ? json_null() : json_integer(shape->eos_id);
-
-    BP_ASSERT(config != NULL);
-    (void)json_object_set_new(config, "model_type", bp_json_string(table->model_type));
-    (void)json_object_set_new(config, "architectures",
-                              json_pack("[o]", shape->headless
-                                                   ? base_class_of(table->architecture)
-                                                   : bp_json_string(table->architecture)));
-    if (shape->pad_id >= 0)
-        (void)json_object_set_new(config, "pad_token_id", json_integer(shape->pad_id));
-    for (int k = 0; table->sizes[k].ours; k++) {
-        if (table->sizes[k].theirs)
-            put_size(config, shape, k, table->sizes[k].theirs);
-        if (table->sizes[k].also)
-            put_size(config, shape, k, table->sizes[k].also);
-    }
-    for (const bp_hf_setting *setting = table->settings; setting->key; setting++)
-        if (hf_is_set(shape, setting->only_if) && setting->is[0] != '*' &&
-            !strchr(setting->key, '.'))
-            (void)json_object_set_new(config, setting->key,
-                                      value_of(shape, setting->is, strcspn(setting->is, "|")));
-    if (json_is_null(json_object_get(config, "decoder_start_token_id"))) /* it is that one */
-        (void)json_object_set(config, "decoder_start_token_id", eos);
-    if (shape->bos_id >= 0)
-        (void)json_object_set_new(config, "bos_token_id", json_integer(shape->bos_id));
-    else
-        (void)json_object_set(config, "bos_token_id", eos);
-    if (shape->end_ids)
-        (void)json_object_set_new(config, "eos_token_id", json_deep_copy(shape->end_ids));
-    else
-        (void)json_object_set(config, "eos_token_id", eos);
-    if (shape->forced)
-        (void)json_object_update(config, (json_t *)shape->forced);
-    json_decref(eos);
-    return config;
+    json_decref(text);
+    return err;
 }

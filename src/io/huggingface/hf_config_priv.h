@@ -22,6 +22,12 @@ bp_err hf_read_list(double *list, double *count, const json_t *array, const char
                     const char *path);
 /** The number of a choice's word; -1: it is none of them. */
 int hf_choice_of(const bp_hf_size *size, const char *word);
+/** A value of a setting's list, of `bytes`. New reference. */
+json_t *hf_setting_value(const bp_hf_shape *shape, const char *text, size_t bytes);
+/** What theirs is more than ours. */
+int64_t hf_surplus(const bp_hf_shape *shape, const bp_hf_size *size);
+
+/* hf_config_write.c. */
 /** A size as JSON has it, by our words. New reference. */
 json_t *hf_size_json(const bp_hf_shape *shape, int k);
 /** New reference. */

@@ -148,10 +148,15 @@ static bp_err open_shards(bp_hf_model *model, const json_t *index, const char *p
 
 /* ---- names of programs that wrap a model ---- */
 
-/* Parts of a name that torch.compile, FSDP, activation checkpointing and DeepSpeed add anywhere;
+/* Parts of a name that torch.compile, FSDP, activation checkpointing and DeepSpeed add anywhere,
+ * and models of images and text before those of text;
  * and what DistributedDataParallel and PEFT set before all. */
-static const char *const ANYWHERE[] = {"_orig_mod.", "_fsdp_wrapped_module.",
-                                       "_checkpoint_wrapped_module.", "_forward_module.", NULL},
+static const char *const ANYWHERE[] = {"_orig_mod.",
+                                       "_fsdp_wrapped_module.",
+                                       "_checkpoint_wrapped_module.",
+                                       "_forward_module.",
+                                       "language_model.",
+                                       NULL},
                          *const BEFORE[] = {"module.", "base_model.model.", NULL};
 
 /* Take off the first of `parts` that is at `at`; false: none does. */

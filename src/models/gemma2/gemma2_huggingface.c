@@ -8,11 +8,12 @@ static const bp_hf_size SIZES[] = {BP_HF_SIZES_OF("26", "2304", "8", "9216", "81
                                    BP_HF_HEAD_WIDTH("256"),
                                    BP_HF_NUMBER("norm_epsilon", "rms_norm_eps", "1e-6"),
                                    BP_HF_THETA("10000"),
+                                   BP_HF_ROPE_SCALING,
                                    BP_HF_TIED("1"),
                                    BP_HF_GEMMA_SIZES("2", "50", "30"),
                                    {0}};
 
-static const bp_hf_setting SETTINGS[] = {BP_HF_NO_SCALING, BP_HF_GEMMA_SETTINGS, {0}};
+static const bp_hf_setting SETTINGS[] = {BP_HF_WHOLE_HEADS, BP_HF_GEMMA_SETTINGS, {0}};
 
 static const char *const HARMLESS[] = {BP_HF_GEMMA_HARMLESS, NULL};
 

@@ -9,6 +9,7 @@ static const bp_hf_size SIZES[] = {
     BP_HF_HEAD_WIDTH("width/heads"),
     BP_HF_NUMBER("norm_epsilon", "rms_norm_eps", "1e-6"),
     BP_HF_THETA("10000"),
+    BP_HF_ROPE_SCALING,
     BP_HF_TIED("0"),
     BP_HF_NUMBER("embedding_multiplier", "embedding_multiplier", "1"),
     BP_HF_NUMBER("attention_multiplier", "attention_multiplier", "1"),
@@ -16,7 +17,7 @@ static const bp_hf_size SIZES[] = {
     BP_HF_NUMBER("logits_scaling", "logits_scaling", "1"),
     {0}};
 
-static const bp_hf_setting SETTINGS[] = {BP_HF_NO_SCALING,
+static const bp_hf_setting SETTINGS[] = {BP_HF_WHOLE_HEADS,
                                          {"hidden_act", "\"silu\""},
                                          {"attention_bias", "false"},
                                          {"mlp_bias", "false"},

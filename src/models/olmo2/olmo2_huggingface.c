@@ -8,11 +8,12 @@ static const bp_hf_size SIZES[] = {BP_HF_SIZES_OF("32", "4096", "32", "11008", "
                                    BP_HF_HEAD_WIDTH("width/heads"),
                                    BP_HF_NUMBER("norm_epsilon", "rms_norm_eps", "1e-5"),
                                    BP_HF_THETA("10000"),
+                                   BP_HF_ROPE_SCALING,
                                    BP_HF_TIED("0"),
                                    {0}};
 
 /* With attention_bias the output projection has a bias, too. */
-static const bp_hf_setting SETTINGS[] = {BP_HF_NO_SCALING,
+static const bp_hf_setting SETTINGS[] = {BP_HF_WHOLE_HEADS,
                                          {"hidden_act", "\"silu\""},
                                          {"attention_bias", "false"},
                                          {"layer_types", "*\"full_attention\""},

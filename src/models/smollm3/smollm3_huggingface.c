@@ -8,12 +8,13 @@ static const bp_hf_size SIZES[] = {BP_HF_SIZES_OF("36", "2048", "16", "11008", "
                                    BP_HF_HEAD_WIDTH("width/heads"),
                                    BP_HF_NUMBER("norm_epsilon", "rms_norm_eps", "1e-6"),
                                    BP_HF_THETA("2000000"),
+                                   BP_HF_ROPE_SCALING,
                                    BP_HF_TIED("1"),
                                    {"rope_period", "no_rope_layers", NULL, BP_HF_PERIOD, "4",
                                     "no_rope_layer_interval", .words = "1|0", .null_is = "4"},
                                    {0}};
 
-static const bp_hf_setting SETTINGS[] = {BP_HF_NO_SCALING,
+static const bp_hf_setting SETTINGS[] = {BP_HF_WHOLE_HEADS,
                                          {"hidden_act", "\"silu\""},
                                          {"attention_bias", "false"},
                                          {"mlp_bias", "false"},

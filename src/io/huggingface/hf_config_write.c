@@ -1,0 +1,133 @@
+/* config.json of a model, by a family's table. */
+#include "base/config/json.h"
+#include "base/err.h"
+#include "io/huggingface/hf_config_priv.h"
+
+#include <string.h>
+
+/* New reference. */
+static json_t *list_json(const bp_hf_shape *shape, int k)
+{
+    json_t *list = json_array();
+
+    for (int64_t i = 0; i < (int64_t)shape->sizes[k]; i++)
+        (void)json_array_append_new(list, json_real(bp_hf_list_of(shape, k)[i]));
+    return list;
+}
+
+/* The word of a list. New reference. */
+static json_t *word_of(const char *at, int number)
+{
+    for (int k = 0; k < number; k++)
+        at += strcspn(at, "|") + 1;
+    return json_stringn(at, strcspn(at, "|"));
+}
+
+json_t *hf_size_json(const bp_hf_shape *shape, int k)
+{
+    const bp_hf_size *size = &shape->table->sizes[k];
+    double value = shape->sizes[k];
+
+    return size->type == BP_HF_REAL     ? json_real(value)
+           : size->type == BP_HF_REALS  ? list_json(shape, k)
+           : size->type == BP_HF_FLAG   ? json_boolean(value != 0)
+           : size->type == BP_HF_CHOICE ? word_of(size->words, (int)value)
+                                        : json_integer((json_int_t)value);
+}
+
+/* As config.json has it. */
+static json_t *their_json(const bp_hf_shape *shape, int k)
+{
+    const bp_hf_size *size = &shape->table->sizes[k];
+
+    if (size->written || (size->type == BP_HF_FLAG && size->words))
+        return word_of(size->written ? size->written : size->words, (int)shape->sizes[k]);
+    if (size->type == BP_HF_PERIOD)
+        return hf_period_json(shape, size, shape->sizes[k]);
+    return size->plus ? json_integer((json_int_t)shape->sizes[k] + hf_surplus(shape, size))
+                      : hf_size_json(shape, k);
+}
+
+/* What config.json says: null of a count of nothing; in an object nothing of what is 0 or quiet,
+ * and null for an object that stays empty. */
+static void put_size(json_t *config, const bp_hf_shape *shape, int k, const char *name)
+{
+    const char *dot = strchr(name, '.');
+    const bp_hf_size *size = &shape->table->sizes[k];
+    bool nothing = shape->sizes[k] == 0 && size->type != BP_HF_FLAG && !size->written;
+    char parent[64] = "";
+
+    if (size->type == BP_HF_LABELS) {
+        hf_labels_write(config, (int64_t)shape->sizes[k], shape->labels);
+        return;
+    }
+    if (!dot) {
+        (void)json_object_set_new(config, name, nothing ? json_null() : their_json(shape, k));
+        return;
+    }
+    BP_ASSERT((size_t)(dot - name) < sizeof parent);
+    memcpy(parent, name, (size_t)(dot - name));
+    if (!json_object_get(config, parent))
+        (void)json_object_set_new(config, parent, json_null());
+    if (nothing || !bp_hf_is_given(shape, k))
+        return;
+    if (json_is_null(json_object_get(config, parent)))
+        (void)json_object_set_new(config, parent, json_object());
+    (void)json_object_set_new(json_object_get(config, parent), dot + 1, their_json(shape, k));
+}
+
+/* "BertModel" of "BertForMaskedLM", "GPT2Model" of "GPT2LMHeadModel". */
+static json_t *base_class_of(const char *architecture)
+{
+    const char *head = strstr(architecture, "LMHead");
+    size_t bytes = strlen(architecture);
+
+    head = head ? head : strstr(architecture, "For");
+    return json_sprintf("%.*sModel", (int)(head ? (size_t)(head - architecture) : bytes),
+                        architecture);
+}
+
+/* As save_pretrained writes it; members that say what the defaults say anyway are there for other
+ * readers. The default of eos_token_id may be one that other vocabularies don't have: so null is
+ * said. */
+json_t *hf_config_json(const bp_hf_shape *shape)
+{
+    const bp_hf_table *table = shape->table;
+    json_t *config = json_loads(table->more, 0, NULL),
+           *eos = shape->eos_id < 0 ? json_null() : json_integer(shape->eos_id);
+
+    BP_ASSERT(config != NULL);
+    (void)json_object_set_new(config, "model_type", bp_json_string(table->model_type));
+    (void)json_object_set_new(config, "architectures",
+                              json_pack("[o]", shape->headless
+                                                   ? base_class_of(table->architecture)
+                                                   : bp_json_string(table->architecture)));
+    if (shape->pad_id >= 0)
+        (void)json_object_set_new(config, "pad_token_id", json_integer(shape->pad_id));
+    for (int k = 0; table->sizes[k].ours; k++) {
+        if (table->sizes[k].theirs)
+            put_size(config, shape, k, table->sizes[k].theirs);
+        if (table->sizes[k].also)
+            put_size(config, shape, k, table->sizes[k].also);
+    }
+    for (const bp_hf_setting *setting = table->settings; setting->key; setting++)
+        if (hf_is_set(shape, setting->only_if) && setting->is[0] != '*' &&
+            !strchr(setting->key, '.'))
+            (void)json_object_set_new(
+                config, setting->key,
+                hf_setting_value(shape, setting->is, strcspn(setting->is, "|")));
+    if (json_is_null(json_object_get(config, "decoder_start_token_id"))) /* it is that one */
+        (void)json_object_set(config, "decoder_start_token_id", eos);
+    if (shape->bos_id >= 0)
+        (void)json_object_set_new(config, "bos_token_id", json_integer(shape->bos_id));
+    else
+        (void)json_object_set(config, "bos_token_id", eos);
+    if (shape->end_ids)
+        (void)json_object_set_new(config, "eos_token_id", json_deep_copy(shape->end_ids));
+    else
+        (void)json_object_set(config, "eos_token_id", eos);
+    if (shape->forced)
+        (void)json_object_update(config, (json_t *)shape->forced);
+    json_decref(eos);
+    return config;
+}

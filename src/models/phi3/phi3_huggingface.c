@@ -1,0 +1,55 @@
+/* Phi-3 as Hugging Face folders hold it: queries, keys and values in one tensor, gate and up in
+ * another. */
+#include "models/phi3/phi3.h"
+
+#include "models/stack_huggingface.h"
+
+static const bp_hf_size SIZES[] = {
+    BP_HF_SIZES_OF("32", "3072", "32", "8192", "4096", "32064"),
+    BP_HF_KV_HEADS("heads"),
+    BP_HF_HEAD_WIDTH("width/heads"),
+    BP_HF_NUMBER("norm_epsilon", "rms_norm_eps", "1e-5"),
+    BP_HF_THETA("10000"),
+    BP_HF_NUMBER("rope_fraction", "partial_rotary_factor", "1"),
+    BP_HF_ROPE_SCALING,
+    BP_HF_TIED("0"),
+    {"window", "sliding_window", NULL, BP_HF_COUNT, "0", .null_is = "0"},
+    {0}};
+
+/* Versions of transformers differ in which of the two factors they go by. */
+static const bp_hf_setting SETTINGS[] = {{"hidden_act", "\"silu\""},
+                                         {"attention_bias", "false"},
+                                         {"rope_parameters.partial_rotary_factor", "rope_fraction"},
+                                         {0}};
+
+static const char *const HARMLESS[] = {"attention_dropout", "embd_pdrop", "resid_pdrop", NULL};
+
+static const bp_hf_row ROWS[] = {
+    BP_HF_EMBEDDING,
+    {"layers.*.self_attn.qkv_proj.weight",
+     "heads*head_width+2*kv_heads*head_width",
+     "width",
+     false,
+     3,
+     {"h.*.attn.q.weight", "h.*.attn.k.weight", "h.*.attn.v.weight"},
+     .blocks = "1",
+     .part_rows = {"heads*head_width", "kv_heads*head_width", "kv_heads*head_width"}},
+    BP_HF_ATTENTION_OUT,
+    {"layers.*.mlp.gate_up_proj.weight",
+     "2*inner",
+     "width",
+     false,
+     2,
+     {"h.*.mlp.gate.weight", "h.*.mlp.up.weight"},
+     .blocks = "1"},
+    BP_HF_MLP_DOWN,
+    BP_HF_NORM("input_layernorm", "h.*.ln1.gain"),
+    BP_HF_NORM("post_attention_layernorm", "h.*.ln2.gain"),
+    BP_HF_ENDS,
+    {0}};
+
+static const bp_hf_table PHI3 = {BP_STACK_HF_TABLE("phi3", "phi3", "Phi3ForCausalLM"),
+                                 .sizes = SIZES, .settings = SETTINGS, .rows = ROWS,
+                                 .harmless = HARMLESS};
+
+const bp_hf_table *const bp_phi3_huggingface[] = {&PHI3, NULL};
