@@ -1,6 +1,6 @@
-/* bf16 matrix products at the shapes of a GPT-2 124M step, ours beside oneDNN's in turn, each as a
- * share of the peak; then an MLP's products with GELU behind them. Arguments: threads (0: all),
- * rounds, rows, and outs and ins of the one shape that is wanted.
+/* Float32 and bf16 matrix products at the shapes of a GPT-2 124M step, ours beside oneDNN's in
+ * turn, each as a share of the peak; then an MLP's products with GELU behind them. Arguments:
+ * threads (0: all), rounds, rows, and outs and ins of the one shape that is wanted.
  *
  * The peak is measured beside each product, again and again until the machine is about as fast as
  * it was at best. A share of the peak is the best of the rounds over the best peak; medians follow,
@@ -23,6 +23,7 @@ enum { MOST_ROUNDS = 301 };
 static int rounds = 7;
 static int64_t rows = 1024;
 static double best_peak;
+static bp_precision precision; /* of what is measured now */
 
 /* What is timed: forward and input gradient into float32 rows, the weight's gradient added and
  * written, the first two into bf16 rows, and the copies made anew for them (with these). */
@@ -35,7 +36,7 @@ typedef struct side {
     double seconds[KINDS][MOST_ROUNDS];
 } side;
 
-/* oneDNN, our own, and oneDNN with our packing. */
+/* oneDNN, our own, and oneDNN with our packing, which float32 has not. */
 enum { THEIRS, OURS, MIXED, SIDES };
 static const bp_bf16_form forms[SIDES] = {BP_BF16_NATIVE, BP_BF16_OWN, BP_BF16_MIXED};
 
@@ -45,6 +46,16 @@ typedef struct problem {
     bp_operand left, right;
     double peaks[KINDS][MOST_ROUNDS]; /* seconds an operation */
 } problem;
+
+static int side_count(void)
+{
+    return precision == BP_F32 ? MIXED : SIDES;
+}
+
+static int kind_count(void)
+{
+    return precision == BP_F32 ? FORWARD_HALVES : KINDS;
+}
 
 static void run(const problem *p, side *s, int what)
 {
@@ -91,7 +102,7 @@ static double quiet_peak(void)
     double end = bp_clock_now() + QUIET_WAIT, peak;
 
     do {
-        peak = bp_math_peak(BP_BF16, 0);
+        peak = bp_math_peak(precision, 0);
         best_peak = peak > best_peak ? peak : best_peak;
     } while (peak < QUIET * best_peak && bp_clock_now() < end);
     return peak;
@@ -100,9 +111,9 @@ static double quiet_peak(void)
 static void measure(problem *p, side *sides)
 {
     for (int round = -1; round < rounds; round++) /* one to warm up */
-        for (int what = 0; what < KINDS; what++) {
+        for (int what = 0; what < kind_count(); what++) {
             double peak = quiet_peak();
-            for (int i = 0; i < SIDES; i++) {
+            for (int i = 0; i < side_count(); i++) {
                 double start = bp_clock_now();
                 run(p, &sides[i], what);
                 if (round >= 0)
@@ -118,7 +129,7 @@ static void print(problem *p, side *sides)
     double flops = 2.0 * (double)rows * (double)p->outs * (double)p->ins;
 
     printf("%6lld x %-5lld", (long long)p->outs, (long long)p->ins);
-    for (int what = 0; what < COPIES; what++) {
+    for (int what = 0; what < kind_count() && what < COPIES; what++) {
         double theirs = median(sides[THEIRS].seconds[what]),
                ours = median(sides[OURS].seconds[what]),
                peak = median(p->peaks[what]), /* and sorted, all three */
@@ -126,7 +137,7 @@ static void print(problem *p, side *sides)
         printf("  %7.1f %7.1f %6.3f %6.3f %5.2f", flops / sides[THEIRS].seconds[what][0] / 1e9,
                best / 1e9, best / best_peak, flops * peak / ours, theirs / ours);
     }
-    for (int i = 0; i < SIDES; i++)
+    for (int i = 0; precision != BP_F32 && i < SIDES; i++)
         printf("  %7.2f",
                1e3 * (median(sides[i].seconds[COPIES]) - median(sides[i].seconds[FORWARD]) -
                       median(sides[i].seconds[INPUT])));
@@ -142,7 +153,7 @@ static bp_operand results_of(const bp_gemm *gemm, bp_operand_form form, int64_t 
 
 static void side_init(side *s, bp_bf16_form form, const problem *p)
 {
-    if (bp_gemm_new_form(&s->gemm, BP_BF16, form) != BP_OK ||
+    if (bp_gemm_new_form(&s->gemm, precision, form) != BP_OK ||
         bp_weight_new(&s->weight, s->gemm, p->w, p->outs, p->ins) != BP_OK)
         exit(71);
     s->y = results_of(s->gemm, BP_OPERAND_F32, p->outs);
@@ -170,21 +181,19 @@ static void bench(int64_t outs, int64_t ins)
                   .bias = floats(outs),
                   .y = floats(rows * outs),
                   .dw = floats(outs * ins)};
-    uint16_t *halves = bp_alloc("bench", rows * (outs + ins), sizeof *halves);
+    float *operands = floats(rows * (outs + ins));
 
-    if (!halves)
-        exit(71);
-    for (int i = 0; i < SIDES; i++)
+    for (int i = 0; i < side_count(); i++)
         side_init(&sides[i], forms[i], &p);
-    p.left = bp_operand_at(sides[0].gemm, halves, rows, outs);
-    p.right = bp_operand_at(sides[0].gemm, halves + rows * outs, rows, ins);
+    p.left = bp_operand_at(sides[0].gemm, operands, rows, outs);
+    p.right = bp_operand_at(sides[0].gemm, operands + rows * outs, rows, ins);
     bp_operand_fill(&p.left, p.y);
     bp_operand_fill(&p.right, p.x);
     measure(&p, sides);
     print(&p, sides);
-    for (int i = 0; i < SIDES; i++)
+    for (int i = 0; i < side_count(); i++)
         side_clear(&sides[i]);
-    void *all[] = {p.x, p.w, p.bias, p.y, p.dw, halves};
+    void *all[] = {p.x, p.w, p.bias, p.y, p.dw, operands};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         bp_free(all[i]);
 }
@@ -317,32 +326,42 @@ static void bench_gelu(int64_t width, int64_t inner)
     bp_free(down);
 }
 
-int main(int count, char **arguments)
+static void bench_all(bp_precision of, int count, char **arguments)
 {
     static const int64_t shapes[][2] = {{2304, 768},  {768, 768},   {3072, 768}, {768, 3072},
                                         {50257, 768}, {50304, 768}, {1024, 256}, {256, 1024}};
+
+    precision = of;
+    best_peak = bp_math_peak(of, 0.3);
+    printf("%s, peak %.1f GFLOP/s\nGFLOP/s (best)  forward: onednn, ours, of peak (best; medians), "
+           "ratio of medians | input gradient | weight gradient, added | written%s\n",
+           of == BP_F32 ? "float32" : "bf16", best_peak / 1e9,
+           of == BP_F32 ? ""
+                        : " | forward and input gradient into bf16 | copies ms: onednn, ours, ours "
+                          "for onednn");
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+        if (count < 6 ||
+            (shapes[i][0] == atoll(arguments[4]) && shapes[i][1] == atoll(arguments[5])))
+            bench(shapes[i][0], shapes[i][1]);
+    printf("\n");
+}
+
+int main(int count, char **arguments)
+{
     const bp_bf16_kernel *kernel = bp_bf16_kernel_here();
 
     bp_math_set_threads(count > 1 ? atoi(arguments[1]) : 0);
     rounds = count > 2 && atoi(arguments[2]) < MOST_ROUNDS ? atoi(arguments[2]) : rounds;
     rows = count > 3 ? atoll(arguments[3]) : rows;
-    if (!kernel) {
-        printf("no bf16 here\n");
+    printf("%s, %s against %s, %d threads, %lld rows\n\n", bp_math_cpu(), bp_math_library(),
+           kernel ? kernel->name : "float32 alone", bp_math_threads(), (long long)rows);
+    bench_all(BP_F32, count, arguments);
+    if (!kernel)
         return 0;
-    }
-    best_peak = bp_math_peak(BP_BF16, 0.3);
-    printf("%s, %s against %s, %d threads, %lld rows, peak %.1f GFLOP/s\n\n", bp_math_cpu(),
-           bp_math_library(), kernel->name, bp_math_threads(), (long long)rows, best_peak / 1e9);
-    printf("GFLOP/s (best)  forward: onednn, ours, of peak (best; medians), ratio of medians | "
-           "input gradient | weight gradient, added | written | forward and input gradient into "
-           "bf16 | copies ms: onednn, ours, ours for onednn\n");
-    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
-        if (count < 6 ||
-            (shapes[i][0] == atoll(arguments[4]) && shapes[i][1] == atoll(arguments[5])))
-            bench(shapes[i][0], shapes[i][1]);
+    bench_all(BP_BF16, count, arguments);
     if (count == 6)
         return 0;
-    printf("\nMLPs, ms of processors a layer (medians)  forward, kept: onednn and pass, ours and "
+    printf("MLPs, ms of processors a layer (medians)  forward, kept: onednn and pass, ours and "
            "pass, ours at once | forward, not kept | backward\n");
     bench_gelu(768, 3072);
     bench_gelu(256, 1024);

@@ -156,6 +156,7 @@ static void activation_at_once_is_product_and_pass(void **state)
 
     (void)state;
     check(BP_F32, BP_BF16_NATIVE, 60, 130);
+    check(BP_F32, BP_BF16_OWN, 60, 130);
     for (int i = 0; bp_math_has_bf16() && i < 4; i++) {
         check(BP_BF16, forms[i], 60, 130);
         check(BP_BF16, forms[i], 96, 1100);

@@ -32,7 +32,7 @@ bp_err bp_gemm_new_form(bp_gemm **out, bp_precision precision, bp_bf16_form form
     /* oneDNN's AVX-512 kernels sum every row alike; its older ones differ in the last rows. */
     gemm->row_blocks =
         (dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx512_core) != dnnl_cpu_isa_avx512_core;
-    if (bp_gemm_type(gemm) == dnnl_f32 && !gemm->row_blocks)
+    if (bp_gemm_type(gemm) == dnnl_f32 && !gemm->row_blocks && form != BP_BF16_NATIVE)
         gemm->floats = bp_f32_kernel_here();
     if (dnnl_engine_create(&gemm->engine, dnnl_cpu, 0) != dnnl_success ||
         dnnl_stream_create(&gemm->stream, gemm->engine, dnnl_stream_default_flags) !=
