@@ -115,7 +115,7 @@ class Commands(unittest.TestCase):
 
     def test_keys_are_known(self):
         self.assertGreater(len(self.keys), 50)
-        files = r"\.(json|jsonl|h5|ini|csv|safetensors|html|svg|md|c|h|cc|py|sh|sbatch|txt|simulator|bin|run|arpa)$"
+        files = r"\.(json|jsonl|h5|ini|csv|safetensors|html|svg|md|c|h|cc|py|sh|sbatch|txt|simulator|bin|run|arpa|model|gguf)$"
         wrong = []
         for page in pages(TOP):
             if page.parent.name == RECORD or page.name in TESTS:
