@@ -386,13 +386,15 @@ class Seq2Seq(JobTest):
 
     def check_exchange(self, ids, end):
         """A BART or T5 that finds answers comes back from a folder of BartForQuestionAnswering or T5ForQuestionAnswering, a BART that predicts classes or a
-        number from one of BartForSequenceClassification; with another head it has none."""
-        sizes = ["model.kind=bart", "model.layers=1", "model.width=16", "model.heads=2", "model.context=16", "train.steps=1"]
+        number from one of BartForSequenceClassification, and so an mBART; with another head it has none."""
+        sizes = ["model.layers=1", "model.width=16", "model.heads=2", "model.context=16", "train.steps=1"]
         keys = ["task.kind=spans", "task.label=", f"corpus.train={self.at('spans.h5')}", "corpus.valid="]
         classifier = {f"classification_head.{layer}.{part}" for layer in ("dense", "out_proj") for part in ("weight", "bias")}
         for name, of, head, more in (("spans", "BartForQuestionAnswering", {"qa_outputs.weight", "qa_outputs.bias"}, keys),
                                      ("classes", "BartForSequenceClassification", classifier, []),
-                                     ("number", "BartForSequenceClassification", classifier, ["task.kind=regression", "task.label=far"])):
+                                     ("number", "BartForSequenceClassification", classifier, ["task.kind=regression", "task.label=far"]),
+                                     ("many", "MBartForSequenceClassification", classifier, ["model.kind=mbart"])):
+            more = more if "model.kind=mbart" in more else [*more, "model.kind=bart"]
             tuned, folder, back = self.tuned("bart-" + name, 0, *sizes, *more), self.at("bart-folder-" + name), self.at("bart-back-" + name)
             self.must(["bagpipe-data", "export", tuned, "--out", folder])
             self.must(["bagpipe-data", "import", folder, "--out", back])
@@ -405,7 +407,7 @@ class Seq2Seq(JobTest):
             names = set(tensors(folder)[0])
             self.assertLessEqual({"model.shared.weight", "model.decoder.layers.0.fc1.weight", *head}, names)
             self.assertFalse([other for other in names if "model." not in other and other not in head])
-            if name == "spans":
+            if name in ("spans", "many"):
                 self.must(["bagpipe-data", "export", back, "--out", folder + "-again"])
                 self.assertEqual(tensors(folder), tensors(folder + "-again"))
             for run, model in (("there", tuned), ("again", back)) if name == "number" else ():
@@ -447,6 +449,11 @@ class Seq2Seq(JobTest):
                 self.must(["bagpipe-data", "export", taken, "--out", back, "--no-tokenizer"])
                 self.assertEqual(tensors(self.tiny(folder)), tensors(back))
                 before, after = read_json(self.tiny(folder), "config.json"), read_json(back, "config.json")
+                if os.path.exists(os.path.join(self.tiny(folder), "config-old.json")):  # as transformers 4 writes it
+                    old, _ = self.changed(folder, folder + "-old")
+                    shutil.copy(os.path.join(old, "config-old.json"), os.path.join(old, "config.json"))
+                    self.must(["bagpipe-data", "import", old, "--out", taken + "-from-old", "--no-tokenizer"])
+                    self.assertEqual(*(read_json(path, "manifest.json")["state"] for path in (taken, taken + "-from-old")))
                 before["model_type"] = WRITTEN_AS.get(before["model_type"], before["model_type"])
                 for key in ("model_type", "d_model", "encoder_layers", "decoder_layers", "encoder_attention_heads", "decoder_attention_heads", "encoder_ffn_dim",
                             "decoder_ffn_dim", "vocab_size", "decoder_start_token_id", "eos_token_id", "is_encoder_decoder", "tie_word_embeddings", "scale_embedding",

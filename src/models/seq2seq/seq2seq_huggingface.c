@@ -34,7 +34,6 @@
     {                                                                                              \
         "head_width", NULL, NULL, BP_HF_COUNT, "width/heads", .quiet = true                        \
     }
-#define BART_BEFORE_CONTEXT SIZES_BEFORE_CONTEXT("1024", "12", "16", "4096", "50265", "3")
 /* Only for the rows: whose head and which parts it has. */
 #define FLAG(name, is)                                                                             \
     {                                                                                              \
@@ -44,7 +43,7 @@
     FLAG("learned", learns), FLAG("embedding_norms", after_embeddings),                            \
         FLAG("stack_norms", after_stacks)
 #define HEAD_OF(classes, spans)                                                                    \
-    PARTS("1", "1", "0"), FLAG("classifies", classes), FLAG("finds_spans", spans),                 \
+    FLAG("classifies", classes), FLAG("finds_spans", spans),                                       \
         FLAG("writes", "1+-1*classifies+-1*finds_spans")
 #define CONTEXT                                                                                    \
     {                                                                                              \
@@ -61,38 +60,33 @@
          .words = "gelu|relu|silu|gelu_tanh",                                                      \
          .written = "gelu|relu|swish|gelu_new",                                                    \
          .absent = activation},                                                                    \
-        {"scale_embedding", "scale_embedding", NULL, BP_HF_FLAG, "1", .absent = scales},           \
-        FLAG("classifies", "0"), FLAG("finds_spans", "0")
-static const bp_hf_size TRANSFORMER_SIZES[] = {SIZES_BEFORE_CONTEXT(NULL, NULL, NULL, NULL, NULL,
-                                                                    NULL),
-                                               {"context", "max_position_embeddings", NULL,
-                                                BP_HF_COUNT, "1024"},
-                                               {0}},
-                        BART_SIZES[] = {BART_BEFORE_CONTEXT, CONTEXT, HEAD_OF("0", "0"), {0}},
-                        VALUE_SIZES[] = {BART_BEFORE_CONTEXT,
-                                         CONTEXT,
-                                         HEAD_OF("1", "0"),
-                                         BP_SEQ2SEQ_TASK("2", "3"),
-                                         {0}},
-                        CLASS_SIZES[] = {BART_BEFORE_CONTEXT,
-                                         CONTEXT,
-                                         HEAD_OF("1", "0"),
-                                         BP_SEQ2SEQ_TASK("1", "3"),
-                                         {0}},
-                        SPAN_SIZES[] = {BART_BEFORE_CONTEXT,    CONTEXT,      HEAD_OF("0", "1"),
-                                        BP_BERT_TASK("4", "0"), BP_BERT_ENDS, {0}},
-                        MARIAN_SIZES[] = {CHOSEN_SIZES("58101", "58101", "0", "0"),
-                                          PARTS("0", "0", "0"),
-                                          FLAG("writes", "1"),
-                                          {0}},
-                        MBART_SIZES[] = {CHOSEN_SIZES("50265", "0", "0", "0"),
-                                         PARTS("1", "1", "1"),
-                                         FLAG("writes", "1"),
-                                         {0}},
-                        M2M_100_SIZES[] = {CHOSEN_SIZES("128112", "3", "1", "1"),
-                                           PARTS("0", "0", "1"),
-                                           FLAG("writes", "0"),
-                                           {0}};
+    {                                                                                              \
+        "scale_embedding", "scale_embedding", NULL, BP_HF_FLAG, "1", .absent = scales              \
+    }
+/* With any head; those of tasks have numbers of labels by default. */
+#define OF_ALL_HEADS(name, sizes)                                                                  \
+    name##_SIZES[] = {sizes, HEAD_OF("0", "0"), {0}},                                              \
+    name##_VALUE_SIZES[] = {sizes, HEAD_OF("1", "0"), BP_SEQ2SEQ_TASK("2", "3"), {0}},             \
+    name##_CLASS_SIZES[] = {sizes, HEAD_OF("1", "0"), BP_SEQ2SEQ_TASK("1", "3"), {0}},             \
+    name##_SPAN_SIZES[] = {sizes, HEAD_OF("0", "1"), BP_BERT_TASK("4", "0"), BP_BERT_ENDS, {0}}
+#define OF_BART                                                                                    \
+    SIZES_BEFORE_CONTEXT("1024", "12", "16", "4096", "50265", "3"), CONTEXT, PARTS("1", "1", "0")
+#define OF_MBART CHOSEN_SIZES("50265", "0", "0", "0"), PARTS("1", "1", "1")
+static const bp_hf_size
+    TRANSFORMER_SIZES[] = {SIZES_BEFORE_CONTEXT(NULL, NULL, NULL, NULL, NULL, NULL),
+                           {"context", "max_position_embeddings", NULL, BP_HF_COUNT, "1024"},
+                           {0}},
+    OF_ALL_HEADS(BART, OF_BART), OF_ALL_HEADS(MBART, OF_MBART),
+    MARIAN_SIZES[] = {CHOSEN_SIZES("58101", "58101", "0", "0"),
+                      PARTS("0", "0", "0"),
+                      HEAD_OF("0", "0"),
+                      {0}},
+    M2M_100_SIZES[] = {CHOSEN_SIZES("128112", "3", "1", "1"),
+                       PARTS("0", "0", "1"),
+                       FLAG("classifies", "0"),
+                       FLAG("finds_spans", "0"),
+                       FLAG("writes", "0"),
+                       {0}};
 
 #define COMMON_SETTINGS(H, I)                                                                      \
     {"decoder_attention_heads", "heads", .absent = H}, {"decoder_ffn_dim", "inner", .absent = I},  \
@@ -285,8 +279,15 @@ static bp_err check_sizes(const bp_hf_shape *shape, const char *path)
         .settings = must, .rows = BART_ROWS, .buffers = constants, .harmless = HARMLESS,           \
         .more = MORE, .check = check_sizes, .bare = BARE, .twins = TWINS                           \
     }
-#define BART_OF(class, head_of, sizes_of)                                                          \
-    BART_TABLE("bart", class, head_of, sizes_of, BART_SETTINGS, BUFFERS)
+#define TABLES(name, family, class, must)                                                          \
+    name = BART_TABLE(family, class "ForConditionalGeneration", "lm_head.weight", name##_SIZES,    \
+                      must, BUFFERS),                                                              \
+    name##_VALUE = BART_TABLE(family, class "ForSequenceClassification", NULL, name##_VALUE_SIZES, \
+                              must, BUFFERS),                                                      \
+    name##_CLASS = BART_TABLE(family, class "ForSequenceClassification", NULL, name##_CLASS_SIZES, \
+                              must, BUFFERS),                                                      \
+    name##_SPANS =                                                                                 \
+        BART_TABLE(family, class "ForQuestionAnswering", NULL, name##_SPAN_SIZES, must, BUFFERS)
 
 static const bp_hf_table TRANSFORMER = {.kind = "transformer",
                                         .model_type = "transformer",
@@ -302,21 +303,18 @@ static const bp_hf_table TRANSFORMER = {.kind = "transformer",
                                         .harmless = HARMLESS,
                                         .more = MORE,
                                         .check = check_sizes},
-                         BART =
-                             BART_OF("BartForConditionalGeneration", "lm_head.weight", BART_SIZES),
-                         VALUE = BART_OF("BartForSequenceClassification", NULL, VALUE_SIZES),
-                         CLASS = BART_OF("BartForSequenceClassification", NULL, CLASS_SIZES),
-                         SPANS = BART_OF("BartForQuestionAnswering", NULL, SPAN_SIZES),
+                         TABLES(BART, "bart", "Bart", BART_SETTINGS),
+                         TABLES(MBART, "mbart", "MBart", MBART_SETTINGS),
                          MARIAN = BART_TABLE("marian", "MarianMTModel", "lm_head.weight",
                                              MARIAN_SIZES, MARIAN_SETTINGS, SINUSOIDS),
-                         MBART = BART_TABLE("mbart", "MBartForConditionalGeneration",
-                                            "lm_head.weight", MBART_SIZES, MBART_SETTINGS, BUFFERS),
                          M2M_100 = BART_TABLE("m2m_100", "M2M100ForConditionalGeneration",
                                               "lm_head.weight", M2M_100_SIZES, M2M_100_SETTINGS,
                                               SINUSOIDS);
 
 const bp_hf_table *const bp_transformer_huggingface[] = {&TRANSFORMER, NULL},
-                         *const bp_bart_huggingface[] = {&BART, &VALUE, &CLASS, &SPANS, NULL},
+                         *const bp_bart_huggingface[] = {&BART, &BART_VALUE, &BART_CLASS,
+                                                         &BART_SPANS, NULL},
+                         *const bp_mbart_huggingface[] = {&MBART, &MBART_VALUE, &MBART_CLASS,
+                                                          &MBART_SPANS, NULL},
                          *const bp_marian_huggingface[] = {&MARIAN, NULL},
-                         *const bp_mbart_huggingface[] = {&MBART, NULL},
                          *const bp_m2m_100_huggingface[] = {&M2M_100, NULL};
