@@ -69,7 +69,7 @@ int64_t bp_gguf_bytes(bp_gguf_type type, int64_t count);
 
 typedef struct bp_gguf_writer bp_gguf_writer;
 
-/** A new file of version 3 (refused where there is one), for tensors that follow in this order; of
+/** A file of version 3, in place of what is there, for tensors that follow in this order; of
  * each name, type, dims and shape are read. keys: an object as bp_gguf_keys gives; whole numbers
  * become u32 (in lists i32), others f32, and lists are of one kind.
  *

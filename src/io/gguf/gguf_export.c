@@ -246,10 +246,8 @@ static bp_err write_file(bp_checkpoint *checkpoint, export *self,
                          const bp_hf_export_options *huggingface, const bp_hf_table *const *tables)
 {
     bp_hf_sink sink = {begin, write_one, self};
-    bp_err err;
+    bp_err err = bp_hf_export_to(checkpoint, &sink, huggingface, tables);
 
-    (void)unlink(self->path); /* it is made anew, with its size */
-    err = bp_hf_export_to(checkpoint, &sink, huggingface, tables);
     if (err == BP_OK)
         err = bp_gguf_finish(&self->writer);
     bp_gguf_drop(&self->writer);

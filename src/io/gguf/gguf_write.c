@@ -170,7 +170,7 @@ bp_err bp_gguf_create(bp_gguf_writer **out, const char *path, const json_t *keys
         tensor->place = place;
         place = aligned(place + tensor->bytes);
     }
-    writer->fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    writer->fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     err = writer->fd < 0 ? bp_fail_create("can't create", path) : write_head(writer, keys);
     if (err != BP_OK)
         bp_gguf_drop(&writer);
