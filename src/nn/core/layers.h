@@ -299,14 +299,10 @@ typedef struct bp_state_space_shape {
     int64_t G, K;       /* groups of heads that read the same B and C; taps of the convolution */
     float epsilon;      /* of both norms */
     float least_step, most_step; /* of dt; most_step 0: there is no limit */
-    int64_t layers, number;      /* of the model; of this layer, from 0: its params are
-                                    "h.NUMBER.z.weight"      [H P][C], "x.weight" [H P][C], "bc.weight"
-                                    [2 G      N][C], "dt.weight"      [H][C], "x.taps" [H P][K], "bc.taps" [2
-                                    G N][K]      and their ".bias",      "dt.bias" [H], "decay" [H], "skip"
-                                    [H],      "gate.gain" [H P],      "out.weight" [C][H P], "ln.gain" [C] */
+    int64_t layers, number;      /* of the model; of this layer, from 0 */
     int64_t mask;                /* the stream of dropout masks */
-    bp_carry *taps, *states; /* of bp_state_space_carried columns; NULL: windows begin with zeros.
-                                Borrowed */
+    bp_carry *taps, *states; /* of as many columns as the functions below say; NULL: windows begin
+                                with zeros. Borrowed */
 } bp_state_space_shape;
 
 /** hidden += out(norm(y silu(z))), y the scan (math/kernels/scan.h) of silu(convolution of x), B
