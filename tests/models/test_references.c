@@ -244,7 +244,7 @@ static void check_old_config(fixture *f)
     snprintf(path, sizeof path, "%s/config-old.json", file_of(f->folder, "."));
     if (access(path, F_OK) != 0)
         return;
-    bp_test_expect(bp_json_load(&config, path, 1 << 20), BP_OK);
+    bp_test_expect(bp_json_load_python(&config, path, 1 << 20), BP_OK);
     bp_test_expect(hf_config_read(&old, config, bp_model_huggingface_tables(), path), BP_OK);
     assert_ptr_equal(old.table, f->hf.table);
     for (int k = 0; old.table->sizes[k].ours; k++)
