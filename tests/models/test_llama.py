@@ -126,7 +126,7 @@ class Llama(JobTest):
                              ("[model.unused_key]", "model.rope_scaling = linear", "model.rope_original_context")),
                             (["model.rope_scaling=llama3", "model.rope_factor=8", "model.rope_original_context=8", "model.rope_low_freq_factor=4"],
                              ("[model.bad_rope]", "model.rope_high_freq_factor = 4", "model.rope_low_freq_factor = 4")),
-                            (["model.rope_scaling=yarn"], ("[config.bad_value]", "model.rope_scaling = yarn")),
+                            (["model.rope_scaling=ntk"], ("[config.bad_value]", "model.rope_scaling = ntk")),
                             (["model.rope_fraction=0.5"], ("[model.unused_key]", "model.kind = llama", "model.rope_fraction")),
                             (["model.kind=gpt"], ("[model.unused_key]", "model.kind = gpt", "model.kv_heads"))):
             ranks = next((int(key[-1]) for key in keys if key.startswith("mesh.tensor")), 0)
