@@ -73,7 +73,7 @@ class NeoX(JobTest):
                             (["mesh.tensor=3"], ("[mesh.not_dividing]", "mesh.tensor = 3", "model.heads = 4")),
                             (["mesh.tensor=4", "model.inner=46"], ("[mesh.not_dividing]", "mesh.tensor = 4", "model.inner = 46")),
                             (["model.kv_heads=2"], ("[model.unused_key]", "model.kind = gpt_neox", "model.kv_heads")),
-                            (["model.rope_scaling=linear"], ("[model.unused_key]", "model.kind = gpt_neox", "model.rope_scaling"))):
+                            (["model.rope_scaling=linear"], ("[model.missing_key]", "model.rope_factor", "model.rope_scaling = linear"))):
             ranks = next((int(key[-1]) for key in keys if key.startswith("mesh.tensor")), 0)
             result = self.pretrain("refused", ranks, *NEOX, *keys)
             self.assert_error(result, 78, *words, lines=2 if keys == ["mesh.tensor=3"] else 1)
