@@ -209,7 +209,8 @@ bool bp_model_may_read(const bp_model_shape *shape, int64_t inputs)
 
 int64_t bp_model_most_inputs(const bp_model_shape *shape)
 {
-    return shape->family->unlimited ? BP_MODEL_UNLIMITED : shape->context;
+    return shape->family->unlimited && !bp_task_has_head(&shape->task) ? BP_MODEL_UNLIMITED
+                                                                       : shape->context;
 }
 
 /* Its layers are those of Transformers. */

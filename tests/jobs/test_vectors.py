@@ -79,7 +79,7 @@ class Vectors(FolderTest):
 
     def test_a_killed_job_goes_on(self):
         self.vectors("straight", 0, "score.vectors=mean")
-        os.environ["BP_FAULT"] = "score.chunk_done:2=kill"
+        os.environ["BP_FAULT"] = "work.unit_done:2=kill"
         try:
             self.assertEqual(self.result("killed", 0, "score.vectors=mean").status, -9)
         finally:
