@@ -411,7 +411,7 @@ static void input_that_is_not_there_is_missing(void **state)
     shell("touch tiny/pytorch_model.bin");
     expect("import tiny --out out", 66, "pytorch_model.bin ... [huggingface.no_weights]");
     shell("rm tiny/config.json");
-    expect("import tiny --out out", 66, "config.json ... [file.missing]");
+    expect("import tiny --out out", 66, "config.json ... [import.no_model]");
 }
 
 static void output_that_is_there_is_not_replaced(void **state)

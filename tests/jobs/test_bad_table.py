@@ -97,7 +97,7 @@ ROWS = [
     ("an export of a run that is none", "bagpipe-data export {none} --out {out}", {}, 66, ["{none}"]),
     ("an export of a corpus", "bagpipe-data export {train.h5} --out {out}", {}, 66, ["[checkpoint.none]", "{train.h5}"]),
     ("an export with another tokenizer", "bagpipe-data export {model} --out {out} --tokenizer {other.json}", {}, 65, ["[tokenizer.mismatch]"]),
-    ("an import of a folder without config.json", "bagpipe-data import {model} --out {out}", {}, 66, ["config.json"]),
+    ("an import of a folder without config.json", "bagpipe-data import {hf} --out {out}", {"hf/notes.txt": b"-"}, 66, ["config.json", "[import.no_model]"]),
     ("an import of a config.json that is a list", "bagpipe-data import {hf} --out {out}", {"hf/config.json": b"[]"}, 65, ["config.json"]),
     ("an import of a quantized model", IMPORT, llama(quantization_config={"bits": 4}), 65, ["[huggingface.unsupported]", "\"quantization_config\""]),
     ("an import of a model with code of its own", IMPORT, llama(auto_map={"AutoModel": "x.Y"}), 65, ["[huggingface.unsupported]", "\"auto_map\""]),

@@ -22,8 +22,6 @@ infer/generate/beam.c infer/generate/search.c
 
 infer/score/page/page.c infer/score/page/page_texts.c
 
-io/huggingface/hf_config.c io/huggingface/hf_names.c
-
 math/attention/attention.c math/attention/attention_f32.c
 
 mesh/agree.c mesh/transfer.c

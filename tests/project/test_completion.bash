@@ -74,7 +74,7 @@ has "bagpipe pretrain runs/" runs/deep.ini "runs/with blank.ini" runs/small
 gives "bagpipe pretrain small.ini train.log" train.log_every=
 has "bagpipe pretrain small.ini " run.dir= model.width= optimizer.lr=
 lacks "bagpipe pretrain small.ini " score.model=
-gives "bagpipe pretrain small.ini model.emb" model.embedding=
+gives "bagpipe pretrain small.ini model.embedding" "model.embedding=|model.embedding_multiplier="
 has "bagpipe pretrain small.ini model.kind=llama " model.rope_theta= model.inner= run.dir=
 lacks "bagpipe pretrain small.ini model.kind=llama " model.order=
 gives "bagpipe check pretrain small.ini model.kind=t5 model.rel" "model.relative_buckets=|model.relative_distance="
