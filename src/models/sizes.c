@@ -213,8 +213,8 @@ int64_t bp_model_most_inputs(const bp_model_shape *shape)
                                                                        : shape->context;
 }
 
-/* Its layers are those of Transformers. */
+/* Its layers are those of Transformers: no other has an adapter's place. */
 bool shape_has_adapters(const bp_model_family *family)
 {
-    return family->backbone || family->start_token;
+    return (family->backbone && !family->unlimited) || family->start_token;
 }

@@ -332,7 +332,7 @@ bp_backbone bp_stack_backbone(const bp_model_shape *shape)
     return (bp_backbone){.blocks = bp_transformer_blocks(shape) - 1,
                          .layers_from = 1,
                          .norm = last_norm(shape),
-                         .tied = stack->keeps_words && bp_stack_is_tied(shape),
+                         .tied = stack->keeps_words && bp_stack_is_tied(shape) && last_norm(shape),
                          .rms = stack->rms,
                          .epsilon = bp_stack_epsilon(shape),
                          .cap = logit_cap(shape),

@@ -218,7 +218,6 @@ static void match_block(bp_network *network, const bp_model_shape *shape, int nu
     }
 }
 
-/* A block of the family, or of the task's head; what training leaves as it is has no moments. */
 /* The gains of norms, which would begin as 1. */
 static void begin_at_one(bp_group *group)
 {
@@ -229,6 +228,7 @@ static void begin_at_one(bp_group *group)
         }
 }
 
+/* A block of the family, or of the task's head; what training leaves as it is has no moments. */
 static void add_block(bp_network *network, const bp_model_shape *shape, int number,
                       bp_param *shared)
 {

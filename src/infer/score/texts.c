@@ -295,7 +295,10 @@ static void fill_whole(const text_job *job, const text_row *row, int64_t length,
            (size_t)count * sizeof *inputs);
     if (masks)
         inputs[1 + count] = (int32_t)rule->sep;
-    targets[lead] = inputs[lead]; /* a head needs a target; its result is not used */
+    /* a head needs a target, whose result is not used; a text's length is up to its last one */
+    if (count > 0)
+        lead += count - 1;
+    targets[lead] = inputs[lead];
 }
 
 /* A probe that keeps what one block passes on. */

@@ -173,6 +173,14 @@ static bp_err load(vectors *self)
     return BP_OK;
 }
 
+static bool prompt_fits(const vectors *self)
+{
+    for (int64_t k = 0; k < self->wish->prompt_count; k++)
+        if (self->wish->prompt[k] < 0 || self->wish->prompt[k] >= self->job->info.words)
+            return false;
+    return true;
+}
+
 static bp_err open(void *context)
 {
     vectors *self = context;
@@ -187,6 +195,11 @@ static bp_err open(void *context)
                       "score.context = %" PRId64 " is more than the model's %" PRId64
                       ": at score.context; use %" PRId64 " or less",
                       asked, job->info.context, job->info.context);
+    else if (!prompt_fits(self))
+        err = BP_FAIL(BP_ERR_FORMAT, "checkpoint.bad_prompt",
+                      "the prompt of the checkpoint's vectors has tokens beyond its vocabulary, or "
+                      "more than %d: at %s; import the model again",
+                      BP_VECTORS_PROMPT, bp_score_keys_of(job->config)->model);
     else if (self->texts.most < 3 + self->wish->prompt_count)
         err = BP_FAIL(BP_ERR_CONFIG, "score.context_too_short",
                       "of %" PRId64 " places a text has none, beside the prompt and the tokens "

@@ -48,8 +48,13 @@ static void take_prompt(bp_vectors_wish *out, const json_t *ids)
     size_t count = json_array_size(ids);
 
     out->prompt_count = count < BP_VECTORS_PROMPT ? (int64_t)count : BP_VECTORS_PROMPT;
-    for (int64_t k = 0; k < out->prompt_count; k++)
-        out->prompt[k] = (int32_t)json_integer_value(json_array_get(ids, (size_t)k));
+    for (int64_t k = 0; k < out->prompt_count; k++) {
+        json_int_t id = json_integer_value(json_array_get(ids, (size_t)k));
+
+        out->prompt[k] = id < 0 || id > INT32_MAX ? -1 : (int32_t)id;
+    }
+    if (count > BP_VECTORS_PROMPT)
+        out->prompt[0] = -1; /* refused, with ids beyond the vocabulary */
 }
 
 /* On the root. A checkpoint that can't be read is left to what opens it. */

@@ -164,6 +164,8 @@ static bp_err take_rotary(json_t *config, const bp_gguf *file, const bp_gguf_fam
                        "key %s.rope.dimension_count is %lld, and heads have %lld entries: at %s",
                        family->architecture, (long long)json_integer_value(turned),
                        (long long)width, file->path);
+    if (!scaling && factor && json_number_value(factor) != 0 && json_number_value(factor) != 1)
+        scaling = "linear"; /* llama.cpp's default */
     if (!scaling || strcmp(scaling, "none") == 0)
         return BP_OK;
     if (strcmp(scaling, "linear") != 0 || json_number_value(factor) <= 0)

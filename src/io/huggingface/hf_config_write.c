@@ -111,7 +111,7 @@ json_t *hf_config_json(const bp_hf_shape *shape)
             put_size(config, shape, k, table->sizes[k].also);
     }
     for (const bp_hf_setting *setting = table->settings; setting->key; setting++)
-        if (hf_is_set(shape, setting->only_if) && setting->is[0] != '*' &&
+        if (hf_is_set(shape, setting->only_if) && setting->is[0] != '*' && setting->is[0] != '[' &&
             !strchr(setting->key, '.'))
             (void)json_object_set_new(
                 config, setting->key,

@@ -143,10 +143,11 @@ static bool is_of_origin(const bp_hf_table *table, const json_t *state)
            strcmp(origin + strlen(OF), table->model_type) == 0;
 }
 
-/* By the first of its kind that takes it, of the type that it was imported as before others; if
+/* By the first of its kind that takes it (by_origin: of the type that it was imported as before
+ * others); if
  * none does, the message is of one for its task. */
 static bp_err read_shape(bp_hf_shape *out, const bp_checkpoint *checkpoint, const json_t *part,
-                         const bp_hf_table *const *tables)
+                         const bp_hf_table *const *tables, bool by_origin)
 {
     const char *where = bp_checkpoint_folder(checkpoint), *kind;
     const json_t *state = bp_checkpoint_state(checkpoint),
@@ -165,7 +166,7 @@ static bp_err read_shape(bp_hf_shape *out, const bp_checkpoint *checkpoint, cons
     for (int other = 0; other < 2; other++)
         for (const bp_hf_table *const *table = tables; *table && (!known || err != BP_OK); table++)
             if (strcmp(kind, (*table)->kind) == 0 && (!has || has_task(*table, model)) &&
-                is_of_origin(*table, state) != (other == 1)) {
+                (by_origin && is_of_origin(*table, state)) != (other == 1)) {
                 known = true;
                 err = read_by(out, *table, model, where);
             }
@@ -436,7 +437,7 @@ bp_err bp_hf_export_to(bp_checkpoint *checkpoint, const bp_hf_sink *sink,
     bp_hf_shape shape = {0};
     bp_hf_export_options own = *options;
     layout all = {0};
-    bp_err err = read_shape(&shape, checkpoint, options->model, tables);
+    bp_err err = read_shape(&shape, checkpoint, options->model, tables, false);
 
     own.dtype = "F32";
     own.shard_bytes = 0;
@@ -494,7 +495,7 @@ bp_err bp_hf_export(bp_checkpoint *checkpoint, const char *out, const bp_hf_expo
     struct stat status;
     char *hidden = NULL;
     int lock = -1;
-    bp_err err = read_shape(&shape, checkpoint, options->model, tables);
+    bp_err err = read_shape(&shape, checkpoint, options->model, tables, true);
 
     BP_ASSERT(bp_comm_size(bp_checkpoint_comm(checkpoint)) == 1);
     if (err == BP_OK && lstat(out, &status) == 0)

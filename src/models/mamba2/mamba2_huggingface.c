@@ -26,7 +26,8 @@ static const bp_hf_setting SETTINGS[] = {
     {"use_conv_bias", "true"},
     {"rms_norm", "true"},
     {"expand", "heads*head_width/width"},
-    {"time_step_limit", "[0.0, \"Infinity\"]|[0, \"Infinity\"]"},
+    {"time_step_limit",
+     "[0.0, \"Infinity\"]|[0, \"Infinity\"]|[0.0, {\"__float__\": \"Infinity\"}]"},
     {0}};
 
 static const char *const BUFFERS[] = {NULL};
