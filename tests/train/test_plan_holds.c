@@ -146,7 +146,7 @@ static void say(const training *t, size_t planned, size_t needed)
 static size_t tables_bytes(const training *t)
 {
     return ((size_t)64 << 10) +
-           ((size_t)72 << 10) * (size_t)bp_model_blocks(&t->shape) / (size_t)t->on.pipeline;
+           ((size_t)120 << 10) * (size_t)bp_model_blocks(&t->shape) / (size_t)t->on.pipeline;
 }
 
 static void training_takes_what_is_planned(void **state)
