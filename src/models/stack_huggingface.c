@@ -8,18 +8,12 @@ const char *const bp_stack_hf_buffers[] = {"self_attn.rotary_emb.inv_freq", "rot
 bp_err bp_stack_hf_check(const bp_hf_shape *shape, const char *path)
 {
     int64_t heads = bp_hf_size_of(shape, "heads"), width = bp_hf_size_of(shape, "width"),
-            kv_heads = bp_hf_size_of(shape, "kv_heads"), D = bp_hf_size_of(shape, "head_width"),
-            rotated = D;
+            D = bp_hf_size_of(shape, "head_width"), rotated = D;
 
-    if (D == width / heads && width % heads != 0)
-        return BP_FAIL(BP_ERR_FORMAT, "huggingface.not_dividing",
-                       "\"num_attention_heads\" %lld does not divide \"hidden_size\" %lld: at %s",
-                       (long long)heads, (long long)width, path);
-    if (heads % kv_heads != 0)
-        return BP_FAIL(
-            BP_ERR_FORMAT, "huggingface.not_dividing",
-            "\"num_key_value_heads\" %lld does not divide \"num_attention_heads\" %lld: at %s",
-            (long long)kv_heads, (long long)heads, path);
+    if (D == width / heads && bp_hf_check_heads(shape, path) != BP_OK)
+        return BP_ERR_FORMAT;
+    if (bp_hf_check_divides(shape, "kv_heads", "heads", path) != BP_OK)
+        return BP_ERR_FORMAT;
     if (bp_hf_has_size(shape->table, "rope_fraction"))
         rotated = (int64_t)((double)D * bp_hf_value_of(shape, "rope_fraction"));
     if (rotated % 2 != 0 || rotated < 2 || rotated > D)

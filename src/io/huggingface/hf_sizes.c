@@ -95,3 +95,22 @@ bool bp_hf_is_given(const bp_hf_shape *shape, int k)
 
     return !size->only_theirs && (!size->quiet || shape->sizes[k] != hf_otherwise(shape, size));
 }
+
+bp_err bp_hf_check_divides(const bp_hf_shape *shape, const char *count, const char *other,
+                           const char *path)
+{
+    const bp_hf_size *sizes = shape->table->sizes;
+    int one = find_size(shape->table, count), all = find_size(shape->table, other);
+    int64_t part = (int64_t)shape->sizes[one], whole = (int64_t)shape->sizes[all];
+
+    if (whole % part == 0)
+        return BP_OK;
+    return BP_FAIL(BP_ERR_FORMAT, "huggingface.not_dividing",
+                   "\"%s\" %lld does not divide \"%s\" %lld: at %s", sizes[one].theirs,
+                   (long long)part, sizes[all].theirs, (long long)whole, path);
+}
+
+bp_err bp_hf_check_heads(const bp_hf_shape *shape, const char *path)
+{
+    return bp_hf_check_divides(shape, "heads", "width", path);
+}

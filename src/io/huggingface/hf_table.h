@@ -146,6 +146,11 @@ bool bp_hf_has_size(const bp_hf_table *table, const char *name);
 void bp_hf_set_size(bp_hf_shape *shape, const char *name, double value);
 /** The list of size k, which is one: [sizes[k]]. */
 const double *bp_hf_list_of(const bp_hf_shape *shape, int k);
+/** A count divides another one, both by our names; "heads" divide "width", for bp_hf_table.check.
+ * Errors: BP_ERR_FORMAT, with their names in config.json. */
+bp_err bp_hf_check_divides(const bp_hf_shape *shape, const char *count, const char *other,
+                           const char *path);
+bp_err bp_hf_check_heads(const bp_hf_shape *shape, const char *path);
 /** Is size k written into a checkpoint? */
 bool bp_hf_is_given(const bp_hf_shape *shape, int k);
 

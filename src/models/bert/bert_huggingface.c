@@ -145,17 +145,6 @@ static const bp_hf_alias OLDER[] = {{"LayerNorm.weight", "LayerNorm.gamma"},
                                     {"lm_head.bias", "lm_head.decoder.bias"},
                                     {0}};
 
-static bp_err check_sizes(const bp_hf_shape *shape, const char *path)
-{
-    int64_t heads = bp_hf_size_of(shape, "heads"), width = bp_hf_size_of(shape, "width");
-
-    if (width % heads != 0)
-        return BP_FAIL(BP_ERR_FORMAT, "huggingface.not_dividing",
-                       "\"num_attention_heads\" %lld does not divide \"hidden_size\" %lld: at %s",
-                       (long long)heads, (long long)width, path);
-    return BP_OK;
-}
-
 #define MORE                                                                                       \
     "{\"hidden_dropout_prob\": 0.0, \"attention_probs_dropout_prob\": 0.0,"                        \
     " \"torch_dtype\": \"float32\", \"use_cache\": true}"
@@ -166,7 +155,7 @@ static bp_err check_sizes(const bp_hf_shape *shape, const char *path)
         .prefix = before, .first = "embeddings.word_embeddings.weight", .head = head_of,           \
         .tied = "embeddings.word_embeddings.weight", .sizes = sizes_of, .settings = SETTINGS,      \
         .rows = rows_of, .buffers = BUFFERS, .harmless = HARMLESS, .more = MORE,                   \
-        .check = check_sizes, .bare = HEADS, .older = OLDER                                        \
+        .check = bp_hf_check_heads, .bare = HEADS, .older = OLDER                                  \
     }
 
 static const bp_hf_table PRETRAINING = TABLE("bert", "bert", "BertForPreTraining",
@@ -291,16 +280,6 @@ static const bp_hf_row DISTILBERT_ROWS[] = {DISTILBERT_ENCODER,
                        DISTILBERT_TAG_ROWS[] = {DISTILBERT_ENCODER, OUTCOME, {0}},
                        DISTILBERT_SPAN_ROWS[] = {DISTILBERT_ENCODER, SPAN, {0}};
 
-static bp_err check_distilbert(const bp_hf_shape *shape, const char *path)
-{
-    int64_t heads = bp_hf_size_of(shape, "heads"), width = bp_hf_size_of(shape, "width");
-
-    return width % heads == 0 ? BP_OK
-                              : BP_FAIL(BP_ERR_FORMAT, "huggingface.not_dividing",
-                                        "\"n_heads\" %lld does not divide \"dim\" %lld: at %s",
-                                        (long long)heads, (long long)width, path);
-}
-
 #define DISTILBERT_MORE                                                                            \
     "{\"dropout\": 0.0, \"attention_dropout\": 0.0, \"qa_dropout\": 0.0,"                          \
     " \"seq_classif_dropout\": 0.0, \"torch_dtype\": \"float32\"}"
@@ -310,7 +289,7 @@ static bp_err check_distilbert(const bp_hf_shape *shape, const char *path)
         .prefix = "distilbert.", .first = "embeddings.word_embeddings.weight", .head = head_of,    \
         .tied = "embeddings.word_embeddings.weight", .sizes = sizes_of,                            \
         .settings = DISTILBERT_SETTINGS, .rows = rows_of, .buffers = BUFFERS,                      \
-        .harmless = DISTILBERT_HARMLESS, .more = DISTILBERT_MORE, .check = check_distilbert,       \
+        .harmless = DISTILBERT_HARMLESS, .more = DISTILBERT_MORE, .check = bp_hf_check_heads,      \
         .bare = DISTILBERT_HEADS, .older = OLDER                                                   \
     }
 static const bp_hf_table DISTILBERT_MASKED = DISTILBERT_TABLE("MaskedLM", "vocab_projector.weight",

@@ -71,17 +71,6 @@ static const char *const HARMLESS[] = {
     "skip_bias_add",  "skip_bias_add_qkv",     "attention_softmax_in_fp32",
     "unk_token_id",   "offset_alibi",          NULL};
 
-static bp_err check(const bp_hf_shape *shape, const char *path)
-{
-    int64_t heads = bp_hf_size_of(shape, "heads"), width = bp_hf_size_of(shape, "width");
-
-    if (width % heads == 0)
-        return BP_OK;
-    return BP_FAIL(BP_ERR_FORMAT, "huggingface.not_dividing",
-                   "\"n_head\" %lld does not divide \"hidden_size\" %lld: at %s", (long long)heads,
-                   (long long)width, path);
-}
-
 static const bp_hf_table BLOOM = {
     .kind = "bloom",
     .model_type = "bloom",
@@ -97,7 +86,7 @@ static const bp_hf_table BLOOM = {
     .harmless = HARMLESS,
     .more = "{\"hidden_dropout\": 0.0, \"attention_dropout\": 0.0, \"torch_dtype\": \"float32\","
             " \"use_cache\": true}",
-    .check = check,
+    .check = bp_hf_check_heads,
     .bare = HEAD};
 
 const bp_hf_table *const bp_bloom_huggingface[] = {&BLOOM, NULL};

@@ -118,17 +118,6 @@ static const char *const BUFFERS[] = {"embeddings.position_ids", "embeddings.tok
                                            "qa_outputs.",
                                            NULL};
 
-static bp_err check_sizes(const bp_hf_shape *shape, const char *path)
-{
-    int64_t heads = bp_hf_size_of(shape, "heads"), width = bp_hf_size_of(shape, "width");
-
-    if (width % heads != 0)
-        return BP_FAIL(BP_ERR_FORMAT, "huggingface.not_dividing",
-                       "\"num_attention_heads\" %lld does not divide \"hidden_size\" %lld: at %s",
-                       (long long)heads, (long long)width, path);
-    return BP_OK;
-}
-
 #define TABLE(class, own, sizes_of, rows_of)                                                       \
     {                                                                                              \
         .kind = "electra", .model_type = "electra", .architecture = class, .identified_by = own,   \
@@ -138,7 +127,7 @@ static bp_err check_sizes(const bp_hf_shape *shape, const char *path)
         .harmless = HARMLESS,                                                                      \
         .more = "{\"hidden_dropout_prob\": 0.0, \"attention_probs_dropout_prob\": 0.0,"            \
                 " \"torch_dtype\": \"float32\", \"use_cache\": true}",                             \
-        .check = check_sizes, .bare = HEADS                                                        \
+        .check = bp_hf_check_heads, .bare = HEADS                                                  \
     }
 
 static const bp_hf_table DISCRIMINATOR = TABLE("ElectraForPreTraining",

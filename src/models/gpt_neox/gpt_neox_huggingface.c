@@ -80,10 +80,8 @@ static bp_err check(const bp_hf_shape *shape, const char *path)
     int64_t heads = bp_hf_size_of(shape, "heads"), width = bp_hf_size_of(shape, "width"), rotated;
     double fraction = bp_hf_value_of(shape, "rope_fraction");
 
-    if (width % heads != 0)
-        return BP_FAIL(BP_ERR_FORMAT, "huggingface.not_dividing",
-                       "\"num_attention_heads\" %lld does not divide \"hidden_size\" %lld: at %s",
-                       (long long)heads, (long long)width, path);
+    if (bp_hf_check_heads(shape, path) != BP_OK)
+        return BP_ERR_FORMAT;
     rotated = (int64_t)((double)(width / heads) * fraction);
     if (rotated < 2 || rotated % 2 != 0 || rotated > width / heads)
         return BP_FAIL(

@@ -76,10 +76,8 @@ static bp_err check(const bp_hf_shape *shape, const char *path)
     int64_t heads = bp_hf_size_of(shape, "heads"), width = bp_hf_size_of(shape, "width"),
             turned = bp_hf_size_of(shape, "rope_width");
 
-    if (width % heads != 0)
-        return BP_FAIL(BP_ERR_FORMAT, "huggingface.not_dividing",
-                       "\"n_head\" %lld does not divide \"n_embd\" %lld: at %s", (long long)heads,
-                       (long long)width, path);
+    if (bp_hf_check_heads(shape, path) != BP_OK)
+        return BP_ERR_FORMAT;
     if (turned % 2 != 0 || turned > width / heads)
         return BP_FAIL(
             BP_ERR_FORMAT, "huggingface.bad_rope",

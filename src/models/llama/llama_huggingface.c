@@ -139,17 +139,12 @@ static const char *const BUFFERS[] = {"self_attn.rotary_emb.inv_freq", NULL}, *c
 static bp_err check(const bp_hf_shape *shape, const char *path)
 {
     int64_t heads = bp_hf_size_of(shape, "heads"), width = bp_hf_size_of(shape, "width"),
-            kv_heads = bp_hf_size_of(shape, "kv_heads"), D = bp_hf_size_of(shape, "head_width");
+            D = bp_hf_size_of(shape, "head_width");
 
-    if (D == width / heads && width % heads != 0)
-        return BP_FAIL(BP_ERR_FORMAT, "huggingface.not_dividing",
-                       "\"num_attention_heads\" %lld does not divide \"hidden_size\" %lld: at %s",
-                       (long long)heads, (long long)width, path);
-    if (heads % kv_heads != 0)
-        return BP_FAIL(
-            BP_ERR_FORMAT, "huggingface.not_dividing",
-            "\"num_key_value_heads\" %lld does not divide \"num_attention_heads\" %lld: at %s",
-            (long long)kv_heads, (long long)heads, path);
+    if (D == width / heads && bp_hf_check_heads(shape, path) != BP_OK)
+        return BP_ERR_FORMAT;
+    if (bp_hf_check_divides(shape, "kv_heads", "heads", path) != BP_OK)
+        return BP_ERR_FORMAT;
     if (D % 2 != 0)
         return BP_FAIL(
             BP_ERR_FORMAT, "huggingface.odd_heads",

@@ -83,13 +83,7 @@ static const char *const HEAD[] = {"lm_head.", NULL};
 
 static bp_err check(const bp_hf_shape *shape, const char *path)
 {
-    int64_t heads = bp_hf_size_of(shape, "heads"), groups = bp_hf_size_of(shape, "groups");
-
-    if (heads % groups == 0)
-        return BP_OK;
-    return BP_FAIL(BP_ERR_FORMAT, "huggingface.not_dividing",
-                   "\"n_groups\" %lld does not divide \"num_heads\" %lld: at %s", (long long)groups,
-                   (long long)heads, path);
+    return bp_hf_check_divides(shape, "groups", "heads", path);
 }
 
 static const bp_hf_table MAMBA2 = {.kind = "mamba2",

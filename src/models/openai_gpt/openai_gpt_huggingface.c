@@ -72,17 +72,6 @@ static const char *const HARMLESS[] = {"attn_pdrop",
                                        "summary_use_proj",
                                        NULL};
 
-static bp_err check(const bp_hf_shape *shape, const char *path)
-{
-    int64_t heads = bp_hf_size_of(shape, "heads"), width = bp_hf_size_of(shape, "width");
-
-    if (width % heads == 0)
-        return BP_OK;
-    return BP_FAIL(BP_ERR_FORMAT, "huggingface.not_dividing",
-                   "\"n_head\" %lld does not divide \"n_embd\" %lld: at %s", (long long)heads,
-                   (long long)width, path);
-}
-
 static const bp_hf_table OPENAI_GPT = {
     .kind = "openai_gpt",
     .model_type = "openai-gpt",
@@ -98,7 +87,7 @@ static const bp_hf_table OPENAI_GPT = {
     .harmless = HARMLESS,
     .more = "{\"attn_pdrop\": 0.0, \"embd_pdrop\": 0.0, \"resid_pdrop\": 0.0,"
             " \"torch_dtype\": \"float32\"}",
-    .check = check,
+    .check = bp_hf_check_heads,
     .bare = HEAD};
 
 const bp_hf_table *const bp_openai_gpt_huggingface[] = {&OPENAI_GPT, NULL};

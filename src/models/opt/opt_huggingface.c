@@ -62,17 +62,6 @@ static const char *const BUFFERS[] = {"", NULL}, *const HEAD[] = {"lm_head.", NU
 static const char *const HARMLESS[] = {"dropout",   "attention_dropout", "activation_dropout",
                                        "layerdrop", "init_std",          NULL};
 
-static bp_err check(const bp_hf_shape *shape, const char *path)
-{
-    int64_t heads = bp_hf_size_of(shape, "heads"), width = bp_hf_size_of(shape, "width");
-
-    if (width % heads == 0)
-        return BP_OK;
-    return BP_FAIL(BP_ERR_FORMAT, "huggingface.not_dividing",
-                   "\"num_attention_heads\" %lld does not divide \"hidden_size\" %lld: at %s",
-                   (long long)heads, (long long)width, path);
-}
-
 static const bp_hf_table OPT = {
     .kind = "opt",
     .model_type = "opt",
@@ -88,7 +77,7 @@ static const bp_hf_table OPT = {
     .harmless = HARMLESS,
     .more = "{\"dropout\": 0.0, \"attention_dropout\": 0.0, \"layerdrop\": 0.0,"
             " \"torch_dtype\": \"float32\", \"use_cache\": true}",
-    .check = check,
+    .check = bp_hf_check_heads,
     .bare = HEAD};
 
 const bp_hf_table *const bp_opt_huggingface[] = {&OPT, NULL};

@@ -256,17 +256,6 @@ static const char *const BUFFERS[] = {"encoder.embed_tokens.weight", "decoder.em
                                               "save_step",
                                               NULL};
 
-static bp_err check_sizes(const bp_hf_shape *shape, const char *path)
-{
-    int64_t heads = bp_hf_size_of(shape, "heads"), width = bp_hf_size_of(shape, "width");
-
-    if (width % heads != 0)
-        return BP_FAIL(BP_ERR_FORMAT, "huggingface.not_dividing",
-                       "\"encoder_attention_heads\" %lld does not divide \"d_model\" %lld: at %s",
-                       (long long)heads, (long long)width, path);
-    return BP_OK;
-}
-
 /* BART's default of forced_eos_token_id is an id of its own vocabulary. */
 #define MORE                                                                                       \
     "{\"dropout\": 0.0, \"forced_eos_token_id\": null, \"torch_dtype\": \"float32\", "             \
@@ -277,7 +266,7 @@ static bp_err check_sizes(const bp_hf_shape *shape, const char *path)
         .kind = family, .model_type = family, .architecture = class, .prefix = "model.",           \
         .first = "shared.weight", .head = head_of, .tied = "shared.weight", .sizes = sizes_of,     \
         .settings = must, .rows = BART_ROWS, .buffers = constants, .harmless = HARMLESS,           \
-        .more = MORE, .check = check_sizes, .bare = BARE, .twins = TWINS                           \
+        .more = MORE, .check = bp_hf_check_heads, .bare = BARE, .twins = TWINS                     \
     }
 #define TABLES(name, family, class, must)                                                          \
     name = BART_TABLE(family, class "ForConditionalGeneration", "lm_head.weight", name##_SIZES,    \
@@ -302,7 +291,7 @@ static const bp_hf_table TRANSFORMER = {.kind = "transformer",
                                         .buffers = BUFFERS,
                                         .harmless = HARMLESS,
                                         .more = MORE,
-                                        .check = check_sizes},
+                                        .check = bp_hf_check_heads},
                          TABLES(BART, "bart", "Bart", BART_SETTINGS),
                          TABLES(MBART, "mbart", "MBart", MBART_SETTINGS),
                          MARIAN = BART_TABLE("marian", "MarianMTModel", "lm_head.weight",
