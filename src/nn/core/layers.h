@@ -308,8 +308,11 @@ typedef struct bp_state_space_shape {
 /** hidden += out(norm(y silu(z))), y the scan (math/kernels/scan.h) of silu(convolution of x), B
  * and C likewise, with steps dt = softplus(dt + bias) and rates exp(decay); z, x, B, C, dt are
  * products of one norm of hidden. Tensor ranks divide H, and G divides it. In decoding a sequence
- * has one state. `split` is cut over tensor ranks, `whole` is replicated. Source: Dao and Gu 2024.
- */
+ * has one state. Adds to `split`, which is cut over tensor ranks, "h.NUMBER.z.weight" and
+ * "x.weight" [H P][C], "dt.weight" [H][C], "out.weight" [C][H P], "x.taps" [H P][K], "x.bias" and
+ * "gate.gain" [H P], "dt.bias", "decay" and "skip" [H]; to `whole`, which is replicated,
+ * "bc.weight" [2 G N][C], "bc.taps" [2 G N][K], "bc.bias" [2 G N] and "ln.gain" [C]. Source: Dao
+ * and Gu 2024. */
 void bp_state_space_new(bp_block **out, const bp_nn *nn, const bp_state_space_shape *shape,
                         bp_group *split, bp_group *whole);
 /** Columns of what it carries on one of `tensors` ranks: rows of the convolution, and states. */
