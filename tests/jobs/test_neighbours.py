@@ -135,7 +135,8 @@ class Neighbours(ScoreFiles, JobTest):
     def test_plan_counts_the_buffers_of_states(self):
         def planned(*keys):
             found = self.must([*self.command("planned", "part"), "--plan", *keys])
-            return float(re.search(r"takes? about ([\d.]+) MiB", found.out)[1])
+            total, measured = (float(re.search(rf"{words} ([\d.]+) MiB", found.out)[1]) for words in ("takes about", "model and batch take"))
+            return total - measured  # what a trial batch takes of a process differs from run to run
         wide = ["bagpipe", "pretrain", self.at("small.ini"), f"run.dir={self.at('wide')}", "train.steps=1", "model.width=256", "model.heads=4"]
         self.must(wide)
         model = f"score.model={self.at('wide')}"
@@ -216,7 +217,10 @@ class Neighbours(ScoreFiles, JobTest):
             self.assert_error(run([*cite, *rest]), status, *words)
         self.assert_error(run([*cite[:2], self.at("other"), self.store, "word"]), 65, "[datastore.other_model]")
         self.assert_warning(run([*cite, "the sea"]), "[datastore.rounded_keys]", times=0)
-        self.must(self.command("rounded", "part", "score.states=yes", "math.precision=bf16"))
+        rounded = run([program("bagpipe"), *self.command("rounded", "part", "score.states=yes", "math.precision=bf16")[1:]])
+        if "[math.no_bf16]" in rounded.err:
+            self.skipTest("this CPU has no bf16")
+        self.assertEqual(rounded.status, 0, str(rounded))
         result = run([*cite[:3], os.path.join(self.at("rounded"), "score", "states.h5"), "the sea"])
         self.assertEqual(result.status, 0, str(result))
         self.assert_warning(result, "[datastore.rounded_keys]", "bf16", "score.states=yes", "math.precision=f32")
