@@ -1,5 +1,7 @@
 /* bagpipe score: log-probability of every token of corpora; the same command again goes on. */
 #include "infer/score/score.h"
+#include "infer/score/keys.h"
+#include "infer/score/questions/questions.h"
 #include "infer/score/vectors.h"
 
 #include "job.h"
@@ -11,6 +13,9 @@ static const bp_option *const OPTIONS[] = {bp_run_options, bp_score_options, bp_
 static bp_err run(const bp_job_call *call)
 {
     bp_vectors_wish vectors;
+
+    if (bp_score_keys_of(call->config)->questions)
+        return bp_questions(call->world, call->config, call->plan);
     bp_err err = bp_vectors_find(&vectors, call->config, call->world);
 
     if (err == BP_OK)
@@ -22,11 +27,13 @@ static bp_err run(const bp_job_call *call)
 const bp_job bp_job_score = {
     .name = "score",
     .help = "computes the log-probability of every token of corpora under a model or an ensemble",
-    .text = "It writes score/summary.json, score/documents.h5 and, with score.tokens=yes, "
-            "score/tokens.h5 into run.dir. The same command again computes what is missing. For a "
-            "fine-tuned model it writes score/summary.json, score/predictions.csv and "
-            "score/index.html; a corpus without labels has predictions and no figures. With "
-            "score.vectors=mean (first, last) it writes score/vectors.h5 in place of all that.",
+    .text =
+        "It writes score/summary.json, score/documents.h5 and, with score.tokens=yes, "
+        "score/tokens.h5 into run.dir. The same command again computes what is missing. For a "
+        "fine-tuned model it writes score/summary.json, score/predictions.csv and "
+        "score/index.html; a corpus without labels has predictions and no figures. With "
+        "score.vectors=mean (first, last) it writes score/vectors.h5 in place of all that, with "
+        "score.questions=FILE score/questions.jsonl and score/summary.json.",
     .examples = "  mpirun -n 4 bagpipe score score.ini run.dir=runs/scored score.tokens=yes\n"
                 "  bagpipe-data table runs/scored/score/tokens.h5 > tokens.csv\n",
     .options = OPTIONS,

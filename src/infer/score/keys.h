@@ -12,6 +12,7 @@ typedef struct bp_score_keys {
     const char *model;
     const char *corpus;
     const char *candidates;
+    const char *questions, *questions_form;
     const char *vectors;
     bool vectors_norm;
     const char *select;

@@ -39,7 +39,7 @@ typedef struct scorer {
     bp_score_plan plan;
     bp_candidates candidates; /* on leads and the coordinator; empty: none are asked for */
     char candidates_hash[BP_SHA256_HEX]; /* on all ranks; "": none */
-    struct chooser *chooser;             /* of their units; NULL until they are asked for */
+    struct candidate_units *candidate_units; /* NULL until they are asked for */
     json_t *choices;                     /* their figures, on the coordinator, at the end */
     struct state_texts *states;          /* of score.states; NULL: none, or keys */
     score_windows windows;

@@ -25,7 +25,9 @@ typedef struct bp_candidates {
     int64_t *answer;  /* [documents]: which of its choices is right; -1: unknown */
     int64_t unscored; /* rows without a log-probability */
     bp_candidate_row *rows;
+    bool *quiet; /* [documents]: nobody asks what the model would write there; NULL: of none */
     bp_ids ids;
+    int64_t count, capacity; /* of rows */
 } bp_candidates;
 
 /** Tokens that come before a context; -1: none. A document that begins with `bos` or `before` keeps
@@ -50,6 +52,11 @@ typedef struct bp_candidates_prefix {
  *             lines than documents; those of bp_corpus_file_read. */
 bp_err bp_candidates_read(bp_candidates *candidates, const char *path, const bp_score_plan *plan,
                           const bp_tokenizer *tokenizer, const bp_candidates_prefix *prefix);
+/** Append a row with the ids from `first` to the end, of which the first `fed` are not scored: of a
+ * document whose rows are appended now, with a choice of so many bytes. Its number of scored tokens
+ * is 0 where it has none, or more than `context`; ids that do not fit lose their beginning. */
+void bp_candidates_add(bp_candidates *candidates, const bp_candidate_row *row, int64_t fed,
+                       int64_t context);
 /** SHA-256 of what is scored and of the answers, in 64 digits. */
 void bp_candidates_hash(const bp_candidates *candidates, char out[BP_SHA256_HEX]);
 void bp_candidates_clear(bp_candidates *candidates);

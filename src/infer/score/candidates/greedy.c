@@ -1,6 +1,6 @@
 /* Checks whether the model itself would write a choice after its context. Called by choices.c after
  * the batch of a unit. */
-#include "infer/score/candidates/greedy_priv.h"
+#include "infer/score/candidates/greedy.h"
 
 #include "base/mem.h"
 #include "base/process/heartbeat.h"
@@ -89,15 +89,15 @@ void greedy_follow(const greedy_walker *w)
         (void)is_greedy(w, count, scored);
 }
 
-bp_err greedy_open(greedy_walker *w, const scorer *self, int64_t longest)
+bp_err greedy_open(greedy_walker *w, bp_work_job *job, int64_t longest)
 {
     bp_err err;
 
-    w->job = self->job;
+    w->job = job;
     w->tokens = bp_alloc("score.candidates", longest, sizeof *w->tokens);
-    w->logits = bp_alloc("score.candidates", self->lm->info.vocab_count, sizeof *w->logits);
-    err = bp_model_decode_new(&w->decoding, self->lm, 1, 1, longest - 1);
-    err = bp_agree(self->mesh->ensemble, err);
+    w->logits = bp_alloc("score.candidates", job->lm->info.vocab_count, sizeof *w->logits);
+    err = bp_model_decode_new(&w->decoding, job->lm, 1, 1, longest - 1);
+    err = bp_agree(job->mesh->ensemble, err);
     if (err != BP_OK)
         bp_model_decode_free(&w->decoding);
     return err == BP_ERR_CONFIG ? BP_OK : err; /* a model that can't write says nothing of it */

@@ -5,7 +5,7 @@
 #include "base/files/fs.h"
 #include "base/mem.h"
 #include "text/documents/text_source.h"
-#include "text/unicode/tally.h"
+#include "text/tokenizer/continuation.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -20,36 +20,14 @@ typedef struct reader {
     bp_candidates_prefix prefix;
     bp_encoder *encoder;
     const char *path;
-    int64_t row_capacity, row_count;
 } reader;
 
 /* A document's text, and what the model is fed of it. */
 typedef struct context {
     char *text;
-    size_t bytes, kept; /* without the white space at its end */
-    bp_ids ids;         /* a prefix and the tokens of what is kept */
-    int64_t tokens;     /* only of what is kept */
+    bp_context_text of;
+    bp_ids ids; /* a prefix, and the tokens of the text without the white space at its end */
 } context;
-
-/* Bytes of the text without the white space at its end: Python's str.rstrip(). */
-static size_t strip_end(const char *text, size_t bytes)
-{
-    bp_text_tally tally;
-    size_t at = bytes;
-
-    while (at > 0) {
-        size_t begin = at - 1;
-
-        while (begin > 0 && at - begin < 4 && ((unsigned char)text[begin] & 0xC0) == 0x80)
-            begin--;
-        tally = (bp_text_tally){0};
-        bp_text_tally_add(&tally, text + begin, at - begin);
-        if (!tally.ends_in_run || tally.invalid_bytes > 0)
-            break;
-        at = begin;
-    }
-    return at;
-}
 
 /* Does a document begin with what its corpus begins documents with (--bos)? */
 static bool has_own_beginning(const reader *self, int64_t file, int64_t first)
@@ -95,69 +73,27 @@ static bp_err read_context(const reader *self, int64_t document, context *to)
     bp_err err = read_tokens(self, document, &ids, &prefix);
 
     if (err == BP_OK)
-        err = bp_decode(self->tokenizer, ids.data, ids.count, &to->text, &to->bytes);
-    bp_ids_clear(&ids);
-    if (err != BP_OK)
-        return err;
-    to->kept = strip_end(to->text, to->bytes);
-    if (prefix < 0)
-        prefix = to->kept > 0 ? self->prefix.before : self->prefix.alone;
-    if (prefix >= 0) {
-        bp_ids_reserve(&to->ids, 1);
+        err = bp_decode(self->tokenizer, ids.data, ids.count, &to->text, &to->of.bytes);
+    to->of.text = to->text;
+    ids.count = 0;
+    if (err == BP_OK)
+        err = bp_context_text_encode(&to->of, self->encoder, &ids);
+    if (err == BP_OK && prefix < 0)
+        prefix = to->of.kept > 0 ? self->prefix.before : self->prefix.alone;
+    bp_ids_reserve(&to->ids, ids.count + 1);
+    if (prefix >= 0)
         to->ids.data[to->ids.count++] = (uint32_t)prefix;
-    }
-    to->tokens = -to->ids.count;
-    if (to->kept > 0)
-        err = bp_encode(self->encoder, to->text, to->kept, &to->ids);
-    to->tokens += to->ids.count;
+    if (ids.count > 0)
+        memcpy(to->ids.data + to->ids.count, ids.data, (size_t)ids.count * sizeof *ids.data);
+    to->ids.count += ids.count;
+    bp_ids_clear(&ids);
     return err;
-}
-
-/* The choice's tokens after the context's, to out->ids. */
-static bp_err encode_choice(reader *self, const context *before, const json_t *text)
-{
-    bp_ids *ids = &self->out->ids, all = {0};
-    bp_buffer whole = {0};
-    int64_t tokens = before->tokens; /* that are not the choice's */
-    bp_err err;
-
-    bp_buffer_add(&whole, before->text, before->bytes);
-    bp_buffer_add(&whole, json_string_value(text), json_string_length(text));
-    err = bp_encode(self->encoder, whole.data, whole.bytes, &all);
-    if (err == BP_OK && all.count <= tokens) { /* it has no token of its own */
-        tokens = all.count = 0;
-        err = bp_encode(self->encoder, whole.data + before->kept, whole.bytes - before->kept, &all);
-    }
-    if (err == BP_OK && all.count > tokens) {
-        bp_ids_reserve(ids, all.count - tokens);
-        memcpy(ids->data + ids->count, all.data + tokens,
-               (size_t)(all.count - tokens) * sizeof *all.data);
-        ids->count += all.count - tokens;
-    }
-    bp_buffer_clear(&whole);
-    bp_ids_clear(&all);
-    return err;
-}
-
-/* What of a row is fed and scored: the last tokens, as many as fit. */
-static void fit_row(const reader *self, bp_candidate_row *row)
-{
-    int64_t most = self->plan->rule.context + 1;
-
-    if (row->scored == row->count) /* the first token follows nothing */
-        row->scored--;
-    if (row->scored < 1 || row->scored > most - 1)
-        row->scored = row->count = 0;
-    if (row->count > most) {
-        row->first += row->count - most;
-        row->count = most;
-    }
 }
 
 static bp_err add_choice(reader *self, int64_t document, const context *before, const json_t *text)
 {
     bp_ids *ids = &self->out->ids;
-    bp_candidate_row row = {
+    const bp_candidate_row row = {
         .document = document, .first = ids->count, .bytes = (int64_t)json_string_length(text)};
     int64_t fed = before->ids.count; /* before the choice */
     bp_err err = BP_OK;
@@ -167,20 +103,11 @@ static bp_err add_choice(reader *self, int64_t document, const context *before, 
         memcpy(ids->data + ids->count, before->ids.data, (size_t)fed * sizeof *ids->data);
     ids->count += fed;
     if (row.bytes > 0)
-        err = encode_choice(self, before, text);
-    if (err != BP_OK)
-        return err;
-    row.count = ids->count - row.first;
-    row.scored = row.count - fed;
-    fit_row(self, &row);
-    self->out->unscored += row.scored == 0;
-    if (self->row_count == self->row_capacity) {
-        self->row_capacity = 2 * self->row_capacity + 64;
-        self->out->rows = bp_realloc("score.candidates", self->out->rows, self->row_capacity,
-                                     sizeof *self->out->rows);
-    }
-    self->out->rows[self->row_count++] = row;
-    return BP_OK;
+        err = bp_continuation_encode(self->encoder, &before->of, json_string_value(text),
+                                     (size_t)row.bytes, ids);
+    if (err == BP_OK)
+        bp_candidates_add(self->out, &row, fed, self->plan->rule.context);
+    return err;
 }
 
 static bp_err read_answer(const json_t *object, size_t choices, int64_t *answer)
@@ -215,7 +142,6 @@ static bp_err add_document(reader *self, const json_t *object, int64_t document)
                   ? add_choice(self, document, &before, text)
                   : BP_FAIL(BP_ERR_FORMAT, "choices.no_text", "choice %zu is no text", k);
     }
-    self->out->first[document + 1] = self->row_count;
     bp_ids_clear(&before.ids);
     bp_free(before.text);
     return err;
@@ -292,27 +218,4 @@ bp_err bp_candidates_read(bp_candidates *candidates, const char *path, const bp_
     bp_encoder_free(&self.encoder);
     bp_free(text);
     return err;
-}
-
-void bp_candidates_hash(const bp_candidates *candidates, char out[BP_SHA256_HEX])
-{
-    int64_t rows = candidates->first[candidates->documents];
-    bp_buffer all = {0};
-
-    bp_buffer_add(&all, candidates->answer,
-                  (size_t)candidates->documents * sizeof *candidates->answer);
-    bp_buffer_add(&all, candidates->rows, (size_t)rows * sizeof *candidates->rows);
-    bp_buffer_add(&all, candidates->ids.data,
-                  (size_t)candidates->ids.count * sizeof *candidates->ids.data);
-    bp_sha256_of(all.data ? all.data : "", all.bytes, out);
-    bp_buffer_clear(&all);
-}
-
-void bp_candidates_clear(bp_candidates *candidates)
-{
-    bp_free(candidates->first);
-    bp_free(candidates->answer);
-    bp_free(candidates->rows);
-    bp_ids_clear(&candidates->ids);
-    *candidates = (bp_candidates){0};
 }

@@ -1,8 +1,9 @@
 /* Whether choices are what the model would write. */
-#ifndef BP_INFER_SCORE_CANDIDATES_GREEDY_PRIV_H
-#define BP_INFER_SCORE_CANDIDATES_GREEDY_PRIV_H
+#ifndef BP_INFER_SCORE_CANDIDATES_GREEDY_H
+#define BP_INFER_SCORE_CANDIDATES_GREEDY_H
 
-#include "infer/score/scorer_priv.h"
+#include "infer/score/candidates/candidates.h"
+#include "job/work.h"
 
 /** What one rank of a group holds: a choice is fed token by token. */
 typedef struct greedy_walker {
@@ -14,7 +15,7 @@ typedef struct greedy_walker {
 
 /** longest: tokens of a row, at least 2. Collective over mesh->ensemble. Errors: BP_ERR_SYSTEM
  * memory: the same on all its ranks. */
-bp_err greedy_open(greedy_walker *walker, const scorer *self, int64_t longest);
+bp_err greedy_open(greedy_walker *walker, bp_work_job *job, int64_t longest);
 void greedy_close(greedy_walker *walker);
 
 /** Is every token of the choice the model's first one after those before it? ids: [row->count]. On

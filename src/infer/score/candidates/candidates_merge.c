@@ -1,65 +1,13 @@
 /* The merge of the choices' parts: score/candidates.jsonl, and the figures for summary.json. Called
- * by choices.c after its last unit, on the coordinator. */
-#include "infer/score/candidates/choices_priv.h"
+ * by candidates.c after its last unit, on the coordinator. */
+#include "infer/score/candidates/candidates_priv.h"
 
 #include "base/config/run_options.h"
 #include "base/files/fs.h"
 #include "base/mem.h"
 
-#include <inttypes.h>
 #include <math.h>
 #include <string.h>
-
-bool choice_is_open(const bp_candidates *all, const choice_results *results, int64_t r)
-{
-    const bp_candidate_row *row = &all->rows[r];
-    const choice_result *own = &results->of[r - results->first];
-    int64_t first = all->first[row->document], end = all->first[row->document + 1];
-    bool open = row->scored > 0 && own->sure < row->scored;
-
-    first = first > results->first ? first : results->first;
-    end = end < results->end ? end : results->end;
-    for (int64_t k = first; k < end; k++) {
-        const bp_candidate_row *other = &all->rows[k];
-
-        /* after the same context: it was not cut */
-        if (other->scored > 0 && other->count - other->scored == row->count - row->scored)
-            open = open && results->of[k - results->first].first <= own->first;
-    }
-    return open;
-}
-
-/* ---- from the parts ---- */
-
-static bp_err take_unit(const chooser *c, const bp_part_result *part, choice_result *results)
-{
-    int64_t first = c->starts[part->unit];
-    size_t want = (size_t)(c->starts[part->unit + 1] - first) * sizeof *results;
-    bp_err err = bp_part_result_expect(part, want);
-
-    if (err == BP_OK)
-        memcpy(results + first, part->data, want);
-    return err;
-}
-
-/* What the walks of the units have left open, now that all choices of a document are known. */
-static void decide_greedy(const bp_candidates *all, choice_result *results)
-{
-    const choice_results whole = {results, 0, all->first[all->documents]};
-
-    for (int64_t r = 0; r < whole.end; r++) {
-        const bp_candidate_row *row = &all->rows[r];
-
-        if (results[r].greedy == GREEDY_UNKNOWN)
-            continue;
-        if (row->scored > 0 && results[r].sure >= row->scored)
-            results[r].greedy = 1;
-        else if (!choice_is_open(all, &whole, r))
-            results[r].greedy = 0;
-    }
-}
-
-/* ---- the file ---- */
 
 static json_t *line_of(const bp_candidates *all, const choice_result *results,
                        const double *logprobs_of, int64_t document)
@@ -125,24 +73,19 @@ static void summarise(scorer *self, const double *logprobs)
                                   json_integer((json_int_t)all->unscored));
 }
 
-bp_err choices_merge(void *context, bp_parts *parts)
+bp_err candidates_merge(void *context, bp_parts *parts)
 {
     scorer *self = context;
-    const chooser *c = self->chooser;
+    const chooser *c = &self->candidate_units->chooser;
     int64_t rows = c->starts[c->count];
     choice_result *results = bp_alloc("score.candidates", rows, sizeof *results);
     double *logprobs = bp_alloc("score.candidates", rows, sizeof *logprobs);
-    bp_part_result part = {0};
-    bp_err err = BP_OK;
+    bp_err err = chooser_take(c, parts, results, NULL);
 
-    while (bp_parts_next(parts, &part, &err))
-        err = take_unit(c, &part, results);
-    if (err == BP_OK) {
-        decide_greedy(c->all, results);
-        for (int64_t r = 0; r < rows; r++)
-            logprobs[r] = c->all->rows[r].scored > 0 ? results[r].logprob : NAN;
+    for (int64_t r = 0; r < rows; r++)
+        logprobs[r] = c->all->rows[r].scored > 0 ? results[r].logprob : NAN;
+    if (err == BP_OK)
         err = bp_run_check_owner(self->job->run);
-    }
     if (err == BP_OK)
         err = write_lines(self, results, logprobs);
     if (err == BP_OK)

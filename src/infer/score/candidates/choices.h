@@ -1,0 +1,63 @@
+/* Choices as units of work, of score.candidates and of score.questions: a unit is a batch of
+ * choices, and what the model would write instead of them. */
+#ifndef BP_INFER_SCORE_CANDIDATES_CHOICES_H
+#define BP_INFER_SCORE_CANDIDATES_CHOICES_H
+
+#include "infer/score/candidates/candidates.h"
+#include "infer/score/candidates/greedy.h"
+
+#define GREEDY_UNKNOWN (-1) /* the model can't write */
+
+/** What a part file holds of a choice, in the byte order of the host. */
+typedef struct choice_result {
+    double logprob, first; /* of all its tokens, of the first one */
+    int64_t sure;          /* tokens that are more probable than all others together */
+    int64_t greedy;        /* 1: it is what the model would write */
+} choice_result;
+
+typedef struct choice_results {
+    const choice_result *of; /* [end - first]: of the rows [first, end) */
+    int64_t first, end;
+} choice_results;
+
+/** A caller fills in the first part. */
+typedef struct chooser {
+    bp_work_job *job;         /* borrowed, as `all` */
+    const bp_candidates *all; /* on leads and the coordinator */
+    int64_t statistics;       /* of a token (bp_model_info), on the computing ranks */
+    int64_t members;          /* whose log-probabilities are kept too: of an ensemble; 0: of none */
+    bool shares; /* choices of one token behind one context take one window, where the model gives
+                    whole distributions; on all ranks */
+
+    int64_t count;   /* units, on leads and the coordinator, as `starts` */
+    int64_t *starts; /* [count + 1]: the rows of unit u are [starts[u], starts[u + 1]) */
+    /* of a unit, on the computing ranks */
+    int32_t *inputs, *targets;
+    float *values;
+    float *distribution; /* [SHARED_FLOATS] at least a window; NULL: nothing is shared */
+    choice_result *results;
+    double *of_members; /* [rows of a unit][members] */
+    greedy_walker walker;
+} chooser;
+
+/** Whether choices of this model may share a window. On the computing ranks, local. */
+bool chooser_may_share(const bp_model *lm);
+/** Cut the rows into units, a function of the choices, `shares` and the vocabulary. Local; on leads
+ * and the coordinator. */
+void chooser_cut(chooser *c);
+void chooser_clear(chooser *c);
+
+/** What bp_work_units.prepare, .run, .amount_of and .release do. */
+bp_err chooser_prepare(chooser *c);
+bp_err chooser_run(chooser *c, int64_t unit, bp_buffer *out, bool *stopped);
+int64_t chooser_amount(const chooser *c, int64_t unit);
+void chooser_release(chooser *c);
+/** Read all parts: results[rows], of_members[rows][members], and decide what the walks of the units
+ * have left open. On the coordinator. Errors: those of bp_parts_next. */
+bp_err chooser_take(const chooser *c, bp_parts *parts, choice_result *results, double *of_members);
+
+/** Is it still open whether the model would write choice r? The result is uncertain, and no choice
+ * among the results that follows the same context begins with a more probable token. */
+bool choice_is_open(const bp_candidates *all, const choice_results *results, int64_t r);
+
+#endif

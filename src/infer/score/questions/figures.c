@@ -1,0 +1,163 @@
+/* The figures of a question set: by task, by group, of all. Called by questions.c, on the
+ * coordinator. */
+#include "infer/score/questions/questions_priv.h"
+
+#include "base/config/json.h"
+#include "base/mem.h"
+#include "statistics/calibration.h"
+#include "statistics/resample.h"
+
+#include <math.h>
+
+enum { PERPLEXITY = QUESTION_WAYS, ECE, NLL, BRIER, TOTAL_ENTROPY, MUTUAL_INFORMATION, FIGURES };
+
+static const char *const NAMES[FIGURES] = {
+    "acc", "acc_norm", "acc_token", "acc_mutual",    "perplexity",
+    "ece", "nll",      "brier",     "total_entropy", "mutual_information"};
+
+/* Questions of a set of figures. */
+typedef struct sample {
+    int64_t count;
+    const question_verdict **of; /* [count], borrowed */
+} sample;
+
+/* A mean of what is known, weighted. */
+typedef struct mean {
+    double sum, weight;
+} mean;
+
+static void add(mean *to, double value, double times)
+{
+    if (isnan(value))
+        return;
+    to->sum += times * value;
+    to->weight += times;
+}
+
+static double value_of(const mean *of)
+{
+    return of->weight > 0 ? of->sum / of->weight : NAN;
+}
+
+static void compute(double *values, const int32_t *counts, const sample *all)
+{
+    mean means[FIGURES] = {0};
+    bp_calibration *each = bp_alloc("score.questions", all->count + 1, sizeof *each);
+
+    for (int64_t k = 0; k < all->count; k++) {
+        const question_verdict *of = all->of[k];
+        double times = counts ? counts[k] : 1;
+
+        for (int way = 0; way < QUESTION_WAYS; way++)
+            add(&means[way], of->right[way], times);
+        add(&means[PERPLEXITY], -of->logprob, times);
+        add(&means[NLL], of->nll, times);
+        add(&means[BRIER], of->brier, times);
+        add(&means[TOTAL_ENTROPY], of->total_entropy, times);
+        add(&means[MUTUAL_INFORMATION], of->mutual_information, times);
+        if (!isnan(of->confidence))
+            bp_calibration_add(&each[k], (float)of->confidence, of->right[QUESTION_ACC] > 0,
+                               of->nll, of->brier);
+    }
+    for (int f = 0; f < FIGURES; f++)
+        values[f] = value_of(&means[f]);
+    values[PERPLEXITY] = exp(values[PERPLEXITY]);
+    bp_calibration whole = bp_calibration_of(each, counts, all->count);
+
+    values[ECE] = bp_calibration_ece(&whole);
+    bp_free(each);
+}
+
+static void resampled(double *values, const int32_t *const *counts, const void *data)
+{
+    compute(values, counts[0], data);
+}
+
+static json_t *figures_of(const sample *all, uint64_t seed)
+{
+    const bp_bootstrap spec = {.seed = seed,
+                               .resamples = BP_RESAMPLES,
+                               .groups = 1,
+                               .documents = &all->count,
+                               .width = FIGURES};
+    double *values = bp_alloc("score.questions", BP_RESAMPLES * FIGURES, sizeof *values);
+    double whole[FIGURES];
+    json_t *out = json_pack("{sI}", "questions", (json_int_t)all->count);
+
+    compute(whole, NULL, all);
+    if (all->count < 2 || bp_bootstrap_run(values, &spec, resampled, all) != BP_OK)
+        for (int i = 0; i < BP_RESAMPLES * FIGURES; i++)
+            values[i] = NAN;
+    for (int f = 0; f < FIGURES; f++) {
+        bp_interval interval = {NAN, NAN};
+
+        if (isnan(whole[f]))
+            continue;
+        if (f != ECE) /* whose resamples are biased (statistics/calibration.h) */
+            (void)bp_interval_of(&interval, values + f, BP_RESAMPLES, FIGURES);
+        (void)json_object_set_new(out, NAMES[f],
+                                  json_pack("{so so so}", "value", bp_json_real(whole[f]), "low",
+                                            bp_json_real(interval.low), "high",
+                                            bp_json_real(interval.high)));
+    }
+    bp_free(values);
+    return out;
+}
+
+/* Of task -1 all; of group -1 all of the task. NULL: there is no question. */
+static json_t *figures_where(const bp_question_set *set, const question_verdict *verdicts,
+                             uint64_t seed, int64_t task, int64_t group)
+{
+    sample all = {.of = bp_alloc("score.questions", set->count, sizeof *all.of)};
+    json_t *out = NULL;
+
+    for (int64_t k = 0; k < set->count; k++)
+        if ((task < 0 || set->questions[k].task == task) &&
+            (group < 0 || set->questions[k].group == group))
+            all.of[all.count++] = &verdicts[k];
+    if (all.count > 0)
+        out = figures_of(&all, seed);
+    bp_free(all.of);
+    return out;
+}
+
+static json_t *groups_of(const bp_question_set *set, const question_verdict *verdicts,
+                         uint64_t seed, int64_t task)
+{
+    json_t *groups = json_object();
+    bool *seen = bp_alloc("score.questions", set->names, sizeof *seen);
+
+    for (int64_t k = 0; k < set->count; k++)
+        if (set->questions[k].task == task && set->questions[k].group >= 0)
+            seen[set->questions[k].group] = true;
+    for (int64_t g = 0; g < set->names; g++)
+        if (seen[g])
+            (void)json_object_set_new(groups, set->name[g],
+                                      figures_where(set, verdicts, seed, task, g));
+    bp_free(seen);
+    return groups;
+}
+
+json_t *question_figures(const bp_question_set *set, const question_verdict *verdicts,
+                         uint64_t seed)
+{
+    json_t *tasks = json_object();
+
+    for (int64_t t = 0; t < set->names; t++) {
+        json_t *task = figures_where(set, verdicts, seed, t, -1);
+
+        if (!task)
+            continue;
+        bool is_task = false;
+
+        for (int64_t k = 0; k < set->count && !is_task; k++)
+            is_task = set->questions[k].task == t;
+        json_t *groups = groups_of(set, verdicts, seed, t);
+
+        if (json_object_size(groups) > 0)
+            (void)json_object_set(task, "groups", groups);
+        json_decref(groups);
+        (void)json_object_set_new(tasks, set->name[t], task);
+    }
+    return json_pack("{so so}", "all", figures_where(set, verdicts, seed, -1, -1), "tasks", tasks);
+}

@@ -1,0 +1,249 @@
+/* The files of a question set. Called by questions.c, on the coordinator. */
+#include "infer/score/questions/questions_priv.h"
+
+#include "base/config/json.h"
+#include "base/files/fs.h"
+#include "base/mem.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+static json_t *number(double value)
+{
+    return bp_json_real(value);
+}
+
+/* A lead has read the line already. */
+static json_t *object_of(const bp_question_set *set, const bp_question *q)
+{
+    return json_loadb(set->text + q->line, (size_t)q->bytes, JSON_ALLOW_NUL, NULL);
+}
+
+static json_t *logprobs_of(const question_results *r, const bp_question *q, int64_t first)
+{
+    json_t *list = json_array();
+
+    for (int64_t k = 0; k < q->options; k++)
+        (void)json_array_append_new(
+            list,
+            number(r->set->rows.rows[first + k].scored > 0 ? r->rows[first + k].logprob : NAN));
+    return list;
+}
+
+static json_t *greedy_of(const question_results *r, int64_t row)
+{
+    bool known = r->rows[row].greedy != GREEDY_UNKNOWN && r->set->rows.rows[row].scored > 0;
+
+    return known ? json_boolean(r->rows[row].greedy > 0) : json_null();
+}
+
+static json_t *line_of(const question_results *r, const question_verdict *verdict,
+                       const bp_question *q)
+{
+    json_t *line = object_of(r->set, q), *tokens = json_array(), *bytes = json_array(),
+           *greedy = json_array();
+
+    for (int64_t k = 0; k < q->options; k++) {
+        const bp_candidate_row *row = &r->set->rows.rows[q->first + k];
+
+        (void)json_array_append_new(tokens, json_integer((json_int_t)row->scored));
+        (void)json_array_append_new(bytes, json_integer((json_int_t)row->bytes));
+        (void)json_array_append_new(greedy, greedy_of(r, q->first + k));
+    }
+    (void)json_object_set_new(line, "logprobs", logprobs_of(r, q, q->first));
+    if (q->bare >= 0)
+        (void)json_object_set_new(line, "logprobs_bare", logprobs_of(r, q, q->bare));
+    (void)json_object_set_new(line, "tokens", tokens);
+    (void)json_object_set_new(line, "bytes", bytes);
+    (void)json_object_set_new(line, "greedy", greedy);
+    (void)json_object_set_new(
+        line, "best", verdict->scored ? json_integer((json_int_t)verdict->best) : json_null());
+    if (r->members > 0 && !q->target) {
+        (void)json_object_set_new(line, "total_entropy", number(verdict->total_entropy));
+        (void)json_object_set_new(line, "mutual_information", number(verdict->mutual_information));
+    }
+    return line;
+}
+
+static bp_err write_line(bp_draft *draft, json_t *line)
+{
+    char *text = bp_json_line(line);
+    bp_err err = bp_draft_write(draft, text, strlen(text));
+
+    bp_free(text);
+    json_decref(line);
+    return err;
+}
+
+/* A draft of FOLDER/name. */
+static bp_err open_draft(bp_draft *draft, const char *folder, const char *name)
+{
+    char *path = bp_path_join(folder, name);
+    bp_err err = bp_draft_open(draft, path);
+
+    bp_free(path);
+    return err;
+}
+
+static bp_err end_draft(bp_draft *draft, bp_err err)
+{
+    if (err == BP_OK)
+        return bp_draft_commit(draft);
+    bp_draft_drop(draft);
+    return err;
+}
+
+bp_err question_lines_write(const question_results *r, const question_verdict *verdicts,
+                            const char *folder)
+{
+    bp_draft draft;
+    bp_err err = open_draft(&draft, folder, "questions.jsonl");
+
+    if (err != BP_OK)
+        return err;
+    for (int64_t k = 0; err == BP_OK && k < r->set->count; k++)
+        err = write_line(&draft, line_of(r, &verdicts[k], &r->set->questions[k]));
+    return end_draft(&draft, err);
+}
+
+/* ---- lm-evaluation-harness ---- */
+
+/* [log-probability, greedy] of each request. */
+static json_t *responses_of(const question_results *r, const bp_question *q)
+{
+    json_t *list = json_array();
+
+    for (int64_t k = 0; k < q->options; k++)
+        (void)json_array_append_new(list, json_pack("[o o]", number(r->rows[q->first + k].logprob),
+                                                    greedy_of(r, q->first + k)));
+    return list;
+}
+
+static void put_metrics(json_t *sample, const question_verdict *verdict, bool target)
+{
+    static const char *const WAYS[] = {"acc", "acc_norm", NULL, "acc_mutual_info"};
+    json_t *names = json_array();
+
+    for (int way = 0; way < QUESTION_WAYS; way++) {
+        if (!WAYS[way] || isnan(verdict->right[way]))
+            continue;
+        (void)json_object_set_new(sample, WAYS[way], json_real(verdict->right[way]));
+        (void)json_array_append_new(names, json_string(WAYS[way]));
+    }
+    if (target) {
+        (void)json_object_set_new(sample, "perplexity", number(verdict->logprob));
+        (void)json_array_append_new(names, json_string("perplexity"));
+    }
+    (void)json_object_set_new(sample, "metrics", names);
+}
+
+static json_t *sample_of(const question_results *r, const question_verdict *verdict,
+                         const bp_question *q, int64_t number_in_task)
+{
+    json_t *responses = responses_of(r, q), *doc = object_of(r->set, q), *all = json_array();
+    json_t *sample, *target;
+
+    for (size_t k = 0; k < json_array_size(responses); k++)
+        (void)json_array_append_new(all, json_pack("[O]", json_array_get(responses, k)));
+    target = q->target        ? json_incref(json_object_get(doc, "target"))
+             : q->answer >= 0 ? json_integer((json_int_t)q->answer)
+                              : json_null();
+    sample =
+        json_pack("{sI so so so so ss}", "doc_id", (json_int_t)number_in_task, "doc", doc, "target",
+                  target, "resps", all, "filtered_resps", responses, "filter", "none");
+    put_metrics(sample, verdict, q->target);
+    return sample;
+}
+
+/* A name as a part of a file's. */
+static char *file_name_of(const char *task)
+{
+    char *name = bp_sprintf("samples_%s.jsonl", task);
+
+    for (char *at = name; *at; at++)
+        *at = *at == '/' || (unsigned char)*at < ' ' ? '_' : *at;
+    return name;
+}
+
+static bp_err write_samples(const question_results *r, const question_verdict *verdicts,
+                            const char *folder, int64_t task)
+{
+    char *name = file_name_of(r->set->name[task]);
+    bp_draft draft;
+    bp_err err = open_draft(&draft, folder, name);
+    int64_t number_in_task = 0;
+
+    bp_free(name);
+    if (err != BP_OK)
+        return err;
+    for (int64_t k = 0; err == BP_OK && k < r->set->count; k++)
+        if (r->set->questions[k].task == task)
+            err = write_line(&draft,
+                             sample_of(r, &verdicts[k], &r->set->questions[k], number_in_task++));
+    return end_draft(&draft, err);
+}
+
+/* Standard error of a mean, as its mean_stderr: the sample's deviation over the root of n. */
+static double error_of(double share, int64_t count)
+{
+    return count > 1 ? sqrt(share * (1 - share) / (double)(count - 1)) : NAN;
+}
+
+static void put_figure(json_t *to, const json_t *figures, const char *ours, const char *theirs,
+                       int64_t count)
+{
+    const json_t *value = json_object_get(json_object_get(figures, ours), "value");
+    char name[64];
+
+    if (!value)
+        return;
+    snprintf(name, sizeof name, "%s,none", theirs);
+    (void)json_object_set_new(to, name, json_real(json_number_value(value)));
+    snprintf(name, sizeof name, "%s_stderr,none", theirs);
+    (void)json_object_set_new(to, name,
+                              strcmp(ours, "perplexity") == 0
+                                  ? json_string("N/A")
+                                  : number(error_of(json_number_value(value), count)));
+}
+
+static json_t *results_of(const json_t *tasks, const char *model)
+{
+    json_t *results = json_object(), *counts = json_object();
+    const char *name;
+    json_t *figures;
+
+    json_object_foreach((json_t *)tasks, name, figures)
+    {
+        int64_t count = json_integer_value(json_object_get(figures, "questions"));
+        json_t *of = json_pack("{ss}", "alias", name);
+
+        put_figure(of, figures, "acc", "acc", count);
+        put_figure(of, figures, "acc_norm", "acc_norm", count);
+        put_figure(of, figures, "acc_mutual", "acc_mutual_info", count);
+        put_figure(of, figures, "perplexity", "perplexity", count);
+        (void)json_object_set_new(results, name, of);
+        (void)json_object_set_new(
+            counts, name,
+            json_pack("{sI sI}", "original", (json_int_t)count, "effective", (json_int_t)count));
+    }
+    return json_pack("{so so s{ss ss}}", "results", results, "n-samples", counts, "config", "model",
+                     "bagpipe", "model_args", model);
+}
+
+bp_err question_harness_write(const question_results *r, const question_verdict *verdicts,
+                              const json_t *summary, const char *folder, const char *model)
+{
+    const json_t *tasks = json_object_get(summary, "tasks");
+    bp_draft draft;
+    bp_err err = BP_OK;
+
+    for (int64_t t = 0; err == BP_OK && t < r->set->names; t++)
+        if (json_object_get(tasks, r->set->name[t]))
+            err = write_samples(r, verdicts, folder, t);
+    if (err == BP_OK)
+        err = open_draft(&draft, folder, "results.json");
+    if (err != BP_OK)
+        return err;
+    return end_draft(&draft, write_line(&draft, results_of(tasks, model)));
+}

@@ -1,0 +1,53 @@
+/* The state of scoring a question set. */
+#ifndef BP_INFER_SCORE_QUESTIONS_QUESTIONS_PRIV_H
+#define BP_INFER_SCORE_QUESTIONS_QUESTIONS_PRIV_H
+
+#include "infer/score/candidates/choices.h"
+#include "infer/score/questions/set.h"
+#include "job/work.h"
+
+typedef struct questions {
+    bp_work_job *job;         /* first: bp_work_start */
+    bp_question_set set;      /* on leads and the coordinator */
+    char hash[BP_SHA256_HEX]; /* of it, on all ranks */
+    char key[BP_SHA256_HEX];  /* names the work in part files */
+    int64_t context;          /* most inputs of a row */
+    const char *prefix;       /* score.prefix */
+    chooser chooser;
+    json_t *summary; /* on the coordinator, at the end */
+} questions;
+
+/** What the rows of a set got. */
+typedef struct question_results {
+    const bp_question_set *set;
+    const choice_result *rows;
+    const double *of_members; /* [rows][members] */
+    int64_t members;
+} question_results;
+
+/** What is known of one question: NaN, or -1, where nothing is. */
+typedef struct question_verdict {
+    bool scored;     /* an option has a log-probability */
+    int64_t best;    /* by summed log-probability */
+    double right[4]; /* of the ways of ACC..: 1, 0; NaN without an answer, or of another form */
+    double logprob;  /* of a target */
+    double confidence, nll, brier;            /* of the options' softmax, with an answer */
+    double total_entropy, mutual_information; /* of an ensemble */
+} question_verdict;
+
+enum { QUESTION_ACC, QUESTION_ACC_NORM, QUESTION_ACC_TOKEN, QUESTION_ACC_MUTUAL, QUESTION_WAYS };
+
+void question_judge(question_verdict *out, const question_results *results, int64_t question);
+
+/** summary.json's "all", "tasks" and "groups". verdicts: [set->count]. New reference. */
+json_t *question_figures(const bp_question_set *set, const question_verdict *verdicts,
+                         uint64_t seed);
+
+/** questions.jsonl. Errors: those of drafts. */
+bp_err question_lines_write(const question_results *results, const question_verdict *verdicts,
+                            const char *folder);
+/** results.json and samples_TASK.jsonl, with the names of lm-evaluation-harness. */
+bp_err question_harness_write(const question_results *results, const question_verdict *verdicts,
+                              const json_t *summary, const char *folder, const char *model);
+
+#endif

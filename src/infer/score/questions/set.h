@@ -1,0 +1,50 @@
+/* The questions of a file. Local: no MPI. */
+#ifndef BP_INFER_SCORE_QUESTIONS_SET_H
+#define BP_INFER_SCORE_QUESTIONS_SET_H
+
+#include "base/buffer.h"
+#include "infer/score/candidates/candidates.h"
+
+typedef struct bp_question {
+    int64_t line, bytes; /* of bp_question_set.text: its line, without its end */
+    int64_t task, group; /* of bp_question_set.names; group -1: none */
+    bool target;         /* one continuation: it is asked whether the model would write it */
+    int64_t options;     /* what is chosen from: choices, or contexts; 1 of a target */
+    int64_t answer;      /* the right one; -1: unknown */
+    int64_t first;       /* the row of option 0; those of the others follow */
+    int64_t
+        bare; /* the row of option 0 behind the bare prefix; -1: none, of targets and contexts */
+} bp_question;
+
+typedef struct bp_question_set {
+    int64_t count;
+    bp_question *questions;
+    char *text;            /* the file */
+    bp_candidates rows;    /* one of its documents is the rows behind one context */
+    int64_t names;         /* of tasks and groups */
+    char **name;           /* [names] */
+    int64_t options;       /* rows that are one */
+    int64_t cut;           /* rows whose context lost its beginning */
+    int64_t capacities[3]; /* of questions, names, rows.first */
+} bp_question_set;
+
+typedef struct bp_questions_spec {
+    const char *path;
+    const bp_tokenizer *tokenizer;
+    bp_candidates_prefix prefix;
+    int64_t context; /* of the model: the most inputs of a row */
+} bp_questions_spec;
+
+/** Read JSON Lines (plain, gzip, zstd): {"task", "id", "context" or "contexts", "choices" or
+ * "target", "answer", "group"}. White space at the end of a context belongs to the continuation;
+ * both are encoded together (text/tokenizer/continuation.h). An empty context is the bare prefix,
+ * and so are the choices that follow it a second time for acc_mutual.
+ *
+ * Owns:       clear it with bp_question_set_clear, after an error too.
+ * Errors:     BP_ERR_INPUT, BP_ERR_DENIED, BP_ERR_IO; BP_ERR_FORMAT, with file and line. */
+bp_err bp_question_set_read(bp_question_set *set, const bp_questions_spec *spec);
+/** SHA-256 of what is asked and scored, in 64 digits. */
+void bp_question_set_hash(const bp_question_set *set, char out[BP_SHA256_HEX]);
+void bp_question_set_clear(bp_question_set *set);
+
+#endif

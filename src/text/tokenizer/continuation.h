@@ -1,0 +1,27 @@
+/* The tokens of a text that follows another one, as lm-evaluation-harness encodes pairs. Local: no
+ * MPI. */
+#ifndef BP_TEXT_TOKENIZER_CONTINUATION_H
+#define BP_TEXT_TOKENIZER_CONTINUATION_H
+
+#include "text/tokenizer/tokenizer.h"
+
+/** A text that others follow. White space at its end belongs to what follows. */
+typedef struct bp_context_text {
+    const char *text; /* borrowed */
+    size_t bytes, kept;
+    int64_t tokens; /* of what is kept, encoded by itself */
+} bp_context_text;
+
+/** The first two are the caller's, the others are found; the ids of what is kept are appended.
+ * Errors: those of bp_encode. */
+bp_err bp_context_text_encode(bp_context_text *context, bp_encoder *encoder, bp_ids *ids);
+
+/** Append the ids of a text after a context: both are encoded together, and its tokens are those
+ * that follow as many as the context by itself has. Where none is left, it is encoded by itself.
+ *
+ * Errors:     those of bp_encode.
+ * Source:     lm-evaluation-harness, lm_eval/api/model.py, TemplateLM._encode_pair. */
+bp_err bp_continuation_encode(bp_encoder *encoder, const bp_context_text *context, const char *text,
+                              size_t bytes, bp_ids *ids);
+
+#endif

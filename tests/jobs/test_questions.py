@@ -1,0 +1,222 @@
+"""score.questions: every form against score.candidates and plain formulas, on every mesh, of ensembles, through a stop, and what is refused."""
+import json
+import math
+import os
+
+import bagpipe_test
+from bagpipe_test import JobTest, program, read_json, run
+
+
+def best(values):
+    known = [k for k, value in enumerate(values) if value is not None]
+    return max(known, key=lambda k: (values[k], -k)) if known else None
+
+
+class Questions(JobTest):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.must(["bagpipe", "pretrain", cls.at("small.ini"), f"run.dir={cls.at('model')}"])
+        cls.write("score.ini", f"[score]\nmodel = {cls.at('model')}\n[math]\nprecision = f32\nthreads = 1\n")
+        with open(cls.at("valid.txt"), encoding="utf-8") as file:
+            words = [line.split() for line in file.read().splitlines() if len(line.split()) > 6]
+        cls.questions = []
+        for k in range(24):
+            blank = " " if k % 2 else ""
+            context = " ".join(words[k][:3]) + blank
+            few = [("" if blank else " ") + " ".join(words[k + j][3:4 + (k + j) % 3]) for j in range(2 + k % 3)]
+            cls.questions.append({"task": "sentences", "id": k, "context": context, "choices": few, "answer": k % len(few),
+                                  "group": ("even", "odd")[k % 2], "other": {"kept": [1.5, None]}})
+        for k in range(6):
+            cls.questions.append({"task": "letters", "context": " ".join(words[k]) + "\nAnswer:", "choices": [" a", " b", " c", " d"], "answer": k % 4})
+        for k in range(5):
+            cls.questions.append({"task": "contexts", "contexts": [" ".join(words[k + j][:4]) for j in range(2)], "target": " " + words[k][4], "answer": k % 2})
+        for k in range(5):
+            cls.questions.append({"task": "targets", "context": " ".join(words[k][:-1]), "target": " " + words[k][-1]})
+        for k in range(4):
+            cls.questions.append({"task": "pairs", "context": "", "choices": [" ".join(words[k][:5]), " ".join(reversed(words[k][:5]))], "answer": 0})
+        cls.path = cls.write_questions("questions.jsonl", cls.questions)
+
+    @classmethod
+    def write_questions(cls, name, questions):
+        return cls.write(name, "".join(json.dumps(question) + "\n" for question in questions))
+
+    def result(self, name, ranks=0, *keys, path=None):
+        return run([program("bagpipe"), "score", self.at("score.ini"), f"run.dir={self.at(name)}", f"score.questions={path or self.path}", *keys], ranks)
+
+    def asked(self, name, ranks=0, *keys, path=None):
+        result = self.result(name, ranks, *keys, path=path)
+        self.assertEqual(result.status, 0, str(result))
+        with open(self.file(name, "questions.jsonl"), encoding="utf-8") as file:
+            return [json.loads(line) for line in file]
+
+    def file(self, name, part):
+        return os.path.join(self.at(name), "score", part)
+
+    def bytes_of(self, name, part):
+        with open(self.file(name, part), "rb") as file:
+            return file.read()
+
+    def chosen(self, name, contexts, choices):
+        """What score.candidates gives to lists of choices behind contexts: the sums, and what is greedy."""
+        self.write("contexts.jsonl", "".join(json.dumps({"text": context}) + "\n" for context in contexts))
+        self.must(["bagpipe-data", "corpus", "--tokenizer", self.at("tokenizer.json"), "--format", "jsonl", "--out", self.at("contexts.h5"),
+                   self.at("contexts.jsonl")])
+        path = self.write("choices.jsonl", "".join(json.dumps({"choices": one}) + "\n" for one in choices))
+        self.must(["bagpipe", "score", self.at("score.ini"), f"run.dir={self.at(name)}", f"score.corpus={self.at('contexts.h5')}",
+                   f"score.candidates={path}"])
+        with open(self.file(name, "candidates.jsonl"), encoding="utf-8") as file:
+            return [json.loads(line) for line in file]
+
+    def assert_near(self, ones, others):
+        for a, b in zip(ones, others, strict=True):
+            self.assertAlmostEqual(a, b, delta=2e-5)
+
+    def test_each_form_is_that_of_candidates(self):
+        lines = self.asked("forms")
+        self.assertEqual([{key: line[key] for key in question} for question, line in zip(self.questions, lines, strict=True)], self.questions)
+        plain = [k for k, line in enumerate(lines) if "context" in line]
+        others = self.chosen("plain", [lines[k]["context"] for k in plain], [lines[k].get("choices") or [lines[k]["target"]] for k in plain])
+        for k, other in zip(plain, others, strict=True):
+            self.assert_near(lines[k]["logprobs"], other["logprobs"])
+            for name in ("tokens", "bytes", "greedy", "best"):
+                self.assertEqual(lines[k][name], other[name], lines[k])
+        several = [line for line in lines if "contexts" in line]
+        others = self.chosen("several", [context for line in several for context in line["contexts"]],
+                             [[line["target"]] for line in several for _ in line["contexts"]])
+        self.assert_near([value for line in several for value in line["logprobs"]], [other["logprobs"][0] for other in others])
+        bare = [line for line in lines if "choices" in line]
+        ends = [line["context"][len(line["context"].rstrip()):] for line in bare]
+        others = self.chosen("bare", ["" for _ in bare], [[end + text for text in line["choices"]] for line, end in zip(bare, ends)])
+        for line, other in zip(bare, others, strict=True):
+            self.assert_near(line["logprobs_bare"], other["logprobs"])
+        self.assertFalse(any("logprobs_bare" in line for line in lines if "choices" not in line))
+
+    def test_figures_are_those_of_the_lines(self):
+        lines = self.asked("figures")
+        summary = read_json(self.at("figures"), "score", "summary.json")
+        self.assertEqual(sorted(summary["tasks"]), ["contexts", "letters", "pairs", "sentences", "targets"])
+        self.assertEqual(sorted(summary["tasks"]["sentences"]["groups"]), ["even", "odd"])
+        ways = {"acc": lambda line, k: line["logprobs"][k], "acc_norm": lambda line, k: line["logprobs"][k] / line["bytes"][k],
+                "acc_token": lambda line, k: line["logprobs"][k] / line["tokens"][k],
+                "acc_mutual": lambda line, k: line["logprobs"][k] - line["logprobs_bare"][k]}
+        for figures, chosen in ((summary["tasks"]["sentences"], lines[:24]), (summary["tasks"]["sentences"]["groups"]["odd"], lines[1:24:2]),
+                                (summary["tasks"]["letters"], lines[24:30]), (summary["tasks"]["pairs"], lines[40:])):
+            self.assertEqual(figures["questions"], len(chosen))
+            for name, way in ways.items():
+                right = [best([way(line, k) for k in range(len(line["logprobs"]))]) == line["answer"] for line in chosen]
+                self.assertAlmostEqual(figures[name]["value"], sum(right) / len(right), delta=1e-12)
+                self.assertLessEqual(figures[name]["low"], figures[name]["value"])
+            nll = brier = 0
+            for line in chosen:
+                p = [math.exp(value) for value in line["logprobs"]]
+                p = [value / sum(p) for value in p]
+                nll -= math.log(p[line["answer"]]) / len(chosen)
+                brier += sum((value - (k == line["answer"])) ** 2 for k, value in enumerate(p)) / len(chosen)
+            self.assertAlmostEqual(figures["nll"]["value"], nll, delta=1e-9 * nll)
+            self.assertAlmostEqual(figures["brier"]["value"], brier, delta=1e-9)
+        targets = summary["tasks"]["targets"]
+        self.assertAlmostEqual(targets["perplexity"]["value"], math.exp(-sum(line["logprobs"][0] for line in lines[35:40]) / 5), delta=1e-6 * targets["perplexity"]["value"])
+        self.assertEqual(targets["acc"]["value"], sum(line["greedy"][0] for line in lines[35:40]) / 5)
+        self.assertNotIn("acc_norm", targets)
+        self.assertEqual(summary["all"]["questions"], 44)
+
+    def test_bytes_are_equal_at_any_number_of_data_ranks(self):
+        one = self.asked("alone")
+        for name, ranks, *mesh in (("two", 2), ("four", 4), ("apart", 3, "mesh.coordinator=dedicated")):
+            self.asked(name, ranks, *mesh)
+            for part in ("questions.jsonl", "summary.json"):
+                self.assertEqual(self.bytes_of("alone", part), self.bytes_of(name, part), f"{part} of {name}")
+        for mesh in ("mesh.tensor=2", "mesh.pipeline=2"):
+            for a, b in zip(one, self.asked(mesh, 2, mesh), strict=True):
+                for x, y in zip(a["logprobs"], b["logprobs"], strict=True):
+                    self.assertAlmostEqual(x, y, delta=1e-4)
+
+    def test_names_of_lm_evaluation_harness(self):
+        lines = self.asked("harness", 0, "score.questions_form=lm-eval")
+        results = read_json(self.at("harness"), "score", "results.json")
+        summary = read_json(self.at("harness"), "score", "summary.json")
+        for task, figures in summary["tasks"].items():
+            theirs = results["results"][task]
+            for ours, name in (("acc", "acc"), ("acc_norm", "acc_norm"), ("acc_mutual", "acc_mutual_info"), ("perplexity", "perplexity")):
+                self.assertEqual(theirs.get(name + ",none"), figures.get(ours, {}).get("value"))
+            self.assertEqual(results["n-samples"][task]["effective"], figures["questions"])
+            p, n = theirs["acc,none"], figures["questions"]
+            self.assertAlmostEqual(theirs["acc_stderr,none"], math.sqrt(p * (1 - p) / (n - 1)), delta=1e-12)
+        with open(self.file("harness", "samples_sentences.jsonl"), encoding="utf-8") as file:
+            samples = [json.loads(line) for line in file]
+        for sample, line in zip(samples, lines[:24], strict=True):
+            self.assertEqual([pair[0] for pair in sample["filtered_resps"]], line["logprobs"])
+            self.assertEqual([pair[1] for pair in sample["filtered_resps"]], line["greedy"])
+            self.assertEqual((sample["doc"], sample["target"]), ({key: line[key] for key in sample["doc"]}, line["answer"]))
+            self.assertEqual(sample["acc"], float(line["best"] == line["answer"]))
+
+    def test_an_ensemble_says_how_far_its_members_agree(self):
+        members = []
+        for member in range(2):
+            name = f"member{member}"
+            self.must(["bagpipe", "pretrain", self.at("small.ini"), f"run.dir={self.at(name)}", f"run.seed={member + 7}"])
+            members.append([line["logprobs"] for line in self.asked(f"asked{member}", 0, f"score.model={self.at(name)}")])
+        os.makedirs(self.at("both"))
+        self.write("both/ensemble.json", json.dumps({"members": [{"name": f"m{k}", "path": self.at(f"member{k}")} for k in range(2)]}))
+        lines = self.asked("together", 0, f"score.model={self.at('both')}")
+        for k, line in enumerate(lines):
+            if "target" in line and "context" in line:
+                self.assertNotIn("mutual_information", line)
+                continue
+            each = []
+            for member in members:
+                p = [math.exp(value) for value in member[k]]
+                each.append([value / sum(p) for value in p])
+            mean = [sum(values) / 2 for values in zip(*each)]
+            entropy = [-sum(value * math.log(value) for value in p if value > 0) for p in (mean, *each)]
+            self.assertAlmostEqual(line["total_entropy"], entropy[0], delta=1e-4)
+            self.assertAlmostEqual(line["mutual_information"], entropy[0] - (entropy[1] + entropy[2]) / 2, delta=1e-4)
+        summary = read_json(self.at("together"), "score", "summary.json")
+        known = [line["mutual_information"] for line in lines[:24]]
+        self.assertAlmostEqual(summary["tasks"]["sentences"]["mutual_information"]["value"], sum(known) / 24, delta=1e-12)
+
+    def test_strange_texts(self):
+        with open(self.at("train.txt"), encoding="utf-8") as file:
+            long = file.read(3000)
+        path = self.write_questions("strange.jsonl", [
+            {"context": "the", "choices": ["", " ", "  x", "日本"], "answer": 3}, {"context": "   ", "choices": [" a", "a"], "answer": 0},
+            {"context": long, "choices": [" the", " the"], "answer": 1}, {"context": "a\u0000b", "target": "\u0000"},
+            {"context": "the", "target": long}, {"context": "the", "choices": ["", ""], "answer": 0}])
+        result = self.result("strange", 2, path=path)
+        self.assertEqual(result.status, 0, str(result))
+        self.assert_warning(result, "[choices.unscored]")
+        self.assert_warning(result, "[questions.cut]")
+        with open(self.file("strange", "questions.jsonl"), encoding="utf-8") as file:
+            lines = [json.loads(line) for line in file]
+        self.assertEqual([value is None for value in lines[0]["logprobs"]], [True, False, False, False])
+        self.assertEqual(lines[2]["logprobs"][0], lines[2]["logprobs"][1])
+        self.assertEqual(lines[2]["best"], 0)  # of equal ones the first
+        self.assertEqual((lines[4]["logprobs"], lines[4]["best"], lines[5]["best"]), ([None], None, None))
+        summary = read_json(self.at("strange"), "score", "summary.json")
+        self.assertEqual((summary["unscored"], summary["tasks"]["questions"]["questions"]), (4, 6))
+
+    def test_what_is_no_question_is_refused(self):
+        good = [json.dumps(question) for question in self.questions[:4]]
+        for number, (line, words) in enumerate((
+                ("{", ["[json.invalid]"]), ('{"choices": ["a"]}', ["[questions.no_context]"]), ('{"context": "a"}', ["[questions.no_choices]"]),
+                ('{"context": 1, "target": "a"}', ["[questions.no_text]"]), ('{"context": "a", "choices": []}', ["[questions.no_text]"]),
+                ('{"contexts": ["a", "b"], "choices": ["c", "d"]}', ["[questions.two_lists]"]),
+                ('{"context": "a", "choices": ["b", "c"], "answer": 2}', ["[questions.bad_answer]", "from 0 to 1"]),
+                ('{"context": "a", "choices": ["b", "c"], "answer": "1"}', ["[questions.bad_answer]"]),
+                ('{"context": "a", "target": "b", "task": ""}', ["[questions.bad_name]", '"task"']))):
+            path = self.write("wrong.jsonl", "\n".join(good[:2] + [line] + good[2:]) + "\n")
+            self.refused(65, words + ["wrong.jsonl:3"], ranks=2 * (number % 2), path=path)
+        self.refused(65, ["[questions.none]"], path=self.write("none.jsonl", "\n\n"))
+        self.refused(66, ["[file.missing]"], path=self.at("missing.jsonl"))
+        self.refused(78, ["[questions.other_key]", "score.tokens"], "score.tokens=yes")
+        self.refused(78, ["[config.exclusive_keys]"], f"score.corpus={self.at('train.h5')}")
+        self.refused(78, ["[score.context_too_long]"], "score.context=100000")
+
+    def refused(self, status, words, *keys, ranks=0, path=None):
+        self.assert_error(self.result("refused", ranks, *keys, path=path), status, *words)
+        self.assertFalse(os.path.exists(self.file("refused", "summary.json")))
+
+
+if __name__ == "__main__":
+    bagpipe_test.main()
