@@ -8,7 +8,8 @@ from every_job import EveryJob, whole_result
 from fault_test import content
 
 BLOCK, HEAD = 128, struct.Struct("<QqqQQ")  # a file's text block; magic, unit, bytes, and two hashes
-KINDS = {"score": "parts", "datastore": "parts", "candidates": "candidates-parts", "states": "states-parts", "vectors": "parts", "task": "parts",
+KINDS = {"score": "parts", "datastore": "parts", "candidates": "candidates-parts", "questions": "parts", "questions_ensemble": "parts",
+         "states": "states-parts", "vectors": "parts", "task": "parts",
          "task_tags": "parts", "task_spans": "parts", "task_ensemble": "parts"}
 
 
