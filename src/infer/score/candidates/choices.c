@@ -11,8 +11,8 @@
 #include <math.h>
 #include <string.h>
 
-/* Of the distributions of a batch whose windows are shared: 16 MiB, or those of one window. */
-#define SHARED_FLOATS (INT64_C(4) << 20)
+/* Of the distributions of a batch: 64 MiB, or those of one window. */
+#define WHOLE_FLOATS (INT64_C(16) << 20)
 
 /* ---- batches ---- */
 
@@ -22,56 +22,48 @@ static int64_t inputs_of(const bp_candidate_row *row)
     return row->count > 1 ? row->count - 1 : 1;
 }
 
-/* Has row r, one token behind the same context, the inputs of the row before it? */
+/* Has row r, one token after the same context, the inputs of the row before it? Its token is in the
+ * same distribution then. */
 static bool repeats(const chooser *c, int64_t r)
 {
     const bp_candidate_row *row = &c->all->rows[r], *before = row - 1;
 
-    return c->shares && r > c->all->first[row->document] && row->scored == 1 &&
+    return c->whole && r > c->all->first[row->document] && row->scored == 1 &&
            before->scored == 1 && row->count == before->count;
-}
-
-/* Does a window begin with row r that others share? */
-static bool is_shared(const chooser *c, int64_t r)
-{
-    return repeats(c, r) || (r + 1 < c->all->first[c->all->documents] && repeats(c, r + 1));
 }
 
 /* A batch, from the lead to its group; windows 0: there is none. */
 typedef struct header {
     int64_t windows, length, first;
-    bool shared; /* whole distributions are computed, of the last place of each window */
 } header;
 
-static int64_t most_shared(int64_t vocab_size)
+/* Scored places of a batch whose distributions are kept. */
+static int64_t most_places(const chooser *c)
 {
-    return vocab_size < SHARED_FLOATS ? SHARED_FLOATS / vocab_size : 1;
+    return c->whole ? WHOLE_FLOATS / c->job->info.vocab_size : INT64_MAX;
 }
 
 /* The rows of a batch from head->first on: as many as keep their windows, as long as the longest of
- * them, within BP_SCORE_BATCH_TOKENS; one window at least. A function of the choices only. */
-static int64_t batch_rows(const chooser *c, header *head)
+ * them, within BP_SCORE_BATCH_TOKENS, and their places within most_places; one window at least. A
+ * function of the choices only. */
+static int64_t batch_rows(const chooser *c, header *head, int64_t *places)
 {
     const bp_candidates *all = c->all;
-    int64_t count = 0, rows = all->first[all->documents],
-            most = most_shared(c->job->info.vocab_size);
+    int64_t count = 0, rows = all->first[all->documents], most = most_places(c);
 
-    head->length = head->windows = 0;
-    head->shared = is_shared(c, head->first);
+    head->length = head->windows = *places = 0;
     for (; head->first + count < rows; count++) {
-        int64_t r = head->first + count;
+        const bp_candidate_row *row = &all->rows[head->first + count];
+        int64_t inputs = inputs_of(row), longest = inputs > head->length ? inputs : head->length;
 
-        if (count > 0 && repeats(c, r))
+        if (count > 0 && repeats(c, head->first + count))
             continue;
-        int64_t inputs = inputs_of(&all->rows[r]);
-        int64_t longest = inputs > head->length ? inputs : head->length;
-
         if (count > 0 &&
-            ((head->windows + 1) * longest > BP_SCORE_BATCH_TOKENS ||
-             is_shared(c, r) != head->shared || (head->shared && head->windows == most)))
+            ((head->windows + 1) * longest > BP_SCORE_BATCH_TOKENS || *places + row->scored > most))
             break;
         head->length = longest;
         head->windows++;
+        *places += row->scored;
     }
     return count;
 }
@@ -131,14 +123,14 @@ static bool score_batch(chooser *c, header *head, bp_err *err)
 
     bp_bcast_bytes(c->inputs, bytes, 0, comm);
     bp_bcast_bytes(c->targets, bytes, 0, comm);
-    *err = head->shared ? bp_model_distribution(c->job->lm, &batch, c->distribution, NULL)
-                        : bp_model_score(c->job->lm, &batch, c->values);
+    *err = c->whole ? bp_model_distribution(c->job->lm, &batch, c->distribution, NULL)
+                    : bp_model_score(c->job->lm, &batch, c->values);
     return *err == BP_OK;
 }
 
 /* ---- results ---- */
 
-/* Row `window` of a batch that is not shared. */
+/* Row `window` of a batch, one a window. */
 static void take_window(const chooser *c, const header *head, int64_t window)
 {
     choice_result *result = &c->results[window];
@@ -167,25 +159,35 @@ static int64_t first_best(const float *log_p, int64_t count)
     return best;
 }
 
-/* Each row's token from its window's distribution, which also says what the model would write. */
-static void take_shared(const chooser *c, const header *head, int64_t rows)
+/* The tokens of a row from the distributions of its places, which also say what the model would
+ * write. */
+static void take_row(const chooser *c, choice_result *result, int64_t r, int64_t place)
 {
-    int64_t columns = c->job->info.vocab_size, window = -1, best = 0;
-    const float *log_p = NULL;
+    const bp_candidate_row *row = &c->all->rows[r];
+    const int32_t *tokens = ids_of(c, r) + row->count - row->scored;
 
+    for (int64_t i = 0; i < row->scored; i++) {
+        double value = (double)c->distribution[(place + i) * c->job->info.vocab_size + tokens[i]];
+
+        result->logprob += value;
+        result->first = i == 0 ? value : result->first;
+        result->sure += value > log(0.5);
+        result->greedy = (i == 0 || result->greedy) && c->best[place + i] == tokens[i];
+    }
+}
+
+static void take_whole(const chooser *c, const header *head, int64_t rows, int64_t places)
+{
+    int64_t columns = c->job->info.vocab_size, place = 0, end = 0;
+
+    for (int64_t p = 0; p < places; p++)
+        c->best[p] = (int32_t)first_best(c->distribution + p * columns, columns);
     for (int64_t k = 0; k < rows; k++) {
-        int64_t r = head->first + k;
-        choice_result *result = &c->results[k];
-        int32_t token = ids_of(c, r)[c->all->rows[r].count - 1];
-
-        if (k == 0 || !repeats(c, r)) {
-            log_p = c->distribution + ++window * columns;
-            best = first_best(log_p, columns);
+        if (k == 0 || !repeats(c, head->first + k)) {
+            place = end;
+            end += c->all->rows[head->first + k].scored;
         }
-        result->logprob = result->first = (double)log_p[token];
-        result->sure = result->logprob > log(0.5);
-        if (c->walker.decoding)
-            result->greedy = token == best;
+        take_row(c, &c->results[k], head->first + k, place);
     }
 }
 
@@ -202,7 +204,7 @@ static void lead_walks(chooser *c, const header *head, int64_t rows, bool *stopp
 {
     const choice_results here = {c->results, head->first, head->first + rows};
 
-    for (int64_t r = here.first; r < here.end && !*stopped && !head->shared; r++) {
+    for (int64_t r = here.first; r < here.end && !*stopped; r++) {
         if (is_quiet(c->all, r))
             continue;
         *stopped = bp_work_between(c->job);
@@ -216,13 +218,13 @@ static void lead_walks(chooser *c, const header *head, int64_t rows, bool *stopp
 static bp_err lead(chooser *c, int64_t unit, bp_buffer *out, bool *stopped)
 {
     header head = {.first = c->starts[unit]};
-    int64_t rows = batch_rows(c, &head);
+    int64_t places, rows = batch_rows(c, &head, &places);
     bp_err err = BP_OK;
 
     memset(c->results, 0, (size_t)rows * sizeof *c->results);
     memset(c->of_members, 0, (size_t)(rows * c->members) * sizeof *c->of_members);
     for (int64_t w = 0; w < rows; w++)
-        c->results[w].greedy = c->walker.decoding ? 0 : GREEDY_UNKNOWN;
+        c->results[w].greedy = c->whole || c->walker.decoding ? 0 : GREEDY_UNKNOWN;
     *stopped = bp_work_between(c->job);
     if (*stopped || !scores_any(c->all, head.first, rows))
         head.windows = 0;
@@ -230,10 +232,10 @@ static bp_err lead(chooser *c, int64_t unit, bp_buffer *out, bool *stopped)
         fill_batch(c, &head, rows);
     bp_work_ask_next(c->job);
     if (score_batch(c, &head, &err)) {
-        for (int64_t w = 0; w < head.windows && !head.shared; w++)
+        for (int64_t w = 0; w < head.windows && !c->whole; w++)
             take_window(c, &head, w);
-        if (head.shared)
-            take_shared(c, &head, rows);
+        if (c->whole)
+            take_whole(c, &head, rows, places);
         if (c->walker.decoding)
             lead_walks(c, &head, rows, stopped);
     }
@@ -260,19 +262,19 @@ int64_t chooser_amount(const chooser *c, int64_t unit)
 
 /* ---- before and after ---- */
 
-bool chooser_may_share(const bp_model *lm)
+bool chooser_gives_whole(const bp_model *lm)
 {
     return lm->ops->distribution && lm->info.members == 0 && !lm->info.log_probabilities;
 }
 
 void chooser_cut(chooser *c)
 {
-    int64_t rows = c->all->first[c->all->documents];
+    int64_t rows = c->all->first[c->all->documents], places;
     header head = {0};
 
     c->starts = bp_alloc("score.candidates", rows + 1, sizeof *c->starts);
     for (; head.first < rows; c->starts[++c->count] = head.first)
-        head.first += batch_rows(c, &head);
+        head.first += batch_rows(c, &head, &places);
 }
 
 void chooser_clear(chooser *c)
@@ -281,37 +283,56 @@ void chooser_clear(chooser *c)
     c->starts = NULL;
 }
 
+/* The most that a row, and a unit, has. */
+typedef struct sizes {
+    int64_t tokens, rows, places;
+} sizes;
+
+static sizes sizes_of(const chooser *c)
+{
+    sizes most = {1, 1, 1};
+
+    for (int64_t r = 0; r < c->all->first[c->all->documents]; r++)
+        most.tokens = c->all->rows[r].count > most.tokens ? c->all->rows[r].count : most.tokens;
+    for (int64_t u = 0; u < c->count; u++) {
+        header head = {.first = c->starts[u]};
+        int64_t places, rows = batch_rows(c, &head, &places);
+
+        most.rows = rows > most.rows ? rows : most.rows;
+        most.places = places > most.places ? places : most.places;
+    }
+    return most;
+}
+
 bp_err chooser_prepare(chooser *c)
 {
-    const bp_mesh *mesh = c->job->mesh;
-    int64_t most[] = {1, 1}; /* tokens of a row, rows of a unit */
+    sizes most = c->job->leads ? sizes_of(c) : (sizes){0};
 
-    for (int64_t r = 0; c->job->leads && r < c->all->first[c->all->documents]; r++)
-        most[0] = c->all->rows[r].count > most[0] ? c->all->rows[r].count : most[0];
-    for (int64_t u = 0; c->job->leads && u < c->count; u++)
-        most[1] = chooser_amount(c, u) > most[1] ? chooser_amount(c, u) : most[1];
-    bp_bcast_bytes(most, sizeof most, 0, mesh->ensemble);
-    int64_t tokens = bp_score_batch_tokens(most[0]), vocab_size = c->job->info.vocab_size;
+    bp_bcast_bytes(&most, sizeof most, 0, c->job->mesh->ensemble);
+    int64_t tokens = bp_score_batch_tokens(most.tokens);
 
     c->inputs = bp_alloc("score.candidates", tokens, sizeof *c->inputs);
     c->targets = bp_alloc("score.candidates", tokens, sizeof *c->targets);
-    c->values = bp_alloc("score.candidates", c->statistics * tokens, sizeof *c->values);
-    c->results = bp_alloc("score.candidates", most[1], sizeof *c->results);
-    c->of_members = bp_alloc("score.candidates", most[1] * c->members + 1, sizeof *c->of_members);
-    if (c->shares)
-        c->distribution = bp_alloc("score.candidates", most_shared(vocab_size) * vocab_size,
-                                   sizeof *c->distribution);
-    return most[0] > 1 ? greedy_open(&c->walker, c->job, most[0]) : BP_OK;
+    c->results = bp_alloc("score.candidates", most.rows, sizeof *c->results);
+    c->of_members = bp_alloc("score.candidates", most.rows * c->members + 1, sizeof *c->of_members);
+    if (!c->whole) {
+        c->values = bp_alloc("score.candidates", c->statistics * tokens, sizeof *c->values);
+        return most.tokens > 1 ? greedy_open(&c->walker, c->job, most.tokens) : BP_OK;
+    }
+    c->best = bp_alloc("score.candidates", most.places, sizeof *c->best);
+    c->distribution = bp_alloc("score.candidates", most.places * c->job->info.vocab_size,
+                               sizeof *c->distribution);
+    return BP_OK;
 }
 
 void chooser_release(chooser *c)
 {
     greedy_close(&c->walker);
     bp_free(c->distribution);
+    bp_free(c->best);
     bp_free(c->of_members);
     bp_free(c->results);
     bp_free(c->values);
     bp_free(c->targets);
     bp_free(c->inputs);
-    c->distribution = NULL;
 }

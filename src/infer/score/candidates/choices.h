@@ -26,23 +26,25 @@ typedef struct chooser {
     const bp_candidates *all; /* on leads and the coordinator */
     int64_t statistics;       /* of a token (bp_model_info), on the computing ranks */
     int64_t members;          /* whose log-probabilities are kept too: of an ensemble; 0: of none */
-    bool shares; /* choices of one token behind one context take one window, where the model gives
-                    whole distributions; on all ranks */
+    bool whole; /* whole distributions are computed (chooser_gives_whole): choices of one token
+                   after one context take one window, and what the model would write is known
+                   without decoding. On all ranks */
 
     int64_t count;   /* units, on leads and the coordinator, as `starts` */
     int64_t *starts; /* [count + 1]: the rows of unit u are [starts[u], starts[u + 1]) */
     /* of a unit, on the computing ranks */
     int32_t *inputs, *targets;
     float *values;
-    float *distribution; /* [SHARED_FLOATS] at least a window; NULL: nothing is shared */
+    float *distribution; /* [scored places][vocab_size], if `whole`, */
+    int32_t *best;       /* and [scored places] the first most probable token of each */
     choice_result *results;
     double *of_members; /* [rows of a unit][members] */
     greedy_walker walker;
 } chooser;
 
-/** Whether choices of this model may share a window. On the computing ranks, local. */
-bool chooser_may_share(const bp_model *lm);
-/** Cut the rows into units, a function of the choices, `shares` and the vocabulary. Local; on leads
+/** Can `whole` be? On the computing ranks, local. */
+bool chooser_gives_whole(const bp_model *lm);
+/** Cut the rows into units, a function of the choices, `whole` and the vocabulary. Local; on leads
  * and the coordinator. */
 void chooser_cut(chooser *c);
 void chooser_clear(chooser *c);

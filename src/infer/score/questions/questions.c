@@ -250,7 +250,7 @@ static bp_err open_job(void *context)
     bp_work_job *job = self->job;
     bool reads = job->leads || job->mesh->coordinates;
     int64_t asked = bp_score_rule_keys_of(job->config)->context,
-            shares = job->lm && chooser_may_share(job->lm);
+            whole = job->lm && chooser_gives_whole(job->lm);
 
     self->context = asked > 0 ? asked : job->info.context;
     self->prefix = bp_score_rule_keys_of(job->config)->prefix;
@@ -264,7 +264,7 @@ static bp_err open_job(void *context)
                               .all = &self->set.rows,
                               .statistics = job->info.statistics,
                               .members = job->info.members,
-                              .shares = bp_all_max_int(shares, job->mesh->world) > 0};
+                              .whole = bp_all_max_int(whole, job->mesh->world) > 0};
     bp_work_key(self->key, "questions 1 %s %s %s %s %" PRId64 " %d %d", job->info.digest,
                 self->hash, bp_math_keys_of(job->config)->precision, self->prefix, self->context,
                 job->mesh_shape.tensor, job->mesh_shape.members);
