@@ -9,6 +9,7 @@
 #include "mesh/collective.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* Of the distributions of a batch: 64 MiB, or those of one window. */
@@ -22,14 +23,26 @@ static int64_t inputs_of(const bp_candidate_row *row)
     return row->count > 1 ? row->count - 1 : 1;
 }
 
-/* Has row r, one token after the same context, the inputs of the row before it? Its token is in the
- * same distribution then. */
-static bool repeats(const chooser *c, int64_t r)
+int64_t chooser_row(const chooser *c, int64_t at)
 {
-    const bp_candidate_row *row = &c->all->rows[r], *before = row - 1;
+    return c->order ? c->order[at] : at;
+}
 
-    return c->whole && r > c->all->first[row->document] && row->scored == 1 &&
-           before->scored == 1 && row->count == before->count;
+static const bp_candidate_row *row_at(const chooser *c, int64_t at)
+{
+    return &c->all->rows[chooser_row(c, at)];
+}
+
+/* Has the row there, one token after the same context, the inputs of the row before it? Its token
+ * is in the same distribution then. */
+static bool repeats(const chooser *c, int64_t at)
+{
+    if (!c->whole || at == 0)
+        return false;
+    const bp_candidate_row *row = row_at(c, at), *before = row_at(c, at - 1);
+
+    return row->document == before->document && row->scored == 1 && before->scored == 1 &&
+           row->count == before->count;
 }
 
 /* A batch, from the lead to its group; windows 0: there is none. */
@@ -48,12 +61,11 @@ static int64_t most_places(const chooser *c)
  * function of the choices only. */
 static int64_t batch_rows(const chooser *c, header *head, int64_t *places)
 {
-    const bp_candidates *all = c->all;
-    int64_t count = 0, rows = all->first[all->documents], most = most_places(c);
+    int64_t count = 0, rows = c->all->count, most = most_places(c);
 
     head->length = head->windows = *places = 0;
     for (; head->first + count < rows; count++) {
-        const bp_candidate_row *row = &all->rows[head->first + count];
+        const bp_candidate_row *row = row_at(c, head->first + count);
         int64_t inputs = inputs_of(row), longest = inputs > head->length ? inputs : head->length;
 
         if (count > 0 && repeats(c, head->first + count))
@@ -68,24 +80,24 @@ static int64_t batch_rows(const chooser *c, header *head, int64_t *places)
     return count;
 }
 
-static bool scores_any(const bp_candidates *all, int64_t first, int64_t rows)
+static bool scores_any(const chooser *c, int64_t first, int64_t rows)
 {
     bool any = false;
 
-    for (int64_t r = first; r < first + rows; r++)
-        any = any || all->rows[r].scored > 0;
+    for (int64_t at = first; at < first + rows; at++)
+        any = any || row_at(c, at)->scored > 0;
     return any;
 }
 
-static const int32_t *ids_of(const chooser *c, int64_t r)
+static const int32_t *ids_of(const chooser *c, const bp_candidate_row *row)
 {
-    return (const int32_t *)c->all->ids.data + c->all->rows[r].first;
+    return (const int32_t *)c->all->ids.data + row->first;
 }
 
-static void fill_window(const chooser *c, int64_t r, int64_t window, int64_t length)
+static void fill_window(const chooser *c, int64_t at, int64_t window, int64_t length)
 {
-    const bp_candidate_row *row = &c->all->rows[r];
-    const int32_t *ids = ids_of(c, r);
+    const bp_candidate_row *row = row_at(c, at);
+    const int32_t *ids = ids_of(c, row);
     int32_t *inputs = c->inputs + window * length, *targets = c->targets + window * length;
     int64_t last = row->count - 1;
 
@@ -99,9 +111,9 @@ static void fill_batch(const chooser *c, const header *head, int64_t rows)
 {
     int64_t window = 0;
 
-    for (int64_t r = head->first; r < head->first + rows; r++)
-        if (r == head->first || !repeats(c, r))
-            fill_window(c, r, window++, head->length);
+    for (int64_t at = head->first; at < head->first + rows; at++)
+        if (at == head->first || !repeats(c, at))
+            fill_window(c, at, window++, head->length);
 }
 
 /* On all ranks of a group; false: there is no batch. */
@@ -161,10 +173,10 @@ static int64_t first_best(const float *log_p, int64_t count)
 
 /* The tokens of a row from the distributions of its places, which also say what the model would
  * write. */
-static void take_row(const chooser *c, choice_result *result, int64_t r, int64_t place)
+static void take_row(const chooser *c, choice_result *result, const bp_candidate_row *row,
+                     int64_t place)
 {
-    const bp_candidate_row *row = &c->all->rows[r];
-    const int32_t *tokens = ids_of(c, r) + row->count - row->scored;
+    const int32_t *tokens = ids_of(c, row) + row->count - row->scored;
 
     for (int64_t i = 0; i < row->scored; i++) {
         double value = (double)c->distribution[(place + i) * c->job->info.vocab_size + tokens[i]];
@@ -185,9 +197,9 @@ static void take_whole(const chooser *c, const header *head, int64_t rows, int64
     for (int64_t k = 0; k < rows; k++) {
         if (k == 0 || !repeats(c, head->first + k)) {
             place = end;
-            end += c->all->rows[head->first + k].scored;
+            end += row_at(c, head->first + k)->scored;
         }
-        take_row(c, &c->results[k], head->first + k, place);
+        take_row(c, &c->results[k], row_at(c, head->first + k), place);
     }
 }
 
@@ -210,7 +222,7 @@ static void lead_walks(chooser *c, const header *head, int64_t rows, bool *stopp
         *stopped = bp_work_between(c->job);
         if (!*stopped && choice_is_open(c->all, &here, r))
             c->results[r - here.first].greedy =
-                greedy_walk(&c->walker, ids_of(c, r), &c->all->rows[r]);
+                greedy_walk(&c->walker, ids_of(c, &c->all->rows[r]), &c->all->rows[r]);
     }
     greedy_end(&c->walker);
 }
@@ -226,7 +238,7 @@ static bp_err lead(chooser *c, int64_t unit, bp_buffer *out, bool *stopped)
     for (int64_t w = 0; w < rows; w++)
         c->results[w].greedy = c->whole || c->walker.decoding ? 0 : GREEDY_UNKNOWN;
     *stopped = bp_work_between(c->job);
-    if (*stopped || !scores_any(c->all, head.first, rows))
+    if (*stopped || !scores_any(c, head.first, rows))
         head.windows = 0;
     else
         fill_batch(c, &head, rows);
@@ -262,15 +274,55 @@ int64_t chooser_amount(const chooser *c, int64_t unit)
 
 /* ---- before and after ---- */
 
+int64_t chooser_bytes(int64_t longest, int64_t statistics, int64_t vocab_size)
+{
+    int64_t tokens = bp_score_batch_tokens(longest);
+
+    return tokens * (int64_t)(2 * sizeof(int32_t) + sizeof(choice_result)) +
+           (int64_t)sizeof(float) *
+               (vocab_size > 0 ? WHOLE_FLOATS + vocab_size : statistics * tokens);
+}
+
 bool chooser_gives_whole(const bp_model *lm)
 {
     return lm->ops->distribution && lm->info.members == 0 && !lm->info.log_probabilities;
 }
 
+/* What is sorted: long rows first, equal ones in their order. */
+typedef struct place {
+    int64_t inputs, row;
+} place;
+
+static int compare_places(const void *a, const void *b)
+{
+    const place *one = a, *other = b;
+    int by_inputs = (one->inputs < other->inputs) - (one->inputs > other->inputs);
+
+    return by_inputs ? by_inputs : (one->row > other->row) - (one->row < other->row);
+}
+
+/* Windows of a batch are padded to the longest of them. */
+static void sort_rows(chooser *c)
+{
+    int64_t rows = c->all->count;
+    place *places = bp_alloc("score.candidates", rows, sizeof *places);
+
+    for (int64_t r = 0; r < rows; r++)
+        places[r] = (place){inputs_of(&c->all->rows[r]), r};
+    qsort(places, (size_t)rows, sizeof *places, compare_places);
+    c->order = bp_alloc("score.candidates", rows, sizeof *c->order);
+    for (int64_t at = 0; at < rows; at++)
+        c->order[at] = places[at].row;
+    bp_free(places);
+}
+
 void chooser_cut(chooser *c)
 {
-    int64_t rows = c->all->first[c->all->documents], places;
+    int64_t rows = c->all->count, places;
     header head = {0};
+
+    if (c->whole)
+        sort_rows(c);
 
     c->starts = bp_alloc("score.candidates", rows + 1, sizeof *c->starts);
     for (; head.first < rows; c->starts[++c->count] = head.first)
@@ -280,7 +332,8 @@ void chooser_cut(chooser *c)
 void chooser_clear(chooser *c)
 {
     bp_free(c->starts);
-    c->starts = NULL;
+    bp_free(c->order);
+    c->starts = c->order = NULL;
 }
 
 /* The most that a row, and a unit, has. */
@@ -292,7 +345,7 @@ static sizes sizes_of(const chooser *c)
 {
     sizes most = {1, 1, 1};
 
-    for (int64_t r = 0; r < c->all->first[c->all->documents]; r++)
+    for (int64_t r = 0; r < c->all->count; r++)
         most.tokens = c->all->rows[r].count > most.tokens ? c->all->rows[r].count : most.tokens;
     for (int64_t u = 0; u < c->count; u++) {
         header head = {.first = c->starts[u]};

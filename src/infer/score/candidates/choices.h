@@ -31,7 +31,8 @@ typedef struct chooser {
                    without decoding. On all ranks */
 
     int64_t count;   /* units, on leads and the coordinator, as `starts` */
-    int64_t *starts; /* [count + 1]: the rows of unit u are [starts[u], starts[u + 1]) */
+    int64_t *starts; /* [count + 1]: unit u has the rows at places [starts[u], starts[u + 1]) */
+    int64_t *order;  /* [rows]: the row at each place, if `whole`; NULL: row by row */
     /* of a unit, on the computing ranks */
     int32_t *inputs, *targets;
     float *values;
@@ -42,12 +43,16 @@ typedef struct chooser {
     greedy_walker walker;
 } chooser;
 
+/** What a unit takes at most besides the model, in bytes; vocab_size 0: nothing is `whole`. Pure.
+ */
+int64_t chooser_bytes(int64_t longest, int64_t statistics, int64_t vocab_size);
 /** Can `whole` be? On the computing ranks, local. */
 bool chooser_gives_whole(const bp_model *lm);
 /** Cut the rows into units, a function of the choices, `whole` and the vocabulary. Local; on leads
  * and the coordinator. */
 void chooser_cut(chooser *c);
 void chooser_clear(chooser *c);
+int64_t chooser_row(const chooser *c, int64_t place);
 
 /** What bp_work_units.prepare, .run, .amount_of and .release do. */
 bp_err chooser_prepare(chooser *c);

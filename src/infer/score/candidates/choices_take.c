@@ -34,8 +34,10 @@ static bp_err take_unit(const chooser *c, const bp_part_result *part, choice_res
 
     if (err != BP_OK)
         return err;
-    memcpy(results + first, part->data, bytes);
-    if (more > 0)
+    for (int64_t k = 0; k < rows; k++)
+        memcpy(&results[chooser_row(c, first + k)], part->data + (size_t)k * sizeof *results,
+               sizeof *results);
+    if (more > 0) /* of an ensemble: row by row */
         memcpy(of_members + first * c->members, part->data + bytes, more);
     return BP_OK;
 }

@@ -48,7 +48,9 @@ static bp_err estimate_rank(const void *context, const bp_work_models *models,
     if (err != BP_OK)
         return err;
     out->node_bytes += bytes.node;
-    out->own_bytes += bytes.weights + bytes.work + bytes.decode;
+    out->own_bytes += bytes.weights + bytes.work + (models->ensemble ? bytes.decode : 0) +
+                      chooser_bytes(most, BP_MODEL_MEMBER + models->members,
+                                    models->ensemble ? 0 : bytes.widest.vocab_size);
     if (place->stage == place->mesh->pipeline - 1 && models->ensemble)
         out->own_bytes += bp_ensemble_work_bytes(&bytes.widest, place->mesh, models->members,
                                                  bp_score_batch_tokens(most),
