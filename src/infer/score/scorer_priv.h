@@ -38,10 +38,10 @@ typedef struct scorer {
     bp_score_rule rule;              /* on all ranks, but lead, eod, prefix, every and end */
     bp_score_plan plan;
     bp_candidates candidates; /* on leads and the coordinator; empty: none are asked for */
-    char candidates_hash[BP_SHA256_HEX]; /* on all ranks; "": none */
+    char candidates_hash[BP_SHA256_HEX];     /* on all ranks; "": none */
     struct candidate_units *candidate_units; /* NULL until they are asked for */
-    json_t *choices;                     /* their figures, on the coordinator, at the end */
-    struct state_texts *states;          /* of score.states; NULL: none, or keys */
+    json_t *choices;                         /* their figures, on the coordinator, at the end */
+    struct state_texts *states;              /* of score.states; NULL: none, or keys */
     score_windows windows;
     struct task_scoring *task; /* of a model with the head of a task, in place of windows */
     struct bp_score_memory_spec *memory; /* of scorer_describe */

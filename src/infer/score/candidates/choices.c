@@ -1,5 +1,5 @@
 /* Choices as units of work: a unit is a batch of them, and what the model would write instead.
- * Called by candidates.c and by ../questions. */
+ * Called by ../candidate_units.c and by ../questions. */
 #include "infer/score/candidates/choices.h"
 
 #include "base/log.h"

@@ -1,6 +1,6 @@
 /* The state of score.candidates. */
-#ifndef BP_INFER_SCORE_CANDIDATES_CANDIDATES_PRIV_H
-#define BP_INFER_SCORE_CANDIDATES_CANDIDATES_PRIV_H
+#ifndef BP_INFER_SCORE_CANDIDATE_UNITS_PRIV_H
+#define BP_INFER_SCORE_CANDIDATE_UNITS_PRIV_H
 
 #include "infer/score/candidates/choices.h"
 #include "infer/score/scorer_priv.h"

@@ -1,6 +1,6 @@
 /* The merge of the choices' parts: score/candidates.jsonl, and the figures for summary.json. Called
- * by candidates.c after its last unit, on the coordinator. */
-#include "infer/score/candidates/candidates_priv.h"
+ * by candidate_units.c after its last unit, on the coordinator. */
+#include "infer/score/candidate_units_priv.h"
 
 #include "base/config/run_options.h"
 #include "base/files/fs.h"

@@ -1,5 +1,5 @@
 /* score.candidates: its file and its units. Called by score.c. */
-#include "infer/score/candidates/candidates_priv.h"
+#include "infer/score/candidate_units_priv.h"
 
 #include "base/config/run_options.h"
 #include "base/log.h"
