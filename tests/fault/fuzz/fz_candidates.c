@@ -1,9 +1,10 @@
-/* A file of choices for a corpus of documents: text, none, white space at the end, a beginning of
- * text. A byte picks the tokens before a context and the context's length. What is accepted are
- * rows within the ids, in the documents' order, and ids of the vocabulary. */
+/* A question set, and a file of choices for a corpus of documents: text, none, white space at the
+ * end, a beginning of text. A byte picks the tokens before a context and the context's length. What
+ * is accepted are rows within the ids, in the documents' order, and ids of the vocabulary. */
 #include "base/buffer.h"
 #include "fuzz.h"
 #include "infer/score/candidates/candidates.h"
+#include "infer/score/questions/set.h"
 #include "io/corpus/corpus_writer.h"
 
 #include <math.h>
@@ -132,6 +133,48 @@ static void try_choices(int how, const uint8_t *data, size_t bytes)
     bp_corpus_close(&corpus);
 }
 
+static void check_questions(const bp_question_set *set)
+{
+    const bp_candidates *rows = &set->rows;
+
+    FUZZ_CHECK(set->count > 0 && rows->first[rows->documents] == rows->count);
+    for (int64_t k = 0; k < set->count; k++) {
+        const bp_question *q = &set->questions[k];
+        json_t *object = bp_question_object(set, q);
+
+        FUZZ_CHECK(json_is_object(object) && q->line >= 0 && q->bytes > 0);
+        FUZZ_CHECK(q->options > 0 && q->answer >= -1 && q->answer < q->options);
+        FUZZ_CHECK(q->first >= 0 && q->first + q->options <= rows->count);
+        FUZZ_CHECK(q->bare < 0 || q->bare + q->options <= rows->count);
+        FUZZ_CHECK(q->task >= 0 && q->task < set->names && q->group < set->names);
+        json_decref(object);
+    }
+    for (int64_t r = 0; r < rows->count; r++) {
+        const bp_candidate_row *row = &rows->rows[r];
+
+        FUZZ_CHECK(row->count == 0 ? row->scored == 0 : row->scored > 0);
+        FUZZ_CHECK(row->first + row->count <= rows->ids.count);
+    }
+}
+
+static void try_questions(int how, const uint8_t *data, size_t bytes)
+{
+    const bp_questions_spec spec = {.path = fuzz_file_named("questions.jsonl", data, bytes),
+                                    .tokenizer = tokenizer,
+                                    .prefix = {.before = (how & 1) != 0 ? BOS : -1,
+                                               .alone = (how & 2) != 0 ? END : -1,
+                                               .bos = (how & 4) != 0 ? BOS : -1},
+                                    .context = 1 + how / 8};
+    bp_question_set set = {0};
+    bp_err err = bp_question_set_read(&set, &spec);
+
+    fuzz_check_error(err);
+    FUZZ_CHECK(err == BP_OK || err == BP_ERR_FORMAT);
+    if (err == BP_OK)
+        check_questions(&set);
+    bp_question_set_clear(&set);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
     fuzz_bytes in = {data, bytes};
@@ -141,6 +184,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
         make_once();
     fuzz_begin();
     try_choices(how, in.data, in.left);
+    try_questions(how, in.data, in.left);
     fuzz_end();
     return 0;
 }

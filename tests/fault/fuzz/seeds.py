@@ -409,7 +409,9 @@ def candidates_seeds():
     for name, data in (("plain", b"\x40" + lines[0]), ("lead", b"\x47" + lines[0]), ("short", b"\x03" + lines[0]), ("nul", b"\x81" + lines[1]),
                        ("few", b"\x40" + lines[0][:60]), ("more", b"\x40" + 2 * lines[0]), ("no-list", b'\x40{"choices": {}}\n'),
                        ("no-text", b'\x40{"choices": [1]}\n'), ("wrong-answer", b'\x40{"choices": ["a"], "answer": 1}\n'),
-                       ("long", b'\x20{"choices": ["' + b"a b" * 40 + b'"]}\n'), ("empty", b"")):
+                       ("long", b'\x20{"choices": ["' + b"a b" * 40 + b'"]}\n'), ("empty", b""),
+                       ("question", b'\x47{"task": "t", "group": "g", "context": "ab ", "choices": ["b", " a", ""], "answer": 1, "x": NaN}\n'),
+                       ("target", b'\x43{"context": "", "target": "b a"}\n{"contexts": ["a", "b a "], "target": " b", "answer": 0}\n')):
         put("candidates", name, data)
 
 

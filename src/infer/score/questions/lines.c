@@ -14,12 +14,6 @@ static json_t *number(double value)
     return bp_json_real(value);
 }
 
-/* A lead has read the line already. */
-static json_t *object_of(const bp_question_set *set, const bp_question *q)
-{
-    return json_loadb(set->text + q->line, (size_t)q->bytes, JSON_ALLOW_NUL, NULL);
-}
-
 static json_t *logprobs_of(const question_results *r, const bp_question *q, int64_t first)
 {
     json_t *list = json_array();
@@ -41,7 +35,7 @@ static json_t *greedy_of(const question_results *r, int64_t row)
 static json_t *line_of(const question_results *r, const question_verdict *verdict,
                        const bp_question *q)
 {
-    json_t *line = object_of(r->set, q), *tokens = json_array(), *bytes = json_array(),
+    json_t *line = bp_question_object(r->set, q), *tokens = json_array(), *bytes = json_array(),
            *greedy = json_array();
 
     for (int64_t k = 0; k < q->options; k++) {
@@ -141,7 +135,8 @@ static void put_metrics(json_t *sample, const question_verdict *verdict, bool ta
 static json_t *sample_of(const question_results *r, const question_verdict *verdict,
                          const bp_question *q, int64_t number_in_task)
 {
-    json_t *responses = responses_of(r, q), *doc = object_of(r->set, q), *all = json_array();
+    json_t *responses = responses_of(r, q), *doc = bp_question_object(r->set, q),
+           *all = json_array();
     json_t *sample, *target;
 
     for (size_t k = 0; k < json_array_size(responses); k++)

@@ -255,14 +255,28 @@ static bp_err add_object(reader *self, const json_t *object, bp_question *questi
     return BP_OK;
 }
 
-static bp_err add_line(reader *self, const char *line, size_t bytes, int64_t number)
+static json_t *parse(const char *line, size_t bytes, json_error_t *where)
 {
     static const char *const KEYS[] = {"task",   "context", "contexts", "choices",
                                        "target", "answer",  "group"};
+
+    return bp_json_members(line, bytes, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, KEYS, 7, where);
+}
+
+json_t *bp_question_object(const bp_question_set *set, const bp_question *question)
+{
+    const char *line = set->text + question->line;
+    json_error_t where;
+    json_t *object = json_loadb(line, (size_t)question->bytes, JSON_ALLOW_NUL, NULL);
+
+    return object ? object : parse(line, (size_t)question->bytes, &where);
+}
+
+static bp_err add_line(reader *self, const char *line, size_t bytes, int64_t number)
+{
     bp_question question = {.line = line - self->set->text, .bytes = (int64_t)bytes};
     json_error_t where;
-    json_t *object =
-        bp_json_members(line, bytes, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, KEYS, 7, &where);
+    json_t *object = parse(line, bytes, &where);
     bp_err err = object
                      ? add_object(self, object, &question)
                      : BP_FAIL(BP_ERR_FORMAT, "json.invalid",

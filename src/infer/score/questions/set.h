@@ -43,6 +43,9 @@ typedef struct bp_questions_spec {
  * Owns:       clear it with bp_question_set_clear, after an error too.
  * Errors:     BP_ERR_INPUT, BP_ERR_DENIED, BP_ERR_IO; BP_ERR_FORMAT, with file and line. */
 bp_err bp_question_set_read(bp_question_set *set, const bp_questions_spec *spec);
+/** The line of a question as an object; without the members that nobody reads, where one of them is
+ * no JSON. New reference. */
+json_t *bp_question_object(const bp_question_set *set, const bp_question *question);
 /** SHA-256 of what is asked and scored, in 64 digits. */
 void bp_question_set_hash(const bp_question_set *set, char out[BP_SHA256_HEX]);
 void bp_question_set_clear(bp_question_set *set);
