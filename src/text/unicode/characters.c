@@ -142,3 +142,19 @@ void bp_text_lowercase(bp_buffer *out, const char *text, size_t bytes)
     }
     bp_text_lowercase_each(out, text + done, bytes - done);
 }
+
+void bp_text_capitalize(bp_buffer *out, const char *text, size_t bytes)
+{
+    bp_buffer all = {0}, first = {0};
+    uint32_t c;
+    size_t length = bytes > 0 ? bp_character_at(text, bytes, &c) : 0;
+
+    if (length == 0)
+        return;
+    bp_text_lowercase(&all, text, bytes); /* a final sigma looks back */
+    bp_text_lowercase(&first, text, length);
+    bp_character_add(out, (uint32_t)utf8proc_totitle((utf8proc_int32_t)c));
+    bp_buffer_add(out, all.data + first.bytes, all.bytes - first.bytes);
+    bp_buffer_clear(&all);
+    bp_buffer_clear(&first);
+}

@@ -28,6 +28,9 @@ bool bp_character_is_word(uint32_t code_point);
 /** Append valid UTF-8 in lower case, as Python's str.lower(): a capital sigma at the end of a word
  * is the final one. */
 void bp_text_lowercase(bp_buffer *out, const char *text, size_t bytes);
+/** The same with the first character in title case, as Python's str.capitalize(), but that one of
+ * the 48 characters whose title case is several stays as it is. */
+void bp_text_capitalize(bp_buffer *out, const char *text, size_t bytes);
 /** Append valid UTF-8 with each character in lower case, as Rust's char::to_lowercase: no final
  * sigma. */
 void bp_text_lowercase_each(bp_buffer *out, const char *text, size_t bytes);

@@ -1,0 +1,24 @@
+/* The published files of tasks. Local: no MPI. */
+#ifndef BP_DATA_TOOLS_QUESTIONS_QUESTION_FILES_H
+#define BP_DATA_TOOLS_QUESTIONS_QUESTION_FILES_H
+
+#include "questions/question_make.h"
+
+#include <stdint.h>
+
+typedef struct question_list {
+    question *all; /* [count] */
+    int64_t count, capacity;
+} question_list;
+
+/** Append the questions of a file: JSON Lines, CSV where the task has columns; plain, gzip, zstd or
+ * standard input. X.jsonl takes its labels from X-labels.lst, where that is there. `part`: as of
+ * question_make.
+ *
+ * Owns:   question_list_clear, after an error too.
+ * Errors: those of bp_text_source; BP_ERR_FORMAT with file and line; BP_ERR_USAGE the part. */
+bp_err question_list_read(question_list *list, const question_task *task, const char *part,
+                          const char *path);
+void question_list_clear(question_list *list);
+
+#endif
