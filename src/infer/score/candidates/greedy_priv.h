@@ -2,7 +2,7 @@
 #ifndef BP_INFER_SCORE_CANDIDATES_GREEDY_PRIV_H
 #define BP_INFER_SCORE_CANDIDATES_GREEDY_PRIV_H
 
-#include "infer/score/scorer_priv.h"
+#include "infer/score/scorer.h"
 
 /** What one rank of a group holds: a choice is fed token by token. */
 typedef struct greedy_walker {
