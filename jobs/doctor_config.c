@@ -26,7 +26,8 @@ static void note(findings *self, bp_err err)
     (void)snprintf(self->message, sizeof self->message, "%s", bp_err_message());
 }
 
-/* By the keys that only one job asks for. */
+/* By the first of these keys that is given: of several jobs that take it, the one that asks for
+ * it. */
 static const bp_job *job_of(const bp_config *read)
 {
     static const struct {
@@ -34,6 +35,7 @@ static const bp_job *job_of(const bp_config *read)
         const bp_job *job;
     } SIGNS[] = {{"uncertainty.models", &bp_job_uncertainty},
                  {"ensemble.members", &bp_job_ensemble},
+                 {"task.kind", &bp_job_finetune},
                  {"corpus.train", &bp_job_pretrain},
                  {"generate.model", &bp_job_generate},
                  {"score.model", &bp_job_score}};
@@ -133,8 +135,8 @@ bp_err bp_doctor_check_config(json_t *rows, const bp_config *read, const bp_doct
 
     if (!job) {
         bp_probe_add(rows, BP_PROBE_NOTE, "configuration", NULL,
-                     "of no job: none of corpus.train, ensemble.members, score.model, "
-                     "uncertainty.models is given");
+                     "of no job: none of corpus.train, ensemble.members, generate.model, "
+                     "score.model, task.kind, uncertainty.models is given");
         return BP_OK;
     }
     err = bp_config_new(&config, what->tables, job->options);

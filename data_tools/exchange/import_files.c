@@ -17,6 +17,7 @@
 #define CONFIG_LIMIT ((int64_t)16 << 20)
 #define RUN_LIMIT    ((int64_t)100 << 20)
 #define HEAD_BYTES   4096
+#define TAR_SIGN     257 /* where "ustar" is */
 
 static bool has(const char *folder, const char *name)
 {
@@ -292,6 +293,11 @@ static const struct {
     {"\xfd"
      "7zXZ",
      5, "a file compressed with xz", "decompress it"},
+    {"<!DOCTYPE", 9, "a page of the web, and not the file", "download the file itself"},
+    {"<!doctype", 9, "a page of the web, and not the file", "download the file itself"},
+    {"<html", 5, "a page of the web, and not the file", "download the file itself"},
+    {"\xff\xfe", 2, "a text in UTF-16", "convert it to UTF-8 (iconv -f utf-16)"},
+    {"\xfe\xff", 2, "a text in UTF-16", "convert it to UTF-8 (iconv -f utf-16)"},
     {"{", 1, "a JSON file", FOLDER_OF},
 };
 
@@ -358,6 +364,10 @@ static bp_err fail_file(const char *path)
     for (size_t k = 0; k < sizeof KINDS / sizeof KINDS[0]; k++)
         if (bytes >= KINDS[k].bytes && memcmp(head, KINDS[k].magic, KINDS[k].bytes) == 0)
             return fail_kind(path, KINDS[k].what, KINDS[k].remedy);
+    if (bp_is_lfs_pointer(head, bytes))
+        return bp_fail_lfs_pointer(path);
+    if (bytes > TAR_SIGN + 5 && memcmp(head + TAR_SIGN, "ustar", 5) == 0)
+        return fail_kind(path, "a tar archive", "unpack it, and give its folder");
     if (is_safetensors(head, bytes))
         return fail_kind(path, "only a safetensors file",
                          "give its folder, with config.json beside model.safetensors");

@@ -10,6 +10,7 @@
 #include "bench/bench.h"
 #include "mesh/collective.h"
 #include "models/counting.h"
+#include "models/family.h"
 
 #include <string.h>
 
@@ -70,7 +71,7 @@ static bp_err find_shape(counted *self)
     bp_err err = bp_config_new(&self->config, TABLES, TABLES);
 
     if (err == BP_OK)
-        err = bp_config_set(self->config, "model.kind", "ngram");
+        err = bp_config_set(self->config, "model.kind", bp_model_family_benched(true)->name);
     if (err != BP_OK)
         return err;
     self->shape = bp_model_shape_of(self->config, NULL);

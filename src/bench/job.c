@@ -114,13 +114,6 @@ static const struct {
              {"messages between ranks", bench_exchange},
              {"models", bench_models}};
 
-int64_t bench_ranks(const bench *self)
-{
-    const bp_mesh_shape *shape = &self->mesh_shape;
-
-    return (int64_t)shape->pipeline * shape->data * shape->tensor;
-}
-
 /* What a bench makes for a while; here is what a killed one left. On the coordinator. */
 static bp_err sweep(const bench *self)
 {

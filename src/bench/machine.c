@@ -14,6 +14,13 @@
 
 #define MEMORY_SHARE 0.9 /* of what is free, that ranks may take */
 
+int64_t bench_ranks(const bench *self)
+{
+    const bp_mesh_shape *shape = &self->mesh_shape;
+
+    return (int64_t)shape->pipeline * shape->data * shape->tensor;
+}
+
 /* Computing ranks of the fullest host, and what each rank may take of the tightest. */
 void bench_find_memory(bench *self, const bp_planned_world *plan)
 {

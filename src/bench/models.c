@@ -13,7 +13,7 @@ static bp_bench_model models[BP_BENCH_MODELS] = {
 
 const bp_bench_model *bp_bench_model_at(int number)
 {
-    models[number].shape.family = bp_model_family_find("gpt");
+    models[number].shape.family = bp_model_family_benched(false);
     return &models[number];
 }
 

@@ -52,6 +52,14 @@ const bp_model_family *bp_model_family_find(const char *name)
     return NULL;
 }
 
+const bp_model_family *bp_model_family_benched(bool counted)
+{
+    for (int k = 0; families[k]; k++)
+        if (families[k]->benched && (families[k]->count != NULL) == counted)
+            return families[k];
+    return NULL;
+}
+
 const bp_model_family *bp_model_family_of_text(const char *path)
 {
     for (int k = 0; families[k]; k++)

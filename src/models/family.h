@@ -246,6 +246,9 @@ struct bp_model_family {
      * the first, the model is one folder. A NULL function: it always is. */
     json_t *(*half)(const bp_model_shape *shape, int k, const char **name);
 
+    bool benched; /* `bagpipe bench` trains and scores models of it, or counts one, as speeds of a
+                     machine */
+
     const char *no_distribution; /* why no text can be scored with it; NULL: one can */
     /** How it is trained, if not by passes through blocks (models/learner.h): of what follows it
      * has only a text file. NULL: by passes, or counted. */
@@ -328,6 +331,8 @@ extern const bp_model_size bp_transformer_sizes[];
 void bp_transformer_check(const bp_model_shape *shape, int tensors, bp_config *config);
 bp_err bp_transformer_check_read(const bp_model_shape *shape, const char *where);
 
+/** The family that `bagpipe bench` measures: a network, or one whose models are counted. */
+const bp_model_family *bp_model_family_benched(bool counted);
 /** The family of this name; NULL: there is none. */
 const bp_model_family *bp_model_family_find(const char *name);
 /** The tables of all families that have one, ended by NULL: for bp_hf_open and bp_hf_export. */

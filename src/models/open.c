@@ -3,7 +3,7 @@
 
 #include "models/network_model_priv.h"
 #include "models/network_states_priv.h"
-#include "models/open_priv.h"
+#include "models/open_parts.h"
 #include "models/task.h"
 #include "models/weights.h"
 

@@ -26,9 +26,6 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#define LOOKS        3
-#define LOOK_SECONDS 0.5
-
 /* ---- opening ---- */
 
 static bp_err write_config(const bp_run *run)
@@ -63,28 +60,6 @@ static bp_err begin_record(bp_run *run, const bp_config *config, const bp_run_sp
     if (err == BP_OK && before && !run->finished && !run->changes)
         err = write_config(run);
     return err;
-}
-
-/* A line of an owner that was fenced off would be between those of the one that follows it, and
- * a cut of its would take that one's away. A disk that can't be read for a moment says nothing of
- * an owner. */
-bp_err bp_run_check_owner(void *context)
-{
-    const bp_run *run = context;
-    bp_err err = BP_OK;
-
-    for (int look = 0; run && run->lock && look < LOOKS; look++) {
-        err = run_lock_check(run->lock);
-        if (err == BP_OK || err == BP_ERR_FORMAT || run_lock_is_lost(run->lock))
-            return err;
-        bp_clock_sleep(LOOK_SECONDS);
-    }
-    return err;
-}
-
-bool bp_run_still_owner(void *run)
-{
-    return ((const bp_run *)run)->lock && bp_run_check_owner(run) == BP_OK;
 }
 
 /* A disk that can't be read stops nobody who does not write. */

@@ -75,6 +75,9 @@ class Import(JobTest):
                     out, result = self.imported(self.changed(f"{kind}-{number}", kind, lambda name: prefix + name))
                     self.assertEqual(self.digests_of(out), plain)
                     self.assertIn(f"without '{prefix}'", str(result))
+        out, result = self.imported(self.changed("gpt-inside", "gpt", lambda name: "_orig_mod." + name.replace("h.1.", "h.1._fsdp_wrapped_module.")))
+        self.assertEqual(self.digests_of(out), self.digests_of(self.at("gpt-plain-in")))
+        self.assertRegex(str(result), r"without '_orig_mod\.(_fsdp_wrapped_module\.)?'")
         out, _ = self.imported(self.changed("gpt-tied", "gpt", lambda name: "lm_head.weight" if name.endswith("wte.weight") else name))
         self.assertEqual(self.digests_of(out), self.digests_of(self.at("gpt-plain-in")))
 
@@ -166,13 +169,23 @@ class Import(JobTest):
         subprocess.run(["sh", "-c", command], cwd=folder, env={**os.environ, "PYTHONPATH": self.at("modules")}, check=True)
         self.imported(folder)
 
+    def test_pointers_of_git_lfs_are_named(self):
+        """What a clone without git-lfs has in the place of large files: alone, as weights, and as tokenizers."""
+        pointer = f"version https://git-lfs.github.com/spec/v1\noid sha256:{'0' * 64}\nsize 4976698672\n"
+        folder = self.changed("pointer", "gpt")
+        for file in (self.write("pointer/model.safetensors", pointer), self.write("pointer.json", pointer)):
+            self.assert_error(run([program("bagpipe-data"), "import", file, "--out", self.at("never")]), 65, "[file.lfs_pointer]", file)
+        self.assert_error(run([program("bagpipe-data"), "import", folder, "--out", self.at("never")]), 65, "[file.lfs_pointer]", "model.safetensors")
+        self.assert_error(run([program("bagpipe-data"), "encode", "--tokenizer", self.at("pointer.json"), "a"]), 65, "[file.lfs_pointer]")
+
     def test_files_of_other_kinds_are_named(self):
         header = json.dumps({"a": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}}).encode()
         files = {"m.ggml": (b"ggml\3\0\0\0", "GGML"), "pytorch_model.bin": (b"PK\3\4" + bytes(30), "PyTorch"), "old.bin": (b"\x80\2}q\0.", "pickle"),
                  "model.safetensors": (len(header).to_bytes(8, "little") + header + bytes(4), "safetensors"), "w.h5": (b"\x89HDF\r\n\x1a\n" + bytes(9), "HDF5"),
                  "lm.binary": (b"mmap lm http://kheafield.com/code format version 5\n\0", "KenLM"), "lm.arpa": (b"ngram 1=5\n\n\\1-grams:\n", "\\data\\"),
                  "glove.txt": (b"the " + b"0.25 " * 49 + b"0.5\n", "first line"), "config.json": (b"{}", "JSON"), "text.txt": (b"a text\n", "no kind"),
-                 "text.gz": (gzip.compress(b"a text\n"), "no kind"), "empty": (b"", "empty")}
+                 "text.gz": (gzip.compress(b"a text\n"), "no kind"), "empty": (b"", "empty"), "m.tar": (bytes(257) + b"ustar\x0000", "tar"),
+                 "page.arpa": (b"<!DOCTYPE html>\n<html>", "web"), "utf16.arpa": ("\\data\\\nngram 1=5\n".encode("utf-16"), "UTF-16")}
         for name, (content, word) in files.items():
             with self.subTest(name):
                 with open(self.at(name), "wb") as file:

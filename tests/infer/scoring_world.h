@@ -6,7 +6,7 @@
 
 #include "data/toy_corpus.h"
 #include "infer/score/score.h"
-#include "infer/score/scorer_priv.h"
+#include "infer/score/scorer.h"
 #include "infer/score/unit.h"
 #include "math/math.h"
 #include "mesh/collective.h"

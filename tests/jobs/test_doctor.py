@@ -154,6 +154,13 @@ class Doctor(JobTest):
         _, rows = self.report(config + ["mesh.data=4"], 2, status=78)
         self.assertEqual(rows["mesh"]["level"], "fail")
 
+    def test_configuration_says_which_job_takes_it(self):
+        for keys, job in (([], "pretrain"), (["ensemble.members=2"], "ensemble"), (["task.kind=classes", "train.batch=2"], "finetune"),
+                          (["task.kind=classes", "train.batch=2", "ensemble.members=2"], "ensemble")):
+            with self.subTest(job):
+                _, rows = self.report([self.at("small.ini"), f"run.dir={self.at('x')}", *keys])
+                self.assertEqual(rows["configuration"]["text"], f"{job} takes it")
+
     def test_folder_in_which_nothing_can_be_made(self):
         result = run([program("bagpipe"), "doctor", self.at("small.ini"), "run.dir=/proc/run"])
         self.assertIn(result.status, (73, 77), str(result))

@@ -10,15 +10,9 @@ from pathlib import Path
 
 SOURCE = Path(__file__).resolve().parents[2] / "src"
 KNOWN = [circle.split() for circle in """
-infer/ensemble/ensemble_temperature.c infer/ensemble/ensemble_texts.c
-
 uncertainty/results/definitions.c uncertainty/results/summary.c
 
 base/config/config_text.c base/config/help.c
-
-bench/job.c bench/machine.c
-
-infer/generate/beam.c infer/generate/search.c
 
 infer/score/page/page.c infer/score/page/page_texts.c
 
@@ -27,8 +21,6 @@ math/attention/attention.c math/attention/attention_f32.c
 mesh/agree.c mesh/transfer.c
 
 models/decoding.c models/decoding_step.c
-
-run/run_folder.c run/run_lines.c
 
 infer/score/task_page.c infer/score/task_report.c infer/score/task_spans.c
 

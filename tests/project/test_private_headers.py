@@ -8,8 +8,6 @@ from pathlib import Path
 
 INCLUDE = re.compile(r'#include "([^"]+_priv\.h)"')
 KNOWN = {tuple(line.split()) for line in """
-infer/ensemble/ensemble_open.c models/open_priv.h
-infer/score/page/page_priv.h infer/score/scorer_priv.h
 models/word2vec/vectors.c models/ngram/ngram_arpa_priv.h
 models/word2vec/vectors_read.c models/ngram/ngram_arpa_priv.h
 """.strip().splitlines()}

@@ -23,6 +23,7 @@ static void fill(bp_probe_host ranks[RANKS])
                                    .group_bytes = -1,
                                    .files = 20000,
                                    .file_bytes = -1,
+                                   .address_bytes = -1,
                                    .flops = 1e9,
                                    .copy_bytes = 1e9};
         (void)snprintf(ranks[r].host, sizeof ranks[r].host, "n%d", r / 2);
@@ -137,6 +138,9 @@ static void hosts_that_differ_are_warned_of(void **state)
     expect(ranks, "cpu", "warn", "others are of another kind: n3");
     ranks[2].file_bytes = 1 << 20;
     expect(ranks, "limits", "warn", "on n1 no file may be larger");
+    ranks[2].file_bytes = -1;
+    ranks[2].address_bytes = (int64_t)3 << 30;
+    expect(ranks, "limits", "warn", "on n1 a process may have only 3.0 GiB of addresses");
     ranks[7].group_bytes = (int64_t)2 << 30;
     expect(ranks, "memory", "ok", "n3 has 8.0 GiB; the control group allows 2.0: 1.0 GiB");
     for (int r = 1; r < RANKS; r++)

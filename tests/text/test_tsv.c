@@ -155,7 +155,10 @@ static void words_have_tags(void **state)
         const char *text, *message;
     } cases[] = {{"a\tO\n\nb\n", "'b' is not ... at ... w.conll, line 3 ... [conll.no_tag]"},
                  {"a\tO\n\tB\n", "line 2 ... [conll.no_tag]"},
-                 {"a\t\xff\n", "line 1 ... [tsv.bad_field]"}};
+                 {"a\t\xff\n", "line 1 ... [tsv.bad_field]"},
+                 {"# text = du vin\n1-2\tdu\t_\t_\t_\t_\t_\t_\t_\t_\n1\tde\tde\tADP\t_\t_"
+                  "\t3\tcase\t_\t_\n",
+                  "CoNLL-U ... w.conll, line 2 ... cut -f2,4 [conll.universal]"}};
     const char *path = bp_test_write("w.conll", text, sizeof text - 1);
 
     (void)state;
@@ -186,7 +189,10 @@ static void lines_without_words_are_no_words(void **state)
         /* words that begin with # */
         {"# NN O\n1 CD O\n\n#tag NN O\n# NN O\n", "w.conll:1|#| 1|O|O|;w.conll:4|#tag| #|O|O|;"},
         {"A\tO\n# b\tO\n", "w.conll:1|A| #|O|O|;"},
-        {"#fun\tO\nA\tO\n", "w.conll:1|#fun| A|O|O|;"}};
+        {"#fun\tO\nA\tO\n", "w.conll:1|#fun| A|O|O|;"},
+        /* numbers are words, in other columns than CoNLL-U's */
+        {"1\tCD\tO\n2.5\tCD\tO\n", "w.conll:1|1| 2.5|O|O|;"},
+        {"1 2 3 4 5 6 7 8 9 O\n", "w.conll:1|1|O|;"}};
 
     (void)state;
     for (size_t k = 0; k < sizeof cases / sizeof cases[0]; k++) {

@@ -29,15 +29,21 @@ __attribute__((constructor)) static void set_allocator(void)
     "\1\2\3\4\5\6\7\b\t\n\v\f\r\16\17\20\21\22\23\24\25\26\27\30\31\32\33\34\35\36\37\177"
 #define DUMP_FLAGS (JSON_ENCODE_ANY | JSON_REAL_PRECISION(17))
 
+static bp_err fail_invalid(const json_error_t *where, const char *text, size_t bytes,
+                           const char *name)
+{
+    if (bp_is_lfs_pointer(text, bytes))
+        return bp_fail_lfs_pointer(name);
+    return bp_fail(BP_ERR_FORMAT, "json.invalid", "not valid JSON (%s): at %s:%d, column %d",
+                   where->text, name, where->line, where->column);
+}
+
 static bp_err parse(json_t **out, const char *text, size_t bytes, const char *name, size_t flags)
 {
     json_error_t where;
 
     *out = bp_json_loadb(text, bytes, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY | flags, &where);
-    if (*out)
-        return BP_OK;
-    return bp_fail(BP_ERR_FORMAT, "json.invalid", "not valid JSON (%s): at %s:%d, column %d",
-                   where.text, name, where.line, where.column);
+    return *out ? BP_OK : fail_invalid(&where, text, bytes, name);
 }
 
 bp_err bp_json_parse(json_t **out, const char *text, size_t bytes, const char *name)
@@ -128,11 +134,9 @@ bp_err bp_json_load_members(json_t **out, const char *path, int64_t limit_bytes,
     mark = bp_mark_bytes(text, bytes);
     *out = bp_json_members(text + mark, bytes - mark, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY,
                            keys, key_count, &where);
+    err = *out ? BP_OK : fail_invalid(&where, text, bytes, path);
     bp_free(text);
-    if (*out)
-        return BP_OK;
-    return bp_fail(BP_ERR_FORMAT, "json.invalid", "not valid JSON (%s): at %s:%d, column %d",
-                   where.text, path, where.line, where.column);
+    return err;
 }
 
 bp_err bp_json_load_plain(json_t **out, const char *path, int64_t limit_bytes)

@@ -139,6 +139,21 @@ static bp_err read_whole(bp_err opened, int fd, const char *path, int64_t limit_
     return err;
 }
 
+bool bp_is_lfs_pointer(const char *text, size_t bytes)
+{
+    static const char SIGN[] = "version https://git-lfs.github.com/spec/";
+
+    return bytes >= sizeof SIGN - 1 && memcmp(text, SIGN, sizeof SIGN - 1) == 0;
+}
+
+bp_err bp_fail_lfs_pointer(const char *path)
+{
+    return BP_FAIL(BP_ERR_FORMAT, "file.lfs_pointer",
+                   "this is a pointer of Git LFS, and not the file: at %s; fetch the file with git "
+                   "lfs pull",
+                   path);
+}
+
 size_t bp_mark_bytes(const char *text, size_t bytes)
 {
     static const char MARK[] = "\xEF\xBB\xBF";

@@ -10,6 +10,7 @@
 #include "infer/ensemble/draws.h"
 #include "models/model.h"
 
+#include <math.h>
 #include <stddef.h>
 
 /** What the ensemble is made of. */
@@ -49,7 +50,12 @@ double bp_ensemble_member_oob(const bp_model *lm, int64_t member);
 /** Inverse temperatures at which bp_ensemble_temper sums: 2^((k - 12)/8), k = 0 .. 24, as
  * float32. */
 #define BP_TEMPERATURE_POINTS 25
-double bp_scaled_beta(int k);
+static inline double bp_scaled_beta(int k)
+{
+    int from_middle = k - BP_TEMPERATURE_POINTS / 2;
+
+    return (double)exp2f((float)from_middle / 8); /* as kernels take it */
+}
 
 /** Over the scored tokens of batches, at each inverse temperature b: the sum of f(b) = log sum_v
  * p_v^b - b log p(target), and the sums of its first two derivatives in b. */

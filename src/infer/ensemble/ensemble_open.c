@@ -6,7 +6,7 @@
 #include "base/files/fs.h"
 #include "io/checkpoint/ensemble_file.h"
 #include "mesh/collective.h"
-#include "models/open_priv.h"
+#include "models/open_parts.h"
 #include "nn/core/layers.h"
 #include "text/tokenizer/tokenizer.h"
 

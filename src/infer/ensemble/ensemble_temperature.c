@@ -6,13 +6,6 @@
 
 #include <math.h>
 
-double bp_scaled_beta(int k)
-{
-    int from_middle = k - BP_TEMPERATURE_POINTS / 2;
-
-    return (double)exp2f((float)from_middle / 8); /* as kernels take it */
-}
-
 /* Sums over the vocabulary, of u = log p - shift: no log p is above the largest of the members',
  * and the mixture's largest is at most log M below it, so that exponentials neither overflow nor
  * all vanish, and no rank has to be asked first. */

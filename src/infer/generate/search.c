@@ -18,83 +18,19 @@ int64_t bp_search_slots(const bp_search_spec *spec)
     return spec->beams > 0 ? spec->beams : spec->texts;
 }
 
-/* ---- lines ---- */
-
-static void line_new(search_line *line, const bp_search *search, bool statistics)
-{
-    int64_t capacity = search->tokens;
-
-    line->tokens = bp_alloc("generate.search", search->prompt + capacity, sizeof *line->tokens);
-    line->logprobs = bp_alloc("generate.search", capacity, sizeof *line->logprobs);
-    line->statistics =
-        statistics ? bp_alloc("generate.search", 2 * capacity, sizeof *line->statistics) : NULL;
-}
-
-static void line_clear(search_line *line)
-{
-    bp_free(line->statistics);
-    bp_free(line->logprobs);
-    bp_free(line->tokens);
-    *line = (search_line){0};
-}
-
-void search_line_copy(search_line *to, const search_line *from, const bp_search *search)
-{
-    search_line kept = *to;
-
-    *to = *from;
-    to->tokens = kept.tokens;
-    to->logprobs = kept.logprobs;
-    to->statistics = kept.statistics;
-    memcpy(to->tokens, from->tokens, (size_t)(search->prompt + from->count) * sizeof *to->tokens);
-    memcpy(to->logprobs, from->logprobs, (size_t)from->count * sizeof *to->logprobs);
-    if (to->statistics)
-        memcpy(to->statistics, from->statistics, (size_t)from->count * 2 * sizeof *to->statistics);
-}
-
-void search_line_add(search_line *line, const bp_search *search, const bp_search_rows *rows,
-                     int64_t row, int32_t token)
-{
-    const bp_choice_rule *rule = &search->spec->choice;
-    bp_sequence before = search_sequence(search, line);
-    int64_t at = line->count++;
-
-    line->tokens[search->prompt + at] = token;
-    line->logprobs[at] =
-        bp_choice_forced(rule, &before) >= 0
-            ? 0 /* it is given */
-            : (double)rows->logits[row * rule->vocab_size + token] - rows->log_sums[row];
-    if (line->statistics)
-        memcpy(line->statistics + 2 * at, rows->statistics + 2 * row, 2 * sizeof *line->statistics);
-}
-
-void search_line_look(search_line *line, const bp_search *search)
-{
-    const int32_t *output = line->tokens + search->prompt;
-
-    line->ended = true;
-    line->finish = BP_FINISH_LENGTH;
-    if (bp_search_ends(search->spec, output[line->count - 1]))
-        line->finish = BP_FINISH_EOD;
-    else if (search->spec->stops && bp_stops_hit(search->spec->stops, output, line->count))
-        line->finish = BP_FINISH_STOP;
-    else
-        line->ended = line->count == search->tokens;
-}
-
 /* ---- the search ---- */
 
 static void new_lines(search_line **out, const bp_search *search, int64_t count, bool statistics)
 {
     *out = bp_alloc("generate.search", count, sizeof **out);
     for (int64_t k = 0; k < count; k++)
-        line_new(&(*out)[k], search, statistics);
+        search_line_new(&(*out)[k], search, statistics);
 }
 
 static void free_lines(search_line *lines, int64_t count)
 {
     for (int64_t k = 0; lines && k < count; k++)
-        line_clear(&lines[k]);
+        search_line_clear(&lines[k]);
     bp_free(lines);
 }
 

@@ -43,6 +43,9 @@ static inline bp_sequence search_sequence(const bp_search *search, const search_
                          .most = search->prompt + search->tokens};
 }
 
+/** Space for a prompt and all new tokens; search_line_clear(). */
+void search_line_new(search_line *line, const bp_search *search, bool statistics);
+void search_line_clear(search_line *line);
 void search_line_copy(search_line *to, const search_line *from, const bp_search *search);
 /** Put a token after the line, with its statistics from row `row`. */
 void search_line_add(search_line *line, const bp_search *search, const bp_search_rows *rows,

@@ -3,7 +3,7 @@
 #define BP_INFER_SCORE_CANDIDATE_UNITS_PRIV_H
 
 #include "infer/score/candidates/choices.h"
-#include "infer/score/scorer_priv.h"
+#include "infer/score/scorer.h"
 
 typedef struct candidate_units {
     bp_work_units units;

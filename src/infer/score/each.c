@@ -4,7 +4,7 @@
 
 #include "base/mem.h"
 #include "base/process/heartbeat.h"
-#include "infer/score/scorer_priv.h"
+#include "infer/score/scorer.h"
 #include "infer/score/task_documents_priv.h"
 #include "infer/score/unit.h"
 #include "mesh/collective.h"

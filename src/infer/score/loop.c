@@ -1,6 +1,6 @@
 /* Units of windows: batches through the model, the values of a unit to its part (job/work.h has the
  * loop over units). */
-#include "infer/score/scorer_priv.h"
+#include "infer/score/scorer.h"
 
 #include "base/mem.h"
 #include "base/process/heartbeat.h"

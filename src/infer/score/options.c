@@ -1,5 +1,5 @@
 /* score.*: the keys, and the rule that they define. */
-#include "infer/score/scorer_priv.h"
+#include "infer/score/scorer.h"
 
 #include "infer/score/score.h"
 #include "infer/score/unit.h"

@@ -1,5 +1,5 @@
 /* The figures that a score prints at the end. Called by score.c after the merge. */
-#include "infer/score/scorer_priv.h"
+#include "infer/score/scorer.h"
 
 #include "base/buffer.h"
 #include "base/log.h"

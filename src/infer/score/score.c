@@ -1,5 +1,5 @@
 /* The job of scoring: its files, messages and --plan (job/work.h runs it). */
-#include "infer/score/scorer_priv.h"
+#include "infer/score/scorer.h"
 
 #include "base/config/run_options.h"
 #include "base/files/fs.h"

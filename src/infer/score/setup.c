@@ -1,6 +1,6 @@
 /* From a configuration to a model, corpora and work units that are ready. Called by score.c before
  * its first unit. */
-#include "infer/score/scorer_priv.h"
+#include "infer/score/scorer.h"
 
 #include "base/buffer.h"
 #include "base/config/run_options.h"

@@ -2,7 +2,7 @@
 #ifndef BP_INFER_SCORE_STATES_PRIV_H
 #define BP_INFER_SCORE_STATES_PRIV_H
 
-#include "infer/score/scorer_priv.h"
+#include "infer/score/scorer.h"
 #include "io/h5/h5.h"
 
 #define STATE_LAYERS 64

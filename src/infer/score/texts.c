@@ -3,7 +3,7 @@
 #include "infer/score/texts.h"
 
 #include "base/mem.h"
-#include "infer/score/scorer_priv.h"
+#include "infer/score/scorer.h"
 #include "infer/score/tables/sums.h"
 #include "infer/score/unit.h"
 #include "nn/core/block.h"

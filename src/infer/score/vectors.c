@@ -11,7 +11,7 @@
 #include "base/process/heartbeat.h"
 #include "infer/score/keys.h"
 #include "infer/score/score.h"
-#include "infer/score/scorer_priv.h"
+#include "infer/score/scorer.h"
 #include "infer/score/tables/tables.h"
 #include "io/h5/h5.h"
 #include "job/work.h"

@@ -1,5 +1,6 @@
 /* The files of a Hugging Face folder: config.json, and the safetensors files, one or as an index
  * lists them. Opening a folder (hf_import.c) begins here. */
+#include "base/buffer.h"
 #include "base/files/fs.h"
 #include "base/mem.h"
 #include "io/huggingface/hf_config_priv.h"
@@ -159,13 +160,16 @@ static const char *const ANYWHERE[] = {"_orig_mod.",
                                        NULL},
                          *const BEFORE[] = {"module.", "base_model.model.", NULL};
 
-/* Take off the first of `parts` that is at `at`; false: none does. */
-static bool take_off(char *at, const char *const *parts)
+/* Take off the first of `parts` that is at `at`, and add it to `taken` (NULL: it is not kept);
+ * false: none is there. */
+static bool take_off(char *at, const char *const *parts, bp_buffer *taken)
 {
     for (; *parts; parts++) {
         size_t bytes = strlen(*parts);
 
         if (strncmp(at, *parts, bytes) == 0) {
+            if (taken)
+                bp_buffer_add(taken, *parts, bytes);
             memmove(at, at + bytes, strlen(at + bytes) + 1);
             return true;
         }
@@ -173,16 +177,20 @@ static bool take_off(char *at, const char *const *parts)
     return false;
 }
 
+static void unwrap_to(char *name, bp_buffer *taken)
+{
+    while (take_off(name, BEFORE, taken) || take_off(name, ANYWHERE, taken)) {
+    }
+    for (char *at = strchr(name, '.'); at; at = strchr(at, '.')) {
+        at++;
+        while (take_off(at, ANYWHERE, taken)) {
+        }
+    }
+}
+
 static void unwrap(char *name)
 {
-    for (char *at = name; at;) {
-        while (take_off(at, ANYWHERE)) {
-        }
-        at = strchr(at, '.');
-        at = at ? at + 1 : NULL;
-    }
-    while (take_off(name, BEFORE)) {
-    }
+    unwrap_to(name, NULL);
 }
 
 /* Tensors that a PEFT adapter holds, or that are beside one. */
@@ -198,6 +206,7 @@ bp_err hf_unwrap(bp_hf_model *model)
     for (int64_t f = 0; f < model->file_count; f++)
         for (int64_t k = 0; k < bp_safetensors_count(model->files[f]); k++) {
             const char *name = bp_safetensors_at(model->files[f], k)->name;
+            bp_buffer taken = {0};
             char *plain;
 
             if (is_of_adapter(name))
@@ -206,12 +215,13 @@ bp_err hf_unwrap(bp_hf_model *model)
                                "(PEFT's merge_and_unload) and save that",
                                name, model->folder);
             plain = bp_strdup(name);
-            unwrap(plain);
-            if (!wrapped && strcmp(plain, name) != 0) {
+            unwrap_to(plain, &taken);
+            if (!wrapped && taken.bytes > 0) {
                 wrapped = true;
-                (void)snprintf(model->wrapper, sizeof model->wrapper, "%.*s",
-                               (int)(strlen(name) - strlen(plain)), name);
+                (void)snprintf(model->wrapper, sizeof model->wrapper, "%.*s", (int)taken.bytes,
+                               taken.data);
             }
+            bp_buffer_clear(&taken);
             bp_free(plain);
         }
     for (int64_t f = 0; f < model->file_count && wrapped; f++)

@@ -210,6 +210,7 @@ static uint64_t little_endian(const unsigned char *bytes)
 static bp_err read_header(bp_safetensors *file, int64_t file_bytes, char **text, size_t *bytes)
 {
     unsigned char length[LENGTH_BYTES];
+    char beginning[128];
     uint64_t header;
 
     if (file_bytes < LENGTH_BYTES + 2)
@@ -219,6 +220,10 @@ static bp_err read_header(bp_safetensors *file, int64_t file_bytes, char **text,
     if (bp_pread_all(file->fd, length, sizeof length, 0) != 0)
         return bp_fail_errno(BP_ERR_IO, "can't read", file->path);
     header = little_endian(length);
+    if (header > (uint64_t)BP_SAFETENSORS_MAX_HEADER && file_bytes >= (int64_t)sizeof beginning &&
+        bp_pread_all(file->fd, beginning, sizeof beginning, 0) == 0 &&
+        bp_is_lfs_pointer(beginning, sizeof beginning))
+        return bp_fail_lfs_pointer(file->path);
     if (header > (uint64_t)BP_SAFETENSORS_MAX_HEADER)
         return BP_FAIL(
             BP_ERR_FORMAT, "safetensors.bad_header",

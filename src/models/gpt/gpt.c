@@ -34,4 +34,5 @@ const bp_model_family bp_gpt_family = {.name = "gpt",
                                        .keys = KEYS,
                                        .objective = &bp_objective_causal,
                                        .huggingface = bp_gpt_huggingface,
+                                       .benched = true,
                                        BP_STACK_FAMILY};

@@ -21,9 +21,9 @@ typedef struct bp_probe_host {
     uint64_t cpus[BP_PROBE_CPUS / 64];  /* that this process may use */
     int cpu_count, host_cpus, threads;  /* threads as a job here would take */
     int job_cores; /* physical cores of the host that the job might use; 0: not known */
-    int64_t memory_bytes, group_bytes; /* of the host; limit of the control group */
-    int64_t files, file_bytes;         /* ulimits */
-    double flops, copy_bytes;          /* per second; 0: not measured */
+    int64_t memory_bytes, group_bytes;        /* of the host; limit of the control group */
+    int64_t files, file_bytes, address_bytes; /* ulimits */
+    double flops, copy_bytes;                 /* per second; 0: not measured */
 } bp_probe_host;
 
 /** All but threads, job_cores, flops and copy_bytes. Local. */

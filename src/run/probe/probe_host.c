@@ -85,6 +85,7 @@ void bp_probe_host_read(bp_probe_host *out)
     out->group_bytes = bp_memory_group_bytes("");
     out->files = limit_of(RLIMIT_NOFILE);
     out->file_bytes = limit_of(RLIMIT_FSIZE);
+    out->address_bytes = limit_of(RLIMIT_AS);
 }
 
 double bp_probe_copy_speed(double seconds)

@@ -245,7 +245,8 @@ static void check_limits(json_t *rows, const host_list *list)
     for (int h = 0; h < list->count && fine; h++) {
         const bp_probe_host *host = of_host(list, h);
 
-        fine = (host->files < 0 || host->files >= FEW_FILES) && host->file_bytes < 0;
+        fine = (host->files < 0 || host->files >= FEW_FILES) && host->file_bytes < 0 &&
+               host->address_bytes < 0;
         if (host->file_bytes >= 0)
             bp_probe_add(rows, BP_PROBE_WARN, "limits", "raise it: ulimit -f unlimited",
                          "on %s no file may be larger than %.3f GiB", host->host,
@@ -254,6 +255,11 @@ static void check_limits(json_t *rows, const host_list *list)
             bp_probe_add(rows, BP_PROBE_WARN, "limits", "raise it: ulimit -n 4096",
                          "on %s a process may open only %lld files", host->host,
                          (long long)host->files);
+        if (host->address_bytes >= 0)
+            bp_probe_add(rows, BP_PROBE_WARN, "limits", "raise it: ulimit -v unlimited",
+                         "on %s a process may have only %.1f GiB of addresses, of which MPI and "
+                         "threads take more than they use",
+                         host->host, gib(host->address_bytes));
     }
     if (fine)
         bp_probe_add(rows, BP_PROBE_OK, "limits", NULL, "%lld open files, files of any size",

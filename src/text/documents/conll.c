@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#define UNIVERSAL_COLUMNS 10
+
 static bool is_white(char c)
 {
     return c == ' ' || c == '\t' || c == '\r';
@@ -49,4 +51,15 @@ int bp_conll_columns(const char *line, size_t bytes)
 bool bp_conll_is_comment(const char *line, size_t bytes, int columns)
 {
     return bytes > 0 && line[0] == '#' && bp_conll_columns(line, bytes) != columns;
+}
+
+bool bp_conll_is_universal(const char *line, size_t bytes)
+{
+    size_t first = 0;
+
+    while (first < bytes && line[first] != '\t')
+        if (!strchr("0123456789-.", line[first++]))
+            return false;
+    return first > 0 && line[0] >= '0' && line[0] <= '9' &&
+           bp_conll_columns(line, bytes) == 2 * UNIVERSAL_COLUMNS + 2;
 }

@@ -18,4 +18,8 @@ int bp_conll_columns(const char *line, size_t bytes);
  * otherwise than words are? `columns`: of a line that is a word. */
 bool bp_conll_is_comment(const char *line, size_t bytes, int columns);
 
+/** Is it a word of CoNLL-U or CoNLL-X: ten columns between tabs, whose first numbers the word ("3",
+ * "3-4", "3.1")? */
+bool bp_conll_is_universal(const char *line, size_t bytes);
+
 #endif

@@ -47,6 +47,12 @@ static bp_err take_tagged(bp_documents *documents, const documents_span *line)
     }
     if (may_be_comment && bp_conll_is_comment(line->text, line->bytes, documents->columns))
         return BP_OK;
+    if (documents->columns == 0 && bp_conll_is_universal(line->text, line->bytes))
+        return documents_wrap_line(
+            documents,
+            BP_FAIL(BP_ERR_FORMAT, "conll.universal",
+                    "this is CoNLL-U, whose first column numbers the words"),
+            "keep the columns of word and tag, as by: grep -v '^#' FILE | cut -f2,4");
     documents->columns = bp_conll_columns(line->text, line->bytes);
     bp_err err = add_held(documents);
     return err == BP_OK ? add_word(documents, line->text, line->bytes, documents->line) : err;

@@ -301,14 +301,17 @@ static size_t symbol_at(const bp_pieces *pieces, const uint8_t *text, size_t byt
     return length > 0 ? length : bp_utf8_decode(text, bytes, &c);
 }
 
+/* An unknown character's token waits for the next character that the vocabulary has: tokens of
+ * bytes go before it, as in Hugging Face's library. */
 bp_err bp_bpe_characters(const bp_pieces *pieces, const bp_merges *merges, const uint8_t *piece,
                          size_t bytes, bp_piece_work *work, bp_bpe_scratch *scratch, bp_ids *ids)
 {
     size_t affixes = (pieces->prefix ? strlen(pieces->prefix) : 0) +
                      (pieces->suffix ? strlen(pieces->suffix) : 0);
     uint32_t *symbols = take_symbols(work, bytes * (1 + affixes));
+    uint32_t unknown = (uint32_t)pieces->unknown;
     size_t count = 0, length;
-    bool was_unknown = false;
+    bool waits = false;
 
     for (size_t at = 0; at < bytes; at += length) {
         const uint8_t *name;
@@ -317,17 +320,17 @@ bp_err bp_bpe_characters(const bp_pieces *pieces, const bp_merges *merges, const
 
         name = spell_character(pieces, work, piece, bytes, at, &name_bytes);
         id = bp_trie_whole(&pieces->whole, name, name_bytes);
-        if (id >= 0) {
-            symbols[count++] = (uint32_t)id;
-        } else if (has_bytes(pieces, work, name, name_bytes)) {
+        if (id < 0 && has_bytes(pieces, work, name, name_bytes)) {
             add_bytes(pieces, work, name, name_bytes, symbols, &count);
-        } else if (pieces->unknown >= 0) {
-            if (!was_unknown || !pieces->fuse_unknown)
-                symbols[count++] = (uint32_t)pieces->unknown;
-            was_unknown = true;
             continue;
         }
-        was_unknown = false;
+        if (waits && (id >= 0 || !pieces->fuse_unknown))
+            symbols[count++] = unknown;
+        waits = id < 0 && pieces->unknown >= 0;
+        if (id >= 0)
+            symbols[count++] = (uint32_t)id;
     }
+    if (waits)
+        symbols[count++] = unknown;
     return bp_bpe_symbols(merges, symbols, count, scratch, ids);
 }

@@ -156,11 +156,13 @@ static void take(const bp_pre_work *work, bp_behavior behavior, bool invert, bp_
         bool match = work->is_match[k] != invert;
         bp_span span = work->found.data[k];
         bool has_last = out->count > first;
+        /* an empty match is between two stretches without one */
+        bool goes_on = k > 0 && work->is_match[k] && work->is_match[k - 1];
 
         if (behavior == BP_REMOVED && match)
             continue;
         if ((behavior == BP_MERGED_PREVIOUS && match && !previous && has_last) ||
-            (behavior == BP_CONTIGUOUS && match == previous && has_last))
+            (behavior == BP_CONTIGUOUS && goes_on && has_last))
             extend(out, span);
         else
             bp_spans_add(out, span.start, span.bytes);

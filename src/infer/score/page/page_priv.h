@@ -3,7 +3,7 @@
 #define BP_INFER_SCORE_PAGE_PAGE_PRIV_H
 
 #include "infer/score/page/page.h"
-#include "infer/score/scorer_priv.h"
+#include "infer/score/scorer.h"
 
 /** exp(nll / tokens) of a document; NaN: nothing of it was scored. */
 double score_page_perplexity(const bp_score_table *table, int64_t document);

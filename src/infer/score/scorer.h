@@ -1,6 +1,6 @@
 /* The state of a running scoring job. */
-#ifndef BP_INFER_SCORE_SCORER_PRIV_H
-#define BP_INFER_SCORE_SCORER_PRIV_H
+#ifndef BP_INFER_SCORE_SCORER_H
+#define BP_INFER_SCORE_SCORER_H
 
 #include "infer/ensemble/ensemble.h"
 #include "infer/neighbours/neighbours.h"

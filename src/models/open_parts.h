@@ -1,6 +1,6 @@
 /* Opening a model in two steps: its checkpoint's metadata, and then its weights. */
-#ifndef BP_MODELS_OPEN_PRIV_H
-#define BP_MODELS_OPEN_PRIV_H
+#ifndef BP_MODELS_OPEN_PARTS_H
+#define BP_MODELS_OPEN_PARTS_H
 
 #include "io/checkpoint/checkpoint.h"
 #include "models/network_model.h"
