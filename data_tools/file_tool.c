@@ -29,11 +29,11 @@ static bp_err run_each(const file_tool *tool, const tool_files *files, const fil
     bp_err first = BP_OK;
     char *message = NULL;
 
-    if (options->form || options->out)
-        return tool->run_form(files->list, files->count, options);
     for (int k = 0; tool->run_folders && k < files->count; k++)
         if (bp_path_is_dir(files->list[k]))
             return tool->run_folders(files->list, files->count, options);
+    if (options->form || options->out)
+        return tool->run_form(files->list, files->count, options);
     for (int k = 0; k < files->count; k++) {
         bp_err err = tool->run(files->list[k], options);
 
@@ -60,6 +60,7 @@ bp_err file_tool_run(const file_tool *tool, int argc, char **argv)
         {.key = FILE_TOOL_TOKENIZER, .text = &options.tokenizer},
         {.key = FILE_TOOL_FORM, .text = &options.form},
         {.key = FILE_TOOL_OUT, .text = &options.out},
+        {.key = FILE_TOOL_FIGURE, .text = &options.figure},
         {0}};
     tool_files files;
     bp_err err = tool_parse(tool->tool, values, &files, argc, argv);

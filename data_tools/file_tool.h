@@ -17,6 +17,7 @@ typedef struct file_options {
     int64_t head;           /* --head N; -1: all rows */
     const char *tokenizer;  /* --tokenizer FILE; NULL: not given */
     const char *form, *out; /* --form FORM, --out FILE; NULL: not given */
+    const char *figure;     /* --figure NAME */
 } file_options;
 
 typedef struct file_tool {
@@ -31,7 +32,8 @@ enum {
     FILE_TOOL_HEAD = 'n',
     FILE_TOOL_TOKENIZER = 256,
     FILE_TOOL_FORM,
-    FILE_TOOL_OUT
+    FILE_TOOL_OUT,
+    FILE_TOOL_FIGURE
 }; /* keys of the options */
 
 /** Parse the command line and run the tool on each FILE in turn, on rank 0. A failure of one is

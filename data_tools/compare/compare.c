@@ -10,6 +10,7 @@
 #include "file_tool.h"
 #include "mesh/mesh.h"
 #include "output.h"
+#include "statistics/inference.h"
 #include "tools.h"
 
 #include <inttypes.h>
@@ -24,15 +25,17 @@ typedef struct compare_arguments {
     tool_files sides;
     const char *csv, *json;
     int64_t seed, resamples;
+    bool anyway;
 } compare_arguments;
 
-enum { KEY_CSV = 256, KEY_JSON, KEY_SEED, KEY_RESAMPLES };
+enum { KEY_CSV = 256, KEY_JSON, KEY_SEED, KEY_RESAMPLES, KEY_ANYWAY };
 
 static const struct argp_option OPTIONS[] = {
     {"csv", KEY_CSV, "FILE", 0, "write the table with all digits, a row a group", 1},
     {"json", KEY_JSON, "FILE", 0, "write the same, and what was compared", 1},
     {"seed", KEY_SEED, "N", 0, "seed of the resamples (default 1)", 1},
     {"resamples", KEY_RESAMPLES, "N", 0, "number of resamples (default 1000)", 1},
+    {"anyway", KEY_ANYWAY, NULL, 0, "compare pll with causal scores too, without a verdict", 1},
     {0}};
 
 static const bp_help_row STATUSES[] = {
@@ -45,8 +48,7 @@ static const bp_help_row STATUSES[] = {
 
 /* ---- the table ---- */
 
-#define FEW_DOCUMENTS 10 /* an interval of fewer misses more often than it says */
-#define NAME_WIDTH    18 /* of 80 columns; UTF-8's continuation bytes have no width */
+#define NAME_WIDTH 18 /* of 80 columns; UTF-8's continuation bytes have no width */
 
 static void put_name(const char *prefix, const char *name)
 {
@@ -82,13 +84,23 @@ static void put_number(int width, int digits, double value)
         printf(" %*s", width, "-");
 }
 
-static void put_interval(bp_interval interval, int digits, const char *format)
+static void put_interval(int width, bp_interval interval, int digits, const char *format)
 {
+    char text[80] = "-";
+
     if (isfinite(interval.low))
-        printf(format, digits, interval.low, digits, interval.high);
+        (void)snprintf(text, sizeof text, format, digits, interval.low, digits, interval.high);
+    printf("  %-*s", width, text);
+}
+
+static void put_p_value(double p)
+{
+    if (isnan(p))
+        printf(" %6s", "-");
+    else if (p < 0.001)
+        printf(" %6s", "<0.001");
     else
-        printf("  -");
-    putchar('\n');
+        printf(" %6.3f", p);
 }
 
 static void print_side(const char *name, const score_folder *scores)
@@ -101,12 +113,6 @@ static void print_side(const char *name, const score_folder *scores)
     printf(" (model ");
     put_clean(digest ? digest : "unknown", 12, "");
     printf(", step %" PRId64 ")\n", (int64_t)json_integer_value(json_object_get(model, "step")));
-}
-
-/* A corpus that is all there is says nothing new. */
-static bool is_worth_a_line(const comparison *c, const comparison_group *group)
-{
-    return group->scope != SCOPE_CORPUS || c->scores[0].corpora > 1;
 }
 
 /* Which side predicts better, by how much, and how sure that is: from the figures of all documents,
@@ -123,11 +129,11 @@ static void print_verdict(const comparison *c)
     int digits = bits ? 4 : 1;
 
     putchar('\n');
-    if (!c->alike)
-        printf("No verdict: A and B were scored by two conventions.\n");
-    else if (all->documents < FEW_DOCUMENTS)
+    if (c->no_verdict)
+        printf("No verdict: %s.\n", c->no_verdict);
+    else if (all->documents < BP_FEW_DOCUMENTS)
         printf("No verdict: it takes %d documents or more, and there %s %" PRId64 ".\n",
-               FEW_DOCUMENTS, all->documents == 1 ? "is" : "are", all->documents);
+               BP_FEW_DOCUMENTS, all->documents == 1 ? "is" : "are", all->documents);
     else if (low <= 0 && high >= 0)
         printf("No clear difference: B has %+.*f%s %s (95 %%: %+.*f to %+.*f%s).\n", digits, more,
                unit, of, digits, low, digits, high, unit);
@@ -137,6 +143,47 @@ static void print_verdict(const comparison *c)
                digits, fabs(more < 0 ? high : low), digits, fabs(more < 0 ? low : high), unit);
 }
 
+static void print_remarks(const comparison *c)
+{
+    for (int64_t k = 0; k < c->remark_count; k++) {
+        printf("note: ");
+        put_clean(c->remarks[k], SIZE_MAX, "");
+        putchar('\n');
+    }
+    for (int64_t k = 0; k < c->difference_count; k++) {
+        printf("A and B differ in %s: ", c->differences[k].what);
+        put_clean(c->differences[k].a, 16, "");
+        printf(" and ");
+        put_clean(c->differences[k].b, 16, "");
+        putchar('\n');
+    }
+}
+
+/* What is divided in B / A. */
+static const char *ratio_name(const comparison *c)
+{
+    static const char *const names[] = {"perplexities", "byte perplexities, 2^(bits per byte)",
+                                        "word perplexities"};
+
+    return names[c->unit];
+}
+
+static void print_differences(const comparison *c, const char *unit)
+{
+    printf("\n%*s %7s, %-12s  %-22s %6s %6s\n", NAME_WIDTH, "", "B - A", unit, "95 % interval", "p",
+           "Holm");
+    for (int64_t k = 0; k < c->group_count; k++) {
+        if (!comparison_is_shown(c, &c->groups[k]))
+            continue;
+        put_group_name(&c->groups[k]);
+        put_number(21, 5, c->groups[k].difference);
+        put_interval(22, c->groups[k].difference_interval, 5, "[%+.*f, %+.*f]");
+        put_p_value(c->groups[k].p_value);
+        put_p_value(c->groups[k].p_holm);
+        putchar('\n');
+    }
+}
+
 static void print_table(const comparison *c)
 {
     static const char *const figures[] = {"perplexity", "bits/byte", "per word"};
@@ -144,42 +191,35 @@ static void print_table(const comparison *c)
 
     print_side("A", &c->scores[0]);
     print_side("B", &c->scores[1]);
-    for (int64_t k = 0; k < c->remark_count; k++) {
-        printf("note: ");
-        put_clean(c->remarks[k], SIZE_MAX, "");
-        putchar('\n');
-    }
+    print_remarks(c);
     print_verdict(c);
     printf("\n%*s %9s %10s A %10s B %7s  95 %% interval\n", NAME_WIDTH, "", "documents",
            figures[c->unit], figures[c->unit], "B / A");
     for (int64_t k = 0; k < c->group_count; k++) {
         const comparison_group *group = &c->groups[k];
 
-        if (!is_worth_a_line(c, group))
+        if (!comparison_is_shown(c, group))
             continue;
         put_group_name(group);
         printf(" %9" PRId64, group->documents);
         put_number(12, 4, comparison_figure(c, group, 0));
         put_number(12, 4, comparison_figure(c, group, 1));
         put_number(7, 4, group->ratio);
-        put_interval(group->ratio_interval, 4, "  [%.*f, %.*f]");
+        put_interval(0, group->ratio_interval, 4, "[%.*f, %.*f]");
+        putchar('\n');
     }
-    printf("\n%*s %9s, %-12s  95 %% interval\n", NAME_WIDTH, "", "B - A", differences[c->unit]);
-    for (int64_t k = 0; k < c->group_count; k++) {
-        if (!is_worth_a_line(c, &c->groups[k]))
-            continue;
-        put_group_name(&c->groups[k]);
-        put_number(23, 5, c->groups[k].difference);
-        put_interval(c->groups[k].difference_interval, 5, "  [%+.*f, %+.*f]");
-    }
-    printf("\nPer %s. B predicts better where B / A is below 1 and B - A below 0.\n"
-           "95 %% intervals of %" PRId64 " paired resamples of documents.\n",
-           comparison_unit_name(c->unit), c->resamples);
+    print_differences(c, differences[c->unit]);
+    printf("\nPer %s. B / A is a ratio of %s.\n"
+           "B / A below 1, or B - A below 0: B predicts better.\n"
+           "95 %% intervals of %" PRId64 " paired resamples of documents; p of Student's t.\n",
+           comparison_unit_name(c->unit), ratio_name(c), c->resamples);
+    if (c->compared > 1)
+        printf("%" PRId64 " pairs were compared: Holm is p adjusted for that.\n", c->compared);
 }
 
 /* ---- figures by name, for both files ---- */
 
-enum { FIGURES = 17 };
+enum { FIGURES = 19 };
 
 typedef struct named_figure {
     const char *name;
@@ -213,6 +253,8 @@ static void list_figures(named_figure out[FIGURES], const comparison *c,
         {"difference", false, group->difference},
         {"difference_low", false, group->difference_interval.low},
         {"difference_high", false, group->difference_interval.high},
+        {"p_value", false, group->p_value},
+        {"p_holm", false, group->p_holm},
     };
 
     memcpy(out, all, sizeof all);
@@ -220,11 +262,10 @@ static void list_figures(named_figure out[FIGURES], const comparison *c,
 
 static void put_csv_row(FILE *out, const comparison *c, const comparison_group *group)
 {
-    static const char *const scopes[] = {"all", "corpus", "label"};
     named_figure figures[FIGURES];
 
     list_figures(figures, c, group);
-    fprintf(out, "%s,", scopes[group->scope]);
+    fprintf(out, "%s,", score_scope_name(group->scope));
     put_csv(out, group->name ? group->name : "", SIZE_MAX);
     putc(',', out);
     put_csv(out, group->value ? group->value : "", SIZE_MAX);
@@ -301,21 +342,35 @@ static json_t *side_object(const score_folder *scores)
                      json_object_get(scores->summary, "model"));
 }
 
+static json_t *differences_array(const comparison *c)
+{
+    json_t *all = json_array();
+
+    for (int64_t k = 0; k < c->difference_count; k++)
+        (void)json_array_append_new(all, json_pack("{ss so so}", "what", c->differences[k].what,
+                                                   "a", bp_json_string(c->differences[k].a), "b",
+                                                   bp_json_string(c->differences[k].b)));
+    return all;
+}
+
 static bp_err save_json(const comparison *c, const char *path)
 {
     json_t *remarks = json_array();
+    char *ratio = bp_sprintf("%s, B / A", ratio_name(c));
     bool ok = true;
     bp_err err;
 
     for (int64_t k = 0; k < c->remark_count; k++)
         ok = json_array_append_new(remarks, bp_json_string(c->remarks[k])) == 0 && ok;
     json_t *root = json_pack(
-        "{ss si so so ss ss ss ss so sI sI s{} s{} s{}}", "format", "bagpipe comparison",
+        "{ss si so so ss ss ss ss so so ss? sI sI sI s{} s{} s{}}", "format", "bagpipe comparison",
         "format_version", 1, "a", side_object(&c->scores[0]), "b", side_object(&c->scores[1]),
-        "unit", comparison_unit_name(c->unit), "ratio_of", "perplexities per unit, B / A",
-        "difference_of", c->unit == UNIT_BYTE ? "bits per byte, B - A" : "nats per unit, B - A",
-        "texts_checked_by", comparison_evidence_name(c->evidence), "remarks", remarks, "seed",
-        (json_int_t)c->seed, "resamples", (json_int_t)c->resamples, "all", "corpora", "labels");
+        "unit", comparison_unit_name(c->unit), "ratio_of", ratio, "difference_of",
+        c->unit == UNIT_BYTE ? "bits per byte, B - A" : "nats per unit, B - A", "texts_checked_by",
+        comparison_evidence_name(c->evidence), "remarks", remarks, "differences",
+        differences_array(c), "no_verdict", c->no_verdict, "comparisons", (json_int_t)c->compared,
+        "seed", (json_int_t)c->seed, "resamples", (json_int_t)c->resamples, "all", "corpora",
+        "labels");
 
     ok = root && ok;
     for (int64_t k = 0; k < c->group_count && ok; k++)
@@ -324,6 +379,7 @@ static bp_err save_json(const comparison *c, const char *path)
              : BP_FAIL(BP_ERR_SYSTEM, "memory.short",
                        "no memory, or a name that is not UTF-8: at %s", path);
     json_decref(root);
+    bp_free(ratio);
     return err;
 }
 
@@ -344,7 +400,9 @@ static bp_err check_output(const comparison *c, const char *out)
 
 static bp_err compare(const compare_arguments *arguments)
 {
-    comparison c = {.seed = (uint64_t)arguments->seed, .resamples = arguments->resamples};
+    comparison c = {.seed = (uint64_t)arguments->seed,
+                    .resamples = arguments->resamples,
+                    .anyway = arguments->anyway};
     bp_err err = BP_OK;
 
     for (int side = 0; side < 2 && err == BP_OK; side++)
@@ -391,6 +449,7 @@ static bp_err run(int argc, char **argv)
         {.key = KEY_JSON, .text = &arguments.json},
         {.key = KEY_SEED, .number = &arguments.seed, .high = INT64_MAX},
         {.key = KEY_RESAMPLES, .number = &arguments.resamples, .low = 100, .high = 1000000},
+        {.key = KEY_ANYWAY, .flag = &arguments.anyway},
         {0}};
     const char *const *sides;
     bp_err err = tool_parse(&bp_tool_compare, values, &arguments.sides, argc, argv);
@@ -417,17 +476,22 @@ const bp_tool bp_tool_compare = {
                  "documents, by corpus and by label value: the perplexities, "
                  "their ratio B / A (below 1: B predicts better), and the difference B - A of the "
                  "negative log-likelihood.\n"
-                 "The 95 % intervals are percentiles of a paired bootstrap over documents: a "
+                 "The 95 % intervals are percentiles of a paired bootstrap over documents, 10 or "
+                 "more: a "
                  "resample draws documents with replacement, the same ones for A and B, so the "
                  "differences between documents cancel. If the interval of the ratio contains 1 "
-                 "(that of the difference 0), these documents do not distinguish A from B.\n"
+                 "(that of the difference 0), these documents do not distinguish A from B. p is of "
+                 "Student's t over documents, Holm the same adjusted for the number of pairs.\n"
                  "If both scored the same tokens, the ratio is of perplexities per token, and the "
                  "difference is in nats per token. If tokenizers or scored tokens differ, both "
                  "are per byte of text (in bits), or per word where the bytes are not known; a "
                  "note says so.\n"
-                 "Different texts are refused, and the first difference is named: corpora and "
-                 "their names, documents, ids, bytes, words, and, with one tokenizer, tokens (by "
-                 "their hashes).\n"
+                 "Corpora are matched by their content, in any order and under any name. "
+                 "Different texts are refused, and the first difference is named: corpora, "
+                 "documents, ids, bytes, words, and, with one tokenizer, tokens (by "
+                 "their hashes). Differences of convention, context, end and tokenizer are named; "
+                 "scores of a masked model (pll) and of a causal one are refused without "
+                 "--anyway.\n"
                  "A and B may be two checkpoints (step folders, imported folders, or run folders "
                  "of trainings): every byte is verified, and they are equal to the bit, or what "
                  "differs first is named (the kind of model, else a tensor), with status 65. That "

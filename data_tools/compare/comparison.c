@@ -2,6 +2,7 @@
 #include "comparison.h"
 
 #include "base/mem.h"
+#include "statistics/inference.h"
 
 #include <math.h>
 
@@ -78,12 +79,35 @@ static bp_err set_intervals(comparison_group *group, const comparison *c, const 
     if (draws->count >= 2) { /* one document has no spread */
         err = bp_bootstrap_run(values, &spec, statistic, draws);
         if (err == BP_OK)
-            err = bp_interval_of(&group->ratio_interval, values, c->resamples, 2);
+            err = bp_interval_of(&group->ratio_interval, values, c->resamples, 2, draws->count);
         if (err == BP_OK)
-            err = bp_interval_of(&group->difference_interval, values + 1, c->resamples, 2);
+            err = bp_interval_of(&group->difference_interval, values + 1, c->resamples, 2,
+                                 draws->count);
     }
     bp_free(values);
     return err;
+}
+
+/* Student's t of the ratio of sums, by its deviation over documents (Cochran 1977, Sampling
+ * techniques, section 2.11). */
+static double p_value_of(const group_draws *draws)
+{
+    double difference = 0, units = 0, ratio, squares = 0, n = (double)draws->count, deviation;
+
+    for (int64_t d = 0; d < draws->count; d++) {
+        difference += draws->nll[1][d] - draws->nll[0][d];
+        units += draws->units[d];
+    }
+    ratio = difference / units;
+    for (int64_t d = 0; d < draws->count; d++) {
+        double rest = draws->nll[1][d] - draws->nll[0][d] - ratio * draws->units[d];
+
+        squares += rest * rest;
+    }
+    if (draws->count < BP_FEW_DOCUMENTS || !isfinite(ratio))
+        return NAN;
+    deviation = sqrt(squares * n / (n - 1)) / units;
+    return ratio == 0 ? 1 : bp_student_two_sided(ratio / deviation, n - 1);
 }
 
 static void add_document(comparison_group *group, const comparison *c, int64_t d,
@@ -108,89 +132,77 @@ static void add_document(comparison_group *group, const comparison *c, int64_t d
     draws->count++;
 }
 
-/* Append the group of documents[count], unless it is a label's value that none has. `draws` is
- * scratch. */
-static bp_err add_group(comparison *c, comparison_group group, const int64_t *documents,
-                        int64_t count, group_draws *draws)
+typedef struct grouping {
+    comparison *comparison;
+    group_draws draws; /* of the group at hand */
+} grouping;
+
+/* Append a group, unless it is a label's value that none has. */
+static bp_err add_group(void *self, const score_group *from)
 {
+    grouping *all = self;
+    comparison *c = all->comparison;
+    group_draws *draws = &all->draws;
+    comparison_group group = {.scope = from->scope, .name = from->name, .value = from->value};
     double values[2];
 
     draws->count = 0;
-    for (int64_t i = 0; i < count; i++)
-        if (c->chosen[documents[i]])
-            add_document(&group, c, documents[i], draws);
+    for (int64_t i = 0; i < from->count; i++)
+        if (c->chosen[from->documents[i]])
+            add_document(&group, c, from->documents[i], draws);
     if (group.documents == 0 && group.scope == SCOPE_LABEL)
         return BP_OK;
     put_pair(values, group.nll, (double)units_of(c, &group), c->unit);
     group.ratio = values[0];
     group.difference = values[1];
+    group.p_value = p_value_of(draws);
     c->groups[c->group_count] = group;
     return set_intervals(&c->groups[c->group_count++], c, draws);
 }
 
-/* ---- all groups ---- */
-
-/* Documents sorted by their code, those without one first; code v has [begins[v], begins[v + 1]).
- */
-static void sort_by_code(int64_t *sorted, int64_t *begins, const score_label *label, int64_t n)
+bool comparison_is_shown(const comparison *c, const comparison_group *group)
 {
-    for (int64_t v = 0; v <= label->value_count + 1; v++)
-        begins[v] = 0;
-    for (int64_t d = 0; d < n; d++)
-        begins[label->codes[d] + 1]++; /* where each ends, for now in its own place */
-    for (int64_t v = 1; v <= label->value_count; v++)
-        begins[v] += begins[v - 1];
-    for (int64_t d = n - 1; d >= 0; d--)
-        sorted[--begins[label->codes[d] + 1]] = d;
-    /* begins[v + 1] is now where code v begins */
-    for (int64_t v = 0; v < label->value_count; v++)
-        begins[v] = begins[v + 1];
-    begins[label->value_count] = n;
+    return group->scope != SCOPE_CORPUS || c->scores[0].corpora > 1;
 }
 
-static bp_err add_label(comparison *c, const score_label *label, int64_t *sorted,
-                        group_draws *draws)
+/* A group that is all documents again is no comparison of its own. */
+static bp_err adjust(comparison *c)
 {
-    int64_t *begins = bp_alloc("tool.comparison", label->value_count + 2, sizeof *begins);
-    bp_err err = BP_OK;
+    double *p = bp_alloc("tool.comparison", c->group_count, sizeof *p);
+    bp_err err;
 
-    sort_by_code(sorted, begins, label, c->scores[0].documents);
-    for (int64_t v = 0; v < label->value_count && err == BP_OK; v++)
-        err = add_group(c,
-                        (comparison_group){
-                            .scope = SCOPE_LABEL, .name = label->name, .value = label->values[v]},
-                        sorted + begins[v], begins[v + 1] - begins[v], draws);
-    bp_free(begins);
+    for (int64_t k = 0; k < c->group_count; k++) {
+        p[k] = comparison_is_shown(c, &c->groups[k]) ? c->groups[k].p_value : NAN;
+        c->compared += !isnan(p[k]);
+    }
+    err = bp_holm_adjust(p, c->group_count);
+    for (int64_t k = 0; k < c->group_count; k++)
+        c->groups[k].p_holm = comparison_is_shown(c, &c->groups[k]) ? p[k] : p[0];
+    bp_free(p);
     return err;
 }
+
+/* ---- all groups ---- */
 
 bp_err comparison_run(comparison *c)
 {
     const score_folder *a = &c->scores[0];
-    const int64_t *start = a->corpus_start;
-    int64_t *list = bp_alloc("tool.comparison", a->documents, sizeof *list);
+    grouping all = {.comparison = c, .draws = {.unit = c->unit}};
     int64_t most = 1 + a->corpora;
-    group_draws draws = {.unit = c->unit};
     bp_err err;
 
     for (int64_t k = 0; k < a->label_count; k++)
         most += a->labels[k].value_count;
     c->groups = bp_alloc("tool.comparison", most, sizeof *c->groups);
-    draws.nll[0] = bp_alloc("tool.comparison", a->documents, sizeof(double));
-    draws.nll[1] = bp_alloc("tool.comparison", a->documents, sizeof(double));
-    draws.units = bp_alloc("tool.comparison", a->documents, sizeof(double));
-    for (int64_t d = 0; d < a->documents; d++)
-        list[d] = d;
-    err = add_group(c, (comparison_group){.scope = SCOPE_ALL}, list, a->documents, &draws);
-    for (int64_t k = 0; k < a->corpora && err == BP_OK; k++)
-        err = add_group(c, (comparison_group){.scope = SCOPE_CORPUS, .name = a->corpus_names[k]},
-                        list + start[k], start[k + 1] - start[k], &draws);
-    for (int64_t k = 0; k < a->label_count && err == BP_OK; k++)
-        err = add_label(c, &a->labels[k], list, &draws);
-    bp_free(list);
-    bp_free(draws.units);
-    bp_free(draws.nll[1]);
-    bp_free(draws.nll[0]);
+    all.draws.nll[0] = bp_alloc("tool.comparison", a->documents, sizeof(double));
+    all.draws.nll[1] = bp_alloc("tool.comparison", a->documents, sizeof(double));
+    all.draws.units = bp_alloc("tool.comparison", a->documents, sizeof(double));
+    err = score_groups_each(a, add_group, &all);
+    if (err == BP_OK)
+        err = adjust(c);
+    bp_free(all.draws.units);
+    bp_free(all.draws.nll[1]);
+    bp_free(all.draws.nll[0]);
     return err;
 }
 
@@ -199,6 +211,11 @@ void comparison_clear(comparison *c)
     for (int64_t k = 0; k < c->remark_count; k++)
         bp_free(c->remarks[k]);
     bp_free(c->remarks);
+    for (int64_t k = 0; k < c->difference_count; k++) {
+        bp_free(c->differences[k].a);
+        bp_free(c->differences[k].b);
+    }
+    bp_free(c->differences);
     bp_free(c->groups);
     bp_free(c->chosen);
     score_folder_clear(&c->scores[1]);

@@ -37,7 +37,23 @@ static bp_err texts_differ(const comparison *c, const char *format, ...)
                    what, c->scores[0].given, c->scores[1].given);
 }
 
-static bp_err check_corpora(const comparison *c)
+static const char *tokenizer_of(const score_folder *scores)
+{
+    const char *hash = json_string_value(
+        json_object_get(json_object_get(scores->summary, "convention"), "tokenizer_hash"));
+
+    return hash ? hash : "";
+}
+
+bool comparison_has_hashes(const comparison *c)
+{
+    const score_folder *a = &c->scores[0], *b = &c->scores[1];
+
+    return a->token_hash && b->token_hash && tokenizer_of(a)[0] != '\0' &&
+           strcmp(tokenizer_of(a), tokenizer_of(b)) == 0;
+}
+
+static bp_err check_corpora(comparison *c)
 {
     const score_folder *a = &c->scores[0], *b = &c->scores[1];
 
@@ -45,7 +61,10 @@ static bp_err check_corpora(const comparison *c)
         int64_t in_a = a->corpus_start[k + 1] - a->corpus_start[k];
         int64_t in_b = b->corpus_start[k + 1] - b->corpus_start[k];
 
-        if (strcmp(a->corpus_names[k], b->corpus_names[k]) != 0)
+        if (strcmp(a->corpus_names[k], b->corpus_names[k]) != 0 && comparison_same_content(c, k, k))
+            remark(c, "corpus '%.200s' of A is '%.200s' in B, by its content", a->corpus_names[k],
+                   b->corpus_names[k]);
+        else if (strcmp(a->corpus_names[k], b->corpus_names[k]) != 0)
             return texts_differ(c, "corpus %" PRId64 " is '%.200s' in A and '%.200s' in B", k,
                                 a->corpus_names[k], b->corpus_names[k]);
         if (in_a != in_b)
@@ -85,18 +104,25 @@ static bp_err document_differs(const comparison *c, int64_t d, const char *what,
                         spell_document(document, &c->scores[0], d), in_a[d], what, in_b[d]);
 }
 
-/* What is not known (-1, an empty id) equals anything. */
-static bp_err check_documents(const comparison *c)
+/* What is not known (-1, an empty id) equals anything; so do ids of documents of equal tokens. */
+static bp_err check_documents(comparison *c)
 {
     const score_folder *a = &c->scores[0], *b = &c->scores[1];
+    bool hashes = comparison_has_hashes(c), said = false;
     char document[DOCUMENT_BYTES];
 
     for (int64_t d = 0; d < a->documents; d++) {
-        const char *one = id_of(a, d), *other = id_of(b, d);
+        bool same = comparison_same_id(c, d);
 
-        if (one[0] != '\0' && other[0] != '\0' && strcmp(one, other) != 0)
+        if (!same && !(hashes && a->token_hash[d] == b->token_hash[d]))
             return texts_differ(c, "%s in A is '%.200s' in B", spell_document(document, a, d),
-                                other);
+                                id_of(b, d));
+        if (!same && !said)
+            remark(c,
+                   "ids differ, first of %s, '%.200s' in B: documents are the same by their "
+                   "tokens",
+                   spell_document(document, a, d), id_of(b, d));
+        said = said || !same;
         if (a->bytes[d] >= 0 && b->bytes[d] >= 0 && a->bytes[d] != b->bytes[d])
             return document_differs(c, d, "bytes", a->bytes, b->bytes);
         if (a->words[d] >= 0 && b->words[d] >= 0 && a->words[d] != b->words[d])
@@ -275,6 +301,57 @@ static bp_err choose_unit(comparison *c, const convention *a, const convention *
     return BP_OK;
 }
 
+/* ---- what differs ---- */
+
+static void differ(comparison *c, const char *what, const char *a, const char *b)
+{
+    if (strcmp(a, b) == 0)
+        return;
+    c->differences = bp_realloc("tool.differences", c->differences, c->difference_count + 1,
+                                sizeof *c->differences);
+    c->differences[c->difference_count++] = (comparison_setting){what, bp_strdup(a), bp_strdup(b)};
+}
+
+static void list_differences(comparison *c, const convention *a, const convention *b)
+{
+    char one[32], other[32];
+
+    differ(c, "convention", a->name, b->name);
+    (void)snprintf(one, sizeof one, "%" PRId64, a->context);
+    (void)snprintf(other, sizeof other, "%" PRId64, b->context);
+    differ(c, "context", one, other);
+    (void)snprintf(one, sizeof one, "%" PRId64, a->stride);
+    (void)snprintf(other, sizeof other, "%" PRId64, b->stride);
+    differ(c, "stride", one, other);
+    differ(c, "prefix", a->prefix, b->prefix);
+    differ(c, "end", a->end ? "yes" : "no", b->end ? "yes" : "no");
+    differ(c, "tokenizer", a->tokenizer, b->tokenizer);
+}
+
+/* Given what comes before a token, what surrounds it, or a source text: three questions. */
+static const char *question_of(const convention *one)
+{
+    if (strncmp(one->name, "pll", 3) == 0)
+        return "all other tokens around it";
+    return strcmp(one->name, "pairs") == 0 ? "a source text" : "the tokens before it";
+}
+
+static bp_err check_questions(comparison *c, const convention *a, const convention *b)
+{
+    const char *in_a = question_of(a), *in_b = question_of(b);
+
+    if (strcmp(a->name, b->name) != 0)
+        c->no_verdict = "A and B were scored by two conventions";
+    else if (a->end != b->end)
+        c->no_verdict = "the ends of documents were scored on one side only";
+    if (strcmp(in_a, in_b) == 0 || c->anyway)
+        return BP_OK;
+    return BP_FAIL(BP_ERR_FORMAT, "compare.not_comparable",
+                   "A (%s) predicts each token given %s, B (%s) given %s: neither predicts better, "
+                   "whatever the numbers: at %s and %s; --anyway prints them without a verdict",
+                   a->name, in_a, b->name, in_b, c->scores[0].given, c->scores[1].given);
+}
+
 /* ---- labels ---- */
 
 static bool same_value(const score_label *a, const score_label *b, int64_t d)
@@ -316,9 +393,11 @@ bp_err comparison_check(comparison *c)
 {
     convention a, b;
     bool same_tokens;
-    bp_err err = check_corpora(c);
+    bp_err err;
 
     c->unit = UNIT_TOKEN;
+    comparison_match_corpora(c);
+    err = check_corpora(c);
     if (err == BP_OK)
         err = check_documents(c);
     if (err == BP_OK)
@@ -327,9 +406,11 @@ bp_err comparison_check(comparison *c)
         err = convention_of(&b, &c->scores[1]);
     if (err == BP_OK) {
         c->whole_bytes = a.whole_bytes && b.whole_bytes;
-        c->alike = strcmp(a.name, b.name) == 0;
-        err = choose_documents(c, &a, &b);
+        list_differences(c, &a, &b);
+        err = check_questions(c, &a, &b);
     }
+    if (err == BP_OK)
+        err = choose_documents(c, &a, &b);
     if (err == BP_OK)
         err = check_tokens(c, &a, &b, &same_tokens);
     if (err == BP_OK)

@@ -7,6 +7,7 @@
 #include "output.h"
 #include "table_columns.h"
 #include "table_npy.h"
+#include "table_scores.h"
 #include "token_table.h"
 #include "tools.h"
 
@@ -176,8 +177,13 @@ static const struct argp_option OPTIONS[] = {
     {"head", FILE_TOOL_HEAD, "N", 0, "print only the first N rows", 0},
     {"tokenizer", FILE_TOOL_TOKENIZER, "FILE", 0,
      "of tokens.h5: the tokenizer.json, where the scored corpus keeps none", 0},
-    {"form", FILE_TOOL_FORM, "npy", 0,
-     "in place of CSV: write one DATASET of a FILE as NumPy's .npy, with --out", 0},
+    {"form", FILE_TOOL_FORM, "FORM", 0,
+     "of score runs: csv (default), text, markdown or latex; of a FILE: npy, one DATASET as "
+     "NumPy's "
+     ".npy, with --out",
+     0},
+    {"figure", FILE_TOOL_FIGURE, "NAME", 0,
+     "of text, markdown and latex: perplexity (default), bits_per_byte or word_perplexity", 0},
     {"out", FILE_TOOL_OUT, "F.npy", 0, "of --form npy: the file to write", 0},
     {0}};
 
@@ -198,11 +204,23 @@ static bp_err write_form(char *const *paths, int count, const file_options *opti
     return err == BP_OK ? table_write_npy(paths[0], paths[1], options->out) : err;
 }
 
+static bp_err table_of_folders(char *const *folders, int count, const file_options *options)
+{
+    for (int k = 0; k < count; k++)
+        if (table_is_of_scores(folders[k]))
+            return table_of_scores(folders, count, options);
+    if (options->form || options->figure || options->out)
+        return BP_FAIL(BP_ERR_USAGE, "table.bad_form",
+                       "trainings are a table as CSV only: at the command line; leave --form, "
+                       "--figure and --out out");
+    return table_of_runs(folders, count, options);
+}
+
 static bp_err run(int argc, char **argv)
 {
     static const file_tool TOOL = {.tool = &bp_tool_table,
                                    .run = print_table,
-                                   .run_folders = table_of_runs,
+                                   .run_folders = table_of_folders,
                                    .run_form = write_form};
 
     return file_tool_run(&TOOL, argc, argv);
@@ -211,8 +229,8 @@ static bp_err run(int argc, char **argv)
 const bp_tool bp_tool_table = {
     .name = "table",
     .help = {.name = "bagpipe-data table",
-             .usage =
-                 "[OPTION...] FILE...\n[OPTION...] RUN...\n--form npy FILE DATASET --out F.npy",
+             .usage = "[OPTION...] FILE...\n[OPTION...] RUN...\n[OPTION...] SCORE-RUN...\n--form "
+                      "npy FILE DATASET --out F.npy",
              .summary = "prints rows of files, or runs side by side, as CSV",
              .text = "A FILE is a corpus or documents.h5 (a row a document), or tokens.h5 (a row a "
                      "token: document, doc_id, position, token, text, logprob, and the columns of "
@@ -225,12 +243,16 @@ const bp_tool bp_tool_table = {
                      "in the file: vector of score/vectors.h5.\n"
                      "A RUN is the run folder of a training (a row a run): its state, figures, and "
                      "the keys that differ. The run with the lowest validation loss is first; runs "
-                     "without validation follow by their last loss.",
+                     "without validation follow by their last loss.\n"
+                     "A SCORE-RUN is the run folder of a score job: a row a model and corpus or "
+                     "label value, with 95 % intervals from 10 documents on. As text, markdown "
+                     "or latex a row is a corpus or label value, and a column a model.",
              .options = OPTIONS,
              .examples =
                  "  bagpipe-data table train.h5\n"
                  "  bagpipe-data table runs/scored/score/documents.h5 > documents.csv\n"
                  "  bagpipe-data table runs/sweep/*\n"
+                 "  bagpipe-data table runs/scored-* --form latex --figure bits_per_byte\n"
                  "  bagpipe-data table --form npy runs/v/score/vectors.h5 vector --out v.npy\n",
              .statuses = STATUSES},
     .run = run};

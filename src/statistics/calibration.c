@@ -1,6 +1,8 @@
 /* Bins of confidence, and figures of their sums: what a score page and a comparison print. */
 #include "statistics/calibration.h"
 
+#include "statistics/inference.h"
+
 #include <math.h>
 
 #define BINS BP_CALIBRATION_BINS
@@ -88,16 +90,6 @@ double bp_calibration_ece(const bp_calibration *sums)
 
 /* ---- the squared error ---- */
 
-/* Student's t for 95 % by the normal's 1.96: expanded in 1/freedom.
- * Source: Abramowitz and Stegun, Handbook of Mathematical Functions, 26.7.5. */
-static double student_ratio(double freedom)
-{
-    const double z = 1.959963984540054, z2 = z * z, f = 1 / freedom;
-
-    return 1 + f * (z2 + 1) / 4 + f * f * ((5 * z2 + 16) * z2 + 3) / 96 +
-           f * f * f * (((3 * z2 + 19) * z2 + 17) * z2 - 15) / 384;
-}
-
 /* Of r_b, by documents; a single one says nothing of it, and its bin counts for nothing then. */
 static double gap_variance(const bp_calibration *documents, int64_t n, int b, double tokens,
                            double ratio)
@@ -125,8 +117,10 @@ bp_calibration_gaps bp_calibration_gaps_of(const bp_calibration *documents, int6
 {
     bp_calibration sums = bp_calibration_of(documents, NULL, n);
     double total = (double)bp_calibration_tokens(&sums), count = (double)n;
-    bp_calibration_gaps gaps = {.widen = student_ratio(count - 1) * sqrt(count / (count - 1))};
+    bp_calibration_gaps gaps = {.widen = 1};
 
+    if (n > 1)
+        gaps.widen = bp_student_quantile(count - 1) / 1.959963984540054 * sqrt(count / (count - 1));
     for (int b = 0; b < BINS; b++) {
         double tokens = (double)sums.tokens[b];
 

@@ -2,6 +2,7 @@
 #include "statistics/metric.h"
 
 #include "base/mem.h"
+#include "statistics/inference.h"
 
 #include <math.h>
 
@@ -42,10 +43,19 @@ static bp_err resample(double **values, const systems *s, int64_t documents, uin
     return err;
 }
 
-static bp_err set_figure(bp_figure *figure, double value, const double *values, int64_t stride)
+/* values: resamples, NULL where there is no spread. */
+static bp_err set_figure(bp_figure *figure, double value, bp_share share, const double *values,
+                         int64_t stride, int64_t documents)
 {
     *figure = (bp_figure){value, {NAN, NAN}};
-    return values ? bp_interval_of(&figure->interval, values, BP_RESAMPLES, stride) : BP_OK;
+    if (documents >= BP_FEW_DOCUMENTS &&
+        (share == BP_SHARE_OF_DOCUMENTS ||
+         (share == BP_SHARE_OF_PARTS && (value <= 0 || value >= 1)))) {
+        figure->interval = bp_wilson_interval(value, documents);
+        return BP_OK;
+    }
+    return values ? bp_interval_of(&figure->interval, values, BP_RESAMPLES, stride, documents)
+                  : BP_OK;
 }
 
 bp_err bp_metric_estimate(bp_figure *figures, const bp_metric *metric, const void *answers,
@@ -57,7 +67,8 @@ bp_err bp_metric_estimate(bp_figure *figures, const bp_metric *metric, const voi
 
     metric->figures(whole, NULL, answers);
     for (int64_t k = 0; k < metric->width && err == BP_OK; k++)
-        err = set_figure(&figures[k], whole[k], values ? values + k : NULL, metric->width);
+        err = set_figure(&figures[k], whole[k], metric->share[k], values ? values + k : NULL,
+                         metric->width, documents);
     bp_free(values);
     return err;
 }
@@ -105,20 +116,20 @@ static void set_p_value(bp_figure_pair *pair, const double *one, const double *o
 }
 
 static bp_err set_pair(bp_figure_pair *pair, double one, double other, const double *values,
-                       int64_t width, bool lower)
+                       const bp_metric *metric, int64_t k, int64_t documents)
 {
-    const double *others = values ? values + width : NULL;
-    int64_t stride = 2 * width;
-    bp_err err = set_figure(&pair->one, one, values, stride);
+    const double *others = values ? values + metric->width : NULL;
+    int64_t stride = 2 * metric->width;
+    bp_err err = set_figure(&pair->one, one, metric->share[k], values, stride, documents);
 
     if (err == BP_OK)
-        err = set_figure(&pair->other, other, others, stride);
+        err = set_figure(&pair->other, other, metric->share[k], others, stride, documents);
     pair->difference = (bp_figure){one - other, {NAN, NAN}};
     pair->wins = pair->p_value = NAN;
     if (err == BP_OK && values) {
-        set_p_value(pair, values, others, stride, lower);
+        set_p_value(pair, values, others, stride, metric->lower[k]);
         err = bp_interval_of_difference(&pair->difference.interval, values, others, BP_RESAMPLES,
-                                        stride);
+                                        stride, documents);
     }
     return err;
 }
@@ -133,8 +144,8 @@ bp_err bp_metric_compare(bp_figure_pair *pairs, const bp_metric *metric, const v
     metric->figures(whole[0], NULL, one);
     metric->figures(whole[1], NULL, other);
     for (int64_t k = 0; k < metric->width && err == BP_OK; k++)
-        err = set_pair(&pairs[k], whole[0][k], whole[1][k], values ? values + k : NULL,
-                       metric->width, metric->lower[k]);
+        err = set_pair(&pairs[k], whole[0][k], whole[1][k], values ? values + k : NULL, metric, k,
+                       documents);
     bp_free(values);
     return err;
 }

@@ -8,6 +8,10 @@
 
 #define BP_METRIC_FIGURES 12 /* the most of a metric */
 
+/** Of what a figure is a share: its interval is Wilson's, of documents always, of parts of
+ * documents, which depend on one another, only where it is 0 or 1, which resamples never leave. */
+typedef enum bp_share { BP_SHARE_OF_NOTHING, BP_SHARE_OF_DOCUMENTS, BP_SHARE_OF_PARTS } bp_share;
+
 /** Figures that are computed together. `answers` is what the metric's own header says: the
  * reference and a system's hypothesis of each document. */
 typedef struct bp_metric {
@@ -18,15 +22,16 @@ typedef struct bp_metric {
      * where one is not defined. Called by several threads at once. */
     void (*figures)(double *values, const int32_t *counts, const void *answers);
     bool lower[BP_METRIC_FIGURES]; /* an error: the lower the better */
+    bp_share share[BP_METRIC_FIGURES];
 } bp_metric;
 
 typedef struct bp_figure {
     double value;
-    bp_interval interval; /* NaN of fewer than two documents */
+    bp_interval interval; /* NaN of fewer than BP_FEW_DOCUMENTS documents */
 } bp_figure;
 
 /** figures[metric->width] of `documents` documents; intervals by BP_RESAMPLES resamples of
- * documents.
+ * documents, and Wilson's of shares.
  *
  * Errors:     BP_ERR_SYSTEM memory. */
 bp_err bp_metric_estimate(bp_figure *figures, const bp_metric *metric, const void *answers,

@@ -194,7 +194,7 @@ double bp_quantile(const double *sorted, int64_t n, double p)
 }
 
 bp_err bp_interval_of_difference(bp_interval *out, const double *one, const double *other,
-                                 int64_t resamples, int64_t stride)
+                                 int64_t resamples, int64_t stride, int64_t documents)
 {
     double *kept = bp_try_alloc("statistics.interval", resamples, sizeof *kept);
     int64_t n = 0;
@@ -208,15 +208,18 @@ bp_err bp_interval_of_difference(bp_interval *out, const double *one, const doub
         if (isfinite(value))
             kept[n++] = value;
     }
-    if (n >= 2) {
+    if (n >= 2 && documents >= BP_FEW_DOCUMENTS) {
+        double level = bp_percentile_level(documents);
+
         bp_sort_reals(kept, n);
-        *out = (bp_interval){bp_quantile(kept, n, 0.025), bp_quantile(kept, n, 0.975)};
+        *out = (bp_interval){bp_quantile(kept, n, level), bp_quantile(kept, n, 1 - level)};
     }
     bp_free(kept);
     return BP_OK;
 }
 
-bp_err bp_interval_of(bp_interval *out, const double *values, int64_t resamples, int64_t stride)
+bp_err bp_interval_of(bp_interval *out, const double *values, int64_t resamples, int64_t stride,
+                      int64_t documents)
 {
-    return bp_interval_of_difference(out, values, NULL, resamples, stride);
+    return bp_interval_of_difference(out, values, NULL, resamples, stride, documents);
 }

@@ -5,6 +5,7 @@
 
 #include "base/err.h"
 #include "base/rng.h"
+#include "statistics/inference.h"
 
 #include <stdint.h>
 
@@ -47,25 +48,27 @@ typedef struct bp_bootstrap {
 bp_err bp_bootstrap_run(double *values, const bp_bootstrap *spec, bp_statistic statistic,
                         const void *data);
 
-typedef struct bp_interval {
-    double low, high;
-} bp_interval;
-
 /** The p-quantile of sorted values, p from 0 to 1, n > 0: interpolated linearly between the order
  * statistics around (n - 1) p (numpy.quantile's default). */
 double bp_quantile(const double *sorted, int64_t n, double p);
 
-/** The 95 % percentile interval: the 2.5 and 97.5 percentiles, interpolated linearly between order
- * statistics (numpy.percentile's default). Values that are not finite are left out; NaN and NaN
- * where fewer than 2 are left.
+/** For `documents`: values have their plain 2.5 and 97.5 percentiles. */
+#define BP_PLAIN_PERCENTILES INT64_MAX
+
+/** The 95 % interval of values that are resamples of `documents` documents (the fewest that any
+ * of several sets has): percentiles, farther out where documents are few (bp_percentile_level),
+ * interpolated linearly between order statistics (numpy.percentile's default). Values that are not
+ * finite are left out; NaN and NaN where fewer than 2 are left, and of fewer than BP_FEW_DOCUMENTS
+ * documents.
  *
  * Shapes:     value r is values[r * stride].
  * Errors:     BP_ERR_SYSTEM memory.
- * Source:     Efron and Tibshirani (1993), section 13.3.
+ * Source:     Efron and Tibshirani (1993), section 13.3; Hesterberg (2015).
  */
-bp_err bp_interval_of(bp_interval *out, const double *values, int64_t resamples, int64_t stride);
+bp_err bp_interval_of(bp_interval *out, const double *values, int64_t resamples, int64_t stride,
+                      int64_t documents);
 /** The same of one[r * stride] - other[r * stride]: two methods on the same resamples. */
 bp_err bp_interval_of_difference(bp_interval *out, const double *one, const double *other,
-                                 int64_t resamples, int64_t stride);
+                                 int64_t resamples, int64_t stride, int64_t documents);
 
 #endif

@@ -56,10 +56,12 @@ static void class_figures(double *values, const int32_t *counts, const void *dat
     bp_free(sums);
 }
 
-const bp_metric bp_metric_classes = {.kind = "classes",
-                                     .width = 4,
-                                     .names = {"accuracy", "f1_macro", "f1_micro", "matthews"},
-                                     .figures = class_figures};
+const bp_metric bp_metric_classes = {
+    .kind = "classes",
+    .width = 4,
+    .names = {"accuracy", "f1_macro", "f1_micro", "matthews"},
+    .share = {[0] = BP_SHARE_OF_DOCUMENTS, [2] = BP_SHARE_OF_DOCUMENTS},
+    .figures = class_figures};
 
 /* ---- regression ---- */
 
@@ -196,10 +198,12 @@ static void tag_figures(double *values, const int32_t *counts, const void *data)
     values[3] = tags > 0 ? tags_right / tags : NAN;
 }
 
-const bp_metric bp_metric_tags = {.kind = "tags",
-                                  .width = 4,
-                                  .names = {"precision", "recall", "f1", "accuracy"},
-                                  .figures = tag_figures};
+const bp_metric bp_metric_tags = {
+    .kind = "tags",
+    .width = 4,
+    .names = {"precision", "recall", "f1", "accuracy"},
+    .share = {BP_SHARE_OF_PARTS, BP_SHARE_OF_PARTS, BP_SHARE_OF_PARTS, BP_SHARE_OF_PARTS},
+    .figures = tag_figures};
 
 /* ---- spans ---- */
 
@@ -226,5 +230,8 @@ static void span_figures(double *values, const int32_t *counts, const void *data
     values[1] = n > 0 ? f1 / n : NAN;
 }
 
-const bp_metric bp_metric_spans = {
-    .kind = "spans", .width = 2, .names = {"exact_match", "f1"}, .figures = span_figures};
+const bp_metric bp_metric_spans = {.kind = "spans",
+                                   .width = 2,
+                                   .names = {"exact_match", "f1"},
+                                   .share = {BP_SHARE_OF_DOCUMENTS, BP_SHARE_OF_PARTS},
+                                   .figures = span_figures};

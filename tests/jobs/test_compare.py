@@ -17,7 +17,7 @@ except ImportError:
     h5py = None
 
 FIGURES = ("documents tokens_a tokens_b bytes words nll_nats_a nll_nats_b perplexity_a perplexity_b bits_per_byte_a bits_per_byte_b "
-           "ratio ratio_low ratio_high difference difference_low difference_high").split()
+           "ratio ratio_low ratio_high difference difference_low difference_high p_value p_holm").split()
 
 
 class Compare(JobTest):
@@ -119,14 +119,27 @@ class Compare(JobTest):
                 self.assertEqual(got[key], value, key)
             else:
                 self.assertAlmostEqual(got[key], value, delta=1e-10 * abs(value) + 1e-12, msg=key)
+        rest = nll[1] - nll[0] - difference * weight
+        n = len(rest)
+        deviation = math.sqrt((rest ** 2).sum() * n / (n - 1)) / weight.sum()
+        t, steps = abs(difference / deviation), 200_000  # the tail of Student's t by its density, at the middles of steps of x = t + u / (1 - u)
+        u = (numpy.arange(steps) + 0.5) / steps
+        log_density = math.lgamma(n / 2) - math.lgamma((n - 1) / 2) - math.log((n - 1) * math.pi) / 2
+        x = t + u / (1 - u)
+        tail = 2 * (numpy.exp(log_density - n / 2 * numpy.log1p(x ** 2 / (n - 1))) / (1 - u) ** 2).sum() / steps
+        self.assertAlmostEqual(got["p_value"], tail, delta=1e-6 * tail + 1e-12)
         draw = numpy.random.default_rng(1)
         counts = draw.multinomial(chosen.sum(), numpy.full(chosen.sum(), 1 / chosen.sum()), size=resamples)
         values = (counts @ (nll[1] - nll[0])) / (counts @ weight)
         spread = values.std()
-        for key, percent in (("low", 2.5), ("high", 97.5)):
+        near = 0.15 if n > 20 else 0.35  # the ends are farther out, where fewer resamples are
+        z, f = 1.959963984540054, 1 / (n - 1)  # Student's t in powers of 1 / freedom: Abramowitz and Stegun 26.7.5
+        student = z + f * (z ** 3 + z) / 4 + f ** 2 * (5 * z ** 5 + 16 * z ** 3 + 3 * z) / 96 + f ** 3 * (3 * z ** 7 + 19 * z ** 5 + 17 * z ** 3 - 15 * z) / 384
+        level = 50 * math.erfc(math.sqrt(n / (n - 1)) * student / math.sqrt(2))
+        for key, percent in (("low", level), ("high", 100 - level)):
             end = numpy.percentile(values, percent)
-            self.assertAlmostEqual(got["difference_" + key] * scale, end, delta=0.15 * spread)
-            self.assertAlmostEqual(math.log(got["ratio_" + key]), end, delta=0.15 * spread)
+            self.assertAlmostEqual(got["difference_" + key] * scale, end, delta=near * spread)
+            self.assertAlmostEqual(math.log(got["ratio_" + key]), end, delta=near * spread)
 
     def check_all(self, out, a, b):
         a, b = self.columns(a), self.columns(b)
@@ -141,6 +154,13 @@ class Compare(JobTest):
     def test_figures_are_numpys(self):
         out = self.compared("a", "b", "--resamples", "10000")
         self.assertEqual((out["unit"], out["seed"], out["resamples"], out["remarks"]), ("token", 1, 10000, []))
+        self.assertEqual((out["differences"], out["no_verdict"], out["ratio_of"]), ([], None, "perplexities, B / A"))
+        groups = [out["all"], *out["corpora"].values(), *out["labels"]["genre"].values()]
+        self.assertEqual(out["comparisons"], len(groups))
+        least = 0
+        for k, group in enumerate(sorted(groups, key=lambda g: g["p_value"])):  # Holm 1979
+            least = max(least, min(1, group["p_value"] * (len(groups) - k)))
+            self.assertAlmostEqual(group["p_holm"], least, delta=1e-12)
         self.assertEqual(list(out["corpora"]), ["lines", "docs"])
         self.assertEqual(sorted(out["labels"]["genre"]), ["fiction", "news", "étude"])
         self.check_all(out, "a", "b")
@@ -158,6 +178,7 @@ class Compare(JobTest):
         for figures in groups:
             self.assertEqual([figures[k] for k in ("ratio", "ratio_low", "ratio_high")], [1, 1, 1])
             self.assertEqual([figures[k] for k in ("difference", "difference_low", "difference_high")], [0, 0, 0])
+            self.assertEqual([figures[k] for k in ("p_value", "p_holm")], [1, 1])
 
     def test_the_other_way_round_is_the_inverse(self):
         one, other = self.compared("a", "b"), self.compared("b", "a")
@@ -192,6 +213,7 @@ class Compare(JobTest):
                 self.assertIn(text, lines[name])
 
     def verdict(self, *sides):
+        self.assertIn("6 pairs were compared: Holm is p adjusted", self.compare("a", "b").out) if sides == ("a", "b") else None
         return [line for line in self.compare(*sides).out.splitlines() if re.match("[AB] predicts better|No clear difference|No verdict", line)]
 
     def test_the_verdict_comes_first_and_is_that_of_the_interval(self):
@@ -213,7 +235,12 @@ class Compare(JobTest):
         with open(self.at("masked/summary.json"), encoding="utf-8") as file:
             text = file.read()
         self.write("masked/summary.json", text.replace('"name": "rolling"', '"name": "pll"'))
-        self.assertEqual(self.verdict("a", "masked"), ["No verdict: A and B were scored by two conventions."])
+        self.refused("a", "masked", 65, "[compare.not_comparable]", "pll", "rolling", "--anyway")
+        out = self.compared("a", "masked", "--anyway")
+        self.assertEqual(out["differences"], [{"what": "convention", "a": "rolling", "b": "pll"}])
+        self.assertEqual(out["no_verdict"], "A and B were scored by two conventions")
+        self.assertEqual(self.verdict("a", "masked", "--anyway"), ["No verdict: A and B were scored by two conventions."])
+        self.assertIn("A and B differ in convention: rolling and pll\n", self.compare("a", "masked", "--anyway").out)
         self.labelled("nine", [row for row in self.rows if row["text"]][:9])
         for name, model in (("nine-a", "m1"), ("nine-b", "m2")):
             self.score(name, model, "nine")
@@ -258,10 +285,14 @@ class Compare(JobTest):
         self.assertEqual(out["unit"], "token")
         self.assertIn("context 32, stride 32", out["remarks"][0])
         self.assertIn("context 16, stride 16", out["remarks"][0])
+        self.assertEqual(out["differences"], [{"what": what, "a": "32", "b": "16"} for what in ("context", "stride")])
+        self.assertIsNone(out["no_verdict"])
         out = self.compared("a", "end")  # the end of a document is scored besides
         self.assertEqual(out["unit"], "byte")
         self.assertIn("other tokens were scored", out["remarks"][0])
         self.assertEqual(out["all"]["tokens_b"] - out["all"]["tokens_a"], out["all"]["documents"])
+        self.assertEqual(out["differences"], [{"what": "end", "a": "no", "b": "yes"}])
+        self.assertEqual(self.verdict("a", "end"), ["No verdict: the ends of documents were scored on one side only."])
         self.refused("a", "bare", 65, "[compare.other_tokens]")  # the first tokens are not scored: no text in common
         out = self.compared("bare", "bare-b")  # but the same tokens in both
         self.assertEqual((out["unit"], out["remarks"]), ("token", []))
@@ -314,6 +345,63 @@ class Compare(JobTest):
         self.assertEqual(out["labels"], {})
         self.assertEqual(out["remarks"], ["label 'genre' differs, first for document 3 ('d3') of corpus 'docs': left out"])
 
+    # ---- bagpipe-data table SCORE-RUN... ----
+
+    def table(self, *words, status=0):
+        result = run([program("bagpipe-data"), "table", *words])
+        self.assertEqual(result.status, status, str(result))
+        return result
+
+    def test_the_table_of_scores_has_the_figures_of_the_summaries(self):
+        rows = list(csv.DictReader(self.table(self.at("a"), self.at("b/score")).out.splitlines()))
+        self.assertEqual([(row["scope"], row["name"]) for row in rows[:3]], [("all", ""), ("corpus", "lines"), ("corpus", "docs")])
+        self.assertEqual([row["model"] for row in rows], [self.at("a")] * 6 + [self.at("b")] * 6)
+        for row in rows:
+            summary = self.summary(os.path.basename(row["model"]))
+            want = {"all": summary, "corpus": summary["corpora"].get(row["name"]),
+                    "label": summary["labels"].get(row["name"], {}).get(row["value"])}[row["scope"]]
+            for key in ("documents", "tokens"):
+                self.assertEqual(int(row[key]), want[key])
+            for key in ("perplexity", "bits_per_byte", "word_perplexity"):
+                self.assertAlmostEqual(float(row[key]) / want[key], 1, delta=1e-9)
+                self.assertLess(float(row[key + "_low"]), want[key])
+                self.assertGreater(float(row[key + "_high"]), want[key])
+            half = (float(row["perplexity_high"]) - float(row["perplexity_low"])) / 2
+            self.assertLess(abs(half / 1.96 / want["perplexity_stderr_documents"] - 1), 0.45)  # of 11 documents t is 2.23, and deviations are 5 % wider
+
+    def test_forms_of_the_table_of_scores(self):
+        rows = list(csv.DictReader(self.table(self.at("a"), self.at("b")).out.splitlines()))
+        want = {(os.path.basename(row["model"]), (row["name"] + " " + row["value"]).strip() or "all"): row for row in rows}
+        for form, figure in (("text", "perplexity"), ("markdown", "bits_per_byte"), ("latex", "word_perplexity")):
+            out = self.table(self.at("a"), self.at("b"), "--form", form, "--figure", figure).out
+            if form == "latex":
+                self.assertTrue(out.startswith("\\begin{tabular}{lrr}\n\\hline\nword\\_perplexity") and out.endswith("\\hline\n\\end{tabular}\n"), out)
+            lines = [line for line in out.splitlines() if "[" in line]
+            self.assertEqual(len(lines), 6)
+            for line in lines:
+                name, *cells = [x.strip(" |\\") for x in re.split({"text": "  +", "markdown": r" \| ", "latex": " & "}[form], line.strip("| ").removesuffix(r"\\"))]
+                self.assertEqual(len(cells), 2)
+                for model, cell in zip("ab", cells):
+                    row = want[model, name]
+                    value, low, high = re.fullmatch(r"([\d.]+) \[([\d.]+), ([\d.]+)\]", cell).groups()
+                    for text, key in ((value, figure), (low, figure + "_low"), (high, figure + "_high")):
+                        self.assertEqual(text, f"{float(row[key]):.{len(text.partition('.')[2])}f}")
+                    half = (float(row[figure + "_high"]) - float(row[figure + "_low"])) / 2
+                    self.assertEqual(len(value.partition(".")[2]), max(0, min(6, 1 - math.floor(math.log10(half)))))
+        self.assertEqual(self.table(self.at("a"), "--form", "csv").out, self.table(self.at("a")).out)
+
+    def test_what_a_table_of_scores_does_not_compare(self):
+        self.labelled("few", [row for row in self.rows if row["text"]][:9])
+        self.score("few-a", "m1", "few", keys=["score.context=16"])
+        result = self.table(self.at("a"), self.at("few-a"), "--form", "text")
+        self.assertIn("[table.other_conventions]", result.out + result.err)
+        few = next(line for line in result.out.splitlines() if line.startswith("few"))
+        self.assertRegex(few, r"^few +- +[\d.]+$")  # a has no such corpus; 9 documents have no interval
+        self.assertNotIn("[table.other_conventions]", str(self.table(self.at("a"), self.at("b"))))
+        for more in (["--form", "npy"], ["--figure", "loss"]):
+            self.assert_error(run([program("bagpipe-data"), "table", self.at("a"), *more]), 64, "[table.bad_")
+        self.assert_error(run([program("bagpipe-data"), "table", self.at("m1"), "--form", "text"]), 64, "[table.bad_form]")
+
     # ---- refusals ----
 
     def test_other_texts_are_refused(self):
@@ -323,7 +411,7 @@ class Compare(JobTest):
             return rows
 
         text = self.rows[5]["text"]
-        cases = {"id": (changed(5, id="x5"), "'d5'", "'docs'", "'x5'"), "bytes": (changed(5, text=text + "."), "'d5'", "'docs'"),
+        cases = {"bytes": (changed(5, text=text + "."), "'d5'", "'docs'"),
                  "words": (changed(5, text=text.replace(" ", "_", 1)), " words "),
                  "tokens": (changed(5, text="".join("q" if c.isalpha() else c for c in text)), " tokens "),
                  "count": (self.rows[:-1], "'docs'", "40", "39")}
@@ -332,10 +420,26 @@ class Compare(JobTest):
             self.labelled(f"{name}/docs", rows)
             self.score("other-" + name, "m2", "lines", f"{name}/docs")
             self.refused("a", "other-" + name, 65, "[compare.other_texts]", *words)
-        self.score("swapped", "m2", "docs", "lines")
-        self.refused("a", "swapped", 65, "[compare.other_texts]", "'lines'", "'docs'")
         self.score("fewer", "m2", "lines")
         self.refused("a", "fewer", 65, "[compare.other_texts]", "2", "1")
+
+    def test_corpora_are_matched_by_content(self):
+        """In any order, under other names, with other ids of documents: the figures are those of equal names."""
+        want = self.compared("a", "b")
+        self.score("swapped", "m2", "docs", "lines")
+        got = self.compared("a", "swapped")
+        self.assertEqual({k: got[k] for k in ("all", "corpora", "labels", "remarks")}, {k: want[k] for k in ("all", "corpora", "labels", "remarks")})
+        shutil.copy(self.at("lines.txt"), self.at("copy.txt"))
+        self.corpus("tokenizer.json", "copy", "copy.txt", "lines")  # ids are "copy.txt:1", not "lines.txt:1"
+        rows = [dict(row, id="x" + row["id"]) for row in self.rows]
+        os.makedirs(self.at("renamed"))
+        self.labelled("renamed/docs", rows)
+        self.score("renamed-b", "m2", "renamed/docs", "copy")
+        got = self.compared("a", "renamed-b")
+        self.assertEqual({k: got[k] for k in ("all", "corpora", "labels")}, {k: want[k] for k in ("all", "corpora", "labels")})
+        self.assertEqual(len(got["remarks"]), 2)
+        self.assertIn("corpus 'lines' of A is 'copy' in B", got["remarks"][0])
+        self.assertIn("ids differ, first of document 0 ('d0')", got["remarks"][1])
 
     def test_other_texts_of_equal_counts_are_refused(self):
         """Lines of documents in another order: equal ids, bytes, words and numbers of tokens."""

@@ -207,7 +207,8 @@ static void bootstrap(void)
     bp_interval interval;
 
     must(bp_bootstrap_run(values, &spec, ratio, &all) == BP_OK, "a bootstrap");
-    must(bp_interval_of(&interval, values, spec.resamples, 1) == BP_OK, "an interval");
+    must(bp_interval_of(&interval, values, spec.resamples, 1, BP_PLAIN_PERCENTILES) == BP_OK,
+         "an interval");
     put(interval.low);
     put(interval.high);
     for (int64_t r = 0; r < spec.resamples; r++)
@@ -215,6 +216,26 @@ static void bootstrap(void)
     bp_resample_counts(sum.counts, sum.n, &key);
     for (int64_t d = 0; d < sum.n; d++)
         put(sum.counts[d]);
+}
+
+/* n, ts, shares, p-values: the quantile, the percentile, tails, intervals, adjusted p-values */
+static void inference(void)
+{
+    array n = next(), t = next(), share = next(), p = next();
+
+    put(bp_student_quantile((double)n.whole[0] - 1));
+    put(bp_percentile_level(n.whole[0]));
+    for (int64_t k = 0; k < t.n; k++)
+        put(bp_student_two_sided(t.real[k], (double)n.whole[0] - 1));
+    for (int64_t k = 0; k < share.n; k++) {
+        bp_interval interval = bp_wilson_interval(share.real[k], n.whole[0]);
+
+        put(interval.low);
+        put(interval.high);
+    }
+    must(bp_holm_adjust(p.real, p.n) == BP_OK, "p-values");
+    for (int64_t k = 0; k < p.n; k++)
+        put(p.real[k]);
 }
 
 static void put_figures(const bp_metric *metric, const void *answers, const array *counts)
@@ -280,7 +301,8 @@ int main(int argc, char **argv)
         void (*run)(void);
     } kinds[] = {{"calibration", calibration}, {"detection", detection}, {"risk", risk},
                  {"temperature", temperature}, {"bootstrap", bootstrap}, {"classes", classes},
-                 {"regression", regression},   {"compare", compare},     {"dirichlet", dirichlet}};
+                 {"regression", regression},   {"compare", compare},     {"dirichlet", dirichlet},
+                 {"inference", inference}};
 
     for (size_t k = 0; argc == 2 && k < sizeof kinds / sizeof kinds[0]; k++)
         if (strcmp(argv[1], kinds[k].name) == 0) {

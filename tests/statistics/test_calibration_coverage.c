@@ -107,7 +107,7 @@ static bool covers(const double *values, double truth)
 {
     bp_interval interval;
 
-    bp_test_expect(bp_interval_of(&interval, values, RESAMPLES, 2), BP_OK);
+    bp_test_expect(bp_interval_of(&interval, values, RESAMPLES, 2, BP_PLAIN_PERCENTILES), BP_OK);
     return fmax(interval.low, 0) <= truth && truth <= fmax(interval.high, 0);
 }
 

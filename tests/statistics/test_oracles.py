@@ -2,6 +2,7 @@
 
     test_oracles.py PROBE      the program statistics_probe
 """
+import math
 import os
 import subprocess
 import sys
@@ -188,6 +189,21 @@ class Oracles(unittest.TestCase):
         deviation = numpy.sqrt(((sums - ratio * weights) ** 2).sum()) / weights.sum()
         self.assertAlmostEqual(values.std() / deviation, 1, delta=0.1)
 
+    # ---- small samples ----
+
+    def test_inference(self):
+        """Student's t, Wilson's interval and Holm's p-values; the last by its definition."""
+        t = [0, 0.1, 1, 2.5, 12, 300]
+        for n in (2, 3, 10, 31, 1000):
+            got = probe("inference", [n], t, [0, 1 / n, 0.5, 1], [])
+            self.near(got[:2], [scipy.stats.t.ppf(0.975, n - 1), scipy.stats.norm.cdf(-math.sqrt(n / (n - 1)) * scipy.stats.t.ppf(0.975, n - 1))], 1e-9)
+            self.near(got[2:8], 2 * scipy.stats.t.sf(t, n - 1), 1e-9)
+            for k, right in enumerate((0, 1, n / 2, n)):
+                if right == int(right):
+                    want = scipy.stats.binomtest(int(right), n).proportion_ci(method="wilson")
+                    self.assertLess(numpy.abs(got[8 + 2 * k:10 + 2 * k] - [want.low, want.high]).max(), 1e-12)
+        self.near(probe("inference", [5], [], [], [0.01, 0.04, numpy.nan, 0.03, 0.005])[2:], [0.03, 0.06, numpy.nan, 0.06, 0.02])
+
     # ---- metrics of tasks ----
 
     @staticmethod
@@ -257,10 +273,11 @@ class Oracles(unittest.TestCase):
         one, other = draw.random((2, n)) < 0.6, draw.random((2, n)) < 0.5
         got = probe("compare", one[0], one[1], other[0], other[0])
         figures, counts = got[:14].reshape(2, 7), got[14:].reshape(1000, n)
+        level = scipy.stats.norm.cdf(-math.sqrt(n / (n - 1)) * scipy.stats.t.ppf(0.975, n - 1))
         for k, against in ((0, other[0]), (1, other[0])):
             gap = one[k].mean() - against.mean()
             differences = counts @ (one[k].astype(float) - against) / n
-            self.near(figures[k], [one[k].mean(), against.mean(), gap, *numpy.percentile(differences, [2.5, 97.5]),
+            self.near(figures[k], [one[k].mean(), against.mean(), gap, *numpy.percentile(differences, [100 * level, 100 - 100 * level]),
                                    ((differences > 1e-9).sum() + (abs(differences) <= 1e-9).sum() / 2) / 1000,
                                    ((abs(differences - differences.mean()) >= abs(gap)).sum() + 1) / 1001], 1e-9)
         same = probe("compare", one[0], one[1], one[0], one[1])[:7]

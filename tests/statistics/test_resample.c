@@ -154,10 +154,13 @@ static void pairs_see_what_methods_differ_in(void **state)
     double *values = run(all, 2);
     bp_interval one, difference, none;
 
-    bp_test_expect(bp_interval_of(&one, values, BP_RESAMPLES, WIDTH), BP_OK);
-    bp_test_expect(bp_interval_of_difference(&difference, values + 1, values, BP_RESAMPLES, WIDTH),
+    bp_test_expect(bp_interval_of(&one, values, BP_RESAMPLES, WIDTH, BP_PLAIN_PERCENTILES), BP_OK);
+    bp_test_expect(bp_interval_of_difference(&difference, values + 1, values, BP_RESAMPLES, WIDTH,
+                                             BP_PLAIN_PERCENTILES),
                    BP_OK);
-    bp_test_expect(bp_interval_of_difference(&none, values, values, BP_RESAMPLES, WIDTH), BP_OK);
+    bp_test_expect(
+        bp_interval_of_difference(&none, values, values, BP_RESAMPLES, WIDTH, BP_PLAIN_PERCENTILES),
+        BP_OK);
     assert_true(fabs((one.high - one.low) / (2 * 1.96 * 10 / sqrt(DOCUMENTS)) - 1) < 0.2);
     assert_true(fabs((difference.high - difference.low) / (2 * 1.96 * 0.1 / sqrt(DOCUMENTS)) - 1) <
                 0.2);
@@ -197,7 +200,7 @@ static void expect_interval(const few *all, bool is_there)
     bp_interval interval;
 
     bp_test_expect(bp_bootstrap_run(values, &spec, mean_of_few, all), BP_OK);
-    bp_test_expect(bp_interval_of(&interval, values, BP_RESAMPLES, 1), BP_OK);
+    bp_test_expect(bp_interval_of(&interval, values, BP_RESAMPLES, 1, BP_PLAIN_PERCENTILES), BP_OK);
     assert_int_equal(!isnan(interval.low), is_there);
     assert_int_equal(!isnan(interval.high), is_there);
 }
@@ -224,10 +227,10 @@ static void an_interval_is_of_percentiles(void **state)
 
     for (int i = 0; i < 81; i++)
         values[i] = (i * 37) % 81; /* 0 .. 80 in some order: 2.5 % of 80 steps are 2 */
-    bp_test_expect(bp_interval_of(&interval, values, 81, 1), BP_OK);
+    bp_test_expect(bp_interval_of(&interval, values, 81, 1, BP_PLAIN_PERCENTILES), BP_OK);
     assert_true(interval.low == 2 && interval.high == 78);
     values[81] = 1000;
-    bp_test_expect(bp_interval_of(&interval, values, 82, 1), BP_OK);
+    bp_test_expect(bp_interval_of(&interval, values, 82, 1, BP_PLAIN_PERCENTILES), BP_OK);
     assert_true(fabs(interval.low - 2.025) < 1e-12 && fabs(interval.high - 78.975) < 1e-12);
 }
 
@@ -237,11 +240,11 @@ static void values_that_are_not_finite_are_left_out(void **state)
     static const double values[6] = {NAN, 3, INFINITY, 1, -INFINITY, NAN};
     bp_interval interval;
 
-    bp_test_expect(bp_interval_of(&interval, values, 6, 1), BP_OK);
+    bp_test_expect(bp_interval_of(&interval, values, 6, 1, BP_PLAIN_PERCENTILES), BP_OK);
     assert_true(fabs(interval.low - 1.05) < 1e-12 && fabs(interval.high - 2.95) < 1e-12);
-    bp_test_expect(bp_interval_of(&interval, values, 3, 1), BP_OK);
+    bp_test_expect(bp_interval_of(&interval, values, 3, 1, BP_PLAIN_PERCENTILES), BP_OK);
     assert_true(isnan(interval.low) && isnan(interval.high));
-    bp_test_expect(bp_interval_of(&interval, values, 0, 1), BP_OK);
+    bp_test_expect(bp_interval_of(&interval, values, 0, 1, BP_PLAIN_PERCENTILES), BP_OK);
     assert_true(isnan(interval.low) && isnan(interval.high));
 }
 
@@ -253,7 +256,8 @@ static void memory_that_is_short_is_reported(void **state)
     bp_interval interval;
     bp_bootstrap spec = {.resamples = 1, .groups = 1, .documents = &many, .width = 1};
 
-    bp_test_expect(bp_interval_of(&interval, &value, INT64_MAX / 2, 1), BP_ERR_SYSTEM);
+    bp_test_expect(bp_interval_of(&interval, &value, INT64_MAX / 2, 1, BP_PLAIN_PERCENTILES),
+                   BP_ERR_SYSTEM);
     assert_true(isnan(interval.low));
     bp_test_expect(bp_bootstrap_run(&value, &spec, means, NULL), BP_ERR_SYSTEM);
 }

@@ -63,8 +63,7 @@ static void summarise(scorer *self, const double *logprobs)
 {
     const bp_candidates *all = &self->candidates;
 
-    self->choices =
-        bp_candidates_summary(all, logprobs, (uint64_t)bp_run_keys_of(self->config)->seed);
+    self->choices = bp_candidates_summary(all, logprobs);
     (void)json_object_set_new(self->choices, "documents", json_integer((json_int_t)all->documents));
     (void)json_object_set_new(self->choices, "choices",
                               json_integer((json_int_t)all->first[all->documents]));

@@ -188,19 +188,35 @@ static void clear_evidence(evidence *self)
 
 /* ---- resamples ---- */
 
-/* Resamples of a set of one document say nothing of a spread: what is measured on it has none. */
-static void forget_lone(double *resampled, const bp_bootstrap *bootstrap, int64_t columns)
+/* Documents of the smallest set that a column's resamples are drawn from. */
+static int64_t *count_fewest(const int64_t *documents, int64_t columns)
 {
-    for (int64_t r = 0; r < bootstrap->resamples; r++)
-        for (int64_t c = 0; c < columns; c++) {
-            int64_t shift =
-                c < COMPARISON_FIGURES
-                    ? 0
-                    : 1 + (c - COMPARISON_FIGURES) / (COMPARISON_SCORES * COMPARISON_DETECTIONS);
+    int64_t *fewest = bp_alloc("comparison.values", columns, sizeof *fewest);
 
-            if (bootstrap->documents[0] < 2 || bootstrap->documents[shift] < 2)
-                resampled[r * columns + c] = NAN;
-        }
+    for (int64_t c = 0; c < columns; c++) {
+        int64_t shift =
+            c < COMPARISON_FIGURES
+                ? 0
+                : 1 + (c - COMPARISON_FIGURES) / (COMPARISON_SCORES * COMPARISON_DETECTIONS);
+
+        fewest[c] = documents[shift] < documents[0] ? documents[shift] : documents[0];
+    }
+    return fewest;
+}
+
+/* Deviations of the squared calibration error's resamples are widened already. */
+static int64_t documents_for(int64_t column, int64_t fewest)
+{
+    return column == COMPARISON_FIGURE_SQUARED && fewest >= BP_FEW_DOCUMENTS ? BP_PLAIN_PERCENTILES
+                                                                             : fewest;
+}
+
+/* Of one prediction a document Wilson's; of several, which depend on one another, only where all
+ * are right or all wrong. */
+static bool is_share(int64_t column, double value, const comparison_scores *scores, double tokens)
+{
+    return column == COMPARISON_FIGURE_ACCURACY && scores->domain >= BP_FEW_DOCUMENTS &&
+           ((double)scores->domain == tokens || value <= 0 || value >= 1);
 }
 
 static bp_err find_values(comparison_result *out, const evidence *self,
@@ -222,14 +238,16 @@ static bp_err find_values(comparison_result *out, const evidence *self,
     out->values = bp_alloc("comparison.values", columns, sizeof *out->values);
     out->resampled = bp_alloc("comparison.values", spec->resamples * columns, sizeof(double));
     err = bp_bootstrap_run(out->resampled, &bootstrap, measure, self);
-    if (err == BP_OK)
-        forget_lone(out->resampled, &bootstrap, columns);
+    out->fewest = count_fewest(documents, columns);
     if (err == BP_OK)
         measure(points, NULL, self);
     for (int64_t c = 0; err == BP_OK && c < columns; c++) {
         bp_interval interval;
 
-        err = bp_interval_of(&interval, out->resampled + c, spec->resamples, columns);
+        err = bp_interval_of(&interval, out->resampled + c, spec->resamples, columns,
+                             documents_for(c, out->fewest[c]));
+        if (is_share(c, points[c], self->scores, (double)out->tokens))
+            interval = bp_wilson_interval(points[c], self->scores->domain);
         out->values[c] = (comparison_value){points[c], interval.low, interval.high};
     }
     bp_free(documents);
@@ -246,7 +264,7 @@ bp_err comparison_difference(comparison_value *values, const comparison_result *
         bp_interval interval;
 
         err = bp_interval_of_difference(&interval, one->resampled + c, other->resampled + c,
-                                        resamples, columns);
+                                        resamples, columns, documents_for(c, one->fewest[c]));
         values[c] = (comparison_value){one->values[c].value - other->values[c].value, interval.low,
                                        interval.high};
     }
@@ -383,5 +401,6 @@ void comparison_result_clear(comparison_result *result, int64_t shifts)
     bp_free(result->histogram.counts);
     bp_free(result->values);
     bp_free(result->resampled);
+    bp_free(result->fewest);
     *result = (comparison_result){0};
 }

@@ -122,6 +122,7 @@ typedef struct comparison_result {
     int64_t documents, tokens; /* in the domain */
     comparison_value *values;  /* [columns] */
     double *resampled;         /* [resamples][columns] */
+    int64_t *fewest;           /* [columns]: documents in the smallest set that is drawn from */
     bp_reliability bars[BP_CALIBRATION_BINS];
     bp_risk risk[COMPARISON_ORDERS];
     comparison_curve *curves; /* [shifts][COMPARISON_SCORES]: ROC */

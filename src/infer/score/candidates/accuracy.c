@@ -3,7 +3,7 @@
 
 #include "base/config/json.h"
 #include "base/mem.h"
-#include "statistics/resample.h"
+#include "statistics/inference.h"
 
 #include <math.h>
 
@@ -25,57 +25,29 @@ typedef struct verdicts {
     bool *right; /* [documents][WAYS] */
 } verdicts;
 
-static void add_accuracies(double *values, const int32_t *counts, const verdicts *all)
-{
-    double drawn = 0, right[WAYS] = {0};
-
-    for (int64_t d = 0; d < all->documents; d++) {
-        double times = counts ? counts[d] : 1;
-
-        drawn += times;
-        for (int w = 0; w < WAYS; w++)
-            right[w] += all->right[d * WAYS + w] ? times : 0;
-    }
-    for (int w = 0; w < WAYS; w++)
-        values[w] = drawn > 0 ? right[w] / drawn : NAN;
-}
-
-static void resampled(double *values, const int32_t *const *counts, const void *data)
-{
-    add_accuracies(values, counts[0], data);
-}
-
-static json_t *figures(const verdicts *all, uint64_t seed)
+static json_t *figures(const verdicts *all)
 {
     static const char *const NAMES[] = {"accuracy", "accuracy_per_token", "accuracy_per_byte"};
-    const bp_bootstrap spec = {.seed = seed,
-                               .resamples = BP_RESAMPLES,
-                               .groups = 1,
-                               .documents = &all->documents,
-                               .width = WAYS};
-    double *values = bp_alloc("score.candidates", BP_RESAMPLES * WAYS, sizeof *values);
-    double whole[WAYS];
     json_t *out = json_pack("{s:I}", "answered", (json_int_t)all->documents);
 
-    add_accuracies(whole, NULL, all);
-    if (all->documents < 2 || bp_bootstrap_run(values, &spec, resampled, all) != BP_OK)
-        for (int i = 0; i < BP_RESAMPLES * WAYS; i++)
-            values[i] = NAN;
     for (int w = 0; w < WAYS; w++) {
         bp_interval interval = {NAN, NAN};
+        double right = 0, share;
 
-        (void)bp_interval_of(&interval, values + w, BP_RESAMPLES, WAYS);
+        for (int64_t d = 0; d < all->documents; d++)
+            right += all->right[d * WAYS + w];
+        share = all->documents > 0 ? right / (double)all->documents : NAN;
+        if (all->documents >= BP_FEW_DOCUMENTS)
+            interval = bp_wilson_interval(share, all->documents);
         (void)json_object_set_new(out, NAMES[w],
-                                  json_pack("{s:o, s:o, s:o}", "value", bp_json_real(whole[w]),
-                                            "low", bp_json_real(interval.low), "high",
+                                  json_pack("{s:o, s:o, s:o}", "value", bp_json_real(share), "low",
+                                            bp_json_real(interval.low), "high",
                                             bp_json_real(interval.high)));
     }
-    bp_free(values);
     return out;
 }
 
-json_t *bp_candidates_summary(const bp_candidates *candidates, const double *logprobs,
-                              uint64_t seed)
+json_t *bp_candidates_summary(const bp_candidates *candidates, const double *logprobs)
 {
     int64_t rows = candidates->first[candidates->documents];
     double *values[WAYS];
@@ -103,7 +75,7 @@ json_t *bp_candidates_summary(const bp_candidates *candidates, const double *log
                 bp_candidates_best(candidates, values[w], d) == candidates->answer[d];
         all.documents++;
     }
-    out = figures(&all, seed);
+    out = figures(&all);
     for (int w = 0; w < WAYS; w++)
         bp_free(values[w]);
     bp_free(all.right);

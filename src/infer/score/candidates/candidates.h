@@ -67,10 +67,10 @@ int64_t bp_candidates_best(const bp_candidates *candidates, const double *values
 
 /** accuracy, accuracy_per_token, accuracy_per_byte: the share of documents with an answer whose
  * best choice by summed log-probability, by that over the choice's tokens, and over its bytes is
- * the answer; each {"value", "low", "high"} with the 95 % interval of 1,000 resamples of documents.
- * logprobs: [rows]; NaN: none. A document whose choices have none counts in none of them. New
+ * the answer; each {"value", "low", "high"} with the 95 % interval of a share, from
+ * BP_FEW_DOCUMENTS documents on. logprobs: [rows]; NaN: none. A document whose choices have none
+ * counts in none of them. New
  * reference. */
-json_t *bp_candidates_summary(const bp_candidates *candidates, const double *logprobs,
-                              uint64_t seed);
+json_t *bp_candidates_summary(const bp_candidates *candidates, const double *logprobs);
 
 #endif

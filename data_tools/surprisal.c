@@ -1,0 +1,257 @@
+/* bagpipe-data surprisal: what each word of scored texts costs, a row a word. */
+#include "arguments.h"
+#include "base/files/fs.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "file_tool.h"
+#include "mesh/mesh.h"
+#include "table/words.h"
+#include "tools.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { KEY_BY = 256, KEY_UNIT };
+
+static const struct argp_option OPTIONS[] = {
+    {"by", KEY_BY, "word", 0, "what a row is (default word; 'table tokens.h5' has tokens)", 0},
+    {"unit", KEY_UNIT, "bits|nats", 0, "of surprisal (default bits)", 0},
+    {0}};
+
+static const bp_help_row STATUSES[] = {
+    {"0", "done"},
+    {"64", "wrong command line"},
+    {"65", "a file is damaged, keeps no tokenizer, or the runs scored other texts"},
+    {"66", "there are no scores of tokens"},
+    {0}};
+
+typedef struct surprisal {
+    scored_words *models; /* [count]: the first one has the words */
+    char *const *folders;
+    int count, opened;
+    double unit;     /* nats in one */
+    bp_buffer texts; /* all words of the first, each ended by a zero byte, to count them */
+    const char **sorted;
+    int64_t words;
+} surprisal;
+
+/* ---- frequencies ---- */
+
+static int compare_texts(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* Words of all documents, sorted. */
+static bp_err collect(surprisal *self)
+{
+    scored_words *first = &self->models[0];
+    const char *at;
+    bp_err err = BP_OK;
+
+    for (int64_t d = 0; d < first->documents && err == BP_OK; d++) {
+        err = scored_words_read(first, d);
+        for (int64_t w = 0; w < first->word_count && err == BP_OK; w++) {
+            bp_buffer_add(&self->texts, first->text.data + first->words[w].at,
+                          first->words[w].bytes);
+            bp_buffer_add(&self->texts, "", 1);
+            self->words++;
+        }
+    }
+    self->sorted = bp_alloc("tool.words", self->words, sizeof *self->sorted);
+    at = self->texts.data;
+    for (int64_t w = 0; w < self->words && err == BP_OK; w++, at += strlen(at) + 1)
+        self->sorted[w] = at;
+    if (err == BP_OK)
+        qsort(self->sorted, (size_t)self->words, sizeof *self->sorted, compare_texts);
+    return err;
+}
+
+/* How many sorted words come before `text`, those that equal it too if `equal`. */
+static int64_t count_before(const surprisal *self, const char *text, bool equal)
+{
+    int64_t low = 0, high = self->words;
+
+    while (low < high) {
+        int64_t middle = low + (high - low) / 2;
+        int order = strcmp(self->sorted[middle], text);
+
+        if (order < 0 || (equal && order == 0))
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* ---- rows ---- */
+
+static void put_head(const surprisal *self)
+{
+    printf("document,doc_id,sentence,position,word,characters,frequency");
+    for (int m = 0; m < self->count; m++) {
+        char *end =
+            self->count == 1 ? bp_strdup("") : bp_sprintf("_%s", bp_path_base(self->folders[m]));
+        char *tokens = bp_sprintf("tokens%s", end), *bits = bp_sprintf("surprisal%s", end);
+
+        putchar(',');
+        put_csv(stdout, tokens, SIZE_MAX);
+        putchar(',');
+        put_csv(stdout, bits, SIZE_MAX);
+        bp_free(bits);
+        bp_free(tokens);
+        bp_free(end);
+    }
+    putchar('\n');
+}
+
+static void put_word(const surprisal *self, int64_t document, int64_t w)
+{
+    const scored_words *first = &self->models[0];
+    const scored_word *word = &first->words[w];
+    char *text = bp_sprintf("%.*s", (int)word->bytes, first->text.data + word->at);
+
+    printf("%" PRId64 ",", document);
+    put_csv(stdout, first->ids + (size_t)document * first->id_bytes, first->id_bytes);
+    printf(",%" PRId64 ",%" PRId64 ",", word->sentence, w + 1);
+    put_csv(stdout, text, SIZE_MAX);
+    printf(",%" PRId64 ",%" PRId64, word->characters,
+           count_before(self, text, true) - count_before(self, text, false));
+    for (int m = 0; m < self->count; m++) {
+        const scored_word *one = &self->models[m].words[w];
+
+        printf(",%" PRId64 ",", one->pieces);
+        if (one->pieces > 0 && !isnan(one->logprob))
+            printf("%.9g", one->logprob == 0 ? 0 : -one->logprob / self->unit);
+    }
+    putchar('\n');
+    bp_free(text);
+}
+
+/* All models have the same words of the document at hand. */
+static bp_err check_words(const surprisal *self, int64_t document, int m)
+{
+    const scored_words *first = &self->models[0], *other = &self->models[m];
+    int64_t w = 0;
+
+    while (w < first->word_count && w < other->word_count &&
+           first->words[w].bytes == other->words[w].bytes &&
+           memcmp(first->text.data + first->words[w].at, other->text.data + other->words[w].at,
+                  first->words[w].bytes) == 0)
+        w++;
+    if (w == first->word_count && w == other->word_count)
+        return BP_OK;
+    return BP_FAIL(BP_ERR_FORMAT, "surprisal.other_words",
+                   "document %" PRId64 " has other words from word %" PRId64
+                   " on: at %s and %s; score one text with both, by tokenizers that keep it as it "
+                   "is",
+                   document, w + 1, self->folders[0], self->folders[m]);
+}
+
+static bp_err put_documents(surprisal *self)
+{
+    bp_err err = BP_OK;
+
+    for (int64_t d = 0; d < self->models[0].documents && err == BP_OK && !ferror(stdout); d++) {
+        for (int m = 0; m < self->count && err == BP_OK; m++)
+            err = scored_words_read(&self->models[m], d);
+        for (int m = 1; m < self->count && err == BP_OK; m++)
+            err = check_words(self, d, m);
+        for (int64_t w = 0; err == BP_OK && w < self->models[0].word_count; w++)
+            put_word(self, d, w);
+    }
+    return err;
+}
+
+static bp_err open_models(surprisal *self)
+{
+    bp_err err = BP_OK;
+
+    for (; self->opened < self->count && err == BP_OK; self->opened++) {
+        err = scored_words_open(&self->models[self->opened], self->folders[self->opened]);
+        if (err == BP_OK && self->models[self->opened].documents != self->models[0].documents)
+            err = BP_FAIL(BP_ERR_FORMAT, "surprisal.other_words",
+                          "%" PRId64 " and %" PRId64 " documents were scored: at %s and %s; score "
+                          "one text with both",
+                          self->models[0].documents, self->models[self->opened].documents,
+                          self->folders[0], self->folders[self->opened]);
+    }
+    return err;
+}
+
+static bp_err put_all(const tool_files *files, double unit)
+{
+    surprisal self = {.models = bp_alloc("tool.words", files->count, sizeof *self.models),
+                      .folders = files->list,
+                      .count = files->count,
+                      .unit = unit};
+    bp_err err;
+
+    bp_log_set_member("", true); /* standard output is the table's, and not the log's */
+    (void)bp_log_use(BP_LOG_MEMBER);
+    err = open_models(&self);
+    if (err == BP_OK)
+        err = collect(&self);
+    if (err == BP_OK)
+        put_head(&self);
+    if (err == BP_OK)
+        err = put_documents(&self);
+    for (int m = 0; m < self.opened; m++)
+        scored_words_clear(&self.models[m]);
+    bp_free(self.models);
+    bp_free(self.sorted);
+    bp_buffer_clear(&self.texts);
+    return err;
+}
+
+/* ---- the tool ---- */
+
+static bp_err run(int argc, char **argv)
+{
+    const char *by = "word", *unit = "bits";
+    const tool_value values[] = {
+        {.key = KEY_BY, .text = &by}, {.key = KEY_UNIT, .text = &unit}, {0}};
+    tool_files files;
+    bp_err err = tool_parse(&bp_tool_surprisal, values, &files, argc, argv);
+
+    if (err == BP_OK && files.count == 0)
+        err = BP_FAIL(BP_ERR_USAGE, "command.no_input",
+                      "there are no scores: at the command line; name the run folder of a score "
+                      "job");
+    if (err == BP_OK && strcmp(by, "word") != 0)
+        err = BP_FAIL(BP_ERR_USAGE, "command.bad_value",
+                      "'%.100s' is not word: at --by; tokens are in bagpipe-data table "
+                      "RUN/score/tokens.h5",
+                      by);
+    if (err == BP_OK && strcmp(unit, "bits") != 0 && strcmp(unit, "nats") != 0)
+        err = BP_FAIL(BP_ERR_USAGE, "command.bad_value",
+                      "'%.100s' is not bits or nats: at --unit; give one of them", unit);
+    if (err == BP_OK && bp_comm_is_root(MPI_COMM_WORLD))
+        err = put_all(&files, strcmp(unit, "bits") == 0 ? log(2) : 1);
+    return bp_agree(MPI_COMM_WORLD, err);
+}
+
+const bp_tool bp_tool_surprisal = {
+    .name = "surprisal",
+    .help = {.name = "bagpipe-data surprisal",
+             .usage = "RUN... [--by word] [--unit bits|nats]",
+             .summary = "prints the surprisal of each word of scored texts",
+             .text =
+                 "A RUN is a score job's, with score.tokens=yes; several of the same texts stand "
+                 "side by side. It prints CSV, a row a word: document (from 0), doc_id, sentence "
+                 "and position (from 1 in the document), the word as it is in the text, its "
+                 "characters, its frequency in these texts, and of each RUN the number of tokens "
+                 "and the surprisal, minus the logarithm of the probability of all of its tokens "
+                 "given what precedes. It is empty where a token was not scored.\n"
+                 "A word is a run of characters that are not white space. A token belongs to the "
+                 "word of its first such character, so a blank before a word is a part of it. A "
+                 "sentence ends with a word that ends with a full stop, ! or ?, and closing quotes "
+                 "or brackets.",
+             .options = OPTIONS,
+             .examples = "  bagpipe-data surprisal runs/scored > words.csv\n"
+                         "  bagpipe-data surprisal runs/small runs/large --unit nats\n",
+             .statuses = STATUSES},
+    .run = run};

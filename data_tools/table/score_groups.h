@@ -1,0 +1,24 @@
+/* The groups of documents that scores are told by: all, each corpus, each value of each label. */
+#ifndef BP_DATA_TOOLS_SCORE_GROUPS_H
+#define BP_DATA_TOOLS_SCORE_GROUPS_H
+
+#include "scores.h"
+
+typedef enum score_scope { SCOPE_ALL, SCOPE_CORPUS, SCOPE_LABEL } score_scope;
+
+typedef struct score_group {
+    score_scope scope;
+    const char *name, *value; /* of the corpus; of the label and its value; NULL: none; borrowed */
+    const int64_t *documents; /* [count], ascending */
+    int64_t count;
+} score_group;
+
+/** "all", "corpus", "label". */
+const char *score_scope_name(score_scope scope);
+
+/** Call `each` for all groups in this order, until one fails; its error is the result. The group is
+ * there only during the call. */
+bp_err score_groups_each(const score_folder *scores,
+                         bp_err (*each)(void *self, const score_group *group), void *self);
+
+#endif

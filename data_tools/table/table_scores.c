@@ -1,0 +1,487 @@
+/* bagpipe-data table SCORE-RUN...: models by corpora and labels, with intervals: CSV, or a table to
+ * read or to print. */
+#include "table_scores.h"
+
+#include "base/buffer.h"
+#include "base/files/fs.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/printable.h"
+#include "score_groups.h"
+#include "statistics/resample.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { PERPLEXITY, BITS_PER_BYTE, WORD_PERPLEXITY, FIGURES };
+static const char *const FIGURE_NAMES[FIGURES] = {"perplexity", "bits_per_byte", "word_perplexity"};
+
+typedef struct score_figure {
+    double value; /* NaN: not defined */
+    bp_interval interval;
+} score_figure;
+
+/* A model on a group of documents. */
+typedef struct score_cell {
+    score_scope scope;
+    char *name, *value; /* NULL: none */
+    int64_t model, documents, tokens;
+    score_figure figures[FIGURES];
+} score_cell;
+
+typedef struct score_table {
+    char **models; /* [models]: the folders as given */
+    json_t **conventions;
+    int64_t model_count;
+    score_cell *cells;
+    int64_t cell_count;
+} score_table;
+
+/* ---- figures ---- */
+
+/* Documents of a group that were scored; bytes and words NaN where they are not known. */
+typedef struct score_draws {
+    double *nll, *tokens, *bytes, *words;
+    int64_t count;
+} score_draws;
+
+static void figures_of(double *values, const int32_t *counts, const score_draws *draws)
+{
+    double nll = 0, tokens = 0, bytes = 0, words = 0;
+
+    for (int64_t d = 0; d < draws->count; d++) {
+        double times = counts ? counts[d] : 1;
+
+        nll += times * draws->nll[d];
+        tokens += times * draws->tokens[d];
+        bytes += times * draws->bytes[d];
+        words += times * draws->words[d];
+    }
+    values[PERPLEXITY] = exp(nll / tokens);
+    values[BITS_PER_BYTE] = nll / bytes / log(2);
+    values[WORD_PERPLEXITY] = exp(nll / words);
+}
+
+static void statistic(double *values, const int32_t *const *counts, const void *data)
+{
+    figures_of(values, counts[0], data);
+}
+
+static bp_err set_figures(score_cell *cell, const score_draws *draws)
+{
+    bp_bootstrap spec = {.seed = 1,
+                         .resamples = BP_RESAMPLES,
+                         .groups = 1,
+                         .documents = &draws->count,
+                         .width = FIGURES};
+    double values[FIGURES], *resampled = NULL;
+    bp_err err = BP_OK;
+
+    figures_of(values, NULL, draws);
+    for (int f = 0; f < FIGURES; f++)
+        cell->figures[f] = (score_figure){values[f], {NAN, NAN}};
+    if (draws->count < BP_FEW_DOCUMENTS)
+        return BP_OK;
+    resampled = bp_alloc("tool.resamples", BP_RESAMPLES * FIGURES, sizeof *resampled);
+    err = bp_bootstrap_run(resampled, &spec, statistic, draws);
+    for (int f = 0; f < FIGURES && err == BP_OK; f++)
+        err = bp_interval_of(&cell->figures[f].interval, resampled + f, BP_RESAMPLES, FIGURES,
+                             draws->count);
+    bp_free(resampled);
+    return err;
+}
+
+/* ---- cells ---- */
+
+typedef struct reading {
+    score_table *table;
+    const score_folder *scores;
+    bool bytes, words; /* all text was scored */
+    score_draws draws;
+} reading;
+
+static void add_document(reading *r, int64_t d)
+{
+    const score_folder *scores = r->scores;
+    score_draws *draws = &r->draws;
+
+    if (scores->tokens[d] == 0 && !(r->bytes && scores->bytes[d] > 0))
+        return;
+    draws->nll[draws->count] = scores->nll[d];
+    draws->tokens[draws->count] = (double)scores->tokens[d];
+    draws->bytes[draws->count] = r->bytes && scores->bytes[d] >= 0 ? (double)scores->bytes[d] : NAN;
+    draws->words[draws->count] = r->words && scores->words[d] >= 0 ? (double)scores->words[d] : NAN;
+    draws->count++;
+}
+
+static bp_err add_cell(void *self, const score_group *group)
+{
+    reading *r = self;
+    score_table *table = r->table;
+    score_cell *cell;
+
+    if ((group->scope == SCOPE_LABEL && group->count == 0) ||
+        (group->scope == SCOPE_ALL && r->scores->corpora == 1)) /* the corpus's row has it */
+        return BP_OK;
+    table->cells =
+        bp_realloc("tool.cells", table->cells, table->cell_count + 1, sizeof *table->cells);
+    cell = &table->cells[table->cell_count++];
+    *cell = (score_cell){.scope = group->scope,
+                         .name = group->name ? bp_strdup(group->name) : NULL,
+                         .value = group->value ? bp_strdup(group->value) : NULL,
+                         .model = table->model_count - 1,
+                         .documents = group->count};
+    r->draws.count = 0;
+    for (int64_t k = 0; k < group->count; k++) {
+        cell->tokens += r->scores->tokens[group->documents[k]];
+        add_document(r, group->documents[k]);
+    }
+    return set_figures(cell, &r->draws);
+}
+
+/* Without the end that names the folder score in it. */
+static char *folder_of(const char *given)
+{
+    size_t bytes = strlen(given);
+
+    while (bytes > 1 && given[bytes - 1] == '/')
+        bytes--;
+    if (bytes > 6 && strncmp(given + bytes - 6, "/score", 6) == 0)
+        bytes -= 6;
+    return bp_sprintf("%.*s", (int)bytes, given);
+}
+
+/* Models whose names in the table are the ends of their paths, unless two have one. */
+static const char *short_name(const score_table *table, int64_t model)
+{
+    const char *base = bp_path_base(table->models[model]);
+
+    for (int64_t m = 0; m < table->model_count; m++)
+        if (m != model && strcmp(bp_path_base(table->models[m]), base) == 0)
+            return table->models[model];
+    return base;
+}
+
+/* Figures of other windows or tokens stand side by side: that is said once. */
+static void warn_of_conventions(const score_table *table)
+{
+    for (int64_t m = 1; m < table->model_count; m++) {
+        const char *key;
+        json_t *value;
+
+        json_object_foreach(table->conventions[0], key, value)
+        {
+            if (json_equal(value, json_object_get(table->conventions[m], key)))
+                continue;
+            BP_WARN("table.other_conventions",
+                    "%s differs between the scores of %s and %s: perplexities a token do not "
+                    "compare; bits_per_byte may",
+                    key, table->models[0], table->models[m]);
+            return;
+        }
+    }
+}
+
+static bp_err add_model(score_table *table, const char *folder)
+{
+    score_folder scores;
+    reading r = {.table = table, .scores = &scores};
+    bp_err err = score_folder_load(&scores, folder);
+    double **const columns[] = {&r.draws.nll, &r.draws.tokens, &r.draws.bytes, &r.draws.words};
+
+    if (err == BP_OK) {
+        r.bytes = json_is_integer(json_object_get(scores.summary, "bytes"));
+        r.words = json_is_integer(json_object_get(scores.summary, "words"));
+        for (size_t k = 0; k < 4; k++)
+            *columns[k] = bp_alloc("tool.draws", scores.documents, sizeof(double));
+        table->models =
+            bp_realloc("tool.models", table->models, table->model_count + 1, sizeof(char *));
+        table->conventions =
+            bp_realloc("tool.models", table->conventions, table->model_count + 1, sizeof(json_t *));
+        table->conventions[table->model_count] =
+            json_incref(json_object_get(scores.summary, "convention"));
+        table->models[table->model_count++] = folder_of(folder);
+        err = score_groups_each(&scores, add_cell, &r);
+    }
+    for (size_t k = 0; k < 4; k++)
+        bp_free(*columns[k]);
+    score_folder_clear(&scores);
+    return err;
+}
+
+/* ---- CSV: a row a model and group ---- */
+
+static void put_real(double value)
+{
+    putchar(',');
+    if (isfinite(value))
+        printf("%.17g", value);
+}
+
+static void put_rows(const score_table *table)
+{
+    printf("model,scope,name,value,documents,tokens");
+    for (int f = 0; f < FIGURES; f++)
+        printf(",%s,%s_low,%s_high", FIGURE_NAMES[f], FIGURE_NAMES[f], FIGURE_NAMES[f]);
+    putchar('\n');
+    for (int64_t k = 0; k < table->cell_count; k++) {
+        const score_cell *cell = &table->cells[k];
+        const char *const texts[] = {table->models[cell->model], score_scope_name(cell->scope),
+                                     cell->name ? cell->name : "", cell->value ? cell->value : ""};
+
+        for (int t = 0; t < 4; t++) {
+            put_csv(stdout, texts[t], SIZE_MAX);
+            putchar(',');
+        }
+        printf("%" PRId64 ",%" PRId64, cell->documents, cell->tokens);
+        for (int f = 0; f < FIGURES; f++) {
+            put_real(cell->figures[f].value);
+            put_real(cell->figures[f].interval.low);
+            put_real(cell->figures[f].interval.high);
+        }
+        putchar('\n');
+    }
+}
+
+/* ---- to read: a row a group, a column a model ---- */
+
+typedef struct form {
+    const char *name, *before, *between, *after, *escaped, *dash, *to;
+} form;
+
+static const form FORMS[] = {{"text", "", "  ", "\n", "", "-", ", "},
+                             {"markdown", "| ", " | ", " |\n", "|", "-", ", "},
+                             {"latex", "", " & ", " \\\\\n", "&%$#_{}", "--", ", "}};
+
+/* Control characters are shown, those of the form escaped. */
+static char *spell(const form *f, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static char *spell(const form *f, const char *format, ...)
+{
+    char text[1024], *clean;
+    bp_buffer out = {0};
+    va_list arguments;
+
+    va_start(arguments, format);
+    (void)vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    clean = bp_printable(text);
+    for (const char *at = clean; *at != '\0'; at++) {
+        if (strchr(f->escaped, *at))
+            bp_buffer_add(&out, "\\", 1);
+        bp_buffer_add(&out, *at == '\\' && f->escaped[0] == '&' ? "/" : at, 1);
+    }
+    bp_free(clean);
+    bp_buffer_add(&out, "", 1);
+    return bp_buffer_take(&out);
+}
+
+static char *spell_group(const form *f, const score_cell *cell)
+{
+    if (cell->scope == SCOPE_ALL)
+        return spell(f, "all");
+    return cell->scope == SCOPE_CORPUS ? spell(f, "%s", cell->name)
+                                       : spell(f, "%s %s", cell->name, cell->value);
+}
+
+/* As many decimals as two digits of the interval's half take; of none, five digits in all. */
+static int digits_of(const score_figure *figure)
+{
+    double half = (figure->interval.high - figure->interval.low) / 2;
+    double digits = half > 0 ? 1 - floor(log10(half)) : 4 - floor(log10(fabs(figure->value)));
+
+    return (int)fmax(0, fmin(6, digits));
+}
+
+static char *spell_figure(const form *f, const score_figure *figure)
+{
+    int digits = isfinite(figure->value) ? digits_of(figure) : 0;
+
+    if (!isfinite(figure->value))
+        return bp_strdup(f->dash);
+    if (!isfinite(figure->interval.low))
+        return bp_sprintf("%.*f", digits, figure->value);
+    return bp_sprintf("%.*f [%.*f%s%.*f]", digits, figure->value, digits, figure->interval.low,
+                      f->to, digits, figure->interval.high);
+}
+
+static bool same_text(const char *a, const char *b)
+{
+    return a && b ? strcmp(a, b) == 0 : a == b;
+}
+
+static const score_cell *find_cell(const score_table *table, const score_cell *like, int64_t model)
+{
+    for (int64_t k = 0; k < table->cell_count; k++) {
+        const score_cell *cell = &table->cells[k];
+
+        if (cell->model == model && cell->scope == like->scope &&
+            same_text(cell->name, like->name) && same_text(cell->value, like->value))
+            return cell;
+    }
+    return NULL;
+}
+
+static bool is_first(const score_table *table, const score_cell *cell)
+{
+    for (int64_t m = 0; m < cell->model; m++)
+        if (find_cell(table, cell, m))
+            return false;
+    return true;
+}
+
+/* texts[rows][columns], the first row of models' names. Owns: each text is the caller's. */
+static char **spell_all(const score_table *table, const form *f, int figure, int64_t *rows)
+{
+    int64_t columns = 1 + table->model_count, n = 1;
+    char **texts = bp_alloc("tool.texts", (1 + table->cell_count) * columns, sizeof *texts);
+
+    texts[0] = spell(f, "%s", FIGURE_NAMES[figure]);
+    for (int64_t m = 0; m < table->model_count; m++)
+        texts[1 + m] = spell(f, "%s", short_name(table, m));
+    for (int64_t k = 0; k < table->cell_count; k++) {
+        char **row = texts + n * columns;
+
+        if (!is_first(table, &table->cells[k]))
+            continue;
+        row[0] = spell_group(f, &table->cells[k]);
+        for (int64_t m = 0; m < table->model_count; m++) {
+            const score_cell *cell = find_cell(table, &table->cells[k], m);
+
+            row[1 + m] = cell ? spell_figure(f, &cell->figures[figure]) : bp_strdup(f->dash);
+        }
+        n++;
+    }
+    *rows = n;
+    return texts;
+}
+
+/* Characters, not bytes. */
+static int width_of(const char *text)
+{
+    int width = 0;
+
+    for (; *text != '\0'; text++)
+        width += ((unsigned char)*text & 0xc0) != 0x80;
+    return width;
+}
+
+static void put_line(const form *f, char *const *row, const int *widths, int64_t columns)
+{
+    printf("%s", f->before);
+    for (int64_t c = 0; c < columns; c++) {
+        bool pad = c + 1 < columns || f->after[0] != '\n';
+
+        printf("%s%s%*s", c == 0 ? "" : f->between, row[c], pad ? widths[c] - width_of(row[c]) : 0,
+               "");
+    }
+    printf("%s", f->after);
+}
+
+static void put_rule(const form *f, int64_t columns, bool begin)
+{
+    if (strcmp(f->name, "latex") == 0 && begin) {
+        printf("\\begin{tabular}{l");
+        for (int64_t c = 1; c < columns; c++)
+            putchar('r');
+        printf("}\n\\hline\n");
+    } else if (strcmp(f->name, "latex") == 0)
+        printf("\\hline\n");
+    for (int64_t c = 0; strcmp(f->name, "markdown") == 0 && !begin && c <= columns; c++)
+        printf(c == columns ? "|\n" : c == 0 ? "| --- " : "| ---: ");
+}
+
+static void put_form(const score_table *table, const form *f, int figure)
+{
+    int64_t columns = 1 + table->model_count, rows;
+    char **texts = spell_all(table, f, figure, &rows);
+    int *widths = bp_alloc("tool.texts", columns, sizeof *widths);
+
+    for (int64_t k = 0; k < rows * columns; k++)
+        if (width_of(texts[k]) > widths[k % columns])
+            widths[k % columns] = width_of(texts[k]);
+    put_rule(f, columns, true);
+    for (int64_t r = 0; r < rows; r++) {
+        put_line(f, texts + r * columns, widths, columns);
+        if (r == 0)
+            put_rule(f, columns, false);
+    }
+    if (strcmp(f->name, "latex") == 0)
+        printf("\\hline\n\\end{tabular}\n");
+    for (int64_t k = 0; k < rows * columns; k++)
+        bp_free(texts[k]);
+    bp_free(texts);
+    bp_free(widths);
+}
+
+/* ---- the tool ---- */
+
+bool table_is_of_scores(const char *folder)
+{
+    static const char *const insides[] = {"score/summary.json", "summary.json"};
+    bool found = false;
+
+    for (int k = 0; k < 2 && !found; k++) {
+        char *path = bp_path_join(folder, insides[k]);
+
+        found = bp_path_exists(path);
+        bp_free(path);
+    }
+    return found;
+}
+
+static bp_err choose_form(const form **f, int *figure, const file_options *options)
+{
+    *f = NULL;
+    *figure = options->figure ? FIGURES : PERPLEXITY;
+    for (int k = 0; options->figure && k < FIGURES; k++)
+        if (strcmp(options->figure, FIGURE_NAMES[k]) == 0)
+            *figure = k;
+    for (size_t k = 0; options->form && k < sizeof FORMS / sizeof FORMS[0]; k++)
+        if (strcmp(options->form, FORMS[k].name) == 0)
+            *f = &FORMS[k];
+    if (*figure == FIGURES)
+        return BP_FAIL(BP_ERR_USAGE, "table.bad_figure",
+                       "'%.100s' is not perplexity, bits_per_byte or word_perplexity: at the "
+                       "command line; give one of them",
+                       options->figure);
+    if (options->form && !*f && strcmp(options->form, "csv") != 0)
+        return BP_FAIL(
+            BP_ERR_USAGE, "table.bad_form",
+            "'%.100s' is not csv, text, markdown or latex: at the command line; give one "
+            "of them",
+            options->form);
+    return BP_OK;
+}
+
+bp_err table_of_scores(char *const *folders, int count, const file_options *options)
+{
+    score_table table = {0};
+    const form *f;
+    int figure;
+    bp_err err = choose_form(&f, &figure, options);
+
+    bp_log_set_member("", true); /* standard output is the table's, and not the log's */
+    (void)bp_log_use(BP_LOG_MEMBER);
+    for (int k = 0; k < count && err == BP_OK; k++)
+        err = add_model(&table, folders[k]);
+    if (err == BP_OK)
+        warn_of_conventions(&table);
+    if (err == BP_OK && f)
+        put_form(&table, f, figure);
+    else if (err == BP_OK)
+        put_rows(&table);
+    for (int64_t k = 0; k < table.cell_count; k++) {
+        bp_free(table.cells[k].name);
+        bp_free(table.cells[k].value);
+    }
+    bp_free(table.cells);
+    for (int64_t m = 0; m < table.model_count; m++)
+        json_decref(table.conventions[m]);
+    bp_free(table.conventions);
+    bp_names_free(&table.models, table.model_count);
+    return err;
+}

@@ -1,0 +1,14 @@
+/* Score runs side by side. */
+#ifndef BP_DATA_TOOLS_TABLE_SCORES_H
+#define BP_DATA_TOOLS_TABLE_SCORES_H
+
+#include "file_tool.h"
+
+/** Is it the run folder of a score job, or the folder score in it? */
+bool table_is_of_scores(const char *folder);
+
+/** Print the figures of each model on each corpus and label value, with 95 % intervals.
+ *  Errors: those of score_folder_load; BP_ERR_USAGE another form or figure. */
+bp_err table_of_scores(char *const *folders, int count, const file_options *options);
+
+#endif

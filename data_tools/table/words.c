@@ -1,0 +1,289 @@
+/* From tokens to words. */
+#include "words.h"
+
+#include "base/files/fs.h"
+#include "base/mem.h"
+#include "io/h5/user_block.h"
+#include "scores.h"
+#include "text/unicode/characters.h"
+#include "text/unicode/unicode.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+/* ---- opening ---- */
+
+static bp_err find_file(char **path, const char *folder)
+{
+    static const char *const insides[] = {"score/tokens.h5", "tokens.h5"};
+
+    for (int k = 0; k < 2; k++) {
+        *path = bp_path_join(folder, insides[k]);
+        if (bp_path_exists(*path))
+            return BP_OK;
+        bp_free(*path);
+        *path = NULL;
+    }
+    return BP_FAIL(BP_ERR_INPUT, "scores.no_tokens",
+                   "there are no log-probabilities of tokens: at %s; score with score.tokens=yes",
+                   folder);
+}
+
+static bp_err open_file(scored_words *words, const char *folder)
+{
+    char *path;
+    bp_user_block block;
+    bp_err err = find_file(&path, folder);
+
+    if (err != BP_OK)
+        return err;
+    err = bp_user_block_verify(&block, path); /* before HDF5 sees it */
+    if (err == BP_OK)
+        err = bp_user_block_expect(&block, "score-tokens", 1, path);
+    if (err == BP_OK)
+        err = bp_h5_open(&words->h5, path);
+    if (err == BP_OK && !bp_h5_has(words->h5, "doc_start"))
+        err =
+            BP_FAIL(BP_ERR_FORMAT, "scores.no_token_ids",
+                    "the file is of an older version, without the ids of its tokens: at %s; score "
+                    "again",
+                    path);
+    if (err == BP_OK)
+        err = score_tokenizer_load(&words->tokenizer, words->h5);
+    if (err == BP_OK && !words->tokenizer)
+        err =
+            BP_FAIL(BP_ERR_FORMAT, "scores.no_tokenizer",
+                    "the scored corpus keeps no tokenizer, so there are no words: at %s; make the "
+                    "corpus with --tokenizer",
+                    path);
+    bp_free(path);
+    return err;
+}
+
+static bp_err read_documents(scored_words *words)
+{
+    bp_h5_shape starts, ids;
+    bp_err err = bp_h5_shape_of(words->h5, "doc_start", &starts);
+
+    if (err == BP_OK)
+        err = bp_h5_shape_of(words->h5, "doc_id", &ids);
+    if (err == BP_OK && (!ids.is_text || ids.dims != 1 || starts.is_text || starts.dims != 1 ||
+                         starts.count != ids.count + 1))
+        err = BP_FAIL(BP_ERR_FORMAT, "scores.damaged",
+                      "damaged: 'doc_start' is not as scores have it: at %s; score again",
+                      bp_h5_path(words->h5));
+    if (err != BP_OK)
+        return err;
+    words->documents = ids.count;
+    words->id_bytes = ids.width;
+    words->start = bp_alloc("tool.words", ids.count + 1, sizeof *words->start);
+    words->ids = bp_alloc("tool.words", ids.count, ids.width);
+    err = bp_h5_read(words->h5, "doc_start", BP_H5_I64, 0, words->start, ids.count + 1);
+    if (err == BP_OK)
+        err = bp_h5_read_text(words->h5, "doc_id", ids.width, 0, words->ids, ids.count);
+    return err;
+}
+
+bp_err scored_words_open(scored_words *words, const char *folder)
+{
+    bp_err err;
+
+    *words = (scored_words){0};
+    err = open_file(words, folder);
+    if (err == BP_OK)
+        err = read_documents(words);
+    if (err != BP_OK)
+        return err;
+    words->continues =
+        bp_alloc("tool.words", bp_tokenizer_size(words->tokenizer), sizeof *words->continues);
+    words->special =
+        bp_alloc("tool.words", bp_tokenizer_size(words->tokenizer), sizeof *words->special);
+    for (int role = 0; role < BP_ROLES; role++) {
+        int64_t id = bp_tokenizer_role(words->tokenizer, (bp_role)role);
+
+        if (id >= 0 && role != BP_ROLE_UNKNOWN)
+            words->special[id] = true;
+    }
+    return bp_tokenizer_word_parts(words->tokenizer, words->continues);
+}
+
+void scored_words_clear(scored_words *words)
+{
+    bp_free(words->words);
+    bp_free(words->owner);
+    bp_buffer_clear(&words->text);
+    bp_free(words->ids);
+    bp_free(words->start);
+    bp_free(words->special);
+    bp_free(words->continues);
+    bp_tokenizer_free(&words->tokenizer);
+    bp_h5_drop(&words->h5);
+    *words = (scored_words){0};
+}
+
+/* ---- a document ---- */
+
+/* What the text has got since is of this token. */
+static void own(scored_words *words, int64_t token)
+{
+    int64_t bytes = (int64_t)words->text.bytes;
+
+    if (bytes > words->owner_capacity) {
+        words->owner_capacity = 2 * bytes;
+        words->owner =
+            bp_realloc("tool.words", words->owner, words->owner_capacity, sizeof *words->owner);
+    }
+    while (words->owned < bytes)
+        words->owner[words->owned++] = token;
+}
+
+static bool is_special(const scored_words *words, int64_t id)
+{
+    return id < 0 || id >= bp_tokenizer_size(words->tokenizer) || words->special[id];
+}
+
+/* The bytes of all tokens; a blank of no token parts what does not continue a word. */
+static bp_err spell_text(scored_words *words, const int64_t *ids, int64_t count)
+{
+    bool pieces = strcmp(bp_tokenizer_kind(words->tokenizer), "wordpiece") == 0;
+    bp_err err = BP_OK;
+
+    words->text.bytes = 0;
+    words->owned = 0;
+    for (int64_t k = 0; k < count && err == BP_OK; k++) {
+        bool special = is_special(words, ids[k]), joins = !special && words->continues[ids[k]];
+        size_t before;
+
+        if (!joins) {
+            bp_buffer_add(&words->text, " ", 1);
+            own(words, -1);
+        }
+        if (special)
+            continue;
+        before = words->text.bytes;
+        err = bp_tokenizer_token_bytes(words->tokenizer, ids[k], &words->text);
+        if (pieces && joins && words->text.bytes - before > 2 &&
+            memcmp(words->text.data + before, "##", 2) == 0) {
+            memmove(words->text.data + before, words->text.data + before + 2,
+                    words->text.bytes - before - 2);
+            words->text.bytes -= 2;
+        }
+        own(words, k);
+    }
+    return err;
+}
+
+/* The character at a byte, and its length; of an invalid byte 0 and 1. */
+static size_t character_at(const scored_words *words, size_t at, uint32_t *c)
+{
+    size_t length =
+        bp_utf8_decode((const uint8_t *)words->text.data + at, words->text.bytes - at, c);
+
+    *c = length > 0 ? *c : 0;
+    return length > 0 ? length : 1;
+}
+
+static bool ends_sentence(const scored_words *words, const scored_word *word)
+{
+    static const char *const closing[] = {"\"", "'", ")", "]", "\u201d", "\u2019", "\u00bb"};
+    static const char *const ends[] = {".", "!", "?", "\u2026", "\u3002", "\uff01", "\uff1f"};
+    const char *text = words->text.data + word->at;
+    size_t bytes = word->bytes;
+
+    for (size_t k = 0; k < sizeof closing / sizeof closing[0]; k++) {
+        size_t n = strlen(closing[k]);
+
+        if (bytes > n && memcmp(text + bytes - n, closing[k], n) == 0) {
+            bytes -= n;
+            k = (size_t)-1; /* all of them again */
+        }
+    }
+    for (size_t k = 0; k < sizeof ends / sizeof ends[0]; k++) {
+        size_t n = strlen(ends[k]);
+
+        if (bytes >= n && memcmp(text + bytes - n, ends[k], n) == 0)
+            return true;
+    }
+    return false;
+}
+
+static void add_word(scored_words *words, size_t at, size_t bytes, int64_t characters)
+{
+    const scored_word *last = &words->words[words->word_count - 1];
+    int64_t sentence = words->word_count == 0 ? 1 : last->sentence + ends_sentence(words, last);
+
+    if (words->word_count == words->word_capacity) {
+        words->word_capacity = 2 * words->word_capacity + 64;
+        words->words =
+            bp_realloc("tool.words", words->words, words->word_capacity, sizeof *words->words);
+    }
+    words->words[words->word_count++] =
+        (scored_word){.at = at, .bytes = bytes, .sentence = sentence, .characters = characters};
+}
+
+static void find_words(scored_words *words)
+{
+    size_t begin = 0, length;
+    int64_t characters = 0;
+
+    words->word_count = 0;
+    for (size_t at = 0; at < words->text.bytes; at += length) {
+        uint32_t c;
+
+        length = character_at(words, at, &c);
+        if (!bp_character_is_space(c)) {
+            characters++;
+            continue;
+        }
+        if (characters > 0)
+            add_word(words, begin, at - begin, characters);
+        begin = at + length;
+        characters = 0;
+    }
+    if (characters > 0)
+        add_word(words, begin, words->text.bytes - begin, characters);
+}
+
+/* A token belongs to the word of its first byte that is not white space; one that is all white
+ * space to the next word. */
+static void add_logprobs(scored_words *words, const int64_t *ids, const float *logprob)
+{
+    int64_t before = -1; /* the last token that was added */
+
+    for (int64_t w = 0; w < words->word_count; w++) {
+        scored_word *word = &words->words[w];
+
+        for (size_t at = word->at; at < word->at + word->bytes; at++) {
+            int64_t token = words->owner[at];
+
+            for (int64_t k = before + 1; k <= token; k++) {
+                if (!is_special(words, ids[k])) {
+                    word->logprob += (double)logprob[k];
+                    word->pieces++;
+                }
+            }
+            before = token > before ? token : before;
+        }
+    }
+}
+
+bp_err scored_words_read(scored_words *words, int64_t document)
+{
+    int64_t first = words->start[document], count = words->start[document + 1] - first;
+    int64_t *ids = bp_alloc("tool.words", count, sizeof *ids);
+    float *logprob = bp_alloc("tool.words", count, sizeof *logprob);
+    bp_err err = bp_h5_read(words->h5, "tokens", BP_H5_I64, first, ids, count);
+
+    if (err == BP_OK)
+        err = bp_h5_read(words->h5, "logprob", BP_H5_F32, first, logprob, count);
+    if (err == BP_OK)
+        err = spell_text(words, ids, count);
+    if (err == BP_OK) {
+        find_words(words);
+        add_logprobs(words, ids, logprob);
+    }
+    bp_free(logprob);
+    bp_free(ids);
+    return err;
+}

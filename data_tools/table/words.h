@@ -1,0 +1,49 @@
+/* Words of scored documents, as they are in the text: the pieces of each are joined, and their
+ * log-probabilities added. */
+#ifndef BP_DATA_TOOLS_WORDS_H
+#define BP_DATA_TOOLS_WORDS_H
+
+#include "base/buffer.h"
+#include "io/h5/h5.h"
+#include "text/tokenizer/tokenizer.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct scored_word {
+    size_t at, bytes; /* in scored_words.text */
+    int64_t pieces;   /* tokens */
+    double logprob;   /* NaN: a piece was not scored; 0 pieces: it is a part of the word before */
+    int64_t sentence; /* from 1; the next one follows a word that ends with . ! ? or the like */
+    int64_t characters;
+} scored_word;
+
+/** tokens.h5 of a score run, and the words of one of its documents at a time. */
+typedef struct scored_words {
+    bp_h5 *h5;
+    bp_tokenizer *tokenizer;
+    bool *continues, *special; /* [vocabulary] */
+    int64_t documents;
+    int64_t *start; /* [documents + 1] */
+    char *ids;      /* [documents][id_bytes], not ended by a zero byte */
+    size_t id_bytes;
+
+    bp_buffer text; /* of the document at hand */
+    int64_t *owner; /* [text bytes]: which of its tokens a byte is of; -1: it parts two words */
+    int64_t owner_capacity, owned;
+    scored_word *words;
+    int64_t word_count, word_capacity;
+} scored_words;
+
+/** Open score/tokens.h5 of a run folder; every byte is checked first. Clear after an error too.
+ *
+ * Errors:     BP_ERR_INPUT there are no scores of tokens; BP_ERR_FORMAT damaged, of an older
+ *             version, or without a tokenizer. */
+bp_err scored_words_open(scored_words *words, const char *folder);
+void scored_words_clear(scored_words *words);
+
+/** Fill words[word_count] of a document. Errors: those of bp_h5_read. */
+bp_err scored_words_read(scored_words *words, int64_t document);
+
+#endif

@@ -1,0 +1,167 @@
+"""`bagpipe-data surprisal`: words and their surprisal as minicons computes them, from the text and the log-probabilities of tokens."""
+import csv
+import io
+import json
+import math
+import os
+import unicodedata
+
+import bagpipe_test
+from bagpipe_test import JobTest, program, run
+
+try:
+    import h5py
+    import numpy
+except ImportError:
+    h5py = None
+
+SENTENCES = ["The keys to the cabinet are on the table.", 'She said: "I know the old woman\'s cat." Then he went, at last, home!', "Mitochondria  re-enter the na\u00efve \u4e16\u754c \U0001f600\ttoday."]
+ODD = ["", " ", "One.\nTwo (and a half).) Three?", "a", " lead and trail "]
+
+
+def byte_characters():
+    """Characters that byte-level vocabularies have in the place of bytes."""
+    kept = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    rest = [b for b in range(256) if b not in kept]
+    return {**{chr(b): b for b in kept}, **{chr(256 + k): b for k, b in enumerate(rest)}}
+
+
+class Surprisal(JobTest):
+    @classmethod
+    def setUpClass(cls):
+        if h5py is None:
+            raise bagpipe_test.unittest.SkipTest("there is no h5py")
+        super().setUpClass()
+        cls.texts = SENTENCES + ODD
+        cls.corpus("text", cls.texts)
+        for name, seed in (("one", 1), ("two", 2)):
+            cls.must(["bagpipe", "pretrain", cls.at("small.ini"), f"run.dir={cls.at(name)}", f"run.seed={seed}", "train.steps=2"])
+        cls.write("score.ini", "[score]\ntokens = yes\n[math]\nprecision = f32\nthreads = 1\n")
+        cls.score("a", "one", "text")
+        cls.score("b", "two", "text")
+
+    @classmethod
+    def corpus(cls, name, texts, tokenizer="tokenizer.json"):
+        with open(cls.at(name + ".jsonl"), "w", encoding="utf-8") as file:
+            file.writelines(json.dumps({"id": f"s,{k}", "text": text}) + "\n" for k, text in enumerate(texts))
+        cls.must(["bagpipe-data", "corpus", "--tokenizer", cls.at(tokenizer), "--format", "jsonl", "--out", cls.at(name + ".h5"), cls.at(name + ".jsonl")])
+
+    @classmethod
+    def score(cls, name, model, corpus, *keys):
+        cls.must(["bagpipe", "score", cls.at("score.ini"), f"run.dir={cls.at(name)}", f"score.model={cls.at(model)}", f"score.corpus={cls.at(corpus + '.h5')}", *keys])
+
+    def surprisal(self, *words):
+        result = run([program("bagpipe-data"), "surprisal", *words])
+        self.assertEqual(result.status, 0, str(result))
+        return list(csv.DictReader(io.StringIO(result.out, newline="")))
+
+    def pieces(self, name, document):
+        """Bytes and log-probabilities of a document's tokens, without its end."""
+        with open(self.at("tokenizer.json"), encoding="utf-8") as file:
+            vocabulary = {token: piece for piece, token in json.load(file)["model"]["vocab"].items()}
+        characters = byte_characters()
+        with h5py.File(os.path.join(self.at(name), "score", "tokens.h5")) as file:
+            begin, end = file["doc_start"][document:document + 2]
+            ids, logprobs = file["tokens"][begin:end - 1], file["logprob"][begin:end - 1]
+        return [bytes(characters[c] for c in vocabulary[int(token)]) for token in ids], [float(x) for x in logprobs]
+
+    def minicons(self, name, document):
+        """word_score_tokenized(text, str.split, bos_token=True, surprisal=True): tokens are given to words by their places in the text, a blank to the word
+        after it, and what they cost is added up."""
+        text = self.texts[document]
+        pieces, logprobs = self.pieces(name, document)
+        self.assertEqual(b"".join(pieces), text.encode())
+        words, at = [], 0
+        for word in text.split():
+            begin = text.index(word, at)
+            at = begin + len(word)
+            words.append([len(text[:begin].encode()), len(text[:at].encode()), word, 0, 0.0])
+        begin = 0
+        for piece, logprob in zip(pieces, logprobs):
+            first = begin + len(piece) - len(piece.lstrip())  # of what is not white space
+            begin += len(piece)
+            owners = [w for w in words if w[0] <= first < w[1]] or [w for w in words if w[0] >= begin]
+            if owners:
+                owners[0][3] += 1
+                owners[0][4] -= logprob
+        return [(word, tokens, cost) for _, _, word, tokens, cost in words]
+
+    def test_words_cost_what_minicons_says(self):
+        rows = self.surprisal(self.at("a"), "--unit", "nats")
+        for document, text in enumerate(self.texts):
+            got = [row for row in rows if int(row["document"]) == document]
+            want = self.minicons("a", document)
+            self.assertEqual([(row["word"], int(row["tokens"])) for row in got], [w[:2] for w in want])
+            for row, (_, _, cost) in zip(got, want):
+                self.assertAlmostEqual(float(row["surprisal"]), cost, delta=2e-6 * cost)
+            self.assertEqual([int(row["position"]) for row in got], list(range(1, len(got) + 1)))
+            self.assertEqual({row["doc_id"] for row in got}, {f"s,{document}"} if got else set())
+            self.assertEqual([int(row["characters"]) for row in got], [len(w) for w in text.split()])
+        everything = [w for text in self.texts for w in text.split()]
+        self.assertEqual([int(row["frequency"]) for row in rows], [everything.count(w) for w in everything])
+        self.assertGreater(max(int(row["tokens"]) for row in rows), 2)
+
+    def test_words_of_a_text_cost_what_the_text_costs(self):
+        """Nothing is counted twice or left out, but what is after the last word."""
+        rows = self.surprisal(self.at("a"), "--unit", "nats")
+        with h5py.File(os.path.join(self.at("a"), "score", "documents.h5")) as file:
+            nll = file["nll"][:]
+        for document, text in enumerate(self.texts):
+            if text == text.rstrip() and text:
+                self.assertAlmostEqual(sum(float(row["surprisal"]) for row in rows if int(row["document"]) == document) / nll[document], 1, delta=1e-6)
+
+    def test_sentences(self):
+        rows = self.surprisal(self.at("a"))
+        sentences = {document: [int(row["sentence"]) for row in rows if int(row["document"]) == document] for document in range(len(self.texts))}
+        self.assertEqual(sentences[0], [1] * 9)
+        self.assertEqual(sentences[1], [1] * 8 + [2] * 6)
+        self.assertEqual(sentences[5], [1, 2, 2, 2, 2, 3])
+
+    def test_units_and_models_side_by_side(self):
+        nats, bits = self.surprisal(self.at("a"), "--unit", "nats"), self.surprisal(self.at("a"), "--by", "word")
+        for one, other in zip(nats, bits):
+            self.assertAlmostEqual(float(one["surprisal"]), float(other["surprisal"]) * math.log(2), delta=1e-7 * float(one["surprisal"]))
+        second = self.surprisal(self.at("b/score"))
+        both = self.surprisal(self.at("a"), self.at("b"))
+        self.assertEqual([[row[key] for key in ("word", "tokens_a", "surprisal_a", "surprisal_b")] for row in both],
+                         [[one["word"], one["tokens"], one["surprisal"], two["surprisal"]] for one, two in zip(bits, second)])
+
+    def test_other_tokenizers_have_the_same_words(self):
+        """Characters, and pieces of WordPiece, which parts punctuation from words and knows no blanks."""
+        for kind, size in (("char", 300), ("wordpiece", 400)):
+            self.must(["bagpipe-data", "tokenizer", "--kind", kind, "--size", size, "--out", self.at(kind + ".json"), self.at("train.txt")])
+            self.corpus(kind, ["The old man said so.", "the sea"], kind + ".json")
+            self.must(["bagpipe-data", "corpus", "--tokenizer", self.at(kind + ".json"), "--format", "lines", "--out", self.at(kind + "-train.h5"), self.at("valid.txt")])
+            self.must(["bagpipe", "pretrain", self.at("small.ini"), f"run.dir={self.at(kind)}", f"corpus.train={self.at(kind + '-train.h5')}", "corpus.valid=", "train.steps=2"])
+            self.score(kind + "-scored", kind, kind)
+            rows = self.surprisal(self.at(kind + "-scored"))
+            words = [unicodedata.normalize("NFC", row["word"]) for row in rows]
+            want = "The old man said so. the sea".split()
+            if kind == "wordpiece":
+                words, want = [w.lower() for w in words], "the old man said so . the sea".split()
+            self.assertEqual(words, want)
+            with h5py.File(os.path.join(self.at(kind + "-scored"), "score", "documents.h5")) as file:
+                total = file["nll"][:].sum() / math.log(2)
+            self.assertAlmostEqual(sum(float(row["surprisal"]) for row in rows) / total, 1, delta=1e-6)
+
+    def test_what_was_not_scored_is_empty(self):
+        self.score("bare", "one", "text", "score.prefix=none")
+        rows = self.surprisal(self.at("bare"))
+        self.assertEqual([row["word"] for row in rows if row["surprisal"] == ""], [text.split()[0] for text in self.texts if text.split()])
+
+    def test_refusals(self):
+        self.corpus("other", [text.replace("cat", "dog") for text in self.texts])
+        self.score("other-b", "two", "other")
+        self.corpus("fewer", self.texts[:2])
+        self.score("fewer-b", "two", "fewer")
+        self.score("bare-tokens", "one", "text", "score.tokens=no")
+        for words, status, *said in (((self.at("a"), self.at("other-b")), 65, "[surprisal.other_words]", "document 1", "word 8"),
+                                     ((self.at("a"), self.at("fewer-b")), 65, "[surprisal.other_words]", "8 and 2"),
+                                     ((self.at("bare-tokens"),), 66, "[scores.no_tokens]", "score.tokens=yes"), ((), 64, "[command.no_tool]"), (("--unit", "nats"), 64, "[command.no_input]"),
+                                     ((self.at("a"), "--by", "token"), 64, "[command.bad_value]"), ((self.at("a"), "--unit", "dits"), 64, "[command.bad_value]")):
+            result = run([program("bagpipe-data"), "surprisal", *words])
+            self.assert_error(result, status, *said)
+
+
+if __name__ == "__main__":
+    bagpipe_test.main()

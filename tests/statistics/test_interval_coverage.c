@@ -1,0 +1,259 @@
+/* Do the intervals that the program prints cover as often as they say? Corpora of n documents are
+ * drawn from worlds whose truth is known, and the intervals counted that hold it. The figures are
+ * printed; docs/scoring.md quotes them. Squared calibration errors: test_calibration_coverage.c. */
+#include "bp_test.h"
+
+#include "base/rng.h"
+#include "statistics/detection.h"
+#include "statistics/resample.h"
+
+#include <math.h>
+#include <omp.h>
+#include <stdio.h>
+
+enum { CORPORA = 400, RESAMPLES = 400, MOST = 100, PARTS = 12 };
+
+static const int64_t SIZES[] = {2, 3, 5, 8, 10, 20, 50, 100};
+enum { SIZE_COUNT = sizeof SIZES / sizeof SIZES[0] };
+
+/* A corpus: what a document adds above and below, or two sets of scores. */
+typedef struct sample {
+    int64_t n;
+    double above[MOST], below[MOST];
+    const bp_detection *detection;
+} sample;
+
+typedef struct world {
+    const char *name;
+    double truth;
+    void (*draw)(sample *out, const bp_rng_key *key);
+    bp_statistic measure;
+    bool two_sets, is_share;
+    double least; /* coverage that is asked of BP_FEW_DOCUMENTS documents or more */
+} world;
+
+/* ---- a mean, a ratio of sums ---- */
+
+static void ratio(double *values, const int32_t *const *counts, const void *data)
+{
+    const sample *seen = data;
+    double above = 0, below = 0;
+
+    for (int64_t d = 0; d < seen->n; d++) {
+        above += counts[0][d] * seen->above[d];
+        below += counts[0][d] * seen->below[d];
+    }
+    values[0] = above / below;
+}
+
+/* A figure of each document, as chrF or METEOR have: a mean. */
+static void draw_mean(sample *out, const bp_rng_key *key)
+{
+    for (int64_t d = 0; d < out->n; d++) {
+        out->above[d] = 0.3 + bp_rng_normal(key, (uint64_t)d);
+        out->below[d] = 1;
+    }
+}
+
+/* Differences of log-probabilities a token: documents differ in length, up to a factor of 20. */
+static void draw_difference(sample *out, const bp_rng_key *key)
+{
+    for (int64_t d = 0; d < out->n; d++) {
+        uint64_t at = 3 * (uint64_t)d;
+        double tokens = exp(0.8 * bp_rng_normal(key, at));
+
+        out->below[d] = tokens;
+        out->above[d] = tokens * (0.02 + 0.1 * bp_rng_normal(key, at + 1)) +
+                        sqrt(tokens) * 0.05 * bp_rng_normal(key, at + 2);
+    }
+}
+
+/* Shares of tokens: the parts of a document are right together. */
+static void draw_parts(sample *out, const bp_rng_key *key)
+{
+    for (int64_t d = 0; d < out->n; d++) {
+        uint64_t at = (uint64_t)d * (PARTS + 1);
+        double p = bp_rng_uniform(key, at) < 0.5 ? 0.45 : 0.75;
+
+        out->above[d] = 0;
+        out->below[d] = PARTS;
+        for (uint64_t k = 1; k <= PARTS; k++)
+            out->above[d] += bp_rng_uniform(key, at + k) < p;
+    }
+}
+
+/* One answer a document, right or wrong. */
+static void draw_share(sample *out, const bp_rng_key *key)
+{
+    for (int64_t d = 0; d < out->n; d++) {
+        out->above[d] = bp_rng_uniform(key, (uint64_t)d) < 0.85;
+        out->below[d] = 1;
+    }
+}
+
+/* ---- a correlation, an area under the ROC curve ---- */
+
+static void correlation(double *values, const int32_t *const *counts, const void *data)
+{
+    const sample *seen = data;
+    double n = 0, x = 0, y = 0, xx = 0, yy = 0, xy = 0;
+
+    for (int64_t d = 0; d < seen->n; d++) {
+        double times = counts[0][d], a = seen->above[d], b = seen->below[d];
+
+        n += times;
+        x += times * a;
+        y += times * b;
+        xx += times * a * a;
+        yy += times * b * b;
+        xy += times * a * b;
+    }
+    values[0] = (n * xy - x * y) / sqrt((n * xx - x * x) * (n * yy - y * y));
+}
+
+static void draw_pairs(sample *out, const bp_rng_key *key)
+{
+    for (int64_t d = 0; d < out->n; d++) {
+        double x = bp_rng_normal(key, 2 * (uint64_t)d);
+
+        out->above[d] = x;
+        out->below[d] = 0.5 * x + sqrt(0.75) * bp_rng_normal(key, 2 * (uint64_t)d + 1);
+    }
+}
+
+static void detect(double *values, const int32_t *const *counts, const void *data)
+{
+    const sample *seen = data;
+
+    values[0] = bp_detection_of(seen->detection, counts[0], counts[1]).auroc;
+}
+
+/* Scores of shifted documents are one deviation higher: the area is Phi(1 / sqrt 2). */
+static void draw_scores(sample *out, const bp_rng_key *key)
+{
+    for (int64_t d = 0; d < out->n; d++) {
+        out->above[d] = bp_rng_normal(key, 2 * (uint64_t)d);
+        out->below[d] = 1 + bp_rng_normal(key, 2 * (uint64_t)d + 1);
+    }
+}
+
+/* ---- the simulation ---- */
+
+static const world WORLDS[] = {
+    {.name = "mean of documents", .truth = 0.3, .draw = draw_mean, .measure = ratio, .least = 0.92},
+    {.name = "difference a token",
+     .truth = 0.02,
+     .draw = draw_difference,
+     .measure = ratio,
+     .least = 0.90},
+    {.name = "share of parts", .truth = 0.6, .draw = draw_parts, .measure = ratio, .least = 0.92},
+    {.name = "share of documents",
+     .truth = 0.85,
+     .draw = draw_share,
+     .measure = ratio,
+     .is_share = true,
+     .least = 0.92},
+    {.name = "correlation",
+     .truth = 0.5,
+     .draw = draw_pairs,
+     .measure = correlation,
+     .least = 0.88},
+    {.name = "area under ROC",
+     .truth = 0.7602499389065233,
+     .draw = draw_scores,
+     .measure = detect,
+     .two_sets = true,
+     .least = 0.90},
+};
+
+static double share_of(const sample *seen)
+{
+    double sum = 0;
+
+    for (int64_t d = 0; d < seen->n; d++)
+        sum += seen->above[d];
+    return sum / (double)seen->n;
+}
+
+typedef struct coverage {
+    double plain, ours; /* shares of corpora whose interval holds the truth */
+    bool none;          /* there is no interval */
+} coverage;
+
+static bool holds(bp_interval interval, double truth)
+{
+    return interval.low <= truth && truth <= interval.high;
+}
+
+static void count_one(coverage *out, const world *self, sample *seen, uint64_t seed)
+{
+    static double values[RESAMPLES];
+    const int64_t documents[2] = {seen->n, seen->n};
+    bp_bootstrap spec = {.seed = seed,
+                         .resamples = RESAMPLES,
+                         .groups = self->two_sets ? 2 : 1,
+                         .documents = documents,
+                         .width = 1};
+    bp_detection *detection = NULL;
+    bp_interval plain, ours;
+
+    if (self->two_sets)
+        bp_test_expect(bp_detection_new(&detection, seen->above, seen->n, seen->below, seen->n),
+                       BP_OK);
+    seen->detection = detection;
+    bp_test_expect(bp_bootstrap_run(values, &spec, self->measure, seen), BP_OK);
+    bp_test_expect(bp_interval_of(&plain, values, RESAMPLES, 1, BP_PLAIN_PERCENTILES), BP_OK);
+    bp_test_expect(bp_interval_of(&ours, values, RESAMPLES, 1, seen->n), BP_OK);
+    if (self->is_share && seen->n >= BP_FEW_DOCUMENTS)
+        ours = bp_wilson_interval(share_of(seen), seen->n);
+    out->plain += (double)holds(plain, self->truth) / CORPORA;
+    out->ours += (double)holds(ours, self->truth) / CORPORA;
+    out->none = isnan(ours.low);
+    bp_detection_free(&detection);
+}
+
+static coverage simulate(const world *self, int64_t number, int64_t n)
+{
+    coverage out = {0};
+
+    for (int64_t c = 0; c < CORPORA; c++) {
+        sample seen = {.n = n};
+        bp_rng_key key = bp_rng_key_of(11, BP_RNG_TEST, number, c, n);
+
+        self->draw(&seen, &key);
+        count_one(&out, self, &seen, (uint64_t)(number * CORPORA + c));
+    }
+    return out;
+}
+
+static void intervals_cover_or_are_not_there(void **state)
+{
+    const double deviation = sqrt(0.95 * 0.05 / CORPORA);
+
+    (void)state;
+    omp_set_num_threads(1); /* corpora are too small to share */
+    for (size_t w = 0; w < sizeof WORLDS / sizeof WORLDS[0]; w++)
+        for (int k = 0; k < SIZE_COUNT; k++) {
+            int64_t n = SIZES[k];
+            coverage got = simulate(&WORLDS[w], (int64_t)w, n);
+
+            printf("%-20s n = %3d: percentiles %.3f, ", WORLDS[w].name, (int)n, got.plain);
+            if (got.none)
+                printf("none\n");
+            else
+                printf("ours %.3f\n", got.ours);
+            assert_int_equal(got.none, n < BP_FEW_DOCUMENTS);
+            if (got.none)
+                continue;
+            assert_true(got.ours > WORLDS[w].least - 2 * deviation);
+            assert_true(got.ours <= 1 && (n < 50 || got.ours > 0.94 - 3 * deviation));
+        }
+}
+
+int main(void)
+{
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(intervals_cover_or_are_not_there),
+    };
+    return BP_TEST_RUN(tests);
+}
