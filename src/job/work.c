@@ -68,6 +68,7 @@ void bp_work_write_page(bp_work_job *job, const char *name, json_t *page, bp_err
 {
     char *path = bp_path_join(job->folder, PAGE);
 
+    bp_report_about(page, bp_run_keys_of(job->config)->dir);
     if (err == BP_OK)
         err = bp_report_page(path, name, page);
     job->no_page = err != BP_OK;

@@ -5,6 +5,7 @@
 #include "base/files/fs.h"
 #include "base/mem.h"
 #include "base/process/clock.h"
+#include "base/process/command_line.h"
 #include "run/restart.h"
 #include "run/run_fields.h"
 
@@ -117,15 +118,17 @@ json_t *run_record_new(const char *folder, const bp_mesh *mesh, const bp_config 
 {
     json_int_t start = json_integer_value(json_object_get(before, "starts")) + 1;
     json_t *record, *seeds = json_object();
+    char *command = bp_command_line(mesh->size);
 
     bp_config_each(config, add_seed, seeds);
-    record = json_pack("{s:s, s:i, s:s, s:s, s:I, s:s, s:o, s:o, s:o, s:o, s:o, s:{s:s}, s:o}",
+    record = json_pack("{s:s, s:i, s:s, s:s, s:s, s:I, s:s, s:o, s:o, s:o, s:o, s:o, s:{s:s}, s:o}",
                        "format", RUN_FORMAT, "format_version", RUN_VERSION, "job", spec->job,
-                       "version", BAGPIPE_VERSION, "starts", start, "started",
+                       "version", BAGPIPE_VERSION, "command", command, "starts", start, "started",
                        bp_clock_stamp().text, "mesh", mesh_json(mesh), "hosts",
                        hosts_json(hosts, mesh->size), "libraries", libraries_json(), "seeds", seeds,
                        "identities", identities_json(spec, before), "exit", "state", "running",
                        "recent_starts", bp_restart_list(before, folder, start));
+    bp_free(command);
     /* members of objects that are on both sides are put together */
     (void)json_object_update_recursive(record, (json_t *)spec->extra); /* which is not changed */
     return record;

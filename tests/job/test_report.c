@@ -44,10 +44,11 @@ static void a_page_holds_its_style(void **state)
 
     (void)state;
     use_share("pages", "style.css", "p { color: red }");
+    use_share("pages", "head.html", "<title>{{title}}</title>");
     use_share("pages", "small.html", "<style>{{{style}}}</style><p>{{name}}</p>\n");
     bp_test_expect(bp_report_page(path, "small", data), BP_OK);
     text = read_text(path);
-    assert_string_equal(text, "<style>p { color: red }</style><p>a &amp; b</p>\n");
+    assert_string_equal(text, "<title></title><style>p { color: red }</style><p>a &amp; b</p>\n");
     assert_int_equal(json_object_size(data), 1); /* the caller's is as it was */
     bp_free(text);
     json_decref(data);
@@ -59,6 +60,7 @@ static void a_missing_template_is_named_with_the_remedy(void **state)
 
     (void)state;
     use_share("pages", "style.css", "");
+    use_share("pages", "head.html", "");
     bp_test_expect(bp_report_page(bp_test_path("none.html"), "none", data), BP_ERR_INPUT);
     bp_test_message_has("share/report/pages/none.html ... [report.file_missing]");
     bp_test_message_has("BAGPIPE_SHARE");

@@ -2,6 +2,7 @@
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 
@@ -71,7 +72,7 @@ class ScorePage(ScoreFiles, JobTest):
         page, text = self.page("whole")
         summary = self.summary("whole")
         rows = {row[0]: row for row in page.rows}
-        self.assertEqual(rows["all documents"][1:4], [str(summary["documents"]), str(summary["tokens"]), f"{summary['perplexity']:.4f}"])
+        self.assertEqual(rows["all documents"][1:4], [f"{summary['documents']:,}", f"{summary['tokens']:,}", f"{summary['perplexity']:.4f}"])
         self.assertEqual(rows["valid"][3], f"{summary['corpora']['valid']['perplexity']:.4f}")
         self.assertEqual(rows["kind: a <b>"][3], f"{summary['labels']['kind']['a <b>']['perplexity']:.4f}")
         self.assertNotIn("<b>", text)
@@ -180,7 +181,24 @@ class ScorePage(ScoreFiles, JobTest):
         self.scored("coordinated", "mesh.data=2", ranks=3)
         self.scored("alone")
         self.assert_same_bytes("alone", "coordinated")
-        self.assertEqual(self.page("alone")[1], self.page("coordinated")[1])
+        about = re.compile(r'<dl class="about">.*?</dl>', re.S)  # names the run and its command
+        self.assertEqual(about.sub("", self.page("alone")[1]), about.sub("", self.page("coordinated")[1]))
+
+    def test_a_page_names_its_run(self):
+        """The command can be pasted, whatever its words hold."""
+        self.scored("it's <b>")
+        page, text = self.page("it's <b>")
+        about = dict(zip(page.named("dt"), page.named("dd")))
+        self.assertEqual((about["Run"], about["Model"]), ("it's <b>", self.at("model")))
+        self.assertEqual(about["Corpus"], f"{self.at('labelled.h5')}, {self.at('valid.h5')}")
+        self.assertEqual(shlex.split(about["Command"]), [program("bagpipe"), "score", self.at("score.ini"), f"run.dir={self.at(chr(39).join(('it', 's <b>')))}"])
+        record = bagpipe_test.read_json(self.at("it's <b>"), "run.json")
+        self.assertEqual(about["Command"], record["command"])
+        self.assertEqual(about["Version"], record["version"])
+        self.assertEqual(about["Date"], record["started"][:16].replace("T", " ") + " UTC")
+        self.assertEqual(about["Parameters"], f"{bagpipe_test.read_json(self.at('model'), 'run.json')['parameters']:,}")
+        self.assertIn("<title>Scores of model</title>", text)
+        self.assertIn("@media print", text)
 
 
 if __name__ == "__main__":

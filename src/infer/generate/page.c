@@ -147,6 +147,11 @@ void generator_write_page(const generator *self)
                              (json_int_t)texts, "texts", json_array());
     bp_err err = add_texts(json_object_get(page, "texts"), self, outputs);
 
+    char *title =
+        bp_sprintf("Texts by %s", bp_path_base(bp_generate_keys_of(self->job->config)->model));
+
+    (void)json_object_set_new(page, "title", name_of(title));
+    bp_free(title);
     (void)json_object_set_new(page, "model",
                               name_of(bp_generate_keys_of(self->job->config)->model));
     (void)json_object_set_new(

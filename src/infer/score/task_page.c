@@ -131,6 +131,7 @@ void task_page_write(const task_scoring *task)
         task->kind->at_words, "measured", task_has_figures(task), "texts", task->kind->texts);
     bp_err err = BP_OK;
 
+    (void)json_object_set_new(page, "title", score_page_title(model));
     add_confusion(page, task, results);
     if (has_classes(task))
         err = add_reliability(page, task);

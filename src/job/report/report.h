@@ -15,11 +15,22 @@
 /** Is the template pages/NAME.html there? */
 bool bp_report_has_page(const char *name);
 
-/** Write `path` from pages/NAME.html. In the template {{{style}}} is pages/style.css.
+/** Write `path` from pages/head.html and pages/NAME.html. In both, {{{style}}} is pages/style.css.
  *
  * Errors:     BP_ERR_INPUT the template is missing; those of bp_template_render and
  *             bp_file_write. */
 bp_err bp_report_page(const char *path, const char *name, const json_t *data);
+
+/** page.about: run, model, parameters, corpus, command, version and date of the run at `folder`, as
+ * far as its run.json and config.ini have them; pages/head.html shows it above every page. */
+void bp_report_about(json_t *page, const char *folder);
+
+/** A figure with three significant digits, and with as many decimals as its error needs for two;
+ * without an error (NaN, 0) with four digits. `difference`: with its sign. Free with bp_free();
+ * NULL: it is not finite. */
+char *bp_report_figure(double value, double error, bool difference);
+/** Text of a number with commas between thousands of its integer part. Free with bp_free(). */
+char *bp_report_thousands(const char *digits);
 
 /** A gnuplot script that needs no file but its data: `variables`, common.gp, NAME.gp.
  *

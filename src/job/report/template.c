@@ -1,6 +1,9 @@
 /* Fills a template (HTML, gnuplot) from JSON: variables, lists, conditions. Called by report.c. */
 #include "job/report/template.h"
 
+#include "base/mem.h"
+#include "job/report/report.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -141,6 +144,16 @@ static const json_t *find_value(const frame *context, const char *name, int byte
     return value;
 }
 
+static void put_integer(bp_buffer *out, json_int_t value, bool raw)
+{
+    char *digits = bp_sprintf("%" JSON_INTEGER_FORMAT, value);
+    char *text = raw ? bp_strdup(digits) : bp_report_thousands(digits);
+
+    bp_buffer_printf(out, "%s", text);
+    bp_free(text);
+    bp_free(digits);
+}
+
 static void put_value(bp_buffer *out, const json_t *value, bool raw)
 {
     if (json_is_string(value) && raw)
@@ -148,7 +161,7 @@ static void put_value(bp_buffer *out, const json_t *value, bool raw)
     else if (json_is_string(value))
         bp_html_escape(out, json_string_value(value), json_string_length(value));
     else if (json_is_integer(value))
-        bp_buffer_printf(out, "%" JSON_INTEGER_FORMAT, json_integer_value(value));
+        put_integer(out, json_integer_value(value), raw);
     else if (json_is_real(value))
         bp_buffer_printf(out, "%.6g", json_real_value(value));
     else if (json_is_boolean(value))

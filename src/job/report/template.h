@@ -16,7 +16,8 @@
  *
  * a.b is b of a. A name that an object lacks is looked for in the sections around it; one that is
  * nowhere is empty. A line with only a section's tag or a comment leaves no empty line. Integers
- * are printed as they are, reals with 6 digits: for other digits, give a string.
+ * have commas between thousands ({{{name}}}: none), reals 6 digits: for other digits, give a
+ * string.
  *
  * `name` is the template's, for messages.
  * Errors:     BP_ERR_FORMAT a tag without its end, with name and line; BP_ERR_SYSTEM.

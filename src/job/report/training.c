@@ -318,22 +318,10 @@ static json_t *real_text(const char *format, double value)
     return isfinite(value) ? json_sprintf(format, value) : json_null();
 }
 
-/* "12,345,678" */
+/* "12,345,678"; null where there is none. */
 static json_t *count_text(int64_t value)
 {
-    char digits[32], text[48];
-    size_t length, at = 0;
-
-    if (value <= 0)
-        return json_null();
-    length = (size_t)snprintf(digits, sizeof digits, "%" PRId64, value);
-    for (size_t k = 0; k < length; k++) {
-        if (k > 0 && (length - k) % 3 == 0)
-            text[at++] = ',';
-        text[at++] = digits[k];
-    }
-    text[at] = '\0';
-    return bp_json_string(text);
+    return value > 0 ? json_integer(value) : json_null();
 }
 
 static json_t *row_of(const training *self, int64_t r, int64_t c)
@@ -385,16 +373,19 @@ static json_t *differences_of(const training *self)
 
 static json_t *page_of(const training *self)
 {
-    json_t *rows = json_array(), *title;
+    json_t *rows = json_array(), *title, *page;
 
     for (int64_t r = 0; r < self->count; r++)
         for (int64_t c = 0; c < self->runs[r].curve_count; c++)
             (void)json_array_append_new(rows, row_of(self, r, c));
     title = self->count == 1 ? json_sprintf("Training of %s", self->names[0])
                              : json_sprintf("%" PRId64 " trainings", self->count);
-    return json_pack("{s:o, s:o, s:o, s:b, s:I, s:i, s:[]}", "title", title, "runs", rows,
+    page = json_pack("{s:o, s:o, s:o, s:b, s:I, s:i, s:[]}", "title", title, "runs", rows,
                      "differences", differences_of(self), "thinned", (int)self->thinned, "points",
                      (json_int_t)self->points, "smooth_percent", 100 / SMOOTH_SHARE, "plots");
+    if (self->count == 1)
+        bp_report_about(page, self->runs[0].folder);
+    return page;
 }
 
 /* Plots over steps, tokens and hours. Errors: those of draw. */

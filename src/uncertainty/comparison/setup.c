@@ -34,26 +34,6 @@ static bp_err open_mesh(comparison_job *self, bool alone)
 
 /* ---- lists ---- */
 
-/* argv as the kernel has it. */
-static char *read_command(int ranks)
-{
-    FILE *file = fopen("/proc/self/cmdline", "r");
-    char chunk[1024];
-    bp_buffer text = {0};
-    size_t bytes;
-
-    if (ranks > 1)
-        bp_buffer_printf(&text, "mpirun -n %d ", ranks);
-    while (file && (bytes = fread(chunk, 1, sizeof(chunk), file)) > 0)
-        for (size_t k = 0; k < bytes; k++)
-            bp_buffer_printf(&text, "%c", chunk[k] == '\0' ? ' ' : chunk[k]);
-    if (file)
-        (void)fclose(file); /* only read from */
-    while (text.bytes > 0 && text.data[text.bytes - 1] == ' ')
-        text.data[--text.bytes] = '\0';
-    return bp_buffer_take(&text);
-}
-
 static void begin_methods(comparison_job *self)
 {
     const comparison_results *results = &self->results;
@@ -83,7 +63,6 @@ static bp_err parse_lists(comparison_job *self)
     results->resamples = bp_uncertainty_keys_of(config)->resamples;
     results->scaled = bp_corpus_keys_of(config)->valid != NULL;
     results->folder = bp_path_join(bp_run_keys_of(config)->dir, "uncertainty");
-    results->command = read_command(bp_comm_size(self->world));
     self->record_path = bp_path_join(results->folder, "record.json");
     comparison_results_init(results); /* shifts are not all known yet */
     if (err == BP_OK)

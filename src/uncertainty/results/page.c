@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "job/report/report.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
@@ -170,6 +171,7 @@ bp_err comparison_page_write(const comparison_results *results)
 {
     int64_t methods = results->methods.count;
     char *path = bp_path_join(results->folder, "index.html");
+    char *run = bp_path_join(results->folder, "..");
     comparison_plot *plots = comparison_plots_list(results);
     json_t *aurocs = json_array(), *definitions = json_array(), *drawings = json_array();
 
@@ -182,19 +184,24 @@ bp_err comparison_page_write(const comparison_results *results)
                                    comparison_definition_text(results, one)));
     for (const comparison_plot *plot = plots; plot->name; plot++)
         add(drawings, plot_json(results, plot));
-    json_t *page = json_pack(
-        "{s:s, s:s, s:b, s:I, s:b, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
-        "command", results->command, "prediction", comparison_prediction_name(results), "of_tokens",
-        (int)!results->task->whole_text, "method_count", (json_int_t)methods, "several_methods",
-        methods > 1, "tokens", (json_int_t)results->results[0].tokens, "documents",
-        (json_int_t)results->in_domain.items[0].document_count, "resamples",
-        (json_int_t)results->resamples, "figures", figures_json(results, false), "compared",
-        figures_json(results, true), "methods", methods_json(results), "shifted",
-        shifted_json(results), "aurocs", aurocs, "differences", differences_json(results),
-        "definitions", definitions, "plots", drawings);
+    json_t *page =
+        json_pack("{s:s, s:b, s:I, s:b, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
+                  "prediction", comparison_prediction_name(results), "of_tokens",
+                  (int)!results->task->whole_text, "method_count", (json_int_t)methods,
+                  "several_methods", methods > 1, "tokens", (json_int_t)results->results[0].tokens,
+                  "documents", (json_int_t)results->in_domain.items[0].document_count, "resamples",
+                  (json_int_t)results->resamples, "figures", figures_json(results, false),
+                  "compared", figures_json(results, true), "methods", methods_json(results),
+                  "shifted", shifted_json(results), "aurocs", aurocs, "differences",
+                  differences_json(results), "definitions", definitions, "plots", drawings);
+    (void)json_object_set_new(page, "title",
+                              json_sprintf("Uncertainty: %" PRId64 " method%s compared", methods,
+                                           methods == 1 ? "" : "s"));
+    bp_report_about(page, run);
     bp_err err = bp_report_page(path, "uncertainty", page);
     comparison_plots_clear(&plots);
     json_decref(page);
+    bp_free(run);
     bp_free(path);
     return err;
 }

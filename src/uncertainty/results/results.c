@@ -40,7 +40,6 @@ void comparison_results_clear(comparison_results *results)
     comparison_groups_clear(&results->shifted);
     comparison_groups_clear(&results->in_domain);
     comparison_methods_clear(&results->methods);
-    bp_free(results->command);
     bp_free(results->folder);
     *results = (comparison_results){0};
 }

@@ -174,7 +174,6 @@ typedef struct comparison_temperature {
 
 typedef struct comparison_results {
     char *folder; /* RUN/uncertainty */
-    char *command;
     comparison_methods methods;
     comparison_metadata *metadata; /* [methods] */
     int64_t *members; /* [methods]: distributions that are mixed: members, passes or samples */

@@ -40,6 +40,15 @@ json_t *score_page_text(const char *text, size_t bytes)
     return value;
 }
 
+json_t *score_page_title(const char *model)
+{
+    char *text = bp_sprintf("Scores of %s", bp_path_base(model));
+    json_t *title = score_page_text(text, strlen(text));
+
+    bp_free(text);
+    return title;
+}
+
 void score_page_add_value(json_t *object, const char *key, const char *format, double value)
 {
     char *text = isfinite(value) ? bp_sprintf(format, value) : NULL;
@@ -276,6 +285,8 @@ void score_page_write(const scorer *self, const bp_score_table *table)
                   (json_int_t)self->statistics.members, "ensemble", self->statistics.members > 0,
                   "documents", (json_int_t)self->plan.scored, "values_most", VALUES_MOST);
     bp_err err = add_distribution(page, table);
+
+    (void)json_object_set_new(page, "title", score_page_title(model));
 
     if (err == BP_OK)
         err = score_page_add_texts(page, self, table);

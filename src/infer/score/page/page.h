@@ -15,6 +15,9 @@ void score_page_write(const struct scorer *self, const bp_score_table *table);
 /** Any bytes as a string of valid UTF-8 (bp_text_escape). New reference. */
 json_t *score_page_text(const char *text, size_t bytes);
 
+/** "Scores of MODEL". New reference. */
+json_t *score_page_title(const char *model);
+
 /** object[key]: the value as text, or null if it is not finite. */
 void score_page_add_value(json_t *object, const char *key, const char *format, double value);
 

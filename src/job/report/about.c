@@ -1,0 +1,110 @@
+/* What a page says of its run: name, model, corpus, command, version, date. */
+#include "job/report/report_priv.h"
+
+#include "base/config/json.h"
+#include "base/files/fs.h"
+#include "base/mem.h"
+#include "base/printable.h"
+#include "run/run_compare.h"
+#include "run/run_fields.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define RECORD_LIMIT ((int64_t)16 << 20)
+
+static void add(json_t *about, const char *name, const char *value, bool code)
+{
+    char *shown = bp_printable(value);
+
+    if (shown[0] != '\0')
+        (void)json_array_append_new(
+            about, json_pack("{s:s, s:s, s:b}", "name", name, "value", shown, "code", (int)code));
+    bp_free(shown);
+}
+
+/* The first of these keys that the run has; "" if none. */
+static const char *value_of(const run_pairs *pairs, const char *const *keys)
+{
+    const char *value = NULL;
+
+    for (; *keys && !(value && value[0] != '\0'); keys++)
+        value = run_pairs_find(pairs, *keys);
+    return value ? value : "";
+}
+
+/* Those of the run at `folder`; with `near`, of the run of which it is a checkpoint, or of its
+ * first member. 0: unknown. */
+static long long parameters_of(const char *folder, bool near)
+{
+    static const char *const PLACES[] = {"run.json", "../../run.json", "members/m00/run.json"};
+    long long count = 0;
+
+    for (int k = 0; k < (near ? 3 : 1) && count == 0; k++) {
+        json_t *record = NULL;
+        char *path = bp_path_join(folder, PLACES[k]);
+
+        if (bp_path_exists(path) && bp_json_load(&record, path, RECORD_LIMIT) == BP_OK)
+            count = integer_of(record, "parameters");
+        json_decref(record);
+        bp_free(path);
+    }
+    return count;
+}
+
+static void add_parameters(json_t *about, const char *folder, const char *model)
+{
+    long long count = parameters_of(folder, false);
+
+    if (count == 0 && model[0] != '\0')
+        count = parameters_of(model, true);
+    if (count > 0) {
+        char *digits = bp_sprintf("%lld", count), *text = bp_report_thousands(digits);
+
+        add(about, "Parameters", text, false);
+        bp_free(text);
+        bp_free(digits);
+    }
+}
+
+/* "2026-11-29T19:31:27Z" */
+static void add_date(json_t *about, const char *stamp)
+{
+    char *text = bp_strdup(stamp);
+
+    if (strlen(text) == 20) {
+        text[10] = ' ';
+        text[16] = '\0';
+        char *whole = bp_sprintf("%s UTC", text);
+
+        add(about, "Date", whole, false);
+        bp_free(whole);
+    }
+    bp_free(text);
+}
+
+void bp_report_about(json_t *page, const char *folder)
+{
+    static const char *const MODELS[] = {"score.model", "generate.model", "uncertainty.models",
+                                         "model.init",  "model.kind",     NULL},
+                             *const CORPORA[] = {"score.corpus", "uncertainty.in_domain",
+                                                 "generate.prompts", "corpus.train", NULL};
+    char *real = realpath(folder, NULL);
+    json_t *record = NULL, *about = json_array();
+    run_pairs pairs = {0};
+    const bp_path path = bp_path_in(folder, "run.json");
+
+    (void)bp_json_load(&record, path.text, RECORD_LIMIT); /* a page of a damaged run says less */
+    (void)run_pairs_read(&pairs, folder);
+    add(about, "Run", bp_path_base(real ? real : folder), false);
+    add(about, "Model", value_of(&pairs, MODELS), false);
+    add_parameters(about, folder, value_of(&pairs, MODELS));
+    add(about, "Corpus", value_of(&pairs, CORPORA), false);
+    add(about, "Command", text_of(record, "command"), true);
+    add(about, "Version", text_of(record, "version"), false);
+    add_date(about, text_of(record, "started"));
+    (void)json_object_set_new(page, "about", about);
+    run_pairs_clear(&pairs);
+    json_decref(record);
+    free(real); /* realpath's */
+}

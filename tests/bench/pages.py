@@ -1,0 +1,107 @@
+"""Makes a small run of each job that leaves a page, so that every page can be looked at: FOLDER/NAME.html, and with --pictures
+screenshots of them by Chromium, 1,280 and 400 points wide and as printed.
+
+    python3 tests/bench/pages.py --bin build/release/bin FOLDER [--pictures]
+
+It takes some minutes; A second call makes only pages anew.
+"""
+import json
+import os
+import pathlib
+import random
+import shutil
+import subprocess
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "jobs"))
+import bagpipe_test  # pylint: disable=wrong-import-position
+from test_finetune import KINDS, MODEL, TaskTest  # pylint: disable=wrong-import-position
+from uncertainty_test import UncertaintyTest  # pylint: disable=wrong-import-position
+
+WIDTHS = (1280, 400)
+
+
+def make(name, *words):
+    """A job, and its page."""
+    print(name, flush=True)
+    for page in (f"{name}/index.html", *(f"{name}/{job}/index.html" for job in ("score", "generate", "uncertainty"))):
+        if os.path.exists(page):
+            os.remove(page)  # so that a finished run makes it anew
+    bagpipe_test.FolderTest.must(["bagpipe", words[0], *words[1:], f"run.dir={name}"])
+
+
+class Language(UncertaintyTest):
+    """Language models: trained, side by side, applied, compared."""
+
+    @classmethod
+    def runs(cls):
+        draw = random.Random(1)
+        rows = [{"id": f"d{k}", "text": " ".join(draw.sample(cls.lines(), 3)), "year": str(1900 + 10 * (k % 4)), "register": ("news", "letters")[k % 2]}
+                for k in range(60)]
+        rows += [{"id": "zh", "text": "雨が石に降る。 Chinese and Japanese: 猫 坐 在 門 邊, é, and <b>markup</b>. " * 4, "year": "1940", "register": "letters"}]
+        cls.write("register.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
+        cls.must(["bagpipe-data", "corpus", "--tokenizer", "tokenizer.json", "--format", "jsonl", "--label", "year", "--label", "register", "--out",
+                  "register.h5", "register.jsonl"])
+        for name, keys in (("training", ["train.steps=300"]), ("faster", ["train.steps=200", "optimizer.lr=1e-2"])):
+            make(name, "pretrain", "small.ini", "train.valid_every=25", "train.log_every=2", *keys)
+        make("members", "ensemble", "small.ini", "ensemble.members=4", "train.steps=150", "train.valid_every=25")
+        cls.must(["bagpipe", "plot", "--out", "several.html", "training", "faster", "members"])
+        scores = ["score.corpus=register.h5,valid.h5", "score.tokens=yes", "small.ini"]
+        make("scores", "score", "score.model=training", *scores)
+        make("ensemble-scores", "score", "score.model=members", *scores)
+        cls.write("prompts.txt", "The old ship\nIn the morning\n")
+        make("texts", "generate", "small.ini", "generate.model=members", "generate.prompts=prompts.txt", "generate.tokens=40", "tokenizer.path=tokenizer.json")
+        make("study", "uncertainty", "study.ini")
+
+    @classmethod
+    def lines(cls):
+        return [line for line in pathlib.Path("valid.txt").read_text(encoding="utf-8").splitlines() if len(line) > 20]
+
+
+class Task(TaskTest):
+    """Models of tasks: classes and tags."""
+
+    @classmethod
+    def runs(cls):
+        tune = ["tune.ini", *MODEL, "train.batch=8", "train.steps=60", "train.log_every=1", "train.valid_every=10", "optimizer.lr=3e-3"]
+        make("classes", "finetune", *tune, "task.kind=classes")
+        make("class-scores", "score", "score.model=classes", "score.corpus=valid.h5", "tune.ini")
+        test = cls()
+        tags = [test.conll(name, cls.sentences(count, seed)) for name, count, seed in (("tags", 200, 1), ("tags-valid", 60, 2))]
+        make("tagger", "finetune", *tune, "task.kind=tags", "task.label=", f"corpus.train={tags[0]}", f"corpus.valid={tags[1]}")
+        make("tag-scores", "score", "score.model=tagger", f"score.corpus={tags[1]}", "tune.ini")
+        make("several-classes", "ensemble", *tune, "task.kind=classes", "ensemble.members=3", "train.steps=30")
+        make("class-study", "uncertainty", "uncertainty.models=one=classes,three=several-classes,passes=classes:dropout",
+             "uncertainty.in_domain=valid.h5:topic=sea", "uncertainty.shifted=valid.h5:topic=wood", "uncertainty.resamples=200", "tune.ini")
+
+
+def picture(page, target):
+    browser = shutil.which("chromium") or shutil.which("google-chrome")
+    common = [browser, "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"]
+    for width in WIDTHS:
+        subprocess.run([*common, f"--window-size={width},2600", f"--screenshot={target}-{width}.png", page.as_uri()], check=True, capture_output=True, timeout=120)
+    subprocess.run([*common, f"--print-to-pdf={target}.pdf", page.as_uri()], check=True, capture_output=True, timeout=120)
+
+
+def main():
+    pictures, = bagpipe_test.take(pictures=False)
+    bagpipe_test.options["bin"] = os.path.abspath(sys.argv[sys.argv.index("--bin") + 1])
+    folder = pathlib.Path(sys.argv[-1]).resolve()
+    for kind in (Language, Task):
+        kind.folder = str(folder / kind.__name__.lower())
+        if not os.path.exists(kind.folder):
+            os.makedirs(kind.folder)
+            kind.setUpClass()
+        os.chdir(kind.folder)
+        kind.runs()
+        for page in sorted([*pathlib.Path().glob("*/index.html"), *pathlib.Path().glob("*/*/index.html")]):
+            shutil.copy(page, folder / (page.parts[0] + ".html"))
+        for page in pathlib.Path().glob("*.html"):
+            shutil.copy(page, folder)
+    for page in sorted(folder.glob("*.html")) if pictures else ():
+        picture(page, folder / page.stem)
+
+
+if __name__ == "__main__":
+    bagpipe_test.FolderTest.setUpClass = classmethod(lambda cls: None)  # the folders stay
+    main()
