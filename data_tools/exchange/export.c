@@ -305,6 +305,19 @@ static bp_err load_tokenizer(bp_tokenizer **out, const exchange_arguments *argum
     return BP_OK;
 }
 
+/* How vectors are made of an encoder's states: llama.cpp takes the mean where nothing is known. */
+static bp_gguf_pooling pooling_of(const bp_checkpoint *checkpoint)
+{
+    static const char *const NAMES[] = {"", "mean", "first", "last"};
+    const json_t *vectors = json_object_get(bp_checkpoint_state(checkpoint), "vectors");
+    const char *pool = json_string_value(json_object_get(vectors, "pool"));
+
+    for (int k = BP_GGUF_POOL_MEAN; pool && k < BP_GGUF_POOLS; k++)
+        if (strcmp(pool, NAMES[k]) == 0)
+            return (bp_gguf_pooling)k;
+    return BP_GGUF_POOL_MEAN;
+}
+
 static bp_err export_gguf(const exchange_arguments *arguments, bp_checkpoint *checkpoint)
 {
     exchange_progress progress = {.what = "writing weights"};
@@ -319,6 +332,7 @@ static bp_err export_gguf(const exchange_arguments *arguments, bp_checkpoint *ch
                              &(bp_gguf_options){.type = (bp_gguf_type)arguments->type,
                                                 .tokenizer = tokenizer,
                                                 .name = bp_path_base(arguments->out),
+                                                .pooling = pooling_of(checkpoint),
                                                 .left = &left},
                              &options, bp_model_huggingface_tables());
     if (err == BP_OK) {
@@ -405,8 +419,9 @@ const bp_tool bp_tool_export = {
              "that config.json names, or AutoModelForCausalLM's; it has no transformer, rnn, lstm "
              "or gru: only bagpipe reads their folders. The tokenizer of an encoder-decoder, or of "
              "a model with the head of a task, frames texts as its training did.\n"
-             "With --form gguf a model of llama's, qwen2's, gpt2's or bert's type becomes a GGUF "
-             "file, with its tokenizer.\n"
+             "With --form gguf a model of one of the types that docs/models.md lists for it "
+             "becomes a "
+             "GGUF file, with its tokenizer.\n"
              "An ELMo becomes a folder of bilm-tf's: options.json, weights.hdf5, and the words in "
              "vocab.txt and tokenizer.json.\n"
              "An n-gram model becomes an ARPA file, whose words are the tokenizer's; with "

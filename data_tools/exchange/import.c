@@ -475,6 +475,17 @@ static bp_err open_folder(model_source *from, const exchange_arguments *argument
                         : err;
 }
 
+/* How an encoder's vectors are made; NULL: nothing is said. New reference. */
+static json_t *pooling_of(const bp_gguf *file)
+{
+    static const char *const NAMES[BP_GGUF_POOLS] = {NULL, "mean", "first", "last"};
+    json_int_t pool = json_integer_value(json_object_get(bp_gguf_keys(file), "bert.pooling_type"));
+
+    return pool > BP_GGUF_POOL_NONE && pool < BP_GGUF_POOLS
+               ? json_pack("{s:s}", "pool", NAMES[pool])
+               : NULL;
+}
+
 static bp_err open_source(model_source *from, const exchange_arguments *arguments)
 {
     const char *path = arguments->from;
@@ -485,6 +496,8 @@ static bp_err open_source(model_source *from, const exchange_arguments *argument
     if (bp_path_is_dir(path) || !bp_gguf_is(path))
         return open_folder(from, arguments);
     err = bp_gguf_open(&from->gguf, path);
+    if (err == BP_OK)
+        from->vectors = pooling_of(from->gguf);
     return err == BP_OK
                ? bp_gguf_model_open(&from->model, from->gguf, bp_model_huggingface_tables())
                : err;
@@ -499,7 +512,7 @@ static bp_err import_model(const exchange_arguments *arguments)
 
     if (err == BP_OK)
         err = load_tokenizer(&tokenizer, &from);
-    if (err == BP_OK && from.vectors)
+    if (err == BP_OK && from.vectors && from.folder)
         err = import_sentences_encode(from.vectors, tokenizer, from.folder);
     if (err == BP_OK)
         err = save(&from, tokenizer);
@@ -546,9 +559,8 @@ const bp_tool bp_tool_import = {
              "A folder of Hugging Face holds config.json and model.safetensors, or shards with "
              "model.safetensors.index.json, of values in float32, float16, bfloat16 or "
              "float64. docs/formats.md lists the architectures (model_type).\n"
-             "A GGUF file is one of the architectures llama, qwen2, gpt2 and bert, of values in "
-             "F32, "
-             "F16, BF16 or Q8_0, with its tokenizer.\n"
+             "A GGUF file has an architecture of docs/models.md (llama, qwen3, gemma3, bert...), "
+             "values in F32, F16, BF16 or Q8_0, and its tokenizer.\n"
              "A folder of bilm-tf holds an ELMo: one file that ends in options.json, one in "
              "weights.hdf5, and the words, a line each, in vocab.txt (or tokenizer.json).\n"
              "An ARPA file is one of SRILM or KenLM; its words make a tokenizer, unless one is "

@@ -25,6 +25,15 @@ typedef enum bp_gguf_type {
     BP_GGUF_BF16 = 30
 } bp_gguf_type;
 
+/** An encoder's pooling_type. */
+typedef enum bp_gguf_pooling {
+    BP_GGUF_POOL_NONE,
+    BP_GGUF_POOL_MEAN,
+    BP_GGUF_POOL_FIRST,
+    BP_GGUF_POOL_LAST,
+    BP_GGUF_POOLS
+} bp_gguf_pooling;
+
 typedef struct bp_gguf_tensor {
     const char *name; /* borrowed from the file */
     bp_gguf_type type;

@@ -4,7 +4,7 @@
 #include "base/files/fs.h"
 #include "base/files/hidden.h"
 #include "base/mem.h"
-#include "io/gguf/gguf_family.h"
+#include "io/gguf/gguf_config_priv.h"
 #include "io/gguf/gguf_names_priv.h"
 #include "io/gguf/gguf_priv.h"
 #include "io/gguf/gguf_tokenizer.h"
@@ -14,8 +14,6 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#define KEY_BYTES 128
 
 /* A tensor of the folder, and what becomes of it. */
 typedef struct mine {
@@ -38,20 +36,11 @@ typedef struct export
 }
 export;
 
-static bp_err fail_counterpart(const char *what, const char *value)
-{
-    return BP_FAIL(BP_ERR_FORMAT, "gguf.no_counterpart",
-                   "GGUF files have no place for %s%s; export a Hugging Face folder", what, value);
-}
-
 /* ---- keys ---- */
 
 static void set_key(export *self, const char *key, json_t *value)
 {
-    char name[KEY_BYTES];
-
-    (void)snprintf(name, sizeof name, "%s.%s", self->family->architecture, key);
-    (void)json_object_set_new(self->keys, name, value);
+    gguf_set_key(self->keys, self->family, key, value);
 }
 
 static bp_err find_family(export *self, const json_t *config)
@@ -63,7 +52,7 @@ static bp_err find_family(export *self, const json_t *config)
             self->family = *family;
             return BP_OK;
         }
-    return fail_counterpart("a model of type ", type);
+    return gguf_no_counterpart("a model of type ", type);
 }
 
 static bp_err put_sizes(export *self, const json_t *config)
@@ -73,7 +62,7 @@ static bp_err put_sizes(export *self, const json_t *config)
 
         if (!json_is_number(value)) {
             if (!size->may_lack)
-                return fail_counterpart("a model without ", size->huggingface);
+                return gguf_no_counterpart("a model without ", size->huggingface);
             continue;
         }
         for (int k = 0; k < 2 && (k == 0 || size->also); k++)
@@ -102,7 +91,7 @@ static bp_err put_rotary(export *self, const json_t *config)
     if (!type || strcmp(type, "default") == 0)
         return BP_OK;
     if (strcmp(type, "linear") != 0)
-        return fail_counterpart("positions scaled by ", type);
+        return gguf_no_counterpart("positions scaled by ", type);
     set_key(self, "rope.scaling.type", json_string("linear"));
     set_key(self, "rope.scaling.factor",
             json_real(json_number_value(json_object_get(scaling, "factor"))));
@@ -121,23 +110,30 @@ static bp_err put_keys(export *self, const json_t *config)
 
     if (err != BP_OK)
         return err;
-    self->keys = json_pack("{s:s, s:s, s:s, s:i, s:i, s:i}", "general.architecture",
+    self->keys = json_pack("{s:s, s:s, s:o, s:i, s:i, s:i}", "general.architecture",
                            self->family->architecture, "general.type", "model", "general.name",
-                           self->options->name, "general.file_type", file_type(self->options->type),
-                           "general.quantization_version", 2, "general.alignment", 32);
+                           bp_json_string(self->options->name), "general.file_type",
+                           file_type(self->options->type), "general.quantization_version", 2,
+                           "general.alignment", 32);
     set_key(self, "vocab_size", json_incref(json_object_get(config, "vocab_size")));
     err = put_sizes(self, config);
     if (err == BP_OK && self->family->rotary)
         err = put_rotary(self, config);
+    if (err == BP_OK)
+        err = gguf_put_layers(self->keys, config, self->family);
     if (strcmp(self->family->architecture, "bert") == 0) {
         set_key(self, "attention.causal", json_false());
-        set_key(self, "pooling_type", json_integer(1));
+        set_key(self, "pooling_type", json_integer(self->options->pooling));
         (void)json_object_set(self->keys, "tokenizer.ggml.token_type_count",
                               json_object_get(config, "type_vocab_size"));
     }
-    if (err == BP_OK && self->options->tokenizer)
-        err = bp_gguf_put_tokenizer(self->keys, self->options->tokenizer);
-    return err;
+    if (err != BP_OK)
+        return err;
+    if (self->options->tokenizer)
+        return bp_gguf_put_tokenizer(self->keys, self->options->tokenizer,
+                                     json_integer_value(json_object_get(config, "vocab_size")));
+    (void)json_object_set_new(self->keys, "tokenizer.ggml.model", json_string("none"));
+    return BP_OK;
 }
 
 /* ---- tensors ---- */
@@ -153,21 +149,21 @@ static bp_gguf_type type_of(const export *self, const bp_gguf_row *row, const bp
 
 static bp_err put_tensor(export *self, int64_t k, const bp_safetensor *theirs, const json_t *config)
 {
-    static const char *const LEFT[] = {"cls.", "bert.pooler."};
+    static const char *const LEFT[] = {"cls.", "bert.pooler.", "pooler."};
     mine *out = &self->list[k];
     bp_gguf_tensor *spec = &self->specs[self->written];
     char *name = self->names[self->written];
     const bp_gguf_row *row = gguf_of_huggingface(name, self->family, theirs->name);
     bool turned;
 
-    for (int i = 0; i < 2 && !row; i++)
+    for (size_t i = 0; i < sizeof LEFT / sizeof *LEFT && !row; i++)
         out->left = out->left || strncmp(theirs->name, LEFT[i], strlen(LEFT[i])) == 0;
     if (!row && out->left) {
         (*self->options->left)++;
         return BP_OK;
     }
     if (!row)
-        return fail_counterpart("tensor ", theirs->name);
+        return gguf_no_counterpart("tensor ", theirs->name);
     turned = row->change == BP_GGUF_TRANSPOSED && theirs->dims == 2;
     *spec = (bp_gguf_tensor){.name = name, .dims = theirs->dims};
     memcpy(spec->shape, theirs->shape, 2 * sizeof *spec->shape);

@@ -10,6 +10,7 @@ typedef struct bp_gguf_options {
     bp_gguf_type type;             /* of matrices; rows of no whole number of blocks are F16 */
     const bp_tokenizer *tokenizer; /* NULL: none */
     const char *name;              /* general.name */
+    bp_gguf_pooling pooling;       /* of an encoder */
     int64_t *left;                 /* how many tensors (of heads) GGUF files have no place for */
 } bp_gguf_options;
 

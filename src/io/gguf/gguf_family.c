@@ -34,17 +34,43 @@
 
 #define LAYER   "blk.*."
 #define DECODER "model.layers.*."
-#define ROTARY_ROWS(queries, keys)                                                                 \
-    {"token_embd", "model.embed_tokens"}, {"output_norm", "model.norm"}, {"output", "lm_head"},    \
-        {LAYER "attn_norm", DECODER "input_layernorm"},                                            \
+#define HEAD                                                                                       \
+    {                                                                                              \
+        "output", "lm_head"                                                                        \
+    }
+#define QUERY_NORMS(change)                                                                        \
+    {LAYER "attn_q_norm", DECODER "self_attn.q_norm", change},                                     \
+    {                                                                                              \
+        LAYER "attn_k_norm", DECODER "self_attn.k_norm", change                                    \
+    }
+/* All but norms of layers and the head. */
+#define PRODUCTS(queries, keys, norms)                                                             \
+    {"token_embd", "model.embed_tokens"}, {"output_norm", "model.norm", norms},                    \
         {LAYER "attn_q", DECODER "self_attn.q_proj", queries},                                     \
         {LAYER "attn_k", DECODER "self_attn.k_proj", keys},                                        \
         {LAYER "attn_v", DECODER "self_attn.v_proj"},                                              \
         {LAYER "attn_output", DECODER "self_attn.o_proj"},                                         \
-        {LAYER "ffn_norm", DECODER "post_attention_layernorm"},                                    \
         {LAYER "ffn_gate", DECODER "mlp.gate_proj"}, {LAYER "ffn_up", DECODER "mlp.up_proj"},      \
     {                                                                                              \
         LAYER "ffn_down", DECODER "mlp.down_proj"                                                  \
+    }
+#define ROTARY_ROWS(queries, keys)                                                                 \
+    PRODUCTS(queries, keys, BP_GGUF_SAME), HEAD, {LAYER "attn_norm", DECODER "input_layernorm"},   \
+    {                                                                                              \
+        LAYER "ffn_norm", DECODER "post_attention_layernorm"                                       \
+    }
+/* Norms after the branches. */
+#define NORMS_AFTER(change)                                                                        \
+    {LAYER "post_attention_norm", DECODER "post_attention_layernorm", change},                     \
+    {                                                                                              \
+        LAYER "post_ffw_norm", DECODER "post_feedforward_layernorm", change                        \
+    }
+/* Norms are kept as 1 + weight. */
+#define GEMMA_ROWS                                                                                 \
+    PRODUCTS(BP_GGUF_SAME, BP_GGUF_SAME, BP_GGUF_ONE_MORE), NORMS_AFTER(BP_GGUF_ONE_MORE),         \
+        {LAYER "attn_norm", DECODER "input_layernorm", BP_GGUF_ONE_MORE},                          \
+    {                                                                                              \
+        LAYER "ffn_norm", DECODER "pre_feedforward_layernorm", BP_GGUF_ONE_MORE                    \
     }
 
 /* Keys that change no number, and those that have to say one thing. */
@@ -57,13 +83,43 @@ static const char *const ROTARY_ONLY[] = {"expert_count=0",
                          *const NOTHING[] = {"attention.causal=true", NULL},
                          *const ENCODER_ONLY[] = {"attention.causal=false", "pooling_type", NULL};
 
-static const bp_gguf_size ROTARY[] = {ROTARY_SIZES, {0}};
+#define GEMMA_SIZES ROTARY_SIZES, COUNT("attention.sliding_window", "sliding_window")
+
+static const bp_gguf_size ROTARY[] = {ROTARY_SIZES, {0}},
+                          GEMMA2_SIZES[] = {GEMMA_SIZES,
+                                            REAL("attn_logit_softcapping",
+                                                 "attn_logit_softcapping"),
+                                            REAL("final_logit_softcapping",
+                                                 "final_logit_softcapping"),
+                                            {0}},
+                          GEMMA3_SIZES[] = {GEMMA_SIZES,
+                                            {.gguf = "final_logit_softcapping",
+                                             .huggingface = "final_logit_softcapping",
+                                             .is_real = true,
+                                             .may_lack = true},
+                                            {.gguf = "rope.freq_base_swa",
+                                             .huggingface = "rope_local_base_freq",
+                                             .is_real = true,
+                                             .may_lack = true},
+                                            {0}},
+                          GRANITE_SIZES[] = {ROTARY_SIZES,
+                                             REAL("attention.scale", "attention_multiplier"),
+                                             REAL("embedding_scale", "embedding_multiplier"),
+                                             REAL("residual_scale", "residual_multiplier"),
+                                             REAL("logit_scale", "logits_scaling"),
+                                             {0}};
 
 static const bp_gguf_row LLAMA_ROWS[] = {ROTARY_ROWS(BP_GGUF_TURN_QUERIES, BP_GGUF_TURN_KEYS), {0}},
                          QWEN3_ROWS[] = {ROTARY_ROWS(BP_GGUF_SAME, BP_GGUF_SAME),
-                                         {LAYER "attn_q_norm", DECODER "self_attn.q_norm"},
-                                         {LAYER "attn_k_norm", DECODER "self_attn.k_norm"},
+                                         QUERY_NORMS(BP_GGUF_SAME),
                                          {0}},
+                         OLMO2_ROWS[] = {PRODUCTS(BP_GGUF_SAME, BP_GGUF_SAME, BP_GGUF_SAME),
+                                         HEAD,
+                                         QUERY_NORMS(BP_GGUF_SAME),
+                                         NORMS_AFTER(BP_GGUF_SAME),
+                                         {0}},
+                         GEMMA2_ROWS[] = {GEMMA_ROWS, {0}},
+                         GEMMA3_ROWS[] = {GEMMA_ROWS, QUERY_NORMS(BP_GGUF_ONE_MORE), HEAD, {0}},
                          QWEN2_ROWS[] = {ROTARY_ROWS(BP_GGUF_SAME, BP_GGUF_SAME), {0}};
 
 static const bp_gguf_size GPT2_SIZES[] = {COUNT("context_length", "n_positions"),
@@ -116,6 +172,8 @@ static const bp_gguf_row BERT_ROWS[] = {
         "vocab_size", "token_embd.weight"                                                          \
     }
 
+static const char *const NO_SCORE_CAP[] = {"attn_logit_softcapping", NULL};
+
 static const bp_gguf_family LLAMA = {.architecture = "llama",
                                      .model_type = "llama",
                                      .sizes = ROTARY,
@@ -140,6 +198,60 @@ static const bp_gguf_family LLAMA = {.architecture = "llama",
                                      .rows_of = {VOCABULARY},
                                      .ties = true,
                                      .rotary = true},
+                            OLMO2 = {.architecture = "olmo2",
+                                     .model_type = "olmo2",
+                                     .sizes = ROTARY,
+                                     .rows = OLMO2_ROWS,
+                                     .only = ROTARY_ONLY,
+                                     .rows_of = {VOCABULARY},
+                                     .ties = true,
+                                     .rotary = true},
+                            GRANITE = {.architecture = "granite",
+                                       .model_type = "granite",
+                                       .sizes = GRANITE_SIZES,
+                                       .rows = LLAMA_ROWS,
+                                       .only = ROTARY_ONLY,
+                                       .rows_of = {VOCABULARY},
+                                       .ties = true,
+                                       .rotary = true},
+                            SMOLLM3 = {.architecture = "smollm3",
+                                       .model_type = "smollm3",
+                                       .sizes = ROTARY,
+                                       .rows = LLAMA_ROWS,
+                                       .only = ROTARY_ONLY,
+                                       .rows_of = {VOCABULARY},
+                                       .ties = true,
+                                       .rotary = true,
+                                       .by_layer = "no_rope_layers",
+                                       .rest = "1",
+                                       .period = 4},
+                            GEMMA2 = {.architecture = "gemma2",
+                                      .model_type = "gemma2",
+                                      .sizes = GEMMA2_SIZES,
+                                      .rows = GEMMA2_ROWS,
+                                      .only = ROTARY_ONLY,
+                                      .rows_of = {VOCABULARY},
+                                      .ties = true,
+                                      .rotary = true,
+                                      .by_layer = "layer_types",
+                                      .rest = "\"sliding_attention\"",
+                                      .period = 2,
+                                      .has_period_key = true,
+                                      .layers_of_largest = 46},
+                            GEMMA3 = {.architecture = "gemma3",
+                                      .model_type = "gemma3_text",
+                                      .sizes = GEMMA3_SIZES,
+                                      .rows = GEMMA3_ROWS,
+                                      .only = ROTARY_ONLY,
+                                      .rows_of = {VOCABULARY},
+                                      .ties = true,
+                                      .rotary = true,
+                                      .by_layer = "layer_types",
+                                      .rest = "\"sliding_attention\"",
+                                      .period = 6,
+                                      .has_period_key = true,
+                                      .layers_of_largest = 62,
+                                      .absent = NO_SCORE_CAP},
                             GPT2 = {.architecture = "gpt2",
                                     .model_type = "gpt2",
                                     .sizes = GPT2_SIZES,
@@ -152,6 +264,8 @@ static const bp_gguf_family LLAMA = {.architecture = "llama",
                                 .sizes = BERT_SIZES,
                                 .rows = BERT_ROWS,
                                 .only = ENCODER_ONLY,
+                                .base = "bert.",
                                 .rows_of = {VOCABULARY, {"type_vocab_size", "token_types.weight"}}};
 
-const bp_gguf_family *const bp_gguf_families[] = {&LLAMA, &QWEN2, &QWEN3, &GPT2, &BERT, NULL};
+const bp_gguf_family *const bp_gguf_families[] = {
+    &LLAMA, &QWEN2, &QWEN3, &OLMO2, &GRANITE, &SMOLLM3, &GEMMA2, &GEMMA3, &GPT2, &BERT, NULL};

@@ -39,6 +39,15 @@ typedef struct bp_gguf_family {
     const char *rows_of[2][2]; /* members of config.json that are a tensor's first extent */
     bool ties;                 /* without output.weight the head is the table of tokens */
     bool rotary;               /* positions are rotary */
+    const char
+        *base; /* what Hugging Face's names of a base class lack at their beginning; or NULL */
+    const char *by_layer, *rest; /* the list of config.json that says of layers what they are, and
+                                    what of most; NULL: all are alike */
+    int64_t period;              /* each such layer differs, where files say nothing */
+    bool has_period_key;         /* files can say another one */
+    int64_t layers_of_largest;   /* a model of this many scales scores by its width over the heads,
+                                    others by a head's; 0: config.json does not say */
+    const char *const *absent;   /* members that are no number, ended by NULL; or NULL */
 } bp_gguf_family;
 
 /** Ended by NULL. */

@@ -2,6 +2,7 @@
 #include "io/gguf/gguf_model.h"
 
 #include "base/mem.h"
+#include "io/gguf/gguf_config_priv.h"
 #include "io/gguf/gguf_family.h"
 #include "io/gguf/gguf_names_priv.h"
 #include "io/gguf/gguf_priv.h"
@@ -12,17 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define KEY_BYTES 128
-
 /* ---- keys ---- */
-
-static const json_t *key_of(const bp_gguf *file, const bp_gguf_family *family, const char *key)
-{
-    char name[KEY_BYTES];
-
-    (void)snprintf(name, sizeof name, "%s.%s", family->architecture, key);
-    return json_object_get(file->keys, name);
-}
 
 static bp_err find_family(const bp_gguf_family **out, const bp_gguf *file)
 {
@@ -67,8 +58,8 @@ static json_t *short_real(double value)
 static bp_err take_size(json_t *config, const bp_gguf *file, const bp_gguf_family *family,
                         const bp_gguf_size *size)
 {
-    const json_t *value = key_of(file, family, size->gguf),
-                 *also = size->also ? key_of(file, family, size->also) : NULL;
+    const json_t *value = gguf_key_of(file->keys, family, size->gguf),
+                 *also = size->also ? gguf_key_of(file->keys, family, size->also) : NULL;
 
     if (!value && size->may_lack && !also)
         return BP_OK;
@@ -101,6 +92,7 @@ static bool is_size(const bp_gguf_family *family, const char *key)
         if (strcmp(key, size->gguf) == 0 || (size->also && strcmp(key, size->also) == 0))
             return true;
     return strcmp(key, "vocab_size") == 0 ||
+           (family->has_period_key && strcmp(key, "attention.sliding_window_pattern") == 0) ||
            (family->rotary &&
             (strcmp(key, "rope.dimension_count") == 0 || strcmp(key, "rope.scaling.type") == 0 ||
              strcmp(key, "rope.scaling.factor") == 0));
@@ -149,9 +141,9 @@ static bp_err check_keys(const bp_gguf *file, const bp_gguf_family *family)
 /* Rotary positions turn whole heads; their scaling is none or linear. */
 static bp_err take_rotary(json_t *config, const bp_gguf *file, const bp_gguf_family *family)
 {
-    const json_t *turned = key_of(file, family, "rope.dimension_count"),
-                 *factor = key_of(file, family, "rope.scaling.factor");
-    const char *scaling = json_string_value(key_of(file, family, "rope.scaling.type"));
+    const json_t *turned = gguf_key_of(file->keys, family, "rope.dimension_count"),
+                 *factor = gguf_key_of(file->keys, family, "rope.scaling.factor");
+    const char *scaling = json_string_value(gguf_key_of(file->keys, family, "rope.scaling.type"));
     json_int_t heads = json_integer_value(json_object_get(config, "num_attention_heads")), width;
 
     if (!json_object_get(config, "head_dim") && heads > 0)
@@ -182,7 +174,7 @@ static bp_err take_rotary(json_t *config, const bp_gguf *file, const bp_gguf_fam
 
 static bp_err take_rows(json_t *config, const bp_gguf *file, const bp_gguf_family *family)
 {
-    const json_t *vocab_size = key_of(file, family, "vocab_size");
+    const json_t *vocab_size = gguf_key_of(file->keys, family, "vocab_size");
 
     for (int k = 0; k < 2 && family->rows_of[k][0]; k++) {
         const bp_gguf_tensor *tensor = bp_gguf_find(file, family->rows_of[k][1]);
@@ -212,11 +204,13 @@ static bp_err make_config(json_t **out, const bp_gguf *file, const bp_gguf_famil
         err = take_rows(config, file, family);
     if (err == BP_OK && family->rotary)
         err = take_rotary(config, file, family);
+    if (err == BP_OK)
+        err = gguf_take_layers(config, file->keys, family, file->path);
     if (family->ties)
         (void)json_object_set_new(config, "tie_word_embeddings",
                                   json_boolean(!bp_gguf_find(file, "output.weight")));
     for (int k = 0; k < 2; k++) {
-        char key[KEY_BYTES];
+        char key[GGUF_KEY_BYTES];
         json_t *id;
 
         (void)snprintf(key, sizeof key, "tokenizer.ggml.%s", IDS[k]);

@@ -59,5 +59,11 @@ const bp_gguf_row *gguf_to_huggingface(char out[GGUF_NAME_BYTES], const bp_gguf_
 const bp_gguf_row *gguf_of_huggingface(char out[GGUF_NAME_BYTES], const bp_gguf_family *family,
                                        const char *name)
 {
-    return translate(out, family, name, true);
+    const bp_gguf_row *row = translate(out, family, name, true);
+    char whole[GGUF_NAME_BYTES];
+
+    if (row || !family->base)
+        return row;
+    (void)snprintf(whole, sizeof whole, "%s%s", family->base, name);
+    return translate(out, family, whole, true);
 }

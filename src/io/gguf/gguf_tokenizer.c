@@ -3,6 +3,7 @@
 
 #include "base/buffer.h"
 #include "base/mem.h"
+#include "io/gguf/gguf_config_priv.h"
 #include "io/gguf/gguf_pattern_priv.h"
 #include "text/sentencepiece/sentencepiece.h"
 
@@ -32,6 +33,17 @@ static int type_of(const bp_gguf *file, size_t id)
     const json_t *types = key_of(file, "token_type");
 
     return types ? (int)json_integer_value(json_array_get(types, id)) : BP_PIECE_NORMAL;
+}
+
+/* Tokens without the unused ones at the end, which fill the table of tokens up. */
+static size_t count_of(const bp_gguf *file)
+{
+    size_t count = json_array_size(key_of(file, "tokens"));
+
+    while (count > 0 && type_of(file, count - 1) == BP_PIECE_UNUSED &&
+           gguf_is_padding(token_at(file, count - 1), count - 1))
+        count--;
+    return count;
 }
 
 /* The lists have an element for each token, of one kind. */
@@ -77,7 +89,7 @@ static bp_err parse(bp_tokenizer **out, json_t *root, const char *path)
 static json_t *added_json(const bp_gguf *file)
 {
     json_t *added = json_array();
-    size_t count = json_array_size(key_of(file, "tokens"));
+    size_t count = count_of(file);
 
     for (size_t id = 0; id < count; id++) {
         int type = type_of(file, id);
@@ -94,7 +106,7 @@ static json_t *added_json(const bp_gguf *file)
 
 static bp_err vocab_json(json_t **out, const bp_gguf *file)
 {
-    size_t count = json_array_size(key_of(file, "tokens"));
+    size_t count = count_of(file);
 
     *out = json_object();
     for (size_t id = 0; id < count; id++) {
@@ -162,7 +174,7 @@ static char *charsmap_of(const bp_gguf *file)
 
 static void take_pieces(bp_sentencepiece *out, const bp_gguf *file)
 {
-    out->count = out->capacity = (int64_t)json_array_size(key_of(file, "tokens"));
+    out->count = out->capacity = (int64_t)count_of(file);
     out->pieces = bp_alloc("text.pieces", out->count, sizeof *out->pieces);
     for (size_t id = 0; id < (size_t)out->count; id++)
         out->pieces[id] = (bp_sentencepiece_piece){
@@ -200,7 +212,7 @@ static bp_err read_pieces(bp_tokenizer **out, const bp_gguf *file, bool is_bpe)
  */
 static bp_err read_words(bp_tokenizer **out, const bp_gguf *file)
 {
-    size_t count = json_array_size(key_of(file, "tokens")), mark = strlen(MARK);
+    size_t count = count_of(file), mark = strlen(MARK);
     bool capitals = false;
     bp_buffer lines = {0};
     bp_err err = BP_OK;
@@ -228,16 +240,53 @@ static bp_err read_words(bp_tokenizer **out, const bp_gguf *file)
 
 /* ---- the whole ---- */
 
+/* What llama.cpp takes where a file does not say: texts begin with the token of their beginning in
+ * models of SentencePiece, with ids 1 and 2 of begin and end, and where text is split as LLaMA 3
+ * does. */
+static void take_defaults(json_t *keys, const bp_gguf *file)
+{
+    const char *model = json_string_value(key_of(file, "model")),
+               *pre = json_string_value(key_of(file, "pre"));
+    bool pieces = model && strcmp(model, "llama") == 0;
+    const gguf_pattern *pattern =
+        model && strcmp(model, "gpt2") == 0 && pre ? gguf_pattern_called(pre) : NULL;
+
+    json_t *defaults =
+        json_pack("{s:b}", "add_bos_token", pieces || (pattern && pattern->whole_first));
+
+    if (pieces)
+        (void)json_object_update_new(defaults,
+                                     json_pack("{s:i, s:i}", "bos_token_id", 1, "eos_token_id", 2));
+    (void)json_object_update_missing(keys, defaults);
+    json_decref(defaults);
+}
+
+/* The keys of roles. New reference. */
+static json_t *role_keys(const bp_gguf *file)
+{
+    static const char *const KEYS[] = {"bos_token_id", "eos_token_id",       "padding_token_id",
+                                       "cls_token_id", "seperator_token_id", "mask_token_id",
+                                       "add_bos_token"};
+    json_t *keys = json_object();
+
+    for (size_t k = 0; k < sizeof KEYS / sizeof *KEYS; k++)
+        if (key_of(file, KEYS[k]))
+            (void)json_object_set(keys, KEYS[k], key_of(file, KEYS[k]));
+    take_defaults(keys, file);
+    return keys;
+}
+
 json_t *bp_gguf_token_names(const bp_gguf *file)
 {
     static const char *const ROLES[][2] = {
         {"bos_token", "bos_token_id"},       {"eos_token", "eos_token_id"},
         {"pad_token", "padding_token_id"},   {"cls_token", "cls_token_id"},
         {"sep_token", "seperator_token_id"}, {"mask_token", "mask_token_id"}};
-    json_t *config = json_object(), *adds = key_of(file, "add_bos_token");
+    json_t *config = json_object(), *keys = role_keys(file),
+           *adds = json_object_get(keys, "add_bos_token");
 
     for (size_t k = 0; k < sizeof ROLES / sizeof ROLES[0]; k++) {
-        const json_t *id = key_of(file, ROLES[k][1]);
+        const json_t *id = json_object_get(keys, ROLES[k][1]);
         const char *token = json_is_integer(id) && json_integer_value(id) >= 0
                                 ? token_at(file, (size_t)json_integer_value(id))
                                 : NULL;
@@ -247,6 +296,7 @@ json_t *bp_gguf_token_names(const bp_gguf *file)
     }
     if (json_is_boolean(adds))
         (void)json_object_set(config, "add_bos_token", adds);
+    json_decref(keys);
     return config;
 }
 

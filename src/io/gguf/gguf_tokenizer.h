@@ -15,8 +15,10 @@ bp_err bp_gguf_tokenizer(bp_tokenizer **out, const bp_gguf *file);
  * reference. */
 json_t *bp_gguf_token_names(const bp_gguf *file);
 
-/** The keys "tokenizer.ggml..." of a tokenizer, added to `keys`. Errors: BP_ERR_FORMAT one that
- * GGUF files have no keys for. */
-bp_err bp_gguf_put_tokenizer(json_t *keys, const bp_tokenizer *tokenizer);
+/** The keys "tokenizer.ggml..." of a tokenizer, added to `keys`. Ids up to `vocab_size` that it has
+ * no token for are "[PADn]" and unused: llama.cpp wants one for each row of the table.
+ *
+ * Errors: BP_ERR_FORMAT one that GGUF files have no keys for. */
+bp_err bp_gguf_put_tokenizer(json_t *keys, const bp_tokenizer *tokenizer, int64_t vocab_size);
 
 #endif

@@ -3,6 +3,7 @@
 
 #include "base/buffer.h"
 #include "base/mem.h"
+#include "io/gguf/gguf_config_priv.h"
 #include "io/gguf/gguf_pattern_priv.h"
 #include "text/pipeline/load.h"
 #include "text/sentencepiece/sentencepiece.h"
@@ -10,8 +11,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#define KEY  "tokenizer.ggml."
-#define MARK "\xE2\x96\x81"
+#define KEY           "tokenizer.ggml."
+#define PADDING_SCORE (-10000)
+#define MARK          "\xE2\x96\x81"
 
 static bp_err fail(const char *what)
 {
@@ -27,7 +29,7 @@ static void set(json_t *keys, const char *name, json_t *value)
     (void)json_object_set_new(keys, key, value);
 }
 
-/* By id: names of the vocabulary and of added tokens; a hole has none. */
+/* By id: names of the vocabulary and of added tokens, "[PADn]" for the rest. */
 static json_t *names_of(const json_t *root, int64_t count)
 {
     json_t *names = json_array(), *vocab = json_object_get(json_object_get(root, "model"), "vocab"),
@@ -67,6 +69,7 @@ static json_t *types_of(const json_t *root, const json_t *names, int64_t unknown
 
     json_array_foreach(names, k, one)(void) json_array_append_new(
         types, json_integer(has_bytes && is_byte(json_string_value(one)) ? BP_PIECE_BYTE
+                            : gguf_is_padding(json_string_value(one), k) ? BP_PIECE_UNUSED
                                                                          : BP_PIECE_NORMAL));
     json_array_foreach(json_object_get(root, "added_tokens"), k, one)(void) json_array_set_new(
         types, (size_t)json_integer_value(json_object_get(one, "id")),
@@ -93,7 +96,7 @@ static void put_roles(json_t *keys, const bp_tokenizer *tokenizer)
         if (NAMES[role] && id >= 0 && (words || !of_words))
             set(keys, NAMES[role], json_integer(id));
     }
-    if (bp_tokenizer_role(tokenizer, BP_ROLE_BOS) >= 0)
+    if (!words)
         set(keys, "add_bos_token", json_boolean(bp_tokenizer_role(tokenizer, BP_ROLE_FIRST) >= 0));
 }
 
@@ -137,7 +140,8 @@ static bp_err scores_of(json_t **out, const json_t *model, const json_t *names)
     json_array_foreach(names, k, one)
     {
         if (k >= json_array_size(*out))
-            (void)json_array_append_new(*out, json_real(0));
+            (void)json_array_append_new(
+                *out, json_real(gguf_is_padding(json_string_value(one), k) ? PADDING_SCORE : 0));
         (void)json_object_set_new(ids, json_string_value(one), json_integer((json_int_t)k));
     }
     json_array_foreach(given ? NULL : json_object_get(model, "merges"), k, one)
@@ -161,17 +165,29 @@ static bp_err scores_of(json_t **out, const json_t *model, const json_t *names)
     return sorted ? BP_OK : fail("whose merges have no order of scores");
 }
 
+/* Gemma's: it finds no space after the normalizer. */
+static bool is_split_at_spaces(const json_t *pre)
+{
+    const json_t *pattern = json_object_get(pre, "pattern");
+
+    return strcmp(bp_load_string(pre, "type"), "Split") == 0 &&
+           strcmp(bp_load_string(pattern, "String"), " ") == 0;
+}
+
 /* Does the text only get U+2581 for spaces, and perhaps one before it? */
 static bp_err check_steps(bool *prefix, const json_t *root)
 {
     const json_t *normalizer = json_object_get(root, "normalizer"),
                  *pre = json_object_get(root, "pre_tokenizer"), *one,
                  *list = json_object_get(normalizer, "normalizers");
-    bool replaces = false, other = json_is_object(normalizer) && !list;
+    bool replaces = false, other = false;
+    json_t *steps = list ? json_deep_copy(list) : json_array();
     size_t k;
 
     *prefix = false;
-    json_array_foreach(list, k, one)
+    if (json_is_object(normalizer) && !list)
+        (void)json_array_append(steps, (json_t *)normalizer);
+    json_array_foreach(steps, k, one)
     {
         const char *type = bp_load_string(one, "type");
 
@@ -182,11 +198,12 @@ static bp_err check_steps(bool *prefix, const json_t *root)
         else
             other = true;
     }
+    json_decref(steps);
     if (strcmp(bp_load_string(pre, "type"), "Metaspace") == 0) {
         replaces = true;
         *prefix = strcmp(bp_load_string(pre, "prepend_scheme"), "never") != 0;
     } else {
-        other = other || !bp_load_absent(pre);
+        other = other || !(bp_load_absent(pre) || is_split_at_spaces(pre));
     }
     return replaces && !other ? BP_OK : fail("that changes text as this one does");
 }
@@ -233,7 +250,7 @@ static void put_words(json_t *keys, json_t *names)
     }
 }
 
-bp_err bp_gguf_put_tokenizer(json_t *keys, const bp_tokenizer *tokenizer)
+bp_err bp_gguf_put_tokenizer(json_t *keys, const bp_tokenizer *tokenizer, int64_t vocab_size)
 {
     char *text = bp_tokenizer_text(tokenizer);
     json_t *root = text ? json_loads(text, 0, NULL) : NULL, *names;
@@ -245,7 +262,7 @@ bp_err bp_gguf_put_tokenizer(json_t *keys, const bp_tokenizer *tokenizer)
     bp_free(text);
     if (err != BP_OK)
         return err;
-    names = names_of(root, bp_tokenizer_size(tokenizer));
+    names = names_of(root, vocab_size);
     set(keys, "token_type", types_of(root, names, bp_tokenizer_unk(tokenizer), has_bytes));
     if (strcmp(kind, "wordpiece") == 0)
         put_words(keys, names);
