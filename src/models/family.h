@@ -75,6 +75,10 @@ typedef struct bp_stack_sizes {
     double rope_local_theta; /* of layers with a window, which are not scaled; 0: as the others */
     double rope_beta_fast, rope_beta_slow, rope_attention_factor, rope_mscale, rope_mscale_all;
     double rope_short[BP_MODEL_REALS], rope_long[BP_MODEL_REALS]; /* 0 after the last one */
+    int64_t unturned; /* 1: no layer has rotary positions */
+    int64_t state_heads, state_head_width, state, groups, taps; /* of state-space layers */
+    double attention_layers[BP_MODEL_REALS]; /* numbers, from 1 on, of the layers of a hybrid stack
+                                                that have attention; 0 after the last one */
 } bp_stack_sizes;
 
 /** The sizes of a model, from which its parameters' shapes follow. Plain data. */
@@ -209,6 +213,8 @@ struct bp_model_family {
                         those of scoring: context is only that of training (the blocks have what one
                         piece leaves for the next: bp_network_add_carry). Rows need those before
                         them: tensor ranks do not share rows out */
+    bool in_order;   /* a row needs those before it otherwise than by attention: tensor ranks do not
+                        share rows out */
     bool whole_rows; /* a row of training is needed by others: tensor ranks do not share rows out */
     /** For an encoder-decoder: the token that targets begin with; -1: the end-of-document token. A
      * NULL function: no source is read. */

@@ -76,6 +76,11 @@ static float score_scale(const bp_model_shape *shape)
     return width > 0 ? 1 / sqrtf((float)width) : 0;
 }
 
+static bool has_rotary(const bp_model_shape *shape)
+{
+    return stack_of(shape)->rotary && shape->stack.unturned == 0;
+}
+
 static bool is_last(int64_t number, int64_t period)
 {
     return period > 0 && number % period == period - 1;
@@ -91,7 +96,8 @@ static int64_t window_of(const bp_model_shape *shape, int64_t number)
 
 static bool turns(const bp_model_shape *shape, int64_t number)
 {
-    return !is_last(number, bp_given_or(shape->stack.rope_period, stack_of(shape)->rope_period));
+    return has_rotary(shape) &&
+           !is_last(number, bp_given_or(shape->stack.rope_period, stack_of(shape)->rope_period));
 }
 
 /* 0: 1 */
@@ -126,6 +132,8 @@ void bp_stack_settle(bp_model_shape *shape)
     own->rope_period = bp_given_or(own->rope_period, stack_of(shape)->rope_period);
     if (stack_of(shape)->rotary)
         stack_settle_rope(shape);
+    if (stack_of(shape)->mixer != BP_STACK_ATTENTION)
+        stack_settle_states(shape);
 }
 
 static void check_caps(const bp_model_shape *shape, bp_config *config)
@@ -147,6 +155,10 @@ void bp_stack_check(const bp_model_shape *shape, int tensors, bp_config *config)
     int64_t inner = inner_width(shape);
     bool as_wide = shape->heads * head_width(shape) == shape->width;
 
+    if (stack_of(shape)->mixer != BP_STACK_ATTENTION)
+        stack_check_states(shape, tensors, config);
+    if (stack_of(shape)->mixer == BP_STACK_STATES)
+        return;
     if (shape->stack.head_width == 0)
         bp_transformer_check_width(shape, config);
     bp_transformer_check_heads(shape, tensors, config);
@@ -158,12 +170,17 @@ void bp_stack_check(const bp_model_shape *shape, int tensors, bp_config *config)
                         "model.kv_heads; use one that does",
                         (long long)kv_heads(shape), (long long)shape->heads);
     check_caps(shape, config);
-    if (stack_of(shape)->rotary)
+    if (has_rotary(shape))
         stack_check_rope(shape, config);
 }
 
 bp_err bp_stack_check_read(const bp_model_shape *shape, const char *where)
 {
+    bp_stack_mixer mixer = stack_of(shape)->mixer;
+    bp_err err = mixer != BP_STACK_ATTENTION ? stack_check_read_states(shape, where) : BP_OK;
+
+    if (err != BP_OK || mixer == BP_STACK_STATES)
+        return err;
     if (shape->stack.head_width == 0)
         return bp_transformer_check_read(shape, where);
     if (shape->heads % kv_heads(shape) != 0)
@@ -171,7 +188,7 @@ bp_err bp_stack_check_read(const bp_model_shape *shape, const char *where)
                        "the model's %lld key heads do not divide its %lld heads: at %s; the "
                        "checkpoint is wrong",
                        (long long)kv_heads(shape), (long long)shape->heads, where);
-    return stack_of(shape)->rotary ? stack_check_read_rope(shape, where) : BP_OK;
+    return has_rotary(shape) ? stack_check_read_rope(shape, where) : BP_OK;
 }
 
 /* ---- blocks ---- */
@@ -179,10 +196,11 @@ bp_err bp_stack_check_read(const bp_model_shape *shape, const char *where)
 bp_layer_shape bp_stack_layer(const bp_model_shape *shape, int64_t number)
 {
     const bp_stack *stack = stack_of(shape);
+    bool attends = stack_attends(shape, number);
 
     return (bp_layer_shape){.C = shape->width,
                             .entmax = shape->attention_entmax == 1,
-                            .H = shape->heads,
+                            .H = attends ? shape->heads : 0,
                             .D = head_width(shape),
                             .F = inner_width(shape),
                             .G = kv_heads(shape),
@@ -198,7 +216,7 @@ bp_layer_shape bp_stack_layer(const bp_model_shape *shape, int64_t number)
                             .post_norm = stack->post_norm,
                             .closing_norms = stack->closing_norms,
                             .closing_only = stack->closing_only,
-                            .query_norm = stack->query_norm,
+                            .query_norm = attends ? stack->query_norm : BP_QUERY_NORM_NONE,
                             .sees_all = stack->sees_all,
                             .window = window_of(shape, number),
                             .scale = score_scale(shape),
@@ -210,11 +228,26 @@ bp_layer_shape bp_stack_layer(const bp_model_shape *shape, int64_t number)
                             .first_mask = 4 * number + 1}; /* 0 is the embedding's */
 }
 
+/* A state-space layer; of a hybrid stack with its MLP. */
+static bp_block *new_states(bp_network *network, const bp_model_shape *shape, int64_t number)
+{
+    bp_layer_shape layer = bp_stack_layer(shape, number);
+    bp_block *parts[2] = {stack_new_states(network, shape, number)}, *block;
+
+    if (stack_of(shape)->mixer == BP_STACK_STATES)
+        return parts[0];
+    parts[1] = bp_transformer_new_layer(network, &layer);
+    bp_series_new(&block, &network->nn, parts, 2);
+    return block;
+}
+
 bp_block *bp_stack_new_layer(bp_network *network, const bp_model_shape *shape, int64_t number)
 {
     bp_layer_shape layer = bp_stack_layer(shape, number);
 
-    if (stack_of(shape)->rotary && turns(shape, number))
+    if (!stack_attends(shape, number))
+        return new_states(network, shape, number);
+    if (turns(shape, number))
         layer.rotary = bp_network_rotary(network, stack_rope_of(shape, layer.window));
     return bp_transformer_new_layer(network, &layer);
 }
@@ -314,7 +347,7 @@ void bp_stack_begin(bp_network *network, const bp_model_shape *shape)
 {
     bp_rope ropes[BP_ROPES];
 
-    if (stack_of(shape)->rotary)
+    if (has_rotary(shape))
         bp_network_add_rotary(network, ropes, stack_ropes(ropes, shape), shape->context);
 }
 
@@ -352,6 +385,10 @@ double bp_stack_layer_cost(const bp_model_shape *shape, int64_t number)
     bp_layer_shape layer = bp_stack_layer(shape, number);
     int64_t T = shape->context, seen = layer.window > 0 && layer.window < T ? layer.window : T;
 
+    if (stack_of(shape)->mixer == BP_STACK_STATES)
+        return stack_states_cost(shape);
+    if (!stack_attends(shape, number))
+        return stack_states_cost(shape) + 2 * (double)bp_transformer_layer_products(&layer);
     return 2 * (double)bp_transformer_layer_products(&layer) +
            4 * (double)seen * (double)(layer.H * layer.D);
 }

@@ -9,6 +9,10 @@
 #include "models/transformer.h"
 #include "nn/core/layers.h"
 
+/** What mixes the rows of a text in its layers: attention; a state-space layer, which has no MLP;
+ * or either of both by the layer's number, with an MLP after it. */
+typedef enum bp_stack_mixer { BP_STACK_ATTENTION, BP_STACK_STATES, BP_STACK_HYBRID } bp_stack_mixer;
+
 /** What a family's models have in common, and their defaults of keys. */
 typedef struct bp_stack {
     /* Norms. */
@@ -29,6 +33,7 @@ typedef struct bp_stack {
     bool rotary;
     double rope_fraction; /* share of a head that is rotated; 0: all, and there is no such key */
     /* Layers. */
+    bp_stack_mixer mixer;
     bool sees_all;            /* an encoder */
     bp_query_norm query_norm; /* bp_layer_shape.query_norm */
     bool one_norm;            /* bp_layer_shape.one_norm */
@@ -127,6 +132,52 @@ typedef struct bp_stack {
         .key = "model.logit_cap", .type = BP_OPTION_REAL, .min = 1e-3, .max = 1e6,                 \
         .help = "logits become cap tanh(logit / cap); they stay as they are if not given"          \
     }
+/** Multipliers of the embedding, scores, branches and logits. */
+#define BP_STACK_MULTIPLIERS                                                                       \
+    BP_STACK_REAL("embedding_multiplier", embedding_scale),                                        \
+        BP_STACK_REAL("attention_multiplier", score_scale),                                        \
+        BP_STACK_REAL("residual_multiplier", branch_scale),                                        \
+        BP_STACK_REAL("logits_scaling", logit_divisor)
+#define BP_STACK_MULTIPLIER_KEYS                                                                   \
+    {.key = "model.embedding_multiplier",                                                          \
+     .type = BP_OPTION_REAL,                                                                       \
+     .min = 1e-6,                                                                                  \
+     .max = 1e6,                                                                                   \
+     .help = "of the vectors of tokens; 1 if not given"},                                          \
+        {.key = "model.attention_multiplier",                                                      \
+         .type = BP_OPTION_REAL,                                                                   \
+         .min = 1e-6,                                                                              \
+         .max = 1e6,                                                                               \
+         .help =                                                                                   \
+             "of scores, which are products of queries and keys; 1 over the root of the width "    \
+             "of a head if not given"},                                                            \
+        {.key = "model.residual_multiplier",                                                       \
+         .type = BP_OPTION_REAL,                                                                   \
+         .min = 1e-6,                                                                              \
+         .max = 1e6,                                                                               \
+         .help = "of what attention and MLP add; 1 if not given"},                                 \
+    {                                                                                              \
+        .key = "model.logits_scaling", .type = BP_OPTION_REAL, .min = 1e-6, .max = 1e6,            \
+        .help = "by what logits are divided; 1 if not given"                                       \
+    }
+/** State-space layers: numbers of a state, groups, taps of the convolution. */
+#define BP_STACK_STATE_SIZES                                                                       \
+    BP_STACK_COUNT("state", state), BP_STACK_COUNT("groups", groups), BP_STACK_COUNT("taps", taps)
+#define BP_STACK_STATE_KEYS                                                                        \
+    {.key = "model.state",                                                                         \
+     .type = BP_OPTION_INT,                                                                        \
+     .min = 1,                                                                                     \
+     .max = 1 << 16,                                                                               \
+     .help = "numbers of the state for each number of a head; 128 if not given"},                  \
+        {.key = "model.groups",                                                                    \
+         .type = BP_OPTION_INT,                                                                    \
+         .min = 1,                                                                                 \
+         .max = 1 << 16,                                                                           \
+         .help = "groups of heads, which write and read their states alike; 1 if not given"},      \
+    {                                                                                              \
+        .key = "model.taps", .type = BP_OPTION_INT, .min = 1, .max = 64,                           \
+        .help = "places that the convolution reads, the present one included; 4 if not given"      \
+    }
 /** How frequencies of rotary positions are scaled (models/rotary.h). */
 #define BP_STACK_SCALING                                                                           \
     {.name = "rope_scaling",                                                                       \
@@ -159,6 +210,11 @@ typedef struct bp_stack {
         .optional = true                                                                           \
     }
 
+static inline bool bp_stack_is_hybrid(const bp_stack *stack)
+{
+    return stack && stack->mixer == BP_STACK_HYBRID; /* a block has a group more */
+}
+
 /** Values that are not given become the stack's: bp_model_family.settle. The other functions do not
  * need it. */
 void bp_stack_settle(bp_model_shape *shape);
@@ -171,7 +227,8 @@ int64_t bp_stack_segments(const bp_model_shape *shape);
 int64_t bp_stack_first_position(const bp_model_shape *shape);
 bool bp_stack_is_tied(const bp_model_shape *shape);
 float bp_stack_epsilon(const bp_model_shape *shape);
-/** Layer `number`, from 0, except for what its network has (rotary). */
+/** Layer `number`, from 0, except for what its network has (rotary); of a layer without attention
+ * its MLP. */
 bp_layer_shape bp_stack_layer(const bp_model_shape *shape, int64_t number);
 
 /** Blocks of a network: the embedding, and layer `number`. */

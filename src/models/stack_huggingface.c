@@ -1,6 +1,8 @@
 /* What the tables of stacks in Hugging Face's folders have in common. */
 #include "models/stack_huggingface.h"
 
+#include <math.h>
+
 const char *const bp_stack_hf_buffers[] = {"self_attn.rotary_emb.inv_freq", "rotary_emb.inv_freq",
                                            NULL},
                   *const bp_stack_hf_head[] = {"lm_head.", NULL};
@@ -23,4 +25,12 @@ bp_err bp_stack_hf_check(const bp_hf_shape *shape, const char *path)
             "\"head_dim\"",
             (long long)rotated, path);
     return bp_rope_hf_check(shape, rotated, path);
+}
+
+void bp_stack_hf_settle_scores(bp_hf_shape *shape, bool written)
+{
+    bp_rope_hf_settle(shape, written);
+    if (written && bp_hf_value_of(shape, "attention_multiplier") == 0)
+        bp_hf_set_size(shape, "attention_multiplier",
+                       1 / sqrt(bp_hf_value_of(shape, "head_width")));
 }

@@ -120,6 +120,12 @@
         BP_HF_NORM("post_attention_layernorm", "h.*.attn.ln.gain"),                                \
         BP_HF_NORM("pre_feedforward_layernorm", "h.*.ln2.gain"),                                   \
         BP_HF_NORM("post_feedforward_layernorm", "h.*.mlp.ln.gain")
+/** Granite's multipliers; with bp_stack_hf_settle_scores. */
+#define BP_HF_MULTIPLIERS                                                                          \
+    BP_HF_NUMBER("embedding_multiplier", "embedding_multiplier", "1"),                             \
+        {"attention_multiplier", "attention_multiplier", NULL, BP_HF_REAL, "0", .absent = "1"},    \
+        BP_HF_NUMBER("residual_multiplier", "residual_multiplier", "1"),                           \
+        BP_HF_NUMBER("logits_scaling", "logits_scaling", "1")
 #define BP_HF_WHOLE_HEADS                                                                          \
     {                                                                                              \
         "partial_rotary_factor", "null|1"                                                          \
@@ -134,11 +140,17 @@ extern const char *const bp_stack_hf_buffers[], *const bp_stack_hf_head[];
  * positions has its parameters. */
 bp_err bp_stack_hf_check(const bp_hf_shape *shape, const char *path);
 
+/** bp_hf_table.settle: of positions; and a model without "attention_multiplier" divides scores by
+ * the root of a head's width, which is written. */
+void bp_stack_hf_settle_scores(bp_hf_shape *shape, bool written);
+
 /** All of a table but sizes, settings, rows and keys that are harmless. */
 #define BP_STACK_HF_TABLE(of_kind, type, class)                                                    \
+    BP_STACK_HF_TABLE_SETTLED(of_kind, type, class, bp_rope_hf_settle)
+#define BP_STACK_HF_TABLE_SETTLED(of_kind, type, class, settles)                                   \
     .kind = of_kind, .model_type = type, .architecture = class, .prefix = "model.",                \
     .first = "embed_tokens.weight", .head = "lm_head.weight", .tied = "embed_tokens.weight",       \
     .buffers = bp_stack_hf_buffers, .more = BP_HF_MORE, .check = bp_stack_hf_check,                \
-    .settle = bp_rope_hf_settle, .bare = bp_stack_hf_head
+    .settle = settles, .bare = bp_stack_hf_head
 
 #endif

@@ -9,6 +9,18 @@ static inline double real_or(double given, double otherwise)
     return given > 0 ? given : otherwise;
 }
 
+/* ---- stack_states.c: of stacks with state-space layers ---- */
+
+/** Has layer `number`, from 0, attention? */
+bool stack_attends(const bp_model_shape *shape, int64_t number);
+/** Their part of bp_stack_settle, bp_stack_check and bp_stack_check_read. */
+void stack_settle_states(bp_model_shape *shape);
+void stack_check_states(const bp_model_shape *shape, int tensors, bp_config *config);
+bp_err stack_check_read_states(const bp_model_shape *shape, const char *where);
+/** Such a layer of a network; and its FLOPs, as bp_stack_layer_cost. */
+bp_block *stack_new_states(bp_network *network, const bp_model_shape *shape, int64_t number);
+double stack_states_cost(const bp_model_shape *shape);
+
 /* ---- stack_rope.c: of stacks with rotary positions ---- */
 
 /** Their part of bp_stack_settle, bp_stack_check and bp_stack_check_read. */

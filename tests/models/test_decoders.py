@@ -6,8 +6,8 @@ from bagpipe_test import JobTest, metrics
 
 class Decoders(JobTest):
     def test_adapters_on_tensor_ranks(self):
-        for kind in ("gemma3", "olmo2", "granite"):
-            keys = ["model.kind=" + kind, "model.kv_heads=2", "train.steps=3"]
+        for kind, own in (("gemma3", []), ("olmo2", []), ("granite", []), ("granite_hybrid", ["model.attention_layers=2"])):
+            keys = ["model.kind=" + kind, "model.kv_heads=2", "train.steps=3", *own]
             base = self.trained(kind, 0, *keys)
             for adapter in ("lora", "bottleneck"):
                 with self.subTest(kind, adapter=adapter):

@@ -20,6 +20,7 @@
 #include "models/gpt_neox/gpt_neox.h"
 #include "models/gptj/gptj.h"
 #include "models/granite/granite.h"
+#include "models/granite_hybrid/granite_hybrid.h"
 #include "models/llama/llama.h"
 #include "models/mamba2/mamba2.h"
 #include "models/network_inside_priv.h"
@@ -393,7 +394,7 @@ static void other_stacks_decode_as_they_score(void **state)
 {
     static const bp_model_family *const FAMILIES[] = {
         &bp_qwen3_family,   &bp_olmo2_family,  &bp_gemma2_family, &bp_smollm3_family,
-        &bp_granite_family, &bp_gemma3_family, &bp_phi3_family};
+        &bp_granite_family, &bp_gemma3_family, &bp_phi3_family,   &bp_granite_hybrid_family};
 
     (void)state;
     near = 4e-5; /* as of capped stacks */
@@ -402,6 +403,7 @@ static void other_stacks_decode_as_they_score(void **state)
 
         shape.family = FAMILIES[k];
         shape.stack.epsilon = 0;
+        shape.stack.attention_layers[0] = 2; /* of a hybrid */
         shape.family->settle(&shape);
         decode_shape(&shape);
     }
@@ -421,15 +423,11 @@ static void recurrent_models_decode_as_they_score(void **state)
 
 static void mamba2_decodes_as_it_scores(void **state)
 {
-    bp_model_shape shape = {.family = &bp_mamba2_family,
-                            .layers = gpt.layers,
-                            .width = gpt.width,
-                            .heads = gpt.heads,
-                            .context = gpt.context,
-                            .vocab_size = V,
-                            .own = {[BP_MAMBA2_STATE] = 5, [BP_MAMBA2_GROUPS] = 2}};
+    bp_model_shape shape = gpt;
 
     (void)state;
+    shape.family = &bp_mamba2_family;
+    shape.stack = (bp_stack_sizes){.state = 5, .groups = 2};
     shape.family->settle(&shape);
     decode_shape(&shape);
 }

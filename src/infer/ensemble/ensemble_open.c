@@ -195,12 +195,36 @@ static int64_t first_eod(const opening *o)
     return 0;
 }
 
+/* As first_eod, of the first token, or the last one, that a member's files force. */
+static int64_t first_forced(const opening *o, bool last)
+{
+    for (int64_t k = 0; k < o->models; k++)
+        if (last ? o->infos[k].forced.has_last : o->infos[k].forced.has_first)
+            return k;
+    return 0;
+}
+
+/* Of all members, which agree. */
+static void take_forced(bp_forced *forced, const opening *o)
+{
+    const bp_forced *first = &o->infos[first_forced(o, false)].forced,
+                    *last = &o->infos[first_forced(o, true)].forced;
+
+    *forced = (bp_forced){.has_first = first->has_first,
+                          .first = first->first,
+                          .has_last = last->has_last,
+                          .last = last->last};
+    for (int64_t k = 0; k < o->models; k++)
+        for (int i = 0; i < o->infos[k].forced.never.count; i++)
+            bp_ends_add(&forced->never, o->infos[k].forced.never.ids[i]);
+}
+
 /* As first_eod, of what a text begins with and the tokens that end it. */
 static void take_roles(bp_model_info *info, const opening *o)
 {
     info->has_bos = info->has_first = false;
     info->ends = (bp_ends){0};
-    info->forced = o->infos[0].forced;
+    take_forced(&info->forced, o);
     for (int64_t k = 0; k < o->models; k++) {
         const bp_model_info *one = &o->infos[k];
 
@@ -213,6 +237,24 @@ static void take_roles(bp_model_info *info, const opening *o)
         for (int i = 0; i < one->ends.count; i++)
             bp_ends_add(&info->ends, one->ends.ids[i]);
     }
+}
+
+static bp_err compare_forced(const opening *o)
+{
+    for (int last = 0; last < 2; last++) {
+        int64_t j = first_forced(o, last == 1);
+        const bp_forced *known = &o->infos[j].forced;
+
+        for (int64_t k = j + 1; k < o->models; k++) {
+            const bp_forced *one = &o->infos[k].forced;
+
+            if (last == 0 && one->has_first && one->first != known->first)
+                return differ_in_number(o, j, k, "forced first tokens", known->first, one->first);
+            if (last == 1 && one->has_last && one->last != known->last)
+                return differ_in_number(o, j, k, "forced last tokens", known->last, one->last);
+        }
+    }
+    return BP_OK;
 }
 
 /* Members fit together; what is unknown of one fits all, but what is known must agree, in any
@@ -260,7 +302,7 @@ static bp_err compare_infos(const opening *o)
             return differ(o, hashed, k, "tokenizers", infos[hashed].tokenizer_hash,
                           one->tokenizer_hash);
     }
-    return BP_OK;
+    return compare_forced(o);
 }
 
 static bp_err check_draws(const opening *o)

@@ -218,17 +218,31 @@ static bp_err add_json(reader *self, const char *line, size_t bytes)
     return err;
 }
 
+/* How many of a source's last tokens it keeps where it is cut: its end, and what follows that.
+ * Prompts of ids need not have the latter. */
+static int64_t last_tokens(const reader *self, int64_t length)
+{
+    const bp_prompts_spec *spec = self->spec;
+    const bp_ids *ids = &self->prompts->ids;
+    int64_t most = spec->after >= 0 && spec->context > 1 ? 2 : 1;
+
+    for (int64_t kept = 1; kept <= most && kept <= length; kept++)
+        if ((int64_t)ids->data[ids->count - kept] == spec->end)
+            return kept;
+    return 0;
+}
+
 /* A source that is too long is cut, or keeps a token; *length becomes what is left. */
 static int64_t shorten(const reader *self, int64_t *length)
 {
     const bp_prompts_spec *spec = self->spec;
     bp_ids *ids = &self->prompts->ids;
     int64_t excess = *length - spec->context, first = ids->count - *length,
-            kept = spec->after >= 0 && spec->context > 1 ? 2 : 1; /* of its last tokens */
+            kept = last_tokens(self, *length);
 
     if (!spec->are_sources || excess <= 0)
         return 0;
-    if (spec->cut && (int64_t)ids->data[ids->count - kept] == spec->end)
+    if (spec->cut && kept > 0)
         memmove(ids->data + first + spec->context - kept, ids->data + ids->count - kept,
                 (size_t)kept * sizeof *ids->data);
     *length = spec->cut ? spec->context : 1;

@@ -205,6 +205,9 @@ static bp_err read_size(bp_hf_shape *shape, const json_t *config, int k, const c
 
     if (err != BP_OK)
         return err;
+    if (size->automatic && json_is_string(found.value) &&
+        strcmp(json_string_value(found.value), "auto") == 0)
+        found.value = NULL;
     if (!size->theirs) {
         *out = hf_otherwise(shape, size);
     } else if (size->type == BP_HF_LABELS) {
@@ -213,6 +216,8 @@ static bp_err read_size(bp_hf_shape *shape, const json_t *config, int k, const c
         err = read_nothing(shape, &found, size, out, path);
     } else if (size->type == BP_HF_PERIOD && !json_is_integer(found.value)) {
         err = hf_period_read(out, shape, size, found.value, path);
+    } else if (size->type == BP_HF_LAYERS) {
+        err = hf_layers_read(shape, k, found.value, path);
     } else if (size->type == BP_HF_CHOICE || (size->type == BP_HF_FLAG && size->words)) {
         err = read_choice(out, &found, size, shape->table, path);
     } else if (size->type == BP_HF_FLAG) {

@@ -16,6 +16,8 @@ bp_err hf_config_read(bp_hf_shape *out, json_t *config, const bp_hf_table *const
 bool hf_config_names(const json_t *config, const bp_hf_table *table);
 /** What a size is that is not given. */
 double hf_otherwise(const bp_hf_shape *shape, const bp_hf_size *size);
+/** Has it a list? */
+bool hf_is_list(const bp_hf_size *size);
 /** The list of size k; and its numbers from an array, `name` of `path`. Errors: BP_ERR_FORMAT. */
 double *hf_list_of(bp_hf_shape *shape, int k);
 bp_err hf_read_list(double *list, double *count, const json_t *array, const char *name,
@@ -45,6 +47,10 @@ void hf_labels_write(json_t *config, int64_t count, const json_t *labels);
 bp_err hf_period_read(double *out, const bp_hf_shape *shape, const bp_hf_size *size,
                       const json_t *list, const char *path);
 json_t *hf_period_json(const bp_hf_shape *shape, const bp_hf_size *size, double n);
+/* The same of the layers, a size k, that are the second of its words. Errors: BP_ERR_FORMAT a word
+ * that is neither, too many layers. */
+bp_err hf_layers_read(bp_hf_shape *shape, int k, const json_t *list, const char *path);
+json_t *hf_layers_json(const bp_hf_shape *shape, int k);
 
 /* hf_keys.c. Settings of all tables: read, not written. */
 extern const bp_hf_setting hf_common_settings[]; /* but for those that a table has itself */

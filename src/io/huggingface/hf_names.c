@@ -37,6 +37,10 @@ bool hf_name_is_bare(const bp_hf_table *table, const char *name)
 /* Is it in a model of this shape, of a row of layers in this one? */
 static bool is_there(const bp_hf_shape *shape, const bp_hf_row *row, int64_t layer)
 {
+    const char *list = row->of_layers;
+
+    if (list && bp_hf_list_has(shape, list + (list[0] == '!'), layer) == (list[0] == '!'))
+        return false;
     return hf_is_set(shape, row->only_if) && (layer == 0 || !row->only_first) &&
            !(shape->headless && hf_name_is_bare(shape->table, row->theirs));
 }
@@ -63,8 +67,8 @@ int64_t hf_tensor_count(const bp_hf_shape *shape)
     int64_t count = 0;
 
     for (const bp_hf_row *row = shape->table->rows; row->theirs; row++)
-        if (is_there(shape, row, 0))
-            count += stack_bytes(row) > 0 ? layers_of(shape, row) : 1;
+        for (int64_t layer = 0; layer < (stack_bytes(row) > 0 ? layers_of(shape, row) : 1); layer++)
+            count += is_there(shape, row, layer);
     return count;
 }
 
@@ -132,20 +136,15 @@ void hf_tensor_of(hf_tensor *out, const bp_hf_shape *shape, int64_t k)
         int rows = stack_bytes(row) > 0 ? rows_of_layer(row) : 1;
         int64_t layers = stack_bytes(row) > 0 ? layers_of(shape, row) : 1;
 
-        int64_t first = count_there(shape, row, rows, 0), each = count_there(shape, row, rows, 1);
-        int64_t all = layers > 0 ? first + (layers - 1) * each : 0;
+        for (int64_t layer = 0; layer < layers; layer++) {
+            int count = count_there(shape, row, rows, layer);
 
-        if (k < first && all > 0) {
-            fill(out, shape, row_there(shape, row, 0, k), 0);
-            return;
+            if (k < count) {
+                fill(out, shape, row_there(shape, row, layer, k), layer);
+                return;
+            }
+            k -= count;
         }
-        if (k < all) {
-            int64_t layer = 1 + (k - first) / each;
-
-            fill(out, shape, row_there(shape, row, layer, (k - first) % each), layer);
-            return;
-        }
-        k -= all;
         row += rows;
     }
     BP_ASSERT(!"a tensor of the table");

@@ -1,5 +1,5 @@
-/* A list of config.json with an element a layer, of which each n-th is another one than the rest:
- * the number n. */
+/* A list of config.json with a word a layer, of which each n-th is another one than the rest: the
+ * number n; or of which any may be: their numbers. */
 #include "base/config/json.h"
 #include "io/huggingface/hf_config_priv.h"
 
@@ -75,5 +75,38 @@ json_t *hf_period_json(const bp_hf_shape *shape, const bp_hf_size *size, double 
 
     for (int64_t k = 0; k < layers; k++)
         (void)json_array_append_new(list, word_of(size, k % (int64_t)n == (int64_t)n - 1));
+    return list;
+}
+
+bp_err hf_layers_read(bp_hf_shape *shape, int k, const json_t *list, const char *path)
+{
+    const bp_hf_size *size = &shape->table->sizes[k];
+    bool other[HF_MAX_LAYERS] = {false};
+    int64_t layers = bp_hf_size_of(shape, "layers"), count = 0;
+    double *numbers = hf_list_of(shape, k);
+    bool known = take_words(other, list, layers, size);
+
+    for (int64_t i = 0; i < layers && known; i++) {
+        if (other[i] && count < BP_HF_LIST)
+            numbers[count] = (double)(i + 1);
+        count += other[i];
+    }
+    shape->sizes[k] = (double)count;
+    if (known && count <= BP_HF_LIST)
+        return BP_OK;
+    return BP_FAIL(BP_ERR_FORMAT, "huggingface.unsupported",
+                   "\"%s\" is no list for %lld layers of %.*s and, %d times at most, %s, which is "
+                   "all that this program's %s knows: at %s; give another model",
+                   size->theirs, (long long)layers, (int)strcspn(size->words, "|"), size->words,
+                   BP_HF_LIST, strchr(size->words, '|') + 1, shape->table->kind, path);
+}
+
+json_t *hf_layers_json(const bp_hf_shape *shape, int k)
+{
+    const bp_hf_size *size = &shape->table->sizes[k];
+    json_t *list = json_array();
+
+    for (int64_t i = 0; i < bp_hf_size_of(shape, "layers"); i++)
+        (void)json_array_append_new(list, word_of(size, bp_hf_list_has(shape, size->ours, i)));
     return list;
 }

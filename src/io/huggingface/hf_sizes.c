@@ -67,12 +67,17 @@ void bp_hf_set_size(bp_hf_shape *shape, const char *name, double value)
         shape->sizes[k] = value;
 }
 
+bool hf_is_list(const bp_hf_size *size)
+{
+    return size->type == BP_HF_REALS || size->type == BP_HF_LAYERS;
+}
+
 double *hf_list_of(bp_hf_shape *shape, int k)
 {
     int list = 0;
 
     for (int before = 0; before < k; before++)
-        list += shape->table->sizes[before].type == BP_HF_REALS;
+        list += hf_is_list(&shape->table->sizes[before]);
     BP_ASSERT(list < BP_HF_LISTS);
     return shape->lists[list];
 }
@@ -80,6 +85,17 @@ double *hf_list_of(bp_hf_shape *shape, int k)
 const double *bp_hf_list_of(const bp_hf_shape *shape, int k)
 {
     return hf_list_of((bp_hf_shape *)(uintptr_t)shape, k);
+}
+
+bool bp_hf_list_has(const bp_hf_shape *shape, const char *name, int64_t number)
+{
+    int k = find_size(shape->table, name);
+
+    BP_ASSERT(k >= 0);
+    for (int64_t i = 0; i < (int64_t)shape->sizes[k]; i++)
+        if ((int64_t)bp_hf_list_of(shape, k)[i] == number + 1)
+            return true;
+    return false;
 }
 
 double hf_otherwise(const bp_hf_shape *shape, const bp_hf_size *size)

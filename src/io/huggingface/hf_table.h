@@ -24,6 +24,8 @@ typedef enum bp_hf_type {
     BP_HF_CHOICE,
     BP_HF_PERIOD, /* a count n: theirs is a list with a word a layer, each n-th the second of
                      `words` (JSON), the others the first; `older` is the number itself */
+    BP_HF_LAYERS, /* a list of layers, from 1 on, in bp_hf_shape.lists too: theirs is a list with a
+                     word a layer, of these the second of `words` (JSON), of others the first */
     BP_HF_REALS,  /* a list of numbers above 0, bp_hf_shape.lists; the size is how many they are */
     BP_HF_LABELS /* a count of classes: theirs is an object "0": NAME, "1": NAME..., whose names are
                     the member "labels" of ours */
@@ -45,6 +47,7 @@ typedef struct bp_hf_size {
                             `otherwise` */
     const char *null_is; /* what null says there; NULL: nothing, it is refused, but of a flag, which
                             is not set */
+    bool automatic;      /* of a count: "auto" says what it is where config.json lacks it */
     bool only_theirs;    /* never written into a checkpoint: others follow from it */
     const char *written; /* of a choice: their words, in the order of `words`, which are read too;
                             each is written, the first too. NULL: as `words` says */
@@ -80,6 +83,8 @@ typedef struct bp_hf_row {
     const char *first_columns; /* of layer 0, where it has others; NULL: as they all */
     const char *layers;        /* a size: how many layers there are; NULL: "layers" */
     bool only_first;           /* only layer 0 has it */
+    const char *of_layers;     /* a list of layers (BP_HF_LAYERS) that have it; "!LIST": the others
+                                  have; NULL: all */
     const char *pairs, *head;  /* extents: of each `head` of its rows the first `pairs` are pairs
                                   side by side, (0, 1), (2, 3)..., where ours have the first numbers
                                   of all pairs and then the second ones; NULL: as ours */
@@ -144,6 +149,8 @@ double bp_hf_value_of(const bp_hf_shape *shape, const char *name);
 /** Does the table have a size of this name? And set it; nothing where it has none. */
 bool bp_hf_has_size(const bp_hf_table *table, const char *name);
 void bp_hf_set_size(bp_hf_shape *shape, const char *name, double value);
+/** Is layer `number`, from 0, in the list of this name (BP_HF_LAYERS)? */
+bool bp_hf_list_has(const bp_hf_shape *shape, const char *name, int64_t number);
 /** The list of size k, which is one: [sizes[k]]. */
 const double *bp_hf_list_of(const bp_hf_shape *shape, int k);
 /** A count divides another one, both by our names; "heads" divide "width", for bp_hf_table.check.

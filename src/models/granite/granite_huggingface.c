@@ -3,19 +3,15 @@
 
 #include "models/stack_huggingface.h"
 
-static const bp_hf_size SIZES[] = {
-    BP_HF_SIZES_OF("32", "4096", "32", "11008", "2048", "32000"),
-    BP_HF_KV_HEADS("heads"),
-    BP_HF_HEAD_WIDTH("width/heads"),
-    BP_HF_NUMBER("norm_epsilon", "rms_norm_eps", "1e-6"),
-    BP_HF_THETA("10000"),
-    BP_HF_ROPE_SCALING,
-    BP_HF_TIED("0"),
-    BP_HF_NUMBER("embedding_multiplier", "embedding_multiplier", "1"),
-    BP_HF_NUMBER("attention_multiplier", "attention_multiplier", "1"),
-    BP_HF_NUMBER("residual_multiplier", "residual_multiplier", "1"),
-    BP_HF_NUMBER("logits_scaling", "logits_scaling", "1"),
-    {0}};
+static const bp_hf_size SIZES[] = {BP_HF_SIZES_OF("32", "4096", "32", "11008", "2048", "32000"),
+                                   BP_HF_KV_HEADS("heads"),
+                                   BP_HF_HEAD_WIDTH("width/heads"),
+                                   BP_HF_NUMBER("norm_epsilon", "rms_norm_eps", "1e-6"),
+                                   BP_HF_THETA("10000"),
+                                   BP_HF_ROPE_SCALING,
+                                   BP_HF_TIED("0"),
+                                   BP_HF_MULTIPLIERS,
+                                   {0}};
 
 static const bp_hf_setting SETTINGS[] = {BP_HF_WHOLE_HEADS,
                                          {"hidden_act", "\"silu\""},
@@ -34,8 +30,9 @@ static const bp_hf_row ROWS[] = {BP_HF_EMBEDDING,
                                  BP_HF_ENDS,
                                  {0}};
 
-static const bp_hf_table GRANITE = {BP_STACK_HF_TABLE("granite", "granite", "GraniteForCausalLM"),
-                                    .sizes = SIZES, .settings = SETTINGS, .rows = ROWS,
-                                    .harmless = HARMLESS};
+static const bp_hf_table GRANITE = {
+    BP_STACK_HF_TABLE_SETTLED("granite", "granite", "GraniteForCausalLM",
+                              bp_stack_hf_settle_scores),
+    .sizes = SIZES, .settings = SETTINGS, .rows = ROWS, .harmless = HARMLESS};
 
 const bp_hf_table *const bp_granite_huggingface[] = {&GRANITE, NULL};

@@ -5,10 +5,6 @@
 
 #include "models/family.h"
 
-/** Where its own sizes are in bp_model_shape: numbers of a state, groups, taps of the convolution.
- */
-enum { BP_MAMBA2_STATE, BP_MAMBA2_GROUPS, BP_MAMBA2_TAPS };
-
 extern const bp_model_family bp_mamba2_family;
 extern const bp_hf_table *const bp_mamba2_huggingface[];
 

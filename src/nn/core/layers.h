@@ -44,7 +44,8 @@ typedef enum bp_query_norm {
 
 /** Sizes of a Transformer layer; H, G and F are whole, the constructor takes this rank's share. */
 typedef struct bp_layer_shape {
-    int64_t C, H, F;          /* width, heads, inner width of the MLP */
+    int64_t C, H, F;          /* width, heads, inner width of the MLP. H 0: there is no attention
+                                 and no "ln1": of a layer that is only its MLP, after its norm */
     int64_t G;                /* heads of keys and values, which heads share in groups; 0: H */
     int64_t D;                /* width of a head; 0: C / H */
     bool rms;                 /* norms by the root mean square, without biases */
@@ -223,7 +224,7 @@ void bp_text_head_new(bp_block **out, const bp_nn *nn, const bp_text_head_shape 
                       bp_group *group);
 
 /** Several blocks as one, which a pipeline does not cut. The series owns the blocks, which are of
- * one stream. */
+ * one stream; in decoding one of them at most keeps something of sequences. */
 #define BP_SERIES_BLOCKS 4
 void bp_series_new(bp_block **out, const bp_nn *nn, bp_block *const *blocks, int count);
 
@@ -299,6 +300,7 @@ typedef struct bp_state_space_shape {
     int64_t G, K;       /* groups of heads that read the same B and C; taps of the convolution */
     float epsilon;      /* of both norms */
     float least_step, most_step; /* of dt; most_step 0: there is no limit */
+    float branch_scale;          /* of what is added to hidden; 0: 1 */
     int64_t layers, number;      /* of the model; of this layer, from 0 */
     int64_t mask;                /* the stream of dropout masks */
     bp_carry *taps, *states; /* of as many columns as the functions below say; NULL: windows begin

@@ -6,6 +6,7 @@
 
 typedef struct series {
     bp_block block;
+    bp_block_ops ops; /* with `adapt`, where a part has it */
     bp_block *parts[BP_SERIES_BLOCKS];
     int count;
 } series;
@@ -103,7 +104,7 @@ static void series_backward(bp_block *block, bp_pass *pass, bp_activations *acti
         self->parts[k]->ops->backward(self->parts[k], pass, activations, of[k]);
 }
 
-/* Its parts keep nothing of sequences, and work by rows. */
+/* One of its parts keeps something of sequences, at most: the memory is that part's. */
 static bool series_cache(const bp_block *block, int64_t slots, int64_t capacity,
                          bp_cache_need *need)
 {
@@ -113,13 +114,26 @@ static bool series_cache(const bp_block *block, int64_t slots, int64_t capacity,
         const bp_block *part = self->parts[k];
         bp_cache_need own = *need;
 
+        own.kept_bytes = own.scratch_bytes = 0;
         if (!part->ops->cache || !part->ops->cache(part, slots, capacity, &own) ||
-            own.kept_bytes > 0)
+            (own.kept_bytes > 0 && need->kept_bytes > 0))
             return false;
+        need->kept_bytes += own.kept_bytes;
         need->scratch_bytes =
             own.scratch_bytes > need->scratch_bytes ? own.scratch_bytes : need->scratch_bytes;
     }
     return true;
+}
+
+/* Those that can. */
+static void series_adapt(bp_block *block, const bp_adapter *adapter, bp_group *split,
+                         bp_group *whole)
+{
+    series *self = (series *)block;
+
+    for (int k = 0; k < self->count; k++)
+        if (self->parts[k]->ops->adapt)
+            self->parts[k]->ops->adapt(self->parts[k], adapter, split, whole);
 }
 
 static void series_free(bp_block *block)
@@ -149,13 +163,16 @@ void bp_series_new(bp_block **out, const bp_nn *nn, bp_block *const *blocks, int
     series *self = bp_alloc("nn.series", 1, sizeof *self);
 
     BP_ASSERT(count > 0 && count <= BP_SERIES_BLOCKS);
-    self->block.ops = &OPS;
+    self->ops = OPS;
+    self->block.ops = &self->ops;
     self->block.nn = nn;
     self->block.stream = blocks[0]->stream;
     self->count = count;
     for (int k = 0; k < count; k++) {
         BP_ASSERT(blocks[k]->stream == self->block.stream);
         self->parts[k] = blocks[k];
+        if (blocks[k]->ops->adapt)
+            self->ops.adapt = series_adapt;
     }
     *out = &self->block;
 }

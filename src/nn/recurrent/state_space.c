@@ -407,6 +407,8 @@ static void layer_forward(bp_block *block, bp_pass *pass, bp_activations *activa
     gate_norm(&work.gated, self, work.inner.v, kept.gate_rstd);
     bp_linear_forward_operand(nn->gemm, work.branch, &work.gated, self->out_map, NULL);
     bp_nn_sum(nn, pass, work.branch, C);
+    if (self->shape.branch_scale > 0)
+        bp_scale(work.branch, self->shape.branch_scale, N * C);
     bp_add_dropout(h, kept.before, work.branch, N * C, dropout_of(self, pass), &key,
                    bp_nn_first_row(nn, pass) * C);
     pass->scratch->used_bytes = mark;
@@ -462,6 +464,24 @@ static void open_scan(state_space *self, bp_pass *pass, const kept_rows *kept, b
     mix_backward(work->dbc, self->BC, work->db_rows, &self->both, s->K, &bc, work->inner.taps);
 }
 
+/* The gradient of the branch from that of what it was added to; `rows`: scratch [N][C]. */
+static void open_branch(const state_space *self, const bp_pass *pass, const bp_operand *dbranch,
+                        const float *dh, float *rows)
+{
+    const bp_nn *nn = self->block.nn;
+    int64_t N = pass->B * pass->T, C = self->shape.C, first = bp_nn_first_row(nn, pass) * C;
+    bp_rng_key key = bp_mask_key(nn, pass, self->shape.mask);
+    bool scaled = self->shape.branch_scale > 0;
+    bp_operand to = bp_operand_floats(rows, N, C);
+
+    bp_dropout_backward_operand(scaled ? &to : dbranch, NULL, dh, dropout_of(self, pass), &key,
+                                first);
+    if (!scaled)
+        return;
+    bp_scale(rows, self->shape.branch_scale, N * C);
+    bp_operand_fill(dbranch, rows);
+}
+
 static void layer_backward(bp_block *block, bp_pass *pass, bp_activations *activations, void *saved)
 {
     state_space *self = state_space_of(block);
@@ -474,10 +494,8 @@ static void layer_backward(bp_block *block, bp_pass *pass, bp_activations *activ
     backward_rows work = alloc_backward(self, pass->scratch, N);
     bp_norm norm = norm_of(self, &kept);
     bp_norm_gradients to = {dh, nn->tensor_at == 0 ? self->gain->gradient : NULL, NULL, false};
-    bp_rng_key key = bp_mask_key(nn, pass, self->shape.mask);
 
-    bp_dropout_backward_operand(&work.dbranch, NULL, dh, dropout_of(self, pass), &key,
-                                bp_nn_first_row(nn, pass) * C);
+    open_branch(self, pass, &work.dbranch, dh, work.more);
     set_rates(work.rate, self);
     open_gate(self, pass, &kept, &work);
     open_scan(self, pass, &kept, &work);

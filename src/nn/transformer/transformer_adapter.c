@@ -25,7 +25,7 @@ static void add_bottlenecks(layer *self, int64_t rank, bp_group *whole)
     char name[BP_PARAM_NAME];
 
     for (int k = 0; k < BRANCHES; k++)
-        if (NAMES[k])
+        if (NAMES[k] && (k != ATTENTION || layer_attends(self)))
             self->bottleneck[k] = bp_bottleneck_new(self->block.nn, self->shape.C, rank,
                                                     layer_param_name(name, self, NAMES[k]), whole);
 }
@@ -39,10 +39,12 @@ static void adapt_products(layer *self, const bp_adapter *adapter, bp_group *spl
                     up = {.outs = layer_up_columns(self), .ins = C},
                     down = {.outs = C, .ins = self->Fl, .row_split = true};
 
-    add_weight(&qkv, to & BP_ADAPT_Q, self->q_weight, 0);
-    add_weight(&qkv, to & BP_ADAPT_K, self->key_weight[0], self->Cl);
-    add_weight(&qkv, to & BP_ADAPT_V, self->key_weight[1], self->Cl + keys);
-    add_weight(&out, to & BP_ADAPT_OUT, self->out_weight, 0);
+    if (layer_attends(self)) {
+        add_weight(&qkv, to & BP_ADAPT_Q, self->q_weight, 0);
+        add_weight(&qkv, to & BP_ADAPT_K, self->key_weight[0], self->Cl);
+        add_weight(&qkv, to & BP_ADAPT_V, self->key_weight[1], self->Cl + keys);
+        add_weight(&out, to & BP_ADAPT_OUT, self->out_weight, 0);
+    }
     add_weight(&up, to & BP_ADAPT_UP, self->up_weight, 0);
     if (layer_is_gated(self)) /* up_weight is the gate, and up follows it */
         add_weight(&up, to & BP_ADAPT_UP, self->up_weight + 1, self->Fl);

@@ -108,6 +108,7 @@ void layer_backward(bp_block *block, bp_pass *pass, bp_activations *activations,
     backward_mlp(self, pass, &kept, dh, dh, own);
     if (self->shape.crosses)
         cross_backward(self, pass, &kept, dh, own, activations->item[self->shape.source_item].data);
-    backward_attention(self, pass, &kept, dout, dh, own);
+    if (layer_attends(self))
+        backward_attention(self, pass, &kept, dout, dh, own);
     pass->scratch->used_bytes = mark;
 }

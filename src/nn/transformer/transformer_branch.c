@@ -296,7 +296,8 @@ static void spread(layer *self, bp_pass *pass, forward_work *work, const float *
 
 void layer_enter(layer *self, bp_pass *pass, const saved *kept, forward_work *work, const float *x)
 {
-    bp_norm norm = norm_of(self, ATTENTION, kept);
+    branch_kind first = layer_attends(self) ? ATTENTION : MLP;
+    bp_norm norm = norm_of(self, first, kept);
     bp_operand normed = bp_nn_own(self->block.nn, pass, &work->normed);
 
     if (layer_reads_stream(self)) {
@@ -306,7 +307,9 @@ void layer_enter(layer *self, bp_pass *pass, const saved *kept, forward_work *wo
         spread(self, pass, work, x);
         return;
     }
-    bp_layer_norm_forward(&normed, kept->before[ATTENTION], &norm, &(bp_residual){.base = x});
+    bp_layer_norm_forward(&normed, kept->before[first], &norm, &(bp_residual){.base = x});
+    if (first == MLP)
+        bp_probe_mlp(pass, x, self->shape.C, &norm);
     bp_nn_gather(self->block.nn, pass, &work->normed);
 }
 

@@ -5,16 +5,23 @@
 
 #define EPSILON 1e-5F /* of the layer norms, as GPT-2's */
 
-static bp_err layer_bind(bp_block *block)
+static bp_err bind_attention(layer *self)
 {
-    layer *self = (layer *)block;
     int64_t C = self->shape.C;
     float *qkv = self->repeats ? keys_join(self) : self->q_weight->value;
     bp_err err = layer_bind_product(self, PRODUCT_QKV, &self->qkv, qkv, layer_qkv_columns(self), C);
 
-    if (err == BP_OK)
-        err =
-            layer_bind_product(self, PRODUCT_OUT, &self->out, self->out_weight->value, C, self->Cl);
+    return err == BP_OK ? layer_bind_product(self, PRODUCT_OUT, &self->out, self->out_weight->value,
+                                             C, self->Cl)
+                        : err;
+}
+
+static bp_err layer_bind(bp_block *block)
+{
+    layer *self = (layer *)block;
+    int64_t C = self->shape.C;
+    bp_err err = layer_attends(self) ? bind_attention(self) : BP_OK;
+
     if (err == BP_OK)
         err = layer_bind_product(self, PRODUCT_UP, &self->up, self->up_weight->value,
                                  layer_up_columns(self), C);
@@ -34,9 +41,10 @@ static void layer_refresh(bp_block *block)
 
     layer_refresh_adapted(self);
     self->stale = self->repeats;
-    if (!self->repeats)
+    if (!self->repeats && self->qkv)
         bp_weight_refresh(self->qkv);
-    bp_weight_refresh(self->out);
+    if (self->out)
+        bp_weight_refresh(self->out);
     bp_weight_refresh(self->up);
     bp_weight_refresh(self->down);
     if (self->shape.crosses)
@@ -46,10 +54,13 @@ static void layer_refresh(bp_block *block)
 static bool layer_cache(const bp_block *block, int64_t slots, int64_t capacity, bp_cache_need *need)
 {
     const layer *self = (const layer *)block;
-    bp_cached_shape shape = layer_cached_shape(self, slots, capacity);
+    bp_cached_shape shape;
 
+    if (!layer_attends(self))
+        return true;
     if (self->shape.sees_all) /* a source's layer is done with once that is read */
         return need->source_capacity > 0 && block->stream > 0;
+    shape = layer_cached_shape(self, slots, capacity);
     need->kept_bytes = (size_t)bp_cached_floats(&shape) * sizeof(float);
     need->scratch_bytes = bp_cached_scratch_bytes(&shape);
     if (layer_has_score_bias(self))
@@ -154,8 +165,12 @@ static void layer_forward(bp_block *block, bp_pass *pass, bp_activations *activa
         return;
     }
     layer_enter(self, pass, &kept, &work, h);
-    keys_gather(self, pass);
-    forward_attention(self, pass, &kept, &work, h, first, crosses ? CROSS : MLP);
+    if (layer_attends(self)) {
+        keys_gather(self, pass);
+        forward_attention(self, pass, &kept, &work, h, first, crosses ? CROSS : MLP);
+    } else {
+        middle = h;
+    }
     if (crosses)
         cross_forward(self, pass, &kept, &work, activations->item[self->shape.source_item].data,
                       first, middle);
@@ -194,6 +209,8 @@ static const bp_block_ops OPS = {
 /* Which key heads this rank's heads read. */
 static void share_keys(layer *self)
 {
+    if (!layer_attends(self))
+        return;
     int64_t group = self->shape.H / self->shape.G;
 
     self->first_key = self->first_head / group;
@@ -217,7 +234,7 @@ static void begin(layer *self, const bp_nn *nn, const bp_layer_shape *shape, bp_
     self->shape = *shape;
     self->shape.G = shape->G > 0 ? shape->G : shape->H;
     self->shape.epsilon = shape->epsilon > 0 ? shape->epsilon : EPSILON;
-    self->D = shape->D > 0 ? shape->D : shape->C / shape->H;
+    self->D = shape->D > 0 ? shape->D : shape->C / (shape->H > 0 ? shape->H : 1);
     self->Hl = shape->H / nn->tensors;
     self->Cl = self->Hl * self->D;
     self->Fl = shape->F / nn->tensors;
@@ -232,7 +249,9 @@ void bp_transformer_layer_new(bp_block **out, const bp_nn *nn, const bp_layer_sh
     layer *self = bp_alloc("nn.layer", 1, sizeof *self);
 
     *out = NULL;
-    BP_ASSERT(shape->D > 0 || shape->C % shape->H == 0);
+    BP_ASSERT(shape->D > 0 || shape->H == 0 || shape->C % shape->H == 0);
+    BP_ASSERT(shape->H > 0 ||
+              !(shape->crosses || shape->parallel || shape->post_norm || shape->closing_norms));
     BP_ASSERT(shape->H % nn->tensors == 0 && shape->F % nn->tensors == 0 &&
               (shape->G == 0 || shape->H % shape->G == 0));
     BP_ASSERT(!(shape->parallel && (shape->crosses || shape->post_norm || shape->closing_only)) &&

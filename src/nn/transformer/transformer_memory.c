@@ -43,16 +43,18 @@ saved layer_alloc_saved(const layer *self, bp_arena *arena, const bp_pass *pass)
     int64_t rows = pass->B * pass->T, own = bp_nn_rows(self->block.nn, pass).count;
     saved kept = {0};
 
-    kept.qkv = alloc_rows(self, arena, pass, !turns(self), layer_qkv_columns(self));
-    kept.attended = alloc_rows(self, arena, pass, true, self->Cl);
-    kept.lse = bp_arena_floats(arena, rows * self->Hl);
+    if (layer_attends(self)) {
+        kept.qkv = alloc_rows(self, arena, pass, !turns(self), layer_qkv_columns(self));
+        kept.attended = alloc_rows(self, arena, pass, true, self->Cl);
+        kept.lse = bp_arena_floats(arena, rows * self->Hl);
+    }
     if (self->shape.crosses)
         cross_alloc_saved(self, arena, pass, &kept);
     if (!pass->training)
         return kept;
     query_alloc_saved(self, arena, pass, &kept);
     for (int k = 0; k < BRANCHES; k++) {
-        if (k == CROSS && !self->shape.crosses)
+        if ((k == CROSS && !self->shape.crosses) || (k == ATTENTION && !layer_attends(self)))
             continue;
         kept.before[k] = k == MLP && self->shape.parallel
                              ? kept.before[ATTENTION]
@@ -206,7 +208,8 @@ size_t layer_scratch_bytes(const bp_block *block, const bp_extent *most, bool tr
     kept = layer_alloc_saved(self, training ? &uncounted : &count, &pass);
     kept.up = (bp_operand){0}; /* a pass without training has scratch for it */
     layer_alloc_forward(self, &count, &pass);
-    layer_alloc_attention_forward(self, &attention, &pass, &kept);
+    if (layer_attends(self))
+        layer_alloc_attention_forward(self, &attention, &pass, &kept);
     layer_alloc_mlp_forward(self, &mlp, &pass, &kept);
     branch = larger(attention.used_bytes, mlp.used_bytes);
     branch = larger(branch, keys_scratch(self, false));
@@ -217,7 +220,8 @@ size_t layer_scratch_bytes(const bp_block *block, const bp_extent *most, bool tr
     if (training) {
         mlp = attention = (bp_arena){0};
         layer_alloc_mlp(self, &mlp, &pass, NULL);
-        layer_alloc_attention_backward(self, &attention, &pass, NULL, &kept);
+        if (layer_attends(self))
+            layer_alloc_attention_backward(self, &attention, &pass, NULL, &kept);
         if (self->shape.parallel || self->shape.post_norm)
             bp_arena_floats(&own, bp_nn_rows(block->nn, &pass).count * self->shape.C);
         branch = larger(attention.used_bytes + keys_scratch(self, true), mlp.used_bytes) +
@@ -237,8 +241,10 @@ bp_product_bytes layer_product_bytes(const bp_block *block, const bp_extent *mos
     int64_t rows = most->B * most->T[block->stream], C = self->shape.C;
     bp_product_bytes bytes = {0};
 
-    bp_product_bytes_add(&bytes, block->nn, rows, layer_qkv_columns(self), C);
-    bp_product_bytes_add(&bytes, block->nn, rows, C, self->Cl);
+    if (layer_attends(self)) {
+        bp_product_bytes_add(&bytes, block->nn, rows, layer_qkv_columns(self), C);
+        bp_product_bytes_add(&bytes, block->nn, rows, C, self->Cl);
+    }
     bp_product_bytes_add(&bytes, block->nn, rows, layer_up_columns(self), C);
     bp_product_bytes_add(&bytes, block->nn, rows, C, self->Fl);
     bytes.copies += keys_joined_bytes(self);

@@ -97,8 +97,9 @@ static void add_whole_params(layer *self, bp_group *group)
 {
     bool biases = !self->shape.no_bias;
 
-    add_norm(self, group, ATTENTION, "ln1.gain", "ln1.bias");
-    self->out_bias = biases && !self->shape.no_attention_bias
+    if (layer_attends(self))
+        add_norm(self, group, ATTENTION, "ln1.gain", "ln1.bias");
+    self->out_bias = biases && layer_attends(self) && !self->shape.no_attention_bias
                          ? add_vector(self, group, "attn.out.bias", BP_INIT_ZERO)
                          : NULL;
     if (self->shape.one_norm) {
@@ -120,7 +121,8 @@ static void add_closing_norm(layer *self, bp_group *group, branch_kind branch, c
 
 void layer_add_params(layer *self, bp_group *split, bp_group *whole)
 {
-    add_attention_params(self, split);
+    if (layer_attends(self))
+        add_attention_params(self, split);
     add_mlp_params(self, split);
     add_whole_params(self, whole);
     if (self->shape.closing_norms) {

@@ -130,6 +130,12 @@ typedef struct attention_work {
     void *scratch;
 } attention_work;
 
+/** Has it more than an MLP? */
+static inline bool layer_attends(const layer *self)
+{
+    return self->shape.H > 0;
+}
+
 static inline bool layer_is_gated(const layer *self)
 {
     return self->shape.activation >= BP_SWIGLU;
@@ -226,7 +232,7 @@ void layer_join(layer *self, bp_pass *pass, const saved *kept, forward_work *wor
 /** h = base + the MLP's branch; with post_norm the norm of that. */
 void layer_end(layer *self, bp_pass *pass, const saved *kept, forward_work *work, const float *base,
                float *h);
-/** work->normed = the first norm of x; x itself where branches read the stream. */
+/** work->normed = the first branch's norm of x; x itself where branches read the stream. */
 void layer_enter(layer *self, bp_pass *pass, const saved *kept, forward_work *work, const float *x);
 bp_cached_shape layer_cached_shape(const layer *self, int64_t slots, int64_t capacity);
 /** The gradient of a branch before its dropout, and its bias's, from that of what it was added

@@ -280,7 +280,8 @@ static bool needs_all_rows(const bp_model_shape *shape)
 {
     const bp_model_family *family = shape->family;
 
-    return family && (family->unlimited || family->carries_state || family->whole_rows);
+    return family &&
+           (family->unlimited || family->carries_state || family->whole_rows || family->in_order);
 }
 
 /* Of micro-batches of the context's places, and of shortened ones, whose places grow in steps. */
