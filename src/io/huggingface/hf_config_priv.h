@@ -46,6 +46,12 @@ bp_err hf_period_read(double *out, const bp_hf_shape *shape, const bp_hf_size *s
                       const json_t *list, const char *path);
 json_t *hf_period_json(const bp_hf_shape *shape, const bp_hf_size *size, double n);
 
+/** A list of layers, from 0, as ours, from 1. Errors: BP_ERR_FORMAT numbers that are none. And size
+ * k as theirs, a new reference. */
+bp_err hf_layers_read(double *list, double *count, const bp_hf_shape *shape, const json_t *array,
+                      const char *name, const char *path);
+json_t *hf_layers_json(const bp_hf_shape *shape, int k);
+
 /* hf_keys.c. Settings of all tables: read, not written. */
 extern const bp_hf_setting hf_common_settings[]; /* but for those that a table has itself */
 /** Does the list name this key? */

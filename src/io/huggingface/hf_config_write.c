@@ -28,9 +28,9 @@ json_t *hf_size_json(const bp_hf_shape *shape, int k)
     const bp_hf_size *size = &shape->table->sizes[k];
     double value = shape->sizes[k];
 
-    return size->type == BP_HF_REAL     ? json_real(value)
-           : size->type == BP_HF_REALS  ? list_json(shape, k)
-           : size->type == BP_HF_FLAG   ? json_boolean(value != 0)
+    return size->type == BP_HF_REAL                                  ? json_real(value)
+           : size->type == BP_HF_REALS || size->type == BP_HF_LAYERS ? list_json(shape, k)
+           : size->type == BP_HF_FLAG                                ? json_boolean(value != 0)
            : size->type == BP_HF_CHOICE ? word_of(size->words, (int)value)
                                         : json_integer((json_int_t)value);
 }
@@ -42,6 +42,8 @@ static json_t *their_json(const bp_hf_shape *shape, int k)
 
     if (size->written || (size->type == BP_HF_FLAG && size->words))
         return word_of(size->written ? size->written : size->words, (int)shape->sizes[k]);
+    if (size->type == BP_HF_LAYERS)
+        return hf_layers_json(shape, k);
     if (size->type == BP_HF_PERIOD)
         return hf_period_json(shape, size, shape->sizes[k]);
     return size->plus ? json_integer((json_int_t)shape->sizes[k] + hf_surplus(shape, size))
@@ -54,7 +56,8 @@ static void put_size(json_t *config, const bp_hf_shape *shape, int k, const char
 {
     const char *dot = strchr(name, '.');
     const bp_hf_size *size = &shape->table->sizes[k];
-    bool nothing = shape->sizes[k] == 0 && size->type != BP_HF_FLAG && !size->written;
+    bool nothing =
+        shape->sizes[k] == 0 && size->type != BP_HF_FLAG && !size->written && !size->zero;
     char parent[64] = "";
 
     if (size->type == BP_HF_LABELS) {

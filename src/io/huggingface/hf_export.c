@@ -53,7 +53,7 @@ static bp_err read_size(bp_hf_shape *shape, int k, const json_t *model, const ch
         return bp_json_get_real(model, size->ours, out, where);
     if (size->type == BP_HF_CHOICE)
         return read_choice(out, model, size, where);
-    if (size->type == BP_HF_REALS)
+    if (size->type == BP_HF_REALS || size->type == BP_HF_LAYERS)
         return hf_read_list(hf_list_of(shape, k), out, json_object_get(model, size->ours),
                             size->ours, where);
     if (size->type == BP_HF_FLAG) {

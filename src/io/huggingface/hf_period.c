@@ -1,5 +1,5 @@
-/* A list of config.json with an element a layer, of which each n-th is another one than the rest:
- * the number n. */
+/* Lists of config.json that say which layers are others than the rest: with an element a layer, of
+ * which each n-th is another one, the number n; and with the layers themselves. */
 #include "base/config/json.h"
 #include "io/huggingface/hf_config_priv.h"
 
@@ -75,5 +75,35 @@ json_t *hf_period_json(const bp_hf_shape *shape, const bp_hf_size *size, double 
 
     for (int64_t k = 0; k < layers; k++)
         (void)json_array_append_new(list, word_of(size, k % (int64_t)n == (int64_t)n - 1));
+    return list;
+}
+
+bp_err hf_layers_read(double *list, double *count, const bp_hf_shape *shape, const json_t *array,
+                      const char *name, const char *path)
+{
+    int64_t layers = bp_hf_size_of(shape, "layers");
+    size_t many = json_array_size(array);
+    bool taken = json_is_array(array) && many <= BP_HF_LIST;
+
+    for (size_t k = 0; k < many && taken; k++) {
+        const json_t *one = json_array_get(array, k);
+
+        taken = json_is_integer(one) && json_integer_value(one) >= 0 &&
+                json_integer_value(one) < layers;
+        list[k] = (double)json_integer_value(one) + 1;
+    }
+    *count = (double)many;
+    return taken ? BP_OK
+                 : BP_FAIL(BP_ERR_FORMAT, "huggingface.bad_size",
+                           "\"%s\" is no list of up to %d of the layers 0 to %lld: at %s", name,
+                           BP_HF_LIST, (long long)layers - 1, path);
+}
+
+json_t *hf_layers_json(const bp_hf_shape *shape, int k)
+{
+    json_t *list = json_array();
+
+    for (int64_t i = 0; i < (int64_t)shape->sizes[k]; i++)
+        (void)json_array_append_new(list, json_integer((json_int_t)bp_hf_list_of(shape, k)[i] - 1));
     return list;
 }

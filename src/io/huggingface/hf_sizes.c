@@ -67,12 +67,17 @@ void bp_hf_set_size(bp_hf_shape *shape, const char *name, double value)
         shape->sizes[k] = value;
 }
 
+static bool is_list(const bp_hf_size *size)
+{
+    return size->type == BP_HF_REALS || size->type == BP_HF_LAYERS;
+}
+
 double *hf_list_of(bp_hf_shape *shape, int k)
 {
     int list = 0;
 
     for (int before = 0; before < k; before++)
-        list += shape->table->sizes[before].type == BP_HF_REALS;
+        list += is_list(&shape->table->sizes[before]);
     BP_ASSERT(list < BP_HF_LISTS);
     return shape->lists[list];
 }
