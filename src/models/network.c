@@ -27,11 +27,10 @@ void bp_network_new(bp_network **out, const bp_nn *nn, int blocks, int groups)
     *out = network;
 }
 
-static void free_gains(const bp_network *network)
+static void free_groups(bp_network *network)
 {
     for (int g = 0; g < network->group_count; g++)
-        for (int k = 0; k < network->groups[g].count; k++)
-            bp_free(network->groups[g].params[k].gain);
+        bp_group_clear(&network->groups[g]);
 }
 
 void bp_network_free(bp_network **network)
@@ -42,7 +41,7 @@ void bp_network_free(bp_network **network)
         return;
     for (int k = 0; k < self->block_count; k++)
         self->blocks[k]->ops->free(self->blocks[k]);
-    free_gains(self);
+    free_groups(self);
     bp_free(self->blocks);
     bp_free(self->behind);
     bp_free(self->tables);

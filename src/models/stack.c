@@ -94,6 +94,74 @@ static int64_t window_of(const bp_model_shape *shape, int64_t number)
     return is_last(number, period) ? 0 : shape->stack.window;
 }
 
+/* ---- experts ---- */
+
+int64_t bp_model_experts(const bp_model_shape *shape)
+{
+    return shape->stack.experts;
+}
+
+bool bp_stack_is_sparse(const bp_model_shape *shape, int64_t number)
+{
+    int64_t step = bp_given_or(shape->stack.sparse_step, 1);
+    bool sparse = bp_model_experts(shape) > 0 && is_last(number, step);
+
+    for (int k = 0; k < BP_MODEL_REALS && shape->stack.dense[k] > 0; k++)
+        sparse = sparse && (int64_t)shape->stack.dense[k] != number + 1;
+    return sparse;
+}
+
+int64_t bp_stack_sparse_count(const bp_model_shape *shape)
+{
+    int64_t count = 0;
+
+    for (int64_t number = 0; number < shape->layers; number++)
+        count += bp_stack_is_sparse(shape, number);
+    return count;
+}
+
+double bp_model_balance(const bp_model_shape *shape)
+{
+    bool has = !bp_task_has_head(&shape->task) && bp_stack_sparse_count(shape) > 0;
+
+    return has ? shape->stack.balance : 0;
+}
+
+static int64_t expert_inner(const bp_model_shape *shape)
+{
+    return bp_given_or(shape->stack.expert_inner, inner_width(shape));
+}
+
+/* Of layer `number`. */
+static bp_expert_shape experts_of(const bp_model_shape *shape, int64_t number)
+{
+    bool sparse = bp_stack_is_sparse(shape, number), balanced = bp_model_balance(shape) > 0;
+
+    return (bp_expert_shape){.count = sparse ? bp_model_experts(shape) : 0,
+                             .chosen = shape->stack.chosen,
+                             .renormalised = shape->stack.renormalised != 0,
+                             .balance = balanced,
+                             .begins = number == 0,
+                             .ends = number == shape->layers - 1,
+                             .sparse_count = balanced ? bp_stack_sparse_count(shape) : 0,
+                             .most = bp_model_experts(shape)};
+}
+
+bp_activations bp_stack_behind(const bp_model_shape *shape, int block)
+{
+    bp_activations behind = bp_transformer_behind(shape, block);
+
+    if (block == 0 || bp_model_balance(shape) == 0)
+        return behind;
+    behind.count = 2;
+    behind.item[1].name = "choices";
+    behind.item[1].columns = bp_model_experts(shape);
+    behind.item[1].has_gradient = true;
+    return behind;
+}
+
+/* ---- positions and scales ---- */
+
 static bool turns(const bp_model_shape *shape, int64_t number)
 {
     return has_rotary(shape) &&
@@ -128,12 +196,27 @@ void bp_stack_settle(bp_model_shape *shape)
     own->epsilon = epsilon_of(shape);
     own->score_cap = real_or(own->score_cap, stack_of(shape)->score_cap);
     own->logit_cap = real_or(own->logit_cap, stack_of(shape)->logit_cap);
+    own->sparse_step = own->experts > 0 ? bp_given_or(own->sparse_step, 1) : 0;
+    own->expert_inner = own->experts > 0 ? expert_inner(shape) : 0;
     own->window_period = bp_given_or(own->window_period, stack_of(shape)->window_period);
     own->rope_period = bp_given_or(own->rope_period, stack_of(shape)->rope_period);
     if (stack_of(shape)->rotary)
         stack_settle_rope(shape);
     if (stack_of(shape)->mixer != BP_STACK_ATTENTION)
         stack_settle_states(shape);
+}
+
+static void check_experts(const bp_model_shape *shape, int tensors, bp_config *config)
+{
+    const bp_stack_sizes *own = &shape->stack;
+
+    if (own->chosen > own->experts)
+        bp_config_fault(config, "model.few_experts",
+                        "model.experts_chosen = %lld is more than model.experts = %lld: at "
+                        "model.experts_chosen; use %lld or less",
+                        (long long)own->chosen, (long long)own->experts, (long long)own->experts);
+    if (expert_inner(shape) != inner_width(shape))
+        bp_transformer_check_inner(shape, expert_inner(shape), tensors, config);
 }
 
 static void check_caps(const bp_model_shape *shape, bp_config *config)
@@ -170,6 +253,7 @@ void bp_stack_check(const bp_model_shape *shape, int tensors, bp_config *config)
                         "model.kv_heads; use one that does",
                         (long long)kv_heads(shape), (long long)shape->heads);
     check_caps(shape, config);
+    check_experts(shape, tensors, config);
     if (has_rotary(shape))
         stack_check_rope(shape, config);
 }
@@ -183,6 +267,10 @@ bp_err bp_stack_check_read(const bp_model_shape *shape, const char *where)
         return err;
     if (shape->stack.head_width == 0)
         return bp_transformer_check_read(shape, where);
+    if (shape->stack.chosen > shape->stack.experts)
+        return BP_FAIL(BP_ERR_FORMAT, "model.bad_size",
+                       "the model chooses %lld of %lld experts: at %s; the checkpoint is wrong",
+                       (long long)shape->stack.chosen, (long long)shape->stack.experts, where);
     if (shape->heads % kv_heads(shape) != 0)
         return BP_FAIL(BP_ERR_FORMAT, "model.bad_size",
                        "the model's %lld key heads do not divide its %lld heads: at %s; the "
@@ -202,7 +290,10 @@ bp_layer_shape bp_stack_layer(const bp_model_shape *shape, int64_t number)
                             .entmax = shape->attention_entmax == 1,
                             .H = attends ? shape->heads : 0,
                             .D = head_width(shape),
-                            .F = inner_width(shape),
+                            .F = bp_stack_is_sparse(shape, number) ? expert_inner(shape)
+                                                                   : inner_width(shape),
+                            .experts = experts_of(shape, number),
+                            .clip = (float)shape->stack.clip,
                             .G = kv_heads(shape),
                             .rms = stack->rms,
                             .epsilon = bp_stack_epsilon(shape),

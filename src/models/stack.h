@@ -46,7 +46,7 @@ typedef struct bp_stack {
     bool alibi;             /* bp_layer_shape.alibi */
     bool no_attention_bias; /* bp_layer_shape.no_attention_bias */
     bool no_bias; /* of products; queries, keys and values may have them (attention_bias) */
-    bp_activation activation; /* of the MLP */
+    bp_activation activation; /* of the MLP, and of experts (BP_SWIGLU, BP_GEGLU) */
     int64_t inner_thirds;     /* its inner width is this many thirds of the width; 0: 12, */
     int64_t inner_multiple;   /* rounded up to a multiple of this; 0: 1 */
     /* The head. */
@@ -88,6 +88,41 @@ typedef struct bp_stack {
         .name = key, .at = BP_SIZE_AT(stack.field), .type = BP_SIZE_REAL, .optional = true,        \
         .quiet = true                                                                              \
     }
+/** Of families with experts, which each has in every layer unless its list has others. */
+#define BP_STACK_EXPERTS                                                                           \
+    {.name = "experts", .at = BP_SIZE_AT(stack.experts)},                                          \
+        {.name = "experts_chosen", .at = BP_SIZE_AT(stack.chosen)},                                \
+        BP_STACK_FLAG("experts_renormalised", renormalised),                                       \
+    {                                                                                              \
+        .name = "experts_balance", .at = BP_SIZE_AT(stack.balance), .type = BP_SIZE_REAL,          \
+        .optional = true, .of_training = true                                                      \
+    }
+#define BP_STACK_EXPERT_LAYERS                                                                     \
+    BP_STACK_QUIET("experts_inner", expert_inner), BP_STACK_QUIET("experts_step", sparse_step),    \
+    {                                                                                              \
+        .name = "experts_dense", .at = BP_SIZE_AT(stack.dense), .type = BP_SIZE_REALS,             \
+        .optional = true                                                                           \
+    }
+#define BP_STACK_EXPERT_KEYS                                                                       \
+    {.key = "model.experts",                                                                       \
+     .type = BP_OPTION_INT,                                                                        \
+     .min = 1,                                                                                     \
+     .max = BP_STACK_EXPERTS_MOST,                                                                 \
+     .help = "experts of a layer, in the place of its MLP"},                                       \
+        {.key = "model.experts_chosen",                                                            \
+         .type = BP_OPTION_INT,                                                                    \
+         .min = 1,                                                                                 \
+         .max = BP_STACK_EXPERTS_MOST,                                                             \
+         .help = "experts that a token goes through in a layer"},                                  \
+        {.key = "model.experts_renormalised",                                                      \
+         .type = BP_OPTION_BOOL,                                                                   \
+         .help = "shares of the experts that a token goes through are divided by their sum"},      \
+    {                                                                                              \
+        .key = "model.experts_balance", .type = BP_OPTION_REAL, .min = 0, .max = 1e3,              \
+        .help = "weight of the balance loss in training (docs/training.md); 0, as if not given: "  \
+                "there is none"                                                                    \
+    }
+#define BP_STACK_EXPERTS_MOST 1024
 /** model.tied of a family whose head is tied where the key is not given. */
 #define BP_STACK_TIED                                                                              \
     {                                                                                              \
@@ -99,6 +134,11 @@ typedef struct bp_stack {
     {                                                                                              \
         .key = "model.inner", .type = BP_OPTION_INT, .min = 1, .max = 1 << 22,                     \
         .help = "inner width of the MLP; 8/3 of the width if not given, up to a multiple of 64"    \
+    }
+#define BP_STACK_EXPERT_INNER_KEY                                                                  \
+    {                                                                                              \
+        .key = "model.inner", .type = BP_OPTION_INT, .min = 1, .max = 1 << 22,                     \
+        .help = "inner width of an expert; 8/3 of the width if not given, up to a multiple of 64"  \
     }
 #define BP_STACK_SMALL_EPSILON_KEY                                                                 \
     {                                                                                              \
@@ -227,6 +267,9 @@ int64_t bp_stack_segments(const bp_model_shape *shape);
 int64_t bp_stack_first_position(const bp_model_shape *shape);
 bool bp_stack_is_tied(const bp_model_shape *shape);
 float bp_stack_epsilon(const bp_model_shape *shape);
+/** Has layer `number` experts? And how many layers have. */
+bool bp_stack_is_sparse(const bp_model_shape *shape, int64_t number);
+int64_t bp_stack_sparse_count(const bp_model_shape *shape);
 /** Layer `number`, from 0, except for what its network has (rotary); of a layer without attention
  * its MLP. */
 bp_layer_shape bp_stack_layer(const bp_model_shape *shape, int64_t number);
@@ -250,14 +293,14 @@ void bp_stack_begin(bp_network *network, const bp_model_shape *shape);
 void bp_stack_add_block(bp_network *network, const bp_model_shape *shape, int number,
                         bp_param *shared);
 bp_backbone bp_stack_backbone(const bp_model_shape *shape);
+bp_activations bp_stack_behind(const bp_model_shape *shape, int block);
 
 /** All of a family that is an embedding, layers and a head. */
 #define BP_STACK_FAMILY                                                                            \
     .settle = bp_stack_settle, .check = bp_stack_check, .check_read = bp_stack_check_read,         \
     .facts = bp_stack_facts, .blocks = bp_transformer_blocks,                                      \
     .key_block = bp_transformer_key_block, .backbone = bp_stack_backbone,                          \
-    .blocks_are = "embedding, layers, head", .cost = bp_stack_cost,                                \
-    .behind = bp_transformer_behind, .begin = bp_stack_begin, .add_shared = bp_stack_add_shared,   \
-    .add_block = bp_stack_add_block
+    .blocks_are = "embedding, layers, head", .cost = bp_stack_cost, .behind = bp_stack_behind,     \
+    .begin = bp_stack_begin, .add_shared = bp_stack_add_shared, .add_block = bp_stack_add_block
 
 #endif

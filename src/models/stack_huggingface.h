@@ -44,6 +44,24 @@
     BP_HF_MATRIX("layers.*.mlp.gate_proj.weight", "inner", "width", "h.*.mlp.gate.weight"),        \
         BP_HF_MATRIX("layers.*.mlp.up_proj.weight", "inner", "width", "h.*.mlp.up.weight"),        \
         BP_HF_MLP_DOWN
+/** Of layers with experts, and of those without. */
+#define BP_HF_ROUTER(theirs)                                                                       \
+    {                                                                                              \
+        theirs, "experts", "width", false, 1, {"h.*.mlp.router.weight"}, .in = BP_HF_SPARSE        \
+    }
+#define BP_HF_EXPERT_ROW(theirs, rows, columns, ours)                                              \
+    {                                                                                              \
+        theirs, rows, columns, false, 1, {"h.*.mlp.experts.#." ours ".weight"},                    \
+            .experts = "experts", .in = BP_HF_SPARSE                                               \
+    }
+#define BP_HF_EXPERT_ROWS(before, gate, up, down, inner)                                           \
+    BP_HF_EXPERT_ROW(before gate ".weight", inner, "width", "gate"),                               \
+        BP_HF_EXPERT_ROW(before up ".weight", inner, "width", "up"),                               \
+        BP_HF_EXPERT_ROW(before down ".weight", "width", inner, "down")
+#define BP_HF_DENSE_MATRIX(theirs, rows, columns, ours)                                            \
+    {                                                                                              \
+        theirs, rows, columns, false, 1, {ours}, .in = BP_HF_DENSE                                 \
+    }
 #define BP_HF_NORM(theirs, ours) BP_HF_VECTOR("layers.*." theirs ".weight", "width", ours)
 #define BP_HF_EMBEDDING          BP_HF_MATRIX("embed_tokens.weight", "vocab_size", "width", "wte")
 /** The last norm, and the head where it is not the embedding. */
@@ -89,6 +107,18 @@
 #define BP_HF_TIED(is)                                                                             \
     {                                                                                              \
         "tied", "tie_word_embeddings", NULL, BP_HF_FLAG, is                                        \
+    }
+/** Of mixtures of experts. */
+#define BP_HF_EXPERTS(theirs, experts, chosen, balance)                                            \
+    BP_HF_SIZE("experts", theirs, experts),                                                        \
+        BP_HF_SIZE("experts_chosen", "num_experts_per_tok", chosen),                               \
+    {                                                                                              \
+        "experts_balance", "router_aux_loss_coef", NULL, BP_HF_REAL, "0", .absent = balance,       \
+                                                                          .zero = true             \
+    }
+#define BP_HF_RENORMALISED                                                                         \
+    {                                                                                              \
+        "experts_renormalised", "norm_topk_prob", NULL, BP_HF_FLAG, "0"                            \
     }
 /** Gemma 2's and 3's; after layers. */
 #define BP_HF_GEMMA_SIZES(period, scores, logits)                                                   \

@@ -123,6 +123,13 @@ bp_block *bp_transformer_new_layer(bp_network *network, const bp_layer_shape *la
         own.query_group = bp_network_add_group(network, true);
         own.query_group->partial = true;
     }
+    if (own.experts.count > 0) {
+        if (!own.query_group) {
+            own.query_group = bp_network_add_group(network, true);
+            own.query_group->partial = true;
+        }
+        own.experts.group = own.query_group;
+    }
     bp_transformer_layer_new(&block, &network->nn, &own, split, whole);
     return block;
 }

@@ -3,6 +3,7 @@
 
 #include "base/err.h"
 #include "base/files/hash.h"
+#include "base/mem.h"
 #include "base/rng.h"
 
 #include <stdio.h>
@@ -13,9 +14,26 @@ int64_t bp_param_floats(const bp_param *param)
     return param->dims == 1 ? param->extent[0] : param->extent[0] * param->extent[1];
 }
 
+void bp_group_reserve(bp_group *group, int count)
+{
+    if (group->params)
+        return;
+    group->params = bp_alloc("nn.params", count, sizeof *group->params);
+    group->capacity = count;
+}
+
+void bp_group_clear(bp_group *group)
+{
+    for (int k = 0; k < group->count; k++)
+        bp_free(group->params[k].gain);
+    bp_free(group->params);
+    *group = (bp_group){0};
+}
+
 static bp_param *append(bp_group *group, const char *name)
 {
-    BP_ASSERT(group->count < BP_GROUP_PARAMS);
+    bp_group_reserve(group, BP_GROUP_PARAMS);
+    BP_ASSERT(group->count < group->capacity);
     bp_param *param = &group->params[group->count++];
     int length = snprintf(param->name, sizeof param->name, "%s", name);
 

@@ -7,7 +7,7 @@
 
 #define BP_PARAM_NAME   96
 #define BP_PARAM_DIMS   2
-#define BP_GROUP_PARAMS 64
+#define BP_GROUP_PARAMS 64 /* that a group has capacity for, unless it is given more */
 
 typedef enum bp_init {
     BP_INIT_ZERO,
@@ -47,8 +47,8 @@ typedef struct bp_param {
 
 /** Parameters that are one after another in memory, without gaps: fused products rely on it. */
 typedef struct bp_group {
-    bp_param params[BP_GROUP_PARAMS];
-    int count;
+    bp_param *params; /* [capacity], fixed from the first one on: pointers stay valid */
+    int count, capacity;
     bool replicated; /* equal on all tensor ranks: layer norms, biases after a row split, positions.
                         Their gradients are only of this rank's rows (bp_nn_rows): where rows are
                         shared out, the engine sums them over tensor ranks */
@@ -77,6 +77,11 @@ static inline const float *bp_param_gain(const bp_param *param)
 {
     return param->from_one ? param->gain : param->value;
 }
+
+/** Capacity for `count` params, where it has none yet. */
+void bp_group_reserve(bp_group *group, int count);
+/** Frees the params. */
+void bp_group_clear(bp_group *group);
 
 /** Elements of the slab. */
 int64_t bp_param_floats(const bp_param *param);

@@ -573,11 +573,23 @@ static bool gradient_agrees(fixture *f, const bp_param *param, const float *mine
     return worst <= allowed && largest > 0;
 }
 
+/* Of experts: the stages have parts of it. */
+static void check_balance(fixture *f, parts *p, double balance)
+{
+    double expected = json_real_value(figure(f, "aux_loss"));
+
+    bp_all_sum_double(&balance, 1, p->mesh->pipeline);
+    if (!(fabs(balance / (double)(f->B * f->T) - expected) < 1e-5))
+        print_error("%s: the balance loss is %.9g, not %.9g\n", f->folder,
+                    balance / (double)(f->B * f->T), expected);
+    bp_test_check(MPI_COMM_WORLD, fabs(balance / (double)(f->B * f->T) - expected) < 1e-5);
+}
+
 static void check_gradients(fixture *f, parts *p)
 {
     bp_batch batch = batch_of(f);
     bp_stage_step step = {.batch = &batch, .step = 1};
-    double sums[BP_TERMS] = {0};
+    double sums[BP_TERMS] = {0}, balance = 0;
     float scratch[1024], sums_of[8192]; /* of common and of partial groups */
     bool agrees = true;
 
@@ -586,7 +598,12 @@ static void check_gradients(fixture *f, parts *p)
                                   ? (float)(bp_model_objective(&f->shape)->weight[t] /
                                             (double)bp_batch_scored(&batch, t))
                                   : 0;
+    if (bp_model_balance(&f->shape) > 0) {
+        step.balance_weight = (float)(bp_model_balance(&f->shape) / (double)(f->B * f->T));
+        step.balance_sums = &balance;
+    }
     bp_stage_accumulate(p->stage, &step, sums, 1);
+    check_balance(f, p, balance);
     for (int g = 0; g < p->network->group_count; g++)
         for (int k = 0; k < p->network->groups[g].count; k++) {
             const bp_group *group = &p->network->groups[g];
@@ -668,12 +685,17 @@ static void check_adamw(fixture *f, int tensors)
     bp_engine_spec spec = {
         .batch = f->B, .micro_batch = 1, .schedule = BP_1F1B, .tree = true, .overlap = true};
     bp_model_shape shape = f->shape;
+    bool balanced = bp_model_balance(&shape) > 0; /* a loss of whole micro-batches */
     bp_mesh *mesh;
     bp_engine *engine;
     bp_slice *slices;
     int64_t count, first;
 
     bp_test_adamw(&spec, 1e-3, 5);
+    if (balanced) { /* each data rank has the same texts */
+        spec.micro_batch = f->B;
+        spec.batch = f->B * data;
+    }
     if (shape.task.kind == BP_TASK_SPANS || /* four ranks can't share 14 rows */
         shape.family->unlimited)
         spec.sequence_parallel = BP_SEQUENCE_PARALLEL_NO;
@@ -698,7 +720,7 @@ static void check_adamw(fixture *f, int tensors)
     bp_free(slices);
     bp_engine_loaded(engine);
     bp_engine_slots(engine, &first, &count);
-    bp_batch all = batch_of(f), mine = bp_batch_part(&all, first, count);
+    bp_batch all = batch_of(f), mine = bp_batch_part(&all, balanced ? 0 : first, count);
     for (int step = 1; step <= 5; step++) {
         bp_step_result result;
         double expected =
@@ -770,6 +792,9 @@ static void families_are_the_references(void **state)
                                           "llama-dynamic-tiny",
                                           "gpt_neox-tiny",
                                           "mamba2-tiny",
+                                          "mixtral-tiny",
+                                          "olmoe-tiny",
+                                          "qwen3_moe-tiny",
                                           "opt-tiny",
                                           "openai-gpt-tiny",
                                           "gptj-tiny",

@@ -132,11 +132,11 @@ static bp_err read_count(const member *found, const bp_hf_size *size, int64_t su
     return err;
 }
 
-static bp_err read_real(double *out, const member *found, const char *path)
+static bp_err read_real(double *out, const member *found, bool zero, const char *path)
 {
     bp_err err = bp_json_get_real(found->object, found->key, out, path);
 
-    if (err == BP_OK && !(*out > 0 && *out < 1e15))
+    if (err == BP_OK && !(*out > 0 && *out < 1e15) && !(zero && *out == 0))
         err = BP_FAIL(BP_ERR_FORMAT, "huggingface.bad_size",
                       "\"%s\" is %g; it must be above 0: at %s", found->key, *out, path);
     return err;
@@ -224,7 +224,7 @@ static bp_err read_size(bp_hf_shape *shape, const json_t *config, int k, const c
         err = bp_json_get_bool(found.object, found.key, &flag, path);
         *out = flag;
     } else if (size->type == BP_HF_REAL) {
-        err = read_real(out, &found, path);
+        err = read_real(out, &found, size->zero, path);
     } else if (size->type == BP_HF_REALS) {
         err = hf_read_list(hf_list_of(shape, k), out, found.value, found.key, path);
     } else {

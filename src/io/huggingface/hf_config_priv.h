@@ -47,8 +47,8 @@ void hf_labels_write(json_t *config, int64_t count, const json_t *labels);
 bp_err hf_period_read(double *out, const bp_hf_shape *shape, const bp_hf_size *size,
                       const json_t *list, const char *path);
 json_t *hf_period_json(const bp_hf_shape *shape, const bp_hf_size *size, double n);
-/* The same of the layers, a size k, that are the second of its words. Errors: BP_ERR_FORMAT a word
- * that is neither, too many layers. */
+/* The same of the layers, a size k, that are the second of its words, or numbers from 0. Errors:
+ * BP_ERR_FORMAT a word that is neither, a number that is no layer's, too many layers. */
 bp_err hf_layers_read(bp_hf_shape *shape, int k, const json_t *list, const char *path);
 json_t *hf_layers_json(const bp_hf_shape *shape, int k);
 

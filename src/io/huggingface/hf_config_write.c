@@ -56,8 +56,9 @@ static void put_size(json_t *config, const bp_hf_shape *shape, int k, const char
 {
     const char *dot = strchr(name, '.');
     const bp_hf_size *size = &shape->table->sizes[k];
-    bool nothing = shape->sizes[k] == 0 && size->type != BP_HF_FLAG && size->type != BP_HF_LAYERS &&
-                   !size->written;
+    bool words = size->type == BP_HF_LAYERS && size->words,
+         nothing = shape->sizes[k] == 0 && size->type != BP_HF_FLAG && !words && !size->written &&
+                   !size->zero;
     char parent[64] = "";
 
     if (size->type == BP_HF_LABELS) {

@@ -34,15 +34,28 @@ bool hf_name_is_bare(const bp_hf_table *table, const char *name)
     return false;
 }
 
-/* Is it in a model of this shape, of a row of layers in this one? */
-static bool is_there(const bp_hf_shape *shape, const bp_hf_row *row, int64_t layer)
+static bool is_in_layer(const bp_hf_shape *shape, const bp_hf_row *row, int64_t layer)
 {
+    bool sparse = !shape->table->is_sparse || shape->table->is_sparse(shape, layer);
     const char *list = row->of_layers;
 
     if (list && bp_hf_list_has(shape, list + (list[0] == '!'), layer) == (list[0] == '!'))
         return false;
+    return row->in == BP_HF_ALL || sparse == (row->in == BP_HF_SPARSE);
+}
+
+/* Is it in a model of this shape, of a row of layers in this one? */
+static bool is_there(const bp_hf_shape *shape, const bp_hf_row *row, int64_t layer)
+{
     return hf_is_set(shape, row->only_if) && (layer == 0 || !row->only_first) &&
+           (stack_bytes(row) == 0 || is_in_layer(shape, row, layer)) &&
            !(shape->headless && hf_name_is_bare(shape->table, row->theirs));
+}
+
+/* Tensors of it in a layer that has it. */
+static int64_t experts_of(const bp_hf_shape *shape, const bp_hf_row *row)
+{
+    return row->experts ? bp_hf_size_of(shape, row->experts) : 1;
 }
 
 /* Rows from `row` on that are one layer's. */
@@ -62,33 +75,27 @@ static int64_t layers_of(const bp_hf_shape *shape, const bp_hf_row *row)
     return row->only_first ? 1 : bp_hf_size_of(shape, row->layers ? row->layers : "layers");
 }
 
-int64_t hf_tensor_count(const bp_hf_shape *shape)
+/* The name with these numbers in the places of its '*' and '#'. */
+static void set_name(char name[HF_NAME], const char *pattern, int64_t layer, int64_t expert)
 {
-    int64_t count = 0;
+    size_t used = 0;
 
-    for (const bp_hf_row *row = shape->table->rows; row->theirs; row++)
-        for (int64_t layer = 0; layer < (stack_bytes(row) > 0 ? layers_of(shape, row) : 1); layer++)
-            count += is_there(shape, row, layer);
-    return count;
+    for (const char *at = pattern; *at != '\0' && used + 20 < HF_NAME; at++) {
+        if (*at == '*' || *at == '#')
+            used += (size_t)snprintf(name + used, HF_NAME - used, "%" PRId64,
+                                     *at == '*' ? layer : expert);
+        else
+            name[used++] = *at;
+    }
+    name[used] = '\0';
 }
 
-/* The name with the layer's number in the place of its '*'. */
-static void set_name(char name[HF_NAME], const char *pattern, int64_t layer)
-{
-    const char *star = strchr(pattern, '*');
-
-    if (!star)
-        (void)snprintf(name, HF_NAME, "%s", pattern);
-    else
-        (void)snprintf(name, HF_NAME, "%.*s%" PRId64 "%s", (int)(star - pattern), pattern, layer,
-                       star + 1);
-}
-
-static void fill(hf_tensor *out, const bp_hf_shape *shape, const bp_hf_row *row, int64_t layer)
+static void fill(hf_tensor *out, const bp_hf_shape *shape, const bp_hf_row *row, int64_t layer,
+                 int64_t expert)
 {
     const char *columns = row->first_columns && layer == 0 ? row->first_columns : row->columns;
 
-    set_name(out->name, row->theirs, layer);
+    set_name(out->name, row->theirs, layer, expert);
     out->dims = !row->columns ? 1 : 2;
     out->shape[0] = bp_hf_size_of(shape, row->rows);
     out->shape[1] = !row->columns ? 0 : bp_hf_size_of(shape, columns);
@@ -102,29 +109,71 @@ static void fill(hf_tensor *out, const bp_hf_shape *shape, const bp_hf_row *row,
     BP_ASSERT(out->blocks == 0 || !out->transposed);
     BP_ASSERT(out->pairs == 0 || (out->blocks == 0 && !out->transposed));
     for (int p = 0; p < row->parts; p++) {
-        set_name(out->ours[p], row->ours[p], layer);
+        set_name(out->ours[p], row->ours[p], layer, expert);
         if (out->blocks > 0)
             out->part_rows[p] = row->part_rows[p] ? bp_hf_size_of(shape, row->part_rows[p])
                                                   : out->shape[0] / out->blocks / row->parts;
     }
 }
 
-static int count_there(const bp_hf_shape *shape, const bp_hf_row *row, int rows, int64_t layer)
+/* Rows from `row` on, of `rows`, that go expert by expert; 0: this one does not. */
+static int rows_of_expert(const bp_hf_row *row, int rows)
 {
     int count = 0;
 
-    for (int k = 0; k < rows; k++)
-        count += is_there(shape, &row[k], layer);
+    while (count < rows && row[count].experts)
+        count++;
     return count;
 }
 
-/* The k-th of those that are there. */
-static const bp_hf_row *row_there(const bp_hf_shape *shape, const bp_hf_row *row, int64_t layer,
-                                  int64_t k)
+static int64_t count_layer(const bp_hf_shape *shape, const bp_hf_row *row, int rows, int64_t layer)
 {
-    for (;; row++)
-        if (is_there(shape, row, layer) && k-- == 0)
-            return row;
+    int64_t count = 0;
+
+    for (int k = 0; k < rows; k++)
+        count += is_there(shape, &row[k], layer) ? experts_of(shape, &row[k]) : 0;
+    return count;
+}
+
+/* Tensor k of a layer, of these rows. */
+static void fill_of_layer(hf_tensor *out, const bp_hf_shape *shape, const bp_hf_row *row, int rows,
+                          int64_t layer, int64_t k)
+{
+    for (int r = 0; r < rows;) {
+        int group = rows_of_expert(&row[r], rows - r);
+
+        if (!is_there(shape, &row[r], layer)) {
+            r++;
+        } else if (group == 0) {
+            if (k-- == 0) {
+                fill(out, shape, &row[r], layer, 0);
+                return;
+            }
+            r++;
+        } else {
+            int64_t all = group * experts_of(shape, &row[r]);
+
+            if (k < all) {
+                fill(out, shape, &row[r + k % group], layer, k / group);
+                return;
+            }
+            k -= all;
+            r += group;
+        }
+    }
+}
+
+int64_t hf_tensor_count(const bp_hf_shape *shape)
+{
+    int64_t count = 0;
+
+    for (const bp_hf_row *row = shape->table->rows; row->theirs; row++) {
+        int64_t layers = stack_bytes(row) > 0 ? layers_of(shape, row) : 1;
+
+        for (int64_t layer = 0; layer < layers; layer++)
+            count += count_layer(shape, row, 1, layer);
+    }
+    return count;
 }
 
 void hf_tensor_of(hf_tensor *out, const bp_hf_shape *shape, int64_t k)
@@ -137,10 +186,10 @@ void hf_tensor_of(hf_tensor *out, const bp_hf_shape *shape, int64_t k)
         int64_t layers = stack_bytes(row) > 0 ? layers_of(shape, row) : 1;
 
         for (int64_t layer = 0; layer < layers; layer++) {
-            int count = count_there(shape, row, rows, layer);
+            int64_t count = count_layer(shape, row, rows, layer);
 
             if (k < count) {
-                fill(out, shape, row_there(shape, row, layer, k), layer);
+                fill_of_layer(out, shape, row, rows, layer, k);
                 return;
             }
             k -= count;
@@ -179,6 +228,22 @@ int64_t hf_layer_of(const bp_hf_shape *shape, const char *name, const char **res
     return -1;
 }
 
+/* Is `name` what follows a '*' in the row's, with an expert's number in the place of its '#'? */
+static bool is_rest_of(const bp_hf_shape *shape, const bp_hf_row *row, const char *pattern,
+                       const char *name)
+{
+    const char *hash = row->experts ? strchr(pattern, '#') : NULL, *rest;
+    size_t bytes = hash ? (size_t)(hash - pattern) : 0;
+    int64_t expert;
+
+    if (!hash)
+        return strcmp(name, pattern) == 0;
+    if (strncmp(name, pattern, bytes) != 0)
+        return false;
+    expert = number_at(name + bytes, &rest);
+    return expert >= 0 && expert < experts_of(shape, row) && strcmp(rest, hash + 1) == 0;
+}
+
 static bool is_name_of(const bp_hf_shape *shape, const bp_hf_row *row, const char *name)
 {
     size_t bytes = stack_bytes(row);
@@ -186,18 +251,19 @@ static bool is_name_of(const bp_hf_shape *shape, const bp_hf_row *row, const cha
     int64_t layer;
 
     if (bytes == 0)
-        return strcmp(row->theirs, name) == 0;
+        return is_there(shape, row, 0) && strcmp(row->theirs, name) == 0;
     if (strncmp(name, row->theirs, bytes) != 0)
         return false;
     layer = number_at(name + bytes, &rest);
     return layer >= 0 && layer < layers_of(shape, row) &&
-           strcmp(rest, row->theirs + bytes + 1) == 0;
+           is_there(shape, row, row->only_first ? 0 : layer) &&
+           is_rest_of(shape, row, row->theirs + bytes + 1, rest);
 }
 
 bool hf_name_is_known(const bp_hf_shape *shape, const char *name)
 {
     for (const bp_hf_row *row = shape->table->rows; row->theirs; row++)
-        if (is_there(shape, row, 0) && is_name_of(shape, row, name))
+        if (is_name_of(shape, row, name))
             return true;
     return false;
 }

@@ -1,5 +1,6 @@
 /* A list of config.json with a word a layer, of which each n-th is another one than the rest: the
- * number n; or of which any may be: their numbers. */
+ * number n; or lists that say which layers are others: with a word a layer, or with the layers
+ * themselves. */
 #include "base/config/json.h"
 #include "io/huggingface/hf_config_priv.h"
 
@@ -78,7 +79,7 @@ json_t *hf_period_json(const bp_hf_shape *shape, const bp_hf_size *size, double 
     return list;
 }
 
-bp_err hf_layers_read(bp_hf_shape *shape, int k, const json_t *list, const char *path)
+static bp_err read_words(bp_hf_shape *shape, int k, const json_t *list, const char *path)
 {
     const bp_hf_size *size = &shape->table->sizes[k];
     bool other[HF_MAX_LAYERS] = {false};
@@ -101,12 +102,41 @@ bp_err hf_layers_read(bp_hf_shape *shape, int k, const json_t *list, const char 
                    BP_HF_LIST, strchr(size->words, '|') + 1, shape->table->kind, path);
 }
 
+static bp_err read_numbers(bp_hf_shape *shape, int k, const json_t *list, const char *path)
+{
+    int64_t layers = bp_hf_size_of(shape, "layers");
+    size_t many = json_array_size(list);
+    double *numbers = hf_list_of(shape, k);
+    bool taken = json_is_array(list) && many <= BP_HF_LIST;
+
+    for (size_t i = 0; i < many && taken; i++) {
+        const json_t *one = json_array_get(list, i);
+
+        taken = json_is_integer(one) && json_integer_value(one) >= 0 &&
+                json_integer_value(one) < layers;
+        numbers[i] = (double)json_integer_value(one) + 1;
+    }
+    shape->sizes[k] = (double)many;
+    return taken ? BP_OK
+                 : BP_FAIL(BP_ERR_FORMAT, "huggingface.bad_size",
+                           "\"%s\" is no list of up to %d of the layers 0 to %lld: at %s",
+                           shape->table->sizes[k].theirs, BP_HF_LIST, (long long)layers - 1, path);
+}
+
+bp_err hf_layers_read(bp_hf_shape *shape, int k, const json_t *list, const char *path)
+{
+    return shape->table->sizes[k].words ? read_words(shape, k, list, path)
+                                        : read_numbers(shape, k, list, path);
+}
+
 json_t *hf_layers_json(const bp_hf_shape *shape, int k)
 {
     const bp_hf_size *size = &shape->table->sizes[k];
     json_t *list = json_array();
 
-    for (int64_t i = 0; i < bp_hf_size_of(shape, "layers"); i++)
+    for (int64_t i = 0; size->words && i < bp_hf_size_of(shape, "layers"); i++)
         (void)json_array_append_new(list, word_of(size, bp_hf_list_has(shape, size->ours, i)));
+    for (int64_t i = 0; !size->words && i < (int64_t)shape->sizes[k]; i++)
+        (void)json_array_append_new(list, json_integer((json_int_t)bp_hf_list_of(shape, k)[i] - 1));
     return list;
 }

@@ -11,7 +11,7 @@
 
 #define BP_HF_SIZES 40
 #define BP_HF_PARTS 4
-#define BP_HF_LISTS 2   /* of a model */
+#define BP_HF_LISTS 3   /* of a model */
 #define BP_HF_LIST  128 /* numbers of one */
 
 /** A size, a number, a flag or a choice: `ours` is its name in the "model" object of a checkpoint
@@ -25,7 +25,8 @@ typedef enum bp_hf_type {
     BP_HF_PERIOD, /* a count n: theirs is a list with a word a layer, each n-th the second of
                      `words` (JSON), the others the first; `older` is the number itself */
     BP_HF_LAYERS, /* a list of layers, from 1 on, in bp_hf_shape.lists too: theirs is a list with a
-                     word a layer, of these the second of `words` (JSON), of others the first */
+                     word a layer, of these the second of `words` (JSON), of others the first;
+                     without words the layers, from 0 on */
     BP_HF_REALS,  /* a list of numbers above 0, bp_hf_shape.lists; the size is how many they are */
     BP_HF_LABELS /* a count of classes: theirs is an object "0": NAME, "1": NAME..., whose names are
                     the member "labels" of ours */
@@ -48,6 +49,7 @@ typedef struct bp_hf_size {
     const char *null_is; /* what null says there; NULL: nothing, it is refused, but of a flag, which
                             is not set */
     bool automatic;      /* of a count: "auto" says what it is where config.json lacks it */
+    bool zero;           /* of a number: 0 is one as others are, not nothing */
     bool only_theirs;    /* never written into a checkpoint: others follow from it */
     const char *written; /* of a choice: their words, in the order of `words`, which are read too;
                             each is written, the first too. NULL: as `words` says */
@@ -63,6 +65,9 @@ typedef struct bp_hf_setting {
     const char *only_if; /* as of a row */
     const char *absent;  /* what it is where it is not there, as `is`; NULL: the first of `is` */
 } bp_hf_setting;
+
+/** All layers, or by bp_hf_table.is_sparse: those with experts, those without. */
+typedef enum bp_hf_layers { BP_HF_ALL, BP_HF_SPARSE, BP_HF_DENSE } bp_hf_layers;
 
 /** One of their tensors: `parts` of ours are in it side by side, along its last dimension; with
  * `blocks` along its first: its rows are `blocks` runs, in each of which the parts follow one
@@ -89,6 +94,10 @@ typedef struct bp_hf_row {
                                   side by side, (0, 1), (2, 3)..., where ours have the first numbers
                                   of all pairs and then the second ones; NULL: as ours */
     bool or_zero;              /* where it is not there its values are 0 */
+    const char *experts; /* a size: theirs and ours have a '#', and each number below it stands
+                            there. Such rows of a layer that follow each other go expert by
+                            expert; NULL: there is no '#' */
+    bp_hf_layers in;     /* which layers have it */
 } bp_hf_row;
 
 /** An end of tensors' names, and what older files have instead of it. */
@@ -114,7 +123,8 @@ typedef struct bp_hf_table {
                                       whole ones; ended by NULL */
     const char *const *harmless;   /* keys of config.json that change no number, besides those of
                                       any model; ended by NULL; NULL: none */
-    const char *more;              /* members of config.json that are written besides: JSON */
+    bool (*is_sparse)(const struct bp_hf_shape *shape, int64_t layer); /* NULL: all are */
+    const char *more; /* members of config.json that are written besides: JSON */
     /** Sizes that follow from others, after config.json is read (else before it is `written`);
      * NULL: none do. */
     void (*settle)(struct bp_hf_shape *shape, bool written);

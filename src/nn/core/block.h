@@ -135,7 +135,13 @@ typedef struct bp_pass {
     const struct bp_teacher *teacher; /* training: blocks learn from it too (nn/heads/distill.h);
                                          NULL: there is none */
     float states_weight;              /* what a place's loss of states counts in the gradient */
-    double states_loss; /* result of the blocks that compare theirs: the sum over places */
+    double states_loss;   /* result of the blocks that compare theirs: the sum over places */
+    float balance_weight; /* training: what a place's balance loss (bp_expert_shape) counts in the
+                             gradient */
+    double balance_loss;  /* result of the layers with experts, going backward: their parts of it,
+                             times the places of the pass */
+    int64_t
+        *expert_loads; /* [E] going backward they add the rows that chose each; NULL: not asked */
     /* results, of the last block */
     float *logprob;     /* [B][T] natural log of each target's probability, NaN where -1; NULL: not
                            asked */

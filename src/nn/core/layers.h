@@ -42,6 +42,28 @@ typedef enum bp_query_norm {
     BP_QUERY_NORM_WHOLE
 } bp_query_norm;
 
+/** A mixture of experts in the place of the MLP: gated MLPs of inner width F, of which each row
+ * goes through `chosen`. Shares are softmax(router.weight h) over all experts, in float32; the
+ * chosen are those with the largest, of equal ones the first. What they give is summed in ascending
+ * order of experts, each times its share. Source: Shazeer et al. 2017; Jiang et al. 2024, Mixtral.
+ */
+typedef struct bp_expert_shape {
+    int64_t count;     /* 0: one MLP, whatever follows but `balance` */
+    int64_t chosen;    /* count at most */
+    bool renormalised; /* shares of the chosen are divided by their sum */
+    bp_group *group;   /* of the router: replicated and partial; borrowed */
+    /* The balance loss of all layers of a stack with experts together, over a micro-batch of N rows
+     * (of all those layers, without padding): E sum_e n_e P_e / N^2, where n_e counts the rows that
+     * choose e and P_e sums their shares before the choice. A micro-batch counts by its places
+     * (bp_pass.balance_weight, balance_loss). Only shares have gradients. Source: Fedus et al.
+     * 2021, Switch Transformers, section 2.2, over all layers. */
+    int balance;          /* the item of activations [rows][E] that counts choices, with a
+                             gradient; 0: there is no such loss */
+    bool begins, ends;    /* this layer is the stack's first, its last one; */
+    int64_t sparse_count; /* layers of it with experts, */
+    int64_t most;         /* of so many */
+} bp_expert_shape;
+
 /** Sizes of a Transformer layer; H, G and F are whole, the constructor takes this rank's share. */
 typedef struct bp_layer_shape {
     int64_t C, H, F;          /* width, heads, inner width of the MLP. H 0: there is no attention
@@ -81,9 +103,12 @@ typedef struct bp_layer_shape {
                    and does not cross */
     const struct bp_rotary *rotary; /* queries and keys are rotated by their positions; borrowed;
                                        NULL: they are not */
+    float clip; /* queries, keys and values of attention() are clipped to +- this after such norms,
+                   before they are rotated; 0: they are not */
     bp_query_norm
         query_norm;        /* of attention(); "attn.q.ln.gain" and "attn.k.ln.gain" are then in */
     bp_group *query_group; /* a replicated and partial group; borrowed. NULL where there are none */
+    bp_expert_shape experts;
     int64_t layers;     /* of the whole model: residual projections start at std / sqrt(2 layers) */
     int64_t number;     /* of this layer, from 0 */
     const char *stack;  /* its params are "STACK.NUMBER.attn.q.weight"...; borrowed */

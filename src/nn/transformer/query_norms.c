@@ -1,5 +1,6 @@
 /* Norms of queries and keys, before they are rotated: of each head by itself, or of all heads
- * together, whose sums go over tensor ranks then. Called by the files of a Transformer layer. */
+ * together, whose sums go over tensor ranks then; and clips of them. Called by the files of a
+ * Transformer layer. */
 #include "mesh/collective.h"
 #include "nn/transformer/transformer_priv.h"
 
@@ -137,4 +138,32 @@ void query_backward(const layer *self, const bp_pass *pass, float *dqkv, const s
         at += norm.rows * norm.parts;
         from += norm.rows * norm.parts * norm.D;
     }
+}
+
+void query_clip(const layer *self, float *qkv, int64_t rows, uint8_t *clipped)
+{
+    int64_t n = rows * layer_qkv_columns(self);
+    float most = self->shape.clip;
+
+    if (most == 0)
+        return;
+#pragma omp parallel for simd schedule(static)
+    for (int64_t i = 0; i < n; i++) {
+        float x = qkv[i];
+
+        if (clipped)
+            clipped[i] = x < -most || x > most;
+        qkv[i] = x < -most ? -most : x > most ? most : x;
+    }
+}
+
+void query_clip_backward(const layer *self, float *dqkv, int64_t rows, const uint8_t *clipped)
+{
+    int64_t n = rows * layer_qkv_columns(self);
+
+    if (self->shape.clip == 0)
+        return;
+#pragma omp parallel for simd schedule(static)
+    for (int64_t i = 0; i < n; i++)
+        dqkv[i] = clipped[i] ? 0 : dqkv[i];
 }

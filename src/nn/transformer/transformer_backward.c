@@ -70,6 +70,7 @@ static void backward_attention(layer *self, bp_pass *pass, const saved *kept, co
         bp_relative_gradient(self->shape.relative->gradient, work.dscore_bias, &by, &shape);
     }
     layer_rotate(self, pass, work.dqkv.data, true);
+    query_clip_backward(self, work.dqkv.data, pass->B * pass->T, kept->clipped);
     query_backward(self, pass, work.dqkv.data, kept, &work.queries);
     if (self->repeats && qkv.sums) {
         qkv.sums = work.dbias;
@@ -105,7 +106,14 @@ void layer_backward(bp_block *block, bp_pass *pass, bp_activations *activations,
 
     if (self->shape.parallel)
         dout = memcpy(own, dh, (size_t)floats * sizeof *own);
-    backward_mlp(self, pass, &kept, dh, dh, own);
+    balance_begin(self, pass, &kept, activations);
+    if (self->experts)
+        experts_backward(self, pass, &kept, dh, dh,
+                         self->shape.experts.balance > 0
+                             ? activations->item[self->shape.experts.balance].data
+                             : NULL);
+    else
+        backward_mlp(self, pass, &kept, dh, dh, own);
     if (self->shape.crosses)
         cross_backward(self, pass, &kept, dh, own, activations->item[self->shape.source_item].data);
     if (layer_attends(self))

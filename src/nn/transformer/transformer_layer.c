@@ -5,6 +5,17 @@
 
 #define EPSILON 1e-5F /* of the layer norms, as GPT-2's */
 
+static bp_err bind_mlp(layer *self)
+{
+    int64_t C = self->shape.C;
+    bp_err err = layer_bind_product(self, PRODUCT_UP, &self->up, self->up_weight->value,
+                                    layer_up_columns(self), C);
+
+    return err == BP_OK ? layer_bind_product(self, PRODUCT_DOWN, &self->down,
+                                             self->down_weight->value, C, self->Fl)
+                        : err;
+}
+
 static bp_err bind_attention(layer *self)
 {
     int64_t C = self->shape.C;
@@ -19,15 +30,10 @@ static bp_err bind_attention(layer *self)
 static bp_err layer_bind(bp_block *block)
 {
     layer *self = (layer *)block;
-    int64_t C = self->shape.C;
     bp_err err = layer_attends(self) ? bind_attention(self) : BP_OK;
 
     if (err == BP_OK)
-        err = layer_bind_product(self, PRODUCT_UP, &self->up, self->up_weight->value,
-                                 layer_up_columns(self), C);
-    if (err == BP_OK)
-        err = layer_bind_product(self, PRODUCT_DOWN, &self->down, self->down_weight->value, C,
-                                 self->Fl);
+        err = self->experts ? experts_bind(self) : bind_mlp(self);
     if (err == BP_OK && self->shape.crosses)
         err = cross_bind(self);
     if (err == BP_OK)
@@ -45,8 +51,12 @@ static void layer_refresh(bp_block *block)
         bp_weight_refresh(self->qkv);
     if (self->out)
         bp_weight_refresh(self->out);
-    bp_weight_refresh(self->up);
-    bp_weight_refresh(self->down);
+    if (self->experts) {
+        experts_refresh(self);
+    } else {
+        bp_weight_refresh(self->up);
+        bp_weight_refresh(self->down);
+    }
     if (self->shape.crosses)
         cross_refresh(self);
 }
@@ -107,6 +117,7 @@ static void forward_attention(layer *self, bp_pass *pass, const saved *kept, for
     layer_set_bias(self, &shape, own.bias);
     bp_linear_forward_into(gemm, &kept->qkv, &work->normed, self->qkv, layer_qkv_bias(self));
     query_forward(self, pass, kept->qkv.data, kept, &own.queries);
+    query_clip(self, kept->qkv.data, pass->B * pass->T, kept->clipped);
     layer_rotate(self, pass, kept->qkv.data, false);
     if (pass->continuation && !self->shape.sees_all)
         attend_cached(self, pass->continuation, kept);
@@ -174,7 +185,13 @@ static void layer_forward(bp_block *block, bp_pass *pass, bp_activations *activa
     if (crosses)
         cross_forward(self, pass, &kept, &work, activations->item[self->shape.source_item].data,
                       first, middle);
-    forward_mlp(self, pass, &kept, &work, middle, h);
+    if (self->experts) {
+        experts_forward(self, pass, &kept, &work.normed, work.branch);
+        layer_end(self, pass, &kept, &work, middle, h);
+    } else {
+        forward_mlp(self, pass, &kept, &work, middle, h);
+    }
+    balance_forward(self, pass, &kept, activations);
     pass->scratch->used_bytes = mark;
 }
 
@@ -186,6 +203,7 @@ static void layer_free(bp_block *block)
     bp_weight_free(&self->out);
     bp_weight_free(&self->up);
     bp_weight_free(&self->down);
+    experts_free(self);
     cross_free(self);
     keys_free(self);
     layer_free_adapted(self);
@@ -263,6 +281,8 @@ void bp_transformer_layer_new(bp_block **out, const bp_nn *nn, const bp_layer_sh
         shape->relative->values_read = true;
     begin(self, nn, shape, split, whole);
     BP_ASSERT(!layer_is_gated(self) || shape->no_bias);
+    BP_ASSERT(!self->experts || (layer_is_gated(self) && !shape->post_norm && !shape->crosses &&
+                                 shape->experts.chosen <= shape->experts.count));
     for (int k = 0; k < split->count; k++)
         split->params[k].product_first = split->params[k].dims == 2 && !is_added(self, k);
     *out = &self->block;
@@ -276,9 +296,15 @@ int64_t bp_transformer_layer_products(const bp_layer_shape *shape)
     layer self = {0};
     int64_t entries = 0;
 
-    counted.query_group = &queries;
+    counted.query_group = counted.experts.group = &queries;
+    counted.experts.count = shape->experts.chosen; /* what a row goes through */
     begin(&self, &one, &counted, &split, &whole);
     for (int k = 0; k < split.count; k++)
         entries += split.params[k].dims == 2 ? bp_param_floats(&split.params[k]) : 0;
+    entries += shape->experts.count * shape->C;
+    bp_free(self.experts);
+    bp_group_clear(&split);
+    bp_group_clear(&whole);
+    bp_group_clear(&queries);
     return entries;
 }

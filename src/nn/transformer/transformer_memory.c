@@ -35,7 +35,8 @@ static bp_operand operand_of(const layer *self, bp_arena *arena, const bp_operan
 /* Queries and keys change in place, which floats can. */
 static bool turns(const layer *self)
 {
-    return self->shape.rotary || self->shape.query_norm != BP_QUERY_NORM_NONE;
+    return self->shape.rotary || self->shape.query_norm != BP_QUERY_NORM_NONE ||
+           self->shape.clip > 0;
 }
 
 saved layer_alloc_saved(const layer *self, bp_arena *arena, const bp_pass *pass)
@@ -50,9 +51,16 @@ saved layer_alloc_saved(const layer *self, bp_arena *arena, const bp_pass *pass)
     }
     if (self->shape.crosses)
         cross_alloc_saved(self, arena, pass, &kept);
+    if (self->experts)
+        kept.routes = router_alloc(self, arena, rows);
     if (!pass->training)
         return kept;
     query_alloc_saved(self, arena, pass, &kept);
+    if (self->shape.clip > 0)
+        kept.clipped = (uint8_t *)(void *)bp_arena_floats(
+            arena, (rows * layer_qkv_columns(self) + 3) / (int64_t)sizeof(float));
+    if (self->shape.experts.balance > 0 && self->shape.experts.ends)
+        kept.balance = bp_arena_floats(arena, self->shape.experts.most);
     for (int k = 0; k < BRANCHES; k++) {
         if ((k == CROSS && !self->shape.crosses) || (k == ATTENTION && !layer_attends(self)))
             continue;
@@ -72,7 +80,9 @@ saved layer_alloc_saved(const layer *self, bp_arena *arena, const bp_pass *pass)
         kept.entered = bp_arena_floats(arena, own * self->shape.C);
     else if (self->shape.closing_only)
         kept.entered = kept.before[ATTENTION];
-    kept.up = bp_operand_alloc_apart(arena, self->block.nn->gemm, rows, layer_up_columns(self));
+    kept.up = bp_operand_alloc_apart(arena, self->block.nn->gemm,
+                                     self->experts ? rows * self->shape.experts.chosen : rows,
+                                     layer_up_columns(self));
     for (int k = 0; k < BRANCHES; k++)
         if (self->bottleneck[k])
             kept.bottled[k] = bp_bottleneck_alloc(self->bottleneck[k], arena, own);
@@ -210,7 +220,10 @@ size_t layer_scratch_bytes(const bp_block *block, const bp_extent *most, bool tr
     layer_alloc_forward(self, &count, &pass);
     if (layer_attends(self))
         layer_alloc_attention_forward(self, &attention, &pass, &kept);
-    layer_alloc_mlp_forward(self, &mlp, &pass, &kept);
+    if (self->experts)
+        experts_alloc_forward(self, &mlp, &pass, &kept);
+    else
+        layer_alloc_mlp_forward(self, &mlp, &pass, &kept);
     branch = larger(attention.used_bytes, mlp.used_bytes);
     branch = larger(branch, keys_scratch(self, false));
     branch = larger(branch, layer_bottled_scratch(self, pass.B * pass.T));
@@ -219,7 +232,10 @@ size_t layer_scratch_bytes(const bp_block *block, const bp_extent *most, bool tr
     count.used_bytes += branch;
     if (training) {
         mlp = attention = (bp_arena){0};
-        layer_alloc_mlp(self, &mlp, &pass, NULL);
+        if (self->experts)
+            experts_alloc(self, &mlp, &pass, NULL);
+        else
+            layer_alloc_mlp(self, &mlp, &pass, NULL);
         if (layer_attends(self))
             layer_alloc_attention_backward(self, &attention, &pass, NULL, &kept);
         if (self->shape.parallel || self->shape.post_norm)
@@ -245,8 +261,12 @@ bp_product_bytes layer_product_bytes(const bp_block *block, const bp_extent *mos
         bp_product_bytes_add(&bytes, block->nn, rows, layer_qkv_columns(self), C);
         bp_product_bytes_add(&bytes, block->nn, rows, C, self->Cl);
     }
-    bp_product_bytes_add(&bytes, block->nn, rows, layer_up_columns(self), C);
-    bp_product_bytes_add(&bytes, block->nn, rows, C, self->Fl);
+    if (self->experts) {
+        experts_add_products(self, rows, &bytes);
+    } else {
+        bp_product_bytes_add(&bytes, block->nn, rows, layer_up_columns(self), C);
+        bp_product_bytes_add(&bytes, block->nn, rows, C, self->Fl);
+    }
     bytes.copies += keys_joined_bytes(self);
     layer_add_adapted(self, adapted_rows(self, most->B, most->T), &bytes);
     if (self->shape.crosses)

@@ -121,9 +121,13 @@ static void add_closing_norm(layer *self, bp_group *group, branch_kind branch, c
 
 void layer_add_params(layer *self, bp_group *split, bp_group *whole)
 {
+    bp_group_reserve(split, BP_GROUP_PARAMS + 3 * (int)self->shape.experts.count);
     if (layer_attends(self))
         add_attention_params(self, split);
-    add_mlp_params(self, split);
+    if (self->shape.experts.count > 0)
+        experts_add_params(self, split, self->shape.experts.group);
+    else
+        add_mlp_params(self, split);
     add_whole_params(self, whole);
     if (self->shape.closing_norms) {
         add_closing_norm(self, whole, ATTENTION, "attn.ln.gain", "attn.ln.bias");

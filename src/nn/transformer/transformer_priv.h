@@ -30,6 +30,12 @@ typedef enum layer_product {
  * what is added to the residual stream. */
 enum { MASK_ATTENTION, MASK_ATTENTION_SUM, MASK_MLP_SUM, MASK_CROSS, MASK_CROSS_SUM };
 
+/** One expert of a layer: its gate with up, and down. */
+typedef struct expert {
+    bp_param *up_weight, *down_weight;
+    bp_weight *up, *down;
+} expert;
+
 typedef struct layer {
     bp_block block;
     bp_layer_shape shape;
@@ -50,9 +56,21 @@ typedef struct layer {
     bp_param *cross_q_weight, *cross_q_bias, *cross_k_weight, *cross_k_bias, *cross_out_weight,
         *cross_out_bias;
     bp_weight *cross_q, *cross_kv, *cross_out; /* k and v are contiguous */
+    bp_param *router;                          /* [E][C] */
+    expert *experts;                           /* [E]; NULL: there is one MLP */
     bp_lora *adapted[PRODUCTS];                /* NULL: a product is not adapted */
     bp_bottleneck *bottleneck[BRANCHES];       /* after a branch; NULL: there is none */
 } layer;
+
+/* Which experts rows go through, k each: the choices of an expert are one after another, in the
+ * order of rows. */
+typedef struct routing {
+    float *probabilities; /* [rows][E] */
+    float *shares;        /* [rows][k] of those chosen, whose experts ascend */
+    int32_t *chosen;      /* [rows][k] */
+    int32_t *order;       /* [rows * k]: row * k + which of its choices */
+    int32_t *first;       /* [E + 1] where an expert's begin there */
+} routing;
 
 /* What forward keeps for backward: for all rows, rows = B * T, or of this rank's own (bp_nn_rows).
  * Norms' outputs and the activation's are computed again. Without training the residual stream
@@ -70,6 +88,10 @@ typedef struct saved {
     float *cross_attended, *cross_lse;
     float *source;  /* [own source rows][C] */
     float *entered; /* [own rows][C] what a layer is given that reads it as it is */
+    routing routes;
+    float *balance;   /* [E] the rows of the micro-batch that chose each, of the whole stack: of its
+                         last layer */
+    uint8_t *clipped; /* [rows][qkv columns]; NULL: nothing is clipped, or kept */
     float *query_before, *query_rstd;     /* of q, then of k, what their norms read; NULL: none */
     bp_bottleneck_rows bottled[BRANCHES]; /* of own rows */
 } saved;
@@ -110,6 +132,22 @@ typedef struct attention_forward_work {
 typedef struct mlp_forward_work {
     bp_operand active, up; /* up: as it is kept, or without memory (bp_linear_activation_alloc) */
 } mlp_forward_work;
+
+/* Scratch of the experts' forward pass. The rows of an expert, up to all of them: */
+typedef struct expert_forward_work {
+    bp_operand x, active, up; /* [rows][C], [rows][Fl], [rows][2 Fl] where it is not kept */
+    float *y;                 /* [rows][C] */
+} expert_forward_work;
+
+/* And of their backward pass. */
+typedef struct expert_work {
+    bp_operand dbranch;
+    bp_operand x, active, dactive; /* of one expert */
+    bp_operand dup;                /* [rows * k][2 Fl] of all */
+    float *dx;                     /* [rows][C] of one expert */
+    float *dshares, *dlogits;      /* [rows][k], [rows][E] */
+    norm_work norm;
+} expert_work;
 
 /* Scratch of the MLP's backward pass. */
 typedef struct mlp_work {
@@ -300,6 +338,51 @@ void query_forward(const layer *self, const bp_pass *pass, float *qkv, const sav
                    const query_work *work);
 void query_backward(const layer *self, const bp_pass *pass, float *dqkv, const saved *kept,
                     const query_work *work);
+
+/* Clips after them, and of gradients: what was clipped has none. Nothing where the layer does not
+ * clip. */
+void query_clip(const layer *self, float *qkv, int64_t rows, uint8_t *clipped);
+void query_clip_backward(const layer *self, float *dqkv, int64_t rows, const uint8_t *clipped);
+
+/* experts.c: the MLP's branch of a layer with experts. */
+void experts_add_params(layer *self, bp_group *split, bp_group *router);
+bp_err experts_bind(layer *self);
+void experts_refresh(layer *self);
+void experts_free(layer *self);
+void experts_add_products(const layer *self, int64_t rows, bp_product_bytes *bytes);
+expert_forward_work experts_alloc_forward(const layer *self, bp_arena *arena, const bp_pass *pass,
+                                          const saved *kept);
+expert_work experts_alloc(const layer *self, bp_arena *arena, const bp_pass *pass,
+                          const float *dout);
+/** branch[rows][C] = what the experts of the rows of `normed` give. */
+void experts_forward(layer *self, bp_pass *pass, const saved *kept, const bp_operand *normed,
+                     float *branch);
+/** As the MLP's; `balance`: gradients of the item, of own rows; NULL: there is none. */
+void experts_backward(layer *self, bp_pass *pass, const saved *kept, const float *dout, float *dh,
+                      const float *balance);
+
+/* expert_router.c */
+routing router_alloc(const layer *self, bp_arena *arena, int64_t rows);
+/** Shares of the rows, and their order by experts. Collective: no. */
+void router_forward(const layer *self, const routing *routes, const bp_operand *normed);
+/** dlogits[rows][E] of dshares, and of dP[E] that each share before the choice counts, but for
+ * rows of padding; dP NULL: nothing. */
+void router_backward(const layer *self, const bp_pass *pass, const saved *kept,
+                     const expert_work *work, const float *dP);
+/** dx[rows][C] += dlogits times the router's weights; and the gradient of these. */
+void router_backward_input(const layer *self, float *dx, const float *dlogits, int64_t rows);
+void router_backward_weight(const layer *self, const float *dlogits, const bp_operand *normed);
+
+/* expert_balance.c: the item of activations that counts choices; nothing where there is none. */
+/** Is row r of a pass no padding? */
+bool balance_counts(const bp_pass *pass, int64_t r);
+void balance_forward(const layer *self, const bp_pass *pass, const saved *kept,
+                     bp_activations *activations);
+/** Going backward, the item's gradient begins at the stack's last layer. */
+void balance_begin(const layer *self, const bp_pass *pass, const saved *kept,
+                   bp_activations *gradients);
+/** The layer's part of the loss, and its load. */
+void balance_add(const layer *self, bp_pass *pass, const saved *kept, const float *dP);
 
 /* cross_attention.c: the branch that looks at the source. */
 void cross_add_params(layer *self, bp_group *split, bp_group *whole);

@@ -12,6 +12,9 @@
 #include <math.h>
 #include <string.h>
 
+/* Rows of losses after those of terms: of compared states, of the balance of experts. */
+enum { STATES, BALANCE, LOSS_ROWS };
+
 int64_t engine_carried_floats(const bp_engine *engine)
 {
     return bp_engine_carried_floats(engine->network, &engine->shape, engine->slots);
@@ -45,7 +48,7 @@ static bool allocate_carried(bp_engine *engine)
 static bp_err allocate(bp_engine *engine)
 {
     const bp_mesh *mesh = engine->mesh;
-    int terms = bp_model_objective(&engine->shape)->terms + (engine->shape.states.count > 0);
+    int terms = bp_model_objective(&engine->shape)->terms + LOSS_ROWS;
 
     engine->slots = engine->spec.batch / mesh->datas;
     engine->values = bp_try_alloc("parameters", engine->network->floats, sizeof(float));
@@ -307,7 +310,8 @@ static void count_scored(const bp_engine *engine, const bp_batch *batch, int64_t
                                                 MPI_SUM, engine->mesh->data));
 }
 
-/* Places of the global batch that are not padding: those whose states are compared. */
+/* Places of the global batch that are not padding: those whose states are compared, and that
+ * experts are chosen for. */
 static int64_t count_places(const bp_engine *engine, const bp_batch *batch)
 {
     const int32_t *lengths = batch->stream[0].lengths;
@@ -334,31 +338,40 @@ static double mean_of(bp_engine *engine, int row, int64_t count)
     return bp_tree_sum(sums, all) / (double)count;
 }
 
-/* The batch's loss, of the means over each term's targets, and over the places of compared
- * states. */
+/* The batch's loss, of the means over each term's targets, and over places: of compared states, and
+ * of the balance of experts. */
 static void mean_loss(bp_engine *engine, const int64_t scored[BP_TERMS], int64_t places,
                       bp_step_result *result)
 {
     const bp_objective *objective = bp_model_objective(&engine->shape);
-    double sums[2 + BP_TERMS] = {0}, *loss = sums, *states = sums + 1, *term = sums + 2;
+    double sums[3 + BP_TERMS] = {0}, *loss = sums, *states = sums + 1, *balance = sums + 2,
+                    *term = sums + 3;
+    bool compares = engine->shape.states.count > 0;
+    double weight = bp_model_balance(&engine->shape);
 
     for (int t = 0; t < objective->terms; t++)
         if (scored[t] > 0) {
             term[t] = mean_of(engine, t, scored[t]);
             *loss += bp_model_term_weight(&engine->shape, t) * term[t];
         }
-    if (places > 0) {
-        *states = mean_of(engine, objective->terms, places);
+    if (compares && places > 0) {
+        *states = mean_of(engine, objective->terms + STATES, places);
         *loss += engine->stage->teacher->states_weight * *states;
     }
-    bp_all_sum_double(sums, 2 + (objective->term[0] ? objective->terms : 0),
+    if (weight > 0 && places > 0) {
+        *balance = mean_of(engine, objective->terms + BALANCE, places);
+        *loss += weight * *balance;
+    }
+    bp_all_sum_double(sums, 3 + (objective->term[0] ? objective->terms : 0),
                       engine->mesh->pipeline);
     result->loss = *loss;
     for (int t = 0; t < BP_TERMS; t++) {
         result->asked[t] = t < objective->terms && objective->term[t] && scored[t] > 0;
         result->term[t] = result->asked[t] ? term[t] : NAN;
     }
-    result->states_asked = places > 0;
+    result->balance_asked = weight > 0 && places > 0;
+    result->balance = result->balance_asked ? *balance : NAN;
+    result->states_asked = compares && places > 0;
     result->states = result->states_asked ? *states : NAN;
 }
 
@@ -425,6 +438,13 @@ static void bound_weights(bp_engine *engine)
         bp_optimizer_checksum(&engine->optimizer, engine->values);
 }
 
+/* This data rank's micro-batches in row `row` of the losses. */
+static double *own_losses(const bp_engine *engine, int row)
+{
+    return engine->losses +
+           (row * engine->mesh->datas + engine->mesh->data_at) * engine->stage->spec.micro_batches;
+}
+
 /* Gradients of the batch, of which sums over data ranks begin, and the loss. */
 static void accumulate(bp_engine *engine, const bp_batch *batch, const int64_t scored[BP_TERMS],
                        bp_step_result *result)
@@ -443,10 +463,15 @@ static void accumulate(bp_engine *engine, const bp_batch *batch, const int64_t s
         work.loss_weight[t] =
             scored[t] > 0 ? (float)(bp_model_term_weight(&engine->shape, t) / (double)scored[t])
                           : 0.0F;
-    if (engine->shape.states.count > 0) {
+    if (engine->shape.states.count > 0 || bp_model_balance(&engine->shape) > 0)
         places = count_places(engine, batch);
+    if (engine->shape.states.count > 0) {
         work.states_weight = (float)(engine->stage->teacher->states_weight / (double)places);
-        work.states_sums = engine->losses + (terms * mesh->datas + mesh->data_at) * each;
+        work.states_sums = own_losses(engine, terms + STATES);
+    }
+    if (bp_model_balance(&engine->shape) > 0) {
+        work.balance_weight = (float)(bp_model_balance(&engine->shape) / (double)places);
+        work.balance_sums = own_losses(engine, terms + BALANCE);
     }
     bp_stage_accumulate(engine->stage, &work, engine->losses + mesh->data_at * each,
                         each * mesh->datas);

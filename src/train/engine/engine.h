@@ -70,6 +70,8 @@ typedef struct bp_step_result {
     bool asked[BP_TERMS];  /* where something in the batch is asked for */
     double states;         /* the mean of what compared states differ by (distill.layers), */
     bool states_asked;     /* where some are compared */
+    double balance;        /* the mean balance loss of experts, unweighted, */
+    bool balance_asked;    /* where it counts */
     double grad_norm;      /* before clipping */
     double rate;           /* the step's learning rate */
     bool skipped;          /* the gradient was not finite: nothing was updated */

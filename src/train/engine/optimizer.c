@@ -73,10 +73,19 @@ static void list_runs(bp_optimizer *optimizer)
     optimizer->first_run[network->group_count] = optimizer->run_count;
 }
 
+static int64_t count_params(const bp_network *network)
+{
+    int64_t count = 1;
+
+    for (int g = 0; g < network->group_count; g++)
+        count += network->groups[g].count;
+    return count;
+}
+
 bp_err bp_optimizer_init(bp_optimizer *optimizer, const bp_mesh *mesh, bp_async *async,
                          bp_network *network, const bp_optimizer_rule *rule)
 {
-    int64_t most = (int64_t)network->group_count * BP_GROUP_PARAMS;
+    int64_t most = count_params(network);
 
     BP_ASSERT(!bp_optimizer_rows[rule->kind].samples || rule->data > 0);
     memset(optimizer, 0, sizeof *optimizer);

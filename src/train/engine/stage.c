@@ -335,6 +335,8 @@ static bp_pass pass_of(bp_stage *stage, const bp_stage_step *step, int64_t micro
     pass.scratch = &stage->scratch;
     pass.teacher = stage->teacher;
     pass.states_weight = step->states_weight;
+    pass.balance_weight = step->balance_weight;
+    pass.expert_loads = step->expert_loads;
     memcpy(pass.loss_weight, step->loss_weight, sizeof pass.loss_weight);
     return pass;
 }
@@ -544,6 +546,9 @@ static void add_losses(bp_stage *stage, const bp_stage_step *step, const bp_acti
     if (step->states_sums)
         step->states_sums[action->micro_batch] =
             (first ? 0 : step->states_sums[action->micro_batch]) + pass.states_loss;
+    if (step->balance_sums)
+        step->balance_sums[action->micro_batch] =
+            (first ? 0 : step->balance_sums[action->micro_batch]) + pass.balance_loss;
 }
 
 void bp_stage_accumulate(bp_stage *stage, const bp_stage_step *step, double *loss_sums,

@@ -71,8 +71,11 @@ typedef struct bp_stage_step {
     const bp_batch *batch; /* of micro_batches * B examples */
     int64_t step, first_slot;
     float loss_weight[BP_TERMS];
-    float states_weight; /* of a place whose states are compared with a teacher's, */
-    double *states_sums; /* and the sums of their losses, one a micro-batch; NULL: none are */
+    float states_weight;  /* of a place whose states are compared with a teacher's, */
+    double *states_sums;  /* and the sums of their losses, one a micro-batch; NULL: none are */
+    float balance_weight; /* of a place's balance loss, and its sums likewise */
+    double *balance_sums;
+    int64_t *expert_loads; /* [E] the rows that chose each expert are added; NULL: not asked */
     /* callbacks on the way, with `context`; NULL: none */
     void (*needs)(void *context, int block);    /* a block is about to run forward */
     void (*is_whole)(void *context, int group); /* the sum of a group's gradients, in `gradient` */

@@ -1,0 +1,57 @@
+/* The family of Qwen3's mixtures of experts. */
+#include "models/qwen3_moe/qwen3_moe.h"
+
+#include "models/stack.h"
+#include "models/variants.h"
+
+static const bp_stack STACK = {.rms = true,
+                               .epsilon = 1e-6,
+                               .rotary = true,
+                               .query_norm = BP_QUERY_NORM_HEADS,
+                               .no_bias = true,
+                               .activation = BP_SWIGLU,
+                               .inner_thirds = 8,
+                               .inner_multiple = 64};
+
+static const bp_model_size SIZES[] = {BP_STACK_SIZES,
+                                      BP_STACK_COUNT("kv_heads", kv_heads),
+                                      BP_STACK_COUNT("inner", inner),
+                                      BP_STACK_EXPERTS,
+                                      BP_STACK_EXPERT_LAYERS,
+                                      BP_STACK_CONTEXT,
+                                      BP_STACK_REAL("norm_epsilon", epsilon),
+                                      BP_STACK_REAL("rope_theta", rope_theta),
+                                      BP_STACK_SCALING,
+                                      BP_STACK_FLAG("tied", other_tie),
+                                      BP_STACK_QUIET("head_width", head_width),
+                                      BP_VARIANT_ATTENTION_SIZE,
+                                      BP_VARIANT_HEAD_SIZES,
+                                      {0}};
+
+static const bp_option KEYS[] = {
+    BP_STACK_GATED_INNER_KEY,
+    BP_STACK_SMALL_EPSILON_KEY,
+    BP_STACK_EXPERT_KEYS,
+    {.key = "model.experts_inner",
+     .type = BP_OPTION_INT,
+     .min = 1,
+     .max = 1 << 22,
+     .help = "inner width of an expert; model.inner if not given"},
+    {.key = "model.experts_step",
+     .type = BP_OPTION_INT,
+     .min = 1,
+     .max = 10000,
+     .help = "of each group of this many layers only the last one has experts; 1 if not given"},
+    {.key = "model.experts_dense",
+     .type = BP_OPTION_STRING,
+     .help = "layers without experts, a list 1,3,... from 1; none if not given"},
+    {0}};
+
+const bp_model_family bp_qwen3_moe_family = {.name = "qwen3_moe",
+                                             .stack = &STACK,
+                                             .sizes = SIZES,
+                                             .keys = KEYS,
+                                             .any_context = true,
+                                             .objective = &bp_objective_causal,
+                                             .huggingface = bp_qwen3_moe_huggingface,
+                                             BP_STACK_FAMILY};

@@ -1,0 +1,314 @@
+/* A mixture of experts as the MLP of a Transformer layer: one expert after the other, each over the
+ * rows that chose it. expert_router.c says which those are. Called by the other files of a layer.
+ */
+#include "nn/transformer/transformer_priv.h"
+
+#include "math/gemm/operand_pass.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* ---- parameters and products ---- */
+
+static bp_param *add_part(layer *self, bp_group *group, int64_t e, const char *part, int64_t rows,
+                          int64_t columns, int axis)
+{
+    int64_t at = self->block.nn->tensor_at;
+    char name[BP_PARAM_NAME], of[48];
+
+    (void)snprintf(of, sizeof of, "mlp.experts.%lld.%s.weight", (long long)e, part);
+    return bp_group_add_matrix_part(group, layer_param_name(name, self, of), rows, columns,
+                                    axis == 0 ? INIT_STD : layer_residual_std(self), axis,
+                                    at * self->Fl, self->Fl);
+}
+
+void experts_add_params(layer *self, bp_group *split, bp_group *router)
+{
+    int64_t E = self->shape.experts.count, C = self->shape.C, F = self->shape.F;
+    char name[BP_PARAM_NAME];
+
+    self->experts = bp_alloc("nn.layer", E, sizeof *self->experts);
+    for (int64_t e = 0; e < E; e++) {
+        expert *one = &self->experts[e];
+
+        one->up_weight = add_part(self, split, e, "gate", F, C, 0);
+        (void)add_part(self, split, e, "up", F, C, 0);
+        one->down_weight = add_part(self, split, e, "down", C, F, 1);
+    }
+    self->router = bp_group_add_matrix(router, layer_param_name(name, self, "mlp.router.weight"), E,
+                                       C, INIT_STD);
+}
+
+bp_err experts_bind(layer *self)
+{
+    bp_gemm *gemm = self->block.nn->gemm;
+    int64_t C = self->shape.C;
+    bp_err err = BP_OK;
+
+    for (int64_t e = 0; e < self->shape.experts.count && err == BP_OK; e++) {
+        expert *one = &self->experts[e];
+
+        err = bp_weight_new(&one->up, gemm, one->up_weight->value, 2 * self->Fl, C);
+        if (err == BP_OK)
+            err = bp_weight_new(&one->down, gemm, one->down_weight->value, C, self->Fl);
+    }
+    return err;
+}
+
+void experts_refresh(layer *self)
+{
+    for (int64_t e = 0; e < self->shape.experts.count; e++) {
+        bp_weight_refresh(self->experts[e].up);
+        bp_weight_refresh(self->experts[e].down);
+    }
+}
+
+void experts_free(layer *self)
+{
+    for (int64_t e = 0; self->experts && e < self->shape.experts.count; e++) {
+        bp_weight_free(&self->experts[e].up);
+        bp_weight_free(&self->experts[e].down);
+    }
+    bp_free(self->experts);
+}
+
+void experts_add_products(const layer *self, int64_t rows, bp_product_bytes *bytes)
+{
+    for (int64_t e = 0; e < self->shape.experts.count; e++) {
+        bp_product_bytes_add(bytes, self->block.nn, rows, 2 * self->Fl, self->shape.C);
+        bp_product_bytes_add(bytes, self->block.nn, rows, self->shape.C, self->Fl);
+    }
+}
+
+/* ---- rows ---- */
+
+expert_forward_work experts_alloc_forward(const layer *self, bp_arena *arena, const bp_pass *pass,
+                                          const saved *kept)
+{
+    const bp_gemm *gemm = self->block.nn->gemm;
+    int64_t rows = pass->B * pass->T;
+    expert_forward_work work = {.x = bp_operand_alloc(arena, gemm, rows, self->shape.C),
+                                .active = bp_operand_alloc_apart(arena, gemm, rows, self->Fl),
+                                .y = bp_arena_floats(arena, rows * self->shape.C)};
+
+    if (kept->up.rows == 0)
+        work.up = bp_operand_alloc_apart(arena, gemm, rows, 2 * self->Fl);
+    return work;
+}
+
+expert_work experts_alloc(const layer *self, bp_arena *arena, const bp_pass *pass,
+                          const float *dout)
+{
+    const bp_gemm *gemm = self->block.nn->gemm;
+    int64_t rows = pass->B * pass->T, E = self->shape.experts.count, k = self->shape.experts.chosen;
+
+    return (expert_work){.dbranch = layer_alloc_dbranch(self, arena, pass, dout),
+                         .x = bp_operand_alloc(arena, gemm, rows, self->shape.C),
+                         .active = bp_operand_alloc_apart(arena, gemm, rows, self->Fl),
+                         .dactive = bp_operand_alloc_apart(arena, gemm, rows, self->Fl),
+                         .dup = bp_operand_alloc_apart(arena, gemm, rows * k, 2 * self->Fl),
+                         .dx = bp_arena_floats(arena, rows * self->shape.C),
+                         .dshares = bp_arena_floats(arena, rows * k),
+                         .dlogits = bp_arena_floats(arena, rows * E),
+                         .norm = layer_alloc_norm(self, arena, rows, self->shape.C)};
+}
+
+/* The choices of one expert. */
+typedef struct choices {
+    const int32_t *order; /* [count] */
+    int64_t first, count;
+} choices;
+
+static choices choices_of(const layer *self, const routing *routes, int64_t e)
+{
+    (void)self;
+    return (choices){routes->order + routes->first[e], routes->first[e],
+                     routes->first[e + 1] - routes->first[e]};
+}
+
+/* The first rows of `to` are those of `from` that the choices are of. */
+static bp_operand take_rows(const layer *self, const bp_operand *to, const bp_operand *from,
+                            const choices *of)
+{
+    bp_operand rows = bp_operand_part(to, 0, of->count);
+    size_t each = from->form == BP_OPERAND_BF16 ? sizeof(uint16_t) : sizeof(float);
+    int64_t k = self->shape.experts.chosen;
+
+#pragma omp parallel for schedule(static)
+    for (int64_t i = 0; i < of->count; i++) {
+        memcpy((char *)rows.data + (size_t)(i * rows.stride) * each,
+               (const char *)from->data + (size_t)(of->order[i] / k * from->stride) * each,
+               (size_t)rows.columns * each);
+        bp_operand_end_row(&rows, i);
+    }
+    return rows;
+}
+
+/* to[row] += y[i], times its share if there are any: each row is there once. */
+static void add_rows(const layer *self, float *to, const float *y, const choices *of,
+                     const float *shares)
+{
+    int64_t C = self->shape.C, k = self->shape.experts.chosen;
+
+#pragma omp parallel for schedule(static)
+    for (int64_t i = 0; i < of->count; i++) {
+        float *row = to + of->order[i] / k * C, share = shares ? shares[of->order[i]] : 1;
+
+#pragma omp simd
+        for (int64_t c = 0; c < C; c++)
+            row[c] += share * y[i * C + c];
+    }
+}
+
+/* Rows of x times their shares, in place. */
+static void scale_rows(const bp_operand *x, const choices *of, const float *shares)
+{
+    const bp_loops *loops = bp_loops_best();
+
+#pragma omp parallel for schedule(static)
+    for (int64_t i = 0; i < of->count; i++)
+        for (int64_t c = 0; c < x->columns; c += BP_PASS_COLUMNS) {
+            int64_t n = bp_smaller(BP_PASS_COLUMNS, x->columns - c);
+            float buffer[BP_PASS_COLUMNS], *to = bp_operand_workspace(x, i, c, buffer);
+            const float *from = bp_operand_load(loops, x, i, c, buffer, n);
+
+            for (int64_t j = 0; j < n; j++)
+                to[j] = from[j] * shares[of->order[i]];
+            bp_operand_store(loops, x, i, c, to, n);
+        }
+}
+
+/* dshares[choice] = the product of rows a and b. */
+static void share_gradients(float *dshares, const choices *of, const bp_operand *a,
+                            const bp_operand *b)
+{
+    const bp_loops *loops = bp_loops_best();
+
+#pragma omp parallel for schedule(static)
+    for (int64_t i = 0; i < of->count; i++) {
+        float one[BP_PASS_COLUMNS], two[BP_PASS_COLUMNS], sum = 0;
+
+        for (int64_t c = 0; c < a->columns; c += BP_PASS_COLUMNS) {
+            int64_t n = bp_smaller(BP_PASS_COLUMNS, a->columns - c);
+            const float *x = bp_operand_load(loops, a, i, c, one, n),
+                        *y = bp_operand_load(loops, b, i, c, two, n);
+
+#pragma omp simd reduction(+ : sum)
+            for (int64_t j = 0; j < n; j++)
+                sum += x[j] * y[j];
+        }
+        dshares[of->order[i]] = sum;
+    }
+}
+
+/* ---- forward ---- */
+
+static void forward_one(layer *self, int64_t e, const choices *of, const expert_forward_work *work,
+                        const saved *kept, const bp_operand *normed)
+{
+    bp_gemm *gemm = self->block.nn->gemm;
+    bp_operand x = take_rows(self, &work->x, normed, of),
+               up = kept->up.rows > 0 ? bp_operand_part(&kept->up, of->first, of->count)
+                                      : bp_operand_part(&work->up, 0, of->count),
+               active = bp_operand_part(&work->active, 0, of->count),
+               sums = bp_operand_unrounded(&up);
+
+    bp_linear_forward_into(gemm, &sums, &x, self->experts[e].up, NULL);
+    bp_gated_forward(self->shape.activation, &active, &up);
+    bp_linear_forward_operand(gemm, work->y, &active, self->experts[e].down, NULL);
+}
+
+void experts_forward(layer *self, bp_pass *pass, const saved *kept, const bp_operand *normed,
+                     float *branch)
+{
+    size_t mark = pass->scratch->used_bytes;
+    expert_forward_work work = experts_alloc_forward(self, pass->scratch, pass, kept);
+
+    router_forward(self, &kept->routes, normed);
+    bp_zero(branch, normed->rows * self->shape.C);
+    for (int64_t e = 0; e < self->shape.experts.count; e++) {
+        choices of = choices_of(self, &kept->routes, e);
+
+        if (of.count == 0)
+            continue;
+        forward_one(self, e, &of, &work, kept, normed);
+        add_rows(self, branch, work.y, &of, kept->routes.shares);
+    }
+    pass->scratch->used_bytes = mark;
+}
+
+/* ---- backward ---- */
+
+/* An expert that no row chose. */
+static void clear_fresh(bp_param *weights, int count)
+{
+    if (weights->gradient && weights->fresh)
+        for (int k = 0; k < count; k++)
+            bp_zero(weights[k].gradient, bp_param_floats(&weights[k]));
+    if (weights->gradient)
+        (void)bp_params_take_fresh(weights, count);
+}
+
+/* Gradients of its shares and of down, of its up in work->dup, and of what it read. */
+static void backward_one(layer *self, int64_t e, const choices *of, const expert_work *work,
+                         const saved *kept)
+{
+    bp_gemm *gemm = self->block.nn->gemm;
+    bp_operand dy = take_rows(self, &work->x, &work->dbranch, of),
+               active = bp_operand_part(&work->active, 0, of->count),
+               dactive = bp_operand_part(&work->dactive, 0, of->count),
+               up = bp_operand_part(&kept->up, of->first, of->count),
+               dup = bp_operand_part(&work->dup, of->first, of->count),
+               sums = bp_operand_unrounded(&dactive);
+
+    bp_linear_backward_input_into(gemm, &sums, &dy, self->experts[e].down);
+    bp_gated_backward(self->shape.activation, &dup, &active, &dactive, &up);
+    share_gradients(work->dshares, of, &dactive, &active);
+    scale_rows(&active, of, kept->routes.shares);
+    scale_rows(&dup, of, kept->routes.shares);
+    bp_nn_backward_weight(self->block.nn, self->experts[e].down_weight, 1, &dy, &active);
+    bp_linear_backward_input_operand(gemm, work->dx, &dup, self->experts[e].up);
+    add_rows(self, work->norm.dnormed, work->dx, of, NULL);
+}
+
+static void backward_up(layer *self, const expert_work *work, const saved *kept)
+{
+    for (int64_t e = 0; e < self->shape.experts.count; e++) {
+        choices of = choices_of(self, &kept->routes, e);
+        bp_operand dup = bp_operand_part(&work->dup, of.first, of.count), x;
+
+        if (of.count == 0) {
+            clear_fresh(self->experts[e].up_weight, 2);
+            continue;
+        }
+        x = take_rows(self, &work->x, &work->norm.normed, &of);
+        bp_nn_backward_weight(self->block.nn, self->experts[e].up_weight, 2, &dup, &x);
+    }
+}
+
+void experts_backward(layer *self, bp_pass *pass, const saved *kept, const float *dout, float *dh,
+                      const float *balance)
+{
+    size_t mark = pass->scratch->used_bytes;
+    expert_work work = experts_alloc(self, pass->scratch, pass, dout);
+    int64_t rows = pass->B * pass->T;
+
+    layer_open_residual(self, pass, kept, &work.dbranch, NULL, dout, MLP);
+    bp_zero(work.norm.dnormed, rows * self->shape.C);
+    for (int64_t e = 0; e < self->shape.experts.count; e++) {
+        choices of = choices_of(self, &kept->routes, e);
+
+        if (of.count > 0)
+            backward_one(self, e, &of, &work, kept);
+        else
+            clear_fresh(self->experts[e].down_weight, 1);
+    }
+    balance_add(self, pass, kept, balance);
+    /* all of it is linear: each tensor rank has its part of dlogits, one that of the loss */
+    router_backward(self, pass, kept, &work, self->block.nn->tensor_at == 0 ? balance : NULL);
+    router_backward_input(self, work.norm.dnormed, work.dlogits, rows);
+    layer_backward_norm(self, pass, MLP, kept, &work.norm, dh);
+    router_backward_weight(self, work.dlogits, &work.norm.normed);
+    backward_up(self, &work, kept);
+    pass->scratch->used_bytes = mark;
+}
