@@ -37,7 +37,7 @@ bool hf_name_is_bare(const bp_hf_table *table, const char *name)
 /* Is it in a model of this shape, of a row of layers in this one? */
 static bool is_there(const bp_hf_shape *shape, const bp_hf_row *row, int64_t layer)
 {
-    return hf_is_set(shape, row->only_if) && (layer == 0 || !row->only_first) &&
+    return hf_is_set(shape, row->only_if) && !(layer == 0 ? row->not_first : row->only_first) &&
            !(shape->headless && hf_name_is_bare(shape->table, row->theirs));
 }
 
@@ -62,9 +62,12 @@ int64_t hf_tensor_count(const bp_hf_shape *shape)
 {
     int64_t count = 0;
 
-    for (const bp_hf_row *row = shape->table->rows; row->theirs; row++)
-        if (is_there(shape, row, 0))
-            count += stack_bytes(row) > 0 ? layers_of(shape, row) : 1;
+    for (const bp_hf_row *row = shape->table->rows; row->theirs; row++) {
+        int64_t layers = stack_bytes(row) > 0 ? layers_of(shape, row) : 1;
+
+        if (layers > 0)
+            count += is_there(shape, row, 0) + (layers - 1) * is_there(shape, row, 1);
+    }
     return count;
 }
 
