@@ -16,6 +16,7 @@
 #include "models/llama/llama.h"
 #include "models/mamba2/mamba2.h"
 #include "models/mixtral/mixtral.h"
+#include "models/modernbert/modernbert.h"
 #include "models/ngram/ngram.h"
 #include "models/olmo2/olmo2.h"
 #include "models/olmoe/olmoe.h"
@@ -44,7 +45,8 @@ static const bp_model_family *families[BP_MODEL_FAMILIES_MOST] = {
     &bp_smollm3_family,     &bp_granite_family,     &bp_opt_family,
     &bp_openai_gpt_family,  &bp_gptj_family,        &bp_bloom_family,
     &bp_gemma3_family,      &bp_phi3_family,        &bp_granite_hybrid_family,
-    &bp_mixtral_family,     &bp_olmoe_family,       &bp_qwen3_moe_family};
+    &bp_mixtral_family,     &bp_olmoe_family,       &bp_qwen3_moe_family,
+    &bp_modernbert_family};
 
 /* What follows from the list: the values of model.kind, and all keys. */
 __attribute__((constructor)) static void list_all(void)

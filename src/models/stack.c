@@ -91,7 +91,10 @@ static int64_t window_of(const bp_model_shape *shape, int64_t number)
 {
     int64_t period = bp_given_or(shape->stack.window_period, stack_of(shape)->window_period);
 
-    return is_last(number, period) ? 0 : shape->stack.window;
+    bool sees_all = stack_of(shape)->window_leads ? period > 0 && number % period == 0
+                                                  : is_last(number, period);
+
+    return sees_all ? 0 : shape->stack.window;
 }
 
 /* ---- experts ---- */
@@ -296,6 +299,7 @@ bp_layer_shape bp_stack_layer(const bp_model_shape *shape, int64_t number)
                             .clip = (float)shape->stack.clip,
                             .G = kv_heads(shape),
                             .rms = stack->rms,
+                            .no_norm_bias = stack->no_norm_bias,
                             .epsilon = bp_stack_epsilon(shape),
                             .no_bias = stack->no_bias,
                             .qkv_bias = shape->stack.qkv_bias != 0,
@@ -307,6 +311,7 @@ bp_layer_shape bp_stack_layer(const bp_model_shape *shape, int64_t number)
                             .post_norm = stack->post_norm,
                             .closing_norms = stack->closing_norms,
                             .closing_only = stack->closing_only,
+                            .no_first_norm = stack->no_first_norm && number == 0,
                             .query_norm = attends ? stack->query_norm : BP_QUERY_NORM_NONE,
                             .sees_all = stack->sees_all,
                             .window = window_of(shape, number),
@@ -376,7 +381,8 @@ static bp_block *new_first(bp_network *network, const bp_model_shape *shape, bp_
                         .O = shape->width,
                         .epsilon = bp_stack_epsilon(shape),
                         .mask = 0,
-                        .rms = stack_of(shape)->rms};
+                        .rms = stack_of(shape)->rms,
+                        .no_norm_bias = stack_of(shape)->no_norm_bias};
     bp_block *parts[2], *block;
 
     parts[0] = bp_stack_new_embedding(network, shape, shared);
@@ -403,9 +409,50 @@ static const char *last_norm(const bp_model_shape *shape)
     return stack_of(shape)->post_norm ? NULL : "ln_f";
 }
 
+bp_block *bp_stack_new_transform(bp_network *network, const bp_model_shape *shape, int64_t mask)
+{
+    const bp_stack *stack = stack_of(shape);
+    bp_row_shape row = {.name = "transform",
+                        .I = shape->width,
+                        .O = shape->width,
+                        .has_product = true,
+                        .no_bias = stack->no_bias,
+                        .activation = BP_GELU_EXACT,
+                        .epsilon = bp_stack_epsilon(shape),
+                        .rms = stack->rms,
+                        .no_norm_bias = stack->no_norm_bias,
+                        .mask = mask};
+    bp_block *block;
+
+    bp_row_layer_new(&block, &network->nn, &row, bp_network_add_group(network, true));
+    return block;
+}
+
+/* After the last norm, where there is one. */
+static bp_block *new_transform(bp_network *network, const bp_model_shape *shape)
+{
+    const bp_stack *stack = stack_of(shape);
+    const char *norm = last_norm(shape);
+    bp_block *parts[2], *block;
+
+    if (!norm)
+        return bp_stack_new_transform(network, shape, BP_ROW_KEEPS_ALL);
+    parts[0] = bp_transformer_new_norm(network, &(bp_row_shape){.name = norm,
+                                                                .I = shape->width,
+                                                                .O = shape->width,
+                                                                .rms = stack->rms,
+                                                                .no_norm_bias = stack->no_norm_bias,
+                                                                .epsilon = bp_stack_epsilon(shape),
+                                                                .mask = BP_ROW_KEEPS_ALL});
+    parts[1] = bp_stack_new_transform(network, shape, BP_ROW_KEEPS_ALL);
+    bp_series_new(&block, &network->nn, parts, 2);
+    return block;
+}
+
 static bp_block *new_head(bp_network *network, const bp_model_shape *shape, bp_param *shared)
 {
-    bp_head_shape head = {.norm = last_norm(shape),
+    bp_head_shape head = {.norm = stack_of(shape)->transform ? NULL : last_norm(shape),
+                          .sparse = stack_of(shape)->transform,
                           .rms = stack_of(shape)->rms,
                           .epsilon = bp_stack_epsilon(shape),
                           .cap = logit_cap(shape),
@@ -423,15 +470,20 @@ static bp_block *new_head(bp_network *network, const bp_model_shape *shape, bp_p
     return block;
 }
 
+int bp_stack_blocks(const bp_model_shape *shape)
+{
+    return bp_transformer_blocks(shape) + stack_of(shape)->transform;
+}
+
 void bp_stack_add_block(bp_network *network, const bp_model_shape *shape, int number,
                         bp_param *shared)
 {
-    int last = bp_transformer_blocks(shape) - 1;
+    bp_block *block = number == 0                            ? new_first(network, shape, shared)
+                      : number == bp_stack_blocks(shape) - 1 ? new_head(network, shape, shared)
+                      : number > shape->layers               ? new_transform(network, shape)
+                                               : bp_stack_new_layer(network, shape, number - 1);
 
-    bp_network_add_block(network, number == 0 ? new_first(network, shape, shared)
-                                  : number == last
-                                      ? new_head(network, shape, shared)
-                                      : bp_stack_new_layer(network, shape, number - 1));
+    bp_network_add_block(network, block);
 }
 
 void bp_stack_begin(bp_network *network, const bp_model_shape *shape)
@@ -449,6 +501,18 @@ bp_param *bp_stack_add_shared(bp_network *network, const bp_model_shape *shape, 
                                    : NULL;
 }
 
+static double transform_cost(const bp_model_shape *shape)
+{
+    return stack_of(shape)->transform ? 2 * (double)shape->width * (double)shape->width : 0;
+}
+
+/* Of masked models the vocabulary sees only those tokens that are masked. */
+static double words_cost(const bp_model_shape *shape)
+{
+    return (stack_of(shape)->transform ? BP_MASK_RATE : 1) * 2 * (double)shape->vocab_size *
+           (double)shape->width;
+}
+
 bp_backbone bp_stack_backbone(const bp_model_shape *shape)
 {
     const bp_stack *stack = stack_of(shape);
@@ -458,10 +522,13 @@ bp_backbone bp_stack_backbone(const bp_model_shape *shape)
                          .norm = last_norm(shape),
                          .tied = stack->keeps_words && bp_stack_is_tied(shape) && last_norm(shape),
                          .rms = stack->rms,
+                         .no_norm_bias = stack->no_norm_bias,
+                         .pooler = stack->transform,
+                         .transform = stack->heads_transform ? bp_stack_new_transform : NULL,
                          .epsilon = bp_stack_epsilon(shape),
                          .cap = logit_cap(shape),
                          .scale = logit_scale(shape),
-                         .head_flops = 6 * (double)shape->vocab_size * (double)shape->width};
+                         .head_flops = 3 * (transform_cost(shape) + words_cost(shape))};
 }
 
 /* ---- what follows from sizes ---- */
@@ -488,8 +555,10 @@ double bp_stack_cost(const bp_model_shape *shape, int block)
 {
     if (block == 0)
         return bp_stack_embedding_cost(shape);
-    if (block == bp_transformer_blocks(shape) - 1)
-        return 2 * (double)shape->vocab_size * (double)shape->width;
+    if (block == bp_stack_blocks(shape) - 1)
+        return words_cost(shape);
+    if (block > shape->layers)
+        return transform_cost(shape);
     return bp_stack_layer_cost(shape, block - 1);
 }
 
@@ -498,7 +567,7 @@ bp_model_facts bp_stack_facts(const bp_model_shape *shape)
 {
     double forward = 0;
 
-    for (int block = 1; block < bp_transformer_blocks(shape); block++)
+    for (int block = 1; block < bp_stack_blocks(shape); block++)
         forward += bp_stack_cost(shape, block);
     return (bp_model_facts){.train_flops = 3 * forward};
 }

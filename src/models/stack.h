@@ -17,11 +17,13 @@ typedef enum bp_stack_mixer { BP_STACK_ATTENTION, BP_STACK_STATES, BP_STACK_HYBR
 typedef struct bp_stack {
     /* Norms. */
     bool rms;              /* by the root mean square, without a bias */
+    bool no_norm_bias;     /* bp_layer_shape.no_norm_bias, and of other norms */
     double epsilon;        /* 0: 1e-5 */
     bool post_norm;        /* bp_layer_shape.post_norm; there is no norm before the head then */
     bool gains_from_one;   /* gains are 1 + what is kept */
     bool closing_norms;    /* bp_layer_shape.closing_norms */
     bool closing_only;     /* bp_layer_shape.closing_only */
+    bool no_first_norm;    /* bp_layer_shape.no_first_norm, of the first layer */
     bool embedding_norm;   /* a block of its own after the embedding, which drops nothing then */
     bool scales_embedding; /* by the square root of the width */
     /* Positions: learned, rotary, or none. */
@@ -42,6 +44,7 @@ typedef struct bp_stack {
                             0: all have them */
     int64_t window_period;  /* in each group of this many layers the last one has no window; 0: all
                                have it */
+    bool window_leads;      /* it is the first one of each group that has none */
     double score_cap;       /* bp_layer_shape.score_cap; 0: none */
     bool alibi;             /* bp_layer_shape.alibi */
     bool no_attention_bias; /* bp_layer_shape.no_attention_bias */
@@ -53,6 +56,9 @@ typedef struct bp_stack {
     double logit_cap; /* bp_head_shape.cap; 0: none */
     bool tied;        /* to the embedding */
     bool head_bias;   /* "head.bias", of the logits */
+    bool transform;   /* before it, after the last norm, "transform": norm(gelu(W h + b)), which a
+                         task's head reads too where heads_transform; the head is of masked words */
+    bool heads_transform;
     bool keeps_words; /* bp_backbone.tied, where the head is tied */
 } bp_stack;
 
@@ -278,6 +284,8 @@ bp_layer_shape bp_stack_layer(const bp_model_shape *shape, int64_t number);
 bp_block *bp_stack_new_embedding(bp_network *network, const bp_model_shape *shape,
                                  bp_param *shared);
 bp_block *bp_stack_new_layer(bp_network *network, const bp_model_shape *shape, int64_t number);
+/** "transform": norm(gelu(W h + b)), with this stream of dropout masks. */
+bp_block *bp_stack_new_transform(bp_network *network, const bp_model_shape *shape, int64_t mask);
 /** Approximate FLOPs of one token forward through the embedding: a few passes over the width; and
  * through layer `number`: 2 an entry of its matrices, and 4 of attention a key and column of a
  * head. Source: Kaplan et al. 2020, section 2.1. */
@@ -287,6 +295,7 @@ double bp_stack_layer_cost(const bp_model_shape *shape, int64_t number);
 /** For bp_model_family, under its names there. */
 bp_param *bp_stack_add_shared(bp_network *network, const bp_model_shape *shape, int stage,
                               int stages, int blocks);
+int bp_stack_blocks(const bp_model_shape *shape);
 bp_model_facts bp_stack_facts(const bp_model_shape *shape);
 double bp_stack_cost(const bp_model_shape *shape, int block);
 void bp_stack_begin(bp_network *network, const bp_model_shape *shape);
@@ -295,12 +304,14 @@ void bp_stack_add_block(bp_network *network, const bp_model_shape *shape, int nu
 bp_backbone bp_stack_backbone(const bp_model_shape *shape);
 bp_activations bp_stack_behind(const bp_model_shape *shape, int block);
 
-/** All of a family that is an embedding, layers and a head. */
-#define BP_STACK_FAMILY                                                                            \
-    .settle = bp_stack_settle, .check = bp_stack_check, .check_read = bp_stack_check_read,         \
-    .facts = bp_stack_facts, .blocks = bp_transformer_blocks,                                      \
-    .key_block = bp_transformer_key_block, .backbone = bp_stack_backbone,                          \
-    .blocks_are = "embedding, layers, head", .cost = bp_stack_cost, .behind = bp_stack_behind,     \
-    .begin = bp_stack_begin, .add_shared = bp_stack_add_shared, .add_block = bp_stack_add_block
+/** All of a family that is an embedding, layers and a head; and of an encoder that fills in and
+ * checks more. */
+#define BP_STACK_FAMILY BP_STACK_ENCODER(bp_stack_settle, bp_stack_check)
+#define BP_STACK_ENCODER(settles, checks)                                                          \
+    .settle = settles, .check = checks, .check_read = bp_stack_check_read,                         \
+    .facts = bp_stack_facts, .blocks = bp_stack_blocks, .key_block = bp_transformer_key_block,     \
+    .backbone = bp_stack_backbone, .blocks_are = "embedding, layers, head", .cost = bp_stack_cost, \
+    .behind = bp_stack_behind, .begin = bp_stack_begin, .add_shared = bp_stack_add_shared,         \
+    .add_block = bp_stack_add_block
 
 #endif

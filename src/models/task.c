@@ -1,6 +1,7 @@
 /* Heads of tasks, after the backbone of any family. */
 #include "models/task.h"
 #include "models/task/list.h"
+#include "models/transformer.h"
 #include "models/variants.h"
 
 #include "nn/core/layers.h"
@@ -22,8 +23,8 @@ const bp_option bp_task_options[] = {
      "the corpora's label that is learnt; the only one if not given", false,
      .at = BP_AT(bp_task_keys, label)},
     {"task.pool", BP_OPTION_CHOICE, "auto", 0, 0, "auto|first|mean|last", NULL,
-     "of which tokens' states the head reads a text: auto is first, through a pooler, of "
-     "bert, roberta, distilbert and electra, last of others, of bart and t5 through a pooler too",
+     "of which tokens' states the head reads a text: auto is first, through a pooler, of encoders, "
+     "last of others, of bart and t5 through a pooler too",
      false, .at = BP_AT(bp_task_keys, pool)},
     {"task.frozen_layers", BP_OPTION_INT, "0", 0, 10000, NULL, "layers",
      "so many of the first layers, and the embeddings below them, keep their values", false,
@@ -89,6 +90,8 @@ static bool has_pooler(const bp_model_shape *shape)
 {
     if (!bp_task_kind_of(&shape->task)->new_head)
         return false;
+    if (backbone_of(shape).transform)
+        return false;
     return shape->task.pool == BP_POOL_FIRST
                ? backbone_of(shape).pooler
                : shape->task.pool == BP_POOL_LAST && shape->task.dense;
@@ -113,26 +116,37 @@ double bp_task_flops(const bp_model_shape *shape)
 
     if (has_pooler(shape))
         matrices += C * C;
+    if (backbone_of(shape).transform) /* of all places */
+        matrices += C * C * (a_place ? 1 : (double)shape->context);
     return 6 * (matrices / (a_place ? 1 : (double)shape->context) +
                 (bp_task_keeps_words(shape) ? (double)shape->vocab_size * C : 0));
 }
 
+#define HEAD_MASK ((int64_t)1 << 40)
+
 static bp_block *new_pooling(bp_network *network, const bp_model_shape *shape)
 {
     bp_backbone backbone = backbone_of(shape);
+    bool has_head = bp_task_kind_of(&shape->task)->new_head != NULL,
+         transforms = has_head && backbone.transform;
     bp_pooling_shape pooling = {.C = shape->width,
                                 .norm = bp_task_keeps_words(shape) ? NULL : backbone.norm,
                                 .rms = backbone.rms,
+                                .no_norm_bias = backbone.no_norm_bias,
                                 .epsilon = backbone.epsilon,
                                 .pool = (bp_pool)shape->task.pool,
                                 .pooler = has_pooler(shape),
                                 .gelu = backbone.gelu,
                                 .relu = backbone.relu,
-                                .is_last = !bp_task_kind_of(&shape->task)->new_head,
-                                .mask = (int64_t)1 << 40};
-    bp_block *block;
+                                .is_last = !has_head,
+                                .mask = transforms ? BP_ROW_KEEPS_ALL : HEAD_MASK};
+    bp_block *parts[2], *block;
 
-    bp_pooling_new(&block, &network->nn, &pooling, bp_network_add_group(network, true));
+    bp_pooling_new(&parts[0], &network->nn, &pooling, bp_network_add_group(network, true));
+    if (!transforms)
+        return parts[0];
+    parts[1] = backbone.transform(network, shape, HEAD_MASK);
+    bp_series_new(&block, &network->nn, parts, 2);
     return block;
 }
 
@@ -169,22 +183,14 @@ static bp_block *new_logits(bp_network *network, const bp_model_shape *shape)
 static bp_block *new_norm(bp_network *network, const bp_model_shape *shape)
 {
     bp_backbone backbone = backbone_of(shape);
-    bp_group *whole = bp_network_add_group(network, true);
-    char name[BP_PARAM_NAME];
-    bp_row_shape row = {.name = backbone.norm,
-                        .I = shape->width,
-                        .O = shape->width,
-                        .rms = backbone.rms,
-                        .epsilon = backbone.epsilon,
-                        .mask = BP_ROW_KEEPS_ALL};
-    bp_block *block;
 
-    (void)snprintf(name, sizeof name, "%s.gain", backbone.norm);
-    row.gain = bp_group_add_vector(whole, name, shape->width, BP_INIT_ONE);
-    (void)snprintf(name, sizeof name, "%s.bias", backbone.norm);
-    row.shift = row.rms ? NULL : bp_group_add_vector(whole, name, shape->width, BP_INIT_ZERO);
-    bp_row_layer_new(&block, &network->nn, &row, NULL);
-    return block;
+    return bp_transformer_new_norm(network, &(bp_row_shape){.name = backbone.norm,
+                                                            .I = shape->width,
+                                                            .O = shape->width,
+                                                            .rms = backbone.rms,
+                                                            .no_norm_bias = backbone.no_norm_bias,
+                                                            .epsilon = backbone.epsilon,
+                                                            .mask = BP_ROW_KEEPS_ALL});
 }
 
 static bp_block *new_words(bp_network *network, const bp_model_shape *shape, bp_param *shared)

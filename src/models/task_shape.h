@@ -33,6 +33,10 @@ typedef struct bp_task_shape {
     bool pooler_only;           /* of these weights only the pooler's has it */
 } bp_task_shape;
 
+struct bp_block;
+struct bp_network;
+struct bp_model_shape;
+
 /** The part of a family's network that comes before any head. */
 typedef struct bp_backbone {
     int blocks;       /* this many of the family's first ones, */
@@ -40,10 +44,15 @@ typedef struct bp_backbone {
     const char *norm; /* which the family's head begins with; NULL: none */
     bool tied;        /* the words that follow a text have the embedding's matrix, after this norm
                          by the layer: a task can keep that head beside its own */
-    bool rms;
+    bool rms, no_norm_bias;
     float epsilon;
+    /** What each row that a task's head reads goes through, with dropout of this stream of masks
+     * after it; NULL: nothing. */
+    struct bp_block *(*transform)(struct bp_network *network, const struct bp_model_shape *shape,
+                                  int64_t mask);
     float cap, scale;  /* of these words' logits (bp_head_shape); 0: none */
-    bool pooler;       /* a text's first state goes through a pooler; else its last one is taken */
+    bool pooler;       /* a text's first state goes through a pooler, or through what transforms;
+                          else its last one is taken */
     bool gelu, relu;   /* the pooler's activation, in place of tanh */
     bool dense;        /* that last state goes through a pooler too, as in Hugging Face's
                           encoder-decoders that classify */

@@ -134,6 +134,22 @@ bp_block *bp_transformer_new_layer(bp_network *network, const bp_layer_shape *la
     return block;
 }
 
+bp_block *bp_transformer_new_norm(bp_network *network, const bp_row_shape *shape)
+{
+    bp_group *whole = bp_network_add_group(network, true);
+    char name[BP_PARAM_NAME];
+    bp_row_shape row = *shape;
+    bp_block *block;
+
+    (void)snprintf(name, sizeof name, "%s.gain", shape->name);
+    row.gain = bp_group_add_vector(whole, name, shape->O, BP_INIT_ONE);
+    (void)snprintf(name, sizeof name, "%s.bias", shape->name);
+    if (!row.rms && !row.no_norm_bias)
+        row.shift = bp_group_add_vector(whole, name, shape->O, BP_INIT_ZERO);
+    bp_row_layer_new(&block, &network->nn, &row, NULL);
+    return block;
+}
+
 bp_param *bp_transformer_add_table(bp_network *network, const bp_model_shape *shape,
                                    const char *name)
 {

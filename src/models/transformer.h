@@ -29,6 +29,9 @@ bp_param *bp_transformer_add_tied(bp_network *network, const bp_model_shape *sha
 /** A layer, with its groups of parameters: the network's, once it is added. */
 bp_block *bp_transformer_new_layer(bp_network *network, const bp_layer_shape *layer);
 
+/** A norm "NAME.gain", "NAME.bias" of a network, as a block: a row's shape without a product. */
+bp_block *bp_transformer_new_norm(bp_network *network, const bp_row_shape *shape);
+
 /** Faults of sizes that split over tensor ranks: heads, and an inner width of the MLP. */
 void bp_transformer_check_heads(const bp_model_shape *shape, int tensors, bp_config *config);
 void bp_transformer_check_inner(const bp_model_shape *shape, int64_t inner, int tensors,

@@ -499,6 +499,12 @@ static const char DEFAULTS[] =
     "\"distilbert\": {\"vocab_size\": 30522, \"dim\": 768, \"n_layers\": 6, \"n_heads\": 12, "
     "\"hidden_dim\": 3072, \"activation\": \"gelu\", \"max_position_embeddings\": 512, "
     "\"tie_word_embeddings\": true},"
+    "\"modernbert\": {\"vocab_size\": 50368, \"hidden_size\": 768, \"intermediate_size\": 1152, "
+    "\"num_hidden_layers\": 22, \"num_attention_heads\": 12, \"hidden_activation\": \"gelu\", "
+    "\"max_position_embeddings\": 8192, \"norm_eps\": 1e-5, \"norm_bias\": false, "
+    "\"attention_bias\": false, \"mlp_bias\": false, \"decoder_bias\": true, "
+    "\"classifier_bias\": false, \"classifier_activation\": \"gelu\", \"local_attention\": 128, "
+    "\"tie_word_embeddings\": true, \"rope_parameters\": null},"
     "\"electra\": {\"vocab_size\": 30522, \"embedding_size\": 128, \"hidden_size\": 256, "
     "\"num_hidden_layers\": 12, \"num_attention_heads\": 4, \"intermediate_size\": 1024, "
     "\"hidden_act\": \"gelu\", \"max_position_embeddings\": 512, \"type_vocab_size\": 2, "
@@ -624,6 +630,7 @@ static void a_key_that_is_not_there_means_the_class_default(void **state)
                                           "roberta-tiny",
                                           "xlm-roberta-tiny",
                                           "distilbert-tiny",
+                                          "modernbert-tiny",
                                           "electra-generator-tiny",
                                           "electra-discriminator-tiny",
                                           "bart-tiny",

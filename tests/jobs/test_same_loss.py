@@ -15,7 +15,7 @@ from test_finetune import KINDS, WORDS, TaskTest
 SIZES = ["model.layers=2", "model.width=16", "model.heads=2", "model.context=24", "model.dropout=0.1"]
 FAMILIES = {
     "gpt": [], "llama": [], "mistral": ["model.window=5"], "gpt_neox": [], "mamba2": [], "qwen3": [], "olmo2": [], "gemma2": [], "smollm3": [], "granite": [], "opt": [], "gptj": [], "bloom": [], "openai_gpt": [],
-    "gemma3": [], "phi3": [], "granite_hybrid": ["model.attention_layers=2"], "bert": [], "roberta": [], "distilbert": [], "one_segment": ["model.segments=1"], "electra": [],
+    "gemma3": [], "phi3": [], "granite_hybrid": ["model.attention_layers=2"], "bert": [], "roberta": [], "distilbert": [], "modernbert": ["model.window=6"], "one_segment": ["model.segments=1"], "electra": [],
     "transformer": ["model.encoder_layers=1"], "bart": ["model.encoder_layers=1"], "t5": ["model.encoder_layers=1"],
     "mbart": ["model.encoder_layers=1"]}
 KIND = {"mistral": "llama", "one_segment": "bert"}  # whose family has another name
@@ -144,7 +144,7 @@ class SameLanguageModel(bagpipe_test.FolderTest):
         """In windows of one token, so that it is known which is masked."""
         draw = random.Random(9)
         texts = self.corpus("masked", [" ".join(draw.choice(WORDS) for _ in range(draw.randrange(1, 9))) for _ in range(20)])
-        for family in ("bert", "one_segment", "roberta", "distilbert"):
+        for family in ("bert", "one_segment", "roberta", "distilbert", "modernbert"):
             with self.subTest(family=family):
                 own = [*FAMILIES[family], "model.context=3", "mask.random=0", "mask.keep=0", "mask.next_sentence=no"]
                 own += ["model.first_position=1"] if family == "roberta" else []

@@ -45,8 +45,10 @@ static int64_t keys_of(const bp_attention_shape *s)
 /* Keys that query t of sequence b sees. */
 static int64_t seen_by(const bp_attention_shape *s, int64_t b, int64_t t)
 {
-    int64_t keys = s->lengths ? s->lengths[b] : keys_of(s);
+    int64_t keys = s->lengths ? s->lengths[b] : keys_of(s), end = t + 1 + s->window / 2;
 
+    if (s->window > 0 && !s->causal)
+        return end < keys ? end : keys;
     return s->causal && t + 1 < keys ? t + 1 : keys;
 }
 
@@ -65,7 +67,9 @@ static int64_t group_of(const bp_attention_shape *s, int64_t h)
 /* The first key that a query sees. */
 static int64_t first_seen_by(const bp_attention_shape *s, int64_t t)
 {
-    return s->window > 0 && t >= s->window ? t - s->window + 1 : 0;
+    int64_t before = s->causal ? s->window - 1 : s->window / 2;
+
+    return s->window > 0 && t > before ? t - before : 0;
 }
 
 static int64_t in_floats(const bp_attention_shape *s)
@@ -173,9 +177,9 @@ static double twin_weights(double *weights, const double *qkv, const bp_attentio
         weights[u] = exp(score + (s->bias ? (double)s->bias[bias_at(s, h, t, u)] : 0));
         sum += weights[u];
     }
-    for (int64_t u = 0; u < seen; u++)
+    for (int64_t u = first; u < seen; u++)
         weights[u] /= sum;
-    return seen > 0 ? log(sum) : 0;
+    return seen > first ? log(sum) : 0;
 }
 
 static void twin_forward(double *out, double *lse, const double *qkv, const bp_attention_shape *s)
@@ -459,6 +463,33 @@ static void only_the_last_keys_may_be_seen(void **state)
         check(shape);
         shape = shape_of(1, 300, 1, 16, true); /* in parts */
         shape.window = windows[i];
+        check(shape);
+    }
+}
+
+/* Of padding too, whose places may see none of the keys. */
+static void keys_may_be_seen_on_both_sides(void **state)
+{
+    static const int64_t windows[] = {1, 2, 9, 64, 65, 130, 260, 500};
+    static const int32_t lengths[] = {200, 41};
+    bp_rng_key key = bp_rng_key_of(1, BP_RNG_DROPOUT, 0, 3, 5);
+
+    (void)state;
+    for (size_t i = 0; i < sizeof windows / sizeof *windows; i++) {
+        bp_attention_shape shape = shape_of(2, 200, 4, 24, false);
+
+        shape.window = windows[i];
+        check(shape);
+        shape.lengths = lengths;
+        check(shape);
+        shape.key_heads = 2;
+        shape.dropout = 0.25f;
+        shape.key = &key;
+        check(shape);
+        shape = shape_of(1, 300, 1, 16, false); /* in parts */
+        shape.window = windows[i];
+        check(shape);
+        shape.lengths = &lengths[1];
         check(shape);
     }
 }
@@ -838,6 +869,7 @@ int main(void)
         cmocka_unit_test(scores_may_be_biased_by_distance),
         cmocka_unit_test(distances_have_the_buckets_of_t5),
         cmocka_unit_test(keys_behind_a_length_are_not_seen),
+        cmocka_unit_test(keys_may_be_seen_on_both_sides),
         cmocka_unit_test(heads_may_share_keys),
         cmocka_unit_test(groups_may_be_cut),
         cmocka_unit_test(scores_may_be_capped),

@@ -112,17 +112,50 @@ static void rms_norm_and_its_gradient_equal_plain_loops(void **state)
         bp_free(all[j]);
 }
 
+/* Without a bias, but about the mean: as with a bias of zeros. */
+static void norm_without_a_bias_may_be_centred(void **state)
+{
+    enum { n = RMS_ROWS * RMS_C };
+    static const float zeros[RMS_C];
+    float *x = randoms(n, 1), *gain = randoms(RMS_C, 2), *dy = randoms(n, 4), *out = floats(4 * n),
+          *dgain = floats(2 * RMS_C), *dbias = floats(RMS_C), *kept = floats(4 * RMS_ROWS),
+          *scratch = randoms(bp_layer_norm_scratch(RMS_ROWS, RMS_C), 8);
+
+    (void)state;
+    for (int k = 0; k < 2; k++) {
+        bp_norm how = {gain,
+                       k == 0 ? zeros : NULL,
+                       1e-5f,
+                       kept + 2 * k * RMS_ROWS,
+                       kept + (2 * k + 1) * RMS_ROWS,
+                       k == 1};
+        bp_norm_gradients to = {out + (2 + k) * n, dgain + k * RMS_C, k == 0 ? dbias : NULL, true};
+
+        norm(out + k * n, x, &how, RMS_ROWS, RMS_C);
+        bp_layer_norm_backward(&to, NULL, dy, x, &how, RMS_ROWS, RMS_C, scratch);
+    }
+    assert_memory_equal(out, out + n, n * sizeof *out);
+    assert_memory_equal(out + 2 * n, out + 3 * n, n * sizeof *out);
+    assert_memory_equal(dgain, dgain + RMS_C, RMS_C * sizeof *dgain);
+    void *all[] = {x, gain, dy, out, dgain, dbias, kept, scratch};
+    for (size_t j = 0; j < sizeof all / sizeof *all; j++)
+        bp_free(all[j]);
+}
+
 enum { GLU_ROWS = 3, GLU_F = 1100 }; /* more than one panel of columns */
 
 static void twin_gated(double *y, const double *x, const void *context)
 {
-    bool gelu = *(const bp_activation *)context == BP_GEGLU;
+    bp_activation kind = *(const bp_activation *)context;
 
     for (int64_t r = 0; r < GLU_ROWS; r++)
         for (int64_t c = 0; c < GLU_F; c++) {
             double gate = x[r * 2 * GLU_F + c];
-            double at = gelu ? 2 * sqrt(2 / M_PI) * (gate + 0.044715 * gate * gate * gate) : gate;
-            y[r * GLU_F + c] = gate / (1 + exp(-at)) * x[r * 2 * GLU_F + GLU_F + c];
+            double at = kind == BP_GEGLU
+                            ? 2 * sqrt(2 / M_PI) * (gate + 0.044715 * gate * gate * gate)
+                            : gate;
+            double share = kind == BP_GEGLU_EXACT ? erfc(-gate / sqrt(2)) / 2 : 1 / (1 + exp(-at));
+            y[r * GLU_F + c] = gate * share * x[r * 2 * GLU_F + GLU_F + c];
         }
 }
 
@@ -159,6 +192,7 @@ static void gated_activations_and_their_gradients_equal_plain_loops(void **state
     (void)state;
     check_gated(BP_SWIGLU);
     check_gated(BP_GEGLU);
+    check_gated(BP_GEGLU_EXACT);
 }
 
 static void rotary_positions_turn_pairs_and_back(void **state)
@@ -660,6 +694,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(layer_norm_equals_plain_loops),
+        cmocka_unit_test(norm_without_a_bias_may_be_centred),
         cmocka_unit_test(rms_norm_and_its_gradient_equal_plain_loops),
         cmocka_unit_test(gated_activations_and_their_gradients_equal_plain_loops),
         cmocka_unit_test(rotary_positions_turn_pairs_and_back),

@@ -284,10 +284,11 @@ static void those_of_their_adapters_are(void **state)
 static void those_of_heads_of_tasks_are(void **state)
 {
     static const int64_t TASKS[] = {BP_TASK_SPANS, BP_TASK_TAGS, BP_TASK_CLASSES};
-    static const char *const KINDS[] = {"transformer", "bart", "t5", "mbart", "distilbert"};
+    static const char *const KINDS[] = {"transformer", "bart",       "t5",
+                                        "mbart",       "distilbert", "modernbert"};
 
     (void)state;
-    for (int k = 0; k < 5; k++)
+    for (int k = 0; k < 6; k++)
         for (int task = 0; task < 3; task++) {
             bp_model_shape shape = shape_of(KINDS[k]);
             fixture f = {0};
@@ -296,13 +297,17 @@ static void those_of_heads_of_tasks_are(void **state)
             shape.task = (bp_task_shape){.kind = TASKS[task],
                                          .outcomes = TASKS[task] == BP_TASK_SPANS ? 2 : 3,
                                          .pool = !pools   ? BP_POOL_NONE
+                                                 : k == 5 ? BP_POOL_MEAN
                                                  : k == 4 ? BP_POOL_FIRST
                                                           : BP_POOL_LAST,
                                          .dense = pools && shape.family->backbone(&shape).dense};
-            open_fixture(&f, &shape, k == 2 ? 7 : 8);
+            shape.stack.window = k == 5 ? 6 : 0;
+            open_fixture(&f, &shape, k == 2 ? 7 : k == 5 ? 3 : 8);
             assert_in_range(check_slopes(&f),
                             k == 2   ? pools ? 10 : 25
-                            : k == 4 ? pools ? 10 : 20
+                            : k >= 4 ? pools    ? 10
+                                       : k == 4 ? 20
+                                                : 15
                                      : 60,
                             1000);
             close_fixture(&f);

@@ -803,6 +803,7 @@ static void families_are_the_references(void **state)
                                           "roberta-tiny",
                                           "xlm-roberta-tiny",
                                           "distilbert-tiny",
+                                          "modernbert-tiny",
                                           "bert-sequence-tiny",
                                           "bert-token-tiny",
                                           "bert-span-tiny",

@@ -111,7 +111,9 @@ json_t *hf_config_json(const bp_hf_shape *shape)
     for (int k = 0; table->sizes[k].ours; k++) {
         if (table->sizes[k].theirs)
             put_size(config, shape, k, table->sizes[k].theirs);
-        if (table->sizes[k].also)
+        if (table->sizes[k].also && table->sizes[k].type == BP_HF_PERIOD)
+            (void)json_object_set_new(config, table->sizes[k].also, hf_size_json(shape, k));
+        else if (table->sizes[k].also)
             put_size(config, shape, k, table->sizes[k].also);
     }
     for (const bp_hf_setting *setting = table->settings; setting->key; setting++)

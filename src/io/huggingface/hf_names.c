@@ -47,7 +47,7 @@ static bool is_in_layer(const bp_hf_shape *shape, const bp_hf_row *row, int64_t 
 /* Is it in a model of this shape, of a row of layers in this one? */
 static bool is_there(const bp_hf_shape *shape, const bp_hf_row *row, int64_t layer)
 {
-    return hf_is_set(shape, row->only_if) && (layer == 0 || !row->only_first) &&
+    return hf_is_set(shape, row->only_if) && !(layer == 0 ? row->not_first : row->only_first) &&
            (stack_bytes(row) == 0 || is_in_layer(shape, row, layer)) &&
            !(shape->headless && hf_name_is_bare(shape->table, row->theirs));
 }

@@ -16,22 +16,27 @@ static json_t *word_of(const bp_hf_size *size, bool second)
                   : json_loadb(size->words, (size_t)(bar - size->words), JSON_DECODE_ANY, NULL);
 }
 
-/* Is the list's layer the other one in each group of n, the last of them, and nowhere else? */
-static bool has_period(const bool *other, int64_t layers, int64_t n)
+/* Is layer k the other one in each group of n: the last of them, or the first where it leads? */
+static bool is_other(int64_t k, int64_t n, bool leads)
+{
+    return k % n == (leads ? 0 : n - 1);
+}
+
+static bool has_period(const bool *other, int64_t layers, int64_t n, bool leads)
 {
     for (int64_t k = 0; k < layers; k++)
-        if (other[k] != (k % n == n - 1))
+        if (other[k] != is_other(k, n, leads))
             return false;
     return true;
 }
 
 /* The usual number where it is that, else the least. 0: none is. */
-static int64_t find_period(const bool *other, int64_t layers, int64_t usual)
+static int64_t find_period(const bool *other, int64_t layers, int64_t usual, bool leads)
 {
-    if (has_period(other, layers, usual))
+    if (has_period(other, layers, usual, leads))
         return usual;
     for (int64_t n = 1; n <= layers + 1; n++)
-        if (has_period(other, layers, n))
+        if (has_period(other, layers, n, leads))
             return n;
     return 0;
 }
@@ -59,7 +64,7 @@ bp_err hf_period_read(double *out, const bp_hf_shape *shape, const bp_hf_size *s
     int64_t layers = bp_hf_size_of(shape, "layers"), usual = bp_hf_size_of(shape, size->otherwise);
     bool known = take_words(other, list, layers, size);
 
-    *out = known ? (double)find_period(other, layers, usual) : 0;
+    *out = known ? (double)find_period(other, layers, usual, size->leads) : 0;
     if (*out > 0)
         return BP_OK;
     return BP_FAIL(BP_ERR_FORMAT, "huggingface.unsupported",
@@ -75,7 +80,7 @@ json_t *hf_period_json(const bp_hf_shape *shape, const bp_hf_size *size, double 
     int64_t layers = bp_hf_size_of(shape, "layers");
 
     for (int64_t k = 0; k < layers; k++)
-        (void)json_array_append_new(list, word_of(size, k % (int64_t)n == (int64_t)n - 1));
+        (void)json_array_append_new(list, word_of(size, is_other(k, (int64_t)n, size->leads)));
     return list;
 }
 

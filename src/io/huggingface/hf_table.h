@@ -53,6 +53,8 @@ typedef struct bp_hf_size {
     bool only_theirs;    /* never written into a checkpoint: others follow from it */
     const char *written; /* of a choice: their words, in the order of `words`, which are read too;
                             each is written, the first too. NULL: as `words` says */
+    bool leads;          /* of a period: the first of each n layers is the other one, not the last;
+                            `also` is the number */
 } bp_hf_size;
 
 /** A member of config.json ("object.member" of an object in it) that this family computes with one
@@ -90,6 +92,7 @@ typedef struct bp_hf_row {
     bool only_first;           /* only layer 0 has it */
     const char *of_layers;     /* a list of layers (BP_HF_LAYERS) that have it; "!LIST": the others
                                   have; NULL: all */
+    bool not_first;            /* all but layer 0 have it */
     const char *pairs, *head;  /* extents: of each `head` of its rows the first `pairs` are pairs
                                   side by side, (0, 1), (2, 3)..., where ours have the first numbers
                                   of all pairs and then the second ones; NULL: as ours */

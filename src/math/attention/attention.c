@@ -83,7 +83,7 @@ static bp_head head_of(const bp_gemm *gemm, const bp_attention_input *in, const 
 
     BP_ASSERT(bp_attention_takes_halves(gemm, shape) || (!one.halves && !one.out_halves));
     BP_ASSERT(keys >= 0 && keys <= K && (!shape->causal || K == shape->T));
-    BP_ASSERT(shape->window == 0 || (shape->causal && !shape->lengths));
+    BP_ASSERT(shape->window == 0 || (K == shape->T && !(shape->causal && shape->lengths)));
     BP_ASSERT(shape->cap == 0 || (!shape->entmax && !(one.tiles && shape->bias)));
     one.first_place = ((shape->first_sequence + b) * shape->all_heads + shape->first_head + h) *
                       (shape->slot_T > 0 ? shape->slot_T : shape->T) * one.place_row;
@@ -118,9 +118,10 @@ void bp_head_finish(const bp_head *one, const bp_head_results *results, float *s
                     const float *max, float *sum, int64_t q, int64_t rows)
 {
     for (int64_t i = 0; i < QUERIES; i++) {
+        bool nothing = bp_saw_nothing(max[i]);
         if (i < rows)
-            results->lse[q + i] = max[i] + logf(sum[i]);
-        sum[i] = 1.0f / sum[i];
+            results->lse[q + i] = nothing ? 0.0f : max[i] + logf(sum[i]);
+        sum[i] = nothing ? 0.0f : 1.0f / sum[i];
     }
     one->loops->scale_columns(sums, sum, one->shape->D);
     one->loops->transpose_out(bp_float_at(results->out, q * one->out_row), sums, rows,
@@ -177,7 +178,7 @@ static double attention_pairs(const bp_attention_shape *shape)
 {
     double T = (double)shape->T, K = (double)bp_key_positions(shape),
            W = (double)bp_least(shape->window > 0 ? shape->window : shape->T, shape->T),
-           pairs = shape->causal ? W * (W + 1) / 2 + (T - W) * W : T * K;
+           pairs = shape->causal ? W * (W + 1) / 2 + (T - W) * W : T * (shape->window > 0 ? W : K);
 
     return (double)(shape->B * shape->H * shape->D) * pairs;
 }

@@ -30,7 +30,8 @@ typedef struct bp_attention_shape {
                    of head 0's group are on other ranks; group 0: H / key_heads */
     const int32_t *lengths; /* [B] of these, those that are seen; NULL: all */
     bool causal;            /* a query sees its own position and those before; K is T */
-    int64_t window;         /* and of those only the last `window`, itself included; 0: all */
+    int64_t window;         /* and of those only the last `window`, itself included; not causal,
+                               those up to window / 2 away on either side, K being T; 0: all */
     bool entmax;            /* weights are the 1.5-entmax of scores (kernels/entmax.h), not their
                                softmax: lse has its thresholds then. By plain loops */
     float scale;            /* of scores; 0: 1/sqrt(D) */

@@ -107,10 +107,11 @@ static bp_bf16_rows keys_of(const bp_head *one, const void *x, int64_t first, in
                           one->halves};
 }
 
-/* Keys of the block of `block` at k that some query of the panel at q sees; 0 or less: none. */
+/* Keys of the block of `block` at k that some query of the panel at q sees; 0 or less: none. Where
+ * queries see keys after them, all panels of a tile take all keys of a block. */
 static int64_t keys_seen(const bp_head *one, int64_t q, int64_t k, int64_t block)
 {
-    int64_t end = bp_keys_seen(one, q, PANEL);
+    int64_t end = one->shape->causal ? bp_keys_seen(one, q, PANEL) : one->keys;
 
     return bp_least(block, end - k);
 }
@@ -260,9 +261,11 @@ static void finish_panel(const bp_head *one, const bp_head_results *results, con
 
     for (int64_t i = 0; i < PANEL; i++) {
         float sum = space->sum[at + i];
+        bool nothing = bp_saw_nothing(space->top[at + i]);
         if (i < shape.rows)
-            results->lse[q + at + i] = space->top[at + i] * (float)LN_2 + logf(sum);
-        factor[i] = kept / sum;
+            results->lse[q + at + i] =
+                nothing ? 0.0f : space->top[at + i] * (float)LN_2 + logf(sum);
+        factor[i] = nothing ? 0.0f : kept / sum;
     }
     one->tiles->passes->turn_back((void *)shape.x, one->out_row, space->sums + at * padded(one),
                                   factor, &shape, false);

@@ -31,10 +31,10 @@ int64_t bp_head_scratch_entmax(const bp_attention_shape *shape)
 static int64_t seen(const bp_head *one, int64_t t, int64_t *first)
 {
     const bp_attention_shape *shape = one->shape;
-    int64_t end = shape->causal ? bp_least(t + 1, one->keys) : one->keys;
+    int64_t before = bp_window_before(shape);
 
-    *first = shape->window > 0 && t >= shape->window ? t - shape->window + 1 : 0;
-    return end;
+    *first = shape->window > 0 && t > before ? t - before : 0;
+    return bp_keys_seen(one, t, 1);
 }
 
 /* y[n] = x times keys or values from `first` on. */

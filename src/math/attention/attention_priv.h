@@ -65,10 +65,24 @@ static inline int64_t bp_round_up(int64_t n, int64_t unit)
     return (n + unit - 1) / unit * unit;
 }
 
-/** Keys that some of the `queries` from q on see. */
+/** How many keys before its own place a query sees, and how many after it; of a window. */
+static inline int64_t bp_window_before(const bp_attention_shape *shape)
+{
+    return shape->causal ? shape->window - 1 : shape->window / 2;
+}
+
+static inline int64_t bp_window_after(const bp_attention_shape *shape)
+{
+    return shape->causal ? 0 : shape->window / 2;
+}
+
+/** Keys that some of the `queries` from q on see, and all before them. */
 static inline int64_t bp_keys_seen(const bp_head *one, int64_t q, int64_t queries)
 {
-    return one->shape->causal ? bp_least(q + queries, one->keys) : one->keys;
+    const bp_attention_shape *shape = one->shape;
+    bool ends = shape->causal || shape->window > 0;
+
+    return ends ? bp_least(q + queries + bp_window_after(shape), one->keys) : one->keys;
 }
 
 /** How many more keys of the tile at k than its own number a query of the tile at q sees. */
@@ -100,25 +114,34 @@ static inline int64_t bp_group_first(const bp_attention_shape *shape, int64_t kv
  * has seen no key yet has a maximum; all of it is scaled by 0 once it sees one. */
 #define BP_UNSEEN (-1e30f)
 
-/** The first key, in whole units, that the queries from q on see; and, of `lanes` queries from q
- * on, scores[keys][lanes] of those keys from k on that are older than a query's window. */
+/** Has a query with this largest score seen no key? */
+static inline bool bp_saw_nothing(float top)
+{
+    return top < BP_UNSEEN / 2;
+}
+
+/** The first key, in whole units, that the queries from q on see, a place of padding some key too;
+ * and, of `lanes` queries from q on, scores[keys][lanes] of those keys from k on that are not in a
+ * query's window. */
 static inline int64_t bp_first_seen(const bp_head *one, int64_t q, int64_t unit)
 {
-    int64_t window = one->shape->window;
+    int64_t first = one->shape->window > 0 ? q - bp_window_before(one->shape) : 0;
 
-    return window > 0 && q >= window ? (q - window + 1) / unit * unit : 0;
+    return first > 0 ? bp_least(first, one->keys - 1) / unit * unit : 0;
 }
 
 static inline void bp_head_window(const bp_head *one, float *scores, int64_t lanes, int64_t q,
                                   int64_t k, int64_t keys)
 {
-    int64_t window = one->shape->window;
+    const bp_attention_shape *shape = one->shape;
+    int64_t before = bp_window_before(shape),
+            after = shape->causal ? INT64_MAX / 2 : bp_window_after(shape);
 
-    if (window == 0 || k > q + lanes - 1 - window)
+    if (shape->window == 0 || (k >= q + lanes - 1 - before && k + keys - 1 <= q + after))
         return;
     for (int64_t j = 0; j < keys; j++)
         for (int64_t i = 0; i < lanes; i++)
-            if (k + j <= q + i - window)
+            if (k + j < q + i - before || k + j > q + i + after)
                 scores[j * lanes + i] = BP_UNSEEN;
 }
 

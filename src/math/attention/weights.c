@@ -8,7 +8,10 @@ static bool sees(const bp_attention_shape *shape, int64_t b, int64_t t, int64_t 
 {
     bool real = !shape->lengths || k < shape->lengths[b];
 
-    return real && (!shape->causal || k <= t) && (shape->window == 0 || t - k < shape->window);
+    bool near = shape->window == 0 || (t - k <= bp_window_before(shape) &&
+                                       (shape->causal || k - t <= bp_window_after(shape)));
+
+    return real && (!shape->causal || k <= t) && near;
 }
 
 static float weight_of(const bp_attention_shape *shape, float score, float norm)

@@ -16,12 +16,14 @@
 
 /** A layer norm by row, y = (x - mean) / sqrt(var + epsilon) * gain + bias; mean[rows] and
  * rstd[rows] are kept for backward (NULL: not). Source: Ba et al. 2016. Without a bias it is a norm
- * by the root mean square, y = x / sqrt(mean of x^2 + epsilon) * gain, and mean is not kept.
+ * by the root mean square, y = x / sqrt(mean of x^2 + epsilon) * gain, and mean is not kept; but
+ * where it is centred.
  * Source: Zhang and Sennrich 2019. */
 typedef struct bp_norm {
     const float *gain, *bias;
     float epsilon;
     float *mean, *rstd;
+    bool centred; /* the mean is taken off, though there is no bias */
 } bp_norm;
 
 /** What a branch of a network adds to the rows that it left: base + dropout(branch), as
@@ -89,14 +91,15 @@ void bp_operand_fill_sums(const bp_operand *to, const bp_bias_gradient *bias, co
 
 /** What an MLP applies between its two products. Source: Hendrycks and Gimpel 2016, section 2, the
  * GELU x Phi(x) and its approximation with tanh (GPT-2's gelu_new); Shazeer 2020, SwiGLU and GEGLU,
- * here with that approximation. */
+ * with that approximation or without it. */
 typedef enum bp_activation {
     BP_GELU_TANH,
     BP_GELU_EXACT,
     BP_RELU,
     BP_SILU,
     BP_SWIGLU, /* gated, as all from here on */
-    BP_GEGLU
+    BP_GEGLU,  /* by tanh */
+    BP_GEGLU_EXACT
 } bp_activation;
 
 /** y = f(x) of an activation of one number (none that is gated). What products read is rounded, and

@@ -32,7 +32,13 @@ typedef struct forward {
 
 static const float ZEROS[BP_PASS_COLUMNS];
 
-/* Of a norm without a bias. */
+/* Else it is by the root mean square. */
+static bool takes_mean(const bp_norm *norm)
+{
+    return norm->bias || norm->centred;
+}
+
+/* Of a norm that takes no mean off. */
 static float root_mean_square(const bp_loops *loops, const float *row, int64_t C, float epsilon)
 {
     return (float)(1.0 / sqrt(loops->square_sum(row, C) / (double)C + (double)epsilon));
@@ -49,7 +55,7 @@ static void forward_row(const forward *in, int64_t r)
         bp_fetch(in->x->branch + (r + 1) * C, C);
     const float *row = residual_panel(in->loops, in->h, in->x, &in->mask, r * C, C);
 
-    if (norm->bias) {
+    if (takes_mean(norm)) {
         in->loops->norm_statistics(&mean, &rstd, row, C, norm->epsilon);
     } else {
         mean = 0;
@@ -62,7 +68,7 @@ static void forward_row(const forward *in, int64_t r)
                               rstd, n);
         bp_operand_store(in->loops, in->y, r, c, y, n);
     }
-    if (norm->mean && norm->bias)
+    if (norm->mean && takes_mean(norm))
         norm->mean[r] = mean;
     if (norm->rstd)
         norm->rstd[r] = rstd;
@@ -103,11 +109,11 @@ static void backward_row(const backward *in, int64_t r, float *sums)
     int64_t C = in->C;
     const float *x = in->x + r * C, *dy = in->dy + r * C;
     float *dx = in->to->dx + r * C, workspace[BP_PASS_COLUMNS];
-    bp_norm_row row = {.mean = norm->bias ? norm->mean[r] : 0, .rstd = norm->rstd[r]};
+    bp_norm_row row = {.mean = takes_mean(norm) ? norm->mean[r] : 0, .rstd = norm->rstd[r]};
 
     in->loops->norm_means(&row.mean_d, &row.mean_dot, dy, x, norm->gain, row.mean, row.rstd, C);
-    if (!norm->bias)
-        row.mean_d = 0; /* no mean was taken off */
+    if (!takes_mean(norm))
+        row.mean_d = 0;
     if (in->to->fresh)
         memset(dx, 0, (size_t)C * sizeof *dx);
     for (int64_t c = 0; c < C; c += BP_PASS_COLUMNS) {

@@ -14,6 +14,24 @@ static const float *rounded_load(const bp_loops *loops, const bp_operand *x, int
     return values;
 }
 
+typedef void (*gated_forward)(float *y, const float *gate, const float *up, int64_t n);
+typedef void (*gated_backward)(float *y, float *dgate, float *dup, const float *dy,
+                               const float *gate, const float *up, int64_t n);
+
+static gated_forward forward_of(const bp_loops *loops, bp_activation kind)
+{
+    return kind == BP_GEGLU         ? loops->geglu_forward
+           : kind == BP_GEGLU_EXACT ? loops->geglu_exact_forward
+                                    : loops->swiglu_forward;
+}
+
+static gated_backward backward_of(const bp_loops *loops, bp_activation kind)
+{
+    return kind == BP_GEGLU         ? loops->geglu_backward
+           : kind == BP_GEGLU_EXACT ? loops->geglu_exact_backward
+                                    : loops->swiglu_backward;
+}
+
 void bp_gated_forward(bp_activation kind, const bp_operand *y, const bp_operand *x)
 {
     const bp_loops *loops = bp_loops_best();
@@ -30,7 +48,7 @@ void bp_gated_forward(bp_activation kind, const bp_operand *y, const bp_operand 
                         *up = rounded_load(loops, x, r, F + c, workspaces[1], n);
             float *to = bp_operand_workspace(y, r, c, workspaces[2]);
 
-            (kind == BP_GEGLU ? loops->geglu_forward : loops->swiglu_forward)(to, gate, up, n);
+            forward_of(loops, kind)(to, gate, up, n);
             bp_operand_store(loops, y, r, c, to, n);
         }
     }
@@ -58,8 +76,7 @@ void bp_gated_backward(bp_activation kind, const bp_operand *dx, const bp_operan
                   *dgate = bp_operand_workspace(dx, r, c, workspaces[3]),
                   *dup = bp_operand_workspace(dx, r, F + c, workspaces[4]);
 
-            (kind == BP_GEGLU ? loops->geglu_backward : loops->swiglu_backward)(again, dgate, dup,
-                                                                                out, gate, up, n);
+            backward_of(loops, kind)(again, dgate, dup, out, gate, up, n);
             bp_operand_store(loops, y, r, c, again, n);
             bp_operand_store(loops, dx, r, c, dgate, n);
             bp_operand_store(loops, dx, r, F + c, dup, n);

@@ -100,6 +100,10 @@ typedef struct bp_loops {
     void (*geglu_forward)(float *y, const float *gate, const float *up, int64_t n);
     void (*geglu_backward)(float *y, float *dgate, float *dup, const float *dy, const float *gate,
                            const float *up, int64_t n);
+    /* and by the normal distribution itself */
+    void (*geglu_exact_forward)(float *y, const float *gate, const float *up, int64_t n);
+    void (*geglu_exact_backward)(float *y, float *dgate, float *dup, const float *dy,
+                                 const float *gate, const float *up, int64_t n);
     /* pairs (x[i], x[i + half]) rotated by angles of these cosines and sines; sign -1: back */
     void (*rotate)(float *x, const float *cosine, const float *sine, int64_t half, float sign);
     void (*add)(float *y, const float *x, int64_t n);

@@ -283,6 +283,39 @@ void LOOP(geglu_backward)(float *y, float *dgate, float *dup, const float *dy, c
     }
 }
 
+void LOOP(geglu_exact_forward)(float *y, const float *gate, const float *up, int64_t n)
+{
+    float power[CUT], share[CUT];
+
+    for (int64_t at = 0; at < n; at += CUT) {
+        int64_t count = cut_of(n, at);
+        normal_shares(share, power, gate + at, count);
+#pragma omp simd
+        for (int64_t i = 0; i < count; i++)
+            y[at + i] = gate[at + i] * share[i] * up[at + i];
+    }
+}
+
+void LOOP(geglu_exact_backward)(float *y, float *dgate, float *dup, const float *dy,
+                                const float *gate, const float *up, int64_t n)
+{
+    float power[CUT], share[CUT];
+
+    for (int64_t at = 0; at < n; at += CUT) {
+        int64_t count = cut_of(n, at);
+        normal_shares(share, power, gate + at, count);
+#pragma omp simd
+        for (int64_t i = 0; i < count; i++) {
+            float here = gate[at + i], bounded = here > 15.0f ? 15.0f : here;
+            float u = up[at + i], d = dy[at + i], gelu = here * share[i];
+            bounded = bounded < -15.0f ? -15.0f : bounded;
+            y[at + i] = gelu * u;
+            dgate[at + i] = d * u * fused(bounded, INVERSE_ROOT_2_PI * power[i], share[i]);
+            dup[at + i] = d * gelu;
+        }
+    }
+}
+
 void LOOP(rotate)(float *x, const float *cosine, const float *sine, int64_t half, float sign)
 {
 #pragma omp simd

@@ -48,6 +48,9 @@ void LOOP(swiglu_backward)(float *y, float *dgate, float *dup, const float *dy, 
 void LOOP(geglu_forward)(float *y, const float *gate, const float *up, int64_t n);
 void LOOP(geglu_backward)(float *y, float *dgate, float *dup, const float *dy, const float *gate,
                           const float *up, int64_t n);
+void LOOP(geglu_exact_forward)(float *y, const float *gate, const float *up, int64_t n);
+void LOOP(geglu_exact_backward)(float *y, float *dgate, float *dup, const float *dy,
+                                const float *gate, const float *up, int64_t n);
 void LOOP(rotate)(float *x, const float *cosine, const float *sine, int64_t half, float sign);
 void LOOP(add)(float *y, const float *x, int64_t n);
 void LOOP(sum)(float *y, const float *a, const float *x, int64_t n);

@@ -71,13 +71,14 @@ typedef struct bp_layer_shape {
     int64_t G;                /* heads of keys and values, which heads share in groups; 0: H */
     int64_t D;                /* width of a head; 0: C / H */
     bool rms;                 /* norms by the root mean square, without biases */
+    bool no_norm_bias;        /* norms about the mean have none either */
     float epsilon;            /* of the norms; 0: 1e-5 */
     bool no_bias;             /* products have none; */
     bool qkv_bias;            /* but those of q, k and v */
     bool no_attention_bias;   /* attention's products have none */
     bp_activation activation; /* kernels.h has them; 0: GELU by tanh. The MLP is down(f(up)), with
                                  BP_SWIGLU down(silu(gate) up), with BP_GEGLU
-                                 down(gelu(gate) up) */
+                                 or BP_GEGLU_EXACT down(gelu(gate) up) */
     bool parallel;  /* attention and MLP both read the layer's input, each through its norm, and are
                        added to it together */
     bool one_norm;  /* of a parallel layer: both read through the same norm, "ln1" */
@@ -88,6 +89,8 @@ typedef struct bp_layer_shape {
                            cross; */
     bool closing_only;  /* but this one has no others: branches read the residual stream itself. It
                            is not parallel */
+    bool no_first_norm; /* attention reads the residual stream itself, without "ln1"; other norms
+                           are as they are. It has no post_norm, and is not parallel */
     float branch_scale; /* of what is added to the residual stream; 0: 1 */
     bool unscaled;   /* scores are plain products of queries and keys, and queries start this much
                         smaller */
@@ -114,7 +117,8 @@ typedef struct bp_layer_shape {
     const char *stack;  /* its params are "STACK.NUMBER.attn.q.weight"...; borrowed */
     int64_t first_mask; /* the first of its streams of dropout masks, of which it takes 3, and 5
                            where it crosses: 4 number + 1 where 0 is the embedding's */
-    int64_t window;     /* a position sees this many of the last ones, itself included; 0: all */
+    int64_t window;     /* a position sees this many of the last ones, itself included, and with
+                           sees_all those up to half of this away; 0: all */
     bool entmax;        /* attention's weights are the 1.5-entmax of scores */
     bool sees_all;      /* not causal: a position sees all others of its sequence */
     int item, stream;   /* of the activations: what it works on, and whose places that has */
@@ -127,10 +131,11 @@ typedef struct bp_layer_shape {
  * post_norm h = ln1(h + out(attention(h))), h = cross.ln(h + cross.out(...)) where it crosses, and
  * h = ln2(h + down(f(up(h)))). With closing_norms h += attn.ln(out(attention(ln1(h)))), and h +=
  * mlp.ln(down(f(up(ln2(h))))), without ln1 and ln2 with closing_only. Keys after a sequence's
- * length are not seen; of its own stream a layer that crosses, or has a window, is only causal:
- * there padding sees padding, as in the models whose losses the references are. Tensor ranks divide
- * H and F. Where they do not divide G, ranks whose heads share a head of keys each have a copy of
- * it. Adds its params to the groups: `split` is cut over tensor ranks, `whole` is replicated. */
+ * length are not seen; of its own stream a layer that crosses, or has a window of last ones, is
+ * only causal: there padding sees padding, as in the models whose losses the references are. Tensor
+ * ranks divide H and F. Where they do not divide G, ranks whose heads share a head of keys each
+ * have a copy of it. Adds its params to the groups: `split` is cut over tensor ranks, `whole` is
+ * replicated. */
 void bp_transformer_layer_new(bp_block **out, const bp_nn *nn, const bp_layer_shape *shape,
                               bp_group *split, bp_group *whole);
 /** Entries of its matrices, on all tensor ranks together: each is a multiplication a token.
@@ -148,6 +153,8 @@ typedef struct bp_row_shape {
     int64_t mask;             /* the stream of its dropout masks; BP_ROW_KEEPS_ALL: it has none */
     int item, stream;
     bool rms;               /* of the norm: by the root mean square, without "NAME.ln.bias" */
+    bool no_norm_bias;      /* nor has it that, about the mean */
+    bool no_bias;           /* of the product */
     float scale;            /* of what it leaves; 0: 1 */
     bool linear;            /* nothing after the product except the norm */
     bool no_norm;           /* and no norm */
@@ -182,7 +189,7 @@ typedef enum bp_pool { BP_POOL_NONE, BP_POOL_FIRST, BP_POOL_MEAN, BP_POOL_LAST }
 typedef struct bp_pooling_shape {
     int64_t C;
     const char *norm; /* of the places' states, before all: its name; borrowed. NULL: none */
-    bool rms;
+    bool rms, no_norm_bias;
     float epsilon;
     bp_pool pool; /* a text's state: its first place's, its last one's before padding, or the mean
                      of those before padding; NONE: each place keeps its own */

@@ -146,8 +146,12 @@ static void row_refresh(bp_block *block)
 
 static bp_norm norm_of(const row_layer *self, const states *kept)
 {
-    return (bp_norm){bp_param_gain(self->gain), self->shift ? self->shift->value : NULL,
-                     self->shape.epsilon, kept->mean, kept->rstd};
+    return (bp_norm){bp_param_gain(self->gain),
+                     self->shift ? self->shift->value : NULL,
+                     self->shape.epsilon,
+                     kept->mean,
+                     kept->rstd,
+                     self->shape.no_norm_bias};
 }
 
 static bool drops(const row_layer *self, const bp_pass *pass)
@@ -166,7 +170,7 @@ static void forward_product(const row_layer *self, bp_pass *pass, const states *
     memcpy(kept->x, x, (size_t)(N * self->shape.I) * sizeof *x);
     bp_operand_fill(&work.x, x);
     bp_linear_forward_into(self->block.nn->gemm, self->shape.linear ? &y : &kept->sums, &work.x,
-                           self->map, self->bias->value);
+                           self->map, self->bias ? self->bias->value : NULL);
     if (!self->shape.linear)
         bp_activation_forward(self->shape.activation, &y, &kept->sums);
     pass->scratch->used_bytes = mark;
@@ -208,7 +212,7 @@ static void backward_product(const row_layer *self, bp_pass *pass, const states 
 {
     bp_gemm *gemm = self->block.nn->gemm;
     product_work work = alloc_product(self, pass->scratch, kept->sums.rows, true);
-    bp_bias_gradient bias = {self->bias->gradient, work.biases};
+    bp_bias_gradient bias = {self->bias ? self->bias->gradient : NULL, work.biases};
 
     const bp_bias_gradient *wanted = bias.sums ? &bias : NULL;
     const bp_operand from = bp_operand_floats((float *)dy, kept->sums.rows, self->shape.O);
@@ -302,7 +306,8 @@ void bp_row_layer_new(bp_block **out, const bp_nn *nn, const bp_row_shape *shape
         self->weight = bp_group_add_matrix(group, name, shape->O, shape->I, INIT_STD);
         self->weight->product_first = true;
         snprintf(name, sizeof name, "%s.bias", shape->name);
-        self->bias = bp_group_add_vector(group, name, shape->O, BP_INIT_ZERO);
+        self->bias =
+            shape->no_bias ? NULL : bp_group_add_vector(group, name, shape->O, BP_INIT_ZERO);
     }
     self->gain = shape->gain;
     self->shift = shape->shift;
@@ -310,7 +315,7 @@ void bp_row_layer_new(bp_block **out, const bp_nn *nn, const bp_row_shape *shape
         return;
     snprintf(name, sizeof name, "%s.ln.gain", shape->name);
     self->gain = bp_group_add_vector(group, name, shape->O, BP_INIT_ONE);
-    if (shape->rms)
+    if (shape->rms || shape->no_norm_bias)
         return;
     snprintf(name, sizeof name, "%s.ln.bias", shape->name);
     self->shift = bp_group_add_vector(group, name, shape->O, BP_INIT_ZERO);

@@ -254,8 +254,12 @@ static void give_states(const pooling *self, const bp_pass *pass, const float *s
 
 static bp_norm norm_of(const pooling *self, const saved_rows *rows)
 {
-    return (bp_norm){bp_param_gain(self->gain), self->shift ? self->shift->value : NULL,
-                     self->shape.epsilon, rows->mean, rows->rstd};
+    return (bp_norm){bp_param_gain(self->gain),
+                     self->shift ? self->shift->value : NULL,
+                     self->shape.epsilon,
+                     rows->mean,
+                     rows->rstd,
+                     self->shape.no_norm_bias};
 }
 
 static void normalise(const pooling *self, const bp_pass *pass, float *hidden,
@@ -407,7 +411,9 @@ void bp_pooling_new(bp_block **out, const bp_nn *nn, const bp_pooling_shape *sha
         snprintf(name, sizeof name, "%s.gain", shape->norm);
         self->gain = bp_group_add_vector(group, name, C, BP_INIT_ONE);
         snprintf(name, sizeof name, "%s.bias", shape->norm);
-        self->shift = shape->rms ? NULL : bp_group_add_vector(group, name, C, BP_INIT_ZERO);
+        self->shift = shape->rms || shape->no_norm_bias
+                          ? NULL
+                          : bp_group_add_vector(group, name, C, BP_INIT_ZERO);
     }
     if (shape->pooler) {
         self->pooler = bp_group_add_matrix(group, "pooler.weight", C, C, INIT_STD);

@@ -41,7 +41,8 @@ bp_attention_shape layer_attention_shape(const layer *self, const bp_pass *pass,
                                          const bp_rng_key *key)
 {
     int keys_of = cross ? self->shape.source_stream : self->block.stream;
-    bool sees_padding = !cross && (self->shape.crosses || self->shape.window > 0);
+    bool sees_padding =
+        !cross && (self->shape.crosses || (self->shape.window > 0 && !self->shape.sees_all));
 
     return (bp_attention_shape){
         .B = pass->B,
@@ -202,15 +203,21 @@ const float *layer_bias_once(const layer *self, const bp_param *bias)
 static bp_norm norm_of(const layer *self, branch_kind branch, const saved *kept)
 {
     return (bp_norm){self->gain[branch] ? bp_param_gain(self->gain[branch]) : NULL,
-                     layer_value_of(self->bias[branch]), self->shape.epsilon, kept->mean[branch],
-                     kept->rstd[branch]};
+                     layer_value_of(self->bias[branch]),
+                     self->shape.epsilon,
+                     kept->mean[branch],
+                     kept->rstd[branch],
+                     self->shape.no_norm_bias};
 }
 
 static bp_norm closing_norm(const layer *self, branch_kind branch, const saved *kept)
 {
     return (bp_norm){bp_param_gain(self->closing_gain[branch]),
-                     layer_value_of(self->closing_bias[branch]), self->shape.epsilon,
-                     kept->closed_mean[branch], kept->closed_rstd[branch]};
+                     layer_value_of(self->closing_bias[branch]),
+                     self->shape.epsilon,
+                     kept->closed_mean[branch],
+                     kept->closed_rstd[branch],
+                     self->shape.no_norm_bias};
 }
 
 /* This rank's rows of a branch through its closing norm, in place. */
@@ -300,7 +307,7 @@ void layer_enter(layer *self, bp_pass *pass, const saved *kept, forward_work *wo
     bp_norm norm = norm_of(self, first, kept);
     bp_operand normed = bp_nn_own(self->block.nn, pass, &work->normed);
 
-    if (layer_reads_stream(self)) {
+    if (layer_reads_stream(self, ATTENTION)) {
         if (kept->entered)
             memcpy(kept->entered, x,
                    (size_t)(bp_nn_rows(self->block.nn, pass).count * self->shape.C) * sizeof *x);
@@ -320,7 +327,7 @@ void layer_join(layer *self, bp_pass *pass, const saved *kept, forward_work *wor
     bp_norm norm = norm_of(self, next, kept);
     bp_operand normed = bp_nn_own(self->block.nn, pass, &work->normed);
 
-    if (layer_reads_stream(self)) {
+    if (layer_reads_stream(self, next)) {
         if (self->shape.post_norm)
             close_branch(self, pass, kept, work, branch, h);
         else
@@ -431,7 +438,7 @@ void layer_backward_norm(const layer *self, bp_pass *pass, branch_kind branch, c
                             layer_gradient_of(self->bias[branch]), false};
 
     bp_nn_sum(nn, pass, work->dnormed, C);
-    if (layer_reads_stream(self)) {
+    if (layer_reads_stream(self, branch)) {
         bp_add(dh, work->dnormed + own.first * C, own.count * C);
         fill_read(self, &normed, branch, kept);
     } else {

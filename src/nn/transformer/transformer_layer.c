@@ -277,6 +277,8 @@ void bp_transformer_layer_new(bp_block **out, const bp_nn *nn, const bp_layer_sh
               (shape->parallel || !shape->one_norm) &&
               !(shape->alibi && (shape->relative || shape->sees_all || shape->crosses)) &&
               !(shape->closing_norms && (shape->crosses || shape->post_norm)));
+    BP_ASSERT(!(shape->no_first_norm && (shape->parallel || shape->post_norm)) &&
+              !(shape->no_norm_bias && shape->crosses));
     if (shape->relative)
         shape->relative->values_read = true;
     begin(self, nn, shape, split, whole);

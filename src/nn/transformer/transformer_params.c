@@ -84,13 +84,18 @@ static bp_param *add_vector(layer *self, bp_group *group, const char *part, bp_i
     return bp_group_add_vector(group, layer_param_name(name, self, part), self->shape.C, init);
 }
 
+static bool lacks_norm_bias(const layer *self)
+{
+    return self->shape.rms || self->shape.no_norm_bias;
+}
+
 static void add_norm(layer *self, bp_group *group, branch_kind branch, const char *gain,
                      const char *bias)
 {
-    if (self->shape.closing_only)
+    if (self->shape.closing_only || (self->shape.no_first_norm && branch == ATTENTION))
         return;
     self->gain[branch] = add_vector(self, group, gain, BP_INIT_ONE);
-    self->bias[branch] = self->shape.rms ? NULL : add_vector(self, group, bias, BP_INIT_ZERO);
+    self->bias[branch] = lacks_norm_bias(self) ? NULL : add_vector(self, group, bias, BP_INIT_ZERO);
 }
 
 static void add_whole_params(layer *self, bp_group *group)
@@ -116,7 +121,7 @@ static void add_closing_norm(layer *self, bp_group *group, branch_kind branch, c
 {
     self->closing_gain[branch] = add_vector(self, group, gain, BP_INIT_ONE);
     self->closing_bias[branch] =
-        self->shape.rms ? NULL : add_vector(self, group, bias, BP_INIT_ZERO);
+        lacks_norm_bias(self) ? NULL : add_vector(self, group, bias, BP_INIT_ZERO);
 }
 
 void layer_add_params(layer *self, bp_group *split, bp_group *whole)

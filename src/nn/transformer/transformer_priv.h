@@ -179,10 +179,10 @@ static inline bool layer_is_gated(const layer *self)
     return self->shape.activation >= BP_SWIGLU;
 }
 
-/** Do branches read the residual stream itself? */
-static inline bool layer_reads_stream(const layer *self)
+/** Does a branch read the residual stream itself? */
+static inline bool layer_reads_stream(const layer *self, branch_kind branch)
 {
-    return self->shape.post_norm || self->shape.closing_only;
+    return self->shape.post_norm || !self->gain[branch];
 }
 
 /** Columns of the products of q, k and v, and of gate and up. */
