@@ -92,6 +92,11 @@ class Questions(JobTest):
             self.assert_near(line["logprobs_bare"], other["logprobs"])
         self.assertFalse(any("logprobs_bare" in line for line in lines if "choices" not in line))
 
+    def assert_wilson(self, figure, n):
+        """Where the distance to the share is 1.96 of its own standard errors."""
+        for bound in (figure["low"], figure["high"]):
+            self.assertAlmostEqual(n * (bound - figure["value"]) ** 2, 1.959964 ** 2 * bound * (1 - bound), delta=1e-5)
+
     def test_figures_are_those_of_the_lines(self):
         lines = self.asked("figures")
         summary = read_json(self.at("figures"), "score", "summary.json")
@@ -106,7 +111,7 @@ class Questions(JobTest):
             for name, way in ways.items():
                 right = [best([way(line, k) for k in range(len(line["logprobs"]))]) == line["answer"] for line in chosen]
                 self.assertAlmostEqual(figures[name]["value"], sum(right) / len(right), delta=1e-12)
-                self.assertLessEqual(figures[name]["low"], figures[name]["value"])
+                self.assert_wilson(figures[name], len(chosen))
             nll = brier = 0
             for line in chosen:
                 p = [math.exp(value) for value in line["logprobs"]]

@@ -39,7 +39,8 @@ static double value_of(const mean *of)
     return of->weight > 0 ? of->sum / of->weight : NAN;
 }
 
-static void compute(double *values, const int32_t *counts, const sample *all)
+/* known: questions that a figure is of; NULL: not asked. */
+static void compute(double *values, int64_t *known, const int32_t *counts, const sample *all)
 {
     mean means[FIGURES] = {0};
     bp_calibration *each = bp_alloc("score.questions", all->count + 1, sizeof *each);
@@ -59,8 +60,11 @@ static void compute(double *values, const int32_t *counts, const sample *all)
             bp_calibration_add(&each[k], (float)of->confidence, of->right[QUESTION_ACC] > 0,
                                of->nll, of->brier);
     }
-    for (int f = 0; f < FIGURES; f++)
+    for (int f = 0; f < FIGURES; f++) {
         values[f] = value_of(&means[f]);
+        if (known)
+            known[f] = (int64_t)means[f].weight;
+    }
     values[PERPLEXITY] = exp(values[PERPLEXITY]);
     bp_calibration whole = bp_calibration_of(each, counts, all->count);
 
@@ -70,7 +74,20 @@ static void compute(double *values, const int32_t *counts, const sample *all)
 
 static void resampled(double *values, const int32_t *const *counts, const void *data)
 {
-    compute(values, counts[0], data);
+    compute(values, NULL, counts[0], data);
+}
+
+/* Wilson's of shares; of others from resamples of the questions; none of the ECE, whose resamples
+ * are biased (statistics/calibration.h). */
+static bp_interval interval_of(const double *resamples, double value, int64_t known, int f)
+{
+    bp_interval interval = {NAN, NAN};
+
+    if (f < QUESTION_WAYS)
+        return bp_wilson_interval(value, known);
+    if (f != ECE)
+        (void)bp_interval_of(&interval, resamples + f, BP_RESAMPLES, FIGURES, known);
+    return interval;
 }
 
 static json_t *figures_of(const sample *all, uint64_t seed)
@@ -82,19 +99,18 @@ static json_t *figures_of(const sample *all, uint64_t seed)
                                .width = FIGURES};
     double *values = bp_alloc("score.questions", BP_RESAMPLES * FIGURES, sizeof *values);
     double whole[FIGURES];
+    int64_t known[FIGURES];
     json_t *out = json_pack("{sI}", "questions", (json_int_t)all->count);
 
-    compute(whole, NULL, all);
+    compute(whole, known, NULL, all);
     if (all->count < 2 || bp_bootstrap_run(values, &spec, resampled, all) != BP_OK)
         for (int i = 0; i < BP_RESAMPLES * FIGURES; i++)
             values[i] = NAN;
     for (int f = 0; f < FIGURES; f++) {
-        bp_interval interval = {NAN, NAN};
-
         if (isnan(whole[f]))
             continue;
-        if (f != ECE) /* whose resamples are biased (statistics/calibration.h) */
-            (void)bp_interval_of(&interval, values + f, BP_RESAMPLES, FIGURES);
+        bp_interval interval = interval_of(values, whole[f], known[f], f);
+
         (void)json_object_set_new(out, NAMES[f],
                                   json_pack("{so so so}", "value", bp_json_real(whole[f]), "low",
                                             bp_json_real(interval.low), "high",

@@ -327,11 +327,14 @@ static void report_task(const char *name, const json_t *figures)
 
     bp_buffer_printf(&line, "%-16s %7" PRId64 " questions", name,
                      (int64_t)json_integer_value(json_object_get(figures, "questions")));
-    for (size_t k = 0; k < sizeof SHOWN / sizeof SHOWN[0]; k++)
+    for (size_t k = 0; k < sizeof SHOWN / sizeof SHOWN[0]; k++) {
+        double low = figure(figures, SHOWN[k], "low");
+
         if (!isnan(figure(figures, SHOWN[k], "value")))
-            bp_buffer_printf(&line, "  %s %.4g (%.4g to %.4g)", SHOWN[k],
-                             figure(figures, SHOWN[k], "value"), figure(figures, SHOWN[k], "low"),
-                             figure(figures, SHOWN[k], "high"));
+            bp_buffer_printf(&line, "  %s %.4g", SHOWN[k], figure(figures, SHOWN[k], "value"));
+        if (!isnan(low))
+            bp_buffer_printf(&line, " (%.4g to %.4g)", low, figure(figures, SHOWN[k], "high"));
+    }
     bp_log("%.*s", (int)line.bytes, line.data);
     bp_buffer_clear(&line);
 }
