@@ -114,6 +114,9 @@ static void sizes_are_read_in_all_spellings(void **state)
         {"{\"model_type\": \"gemma3\", \"vision_config\": {}, \"text_config\": {\"model_type\": "
          "\"gemma3_text\", \"hidden_size\": 640}}",
          "{}", "width", 640},
+        {"{\"model_type\": \"gemma3\", \"text_config\": {\"model_type\": \"gemma3_text\"}, "
+         "\"tie_word_embeddings\": false}",
+         "{}", "tied", 0},
         {LLAMA, "{\"model_type\": \"granite\"}", "attention_multiplier", 1},
         {NEOX, "{}", "rope_theta", 20000},
         {NEOX, "{}", "rope_fraction", 0.5},
@@ -168,6 +171,7 @@ static void what_is_written_is_read_as_it_was(void **state)
                 "\"low_freq_factor\": 1, \"high_freq_factor\": 4, "
                 "\"original_max_position_embeddings\": 8192}}"},
         {LLAMA, "{\"head_dim\": 4, \"rope_scaling\": " SU "}"},
+        {LLAMA, "{\"model_type\": \"phi3\", \"head_dim\": 4, \"rope_scaling\": " SU "}"},
         {LLAMA, "{\"rope_scaling\": " YARN "}"},
         {LLAMA, "{\"rope_scaling\": {\"type\": \"dynamic\", \"factor\": 2}}"},
         {LLAMA, "{\"model_type\": \"mistral\", \"sliding_window\": 5}"},

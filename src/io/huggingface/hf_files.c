@@ -185,6 +185,21 @@ static void unwrap(char *name)
     }
 }
 
+/* What unwrap took off first of a name that became `plain`. */
+static void name_wrapper(char *out, size_t bytes, const char *name, const char *plain)
+{
+    size_t from = 0, end;
+    char *rest = bp_strdup(name);
+
+    for (size_t k = 0; name[k] == plain[k] && name[k] != '\0'; k++)
+        from = name[k] == '.' ? k + 1 : from;
+    end = from;
+    while (take_off(rest + from, ANYWHERE) || (from == 0 && take_off(rest, BEFORE)))
+        end = from + strlen(name) - strlen(rest);
+    (void)snprintf(out, bytes, "%.*s", (int)(end - from), name + from);
+    bp_free(rest);
+}
+
 /* Tensors that a PEFT adapter holds, or that are beside one. */
 static bool is_of_adapter(const char *name)
 {
@@ -209,8 +224,7 @@ bp_err hf_unwrap(bp_hf_model *model)
             unwrap(plain);
             if (!wrapped && strcmp(plain, name) != 0) {
                 wrapped = true;
-                (void)snprintf(model->wrapper, sizeof model->wrapper, "%.*s",
-                               (int)(strlen(name) - strlen(plain)), name);
+                name_wrapper(model->wrapper, sizeof model->wrapper, name, plain);
             }
             bp_free(plain);
         }
