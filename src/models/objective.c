@@ -1,6 +1,9 @@
 /* The objectives of causal language models. */
 #include "models/objective.h"
 
+#include "models/family.h"
+#include "models/rotary.h"
+
 #include <string.h>
 
 /* A window of T+1 tokens is T inputs and, one to the right, T targets. */
@@ -52,6 +55,8 @@ static void make_text(const bp_example_maker *self, const bp_document *document,
         source -= cut;
         target -= more - cut < target ? more - cut : target;
     }
+    if (self->form.stream[0].has_lengths)
+        *out->length[0] = (int32_t)(more > 0 ? T : T + more);
     memset(inputs, 0, (size_t)T * sizeof *inputs);
     at = put(at, &rules->first, lead);
     at = put(at, document->tokens, source);
@@ -66,11 +71,14 @@ static void make_text(const bp_example_maker *self, const bp_document *document,
 static bp_example_maker text_maker(const struct bp_model_shape *shape, int64_t T,
                                    const bp_example_rules *rules)
 {
-    (void)shape;
-    return (bp_example_maker){.form = {.stream = {{.T = T}}, .targets = {T}},
-                              .feed = BP_FEED_DOCUMENTS,
-                              .rules = rules,
-                              .make_document = make_text};
+    int64_t scaling = shape->stack.rope_scaling;
+    bool by_length = scaling == BP_ROPE_DYNAMIC || scaling == BP_ROPE_LONGROPE;
+
+    return (bp_example_maker){
+        .form = {.stream = {{.T = T, .has_lengths = by_length}}, .targets = {T}},
+        .feed = BP_FEED_DOCUMENTS,
+        .rules = rules,
+        .make_document = make_text};
 }
 
 const bp_objective bp_objective_text = {

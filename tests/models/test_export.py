@@ -62,6 +62,12 @@ class Export(JobTest):
             config = bagpipe_test.read_json(self.at(f"tuned{steps}"), "config.json")
             self.assertEqual((config["model_type"], config["architectures"]), ("xlm-roberta", ["XLMRobertaForMaskedLM"]))
 
+    def test_scores_without_a_multiplier_are_written_with_theirs(self):
+        for kind in ("granite", "granite_hybrid"):
+            self.comes_back(kind, task="-plain")
+            config = bagpipe_test.read_json(self.at(kind + "-plain-folder"), "config.json")
+            self.assertAlmostEqual(config["attention_multiplier"], 8 ** -0.5, delta=1e-12)
+
     def test_longrope_is_written_as_transformers_4_reads_it(self):
         """Which wants just these members in rope_scaling, and the original context beside it."""
         short, long = [1.0, 1.1, 1.3, 1.5], [1.2, 2.0, 3.0, 5.0]

@@ -29,22 +29,26 @@
         "tied", "tie_word_embeddings", NULL, BP_HF_FLAG, "0"                                       \
     }
 
-static const bp_hf_size LLAMA_SIZES[] = {COMMON_SIZES("heads", "11008", "2048"),
-                                         {"attention_bias", NULL, NULL, BP_HF_FLAG, "0"},
-                                         {"window", NULL, NULL, BP_HF_COUNT, "0"},
-                                         SIZE("vocab_size", "vocab_size", "32000"),
-                                         {0}};
+#define NO_PERIOD                                                                                  \
+    {                                                                                              \
+        "window_period", NULL, NULL, BP_HF_COUNT, "0", .quiet = true                               \
+    }
+static const bp_hf_size LLAMA_SIZES[] = {
+    COMMON_SIZES("heads", "11008", "2048"),    {"attention_bias", NULL, NULL, BP_HF_FLAG, "0"},
+    {"window", NULL, NULL, BP_HF_COUNT, "0"},  NO_PERIOD,
+    SIZE("vocab_size", "vocab_size", "32000"), {0}};
 static const bp_hf_size MISTRAL_SIZES[] = {
     COMMON_SIZES("8", "14336", "131072"),
     {"attention_bias", NULL, NULL, BP_HF_FLAG, "0"},
     {"window", "sliding_window", NULL, BP_HF_COUNT, "0", .absent = "4096", .null_is = "0"},
+    {"window_period", "layer_types", NULL, BP_HF_PERIOD, "0", .quiet = true, .null_is = "0",
+     .words = "\"sliding_attention\"|\"full_attention\""},
     SIZE("vocab_size", "vocab_size", "32000"),
     {0}};
-static const bp_hf_size QWEN2_SIZES[] = {COMMON_SIZES("32", "22016", "32768"),
-                                         {"attention_bias", NULL, NULL, BP_HF_FLAG, "1"},
-                                         {"window", NULL, NULL, BP_HF_COUNT, "0"},
-                                         SIZE("vocab_size", "vocab_size", "151936"),
-                                         {0}};
+static const bp_hf_size QWEN2_SIZES[] = {
+    COMMON_SIZES("32", "22016", "32768"),       {"attention_bias", NULL, NULL, BP_HF_FLAG, "1"},
+    {"window", NULL, NULL, BP_HF_COUNT, "0"},   NO_PERIOD,
+    SIZE("vocab_size", "vocab_size", "151936"), {0}};
 
 /* With attention_bias LLaMA's output projection has a bias, too. */
 static const bp_hf_setting LLAMA_SETTINGS[] = {{"hidden_act", "\"silu\""},
@@ -56,14 +60,12 @@ static const bp_hf_setting LLAMA_SETTINGS[] = {{"hidden_act", "\"silu\""},
                                                {"rope_interleaved", "false"},
                                                {"use_sliding_window", "false"},
                                                {0}};
-static const bp_hf_setting MISTRAL_SETTINGS[] = {
-    {"hidden_act", "\"silu\""},
-    {"attention_bias", "false"},
-    {"mlp_bias", "false"},
-    {"partial_rotary_factor", "null|1"},
-    {"layer_types", "*\"sliding_attention\"", "window"},
-    {"layer_types", "*\"full_attention\"", "!window"},
-    {0}};
+static const bp_hf_setting MISTRAL_SETTINGS[] = {{"hidden_act", "\"silu\""},
+                                                 {"attention_bias", "false"},
+                                                 {"mlp_bias", "false"},
+                                                 {"partial_rotary_factor", "null|1"},
+                                                 {"layer_types", "*\"full_attention\"", "!window"},
+                                                 {0}};
 static const bp_hf_setting QWEN2_SETTINGS[] = {{"hidden_act", "\"silu\""},
                                                {"use_sliding_window", "false"},
                                                {"use_mrope", "false"},
@@ -94,21 +96,29 @@ static const bp_hf_row ROWS[] = {BP_HF_EMBEDDING,
                                  BP_HF_ENDS,
                                  {0}};
 
-#define TABLE(type, class, sizes_of, settings_of, harmless_of)                                     \
+/* Without a window no layer differs. */
+static void settle_mistral(bp_hf_shape *shape, bool written)
+{
+    bp_rope_hf_settle(shape, written);
+    if (bp_hf_size_of(shape, "window") == 0)
+        bp_hf_set_size(shape, "window_period", 0);
+}
+
+#define TABLE(type, class, sizes_of, settings_of, harmless_of, settles)                            \
     {                                                                                              \
         .kind = "llama", .model_type = type, .architecture = class, .prefix = "model.",            \
         .first = "embed_tokens.weight", .head = "lm_head.weight", .tied = "embed_tokens.weight",   \
         .sizes = sizes_of, .settings = settings_of, .rows = ROWS, .buffers = bp_stack_hf_buffers,  \
         .harmless = harmless_of, .more = BP_HF_MORE, .check = bp_stack_hf_check,                   \
-        .settle = bp_rope_hf_settle, .bare = bp_stack_hf_head                                      \
+        .settle = settles, .bare = bp_stack_hf_head                                                \
     }
 
 static const bp_hf_table LLAMA = TABLE("llama", "LlamaForCausalLM", LLAMA_SIZES, LLAMA_SETTINGS,
-                                       QWEN2_HARMLESS),
+                                       QWEN2_HARMLESS, bp_rope_hf_settle),
                          MISTRAL = TABLE("mistral", "MistralForCausalLM", MISTRAL_SIZES,
-                                         MISTRAL_SETTINGS, HARMLESS),
+                                         MISTRAL_SETTINGS, HARMLESS, settle_mistral),
                          QWEN2 = TABLE("qwen2", "Qwen2ForCausalLM", QWEN2_SIZES, QWEN2_SETTINGS,
-                                       QWEN2_HARMLESS);
+                                       QWEN2_HARMLESS, bp_rope_hf_settle);
 
 /* A model goes out as the first of these that it is. */
 const bp_hf_table *const bp_llama_huggingface[] = {&LLAMA, &MISTRAL, &QWEN2, NULL};
