@@ -571,7 +571,7 @@ const bp_tool bp_tool_import = {
              "The checkpoint is what model.init and score.model take; its step is 0. It "
              "keeps the folder's tokenizer: tokenizer.json; else of gpt2, roberta and bart "
              "vocab.json with merges.txt, of bert and electra vocab.txt, of t5, mt5, llama, "
-             "mistral, gemma, "
+             "mistral, gemma2, gemma3_text, "
              "xlm-roberta and camembert their models of SentencePiece. A report says how many "
              "tensors were used, transposed and "
              "left out; --list names them. Tensors are read one after another: memory "

@@ -106,12 +106,20 @@ int64_t bp_rope_changes_after(const bp_rope *rope)
 
 /* ---- tables ---- */
 
-/* Tables of one rope: `face` those of short texts, and where longer ones have others, `longer`. */
+#define KEPT        64        /* tables of longer texts, most, */
+#define KEPT_FLOATS (4 << 20) /* and their floats, unless it is one table */
+
+/* Tables of one rope: `face` those of short texts, and where longer ones have others, those of the
+ * last lengths that were asked for: each layer asks again for all of a batch. */
 typedef struct tables {
-    bp_rotary face, longer;
+    bp_rotary face;
+    struct {
+        bp_rotary table;
+        int64_t length; /* that it was made for; 0: none */
+    } longer[KEPT];
+    int64_t kept, next; /* how many, and which is made next */
     bp_rope rope;
     double attention;
-    int64_t longer_of; /* the length that `longer` was made for */
     double factors[2][BP_MODEL_REALS];
     double *frequencies; /* [half] to work on */
 } tables;
@@ -131,24 +139,38 @@ static void fill(tables *self, const bp_rotary *table, int64_t length)
         }
 }
 
-/* bp_rotary.of_length: what is longer than the original context has one table at a time. */
+/* bp_rotary.of_length */
 static const bp_rotary *of_length(const bp_rotary *face, int64_t length)
 {
     tables *self = (tables *)(uintptr_t)face;
     bool is_dynamic = self->rope.scaling == BP_ROPE_DYNAMIC;
+    int64_t k;
 
     if (length <= face->changes_after)
         return face;
-    if (self->longer_of == 0 || (is_dynamic && self->longer_of != length)) {
-        fill(self, &self->longer, length);
-        self->longer_of = length;
-    }
-    return &self->longer;
+    for (k = 0; k < self->kept; k++)
+        if (self->longer[k].length == length || (self->longer[k].length > 0 && !is_dynamic))
+            return &self->longer[k].table;
+    k = self->next;
+    self->next = (k + 1) % self->kept;
+    fill(self, &self->longer[k].table, length);
+    self->longer[k].length = length;
+    return &self->longer[k].table;
+}
+
+/* How many tables of texts that are longer than the original context are kept. */
+static int64_t kept_of(const bp_rope *rope, int64_t context)
+{
+    int64_t changes = bp_rope_changes_after(rope), fit = KEPT_FLOATS / (context * rope->rotated);
+
+    if (changes == 0 || changes >= context)
+        return 0;
+    return rope->scaling != BP_ROPE_DYNAMIC || fit < 1 ? 1 : fit < KEPT ? fit : KEPT;
 }
 
 static float *make(tables *self, const bp_rope *rope, int64_t context, float *memory)
 {
-    int64_t half = rope->rotated / 2, n = context * half, changes = bp_rope_changes_after(rope);
+    int64_t half = rope->rotated / 2, n = context * half;
 
     self->rope = *rope;
     if (rope->scaling == BP_ROPE_LONGROPE) {
@@ -161,20 +183,22 @@ static float *make(tables *self, const bp_rope *rope, int64_t context, float *me
     self->attention = bp_rope_attention(rope);
     self->face = (bp_rotary){.T = context, .half = half, .cosine = memory, .sine = memory + n};
     fill(self, &self->face, 1);
-    if (changes == 0 || changes >= context)
-        return memory + 2 * n;
-    self->face.changes_after = changes;
-    self->face.of_length = of_length;
-    self->longer =
-        (bp_rotary){.T = context, .half = half, .cosine = memory + 2 * n, .sine = memory + 3 * n};
-    return memory + 4 * n;
+    self->kept = kept_of(rope, context);
+    if (self->kept > 0) {
+        self->face.changes_after = bp_rope_changes_after(rope);
+        self->face.of_length = of_length;
+    }
+    for (int64_t k = 0; k < self->kept; k++) {
+        memory += 2 * n;
+        self->longer[k].table =
+            (bp_rotary){.T = context, .half = half, .cosine = memory, .sine = memory + n};
+    }
+    return memory + 2 * n;
 }
 
 static int64_t floats_of(const bp_rope *rope, int64_t context)
 {
-    int64_t changes = bp_rope_changes_after(rope);
-
-    return (changes > 0 && changes < context ? 2 : 1) * context * rope->rotated;
+    return (1 + kept_of(rope, context)) * context * rope->rotated;
 }
 
 void bp_network_add_rotary(bp_network *network, const bp_rope *ropes, int count, int64_t context)

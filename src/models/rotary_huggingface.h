@@ -12,20 +12,16 @@
     }
 #define BP_HF_ROPE_REAL(in, ours, member) BP_HF_ROPE_MEMBER(in, ours, member, BP_HF_REAL, "")
 
-/** Sizes: transformers 4 has them in rope_scaling, 5 in rope_parameters, Phi-3 the original context
- * beside it; "su" is an older name of longrope. With several kinds of layers, `in` an object there.
- */
-#define BP_HF_ROPE_SCALING_IN(in)                                                                  \
-    {"rope_scaling",                                                                               \
-     "rope_scaling.rope_type",                                                                     \
-     NULL,                                                                                         \
-     BP_HF_CHOICE,                                                                                 \
-     "0",                                                                                          \
-     "rope_scaling.type|" in "rope_type|" in "type",                                               \
-     .words = "none|linear|llama3|yarn|dynamic|longrope|su",                                       \
-     .quiet = true,                                                                                \
-     .null_is = "0"},                                                                              \
-        BP_HF_ROPE_REAL(in, "rope_factor", "factor"),                                              \
+/** Sizes: transformers 4 has them in rope_scaling, 5 in rope_parameters; "su" is an older name of
+ * longrope. With several kinds of layers, `in` is an object there. `type`: the member that is
+ * written, `others` that are read. */
+#define BP_HF_ROPE_TYPE(type, others)                                                              \
+    {                                                                                              \
+        "rope_scaling", "rope_scaling." type, NULL, BP_HF_CHOICE, "0", others,                     \
+            .words = "none|linear|llama3|yarn|dynamic|longrope|su", .quiet = true, .null_is = "0"  \
+    }
+#define BP_HF_ROPE_NUMBERS(in)                                                                     \
+    BP_HF_ROPE_REAL(in, "rope_factor", "factor"),                                                  \
         BP_HF_ROPE_REAL(in, "rope_low_freq_factor", "low_freq_factor"),                            \
         BP_HF_ROPE_REAL(in, "rope_high_freq_factor", "high_freq_factor"),                          \
         BP_HF_ROPE_REAL(in, "rope_beta_fast", "beta_fast"),                                        \
@@ -36,7 +32,10 @@
         {"rope_truncate", "rope_scaling.truncate", NULL,          BP_HF_FLAG, "1",                 \
          in "truncate",   .quiet = true,           .null_is = "1"},                                \
         BP_HF_ROPE_MEMBER(in, "rope_short_factors", "short_factor", BP_HF_REALS, ""),              \
-        BP_HF_ROPE_MEMBER(in, "rope_long_factors", "long_factor", BP_HF_REALS, ""),                \
+        BP_HF_ROPE_MEMBER(in, "rope_long_factors", "long_factor", BP_HF_REALS, "")
+#define BP_HF_ROPE_SCALING_IN(in)                                                                  \
+    BP_HF_ROPE_TYPE("rope_type", "rope_scaling.type|" in "rope_type|" in "type"),                  \
+        BP_HF_ROPE_NUMBERS(in),                                                                    \
         BP_HF_ROPE_MEMBER(in, "rope_original_context", "original_max_position_embeddings",         \
                           BP_HF_COUNT, "|original_max_position_embeddings")
 #define BP_HF_ROPE_SCALING BP_HF_ROPE_SCALING_IN("rope_parameters.")

@@ -6,8 +6,6 @@
 
 #include <math.h>
 
-#define EPSILON 1e-5
-
 static const bp_stack *stack_of(const bp_model_shape *shape)
 {
     return shape->family->stack;
@@ -46,14 +44,9 @@ bool bp_stack_is_tied(const bp_model_shape *shape)
     return stack_of(shape)->tied != (shape->stack.other_tie != 0);
 }
 
-static double epsilon_of(const bp_model_shape *shape)
-{
-    return real_or(shape->stack.epsilon, real_or(stack_of(shape)->epsilon, EPSILON));
-}
-
 float bp_stack_epsilon(const bp_model_shape *shape)
 {
-    return (float)epsilon_of(shape);
+    return (float)stack_epsilon(shape);
 }
 
 static float score_cap(const bp_model_shape *shape)
@@ -196,7 +189,7 @@ void bp_stack_settle(bp_model_shape *shape)
     own->inner = inner_width(shape);
     own->segments = bp_stack_segments(shape);
     own->first_position = bp_stack_first_position(shape);
-    own->epsilon = epsilon_of(shape);
+    own->epsilon = stack_epsilon(shape);
     own->score_cap = real_or(own->score_cap, stack_of(shape)->score_cap);
     own->logit_cap = real_or(own->logit_cap, stack_of(shape)->logit_cap);
     own->sparse_step = own->experts > 0 ? bp_given_or(own->sparse_step, 1) : 0;
@@ -520,7 +513,7 @@ bp_backbone bp_stack_backbone(const bp_model_shape *shape)
     return (bp_backbone){.blocks = bp_transformer_blocks(shape) - 1,
                          .layers_from = 1,
                          .norm = last_norm(shape),
-                         .tied = stack->keeps_words && bp_stack_is_tied(shape) && last_norm(shape),
+                         .tied = stack->keeps_words && bp_stack_is_tied(shape),
                          .rms = stack->rms,
                          .no_norm_bias = stack->no_norm_bias,
                          .pooler = stack->transform,

@@ -156,14 +156,15 @@ typedef struct bp_stack {
         .key = "model.tied", .type = BP_OPTION_BOOL,                                               \
         .help = "the head is the token embedding; yes if not given"                                \
     }
-/** Windows by layer, the scale of scores, and caps. */
+/** Windows by layer; the scale of scores, and caps. */
+#define BP_STACK_WINDOW_PERIOD_KEY                                                                 \
+    {                                                                                              \
+        .key = "model.window_period", .type = BP_OPTION_INT, .min = 1, .max = 10000,               \
+        .help = "in each group of this many layers the last one sees all tokens, the others see "  \
+                "model.window"                                                                     \
+    }
 #define BP_STACK_PERIOD_KEYS                                                                       \
-    {.key = "model.window_period",                                                                 \
-     .type = BP_OPTION_INT,                                                                        \
-     .min = 1,                                                                                     \
-     .max = 10000,                                                                                 \
-     .help = "in each group of this many layers the last one sees all tokens, the others see "     \
-             "model.window"},                                                                      \
+    BP_STACK_WINDOW_PERIOD_KEY,                                                                    \
         {.key = "model.score_width",                                                               \
          .type = BP_OPTION_INT,                                                                    \
          .min = 1,                                                                                 \

@@ -27,14 +27,14 @@
 #define BP_HF_ATTENTION_OUT                                                                        \
     BP_HF_MATRIX("layers.*.self_attn.o_proj.weight", "width", "heads*head_width",                  \
                  "h.*.attn.out.weight")
-#define BP_HF_ATTENTION                                                                            \
+#define BP_HF_QUERIES                                                                              \
     BP_HF_MATRIX("layers.*.self_attn.q_proj.weight", "heads*head_width", "width",                  \
                  "h.*.attn.q.weight"),                                                             \
         BP_HF_MATRIX("layers.*.self_attn.k_proj.weight", "kv_heads*head_width", "width",           \
                      "h.*.attn.k.weight"),                                                         \
         BP_HF_MATRIX("layers.*.self_attn.v_proj.weight", "kv_heads*head_width", "width",           \
-                     "h.*.attn.v.weight"),                                                         \
-        BP_HF_ATTENTION_OUT
+                     "h.*.attn.v.weight")
+#define BP_HF_ATTENTION BP_HF_QUERIES, BP_HF_ATTENTION_OUT
 #define BP_HF_QUERY_NORMS(q, k)                                                                    \
     BP_HF_VECTOR("layers.*.self_attn.q_norm.weight", q, "h.*.attn.q.ln.gain"),                     \
         BP_HF_VECTOR("layers.*.self_attn.k_norm.weight", k, "h.*.attn.k.ln.gain")
@@ -120,37 +120,7 @@
     {                                                                                              \
         "experts_renormalised", "norm_topk_prob", NULL, BP_HF_FLAG, "0"                            \
     }
-/** Gemma 2's and 3's; after layers. */
-#define BP_HF_GEMMA_SIZES(period, scores, logits)                                                   \
-    {"window", "sliding_window", NULL, BP_HF_COUNT, "0", .absent = "4096", .null_is = "0"},         \
-        {"window_period",                                                                           \
-         "layer_types",                                                                             \
-         NULL,                                                                                      \
-         BP_HF_PERIOD,                                                                              \
-         period,                                                                                    \
-         "sliding_window_pattern|_sliding_window_pattern",                                          \
-         .words = "\"sliding_attention\"|\"full_attention\"",                                       \
-         .null_is = period},                                                                        \
-        {"score_width", "query_pre_attn_scalar", NULL, BP_HF_COUNT, "head_width", .absent = "256"}, \
-        {"score_cap", "attn_logit_softcapping", NULL,          BP_HF_REAL,                          \
-         "0",         .absent = scores,         .null_is = "0"},                                    \
-    {                                                                                               \
-        "logit_cap", "final_logit_softcapping", NULL, BP_HF_REAL, "0", .absent = logits,            \
-                                                                       .null_is = "0"               \
-    }
-#define BP_HF_GEMMA_SETTINGS                                                                       \
-    {"hidden_activation", "\"gelu_pytorch_tanh\""}, {"attention_bias", "false"},                   \
-    {                                                                                              \
-        "use_bidirectional_attention", "null|false"                                                \
-    }
-/** hidden_act is the older name of hidden_activation, and says "gelu" where that is meant. */
-#define BP_HF_GEMMA_HARMLESS "attention_dropout", "cache_implementation", "hidden_act"
-#define BP_HF_GEMMA_NORMS                                                                          \
-    BP_HF_NORM("input_layernorm", "h.*.ln1.gain"),                                                 \
-        BP_HF_NORM("post_attention_layernorm", "h.*.attn.ln.gain"),                                \
-        BP_HF_NORM("pre_feedforward_layernorm", "h.*.ln2.gain"),                                   \
-        BP_HF_NORM("post_feedforward_layernorm", "h.*.mlp.ln.gain")
-/** Granite's multipliers; with bp_stack_hf_settle_scores. */
+/** Multipliers of the embedding, scores, branches and logits; with bp_stack_hf_settle_scores. */
 #define BP_HF_MULTIPLIERS                                                                          \
     BP_HF_NUMBER("embedding_multiplier", "embedding_multiplier", "1"),                             \
         {"attention_multiplier", "attention_multiplier", NULL, BP_HF_REAL, "0", .absent = "1"},    \

@@ -41,7 +41,7 @@ static bp_state_space_shape layer_of(const bp_model_shape *shape, int64_t number
         .N = bp_given_or(own->state, STATE),
         .G = groups_of(shape),
         .K = bp_given_or(own->taps, TAPS),
-        .epsilon = bp_stack_epsilon(shape),
+        .epsilon = (float)stack_epsilon(shape),
         .branch_scale = (float)own->branch_scale,
         .layers = shape->layers,
         .number = number,

@@ -23,8 +23,8 @@ const bp_option bp_task_options[] = {
      "the corpora's label that is learnt; the only one if not given", false,
      .at = BP_AT(bp_task_keys, label)},
     {"task.pool", BP_OPTION_CHOICE, "auto", 0, 0, "auto|first|mean|last", NULL,
-     "of which tokens' states the head reads a text: auto is first, through a pooler, of encoders, "
-     "last of others, of bart and t5 through a pooler too",
+     "of which tokens' states the head reads a text: auto is first, through a pooler, of "
+     "encoders, last of others, of encoder-decoders through a pooler too",
      false, .at = BP_AT(bp_task_keys, pool)},
     {"task.frozen_layers", BP_OPTION_INT, "0", 0, 10000, NULL, "layers",
      "so many of the first layers, and the embeddings below them, keep their values", false,
@@ -33,7 +33,8 @@ const bp_option bp_task_options[] = {
      "of text and causal models: what stands between a source and its target", false,
      .at = BP_AT(bp_task_keys, separator)},
     {"task.lm_weight", BP_OPTION_REAL, "0", 0, 1000, NULL, NULL,
-     "gpt: of the language model's loss on the same texts, which is added to the task's; 0: none",
+     "causal models with a tied head: of the language model's loss on the same texts, which is "
+     "added to the task's; 0: none",
      false, .at = BP_AT(bp_task_keys, lm_weight)},
     {"task.stride", BP_OPTION_INT, "128", 1, 1 << 20, NULL, "tokens",
      "of spans: so much further on in a long context the next window begins", false,
@@ -214,12 +215,14 @@ void bp_task_add_block(bp_network *network, const bp_model_shape *shape, int num
 
     if (bp_task_keeps_words(shape)) {
         bp_block *parts[4];
+        int count = 0;
 
-        parts[0] = new_norm(network, shape);
-        parts[1] = new_words(network, shape, shared);
-        parts[2] = new_pooling(network, shape);
-        parts[3] = bp_task_kind_of(&shape->task)->new_head(network, shape);
-        bp_series_new(&block, &network->nn, parts, 4);
+        if (backbone_of(shape).norm)
+            parts[count++] = new_norm(network, shape);
+        parts[count++] = new_words(network, shape, shared);
+        parts[count++] = new_pooling(network, shape);
+        parts[count++] = bp_task_kind_of(&shape->task)->new_head(network, shape);
+        bp_series_new(&block, &network->nn, parts, count);
     } else {
         block = number == 0 ? new_pooling(network, shape)
                 : shape->task.features == 0

@@ -56,6 +56,10 @@ static bp_err read_changed(bp_hf_shape *shape, const char *config, const char *c
     "\"beta_fast\": 20, \"beta_slow\": 2, \"truncate\": false, \"attention_factor\": 1.25, "       \
     "\"mscale\": 1, \"mscale_all_dim\": 0.5}"
 
+#define SLIDE     "\"sliding_attention\""
+#define FULL      "\"full_attention\""
+#define NO_WINDOW "{\"model_type\": \"mistral\", \"sliding_window\": null, "
+
 static void sizes_are_read_in_all_spellings(void **state)
 {
     static const struct {
@@ -84,12 +88,16 @@ static void sizes_are_read_in_all_spellings(void **state)
         {LLAMA, "{\"model_type\": \"mistral\", \"sliding_window\": 5}", "window", 5},
         {LLAMA, "{\"model_type\": \"mistral\", \"sliding_window\": null}", "window", 0},
         {LLAMA, "{\"model_type\": \"mistral\"}", "window", 4096},
-        {LLAMA, "{\"model_type\": \"mistral\", \"layer_types\": [\"sliding_attention\"]}", "window",
+        {LLAMA, "{\"model_type\": \"mistral\", \"layer_types\": [" SLIDE ", " SLIDE "]}", "window",
          4096},
-        {LLAMA,
-         "{\"model_type\": \"mistral\", \"sliding_window\": null, \"layer_types\": "
-         "[\"full_attention\"]}",
-         "window", 0},
+        {LLAMA, "{\"model_type\": \"mistral\", \"layer_types\": [" SLIDE ", " SLIDE "]}",
+         "window_period", 0},
+        {LLAMA, "{\"model_type\": \"mistral\", \"layer_types\": [" SLIDE ", " FULL "]}",
+         "window_period", 2},
+        {LLAMA, "{\"model_type\": \"mistral\", \"layer_types\": [" FULL ", " FULL "]}",
+         "window_period", 1},
+        {LLAMA, NO_WINDOW "\"layer_types\": [" FULL ", " FULL "]}", "window", 0},
+        {LLAMA, NO_WINDOW "\"layer_types\": [" FULL ", " FULL "]}", "window_period", 0},
         {LLAMA, "{\"num_key_value_heads\": null}", "kv_heads", 4},
         {LLAMA, "{\"pad_token_id\": null, \"attention_bias\": null}", "kv_heads", 2},
         {LLAMA, "{\"model_type\": \"qwen2\", \"sliding_window\": 5, \"max_window_layers\": 1}",
@@ -114,6 +122,9 @@ static void sizes_are_read_in_all_spellings(void **state)
         {"{\"model_type\": \"gemma3\", \"vision_config\": {}, \"text_config\": {\"model_type\": "
          "\"gemma3_text\", \"hidden_size\": 640}}",
          "{}", "width", 640},
+        {"{\"model_type\": \"gemma3\", \"text_config\": {\"model_type\": \"gemma3_text\"}, "
+         "\"tie_word_embeddings\": false}",
+         "{}", "tied", 0},
         {LLAMA, "{\"model_type\": \"granite\"}", "attention_multiplier", 1},
         {NEOX, "{}", "rope_theta", 20000},
         {NEOX, "{}", "rope_fraction", 0.5},
@@ -168,9 +179,11 @@ static void what_is_written_is_read_as_it_was(void **state)
                 "\"low_freq_factor\": 1, \"high_freq_factor\": 4, "
                 "\"original_max_position_embeddings\": 8192}}"},
         {LLAMA, "{\"head_dim\": 4, \"rope_scaling\": " SU "}"},
+        {LLAMA, "{\"model_type\": \"phi3\", \"head_dim\": 4, \"rope_scaling\": " SU "}"},
         {LLAMA, "{\"rope_scaling\": " YARN "}"},
         {LLAMA, "{\"rope_scaling\": {\"type\": \"dynamic\", \"factor\": 2}}"},
         {LLAMA, "{\"model_type\": \"mistral\", \"sliding_window\": 5}"},
+        {LLAMA, "{\"model_type\": \"mistral\", \"layer_types\": [" SLIDE ", " FULL "]}"},
         {LLAMA, "{\"model_type\": \"qwen2\"}"},
         {NEOX, "{\"use_parallel_residual\": false, \"tie_word_embeddings\": true}"},
         {GPT2, "{}"},

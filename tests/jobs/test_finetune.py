@@ -160,6 +160,16 @@ class Finetune(TaskTest):
         self.assert_error(run([bagpipe_test.program("bagpipe"), "pretrain", self.at("tune.ini"), f"run.dir={self.at('back')}", "train.steps=3",
                                "train.batch=4", f"model.init={self.at('from-bert')}", "mask.next_sentence=no"]), 65, "[task.other_task]")
 
+    def test_words_beside_a_task_need_no_last_norm(self):
+        """The first GPT's layers end with norms (Radford et al. 2018)."""
+        keys = [*GPT, "model.kind=openai_gpt", "train.batch=150", "optimizer.kind=sgd", "optimizer.momentum=0", "optimizer.weight_decay=0", "optimizer.clip=0",
+                "optimizer.warmup=0", "optimizer.decay=constant", "train.steps=2"]
+        start = metrics(self.tuned("first-start", 0, *keys, "optimizer.lr=0"))
+        for name, ranks, mesh in (("one", 0, []), ("tensor", 2, ["mesh.tensor=2"])):
+            one = metrics(self.tuned("first-" + name, ranks, *keys, "optimizer.lr=1e-3", "task.lm_weight=0.5", *mesh))
+            self.assertAlmostEqual(one[0]["loss"], start[0]["loss"] + 0.5 * one[0]["loss_words"], delta=1e-4)
+            self.assertAlmostEqual((one[0]["loss"] - one[1]["loss"]) / 1e-3, one[0]["grad_norm"] ** 2, delta=0.05 * one[0]["grad_norm"] ** 2)
+
     def test_a_language_model_is_kept_beside_the_task(self):
         """The loss of the texts' own words is added; with sgd the sum falls by rate x norm^2 of its gradient."""
         keys = ["train.batch=150", "optimizer.kind=sgd", "optimizer.momentum=0", "optimizer.weight_decay=0", "optimizer.clip=0", "optimizer.warmup=0",

@@ -71,31 +71,44 @@ class Prefix(JobTest):
         assert result.status == 0, str(result)
         return result
 
-    def test_a_tuned_causal_model_of_texts_begins_them_as_prompts_do(self):
-        """Validation's loss of task.kind=text is that of scoring <bos>, source, separator, target, end, from the target on."""
-        self.model("writer", True, {"bos_token_id": GO, "eos_token_id": STOP})
-        tokenizer, pairs = self.at("writer/tokenizer.json"), [("the rain", "in spain"), ("they say", "it falls"), ("a", "plain")]
+    def tuned_on_pairs(self, name, **more):
+        """A model of this name, tuned to NAME-written.c: the command, and the loss of scoring <bos> (or not), source, separator, target, end, from the target on."""
+        self.model(name, True, {"bos_token_id": GO, "eos_token_id": STOP, **more})
+        tokenizer, pairs = self.at(name + "/tokenizer.json"), [("the rain", "in spain"), ("they say", "it falls"), ("a", "plain")]
         for side in (0, 1):
             self.write(f"side{side}.txt", "".join(pair[side] + "\n" for pair in pairs))
-        self.must(["bagpipe-data", "corpus", "--tokenizer", tokenizer, "--format", "pairs", "--out", self.at("pairs.h5"), self.at("side0.txt"), self.at("side1.txt")])
-        corpora = f"[corpus]\ntrain = {self.at('pairs.h5')}\nvalid = {self.at('pairs.h5')}\n"
-        config = self.write("writer.ini", f"[run]\ndir = {self.at('written.c')}\n{corpora}[train]\nbatch = 1\n[checkpoint]\nkeep = 1\n[math]\nprecision = f32\nthreads = 1\n")
-        tune = ["bagpipe", "finetune", config, "task.kind=text", "task.separator==>", f"model.init={self.at('writer.c')}"]
+        self.must(["bagpipe-data", "corpus", "--tokenizer", tokenizer, "--format", "pairs", "--out", self.at(name + "-pairs.h5"), self.at("side0.txt"), self.at("side1.txt")])
+        corpora = f"[corpus]\ntrain = {self.at(name + '-pairs.h5')}\nvalid = {self.at(name + '-pairs.h5')}\n"
+        config = self.write(name + ".ini", f"[run]\ndir = {self.at(name + '-written.c')}\n{corpora}[train]\nbatch = 1\n[checkpoint]\nkeep = 1\n"
+                            "[math]\nprecision = f32\nthreads = 1\n")
+        tune = ["bagpipe", "finetune", config, "task.kind=text", "task.separator==>", f"model.init={self.at(name + '.c')}"]
         self.must([*tune, "train.epochs=2"])
 
-        separator, *ids = self.ids("writer", ["=>", *sum(pairs, ())])
+        separator, *ids = self.ids(name, ["=>", *sum(pairs, ())])
         parts = [(source + separator, target + [STOP]) for source, target in zip(ids[::2], ids[1::2])]
-        streams = self.documents("streams", [source + target for source, target in parts])
+        streams = self.documents(name + "-streams", [source + target for source, target in parts])
 
         def loss(prefix):
-            values = self.scored("stream-scores", "written", streams, "score.prefix=" + prefix)[0]
+            values = self.scored(name + "-scores", name + "-written", streams, "score.prefix=" + prefix)[0]
             return -numpy.concatenate([one[len(source):] for one, (source, _) in zip(values, parts)]).astype(float).mean()
 
-        valid = bagpipe_test.metrics(self.at("written.c"))[-1]["valid_loss"]
+        return tune, loss, [len(source) + len(target) for source, target in parts]
+
+    def test_tuned_texts_turn_by_their_own_length(self):
+        """Not by that of the window: one is longer than the original context, others are not."""
+        longrope = {"type": "longrope", "short_factor": [1.0, 1.0, 1.0, 1.0], "long_factor": [2.0, 4.0, 8.0, 16.0], "original_max_position_embeddings": 11}
+        _, loss, lengths = self.tuned_on_pairs("turner", rope_scaling=longrope)
+        self.assertTrue(min(lengths) <= 11 < max(lengths) < 32, lengths)
+        self.assertLess(abs(bagpipe_test.metrics(self.at("turner-written.c"))[-1]["valid_loss"] - loss("bos")), 1e-5)
+
+    def test_a_tuned_causal_model_of_texts_begins_them_as_prompts_do(self):
+        """Validation's loss of task.kind=text is that of scoring <bos>, source, separator, target, end, from the target on."""
+        tune, loss, _ = self.tuned_on_pairs("writer")
+        valid = bagpipe_test.metrics(self.at("writer-written.c"))[-1]["valid_loss"]
         self.assertLess(abs(valid - loss("bos")), 1e-5)
         self.assertGreater(abs(valid - loss("none")), 1e-3)
         # what an earlier version began goes on as it was
-        step, = glob.glob(self.at("written.c/checkpoints/step-*"))
+        step, = glob.glob(self.at("writer-written.c/checkpoints/step-*"))
         with open(step + "/manifest.json", encoding="utf-8") as file:
             text = file.read()
         self.assertIn('"sources_begin": true', text)
@@ -103,9 +116,9 @@ class Prefix(JobTest):
         self.write(step + "/manifest.json", text)
         self.write(step + "/manifest.sha256", hashlib.sha256(text.encode()).hexdigest() + "  manifest.json\n")
         self.must([*tune, "train.epochs=3"])
-        with open(self.at("written.c/checkpoints/best/manifest.json"), encoding="utf-8") as file:
+        with open(self.at("writer-written.c/checkpoints/best/manifest.json"), encoding="utf-8") as file:
             self.assertNotIn("sources_begin", file.read())
-        self.assertLess(abs(bagpipe_test.metrics(self.at("written.c"))[-1]["valid_loss"] - loss("none")), 1e-5)
+        self.assertLess(abs(bagpipe_test.metrics(self.at("writer-written.c"))[-1]["valid_loss"] - loss("none")), 1e-5)
 
     def roles(self, name):
         with open(self.at(name + ".c/manifest.json"), encoding="utf-8") as file:

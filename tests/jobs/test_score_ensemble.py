@@ -4,6 +4,7 @@ import math
 import os
 import random
 import re
+import shutil
 
 import bagpipe_test
 from bagpipe_test import JobTest, ScoreFiles, program, run
@@ -291,6 +292,20 @@ class ScoreEnsemble(ScoreFiles, JobTest):
         self.refused(65, ["[ensemble.unlike_members]", "the-other", "m00"], "with_other.json")
         self.refused(65, ["[ensemble.unlike_members]", "the-little", "m00", "509", "400"], "with_little.json")
         self.refused(65, ["[ensemble.unlike_members]", "the-little", "509"], "with_little.json", 2, "mesh.members=2")
+
+    def test_members_whose_files_force_other_tokens_are_65_and_named(self):
+        """One that forces none goes with all."""
+        steps = os.path.join(self.at("model0"), "checkpoints")
+        step = os.path.join(steps, sorted(name for name in os.listdir(steps) if name.startswith("step-"))[-1])
+        for name, forced in (("five", {"forced_bos_token_id": 5}), ("six", {"forced_bos_token_id": 6}), ("last", {"forced_eos_token_id": 7}), ("end", {"forced_eos_token_id": 8})):
+            shutil.copytree(step, self.at(name))
+            bagpipe_test.edit_manifest(self.at(name), lambda manifest, forced=forced: manifest["state"].update(forced=forced))
+        for name, members in (("firsts", ("model1", "five", "six")), ("lasts", ("last", "five", "end"))):
+            self.list(name, [(f"the-{member}", member, None) for member in members])
+        self.refused(65, ["[ensemble.unlike_members]", "the-five", "the-six", "5", "6"], "firsts.json")
+        self.refused(65, ["[ensemble.unlike_members]", "the-last", "the-end", "7", "8"], "lasts.json")
+        self.list("agreeing", [(f"the-{member}", member, None) for member in ("model1", "five", "last")])
+        self.scored("agreeing", "agreeing.json")
 
     def test_meshes_that_do_not_fit_are_78(self):
         self.refused(78, ["[mesh.one_model]", "mesh.members = 2"], "model0", 2, "mesh.members=2")

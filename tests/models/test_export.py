@@ -47,6 +47,40 @@ class Export(JobTest):
                 a, b = (pathlib.Path(self.at(f"{kind}-{end}"), folder, file).read_bytes() for end in ("folder", "again"))
                 self.assertTrue(a == b, (kind, folder + file))
 
+    def test_a_run_goes_out_as_the_type_that_it_began_with(self):
+        """Also after a stop; a RoBERTa that was trained from nothing stays one."""
+        keys = [self.at("small.ini"), "model.kind=roberta", *SHORT, *MORE["roberta"], f"corpus.train={self.at('pieces.h5')}"]
+        self.must(["bagpipe", "pretrain", *keys, "run.dir=" + self.at("plain")])
+        self.must(["bagpipe-data", "export", self.at("plain"), "--out", self.at("plain-folder")])
+        config = bagpipe_test.read_json(self.at("plain-folder"), "config.json")
+        self.assertEqual(config["model_type"], "roberta")
+        self.write("plain-folder/config.json", json.dumps(dict(config, model_type="xlm-roberta", architectures=["XLMRobertaForMaskedLM"])))
+        self.must(["bagpipe-data", "import", self.at("plain-folder"), "--out", self.at("begun")])
+        for steps in (1, 2):
+            self.must(["bagpipe", "pretrain", *keys, "run.dir=" + self.at("tuned"), "model.init=" + self.at("begun"), f"train.steps={steps}", "optimizer.decay=constant"])
+            self.must(["bagpipe-data", "export", self.at("tuned"), "--out", self.at(f"tuned{steps}")])
+            config = bagpipe_test.read_json(self.at(f"tuned{steps}"), "config.json")
+            self.assertEqual((config["model_type"], config["architectures"]), ("xlm-roberta", ["XLMRobertaForMaskedLM"]))
+
+    def test_scores_without_a_multiplier_are_written_with_theirs(self):
+        for kind in ("granite", "granite_hybrid"):
+            self.comes_back(kind, task="-plain")
+            config = bagpipe_test.read_json(self.at(kind + "-plain-folder"), "config.json")
+            self.assertAlmostEqual(config["attention_multiplier"], 8 ** -0.5, delta=1e-12)
+
+    def test_longrope_is_written_as_transformers_4_reads_it(self):
+        """Which wants just these members in rope_scaling, and the original context beside it."""
+        short, long = [1.0, 1.1, 1.3, 1.5], [1.2, 2.0, 3.0, 5.0]
+        self.comes_back("phi3", "model.rope_scaling=longrope", "model.rope_original_context=8", "model.rope_short_factors=1,1.1,1.3,1.5",
+                        "model.rope_long_factors=1.2,2,3,5", "model.rope_fraction=1", task="-long", job="pretrain")
+        config = bagpipe_test.read_json(self.at("phi3-long-folder"), "config.json")
+        self.assertEqual(config["rope_scaling"], {"type": "longrope", "short_factor": short, "long_factor": long})
+        self.assertEqual((config["original_max_position_embeddings"], config["max_position_embeddings"]), (8, 32))
+        self.comes_back("phi3", task="-plain")
+        config = bagpipe_test.read_json(self.at("phi3-plain-folder"), "config.json")
+        self.assertIsNone(config["rope_scaling"])
+        self.assertNotIn("original_max_position_embeddings", config)
+
     def tensors(self, folder):
         manifest = bagpipe_test.read_json(folder, "manifest.json")
         return {tensor["name"]: (tensor["shape"], tensor["digest"]) for tensor in manifest["tensors"] if "/" not in tensor["name"]}

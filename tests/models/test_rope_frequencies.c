@@ -1,6 +1,7 @@
 /* Scaled wavelengths of rotary positions, by their properties; test_rope.py has them by numpy. */
 #include "bp_test.h"
 
+#include "math/kernels/kernels.h"
 #include "models/rotary.h"
 
 #include <math.h>
@@ -75,12 +76,57 @@ static void llama3_scaling_divides_long_wavelengths_alone(void **state)
     assert_true(kept > 0 && between > 0 && divided > 0);
 }
 
+static bool is_table_of(const bp_rotary *table, const bp_rope *rope, int64_t length)
+{
+    double frequencies[ROTATED / 2];
+    bool equal = true;
+
+    bp_rope_frequencies(frequencies, rope, length);
+    for (int64_t t = 0; t < table->T; t++)
+        for (int64_t i = 0; i < table->half; i++)
+            equal = equal &&
+                    table->cosine[t * table->half + i] == (float)cos((double)t * frequencies[i]);
+    return equal;
+}
+
+/* In any order, and again: what was made stays. */
+static void tables_of_several_lengths_are_kept(void **state)
+{
+    bp_rope rope = {.theta = 10000,
+                    .rotated = ROTATED,
+                    .scaling = BP_ROPE_DYNAMIC,
+                    .factor = 3,
+                    .original_context = 8};
+    const bp_rotary *face, *made[200];
+    bp_nn nn = {.tensors = 1};
+    bp_network *network;
+
+    (void)state;
+    bp_network_new(&network, &nn, 1, 1);
+    bp_network_add_rotary(network, &rope, 1, 300);
+    face = bp_network_rotary(network, 0);
+    for (int round = 0; round < 2; round++)
+        for (int64_t length = 9; length < 9 + 20; length++) {
+            const bp_rotary *table = face->of_length(face, length);
+
+            assert_true(is_table_of(table, &rope, length));
+            assert_true(round == 0 || table == made[length]);
+            made[length] = table;
+        }
+    for (int64_t length = 30; length < 200; length++) /* more than are kept */
+        assert_true(is_table_of(face->of_length(face, length), &rope, length));
+    assert_true(is_table_of(face->of_length(face, 9), &rope, 9));
+    assert_ptr_equal(face->of_length(face, 8), face);
+    bp_network_free(&network);
+}
+
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(plain_ones_fall_from_1_by_equal_factors),
         cmocka_unit_test(linear_scaling_divides_all_by_the_factor),
         cmocka_unit_test(llama3_scaling_divides_long_wavelengths_alone),
+        cmocka_unit_test(tables_of_several_lengths_are_kept),
     };
     return BP_TEST_RUN(tests);
 }

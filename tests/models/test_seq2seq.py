@@ -212,6 +212,11 @@ class Seq2Seq(JobTest):
         after = self.lines_of("tag-after", model, prompts, "generate.source_language=eng_Latn", "generate.language=fr")
         self.assertEqual(after, self.lines_of("tag-after-ids", other, [{"tokens": [*source, ids["eng_Latn"]]} for source in sources]))
         self.assertNotEqual(after[0][0][0], ids["__fr__"])
+        words = [ids[f"{c}{k}"] for c in "ab" for k in range(9)] * 3  # longer than the context; ids have no tag after their end, which they keep
+        for tail in ([end], [end, ids["eng_Latn"]]):
+            cut, own = (self.lines_of(f"cut{len(tail)}-{name}", model, [{"tokens": source + tail}], "generate.source_language=eng_Latn", *keys)
+                        for name, source, keys in (("all", words, ["generate.cut=yes"]), ("own", words[:32 - len(tail)], [])))
+            self.assertEqual(cut, own)
         nllb = self.lines_of("tag-nllb", self.language_model("after", "m2m_100"), prompts, "generate.language=fr")
         self.assertEqual(nllb[0][0][0], ids["__fr__"])
         for keys, status, identifier in ((["generate.language=xx"], 78, "generate.no_language"), (["generate.first=xx"], 78, "generate.no_token"),

@@ -425,10 +425,17 @@ static bp_err find_table(const bp_hf_table **out, const json_t *config,
     return err;
 }
 
-/* A model of images and text has that of text under text_config; its ids may be beside it. */
+/* A model of images and text has that of text under text_config; what concerns all of it may be
+ * beside that. */
 static json_t *text_config(json_t *config, const bp_hf_table *const *tables)
 {
-    static const char *const BESIDE[] = {"eos_token_id", "bos_token_id", "pad_token_id", NULL};
+    static const char *const BESIDE[] = {"eos_token_id",
+                                         "bos_token_id",
+                                         "pad_token_id",
+                                         "tie_word_embeddings",
+                                         "auto_map",
+                                         "quantization_config",
+                                         NULL};
     const char *type = json_string_value(json_object_get(config, "model_type"));
     json_t *text = json_object_get(config, "text_config");
     bool known = !json_is_object(text);

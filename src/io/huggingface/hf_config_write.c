@@ -65,6 +65,8 @@ static void put_size(json_t *config, const bp_hf_shape *shape, int k, const char
         hf_labels_write(config, (int64_t)shape->sizes[k], shape->labels);
         return;
     }
+    if (!dot && nothing && size->quiet)
+        return;
     if (!dot) {
         (void)json_object_set_new(config, name, nothing ? json_null() : their_json(shape, k));
         return;

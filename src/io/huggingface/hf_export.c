@@ -133,12 +133,15 @@ static bp_err read_by(bp_hf_shape *out, const bp_hf_table *table, const json_t *
     return err;
 }
 
-/* Is the model one that was imported as this type? */
+/* Is the model one that was imported as this type, or trained from such a one? */
 static bool is_of_origin(const bp_hf_table *table, const json_t *state)
 {
     static const char OF[] = "Hugging Face ";
-    const char *origin = json_string_value(json_object_get(state, "origin"));
+    const char *origin = json_string_value(json_object_get(state, "origin")),
+               *type = json_string_value(json_object_get(state, "model_type"));
 
+    if (type)
+        return strcmp(type, table->model_type) == 0;
     return origin && strncmp(origin, OF, strlen(OF)) == 0 &&
            strcmp(origin + strlen(OF), table->model_type) == 0;
 }

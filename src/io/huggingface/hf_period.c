@@ -30,11 +30,14 @@ static bool has_period(const bool *other, int64_t layers, int64_t n, bool leads)
     return true;
 }
 
-/* The usual number where it is that, else the least. 0: none is. */
+/* The usual number where it is that, else the least. 0: none is, or the usual number is 0 and no
+ * layer is the other one. */
 static int64_t find_period(const bool *other, int64_t layers, int64_t usual, bool leads)
 {
-    if (has_period(other, layers, usual, leads))
+    if (usual > 0 && has_period(other, layers, usual, leads))
         return usual;
+    if (usual == 0 && has_period(other, layers, layers + 1))
+        return 0;
     for (int64_t n = 1; n <= layers + 1; n++)
         if (has_period(other, layers, n, leads))
             return n;
@@ -65,7 +68,7 @@ bp_err hf_period_read(double *out, const bp_hf_shape *shape, const bp_hf_size *s
     bool known = take_words(other, list, layers, size);
 
     *out = known ? (double)find_period(other, layers, usual, size->leads) : 0;
-    if (*out > 0)
+    if (*out > 0 || (known && usual == 0 && has_period(other, layers, layers + 1, false)))
         return BP_OK;
     return BP_FAIL(BP_ERR_FORMAT, "huggingface.unsupported",
                    "\"%s\" is no list for %lld layers in which each n-th is %s and the others are "
@@ -80,7 +83,8 @@ json_t *hf_period_json(const bp_hf_shape *shape, const bp_hf_size *size, double 
     int64_t layers = bp_hf_size_of(shape, "layers");
 
     for (int64_t k = 0; k < layers; k++)
-        (void)json_array_append_new(list, word_of(size, is_other(k, (int64_t)n, size->leads)));
+        (void)json_array_append_new(list,
+                                    word_of(size, n > 0 && is_other(k, (int64_t)n, size->leads)));
     return list;
 }
 

@@ -335,7 +335,7 @@ static void backward_group(const backward_call *call, int64_t b, int64_t kv, int
                                    .dv = sum.dv,
                                    .dkv_row = sum.dkv_row};
 
-        if (shape->bias) {
+        if (call->to->dbias) {
             int64_t floats = bp_bias_floats(shape);
 
             results.dbias = call->to->dbias + (b * shape->H + h) * floats;

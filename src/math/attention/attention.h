@@ -60,7 +60,7 @@ typedef struct bp_attention_input {
 /** Buffers for their gradients, likewise: in the form of the input. */
 typedef struct bp_attention_gradients {
     void *dq, *dk, *dv;
-    float *dbias; /* [B][H] rows as the bias's; only with a bias */
+    float *dbias; /* [B][H] rows as the bias's; only with a bias; NULL: not asked */
 } bp_attention_gradients;
 
 /** Those laid out as [B][T][3][H][D], and as [B][T][H][D] beside [B][K][2][H][D]. */

@@ -346,7 +346,7 @@ static void add_bias_gradient(const bp_head *one, float *dbias, const workspace 
 {
     int64_t q = panel->q + panel->at, rows = bp_least(PANEL, one->shape->T - q);
 
-    for (int64_t j = 0; one->bias && j < panel->keys; j++) {
+    for (int64_t j = 0; dbias && j < panel->keys; j++) {
         float dscores[PANEL];
 
         one->loops->from_bf16(dscores, space->left_scores + j * GROUP + panel->at, rows);

@@ -142,7 +142,7 @@ static void backward_row(const bp_head *one, const bp_head_results *results, int
         drop_row(one, dropped, weights, t, first, n);
     }
     score_gradient(gradients, weights, n);
-    for (int64_t k = 0; one->bias && k < n; k++)
+    for (int64_t k = 0; results->dbias && k < n; k++)
         results->dbias[bp_bias_at(one, t, first + k)] += gradients[k];
     one->loops->scale(gradients, one->scale, n);
     one->loops->weighted_rows(dq, gradients, bp_float_at(one->k, first * one->kv_row), n,

@@ -33,7 +33,7 @@ typedef struct bp_head_results {
     void *dq;      /* rows as q's, */
     void *dk, *dv; /* distance from position to position: */
     int64_t dkv_row;
-    float *dbias; /* as bias: it is added to */
+    float *dbias; /* as bias: it is added to; NULL: not asked */
 } bp_head_results;
 
 /** Tiles [first, last) of queries and keys that a call of the backward pass takes, and which
@@ -182,7 +182,7 @@ static inline void bp_head_bias_gradient(const bp_head *one, float *dbias, const
 {
     int64_t rows = bp_least(lanes, one->shape->T - q);
 
-    if (!one->bias)
+    if (!dbias)
         return;
     for (int64_t j = 0; j < keys; j++) {
         int64_t last = bp_visible(one, q, k), i = j > last ? j - last : 0; /* sees the key */

@@ -1,7 +1,7 @@
 /* Gemma 2 as Hugging Face folders hold it. */
 #include "models/gemma2/gemma2.h"
 
-#include "models/stack_huggingface.h"
+#include "models/gemma2/gemma2_huggingface.h"
 
 static const bp_hf_size SIZES[] = {BP_HF_SIZES_OF("26", "2304", "8", "9216", "8192", "256000"),
                                    BP_HF_KV_HEADS("4"),

@@ -2,7 +2,7 @@
  * under text_config, and named language_model. */
 #include "models/gemma3/gemma3.h"
 
-#include "models/stack_huggingface.h"
+#include "models/gemma2/gemma2_huggingface.h"
 
 static const bp_hf_size SIZES[] = {BP_HF_SIZES_OF("26", "2304", "8", "9216", "131072", "262208"),
                                    BP_HF_KV_HEADS("4"),

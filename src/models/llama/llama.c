@@ -22,11 +22,12 @@ static const bp_model_size SIZES[] = {BP_STACK_SIZES,
                                       BP_STACK_QUIET("head_width", head_width),
                                       BP_STACK_SCALING,
                                       BP_STACK_COUNT("window", window),
+                                      BP_STACK_QUIET("window_period", window_period),
                                       BP_VARIANT_ATTENTION_SIZE,
                                       BP_VARIANT_HEAD_SIZES,
                                       {0}};
 
-static const bp_option KEYS[] = {BP_STACK_GATED_INNER_KEY, {0}};
+static const bp_option KEYS[] = {BP_STACK_GATED_INNER_KEY, BP_STACK_WINDOW_PERIOD_KEY, {0}};
 
 const bp_model_family bp_llama_family = {.name = "llama",
                                          .stack = &STACK,

@@ -11,7 +11,13 @@ static const bp_hf_size SIZES[] = {
     BP_HF_NUMBER("norm_epsilon", "rms_norm_eps", "1e-5"),
     BP_HF_THETA("10000"),
     BP_HF_NUMBER("rope_fraction", "partial_rotary_factor", "1"),
-    BP_HF_ROPE_SCALING,
+    BP_HF_ROPE_TYPE("type",
+                    "rope_scaling.rope_type|rope_parameters.rope_type|rope_parameters.type"),
+    BP_HF_ROPE_NUMBERS("rope_parameters."),
+    {"rope_original_context", "original_max_position_embeddings", NULL, BP_HF_COUNT, "0",
+     "rope_scaling.original_max_position_embeddings|"
+     "rope_parameters.original_max_position_embeddings",
+     .quiet = true, .null_is = "0"},
     BP_HF_TIED("0"),
     {"window", "sliding_window", NULL, BP_HF_COUNT, "0", .null_is = "0"},
     {0}};
@@ -48,8 +54,19 @@ static const bp_hf_row ROWS[] = {
     BP_HF_ENDS,
     {0}};
 
-static const bp_hf_table PHI3 = {BP_STACK_HF_TABLE("phi3", "phi3", "Phi3ForCausalLM"),
-                                 .sizes = SIZES, .settings = SETTINGS, .rows = ROWS,
-                                 .harmless = HARMLESS};
+/* The rope_scaling of transformers 4 has just three members: it computes the factor. */
+static void settle(bp_hf_shape *shape, bool written)
+{
+    double original = bp_hf_value_of(shape, "rope_original_context"),
+           factor = bp_hf_value_of(shape, "rope_factor");
+
+    bp_rope_hf_settle(shape, written);
+    if (written && original > 0 && factor == bp_hf_value_of(shape, "context") / original)
+        bp_hf_set_size(shape, "rope_factor", 0);
+}
+
+static const bp_hf_table PHI3 = {
+    BP_STACK_HF_TABLE_SETTLED("phi3", "phi3", "Phi3ForCausalLM", settle), .sizes = SIZES,
+    .settings = SETTINGS, .rows = ROWS, .harmless = HARMLESS};
 
 const bp_hf_table *const bp_phi3_huggingface[] = {&PHI3, NULL};

@@ -376,11 +376,6 @@ static void continue_sequences(const state_space *self, bp_pass *pass, const kep
 
 /* ---- both ways ---- */
 
-static float dropout_of(const state_space *self, const bp_pass *pass)
-{
-    return pass->dropout ? self->block.nn->dropout : 0;
-}
-
 static void layer_forward(bp_block *block, bp_pass *pass, bp_activations *activations, void *saved)
 {
     const state_space *self = state_space_of(block);
@@ -392,7 +387,6 @@ static void layer_forward(bp_block *block, bp_pass *pass, bp_activations *activa
     kept_rows kept = alloc_kept(self, saved ? &keep : pass->scratch, N);
     forward_rows work = alloc_forward(self, pass->scratch, N);
     bp_norm norm = norm_of(self, &kept);
-    bp_rng_key key = bp_mask_key(nn, pass, self->shape.mask);
 
     bp_layer_norm_forward(&work.normed, kept.before, &norm, &(bp_residual){.base = h});
     bp_linear_forward_operand(nn->gemm, kept.wide, &work.normed, self->wide_map, NULL);
@@ -407,10 +401,7 @@ static void layer_forward(bp_block *block, bp_pass *pass, bp_activations *activa
     gate_norm(&work.gated, self, work.inner.v, kept.gate_rstd);
     bp_linear_forward_operand(nn->gemm, work.branch, &work.gated, self->out_map, NULL);
     bp_nn_sum(nn, pass, work.branch, C);
-    if (self->shape.branch_scale > 0)
-        bp_scale(work.branch, self->shape.branch_scale, N * C);
-    bp_add_dropout(h, kept.before, work.branch, N * C, dropout_of(self, pass), &key,
-                   bp_nn_first_row(nn, pass) * C);
+    branch_add(h, kept.before, work.branch, self, pass);
     pass->scratch->used_bytes = mark;
 }
 
@@ -464,24 +455,6 @@ static void open_scan(state_space *self, bp_pass *pass, const kept_rows *kept, b
     mix_backward(work->dbc, self->BC, work->db_rows, &self->both, s->K, &bc, work->inner.taps);
 }
 
-/* The gradient of the branch from that of what it was added to; `rows`: scratch [N][C]. */
-static void open_branch(const state_space *self, const bp_pass *pass, const bp_operand *dbranch,
-                        const float *dh, float *rows)
-{
-    const bp_nn *nn = self->block.nn;
-    int64_t N = pass->B * pass->T, C = self->shape.C, first = bp_nn_first_row(nn, pass) * C;
-    bp_rng_key key = bp_mask_key(nn, pass, self->shape.mask);
-    bool scaled = self->shape.branch_scale > 0;
-    bp_operand to = bp_operand_floats(rows, N, C);
-
-    bp_dropout_backward_operand(scaled ? &to : dbranch, NULL, dh, dropout_of(self, pass), &key,
-                                first);
-    if (!scaled)
-        return;
-    bp_scale(rows, self->shape.branch_scale, N * C);
-    bp_operand_fill(dbranch, rows);
-}
-
 static void layer_backward(bp_block *block, bp_pass *pass, bp_activations *activations, void *saved)
 {
     state_space *self = state_space_of(block);
@@ -495,7 +468,7 @@ static void layer_backward(bp_block *block, bp_pass *pass, bp_activations *activ
     bp_norm norm = norm_of(self, &kept);
     bp_norm_gradients to = {dh, nn->tensor_at == 0 ? self->gain->gradient : NULL, NULL, false};
 
-    open_branch(self, pass, &work.dbranch, dh, work.more);
+    branch_open(&work.dbranch, dh, work.more, self, pass);
     set_rates(work.rate, self);
     open_gate(self, pass, &kept, &work);
     open_scan(self, pass, &kept, &work);

@@ -67,4 +67,11 @@ void gate_norm(const bp_operand *n, const state_space *self, float *v, const flo
 void gate_backward(float *dn, float *dz, const state_space *self, const float *v, double *sums,
                    const float *rstd, const float *y, const float *z, int64_t z_row, int64_t rows);
 
+/** h = base + the branch [rows][C], scaled (in place) and dropped. */
+void branch_add(float *h, const float *base, float *branch, const state_space *self,
+                const bp_pass *pass);
+/** The gradient of the branch from that of what it was added to; `rows`: scratch [rows][C]. */
+void branch_open(const bp_operand *dbranch, const float *dh, float *rows, const state_space *self,
+                 const bp_pass *pass);
+
 #endif

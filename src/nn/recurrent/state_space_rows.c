@@ -303,3 +303,38 @@ void gate_backward(float *dn, float *dz, const state_space *self, const float *v
             memcpy(dn + at, dy, (size_t)n * sizeof *dy);
         }
 }
+
+static float dropout_of(const state_space *self, const bp_pass *pass)
+{
+    return pass->dropout ? self->block.nn->dropout : 0;
+}
+
+void branch_add(float *h, const float *base, float *branch, const state_space *self,
+                const bp_pass *pass)
+{
+    const bp_nn *nn = self->block.nn;
+    int64_t C = self->shape.C, floats = pass->B * pass->T * C;
+    bp_rng_key key = bp_mask_key(nn, pass, self->shape.mask);
+
+    if (self->shape.branch_scale > 0)
+        bp_scale(branch, self->shape.branch_scale, floats);
+    bp_add_dropout(h, base, branch, floats, dropout_of(self, pass), &key,
+                   bp_nn_first_row(nn, pass) * C);
+}
+
+void branch_open(const bp_operand *dbranch, const float *dh, float *rows, const state_space *self,
+                 const bp_pass *pass)
+{
+    const bp_nn *nn = self->block.nn;
+    int64_t N = pass->B * pass->T, C = self->shape.C;
+    bp_rng_key key = bp_mask_key(nn, pass, self->shape.mask);
+    bool scaled = self->shape.branch_scale > 0;
+    bp_operand to = bp_operand_floats(rows, N, C);
+
+    bp_dropout_backward_operand(scaled ? &to : dbranch, NULL, dh, dropout_of(self, pass), &key,
+                                bp_nn_first_row(nn, pass) * C);
+    if (!scaled)
+        return;
+    bp_scale(rows, self->shape.branch_scale, N * C);
+    bp_operand_fill(dbranch, rows);
+}

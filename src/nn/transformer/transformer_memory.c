@@ -171,7 +171,8 @@ attention_work layer_alloc_attention_backward(const layer *self, bp_arena *arena
     work.dqkv_operand = operand_of(self, arena, &work.dqkv);
     work.dbias = self->repeats ? bp_arena_floats(arena, columns) : NULL;
     work.score_bias = alloc_bias(self, arena, pass, 1);
-    work.dscore_bias = alloc_bias(self, arena, pass, pass->B);
+    if (self->shape.relative) /* ALiBi learns nothing */
+        work.dscore_bias = alloc_bias(self, arena, pass, pass->B);
     work.queries = query_alloc(self, arena, pass, true);
     work.norm = layer_alloc_norm(self, arena, rows, columns);
     work.scratch = layer_alloc_attention(self, arena, pass, false);

@@ -406,10 +406,11 @@ static void check_samples(const bp_engine_spec *spec, const bp_model_shape *shap
                         "target: at %s; leave one of them out",
                         (long long)spec->softmax_samples, other);
     if (spec->softmax_samples > 0 && bp_model_caps_logits(shape))
-        bp_config_fault(config, "train.no_samples",
-                        "train.softmax_samples = %lld goes with logits that are not capped, as "
-                        "those of model.kind = %s are: at train.softmax_samples; leave it out",
-                        (long long)spec->softmax_samples, shape->family->name);
+        bp_config_fault(
+            config, "train.no_samples",
+            "train.softmax_samples = %lld goes with logits that are neither capped "
+            "nor scaled, as those of model.kind = %s are: at train.softmax_samples; leave it out",
+            (long long)spec->softmax_samples, shape->family->name);
 }
 
 /* The loss of a prior network is of a Dirichlet, not of a softmax. */

@@ -39,6 +39,8 @@ static json_t *state_of(const trainer *self, const commit_of *what)
     bp_roles_put(state, facts->roles, &facts->ends);
     if (self->start.forced)
         (void)json_object_set(state, "forced", self->start.forced);
+    if (self->start.model_type)
+        (void)json_object_set(state, "model_type", self->start.model_type);
     parts_put_state(self, what->best, state);
     if (self->start.base)
         (void)json_object_set(state, "base", self->start.base);

@@ -242,5 +242,6 @@ void trainer_close(trainer *self)
     bp_free(self->start.constants);
     json_decref(self->start.base);
     json_decref(self->start.forced);
+    json_decref(self->start.model_type);
     bp_mesh_free(&self->mesh);
 }

@@ -68,7 +68,8 @@ typedef struct training_start {
     float *constants;      /* shape.constants; NULL: nothing, or initial values are there */
     json_t
         *base; /* of checkpoints with only an adapter: the model's path and digest; NULL: whole */
-    json_t *forced;                  /* of model.init: what texts must have; NULL: nothing */
+    json_t *forced;     /* of model.init: what texts must have; NULL: nothing */
+    json_t *model_type; /* as which Hugging Face's folders had the weights; NULL: none did */
     char init_digest[BP_SHA256_HEX]; /* of the weights of model.init; "": none, or gone by now */
 } training_start;
 

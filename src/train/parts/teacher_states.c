@@ -68,10 +68,11 @@ static bp_err check_layers(const bp_model_shape *shape, const char *whose, const
                            int count)
 {
     if (!bp_model_has_depth(shape))
-        return BP_FAIL(BP_ERR_CONFIG, "distill.no_states",
-                       "distill.layers compares layers of gpt, llama, gpt_neox, bert, roberta, and "
-                       "of electra's tasks, but the %s is a %s: at distill.layers; leave it out",
-                       whose, shape->family->name);
+        return BP_FAIL(
+            BP_ERR_CONFIG, "distill.no_states",
+            "distill.layers compares layers of decoders, state-space models, encoders and "
+            "the tasks of electra, but the %s is a %s: at distill.layers; leave it out",
+            whose, shape->family->name);
     for (int k = 0; k < count; k++)
         if (layers[k] > shape->layers)
             return BP_FAIL(BP_ERR_CONFIG, "distill.bad_layers",
