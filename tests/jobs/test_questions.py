@@ -182,7 +182,8 @@ class Questions(JobTest):
         path = self.write_questions("strange.jsonl", [
             {"context": "the", "choices": ["", " ", "  x", "日本"], "answer": 3}, {"context": "   ", "choices": [" a", "a"], "answer": 0},
             {"context": long, "choices": [" the", " the"], "answer": 1}, {"context": "a\u0000b", "target": "\u0000"},
-            {"context": "the", "target": long}, {"context": "the", "choices": ["", ""], "answer": 0}])
+            {"context": "the", "target": long}, {"context": "the", "choices": ["", ""], "answer": 0},
+            {"context": "the ", "choices": ["", "x"]}])
         result = self.result("strange", 2, path=path)
         self.assertEqual(result.status, 0, str(result))
         self.assert_warning(result, "[choices.unscored]")
@@ -193,8 +194,9 @@ class Questions(JobTest):
         self.assertEqual(lines[2]["logprobs"][0], lines[2]["logprobs"][1])
         self.assertEqual(lines[2]["best"], 0)  # of equal ones the first
         self.assertEqual((lines[4]["logprobs"], lines[4]["best"], lines[5]["best"]), ([None], None, None))
+        self.assertAlmostEqual(lines[6]["logprobs"][0], lines[0]["logprobs"][1], delta=2e-5)  # the context's blank is what is asked
         summary = read_json(self.at("strange"), "score", "summary.json")
-        self.assertEqual((summary["unscored"], summary["tasks"]["questions"]["questions"]), (4, 6))
+        self.assertEqual((summary["unscored"], summary["tasks"]["questions"]["questions"]), (4, 7))
 
     def test_what_is_no_question_is_refused(self):
         good = [json.dumps(question) for question in self.questions[:4]]

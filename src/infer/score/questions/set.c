@@ -50,7 +50,7 @@ static bp_err add_row(reader *self, const bp_context_text *context, const bp_ids
     if (fed->count > 0)
         memcpy(rows->ids.data + rows->ids.count, fed->data, (size_t)fed->count * sizeof *fed->data);
     rows->ids.count += fed->count;
-    if (bytes > 0)
+    if (bytes > 0 || context->kept < context->bytes)
         err = bp_continuation_encode(self->encoder, context, string, bytes, &rows->ids);
     if (err != BP_OK)
         return err;
