@@ -121,6 +121,22 @@ class Questions(JobTest):
         self.assertNotIn("acc_norm", targets)
         self.assertEqual(summary["all"]["questions"], 44)
 
+    def test_characters_and_bytes_are_told_apart(self):
+        """The harness's acc_norm is by characters, its acc_bytes by bytes."""
+        texts = ["éa", "xqzj", "öb", "kv", "日本", "jjxx kw", "über"]
+        questions = [{"context": "the ", "choices": [texts[k % 7], texts[(k + 1 + k // 7) % 7]], "answer": 0} for k in range(35)]
+        lines = self.asked("characters", 0, "score.questions_form=lm-eval", path=self.write_questions("characters.jsonl", questions))
+        figures = read_json(self.at("characters"), "score", "results.json")["results"]["questions"]
+        chosen = {}
+        for name, size in (("acc_norm", len), ("acc_bytes", lambda text: len(text.encode()))):
+            chosen[name] = [best([value / size(text) for value, text in zip(line["logprobs"], line["choices"], strict=True)]) for line in lines]
+            self.assertAlmostEqual(figures[name + ",none"], chosen[name].count(0) / 35, delta=1e-12)
+        self.assertNotEqual(chosen["acc_norm"], chosen["acc_bytes"])
+        with open(self.file("characters", "samples_questions.jsonl"), encoding="utf-8") as file:
+            samples = [json.loads(line) for line in file]
+        for name, which in chosen.items():
+            self.assertEqual([sample[name] for sample in samples], [float(k == 0) for k in which])
+
     def test_bytes_are_equal_at_any_number_of_data_ranks(self):
         one = self.asked("alone")
         for name, ranks, *mesh in (("two", 2), ("four", 4), ("apart", 3, "mesh.coordinator=dedicated")):
@@ -138,7 +154,7 @@ class Questions(JobTest):
         summary = read_json(self.at("harness"), "score", "summary.json")
         for task, figures in summary["tasks"].items():
             theirs = results["results"][task]
-            for ours, name in (("acc", "acc"), ("acc_norm", "acc_norm"), ("acc_mutual", "acc_mutual_info"), ("perplexity", "perplexity")):
+            for ours, name in (("acc", "acc"), ("acc_character", "acc_norm"), ("acc_norm", "acc_bytes"), ("acc_mutual", "acc_mutual_info"), ("perplexity", "perplexity")):
                 self.assertEqual(theirs.get(name + ",none"), figures.get(ours, {}).get("value"))
             self.assertEqual(results["n-samples"][task]["effective"], figures["questions"])
             p, n = theirs["acc,none"], figures["questions"]
