@@ -215,7 +215,8 @@ bp_err question_list_read(question_list *list, const question_task *task, const 
         err = read_labels(&self, &labels);
     if (err == BP_OK && text.bytes > 0) {
         const char *start = text.data + bp_mark_bytes(text.data, text.bytes);
-        bool objects = !task->columns[0] || *start == '{';
+        bool objects =
+            !task->columns[0] || (*start == '{' && start[1 + strspn(start + 1, " \t")] == '"');
 
         err = (objects ? add_objects : add_records)(&self, start, text.data + text.bytes);
     }

@@ -121,7 +121,7 @@ static int64_t choose(int64_t *chosen, const work *self, source *from, const que
 }
 
 /* An example: its context, a blank and its answer, and an empty line after it; only the context
- * where the answer is empty. */
+ * where a target is empty. */
 static bp_err add_example(bp_buffer *before, const question *example, const work *self)
 {
     const json_t *context, *answer;
@@ -132,7 +132,7 @@ static bp_err add_example(bp_buffer *before, const question *example, const work
                        "answers, such as that of the training set",
                        self->arguments->name);
     bp_buffer_add(before, json_string_value(context), json_string_length(context));
-    if (json_string_length(answer) == 0)
+    if (json_string_length(answer) == 0 && json_object_get(example->asked, "target"))
         return BP_OK;
     bp_buffer_add(before, " ", 1);
     bp_buffer_add(before, json_string_value(answer), json_string_length(answer));
@@ -300,8 +300,7 @@ const bp_tool bp_tool_questions = {
     .name = "questions",
     .help =
         {.name = "bagpipe-data questions",
-         .usage = "--task NAME [OPTION...] FILE... --out Q.jsonl\n"
-                  "--task NAME --shots N --from FILE [OPTION...] FILE... --out Q.jsonl",
+         .usage = "--task NAME [OPTION...] FILE... --out Q.jsonl",
          .summary = "makes a question set of the published files of a known task",
          .text =
              "The question set is for bagpipe score with score.questions. Contexts, choices and "

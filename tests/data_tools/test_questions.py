@@ -109,7 +109,7 @@ class Questions(FolderTest):
         self.assertEqual(self.made("copa", {"val.jsonl": rows}), expected)
 
     def test_mmlu_is_csv_with_a_subject(self):
-        text = '"Which\n""one""?  ",a,"b, c",,ü,D\r\n What? ,1,2,3,4,A'
+        text = '"Which\n""one""?  ",a,"b, c",,ü,D\r\n\r\n What? ,1,2,3,4,A'
         head = "The following are multiple choice questions (with answers) about high school biology.\n\n"
         expected = [{"task": "mmlu_high_school_biology", "id": 0, "group": "mmlu_stem", "choices": ["A", "B", "C", "D"], "answer": 3,
                      "context": head + 'Which\n"one"?\nA. a\nB. b, c\nC. \nD. ü\nAnswer: '},
@@ -118,6 +118,7 @@ class Questions(FolderTest):
         self.assertEqual(self.made("mmlu", {"high_school_biology_test.csv": text}), expected)
         row = {"question": "What?", "subject": "high_school_biology", "choices": ["1", "2", "3", "4"], "answer": 0}
         self.assertEqual(self.made("mmlu", {"all.jsonl": [row]}), [dict(expected[1], id=0)])
+        self.assertIn("\n\n{x}\nA. ", self.made("mmlu", {"anatomy_test.csv": "{x},a,b,c,d,A\n"})[0]["context"])
         self.assertEqual([line.get("group") for line in self.made("mmlu", {"biology_test.csv": text, "anatomy_test.csv": text})], [None, None, "mmlu_stem", "mmlu_stem"])
         self.write("high_school_biology_dev.csv", 'One?,a,b,c,d,B\nTwo?,a,b,c,d,C\n')
         self.write("anatomy_dev.csv", 'Bone?,a,b,c,d,B\n')
@@ -150,11 +151,15 @@ class Questions(FolderTest):
         self.assertEqual(self.drawn("arc_easy", pool[:20], pool, 3, 1234), [generator.sample(range(50), 3) for _ in range(20)])
 
     def test_an_example_is_a_context_a_blank_and_the_answer(self):
+        self.write("more.jsonl", lines_of([{"goal": "g", "sol1": "", "sol2": "c", "label": 0}]))
         self.write("train.jsonl", lines_of([{"sentence": "So _", "option1": "a", "option2": "b", "answer": "2"},
                                             {"sentence": "So _", "option1": "a", "option2": "b", "answer": "2"}]))
         row = {"sentence": "X _ is.", "option1": "a", "option2": "b", "answer": "1"}
         made = self.made("winogrande", {"dev.jsonl": [row]}, "--shots", 1, "--from", self.at("train.jsonl"))
-        self.assertEqual(made[0]["contexts"], ["So bX a ", "So bX b "])  # an empty answer has no end, in the harness either
+        self.assertEqual(made[0]["contexts"], ["So bX a ", "So bX b "])  # an empty target has no end, in the harness either
+        self.write("train.jsonl", lines_of([{"goal": "g", "sol1": "", "sol2": "b", "label": 0}]))
+        made = self.made("piqa", {"valid.jsonl": [{"goal": "h", "sol1": "x", "sol2": "y"}]}, "--shots", 1, "--from", self.at("more.jsonl"), "--from", self.at("train.jsonl"))
+        self.assertEqual(made[0]["context"], "Question: g\nAnswer: \n\nQuestion: h\nAnswer: ")  # an empty choice has one
         self.write("train.jsonl", lines_of([row] + [dict(row, sentence="Y _ was.", answer="2")]))
         made = self.made("winogrande", {"dev.jsonl": [row]}, "--shots", 1, "--from", self.at("train.jsonl"))
         self.assertEqual(made[0]["contexts"], ["Y b was.\n\nX a ", "Y b was.\n\nX b "])

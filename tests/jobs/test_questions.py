@@ -126,6 +126,22 @@ class Questions(JobTest):
         self.assertNotIn("acc_norm", targets)
         self.assertEqual(summary["all"]["questions"], 44)
 
+    def test_characters_and_bytes_are_told_apart(self):
+        """The harness's acc_norm is by characters, its acc_bytes by bytes."""
+        texts = ["éa", "xqzj", "öb", "kv", "日本", "jjxx kw", "über"]
+        questions = [{"context": "the ", "choices": [texts[k % 7], texts[(k + 1 + k // 7) % 7]], "answer": 0} for k in range(35)]
+        lines = self.asked("characters", 0, "score.questions_form=lm-eval", path=self.write_questions("characters.jsonl", questions))
+        figures = read_json(self.at("characters"), "score", "results.json")["results"]["questions"]
+        chosen = {}
+        for name, size in (("acc_norm", len), ("acc_bytes", lambda text: len(text.encode()))):
+            chosen[name] = [best([value / size(text) for value, text in zip(line["logprobs"], line["choices"], strict=True)]) for line in lines]
+            self.assertAlmostEqual(figures[name + ",none"], chosen[name].count(0) / 35, delta=1e-12)
+        self.assertNotEqual(chosen["acc_norm"], chosen["acc_bytes"])
+        with open(self.file("characters", "samples_questions.jsonl"), encoding="utf-8") as file:
+            samples = [json.loads(line) for line in file]
+        for name, which in chosen.items():
+            self.assertEqual([sample[name] for sample in samples], [float(k == 0) for k in which])
+
     def test_bytes_are_equal_at_any_number_of_data_ranks(self):
         one = self.asked("alone")
         for name, ranks, *mesh in (("two", 2), ("four", 4), ("apart", 3, "mesh.coordinator=dedicated")):
@@ -143,7 +159,7 @@ class Questions(JobTest):
         summary = read_json(self.at("harness"), "score", "summary.json")
         for task, figures in summary["tasks"].items():
             theirs = results["results"][task]
-            for ours, name in (("acc", "acc"), ("acc_norm", "acc_norm"), ("acc_mutual", "acc_mutual_info"), ("perplexity", "perplexity")):
+            for ours, name in (("acc", "acc"), ("acc_character", "acc_norm"), ("acc_norm", "acc_bytes"), ("acc_mutual", "acc_mutual_info"), ("perplexity", "perplexity")):
                 self.assertEqual(theirs.get(name + ",none"), figures.get(ours, {}).get("value"))
             self.assertEqual(results["n-samples"][task]["effective"], figures["questions"])
             p, n = theirs["acc,none"], figures["questions"]
@@ -187,7 +203,8 @@ class Questions(JobTest):
         path = self.write_questions("strange.jsonl", [
             {"context": "the", "choices": ["", " ", "  x", "日本"], "answer": 3}, {"context": "   ", "choices": [" a", "a"], "answer": 0},
             {"context": long, "choices": [" the", " the"], "answer": 1}, {"context": "a\u0000b", "target": "\u0000"},
-            {"context": "the", "target": long}, {"context": "the", "choices": ["", ""], "answer": 0}])
+            {"context": "the", "target": long}, {"context": "the", "choices": ["", ""], "answer": 0},
+            {"context": "the ", "choices": ["", "x"]}])
         with open(path, "a", encoding="utf-8") as file:
             file.write('{"context": "the", "choices": [" a", " b"], "answer": 0, "unread": [NaN, 1e999]}\n')
         result = self.result("strange", 2, path=path)
@@ -200,9 +217,10 @@ class Questions(JobTest):
         self.assertEqual(lines[2]["logprobs"][0], lines[2]["logprobs"][1])
         self.assertEqual(lines[2]["best"], 0)  # of equal ones the first
         self.assertEqual((lines[4]["logprobs"], lines[4]["best"], lines[5]["best"]), ([None], None, None))
-        self.assertEqual((lines[6]["context"], "unread" in lines[6]), ("the", False))
+        self.assertAlmostEqual(lines[6]["logprobs"][0], lines[0]["logprobs"][1], delta=2e-5)  # the context's blank is what is asked
+        self.assertEqual((lines[7]["context"], "unread" in lines[7]), ("the", False))
         summary = read_json(self.at("strange"), "score", "summary.json")
-        self.assertEqual((summary["unscored"], summary["tasks"]["questions"]["questions"]), (4, 7))
+        self.assertEqual((summary["unscored"], summary["tasks"]["questions"]["questions"]), (4, 8))
 
     def test_what_is_no_question_is_refused(self):
         good = [json.dumps(question) for question in self.questions[:4]]

@@ -607,7 +607,31 @@ def bilm_seeds():
         put("bilm", name, text.encode("latin-1") if name == "returns" else text)
 
 
+def question_rows_seeds():
+    choices = [{"text": "ice", "label": "A"}, {"text": "", "label": "B"}]
+    columns = {"text": ["x", " "], "label": ["1", "2"]}
+    rows = [  # in the order of the target's tasks
+        [{"text": "She saw the dog"}, {"text": "one "}], [{"sentence_good": "a", "sentence_bad": "", "UID": "x", "pairID": 3}],
+        [{"activity_label": "Cars [x]", "ctx_a": "[header] How to [title] Drive  [", "ctx_b": "\u00c9 \u039f\u03a3", "endings": ["[step] a", "b"], "label": "1", "ind": 4}],
+        [{"sentence": "Ann _ kind.", "option1": "is", "option2": "was", "answer": "2"}, {"sentence": "_", "option1": "", "option2": "", "answer": ""}],
+        [{"id": "M", "question": {"stem": "What?", "choices": choices}, "answerKey": "B"}, {"question": "What?", "choices": columns, "answerKey": "1"}],
+        [{"question_stem": "What", "choices": columns, "answerKey": " 2"}], [{"goal": "g", "sol1": "a", "sol2": "b", "label": 1}, {"goal": "g", "sol1": "a", "sol2": "b"}],
+        [{"question": "q", "passage": "p", "label": True, "idx": 1}, {"question": "q", "passage": "p", "answer": False}],
+        [{"premise": "It fell.", "choice1": "The", "choice2": "the", "question": "cause", "label": 1}, {"premise": "", "choice1": "\u0130", "choice2": " ", "question": "effect"}],
+        [{"question": " q ", "subject": "anatomy", "choices": ["a", "b", "c", "d"], "answer": 3}],
+    ]
+    for k, lines in enumerate(rows):
+        for labels in (0, 1):
+            put("question_rows", f"task-{k}-{labels}", bytes([k, labels]) + "".join(json.dumps(line) + "\n" for line in lines).encode())
+    put("question_rows", "csv", b'\x09\x00"Which\n""one""? ",a,"b, c",,d,D\r\n\r\n{x},1,2,3,4,A')
+    put("question_rows", "csv-open", b'\x09\x00q,"a,b,c,d,A\n')
+    put("question_rows", "csv-cells", b"\x09\x00q,a,b\xff,d,A,\n")
+    put("question_rows", "nul", b'\x06\x00{"goal": "a\\u0000b", "sol1": "\\u0000", "sol2": "", "label": -1}\n')
+    put("question_rows", "empty", b"\x00\x00\n \n")
+    put("question_rows", "no-object", b"\x08\x00[1]\n")
+
+
 if __name__ == "__main__":
     for make in (json_seeds, members_seeds, config_seeds, manifest_seeds, safetensors_seeds, gguf_seeds, sentencepiece_seeds, tokenizer_seeds, encode_seeds, text_seeds, metrics_seeds,
-                 record_seeds, corpus_index_seeds, reshard_seeds, coord_seeds, wire_seeds, notes_seeds, prompts_seeds, rows_seeds, candidates_seeds, mixture_seeds, h5_seeds, bilm_seeds, ngram_seeds, arpa_seeds, vectors_seeds, cli_seeds):
+                 record_seeds, corpus_index_seeds, reshard_seeds, coord_seeds, wire_seeds, notes_seeds, prompts_seeds, rows_seeds, candidates_seeds, mixture_seeds, question_rows_seeds, h5_seeds, bilm_seeds, ngram_seeds, arpa_seeds, vectors_seeds, cli_seeds):
         make()

@@ -12,7 +12,7 @@
 enum { PERPLEXITY = QUESTION_WAYS, ECE, NLL, BRIER, TOTAL_ENTROPY, MUTUAL_INFORMATION, FIGURES };
 
 static const char *const NAMES[FIGURES] = {
-    "acc", "acc_norm", "acc_token", "acc_mutual",    "perplexity",
+    "acc", "acc_norm", "acc_token", "acc_mutual",    "acc_character",     "perplexity",
     "ece", "nll",      "brier",     "total_entropy", "mutual_information"};
 
 /* Questions of a set of figures. */

@@ -20,6 +20,8 @@ static double value_of(const question_results *r, const bp_question *q, int64_t 
     switch (way) {
     case QUESTION_ACC_NORM:
         return logprob / (double)row->bytes;
+    case QUESTION_ACC_CHARACTER:
+        return logprob / (double)r->set->characters[q->first + option];
     case QUESTION_ACC_TOKEN:
         return logprob / (double)row->scored;
     case QUESTION_ACC_MUTUAL:
@@ -112,7 +114,7 @@ void question_judge(question_verdict *out, const question_results *r, int64_t qu
     const choice_result *first = &r->rows[q->first];
 
     *out = (question_verdict){.best = best_by(r, q, QUESTION_ACC),
-                              .right = {NAN, NAN, NAN, NAN},
+                              .right = {NAN, NAN, NAN, NAN, NAN},
                               .logprob = NAN,
                               .confidence = NAN,
                               .nll = NAN,

@@ -116,7 +116,7 @@ static json_t *responses_of(const question_results *r, const bp_question *q)
 
 static void put_metrics(json_t *sample, const question_verdict *verdict, bool target)
 {
-    static const char *const WAYS[] = {"acc", "acc_norm", NULL, "acc_mutual_info"};
+    static const char *const WAYS[] = {"acc", "acc_bytes", NULL, "acc_mutual_info", "acc_norm"};
     json_t *names = json_array();
 
     for (int way = 0; way < QUESTION_WAYS; way++) {
@@ -214,7 +214,8 @@ static json_t *results_of(const json_t *tasks, const char *model)
         json_t *of = json_pack("{ss}", "alias", name);
 
         put_figure(of, figures, "acc", "acc", count);
-        put_figure(of, figures, "acc_norm", "acc_norm", count);
+        put_figure(of, figures, "acc_character", "acc_norm", count);
+        put_figure(of, figures, "acc_norm", "acc_bytes", count);
         put_figure(of, figures, "acc_mutual", "acc_mutual_info", count);
         put_figure(of, figures, "perplexity", "perplexity", count);
         (void)json_object_set_new(results, name, of);

@@ -29,13 +29,20 @@ typedef struct question_results {
 typedef struct question_verdict {
     bool scored;     /* an option has a log-probability */
     int64_t best;    /* by summed log-probability */
-    double right[4]; /* of the ways of ACC..: 1, 0; NaN without an answer, or of another form */
+    double right[5]; /* of the ways of ACC..: 1, 0; NaN without an answer, or of another form */
     double logprob;  /* of a target */
     double confidence, nll, brier;            /* of the options' softmax, with an answer */
     double total_entropy, mutual_information; /* of an ensemble */
 } question_verdict;
 
-enum { QUESTION_ACC, QUESTION_ACC_NORM, QUESTION_ACC_TOKEN, QUESTION_ACC_MUTUAL, QUESTION_WAYS };
+enum {
+    QUESTION_ACC,
+    QUESTION_ACC_NORM,
+    QUESTION_ACC_TOKEN,
+    QUESTION_ACC_MUTUAL,
+    QUESTION_ACC_CHARACTER,
+    QUESTION_WAYS
+};
 
 void question_judge(question_verdict *out, const question_results *results, int64_t question);
 

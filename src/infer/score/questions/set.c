@@ -35,6 +35,15 @@ static void begin_document(reader *self, bool quiet)
     rows->quiet[rows->documents++] = quiet;
 }
 
+static int64_t characters_of(const char *text, size_t bytes)
+{
+    int64_t count = 0;
+
+    for (size_t k = 0; k < bytes; k++)
+        count += ((unsigned char)text[k] & 0xC0) != 0x80; /* no byte but the first of one */
+    return count;
+}
+
 /* A row of the last document: the prefix and the context's ids, then the text's. */
 static bp_err add_row(reader *self, const bp_context_text *context, const bp_ids *fed,
                       const json_t *text)
@@ -50,10 +59,13 @@ static bp_err add_row(reader *self, const bp_context_text *context, const bp_ids
     if (fed->count > 0)
         memcpy(rows->ids.data + rows->ids.count, fed->data, (size_t)fed->count * sizeof *fed->data);
     rows->ids.count += fed->count;
-    if (bytes > 0)
+    if (bytes > 0 || context->kept < context->bytes)
         err = bp_continuation_encode(self->encoder, context, string, bytes, &rows->ids);
     if (err != BP_OK)
         return err;
+    self->set->characters = bp_grow("score.questions", self->set->characters,
+                                    &self->set->capacities[3], rows->count + 1, sizeof(int64_t));
+    self->set->characters[rows->count] = characters_of(string, bytes);
     self->set->options += !rows->quiet[row.document];
     self->set->cut += rows->ids.count - row.first > self->spec->context + 1;
     bp_candidates_add(rows, &row, fed->count, self->spec->context);
@@ -352,6 +364,7 @@ void bp_question_set_clear(bp_question_set *set)
         bp_free(set->name[k]);
     bp_free(set->name);
     bp_free(set->questions);
+    bp_free(set->characters);
     bp_free(set->text);
     bp_candidates_clear(&set->rows);
     *set = (bp_question_set){0};

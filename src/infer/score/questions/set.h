@@ -21,11 +21,12 @@ typedef struct bp_question_set {
     bp_question *questions;
     char *text;            /* the file */
     bp_candidates rows;    /* one of its documents is the rows behind one context */
+    int64_t *characters;   /* [rows.count]: of the choice's text */
     int64_t names;         /* of tasks and groups */
     char **name;           /* [names] */
     int64_t options;       /* rows that are one */
     int64_t cut;           /* rows whose context lost its beginning */
-    int64_t capacities[3]; /* of questions, names, rows.first */
+    int64_t capacities[4]; /* of questions, names, rows.first, characters */
 } bp_question_set;
 
 typedef struct bp_questions_spec {
