@@ -1,9 +1,11 @@
 /* bagpipe-data corpus: text, or another program's HDF5 file of tokens, to a compressed corpus. */
 #include "arguments.h"
 #include "base/buffer.h"
+#include "base/files/fs.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/process/clock.h"
+#include "file_tool.h"
 #include "io/corpus/corpus_build.h"
 #include "io/corpus/corpus_convert.h"
 #include "mesh/mesh.h"
@@ -261,6 +263,10 @@ static void report(const corpus_arguments *arguments, const bp_tokenizer *tokeni
                 built->empty_documents, built->documents);
     if (built->unknown > 0)
         warn_of_unknown(tokenizer, built);
+    if (bp_tokenizer_loses(tokenizer))
+        bp_log("the tokenizer takes away %s: figures a byte do not compare with those of other "
+               "tokenizers",
+               bp_tokenizer_loses(tokenizer));
     if (built->skipped_bad > 0)
         BP_WARN("corpus.skipped_bad",
                 "%" PRId64 " of %" PRId64 " documents are bad and were left out: %s lists them",
@@ -376,9 +382,26 @@ static bp_err convert(const corpus_arguments *arguments)
     return err;
 }
 
+static const char DEFAULT_FORMAT[] = "text";
+
+/* A file of records that nobody called one becomes a single document, braces and all. */
+static void warn_of_format(const corpus_arguments *arguments)
+{
+    static const char *const KINDS[][2] = {
+        {".jsonl", "jsonl"}, {".tsv", "tsv"}, {".conll", "conll"}};
+
+    for (int k = 0; k < arguments->files.count && arguments->format == DEFAULT_FORMAT; k++)
+        for (size_t i = 0; i < sizeof KINDS / sizeof KINDS[0]; i++)
+            if (strstr(bp_path_base(arguments->files.list[k]), KINDS[i][0]))
+                BP_WARN("corpus.no_format",
+                        "without --format the whole file is one document of text: at %s; give "
+                        "--format %s, or --format text if that is meant",
+                        shown_path(arguments->files.list[k]), KINDS[i][1]);
+}
+
 static bp_err run(int argc, char **argv)
 {
-    corpus_arguments arguments = {.format = "text"};
+    corpus_arguments arguments = {.format = DEFAULT_FORMAT};
     const tool_value values[] = {{.key = 't', .text = &arguments.tokenizer},
                                  {.key = 'o', .text = &arguments.out},
                                  {.key = KEY_FORMAT, .text = &arguments.format},
@@ -402,6 +425,8 @@ static bp_err run(int argc, char **argv)
     if (err == BP_OK && arguments.out)
         arguments.skip_list = bp_sprintf("%s.skipped.jsonl", arguments.out);
     err = bp_agree(MPI_COMM_WORLD, err == BP_OK ? check_arguments(&arguments) : err);
+    if (err == BP_OK && bp_comm_is_root(MPI_COMM_WORLD))
+        warn_of_format(&arguments);
     if (err == BP_OK && converts(&arguments))
         err =
             bp_agree(MPI_COMM_WORLD, bp_comm_is_root(MPI_COMM_WORLD) ? convert(&arguments) : BP_OK);

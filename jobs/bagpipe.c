@@ -13,6 +13,7 @@
 #include "run/watchdog/watchdog.h"
 
 #include "base/config/run_options.h"
+#include "base/config/unused.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -196,6 +197,22 @@ static bp_err read_config(bp_config **out, const arguments *args)
     return err;
 }
 
+/* What the job has no use for, and what it finds doubtful. */
+static void warn(const bp_job *job, const bp_config *config)
+{
+    int64_t at = 0;
+    const char *key;
+
+    while ((key = bp_config_next_unused(config, &at)))
+        BP_WARN(
+            "config.other_job",
+            "%s is a key of other jobs, and does nothing here: at the command line; see bagpipe "
+            "%s --help",
+            key, job->name);
+    if (job->warn)
+        job->warn(config);
+}
+
 /* What needs no MPI: check, requeue (*again: its answer). */
 static bp_err run_alone(const arguments *args, bool *again)
 {
@@ -206,8 +223,8 @@ static bp_err run_alone(const arguments *args, bool *again)
     if (err == BP_OK && args->requeue)
         err =
             bp_requeue(args->job->name, config, (int)args->status, args->most, args->cause, again);
-    if (err == BP_OK && !args->requeue && args->job->warn)
-        args->job->warn(config);
+    if (err == BP_OK && !args->requeue)
+        warn(args->job, config);
     bp_config_free(&config);
     if (err == BP_OK && !args->requeue)
         printf("%s: %s takes this configuration (the files that it names were not looked at)\n",
@@ -263,8 +280,8 @@ static bp_err run_job(const arguments *args)
         bp_watchdog_start(call.world, bp_watchdog_seconds(err == BP_OK ? call.config : NULL));
     err = bp_agree(call.world, err);
 
-    if (err == BP_OK && args->job->warn)
-        args->job->warn(call.config); /* only of the root: it speaks */
+    if (err == BP_OK)
+        warn(args->job, call.config); /* only of the root: it speaks */
     if (err == BP_OK)
         err = args->ranks > 0 ? run_plan_alone(args, &call) : start(args->job, &call);
     if (err != BP_OK && call.config && !call.plan && bp_comm_is_root(call.world))

@@ -24,7 +24,7 @@ local_packages_done() {
         }' "$1"
 }
 local_build_done() {
-    awk '/^\[ *[0-9]+%\]/ { done = $0; sub(/^\[ */, "", done); sub(/%.*/, "", done) }
+    awk '/^\[ *[0-9]+%\]/ { now = $0; sub(/^\[ */, "", now); sub(/%.*/, "", now); if (done == "" || now + 0 > done + 0) done = now }
         END { if (done == "") print "configuring"; else printf "%d %%", done }' "$1"
 }
 

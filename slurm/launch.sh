@@ -93,6 +93,13 @@ go_on() {
     esac
 }
 
+# warn_of_threads: without --cpus-per-task a task has one thread, whatever the node has.
+warn_of_threads() {
+    local tasks=${SLURM_NTASKS_PER_NODE:-${SLURM_TASKS_PER_NODE%%[^0-9]*}} cores=${SLURM_CPUS_ON_NODE:-0}
+    [[ -z ${SLURM_CPUS_PER_TASK:-} && ${tasks:-0} -gt 0 && $cores -ge $((2 * tasks)) ]] || return 0
+    echo "warning: $tasks task(s) a node run one thread each on $cores cores: give sbatch --cpus-per-task=$((cores / tasks))" >&2
+}
+
 # run_job JOB CONFIG.ini [section.key=value ...]: ends the batch script with the job's status.
 #
 # Slurm sends USR1 to this shell alone (--signal=B:USR1@SECONDS), ahead of the time limit or of preemption; srun and
@@ -113,6 +120,7 @@ run_job() {
     export SRUN_CPUS_PER_TASK=${SLURM_CPUS_PER_TASK:-1}
     export OMP_NUM_THREADS=$SRUN_CPUS_PER_TASK
     tell_end_time
+    warn_of_threads
     introduce "$@"
     skip_steps
     status=75

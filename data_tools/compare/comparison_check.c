@@ -336,6 +336,35 @@ static const char *question_of(const convention *one)
     return strcmp(one->name, "pairs") == 0 ? "a source text" : "the tokens before it";
 }
 
+/* What the tokens of a side lack of its text; NULL: nothing. */
+static const char *lost_of(const score_folder *scores)
+{
+    const json_t *all = json_object_get(scores->summary, "convention");
+    const char *loses = json_string_value(json_object_get(all, "loses"));
+
+    if (json_integer_value(json_object_get(scores->summary, "oov")) > 0)
+        return "unknown words";
+    return loses;
+}
+
+/* A code that does not spell the text is short of it: by the byte or word it looks better. */
+static void check_spelling(comparison *c)
+{
+    for (int side = 0; side < 2; side++) {
+        const char *lost = lost_of(&c->scores[side]);
+
+        if (!lost)
+            continue;
+        remark(c,
+               "the tokens of %s do not spell the text (%s): figures a byte or a word look better "
+               "than "
+               "they are",
+               side == 0 ? "A" : "B", lost);
+        if (!c->no_verdict)
+            c->no_verdict = "not all tokens spell the text, see the note";
+    }
+}
+
 static bp_err check_questions(comparison *c, const convention *a, const convention *b)
 {
     const char *in_a = question_of(a), *in_b = question_of(b);
@@ -415,6 +444,8 @@ bp_err comparison_check(comparison *c)
         err = check_tokens(c, &a, &b, &same_tokens);
     if (err == BP_OK)
         err = choose_unit(c, &a, &b, same_tokens);
+    if (err == BP_OK && c->unit != UNIT_TOKEN)
+        check_spelling(c);
     if (err == BP_OK)
         check_labels(c);
     return err;

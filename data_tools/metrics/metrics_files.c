@@ -263,6 +263,26 @@ static int compare_labels(const void *a, const void *b)
     return strcmp((*(const bp_line *const *)a)->text, (*(const bp_line *const *)b)->text);
 }
 
+/* Two files of which one has other columns, or other names: no line can be right. */
+static void warn_of_other_labels(const bp_class_answers *of, const answer_file *const files[2])
+{
+    bool *known = bp_alloc("tool.labels", of->classes, sizeof *known), common = false;
+
+    for (int64_t k = 0; k < of->documents; k++)
+        known[of->label[k]] = true;
+    for (int64_t k = 0; k < of->documents; k++)
+        common = common || known[of->predicted[k]];
+    if (!common && of->documents > 0)
+        BP_WARN("metrics.other_labels",
+                "no label of the one is a label of the other%s: at %s and %s; give files with one "
+                "label a line, of one set",
+                strchr(files[0]->lines[0].text, '\t') || strchr(files[1]->lines[0].text, '\t')
+                    ? ", and lines have several columns"
+                    : "",
+                files[0]->path, files[1]->path);
+    bp_free(known);
+}
+
 bp_err read_classes(bp_class_answers *out, int32_t **codes, const answer_file *reference,
                     const answer_file *hypothesis)
 {
@@ -290,6 +310,8 @@ bp_err read_classes(bp_class_answers *out, int32_t **codes, const answer_file *r
         out->classes += k == 0 || strcmp(sorted[k]->text, sorted[k - 1]->text) != 0;
         (*codes)[at] = (int32_t)(out->classes - 1);
     }
+    if (err == BP_OK)
+        warn_of_other_labels(out, files);
     bp_free(sorted);
     return err;
 }

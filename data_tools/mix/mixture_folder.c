@@ -106,7 +106,8 @@ static bp_err copy_attributes(bp_h5 *to, bp_h5 *from)
 
 static bp_err save_tokens(const results *of, const char *path)
 {
-    static const char *const kept[] = {"corpus_start", "tokens", "doc_start", "doc_id",
+    static const char *const kept[] = {"corpus_start",    "corpus_first_entry", "corpus_names",
+                                       "tokens",          "doc_start",          "doc_id",
                                        "source/tokenizer"};
     bp_h5_draft draft = {0};
     bp_h5 *from = NULL;
@@ -148,8 +149,11 @@ static bp_err write_figures(bp_h5 *to, const results *of)
 
 static bp_err save_documents(const results *of, const char *path)
 {
-    static const char *const kept[] = {"corpus_start", "tokens", "bytes",
-                                       "words",        "doc_id", "token_hash"};
+    static const char *const kept[] = {"corpus_start", "corpus_first_document",
+                                       "corpus_names", "corpus",
+                                       "tokens",       "bytes",
+                                       "words",        "doc_id",
+                                       "token_hash"};
     bp_h5_draft draft = {0};
     bp_h5 *from = NULL;
     bp_err err = bp_h5_open(&from, of->mix->first.documents_path);

@@ -228,31 +228,32 @@ static bp_err run(int argc, char **argv)
 
 const bp_tool bp_tool_table = {
     .name = "table",
-    .help = {.name = "bagpipe-data table",
-             .usage = "[OPTION...] FILE...\n[OPTION...] RUN...\n[OPTION...] SCORE-RUN...\n--form "
-                      "npy FILE DATASET --out F.npy",
-             .summary = "prints rows of files, or runs side by side, as CSV",
-             .text = "A FILE is a corpus or documents.h5 (a row a document), or tokens.h5 (a row a "
-                     "token: document, doc_id, position, token, text, logprob, and the columns of "
-                     "an ensemble).\n"
-                     "In the column text, \\n, \\t and \\r are a newline, a tab and a carriage "
-                     "return, \\\\ is a backslash, and \\xNN is a byte that is not valid UTF-8 in "
-                     "this token, or of another control character. logprob is nan where a token "
-                     "was not scored.\n"
-                     "With --form npy a dataset is written for numpy.load, in the type that it has "
-                     "in the file: vector of score/vectors.h5.\n"
-                     "A RUN is the run folder of a training (a row a run): its state, figures, and "
-                     "the keys that differ. The run with the lowest validation loss is first; runs "
-                     "without validation follow by their last loss.\n"
-                     "A SCORE-RUN is the run folder of a score job: a row a model and corpus or "
-                     "label value, with 95 % intervals from 10 documents on. As text, markdown "
-                     "or latex a row is a corpus or label value, and a column a model.",
-             .options = OPTIONS,
-             .examples =
-                 "  bagpipe-data table train.h5\n"
-                 "  bagpipe-data table runs/scored/score/documents.h5 > documents.csv\n"
-                 "  bagpipe-data table runs/sweep/*\n"
-                 "  bagpipe-data table runs/scored-* --form latex --figure bits_per_byte\n"
-                 "  bagpipe-data table --form npy runs/v/score/vectors.h5 vector --out v.npy\n",
-             .statuses = STATUSES},
+    .help =
+        {.name = "bagpipe-data table",
+         .usage = "[OPTION...] FILE...\n[OPTION...] RUN...\n[OPTION...] SCORE-RUN...\n--form "
+                  "npy FILE DATASET --out F.npy",
+         .summary = "prints rows of files, or runs side by side, as CSV",
+         .text =
+             "A FILE is a corpus or documents.h5 (a row a document), or tokens.h5 (a row a "
+             "token: document, doc_id, corpus, position, token, text, logprob, and the columns of "
+             "an ensemble).\n"
+             "In the column text, \\n, \\t and \\r are a newline, a tab and a carriage "
+             "return, \\\\ is a backslash, and \\xNN is a byte that is not valid UTF-8 in "
+             "this token, or of another control character. logprob is nan where a token "
+             "was not scored.\n"
+             "With --form npy a dataset is written for numpy.load, in the type that it has "
+             "in the file: vector of score/vectors.h5.\n"
+             "A RUN is the run folder of a training (a row a run): its state, figures, and "
+             "the keys that differ. The run with the lowest validation loss is first; runs "
+             "without validation follow by their last loss.\n"
+             "A SCORE-RUN is the run folder of a score job: a row a model and corpus or "
+             "label value, with 95 % intervals from 10 documents on. As text, markdown "
+             "or latex a row is a corpus or label value, and a column a model.",
+         .options = OPTIONS,
+         .examples = "  bagpipe-data table train.h5\n"
+                     "  bagpipe-data table runs/scored/score/documents.h5 > documents.csv\n"
+                     "  bagpipe-data table runs/sweep/*\n"
+                     "  bagpipe-data table runs/scored-* --form latex --figure bits_per_byte\n"
+                     "  bagpipe-data table --form npy runs/v/score/vectors.h5 vector --out v.npy\n",
+         .statuses = STATUSES},
     .run = run};

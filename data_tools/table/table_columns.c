@@ -45,9 +45,14 @@ static bp_err load_values(bp_h5 *h5, table_column *column)
     char *name;
     bp_err err;
 
-    if (!label && strcmp(column->name, "member_logprob") != 0)
+    if (label)
+        name = bp_sprintf("label_names/%s", column->name + 7);
+    else if (strcmp(column->name, "member_logprob") == 0)
+        name = bp_strdup("member_names");
+    else if (strcmp(column->name, "corpus") == 0)
+        name = bp_strdup("corpus_names");
+    else
         return BP_OK;
-    name = label ? bp_sprintf("label_names/%s", column->name + 7) : bp_strdup("member_names");
     if (!bp_h5_has(h5, name)) {
         bp_free(name);
         return BP_OK;
@@ -77,7 +82,8 @@ static bp_err add_column(table *t, const char *name, const bp_h5_shape *shape)
 /* Has it a value, or as many as it has columns, for each row? */
 static bool is_column(const table *t, const char *name, const bp_h5_shape *shape)
 {
-    if (strncmp(name, "label_names/", 12) == 0 || strcmp(name, "member_names") == 0)
+    if (strncmp(name, "label_names/", 12) == 0 || strcmp(name, "member_names") == 0 ||
+        strncmp(name, "corpus_", 7) == 0)
         return false;
     for (const char *const *out = t->left_out; out && *out; out++)
         if (strcmp(name, *out) == 0)

@@ -24,6 +24,9 @@ typedef struct token_table {
     int64_t *starts; /* [DOCUMENTS + 1] */
     char *names;     /* [DOCUMENTS][name_bytes] */
     size_t name_bytes;
+    int64_t corpora, *corpus_start; /* [corpora + 1] entries; 0: the file does not name them */
+    char *corpus_names;             /* [corpora][corpus_bytes] */
+    size_t corpus_bytes;
 } token_table;
 
 bool token_table_is(const bp_user_block *block, bp_h5 *h5)
@@ -153,6 +156,31 @@ static bp_err open_documents(token_table *t)
     return hold_documents(t, 0);
 }
 
+static bp_err open_corpora(token_table *t)
+{
+    bp_h5 *h5 = t->columns.h5;
+    bp_h5_shape starts, names;
+    bp_err err;
+
+    if (!bp_h5_has(h5, "corpus_names") || !bp_h5_has(h5, "corpus_first_entry"))
+        return BP_OK; /* of an older version */
+    err = bp_h5_shape_of(h5, "corpus_first_entry", &starts);
+    if (err == BP_OK)
+        err = bp_h5_shape_of(h5, "corpus_names", &names);
+    if (err != BP_OK)
+        return err;
+    if (!names.is_text || names.dims != 1 || starts.is_text || starts.count != names.count + 1)
+        return damaged(t, "corpus_first_entry");
+    t->corpora = names.count;
+    t->corpus_bytes = names.width;
+    t->corpus_start = bp_alloc("tool.documents", t->corpora + 1, sizeof *t->corpus_start);
+    t->corpus_names = bp_alloc("tool.documents", t->corpora, t->corpus_bytes);
+    err = bp_h5_read(h5, "corpus_first_entry", BP_H5_I64, 0, t->corpus_start, t->corpora + 1);
+    return err == BP_OK ? bp_h5_read_text(h5, "corpus_names", t->corpus_bytes, 0, t->corpus_names,
+                                          t->corpora)
+                        : err;
+}
+
 /* *document, from where it is, to the one that holds an entry. */
 static bp_err find_document(token_table *t, int64_t entry, int64_t *document)
 {
@@ -177,6 +205,14 @@ static void put_token(const token_table *t, int64_t document, int64_t entry, int
 
     printf("%" PRId64 ",", document);
     put_csv(stdout, name, t->name_bytes);
+    if (t->corpora > 0) {
+        int64_t k = 0;
+
+        while (k + 1 < t->corpora && entry >= t->corpus_start[k + 1])
+            k++;
+        putchar(',');
+        put_csv(stdout, t->corpus_names + (size_t)k * t->corpus_bytes, t->corpus_bytes);
+    }
     printf(",%" PRId64 ",%" PRId64 ",", entry - t->starts[document - t->held], id);
     if (id >= 0 && id < t->vocabulary)
         (void)fwrite(t->texts.data + t->text_at[id], 1, t->text_at[id + 1] - t->text_at[id],
@@ -209,21 +245,24 @@ static bp_err put_rows(token_table *t, int64_t rows)
 
 static bp_err print(token_table *t, const file_options *options)
 {
-    static const char *const OTHERS[] = {"tokens",       "doc_start",        "doc_id",
-                                         "corpus_start", "source/tokenizer", NULL};
+    static const char *const OTHERS[] = {
+        "tokens",       "doc_start",          "doc_id", "corpus_start", "source/tokenizer",
+        "corpus_names", "corpus_first_entry", NULL};
     bp_err err = table_find_columns(&t->columns, "logprob", OTHERS);
 
     if (err == BP_OK)
         err = load_texts(t, t->columns.h5, options->tokenizer);
     if (err == BP_OK && t->columns.rows > 0)
         err = open_documents(t);
+    if (err == BP_OK)
+        err = open_corpora(t);
     if (err == BP_OK) {
         t->ids = bp_alloc("tool.tokens", t->columns.block_rows, sizeof *t->ids);
         err = BP_OK;
     }
     if (err != BP_OK)
         return err;
-    printf("document,doc_id,position,token,text");
+    printf("document,doc_id%s,position,token,text", t->corpora > 0 ? ",corpus" : "");
     table_put_heads(&t->columns);
     int64_t rows = t->columns.rows;
     return put_rows(t, options->head >= 0 && options->head < rows ? options->head : rows);
@@ -236,6 +275,8 @@ bp_err token_table_print(bp_h5 *h5, const file_options *options)
 
     bp_free(t.ids);
     bp_free(t.names);
+    bp_free(t.corpus_names);
+    bp_free(t.corpus_start);
     bp_free(t.starts);
     bp_free(t.text_at);
     bp_buffer_clear(&t.texts);

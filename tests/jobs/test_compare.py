@@ -276,6 +276,39 @@ class Compare(JobTest):
         self.assertIn("Per byte", self.compare("a", "c").out)
         self.assertRegex(self.verdict("a", "c")[0], r"^A predicts better: B has [\d.]+ more bits per byte \(95 %: [\d.]+ to [\d.]+\)\.$")
 
+    def test_codes_that_do_not_spell_the_text(self):
+        """Unknown words, and lower case: both perplexities are shown, and there is no verdict by the byte."""
+        self.must(["bagpipe-data", "tokenizer", "--kind", "word", "--size", 200, "--out", self.at("word.json"), self.at("train.txt")])
+        with open(self.at("tokenizer.json"), encoding="utf-8") as file:
+            lower = json.load(file)
+        lower["normalizer"] = {"type": "Lowercase"}
+        self.write("lower.json", json.dumps(lower))
+        for name, sides in (("word", "unknown words"), ("lower", "lower case")):
+            os.makedirs(self.at(name))
+            self.corpus(f"{name}.json", f"{name}/train", "train.txt", "lines")
+            built = run([program("bagpipe-data"), "corpus", "--tokenizer", self.at(f"{name}.json"), "--format", "lines", "--out", self.at(f"{name}/lines.h5"), self.at("lines.txt")])
+            self.assertIn({"word": "tokens are unknown to the tokenizer", "lower": "the tokenizer takes away lower case: "}[name], str(built))
+            self.must(["bagpipe", "pretrain", self.at("small.ini"), f"run.dir={self.at('m-' + name)}", f"corpus.train={self.at(name + '/train.h5')}",
+                       "corpus.valid=", "train.steps=3"])
+            self.score("lines-" + name, "m-" + name, name + "/lines")
+            summary = self.summary("lines-" + name)
+            self.assertEqual(summary["convention"].get("loses"), {"word": None, "lower": "lower case"}[name])
+            said = "the tokenizer takes away lower case"
+            if name == "word":
+                self.assertGreater(summary["oov"], 0)
+                said = (f"{summary['oov']} of {summary['tokens']} scored tokens are unknown words: perplexity {summary['perplexity']:.4f} with them, "
+                        f"{summary['perplexity_without_oov']:.4f} without")
+            for part in ("log.txt", "score/index.html"):
+                with open(os.path.join(self.at("lines-" + name), part), encoding="utf-8") as file:
+                    self.assertIn(said, file.read())
+            self.score("lines-a", "m1", "lines") if name == "word" else None
+            out = self.compared("lines-a", "lines-" + name)
+            self.assertEqual((out["unit"], out["no_verdict"]), ("byte", "not all tokens spell the text, see the note"))
+            self.assertIn(f"the tokens of B do not spell the text ({sides})", out["remarks"][-1])
+            self.assertEqual(self.verdict("lines-" + name, "lines-a"), ["No verdict: not all tokens spell the text, see the note."])
+            self.assertIsNone(self.compared("lines-" + name, "lines-" + name)["no_verdict"])  # of one code the same tokens compare
+        self.assertNotIn("loses", self.summary("a")["convention"])
+
     def test_other_conventions_are_reported(self):
         self.score("short", "m1", "lines", "docs", keys=["score.context=16"])
         self.score("end", "m1", "lines", "docs", keys=["score.end=yes"])
@@ -401,6 +434,27 @@ class Compare(JobTest):
         for more in (["--form", "npy"], ["--figure", "loss"]):
             self.assert_error(run([program("bagpipe-data"), "table", self.at("a"), *more]), 64, "[table.bad_")
         self.assert_error(run([program("bagpipe-data"), "table", self.at("m1"), "--form", "text"]), 64, "[table.bad_form]")
+
+    def test_corpora_have_their_names_in_tables(self):
+        rows = list(csv.DictReader(self.table(os.path.join(self.at("a"), "score", "documents.h5")).out.splitlines()))
+        lines = self.summary("a")["corpora"]["lines"]["documents"]
+        self.assertEqual([row["corpus"] for row in rows], ["lines"] * lines + ["docs"] * 40)
+        with h5py.File(os.path.join(self.at("a"), "score", "documents.h5")) as file:
+            self.assertEqual(list(file["corpus_first_document"][:]), [0, lines, lines + 40])
+            self.assertEqual(list(file["corpus_start"][:]), [0, lines, lines + 40])
+        self.score("named", "m1", "lines", "docs", keys=["score.tokens=yes"])
+        path = os.path.join(self.at("named"), "score", "tokens.h5")
+        rows = list(csv.DictReader(self.table(path).out.splitlines()))
+        with h5py.File(path) as file:
+            self.assertEqual([x.decode() for x in file["corpus_names"][:]], ["lines", "docs"])
+            first = file["corpus_first_entry"][:]
+            numpy.testing.assert_array_equal(first, file["corpus_start"][:])
+        self.assertEqual([row["corpus"] for row in rows], ["lines"] * first[1] + ["docs"] * (first[2] - first[1]))
+
+    def test_records_that_nobody_called_records_are_warned_of(self):
+        words = ["bagpipe-data", "corpus", "--tokenizer", self.at("tokenizer.json"), "--out", self.at("whole.h5"), self.at("docs.jsonl")]
+        self.assert_warning(self.must(words), "[corpus.no_format]", "docs.jsonl", "--format jsonl")
+        self.assert_warning(self.must([*words, "--format", "text"]), "[corpus.no_format]", times=0)
 
     # ---- refusals ----
 

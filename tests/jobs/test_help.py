@@ -22,6 +22,17 @@ def names(text, heading):
     return re.findall(r"(?m)^  (\S+)", rows)
 
 
+class OtherJobs(bagpipe_test.FolderTest):
+    def test_a_key_of_another_job_is_warned_of_on_the_command_line(self):
+        """A file may serve several jobs: nothing is said of its keys."""
+        self.write("x.ini", "[train]\nsteps = 4\n[score]\nmodel = m\n")
+        arguments = ("check", "score", self.at("x.ini"), f"run.dir={self.at('r')}", "score.corpus=c.h5")
+        result = run([program("bagpipe"), *arguments, "ensemble.kind=seed"])
+        self.assertEqual(result.status, 0, str(result))
+        self.assert_warning(result, "[config.other_job]", "ensemble.kind", "bagpipe score --help")
+        self.assert_warning(run([program("bagpipe"), *arguments]), "[config.other_job]", times=0)
+
+
 class Help(unittest.TestCase):
     @classmethod
     def setUpClass(cls):

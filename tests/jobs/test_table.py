@@ -94,7 +94,7 @@ class Tokens(JobTest):
         data, reported = self.table(self.tokens_h5("single"))
         self.assertEqual(reported, "")
         rows = self.rows(data)
-        self.assertEqual(list(rows[0]), ["document", "doc_id", "position", "token", "text", "logprob"])
+        self.assertEqual(list(rows[0]), ["document", "doc_id", "corpus", "position", "token", "text", "logprob"])
         self.assert_is_the_corpora(rows, "single", self.corpora)
         texts = self.texts(rows)
         for k, text in enumerate(TEXTS):
@@ -122,7 +122,7 @@ class Tokens(JobTest):
     def test_an_ensemble_has_its_columns(self):
         self.score("both", "ensemble.json", self.corpora)
         rows = self.rows(self.table(self.tokens_h5("both"))[0])
-        self.assertEqual(list(rows[0]), ["document", "doc_id", "position", "token", "text", "logprob"] + ENSEMBLE)
+        self.assertEqual(list(rows[0]), ["document", "doc_id", "corpus", "position", "token", "text", "logprob"] + ENSEMBLE)
         self.assert_is_the_corpora(rows, "both", self.corpora)
         with h5py.File(self.tokens_h5("both")) as file:
             for key in ENSEMBLE:

@@ -111,6 +111,14 @@ class Scripts(unittest.TestCase):
         self.assertIn("--no-requeue", self.batch(BAGPIPE_SLURM=tree, FAKE_REQUEUE="0").stderr)
         self.assertIn("longer --time", self.batch(BAGPIPE_SLURM=tree, left=290).stderr)
 
+    def test_tasks_of_one_thread_on_many_cores_are_warned_of(self):
+        tree = os.path.join(self.folder, "tree", "slurm")
+        nodes = {"BAGPIPE_SLURM": tree, "SLURM_CPUS_ON_NODE": "48"}
+        self.assertIn("warning: 2 task(s) a node run one thread each on 48 cores: give sbatch --cpus-per-task=24\n", self.batch(SLURM_TASKS_PER_NODE="2(x4)", **nodes).stderr)
+        self.assertIn("--cpus-per-task=12", self.batch(SLURM_NTASKS_PER_NODE="4", **nodes).stderr)
+        self.assertNotIn("warning", self.batch(SLURM_NTASKS_PER_NODE="4", SLURM_CPUS_PER_TASK="12", **nodes).stderr)
+        self.assertNotIn("warning", self.batch(SLURM_NTASKS_PER_NODE="48", **nodes).stderr)
+
     def test_errors_are_said_once(self):
         result = self.batch(BAGPIPE_SLURM=os.path.join(self.folder, "tree", "slurm"), FAKE_STATUS="78", FAKE_NO="78 stays")
         self.assertEqual(result.returncode, 78)

@@ -295,6 +295,10 @@ class Metrics(FolderTest):
         self.refused(65, "[metrics.other_lines]", "bleu", "a\nb\n", "a\n")
         self.refused(65, "[metrics.no_lines]", "bleu", "", "")
         self.refused(65, "[metrics.no_lines]", "rouge", "a\n", "")
+        result = run([program("bagpipe-data"), "metrics", "--kind", "classes", "--hypothesis", self.write("h", "sea\ntown\n"), "--reference",
+                      self.write("r", "1\tsea\n2\ttown\n")])
+        self.assertEqual(result.status, 0, str(result))
+        self.assert_warning(result, "[metrics.other_labels]", "lines have several columns")
         self.refused(65, "[metrics.no_label]", "classes", "a\n\n", "a\nb\n")
         self.refused(65, "[metrics.bad_number]", "regression", "1\n2\n", "1\nnan\n")
         self.refused(65, "[metrics.bad_number]", "regression", "1\n2x\n", "1\n2\n")

@@ -2,6 +2,7 @@
  * the command line. */
 #include "base/config/config.h"
 #include "base/config/config_priv.h"
+#include "base/config/unused.h"
 #include "base/mem.h"
 #include <ctype.h>
 #include <inttypes.h>
@@ -89,6 +90,17 @@ config_entry *config_find(const bp_config *config, const char *key)
     for (int64_t i = 0; i < config->count; i++)
         if (bp_option_is(config->entries[i].option, key))
             return &config->entries[i];
+    return NULL;
+}
+
+const char *bp_config_next_unused(const bp_config *config, int64_t *at)
+{
+    while (*at < config->count) {
+        const config_entry *entry = &config->entries[(*at)++];
+
+        if (!entry->used && entry->source == SOURCE_ARGUMENT)
+            return entry->option->key;
+    }
     return NULL;
 }
 

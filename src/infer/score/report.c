@@ -176,8 +176,31 @@ static void report_choices(const json_t *choices)
     }
 }
 
+char *scorer_spelling(const json_t *summary)
+{
+    const char *loses =
+        json_string_value(json_object_get(json_object_get(summary, "convention"), "loses"));
+    int64_t oov = json_integer_value(json_object_get(summary, "oov"));
+    bp_buffer text = {0};
+
+    if (oov > 0)
+        bp_buffer_printf(&text,
+                         "%" PRId64 " of %" PRId64 " scored tokens are unknown words: perplexity "
+                         "%.4f with them, %.4f without",
+                         oov, (int64_t)json_integer_value(json_object_get(summary, "tokens")),
+                         figure(summary, "perplexity"), figure(summary, "perplexity_without_oov"));
+    if (loses)
+        bp_buffer_printf(&text, "%sthe tokenizer takes away %s", oov > 0 ? "; " : "", loses);
+    if (text.bytes == 0)
+        return NULL;
+    bp_buffer_printf(&text, "; figures a byte and a word do not compare with those of other "
+                            "tokenizers");
+    return bp_buffer_take(&text);
+}
+
 void scorer_report(const scorer *self)
 {
+    char *spelling = scorer_spelling(self->summary);
     static const column PLAIN[] = {{"documents", "documents", 9, 0, figure},
                                    {"tokens", "tokens", 10, 0, figure},
                                    {"perplexity", "perplexity", 10, 4, figure},
@@ -196,6 +219,9 @@ void scorer_report(const scorer *self)
     if (self->statistics.members > 0)
         print_table(ENSEMBLE, COUNT(ENSEMBLE), rows);
     json_decref(rows);
+    if (spelling)
+        bp_log("%s", spelling);
+    bp_free(spelling);
     if (self->unscored > 0 && self->rule.convention != BP_SCORE_PAIRS) /* see score.too_long */
         bp_log("%" PRId64
                " text tokens were not scored: score.convention = %s, score.prefix = %s%s",

@@ -126,5 +126,8 @@ const char *scorer_interval(char text[SCORER_INTERVAL_BYTES], const json_t *of);
 
 /** Print the figures. */
 void scorer_report(const scorer *self);
+/** Unknown words and what the tokenizer takes away, in a sentence without its full stop; NULL: the
+ * tokens spell the text. Owns: the caller's. */
+char *scorer_spelling(const json_t *summary);
 
 #endif

@@ -470,3 +470,21 @@ bp_err bp_normalize(const bp_normalizer *normalizer, bp_regex_work *regex, bp_bu
     }
     return BP_OK;
 }
+
+const char *bp_normalizer_loses(const bp_normalizer *normalizer)
+{
+    bool lower = false, accents = false, other = false;
+
+    for (int k = 0; k < normalizer->count; k++) {
+        const bp_norm_step *step = &normalizer->steps[k];
+        bool bert = step->kind == BP_NORM_BERT;
+
+        lower = lower || step->kind == BP_NORM_LOWERCASE || (bert && step->lowercase);
+        accents = accents || step->kind == BP_NORM_ACCENTS || (bert && step->no_accents);
+        other = other || step->kind == BP_NORM_CHARSMAP || step->kind == BP_NORM_NMT ||
+                (step->kind == BP_NORM_FORM && (step->form & UTF8PROC_COMPAT) != 0);
+    }
+    if (lower)
+        return accents ? "lower case and accents" : "lower case";
+    return accents ? "accents" : other ? "compatibility characters" : NULL;
+}

@@ -52,6 +52,10 @@ void bp_normalizer_clear(bp_normalizer *normalizer);
 bp_err bp_normalize(const bp_normalizer *normalizer, bp_regex_work *regex, bp_buffer scratch[2],
                     const char **text, size_t *bytes, bool *first);
 
+/** What it takes away from letters: "lower case", "accents", "lower case and accents",
+ * "compatibility characters"; NULL: nothing. */
+const char *bp_normalizer_loses(const bp_normalizer *normalizer);
+
 /* Normalizers may make a text at most this many times longer, and 64 KiB. */
 #define BP_NORM_GROWTH 32
 static inline size_t bp_norm_most(size_t bytes)

@@ -58,6 +58,11 @@ int64_t bp_tokenizer_size(const bp_tokenizer *tokenizer)
     return tokenizer->names.count;
 }
 
+const char *bp_tokenizer_loses(const bp_tokenizer *tokenizer)
+{
+    return tokenizer->pipeline ? bp_normalizer_loses(&tokenizer->pipeline->normalizer) : NULL;
+}
+
 bool bp_tokenizer_keeps_bytes(const bp_tokenizer *tokenizer)
 {
     const bp_pipeline *pipeline = tokenizer->pipeline;

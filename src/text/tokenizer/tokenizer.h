@@ -67,6 +67,8 @@ int64_t bp_tokenizer_eod(const bp_tokenizer *tokenizer);  /* BP_ROLE_END */
 int64_t bp_tokenizer_unk(const bp_tokenizer *tokenizer);  /* BP_ROLE_UNKNOWN */
 /** Does every invalid byte of a text become the token of its byte? */
 bool bp_tokenizer_keeps_bytes(const bp_tokenizer *tokenizer);
+/** What its normalizer takes away, so that the ids do not spell the text (bp_normalizer_loses). */
+const char *bp_tokenizer_loses(const bp_tokenizer *tokenizer);
 /** "bpe", "word", "char", "unigram", "wordpiece". */
 const char *bp_tokenizer_kind(const bp_tokenizer *tokenizer);
 

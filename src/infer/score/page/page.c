@@ -284,9 +284,13 @@ void score_page_write(const scorer *self, const bp_score_table *table)
                   json_object_get(json_object_get(self->summary, "model"), "step"), "members",
                   (json_int_t)self->statistics.members, "ensemble", self->statistics.members > 0,
                   "documents", (json_int_t)self->plan.scored, "values_most", VALUES_MOST);
+    char *spelling = scorer_spelling(self->summary);
     bp_err err = add_distribution(page, table);
 
     (void)json_object_set_new(page, "title", score_page_title(model));
+    if (spelling)
+        (void)json_object_set_new(page, "spelling", json_string(spelling));
+    bp_free(spelling);
 
     if (err == BP_OK)
         err = score_page_add_texts(page, self, table);

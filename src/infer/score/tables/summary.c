@@ -230,6 +230,25 @@ static bp_err add_labels(json_t *root, const bp_score_table *table, uint64_t see
 
 /* ---- the whole ---- */
 
+/* What the code of the corpora lacks of their text. */
+static bp_err put_losses(json_t *convention, const bp_corpus *corpus)
+{
+    bp_tokenizer *tokenizer = NULL;
+    char *text = NULL;
+    size_t bytes = 0;
+    bp_err err = BP_OK;
+
+    for (int64_t k = 0; err == BP_OK && !text && k < bp_corpus_files(corpus); k++)
+        err = bp_corpus_file_tokenizer(bp_corpus_file_at(corpus, k), &text, &bytes);
+    if (err == BP_OK && text)
+        err = bp_tokenizer_parse(&tokenizer, text, bytes, "the corpus's tokenizer");
+    if (err == BP_OK && tokenizer && bp_tokenizer_loses(tokenizer))
+        (void)json_object_set_new(convention, "loses", json_string(bp_tokenizer_loses(tokenizer)));
+    bp_tokenizer_free(&tokenizer);
+    bp_free(text);
+    return err;
+}
+
 static json_t *convention_object(const bp_score_plan *plan, const char *tokenizer_hash)
 {
     const bp_score_rule *rule = &plan->rule;
@@ -262,8 +281,10 @@ bp_err bp_score_summarise(json_t **out, const bp_score_table *table, const bp_mo
         (void)json_object_set_new(
             root, "model",
             json_pack("{ss sI}", "digest", model->digest, "step", (json_int_t)model->step));
-        err = add_corpora(root, table, seed);
+        err = put_losses(json_object_get(root, "convention"), table->plan->corpus);
     }
+    if (err == BP_OK)
+        err = add_corpora(root, table, seed);
     if (err == BP_OK)
         err = add_labels(root, table, seed);
     *out = err == BP_OK ? root : NULL;

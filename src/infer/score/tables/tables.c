@@ -2,7 +2,9 @@
  * and score.c. */
 #include "infer/score/tables/tables.h"
 
+#include "base/files/fs.h"
 #include "base/mem.h"
+#include "infer/score/tables/summary.h"
 #include "io/h5/h5.h"
 
 #include <endian.h>
@@ -94,6 +96,24 @@ static void clear_block(bp_tokens_writer *writer)
         writer->block[i] = NAN;
 }
 
+/* Names of the corpora, and where each begins: under the old name, which means documents in one
+ * file and entries in another, and under `name`. */
+static bp_err write_corpora(bp_h5 *out, const char *name, const int64_t *starts,
+                            const bp_score_plan *plan)
+{
+    char **names = bp_alloc("score.tables", plan->files, sizeof *names);
+    bp_err err = bp_h5_write(out, "corpus_start", BP_H5_I64, starts, plan->files + 1);
+
+    for (int64_t k = 0; k < plan->files; k++)
+        names[k] = bp_score_corpus_name(bp_corpus_file_path(bp_corpus_file_at(plan->corpus, k)));
+    if (err == BP_OK)
+        err = bp_h5_write(out, name, BP_H5_I64, starts, plan->files + 1);
+    if (err == BP_OK)
+        err = bp_h5_write_texts(out, "corpus_names", (const char *const *)names, plan->files);
+    bp_names_free(&names, plan->files);
+    return err;
+}
+
 /* A row an entry; starts[files + 1] of corpora among them, the last is the number of rows. */
 static bp_err begin_writer(bp_tokens_writer **out, const char *path, const char *kind,
                            const bp_score_plan *plan, const int64_t *starts,
@@ -108,7 +128,7 @@ static bp_err begin_writer(bp_tokens_writer **out, const char *path, const char 
     writer->block = bp_alloc("score.tables", block_values(statistics), sizeof(*writer->block));
     clear_block(writer);
     if (err == BP_OK)
-        err = bp_h5_write(writer->draft.file, "corpus_start", BP_H5_I64, starts, plan->files + 1);
+        err = write_corpora(writer->draft.file, "corpus_first_entry", starts, plan);
     if (err == BP_OK)
         err = make_statistics(writer->draft.file, statistics, BP_H5_F32, writer->total);
     if (err != BP_OK)
@@ -331,12 +351,28 @@ static bp_err write_file_rows(bp_h5 *out, const bp_score_table *table, int64_t f
     return err;
 }
 
+/* Which of /corpus_names each document is of. */
+static bp_err write_corpus_codes(bp_h5 *out, const bp_score_plan *plan)
+{
+    uint32_t *codes = bp_alloc("score.tables", plan->documents, sizeof *codes);
+    bp_err err;
+
+    for (int64_t file = 0; file < plan->files; file++)
+        for (int64_t d = plan->first_document[file]; d < plan->first_document[file + 1]; d++)
+            codes[d] = (uint32_t)file;
+    err = bp_h5_write(out, "corpus", BP_H5_U32, codes, plan->documents);
+    bp_free(codes);
+    return err;
+}
+
 static bp_err write_rows(bp_h5 *out, const bp_score_table *table)
 {
     const bp_score_plan *plan = table->plan;
     row_block *block = bp_alloc("score.tables", 1, sizeof(*block));
-    bp_err err = bp_h5_write(out, "corpus_start", BP_H5_I64, plan->first_document, plan->files + 1);
+    bp_err err = write_corpora(out, "corpus_first_document", plan->first_document, plan);
 
+    if (err == BP_OK)
+        err = write_corpus_codes(out, plan);
     for (size_t c = 0; err == BP_OK && c < COLUMN_COUNT; c++)
         err = bp_h5_make(out, COLUMNS[c].name, COLUMNS[c].type, plan->documents);
     for (int64_t file = 0; err == BP_OK && file < plan->files; file++)

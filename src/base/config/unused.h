@@ -1,0 +1,11 @@
+/* Keys that a job was given and does not have. Local: no MPI. */
+#ifndef BP_BASE_CONFIG_UNUSED_H
+#define BP_BASE_CONFIG_UNUSED_H
+
+#include "base/config/config.h"
+
+/** The next key of the command line, from entry *at on (0 first), that only other jobs have; NULL:
+ * no more. A file may serve several jobs: its keys do not count. Borrowed. */
+const char *bp_config_next_unused(const bp_config *config, int64_t *at);
+
+#endif
