@@ -1,5 +1,6 @@
 """score/index.html: what it tells is what the score files and the texts hold, and it needs no other file."""
 import json
+import math
 import os
 import re
 import shlex
@@ -15,6 +16,13 @@ try:
     import numpy
 except ImportError:
     h5py = numpy = None
+
+
+def figure(figures):
+    """A perplexity beside its error: three significant digits, and as many decimals as two digits of the error need."""
+    value, error = figures["perplexity"], figures["perplexity_stderr_documents"]
+    decimals = max(0, 2 - math.floor(math.log10(value)), 1 - math.floor(math.log10(error)))
+    return f"{value:,.{decimals}f}"
 
 
 class ScorePage(ScoreFiles, JobTest):
@@ -72,9 +80,9 @@ class ScorePage(ScoreFiles, JobTest):
         page, text = self.page("whole")
         summary = self.summary("whole")
         rows = {row[0]: row for row in page.rows}
-        self.assertEqual(rows["all documents"][1:4], [f"{summary['documents']:,}", f"{summary['tokens']:,}", f"{summary['perplexity']:.4f}"])
-        self.assertEqual(rows["valid"][3], f"{summary['corpora']['valid']['perplexity']:.4f}")
-        self.assertEqual(rows["kind: a <b>"][3], f"{summary['labels']['kind']['a <b>']['perplexity']:.4f}")
+        self.assertEqual(rows["all documents"][1:4], [f"{summary['documents']:,}", f"{summary['tokens']:,}", figure(summary)])
+        self.assertEqual(rows["valid"][3], figure(summary["corpora"]["valid"]))
+        self.assertEqual(rows["kind: a <b>"][3], figure(summary["labels"]["kind"]["a <b>"]))
         self.assertNotIn("<b>", text)
         self.assertNotIn("<script", text)
         files = self.documents("whole")
@@ -83,11 +91,15 @@ class ScorePage(ScoreFiles, JobTest):
         self.assertIn(f"at least {least} scored tokens", text)
         chosen = [d for d in range(len(scored)) if scored[d] and files["tokens"][d] >= least]
         chosen.sort(key=lambda d: files["perplexity"][d])
-        names = lambda wanted: [files["doc_id"][d].decode() for d in wanted]
-        listed = [row[0] for row in page.rows if len(row) == 5]
-        heads = [k for k, name in enumerate(listed) if name == "id"]
-        self.assertEqual(listed[heads[0] + 1:heads[1]], names(chosen[:-11:-1]))
-        self.assertEqual(listed[heads[1] + 1:], names(chosen[:10]))
+        listed = [row[0] for row in page.rows if len(row) == 4 and row[3] != "95 % interval"]
+        lists = "\n".join(listed).split("id\n")[1:]
+        corpora = [[files["doc_id"][d].decode() for d in chosen if (d < 60) == first] for first in (True, False)]
+        for names, hardest, easiest in zip(corpora, lists[::2], lists[1::2], strict=True):
+            half = min(10, (len(names) + 1) // 2)
+            self.assertEqual(hardest.split(), names[:-half - 1:-1])
+            self.assertEqual(easiest.split(), names[:min(half, len(names) - half)])
+        for word in ("Hardest of labelled", "Easiest of valid"):
+            self.assertIn(word, "".join(page.text))
         if shutil.which("gnuplot"):
             self.assertEqual(text.count("<svg"), 1)
             self.assertIn("kind: c \"d\", e", "".join(page.text))
@@ -135,6 +147,25 @@ class ScorePage(ScoreFiles, JobTest):
         row = [row for row in page.rows if row[0] == "<i>"][0]
         self.assertEqual(row[4], r"a <script>alert('x')</script>\n\tb & " + '"c" ' + r"\\ é 漢")
 
+    def test_bytes_of_a_character_are_shown_together(self):
+        """A byte-level tokenizer that knows no Chinese splits its characters: the page joins them, and a byte of its own stays one."""
+        self.write("chinese.jsonl", "".join(json.dumps({"id": f"zh{k}", "text": "\u6f22\u5b57 and \u6f22\u5b57, e\u0301 too"}) + "\n" for k in range(4)))
+        self.must(["bagpipe-data", "corpus", "--tokenizer", self.at("tokenizer.json"), "--format", "jsonl", "--out", self.at("chinese.h5"),
+                   self.at("chinese.jsonl")])
+        self.scored("chinese", f"score.corpus={self.at('chinese.h5')}")
+        _, text = self.page("chinese")
+        self.assertIn("five are the least", text)
+        spans = re.findall(r'title="(tokens? [\d ]+)[^"]*">([^<]*)</span>', text)
+        self.assertEqual("".join(shown for _, shown in spans[:len(spans) // 3]), "\u6f22\u5b57 and \u6f22\u5b57, e\u0301 too")
+        self.assertIn("\u6f22", [shown for says, shown in spans if len(says.split()) == 4 and says.startswith("tokens ")])
+
+    def test_axes_have_three_labels(self):
+        self.scored("axes", f"score.corpus={self.at('labelled.h5')}")
+        _, text = self.page("axes")
+        if shutil.which("gnuplot"):
+            ticks = re.findall(r"<text>\s*([\d.]+)</text>", text.split("<svg")[1])
+            self.assertGreaterEqual(len([tick for tick in ticks if float(tick) >= 1]), 6, ticks)  # three at least on each of two axes
+
     def test_an_ensemble_shows_mutual_information(self):
         self.must(["bagpipe", "ensemble", self.at("small.ini"), f"run.dir={self.at('members')}", "ensemble.members=2", "train.steps=8"])
         self.scored("ensemble", f"score.model={self.at('members')}")
@@ -142,7 +173,7 @@ class ScorePage(ScoreFiles, JobTest):
         self.assertIn("An ensemble of 2 members", text)
         self.assertIn("by-m", page.ids)
         self.assertEqual([row[6] for row in page.rows if row[0] == "all documents"],
-                         [f"{self.summary('ensemble')['mutual_information']:.4f}"])
+                         [f"{self.summary('ensemble')['mutual_information']:.{3 - math.floor(math.log10(self.summary('ensemble')['mutual_information']))}f}"])
         self.assertRegex(text, r"mutual information 0\.\d{4}")
         shades = [float(m) for m in re.findall(r"--m:([\d.]+)", text)]
         self.assertEqual(max(shades), 1)

@@ -39,35 +39,53 @@ static double entry(const json_t *line, const char *key, size_t i)
     return json_is_number(value) ? json_number_value(value) : NAN;
 }
 
-/* The text of a token; of one without a text its number. */
-static json_t *token_text(const generator *self, int64_t id)
+/* The text of the next tokens, *taken of them; of one without a text its number. */
+static json_t *token_text(const generator *self, const int32_t *ids, int64_t count, int64_t *taken)
 {
     bp_buffer text = {0};
     json_t *value;
 
-    if (!self->tokenizer || bp_tokenizer_token_text(self->tokenizer, id, &text) != BP_OK) {
+    *taken = 1;
+    if (!self->tokenizer ||
+        bp_tokenizer_characters(self->tokenizer, ids, count, &text, taken) != BP_OK) {
+        *taken = 1;
         text.bytes = 0;
-        bp_buffer_printf(&text, "%s%" PRId64, self->tokenizer ? "" : " ", id);
+        bp_buffer_printf(&text, "%s%d", self->tokenizer ? "" : " ", ids[0]);
     }
     value = bp_json_string(text.data ? text.data : "");
     bp_buffer_clear(&text);
     return value;
 }
 
-static json_t *span_of(const generator *self, const json_t *line, size_t i, double darkest)
+/* What a span says of its tokens, the sum of their log-probabilities, and the most mutual
+ * information; more than one where their bytes make one character. */
+static void describe_span(bp_buffer *says, const json_t *line, const int32_t *ids, size_t i,
+                          int64_t taken, double *logprob, double *information)
 {
-    int64_t id = json_integer_value(json_array_get(json_object_get(line, "tokens"), i));
-    double logprob = entry(line, "logprobs", i), information = entry(line, "mutual_information", i);
-    json_t *text = token_text(self, id), *span;
+    *logprob = 0;
+    *information = NAN;
+    bp_buffer_printf(says, taken > 1 ? "tokens" : "token");
+    for (size_t k = i; k < i + (size_t)taken; k++) {
+        bp_buffer_printf(says, " %d", ids[k]);
+        *logprob += entry(line, "logprobs", k);
+        *information = fmax(*information, entry(line, "mutual_information", k));
+    }
+    bp_buffer_printf(says, ", log-probability %.3f, probability %.3g", *logprob, exp(*logprob));
+    if (isfinite(*information))
+        bp_buffer_printf(says, ", entropy %.4f, mutual information %.4f", entry(line, "entropy", i),
+                         *information);
+}
+
+static json_t *span_of(const generator *self, const json_t *line, const int32_t *ids, size_t i,
+                       size_t count, double darkest, int64_t *taken)
+{
+    json_t *text = token_text(self, &ids[i], (int64_t)(count - i), taken), *span;
     const char *shown = json_string_value(text);
     size_t bytes = strlen(shown);
+    double logprob, information;
     bp_buffer says = {0};
 
-    bp_buffer_printf(&says, "token %" PRId64 ", log-probability %.3f, probability %.3g", id,
-                     logprob, exp(logprob));
-    if (isfinite(information))
-        bp_buffer_printf(&says, ", entropy %.4f, mutual information %.4f",
-                         entry(line, "entropy", i), information);
+    describe_span(&says, line, ids, i, *taken, &logprob, &information);
     span = json_pack("{s:s, s:b, s:b}", "says", says.data, "space",
                      self->tokenizer && strcmp(bp_tokenizer_kind(self->tokenizer), "word") == 0,
                      "line", bytes >= 2 && strcmp(shown + bytes - 2, "\\n") == 0);
@@ -82,13 +100,17 @@ static json_t *text_of(const generator *self, const json_t *line)
 {
     size_t count = json_array_size(json_object_get(line, "tokens")), shown;
     json_t *spans = json_array(), *prompt = json_object_get(line, "prompt"), *text;
+    int32_t ids[TOKENS_MOST];
+    int64_t taken = 1;
     double darkest = 0;
 
     shown = count < TOKENS_MOST ? count : TOKENS_MOST;
     for (size_t i = 0; i < shown; i++)
         darkest = fmax(darkest, entry(line, "mutual_information", i));
     for (size_t i = 0; i < shown; i++)
-        (void)json_array_append_new(spans, span_of(self, line, i, darkest));
+        ids[i] = (int32_t)json_integer_value(json_array_get(json_object_get(line, "tokens"), i));
+    for (size_t i = 0; i < shown; i += (size_t)taken)
+        (void)json_array_append_new(spans, span_of(self, line, ids, i, shown, darkest, &taken));
     text = json_pack("{s:O, s:I, s:O, s:o, s:b}", "index", json_object_get(line, "index"), "count",
                      (json_int_t)count, "finish", json_object_get(line, "finish"), "spans", spans,
                      "cut", shown < count);

@@ -63,37 +63,31 @@ bool bp_report_has_page(const char *name)
     return is;
 }
 
-/* Add what pages/NAME.html makes of the data. */
-static bp_err render(bp_buffer *page, const char *name, const json_t *data)
-{
-    char *file = bp_sprintf("%s.html", name);
-    bp_buffer template = {0};
-    bp_err err = add_file(&template, "pages", file);
-
-    if (err == BP_OK)
-        err = bp_template_render(page, template.data, file, data);
-    bp_buffer_clear(&template);
-    bp_free(file);
-    return err;
-}
-
 bp_err bp_report_page(const char *path, const char *name, const json_t *data)
 {
     json_t *all = json_copy((json_t *)data); /* its members are shared; it is only read from */
-    bp_buffer style = {0}, page = {0};
-    bp_err err = add_file(&style, "pages", "style.css");
+    char *file = bp_sprintf("%s.html", name);
+    bp_buffer template = {0}, head = {0}, style = {0}, page = {0};
+    bp_err err = add_file(&template, "pages", file);
 
+    if (err == BP_OK)
+        err = add_file(&head, "pages", "head.html");
+    if (err == BP_OK)
+        err = add_file(&style, "pages", "style.css");
     if (err == BP_OK) {
         (void)json_object_set_new(all, "style", bp_json_string(style.data));
-        err = render(&page, "head", all);
+        err = bp_template_render(&page, head.data, "head.html", all);
     }
     if (err == BP_OK)
-        err = render(&page, name, all);
+        err = bp_template_render(&page, template.data, file, all);
     if (err == BP_OK)
         err = bp_file_write(path, page.data, page.bytes);
     json_decref(all);
     bp_buffer_clear(&page);
     bp_buffer_clear(&style);
+    bp_buffer_clear(&head);
+    bp_buffer_clear(&template);
+    bp_free(file);
     return err;
 }
 

@@ -6,6 +6,7 @@
 #include "text/pipeline/pipeline.h"
 #include "text/tokenizer/meaning_priv.h"
 #include "text/tokenizer/tokenizer_parts.h"
+#include "text/unicode/characters.h"
 #include "text/unicode/unicode.h"
 
 #include <string.h>
@@ -335,6 +336,39 @@ bp_err bp_tokenizer_token_text(const bp_tokenizer *tokenizer, int64_t id, bp_buf
     bp_buffer bytes = {0};
     bp_err err = bp_tokenizer_token_bytes(tokenizer, id, &bytes);
 
+    if (err == BP_OK)
+        bp_text_escape(text, bytes.data, bytes.bytes);
+    bp_buffer_clear(&bytes);
+    return err;
+}
+
+/* Do the last bytes begin a character of UTF-8 that they do not end? */
+static bool ends_within(const char *text, size_t bytes)
+{
+    for (size_t back = 1; back <= 3 && back <= bytes; back++) {
+        uint8_t byte = (uint8_t)text[bytes - back];
+
+        if ((byte & 0xC0) != 0x80)
+            return back < (byte >= 0xF0 ? 4U : byte >= 0xE0 ? 3U : byte >= 0xC0 ? 2U : 1U);
+    }
+    return false;
+}
+
+bp_err bp_tokenizer_characters(const bp_tokenizer *tokenizer, const int32_t *ids, int64_t count,
+                               bp_buffer *text, int64_t *taken)
+{
+    bp_buffer bytes = {0};
+    bp_err err = bp_tokenizer_token_bytes(tokenizer, ids[0], &bytes);
+    size_t first = bytes.bytes;
+
+    for (*taken = 1;
+         err == BP_OK && *taken < count && *taken < 4 && ends_within(bytes.data, bytes.bytes);
+         ++*taken)
+        err = bp_tokenizer_token_bytes(tokenizer, ids[*taken], &bytes);
+    if (*taken > 1 && err == BP_OK && !bp_text_is_utf8(bytes.data, bytes.bytes)) {
+        *taken = 1; /* no character comes of it: each token is shown as it is */
+        bytes.bytes = first;
+    }
     if (err == BP_OK)
         bp_text_escape(text, bytes.data, bytes.bytes);
     bp_buffer_clear(&bytes);

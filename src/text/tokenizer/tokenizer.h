@@ -212,6 +212,11 @@ void bp_text_repair(bp_buffer *out, const char *text, size_t bytes);
  */
 bp_err bp_tokenizer_token_text(const bp_tokenizer *tokenizer, int64_t id, bp_buffer *text);
 
+/** The same of the first of `count` tokens, with the next ones whose bytes belong to a character
+ * that it begins. *taken: how many they are, at least 1. Errors: as bp_tokenizer_token_text. */
+bp_err bp_tokenizer_characters(const bp_tokenizer *tokenizer, const int32_t *ids, int64_t count,
+                               bp_buffer *text, int64_t *taken);
+
 /** continues[id]: does the token go on with the word before it? wordpiece: its name begins with ##;
  * others: it begins neither with White_Space nor with what stands for a space; a word, and a
  * special token, begins. Shapes: continues[bp_tokenizer_size]. Errors: BP_ERR_SYSTEM. */

@@ -16,12 +16,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BINS         40
-#define LINES_MOST   7  /* corpora with a histogram of their own: as many as there are colours */
-#define VALUES_MOST  12 /* of a label, those with the most documents */
-#define TABLE_MOST   500
-#define OUTLIERS     0.005 /* this share at both ends is in the outermost bins */
-#define GROUP_SECOND 2     /* documents that make a distribution */
+#define BINS        40
+#define LINES_MOST  7  /* corpora with a histogram of their own: as many as there are colours */
+#define VALUES_MOST 12 /* of a label, those with the most documents */
+#define TABLE_MOST  500
+#define OUTLIERS    0.005 /* this share at both ends is in the outermost bins */
+#define GROUP_LEAST 5     /* documents that make a distribution: quartiles of fewer are chance */
 
 double score_page_perplexity(const bp_score_table *table, int64_t document)
 {
@@ -55,6 +55,22 @@ void score_page_add_value(json_t *object, const char *key, const char *format, d
 
     (void)json_object_set_new(object, key, text ? bp_json_string(text) : json_null());
     bp_free(text);
+}
+
+void score_page_add_figure(json_t *object, const char *key, double value, double error)
+{
+    char *text = bp_report_figure(value, error, false);
+
+    (void)json_object_set_new(object, key, text ? bp_json_string(text) : json_null());
+    bp_free(text);
+}
+
+/* NaN: it has none. */
+static double number_of(const json_t *object, const char *key)
+{
+    const json_t *value = json_object_get(object, key);
+
+    return json_is_number(value) ? json_number_value(value) : NAN;
 }
 
 /* ---- groups of documents and how their perplexities are distributed ---- */
@@ -97,16 +113,17 @@ typedef struct drawing {
     double *scratch;       /* [documents] */
     double low, high;      /* of the histogram's axis */
     json_t *lines, *names; /* of the histograms, and of the rows of quantiles */
-    bp_buffer bins, quantiles;
+    const json_t *summary; /* perplexities over all tokens, with their errors */
+    bp_buffer bins, quantiles, means;
 } drawing;
 
-/* A row `name`: row,5 %,25 %,50 %,75 %,95 % */
-static void add_quantiles(drawing *self, json_t *name, const group *which)
+/* A row `name`: row,5 %,25 %,50 %,75 %,95 %; and of its figures row,perplexity,twice its error */
+static void add_quantiles(drawing *self, json_t *name, const group *which, const json_t *figures)
 {
     static const double SHARES[] = {0.05, 0.25, 0.5, 0.75, 0.95};
     distribution of = distribution_of(self->table, which, self->scratch);
 
-    if (of.count < GROUP_SECOND) {
+    if (of.count < GROUP_LEAST) {
         json_decref(name);
         return;
     }
@@ -115,6 +132,9 @@ static void add_quantiles(drawing *self, json_t *name, const group *which)
     for (int k = 0; k < 5; k++)
         bp_buffer_printf(&self->quantiles, ",%.6g", quantile(&of, SHARES[k]));
     bp_buffer_printf(&self->quantiles, "\n");
+    bp_buffer_printf(&self->means, "%zu,%.6g,%.6g\n", json_array_size(self->names),
+                     number_of(figures, "perplexity"),
+                     2 * number_of(figures, "perplexity_stderr_documents"));
 }
 
 /* Bins of equal width in the logarithm: line,middle,share */
@@ -124,7 +144,7 @@ static void add_histogram(drawing *self, json_t *name, const group *which)
     double low = log(self->low), width = (log(self->high) - low) / BINS;
     int64_t counts[BINS] = {0};
 
-    if (of.count < GROUP_SECOND || !(width > 0)) {
+    if (of.count < GROUP_LEAST || !(width > 0)) {
         json_decref(name);
         return;
     }
@@ -145,19 +165,22 @@ static void add_corpora(drawing *self)
     group all = {.end = plan->documents};
     distribution of = distribution_of(self->table, &all, self->scratch);
 
-    if (of.count < GROUP_SECOND)
+    if (of.count < GROUP_LEAST)
         return;
     self->low = quantile(&of, OUTLIERS);
     self->high = quantile(&of, 1 - OUTLIERS);
     if (plan->files > 1)
-        add_quantiles(self, json_string("all documents"), &all);
+        add_quantiles(self, json_string("all documents"), &all, self->summary);
     if (plan->files > LINES_MOST)
         add_histogram(self, json_string("all documents"), &all);
     for (int64_t f = 0; f < plan->files; f++) {
         group one = {.first = plan->first_document[f], .end = plan->first_document[f + 1]};
         char *name = bp_score_corpus_name(bp_corpus_file_path(bp_corpus_file_at(plan->corpus, f)));
 
-        add_quantiles(self, score_page_text(name, strlen(name)), &one);
+        add_quantiles(self, score_page_text(name, strlen(name)), &one,
+                      plan->files > 1
+                          ? json_object_get(json_object_get(self->summary, "corpora"), name)
+                          : self->summary);
         if (plan->files <= LINES_MOST)
             add_histogram(self, score_page_text(name, strlen(name)), &one);
         bp_free(name);
@@ -169,6 +192,7 @@ static void add_label(drawing *self, const bp_score_column *column)
     int64_t documents = self->table->plan->documents, values = column->value_count, shown = 0;
     double *counts = bp_alloc("score.page", values, sizeof *counts);
     double *sorted = bp_alloc("score.page", values, sizeof *sorted), least = 0;
+    const json_t *figures = json_object_get(json_object_get(self->summary, "labels"), column->name);
 
     for (int64_t d = 0; d < documents; d++)
         if (column->codes[d] >= 0)
@@ -183,7 +207,8 @@ static void add_label(drawing *self, const bp_score_column *column)
         if (counts[v] < least)
             continue;
         char *name = bp_sprintf("%s: %s", column->name, column->values[v]);
-        add_quantiles(self, score_page_text(name, strlen(name)), &one);
+        add_quantiles(self, score_page_text(name, strlen(name)), &one,
+                      json_object_get(figures, column->values[v]));
         bp_free(name);
         shown++;
     }
@@ -197,20 +222,23 @@ static void add_label(drawing *self, const bp_score_column *column)
 static bp_err add_plot(json_t *page, drawing *self)
 {
     char *bins = bp_buffer_take(&self->bins), *quantiles = bp_buffer_take(&self->quantiles);
-    json_t *variables =
-        json_pack("{s:f, s:f, s:O, s:O, s:s, s:s}", "low", self->low, "high", self->high, "lines",
-                  self->lines, "names", self->names, "$bins", bins, "$quantiles", quantiles);
+    char *means = bp_buffer_take(&self->means);
+    json_t *variables = json_pack("{s:f, s:f, s:O, s:O, s:s, s:s, s:s}", "low", self->low, "high",
+                                  self->high, "lines", self->lines, "names", self->names, "$bins",
+                                  bins, "$quantiles", quantiles, "$means", means);
     bp_err err = bp_report_plot(page, "score", variables, "perplexities");
 
     json_decref(variables);
+    bp_free(means);
     bp_free(quantiles);
     bp_free(bins);
     return err;
 }
 
-static bp_err add_distribution(json_t *page, const bp_score_table *table)
+static bp_err add_distribution(json_t *page, const bp_score_table *table, const json_t *summary)
 {
     drawing self = {.table = table,
+                    .summary = summary,
                     .scratch = bp_alloc("score.page", table->plan->documents, sizeof(double)),
                     .lines = json_array(),
                     .names = json_array()};
@@ -223,6 +251,7 @@ static bp_err add_distribution(json_t *page, const bp_score_table *table)
         err = add_plot(page, &self);
     bp_buffer_clear(&self.bins);
     bp_buffer_clear(&self.quantiles);
+    bp_buffer_clear(&self.means);
     json_decref(self.lines);
     json_decref(self.names);
     bp_free(self.scratch);
@@ -242,12 +271,9 @@ static void add_figures(json_t *rows, const char *kind, const char *name, const 
                             "documents", json_object_get(figures, "documents"), "tokens",
                             json_object_get(figures, "tokens"));
 
-    for (size_t k = 0; k < sizeof REALS / sizeof REALS[0]; k++) {
-        const json_t *value = json_object_get(figures, REALS[k][1]);
-
-        score_page_add_value(row, REALS[k][0], "%.4f",
-                             json_is_number(value) ? json_number_value(value) : NAN);
-    }
+    for (size_t k = 0; k < sizeof REALS / sizeof REALS[0]; k++)
+        score_page_add_figure(row, REALS[k][0], number_of(figures, REALS[k][1]),
+                              k < 2 ? number_of(figures, REALS[1][1]) : NAN);
     if (json_array_size(rows) < TABLE_MOST)
         (void)json_array_append(rows, row);
     json_decref(row);
@@ -285,7 +311,7 @@ void score_page_write(const scorer *self, const bp_score_table *table)
                   (json_int_t)self->statistics.members, "ensemble", self->statistics.members > 0,
                   "documents", (json_int_t)self->plan.scored, "values_most", VALUES_MOST);
     char *spelling = scorer_spelling(self->summary);
-    bp_err err = add_distribution(page, table);
+    bp_err err = add_distribution(page, table, self->summary);
 
     (void)json_object_set_new(page, "title", score_page_title(model));
     if (spelling)

@@ -15,6 +15,9 @@ void score_page_write(const struct scorer *self, const bp_score_table *table);
 /** Any bytes as a string of valid UTF-8 (bp_text_escape). New reference. */
 json_t *score_page_text(const char *text, size_t bytes);
 
+/** The same as people read it beside its error (bp_report_figure). */
+void score_page_add_figure(json_t *object, const char *key, double value, double error);
+
 /** "Scores of MODEL". New reference. */
 json_t *score_page_title(const char *model);
 

@@ -17,6 +17,7 @@
 #include <string.h>
 
 #define LISTED        10  /* hardest documents, and easiest ones */
+#define LISTS_MOST    7   /* corpora with lists of their own */
 #define FEW_TOKENS    50  /* documents with less are not listed, if half of all have more */
 #define BEGIN_TOKENS  200 /* of a text's beginning, */
 #define BEGIN_BYTES   200 /* and bytes of that */
@@ -173,7 +174,7 @@ static bp_err describe(const texts *self, const candidate *one, json_t **out)
     bp_free(name);
     if (err != BP_OK)
         return err;
-    score_page_add_value(*out, "perplexity", "%.4f", one->perplexity);
+    score_page_add_figure(*out, "perplexity", one->perplexity, NAN);
     if (self->table->statistics->members > 0)
         score_page_add_value(*out, "information", "%.4f",
                              bp_fixed_real(bp_score_document_statistics(
@@ -183,6 +184,14 @@ static bp_err describe(const texts *self, const candidate *one, json_t **out)
 }
 
 /* ---- samples ---- */
+
+/* The first tokens of a document, with what the model says of them. */
+typedef struct sample_tokens {
+    const texts *texts;
+    int64_t count;
+    int32_t ids[SAMPLE_TOKENS];
+    double logprob[SAMPLE_TOKENS], information[SAMPLE_TOKENS], darkest;
+} sample_tokens;
 
 /* Values of a statistic of a document's tokens. */
 static bp_err read_statistic(const texts *self, const bp_score_document *place, int64_t statistic,
@@ -200,87 +209,143 @@ static double shade(double value, double darkest)
     return value > darkest ? 1 : value > 0 && darkest > 0 ? value / darkest : 0;
 }
 
-static bp_err add_token(const texts *self, json_t *list, int32_t id, double logprob,
-                        double information, double darkest)
+/* What a span says of its tokens: more than one where their bytes make one character. */
+static void describe_span(bp_buffer *says, const int32_t *ids, int64_t taken, double logprob,
+                          double information)
 {
+    bp_buffer_printf(says, taken > 1 ? "tokens" : "token");
+    for (int64_t k = 0; k < taken; k++)
+        bp_buffer_printf(says, " %d", ids[k]);
+    if (isfinite(logprob))
+        bp_buffer_printf(says, ", log-probability %.3f, probability %.3g", logprob, exp(logprob));
+    else
+        bp_buffer_printf(says, ", not scored");
+    if (isfinite(information))
+        bp_buffer_printf(says, ", mutual information %.4f", information);
+}
+
+/* The next tokens of a sample as a span: *taken of them. */
+static bp_err add_span(const sample_tokens *tokens, json_t *list, int64_t at, int64_t *taken)
+{
+    const texts *self = tokens->texts;
     bp_buffer text = {0}, says = {0};
-    bp_err err = bp_tokenizer_token_text(self->tokenizer, id, &text);
+    bp_err err = bp_tokenizer_characters(self->tokenizer, &tokens->ids[at], tokens->count - at,
+                                         &text, taken);
     char *shown = bp_buffer_take(&text);
     size_t bytes = strlen(shown);
+    double logprob = 0, information = NAN;
 
-    bp_buffer_printf(&says, "token %d", id);
-    if (isfinite(logprob))
-        bp_buffer_printf(&says, ", log-probability %.3f, probability %.3g", logprob, exp(logprob));
-    else
-        bp_buffer_printf(&says, ", not scored");
-    if (isfinite(information))
-        bp_buffer_printf(&says, ", mutual information %.4f", information);
+    for (int64_t k = at; k < at + *taken; k++) {
+        logprob += tokens->logprob[k];
+        information = fmax(information, tokens->information[k]); /* which ignores NaN */
+    }
+    describe_span(&says, &tokens->ids[at], *taken, logprob, information);
     if (err == BP_OK) {
-        json_t *token = json_pack("{s:s, s:s, s:b, s:b, s:b}", "text", shown, "says", says.data,
-                                  "space", (int)self->spaced, "line",
-                                  (int)(bytes >= 2 && strcmp(shown + bytes - 2, "\\n") == 0),
-                                  "unscored", (int)!isfinite(logprob));
+        json_t *span = json_pack("{s:s, s:s, s:b, s:b, s:b}", "text", shown, "says", says.data,
+                                 "space", (int)self->spaced, "line",
+                                 (int)(bytes >= 2 && strcmp(shown + bytes - 2, "\\n") == 0),
+                                 "unscored", (int)!isfinite(logprob));
 
-        score_page_add_value(token, "p", "%.2f", shade(-logprob, DARKEST_NATS));
-        score_page_add_value(token, "m", "%.2f", shade(information, darkest));
-        (void)json_array_append_new(list, token);
+        score_page_add_value(span, "p", "%.2f", shade(-logprob, DARKEST_NATS));
+        score_page_add_value(span, "m", "%.2f", shade(information, tokens->darkest));
+        (void)json_array_append_new(list, span);
     }
     bp_buffer_clear(&says);
     bp_free(shown);
     return err;
 }
 
+static bp_err read_sample(sample_tokens *tokens, const candidate *one, bp_score_document *place)
+{
+    const texts *self = tokens->texts;
+    bool ensemble = self->table->statistics->members > 0;
+    bp_err err = read_ids(self, one->document, tokens->ids, SAMPLE_TOKENS, place, &tokens->count);
+
+    if (err == BP_OK)
+        err = read_statistic(self, place, BP_MODEL_LOGPROB, tokens->logprob, tokens->count);
+    if (err == BP_OK && ensemble)
+        err = read_statistic(self, place, BP_MODEL_MUTUAL_INFORMATION, tokens->information,
+                             tokens->count);
+    for (int64_t k = 0; err == BP_OK && k < tokens->count; k++) {
+        tokens->information[k] = ensemble ? tokens->information[k] : NAN;
+        tokens->darkest = fmax(tokens->darkest, tokens->information[k]);
+    }
+    return err;
+}
+
 static bp_err add_sample(const texts *self, json_t *samples, const char *which,
                          const candidate *one)
 {
-    bool ensemble = self->table->statistics->members > 0;
-    int32_t ids[SAMPLE_TOKENS];
-    double logprob[SAMPLE_TOKENS], information[SAMPLE_TOKENS], darkest = 0;
+    sample_tokens tokens = {.texts = self};
     bp_score_document place;
-    int64_t count;
-    json_t *sample = NULL, *tokens = json_array();
+    json_t *sample = NULL, *spans = json_array();
     bp_err err = describe(self, one, &sample);
 
     if (err == BP_OK)
-        err = read_ids(self, one->document, ids, SAMPLE_TOKENS, &place, &count);
-    if (err == BP_OK)
-        err = read_statistic(self, &place, BP_MODEL_LOGPROB, logprob, count);
-    if (err == BP_OK && ensemble)
-        err = read_statistic(self, &place, BP_MODEL_MUTUAL_INFORMATION, information, count);
-    for (int64_t k = 0; err == BP_OK && k < count; k++) {
-        information[k] = ensemble ? information[k] : NAN;
-        darkest = fmax(darkest, information[k]);
-    }
-    for (int64_t k = 0; err == BP_OK && k < count; k++)
-        err = add_token(self, tokens, ids[k], logprob[k], information[k], darkest);
+        err = read_sample(&tokens, one, &place);
+    for (int64_t k = 0, taken = 0; err == BP_OK && k < tokens.count; k += taken)
+        err = add_span(&tokens, spans, k, &taken);
     if (err == BP_OK) {
         (void)json_object_set_new(sample, "which", bp_json_string(which));
-        (void)json_object_set(sample, "spans", tokens);
-        (void)json_object_set_new(sample, "cut", json_boolean(count < place.text));
-        score_page_add_value(sample, "darkest", "%.4f", ensemble ? darkest : NAN);
+        (void)json_object_set(sample, "spans", spans);
+        (void)json_object_set_new(sample, "cut", json_boolean(tokens.count < place.text));
+        score_page_add_value(sample, "darkest", "%.4f",
+                             self->table->statistics->members > 0 ? tokens.darkest : NAN);
         (void)json_array_append(samples, sample);
     }
-    json_decref(tokens);
+    json_decref(spans);
     json_decref(sample);
     return err;
 }
 
 /* ---- all ---- */
 
-static bp_err add_lists(const texts *self, json_t *page, const candidate *all, int64_t count)
+/* A document that is in corpus `file`, or any (-1). */
+static bool is_of(const texts *self, const candidate *one, int64_t file)
 {
-    int64_t listed = count / 2 < LISTED ? (count + 1) / 2 : LISTED;
-    json_t *hardest = json_object_get(page, "hardest"), *easiest = json_object_get(page, "easiest");
+    return file < 0 || bp_score_plan_file(self->table->plan, one->document) == file;
+}
+
+/* The hardest and the easiest of one corpus, or of all (file -1). */
+static bp_err add_list(const texts *self, json_t *lists, const candidate *all, int64_t count,
+                       int64_t file)
+{
+    json_t *hardest = json_array(), *easiest = json_array(), *row;
+    int64_t found = 0, half;
+    char *name = file < 0 ? NULL
+                          : bp_score_corpus_name(bp_corpus_file_path(
+                                bp_corpus_file_at(self->table->plan->corpus, file)));
     bp_err err = BP_OK;
 
-    for (int64_t k = 0; err == BP_OK && k < 2 * listed && k < count; k++) {
-        bool hard = k < listed;
-        json_t *row;
+    for (int64_t k = 0; k < count; k++)
+        found += is_of(self, &all[k], file);
+    half = (found + 1) / 2 < LISTED ? (found + 1) / 2 : LISTED;
+    for (int64_t k = count - 1, left = half; err == BP_OK && k >= 0 && left > 0; k--)
+        if (is_of(self, &all[k], file) && left-- > 0 &&
+            (err = describe(self, &all[k], &row)) == BP_OK)
+            (void)json_array_append_new(hardest, row);
+    for (int64_t k = 0, left = found - half < half ? found - half : half;
+         err == BP_OK && k < count && left > 0; k++)
+        if (is_of(self, &all[k], file) && left-- > 0 &&
+            (err = describe(self, &all[k], &row)) == BP_OK)
+            (void)json_array_append_new(easiest, row);
+    (void)json_array_append_new(lists, json_pack("{s:o?, s:o, s:o}", "of",
+                                                 name ? score_page_text(name, strlen(name)) : NULL,
+                                                 "hardest", hardest, "easiest", easiest));
+    bp_free(name);
+    return err;
+}
 
-        err = describe(self, hard ? &all[count - 1 - k] : &all[k - listed], &row);
-        if (err == BP_OK)
-            (void)json_array_append_new(hard ? hardest : easiest, row);
-    }
+/* Corpus by corpus, so that the harder one does not fill the list. */
+static bp_err add_lists(const texts *self, json_t *page, const candidate *all, int64_t count)
+{
+    int64_t files = self->table->plan->files;
+    json_t *lists = json_object_get(page, "lists");
+    bool apart = files > 1 && files <= LISTS_MOST;
+    bp_err err = BP_OK;
+
+    for (int64_t f = apart ? 0 : -1; err == BP_OK && f < (apart ? files : 0); f++)
+        err = add_list(self, lists, all, count, f);
     return err;
 }
 
@@ -295,8 +360,7 @@ bp_err score_page_add_texts(json_t *page, const scorer *self, const bp_score_tab
 
     if (err == BP_OK)
         find_candidates(&all_texts, &all, &count, &least);
-    (void)json_object_set_new(page, "hardest", json_array());
-    (void)json_object_set_new(page, "easiest", json_array());
+    (void)json_object_set_new(page, "lists", json_array());
     (void)json_object_set_new(page, "samples", samples);
     (void)json_object_set_new(page, "least_tokens", json_integer(least));
     (void)json_object_set_new(page, "has_text", json_boolean(all_texts.tokenizer));

@@ -20,3 +20,8 @@ dash(k) = 1 + (k - 1) / 7 % 5
 thick(k, n) = n > 1 ? 4 - 2.0 * (k - 1) / (n - 1) : 3
 # Below the axes, a name a line: nothing lies over a curve, and a name may be long.
 key_below = 'set key bmargin center vertical maxcols 1 Left reverse height 1'
+# Wilson's 95 % interval of a share p of n.
+wilson_middle(p, n) = (p + 1.9208 / n) / (1 + 3.8415 / n)
+wilson_half(p, n) = 1.96 / (1 + 3.8415 / n) * sqrt(p * (1 - p) / n + 0.9604 / n ** 2)
+wilson_low(p, n) = wilson_middle(p, n) - wilson_half(p, n)
+wilson_high(p, n) = wilson_middle(p, n) + wilson_half(p, n)

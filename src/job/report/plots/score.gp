@@ -1,5 +1,6 @@
 # Perplexities of documents: a histogram of each of `lines` ($bins: line,middle,share; over low to
-# high), and quantiles of each of `names` ($quantiles: row,5 %,25 %,50 %,75 %,95 %).
+# high), quantiles of each of `names` ($quantiles: row,5 %,25 %,50 %,75 %,95 %), and their perplexities over all
+# tokens ($means: row,perplexity,twice its standard error).
 line_count = |lines|
 rows = |names|
 longest = 0
@@ -11,8 +12,19 @@ legend = line_count > 1 ? 20 * line_count + 10 : 0
 bins_height = 260
 rows_height = 20 + 24 * rows
 page_height = 20 + legend + bins_height + 60 + rows_height + 60
-# a tic at as many of 1, 1.5, 2, ... as fit
-digits = high > 300 * low ? '1' : high > 8 * low ? '1 2 5' : '1 1.5 2 2.5 3 4 5 6 7 8 9'
+# Labelled tics: of these choices the first that has three within the axis, or else steps between its ends.
+array choices[3] = ['1', '1 2 5', '1 1.5 2 2.5 3 4 5 6 7 8 9']
+digits = ''
+do for [c = 1:3] {
+    found = 0
+    do for [power = -1:9] { do for [digit in choices[c]] {
+        at = real(digit) * 10.0 ** power
+        found = found + (at >= low && at <= high)
+    } }
+    if (digits eq '' && found >= 3) { digits = choices[c] }
+}
+step = 10.0 ** floor(log10((high - low) / 3))
+step = step * ((high - low) / step >= 15 ? 5 : (high - low) / step >= 6 ? 2 : 1)
 short(name) = strlen(name) > 40 ? substr(name, 1, 38) . '...' : name
 do for [format in formats] {
     eval begin(page_width, page_height)
@@ -20,7 +32,8 @@ do for [format in formats] {
     unset title
     set logscale x
     set xtics ()
-    do for [power = -1:9] { do for [digit in digits] { set xtics add (real(digit) * 10 ** power) } }
+    do for [power = -1:9] { do for [digit in digits] { set xtics add (real(digit) * 10.0 ** power) } }
+    if (digits eq '') { do for [k = 0:int((high - low) / step) + 1] { set xtics add ((ceil(low / step) + k) * step) } }
     set lmargin at screen 1.0 * left / page_width
     set rmargin at screen 1 - 20.0 / page_width
     set tmargin at screen 1 - (20.0 + legend) / page_height
@@ -40,6 +53,8 @@ do for [format in formats] {
     do for [k = 1:rows] { set ytics add (short(names[k]) k) }
     plot $quantiles using 2:1:2:6 with xerrorbars lc rgb '#999999' lw 1.5 pt -1, \
          '' using 3:1:($5 - $3):(0) with vectors nohead lc rgb '#56b4e9' lw 9, \
-         '' using 4:1 with points lc rgb '#000000' pt 7 ps 0.7
+         '' using 4:1 with points lc rgb '#000000' pt 7 ps 0.7, \
+         $means using 2:1 with points lc rgb '#d55e00' pt 13 ps 0.8, \
+         '' using 2:1:($2 - $3 > low ? $2 - $3 : low):($2 + $3 < high ? $2 + $3 : high) with xerrorbars lc rgb '#d55e00' lw 1.5 pt -1
     unset multiplot
 }

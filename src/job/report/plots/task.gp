@@ -1,14 +1,29 @@
-# Reliability of a classifier: accuracy by confidence ($bins: confidence,accuracy,count; a bin with more
-# is a larger point).
+# Reliability of a classifier: accuracy by confidence, with its interval, and below the number of predictions
+# ($bins: confidence,accuracy,count).
 do for [format in formats] {
-    eval begin(520, 520)
-    set xlabel 'confidence'
-    set ylabel 'accuracy'
+    eval begin(560, 680)
+    set multiplot
     set xrange [-0.02:1.02]
+    set lmargin at screen 0.14
+    set rmargin at screen 0.97
+    set tmargin at screen 0.97
+    set bmargin at screen 0.33
+    set ylabel 'accuracy'
     set yrange [-0.02:1.02]
-    set size square
+    set xtics 0.2
     set key left top Left reverse samplen 2
     plot x with lines lc rgb '#999999' dt 2 title 'as sure as right', \
          $bins using 1:2 with lines lc rgb colour(1) lw 2 notitle, \
-         '' using 1:2:(0.4 + 0.25 * log10($3)) with points lc rgb colour(1) pt 7 ps variable notitle
+         '' using 1:2:(wilson_low($2, $3)):(wilson_high($2, $3)) with yerrorbars lc rgb colour(1) lw 1.5 pt 7 ps 0.6 notitle
+    unset key
+    set tmargin at screen 0.27
+    set bmargin at screen 0.09
+    set xlabel 'confidence'
+    set ylabel 'predictions'
+    set yrange [0:*]
+    set ytics autofreq
+    set boxwidth 0.05
+    set style fill solid 0.5
+    plot $bins using 1:3 with boxes lc rgb colour(1)
+    unset multiplot
 }
