@@ -12,13 +12,9 @@ SOURCE = Path(__file__).resolve().parents[2] / "src"
 KNOWN = [circle.split() for circle in """
 uncertainty/results/definitions.c uncertainty/results/summary.c
 
-base/config/config_text.c base/config/help.c
-
 infer/score/page/page.c infer/score/page/page_texts.c
 
 math/attention/attention.c math/attention/attention_f32.c
-
-mesh/agree.c mesh/transfer.c
 
 models/decoding.c models/decoding_step.c
 

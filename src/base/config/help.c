@@ -8,34 +8,6 @@
 
 #define OPTION_INDENT 25 /* where the meaning of an option begins */
 
-/* Words of `text` from column `indent` on; `column` is where the line has come to. */
-static void add_wrapped(bp_buffer *out, const char *text, int indent, int column)
-{
-    while (*text != 0) {
-        int bytes = (int)strcspn(text, " ");
-        if (column > indent && column + 1 + bytes > BP_HELP_COLUMNS) {
-            bp_buffer_printf(out, "\n%*s", indent, "");
-            column = indent;
-        }
-        bp_buffer_printf(out, "%s%.*s", column > indent ? " " : "", bytes, text);
-        column += bytes + (column > indent);
-        text += bytes;
-        text += strspn(text, " ");
-    }
-    bp_buffer_printf(out, "\n");
-}
-
-void bp_help_add_row(bp_buffer *out, const char *tag, const char *text, int indent)
-{
-    int bytes = (int)strlen(tag);
-
-    if (bytes + 4 > indent) /* two blanks on either side */
-        bp_buffer_printf(out, "  %s\n%*s", tag, indent, "");
-    else
-        bp_buffer_printf(out, "  %-*s", indent - 2, tag);
-    add_wrapped(out, text, indent, indent);
-}
-
 static void add_paragraphs(bp_buffer *out, const char *text)
 {
     while (*text != 0) {
@@ -43,7 +15,7 @@ static void add_paragraphs(bp_buffer *out, const char *text)
         char *paragraph = bp_sprintf("%.*s", (int)bytes, text);
 
         bp_buffer_printf(out, "\n");
-        add_wrapped(out, paragraph, 0, 0);
+        bp_help_add_text(out, paragraph, 0, 0);
         bp_free(paragraph);
         text += bytes;
         text += strspn(text, "\n");

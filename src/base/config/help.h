@@ -43,6 +43,9 @@ bp_err bp_help_print(FILE *out, const bp_help *help);
 /** Does the command line ask for help: --help, -h or -? before a "--"? */
 bool bp_help_is_asked(int argc, char *const *argv);
 
+/** Append words of `text` from column `indent` on, and a new line; `column` is where the line has
+ * come to. */
+void bp_help_add_text(bp_buffer *out, const char *text, int indent, int column);
 /** Append a row: `tag`, and `text` wrapped from column `indent` on. */
 void bp_help_add_row(bp_buffer *out, const char *tag, const char *text, int indent);
 

@@ -6,21 +6,9 @@
 #include "models/family.h"
 #include "models/ngram/ngram_estimate_priv.h"
 #include "models/ngram/ngram_file_priv.h"
+#include "models/words.h"
 #include "text/tokenizer/tokenizer.h"
 #include "text/unicode/strmap.h"
-
-#define NGRAM_START   "<s>"
-#define NGRAM_END     "</s>"
-#define NGRAM_UNKNOWN "<unk>"
-
-/** The words of all ids and of <s>, as ARPA files spell them: the end of a document is </s>, what
- * the tokenizer does not know <unk>, a space within a token \x20. words[V + 1]'s numbers are their
- * places in the map. tokenizer NULL: words are the ids in decimal digits.
- *
- * Owns: bp_strmap_clear(), after an error too. Errors: BP_ERR_FORMAT two ids have one spelling, a
- * vocabulary of another size; BP_ERR_SYSTEM. */
-bp_err ngram_words_of(bp_strmap *words, const bp_tokenizer *tokenizer, int64_t vocab_size,
-                      int64_t eod_id);
 
 /** bp_model_family.text_write. */
 bp_err ngram_arpa_export(bp_checkpoint *checkpoint, const bp_tokenizer *tokenizer,

@@ -154,7 +154,7 @@ static bp_err read_head(arpa_reader *self, const char **text, size_t *bytes)
 /* Toolkits write <unk> in any case. */
 static bool is_unknown(const char *word, size_t bytes)
 {
-    return bytes == strlen(NGRAM_UNKNOWN) && strncasecmp(word, NGRAM_UNKNOWN, bytes) == 0;
+    return bytes == strlen(BP_WORD_UNKNOWN) && strncasecmp(word, BP_WORD_UNKNOWN, bytes) == 0;
 }
 
 /* A word's id; without a tokenizer its number, which becomes one later. */
@@ -164,7 +164,7 @@ static bp_err find_word(arpa_reader *self, int order, const char *word, size_t b
     char text[200];
 
     if (!entry && is_unknown(word, bytes)) {
-        word = NGRAM_UNKNOWN;
+        word = BP_WORD_UNKNOWN;
         entry = bp_strmap_find(&self->words, word, bytes);
     }
     if (!entry && order == 1 && !self->tokenizer)
@@ -194,7 +194,7 @@ static bp_err read_words(arpa_reader *self, int order, const char **text, size_t
         err = find_word(self, order, word, length, &id);
         if (err != BP_OK)
             return err;
-        *starts_inside = *starts_inside || (k > 0 && is(word, length, NGRAM_START));
+        *starts_inside = *starts_inside || (k > 0 && is(word, length, BP_WORD_START));
         *key = (*key << self->spec->bits) | (ngram_key)(uint64_t)(id + 1);
     }
     return BP_OK;
@@ -295,10 +295,11 @@ static bp_err read_text(arpa_reader *self)
 static bp_err number_words(arpa_reader *self)
 {
     int64_t next = 1, count = self->words.count;
-    const bp_strmap_entry *start = bp_strmap_find(&self->words, NGRAM_START, strlen(NGRAM_START));
-    const bp_strmap_entry *end = bp_strmap_find(&self->words, NGRAM_END, strlen(NGRAM_END));
+    const bp_strmap_entry *start =
+        bp_strmap_find(&self->words, BP_WORD_START, strlen(BP_WORD_START));
+    const bp_strmap_entry *end = bp_strmap_find(&self->words, BP_WORD_END, strlen(BP_WORD_END));
     const bp_strmap_entry *unknown =
-        bp_strmap_find(&self->words, NGRAM_UNKNOWN, strlen(NGRAM_UNKNOWN));
+        bp_strmap_find(&self->words, BP_WORD_UNKNOWN, strlen(BP_WORD_UNKNOWN));
 
     if (!start || !end)
         return fail(self, "there is no unigram <s> or </s>");
@@ -350,7 +351,7 @@ static bp_err make_tokenizer(const arpa_reader *self, bp_tokenizer **made)
     for (int64_t k = 0; k < self->words.count; k++)
         by_id[self->ids[k]] = k + 1;
     for (int64_t id = 0; id < V && err == BP_OK; id++) {
-        const char *word = id == 0       ? NGRAM_UNKNOWN
+        const char *word = id == 0       ? BP_WORD_UNKNOWN
                            : id == V - 1 ? "<|endoftext|>"
                                          : bp_strmap_key(&self->words, by_id[id] - 1);
 
@@ -405,7 +406,7 @@ static bp_err begin_words(arpa_reader *self)
                        "the tokenizer has no end-of-document token, which is </s>: at %s; give "
                        "another, or none",
                        self->path);
-    return ngram_words_of(&self->words, tokenizer, self->spec->vocab_size, self->spec->eod_id);
+    return bp_words_of_ids(&self->words, tokenizer, self->spec->vocab_size, self->spec->eod_id);
 }
 
 bp_err ngram_arpa_read(ngram_levels *levels, ngram_spec *spec, const bp_tokenizer *tokenizer,

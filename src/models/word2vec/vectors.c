@@ -3,9 +3,9 @@
 
 #include "base/mem.h"
 #include "math/kernels/rows.h"
-#include "models/ngram/ngram_arpa_priv.h"
 #include "models/shape_json.h"
 #include "models/word2vec/word2vec_priv.h"
+#include "models/words.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -122,7 +122,7 @@ bp_err bp_word_vectors_open(bp_word_vectors **out, bp_checkpoint *checkpoint,
         err = load(self, checkpoint);
     }
     if (err == BP_OK)
-        err = ngram_words_of(&self->words, tokenizer, self->V, eod_id);
+        err = bp_words_of_ids(&self->words, tokenizer, self->V, eod_id);
     if (err == BP_OK)
         list_words(self, eod_id);
     else

@@ -2,8 +2,8 @@
 #include "base/config/decimal.h"
 #include "base/files/fs.h"
 #include "base/mem.h"
-#include "models/ngram/ngram_arpa_priv.h"
 #include "models/word2vec/word2vec_priv.h"
+#include "models/words.h"
 #include "models/words_file.h"
 #include "text/unicode/characters.h"
 
@@ -269,7 +269,7 @@ static bp_err begin(reader *self)
     self->V = self->tokenizer ? bp_tokenizer_size(self->tokenizer) : self->rows + 2;
     self->eod_id = self->tokenizer ? bp_tokenizer_eod(self->tokenizer) : -1;
     if (self->tokenizer)
-        err = ngram_words_of(&self->words, self->tokenizer, self->V, self->eod_id);
+        err = bp_words_of_ids(&self->words, self->tokenizer, self->V, self->eod_id);
     self->seen = bp_try_alloc("vectors.read", self->V, sizeof *self->seen);
     self->values = bp_try_alloc("vectors.read", self->V * self->padded, sizeof *self->values);
     if (err == BP_OK && (!self->seen || !self->values))
@@ -289,7 +289,7 @@ static void number_words(reader *self, json_t *vocab)
     for (int64_t row = 0; row < self->rows; row++) {
         const char *word = bp_strmap_key(&self->words, row);
 
-        if (strcmp(word, NGRAM_END) == 0) {
+        if (strcmp(word, BP_WORD_END) == 0) {
             end = row;
             memcpy(vector, self->values + row * self->padded, bytes);
             continue;
@@ -298,9 +298,9 @@ static void number_words(reader *self, json_t *vocab)
         (void)json_object_set_new(vocab, word, json_integer((json_int_t)ids++));
     }
     self->V = ids;
-    if (!json_object_get(vocab, NGRAM_UNKNOWN)) {
+    if (!json_object_get(vocab, BP_WORD_UNKNOWN)) {
         memset(self->values + self->V * self->padded, 0, bytes);
-        (void)json_object_set_new(vocab, NGRAM_UNKNOWN, json_integer((json_int_t)self->V++));
+        (void)json_object_set_new(vocab, BP_WORD_UNKNOWN, json_integer((json_int_t)self->V++));
     }
     self->eod_id = self->V++;
     (void)json_object_set_new(vocab, BP_EOD_TOKEN, json_integer((json_int_t)self->eod_id));
