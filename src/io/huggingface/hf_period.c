@@ -36,7 +36,7 @@ static int64_t find_period(const bool *other, int64_t layers, int64_t usual, boo
 {
     if (usual > 0 && has_period(other, layers, usual, leads))
         return usual;
-    if (usual == 0 && has_period(other, layers, layers + 1))
+    if (usual == 0 && has_period(other, layers, layers + 1, false))
         return 0;
     for (int64_t n = 1; n <= layers + 1; n++)
         if (has_period(other, layers, n, leads))
