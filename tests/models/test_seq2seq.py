@@ -3,6 +3,7 @@ import csv
 import json
 import math
 import os
+import pathlib
 import shutil
 import signal
 
@@ -170,6 +171,12 @@ class Seq2Seq(JobTest):
         self.assertEqual(result.status, 0, str(result))
         self.assert_warning(result, "[corpus.cut_pairs]", times=2)
         self.assert_error(self.pretrain("texts", 0, "model.kind=transformer", *PAIRS), 78, "[corpus.no_pairs]")
+        for bad in (0, 1):  # the file is named that has the byte
+            sides = [self.at(f"bad{bad}{side}.txt") for side in (0, 1)]
+            for side, path in enumerate(sides):
+                pathlib.Path(path).write_bytes(b"a b\nc " + (b"\xff" if side == bad else b"d") + b"\n")
+            result = self.must(["bagpipe-data", "corpus", "--tokenizer", self.at("tokenizer.json"), "--format", "pairs", "--out", self.at(f"bad{bad}.h5"), *sides])
+            self.assert_warning(result, "[text.not_utf8]", f"at {sides[bad]}, line 2;")
         self.assert_error(self.pretrain("beyond", 0, *pairs, "model.start_token=2000000"), 78, "[model.no_start]")
 
     def language_model(self, name, kind):

@@ -320,7 +320,8 @@ static bp_err join(master *m, const bp_record *record)
             m->built.unknown += ids[k] == (uint32_t)m->unknown_id ? 1 : 0;
     m->document_tokens += record->id_count;
     if (record->tally.invalid_bytes > 0 && m->built.invalid_line == 0) {
-        m->built.invalid_file = record->file;
+        m->built.invalid_file =
+            record->file + (m->build->format == BP_TEXT_PAIRS ? (int)record->invalid_at : 0);
         m->built.invalid_line =
             record->line > 0 ? record->line : m->newlines + record->invalid_at + 1;
     }

@@ -37,7 +37,8 @@ typedef struct bp_record {
     int32_t file;       /* of its line ... */
     int64_t line;       /* ... as bp_piece has them */
     int64_t newlines;   /* of a piece of a whole file */
-    int64_t invalid_at; /* of these, those before its first byte that is not UTF-8 */
+    int64_t invalid_at; /* of these, those before its first byte that is not UTF-8; of a line, in
+                           which of its texts that is */
 } bp_record;
 
 typedef struct bp_batch { /* {0} is an empty one */

@@ -150,6 +150,8 @@ static bp_err add_piece(bp_share *share, bp_batch *batch, const bp_piece *piece)
     if (piece->line == 0 && record->tally.invalid_bytes > 0)
         record->invalid_at =
             count_newlines(piece->text, bp_text_invalid_at(piece->text, piece->bytes));
+    if (piece->line > 0 && record->tally.invalid_bytes > 0 && piece->start_count == 2)
+        record->invalid_at = bp_text_invalid_at(piece->text, piece->bytes) >= piece->starts[1];
     to = stpcpy((char *)(record + 1), piece->id) + 1;
     for (int k = 0; k < share->label_count; k++) {
         *to = piece->label_types[k];
