@@ -1,5 +1,5 @@
-/* The table of tasks, and the fields that are made of others. The templates are those of
- * lm-evaluation-harness 0.4.9 and later (lm_eval/tasks). */
+/* The table of tasks, and the fields that are made of others. Source: lm-evaluation-harness
+ * 0.4.13.dev0, lm_eval/tasks and api/task.py. */
 #include "questions/question_tasks.h"
 
 #include "text/unicode/characters.h"
