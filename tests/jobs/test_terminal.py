@@ -78,7 +78,7 @@ class Terminal(JobTest):
     def test_metrics_are_lines_behind_their_json(self):
         for name, text in (("right", "The dog bit the man.\nIt was not unexpected.\n"), ("one", "The dog bit a man.\nIt was not unexpected.\n"),
                            ("other", "A dog bit a man.\nIt was unexpected.\n")):
-            self.write(f"{name}.txt", text)
+            self.write(f"{name}.txt", 5 * text)  # 10 documents: fewer have no interval
         command = [program("bagpipe-data"), "metrics", "--kind", "bleu", "--reference", self.at("right.txt"), "--hypothesis", self.at("one.txt"), "--against",
                    self.at("other.txt")]
         piped = run(command)

@@ -2,7 +2,9 @@
 #ifndef BP_BASE_CONFIG_UNUSED_H
 #define BP_BASE_CONFIG_UNUSED_H
 
-#include "base/config/config.h"
+#include <stdint.h>
+
+typedef struct bp_config bp_config;
 
 /** The next key of the command line, from entry *at on (0 first), that only other jobs have; NULL:
  * no more. A file may serve several jobs: its keys do not count. Borrowed. */

@@ -240,9 +240,9 @@ static bp_err put_losses(json_t *convention, const bp_corpus *corpus)
 
     for (int64_t k = 0; err == BP_OK && !text && k < bp_corpus_files(corpus); k++)
         err = bp_corpus_file_tokenizer(bp_corpus_file_at(corpus, k), &text, &bytes);
-    if (err == BP_OK && text)
-        err = bp_tokenizer_parse(&tokenizer, text, bytes, "the corpus's tokenizer");
-    if (err == BP_OK && tokenizer && bp_tokenizer_loses(tokenizer))
+    if (err == BP_OK && text && /* one that can't be read is the page's to warn of */
+        bp_tokenizer_parse(&tokenizer, text, bytes, "the corpus's tokenizer") == BP_OK &&
+        bp_tokenizer_loses(tokenizer))
         (void)json_object_set_new(convention, "loses", json_string(bp_tokenizer_loses(tokenizer)));
     bp_tokenizer_free(&tokenizer);
     bp_free(text);
