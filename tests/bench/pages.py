@@ -78,11 +78,14 @@ class Task(TaskTest):
 
 
 def gallery(folder, target):
-    """The first plot of each of these pages, as a picture that needs no page: its ids are its own, and no number has more digits than a screen."""
+    """The first plot of each of these pages, as a picture that needs no page; no point of a line has more digits than a screen."""
+    def shorter(path):
+        return re.sub(r"(\.\d)\d+", r"\1", path[0])
+
     target.mkdir(exist_ok=True)
     for name in GALLERY:
         found = re.search(r"<svg.*?</svg>", (folder / f"{name}.html").read_text(encoding="utf-8"), re.S)
-        (target / f"{name}.svg").write_text(re.sub(r"(\.\d)\d+", r"\1", re.sub(r"\n\s*\n", "\n", found[0])) + "\n", encoding="utf-8")
+        (target / f"{name}.svg").write_text(re.sub(r" d='[^']*'", shorter, re.sub(r"\n\s*\n", "\n", found[0])) + "\n", encoding="utf-8")
 
 
 def picture(page, target):
