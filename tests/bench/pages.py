@@ -1,14 +1,15 @@
 """Makes a small run of each job that leaves a page, so that every page can be looked at: FOLDER/NAME.html, and with --pictures
 screenshots of them by Chromium, 1,280 and 400 points wide and as printed.
 
-    python3 tests/bench/pages.py --bin build/release/bin FOLDER [--pictures]
+    python3 tests/bench/pages.py --bin build/release/bin [--gallery docs/gallery] FOLDER [--pictures]
 
-It takes some minutes; A second call makes only pages anew.
+It takes some minutes; A second call makes only pages anew. --gallery writes the first plot of some of them as SVG: docs/gallery.md shows them.
 """
 import json
 import os
 import pathlib
 import random
+import re
 import shutil
 import subprocess
 import sys
@@ -19,6 +20,7 @@ from test_finetune import KINDS, MODEL, TaskTest  # pylint: disable=wrong-import
 from uncertainty_test import UncertaintyTest  # pylint: disable=wrong-import-position
 
 WIDTHS = (1280, 400)
+GALLERY = ("members", "scores", "tag-scores", "study")
 
 
 def make(name, *words):
@@ -75,6 +77,17 @@ class Task(TaskTest):
              "uncertainty.in_domain=valid.h5:topic=sea", "uncertainty.shifted=valid.h5:topic=wood", "uncertainty.resamples=200", "tune.ini")
 
 
+def gallery(folder, target):
+    """The first plot of each of these pages, as a picture that needs no page; no point of a line has more digits than a screen."""
+    def shorter(path):
+        return re.sub(r"(\.\d)\d+", r"\1", path[0])
+
+    target.mkdir(exist_ok=True)
+    for name in GALLERY:
+        found = re.search(r"<svg.*?</svg>", (folder / f"{name}.html").read_text(encoding="utf-8"), re.S)
+        (target / f"{name}.svg").write_text(re.sub(r" d='[^']*'", shorter, re.sub(r"\n\s*\n", "\n", found[0])) + "\n", encoding="utf-8")
+
+
 def picture(page, target):
     browser = shutil.which("chromium") or shutil.which("google-chrome")
     common = [browser, "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"]
@@ -84,9 +97,9 @@ def picture(page, target):
 
 
 def main():
-    pictures, = bagpipe_test.take(pictures=False)
+    pictures, target = bagpipe_test.take(pictures=False, gallery=None)
     bagpipe_test.options["bin"] = os.path.abspath(sys.argv[sys.argv.index("--bin") + 1])
-    folder = pathlib.Path(sys.argv[-1]).resolve()
+    folder, target = pathlib.Path(sys.argv[-1]).resolve(), target and pathlib.Path(target).resolve()
     for kind in (Language, Task):
         kind.folder = str(folder / kind.__name__.lower())
         if not os.path.exists(kind.folder):
@@ -98,6 +111,8 @@ def main():
             shutil.copy(page, folder / (page.parts[0] + ".html"))
         for page in pathlib.Path().glob("*.html"):
             shutil.copy(page, folder)
+    if target:
+        gallery(folder, target)
     for page in sorted(folder.glob("*.html")) if pictures else ():
         picture(page, folder / page.stem)
 

@@ -117,6 +117,8 @@ class Finetune(TaskTest):
         keys = [*MODEL, "task.pool=mean", "optimizer.lr=5e-3", "train.steps=80", "train.log_every=20", "checkpoint.every=10", "train.valid_every=40"]
         straight = self.tuned("straight", 0, *keys)
         self.assertGreater(metrics(straight)[-1]["valid_accuracy"], 0.9)
+        page = pathlib.Path(straight, "index.html").read_text(encoding="utf-8")
+        self.assertRegex(page, r"(?s)loss, nats a document.*validation accuracy|There are no plots")
         result = self.finetune("killed", 0, *keys, env=["env", "BP_FAULT=step.end:33=kill"])
         self.assertEqual(result.status, -9, str(result))
         killed = self.tuned("killed", 0, *keys)

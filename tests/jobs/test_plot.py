@@ -3,6 +3,7 @@ import csv
 import io
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -38,6 +39,13 @@ class Plot(JobTest):
         self.assertEqual(text.count("<svg"), 3 if self.gnuplot else 0)
         return page, text
 
+    @staticmethod
+    def points(text):
+        """What the script of a page shows: rows of each curve, of training and of validations."""
+        data = json.loads(re.search(r'<script type="application/json" id="points">(.*?)</script>', text, re.S)[1])
+        return [[[[float(value) for value in line.split(",")] for line in block.split("\n") if line] for block in data[key].split("\n\n\n") if block]
+                for key in ("train", "valid")]
+
     # ---- pages ----
 
     def test_a_training_leaves_its_page(self):
@@ -50,6 +58,12 @@ class Plot(JobTest):
         self.assertEqual(row[7:9], [f"{best['valid_loss']:.4f}", str(best["step"])])
         self.assertNotIn("Keys that differ", text)
         if self.gnuplot:
+            (train,), (valid,) = self.points(text)
+            self.assertEqual([row[0] for row in train], [line["step"] for line in lines])
+            for row, line in zip(train, lines):
+                self.assertAlmostEqual(row[3], line["loss"], 4)
+            self.assertEqual([(row[0], round(row[3], 3)) for row in valid],
+                             [(line["step"], round(line["valid_loss"], 3)) for line in lines if "valid_loss" in line])
             for x in ("steps", "tokens", "hours"):
                 self.assertIn(f'id="x-{x}"', text)
             self.assertEqual(text.count(" checked>"), 1)
@@ -109,9 +123,13 @@ class Plot(JobTest):
         result = run([program("bagpipe"), "ensemble", self.at("small.ini"), f"run.dir={self.at('members')}", "ensemble.members=2",
                       "train.steps=6"])
         self.assertEqual(result.status, 0, str(result))
-        page, _ = self.page("members/index.html")
+        page, text = self.page("members/index.html")
         self.assertEqual([row[0] for row in page.rows[1:]], ["members, m00", "members, m01", "members, mean"])
         self.assertEqual(page.rows[3][6], f"{metrics(self.at('members'))[-1]['loss_mean']:.4f}")
+        if self.gnuplot:  # the band of the mean spans the members
+            first, second, mean = self.points(text)[0]
+            for one, other, row in zip(first, second, mean, strict=True):
+                self.assertEqual(row[4:6], [min(one[3], other[3]), max(one[3], other[3])])
 
     def test_runs_are_plotted_over_one_another(self):
         out = self.plot("first", "second").out

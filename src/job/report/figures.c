@@ -1,5 +1,5 @@
 /* Figures as pages and people read them. */
-#include "job/report/report.h"
+#include "job/report/figures.h"
 
 #include "base/buffer.h"
 #include "base/mem.h"

@@ -11,6 +11,7 @@
 
 #include "base/config/json.h"
 #include "base/err.h"
+#include "job/report/figures.h"
 
 /** Is the template pages/NAME.html there? */
 bool bp_report_has_page(const char *name);
@@ -24,13 +25,6 @@ bp_err bp_report_page(const char *path, const char *name, const json_t *data);
 /** page.about: run, model, parameters, corpus, command, version and date of the run at `folder`, as
  * far as its run.json and config.ini have them; pages/head.html shows it above every page. */
 void bp_report_about(json_t *page, const char *folder);
-
-/** A figure with three significant digits, and with as many decimals as its error needs for two;
- * without an error (NaN, 0) with four digits. `difference`: with its sign. Free with bp_free();
- * NULL: it is not finite. */
-char *bp_report_figure(double value, double error, bool difference);
-/** Text of a number with commas between thousands of its integer part. Free with bp_free(). */
-char *bp_report_thousands(const char *digits);
 
 /** A gnuplot script that needs no file but its data: `variables`, common.gp, NAME.gp.
  *

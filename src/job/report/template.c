@@ -2,7 +2,7 @@
 #include "job/report/template.h"
 
 #include "base/mem.h"
-#include "job/report/report.h"
+#include "job/report/figures.h"
 
 #include <stdio.h>
 #include <string.h>

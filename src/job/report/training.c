@@ -9,6 +9,7 @@
 #include "base/printable.h"
 #include "base/process/clock.h"
 #include "job/report/report.h"
+#include "models/task/kind.h"
 #include "run/run_folder.h"
 #include "run/status/run_history.h"
 
@@ -116,10 +117,45 @@ static void put_place(bp_buffer *out, const double *row)
                      row[BP_HISTORY_HOURS]);
 }
 
+/* The line of a step; -1: there is none. */
+static int64_t line_at(const bp_curve *curve, double step)
+{
+    int64_t first = 0, end = curve->count;
+
+    while (first < end) {
+        int64_t middle = (first + end) / 2;
+
+        if (curve->rows[middle][BP_HISTORY_STEP] < step)
+            first = middle + 1;
+        else
+            end = middle;
+    }
+    return first < curve->count && curve->rows[first][BP_HISTORY_STEP] == step ? first : -1;
+}
+
+/* The least and the largest loss of a curve at line k; of a mean (run is not NULL) its members'. */
+static void widen(double *low, double *high, const bp_history *run, const bp_curve *curve,
+                  int64_t k)
+{
+    double own = curve->rows[k][BP_HISTORY_LOSS];
+
+    *low = fmin(*low, own); /* which ignore NaN */
+    *high = fmax(*high, own);
+    for (int64_t c = 0; run && c + 1 < run->curve_count; c++) {
+        int64_t at = line_at(&run->curves[c], curve->rows[k][BP_HISTORY_STEP]);
+
+        if (at >= 0) {
+            *low = fmin(*low, run->curves[c].rows[at][BP_HISTORY_LOSS]);
+            *high = fmax(*high, run->curves[c].rows[at][BP_HISTORY_LOSS]);
+        }
+    }
+}
+
 /* Runs of lines become one: at the place of the last one, with means and, of the loss, the ends. It
  * is smoothed around the middle as far on one side as on the other, so that an end pulls at
  * nothing. steps,tokens,hours,loss,least,most,smoothed,rate,norm,speed */
-static void put_curve(bp_buffer *out, const training *self, const bp_curve *curve)
+static void put_curve(bp_buffer *out, const training *self, const bp_history *mean_of_run,
+                      const bp_curve *curve)
 {
     int64_t points = curve->count < self->points ? curve->count : self->points;
 
@@ -130,10 +166,8 @@ static void put_curve(bp_buffer *out, const training *self, const bp_curve *curv
 
         half = half < middle ? half : middle;
         half = half < curve->count - 1 - middle ? half : curve->count - 1 - middle;
-        for (int64_t k = first; k < end; k++) {
-            low = fmin(low, curve->rows[k][BP_HISTORY_LOSS]); /* which pass over NaN */
-            high = fmax(high, curve->rows[k][BP_HISTORY_LOSS]);
-        }
+        for (int64_t k = first; k < end; k++)
+            widen(&low, &high, mean_of_run, curve, k);
         put_place(out, curve->rows[end - 1]);
         bp_buffer_printf(out, ",%.6g,%.6g,%.6g,%.6g,%.6g,%.6g,%.6g\n",
                          mean_of(curve, BP_HISTORY_LOSS, first, end), low, high,
@@ -144,7 +178,7 @@ static void put_curve(bp_buffer *out, const training *self, const bp_curve *curv
     }
 }
 
-/* steps,tokens,hours,loss: one of every N validations, and the last. */
+/* steps,tokens,hours,loss,accuracy: one of every N validations, and the last. */
 static int64_t put_validations(bp_buffer *out, const training *self, const bp_curve *curve)
 {
     int64_t count = 0, at = 0, every;
@@ -156,7 +190,8 @@ static int64_t put_validations(bp_buffer *out, const training *self, const bp_cu
         if (!isfinite(curve->rows[k][BP_HISTORY_VALID_LOSS]) || (count - ++at) % every != 0)
             continue;
         put_place(out, curve->rows[k]);
-        bp_buffer_printf(out, ",%.6g\n", curve->rows[k][BP_HISTORY_VALID_LOSS]);
+        bp_buffer_printf(out, ",%.6g,%.6g\n", curve->rows[k][BP_HISTORY_VALID_LOSS],
+                         curve->rows[k][BP_HISTORY_VALID_ACCURACY]);
     }
     return count;
 }
@@ -186,13 +221,14 @@ static reach reach_of(const training *self, int column)
     return all;
 }
 
-/* Where the axis of a loss ends; null: where the curves do. */
-static json_t *top_of_curves(const training *self, int column)
+/* Where the axis of the losses ends, null: where the curves do. Validations are within it. */
+static json_t *top_of_losses(const training *self)
 {
-    reach all = reach_of(self, column);
+    reach all = reach_of(self, BP_HISTORY_LOSS), valid = reach_of(self, BP_HISTORY_VALID_LOSS);
     bool steep = all.high - all.low > STEEP * (all.later - all.low);
+    double top = all.later + 0.05 * (all.later - all.low);
 
-    return steep ? json_real(all.later + 0.05 * (all.later - all.low)) : json_null();
+    return steep ? json_real(fmax(top, valid.later)) : json_null(); /* which ignores NaN */
 }
 
 /* The largest value of a column, 1 where there is none above 0. */
@@ -242,14 +278,33 @@ static void set_block(json_t *variables, const char *name, bp_buffer *block)
     bp_buffer_clear(block);
 }
 
+/* What a loss is of, if it is the same in all runs: "nats a token". */
+static const char *unit_of(const training *self)
+{
+    const char *first = NULL;
+
+    for (int64_t r = 0; r < self->count; r++) {
+        const char *name = bp_history_key(&self->runs[r], "task.kind");
+        const bp_task_kind *kind = name && name[0] ? bp_task_kind_named(name) : NULL;
+        const char *unit = !kind || !kind->objective ? "token"
+                           : kind->is_value          ? ""
+                                                     : kind->prediction;
+
+        if (first && strcmp(first, unit) != 0)
+            return "";
+        first = unit;
+    }
+    return first ? first : "";
+}
+
 static json_t *variables_of(const training *self)
 {
     json_t *variables = json_pack(
-        "{s:[], s:[], s:[], s:[], s:[o, o, o, o], s:o, s:o}", "names", "numbers", "members", "few",
-        "most", most_of_curves(self, BP_HISTORY_STEP), most_of_curves(self, BP_HISTORY_TOKENS),
-        most_of_curves(self, BP_HISTORY_HOURS), most_of_curves(self, BP_HISTORY_SPEED), "top",
-        top_of_curves(self, BP_HISTORY_LOSS), "valid_top",
-        top_of_curves(self, BP_HISTORY_VALID_LOSS));
+        "{s:[], s:[], s:[], s:[], s:[o, o, o, o], s:o, s:s, s:i}", "names", "numbers", "members",
+        "few", "most", most_of_curves(self, BP_HISTORY_STEP),
+        most_of_curves(self, BP_HISTORY_TOKENS), most_of_curves(self, BP_HISTORY_HOURS),
+        most_of_curves(self, BP_HISTORY_SPEED), "top", top_of_losses(self), "unit", unit_of(self),
+        "accuracies", (int)isfinite(reach_of(self, BP_HISTORY_VALID_ACCURACY).high));
     bp_buffer train = {0}, valid = {0};
     int64_t validations = 0;
 
@@ -259,10 +314,10 @@ static json_t *variables_of(const training *self)
             size_t train_began = train.bytes, valid_began = valid.bytes;
 
             describe_curve(variables, self, r, c);
-            put_curve(&train, self, curve);
+            put_curve(&train, self, is_member(&self->runs[r], c) ? NULL : &self->runs[r], curve);
             end_block(&train, train_began, "NaN,NaN,NaN,NaN,NaN,NaN,NaN,NaN,NaN,NaN");
             validations += put_validations(&valid, self, curve);
-            end_block(&valid, valid_began, "NaN,NaN,NaN,NaN");
+            end_block(&valid, valid_began, "NaN,NaN,NaN,NaN,NaN");
         }
     set_block(variables, "$train", &train);
     set_block(variables, "$valid", &valid);
@@ -383,9 +438,28 @@ static json_t *page_of(const training *self)
     page = json_pack("{s:o, s:o, s:o, s:b, s:I, s:i, s:[]}", "title", title, "runs", rows,
                      "differences", differences_of(self), "thinned", (int)self->thinned, "points",
                      (json_int_t)self->points, "smooth_percent", 100 / SMOOTH_SHARE, "plots");
+    (void)json_object_set_new(page, "unit", json_string(unit_of(self)));
     if (self->count == 1)
         bp_report_about(page, self->runs[0].folder);
     return page;
+}
+
+/* page.values: what the script of the page shows of each curve, as JSON that ends no <script>. */
+static void add_points(json_t *page, const json_t *variables)
+{
+    json_t *points =
+        json_pack("{s:O, s:O, s:O, s:O}", "names", json_object_get(variables, "names"), "most",
+                  json_object_get(variables, "most"), "train", json_object_get(variables, "$train"),
+                  "valid", json_object_get(variables, "$valid"));
+    char *text = json_dumps(points, JSON_COMPACT | JSON_ENSURE_ASCII);
+    bp_buffer out = {0};
+
+    for (const char *c = text; c && *c; c++)
+        bp_buffer_add(&out, *c == '<' ? "\\u003c" : c, *c == '<' ? strlen("\\u003c") : 1);
+    (void)json_object_set_new(page, "values", bp_json_string(out.data ? out.data : "{}"));
+    bp_buffer_clear(&out);
+    free(text); /* jansson's */
+    json_decref(points);
 }
 
 /* Plots over steps, tokens and hours. Errors: those of draw. */
@@ -395,6 +469,7 @@ static bp_err add_plots(json_t *page, const training *self)
     json_t *variables = variables_of(self);
     bp_err err = BP_OK;
 
+    add_points(page, variables);
     for (int k = 0; k < 3 && err == BP_OK; k++) {
         char *picture, *svg;
         size_t bytes;

@@ -16,9 +16,10 @@
 
 /* The names of the columns in a line; those of an ensemble's are means. */
 static const char *const KEYS[BP_HISTORY_COLUMNS] = {
-    "step", "tokens", "seconds", "loss", "valid_loss", "lr", "grad_norm", "tokens_per_second"};
+    "step", "tokens",    "seconds",           "loss",          "valid_loss",
+    "lr",   "grad_norm", "tokens_per_second", "valid_accuracy"};
 static const char *const MEAN_KEYS[BP_HISTORY_COLUMNS] = {
-    "step", NULL, NULL, "loss_mean", "valid_loss_mean", NULL, NULL, NULL};
+    "step", NULL, NULL, "loss_mean", "valid_loss_mean", NULL, NULL, NULL, NULL};
 
 /* ---- lines ---- */
 

@@ -15,7 +15,8 @@ typedef enum bp_history_column {
     BP_HISTORY_VALID_LOSS,
     BP_HISTORY_RATE,
     BP_HISTORY_GRAD_NORM,
-    BP_HISTORY_SPEED, /* tokens a second */
+    BP_HISTORY_SPEED,          /* tokens a second */
+    BP_HISTORY_VALID_ACCURACY, /* of a task with names */
     BP_HISTORY_COLUMNS
 } bp_history_column;
 

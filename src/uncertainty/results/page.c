@@ -10,30 +10,29 @@
 #include <math.h>
 #include <string.h>
 
-#define SVG_LIMIT   ((int64_t)64 << 20)
-#define DIGITS      4
-#define MORE_DIGITS 6 /* of squares */
+#define SVG_LIMIT ((int64_t)64 << 20)
 
 /* ---- cells ---- */
 
 /* Null where there is none. */
-static json_t *real_text(double value, int digits, bool difference)
+static json_t *real_text(double value, double error, bool difference)
 {
-    char *text = isfinite(value) ? bp_sprintf(difference ? "%+.*f" : "%.*f", digits, value) : NULL;
+    char *text = bp_report_figure(value, error, difference);
     json_t *out = text ? bp_json_string(text) : json_null();
 
     bp_free(text);
     return out;
 }
 
-static json_t *cell(const comparison_value *value, int digits, bool difference)
+static json_t *cell(const comparison_value *value, bool difference)
 {
     bool interval = isfinite(value->low) && isfinite(value->high);
     bool certain = difference && (value->low > 0 || value->high < 0);
+    double error = interval ? (value->high - value->low) / 2 : NAN;
 
-    return json_pack("{s:o, s:o, s:o, s:b}", "value", real_text(value->value, digits, difference),
-                     "low", real_text(interval ? value->low : NAN, digits, difference), "high",
-                     real_text(interval ? value->high : NAN, digits, difference), "certain",
+    return json_pack("{s:o, s:o, s:o, s:b}", "value", real_text(value->value, error, difference),
+                     "low", real_text(interval ? value->low : NAN, error, difference), "high",
+                     real_text(interval ? value->high : NAN, error, difference), "certain",
                      (int)certain);
 }
 
@@ -52,42 +51,72 @@ static const char *title_of(const comparison_results *results, const char *key)
     return key;
 }
 
-/* Of methods the root of the squared calibration error is shown, of differences the square, which
- * is what has no bias. */
-static json_t *figures_json(const comparison_results *results, bool difference)
+static bool is_ece(int figure)
 {
-    json_t *figures = json_array();
-
-    for (int f = 0; f < COMPARISON_FIGURES; f++)
-        add(figures, bp_json_string(title_of(results, f == COMPARISON_FIGURE_SQUARED && !difference
-                                                          ? comparison_root_name(results)
-                                                          : comparison_figure_name(results, f))));
-    return figures;
+    return figure == COMPARISON_FIGURE_ECE || figure == COMPARISON_FIGURE_ECE_ADAPTIVE;
 }
 
-static json_t *methods_json(const comparison_results *results)
+/* Rows are figures, columns methods: a figure has a name of any length, and methods are few. */
+static json_t *method_names(const comparison_results *results)
 {
-    json_t *methods = json_array();
+    json_t *names = json_array();
 
-    for (int64_t m = 0; m < results->methods.count; m++) {
-        const comparison_cost *cost = &results->costs[m];
-        const comparison_value rms = comparison_rms(&results->results[m]);
-        const double seconds[] = {cost->train_seconds, cost->fit_seconds, cost->score_seconds,
-                                  cost->memory_mib};
-        json_t *values = json_array(), *costs = json_array();
+    for (int64_t m = 0; m < results->methods.count; m++)
+        add(names, json_pack("{s:s, s:s, s:I}", "name", results->methods.items[m].name, "way",
+                             results->methods.items[m].way->word, "members",
+                             (json_int_t)results->members[m]));
+    return names;
+}
 
-        for (int f = 0; f < COMPARISON_FIGURES; f++)
-            add(values, cell(f == COMPARISON_FIGURE_SQUARED ? &rms : &results->results[m].values[f],
-                             DIGITS, false));
-        add(costs, json_pack("{s:o}", "value",
-                             real_text(results->temperatures[m].temperature, DIGITS, false)));
-        for (int k = 0; k < 4; k++)
-            add(costs, json_pack("{s:o}", "value", real_text(seconds[k], 1, false)));
-        add(methods, json_pack("{s:s, s:s, s:I, s:o, s:o}", "name", results->methods.items[m].name,
-                               "way", results->methods.items[m].way->word, "members",
-                               (json_int_t)results->members[m], "values", values, "costs", costs));
+static double cost_of(const comparison_results *results, int64_t m, int row)
+{
+    const comparison_cost *cost = &results->costs[m];
+    const double values[] = {results->temperatures[m].temperature, cost->train_seconds,
+                             cost->fit_seconds, cost->score_seconds, cost->memory_mib};
+
+    return values[row];
+}
+
+static json_t *method_rows(const comparison_results *results)
+{
+    static const char *const COSTS[] = {"Temperature", "Training, s", "Fit, s", "Scoring, s",
+                                        "Memory, MiB"};
+    json_t *rows = json_array();
+
+    for (int f = 0; f < COMPARISON_FIGURES + 5; f++) {
+        json_t *values = json_array();
+        bool figure = f < COMPARISON_FIGURES, squared = f == COMPARISON_FIGURE_SQUARED;
+
+        for (int64_t m = 0; m < results->methods.count; m++) {
+            const comparison_value rms = comparison_rms(&results->results[m]);
+            const comparison_value cost = {figure ? 0 : cost_of(results, m, f - COMPARISON_FIGURES),
+                                           NAN, NAN};
+
+            add(values, cell(!figure   ? &cost
+                             : squared ? &rms
+                                       : &results->results[m].values[f],
+                             false));
+        }
+        if (figure && is_ece(f)) /* one measure of calibration is shown: that with an interval */
+            json_decref(values);
+        else
+            add(rows,
+                json_pack("{s:s, s:o}", "title",
+                          !figure ? COSTS[f - COMPARISON_FIGURES]
+                                  : title_of(results, squared ? comparison_root_name(results)
+                                                              : comparison_figure_name(results, f)),
+                          "values", values));
     }
-    return methods;
+    return rows;
+}
+
+static const char *score_title(const comparison_results *results, int score)
+{
+    const char *name = comparison_score_name(results, score);
+
+    return strcmp(name, "mutual_information") == 0 ? "mutual information"
+           : strcmp(name, "nll") == 0              ? "NLL"
+                                                   : name;
 }
 
 static json_t *detection_json(const comparison_results *results)
@@ -100,11 +129,11 @@ static json_t *detection_json(const comparison_results *results)
                 json_t *values = json_array();
 
                 for (int d = 0; d < COMPARISON_DETECTIONS; d++)
-                    add(values, cell(&results->results[m].values[comparison_column(s, c, d)],
-                                     DIGITS, false));
+                    add(values,
+                        cell(&results->results[m].values[comparison_column(s, c, d)], false));
                 add(rows, json_pack("{s:s, s:s, s:s, s:o}", "shift", results->shifted.items[s].name,
                                     "method", results->methods.items[m].name, "score",
-                                    comparison_score_name(results, c), "values", values));
+                                    score_title(results, c), "values", values));
             }
     return rows;
 }
@@ -121,16 +150,26 @@ static json_t *differences_json(const comparison_results *results)
             json_t *values = json_array();
 
             for (int f = 0; f < COMPARISON_FIGURES; f++)
-                add(values,
-                    cell(&all[f], f == COMPARISON_FIGURE_SQUARED ? MORE_DIGITS : DIGITS, true));
+                if (!is_ece(f))
+                    add(values, cell(&all[f], true));
             for (int64_t s = 0; s < results->shifted.count; s++)
                 for (int c = 0; c < COMPARISON_SCORES; c++)
-                    add(values,
-                        cell(&all[comparison_column(s, c, COMPARISON_AUROC)], DIGITS, true));
+                    add(values, cell(&all[comparison_column(s, c, COMPARISON_AUROC)], true));
             add(rows, json_pack("{s:s, s:s, s:o}", "method", results->methods.items[i].name,
                                 "other", results->methods.items[k].name, "values", values));
         }
     return rows;
+}
+
+/* What a difference has: the square, which has no bias. */
+static json_t *compared_json(const comparison_results *results)
+{
+    json_t *figures = json_array();
+
+    for (int f = 0; f < COMPARISON_FIGURES; f++)
+        if (!is_ece(f))
+            add(figures, bp_json_string(title_of(results, comparison_figure_name(results, f))));
+    return figures;
 }
 
 /* Null: nothing is shifted. */
@@ -138,10 +177,15 @@ static json_t *shifted_json(const comparison_results *results)
 {
     json_t *groups = json_array();
 
-    for (int64_t s = 0; s < results->shifted.count; s++)
-        add(groups, json_pack("{s:s, s:s, s:I}", "comma", s > 0 ? ", " : "", "name",
+    for (int64_t s = 0; s < results->shifted.count; s++) {
+        double shifted = (double)results->shifted.items[s].document_count;
+        double domain = (double)results->in_domain.items[0].document_count;
+
+        add(groups, json_pack("{s:s, s:s, s:I, s:o}", "comma", s > 0 ? ", " : "", "name",
                               results->shifted.items[s].name, "documents",
-                              (json_int_t)results->shifted.items[s].document_count));
+                              (json_int_t)results->shifted.items[s].document_count, "chance",
+                              real_text(shifted / (shifted + domain), NAN, false)));
+    }
     if (results->shifted.count > 0)
         return json_pack("{s:o, s:o}", "groups", groups, "detection", detection_json(results));
     json_decref(groups);
@@ -178,7 +222,7 @@ bp_err comparison_page_write(const comparison_results *results)
     for (int64_t s = 0; s < results->shifted.count; s++) /* after the figures of a difference */
         for (int c = 0; c < COMPARISON_SCORES; c++)
             add(aurocs, json_pack("{s:s, s:s}", "shift", results->shifted.items[s].name, "score",
-                                  comparison_score_name(results, c)));
+                                  score_title(results, c)));
     for (const comparison_definition *one = comparison_definitions_of(results); one->key; one++)
         add(definitions, json_pack("{s:s, s:s}", "title", one->title, "text",
                                    comparison_definition_text(results, one)));
@@ -190,10 +234,10 @@ bp_err comparison_page_write(const comparison_results *results)
                   (int)!results->task->whole_text, "method_count", (json_int_t)methods,
                   "several_methods", methods > 1, "tokens", (json_int_t)results->results[0].tokens,
                   "documents", (json_int_t)results->in_domain.items[0].document_count, "resamples",
-                  (json_int_t)results->resamples, "figures", figures_json(results, false),
-                  "compared", figures_json(results, true), "methods", methods_json(results),
-                  "shifted", shifted_json(results), "aurocs", aurocs, "differences",
-                  differences_json(results), "definitions", definitions, "plots", drawings);
+                  (json_int_t)results->resamples, "methods", method_names(results), "compared",
+                  compared_json(results), "rows", method_rows(results), "shifted",
+                  shifted_json(results), "aurocs", aurocs, "differences", differences_json(results),
+                  "definitions", definitions, "plots", drawings);
     (void)json_object_set_new(page, "title",
                               json_sprintf("Uncertainty: %" PRId64 " method%s compared", methods,
                                            methods == 1 ? "" : "s"));

@@ -117,9 +117,10 @@ static json_t *variables_of(const comparison_results *results, const comparison_
         put_curves(&rows, results, plot->shift);
     if (strcmp(plot->kind, "histogram") == 0)
         put_bins(&rows, results, plot->method);
-    variables = json_pack("{s:s, s:s?, s:s, s:o, s:o, s:o, s:s?}", "formats", "svg png", "output",
-                          output, "title", plot->title, "methods", methods, "drawn", drawn,
-                          "groups", groups, "$rows", rows.data ? rows.data : "");
+    variables = json_pack("{s:s, s:s?, s:s, s:o, s:o, s:o, s:i, s:s?}", "formats", "svg png",
+                          "output", output, "title", plot->title, "methods", methods, "drawn",
+                          drawn, "groups", groups, "independent", (int)results->task->whole_text,
+                          "$rows", rows.data ? rows.data : "");
     bp_buffer_clear(&rows);
     bp_free(output);
     return variables;

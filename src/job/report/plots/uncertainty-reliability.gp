@@ -1,15 +1,35 @@
-# reliability.csv: accuracy by confidence; bins of fewer than 10 tokens show nothing. Variables:
-# methods, drawn (1: the method has other bins).
+# reliability.csv: accuracy by confidence, and below how many predictions a bin has; bins of fewer than 10 show nothing.
+# Variables: methods, drawn (1: the method has other bins), independent (1: predictions are of different documents, so that
+# they have intervals).
 count = |methods|
+page_height = 640 + 19 * (count + 1)
 do for [format in formats] {
-    eval begin(720, 480 + 19 * (count + 1))
-    set xlabel 'confidence'
+    eval begin(720, page_height)
+    set multiplot title title
+    set lmargin at screen 0.14
+    set rmargin at screen 0.86
+    set tmargin at screen 1 - 80.0 / page_height
+    set bmargin at screen 1 - 450.0 / page_height
     set ylabel 'accuracy'
     set xrange [-0.02:1.02]
     set yrange [-0.02:1.02]
-    set size square
-    eval key_below
+    set title 'Accuracy by confidence'
+    set key at screen 0.14, screen (19.0 * (count + 1) + 6) / page_height left top vertical maxcols 1 Left reverse
     plot x with lines lc rgb '#999999' dt 2 title 'as sure as right', \
          for [m = 1:count] 'reliability.csv' using (strcol(1) eq methods[m] && $4 >= 10 ? $5 : NaN):6 smooth unique \
-         with linespoints lc rgb colour(m) dt dash(m) lw thick(m, count) pt 7 ps 0.6 title (drawn[m] ? methods[m] : '')
+         with linespoints lc rgb colour(m) dt dash(m) lw thick(m, count) pt 7 ps 0.6 title (drawn[m] ? methods[m] : ''), \
+         for [m = 1:(independent ? count : 0)] '' using (strcol(1) eq methods[m] && $4 >= 10 ? $5 : NaN):6:(wilson_low($6, $4)):(wilson_high($6, $4)) \
+         with yerrorbars lc rgb colour(m) pt -1 notitle
+    unset key
+    set title 'How many have it'
+    set tmargin at screen 1 - 490.0 / page_height
+    set bmargin at screen 1 - 580.0 / page_height
+    set xlabel 'confidence'
+    set ylabel 'count'
+    set yrange [0:*]
+    set ytics autofreq
+    set xtics 0.2
+    plot for [m = 1:count] 'reliability.csv' using (strcol(1) eq methods[m] ? ($2 + $3) / 2 : NaN):4 \
+         with histeps lc rgb colour(m) dt dash(m) lw thick(m, count)
+    unset multiplot
 }
