@@ -6,8 +6,8 @@ from bagpipe_test import JobTest, metrics
 
 class Decoders(JobTest):
     def test_adapters_on_tensor_ranks(self):
-        for kind in ("gemma3", "olmo2", "granite"):
-            keys = ["model.kind=" + kind, "model.kv_heads=2", "train.steps=3"]
+        for kind, more in {"gemma3": [], "olmo2": [], "granite": [], "qwen3_moe": ["model.experts=3", "model.experts_chosen=2", "model.experts_balance=0.1"]}.items():
+            keys = ["model.kind=" + kind, *more, "model.kv_heads=2", "train.steps=3"]
             base = self.trained(kind, 0, *keys)
             for adapter in ("lora", "bottleneck"):
                 with self.subTest(kind, adapter=adapter):
