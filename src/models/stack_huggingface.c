@@ -12,7 +12,7 @@ bp_err bp_stack_hf_check(const bp_hf_shape *shape, const char *path)
 
     if (bp_hf_has_size(shape->table, "experts") &&
         bp_hf_size_of(shape, "experts_chosen") > bp_hf_size_of(shape, "experts"))
-        return BP_FAIL(BP_ERR_FORMAT, "huggingface.bad_size",
+        return BP_FAIL(BP_ERR_FORMAT, "huggingface.few_experts",
                        "\"num_experts_per_tok\" is %lld of %lld experts: at %s",
                        (long long)bp_hf_size_of(shape, "experts_chosen"),
                        (long long)bp_hf_size_of(shape, "experts"), path);

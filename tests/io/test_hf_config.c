@@ -306,7 +306,7 @@ static void what_ours_does_not_compute_is_refused_by_name(void **state)
         {LLAMA, "{\"model_type\": \"mixtral\", \"router_jitter_noise\": 0.1}",
          "\"router_jitter_noise\" ... [huggingface.unsupported]"},
         {LLAMA, "{\"model_type\": \"mixtral\", \"num_local_experts\": 1}",
-         "\"num_experts_per_tok\" ... [huggingface.bad_size]"},
+         "\"num_experts_per_tok\" ... [huggingface.few_experts]"},
         {LLAMA, "{\"model_type\": \"qwen3_moe\", \"mlp_only_layers\": [2]}",
          "\"mlp_only_layers\" ... layers 0 to 1 ... [huggingface.bad_size]"},
         {LLAMA, "{\"rms_norm_eps\": null}", "\"rms_norm_eps\" ... null ... [huggingface.null]"},
