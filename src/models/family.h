@@ -68,14 +68,14 @@ typedef struct bp_stack_sizes {
     int64_t score_width;                 /* scores are divided by its square root; 0: head_width */
     double epsilon;                      /* of norms */
     double score_cap, logit_cap;
-    int64_t window_period, rope_period;                /* bp_stack's */
-    int64_t experts, chosen;      /* of layers with experts; how many a token goes through */
-    int64_t renormalised;         /* 1: bp_expert_shape.renormalised */
-    int64_t expert_inner;         /* the inner width of an expert; 0: that of an MLP */
-    int64_t sparse_step;          /* of so many layers only the last one has experts */
-    double dense[BP_MODEL_REALS]; /* layers, from 1, that have none; 0 after the last one */
-    double balance;               /* the weight of bp_expert_shape.balance; 0: there is no such loss */
-    double clip;                  /* bp_layer_shape.clip; 0: none */
+    int64_t window_period, rope_period; /* bp_stack's */
+    int64_t experts, chosen;            /* of layers with experts; how many a token goes through */
+    int64_t renormalised;               /* 1: bp_expert_shape.renormalised */
+    int64_t expert_inner;               /* the inner width of an expert; 0: that of an MLP */
+    int64_t sparse_step;                /* of so many layers only the last one has experts */
+    double dense[BP_MODEL_REALS];       /* layers, from 1, that have none; 0 after the last one */
+    double balance; /* the weight of bp_expert_shape.balance; 0: there is no such loss */
+    double clip;    /* bp_layer_shape.clip; 0: none */
     double embedding_scale, score_scale, branch_scale; /* multipliers; 0: the family's */
     double logit_divisor;                              /* 0: 1 */
     double rope_theta, rope_fraction, rope_factor, rope_low, rope_high;
@@ -401,6 +401,8 @@ int64_t bp_model_most_inputs(const bp_model_shape *shape);
  * (bp_model_shape_check). */
 int64_t bp_model_parameters(const bp_model_shape *shape);
 int64_t bp_model_trained_parameters(const bp_model_shape *shape);
+/** Those that one token goes through: all but those of the experts that it does not choose. */
+int64_t bp_model_active_parameters(const bp_model_shape *shape);
 double bp_model_train_flops(const bp_model_shape *shape);
 
 /** What its training minimises: the objective of its task, or its family's; NULL: a family of
@@ -412,8 +414,8 @@ double bp_model_term_weight(const bp_model_shape *shape, int term);
  * is a softmax over them (a value and a span have other heads). */
 int64_t bp_model_outcomes(const bp_model_shape *shape);
 bool bp_model_is_softmax(const bp_model_shape *shape);
-/** The weight of the balance loss of its experts (nn/core/layers.h) in training; 0: there is none. And
- * how many experts a layer has; 0: none. */
+/** The weight of the balance loss of its experts (nn/core/layers.h) in training; 0: there is none.
+ * And how many experts a layer has; 0: none. */
 double bp_model_balance(const bp_model_shape *shape);
 int64_t bp_model_experts(const bp_model_shape *shape);
 /** Does a cap go over the logits of words (bp_head_shape.cap)? */

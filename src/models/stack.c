@@ -128,6 +128,16 @@ static int64_t expert_inner(const bp_model_shape *shape)
     return bp_given_or(shape->stack.expert_inner, inner_width(shape));
 }
 
+int64_t bp_model_active_parameters(const bp_model_shape *shape)
+{
+    int64_t idle = bp_model_experts(shape) - shape->stack.chosen;
+
+    return bp_model_parameters(shape) -
+           (bp_model_experts(shape) == 0
+                ? 0
+                : bp_stack_sparse_count(shape) * idle * 3 * shape->width * expert_inner(shape));
+}
+
 /* Of layer `number`. */
 static bp_expert_shape experts_of(const bp_model_shape *shape, int64_t number)
 {
@@ -135,7 +145,8 @@ static bp_expert_shape experts_of(const bp_model_shape *shape, int64_t number)
 
     return (bp_expert_shape){.count = sparse ? bp_model_experts(shape) : 0,
                              .chosen = shape->stack.chosen,
-                             .renormalised = shape->stack.renormalised != 0,
+                             .renormalised =
+                                 stack_of(shape)->renormalised || shape->stack.renormalised != 0,
                              .balance = balanced,
                              .begins = number == 0,
                              .ends = number == shape->layers - 1,

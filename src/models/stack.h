@@ -50,6 +50,7 @@ typedef struct bp_stack {
     bool no_attention_bias; /* bp_layer_shape.no_attention_bias */
     bool no_bias; /* of products; queries, keys and values may have them (attention_bias) */
     bp_activation activation; /* of the MLP, and of experts (BP_SWIGLU, BP_GEGLU) */
+    bool renormalised;        /* bp_expert_shape.renormalised, whatever a key says */
     int64_t inner_thirds;     /* its inner width is this many thirds of the width; 0: 12, */
     int64_t inner_multiple;   /* rounded up to a multiple of this; 0: 1 */
     /* The head. */
@@ -98,7 +99,6 @@ typedef struct bp_stack {
 #define BP_STACK_EXPERTS                                                                           \
     {.name = "experts", .at = BP_SIZE_AT(stack.experts)},                                          \
         {.name = "experts_chosen", .at = BP_SIZE_AT(stack.chosen)},                                \
-        BP_STACK_FLAG("experts_renormalised", renormalised),                                       \
     {                                                                                              \
         .name = "experts_balance", .at = BP_SIZE_AT(stack.balance), .type = BP_SIZE_REAL,          \
         .optional = true, .of_training = true                                                      \
@@ -120,15 +120,19 @@ typedef struct bp_stack {
          .min = 1,                                                                                 \
          .max = BP_STACK_EXPERTS_MOST,                                                             \
          .help = "experts that a token goes through in a layer"},                                  \
-        {.key = "model.experts_renormalised",                                                      \
-         .type = BP_OPTION_BOOL,                                                                   \
-         .help = "shares of the experts that a token goes through are divided by their sum"},      \
     {                                                                                              \
         .key = "model.experts_balance", .type = BP_OPTION_REAL, .min = 0, .max = 1e3,              \
         .help = "weight of the balance loss in training (docs/training.md); 0, as if not given: "  \
                 "there is none"                                                                    \
     }
 #define BP_STACK_EXPERTS_MOST 1024
+#define BP_STACK_RENORMALISED BP_STACK_FLAG("experts_renormalised", renormalised)
+#define BP_STACK_RENORMALISED_KEY                                                                  \
+    {                                                                                              \
+        .key = "model.experts_renormalised", .type = BP_OPTION_BOOL,                               \
+        .help = "shares of the experts that a token goes through are divided by their sum; no if " \
+                "not given"                                                                        \
+    }
 /** model.tied of a family whose head is tied where the key is not given. */
 #define BP_STACK_TIED                                                                              \
     {                                                                                              \

@@ -12,6 +12,12 @@ bp_err bp_stack_hf_check(const bp_hf_shape *shape, const char *path)
     int64_t heads = bp_hf_size_of(shape, "heads"), width = bp_hf_size_of(shape, "width"),
             D = bp_hf_size_of(shape, "head_width"), rotated = D;
 
+    if (bp_hf_has_size(shape->table, "experts") &&
+        bp_hf_size_of(shape, "experts_chosen") > bp_hf_size_of(shape, "experts"))
+        return BP_FAIL(BP_ERR_FORMAT, "huggingface.few_experts",
+                       "\"num_experts_per_tok\" is %lld of %lld experts: at %s",
+                       (long long)bp_hf_size_of(shape, "experts_chosen"),
+                       (long long)bp_hf_size_of(shape, "experts"), path);
     if (D == width / heads && bp_hf_check_heads(shape, path) != BP_OK)
         return BP_ERR_FORMAT;
     if (bp_hf_check_divides(shape, "kv_heads", "heads", path) != BP_OK)

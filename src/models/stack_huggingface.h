@@ -109,8 +109,8 @@
         "tied", "tie_word_embeddings", NULL, BP_HF_FLAG, is                                        \
     }
 /** Of mixtures of experts. */
-#define BP_HF_EXPERTS(theirs, experts, chosen, balance)                                            \
-    BP_HF_SIZE("experts", theirs, experts),                                                        \
+#define BP_HF_EXPERTS(theirs, other, experts, chosen, balance)                                     \
+    {"experts", theirs, NULL, .absent = experts, .older = other},                                  \
         BP_HF_SIZE("experts_chosen", "num_experts_per_tok", chosen),                               \
     {                                                                                              \
         "experts_balance", "router_aux_loss_coef", NULL, BP_HF_REAL, "0", .absent = balance,       \

@@ -108,6 +108,9 @@ static void sizes_are_read_in_all_spellings(void **state)
          "0]}",
          "rope_period", 2},
         {LLAMA, "{\"model_type\": \"smollm3\", \"no_rope_layers\": [1, 1]}", "rope_period", 4},
+        {LLAMA, "{\"model_type\": \"mixtral\", \"num_experts\": 3}", "experts", 3},
+        {LLAMA, "{\"model_type\": \"mixtral\", \"router_aux_loss_coef\": 0}", "experts_balance", 0},
+        {LLAMA, "{\"model_type\": \"qwen3_moe\", \"mlp_only_layers\": [1, 0]}", "experts_dense", 2},
         {LLAMA, "{\"model_type\": \"smollm3\", \"no_rope_layer_interval\": 3}", "rope_period", 3},
         {LLAMA,
          "{\"model_type\": \"gemma2\", \"layer_types\": [\"full_attention\", "
@@ -313,6 +316,12 @@ static void what_ours_does_not_compute_is_refused_by_name(void **state)
          "\"use_sliding_window\" ... [huggingface.unsupported]"},
         {LLAMA, "{\"model_type\": \"qwen3\", \"attention_bias\": true}",
          "\"attention_bias\" ... [huggingface.unsupported]"},
+        {LLAMA, "{\"model_type\": \"mixtral\", \"router_jitter_noise\": 0.1}",
+         "\"router_jitter_noise\" ... [huggingface.unsupported]"},
+        {LLAMA, "{\"model_type\": \"mixtral\", \"num_local_experts\": 1}",
+         "\"num_experts_per_tok\" ... [huggingface.few_experts]"},
+        {LLAMA, "{\"model_type\": \"qwen3_moe\", \"mlp_only_layers\": [2]}",
+         "\"mlp_only_layers\" ... layers 0 to 1 ... [huggingface.bad_size]"},
         {LLAMA, "{\"rms_norm_eps\": null}", "\"rms_norm_eps\" ... null ... [huggingface.null]"},
         {LLAMA, "{\"hidden_act\": null}", "\"hidden_act\" ... [huggingface.unsupported]"},
         {LLAMA, "{\"mystery\": 3, \"nothing\": null, \"rope\": {\"x\": 1}}",
@@ -444,6 +453,33 @@ static const char DEFAULTS[] =
     "\"query_pre_attn_scalar\": 256, \"sliding_window\": 4096, \"final_logit_softcapping\": "
     "30.0, \"attn_logit_softcapping\": 50.0, \"use_bidirectional_attention\": null, "
     "\"layer_types\": null},"
+    "\"mixtral\": {\"vocab_size\": 32000, \"hidden_size\": 4096, "
+    "\"intermediate_size\": 14336, \"num_hidden_layers\": 32, "
+    "\"num_attention_heads\": 32, \"num_key_value_heads\": 8, \"hidden_act\": "
+    "\"silu\", \"max_position_embeddings\": 131072, \"rms_norm_eps\": 1e-5, "
+    "\"tie_word_embeddings\": false, \"rope_parameters\": null, "
+    "\"num_experts_per_tok\": 2, \"num_local_experts\": 8, "
+    "\"router_aux_loss_coef\": 0.001, \"rope_theta\": 1000000, \"head_dim\": "
+    "null, \"sliding_window\": null, \"router_jitter_noise\": 0.0},"
+    "\"olmoe\": {\"vocab_size\": 50304, \"hidden_size\": 2048, "
+    "\"intermediate_size\": 2048, \"num_hidden_layers\": 16, "
+    "\"num_attention_heads\": 16, \"num_key_value_heads\": null, \"hidden_act\": "
+    "\"silu\", \"max_position_embeddings\": 4096, \"rms_norm_eps\": 1e-5, "
+    "\"tie_word_embeddings\": false, \"rope_parameters\": null, "
+    "\"num_experts_per_tok\": 8, \"num_experts\": 64, \"router_aux_loss_coef\": "
+    "0.01, \"rope_theta\": 10000, \"attention_bias\": false, \"clip_qkv\": null, "
+    "\"norm_topk_prob\": false},"
+    "\"qwen3_moe\": {\"vocab_size\": 151936, \"hidden_size\": 2048, "
+    "\"intermediate_size\": 6144, \"num_hidden_layers\": 24, "
+    "\"num_attention_heads\": 32, \"num_key_value_heads\": 4, \"hidden_act\": "
+    "\"silu\", \"max_position_embeddings\": 32768, \"rms_norm_eps\": 1e-6, "
+    "\"tie_word_embeddings\": false, \"rope_parameters\": null, "
+    "\"num_experts_per_tok\": 8, \"num_experts\": 128, \"router_aux_loss_coef\": "
+    "0.001, \"rope_theta\": 10000, \"attention_bias\": false, "
+    "\"use_sliding_window\": false, \"decoder_sparse_step\": 1, "
+    "\"moe_intermediate_size\": 768, \"norm_topk_prob\": false, "
+    "\"head_dim\": null, "
+    "\"mlp_only_layers\": null},"
     "\"smollm3\": {\"rope_theta\": 2000000, \"rope_parameters\": null, \"attention_bias\": "
     "false, \"rms_norm_eps\": 1e-06, \"vocab_size\": 128256, \"hidden_size\": 2048, "
     "\"intermediate_size\": 11008, \"num_hidden_layers\": 36, \"num_attention_heads\": 16, "
@@ -636,6 +672,9 @@ static void a_key_that_is_not_there_means_the_class_default(void **state)
                                           "phi3-tiny",
                                           "gpt_neox-tiny",
                                           "mamba2-tiny",
+                                          "mixtral-tiny",
+                                          "olmoe-tiny",
+                                          "qwen3_moe-tiny",
                                           "bert-tiny",
                                           "bert-sequence-tiny",
                                           "bert-token-tiny",

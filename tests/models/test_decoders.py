@@ -6,7 +6,8 @@ from bagpipe_test import JobTest, metrics
 
 class Decoders(JobTest):
     def test_adapters_on_tensor_ranks(self):
-        for kind, own in (("gemma3", []), ("olmo2", []), ("granite", []), ("granite_hybrid", ["model.attention_layers=2"])):
+        for kind, own in (("gemma3", []), ("olmo2", []), ("granite", []), ("granite_hybrid", ["model.attention_layers=2"]),
+                          ("qwen3_moe", ["model.experts=3", "model.experts_chosen=2", "model.experts_balance=0.1"])):
             keys = ["model.kind=" + kind, "model.kv_heads=2", "train.steps=3", *own]
             base = self.trained(kind, 0, *keys)
             for adapter in ("lora", "bottleneck"):

@@ -23,14 +23,17 @@
 #include "models/granite_hybrid/granite_hybrid.h"
 #include "models/llama/llama.h"
 #include "models/mamba2/mamba2.h"
+#include "models/mixtral/mixtral.h"
 #include "models/network_inside_priv.h"
 #include "models/network_model_priv.h"
 #include "models/olmo2/olmo2.h"
+#include "models/olmoe/olmoe.h"
 #include "models/open.h"
 #include "models/openai_gpt/openai_gpt.h"
 #include "models/opt/opt.h"
 #include "models/phi3/phi3.h"
 #include "models/qwen3/qwen3.h"
+#include "models/qwen3_moe/qwen3_moe.h"
 #include "models/recurrent/recurrent.h"
 #include "models/rotary.h"
 #include "models/smollm3/smollm3.h"
@@ -393,8 +396,9 @@ static void capped_stacks_decode_as_they_score(void **state)
 static void other_stacks_decode_as_they_score(void **state)
 {
     static const bp_model_family *const FAMILIES[] = {
-        &bp_qwen3_family,   &bp_olmo2_family,  &bp_gemma2_family, &bp_smollm3_family,
-        &bp_granite_family, &bp_gemma3_family, &bp_phi3_family,   &bp_granite_hybrid_family};
+        &bp_qwen3_family,   &bp_olmo2_family,     &bp_gemma2_family,        &bp_smollm3_family,
+        &bp_granite_family, &bp_gemma3_family,    &bp_phi3_family,          &bp_mixtral_family,
+        &bp_olmoe_family,   &bp_qwen3_moe_family, &bp_granite_hybrid_family};
 
     (void)state;
     near = 4e-5; /* as of capped stacks */
@@ -404,6 +408,11 @@ static void other_stacks_decode_as_they_score(void **state)
         shape.family = FAMILIES[k];
         shape.stack.epsilon = 0;
         shape.stack.attention_layers[0] = 2; /* of a hybrid */
+        if (k >= 7 && shape.family != &bp_granite_hybrid_family) {
+            shape.stack.experts = 4;
+            shape.stack.chosen = 2;
+            shape.stack.balance = 0.1;
+        }
         shape.family->settle(&shape);
         decode_shape(&shape);
     }

@@ -19,12 +19,15 @@
 #include "models/granite_hybrid/granite_hybrid.h"
 #include "models/llama/llama.h"
 #include "models/mamba2/mamba2.h"
+#include "models/mixtral/mixtral.h"
 #include "models/modernbert/modernbert.h"
 #include "models/olmo2/olmo2.h"
+#include "models/olmoe/olmoe.h"
 #include "models/open.h"
 #include "models/openai_gpt/openai_gpt.h"
 #include "models/phi3/phi3.h"
 #include "models/qwen3/qwen3.h"
+#include "models/qwen3_moe/qwen3_moe.h"
 #include "models/smollm3/smollm3.h"
 
 #include <math.h>
@@ -46,26 +49,19 @@ static int64_t draw(int64_t least, int64_t most)
 static bp_model_shape random_shape(int tensors, int stages)
 {
     static const int64_t vocabularies[] = {23, 257, 8192, 20000, 50257};
-    static const bp_model_family *const families[] = {&bp_gpt_family,
-                                                      &bp_llama_family,
-                                                      &bp_gpt_neox_family,
-                                                      &bp_bert_family,
-                                                      &bp_roberta_family,
-                                                      &CAPPED_FAMILY,
-                                                      &bp_qwen3_family,
-                                                      &bp_olmo2_family,
-                                                      &bp_gemma2_family,
-                                                      &bp_distilbert_family,
-                                                      &bp_smollm3_family,
-                                                      &bp_granite_family,
-                                                      &bp_mamba2_family,
-                                                      &bp_bloom_family,
-                                                      &bp_gptj_family,
-                                                      &bp_openai_gpt_family,
-                                                      &bp_gemma3_family,
-                                                      &bp_phi3_family,
-                                                      &bp_granite_hybrid_family,
-                                                      &bp_modernbert_family};
+    static const bp_model_family *const families[] = {
+        &bp_gpt_family,       &bp_llama_family,
+        &bp_gpt_neox_family,  &bp_bert_family,
+        &bp_roberta_family,   &CAPPED_FAMILY,
+        &bp_qwen3_family,     &bp_olmo2_family,
+        &bp_gemma2_family,    &bp_distilbert_family,
+        &bp_smollm3_family,   &bp_granite_family,
+        &bp_mamba2_family,    &bp_bloom_family,
+        &bp_gptj_family,      &bp_openai_gpt_family,
+        &bp_gemma3_family,    &bp_phi3_family,
+        &bp_mixtral_family,   &bp_olmoe_family,
+        &bp_qwen3_moe_family, &bp_granite_hybrid_family,
+        &bp_modernbert_family};
     int64_t heads = tensors * draw(1, 2);
     bp_model_shape shape = {
         .family = families[draw(0, (int64_t)(sizeof families / sizeof *families) - 1)],
@@ -82,6 +78,12 @@ static bp_model_shape random_shape(int tensors, int stages)
     if (shape.family == &bp_modernbert_family) {
         shape.stack.inner = 2 * shape.width;
         shape.stack.window = draw(1, CONTEXT);
+    }
+    if (shape.family == &bp_mixtral_family || shape.family == &bp_olmoe_family ||
+        shape.family == &bp_qwen3_moe_family) {
+        shape.stack.experts = draw(2, 5);
+        shape.stack.chosen = draw(1, 2);
+        shape.stack.balance = 0.1 * (double)draw(0, 1);
     }
     if (shape.family == &bp_bert_family || shape.family == &bp_roberta_family)
         shape.own[BP_BERT_BOUNDARY] = draw(0, 1);

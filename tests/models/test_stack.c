@@ -1,6 +1,6 @@
 /* A stack with all that Gemma 2 has (capped_family.h): its loss is that of plain loops in float64,
  * and its gradient is the slope of its loss, along each tensor's gradient, by central differences.
- * So is that of stacks whose closing norms have biases. */
+ * So is that of stacks whose closing norms have biases, and of stacks with experts. */
 #include "bp_test_batch.h"
 #include "bp_test_mpi.h"
 #include "bp_test_perturb.h"
@@ -27,8 +27,13 @@ enum {
     F = 20,
     L = 3,
     WINDOW = 5,
-    SCORE_WIDTH = 9
+    SCORE_WIDTH = 9,
+    E = 5, /* experts, of which each row goes through K, of inner width FE */
+    K = 2,
+    FE = 12,
+    DENSE = 1 /* the layer that has none */
 };
+#define BALANCE 0.4
 
 typedef struct fixture {
     bp_mesh *mesh;
@@ -39,6 +44,7 @@ typedef struct fixture {
     int32_t windows[B * (T + 1)];
     bp_batch batch;
     void *bytes;
+    double balance; /* weight of that loss of experts */
 } fixture;
 
 /* By the layer, with biases and closing norms; and with parallel branches. */
@@ -151,6 +157,18 @@ static void begin_steps(bp_network *network)
         }
 }
 
+/* With experts in all layers but one. */
+static bp_model_shape mixed(bp_model_shape shape)
+{
+    shape.stack.experts = E;
+    shape.stack.chosen = K;
+    shape.stack.expert_inner = FE;
+    shape.stack.balance = BALANCE;
+    shape.stack.dense[0] = DENSE + 1;
+    shape.family->settle(&shape);
+    return shape;
+}
+
 static void open_fixture(fixture *f, const bp_model_shape *shape, bp_precision precision,
                          float dropout)
 {
@@ -158,6 +176,7 @@ static void open_fixture(fixture *f, const bp_model_shape *shape, bp_precision p
     bp_stage_spec spec = {.most = {B, {T}}, .micro_batches = 1, .stages = 1, .schedule = BP_1F1B};
     bp_example_maker maker;
 
+    f->balance = bp_model_balance(shape);
     bp_test_expect(bp_mesh_new(&f->mesh, MPI_COMM_WORLD, &alone), BP_OK);
     bp_test_expect(bp_gemm_new(&f->gemm, precision), BP_OK);
     bp_nn nn = {
@@ -195,11 +214,15 @@ static void close_fixture(fixture *f)
 static double loss_of(fixture *f)
 {
     bp_stage_step step = {.batch = &f->batch, .step = 1, .loss_weight = {1}};
-    double sums[BP_TERMS] = {0};
+    double sums[BP_TERMS] = {0}, balance = 0;
 
+    if (f->balance > 0) {
+        step.balance_weight = (float)f->balance;
+        step.balance_sums = &balance;
+    }
     bp_network_refresh(f->network);
     bp_stage_accumulate(f->stage, &step, sums, 1);
-    return sums[0];
+    return sums[0] + f->balance * balance;
 }
 
 /* ---- plain loops ---- */
@@ -321,16 +344,78 @@ static double plain_gelu(double x)
     return x / 2 * (1 + tanh(sqrt(2 / 3.14159265358979323846) * (x + 0.044715 * x * x * x)));
 }
 
-static void plain_mlp(const fixture *f, int layer, double *h)
+/* y = down(gelu(gate x) up x), of the weights "PART.gate.weight"... of a layer. */
+static void plain_gated(const fixture *f, double *y, int layer, const char *part, const double *x,
+                        int inner)
 {
-    double normed[C], gate[F], up[F], branch[C];
+    double gate[F], up[F];
+    char name[3][64];
+
+    for (int k = 0; k < 3; k++)
+        (void)snprintf(name[k], sizeof name[k], "%s.%s.weight", part,
+                       (const char *const[]){"gate", "up", "down"}[k]);
+    plain_product(gate, layer_values(f, layer, name[0]), x, inner, C);
+    plain_product(up, layer_values(f, layer, name[1]), x, inner, C);
+    for (int i = 0; i < inner; i++)
+        up[i] *= plain_gelu(gate[i]);
+    plain_product(y, layer_values(f, layer, name[2]), up, C, inner);
+}
+
+/* Of all rows of layers with experts: how many chose each, and the sums of shares. */
+static double chose[E], shared[E];
+
+static void plain_experts(const fixture *f, double *y, int layer, const double *x,
+                          bool renormalised)
+{
+    double p[E], sum = 0, of_chosen = 0, one[C];
+    bool chosen[E] = {false};
+
+    plain_product(p, layer_values(f, layer, "mlp.router.weight"), x, E, C);
+    for (int e = 0; e < E; e++)
+        sum += exp(p[e]);
+    for (int e = 0; e < E; e++) {
+        p[e] = exp(p[e]) / sum;
+        shared[e] += p[e];
+    }
+    for (int k = 0; k < K; k++) {
+        int best = -1;
+
+        for (int e = 0; e < E; e++)
+            best = !chosen[e] && (best < 0 || p[e] > p[best]) ? e : best;
+        chosen[best] = true;
+        chose[best]++;
+        of_chosen += p[best];
+    }
+    memset(y, 0, C * sizeof *y);
+    for (int e = 0; e < E; e++) {
+        char part[32];
+
+        (void)snprintf(part, sizeof part, "mlp.experts.%d", e);
+        if (chosen[e])
+            plain_gated(f, one, layer, part, x, FE);
+        for (int c = 0; c < C && chosen[e]; c++)
+            y[c] += one[c] * p[e] / (renormalised ? of_chosen : 1);
+    }
+}
+
+static double plain_balance(void)
+{
+    double rows = B * T * (L - 1), sum = 0;
+
+    for (int e = 0; e < E; e++)
+        sum += E * chose[e] * shared[e] / (rows * rows);
+    return sum * B * T;
+}
+
+static void plain_mlp(const fixture *f, const bp_model_shape *shape, int layer, double *h)
+{
+    double normed[C], branch[C];
 
     plain_norm(normed, h, layer_values(f, layer, "ln2.gain"));
-    plain_product(gate, layer_values(f, layer, "mlp.gate.weight"), normed, F, C);
-    plain_product(up, layer_values(f, layer, "mlp.up.weight"), normed, F, C);
-    for (int i = 0; i < F; i++)
-        up[i] *= plain_gelu(gate[i]);
-    plain_product(branch, layer_values(f, layer, "mlp.down.weight"), up, C, F);
+    if (shape->stack.experts > 0 && layer != DENSE)
+        plain_experts(f, branch, layer, normed, shape->stack.renormalised != 0);
+    else
+        plain_gated(f, branch, layer, "mlp", normed, F);
     plain_norm(branch, branch, layer_values(f, layer, "mlp.ln.gain"));
     for (int c = 0; c < C; c++)
         h[c] += branch[c];
@@ -348,9 +433,12 @@ static double plain_loss_at(const fixture *f, const double *h, int target)
     return log(sum) - plain_cap(logits[target], CAPPED_STACK.logit_cap);
 }
 
-static double plain_loss(const fixture *f)
+static double plain_loss(const fixture *f, const bp_model_shape *shape)
 {
     double loss = 0;
+
+    memset(chose, 0, sizeof chose);
+    memset(shared, 0, sizeof shared);
 
     for (int b = 0; b < B; b++) {
         const int32_t *tokens = f->windows + b * (T + 1);
@@ -362,23 +450,22 @@ static double plain_loss(const fixture *f)
         for (int layer = 0; layer < L; layer++) {
             plain_attention(f, layer, h);
             for (int t = 0; t < T; t++)
-                plain_mlp(f, layer, h[t]);
+                plain_mlp(f, shape, layer, h[t]);
         }
         for (int t = 0; t < T; t++)
             loss += plain_loss_at(f, h[t], tokens[t + 1]);
     }
-    return loss;
+    return loss + f->balance * plain_balance();
 }
 
-static void check_loss(bp_precision precision, double share)
+static void check_loss(const bp_model_shape *shape, bp_precision precision, double share)
 {
-    bp_model_shape shape = shape_of(&CAPPED_FAMILY);
     fixture f = {0};
     double loss, plain;
 
-    open_fixture(&f, &shape, precision, 0);
+    open_fixture(&f, shape, precision, 0);
     loss = loss_of(&f);
-    plain = plain_loss(&f);
+    plain = plain_loss(&f, shape);
     if (!(fabs(loss - plain) < share * plain))
         fail_msg("the loss is %.9g, plain loops say %.9g", loss, plain);
     close_fixture(&f);
@@ -387,10 +474,25 @@ static void check_loss(bp_precision precision, double share)
 /* In bf16 within its rounding. */
 static void loss_is_that_of_plain_loops(void **state)
 {
+    bp_model_shape shape = shape_of(&CAPPED_FAMILY);
+
     (void)state;
-    check_loss(BP_F32, 2e-6);
+    check_loss(&shape, BP_F32, 2e-6);
     if (bp_math_has_bf16())
-        check_loss(BP_BF16, 1e-2);
+        check_loss(&shape, BP_BF16, 1e-2);
+}
+
+static void loss_of_experts_is_that_of_plain_loops(void **state)
+{
+    bp_model_shape shape = mixed(shape_of(&CAPPED_FAMILY));
+
+    (void)state;
+    for (int renormalised = 0; renormalised < 2; renormalised++) {
+        shape.stack.renormalised = renormalised;
+        check_loss(&shape, BP_F32, 2e-6);
+        if (bp_math_has_bf16()) /* which may choose otherwise where it is narrow */
+            check_loss(&shape, BP_BF16, 2e-2);
+    }
 }
 
 /* ---- slopes ---- */
@@ -498,6 +600,19 @@ static void gradients_of_hybrid_stacks_are_slopes(void **state)
     check_slopes(&shape, 4 * (2 + L - 1)); /* without attention only after the MLP */
 }
 
+static void gradients_of_experts_are_slopes(void **state)
+{
+    bp_model_shape capped = mixed(shape_of(&CAPPED_FAMILY)), whole;
+    bp_model_family family = family_of(&WHOLE_STACK);
+
+    (void)state;
+    check_slopes(&capped, 2 + 11 * L + (L - 1) * (1 + 3 * E - 3));
+    whole = mixed(shape_of(&family));
+    whole.stack.renormalised = 1;
+    whole.stack.clip = 2.1; /* no choice changes within a step, and no clip */
+    check_slopes(&whole, 2 + 11 * L + (L - 1) * (1 + 3 * E - 3));
+}
+
 /* ---- what does not go together ---- */
 
 static bool takes_samples(const bp_model_shape *shape)
@@ -563,6 +678,8 @@ int main(int argc, char **argv)
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(loss_is_that_of_plain_loops),
         cmocka_unit_test(gradients_are_slopes),
+        cmocka_unit_test(loss_of_experts_is_that_of_plain_loops),
+        cmocka_unit_test(gradients_of_experts_are_slopes),
         cmocka_unit_test(gradients_of_other_stacks_are_slopes),
         cmocka_unit_test(gradients_of_hybrid_stacks_are_slopes),
         cmocka_unit_test(capped_logits_are_not_sampled),

@@ -8,6 +8,7 @@ static const bp_stack STACK = {.rms = true,
                                .rotary = true,
                                .no_bias = true,
                                .activation = BP_SWIGLU,
+                               .renormalised = true,
                                .inner_thirds = 8,
                                .inner_multiple = 64};
 

@@ -12,8 +12,7 @@ static const bp_hf_size SIZES[] = {
     BP_HF_ROPE_SCALING,
     BP_HF_TIED("0"),
     {"window", "sliding_window", NULL, BP_HF_COUNT, "0", .absent = "0", .null_is = "0"},
-    BP_HF_EXPERTS("num_local_experts", "8", "2", "0.001"),
-    {"experts_renormalised", NULL, NULL, BP_HF_FLAG, "1"},
+    BP_HF_EXPERTS("num_local_experts", "num_experts", "8", "2", "0.001"),
     {0}};
 
 static const bp_hf_setting SETTINGS[] = {

@@ -12,7 +12,7 @@ static const bp_hf_size SIZES[] = {
     BP_HF_ROPE_SCALING,
     BP_HF_TIED("0"),
     {"clip", "clip_qkv", NULL, BP_HF_REAL, "0", .quiet = true, .null_is = "0"},
-    BP_HF_EXPERTS("num_experts", "64", "8", "0.01"),
+    BP_HF_EXPERTS("num_experts", "num_local_experts", "64", "8", "0.01"),
     BP_HF_RENORMALISED,
     {0}};
 

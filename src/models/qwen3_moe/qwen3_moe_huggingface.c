@@ -14,7 +14,7 @@ static const bp_hf_size SIZES[] = {
     BP_HF_THETA("10000"),
     BP_HF_ROPE_SCALING,
     BP_HF_TIED("0"),
-    BP_HF_EXPERTS("num_experts", "128", "8", "0.001"),
+    BP_HF_EXPERTS("num_experts", "num_local_experts", "128", "8", "0.001"),
     BP_HF_RENORMALISED,
     {"experts_inner", "moe_intermediate_size", NULL, BP_HF_COUNT, "inner", .absent = "768",
      .quiet = true},

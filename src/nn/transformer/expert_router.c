@@ -117,7 +117,7 @@ static void sort_by_expert(const layer *self, const routing *routes, int64_t row
 void router_forward(const layer *self, const routing *routes, const bp_operand *normed)
 {
     BP_ASSERT(normed->rows * self->shape.experts.chosen < INT32_MAX);
-#pragma omp parallel for schedule(static)
+#pragma omp parallel for schedule(static) if (normed->rows >= PARALLEL_ROWS)
     for (int64_t r = 0; r < normed->rows; r++) {
         softmax_row(self, routes->probabilities + r * self->shape.experts.count, normed, r);
         share_row(self, routes, r);
@@ -150,7 +150,7 @@ void router_backward(const layer *self, const bp_pass *pass, const saved *kept,
 {
     int64_t E = self->shape.experts.count, k = self->shape.experts.chosen;
 
-#pragma omp parallel for schedule(static)
+#pragma omp parallel for schedule(static) if (pass->B * pass->T >= PARALLEL_ROWS)
     for (int64_t r = 0; r < pass->B * pass->T; r++) {
         float *d = work->dlogits + r * E, mean = 0;
         const float *p = kept->routes.probabilities + r * E;
@@ -176,7 +176,7 @@ void router_backward_input(const layer *self, float *dx, const float *dlogits, i
 {
     int64_t E = self->shape.experts.count, C = self->shape.C;
 
-#pragma omp parallel for schedule(static)
+#pragma omp parallel for schedule(static) if (rows >= PARALLEL_ROWS)
     for (int64_t r = 0; r < rows; r++)
         for (int64_t e = 0; e < E; e++)
             add_scaled(dx + r * C, dlogits[r * E + e], self->router->value + e * C, C);
@@ -189,7 +189,7 @@ void router_backward_weight(const layer *self, const float *dlogits, const bp_op
 
     if (!self->router->gradient)
         return;
-#pragma omp parallel for schedule(static)
+#pragma omp parallel for schedule(static) if (normed->rows >= PARALLEL_ROWS)
     for (int64_t c = 0; c < C; c += PANEL) {
         int64_t n = bp_smaller(PANEL, C - c);
         float buffer[PANEL];

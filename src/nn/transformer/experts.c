@@ -134,7 +134,7 @@ static bp_operand take_rows(const layer *self, const bp_operand *to, const bp_op
     size_t each = from->form == BP_OPERAND_BF16 ? sizeof(uint16_t) : sizeof(float);
     int64_t k = self->shape.experts.chosen;
 
-#pragma omp parallel for schedule(static)
+#pragma omp parallel for schedule(static) if (of->count >= PARALLEL_ROWS)
     for (int64_t i = 0; i < of->count; i++) {
         memcpy((char *)rows.data + (size_t)(i * rows.stride) * each,
                (const char *)from->data + (size_t)(of->order[i] / k * from->stride) * each,
@@ -150,7 +150,7 @@ static void add_rows(const layer *self, float *to, const float *y, const choices
 {
     int64_t C = self->shape.C, k = self->shape.experts.chosen;
 
-#pragma omp parallel for schedule(static)
+#pragma omp parallel for schedule(static) if (of->count >= PARALLEL_ROWS)
     for (int64_t i = 0; i < of->count; i++) {
         float *row = to + of->order[i] / k * C, share = shares ? shares[of->order[i]] : 1;
 
@@ -165,7 +165,7 @@ static void scale_rows(const bp_operand *x, const choices *of, const float *shar
 {
     const bp_loops *loops = bp_loops_best();
 
-#pragma omp parallel for schedule(static)
+#pragma omp parallel for schedule(static) if (of->count >= PARALLEL_ROWS)
     for (int64_t i = 0; i < of->count; i++)
         for (int64_t c = 0; c < x->columns; c += BP_PASS_COLUMNS) {
             int64_t n = bp_smaller(BP_PASS_COLUMNS, x->columns - c);
@@ -184,7 +184,7 @@ static void share_gradients(float *dshares, const choices *of, const bp_operand 
 {
     const bp_loops *loops = bp_loops_best();
 
-#pragma omp parallel for schedule(static)
+#pragma omp parallel for schedule(static) if (of->count >= PARALLEL_ROWS)
     for (int64_t i = 0; i < of->count; i++) {
         float one[BP_PASS_COLUMNS], two[BP_PASS_COLUMNS], sum = 0;
 

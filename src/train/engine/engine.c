@@ -58,6 +58,9 @@ static bp_err allocate(bp_engine *engine)
         bp_try_alloc("reduction", bp_gradient_scratch(mesh, engine->network), sizeof(float));
     engine->losses = bp_try_alloc("input", terms * (engine->spec.batch / engine->spec.micro_batch),
                                   sizeof(double));
+    if (bp_model_experts(&engine->shape) > 0)
+        engine->expert_loads =
+            bp_alloc("input", bp_model_experts(&engine->shape), sizeof *engine->expert_loads);
     if (!engine->values || (engine->spec.dropconnect > 0 && !engine->dropped) || !engine->scratch ||
         !engine->losses || !allocate_carried(engine))
         return BP_FAIL(BP_ERR_SYSTEM, "memory.short",
@@ -269,6 +272,7 @@ void bp_engine_free(bp_engine **engine)
     bp_free(self->dropped);
     bp_free(self->scratch);
     bp_free(self->losses);
+    bp_free(self->expert_loads);
     bp_free(self->carried);
     bp_free(self);
     *engine = NULL;
@@ -445,6 +449,32 @@ static double *own_losses(const bp_engine *engine, int row)
            (row * engine->mesh->datas + engine->mesh->data_at) * engine->stage->spec.micro_batches;
 }
 
+/* How the rows of all layers and micro-batches are shared out among experts. */
+static void measure_experts(bp_engine *engine, bp_step_result *result)
+{
+    int64_t E = bp_model_experts(&engine->shape), *loads = engine->expert_loads, all = 0, most = 0;
+    double entropy = 0;
+
+    result->expert_largest = result->expert_entropy = NAN;
+    if (!loads)
+        return;
+    BP_MPI_WAIT("all_reduce", MPI_Allreduce(MPI_IN_PLACE, loads, bp_mpi_count(E), MPI_INT64_T,
+                                            MPI_SUM, engine->mesh->data));
+    BP_MPI_WAIT("all_reduce", MPI_Allreduce(MPI_IN_PLACE, loads, bp_mpi_count(E), MPI_INT64_T,
+                                            MPI_SUM, engine->mesh->pipeline));
+    for (int64_t e = 0; e < E; e++) {
+        all += loads[e];
+        most = loads[e] > most ? loads[e] : most;
+    }
+    for (int64_t e = 0; e < E; e++)
+        if (loads[e] > 0)
+            entropy -= (double)loads[e] / (double)all * log((double)loads[e] / (double)all);
+    if (all == 0)
+        return;
+    result->expert_largest = (double)most * (double)E / (double)all;
+    result->expert_entropy = E > 1 ? entropy / log((double)E) : 1;
+}
+
 /* Gradients of the batch, of which sums over data ranks begin, and the loss. */
 static void accumulate(bp_engine *engine, const bp_batch *batch, const int64_t scored[BP_TERMS],
                        bp_step_result *result)
@@ -473,8 +503,14 @@ static void accumulate(bp_engine *engine, const bp_batch *batch, const int64_t s
         work.balance_weight = (float)(bp_model_balance(&engine->shape) / (double)places);
         work.balance_sums = own_losses(engine, terms + BALANCE);
     }
+    if (engine->expert_loads) {
+        memset(engine->expert_loads, 0,
+               (size_t)bp_model_experts(&engine->shape) * sizeof *engine->expert_loads);
+        work.expert_loads = engine->expert_loads;
+    }
     bp_stage_accumulate(engine->stage, &work, engine->losses + mesh->data_at * each,
                         each * mesh->datas);
+    measure_experts(engine, result);
     mean_loss(engine, scored, places, result);
 }
 

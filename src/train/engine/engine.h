@@ -72,9 +72,12 @@ typedef struct bp_step_result {
     bool states_asked;     /* where some are compared */
     double balance;        /* the mean balance loss of experts, unweighted, */
     bool balance_asked;    /* where it counts */
-    double grad_norm;      /* before clipping */
-    double rate;           /* the step's learning rate */
-    bool skipped;          /* the gradient was not finite: nothing was updated */
+    double expert_largest; /* of models with experts: what the one that most rows chose has of the
+                              mean, and the entropy of their shares, 1: all are alike; else NaN */
+    double expert_entropy;
+    double grad_norm; /* before clipping */
+    double rate;      /* the step's learning rate */
+    bool skipped;     /* the gradient was not finite: nothing was updated */
 } bp_step_result;
 
 /** One optimizer step. batch: the slots of this data rank, as many as bp_engine_slots says. A

@@ -28,6 +28,7 @@ struct bp_engine {
     int carries;              /* of the network's, those that training carries */
     float *carried;           /* their rows, all of one parity before the other, then those kept */
     int64_t step;             /* that left them: the last one */
+    int64_t *expert_loads;    /* [experts] rows that chose each in the step; NULL: there are none */
     double *losses;           /* [terms][batch / micro_batch] by micro-batch in slot order */
     bp_corruption corruption; /* the first that was found */
 };

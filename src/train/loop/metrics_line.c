@@ -89,6 +89,10 @@ void report_step(trainer *self, const bp_step_result *result, const validation *
     set_terms(self, line, "loss_", result->term, result->asked);
     if (result->states_asked)
         (void)json_object_set_new(line, "loss_states", bp_json_real(result->states));
+    if (result->expert_largest > 0) {
+        (void)json_object_set_new(line, "experts_largest", bp_json_real(result->expert_largest));
+        (void)json_object_set_new(line, "experts_entropy", bp_json_real(result->expert_entropy));
+    }
     if (result->balance_asked)
         (void)json_object_set_new(line, "loss_balance", bp_json_real(result->balance));
     if (self->examples.fits)

@@ -102,6 +102,12 @@ static void print_model(const trainer *self)
            shape->family->name, layers, (long long)shape->width, heads, (long long)shape->context,
            (long long)shape->vocab_size, (double)bp_model_parameters(shape) / 1e6,
            self->spec.precision == BP_BF16 ? "bf16" : "f32");
+    if (bp_model_experts(shape) > 0)
+        bp_log(
+            "experts: %lld in a layer, of which a token goes through %lld: %.2f M parameters are "
+            "active",
+            (long long)bp_model_experts(shape), (long long)shape->stack.chosen,
+            (double)bp_model_active_parameters(shape) / 1e6);
     if (shape->adapter.kind != BP_ADAPTER_NONE)
         bp_log("adapter: %s, rank %lld: %.4f M parameters are trained, the others stay as they are",
                bp_model_keys_of(self->config)->adapter.kind, (long long)shape->adapter.rank,
