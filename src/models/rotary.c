@@ -110,6 +110,7 @@ int64_t bp_rope_changes_after(const bp_rope *rope)
 typedef struct tables {
     bp_rotary face, longer;
     bp_rope rope;
+    bool filled; /* `face` is */
     double attention;
     int64_t longer_of; /* the length that `longer` was made for */
     double factors[2][BP_MODEL_REALS];
@@ -131,13 +132,17 @@ static void fill(tables *self, const bp_rotary *table, int64_t length)
         }
 }
 
-/* bp_rotary.of_length: what is longer than the original context has one table at a time. */
+/* bp_rotary.of_length: tables are filled when a pass wants them, since networks are also made only
+ * to be measured; what is longer than the original context has one table at a time. */
 static const bp_rotary *of_length(const bp_rotary *face, int64_t length)
 {
     tables *self = (tables *)(uintptr_t)face;
     bool is_dynamic = self->rope.scaling == BP_ROPE_DYNAMIC;
 
-    if (length <= face->changes_after)
+    if (!self->filled)
+        fill(self, &self->face, 1);
+    self->filled = true;
+    if (face->changes_after == 0 || length <= face->changes_after)
         return face;
     if (self->longer_of == 0 || (is_dynamic && self->longer_of != length)) {
         fill(self, &self->longer, length);
@@ -159,12 +164,11 @@ static float *make(tables *self, const bp_rope *rope, int64_t context, float *me
         self->rope.long_factors = self->factors[1];
     }
     self->attention = bp_rope_attention(rope);
-    self->face = (bp_rotary){.T = context, .half = half, .cosine = memory, .sine = memory + n};
-    fill(self, &self->face, 1);
+    self->face = (bp_rotary){
+        .T = context, .half = half, .cosine = memory, .sine = memory + n, .of_length = of_length};
     if (changes == 0 || changes >= context)
         return memory + 2 * n;
     self->face.changes_after = changes;
-    self->face.of_length = of_length;
     self->longer =
         (bp_rotary){.T = context, .half = half, .cosine = memory + 2 * n, .sine = memory + 3 * n};
     return memory + 4 * n;
