@@ -96,8 +96,8 @@ struct bp_work {
     const char *const *other_bits; /* bp_run_spec's, besides mesh.* and math.threads; NULL: none */
 
     /** What is applied, and what a rank takes of memory for it: fills in all but config and plan.
-     * On all ranks, before there is a mesh. Errors: the same on all ranks. */
-    bp_err (*describe)(void *self, bp_work_memory *out);
+     * Collective over world, before there is a mesh. Errors: the same on all ranks. */
+    bp_err (*describe)(void *self, MPI_Comm world, bp_work_memory *out);
     /** On the computing ranks, together. *out is freed by the job, after an error too. */
     bp_err (*open_model)(void *self, bp_model **out);
     /** Inputs and units, once job->info is known. Collective over world, but errors may differ

@@ -51,7 +51,7 @@ static bp_err look_at_model(bp_work_job *job, const bp_work_memory *memory)
 /* Before there is a mesh. Collective over world. */
 static bp_err find_kind(bp_work_job *job, bp_work_memory *memory, MPI_Comm world)
 {
-    bp_err err = job->work->describe ? job->work->describe(job->self, memory) : BP_OK;
+    bp_err err = job->work->describe ? job->work->describe(job->self, world, memory) : BP_OK;
 
     if (err == BP_OK && memory->model && bp_comm_is_root(world))
         err = look_at_model(job, memory);

@@ -119,6 +119,7 @@ typedef struct tables {
     } longer[KEPT];
     int64_t kept, next; /* how many, and which is made next */
     bp_rope rope;
+    bool filled; /* `face` is */
     double attention;
     double factors[2][BP_MODEL_REALS];
     double *frequencies; /* [half] to work on */
@@ -139,14 +140,18 @@ static void fill(tables *self, const bp_rotary *table, int64_t length)
         }
 }
 
-/* bp_rotary.of_length */
+/* bp_rotary.of_length: tables are filled when a pass wants them, since networks are also made only
+ * to be measured. */
 static const bp_rotary *of_length(const bp_rotary *face, int64_t length)
 {
     tables *self = (tables *)(uintptr_t)face;
     bool is_dynamic = self->rope.scaling == BP_ROPE_DYNAMIC;
     int64_t k;
 
-    if (length <= face->changes_after)
+    if (!self->filled)
+        fill(self, &self->face, 1);
+    self->filled = true;
+    if (face->changes_after == 0 || length <= face->changes_after)
         return face;
     for (k = 0; k < self->kept; k++)
         if (self->longer[k].length == length || (self->longer[k].length > 0 && !is_dynamic))
@@ -181,13 +186,11 @@ static float *make(tables *self, const bp_rope *rope, int64_t context, float *me
         self->rope.long_factors = self->factors[1];
     }
     self->attention = bp_rope_attention(rope);
-    self->face = (bp_rotary){.T = context, .half = half, .cosine = memory, .sine = memory + n};
-    fill(self, &self->face, 1);
+    self->face = (bp_rotary){
+        .T = context, .half = half, .cosine = memory, .sine = memory + n, .of_length = of_length};
     self->kept = kept_of(rope, context);
-    if (self->kept > 0) {
+    if (self->kept > 0)
         self->face.changes_after = bp_rope_changes_after(rope);
-        self->face.of_length = of_length;
-    }
     for (int64_t k = 0; k < self->kept; k++) {
         memory += 2 * n;
         self->longer[k].table =

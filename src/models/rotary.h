@@ -53,9 +53,9 @@ double bp_rope_attention(const bp_rope *rope);
  * same. */
 int64_t bp_rope_changes_after(const bp_rope *rope);
 
-/** Fill network->tables with the cosines and sines of all pairs at positions before `context`,
- * computed in float64, of each of `count` ropes; and table number `number` of them
- * (bp_layer_shape.rotary). */
+/** Make network->tables, which a first pass fills with the cosines and sines of all pairs at
+ * positions before `context`, computed in float64, of each of `count` ropes; and table number
+ * `number` of them (bp_layer_shape.rotary). */
 #define BP_ROPES 2
 void bp_network_add_rotary(bp_network *network, const bp_rope *ropes, int count, int64_t context);
 const struct bp_rotary *bp_network_rotary(const bp_network *network, int number);

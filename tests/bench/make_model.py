@@ -2,7 +2,7 @@
 
     python3 tests/bench/make_model.py tinyllama-1.1b FOLDER [--dtype bf16] [--layers 2] [--shard-size 2000] [--seed 1]
 
-Shapes: smollm-135m, qwen2-0.5b, llama-3.2-1b, tinyllama-1.1b, pythia-160m. The folder has config.json, model.safetensors (or shards
+Shapes: smollm-135m, qwen2-0.5b, qwen3-1.7b, gemma2-2b, llama-3.2-1b, tinyllama-1.1b, pythia-160m. The folder has config.json, model.safetensors (or shards
 of at most so many MB with model.safetensors.index.json), and a byte-level BPE tokenizer.json of the model's size, whose merges
 are of random tokens. --layers takes fewer layers than the real model has.
 
@@ -51,6 +51,40 @@ def llama_tensors(c, bias):
         yield "lm_head.weight", (V, C)
 
 
+def qwen3(layers):
+    config, _ = llama(layers, 2048, 16, 8, 6144, 151936, 40960, 1000000.0, True, "qwen3")
+    config.update(architectures=["Qwen3ForCausalLM"], head_dim=128, rms_norm_eps=1e-6)
+    return config, lambda: heads_tensors(config, ("post_attention_layernorm",), ("self_attn.q_norm", "self_attn.k_norm"))
+
+
+def gemma2(layers):
+    config = {"model_type": "gemma2", "architectures": ["Gemma2ForCausalLM"], "num_hidden_layers": layers, "hidden_size": 2304, "num_attention_heads": 8,
+              "num_key_value_heads": 4, "head_dim": 256, "intermediate_size": 9216, "vocab_size": 256000, "max_position_embeddings": 8192,
+              "rope_theta": 10000.0, "rms_norm_eps": 1e-6, "hidden_activation": "gelu_pytorch_tanh", "tie_word_embeddings": True, "sliding_window": 4096,
+              "query_pre_attn_scalar": 256, "attn_logit_softcapping": 50.0, "final_logit_softcapping": 30.0}
+    return config, lambda: heads_tensors(config, ("post_attention_layernorm", "pre_feedforward_layernorm", "post_feedforward_layernorm"), ())
+
+
+def heads_tensors(c, norms, head_norms):
+    """Heads of a width of their own, the head tied; norms of a layer, and of queries and keys."""
+    C, D = c["hidden_size"], c["head_dim"]
+    rows = {"q": c["num_attention_heads"] * D, "k": c["num_key_value_heads"] * D, "v": c["num_key_value_heads"] * D}
+    yield "model.embed_tokens.weight", (c["vocab_size"], C)
+    for k in range(c["num_hidden_layers"]):
+        at = f"model.layers.{k}."
+        for name in ("input_layernorm", *norms):
+            yield f"{at}{name}.weight", (C,)
+        for name in head_norms:
+            yield f"{at}{name}.weight", (D,)
+        for name, count in rows.items():
+            yield f"{at}self_attn.{name}_proj.weight", (count, C)
+        yield at + "self_attn.o_proj.weight", (C, rows["q"])
+        yield at + "mlp.gate_proj.weight", (c["intermediate_size"], C)
+        yield at + "mlp.up_proj.weight", (c["intermediate_size"], C)
+        yield at + "mlp.down_proj.weight", (C, c["intermediate_size"])
+    yield "model.norm.weight", (C,)
+
+
 def neox(layers, width, heads, inner, vocab, context):
     config = {"model_type": "gpt_neox", "architectures": ["GPTNeoXForCausalLM"], "num_hidden_layers": layers, "hidden_size": width,
               "num_attention_heads": heads, "intermediate_size": inner, "vocab_size": vocab, "max_position_embeddings": context,
@@ -77,6 +111,8 @@ LLAMA3 = {"rope_type": "llama3", "factor": 32.0, "low_freq_factor": 1.0, "high_f
 MODELS = {
     "smollm-135m": lambda n: llama(n or 30, 576, 9, 3, 1536, 49152, 2048, 10000.0, True),
     "qwen2-0.5b": lambda n: llama(n or 24, 896, 14, 2, 4864, 151936, 32768, 1000000.0, True, "qwen2", True),
+    "qwen3-1.7b": lambda n: qwen3(n or 28),
+    "gemma2-2b": lambda n: gemma2(n or 26),
     "llama-3.2-1b": lambda n: llama(n or 16, 2048, 32, 8, 8192, 128256, 131072, 500000.0, True, scaling=LLAMA3),
     "tinyllama-1.1b": lambda n: llama(n or 22, 2048, 32, 4, 5632, 32000, 2048, 10000.0, False),
     "pythia-160m": lambda n: neox(n or 12, 768, 12, 3072, 50304, 2048),

@@ -17,6 +17,7 @@ typedef struct generator {
     bp_forced forced;                 /* on all ranks: tokens in texts, */
     int64_t start;                    /* what targets begin with, */
     int64_t before, after;            /* and language tags in sources; -1: none */
+    bp_prompts_most most;             /* on all ranks: before prompts are read */
     bp_prompts prompts;               /* on all ranks; texts only on the coordinator */
     char prompts_hash[BP_SHA256_HEX]; /* on all ranks */
     bp_generate_plan plan;            /* on all ranks */
@@ -40,7 +41,7 @@ bp_err generator_find_forced(generator *self);
 void generator_name_forced(const generator *self, bp_buffer *out);
 
 /** bp_work.describe, .open_model, .open (but its units) and .close (setup.c, memory.c). */
-bp_err generator_describe(void *self, bp_work_memory *out);
+bp_err generator_describe(void *self, MPI_Comm world, bp_work_memory *out);
 bp_err generator_open_model(void *self, bp_model **out);
 bp_err generator_open(void *self);
 void generator_close(void *self);

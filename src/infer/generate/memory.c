@@ -1,21 +1,24 @@
-/* What generation takes on each rank, from manifests only. Prompts are assumed to be as long as the
- * context allows: they are not read yet. Called by generate.c before the model is opened. */
+/* What generation takes on each rank, from manifests only. Prompts are not encoded yet: they are
+ * assumed to have a token a byte, as far as the context allows. Called by generate.c before the
+ * model is opened. */
 #include "infer/generate/fill.h"
 #include "infer/generate/generator_priv.h"
+#include "mesh/collective.h"
 #include "mesh/mesh_search.h"
 
 #include <omp.h>
 #include <string.h>
 
-/* The longest prompts that leave space for all new tokens, as many as fill a unit. */
-static bp_generate_plan plan_of(const bp_config *config, int64_t context, int stages)
+/* Prompts of as many tokens as they may have. */
+static bp_generate_plan plan_of(const bp_config *config, const bp_prompts_most *most,
+                                int64_t context, int stages)
 {
     const bp_generate_keys *keys = bp_generate_keys_of(config);
     const bp_model_info none = {.vocab_size = 1, .eod_id = -1};
     bp_search_spec rule = generator_rule(config, &none);
 
-    return bp_generate_plan_of(&rule, INT64_MAX / 2, context, keys->batch, keys->tokens, context,
-                               stages);
+    return bp_generate_plan_of(&rule, most->count, most->length < context ? most->length : context,
+                               keys->batch, keys->tokens, context, stages);
 }
 
 /* Additional memory of the last stage: gathered rows, and the choosers' scratch. */
@@ -43,6 +46,7 @@ static int64_t find_context(const bp_work_models *models)
 static bp_err estimate_rank(const void *context, const bp_work_models *models,
                             const bp_work_place *place, bp_rank_memory *out)
 {
+    const generator *self = context;
     const bp_mesh_shape *mesh = place->mesh;
     int64_t most = find_context(models), decoding;
     bp_generate_plan plan;
@@ -51,12 +55,11 @@ static bp_err estimate_rank(const void *context, const bp_work_models *models,
     bool last = place->stage == mesh->pipeline - 1;
     bp_err err;
 
-    (void)context;
     if (!place->computes)
         return BP_OK;
     if (most <= 0)
         return BP_ERR_FORMAT;
-    plan = plan_of(models->config, most, mesh->pipeline);
+    plan = plan_of(models->config, &self->most, most, mesh->pipeline);
     err = bp_work_model_bytes_of(&bytes, models,
                                  &(bp_model_task){.mesh = mesh,
                                                   .stage = place->stage,
@@ -79,11 +82,16 @@ static bp_err estimate_rank(const void *context, const bp_work_models *models,
     return err;
 }
 
-bp_err generator_describe(void *context, bp_work_memory *out)
+bp_err generator_describe(void *context, MPI_Comm world, bp_work_memory *out)
 {
-    const generator *self = context;
+    generator *self = context;
+    const bp_generate_keys *keys = bp_generate_keys_of(self->job->config);
 
-    out->model = bp_generate_keys_of(self->job->config)->model;
+    if (bp_comm_is_root(world))
+        self->most = bp_prompts_most_of(keys->prompts, keys->template_path);
+    bp_bcast_bytes(&self->most, sizeof self->most, 0, world);
+    out->context = self;
+    out->model = keys->model;
     out->remedy = "use a smaller generate.batch or generate.beams";
     out->rank = estimate_rank;
     return BP_OK;

@@ -11,8 +11,11 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
-#define READ_BYTES ((size_t)1 << 16)
+#define READ_BYTES   ((size_t)1 << 16)
+#define MANY         (INT64_MAX / 4)
+#define FRAME_TOKENS 8 /* before and after a prompt, at most */
 
 typedef struct reader {
     const bp_prompts_spec *spec;
@@ -57,6 +60,48 @@ static size_t line_of(const char *at, const char *end, const char **next)
 
     *next = newline && newline + 1 < end ? newline + 1 : NULL;
     return bytes > 0 && at[bytes - 1] == '\r' ? bytes - 1 : bytes;
+}
+
+/* ---- before they are encoded ---- */
+
+/* Bytes of a template with an object in it, whose longest line is that: each place may get all. */
+static int64_t template_bytes(int64_t longest, const char *path)
+{
+    char *text = NULL;
+    int64_t fields = 0, bytes;
+
+    if (bp_prompt_template_read(&text, path) != BP_OK)
+        return MANY;
+    for (const char *at = text; *at; at++)
+        fields += *at == '{';
+    bytes = (int64_t)strlen(text) + fields * longest;
+    bp_free(text);
+    return bytes;
+}
+
+bp_prompts_most bp_prompts_most_of(const char *path, const char *template_path)
+{
+    bp_prompts_most most = {.count = MANY, .length = MANY};
+    struct stat status;
+    bp_buffer all = {0};
+    const char *next;
+
+    if (strcmp(path, BP_TEXT_STDIN) == 0 || stat(path, &status) != 0 || !S_ISREG(status.st_mode))
+        return most;
+    if (read_all(&all, path) == BP_OK && all.bytes > 0) {
+        most = (bp_prompts_most){0};
+        for (const char *at = all.data; at; at = next) {
+            int64_t bytes = (int64_t)line_of(at, all.data + all.bytes, &next);
+
+            most.count++;
+            most.length = bytes > most.length ? bytes : most.length;
+        }
+        if (template_path)
+            most.length = template_bytes(most.length, template_path);
+        most.length += FRAME_TOKENS;
+    }
+    bp_buffer_clear(&all);
+    return most;
 }
 
 /* By its name, or by what its first line is. */

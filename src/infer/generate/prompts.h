@@ -46,6 +46,15 @@ typedef struct bp_prompts {
                              of ids */
 } bp_prompts;
 
+/** How many prompts a file may have, and tokens one of them. */
+typedef struct bp_prompts_most {
+    int64_t count, length;
+} bp_prompts_most;
+
+/** Without a tokenizer: a line may be a prompt, and a byte a token, with what is put before and
+ * after. Of what cannot be read twice, or at all, any number. */
+bp_prompts_most bp_prompts_most_of(const char *path, const char *template_path);
+
 /** Read a file (plain, gzip, zstd). It is JSON Lines if its name contains ".jsonl", or there is a
  * template, or its first line is a JSON object with "prompt" or "tokens"; then an object has
  * "prompt", a text, or "tokens", a list of ids. Else each line is a prompt, without its end.

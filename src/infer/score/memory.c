@@ -116,11 +116,12 @@ static void describe(const bp_score_memory_spec *spec, bp_work_memory *out)
     out->context = spec;
 }
 
-bp_err scorer_describe(void *context, bp_work_memory *out)
+bp_err scorer_describe(void *context, MPI_Comm world, bp_work_memory *out)
 {
     scorer *self = context;
     bp_err err = BP_OK;
 
+    (void)world;
     if (self->method)
         err = bp_config_set(self->config, "score.model", self->method->path);
     self->memory = bp_alloc("score.memory", 1, sizeof *self->memory);

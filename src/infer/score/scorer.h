@@ -66,7 +66,7 @@ bp_err scorer_resolve_specials(const bp_corpus *corpus, bp_score_rule *rule);
 bp_err scorer_check_corpus(const bp_corpus *corpus, const bp_model_info *model);
 
 /** bp_work.describe, .open_model, .open and .close (memory.c, setup.c). */
-bp_err scorer_describe(void *self, bp_work_memory *out);
+bp_err scorer_describe(void *self, MPI_Comm world, bp_work_memory *out);
 bp_err scorer_open_model(void *self, bp_model **out);
 bp_err scorer_open(void *self);
 void scorer_close(void *self);

@@ -83,11 +83,12 @@ static bp_err estimate_rank(const void *context, const bp_work_models *models,
     return BP_OK;
 }
 
-static bp_err describe(void *context, bp_work_memory *out)
+static bp_err describe(void *context, MPI_Comm world, bp_work_memory *out)
 {
     const vectors *self = context;
 
     out->model = bp_score_keys_of(self->job->config)->model;
+    (void)world;
     out->remedy = "use a smaller model";
     out->rank = estimate_rank;
     out->context = self;

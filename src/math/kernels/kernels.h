@@ -124,8 +124,9 @@ typedef struct bp_rotary {
     int64_t T, half;
     const float *cosine, *sine; /* [T][half] */
     const int32_t *positions;   /* [rows] of each row; NULL: row r is position r mod T */
-    int64_t changes_after; /* longer texts have the tables of of_length; 0: all have these. Here it
-                              is not looked at */
+    int64_t changes_after;      /* longer texts have other tables; 0: all have these. Here it is not
+                                   looked at */
+    /* Those of texts of this length (0: of any), filled. Here it is not called. */
     const struct bp_rotary *(*of_length)(const struct bp_rotary *self, int64_t length);
 } bp_rotary;
 /** In place: x[rows] of `heads` heads of D numbers, `row` floats from row to row. back: what the

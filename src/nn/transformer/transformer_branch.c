@@ -139,8 +139,7 @@ static void rotate_rows(const layer *self, const bp_pass *pass, float *qkv, int6
 {
     const bp_rotary *face = self->shape.rotary;
     int64_t columns = layer_qkv_columns(self);
-    bp_rotary by =
-        length > face->changes_after && length > 0 ? *face->of_length(face, length) : *face;
+    bp_rotary by = *face->of_length(face, length);
 
     by.T = pass->T;
     by.positions = pass->continuation ? pass->continuation->rows.positions + first : NULL;
