@@ -3,6 +3,7 @@
 
 #include "models/bert/bert.h"
 #include "models/bloom/bloom.h"
+#include "models/deberta/deberta.h"
 #include "models/electra/electra.h"
 #include "models/elmo/elmo.h"
 #include "models/feedforward/feedforward.h"
@@ -30,15 +31,15 @@
 #include <string.h>
 
 static const bp_model_family *families[BP_MODEL_FAMILIES_MOST] = {
-    &bp_gpt_family,       &bp_llama_family,       &bp_gpt_neox_family, &bp_bert_family,
-    &bp_roberta_family,   &bp_distilbert_family,  &bp_rnn_family,      &bp_lstm_family,
-    &bp_gru_family,       &bp_feedforward_family, &bp_ngram_family,    &bp_word2vec_family,
-    &bp_elmo_family,      &bp_transformer_family, &bp_bart_family,     &bp_marian_family,
-    &bp_mbart_family,     &bp_m2m_100_family,     &bp_t5_family,       &bp_electra_family,
-    &bp_mamba2_family,    &bp_qwen3_family,       &bp_olmo2_family,    &bp_gemma2_family,
-    &bp_smollm3_family,   &bp_granite_family,     &bp_opt_family,      &bp_openai_gpt_family,
-    &bp_gptj_family,      &bp_bloom_family,       &bp_gemma3_family,   &bp_phi3_family,
-    &bp_modernbert_family};
+    &bp_gpt_family,        &bp_llama_family,       &bp_gpt_neox_family, &bp_bert_family,
+    &bp_roberta_family,    &bp_distilbert_family,  &bp_rnn_family,      &bp_lstm_family,
+    &bp_gru_family,        &bp_feedforward_family, &bp_ngram_family,    &bp_word2vec_family,
+    &bp_elmo_family,       &bp_transformer_family, &bp_bart_family,     &bp_marian_family,
+    &bp_mbart_family,      &bp_m2m_100_family,     &bp_t5_family,       &bp_electra_family,
+    &bp_mamba2_family,     &bp_qwen3_family,       &bp_olmo2_family,    &bp_gemma2_family,
+    &bp_smollm3_family,    &bp_granite_family,     &bp_opt_family,      &bp_openai_gpt_family,
+    &bp_gptj_family,       &bp_bloom_family,       &bp_gemma3_family,   &bp_phi3_family,
+    &bp_modernbert_family, &bp_deberta_family};
 
 /* What follows from the list: the values of model.kind, and all keys. */
 __attribute__((constructor)) static void list_all(void)

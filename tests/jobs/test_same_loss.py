@@ -15,7 +15,7 @@ from test_finetune import KINDS, WORDS, TaskTest
 SIZES = ["model.layers=2", "model.width=16", "model.heads=2", "model.context=24", "model.dropout=0.1"]
 FAMILIES = {
     "gpt": [], "llama": [], "mistral": ["model.window=5"], "gpt_neox": [], "mamba2": [], "qwen3": [], "olmo2": [], "gemma2": [], "smollm3": [], "granite": [], "opt": [], "gptj": [], "bloom": [], "openai_gpt": [],
-    "gemma3": [], "phi3": [], "bert": [], "roberta": [], "distilbert": [], "modernbert": ["model.window=6"], "one_segment": ["model.segments=1"], "electra": [],
+    "gemma3": [], "phi3": [], "bert": [], "roberta": [], "distilbert": [], "modernbert": ["model.window=6"], "deberta": ["model.buckets=6"], "one_segment": ["model.segments=1"], "electra": [],
     "transformer": ["model.encoder_layers=1"], "bart": ["model.encoder_layers=1"], "t5": ["model.encoder_layers=1"],
     "mbart": ["model.encoder_layers=1"]}
 KIND = {"mistral": "llama", "one_segment": "bert"}  # whose family has another name

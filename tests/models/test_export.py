@@ -10,8 +10,8 @@ from bagpipe_test import JobTest
 SHORT = ["train.steps=1", "train.batch=2", "corpus.valid="]
 CAUSAL = ("gpt", "llama", "gpt_neox", "mamba2", "qwen3", "olmo2", "gemma2", "smollm3", "granite", "opt", "openai_gpt", "gptj", "bloom", "gemma3", "phi3")
 RECURRENT = ("rnn", "lstm", "gru")
-MASKED = ("bert", "roberta", "distilbert", "modernbert", "electra")
-MORE = {"bert": ["mask.next_sentence=no"], "modernbert": ["model.window=6", "model.rope_local_theta=100"], "roberta": ["model.first_position=1"]}  # the tokenizer's padding is 0
+MASKED = ("bert", "roberta", "distilbert", "modernbert", "deberta", "electra")
+MORE = {"deberta": ["model.buckets=6", "model.segments=2"], "bert": ["mask.next_sentence=no"], "modernbert": ["model.window=6", "model.rope_local_theta=100"], "roberta": ["model.first_position=1"]}  # the tokenizer's padding is 0
 PAIRS = ("transformer", "bart", "t5")
 
 

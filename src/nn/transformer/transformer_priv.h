@@ -4,6 +4,7 @@
 #define BP_NN_TRANSFORMER_PRIV_H
 
 #include "math/attention/attention.h"
+#include "math/attention/disentangled.h"
 #include "math/attention/relative.h"
 #include "math/kernels/kernels.h"
 #include "nn/core/layers.h"
@@ -50,8 +51,11 @@ typedef struct layer {
     bp_param *cross_q_weight, *cross_q_bias, *cross_k_weight, *cross_k_bias, *cross_out_weight,
         *cross_out_bias;
     bp_weight *cross_q, *cross_kv, *cross_out; /* k and v are contiguous */
-    bp_lora *adapted[PRODUCTS];                /* NULL: a product is not adapted */
-    bp_bottleneck *bottleneck[BRANCHES];       /* after a branch; NULL: there is none */
+    bp_param *apart_weight[2], *apart_bias[2]; /* of distances as keys, as queries; NULL: none */
+    bp_weight *apart[2];
+    bp_disentangled distances;           /* how many there are, for plans */
+    bp_lora *adapted[PRODUCTS];          /* NULL: a product is not adapted */
+    bp_bottleneck *bottleneck[BRANCHES]; /* after a branch; NULL: there is none */
 } layer;
 
 /* What forward keeps for backward: for all rows, rows = B * T, or of this rank's own (bp_nn_rows).
@@ -98,11 +102,23 @@ typedef struct query_work {
     float *sums, *on_the_way, *gains;
 } query_work;
 
+/* Scratch of disentangled scores. */
+typedef struct apart_work {
+    bp_disentangled scores;
+    int32_t *row;
+    float *normed;                       /* [R][C] the table after its norm, */
+    float *mean, *rstd;                  /* [R] */
+    float *projected[2], *dprojected[2]; /* [R][Cl] as keys, as queries; gradients [B][R][Cl] */
+    float *dnormed, *more, *sums;        /* [R][C] */
+    bp_operand x, dy;                    /* of normed, and of dprojected */
+} apart_work;
+
 /* Scratch of attention's forward pass, beside forward_work. */
 typedef struct attention_forward_work {
     bp_operand attended;
     query_work queries;
     float *bias; /* of scores, by distance; NULL: none */
+    apart_work apart;
     void *scratch;
 } attention_forward_work;
 
@@ -126,6 +142,7 @@ typedef struct attention_work {
     float *dbias;                    /* [qkv columns] where keys are repeated */
     float *score_bias, *dscore_bias; /* of scores, by distance; NULL: none */
     query_work queries;
+    apart_work apart;
     norm_work norm;
     void *scratch;
 } attention_work;
@@ -284,6 +301,19 @@ void keys_gather(layer *self, bp_pass *pass);
 void keys_backward(layer *self, bp_pass *pass, const bp_operand *dqkv, const bp_operand *normed,
                    const float *dbias);
 void keys_free(layer *self);
+
+/* disentangled.c: scores by content and distance; nothing where the layer has none. Local. */
+void apart_add_params(layer *self, bp_group *split);
+bp_err apart_bind(layer *self);
+void apart_refresh(layer *self);
+void apart_free(layer *self);
+apart_work apart_alloc(const layer *self, bp_arena *arena, const bp_pass *pass, bool backward);
+/** Sets shape->apart to what the table gives, in `work`. */
+void apart_forward(const layer *self, bp_attention_shape *shape, apart_work *work);
+/** Where attention's backward pass leaves gradients; and what follows from them, after those of q,
+ * k and v. */
+void apart_give(const layer *self, bp_attention_gradients *to, const apart_work *work);
+void apart_backward(layer *self, const bp_pass *pass, apart_work *work);
 
 /* query_norms.c: what q and k go through before they are rotated; nothing where the layer has no
  * such norms. In place, of all rows; collective over nn->tensor. */
