@@ -1,7 +1,7 @@
 /* Disentangled attention against plain loops in float64, and its gradients against central
  * differences of those. */
 #include "base/err.h"
-#include "math/attention/disentangled.h"
+#include "math/attention/relative.h"
 #include "math/gemm/linear_parts.h"
 #include "math/math.h"
 #include "math_test.h"

@@ -11,7 +11,6 @@
 #include "base/err.h"
 #include "base/trace.h"
 #include "math/attention/attention_priv.h"
-#include "math/attention/disentangled.h"
 #include "math/gemm/linear_parts.h"
 #include "math/math.h"
 #include <math.h>

@@ -21,7 +21,13 @@
 #include "math/gemm/linear.h"
 #include <stdint.h>
 
-struct bp_disentangled;
+/** Disentangled scores: of query q and key k, r = row[q - k + K - 1]: the score is scale (q k + q
+ * keys[r] + queries[r] k). Source: He et al. 2021, "DeBERTa", section 3.1. */
+typedef struct bp_disentangled {
+    int64_t rows;                /* R */
+    const int32_t *row;          /* [bp_bias_floats], each below R */
+    const float *keys, *queries; /* [R][H D], of the heads on this rank */
+} bp_disentangled;
 
 typedef struct bp_attention_shape {
     int64_t B, T, H, D; /* T: query positions; H: the heads on this rank */
@@ -41,12 +47,12 @@ typedef struct bp_attention_shape {
                   goes neither with entmax nor, in BF16, with a bias */
     const float *bias; /* [H] rows of bp_bias_floats: head h adds element q - k + K - 1 of its
                           row to the score of (query q, key k); NULL: nothing */
-    const struct bp_disentangled *apart; /* scores go by content and by distance (disentangled.h):
+    const bp_disentangled *apart; /* scores go by content and by distance, as above:
                                neither causal, nor with a cap or entmax, of as many key heads as
                                heads, K being T. Products are of float32; NULL: they do not */
-    float dropout;                       /* of the attention weights; 0: none */
-    const bp_rng_key *key;               /* of the dropout masks */
-    int64_t first_sequence;              /* of sequence 0 in the global batch, */
+    float dropout;                /* of the attention weights; 0: none */
+    const bp_rng_key *key;        /* of the dropout masks */
+    int64_t first_sequence;       /* of sequence 0 in the global batch, */
     int64_t first_head; /* of head 0 among all_heads: the mask is a function of (sequence, head,
                            query, key position) */
     int64_t all_heads;

@@ -1,7 +1,6 @@
 /* The weights of attention as a matrix, for those who look at them: training and scoring never make
  * one. */
 #include "math/attention/attention_priv.h"
-#include "math/attention/disentangled.h"
 
 #include <math.h>
 

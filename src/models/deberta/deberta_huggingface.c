@@ -12,7 +12,6 @@
         {"segments", "type_vocab_size", NULL, BP_HF_COUNT, "0", .quiet = true, .or_none = "0"},    \
         {"buckets", "position_buckets", NULL, BP_HF_COUNT, "0", .quiet = true, .or_none = "-1"},   \
         {"distance", "max_relative_positions", NULL, BP_HF_COUNT, "0", .or_none = "-1"},           \
-        {"span", NULL, NULL, BP_HF_COUNT, "0", .only_theirs = true},                               \
         {"shared", "share_att_key", NULL, BP_HF_FLAG, "0"},                                        \
     {                                                                                              \
         "distance_norm", "norm_rel_ebd", NULL, BP_HF_FLAG, "0", .words = "none|layer_norm"         \
@@ -67,7 +66,8 @@ static const char *const HARMLESS[] = {"hidden_dropout_prob",
         IF("segments", "embeddings.token_type_embeddings.weight", "segments", "width",             \
            "segments"),                                                                            \
         NORM("embeddings.LayerNorm", "embedding.ln"),                                              \
-        BP_HF_MATRIX("encoder.rel_embeddings.weight", "2*span", "width", "distances"),             \
+        IF("buckets", "encoder.rel_embeddings.weight", "2*buckets", "width", "distances"),         \
+        IF("!buckets", "encoder.rel_embeddings.weight", "2*distance", "width", "distances"),       \
         IF("distance_norm", "encoder.LayerNorm.weight", "width", NULL, "distances.ln.gain"),       \
         IF("distance_norm", "encoder.LayerNorm.bias", "width", NULL, "distances.ln.bias"),         \
         LINEAR(ATTENTION "self.query_proj", "width", "width", "h.*.attn.q"),                       \
@@ -114,11 +114,8 @@ static int64_t distance_of(const bp_hf_shape *shape)
 
 static void fill(bp_hf_shape *shape, bool written)
 {
-    int64_t buckets = bp_hf_size_of(shape, "buckets");
-
     (void)written;
     bp_hf_set_size(shape, "distance", (double)distance_of(shape));
-    bp_hf_set_size(shape, "span", (double)(buckets > 0 ? buckets : distance_of(shape)));
 }
 
 static bp_err check(const bp_hf_shape *shape, const char *path)

@@ -43,7 +43,7 @@ typedef enum bp_query_norm {
 } bp_query_norm;
 
 /** What scores have besides the products of queries and keys: those of each with the other as it is
- * projected from a table of distances (math/attention/disentangled.h). */
+ * projected from a table of distances (bp_disentangled). */
 typedef struct bp_layer_distances {
     bp_param *table; /* [rows][C], whole on each tensor rank, of a group that is partial and to
                         which this layer adds gradients; borrowed. NULL: scores have nothing */

@@ -4,7 +4,6 @@
 #define BP_NN_TRANSFORMER_PRIV_H
 
 #include "math/attention/attention.h"
-#include "math/attention/disentangled.h"
 #include "math/attention/relative.h"
 #include "math/kernels/kernels.h"
 #include "nn/core/layers.h"
