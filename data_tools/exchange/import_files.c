@@ -188,6 +188,19 @@ static bp_err load_camembert(bp_tokenizer **out, const char *folder, const json_
                        &(bp_sentencepiece_class){BEFORE, 1, AFTER, "<s>", "</s>"});
 }
 
+static bp_err load_deberta(bp_tokenizer **out, const char *folder, const json_t *config)
+{
+    static const char *const AFTER[] = {"[MASK]", NULL};
+
+    if (json_is_true(json_object_get(config, "do_lower_case")))
+        return BP_FAIL(BP_ERR_FORMAT, "import.lowercase",
+                       "do_lower_case of tokenizer_config.json is true, which is not done here for "
+                       "spm.model: in %s; give tokenizer.json",
+                       folder);
+    return load_pieces(out, folder, "spm.model",
+                       &(bp_sentencepiece_class){.after = AFTER, .begin = "[CLS]", .end = "[SEP]"});
+}
+
 /* Files of a tokenizer, and the types of models whose class reads them as is done here. */
 static const struct {
     const char *types, *needs[2];
@@ -201,6 +214,7 @@ static const struct {
                {"llama|mistral", {"tokenizer.model", NULL}, load_llama},
                {"gemma2|gemma3_text", {"tokenizer.model", NULL}, load_gemma},
                {"xlm-roberta", {"sentencepiece.bpe.model", NULL}, load_xlm_roberta},
+               {"deberta-v2", {"spm.model", NULL}, load_deberta},
                {"camembert", {"sentencepiece.bpe.model", NULL}, load_camembert}};
 
 static bool names_type(const char *types, const char *type)

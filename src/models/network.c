@@ -91,6 +91,16 @@ void bp_network_add_common(bp_network *network, const bp_tied_table *table, int 
                              nn->tensor_at * own, own);
 }
 
+bp_group *bp_network_add_common_group(bp_network *network, int set, int stage)
+{
+    bp_group *group = bp_network_add_group(network, true);
+
+    group->common = set;
+    group->partial = true;
+    group->published = group->published && stage == 0 && network->chunk_count == 0;
+    return group;
+}
+
 bp_param *bp_network_common(const bp_network *network, int set)
 {
     int g = network->group_count - 1;

@@ -53,7 +53,10 @@ bp_param *bp_network_add_tied(bp_network *network, const bp_tied_table *table, i
  * common: a copy for the run of blocks that begins here. `set` (from 1 on) distinguishes its copies
  * from those of other tables. */
 void bp_network_add_common(bp_network *network, const bp_tied_table *table, int set, int stage);
-/** The copy of the run at hand. */
+/** The same of parameters that are whole on each tensor rank, which has a part of their gradients:
+ * an empty group. */
+bp_group *bp_network_add_common_group(bp_network *network, int set, int stage);
+/** The first parameter of the copy of the run at hand. */
 bp_param *bp_network_common(const bp_network *network, int set);
 /** What a block that is being made carries for each batch slot: the logical tensor "carry/NAME"
  * [batch][columns]. Borrowed by the block. */

@@ -365,7 +365,7 @@ bp_block *bp_stack_new_embedding(bp_network *network, const bp_model_shape *shap
                               .scale = embedding_scale(shape)};
     bp_block *block;
 
-    if (stack->position_std > 0) {
+    if (stack->position_std > 0 && shape->stack.no_positions == 0) {
         bp_group *whole = bp_network_add_group(network, true);
 
         part.wpe = bp_group_add_matrix(whole, "wpe", first + bp_model_positions(shape), C,
@@ -528,6 +528,8 @@ bp_backbone bp_stack_backbone(const bp_model_shape *shape)
                          .rms = stack->rms,
                          .no_norm_bias = stack->no_norm_bias,
                          .pooler = stack->transform,
+                         .gelu = stack->gelu_pooler,
+                         .segments = shape->stack.no_positions ? 0 : bp_stack_segments(shape),
                          .transform = stack->heads_transform ? bp_stack_new_transform : NULL,
                          .epsilon = bp_stack_epsilon(shape),
                          .cap = logit_cap(shape),

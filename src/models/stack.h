@@ -31,6 +31,7 @@ typedef struct bp_stack {
     int64_t first_position; /* its row of a text's first token; places of padding have the row
                                before it */
     bool relu_pooler;       /* bp_backbone.relu */
+    bool gelu_pooler;       /* bp_backbone.gelu, of bp_stack_backbone */
     int64_t segments;       /* kinds of segments that have an embedding; 0: none have */
     bool rotary;
     double rope_fraction; /* share of a head that is rotated; 0: all, and there is no such key */

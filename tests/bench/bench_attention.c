@@ -101,8 +101,8 @@ static void bench(const bench_case *it)
         exit(71);
     bp_attention_input in = {
         qkv, qkv + it->H * it->D, qkv + (it->H + it->key_heads) * it->D, row, row, false};
-    bp_attention_gradients to = {dqkv, dqkv + it->H * it->D, dqkv + (it->H + it->key_heads) * it->D,
-                                 NULL};
+    bp_attention_gradients to = {
+        .dq = dqkv, .dk = dqkv + it->H * it->D, .dv = dqkv + (it->H + it->key_heads) * it->D};
     measure_peak();
     bp_operand outs = bp_operand_floats(out, it->B * it->T, it->H * it->D),
                douts = bp_operand_floats(dout, outs.rows, outs.columns);

@@ -75,7 +75,7 @@ static void bench_attention(bp_precision precision, int64_t B, int64_t T, float 
     if (!scratch || bp_gemm_new(&gemm, precision) != BP_OK)
         exit(71);
     bp_attention_input in = bp_attention_of_qkv(qkv, HEADS, WIDTH / HEADS);
-    bp_attention_gradients to = {dqkv, dqkv + WIDTH, dqkv + 2 * WIDTH, NULL};
+    bp_attention_gradients to = {.dq = dqkv, .dk = dqkv + WIDTH, .dv = dqkv + 2 * WIDTH};
     bp_operand outs = bp_operand_floats(out, B * T, WIDTH),
                douts = bp_operand_floats(dout, B * T, WIDTH);
     TIME(forward, bp_attention_forward(gemm, &outs, lse, &in, &shape, scratch));

@@ -157,7 +157,8 @@ static void check(const fixture *f, const char *folder, const bp_mesh_shape *sha
 static void vectors_are_those_of_the_fixtures(void **state)
 {
     static const char *const FOLDERS[] = {"minilm-tiny",      "bert-tiny",       "roberta-tiny",
-                                          "xlm-roberta-tiny", "distilbert-tiny", "modernbert-tiny"};
+                                          "xlm-roberta-tiny", "distilbert-tiny", "modernbert-tiny",
+                                          "deberta-v3-tiny"};
     static const char *const POOLS[] = {"mean", "first", "last"};
 
     (void)state;

@@ -548,6 +548,13 @@ static const char DEFAULTS[] =
     "\"distilbert\": {\"vocab_size\": 30522, \"dim\": 768, \"n_layers\": 6, \"n_heads\": 12, "
     "\"hidden_dim\": 3072, \"activation\": \"gelu\", \"max_position_embeddings\": 512, "
     "\"tie_word_embeddings\": true},"
+    "\"deberta-v2\": {\"vocab_size\": 128100, \"hidden_size\": 1536, \"num_hidden_layers\": 24, "
+    "\"num_attention_heads\": 24, \"intermediate_size\": 6144, \"hidden_act\": \"gelu\", "
+    "\"max_position_embeddings\": 512, \"type_vocab_size\": 0, \"layer_norm_eps\": 1e-7, "
+    "\"relative_attention\": false, \"max_relative_positions\": -1, \"position_buckets\": -1, "
+    "\"norm_rel_ebd\": \"none\", \"share_att_key\": false, \"position_biased_input\": true, "
+    "\"pos_att_type\": null, \"pooler_hidden_act\": \"gelu\", \"legacy\": true, "
+    "\"tie_word_embeddings\": true},"
     "\"modernbert\": {\"vocab_size\": 50368, \"hidden_size\": 768, \"intermediate_size\": 1152, "
     "\"num_hidden_layers\": 22, \"num_attention_heads\": 12, \"hidden_activation\": \"gelu\", "
     "\"max_position_embeddings\": 8192, \"norm_eps\": 1e-5, \"norm_bias\": false, "
@@ -683,6 +690,7 @@ static void a_key_that_is_not_there_means_the_class_default(void **state)
                                           "xlm-roberta-tiny",
                                           "distilbert-tiny",
                                           "modernbert-tiny",
+                                          "deberta-v3-tiny",
                                           "electra-generator-tiny",
                                           "electra-discriminator-tiny",
                                           "bart-tiny",

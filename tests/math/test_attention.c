@@ -272,7 +272,8 @@ static void run(problem *p)
     int64_t keys = groups_of(&p->shape);
     bp_attention_input in = input_of(p);
     float *dkeys = p->dqkv + (p->cross ? queries : H * D);
-    bp_attention_gradients to = {p->dqkv, dkeys, dkeys + keys * D, p->dbias};
+    bp_attention_gradients to = {
+        .dq = p->dqkv, .dk = dkeys, .dv = dkeys + keys * D, .dbias = p->dbias};
     bp_operand out = bp_operand_floats(p->out, p->shape.B * p->shape.T, H * D),
                dout = bp_operand_floats(p->dout, out.rows, H * D);
     bp_attention_forward(gemm, &out, p->lse, &in, &p->shape, p->scratch);

@@ -136,8 +136,8 @@ static void backward(problem *p)
 {
     bp_attention_input in = input_of(p);
     const bp_attention_shape *s = &p->shape;
-    bp_attention_gradients to = {p->dqkv, p->dqkv + s->H * s->D,
-                                 p->dqkv + (s->H + s->key_heads) * s->D, NULL};
+    bp_attention_gradients to = {
+        .dq = p->dqkv, .dk = p->dqkv + s->H * s->D, .dv = p->dqkv + (s->H + s->key_heads) * s->D};
 
     bp_operand out = bp_operand_floats(p->out, s->B * s->T, s->H * s->D),
                dout = bp_operand_floats(p->dout, out.rows, s->H * s->D);

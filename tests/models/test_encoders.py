@@ -13,8 +13,8 @@ try:
 except ImportError:
     h5py = None
 
-FAMILIES = ["minilm", "bert", "roberta", "xlm-roberta", "distilbert", "modernbert"]
-TYPES = {"minilm": "bert"}
+FAMILIES = ["minilm", "bert", "roberta", "xlm-roberta", "distilbert", "modernbert", "deberta-v3"]
+TYPES = {"minilm": "bert", "deberta-v3": "deberta-v2"}
 HEADLESS = ("minilm",)
 SPECIAL = {0: ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"], 1: ["[CLS]", "[PAD]", "[SEP]", "[UNK]", "[MASK]"],
            "modernbert": ["[PAD]", "[CLS]", "[SEP]", "[UNK]", "[MASK]"]}  # by the padding's number, or of a family

@@ -10,6 +10,7 @@
 #include "math/math.h"
 #include "models/bert/bert.h"
 #include "models/bloom/bloom.h"
+#include "models/deberta/deberta.h"
 #include "models/gemma2/gemma2.h"
 #include "models/gemma3/gemma3.h"
 #include "models/gpt/gpt.h"
@@ -50,18 +51,18 @@ static bp_model_shape random_shape(int tensors, int stages)
 {
     static const int64_t vocabularies[] = {23, 257, 8192, 20000, 50257};
     static const bp_model_family *const families[] = {
-        &bp_gpt_family,       &bp_llama_family,
-        &bp_gpt_neox_family,  &bp_bert_family,
-        &bp_roberta_family,   &CAPPED_FAMILY,
-        &bp_qwen3_family,     &bp_olmo2_family,
-        &bp_gemma2_family,    &bp_distilbert_family,
-        &bp_smollm3_family,   &bp_granite_family,
-        &bp_mamba2_family,    &bp_bloom_family,
-        &bp_gptj_family,      &bp_openai_gpt_family,
-        &bp_gemma3_family,    &bp_phi3_family,
-        &bp_mixtral_family,   &bp_olmoe_family,
-        &bp_qwen3_moe_family, &bp_granite_hybrid_family,
-        &bp_modernbert_family};
+        &bp_gpt_family,        &bp_llama_family,
+        &bp_gpt_neox_family,   &bp_bert_family,
+        &bp_roberta_family,    &CAPPED_FAMILY,
+        &bp_qwen3_family,      &bp_olmo2_family,
+        &bp_gemma2_family,     &bp_distilbert_family,
+        &bp_smollm3_family,    &bp_granite_family,
+        &bp_mamba2_family,     &bp_bloom_family,
+        &bp_gptj_family,       &bp_openai_gpt_family,
+        &bp_gemma3_family,     &bp_phi3_family,
+        &bp_mixtral_family,    &bp_olmoe_family,
+        &bp_qwen3_moe_family,  &bp_granite_hybrid_family,
+        &bp_modernbert_family, &bp_deberta_family};
     int64_t heads = tensors * draw(1, 2);
     bp_model_shape shape = {
         .family = families[draw(0, (int64_t)(sizeof families / sizeof *families) - 1)],
@@ -85,6 +86,8 @@ static bp_model_shape random_shape(int tensors, int stages)
         shape.stack.chosen = draw(1, 2);
         shape.stack.balance = 0.1 * (double)draw(0, 1);
     }
+    if (shape.family == &bp_deberta_family)
+        shape.own[BP_DEBERTA_OTHER_PROJECTIONS] = draw(0, 1);
     if (shape.family == &bp_bert_family || shape.family == &bp_roberta_family)
         shape.own[BP_BERT_BOUNDARY] = draw(0, 1);
     if (shape.family == &bp_granite_hybrid_family)

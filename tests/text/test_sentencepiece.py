@@ -132,7 +132,10 @@ class Pieces(JobTest):
             file.write(piece("<pad>", 0, 3) + piece("</s>", 0, 3) + piece("<unk>", 0, 2) + b"".join(piece(text, -1 - k / 8) for k, text in enumerate([MARK, "a", "b", "ab", MARK + "a"])))
         with open(self.at("sentencepiece.bpe.model"), "wb") as file:
             file.write(piece("<unk>", 0, 2) + piece("<s>", 0, 3) + piece("</s>", 0, 3) + b"".join(piece(text, -1 - k / 8) for k, text in enumerate([MARK, "a", "b", "ab", MARK + "a"])))
-        for kind, file, keys, ids, ends in (("t5", "spiece.model", {"extra_ids": 3}, {"a": 4, "<extra_id_2>": 8, "<extra_id_0>": 10}, (None, "</s>")),
+        with open(self.at("spm.model"), "wb") as file:
+            file.write(piece("[PAD]", 0, 3) + piece("[CLS]", 0, 3) + piece("[SEP]", 0, 3) + piece("[UNK]", 0, 2) + b"".join(piece(text, -1 - k / 8) for k, text in enumerate([MARK, "a", "b"])))
+        for kind, file, keys, ids, ends in (("deberta-v2", "spm.model", {"do_lower_case": False}, {"[UNK]": 3, MARK: 4, "[MASK]": 7}, ("[CLS]", "[SEP]")),
+                                            ("t5", "spiece.model", {"extra_ids": 3}, {"a": 4, "<extra_id_2>": 8, "<extra_id_0>": 10}, (None, "</s>")),
                                             ("xlm-roberta", "sentencepiece.bpe.model", {}, {"<s>": 0, "<unk>": 3, MARK: 4, "<mask>": 9}, ("<s>", "</s>")),
                                             ("camembert", "sentencepiece.bpe.model", {}, {"<unk>": 3, "</s>": 6, MARK: 7, "<mask>": 12}, ("<s>", "</s>"))):
             with self.subTest(kind):
@@ -148,7 +151,7 @@ class Pieces(JobTest):
         """tokenizer.json of a checkpoint that was imported from a folder with `file`; None: the type is not read."""
         import os
         import shutil
-        base = {"t5": ["model.kind=t5", "noise.kinds=infill"], "xlm-roberta": ["model.kind=roberta", "model.first_position=1"], "camembert": ["model.kind=roberta", "model.first_position=1"]}[kind]
+        base = {"deberta-v2": ["model.kind=deberta"], "t5": ["model.kind=t5", "noise.kinds=infill"], "xlm-roberta": ["model.kind=roberta", "model.first_position=1"], "camembert": ["model.kind=roberta", "model.first_position=1"]}[kind]
         folder = self.at("folder-" + kind)
         if not os.path.exists(self.at("tiny.h5")):
             self.must(["bagpipe-data", "tokenizer", "--kind", "wordpiece", "--size", 200, "--out", self.at("tiny.json"), self.at("train.txt")])
@@ -158,7 +161,7 @@ class Pieces(JobTest):
         self.assertEqual(result.status, 0, str(result))
         self.must(["bagpipe-data", "export", self.at("run-" + kind), "--out", folder, "--no-tokenizer"])
         config = read_json(folder, "config.json")
-        if kind != "t5":
+        if kind in ("xlm-roberta", "camembert"):
             config.update(model_type=kind, architectures=[{"xlm-roberta": "XLMRobertaForMaskedLM", "camembert": "CamembertForMaskedLM"}[kind]])
             self.write(f"folder-{kind}/config.json", json.dumps(config))
         shutil.copy(self.at(file), os.path.join(folder, file))

@@ -120,6 +120,10 @@ static bp_err read_count(const member *found, const bp_hf_size *size, int64_t su
         err = bp_json_get_int(found->object, name, &count, path);
     else
         count = (int64_t)*out + surplus; /* of an absent one */
+    if (err == BP_OK && size->or_none && count < 1) {
+        *out = 0;
+        return BP_OK;
+    }
     if (err == BP_OK && (count <= surplus || count > MAX_SIZE))
         err = BP_FAIL(BP_ERR_FORMAT, "huggingface.bad_size",
                       "\"%s\" is %" PRId64 "; %" PRId64 " to 2^31 are possible: at %s", name, count,

@@ -68,7 +68,10 @@ static void put_size(json_t *config, const bp_hf_shape *shape, int k, const char
     if (!dot && nothing && size->quiet)
         return;
     if (!dot) {
-        (void)json_object_set_new(config, name, nothing ? json_null() : their_json(shape, k));
+        (void)json_object_set_new(config, name,
+                                  !nothing        ? their_json(shape, k)
+                                  : size->or_none ? json_loads(size->or_none, JSON_DECODE_ANY, NULL)
+                                                  : json_null());
         return;
     }
     BP_ASSERT((size_t)(dot - name) < sizeof parent);

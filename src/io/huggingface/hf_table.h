@@ -55,6 +55,8 @@ typedef struct bp_hf_size {
                             each is written, the first too. NULL: as `words` says */
     bool leads;          /* of a period: the first of each n layers is the other one, not the last;
                             `also` is the number */
+    const char *or_none; /* of a count: theirs below 1 is 0, which is written as this; NULL: it is
+                            refused */
 } bp_hf_size;
 
 /** A member of config.json ("object.member" of an object in it) that this family computes with one

@@ -55,7 +55,8 @@ size_t bp_attention_scratch_bytes(bp_precision precision, const bp_attention_sha
 
 bool bp_attention_takes_halves(const bp_gemm *gemm, const bp_attention_shape *shape)
 {
-    return bp_gemm_bf16_tiles(gemm) && !shape->entmax && bp_key_heads(shape) == shape->H;
+    return bp_gemm_bf16_tiles(gemm) && !shape->entmax && !shape->apart &&
+           bp_key_heads(shape) == shape->H;
 }
 
 static bp_head head_of(const bp_gemm *gemm, const bp_attention_input *in, const bp_operand *out,
@@ -66,7 +67,7 @@ static bp_head head_of(const bp_gemm *gemm, const bp_attention_input *in, const 
     bp_head one = {
         .shape = shape,
         .loops = bp_loops_best(),
-        .tiles = bp_gemm_bf16_tiles(gemm),
+        .tiles = shape->apart ? NULL : bp_gemm_bf16_tiles(gemm),
         .halves = in->halves,
         .out_halves = out->form == BP_OPERAND_BF16,
         .q = bp_value_at(in->q, b * shape->T * in->q_row + h * shape->D, in->halves),
@@ -85,6 +86,13 @@ static bp_head head_of(const bp_gemm *gemm, const bp_attention_input *in, const 
     BP_ASSERT(keys >= 0 && keys <= K && (!shape->causal || K == shape->T));
     BP_ASSERT(shape->window == 0 || (K == shape->T && !(shape->causal && shape->lengths)));
     BP_ASSERT(shape->cap == 0 || (!shape->entmax && !(one.tiles && shape->bias)));
+    if (shape->apart) {
+        one.position_keys = shape->apart->keys + h * shape->D;
+        one.position_queries = shape->apart->queries + h * shape->D;
+        one.position_row = shape->H * shape->D;
+        BP_ASSERT(!shape->causal && !shape->entmax && shape->cap == 0 && K == shape->T &&
+                  bp_key_heads(shape) == shape->H);
+    }
     one.first_place = ((shape->first_sequence + b) * shape->all_heads + shape->first_head + h) *
                       (shape->slot_T > 0 ? shape->slot_T : shape->T) * one.place_row;
     if (shape->dropout > 0.0f)
@@ -214,7 +222,8 @@ void bp_attention_forward(bp_gemm *gemm, const bp_operand *out, float *lse,
                           void *scratch)
 {
     int64_t heads = shape->B * shape->H, tiles = (shape->T + QUERIES - 1) / QUERIES;
-    int64_t parts = parts_of(heads, tiles), floats = scratch_floats(bp_gemm_precision(gemm), shape);
+    int64_t parts = shape->apart ? 1 : parts_of(heads, tiles),
+            floats = scratch_floats(bp_gemm_precision(gemm), shape);
 
     BP_TRACE(BP_TRACE_ATTENTION_FORWARD, 4.0 * attention_pairs(shape), 0);
     BP_ASSERT(shape->dropout >= 0.0f && shape->dropout < 1.0f);
@@ -267,6 +276,15 @@ static int64_t backward_parts(int64_t heads, int64_t tiles)
     return parted ? bp_least(tiles, 2 * (threads + heads - 1) / heads) : 1;
 }
 
+/* A text of padding alone. */
+static void clear_positions(const bp_head *one, const bp_head_results *results)
+{
+    int64_t rows = one->shape->apart ? one->shape->apart->rows : 0;
+
+    clear_rows(results->dposition_keys, false, one->position_row, one->shape->D, 0, rows);
+    clear_rows(results->dposition_queries, false, one->position_row, one->shape->D, 0, rows);
+}
+
 static void backward_head(const bp_head *one, const bp_head_results *results,
                           const bp_head_range *range, float *scratch)
 {
@@ -281,6 +299,8 @@ static void backward_head(const bp_head *one, const bp_head_results *results,
     else if (range->of_queries)
         clear_rows(results->dq, one->halves, one->q_row, D, range->first_query * QUERIES,
                    bp_least(range->last_query * QUERIES, one->shape->T));
+    if (one->keys == 0)
+        clear_positions(one, results);
     if (range->of_keys) {
         clear_rows(results->dk, one->halves, results->dkv_row, D, first, last);
         clear_rows(results->dv, one->halves, results->dkv_row, D, first, last);
@@ -341,6 +361,12 @@ static void backward_group(const backward_call *call, int64_t b, int64_t kv, int
             results.dbias = call->to->dbias + (b * shape->H + h) * floats;
             memset(results.dbias, 0, (size_t)floats * sizeof(float));
         }
+        if (shape->apart) {
+            int64_t at = b * shape->apart->rows * shape->H * D + h * D;
+
+            results.dposition_keys = call->to->dposition_keys + at;
+            results.dposition_queries = call->to->dposition_queries + at;
+        }
         if (h > first) {
             results.dk = more;
             results.dv = more + K * D;
@@ -359,7 +385,7 @@ void bp_attention_backward(bp_gemm *gemm, const bp_attention_gradients *to, cons
     int64_t heads = shape->B * bp_key_heads(shape), K = bp_key_positions(shape);
     int64_t tiles = (bp_least(shape->T, K) + QUERIES - 1) / QUERIES;
     /* heads of a group add up one by one, whole, and so do gradients of a head's biases */
-    bool whole = bp_key_heads(shape) < shape->H || shape->entmax || shape->bias;
+    bool whole = bp_key_heads(shape) < shape->H || shape->entmax || shape->bias || shape->apart;
     backward_call call = {gemm,
                           to,
                           dout,

@@ -21,6 +21,14 @@
 #include "math/gemm/linear.h"
 #include <stdint.h>
 
+/** Disentangled scores: of query q and key k, r = row[q - k + K - 1]: the score is scale (q k + q
+ * keys[r] + queries[r] k). Source: He et al. 2021, "DeBERTa", section 3.1. */
+typedef struct bp_disentangled {
+    int64_t rows;                /* R */
+    const int32_t *row;          /* [bp_bias_floats], each below R */
+    const float *keys, *queries; /* [R][H D], of the heads on this rank */
+} bp_disentangled;
+
 typedef struct bp_attention_shape {
     int64_t B, T, H, D; /* T: query positions; H: the heads on this rank */
     int64_t K;          /* key positions; 0: T, the queries' own */
@@ -37,13 +45,16 @@ typedef struct bp_attention_shape {
     float scale;            /* of scores; 0: 1/sqrt(D) */
     float cap; /* scores become cap tanh(score / cap), before a bias; 0: they stay as they are. It
                   goes neither with entmax nor, in BF16, with a bias */
-    const float *bias;      /* [H] rows of bp_bias_floats: head h adds element q - k + K - 1 of its
-                               row to the score of (query q, key k); NULL: nothing */
-    float dropout;          /* of the attention weights; 0: none */
-    const bp_rng_key *key;  /* of the dropout masks */
-    int64_t first_sequence; /* of sequence 0 in the global batch, */
-    int64_t first_head;     /* of head 0 among all_heads: the mask is a function of (sequence, head,
-                               query, key position) */
+    const float *bias; /* [H] rows of bp_bias_floats: head h adds element q - k + K - 1 of its
+                          row to the score of (query q, key k); NULL: nothing */
+    const bp_disentangled *apart; /* scores go by content and by distance, as above:
+                               neither causal, nor with a cap or entmax, of as many key heads as
+                               heads, K being T. Products are of float32; NULL: they do not */
+    float dropout;                /* of the attention weights; 0: none */
+    const bp_rng_key *key;        /* of the dropout masks */
+    int64_t first_sequence;       /* of sequence 0 in the global batch, */
+    int64_t first_head; /* of head 0 among all_heads: the mask is a function of (sequence, head,
+                           query, key position) */
     int64_t all_heads;
     int64_t slot_T, slot_K; /* query and key positions of a sequence in the global batch, by which
                                masks are numbered; 0: T and K */
@@ -61,6 +72,7 @@ typedef struct bp_attention_input {
 typedef struct bp_attention_gradients {
     void *dq, *dk, *dv;
     float *dbias; /* [B][H] rows as the bias's; only with a bias; NULL: not asked */
+    float *dposition_keys, *dposition_queries; /* [B][R][H D]; only of disentangled scores */
 } bp_attention_gradients;
 
 /** Those laid out as [B][T][3][H][D], and as [B][T][H][D] beside [B][K][2][H][D]. */
@@ -83,7 +95,7 @@ static inline bp_attention_input bp_attention_of_groups(const bp_operand *qkv, i
 /** The places of gradients that are laid out as such an input. */
 static inline bp_attention_gradients bp_attention_gradients_as(const bp_attention_input *in)
 {
-    return (bp_attention_gradients){(void *)in->q, (void *)in->k, (void *)in->v, NULL};
+    return (bp_attention_gradients){.dq = (void *)in->q, .dk = (void *)in->k, .dv = (void *)in->v};
 }
 
 static inline bp_attention_input bp_attention_of_q_kv(const float *q, const float *kv, int64_t H,

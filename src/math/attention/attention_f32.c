@@ -8,13 +8,21 @@ static int64_t padded(int64_t D)
     return bp_round_up(D, 16);
 }
 
-/* The forward pass takes less. */
-int64_t bp_head_scratch_f32(const bp_attention_shape *shape)
+/* Where the scratch of disentangled scores begins. */
+static int64_t apart_at(const bp_attention_shape *shape)
 {
     int64_t D = padded(shape->D);
 
-    return 3 * D * QUERIES + 2 * QUERIES * D + (shape->cap > 0 ? 4 : 3) * KEYS * QUERIES +
-           5 * QUERIES + 2 * bp_key_positions(shape) * D;
+    return bp_round_up(3 * D * QUERIES + 2 * QUERIES * D +
+                           (shape->cap > 0 ? 4 : 3) * KEYS * QUERIES + 5 * QUERIES +
+                           2 * bp_key_positions(shape) * D,
+                       16);
+}
+
+/* The forward pass takes less. */
+int64_t bp_head_scratch_f32(const bp_attention_shape *shape)
+{
+    return apart_at(shape) + bp_apart_scratch(shape);
 }
 
 #define PANEL 32
@@ -85,6 +93,7 @@ static void add_transposed(const bp_head *one, float *sums, const float *rows, c
 static void forward_tile(const bp_head *one, const bp_head_results *results, int64_t q,
                          float *scratch)
 {
+    float *apart = one->shape->apart ? scratch + apart_at(one->shape) : NULL;
     const bp_loops *loops = one->loops;
     int64_t D = one->shape->D, rows = bp_least(QUERIES, one->shape->T - q),
             end = bp_keys_seen(one, q, rows);
@@ -94,6 +103,8 @@ static void forward_tile(const bp_head *one, const bp_head_results *results, int
 
     loops->transpose_in(queries, bp_float_at(one->q, q * one->q_row), rows, D, one->q_row,
                         one->scale);
+    if (apart)
+        bp_apart_queries(one, apart, queries, false);
     memset(sums, 0, (size_t)(D * QUERIES) * sizeof *sums);
     bp_head_start(max, sum);
     for (int64_t k = bp_first_seen(one, q, KEYS); k < end; k += KEYS) {
@@ -102,6 +113,8 @@ static void forward_tile(const bp_head *one, const bp_head_results *results, int
         multiply_rows(one, scores, one->k, queries, &at);
         bp_head_cap(one, scores, NULL, keys * QUERIES, 1);
         bp_head_bias(one, scores, QUERIES, q, k, keys, 1);
+        if (apart)
+            bp_apart_scores(one, apart, scores, q, k, keys);
         bp_head_window(one, scores, QUERIES, q, k, keys);
         loops->tile_softmax(scores, max, sum, factor, keys, bp_visible(one, q, k));
         loops->scale_columns(sums, factor, D);
@@ -117,6 +130,8 @@ static void forward_tile(const bp_head *one, const bp_head_results *results, int
 void bp_head_forward_f32(const bp_head *one, const bp_head_results *results, int64_t first,
                          int64_t last, float *scratch)
 {
+    if (one->shape->apart)
+        bp_apart_begin(one, scratch + apart_at(one->shape), false);
     for (int64_t tile = first; tile < last; tile++)
         forward_tile(one, results, tile * QUERIES, scratch);
 }
@@ -130,6 +145,7 @@ typedef struct workspace {
     float *delta, *lse;              /* [QUERIES] */
     float *dkeys, *dvalues;          /* [K][Dp] */
     float *slopes;                   /* [KEYS][QUERIES] of capped scores */
+    float *apart;                    /* of disentangled scores; NULL: none */
 } workspace;
 
 static workspace workspace_of(float *scratch, const bp_attention_shape *shape)
@@ -149,6 +165,7 @@ static workspace workspace_of(float *scratch, const bp_attention_shape *shape)
     space.dkeys = space.lse + QUERIES;
     space.dvalues = space.dkeys + bp_key_positions(shape) * D;
     space.slopes = space.dvalues + bp_key_positions(shape) * D;
+    space.apart = shape->apart ? scratch + apart_at(shape) : NULL;
     return space;
 }
 
@@ -176,6 +193,8 @@ static void load_queries(const bp_head *one, const workspace *space, const bp_he
     bp_head_statistics(one, results, space->lse, space->delta, space->dqueries, space->douts, q,
                        rows);
     memset(space->dqueries, 0, (size_t)(D * QUERIES) * sizeof(float));
+    if (space->apart)
+        bp_apart_queries(one, space->apart, space->queries, true);
 }
 
 /* sums[keys][Dp] += tile[keys][QUERIES] rows[QUERIES][Dp]: where not all queries see all keys, it
@@ -213,6 +232,8 @@ static void backward_tile(const bp_head *one, const bp_head_results *results,
     multiply_rows(one, space->weights, one->k, space->queries, at);
     bp_head_cap(one, space->weights, space->slopes, keys * QUERIES, 1);
     bp_head_bias(one, space->weights, QUERIES, q, k, keys, 1);
+    if (space->apart)
+        bp_apart_scores(one, space->apart, space->weights, q, k, keys);
     bp_head_window(one, space->weights, QUERIES, q, k, keys);
     loops->tile_weights(space->weights, space->lse, keys, bp_visible(one, q, k));
     multiply_rows(one, space->dscores, one->v, space->douts, at);
@@ -225,6 +246,8 @@ static void backward_tile(const bp_head *one, const bp_head_results *results,
     if (range->of_keys)
         add_rows(one, space->dvalues + k * width, dropped, space->dout_rows, at);
     loops->tile_score_gradient(space->dscores, space->weights, space->delta, keys);
+    if (space->apart)
+        bp_apart_score_gradients(one, space->apart, space->dscores, q, k, keys);
     bp_head_bias_gradient(one, results->dbias, space->dscores, QUERIES, q, k, keys);
     if (one->shape->cap > 0)
         loops->multiply(space->dscores, space->dscores, space->slopes, keys * QUERIES);
@@ -240,6 +263,8 @@ void bp_head_backward_f32(const bp_head *one, const bp_head_results *results,
     workspace space = workspace_of(scratch, one->shape);
     int64_t D = one->shape->D, T = one->shape->T, width = padded(D), first = bp_range_first(range);
 
+    if (space.apart)
+        bp_apart_begin(one, space.apart, true);
     if (range->of_keys)
         memset(space.dkeys, 0, (size_t)(2 * bp_key_positions(one->shape) * width) * sizeof(float));
     for (int64_t q = range->first_query * QUERIES; q < bp_least(range->last_query * QUERIES, T);
@@ -251,12 +276,16 @@ void bp_head_backward_f32(const bp_head *one, const bp_head_results *results,
         int64_t seen = bp_first_seen(one, q, KEYS);
         for (int64_t k = seen > first ? seen : first; k < end; k += KEYS)
             backward_tile(one, results, &space, range, &(place){q, k, bp_least(KEYS, end - k)});
+        if (space.apart)
+            bp_apart_end_queries(one, space.apart, space.dqueries, space.query_rows);
         if (!range->of_queries)
             continue;
         one->loops->scale(space.dqueries, one->scale, D * QUERIES);
         one->loops->transpose_out(bp_float_at(results->dq, q * one->q_row), space.dqueries, rows, D,
                                   one->q_row);
     }
+    if (space.apart)
+        bp_apart_end(one, results, space.apart, space.dkeys);
     if (range->of_keys)
         bp_head_store_gradients(one, results, range, space.dkeys, space.dvalues, width);
 }

@@ -22,6 +22,8 @@ typedef struct bp_head {
     int64_t place_row;              /* places of a query: slot_K in whole blocks of 4 */
     float scale;
     const float *bias; /* of its distances, as in attention.h; NULL: none */
+    const float *position_keys, *position_queries; /* its columns of them; NULL: none */
+    int64_t position_row;                          /* values from row to row */
     bp_mask mask;
 } bp_head;
 
@@ -33,7 +35,8 @@ typedef struct bp_head_results {
     void *dq;      /* rows as q's, */
     void *dk, *dv; /* distance from position to position: */
     int64_t dkv_row;
-    float *dbias; /* as bias: it is added to; NULL: not asked */
+    float *dbias;                              /* as bias: it is added to; NULL: not asked */
+    float *dposition_keys, *dposition_queries; /* rows as theirs */
 } bp_head_results;
 
 /** Tiles [first, last) of queries and keys that a call of the backward pass takes, and which
@@ -235,6 +238,21 @@ void bp_head_forward_bf16(const bp_head *one, const bp_head_results *results, in
 void bp_head_backward_bf16(const bp_head *one, const bp_head_results *results,
                            const bp_head_range *range, float *scratch);
 int64_t bp_head_scratch_bf16(const bp_attention_shape *shape);
+/* disentangled.c: of a head with disentangled scores, in scratch of its own. What all queries share
+ * comes first; then what the queries[D][QUERIES] of a tile have, scaled already. */
+int64_t bp_apart_scratch(const bp_attention_shape *shape);
+void bp_apart_begin(const bp_head *one, float *scratch, bool backward);
+void bp_apart_queries(const bp_head *one, float *scratch, const float *queries, bool backward);
+/** scores[keys][QUERIES] += what positions add; and what their gradients say of it. */
+void bp_apart_scores(const bp_head *one, float *scratch, float *scores, int64_t q, int64_t k,
+                     int64_t keys);
+void bp_apart_score_gradients(const bp_head *one, float *scratch, const float *dscores, int64_t q,
+                              int64_t k, int64_t keys);
+/** After a tile's keys: dqueries[D][QUERIES] += their part, which is scaled later; after all tiles
+ * dkeys[K][Dp] too, and those of positions are written. */
+void bp_apart_end_queries(const bp_head *one, float *scratch, float *dqueries,
+                          const float *query_rows);
+void bp_apart_end(const bp_head *one, const bp_head_results *results, float *scratch, float *dkeys);
 /** Rows [first_row, last_row) of one head whose weights are entmax's, and the whole backward pass
  * of it. */
 void bp_head_forward_entmax(const bp_head *one, const bp_head_results *results, int64_t first_row,

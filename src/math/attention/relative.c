@@ -73,6 +73,30 @@ void bp_relative_fill_cached(float *bias, const float *table, const bp_relative 
     }
 }
 
+int64_t bp_distance_row(const bp_distances *by, int64_t offset)
+{
+    int64_t half = by->buckets / 2, far = offset < 0 ? -offset : offset, at = offset,
+            span = by->buckets > 0 ? by->buckets : by->distance;
+
+    if (by->buckets > 0 && far > half) {
+        double share =
+            log((double)far / (double)half) / log((double)(by->distance - 1) / (double)half);
+        int64_t bucket = (int64_t)ceil(share * (double)(half - 1)) + half;
+
+        at = offset < 0 ? -bucket : bucket;
+    }
+    at += span;
+    return at < 0 ? 0 : bp_least(at, 2 * span - 1);
+}
+
+void bp_distance_rows(int32_t *row, const bp_distances *by, const bp_attention_shape *shape)
+{
+    int64_t before = bp_key_positions(shape) - 1, all = bp_bias_floats(shape);
+
+    for (int64_t at = 0; at < all; at++)
+        row[at] = (int32_t)bp_distance_row(by, at - before);
+}
+
 double bp_alibi_slope(int64_t h, int64_t heads)
 {
     int64_t m = 1;

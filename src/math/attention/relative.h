@@ -27,6 +27,19 @@ void bp_relative_gradient(float *dtable, const float *dbias, const bp_relative *
 void bp_relative_fill_cached(float *bias, const float *table, const bp_relative *by, int64_t H,
                              int64_t capacity, int64_t end);
 
+/** Of disentangled scores (attention.h), as in the program of He et al. 2023, "DeBERTaV3": how
+ * distances become rows: 2 span of them, span being `buckets`, or without buckets `distance`.
+ */
+typedef struct bp_distances {
+    int64_t buckets;  /* 0: each distance has its own row */
+    int64_t distance; /* from which on all have the last one */
+} bp_distances;
+
+/** The row of a query `offset` places after its key, before it if negative. Distances up to half of
+ * the buckets have one each, the others share logarithmically growing runs. */
+int64_t bp_distance_row(const bp_distances *by, int64_t offset);
+void bp_distance_rows(int32_t *row, const bp_distances *by, const bp_attention_shape *shape);
+
 /** The slope of head h of `heads` (ALiBi): with m the largest power of two of at most `heads`,
  * 2^(-8 (h + 1) / m) of the first m heads, and of the others, h' from 0, 2^(-4 (2 h' + 1) / m).
  * Source: Press et al. 2022, "Train Short, Test Long", section 3, and its program for numbers of

@@ -28,6 +28,21 @@ static float float_of(const void *x, int64_t at, bool halves)
     return bp_operand_value(&all, at);
 }
 
+/* What disentangled scores have besides, of head h. */
+static float by_distance(const bp_attention_shape *shape, const float *q, const float *k,
+                         int64_t at, int64_t h)
+{
+    const bp_disentangled *apart = shape->apart;
+    float sum = 0;
+
+    if (!apart)
+        return 0;
+    int64_t row = (apart->row[at] * shape->H + h) * shape->D;
+    for (int64_t d = 0; d < shape->D; d++)
+        sum += q[d] * apart->keys[row + d] + k[d] * apart->queries[row + d];
+    return sum;
+}
+
 void bp_attention_weights(float *out, const bp_attention_input *in, const float *lse,
                           const bp_attention_shape *shape, int64_t b, int64_t h)
 {
@@ -46,6 +61,7 @@ void bp_attention_weights(float *out, const bp_attention_input *in, const float 
 
             for (int64_t d = 0; d < D; d++)
                 sum += float_of(q, d, in->halves) * float_of(key, d, in->halves);
+            sum += by_distance(shape, q, key, t - k + K - 1, h);
             sum *= scale;
             sum = shape->cap > 0 ? shape->cap * tanhf(sum / shape->cap) : sum;
             sum += bias ? bias[t - k] : 0;

@@ -64,6 +64,17 @@ typedef struct bp_expert_shape {
     int64_t most;         /* of so many */
 } bp_expert_shape;
 
+/** What scores have besides the products of queries and keys: those of each with the other as it is
+ * projected from a table of distances (bp_disentangled). */
+typedef struct bp_layer_distances {
+    bp_param *table; /* [rows][C], whole on each tensor rank, of a group that is partial and to
+                        which this layer adds gradients; borrowed. NULL: scores have nothing */
+    bp_param *gain, *bias; /* of the norm that the table goes through; NULL: it does not */
+    int64_t rows, buckets, distance; /* bp_distances */
+    bool own; /* projections of their own, "attn.position.q" and "attn.position.k"; else those of
+                 queries and keys. They have biases */
+} bp_layer_distances;
+
 /** Sizes of a Transformer layer; H, G and F are whole, the constructor takes this rank's share. */
 typedef struct bp_layer_shape {
     int64_t C, H, F;          /* width, heads, inner width of the MLP. H 0: there is no attention
@@ -101,6 +112,8 @@ typedef struct bp_layer_shape {
                            sides where it sees_all; borrowed, of a group that this layer adds
                            gradients to. NULL: nothing */
     int64_t relative_buckets, relative_distance;
+    bp_layer_distances apart; /* of attention(): of a layer that sees_all, does not cross, and has
+                                 as many heads of keys as heads, with biases */
     bool alibi; /* a score of attention() gets its head's slope times the key's offset from the
                    query (math/attention/relative.h): of a layer that is causal, has no relative,
                    and does not cross */

@@ -308,7 +308,7 @@ void cross_backward(layer *self, bp_pass *pass, const saved *kept, float *dh, fl
     bp_rng_key key = layer_mask_key(self, pass, MASK_CROSS);
     bp_attention_shape shape = layer_attention_shape(self, pass, true, &key);
     bp_attention_input in = bp_attention_of_q_kv(kept->cross_q, kept->cross_kv, shape.H, shape.D);
-    bp_attention_gradients to = {work.dq, work.dkv, work.dkv + self->Cl, NULL};
+    bp_attention_gradients to = {.dq = work.dq, .dk = work.dkv, .dv = work.dkv + self->Cl};
     bp_bias_gradient out = {layer_gradient_of(self->cross_out_bias), work.norm.sums},
                      q = {layer_gradient_of(self->cross_q_bias), work.norm.sums};
 

@@ -62,6 +62,8 @@ static void backward_attention(layer *self, bp_pass *pass, const saved *kept, co
     bp_attention_gradients to_qkv = bp_attention_gradients_as(&to);
     to_qkv.dbias = work.dscore_bias;
     layer_set_bias(self, &shape, work.score_bias);
+    apart_forward(self, &shape, &work.apart);
+    apart_give(self, &to_qkv, &work.apart);
     bp_attention_backward(gemm, &to_qkv, &work.dattended, &kept->attended, kept->lse, &in, &shape,
                           work.scratch);
     if (self->shape.relative && self->shape.relative->gradient) {
@@ -87,6 +89,7 @@ static void backward_attention(layer *self, bp_pass *pass, const saved *kept, co
     else
         layer_backward_weight(self, pass, PRODUCT_QKV, self->q_weight, 3, &work.dqkv_operand,
                               &work.norm.normed);
+    apart_backward(self, pass, &work.apart);
     pass->scratch->used_bytes = mark;
 }
 

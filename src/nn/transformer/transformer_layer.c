@@ -37,6 +37,8 @@ static bp_err layer_bind(bp_block *block)
     if (err == BP_OK && self->shape.crosses)
         err = cross_bind(self);
     if (err == BP_OK)
+        err = apart_bind(self);
+    if (err == BP_OK)
         err = layer_bind_bottlenecks(self);
     return err;
 }
@@ -59,6 +61,7 @@ static void layer_refresh(bp_block *block)
     }
     if (self->shape.crosses)
         cross_refresh(self);
+    apart_refresh(self);
 }
 
 static bool layer_cache(const bp_block *block, int64_t slots, int64_t capacity, bp_cache_need *need)
@@ -115,6 +118,7 @@ static void forward_attention(layer *self, bp_pass *pass, const saved *kept, for
     bp_attention_input in = bp_attention_of_groups(&kept->qkv, shape.H, self->Gl, shape.D);
 
     layer_set_bias(self, &shape, own.bias);
+    apart_forward(self, &shape, &own.apart);
     bp_linear_forward_into(gemm, &kept->qkv, &work->normed, self->qkv, layer_qkv_bias(self));
     query_forward(self, pass, kept->qkv.data, kept, &own.queries);
     query_clip(self, kept->qkv.data, pass->B * pass->T, kept->clipped);
@@ -205,6 +209,7 @@ static void layer_free(bp_block *block)
     bp_weight_free(&self->down);
     experts_free(self);
     cross_free(self);
+    apart_free(self);
     keys_free(self);
     layer_free_adapted(self);
     bp_free(self);
@@ -279,6 +284,9 @@ void bp_transformer_layer_new(bp_block **out, const bp_nn *nn, const bp_layer_sh
               !(shape->closing_norms && (shape->crosses || shape->post_norm)));
     BP_ASSERT(!(shape->no_first_norm && (shape->parallel || shape->post_norm)) &&
               !(shape->no_norm_bias && shape->crosses));
+    BP_ASSERT(!shape->apart.table ||
+              (shape->sees_all && !shape->crosses && !shape->entmax && shape->score_cap == 0 &&
+               !shape->no_bias && (shape->G == 0 || shape->G == shape->H)));
     if (shape->relative)
         shape->relative->values_read = true;
     begin(self, nn, shape, split, whole);

@@ -124,6 +124,7 @@ attention_forward_work layer_alloc_attention_forward(const layer *self, bp_arena
 
     work.bias = alloc_bias(self, arena, pass, 1);
     work.queries = query_alloc(self, arena, pass, false);
+    work.apart = apart_alloc(self, arena, pass, false);
     work.scratch = layer_alloc_attention(self, arena, pass, false);
     return work;
 }
@@ -174,6 +175,7 @@ attention_work layer_alloc_attention_backward(const layer *self, bp_arena *arena
     if (self->shape.relative) /* ALiBi learns nothing */
         work.dscore_bias = alloc_bias(self, arena, pass, pass->B);
     work.queries = query_alloc(self, arena, pass, true);
+    work.apart = apart_alloc(self, arena, pass, true);
     work.norm = layer_alloc_norm(self, arena, rows, columns);
     work.scratch = layer_alloc_attention(self, arena, pass, false);
     return work;
@@ -268,6 +270,8 @@ bp_product_bytes layer_product_bytes(const bp_block *block, const bp_extent *mos
         bp_product_bytes_add(&bytes, block->nn, rows, layer_up_columns(self), C);
         bp_product_bytes_add(&bytes, block->nn, rows, C, self->Fl);
     }
+    for (int k = 0; k < 2 && self->shape.apart.table; k++)
+        bp_product_bytes_add(&bytes, block->nn, self->shape.apart.rows, self->Cl, C);
     bytes.copies += keys_joined_bytes(self);
     layer_add_adapted(self, adapted_rows(self, most->B, most->T), &bytes);
     if (self->shape.crosses)

@@ -133,6 +133,7 @@ void layer_add_params(layer *self, bp_group *split, bp_group *whole)
         experts_add_params(self, split, self->shape.experts.group);
     else
         add_mlp_params(self, split);
+    apart_add_params(self, split);
     add_whole_params(self, whole);
     if (self->shape.closing_norms) {
         add_closing_norm(self, whole, ATTENTION, "attn.ln.gain", "attn.ln.bias");

@@ -59,8 +59,11 @@ typedef struct layer {
     bp_weight *cross_q, *cross_kv, *cross_out; /* k and v are contiguous */
     bp_param *router;                          /* [E][C] */
     expert *experts;                           /* [E]; NULL: there is one MLP */
-    bp_lora *adapted[PRODUCTS];                /* NULL: a product is not adapted */
-    bp_bottleneck *bottleneck[BRANCHES];       /* after a branch; NULL: there is none */
+    bp_param *apart_weight[2], *apart_bias[2]; /* of distances as keys, as queries; NULL: none */
+    bp_weight *apart[2];
+    bp_disentangled distances;           /* how many there are, for plans */
+    bp_lora *adapted[PRODUCTS];          /* NULL: a product is not adapted */
+    bp_bottleneck *bottleneck[BRANCHES]; /* after a branch; NULL: there is none */
 } layer;
 
 /* Which experts rows go through, k each: the choices of an expert are one after another, in the
@@ -121,11 +124,23 @@ typedef struct query_work {
     float *sums, *on_the_way, *gains;
 } query_work;
 
+/* Scratch of disentangled scores. */
+typedef struct apart_work {
+    bp_disentangled scores;
+    int32_t *row;
+    float *normed;                       /* [R][C] the table after its norm, */
+    float *mean, *rstd;                  /* [R] */
+    float *projected[2], *dprojected[2]; /* [R][Cl] as keys, as queries; gradients [B][R][Cl] */
+    float *dnormed, *more, *sums;        /* [R][C] */
+    bp_operand x, dy;                    /* of normed, and of dprojected */
+} apart_work;
+
 /* Scratch of attention's forward pass, beside forward_work. */
 typedef struct attention_forward_work {
     bp_operand attended;
     query_work queries;
     float *bias; /* of scores, by distance; NULL: none */
+    apart_work apart;
     void *scratch;
 } attention_forward_work;
 
@@ -165,6 +180,7 @@ typedef struct attention_work {
     float *dbias;                    /* [qkv columns] where keys are repeated */
     float *score_bias, *dscore_bias; /* of scores, by distance; NULL: none */
     query_work queries;
+    apart_work apart;
     norm_work norm;
     void *scratch;
 } attention_work;
@@ -329,6 +345,19 @@ void keys_gather(layer *self, bp_pass *pass);
 void keys_backward(layer *self, bp_pass *pass, const bp_operand *dqkv, const bp_operand *normed,
                    const float *dbias);
 void keys_free(layer *self);
+
+/* disentangled.c: scores by content and distance; nothing where the layer has none. Local. */
+void apart_add_params(layer *self, bp_group *split);
+bp_err apart_bind(layer *self);
+void apart_refresh(layer *self);
+void apart_free(layer *self);
+apart_work apart_alloc(const layer *self, bp_arena *arena, const bp_pass *pass, bool backward);
+/** Sets shape->apart to what the table gives, in `work`. */
+void apart_forward(const layer *self, bp_attention_shape *shape, apart_work *work);
+/** Where attention's backward pass leaves gradients; and what follows from them, after those of q,
+ * k and v. */
+void apart_give(const layer *self, bp_attention_gradients *to, const apart_work *work);
+void apart_backward(layer *self, const bp_pass *pass, apart_work *work);
 
 /* query_norms.c: what q and k go through before they are rotated; nothing where the layer has no
  * such norms. In place, of all rows; collective over nn->tensor. */

@@ -1,0 +1,204 @@
+/* The family of DeBERTa-v2 and DeBERTaV3. */
+#include "models/deberta/deberta.h"
+
+#include "models/stack.h"
+#include "models/variants.h"
+
+#include <math.h>
+
+#define TABLE 1 /* that all layers have in common */
+
+static const bp_stack STACK = {.post_norm = true,
+                               .embedding_norm = true,
+                               .epsilon = 1e-7,
+                               .position_std = BP_TRANSFORMER_STD,
+                               .sees_all = true,
+                               .activation = BP_GELU_EXACT,
+                               .gelu_pooler = true,
+                               .tied = true,
+                               .head_bias = true,
+                               .transform = true};
+
+#define OWN_COUNT(key, number)                                                                     \
+    {                                                                                              \
+        .name = key, .at = BP_SIZE_AT(own[number]), .optional = true                               \
+    }
+#define OWN_FLAG(key, number)                                                                      \
+    {                                                                                              \
+        .name = key, .at = BP_SIZE_AT(own[number]), .type = BP_SIZE_FLAG, .optional = true,        \
+        .inverse = true                                                                            \
+    }
+static const bp_model_size SIZES[] = {BP_STACK_SIZES,
+                                      BP_STACK_CONTEXT,
+                                      BP_STACK_COUNT("inner", inner),
+                                      BP_STACK_REAL("norm_epsilon", epsilon),
+                                      BP_STACK_TIED,
+                                      BP_STACK_QUIET("head_width", head_width),
+                                      {.name = "absolute",
+                                       .at = BP_SIZE_AT(stack.no_positions),
+                                       .type = BP_SIZE_FLAG,
+                                       .optional = true,
+                                       .inverse = true},
+                                      BP_STACK_COUNT("segments", segments),
+                                      OWN_COUNT("buckets", BP_DEBERTA_BUCKETS),
+                                      OWN_COUNT("distance", BP_DEBERTA_DISTANCE),
+                                      OWN_FLAG("shared", BP_DEBERTA_OTHER_PROJECTIONS),
+                                      OWN_FLAG("distance_norm", BP_DEBERTA_NO_NORM),
+                                      BP_VARIANT_HEAD_SIZES,
+                                      {0}};
+
+static const bp_option KEYS[] = {
+    BP_STACK_TIED_KEY,
+    {.key = "model.norm_epsilon",
+     .type = BP_OPTION_REAL,
+     .min = 1e-12,
+     .max = 1,
+     .help = "what norms add to the mean square; 1e-7 if not given"},
+    {.key = "model.segments",
+     .type = BP_OPTION_INT,
+     .min = 1,
+     .max = 1 << 16,
+     .help = "kinds of segments that have an embedding; none if not given"},
+    {.key = "model.absolute",
+     .type = BP_OPTION_BOOL,
+     .help = "embeddings have learned positions; yes if not given"},
+    {.key = "model.buckets",
+     .type = BP_OPTION_INT,
+     .min = 2,
+     .max = 1 << 20,
+     .help = "distances share so many rows of their table to either side; each has its own if not "
+             "given"},
+    {.key = "model.distance",
+     .type = BP_OPTION_INT,
+     .min = 2,
+     .max = 1 << 24,
+     .help = "from which on distances have the last row; model.context if not given"},
+    {.key = "model.shared",
+     .type = BP_OPTION_BOOL,
+     .help = "distances are projected as queries and keys are, else by matrices of their own; yes "
+             "if not given"},
+    {.key = "model.distance_norm",
+     .type = BP_OPTION_BOOL,
+     .help = "the table of distances goes through a norm; yes if not given"},
+    {0}};
+
+static int64_t distance_of(const bp_model_shape *shape)
+{
+    return bp_given_or(shape->own[BP_DEBERTA_DISTANCE], shape->context);
+}
+
+static int64_t rows_of(const bp_model_shape *shape)
+{
+    return 2 * bp_given_or(shape->own[BP_DEBERTA_BUCKETS], distance_of(shape));
+}
+
+static void settle(bp_model_shape *shape)
+{
+    bp_stack_settle(shape);
+    shape->own[BP_BERT_NO_POOLER] = 1; /* to the objective of masked words */
+    shape->own[BP_DEBERTA_DISTANCE] = distance_of(shape);
+}
+
+static bool is_fit(const bp_model_shape *shape)
+{
+    int64_t buckets = shape->own[BP_DEBERTA_BUCKETS];
+
+    return buckets == 0 || (buckets % 2 == 0 && distance_of(shape) > buckets / 2 + 1);
+}
+
+static void check(const bp_model_shape *shape, int tensors, bp_config *config)
+{
+    bp_stack_check(shape, tensors, config);
+    bp_masked_check_context(shape, config);
+    if (!is_fit(shape))
+        bp_config_fault(config, "model.bad_buckets",
+                        "model.buckets = %lld is not an even number with a half below "
+                        "model.distance - 1 = %lld: at model.buckets; use one that is",
+                        (long long)shape->own[BP_DEBERTA_BUCKETS],
+                        (long long)distance_of(shape) - 1);
+    if (shape->adapter.kind == BP_ADAPTER_LORA && shape->own[BP_DEBERTA_OTHER_PROJECTIONS] == 0)
+        bp_config_fault(config, "adapter.shared_products",
+                        "adapter.kind = lora changes products that distances share with queries "
+                        "and keys: at adapter.kind; use bottleneck");
+}
+
+static bp_err check_read(const bp_model_shape *shape, const char *where)
+{
+    if (!is_fit(shape))
+        return BP_FAIL(BP_ERR_FORMAT, "model.bad_size",
+                       "the model's %lld buckets are not those of distances up to %lld: at %s; the "
+                       "checkpoint is wrong",
+                       (long long)shape->own[BP_DEBERTA_BUCKETS], (long long)distance_of(shape),
+                       where);
+    return bp_stack_check_read(shape, where);
+}
+
+/* The table, and its norm. */
+static void add_common(bp_network *network, const bp_model_shape *shape, int stage)
+{
+    bp_group *group = bp_network_add_common_group(network, TABLE, stage);
+
+    bp_group_add_matrix(group, "distances", rows_of(shape), shape->width, BP_TRANSFORMER_STD)
+        ->values_read = true;
+    if (shape->own[BP_DEBERTA_NO_NORM] != 0)
+        return;
+    bp_group_add_vector(group, "distances.ln.gain", shape->width, BP_INIT_ONE);
+    bp_group_add_vector(group, "distances.ln.bias", shape->width, BP_INIT_ZERO);
+}
+
+static bp_layer_distances distances_of(const bp_network *network, const bp_model_shape *shape)
+{
+    bp_param *table = bp_network_common(network, TABLE);
+    bool normed = shape->own[BP_DEBERTA_NO_NORM] == 0;
+
+    return (bp_layer_distances){.table = table,
+                                .gain = normed ? table + 1 : NULL,
+                                .bias = normed ? table + 2 : NULL,
+                                .rows = rows_of(shape),
+                                .buckets = shape->own[BP_DEBERTA_BUCKETS],
+                                .distance = distance_of(shape),
+                                .own = shape->own[BP_DEBERTA_OTHER_PROJECTIONS] != 0};
+}
+
+static void add_block(bp_network *network, const bp_model_shape *shape, int number,
+                      bp_param *shared)
+{
+    bp_layer_shape layer;
+
+    if (number == 0 || number > shape->layers) {
+        bp_stack_add_block(network, shape, number, shared);
+        return;
+    }
+    layer = bp_stack_layer(shape, number - 1);
+    layer.scale = 1 / sqrtf((float)(3 * layer.D)); /* of three products */
+    layer.apart = distances_of(network, shape);
+    bp_network_add_block(network, bp_transformer_new_layer(network, &layer));
+}
+
+static double cost(const bp_model_shape *shape, int block)
+{
+    bool is_layer = block > 0 && block <= shape->layers;
+
+    return bp_stack_cost(shape, block) +
+           (is_layer ? 4 * (double)rows_of(shape) * (double)shape->width : 0);
+}
+
+const bp_model_family bp_deberta_family = {.name = "deberta",
+                                           .stack = &STACK,
+                                           .sizes = SIZES,
+                                           .keys = KEYS,
+                                           .settle = settle,
+                                           .check = check,
+                                           .check_read = check_read,
+                                           .facts = bp_stack_facts,
+                                           .objective = &bp_objective_masked,
+                                           .huggingface = bp_deberta_huggingface,
+                                           .blocks = bp_stack_blocks,
+                                           .key_block = bp_transformer_key_block,
+                                           .blocks_are = "embedding, layers, head",
+                                           .cost = cost,
+                                           .backbone = bp_stack_backbone,
+                                           .behind = bp_transformer_behind,
+                                           .add_shared = bp_stack_add_shared,
+                                           .add_common = add_common,
+                                           .add_block = add_block};

@@ -1,0 +1,20 @@
+/* The architecture of DeBERTa-v2 and DeBERTaV3: BERT's layers, whose scores go by content and by
+ * distance apart. He et al. 2021, "DeBERTa"; He et al. 2023, "DeBERTaV3". */
+#ifndef BP_MODELS_DEBERTA_DEBERTA_H
+#define BP_MODELS_DEBERTA_DEBERTA_H
+
+#include "models/bert/bert.h"
+
+/** Where its own sizes are in bp_model_shape, after those that the objective of masked words looks
+ * at. */
+enum {
+    BP_DEBERTA_BUCKETS = BP_BERT_NO_POOLER + 1, /* 0: each distance has its own row */
+    BP_DEBERTA_DISTANCE,
+    BP_DEBERTA_OTHER_PROJECTIONS, /* 1: distances have matrices of their own */
+    BP_DEBERTA_NO_NORM            /* 1: their table has no norm */
+};
+
+extern const bp_model_family bp_deberta_family;
+extern const bp_hf_table *const bp_deberta_huggingface[];
+
+#endif

@@ -1,0 +1,155 @@
+/* DeBERTa-v2 and DeBERTaV3 as Hugging Face folders hold them: every weight [out, in], as ours. */
+#include "models/deberta/deberta.h"
+
+#include "models/stack_huggingface.h"
+
+#define ENCODER_SIZES                                                                              \
+    BP_HF_SIZES_OF("24", "1536", "24", "6144", "512", "128100"),                                   \
+        {"head_width", NULL, NULL, BP_HF_COUNT, "width/heads", .quiet = true},                     \
+        BP_HF_NUMBER("norm_epsilon", "layer_norm_eps", "1e-7"),                                    \
+        {"tied", "tie_word_embeddings", NULL, BP_HF_FLAG, "1", .quiet = true},                     \
+        {"absolute", "position_biased_input", NULL, BP_HF_FLAG, "1"},                              \
+        {"segments", "type_vocab_size", NULL, BP_HF_COUNT, "0", .quiet = true, .or_none = "0"},    \
+        {"buckets", "position_buckets", NULL, BP_HF_COUNT, "0", .quiet = true, .or_none = "-1"},   \
+        {"distance", "max_relative_positions", NULL, BP_HF_COUNT, "0", .or_none = "-1"},           \
+        {"shared", "share_att_key", NULL, BP_HF_FLAG, "0"},                                        \
+    {                                                                                              \
+        "distance_norm", "norm_rel_ebd", NULL, BP_HF_FLAG, "0", .words = "none|layer_norm"         \
+    }
+static const bp_hf_size
+    SIZES[] = {ENCODER_SIZES, {0}},
+    VALUE_SIZES[] = {ENCODER_SIZES, BP_BERT_TASK("2", "1"), BP_BERT_LABELS, {0}},
+    CLASS_SIZES[] = {ENCODER_SIZES, BP_BERT_TASK("1", "1"), BP_BERT_LABELS, {0}},
+    TAG_SIZES[] = {ENCODER_SIZES, BP_BERT_TASK("3", "0"), BP_BERT_LABELS, {0}},
+    SPAN_SIZES[] = {ENCODER_SIZES, BP_BERT_TASK("4", "0"), BP_BERT_ENDS, {0}};
+
+/* Both ways of distances; an older form of the list is one text, with a bar. */
+static const bp_hf_setting SETTINGS[] = {
+    {"hidden_act", "\"gelu\""},
+    {"pooler_hidden_act", "\"gelu\""},
+    {"pooler_hidden_size", "width"},
+    {"embedding_size", "width"},
+    {"relative_attention", "true", .absent = "false"},
+    {"pos_att_type", "[\"p2c\",\"c2p\"]|[\"c2p\",\"p2c\"]|\"p2c\\u007cc2p\"|\"c2p\\u007cp2c\"",
+     .absent = "null"},
+    {"conv_kernel_size", "0"},
+    {"legacy", "true"},
+    {0}};
+
+static const char *const HARMLESS[] = {"hidden_dropout_prob",
+                                       "attention_probs_dropout_prob",
+                                       "pooler_dropout",
+                                       "cls_dropout",
+                                       "conv_act",
+                                       "conv_groups",
+                                       NULL},
+                         *const BUFFERS[] = {"embeddings.position_ids", NULL},
+                         *const HEADS[] = {"cls.",        "pooler.",         "classifier.",
+                                           "qa_outputs.", "lm_predictions.", "mask_predictions.",
+                                           NULL};
+
+#define NORM(theirs, ours)                                                                         \
+    BP_HF_VECTOR(theirs ".weight", "width", ours ".gain"),                                         \
+        BP_HF_VECTOR(theirs ".bias", "width", ours ".bias")
+#define LINEAR(theirs, rows, columns, ours)                                                        \
+    BP_HF_MATRIX(theirs ".weight", rows, columns, ours ".weight"),                                 \
+        BP_HF_VECTOR(theirs ".bias", rows, ours ".bias")
+#define IF(flag, theirs, rows, columns, ours)                                                      \
+    {                                                                                              \
+        theirs, rows, columns, false, 1, {ours}, .only_if = flag                                   \
+    }
+#define LAYER     "encoder.layer.*."
+#define ATTENTION LAYER "attention."
+#define ENCODER                                                                                    \
+    BP_HF_MATRIX("embeddings.word_embeddings.weight", "vocab_size", "width", "wte"),               \
+        IF("absolute", "embeddings.position_embeddings.weight", "context", "width", "wpe"),        \
+        IF("segments", "embeddings.token_type_embeddings.weight", "segments", "width",             \
+           "segments"),                                                                            \
+        NORM("embeddings.LayerNorm", "embedding.ln"),                                              \
+        IF("buckets", "encoder.rel_embeddings.weight", "2*buckets", "width", "distances"),         \
+        IF("!buckets", "encoder.rel_embeddings.weight", "2*distance", "width", "distances"),       \
+        IF("distance_norm", "encoder.LayerNorm.weight", "width", NULL, "distances.ln.gain"),       \
+        IF("distance_norm", "encoder.LayerNorm.bias", "width", NULL, "distances.ln.bias"),         \
+        LINEAR(ATTENTION "self.query_proj", "width", "width", "h.*.attn.q"),                       \
+        LINEAR(ATTENTION "self.key_proj", "width", "width", "h.*.attn.k"),                         \
+        LINEAR(ATTENTION "self.value_proj", "width", "width", "h.*.attn.v"),                       \
+        IF("!shared", ATTENTION "self.pos_key_proj.weight", "width", "width",                      \
+           "h.*.attn.position.k.weight"),                                                          \
+        IF("!shared", ATTENTION "self.pos_key_proj.bias", "width", NULL,                           \
+           "h.*.attn.position.k.bias"),                                                            \
+        IF("!shared", ATTENTION "self.pos_query_proj.weight", "width", "width",                    \
+           "h.*.attn.position.q.weight"),                                                          \
+        IF("!shared", ATTENTION "self.pos_query_proj.bias", "width", NULL,                         \
+           "h.*.attn.position.q.bias"),                                                            \
+        LINEAR(ATTENTION "output.dense", "width", "width", "h.*.attn.out"),                        \
+        NORM(ATTENTION "output.LayerNorm", "h.*.ln1"),                                             \
+        LINEAR(LAYER "intermediate.dense", "inner", "width", "h.*.mlp.up"),                        \
+        LINEAR(LAYER "output.dense", "width", "inner", "h.*.mlp.down"),                            \
+        NORM(LAYER "output.LayerNorm", "h.*.ln2")
+
+static const bp_hf_row
+    ROWS[] = {ENCODER,
+              BP_HF_VECTOR("cls.predictions.bias", "vocab_size", "head.bias"),
+              LINEAR("cls.predictions.transform.dense", "width", "width", "transform"),
+              NORM("cls.predictions.transform.LayerNorm", "transform.ln"),
+              IF("!tied", "cls.predictions.decoder.weight", "vocab_size", "width", "head"),
+              {0}},
+    CLASS_ROWS[] = {ENCODER,
+                    LINEAR("pooler.dense", "width", "width", "pooler"),
+                    LINEAR("classifier", "outcomes", "width", "task"),
+                    {0}},
+    TAG_ROWS[] = {ENCODER, LINEAR("classifier", "outcomes", "width", "task"), {0}},
+    SPAN_ROWS[] = {ENCODER, LINEAR("qa_outputs", "2", "width", "task"), {0}};
+
+#define MORE                                                                                       \
+    "{\"hidden_dropout_prob\": 0.0, \"attention_probs_dropout_prob\": 0.0,"                        \
+    " \"pooler_dropout\": 0, \"pos_att_type\": [\"p2c\", \"c2p\"], \"torch_dtype\": \"float32\"}"
+
+static int64_t distance_of(const bp_hf_shape *shape)
+{
+    int64_t distance = bp_hf_size_of(shape, "distance");
+
+    return distance > 0 ? distance : bp_hf_size_of(shape, "context");
+}
+
+static void fill(bp_hf_shape *shape, bool written)
+{
+    (void)written;
+    bp_hf_set_size(shape, "distance", (double)distance_of(shape));
+}
+
+static bp_err check(const bp_hf_shape *shape, const char *path)
+{
+    int64_t buckets = bp_hf_size_of(shape, "buckets");
+    bp_err err = bp_hf_check_heads(shape, path);
+
+    if (err == BP_OK && buckets > 0 && (buckets % 2 != 0 || distance_of(shape) <= buckets / 2 + 1))
+        err = BP_FAIL(BP_ERR_FORMAT, "huggingface.bad_size",
+                      "\"position_buckets\" is %lld, and \"max_relative_positions\" %lld: an even "
+                      "number with a half below the other one - 1 is possible: at %s",
+                      (long long)buckets, (long long)distance_of(shape), path);
+    if (err == BP_OK && bp_hf_size_of(shape, "segments") > 0 && !bp_hf_size_of(shape, "absolute"))
+        err =
+            BP_FAIL(BP_ERR_FORMAT, "huggingface.unsupported",
+                    "\"type_vocab_size\" is %lld, and \"position_biased_input\" false; this "
+                    "program's %s knows segments only beside positions: at %s; give another model",
+                    (long long)bp_hf_size_of(shape, "segments"), shape->table->kind, path);
+    return err;
+}
+
+#define TABLE(class, head_of, sizes_of, rows_of)                                                   \
+    {                                                                                              \
+        .kind = "deberta", .model_type = "deberta-v2", .architecture = "DebertaV2For" class,       \
+        .prefix = "deberta.", .first = "embeddings.word_embeddings.weight", .head = head_of,       \
+        .tied = "embeddings.word_embeddings.weight", .sizes = sizes_of, .settings = SETTINGS,      \
+        .rows = rows_of, .buffers = BUFFERS, .harmless = HARMLESS, .more = MORE, .settle = fill,   \
+        .check = check, .bare = HEADS                                                              \
+    }
+static const bp_hf_table MASKED = TABLE("MaskedLM", "cls.predictions.decoder.weight", SIZES, ROWS),
+                         VALUE = TABLE("SequenceClassification", NULL, VALUE_SIZES, CLASS_ROWS),
+                         CLASS = TABLE("SequenceClassification", NULL, CLASS_SIZES, CLASS_ROWS),
+                         TAG = TABLE("TokenClassification", NULL, TAG_SIZES, TAG_ROWS),
+                         SPAN_ENDS = TABLE("QuestionAnswering", NULL, SPAN_SIZES, SPAN_ROWS);
+
+const bp_hf_table *const bp_deberta_huggingface[] = {&MASKED, &VALUE,     &CLASS,
+                                                     &TAG,    &SPAN_ENDS, NULL};
