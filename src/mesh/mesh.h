@@ -59,7 +59,7 @@ typedef struct bp_mesh {
 /** Read mesh.* of a checked configuration. */
 bp_mesh_shape bp_mesh_shape_of(const bp_config *config);
 
-/** Fit the shape to a world of `size` ranks: fills data, settles the coordinator (SHARED or
+/** Fit the shape to a world of `size` ranks: fills data, chooses the coordinator (SHARED or
  * DEDICATED).
  *
  * Errors: BP_ERR_CONFIG: the world does not fit; the message says which sizes would.

@@ -128,13 +128,13 @@ typedef struct bp_model_size {
     const char *name;
     size_t at; /* BP_SIZE_AT(field) in bp_model_shape: of an int64_t, of a real a double */
     bp_size_type type;
-    bool optional;    /* it need not be given, or be in older programs' checkpoints: then it is 0,
-                         and bp_model_family.settle fills in numbers */
-    bool quiet;       /* not written where it is what settle gives without it: older programs did
-                         not know it */
-    bool inverse;     /* of a flag, which is set then where it is not given: the shape has 1 where
-                         it is not set */
-    bool of_training; /* it may be other than in the checkpoint that a model starts from */
+    bool optional; /* it need not be given, or be in older programs' checkpoints: then it is 0,
+                      and bp_model_family.fill_defaults fills in numbers */
+    bool quiet;   /* not written where it is what fill_defaults gives without it: older programs did
+                     not know it */
+    bool inverse; /* of a flag, which is set then where it is not given: the shape has 1 where
+                     it is not set */
+    bool of_training;    /* it may be other than in the checkpoint that a model starts from */
     const char *section; /* of its key, where that is not the family's */
     const char *words;   /* of a choice: "none|linear" */
     const char *stored;  /* what a checkpoint calls it, where that is not NAME */
@@ -205,7 +205,7 @@ struct bp_model_family {
     bool any_context; /* no parameter is of a position: context may be other than a checkpoint's */
     /** Fill in optional values that were not given, of a shape that is otherwise complete; NULL:
      * there are none. */
-    void (*settle)(bp_model_shape *shape);
+    void (*fill_defaults)(bp_model_shape *shape);
     /** Set keys of training that were not given, if the defaults of networks don't fit, and add
      * faults of those that were given and do not fit; NULL: none. */
     void (*resolve)(const bp_model_shape *shape, bp_config *config);

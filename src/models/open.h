@@ -6,7 +6,7 @@
 #include "models/model.h"
 
 /** Estimate what bp_model_open and bp_model_score of a checkpoint will take, from the "state" of
- * only its manifest (bp_checkpoint_read_metadata). `config`: math.precision is settled. Local.
+ * only its manifest (bp_checkpoint_read_metadata). `config`: math.precision is resolved. Local.
  *
  * Errors: BP_ERR_FORMAT it has no model of a known kind; BP_ERR_CONFIG heads or layers that the
  *         mesh does not divide; BP_ERR_SYSTEM. */
@@ -52,7 +52,7 @@ bp_err bp_model_open_with_head(bp_model **out, const bp_mesh *mesh, const bp_con
 
 /** A model with initial values, as bp_param_initialise draws them, that no
  * checkpoint holds: to measure with. `info` has no step, hash or digest.
- * math.precision is settled.
+ * math.precision is resolved.
  *
  * Collective: over mesh->member. Owns and Errors: as bp_model_open. */
 bp_err bp_model_new(bp_model **out, const bp_mesh *mesh, const bp_config *config,

@@ -13,7 +13,7 @@ static int scaling_of(const bp_hf_shape *shape)
 /* Where a scaling has no original context, what files say of one means nothing (Phi-3's say it
  * always). That of dynamic is the context itself, which a training may have left. transformers 4
  * wants the factor of yarn. */
-void bp_rope_hf_settle(bp_hf_shape *shape, bool written)
+void bp_rope_hf_derive(bp_hf_shape *shape, bool written)
 {
     double original = bp_hf_value_of(shape, "rope_original_context"),
            context = bp_hf_value_of(shape, "context");

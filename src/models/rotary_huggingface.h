@@ -40,8 +40,8 @@
                           BP_HF_COUNT, "|original_max_position_embeddings")
 #define BP_HF_ROPE_SCALING BP_HF_ROPE_SCALING_IN("rope_parameters.")
 
-/** bp_hf_table.settle. */
-void bp_rope_hf_settle(bp_hf_shape *shape, bool written);
+/** bp_hf_table.derive. */
+void bp_rope_hf_derive(bp_hf_shape *shape, bool written);
 /** For bp_hf_table.check: a scaling has all its parameters and no others, and lists have a number
  * for each pair of the `rotated` numbers of a head. Errors: BP_ERR_FORMAT. */
 bp_err bp_rope_hf_check(const bp_hf_shape *shape, int64_t rotated, const char *path);

@@ -154,7 +154,7 @@ bp_model_shape bp_model_shape_of(bp_config *config, const bp_model_shape *known)
     for (const bp_model_size *size = shape.family->sizes; size->name; size++)
         read_size(&shape, config, size, known && known->family);
     if (bp_model_shape_is_whole(&shape))
-        shape_settle(&shape);
+        shape_fill_defaults(&shape);
     shape.adapter = bp_adapter_of(&bp_model_keys_of(config)->adapter, config,
                                   known && known->family ? &known->adapter : NULL, shape.width);
     if (shape.adapter.kind != BP_ADAPTER_NONE && !shape_has_adapters(shape.family))

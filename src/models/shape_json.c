@@ -177,7 +177,7 @@ bp_err bp_model_shape_read_as(bp_model_shape *shape, const bp_model_family *fami
     if (err == BP_OK)
         err = read_value(&shape->vocab_size, model, "vocab_size", where);
     if (err == BP_OK)
-        shape_settle(shape);
+        shape_fill_defaults(shape);
     if (err == BP_OK)
         err = bp_task_from_json(&shape->task, model, where);
     if (err == BP_OK)

@@ -26,10 +26,10 @@ void size_set(bp_model_shape *shape, const bp_model_size *size, double value)
         *(int64_t *)(void *)at = size->inverse ? value == 0 : (int64_t)value;
 }
 
-void shape_settle(bp_model_shape *shape)
+void shape_fill_defaults(bp_model_shape *shape)
 {
-    if (shape->family->settle)
-        shape->family->settle(shape);
+    if (shape->family->fill_defaults)
+        shape->family->fill_defaults(shape);
     shape->softmaxes = shape->softmaxes > 0 ? shape->softmaxes : 1;
     for (const bp_model_size *size = shape->family->sizes; size->name; size++)
         if (size->at == BP_SIZE_AT(positions))
@@ -52,7 +52,7 @@ bool size_is_given(const bp_model_shape *shape, const bp_model_size *size)
     if (!size->quiet)
         return true;
     size_set(&plain, size, size->inverse);
-    shape_settle(&plain);
+    shape_fill_defaults(&plain);
     return size_value(&plain, size) != size_value(shape, size);
 }
 

@@ -20,7 +20,7 @@ bool family_has_key(const bp_model_family *family, const char *key);
 double size_value(const bp_model_shape *shape, const bp_model_size *size);
 void size_set(bp_model_shape *shape, const bp_model_size *size, double value);
 /** What was not given, of a shape that is whole except for that. */
-void shape_settle(bp_model_shape *shape);
+void shape_fill_defaults(bp_model_shape *shape);
 /** Its key, and its name in a checkpoint. */
 void size_key(char key[KEY_BYTES], const bp_model_family *family, const bp_model_size *size);
 const char *size_stored_name(const bp_model_size *size);

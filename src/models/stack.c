@@ -190,7 +190,7 @@ static float logit_scale(const bp_model_shape *shape)
 
 /* ---- sizes, and which go together ---- */
 
-void bp_stack_settle(bp_model_shape *shape)
+void bp_stack_fill_defaults(bp_model_shape *shape)
 {
     bp_stack_sizes *own = &shape->stack;
 
@@ -208,7 +208,7 @@ void bp_stack_settle(bp_model_shape *shape)
     own->window_period = bp_given_or(own->window_period, stack_of(shape)->window_period);
     own->rope_period = bp_given_or(own->rope_period, stack_of(shape)->rope_period);
     if (stack_of(shape)->rotary)
-        stack_settle_rope(shape);
+        stack_fill_rope(shape);
     if (stack_of(shape)->mixer != BP_STACK_ATTENTION)
         stack_settle_states(shape);
 }

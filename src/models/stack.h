@@ -267,9 +267,9 @@ static inline bool bp_stack_is_hybrid(const bp_stack *stack)
     return stack && stack->mixer == BP_STACK_HYBRID; /* a block has a group more */
 }
 
-/** Values that are not given become the stack's: bp_model_family.settle. The other functions do not
- * need it. */
-void bp_stack_settle(bp_model_shape *shape);
+/** Values that are not given become the stack's: bp_model_family.fill_defaults. The other functions
+ * do not need it. */
+void bp_stack_fill_defaults(bp_model_shape *shape);
 /** Heads divide the width unless their width is given, heads of keys divide heads, tensor ranks
  * heads and the inner width, and what is rotated are pairs: bp_model_family.check, check_read. */
 void bp_stack_check(const bp_model_shape *shape, int tensors, bp_config *config);
@@ -312,9 +312,9 @@ bp_activations bp_stack_behind(const bp_model_shape *shape, int block);
 
 /** All of a family that is an embedding, layers and a head; and of an encoder that fills in and
  * checks more. */
-#define BP_STACK_FAMILY BP_STACK_ENCODER(bp_stack_settle, bp_stack_check)
+#define BP_STACK_FAMILY BP_STACK_ENCODER(bp_stack_fill_defaults, bp_stack_check)
 #define BP_STACK_ENCODER(settles, checks)                                                          \
-    .settle = settles, .check = checks, .check_read = bp_stack_check_read,                         \
+    .fill_defaults = fills, .check = checks, .check_read = bp_stack_check_read,                    \
     .facts = bp_stack_facts, .blocks = bp_stack_blocks, .key_block = bp_transformer_key_block,     \
     .backbone = bp_stack_backbone, .blocks_are = "embedding, layers, head", .cost = bp_stack_cost, \
     .behind = bp_stack_behind, .begin = bp_stack_begin, .add_shared = bp_stack_add_shared,         \

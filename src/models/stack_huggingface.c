@@ -35,7 +35,7 @@ bp_err bp_stack_hf_check(const bp_hf_shape *shape, const char *path)
 
 void bp_stack_hf_settle_scores(bp_hf_shape *shape, bool written)
 {
-    bp_rope_hf_settle(shape, written);
+    bp_rope_hf_derive(shape, written);
     if (written && bp_hf_value_of(shape, "attention_multiplier") == 0)
         bp_hf_set_size(shape, "attention_multiplier",
                        1 / sqrt(bp_hf_value_of(shape, "head_width")));

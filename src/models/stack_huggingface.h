@@ -140,17 +140,17 @@ extern const char *const bp_stack_hf_buffers[], *const bp_stack_hf_head[];
  * positions has its parameters. */
 bp_err bp_stack_hf_check(const bp_hf_shape *shape, const char *path);
 
-/** bp_hf_table.settle: of positions; and a model without "attention_multiplier" divides scores by
+/** bp_hf_table.derive: of positions; and a model without "attention_multiplier" divides scores by
  * the root of a head's width, which is written. */
 void bp_stack_hf_settle_scores(bp_hf_shape *shape, bool written);
 
 /** All of a table but sizes, settings, rows and keys that are harmless. */
 #define BP_STACK_HF_TABLE(of_kind, type, class)                                                    \
-    BP_STACK_HF_TABLE_SETTLED(of_kind, type, class, bp_rope_hf_settle)
+    BP_STACK_HF_TABLE_SETTLED(of_kind, type, class, bp_rope_hf_derive)
 #define BP_STACK_HF_TABLE_SETTLED(of_kind, type, class, settles)                                   \
     .kind = of_kind, .model_type = type, .architecture = class, .prefix = "model.",                \
     .first = "embed_tokens.weight", .head = "lm_head.weight", .tied = "embed_tokens.weight",       \
     .buffers = bp_stack_hf_buffers, .more = BP_HF_MORE, .check = bp_stack_hf_check,                \
-    .settle = settles, .bare = bp_stack_hf_head
+    .fill_defaults = fills, .bare = bp_stack_hf_head
 
 #endif

@@ -19,7 +19,7 @@ static inline double stack_epsilon(const bp_model_shape *shape)
 
 /** Has layer `number`, from 0, attention? */
 bool stack_attends(const bp_model_shape *shape, int64_t number);
-/** Their part of bp_stack_settle, bp_stack_check and bp_stack_check_read. */
+/** Their part of bp_stack_fill_defaults, bp_stack_check and bp_stack_check_read. */
 void stack_settle_states(bp_model_shape *shape);
 void stack_check_states(const bp_model_shape *shape, int tensors, bp_config *config);
 bp_err stack_check_read_states(const bp_model_shape *shape, const char *where);
@@ -29,8 +29,8 @@ double stack_states_cost(const bp_model_shape *shape);
 
 /* ---- stack_rope.c: of stacks with rotary positions ---- */
 
-/** Their part of bp_stack_settle, bp_stack_check and bp_stack_check_read. */
-void stack_settle_rope(bp_model_shape *shape);
+/** Their part of bp_stack_fill_defaults, bp_stack_check and bp_stack_check_read. */
+void stack_fill_rope(bp_model_shape *shape);
 void stack_check_rope(const bp_model_shape *shape, bp_config *config);
 bp_err stack_check_read_rope(const bp_model_shape *shape, const char *where);
 /** What its layers turn by, and how many such there are; and which one a layer with this window

@@ -36,7 +36,7 @@ static bool has_own_factor(const bp_stack_sizes *own)
     return own->rope_scaling == BP_ROPE_YARN || own->rope_scaling == BP_ROPE_LONGROPE;
 }
 
-void stack_settle_rope(bp_model_shape *shape)
+void stack_fill_rope(bp_model_shape *shape)
 {
     bp_stack_sizes *own = &shape->stack;
 
@@ -59,10 +59,10 @@ void stack_settle_rope(bp_model_shape *shape)
 
 int stack_ropes(bp_rope ropes[BP_ROPES], const bp_model_shape *shape)
 {
-    bp_model_shape settled = *shape;
-    const bp_stack_sizes *own = &settled.stack;
+    bp_model_shape filled = *shape;
+    const bp_stack_sizes *own = &filled.stack;
 
-    stack_settle_rope(&settled);
+    stack_fill_rope(&filled);
     ropes[0] = (bp_rope){.theta = own->rope_theta,
                          .rotated = rotated(shape),
                          .scaling = (bp_rope_scaling)own->rope_scaling,

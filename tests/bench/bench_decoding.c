@@ -224,8 +224,8 @@ static void measure_case(const case_of *one, const bp_mesh *mesh, const bp_confi
     bp_model_shape shape = one->shape;
     bp_model *lm;
 
-    if (shape.family->settle)
-        shape.family->settle(&shape);
+    if (shape.family->fill_defaults)
+        shape.family->fill_defaults(&shape);
     if (bp_model_new(&lm, mesh, config, &shape, 1) != BP_OK) {
         fprintf(stderr, "%s\n", bp_err_message());
         exit(1);

@@ -43,7 +43,7 @@ static void open_world(world *w)
 
     shape.own[BP_T5_BUCKETS] = 4;
     shape.own[BP_T5_DISTANCE] = 4;
-    shape.family->settle(&shape);
+    shape.family->fill_defaults(&shape);
     bp_test_expect(bp_config_new(&w->config, tables, tables), BP_OK);
     bp_test_expect(bp_config_set(w->config, "math.precision", "f32"), BP_OK);
     bp_test_expect(bp_mesh_new(&w->mesh, WORLD, &on), BP_OK);

@@ -189,7 +189,7 @@ static void cases_of_the_specification_hold(void **state)
         check(&SPEC[k]);
 }
 
-static void what_it_leaves_open_is_settled(void **state)
+static void what_it_leaves_open_is_chosen(void **state)
 {
     (void)state;
     for (size_t k = 0; k < sizeof OURS / sizeof OURS[0]; k++)
@@ -229,7 +229,7 @@ int main(void)
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(control_characters_are_spelled),
         cmocka_unit_test(cases_of_the_specification_hold),
-        cmocka_unit_test(what_it_leaves_open_is_settled),
+        cmocka_unit_test(what_it_leaves_open_is_chosen),
         cmocka_unit_test(broken_templates_are_named_with_their_line),
     };
     return BP_TEST_RUN(tests);

@@ -73,7 +73,7 @@ static bp_model_shape llama(int64_t kv_heads, int64_t window)
     shape.stack.inner = 56;
     shape.stack.qkv_bias = window > 0;
     shape.stack.window = window;
-    shape.family->settle(&shape);
+    shape.family->fill_defaults(&shape);
     return shape;
 }
 
@@ -88,7 +88,7 @@ static bp_model_shape neox(void)
                              .context = CONTEXT,
                              .vocab_size = V};
     shape.stack.rope_fraction = 0.7; /* 4 numbers of 6 are rotated */
-    shape.family->settle(&shape);
+    shape.family->fill_defaults(&shape);
     return shape;
 }
 
@@ -98,7 +98,7 @@ static bp_model_shape recurrent(const bp_model_family *family, int64_t embedding
         .family = family, .layers = 2, .width = 24, .context = 3, .vocab_size = V};
 
     shape.own[BP_RECURRENT_EMBEDDING] = embedding;
-    shape.family->settle(&shape);
+    shape.family->fill_defaults(&shape);
     return shape;
 }
 
@@ -336,7 +336,7 @@ static void older_decoders_decode_as_they_score(void **state)
         bp_model_shape shape = gpt;
 
         shape.family = families[k];
-        shape.family->settle(&shape);
+        shape.family->fill_defaults(&shape);
         near = shape.family == &bp_openai_gpt_family ? 4e-5 : 1e-5; /* norms after branches */
         decode_shape(&shape);
     }
@@ -386,7 +386,7 @@ static void capped_stacks_decode_as_they_score(void **state)
 
     (void)state;
     shape.family = &CAPPED_FAMILY;
-    shape.family->settle(&shape);
+    shape.family->fill_defaults(&shape);
     near = 4e-5;
     decode_shape(&shape);
     near = 1e-5;
@@ -413,7 +413,7 @@ static void other_stacks_decode_as_they_score(void **state)
             shape.stack.chosen = 2;
             shape.stack.balance = 0.1;
         }
-        shape.family->settle(&shape);
+        shape.family->fill_defaults(&shape);
         decode_shape(&shape);
     }
     near = 1e-5;
@@ -437,7 +437,7 @@ static void mamba2_decodes_as_it_scores(void **state)
     (void)state;
     shape.family = &bp_mamba2_family;
     shape.stack = (bp_stack_sizes){.state = 5, .groups = 2};
-    shape.family->settle(&shape);
+    shape.family->fill_defaults(&shape);
     decode_shape(&shape);
 }
 

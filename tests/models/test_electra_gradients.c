@@ -96,7 +96,7 @@ static void open_fixture(fixture *f, const bp_task_shape *task)
                             .vocab_size = VOCABULARY};
     bp_stage_spec spec = {.most = {B, {T}}, .micro_batches = 1, .stages = 1, .schedule = BP_1F1B};
 
-    shape.family->settle(&shape);
+    shape.family->fill_defaults(&shape);
     shape.task = *task;
     bp_test_expect(bp_mesh_new(&f->mesh, MPI_COMM_WORLD, &alone), BP_OK);
     bp_test_expect(bp_gemm_new(&f->gemm, BP_F32), BP_OK);

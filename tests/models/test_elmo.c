@@ -56,7 +56,7 @@ static bp_model_shape shape_of(bool tanh, int64_t projection, double clip)
     shape.own[BP_ELMO_ACTIVATION] = tanh;
     shape.own[BP_ELMO_PROJECTION] = projection;
     shape.real[BP_ELMO_CELL_CLIP] = shape.real[BP_ELMO_PROJECTION_CLIP] = clip;
-    bp_elmo_family.settle(&shape);
+    bp_elmo_family.fill_defaults(&shape);
     return shape;
 }
 

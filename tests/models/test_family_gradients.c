@@ -43,8 +43,8 @@ static bp_model_shape shape_of(const char *kind)
                             .vocab_size = VOCABULARY};
 
     assert_non_null(shape.family);
-    if (shape.family->settle)
-        shape.family->settle(&shape);
+    if (shape.family->fill_defaults)
+        shape.family->fill_defaults(&shape);
     return shape;
 }
 

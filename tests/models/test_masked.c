@@ -32,7 +32,7 @@ static void make(example *out, const bp_example_rules *rules, int64_t step, int6
 {
     bp_model_shape shape = {.family = &bp_roberta_family,
                             .context = T,
-                            .own = {[BP_BERT_NO_POOLER] = 1}}; /* as settled */
+                            .own = {[BP_BERT_NO_POOLER] = 1}}; /* as filled in */
     bp_example_maker maker = bp_objective_masked.maker(&shape, T, rules);
     int32_t values[2 * T], window[N + 1];
 

@@ -92,7 +92,7 @@ static bp_model_shape random_shape(int tensors, int stages)
         shape.own[BP_BERT_BOUNDARY] = draw(0, 1);
     if (shape.family == &bp_granite_hybrid_family)
         shape.stack.attention_layers[0] = (double)draw(0, shape.layers);
-    shape.family->settle(&shape);
+    shape.family->fill_defaults(&shape);
     return shape;
 }
 

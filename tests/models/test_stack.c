@@ -141,7 +141,7 @@ static bp_model_shape shape_of(const bp_model_family *family)
                                       .score_width = SCORE_WIDTH},
                             .vocab_size = V};
 
-    family->settle(&shape);
+    family->fill_defaults(&shape);
     return shape;
 }
 
@@ -165,7 +165,7 @@ static bp_model_shape mixed(bp_model_shape shape)
     shape.stack.expert_inner = FE;
     shape.stack.balance = BALANCE;
     shape.stack.dense[0] = DENSE + 1;
-    shape.family->settle(&shape);
+    shape.family->fill_defaults(&shape);
     return shape;
 }
 

@@ -41,7 +41,7 @@ static bp_model_shape shape_of(const char *kind, bp_adapter adapter)
                             .context = T,
                             .vocab_size = VOCABULARY};
 
-    shape.family->settle(&shape);
+    shape.family->fill_defaults(&shape);
     shape.adapter = adapter;
     return shape;
 }

@@ -7,7 +7,7 @@
 #include "mesh/node_memory.h"
 
 typedef struct bp_score_memory_spec {
-    const bp_config *config;        /* score.*, math.precision settled, run.memory */
+    const bp_config *config;        /* score.*, math.precision resolved, run.memory */
     const bp_ensemble_spec *method; /* as bp_score_as; NULL: from score.model */
     int64_t more_bytes; /* that each rank takes besides, for other work with the same models */
     const bp_planned_world *plan; /* a job to come, which is printed, too; NULL: this one */

@@ -314,7 +314,7 @@ static void resolve_windows(bp_config *config, const bp_model_info *model, bp_sc
 
 /* A masked model's is pll, unless the other one is asked for; those of causal models have no
  * meaning for it, and the other way round. */
-static bp_err settle_convention(bp_config *config, const bp_model_info *model)
+static bp_err resolve_convention(bp_config *config, const bp_model_info *model)
 {
     const bp_score_rule_keys *keys = bp_score_rule_keys_of(config);
 
@@ -390,7 +390,7 @@ bp_err scorer_resolve(bp_config *config, const bp_model_info *model, bp_score_ru
     bool unlimited = model->context == BP_MODEL_UNLIMITED;
     bool given = bp_config_is_set(config, "score.context");
     int64_t context = bp_score_rule_keys_of(config)->context;
-    bp_err err = settle_convention(config, model);
+    bp_err err = resolve_convention(config, model);
 
     if (err != BP_OK)
         return err;

@@ -37,7 +37,7 @@ typedef struct bp_score_plan {
     bp_score_cut *cuts; /* [units + 1] */
 } bp_score_plan;
 
-/** The rule's lead, eod, prefix, every and end are settled before. Documents that `bag` holds are
+/** The rule's lead, eod, prefix, every and end are resolved before. Documents that `bag` holds are
  * left out (NULL: none are). Clear with bp_score_plan_clear, after an error too.
  *
  * Errors: those of reading doc_start and of bp_stream_new; of words BP_ERR_CONFIG the corpus brings

@@ -59,7 +59,7 @@ static int writers_of(const bp_async_checkpoint *pending)
 
     if (!commit->snapshot)
         return commit->writers;
-    BP_ASSERT(commit->writers == 0); /* who can read whose copy is settled already */
+    BP_ASSERT(commit->writers == 0); /* who can read whose copy is known already */
     return bp_snapshot_is_shared(commit->snapshot) ? 0 : bp_comm_size(pending->comm);
 }
 

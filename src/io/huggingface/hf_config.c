@@ -468,8 +468,8 @@ static bp_err read_config(bp_hf_shape *out, json_t *config, const bp_hf_table *c
     for (int k = 0; err == BP_OK && out->table->sizes[k].ours; k++)
         if (out->table->sizes[k].type == BP_HF_LABELS)
             out->labels = hf_labels_read(json_object_get(config, out->table->sizes[k].theirs));
-    if (err == BP_OK && out->table->settle)
-        out->table->settle(out, false);
+    if (err == BP_OK && out->table->derive)
+        out->table->derive(out, false);
     if (err == BP_OK)
         err = hf_config_check_members(out->table, config, path);
     if (err == BP_OK)

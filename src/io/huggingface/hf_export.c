@@ -115,8 +115,8 @@ static bp_err read_by(bp_hf_shape *out, const bp_hf_table *table, const json_t *
                            VARIANTS[k], table->model_type, where);
     for (int k = 0; err == BP_OK && table->sizes[k].ours; k++)
         err = read_size(out, k, model, where);
-    if (err == BP_OK && table->settle)
-        table->settle(out, true);
+    if (err == BP_OK && table->derive)
+        table->derive(out, true);
     for (int k = 0; err == BP_OK && table->sizes[k].ours; k++)
         if (!table->sizes[k].theirs && out->sizes[k] != hf_otherwise(out, &table->sizes[k]))
             err = fail_size(out, &table->sizes[k], out->sizes[k], model, where);

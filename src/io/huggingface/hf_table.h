@@ -132,7 +132,7 @@ typedef struct bp_hf_table {
     const char *more; /* members of config.json that are written besides: JSON */
     /** Sizes that follow from others, after config.json is read (else before it is `written`);
      * NULL: none do. */
-    void (*settle)(struct bp_hf_shape *shape, bool written);
+    void (*derive)(struct bp_hf_shape *shape, bool written);
     /** Refuses sizes that do not go together, by their names in config.json. Errors:
      * BP_ERR_FORMAT. */
     bp_err (*check)(const struct bp_hf_shape *shape, const char *path);

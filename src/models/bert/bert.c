@@ -87,9 +87,9 @@ static const bp_option ROBERTA_KEYS[] = {
              "2 if not given"},
     {0}};
 
-static void settle_without_pooler(bp_model_shape *shape)
+static void fill_without_pooler(bp_model_shape *shape)
 {
-    bp_stack_settle(shape);
+    bp_stack_fill_defaults(shape);
     shape->own[BP_BERT_NO_POOLER] = 1;
 }
 
@@ -304,9 +304,9 @@ static bp_backbone backbone(const bp_model_shape *shape)
                          .head_flops = 6 * head_matrices(shape)};
 }
 
-#define FAMILY(kind, of, sizes_of, keys_of, settles, tables)                                       \
+#define FAMILY(kind, of, sizes_of, keys_of, fills, tables)                                         \
     {                                                                                              \
-        .name = kind, .stack = of, .sizes = sizes_of, .keys = keys_of, .settle = settles,          \
+        .name = kind, .stack = of, .sizes = sizes_of, .keys = keys_of, .fill_defaults = fills,     \
         .check = check, .check_read = bp_stack_check_read, .facts = facts,                         \
         .objective = &bp_objective_masked, .has_pairs_head = bp_bert_has_pooler,                   \
         .huggingface = tables, .blocks = blocks, .key_block = key_block,                           \
@@ -314,10 +314,10 @@ static bp_backbone backbone(const bp_model_shape *shape)
         .behind = behind, .add_shared = bp_stack_add_shared, .add_block = add_block                \
     }
 
-const bp_model_family bp_bert_family = FAMILY("bert", &BERT, BERT_SIZES, BERT_KEYS, bp_stack_settle,
-                                              bp_bert_huggingface),
+const bp_model_family bp_bert_family = FAMILY("bert", &BERT, BERT_SIZES, BERT_KEYS,
+                                              bp_stack_fill_defaults, bp_bert_huggingface),
                       bp_roberta_family = FAMILY("roberta", &ROBERTA, ROBERTA_SIZES, ROBERTA_KEYS,
-                                                 settle_without_pooler, bp_roberta_huggingface),
+                                                 fill_without_pooler, bp_roberta_huggingface),
                       bp_distilbert_family =
                           FAMILY("distilbert", &DISTILBERT, DISTILBERT_SIZES, DISTILBERT_KEYS,
-                                 settle_without_pooler, bp_distilbert_huggingface);
+                                 fill_without_pooler, bp_distilbert_huggingface);

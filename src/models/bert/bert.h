@@ -18,7 +18,7 @@ extern const bp_hf_table *const bp_bert_huggingface[], *const bp_roberta_hugging
 /** Loss terms: masked words, whether a text's second part follows its first, and the masked words
  * from the boundaries of their spans. */
 enum { BP_BERT_WORDS, BP_BERT_NEXT_SENTENCE, BP_BERT_BOUNDARY_WORDS };
-/** Of a shape whose sizes are filled in (bp_model_family.settle). */
+/** Of a shape whose sizes are filled in (bp_model_family.fill_defaults). */
 static inline bool bp_bert_has_pooler(const bp_model_shape *shape)
 {
     return shape->own[BP_BERT_NO_POOLER] == 0;

@@ -92,9 +92,9 @@ static int64_t rows_of(const bp_model_shape *shape)
     return 2 * bp_given_or(shape->own[BP_DEBERTA_BUCKETS], distance_of(shape));
 }
 
-static void settle(bp_model_shape *shape)
+static void fill_defaults(bp_model_shape *shape)
 {
-    bp_stack_settle(shape);
+    bp_stack_fill_defaults(shape);
     shape->own[BP_BERT_NO_POOLER] = 1; /* to the objective of masked words */
     shape->own[BP_DEBERTA_DISTANCE] = distance_of(shape);
 }
@@ -187,7 +187,7 @@ const bp_model_family bp_deberta_family = {.name = "deberta",
                                            .stack = &STACK,
                                            .sizes = SIZES,
                                            .keys = KEYS,
-                                           .settle = settle,
+                                           .fill_defaults = fill_defaults,
                                            .check = check,
                                            .check_read = check_read,
                                            .facts = bp_stack_facts,

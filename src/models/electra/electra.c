@@ -94,11 +94,11 @@ static bool has(const bp_model_shape *shape, bp_electra_part part)
     return shape->own[BP_ELECTRA_PART] == BP_ELECTRA_BOTH || shape->own[BP_ELECTRA_PART] == part;
 }
 
-static void settle(bp_model_shape *shape)
+static void fill_defaults(bp_model_shape *shape)
 {
     int64_t *own = shape->own;
 
-    bp_stack_settle(shape);
+    bp_stack_fill_defaults(shape);
     own[BP_ELECTRA_EMBEDDING] = bp_given_or(own[BP_ELECTRA_EMBEDDING], shape->width);
     own[BP_ELECTRA_G_LAYERS] = bp_given_or(own[BP_ELECTRA_G_LAYERS], shape->layers);
     own[BP_ELECTRA_G_WIDTH] = bp_given_or(own[BP_ELECTRA_G_WIDTH], quarter(shape->width));
@@ -470,7 +470,7 @@ const bp_model_family bp_electra_family = {
     .stack = &STACK,
     .sizes = SIZES,
     .keys = KEYS,
-    .settle = settle,
+    .fill_defaults = fill_defaults,
     .resolve = resolve,
     .check = check,
     .check_read = check_read,

@@ -99,7 +99,7 @@ static int64_t pair_at(const bp_model_shape *shape, int k)
     return shape->own[BP_ELMO_FILTERS + k];
 }
 
-static void settle(bp_model_shape *shape)
+static void fill_defaults(bp_model_shape *shape)
 {
     int64_t *own = shape->own;
     double *real = shape->real;
@@ -373,7 +373,7 @@ const bp_model_family bp_elmo_family = {.name = "elmo",
                                         .sizes = SIZES,
                                         .keys = KEYS,
                                         .any_context = true,
-                                        .settle = settle,
+                                        .fill_defaults = fill_defaults,
                                         .check = check,
                                         .check_read = check_read,
                                         .facts = facts,

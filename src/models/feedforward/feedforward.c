@@ -40,7 +40,7 @@ static const bp_option KEYS[] = {
      .help = "word vectors are connected to the head directly too; no if not given"},
     {0}};
 
-static void settle(bp_model_shape *shape)
+static void fill_defaults(bp_model_shape *shape)
 {
     int64_t *order = &shape->own[BP_FEEDFORWARD_ORDER],
             *embedding = &shape->own[BP_FEEDFORWARD_EMBEDDING];
@@ -171,7 +171,7 @@ const bp_model_family bp_feedforward_family = {.name = "feedforward",
                                                .sizes = SIZES,
                                                .keys = KEYS,
                                                .any_context = true,
-                                               .settle = settle,
+                                               .fill_defaults = fill_defaults,
                                                .check = check,
                                                .check_read = check_read,
                                                .facts = facts,

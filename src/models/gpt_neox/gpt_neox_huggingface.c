@@ -107,7 +107,7 @@ static const bp_hf_table GPT_NEOX = {
     .harmless = HARMLESS,
     .more = "{\"attention_dropout\": 0.0, \"hidden_dropout\": 0.0, \"classifier_dropout\": 0.0,"
             " \"torch_dtype\": \"float32\", \"use_cache\": true}",
-    .settle = bp_rope_hf_settle,
+    .derive = bp_rope_hf_derive,
     .check = check,
     .bare = HEAD};
 

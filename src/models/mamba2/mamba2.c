@@ -25,11 +25,11 @@ static const bp_option KEYS[] = {
     {0}};
 
 /* Older checkpoints have epsilon as a float. */
-static void settle(bp_model_shape *shape)
+static void fill_defaults(bp_model_shape *shape)
 {
     if (shape->stack.epsilon <= 0)
         shape->stack.epsilon = (double)bp_stack_epsilon(shape);
-    bp_stack_settle(shape);
+    bp_stack_fill_defaults(shape);
 }
 
 const bp_model_family bp_mamba2_family = {.name = "mamba2",
@@ -40,7 +40,7 @@ const bp_model_family bp_mamba2_family = {.name = "mamba2",
                                           .unlimited = true,
                                           .objective = &bp_objective_causal,
                                           .huggingface = bp_mamba2_huggingface,
-                                          .settle = settle,
+                                          .fill_defaults = fill_defaults,
                                           .check = bp_stack_check,
                                           .check_read = bp_stack_check_read,
                                           .facts = bp_stack_facts,

@@ -58,9 +58,9 @@ static const bp_option KEYS[] = {
              "given"},
     {0}};
 
-static void settle(bp_model_shape *shape)
+static void fill_defaults(bp_model_shape *shape)
 {
-    bp_stack_settle(shape);
+    bp_stack_fill_defaults(shape);
     shape->own[BP_BERT_NO_POOLER] = 1; /* to the objective of masked words */
 }
 
@@ -77,4 +77,4 @@ const bp_model_family bp_modernbert_family = {.name = "modernbert",
                                               .any_context = true,
                                               .objective = &bp_objective_masked,
                                               .huggingface = bp_modernbert_huggingface,
-                                              BP_STACK_ENCODER(settle, check)};
+                                              BP_STACK_ENCODER(fill_defaults, check)};

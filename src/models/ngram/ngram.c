@@ -98,7 +98,7 @@ static const counting_keys *keys_of(const bp_config *config)
     return bp_config_bound(config, KEYS);
 }
 
-static void settle(bp_model_shape *shape)
+static void fill_defaults(bp_model_shape *shape)
 {
     int64_t *order = &shape->own[OWN_ORDER], *k = &shape->own[OWN_KATZ_K];
     double *delta = &shape->real[REAL_DELTA];
@@ -312,7 +312,7 @@ static bp_err import(bp_model_import *out, const char *path, const bp_tokenizer 
         out->shape.own[OWN_SMOOTHING] = NGRAM_ARPA;
         out->eod_id = spec.eod_id;
         out->state = json_object();
-        settle(&out->shape);
+        fill_defaults(&out->shape);
         write_state(out->state, &spec, &levels);
     }
     ngram_levels_clear(&levels);
@@ -327,7 +327,7 @@ const bp_model_family bp_ngram_family = {.name = "ngram",
                                          .sizes = SIZES,
                                          .keys = KEYS,
                                          .required = REQUIRED,
-                                         .settle = settle,
+                                         .fill_defaults = fill_defaults,
                                          .check = check,
                                          .check_read = check_read,
                                          .facts = facts,

@@ -55,18 +55,18 @@ static const bp_hf_row ROWS[] = {
     {0}};
 
 /* The rope_scaling of transformers 4 has just three members: it computes the factor. */
-static void settle(bp_hf_shape *shape, bool written)
+static void fill_defaults(bp_hf_shape *shape, bool written)
 {
     double original = bp_hf_value_of(shape, "rope_original_context"),
            factor = bp_hf_value_of(shape, "rope_factor");
 
-    bp_rope_hf_settle(shape, written);
+    bp_rope_hf_derive(shape, written);
     if (written && original > 0 && factor == bp_hf_value_of(shape, "context") / original)
         bp_hf_set_size(shape, "rope_factor", 0);
 }
 
 static const bp_hf_table PHI3 = {
-    BP_STACK_HF_TABLE_SETTLED("phi3", "phi3", "Phi3ForCausalLM", settle), .sizes = SIZES,
+    BP_STACK_HF_TABLE_SETTLED("phi3", "phi3", "Phi3ForCausalLM", fill_defaults), .sizes = SIZES,
     .settings = SETTINGS, .rows = ROWS, .harmless = HARMLESS};
 
 const bp_hf_table *const bp_phi3_huggingface[] = {&PHI3, NULL};

@@ -49,7 +49,7 @@ static int64_t embedding_of(const bp_model_shape *shape)
     return shape->own[BP_RECURRENT_EMBEDDING];
 }
 
-static void settle(bp_model_shape *shape)
+static void fill_defaults(bp_model_shape *shape)
 {
     int64_t *embedding = &shape->own[BP_RECURRENT_EMBEDDING];
 
@@ -199,11 +199,11 @@ static void add_block(bp_network *network, const bp_model_shape *shape, int numb
 
 #define FAMILY(kind, tables)                                                                       \
     {                                                                                              \
-        .name = kind, .sizes = SIZES, .keys = KEYS, .any_context = true, .settle = settle,         \
-        .check = check, .check_read = check_read, .facts = facts, .unlimited = true,               \
-        .carries_state = true, .objective = &bp_objective_causal, .huggingface = tables,           \
-        .blocks = blocks_of, .blocks_are = "embedding, layers, head", .cost = cost,                \
-        .behind = behind, .add_shared = add_shared, .add_block = add_block                         \
+        .name = kind, .sizes = SIZES, .keys = KEYS, .any_context = true,                           \
+        .fill_defaults = fill_defaults, .check = check, .check_read = check_read, .facts = facts,  \
+        .unlimited = true, .carries_state = true, .objective = &bp_objective_causal,               \
+        .huggingface = tables, .blocks = blocks_of, .blocks_are = "embedding, layers, head",       \
+        .cost = cost, .behind = behind, .add_shared = add_shared, .add_block = add_block           \
     }
 
 const bp_model_family bp_rnn_family = FAMILY("rnn", bp_rnn_huggingface),

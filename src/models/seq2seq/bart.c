@@ -74,9 +74,9 @@ static const bp_option KEYS[] = {KEYS_OF_ALL, {0}},
                            {0}};
 
 #define FAMILY(kind, form, list, own, tables)                                                      \
-    .name = kind, .sizes = list, .keys = own, .seq2seq = &(form), .settle = bp_seq2seq_settle,     \
-    .check = bp_seq2seq_check, .check_read = bp_seq2seq_check_read, .huggingface = tables,         \
-    BP_SEQ2SEQ_FAMILY
+    .name = kind, .sizes = list, .keys = own, .seq2seq = &(form),                                  \
+    .fill_defaults = bp_seq2seq_fill_defaults, .check = bp_seq2seq_check,                          \
+    .check_read = bp_seq2seq_check_read, .huggingface = tables, BP_SEQ2SEQ_FAMILY
 #define POST_NORM .blocks_are = "embeddings, layers of encoder and decoder, head"
 #define PRE_NORM  .blocks_are = "embeddings, layers of encoder and decoder with their norms, head"
 

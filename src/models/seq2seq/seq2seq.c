@@ -28,7 +28,7 @@ static bool is_tied(const bp_model_shape *shape)
 
 /* ---- sizes, and which go together ---- */
 
-void bp_seq2seq_settle(bp_model_shape *shape)
+void bp_seq2seq_fill_defaults(bp_model_shape *shape)
 {
     int64_t *own = shape->own;
     double *given = &shape->stack.epsilon;

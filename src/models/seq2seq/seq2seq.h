@@ -97,7 +97,7 @@ typedef struct bp_seq2seq_form {
 #define BP_SEQ2SEQ_LAYER_MASK(layer) (BP_SEQ2SEQ_MASK + 8 * ((layer) + 1))
 
 /** For bp_model_family, under its names there. */
-void bp_seq2seq_settle(bp_model_shape *shape);
+void bp_seq2seq_fill_defaults(bp_model_shape *shape);
 void bp_seq2seq_check(const bp_model_shape *shape, int tensors, bp_config *config);
 bp_err bp_seq2seq_check_read(const bp_model_shape *shape, const char *where);
 int bp_seq2seq_blocks(const bp_model_shape *shape);

@@ -54,11 +54,11 @@ static const bp_option KEYS[] = {
              "if not given"},
     {0}};
 
-static void settle(bp_model_shape *shape)
+static void fill_defaults(bp_model_shape *shape)
 {
     int64_t *own = shape->own;
 
-    bp_seq2seq_settle(shape);
+    bp_seq2seq_fill_defaults(shape);
     own[BP_SEQ2SEQ_START] = own[BP_SEQ2SEQ_START] > 0 ? own[BP_SEQ2SEQ_START] : 1;
     own[BP_T5_BUCKETS] = own[BP_T5_BUCKETS] > 0 ? own[BP_T5_BUCKETS] : BUCKETS;
     own[BP_T5_DISTANCE] = own[BP_T5_DISTANCE] > 0 ? own[BP_T5_DISTANCE] : DISTANCE;
@@ -99,7 +99,7 @@ const bp_model_family bp_t5_family = {.name = "t5",
                                       .keys = KEYS,
                                       .seq2seq = &FORM,
                                       .any_context = true,
-                                      .settle = settle,
+                                      .fill_defaults = fill_defaults,
                                       .check = check,
                                       .check_read = check_read,
                                       BP_SEQ2SEQ_FAMILY,

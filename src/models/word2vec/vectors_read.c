@@ -342,7 +342,7 @@ static void describe(reader *self, bp_model_import *out)
 
     out->shape =
         (bp_model_shape){.family = &bp_word2vec_family, .width = self->C, .vocab_size = self->V};
-    bp_word2vec_family.settle(&out->shape);
+    bp_word2vec_family.fill_defaults(&out->shape);
     out->eod_id = self->eod_id;
     out->state = json_object();
     out->slices[0] = (bp_slice){.name = BP_WORD2VEC_INPUT,

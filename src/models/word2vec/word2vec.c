@@ -36,7 +36,7 @@ static const bp_model_size SIZES[] = {
      .of_training = true},
     {0}};
 
-static void settle(bp_model_shape *shape)
+static void fill_defaults(bp_model_shape *shape)
 {
     shape->context = shape->context > 0 ? shape->context : CONTEXT;
     if (shape->own[OWN_WINDOW] == 0)
@@ -181,7 +181,7 @@ const bp_model_family bp_word2vec_family = {.name = "word2vec",
                                             .section = "word2vec",
                                             .sizes = SIZES,
                                             .keys = w2v_options,
-                                            .settle = settle,
+                                            .fill_defaults = fill_defaults,
                                             .resolve = resolve,
                                             .check = check,
                                             .check_read = check_read,

@@ -73,7 +73,7 @@ static double logit_of(const binary_head *self, const float *x)
 
 /* logits[r] become what the loss changes by with them: sigmoid(logit) - label. The loss, -log of
  * the label's probability, is added in row order. */
-static void judge(const binary_head *self, bp_pass *pass, const float *x, const float *ids,
+static void to_gradients(const binary_head *self, bp_pass *pass, const float *x, const float *ids,
                   float *logits)
 {
     int term = self->shape.term;
@@ -126,7 +126,7 @@ static void binary_forward(bp_block *block, bp_pass *pass, bp_activations *activ
         float *ids = bp_arena_floats(pass->scratch, rows);
 
         take_ids(self, pass, activations, ids);
-        judge(self, pass, x, ids, logits);
+        to_gradients(self, pass, x, ids, logits);
     }
     pass->scratch->used_bytes = mark;
 }
@@ -161,7 +161,7 @@ static void binary_backward(bp_block *block, bp_pass *pass, bp_activations *acti
     float *dlogits = bp_arena_floats(pass->scratch, rows);
 
     if (pass->batch.term[self->shape.term].targets)
-        judge(self, pass, kept.x, kept.ids, dlogits);
+        to_gradients(self, pass, kept.x, kept.ids, dlogits);
     else
         bp_zero(dlogits, rows);
     add_gradients(self, kept.x, dlogits, rows);

@@ -207,7 +207,7 @@ static void make_ready(void *context, int k)
     }
 }
 
-void engine_settle(bp_engine *engine)
+void engine_await_parameters(bp_engine *engine)
 {
     make_ready(engine, engine->network->block_count - 1);
 }
@@ -413,7 +413,7 @@ void bp_engine_check(bp_engine *engine, int64_t step)
     if (engine->spec.digest_every == 0)
         return;
     set_masked(engine, false);
-    engine_settle(engine);
+    engine_await_parameters(engine);
     (void)bp_optimizer_check(&engine->optimizer, engine->values);
     note_own_corruption(engine, step);
     compare(engine, step);
@@ -547,7 +547,7 @@ static void update(bp_engine *engine, int64_t number, int64_t scored, const bp_s
     note_own_corruption(engine, engine->step);
     engine->ready = 0;
     if (bp_fault_is_armed())
-        engine_settle(engine);
+        engine_await_parameters(engine);
     bp_inject_flips(&engine->optimizer, engine->values);
 }
 
@@ -572,13 +572,13 @@ void bp_engine_evaluate(bp_engine *engine, const bp_evaluation *of, double loss_
                         int64_t loss_count[BP_TERMS])
 {
     set_masked(engine, false);
-    engine_settle(engine);
+    engine_await_parameters(engine);
     bp_stage_evaluate(engine->stage, of, loss_sum, loss_count);
 }
 
 bp_network *bp_engine_network(bp_engine *engine)
 {
     set_masked(engine, false);
-    engine_settle(engine);
+    engine_await_parameters(engine);
     return engine->network;
 }

@@ -37,7 +37,7 @@ struct bp_engine {
 int64_t engine_carried_floats(const bp_engine *engine);
 /** All parameters are there: for code that does not read them block by block. Collective over
  * mesh->data, as what follows. */
-void engine_settle(bp_engine *engine);
+void engine_await_parameters(bp_engine *engine);
 /** Nothing is on its way into the parameters: for code that overwrites them all. */
 void engine_end_gathers(bp_engine *engine);
 /** All values are new, and the same on all ranks that hold them. */

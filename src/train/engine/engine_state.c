@@ -55,7 +55,7 @@ bp_slice *bp_engine_slices_to_save(bp_engine *engine, int64_t *count)
     int64_t capacity = slice_capacity(engine);
     bp_slice *slices = bp_alloc("engine.slices", capacity, sizeof *slices);
 
-    engine_settle(engine);
+    engine_await_parameters(engine);
     *count = 0;
     for (int g = 0; g < engine->network->group_count; g++) {
         const bp_group *group = &engine->network->groups[g];
