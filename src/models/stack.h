@@ -313,7 +313,7 @@ bp_activations bp_stack_behind(const bp_model_shape *shape, int block);
 /** All of a family that is an embedding, layers and a head; and of an encoder that fills in and
  * checks more. */
 #define BP_STACK_FAMILY BP_STACK_ENCODER(bp_stack_fill_defaults, bp_stack_check)
-#define BP_STACK_ENCODER(settles, checks)                                                          \
+#define BP_STACK_ENCODER(fills, checks)                                                            \
     .fill_defaults = fills, .check = checks, .check_read = bp_stack_check_read,                    \
     .facts = bp_stack_facts, .blocks = bp_stack_blocks, .key_block = bp_transformer_key_block,     \
     .backbone = bp_stack_backbone, .blocks_are = "embedding, layers, head", .cost = bp_stack_cost, \

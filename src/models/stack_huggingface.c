@@ -33,7 +33,7 @@ bp_err bp_stack_hf_check(const bp_hf_shape *shape, const char *path)
     return bp_rope_hf_check(shape, rotated, path);
 }
 
-void bp_stack_hf_settle_scores(bp_hf_shape *shape, bool written)
+void bp_stack_hf_derive_scores(bp_hf_shape *shape, bool written)
 {
     bp_rope_hf_derive(shape, written);
     if (written && bp_hf_value_of(shape, "attention_multiplier") == 0)

@@ -120,7 +120,7 @@
     {                                                                                              \
         "experts_renormalised", "norm_topk_prob", NULL, BP_HF_FLAG, "0"                            \
     }
-/** Multipliers of the embedding, scores, branches and logits; with bp_stack_hf_settle_scores. */
+/** Multipliers of the embedding, scores, branches and logits; with bp_stack_hf_derive_scores. */
 #define BP_HF_MULTIPLIERS                                                                          \
     BP_HF_NUMBER("embedding_multiplier", "embedding_multiplier", "1"),                             \
         {"attention_multiplier", "attention_multiplier", NULL, BP_HF_REAL, "0", .absent = "1"},    \
@@ -142,15 +142,15 @@ bp_err bp_stack_hf_check(const bp_hf_shape *shape, const char *path);
 
 /** bp_hf_table.derive: of positions; and a model without "attention_multiplier" divides scores by
  * the root of a head's width, which is written. */
-void bp_stack_hf_settle_scores(bp_hf_shape *shape, bool written);
+void bp_stack_hf_derive_scores(bp_hf_shape *shape, bool written);
 
 /** All of a table but sizes, settings, rows and keys that are harmless. */
 #define BP_STACK_HF_TABLE(of_kind, type, class)                                                    \
-    BP_STACK_HF_TABLE_SETTLED(of_kind, type, class, bp_rope_hf_derive)
-#define BP_STACK_HF_TABLE_SETTLED(of_kind, type, class, settles)                                   \
+    BP_STACK_HF_TABLE_DERIVED(of_kind, type, class, bp_rope_hf_derive)
+#define BP_STACK_HF_TABLE_DERIVED(of_kind, type, class, derives)                                   \
     .kind = of_kind, .model_type = type, .architecture = class, .prefix = "model.",                \
     .first = "embed_tokens.weight", .head = "lm_head.weight", .tied = "embed_tokens.weight",       \
     .buffers = bp_stack_hf_buffers, .more = BP_HF_MORE, .check = bp_stack_hf_check,                \
-    .fill_defaults = fills, .bare = bp_stack_hf_head
+    .derive = derives, .bare = bp_stack_hf_head
 
 #endif

@@ -142,8 +142,8 @@ static bp_err check(const bp_hf_shape *shape, const char *path)
         .kind = "deberta", .model_type = "deberta-v2", .architecture = "DebertaV2For" class,       \
         .prefix = "deberta.", .first = "embeddings.word_embeddings.weight", .head = head_of,       \
         .tied = "embeddings.word_embeddings.weight", .sizes = sizes_of, .settings = SETTINGS,      \
-        .rows = rows_of, .buffers = BUFFERS, .harmless = HARMLESS, .more = MORE,                   \
-        .fill_defaults = fill, .check = check, .bare = HEADS                                       \
+        .rows = rows_of, .buffers = BUFFERS, .harmless = HARMLESS, .more = MORE, .derive = fill,   \
+        .check = check, .bare = HEADS                                                              \
     }
 static const bp_hf_table MASKED = TABLE("MaskedLM", "cls.predictions.decoder.weight", SIZES, ROWS),
                          VALUE = TABLE("SequenceClassification", NULL, VALUE_SIZES, CLASS_ROWS),

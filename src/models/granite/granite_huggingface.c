@@ -31,8 +31,8 @@ static const bp_hf_row ROWS[] = {BP_HF_EMBEDDING,
                                  {0}};
 
 static const bp_hf_table GRANITE = {
-    BP_STACK_HF_TABLE_SETTLED("granite", "granite", "GraniteForCausalLM",
-                              bp_stack_hf_settle_scores),
+    BP_STACK_HF_TABLE_DERIVED("granite", "granite", "GraniteForCausalLM",
+                              bp_stack_hf_derive_scores),
     .sizes = SIZES, .settings = SETTINGS, .rows = ROWS, .harmless = HARMLESS};
 
 const bp_hf_table *const bp_granite_huggingface[] = {&GRANITE, NULL};

@@ -132,7 +132,7 @@ static const bp_hf_table HYBRID = {.kind = "granite_hybrid",
                                    .harmless = HARMLESS,
                                    .more = BP_HF_MORE,
                                    .check = check,
-                                   .fill_defaults = bp_stack_hf_settle_scores,
+                                   .derive = bp_stack_hf_derive_scores,
                                    .bare = bp_stack_hf_head};
 
 const bp_hf_table *const bp_granite_hybrid_huggingface[] = {&HYBRID, NULL};

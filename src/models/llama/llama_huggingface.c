@@ -97,26 +97,26 @@ static const bp_hf_row ROWS[] = {BP_HF_EMBEDDING,
                                  {0}};
 
 /* Without a window no layer differs. */
-static void settle_mistral(bp_hf_shape *shape, bool written)
+static void derive_mistral(bp_hf_shape *shape, bool written)
 {
     bp_rope_hf_derive(shape, written);
     if (bp_hf_size_of(shape, "window") == 0)
         bp_hf_set_size(shape, "window_period", 0);
 }
 
-#define TABLE(type, class, sizes_of, settings_of, harmless_of, settles)                            \
+#define TABLE(type, class, sizes_of, settings_of, harmless_of, derives)                            \
     {                                                                                              \
         .kind = "llama", .model_type = type, .architecture = class, .prefix = "model.",            \
         .first = "embed_tokens.weight", .head = "lm_head.weight", .tied = "embed_tokens.weight",   \
         .sizes = sizes_of, .settings = settings_of, .rows = ROWS, .buffers = bp_stack_hf_buffers,  \
         .harmless = harmless_of, .more = BP_HF_MORE, .check = bp_stack_hf_check,                   \
-        .fill_defaults = fills, .bare = bp_stack_hf_head                                           \
+        .derive = derives, .bare = bp_stack_hf_head                                                \
     }
 
 static const bp_hf_table LLAMA = TABLE("llama", "LlamaForCausalLM", LLAMA_SIZES, LLAMA_SETTINGS,
                                        QWEN2_HARMLESS, bp_rope_hf_derive),
                          MISTRAL = TABLE("mistral", "MistralForCausalLM", MISTRAL_SIZES,
-                                         MISTRAL_SETTINGS, HARMLESS, settle_mistral),
+                                         MISTRAL_SETTINGS, HARMLESS, derive_mistral),
                          QWEN2 = TABLE("qwen2", "Qwen2ForCausalLM", QWEN2_SIZES, QWEN2_SETTINGS,
                                        QWEN2_HARMLESS, bp_rope_hf_derive);
 

@@ -55,7 +55,7 @@ static const bp_hf_row ROWS[] = {
     {0}};
 
 /* The rope_scaling of transformers 4 has just three members: it computes the factor. */
-static void fill_defaults(bp_hf_shape *shape, bool written)
+static void derive(bp_hf_shape *shape, bool written)
 {
     double original = bp_hf_value_of(shape, "rope_original_context"),
            factor = bp_hf_value_of(shape, "rope_factor");
@@ -66,7 +66,7 @@ static void fill_defaults(bp_hf_shape *shape, bool written)
 }
 
 static const bp_hf_table PHI3 = {
-    BP_STACK_HF_TABLE_SETTLED("phi3", "phi3", "Phi3ForCausalLM", fill_defaults), .sizes = SIZES,
+    BP_STACK_HF_TABLE_DERIVED("phi3", "phi3", "Phi3ForCausalLM", derive), .sizes = SIZES,
     .settings = SETTINGS, .rows = ROWS, .harmless = HARMLESS};
 
 const bp_hf_table *const bp_phi3_huggingface[] = {&PHI3, NULL};

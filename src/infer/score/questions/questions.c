@@ -58,10 +58,11 @@ static bp_err estimate_rank(const void *context, const bp_work_models *models,
     return BP_OK;
 }
 
-static bp_err describe(void *context, bp_work_memory *out)
+static bp_err describe(void *context, MPI_Comm world, bp_work_memory *out)
 {
     const questions *self = context;
 
+    (void)world;
     out->model = bp_score_keys_of(self->job->config)->model;
     out->remedy = "use a smaller score.context";
     out->rank = estimate_rank;
