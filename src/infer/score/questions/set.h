@@ -36,7 +36,7 @@ typedef struct bp_questions_spec {
     int64_t context; /* of the model: the most inputs of a row */
 } bp_questions_spec;
 
-/** Read JSON Lines (plain, gzip, zstd): {"task", "id", "context" or "contexts", "choices" or
+/** Read JSON Lines: {"task", "id", "context" or "contexts", "choices" or
  * "target", "answer", "group"}. White space at the end of a context belongs to the continuation;
  * both are encoded together (text/tokenizer/continuation.h). An empty context is the bare prefix,
  * and so are the choices that follow it a second time for acc_mutual.
