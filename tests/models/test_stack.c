@@ -501,7 +501,7 @@ static double slope_of(fixture *f, bp_param *param, const float *gradient, doubl
 {
     int64_t n = bp_param_floats(param);
     float *kept = bp_alloc("test", n, sizeof *kept);
-    double step = norm > 10 ? 5e-4 : 2e-3, loss[2]; /* steep is curved, too */
+    double step = norm > 50 ? 1e-4 : norm > 10 ? 5e-4 : 2e-3, loss[2]; /* steep is curved, too */
 
     memcpy(kept, param->value, (size_t)n * sizeof *kept);
     for (int side = 0; side < 2; side++) {

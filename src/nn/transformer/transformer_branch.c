@@ -307,7 +307,7 @@ void layer_enter(layer *self, bp_pass *pass, const saved *kept, forward_work *wo
     bp_norm norm = norm_of(self, first, kept);
     bp_operand normed = bp_nn_own(self->block.nn, pass, &work->normed);
 
-    if (layer_reads_stream(self, ATTENTION)) {
+    if (layer_reads_stream(self, first)) {
         if (kept->entered)
             memcpy(kept->entered, x,
                    (size_t)(bp_nn_rows(self->block.nn, pass).count * self->shape.C) * sizeof *x);

@@ -78,7 +78,7 @@ saved layer_alloc_saved(const layer *self, bp_arena *arena, const bp_pass *pass)
         }
     if (self->shape.post_norm)
         kept.entered = bp_arena_floats(arena, own * self->shape.C);
-    else if (!self->gain[ATTENTION])
+    else if (layer_attends(self) && !self->gain[ATTENTION])
         kept.entered = kept.before[ATTENTION];
     kept.up = bp_operand_alloc_apart(arena, self->block.nn->gemm,
                                      self->experts ? rows * self->shape.experts.chosen : rows,

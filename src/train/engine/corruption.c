@@ -158,7 +158,7 @@ static void compare_axis(bp_corruption *out, const bp_mesh *mesh, const bp_netwo
     for (int g = 0; g < network->group_count; g++) {
         const bp_group *group = &network->groups[g];
 
-        if (!chosen(group))
+        if (!chosen(group) || group->count == 0)
             continue;
         /* a group's params are contiguous; its padding holds nothing */
         sum = sum * UINT64_C(0x9e3779b97f4a7c15) +
