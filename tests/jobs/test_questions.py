@@ -1,4 +1,4 @@
-"""score.questions: every form against score.candidates and plain formulas, on every mesh, of ensembles, through a stop, and what is refused."""
+"""score.questions: every form against score.candidates and plain formulas, on every mesh, of ensembles, and what is refused."""
 import json
 import math
 import os
@@ -85,15 +85,18 @@ class Questions(JobTest):
         others = self.chosen("several", [context for line in several for context in line["contexts"]],
                              [[line["target"]] for line in several for _ in line["contexts"]])
         self.assert_near([value for line in several for value in line["logprobs"]], [other["logprobs"][0] for other in others])
-        bare = [line for line in lines if "choices" in line]
+        bare = [line for line in lines if line.get("context") and "choices" in line]
         ends = [line["context"][len(line["context"].rstrip()):] for line in bare]
         others = self.chosen("bare", ["" for _ in bare], [[end + text for text in line["choices"]] for line, end in zip(bare, ends)])
         for line, other in zip(bare, others, strict=True):
             self.assert_near(line["logprobs_bare"], other["logprobs"])
-        self.assertFalse(any("logprobs_bare" in line for line in lines if "choices" not in line))
+        self.assertFalse(any("logprobs_bare" in line for line in lines if line not in bare))  # nor of contexts that are the bare prefix
 
     def assert_wilson(self, figure, n):
-        """Where the distance to the share is 1.96 of its own standard errors."""
+        """Where the distance to the share is 1.96 of its own standard errors; none of few questions."""
+        if n < 10:
+            self.assertEqual((figure["low"], figure["high"]), (None, None))
+            return
         for bound in (figure["low"], figure["high"]):
             self.assertAlmostEqual(n * (bound - figure["value"]) ** 2, 1.959964 ** 2 * bound * (1 - bound), delta=1e-5)
 
@@ -109,6 +112,9 @@ class Questions(JobTest):
                                 (summary["tasks"]["letters"], lines[24:30]), (summary["tasks"]["pairs"], lines[40:])):
             self.assertEqual(figures["questions"], len(chosen))
             for name, way in ways.items():
+                if name == "acc_mutual" and "logprobs_bare" not in chosen[0]:
+                    self.assertNotIn(name, figures)
+                    continue
                 right = [best([way(line, k) for k in range(len(line["logprobs"]))]) == line["answer"] for line in chosen]
                 self.assertAlmostEqual(figures[name]["value"], sum(right) / len(right), delta=1e-12)
                 self.assert_wilson(figures[name], len(chosen))
@@ -163,6 +169,7 @@ class Questions(JobTest):
                 self.assertEqual(theirs.get(name + ",none"), figures.get(ours, {}).get("value"))
             self.assertEqual(results["n-samples"][task]["effective"], figures["questions"])
             p, n = theirs["acc,none"], figures["questions"]
+            self.assertEqual(figures["acc"]["questions"], n)
             self.assertAlmostEqual(theirs["acc_stderr,none"], math.sqrt(p * (1 - p) / (n - 1)), delta=1e-12)
         with open(self.file("harness", "samples_sentences.jsonl"), encoding="utf-8") as file:
             samples = [json.loads(line) for line in file]
@@ -196,6 +203,15 @@ class Questions(JobTest):
         summary = read_json(self.at("together"), "score", "summary.json")
         known = [line["mutual_information"] for line in lines[:24]]
         self.assertAlmostEqual(summary["tasks"]["sentences"]["mutual_information"]["value"], sum(known) / 24, delta=1e-12)
+
+    def test_choices_without_a_prefix(self):
+        """Nothing is fed before a choice: each has its own first token."""
+        path = self.write_questions("bare.jsonl", [{"context": "", "choices": ["the sea", "a sea", "one sea"], "answer": 0},
+                                                   {"context": "the", "choices": [" sea", " ship", " sand"], "answer": 0}])
+        lines = self.asked("no-prefix", 0, "score.prefix=none", path=path)
+        others = self.asked("no-prefix-alone", 0, "score.prefix=none", path=self.write_questions(
+            "alone.jsonl", [{"context": "", "choices": [text]} for text in ("the sea", "a sea", "one sea", " sea", " ship", " sand")]))
+        self.assert_near(lines[0]["logprobs"] + lines[1]["logprobs_bare"], [line["logprobs"][0] for line in others])
 
     def test_strange_texts(self):
         with open(self.at("train.txt"), encoding="utf-8") as file:

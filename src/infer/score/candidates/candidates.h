@@ -57,6 +57,9 @@ bp_err bp_candidates_read(bp_candidates *candidates, const char *path, const bp_
  * is 0 where it has none, or more than `context`; ids that do not fit lose their beginning. */
 void bp_candidates_add(bp_candidates *candidates, const bp_candidate_row *row, int64_t fed,
                        int64_t context);
+/** Are the same tokens fed before what is scored of two rows? */
+bool bp_candidates_same_context(const bp_candidates *candidates, const bp_candidate_row *one,
+                                const bp_candidate_row *other);
 /** SHA-256 of what is scored and of the answers, in 64 digits. */
 void bp_candidates_hash(const bp_candidates *candidates, char out[BP_SHA256_HEX]);
 void bp_candidates_clear(bp_candidates *candidates);

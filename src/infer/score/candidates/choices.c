@@ -9,10 +9,11 @@
 #include "mesh/collective.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Of the distributions of a batch: 64 MiB, or those of one window. */
+/* Of the distributions of a batch: 64 MiB, or that of one place. */
 #define WHOLE_FLOATS (INT64_C(16) << 20)
 
 /* ---- batches ---- */
@@ -42,18 +43,21 @@ static bool repeats(const chooser *c, int64_t at)
     const bp_candidate_row *row = row_at(c, at), *before = row_at(c, at - 1);
 
     return row->document == before->document && row->scored == 1 && before->scored == 1 &&
-           row->count == before->count;
+           bp_candidates_same_context(c->all, row, before);
 }
 
 /* A batch, from the lead to its group; windows 0: there is none. */
 typedef struct header {
     int64_t windows, length, first;
+    bool more; /* another batch of this unit follows */
 } header;
 
 /* Scored places of a batch whose distributions are kept. */
 static int64_t most_places(const chooser *c)
 {
-    return c->whole ? WHOLE_FLOATS / c->job->info.vocab_size : INT64_MAX;
+    int64_t vocab_size = c->job->info.vocab_size;
+
+    return !c->whole ? INT64_MAX : vocab_size < WHOLE_FLOATS ? WHOLE_FLOATS / vocab_size : 1;
 }
 
 /* The rows of a batch from head->first on: as many as keep their windows, as long as the longest of
@@ -171,35 +175,56 @@ static int64_t first_best(const float *log_p, int64_t count)
     return best;
 }
 
-/* The tokens of a row from the distributions of its places, which also say what the model would
- * write. */
+/* Places of a unit whose distributions are computed now: all, or of one long row some. */
+typedef struct piece {
+    int64_t first, end;
+} piece;
+
+/* Only these places of the one window have targets. */
+static void limit_targets(const chooser *c, const header *head, piece of)
+{
+    for (int64_t i = 0, place = 0; i < head->length; i++)
+        if (c->targets[i] >= 0) {
+            c->targets[i] = place >= of.first && place < of.end ? c->targets[i] : -1;
+            place++;
+        }
+}
+
+/* Tokens of a row from the distributions of their places, the first of them that of token `first`,
+ * which also say what the model would write. */
 static void take_row(const chooser *c, choice_result *result, const bp_candidate_row *row,
-                     int64_t place)
+                     int64_t place, piece of)
 {
     const int32_t *tokens = ids_of(c, row) + row->count - row->scored;
 
-    for (int64_t i = 0; i < row->scored; i++) {
-        double value = (double)c->distribution[(place + i) * c->job->info.vocab_size + tokens[i]];
+    for (int64_t i = of.first; i < of.end; i++, place++) {
+        double value = (double)c->distribution[place * c->job->info.vocab_size + tokens[i]];
 
         result->logprob += value;
         result->first = i == 0 ? value : result->first;
         result->sure += value > log(0.5);
-        result->greedy = (i == 0 || result->greedy) && c->best[place + i] == tokens[i];
+        result->greedy = (i == 0 || result->greedy) && c->best[place] == tokens[i];
     }
 }
 
-static void take_whole(const chooser *c, const header *head, int64_t rows, int64_t places)
+static void take_whole(const chooser *c, const header *head, int64_t rows, piece of)
 {
     int64_t columns = c->job->info.vocab_size, place = 0, end = 0;
 
-    for (int64_t p = 0; p < places; p++)
+    for (int64_t p = 0; p < of.end - of.first; p++)
         c->best[p] = (int32_t)first_best(c->distribution + p * columns, columns);
+    if (head->windows == 1 && rows == 1) {
+        take_row(c, c->results, row_at(c, head->first), 0, of);
+        return;
+    }
     for (int64_t k = 0; k < rows; k++) {
+        const bp_candidate_row *row = row_at(c, head->first + k);
+
         if (k == 0 || !repeats(c, head->first + k)) {
             place = end;
-            end += row_at(c, head->first + k)->scored;
+            end += row->scored;
         }
-        take_row(c, &c->results[k], row_at(c, head->first + k), place);
+        take_row(c, &c->results[k], row, place, (piece){0, row->scored});
     }
 }
 
@@ -227,6 +252,29 @@ static void lead_walks(chooser *c, const header *head, int64_t rows, bool *stopp
     greedy_end(&c->walker);
 }
 
+/* The unit's batch, of a long row with fewer places several times; false: none was computed. */
+static bool lead_batches(chooser *c, header *head, int64_t rows, int64_t places, bp_err *err)
+{
+    int64_t most = most_places(c);
+    piece of = {0, 0};
+    bool scored = false;
+
+    do {
+        of = (piece){of.end, places - of.end > most ? of.end + most : places};
+        head->more = head->windows > 0 && of.end < places;
+        if (head->windows > 0)
+            fill_batch(c, head, rows);
+        if (head->windows > 0 && of.end - of.first < places)
+            limit_targets(c, head, of);
+        scored = score_batch(c, head, err);
+        for (int64_t w = 0; scored && w < head->windows && !c->whole; w++)
+            take_window(c, head, w);
+        if (scored && c->whole)
+            take_whole(c, head, rows, of);
+    } while (scored && head->more);
+    return scored;
+}
+
 static bp_err lead(chooser *c, int64_t unit, bp_buffer *out, bool *stopped)
 {
     header head = {.first = c->starts[unit]};
@@ -240,17 +288,9 @@ static bp_err lead(chooser *c, int64_t unit, bp_buffer *out, bool *stopped)
     *stopped = bp_work_between(c->job);
     if (*stopped || !scores_any(c, head.first, rows))
         head.windows = 0;
-    else
-        fill_batch(c, &head, rows);
     bp_work_ask_next(c->job);
-    if (score_batch(c, &head, &err)) {
-        for (int64_t w = 0; w < head.windows && !c->whole; w++)
-            take_window(c, &head, w);
-        if (c->whole)
-            take_whole(c, &head, rows, places);
-        if (c->walker.decoding)
-            lead_walks(c, &head, rows, stopped);
-    }
+    if (lead_batches(c, &head, rows, places, &err) && c->walker.decoding)
+        lead_walks(c, &head, rows, stopped);
     bp_buffer_add(out, c->results, (size_t)rows * sizeof *c->results);
     bp_buffer_add(out, c->of_members, (size_t)(rows * c->members) * sizeof *c->of_members);
     return err;
@@ -259,10 +299,15 @@ static bp_err lead(chooser *c, int64_t unit, bp_buffer *out, bool *stopped)
 bp_err chooser_run(chooser *c, int64_t unit, bp_buffer *out, bool *stopped)
 {
     bp_err err = BP_OK;
+    header head = {0};
+    bool scored;
 
     if (c->job->leads)
         return lead(c, unit, out, stopped);
-    if (score_batch(c, &(header){0}, &err) && c->walker.decoding)
+    do
+        scored = score_batch(c, &head, &err);
+    while (scored && head.more);
+    if (scored && c->walker.decoding)
         greedy_follow(&c->walker);
     return err;
 }
@@ -316,6 +361,13 @@ static void sort_rows(chooser *c)
     bp_free(places);
 }
 
+const char *chooser_key(char text[CHOOSER_KEY_BYTES], const chooser *c)
+{
+    (void)snprintf(text, CHOOSER_KEY_BYTES, "%d %d %lld", c->whole, BP_SCORE_BATCH_TOKENS,
+                   (long long)WHOLE_FLOATS);
+    return text;
+}
+
 void chooser_cut(chooser *c)
 {
     int64_t rows = c->all->count, places;
@@ -352,6 +404,8 @@ static sizes sizes_of(const chooser *c)
         int64_t places, rows = batch_rows(c, &head, &places);
 
         most.rows = rows > most.rows ? rows : most.rows;
+        if (places > most_places(c))
+            places = most_places(c);
         most.places = places > most.places ? places : most.places;
     }
     return most;

@@ -36,7 +36,7 @@ typedef struct chooser {
     /* of a unit, on the computing ranks */
     int32_t *inputs, *targets;
     float *values;
-    float *distribution; /* [scored places][vocab_size], if `whole`, */
+    float *distribution; /* [places of a batch][vocab_size], if `whole`, */
     int32_t *best;       /* and [scored places] the first most probable token of each */
     choice_result *results;
     double *of_members; /* [rows of a unit][members] */
@@ -48,6 +48,9 @@ typedef struct chooser {
 int64_t chooser_bytes(int64_t longest, int64_t statistics, int64_t vocab_size);
 /** Can `whole` be? On the computing ranks, local. */
 bool chooser_gives_whole(const bp_model *lm);
+/** What a key of the work says of how units are cut (bp_work_key). Pure. */
+#define CHOOSER_KEY_BYTES 64
+const char *chooser_key(char text[CHOOSER_KEY_BYTES], const chooser *c);
 /** Cut the rows into units, a function of the choices, `whole` and the vocabulary. Local; on leads
  * and the coordinator. */
 void chooser_cut(chooser *c);

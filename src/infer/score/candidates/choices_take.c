@@ -15,8 +15,7 @@ bool choice_is_open(const bp_candidates *all, const choice_results *results, int
     for (int64_t k = first; k < end; k++) {
         const bp_candidate_row *other = &all->rows[k];
 
-        /* after the same context: it was not cut */
-        if (other->scored > 0 && other->count - other->scored == row->count - row->scored)
+        if (other->scored > 0 && bp_candidates_same_context(all, row, other))
             open = open && results->of[k - results->first].first <= own->first;
     }
     return open;

@@ -4,6 +4,8 @@
 #include "base/buffer.h"
 #include "base/mem.h"
 
+#include <string.h>
+
 void bp_candidates_add(bp_candidates *candidates, const bp_candidate_row *given, int64_t fed,
                        int64_t context)
 {
@@ -24,6 +26,16 @@ void bp_candidates_add(bp_candidates *candidates, const bp_candidate_row *given,
                                candidates->count + 1, sizeof *candidates->rows);
     candidates->rows[candidates->count++] = row;
     candidates->first[row.document + 1] = candidates->count;
+}
+
+bool bp_candidates_same_context(const bp_candidates *candidates, const bp_candidate_row *one,
+                                const bp_candidate_row *other)
+{
+    int64_t fed = one->count - one->scored;
+
+    return fed == other->count - other->scored &&
+           memcmp(candidates->ids.data + one->first, candidates->ids.data + other->first,
+                  (size_t)fed * sizeof *candidates->ids.data) == 0;
 }
 
 void bp_candidates_hash(const bp_candidates *candidates, char out[BP_SHA256_HEX])

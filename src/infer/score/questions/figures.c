@@ -43,7 +43,7 @@ static double value_of(const mean *of)
 static void compute(double *values, int64_t *known, const int32_t *counts, const sample *all)
 {
     mean means[FIGURES] = {0};
-    bp_calibration *each = bp_alloc("score.questions", all->count + 1, sizeof *each);
+    bp_calibration sums = {0};
 
     for (int64_t k = 0; k < all->count; k++) {
         const question_verdict *of = all->of[k];
@@ -56,9 +56,9 @@ static void compute(double *values, int64_t *known, const int32_t *counts, const
         add(&means[BRIER], of->brier, times);
         add(&means[TOTAL_ENTROPY], of->total_entropy, times);
         add(&means[MUTUAL_INFORMATION], of->mutual_information, times);
-        if (!isnan(of->confidence))
-            bp_calibration_add(&each[k], (float)of->confidence, of->right[QUESTION_ACC] > 0,
-                               of->nll, of->brier);
+        if (!counts) /* no interval is made of its resamples */
+            bp_calibration_add(&sums, (float)of->confidence, of->right[QUESTION_ACC] > 0, of->nll,
+                               of->brier);
     }
     for (int f = 0; f < FIGURES; f++) {
         values[f] = value_of(&means[f]);
@@ -66,10 +66,7 @@ static void compute(double *values, int64_t *known, const int32_t *counts, const
             known[f] = (int64_t)means[f].weight;
     }
     values[PERPLEXITY] = exp(values[PERPLEXITY]);
-    bp_calibration whole = bp_calibration_of(each, counts, all->count);
-
-    values[ECE] = bp_calibration_ece(&whole);
-    bp_free(each);
+    values[ECE] = bp_calibration_ece(&sums);
 }
 
 static void resampled(double *values, const int32_t *const *counts, const void *data)
@@ -83,9 +80,9 @@ static bp_interval interval_of(const double *resamples, double value, int64_t kn
 {
     bp_interval interval = {NAN, NAN};
 
-    if (f < QUESTION_WAYS)
+    if (f < QUESTION_WAYS && known >= BP_FEW_DOCUMENTS)
         return bp_wilson_interval(value, known);
-    if (f != ECE)
+    if (f >= QUESTION_WAYS && f != ECE)
         (void)bp_interval_of(&interval, resamples + f, BP_RESAMPLES, FIGURES, known);
     return interval;
 }
@@ -112,9 +109,10 @@ static json_t *figures_of(const sample *all, uint64_t seed)
         bp_interval interval = interval_of(values, whole[f], known[f], f);
 
         (void)json_object_set_new(out, NAMES[f],
-                                  json_pack("{so so so}", "value", bp_json_real(whole[f]), "low",
+                                  json_pack("{so so so sI}", "value", bp_json_real(whole[f]), "low",
                                             bp_json_real(interval.low), "high",
-                                            bp_json_real(interval.high)));
+                                            bp_json_real(interval.high), "questions",
+                                            (json_int_t)known[f]));
     }
     bp_free(values);
     return out;
@@ -164,10 +162,6 @@ json_t *question_figures(const bp_question_set *set, const question_verdict *ver
 
         if (!task)
             continue;
-        bool is_task = false;
-
-        for (int64_t k = 0; k < set->count && !is_task; k++)
-            is_task = set->questions[k].task == t;
         json_t *groups = groups_of(set, verdicts, seed, t);
 
         if (json_object_size(groups) > 0)

@@ -49,8 +49,8 @@ static int64_t best_by(const question_results *r, const bp_question *q, int way)
 }
 
 /* The softmax of the options' log-probabilities: of member m, -1: of the model. An option without
- * one has 0. */
-static void softmax(double *p, const question_results *r, const bp_question *q, int64_t member)
+ * one has 0. Its denominator's logarithm. */
+static double softmax(double *p, const question_results *r, const bp_question *q, int64_t member)
 {
     double most = -INFINITY, sum = 0;
 
@@ -66,6 +66,7 @@ static void softmax(double *p, const question_results *r, const bp_question *q, 
         sum += p[k] = isinf(most) ? 0 : exp(p[k] - most);
     for (int64_t k = 0; k < q->options; k++)
         p[k] = sum > 0 ? p[k] / sum : 0;
+    return most + log(sum);
 }
 
 static double entropy_of(const double *p, int64_t count)
@@ -85,7 +86,7 @@ static void disagree(question_verdict *out, const question_results *r, const bp_
     double expected = 0;
 
     for (int64_t m = 0; m < r->members; m++) {
-        softmax(p, r, q, m);
+        (void)softmax(p, r, q, m);
         expected += entropy_of(p, q->options) / (double)r->members;
         for (int64_t k = 0; k < q->options; k++)
             mean[k] += p[k] / (double)r->members;
@@ -97,11 +98,11 @@ static void disagree(question_verdict *out, const question_results *r, const bp_
 
 static void calibrate(question_verdict *out, const question_results *r, const bp_question *q)
 {
-    double *p = bp_alloc("score.questions", q->options, sizeof *p);
+    double *p = bp_alloc("score.questions", q->options, sizeof *p),
+           denominator = softmax(p, r, q, -1);
 
-    softmax(p, r, q, -1);
     out->confidence = p[out->best];
-    out->nll = -log(p[q->answer]);
+    out->nll = denominator - logprob_of(r, q->first + q->answer); /* NaN: it has none */
     out->brier = 0;
     for (int64_t k = 0; k < q->options; k++)
         out->brier += pow(p[k] - (k == q->answer), 2);

@@ -14,14 +14,17 @@ static json_t *number(double value)
     return bp_json_real(value);
 }
 
+static json_t *logprob_json(const question_results *r, int64_t row)
+{
+    return number(r->set->rows.rows[row].scored > 0 ? r->rows[row].logprob : NAN);
+}
+
 static json_t *logprobs_of(const question_results *r, const bp_question *q, int64_t first)
 {
     json_t *list = json_array();
 
     for (int64_t k = 0; k < q->options; k++)
-        (void)json_array_append_new(
-            list,
-            number(r->set->rows.rows[first + k].scored > 0 ? r->rows[first + k].logprob : NAN));
+        (void)json_array_append_new(list, logprob_json(r, first + k));
     return list;
 }
 
@@ -109,8 +112,8 @@ static json_t *responses_of(const question_results *r, const bp_question *q)
     json_t *list = json_array();
 
     for (int64_t k = 0; k < q->options; k++)
-        (void)json_array_append_new(list, json_pack("[o o]", number(r->rows[q->first + k].logprob),
-                                                    greedy_of(r, q->first + k)));
+        (void)json_array_append_new(
+            list, json_pack("[o o]", logprob_json(r, q->first + k), greedy_of(r, q->first + k)));
     return list;
 }
 
@@ -151,14 +154,20 @@ static json_t *sample_of(const question_results *r, const question_verdict *verd
     return sample;
 }
 
-/* A name as a part of a file's. */
+/* A name as a part of a file's, which no other task has: what a file's name may not have, and a
+ * percent sign, as %XX. */
 static char *file_name_of(const char *task)
 {
-    char *name = bp_sprintf("samples_%s.jsonl", task);
+    bp_buffer name = {0};
 
-    for (char *at = name; *at; at++)
-        *at = *at == '/' || (unsigned char)*at < ' ' ? '_' : *at;
-    return name;
+    bp_buffer_printf(&name, "samples_");
+    for (const char *at = task; *at; at++)
+        if (*at == '/' || *at == '%' || (unsigned char)*at < ' ')
+            bp_buffer_printf(&name, "%%%02X", (unsigned char)*at);
+        else
+            bp_buffer_add(&name, at, 1);
+    bp_buffer_printf(&name, ".jsonl");
+    return bp_buffer_take(&name);
 }
 
 static bp_err write_samples(const question_results *r, const question_verdict *verdicts,
@@ -185,13 +194,14 @@ static double error_of(double share, int64_t count)
     return count > 1 ? sqrt(share * (1 - share) / (double)(count - 1)) : NAN;
 }
 
-static void put_figure(json_t *to, const json_t *figures, const char *ours, const char *theirs,
-                       int64_t count)
+static void put_figure(json_t *to, const json_t *figures, const char *ours, const char *theirs)
 {
-    const json_t *value = json_object_get(json_object_get(figures, ours), "value");
+    const json_t *figure = json_object_get(figures, ours),
+                 *value = json_object_get(figure, "value");
+    int64_t count = json_integer_value(json_object_get(figure, "questions"));
     char name[64];
 
-    if (!value)
+    if (!json_is_number(value))
         return;
     snprintf(name, sizeof name, "%s,none", theirs);
     (void)json_object_set_new(to, name, json_real(json_number_value(value)));
@@ -213,11 +223,11 @@ static json_t *results_of(const json_t *tasks, const char *model)
         int64_t count = json_integer_value(json_object_get(figures, "questions"));
         json_t *of = json_pack("{ss}", "alias", name);
 
-        put_figure(of, figures, "acc", "acc", count);
-        put_figure(of, figures, "acc_character", "acc_norm", count);
-        put_figure(of, figures, "acc_norm", "acc_bytes", count);
-        put_figure(of, figures, "acc_mutual", "acc_mutual_info", count);
-        put_figure(of, figures, "perplexity", "perplexity", count);
+        put_figure(of, figures, "acc", "acc");
+        put_figure(of, figures, "acc_character", "acc_norm");
+        put_figure(of, figures, "acc_norm", "acc_bytes");
+        put_figure(of, figures, "acc_mutual", "acc_mutual_info");
+        put_figure(of, figures, "perplexity", "perplexity");
         (void)json_object_set_new(results, name, of);
         (void)json_object_set_new(
             counts, name,

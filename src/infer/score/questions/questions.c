@@ -15,6 +15,7 @@
 #include "math/math.h"
 #include "mesh/collective.h"
 #include "models/open.h"
+#include "models/weights.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -146,8 +147,8 @@ static void warn(const questions *self)
                 rows->unscored, self->set.options, self->context, path);
     if (self->set.cut > 0)
         BP_WARN("questions.cut",
-                "%" PRId64 " of %" PRId64 " texts have more than %" PRId64 " tokens, context and "
-                "continuation, and lose their beginning: at %s",
+                "%" PRId64 " of %" PRId64 " texts have more than score.context = %" PRId64
+                " tokens, context and continuation, and lose their beginning: at %s",
                 self->set.cut, self->set.options, self->context, path);
 }
 
@@ -206,10 +207,14 @@ static bp_err save(questions *self, const question_results *results,
         question_figures(&self->set, verdicts, (uint64_t)bp_run_keys_of(config)->seed);
     bp_err err = question_lines_write(results, verdicts, folder);
 
-    self->summary = json_pack("{ss si ss ss sI sI}", "format", "bagpipe-questions", "version", 1,
-                              "model_digest", self->job->info.digest, "questions_sha256",
-                              self->hash, "texts", (json_int_t)self->set.rows.count, "unscored",
-                              (json_int_t)self->set.rows.unscored);
+    self->summary =
+        json_pack("{ss si s{ss} s{sI ss ss} ss sI sI}", "format", "bagpipe-questions", "version", 1,
+                  "model", "digest", self->job->info.digest, "convention", "context",
+                  (json_int_t)(self->context < BP_MODEL_UNLIMITED ? self->context : 0), "prefix",
+                  self->prefix, "precision", bp_math_keys_of(config)->precision, "questions_sha256",
+                  self->hash, "texts", (json_int_t)self->set.options, "unscored",
+                  (json_int_t)self->set.rows.unscored);
+    bp_weights_record(self->summary, config);
     (void)json_object_update(self->summary, figures);
     if (err == BP_OK && strcmp(bp_score_keys_of(config)->questions_form, "lm-eval") == 0)
         err = question_harness_write(results, verdicts, self->summary, folder,
@@ -255,6 +260,8 @@ static bp_err open_job(void *context)
     int64_t asked = bp_score_rule_keys_of(job->config)->context,
             whole = job->lm && chooser_gives_whole(job->lm);
 
+    char cut[CHOOSER_KEY_BYTES];
+
     self->context = asked > 0 ? asked : job->info.context;
     self->prefix = bp_score_rule_keys_of(job->config)->prefix;
     bp_err err = check_model(self);
@@ -268,9 +275,9 @@ static bp_err open_job(void *context)
                               .statistics = job->info.statistics,
                               .members = job->info.members,
                               .whole = bp_all_max_int(whole, job->mesh->world) > 0};
-    bp_work_key(self->key, "questions 1 %s %s %s %s %" PRId64 " %d %d", job->info.digest,
+    bp_work_key(self->key, "questions 1 %s %s %s %s %" PRId64 " %d %d %s", job->info.digest,
                 self->hash, bp_math_keys_of(job->config)->precision, self->prefix, self->context,
-                job->mesh_shape.tensor, job->mesh_shape.members);
+                job->mesh_shape.tensor, job->mesh_shape.members, chooser_key(cut, &self->chooser));
     if (reads) {
         chooser_cut(&self->chooser);
         if (job->mesh->coordinates)
@@ -388,10 +395,13 @@ static const bp_work QUESTIONS = {.name = "score",
 /* Keys that have no meaning beside it. */
 static bp_err check_keys(const bp_config *config)
 {
-    static const char *const OTHERS[] = {"score.corpus",     "score.candidates",  "score.select",
-                                         "score.tokens",     "score.states",      "score.mix",
-                                         "score.neighbours", "score.convention",  "score.stride",
-                                         "score.end",        "score.prefix_every"};
+    static const char *const OTHERS[] = {
+        "score.corpus",     "score.candidates",   "score.vectors",    "score.vectors_norm",
+        "score.select",     "score.tokens",       "score.states",     "score.mix",
+        "score.mix_scale",  "score.neighbours",   "score.convention", "score.stride",
+        "score.end",        "score.prefix_every", "score.cut",        "run.member",
+        "task.stride",      "task.answer_tokens", "neighbours.k",     "neighbours.temperature",
+        "neighbours.weight"};
 
     for (size_t k = 0; k < sizeof OTHERS / sizeof OTHERS[0]; k++)
         if (bp_config_departs(config, OTHERS[k]))

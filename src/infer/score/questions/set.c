@@ -4,7 +4,6 @@
 #include "base/config/json.h"
 #include "base/files/fs.h"
 #include "base/mem.h"
-#include "text/documents/text_source.h"
 #include "text/tokenizer/continuation.h"
 
 #include <inttypes.h>
@@ -66,9 +65,12 @@ static bp_err add_row(reader *self, const bp_context_text *context, const bp_ids
     self->set->characters = bp_grow("score.questions", self->set->characters,
                                     &self->set->capacities[3], rows->count + 1, sizeof(int64_t));
     self->set->characters[rows->count] = characters_of(string, bytes);
-    self->set->options += !rows->quiet[row.document];
-    self->set->cut += rows->ids.count - row.first > self->spec->context + 1;
+    bool is_option = !rows->quiet[row.document],
+         is_long = rows->ids.count - row.first > self->spec->context + 1;
+
     bp_candidates_add(rows, &row, fed->count, self->spec->context);
+    self->set->options += is_option;
+    self->set->cut += is_option && is_long && rows->rows[rows->count - 1].scored > 0;
     return BP_OK;
 }
 
@@ -111,7 +113,8 @@ static bp_err add_document(reader *self, const char *text, size_t bytes, const j
 }
 
 /* The choices behind the bare prefix, with the white space that the context leaves to them. */
-static bp_err add_bare(reader *self, const json_t *context, const json_t *choices)
+static bp_err add_bare(reader *self, bp_question *question, const json_t *context,
+                       const json_t *choices)
 {
     bp_context_text end = {.text = json_string_value(context),
                            .bytes = json_string_length(context)};
@@ -121,8 +124,10 @@ static bp_err add_bare(reader *self, const json_t *context, const json_t *choice
     int64_t unscored = self->set->rows.unscored;
 
     bp_ids_clear(&unused);
-    if (err == BP_OK)
-        err = add_document(self, end.text + end.kept, end.bytes - end.kept, choices, true);
+    if (err != BP_OK || end.kept == 0) /* it is the bare prefix itself */
+        return err;
+    question->bare = self->set->rows.count;
+    err = add_document(self, end.text + end.kept, end.bytes - end.kept, choices, true);
     self->set->rows.unscored = unscored; /* as options they are counted already */
     return err;
 }
@@ -160,8 +165,10 @@ static bp_err read_name(bp_question_set *set, const json_t *object, const char *
     if (!value || json_is_null(value))
         return BP_OK;
     if (!json_is_string(value) || json_string_length(value) == 0 ||
+        json_string_length(value) > BP_QUESTION_NAME ||
         strlen(json_string_value(value)) != json_string_length(value))
-        return BP_FAIL(BP_ERR_FORMAT, "questions.bad_name", "\"%s\" is no name", key);
+        return BP_FAIL(BP_ERR_FORMAT, "questions.bad_name", "\"%s\" is no name of 1 to %d bytes",
+                       key, BP_QUESTION_NAME);
     *out = name_of(set, json_string_value(value));
     return BP_OK;
 }
@@ -241,11 +248,7 @@ static bp_err add_question(reader *self, const json_t *object, bp_question *ques
         return err;
     err = add_document(self, json_string_value(of.context), json_string_length(of.context), texts,
                        false);
-    if (err == BP_OK && of.choices) {
-        question->bare = rows->count;
-        err = add_bare(self, of.context, of.choices);
-    }
-    return err;
+    return err == BP_OK && of.choices ? add_bare(self, question, of.context, of.choices) : err;
 }
 
 static bp_err add_object(reader *self, const json_t *object, bp_question *question)

@@ -5,6 +5,8 @@
 #include "base/buffer.h"
 #include "infer/score/candidates/candidates.h"
 
+#define BP_QUESTION_NAME 80 /* bytes of a task's or a group's, at most: files are named so */
+
 typedef struct bp_question {
     int64_t line, bytes; /* of bp_question_set.text: its line, without its end */
     int64_t task, group; /* of bp_question_set.names; group -1: none */
