@@ -29,6 +29,7 @@ typedef struct bp_network {
                                does not */
     bool changes_always;
     void *tables; /* what the family's blocks read beside parameters; freed with the network */
+    int64_t table_bytes; /* of those that a pass fills */
 } bp_network;
 
 /** An empty network with capacity for this many blocks and groups (fixed: pointers to params stay

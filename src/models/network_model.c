@@ -383,6 +383,7 @@ bp_err bp_model_estimate_shape(bp_model_memory *out, const bp_model_shape *shape
             windows > 0
                 ? (int64_t)(products.scratch + network_piece_bytes(network, &maker, windows))
                 : 0;
+        work += network->table_bytes;
         *out = (bp_model_memory){
             .weights_bytes = load.held + (int64_t)products.copies,
             .work_bytes = work > load.staged ? work : load.staged, /* not both at a time */

@@ -230,6 +230,7 @@ void bp_network_add_rotary(bp_network *network, const bp_rope *ropes, int count,
         network->changes_always |= ropes[k].scaling == BP_ROPE_DYNAMIC;
     }
     network->tables = all;
+    network->table_bytes = floats * (int64_t)sizeof *memory;
 }
 
 const struct bp_rotary *bp_network_rotary(const bp_network *network, int number)

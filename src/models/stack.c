@@ -210,7 +210,7 @@ void bp_stack_fill_defaults(bp_model_shape *shape)
     if (stack_of(shape)->rotary)
         stack_fill_rope(shape);
     if (stack_of(shape)->mixer != BP_STACK_ATTENTION)
-        stack_settle_states(shape);
+        stack_fill_states(shape);
 }
 
 static void check_experts(const bp_model_shape *shape, int tensors, bp_config *config)
@@ -222,6 +222,17 @@ static void check_experts(const bp_model_shape *shape, int tensors, bp_config *c
                         "model.experts_chosen = %lld is more than model.experts = %lld: at "
                         "model.experts_chosen; use %lld or less",
                         (long long)own->chosen, (long long)own->experts, (long long)own->experts);
+    if (own->experts > 0 && bp_stack_sparse_count(shape) == 0)
+        bp_config_fault(config, "model.no_experts",
+                        "model.experts = %lld, and no layer has any: at model.experts_step, "
+                        "model.experts_dense; leave them out, or name fewer layers",
+                        (long long)own->experts);
+    for (int k = 0; k < BP_MODEL_REALS && own->dense[k] != 0; k++)
+        if (own->dense[k] != floor(own->dense[k]) || own->dense[k] > (double)shape->layers)
+            bp_config_fault(config, "model.bad_layers",
+                            "model.experts_dense names %g, which is no layer from 1 to %lld: at "
+                            "model.experts_dense; use a list such as 1,2",
+                            own->dense[k], (long long)shape->layers);
     if (expert_inner(shape) != inner_width(shape))
         bp_transformer_check_inner(shape, expert_inner(shape), tensors, config);
 }

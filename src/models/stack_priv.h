@@ -20,7 +20,7 @@ static inline double stack_epsilon(const bp_model_shape *shape)
 /** Has layer `number`, from 0, attention? */
 bool stack_attends(const bp_model_shape *shape, int64_t number);
 /** Their part of bp_stack_fill_defaults, bp_stack_check and bp_stack_check_read. */
-void stack_settle_states(bp_model_shape *shape);
+void stack_fill_states(bp_model_shape *shape);
 void stack_check_states(const bp_model_shape *shape, int tensors, bp_config *config);
 bp_err stack_check_read_states(const bp_model_shape *shape, const char *where);
 /** Such a layer of a network; and its FLOPs, as bp_stack_layer_cost. */

@@ -48,7 +48,7 @@ static bp_state_space_shape layer_of(const bp_model_shape *shape, int64_t number
         .mask = hybrid ? 4 * number + 2 : number + 1}; /* as that of attention's sum */
 }
 
-void stack_settle_states(bp_model_shape *shape)
+void stack_fill_states(bp_model_shape *shape)
 {
     bp_stack_sizes *own = &shape->stack;
     bp_state_space_shape layer = layer_of(shape, 0);

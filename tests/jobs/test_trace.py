@@ -44,7 +44,7 @@ class Trace(JobTest):
         reported = sum(line["seconds"] for line in metrics(self.at("alone"))[FIRST - 1:])  # by another clock of the loop
         rank = profile["ranks"][0]
         apart = sum(rank["work"][kind]["seconds"] for kind in APART)
-        self.assertGreater(rank["seconds"] - apart, reported)  # which leaves out the writing of metrics
+        self.assertGreater(rank["seconds"] - apart, 0.9 * reported)  # by clocks that begin and end at other points
         self.assertGreater(rank["silicon_flops"], 0)
         self.assertGreater(rank["memory_bytes"], 0)
         self.assertFalse(os.path.exists(self.at("alone") + "/trace.json"))

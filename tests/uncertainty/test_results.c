@@ -214,7 +214,7 @@ static void figures_are_those_by_hand(void **state)
      * + 0.25) / 4, of half of the tokens; of the others, with one document each, nothing is known
      */
     assert_true(fabs(plain[COMPARISON_FIGURE_SQUARED].value + 0.125) < 1e-12);
-    assert_true(plain[COMPARISON_FIGURE_SQUARED].low <= plain[COMPARISON_FIGURE_SQUARED].high);
+    assert_true(isnan(plain[COMPARISON_FIGURE_SQUARED].low)); /* of few documents */
     assert_true(comparison_rms(&results.results[0]).low == 0);
     /* errors by confidence: 0, then a tie of 0 and 1, then 1: 0, 1/4, 1/3, 1/2 */
     assert_true(fabs(plain[COMPARISON_FIGURE_AURC].value - (0 + 0.25 + 1.0 / 3 + 0.5) / 4) < 1e-12);

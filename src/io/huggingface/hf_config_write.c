@@ -65,7 +65,7 @@ static void put_size(json_t *config, const bp_hf_shape *shape, int k, const char
         hf_labels_write(config, (int64_t)shape->sizes[k], shape->labels);
         return;
     }
-    if (!dot && nothing && size->quiet)
+    if (!dot && nothing && size->quiet && !size->or_none)
         return;
     if (!dot) {
         (void)json_object_set_new(config, name,

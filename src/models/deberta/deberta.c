@@ -116,6 +116,11 @@ static void check(const bp_model_shape *shape, int tensors, bp_config *config)
                         "model.distance - 1 = %lld: at model.buckets; use one that is",
                         (long long)shape->own[BP_DEBERTA_BUCKETS],
                         (long long)distance_of(shape) - 1);
+    if (shape->stack.no_positions != 0 && bp_stack_segments(shape) > 0)
+        bp_config_fault(config, "model.segments_without_positions",
+                        "model.segments = %lld are added to positions, and model.absolute = no has "
+                        "none: at model.segments; leave one of them out",
+                        (long long)bp_stack_segments(shape));
     if (shape->adapter.kind == BP_ADAPTER_LORA && shape->own[BP_DEBERTA_OTHER_PROJECTIONS] == 0)
         bp_config_fault(config, "adapter.shared_products",
                         "adapter.kind = lora changes products that distances share with queries "

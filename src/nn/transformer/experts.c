@@ -119,9 +119,8 @@ typedef struct choices {
     int64_t first, count;
 } choices;
 
-static choices choices_of(const layer *self, const routing *routes, int64_t e)
+static choices choices_of(const routing *routes, int64_t e)
 {
-    (void)self;
     return (choices){routes->order + routes->first[e], routes->first[e],
                      routes->first[e + 1] - routes->first[e]};
 }
@@ -227,7 +226,7 @@ void experts_forward(layer *self, bp_pass *pass, const saved *kept, const bp_ope
     router_forward(self, &kept->routes, normed);
     bp_zero(branch, normed->rows * self->shape.C);
     for (int64_t e = 0; e < self->shape.experts.count; e++) {
-        choices of = choices_of(self, &kept->routes, e);
+        choices of = choices_of(&kept->routes, e);
 
         if (of.count == 0)
             continue;
@@ -274,7 +273,7 @@ static void backward_one(layer *self, int64_t e, const choices *of, const expert
 static void backward_up(layer *self, const expert_work *work, const saved *kept)
 {
     for (int64_t e = 0; e < self->shape.experts.count; e++) {
-        choices of = choices_of(self, &kept->routes, e);
+        choices of = choices_of(&kept->routes, e);
         bp_operand dup = bp_operand_part(&work->dup, of.first, of.count), x;
 
         if (of.count == 0) {
@@ -296,7 +295,7 @@ void experts_backward(layer *self, bp_pass *pass, const saved *kept, const float
     layer_open_residual(self, pass, kept, &work.dbranch, NULL, dout, MLP);
     bp_zero(work.norm.dnormed, rows * self->shape.C);
     for (int64_t e = 0; e < self->shape.experts.count; e++) {
-        choices of = choices_of(self, &kept->routes, e);
+        choices of = choices_of(&kept->routes, e);
 
         if (of.count > 0)
             backward_one(self, e, &of, &work, kept);

@@ -39,18 +39,18 @@ static void adapt_products(layer *self, const bp_adapter *adapter, bp_group *spl
                     up = {.outs = layer_up_columns(self), .ins = C},
                     down = {.outs = C, .ins = self->Fl, .row_split = true};
 
-    bool mlp = !self->experts;
-
     if (layer_attends(self)) {
         add_weight(&qkv, to & BP_ADAPT_Q, self->q_weight, 0);
         add_weight(&qkv, to & BP_ADAPT_K, self->key_weight[0], self->Cl);
         add_weight(&qkv, to & BP_ADAPT_V, self->key_weight[1], self->Cl + keys);
         add_weight(&out, to & BP_ADAPT_OUT, self->out_weight, 0);
     }
-    add_weight(&up, (to & BP_ADAPT_UP) && mlp, self->up_weight, 0);
-    if (layer_is_gated(self) && mlp) /* up_weight is the gate, and up follows it */
-        add_weight(&up, to & BP_ADAPT_UP, self->up_weight + 1, self->Fl);
-    add_weight(&down, (to & BP_ADAPT_DOWN) && !self->experts, self->down_weight, 0);
+    if (!self->experts) {
+        add_weight(&up, to & BP_ADAPT_UP, self->up_weight, 0);
+        if (layer_is_gated(self)) /* up_weight is the gate, and up follows it */
+            add_weight(&up, to & BP_ADAPT_UP, self->up_weight + 1, self->Fl);
+        add_weight(&down, to & BP_ADAPT_DOWN, self->down_weight, 0);
+    }
     adapt_product(self, PRODUCT_QKV, adapter, &qkv, split, partial);
     adapt_product(self, PRODUCT_OUT, adapter, &out, split, partial);
     adapt_product(self, PRODUCT_UP, adapter, &up, split, partial);

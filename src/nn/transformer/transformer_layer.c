@@ -307,7 +307,8 @@ int64_t bp_transformer_layer_products(const bp_layer_shape *shape)
     int64_t entries = 0;
 
     counted.query_group = counted.experts.group = &queries;
-    counted.experts.count = shape->experts.chosen; /* what a row goes through */
+    if (shape->experts.count > 0)
+        counted.experts.count = shape->experts.chosen; /* what a row goes through */
     begin(&self, &one, &counted, &split, &whole);
     for (int k = 0; k < split.count; k++)
         entries += split.params[k].dims == 2 ? bp_param_floats(&split.params[k]) : 0;

@@ -47,7 +47,7 @@ bp_err bp_engine_check_squares(const bp_network *network, const bp_engine_spec *
          g++) {
         const bp_group *group = &network->groups[g];
 
-        if (!group->frozen &&
+        if (!group->frozen && group->count > 0 &&
             (group->tied || group->common > 0 || (group->partial && network->nn.tensors > 1)))
             return BP_FAIL(BP_ERR_CONFIG, "optimizer.no_squares",
                            "optimizer.kind = %s squares gradients of micro-batches, but of %s "
@@ -93,7 +93,7 @@ static void fill(bp_plan *plan, const bp_mesh *mesh, const bp_engine_spec *spec,
                       (size_t)bounded * sizeof(float);
     plan->activations = bytes.activations;
     plan->scratch = bytes.scratch + (size_t)bp_gradient_scratch(mesh, network) * sizeof(float) +
-                    products.scratch;
+                    products.scratch + (size_t)network->table_bytes;
     plan->snapshot = (size_t)published * sizeof(float);
     plan->input = bp_batch_bytes(&maker.form, slots) + (size_t)(2 * carried + kept) * sizeof(float);
 }
