@@ -28,56 +28,65 @@ static const bp_help_row STATUSES[] = {
     {"66", "there are no scores of tokens"},
     {0}};
 
+/* A word, which may have bytes of 0. */
+typedef struct word_text {
+    const char *data;
+    size_t at, bytes; /* in `texts`, until that is whole */
+} word_text;
+
 typedef struct surprisal {
     scored_words *models; /* [count]: the first one has the words */
     char *const *folders;
     int count, opened;
     double unit;     /* nats in one */
-    bp_buffer texts; /* all words of the first, each ended by a zero byte, to count them */
-    const char **sorted;
-    int64_t words;
+    bp_buffer texts; /* all words of the first, to count them */
+    word_text *sorted;
+    int64_t words, word_capacity;
 } surprisal;
 
 /* ---- frequencies ---- */
 
 static int compare_texts(const void *a, const void *b)
 {
-    return strcmp(*(const char *const *)a, *(const char *const *)b);
+    const word_text *one = a, *other = b;
+    size_t least = one->bytes < other->bytes ? one->bytes : other->bytes;
+    int order = least > 0 ? memcmp(one->data, other->data, least) : 0;
+
+    return order ? order : (one->bytes > other->bytes) - (one->bytes < other->bytes);
 }
 
 /* Words of all documents, sorted. */
 static bp_err collect(surprisal *self)
 {
     scored_words *first = &self->models[0];
-    const char *at;
     bp_err err = BP_OK;
 
     for (int64_t d = 0; d < first->documents && err == BP_OK; d++) {
         err = scored_words_read(first, d);
         for (int64_t w = 0; w < first->word_count && err == BP_OK; w++) {
-            bp_buffer_add(&self->texts, first->text.data + first->words[w].at,
-                          first->words[w].bytes);
-            bp_buffer_add(&self->texts, "", 1);
-            self->words++;
+            const scored_word *word = &first->words[w];
+
+            self->sorted = bp_grow("tool.words", self->sorted, &self->word_capacity,
+                                   self->words + 1, sizeof *self->sorted);
+            self->sorted[self->words++] = (word_text){NULL, self->texts.bytes, word->bytes};
+            bp_buffer_add(&self->texts, first->text.data + word->at, word->bytes);
         }
     }
-    self->sorted = bp_alloc("tool.words", self->words, sizeof *self->sorted);
-    at = self->texts.data;
-    for (int64_t w = 0; w < self->words && err == BP_OK; w++, at += strlen(at) + 1)
-        self->sorted[w] = at;
-    if (err == BP_OK)
+    for (int64_t w = 0; w < self->words; w++)
+        self->sorted[w].data = self->texts.data + self->sorted[w].at;
+    if (err == BP_OK && self->words > 0)
         qsort(self->sorted, (size_t)self->words, sizeof *self->sorted, compare_texts);
     return err;
 }
 
 /* How many sorted words come before `text`, those that equal it too if `equal`. */
-static int64_t count_before(const surprisal *self, const char *text, bool equal)
+static int64_t count_before(const surprisal *self, const word_text *text, bool equal)
 {
     int64_t low = 0, high = self->words;
 
     while (low < high) {
         int64_t middle = low + (high - low) / 2;
-        int order = strcmp(self->sorted[middle], text);
+        int order = compare_texts(&self->sorted[middle], text);
 
         if (order < 0 || (equal && order == 0))
             low = middle + 1;
@@ -112,14 +121,14 @@ static void put_word(const surprisal *self, int64_t document, int64_t w)
 {
     const scored_words *first = &self->models[0];
     const scored_word *word = &first->words[w];
-    char *text = bp_sprintf("%.*s", (int)word->bytes, first->text.data + word->at);
+    const word_text text = {first->text.data + word->at, 0, word->bytes};
 
     printf("%" PRId64 ",", document);
     put_csv(stdout, first->ids + (size_t)document * first->id_bytes, first->id_bytes);
     printf(",%" PRId64 ",%" PRId64 ",", word->sentence, w + 1);
-    put_csv(stdout, text, SIZE_MAX);
+    put_csv(stdout, text.data, text.bytes);
     printf(",%" PRId64 ",%" PRId64, word->characters,
-           count_before(self, text, true) - count_before(self, text, false));
+           count_before(self, &text, true) - count_before(self, &text, false));
     for (int m = 0; m < self->count; m++) {
         const scored_word *one = &self->models[m].words[w];
 
@@ -128,7 +137,6 @@ static void put_word(const surprisal *self, int64_t document, int64_t w)
             printf("%.9g", one->logprob == 0 ? 0 : -one->logprob / self->unit);
     }
     putchar('\n');
-    bp_free(text);
 }
 
 /* All models have the same words of the document at hand. */

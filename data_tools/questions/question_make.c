@@ -168,6 +168,12 @@ static bp_err find_part(question *out, const question_task *task, const char *pa
     const char *of_row =
         task->part ? json_string_value(json_object_get(out->row, task->part)) : NULL;
 
+    if (part && of_row && strcmp(part, of_row) != 0)
+        return BP_FAIL(
+            BP_ERR_FORMAT, "questions.other_part",
+            "the row is of '%s', and --task asks '%s': at %s; leave the part out, or give "
+            "only its rows",
+            of_row, part, path);
     part = part ? part : of_row;
     if (!task->parts)
         return BP_OK;

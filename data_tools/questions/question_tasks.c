@@ -435,6 +435,21 @@ static const question_task TASKS[] = {{.name = "lambada",
                                        .group_of = area_of,
                                        .shots = SHOTS_FIRST}};
 
+/* Is it one of the words of `parts`? */
+static bool is_part(const char *parts, const char *part)
+{
+    size_t bytes = strlen(part);
+
+    for (const char *at = parts; at && *at != '\0'; at += strspn(at, " ")) {
+        size_t word = strcspn(at, " ");
+
+        if ((word == 1 && *at == '*') || (word == bytes && memcmp(at, part, bytes) == 0))
+            return true;
+        at += word;
+    }
+    return false;
+}
+
 bp_err question_task_find(const question_task **task, const char **part, const char *name)
 {
     for (size_t k = 0; k < sizeof TASKS / sizeof TASKS[0]; k++) {
@@ -445,7 +460,8 @@ bp_err question_task_find(const question_task **task, const char **part, const c
             continue;
         *task = &TASKS[k];
         *part = name[length] != '\0' ? name + length + 1 : NULL;
-        return BP_OK;
+        if (!*part || is_part(TASKS[k].parts, *part))
+            return BP_OK;
     }
     return BP_FAIL(BP_ERR_USAGE, "questions.no_task",
                    "there is no task '%s': at --task; there are lambada, blimp, hellaswag, "

@@ -166,24 +166,30 @@ static const char *short_name(const score_table *table, int64_t model)
     return base;
 }
 
-/* Figures of other windows or tokens stand side by side: that is said once. */
+/* Figures of other windows or tokens stand side by side: each setting that differs is said once. */
 static void warn_of_conventions(const score_table *table)
 {
-    for (int64_t m = 1; m < table->model_count; m++) {
-        const char *key;
-        json_t *value;
+    bp_buffer keys = {0};
+    const char *key;
+    json_t *value;
 
-        json_object_foreach(table->conventions[0], key, value)
-        {
-            if (json_equal(value, json_object_get(table->conventions[m], key)))
-                continue;
-            BP_WARN("table.other_conventions",
-                    "%s differs between the scores of %s and %s: perplexities a token do not "
-                    "compare; bits_per_byte may",
-                    key, table->models[0], table->models[m]);
-            return;
-        }
+    if (table->model_count == 0)
+        return;
+    json_object_foreach(table->conventions[0], key, value)
+    {
+        bool differs = false;
+
+        for (int64_t m = 1; m < table->model_count; m++)
+            differs = differs || !json_equal(value, json_object_get(table->conventions[m], key));
+        if (differs)
+            bp_buffer_printf(&keys, "%s%s", keys.bytes > 0 ? ", " : "", key);
     }
+    if (keys.bytes > 0)
+        BP_WARN("table.other_conventions",
+                "these settings differ between the scores: %.*s: perplexities a token do not "
+                "compare; bits_per_byte may",
+                (int)keys.bytes, keys.data);
+    bp_buffer_clear(&keys);
 }
 
 static bp_err add_model(score_table *table, const char *folder)
@@ -270,9 +276,15 @@ static char *spell(const form *f, const char *format, ...)
     va_end(arguments);
     clean = bp_printable(text);
     for (const char *at = clean; *at != '\0'; at++) {
+        const char *word = f->escaped[0] != '&' ? NULL
+                           : *at == '\\'        ? "\\textbackslash{}"
+                           : *at == '^'         ? "\\textasciicircum{}"
+                           : *at == '~'         ? "\\textasciitilde{}"
+                                                : NULL;
+
         if (strchr(f->escaped, *at))
             bp_buffer_add(&out, "\\", 1);
-        bp_buffer_add(&out, *at == '\\' && f->escaped[0] == '&' ? "/" : at, 1);
+        bp_buffer_add(&out, word ? word : at, word ? strlen(word) : 1);
     }
     bp_free(clean);
     bp_buffer_add(&out, "", 1);

@@ -210,8 +210,8 @@ static bool ends_sentence(const scored_words *words, const scored_word *word)
 
 static void add_word(scored_words *words, size_t at, size_t bytes, int64_t characters)
 {
-    const scored_word *last = &words->words[words->word_count - 1];
-    int64_t sentence = words->word_count == 0 ? 1 : last->sentence + ends_sentence(words, last);
+    const scored_word *last = words->word_count > 0 ? &words->words[words->word_count - 1] : NULL;
+    int64_t sentence = last ? last->sentence + ends_sentence(words, last) : 1;
 
     if (words->word_count == words->word_capacity) {
         words->word_capacity = 2 * words->word_capacity + 64;

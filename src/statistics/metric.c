@@ -126,7 +126,7 @@ static bp_err set_pair(bp_figure_pair *pair, double one, double other, const dou
         err = set_figure(&pair->other, other, metric->share[k], others, stride, documents);
     pair->difference = (bp_figure){one - other, {NAN, NAN}};
     pair->wins = pair->p_value = NAN;
-    if (err == BP_OK && values) {
+    if (err == BP_OK && values && documents >= BP_FEW_DOCUMENTS) {
         set_p_value(pair, values, others, stride, metric->lower[k]);
         err = bp_interval_of_difference(&pair->difference.interval, values, others, BP_RESAMPLES,
                                         stride, documents);
