@@ -5,7 +5,7 @@ find_package(MPI 3.0 REQUIRED COMPONENTS C)
 find_package(OpenMP REQUIRED COMPONENTS C)
 find_package(Threads REQUIRED)
 
-# The serial build of HDF5: the commit path uses one writer a file (docs/architecture.md, "Commit").
+# The serial build of HDF5: the commit path uses one writer a file (src/io/README.md).
 pkg_check_modules(HDF5 QUIET IMPORTED_TARGET hdf5-serial)
 if(NOT HDF5_FOUND)
   pkg_check_modules(HDF5 REQUIRED IMPORTED_TARGET hdf5)

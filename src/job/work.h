@@ -115,8 +115,9 @@ struct bp_work {
     const bp_work_units *(*units)(void *self, int index);
     /** Log figures; a line says afterwards where the files are. On the coordinator. */
     void (*report)(const void *self);
-    /** What --plan measures, on the computing ranks together; those of the last one count. NULL:
-     * figures[0] is bp_work_time_unit's. */
+    /** What --plan measures; the figures of the last rank count. Collective over compute: errors
+     * may differ between ranks, but are agreed on before a later collective. NULL: figures[0] is
+     * bp_work_time_unit's. */
     bp_err (*measure)(void *self, double figures[BP_WORK_FIGURES]);
     /** Print it; bytes: the most that a rank took. On the coordinator. NULL: the bytes, and
      * bp_work_print_time. */

@@ -309,6 +309,8 @@ static bp_err merge_parts(const bp_work_job *job, const bp_work_units *units)
 {
     char *folder = work_parts_folder(job, units);
     bp_parts *parts = NULL;
+
+    bp_dir_refresh(folder); /* other nodes wrote there */
     bp_err err = bp_parts_open(&parts, folder, units->key, units->count, true);
 
     if (bp_fault("work.merge"))

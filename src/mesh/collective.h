@@ -20,9 +20,9 @@ int64_t bp_shard_first(int64_t n, int rank, int size);
  * rest of x is undefined.
  *
  * Power of two: pairs of neighbours first, lower rank's part on the left: the binary tree of
- * DESIGN, so that the bits are those of one rank that sums the whole list by halving. Else: all
- * parts in rank order, from rank 0 up. scratch: n/2 floats for a power of two, n floats else
- * (bp_reduce_scatter_scratch).
+ * src/train/README.md, so that the bits are those of one rank that sums the whole list by halving.
+ * Else: all parts in rank order, from rank 0 up. scratch: n/2 floats for a power of two, n floats
+ * else (bp_reduce_scatter_scratch).
  */
 void bp_reduce_scatter(float *x, int64_t n, float *scratch, MPI_Comm comm);
 int64_t bp_reduce_scatter_scratch(int64_t n, int size);

@@ -228,6 +228,7 @@ static bp_err run_windows(scorer *self, measurement *m, int64_t windows, double 
             err = bp_model_score(self->lm, &batch, values);
         *seconds = bp_clock_now() - began;
         m->cores = (bp_clock_process() - busy) / (*seconds * bp_math_threads());
+        err = bp_agree(self->mesh->compute, err); /* model copies may differ in it */
         slow = bp_all_max_int(*seconds > PATIENCE_SECONDS, self->mesh->compute) != 0;
     }
     m->windows = windows;

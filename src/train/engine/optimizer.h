@@ -111,7 +111,8 @@ bool bp_optimizer_check(bp_optimizer *optimizer, float *values);
 
 /** Update the shards of `values` by the shards of `gradients` times `scale`, and start to gather
  * all shards on all data ranks, in the order in which blocks will read them. `number` counts
- * updates from 1 (bias correction). Collective over mesh->data. */
+ * updates from 1 (bias correction). Collective over mesh->data; with LAMB and Adafactor, whose
+ * rules need sums over whole tensors, over mesh->tensor too. */
 void bp_optimizer_update(bp_optimizer *optimizer, float *values, const float *gradients,
                          double rate, double scale, int64_t number);
 
