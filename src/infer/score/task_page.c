@@ -249,7 +249,8 @@ static bp_err add_reliability(json_t *page, const task_scoring *task)
                              (long long)bar.tokens);
     }
     score_page_add_value(page, "ece", "%.4f", bp_calibration_ece(&sums));
-    variables = json_pack("{s:s}", "$bins", bins.data ? bins.data : "");
+    variables = json_pack("{s:s, s:i}", "$bins", bins.data ? bins.data : "", "independent",
+                          (int)bp_task_kind_of(&task->self->info.task)->whole_text);
     err = bp_report_plot(page, "task", variables, "reliability");
     json_decref(variables);
     bp_buffer_clear(&bins);

@@ -1,5 +1,5 @@
 # Reliability of a classifier: accuracy by confidence, with its interval, and below the number of predictions
-# ($bins: confidence,accuracy,count).
+# ($bins: confidence,accuracy,count; independent: 1 of whole texts. Words of one document depend on each other: no interval).
 do for [format in formats] {
     eval begin(560, 680)
     set multiplot
@@ -14,7 +14,7 @@ do for [format in formats] {
     set key left top Left reverse samplen 2
     plot x with lines lc rgb '#999999' dt 2 title 'as sure as right', \
          $bins using 1:2 with lines lc rgb colour(1) lw 2 notitle, \
-         '' using 1:2:(wilson_low($2, $3)):(wilson_high($2, $3)) with yerrorbars lc rgb colour(1) lw 1.5 pt 7 ps 0.6 notitle
+         '' using 1:(independent ? $2 : NaN):(wilson_low($2, $3)):(wilson_high($2, $3)) with yerrorbars lc rgb colour(1) lw 1.5 pt 7 ps 0.6 notitle
     unset key
     set tmargin at screen 0.27
     set bmargin at screen 0.09
