@@ -223,8 +223,8 @@ static void figures_are_those_by_hand(void **state)
                      5.5 / 6) < 1e-12);
     difference = results.differences;
     assert_true(fabs(difference[COMPARISON_FIGURE_NLL].value - 0.5) < 1e-12);
-    assert_true(fabs(difference[COMPARISON_FIGURE_NLL].low - 0.5) < 1e-12); /* in every resample */
-    assert_true(fabs(difference[COMPARISON_FIGURE_NLL].high - 0.5) < 1e-12);
+    assert_true(isnan(difference[COMPARISON_FIGURE_NLL].low)); /* of few documents */
+    assert_true(isnan(difference[COMPARISON_FIGURE_NLL].high));
     assert_true(difference[COMPARISON_FIGURE_ACCURACY].value == 0);
     comparison_results_clear(&results);
 }
