@@ -324,8 +324,8 @@ struct bp_model_family {
     bp_backbone (*backbone)(const bp_model_shape *shape);
     /** What a block passes on: names, streams, columns. The last one passes nothing on. */
     bp_activations (*behind)(const bp_model_shape *shape, int block);
-    /** Make network->tables, which all blocks of the network read (tables of positions, of which the
-     * first pass that reads rotary ones fills them); NULL: nothing. */
+    /** Make network->tables, which all blocks of the network read (tables of positions, of which
+     * the first pass that reads rotary ones fills them); NULL: nothing. */
     void (*begin)(bp_network *network, const bp_model_shape *shape);
     /** A parameter that blocks of several stages hold (a tied embedding), for the stage that has
      * `blocks` blocks of its own; NULL where this stage has none. A NULL function: no stage has. */

@@ -74,7 +74,7 @@ static double logit_of(const binary_head *self, const float *x)
 /* logits[r] become what the loss changes by with them: sigmoid(logit) - label. The loss, -log of
  * the label's probability, is added in row order. */
 static void to_gradients(const binary_head *self, bp_pass *pass, const float *x, const float *ids,
-                  float *logits)
+                         float *logits)
 {
     int term = self->shape.term;
     const int32_t *targets = pass->batch.term[term].targets;

@@ -24,11 +24,6 @@ static int64_t inputs_of(const bp_candidate_row *row)
     return row->count > 1 ? row->count - 1 : 1;
 }
 
-int64_t chooser_row(const chooser *c, int64_t at)
-{
-    return c->order ? c->order[at] : at;
-}
-
 static const bp_candidate_row *row_at(const chooser *c, int64_t at)
 {
     return &c->all->rows[chooser_row(c, at)];
@@ -310,11 +305,6 @@ bp_err chooser_run(chooser *c, int64_t unit, bp_buffer *out, bool *stopped)
     if (scored && c->walker.decoding)
         greedy_follow(&c->walker);
     return err;
-}
-
-int64_t chooser_amount(const chooser *c, int64_t unit)
-{
-    return c->starts[unit + 1] - c->starts[unit];
 }
 
 /* ---- before and after ---- */

@@ -55,12 +55,18 @@ const char *chooser_key(char text[CHOOSER_KEY_BYTES], const chooser *c);
  * and the coordinator. */
 void chooser_cut(chooser *c);
 void chooser_clear(chooser *c);
-int64_t chooser_row(const chooser *c, int64_t place);
+static inline int64_t chooser_row(const chooser *c, int64_t place)
+{
+    return c->order ? c->order[place] : place;
+}
 
 /** What bp_work_units.prepare, .run, .amount_of and .release do. */
 bp_err chooser_prepare(chooser *c);
 bp_err chooser_run(chooser *c, int64_t unit, bp_buffer *out, bool *stopped);
-int64_t chooser_amount(const chooser *c, int64_t unit);
+static inline int64_t chooser_amount(const chooser *c, int64_t unit)
+{
+    return c->starts[unit + 1] - c->starts[unit];
+}
 void chooser_release(chooser *c);
 /** Read all parts: results[rows], of_members[rows][members], and decide what the walks of the units
  * have left open. On the coordinator. Errors: those of bp_parts_next. */
