@@ -40,9 +40,9 @@ static const bp_option KEYS[] = {
     BP_STACK_TIED_KEY,
     {.key = "model.window",
      .type = BP_OPTION_INT,
-     .min = 1,
+     .min = 0,
      .max = 1 << 24,
-     .help = "layers with a window see the tokens up to half of this away; all tokens if not "
+     .help = "layers with a window see the tokens up to half of this away; 0: all, as if not "
              "given"},
     {.key = "model.window_period",
      .type = BP_OPTION_INT,
