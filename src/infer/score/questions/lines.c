@@ -9,14 +9,9 @@
 #include <stdio.h>
 #include <string.h>
 
-static json_t *number(double value)
-{
-    return bp_json_real(value);
-}
-
 static json_t *logprob_json(const question_results *r, int64_t row)
 {
-    return number(r->set->rows.rows[row].scored > 0 ? r->rows[row].logprob : NAN);
+    return bp_json_real(r->set->rows.rows[row].scored > 0 ? r->rows[row].logprob : NAN);
 }
 
 static json_t *logprobs_of(const question_results *r, const bp_question *q, int64_t first)
@@ -57,8 +52,9 @@ static json_t *line_of(const question_results *r, const question_verdict *verdic
     (void)json_object_set_new(
         line, "best", verdict->scored ? json_integer((json_int_t)verdict->best) : json_null());
     if (r->members > 0 && !q->target) {
-        (void)json_object_set_new(line, "total_entropy", number(verdict->total_entropy));
-        (void)json_object_set_new(line, "mutual_information", number(verdict->mutual_information));
+        (void)json_object_set_new(line, "total_entropy", bp_json_real(verdict->total_entropy));
+        (void)json_object_set_new(line, "mutual_information",
+                                  bp_json_real(verdict->mutual_information));
     }
     return line;
 }
@@ -129,7 +125,7 @@ static void put_metrics(json_t *sample, const question_verdict *verdict, bool ta
         (void)json_array_append_new(names, json_string(WAYS[way]));
     }
     if (target) {
-        (void)json_object_set_new(sample, "perplexity", number(verdict->logprob));
+        (void)json_object_set_new(sample, "perplexity", bp_json_real(verdict->logprob));
         (void)json_array_append_new(names, json_string("perplexity"));
     }
     (void)json_object_set_new(sample, "metrics", names);
@@ -209,7 +205,7 @@ static void put_figure(json_t *to, const json_t *figures, const char *ours, cons
     (void)json_object_set_new(to, name,
                               strcmp(ours, "perplexity") == 0
                                   ? json_string("N/A")
-                                  : number(error_of(json_number_value(value), count)));
+                                  : bp_json_real(error_of(json_number_value(value), count)));
 }
 
 static json_t *results_of(const json_t *tasks, const char *model)

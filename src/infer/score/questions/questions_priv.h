@@ -25,16 +25,8 @@ typedef struct question_results {
     int64_t members;
 } question_results;
 
-/** What is known of one question: NaN, or -1, where nothing is. */
-typedef struct question_verdict {
-    bool scored;     /* an option has a log-probability */
-    int64_t best;    /* by summed log-probability */
-    double right[5]; /* of the ways of ACC..: 1, 0; NaN without an answer, or of another form */
-    double logprob;  /* of a target */
-    double confidence, nll, brier;            /* of the options' softmax, with an answer */
-    double total_entropy, mutual_information; /* of an ensemble */
-} question_verdict;
-
+/** What an option is chosen by: its summed log-probability, that over its bytes, over its tokens,
+ * less that after the bare prefix, and over its characters. */
 enum {
     QUESTION_ACC,
     QUESTION_ACC_NORM,
@@ -44,6 +36,19 @@ enum {
     QUESTION_WAYS
 };
 
+/** What is known of one question: NaN, or -1, where nothing is. */
+typedef struct question_verdict {
+    bool scored;                   /* an option has a log-probability */
+    int64_t best;                  /* by summed log-probability */
+    double right[QUESTION_WAYS];   /* is the best option the answer? 1, 0; NaN without an answer, or
+                                      where no option has such a value. Of a target only the first:
+                                      would the model write it? */
+    double logprob;                /* of a target */
+    double confidence, nll, brier; /* of the options' softmax, with an answer */
+    double total_entropy, mutual_information; /* of an ensemble */
+} question_verdict;
+
+/** The verdict on one question of the set. Local. */
 void question_judge(question_verdict *out, const question_results *results, int64_t question);
 
 /** summary.json's "all", "tasks" and "groups". verdicts: [set->count]. New reference. */
