@@ -422,8 +422,7 @@ bp_err scorer_resolve(bp_config *config, const bp_model_info *model, bp_score_ru
     return bp_config_faults(config);
 }
 
-/* What score.prefix names, -1: nothing. */
-static int64_t find_lead(const char *prefix, int64_t eod, const bp_model_info *model,
+int64_t scorer_find_lead(const char *prefix, int64_t eod, const bp_model_info *model,
                          int64_t corpus_bos)
 {
     int64_t bos = bp_model_bos(model);
@@ -445,7 +444,7 @@ void scorer_resolve_ends(const bp_config *config, int64_t eod, int64_t corpus_bo
 
     rule->eod = eod;
     rule->end = eod >= 0 && keys->end && !bp_score_masks(rule->convention);
-    rule->lead = causal ? find_lead(keys->prefix, eod, model, corpus_bos) : -1;
+    rule->lead = causal ? scorer_find_lead(keys->prefix, eod, model, corpus_bos) : -1;
     rule->every = rule->lead >= 0 && keys->prefix_every;
     rule->prefix = (rule->lead >= 0 && rule->convention == BP_SCORE_ROLLING) ||
                    rule->convention == BP_SCORE_PAIRS;

@@ -11,6 +11,7 @@
 #include "infer/ensemble/model_tokenizer.h"
 #include "infer/score/keys.h"
 #include "infer/score/questions/questions_priv.h"
+#include "infer/score/scorer.h"
 #include "infer/score/unit.h"
 #include "math/math.h"
 #include "mesh/collective.h"
@@ -109,16 +110,11 @@ static bp_err check_model(const questions *self)
                    self->context, info->context, info->context);
 }
 
-static int64_t choose(const char *prefix, int64_t bos, int64_t eod)
-{
-    return strcmp(prefix, "none") == 0 ? -1 : strcmp(prefix, "eod") == 0 || bos < 0 ? eod : bos;
-}
-
 static bp_err read_set(questions *self, const bp_tokenizer *tokenizer)
 {
     const bp_model_info *info = &self->job->info;
     bool as_texts = strcmp(self->prefix, "auto") == 0;
-    int64_t alone = choose(self->prefix, bp_model_bos(info), info->eod_id);
+    int64_t alone = scorer_find_lead(self->prefix, info->eod_id, info, -1);
     const bp_questions_spec spec = {.path = bp_score_keys_of(self->job->config)->questions,
                                     .tokenizer = tokenizer,
                                     .prefix = {.before = as_texts ? bp_model_first(info) : alone,
