@@ -40,7 +40,7 @@ typedef struct bp_job {
     const bp_work *work;
 } bp_job;
 
-extern const bp_job bp_job_bench, bp_job_ensemble, bp_job_finetune, bp_job_generate,
+extern const bp_job bp_job_bench, bp_job_ensemble, bp_job_explain, bp_job_finetune, bp_job_generate,
     bp_job_pretrain, bp_job_score, bp_job_uncertainty;
 extern const bp_job *const bp_jobs[]; /* all of them, NULL-ended */
 

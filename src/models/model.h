@@ -93,6 +93,7 @@ typedef struct bp_model_info {
     char tokenizer_hash[BP_SHA256_HEX]; /* "": unknown */
     char digest[65];                    /* of the weights, independent of their split */
     bp_state_form states;               /* of bp_model_ops.states, or of keys */
+    int64_t vector_width;               /* of a word's vector; 0: its inputs have none */
     bool reads_source;       /* it continues a target given a source (bp_model_decode_sources), */
     int64_t start_token;     /* which begins with this */
     bool tags_follow;        /* bp_model_family.tags_follow */
@@ -138,6 +139,10 @@ typedef struct bp_model_batch {
     int64_t source_length;
     const int32_t *sources;        /* [windows][source_length] */
     const int32_t *source_lengths; /* [windows], 1 at least: the rest is padding */
+    /* Word vectors in the place of those of inputs and sources, [windows][length]
+     * [info.vector_width] and [windows][source_length][info.vector_width]; NULL: their own. For a
+     * model with `differentiate` */
+    const float *vectors, *source_vectors;
 } bp_model_batch;
 
 /** Places that have a target. */
@@ -232,6 +237,18 @@ typedef struct bp_model_ops {
      * info.states says none. Valid on all ranks of mesh->model. Source: Khandelwal et al. 2020,
      * "Generalization through Memorization: Nearest Neighbor Language Models", section 5. */
     bp_err (*keys)(bp_model *lm, const bp_model_batch *batch, float *values, float *keys);
+    /** The gradients, with respect to the word vectors, of the sum of log p(target) over each
+     * window's targets: gradients[windows][length][info.vector_width] and, where the model reads a
+     * source, source_gradients[windows][source_length][info.vector_width]. Vectors are those that
+     * the embedding looks up, before they are scaled and positions are added. For a model of
+     * bp_model_open_differentiable with info.vector_width > 0. Valid on all ranks of mesh->model.
+     * Errors: as `score`. */
+    bp_err (*differentiate)(bp_model *lm, const bp_model_batch *batch, float *gradients,
+                            float *source_gradients);
+    /** rows[count][info.vector_width]: the word vectors of tokens, of sources or of inputs. Valid
+     * on all ranks of mesh->model. */
+    void (*look_up)(bp_model *lm, bool of_source, const int32_t *tokens, int64_t count,
+                    float *rows);
     void (*free)(bp_model *lm);
 
     /* Decoding; NULL for a model that can't. Called through bp_model_decode_new and the functions
@@ -267,6 +284,7 @@ typedef struct bp_model_task {
     int groups;              /* of bp_model_decode_new; 0: nothing is decoded */
     int64_t slots, capacity;
     const char *vectors; /* as bp_model_open_vectors; NULL: not so */
+    bool differentiates; /* as bp_model_open_differentiable; windows > 0 */
 } bp_model_task;
 
 /** The memory for that, in bytes: weights with their copies, work on a batch, and what

@@ -16,31 +16,25 @@
  * side. */
 #define PIECES_PER_STAGE 2
 
-/* Segments of a batch's windows (NULL: it has none), and what a decoder begins with. */
-typedef struct given_segments {
-    const int32_t *segments;
-    int64_t first_slot, start;
-} given_segments;
-
 /* A window of a masked model is framed and masked already, one of a task framed: it has places
  * before the first -1. */
 static void make_framed(const bp_example_maker *self, const int32_t *tokens, int64_t step,
                         int64_t slot, bp_example *out)
 {
-    const given_segments *given = self->rules;
+    const network_pieces *pieces = self->rules;
+    const int32_t *segments = pieces ? pieces->given.segments : NULL;
     int64_t T = self->form.stream[0].T, length = 0;
 
     (void)step;
     for (int64_t t = 0; t < T && out->segments[0]; t++)
-        out->segments[0][t] =
-            given && given->segments ? given->segments[(slot - given->first_slot) * T + t] : 0;
+        out->segments[0][t] = segments ? segments[(slot - pieces->given.first_slot) * T + t] : 0;
     for (int64_t t = 0; t < T; t++) {
         out->inputs[0][t] = tokens[t] < 0 ? 0 : tokens[t];
         length += tokens[t] >= 0;
     }
     *out->length[0] = (int32_t)length;
     if (self->form.stream[1].T > 0 && length > 0)
-        bp_task_mirror(out, T, (int32_t)given->start);
+        bp_task_mirror(out, T, (int32_t)pieces->given.start);
 }
 
 bp_example_maker network_maker_of(const bp_model_shape *shape, int64_t length,
@@ -68,7 +62,7 @@ bp_example_maker network_maker_of(const bp_model_shape *shape, int64_t length,
 
 /* Windows are examples as they are, where there is but one stream, without lengths, or both come
  * with the batch; else examples are made of them. */
-static size_t example_bytes(const bp_example_maker *maker, int64_t windows)
+size_t network_example_bytes(const bp_example_maker *maker, int64_t windows)
 {
     const bp_batch_form *form = &maker->form;
     bool plain = !maker->make || (form->stream[1].T == 0 && !form->stream[0].has_lengths);
@@ -82,7 +76,7 @@ size_t network_piece_bytes(const bp_network *network, const bp_example_maker *ma
     bp_extent most = bp_extent_of(&maker->form, windows);
     bp_pass pass = {.extent = most, .B = windows};
 
-    return example_bytes(maker, windows) +
+    return network_example_bytes(maker, windows) +
            bp_arena_bytes(bp_network_activation_floats(network, &pass), sizeof(float)) +
            bp_network_scratch_bytes(network, &most, false);
 }
@@ -225,9 +219,9 @@ static bp_err find_lengths(network_model *self, const bp_model_batch *batch)
 }
 
 /* Windows [first, first + windows) of a batch as the network takes them, with the batch's targets;
- * what has to be made is at the front of the piece's memory. */
+ * what has to be made is in `bytes`. */
 static bp_batch make_piece(network_model *self, const bp_example_maker *maker,
-                           const bp_model_batch *batch, int64_t first, int64_t windows)
+                           const bp_model_batch *batch, int64_t first, int64_t windows, char *bytes)
 {
     int64_t T = batch->length;
     const int32_t *inputs = batch->inputs + first * T, *targets = batch->targets + first * T;
@@ -240,21 +234,57 @@ static bp_batch make_piece(network_model *self, const bp_example_maker *maker,
     }
     if (self->network->changes_after > 0)
         piece.stream[0].lengths = self->lengths + first;
-    if (example_bytes(maker, windows) == 0)
+    if (network_example_bytes(maker, windows) == 0)
         return piece;
     for (int64_t b = 0; b < windows; b++) {
         int32_t last = targets[b * T + T - 1];
 
         memcpy(self->window, inputs + b * T, (size_t)T * sizeof *inputs);
         self->window[T] = last >= 0 ? last : 0;
-        bp_example_make(maker, self->window, 0, batch->first_slot + first + b, self->memory,
-                        windows, b);
+        bp_example_make(maker, self->window, 0, batch->first_slot + first + b, bytes, windows, b);
     }
-    piece = bp_batch_over(&maker->form, windows, self->memory);
+    piece = bp_batch_over(&maker->form, windows, bytes);
     memset(piece.term, 0, sizeof piece.term);
     piece.term[0].count = T;
     piece.term[0].targets = targets;
     return piece;
+}
+
+bp_pass network_piece_pass(network_model *self, const network_pieces *pieces,
+                           const bp_model_batch *batch, int64_t first, int64_t windows, char *bytes)
+{
+    bp_batch piece = make_piece(self, &pieces->maker, batch, first, windows, bytes);
+    bp_pass pass = bp_pass_over(&piece);
+    int64_t E = self->face.info.vector_width;
+
+    pass.first_slot = batch->first_slot + first;
+    pass.first_window = batch->first_window + first;
+    if (batch->vectors)
+        pass.vectors[0] = batch->vectors + first * batch->length * E;
+    if (batch->source_vectors)
+        pass.vectors[1] = batch->source_vectors + first * batch->source_length * E;
+    return pass;
+}
+
+bp_err network_pieces_begin(network_pieces *pieces, network_model *self,
+                            const bp_model_batch *batch)
+{
+    bp_err err = reserve_window(self, batch->length + 1);
+
+    *pieces = (network_pieces){
+        .maker = network_maker_of(&self->shape, batch->length, batch->source_length),
+        .given = {batch->segments, batch->first_slot, self->face.info.start_token}};
+    if (pieces->maker.make == make_framed) {
+        pieces->maker.rules = pieces;
+        if (batch->segments)
+            pieces->maker.form.stream[0].has_segments = true;
+    }
+    BP_ASSERT(batch->length <= self->face.info.context &&
+              batch->source_length <= self->face.info.context &&
+              (batch->sources != NULL) == self->face.info.reads_source);
+    if (err == BP_OK && self->network->changes_after > 0)
+        err = find_lengths(self, batch);
+    return err;
 }
 
 bp_err network_run_batch(network_model *self, const bp_model_batch *batch,
@@ -262,29 +292,18 @@ bp_err network_run_batch(network_model *self, const bp_model_batch *batch,
 {
     const bp_mesh *mesh = self->mesh;
     int64_t each = network_piece_windows(batch->windows, mesh->pipelines);
-    given_segments given = {batch->segments, batch->first_slot, self->face.info.start_token};
-    bp_example_maker maker = network_maker_of(&self->shape, batch->length, batch->source_length);
+    network_pieces pieces;
     bool last = network_is_last(self);
     float *log_p = last ? asked->log_p : NULL;
     bp_err err;
 
-    if (maker.make == make_framed) {
-        maker.rules = &given;
-        if (batch->segments)
-            maker.form.stream[0].has_segments = true;
-    }
-    BP_ASSERT(batch->length <= self->face.info.context &&
-              batch->source_length <= self->face.info.context &&
-              (batch->sources != NULL) == self->face.info.reads_source);
     if (batch->windows == 0 || batch->length == 0)
         return BP_OK;
-    err = reserve(self, &maker, each);
+    err = network_pieces_begin(&pieces, self, batch);
+    if (err == BP_OK)
+        err = reserve(self, &pieces.maker, each);
     if (err == BP_OK)
         err = reserve_kept(self, batch, asked->pass);
-    if (err == BP_OK)
-        err = reserve_window(self, batch->length + 1);
-    if (err == BP_OK && self->network->changes_after > 0)
-        err = find_lengths(self, batch);
     if (mesh->pipelines * mesh->tensors > 1)
         err = bp_agree(mesh->model, err);
     if (err != BP_OK)
@@ -292,14 +311,11 @@ bp_err network_run_batch(network_model *self, const bp_model_batch *batch,
     for (int64_t first = 0; first < batch->windows; first += each) {
         int64_t tokens = first * batch->length;
         int64_t windows = first + each < batch->windows ? each : batch->windows - first;
-        bp_batch piece = make_piece(self, &maker, batch, first, windows);
-        bp_pass pass = bp_pass_over(&piece);
+        bp_pass pass = network_piece_pass(self, &pieces, batch, first, windows, self->memory);
 
         pass.dropout = asked->pass != BP_MODEL_NO_DROPOUT;
         pass.step = asked->pass;
         pass.probe = self->probe;
-        pass.first_slot = batch->first_slot + first;
-        pass.first_window = batch->first_window + first;
         pass.resumes = batch->resumes;
         pass.suspends = batch->suspends;
         pass.logprob = last && asked->logprob ? asked->logprob + tokens : NULL;
@@ -308,7 +324,8 @@ bp_err network_run_batch(network_model *self, const bp_model_batch *batch,
             bp_model_batch part = bp_model_batch_part(batch, first, windows);
             log_p += bp_model_batch_rows(&part) * asked->columns;
         }
-        float *data = run_piece(self, &pass, example_bytes(&maker, windows), asked->hidden == NULL);
+        float *data = run_piece(self, &pass, network_example_bytes(&pieces.maker, windows),
+                                asked->hidden == NULL);
         BP_ASSERT(!asked->hidden || bp_model_is_softmax(&self->shape));
         if (last && asked->hidden)
             bp_lm_head_norm(network_head(self), asked->hidden + tokens * self->C, data,

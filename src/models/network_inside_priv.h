@@ -33,6 +33,8 @@ typedef struct network_model {
     int64_t length_capacity;
     char *memory; /* of one piece: hidden and scratch */
     size_t memory_bytes;
+    char *gradient_memory; /* the same of one that goes backward too */
+    size_t gradient_memory_bytes;
     bp_probe *probe;   /* borrowed; NULL: no probe */
     int first_block;   /* of this stage in the whole model */
     added_head *heads; /* [head_count] */
@@ -67,6 +69,24 @@ typedef struct network_question {
  * BP_ERR_SYSTEM: the same on all its ranks. */
 bp_err network_run_batch(network_model *self, const bp_model_batch *batch,
                          const network_question *asked);
+/** How windows of a batch become examples. */
+typedef struct network_pieces {
+    bp_example_maker maker; /* its rules are `given` */
+    struct {
+        const int32_t *segments;   /* of the batch's windows; NULL: it has none */
+        int64_t first_slot, start; /* a decoder begins with this token */
+    } given;
+} network_pieces;
+/** And what they need besides: a window's buffer, and the lengths of windows where the network goes
+ * by them. Errors: BP_ERR_SYSTEM. Local. */
+bp_err network_pieces_begin(network_pieces *pieces, network_model *self,
+                            const bp_model_batch *batch);
+/** Memory of the examples of some windows. */
+size_t network_example_bytes(const bp_example_maker *maker, int64_t windows);
+/** A pass over windows [first, first + windows) of a batch; `bytes` has the examples. */
+bp_pass network_piece_pass(network_model *self, const network_pieces *pieces,
+                           const bp_model_batch *batch, int64_t first, int64_t windows,
+                           char *bytes);
 /** Makes examples of windows of `length` inputs; with their sources they are examples already. */
 bp_example_maker network_maker_of(const bp_model_shape *shape, int64_t length,
                                   int64_t source_length);
@@ -75,5 +95,18 @@ int64_t network_piece_windows(int64_t windows, int stages);
 /** Memory for examples, activations and scratch of some windows. */
 size_t network_piece_bytes(const bp_network *network, const bp_example_maker *maker,
                            int64_t windows);
+
+/* ---- network_gradient.c ---- */
+
+/** bp_model_ops.differentiate and look_up, and info.vector_width (collective over mesh->pipeline).
+ */
+bp_err network_differentiate(bp_model *model, const bp_model_batch *batch, float *gradients,
+                             float *source_gradients);
+void network_look_up(bp_model *model, bool of_source, const int32_t *tokens, int64_t count,
+                     float *rows);
+void network_find_vectors(network_model *self);
+/** Memory of some windows forward and backward. */
+size_t network_gradient_bytes(const bp_network *network, const bp_example_maker *maker,
+                              int64_t windows);
 
 #endif

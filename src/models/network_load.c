@@ -19,7 +19,10 @@ typedef struct loading {
 
 static bool is_held(const bp_network *network, const bp_param *param)
 {
-    return bp_gemm_reads_values(network->nn.gemm) || !param->product_first || param->values_read;
+    const bp_gemm *gemm = network->nn.gemm;
+
+    return bp_gemm_reads_values(gemm) || !bp_gemm_is_forward_only(gemm) || !param->product_first ||
+           param->values_read;
 }
 
 /* A block's parameters: those whose groups it is the first to read. */

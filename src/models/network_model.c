@@ -161,6 +161,7 @@ static void network_free(bp_model *model)
         bp_gemm_free(&self->gemm);
     }
     bp_free(self->values);
+    bp_free(self->gradient_memory);
     bp_free(self->memory);
     bp_free(self->window);
     bp_free(self->lengths);
@@ -177,6 +178,8 @@ static const bp_model_ops OPS = {.score = network_score,
                                  .head_weights = network_head_weights,
                                  .states = network_states,
                                  .keys = network_keys,
+                                 .differentiate = network_differentiate,
+                                 .look_up = network_look_up,
                                  .free = network_free,
                                  .decode_new = network_decode_new,
                                  .decode_reset = network_decode_reset,
@@ -189,10 +192,10 @@ static const bp_model_ops OPS = {.score = network_score,
 
 /* What one rank can do by itself: the network without its values. */
 static bp_err build(network_model *self, const bp_mesh *mesh, const bp_config *config,
-                    const bp_model_shape *shape)
+                    const bp_model_shape *shape, bool backward)
 {
     bp_nn nn = {.tensor = mesh->tensor, .tensor_at = mesh->tensor_at, .tensors = mesh->tensors};
-    bp_err err = bp_weights_gemm(&self->gemm, config);
+    bp_err err = bp_weights_gemm(&self->gemm, config, backward);
 
     nn.gemm = self->gemm;
     if (err == BP_OK)
@@ -265,14 +268,14 @@ static network_model *new_face(const bp_mesh *mesh, const bp_model_shape *shape)
 
 /* The same with values not yet set: what one rank can do by itself. */
 static bp_err new_model(network_model **out, const bp_mesh *mesh, const bp_config *config,
-                        const bp_model_shape *shape)
+                        const bp_model_shape *shape, bool backward)
 {
     bp_err err = check_shape(shape, mesh->tensors, mesh->pipelines);
 
     if (err != BP_OK)
         return err;
     *out = new_face(mesh, shape);
-    return build(*out, mesh, config, shape);
+    return build(*out, mesh, config, shape, backward);
 }
 
 bp_model *bp_model_view(const bp_mesh *mesh, bp_network *network, const bp_model_shape *shape)
@@ -315,7 +318,7 @@ bp_err bp_network_model_open(bp_model **out, const bp_mesh *mesh, const bp_confi
         err = bp_dropconnect_check(&shape, (double)wish.dropconnect.rate, "uncertainty.models");
     }
     if (err == BP_OK) {
-        err = new_model(&self, mesh, config, &shape);
+        err = new_model(&self, mesh, config, &shape, wish.differentiates);
     }
     err = bp_agree(mesh->member, err);
     if (err == BP_OK && wish.keeps_head && network_is_last(self) && bp_model_is_softmax(&shape))
@@ -323,6 +326,8 @@ bp_err bp_network_model_open(bp_model **out, const bp_mesh *mesh, const bp_confi
     if (err == BP_OK)
         err = bp_network_load(self->network, mesh->member, checkpoint, 0, &wish.dropconnect,
                               &self->values);
+    if (err == BP_OK)
+        network_find_vectors(self);
     hand_over(out, self, err);
     return err;
 }
@@ -331,7 +336,7 @@ bp_err bp_network_model_new(bp_model **out, const bp_mesh *mesh, const bp_config
                             const bp_model_shape *shape, uint64_t seed)
 {
     network_model *self = NULL;
-    bp_err err = bp_agree(mesh->member, new_model(&self, mesh, config, shape));
+    bp_err err = bp_agree(mesh->member, new_model(&self, mesh, config, shape, false));
 
     *out = NULL;
     if (err == BP_OK)
@@ -370,7 +375,7 @@ bp_err bp_model_estimate_shape(bp_model_memory *out, const bp_model_shape *shape
     bp_err err = check_shape(shape, tensors, stages);
 
     if (err == BP_OK)
-        err = bp_weights_gemm(&nn.gemm, config);
+        err = bp_weights_gemm(&nn.gemm, config, task->differentiates);
     if (err == BP_OK)
         err = bp_model_network_new(&network, &nn, shape, task->stage, stages);
     if (err == BP_OK)
@@ -383,6 +388,8 @@ bp_err bp_model_estimate_shape(bp_model_memory *out, const bp_model_shape *shape
             windows > 0
                 ? (int64_t)(products.scratch + network_piece_bytes(network, &maker, windows))
                 : 0;
+        if (task->differentiates)
+            work = (int64_t)(products.scratch + network_gradient_bytes(network, &maker, windows));
         work += network->table_bytes;
         *out = (bp_model_memory){
             .weights_bytes = load.held + (int64_t)products.copies,

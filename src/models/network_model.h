@@ -9,6 +9,7 @@
 /** Options of a model beside its weights. */
 typedef struct bp_model_wish {
     bool keeps_head;            /* as bp_model_open_with_head */
+    bool differentiates;        /* as bp_model_open_differentiable */
     int64_t context;            /* as bp_model_open_wide; 0: its own */
     const char *vectors;        /* a pool: as bp_model_open_vectors; NULL: the model as it is */
     bp_dropconnect dropconnect; /* of its weights, once for all */

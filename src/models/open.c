@@ -223,6 +223,13 @@ bp_err bp_model_open_with_head(bp_model **out, const bp_mesh *mesh, const bp_con
     return open_path(out, mesh, config, path, (bp_model_wish){.keeps_head = true});
 }
 
+bp_err bp_model_open_differentiable(bp_model **out, const bp_mesh *mesh, const bp_config *config,
+                                    const char *path, int64_t context)
+{
+    return open_path(out, mesh, config, path,
+                     (bp_model_wish){.context = context, .differentiates = true});
+}
+
 bp_err bp_model_new(bp_model **out, const bp_mesh *mesh, const bp_config *config,
                     const bp_model_shape *shape, uint64_t seed)
 {

@@ -50,6 +50,11 @@ bp_err bp_model_open_vectors(bp_model **out, const bp_mesh *mesh, const bp_confi
 bp_err bp_model_open_with_head(bp_model **out, const bp_mesh *mesh, const bp_config *config,
                                const char *path);
 
+/** As bp_model_open_wide, and bp_model_ops.differentiate goes backward through it: it holds its
+ * weights as in training, without gradients. Errors: BP_ERR_CONFIG model.weights=q8, too. */
+bp_err bp_model_open_differentiable(bp_model **out, const bp_mesh *mesh, const bp_config *config,
+                                    const char *path, int64_t context);
+
 /** A model with initial values, as bp_param_initialise draws them, that no
  * checkpoint holds: to measure with. `info` has no step, hash or digest.
  * math.precision is resolved.

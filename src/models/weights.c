@@ -26,13 +26,17 @@ bool bp_weights_are_q8(const bp_config *config)
     return weights && strcmp(weights, "q8") == 0;
 }
 
-bp_err bp_weights_gemm(bp_gemm **out, const bp_config *config)
+bp_err bp_weights_gemm(bp_gemm **out, const bp_config *config, bool backward)
 {
     bp_precision precision;
     bp_err err = bp_math_precision(config, &precision);
 
+    if (err == BP_OK && backward && bp_weights_are_q8(config))
+        err = BP_FAIL(BP_ERR_CONFIG, "model.q8_backward",
+                      "gradients need weights as they are, not in 8 bits: at model.weights = q8; "
+                      "leave it out");
     if (err == BP_OK)
-        err = bp_gemm_new_forward(out, precision);
+        err = (backward ? bp_gemm_new : bp_gemm_new_forward)(out, precision);
     if (err == BP_OK && bp_weights_are_q8(config))
         bp_gemm_hold_q8(*out);
     return err;

@@ -21,9 +21,10 @@ static inline const bp_weights_keys *bp_weights_keys_of(const bp_config *config)
 }
 
 bool bp_weights_are_q8(const bp_config *config);
-/** The products of a model that is applied: math.precision is resolved. Local. Errors: those of
- * bp_gemm_new_forward. */
-bp_err bp_weights_gemm(bp_gemm **out, const bp_config *config);
+/** The products of a model that is applied: math.precision is resolved. backward: not only forward.
+ * Local. Errors: those of bp_gemm_new; BP_ERR_CONFIG weights in 8 bits have no backward products.
+ */
+bp_err bp_weights_gemm(bp_gemm **out, const bp_config *config, bool backward);
 /** Tensor ranks cut rows of weights between blocks, so that each value is rounded as on one rank.
  * Local. Errors: BP_ERR_CONFIG they don't. */
 bp_err bp_weights_check(const bp_network *network, const bp_config *config);

@@ -100,9 +100,11 @@ void bp_linear_backward_input(bp_gemm *gemm, float *dx, const float *dy, const b
 static void add_gradients(bp_gemm *gemm, float *dw, float *dbias, const bp_operand *left,
                           const float *dy, const float *x, int64_t ins)
 {
-    bp_operand right = operand_of(gemm, BP_WORKSPACE_SECOND, x, left->rows, ins);
+    if (dw) {
+        bp_operand right = operand_of(gemm, BP_WORKSPACE_SECOND, x, left->rows, ins);
 
-    bp_linear_backward_weight_operand(gemm, dw, left, &right, false);
+        bp_linear_backward_weight_operand(gemm, dw, left, &right, false);
+    }
     if (dbias)
         bp_column_sums(dbias, dy, left->rows, left->columns);
 }

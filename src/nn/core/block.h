@@ -134,7 +134,11 @@ typedef struct bp_pass {
     bp_probe *probe; /* NULL: no probe */
     const struct bp_teacher *teacher; /* training: blocks learn from it too (nn/heads/distill.h);
                                          NULL: there is none */
-    float states_weight;              /* what a place's loss of states counts in the gradient */
+    /* [B][T of the stream][bp_embedding_width] word vectors in the place of those of the tokens;
+     * NULL: the tokens' own. Going backward, the gradients with respect to them; NULL: not asked */
+    const float *vectors[BP_STREAMS];
+    float *vector_gradients[BP_STREAMS];
+    float states_weight;  /* what a place's loss of states counts in the gradient */
     double states_loss;   /* result of the blocks that compare theirs: the sum over places */
     float balance_weight; /* training: what a place's balance loss (bp_expert_shape) counts in the
                              gradient */

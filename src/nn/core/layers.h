@@ -30,6 +30,13 @@ typedef struct bp_embedding_part {
     const float *sinusoids;   /* [T][C], added instead of wpe: nothing is learned. Borrowed; NULL */
 } bp_embedding_part;
 void bp_embedding_new(bp_block **out, const bp_nn *nn, const bp_embedding_part *parts, int count);
+/** Columns of the tables of such a block, or of a series that begins with one; 0: it is another.
+ * Local. */
+int64_t bp_embedding_width(const bp_block *block);
+/** rows[count][width]: the word vectors of tokens of a stream, as they are before they are scaled.
+ * Collective over nn->tensor. */
+void bp_embedding_rows(const bp_block *block, int stream, const int32_t *tokens, int64_t count,
+                       float *rows);
 
 /** Cosines and sines of rotary positions (kernels.h). */
 struct bp_rotary;
@@ -272,6 +279,8 @@ void bp_text_head_new(bp_block **out, const bp_nn *nn, const bp_text_head_shape 
  * one stream; in decoding one of them at most keeps something of sequences. */
 #define BP_SERIES_BLOCKS 4
 void bp_series_new(bp_block **out, const bp_nn *nn, bp_block *const *blocks, int count);
+/** The first of such a block's; of another block itself. */
+const bp_block *bp_series_first(const bp_block *block);
 
 /** What is between a generator and a discriminator. */
 typedef struct bp_replacement_shape {

@@ -177,3 +177,8 @@ void bp_series_new(bp_block **out, const bp_nn *nn, bp_block *const *blocks, int
     }
     *out = &self->block;
 }
+
+const bp_block *bp_series_first(const bp_block *block)
+{
+    return block->ops->free == series_free ? ((const series *)block)->parts[0] : block;
+}

@@ -2,6 +2,7 @@
  * tensor ranks. */
 #include "base/err.h"
 #include "math/kernels/kernels.h"
+#include "mesh/collective.h"
 #include "nn/core/layers.h"
 
 #include <string.h>
@@ -168,10 +169,14 @@ static void forward_part(const embedding *self, const bp_embedding_part *part, b
                   *tokens = pass->batch.stream[part->stream].inputs;
     float *all = alloc_all(self, pass->scratch, pass, hidden);
 
-    bp_ids_within("token", tokens, pass->B * pass->T, 0, wte->shape[0]);
-    bp_embedding_forward(all, wte->value, tokens, pass->B * pass->T, C, wte->offset[0],
-                         wte->extent[0]);
-    bp_nn_sum(nn, pass, all, C);
+    if (pass->vectors[part->stream]) {
+        memcpy(all, pass->vectors[part->stream], (size_t)(pass->B * pass->T * C) * sizeof *all);
+    } else {
+        bp_ids_within("token", tokens, pass->B * pass->T, 0, wte->shape[0]);
+        bp_embedding_forward(all, wte->value, tokens, pass->B * pass->T, C, wte->offset[0],
+                             wte->extent[0]);
+        bp_nn_sum(nn, pass, all, C);
+    }
     if (all != hidden)
         memcpy(hidden, all + own.first * C, (size_t)(own.count * C) * sizeof *hidden);
     if (part->scale > 0)
@@ -243,7 +248,7 @@ static void backward_part(const embedding *self, const bp_embedding_part *part, 
     clear_padding(part, pass, own, part->tokens_behind, dhidden);
     if (part->scale > 0)
         bp_scale(dhidden, part->scale, own.count * C);
-    if (all != dhidden && wte->gradient) {
+    if (all != dhidden && (wte->gradient || pass->vector_gradients[part->stream])) {
         bp_operand whole = bp_operand_floats(all, rows, C);
         memcpy(all + own.first * C, dhidden, (size_t)(own.count * C) * sizeof *all);
         bp_nn_gather(nn, pass, &whole);
@@ -251,6 +256,8 @@ static void backward_part(const embedding *self, const bp_embedding_part *part, 
     if (wte->gradient)
         bp_embedding_backward(wte->gradient, all, pass->batch.stream[part->stream].inputs, rows, C,
                               wte->offset[0], wte->extent[0]);
+    if (pass->vector_gradients[part->stream])
+        memcpy(pass->vector_gradients[part->stream], all, (size_t)(rows * C) * sizeof *all);
     pass->scratch->used_bytes = mark;
 }
 
@@ -307,4 +314,32 @@ void bp_embedding_new(bp_block **out, const bp_nn *nn, const bp_embedding_part *
         parts[k].wte->values_read = true;
     self->count = count;
     *out = &self->block;
+}
+
+int64_t bp_embedding_width(const bp_block *block)
+{
+    const bp_block *first = bp_series_first(block);
+
+    return first->ops == &OPS ? width_of((const embedding *)first) : 0;
+}
+
+void bp_embedding_rows(const bp_block *block, int stream, const int32_t *tokens, int64_t count,
+                       float *rows)
+{
+    const embedding *self = (const embedding *)bp_series_first(block);
+    const bp_param *wte = self->parts[0].wte;
+    int64_t floats = count * width_of(self);
+
+    for (int k = 1; k < self->count; k++)
+        if (self->parts[k].stream == stream)
+            wte = self->parts[k].wte;
+    bp_ids_within("token", tokens, count, 0, wte->shape[0]);
+    bp_embedding_forward(rows, wte->value, tokens, count, width_of(self), wte->offset[0],
+                         wte->extent[0]);
+    if (block->nn->tensors > 1) {
+        float *scratch = bp_alloc("nn.embedding", floats, sizeof *scratch);
+
+        bp_all_sum(rows, floats, scratch, block->nn->tensor);
+        bp_free(scratch);
+    }
 }

@@ -1,0 +1,40 @@
+/* The state of a running explanation. */
+#ifndef BP_EXPLAIN_EXPLAIN_PRIV_H
+#define BP_EXPLAIN_EXPLAIN_PRIV_H
+
+#include "explain/explain.h"
+#include "explain/texts.h"
+
+#define EXPLAIN_METHODS 16
+
+typedef struct explainer {
+    bp_work_job *job;
+    bp_explain_settings settings;
+    const bp_explain_method *methods[EXPLAIN_METHODS]; /* in the order of bp_explain_methods */
+    int count;
+    explain_texts texts; /* on leads and the coordinator */
+    int64_t roles[BP_ROLES];
+    char corpus_hash[BP_SHA256_HEX]; /* on all ranks */
+    char key[BP_SHA256_HEX];
+    int32_t *tokens;    /* [most + 1] of the document at hand */
+    int32_t *best;      /* [most] of explain.target = best */
+    float *log_p;       /* of some of its places, for that */
+    float *results;     /* [floats] of the ranks that are no lead */
+    double tokens_done; /* on the coordinator, at the end, */
+    json_t *summary;
+} explainer;
+
+/** Floats of all methods' results of a document. */
+static inline int64_t explain_floats(const explainer *self, int64_t T)
+{
+    int64_t floats = 0;
+
+    for (int k = 0; k < self->count; k++)
+        floats += bp_explain_floats(self->methods[k], T);
+    return floats;
+}
+
+/** bp_work_units.merge: METHOD.h5 and summary.json. Errors: those of parts and of writing. */
+bp_err explain_merge(void *context, bp_parts *parts);
+
+#endif

@@ -1,0 +1,24 @@
+/* The keys of explain.*. */
+#ifndef BP_EXPLAIN_KEYS_H
+#define BP_EXPLAIN_KEYS_H
+
+#include "base/config/config.h"
+
+extern const bp_option bp_explain_options[];
+
+/** Values of bp_explain_options (docs: --help). */
+typedef struct bp_explain_keys {
+    const char *model, *corpus;
+    const char *methods;
+    const char *target;
+    const char *baseline;
+    int64_t context;
+    int64_t steps;
+} bp_explain_keys;
+
+static inline const bp_explain_keys *bp_explain_keys_of(const bp_config *config)
+{
+    return bp_config_bound(config, bp_explain_options);
+}
+
+#endif

@@ -1,0 +1,100 @@
+/* Methods of explanation: a table, a file a method. A new one is a file in methods/, a line in
+ * bp_explain_methods (methods.c), its tests and its section in docs/explanation.md. */
+#ifndef BP_EXPLAIN_METHOD_H
+#define BP_EXPLAIN_METHOD_H
+
+#include "io/h5/h5.h"
+#include "mesh/collective.h"
+#include "models/model.h"
+
+/** What methods are told, equal on all ranks. */
+typedef struct bp_explain_settings {
+    const bp_model_info *info;
+    MPI_Comm group;       /* mesh->model */
+    int64_t most;         /* places of a document */
+    int64_t batch;        /* places of a batch */
+    bool best;            /* explain.target = best */
+    int64_t steps;        /* of a path from the baseline */
+    int64_t baseline;     /* the token whose vector is that of every ordinary one; -1: zeros */
+    const int64_t *roles; /* [BP_ROLES] special tokens of the corpus; -1: there is none */
+    int64_t lead;         /* the token before a text; -1: none */
+} bp_explain_settings;
+
+/** A document: the model reads T inputs, and after place k it predicts the k-th target. */
+typedef struct bp_explained {
+    int64_t T;
+    const int32_t *inputs;  /* [T] */
+    const int32_t *targets; /* [T]: what is explained: the next token, or the one that the model
+                               prefers */
+} bp_explained;
+
+/** A result of a method for each document: [T][T] by target and input (a target's sources come
+ * before it; the others are 0), or [T] by target. */
+typedef struct bp_explain_array {
+    const char *name; /* of its dataset; NULL: no more */
+    bool by_input;
+} bp_explain_array;
+#define BP_EXPLAIN_ARRAYS 8
+
+typedef struct bp_explain_method {
+    const char *name; /* of explain.methods, and of its file NAME.h5 */
+    const char *help; /* the method being the subject: "is ..." */
+    bp_explain_array arrays[BP_EXPLAIN_ARRAYS];
+    /** NULL: the model can be explained so; else why not. Local. */
+    const char *(*lacks)(const bp_model_info *info);
+    bool differentiates; /* it goes backward through the model */
+    /** The results of one document, in the order of `arrays`, one after another. Collective over
+     * mesh->model; results are valid on all its ranks. Errors: BP_ERR_SYSTEM memory; the same on
+     * all ranks. */
+    bp_err (*run)(bp_model *lm, const bp_explain_settings *settings, const bp_explained *document,
+                  float *results);
+    /** Adds a document to the figures over the corpus, a JSON object. Local. NULL: there are
+     * none. */
+    void (*add)(json_t *figures, const bp_explained *document, const float *results);
+    /** Makes of the sums what summary.json has. Local. NULL: they are it. */
+    void (*finish)(json_t *figures);
+} bp_explain_method;
+
+extern const bp_explain_method bp_explain_saliency, bp_explain_gradient, bp_explain_integrated;
+/** All, NULL-ended. */
+extern const bp_explain_method *const bp_explain_methods[];
+const bp_explain_method *bp_explain_method_named(const char *name, size_t length);
+/** Where a list with commas names it first; NULL: nowhere. */
+const char *bp_explain_position(const char *list, const bp_explain_method *method);
+
+/** Floats of a document's results. Local. */
+int64_t bp_explain_floats(const bp_explain_method *method, int64_t T);
+
+/* ---- what methods that go backward have in common (differentiate.c) ---- */
+
+/** Word vectors of a document. */
+typedef struct bp_explain_vectors {
+    int64_t E;
+    float *own;  /* [T][E] of its inputs */
+    float *base; /* [T][E] of the baseline: where it is the input's own, an attribution is 0 */
+} bp_explain_vectors;
+/** Collective over mesh->model. Owns: bp_explain_vectors_clear(), after an error too. Errors:
+ * BP_ERR_SYSTEM: the same on all ranks. */
+bp_err bp_explain_vectors_of(bp_explain_vectors *out, bp_model *lm,
+                             const bp_explain_settings *settings, const bp_explained *document);
+void bp_explain_vectors_clear(bp_explain_vectors *vectors);
+
+/** Windows of a document that end at one target each, side by side. */
+typedef struct bp_explain_batch {
+    bp_model_batch batch;      /* of `windows` windows of `length` places */
+    int32_t *inputs, *targets; /* [capacity] places */
+    float *vectors;            /* [capacity][E] for the caller; batch.vectors is NULL or this */
+    float *gradients;          /* [capacity][E] */
+    float *values;             /* [capacity] */
+    int64_t capacity;
+} bp_explain_batch;
+/** Errors: BP_ERR_SYSTEM, on this rank alone: the caller agrees on it. Owns: _free(). */
+bp_err bp_explain_batch_new(bp_explain_batch *out, const bp_explain_settings *settings);
+void bp_explain_batch_free(bp_explain_batch *batch);
+/** Windows of `length` places each that a batch has. */
+int64_t bp_explain_batch_windows(const bp_explain_batch *batch, int64_t length);
+/** Window `w` reads the document up to place `length`, and its one target is after `place`. */
+void bp_explain_batch_set(bp_explain_batch *batch, const bp_explained *document, int64_t w,
+                          int64_t place, int64_t length);
+
+#endif

@@ -1,0 +1,189 @@
+"""bagpipe explain: attributions against those of float64 on every mesh, completeness of all families that continue texts, resumption, bad use."""
+import json
+import os
+import signal
+import struct
+
+import bagpipe_test
+from bagpipe_test import FolderTest, program, run, shared
+from english import english
+
+try:
+    import h5py
+    import numpy
+except ImportError:
+    h5py = None
+
+ARRAYS = {"saliency": ("saliency_l1", "saliency_l2"), "gradient": ("gradient_x_input",), "integrated": ("integrated",)}
+METHODS = ",".join(ARRAYS)
+
+
+def read_tensors(path):
+    """All float64 tensors of a safetensors file."""
+    with open(path, "rb") as file:
+        header = json.loads(file.read(struct.unpack("<Q", file.read(8))[0]))
+        data = file.read()
+    return {name: numpy.frombuffer(data[tensor["data_offsets"][0]:tensor["data_offsets"][1]], numpy.float64).reshape(tensor["shape"])
+            for name, tensor in header.items() if name != "__metadata__" and tensor["dtype"] == "F64"}
+
+
+class Explained(FolderTest):
+    @classmethod
+    def setUpClass(cls):
+        if h5py is None:
+            raise bagpipe_test.unittest.SkipTest("there is no h5py")
+        super().setUpClass()
+
+    @classmethod
+    def corpus(cls, name, documents, vocabulary, eod):
+        """Documents of token ids, each with an end-of-document token."""
+        starts = numpy.cumsum([0] + [len(document) + 1 for document in documents])
+        with h5py.File(cls.at(name), "w") as file:
+            file["tokens"] = numpy.concatenate([[*document, eod] for document in documents]).astype("u2")
+            file["doc_start"] = starts.astype("i8")
+            file.attrs["vocab_size"] = vocabulary
+            file.attrs["eod_id"] = eod
+        return cls.convert(name)
+
+    def explain(self, name, ranks, *keys):
+        return run([program("bagpipe"), "explain", f"run.dir={self.at(name)}", "math.precision=f32", *keys], ranks)
+
+    def explained(self, name, ranks, *keys):
+        result = self.explain(name, ranks, *keys)
+        self.assertEqual(result.status, 0, str(result))
+        return result
+
+    def arrays(self, name, method):
+        """{array: a matrix (or a row) for each document}"""
+        with h5py.File(os.path.join(self.at(name), "explain", method + ".h5")) as file:
+            targets, cells = file["target_start"][:], file["matrix_start"][:]
+            found = {}
+            for array in file:
+                values = file[array]
+                if values.dtype != numpy.float32:
+                    continue
+                square = len(values) == cells[-1]
+                found[array] = [values[cells[d]:cells[d + 1]].reshape(-1, targets[d + 1] - targets[d]) if square else values[targets[d]:targets[d + 1]]
+                                for d in range(len(targets) - 1)]
+            return found
+
+    def files(self, name):
+        folder = os.path.join(self.at(name), "explain")
+        return {file: self.content(os.path.join(folder, file)) for file in sorted(os.listdir(folder)) if file.endswith((".h5", ".json"))}
+
+    def content(self, path):
+        with open(path, "rb") as file:
+            return file.read()
+
+
+class References(Explained):
+    """What torch's autograd gives in float64: ../shared/reference/explain-tiny."""
+
+    @classmethod
+    def setUpClass(cls):
+        if shared("reference/explain-tiny") is None:
+            raise bagpipe_test.unittest.SkipTest("there is no ../shared/reference/explain-tiny")
+        super().setUpClass()
+        cls.expected, cls.documents = {}, {}
+        for model in ("gpt2-lmhead-tiny", "llama-tiny"):
+            folder = shared(f"reference/explain-tiny/{model}")
+            with open(os.path.join(folder, "inputs.json"), encoding="utf-8") as file:
+                inputs = json.load(file)
+            with open(os.path.join(shared("reference/" + model), "config.json"), encoding="utf-8") as file:
+                config = json.load(file)
+            cls.expected[model] = read_tensors(os.path.join(folder, "expected.safetensors"))
+            cls.documents[model] = [document["tokens"][1:] for document in inputs["documents"][:3]]
+            cls.must(["bagpipe-data", "import", shared("reference/" + model), "--out", cls.at(model)])
+            cls.corpus(model + ".h5", cls.documents[model], config["vocab_size"], config.get("eos_token_id", inputs["roles"]["begin"]))
+
+    def keys(self, model):
+        return f"explain.model={self.at(model)}", f"explain.corpus={self.at(model + '.h5')}", f"explain.methods={METHODS}"
+
+    def compare(self, name, model, target, baseline):
+        expected = self.expected[model]
+        for method, names in ARRAYS.items():
+            found = self.arrays(name, method)
+            for array in names:
+                reference = array if method != "integrated" else f"ig_{baseline}_50"
+                for d in range(3):
+                    want = expected[f"doc{d}.{target}.{reference}"]
+                    most = 2e-5 if method == "integrated" else 1e-5 + 5e-6 * numpy.abs(want).max()
+                    numpy.testing.assert_allclose(found[array][d], want, rtol=0, atol=most, err_msg=f"{name} {array} {d}")
+
+    def test_attributions_are_those_of_float64(self):
+        for model in self.expected:
+            for target, theirs in (("next", "next"), ("best", "argmax")):
+                for baseline, token in (("zero", "zero"), ("eod", "baseline_token")):
+                    name = f"{model}_{target}_{baseline}"
+                    self.explained(name, 0, *self.keys(model), f"explain.target={target}", f"explain.baseline={baseline}")
+                    self.compare(name, model, theirs, token)
+
+    def test_they_are_on_all_meshes(self):
+        self.explained("one", 0, *self.keys("gpt2-lmhead-tiny"))
+        for mesh in ("data", "pipeline"):
+            self.explained(mesh, 2, *self.keys("gpt2-lmhead-tiny"), f"mesh.{mesh}=2")
+            self.assertEqual(self.files("one"), self.files(mesh), mesh)
+        self.explained("tensor", 3, *self.keys("gpt2-lmhead-tiny"), "mesh.tensor=3")
+        self.compare("tensor", "gpt2-lmhead-tiny", "next", "baseline_token")
+
+
+class Families(Explained):
+    KEYS = {"gpt": (), "llama": ("model.kv_heads=1",), "gemma2": ("model.logit_cap=5", "model.score_cap=5"), "gpt_neox": (), "bloom": (),
+            "mamba2": ("model.heads=2", "model.head_width=16", "model.state=8"), "lstm": ("model.heads=",),
+            "feedforward": ("model.heads=", "model.layers=", "model.context=5")}  # no mixture: its choices jump on the way
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.write("text.txt", english(400))
+        cls.must(["bagpipe-data", "tokenizer", "--size", "300", "--out", cls.at("tokenizer.json"), cls.at("text.txt")])
+        cls.must(["bagpipe-data", "corpus", "--tokenizer", cls.at("tokenizer.json"), "--format", "lines", "--out", cls.at("text.h5"), cls.at("text.txt")])
+        cls.write("few.txt", "".join(cls.content(cls, cls.at("text.txt")).decode().splitlines(True)[:3]))
+        cls.must(["bagpipe-data", "corpus", "--tokenizer", cls.at("tokenizer.json"), "--format", "lines", "--out", cls.at("few.h5"), cls.at("few.txt")])
+
+    def trained(self, kind):
+        if not os.path.exists(self.at(kind)):
+            base = {"model.layers": "2", "model.width": "16", "model.heads": "2", "model.context": "24"}
+            base.update(key.split("=", 1) for key in self.KEYS[kind])
+            self.must(["bagpipe", "pretrain", self.write("empty.ini", ""), f"run.dir={self.at(kind)}", f"model.kind={kind}", f"corpus.train={self.at('text.h5')}", "train.steps=4",
+                       "train.batch=4", "optimizer.lr=0.02", "math.precision=f32", *(f"{key}={value}" for key, value in base.items())])
+        return f"explain.model={self.at(kind)}", f"explain.corpus={self.at('few.h5')}", "explain.context=" + ("4" if kind == "feedforward" else "12")
+
+    def test_integrated_gradients_sum_to_what_the_baseline_changes(self):
+        """Forward passes alone give both ends; gradients that are wrong somewhere miss the difference."""
+        for kind in self.KEYS:
+            with self.subTest(kind):
+                self.explained("sum_" + kind, 0, *self.trained(kind), "explain.methods=integrated", "explain.steps=40")
+                found = self.arrays("sum_" + kind, "integrated")
+                for d in range(3):
+                    change = found["logprob"][d] - found["logprob_baseline"][d]
+                    self.assertGreater(numpy.abs(change).max(), 1e-3)
+                    numpy.testing.assert_allclose(found["integrated"][d].sum(axis=1) - change, found["delta"][d], atol=1e-5)
+                    numpy.testing.assert_allclose(found["delta"][d], 0, atol=2e-4 + 0.01 * numpy.abs(change).max())
+
+    def test_a_killed_job_goes_on(self):
+        keys = (*self.trained("gpt"), "explain.methods=gradient,integrated", "explain.steps=5")
+        self.explained("whole", 0, *keys)
+        os.environ["BP_FAULT"] = "work.unit_done:2=kill"
+        try:
+            self.assertEqual(self.explain("killed", 0, *keys).status, -signal.SIGKILL)
+        finally:
+            del os.environ["BP_FAULT"]
+        self.explained("killed", 2, *keys)
+        self.assertEqual(self.files("whole"), self.files("killed"))
+
+    def test_bad_use(self):
+        keys = self.trained("gpt")
+        for words, more in ((["[explain.no_method]", "salience"], ["explain.methods=salience"]), (["[config.empty_value]"], ["explain.methods="]),
+                            (["[explain.twice]"], ["explain.methods=gradient,gradient"]), (["[explain.context_too_long]"], ["explain.context=99"]),
+                            (["[explain.no_token]", "mask"], ["explain.methods=integrated", "explain.baseline=mask"]),
+                            (["[model.q8_backward]"], ["model.weights=q8"])):
+            for ranks in (0, 2):
+                result = self.explain("bad", ranks, *keys, *more)
+                self.assert_error(result, 78, *words)
+        self.assert_warning(self.explained("cut", 0, *keys, "explain.context=5"), "[explain.cut_documents]", "3 of 3")
+        self.assert_warning(self.explained("coarse", 0, *keys, "explain.methods=integrated", "explain.baseline=zero", "explain.steps=1"), "[explain.incomplete]")
+
+
+if __name__ == "__main__":
+    bagpipe_test.main()
