@@ -71,10 +71,9 @@ class Seq2Seq(JobTest):
     def test_data_ranks_give_the_bits_of_one(self):
         one = self.pairs("data1")
         self.assertLess(metrics(one)[-1]["loss"], metrics(one)[0]["loss"])
-        for ranks in (2, 4):
-            other = self.pairs(f"data{ranks}", ranks)
-            self.assertEqual(timeless(metrics(one)), timeless(metrics(other)))
-            self.assertEqual(digests(one), digests(other))
+        other = self.pairs("data4", 4)
+        self.assertEqual(timeless(metrics(one)), timeless(metrics(other)))
+        self.assertEqual(digests(one), digests(other))
 
     def test_a_killed_run_goes_on_with_the_same_bits(self):
         keys = ["mesh.data=2", "checkpoint.every=2"]
