@@ -160,7 +160,7 @@ class Scoring(ScoreFiles, FolderTest):
             self.assertEqual(numpy.isnan(logprobs).tolist(), [True] * source + [False] * (source + 1))
         self.scored("data4", 4)
         self.assert_same_bytes("one", "data4")
-        for name, ranks, mesh in (("tensor", 2, ["mesh.tensor=2"]), ("pipeline", 2, ["mesh.pipeline=2"]), ("both", 4, ["mesh.tensor=2", "mesh.pipeline=2"])):
+        for name, ranks, mesh in (("pipeline", 2, ["mesh.pipeline=2"]), ("both", 4, ["mesh.tensor=2", "mesh.pipeline=2"])):
             self.scored(name, ranks, *mesh)
             for a, b in zip(self.tokens("one"), self.tokens(name), strict=True):
                 self.assertLess(numpy.nanmax(abs(a - b)), 1e-5)
@@ -281,7 +281,7 @@ class Scoring(ScoreFiles, FolderTest):
         other = self.bucket("bucket4", 4, "mesh.micro_batch=2")
         self.assertEqual(timeless(one), timeless(other))
         self.assertEqual(digests(self.at("bucket")), digests(self.at("bucket4")))
-        for name, ranks, mesh in (("tensor", 2, ["mesh.tensor=2"]), ("pipeline", 2, ["mesh.pipeline=2"]), ("both", 4, ["mesh.tensor=2", "mesh.pipeline=2", "mesh.schedule=interleaved"])):
+        for name, ranks, mesh in (("pipeline", 2, ["mesh.pipeline=2"]), ("both", 4, ["mesh.tensor=2", "mesh.pipeline=2", "mesh.schedule=interleaved"])):
             for a, b in zip(one, self.bucket("bucket-" + name, ranks, "mesh.micro_batch=2", *mesh), strict=True):
                 self.assertLess(abs(a["loss"] - b["loss"]), 2e-5)
                 self.assertEqual(a["padding"], b["padding"])
