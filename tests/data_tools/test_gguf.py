@@ -182,7 +182,7 @@ class Gguf(JobTest):
         """And by a reader of its own; bytes of Q8_0 are those of the definition."""
         for kind in self.KINDS:
             keys, tensors = self.parts(kind)
-            for form in ("f32", "f16", "q8_0"):
+            for form in ("f32", "f16", "q8_0") if kind in ("llama", "gpt", "bert") else ("f32",):  # halves and blocks are of rows, whoever has them
                 with self.subTest(kind, form=form):
                     path, result = self.exported(self.at(kind), f"{kind}-{form}.gguf", "--type", form)
                     self.assertEqual("left out" in str(result), kind == "bert")
@@ -204,7 +204,7 @@ class Gguf(JobTest):
                     again, _ = self.exported(out, f"{kind}-{form}-again.gguf", "--type", form)
                     self.assertEqual({name: one[1:] for name, one in gguf_file.Reader(again).tensors.items()},
                                      {name: one[1:] for name, one in theirs.tensors.items()})
-                    if kind != "bert":
+                    if kind != "bert" and form == "f32":
                         ids = [self.must(["bagpipe-data", "encode", "--tokenizer", file, "the ship, 12 caf\u00e9s"]).out
                                for file in (self.at("tokenizer.json"), os.path.join(out, "tokenizer.json"))]
                         self.assertEqual(*ids)

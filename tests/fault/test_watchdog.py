@@ -13,7 +13,7 @@ import bagpipe_test
 from fault_test import HANG, KINDS, KindsOfJob, is_alive, send, wait_gone
 
 (ALL,) = bagpipe_test.take(all=False)
-SECONDS = 8  # of silence; a busy machine may keep a process waiting for longer than fewer
+SECONDS = 6  # of silence; a busy machine may keep a process waiting for longer than fewer
 KEY = f"watchdog.seconds={SECONDS}"
 LINE = re.compile(r"^bagpipe: error\[75\]: \D+ (\d+) s: rank (\d+) on host (\S+) \((silent, )?phase (\w+), step (\d+), \w+ collective \w+\): "
                   r"at (\S+); .* (\S+)/stacks; .* \[run\.hung\]$", re.M)

@@ -58,6 +58,8 @@ def shared(name):
 def environment(threads=1):
     env = dict(os.environ, OMP_NUM_THREADS=str(threads), LC_ALL="C.UTF-8")
     env.update(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
+    for key, value in (("pml", "ob1"), ("btl", "^openib,ofi")):  # as jobs/local.sh has them: a start by itself is as quick as mpirun's
+        env.setdefault("OMPI_MCA_" + key, value)
     return env
 
 

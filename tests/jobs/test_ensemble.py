@@ -260,11 +260,11 @@ class Ensemble(JobTest):
         return found
 
     def test_a_signal_to_one_rank_stops_all_members_and_the_same_command_goes_on(self):
-        count = 1200  # so many that neither is through before the signal comes
+        count = 60
         keys = (f"train.steps={count}", "train.valid_every=0", "ensemble.members=2")
         whole = self.made("never_stopped", 0, *keys)
         process = self.background([program("bagpipe"), "ensemble", self.at("small.ini"), f"run.dir={self.at('stopped')}", *self.M, *keys,
-                                   "mesh.members=2"], 2)
+                                   "mesh.members=2"], 2, {"BP_FAULT": "step.end:1+=delay0.1"})  # neither is through before the signal comes
         self.until(lambda: all(self.trains(f"stopped/members/m{k:02}") for k in range(2)), process)
         os.kill(self.ranks_of(process)[-1], signal.SIGUSR1)
         self.assert_stopped(process.result())

@@ -1,4 +1,4 @@
-"""Fine-tuning: a model of each shape learns to tell texts apart, to the same losses on every mesh, to the same bits on 1, 2 and 4 data ranks
+"""Fine-tuning: a model of each shape learns to tell texts apart, to the same losses on every mesh, to the same bits on 1 and 4 data ranks
 and across a kill; it begins with a pretrained backbone; what is wrong with labels is said."""
 import json
 import os
@@ -98,9 +98,9 @@ class TaskTest(FolderTest):
 class Finetune(TaskTest):
     def test_every_mesh_trains_the_same_model(self):
         meshes = (("tensor", 4, ["mesh.tensor=2", "mesh.data=2", "mesh.micro_batch=2"]), ("pipeline", 2, ["mesh.pipeline=2"]))
-        for kind, model in (("bert", MODEL), ("gpt", GPT), ("mean", [*MODEL, "task.pool=mean"])):
+        for kind, model, some in (("bert", MODEL, meshes), ("gpt", GPT, meshes[:1]), ("mean", [*MODEL, "task.pool=mean"], meshes[1:])):
             one = metrics(self.tuned(f"{kind}-one", 0, *model))
-            for name, ranks, mesh in meshes:
+            for name, ranks, mesh in some:
                 with self.subTest(name, kind=kind):
                     for a, b in zip(one, metrics(self.tuned(f"{kind}-{name}", ranks, *model, *mesh)), strict=True):
                         self.assertLess(abs(a["loss"] - b["loss"]), 3e-5)
@@ -108,10 +108,9 @@ class Finetune(TaskTest):
 
     def test_data_ranks_give_the_bits_of_one(self):
         one = self.tuned("one", 0, *MODEL, "model.dropout=0.1")
-        for ranks in (2, 4):
-            other = self.tuned(f"data{ranks}", ranks, *MODEL, "model.dropout=0.1")
-            self.assertEqual(timeless(metrics(one)), timeless(metrics(other)))
-            self.assertEqual(digests(one), digests(other))
+        other = self.tuned("data4", 4, *MODEL, "model.dropout=0.1")
+        self.assertEqual(timeless(metrics(one)), timeless(metrics(other)))
+        self.assertEqual(digests(one), digests(other))
 
     def test_a_killed_training_goes_on_and_has_learnt(self):
         keys = [*MODEL, "task.pool=mean", "optimizer.lr=5e-3", "train.steps=80", "train.log_every=20", "checkpoint.every=10", "train.valid_every=40"]

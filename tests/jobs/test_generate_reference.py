@@ -9,6 +9,8 @@ MODELS = ("gpt2-tiny", "gpt2-lmhead-tiny", "llama-tiny", "llama-llama3-tiny", "l
           "olmo2-tiny", "gemma2-tiny", "smollm3-tiny", "granite-tiny", "gemma3-tiny", "phi3-tiny", "opt-tiny", "openai-gpt-tiny", "gptj-tiny", "bloom-tiny",
           "mixtral-tiny", "olmoe-tiny", "qwen3_moe-tiny")
 
+SHAPES = ("gpt2-tiny", "llama-tiny", "mamba2-tiny", "bloom-tiny", "mixtral-tiny")  # one of each shape of layers: stages and data ranks too
+
 
 class GenerateReference(FolderTest):
 
@@ -69,7 +71,8 @@ class GenerateReference(FolderTest):
             heads = config.get("num_attention_heads", config.get("n_head", config.get("num_heads", 2)))
             tensors = 3 if heads % 2 else 2
             splits = config.get("intermediate_size", tensors) % tensors == 0
-            for axis, ranks in (("tensor", tensors if splits else 1), ("pipeline", 2), ("data", 2)):
+            axes = (("tensor", tensors if splits else 1), ("pipeline", 2), ("data", 2))
+            for axis, ranks in axes if model in SHAPES else axes[:1]:
                 case = truth["cases"][-1]
                 self.compare(self.generated(model, "last", case, ranks, f"mesh.{axis}={ranks}"), case)
 

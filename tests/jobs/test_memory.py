@@ -104,7 +104,7 @@ class Memory(JobTest):
             self.refused(self.job("ensemble", "refused", ranks, *keys, *plan, f"run.memory={int(1.5 * one)}MiB"), "refused")
 
     def test_scoring_and_studies(self):
-        model = self.trained("model", 0, "train.steps=1", "model.width=256")  # a unit's states take more than starts of a process differ by
+        model = self.trained("model", 0, "train.steps=1", "corpus.valid=", "model.width=256")  # a unit's states take more than starts of a process differ by
         score = (f"score.model={model}", f"score.corpus={self.at('valid.h5')}")
         study = (f"uncertainty.models=plain={model}, dropout={model}:dropout", f"uncertainty.in_domain={self.at('valid.h5')}", "uncertainty.dropout=0.1")
         for job, keys in (("score", score), ("uncertainty", study)):
@@ -129,8 +129,11 @@ class Memory(JobTest):
         self.assertTrue(os.path.exists(self.at("scored/score/documents.h5")))
 
     def test_a_loaded_model_does_not_count_twice(self):
-        model = self.trained("large", 0, "train.steps=1", "train.batch=2", "optimizer.kind=sgd", "model.width=768", "model.layers=3")
-        keys = (f"score.model={model}", f"score.corpus={self.at('valid.h5')}", "score.states=no")
+        model = self.trained("large", 0, "train.steps=1", "train.batch=2", "optimizer.kind=sgd", "model.width=768", "model.layers=3",
+                             "corpus.valid=")
+        self.write("few.txt", "the ship was at sea\n" * 5)
+        self.must(["bagpipe-data", "corpus", "--tokenizer", self.at("tokenizer.json"), "--format", "lines", "--out", self.at("few.h5"), self.at("few.txt")])
+        keys = (f"score.model={model}", f"score.corpus={self.at('few.h5')}", "score.states=no")
         needs = self.estimated(*keys, "--ranks", "1", job="score")
         keys += (f"run.memory={int(1.25 * needs)}MiB",)
         for state in ("is new", "is finished", "lacks a result"):
@@ -141,7 +144,7 @@ class Memory(JobTest):
         self.assertTrue(os.path.exists(self.at("once/score/documents.h5")))
 
     def test_scores_of_a_large_ensemble_name_members_side_by_side(self):
-        model = self.trained("wide", 0, "train.steps=1", "model.width=512", "model.heads=8")
+        model = self.trained("wide", 0, "train.steps=1", "train.batch=2", "corpus.valid=", "model.width=512", "model.heads=8")
         members = ", ".join(f'{{"name": "m{k}", "path": "{model}"}}' for k in range(4))
         path = self.write("ensemble.json", f'{{"members": [{members}]}}')
         keys = (f"score.model={path}", f"score.corpus={self.at('valid.h5')}", "--plan", "--ranks", "2")

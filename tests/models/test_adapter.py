@@ -1,4 +1,4 @@
-"""Adapters: LoRA or bottlenecks alone are trained, on every mesh to the same losses, on 1, 2 and 4 data ranks to the same bits; a run that was killed goes on
+"""Adapters: LoRA or bottlenecks alone are trained, on every mesh to the same losses, on 1 and 4 data ranks to the same bits; a run that was killed goes on
 with the same bits; merged by export it gives the same scores; what does not fit is refused."""
 import json
 import os
@@ -39,8 +39,7 @@ class Adapter(JobTest):
     def test_every_mesh_trains_the_same_adapter(self):
         for base in ("gpt", "llama"):
             one = metrics(self.adapted(f"one-{base}", base=base))
-            for name, ranks, keys in (("tensor", 2, ["mesh.tensor=2"]), ("rows", 2, ["mesh.tensor=2", "mesh.sequence_parallel=no"]),
-                                      ("stages", 2, ["mesh.pipeline=2", "train.recompute=yes"]),
+            for name, ranks, keys in (("rows", 2, ["mesh.tensor=2", "mesh.sequence_parallel=no", "train.recompute=yes"]),
                                       ("all", 4, ["mesh.tensor=2", "mesh.pipeline=2", "mesh.schedule=interleaved"])):
                 with self.subTest(name, base=base):
                     other = metrics(self.adapted(f"{name}-{base}", ranks, *keys, base=base))
@@ -51,17 +50,16 @@ class Adapter(JobTest):
     def test_data_ranks_give_the_bits_of_one(self):
         for train in (self.adapted, self.bottled):
             one = train(f"one-{train.__name__}")
-            for ranks in (2, 4):
-                other = train(f"data{ranks}-{train.__name__}", ranks)
-                self.assertEqual(timeless(metrics(one)), timeless(metrics(other)))
-                self.assertEqual(digests(one), digests(other))
+            other = train(f"data4-{train.__name__}", 4)
+            self.assertEqual(timeless(metrics(one)), timeless(metrics(other)))
+            self.assertEqual(digests(one), digests(other))
 
     def test_every_mesh_trains_the_same_bottlenecks(self):
         one = metrics(self.bottled("bottled"))
         base = metrics(self.trained("plain", 0, f"model.init={self.at('gpt')}", "train.steps=6", "model.dropout=0.1"))
         self.assertLess(abs(one[0]["loss"] - base[0]["loss"]), 1e-2)
         self.assertNotEqual(one[0]["loss"], base[0]["loss"])
-        for name, ranks, keys in (("tensor", 2, ["mesh.tensor=2"]), ("rows", 2, ["mesh.tensor=2", "mesh.sequence_parallel=no"]),
+        for name, ranks, keys in (("rows", 2, ["mesh.tensor=2", "mesh.sequence_parallel=no"]),
                                   ("all", 4, ["mesh.tensor=2", "mesh.pipeline=2", "train.recompute=yes"])):
             for a, b in zip(one, metrics(self.bottled(f"bottled-{name}", ranks, *keys)), strict=True):
                 self.assertLess(abs(a["loss"] - b["loss"]), 2e-5, name)

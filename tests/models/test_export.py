@@ -102,7 +102,7 @@ class Export(JobTest):
     def test_every_family_with_the_head_of_a_task(self):
         for kind in MASKED + ("bart", "t5"):
             corpus = f"corpus.train={self.at('rows-pieces.h5' if kind in MASKED else 'rows-tokenizer.h5')}"
-            for task, label in (("classes", "topic"), ("regression", "size")):
+            for task, label in (("classes", "topic"), ("regression", "size"))[:2 if kind in ("bert", "t5") else 1]:
                 with self.subTest(kind, task=task):
                     more = MORE[kind] if kind == "roberta" else []
                     self.comes_back(kind, corpus, "task.kind=" + task, "task.label=" + label, *more, job="finetune", task="-" + task)
@@ -116,9 +116,10 @@ class Export(JobTest):
                 shutil.copytree(f"{trained}/checkpoints/step-000000000001", wrong)
                 bagpipe_test.edit_manifest(wrong, lambda manifest: manifest["state"]["model"].update({key: value}))
                 new = [self.at("small.ini"), "run.dir=" + self.at("never")]
-                for arguments in (["score", *new, "score.model=" + wrong, "score.corpus=" + self.at("valid.h5")],
-                                  ["generate", *new, "generate.model=" + wrong, "generate.prompts=" + self.at("prompts.txt")],
-                                  ["pretrain", *new, "model.init=" + wrong, "model.layers=", "model.width=", "model.heads=", "model.context=", *SHORT]):
+                readers = (["score", *new, "score.model=" + wrong, "score.corpus=" + self.at("valid.h5")],
+                           ["generate", *new, "generate.model=" + wrong, "generate.prompts=" + self.at("prompts.txt")],
+                           ["pretrain", *new, "model.init=" + wrong, "model.layers=", "model.width=", "model.heads=", "model.context=", *SHORT])
+                for arguments in readers if value == 1 << 31 else readers[:1]:  # they have one check
                     self.assert_error(bagpipe_test.run([bagpipe_test.program("bagpipe"), *arguments]), 65, "[model.bad_size]", "model." + key)
                 result = bagpipe_test.run([bagpipe_test.program("bagpipe-data"), "export", wrong, "--out", self.at("never")])
                 self.assert_error(result, 65, "[model.bad_size]", "model." + key)

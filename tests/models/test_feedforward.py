@@ -129,7 +129,7 @@ class Feedforward(JobTest):
 
     def test_every_mesh_trains_the_same_model(self):
         one = self.feedforward("one", 0, "train.steps=6", "model.dropout=0.1", "train.valid_every=3")
-        for name, ranks, keys in (("data", 2, []), ("tensor", 2, ["mesh.tensor=2"]), ("all", 4, ["mesh.tensor=2", "mesh.pipeline=2"]),
+        for name, ranks, keys in (("data", 2, []), ("all", 4, ["mesh.tensor=2", "mesh.pipeline=2"]),
                                   ("again", 0, ["train.recompute=yes"])):
             other = self.feedforward(name, ranks, "train.steps=6", "model.dropout=0.1", "train.valid_every=3", *keys)
             if name in ("data", "again"):

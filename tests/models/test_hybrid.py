@@ -198,15 +198,13 @@ class Hybrid(JobTest):
 
     def test_every_mesh_trains_the_same_model(self):
         one = self.trained("one", 0, *SMALL)
-        for name, ranks, keys in (("tensor", 2, ["mesh.tensor=2"]), ("pipeline", 2, ["mesh.pipeline=2", "train.recompute=yes"]),
-                                  ("chunks", 2, ["mesh.pipeline=2", "mesh.schedule=interleaved"]), ("all", 4, ["mesh.tensor=2", "mesh.pipeline=2"])):
+        for name, ranks, keys in (("chunks", 2, ["mesh.pipeline=2", "mesh.schedule=interleaved", "train.recompute=yes"]), ("all", 4, ["mesh.tensor=2", "mesh.pipeline=2"])):
             with self.subTest(name):
                 for a, b in zip(metrics(one), metrics(self.trained(name, ranks, *SMALL, *keys)), strict=True):
                     self.assertLess(abs(a["loss"] - b["loss"]), 2e-5)
-        for ranks in (2, 4):
-            other = self.trained(f"data{ranks}", ranks, *SMALL)
-            self.assertEqual(timeless(metrics(one)), timeless(metrics(other)))
-            self.assertEqual(digests(one), digests(other))
+        other = self.trained("data4", 4, *SMALL)
+        self.assertEqual(timeless(metrics(one)), timeless(metrics(other)))
+        self.assertEqual(digests(one), digests(other))
 
     def test_a_run_goes_on_on_another_mesh(self):
         keys = [*SMALL, "checkpoint.every=3", "optimizer.decay=constant"]

@@ -1,4 +1,4 @@
-"""A LLaMA trains to the same losses on every mesh, to the same bits on 1, 2 and 4 data ranks, in float32 and bf16; it is scored, and goes
+"""A LLaMA trains to the same losses on every mesh, to the same bits on 1 and 4 data ranks, in float32 and bf16; it is scored, and goes
 into a Hugging Face folder and back. Its numbers are those of models.references."""
 import json
 import os
@@ -17,7 +17,7 @@ class Llama(JobTest):
     def test_every_mesh_trains_the_same_model(self):
         for tied in ("no", "yes"):
             one = [line["loss"] for line in metrics(self.llama(f"one-{tied}", 0, f"model.tied={tied}", "train.recompute=yes"))]
-            for name, ranks, keys in (("tensor", 2, ["mesh.tensor=2"]), ("chunks", 2, ["mesh.pipeline=2", "mesh.schedule=interleaved"]),
+            for name, ranks, keys in (("chunks", 2, ["mesh.pipeline=2", "mesh.schedule=interleaved"]),
                                       ("all", 4, ["mesh.tensor=2", "mesh.pipeline=2", "model.attention_bias=no"])):
                 with self.subTest(name, tied=tied):
                     other = metrics(self.llama(f"{name}-{tied}", ranks, f"model.tied={tied}", *keys))
@@ -32,14 +32,13 @@ class Llama(JobTest):
                 self.skipTest("this CPU has no bf16")
             self.assertEqual(result.status, 0, str(result))
             one = self.at(f"one-{precision}")
-            for ranks in (2, 4):
-                other = self.llama(f"data{ranks}-{precision}", ranks, key)
-                self.assertEqual(timeless(metrics(one)), timeless(metrics(other)))
-                self.assertEqual(digests(one), digests(other))
+            other = self.llama(f"data4-{precision}", 4, key)
+            self.assertEqual(timeless(metrics(one)), timeless(metrics(other)))
+            self.assertEqual(digests(one), digests(other))
 
     def test_tensor_ranks_share_heads_of_keys(self):
         """12 heads on 2 and 4 ranks: heads of keys that ranks do not divide are on several; each is in a checkpoint once."""
-        for kv_heads in (1, 2, 3):
+        for kv_heads in (2, 3):
             keys = ["model.width=96", "model.heads=12", f"model.kv_heads={kv_heads}", "model.attention_bias=yes", "train.steps=4"]
             one = self.llama(f"kv{kv_heads}", 0, *keys)
             rows = "yes" if kv_heads == 2 else "no"

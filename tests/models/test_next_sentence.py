@@ -1,4 +1,4 @@
-"""BERT's second objective, whether a sentence follows another: the same bits on 1, 2 and 4 data ranks and across a kill, the same losses on
+"""BERT's second objective, whether a sentence follows another: the same bits on 1 and 4 data ranks and across a kill, the same losses on
 other meshes; where it is not trained, its head keeps its values. The loss itself is held to PyTorch's in models.references."""
 import glob
 import json
@@ -44,10 +44,9 @@ class NextSentence(FolderTest):
             shown, written = tfevents.curve(glob.glob(os.path.join(one, "tensorboard", "*")), tag), [(line["step"], line[tag]) for line in metrics(one) if tag in line]
             self.assertGreater(len(written), 0, tag)
             numpy.testing.assert_allclose(shown, written, rtol=1e-6, err_msg=tag)
-        for ranks in (2, 4):
-            other = self.trained(f"data{ranks}", ranks, "train.steps=6")
-            self.assertEqual(timeless(metrics(one)), timeless(metrics(other)))
-            self.assertEqual(digests(one), digests(other))
+        other = self.trained("data4", 4, "train.steps=6")
+        self.assertEqual(timeless(metrics(one)), timeless(metrics(other)))
+        self.assertEqual(digests(one), digests(other))
         mesh = self.trained("mesh", 4, "train.steps=6", "mesh.tensor=2", "mesh.pipeline=2", "mesh.micro_batch=2")
         for a, b in zip(metrics(one), metrics(mesh), strict=True):
             self.assertLess(abs(a["loss"] - b["loss"]), 2e-5)

@@ -1,5 +1,5 @@
 """SNGP: gradients are those of numpy's model of the features; spectral norms keep their bound; the covariance is that of a dense float64
-posterior of the training texts; scores are the mean field's; texts of another domain have larger variances; the same bits on 1, 2 and 4 data
+posterior of the training texts; scores are the mean field's; texts of another domain have larger variances; the same bits on 1 and 4 data
 ranks and after a kill, with tensor ranks and stages to rounding."""
 import os
 import pathlib
@@ -109,9 +109,8 @@ class GaussianProcess(test_finetune.TaskTest):
             numpy.testing.assert_allclose(factor @ factor.T, covariance, atol=1e-6)
         inside, outside = self.variances(w, self.texts).mean(1), self.variances(w, self.strange).mean(1)
         self.assertGreater(numpy.mean(outside[:, None] > inside[None, :]), 0.9)
-        for ranks in (2, 4):
-            other = self.trained(f"data{ranks}", ranks, *keys)
-            self.assertEqual((timeless(metrics(one)), digests(one)), (timeless(metrics(other)), digests(other)))
+        other = self.trained("data4", 4, *keys)
+        self.assertEqual((timeless(metrics(one)), digests(one)), (timeless(metrics(other)), digests(other)))
         self.check_study(one, w)
 
     def check_study(self, model, w):

@@ -1,5 +1,5 @@
 """Every optimizer against numpy twins in float64, written from torch.optim's definitions and the papers': five updates of a feed-forward
-model whose gradients are numpy's too; the same bits at 1, 2 and 4 data ranks, with tensor ranks to rounding, and after a resume."""
+model whose gradients are numpy's too; the same bits at 1 and 4 data ranks, with tensor ranks to rounding, and after a resume."""
 import os
 import sys
 
@@ -156,8 +156,7 @@ class Optimizers(JobTest):
         for kind, rate in [*RATES.items(), ("vogn", 1e-3)]:
             keys = [f"optimizer.lr={rate}", "train.steps=6", "checkpoint.every=3", "checkpoint.keep=9", "model.embedding=24"]
             one = self.feedforward(f"{kind}-one", 0, kind, *keys)
-            for ranks in (2, 4):
-                self.assertEqual(digests(one), digests(self.feedforward(f"{kind}-{ranks}", ranks, kind, *keys)), f"{kind} {ranks}")
+            self.assertEqual(digests(one), digests(self.feedforward(f"{kind}-4", 4, kind, *keys)), f"{kind} 4")
             killed = self.background([program("bagpipe"), "pretrain", self.at("small.ini"), f"run.dir={self.at(f'{kind}-killed')}", *COMMON,
                                       f"optimizer.kind={kind}", *keys], 2, env={"BP_FAULT": "step.end:5=kill"})
             killed.communicate()

@@ -125,7 +125,7 @@ bp_err bp_engine_new(bp_engine **out, const bp_mesh *mesh, const bp_engine_spec 
                      const bp_model_shape *shape)
 {
     bp_engine *engine = bp_alloc("engine", 1, sizeof *engine);
-    bool squares = bp_optimizer_rows[spec->optimizer.kind].squares;
+    bool squares = bp_optimizer_row_of(spec->optimizer.kind)->squares;
     int jobs = (squares ? 3 : 2) *
                (2 * (bp_model_blocks(shape) + 1) +
                 (int)shape->states.count); /* of all groups the sums, and the gathers */

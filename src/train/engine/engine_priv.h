@@ -4,9 +4,9 @@
 
 #include "train/engine/engine.h"
 #include "train/engine/gradient.h"
-#include "train/engine/optimizer.h"
 #include "train/engine/spectral.h"
 #include "train/engine/stage.h"
+#include "train/optimizers/optimizer.h"
 
 struct bp_engine {
     bp_engine_spec spec;

@@ -1,10 +1,10 @@
 /* Sums of gradients over data ranks: reduce-scatter of each group as soon as its last block went
- * backward. Called by engine.c; then optimizer.c. */
+ * backward. Called by engine.c; then optimizers/update.c. */
 #include "train/engine/gradient.h"
 
 #include "math/kernels/kernels.h"
 #include "mesh/collective.h"
-#include "train/engine/optimizer.h"
+#include "train/optimizers/optimizer.h"
 
 #include <math.h>
 #include <string.h>

@@ -71,8 +71,7 @@ const bp_option bp_optimizer_options[] = {
      .at = BP_AT(bp_optimizer_keys, lr)},
     {"optimizer.warmup", BP_OPTION_INT, "0", 0, 1e12, NULL, "steps", "linear rise of the rate",
      false, .at = BP_AT(bp_optimizer_keys, warmup)},
-    {"optimizer.decay", BP_OPTION_CHOICE, "cosine", 0, 0, "cosine|linear|constant|inverse_sqrt",
-     NULL,
+    {"optimizer.decay", BP_OPTION_CHOICE, "cosine", 0, 0, BP_DECAY_CHOICES, NULL,
      "the rate after warmup; inverse_sqrt: by the root of warmup over the step; if not given, of "
      "sgld constant",
      false, .at = BP_AT(bp_optimizer_keys, decay)},
@@ -133,14 +132,14 @@ bp_optimizer_kind bp_optimizer_kind_of(const bp_config *config)
 {
     int kind = 0;
 
-    while (!is(config, "optimizer.kind", bp_optimizer_rows[kind].name))
+    while (!is(config, "optimizer.kind", bp_optimizer_row_of(kind)->name))
         kind++;
     return (bp_optimizer_kind)kind;
 }
 
 void bp_optimizer_resolve(bp_config *config)
 {
-    const bp_optimizer_row *row = &bp_optimizer_rows[bp_optimizer_kind_of(config)];
+    const bp_optimizer_row *row = bp_optimizer_row_of(bp_optimizer_kind_of(config));
     const char *const keys[][2] = {{"optimizer.epsilon", row->epsilon},
                                    {"optimizer.momentum", row->momentum},
                                    {"optimizer.clip", row->clip},
@@ -166,15 +165,12 @@ static bp_rate_decay decay_of(const bp_config *config, const char *of_kind)
                            ? of_kind
                            : bp_optimizer_keys_of(config)->decay;
 
-    return strcmp(name, "cosine") == 0         ? BP_DECAY_COSINE
-           : strcmp(name, "linear") == 0       ? BP_DECAY_LINEAR
-           : strcmp(name, "inverse_sqrt") == 0 ? BP_DECAY_INVERSE_SQRT
-                                               : BP_DECAY_CONSTANT;
+    return bp_rate_decay_of(name);
 }
 
 bp_engine_spec bp_engine_spec_of(const bp_config *config)
 {
-    const bp_optimizer_row *kinds = &bp_optimizer_rows[bp_optimizer_kind_of(config)];
+    const bp_optimizer_row *kinds = bp_optimizer_row_of(bp_optimizer_kind_of(config));
     bp_engine_spec spec = {
         .seed = (uint64_t)bp_run_keys_of(config)->seed,
         .dropout = (float)bp_model_keys_of(config)->dropout,
@@ -296,7 +292,7 @@ bool bp_engine_is_sequence_parallel(const bp_engine_spec *spec, const bp_model_s
                                     int tensors)
 {
     return spec->sequence_parallel != BP_SEQUENCE_PARALLEL_NO && !needs_all_rows(shape) &&
-           !bp_optimizer_rows[spec->optimizer.kind].squares &&
+           !bp_optimizer_row_of(spec->optimizer.kind)->squares &&
            rows_divide(spec, spec->micro_batch, shape->context, tensors);
 }
 
@@ -316,11 +312,11 @@ static void check_sequence_parallel(const bp_engine_spec *spec, const bp_model_s
     if (spec->sequence_parallel != BP_SEQUENCE_PARALLEL_YES || tensors == 1 ||
         shape->context == 0 || bp_engine_is_sequence_parallel(spec, shape, tensors))
         return;
-    if (bp_optimizer_rows[spec->optimizer.kind].squares) {
+    if (bp_optimizer_row_of(spec->optimizer.kind)->squares) {
         bp_config_fault(config, "mesh.no_sequence_parallel",
                         "mesh.sequence_parallel = yes, but optimizer.kind = %s squares gradients "
                         "of all rows of a micro-batch: at mesh.sequence_parallel; use auto",
-                        bp_optimizer_rows[spec->optimizer.kind].name);
+                        bp_optimizer_row_of(spec->optimizer.kind)->name);
         return;
     }
     if (needs_all_rows(shape)) {
@@ -356,7 +352,7 @@ static void check_layer_decay(const bp_engine_spec *spec, const bp_model_shape *
 /* Sums have no gradient of one micro-batch, and what no example depends on keeps its prior. */
 static void check_variational(const bp_engine_spec *spec, bp_config *config)
 {
-    const bp_optimizer_row *row = &bp_optimizer_rows[spec->optimizer.kind];
+    const bp_optimizer_row *row = bp_optimizer_row_of(spec->optimizer.kind);
 
     if (row->squares && !spec->tree)
         bp_config_fault(config, "optimizer.no_squares",
@@ -492,7 +488,7 @@ static void warn_of_unused(const bp_config *config)
         {"adapter.alone", none, "without adapter.kind there is no adapter"},
         {"adapter.scale", !lora, "only adapter.kind = lora has it"},
         {"adapter.targets", !lora, "only adapter.kind = lora has them"},
-        {"optimizer.temperature", !bp_optimizer_rows[bp_optimizer_kind_of(config)].samples,
+        {"optimizer.temperature", !bp_optimizer_row_of(bp_optimizer_kind_of(config))->samples,
          "only optimizer.kind = sgld and vogn have it"},
         {"mesh.chunks", !is(config, "mesh.schedule", "interleaved"),
          "only mesh.schedule = interleaved has chunks"},
@@ -516,19 +512,4 @@ void bp_engine_spec_warn(const bp_config *config)
         BP_WARN("config.unused_key",
                 "mesh.sequence_parallel = yes is ignored: with mesh.tensor = 1 no ranks share "
                 "rows");
-}
-
-double bp_rate_at(const bp_rate *rate, int64_t step)
-{
-    double u, left;
-
-    if (step <= rate->warmup)
-        return rate->peak * (double)step / (double)rate->warmup;
-    if (rate->decay == BP_DECAY_CONSTANT)
-        return rate->peak;
-    u = (double)(step - 1 - rate->warmup) / (double)(rate->steps - rate->warmup);
-    left = rate->decay == BP_DECAY_LINEAR ? 1 - u : (1 + cos(M_PI * u)) / 2;
-    if (rate->decay == BP_DECAY_INVERSE_SQRT)
-        left = sqrt((double)(rate->warmup > 1 ? rate->warmup : 1) / (double)step);
-    return rate->peak * (rate->least + (1 - rate->least) * left);
 }

@@ -6,8 +6,9 @@
 #include "base/config/config.h"
 #include "mesh/mesh.h"
 #include "models/family.h"
-#include "train/engine/optimizer.h"
 #include "train/engine/schedule.h"
+#include "train/optimizers/optimizer.h"
+#include "train/optimizers/rate.h"
 
 extern const bp_option bp_train_options[], bp_optimizer_options[]; /* train.*, optimizer.* */
 
@@ -63,25 +64,6 @@ bp_optimizer_kind bp_optimizer_kind_of(const bp_config *config);
 void bp_optimizer_resolve(bp_config *config);
 
 #define BP_STEPS_MAX 1e12 /* of train.steps */
-
-typedef enum bp_rate_decay {
-    BP_DECAY_COSINE,
-    BP_DECAY_LINEAR,
-    BP_DECAY_CONSTANT,
-    BP_DECAY_INVERSE_SQRT
-} bp_rate_decay;
-
-typedef struct bp_rate {
-    double peak;
-    double least; /* share of peak that decay ends at */
-    int64_t warmup, steps;
-    bp_rate_decay decay;
-} bp_rate;
-
-/** Learning rate of step s (from 1), w = warmup: peak s/w up to w; then with u = (s-1-w)/(steps-w):
- * peak (m + (1-m) f), m = least, f = (1 + cos pi u)/2 (cosine), 1-u (linear), sqrt(max(w, 1)/s)
- * (inverse_sqrt; Vaswani et al. 2017, section 5.3); constant: peak. */
-double bp_rate_at(const bp_rate *rate, int64_t step);
 
 /** mesh.sequence_parallel */
 typedef enum bp_sequence_parallel {

@@ -27,7 +27,7 @@ bp_stage_spec bp_stage_spec_for(const bp_engine_spec *spec, const bp_model_shape
                            .schedule = spec->schedule,
                            .tree = spec->tree,
                            .recompute = spec->recompute,
-                           .squares = bp_optimizer_rows[spec->optimizer.kind].squares};
+                           .squares = bp_optimizer_row_of(spec->optimizer.kind)->squares};
 }
 
 int64_t bp_engine_carried_floats(const bp_network *network, const bp_model_shape *shape,
@@ -43,7 +43,7 @@ int64_t bp_engine_carried_floats(const bp_network *network, const bp_model_shape
 /* What several ranks have parts of would have to be summed before it is squared. */
 bp_err bp_engine_check_squares(const bp_network *network, const bp_engine_spec *spec)
 {
-    for (int g = 0; g < network->group_count && bp_optimizer_rows[spec->optimizer.kind].squares;
+    for (int g = 0; g < network->group_count && bp_optimizer_row_of(spec->optimizer.kind)->squares;
          g++) {
         const bp_group *group = &network->groups[g];
 
@@ -52,7 +52,7 @@ bp_err bp_engine_check_squares(const bp_network *network, const bp_engine_spec *
             return BP_FAIL(BP_ERR_CONFIG, "optimizer.no_squares",
                            "optimizer.kind = %s squares gradients of micro-batches, but of %s "
                            "several ranks have parts: at optimizer.kind; use %s",
-                           bp_optimizer_rows[spec->optimizer.kind].name, group->params[0].name,
+                           bp_optimizer_row_of(spec->optimizer.kind)->name, group->params[0].name,
                            group->partial ? "mesh.tensor=1" : "mesh.pipeline=1");
     }
     return BP_OK;

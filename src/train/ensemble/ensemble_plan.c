@@ -43,7 +43,7 @@ static bp_err plan_members(ensemble *self, MPI_Comm world, trainer *member, memo
                   ? memory_find(&member->estimate.node, world, self->config, member, one)
                   : memory_find_planned(&member->estimate.node, member, one, asked->nodes);
     if (err == BP_OK && bp_comm_is_root(world)) {
-        trainer_measure_peak(member, 0.5);
+        trainer_measure_peak(member);
         member->estimate.peak *= ranks;
         plan_print(member, &plan, stage);
         bp_log("this is one member of %" PRId64 "; %d train%s at a time, so %" PRId64

@@ -6,11 +6,15 @@
 #include "math/math.h"
 #include "mesh/collective.h"
 
-#define PEAK_SECONDS 0.2 /* but not longer than the training takes at */
+#define PEAK_SECONDS 0.2  /* at most, and no more than */
+#define PEAK_SHARE   0.02 /* of the time that the training takes at */
 #define SLOW_FLOPS   1e10
 
-void trainer_measure_peak(trainer *self, double seconds)
+void trainer_measure_peak(trainer *self)
 {
+    double tokens = (double)(self->spec.rate.steps * self->spec.batch * self->shape.context),
+           all = tokens * bp_model_train_flops(&self->shape) / SLOW_FLOPS;
+    double seconds = PEAK_SHARE * all < PEAK_SECONDS ? PEAK_SHARE * all : PEAK_SECONDS;
     double wall = bp_clock_now(), busy = bp_clock_process();
 
     self->estimate.peak = bp_math_gemm_peak(self->spec.precision, seconds);
@@ -24,11 +28,9 @@ void trainer_measure_peaks(trainer *self)
     double both[2];
 
     if (mesh->computes) {
-        double tokens = (double)(self->spec.rate.steps * self->spec.batch * self->shape.context),
-               all = tokens * bp_model_train_flops(&self->shape) / SLOW_FLOPS;
         float lacks;
 
-        trainer_measure_peak(self, all < PEAK_SECONDS ? all : PEAK_SECONDS);
+        trainer_measure_peak(self);
         lacks = 1 - (float)self->estimate.cores;
         bp_all_max(&lacks, 1, mesh->compute);
         self->estimate.cores = 1 - lacks;

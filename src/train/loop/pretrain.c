@@ -24,8 +24,6 @@
 
 #include <stdio.h>
 
-#define PLAN_PEAK_SECONDS 0.5
-
 /* What its ranks would take of each node, and its time. */
 static bp_err print_plan(trainer *self, const bp_planned_world *asked)
 {
@@ -43,7 +41,7 @@ static bp_err print_plan(trainer *self, const bp_planned_world *asked)
     if (err != BP_OK)
         return err;
     if (!trainer_learner(self))
-        trainer_measure_peak(self, PLAN_PEAK_SECONDS);
+        trainer_measure_peak(self);
     self->estimate.peak *= mesh->pipeline * mesh->data * mesh->tensor;
     plan_print(self, &self->estimate.plan, stage);
     if (root)

@@ -32,7 +32,7 @@ static void list_newest(bp_ensemble_list *list, char **names, int64_t count, int
 
 static bool samples(const trainer *self)
 {
-    return bp_optimizer_rows[self->spec.optimizer.kind].samples;
+    return bp_optimizer_row_of(self->spec.optimizer.kind)->samples;
 }
 
 static bp_err list_samples(const trainer *self)
@@ -83,7 +83,7 @@ static bp_err finished(trainer *self, void *own)
     path = bp_path_join(run_dir, "ensemble.json");
     err = bp_run_previous(self->mesh->world, run_dir, "optimizer.kind", &kind);
     if (err == BP_OK && self->mesh->coordinates && !bp_path_exists(path))
-        wants = kind && strcmp(kind, bp_optimizer_rows[self->spec.optimizer.kind].name) == 0;
+        wants = kind && strcmp(kind, bp_optimizer_row_of(self->spec.optimizer.kind)->name) == 0;
     bp_free(kind);
     bp_free(path);
     return bp_agree(self->mesh->world, wants ? list_samples(self) : err);
@@ -103,7 +103,7 @@ static void check(const trainer *self, const void *own)
                         "optimizer.kind = %s goes by the number of targets, which is not fixed "
                         "with %s = %s: at optimizer.kind; use it with classes, regression, text or "
                         "a causal model",
-                        bp_optimizer_rows[self->spec.optimizer.kind].name,
+                        bp_optimizer_row_of(self->spec.optimizer.kind)->name,
                         draws ? "train.objective" : "task.kind",
                         draws ? objective->name : task->name);
 }

@@ -27,7 +27,7 @@
 static bp_err refuse_others(const trainer *self)
 {
     const bp_config *config = self->config;
-    bool samples = bp_optimizer_rows[bp_optimizer_kind_of(config)].samples; /* of all weights */
+    bool samples = bp_optimizer_row_of(bp_optimizer_kind_of(config))->samples; /* of all weights */
     const struct {
         const char *key;
         bool given;

@@ -1,26 +1,13 @@
 /* The update rules, on this data rank's shards of the parameters: optimizer state is sharded over
  * data ranks (ZeRO stage 1, Rajbhandari et al. 2020). */
-#ifndef BP_TRAIN_ENGINE_OPTIMIZER_H
-#define BP_TRAIN_ENGINE_OPTIMIZER_H
+#ifndef BP_TRAIN_OPTIMIZERS_OPTIMIZER_H
+#define BP_TRAIN_OPTIMIZERS_OPTIMIZER_H
 
 #include "math/kernels/kernels.h"
 #include "mesh/async.h"
 #include "mesh/mesh.h"
 #include "models/network.h"
-
-typedef enum bp_optimizer_kind {
-    BP_ADAMW,
-    BP_SGD,
-    BP_ADAGRAD,
-    BP_ADADELTA,
-    BP_RMSPROP,
-    BP_LAMB,
-    BP_ADAFACTOR,
-    BP_SGLD,
-    BP_VOGN,
-    BP_OPTIMIZERS
-} bp_optimizer_kind;
-#define BP_OPTIMIZER_KINDS "adamw|sgd|adagrad|adadelta|rmsprop|lamb|adafactor|sgld|vogn"
+#include "train/optimizers/list.h"
 
 typedef struct bp_optimizer_rule {
     bp_optimizer_kind kind;
@@ -32,21 +19,6 @@ typedef struct bp_optimizer_rule {
     uint64_t seed;
     int64_t member, data; /* targets that the posterior is of */
 } bp_optimizer_rule;
-
-/** The name of a kind of optimizer, its moments' names in checkpoints ("adamw.m/"; NULL: none), and
- * its defaults of some keys (NULL: the keys' own). */
-typedef struct bp_optimizer_row {
-    const char *name, *prefix[2], *epsilon, *momentum, *clip, *decay, *beta2;
-    bool samples; /* for a posterior: what it leaves as weights */
-    bool squares; /* it needs those of each micro-batch's gradients: bp_optimizer.squares */
-} bp_optimizer_row;
-extern const bp_optimizer_row bp_optimizer_rows[BP_OPTIMIZERS];
-/** Moments of as many numbers as parameters. */
-int bp_optimizer_moments(const bp_optimizer_rule *rule);
-/** Bytes that a rank keeps beside them: what sums over whole parameters take, Adafactor's factors
- * among them, of which this rank's checkpoints have this many floats. */
-size_t bp_optimizer_more_bytes(const bp_optimizer_rule *rule, const bp_network *network);
-int64_t bp_optimizer_factor_floats(const bp_optimizer_rule *rule, const bp_network *network);
 
 /** This rank's shard of one parameter. */
 typedef struct bp_own_run {
@@ -63,11 +35,12 @@ typedef struct bp_own_run {
 /** Moments for one shard of every group that trains, one after another in group order. */
 typedef struct bp_optimizer {
     bp_optimizer_rule rule;
-    const bp_mesh *mesh; /* borrowed */
-    bp_async *async;     /* of mesh->data, borrowed */
-    bp_network *network; /* borrowed */
-    int moments;         /* 2 for AdamW (m, v), 1 for SGD (m), 0 for Adafactor */
-    int64_t floats;      /* of one moment's shards */
+    const struct bp_optimizer_row *row; /* of its kind */
+    const bp_mesh *mesh;                /* borrowed */
+    bp_async *async;                    /* of mesh->data, borrowed */
+    bp_network *network;                /* borrowed */
+    int moments;                        /* 2 for AdamW (m, v), 1 for SGD (m), 0 for Adafactor */
+    int64_t floats;                     /* of one moment's shards */
     float *moment[2];
     const float *squares;      /* vogn: laid out as the gradients, sums over micro-batches of their
                                   squares; the caller sets it, and before each update */
@@ -81,7 +54,7 @@ typedef struct bp_optimizer {
     int changed;        /* the run whose bits had changed before an update or a check; -1: none */
     int changed_part;   /* BP_SUM_ */
     /* of rules that look at whole parameters: LAMB, Adafactor. All data ranks have the same */
-    double *totals;  /* [runs' totals]: optimizer_layerwise.c */
+    double *totals;  /* [runs' totals]: totals.c */
     double *scratch; /* of sums over blocks */
     float *factors;  /* Adafactor: moving sums of each row and each column, and of this step the
                         factors that they come to */
@@ -91,6 +64,42 @@ typedef struct bp_update {
     double rate, scale;
     int64_t number; /* from 1 */
 } bp_update;
+
+/** An optimizer: its names, its defaults of some keys, and what it computes. */
+typedef struct bp_optimizer_row {
+    const char *name, *prefix[2]; /* of moments in checkpoints, "adamw.m/"; NULL: none */
+    const char *epsilon, *momentum, *clip, *decay, *beta2; /* NULL: the keys' own */
+    bool samples; /* for a posterior: what it leaves as weights */
+    bool squares; /* it needs those of each micro-batch's gradients: bp_optimizer.squares */
+    /* How many moments it keeps; NULL: as many as have names. */
+    int (*moments)(const bp_optimizer_rule *rule);
+    /* One of both, of one run: local. `update` returns the sums of bits before and after, which
+     * cost it nothing; for `apply` they are computed apart. */
+    bp_update_sums (*update)(const bp_optimizer *optimizer, const bp_own_run *run,
+                             const bp_updated *at, const bp_update *with);
+    void (*apply)(const bp_optimizer *optimizer, const bp_own_run *run, const bp_updated *at,
+                  const bp_update *with);
+    /* Of rules whose steps need sums over whole parameters (totals.h), else NULL: how many doubles
+     * of them a parameter has, how many floats are kept from step to step (NULL: none; the first
+     * half is in checkpoints), and their computation before all runs. prepare: collective over
+     * mesh->data and mesh->tensor. */
+    int64_t (*totals)(const bp_param *param);
+    int64_t (*factors)(const bp_param *param);
+    void (*prepare)(bp_optimizer *optimizer, float *values, const float *gradients,
+                    const bp_update *with);
+    /* bp_optimizer_factor_slices, with the row's factors. */
+    void (*slices)(const bp_optimizer *optimizer, int g, bool to_save, bp_slice *slices,
+                   int64_t *used, int64_t capacity);
+} bp_optimizer_row;
+/** Never NULL. */
+const bp_optimizer_row *bp_optimizer_row_of(bp_optimizer_kind kind);
+
+/** Moments of as many numbers as parameters. */
+int bp_optimizer_moments(const bp_optimizer_rule *rule);
+/** Bytes that a rank keeps beside them: what sums over whole parameters take, Adafactor's factors
+ * among them, of which this rank's checkpoints have this many floats. */
+size_t bp_optimizer_more_bytes(const bp_optimizer_rule *rule, const bp_network *network);
+int64_t bp_optimizer_factor_floats(const bp_optimizer_rule *rule, const bp_network *network);
 
 /** Errors: BP_ERR_SYSTEM. Local. */
 bp_err bp_optimizer_init(bp_optimizer *optimizer, const bp_mesh *mesh, bp_async *async,

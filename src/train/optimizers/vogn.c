@@ -1,7 +1,7 @@
 /* The variational online Gauss-Newton method: a Gaussian over each weight, and a step with a sample
  * of it, whose noise is a function of (seed, member, update, tensor, place). Called by
- * optimizer.c. */
-#include "train/engine/optimizer_priv.h"
+ * update.c. */
+#include "train/optimizers/optimizer_priv.h"
 
 #include "base/files/hash.h"
 #include "base/rng.h"
@@ -9,8 +9,15 @@
 #include <math.h>
 #include <string.h>
 
-void bp_optimizer_vogn(const bp_optimizer *optimizer, const bp_own_run *run, const bp_updated *at,
-                       const bp_update *with)
+/* One run of the variational online Gauss-Newton method: q(w) = N(mu, temperature / (data p)) with
+ *   s = beta2 s + (1 - beta2) scored squares,  p = s / (1 - beta2^number) + weight_decay + epsilon,
+ *   mu = mu - rate (g scale + weight_decay mu) / p,  w = a sample of q.
+ * The first update takes the weights that it finds for mu. squares[n], of the run.
+ * Source: Khan et al. 2018, "Fast and scalable Bayesian deep learning by weight-perturbation in
+ * Adam", eq. 8 and 9; epsilon: the damping of Osawa et al. 2019, algorithm 1. The correction of s
+ * is Adam's. */
+static void apply(const bp_optimizer *optimizer, const bp_own_run *run, const bp_updated *at,
+                  const bp_update *with)
 {
     const bp_optimizer_rule *rule = &optimizer->rule;
     const float *squares = optimizer->squares + run->value;
@@ -36,3 +43,11 @@ void bp_optimizer_vogn(const bp_optimizer *optimizer, const bp_own_run *run, con
                                       bp_rng_normal(&key, bp_optimizer_place(run, i)));
     }
 }
+
+const bp_optimizer_row bp_optimizer_vogn = {.name = "vogn",
+                                            .prefix = {"vogn.mean/", "vogn.s/"},
+                                            .clip = "0",
+                                            .beta2 = "0.999",
+                                            .samples = true,
+                                            .squares = true,
+                                            .apply = apply};

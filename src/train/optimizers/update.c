@@ -1,6 +1,7 @@
-/* The update of this data rank's shard (ZeRO stage 1): norm, clip, AdamW and others; then
- * parameters are gathered. Called by engine.c after gradient.c. */
-#include "train/engine/optimizer_priv.h"
+/* The update of this data rank's shard (ZeRO stage 1): the rule of one of
+ * the files beside, by the table in table.c; then parameters are gathered. Called by engine.c after
+ * gradient.c, which has clipped. */
+#include "train/optimizers/totals.h"
 
 #include "base/trace.h"
 #include "math/kernels/kernels.h"
@@ -8,29 +9,25 @@
 #include <math.h>
 #include <string.h>
 
-const bp_optimizer_row bp_optimizer_rows[BP_OPTIMIZERS] = {
-    [BP_ADAMW] = {"adamw", {"adamw.m/", "adamw.v/"}, NULL, NULL},
-    [BP_SGD] = {"sgd", {"sgd.m/"}, NULL, NULL},
-    [BP_ADAGRAD] = {"adagrad", {"adagrad.v/"}, "1e-10", NULL},
-    [BP_ADADELTA] = {"adadelta", {"adadelta.v/", "adadelta.u/"}, "1e-6", NULL},
-    [BP_RMSPROP] = {"rmsprop", {"rmsprop.v/", "rmsprop.m/"}, "1e-8", "0"},
-    [BP_LAMB] = {"lamb", {"lamb.m/", "lamb.v/"}, "1e-6", NULL},
-    [BP_ADAFACTOR] = {"adafactor", {NULL}, "1e-30", NULL},
-    [BP_SGLD] = {"sgld", {NULL}, .clip = "0", .decay = "constant", .samples = true},
-    [BP_VOGN] = {"vogn",
-                 {"vogn.mean/", "vogn.s/"},
-                 .clip = "0",
-                 .beta2 = "0.999",
-                 .samples = true,
-                 .squares = true},
-};
-
 int bp_optimizer_moments(const bp_optimizer_rule *rule)
 {
-    const bp_optimizer_row *row = &bp_optimizer_rows[rule->kind];
+    const bp_optimizer_row *row = bp_optimizer_row_of(rule->kind);
 
-    return (row->prefix[0] != NULL) +
-           (row->prefix[1] != NULL && !(rule->kind == BP_RMSPROP && rule->momentum == 0));
+    return row->moments ? row->moments(rule) : (row->prefix[0] != NULL) + (row->prefix[1] != NULL);
+}
+
+size_t bp_optimizer_more_bytes(const bp_optimizer_rule *rule, const bp_network *network)
+{
+    const bp_optimizer_row *row = bp_optimizer_row_of(rule->kind);
+
+    return row->totals ? bp_totals_bytes(row, network) : 0;
+}
+
+int64_t bp_optimizer_factor_floats(const bp_optimizer_rule *rule, const bp_network *network)
+{
+    const bp_optimizer_row *row = bp_optimizer_row_of(rule->kind);
+
+    return row->factors ? bp_totals_factors(row, network) / 2 : 0; /* the moving sums */
 }
 
 /* The part of a parameter's slab that is in this rank's shard of its group; false: none is. */
@@ -87,9 +84,10 @@ bp_err bp_optimizer_init(bp_optimizer *optimizer, const bp_mesh *mesh, bp_async 
 {
     int64_t most = count_params(network);
 
-    BP_ASSERT(!bp_optimizer_rows[rule->kind].samples || rule->data > 0);
+    BP_ASSERT(!bp_optimizer_row_of(rule->kind)->samples || rule->data > 0);
     memset(optimizer, 0, sizeof *optimizer);
     optimizer->rule = *rule;
+    optimizer->row = bp_optimizer_row_of(rule->kind);
     optimizer->mesh = mesh;
     optimizer->async = async;
     optimizer->network = network;
@@ -111,7 +109,7 @@ bp_err bp_optimizer_init(bp_optimizer *optimizer, const bp_mesh *mesh, bp_async 
                 "memory is short: at %lld optimizer moments; use more data ranks, which share them",
                 (long long)optimizer->floats);
     }
-    return bp_optimizer_layerwise_init(optimizer);
+    return bp_totals_init(optimizer);
 }
 
 void bp_optimizer_clear(bp_optimizer *optimizer)
@@ -130,65 +128,47 @@ void bp_optimizer_clear(bp_optimizer *optimizer)
 
 const char *bp_optimizer_prefix(const bp_optimizer *optimizer, int k)
 {
-    return bp_optimizer_rows[optimizer->rule.kind].prefix[k];
+    return optimizer->row->prefix[k];
 }
 
-static bp_update_sums update_values(const bp_optimizer *optimizer, const bp_own_run *run,
-                                    const bp_updated *at, const bp_update *with)
+void bp_optimizer_factor_slices(const bp_optimizer *optimizer, int g, bool to_save,
+                                bp_slice *slices, int64_t *used, int64_t capacity)
 {
-    const bp_optimizer_rule *rule = &optimizer->rule;
-    bp_adamw adam = bp_optimizer_adam(rule, run, with);
-    bp_torch_rule torch = {.rate = with->rate,
-                           .keep = rule->kind == BP_ADADELTA ? rule->rho : rule->alpha,
-                           .momentum = rule->momentum,
-                           .epsilon = rule->epsilon,
-                           .decay = adam.decay,
-                           .gradient_scale = with->scale};
+    const bp_optimizer_row *row = optimizer->row;
 
-    switch (rule->kind) {
-    case BP_SGD:
-        return bp_sgd_update(at, &torch);
-    case BP_ADAGRAD:
-        return bp_adagrad_update(at, &torch);
-    case BP_ADADELTA:
-        return bp_adadelta_update(at, &torch);
-    case BP_RMSPROP:
-        return bp_rmsprop_update(at, &torch);
-    default:
-        return bp_adamw_update(at->w, at->m, at->v, at->g, at->n, &adam);
-    }
+    if (row->slices)
+        row->slices(optimizer, g, to_save, slices, used, capacity);
 }
 
-/* The sums cost no time: an update is bound by memory. */
+/* Were its bits changed since the update before? Of a rule that does not sum them by itself. */
+static void check_run(bp_optimizer *optimizer, int k, const float *values)
+{
+    uint32_t before[BP_SUMS];
+
+    bp_optimizer_sum_run(optimizer, k, values, before);
+    bp_optimizer_note_change(optimizer, k, before);
+}
+
 static void update_run(bp_optimizer *optimizer, int k, float *values, const float *gradients,
                        const bp_update *all)
 {
+    const bp_optimizer_row *row = optimizer->row;
     const bp_own_run *run = &optimizer->runs[k];
     bp_updated at = bp_optimizer_at(optimizer, run, values, gradients);
     double decay = optimizer->rule.layer_decay;
     bp_update with = *all;
-    bool samples = bp_optimizer_rows[optimizer->rule.kind].samples;
 
-    if (samples && optimizer->guarded) {
-        uint32_t before[BP_SUMS];
-
-        bp_optimizer_sum_run(optimizer, k, values, before);
-        bp_optimizer_note_change(optimizer, k, before);
-    }
     if (decay > 0 && decay < 1)
         with.rate *= pow(decay, (double)run->depth);
-    if (samples || bp_optimizer_is_layerwise(&optimizer->rule)) {
-        if (optimizer->rule.kind == BP_VOGN)
-            bp_optimizer_vogn(optimizer, run, &at, &with);
-        else if (samples)
-            bp_optimizer_langevin(&optimizer->rule, run, &at, &with);
-        else
-            bp_optimizer_layerwise_apply(optimizer, run, &at, &with);
+    if (row->apply) {
+        if (optimizer->guarded && !row->prepare) /* which comes after the checks of all runs */
+            check_run(optimizer, k, values);
+        row->apply(optimizer, run, &at, &with);
         if (optimizer->guarded)
             bp_optimizer_sum_run(optimizer, k, values, optimizer->sums[k]);
         return;
     }
-    bp_update_sums sums = update_values(optimizer, run, &at, &with);
+    bp_update_sums sums = row->update(optimizer, run, &at, &with);
     if (!optimizer->guarded)
         return;
     bp_optimizer_note_change(optimizer, k, sums.before);
@@ -199,11 +179,14 @@ void bp_optimizer_update(bp_optimizer *optimizer, float *values, const float *gr
                          double rate, double scale, int64_t number)
 {
     const bp_network *network = optimizer->network;
+    const bp_optimizer_row *row = optimizer->row;
     const bp_update with = {rate, scale, number};
 
     BP_TRACE(BP_TRACE_OPTIMIZER, 0, (8.0 * optimizer->moments + 12.0) * (double)optimizer->floats);
-    if (bp_optimizer_is_layerwise(&optimizer->rule))
-        bp_optimizer_layerwise_prepare(optimizer, values, gradients, &with);
+    for (int k = 0; row->prepare && optimizer->guarded && k < optimizer->run_count; k++)
+        check_run(optimizer, k, values);
+    if (row->prepare)
+        row->prepare(optimizer, values, gradients, &with);
     for (int b = 0; b < network->block_count; b++)
         for (int g = 0; g < network->group_count; g++) {
             const bp_group *group = &network->groups[g];

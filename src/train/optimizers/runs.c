@@ -1,6 +1,6 @@
 /* The runs of parameters that a data rank updates: where they are, and the sums of their bits. The
  * rules of all optimizers use them. */
-#include "train/engine/optimizer_priv.h"
+#include "train/optimizers/optimizer_priv.h"
 
 #include "math/kernels/kernels.h"
 #include "mesh/collective.h"
@@ -71,4 +71,27 @@ bp_adamw bp_optimizer_adam(const bp_optimizer_rule *rule, const bp_own_run *run,
                       .decay = run->param->decays ? rule->weight_decay : 0,
                       .gradient_scale = with->scale,
                       .step = with->number};
+}
+
+bp_torch_rule bp_optimizer_torch(const bp_optimizer_rule *rule, const bp_own_run *run,
+                                 const bp_update *with, double keep)
+{
+    return (bp_torch_rule){.rate = with->rate,
+                           .keep = keep,
+                           .momentum = rule->momentum,
+                           .epsilon = rule->epsilon,
+                           .decay = run->param->decays ? rule->weight_decay : 0,
+                           .gradient_scale = with->scale};
+}
+
+uint64_t bp_optimizer_place(const bp_own_run *run, int64_t i)
+{
+    const bp_param *param = run->param;
+    int last = param->dims - 1;
+    int64_t columns = param->extent[last];
+
+    i += run->within;
+    return (uint64_t)(last ? (param->offset[0] + i / columns) * param->shape[1] + param->offset[1] +
+                                 i % columns
+                           : param->offset[0] + i);
 }

@@ -1,6 +1,6 @@
 /* Faults of tests inside a step: a flipped bit, a gradient that is not finite. Called by engine.c
- * and optimizer.c. */
-#include "train/engine/optimizer.h"
+ * and update.c. */
+#include "train/optimizers/optimizer.h"
 
 #include "base/fault.h"
 

@@ -1,7 +1,7 @@
 /* Stochastic-gradient Langevin dynamics: a step down the gradient, and noise that is a function of
  * (seed, member, update, tensor, place), so that it is the same on every mesh. Called by
- * optimizer.c. */
-#include "train/engine/optimizer_priv.h"
+ * update.c. */
+#include "train/optimizers/optimizer_priv.h"
 
 #include "base/files/hash.h"
 #include "base/rng.h"
@@ -9,21 +9,14 @@
 #include <math.h>
 #include <string.h>
 
-uint64_t bp_optimizer_place(const bp_own_run *run, int64_t i)
+/* One run of w -= rate (g scale + decay w) - sqrt(2 rate temperature / data) n, n standard normal:
+ * Langevin dynamics of the step size 2 rate / data.
+ * Source: Welling and Teh 2011, "Bayesian learning via stochastic gradient Langevin dynamics", eq.
+ * 4; the temperature: Wenzel et al. 2020, eq. 1. */
+static void apply(const bp_optimizer *optimizer, const bp_own_run *run, const bp_updated *at,
+                  const bp_update *with)
 {
-    const bp_param *param = run->param;
-    int last = param->dims - 1;
-    int64_t columns = param->extent[last];
-
-    i += run->within;
-    return (uint64_t)(last ? (param->offset[0] + i / columns) * param->shape[1] + param->offset[1] +
-                                 i % columns
-                           : param->offset[0] + i);
-}
-
-void bp_optimizer_langevin(const bp_optimizer_rule *rule, const bp_own_run *run,
-                           const bp_updated *at, const bp_update *with)
-{
+    const bp_optimizer_rule *rule = &optimizer->rule;
     const bp_param *param = run->param;
     bp_rng_key key = bp_rng_key_of(rule->seed, BP_RNG_LANGEVIN, rule->member, with->number,
                                    (int64_t)bp_xxh3(param->name, strlen(param->name)));
@@ -38,3 +31,6 @@ void bp_optimizer_langevin(const bp_optimizer_rule *rule, const bp_own_run *run,
         at->w[i] = (float)((double)at->w[i] - with->rate * slope + noise * drawn);
     }
 }
+
+const bp_optimizer_row bp_optimizer_sgld = {
+    .name = "sgld", .clip = "0", .decay = "constant", .samples = true, .apply = apply};
