@@ -40,6 +40,11 @@ void bp_bench_check(bp_config *config)
                         "mesh.members = %lld, but bench trains one model at a time: at "
                         "mesh.members; leave it at 1",
                         (long long)bp_mesh_keys_of(config)->members);
+    if (bp_mesh_keys_of(config)->expert != 1)
+        bp_config_fault(config, "mesh.expert_trains",
+                        "mesh.expert = %lld, but models of bench have no experts: at mesh.expert; "
+                        "leave it at 1",
+                        (long long)bp_mesh_keys_of(config)->expert);
     if (!bp_bench_models_named(bp_bench_keys_of(config)->models, named, &wrong))
         bp_config_fault(config, "bench.unknown_model",
                         "there is no model '%.*s': at bench.models; use tiny, small, medium, "

@@ -87,6 +87,12 @@ bp_err work_open_mesh(bp_work_job *job, bp_work_memory *memory, MPI_Comm world,
     bp_err err;
 
     *memory = (bp_work_memory){.config = config, .plan = plan};
+    if (bp_mesh_keys_of(config)->expert > 1)
+        return BP_FAIL(BP_ERR_CONFIG, "mesh.expert_trains",
+                       "mesh.expert = %lld, but %s has all experts on each data rank: at "
+                       "mesh.expert; leave it at 1, and let mesh.tensor or mesh.pipeline share out "
+                       "what does not fit",
+                       (long long)bp_mesh_keys_of(config)->expert, job->work->name);
     job->folder = bp_path_join(bp_run_keys_of(config)->dir, job->work->name);
     err = find_kind(job, memory, world);
     if (err != BP_OK)

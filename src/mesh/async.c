@@ -18,13 +18,13 @@
 #define PAUSE_MOST_NS  2000000
 
 typedef struct job {
-    bool gathers;
+    bool gathers, of_part;
     float *x, *scratch;
     int64_t n;
 } job;
 
 struct bp_async {
-    MPI_Comm comm;
+    MPI_Comm comm, part; /* part: MPI_COMM_NULL where there is none */
     bool has_thread;
     pthread_t thread;
     pthread_mutex_t lock;
@@ -54,10 +54,12 @@ static void pause_polling(void *context, bool again)
 
 static void carry_out(const bp_async *self, const job *at, const bp_waiting *waiting)
 {
+    MPI_Comm comm = at->of_part ? self->part : self->comm;
+
     if (at->gathers)
-        bp_all_gather_bytes_so(at->x, at->n * (int64_t)sizeof(float), self->comm, waiting);
+        bp_all_gather_bytes_so(at->x, at->n * (int64_t)sizeof(float), comm, waiting);
     else
-        bp_reduce_scatter_so(at->x, at->n, at->scratch, self->comm, waiting);
+        bp_reduce_scatter_so(at->x, at->n, at->scratch, comm, waiting);
 }
 
 static void *work(void *context)
@@ -91,6 +93,7 @@ bp_err bp_async_new(bp_async **out, MPI_Comm comm, int jobs, bool beside)
     bp_err err = BP_OK;
 
     *out = self;
+    self->part = MPI_COMM_NULL;
     BP_MPI(MPI_Comm_dup(comm, &self->comm));
     BP_MPI(MPI_Query_thread(&threads));
     BP_CHECK(pthread_mutex_init(&self->lock, NULL) == 0 &&
@@ -103,6 +106,12 @@ bp_err bp_async_new(bp_async **out, MPI_Comm comm, int jobs, bool beside)
         self->has_thread = err == BP_OK;
     }
     return err;
+}
+
+void bp_async_add_part(bp_async *async, MPI_Comm part)
+{
+    BP_ASSERT(async->part == MPI_COMM_NULL && async->given == 0);
+    BP_MPI(MPI_Comm_dup(part, &async->part));
 }
 
 void bp_async_free(bp_async **async)
@@ -122,6 +131,8 @@ void bp_async_free(bp_async **async)
     (void)pthread_cond_destroy(&self->done_more);
     (void)pthread_mutex_destroy(&self->lock);
     BP_MPI(MPI_Comm_free(&self->comm));
+    if (self->part != MPI_COMM_NULL)
+        BP_MPI(MPI_Comm_free(&self->part));
     bp_free(self->jobs);
     bp_free(self);
     *async = NULL;
@@ -146,14 +157,16 @@ static int64_t give(bp_async *self, const job *one)
     return self->given - 1;
 }
 
-int64_t bp_async_reduce_scatter(bp_async *async, float *x, int64_t n, float *scratch)
+int64_t bp_async_reduce_scatter(bp_async *async, float *x, int64_t n, float *scratch, bool of_part)
 {
-    return give(async, &(job){.x = x, .n = n, .scratch = scratch});
+    BP_ASSERT(!of_part || async->part != MPI_COMM_NULL);
+    return give(async, &(job){.of_part = of_part, .x = x, .n = n, .scratch = scratch});
 }
 
-int64_t bp_async_all_gather(bp_async *async, float *x, int64_t n)
+int64_t bp_async_all_gather(bp_async *async, float *x, int64_t n, bool of_part)
 {
-    return give(async, &(job){.gathers = true, .x = x, .n = n});
+    BP_ASSERT(!of_part || async->part != MPI_COMM_NULL);
+    return give(async, &(job){.gathers = true, .of_part = of_part, .x = x, .n = n});
 }
 
 void bp_async_wait(bp_async *async, int64_t at)

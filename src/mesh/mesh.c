@@ -17,6 +17,10 @@ const bp_option bp_mesh_options[] = {
     {"mesh.tensor", BP_OPTION_INT, "1", 1, INT_MAX, NULL, "ranks",
      "ranks that share each layer's heads, columns and vocabulary", false,
      .at = BP_AT(bp_mesh_keys, tensor)},
+    {"mesh.expert", BP_OPTION_INT, "1", 1, INT_MAX, NULL, "ranks",
+     "data ranks that share out the experts of each layer: places go to the ranks that hold the "
+     "experts they choose; divides the data ranks and model.experts",
+     false, .at = BP_AT(bp_mesh_keys, expert)},
     {"mesh.coordinator", BP_OPTION_CHOICE, "auto", 0, 0, "auto|shared|dedicated", NULL,
      "does rank 0 also compute; auto: yes, unless mesh.data is set and one rank is left over",
      false, .at = BP_AT(bp_mesh_keys, coordinator)},
@@ -47,6 +51,7 @@ bp_mesh_shape bp_mesh_shape_of(const bp_config *config)
                            .pipeline = (int)bp_mesh_keys_of(config)->pipeline,
                            .data = (int)bp_mesh_keys_of(config)->data,
                            .tensor = (int)bp_mesh_keys_of(config)->tensor,
+                           .expert = (int)bp_mesh_keys_of(config)->expert,
                            .coordinator = BP_COORDINATOR_AUTO};
 
     if (strcmp(coordinator, "shared") == 0)
@@ -177,6 +182,22 @@ static bool product(int64_t *out, const bp_mesh_shape *shape)
     return *out < INT_MAX && *out * data < INT_MAX; /* one is left for the coordinator */
 }
 
+static bp_err fail_experts(const bp_mesh_shape *shape, int64_t datas)
+{
+    bp_buffer fits = {0};
+
+    for (int64_t d = 1; d <= datas; d++)
+        if (datas % d == 0)
+            bp_buffer_printf(&fits, "%s%" PRId64, fits.bytes > 0 ? ", " : "", d);
+    bp_err err =
+        bp_fail(BP_ERR_CONFIG, "mesh.expert_ranks",
+                "mesh.expert = %d does not divide the %" PRId64 " data rank%s: at mesh.expert; use "
+                "one of %s, or other data ranks",
+                shape->expert, datas, datas == 1 ? "" : "s", fits.data);
+    bp_buffer_clear(&fits);
+    return err;
+}
+
 bp_err bp_mesh_shape_fit(bp_mesh_shape *shape, int size)
 {
     int64_t copy;
@@ -194,6 +215,8 @@ bp_err bp_mesh_shape_fit(bp_mesh_shape *shape, int size)
     bool fits = shape->data > 0 ? left == copy * shape->data : left >= copy && left % copy == 0;
     if (!fits)
         return fail_fit(shape, copy, size);
+    if (left / copy % bp_mesh_shape_experts(shape) != 0)
+        return fail_experts(shape, left / copy);
     shape->data = (int)(left / copy);
     shape->coordinator = dedicated ? BP_COORDINATOR_DEDICATED : BP_COORDINATOR_SHARED;
     return BP_OK;
@@ -205,7 +228,7 @@ bp_err bp_mesh_shape_plan(bp_mesh_shape *shape, int ranks)
 
     if (ranks > 0)
         return bp_mesh_shape_fit(shape, ranks);
-    shape->data = shape->data > 0 ? shape->data : 1;
+    shape->data = shape->data > 0 ? shape->data : bp_mesh_shape_experts(shape);
     shape->coordinator = BP_COORDINATOR_SHARED;
     return bp_mesh_shape_fit(shape, product(&copy, shape) ? (int)copy * shape->data : 1);
 }
@@ -216,16 +239,18 @@ static void place(bp_mesh *mesh, const bp_mesh_shape *shape)
     mesh->pipelines = shape->pipeline;
     mesh->datas = shape->data;
     mesh->tensors = shape->tensor;
+    mesh->experts = bp_mesh_shape_experts(shape);
     mesh->dedicated = shape->coordinator == BP_COORDINATOR_DEDICATED;
     mesh->coordinates = mesh->rank == 0;
     mesh->computes = !(mesh->dedicated && mesh->coordinates);
-    mesh->member_at = mesh->pipeline_at = mesh->data_at = mesh->tensor_at = -1;
+    mesh->member_at = mesh->pipeline_at = mesh->data_at = mesh->tensor_at = mesh->expert_at = -1;
     if (!mesh->computes)
         return;
     int index = mesh->rank - (mesh->dedicated ? 1 : 0);
     mesh->tensor_at = index % mesh->tensors;
     index /= mesh->tensors;
     mesh->data_at = index % mesh->datas;
+    mesh->expert_at = mesh->data_at % mesh->experts;
     index /= mesh->datas;
     mesh->pipeline_at = index % mesh->pipelines;
     mesh->member_at = index / mesh->pipelines;
@@ -244,7 +269,7 @@ static MPI_Comm split(MPI_Comm comm, int color, int key)
 static void split_axes(bp_mesh *mesh)
 {
     int m = mesh->member_at, p = mesh->pipeline_at, d = mesh->data_at, t = mesh->tensor_at;
-    int P = mesh->pipelines, D = mesh->datas, T = mesh->tensors;
+    int P = mesh->pipelines, D = mesh->datas, T = mesh->tensors, E = mesh->experts;
 
     mesh->compute = split(mesh->world, mesh->computes ? 0 : MPI_UNDEFINED, mesh->rank);
     if (!mesh->computes)
@@ -254,6 +279,8 @@ static void split_axes(bp_mesh *mesh)
     mesh->pipeline = split(mesh->compute, (m * D + d) * T + t, p);
     mesh->data = split(mesh->compute, (m * P + p) * T + t, d);
     mesh->tensor = split(mesh->compute, (m * P + p) * D + d, t);
+    mesh->expert = split(mesh->data, d / E, d);
+    mesh->holders = split(mesh->data, d % E, d);
     mesh->ensemble = split(mesh->compute, d, (m * P + p) * T + t);
     mesh->across = split(mesh->compute, (p * D + d) * T + t, m);
 }
@@ -264,12 +291,13 @@ bp_err bp_mesh_new(bp_mesh **out, MPI_Comm comm, const bp_mesh_shape *shape)
 
     mesh->compute = mesh->member = mesh->model = MPI_COMM_NULL;
     mesh->pipeline = mesh->data = mesh->tensor = MPI_COMM_NULL;
-    mesh->ensemble = mesh->across = MPI_COMM_NULL;
+    mesh->ensemble = mesh->across = mesh->expert = mesh->holders = MPI_COMM_NULL;
     BP_MPI(MPI_Comm_dup(comm, &mesh->world));
     mesh->rank = bp_comm_rank(mesh->world);
     mesh->size = bp_comm_size(mesh->world);
     bool dedicated = shape->coordinator == BP_COORDINATOR_DEDICATED;
-    BP_ASSERT(shape->coordinator != BP_COORDINATOR_AUTO && shape->data > 0);
+    BP_ASSERT(shape->coordinator != BP_COORDINATOR_AUTO && shape->data > 0 &&
+              shape->data % bp_mesh_shape_experts(shape) == 0);
     BP_ASSERT((int64_t)shape->members * shape->pipeline * shape->data * shape->tensor ==
               mesh->size - dedicated);
     place(mesh, shape);
@@ -297,9 +325,10 @@ void bp_mesh_free(bp_mesh **mesh)
 {
     if (!*mesh)
         return;
-    MPI_Comm *comms[] = {&(*mesh)->tensor, &(*mesh)->data,    &(*mesh)->pipeline,
-                         &(*mesh)->model,  &(*mesh)->member,  &(*mesh)->ensemble,
-                         &(*mesh)->across, &(*mesh)->compute, &(*mesh)->world};
+    MPI_Comm *comms[] = {&(*mesh)->expert,  &(*mesh)->holders,  &(*mesh)->tensor,
+                         &(*mesh)->data,    &(*mesh)->pipeline, &(*mesh)->model,
+                         &(*mesh)->member,  &(*mesh)->ensemble, &(*mesh)->across,
+                         &(*mesh)->compute, &(*mesh)->world};
     for (size_t i = 0; i < sizeof comms / sizeof comms[0]; i++)
         if (*comms[i] != MPI_COMM_NULL)
             BP_MPI(MPI_Comm_free(comms[i]));

@@ -17,6 +17,7 @@ typedef struct bp_mesh_keys {
     int64_t pipeline;
     int64_t data;
     int64_t tensor;
+    int64_t expert;
     const char *coordinator;
     int64_t micro_batch;
     const char *schedule;
@@ -34,6 +35,7 @@ typedef struct bp_mesh_shape {
     /* ranks along each axis; data 0: what the other axes leave */
     int members, pipeline, data, tensor;
     enum { BP_COORDINATOR_AUTO, BP_COORDINATOR_SHARED, BP_COORDINATOR_DEDICATED } coordinator;
+    int expert; /* data ranks that share out the experts of each layer; 0: 1, each has all */
 } bp_mesh_shape;
 
 /** This rank's place, and communicators by axis. On a dedicated coordinator `computes` is false,
@@ -48,13 +50,23 @@ typedef struct bp_mesh {
      * the same ranks as `model` where there is one member. Rank 0 leads it. */
     MPI_Comm ensemble;
     MPI_Comm across; /* ranks of one place in each member: rank r is of member r */
-    int rank, size;  /* in world */
+    /* Data ranks, in their order: `expert` are consecutive ones that share out experts, `holders`
+     * those that hold the same experts, one of each such group */
+    MPI_Comm expert, holders;
+    int experts, expert_at;                         /* extent of `expert`, and this rank's place */
+    int rank, size;                                 /* in world */
     int members, pipelines, datas, tensors;         /* extents of the axes */
     int member_at, pipeline_at, data_at, tensor_at; /* this rank's coordinates */
     bool dedicated;                                 /* the coordinator does not compute */
     bool coordinates; /* this rank is the coordinator (world rank 0) */
     bool computes;
 } bp_mesh;
+
+/** Data ranks that share out experts. */
+static inline int bp_mesh_shape_experts(const bp_mesh_shape *of)
+{
+    return of->expert > 1 ? of->expert : 1;
+}
 
 /** Read mesh.* of a checked configuration. */
 bp_mesh_shape bp_mesh_shape_of(const bp_config *config);

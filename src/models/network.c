@@ -137,12 +137,12 @@ int bp_network_chunk_first(const bp_network *network, int chunk)
     return chunk == 0 ? 0 : network->chunk_end[chunk - 1];
 }
 
-static void place_groups(bp_network *network, bool frozen, int64_t multiple)
+static void place_groups(bp_network *network, bool frozen, bool experts, int64_t multiple)
 {
     for (int g = 0; g < network->group_count; g++) {
         bp_group *group = &network->groups[g];
 
-        if (group->frozen != frozen)
+        if (group->frozen != frozen || (group->sources > 0) != experts)
             continue;
         group->place = network->floats;
         group->padded = (group->floats + multiple - 1) / multiple * multiple;
@@ -152,10 +152,26 @@ static void place_groups(bp_network *network, bool frozen, int64_t multiple)
 
 void bp_network_lay_out(bp_network *network, int64_t multiple)
 {
+    int64_t first;
+
     network->floats = 0;
-    place_groups(network, false, multiple);
+    place_groups(network, false, false, multiple);
+    first = network->floats;
+    place_groups(network, false, true, multiple);
     network->trained_floats = network->floats;
-    place_groups(network, true, multiple);
+    network->source_floats = network->floats - first;
+    network->gradient_floats = network->floats;
+    place_groups(network, true, false, multiple);
+    place_groups(network, true, true, multiple);
+}
+
+void bp_network_part_sources(bp_network *network)
+{
+    network->gradient_floats =
+        network->trained_floats + (bp_nn_experts(&network->nn) - 1) * network->source_floats;
+    for (int g = 0; g < network->group_count; g++)
+        if (network->groups[g].sources > 1 && !network->groups[g].frozen)
+            network->groups[g].source_floats = network->source_floats;
 }
 
 bp_err bp_network_bind_values(bp_network *network, float *values)
@@ -185,6 +201,18 @@ void bp_group_bind_gradients(bp_group *group, float *gradients)
             group->frozen ? NULL : gradients + group->place + group->params[k].place;
 }
 
+/* What is between params, and after the last one. */
+static void clear_gaps(const bp_group *group, float *gradients)
+{
+    for (int k = 0; k < group->count; k++) {
+        int64_t end = group->params[k].place + bp_param_floats(&group->params[k]),
+                next = k + 1 < group->count ? group->params[k + 1].place : group->padded;
+
+        if (next > end)
+            bp_zero(gradients + end, next - end);
+    }
+}
+
 void bp_group_open_gradients(bp_group *group, float *gradients)
 {
     if (group->frozen)
@@ -196,7 +224,8 @@ void bp_group_open_gradients(bp_group *group, float *gradients)
         if (!param->fresh)
             bp_zero(param->gradient, bp_param_floats(param));
     }
-    bp_zero(gradients + group->place + group->floats, group->padded - group->floats);
+    for (int s = 0; s < bp_group_sums(group); s++)
+        clear_gaps(group, gradients + group->place + s * group->source_floats);
 }
 
 bool bp_group_is_written(const bp_group *group)

@@ -22,11 +22,14 @@ typedef struct bp_network {
                                          model, and a pipeline stage may have several */
     bp_activations before[BP_NETWORK_CHUNKS]; /* what each chunk is given */
     int chunk_count;
-    int64_t floats;         /* of the flat memory: all groups with their padding, */
-    int64_t trained_floats; /* and the first of it, without the frozen ones: gradients' */
-    int64_t changes_after;  /* what all positions of a text leave depends on its length where it is
-                               longer than this: on each length, or only on its being longer; 0: it
-                               does not */
+    int64_t floats;          /* of the flat memory: all groups with their padding, */
+    int64_t trained_floats;  /* and the first of it, without the frozen ones, */
+    int64_t source_floats;   /* the last of these, of experts; */
+    int64_t gradient_floats; /* gradients': more than those that train where experts' are apart
+                                (bp_network_part_sources) */
+    int64_t changes_after;   /* what all positions of a text leave depends on its length where it is
+                                longer than this: on each length, or only on its being longer; 0: it
+                                does not */
     bool changes_always;
     void *tables; /* what the family's blocks read beside parameters; freed with the network */
     int64_t table_bytes; /* of those that a pass fills */
@@ -74,9 +77,12 @@ void bp_network_end_chunk(bp_network *network);
 /** Chunk c is blocks [this, network->chunk_end[c]). */
 int bp_network_chunk_first(const bp_network *network, int chunk);
 
-/** Give each group its place, padded to a multiple of `multiple` floats: frozen ones come after the
- * others. */
+/** Give each group its place, padded to a multiple of `multiple` floats: experts come after the
+ * others, and frozen groups last. */
 void bp_network_lay_out(bp_network *network, int64_t multiple);
+/** After it, where nn->expert has several ranks: the gradients of experts are apart by the ranks
+ * that places come from, as sums in a fixed order need them; else they are one sum. */
+void bp_network_part_sources(bp_network *network);
 /** Point the params into flat memory of network->floats floats (borrowed), and bind the blocks to
  * it. Errors: BP_ERR_SYSTEM no memory for the products' copies. */
 bp_err bp_network_bind_values(bp_network *network, float *values);

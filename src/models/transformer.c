@@ -128,7 +128,9 @@ bp_block *bp_transformer_new_layer(bp_network *network, const bp_layer_shape *la
             own.query_group = bp_network_add_group(network, true);
             own.query_group->partial = true;
         }
-        own.experts.group = own.query_group;
+        own.experts.router = own.query_group;
+        own.experts.weights = bp_network_add_group(network, false);
+        own.experts.weights->sources = bp_nn_experts(&network->nn);
     }
     bp_transformer_layer_new(&block, &network->nn, &own, split, whole);
     return block;

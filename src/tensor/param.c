@@ -30,6 +30,11 @@ void bp_group_clear(bp_group *group)
     *group = (bp_group){0};
 }
 
+void bp_group_align(bp_group *group, int64_t multiple)
+{
+    group->floats = (group->floats + multiple - 1) / multiple * multiple;
+}
+
 static bp_param *append(bp_group *group, const char *name)
 {
     bp_group_reserve(group, BP_GROUP_PARAMS);

@@ -45,7 +45,8 @@ typedef struct bp_param {
                            or the group is frozen */
 } bp_param;
 
-/** Parameters that are one after another in memory, without gaps: fused products rely on it. */
+/** Parameters that are one after another in memory, without gaps (but for bp_group_align): fused
+ * products rely on it. */
 typedef struct bp_group {
     bp_param *params; /* [capacity], fixed from the first one on: pointers stay valid */
     int count, capacity;
@@ -58,10 +59,13 @@ typedef struct bp_group {
                      number distinguishes from others: gradients are summed over all copies */
     bool partial; /* replicated, and each tensor rank has a part of its gradients, of all rows: the
                      engine always sums them over tensor ranks */
-    bool added;   /* an adapter's: a model that training starts from need not have it */
-    bool passing; /* only of training: no model that it starts from has it */
-    bool frozen;  /* never updated: no gradients and no moments */
-    bool kept;    /* by another checkpoint, which those that are saved name: left out of them */
+    int sources;  /* of experts: ranks whose places they are given; 0: of no experts */
+    int64_t source_floats; /* apart are the gradients by these, until they are summed; 0: there is
+                              one of all */
+    bool added;            /* an adapter's: a model that training starts from need not have it */
+    bool passing;          /* only of training: no model that it starts from has it */
+    bool frozen;           /* never updated: no gradients and no moments */
+    bool kept;      /* by another checkpoint, which those that are saved name: left out of them */
     bool published; /* of all ranks that hold these values (one data rank's view), this one counts
                        and saves them */
     int64_t depth;  /* layers from here to the model's head: optimizer.layer_decay goes by it */
@@ -78,10 +82,19 @@ static inline const float *bp_param_gain(const bp_param *param)
     return param->from_one ? param->gain : param->value;
 }
 
+/** Gradients that a group has apart. */
+static inline int bp_group_sums(const bp_group *group)
+{
+    return group->source_floats > 0 ? group->sources : 1;
+}
+
 /** Capacity for `count` params, where it has none yet. */
 void bp_group_reserve(bp_group *group, int count);
 /** Frees the params. */
 void bp_group_clear(bp_group *group);
+
+/** The next param begins at a multiple of this many floats: no block of sums has parts of two. */
+void bp_group_align(bp_group *group, int64_t multiple);
 
 /** Elements of the slab. */
 int64_t bp_param_floats(const bp_param *param);

@@ -38,6 +38,16 @@ class BadInput(JobTest):
             self.refused(78, ["[mesh.not_dividing]", "mesh.tensor = 3", "model.inner = 256"], f"model.kind={kind}", "model.width=64", "model.heads=6",
                          "model.head_width=16", "mesh.tensor=3", *inner, ranks=(3,))
 
+    def test_experts_that_ranks_do_not_share_out(self):
+        experts = ("model.kind=mixtral", "model.experts=4", "model.experts_chosen=2")
+        self.refused(78, ["[mesh.expert_ranks]", "mesh.expert = 2", "3 data ranks", "1, 3"], "mesh.expert=2", *experts, ranks=(3,))
+        self.refused(78, ["[mesh.not_dividing]", "mesh.expert = 2", "model.experts = 3", "1, 3"], "mesh.expert=2", *experts, "model.experts=3", ranks=(2,))
+        self.refused(78, ["[mesh.no_experts]", "mesh.expert = 2", "leave it at 1"], "mesh.expert=2", ranks=(2,))
+        self.refused(78, ["[mesh.no_experts]", "leave it at 1"], "model.kind=ngram", "mesh.expert=2", ranks=(2,))
+        for kind in ("lamb", "adafactor", "vogn"):
+            self.refused(78, ["[mesh.expert_optimizer]", f"optimizer.kind = {kind}"], "mesh.expert=2", *experts, f"optimizer.kind={kind}", ranks=(2,))
+        self.refused(78, ["[mesh.expert_samples]", "train.sample_every"], "mesh.expert=2", *experts, "train.sample_every=1", ranks=(2,))
+
     def test_world_that_fits_no_mesh_says_which_would(self):
         self.refused(78, ["[mesh.wrong_ranks]"], "mesh.tensor=2", "mesh.data=2", ranks=(3,))
 

@@ -36,8 +36,8 @@ static bool agrees(bool beside)
     for (int k = 0; k < JOBS; k++)
         fill(x + k * n, k, n);
     for (int k = 0; k < JOBS; k++) {
-        (void)bp_async_reduce_scatter(async, x + k * n, n, workspace);
-        job = bp_async_all_gather(async, x + k * n, n);
+        (void)bp_async_reduce_scatter(async, x + k * n, n, workspace, false);
+        job = bp_async_all_gather(async, x + k * n, n, false);
         (void)bp_all_sum_int(k, MPI_COMM_WORLD);
     }
     bp_async_wait(async, job);
@@ -81,7 +81,7 @@ static void what_nobody_waited_for_is_done_before_the_end(void **state)
     bp_test_expect(bp_async_new(&async, MPI_COMM_WORLD, 1, true), BP_OK);
     for (int64_t i = 0; i < n; i++)
         x[i] = i >= first && i < first + SHARD ? (float)i : -1;
-    (void)bp_async_all_gather(async, x, n);
+    (void)bp_async_all_gather(async, x, n, false);
     bp_async_free(&async);
     for (int64_t i = 0; i < n; i++)
         whole = whole && x[i] == (float)i;

@@ -4,6 +4,7 @@
 #include "bp_test_memory.h"
 #include "bp_test_mpi.h"
 #include "models/gpt/gpt.h"
+#include "models/mixtral/mixtral.h"
 
 #include "base/rng.h"
 #include "math/math.h"
@@ -13,7 +14,7 @@
 
 #define WORLD MPI_COMM_WORLD
 
-enum { CASES = 20, CONTEXT_MAX = 64, STEPS = 2, EVALUATIONS = 6 };
+enum { CASES = 26, MIXTURES = 6, CONTEXT_MAX = 64, STEPS = 2, EVALUATIONS = 6 };
 
 static uint64_t drawn; /* how often */
 
@@ -87,6 +88,20 @@ static training random_training(int size, bp_precision precision)
     return t;
 }
 
+/* The same of a mixture, with experts on as many data ranks as there are. */
+static void mix(training *t)
+{
+    t->shape.family = &bp_mixtral_family;
+    t->shape.vocab_size = 257;
+    t->shape.stack.inner = 2 * t->shape.width;
+    t->shape.stack.experts = t->on.data * draw(1, 3);
+    t->shape.stack.chosen = draw(1, t->shape.stack.experts < 3 ? t->shape.stack.experts : 3);
+    t->shape.stack.balance = 0.1 * (double)draw(0, 1);
+    t->shape.family->fill_defaults(&t->shape);
+    t->on.expert = t->on.data;
+    t->spec.optimizer.kind = BP_ADAMW;
+}
+
 /* Steps, and evaluations of fewer and shorter windows. */
 static void train(bp_engine *engine, const training *t)
 {
@@ -133,13 +148,13 @@ static void say(const training *t, size_t planned, size_t needed)
     print_error("%zu bytes are planned, %zu taken: stages %d, data %d, tensor %d, layers %lld, "
                 "width %lld, heads %lld, context %lld, vocabulary %lld, batch %lld, micro-batch "
                 "%lld, schedule %d, chunks %d, tree %d, recompute %d, sharing %d, precision %d, "
-                "optimizer %d\n",
+                "optimizer %d, experts %lld over %d\n",
                 planned, needed, t->on.pipeline, t->on.data, t->on.tensor,
                 (long long)t->shape.layers, (long long)t->shape.width, (long long)t->shape.heads,
                 (long long)t->shape.context, (long long)t->shape.vocab_size, (long long)spec->batch,
                 (long long)spec->micro_batch, (int)spec->schedule, spec->chunks, spec->tree,
                 spec->recompute, (int)spec->sequence_parallel, (int)spec->precision,
-                (int)spec->optimizer.kind);
+                (int)spec->optimizer.kind, (long long)t->shape.stack.experts, t->on.expert);
 }
 
 /* Tables of blocks, parameters and messages, which the plan counts with the program's libraries. */
@@ -158,6 +173,9 @@ static void training_takes_what_is_planned(void **state)
         training t = random_training(size, k % 2 && bp_math_has_bf16() ? BP_BF16 : BP_F32);
         bp_engine *engine;
         bp_mesh *mesh;
+
+        if (k >= CASES - MIXTURES)
+            mix(&t);
 
         bp_test_expect(bp_mesh_new(&mesh, WORLD, &t.on), BP_OK);
         size_t planned = planned_bytes(&t, mesh->pipeline_at);

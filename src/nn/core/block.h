@@ -24,6 +24,8 @@ typedef struct bp_nn {
     bp_gemm *gemm;   /* borrowed */
     MPI_Comm tensor; /* ranks that split each layer */
     int tensor_at, tensors;
+    MPI_Comm expert;        /* data ranks that share out the experts of each layer, */
+    int expert_at, experts; /* where there are several; 0: one, which has all */
     bool sequence_parallel; /* sequence parallelism: in training a tensor rank has the residual
                                stream of only its share of the rows (bp_nn_rows) */
     bool distills;          /* training's head learns from a teacher (bp_pass.teacher) */
@@ -34,6 +36,12 @@ typedef struct bp_nn {
     int64_t softmax_samples; /* outcomes besides the target that training's softmax of a larger
                                 vocabulary is over; 0: all */
 } bp_nn;
+
+/** Ranks that share out experts. */
+static inline int bp_nn_experts(const bp_nn *nn)
+{
+    return nn->experts > 1 ? nn->experts : 1;
+}
 
 /** The maximum of a micro-batch: examples, and places of each stream. */
 typedef struct bp_extent {
@@ -138,14 +146,14 @@ typedef struct bp_pass {
      * NULL: the tokens' own. Going backward, the gradients with respect to them; NULL: not asked */
     const float *vectors[BP_STREAMS];
     float *vector_gradients[BP_STREAMS];
-    float states_weight;  /* what a place's loss of states counts in the gradient */
-    double states_loss;   /* result of the blocks that compare theirs: the sum over places */
-    float balance_weight; /* training: what a place's balance loss (bp_expert_shape) counts in the
-                             gradient */
-    double balance_loss;  /* result of the layers with experts, going backward: their parts of it,
-                             times the places of the pass */
-    int64_t
-        *expert_loads; /* [E] going backward they add the rows that chose each; NULL: not asked */
+    float states_weight;   /* what a place's loss of states counts in the gradient */
+    double states_loss;    /* result of the blocks that compare theirs: the sum over places */
+    float balance_weight;  /* training: what a place's balance loss (bp_expert_shape) counts in the
+                              gradient */
+    double balance_loss;   /* result of the layers with experts, going backward: their parts of it,
+                              times the places of the pass */
+    int64_t *expert_loads; /* [layers][E] going backward they add the rows that chose each; NULL:
+                              not asked */
     /* results, of the last block */
     float *logprob;     /* [B][T] natural log of each target's probability, NaN where -1; NULL: not
                            asked */

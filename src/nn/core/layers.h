@@ -52,13 +52,16 @@ typedef enum bp_query_norm {
 /** A mixture of experts in the place of the MLP: gated MLPs of inner width F, of which each row
  * goes through `chosen`. Shares are softmax(router.weight h) over all experts, in float32; the
  * chosen are those with the largest, of equal ones the first. What they give is summed in ascending
- * order of experts, each times its share. Source: Shazeer et al. 2017; Jiang et al. 2024, Mixtral.
+ * order of experts, each times its share. Ranks of nn->expert share the experts out: places travel
+ * to those that hold the experts they chose, and back. Source: Shazeer et al. 2017; Jiang et al.
+ * 2024, Mixtral.
  */
 typedef struct bp_expert_shape {
     int64_t count;     /* 0: one MLP, whatever follows but `balance` */
     int64_t chosen;    /* count at most */
     bool renormalised; /* shares of the chosen are divided by their sum */
-    bp_group *group;   /* of the router: replicated and partial; borrowed */
+    bp_group *router;  /* its group: replicated and partial; borrowed */
+    bp_group *weights; /* and that of the experts' own; borrowed */
     /* The balance loss of all layers of a stack with experts together, over a micro-batch of N rows
      * (of all those layers, without padding): E sum_e n_e P_e / N^2, where n_e counts the rows that
      * choose e and P_e sums their shares before the choice. A micro-batch counts by its places

@@ -82,14 +82,15 @@ void balance_begin(const layer *self, const bp_pass *pass, const saved *kept,
 
 void balance_add(const layer *self, bp_pass *pass, const saved *kept, const float *dP)
 {
-    int64_t E = self->shape.experts.count, k = self->shape.experts.chosen;
+    int64_t E = self->shape.experts.count, k = self->shape.experts.chosen,
+            *loads = pass->expert_loads ? pass->expert_loads + self->shape.number * E : NULL;
 
     for (int64_t r = 0; r < pass->B * pass->T; r++) {
         if (!balance_counts(pass, r))
             continue;
         for (int64_t e = 0; e < E && dP; e++)
             pass->balance_loss += (double)dP[e] * (double)kept->routes.probabilities[r * E + e];
-        for (int64_t j = 0; j < k && pass->expert_loads; j++)
-            pass->expert_loads[kept->routes.chosen[r * k + j]]++;
+        for (int64_t j = 0; j < k && loads; j++)
+            loads[kept->routes.chosen[r * k + j]]++;
     }
 }

@@ -1,9 +1,8 @@
 /* The router of a layer with experts: which ones a row goes through, and what each counts. Called
  * by experts.c. */
-#include "nn/transformer/transformer_priv.h"
+#include "nn/transformer/experts_priv.h"
 
 #include "base/err.h"
-#include "math/gemm/operand_pass.h"
 
 #include <math.h>
 #include <string.h>
@@ -18,12 +17,19 @@ static int32_t *ints_of(bp_arena *arena, int64_t count)
 routing router_alloc(const layer *self, bp_arena *arena, int64_t rows)
 {
     int64_t E = self->shape.experts.count, k = self->shape.experts.chosen;
+    routing routes = {.probabilities = bp_arena_floats(arena, rows * E),
+                      .shares = bp_arena_floats(arena, rows * k),
+                      .chosen = ints_of(arena, rows * k),
+                      .order = ints_of(arena, rows * k),
+                      .first = ints_of(arena, E + 1)};
 
-    return (routing){.probabilities = bp_arena_floats(arena, rows * E),
-                     .shares = bp_arena_floats(arena, rows * k),
-                     .chosen = ints_of(arena, rows * k),
-                     .order = ints_of(arena, rows * k),
-                     .first = ints_of(arena, E + 1)};
+    if (bp_nn_experts(self->block.nn) > 1) {
+        int64_t counts = bp_nn_experts(self->block.nn) * (self->own_experts + 1);
+
+        routes.leaving = ints_of(arena, counts);
+        routes.coming = ints_of(arena, counts);
+    }
+    return routes;
 }
 
 static float dot(const float *a, const float *b, int64_t n)
@@ -145,17 +151,17 @@ static void share_backward(const layer *self, const routing *routes, int64_t r,
         dp[routes->chosen[r * k + j]] = (dshares[j] - mean) / sum;
 }
 
-void router_backward(const layer *self, const bp_pass *pass, const saved *kept,
-                     const expert_work *work, const float *dP)
+void router_backward(const layer *self, const bp_pass *pass, const saved *kept, float *dlogits,
+                     const float *dshares, const float *dP)
 {
     int64_t E = self->shape.experts.count, k = self->shape.experts.chosen;
 
 #pragma omp parallel for schedule(static) if (pass->B * pass->T >= PARALLEL_ROWS)
     for (int64_t r = 0; r < pass->B * pass->T; r++) {
-        float *d = work->dlogits + r * E, mean = 0;
+        float *d = dlogits + r * E, mean = 0;
         const float *p = kept->routes.probabilities + r * E;
 
-        share_backward(self, &kept->routes, r, work->dshares + r * k, d);
+        share_backward(self, &kept->routes, r, dshares + r * k, d);
         for (int64_t e = 0; dP && balance_counts(pass, r) && e < E; e++)
             d[e] += pass->balance_weight * dP[e];
         for (int64_t e = 0; e < E; e++)

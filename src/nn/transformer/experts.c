@@ -1,42 +1,49 @@
 /* A mixture of experts as the MLP of a Transformer layer: one expert after the other, each over the
- * rows that chose it. expert_router.c says which those are. Called by the other files of a layer.
+ * rows that chose it. expert_router.c says which those are, expert_exchange.c brings them to
+ * experts of other ranks. Called by the other files of a layer.
  */
-#include "nn/transformer/transformer_priv.h"
-
-#include "math/gemm/operand_pass.h"
+#include "nn/transformer/experts_priv.h"
 
 #include <stdio.h>
 #include <string.h>
 
 /* ---- parameters and products ---- */
 
-static bp_param *add_part(layer *self, bp_group *group, int64_t e, const char *part, int64_t rows,
-                          int64_t columns, int axis)
+static bp_param *add_part(layer *self, int64_t e, const char *part, int64_t rows, int64_t columns,
+                          int axis)
 {
     int64_t at = self->block.nn->tensor_at;
     char name[BP_PARAM_NAME], of[48];
 
-    (void)snprintf(of, sizeof of, "mlp.experts.%lld.%s.weight", (long long)e, part);
-    return bp_group_add_matrix_part(group, layer_param_name(name, self, of), rows, columns,
-                                    axis == 0 ? INIT_STD : layer_residual_std(self), axis,
-                                    at * self->Fl, self->Fl);
+    (void)snprintf(of, sizeof of, "mlp.experts.%lld.%s.weight", (long long)(self->first_expert + e),
+                   part);
+    return bp_group_add_matrix_part(self->shape.experts.weights, layer_param_name(name, self, of),
+                                    rows, columns, axis == 0 ? INIT_STD : layer_residual_std(self),
+                                    axis, at * self->Fl, self->Fl);
 }
 
-void experts_add_params(layer *self, bp_group *split, bp_group *router)
+void experts_add_params(layer *self)
 {
-    int64_t E = self->shape.experts.count, C = self->shape.C, F = self->shape.F;
+    const bp_expert_shape *shape = &self->shape.experts;
+    int64_t ranks = bp_nn_experts(self->block.nn), C = self->shape.C, F = self->shape.F;
     char name[BP_PARAM_NAME];
 
-    self->experts = bp_alloc("nn.layer", E, sizeof *self->experts);
-    for (int64_t e = 0; e < E; e++) {
+    BP_ASSERT(shape->count % ranks == 0);
+    self->own_experts = shape->count / ranks;
+    self->first_expert = ranks > 1 ? self->block.nn->expert_at * self->own_experts : 0;
+    self->experts = bp_alloc("nn.layer", self->own_experts, sizeof *self->experts);
+    bp_group_reserve(shape->weights, 3 * (int)self->own_experts);
+    for (int64_t e = 0; e < self->own_experts; e++) {
         expert *one = &self->experts[e];
 
-        one->up_weight = add_part(self, split, e, "gate", F, C, 0);
-        (void)add_part(self, split, e, "up", F, C, 0);
-        one->down_weight = add_part(self, split, e, "down", C, F, 1);
+        bp_group_align(shape->weights, BP_NORM_BLOCK);
+        one->up_weight = add_part(self, e, "gate", F, C, 0);
+        (void)add_part(self, e, "up", F, C, 0);
+        one->down_weight = add_part(self, e, "down", C, F, 1);
     }
-    self->router = bp_group_add_matrix(router, layer_param_name(name, self, "mlp.router.weight"), E,
-                                       C, INIT_STD);
+    self->router =
+        bp_group_add_matrix(shape->router, layer_param_name(name, self, "mlp.router.weight"),
+                            shape->count, C, INIT_STD);
 }
 
 bp_err experts_bind(layer *self)
@@ -45,7 +52,7 @@ bp_err experts_bind(layer *self)
     int64_t C = self->shape.C;
     bp_err err = BP_OK;
 
-    for (int64_t e = 0; e < self->shape.experts.count && err == BP_OK; e++) {
+    for (int64_t e = 0; e < self->own_experts && err == BP_OK; e++) {
         expert *one = &self->experts[e];
 
         err = bp_weight_new(&one->up, gemm, one->up_weight->value, 2 * self->Fl, C);
@@ -57,7 +64,7 @@ bp_err experts_bind(layer *self)
 
 void experts_refresh(layer *self)
 {
-    for (int64_t e = 0; e < self->shape.experts.count; e++) {
+    for (int64_t e = 0; e < self->own_experts; e++) {
         bp_weight_refresh(self->experts[e].up);
         bp_weight_refresh(self->experts[e].down);
     }
@@ -65,7 +72,7 @@ void experts_refresh(layer *self)
 
 void experts_free(layer *self)
 {
-    for (int64_t e = 0; self->experts && e < self->shape.experts.count; e++) {
+    for (int64_t e = 0; self->experts && e < self->own_experts; e++) {
         bp_weight_free(&self->experts[e].up);
         bp_weight_free(&self->experts[e].down);
     }
@@ -74,7 +81,7 @@ void experts_free(layer *self)
 
 void experts_add_products(const layer *self, int64_t rows, bp_product_bytes *bytes)
 {
-    for (int64_t e = 0; e < self->shape.experts.count; e++) {
+    for (int64_t e = 0; e < self->own_experts; e++) {
         bp_product_bytes_add(bytes, self->block.nn, rows, 2 * self->Fl, self->shape.C);
         bp_product_bytes_add(bytes, self->block.nn, rows, self->shape.C, self->Fl);
     }
@@ -82,8 +89,8 @@ void experts_add_products(const layer *self, int64_t rows, bp_product_bytes *byt
 
 /* ---- rows ---- */
 
-expert_forward_work experts_alloc_forward(const layer *self, bp_arena *arena, const bp_pass *pass,
-                                          const saved *kept)
+static expert_forward_work alloc_forward(const layer *self, bp_arena *arena, const bp_pass *pass,
+                                         const saved *kept)
 {
     const bp_gemm *gemm = self->block.nn->gemm;
     int64_t rows = pass->B * pass->T;
@@ -96,12 +103,17 @@ expert_forward_work experts_alloc_forward(const layer *self, bp_arena *arena, co
     return work;
 }
 
-expert_work experts_alloc(const layer *self, bp_arena *arena, const bp_pass *pass,
-                          const float *dout)
+static expert_work alloc_backward(const layer *self, bp_arena *arena, const bp_pass *pass,
+                                  const float *dout)
 {
     const bp_gemm *gemm = self->block.nn->gemm;
     int64_t rows = pass->B * pass->T, E = self->shape.experts.count, k = self->shape.experts.chosen;
 
+    if (experts_travel(self))
+        return (expert_work){.dbranch = layer_alloc_dbranch(self, arena, pass, dout),
+                             .dshares = bp_arena_floats(arena, rows * k),
+                             .dlogits = bp_arena_floats(arena, rows * E),
+                             .norm = layer_alloc_norm(self, arena, rows, self->shape.C)};
     return (expert_work){.dbranch = layer_alloc_dbranch(self, arena, pass, dout),
                          .x = bp_operand_alloc(arena, gemm, rows, self->shape.C),
                          .active = bp_operand_alloc_apart(arena, gemm, rows, self->Fl),
@@ -113,21 +125,25 @@ expert_work experts_alloc(const layer *self, bp_arena *arena, const bp_pass *pas
                          .norm = layer_alloc_norm(self, arena, rows, self->shape.C)};
 }
 
-/* The choices of one expert. */
-typedef struct choices {
-    const int32_t *order; /* [count] */
-    int64_t first, count;
-} choices;
-
-static choices choices_of(const routing *routes, int64_t e)
+void experts_plan(const layer *self, bp_arena *arena, const bp_pass *pass, const saved *kept,
+                  bool backward)
 {
-    return (choices){routes->order + routes->first[e], routes->first[e],
-                     routes->first[e + 1] - routes->first[e]};
+    if (backward)
+        (void)alloc_backward(self, arena, pass, NULL);
+    else if (!experts_travel(self))
+        (void)alloc_forward(self, arena, pass, kept);
+    if (experts_travel(self))
+        exchange_plan(self, arena, pass->B * pass->T, backward);
 }
 
-/* The first rows of `to` are those of `from` that the choices are of. */
-static bp_operand take_rows(const layer *self, const bp_operand *to, const bp_operand *from,
-                            const choices *of)
+choices choices_of(const routing *routes, int64_t e, int64_t count)
+{
+    return (choices){routes->order + routes->first[e], routes->first[e],
+                     routes->first[e + count] - routes->first[e]};
+}
+
+bp_operand experts_take_rows(const layer *self, const bp_operand *to, const bp_operand *from,
+                             const choices *of)
 {
     bp_operand rows = bp_operand_part(to, 0, of->count);
     size_t each = from->form == BP_OPERAND_BF16 ? sizeof(uint16_t) : sizeof(float);
@@ -143,9 +159,8 @@ static bp_operand take_rows(const layer *self, const bp_operand *to, const bp_op
     return rows;
 }
 
-/* to[row] += y[i], times its share if there are any: each row is there once. */
-static void add_rows(const layer *self, float *to, const float *y, const choices *of,
-                     const float *shares)
+void experts_add_rows(const layer *self, float *to, const float *y, const choices *of,
+                      const float *shares)
 {
     int64_t C = self->shape.C, k = self->shape.experts.chosen;
 
@@ -159,32 +174,38 @@ static void add_rows(const layer *self, float *to, const float *y, const choices
     }
 }
 
+/* The shares are of choices `order`; NULL: of rows. */
+static int64_t place_of(const int32_t *order, int64_t i)
+{
+    return order ? order[i] : i;
+}
+
 /* Rows of x times their shares, in place. */
-static void scale_rows(const bp_operand *x, const choices *of, const float *shares)
+static void scale_rows(const bp_operand *x, const int32_t *order, const float *shares)
 {
     const bp_loops *loops = bp_loops_best();
 
-#pragma omp parallel for schedule(static) if (of->count >= PARALLEL_ROWS)
-    for (int64_t i = 0; i < of->count; i++)
+#pragma omp parallel for schedule(static) if (x->rows >= PARALLEL_ROWS)
+    for (int64_t i = 0; i < x->rows; i++)
         for (int64_t c = 0; c < x->columns; c += BP_PASS_COLUMNS) {
             int64_t n = bp_smaller(BP_PASS_COLUMNS, x->columns - c);
             float buffer[BP_PASS_COLUMNS], *to = bp_operand_workspace(x, i, c, buffer);
             const float *from = bp_operand_load(loops, x, i, c, buffer, n);
 
             for (int64_t j = 0; j < n; j++)
-                to[j] = from[j] * shares[of->order[i]];
+                to[j] = from[j] * shares[place_of(order, i)];
             bp_operand_store(loops, x, i, c, to, n);
         }
 }
 
-/* dshares[choice] = the product of rows a and b. */
-static void share_gradients(float *dshares, const choices *of, const bp_operand *a,
+/* dshares = the products of rows a and b. */
+static void share_gradients(float *dshares, const int32_t *order, const bp_operand *a,
                             const bp_operand *b)
 {
     const bp_loops *loops = bp_loops_best();
 
-#pragma omp parallel for schedule(static) if (of->count >= PARALLEL_ROWS)
-    for (int64_t i = 0; i < of->count; i++) {
+#pragma omp parallel for schedule(static) if (a->rows >= PARALLEL_ROWS)
+    for (int64_t i = 0; i < a->rows; i++) {
         float one[BP_PASS_COLUMNS], two[BP_PASS_COLUMNS], sum = 0;
 
         for (int64_t c = 0; c < a->columns; c += BP_PASS_COLUMNS) {
@@ -196,50 +217,63 @@ static void share_gradients(float *dshares, const choices *of, const bp_operand 
             for (int64_t j = 0; j < n; j++)
                 sum += x[j] * y[j];
         }
-        dshares[of->order[i]] = sum;
+        dshares[place_of(order, i)] = sum;
     }
 }
 
 /* ---- forward ---- */
 
+void expert_forward_up(layer *self, int64_t e, const expert_rows *rows)
+{
+    bp_operand sums = bp_operand_unrounded(&rows->up);
+
+    bp_linear_forward_into(self->block.nn->gemm, &sums, &rows->x, self->experts[e].up, NULL);
+    bp_gated_forward(self->shape.activation, &rows->active, &rows->up);
+}
+
+void expert_forward(layer *self, int64_t e, const expert_rows *rows, float *y)
+{
+    expert_forward_up(self, e, rows);
+    bp_linear_forward_operand(self->block.nn->gemm, y, &rows->active, self->experts[e].down, NULL);
+}
+
 static void forward_one(layer *self, int64_t e, const choices *of, const expert_forward_work *work,
                         const saved *kept, const bp_operand *normed)
 {
-    bp_gemm *gemm = self->block.nn->gemm;
-    bp_operand x = take_rows(self, &work->x, normed, of),
-               up = kept->up.rows > 0 ? bp_operand_part(&kept->up, of->first, of->count)
-                                      : bp_operand_part(&work->up, 0, of->count),
-               active = bp_operand_part(&work->active, 0, of->count),
-               sums = bp_operand_unrounded(&up);
+    expert_rows rows = {.x = experts_take_rows(self, &work->x, normed, of),
+                        .up = kept->up.rows > 0 ? bp_operand_part(&kept->up, of->first, of->count)
+                                                : bp_operand_part(&work->up, 0, of->count),
+                        .active = bp_operand_part(&work->active, 0, of->count)};
 
-    bp_linear_forward_into(gemm, &sums, &x, self->experts[e].up, NULL);
-    bp_gated_forward(self->shape.activation, &active, &up);
-    bp_linear_forward_operand(gemm, work->y, &active, self->experts[e].down, NULL);
+    expert_forward(self, e, &rows, work->y);
 }
 
 void experts_forward(layer *self, bp_pass *pass, const saved *kept, const bp_operand *normed,
                      float *branch)
 {
     size_t mark = pass->scratch->used_bytes;
-    expert_forward_work work = experts_alloc_forward(self, pass->scratch, pass, kept);
 
     router_forward(self, &kept->routes, normed);
     bp_zero(branch, normed->rows * self->shape.C);
+    if (experts_travel(self)) {
+        exchange_forward(self, pass, kept, normed, branch);
+        return;
+    }
+    expert_forward_work work = alloc_forward(self, pass->scratch, pass, kept);
     for (int64_t e = 0; e < self->shape.experts.count; e++) {
-        choices of = choices_of(&kept->routes, e);
+        choices of = choices_of(&kept->routes, e, 1);
 
         if (of.count == 0)
             continue;
         forward_one(self, e, &of, &work, kept, normed);
-        add_rows(self, branch, work.y, &of, kept->routes.shares);
+        experts_add_rows(self, branch, work.y, &of, kept->routes.shares);
     }
     pass->scratch->used_bytes = mark;
 }
 
 /* ---- backward ---- */
 
-/* An expert that no row chose. */
-static void clear_fresh(bp_param *weights, int count)
+void expert_clear_fresh(bp_param *weights, int count)
 {
     if (weights->gradient && weights->fresh)
         for (int k = 0; k < count; k++)
@@ -248,39 +282,59 @@ static void clear_fresh(bp_param *weights, int count)
         (void)bp_params_take_fresh(weights, count);
 }
 
-/* Gradients of its shares and of down, of its up in work->dup, and of what it read. */
+void expert_backward(layer *self, int64_t e, const expert_rows *rows, const bp_operand *dy,
+                     const expert_shares *shares, float *dx)
+{
+    bp_gemm *gemm = self->block.nn->gemm;
+    bp_operand sums = bp_operand_unrounded(&rows->dactive);
+
+    bp_linear_backward_input_into(gemm, &sums, dy, self->experts[e].down);
+    bp_gated_backward(self->shape.activation, &rows->dup, &rows->active, &rows->dactive, &rows->up);
+    share_gradients(shares->gradients, shares->order, &rows->dactive, &rows->active);
+    scale_rows(&rows->active, shares->order, shares->values);
+    scale_rows(&rows->dup, shares->order, shares->values);
+    bp_nn_backward_weight(self->block.nn, self->experts[e].down_weight, 1, dy, &rows->active);
+    bp_linear_backward_input_operand(gemm, dx, &rows->dup, self->experts[e].up);
+}
+
 static void backward_one(layer *self, int64_t e, const choices *of, const expert_work *work,
                          const saved *kept)
 {
-    bp_gemm *gemm = self->block.nn->gemm;
-    bp_operand dy = take_rows(self, &work->x, &work->dbranch, of),
-               active = bp_operand_part(&work->active, 0, of->count),
-               dactive = bp_operand_part(&work->dactive, 0, of->count),
-               up = bp_operand_part(&kept->up, of->first, of->count),
-               dup = bp_operand_part(&work->dup, of->first, of->count),
-               sums = bp_operand_unrounded(&dactive);
+    bp_operand dy = experts_take_rows(self, &work->x, &work->dbranch, of);
+    expert_rows rows = {.active = bp_operand_part(&work->active, 0, of->count),
+                        .dactive = bp_operand_part(&work->dactive, 0, of->count),
+                        .up = bp_operand_part(&kept->up, of->first, of->count),
+                        .dup = bp_operand_part(&work->dup, of->first, of->count)};
+    expert_shares shares = {of->order, kept->routes.shares, work->dshares};
 
-    bp_linear_backward_input_into(gemm, &sums, &dy, self->experts[e].down);
-    bp_gated_backward(self->shape.activation, &dup, &active, &dactive, &up);
-    share_gradients(work->dshares, of, &dactive, &active);
-    scale_rows(&active, of, kept->routes.shares);
-    scale_rows(&dup, of, kept->routes.shares);
-    bp_nn_backward_weight(self->block.nn, self->experts[e].down_weight, 1, &dy, &active);
-    bp_linear_backward_input_operand(gemm, work->dx, &dup, self->experts[e].up);
-    add_rows(self, work->norm.dnormed, work->dx, of, NULL);
+    expert_backward(self, e, &rows, &dy, &shares, work->dx);
+    experts_add_rows(self, work->norm.dnormed, work->dx, of, NULL);
+}
+
+/* Gradients of all but the weights of gates and up, of which those are known then. */
+static void backward_here(layer *self, const expert_work *work, const saved *kept)
+{
+    for (int64_t e = 0; e < self->shape.experts.count; e++) {
+        choices of = choices_of(&kept->routes, e, 1);
+
+        if (of.count > 0)
+            backward_one(self, e, &of, work, kept);
+        else
+            expert_clear_fresh(self->experts[e].down_weight, 1);
+    }
 }
 
 static void backward_up(layer *self, const expert_work *work, const saved *kept)
 {
     for (int64_t e = 0; e < self->shape.experts.count; e++) {
-        choices of = choices_of(&kept->routes, e);
+        choices of = choices_of(&kept->routes, e, 1);
         bp_operand dup = bp_operand_part(&work->dup, of.first, of.count), x;
 
         if (of.count == 0) {
-            clear_fresh(self->experts[e].up_weight, 2);
+            expert_clear_fresh(self->experts[e].up_weight, 2);
             continue;
         }
-        x = take_rows(self, &work->x, &work->norm.normed, &of);
+        x = experts_take_rows(self, &work->x, &work->norm.normed, &of);
         bp_nn_backward_weight(self->block.nn, self->experts[e].up_weight, 2, &dup, &x);
     }
 }
@@ -289,25 +343,23 @@ void experts_backward(layer *self, bp_pass *pass, const saved *kept, const float
                       const float *balance)
 {
     size_t mark = pass->scratch->used_bytes;
-    expert_work work = experts_alloc(self, pass->scratch, pass, dout);
+    expert_work work = alloc_backward(self, pass->scratch, pass, dout);
     int64_t rows = pass->B * pass->T;
 
     layer_open_residual(self, pass, kept, &work.dbranch, NULL, dout, MLP);
     bp_zero(work.norm.dnormed, rows * self->shape.C);
-    for (int64_t e = 0; e < self->shape.experts.count; e++) {
-        choices of = choices_of(&kept->routes, e);
-
-        if (of.count > 0)
-            backward_one(self, e, &of, &work, kept);
-        else
-            clear_fresh(self->experts[e].down_weight, 1);
-    }
+    if (experts_travel(self))
+        exchange_backward(self, pass, kept, &work);
+    else
+        backward_here(self, &work, kept);
     balance_add(self, pass, kept, balance);
     /* all of it is linear: each tensor rank has its part of dlogits, one that of the loss */
-    router_backward(self, pass, kept, &work, self->block.nn->tensor_at == 0 ? balance : NULL);
+    router_backward(self, pass, kept, work.dlogits, work.dshares,
+                    self->block.nn->tensor_at == 0 ? balance : NULL);
     router_backward_input(self, work.norm.dnormed, work.dlogits, rows);
     layer_backward_norm(self, pass, MLP, kept, &work.norm, dh);
     router_backward_weight(self, work.dlogits, &work.norm.normed);
-    backward_up(self, &work, kept);
+    if (!experts_travel(self))
+        backward_up(self, &work, kept);
     pass->scratch->used_bytes = mark;
 }

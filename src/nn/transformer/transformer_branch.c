@@ -414,6 +414,20 @@ static void fill_read(const layer *self, const bp_operand *to, branch_kind branc
         bp_layer_norm_forward(to, NULL, &norm, &(bp_residual){.base = kept->before[last]});
 }
 
+void layer_fill_normed(const layer *self, const bp_pass *pass, branch_kind branch,
+                       const saved *kept, const bp_operand *to)
+{
+    const bp_nn *nn = self->block.nn;
+    bp_operand own = bp_nn_own(nn, pass, to);
+    bp_norm norm = norm_of(self, branch, kept);
+
+    if (layer_reads_stream(self, branch))
+        fill_read(self, &own, branch, kept);
+    else
+        bp_layer_norm_forward(&own, NULL, &norm, &(bp_residual){.base = kept->before[branch]});
+    bp_nn_gather(nn, pass, to);
+}
+
 void layer_open_norm(const layer *self, const bp_pass *pass, branch_kind branch, const saved *kept,
                      const norm_work *work, float *dh, float *dy)
 {

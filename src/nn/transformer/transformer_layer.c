@@ -295,27 +295,33 @@ void bp_transformer_layer_new(bp_block **out, const bp_nn *nn, const bp_layer_sh
                                  shape->experts.chosen <= shape->experts.count));
     for (int k = 0; k < split->count; k++)
         split->params[k].product_first = split->params[k].dims == 2 && !is_added(self, k);
+    for (int k = 0; self->experts && k < shape->experts.weights->count; k++)
+        shape->experts.weights->params[k].product_first = true;
     *out = &self->block;
 }
 
 int64_t bp_transformer_layer_products(const bp_layer_shape *shape)
 {
     const bp_nn one = {.tensor = MPI_COMM_NULL, .tensors = 1};
-    bp_group split = {0}, whole = {0}, queries = {0};
+    bp_group split = {0}, whole = {0}, queries = {0}, experts = {0};
     bp_layer_shape counted = *shape;
     layer self = {0};
     int64_t entries = 0;
 
-    counted.query_group = counted.experts.group = &queries;
+    counted.query_group = counted.experts.router = &queries;
+    counted.experts.weights = &experts;
     if (shape->experts.count > 0)
         counted.experts.count = shape->experts.chosen; /* what a row goes through */
     begin(&self, &one, &counted, &split, &whole);
     for (int k = 0; k < split.count; k++)
         entries += split.params[k].dims == 2 ? bp_param_floats(&split.params[k]) : 0;
+    for (int k = 0; k < experts.count; k++)
+        entries += bp_param_floats(&experts.params[k]);
     entries += shape->experts.count * shape->C;
     bp_free(self.experts);
     bp_group_clear(&split);
     bp_group_clear(&whole);
     bp_group_clear(&queries);
+    bp_group_clear(&experts);
     return entries;
 }

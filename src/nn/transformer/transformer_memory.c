@@ -80,9 +80,10 @@ saved layer_alloc_saved(const layer *self, bp_arena *arena, const bp_pass *pass)
         kept.entered = bp_arena_floats(arena, own * self->shape.C);
     else if (layer_attends(self) && !self->gain[ATTENTION])
         kept.entered = kept.before[ATTENTION];
-    kept.up = bp_operand_alloc_apart(arena, self->block.nn->gemm,
-                                     self->experts ? rows * self->shape.experts.chosen : rows,
-                                     layer_up_columns(self));
+    if (!self->experts || !experts_travel(self)) /* the rows of others are not bounded */
+        kept.up = bp_operand_alloc_apart(arena, self->block.nn->gemm,
+                                         self->experts ? rows * self->shape.experts.chosen : rows,
+                                         layer_up_columns(self));
     for (int k = 0; k < BRANCHES; k++)
         if (self->bottleneck[k])
             kept.bottled[k] = bp_bottleneck_alloc(self->bottleneck[k], arena, own);
@@ -224,7 +225,7 @@ size_t layer_scratch_bytes(const bp_block *block, const bp_extent *most, bool tr
     if (layer_attends(self))
         layer_alloc_attention_forward(self, &attention, &pass, &kept);
     if (self->experts)
-        experts_alloc_forward(self, &mlp, &pass, &kept);
+        experts_plan(self, &mlp, &pass, &kept, false);
     else
         layer_alloc_mlp_forward(self, &mlp, &pass, &kept);
     branch = larger(attention.used_bytes, mlp.used_bytes);
@@ -236,7 +237,7 @@ size_t layer_scratch_bytes(const bp_block *block, const bp_extent *most, bool tr
     if (training) {
         mlp = attention = (bp_arena){0};
         if (self->experts)
-            experts_alloc(self, &mlp, &pass, NULL);
+            experts_plan(self, &mlp, &pass, &kept, true);
         else
             layer_alloc_mlp(self, &mlp, &pass, NULL);
         if (layer_attends(self))

@@ -126,11 +126,10 @@ static void add_closing_norm(layer *self, bp_group *group, branch_kind branch, c
 
 void layer_add_params(layer *self, bp_group *split, bp_group *whole)
 {
-    bp_group_reserve(split, BP_GROUP_PARAMS + 3 * (int)self->shape.experts.count);
     if (layer_attends(self))
         add_attention_params(self, split);
     if (self->shape.experts.count > 0)
-        experts_add_params(self, split, self->shape.experts.group);
+        experts_add_params(self);
     else
         add_mlp_params(self, split);
     apart_add_params(self, split);

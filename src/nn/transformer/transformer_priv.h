@@ -58,7 +58,8 @@ typedef struct layer {
         *cross_out_bias;
     bp_weight *cross_q, *cross_kv, *cross_out; /* k and v are contiguous */
     bp_param *router;                          /* [E][C] */
-    expert *experts;                           /* [E]; NULL: there is one MLP */
+    expert *experts;                           /* [own_experts]; NULL: there is one MLP */
+    int64_t first_expert, own_experts;         /* of those of all ranks of nn->expert */
     bp_param *apart_weight[2], *apart_bias[2]; /* of distances as keys, as queries; NULL: none */
     bp_weight *apart[2];
     bp_disentangled distances;           /* how many there are, for plans */
@@ -69,11 +70,14 @@ typedef struct layer {
 /* Which experts rows go through, k each: the choices of an expert are one after another, in the
  * order of rows. */
 typedef struct routing {
-    float *probabilities; /* [rows][E] */
-    float *shares;        /* [rows][k] of those chosen, whose experts ascend */
-    int32_t *chosen;      /* [rows][k] */
-    int32_t *order;       /* [rows * k]: row * k + which of its choices */
-    int32_t *first;       /* [E + 1] where an expert's begin there */
+    float *probabilities;      /* [rows][E] */
+    float *shares;             /* [rows][k] of those chosen, whose experts ascend */
+    int32_t *chosen;           /* [rows][k] */
+    int32_t *order;            /* [rows * k]: row * k + which of its choices */
+    int32_t *first;            /* [E + 1] where an expert's begin there */
+    int32_t *leaving, *coming; /* [ranks][own experts + 1] where experts are on several ranks: rows
+                                  that go to each expert of a rank, and that come from it to each of
+                                  this one's; and all rows that they are of */
 } routing;
 
 /* What forward keeps for backward: for all rows, rows = B * T, or of this rank's own (bp_nn_rows).
@@ -148,22 +152,6 @@ typedef struct attention_forward_work {
 typedef struct mlp_forward_work {
     bp_operand active, up; /* up: as it is kept, or without memory (bp_linear_activation_alloc) */
 } mlp_forward_work;
-
-/* Scratch of the experts' forward pass. The rows of an expert, up to all of them: */
-typedef struct expert_forward_work {
-    bp_operand x, active, up; /* [rows][C], [rows][Fl], [rows][2 Fl] where it is not kept */
-    float *y;                 /* [rows][C] */
-} expert_forward_work;
-
-/* And of their backward pass. */
-typedef struct expert_work {
-    bp_operand dbranch;
-    bp_operand x, active, dactive; /* of one expert */
-    bp_operand dup;                /* [rows * k][2 Fl] of all */
-    float *dx;                     /* [rows][C] of one expert */
-    float *dshares, *dlogits;      /* [rows][k], [rows][E] */
-    norm_work norm;
-} expert_work;
 
 /* Scratch of the MLP's backward pass. */
 typedef struct mlp_work {
@@ -299,6 +287,9 @@ void layer_open_residual(const layer *self, const bp_pass *pass, const saved *ke
  * scratch. */
 void layer_open_norm(const layer *self, const bp_pass *pass, branch_kind branch, const saved *kept,
                      const norm_work *work, float *dh, float *dy);
+/** `to` = what a branch's first product read, made again. Collective over nn->tensor. */
+void layer_fill_normed(const layer *self, const bp_pass *pass, branch_kind branch,
+                       const saved *kept, const bp_operand *to);
 /** The backward pass of a branch's norm, after its output's gradient is summed over tensor ranks;
  * where branches read the stream dh += only that sum. work->normed is what the branch's first
  * product read. */
@@ -375,15 +366,19 @@ void query_clip(const layer *self, float *qkv, int64_t rows, uint8_t *clipped);
 void query_clip_backward(const layer *self, float *dqkv, int64_t rows, const uint8_t *clipped);
 
 /* experts.c: the MLP's branch of a layer with experts. */
-void experts_add_params(layer *self, bp_group *split, bp_group *router);
+void experts_add_params(layer *self);
 bp_err experts_bind(layer *self);
 void experts_refresh(layer *self);
 void experts_free(layer *self);
 void experts_add_products(const layer *self, int64_t rows, bp_product_bytes *bytes);
-expert_forward_work experts_alloc_forward(const layer *self, bp_arena *arena, const bp_pass *pass,
-                                          const saved *kept);
-expert_work experts_alloc(const layer *self, bp_arena *arena, const bp_pass *pass,
-                          const float *dout);
+/** Scratch of forward, or of backward. */
+void experts_plan(const layer *self, bp_arena *arena, const bp_pass *pass, const saved *kept,
+                  bool backward);
+/** Are there experts of other ranks? */
+static inline bool experts_travel(const layer *self)
+{
+    return bp_nn_experts(self->block.nn) > 1;
+}
 /** branch[rows][C] = what the experts of the rows of `normed` give. */
 void experts_forward(layer *self, bp_pass *pass, const saved *kept, const bp_operand *normed,
                      float *branch);
@@ -397,8 +392,8 @@ routing router_alloc(const layer *self, bp_arena *arena, int64_t rows);
 void router_forward(const layer *self, const routing *routes, const bp_operand *normed);
 /** dlogits[rows][E] of dshares, and of dP[E] that each share before the choice counts, but for
  * rows of padding; dP NULL: nothing. */
-void router_backward(const layer *self, const bp_pass *pass, const saved *kept,
-                     const expert_work *work, const float *dP);
+void router_backward(const layer *self, const bp_pass *pass, const saved *kept, float *dlogits,
+                     const float *dshares, const float *dP);
 /** dx[rows][C] += dlogits times the router's weights; and the gradient of these. */
 void router_backward_input(const layer *self, float *dx, const float *dlogits, int64_t rows);
 void router_backward_weight(const layer *self, const float *dlogits, const bp_operand *normed);

@@ -14,10 +14,15 @@
 /* Which groups ranks of one axis hold in common. */
 typedef bool (*chooser)(const bp_group *group);
 
-static bool all_groups(const bp_group *group)
+/* Other data ranks may hold other experts. */
+static bool of_all(const bp_group *group)
 {
-    (void)group;
-    return true;
+    return group->sources <= 1;
+}
+
+static bool of_holders(const bp_group *group)
+{
+    return group->sources > 1;
 }
 
 static bool replicated(const bp_group *group)
@@ -181,7 +186,9 @@ static void compare_axis(bp_corruption *out, const bp_mesh *mesh, const bp_netwo
 
 void bp_corruption_compare(bp_corruption *out, const bp_mesh *mesh, const bp_network *network)
 {
-    compare_axis(out, mesh, network, all_groups, mesh->data);
+    compare_axis(out, mesh, network, of_all, mesh->data);
+    if (mesh->experts > 1)
+        compare_axis(out, mesh, network, of_holders, mesh->holders);
     compare_axis(out, mesh, network, replicated, mesh->tensor);
     compare_axis(out, mesh, network, tied, mesh->pipeline);
     if (chosen_param(network, common, 0)) /* equal on all stages */

@@ -45,6 +45,12 @@ static bool allocate_carried(bp_engine *engine)
     return true;
 }
 
+/* Rows by layer and expert. */
+static int64_t load_count(const bp_engine *engine)
+{
+    return engine->shape.layers * bp_model_experts(&engine->shape);
+}
+
 static bp_err allocate(bp_engine *engine)
 {
     const bp_mesh *mesh = engine->mesh;
@@ -58,9 +64,11 @@ static bp_err allocate(bp_engine *engine)
         bp_try_alloc("reduction", bp_gradient_scratch(mesh, engine->network), sizeof(float));
     engine->losses = bp_try_alloc("input", terms * (engine->spec.batch / engine->spec.micro_batch),
                                   sizeof(double));
-    if (bp_model_experts(&engine->shape) > 0)
-        engine->expert_loads =
-            bp_alloc("input", bp_model_experts(&engine->shape), sizeof *engine->expert_loads);
+    if (bp_model_experts(&engine->shape) > 0) {
+        engine->expert_loads = bp_alloc("input", load_count(engine), sizeof *engine->expert_loads);
+        engine->layer_experts =
+            bp_alloc("input", engine->shape.layers, sizeof *engine->layer_experts);
+    }
     if (!engine->values || (engine->spec.dropconnect > 0 && !engine->dropped) || !engine->scratch ||
         !engine->losses || !allocate_carried(engine))
         return BP_FAIL(BP_ERR_SYSTEM, "memory.short",
@@ -79,6 +87,9 @@ static bp_err build(bp_engine *engine)
     bp_nn nn = {.tensor = mesh->tensor,
                 .tensor_at = mesh->tensor_at,
                 .tensors = mesh->tensors,
+                .expert = mesh->expert,
+                .expert_at = mesh->expert_at,
+                .experts = mesh->experts,
                 .sequence_parallel =
                     bp_engine_is_sequence_parallel(&engine->spec, &engine->shape, mesh->tensors),
                 .distills = engine->spec.distills,
@@ -98,6 +109,8 @@ static bp_err build(bp_engine *engine)
     if (err != BP_OK)
         return err;
     bp_network_lay_out(engine->network, (int64_t)BP_NORM_BLOCK * mesh->datas);
+    if (engine->spec.tree)
+        bp_network_part_sources(engine->network);
     bp_spectral_new(&engine->spectral, mesh, engine->network, &engine->shape, engine->spec.seed);
     err = bp_engine_check_squares(engine->network, &engine->spec);
     if (err == BP_OK)
@@ -126,10 +139,12 @@ bp_err bp_engine_new(bp_engine **out, const bp_mesh *mesh, const bp_engine_spec 
 {
     bp_engine *engine = bp_alloc("engine", 1, sizeof *engine);
     bool squares = bp_optimizer_row_of(spec->optimizer.kind)->squares;
-    int jobs = (squares ? 3 : 2) *
-               (2 * (bp_model_blocks(shape) + 1) +
-                (int)shape->states.count); /* of all groups the sums, and the gathers */
+    int jobs = (squares ? 2 : 1) *
+               (4 * (bp_model_blocks(shape) + 1) +
+                2 * (int)shape->states.count); /* of all groups the sums, or the gathers */
     bp_err err = bp_async_new(&engine->async, mesh->data, jobs, spec->overlap);
+
+    bp_async_add_part(engine->async, mesh->holders);
 
     engine->spec = *spec;
     engine->shape = *shape;
@@ -273,6 +288,7 @@ void bp_engine_free(bp_engine **engine)
     bp_free(self->scratch);
     bp_free(self->losses);
     bp_free(self->expert_loads);
+    bp_free(self->layer_experts);
     bp_free(self->carried);
     bp_free(self);
     *engine = NULL;
@@ -449,30 +465,44 @@ static double *own_losses(const bp_engine *engine, int row)
            (row * engine->mesh->datas + engine->mesh->data_at) * engine->stage->spec.micro_batches;
 }
 
-/* How the rows of all layers and micro-batches are shared out among experts. */
-static void measure_experts(bp_engine *engine, bp_step_result *result)
+static bp_expert_load load_of(const int64_t *rows, int64_t E)
 {
-    int64_t E = bp_model_experts(&engine->shape), *loads = engine->expert_loads, all = 0, most = 0;
+    int64_t all = 0, most = 0;
     double entropy = 0;
 
-    result->expert_largest = result->expert_entropy = NAN;
-    if (!loads)
-        return;
-    BP_MPI_WAIT("all_reduce", MPI_Allreduce(MPI_IN_PLACE, loads, bp_mpi_count(E), MPI_INT64_T,
-                                            MPI_SUM, engine->mesh->data));
-    BP_MPI_WAIT("all_reduce", MPI_Allreduce(MPI_IN_PLACE, loads, bp_mpi_count(E), MPI_INT64_T,
-                                            MPI_SUM, engine->mesh->pipeline));
     for (int64_t e = 0; e < E; e++) {
-        all += loads[e];
-        most = loads[e] > most ? loads[e] : most;
+        all += rows[e];
+        most = rows[e] > most ? rows[e] : most;
     }
     for (int64_t e = 0; e < E; e++)
-        if (loads[e] > 0)
-            entropy -= (double)loads[e] / (double)all * log((double)loads[e] / (double)all);
+        if (rows[e] > 0)
+            entropy -= (double)rows[e] / (double)all * log((double)rows[e] / (double)all);
     if (all == 0)
+        return (bp_expert_load){NAN, NAN};
+    return (bp_expert_load){(double)most * (double)E / (double)all,
+                            E > 1 ? entropy / log((double)E) : 1};
+}
+
+/* How the rows of all micro-batches are shared out among experts, by layer and of all layers, whose
+ * sums take the place of the first one's. */
+static void measure_experts(bp_engine *engine, bp_step_result *result)
+{
+    int64_t E = bp_model_experts(&engine->shape), *loads = engine->expert_loads;
+    int count = bp_mpi_count(load_count(engine));
+
+    result->experts = (bp_expert_load){NAN, NAN};
+    result->layer_experts = engine->layer_experts;
+    if (!loads)
         return;
-    result->expert_largest = (double)most * (double)E / (double)all;
-    result->expert_entropy = E > 1 ? entropy / log((double)E) : 1;
+    BP_MPI_WAIT("all_reduce", MPI_Allreduce(MPI_IN_PLACE, loads, count, MPI_INT64_T, MPI_SUM,
+                                            engine->mesh->data));
+    BP_MPI_WAIT("all_reduce", MPI_Allreduce(MPI_IN_PLACE, loads, count, MPI_INT64_T, MPI_SUM,
+                                            engine->mesh->pipeline));
+    for (int64_t k = 0; k < engine->shape.layers; k++)
+        engine->layer_experts[k] = load_of(loads + k * E, E);
+    for (int64_t i = E; i < count; i++)
+        loads[i % E] += loads[i];
+    result->experts = load_of(loads, E);
 }
 
 /* Gradients of the batch, of which sums over data ranks begin, and the loss. */
@@ -504,8 +534,7 @@ static void accumulate(bp_engine *engine, const bp_batch *batch, const int64_t s
         work.balance_sums = own_losses(engine, terms + BALANCE);
     }
     if (engine->expert_loads) {
-        memset(engine->expert_loads, 0,
-               (size_t)bp_model_experts(&engine->shape) * sizeof *engine->expert_loads);
+        memset(engine->expert_loads, 0, (size_t)load_count(engine) * sizeof *engine->expert_loads);
         work.expert_loads = engine->expert_loads;
     }
     bp_stage_accumulate(engine->stage, &work, engine->losses + mesh->data_at * each,

@@ -63,21 +63,27 @@ void bp_engine_teach(bp_engine *engine, const struct bp_teacher *teacher);
 /** Slots of the batch that this data rank has: [*first, *first + *count). */
 void bp_engine_slots(const bp_engine *engine, int64_t *first, int64_t *count);
 
+/** How rows are shared out among experts: what the one that most rows chose has of the mean, and
+ * the entropy of their shares, 1: all are alike. */
+typedef struct bp_expert_load {
+    double largest, entropy;
+} bp_expert_load;
+
 typedef struct bp_step_result {
     double loss; /* of the batch, before the update: the sum over the objective's terms of weight x
                     mean, in nats (of one causal term: nats a token) */
-    double term[BP_TERMS]; /* the means of terms that the objective has names of, */
-    bool asked[BP_TERMS];  /* where something in the batch is asked for */
-    double states;         /* the mean of what compared states differ by (distill.layers), */
-    bool states_asked;     /* where some are compared */
-    double balance;        /* the mean balance loss of experts, unweighted, */
-    bool balance_asked;    /* where it counts */
-    double expert_largest; /* of models with experts: what the one that most rows chose has of the
-                              mean, and the entropy of their shares, 1: all are alike; else NaN */
-    double expert_entropy;
-    double grad_norm; /* before clipping */
-    double rate;      /* the step's learning rate */
-    bool skipped;     /* the gradient was not finite: nothing was updated */
+    double term[BP_TERMS];  /* the means of terms that the objective has names of, */
+    bool asked[BP_TERMS];   /* where something in the batch is asked for */
+    double states;          /* the mean of what compared states differ by (distill.layers), */
+    bool states_asked;      /* where some are compared */
+    double balance;         /* the mean balance loss of experts, unweighted, */
+    bool balance_asked;     /* where it counts */
+    bp_expert_load experts; /* of models with experts: of all layers; else NaN, */
+    const bp_expert_load *layer_experts; /* and [layers], until the next step; NaN of layers without
+                                            experts. NULL: the model has none */
+    double grad_norm;                    /* before clipping */
+    double rate;                         /* the step's learning rate */
+    bool skipped;                        /* the gradient was not finite: nothing was updated */
 } bp_step_result;
 
 /** One optimizer step. batch: the slots of this data rank, as many as bp_engine_slots says. A

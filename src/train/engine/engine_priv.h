@@ -20,17 +20,19 @@ struct bp_engine {
     bp_stage *stage;
     bp_optimizer optimizer;
     bp_spectral *spectral; /* NULL: no weights are bounded */
-    bp_async *async;       /* of mesh->data */
+    bp_async *async;       /* of mesh->data; its part is mesh->holders */
     bp_reduction reduction;
-    int ready;                /* blocks from the first on whose parameters are there, copies too */
-    float *scratch;           /* of the reduction */
-    int64_t slots;            /* of the batch, on this data rank */
-    int carries;              /* of the network's, those that training carries */
-    float *carried;           /* their rows, all of one parity before the other, then those kept */
-    int64_t step;             /* that left them: the last one */
-    int64_t *expert_loads;    /* [experts] rows that chose each in the step; NULL: there are none */
-    double *losses;           /* [terms][batch / micro_batch] by micro-batch in slot order */
-    bp_corruption corruption; /* the first that was found */
+    int ready;             /* blocks from the first on whose parameters are there, copies too */
+    float *scratch;        /* of the reduction */
+    int64_t slots;         /* of the batch, on this data rank */
+    int carries;           /* of the network's, those that training carries */
+    float *carried;        /* their rows, all of one parity before the other, then those kept */
+    int64_t step;          /* that left them: the last one */
+    int64_t *expert_loads; /* [layers][experts] rows that chose each in the step; NULL: there are
+                              none */
+    bp_expert_load *layer_experts; /* [layers] */
+    double *losses;                /* [terms][batch / micro_batch] by micro-batch in slot order */
+    bp_corruption corruption;      /* the first that was found */
 };
 
 /** Floats of what blocks carry, of one parity. Local. */

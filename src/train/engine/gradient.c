@@ -16,10 +16,12 @@ int64_t bp_gradient_scratch(const bp_mesh *mesh, const bp_network *network)
     int64_t most = 0;
 
     for (int g = 0; g < network->group_count; g++) {
-        int64_t padded = network->groups[g].frozen ? 0 : network->groups[g].padded;
-        int64_t reduce = bp_reduce_scatter_scratch(padded, mesh->datas),
-                shard = padded / mesh->datas;
-        int64_t sums = 2 * 2 * (padded / BP_NORM_BLOCK + 1); /* two lists of float64 */
+        const bp_group *group = &network->groups[g];
+        int64_t padded = group->frozen ? 0 : group->padded;
+        int holders = bp_optimizer_holders(mesh, group);
+        int64_t reduce = bp_reduce_scatter_scratch(padded, holders), shard = padded / holders;
+        /* two lists of float64, of experts those of all ranks */
+        int64_t sums = 2 * 2 * (padded * (mesh->datas / holders) / BP_NORM_BLOCK + 1);
 
         most = reduce > most ? reduce : most;
         most = shard > most ? shard : most;
@@ -72,17 +74,36 @@ static bool is_first_copy(const bp_network *network, int g)
     return k == g;
 }
 
+/* Neighbours first where they are a power of two, else one after the other: as bp_reduce_scatter.
+ */
+static void sum_sources(const bp_group *group, float *sum)
+{
+    int n = group->sources;
+    bool halves = (n & (n - 1)) == 0;
+
+    for (int step = 1; halves && step < n; step *= 2)
+        for (int s = 0; s < n; s += 2 * step)
+            bp_add(sum + s * group->source_floats, sum + (s + step) * group->source_floats,
+                   group->padded);
+    for (int s = 1; !halves && s < n; s++)
+        bp_add(sum, sum + s * group->source_floats, group->padded);
+}
+
 void bp_gradient_start(bp_reduction *reduction, int g)
 {
     const bp_group *group = &reduction->network->groups[g];
+    bool of_holders = group->sources > 1;
+    float *sum = reduction->gradients + group->place;
 
+    if (group->source_floats > 0)
+        sum_sources(group, sum);
     if (!group->frozen)
-        reduction->job =
-            bp_async_reduce_scatter(reduction->async, reduction->gradients + group->place,
-                                    group->padded, reduction->scratch);
+        reduction->job = bp_async_reduce_scatter(reduction->async, sum, group->padded,
+                                                 reduction->scratch, of_holders);
     if (!group->frozen && reduction->squares)
-        reduction->job = bp_async_reduce_scatter(
-            reduction->async, reduction->squares + group->place, group->padded, reduction->scratch);
+        reduction->job =
+            bp_async_reduce_scatter(reduction->async, reduction->squares + group->place,
+                                    group->padded, reduction->scratch, of_holders);
     reduction->started++;
 }
 
@@ -114,12 +135,14 @@ void bp_gradient_finish(bp_reduction *reduction)
     }
 }
 
-/* Sum of squares of one group over all data ranks, block by block in index order. */
+/* Sum of squares of one group over all data ranks, block by block in index order: of experts those
+ * of the first rank of mesh->expert come first. */
 static double group_square_sum(const bp_mesh *mesh, const bp_group *group, const float *gradients,
                                double *sums)
 {
     int64_t first, count, blocks;
-    double *all = sums + group->padded / BP_NORM_BLOCK + 1;
+    int holders = bp_optimizer_holders(mesh, group), parts = mesh->datas / holders;
+    double *all = sums + group->padded * parts / BP_NORM_BLOCK + 1;
     double total = 0;
 
     bp_optimizer_shard(mesh, group, &first, &count);
@@ -130,7 +153,10 @@ static double group_square_sum(const bp_mesh *mesh, const bp_group *group, const
     for (int64_t b = 0; b < blocks * mesh->datas; b++)
         sums[b] = 0;
     for (int rank = 0; rank < mesh->datas; rank++) {
-        int64_t to = bp_shard_first(group->padded, rank, mesh->datas) / BP_NORM_BLOCK;
+        int64_t to =
+            (bp_shard_first(group->padded, rank / parts, holders) + rank % parts * group->padded) /
+            BP_NORM_BLOCK;
+
         for (int64_t b = 0; b < blocks; b++)
             sums[to + b] = all[rank * blocks + b];
     }

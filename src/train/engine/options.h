@@ -116,6 +116,10 @@ bool bp_engine_is_sequence_parallel(const bp_engine_spec *spec, const bp_model_s
 void bp_engine_spec_check(const bp_engine_spec *spec, const bp_model_shape *shape,
                           const bp_mesh_shape *mesh, bp_config *config);
 
+/** The part of it that mesh.expert decides; of models without an engine too. */
+void bp_engine_check_experts(const bp_engine_spec *spec, const bp_model_shape *shape,
+                             const bp_mesh_shape *mesh, bp_config *config);
+
 /** A key without effect, and why it is ignored. */
 typedef struct bp_unused_key {
     const char *key; /* NULL ends a list */

@@ -81,14 +81,15 @@ static void fill(bp_plan *plan, const bp_mesh *mesh, const bp_engine_spec *spec,
 
     for (int g = 0; g < network->group_count; g++)
         if (network->groups[g].published)
-            published += network->groups[g].padded / mesh->datas *
+            published += network->groups[g].padded /
+                         bp_optimizer_holders(mesh, &network->groups[g]) *
                          (network->groups[g].frozen ? 1 : 1 + moments);
     memset(plan, 0, sizeof *plan);
     plan->program = bp_mem_resident_peak_bytes() + LIBRARIES_BYTES;
     plan->parameters = (size_t)network->floats * sizeof(float) * (spec->dropconnect > 0 ? 2 : 1);
     plan->copies = products.copies;
     plan->gradients = bytes.gradients;
-    plan->optimizer = (size_t)(network->trained_floats / mesh->datas * moments) * sizeof(float) +
+    plan->optimizer = (size_t)(bp_optimizer_floats(mesh, network) * moments) * sizeof(float) +
                       bp_optimizer_more_bytes(&spec->optimizer, network) +
                       (size_t)bounded * sizeof(float);
     plan->activations = bytes.activations;
@@ -105,8 +106,11 @@ bp_err bp_engine_plan(bp_plan *plan, const bp_mesh_shape *mesh_shape, const bp_e
                     .pipelines = mesh_shape->pipeline,
                     .datas = mesh_shape->data,
                     .tensors = mesh_shape->tensor,
+                    .experts = bp_mesh_shape_experts(mesh_shape),
                     .pipeline_at = stage};
     bp_nn nn = {.tensor = MPI_COMM_NULL,
+                .expert = MPI_COMM_NULL,
+                .experts = mesh.experts,
                 .tensors = mesh.tensors,
                 .sequence_parallel = bp_engine_is_sequence_parallel(spec, shape, mesh.tensors),
                 .distills = spec->distills,
@@ -123,6 +127,8 @@ bp_err bp_engine_plan(bp_plan *plan, const bp_mesh_shape *mesh_shape, const bp_e
         err = bp_engine_check_squares(network, spec);
     if (err == BP_OK) {
         bp_network_lay_out(network, (int64_t)BP_NORM_BLOCK * mesh.datas);
+        if (spec->tree)
+            bp_network_part_sources(network);
         fill(plan, &mesh, spec, shape, network);
     }
     bp_network_free(&network);

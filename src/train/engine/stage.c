@@ -138,7 +138,7 @@ static lent_run find_lent(const bp_stage_spec *spec, const bp_network *network)
         bool is_here = group->block >= begin && !group->frozen;
 
         has_table = has_table || (is_here && has_table_of_head(group));
-        if (group->frozen)
+        if (group->frozen || group->sources > 0) /* experts' are after all others */
             continue;
         if (!is_here || group->block == last || has_table_of_head(group))
             run = (lent_run){0};
@@ -166,7 +166,7 @@ bp_stage_bytes bp_stage_plan(const bp_stage_spec *spec, const bp_network *networ
     bp_stage_bytes bytes;
 
     bytes.gradients = (size_t)gradient_count(spec) * (spec->squares ? 2 : 1) *
-                      (size_t)network->trained_floats * sizeof(float);
+                      (size_t)network->gradient_floats * sizeof(float);
     bytes.activations = 2 * (size_t)bp_pipeline_comm_buffers(&pipeline) *
                         bp_arena_bytes(between_floats(spec, network, true), sizeof(float));
     for (int c = 0; c < pipeline.chunks; c++)
@@ -197,11 +197,11 @@ static bp_err allocate(bp_stage *stage)
     stage->memory = bp_try_alloc("activations", (int64_t)(bytes.activations + bytes.scratch), 1);
     bool short_of = !stage->memory;
     for (int k = 0; !short_of && k < stage->depth; k++) {
-        stage->stack[k] = bp_try_alloc("gradients", stage->network->trained_floats, sizeof(float));
+        stage->stack[k] = bp_try_alloc("gradients", stage->network->gradient_floats, sizeof(float));
         short_of = !stage->stack[k];
         if (spec->squares && !short_of)
             short_of = !(stage->squares[k] = bp_try_alloc(
-                             "gradients", stage->network->trained_floats, sizeof(float)));
+                             "gradients", stage->network->gradient_floats, sizeof(float)));
     }
     if (short_of)
         return BP_FAIL(BP_ERR_SYSTEM, "memory.short",
@@ -461,11 +461,15 @@ static void square(float *y, const float *x, int64_t n)
         y[i] = x[i] * x[i];
 }
 
-/* The partial sums of a group that this many merges complete. */
+/* The partial sums of a group that this many merges complete, of experts for each source. */
 static void merge(float *const *stack, int top, int merges, const bp_group *group)
 {
-    for (int m = 0; m < merges; m++)
-        bp_add(stack[top - 1 - m] + group->place, stack[top - m] + group->place, group->padded);
+    for (int s = 0; s < bp_group_sums(group); s++) {
+        int64_t at = group->place + s * group->source_floats;
+
+        for (int m = 0; m < merges; m++)
+            bp_add(stack[top - 1 - m] + at, stack[top - m] + at, group->padded);
+    }
 }
 
 /* Backward of block k is over: adds up, for the groups that no other block adds to, the partial

@@ -36,10 +36,10 @@ typedef struct bp_stage {
     bp_stage_spec spec;
     const bp_mesh *mesh; /* borrowed */
     bp_network *network; /* borrowed */
-    float *gradient;     /* [network->trained_floats] the step's sum, after bp_stage_accumulate; the
-                            bottom of the tree's stack */
-    float **stack;       /* [depth] partial sums */
-    float **squares;     /* as many, of squares: [0] the step's sum; NULL: not wanted */
+    float *gradient; /* [network->gradient_floats] the step's sum, after bp_stage_accumulate; the
+                        bottom of the tree's stack */
+    float **stack;   /* [depth] partial sums */
+    float **squares; /* as many, of squares: [0] the step's sum; NULL: not wanted */
     int depth;
     bp_action *actions; /* of a step */
     bp_stage_schedule schedule;
@@ -75,7 +75,8 @@ typedef struct bp_stage_step {
     double *states_sums;  /* and the sums of their losses, one a micro-batch; NULL: none are */
     float balance_weight; /* of a place's balance loss, and its sums likewise */
     double *balance_sums;
-    int64_t *expert_loads; /* [E] the rows that chose each expert are added; NULL: not asked */
+    int64_t *expert_loads; /* [layers][E] the rows that chose each expert are added; NULL: not
+                              asked */
     /* callbacks on the way, with `context`; NULL: none */
     void (*needs)(void *context, int block);    /* a block is about to run forward */
     void (*is_whole)(void *context, int group); /* the sum of a group's gradients, in `gradient` */

@@ -67,6 +67,21 @@ static void set_validation(const trainer *self, json_t *line, const validation *
         json_object_set_new(line, "valid_f1", bp_json_real(valid->f1));
 }
 
+/* Of all layers, and of each: null of those without experts. */
+static void set_experts(const trainer *self, json_t *line, const bp_step_result *result)
+{
+    json_t *largest = json_array(), *entropy = json_array();
+
+    for (int64_t k = 0; k < self->shape.layers; k++) {
+        (void)json_array_append_new(largest, bp_json_real(result->layer_experts[k].largest));
+        (void)json_array_append_new(entropy, bp_json_real(result->layer_experts[k].entropy));
+    }
+    (void)json_object_set_new(line, "experts_largest", bp_json_real(result->experts.largest));
+    (void)json_object_set_new(line, "experts_entropy", bp_json_real(result->experts.entropy));
+    (void)json_object_set_new(line, "experts_largest_layers", largest);
+    (void)json_object_set_new(line, "experts_entropy_layers", entropy);
+}
+
 void report_step(trainer *self, const bp_step_result *result, const validation *valid)
 {
     int64_t step = self->progress.step, T = self->shape.context, batch = self->spec.batch;
@@ -89,10 +104,8 @@ void report_step(trainer *self, const bp_step_result *result, const validation *
     set_terms(self, line, "loss_", result->term, result->asked);
     if (result->states_asked)
         (void)json_object_set_new(line, "loss_states", bp_json_real(result->states));
-    if (result->expert_largest > 0) {
-        (void)json_object_set_new(line, "experts_largest", bp_json_real(result->expert_largest));
-        (void)json_object_set_new(line, "experts_entropy", bp_json_real(result->expert_entropy));
-    }
+    if (result->experts.largest > 0)
+        set_experts(self, line, result);
     if (result->balance_asked)
         (void)json_object_set_new(line, "loss_balance", bp_json_real(result->balance));
     if (self->examples.fits)

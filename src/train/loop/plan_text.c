@@ -117,11 +117,13 @@ static void print_model(const trainer *self)
 static void print_mesh(const trainer *self)
 {
     const bp_mesh_shape *mesh = &self->mesh_shape;
-    char remark[128];
+    char remark[128], experts[64] = "";
 
     schedule_text(remark, sizeof remark, self);
-    bp_log("mesh:  pipeline %d%s x data %d x tensor %d%s, coordinator %s, %d thread%s a rank",
-           mesh->pipeline, remark, mesh->data, mesh->tensor,
+    if (bp_mesh_shape_experts(mesh) > 1)
+        (void)snprintf(experts, sizeof experts, " (experts over %d of them)", mesh->expert);
+    bp_log("mesh:  pipeline %d%s x data %d%s x tensor %d%s, coordinator %s, %d thread%s a rank",
+           mesh->pipeline, remark, mesh->data, experts, mesh->tensor,
            mesh->tensor == 1 ? ""
            : bp_engine_is_sequence_parallel(&self->spec, &self->shape, mesh->tensor)
                ? " (rows shared out)"

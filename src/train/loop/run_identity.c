@@ -34,7 +34,8 @@ bool trainer_keeps_bits(const bp_config *config, const char *key, const char *be
     if (strcmp(key, "mesh.sequence_parallel") == 0)
         return bp_mesh_keys_of(config)->tensor == 1 ||
                (strcmp(before, "no") == 0) == (strcmp(now, "no") == 0);
-    return strcmp(key, "mesh.data") == 0 && tree && is_power_of_two(before) && is_power_of_two(now);
+    return (strcmp(key, "mesh.data") == 0 || strcmp(key, "mesh.expert") == 0) && tree &&
+           is_power_of_two(before) && is_power_of_two(now);
 }
 
 /* Keys that belong to no part; an ensemble has all of them, pretrain lacks those of ensembles. */

@@ -68,6 +68,8 @@ static bp_err check_shape(trainer *self)
     bp_model_shape_check(shape, self->mesh_shape.tensor, self->mesh_shape.pipeline, config);
     if (!trainer_counts(self) && !trainer_learner(self))
         bp_engine_spec_check(&self->spec, shape, &self->mesh_shape, config);
+    else
+        bp_engine_check_experts(&self->spec, shape, &self->mesh_shape, config);
     parts_check(self);
     if (bp_model_shape_is_whole(shape))
         resolve_keys(self);

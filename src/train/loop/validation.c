@@ -127,10 +127,16 @@ typedef struct validating {
     double *rights;        /* [RIGHTS] */
 } validating;
 
-/* Does this data rank run piece k? A learner's ranks run all pieces together. */
-static bool has_piece(const trainer *self, const validating *v, int64_t k)
+/* Data ranks that run pieces side by side. A learner's ranks run all pieces together. */
+static int64_t ranks_of(const trainer *self)
 {
-    return self->learner || k / v->all.rounds % self->mesh->datas == self->mesh->data_at;
+    return self->learner ? 1 : self->mesh->datas;
+}
+
+/* Ranks whose experts are apart pass through layers together. */
+static bool goes_together(const trainer *self)
+{
+    return self->learner || self->mesh->experts > 1;
 }
 
 /* The lead reads and sends its group, a failed read too; no stage waits for a later one. */
@@ -142,7 +148,7 @@ static bp_err share_piece(trainer *self, const validating *v, const valid_piece 
 
     if (self->data.leads)
         err = valid_piece_read(self, &v->all, p, maker);
-    if (self->learner) /* which all ranks run together */
+    if (goes_together(self))
         err = bp_agree(self->mesh->compute, err);
     if (err != BP_OK)
         *first = READ_FAILED;
@@ -169,27 +175,46 @@ static bp_batch batch_of(const trainer *self, const valid_piece *p, const bp_exa
     return bp_batch_part(&batch, 0, p->windows);
 }
 
+/* k -1: nothing counts. */
 static void run_piece(trainer *self, validating *v, int64_t k, const valid_piece *p,
                       const bp_example_maker *maker)
 {
     bp_batch batch = batch_of(self, p, maker);
-    double loss[BP_TERMS];
+    double loss[BP_TERMS], unused[RIGHTS] = {0};
     int64_t count[BP_TERMS];
 
-    evaluate(self, &batch, p, v->all.carries && p->round > 0, loss, count, v->rights);
-    for (int t = 0; t < bp_model_objective(&self->shape)->terms; t++) {
+    evaluate(self, &batch, p, v->all.carries && p->round > 0, loss, count,
+             k >= 0 ? v->rights : unused);
+    for (int t = 0; k >= 0 && t < bp_model_objective(&self->shape)->terms; t++) {
         v->sums[t * v->pieces + k] = loss[t];
         v->counts[t * v->pieces + k] = (double)count[t];
     }
 }
 
+/* A data rank that has none where others have, whose experts its own work with, runs the first one
+ * along. */
+static valid_piece piece_at(const trainer *self, const validating *v, int64_t k, bool *counts)
+{
+    valid_piece p = {0};
+
+    if (k < v->pieces)
+        p = valid_piece_at(self, &v->all, k);
+    *counts = p.windows > 0;
+    return *counts || self->mesh->experts == 1 ? p : valid_piece_at(self, &v->all, 0);
+}
+
 static bp_err run_pieces(trainer *self, validating *v)
 {
-    for (int64_t k = 0; k < v->pieces; k++) {
-        valid_piece p = valid_piece_at(self, &v->all, k);
+    int64_t ranks = ranks_of(self), own = self->learner ? 0 : self->mesh->data_at,
+            turns = (v->all.groups + ranks - 1) / ranks * v->all.rounds;
+
+    for (int64_t turn = 0; turn < turns; turn++) {
+        int64_t k = (turn / v->all.rounds * ranks + own) * v->all.rounds + turn % v->all.rounds;
+        bool counts;
+        valid_piece p = piece_at(self, v, k, &counts);
         bp_example_maker maker;
 
-        if (!has_piece(self, v, k) || p.windows == 0)
+        if (p.windows == 0)
             continue;
         /* The coordinator of an ensemble polls its scheduler here: those that ask for work do not
          * wait for a whole validation. To stop is left to the step's end. */
@@ -199,7 +224,7 @@ static bp_err run_pieces(trainer *self, validating *v)
         bp_err err = share_piece(self, v, &p, &maker);
         if (has_failed(self))
             return err;
-        run_piece(self, v, k, &p, &maker);
+        run_piece(self, v, counts ? k : -1, &p, &maker);
     }
     return BP_OK;
 }

@@ -37,7 +37,7 @@ typedef struct bp_optimizer {
     bp_optimizer_rule rule;
     const struct bp_optimizer_row *row; /* of its kind */
     const bp_mesh *mesh;                /* borrowed */
-    bp_async *async;                    /* of mesh->data, borrowed */
+    bp_async *async;                    /* of mesh->data, and of mesh->holders; borrowed */
     bp_network *network;                /* borrowed */
     int moments;                        /* 2 for AdamW (m, v), 1 for SGD (m), 0 for Adafactor */
     int64_t floats;                     /* of one moment's shards */
@@ -106,9 +106,17 @@ bp_err bp_optimizer_init(bp_optimizer *optimizer, const bp_mesh *mesh, bp_async 
                          bp_network *network, const bp_optimizer_rule *rule);
 void bp_optimizer_clear(bp_optimizer *optimizer);
 
+/** Data ranks that hold the values of a group: all, or those with the same experts. */
+static inline int bp_optimizer_holders(const bp_mesh *mesh, const bp_group *group)
+{
+    return mesh->datas / (group->sources > 1 ? group->sources : 1);
+}
 /** The shard of group `group` that this data rank updates: floats [*first, *first + *count) of the
  * group. */
 void bp_optimizer_shard(const bp_mesh *mesh, const bp_group *group, int64_t *first, int64_t *count);
+
+/** Floats of all shards of a rank. */
+int64_t bp_optimizer_floats(const bp_mesh *mesh, const bp_network *network);
 
 /** From now on every update checks that the bits of weights and moments are still those that the
  * update before left, or that are there now: what a memory fault changes in between is noted in

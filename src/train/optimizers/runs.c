@@ -9,8 +9,10 @@
 
 void bp_optimizer_shard(const bp_mesh *mesh, const bp_group *group, int64_t *first, int64_t *count)
 {
-    *count = group->padded / mesh->datas;
-    *first = bp_shard_first(group->padded, mesh->data_at, mesh->datas);
+    int holders = bp_optimizer_holders(mesh, group);
+
+    *count = group->padded / holders;
+    *first = bp_shard_first(group->padded, mesh->data_at / (mesh->datas / holders), holders);
 }
 
 void bp_optimizer_note_change(bp_optimizer *optimizer, int run, const uint32_t sums[BP_SUMS])

@@ -70,6 +70,16 @@ static void list_runs(bp_optimizer *optimizer)
     optimizer->first_run[network->group_count] = optimizer->run_count;
 }
 
+int64_t bp_optimizer_floats(const bp_mesh *mesh, const bp_network *network)
+{
+    int64_t floats = 0;
+
+    for (int g = 0; g < network->group_count; g++)
+        if (!network->groups[g].frozen)
+            floats += network->groups[g].padded / bp_optimizer_holders(mesh, &network->groups[g]);
+    return floats;
+}
+
 static int64_t count_params(const bp_network *network)
 {
     int64_t count = 1;
@@ -92,7 +102,7 @@ bp_err bp_optimizer_init(bp_optimizer *optimizer, const bp_mesh *mesh, bp_async 
     optimizer->async = async;
     optimizer->network = network;
     optimizer->moments = bp_optimizer_moments(rule);
-    optimizer->floats = network->trained_floats / mesh->datas;
+    optimizer->floats = bp_optimizer_floats(mesh, network);
     optimizer->changed = -1;
     optimizer->runs = bp_alloc("optimizer.runs", most, sizeof *optimizer->runs);
     optimizer->sums = bp_alloc("optimizer.runs", most, sizeof *optimizer->sums);
@@ -196,8 +206,8 @@ void bp_optimizer_update(bp_optimizer *optimizer, float *values, const float *gr
             for (int k = optimizer->first_run[g]; k < optimizer->first_run[g + 1]; k++)
                 update_run(optimizer, k, values, gradients, &with);
             bp_inject_update(optimizer, values, g);
-            optimizer->gathering[g] =
-                bp_async_all_gather(optimizer->async, values + group->place, group->padded);
+            optimizer->gathering[g] = bp_async_all_gather(optimizer->async, values + group->place,
+                                                          group->padded, group->sources > 1);
         }
 }
 

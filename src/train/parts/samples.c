@@ -141,6 +141,11 @@ static bp_err check_family(const trainer *self)
                       "a model of kind %s does not continue sequences: at train.sample_every; "
                       "leave it out, or take another model.kind",
                       family->name);
+    if (err == BP_OK && self->mesh->experts > 1)
+        err = BP_FAIL(BP_ERR_CONFIG, "mesh.expert_samples",
+                      "one data rank writes texts, and with mesh.expert = %d it lacks experts: at "
+                      "train.sample_every; leave it out, or mesh.expert at 1",
+                      self->mesh->experts);
     return err;
 }
 
