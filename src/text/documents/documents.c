@@ -367,7 +367,8 @@ bp_err bp_documents_next(bp_documents *documents, bp_piece *piece)
         piece->file = documents->file;
         piece->line =
             options->format == BP_TEXT_FILE && !documents->separator ? 0 : documents->line;
-        if (piece->number % options->share_size != options->share_rank)
+        int64_t share = options->share_documents ? piece->document : piece->number;
+        if (share % options->share_size != options->share_rank)
             continue;
         err = !documents->fault ? describe(documents, piece, &found, &target) : BP_OK;
         if (documents->fault)
