@@ -35,7 +35,10 @@ enum {
 
 static const struct argp_option OPTIONS[] = {
     {"tokenizer", 't', "FILE", 0, "the tokenizer.json (required for text)", 1},
-    {"out", 'o', "FILE", 0, "the corpus to write (required)", 1},
+    {"out", 'o', "FILE|FOLDER/", 0,
+     "the corpus to write, or a folder for one of each FILE, which is made unless it is there "
+     "(required)",
+     1},
     {"format", KEY_FORMAT,
      "text|lines|jsonl|tsv|pairs|conll|squad|warc|hdf5|megatron|llmc|nanogpt|datatrove", 0,
      "what a FILE holds: text, one document (the default); lines, a document a line (empty lines "
@@ -152,7 +155,7 @@ static void report(const corpus_arguments *arguments, const bp_tokenizer *tokeni
                arguments->separator ? "texts" : "lines");
     if (built->left_out > 0)
         bp_log("%" PRId64 " documents were left out by %s", built->left_out, list_of(arguments));
-    if (built->found < built->listed)
+    if (built->found < built->listed && !arguments->is_one_of_many)
         BP_WARN("corpus.not_found", "%" PRId64 " of %" PRId64 " ids are of no document: at %s",
                 built->listed - built->found, built->listed, list_of(arguments));
     if (built->white_documents > 0)
@@ -245,6 +248,14 @@ static void warn_of_format(const corpus_arguments *arguments)
                         shown_path(arguments->files.list[k]), KINDS[i][1]);
 }
 
+static bp_err make(const corpus_arguments *arguments)
+{
+    if (!corpus_is_foreign(arguments))
+        return build(arguments);
+    return bp_agree(MPI_COMM_WORLD,
+                    bp_comm_is_root(MPI_COMM_WORLD) ? corpus_convert_foreign(arguments) : BP_OK);
+}
+
 static bp_err run(int argc, char **argv)
 {
     corpus_arguments arguments = {.format = DEFAULT_FORMAT, .eod = -1};
@@ -275,12 +286,9 @@ static bp_err run(int argc, char **argv)
     err = bp_agree(MPI_COMM_WORLD, err);
     if (err == BP_OK && bp_comm_is_root(MPI_COMM_WORLD))
         warn_of_format(&arguments);
-    if (err == BP_OK && corpus_is_foreign(&arguments))
+    if (err == BP_OK)
         err =
-            bp_agree(MPI_COMM_WORLD,
-                     bp_comm_is_root(MPI_COMM_WORLD) ? corpus_convert_foreign(&arguments) : BP_OK);
-    else if (err == BP_OK)
-        err = build(&arguments);
+            corpus_is_folder(&arguments) ? corpus_build_folder(&arguments, make) : make(&arguments);
     corpus_arguments_clear(&arguments);
     return err;
 }
@@ -320,6 +328,10 @@ const bp_tool bp_tool_corpus = {
              "are not compressed.\n"
              "--separator TEXT is taken as it stands (in bash $'\\n\\n' is an empty line). Nothing "
              "between two of them is no document, and neither is white space after the last.\n"
+             "With --out FOLDER/ each FILE becomes FOLDER/FILE.h5; jobs take them as "
+             "'FOLDER/*.h5'. A command that was stopped or killed goes on where it was when it is "
+             "given again: corpora that are there, and no older than their text, are done. Other "
+             "options than before are refused.\n"
              "A LIST has an id a line. An id that several documents share stands for all of them.",
          .options = OPTIONS,
          .examples = "  bagpipe-data corpus --tokenizer t.json --out train.h5 train.txt.zst\n"

@@ -174,7 +174,11 @@ static bp_err check_arguments(const corpus_arguments *arguments)
     if (arguments->files.count == 0)
         return BP_FAIL(BP_ERR_USAGE, "command.no_input",
                        "there is no text: at the command line; name one or more files");
-    if (corpus_format_is(arguments, "hdf5") && arguments->files.count != 1)
+    if (corpus_is_folder(arguments)) {
+        bp_err folder = corpus_folder_check(arguments);
+        if (folder != BP_OK)
+            return folder;
+    } else if (corpus_format_is(arguments, "hdf5") && arguments->files.count != 1)
         return BP_FAIL(BP_ERR_USAGE, "command.too_many_names",
                        "--format hdf5 converts one FILE, not %d: at the command line; call it once "
                        "for each file",

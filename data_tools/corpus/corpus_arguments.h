@@ -11,6 +11,7 @@ typedef struct corpus_arguments {
     int field_count;
     char *field_copy;
     bool no_tags, specials, bos;
+    bool is_one_of_many; /* files, of which each becomes a corpus */
     const char *skip_bad;
     int64_t skip_count; /* of skip_bad; -1: so many percent */
     double skip_percent;
@@ -34,5 +35,19 @@ void corpus_arguments_clear(corpus_arguments *arguments);
 
 /** Make the corpus of tokens that another program made. Local: one process does it. */
 bp_err corpus_convert_foreign(const corpus_arguments *arguments);
+
+/** Does --out name a folder (FOLDER/), for a corpus of each file? */
+bool corpus_is_folder(const corpus_arguments *arguments);
+/** Errors: BP_ERR_USAGE two files would be one corpus, or a format that has none of each file. */
+bp_err corpus_folder_check(const corpus_arguments *arguments);
+
+/** Make FOLDER/FILE.h5 of each file by `build`, but of those that are there already and are not
+ * older than their file. FOLDER/corpus.json keeps the options.
+ *
+ * Collective: over MPI_COMM_WORLD.
+ * Errors:     those of `build`, after which the corpora of the files before stay; BP_ERR_FORMAT the
+ * folder's corpora were made with other options; BP_ERR_CREATE, BP_ERR_DENIED, BP_ERR_IO. */
+bp_err corpus_build_folder(const corpus_arguments *arguments,
+                           bp_err (*build)(const corpus_arguments *arguments));
 
 #endif

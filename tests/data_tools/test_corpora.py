@@ -138,6 +138,49 @@ class Corpora(FolderTest):
         self.refused(65, ["--format", "warc", self.bytes("none.warc", warc("response", "x"))], "[corpus.no_documents]")
         self.refused(65, ["--format", "warc", self.bytes("empty.warc", b"")], "[corpus.no_documents]")
 
+    # ---- a corpus of each file ----
+
+    def test_a_build_of_many_files_goes_on(self):
+        files = [self.write(f"f{k}.jsonl", json.dumps({"text": f"file {k}", "id": f"x{k}"}) + "\n") for k in range(4)]
+        command = self.arguments("many/", "--format", "jsonl")
+        self.write("f2.jsonl", "{\n")
+        self.assert_error(run([program("bagpipe-data")] + command[1:] + files), 65, "[json.invalid]", "f2.jsonl")
+        folder = self.at("many")
+        self.assertEqual(sorted(os.listdir(folder)), ["corpus.json", "f0.jsonl.h5", "f1.jsonl.h5"])
+        made = os.stat(os.path.join(folder, "f0.jsonl.h5")).st_mtime_ns
+        self.write("f2.jsonl", json.dumps({"text": "mended"}) + "\n")
+        os.utime(files[1])  # newer than its corpus
+        result = self.must(command + files, 2)
+        self.assertIn("1 of 4 files were done before", result.out)
+        self.assertEqual(sorted(os.listdir(folder)), ["corpus.json"] + [f"f{k}.jsonl.h5" for k in range(4)])
+        self.assertEqual(os.stat(os.path.join(folder, "f0.jsonl.h5")).st_mtime_ns, made)
+        for k, path in enumerate(files):
+            self.must(self.arguments("one.h5", "--format", "jsonl", path))
+            with open(self.at("one.h5"), "rb") as one, open(os.path.join(folder, f"f{k}.jsonl.h5"), "rb") as other:
+                self.assertEqual(one.read(), other.read())
+        self.assertIn("4 of 4 files", self.must(command + files).out)
+        self.refused(65, ["--out", folder + "/", "--format", "jsonl", "--special", *files], "[corpus.other_options]", "special")
+        listed = self.must(self.arguments("listed/", "--format", "jsonl", "--only", self.write("list", "x1\nx3\n"), *files))
+        self.assertEqual((listed.lines("warning"), sorted(os.listdir(self.at("listed")))), ([], ["corpus.json", "f1.jsonl.h5", "f3.jsonl.h5"]))
+
+    def test_a_killed_build_goes_on(self):
+        files = [self.bytes(f"big{k}.txt", b"some words of a text that is long\n" * 60_000) for k in range(6)]
+        command = [program("bagpipe-data")] + self.arguments("killed/", "--format", "lines")[1:] + files
+        process = bagpipe_test.Background(command)
+        while not os.path.exists(self.at("killed/big1.txt.h5")):
+            self.assertIsNone(process.poll())
+        process.end()
+        done = [name for name in os.listdir(self.at("killed")) if name.startswith("big")]
+        self.assertTrue(2 <= len(done) < 6, done)
+        self.assertIn(f"{len(done)} of 6 files were done before", self.must(self.arguments("killed/", "--format", "lines", *files)).out)
+        self.assertEqual(sorted(os.listdir(self.at("killed"))), sorted(["corpus.json"] + [f"big{k}.txt.h5" for k in range(6)]))
+
+    def test_what_is_no_corpus_of_each_file_is_refused(self):
+        os.makedirs(self.at("other"), exist_ok=True)
+        same = [self.write(name, "text\n") for name in ("same.txt", "other/same.txt")]
+        for words, more in (("[command.same_names]", same), ("[command.no_folder]", ["--format", "pairs", *same]), ("[command.no_folder]", ["-"])):
+            self.refused(64, ["--out", self.at("refused") + "/", *more], words)
+
 
 if __name__ == "__main__":
     bagpipe_test.main()
