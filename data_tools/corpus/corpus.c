@@ -35,8 +35,8 @@ enum {
 
 static const struct argp_option OPTIONS[] = {
     {"tokenizer", 't', "FILE", 0, "the tokenizer.json (required for text)", 1},
-    {"out", 'o', "FILE|FOLDER/", 0,
-     "the corpus to write, or a folder for one of each FILE, which is made unless it is there "
+    {"out", 'o', "FILE", 0,
+     "the corpus to write, or FOLDER/ for one of each file, which is made unless it is there "
      "(required)",
      1},
     {"format", KEY_FORMAT,
@@ -77,7 +77,8 @@ static const struct argp_option OPTIONS[] = {
      "(default none)",
      1},
     {"bos", KEY_BOS, NULL, 0,
-     "with text, lines and jsonl: each document begins with the tokenizer's beginning-of-text "
+     "with text, lines, jsonl and warc: each document begins with the tokenizer's "
+     "beginning-of-text "
      "token, which training then feeds",
      1},
     {"skip-bad", KEY_SKIP_BAD, "N|P%", 0,

@@ -178,7 +178,7 @@ class TokenFiles(FolderTest):
                             (llmc([1, 2], count=-2), ("[tokens.truncated]",)), (llmc([1])[:500], ("[tokens.truncated]", "byte 500")),
                             (llmc([]), ("[tokens.empty]", "byte 1024")), (b"", ("[tokens.truncated]",)), (llmc([1, 9999]), ("[corpus.bad_token]", "byte 1026"))):
             self.refused(65, "llmc", self.bytes("bad.bin", data), "bad.bin", *words)
-        self.refused(64, "llmc", self.bytes("bad.bin", llmc([1], 20240801, 7, np.uint32)), "[command.no_vocabulary]", sizes=())
+        self.refused(64, "llmc", self.bytes("bad.bin", llmc([1], 20240801, 7, np.uint32)), "[tokens.no_vocabulary]", sizes=())
 
     def test_nanogpt_that_is_wrong_is_refused(self):
         odd = self.bytes("odd.bin", b"\1\0\2")
@@ -187,7 +187,7 @@ class TokenFiles(FolderTest):
         self.refused(65, "nanogpt", self.bytes("wide.bin", np.arange(100, dtype=np.uint32).tobytes()), "[tokens.bad_header]", "--token-bytes")
         self.refused(65, "nanogpt", self.bytes("far.bin", np.array([1, 500], np.uint16).tobytes()), "[corpus.bad_token]", "far.bin, byte 2")
         self.refused(65, "nanogpt", odd, "[tokens.truncated]", sizes=())
-        self.refused(64, "nanogpt", self.at("far.bin"), "[command.no_vocabulary]", sizes=())
+        self.refused(64, "nanogpt", self.at("far.bin"), "[tokens.no_vocabulary]", sizes=())
         self.refused(64, "nanogpt", self.bytes("far.bin", b"\1\0"), "[command.bad_number]", sizes=("--vocab-size", "5", "--eod", "5"))
         self.refused(66, "nanogpt", self.at("missing.bin"), "[file.missing]")
 

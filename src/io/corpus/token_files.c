@@ -155,7 +155,7 @@ static bp_err check_sizes(taking *t, const token_file *file)
     t->vocab_size = files->vocab_size > 0 ? files->vocab_size : file->vocab_size;
     t->eod_id = files->vocab_size > 0 ? files->eod_id : file->eod_id;
     if (t->vocab_size == 0)
-        return BP_FAIL(BP_ERR_USAGE, "command.no_vocabulary",
+        return BP_FAIL(BP_ERR_USAGE, "tokens.no_vocabulary",
                        "the file does not say how large its vocabulary is: at %s; give --tokenizer "
                        "or --vocab-size",
                        file->path);

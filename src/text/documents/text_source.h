@@ -115,8 +115,8 @@ typedef struct bp_documents_options {
     int share_rank,
         share_size; /* give only pieces whose number is share_rank modulo share_size; 0, 0: all */
     bool share_documents; /* the number of their document is, so that all of a document are given */
-    size_t piece_bytes; /* 0: BP_PIECE_BYTES (tests use less) */
-    size_t limit_bytes; /* 0: BP_PIECE_LIMIT_BYTES (tests use less) */
+    size_t piece_bytes;   /* 0: BP_PIECE_BYTES (tests use less) */
+    size_t limit_bytes;   /* 0: BP_PIECE_LIMIT_BYTES (tests use less) */
 } bp_documents_options;
 
 /** What a label is in JSON. As text 1 and "1" look alike, and "true" and true. */
