@@ -68,9 +68,9 @@ static const struct argp_option OPTIONS[] = {
      1},
     {"sentinels", KEY_SENTINELS, "N", 0,
      "unigram: the last N tokens are <extra_id_N-1> to <extra_id_0> (default 0)", 1},
-    {"format", KEY_FORMAT, "text|lines|jsonl", 0,
+    {"format", KEY_FORMAT, "text|lines|jsonl|warc", 0,
      "what a FILE holds: text, one document (the default); lines, a document a line; jsonl, a JSON "
-     "object with \"text\" a line",
+     "object with \"text\" a line; warc, texts of web pages (type conversion)",
      1},
     {"text-field", KEY_TEXT_FIELD, "NAME", 0,
      "with jsonl: the field that holds the text (default text)", 1},

@@ -5,6 +5,7 @@
 #include "base/config/json.h"
 #include "base/files/fs.h"
 #include "base/mem.h"
+#include "clean_part.h"
 #include "compare_checkpoints.h"
 #include "comparison.h"
 #include "file_tool.h"
@@ -23,18 +24,20 @@
 
 typedef struct compare_arguments {
     tool_files sides;
-    const char *csv, *json;
+    const char *csv, *json, *clean;
     int64_t seed, resamples;
     bool anyway;
 } compare_arguments;
 
-enum { KEY_CSV = 256, KEY_JSON, KEY_SEED, KEY_RESAMPLES, KEY_ANYWAY };
+enum { KEY_CSV = 256, KEY_JSON, KEY_SEED, KEY_RESAMPLES, KEY_ANYWAY, KEY_CLEAN };
 
 static const struct argp_option OPTIONS[] = {
     {"csv", KEY_CSV, "FILE", 0, "write the table with all digits, a row a group", 1},
     {"json", KEY_JSON, "FILE", 0, "write the same, and what was compared", 1},
     {"seed", KEY_SEED, "N", 0, "seed of the resamples (default 1)", 1},
     {"resamples", KEY_RESAMPLES, "N", 0, "number of resamples (default 1000)", 1},
+    {"clean", KEY_CLEAN, "OVERLAP.h5", 0,
+     "show clean documents and those that overlap apart (bagpipe-data overlap --out)", 1},
     {"anyway", KEY_ANYWAY, NULL, 0, "compare pll with causal scores too, without a verdict", 1},
     {0}};
 
@@ -415,6 +418,8 @@ static bp_err compare(const compare_arguments *arguments)
         err = check_output(&c, arguments->json);
     if (err == BP_OK)
         err = comparison_check(&c);
+    if (err == BP_OK && arguments->clean) /* groups are those of A's labels */
+        err = clean_part_add(&c.scores[0], arguments->clean);
     if (err == BP_OK)
         err = comparison_run(&c);
     if (err == BP_OK)
@@ -450,6 +455,7 @@ static bp_err run(int argc, char **argv)
         {.key = KEY_SEED, .number = &arguments.seed, .high = INT64_MAX},
         {.key = KEY_RESAMPLES, .number = &arguments.resamples, .low = 100, .high = 1000000},
         {.key = KEY_ANYWAY, .flag = &arguments.anyway},
+        {.key = KEY_CLEAN, .text = &arguments.clean},
         {0}};
     const char *const *sides;
     bp_err err = tool_parse(&bp_tool_compare, values, &arguments.sides, argc, argv);
@@ -499,6 +505,7 @@ const bp_tool bp_tool_compare = {
              .options = OPTIONS,
              .examples = "  bagpipe-data compare runs/small-scored runs/large-scored\n"
                          "  bagpipe-data compare runs/a runs/b --json a-b.json --resamples 10000\n"
+                         "  bagpipe-data compare runs/a runs/b --clean overlap.h5\n"
                          "  bagpipe-data compare runs/a/checkpoints/best runs/b\n",
              .statuses = STATUSES},
     .run = run};

@@ -59,9 +59,9 @@ gives "$bin/bagpipe pre" pretrain
 # options, their choices, and files behind them
 has "bagpipe pretrain small.ini --" --plan --help
 gives "bagpipe pretrain small.ini --pl" --plan
-gives "bagpipe-data corpus --tok" --tokenizer=
-gives "bagpipe-data corpus --format l" lines
-gives "bagpipe-data corpus --format=" "text|lines|jsonl|tsv|pairs|conll|squad|hdf5"
+gives "bagpipe-data corpus --tokeni" --tokenizer=
+gives "bagpipe-data corpus --format li" lines
+gives "bagpipe-data corpus --format=" "text|lines|jsonl|tsv|pairs|conll|squad|warc|hdf5|megatron|llmc|nanogpt|datatrove"
 gives "bagpipe-data tokenizer --kind " "bpe|wordpiece|unigram|word|char"
 gives "bagpipe-data corpus --out=tr" train.h5
 gives "bagpipe-data corpus --tokenizer no" notes.txt

@@ -54,10 +54,10 @@ typedef struct master {
     int64_t roles[BP_ROLES]; /* of the writer's spec, as the next ones are */
     char *tokenizer;
     const char **names, *kind;
-    bp_corpus_source sources[8];
-    bp_corpus_source *skipped; /* of these: its count is 1 once a document was left out */
-    const char *skipped_text;
-    char skipped_number[24];
+    bp_corpus_source sources[12];
+    bp_corpus_source *skipped, *left_out; /* of these: its count is 1 once a document was */
+    const char *skipped_text, *left_out_text, *list_name;
+    char skipped_number[24], left_out_number[24];
     bp_buffer skip_list;
     char *first_bad; /* for a message */
     int byes;
@@ -336,6 +336,10 @@ static bp_err take(master *m, const bp_record *record)
     const char *id = bp_record_text(record);
     bp_err err;
 
+    if (record->kind == BP_RECORD_LEFT_OUT) {
+        m->built.left_out += record->last;
+        return BP_OK;
+    }
     if (record->kind == BP_RECORD_BAD)
         return skip(m, record, id, id + strlen(id) + 1);
     err = check_labels(m, record);
@@ -436,14 +440,17 @@ static bp_err create_writer(master *m)
     for (int k = 0; k < build->path_count; k++)
         m->names[k] = bp_text_source_id(build->paths[k]);
     static const char *const yes = "yes";
+    m->list_name = build->list ? bp_text_source_id(build->list) : NULL;
     const bp_corpus_source sources[] = {
         {"tool", &build->tool, 1},
         {"tokenizer_kind", &m->kind, 1},
         {"format", &build->format_name, 1},
         {"files", m->names, build->path_count},
+        {"separator", &build->separator, build->separator ? 1 : 0},
         {"text_field", &build->text_field, build->text_field ? 1 : 0},
         {"fields", build->fields, build->field_count},
         {"special", &yes, build->specials ? 1 : 0},
+        {build->takes_listed ? "only" : "without", &m->list_name, build->list ? 1 : 0},
         {"sentences", &build->sentences_name, build->sentences != BP_SENTENCES_NONE ? 1 : 0}};
     int source_count = 0;
     for (size_t k = 0; k < sizeof sources / sizeof sources[0]; k++)
@@ -452,6 +459,9 @@ static bp_err create_writer(master *m)
     m->skipped_text = m->skipped_number;
     m->skipped = &m->sources[source_count];
     m->sources[source_count++] = (bp_corpus_source){"skipped_bad", &m->skipped_text, 0};
+    m->left_out_text = m->left_out_number;
+    m->left_out = &m->sources[source_count];
+    m->sources[source_count++] = (bp_corpus_source){"left_out", &m->left_out_text, 0};
     const bp_corpus_spec spec = {
         .vocab_size = bp_tokenizer_size(build->tokenizer),
         .eod_id = bp_tokenizer_eod(build->tokenizer),
@@ -552,10 +562,17 @@ static void dismiss(master *m)
 static bp_err check_skipped(master *m)
 {
     const bp_corpus_build *build = m->build;
-    int64_t bad = m->built.skipped_bad, all = bad + m->built.documents;
+    int64_t bad = m->built.skipped_bad, all = bad + m->built.documents + m->built.left_out;
 
     m->skipped->count = bad > 0;
     (void)snprintf(m->skipped_number, sizeof m->skipped_number, "%" PRId64, bad);
+    m->left_out->count = m->built.left_out > 0;
+    (void)snprintf(m->left_out_number, sizeof m->left_out_number, "%" PRId64, m->built.left_out);
+    if (m->built.left_out > 0 && m->built.documents == 0)
+        return BP_FAIL(BP_ERR_FORMAT, "corpus.all_left_out",
+                       "all %" PRId64 " documents are left out: at %s; give ids as "
+                       "'bagpipe-data inspect' and 'table' show them, a line each",
+                       m->built.left_out, bp_text_source_shown(build->list));
     if (bad > 0 && bad == all)
         return BP_FAIL(BP_ERR_FORMAT, "corpus.no_documents",
                        "all documents are bad, %" PRId64 "; the first one: %s; correct them", bad,
@@ -608,6 +625,23 @@ static bp_err build_all(master *m, bp_corpus_built *built)
     return err;
 }
 
+/* Ids of the list that some rank found. */
+static void count_found(const bp_share *share, MPI_Comm comm, bp_corpus_built *built)
+{
+    int64_t count = share->list.ids.count;
+    unsigned char *found = bp_alloc("io.build", count, 1);
+
+    for (int64_t k = 0; k < count; k++)
+        found[k] = share->list.ids.entries[k].value != 0;
+    if (count > 0)
+        BP_MPI(MPI_Allreduce(MPI_IN_PLACE, found, bp_mpi_count(count), MPI_UNSIGNED_CHAR, MPI_MAX,
+                             comm));
+    built->listed = count;
+    for (int64_t k = 0; k < count; k++)
+        built->found += found[k];
+    bp_free(found);
+}
+
 bp_err bp_corpus_build_file(MPI_Comm comm, const bp_corpus_build *build, bp_corpus_built *built)
 {
     int rank = bp_comm_rank(comm), size = bp_comm_size(comm);
@@ -632,6 +666,8 @@ bp_err bp_corpus_build_file(MPI_Comm comm, const bp_corpus_build *build, bp_corp
     }
     err = bp_agree(own, err);
     BP_MPI(MPI_Bcast(built, (int)sizeof *built, MPI_BYTE, 0, own));
+    if (err == BP_OK)
+        count_found(&share, own, built);
     if (rank == 0)
         master_clear(&m);
     bp_share_close(&share);

@@ -15,6 +15,7 @@ typedef struct bp_corpus_build {
     int path_count;           /* pairs: 2 */
     bp_text_format format;
     const char *format_name;   /* kept in the file */
+    const char *separator;     /* of text, kept in the file; NULL: none */
     const char *text_field;    /* of jsonl, kept in the file; NULL: BP_TEXT_FIELD, which is not */
     const char *const *fields; /* of tsv: columns of the texts [field_count] */
     const char *const *labels; /* names of label fields (jsonl, tsv) [label_count] ... */
@@ -31,6 +32,9 @@ typedef struct bp_corpus_build {
     int64_t skip_count;    /* ... this number, or, if it is below 0, ... */
     double skip_percent;   /* ... this percentage */
     const char *skip_list; /* path: a line of JSON for each, {"file", "line", "id", "reason"} */
+    const char *list;      /* path: ids of documents, a line each, that ... */
+    bool takes_listed;     /* ... are taken, and no others; else they are left out; NULL: all are
+                              taken */
     const char *tool;      /* who makes the file: "bagpipe-data 0.1.0" */
     const char *out;
     size_t piece_bytes; /* 0: BP_PIECE_BYTES (tests use less) */
@@ -46,11 +50,14 @@ typedef struct bp_corpus_built {
     int invalid_file;        /* ... and its path */
     int64_t unknown;         /* tokens <unk> */
     int64_t segments;        /* texts of documents, or sentences */
-    int64_t skipped_bad;     /* documents that are left out */
+    int64_t skipped_bad;     /* bad documents, which are left out */
+    int64_t left_out;        /* documents that `list` leaves out */
+    int64_t listed, found;   /* ids of `list`, and how many of them a document has */
 } bp_corpus_built;
 
 /** Build the corpus file `build->out`. /source/skipped_bad has the number of documents that are
- * left out; where there are none, a list of before is removed.
+ * left out; where there are none, a list of before is removed. /source/only or /source/without has
+ * the name of `list`, and /source/left_out how many documents it left out.
  *
  * Collective: over `comm`; `build` is equal on all ranks, and all can read the input: BP_TEXT_STDIN
  * is for one rank.

@@ -8,6 +8,7 @@
 
 #include "io/corpus/corpus_build.h"
 #include "io/corpus/corpus_writer.h"
+#include "io/corpus/document_list.h"
 #include "text/unicode/tally.h"
 
 /* ---- records ---- */
@@ -16,7 +17,8 @@ typedef enum bp_record_kind {
     BP_RECORD_PIECE,
     BP_RECORD_END,
     BP_RECORD_FAILURE,
-    BP_RECORD_BAD
+    BP_RECORD_BAD,
+    BP_RECORD_LEFT_OUT /* by the list: nothing follows it */
 } bp_record_kind;
 
 typedef struct bp_record {
@@ -76,6 +78,8 @@ typedef struct bp_share {
     int64_t unknown_id;
     int label_count, value_count;
     bool skips_bad;
+    bp_document_list list;
+    bool has_list, takes_listed;
     bool ended; /* the end or a failure was reported */
 } bp_share;
 

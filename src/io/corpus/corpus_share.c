@@ -188,14 +188,30 @@ static void add_bad(bp_batch *batch, const bp_piece *piece, const char *fault)
     memcpy((char *)(record + 1) + id_bytes, fault, fault_bytes);
 }
 
-/* A piece, or a bad document that may be left out. */
+static void add_left_out(bp_batch *batch, const bp_piece *piece)
+{
+    bp_record *record = add_record(batch, BP_RECORD_LEFT_OUT, 0, 0);
+
+    record->number = piece->number;
+    record->file = piece->file;
+    record->last = piece->last ? 1 : 0;
+}
+
+/* A piece, or a document that is left out: bad ones may be. */
 static bp_err add_any(bp_share *share, bp_batch *batch, const bp_piece *piece)
 {
-    bp_err err = !piece->fault ? add_piece(share, batch, piece) : BP_OK;
+    bp_err err;
 
     if (piece->fault) {
         add_bad(batch, piece, piece->fault);
-    } else if (err == BP_ERR_FORMAT && share->skips_bad && piece->first && piece->last) {
+        return BP_OK;
+    }
+    if (share->has_list && bp_document_list_has(&share->list, piece->id) != share->takes_listed) {
+        add_left_out(batch, piece);
+        return BP_OK;
+    }
+    err = add_piece(share, batch, piece);
+    if (err == BP_ERR_FORMAT && share->skips_bad && piece->first && piece->last) {
         add_bad(batch, piece, bp_err_message());
         err = BP_OK;
     }
@@ -225,6 +241,7 @@ void bp_share_next(bp_share *share, bp_batch *batch)
 bp_err bp_share_open(bp_share *share, const bp_corpus_build *build, int rank, int size)
 {
     const bp_documents_options options = {.format = build->format,
+                                          .separator = build->separator,
                                           .text_field = build->text_field,
                                           .cut = build->specials
                                                      ? bp_tokenizer_cut_specials(build->tokenizer)
@@ -248,6 +265,13 @@ bp_err bp_share_open(bp_share *share, const bp_corpus_build *build, int rank, in
     share->value_count = build->value_count;
     share->skips_bad = build->skips_bad;
     share->unknown_id = bp_tokenizer_unk(build->tokenizer);
+    share->has_list = build->list != NULL;
+    share->takes_listed = build->takes_listed;
+    if (build->list) {
+        err = bp_document_list_load(&share->list, build->list);
+        if (err != BP_OK)
+            return err;
+    }
     err = bp_documents_open(&share->documents, build->paths, build->path_count, &options);
     if (err == BP_OK)
         err = bp_encoder_new(&share->encoder, build->tokenizer);
@@ -260,6 +284,7 @@ void bp_share_close(bp_share *share)
 {
     bp_documents_close(&share->documents);
     bp_encoder_free(&share->encoder);
+    bp_document_list_clear(&share->list);
     bp_ids_clear(&share->ids);
     bp_ids_clear(&share->starts);
 }

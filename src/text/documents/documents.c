@@ -12,16 +12,17 @@
 
 bp_err bp_text_format_of(bp_text_format *out, const char *name, bool of_tasks)
 {
-    static const char *const names[] = {"text", "lines", "jsonl", "pairs", "tsv", "conll", "squad"};
+    static const char *const names[] = {"text", "lines", "jsonl", "pairs",
+                                        "tsv",  "conll", "squad", "warc"};
 
-    for (int k = 0; k < (of_tasks ? 7 : 3); k++)
-        if (strcmp(name, names[k]) == 0) {
+    for (int k = 0; k < (int)(sizeof names / sizeof names[0]); k++)
+        if (strcmp(name, names[k]) == 0 && (of_tasks || k < BP_TEXT_PAIRS || k == BP_TEXT_WARC)) {
             *out = (bp_text_format)k;
             return BP_OK;
         }
     return BP_FAIL(BP_ERR_USAGE, "text.unknown_format",
-                   "there is no text format '%s': at --format; choose text, lines%s", name,
-                   of_tasks ? ", jsonl, pairs, tsv, conll or squad" : " or jsonl");
+                   "there is no text format '%s': at --format; choose text, lines%s or warc", name,
+                   of_tasks ? ", jsonl, pairs, tsv, conll, squad" : ", jsonl");
 }
 
 /* ---- opening ---- */
@@ -85,7 +86,12 @@ bp_err bp_documents_open(bp_documents **out, const char *const *paths, int count
     copy_paths(documents, paths, is_pairs ? 1 : count);
     bp_text_record_init(&documents->record, options);
     documents->options.labels = documents->options.values = documents->options.fields = NULL;
-    documents->options.text_field = NULL;
+    documents->options.text_field = documents->options.separator = NULL;
+    if (options->separator) {
+        BP_ASSERT(options->format == BP_TEXT_FILE && options->separator[0] != '\0');
+        documents->separator = bp_strdup(options->separator);
+        documents->separator_bytes = strlen(options->separator);
+    }
     err = look_for_files(documents);
     if (err == BP_OK && is_pairs)
         err = bp_documents_open(&documents->target, paths + 1, 1, options);
@@ -106,6 +112,7 @@ void bp_documents_close(bp_documents **documents)
     bp_free(d->paths);
     bp_free(d->id);
     bp_free(d->buffer);
+    bp_free(d->separator);
     bp_text_source_close(&d->source);
     bp_text_record_clear(&d->record);
     bp_documents_close(&d->target);
@@ -226,8 +233,11 @@ static bp_err describe(bp_documents *documents, bp_piece *piece, const documents
     piece->id = documents->id;
     if (options->format == BP_TEXT_CONLL)
         piece->line = documents->document_line;
-    if (options->format == BP_TEXT_FILE)
+    if (options->format == BP_TEXT_FILE && !documents->separator)
         (void)snprintf(documents->id, documents->id_capacity, "%s", base);
+    else if (options->format == BP_TEXT_FILE)
+        (void)snprintf(documents->id, documents->id_capacity, "%s:%lld", base,
+                       (long long)documents->parts);
     else
         (void)snprintf(documents->id, documents->id_capacity, "%s:%lld", base,
                        (long long)piece->line);
@@ -246,6 +256,8 @@ static bp_err describe(bp_documents *documents, bp_piece *piece, const documents
         if (record->id)
             piece->id = record->id;
     }
+    if (options->format == BP_TEXT_WARC && record->id)
+        piece->id = record->id;
     if (options->sentences != BP_SENTENCES_NONE) {
         find_sentences(documents, piece);
     } else if (options->format == BP_TEXT_CONLL) {
@@ -255,7 +267,7 @@ static bp_err describe(bp_documents *documents, bp_piece *piece, const documents
         piece->tags_bytes = record->tags.bytes;
     } else if (options->format == BP_TEXT_SQUAD) {
         find_words(documents, piece);
-    } else if (options->format >= BP_TEXT_PAIRS) {
+    } else if (options->format == BP_TEXT_PAIRS || options->format == BP_TEXT_TSV) {
         piece->starts = record->starts;
         piece->start_count = options->format == BP_TEXT_PAIRS ? 2 : record->field_count;
         piece->apart = true;
@@ -266,13 +278,14 @@ static bp_err describe(bp_documents *documents, bp_piece *piece, const documents
 /* The document at hand is none. */
 static void give_fault(const bp_documents *documents, bp_piece *piece)
 {
-    bool has_id = documents->options.format == BP_TEXT_SQUAD;
+    bool is_squad = documents->options.format == BP_TEXT_SQUAD;
+    bool has_id = is_squad || documents->options.format == BP_TEXT_WARC;
 
     piece->fault = documents->fault;
     piece->text = "";
     piece->bytes = 0;
     piece->id = has_id && documents->record.id ? documents->record.id : "";
-    piece->line = has_id ? 0 : documents->fault_line;
+    piece->line = is_squad ? 0 : documents->fault_line;
     piece->starts = NULL;
     piece->tags = piece->spans = NULL;
 }
@@ -329,6 +342,7 @@ bp_err bp_documents_next(bp_documents *documents, bp_piece *piece)
             return err;
         err = options->format == BP_TEXT_CONLL   ? documents_next_tagged(documents, &found)
               : options->format == BP_TEXT_SQUAD ? next_question(documents, &found)
+              : options->format == BP_TEXT_WARC  ? documents_next_warc(documents, &found)
                                                  : documents_next_span(documents, &found);
         if (err == BP_OK && documents->target)
             err = next_target(documents, &found, &target);
@@ -351,8 +365,10 @@ bp_err bp_documents_next(bp_documents *documents, bp_piece *piece)
         piece->number = documents->stats.pieces++;
         piece->document = documents->stats.documents - 1;
         piece->file = documents->file;
-        piece->line = options->format == BP_TEXT_FILE ? 0 : documents->line;
-        if (piece->number % options->share_size != options->share_rank)
+        piece->line =
+            options->format == BP_TEXT_FILE && !documents->separator ? 0 : documents->line;
+        int64_t share = options->share_documents ? piece->document : piece->number;
+        if (share % options->share_size != options->share_rank)
             continue;
         err = !documents->fault ? describe(documents, piece, &found, &target) : BP_OK;
         if (documents->fault)

@@ -21,11 +21,15 @@ struct bp_documents {
     size_t at, end, capacity;
     bool source_ended;
     int64_t line, document_line; /* the one read; of conll the first one of the document */
-    bool inside;                 /* of a document: its first piece was given */
-    int columns;                 /* of conll: of the file's last word; 0: there was none yet */
-    bp_buffer held;              /* of conll: lines before the first word that may be comments */
-    int64_t held_line;           /* the first one of these */
-    char *fault;                 /* of the document at hand, with keep_bad; NULL: none */
+    char *separator;
+    size_t separator_bytes;  /* 0: none */
+    int64_t parts, newlines; /* of a whole file, with a separator, and of warc: so far */
+    bool is_separated;       /* the last part ended with the separator */
+    bool inside;             /* of a document: its first piece was given */
+    int columns;             /* of conll: of the file's last word; 0: there was none yet */
+    bp_buffer held;          /* of conll: lines before the first word that may be comments */
+    int64_t held_line;       /* the first one of these */
+    char *fault;             /* of the document at hand, with keep_bad; NULL: none */
     int64_t fault_line;
     int64_t past_bytes; /* of the files before */
     char *id;           /* [id_capacity] for formats without ids of their own */
@@ -50,6 +54,8 @@ typedef struct documents_span {
 /** Open the next file; there is no source after the last. Errors: those of bp_text_source, and
  * BP_ERR_FORMAT of a table's first line. */
 bp_err documents_next_source(bp_documents *documents);
+/** Go on by as many bytes, and count their newlines. */
+void documents_pass(bp_documents *documents, size_t bytes);
 /** The next piece of the file as it is; not found: the file has no more. */
 bp_err documents_next_span(bp_documents *documents, documents_span *piece);
 /** Have at least `bytes` of text ahead, or all that is left of the file. */
@@ -69,5 +75,11 @@ void documents_add_start(bp_documents *documents, size_t at);
 
 /** A sentence of words and tags: the lines up to one without a word. Its line is its first one. */
 bp_err documents_next_tagged(bp_documents *documents, documents_span *piece);
+
+/* ---- warc.c ---- */
+
+/** The text of the next record of the type conversion, and its id in record->id (NULL: it has
+ * none). */
+bp_err documents_next_warc(bp_documents *documents, documents_span *piece);
 
 #endif

@@ -87,18 +87,47 @@ static void cut_piece(const bp_documents *documents, documents_span *piece, size
     piece->last = false;
 }
 
+void documents_pass(bp_documents *documents, size_t bytes)
+{
+    const char *at = documents->buffer + documents->at, *end = at + bytes;
+
+    documents->at += bytes;
+    for (; bytes > 0 && (at = memchr(at, '\n', (size_t)(end - at))); at++)
+        documents->newlines++;
+}
+
+/* The end of the document within the first `target` bytes: *whole without and *step with its
+ * separator. A cut before `target` is within no separator. */
+static bool find_document_end(bp_documents *documents, size_t target, size_t *whole, size_t *step)
+{
+    const char *text = documents->buffer + documents->at, *found = NULL;
+    size_t have = documents->end - documents->at, bytes = documents->separator_bytes;
+
+    if (bytes > 0 && have > 0)
+        found = memmem(text, have < target + bytes ? have : target + bytes, documents->separator,
+                       bytes);
+    documents->is_separated = found != NULL;
+    *whole = found ? (size_t)(found - text) : have;
+    *step = found ? *whole + bytes : have;
+    return found || (documents->source_ended && have <= target);
+}
+
 static bp_err next_of_file(bp_documents *documents, documents_span *piece)
 {
     for (size_t target = documents->options.piece_bytes; !piece->found; target *= 2) {
+        size_t whole, step;
         bp_err err = target > documents->options.limit_bytes
                          ? documents_fail_limit(documents)
-                         : documents_look_ahead(documents, target + 1);
+                         : documents_look_ahead(documents, target + documents->separator_bytes + 1);
         if (err != BP_OK)
             return err;
-        cut_piece(documents, piece, target, documents->end - documents->at,
-                  documents->source_ended);
+        bool known = find_document_end(documents, target, &whole, &step);
+        cut_piece(documents, piece, target, whole, known);
+        if (piece->found && documents->separator)
+            documents_pass(documents, piece->last ? step : piece->bytes);
+        else if (piece->found)
+            documents->at += piece->bytes;
     }
-    documents->at += piece->bytes;
     return BP_OK;
 }
 
@@ -187,8 +216,8 @@ bp_err documents_next_source(bp_documents *documents)
     }
     documents->at = documents->end = 0;
     documents->source_ended = false;
-    documents->line = 0;
-    documents->inside = false;
+    documents->line = documents->parts = documents->newlines = 0;
+    documents->inside = documents->is_separated = false;
     documents->columns = 0;
     documents->held.bytes = 0;
     if (documents->file == documents->count)
@@ -209,10 +238,28 @@ bool documents_is_blank(const documents_span *piece)
     return true;
 }
 
-bp_err documents_next_span(bp_documents *documents, documents_span *piece)
+static bool is_white(const documents_span *piece)
 {
-    bool by_line = documents->options.format != BP_TEXT_FILE;
+    size_t k = 0;
 
+    while (k < piece->bytes && piece->text[k] != '\0' && strchr(" \t\r\n\f\v", piece->text[k]))
+        k++;
+    return k == piece->bytes;
+}
+
+/* What separators have between them, or after them, that is no document. */
+static bool is_no_part(const bp_documents *documents, const documents_span *piece)
+{
+    if (!documents->separator || documents->inside || !piece->last)
+        return false;
+    if (documents->is_separated || documents->parts == 1)
+        return piece->bytes == 0;
+    return is_white(piece);
+}
+
+/* The next part of a whole file, which is one where nothing separates. */
+static bp_err next_part(bp_documents *documents, documents_span *piece)
+{
     for (;;) {
         bp_err err = documents_look_ahead(documents, 1);
 
@@ -220,17 +267,40 @@ bp_err documents_next_span(bp_documents *documents, documents_span *piece)
         if (err != BP_OK)
             return err;
         if (documents->at == documents->end && documents->source_ended && !documents->inside &&
-            (by_line || documents->line > 0))
+            documents->parts > 0)
             return BP_OK;
-        if (!documents->inside)
-            documents->line++; /* of a whole file: it has begun */
-        err = by_line ? next_of_line(documents, piece) : next_of_file(documents, piece);
+        if (!documents->inside) {
+            documents->parts++;
+            documents->line = documents->newlines + 1;
+        }
+        err = next_of_file(documents, piece);
+        if (err != BP_OK || !is_no_part(documents, piece))
+            return err;
+        documents->stats.skipped_lines++;
+    }
+}
+
+bp_err documents_next_span(bp_documents *documents, documents_span *piece)
+{
+    bp_text_format format = documents->options.format;
+
+    if (format == BP_TEXT_FILE)
+        return next_part(documents, piece);
+    for (;;) {
+        bp_err err = documents_look_ahead(documents, 1);
+
+        *piece = (documents_span){0};
         if (err != BP_OK)
             return err;
-        bool empty = documents->options.format == BP_TEXT_JSONL ? documents_is_blank(piece)
-                                                                : piece->bytes == 0;
-        if (!by_line || documents->inside || !empty || documents->options.format == BP_TEXT_PAIRS ||
-            documents->options.format == BP_TEXT_CONLL)
+        if (documents->at == documents->end && documents->source_ended && !documents->inside)
+            return BP_OK;
+        if (!documents->inside)
+            documents->line++;
+        err = next_of_line(documents, piece);
+        if (err != BP_OK)
+            return err;
+        bool empty = format == BP_TEXT_JSONL ? documents_is_blank(piece) : piece->bytes == 0;
+        if (documents->inside || !empty || format == BP_TEXT_PAIRS || format == BP_TEXT_CONLL)
             return BP_OK;
         documents->stats.skipped_lines++;
     }

@@ -59,7 +59,7 @@ void bp_text_source_close(bp_text_source **source);
 /* ---- documents ---- */
 
 typedef enum bp_text_format {
-    BP_TEXT_FILE,  /* "text": a file is a document */
+    BP_TEXT_FILE,  /* "text": a file is a document, or several with a separator */
     BP_TEXT_LINES, /* "lines": a line without its newline ("\n" or "\r\n"); empty ones are skipped
                       and counted */
     BP_TEXT_JSONL, /* "jsonl": an object a line with text, `id` and label fields; blank lines as
@@ -69,10 +69,13 @@ typedef enum bp_text_format {
     BP_TEXT_TSV,   /* "tsv": a table; its first line names the columns; empty lines as above */
     BP_TEXT_CONLL, /* "conll": a word a line, its tag after it; lines without a word end documents
                       (conll.h: marks of documents too; comments are left out) */
-    BP_TEXT_SQUAD  /* "squad": SQuAD's JSON; a document is a question and its context */
+    BP_TEXT_SQUAD, /* "squad": SQuAD's JSON; a document is a question and its context */
+    BP_TEXT_WARC   /* "warc": a document is a record of the type conversion (ISO 28500; Common
+                      Crawl's WET files); others are left out */
 } bp_text_format;
 
-/** The format called `name`; one of the first three without `of_tasks`. Errors: BP_ERR_USAGE there
+/** The format called `name`; one of the first three, or warc, without `of_tasks`.
+ * Errors: BP_ERR_USAGE there
  * is none (names them). */
 bp_err bp_text_format_of(bp_text_format *out, const char *name, bool of_tasks);
 
@@ -98,6 +101,9 @@ bp_err bp_sentences_of(bp_sentences *out, const char *name);
 typedef struct bp_documents_options {
     bp_text_format format;
     bp_cut cut;
+    const char *separator;     /* text: ends a document, and is no part of it; NULL: none. Nothing
+                                  before one, and white space after the last, is no document, and
+                                  counts as a skipped line */
     const char *text_field;    /* jsonl: the field that holds the text; NULL: BP_TEXT_FIELD */
     const char *const *fields; /* tsv: columns of the texts, 1 or 2 [field_count] */
     const char *const *labels; /* jsonl, tsv: names of the label fields [label_count] ... */
@@ -108,8 +114,9 @@ typedef struct bp_documents_options {
     bp_sentences sentences; /* pieces say where they begin, and are cut only there */
     int share_rank,
         share_size; /* give only pieces whose number is share_rank modulo share_size; 0, 0: all */
-    size_t piece_bytes; /* 0: BP_PIECE_BYTES (tests use less) */
-    size_t limit_bytes; /* 0: BP_PIECE_LIMIT_BYTES (tests use less) */
+    bool share_documents; /* the number of their document is, so that all of a document are given */
+    size_t piece_bytes;   /* 0: BP_PIECE_BYTES (tests use less) */
+    size_t limit_bytes;   /* 0: BP_PIECE_LIMIT_BYTES (tests use less) */
 } bp_documents_options;
 
 /** What a label is in JSON. As text 1 and "1" look alike, and "true" and true. */
@@ -128,9 +135,10 @@ typedef struct bp_piece {
     int64_t document; /* over all files, from 0 */
     bool first, last; /* of its document; both for nearly all */
     int file;         /* which path */
-    int64_t line;     /* from 1; 0 for BP_TEXT_FILE */
-    const char *id;   /* jsonl's `id` (string or integer), tsv's column `id`; else "FILE" or
-                         "FILE:LINE", without folder */
+    int64_t line;     /* from 1, where it begins; 0 for BP_TEXT_FILE without a separator */
+    const char *id;   /* jsonl's `id` (string or integer), tsv's column `id`, warc's target URI (of
+                         up to BP_TEXT_FIELD_BYTES); else "FILE", "FILE:LINE", or "FILE:NUMBER" of
+                         separated texts, without folder */
     const char *const
         *labels; /* [label_count]: values as text, "" where missing or null; on every piece */
     const char *label_types; /* [label_count]: bp_label_type of each */
@@ -154,7 +162,7 @@ typedef struct bp_piece {
 
 typedef struct bp_documents_stats {
     int64_t documents, pieces; /* of all shares, once the end is reached */
-    int64_t skipped_lines;     /* empty (lines), blank (jsonl) */
+    int64_t skipped_lines;     /* empty (lines), blank (jsonl), empty between separators */
     int64_t text_bytes;        /* read so far, decompressed */
     int64_t consumed_bytes;    /* of the files, as they are on the disk, so far ... */
     int64_t total_bytes;       /* ... and in all; 0: not known, one is standard input */
@@ -175,14 +183,14 @@ bp_err bp_documents_open(bp_documents **out, const char *const *paths, int count
  * within a line (jsonl, tsv, pairs), a sentence (conll) or a question (squad) is no error.
  *
  * A byte order mark at the start of a file is no text. An empty file is a document without text
- * (BP_TEXT_FILE). A jsonl line is parsed, and its faults are found, only by the share that it falls
- * to. Errors: those of bp_text_source; BP_ERR_FORMAT, with file and line: no JSON object, invalid
- * UTF-8, the text missing or no string, `id` or a label neither string, number, boolean nor null,
- * or beyond BP_TEXT_FIELD_BYTES; a value that is no finite number; pairs of files of different
- * length, with an empty side; conll with a word without a tag; tsv without a column that was asked
- * for, a row of another length than the first line; a squad file of another form, an answer that is
- * not in its context; a jsonl line or a run without a cut beyond BP_PIECE_LIMIT_BYTES;
- * BP_ERR_SYSTEM.
+ * (BP_TEXT_FILE without a separator). A jsonl line is parsed, and its faults are found, only by the
+ * share that it falls to. Errors: those of bp_text_source; BP_ERR_FORMAT, with file and line: no
+ * JSON object, invalid UTF-8, the text missing or no string, `id` or a label neither string,
+ * number, boolean nor null, or beyond BP_TEXT_FIELD_BYTES; a value that is no finite number; pairs
+ * of files of different length, with an empty side; conll with a word without a tag; tsv without a
+ * column that was asked for, a row of another length than the first line; a squad file of another
+ * form, an answer that is not in its context; a warc record without a length, or cut short; a jsonl
+ * line or a run without a cut beyond BP_PIECE_LIMIT_BYTES; BP_ERR_SYSTEM.
  */
 bp_err bp_documents_next(bp_documents *documents, bp_piece *piece);
 bp_documents_stats bp_documents_stats_of(const bp_documents *documents);

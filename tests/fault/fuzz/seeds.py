@@ -242,6 +242,46 @@ def text_seeds():
     put("text", "empty", bytes([1, 0, 0]))
 
 
+def web_seeds():
+    def record(kind, body, *lines):
+        return "\r\n".join(["WARC/1.0", "WARC-Type: " + kind, *lines, "Content-Length: %d" % len(body), "", ""]).encode() + body + b"\r\n\r\n"
+
+    info, page = record("warcinfo", b"Software: x\r\n"), record("conversion", b"A page, and more.\n", "WARC-Target-URI: http://a/b")
+    other = record("conversion", b"\xc3\x89T\xc3\x89 don't \xe6\x9d\xb1\xe4\xba\xac", "warc-target-uri:  http://c  ")
+    for name, data in {"two": info + page + other, "gzip": gzip.compress(info, mtime=0) + gzip.compress(page, mtime=0) + gzip.compress(other, mtime=0),
+                       "junk": page + b"junk\r\n\r\nmore" + other, "cut": page + other[:-12], "long": page.replace(b"18", b"181818") + other,
+                       "no-length": page.replace(b"Length", b"Width") + other, "response": record("response", b"WARC/1.0\r\n\r\n" * 9) + page, "newlines": page.replace(b"\r", b""),
+                       "number": page.replace(b"18", b"99999999999999999999"), "head": b"WARC/1.0\r\nA: b\r\n", "empty": b""}.items():
+        put("web", "warc-" + name, b"\0" + data)
+    for name, data in {"plain": b"one<>two\nlines<><>\n<>last<", "end": b"<>a<>b<> \n", "none": b"no such thing", "white": b" \n", "many": b"<>" * 40,
+                       "words": "\u00c9t\u00e9, \u00abl'\u0130le\u00bb<>\u6771\u4eac x\u00ad\u2009y 2+2".encode()}.items():
+        put("web", "separator-" + name, bytes([1, 2]) + b"<>" + data)
+        put("web", "separator-default-" + name, bytes([1, 0]) + data.replace(b"<>", b"\n\n"))
+
+
+def token_file_seeds():
+    def whole(layout, kind, vocab, eod, index, tokens):
+        return bytes([layout, kind, vocab - 1, eod]) + struct.pack("<H", len(index)) + index + tokens
+
+    def megatron(lengths, ends, code=8, width=2):
+        firsts = [width * sum(lengths[:k]) for k in range(len(lengths))]
+        return b"MMIDIDX\0\0" + struct.pack("<QBQQ", 1, code, len(lengths), len(ends)) + struct.pack("<%di%dq%dq" % (len(lengths), len(lengths), len(ends)), *lengths, *firsts, *ends)
+
+    tokens = struct.pack("<6H", 1, 2, 9, 4, 5, 9)
+    put("token_files", "megatron", whole(0, 0, 10, 9, megatron([3, 2, 1], [0, 1, 3]), tokens))
+    put("token_files", "megatron-wide", whole(0, 1, 10, 9, megatron([2, 0], [0, 0, 2], 5, 8), struct.pack("<2q", 1, 9)))
+    put("token_files", "megatron-order", whole(0, 0, 10, 9, megatron([3, 3], [0, 2, 1]), tokens))
+    put("token_files", "megatron-cut", whole(0, 0, 10, 9, megatron([3, 3], [0, 1, 2])[:-3], tokens))
+    for kind in range(4):
+        put("token_files", "llmc-%d" % kind, whole(1, kind, 10, 9, b"", struct.pack("<3i", 20240520, 1, 6) + bytes(1012) + tokens))
+        put("token_files", "nanogpt-%d" % kind, whole(2, kind, 10, 9, b"", tokens))
+        put("token_files", "datatrove-%d" % kind, whole(3, kind, 10, 9, struct.pack("<2Q", 3, 6), tokens))
+    put("token_files", "llmc-wide", whole(1, 0, 10, 9, b"", struct.pack("<3i", 20240801, 7, 2) + bytes(1012) + struct.pack("<2I", 9, 1)))
+    put("token_files", "nanogpt-odd", whole(2, 0, 10, 9, b"", tokens[:-1]))
+    put("token_files", "datatrove-wide", whole(3, 0, 10, 9, struct.pack("<2Q", 1, 3), struct.pack("<3I", 1, 2, 9)))
+    put("token_files", "datatrove-far", whole(3, 0, 10, 9, struct.pack("<2Q", 7, 6), tokens))
+
+
 def metrics_seeds():
     lines = b"".join(b'{"step": %d, "loss": %f}\n' % (step, 1 / step) for step in range(10, 60, 10))
     put("metrics_resume", "cut", struct.pack("<q", 30) + lines)
@@ -632,6 +672,6 @@ def question_rows_seeds():
 
 
 if __name__ == "__main__":
-    for make in (json_seeds, members_seeds, config_seeds, manifest_seeds, safetensors_seeds, gguf_seeds, sentencepiece_seeds, tokenizer_seeds, encode_seeds, text_seeds, metrics_seeds,
+    for make in (json_seeds, members_seeds, config_seeds, manifest_seeds, safetensors_seeds, gguf_seeds, sentencepiece_seeds, tokenizer_seeds, encode_seeds, text_seeds, web_seeds, token_file_seeds, metrics_seeds,
                  record_seeds, corpus_index_seeds, reshard_seeds, coord_seeds, wire_seeds, notes_seeds, prompts_seeds, rows_seeds, candidates_seeds, mixture_seeds, question_rows_seeds, h5_seeds, bilm_seeds, ngram_seeds, arpa_seeds, vectors_seeds, cli_seeds):
         make()

@@ -1,0 +1,46 @@
+/* Which n-grams of test texts are in training texts: every rank has the table of the test's, and
+ * reads its share of the training's. */
+#ifndef BP_DATA_TOOLS_OVERLAP_RUN_H
+#define BP_DATA_TOOLS_OVERLAP_RUN_H
+
+#include "overlap_grams.h"
+#include "overlap_texts.h"
+
+#include <mpi.h>
+
+#define OVERLAP_PLACES 16 /* training documents that are kept of a test document */
+
+/** A training document with n-grams of a test document of which it is the first. */
+typedef struct overlap_place {
+    int64_t document; /* of the training texts */
+    int64_t grams;    /* places of the test document */
+    char *id;         /* only on rank 0; owned */
+} overlap_place;
+
+typedef struct overlap_document {
+    int64_t id_at; /* of its id in overlap.ids */
+    int64_t words, grams, matched;
+    int place_count;
+    overlap_place *places; /* [place_count], most n-grams first */
+} overlap_document;
+
+typedef struct overlap {
+    overlap_texts train, test;
+    int words;
+    int64_t memory_bytes; /* of the table of a rank */
+    /* What came of it: complete on rank 0. */
+    int64_t *train_first, *test_first; /* [path_count + 1] */
+    overlap_document *documents;       /* [document_count], of the test */
+    int64_t document_count, document_capacity;
+    bp_buffer ids; /* of the test's documents, each ended by a zero byte */
+    int64_t grams; /* of the test */
+    int parts;     /* how often the training texts were read */
+} overlap;
+
+/** Collective: over `comm`; equal arguments on all ranks, which all can read the texts.
+ * Owns:       overlap_clear(), after an error too.
+ * Errors:     those of overlap_texts_read; BP_ERR_SYSTEM memory: the same on all ranks. */
+bp_err overlap_run(overlap *self, MPI_Comm comm);
+void overlap_clear(overlap *self);
+
+#endif

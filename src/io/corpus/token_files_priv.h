@@ -1,0 +1,50 @@
+/* One token file while it is read: token_layouts.c knows headers and indices, token_files.c makes
+ * documents of the ids. */
+#ifndef BP_IO_CORPUS_TOKEN_FILES_PRIV_H
+#define BP_IO_CORPUS_TOKEN_FILES_PRIV_H
+
+#include "io/corpus/token_files.h"
+
+/** A column of little-endian integers in a file, read from its beginning to its end. */
+typedef struct token_column {
+    const char *path; /* borrowed */
+    int fd, width;
+    bool is_signed;
+    int64_t offset, count; /* where it begins in the file; its values */
+    int64_t at;            /* values read so far */
+    int64_t first, held;   /* of them in `buffer` */
+    unsigned char *buffer; /* [TOKEN_COLUMN_VALUES][width] */
+} token_column;
+
+#define TOKEN_COLUMN_VALUES ((int64_t)65536)
+
+/** The next value; there is one. Errors: BP_ERR_IO; BP_ERR_FORMAT the file became shorter. */
+bp_err token_column_next(token_column *column, int64_t *value);
+/** The byte of the file where the last value read begins. */
+int64_t token_column_byte(const token_column *column);
+
+typedef struct token_file {
+    char *path, *index_path; /* index_path NULL: none */
+    int fd, index_fd;
+    token_column tokens;
+    int64_t vocab_size, eod_id; /* as the layout has them, where they are not given */
+    /* The index. */
+    int64_t documents; /* -1: there is none */
+    token_column ends; /* datatrove: tokens before the end of each document; megatron: sequences */
+    token_column lengths, pointers; /* megatron: of sequences */
+    int64_t end;                    /* tokens before the end of the document at hand */
+} token_file;
+
+typedef struct token_layout {
+    const char *name;
+    /** Open the files and check what their headers and sizes say. */
+    bp_err (*open)(token_file *file, const char *given, const bp_token_files *files);
+    /** Of layouts with an index: file->end of the next document. */
+    bp_err (*next_end)(token_file *file);
+} token_layout;
+
+/** NULL: there is none. */
+const token_layout *token_layout_of(const char *name);
+void token_file_close(token_file *file);
+
+#endif
