@@ -147,10 +147,11 @@ static bp_err parse(arguments *out, int argc, char **argv)
     if (err != BP_OK || out->config)
         return err;
     out->bare = out->rest_count == 0 && !out->plan;
-    if (out->bare || !out->job->needs_no_config)
+    if (out->bare) /* keys are enough */
         err = BP_FAIL(BP_ERR_USAGE, "command.no_config",
-                      "no configuration was given: at the command line; use bagpipe %s %s",
-                      out->job->name, out->job->needs_no_config ? "run.dir=DIR" : "CONFIG.ini");
+                      "no configuration was given: at the command line; use bagpipe %s CONFIG.ini, "
+                      "or give all keys that it needs as section.key=value",
+                      out->job->name);
     return err;
 }
 

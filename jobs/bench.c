@@ -30,7 +30,6 @@ const bp_job bp_job_bench = {
     .options = OPTIONS,
     .status = {.results = {"the figures are in ", "/bench.json"}, .again = "measures anew"},
     .plan_options = PLAN_OPTIONS,
-    .needs_no_config = true,
     .check = bp_bench_check,
     .run = run,
 };

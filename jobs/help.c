@@ -18,7 +18,7 @@ static const bp_help_row NO_MPI_STATUSES[] = {
 
 static const bp_help CHECK_HELP = {
     .name = "bagpipe check",
-    .usage = "JOB CONFIG.ini [section.key=value ...]",
+    .usage = "JOB [CONFIG.ini] [section.key=value ...]",
     .summary = "checks a configuration without a start of the job",
     .text = "It needs no MPI and writes nothing. It does not look at the files that the "
             "configuration names; bagpipe doctor does.",
@@ -44,7 +44,7 @@ static const bp_help_row REQUEUE_STATUSES[] = {{"0", "yes"},
 
 static const bp_help REQUEUE_HELP = {
     .name = "bagpipe requeue",
-    .usage = "JOB CONFIG.ini [section.key=value ...] --status N",
+    .usage = "JOB [CONFIG.ini] [section.key=value ...] --status N",
     .summary = "decides for a batch script whether to queue a job again after its launcher ended",
     .text = "It reads run.dir and needs no MPI. It prints 'yes: ' or 'no: ' and the "
             "reason, and notes the status and the cause in the run's last_words.txt.\n"
@@ -118,11 +118,11 @@ static bp_err print_job_help(FILE *out, const bp_job *job, char *kind)
         {"plan", 0, NULL, 0, "estimate memory and time on this mesh, and do nothing else", 0},
         {"ranks", 0, "N", 0, "of --plan: one process plans for a job of N ranks", 0},
         {"nodes", 0, "K", 0, "of --plan: N ranks fill K nodes like this one (default 1)", 0}};
-    char name[64], usage[96];
+    char name[64];
     job_keys keys;
     bp_err err = find_keys(&keys, job, kind);
     bp_help help = {.name = name,
-                    .usage = usage,
+                    .usage = "[CONFIG.ini] [section.key=value ...] [OPTION...]",
                     .summary = job->help,
                     .text = job->text,
                     .options = options,
@@ -134,8 +134,6 @@ static bp_err print_job_help(FILE *out, const bp_job *job, char *kind)
     if (err != BP_OK)
         return err;
     (void)snprintf(name, sizeof name, "bagpipe %s", job->name);
-    (void)snprintf(usage, sizeof usage, "%s [section.key=value ...] [OPTION...]",
-                   job->needs_no_config ? "[CONFIG.ini]" : "CONFIG.ini");
     return bp_help_print(out, &help);
 }
 
@@ -163,7 +161,7 @@ static bp_err print_program_help(FILE *out)
     size_t count = 0;
     const bp_help help = {
         .name = "bagpipe",
-        .usage = "JOB CONFIG.ini [section.key=value ...] [OPTION...]\nCOMMAND [ARGUMENT...]\n"
+        .usage = "JOB [CONFIG.ini] [section.key=value ...] [OPTION...]\nCOMMAND [ARGUMENT...]\n"
                  "help JOB|COMMAND",
         .summary = "trains language models and ensembles of them, and scores corpora",
         .text = "A job runs on one rank as it is, and on N ranks under mpirun -n N or srun. The "

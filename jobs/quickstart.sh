@@ -2,10 +2,10 @@
 # sh jobs/quickstart.sh [FOLDER]: from nothing to the perplexity of a small GPT, in about 4 minutes on two quiet cores.
 #
 # It builds bagpipe, makes a tokenizer and two corpora, pretrains a GPT on several ranks, and scores text that was held
-# out. The text is what FOLDER holds: text files at any depth, .gz and .zst too, or .jsonl. Without FOLDER it is the
-# manuals and licences that every Debian machine with the packages has. Everything goes to runs/quickstart. Run again it
-# goes on where it was stopped; with other text it starts anew. As root it first installs what is missing of
-# .ci/packages; as an ordinary user these packages must be there.
+# out. The text is what FOLDER holds: text files at any depth, .gz and .zst too, or .jsonl. Without FOLDER it is CMake's
+# manual (Debian's cmake-data) or, where CMake came without it, Perl's manuals and the licences. Everything goes to
+# runs/quickstart. Run again it goes on where it was stopped; with other text it starts anew. As root it first installs
+# what is missing of .ci/packages; as an ordinary user these packages must be there.
 set -u
 export LC_ALL=C.UTF-8
 top=$(cd "$(dirname "$0")/.." && pwd) || exit 1
@@ -39,9 +39,13 @@ list_text() {
     } 2>/dev/null | grep -zv '[[:cntrl:],]' | xargs -0 -r stat -c '%s %n' -- | sort -k 2
 }
 
+# Of one package, where it is there: what other packages install changes nothing.
 default_text() {
-    list_text /usr/share/cmake*/Help /usr/share/perl /usr/share/common-licenses \
-        \( -path '*/Help/*.rst' -o -name '*.pod' -o -path '*/common-licenses/*' \)
+    list_text /usr/share/cmake*/Help -name '*.rst' >"$run/default.list"
+    [ -s "$run/default.list" ] || list_text /usr/share/perl /usr/share/common-licenses \
+        \( -name '*.pod' -o -path '*/common-licenses/*' \) >"$run/default.list"
+    cat "$run/default.list"
+    rm -f "$run/default.list"
 }
 
 # Of a list of many files, every k-th, so that what is left keeps to the limits; few files are cut by split_lines.
@@ -144,7 +148,7 @@ make_corpora() {
     done
 }
 
-write_config() { # write_config STEPS
+write_config() { # write_config STEPS STEPS_BETWEEN_CHECKPOINTS
     cat >"$run/gpt.ini" <<END
 ; written by jobs/quickstart.sh; every key: build/release/bin/bagpipe pretrain --help
 [run]
@@ -164,14 +168,14 @@ context = 128
 steps = $1
 batch = 16
 log_every = 10
-valid_every = 250
+valid_every = $2
 
 [optimizer]
 lr = 2e-3
 warmup = $((1 + $1 / 10))
 
 [checkpoint]
-every = 250
+every = $2
 
 [score]
 model = $run/gpt
@@ -192,16 +196,18 @@ job() {
 # How many steps this machine does in $train_seconds, at most 500: measured by twenty steps of a run that is thrown away.
 choose_steps() {
     echo "Measuring the speed of this machine by 20 steps (seconds; minutes on a busy one)."
-    write_config 20
+    write_config 20 20
     rm -rf "$run/trial"
     job pretrain "run.dir=$run/trial" train.valid_every=0 corpus.valid= >"$run/trial.log" || exit 1
     speed=$(sed -n '$s/.*"tokens_per_second": *\([0-9]*\).*/\1/p' "$run/trial/metrics.jsonl")
     rm -rf "$run/trial" "$run/trial.log" "$run/gpt.ini"
     steps=$((${speed:-0} * train_seconds / (16 * 128)))
     steps=$((steps > 500 ? 500 : steps < 50 ? 50 : steps))
+    every=$((${speed:-0} * 60 / (16 * 128))) # a checkpoint a minute
+    every=$((every < 10 ? 10 : every > steps ? steps : every))
     echo "They reached $speed tokens a second: $steps steps are taken. More steps make a better model:"
     echo "set train.steps in runs/quickstart/gpt.ini and run this again; it goes on where it ended."
-    write_config $steps
+    write_config $steps $every
 }
 
 draw_loss() {
@@ -209,7 +215,11 @@ draw_loss() {
     sed -n 's/.*"step": *\([0-9]*\).*/\1/p' "$run/gpt/metrics.jsonl" >"$run/steps"
     sed -n 's/.*"loss": *\([0-9.e+-]*\).*/\1/p' "$run/gpt/metrics.jsonl" | paste "$run/steps" - >"$run/loss.txt"
     rm -f "$run/steps"
-    gnuplot -e "set terminal dumb 76 16; set tics scale 0.5; set xlabel 'step'; unset key" \
+    # with a label of few rows each: gnuplot drops those that meet
+    gnuplot -e "stats '$run/loss.txt' using 2 nooutput; span = STATS_max - STATS_min" \
+        -e "gap = span > 5 ? 2 : span > 2 ? 1 : span > 1 ? 0.5 : 0.2; set ytics gap; step = span > 2 ? 1 : 0.2" \
+        -e "set yrange [step * floor(STATS_min / step):step * ceil(STATS_max / step)]" \
+        -e "set terminal dumb 76 16; set tics scale 0.5; set xlabel 'step'; unset key" \
         -e "set title 'training loss, nats a token'; plot '$run/loss.txt' with lines" 2>/dev/null
 }
 

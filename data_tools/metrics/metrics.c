@@ -1,6 +1,7 @@
 /* bagpipe-data metrics: the field's metrics of hypotheses against references, with intervals. */
 #include "arguments.h"
 #include "base/config/json.h"
+#include "base/files/fs.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "infer/score/texts.h"
@@ -8,6 +9,7 @@
 #include "metrics_coverage.h"
 #include "metrics_files.h"
 #include "metrics_model.h"
+#include "output.h"
 #include "tools.h"
 
 #include <inttypes.h>
@@ -18,7 +20,8 @@
 typedef struct metrics_arguments {
     tool_files files;
     tool_texts references;
-    const char *kind, *hypothesis, *against, *words, *wordnet;
+    const char *kind, *hypothesis, *against, *words, *wordnet, *out;
+    bool table; /* --short */
     metrics_model_spec model;
     int64_t seed;
 } metrics_arguments;
@@ -34,7 +37,9 @@ enum {
     KEY_MODEL,
     KEY_TOKENIZER,
     KEY_LAYER,
-    KEY_IDF
+    KEY_IDF,
+    KEY_SHORT,
+    KEY_OUT = 'o'
 };
 
 static const struct argp_option OPTIONS[] = {
@@ -63,6 +68,8 @@ static const struct argp_option OPTIONS[] = {
      "bertscore: the layer whose states are compared, 0 the embedding (default: the last)", 0},
     {"idf", KEY_IDF, NULL, 0, "bertscore: tokens weigh the more the fewer references have them", 0},
     {"seed", KEY_SEED, "N", 0, "seed of the resamples (default 1)", 0},
+    {"short", KEY_SHORT, NULL, 0, "print a line a figure instead of JSON", 0},
+    {"out", KEY_OUT, "FILE", 0, "write the JSON to FILE", 0},
     {0}};
 
 static const bp_help_row STATUSES[] = {
@@ -333,31 +340,31 @@ static bp_err put_reference(json_t *root, const metrics_kind *kind, const inputs
 }
 
 /* A figure without an interval (of less than two documents) has none here either. */
-static void say_interval(const char *before, const json_t *figure)
+static void say_interval(FILE *out, const char *before, const json_t *figure)
 {
     const json_t *low = json_object_get(figure, "low"), *high = json_object_get(figure, "high");
 
     if (json_is_number(low) && json_is_number(high))
-        fprintf(stderr, "%s%.4f to %.4f)", before, json_number_value(low), json_number_value(high));
+        fprintf(out, "%s%.4f to %.4f)", before, json_number_value(low), json_number_value(high));
 }
 
-static void say_difference(const json_t *other, const json_t *difference)
+static void say_difference(FILE *out, const json_t *other, const json_t *difference)
 {
     const json_t *value = json_object_get(other, "value"),
                  *p_value = json_object_get(difference, "p_value");
 
     if (!json_is_number(value))
         return;
-    fprintf(stderr, "%15s %8.4f  difference %.4f", "against", json_number_value(value),
+    fprintf(out, "%15s %8.4f  difference %.4f", "against", json_number_value(value),
             json_number_value(json_object_get(difference, "value")));
-    say_interval(" (", difference);
+    say_interval(out, " (", difference);
     if (json_is_number(p_value))
-        fprintf(stderr, ", p = %.3f", json_number_value(p_value));
-    fprintf(stderr, "\n");
+        fprintf(out, ", p = %.3f", json_number_value(p_value));
+    fprintf(out, "\n");
 }
 
-/* For whoever watches a terminal, whatever becomes of the JSON on standard output. */
-static void say(const json_t *root, const metrics_kind *kind)
+/* A line a figure. */
+static void say(FILE *out, const json_t *root, const metrics_kind *kind)
 {
     json_t *figures = json_object_get(root, "figures"), *against = json_object_get(root, "against"),
            *differences = json_object_get(root, "difference");
@@ -369,12 +376,32 @@ static void say(const json_t *root, const metrics_kind *kind)
 
         if (!json_is_number(json_object_get(one, "value")))
             continue;
-        fprintf(stderr, "%-15s %8.4f", name, json_number_value(json_object_get(one, "value")));
-        say_interval("  (95 % interval ", one);
-        fprintf(stderr, "\n");
+        fprintf(out, "%-15s %8.4f", name, json_number_value(json_object_get(one, "value")));
+        say_interval(out, "  (95 % interval ", one);
+        fprintf(out, "\n");
         if (difference)
-            say_difference(json_object_get(against, name), difference);
+            say_difference(out, json_object_get(against, name), difference);
     }
+}
+
+/* JSON is printed if nothing else is asked for. Whoever watches a terminal sees figures too,
+ * whatever becomes of the JSON on standard output. */
+static bp_err put(const json_t *root, const metrics_kind *kind, const metrics_arguments *arguments)
+{
+    char *text = bp_json_text(root);
+    bp_err err = BP_OK;
+
+    if (arguments->out)
+        err = bp_file_write(arguments->out, text, strlen(text));
+    else if (!arguments->table)
+        printf("%s", text);
+    if (arguments->table && err == BP_OK)
+        say(stdout, root, kind);
+    (void)fflush(stdout);
+    if (!arguments->table && isatty(STDERR_FILENO))
+        say(stderr, root, kind);
+    bp_free(text);
+    return err;
 }
 
 static bp_err measure(const metrics_kind *kind, const inputs *in, const answer_file *hypotheses)
@@ -395,15 +422,8 @@ static bp_err measure(const metrics_kind *kind, const inputs *in, const answer_f
         err = put_reference(root, kind, in);
     if (err == BP_OK && kind->several)
         put_coverage(root, kind, &systems[0], &hypotheses[0]);
-    if (err == BP_OK) {
-        char *text = bp_json_text(root);
-
-        printf("%s", text);
-        (void)fflush(stdout);
-        if (isatty(STDERR_FILENO))
-            say(root, kind);
-        bp_free(text);
-    }
+    if (err == BP_OK)
+        err = put(root, kind, in->arguments);
     answers_clear(&systems[0]);
     answers_clear(&systems[1]);
     json_decref(root);
@@ -473,6 +493,17 @@ static bp_err run_kind(const metrics_kind *kind, const metrics_arguments *argume
 
 /* ---- the tool ---- */
 
+static bp_err check_output(const metrics_arguments *arguments)
+{
+    bp_err err = bp_output_is_not(arguments->out, arguments->hypothesis);
+
+    if (err == BP_OK)
+        err = bp_output_is_not(arguments->out, arguments->against);
+    for (int k = 0; k < arguments->references.count && err == BP_OK; k++)
+        err = bp_output_is_not(arguments->out, arguments->references.list[k]);
+    return err;
+}
+
 static bp_err check(const metrics_arguments *arguments, const metrics_kind *kind)
 {
     if (!kind)
@@ -513,7 +544,7 @@ static bp_err check(const metrics_arguments *arguments, const metrics_kind *kind
         return BP_FAIL(BP_ERR_USAGE, "metrics.unknown_words",
                        "there are no words '%s': at --words; choose 13a, zh or none",
                        arguments->words);
-    return BP_OK;
+    return check_output(arguments);
 }
 
 static bp_err run(int argc, char **argv)
@@ -530,6 +561,8 @@ static bp_err run(int argc, char **argv)
         {.key = KEY_TOKENIZER, .text = &arguments.model.tokenizer},
         {.key = KEY_LAYER, .number = &arguments.model.layer, .low = 0, .high = INT16_MAX},
         {.key = KEY_IDF, .flag = &arguments.model.idf},
+        {.key = KEY_SHORT, .flag = &arguments.table},
+        {.key = KEY_OUT, .text = &arguments.out},
         {.key = KEY_SEED, .number = &arguments.seed, .low = 0, .high = INT64_MAX},
         {0}};
     bp_err err = tool_parse(&bp_tool_metrics, values, &arguments.files, argc, argv);
@@ -545,36 +578,39 @@ static bp_err run(int argc, char **argv)
 
 const bp_tool bp_tool_metrics = {
     .name = "metrics",
-    .help = {.name = "bagpipe-data metrics",
-             .usage = "--kind KIND --reference FILE --hypothesis FILE\n"
-                      "--kind KIND --model CHECKPOINT OPTION...",
-             .summary = "measures translations, summaries, labels, tags and answers",
-             .text =
-                 "Line n of each file belongs to document n. A hypothesis may be the outputs.jsonl "
-                 "of generate: then figures of its surest texts are printed too. It prints JSON: "
-                 "each figure with its 95 % interval by a bootstrap over documents (sentences of "
-                 "tags), and with --against the differences, hypothesis less against, on the same "
-                 "resamples: wins is the share of resamples in which the hypothesis is better. On "
-                 "a terminal the figures stand on standard error too, a line each.\n"
-                 "bleu: sacreBLEU's, 0 to 100, with its signature. chrf: chrF2, 0 to 100. rouge: "
-                 "F, precision and recall of ROUGE-1, 2 and L, 0 to 1, without stemming. meteor: 0 "
-                 "to 1, by words, stems and WordNet's synonyms.\n"
-                 "bertscore: precision, recall and F1 of tokens, each matched with the one of the "
-                 "other text whose state is nearest to its own (cosine), by a causal or masked "
-                 "model of ours; tokens of the text alone, without [CLS] and the like, and no "
-                 "baseline. perplexity: how probable the model finds the hypothesis, a line at a "
-                 "time as bagpipe score does; with --reference, that of the reference too. The "
-                 "model runs in this process, in float32.\n"
-                 "classes: a label a line; accuracy, macro and micro F1, Matthews correlation. "
-                 "regression: a number a line; Pearson and Spearman correlation, squared and "
-                 "absolute error. tags: CoNLL's columns, a token and its tag a line, an empty line "
-                 "between sentences; precision, recall and F1 of entities, accuracy of tags. "
-                 "spans: an answer a line, empty for none; SQuAD's exact match and F1.",
-             .options = OPTIONS,
-             .examples =
-                 "  bagpipe-data metrics --kind bleu --reference test.en --hypothesis out.en\n"
-                 "  bagpipe-data metrics --kind bertscore --model bert.checkpoint \\\n"
-                 "    --reference test.en --hypothesis out.en\n"
-                 "  bagpipe-data metrics --kind tags --reference a.conll --hypothesis b.conll\n",
-             .statuses = STATUSES},
+    .help =
+        {.name = "bagpipe-data metrics",
+         .usage = "--kind KIND --reference FILE --hypothesis FILE\n"
+                  "--kind KIND --model CHECKPOINT OPTION...",
+         .summary = "measures translations, summaries, labels, tags and answers",
+         .text =
+             "Line n of each file belongs to document n. A hypothesis may be the outputs.jsonl "
+             "of generate: then figures of its surest texts are printed too. It prints JSON (with "
+             "--out to a file, with --short a line a figure instead): "
+             "each figure with its 95 % interval by a bootstrap over documents (sentences of "
+             "tags), and with --against the differences, hypothesis less against, on the same "
+             "resamples: wins is the share of resamples in which the hypothesis is better. On "
+             "a terminal the figures stand on standard error too, a line each.\n"
+             "bleu: sacreBLEU's, 0 to 100, with its signature. chrf: chrF2, 0 to 100. rouge: "
+             "F, precision and recall of ROUGE-1, 2 and L, 0 to 1, without stemming. meteor: 0 "
+             "to 1, by words, stems and WordNet's synonyms.\n"
+             "bertscore: precision, recall and F1 of tokens, each matched with the one of the "
+             "other text whose state is nearest to its own (cosine), by a causal or masked "
+             "model of ours; tokens of the text alone, without [CLS] and the like, and no "
+             "baseline. perplexity: how probable the model finds the hypothesis, a line at a "
+             "time as bagpipe score does; with --reference, that of the reference too. The "
+             "model runs in this process, in float32.\n"
+             "classes: a label a line; accuracy, macro and micro F1, Matthews correlation. "
+             "regression: a number a line; Pearson and Spearman correlation, squared and "
+             "absolute error. tags: CoNLL's columns, a token and its tag a line, an empty line "
+             "between sentences; precision, recall and F1 of entities, accuracy of tags. "
+             "spans: an answer a line, empty for none; SQuAD's exact match and F1.",
+         .options = OPTIONS,
+         .examples =
+             "  bagpipe-data metrics --kind bleu --reference test.en --hypothesis out.en\n"
+             "  bagpipe-data metrics --kind chrf -r test.en -y out.en --short\n"
+             "  bagpipe-data metrics --kind bertscore --model bert.checkpoint \\\n"
+             "    --reference test.en --hypothesis out.en\n"
+             "  bagpipe-data metrics --kind tags --reference a.conll --hypothesis b.conll\n",
+         .statuses = STATUSES},
     .run = run};

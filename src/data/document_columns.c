@@ -337,14 +337,14 @@ static bp_err fail_unknown(bp_corpus_file *file, int64_t d, const char *name,
     else if (err == BP_OK && asked->tags)
         err = BP_FAIL(BP_ERR_FORMAT, "task.unknown_tag",
                       "document %" PRId64 "%s has the tag '%.60s', but training knew: %s: at %s; "
-                      "leave the document out",
+                      "leave the document out, or fine-tune with task.labels",
                       d, in.data ? in.data : "", name, known.data ? known.data : "none", path);
     else if (err == BP_OK)
         err = BP_FAIL(BP_ERR_FORMAT, "task.unknown_class",
                       "document %" PRId64 "%s has the class '%.60s', but training knew: %s: at %s; "
-                      "leave the document out%s",
+                      "leave the document out%s, or fine-tune with task.labels",
                       d, in.data ? in.data : "", name, known.data ? known.data : "none", path,
-                      asked->unlabelled ? ", or empty its label" : "");
+                      asked->unlabelled ? ", empty its label" : "");
     bp_buffer_clear(&in);
     bp_buffer_clear(&known);
     return err;

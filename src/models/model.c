@@ -19,6 +19,14 @@ const char *bp_model_statistic_name(int64_t statistic)
     return NAMES[statistic];
 }
 
+const char *bp_model_extra_name(bp_model_extra extra)
+{
+    static const char *const NAMES[] = {"differential_entropy", "log_normaliser", "logit_variance"};
+
+    BP_ASSERT(extra < BP_MODEL_EXTRAS);
+    return NAMES[extra];
+}
+
 bp_model_batch bp_model_batch_part(const bp_model_batch *batch, int64_t first, int64_t count)
 {
     bp_model_batch part = *batch;

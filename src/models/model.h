@@ -38,6 +38,18 @@ typedef enum bp_model_statistic {
 /** The name of a statistic before BP_MODEL_MEMBER in files: "logprob", "total_entropy"... */
 const char *bp_model_statistic_name(int64_t statistic);
 
+/** Statistics of an ensemble of tasks with a softmax, after those of the members; means over
+ * members. Which there are is a set of bits: 1 << extra (bp_model_info.extras). */
+typedef enum bp_model_extra {
+    BP_EXTRA_SPREAD,     /* of one prior network: the Dirichlet's differential entropy
+                            (statistics/dirichlet.h) */
+    BP_EXTRA_NORMALISER, /* log sum_v exp(logit_v), of logits as the softmax has them */
+    BP_EXTRA_VARIANCE,   /* of a Gaussian process: of a logit, the mean over classes */
+    BP_MODEL_EXTRAS
+} bp_model_extra;
+/** Their names in files: "differential_entropy", ... */
+const char *bp_model_extra_name(bp_model_extra extra);
+
 /** The context of a model whose windows may have any number of inputs: they may also be handed over
  * in pieces, one batch after another (bp_model_batch.resumes). */
 #define BP_MODEL_UNLIMITED (INT64_MAX / 4)
@@ -61,8 +73,9 @@ typedef struct bp_model_text {
 typedef struct bp_model_info {
     const char *kind;   /* "gpt", "ensemble" */
     int64_t members;    /* for an ensemble; 0: a plain model */
-    int64_t statistics; /* 1, with neighbours 2, or BP_MODEL_MEMBER + members, and one more for a
-                           single prior network (bp_model_is_prior) */
+    int64_t statistics; /* 1, with neighbours 2, or BP_MODEL_MEMBER + members, and one more for each
+                           of `extras` */
+    unsigned extras;    /* an ensemble's bp_model_extra */
     int64_t width;      /* of the state before the vocabulary (bp_model_ops.backbone) */
     int64_t vocab_first, vocab_count; /* this rank's part of the vocabulary (bp_model_ops.logits) */
     int64_t context;                  /* most inputs a window may have, or BP_MODEL_UNLIMITED */
@@ -113,9 +126,18 @@ static inline int64_t bp_model_first(const bp_model_info *info)
     return info->has_first ? info->first_id : -1;
 }
 
-/** Is it an ensemble of one prior network? Its last statistic, after the member's, is the
- * differential entropy of the Dirichlet (statistics/dirichlet.h); its mutual information is that of
- * the outcome and the probabilities. */
+/** How many of `extras` there are before `extra`; BP_MODEL_EXTRAS: of all. */
+static inline int64_t bp_model_extras_before(unsigned extras, int extra)
+{
+    int64_t count = 0;
+
+    for (int e = 0; e < extra; e++)
+        count += (extras >> e) & 1;
+    return count;
+}
+
+/** Is it an ensemble of one prior network? Its mutual information is that of the outcome and the
+ * probabilities. */
 static inline bool bp_model_is_prior(const bp_model_info *info)
 {
     return info->members == 1 && info->task.precision > 0;

@@ -22,6 +22,10 @@ const bp_option bp_task_options[] = {
     {"task.label", BP_OPTION_STRING, NULL, 0, 0, NULL, NULL,
      "the corpora's label that is learnt; the only one if not given", false,
      .at = BP_AT(bp_task_keys, label)},
+    {"task.labels", BP_OPTION_STRING, NULL, 0, 0, NULL, NULL,
+     "a file of all classes or tags that there are, one a line: outcomes in its order, also those "
+     "that corpus.train lacks; without it those of corpus.train, sorted",
+     false, .at = BP_AT(bp_task_keys, labels)},
     {"task.pool", BP_OPTION_CHOICE, "auto", 0, 0, "auto|first|mean|last", NULL,
      "of which tokens' states the head reads a text: auto is first, through a pooler, of "
      "encoders, last of others, of encoder-decoders through a pooler too",

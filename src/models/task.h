@@ -21,6 +21,7 @@ typedef struct bp_task_keys {
     double length_scale, prior, bound;
     const char *bounded;
     const char *label;
+    const char *labels;
     const char *pool;
     int64_t frozen_layers;
     const char *separator;

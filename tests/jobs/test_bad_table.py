@@ -25,6 +25,7 @@ TOKENIZER = "bagpipe-data tokenizer --out {out}"
 PRETRAIN = "bagpipe pretrain {small.ini} run.dir={out}"
 SCORE = "bagpipe score {small.ini} run.dir={out} score.model={model}"
 ENSEMBLE = "bagpipe ensemble {small.ini} run.dir={out} ensemble.members=2"
+FOREIGN = "bagpipe score run.dir={out} score.corpus={valid.h5}"  # keys are enough
 COMPARE = "bagpipe-data compare"
 IMPORT = "bagpipe-data import {hf} --out {out}"
 
@@ -141,6 +142,12 @@ ROWS = [
     ("a rate of warmup beyond a number", PRETRAIN + " optimizer.warmup=0.1", {}, 78, ["[config.bad_value]", "optimizer.warmup = 0.1"]),
     ("an initial model that is a corpus", PRETRAIN + " model.init={train.h5}", {}, 66, ["[checkpoint.none]", "train.h5"]),
     # scores, ensembles
+    ("a Hugging Face folder where a checkpoint is asked for", FOREIGN + " score.model={hf}", {"hf/config.json": b"{}"}, 66,
+     ["[checkpoint.foreign]", "bagpipe-data import {hf} --out {hf}.checkpoint"]),
+    ("an ARPA file, with gzip, where a checkpoint is asked for", FOREIGN + " score.model={lm.arpa.gz}", {"lm.arpa.gz": b"\x1f\x8b"}, 66,
+     ["[checkpoint.foreign]", "bagpipe-data import {lm.arpa.gz} --out {lm.arpa.gz}.checkpoint"]),
+    ("a GGUF file where a checkpoint is asked for", FOREIGN + " score.model={lm.gguf}", {"lm.gguf": b"GGUF"}, 66,
+     ["[checkpoint.foreign]", "bagpipe-data import {lm.gguf} --out"]),
     ("a scored model that is missing", "bagpipe score {small.ini} run.dir={out} score.corpus={valid.h5} score.model={none}", {}, 66, ["{none}"]),
     ("a scored corpus that is missing", SCORE + " score.corpus={none}", {}, 66, ["{none}"]),
     ("two scored corpora of one name", SCORE + " score.corpus={valid.h5},{twin/valid.h5}", {"twin/valid.h5": ("copy", "valid.h5")}, 78, ["valid"]),

@@ -196,6 +196,31 @@ class Ensemble(JobTest):
         self.assert_error(self.ensemble("whole", 0, "ensemble.kind=seed"), 78, "[run.other_keys]", "ensemble.kind", lines=2)
         self.assert_error(self.ensemble("whole", 0, "ensemble.members=101"), 78, "[ensemble.other_count]")  # m000 is not m00
 
+    def test_the_best_checkpoints_of_members_are_listed_by_a_key(self):
+        draw = random.Random(2)
+        self.write("noise.txt", "\n".join("".join(draw.choice("#%&*+<=>@^_{|}~0123456789") for _ in range(200)) for _ in range(20)))
+        self.must(["bagpipe-data", "corpus", "--tokenizer", self.at("tokenizer.json"), "--out", self.at("noise.h5"), self.at("noise.txt")])
+        keys = ("checkpoint.every=5", "train.valid_every=5", "optimizer.lr=0.03", "ensemble.kind=bag", f"corpus.valid={self.at('noise.h5')}")  # gets worse
+        folder = self.made("chosen", 0, *keys)
+        self.assertEqual([one["path"] for one in read_json(folder, "ensemble.json")["members"]], [f"members/m0{k}" for k in range(3)])
+        newest = {f"m0{k}": steps(os.path.join(folder, "members", f"m0{k}"))[-1] for k in range(3)}
+        study = [program("bagpipe"), "uncertainty", f"run.dir={self.at('chosen-study')}", f"uncertainty.in_domain={self.at('valid.h5')}", "uncertainty.resamples=100"]
+        self.write("chosen.ini", "[math]\nprecision = f32\n[score]\ncontext = 32\n")
+        best = {name: os.readlink(os.path.join(folder, "members", name, "checkpoints", "best")) for name in newest}
+        worse = [name for name in newest if best[name] != newest[name]]
+        self.assertTrue(worse, best)
+        for model in (folder + "/members/" + worse[0], folder):
+            warned = run(study + [f"uncertainty.models=one={model}", self.at("chosen.ini"), "--plan"])
+            self.assertEqual(warned.status, 0, str(warned))
+            self.assert_warning(warned, "[comparison.not_best]", model)
+        self.made("chosen", 0, *keys, "ensemble.checkpoint=best")
+        for one in read_json(folder, "ensemble.json")["members"]:
+            self.assertEqual(one["path"], f"members/{one['name']}/checkpoints/best")
+            self.assertEqual(one["oob_perplexity"] is None, one["name"] in worse, one)
+        quiet = run(study + [f"uncertainty.models=one={folder}", self.at("chosen.ini"), "--plan"])
+        self.assertEqual((quiet.status, "not_best" in quiet.err), (0, False), str(quiet))
+        self.assert_error(self.ensemble("unchosen", 0, "corpus.valid=", "ensemble.checkpoint=best"), 78, "[ensemble.no_best]")
+
     def test_its_members_are_inspected(self):
         whole = self.whole()
         shutil.copytree(whole, self.at("begun"), symlinks=True)

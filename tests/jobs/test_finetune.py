@@ -316,6 +316,39 @@ class Finetune(TaskTest):
         self.assertEqual(result.status, 0, str(result))
         self.assert_warning(result, "[task.rare_class]")
 
+    def test_a_list_of_labels_takes_what_training_never_saw(self):
+        labels = self.write("labels.txt", "wood\r\n\nmoon\ntown\nsea\n")
+        rows = [json.loads(line) for line in pathlib.Path(self.at("valid.jsonl")).read_text(encoding="utf-8").splitlines()]
+        self.corpus("with-moon", [*rows, {**rows[0], "topic": "moon"}])
+        keys = [*MODEL, f"corpus.valid={self.at('with-moon.h5')}", "task.pool=mean", "optimizer.lr=5e-3", "train.steps=80", "train.log_every=20"]
+        tuned = self.tuned("listed", 2, *keys, f"task.labels={labels}")
+        order = ["wood", "moon", "town", "sea"]
+        self.assertEqual((read_json(tuned, "task.json")["labels"], state_of(tuned)["model"]["labels"]), (order, order))
+        self.assertIn(f"labels = {labels}", pathlib.Path(tuned, "config.ini").read_text(encoding="utf-8"))
+        result = run([bagpipe_test.program("bagpipe"), "score", self.at("tune.ini"), f"run.dir={self.at('listed-score')}", f"score.model={tuned}",
+                      f"score.corpus={self.at('with-moon.h5')}"])
+        self.assertEqual(result.status, 0, str(result))
+        task = read_json(self.at("listed-score"), "score", "summary.json")["task"]
+        confusion = numpy.array(task["confusion"])
+        self.assertEqual((task["labels"], confusion[1].sum(), confusion[1, 1], confusion.sum()), (order, 1, 0, len(rows) + 1))
+        self.assertAlmostEqual(task["accuracy"]["value"], numpy.trace(confusion) / (len(rows) + 1), 12)
+        self.assertAlmostEqual(task["accuracy"]["value"], metrics(tuned)[-1]["valid_accuracy"], 9)
+        other = self.write("labels.txt", "sea\nmoon\ntown\nwood\n")
+        self.assert_error(self.finetune("listed", 2, *keys, "train.steps=90", f"task.labels={other}"), 78, "task.labels", "[run.other_keys]")
+
+    def test_lists_of_labels_that_do_not_fit_are_refused(self):
+        self.corpus("moons", [{"text": "a of and", "topic": topic} for topic in ("moon", "star")])
+        everything = self.write("everything.txt", "moon\nsea\nstar\ntown\nwood\n")
+        for name, text, word in (("lacking", "sea\nwood\n", "[task.unlisted_label]"), ("twice", "sea\nwood\ntown\nsea\n", "[task.repeated_label]"),
+                                 ("alone", "sea\n", "[task.one_class]"), ("zero", "sea\nwo\0od\n", "[task.bad_label]")):
+            path = self.write(f"{name}.txt", text)
+            for ranks in (0, 2):
+                self.assert_error(self.finetune("unlisted", ranks, *MODEL, f"task.labels={path}"), 65, word, path)
+        self.assert_error(self.finetune("unlisted", 0, *MODEL, f"task.labels={self.at('gone.txt')}"), 66, "[file.missing]")
+        self.assert_error(self.finetune("unlisted", 0, *MODEL, f"task.labels={everything}", f"corpus.valid={self.at('moons.h5')}"), 65,
+                          "[task.no_shared_label]", "moons.h5")
+        self.assert_error(self.finetune("unlisted", 0, *MODEL, f"task.labels={everything}", "task.kind=regression"), 78, "[task.unused_key]")
+
     def test_a_tokenizer_without_the_tokens_of_a_pair_is_refused(self):
         self.must(["bagpipe-data", "tokenizer", "--kind", "word", "--out", self.at("plain.json"), self.at("train.jsonl")])
         self.corpus("plain", [{"text": "the ship", "topic": topic} for topic in ("a", "b")], "plain.json")

@@ -36,6 +36,30 @@ class Generate(GenerateTest):
         self.assertEqual(again.status, 0, str(again))
         self.assertIn("the run is finished", again.out)
 
+    def test_texts_are_measured_against_references(self):
+        lines = self.made("bare", 0, "generate.samples=2", "generate.strategy=sample")
+        texts = [line["text"].split() for line in lines[::2]]
+        references = self.write("references.txt", "".join(" ".join(words[1:] if k % 2 else words) + "\n" for k, words in enumerate(texts)))
+        for name, ranks in (("measured", 0), ("measured-2", 2)):
+            self.made(name, ranks, "generate.samples=2", "generate.strategy=sample", f"generate.references={references}")
+        self.assertEqual(self.data("measured", "outputs.jsonl"), self.data("bare", "outputs.jsonl"))
+        self.assertEqual(self.data("measured", "summary.json"), self.data("measured-2", "summary.json"))
+        figures = json.loads(self.data("measured", "summary.json"))["figures"]
+        for kind in ("bleu", "chrf"):
+            told = run([program("bagpipe-data"), "metrics", "--kind", kind, "--reference", references, "--hypothesis",
+                        os.path.join(self.at("measured"), "generate", "outputs.jsonl")])
+            self.assertEqual(told.status, 0, str(told))
+            for figure, want in json.loads(told.out)["figures"].items():
+                self.assertEqual(figures[figure]["value"], want["value"], figure)
+        page = self.data("measured", "index.html").decode()
+        self.assertGreater(figures["bleu"]["value"], 20)
+        self.assertIn(f"BLEU {figures['bleu']['value']:.2f}", page)
+        self.assertIn(f"chrF2 {figures['chrf2']['value']:.2f}", page)
+        self.assertNotIn("BLEU", self.data("bare", "index.html").decode())
+        self.write("references.txt", "one\ntwo\n")
+        for ranks in (0, 2):
+            self.assert_error(self.result("few", ranks, f"generate.references={references}"), 65, "[generate.bad_references]", "references.txt")
+
     def test_log_probabilities_are_those_of_scoring(self):
         """The texts as a corpus of one document each, scored: the same log-probabilities."""
         try:

@@ -315,6 +315,10 @@ class ScoreTask(test_finetune.TaskTest):
                                 ("alike", f"corpus.train={alike}", "[task.one_class]")):
             self.assert_error(self.finetune(f"tags-{name}", 0, *keys, key), 65, word)
         self.assert_error(self.finetune("tags-label", 0, *keys, "task.label=topic"), 78, "[task.unused_key]", "at task.label")
+        labels = self.write("tags.txt", "".join(f"{tag}\n" for tag in ("B-moon", "O", *(f"{a}-{b}" for b in KINDS for a in "BI"))))
+        listed = self.tuned("tags-listed", 0, *keys, f"task.labels={labels}", f"corpus.valid={strange}")
+        figures = self.scored("tags-listed-score", listed, corpus="strange.h5")["task"]
+        self.assertEqual((figures["labels"][:2], numpy.array(figures["confusion"]).sum(1).tolist()[:2]), (["B-moon", "O"], [1, 1]))
         self.assert_error(self.finetune("tags-other", 0, *keys, f"corpus.train={strange}", f"model.init={tuned}"), 65, "[task.other_task]")
 
     def check_padding(self):

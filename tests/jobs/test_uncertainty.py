@@ -109,10 +109,13 @@ class Scores:
         t = {name: values[at] for name, values in self.tokens.items()}
         correct = t["correct"].astype(numpy.float64)
         squared = Gaps(self.owner[at], t["confidence"], correct).squared()
+        risk = risks(-t["confidence"], 1 - correct)
+        wrong, places = numpy.concatenate([[0], risk * numpy.arange(1, len(risk) + 1)]), numpy.array([0.5, 0.8, 0.9]) * len(risk)
+        surest = 1 - numpy.interp(places, numpy.arange(len(wrong)), wrong) / places
         return {"nll": t["nll"].astype(numpy.float64).mean(), "accuracy": correct.mean(),
                 "brier": t["brier"].astype(numpy.float64).mean(), "ece": ece(t["confidence"], correct),
                 "ece_adaptive": ece_adaptive(t["confidence"], correct), "squared_calibration_error": squared,
-                "aurc": risks(-t["confidence"], 1 - correct).mean()}, t
+                "aurc": risk.mean(), **{f"accuracy_at_{p}": value for p, value in zip((50, 80, 90), surest)}}, t
 
 
 class Uncertainty(UncertaintyTest):

@@ -52,7 +52,7 @@ class UncertaintyTask(test_finetune.TaskTest):
         self.corpus("bare", [{"text": " ".join(draw.choice(words, 9))} for _ in range(20)])
         models = f"one={tuned[0]}, pair={pair}, same={equal}, drop={tuned[0]}:dropout, weights={tuned[0]}:dropconnect, last={tuned[0]}:laplace"
         keys = [f"uncertainty.shifted={self.at('strange.h5')},{self.at('bare.h5')}", f"corpus.valid={self.at('valid.h5')}",
-                f"corpus.train={self.at('train.h5')}", "uncertainty.dropconnect=0.5"]
+                f"corpus.train={self.at('train.h5')}", "uncertainty.dropconnect=0.5", "uncertainty.coverages=20, 50,100"]
         summary = self.studied("methods", models, *keys)
         scored = run([bagpipe_test.program("bagpipe"), "score", f"run.dir={self.at('alone')}", f"score.model={tuned[0]}",
                       f"score.corpus={self.at('valid.h5')}", self.at("empty.ini")])
@@ -72,21 +72,34 @@ class UncertaintyTask(test_finetune.TaskTest):
             self.assertEqual(got["temperature_tokens"], known)
             for k, shift in enumerate(("strange", "bare")):
                 for score, values in (("entropy", reported["total_entropy"]), ("confidence", -numpy.log(reported["confidence"])),
-                                      ("mutual_information", reported["mutual_information"])):
+                                      ("mutual_information", reported["mutual_information"]), ("energy", -reported["log_normaliser"])):
                     scores = numpy.concatenate([values[:known], values[known + 20 * k:known + 20 * (k + 1)]])
                     auroc = sklearn.metrics.roc_auc_score([0] * known + [1] * 20, scores)
                     if method != "one" or score != "mutual_information":
                         self.assertAlmostEqual(got["ood"][shift]["auroc"][score], auroc, 6, (method, shift, score))
+                self.assertEqual(set(got["ood"][shift]["auroc"]), {"mutual_information", "entropy", "confidence", "energy"})
+            surest = reported["correct"][numpy.argsort(-reported["confidence"][:known], kind="stable")]
+            for percent in (20, 50, 100):
+                right = surest[:known * percent // 100].mean()
+                low, high = (got[f"accuracy_at_{percent}_{end}"] for end in ("low", "high"))
+                self.assertAlmostEqual(got[f"accuracy_at_{percent}"], right, 9, (method, percent))
+                self.assertEqual(low is None, percent == 20)  # which are 6 documents
+                if low is not None:
+                    self.assertTrue(low <= right <= high and low < high, (method, percent))
+            self.assertAlmostEqual(got["accuracy_at_100"], got["accuracy"], 12)
         self.assertAlmostEqual(summary["methods"]["one"]["nll"], one["nll_nats"] / known, 12)
         self.assertEqual(summary["methods"]["one"]["accuracy"], one["task"]["accuracy"]["value"])
         a, b = (self.outcomes("methods", method) for method in ("one", "same"))
-        for column in ("logprob", "total_entropy", "brier", "confidence"):
+        for column in ("logprob", "total_entropy", "brier", "confidence", "log_normaliser"):
             numpy.testing.assert_array_equal(a[column], b[column])
         self.assertEqual(b["mutual_information"].max(), 0)
         self.assertGreater(self.outcomes("methods", "pair")["mutual_information"].min(), 0)
         for method in ("drop", "weights", "last"):
             self.assertGreater(self.outcomes("methods", method)["mutual_information"].max(), 1e-7)
         self.assertGreater(summary["methods"]["last"]["fit_seconds"], 0)
+        page = pathlib.Path(self.at("methods"), "uncertainty", "index.html").read_text(encoding="utf-8")
+        for word in ("Accuracy at 50 % coverage", ">energy<"):
+            self.assertIn(word, page)
         self.studied("methods-two", models.replace(f", last={tuned[0]}:laplace", ""), *keys, ranks=2)
         for method in ("one", "pair", "drop", "weights"):
             for column, values in self.outcomes("methods-two", method).items():
@@ -217,6 +230,8 @@ class UncertaintyTask(test_finetune.TaskTest):
         number = self.tuned("a-number", 0, *MODEL, "task.kind=regression", "task.label=length", "train.steps=1")
         self.corpus("moons", [{"text": "the ship", "topic": topic} for topic in ("sea", "moon")])
         keys = [f"uncertainty.in_domain={self.at('moons.h5')}"]
+        for coverages in ("0", "50, 50", "101", "half", "1,2,3,4,5,6,7,8,9"):
+            self.assert_error(self.study("bad-coverages", f"one={tuned}", f"uncertainty.coverages={coverages}"), 78, "[comparison.bad_coverages]")
         self.assert_error(self.study("moon-study", f"one={tuned}", *keys), 65, "[comparison.unknown_class]")
         self.assert_error(self.study("number-study", f"one={number}"), 78, "[comparison.no_noise]")
         valid = [f"corpus.{name}={self.at('train.h5')}" for name in ("valid", "train")]

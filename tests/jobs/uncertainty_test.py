@@ -14,7 +14,7 @@ try:
 except ImportError:
     h5py = numpy = sklearn = None
 
-FIGURES = ("nll", "accuracy", "brier", "ece", "ece_adaptive", "squared_calibration_error", "aurc")
+FIGURES = ("nll", "accuracy", "brier", "ece", "ece_adaptive", "squared_calibration_error", "aurc", "accuracy_at_50", "accuracy_at_80", "accuracy_at_90")
 WITHOUT_INTERVAL = ("ece", "ece_adaptive")
 METHODS = ("single", "three", "passes", "last")
 

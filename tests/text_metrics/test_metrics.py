@@ -246,6 +246,23 @@ class Metrics(FolderTest):
         self.assertLess(abs(interval["low"] - scipy.stats.binom.ppf(0.025, 100, 0.7) / 100), 0.021)
         self.assertLess(abs(interval["high"] - scipy.stats.binom.ppf(0.975, 100, 0.7) / 100), 0.021)
 
+    def test_a_short_table_and_a_file(self):
+        truth, said = self.drawn(7)
+        want = self.measure("bleu", [truth], said)
+        for more in ([], ["--out", self.at("figures.json")]):
+            result = run([program("bagpipe-data"), "metrics", "--kind", "bleu", "--reference", self.at("reference0"), "--hypothesis", self.at("hypothesis"), "--short", *more])
+            self.assertEqual(result.status, 0, str(result))
+            rows = [line.split() for line in result.out.splitlines()]
+            self.assertEqual([(row[0], row[1]) for row in rows], [(name, f"{figure['value']:.4f}") for name, figure in want["figures"].items()])
+            bleu = want["figures"]["bleu"]
+            self.assertIn(f"(95 % interval {bleu['low']:.4f} to {bleu['high']:.4f})", result.out)
+        with open(self.at("figures.json"), encoding="utf-8") as file:
+            self.assertEqual(json.load(file), want)
+        alone = run([program("bagpipe-data"), "metrics", "--kind", "bleu", "--reference", self.at("reference0"), "--hypothesis", self.at("hypothesis"), "--out", self.at("again.json")])
+        self.assertEqual((alone.status, alone.out), (0, ""), str(alone))
+        over = run([program("bagpipe-data"), "metrics", "--kind", "bleu", "--reference", self.at("reference0"), "--hypothesis", self.at("hypothesis"), "--out", self.at("reference0")])
+        self.assert_error(over, 64, "reference0")
+
     def test_lines_that_are_no_words(self):
         words = "A B-X\nb I-X\n\nC O\n"
         for other in (words, words + "\n", words + "\n \n\n", "\n" + words, words.replace("\n\n", "\n\n\t\n\n"),

@@ -9,6 +9,7 @@ import sys
 import h5py
 import numpy
 import scipy.special
+import sklearn.metrics
 
 import bagpipe_test
 from bagpipe_test import digests, metrics, read_json, run, state_of, steps, timeless
@@ -120,13 +121,21 @@ class GaussianProcess(test_finetune.TaskTest):
                           self.at("empty.ini"), *mesh], ranks)
             self.assertEqual(result.status, 0, str(result))
             with h5py.File(pathlib.Path(self.at(name), "uncertainty", "scores", "sngp", "score", "outcomes.h5")) as file:
-                told = file["total_entropy"][()].astype(float)
+                told, normaliser, variance = (file[name][()].astype(float) for name in ("total_entropy", "log_normaliser", "logit_variance"))
             texts = self.texts + self.strange
             logits = self.features(w, texts) @ w["task.weight"].T
-            p = scipy.special.softmax(logits / numpy.sqrt(1 + numpy.pi / 8 * self.variances(w, texts)), axis=1)
+            logits /= numpy.sqrt(1 + numpy.pi / 8 * self.variances(w, texts))
+            p = scipy.special.softmax(logits, axis=1)
             numpy.testing.assert_allclose(told, -(p * numpy.log(p)).sum(1), atol=1e-5)
-            auroc = read_json(self.at(name), "uncertainty", "summary.json")["methods"]["sngp"]["ood"]["outside"]["auroc"]
-            self.assertGreater(auroc["entropy"], 0.8)
+            numpy.testing.assert_allclose(normaliser, scipy.special.logsumexp(logits, axis=1), atol=1e-5)
+            numpy.testing.assert_allclose(variance, self.variances(w, texts).mean(1), atol=1e-5)
+            shift = read_json(self.at(name), "uncertainty", "summary.json")["methods"]["sngp"]["ood"]["outside"]
+            self.assertGreater(shift["auroc"]["entropy"], 0.8)
+            label = [0] * len(self.texts) + [1] * len(self.strange)
+            for score, values in (("energy", -normaliser), ("logit_variance", variance)):
+                self.assertAlmostEqual(shift["auroc"][score], sklearn.metrics.roc_auc_score(label, values), 9)
+                self.assertAlmostEqual(shift["aupr"][score], sklearn.metrics.average_precision_score(label, values), 9)
+                self.assertLessEqual(shift["auroc_low"][score], shift["auroc"][score])
         laplace = run([bagpipe_test.program("bagpipe"), "uncertainty", f"run.dir={self.at('laplace')}", f"uncertainty.models=sngp={model}:laplace",
                        f"uncertainty.in_domain={self.at('domain.h5')}", f"corpus.train={self.at('domain.h5')}", self.at("empty.ini")])
         self.assert_error(laplace, 78, "[sngp.no_laplace]")

@@ -111,7 +111,7 @@ char *bp_help_text(const bp_help *help)
             "\n"
             "Keys:\n"
             "A key is set in CONFIG.ini, under its [section], or on the command line as\n"
-            "section.key=value, which wins.\n"
+            "section.key=value, which wins. Without CONFIG.ini all are on the command line.\n"
             "%s",
             keys);
         bp_free(keys);

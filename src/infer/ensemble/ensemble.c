@@ -7,13 +7,33 @@
 #include <math.h>
 #include <string.h>
 
+/* values[extra * stride] of those that there are. */
+static void fill_extras(float *values, int64_t stride, const ensemble_work *work,
+                        const bp_mixture *in, int64_t r, unsigned extras)
+{
+    double normaliser = 0, variance = 0, M = (double)in->members;
+
+    for (int64_t m = 0; m < in->members; m++) {
+        const bp_member_row *known = &in->known[m * in->known_stride + r];
+
+        normaliser += ((double)known->max + known->log_total) / M;
+        variance += (double)known->variance / M;
+    }
+    double found[BP_MODEL_EXTRAS] = {[BP_EXTRA_SPREAD] = work->spread ? work->spread[r] : 0,
+                                     [BP_EXTRA_NORMALISER] = normaliser,
+                                     [BP_EXTRA_VARIANCE] = variance};
+    for (int e = 0; e < BP_MODEL_EXTRAS; e++)
+        if (extras >> e & 1)
+            values[bp_model_extras_before(extras, e) * stride] = (float)found[e];
+}
+
 /* One scored row: values[statistic * stride].
  *
  * The total is computed as the sum of its parts: as H[p] it would come from another sum over the
  * vocabulary, and where a token is all but certain float32's rounding of the two would be larger
  * than what they have in common. */
 static void fill_row(float *values, int64_t stride, const ensemble_work *work, const bp_mixture *in,
-                     int64_t r)
+                     int64_t r, unsigned extras)
 {
     double variance, logprob = ensemble_target_logprob(in, r, &variance), wrong = -expm1(logprob);
     const double *totals = &work->totals[3 * r];
@@ -27,8 +47,7 @@ static void fill_row(float *values, int64_t stride, const ensemble_work *work, c
         agreeing += known->top == top;
         values[(BP_MODEL_MEMBER + m) * stride] = known->logprob;
     }
-    if (work->spread)
-        values[(BP_MODEL_MEMBER + in->members) * stride] = (float)work->spread[r];
+    fill_extras(values + (BP_MODEL_MEMBER + in->members) * stride, stride, work, in, r, extras);
     values[BP_MODEL_LOGPROB * stride] = (float)logprob;
     values[BP_MODEL_EXPECTED_ENTROPY * stride] = (float)totals[0];
     values[BP_MODEL_MUTUAL_INFORMATION * stride] = (float)information;
@@ -84,7 +103,8 @@ static bp_err score_part(ensemble *self, const bp_model_batch *part, const answe
         ensemble_mix(self, &work, first, rows);
         bp_mixture in = ensemble_mixture(self, &work, first, rows);
         for (int64_t r = 0; r < rows && out->values; r++)
-            fill_row(out->values + work.places[first + r], out->stride, &work, &in, r);
+            fill_row(out->values + work.places[first + r], out->stride, &work, &in, r,
+                     self->lm.info.extras);
         if (out->log_p)
             fill_distributions(self, out->log_p + first * self->lm.info.vocab_size, &work, &in);
     }

@@ -79,6 +79,14 @@ static void know_member(ensemble *self, ensemble_work *work, bp_member_row *know
         known[r].top = work->tops[r];
 }
 
+/* Variances that a Gaussian process leaves after its logits: hidden[rows][width] of the member. */
+static void take_variances(const ensemble *self, bp_member_row *known, const float *hidden,
+                           int64_t width, int64_t rows)
+{
+    for (int64_t r = 0; r < rows && self->lm.info.extras >> BP_EXTRA_VARIANCE & 1; r++)
+        known[r].variance = hidden[r * width + self->lm.info.vocab_size];
+}
+
 /* What a draw makes of them. */
 static void change_logits(ensemble *self, const ensemble_work *work, const ensemble_member *member,
                           float *logits, int64_t first, int64_t rows)
@@ -94,17 +102,25 @@ static void change_logits(ensemble *self, const ensemble_work *work, const ensem
     self->draws->ops->logits(self->draws, &of, logits);
 }
 
+/* The states of a member that is here, from row `first` on. */
+static const float *hidden_of(const ensemble *self, const ensemble_work *work,
+                              const ensemble_member *member, int64_t first)
+{
+    const float *hidden = work->hidden;
+
+    for (int64_t t = 0; t < member->backbone; t++)
+        hidden += (work->rows + work->chunk) * self->backbones[t].width;
+    return hidden + first * self->backbones[member->backbone].width;
+}
+
 /* Logits of a member that is here, in `logits`. */
 static void run_head(ensemble *self, const ensemble_work *work, const ensemble_member *member,
                      float *logits, int64_t first, int64_t rows)
 {
-    const float *hidden = work->hidden;
+    const float *hidden = hidden_of(self, work, member, first);
+    const ensemble_backbone *backbone = &self->backbones[member->backbone];
     int64_t filled = bp_head_filled_rows(rows, work->chunk);
 
-    for (int64_t t = 0; t < member->backbone; t++)
-        hidden += (work->rows + work->chunk) * self->backbones[t].width;
-    const ensemble_backbone *backbone = &self->backbones[member->backbone];
-    hidden += first * backbone->width;
     if (work->decodings)
         backbone->lm->ops->decode_logits(work->decodings[member->backbone], member->head, hidden,
                                          filled, logits);
@@ -212,6 +228,9 @@ static void gather_members(ensemble *self, ensemble_work *work, int64_t first, i
 
         run_head(self, work, &self->members[k], logits, first, rows);
         know_member(self, work, work->known + k * rows, logits, first, rows);
+        take_variances(self, work->known + k * rows,
+                       hidden_of(self, work, &self->members[k], first),
+                       self->backbones[self->members[k].backbone].width, rows);
         if (A > 1)
             start_sends(self, work, k / A, rows);
     }

@@ -345,6 +345,21 @@ static void digest(const opening *o, char out[65])
     bp_sha256_finish(&hash, out);
 }
 
+/* A variance needs a place after the logits of a Gaussian process (nn/heads/random_features.c). */
+static unsigned extras_of(const opening *o)
+{
+    const bp_model_info *info = &o->self->lm.info;
+    bool process = true;
+
+    if (!bp_task_has_head(&info->task) || !bp_task_is_softmax(&info->task))
+        return 0;
+    for (int64_t k = 0; k < o->models; k++)
+        process = process && o->infos[k].task.features > 0 &&
+                  o->infos[k].task.outcomes < o->infos[k].width;
+    return (unsigned)bp_model_is_prior(info) << BP_EXTRA_SPREAD | 1U << BP_EXTRA_NORMALISER |
+           (unsigned)process << BP_EXTRA_VARIANCE;
+}
+
 static bp_err fill_info(opening *o)
 {
     ensemble *self = o->self;
@@ -354,7 +369,9 @@ static bp_err fill_info(opening *o)
     *info = o->infos[0];
     info->kind = "ensemble";
     info->members = self->member_count;
-    info->statistics = BP_MODEL_MEMBER + self->member_count + bp_model_is_prior(info);
+    info->extras = extras_of(o);
+    info->statistics = BP_MODEL_MEMBER + self->member_count +
+                       bp_model_extras_before(info->extras, BP_MODEL_EXTRAS);
     for (int64_t k = 0; k < o->models; k++) {
         const bp_model_info *one = &o->infos[k];
 

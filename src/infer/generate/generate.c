@@ -125,6 +125,13 @@ static void report(const void *context)
            json_integer_value(json_object_get(finish, "length")),
            json_integer_value(json_object_get(finish, "eod")),
            json_integer_value(json_object_get(finish, "stop")));
+    if (json_object_get(self->summary, "figures")) {
+        const json_t *figures = json_object_get(self->summary, "figures");
+
+        bp_log("BLEU %.2f, chrF2 %.2f, of the first text of each prompt",
+               json_number_value(json_object_get(json_object_get(figures, "bleu"), "value")),
+               json_number_value(json_object_get(json_object_get(figures, "chrf2"), "value")));
+    }
 }
 
 /* ---- --plan ---- */

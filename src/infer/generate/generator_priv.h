@@ -8,6 +8,7 @@
 #include "infer/generate/search.h"
 #include "infer/generate/units.h"
 #include "job/work.h"
+#include "text_metrics/text_metrics.h"
 
 typedef struct generator {
     bp_work_job *job;
@@ -24,6 +25,10 @@ typedef struct generator {
     char key[BP_SHA256_HEX];          /* names the work in part files */
     bp_unit *unit;                    /* on computing ranks, while units are done */
     json_t *summary;                  /* on the coordinator, at the end */
+    /* On the coordinator, with generate.references; else NULL: */
+    char *reference_text;
+    bp_line *references; /* [prompts] in it */
+    bp_line *written;    /* [prompts] own: the first text of each, a line */
 } generator;
 
 /** The rule of generate.*; stops are not in it yet. Local. */
@@ -45,6 +50,16 @@ bp_err generator_describe(void *self, MPI_Comm world, bp_work_memory *out);
 bp_err generator_open_model(void *self, bp_model **out);
 bp_err generator_open(void *self);
 void generator_close(void *self);
+
+/* references.c: on the coordinator, local. */
+/** Errors: those of bp_file_read; BP_ERR_FORMAT other numbers of references than of prompts, or one
+ * that is not UTF-8. */
+bp_err generator_read_references(generator *self);
+void generator_clear_references(generator *self);
+/** Keep "text" of a line of outputs.jsonl, the first of its prompt, if there are references. */
+void generator_note_text(generator *self, int64_t index, const json_t *line);
+/** "figures" of the summary, if there are references. Errors: BP_ERR_SYSTEM. */
+bp_err generator_measure_texts(generator *self, json_t *summary);
 
 /** What the coordinator writes at the end: local. */
 bp_err generator_write_outputs(generator *self, bp_parts *parts);

@@ -11,6 +11,7 @@ typedef struct bp_generate_keys {
     const char *model;
     const char *prompts;
     const char *template_path;
+    const char *references;
     const char *prefix;
     bool cut;
     const char *strategy;

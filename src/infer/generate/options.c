@@ -25,6 +25,12 @@ const bp_option bp_generate_options[] = {
      .type = BP_OPTION_STRING,
      .help = "a file of text: {NAME} in it is the field NAME of a JSONL prompt; {{ is a brace",
      .at = AT(template_path)},
+    {.key = "generate.references",
+     .type = BP_OPTION_STRING,
+     .help =
+         "a file of what should be written, a line a prompt: summary and page have the BLEU and "
+         "chrF of the first text of each prompt",
+     .at = AT(references)},
     {.key = "generate.prefix",
      .type = BP_OPTION_CHOICE,
      .value = "auto",

@@ -20,7 +20,7 @@ typedef struct sums {
 } sums;
 
 typedef struct writer {
-    const generator *self;
+    generator *self;
     bp_draft draft;
     sums sums;
 } writer;
@@ -151,6 +151,7 @@ static bp_err write_line(writer *to, int64_t index, const bp_search_text *text)
                                              : add_text(line, to->self, text);
     if (err == BP_OK) {
         add_figures(line, text, &to->sums);
+        generator_note_text(to->self, index, line);
         dumped = bp_json_line(line);
         err = bp_draft_write(&to->draft, dumped, strlen(dumped));
     }
@@ -312,8 +313,10 @@ bp_err generator_write_outputs(generator *self, bp_parts *parts)
     }
     if (err == BP_OK) {
         self->summary = summary_of(self, &to.sums);
-        err = bp_json_save(summary, self->summary);
+        err = generator_measure_texts(self, self->summary);
     }
+    if (err == BP_OK)
+        err = bp_json_save(summary, self->summary);
     bp_free(summary);
     bp_free(outputs);
     return err;

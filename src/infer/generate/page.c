@@ -157,6 +157,32 @@ static json_t *name_of(const char *name)
     return value;
 }
 
+/* BLEU and chrF, where references are given. */
+static void add_quality(json_t *page, const json_t *summary)
+{
+    static const struct {
+        const char *key, *title;
+    } SHOWN[] = {{"bleu", "BLEU"}, {"chrf2", "chrF2"}};
+    const json_t *figures = json_object_get(summary, "figures");
+    json_t *rows = figures ? json_array() : NULL;
+
+    for (size_t k = 0; rows && k < sizeof SHOWN / sizeof SHOWN[0]; k++) {
+        const json_t *one = json_object_get(figures, SHOWN[k].key);
+        double low = json_number_value(json_object_get(one, "low")),
+               high = json_number_value(json_object_get(one, "high"));
+        bool has = json_is_number(json_object_get(one, "low"));
+        json_t *row = json_pack("{s:s, s:o, s:b}", "name", SHOWN[k].title, "value",
+                                rounded("%.2f", json_number_value(json_object_get(one, "value"))),
+                                "interval", (int)has);
+
+        (void)json_object_set_new(row, "low", rounded("%.2f", low));
+        (void)json_object_set_new(row, "high", rounded("%.2f", high));
+        (void)json_array_append_new(rows, row);
+    }
+    if (rows)
+        (void)json_object_set_new(page, "quality", rows);
+}
+
 void generator_write_page(const generator *self)
 {
     char *outputs = bp_path_join(self->job->folder, "outputs.jsonl");
@@ -179,6 +205,7 @@ void generator_write_page(const generator *self)
     (void)json_object_set_new(
         page, "perplexity",
         rounded("%.4f", json_number_value(json_object_get(self->summary, "perplexity"))));
+    add_quality(page, self->summary);
     if (texts > TEXTS_MOST)
         (void)json_object_set_new(page, "first", json_integer(TEXTS_MOST));
     bp_work_write_page(self->job, "generate", page, err);

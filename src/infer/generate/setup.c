@@ -242,8 +242,11 @@ static bp_err open_prompts(generator *self)
 {
     const bp_generate_keys *keys = bp_generate_keys_of(self->job->config);
     MPI_Comm world = self->job->mesh->world;
-    bp_err err = bp_agree(world, bp_comm_is_root(world) ? read_prompts(self) : BP_OK);
+    bp_err err = bp_comm_is_root(world) ? read_prompts(self) : BP_OK;
 
+    if (err == BP_OK && bp_comm_is_root(world))
+        err = generator_read_references(self);
+    err = bp_agree(world, err);
     if (err != BP_OK)
         return err;
     share_prompts(self);
@@ -318,6 +321,7 @@ void generator_close(void *context)
     generator *self = context;
 
     json_decref(self->summary);
+    generator_clear_references(self);
     bp_prompts_clear(&self->prompts);
     bp_stops_clear(&self->stops);
     bp_tokenizer_free(&self->tokenizer);

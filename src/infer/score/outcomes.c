@@ -86,11 +86,10 @@ static bp_err write_outcomes(task_scoring *task)
                          .statistics = &self->statistics,
                          .predictions = predictions,
                          .count = count,
-                         .values = task->table};
+                         .values = task->table,
+                         .extras = self->info.extras};
     bp_err err;
 
-    if (bp_model_is_prior(&self->info))
-        table.spread = task->table + self->statistics.count * count;
     count_predictions(task, predictions);
     err = task->kind->is_value ? write_values(task, path, &table) : bp_outcomes_write(path, &table);
     bp_free(predictions);

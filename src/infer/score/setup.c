@@ -237,6 +237,8 @@ static void make_key(scorer *self)
     if (bp_task_has_head(&self->info.task))
         bp_buffer_printf(&text, " rows of a task 1 %s of %d",
                          self->method ? "outcomes" : "predictions", TASK_GROUP);
+    if (self->method && self->info.extras != 0)
+        bp_buffer_printf(&text, " with %x", self->info.extras);
     if (scorer_asks_keys(self))
         bp_buffer_printf(&text, " and keys");
     if (selects(self))

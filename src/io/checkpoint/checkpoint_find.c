@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #define METADATA_LIMIT ((int64_t)256 << 20)
 
@@ -215,6 +216,47 @@ static bp_err fail_missing(const char *path)
     return err;
 }
 
+/* "lm.arpa.gz" has ".arpa". */
+static bool is_called(const char *path, const char *suffix)
+{
+    static const char *const AFTER[] = {"", ".gz", ".zst"};
+    const char *name = bp_path_base(path);
+    size_t bytes = strlen(name), least = strlen(suffix);
+
+    for (size_t k = 0; k < sizeof AFTER / sizeof AFTER[0]; k++) {
+        size_t more = strlen(AFTER[k]);
+
+        if (bytes > least + more && strcmp(name + bytes - more, AFTER[k]) == 0 &&
+            strncasecmp(name + bytes - more - least, suffix, least) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* What a model of another program is, which import makes a checkpoint of; NULL: it is none. */
+static const char *foreign_of(const char *path)
+{
+    if (bp_path_is_dir(path))
+        return has(path, "config.json") || has(path, "modules.json") ? "a Hugging Face folder"
+                                                                     : NULL;
+    return is_called(path, ".gguf")   ? "a GGUF file"
+           : is_called(path, ".arpa") ? "an ARPA file"
+                                      : NULL;
+}
+
+/* With the command that helps. */
+static bp_err fail_foreign(const char *path, const char *what)
+{
+    int bytes = (int)strlen(path);
+
+    while (bytes > 1 && path[bytes - 1] == '/')
+        bytes--;
+    return BP_FAIL(BP_ERR_INPUT, "checkpoint.foreign",
+                   "%s is no checkpoint yet: at %s; make one with 'bagpipe-data import %s --out "
+                   "%.*s.checkpoint', and name that",
+                   what, path, path, bytes, path);
+}
+
 /* The folder of steps that `path` means, in *parent; NULL: it is one checkpoint itself. */
 static bp_err look_at(const char *path, char **parent)
 {
@@ -237,6 +279,8 @@ static bp_err look_at(const char *path, char **parent)
                        "give that command again, and it writes one every checkpoint.every steps "
                        "and at its end",
                        path);
+    if (bp_checkpoint_newest_step(*parent) < 0 && foreign_of(path))
+        return fail_foreign(path, foreign_of(path));
     if (bp_checkpoint_newest_step(*parent) < 0)
         return BP_FAIL(BP_ERR_INPUT, "checkpoint.none",
                        "there is no checkpoint: in %s; a checkpoint is a step folder, an imported "

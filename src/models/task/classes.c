@@ -28,19 +28,13 @@ static const bp_objective OBJECTIVE = {
 static const bp_objective WITH_WORDS = {
     .name = "classes", .terms = 2, .weight = {1}, .term = {"classes", "words"}, .maker = maker};
 
-static const char *const KEYS[] = {"task.label",
-                                   "task.pool",
-                                   "task.frozen_layers",
-                                   "task.lm_weight",
-                                   "dirichlet.outside",
-                                   "dirichlet.precision",
-                                   "dirichlet.smoothing",
-                                   "sngp.features",
-                                   "sngp.length_scale",
-                                   "sngp.prior",
-                                   "sngp.bound",
-                                   "sngp.bounded",
-                                   NULL};
+static const char *const KEYS[] = {"task.label",          "task.labels",
+                                   "task.pool",           "task.frozen_layers",
+                                   "task.lm_weight",      "dirichlet.outside",
+                                   "dirichlet.precision", "dirichlet.smoothing",
+                                   "sngp.features",       "sngp.length_scale",
+                                   "sngp.prior",          "sngp.bound",
+                                   "sngp.bounded",        NULL};
 
 const bp_task_kind bp_task_classes = {.name = "classes",
                                       .keys = KEYS,

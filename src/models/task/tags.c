@@ -31,7 +31,7 @@ static const bp_objective OBJECTIVE = {.name = "tags", .terms = 1, .weight = {1}
 static const bp_objective WITH_WORDS = {
     .name = "tags", .terms = 2, .weight = {1}, .term = {"tags", "words"}, .maker = maker};
 
-static const char *const KEYS[] = {"task.frozen_layers", "task.lm_weight", NULL};
+static const char *const KEYS[] = {"task.labels", "task.frozen_layers", "task.lm_weight", NULL};
 
 const bp_task_kind bp_task_tags = {.name = "tags",
                                    .keys = KEYS,

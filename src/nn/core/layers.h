@@ -247,15 +247,15 @@ typedef struct bp_features_shape {
     double length_scale; /* of the kernel exp(-|h - h'|^2 / (2 length_scale^2)) */
 } bp_features_shape;
 
-/** A text's row of item 0, as bp_pooling_new leaves it, becomes the logits of its K classes, and
- * zeros after them: task.weight phi, phi = sqrt(2/D) cos(sngp.directions h + sngp.phases). Outside
- * training they are divided by sqrt(1 + pi/8 v_k), v_k = |R_k^T phi|^2, where sngp.factor holds the
- * upper triangular R_k one below another, whose R_k R_k^T is the covariance of the weights of class
- * k; all 0: it is not known, and v_k = 0. Adds "task.weight" [K][D] to the replicated group, and to
- * `frozen`, replicated too, "sngp.directions" [D][C], "sngp.phases" [D] and "sngp.factor" [K D][D].
- * Source: Liu et al. 2020, "Simple and principled uncertainty estimation with deterministic deep
- * learning via distance awareness", 3.1; the mean field: Lu et al. 2020, "Mean-field approximation
- * to Gaussian-softmax integral". */
+/** A text's row of item 0, as bp_pooling_new leaves it, becomes the logits of its K classes,
+ * then, where K < C, the mean of v_k over classes, and zeros: task.weight phi, phi = sqrt(2/D)
+ * cos(sngp.directions h + sngp.phases). Outside training they are divided by sqrt(1 + pi/8 v_k),
+ * v_k = |R_k^T phi|^2, where sngp.factor holds the upper triangular R_k one below another, whose
+ * R_k R_k^T is the covariance of the weights of class k; all 0: it is not known, and v_k = 0. Adds
+ * "task.weight" [K][D] to the replicated group, and to `frozen`, replicated too, "sngp.directions"
+ * [D][C], "sngp.phases" [D] and "sngp.factor" [K D][D]. Source: Liu et al. 2020, "Simple and
+ * principled uncertainty estimation with deterministic deep learning via distance awareness", 3.1;
+ * the mean field: Lu et al. 2020, "Mean-field approximation to Gaussian-softmax integral". */
 void bp_random_features_new(bp_block **out, const bp_nn *nn, const bp_features_shape *shape,
                             bp_group *group, bp_group *frozen);
 bool bp_is_random_features(const bp_block *block);

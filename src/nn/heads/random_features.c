@@ -173,14 +173,28 @@ static void take_variances(const random_features *self, const work *w, int64_t n
     }
 }
 
-/* Rows of `count` places become logits, padded with zeros. */
-static void give_rows(const random_features *self, float *rows, int64_t count, const float *logits)
+/* Of text b among n, over classes; 0 where no variances were taken. */
+static float mean_variance(const random_features *self, const work *w, int64_t b, int64_t n)
+{
+    double sum = 0;
+
+    for (int64_t k = 0; k < self->shape.K; k++)
+        sum += w->variances[k * n + b];
+    return (float)(sum / (double)self->shape.K);
+}
+
+/* Rows of `count` places become logits, then (where there is a place) the variance, and zeros: the
+ * head that follows reads only the logits. */
+static void give_rows(const random_features *self, float *rows, int64_t count, const float *logits,
+                      float variance)
 {
     int64_t C = self->shape.C, K = self->shape.K;
 
     for (int64_t t = 0; t < count; t++) {
         memcpy(rows + t * C, logits, (size_t)K * sizeof *rows);
         bp_zero(rows + t * C + K, C - K);
+        if (K < C)
+            rows[t * C + K] = variance;
     }
 }
 
@@ -208,11 +222,12 @@ static void features_forward(bp_block *block, bp_pass *pass, bp_activations *act
     compute(self, &w, states, n);
     if (!pass->training && self->watch)
         self->watch->see(self->watch->context, w.features, w.logits, n);
-    if (!pass->training && has_covariance(self))
+    bool varies = !pass->training && has_covariance(self);
+    if (varies)
         take_variances(self, &w, n);
     for (int64_t b = 0; b < n; b++)
         give_rows(self, hidden + w.rows[b] * self->shape.C, pass->training ? 1 : pass->T,
-                  w.logits + b * self->shape.K);
+                  w.logits + b * self->shape.K, varies ? mean_variance(self, &w, b, n) : 0);
     pass->scratch->used_bytes = mark;
 }
 

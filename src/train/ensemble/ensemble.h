@@ -13,6 +13,7 @@ typedef struct bp_ensemble_keys {
     const char *kind;
     int64_t parallel;
     int64_t only;
+    const char *checkpoint;
 } bp_ensemble_keys;
 
 static inline const bp_ensemble_keys *bp_ensemble_keys_of(const bp_config *config)

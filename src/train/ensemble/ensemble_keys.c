@@ -41,11 +41,33 @@ const bp_option bp_ensemble_options[] = {
      .max = BP_ENSEMBLE_MEMBERS_MAX,
      .help = "train this member alone, from 0, with all ranks: for job arrays",
      .at = BP_AT(bp_ensemble_keys, only)},
+    {.key = "ensemble.checkpoint",
+     .type = BP_OPTION_CHOICE,
+     .value = "newest",
+     .choices = "newest|best",
+     .help = "which of a member's checkpoints ensemble.json lists: the newest, or the best in "
+             "validation",
+     .may_change = true,
+     .at = BP_AT(bp_ensemble_keys, checkpoint)},
     {.key = NULL}};
 
 static bool bags_of(const bp_config *config)
 {
     return strcmp(bp_ensemble_keys_of(config)->kind, "seed") != 0;
+}
+
+bool ensemble_lists_best(const bp_config *config)
+{
+    return strcmp(bp_ensemble_keys_of(config)->checkpoint, "best") == 0;
+}
+
+/* Without validation no checkpoint is the best. */
+static void check_best(bp_config *config)
+{
+    if (ensemble_lists_best(config) && !bp_corpus_keys_of(config)->valid)
+        bp_config_fault(config, "ensemble.no_best",
+                        "ensemble.checkpoint = best, but without corpus.valid no checkpoint is the "
+                        "best: at ensemble.checkpoint; give corpus.valid, or leave it out");
 }
 
 /* Two names of one thing: mesh.members has the value. */
@@ -146,6 +168,7 @@ void bp_ensemble_check(bp_config *config)
     resolve_kind(config);
     resolve_parallel(config);
     resolve_resample(config);
+    check_best(config);
     if (bp_config_is_set(config, "ensemble.only")) {
         if (bp_ensemble_keys_of(config)->only >= members)
             bp_config_fault(config, "ensemble.no_such_member",

@@ -27,6 +27,8 @@ typedef struct ensemble {
 /* ensemble_keys.c */
 /** An ensemble as its configuration has it, without mesh and run. Local. */
 void ensemble_fill(ensemble *self, bp_config *config, const bp_ensemble_jobs *jobs);
+/** Does ensemble.json list the best checkpoints? Local. */
+bool ensemble_lists_best(const bp_config *config);
 /** Does its family count (an n-gram model) instead of training by gradients? Local. */
 bool ensemble_counts(const bp_config *config);
 /** Do its members have the head of a task? */

@@ -11,6 +11,7 @@
 #include "base/mem.h"
 #include "base/process/clock.h"
 #include "base/process/signals.h"
+#include "io/checkpoint/checkpoint.h"
 #include "io/checkpoint/ensemble_file.h"
 #include "job/work_queue.h"
 #include "mesh/collective.h"
@@ -408,22 +409,46 @@ bp_err ensemble_scheduler_run(ensemble_scheduler *scheduler)
 
 /* ---- the end ---- */
 
+/* A member's checkpoint, and what is known of it: the perplexity out of its bag is that of its
+ * newest one. */
+static bp_err list_member(bp_ensemble_member *out, const ensemble *self, int64_t member,
+                          const member_state *state)
+{
+    char *parent = ensemble_member_path(self, member, "checkpoints");
+    int64_t best = bp_checkpoints_best(parent);
+    bool lists_best = ensemble_lists_best(self->config);
+    bp_err err = BP_OK;
+
+    *out = (bp_ensemble_member){
+        .name = bp_strdup(state->name),
+        .path = bp_sprintf("members/%s%s", state->name, lists_best ? "/checkpoints/best" : ""),
+        .oob_perplexity = state->oob_perplexity};
+    if (lists_best && best != bp_checkpoint_newest_step(parent))
+        out->oob_perplexity = NAN;
+    if (lists_best && best < 0)
+        err = BP_FAIL(BP_ERR_CONFIG, "ensemble.no_best",
+                      "ensemble.checkpoint = best, but member %s has no best checkpoint: at %s; "
+                      "train it with corpus.valid, or leave the key out",
+                      state->name, parent);
+    bp_free(parent);
+    return err;
+}
+
 static bp_err save_list(const ensemble_scheduler *scheduler)
 {
     const ensemble *self = scheduler->self;
     bp_ensemble_list list = {0};
+    bp_err err = BP_OK;
 
     list.members = bp_alloc("ensemble.list", self->members, sizeof *list.members);
     for (int64_t k = 0; k < self->members; k++) {
         const member_state *state = &scheduler->states[k];
 
-        if (state->phase == TRAINED)
-            list.members[list.count++] =
-                (bp_ensemble_member){.name = bp_strdup(state->name),
-                                     .path = bp_sprintf("members/%s", state->name),
-                                     .oob_perplexity = state->oob_perplexity};
+        if (state->phase == TRAINED && err == BP_OK)
+            err = list_member(&list.members[list.count++], self, k, state);
     }
-    bp_err err = bp_ensemble_list_save(&list, bp_run_keys_of(self->config)->dir);
+    if (err == BP_OK)
+        err = bp_ensemble_list_save(&list, bp_run_keys_of(self->config)->dir);
     bp_ensemble_list_clear(&list);
     return err;
 }

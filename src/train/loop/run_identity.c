@@ -64,6 +64,17 @@ void trainer_may_change(const char *out[TRAINER_MAY_CHANGE], const bp_training_p
         add_keys(out, &count, (*parts)->may_change);
 }
 
+/* Of the names of outcomes, in their order; "": there are none. */
+static void hash_labels(const trainer *self, char hash[BP_SHA256_HEX])
+{
+    char *text = self->outcome_names ? bp_json_line(self->outcome_names) : NULL;
+
+    hash[0] = '\0';
+    if (text)
+        bp_sha256_of(text, strlen(text), hash);
+    bp_free(text);
+}
+
 /* What makes two runs the same run. */
 bp_err trainer_open_run(trainer *self)
 {
@@ -71,9 +82,11 @@ bp_err trainer_open_run(trainer *self)
     static const char *const NEW_RUN[] = {"optimizer.*", "train.*",       "corpus.*", "run.seed",
                                           "run.member",  "model.dropout", NULL};
     const char *may_change[TRAINER_MAY_CHANGE];
+    char labels_hash[BP_SHA256_HEX];
     bp_run_identity identities[] = {{"corpus.train", self->facts.hash},
                                     {"tokenizer.path", self->facts.tokenizer_hash},
                                     {"model.init", self->start.init_digest},
+                                    {"task.labels", labels_hash},
                                     {NULL, NULL}};
     json_t *extra = json_pack("{s:s, s:s, s:i, s:I, s:I}", "math_library", bp_math_library(), "cpu",
                               bp_math_cpu(), "threads", bp_math_threads(), "parameters",
@@ -93,6 +106,7 @@ bp_err trainer_open_run(trainer *self)
                         .extra = extra};
     bp_err err;
 
+    hash_labels(self, labels_hash);
     trainer_may_change(may_change, self->parts);
     parts_describe_run(self, &spec);
     err = bp_run_open(&self->run, self->mesh, self->config, &spec);

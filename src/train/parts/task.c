@@ -9,9 +9,9 @@
 #include "mesh/collective.h"
 #include "nn/core/layers.h"
 #include "statistics/task_metrics.h"
-#include "text/unicode/characters.h"
 #include "train/parts/pairs.h"
 #include "train/parts/sngp.h"
+#include "train/parts/task_labels.h"
 #include "train/parts/task_survey.h"
 #include "train/parts/teacher.h"
 #include "train/parts/text.h"
@@ -99,44 +99,6 @@ static void warn_of_methods(const trainer *self)
 
 /* ---- outcomes, and the columns that have them ---- */
 
-static bp_err find_names(trainer *self, fine_tuning *task)
-{
-    const char *outside = outside_of(self);
-    char **names = NULL;
-    int64_t count = 0;
-    bp_err err = kind_of(self)->at_words
-                     ? bp_corpus_tags(self->data.corpus, &names, &count)
-                     : bp_corpus_classes(self->data.corpus, task->column, &names, &count);
-
-    if (err == BP_OK && count < 2)
-        err = BP_FAIL(BP_ERR_FORMAT, "task.one_class",
-                      "all %s have one %s, '%s': at %s; there is nothing to learn, give another "
-                      "task.label or corpus",
-                      kind_of(self)->labelled, kind_of(self)->outcome, count > 0 ? names[0] : "",
-                      bp_corpus_file_path(bp_corpus_file_at(self->data.corpus, 0)));
-    task->names = json_array();
-    for (int64_t k = 0; k < count && err == BP_OK; k++)
-        if (!bp_text_is_utf8(names[k], strlen(names[k])))
-            err = BP_FAIL(BP_ERR_FORMAT, "task.bad_label",
-                          "the %s '%.60s' is not valid UTF-8: at %s; correct it in the text that "
-                          "the corpus is made of",
-                          kind_of(self)->outcome, names[k],
-                          bp_corpus_file_path(bp_corpus_file_at(self->data.corpus, 0)));
-        else if (!outside || strcmp(names[k], outside) != 0)
-            (void)json_array_append_new(task->names, bp_json_string(names[k]));
-    if (err == BP_OK && outside && (int64_t)json_array_size(task->names) == count)
-        err = BP_FAIL(BP_ERR_FORMAT, "dirichlet.no_outside",
-                      "no document has the class '%.60s': at dirichlet.outside; name one of %s",
-                      outside, bp_corpus_keys_of(self->config)->train);
-    else if (err == BP_OK && outside && count < 3)
-        err = BP_FAIL(BP_ERR_FORMAT, "task.one_class",
-                      "all documents of the domain have one class: at %s; there is nothing to "
-                      "learn, give another task.label or corpus",
-                      bp_corpus_file_path(bp_corpus_file_at(self->data.corpus, 0)));
-    bp_names_free(&names, count);
-    return err;
-}
-
 static void set_columns(trainer *self, fine_tuning *task)
 {
     int64_t count = (int64_t)json_array_size(task->names);
@@ -172,7 +134,7 @@ static bp_err find_columns(trainer *self, fine_tuning *task)
         err = bp_corpus_column(&task->column, self->data.corpus,
                                bp_task_keys_of(self->config)->label, kind_of(self)->is_value);
     if (err == BP_OK && kind_of(self)->has_names)
-        err = find_names(self, task);
+        err = task_labels_find(&task->names, self, task->column, outside_of(self));
     if (err == BP_OK)
         set_columns(self, task);
     return err;

@@ -7,6 +7,7 @@
 
 #include <ctype.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* A new string of text[0 .. bytes), blanks at both ends cut. */
@@ -309,4 +310,41 @@ void comparison_groups_clear(comparison_groups *groups)
     }
     bp_free(groups->items);
     *groups = (comparison_groups){0};
+}
+
+/* ---- coverages ---- */
+
+/* A whole number of percent; 0: it is none. */
+static int percent_of(const char *word)
+{
+    char *end;
+    long value = strtol(word, &end, 10);
+
+    while (isspace((unsigned char)*end))
+        end++;
+    return isdigit((unsigned char)word[0]) && *end == '\0' && value >= 1 && value <= 100
+               ? (int)value
+               : 0;
+}
+
+bp_err comparison_coverages_parse(comparison_coverages *out, const char *text)
+{
+    char *copy = bp_strdup(text), *rest = copy, *word;
+    bp_err err = BP_OK;
+
+    out->count = 0;
+    while (err == BP_OK && (word = strsep(&rest, ","))) {
+        int percent = percent_of(word += strspn(word, " \t")), k = out->count;
+
+        if (percent == 0 || k == COMPARISON_COVERAGES || (k > 0 && percent <= out->percent[k - 1]))
+            err = BP_FAIL(BP_ERR_CONFIG, "comparison.bad_coverages",
+                          "uncertainty.coverages = %s is no list of at most %d ascending "
+                          "percentages from 1 to 100: at uncertainty.coverages; give one such as "
+                          "50, 80, 90",
+                          text, COMPARISON_COVERAGES);
+        else
+            out->percent[out->count++] = percent;
+    }
+    bp_free(copy);
+    return err;
 }

@@ -111,6 +111,8 @@ typedef struct comparison_metadata {
     char corpus_hash[BP_SHA256_HEX];    /* of the training text; "": unknown, or of an ensemble */
     bool ensemble;
     int64_t members;
+    int64_t not_best;           /* members that are the newest checkpoint of a run whose best is
+                                   another */
     double train_seconds;       /* sums of `seconds` in metrics.jsonl; NaN: a model without */
     char digest[BP_SHA256_HEX]; /* of the manifests; "": unknown */
 } comparison_metadata;
@@ -132,6 +134,14 @@ static inline int64_t comparison_outcomes(const comparison_metadata *metadata)
 {
     return !bp_task_has_head(&metadata->task) ? metadata->vocab_size : metadata->task.outcomes;
 }
+
+/** uncertainty.coverages: the shares of the surest predictions, in percent, ascending. */
+#define COMPARISON_COVERAGES 8 /* most */
+typedef struct comparison_coverages {
+    int count, percent[COMPARISON_COVERAGES];
+} comparison_coverages;
+/** Errors: BP_ERR_CONFIG no such list. */
+bp_err comparison_coverages_parse(comparison_coverages *out, const char *text);
 
 /** A name that is a file's too: letters of [A-Za-z0-9._-], others become '_', and the first is not
  * '.'. Shorter than COMPARISON_NAME_BYTES. Free with bp_free(). */

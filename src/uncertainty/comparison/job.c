@@ -58,6 +58,7 @@ static bp_err open_run(comparison_job *self)
                                              "uncertainty.in_domain",
                                              "uncertainty.shifted",
                                              "uncertainty.resamples",
+                                             "uncertainty.coverages",
                                              NULL};
     static const char *const other_bits[] = {"mesh.*", "math.threads", NULL};
     static const bp_run_words words = {"corpora", "uncertainty.in_domain and uncertainty.shifted",

@@ -35,6 +35,11 @@ const bp_option bp_uncertainty_options[] = {
      .max = 1000000,
      .help = "resamples of the documents for 95 % intervals",
      .at = BP_AT(bp_uncertainty_keys, resamples)},
+    {.key = "uncertainty.coverages",
+     .type = BP_OPTION_STRING,
+     .value = "50, 80, 90",
+     .help = "percentages of the surest predictions whose accuracy is told, with its interval",
+     .at = BP_AT(bp_uncertainty_keys, coverages)},
     {.key = "uncertainty.temper_tokens",
      .type = BP_OPTION_INT,
      .value = "100000",
@@ -93,6 +98,7 @@ void bp_uncertainty_check(bp_config *config)
     const char *shifted = bp_uncertainty_keys_of(config)->shifted;
     comparison_methods methods = {0};
     comparison_groups groups = {0};
+    comparison_coverages coverages = {0};
 
     add_fault(config, comparison_methods_parse(&methods, bp_uncertainty_keys_of(config)->models));
     for (const bp_uncertainty_method *const *way = bp_uncertainty_methods; *way; way++)
@@ -103,6 +109,8 @@ void bp_uncertainty_check(bp_config *config)
               comparison_groups_parse(&groups, "uncertainty.in_domain",
                                       bp_uncertainty_keys_of(config)->in_domain, "in_domain"));
     comparison_groups_clear(&groups);
+    add_fault(config,
+              comparison_coverages_parse(&coverages, bp_uncertainty_keys_of(config)->coverages));
     if (shifted)
         add_fault(config, comparison_groups_parse(&groups, "uncertainty.shifted", shifted, NULL));
     comparison_groups_clear(&groups);

@@ -13,12 +13,12 @@ const char *const comparison_detection_names[] = {"auroc", "aupr", "fpr95"};
 
 int64_t comparison_columns(int64_t shifts)
 {
-    return COMPARISON_FIGURES + shifts * COMPARISON_SCORES * COMPARISON_DETECTIONS;
+    return COMPARISON_DETECTED + shifts * COMPARISON_SCORES * COMPARISON_DETECTIONS;
 }
 
 int64_t comparison_column(int64_t shift, int score, int detection)
 {
-    return COMPARISON_FIGURES + (shift * COMPARISON_SCORES + score) * COMPARISON_DETECTIONS +
+    return COMPARISON_DETECTED + (shift * COMPARISON_SCORES + score) * COMPARISON_DETECTIONS +
            detection;
 }
 
@@ -50,11 +50,17 @@ typedef struct evidence {
     const comparison_scores *scores;
     bp_calibration_gaps gaps;
     int64_t shifts;
-    bool one;                                  /* distribution */
+    bool one; /* distribution */
+    const comparison_analysis_spec *spec;
     bp_token_order *by_confidence;             /* ascending, for bins of equal count */
     bp_token_order *orders[COMPARISON_ORDERS]; /* the most certain first */
     bp_detection **detections;                 /* [shifts][COMPARISON_SCORES] */
 } evidence;
+
+static bool has_score(const evidence *self, int score)
+{
+    return self->scores->has[score] && !(self->one && score == COMPARISON_INFORMATION);
+}
 
 static void detect(double *values, const int32_t *const *counts, const evidence *self)
 {
@@ -64,7 +70,7 @@ static void detect(double *values, const int32_t *const *counts, const evidence 
         for (int c = 0; c < COMPARISON_SCORES; c++) {
             bp_detection_figures figures = {NAN, NAN, NAN};
 
-            if (!(self->one && c == COMPARISON_INFORMATION))
+            if (has_score(self, c))
                 figures = bp_detection_of(self->detections[s * COMPARISON_SCORES + c], domain,
                                           counts ? counts[1 + s] : NULL);
             values[comparison_column(s, c, COMPARISON_AUROC)] = figures.auroc;
@@ -90,6 +96,18 @@ static void measure_values(double *values, const comparison_scores *scores, cons
     values[COMPARISON_FIGURE_ECE] = counts ? NAN : off;
 }
 
+/* Of the most confident predictions: how many are right, or the squared error of values. */
+static void select_surest(double *values, const evidence *self, const bp_risk *risk)
+{
+    for (int k = 0; k < COMPARISON_COVERAGES; k++) {
+        int point = k < self->spec->coverages->count ? self->spec->coverages->percent[k] - 1 : -1;
+
+        values[COMPARISON_FIGURES + k] = point < 0 || (self->scores->real && self->one) ? NAN
+                                         : self->scores->real ? risk->nll[point]
+                                                              : 1 - risk->error[point];
+    }
+}
+
 /* counts: by group, in the domain first; NULL: each document once. */
 static void measure(double *values, const int32_t *const *counts, const void *data)
 {
@@ -100,6 +118,7 @@ static void measure(double *values, const int32_t *const *counts, const void *da
     bp_risk risk;
 
     bp_risk_of(&risk, self->orders[COMPARISON_BY_CONFIDENCE], domain);
+    select_surest(values, self, &risk);
     if (self->scores->real) {
         measure_values(values, self->scores, domain);
         values[COMPARISON_FIGURE_AURC] = self->one ? NAN : risk.area_nll;
@@ -165,6 +184,9 @@ static bp_err sort_documents(evidence *self, const comparison_analysis_spec *spe
     for (int64_t s = 0; s < self->shifts; s++)
         for (int c = 0; err == BP_OK && c < COMPARISON_SCORES; c++) {
             const comparison_group *group = &spec->shifted->items[s];
+
+            if (!has_score(self, c))
+                continue;
             double *in_domain = gather(self->scores->means[c], spec->in_domain);
             double *shifted = gather(self->scores->means[c], group);
 
@@ -188,18 +210,33 @@ static void clear_evidence(evidence *self)
 
 /* ---- resamples ---- */
 
-/* Documents of the smallest set that a column's resamples are drawn from. */
-static int64_t *count_fewest(const int64_t *documents, int64_t columns)
+/* Of how many documents a column is, at least: a selective figure of documents with one prediction
+ * each is of that share of them. */
+static int64_t documents_of(const evidence *self, int64_t column, int64_t documents)
+{
+    const comparison_coverages *coverages = self->spec->coverages;
+    int64_t k = column - COMPARISON_FIGURES;
+    bool one_each = self->scores->doc_start[self->scores->domain] == self->scores->domain;
+
+    return k >= 0 && k < coverages->count && one_each ? documents * coverages->percent[k] / 100
+                                                      : documents;
+}
+
+/* Documents of the smallest set that a column's resamples are drawn from, or, where these are too
+ * few, rest on. */
+static int64_t *count_fewest(const evidence *self, const int64_t *documents, int64_t columns)
 {
     int64_t *fewest = bp_alloc("comparison.values", columns, sizeof *fewest);
 
     for (int64_t c = 0; c < columns; c++) {
         int64_t shift =
-            c < COMPARISON_FIGURES
+            c < COMPARISON_DETECTED
                 ? 0
-                : 1 + (c - COMPARISON_FIGURES) / (COMPARISON_SCORES * COMPARISON_DETECTIONS);
+                : 1 + (c - COMPARISON_DETECTED) / (COMPARISON_SCORES * COMPARISON_DETECTIONS);
 
         fewest[c] = documents[shift] < documents[0] ? documents[shift] : documents[0];
+        if (documents_of(self, c, fewest[c]) < BP_FEW_DOCUMENTS)
+            fewest[c] = documents_of(self, c, fewest[c]);
     }
     return fewest;
 }
@@ -211,12 +248,17 @@ static int64_t documents_for(int64_t column, int64_t fewest)
                                                                              : fewest;
 }
 
-/* Of one prediction a document Wilson's; of several, which depend on one another, only where all
- * are right or all wrong. */
-static bool is_share(int64_t column, double value, const comparison_scores *scores, double tokens)
+/* Of one prediction a document Wilson's; of several, which depend on one another, and of the surest
+ * ones, which others may be in another sample, only where all are right or all wrong. */
+static bool is_share(int64_t column, double value, const comparison_scores *scores, double tokens,
+                     int64_t documents)
 {
-    return column == COMPARISON_FIGURE_ACCURACY && scores->domain >= BP_FEW_DOCUMENTS &&
-           ((double)scores->domain == tokens || value <= 0 || value >= 1);
+    bool all = value <= 0 || value >= 1,
+         selected = column >= COMPARISON_FIGURES && column < COMPARISON_DETECTED;
+
+    return documents >= BP_FEW_DOCUMENTS && !(scores->real && selected) &&
+           ((column == COMPARISON_FIGURE_ACCURACY && (double)scores->domain == tokens) ||
+            ((column == COMPARISON_FIGURE_ACCURACY || selected) && all));
 }
 
 static bp_err find_values(comparison_result *out, const evidence *self,
@@ -238,7 +280,7 @@ static bp_err find_values(comparison_result *out, const evidence *self,
     out->values = bp_alloc("comparison.values", columns, sizeof *out->values);
     out->resampled = bp_alloc("comparison.values", spec->resamples * columns, sizeof(double));
     err = bp_bootstrap_run(out->resampled, &bootstrap, measure, self);
-    out->fewest = count_fewest(documents, columns);
+    out->fewest = count_fewest(self, documents, columns);
     if (err == BP_OK)
         measure(points, NULL, self);
     for (int64_t c = 0; err == BP_OK && c < columns; c++) {
@@ -246,8 +288,8 @@ static bp_err find_values(comparison_result *out, const evidence *self,
 
         err = bp_interval_of(&interval, out->resampled + c, spec->resamples, columns,
                              documents_for(c, out->fewest[c]));
-        if (is_share(c, points[c], self->scores, (double)out->tokens))
-            interval = bp_wilson_interval(points[c], self->scores->domain);
+        if (is_share(c, points[c], self->scores, (double)out->tokens, out->fewest[c]))
+            interval = bp_wilson_interval(points[c], documents_of(self, c, out->fewest[c]));
         out->values[c] = (comparison_value){points[c], interval.low, interval.high};
     }
     bp_free(documents);
@@ -349,11 +391,14 @@ double comparison_histogram_edge(const comparison_histogram *histogram, double b
 bp_err comparison_analyse(comparison_result *out, const comparison_scores *scores,
                           const comparison_analysis_spec *spec)
 {
-    evidence self = {.scores = scores, .shifts = spec->shifted->count, .one = spec->one};
+    evidence self = {
+        .scores = scores, .shifts = spec->shifted->count, .one = spec->one, .spec = spec};
     bp_calibration sums = bp_calibration_of(scores->calibration, NULL, scores->domain);
     bp_err err;
 
     *out = (comparison_result){.documents = scores->domain, .tokens = bp_calibration_tokens(&sums)};
+    for (int c = 0; c < COMPARISON_SCORES; c++)
+        out->has[c] = has_score(&self, c);
     self.gaps = bp_calibration_gaps_of(scores->calibration, scores->domain);
     err = sort_tokens(&self);
     if (err == BP_OK)
@@ -384,9 +429,10 @@ bp_err comparison_analyse(comparison_result *out, const comparison_scores *score
     out->curves =
         bp_alloc("comparison.curves", self.shifts * COMPARISON_SCORES, sizeof *out->curves);
     for (int64_t s = 0; err == BP_OK && s < self.shifts; s++)
-        for (int c = spec->one ? COMPARISON_INFORMATION + 1 : 0; c < COMPARISON_SCORES; c++)
-            make_curve(&out->curves[s * COMPARISON_SCORES + c], scores->means[c], spec->in_domain,
-                       &spec->shifted->items[s]);
+        for (int c = 0; c < COMPARISON_SCORES; c++)
+            if (out->has[c])
+                make_curve(&out->curves[s * COMPARISON_SCORES + c], scores->means[c],
+                           spec->in_domain, &spec->shifted->items[s]);
     if (err == BP_OK)
         make_histogram(&out->histogram, scores->means[COMPARISON_INFORMATION], spec);
     clear_evidence(&self);

@@ -24,6 +24,8 @@ const comparison_definition comparison_value_definitions[] = {
      "area under the risk-coverage curve: mean squared error of the k documents with the least "
      "variance over all k (Geifman et al. 2019), lower is better; null of a method of one member, "
      "whose predictions have one variance"},
+    {"mse_at", "Selective MSE",
+     "mse_at_80: mean squared error of the 80 % of the documents with the least variance"},
     {"ood", "Shift detection",
      "is a document of the shift distinguished from one in the domain by its variance? Positive "
      "class: shifted. Scores: mutual_information (log(1 + variance / noise_variance) / 2), entropy "
@@ -64,6 +66,8 @@ const char *comparison_figure_name(const comparison_results *results, int figure
     static const char *const OF_VALUES[] = {"nll",      "coverage_95", "mae", "calibration_error",
                                             "variance", "mse",         "aurc"};
 
+    if (figure >= COMPARISON_FIGURES)
+        return results->coverage_names[figure - COMPARISON_FIGURES];
     return results->task->is_value ? OF_VALUES[figure] : NAMES[figure];
 }
 

@@ -43,12 +43,22 @@ static void add(json_t *array, json_t *value)
 
 /* ---- tables ---- */
 
+/* Of a figure, or of the root of one. */
 static const char *title_of(const comparison_results *results, const char *key)
 {
     for (const comparison_definition *one = comparison_definitions_of(results); one->key; one++)
         if (strcmp(one->key, key) == 0)
             return one->title;
     return key;
+}
+
+/* New reference. */
+static json_t *figure_title(const comparison_results *results, int figure)
+{
+    return figure < COMPARISON_FIGURES
+               ? json_string(title_of(results, comparison_figure_name(results, figure)))
+               : json_sprintf("%s at %d %% coverage", results->task->is_value ? "MSE" : "Accuracy",
+                              results->coverages.percent[figure - COMPARISON_FIGURES]);
 }
 
 static bool is_ece(int figure)
@@ -83,14 +93,15 @@ static json_t *method_rows(const comparison_results *results)
                                         "Memory, MiB"};
     json_t *rows = json_array();
 
-    for (int f = 0; f < COMPARISON_FIGURES + 5; f++) {
+    int figures = comparison_figures(results);
+
+    for (int f = 0; f < figures + 5; f++) {
         json_t *values = json_array();
-        bool figure = f < COMPARISON_FIGURES, squared = f == COMPARISON_FIGURE_SQUARED;
+        bool figure = f < figures, squared = f == COMPARISON_FIGURE_SQUARED;
 
         for (int64_t m = 0; m < results->methods.count; m++) {
             const comparison_value rms = comparison_rms(&results->results[m]);
-            const comparison_value cost = {figure ? 0 : cost_of(results, m, f - COMPARISON_FIGURES),
-                                           NAN, NAN};
+            const comparison_value cost = {figure ? 0 : cost_of(results, m, f - figures), NAN, NAN};
 
             add(values, cell(!figure   ? &cost
                              : squared ? &rms
@@ -101,22 +112,13 @@ static json_t *method_rows(const comparison_results *results)
             json_decref(values);
         else
             add(rows,
-                json_pack("{s:s, s:o}", "title",
-                          !figure ? COSTS[f - COMPARISON_FIGURES]
-                                  : title_of(results, squared ? comparison_root_name(results)
-                                                              : comparison_figure_name(results, f)),
+                json_pack("{s:o, s:o}", "title",
+                          !figure   ? json_string(COSTS[f - figures])
+                          : squared ? json_string(title_of(results, comparison_root_name(results)))
+                                    : figure_title(results, f),
                           "values", values));
     }
     return rows;
-}
-
-static const char *score_title(const comparison_results *results, int score)
-{
-    const char *name = comparison_score_name(results, score);
-
-    return strcmp(name, "mutual_information") == 0 ? "mutual information"
-           : strcmp(name, "nll") == 0              ? "NLL"
-                                                   : name;
 }
 
 static json_t *detection_json(const comparison_results *results)
@@ -126,14 +128,18 @@ static json_t *detection_json(const comparison_results *results)
     for (int64_t s = 0; s < results->shifted.count; s++)
         for (int64_t m = 0; m < results->methods.count; m++)
             for (int c = 0; c < COMPARISON_SCORES; c++) {
-                json_t *values = json_array();
+                json_t *values;
+
+                if (c > COMPARISON_NLL && !results->results[m].has[c])
+                    continue;
+                values = json_array();
 
                 for (int d = 0; d < COMPARISON_DETECTIONS; d++)
                     add(values,
                         cell(&results->results[m].values[comparison_column(s, c, d)], false));
                 add(rows, json_pack("{s:s, s:s, s:s, s:o}", "shift", results->shifted.items[s].name,
                                     "method", results->methods.items[m].name, "score",
-                                    score_title(results, c), "values", values));
+                                    comparison_score_title(results, c), "values", values));
             }
     return rows;
 }
@@ -149,12 +155,13 @@ static json_t *differences_json(const comparison_results *results)
              k++, all += comparison_columns(results->shifted.count)) {
             json_t *values = json_array();
 
-            for (int f = 0; f < COMPARISON_FIGURES; f++)
+            for (int f = 0; f < comparison_figures(results); f++)
                 if (!is_ece(f))
                     add(values, cell(&all[f], true));
             for (int64_t s = 0; s < results->shifted.count; s++)
                 for (int c = 0; c < COMPARISON_SCORES; c++)
-                    add(values, cell(&all[comparison_column(s, c, COMPARISON_AUROC)], true));
+                    if (comparison_has_score(results, c))
+                        add(values, cell(&all[comparison_column(s, c, COMPARISON_AUROC)], true));
             add(rows, json_pack("{s:s, s:s, s:o}", "method", results->methods.items[i].name,
                                 "other", results->methods.items[k].name, "values", values));
         }
@@ -166,9 +173,9 @@ static json_t *compared_json(const comparison_results *results)
 {
     json_t *figures = json_array();
 
-    for (int f = 0; f < COMPARISON_FIGURES; f++)
+    for (int f = 0; f < comparison_figures(results); f++)
         if (!is_ece(f))
-            add(figures, bp_json_string(title_of(results, comparison_figure_name(results, f))));
+            add(figures, figure_title(results, f));
     return figures;
 }
 
@@ -221,8 +228,9 @@ bp_err comparison_page_write(const comparison_results *results)
 
     for (int64_t s = 0; s < results->shifted.count; s++) /* after the figures of a difference */
         for (int c = 0; c < COMPARISON_SCORES; c++)
-            add(aurocs, json_pack("{s:s, s:s}", "shift", results->shifted.items[s].name, "score",
-                                  score_title(results, c)));
+            if (comparison_has_score(results, c))
+                add(aurocs, json_pack("{s:s, s:s}", "shift", results->shifted.items[s].name,
+                                      "score", comparison_score_title(results, c)));
     for (const comparison_definition *one = comparison_definitions_of(results); one->key; one++)
         add(definitions, json_pack("{s:s, s:s}", "title", one->title, "text",
                                    comparison_definition_text(results, one)));

@@ -101,7 +101,8 @@ static void put_bins(bp_buffer *out, const comparison_results *results, int64_t 
 
 static json_t *variables_of(const comparison_results *results, const comparison_plot *plot)
 {
-    json_t *methods = json_array(), *drawn = json_array(), *groups = json_array();
+    json_t *methods = json_array(), *drawn = json_array(), *groups = json_array(),
+           *scores = json_array(), *titles = json_array();
     char *output = bp_sprintf("plots/%s", plot->name);
     bp_buffer rows = {0};
     json_t *variables;
@@ -113,14 +114,20 @@ static json_t *variables_of(const comparison_results *results, const comparison_
     (void)json_array_append_new(groups, json_string("in the domain"));
     for (int64_t s = 0; s < results->shifted.count; s++)
         (void)json_array_append_new(groups, bp_json_string(results->shifted.items[s].name));
+    for (int c = 0; c < COMPARISON_SCORES; c++)
+        if (comparison_has_score(results, c)) {
+            (void)json_array_append_new(scores, json_integer(c + 1));
+            (void)json_array_append_new(titles, json_string(comparison_score_title(results, c)));
+        }
     if (strcmp(plot->kind, "roc") == 0)
         put_curves(&rows, results, plot->shift);
     if (strcmp(plot->kind, "histogram") == 0)
         put_bins(&rows, results, plot->method);
-    variables = json_pack("{s:s, s:s?, s:s, s:o, s:o, s:o, s:i, s:s?}", "formats", "svg png",
-                          "output", output, "title", plot->title, "methods", methods, "drawn",
-                          drawn, "groups", groups, "independent", (int)results->task->whole_text,
-                          "$rows", rows.data ? rows.data : "");
+    variables =
+        json_pack("{s:s, s:s?, s:s, s:o, s:o, s:o, s:o, s:o, s:i, s:s?}", "formats", "svg png",
+                  "output", output, "title", plot->title, "methods", methods, "drawn", drawn,
+                  "groups", groups, "scores", scores, "score_titles", titles, "independent",
+                  (int)results->task->whole_text, "$rows", rows.data ? rows.data : "");
     bp_buffer_clear(&rows);
     bp_free(output);
     return variables;

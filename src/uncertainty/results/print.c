@@ -70,22 +70,44 @@ static void print_costs(const comparison_results *results)
     }
 }
 
-static void print_shift(const comparison_results *results, int64_t s)
+/* Three scores side by side, from `first` on; the last may be missing. */
+static void print_scores(const comparison_results *results, int64_t s, int first)
 {
     const int width = name_width(results, "");
+    int end = first + 3 < COMPARISON_SCORES ? first + 3 : COMPARISON_SCORES;
 
-    bp_log("AUROC of %s by", results->shifted.items[s].name);
-    bp_log("%-*s  %-20s  %-20s  %s", width, "", "mutual information", "entropy",
-           results->classes ? "confidence" : "NLL");
-    for (int64_t m = 0; m < results->methods.count; m++) {
-        char cells[COMPARISON_SCORES][64];
+    for (int64_t m = -1; m < results->methods.count; m++) {
+        bp_buffer line = {0};
 
-        for (int c = 0; c < COMPARISON_SCORES; c++)
-            put_value(cells[c], sizeof cells[c], 3,
-                      results->results[m].values[comparison_column(s, c, COMPARISON_AUROC)]);
-        bp_log("%-*s  %-20s  %-20s  %s", width, results->methods.items[m].name, cells[0], cells[1],
-               cells[2]);
+        for (int c = first; c < end; c++) {
+            char cell[64];
+
+            if (!comparison_has_score(results, c))
+                continue;
+            if (m >= 0)
+                put_value(cell, sizeof cell, 3,
+                          results->results[m].values[comparison_column(s, c, COMPARISON_AUROC)]);
+            else
+                (void)snprintf(cell, sizeof cell, "%s", comparison_score_title(results, c));
+            bp_buffer_printf(&line, "  %-20s", cell);
+        }
+        while (line.bytes > 0 && line.data[line.bytes - 1] == ' ')
+            line.data[--line.bytes] = '\0';
+        bp_log("%-*s%s", width, m < 0 ? "" : results->methods.items[m].name,
+               line.data ? line.data : "");
+        bp_buffer_clear(&line);
     }
+}
+
+static void print_shift(const comparison_results *results, int64_t s)
+{
+    bp_log("AUROC of %s by", results->shifted.items[s].name);
+    print_scores(results, s, 0);
+    for (int c = COMPARISON_NLL + 1; c < COMPARISON_SCORES; c++)
+        if (comparison_has_score(results, c)) {
+            print_scores(results, s, COMPARISON_NLL + 1);
+            break;
+        }
 }
 
 void comparison_results_print(const comparison_results *results)

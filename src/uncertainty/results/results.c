@@ -7,6 +7,7 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #define FEW_DOCUMENTS 30
@@ -46,9 +47,32 @@ void comparison_results_clear(comparison_results *results)
 
 const char *comparison_score_name(const comparison_results *results, int score)
 {
-    static const char *const names[] = {"mutual_information", "entropy", "nll"};
+    static const char *const names[COMPARISON_SCORES] = {"mutual_information", "entropy", "nll",
+                                                         "energy", "logit_variance"};
 
     return results->classes && score == COMPARISON_NLL ? "confidence" : names[score];
+}
+
+const char *comparison_score_title(const comparison_results *results, int score)
+{
+    static const char *const TITLES[COMPARISON_SCORES] = {"mutual information", "entropy", "NLL",
+                                                          "energy", "variance of logits"};
+
+    return results->classes && score == COMPARISON_NLL ? "confidence" : TITLES[score];
+}
+
+bool comparison_has_score(const comparison_results *results, int score)
+{
+    bool has = score <= COMPARISON_NLL;
+
+    for (int64_t m = 0; m < results->methods.count; m++)
+        has = has || results->results[m].has[score];
+    return has;
+}
+
+int comparison_figures(const comparison_results *results)
+{
+    return COMPARISON_FIGURES + results->coverages.count;
 }
 
 static char *folder_of(const comparison_results *results, int64_t method)
@@ -106,6 +130,7 @@ static bp_err analyse_method(comparison_results *results, int64_t method, const 
                                      .resamples = results->resamples,
                                      .one = results->members[method] == 1 &&
                                             !(results->metadata[method].task.precision > 0),
+                                     .coverages = &results->coverages,
                                      .in_domain = &results->in_domain.items[0],
                                      .shifted = &results->shifted};
     char *folder = folder_of(results, method);
@@ -131,6 +156,9 @@ bp_err comparison_results_analyse(comparison_results *results, int64_t documents
     char *folder = folder_of(results, 0);
     bp_err err = comparison_scores_count(&tokens, folder, documents, results->classes);
 
+    for (int k = 0; k < results->coverages.count; k++)
+        (void)snprintf(results->coverage_names[k], sizeof results->coverage_names[k], "%s_at_%d",
+                       results->task->is_value ? "mse" : "accuracy", results->coverages.percent[k]);
     bp_free(folder);
     results->dropped = bp_alloc("comparison.results", 1 + shifts, sizeof *results->dropped);
     results->differences = difference =

@@ -15,6 +15,9 @@ typedef enum comparison_score {
     COMPARISON_INFORMATION, /* mutual information */
     COMPARISON_ENTROPY,     /* of the mixture */
     COMPARISON_NLL, /* of classes that of the most probable one: a shifted text may have no label */
+    /* These only of tasks with a softmax (bp_model_extra): */
+    COMPARISON_ENERGY,   /* minus the logarithm of the sum of exp(logit) */
+    COMPARISON_VARIANCE, /* of a Gaussian process's logits */
     COMPARISON_SCORES
 } comparison_score;
 
@@ -27,7 +30,8 @@ typedef enum comparison_order {
 } comparison_order;
 extern const char *const comparison_order_names[]; /* "confidence", ... */
 
-enum { /* columns of a method's figures; after them, for each shift and score, three more */
+enum { /* columns of a method's figures; after them those of selective predictions
+          (COMPARISON_COVERAGES), and for each shift and score three more */
        COMPARISON_FIGURE_NLL,
        COMPARISON_FIGURE_ACCURACY,
        COMPARISON_FIGURE_BRIER,
@@ -35,12 +39,14 @@ enum { /* columns of a method's figures; after them, for each shift and score, t
        COMPARISON_FIGURE_ECE_ADAPTIVE,
        COMPARISON_FIGURE_SQUARED, /* calibration error, debiased */
        COMPARISON_FIGURE_AURC,
-       COMPARISON_FIGURES
+       COMPARISON_FIGURES,
+       COMPARISON_DETECTED = COMPARISON_FIGURES + COMPARISON_COVERAGES
 };
 
 typedef struct comparison_scores {
     int64_t documents;                   /* of all corpora */
     double *means[COMPARISON_SCORES];    /* [documents]; NaN: no token was scored */
+    bool has[COMPARISON_SCORES];         /* the file has what the score is made of */
     int64_t domain;                      /* documents of the in-domain group */
     int64_t *doc_start;                  /* [domain + 1] */
     float *uncertain[COMPARISON_ORDERS]; /* [doc_start[domain]] of tokens */
@@ -85,9 +91,12 @@ int64_t comparison_group_filter(comparison_group *group, const int64_t *tokens);
 
 enum { COMPARISON_AUROC, COMPARISON_AUPR, COMPARISON_FPR95, COMPARISON_DETECTIONS };
 struct comparison_results;
-/** "nll", "accuracy", ...; of regressions "nll", "coverage_95", "mae", "calibration_error",
- * "variance", "mse", "aurc", in the same columns. */
+/** "nll", "accuracy", ..., then "accuracy_at_80" for each coverage; of regressions "nll",
+ * "coverage_95", "mae", "calibration_error", "variance", "mse", "aurc" and "mse_at_80", in the same
+ * columns. */
 const char *comparison_figure_name(const struct comparison_results *results, int figure);
+/** How many there are. */
+int comparison_figures(const struct comparison_results *results);
 /** The name of the root of COMPARISON_FIGURE_SQUARED: "rms_calibration_error", or "rmse". */
 const char *comparison_root_name(const struct comparison_results *results);
 extern const char *const comparison_detection_names[]; /* "auroc", "aupr", "fpr95" */
@@ -119,10 +128,11 @@ double comparison_histogram_edge(const comparison_histogram *histogram, double b
 
 /** What one method came to. */
 typedef struct comparison_result {
-    int64_t documents, tokens; /* in the domain */
-    comparison_value *values;  /* [columns] */
-    double *resampled;         /* [resamples][columns] */
-    int64_t *fewest;           /* [columns]: documents in the smallest set that is drawn from */
+    int64_t documents, tokens;   /* in the domain */
+    comparison_value *values;    /* [columns] */
+    double *resampled;           /* [resamples][columns] */
+    int64_t *fewest;             /* [columns]: documents in the smallest set that is drawn from */
+    bool has[COMPARISON_SCORES]; /* figures by it */
     bp_reliability bars[BP_CALIBRATION_BINS];
     bp_risk risk[COMPARISON_ORDERS];
     comparison_curve *curves; /* [shifts][COMPARISON_SCORES]: ROC */
@@ -141,6 +151,7 @@ typedef struct comparison_analysis_spec {
     bool one; /* one distribution: no mutual information, and no figure by it (NaN, no curve) */
     const comparison_group *in_domain; /* filtered */
     const comparison_groups *shifted;  /* filtered */
+    const comparison_coverages *coverages;
 } comparison_analysis_spec;
 
 /** Errors: BP_ERR_SYSTEM. Clear after an error too. */
@@ -184,6 +195,8 @@ typedef struct comparison_results {
     bool scaled;              /* there is validation text */
     const bp_task_kind *task; /* of all models */
     bool classes;             /* of a task: outcomes.h5 has its predictions */
+    comparison_coverages coverages;
+    char coverage_names[COMPARISON_COVERAGES][24];
 
     comparison_result *results;           /* [methods] */
     comparison_cost *costs;               /* [methods] */
@@ -194,8 +207,12 @@ typedef struct comparison_results {
 /** What is predicted: "token", "document", "word"; "end": where an answer begins in a window, and
  * where it ends. */
 const char *comparison_prediction_name(const comparison_results *results);
-/** "mutual_information", "entropy", "nll"; of classes the last is "confidence". */
+/** "mutual_information", "entropy", "nll" (of classes "confidence"), "energy", ... */
 const char *comparison_score_name(const comparison_results *results, int score);
+/** The same for people: "mutual information", "NLL", ... */
+const char *comparison_score_title(const comparison_results *results, int score);
+/** Has any method figures by it? The first three are always shown. */
+bool comparison_has_score(const comparison_results *results, int score);
 
 /** Allocate the results of each method. */
 void comparison_results_init(comparison_results *results);

@@ -21,9 +21,21 @@ static bp_err out_of_memory(const char *folder)
 }
 
 /* What is read of each token. */
-enum { LOGPROB, CONFIDENCE, CORRECT, BRIER, ENTROPY, INFORMATION, COLUMNS };
-static const char *const NAMES[COLUMNS] = {"logprob", "confidence",    "correct",
-                                           "brier",   "total_entropy", "mutual_information"};
+enum {
+    LOGPROB,
+    CONFIDENCE,
+    CORRECT,
+    BRIER,
+    ENTROPY,
+    INFORMATION,
+    NEEDED,
+    NORMALISER = NEEDED, /* from here on a file may lack them */
+    VARIANCE,
+    COLUMNS
+};
+static const char *const NAMES[COLUMNS] = {"logprob",        "confidence",    "correct",
+                                           "brier",          "total_entropy", "mutual_information",
+                                           "log_normaliser", "logit_variance"};
 
 const char *const comparison_order_names[] = {"confidence", "entropy", "mutual_information"};
 
@@ -103,6 +115,7 @@ typedef struct reader {
     const comparison_group *in_domain;
     int64_t next; /* the next document of the domain */
     float *blocks[COLUMNS];
+    bool has[COLUMNS];
 } reader;
 
 static void enter_document(reader *self)
@@ -165,7 +178,7 @@ static bp_err take_token(reader *self, int64_t i)
                        "trained with: at uncertainty.in_domain; leave it out, or call it shifted",
                        d);
     for (int c = 0; c < COLUMNS; c++)
-        if (!is_known(self, c, i))
+        if (self->has[c] && !is_known(self, c, i))
             return BP_FAIL(BP_ERR_FORMAT, "scores.damaged",
                            "%s of a scored token of document %" PRId64
                            " is not finite: at %s/%s; the table is damaged",
@@ -174,6 +187,8 @@ static bp_err take_token(reader *self, int64_t i)
         self->classes ? log((double)self->blocks[CONFIDENCE][i]) : (double)self->blocks[LOGPROB][i];
     out->means[COMPARISON_ENTROPY][d] += (double)self->blocks[ENTROPY][i];
     out->means[COMPARISON_INFORMATION][d] += (double)self->blocks[INFORMATION][i];
+    out->means[COMPARISON_ENERGY][d] -= (double)self->blocks[NORMALISER][i];
+    out->means[COMPARISON_VARIANCE][d] += (double)self->blocks[VARIANCE][i];
     if (self->place >= 0)
         keep_token(self, i);
     if (++self->taken == self->tokens[d]) {
@@ -190,12 +205,18 @@ static bp_err read_tokens(reader *self, bp_h5 *file)
     bp_h5_shape shape;
     bp_err err = bp_h5_shape_of(file, NAMES[LOGPROB], &shape);
 
+    for (int c = 0; c < COLUMNS; c++)
+        self->has[c] = c < NEEDED || (self->classes && bp_h5_has(file, NAMES[c]));
+    for (int c = 0; c < COMPARISON_SCORES; c++)
+        self->out->has[c] =
+            c <= COMPARISON_NLL || self->has[c == COMPARISON_ENERGY ? NORMALISER : VARIANCE];
     enter_document(self);
     for (int64_t first = 0; err == BP_OK && first < shape.count; first += BLOCK) {
         int64_t count = shape.count - first < BLOCK ? shape.count - first : BLOCK;
 
         for (int c = 0; err == BP_OK && c < COLUMNS; c++)
-            err = bp_h5_read(file, NAMES[c], BP_H5_F32, first, self->blocks[c], count);
+            if (self->has[c])
+                err = bp_h5_read(file, NAMES[c], BP_H5_F32, first, self->blocks[c], count);
         for (int64_t i = 0; err == BP_OK && i < count; i++)
             if (!isnan(self->blocks[self->classes ? CONFIDENCE : LOGPROB][i]))
                 err = take_token(self, i);

@@ -48,6 +48,14 @@ const comparison_definition comparison_definitions[] = {
      "all k (Geifman et al. 2019), lower is better",
      "area under the risk-coverage curve: mean error rate of the k most confident predictions over "
      "all k (Geifman et al. 2019), lower is better"},
+    {"accuracy_at", "Selective accuracy",
+     "accuracy_at_80: accuracy of the 80 % of the tokens with the highest confidence; tokens of "
+     "equal confidence count as their mean (El-Yaniv and Wiener 2010)",
+     "accuracy_at_80: accuracy of the 80 % of the documents with the highest confidence; documents "
+     "of equal confidence count as their mean (El-Yaniv and Wiener 2010)",
+     "accuracy_at_80: accuracy of the 80 % of the predictions with the highest confidence; those "
+     "of "
+     "equal confidence count as their mean (El-Yaniv and Wiener 2010)"},
     {"temperature", "Temperature",
      "T that minimises the NLL of softmax(log p / T) on corpus.valid, p the mixture: above 1 the "
      "method is too sure of itself (Guo et al. 2017); null without corpus.valid"},
@@ -60,14 +68,19 @@ const comparison_definition comparison_definitions[] = {
      "is a document of the shift distinguished from one in the domain? Positive class: shifted; a "
      "higher score speaks for it. Scores: mutual_information (between the prediction and the "
      "member: what the model does not know), entropy (of the mixture: all that is uncertain), "
-     "confidence (minus the logarithm of the largest probability; Hendrycks and Gimpel 2017). No "
-     "label of a shifted document is used. A method of one distribution has no mutual information, "
+     "confidence (minus the logarithm of the largest probability; Hendrycks and Gimpel 2017), "
+     "energy (minus the logarithm of the sum of exp(logit) over classes, the mean over members; "
+     "Liu et al. 2020, at temperature 1), logit_variance (of SNGP: the mean over classes of the "
+     "variance of a logit). No label of a shifted document is used. A method of one distribution "
+     "has no mutual information, "
      "so no figure and no difference by it: null",
      "is a document of the shift distinguished from one in the domain by the mean score of its "
      "predictions? Positive class: shifted; a higher score speaks for it. Scores: "
      "mutual_information (between the prediction and the member), entropy (of the mixture), "
-     "confidence (minus the logarithm of the largest probability). No label of a shifted document "
-     "is used. A method of one distribution has no mutual information, so no figure and no "
+     "confidence (minus the logarithm of the largest probability), energy (minus the logarithm of "
+     "the sum of exp(logit), the mean over members; Liu et al. 2020, at temperature 1; not of "
+     "spans). No label of a shifted document is used. A method of one distribution has no mutual "
+     "information, so no figure and no "
      "difference by it: null"},
     {"members", "Members",
      "M, the distributions that are mixed: members, passes or samples. Mutual information is a "
@@ -147,6 +160,8 @@ static json_t *detection_json(const comparison_results *results, const compariso
             char key[32];
 
             for (int c = 0; c < COMPARISON_SCORES; c++) {
+                if (!comparison_has_score(results, c))
+                    continue;
                 const comparison_value *v = &values[comparison_column(shift, c, d)];
 
                 put_real(scores, comparison_score_name(results, c),
@@ -198,7 +213,7 @@ static json_t *method_json(const comparison_results *results, int64_t m)
         put_real(object, "noise_variance", temperature->noise);
     else
         put_value(object, "perplexity", &perplexity);
-    for (int f = COMPARISON_FIGURE_ACCURACY; f < COMPARISON_FIGURES; f++)
+    for (int f = COMPARISON_FIGURE_ACCURACY; f < comparison_figures(results); f++)
         put_value(object, comparison_figure_name(results, f), &result->values[f]);
     put_value(object, comparison_root_name(results), &rms);
     put_all(object,
@@ -228,7 +243,7 @@ static json_t *differences_json(const comparison_results *results)
         for (int64_t k = i + 1; k < methods; k++, values += columns) {
             json_t *one = json_object();
 
-            for (int f = 0; f < COMPARISON_FIGURES; f++)
+            for (int f = 0; f < comparison_figures(results); f++)
                 put_value(one, comparison_figure_name(results, f), &values[f]);
             (void)json_object_set_new(one, "ood",
                                       all_detection_json(results, values, COMPARISON_AUROC));

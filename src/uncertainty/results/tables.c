@@ -73,7 +73,7 @@ static bp_err write_methods(const comparison_results *results)
     bp_buffer table = {0};
 
     bp_buffer_printf(&table, "method,way,members,documents,tokens");
-    for (int f = 0; f < COMPARISON_FIGURES; f++) {
+    for (int f = 0; f < comparison_figures(results); f++) {
         put_value_header(&table, comparison_figure_name(results, f));
         if (f == COMPARISON_FIGURE_NLL)
             put_value_header(&table, "perplexity");
@@ -93,7 +93,7 @@ static bp_err write_methods(const comparison_results *results)
         comparison_csv_put(&table, "ttiii", results->methods.items[m].name,
                            results->methods.items[m].way->word, results->members[m],
                            result->documents, result->tokens);
-        for (int f = 0; f < COMPARISON_FIGURES; f++) {
+        for (int f = 0; f < comparison_figures(results); f++) {
             comparison_csv_put(&table, "v", &result->values[f]);
             if (f == COMPARISON_FIGURE_NLL)
                 comparison_csv_put(&table, "v", &perplexity);
@@ -121,6 +121,8 @@ static bp_err write_detection(const comparison_results *results)
     for (int64_t m = 0; m < results->methods.count; m++)
         for (int64_t s = 0; s < results->shifted.count; s++)
             for (int c = 0; c < COMPARISON_SCORES; c++) {
+                if (c > COMPARISON_NLL && !results->results[m].has[c])
+                    continue;
                 comparison_csv_put(
                     &table, "tttii", results->methods.items[m].name, results->shifted.items[s].name,
                     comparison_score_name(results, c), results->in_domain.items[0].document_count,
@@ -146,15 +148,16 @@ static bp_err write_differences(const comparison_results *results)
             const char *one = results->methods.items[i].name,
                        *other = results->methods.items[k].name;
 
-            for (int f = 0; f < COMPARISON_FIGURES; f++)
+            for (int f = 0; f < comparison_figures(results); f++)
                 comparison_csv_put(&table, "tttttv\n", one, other,
                                    comparison_figure_name(results, f), "", "", &values[f]);
             for (int64_t s = 0; s < shifts; s++)
                 for (int c = 0; c < COMPARISON_SCORES; c++)
-                    comparison_csv_put(&table, "tttttv\n", one, other, "auroc",
-                                       results->shifted.items[s].name,
-                                       comparison_score_name(results, c),
-                                       &values[comparison_column(s, c, COMPARISON_AUROC)]);
+                    if (comparison_has_score(results, c))
+                        comparison_csv_put(&table, "tttttv\n", one, other, "auroc",
+                                           results->shifted.items[s].name,
+                                           comparison_score_name(results, c),
+                                           &values[comparison_column(s, c, COMPARISON_AUROC)]);
         }
     return save(results, "differences.csv", &table);
 }

@@ -101,6 +101,8 @@ bp_err comparison_values_read(comparison_scores *out, const char *folder, int64_
 
     *out = (comparison_scores){
         .documents = documents, .domain = in_domain->document_count, .real = true};
+    for (int s = 0; s <= COMPARISON_NLL; s++)
+        out->has[s] = true;
     for (int c = 0; c < COLUMNS; c++)
         columns[c] = bp_alloc("comparison.scores", documents, sizeof(float));
     reserve(out);

@@ -167,9 +167,13 @@ bp_err bp_outcomes_write(const char *path, const bp_outcomes *outcomes)
     if (err == BP_OK)
         err = bp_h5_write(writer->draft.file, "predictions", BP_H5_I64, outcomes->predictions,
                           plan->documents);
-    if (err == BP_OK && outcomes->spread)
-        err = bp_h5_write(writer->draft.file, "differential_entropy", BP_H5_F32, outcomes->spread,
-                          outcomes->count);
+    for (int e = 0; err == BP_OK && e < BP_MODEL_EXTRAS; e++)
+        if (outcomes->extras >> e & 1)
+            err = bp_h5_write(writer->draft.file, bp_model_extra_name((bp_model_extra)e), BP_H5_F32,
+                              outcomes->values + (outcomes->statistics->count +
+                                                  bp_model_extras_before(outcomes->extras, e)) *
+                                                     outcomes->count,
+                              outcomes->count);
     if (err == BP_OK)
         err = bp_tokens_writer_add(writer, 0, outcomes->count, (const char *)outcomes->values,
                                    outcomes->count);

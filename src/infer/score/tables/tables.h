@@ -30,9 +30,8 @@ typedef struct bp_outcomes {
     const bp_token_statistics *statistics;
     const int64_t *predictions; /* [plan->documents] of each document */
     int64_t count;              /* their sum */
-    const float *values;        /* [statistics->count][count]; NaN: not known */
-    const float *spread;        /* [count] of a prior network: the Dirichlet's differential entropy;
-                                   NULL: it is none */
+    const float *values;        /* [statistics->count and extras][count]; NaN: not known */
+    unsigned extras;            /* bp_model_info.extras, and in `values` after the others */
 } bp_outcomes;
 /** outcomes.h5. Errors: BP_ERR_IO, those of bp_h5_create and of the corpora. */
 bp_err bp_outcomes_write(const char *path, const bp_outcomes *outcomes);

@@ -10,11 +10,11 @@ void bp_token_statistics_init(bp_token_statistics *statistics, const bp_model_in
 {
     int64_t members = info->members;
 
-    bool prior = bp_model_is_prior(info);
+    int64_t extras = bp_model_extras_before(info->extras, BP_MODEL_EXTRAS);
 
-    BP_ASSERT(members > 0 ? info->statistics == BP_MODEL_MEMBER + members + prior
+    BP_ASSERT(members > 0 ? info->statistics == BP_MODEL_MEMBER + members + extras
                           : info->statistics <= BP_MODEL_ALONE + 1);
-    *statistics = (bp_token_statistics){.count = info->statistics - prior, .members = members};
+    *statistics = (bp_token_statistics){.count = info->statistics - extras, .members = members};
     statistics->names = bp_alloc("score.statistics", members, sizeof(*statistics->names));
     statistics->oob = bp_alloc("score.statistics", members, sizeof(*statistics->oob));
     for (int64_t m = 0; m < members; m++)

@@ -1,9 +1,9 @@
 # The rows of one shift in roc.csv: are its documents distinguished from those in the domain? A panel a score,
-# one key for all. Variables: methods, $rows (method,score,fpr,tpr, both by number).
+# one key for all. Variables: methods, scores (numbers), score_titles, $rows (method,score,fpr,tpr, both by number).
 count = |methods|
-array names[3] = ['mutual information', 'entropy', 'NLL']
+panels = |scores|
 side = 280
-page_width = 85 + 2 * 345 + side + 30
+page_width = 85 + (panels - 1) * 345 + side + 30
 page_height = 75 + side + 65 + 19 * count
 do for [format in formats] {
     eval begin(page_width, page_height)
@@ -16,16 +16,16 @@ do for [format in formats] {
     set xlabel 'in-domain documents called shifted'
     set tmargin at screen 1 - 75.0 / page_height
     set bmargin at screen 1 - (75.0 + side) / page_height
-    do for [panel = 1:3] {
+    do for [panel = 1:panels] {
         left = 85.0 + (panel - 1) * 345
         set lmargin at screen left / page_width
         set rmargin at screen (left + side) / page_width
-        set title 'by ' . names[panel]
+        set title 'by ' . score_titles[panel]
         set ylabel (panel == 1 ? 'shifted documents found' : '')
-        # by NLL each method has a curve: its panel has the names
+        # by NLL, or confidence, each method has a curve: its panel has the names
         plot x with lines lc rgb '#999999' dt 2 notitle, \
-             for [m = 1:count] $rows using ($1 == m && $2 == panel ? $3 : NaN):4 \
-             with lines lc rgb colour(m) dt dash(m) lw thick(m, count) title (panel == 3 ? methods[m] : '')
+             for [m = 1:count] $rows using ($1 == m && $2 == scores[panel] ? $3 : NaN):4 \
+             with lines lc rgb colour(m) dt dash(m) lw thick(m, count) title (scores[panel] == 3 ? methods[m] : '')
     }
     unset multiplot
 }
