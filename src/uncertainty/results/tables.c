@@ -228,11 +228,21 @@ static bp_err write_histograms(const comparison_results *results)
     return save(results, "histogram.csv", &table);
 }
 
+static bp_err write_sets(const comparison_results *results)
+{
+    bp_buffer table = {0};
+
+    if (!comparison_has_sets(results))
+        return BP_OK;
+    comparison_sets_table(&table, results);
+    return save(results, "sets.csv", &table);
+}
+
 bp_err comparison_tables_write(const comparison_results *results)
 {
     static bp_err (*const WRITE[])(const comparison_results *) = {
         write_methods, write_detection, write_differences, write_reliability,
-        write_risk,    write_curves,    write_histograms};
+        write_risk,    write_curves,    write_histograms,  write_sets};
     bp_err err = BP_OK;
 
     for (size_t k = 0; err == BP_OK && k < sizeof WRITE / sizeof(WRITE[0]); k++)

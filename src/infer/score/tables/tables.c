@@ -167,6 +167,11 @@ bp_err bp_outcomes_write(const char *path, const bp_outcomes *outcomes)
     if (err == BP_OK)
         err = bp_h5_write(writer->draft.file, "predictions", BP_H5_I64, outcomes->predictions,
                           plan->documents);
+    if (err == BP_OK && outcomes->label)
+        err = bp_h5_write(writer->draft.file, "label", BP_H5_F32, outcomes->label, outcomes->count);
+    if (err == BP_OK && outcomes->label && outcomes->outcome_names)
+        err = bp_h5_write_texts(writer->draft.file, "outcome_names", outcomes->outcome_names,
+                                outcomes->outcomes);
     if (err == BP_OK && outcomes->spread)
         err = bp_h5_write(writer->draft.file, "differential_entropy", BP_H5_F32, outcomes->spread,
                           outcomes->count);
