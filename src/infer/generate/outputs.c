@@ -109,7 +109,29 @@ static json_t *statistic(const bp_search_text *text, int which)
     return list;
 }
 
-static void add_figures(json_t *line, const bp_search_text *text, sums *all)
+/* How sure the model was of the whole text; null of a text without tokens, and where a part of an
+ * older program, or a text that was filled in, has no entropies. */
+static void add_certainty(json_t *line, const bp_search_text *text, bool ensemble)
+{
+    double logprob = 0, least = NAN, entropy = 0, information = 0, count = (double)text->count;
+
+    for (int64_t i = 0; i < text->count; i++) {
+        const float *of = text->statistics ? text->statistics + i * BP_DECODE_STATISTICS : NULL;
+
+        logprob += text->logprobs[i];
+        least = fmin(least, text->logprobs[i]);
+        entropy += of ? (double)of[BP_DECODE_ENTROPY] : NAN;
+        information += of ? (double)of[BP_DECODE_MUTUAL_INFORMATION] : NAN;
+    }
+    (void)json_object_set_new(line, "perplexity", bp_json_real(exp(-logprob / count)));
+    (void)json_object_set_new(line, "least_probability", bp_json_real(exp(least)));
+    (void)json_object_set_new(line, "mean_entropy", bp_json_real(entropy / count));
+    if (ensemble)
+        (void)json_object_set_new(line, "sequence_mutual_information",
+                                  bp_json_real(count > 0 ? information : NAN));
+}
+
+static void add_figures(json_t *line, const bp_search_text *text, bool ensemble, sums *all)
 {
     json_t *tokens = json_array();
     double logprob = 0;
@@ -127,7 +149,8 @@ static void add_figures(json_t *line, const bp_search_text *text, sums *all)
     (void)json_object_set_new(line, "logprob", json_real(logprob));
     (void)json_object_set_new(line, "logprobs", reals(text->logprobs, text->count));
     (void)json_object_set_new(line, "finish", bp_json_string(bp_finish_name(text->finish)));
-    if (text->statistics) {
+    add_certainty(line, text, ensemble);
+    if (text->statistics && ensemble) {
         (void)json_object_set_new(line, "entropy", statistic(text, BP_DECODE_ENTROPY));
         (void)json_object_set_new(line, "mutual_information",
                                   statistic(text, BP_DECODE_MUTUAL_INFORMATION));
@@ -150,7 +173,7 @@ static bp_err write_line(writer *to, int64_t index, const bp_search_text *text)
         err = to->self->plan.fill.rounds > 0 ? add_filled(line, to->self, index, text)
                                              : add_text(line, to->self, text);
     if (err == BP_OK) {
-        add_figures(line, text, &to->sums);
+        add_figures(line, text, to->self->job->info.members > 0, &to->sums);
         dumped = bp_json_line(line);
         err = bp_draft_write(&to->draft, dumped, strlen(dumped));
     }
@@ -171,13 +194,15 @@ static bp_err write_left_out(writer *to, int64_t index)
     bp_err err = add_prompt(line, self, index);
 
     if (err == BP_OK) {
-        json_t *rest = json_pack("{s:n, s:[], s:n, s:[], s:s, s:s}", "text", "tokens", "logprob",
-                                 "logprobs", "finish", "error", "error", says);
+        json_t *rest = json_pack("{s:n, s:[], s:n, s:[], s:s, s:s, s:n, s:n, s:n}", "text",
+                                 "tokens", "logprob", "logprobs", "finish", "error", "error", says,
+                                 "perplexity", "least_probability", "mean_entropy");
 
         (void)json_object_update(line, rest);
         if (self->job->info.members > 0)
-            (void)json_object_update_new(
-                line, json_pack("{s:[], s:[]}", "entropy", "mutual_information"));
+            (void)json_object_update_new(line, json_pack("{s:n, s:[], s:[]}",
+                                                         "sequence_mutual_information", "entropy",
+                                                         "mutual_information"));
         json_decref(rest);
         dumped = bp_json_line(line);
         err = bp_draft_write(&to->draft, dumped, strlen(dumped));
