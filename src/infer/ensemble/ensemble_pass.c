@@ -63,12 +63,6 @@ static int64_t most_windows(int64_t rounds, int64_t widest, int64_t length, int6
     return most > 0 ? most : 1;
 }
 
-void *ensemble_take(bp_arena *arena, int64_t n, size_t size)
-{
-    return bp_arena_floats(arena,
-                           (int64_t)(((size_t)n * size + sizeof(float) - 1) / sizeof(float)));
-}
-
 /* What the memory of a batch depends on, besides its rows and their chunk. */
 typedef struct extent {
     bool last;                     /* of the pipeline's stages */

@@ -21,7 +21,7 @@ typedef struct ensemble_member {
 } ensemble_member;
 
 /** Rows whose conformal sets are found at once. */
-#define ENSEMBLE_SET_ROWS 16
+#define ENSEMBLE_SET_ROWS 64
 typedef struct ensemble_sets ensemble_sets; /* workspace: ensemble_sets.c */
 /** What is known of a row. */
 typedef struct ensemble_set_row {
@@ -94,7 +94,11 @@ void ensemble_take_part(const ensemble *self, const bp_model_batch *batch, int64
  * mesh->ensemble. */
 bp_err ensemble_reserve(ensemble *self, bp_arena *arena);
 /** Space for n objects in it; of an arena without a base they are counted. */
-void *ensemble_take(bp_arena *arena, int64_t n, size_t size);
+static inline void *ensemble_take(bp_arena *arena, int64_t n, size_t size)
+{
+    return bp_arena_floats(arena,
+                           (int64_t)(((size_t)n * size + sizeof(float) - 1) / sizeof(float)));
+}
 
 /** Work for a batch, with its scored tokens gathered. Collective over mesh->ensemble. Errors:
  * BP_ERR_SYSTEM, the same on all ranks. */

@@ -8,12 +8,14 @@
 #include "mesh/collective.h"
 
 #include <math.h>
+#include <stddef.h>
 #include <string.h>
 
-#define GROUPS 2048 /* 2^11; then 2^10 and 2^10 */
+#define GROUPS 256 /* at most, of a level */
 
-static const int SHIFTS[] = {20, 10, 0};
-enum { LEVELS = 3, GROUPED = BP_CONFORMAL_KINDS - BP_CONFORMAL_APS };
+/* Of the 31 bits of a key: 8 (the exponent), 8, 8 and 7. */
+static const int SHIFTS[] = {23, 15, 7, 0};
+enum { LEVELS = 4, GROUPED = BP_CONFORMAL_KINDS - BP_CONFORMAL_APS };
 
 /* Where the set of aps or raps of a row ends, so far. */
 typedef struct set_search {
@@ -27,8 +29,8 @@ struct ensemble_sets {
     float *logprob;     /* [ENSEMBLE_SET_ROWS][columns] */
     float *of_target;   /* [ENSEMBLE_SET_ROWS] */
     double *sums;       /* [ENSEMBLE_SET_ROWS][3]: before, above, in the set of lac */
-    double *groups;     /* [ENSEMBLE_SET_ROWS][2][GROUPS]: counts and mass; of later levels
-                           [ENSEMBLE_SET_ROWS][GROUPED][2][GROUPS / 2] */
+    double *groups;     /* [rows][2][GROUPS]: counts and mass; of later levels
+                           [rows][GROUPED][2][GROUPS] */
     set_search *search; /* [ENSEMBLE_SET_ROWS][GROUPED] */
 };
 
@@ -39,7 +41,7 @@ void ensemble_sets_lay_out(ensemble_work *work, int64_t columns, bp_arena *arena
         .logprob = ensemble_take(arena, ENSEMBLE_SET_ROWS * columns, sizeof(float)),
         .of_target = ensemble_take(arena, ENSEMBLE_SET_ROWS, sizeof(float)),
         .sums = ensemble_take(arena, 3 * ENSEMBLE_SET_ROWS, sizeof(double)),
-        .groups = ensemble_take(arena, ENSEMBLE_SET_ROWS * 2 * GROUPS, sizeof(double)),
+        .groups = ensemble_take(arena, ENSEMBLE_SET_ROWS * GROUPED * 2 * GROUPS, sizeof(double)),
         .search = ensemble_take(arena, ENSEMBLE_SET_ROWS * GROUPED, sizeof(set_search))};
 
     work->set_rows = ensemble_take(arena, work->chunk, sizeof *work->set_rows);
@@ -84,20 +86,20 @@ static void count_first(double *groups, const float *logprob, int64_t columns)
 static void count_next(double *groups, const float *logprob, int64_t columns, int level,
                        const set_search *search)
 {
-    const uint32_t last = GROUPS / 2 - 1;
+    const uint32_t last = (1U << (SHIFTS[level - 1] - SHIFTS[level])) - 1;
 
-    memset(groups, 0, GROUPED * GROUPS * sizeof *groups);
+    memset(groups, 0, GROUPED * 2 * GROUPS * sizeof *groups);
     for (int64_t v = 0; v < columns; v++) {
         uint32_t key = key_of(logprob[v]);
 
         for (int k = 0; k < GROUPED; k++) {
-            double *of = groups + k * GROUPS;
+            double *of = groups + (ptrdiff_t)k * 2 * GROUPS;
             uint32_t group = key >> SHIFTS[level] & last;
 
             if (search[k].ended || key >> SHIFTS[level - 1] != search[k].key)
                 continue;
             of[group]++;
-            of[GROUPS / 2 + group] += probability_of(key);
+            of[GROUPS + group] += probability_of(key);
         }
     }
 }
@@ -119,7 +121,8 @@ static void narrow(set_search *search, const ensemble *self, int kind, int level
         search->prefix.count -= groups[group];
         search->prefix.mass -= groups[count + group];
     }
-    search->key = level == 0 ? (uint32_t)group : search->key << 10 | (uint32_t)group;
+    search->key = level == 0 ? (uint32_t)group
+                             : search->key << (SHIFTS[level - 1] - SHIFTS[level]) | (uint32_t)group;
     if (level + 1 < LEVELS)
         return;
     search->ended = true;
@@ -174,9 +177,11 @@ static void search_sets(const ensemble *self, ensemble_sets *sets, const bp_mixt
     for (int64_t k = 0; k < rows * GROUPED; k++)
         sets->search[k] = (set_search){.ended = false};
     for (int level = 0; level < LEVELS; level++) {
+        int64_t stride = (level > 0 ? GROUPED : 1) * 2 * GROUPS; /* of rows */
+
 #pragma omp parallel for schedule(static) if (rows * columns > 8192)
         for (int64_t r = 0; r < rows; r++) {
-            double *groups = sets->groups + r * 2 * GROUPS;
+            double *groups = sets->groups + r * stride;
             const float *logprob = sets->logprob + r * columns;
 
             if (level == 0)
@@ -184,15 +189,15 @@ static void search_sets(const ensemble *self, ensemble_sets *sets, const bp_mixt
             else
                 count_next(groups, logprob, columns, level, sets->search + r * GROUPED);
         }
-        sum_over_ranks(self, sets->groups, rows * 2 * GROUPS);
+        sum_over_ranks(self, sets->groups, rows * stride);
         for (int64_t k = 0; k < rows * GROUPED; k++) {
-            set_search *search = &sets->search[k];
-            int64_t r = k / GROUPED, which = k % GROUPED;
-            const double *groups = sets->groups + r * 2 * GROUPS + (level > 0 ? which * GROUPS : 0);
+            int64_t which = k % GROUPED;
+            const double *groups =
+                sets->groups + k / GROUPED * stride + (level > 0 ? which * 2 * GROUPS : 0);
 
-            if (!search->ended)
-                narrow(search, self, BP_CONFORMAL_APS + (int)which, level, groups,
-                       level > 0 ? GROUPS / 2 : GROUPS);
+            if (!sets->search[k].ended)
+                narrow(&sets->search[k], self, BP_CONFORMAL_APS + (int)which, level, groups,
+                       GROUPS);
         }
     }
 }
@@ -249,46 +254,4 @@ void ensemble_fill_sets(float *values, int64_t stride, const ensemble_set_row *r
     values[BP_MODEL_SET_APS_NEXT * stride] = (float)aps->next;
     values[BP_MODEL_SET_RAPS * stride] = (float)raps->whole;
     values[BP_MODEL_SET_RAPS_NEXT * stride] = (float)raps->next;
-}
-
-/* ---- the targets of a batch, for a fit ---- */
-
-static bp_err find_part(ensemble *self, const bp_model_batch *part, bp_conformal_target *targets)
-{
-    ensemble_work work;
-    bp_err err = ensemble_prepare(self, &work, part, false);
-
-    if (err == BP_OK)
-        err = ensemble_run_backbones(self, &work, part);
-    if (err != BP_OK)
-        return err;
-    for (int64_t first = 0; ensemble_is_last(self) && first < work.rows; first += work.chunk) {
-        int64_t rows = first + work.chunk < work.rows ? work.chunk : work.rows - first;
-
-        ensemble_mix(self, &work, first, rows);
-        bp_mixture in = ensemble_mixture(self, &work, first, rows);
-        ensemble_find_sets(self, &work, &in);
-        for (int64_t r = 0; r < rows; r++)
-            targets[first + r] = work.set_rows[r].target;
-    }
-    return BP_OK;
-}
-
-bp_err bp_ensemble_targets(bp_model *lm, const bp_model_batch *batch, bp_conformal_target *targets)
-{
-    ensemble *self = (ensemble *)lm;
-    int64_t rows = 0;
-    bp_model_batch part;
-    bp_err err = BP_OK;
-
-    BP_ASSERT(lm->info.sets);
-    for (int64_t first = 0; first < batch->windows && err == BP_OK; first += part.windows) {
-        ensemble_take_part(self, batch, first, &part);
-        err = find_part(self, &part, targets + rows);
-        rows += bp_model_batch_rows(&part);
-    }
-    if (err == BP_OK)
-        bp_bcast_bytes(targets, rows * (int64_t)sizeof *targets, self->mesh->pipelines - 1,
-                       self->mesh->pipeline);
-    return err;
 }

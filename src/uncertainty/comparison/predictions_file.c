@@ -120,13 +120,15 @@ static bp_err parse_npy(bp_predictions *out, const char *bytes, size_t count, co
     bp_err err = parse_header(out, &wide, header, path);
 
     bp_free(header);
-    if (err == BP_OK)
-        err = allocate(out, path);
     if (err != BP_OK)
         return err;
-    size_t values = (size_t)(out->members * out->rows * out->outcomes), width = wide ? 8 : 4;
-    if ((count - head - length) / width != values || (count - head - length) % width != 0)
+    size_t width = wide ? 8 : 4, values = (count - head - length) / width;
+    if ((__int128)out->members * out->rows * out->outcomes != (__int128)values ||
+        (count - head - length) % width != 0)
         return damaged(path, "it has other numbers of values than its shape says");
+    err = allocate(out, path);
+    if (err != BP_OK)
+        return err;
     for (size_t k = 0; k < values; k++) {
         const char *from = bytes + head + length + k * width;
         float single;

@@ -207,8 +207,6 @@ void comparison_sets_clear(comparison_sets *sets);
  * references. */
 json_t *comparison_sets_summary(const comparison_sets *sets);
 json_t *comparison_sets_page(const struct comparison_results *results);
-/** Rows of sets.csv, and the head. */
-void comparison_sets_table(bp_buffer *table, const struct comparison_results *results);
 bool comparison_has_sets(const struct comparison_results *results);
 /** Coverage and mean size in the domain, to the log; `width` of the first column. */
 void comparison_sets_print(const struct comparison_results *results, int width);

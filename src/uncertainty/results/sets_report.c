@@ -1,4 +1,4 @@
-/* Conformal sets in summary.json, sets.csv and the page. */
+/* Conformal sets in summary.json, the page and the log. */
 #include "uncertainty/results/results.h"
 
 #include "base/log.h"
@@ -73,23 +73,6 @@ json_t *comparison_sets_summary(const comparison_sets *sets)
                                           group_json(group));
     }
     return object;
-}
-
-/* ---- sets.csv ---- */
-
-void comparison_sets_table(bp_buffer *table, const comparison_results *results)
-{
-    bp_buffer_printf(table, "method,of,group,sets,documents,predictions,coverage,coverage_low,"
-                            "coverage_high,size,size_low,size_high\n");
-    for (int64_t m = 0; m < results->methods.count; m++)
-        for (int64_t g = 0; g < results->sets[m].count; g++)
-            for (int k = 0; k < BP_CONFORMAL_KINDS; k++) {
-                const comparison_set_group *group = &results->sets[m].groups[g];
-
-                comparison_csv_put(table, "ttttiivv\n", results->methods.items[m].name, group->of,
-                                   group->name, bp_conformal_names[k], group->documents,
-                                   group->predictions, &group->coverage[k], &group->size[k]);
-            }
 }
 
 /* ---- the page ---- */

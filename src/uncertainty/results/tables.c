@@ -234,7 +234,17 @@ static bp_err write_sets(const comparison_results *results)
 
     if (!comparison_has_sets(results))
         return BP_OK;
-    comparison_sets_table(&table, results);
+    bp_buffer_printf(&table, "method,of,group,sets,documents,predictions,coverage,coverage_low,"
+                             "coverage_high,size,size_low,size_high\n");
+    for (int64_t m = 0; m < results->methods.count; m++)
+        for (int64_t g = 0; g < results->sets[m].count; g++)
+            for (int k = 0; k < BP_CONFORMAL_KINDS; k++) {
+                const comparison_set_group *group = &results->sets[m].groups[g];
+
+                comparison_csv_put(&table, "ttttiivv\n", results->methods.items[m].name, group->of,
+                                   group->name, bp_conformal_names[k], group->documents,
+                                   group->predictions, &group->coverage[k], &group->size[k]);
+            }
     return save(results, "sets.csv", &table);
 }
 
