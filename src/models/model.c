@@ -13,9 +13,15 @@ const char *bp_model_statistic_name(int64_t statistic)
                                         "agreement",
                                         "confidence",
                                         "correct",
-                                        "brier"};
+                                        "brier",
+                                        "target_rank",
+                                        "set_size_lac",
+                                        "set_size_aps",
+                                        "set_next_aps",
+                                        "set_size_raps",
+                                        "set_next_raps"};
 
-    BP_ASSERT(statistic >= 0 && statistic < BP_MODEL_MEMBER);
+    BP_ASSERT(statistic >= 0 && statistic < BP_MODEL_SET_END);
     return NAMES[statistic];
 }
 

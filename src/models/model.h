@@ -33,9 +33,19 @@ typedef enum bp_model_statistic {
     BP_MODEL_CONFIDENCE,         /* max p */
     BP_MODEL_CORRECT,            /* 1 where the mixture's top token is the target, else 0 */
     BP_MODEL_BRIER,              /* sum_v (p_v - [v = target])^2 */
-    BP_MODEL_MEMBER              /* log p_0(target), and so on */
+    BP_MODEL_MEMBER,             /* log p_0(target), and so on */
+    /* Where info.sets, before the members: the target's rank among all outcomes by p, from 1 on,
+     * and sizes of conformal sets (statistics/conformal.h): all of lac's; of aps and raps what is
+     * whole, and `next` */
+    BP_MODEL_SET_RANK = BP_MODEL_MEMBER,
+    BP_MODEL_SET_LAC,
+    BP_MODEL_SET_APS,
+    BP_MODEL_SET_APS_NEXT,
+    BP_MODEL_SET_RAPS,
+    BP_MODEL_SET_RAPS_NEXT,
+    BP_MODEL_SET_END
 } bp_model_statistic;
-/** The name of a statistic before BP_MODEL_MEMBER in files: "logprob", "total_entropy"... */
+/** The name of a statistic before the members' in files: "logprob", "total_entropy"... */
 const char *bp_model_statistic_name(int64_t statistic);
 
 /** Statistics of an ensemble of tasks with a softmax, after those of the members; means over
@@ -73,9 +83,10 @@ typedef struct bp_model_text {
 typedef struct bp_model_info {
     const char *kind;   /* "gpt", "ensemble" */
     int64_t members;    /* for an ensemble; 0: a plain model */
-    int64_t statistics; /* 1, with neighbours 2, or BP_MODEL_MEMBER + members, and one more for each
-                           of `extras` */
+    int64_t statistics; /* 1, with neighbours 2, or bp_model_first_member + members, and one more
+                           for each of `extras` */
     unsigned extras;    /* an ensemble's bp_model_extra */
+    bool sets;          /* of an ensemble: statistics of conformal sets too */
     int64_t width;      /* of the state before the vocabulary (bp_model_ops.backbone) */
     int64_t vocab_first, vocab_count; /* this rank's part of the vocabulary (bp_model_ops.logits) */
     int64_t context;                  /* most inputs a window may have, or BP_MODEL_UNLIMITED */
@@ -113,6 +124,12 @@ typedef struct bp_model_info {
     int64_t source_capacity; /* longest source of later decodings: the context, unless it is
                             set to less */
 } bp_model_info;
+
+/** Of an ensemble: the statistic of member 0. */
+static inline int64_t bp_model_first_member(const bp_model_info *info)
+{
+    return info->sets ? BP_MODEL_SET_END : BP_MODEL_MEMBER;
+}
 
 /** The beginning-of-text token; -1: none. */
 static inline int64_t bp_model_bos(const bp_model_info *info)

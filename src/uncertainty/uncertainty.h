@@ -19,6 +19,9 @@ typedef struct bp_uncertainty_keys {
     int64_t resamples;
     const char *coverages;
     int64_t temper_tokens;
+    double coverage;
+    double raps_penalty;
+    int64_t raps_rank;
     const char *valid;
     const char *train;
 } bp_uncertainty_keys;

@@ -52,7 +52,7 @@ static void hold(const bp_ensemble_spec *spec, const bp_mesh_shape *on)
     bp_test_check_err(WORLD, open_ensemble(&e, WORLD, on, spec), BP_OK);
     const ensemble *inside = (const ensemble *)e.lm;
     int64_t planned = bp_ensemble_work_bytes(&model, on, inside->member_count, windows * length,
-                                             (int64_t)spec->memory_bytes);
+                                             (int64_t)spec->memory_bytes, spec->sets);
     for (int k = 0; k < BATCHES; k++)
         take(e.lm, draw(1, windows), draw(1, length), false);
     take(e.lm, windows, length, true);
@@ -74,6 +74,7 @@ static void batches_take_what_is_planned(void **state)
 {
     int count;
     const bp_mesh_shape *meshes = world_meshes(&count);
+    const bp_conformal_rule rule = {.threshold = {0.9, 0.9, 0.9}};
 
     (void)state;
     make_world();
@@ -81,7 +82,8 @@ static void batches_take_what_is_planned(void **state)
         bp_ensemble_spec spec = {.path = bp_test_path(k % 3 == 0   ? "three"
                                                       : k % 3 == 1 ? "copies"
                                                                    : "b"),
-                                 .memory_bytes = (size_t)draw(1, 64) << draw(15, 20)};
+                                 .memory_bytes = (size_t)draw(1, 64) << draw(15, 20),
+                                 .sets = k % 2 == 0 ? &rule : NULL};
 
         bp_passes passes = {{&bp_dropout_draws, 0}, 0.1F, 3};
 

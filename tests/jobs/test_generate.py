@@ -19,7 +19,8 @@ class Generate(GenerateTest):
         self.assertEqual([line["index"] for line in lines], list(range(self.PROMPTS)))
         self.assertEqual([line["prompt"] for line in lines], self.prompts)
         for line in lines:
-            self.assertEqual(list(line), ["index", "prompt", "text", "tokens", "logprob", "logprobs", "finish"])
+            self.assertEqual(list(line), ["index", "prompt", "text", "tokens", "logprob", "logprobs", "finish", "perplexity", "least_probability",
+                                          "mean_entropy"])
             self.assertEqual(len(line["tokens"]), len(line["logprobs"]))
             self.assertAlmostEqual(line["logprob"], math.fsum(line["logprobs"]), delta=1e-9)
             self.assertTrue(all(value <= 0 for value in line["logprobs"]))
@@ -72,6 +73,11 @@ class Generate(GenerateTest):
                    self.at("whole.jsonl")])
         self.must(["bagpipe", "score", self.at("generate.ini"), f"run.dir={self.at('scored')}", f"score.model={self.at('model')}",
                    f"score.corpus={self.at('whole.h5')}", "score.tokens=yes", "score.prefix=none"])
+        self.ensemble("judges", "model", "model")  # whose scores have entropies
+        self.must(["bagpipe", "score", self.at("generate.ini"), f"run.dir={self.at('scored_twice')}", f"score.model={self.at('judges')}",
+                   f"score.corpus={self.at('whole.h5')}", "score.tokens=yes", "score.prefix=none"])
+        with h5py.File(os.path.join(self.at("scored_twice"), "score", "tokens.h5")) as file:
+            entropy = file["total_entropy"][:].astype(float)
         compared = 0
         with h5py.File(os.path.join(self.at("scored"), "score", "tokens.h5")) as file:
             for k, line in enumerate(lines):
@@ -80,6 +86,11 @@ class Generate(GenerateTest):
                 if ids[-len(line["tokens"]):] != line["tokens"]:
                     continue  # encoded anew the text has other tokens
                 compared += 1
+                # figures of the whole text are those of the same text, scored
+                forced = values[-len(line["tokens"]):].astype(float)
+                self.assertAlmostEqual(line["perplexity"], math.exp(-forced.mean()), delta=1e-4 * line["perplexity"])
+                self.assertAlmostEqual(line["least_probability"], math.exp(forced.min()), delta=2e-5)
+                self.assertAlmostEqual(line["mean_entropy"], entropy[end - len(line["tokens"]):end].mean(), delta=1e-4)
                 for mine, other in zip(line["logprobs"], values[-len(line["tokens"]):]):
                     self.assertAlmostEqual(mine, float(other), delta=2e-5)
         self.assertGreater(compared, 0)
@@ -269,6 +280,9 @@ class Generate(GenerateTest):
             lines = self.made(name, ranks, self.ensemble("twice", "model", "model"), *mesh)
             for one, other in zip(alone, lines):
                 self.assertEqual(one["tokens"], other["tokens"])
+                self.assertNotIn("entropy", one)
+                self.assertAlmostEqual(one["mean_entropy"], sum(other["entropy"]) / len(other["tokens"]), delta=1e-4)
+                self.assertAlmostEqual(one["perplexity"], other["perplexity"], delta=1e-3 * one["perplexity"])
                 self.assertAlmostEqual(one["logprob"], other["logprob"], delta=1e-4)
                 self.assertEqual(list(other)[-2:], ["entropy", "mutual_information"])
                 self.assertEqual(len(other["entropy"]), len(other["tokens"]))
@@ -281,6 +295,9 @@ class Generate(GenerateTest):
         model = self.ensemble("two_models", "model", "other_model")
         lines = self.made("mixed", 0, model)
         self.assertTrue(all(value > 1e-4 for line in lines for value in line["mutual_information"]))
+        for line in lines:
+            self.assertAlmostEqual(line["sequence_mutual_information"], sum(line["mutual_information"]), delta=1e-6)
+            self.assertAlmostEqual(line["mean_entropy"], sum(line["entropy"]) / len(line["tokens"]), delta=1e-6)
         beams = self.made("mixed_beams", 0, model, "generate.strategy=beam")
         self.assertEqual(len(beams), self.PROMPTS)
         for ranks, *mesh in ((2, "mesh.members=2"), (4, "mesh.members=2", "mesh.tensor=2")):

@@ -103,6 +103,13 @@ class Score(ScoreFiles, JobTest):
         self.assert_figures(summary, self.figures(logprobs, counts, list(range(len(logprobs))), has_end))
         for corpus, chosen in corpora.items():
             self.assert_figures(summary["corpora"][corpus], self.figures(logprobs, counts, chosen, has_end))
+        of_corpora = summary["corpora"].values()
+        self.assertEqual(summary["macro"]["corpora"], len(of_corpora))
+        self.assertAlmostEqual(summary["macro"]["nll"], numpy.mean([one["nll_nats"] / one["tokens"] for one in of_corpora]), 9)
+        if all(one["bits_per_byte"] is not None for one in of_corpora):
+            self.assertAlmostEqual(summary["macro"]["bits_per_byte"], numpy.mean([one["bits_per_byte"] for one in of_corpora]), 9)
+        else:
+            self.assertIsNone(summary["macro"]["bits_per_byte"])
         self.assertEqual(set(summary["labels"]["genre"]), set(groups["genre"]))
         for value, chosen in groups["genre"].items():
             self.assert_figures(summary["labels"]["genre"][value], self.figures(logprobs, counts, chosen, has_end))

@@ -4,6 +4,7 @@
  * An array is its length and its values, with blanks between; counts of length 0 are none. */
 #include "base/mem.h"
 #include "statistics/calibration.h"
+#include "statistics/conformal.h"
 #include "statistics/detection.h"
 #include "statistics/dirichlet.h"
 #include "statistics/resample.h"
@@ -294,6 +295,72 @@ static void compare(void)
     }
 }
 
+static int falls(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+
+    return (x < y) - (x > y);
+}
+
+/* Outcome `label` of p[V]: of equal ones the first comes first. */
+static bp_conformal_target target_of(const double *p, int64_t V, int64_t label)
+{
+    bp_conformal_target target = {.p = p[label]};
+
+    for (int64_t v = 0; v < V; v++)
+        if (p[v] > p[label] || (p[v] == p[label] && v < label)) {
+            target.before++;
+            target.above += p[v];
+        }
+    return target;
+}
+
+/* Sizes of the sets of one prediction, of each kind. Sorts p. */
+static void put_sets(double *p, int64_t V, const bp_conformal_rule *rule, double u)
+{
+    int64_t of_lac = 0;
+
+    qsort(p, (size_t)V, sizeof *p, falls);
+    for (int64_t v = 0; v < V; v++)
+        of_lac += bp_conformal_holds(rule, p[v]);
+    put((double)of_lac);
+    for (int kind = BP_CONFORMAL_APS; kind < BP_CONFORMAL_KINDS; kind++) {
+        bp_conformal_prefix prefix = {0, 0};
+        bp_conformal_set set = {V, -1};
+
+        for (int64_t v = 0; v < V; v++) {
+            double one = 1;
+
+            if (bp_conformal_walk(&prefix, kind, rule, &one, &p[v], 1) == 1)
+                continue;
+            set = bp_conformal_end(&prefix, kind, rule, p[v], 1);
+            break;
+        }
+        put((double)bp_conformal_size(&set, u));
+    }
+}
+
+/* {coverage, penalty, free, V} probabilities labels u, and those of other predictions */
+static void conformal(void)
+{
+    array given = next(), p = next(), label = next(), u = next(), other = next(), other_u = next();
+    int64_t V = given.whole[3];
+    bp_conformal_rule rule = {.penalty = given.real[1], .free = given.whole[2]};
+    double *scores = bp_alloc("probe", label.n, sizeof *scores);
+
+    for (int kind = 0; kind < BP_CONFORMAL_KINDS; kind++) {
+        for (int64_t k = 0; k < label.n; k++) {
+            bp_conformal_target target = target_of(p.real + k * V, V, label.whole[k]);
+
+            scores[k] = bp_conformal_score(kind, &rule, &target, u.real[k]);
+        }
+        rule.threshold[kind] = bp_conformal_threshold(scores, label.n, given.real[0]);
+        put(rule.threshold[kind]);
+    }
+    for (int64_t k = 0; k < other_u.n; k++)
+        put_sets(other.real + k * V, V, &rule, other_u.real[k]);
+}
+
 int main(int argc, char **argv)
 {
     static const struct {
@@ -302,7 +369,7 @@ int main(int argc, char **argv)
     } kinds[] = {{"calibration", calibration}, {"detection", detection}, {"risk", risk},
                  {"temperature", temperature}, {"bootstrap", bootstrap}, {"classes", classes},
                  {"regression", regression},   {"compare", compare},     {"dirichlet", dirichlet},
-                 {"inference", inference}};
+                 {"inference", inference},     {"conformal", conformal}};
 
     for (size_t k = 0; argc == 2 && k < sizeof kinds / sizeof kinds[0]; k++)
         if (strcmp(argv[1], kinds[k].name) == 0) {

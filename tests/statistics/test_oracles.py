@@ -283,6 +283,28 @@ class Oracles(unittest.TestCase):
         same = probe("compare", one[0], one[1], one[0], one[1])[:7]
         self.near(same[2:], [0, 0, 0, 0.5, 1])
 
+    def test_conformal_sets_are_those_of_sorted_probabilities(self):
+        draw = numpy.random.default_rng(11)
+        for coverage, penalty, free, outcomes, n in ((0.9, 0.05, 2, 8, 60), (0.8, 0, 0, 3, 25), (0.5, 0.3, 1, 30, 200), (0.99, 0.1, 2, 5, 20)):
+            p, other = (draw.dirichlet(numpy.full(outcomes, 0.3), size) for size in (n, 40))
+            label = numpy.array([draw.choice(outcomes, p=0.7 * row + 0.3 / outcomes) for row in p])
+            u, other_u = draw.random(n), draw.random(40)
+
+            def scores(rows, uniform):
+                order = numpy.argsort(-rows, axis=1, kind="stable")
+                falling = numpy.take_along_axis(rows, order, axis=1)
+                aps = numpy.cumsum(falling, axis=1) - falling + uniform[:, None] * falling
+                raps = aps + penalty * numpy.maximum(0, numpy.arange(1, outcomes + 1) - free)[None, :]
+                rank = numpy.argsort(order, axis=1)
+                return 1 - rows, numpy.take_along_axis(aps, rank, axis=1), numpy.take_along_axis(raps, rank, axis=1)
+
+            level = int(numpy.ceil((n + 1) * coverage))
+            thresholds = [numpy.inf if level > n else numpy.sort(s[numpy.arange(n), label])[level - 1] for s in scores(p, u)]
+            sizes = numpy.stack([(s <= q).sum(axis=1) for s, q in zip(scores(other, other_u), thresholds)], axis=1)
+            got = probe("conformal", [coverage, penalty, free, outcomes], p.ravel(), label, u, other.ravel(), other_u)
+            self.near(got[:3], thresholds)
+            self.near(got[3:], sizes.ravel())
+
 
 if __name__ == "__main__":
     PROBE = sys.argv.pop(1)

@@ -39,15 +39,17 @@ static void fill_row(float *values, int64_t stride, const ensemble_work *work, c
     const double *totals = &work->totals[3 * r];
     double information = totals[1] < 0 ? 0 : totals[1];
     int32_t top = work->tops[r];
-    int64_t agreeing = 0;
+    int64_t agreeing = 0, first = work->sets ? BP_MODEL_SET_END : BP_MODEL_MEMBER;
 
     for (int64_t m = 0; m < in->members; m++) {
         const bp_member_row *known = &in->known[m * in->known_stride + r];
 
         agreeing += known->top == top;
-        values[(BP_MODEL_MEMBER + m) * stride] = known->logprob;
+        values[(first + m) * stride] = known->logprob;
     }
-    fill_extras(values + (BP_MODEL_MEMBER + in->members) * stride, stride, work, in, r, extras);
+    fill_extras(values + (first + in->members) * stride, stride, work, in, r, extras);
+    if (work->sets)
+        ensemble_fill_sets(values, stride, &work->set_rows[r]);
     values[BP_MODEL_LOGPROB * stride] = (float)logprob;
     values[BP_MODEL_EXPECTED_ENTROPY * stride] = (float)totals[0];
     values[BP_MODEL_MUTUAL_INFORMATION * stride] = (float)information;
@@ -102,6 +104,8 @@ static bp_err score_part(ensemble *self, const bp_model_batch *part, const answe
 
         ensemble_mix(self, &work, first, rows);
         bp_mixture in = ensemble_mixture(self, &work, first, rows);
+        if (work.sets)
+            ensemble_find_sets(self, &work, &in);
         for (int64_t r = 0; r < rows && out->values; r++)
             fill_row(out->values + work.places[first + r], out->stride, &work, &in, r,
                      self->lm.info.extras);

@@ -9,16 +9,19 @@
 
 #include "infer/ensemble/draws.h"
 #include "models/model.h"
+#include "statistics/conformal.h"
 
 #include <math.h>
 #include <stddef.h>
 
 /** What the ensemble is made of. */
 typedef struct bp_ensemble_spec {
-    const char *path;    /* an ensemble (io/checkpoint/ensemble_file.h), or a CHECKPOINT */
-    bp_draws *draws;     /* how members are made of the CHECKPOINT; NULL: it is the one member.
-                            Borrowed until the ensemble is freed */
-    int64_t context;     /* of windows, where models allow more than their own; 0: their own */
+    const char *path; /* an ensemble (io/checkpoint/ensemble_file.h), or a CHECKPOINT */
+    bp_draws *draws;  /* how members are made of the CHECKPOINT; NULL: it is the one member.
+                         Borrowed until the ensemble is freed */
+    int64_t context;  /* of windows, where models allow more than their own; 0: their own */
+    const bp_conformal_rule *sets; /* statistics of conformal sets are asked for (outcomes are a
+                                      softmax); NULL: they are not. Borrowed for the call */
     size_t memory_bytes; /* score.memory: for the vocabulary distributions of some rows at a time */
 } bp_ensemble_spec;
 
@@ -38,9 +41,10 @@ bp_err bp_ensemble_open(bp_model **out, const bp_mesh *mesh, const bp_config *co
                         const bp_ensemble_spec *spec);
 
 /** What an ensemble of this many members takes on a rank of the last stage for a batch of `tokens`,
- * besides its models (the widest of them, as bp_model_estimate has it). Pure. */
+ * besides its models (the widest of them, as bp_model_estimate has it); `sets` of its spec are
+ * asked for. Pure. */
 int64_t bp_ensemble_work_bytes(const bp_model_memory *widest, const bp_mesh_shape *mesh,
-                               int64_t members, int64_t tokens, int64_t memory_bytes);
+                               int64_t members, int64_t tokens, int64_t memory_bytes, bool sets);
 
 /** "m00", as in the list; "pass-000", "sample-000". Borrowed. */
 const char *bp_ensemble_member_name(const bp_model *lm, int64_t member);
@@ -68,5 +72,13 @@ typedef struct bp_scaled_sums {
 /** Add a batch's scored tokens. Collective over mesh->ensemble; the sums are valid on all its
  * ranks. Errors: BP_ERR_SYSTEM. */
 bp_err bp_ensemble_temper(bp_model *lm, const bp_model_batch *batch, bp_scaled_sums *sums);
+
+/** The true outcome of each scored place of a batch among the mixture's, in the order of places;
+ * of an ensemble with sets.
+ *
+ * Collective: over mesh->ensemble.
+ * Shapes:     targets[bp_model_batch_rows(batch)], equal on all its ranks.
+ * Errors:     BP_ERR_SYSTEM. */
+bp_err bp_ensemble_targets(bp_model *lm, const bp_model_batch *batch, bp_conformal_target *targets);
 
 #endif

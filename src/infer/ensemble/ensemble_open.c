@@ -370,7 +370,11 @@ static bp_err fill_info(opening *o)
     info->kind = "ensemble";
     info->members = self->member_count;
     info->extras = extras_of(o);
-    info->statistics = BP_MODEL_MEMBER + self->member_count +
+    if (o->spec->sets) {
+        self->sets = *o->spec->sets;
+        info->sets = true;
+    }
+    info->statistics = bp_model_first_member(info) + self->member_count +
                        bp_model_extras_before(info->extras, BP_MODEL_EXTRAS);
     for (int64_t k = 0; k < o->models; k++) {
         const bp_model_info *one = &o->infos[k];

@@ -63,12 +63,6 @@ static int64_t most_windows(int64_t rounds, int64_t widest, int64_t length, int6
     return most > 0 ? most : 1;
 }
 
-void *ensemble_take(bp_arena *arena, int64_t n, size_t size)
-{
-    return bp_arena_floats(arena,
-                           (int64_t)(((size_t)n * size + sizeof(float) - 1) / sizeof(float)));
-}
-
 /* What the memory of a batch depends on, besides its rows and their chunk. */
 typedef struct extent {
     bool last;                     /* of the pipeline's stages */
@@ -76,7 +70,7 @@ typedef struct extent {
     int64_t members, rounds, side; /* side: members side by side */
     int64_t widest, widths;        /* of a backbone, and the sum of all backbones' here */
     int64_t columns, vocab_count;  /* of the vocabulary: where members meet, and of a rank */
-    bool temperature, decoding, prior;
+    bool temperature, decoding, prior, sets;
 } extent;
 
 static void lay_out(const extent *of, ensemble_work *work, bp_arena *arena)
@@ -104,6 +98,8 @@ static void lay_out(const extent *of, ensemble_work *work, bp_arena *arena)
         ensemble_take(arena, of->decoding ? work->chunk * of->vocab_count : 0, sizeof(float));
     work->powers = ensemble_take(arena, of->temperature ? work->chunk * BP_TEMPERATURE_POINTS : 0,
                                  sizeof *work->powers);
+    if (of->sets)
+        ensemble_sets_lay_out(work, of->columns, arena);
 }
 
 static extent extent_of(const ensemble *self, int64_t tokens, bool temperature)
@@ -117,7 +113,8 @@ static extent extent_of(const ensemble *self, int64_t tokens, bool temperature)
                  .columns = self->columns,
                  .vocab_count = self->lm.info.vocab_count,
                  .temperature = temperature,
-                 .prior = bp_model_is_prior(&self->lm.info)};
+                 .prior = bp_model_is_prior(&self->lm.info),
+                 .sets = self->lm.info.sets};
 
     for (int64_t t = 0; t < self->backbone_count; t++)
         of.widths += self->backbones[t].width;
@@ -130,6 +127,7 @@ void ensemble_lay_out_rows(const ensemble *self, ensemble_work *work, int64_t ro
     extent of = extent_of(self, 0, false);
 
     of.decoding = true;
+    of.sets = false;
     work->rows = rows;
     work->chunk = chunk_rows(self, rows);
     work->chunk = work->chunk < rows ? work->chunk : rows;
@@ -138,7 +136,7 @@ void ensemble_lay_out_rows(const ensemble *self, ensemble_work *work, int64_t ro
 
 /* The largest part of a batch, all of it scored. */
 int64_t bp_ensemble_work_bytes(const bp_model_memory *widest, const bp_mesh_shape *mesh,
-                               int64_t members, int64_t tokens, int64_t memory_bytes)
+                               int64_t members, int64_t tokens, int64_t memory_bytes, bool sets)
 {
     int64_t A = mesh->members, rounds = (members + A - 1) / A;
     int64_t V = (widest->vocab_size + mesh->tensor - 1) / mesh->tensor;
@@ -154,7 +152,8 @@ int64_t bp_ensemble_work_bytes(const bp_model_memory *widest, const bp_mesh_shap
                  .widths = rounds * widest->width,
                  .columns = (V + A - 1) / A,
                  .vocab_count = V,
-                 .temperature = true};
+                 .temperature = true,
+                 .sets = sets};
     ensemble_work work = {.rows = of.tokens,
                           .chunk = bp_head_filled_rows(of.tokens, most_rows(row, memory_bytes))};
     bp_arena arena = {0};

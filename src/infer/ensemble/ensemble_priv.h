@@ -6,6 +6,7 @@
 #include "infer/ensemble/ensemble.h"
 #include "math/kernels/mixture.h"
 #include "mesh/collective.h"
+#include "statistics/conformal.h"
 
 /** One run of a model's backbone; its states serve the members that have it. */
 typedef struct ensemble_backbone {
@@ -18,6 +19,16 @@ typedef struct ensemble_member {
     double oob;
     int64_t backbone, head; /* where the member is here; backbone -1: on other ranks */
 } ensemble_member;
+
+/** Rows whose conformal sets are found at once. */
+#define ENSEMBLE_SET_ROWS 64
+typedef struct ensemble_sets ensemble_sets; /* workspace: ensemble_sets.c */
+/** What is known of a row. */
+typedef struct ensemble_set_row {
+    bp_conformal_target target;
+    int64_t lac;                 /* outcomes in the set of lac */
+    bp_conformal_set grouped[2]; /* of aps and raps */
+} ensemble_set_row;
 
 /** Memory of a batch, an arena that grows. On ranks of other stages only `places` and
  * `targets`. */
@@ -36,18 +47,21 @@ typedef struct ensemble_work {
     double *sums;               /* [2][chunk] */
     bp_mixture_row *mixed;      /* [chunk] */
     double *totals;             /* [chunk][3] of the mixture, over all ranks */
-    double *spread;          /* [chunk] of a prior network: the Dirichlet's differential entropy */
-    int32_t *tops;           /* [chunk] */
-    bp_scaled_row *powers;   /* [chunk][BP_TEMPERATURE_POINTS], where they are asked for */
+    double *spread;        /* [chunk] of a prior network: the Dirichlet's differential entropy */
+    int32_t *tops;         /* [chunk] */
+    bp_scaled_row *powers; /* [chunk][BP_TEMPERATURE_POINTS], where they are asked for */
+    ensemble_sets *sets;   /* where they are asked for, and [chunk] of what was found */
+    ensemble_set_row *set_rows;
     float *mixture;          /* [chunk][vocab_count] log p, in decoding; */
     bp_decoding **decodings; /* [backbones], and in scoring NULL */
 } ensemble_work;
 
 typedef struct ensemble {
     bp_model lm;
-    const bp_mesh *mesh; /* borrowed */
-    bp_draws *draws;     /* borrowed; NULL: members are listed */
-    size_t memory_bytes; /* of the distributions */
+    const bp_mesh *mesh;    /* borrowed */
+    bp_draws *draws;        /* borrowed; NULL: members are listed */
+    size_t memory_bytes;    /* of the distributions */
+    bp_conformal_rule sets; /* where info.sets */
     ensemble_member *members;
     int64_t member_count;
     int64_t rounds;    /* each of as many members as the mesh has side by side */
@@ -80,7 +94,11 @@ void ensemble_take_part(const ensemble *self, const bp_model_batch *batch, int64
  * mesh->ensemble. */
 bp_err ensemble_reserve(ensemble *self, bp_arena *arena);
 /** Space for n objects in it; of an arena without a base they are counted. */
-void *ensemble_take(bp_arena *arena, int64_t n, size_t size);
+static inline void *ensemble_take(bp_arena *arena, int64_t n, size_t size)
+{
+    return bp_arena_floats(arena,
+                           (int64_t)(((size_t)n * size + sizeof(float) - 1) / sizeof(float)));
+}
 
 /** Work for a batch, with its scored tokens gathered. Collective over mesh->ensemble. Errors:
  * BP_ERR_SYSTEM, the same on all ranks. */
@@ -113,6 +131,14 @@ double ensemble_target_logprob(const bp_mixture *in, int64_t r, double *variance
 bool ensemble_is_last(const ensemble *self);
 
 void ensemble_free(bp_model *lm);
+
+/* ensemble_sets.c */
+void ensemble_sets_lay_out(ensemble_work *work, int64_t columns, bp_arena *arena);
+/** work->set_rows of the rows that ensemble_mix has mixed. On the last stage; collective over
+ * mesh->tensor and mesh->across. */
+void ensemble_find_sets(ensemble *self, ensemble_work *work, const bp_mixture *all);
+/** The statistics of a row: values[statistic * stride]. */
+void ensemble_fill_sets(float *values, int64_t stride, const ensemble_set_row *row);
 
 /* ensemble_texts.c */
 /** Are the models without a softmax over outcomes: regressions, or answers? */

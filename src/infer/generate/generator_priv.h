@@ -19,6 +19,7 @@ typedef struct generator {
     int64_t start;                    /* what targets begin with, */
     int64_t before, after;            /* and language tags in sources; -1: none */
     bp_prompts_most most;             /* on all ranks: before prompts are read */
+    int64_t entailment_bytes;         /* on all ranks: of the classifier of meanings */
     bp_prompts prompts;               /* on all ranks; texts only on the coordinator */
     char prompts_hash[BP_SHA256_HEX]; /* on all ranks */
     bp_generate_plan plan;            /* on all ranks */

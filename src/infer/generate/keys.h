@@ -19,6 +19,8 @@ typedef struct bp_generate_keys {
     int64_t rounds;
     bool remask;
     int64_t samples;
+    const char *entails;
+    bool entails_prompt;
     double temperature;
     int64_t top_k;
     double top_p;

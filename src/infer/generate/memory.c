@@ -1,6 +1,7 @@
 /* What generation takes on each rank, from manifests only. Prompts are not encoded yet: they are
  * assumed to have a token a byte, as far as the context allows. Called by generate.c before the
  * model is opened. */
+#include "infer/generate/entailment.h"
 #include "infer/generate/fill.h"
 #include "infer/generate/generator_priv.h"
 #include "mesh/collective.h"
@@ -78,7 +79,7 @@ static bp_err estimate_rank(const void *context, const bp_work_models *models,
                     (models->ensemble ? 1 + models->count / mesh->members : 1);
     /* a batch and decoding: not both at a time */
     out->own_bytes += bytes.weights + (decoding > bytes.work ? decoding : bytes.work);
-    out->node_bytes += bytes.node;
+    out->node_bytes += bytes.node + self->entailment_bytes; /* the coordinator's, which is one */
     return err;
 }
 
@@ -87,9 +88,18 @@ bp_err generator_describe(void *context, MPI_Comm world, bp_work_memory *out)
     generator *self = context;
     const bp_generate_keys *keys = bp_generate_keys_of(self->job->config);
 
-    if (bp_comm_is_root(world))
+    bp_err err = BP_OK;
+
+    if (bp_comm_is_root(world)) {
         self->most = bp_prompts_most_of(keys->prompts, keys->template_path);
+        if (keys->entails)
+            err = bp_entailment_estimate(&self->entailment_bytes, keys->entails);
+    }
+    err = bp_agree(world, err);
+    if (err != BP_OK)
+        return err;
     bp_bcast_bytes(&self->most, sizeof self->most, 0, world);
+    bp_bcast_bytes(&self->entailment_bytes, sizeof self->entailment_bytes, 0, world);
     out->context = self;
     out->model = keys->model;
     out->remedy = "use a smaller generate.batch or generate.beams";

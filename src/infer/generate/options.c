@@ -80,6 +80,16 @@ const bp_option bp_generate_options[] = {
      .max = 4096,
      .help = "texts a prompt; of beams the best ones",
      .at = AT(samples)},
+    {.key = "generate.entails",
+     .type = BP_OPTION_STRING,
+     .help = "CHECKPOINT of a classifier of pairs, fine-tuned to find entailment: the texts of a "
+             "prompt are grouped by what they mean",
+     .at = AT(entails)},
+    {.key = "generate.entails_prompt",
+     .type = BP_OPTION_BOOL,
+     .value = "yes",
+     .help = "of generate.entails: the prompt goes before both texts",
+     .at = AT(entails_prompt)},
     {.key = "generate.temperature",
      .type = BP_OPTION_REAL,
      .value = "1",
@@ -216,6 +226,11 @@ void bp_generate_check(bp_config *config)
                         "generate.language = %s and generate.first = %s both say what a text "
                         "begins with: at generate.first; leave it out",
                         keys->language, keys->first);
+    if (keys->entails && keys->samples < 2)
+        bp_config_fault(config, "generate.too_few_samples",
+                        "generate.entails groups the texts of a prompt, and generate.samples = "
+                        "%" PRId64 ": at generate.samples; use 2 or more",
+                        keys->samples);
     if (keys->stop && bp_stops_read(&stops, keys->stop) != BP_OK)
         bp_config_fault_err(config);
     bp_stops_clear(&stops);

@@ -5,9 +5,12 @@
 #include "base/config/json.h"
 #include "base/files/fs.h"
 #include "base/mem.h"
+#include "base/process/heartbeat.h"
+#include "infer/generate/entailment.h"
 #include "infer/generate/results.h"
 #include "infer/generate/spell.h"
 #include "models/weights.h"
+#include "statistics/semantic.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -17,12 +20,15 @@
 typedef struct sums {
     int64_t texts, tokens, finished[3];
     double logprob, entropy, information;
+    int64_t prompts; /* with clusters of meaning */
+    double semantic, discrete, clusters;
 } sums;
 
 typedef struct writer {
     generator *self;
     bp_draft draft;
     sums sums;
+    bp_entailment *entailment; /* NULL: meanings are not asked for */
 } writer;
 
 /* ---- text ---- */
@@ -109,7 +115,29 @@ static json_t *statistic(const bp_search_text *text, int which)
     return list;
 }
 
-static void add_figures(json_t *line, const bp_search_text *text, sums *all)
+/* How sure the model was of the whole text; null of a text without tokens, and where a part of an
+ * older program, or a text that was filled in, has no entropies. */
+static void add_certainty(json_t *line, const bp_search_text *text, bool ensemble)
+{
+    double logprob = 0, least = NAN, entropy = 0, information = 0, count = (double)text->count;
+
+    for (int64_t i = 0; i < text->count; i++) {
+        const float *of = text->statistics ? text->statistics + i * BP_DECODE_STATISTICS : NULL;
+
+        logprob += text->logprobs[i];
+        least = fmin(least, text->logprobs[i]);
+        entropy += of ? (double)of[BP_DECODE_ENTROPY] : NAN;
+        information += of ? (double)of[BP_DECODE_MUTUAL_INFORMATION] : NAN;
+    }
+    (void)json_object_set_new(line, "perplexity", bp_json_real(exp(-logprob / count)));
+    (void)json_object_set_new(line, "least_probability", bp_json_real(exp(least)));
+    (void)json_object_set_new(line, "mean_entropy", bp_json_real(entropy / count));
+    if (ensemble)
+        (void)json_object_set_new(line, "sequence_mutual_information",
+                                  bp_json_real(count > 0 ? information : NAN));
+}
+
+static void add_figures(json_t *line, const bp_search_text *text, bool ensemble, sums *all)
 {
     json_t *tokens = json_array();
     double logprob = 0;
@@ -127,7 +155,8 @@ static void add_figures(json_t *line, const bp_search_text *text, sums *all)
     (void)json_object_set_new(line, "logprob", json_real(logprob));
     (void)json_object_set_new(line, "logprobs", reals(text->logprobs, text->count));
     (void)json_object_set_new(line, "finish", bp_json_string(bp_finish_name(text->finish)));
-    if (text->statistics) {
+    add_certainty(line, text, ensemble);
+    if (text->statistics && ensemble) {
         (void)json_object_set_new(line, "entropy", statistic(text, BP_DECODE_ENTROPY));
         (void)json_object_set_new(line, "mutual_information",
                                   statistic(text, BP_DECODE_MUTUAL_INFORMATION));
@@ -138,25 +167,30 @@ static void add_figures(json_t *line, const bp_search_text *text, sums *all)
     all->logprob += logprob;
 }
 
-static bp_err write_line(writer *to, int64_t index, const bp_search_text *text)
+static bp_err write_object(writer *to, const json_t *line)
 {
-    json_t *line = json_object();
-    char *dumped = NULL;
+    char *dumped = bp_json_line(line);
+    bp_err err = bp_draft_write(&to->draft, dumped, strlen(dumped));
+
+    bp_free(dumped);
+    return err;
+}
+
+/* The line of a text. Owns: *line, after an error too. */
+static bp_err make_line(writer *to, int64_t index, const bp_search_text *text, json_t **line)
+{
     bp_err err;
 
-    (void)json_object_set_new(line, "index", json_integer((json_int_t)index));
-    err = add_prompt(line, to->self, index);
+    *line = json_object();
+    (void)json_object_set_new(*line, "index", json_integer((json_int_t)index));
+    err = add_prompt(*line, to->self, index);
     if (err == BP_OK)
-        err = to->self->plan.fill.rounds > 0 ? add_filled(line, to->self, index, text)
-                                             : add_text(line, to->self, text);
+        err = to->self->plan.fill.rounds > 0 ? add_filled(*line, to->self, index, text)
+                                             : add_text(*line, to->self, text);
     if (err == BP_OK) {
-        add_figures(line, text, &to->sums);
-        generator_note_text(to->self, index, line);
-        dumped = bp_json_line(line);
-        err = bp_draft_write(&to->draft, dumped, strlen(dumped));
+        add_figures(*line, text, to->self->job->info.members > 0, &to->sums);
+        generator_note_text(to->self, index, *line);
     }
-    bp_free(dumped);
-    json_decref(line);
     return err;
 }
 
@@ -168,22 +202,21 @@ static bp_err write_left_out(writer *to, int64_t index)
         bp_sprintf("the source has %" PRId64 " tokens, more than the model's context of %" PRId64,
                    self->job->info.context + self->prompts.excess[index], self->job->info.context);
     json_t *line = json_pack("{s:I}", "index", (json_int_t)index);
-    char *dumped = NULL;
     bp_err err = add_prompt(line, self, index);
 
     if (err == BP_OK) {
-        json_t *rest = json_pack("{s:n, s:[], s:n, s:[], s:s, s:s}", "text", "tokens", "logprob",
-                                 "logprobs", "finish", "error", "error", says);
+        json_t *rest = json_pack("{s:n, s:[], s:n, s:[], s:s, s:s, s:n, s:n, s:n}", "text",
+                                 "tokens", "logprob", "logprobs", "finish", "error", "error", says,
+                                 "perplexity", "least_probability", "mean_entropy");
 
         (void)json_object_update(line, rest);
         if (self->job->info.members > 0)
-            (void)json_object_update_new(
-                line, json_pack("{s:[], s:[]}", "entropy", "mutual_information"));
+            (void)json_object_update_new(line, json_pack("{s:n, s:[], s:[]}",
+                                                         "sequence_mutual_information", "entropy",
+                                                         "mutual_information"));
         json_decref(rest);
-        dumped = bp_json_line(line);
-        err = bp_draft_write(&to->draft, dumped, strlen(dumped));
+        err = write_object(to, line);
     }
-    bp_free(dumped);
     bp_free(says);
     json_decref(line);
     return err;
@@ -191,19 +224,107 @@ static bp_err write_left_out(writer *to, int64_t index)
 
 /* ---- all ---- */
 
+/* ---- clusters of meaning ---- */
+
+/* The texts of a prompt, each with the prompt before it where that is asked for. */
+typedef struct meanings {
+    bp_entailment *entailment;
+    char **texts;
+    bp_err err;
+} meanings;
+
+/* bp_semantic_same: each entails the other; equal texts do. */
+static bool means_same(void *context, int64_t one, const int64_t *others, int64_t count, bool *same)
+{
+    meanings *self = context;
+    const char **texts = bp_alloc("generate.text", 4 * count, sizeof *texts);
+    bool *holds = bp_alloc("generate.text", 2 * count, sizeof *holds);
+
+    for (int64_t k = 0; k < count; k++) {
+        texts[2 * k] = texts[2 * count + 2 * k + 1] = self->texts[one];
+        texts[2 * k + 1] = texts[2 * count + 2 * k] = self->texts[others[k]];
+    }
+    bp_heartbeat_progress();
+    self->err = bp_entailment_ask(self->entailment, texts, texts + 2 * count, 2 * count, holds);
+    for (int64_t k = 0; k < count; k++)
+        same[k] = strcmp(self->texts[one], self->texts[others[k]]) == 0 ||
+                  (holds[2 * k] && holds[2 * k + 1]);
+    bp_free(holds);
+    bp_free(texts);
+    return self->err == BP_OK;
+}
+
+static char *meaning_of(const writer *to, const json_t *line)
+{
+    const char *prompt = json_string_value(json_object_get(line, "prompt"));
+    const char *text = json_string_value(json_object_get(line, "text"));
+    bool before = bp_generate_keys_of(to->self->job->config)->entails_prompt && prompt;
+
+    return bp_sprintf("%s%s%s", before ? prompt : "", before ? " " : "", text ? text : "");
+}
+
+/* Figures of the lines of one prompt. */
+static bp_err add_meanings(writer *to, json_t *lines)
+{
+    int64_t n = (int64_t)json_array_size(lines), clusters;
+    meanings self = {.entailment = to->entailment,
+                     .texts = bp_alloc("generate.text", n, sizeof(char *))};
+    int64_t *cluster = bp_alloc("generate.text", n, sizeof *cluster);
+    int64_t *tokens = bp_alloc("generate.text", n, sizeof *tokens);
+    double *logprob = bp_alloc("generate.text", n, sizeof *logprob);
+
+    for (int64_t k = 0; k < n; k++) {
+        const json_t *line = json_array_get(lines, (size_t)k);
+
+        self.texts[k] = meaning_of(to, line);
+        tokens[k] = (int64_t)json_array_size(json_object_get(line, "tokens"));
+        logprob[k] = json_number_value(json_object_get(line, "logprob"));
+    }
+    clusters = bp_semantic_clusters(cluster, n, means_same, &self);
+    if (clusters > 0) {
+        double semantic = bp_semantic_entropy(cluster, clusters, logprob, tokens, n),
+               discrete = bp_semantic_entropy(cluster, clusters, NULL, NULL, n);
+
+        for (int64_t k = 0; k < n; k++)
+            (void)json_object_update_new(
+                json_array_get(lines, (size_t)k),
+                json_pack("{s:I, s:o, s:o}", "cluster", (json_int_t)cluster[k], "semantic_entropy",
+                          bp_json_real(semantic), "semantic_entropy_discrete",
+                          bp_json_real(discrete)));
+        to->sums.prompts++;
+        to->sums.semantic += semantic;
+        to->sums.discrete += discrete;
+        to->sums.clusters += (double)clusters;
+    }
+    bp_names_free(&self.texts, n);
+    bp_free(logprob);
+    bp_free(tokens);
+    bp_free(cluster);
+    return self.err;
+}
+
 static bp_err write_prompt(writer *to, bp_result_reader *reader, int64_t index)
 {
     int64_t texts = 0;
+    json_t *lines = json_array();
     bp_err err = bp_result_prompt(reader, &texts);
 
     for (int64_t k = 0; err == BP_OK && k < texts; k++) {
         bp_search_text text;
+        json_t *line = NULL;
 
         err = bp_result_text(reader, &text);
-        if (err == BP_OK && !bp_prompts_left_out(&to->self->prompts, index))
-            err = write_line(to, index, &text);
+        if (err == BP_OK && !bp_prompts_left_out(&to->self->prompts, index)) {
+            err = make_line(to, index, &text, &line);
+            (void)json_array_append_new(lines, line);
+        }
         bp_result_text_clear(&text);
     }
+    if (err == BP_OK && to->entailment && json_array_size(lines) > 0)
+        err = add_meanings(to, lines);
+    for (size_t k = 0; err == BP_OK && k < json_array_size(lines); k++)
+        err = write_object(to, json_array_get(lines, k));
+    json_decref(lines);
     if (err == BP_OK && bp_prompts_left_out(&to->self->prompts, index))
         err = write_left_out(to, index);
     return err;
@@ -258,7 +379,7 @@ static json_t *rule_json(const generator *self)
     return rule;
 }
 
-static json_t *summary_of(const generator *self, const sums *all)
+static json_t *summary_of(const generator *self, const sums *all, const bp_entailment *entailment)
 {
     double tokens = all->tokens > 0 ? (double)all->tokens : 1;
     json_t *summary = json_pack(
@@ -277,6 +398,16 @@ static json_t *summary_of(const generator *self, const sums *all)
         (void)json_object_set_new(summary, "entropy", bp_json_real(all->entropy / tokens));
         (void)json_object_set_new(summary, "mutual_information",
                                   bp_json_real(all->information / tokens));
+    }
+    if (entailment) {
+        double prompts = all->prompts > 0 ? (double)all->prompts : NAN;
+
+        (void)json_object_update_new(
+            summary, json_pack("{s:o, s:o, s:o, s:o}", "semantic_entropy",
+                               bp_json_real(all->semantic / prompts), "semantic_entropy_discrete",
+                               bp_json_real(all->discrete / prompts), "clusters",
+                               bp_json_real(all->clusters / prompts), "entails",
+                               bp_entailment_json(entailment)));
     }
     (void)json_object_set_new(summary, "rule", rule_json(self));
     (void)json_object_set_new(summary, "prompts_hash", bp_json_string(self->prompts_hash));
@@ -297,8 +428,11 @@ bp_err generator_write_outputs(generator *self, bp_parts *parts)
     char *summary = bp_path_join(self->job->folder, "summary.json");
     writer to = {.self = self};
     bp_part_result part = {0};
+    const char *entails = bp_generate_keys_of(self->job->config)->entails;
     bp_err err = bp_run_check_owner(self->job->run);
 
+    if (err == BP_OK && entails)
+        err = bp_entailment_open(&to.entailment, entails);
     if (err == BP_OK)
         err = bp_draft_open(&to.draft, outputs);
     if (err == BP_OK) {
@@ -312,11 +446,12 @@ bp_err generator_write_outputs(generator *self, bp_parts *parts)
             bp_draft_drop(&to.draft);
     }
     if (err == BP_OK) {
-        self->summary = summary_of(self, &to.sums);
+        self->summary = summary_of(self, &to.sums, to.entailment);
         err = generator_measure_texts(self, self->summary);
     }
     if (err == BP_OK)
         err = bp_json_save(summary, self->summary);
+    bp_entailment_free(&to.entailment);
     bp_free(summary);
     bp_free(outputs);
     return err;

@@ -96,6 +96,17 @@ static json_t *span_of(const generator *self, const json_t *line, const int32_t 
     return span;
 }
 
+/* The text's cluster, and what the clusters of its prompt come to; null without. */
+static json_t *meaning_of(const json_t *line)
+{
+    const json_t *entropy = json_object_get(line, "semantic_entropy");
+
+    if (!json_is_number(entropy))
+        return json_null();
+    return json_pack("{s:O, s:o}", "cluster", json_object_get(line, "cluster"), "entropy",
+                     rounded("%.3f", json_number_value(entropy)));
+}
+
 static json_t *text_of(const generator *self, const json_t *line)
 {
     size_t count = json_array_size(json_object_get(line, "tokens")), shown;
@@ -118,6 +129,7 @@ static json_t *text_of(const generator *self, const json_t *line)
     (void)json_object_set_new(text, "logprob",
                               rounded("%.3f", json_number_value(json_object_get(line, "logprob"))));
     (void)json_object_set_new(text, "darkest", rounded("%.4f", darkest));
+    (void)json_object_set_new(text, "meaning", meaning_of(line));
     return text;
 }
 

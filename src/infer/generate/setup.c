@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "infer/ensemble/model_tokenizer.h"
+#include "infer/generate/entailment.h"
 #include "io/checkpoint/checkpoint.h"
 #include "io/checkpoint/ensemble_file.h"
 #include "math/math.h"
@@ -238,6 +239,22 @@ static void warn_of_prompts(const generator *self)
                 fills(self) ? ", two of which frame a text" : "");
 }
 
+/* Before a text is written. */
+static bp_err check_entailment(const generator *self)
+{
+    const char *path = bp_generate_keys_of(self->job->config)->entails;
+    MPI_Comm world = self->job->mesh->world;
+    bp_err err = path && !self->tokenizer
+                     ? BP_FAIL(BP_ERR_CONFIG, "generate.no_tokenizer",
+                               "generate.entails needs texts, and the model brings no tokenizer: "
+                               "at tokenizer.path; set it")
+                     : BP_OK;
+
+    if (err == BP_OK && path && bp_comm_is_root(world))
+        err = bp_entailment_check(path);
+    return bp_agree(world, err);
+}
+
 static bp_err open_prompts(generator *self)
 {
     const bp_generate_keys *keys = bp_generate_keys_of(self->job->config);
@@ -309,6 +326,8 @@ bp_err generator_open(void *context)
         err = open_stops(self);
     if (err == BP_OK)
         err = find_fill_rule(self);
+    if (err == BP_OK)
+        err = check_entailment(self);
     if (err == BP_OK)
         err = open_prompts(self);
     if (err == BP_OK)

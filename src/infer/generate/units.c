@@ -10,7 +10,7 @@
 #include "base/process/heartbeat.h"
 #include "infer/generate/fill.h"
 #include "infer/generate/results.h"
-#include "math/kernels/kernels.h"
+#include "math/kernels/mixture.h"
 #include "mesh/collective.h"
 
 #include <inttypes.h>
@@ -45,7 +45,7 @@ typedef struct bp_unit {
     int64_t K;                    /* slots of a prompt */
     int chooser;                  /* rank in mesh->ensemble */
     bool chooses, leads, gathers; /* gathers: has a slice that goes to the chooser */
-    bool ensemble;                /* statistics are returned */
+    bool ensemble;                /* the model returns statistics; else the chooser finds them */
     bp_decoding *decoding;
     unit_group *groups;
     float *slice;  /* [slots][vocab_count] */
@@ -55,7 +55,9 @@ typedef struct bp_unit {
     float *max;
     double *sums, *targets; /* [slots] log-sums, in the end; scratch */
     int32_t *zeros;         /* [slots] */
-    bp_choice *choices;     /* [threads] */
+    bp_member_row *known;   /* [slots], of one model */
+    bp_mixture_row *mixed;
+    bp_choice *choices; /* [threads] */
     int threads;
     int abandon;   /* STOPPED or FAILED, once a group was */
     int32_t wrong; /* FAILED: the first prompt that went wrong */
@@ -118,6 +120,8 @@ static void new_chooser(bp_unit *unit)
     unit->sums = bp_alloc("generate.unit", slots, sizeof *unit->sums);
     unit->targets = bp_alloc("generate.unit", slots, sizeof *unit->targets);
     unit->zeros = bp_alloc("generate.unit", slots, sizeof *unit->zeros);
+    unit->known = bp_alloc("generate.unit", slots, sizeof *unit->known);
+    unit->mixed = bp_alloc("generate.unit", slots, sizeof *unit->mixed);
     unit->threads = omp_get_max_threads();
     unit->choices = bp_alloc("generate.unit", unit->threads, sizeof *unit->choices);
     for (int t = 0; t < unit->threads; t++)
@@ -210,6 +214,8 @@ void bp_unit_free(bp_unit **out)
     for (int t = 0; t < unit->threads; t++)
         bp_choice_clear(&unit->choices[t]);
     bp_free(unit->choices);
+    bp_free(unit->mixed);
+    bp_free(unit->known);
     bp_free(unit->zeros);
     bp_free(unit->targets);
     bp_free(unit->sums);
@@ -266,8 +272,7 @@ static void begin_group(bp_unit *unit, unit_group *group, int64_t first, int64_t
                                ? 1
                                : bp_generate_tokens_left(spec->plan, length);
         if (unit->chooses)
-            bp_search_new(&group->searches[p], spec->rule, ids, length, first + p, capacity,
-                          unit->ensemble);
+            bp_search_new(&group->searches[p], spec->rule, ids, length, first + p, capacity, true);
     }
 }
 
@@ -320,6 +325,33 @@ static int64_t sum_rows(bp_unit *unit, const unit_group *group)
     return -1;
 }
 
+/* Of one model the entropies, which an ensemble returns; its logits are all here. */
+static void find_entropies(bp_unit *unit, const unit_group *group)
+{
+    int64_t V = unit->spec.rule->choice.vocab_size;
+    const bp_mixture in = {.members = 1,
+                           .rows = group->slots,
+                           .columns = V,
+                           .logits = unit->logits,
+                           .known = unit->known,
+                           .known_stride = group->slots,
+                           .targets = unit->zeros};
+
+    for (int64_t s = 0; s < group->slots; s++) {
+        double log_total = unit->sums[s] - (double)unit->max[s];
+
+        unit->known[s] = (bp_member_row){
+            .max = unit->max[s], .log_sum = (float)log_total, .log_total = log_total};
+    }
+    bp_mixture_rows(unit->mixed, &in);
+    for (int64_t s = 0; s < group->slots; s++) {
+        float *to = unit->statistics + s * BP_DECODE_STATISTICS;
+
+        to[BP_DECODE_ENTROPY] = (float)unit->mixed[s].entropy;
+        to[BP_DECODE_MUTUAL_INFORMATION] = 0;
+    }
+}
+
 /* Each prompt's search takes its slots' rows. */
 static void choose_all(bp_unit *unit, unit_group *group)
 {
@@ -327,10 +359,9 @@ static void choose_all(bp_unit *unit, unit_group *group)
 
 #pragma omp parallel for schedule(dynamic) num_threads(unit->threads)
     for (int64_t p = 0; p < group->prompts; p++) {
-        const bp_search_rows rows = {
-            .logits = unit->logits + p * K * V,
-            .log_sums = unit->sums + p * K,
-            .statistics = unit->ensemble ? unit->statistics + p * K * BP_DECODE_STATISTICS : NULL};
+        const bp_search_rows rows = {.logits = unit->logits + p * K * V,
+                                     .log_sums = unit->sums + p * K,
+                                     .statistics = unit->statistics + p * K * BP_DECODE_STATISTICS};
 
         if (group->steps == 0 || group->goes_on[p])
             group->goes_on[p] = bp_search_step(
@@ -371,6 +402,8 @@ static void choose(bp_unit *unit, unit_group *group, bool stop)
         unit->wrong = (int32_t)wrong;
     }
     if (unit->abandon == GOES_ON) {
+        if (!unit->ensemble)
+            find_entropies(unit, group);
         choose_all(unit, group);
         fill_next(unit, group);
     } else {

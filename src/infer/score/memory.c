@@ -61,11 +61,15 @@ static int64_t kept_bytes(const bp_work_models *models, int64_t inputs)
 }
 
 /* Statistics of a token, as bp_model_info.statistics. */
-static int64_t count_statistics(const bp_work_models *models)
+static int64_t count_statistics(const bp_score_memory_spec *spec, const bp_work_models *models)
 {
+    bool sets = spec->method && spec->method->sets;
+
     const bp_score_keys *keys = bp_score_keys_of(models->config);
 
-    return models->ensemble ? 9 + models->members : keys && keys->neighbours ? 2 : 1;
+    return models->ensemble ? (sets ? BP_MODEL_SET_END : BP_MODEL_MEMBER) + models->members
+           : keys && keys->neighbours ? 2
+                                      : 1;
 }
 
 /* bp_work_memory.rank: any rank that computes may lead, and the coordinator writes states. */
@@ -75,7 +79,7 @@ static bp_err estimate_rank(const void *context, const bp_work_models *models,
     const bp_score_memory_spec *spec = context;
     const bp_mesh_shape *mesh = place->mesh;
     const bp_draws *draws = spec->method ? spec->method->draws : NULL;
-    int64_t inputs = find_inputs(models), statistics = count_statistics(models);
+    int64_t inputs = find_inputs(models), statistics = count_statistics(spec, models);
     int64_t memory = bp_score_rule_keys_of(models->config)->memory;
     bp_model_task task = {.mesh = mesh,
                           .stage = place->stage,
@@ -97,8 +101,9 @@ static bp_err estimate_rank(const void *context, const bp_work_models *models,
     if (last && draws && draws->ops->bytes)
         out->own_bytes += draws->ops->bytes(draws, &bytes.widest, mesh);
     if (last && models->ensemble)
-        out->own_bytes += bp_ensemble_work_bytes(&bytes.widest, mesh, models->members,
-                                                 task.windows * task.length, memory);
+        out->own_bytes +=
+            bp_ensemble_work_bytes(&bytes.widest, mesh, models->members, task.windows * task.length,
+                                   memory, spec->method && spec->method->sets);
     return BP_OK;
 }
 

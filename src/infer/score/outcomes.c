@@ -19,7 +19,8 @@ static bool is_of_label(const bp_token_statistics *statistics, int64_t statistic
 {
     return statistic == BP_MODEL_LOGPROB || statistic == BP_MODEL_LOGPROB_VARIANCE ||
            statistic == BP_MODEL_CORRECT || statistic == BP_MODEL_BRIER ||
-           (statistic >= BP_MODEL_MEMBER && statistic < statistics->count);
+           (statistic == BP_MODEL_SET_RANK && statistic < statistics->count) ||
+           (statistic >= statistics->count - statistics->members && statistic < statistics->count);
 }
 
 /* NaN where it is not known, since there is no label. */
@@ -76,6 +77,18 @@ static bp_err write_values(const task_scoring *task, const char *path, const bp_
     return err;
 }
 
+/* The outcome of each prediction, and the names of outcomes. */
+static void take_labels(const task_scoring *task, bp_outcomes *table)
+{
+    int64_t ends = task_documents_ends(&task->documents);
+
+    table->label = bp_alloc("score.task", table->count, sizeof *table->label);
+    for (int64_t k = 0; k < table->count; k++)
+        table->label[k] = (float)task->documents.row[k / ends].label;
+    table->outcome_names = task->documents.names;
+    table->outcomes = task->self->info.task.outcomes;
+}
+
 static bp_err write_outcomes(task_scoring *task)
 {
     const scorer *self = task->self;
@@ -90,8 +103,11 @@ static bp_err write_outcomes(task_scoring *task)
                          .extras = self->info.extras};
     bp_err err;
 
+    if (task->kind->has_names)
+        take_labels(task, &table);
     count_predictions(task, predictions);
     err = task->kind->is_value ? write_values(task, path, &table) : bp_outcomes_write(path, &table);
+    bp_free(table.label);
     bp_free(predictions);
     bp_free(path);
     return err;

@@ -239,6 +239,12 @@ static void make_key(scorer *self)
                          self->method ? "outcomes" : "predictions", TASK_GROUP);
     if (self->method && self->info.extras != 0)
         bp_buffer_printf(&text, " with %x", self->info.extras);
+    if (self->info.sets && self->method->sets) {
+        const bp_conformal_rule *sets = self->method->sets;
+
+        bp_buffer_printf(&text, " sets %.17g %.17g %.17g %.17g %" PRId64, sets->threshold[0],
+                         sets->threshold[1], sets->threshold[2], sets->penalty, sets->free);
+    }
     if (scorer_asks_keys(self))
         bp_buffer_printf(&text, " and keys");
     if (selects(self))

@@ -4,6 +4,7 @@
 #include "base/files/fs.h"
 #include "base/mem.h"
 #include "infer/score/tables/summary.h"
+#include "uncertainty/comparison/predictions_file.h"
 
 #include <ctype.h>
 #include <stdio.h>
@@ -78,6 +79,11 @@ static bp_err take_folder(comparison_method *method, const char *text, const cha
 {
     const char *colon = strrchr(text, ':');
 
+    if (bp_predictions_are_at(text)) {
+        method->way = &comparison_predictions;
+        method->path = cut(text, strlen(text));
+        return BP_OK;
+    }
     if (colon && strchr(colon, '/'))
         colon = NULL;
     method->way = colon ? bp_uncertainty_method_find(colon + 1) : &bp_plain_method;
@@ -96,6 +102,8 @@ static bp_err take_method(comparison_methods *methods, const char *item)
     const char *equal = strchr(item, '=');
 
     *method = (comparison_method){0};
+    if (!equal && bp_predictions_are_at(item))
+        equal = strchr(item, ':');
     if (!equal)
         return BP_FAIL(BP_ERR_CONFIG, "comparison.no_name",
                        "'%s' has no name: at uncertainty.models; write NAME=FOLDER, NAME=FOLDER",

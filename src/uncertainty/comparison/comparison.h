@@ -24,7 +24,17 @@ typedef struct comparison_methods {
     int64_t count;
 } comparison_methods;
 
-/** Parse `NAME=FOLDER, NAME=FOLDER:WORD`, WORD being that of a method.
+/** The `way` of a method whose predictions another program made; its path is their file. */
+extern const bp_uncertainty_method comparison_predictions;
+static inline bool comparison_is_predictions(const comparison_method *method)
+{
+    return method->way == &comparison_predictions;
+}
+/** The first method that is a model; -1: there is none. */
+int64_t comparison_first_model(const comparison_methods *methods);
+
+/** Parse `NAME=FOLDER, NAME=FOLDER:WORD`, WORD being that of a method, and NAME=FILE or NAME:FILE
+ * of predictions (.csv, .npy).
  *
  * Local. Clear after an error too.
  * Errors:     BP_ERR_CONFIG an item without a name or a folder, an unknown word after ':', a name
@@ -126,6 +136,12 @@ typedef struct comparison_metadata {
  *             members of different tokenizers, vocabularies or tasks.
  */
 bp_err comparison_read_metadata(comparison_metadata *metadata, const comparison_method *method);
+
+/** The same of predictions: the task of `model`, which they are compared with, and their members.
+ *
+ * Local. Errors: those of bp_predictions_read; BP_ERR_CONFIG a task without outcomes. */
+bp_err comparison_read_predictions(comparison_metadata *metadata, const comparison_method *method,
+                                   const comparison_metadata *model);
 
 /** Both language models, or of one task with the same classes? */
 bool comparison_same_task(const comparison_metadata *one, const comparison_metadata *other);

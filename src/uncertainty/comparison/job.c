@@ -117,6 +117,8 @@ static void take_costs(comparison_job *self)
             .at_edge = json_is_true(json_object_get(temperature, "at_edge")),
             .tokens = json_integer_value(json_object_get(temperature, "tokens")),
             .noise = comparison_record_real(temperature, "noise_variance")};
+        if (comparison_job_wants_sets(self))
+            (void)comparison_job_recall_sets(self, m, &results->sets[m].fit);
     }
 }
 
@@ -221,6 +223,7 @@ static bp_err check_memory(const comparison_job *self, int64_t m, const bp_plann
 {
     const comparison_method *method = &self->results.methods.items[m];
     bp_ensemble_spec way = {.path = method->path};
+    const bp_conformal_rule sets = {.penalty = 0}; /* any */
     bp_config *config = NULL;
     bp_err err = bp_agree(self->world, comparison_job_derive(self, m, &config));
     bp_score_memory_spec spec = {.config = config, .method = &way, .plan = plan};
@@ -231,6 +234,7 @@ static bp_err check_memory(const comparison_job *self, int64_t m, const bp_plann
         spec.more_bytes = 0;
     }
     way.draws = self->draws[m];
+    way.sets = comparison_job_wants_sets(self) ? &sets : NULL;
     if (err == BP_OK)
         err = check_fits(self, &spec);
     bp_config_free(&config);
@@ -242,7 +246,8 @@ static bp_err check_methods(comparison_job *self)
     bp_err err = BP_OK;
 
     for (int64_t m = 0; err == BP_OK && m < self->results.methods.count; m++)
-        err = check_memory(self, m, NULL);
+        if (!comparison_is_predictions(&self->results.methods.items[m]))
+            err = check_memory(self, m, NULL);
     return err;
 }
 
@@ -321,7 +326,8 @@ bp_err bp_uncertainty_estimate(MPI_Comm world, bp_config *config,
     if (err == BP_OK && self.mesh->coordinates)
         print_plan(&self);
     for (int64_t m = 0; err == BP_OK && m < self.results.methods.count; m++)
-        err = estimate_method(&self, m, asked);
+        if (!comparison_is_predictions(&self.results.methods.items[m]))
+            err = estimate_method(&self, m, asked);
     comparison_job_close(&self);
     return err;
 }

@@ -67,6 +67,25 @@ typedef struct comparison_noise {
 bp_err comparison_job_fit_noise(const comparison_job *self, const bp_mesh *mesh,
                                 const bp_config *config, const bp_ensemble_spec *spec,
                                 comparison_noise *out);
+/** Conformal sets: thresholds of a method, and what they were fitted on. */
+/** Are there sets in this study? Of models whose outcomes are a softmax, where there is
+ * corpus.valid. */
+bool comparison_job_wants_sets(const comparison_job *self);
+/** Fit the thresholds. Collective over mesh->compute. Errors: those of comparison_job_each; the
+ * same on all ranks. */
+bp_err comparison_job_fit_sets(const comparison_job *self, const bp_mesh *mesh,
+                               const bp_config *config, const bp_ensemble_spec *spec,
+                               comparison_set_fit *out);
+/** To the record and from it; of the coordinator. false: they were not fitted. Errors: those of
+ * comparison_record_save. */
+bp_err comparison_job_keep_sets(const comparison_job *self, int64_t method,
+                                const comparison_set_fit *fit);
+bool comparison_job_recall_sets(const comparison_job *self, int64_t method,
+                                comparison_set_fit *fit);
+/** Predictions as the score folder of a method, after the models were scored. On the coordinator.
+ * Errors: those of bp_predictions_read and of reading and writing the tables; BP_ERR_FORMAT other
+ * rows or outcomes than the models have. */
+bp_err comparison_job_import(const comparison_job *self, int64_t method);
 /** The configuration of the score run of a method; NULL-ended tables of a score job. Owns: *out is
  * the caller's, bp_config_free(). */
 bp_err comparison_job_derive(const comparison_job *self, int64_t method, bp_config **out);

@@ -9,7 +9,8 @@
 const bp_option bp_uncertainty_options[] = {
     {.key = "uncertainty.models",
      .type = BP_OPTION_STRING,
-     .help = "NAME=FOLDER, NAME=FOLDER: CHECKPOINTs or ensembles" BP_UNCERTAINTY_METHODS_HELP,
+     .help = "NAME=FOLDER, NAME=FOLDER: CHECKPOINTs or ensembles" BP_UNCERTAINTY_METHODS_HELP
+             "; NAME=FILE.csv or .npy: predictions of others",
      .required = true,
      .at = BP_AT(bp_uncertainty_keys, models)},
     {.key = "uncertainty.in_domain",
@@ -49,6 +50,27 @@ const bp_option bp_uncertainty_options[] = {
      .help = "tokens of corpus.valid that the temperature is fitted to; without corpus.valid there "
              "is no temperature",
      .at = BP_AT(bp_uncertainty_keys, temper_tokens)},
+    {.key = "uncertainty.coverage",
+     .type = BP_OPTION_REAL,
+     .value = "0.9",
+     .min = 0,
+     .max = 0.9999,
+     .help = "of conformal sets, which are calibrated on corpus.valid; 0: there are none",
+     .at = BP_AT(bp_uncertainty_keys, coverage)},
+    {.key = "uncertainty.raps_penalty",
+     .type = BP_OPTION_REAL,
+     .value = "0.01",
+     .min = 0,
+     .max = 1,
+     .help = "of raps sets, for each rank beyond uncertainty.raps_rank",
+     .at = BP_AT(bp_uncertainty_keys, raps_penalty)},
+    {.key = "uncertainty.raps_rank",
+     .type = BP_OPTION_INT,
+     .value = "0",
+     .min = 0,
+     .max = 1e9,
+     .help = "ranks of raps sets without a penalty; 0: chosen on a fifth of corpus.valid",
+     .at = BP_AT(bp_uncertainty_keys, raps_rank)},
     {.key = "corpus.valid",
      .type = BP_OPTION_STRING,
      .help = "validation text: the temperature of each method is fitted to it",
@@ -101,6 +123,10 @@ void bp_uncertainty_check(bp_config *config)
     comparison_coverages coverages = {0};
 
     add_fault(config, comparison_methods_parse(&methods, bp_uncertainty_keys_of(config)->models));
+    if (methods.count > 0 && comparison_first_model(&methods) < 0)
+        add_fault(config, BP_FAIL(BP_ERR_CONFIG, "predictions.no_model",
+                                  "there are predictions only: at uncertainty.models; add a model, "
+                                  "which tells what they are predictions of"));
     for (const bp_uncertainty_method *const *way = bp_uncertainty_methods; *way; way++)
         if ((*way)->check && has_way(&methods, *way))
             (*way)->check(config);

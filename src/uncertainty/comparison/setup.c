@@ -178,7 +178,13 @@ static bp_err look_at_files(comparison_job *self)
     bp_err err = BP_OK;
 
     for (int64_t m = 0; err == BP_OK && m < results->methods.count; m++)
-        err = comparison_read_metadata(&results->metadata[m], &results->methods.items[m]);
+        if (!comparison_is_predictions(&results->methods.items[m]))
+            err = comparison_read_metadata(&results->metadata[m], &results->methods.items[m]);
+    for (int64_t m = 0; err == BP_OK && m < results->methods.count; m++)
+        if (comparison_is_predictions(&results->methods.items[m]))
+            err = comparison_read_predictions(
+                &results->metadata[m], &results->methods.items[m],
+                &results->metadata[comparison_first_model(&results->methods)]);
     for (int64_t m = 1; err == BP_OK && m < results->methods.count; m++)
         err = check_same_vocabulary(self, m);
     if (err == BP_OK)

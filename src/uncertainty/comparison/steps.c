@@ -117,6 +117,63 @@ static bp_err score(comparison_job *self, int64_t m, bp_config *config,
     return bp_agree(self->world, err);
 }
 
+/* ---- conformal sets: before the scores, which count them ---- */
+
+/* A score run that an older program began has none. */
+static bool has_score_run(const comparison_job *self, int64_t m)
+{
+    char *path = bp_sprintf("%s/scores/%s/run.json", self->results.folder,
+                            self->results.methods.items[m].name);
+    bool has = bp_path_exists(path);
+
+    bp_free(path);
+    return has;
+}
+
+static bp_err fit_sets(comparison_job *self, int64_t m, bp_config *config,
+                       const bp_ensemble_spec *spec, comparison_set_fit *fit)
+{
+    bp_mesh_shape shape = bp_mesh_shape_of(config);
+    bp_mesh *mesh = NULL;
+    bp_err err = bp_agree(self->world, bp_mesh_shape_fit(&shape, bp_comm_size(self->world)));
+
+    if (self->mesh->coordinates)
+        bp_log("%s: calibrating its conformal sets on corpus.valid",
+               self->results.methods.items[m].name);
+    if (err == BP_OK)
+        err = bp_mesh_new(&mesh, self->world, &shape);
+    if (err == BP_OK)
+        err = bp_agree(self->world, !mesh->computes
+                                        ? BP_OK
+                                        : comparison_job_fit_sets(self, mesh, config, spec, fit));
+    if (err == BP_OK) {
+        bp_bcast_bytes(fit, sizeof(*fit), mesh->dedicated ? 1 : 0, self->world);
+        err = bp_agree(self->world,
+                       mesh->coordinates ? comparison_job_keep_sets(self, m, fit) : BP_OK);
+    }
+    bp_mesh_free(&mesh);
+    return err;
+}
+
+/* The method's, from the record or fitted now; of a finished or begun score run without them none:
+ * fit->predictions is 0. */
+static bp_err find_sets(comparison_job *self, int64_t m, bp_config *config,
+                        const bp_ensemble_spec *spec, comparison_set_fit *fit)
+{
+    int64_t known = 0; /* 1: kept; 2: there are to be none */
+
+    *fit = (comparison_set_fit){.predictions = 0};
+    if (!comparison_job_wants_sets(self))
+        return BP_OK;
+    if (self->mesh->coordinates)
+        known = comparison_job_recall_sets(self, m, fit) ? 1 : has_score_run(self, m) ? 2 : 0;
+    known = bp_all_max_int(known, self->world);
+    if (known == 0)
+        return fit_sets(self, m, config, spec, fit);
+    bp_bcast_bytes(fit, sizeof(*fit), 0, self->world);
+    return BP_OK;
+}
+
 /* ---- temperature ---- */
 
 static bp_err keep_temperature(const comparison_job *self, int64_t m, const bp_scaled_sums *sums)
@@ -208,7 +265,8 @@ static void log_done(const comparison_job *self)
     json_t *members;
 
     for (int64_t m = 0; m < self->results.methods.count; m++)
-        done += is_scored(self, m) && (!self->results.scaled || is_fitted(self, m));
+        done += comparison_is_predictions(&self->results.methods.items[m]) ||
+                (is_scored(self, m) && (!self->results.scaled || is_fitted(self, m)));
     members = json_pack("{s:I}", "methods_scored", (json_int_t)done);
     bp_run_progress(self->run, members);
     json_decref(members);
@@ -218,6 +276,7 @@ static bp_err compute_method(comparison_job *self, int64_t m)
 {
     const comparison_method *method = &self->results.methods.items[m];
     bp_ensemble_spec spec = spec_of(self, m);
+    comparison_set_fit sets = {.predictions = 0};
     bp_config *config = NULL;
     char duration[64];
     double began = bp_clock_now();
@@ -230,7 +289,11 @@ static bp_err compute_method(comparison_job *self, int64_t m)
     if (err == BP_OK && method->way->fit)
         err = comparison_job_fit(self, m, config);
     if (err == BP_OK)
+        err = find_sets(self, m, config, &spec, &sets);
+    spec.sets = sets.predictions > 0 ? &sets.rule : NULL;
+    if (err == BP_OK)
         err = score(self, m, config, &spec);
+    spec.sets = NULL;
     if (err == BP_OK && self->results.scaled && !has_temperature(self, m))
         err = temperature(self, m, config, &spec);
     if (err == BP_OK && self->mesh->coordinates) {
@@ -284,6 +347,11 @@ bp_err comparison_job_compute(comparison_job *self)
     if (err == BP_OK && self->mesh->coordinates)
         log_done(self);
     for (int64_t m = 0; err == BP_OK && m < self->results.methods.count; m++)
-        err = compute_method(self, m);
+        if (!comparison_is_predictions(&self->results.methods.items[m]))
+            err = compute_method(self, m);
+    for (int64_t m = 0; err == BP_OK && m < self->results.methods.count; m++)
+        if (comparison_is_predictions(&self->results.methods.items[m]))
+            err = bp_agree(self->world,
+                           self->mesh->coordinates ? comparison_job_import(self, m) : BP_OK);
     return err;
 }

@@ -249,6 +249,7 @@ bp_err comparison_page_write(const comparison_results *results)
     (void)json_object_set_new(page, "title",
                               json_sprintf("Uncertainty: %" PRId64 " method%s compared", methods,
                                            methods == 1 ? "" : "s"));
+    (void)json_object_set_new(page, "sets", comparison_sets_page(results));
     bp_report_about(page, run);
     bp_err err = bp_report_page(path, "uncertainty", page);
     comparison_plots_clear(&plots);

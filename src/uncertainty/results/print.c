@@ -119,6 +119,7 @@ void comparison_results_print(const comparison_results *results)
                values ? "coverage, 95 %" : "accuracy", COMPARISON_FIGURE_ACCURACY);
     print_pair(results, "", values ? "MAE" : "Brier", COMPARISON_FIGURE_BRIER,
                values ? "calibration error" : "ECE", COMPARISON_FIGURE_ECE);
+    comparison_sets_print(results, name_width(results, "sets"));
     print_costs(results);
     if (results->scaled && !values)
         bp_log("temperature: above 1 a method is too sure of itself, below 1 not sure enough");

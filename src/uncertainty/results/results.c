@@ -21,6 +21,7 @@ void comparison_results_init(comparison_results *results)
     results->results = bp_alloc("comparison.results", methods, sizeof *results->results);
     results->costs = bp_alloc("comparison.results", methods, sizeof *results->costs);
     results->temperatures = bp_alloc("comparison.results", methods, sizeof *results->temperatures);
+    results->sets = bp_alloc("comparison.results", methods, sizeof *results->sets);
     for (int64_t m = 0; m < methods; m++) {
         results->costs[m] = (comparison_cost){NAN, NAN, NAN, NAN};
         results->temperatures[m] = (comparison_temperature){NAN, NAN, NAN, false, 0, NAN};
@@ -31,6 +32,9 @@ void comparison_results_clear(comparison_results *results)
 {
     for (int64_t m = 0; results->results && m < results->methods.count; m++)
         comparison_result_clear(&results->results[m], results->shifted.count);
+    for (int64_t m = 0; results->sets && m < results->methods.count; m++)
+        comparison_sets_clear(&results->sets[m]);
+    bp_free(results->sets);
     bp_free(results->results);
     bp_free(results->differences);
     bp_free(results->dropped);
@@ -144,6 +148,8 @@ static bp_err analyse_method(comparison_results *results, int64_t method, const 
     if (err == BP_OK)
         err = comparison_analyse(&results->results[method], &scores, &spec);
     comparison_scores_clear(&scores);
+    if (err == BP_OK && results->sets[method].fit.predictions > 0)
+        err = comparison_sets_read(&results->sets[method], results, folder, tokens, documents);
     bp_free(folder);
     return err;
 }

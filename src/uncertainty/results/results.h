@@ -6,6 +6,7 @@
 #include "base/buffer.h"
 #include "base/config/json.h"
 #include "statistics/calibration.h"
+#include "statistics/conformal.h"
 #include "statistics/risk.h"
 #include "uncertainty/comparison/comparison.h"
 
@@ -183,6 +184,44 @@ typedef struct comparison_temperature {
     double noise; /* of regressions: the variance of values' noise */
 } comparison_temperature;
 
+/** Conformal sets: thresholds, and what they were fitted on. */
+typedef struct comparison_set_fit {
+    bp_conformal_rule rule;
+    double coverage;
+    int64_t predictions; /* of corpus.valid; 0: there are no sets */
+} comparison_set_fit;
+
+/** How often the sets of some predictions hold the truth, and their mean size. */
+typedef struct comparison_set_group {
+    const char *of; /* "domain", "shift", "label" (of documents), "outcome" */
+    char *name;
+    int64_t documents, predictions; /* whose outcome is known */
+    comparison_value coverage[BP_CONFORMAL_KINDS], size[BP_CONFORMAL_KINDS];
+} comparison_set_group;
+
+typedef struct comparison_sets {
+    comparison_set_fit fit;
+    comparison_set_group *groups; /* [count]: the domain, shifts, labels, outcomes */
+    int64_t count;
+} comparison_sets;
+
+/** Read what a method's score folder has of sets, and measure it. `out->fit` is given; a folder
+ * without sets has no groups.
+ *
+ * Errors:     those of bp_h5_open, bp_h5_read and bp_bootstrap_run; BP_ERR_FORMAT other numbers of
+ *             predictions than tokens[] has. */
+struct comparison_results;
+bp_err comparison_sets_read(comparison_sets *out, const struct comparison_results *results,
+                            const char *folder, const int64_t *tokens, int64_t documents);
+void comparison_sets_clear(comparison_sets *sets);
+/** Of summary.json, and rows of the page; NULL: a study, or a method, without sets. Owns: new
+ * references. */
+json_t *comparison_sets_summary(const comparison_sets *sets);
+json_t *comparison_sets_page(const struct comparison_results *results);
+bool comparison_has_sets(const struct comparison_results *results);
+/** Coverage and mean size in the domain, to the log; `width` of the first column. */
+void comparison_sets_print(const struct comparison_results *results, int width);
+
 typedef struct comparison_results {
     char *folder; /* RUN/uncertainty */
     comparison_methods methods;
@@ -201,6 +240,7 @@ typedef struct comparison_results {
     comparison_result *results;           /* [methods] */
     comparison_cost *costs;               /* [methods] */
     comparison_temperature *temperatures; /* [methods] */
+    comparison_sets *sets;                /* [methods] */
     comparison_value *differences; /* [pairs][columns]: of method i and each k > i, in order */
 } comparison_results;
 

@@ -56,6 +56,13 @@ const comparison_definition comparison_definitions[] = {
      "accuracy_at_80: accuracy of the 80 % of the predictions with the highest confidence; those "
      "of "
      "equal confidence count as their mean (El-Yaniv and Wiener 2010)"},
+    {"sets", "Conformal sets",
+     "split-conformal sets of outcomes, calibrated on corpus.valid (uncertainty.coverage): "
+     "coverage is the share of predictions whose set holds the true outcome, size the mean number "
+     "of outcomes in a set. lac: outcomes of a probability above a threshold (Sadinle et al. "
+     "2019); aps: the most probable ones up to a cumulated probability, the last one at random "
+     "(Romano et al. 2020); raps: the same with a penalty by rank (Angelopoulos et al. 2021). The "
+     "promise is for predictions exchangeable with those of corpus.valid"},
     {"temperature", "Temperature",
      "T that minimises the NLL of softmax(log p / T) on corpus.valid, p the mixture: above 1 the "
      "method is too sure of itself (Guo et al. 2017); null without corpus.valid"},
@@ -228,6 +235,8 @@ static json_t *method_json(const comparison_results *results, int64_t m)
                       bp_json_real(cost->memory_mib), "ood",
                       all_detection_json(results, result->values, COMPARISON_FPR95),
                       "risk_coverage", risk, "reliability", bars));
+    if (results->sets[m].count > 0)
+        (void)json_object_set_new(object, "sets", comparison_sets_summary(&results->sets[m]));
     return object;
 }
 

@@ -231,11 +231,31 @@ static bp_err write_histograms(const comparison_results *results)
     return save(results, "histogram.csv", &table);
 }
 
+static bp_err write_sets(const comparison_results *results)
+{
+    bp_buffer table = {0};
+
+    if (!comparison_has_sets(results))
+        return BP_OK;
+    bp_buffer_printf(&table, "method,of,group,sets,documents,predictions,coverage,coverage_low,"
+                             "coverage_high,size,size_low,size_high\n");
+    for (int64_t m = 0; m < results->methods.count; m++)
+        for (int64_t g = 0; g < results->sets[m].count; g++)
+            for (int k = 0; k < BP_CONFORMAL_KINDS; k++) {
+                const comparison_set_group *group = &results->sets[m].groups[g];
+
+                comparison_csv_put(&table, "ttttiivv\n", results->methods.items[m].name, group->of,
+                                   group->name, bp_conformal_names[k], group->documents,
+                                   group->predictions, &group->coverage[k], &group->size[k]);
+            }
+    return save(results, "sets.csv", &table);
+}
+
 bp_err comparison_tables_write(const comparison_results *results)
 {
     static bp_err (*const WRITE[])(const comparison_results *) = {
         write_methods, write_detection, write_differences, write_reliability,
-        write_risk,    write_curves,    write_histograms};
+        write_risk,    write_curves,    write_histograms,  write_sets};
     bp_err err = BP_OK;
 
     for (size_t k = 0; err == BP_OK && k < sizeof WRITE / sizeof(WRITE[0]); k++)

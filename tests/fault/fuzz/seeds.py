@@ -671,7 +671,27 @@ def question_rows_seeds():
     put("question_rows", "no-object", b"\x08\x00[1]\n")
 
 
+def predictions_seeds():
+    """A byte for .npy or CSV, then the file."""
+    def npy(shape, values, kind="<f8", order=False, version=1):
+        header = f"{{'descr': '{kind}', 'fortran_order': {order}, 'shape': {shape}, }}".encode()
+        header += b" " * (53 - len(header) % 64 if len(header) % 64 < 53 else 117 - len(header) % 64) + b"\n"
+        return b"\0\x93NUMPY" + bytes([version, 0]) + struct.pack("<H" if version == 1 else "<I", len(header)) + header + \
+            struct.pack(f"<{len(values)}{'d' if '8' in kind else 'f'}", *values)
+
+    row = [0.5, 0.25, 0.25]
+    for name, data in (("one", npy((2, 3), row * 2)), ("members", npy((2, 2, 3), row * 4, "<f4")), ("three", npy((1, 3), row, version=3)),
+                       ("order", npy((1, 3), row, order=True)), ("kind", npy((1, 3), row, ">f8")), ("shape", npy((3,), row)), ("more", npy((2, 3), row)),
+                       ("huge", npy((2147483647, 2147483647), row)), ("sum", npy((1, 2), row[:2])), ("nan", npy((1, 2), [float("nan"), 1])), ("none", b"\0"),
+                       ("cut", npy((2, 3), row * 2)[:40])):
+        put("predictions", "npy-" + name, data)
+    for name, text in (("plain", "b,a,c\n0.5,0.25,0.25\n1,0,0\n"), ("quotes", '"a","b","c"\r\n"0.5",0.25,2.5e-1\r\n'), ("lines", "a,b\r0,1\r1,0\r"),
+                       ("twice", "a,a,b\n0,0,1\n"), ("unknown", "a,b,d\n0,0,1\n"), ("ragged", "a,b,c\n0,1\n"), ("open", 'a,b\n0,"1\n'), ("head", "a,b"),
+                       ("nan", "a,b\nnan,1\n"), ("nul", "a,b\n0\0,1\n"), ("bom", "\ufeffa,b,c\n0,0,1\n"), ("blank", "a,b\n\n0,1\n")):
+        put("predictions", "csv-" + name, b"\1" + text.encode())
+
+
 if __name__ == "__main__":
     for make in (json_seeds, members_seeds, config_seeds, manifest_seeds, safetensors_seeds, gguf_seeds, sentencepiece_seeds, tokenizer_seeds, encode_seeds, text_seeds, web_seeds, token_file_seeds, metrics_seeds,
-                 record_seeds, corpus_index_seeds, reshard_seeds, coord_seeds, wire_seeds, notes_seeds, prompts_seeds, rows_seeds, candidates_seeds, mixture_seeds, question_rows_seeds, h5_seeds, bilm_seeds, ngram_seeds, arpa_seeds, vectors_seeds, cli_seeds):
+                 record_seeds, corpus_index_seeds, reshard_seeds, coord_seeds, wire_seeds, notes_seeds, prompts_seeds, rows_seeds, candidates_seeds, mixture_seeds, question_rows_seeds, predictions_seeds, h5_seeds, bilm_seeds, ngram_seeds, arpa_seeds, vectors_seeds, cli_seeds):
         make()

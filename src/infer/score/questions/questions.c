@@ -54,9 +54,9 @@ static bp_err estimate_rank(const void *context, const bp_work_models *models,
                       chooser_bytes(most, BP_MODEL_MEMBER + models->members,
                                     models->ensemble ? 0 : bytes.widest.vocab_size);
     if (place->stage == place->mesh->pipeline - 1 && models->ensemble)
-        out->own_bytes += bp_ensemble_work_bytes(&bytes.widest, place->mesh, models->members,
-                                                 bp_score_batch_tokens(most),
-                                                 bp_score_rule_keys_of(models->config)->memory);
+        out->own_bytes += bp_ensemble_work_bytes(
+            &bytes.widest, place->mesh, models->members, bp_score_batch_tokens(most),
+            bp_score_rule_keys_of(models->config)->memory, false);
     return BP_OK;
 }
 

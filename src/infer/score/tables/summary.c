@@ -199,6 +199,33 @@ static bp_err add_groups(json_t *root, const char *key, const grouping *split, c
     return err;
 }
 
+/* Of several corpora the mean of each one's NLL a token, whatever their lengths; a corpus without
+ * scored tokens has none. Perplexities have no mean. */
+static void add_macro(json_t *root)
+{
+    json_t *corpora = json_object_get(root, "corpora"), *figures;
+    double nll = 0, bits = 0;
+    int64_t count = 0;
+    const char *name;
+
+    json_object_foreach(corpora, name, figures)
+    {
+        const json_t *by_byte = json_object_get(figures, "bits_per_byte");
+        double tokens = (double)json_integer_value(json_object_get(figures, "tokens"));
+
+        if (tokens <= 0)
+            continue;
+        count++;
+        nll += json_number_value(json_object_get(figures, "nll_nats")) / tokens;
+        bits += json_is_number(by_byte) ? json_number_value(by_byte) : NAN;
+    }
+    if (json_object_size(corpora) > 1 && count > 0)
+        (void)json_object_set_new(root, "macro",
+                                  json_pack("{sI so so}", "corpora", (json_int_t)count, "nll",
+                                            bp_json_real(nll / (double)count), "bits_per_byte",
+                                            bp_json_real(bits / (double)count)));
+}
+
 static bp_err add_corpora(json_t *root, const bp_score_table *table, uint64_t seed)
 {
     grouping split = {.table = table, .groups = table->plan->files, .by_file = true, .whole = root};
@@ -208,6 +235,8 @@ static bp_err add_corpora(json_t *root, const bp_score_table *table, uint64_t se
         names[k] =
             bp_score_corpus_name(bp_corpus_file_path(bp_corpus_file_at(table->plan->corpus, k)));
     bp_err err = add_groups(root, "corpora", &split, names, false, seed);
+    if (err == BP_OK)
+        add_macro(root);
     bp_names_free(&names, split.groups);
     return err;
 }

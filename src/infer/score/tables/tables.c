@@ -174,6 +174,11 @@ bp_err bp_outcomes_write(const char *path, const bp_outcomes *outcomes)
                                                   bp_model_extras_before(outcomes->extras, e)) *
                                                      outcomes->count,
                               outcomes->count);
+    if (err == BP_OK && outcomes->label)
+        err = bp_h5_write(writer->draft.file, "label", BP_H5_F32, outcomes->label, outcomes->count);
+    if (err == BP_OK && outcomes->label && outcomes->outcome_names)
+        err = bp_h5_write_texts(writer->draft.file, "outcome_names", outcomes->outcome_names,
+                                outcomes->outcomes);
     if (err == BP_OK)
         err = bp_tokens_writer_add(writer, 0, outcomes->count, (const char *)outcomes->values,
                                    outcomes->count);

@@ -32,6 +32,10 @@ typedef struct bp_outcomes {
     int64_t count;              /* their sum */
     const float *values;        /* [statistics->count and extras][count]; NaN: not known */
     unsigned extras;            /* bp_model_info.extras, and in `values` after the others */
+    float *label;               /* [count] of named outcomes: the true one, -1 where it is not
+                                   known; NULL: it is not written */
+    const char *const *outcome_names; /* [outcomes]; NULL: they have none */
+    int64_t outcomes;
 } bp_outcomes;
 /** outcomes.h5. Errors: BP_ERR_IO, those of bp_h5_create and of the corpora. */
 bp_err bp_outcomes_write(const char *path, const bp_outcomes *outcomes);

@@ -12,7 +12,7 @@ void bp_token_statistics_init(bp_token_statistics *statistics, const bp_model_in
 
     int64_t extras = bp_model_extras_before(info->extras, BP_MODEL_EXTRAS);
 
-    BP_ASSERT(members > 0 ? info->statistics == BP_MODEL_MEMBER + members + extras
+    BP_ASSERT(members > 0 ? info->statistics == bp_model_first_member(info) + members + extras
                           : info->statistics <= BP_MODEL_ALONE + 1);
     *statistics = (bp_token_statistics){.count = info->statistics - extras, .members = members};
     statistics->names = bp_alloc("score.statistics", members, sizeof(*statistics->names));
@@ -75,7 +75,7 @@ static bp_err list_members(json_t *out, const bp_token_statistics *statistics, c
                            int64_t tokens, bool oob)
 {
     for (int64_t m = 0; m < statistics->members; m++) {
-        double nll = bp_fixed_real(-sums[BP_MODEL_MEMBER + m - 1]);
+        double nll = bp_fixed_real(-sums[statistics->count - statistics->members + m - 1]);
         json_t *one =
             json_pack("{so so so}", "name", bp_json_string(statistics->names[m]), "nll_nats",
                       bp_json_real(nll), "perplexity", bp_json_real(exp(nll / (double)tokens)));

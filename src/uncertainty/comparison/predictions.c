@@ -1,0 +1,332 @@
+/* Predictions of others as a method of the study: their statistics are written as a score run
+ * leaves those of a model, so that all that follows reads them alike. The labels are those that the
+ * first model of the study was scored against. */
+#include "uncertainty/comparison/job_priv.h"
+#include "uncertainty/comparison/predictions_file.h"
+
+#include "base/files/fs.h"
+#include "base/files/hash.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "io/h5/h5.h"
+#include "io/h5/user_block.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+#define VERSION 1 /* of score-tokens, score-documents and score-outcomes */
+
+/* What is written of each prediction: the statistics of an ensemble. */
+enum { COLUMNS = BP_MODEL_MEMBER };
+
+/* What a model of the study was scored on. */
+typedef struct scored_rows {
+    int64_t count;          /* rows of its table */
+    float *logprob, *label; /* [count]; NaN: not scored */
+    int64_t *predictions;   /* [documents] */
+    int64_t documents;
+    char **names; /* [outcomes] of classes; NULL: there are none */
+    int64_t outcomes;
+} scored_rows;
+
+const bp_uncertainty_method comparison_predictions = {.word = "predictions"};
+
+int64_t comparison_first_model(const comparison_methods *methods)
+{
+    for (int64_t m = 0; m < methods->count; m++)
+        if (methods->items[m].way != &comparison_predictions)
+            return m;
+    return -1;
+}
+
+/* ---- before any compute ---- */
+
+bp_err comparison_read_predictions(comparison_metadata *metadata, const comparison_method *method,
+                                   const comparison_metadata *model)
+{
+    bp_predictions predictions;
+    bp_err err = bp_predictions_read(&predictions, method->path);
+
+    *metadata = *model;
+    metadata->task.precision = 0;
+    metadata->ensemble = predictions.members > 1;
+    metadata->members = predictions.members;
+    metadata->train_seconds = NAN;
+    if (err == BP_OK)
+        err = bp_sha256_of_file(method->path, metadata->digest, NULL);
+    bp_predictions_clear(&predictions);
+    if (err == BP_OK &&
+        (!bp_task_is_softmax(&model->task) || bp_task_kind_of(&model->task)->over_places))
+        err = BP_FAIL(BP_ERR_CONFIG, "predictions.no_outcomes",
+                      "the models predict values or ends of answers, which have no probabilities "
+                      "by outcome: at uncertainty.models; leave the predictions out");
+    return err == BP_OK ? err : bp_err_prefix(err, "method %s", method->name);
+}
+
+/* ---- what a model of the study was scored on ---- */
+
+static bp_err open_table(bp_h5 **file, const char *path, const char *kind)
+{
+    bp_user_block block;
+    bp_err err = bp_user_block_verify(&block, path);
+
+    *file = NULL;
+    if (err == BP_OK)
+        err = bp_user_block_expect(&block, kind, VERSION, path);
+    return err == BP_OK ? bp_h5_open(file, path) : err;
+}
+
+static bp_err read_names(scored_rows *rows, bp_h5 *file)
+{
+    bp_h5_shape shape;
+    bp_err err = bp_h5_shape_of(file, "outcome_names", &shape);
+    char *texts = NULL;
+
+    if (err == BP_OK) {
+        rows->outcomes = shape.count;
+        rows->names = bp_alloc("comparison.predictions", shape.count, sizeof *rows->names);
+        texts = bp_alloc("comparison.predictions", shape.count * (int64_t)shape.width, 1);
+        err = bp_h5_read_text(file, "outcome_names", shape.width, 0, texts, shape.count);
+    }
+    for (int64_t k = 0; err == BP_OK && k < shape.count; k++)
+        rows->names[k] = bp_sprintf("%.*s", (int)shape.width, texts + (size_t)k * shape.width);
+    bp_free(texts);
+    return err;
+}
+
+static bp_err read_column(float **out, bp_h5 *file, const char *name, int64_t count)
+{
+    *out = bp_try_alloc("comparison.predictions", count, sizeof **out);
+    if (!*out)
+        return bp_fail_memory("predictions", count, sizeof **out);
+    return bp_h5_read(file, name, BP_H5_F32, 0, *out, count);
+}
+
+static bp_err read_counts(scored_rows *rows, bp_h5 *file, const char *name)
+{
+    bp_h5_shape shape = {0};
+    bp_err err = bp_h5_shape_of(file, name, &shape);
+
+    rows->documents = shape.count;
+    rows->predictions = bp_alloc("comparison.predictions", shape.count, sizeof *rows->predictions);
+    return err == BP_OK ? bp_h5_read(file, name, BP_H5_I64, 0, rows->predictions, shape.count)
+                        : err;
+}
+
+static bp_err read_scored(scored_rows *rows, const char *folder, bool classes)
+{
+    char *path = bp_path_join(folder, classes ? "outcomes.h5" : "tokens.h5");
+    char *documents = bp_path_join(folder, "documents.h5");
+    bp_h5 *file = NULL, *counts = NULL;
+    bp_h5_shape shape = {0};
+    bp_err err = open_table(&file, path, classes ? "score-outcomes" : "score-tokens");
+
+    if (err == BP_OK)
+        err = bp_h5_shape_of(file, "logprob", &shape);
+    rows->count = shape.count;
+    if (err == BP_OK)
+        err = read_column(&rows->logprob, file, "logprob", rows->count);
+    if (err == BP_OK)
+        err = read_column(&rows->label, file, classes ? "label" : "tokens", rows->count);
+    if (err == BP_OK && classes && bp_h5_has(file, "outcome_names"))
+        err = read_names(rows, file);
+    if (err == BP_OK && !classes)
+        err = open_table(&counts, documents, "score-documents");
+    if (err == BP_OK)
+        err = read_counts(rows, classes ? file : counts, classes ? "predictions" : "tokens");
+    bp_h5_drop(&counts);
+    bp_h5_drop(&file);
+    bp_free(documents);
+    bp_free(path);
+    return err;
+}
+
+static void clear_scored(scored_rows *rows)
+{
+    bp_names_free(&rows->names, rows->outcomes);
+    bp_free(rows->logprob);
+    bp_free(rows->label);
+    bp_free(rows->predictions);
+}
+
+/* ---- statistics ---- */
+
+static double entropy_term(double p)
+{
+    return p > 0 ? -p * log(p) : 0;
+}
+
+/* out[c * stride] of a row, whose members' probabilities are stride_p apart. */
+static void fill_row(float *out, int64_t stride, const double *p, int64_t stride_p, int64_t members,
+                     int64_t outcomes, int64_t label)
+{
+    double total = 0, expected = 0, squares = 0, top_p = -1, M = (double)members, mean = 0,
+           variance = 0, target = 0;
+    int64_t top = 0, agreeing = 0;
+
+    for (int64_t k = 0; k < outcomes; k++) {
+        double mixed = 0;
+
+        for (int64_t m = 0; m < members; m++) {
+            mixed += p[m * stride_p + k] / M;
+            expected += entropy_term(p[m * stride_p + k]) / M;
+        }
+        total += entropy_term(mixed);
+        squares += (mixed - (k == label)) * (mixed - (k == label));
+        top = mixed > top_p ? k : top;
+        top_p = fmax(top_p, mixed);
+        target = k == label ? mixed : target;
+    }
+    for (int64_t m = 0; m < members; m++) {
+        const double *row = p + m * stride_p;
+        int64_t first = 0;
+
+        for (int64_t k = 1; k < outcomes; k++)
+            first = row[k] > row[first] ? k : first;
+        agreeing += first == top;
+        mean += label >= 0 ? log(row[label]) / M : 0;
+    }
+    for (int64_t m = 0; label >= 0 && m < members; m++)
+        variance +=
+            (log(p[m * stride_p + label]) - mean) * (log(p[m * stride_p + label]) - mean) / M;
+    out[BP_MODEL_LOGPROB * stride] = label < 0 ? NAN : (float)log(target);
+    out[BP_MODEL_EXPECTED_ENTROPY * stride] = (float)expected;
+    out[BP_MODEL_MUTUAL_INFORMATION * stride] = (float)fmax(0, total - expected);
+    out[BP_MODEL_TOTAL_ENTROPY * stride] = (float)total;
+    out[BP_MODEL_LOGPROB_VARIANCE * stride] = label < 0 ? NAN : (float)variance;
+    out[BP_MODEL_AGREEMENT * stride] = (float)((double)agreeing / M);
+    out[BP_MODEL_CONFIDENCE * stride] = (float)top_p;
+    out[BP_MODEL_CORRECT * stride] = label < 0 ? NAN : top == label ? 1.0F : 0.0F;
+    out[BP_MODEL_BRIER * stride] = label < 0 ? NAN : (float)squares;
+}
+
+/* Of a task every row is a prediction, of a language model those with a log-probability. */
+static bool is_prediction(const scored_rows *rows, int64_t k, bool classes)
+{
+    return classes || !isnan(rows->logprob[k]);
+}
+
+static bp_err check_rows(const bp_predictions *predictions, const scored_rows *rows, bool classes,
+                         const char *path)
+{
+    int64_t count = 0;
+
+    for (int64_t k = 0; k < rows->count; k++)
+        count += is_prediction(rows, k, classes);
+    if (count == predictions->rows)
+        return BP_OK;
+    return BP_FAIL(BP_ERR_FORMAT, "predictions.unlike_rows",
+                   "it has %" PRId64 " rows, the corpora have %" PRId64 " predictions: at %s; give "
+                   "one for each %s of uncertainty.in_domain and uncertainty.shifted, in the order "
+                   "of their files",
+                   predictions->rows, count, path, classes ? "prediction" : "scored token");
+}
+
+static void fill_table(float *table, const bp_predictions *of, const scored_rows *rows,
+                       bool classes)
+{
+    int64_t row = 0;
+
+    for (int64_t k = 0; k < rows->count; k++) {
+        if (!is_prediction(rows, k, classes)) {
+            for (int64_t c = 0; c < COLUMNS; c++)
+                table[c * rows->count + k] = NAN;
+            continue;
+        }
+        fill_row(table + k, rows->count, of->p + row * of->outcomes, of->rows * of->outcomes,
+                 of->members, of->outcomes, (int64_t)rows->label[k]);
+        row++;
+    }
+}
+
+/* ---- files ---- */
+
+static bp_err write_table(const char *path, const float *table, const scored_rows *rows,
+                          bool classes)
+{
+    bp_h5_draft draft = {0};
+    bp_err err = bp_h5_draft_begin(&draft, path, VERSION);
+
+    for (int64_t c = 0; c < COLUMNS && err == BP_OK; c++)
+        err = bp_h5_write(draft.file, bp_model_statistic_name(c), BP_H5_F32,
+                          table + c * rows->count, rows->count);
+    if (err == BP_OK && classes)
+        err = bp_h5_write(draft.file, "predictions", BP_H5_I64, rows->predictions, rows->documents);
+    if (err == BP_OK)
+        err = bp_h5_draft_commit(&draft, classes ? "score-outcomes" : "score-tokens", VERSION);
+    bp_h5_draft_end(&draft);
+    return err;
+}
+
+static bp_err write_documents(const char *path, const scored_rows *rows)
+{
+    bp_h5_draft draft = {0};
+    bp_err err = bp_h5_draft_begin(&draft, path, VERSION);
+
+    if (err == BP_OK)
+        err = bp_h5_write(draft.file, "tokens", BP_H5_I64, rows->predictions, rows->documents);
+    if (err == BP_OK)
+        err = bp_h5_draft_commit(&draft, "score-documents", VERSION);
+    bp_h5_draft_end(&draft);
+    return err;
+}
+
+static bp_err write_files(const char *folder, const float *table, const scored_rows *rows,
+                          bool classes)
+{
+    char *score = bp_path_join(folder, "score");
+    char *path = bp_path_join(score, classes ? "outcomes.h5" : "tokens.h5");
+    char *documents = bp_path_join(score, "documents.h5");
+    bp_err err = bp_dir_make(folder);
+
+    if (err == BP_OK)
+        err = bp_dir_make(score);
+    if (err == BP_OK)
+        err = write_table(path, table, rows, classes);
+    if (err == BP_OK && !classes)
+        err = write_documents(documents, rows);
+    bp_free(documents);
+    bp_free(path);
+    bp_free(score);
+    return err;
+}
+
+bp_err comparison_job_import(const comparison_job *self, int64_t m)
+{
+    const comparison_results *results = &self->results;
+    const comparison_method *method = &results->methods.items[m];
+    int64_t model = comparison_first_model(&results->methods);
+    bool classes = results->classes;
+    char *from =
+        bp_sprintf("%s/scores/%s/score", results->folder, results->methods.items[model].name);
+    char *to = bp_sprintf("%s/scores/%s", results->folder, method->name);
+    bp_predictions predictions = {0};
+    scored_rows rows = {0};
+    float *table = NULL;
+    bp_err err = bp_predictions_read(&predictions, method->path);
+
+    bp_log("%s: predictions of %s", method->name, method->path);
+    if (err == BP_OK)
+        err = read_scored(&rows, from, classes);
+    if (err == BP_OK)
+        err = bp_predictions_sort(
+            &predictions, (const char *const *)rows.names,
+            rows.names ? rows.outcomes : comparison_outcomes(&results->metadata[m]), method->path);
+    if (err == BP_OK)
+        err = check_rows(&predictions, &rows, classes, method->path);
+    if (err == BP_OK) {
+        table = bp_try_alloc("comparison.predictions", COLUMNS * rows.count, sizeof *table);
+        err = table ? BP_OK : bp_fail_memory("predictions", COLUMNS * rows.count, sizeof *table);
+    }
+    if (err == BP_OK)
+        fill_table(table, &predictions, &rows, classes);
+    if (err == BP_OK)
+        err = write_files(to, table, &rows, classes);
+    bp_free(table);
+    clear_scored(&rows);
+    bp_predictions_clear(&predictions);
+    bp_free(to);
+    bp_free(from);
+    return err == BP_OK ? err : bp_err_prefix(err, "method %s", method->name);
+}

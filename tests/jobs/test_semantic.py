@@ -1,0 +1,118 @@
+"""generate.entails: samples grouped by what a fine-tuned classifier says of each pair of them, against a score of the same pairs; entropies by
+numpy; the same bytes on any number of data ranks; what is no such classifier is refused."""
+import json
+import math
+import os
+import pathlib
+
+import numpy
+
+import bagpipe_test
+import test_finetune
+from bagpipe_test import read_json, run
+from test_finetune import KINDS, MODEL
+
+
+class Semantic(test_finetune.TaskTest):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        things = [word for words in KINDS.values() for word in words]
+        kind_of = {word: kind for kind, words in KINDS.items() for word in words}
+        lines = [f"{a}\t{b}\t{'ENTAILMENT' if kind_of[a] == kind_of[b] else 'NEUTRAL'}\n" for a in things for b in things] * 3
+        cls.write("pairs.tsv", "A\tB\tjudgment\n" + "".join(lines))
+        cls.pairs("pairs")
+        cls.write("words.txt", "".join(f"the {a} and {b} of it\n" for a in things for b in things))
+        cls.must(["bagpipe-data", "corpus", "--tokenizer", cls.at("tokenizer.json"), "--format", "lines", "--out", cls.at("words.h5"), cls.at("words.txt")])
+        cls.write("plain.ini", "[math]\nprecision = f32\nthreads = 1\n")
+        cls.must(["bagpipe", "pretrain", cls.at("plain.ini"), f"run.dir={cls.at('writer')}", f"corpus.train={cls.at('words.h5')}", "model.kind=gpt", *MODEL[1:], "train.steps=20",
+                  "train.batch=8", "optimizer.lr=1e-2"])
+        cls.write("prompts.txt", "the\nthe ship\nit\n")
+
+    @classmethod
+    def pairs(cls, name):
+        cls.must(["bagpipe-data", "corpus", "--tokenizer", cls.at("tokenizer.json"), "--format", "tsv", "--fields", "A,B", "--label", "judgment",
+                  "--out", cls.at(f"{name}.h5"), cls.at(f"{name}.tsv")])
+
+    def classifier(self):
+        if not os.path.exists(self.at("entails")):
+            self.tuned("entails", 0, *MODEL, "task.label=judgment", f"corpus.train={self.at('pairs.h5')}", "corpus.valid=", "train.steps=60",
+                       "optimizer.lr=1e-2")
+        return self.at("entails")
+
+    def generate(self, name, *keys, ranks=0):
+        return run([bagpipe_test.program("bagpipe"), "generate", self.at("plain.ini"), f"run.dir={self.at(name)}", f"generate.model={self.at('writer')}",
+                    f"generate.prompts={self.at('prompts.txt')}", "generate.strategy=sample", "generate.samples=6", "generate.tokens=4",
+                    f"generate.entails={self.classifier()}", *keys], ranks)
+
+    def lines(self, name, *keys, ranks=0):
+        result = self.generate(name, *keys, ranks=ranks)
+        self.assertEqual(result.status, 0, str(result))
+        with open(pathlib.Path(self.at(name), "generate", "outputs.jsonl"), encoding="utf-8") as file:
+            return [json.loads(line) for line in file]
+
+    def judged(self, name, pairs):
+        """Which of the pairs an ordinary score of the classifier calls entailment."""
+        self.write(f"{name}.tsv", "A\tB\tjudgment\n" + "".join(f"{a}\t{b}\tNEUTRAL\n" for a, b in pairs))
+        self.pairs(name)
+        scored = run([bagpipe_test.program("bagpipe"), "score", self.at("plain.ini"), f"run.dir={self.at(name)}", f"score.model={self.classifier()}",
+                      f"score.corpus={self.at(name + '.h5')}"])
+        self.assertEqual(scored.status, 0, str(scored))
+        table = pathlib.Path(self.at(name), "score", "predictions.csv").read_text(encoding="utf-8").splitlines()
+        at = table[0].split(",").index("prediction")
+        return [line.split(",")[at] == "ENTAILMENT" for line in table[1:]]
+
+    def test_clusters_and_entropies_are_those_of_the_scored_pairs(self):
+        for name, keys in (("with", []), ("without", ["generate.entails_prompt=no"])):
+            lines = self.lines(name, *keys)
+            summary = read_json(self.at(name), "generate", "summary.json")
+            before = "" if keys else "{} "
+            sizes = []
+            for index in range(3):
+                of = [line for line in lines if line["index"] == index]
+                self.assertEqual(len(of), 6)
+                texts = [before.format(line["prompt"]) + line["text"] for line in of]
+                pairs = [(a, b) for a in texts for b in texts]
+                whole = [pair for pair in pairs if all(text.strip() for text in pair)]  # no token entails nothing
+                judged = dict(zip(whole, self.judged(f"{name}-{index}", whole)))
+                holds = numpy.array([judged.get(pair, False) for pair in pairs]).reshape(6, 6)
+                clusters, want = [], []
+                for k in range(6):
+                    found = [c for c, first in enumerate(clusters) if texts[k] == texts[first] or (holds[k, first] and holds[first, k])]
+                    if not found:
+                        clusters.append(k)
+                    want.append(found[0] if found else len(clusters) - 1)
+                self.assertEqual([line["cluster"] for line in of], want)
+                sizes.append(len(clusters))
+                p = numpy.exp([line["logprob"] / len(line["tokens"]) for line in of])
+                for key, weights in (("semantic_entropy", p), ("semantic_entropy_discrete", numpy.ones(6))):
+                    mass = numpy.bincount(want, weights) / weights.sum()
+                    self.assertEqual(len({line[key] for line in of}), 1)
+                    self.assertAlmostEqual(of[0][key], -(mass * numpy.log(mass)).sum(), 9)
+            self.assertGreater(max(sizes), 1)
+            self.assertAlmostEqual(summary["clusters"], sum(sizes) / 3, 9)
+            for key in ("semantic_entropy", "semantic_entropy_discrete"):
+                self.assertAlmostEqual(summary[key], sum(lines[6 * k][key] for k in range(3)) / 3, 9)
+                self.assertLessEqual(summary[key], math.log(6))
+        self.assertIn("semantic entropy", pathlib.Path(self.at("with"), "generate", "index.html").read_text(encoding="utf-8"))
+
+    def test_bytes_are_equal_at_any_number_of_data_ranks(self):
+        self.lines("alone")
+        self.lines("ranks", ranks=2)
+        for file in ("outputs.jsonl", "summary.json"):
+            one, two = (pathlib.Path(self.at(name), "generate", file).read_bytes() for name in ("alone", "ranks"))
+            self.assertEqual(one, two)
+
+    def test_what_is_no_entailment_classifier_is_refused_before_a_text_is_written(self):
+        topics = self.tuned("topics", 0, *MODEL, "train.steps=1")
+        for name, keys, status, identifier in (("topic", [f"generate.entails={topics}"], 78, "[generate.no_entailment]"),
+                                               ("writes", [f"generate.entails={self.at('writer')}"], 78, "[generate.no_entailment]"),
+                                               ("gone", [f"generate.entails={self.at('gone')}"], 66, "["),
+                                               ("single", ["generate.samples=1"], 78, "[generate.too_few_samples]")):
+            for ranks in (0, 2):
+                self.assert_error(self.generate(name, *keys, ranks=ranks), status, identifier)
+                self.assertFalse(os.path.exists(pathlib.Path(self.at(name), "generate", "outputs.jsonl")))
+
+
+if __name__ == "__main__":
+    bagpipe_test.main()

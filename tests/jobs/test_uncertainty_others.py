@@ -1,0 +1,188 @@
+"""Conformal sets of a study's methods, and predictions of others among them: figures are those that numpy and scikit-learn make of the same
+probabilities; what does not match the models is refused."""
+import csv
+import json
+import math
+import os
+import pathlib
+
+import h5py
+import numpy
+import sklearn.metrics
+
+import bagpipe_test
+import test_finetune
+from bagpipe_test import read_json, run
+from test_finetune import MODEL
+
+KINDS = ("lac", "aps", "raps")
+
+
+class UncertaintyOthers(test_finetune.TaskTest):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.write("empty.ini", "[run]\nseed = 1\n[math]\nprecision = f32\n")
+        cls.corpus("strange", [{"text": "the ship and the tree in a house", "topic": "none"} for _ in range(12)])
+
+    def model(self):
+        if not os.path.exists(self.at("model")):
+            self.tuned("model", 0, *MODEL, "train.steps=25")
+        return self.at("model")
+
+    def study(self, name, models, *keys, ranks=0):
+        return run([bagpipe_test.program("bagpipe"), "uncertainty", f"run.dir={self.at(name)}", f"uncertainty.models={models}",
+                    f"uncertainty.in_domain={self.at('valid.h5')}", f"uncertainty.shifted={self.at('strange.h5')}", "uncertainty.resamples=100",
+                    self.at("empty.ini"), *keys], ranks)
+
+    def studied(self, name, models, *keys, ranks=0):
+        result = self.study(name, models, *keys, ranks=ranks)
+        self.assertEqual(result.status, 0, str(result))
+        return read_json(self.at(name), "uncertainty", "summary.json")
+
+    def outcomes(self, name, method):
+        with h5py.File(pathlib.Path(self.at(name), "uncertainty", "scores", method, "score", "outcomes.h5")) as file:
+            return {key: file[key][()] for key in file}
+
+    # ---- conformal sets ----
+
+    def test_sets_cover_the_text_that_they_were_calibrated_on(self):
+        """Of the calibration corpus itself the quantile's share is covered, at least: without it the set of aps is random only at its edge."""
+        model = self.model()
+        keys = [f"corpus.valid={self.at('valid.h5')}", "uncertainty.coverage=0.8"]
+        summary = self.studied("covered", f"one={model}, drop={model}:dropout", "uncertainty.passes=3", *keys)
+        n = 30
+        least = math.ceil((n + 1) * 0.8)
+        for method, got in summary["methods"].items():
+            sets, table = got["sets"], self.outcomes("covered", method)
+            self.assertEqual((sets["coverage"], sets["calibrated_on"]), (0.8, n))
+            self.assertEqual(sets["in_domain"]["predictions"], n)
+            rank, size = table["target_rank"][:n].astype(float), table["set_size_lac"][:n].astype(float)
+            self.assertGreaterEqual((rank <= size).sum(), least)
+            self.assertAlmostEqual(sets["in_domain"]["lac"]["coverage"], (rank <= size).mean(), 9)
+            self.assertAlmostEqual(sets["in_domain"]["lac"]["size"], size.mean(), 9)
+            q = 1 - numpy.sort(numpy.exp(table["logprob"][:n].astype(float)))[n - least]
+            self.assertAlmostEqual(sets["threshold"]["lac"], q, 5)
+            for kind in KINDS[1:]:
+                whole, after = table[f"set_size_{kind}"][:n].astype(float), table[f"set_next_{kind}"][:n] >= 0
+                self.assertLessEqual((rank <= whole).mean(), sets["in_domain"][kind]["coverage"] + 1e-9)
+                self.assertGreaterEqual((rank <= whole + after).mean(), sets["in_domain"][kind]["coverage"] - 1e-9)
+                self.assertLessEqual(whole.mean(), sets["in_domain"][kind]["size"] + 1e-9)
+                self.assertGreaterEqual((whole + after).mean(), sets["in_domain"][kind]["size"] - 1e-9)
+            names = [name.decode().rstrip("\0") for name in table["outcome_names"]]
+            self.assertEqual(sorted(sets["outcomes"]), sorted(names))
+            for k, name in enumerate(names):
+                of = table["label"][:n] == k
+                self.assertEqual(sets["outcomes"][name]["predictions"], of.sum())
+                self.assertAlmostEqual(sets["outcomes"][name]["lac"]["coverage"], (rank <= size)[of].mean(), 9)
+            self.assertEqual(sets["shifted"], {})  # no label of it is known
+        with open(pathlib.Path(self.at("covered"), "uncertainty", "sets.csv"), encoding="utf-8", newline="") as file:
+            rows = list(csv.DictReader(file))
+        self.assertEqual({row["sets"] for row in rows}, set(KINDS))
+        self.assertEqual(float(rows[0]["coverage"]), summary["methods"]["one"]["sets"]["in_domain"]["lac"]["coverage"])
+        page = pathlib.Path(self.at("covered"), "uncertainty", "index.html").read_text(encoding="utf-8")
+        self.assertIn("Conformal sets", page)
+        two = self.studied("covered-two", f"one={model}, drop={model}:dropout", "uncertainty.passes=3", *keys, ranks=2)
+        for method in ("one", "drop"):
+            self.assertEqual(two["methods"][method]["sets"], summary["methods"][method]["sets"])
+
+    def test_too_few_predictions_have_sets_of_all_outcomes(self):
+        keys = [f"corpus.valid={self.at('valid.h5')}", "uncertainty.coverage=0.99"]
+        result = self.study("few", f"one={self.model()}", *keys)
+        self.assertEqual(result.status, 0, str(result))
+        self.assert_warning(result, "[comparison.few_to_calibrate]")
+        sets = read_json(self.at("few"), "uncertainty", "summary.json")["methods"]["one"]["sets"]
+        self.assertEqual((sets["in_domain"]["lac"]["coverage"], sets["in_domain"]["aps"]["size"]), (1, 3))
+        none = self.studied("none", f"one={self.model()}", keys[0], "uncertainty.coverage=0")
+        self.assertNotIn("sets", none["methods"]["one"])
+
+    # ---- predictions of others ----
+
+    def foreign(self, members=3, rows=42, outcomes=3):
+        draw = numpy.random.default_rng(8)
+        return draw.dirichlet(numpy.full(outcomes, 0.5), (members, rows))
+
+    def test_predictions_of_others_are_compared_as_ours_are(self):
+        p = self.foreign()
+        numpy.save(self.at("three.npy"), p.astype(numpy.float32))
+        numpy.save(self.at("mean.npy"), p.mean(0))
+        model = self.model()
+        summary = self.studied("others", f"three={self.at('three.npy')}, one={model}, mean:{self.at('mean.npy')}")
+        table, known = self.outcomes("others", "one"), 30
+        label = table["label"][:known].astype(int)
+        mean = p.mean(0)
+        nll = -numpy.log(mean[numpy.arange(known), label])
+        brier = ((mean[:known] - numpy.eye(3)[label]) ** 2).sum(1)
+        entropy = -(mean * numpy.log(mean)).sum(1)
+        information = entropy + (p * numpy.log(p)).sum(2).mean(0)
+        for name in ("three", "mean"):
+            got = summary["methods"][name]
+            self.assertEqual(got["way"], "predictions")
+            self.assertEqual(got["members"], 3 if name == "three" else 1)
+            for figure, want in (("nll", nll.mean()), ("accuracy", (mean[:known].argmax(1) == label).mean()), ("brier", brier.mean())):
+                self.assertAlmostEqual(got[figure], want, 5, (name, figure))
+            self.assertAlmostEqual(got["ood"]["strange"]["auroc"]["entropy"],
+                                   sklearn.metrics.roc_auc_score([0] * known + [1] * 12, entropy), 6)
+            self.assertIsNone(got["train_seconds"])
+        self.assertAlmostEqual(summary["methods"]["three"]["ood"]["strange"]["auroc"]["mutual_information"],
+                               sklearn.metrics.roc_auc_score([0] * known + [1] * 12, information), 6)
+        self.assertIsNone(summary["methods"]["mean"]["ood"]["strange"]["auroc"]["mutual_information"])
+        self.assertIn("mean", summary["differences"]["one"])
+        alone = self.studied("without", f"one={model}")
+        self.assertEqual(alone["methods"]["one"]["nll"], summary["methods"]["one"]["nll"])
+
+    def written(self, name, header, p):
+        with open(self.at(name), "w", encoding="utf-8", newline="") as file:
+            writer = csv.writer(file)
+            writer.writerow(header)
+            writer.writerows([[repr(float(x)) for x in row] for row in p])
+        return self.at(name)
+
+    def test_columns_of_a_csv_are_found_by_name(self):
+        p = self.foreign()[0]
+        numpy.save(self.at("ordered.npy"), p)
+        names = ["sea", "town", "wood"]
+        got = self.studied("named", f"one={self.model()}, array={self.at('ordered.npy')}, "
+                           f"table={self.written('turned.csv', names[::-1], p[:, ::-1])}", ranks=2)
+        table = self.outcomes("named", "one")
+        self.assertEqual([name.decode().rstrip("\0") for name in table["outcome_names"]], names)
+        self.assertEqual(got["methods"]["array"]["nll"], got["methods"]["table"]["nll"])
+        # another file under the name: the study is made again
+        self.written("turned.csv", names, p[:, ::-1])
+        again = self.studied("named", f"one={self.model()}, array={self.at('ordered.npy')}, table={self.at('turned.csv')}")
+        self.assertNotEqual(again["methods"]["table"]["nll"], got["methods"]["table"]["nll"])
+
+    def test_what_does_not_match_is_refused(self):
+        p, names = self.foreign()[0], ["sea", "town", "wood"]
+
+        def refused(file, identifier, status=65):
+            result = self.study("refused", f"one={self.model()}, others={self.at(file)}", ranks=refused.ranks)
+            refused.ranks = 0
+            self.assert_error(result, status, identifier)
+
+        refused.ranks = 2
+        bad = p.copy()
+        bad[3] *= 1.1
+        for name, rows, identifier in (("short", p[:-1], "[predictions.unlike_rows]"), ("wide", numpy.hstack([p, 0 * p[:, :1]]), "[predictions.unlike_outcomes]"),
+                                       ("sum", bad, "[predictions.not_normalised]"), ("nan", numpy.where(p == p[7, 1], numpy.nan, p), "[predictions.no_probability]"),
+                                       ("logits", numpy.log(p), "[predictions.no_probability]"), ("flat", p[0], "[predictions.damaged]"),
+                                       ("whole", (p > 0.5).astype(int), "[predictions.damaged]"), ("fortran", numpy.asfortranarray(p), "[predictions.damaged]")):
+            numpy.save(self.at(f"{name}.npy"), rows)
+            refused(f"{name}.npy", identifier)
+        data = pathlib.Path(self.at("short.npy")).read_bytes()
+        for cut in (5, 11, 60, len(data) - 1):
+            pathlib.Path(self.at("cut.npy")).write_bytes(data[:cut])
+            refused("cut.npy", "[predictions.damaged]")
+        for name, header, rows, identifier in (("unknown", ["sea", "town", "moon"], p, "[predictions.unlike_outcomes]"),
+                                               ("twice", ["sea", "sea", "wood"], p, "[predictions.unlike_outcomes]"),
+                                               ("missing", ["sea", "town"], p[:, :2] / p[:, :2].sum(1, keepdims=True), "[predictions.unlike_outcomes]"),
+                                               ("ragged", names, [*p[:5], p[5][:2]], "[predictions.damaged]")):
+            self.written(f"{name}.csv", header, rows)
+            refused(f"{name}.csv", identifier)
+        self.assert_error(self.study("only", f"others={self.at('short.npy')}"), 78, "[predictions.no_model]")
+        self.assert_error(self.study("gone", f"one={self.model()}, others={self.at('gone.npy')}"), 66, "[")
+        self.assertFalse(os.path.exists(pathlib.Path(self.at("refused"), "uncertainty", "summary.json")))
+
+
+if __name__ == "__main__":
+    bagpipe_test.main()
