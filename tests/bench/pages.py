@@ -54,6 +54,26 @@ class Language(UncertaintyTest):
         cls.write("prompts.txt", "The old ship\nIn the morning\n")
         make("texts", "generate", "small.ini", "generate.model=members", "generate.prompts=prompts.txt", "generate.tokens=40", "tokenizer.path=tokenizer.json")
         make("study", "uncertainty", "study.ini")
+        cls.ask()
+
+    @classmethod
+    def ask(cls):
+        """A question set of every form; some words of it are of other scripts, or hostile."""
+        words = [line.split() for line in cls.lines() if len(line.split()) > 8]
+        draw, questions = random.Random(2), []
+        for k in range(60):
+            some = draw.sample(words, 3)
+            questions.append({"task": "sentences", "id": f"s{k}", "context": " ".join(words[k % len(words)][:6]), "answer": k % 3,
+                              "choices": [" " + " ".join(words[k % len(words)][6:9]) if n == k % 3 else " " + " ".join(one[3:6]) for n, one in enumerate(some)],
+                              "group": ("news", "letters")[k % 2]})
+        odd = ("雨が石に降る", "قال الرجل", "<script>alert(1)</script>", "\u202eevil", "a & b")
+        questions += [{"task": "scripts & <b>signs</b>", "context": f"{odd[k % 5]} ", "choices": ["猫", "كتاب", " the", "<i>"], "answer": k % 4} for k in range(20)]
+        questions += [{"task": "targets", "id": k, "context": " ".join(words[k % len(words)][:-1]), "target": " " + words[k % len(words)][-1]} for k in range(15)]
+        questions += [{"task": "contexts", "contexts": [" ".join(words[(k + n) % len(words)][:5]) for n in range(2)],
+                       "target": " " + words[k % len(words)][5], "answer": 0} for k in range(12)]
+        cls.write("asked.jsonl", "".join(json.dumps(question) + "\n" for question in questions))
+        for name, model in (("questions", "training"), ("ensemble-questions", "members")):
+            make(name, "score", "small.ini", f"score.model={model}", "score.questions=asked.jsonl", "tokenizer.path=tokenizer.json")
 
     @classmethod
     def lines(cls):

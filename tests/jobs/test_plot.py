@@ -126,6 +126,13 @@ class Plot(JobTest):
         page, text = self.page("members/index.html")
         self.assertEqual([row[0] for row in page.rows[1:]], ["members, m00", "members, m01", "members, mean"])
         self.assertEqual(page.rows[3][6], f"{metrics(self.at('members'))[-1]['loss_mean']:.4f}")
+        self.plot("first", "members", "--out", "with.html")
+        page, _ = self.page("with.html")
+        differ = {row[0] for row in page.rows[page.rows.index(["key", "first", "members"]) + 1:]}
+        self.assertTrue({"train.steps", "ensemble.members", "corpus.resample"} <= differ, differ)
+        self.assertFalse([key for key in differ if key.startswith(("task.", "sngp.", "dirichlet."))])  # no member has them
+        self.assertEqual([row for row in page.named("dt")][:2], ["first", "members"])  # each with its command
+        self.assertIn("bagpipe ensemble", page.named("dd")[1])
         if self.gnuplot:  # the band of the mean spans the members
             first, second, mean = self.points(text)[0]
             for one, other, row in zip(first, second, mean, strict=True):
@@ -139,7 +146,7 @@ class Plot(JobTest):
         keys = {row[0]: row[1:] for row in page.rows[4:]}
         self.assertEqual(keys, {"run.seed": ["1", "7"], "train.steps": ["20", "12"], "train.valid_every": ["5", "0"],
                                 "optimizer.lr": ["0.003", "0.001"]})
-        self.assertNotIn("run.dir", text)
+        self.assertNotIn("<td>run.dir</td>", text)
 
     def test_names_are_escaped_and_distinct(self):
         for name in ("a/<b> & 'c'", "d/<b> & 'c'"):

@@ -2,9 +2,11 @@
 import json
 import math
 import os
+import shutil
 
 import bagpipe_test
 from bagpipe_test import JobTest, program, read_json, run
+from page_test import Page
 
 
 def best(values):
@@ -203,6 +205,49 @@ class Questions(JobTest):
         summary = read_json(self.at("together"), "score", "summary.json")
         known = [line["mutual_information"] for line in lines[:24]]
         self.assertAlmostEqual(summary["tasks"]["sentences"]["mutual_information"]["value"], sum(known) / 24, delta=1e-12)
+
+    def test_the_page_shows_what_the_files_hold(self):
+        """Its rows are tasks and groups with chance, its lists the surest mistakes and the least probable targets, harmless whatever they hold."""
+        hostile = {"task": "<b>signs</b>", "id": "<i>", "context": "<script>alert(1)</script> \u6f22 ", "choices": [" <u>", " b"], "answer": 1}
+        path = self.write_questions("page.jsonl", [*self.questions, hostile, dict(hostile, answer=0)])
+        lines = self.asked("page", 2, path=path)
+        summary = read_json(self.at("page"), "score", "summary.json")
+        with open(self.file("page", "index.html"), encoding="utf-8") as file:
+            text = file.read()
+        page = Page(text)
+        self.assertEqual(page.stack, [])
+        self.assertEqual(len(page.ids), len(set(page.ids)))
+        for tag in ("<script", "<b>", "<i>", "<u>"):
+            self.assertNotIn(tag, text)
+        self.assertEqual(sorted(link for link in page.links if not link.startswith("#")), ["questions.jsonl", "summary.json"])
+        rows = [row for row in page.rows if len(row) == 8]
+        self.assertEqual(rows[0][0], "task")
+        names = ["all questions", "sentences", "even", "odd", "letters", "contexts", "targets", "pairs", "<b>signs</b>"]
+        self.assertEqual([row[0] for row in rows[1:10]], names)
+        for row, chance in zip(rows[1:10], [None, sum(1 / (2 + k % 3) for k in range(24)) / 24, None, None, 0.25, 0.5, None, 0.5, 0.5]):
+            if chance:
+                self.assertEqual(row[2], f"{chance:.3f}")
+        acc = summary["tasks"]["sentences"]["acc"]
+        self.assertEqual(rows[2][1], "24")
+        self.assertIn(f"{acc['value']:.3f}", rows[2][3])
+        self.assertIn(f"{acc['low']:.3f} to {acc['high']:.3f}", page.named("span"))
+        self.assertEqual(rows[7][2], "\u2013")  # a target has no chance
+        wrong = []
+        for line in lines:
+            if "answer" in line and line["best"] != line["answer"]:
+                p = [math.exp(value) for value in line["logprobs"]]
+                wrong.append((p[line["best"]] / sum(p), line["task"]))
+        wrong.sort(key=lambda one: -one[0])
+        shown = [row for row in page.rows if len(row) == 7 and row[0] != "task"]
+        self.assertEqual([row[4] for row in shown], [f"{share:.3f}" for share, _ in wrong[:10]])
+        targets = sorted(line["logprobs"][0] for line in lines if "choices" not in line and "contexts" not in line)
+        listed = [row for row in page.rows if len(row) == 5 and row[0] == "targets"]
+        self.assertEqual([row[4] for row in listed], [f"{value:.1f}" for value in targets[:10]])
+        if shutil.which("gnuplot"):
+            self.assertEqual(text.count("<svg"), 2)
+        os.remove(self.file("page", "index.html"))  # one that is gone is made again
+        self.asked("page", 0, path=path)
+        self.assertTrue(os.path.exists(self.file("page", "index.html")))
 
     def test_choices_without_a_prefix(self):
         """Nothing is fed before a choice: each has its own first token."""

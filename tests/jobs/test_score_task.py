@@ -75,7 +75,7 @@ class ScoreTask(test_finetune.TaskTest):
             for shown, share in zip(shares, ((right, of_prediction), (right, of_label), (2 * right, of_label + of_prediction))):
                 self.assertEqual(shown, f"{share[0] / share[1]:.3f}" if share[1] else "–")
         self.check_mistakes(folder, [row for row in Page(page).rows if len(row) == 5 and row[1] in KINDS and row[2] in KINDS])
-        self.assertRegex(page, r"(?s)<svg.*expected calibration error is 0\.\d{4}|There is no plot")
+        self.assertRegex(page, r"(?s)<svg.*expected calibration error is 0\.\d{3}|There is no plot")
 
     def check_mistakes(self, folder, shown):
         """Ten of those that the model was surest of, the surest first."""

@@ -216,7 +216,7 @@ void generator_write_page(const generator *self)
                               name_of(bp_generate_keys_of(self->job->config)->model));
     (void)json_object_set_new(
         page, "perplexity",
-        rounded("%.4f", json_number_value(json_object_get(self->summary, "perplexity"))));
+        rounded("%.4g", json_number_value(json_object_get(self->summary, "perplexity"))));
     add_quality(page, self->summary);
     if (texts > TEXTS_MOST)
         (void)json_object_set_new(page, "first", json_integer(TEXTS_MOST));

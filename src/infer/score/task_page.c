@@ -2,7 +2,6 @@
  * task_report.c. */
 #include "task_priv.h"
 
-#include "base/buffer.h"
 #include "base/files/fs.h"
 #include "base/mem.h"
 #include "infer/score/page/page.h"
@@ -233,30 +232,6 @@ static bp_calibration calibration_of(const task_scoring *task)
     return sums;
 }
 
-/* The diagram, or why there is none, into the page. */
-static bp_err add_reliability(json_t *page, const task_scoring *task)
-{
-    bp_calibration sums = calibration_of(task);
-    bp_buffer bins = {0};
-    json_t *variables;
-    bp_err err;
-
-    for (int b = 0; b < BP_CALIBRATION_BINS; b++) {
-        bp_reliability bar = bp_calibration_bar(&sums, b);
-
-        if (bar.tokens > 0)
-            bp_buffer_printf(&bins, "%.6g,%.6g,%lld\n", bar.confidence, bar.accuracy,
-                             (long long)bar.tokens);
-    }
-    score_page_add_value(page, "ece", "%.4f", bp_calibration_ece(&sums));
-    variables = json_pack("{s:s, s:i}", "$bins", bins.data ? bins.data : "", "independent",
-                          (int)bp_task_kind_of(&task->self->info.task)->whole_text);
-    err = bp_report_plot(page, "task", variables, "reliability");
-    json_decref(variables);
-    bp_buffer_clear(&bins);
-    return err;
-}
-
 void task_page_write(const task_scoring *task)
 {
     const scorer *self = task->self;
@@ -277,7 +252,11 @@ void task_page_write(const task_scoring *task)
         add_classes(page, task, results);
         err = add_mistakes(page, task);
     }
-    if (has_classes(task) && err == BP_OK)
-        err = add_reliability(page, task);
+    if (has_classes(task) && err == BP_OK) {
+        const bp_calibration sums = calibration_of(task);
+
+        err = score_page_add_reliability(page, &sums,
+                                         bp_task_kind_of(&task->self->info.task)->whole_text);
+    }
     bp_work_write_page(self->job, "task", page, err);
 }

@@ -56,6 +56,11 @@ static void add_parameters(json_t *about, const char *folder, const char *model)
 {
     long long count = parameters_of(folder, false);
 
+    if (count == 0) { /* of an ensemble its members have them */
+        const bp_path first = bp_path_in(folder, "members/m00");
+
+        count = parameters_of(first.text, false);
+    }
     if (count == 0 && model[0] != '\0')
         count = parameters_of(model, true);
     if (count > 0) {
@@ -107,4 +112,17 @@ void bp_report_about(json_t *page, const char *folder)
     run_pairs_clear(&pairs);
     json_decref(record);
     free(real); /* realpath's */
+}
+
+void bp_report_about_run(json_t *about, const char *name, const char *folder)
+{
+    json_t *record = NULL;
+    const bp_path path = bp_path_in(folder, "run.json");
+    char *value;
+
+    (void)bp_json_load(&record, path.text, RECORD_LIMIT); /* damaged: it says less */
+    value = bp_sprintf("%s", text_of(record, "command")[0] ? text_of(record, "command") : folder);
+    add(about, name, value, true);
+    bp_free(value);
+    json_decref(record);
 }

@@ -25,6 +25,8 @@ bp_err bp_report_page(const char *path, const char *name, const json_t *data);
 /** page.about: run, model, parameters, corpus, command, version and date of the run at `folder`, as
  * far as its run.json and config.ini have them; pages/head.html shows it above every page. */
 void bp_report_about(json_t *page, const char *folder);
+/** Of one run among several a line of about: its command, or its folder if it has none. */
+void bp_report_about_run(json_t *about, const char *name, const char *folder);
 
 /** A gnuplot script that needs no file but its data: `variables`, common.gp, NAME.gp.
  *

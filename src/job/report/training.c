@@ -152,8 +152,8 @@ static void widen(double *low, double *high, const bp_history *run, const bp_cur
 }
 
 /* Runs of lines become one: at the place of the last one, with means and, of the loss, the ends. It
- * is smoothed around the middle as far on one side as on the other, so that an end pulls at
- * nothing. steps,tokens,hours,loss,least,most,smoothed,rate,norm,speed */
+ * and the speed are smoothed around the middle as far on one side as on the other, so that an end
+ * pulls at nothing. steps,tokens,hours,loss,least,most,smoothed,rate,norm,speed */
 static void put_curve(bp_buffer *out, const training *self, const bp_history *mean_of_run,
                       const bp_curve *curve)
 {
@@ -174,7 +174,7 @@ static void put_curve(bp_buffer *out, const training *self, const bp_history *me
                          mean_of(curve, BP_HISTORY_LOSS, middle - half, middle + half + 1),
                          curve->rows[end - 1][BP_HISTORY_RATE],
                          mean_of(curve, BP_HISTORY_GRAD_NORM, first, end),
-                         mean_of(curve, BP_HISTORY_SPEED, first, end));
+                         mean_of(curve, BP_HISTORY_SPEED, middle - half, middle + half + 1));
     }
 }
 
@@ -299,12 +299,13 @@ static const char *unit_of(const training *self)
 
 static json_t *variables_of(const training *self)
 {
-    json_t *variables = json_pack(
-        "{s:[], s:[], s:[], s:[], s:[o, o, o, o], s:o, s:s, s:i}", "names", "numbers", "members",
-        "few", "most", most_of_curves(self, BP_HISTORY_STEP),
-        most_of_curves(self, BP_HISTORY_TOKENS), most_of_curves(self, BP_HISTORY_HOURS),
-        most_of_curves(self, BP_HISTORY_SPEED), "top", top_of_losses(self), "unit", unit_of(self),
-        "accuracies", (int)isfinite(reach_of(self, BP_HISTORY_VALID_ACCURACY).high));
+    json_t *variables =
+        json_pack("{s:[], s:[], s:[], s:[], s:[o, o, o, o], s:o, s:s, s:i, s:i}", "names",
+                  "numbers", "members", "few", "most", most_of_curves(self, BP_HISTORY_STEP),
+                  most_of_curves(self, BP_HISTORY_TOKENS), most_of_curves(self, BP_HISTORY_HOURS),
+                  most_of_curves(self, BP_HISTORY_SPEED), "top", top_of_losses(self), "unit",
+                  unit_of(self), "alone", (int)(self->count == 1), "accuracies",
+                  (int)isfinite(reach_of(self, BP_HISTORY_VALID_ACCURACY).high));
     bp_buffer train = {0}, valid = {0};
     int64_t validations = 0;
 
@@ -426,6 +427,16 @@ static json_t *differences_of(const training *self)
     return json_null();
 }
 
+/* Of several runs, above the page: each one's command. */
+static void add_commands(json_t *page, const training *self)
+{
+    json_t *about = json_array();
+
+    for (int64_t r = 0; r < self->count; r++)
+        bp_report_about_run(about, self->names[r], self->runs[r].folder);
+    (void)json_object_set_new(page, "about", about);
+}
+
 static json_t *page_of(const training *self)
 {
     json_t *rows = json_array(), *title, *page;
@@ -441,6 +452,8 @@ static json_t *page_of(const training *self)
     (void)json_object_set_new(page, "unit", json_string(unit_of(self)));
     if (self->count == 1)
         bp_report_about(page, self->runs[0].folder);
+    else
+        add_commands(page, self);
     return page;
 }
 

@@ -150,6 +150,39 @@ static bp_err read_state(bp_history *history)
     return err;
 }
 
+/* Of an ensemble's keys those that its members run with, with their values, and its own: it has
+ * keys for members of all kinds. */
+static bp_err take_members_keys(run_pairs *pairs, const bp_history *history)
+{
+    const bp_path members = bp_path_in(history->folder, "members");
+    const bp_path first = bp_path_in(members.text, history->curves[0].name);
+    run_pairs of_member = {0};
+    bp_err err = run_pairs_read(&of_member, first.text);
+    int64_t kept = 0;
+
+    for (int64_t k = 0; of_member.count > 0 && k < pairs->count; k++) {
+        char *key = pairs->texts[2 * k], *own = pairs->texts[2 * k + 1];
+        const char *value = run_pairs_find(&of_member, key);
+        bool is_own = strncmp(key, "run.", 4) == 0 || strncmp(key, "ensemble.", 9) == 0;
+
+        if (!is_own && !value) {
+            bp_free(key);
+            bp_free(own);
+            continue;
+        }
+        if (!is_own) {
+            bp_free(own);
+            own = bp_strdup(value);
+        }
+        pairs->texts[2 * kept] = key;
+        pairs->texts[2 * kept++ + 1] = own;
+    }
+    if (of_member.count > 0)
+        pairs->count = kept;
+    run_pairs_clear(&of_member);
+    return err;
+}
+
 bp_err bp_history_read(bp_history *out, const char *folder)
 {
     run_pairs pairs = {0};
@@ -161,6 +194,8 @@ bp_err bp_history_read(bp_history *out, const char *folder)
         err = read_curves(out);
     if (err == BP_OK)
         err = run_pairs_read(&pairs, folder);
+    if (err == BP_OK && out->curve_count > 1)
+        err = take_members_keys(&pairs, out);
     out->pairs = pairs.texts;
     out->pair_count = pairs.count;
     return err;

@@ -33,7 +33,8 @@ typedef struct bp_history {
     int64_t steps;      /* of the training, or of each member; 0: it does not say yet */
     bp_curve *curves; /* the members of an ensemble, and last their mean; of another run its own */
     int64_t curve_count;
-    char **pairs; /* config.ini: key, value, key, value... */
+    char **pairs; /* config.ini: key, value, key, value...; of an ensemble those keys besides run.*
+                     and ensemble.* that its first member has, with that member's values */
     int64_t pair_count;
 } bp_history;
 

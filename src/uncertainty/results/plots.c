@@ -102,7 +102,7 @@ static void put_bins(bp_buffer *out, const comparison_results *results, int64_t 
 static json_t *variables_of(const comparison_results *results, const comparison_plot *plot)
 {
     json_t *methods = json_array(), *drawn = json_array(), *groups = json_array(),
-           *scores = json_array(), *titles = json_array();
+           *scores = json_array(), *titles = json_array(), *risks = json_array();
     char *output = bp_sprintf("plots/%s", plot->name);
     bp_buffer rows = {0};
     json_t *variables;
@@ -110,6 +110,8 @@ static json_t *variables_of(const comparison_results *results, const comparison_
     for (int64_t m = 0; m < results->methods.count; m++) {
         (void)json_array_append_new(methods, bp_json_string(results->methods.items[m].name));
         (void)json_array_append_new(drawn, json_integer(has_bars(&results->results[m])));
+        (void)json_array_append_new(
+            risks, bp_json_real(results->results[m].risk[0].error[BP_RISK_POINTS - 1]));
     }
     (void)json_array_append_new(groups, json_string("in the domain"));
     for (int64_t s = 0; s < results->shifted.count; s++)
@@ -123,11 +125,17 @@ static json_t *variables_of(const comparison_results *results, const comparison_
         put_curves(&rows, results, plot->shift);
     if (strcmp(plot->kind, "histogram") == 0)
         put_bins(&rows, results, plot->method);
-    variables =
-        json_pack("{s:s, s:s?, s:s, s:o, s:o, s:o, s:o, s:o, s:i, s:s?}", "formats", "svg png",
-                  "output", output, "title", plot->title, "methods", methods, "drawn", drawn,
-                  "groups", groups, "scores", scores, "score_titles", titles, "independent",
-                  (int)results->task->whole_text, "$rows", rows.data ? rows.data : "");
+    variables = json_pack("{s:s, s:s?, s:s, s:o, s:o, s:o, s:i, s:s?}", "formats", "svg png",
+                          "output", output, "title", plot->title, "methods", methods, "drawn",
+                          drawn, "groups", groups, "independent", (int)results->task->whole_text,
+                          "$rows", rows.data ? rows.data : "");
+    (void)json_object_set_new(variables, "scores", scores);
+    (void)json_object_set_new(variables, "score_titles", titles);
+    (void)json_object_set_new(variables, "risks", risks);
+    (void)json_object_set_new(variables, "unit",
+                              bp_json_string(comparison_prediction_name(results)));
+    (void)json_object_set_new(variables, "count", json_integer(results->results[0].tokens));
+    (void)json_object_set_new(variables, "is_value", json_integer(results->task->is_value));
     bp_buffer_clear(&rows);
     bp_free(output);
     return variables;

@@ -258,6 +258,28 @@ static bp_err add_distribution(json_t *page, const bp_score_table *table, const 
     return err;
 }
 
+bp_err score_page_add_reliability(json_t *page, const bp_calibration *sums, bool independent)
+{
+    bp_buffer bins = {0};
+    json_t *variables;
+    bp_err err;
+
+    for (int b = 0; b < BP_CALIBRATION_BINS; b++) {
+        bp_reliability bar = bp_calibration_bar(sums, b);
+
+        if (bar.tokens > 0)
+            bp_buffer_printf(&bins, "%.6g,%.6g,%lld,%.6g\n", bar.confidence, bar.accuracy,
+                             (long long)bar.tokens, (bar.low + bar.high) / 2);
+    }
+    score_page_add_value(page, "ece", "%.3f", bp_calibration_ece(sums));
+    variables = json_pack("{s:s, s:i}", "$bins", bins.data ? bins.data : "", "independent",
+                          (int)independent);
+    err = bp_report_plot(page, "task", variables, "reliability");
+    json_decref(variables);
+    bp_buffer_clear(&bins);
+    return err;
+}
+
 /* ---- the table of figures ---- */
 
 static void add_figures(json_t *rows, const char *kind, const char *name, const json_t *figures)

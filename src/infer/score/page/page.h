@@ -5,6 +5,7 @@
 
 #include "base/config/json.h"
 #include "infer/score/tables/table.h"
+#include "statistics/calibration.h"
 
 struct scorer;
 
@@ -23,5 +24,9 @@ json_t *score_page_title(const char *model);
 
 /** object[key]: the value as text, or null if it is not finite. */
 void score_page_add_value(json_t *object, const char *key, const char *format, double value);
+
+/** page.plot and page.ece: the reliability diagram of predictions. independent: each is of a text
+ * of its own, so that bins have intervals. Errors: those of bp_report_plot. */
+bp_err score_page_add_reliability(json_t *page, const bp_calibration *sums, bool independent);
 
 #endif

@@ -217,6 +217,8 @@ static bp_err save(questions *self, const question_results *results,
                                      bp_score_keys_of(config)->model);
     if (err == BP_OK)
         err = bp_json_save(path, self->summary);
+    if (err == BP_OK)
+        question_page_write(self, results, verdicts);
     json_decref(figures);
     bp_free(path);
     return err;
@@ -379,6 +381,7 @@ static const bp_work QUESTIONS = {.name = "score",
                                   .results = "answers",
                                   .files = FILES,
                                   .writes = writes,
+                                  .page = "questions",
                                   .describe = describe,
                                   .open_model = open_model,
                                   .open = open_job,

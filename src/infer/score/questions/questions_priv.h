@@ -62,4 +62,8 @@ bp_err question_lines_write(const question_results *results, const question_verd
 bp_err question_harness_write(const question_results *results, const question_verdict *verdicts,
                               const json_t *summary, const char *folder, const char *model);
 
+/** index.html. What fails is a warning. */
+void question_page_write(const questions *self, const question_results *results,
+                         const question_verdict *verdicts);
+
 #endif

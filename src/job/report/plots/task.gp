@@ -1,5 +1,5 @@
 # Reliability of a classifier: accuracy by confidence, with its interval, and below the number of predictions
-# ($bins: confidence,accuracy,count; independent: 1 of whole texts. Words of one document depend on each other: no interval).
+# ($bins: confidence,accuracy,count,middle of the bin; independent: 1 of whole texts. Words of one document depend on each other: no interval).
 do for [format in formats] {
     eval begin(560, 680)
     set multiplot
@@ -11,9 +11,9 @@ do for [format in formats] {
     set ylabel 'accuracy'
     set yrange [-0.02:1.02]
     set xtics 0.2
-    set key left top Left reverse samplen 2
-    plot x with lines lc rgb '#999999' dt 2 title 'as sure as right', \
-         $bins using 1:2 with lines lc rgb colour(1) lw 2 notitle, \
+    set key right bottom Left reverse samplen 2
+    plot x with lines lc rgb '#666666' lw 1.5 dt 2 title 'as sure as right', \
+         $bins using 1:2 with linespoints lc rgb colour(1) lw 2 pt 7 ps 0.6 notitle, \
          '' using 1:(independent ? $2 : NaN):(wilson_low($2, $3)):(wilson_high($2, $3)) with yerrorbars lc rgb colour(1) lw 1.5 pt 7 ps 0.6 notitle
     unset key
     set tmargin at screen 0.27
@@ -22,8 +22,8 @@ do for [format in formats] {
     set ylabel 'predictions'
     set yrange [0:*]
     set ytics autofreq
-    set boxwidth 0.05
+    set boxwidth 1 / 15.0
     set style fill solid 0.5
-    plot $bins using 1:3 with boxes lc rgb colour(1)
+    plot $bins using 4:3 with boxes lc rgb colour(1)
     unset multiplot
 }

@@ -1,7 +1,7 @@
 # Trainings over one another. Variables: x ("steps", "tokens" or "hours"); of each curve its name,
 # number (its colour), members (1: it is one of an ensemble) and few (1: so few lines that each is a
 # point); validations (how many); accuracies (1: they have them); unit ("token": what a loss is of); the largest (most) of
-# steps, tokens, hours and tokens/s; top, where the axis of losses ends (NaN: where the curves do); $train and $valid, a
+# steps, tokens, hours and tokens/s; alone (1: of one run); top, where the axis of losses ends (NaN: where the curves do); $train and $valid, a
 # block a curve, as training.c writes them. The script in pages/training.html knows where the panel of losses is.
 curves = |names|
 column_x = x eq 'tokens' ? 2 : x eq 'hours' ? 3 : 1
@@ -39,7 +39,8 @@ panel(left, right, top, bottom) = \
             1.0 * left / page_width, 1.0 * right / page_width, 1 - 1.0 * top / page_height, 1 - 1.0 * bottom / page_height)
 line(k) = members[k] ? 1.2 : 2.5
 symbol(k) = few[k] ? 7 : -1
-faint(k) = (members[k] ? '#e4' : '#b0') . substr(colour(numbers[k]), 2, 7)
+small(k) = members[k] ? faint(k) : colour(numbers[k])
+faint(k) = (members[k] ? (alone ? '#90' : '#d8') : '#b0') . substr(colour(numbers[k]), 2, 7)
 
 do for [format in formats] {
     eval begin(page_width, page_height)
@@ -71,12 +72,12 @@ do for [format in formats] {
     set yrange [0:*]
     set title 'learning rate' offset 0, -0.5
     eval panel(80, 320, at, at + small_height)
-    plot 0 with lines lc rgb '#cccccc', for [k = 1:curves] $train index k - 1 using (column(column_x) / unit_x):8 with linespoints lc rgb colour(numbers[k]) dt dash(numbers[k]) lw 1.5 pt symbol(k) ps 0.4
+    plot 0 with lines lc rgb '#cccccc', for [k = 1:curves] $train index k - 1 using (column(column_x) / unit_x):8 with linespoints lc rgb small(k) dt dash(numbers[k]) lw 1.5 pt symbol(k) ps 0.4
     set title 'gradient norm'
     eval panel(400, 630, at, at + small_height)
-    plot 0 with lines lc rgb '#cccccc', for [k = 1:curves] $train index k - 1 using (column(column_x) / unit_x):9 with linespoints lc rgb colour(numbers[k]) dt dash(numbers[k]) lw 1.2 pt symbol(k) ps 0.4
+    plot 0 with lines lc rgb '#cccccc', for [k = 1:curves] $train index k - 1 using (column(column_x) / unit_x):9 with linespoints lc rgb small(k) dt dash(numbers[k]) lw 1.2 pt symbol(k) ps 0.4
     set title label_speed
     eval panel(710, 940, at, at + small_height)
-    plot 0 with lines lc rgb '#cccccc', for [k = 1:curves] $train index k - 1 using (column(column_x) / unit_x):($10 / unit_speed) with linespoints lc rgb colour(numbers[k]) dt dash(numbers[k]) lw 1.2 pt symbol(k) ps 0.4
+    plot 0 with lines lc rgb '#cccccc', for [k = 1:curves] $train index k - 1 using (column(column_x) / unit_x):($10 / unit_speed) with linespoints lc rgb small(k) dt dash(numbers[k]) lw 1.2 pt symbol(k) ps 0.4
     unset multiplot
 }

@@ -1,10 +1,10 @@
 # The rows of one shift in roc.csv: are its documents distinguished from those in the domain? A panel a score,
 # one key for all. Variables: methods, scores (numbers), score_titles, $rows (method,score,fpr,tpr, both by number).
-count = |methods|
+rows = |methods|
 panels = |scores|
 side = 280
 page_width = 85 + (panels - 1) * 345 + side + 30
-page_height = 75 + side + 65 + 19 * count
+page_height = 75 + side + 65 + 19 * rows
 do for [format in formats] {
     eval begin(page_width, page_height)
     set multiplot title title
@@ -23,9 +23,9 @@ do for [format in formats] {
         set title 'by ' . score_titles[panel]
         set ylabel (panel == 1 ? 'shifted documents found' : '')
         # by NLL, or confidence, each method has a curve: its panel has the names
-        plot x with lines lc rgb '#999999' dt 2 notitle, \
-             for [m = 1:count] $rows using ($1 == m && $2 == scores[panel] ? $3 : NaN):4 \
-             with lines lc rgb colour(m) dt dash(m) lw thick(m, count) title (scores[panel] == 3 ? methods[m] : '')
+        plot x with lines lc rgb '#666666' lw 1.5 dt 2 notitle, \
+             for [m = 1:rows] $rows using ($1 == m && $2 == scores[panel] ? $3 : NaN):4 \
+             with lines lc rgb colour(m) dt dash(m) lw thick(m, rows) title (scores[panel] == 3 ? methods[m] : '')
     }
     unset multiplot
 }

@@ -1,0 +1,344 @@
+/* score/index.html of a question set: figures by task and group, accuracies, calibration, the
+ * surest mistakes. Called by questions.c, on the coordinator. */
+#include "infer/score/questions/questions_priv.h"
+
+#include "base/buffer.h"
+#include "base/config/json.h"
+#include "base/files/fs.h"
+#include "base/mem.h"
+#include "infer/score/keys.h"
+#include "infer/score/page/page.h"
+#include "job/report/report.h"
+#include "statistics/calibration.h"
+
+#include <math.h>
+#include <string.h>
+
+#define ROWS_MOST   500 /* of the tables */
+#define DRAWN_MOST  60  /* tasks and groups of the plot */
+#define LISTED_MOST 10  /* questions of a list */
+#define TEXT_BYTES  300 /* of a question's end, and of an option, at most */
+
+static double number_of(const json_t *figures, const char *name, const char *key)
+{
+    const json_t *value = json_object_get(json_object_get(figures, name), key);
+
+    return json_is_number(value) ? json_number_value(value) : NAN;
+}
+
+/* ---- tables ---- */
+
+/* {"value", "low", "high"}, texts; null: there is no such figure. */
+static json_t *cell_of(const json_t *figures, const char *name)
+{
+    double value = number_of(figures, name, "value"), low = number_of(figures, name, "low"),
+           high = number_of(figures, name, "high"), error = (high - low) / 2;
+    json_t *cell = json_object();
+
+    score_page_add_figure(cell, "value", value, error);
+    score_page_add_figure(cell, "low", low, error);
+    score_page_add_figure(cell, "high", high, error);
+    return cell;
+}
+
+static const char *const ACCURACIES[][2] = {{"acc", "by log-probability"},
+                                            {"acc_norm", "over bytes"},
+                                            {"acc_character", "over characters"},
+                                            {"acc_token", "over tokens"},
+                                            {"acc_mutual", "less the bare one"}},
+                         *const OTHERS[][2] = {{"nll", "NLL of the answer, nats"},
+                                               {"brier", "Brier score"},
+                                               {"ece", "ECE"},
+                                               {"total_entropy", "entropy, nats"},
+                                               {"mutual_information", "mutual information, nats"},
+                                               {"perplexity", "perplexity of targets"}};
+
+enum {
+    ACCURACY_COLUMNS = sizeof ACCURACIES / sizeof ACCURACIES[0],
+    OTHER_COLUMNS = sizeof OTHERS / sizeof OTHERS[0]
+};
+
+/* Columns that some row has: their titles, and each row's cells. all: of every question. */
+static json_t *table_of(const json_t *rows, const json_t *all, const char *const (*columns)[2],
+                        int count)
+{
+    json_t *titles = json_array(), *out = json_array(), *row;
+    size_t k;
+
+    for (int c = 0; c < count; c++)
+        if (json_object_get(all, columns[c][0]))
+            (void)json_array_append_new(titles, json_string(columns[c][1]));
+    json_array_foreach((json_t *)rows, k, row)
+    {
+        json_t *cells = json_array();
+
+        for (int c = 0; c < count; c++)
+            if (json_object_get(all, columns[c][0]))
+                (void)json_array_append_new(
+                    cells, cell_of(json_object_get(row, "figures"), columns[c][0]));
+        (void)json_array_append_new(out, json_pack("{s:O, s:O, s:O, s:O, s:o}", "name",
+                                                   json_object_get(row, "name"), "group",
+                                                   json_object_get(row, "group"), "questions",
+                                                   json_object_get(row, "questions"), "chance",
+                                                   json_object_get(row, "chance"), "cells", cells));
+    }
+    if (json_array_size(titles) > 0)
+        return json_pack("{s:o, s:o}", "titles", titles, "rows", out);
+    json_decref(titles);
+    json_decref(out);
+    return json_null();
+}
+
+/* What guessing gets right of the questions of a task (-1: of all) and a group (-1: of all). */
+static double chance_of(const bp_question_set *set, int64_t task, int64_t group)
+{
+    double sum = 0, count = 0;
+
+    for (int64_t k = 0; k < set->count; k++) {
+        const bp_question *q = &set->questions[k];
+
+        if (q->target || q->answer < 0 || (task >= 0 && q->task != task) ||
+            (group >= 0 && q->group != group))
+            continue;
+        sum += 1 / (double)q->options;
+        count++;
+    }
+    return sum / count; /* NaN: none has an answer */
+}
+
+static void add_row(json_t *rows, const char *name, const json_t *figures, double chance,
+                    bool is_group)
+{
+    json_t *row = json_pack("{s:o, s:b, s:O, s:O}", "name", score_page_text(name, strlen(name)),
+                            "group", (int)is_group, "questions",
+                            json_object_get(figures, "questions"), "figures", figures);
+
+    score_page_add_value(row, "chance", "%.3f", chance);
+    if (json_array_size(rows) < ROWS_MOST)
+        (void)json_array_append(rows, row);
+    json_decref(row);
+}
+
+/* Tasks, each with its groups after it; of several tasks "all questions" comes first. */
+static json_t *rows_of(const bp_question_set *set, const json_t *summary)
+{
+    const json_t *tasks = json_object_get(summary, "tasks");
+    json_t *rows = json_array();
+
+    if (json_object_size(tasks) > 1)
+        add_row(rows, "all questions", json_object_get(summary, "all"), chance_of(set, -1, -1),
+                false);
+    for (int64_t t = 0; t < set->names; t++) {
+        const json_t *task = json_object_get(tasks, set->name[t]),
+                     *groups = json_object_get(task, "groups");
+
+        if (task)
+            add_row(rows, set->name[t], task, chance_of(set, t, -1), false);
+        for (int64_t g = 0; groups && g < set->names; g++)
+            if (json_object_get(groups, set->name[g]))
+                add_row(rows, set->name[g], json_object_get(groups, set->name[g]),
+                        chance_of(set, t, g), true);
+    }
+    return rows;
+}
+
+/* ---- plots ---- */
+
+/* page.accuracies of the rows that have one: row,accuracy,low,high,chance */
+static bp_err add_accuracies(json_t *page, const json_t *rows)
+{
+    json_t *names = json_array(), *drawn = json_object(), *variables, *row;
+    bp_buffer values = {0};
+    bp_err err = BP_OK;
+    size_t k;
+
+    json_array_foreach((json_t *)rows, k, row)
+    {
+        const json_t *figures = json_object_get(row, "figures");
+        const char *chance = json_string_value(json_object_get(row, "chance"));
+        bool is_group = json_is_true(json_object_get(row, "group"));
+
+        if (isnan(number_of(figures, "acc", "value")) || json_array_size(names) == DRAWN_MOST)
+            continue;
+        (void)json_array_append_new(names,
+                                    json_sprintf("%s%s", is_group ? "  " : "",
+                                                 json_string_value(json_object_get(row, "name"))));
+        bp_buffer_printf(&values, "%zu,%.6g,%.6g,%.6g,%s\n", json_array_size(names),
+                         number_of(figures, "acc", "value"), number_of(figures, "acc", "low"),
+                         number_of(figures, "acc", "high"), chance ? chance : "NaN");
+    }
+    if (json_array_size(names) > 0) {
+        variables =
+            json_pack("{s:O, s:s}", "names", names, "$accuracies", values.data ? values.data : "");
+        err = bp_report_plot(drawn, "questions", variables, "accuracies");
+        (void)json_object_set(page, "accuracies", drawn);
+        json_decref(variables);
+    }
+    json_decref(drawn);
+    json_decref(names);
+    bp_buffer_clear(&values);
+    return err;
+}
+
+/* page.reliability of the questions with choices and an answer. */
+static bp_err add_reliability(json_t *page, const bp_question_set *set,
+                              const question_verdict *verdicts)
+{
+    bp_calibration sums = {0};
+    json_t *drawn;
+    bp_err err;
+
+    for (int64_t k = 0; k < set->count; k++)
+        bp_calibration_add(&sums, (float)verdicts[k].confidence,
+                           verdicts[k].right[QUESTION_ACC] > 0, verdicts[k].nll, verdicts[k].brier);
+    if (bp_calibration_tokens(&sums) == 0)
+        return BP_OK;
+    drawn = json_object();
+    err = score_page_add_reliability(drawn, &sums, true);
+    (void)json_object_set_new(page, "reliability", drawn);
+    return err;
+}
+
+/* ---- lists of questions ---- */
+
+/* The end of a text, or its beginning, whole characters of it. */
+static json_t *part_of(const json_t *text, bool end)
+{
+    const char *all = json_is_string(text) ? json_string_value(text) : "";
+    size_t bytes = strlen(all), first = end && bytes > TEXT_BYTES ? bytes - TEXT_BYTES : 0,
+           last = !end && bytes > TEXT_BYTES ? TEXT_BYTES : bytes;
+    char *shown;
+    json_t *part;
+
+    while ((all[first] & 0xC0) == 0x80)
+        first++;
+    while (last < bytes && (all[last] & 0xC0) == 0x80)
+        last--;
+    shown = bp_sprintf("%s%.*s%s", first > 0 ? "\xE2\x80\xA6" : "", (int)(last - first),
+                       all + first, last < bytes ? "\xE2\x80\xA6" : "");
+    part = score_page_text(shown, strlen(shown));
+    bp_free(shown);
+    return part;
+}
+
+/* What is asked: the end of the context, of several contexts the target. */
+static const json_t *asked_of(const json_t *object)
+{
+    const json_t *context = json_object_get(object, "context");
+
+    return context ? context : json_object_get(object, "target");
+}
+
+static const json_t *option_of(const json_t *object, int64_t option)
+{
+    const json_t *options = json_object_get(object, "choices");
+
+    return json_array_get(options ? options : json_object_get(object, "contexts"), (size_t)option);
+}
+
+static json_t *question_row(const bp_question_set *set, const question_verdict *verdicts, int64_t k)
+{
+    const bp_question *q = &set->questions[k];
+    const question_verdict *of = &verdicts[k];
+    json_t *object = bp_question_object(set, q), *row, *id = json_object_get(object, "id");
+    const char *task = set->name[q->task];
+
+    row = json_pack("{s:o, s:o, s:o}", "task", score_page_text(task, strlen(task)), "id",
+                    json_is_string(id) ? part_of(id, false)
+                    : id               ? json_incref(id)
+                                       : json_null(),
+                    "asked", part_of(asked_of(object), true));
+    if (q->target) {
+        (void)json_object_set_new(row, "target", part_of(json_object_get(object, "target"), false));
+        score_page_add_value(row, "logprob", "%.1f", of->logprob);
+    } else {
+        (void)json_object_set_new(row, "chosen", part_of(option_of(object, of->best), false));
+        (void)json_object_set_new(row, "answer",
+                                  q->answer < 0 ? json_null()
+                                                : part_of(option_of(object, q->answer), false));
+        score_page_add_value(row, "confidence", "%.3f", of->confidence);
+        score_page_add_value(row, "of_answer", "%.3g", exp(-of->nll));
+        score_page_add_value(row, "information", "%.3g", of->mutual_information);
+    }
+    json_decref(object);
+    return row;
+}
+
+/* By what the questions of a list come, the largest first; NaN: it is not of the list. */
+static double mistake(const question_verdict *of)
+{
+    return of->right[QUESTION_ACC] < 1 ? of->confidence : NAN;
+}
+
+static double surprise(const question_verdict *of)
+{
+    return -of->logprob;
+}
+
+static double disagreement(const question_verdict *of)
+{
+    return of->mutual_information > 0 ? of->mutual_information : NAN;
+}
+
+static json_t *list_of(const bp_question_set *set, const question_verdict *verdicts,
+                       double (*value)(const question_verdict *))
+{
+    int64_t list[LISTED_MOST];
+    int count = 0;
+    json_t *rows = json_array();
+
+    for (int64_t k = 0; k < set->count; k++) {
+        double own = value(&verdicts[k]);
+        int at = count;
+
+        if (isnan(own) || (count == LISTED_MOST && own <= value(&verdicts[list[count - 1]])))
+            continue;
+        count += count < LISTED_MOST;
+        at = at < LISTED_MOST ? at : LISTED_MOST - 1;
+        for (; at > 0 && value(&verdicts[list[at - 1]]) < own; at--)
+            list[at] = list[at - 1];
+        list[at] = k;
+    }
+    for (int k = 0; k < count; k++)
+        (void)json_array_append_new(rows, question_row(set, verdicts, list[k]));
+    if (count > 0)
+        return json_pack("{s:o}", "rows", rows);
+    json_decref(rows);
+    return json_null();
+}
+
+/* ---- all ---- */
+
+void question_page_write(const questions *self, const question_results *results,
+                         const question_verdict *verdicts)
+{
+    const bp_question_set *set = &self->set;
+    const json_t *all = json_object_get(self->summary, "all");
+    const char *model = bp_score_keys_of(self->job->config)->model;
+    json_t *rows = rows_of(set, self->summary), *page;
+    char *title = bp_sprintf("Answers of %s", bp_path_base(model));
+    bp_err err;
+
+    page =
+        json_pack("{s:o, s:o, s:I, s:I, s:b, s:I, s:I, s:I, s:s, s:o, s:o}", "title",
+                  score_page_text(title, strlen(title)), "model",
+                  score_page_text(model, strlen(model)), "step", (json_int_t)self->job->info.step,
+                  "members", (json_int_t)results->members, "ensemble", results->members > 0,
+                  "questions", (json_int_t)set->count, "texts", (json_int_t)set->options, "tasks",
+                  (json_int_t)json_object_size(json_object_get(self->summary, "tasks")), "prefix",
+                  self->prefix, "accuracy_table", table_of(rows, all, ACCURACIES, ACCURACY_COLUMNS),
+                  "other_table", table_of(rows, all, OTHERS, OTHER_COLUMNS));
+    (void)json_object_set_new(page, "mistakes", list_of(set, verdicts, mistake));
+    (void)json_object_set_new(page, "targets", list_of(set, verdicts, surprise));
+    (void)json_object_set_new(page, "disputed", list_of(set, verdicts, disagreement));
+    if (set->rows.unscored > 0)
+        (void)json_object_set_new(page, "unscored", json_integer(set->rows.unscored));
+    if (set->cut > 0)
+        (void)json_object_set_new(page, "cut", json_integer(set->cut));
+    err = add_accuracies(page, rows);
+    if (err == BP_OK)
+        err = add_reliability(page, set, verdicts);
+    bp_work_write_page(self->job, "questions", page, err);
+    json_decref(rows);
+    bp_free(title);
+}
