@@ -133,17 +133,24 @@ static bp_err read_by(bp_hf_shape *out, const bp_hf_table *table, const json_t *
     return err;
 }
 
-/* Is the model one that was imported as this type, or trained from such a one? */
-static bool is_of_origin(const bp_hf_table *table, const json_t *state)
+const char *bp_hf_origin_of(const json_t *state)
 {
-    static const char OF[] = "Hugging Face ";
+    static const char *const FORMS[] = {"Hugging Face ", "GGUF "};
     const char *origin = json_string_value(json_object_get(state, "origin")),
                *type = json_string_value(json_object_get(state, "model_type"));
 
-    if (type)
-        return strcmp(type, table->model_type) == 0;
-    return origin && strncmp(origin, OF, strlen(OF)) == 0 &&
-           strcmp(origin + strlen(OF), table->model_type) == 0;
+    for (size_t k = 0; k < sizeof FORMS / sizeof *FORMS && origin; k++)
+        if (strncmp(origin, FORMS[k], strlen(FORMS[k])) == 0)
+            return origin + strlen(FORMS[k]);
+    return type;
+}
+
+/* Is the model one that was imported as this type, or trained from such a one? */
+static bool is_of_origin(const bp_hf_table *table, const json_t *state)
+{
+    const char *type = bp_hf_origin_of(state);
+
+    return type && strcmp(type, table->model_type) == 0;
 }
 
 /* By the first of its kind that takes it (by_origin: of the type that it was imported as before
