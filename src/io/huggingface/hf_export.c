@@ -472,6 +472,30 @@ static bp_err write_tokenizer(const bp_hf_export_options *options, const char *f
     return err;
 }
 
+static bp_err write_more(const json_t *files, const char *folder)
+{
+    const char *name;
+    json_t *value;
+    bp_err err = BP_OK;
+
+    json_object_foreach((json_t *)files, name, value)
+    {
+        const char *slash = strchr(name, '/');
+        char *below = bp_sprintf("%s/%.*s", folder, slash ? (int)(slash - name) : 0, name),
+             *path = bp_path_join(folder, name);
+
+        if (err == BP_OK && slash)
+            err = bp_dir_make(below);
+        if (err == BP_OK)
+            err = bp_json_save(path, value);
+        if (err == BP_OK && slash)
+            err = bp_path_sync(below);
+        bp_free(path);
+        bp_free(below);
+    }
+    return err;
+}
+
 /* ---- the folder ---- */
 
 static bp_err write_folder(bp_checkpoint *checkpoint, const bp_hf_shape *shape,
@@ -483,6 +507,8 @@ static bp_err write_folder(bp_checkpoint *checkpoint, const bp_hf_shape *shape,
         err = write_config(shape, options->dtype, hidden);
     if (err == BP_OK && options->tokenizer)
         err = write_tokenizer(options, hidden);
+    if (err == BP_OK)
+        err = write_more(options->files, hidden);
     if (err == BP_OK)
         err = bp_path_sync(hidden);
     return err == BP_OK ? bp_rename_new(hidden, out) : err;

@@ -90,6 +90,8 @@ typedef struct bp_hf_export_options {
     int64_t shard_bytes; /* the most of a file's tensors, but for one that is larger; 0: one file */
     const char *tokenizer;          /* the text of tokenizer.json; NULL: none */
     const json_t *tokenizer_config; /* beside it: tokenizer_config.json; borrowed. NULL: none */
+    const json_t *files; /* more files: an object of what each holds, by its name, which may have
+                            one folder before it; borrowed. NULL: none */
     const json_t *model; /* instead of the checkpoint's "model" object: a part of it; borrowed.
                             NULL: all of it */
     /** Called after each tensor with how many of how many values are written. NULL: no call. */
