@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "exchange.h"
+#include "export_sentences.h"
 #include "io/gguf/gguf_export.h"
 #include "io/huggingface/hf_model.h"
 #include "models/adapter.h"
@@ -354,6 +355,7 @@ static bp_err export(const exchange_arguments *arguments)
     bp_checkpoint *checkpoint = NULL;
     const bp_model_family *family = NULL;
     written_tokenizer tokenizer = {0};
+    json_t *sentences = NULL;
     bp_err err = bp_checkpoint_open_any(MPI_COMM_SELF, arguments->from, &checkpoint);
 
     if (err == BP_OK)
@@ -378,11 +380,14 @@ static bp_err export(const exchange_arguments *arguments)
     if (err == BP_OK)
         err = make_tokenizer(&tokenizer, arguments, checkpoint);
     if (err == BP_OK)
+        sentences = export_sentences(bp_checkpoint_state(checkpoint));
+    if (err == BP_OK)
         err = export_parts(checkpoint, arguments->out,
                            &(bp_hf_export_options){.dtype = arguments->dtype,
                                                    .shard_bytes = arguments->shard_bytes,
                                                    .tokenizer = tokenizer.text,
                                                    .tokenizer_config = tokenizer.config,
+                                                   .files = sentences,
                                                    .progress = show,
                                                    .context = &progress,
                                                    .merge = bp_adapter_merge});
@@ -392,6 +397,7 @@ static bp_err export(const exchange_arguments *arguments)
         bp_log("tokenizer: %s", tokenizer.text ? "tokenizer.json" : "none");
         bp_log("Hugging Face folder: %s, values of %s", arguments->out, arguments->dtype);
     }
+    json_decref(sentences);
     json_decref(tokenizer.config);
     bp_free(tokenizer.text);
     bp_checkpoint_close(&checkpoint);
@@ -422,6 +428,8 @@ const bp_tool bp_tool_export = {
              "With --form gguf a model of one of the types that docs/models.md lists for it "
              "becomes a "
              "GGUF file, with its tokenizer.\n"
+             "A sentence encoder, whose checkpoint says how vectors are made, becomes a folder of "
+             "sentence-transformers.\n"
              "An ELMo becomes a folder of bilm-tf's: options.json, weights.hdf5, and the words in "
              "vocab.txt and tokenizer.json.\n"
              "An n-gram model becomes an ARPA file, whose words are the tokenizer's; with "

@@ -3,6 +3,7 @@
 #include "models/adapter.h"
 
 #include "base/config/json.h"
+#include "models/family.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -96,6 +97,35 @@ bp_adapter bp_adapter_of(const bp_adapter_keys *keys, bp_config *config, const b
     }
     check(&adapter, keys, known, C, config);
     return adapter;
+}
+
+/* Does a list of these adapt anything? */
+static bool adapts(const bp_model_shape *shape, int64_t targets)
+{
+    bp_model_shape other = *shape, none = *shape;
+
+    other.adapter.targets = targets;
+    none.adapter.targets = 0;
+    return bp_model_trained_parameters(&other) > bp_model_trained_parameters(&none);
+}
+
+bp_err bp_adapter_check_targets(const bp_model_shape *shape)
+{
+    int64_t wanted = shape->adapter.targets, there = 0;
+    char idle[64], names[64];
+
+    if (shape->adapter.kind != BP_ADAPTER_LORA)
+        return BP_OK;
+    for (int k = 0; k < TARGET_COUNT; k++)
+        there |= adapts(shape, (int64_t)1 << k) ? (int64_t)1 << k : 0;
+    if ((wanted & ~there) == 0)
+        return BP_OK;
+    write_targets(idle, wanted & ~there);
+    write_targets(names, there);
+    return BP_FAIL(BP_ERR_CONFIG, "adapter.no_weights",
+                   "adapter.targets names %s, and this model of kind %s has no such weight outside "
+                   "of experts and state-space layers: at adapter.targets; take some of %s",
+                   idle, shape->family->name, names);
 }
 
 void bp_adapter_to_json(json_t *model, const bp_adapter *adapter)

@@ -21,6 +21,11 @@ typedef struct bp_adapter_keys {
 bp_adapter bp_adapter_of(const bp_adapter_keys *keys, bp_config *config, const bp_adapter *known,
                          int64_t C);
 
+/** Refuse a list with a weight that no layer of the model has outside of its experts. The shape has
+ * no faults (bp_model_shape_check). Errors: BP_ERR_CONFIG. Local. */
+struct bp_model_shape;
+bp_err bp_adapter_check_targets(const struct bp_model_shape *shape);
+
 /** "adapter" of the "model" object of a checkpoint; nothing without one. Errors of reading:
  * BP_ERR_FORMAT. */
 void bp_adapter_to_json(json_t *model, const bp_adapter *adapter);

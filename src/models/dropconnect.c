@@ -4,15 +4,14 @@
 #include "base/files/hash.h"
 #include "base/rng.h"
 #include "math/kernels/kernels.h"
-#include "nn/heads/distill.h"
 
 #include <string.h>
 
 bool bp_dropconnect_drops(const bp_network *network, const bp_group *group, const bp_param *param)
 {
     return param->dims == 2 && !group->added && !group->tied && group->common == 0 &&
-           strcmp(bp_state_match_inner(network->blocks[group->block])->ops->kind,
-                  "transformer_layer") == 0;
+           strcmp(bp_block_inner(network->blocks[group->block])->ops->kind, "transformer_layer") ==
+               0;
 }
 
 bool bp_model_is_droppable(const bp_model_shape *shape)

@@ -39,6 +39,25 @@ int64_t bp_stack_first_position(const bp_model_shape *shape)
     return bp_given_or(shape->stack.first_position, stack_of(shape)->first_position);
 }
 
+int64_t bp_stack_embedding_width(const bp_model_shape *shape)
+{
+    return bp_given_or(shape->stack.embedding, shape->width);
+}
+
+static bool is_projected(const bp_model_shape *shape)
+{
+    return bp_stack_embedding_width(shape) != shape->width;
+}
+
+/* As tables of tokens see it. */
+static bp_model_shape of_tables(const bp_model_shape *shape)
+{
+    bp_model_shape out = *shape;
+
+    out.width = bp_stack_embedding_width(shape);
+    return out;
+}
+
 bool bp_stack_is_tied(const bp_model_shape *shape)
 {
     return stack_of(shape)->tied != (shape->stack.other_tie != 0);
@@ -157,7 +176,12 @@ static bp_expert_shape experts_of(const bp_model_shape *shape, int64_t number)
 bp_activations bp_stack_behind(const bp_model_shape *shape, int block)
 {
     bp_activations behind = bp_transformer_behind(shape, block);
+    int64_t E = bp_stack_embedding_width(shape);
 
+    if (block > shape->layers) /* a transform's */
+        behind.item[0].columns = E;
+    if (block == 0 && E > shape->width) /* what its projection reads is in its place */
+        behind.item[0].columns = E;
     if (block == 0 || bp_model_balance(shape) == 0)
         return behind;
     behind.count = 2;
@@ -366,10 +390,11 @@ bp_block *bp_stack_new_layer(bp_network *network, const bp_model_shape *shape, i
 bp_block *bp_stack_new_embedding(bp_network *network, const bp_model_shape *shape, bp_param *shared)
 {
     const bp_stack *stack = stack_of(shape);
-    int64_t C = shape->width, first = bp_stack_first_position(shape),
+    bp_model_shape tables = of_tables(shape);
+    int64_t C = tables.width, first = bp_stack_first_position(shape),
             segments = bp_stack_segments(shape);
-    bp_embedding_part part = {.wte =
-                                  shared ? shared : bp_transformer_add_table(network, shape, "wte"),
+    bp_embedding_part part = {.wte = shared ? shared
+                                            : bp_transformer_add_table(network, &tables, "wte"),
                               .first_position = first,
                               .places_padding = first > 0,
                               .keeps_all = stack->embedding_norm,
@@ -388,12 +413,16 @@ bp_block *bp_stack_new_embedding(bp_network *network, const bp_model_shape *shap
     return block;
 }
 
-/* The first block of a family of BP_STACK_FAMILY: with the norm after an embedding. */
+/* The first block of a family of BP_STACK_FAMILY: with the norm after an embedding, and its
+ * projection. */
 static bp_block *new_first(bp_network *network, const bp_model_shape *shape, bp_param *shared)
 {
     bp_row_shape row = {.name = "embedding",
-                        .I = shape->width,
+                        .I = bp_stack_embedding_width(shape),
                         .O = shape->width,
+                        .has_product = is_projected(shape),
+                        .linear = true,
+                        .no_bias = true,
                         .epsilon = bp_stack_epsilon(shape),
                         .mask = 0,
                         .rms = stack_of(shape)->rms,
@@ -429,7 +458,7 @@ bp_block *bp_stack_new_transform(bp_network *network, const bp_model_shape *shap
     const bp_stack *stack = stack_of(shape);
     bp_row_shape row = {.name = "transform",
                         .I = shape->width,
-                        .O = shape->width,
+                        .O = bp_stack_embedding_width(shape),
                         .has_product = true,
                         .no_bias = stack->no_bias,
                         .activation = BP_GELU_EXACT,
@@ -472,7 +501,8 @@ static bp_block *new_head(bp_network *network, const bp_model_shape *shape, bp_p
                           .epsilon = bp_stack_epsilon(shape),
                           .cap = logit_cap(shape),
                           .scale = logit_scale(shape)};
-    bp_param *table = shared ? shared : bp_transformer_add_table(network, shape, "head");
+    bp_model_shape tables = of_tables(shape);
+    bp_param *table = shared ? shared : bp_transformer_add_table(network, &tables, "head");
     bp_group *whole = NULL;
     bp_block *block;
 
@@ -512,20 +542,25 @@ void bp_stack_begin(bp_network *network, const bp_model_shape *shape)
 bp_param *bp_stack_add_shared(bp_network *network, const bp_model_shape *shape, int stage,
                               int stages, int blocks)
 {
-    return bp_stack_is_tied(shape) ? bp_transformer_add_tied(network, shape, stage, stages, blocks)
-                                   : NULL;
+    bp_model_shape tables = of_tables(shape);
+
+    return bp_stack_is_tied(shape)
+               ? bp_transformer_add_tied(network, &tables, stage, stages, blocks)
+               : NULL;
 }
 
 static double transform_cost(const bp_model_shape *shape)
 {
-    return stack_of(shape)->transform ? 2 * (double)shape->width * (double)shape->width : 0;
+    return stack_of(shape)->transform
+               ? 2 * (double)shape->width * (double)bp_stack_embedding_width(shape)
+               : 0;
 }
 
 /* Of masked models the vocabulary sees only those tokens that are masked. */
 static double words_cost(const bp_model_shape *shape)
 {
     return (stack_of(shape)->transform ? BP_MASK_RATE : 1) * 2 * (double)shape->vocab_size *
-           (double)shape->width;
+           (double)bp_stack_embedding_width(shape);
 }
 
 bp_backbone bp_stack_backbone(const bp_model_shape *shape)
@@ -552,7 +587,9 @@ bp_backbone bp_stack_backbone(const bp_model_shape *shape)
 
 double bp_stack_embedding_cost(const bp_model_shape *shape)
 {
-    return 50 * (double)shape->width;
+    int64_t E = bp_stack_embedding_width(shape);
+
+    return 50 * (double)shape->width + (is_projected(shape) ? 2 * (double)(E * shape->width) : 0);
 }
 
 double bp_stack_layer_cost(const bp_model_shape *shape, int64_t number)

@@ -277,6 +277,8 @@ bp_err bp_stack_check_read(const bp_model_shape *shape, const char *where);
 
 int64_t bp_stack_segments(const bp_model_shape *shape);
 int64_t bp_stack_first_position(const bp_model_shape *shape);
+/** Of the embedding's tables, and of the head's. */
+int64_t bp_stack_embedding_width(const bp_model_shape *shape);
 bool bp_stack_is_tied(const bp_model_shape *shape);
 float bp_stack_epsilon(const bp_model_shape *shape);
 /** Has layer `number` experts? And how many layers have. */

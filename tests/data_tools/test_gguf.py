@@ -16,6 +16,8 @@ ROTARY = {"embed_tokens": "token_embd", "norm": "output_norm", "input_layernorm"
           "self_attn.q_norm": "attn_q_norm", "self_attn.k_norm": "attn_k_norm", "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down"}
 BRANCH_NORMS = {"post_attention_layernorm": "post_attention_norm", "post_feedforward_layernorm": "post_ffw_norm"}
 GEMMA = {**ROTARY, **BRANCH_NORMS, "pre_feedforward_layernorm": "ffn_norm"}
+PHI3 = {"embed_tokens": "token_embd", "norm": "output_norm", "input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_norm",
+        "self_attn.qkv_proj": "attn_qkv", "self_attn.o_proj": "attn_output", "mlp.gate_up_proj": "ffn_up", "mlp.down_proj": "ffn_down"}
 GPT2 = {"wte": "token_embd", "wpe": "position_embd", "ln_f": "output_norm", "ln_1": "attn_norm", "attn.c_attn": "attn_qkv", "attn.c_proj": "attn_output",
         "ln_2": "ffn_norm", "mlp.c_fc": "ffn_up", "mlp.c_proj": "ffn_down"}
 BERT = {"embeddings.word_embeddings": "token_embd", "embeddings.position_embeddings": "position_embd",
@@ -25,8 +27,8 @@ BERT = {"embeddings.word_embeddings": "token_embd", "embeddings.position_embeddi
         "output.LayerNorm": "layer_output_norm"}
 # kind: names, keys of `bagpipe pretrain`, keys of files with the members of config.json.
 NAMES = {"llama": ROTARY, "qwen2": ROTARY, "qwen3": ROTARY, "olmo2": {**ROTARY, **BRANCH_NORMS}, "granite": ROTARY, "smollm3": ROTARY, "gemma2": GEMMA,
-         "gemma3": GEMMA, "gpt": GPT2, "bert": BERT}
-OWN_KEYS = {"llama": ["model.kv_heads=2", "model.inner=96"], "qwen2": ["model.attention_bias=yes", "model.tied=yes"], "gpt": [], "qwen3": ["model.head_width=32"],
+         "gemma3": GEMMA, "phi3": PHI3, "gpt": GPT2, "bert": BERT}
+OWN_KEYS = {"llama": ["model.kv_heads=2", "model.inner=96"], "qwen2": ["model.attention_bias=yes", "model.tied=yes"], "gpt": [], "qwen3": ["model.head_width=32"], "phi3": ["model.kv_heads=2", "model.rope_fraction=0.5", "model.window=8"],
             "olmo2": ["model.kv_heads=2"], "smollm3": [],
             "granite": ["model.embedding_multiplier=3", "model.attention_multiplier=0.2", "model.residual_multiplier=0.5", "model.logits_scaling=2"],
             "gemma2": ["model.head_width=32", "model.window=8", "model.score_cap=4", "model.logit_cap=8"],
@@ -61,7 +63,7 @@ class Gguf(JobTest):
     VOCABULARY = 280
     TEXT_BYTES = 6000
 
-    KINDS = ("llama", "qwen2", "qwen3", "olmo2", "granite", "smollm3", "gemma2", "gemma3", "gpt", "bert")
+    KINDS = ("llama", "qwen2", "qwen3", "olmo2", "granite", "smollm3", "gemma2", "gemma3", "phi3", "gpt", "bert")
 
     @classmethod
     def setUpClass(cls):
@@ -119,7 +121,7 @@ class Gguf(JobTest):
         if "intermediate_size" in config:
             keys[f"{architecture}.feed_forward_length"] = ("u32", config["intermediate_size"])
         keys.update({f"{kind}.{key}": ("f32", config[name]) for key, name in OWN_REALS.get(kind, {}).items()})
-        if kind.startswith("gemma"):
+        if kind.startswith("gemma") or kind == "phi3":
             keys[f"{kind}.attention.sliding_window"] = ("u32", 8)
         if kind == "gemma3":
             keys.update({"gemma3.attention.sliding_window_pattern": ("u32", 2), "gemma3.rope.scaling.type": "linear", "gemma3.rope.scaling.factor": ("f32", 8.0)})
@@ -127,7 +129,8 @@ class Gguf(JobTest):
             keys.update({f"{architecture}.attention.head_count_kv": ("u32", config["num_key_value_heads"]),
                          f"{architecture}.attention.layer_norm_rms_epsilon": ("f32", config["rms_norm_eps"]),
                          f"{architecture}.rope.freq_base": ("f32", config["rope_theta"]),
-                         f"{architecture}.rope.dimension_count": ("u32", config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"])})
+                         f"{architecture}.rope.dimension_count": ("u32", int((config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"]) *
+                                                                              (config.get("partial_rotary_factor") or 1)))})
             if config.get("head_dim"):
                 keys.update({f"{architecture}.attention.{part}_length": ("u32", config["head_dim"]) for part in ("key", "value")})
         else:
@@ -247,6 +250,45 @@ class Gguf(JobTest):
             self.assert_error(run([program("bagpipe-data"), "export", self.at(name), "--out", self.at("never.gguf"), "--form", "gguf"]), 65,
                               "[gguf.no_counterpart]")
 
+    def test_scaled_positions_are_written_and_read_again(self):
+        """Of llama3 and longrope as the factors by which frequencies are divided; llama3's from its formula."""
+        short, long = [1 + 0.125 * k for k in range(8)], [1 + 0.5 * k for k in range(8)]
+        lists = [f"model.rope_{name}_factors={','.join(map(str, values))}" for name, values in (("short", short), ("long", long))]
+        llama3 = ["model.rope_scaling=llama3", "model.rope_factor=8", "model.rope_low_freq_factor=1", "model.rope_high_freq_factor=4", "model.rope_original_context=16"]
+        yarn, longrope = ["model.rope_scaling=yarn", "model.rope_factor=4", "model.rope_original_context=8"], ["model.rope_scaling=longrope", "model.rope_original_context=16", *lists]
+        turns = 16 / (2 * numpy.pi) * 10000.0 ** (-numpy.arange(8) / 8)
+        share = numpy.clip((turns - 1) / 3, 0, 1)
+        for kind, keys, factors in (("llama", llama3, {"rope_freqs": 1 / (share + (1 - share) / 8)}), ("qwen3", yarn, {}),
+                                    ("phi3", longrope, {"rope_factors_short": short, "rope_factors_long": long}), ("llama", longrope, {"rope_factors_short": short, "rope_factors_long": long})):
+            name = f"{kind}-{keys[0][-6:]}"
+            with self.subTest(name):
+                self.must(["bagpipe", "pretrain", self.at("small.ini"), "run.dir=" + self.at(name), "model.kind=" + kind, "model.layers=1", "model.width=64", "model.heads=4", *SHORT, *keys])
+                path, _ = self.exported(self.at(name), name + ".gguf", "--type", "f32")
+                theirs = gguf_file.Reader(path)
+                self.assertEqual({tensor[:-7] for tensor in theirs.tensors if tensor.startswith("rope_")}, set(factors))
+                for tensor, values in factors.items():
+                    numpy.testing.assert_allclose(numpy.frombuffer(theirs.tensors[tensor + ".weight"][2], "<f4"), values, rtol=1e-6)
+                out, _ = self.imported(path)
+                self.must(["bagpipe-data", "export", self.at(name), "--out", self.at(name + "-folder")])
+                self.must(["bagpipe-data", "import", self.at(name + "-folder"), "--out", self.at(name + "-folder-in")])
+                self.assertEqual(*[read_json(folder, "manifest.json")["state"]["model"] for folder in (out, self.at(name + "-folder-in"))])
+        keys, tensors = self.parts("llama")
+        odd = numpy.array([1, 1, 2, 1.5, 3, 3, 5, 7.25], "f4")
+        model = read_json(self.imported(self.made("odd.gguf", keys, {**tensors, "rope_freqs.weight": odd})[0])[0], "manifest.json")["state"]["model"]
+        self.assertEqual((model["rope_scaling"], model["rope_short_factors"], model["rope_long_factors"], model["rope_attention_factor"]), ("longrope", odd.tolist(), odd.tolist(), 1))
+        for keys in (["model.rope_scaling=dynamic", "model.rope_factor=2"], [*yarn, "model.rope_beta_fast=16"], [*longrope, "model.rope_factor=3"]):
+            self.must(["bagpipe", "pretrain", self.at("small.ini"), "run.dir=" + self.at("no" + keys[-1]), "model.kind=llama", "model.layers=1", "model.width=64", "model.heads=4", *SHORT, *keys])
+            self.assert_error(run([program("bagpipe-data"), "export", self.at("no" + keys[-1]), "--out", self.at("never.gguf"), "--form", "gguf"]), 65, "[gguf.no_counterpart]")
+
+    def test_a_run_keeps_the_type_that_its_file_was_of(self):
+        keys, tensors = self.parts("qwen2")
+        out, _ = self.imported(self.made("qwen2-run.gguf", keys, tensors)[0])
+        self.must(["bagpipe", "pretrain", self.at("small.ini"), "run.dir=" + self.at("run"), "model.init=" + out, "model.kind=llama", "model.layers=2", "model.width=64",
+                   "model.heads=4", *SHORT])
+        for model, name in ((out, "of-file"), (self.at("run"), "of-run")):
+            self.must(["bagpipe-data", "export", model, "--out", self.at(name), "--no-tokenizer"])
+            self.assertEqual(read_json(self.at(name), "config.json")["model_type"], "qwen2")
+
     def test_ids_without_a_token_are_unused(self):
         """llama.cpp wants a name for each row of the table of tokens."""
         first, _ = self.exported(self.at("llama"), "full.gguf", "--type", "f32")
@@ -311,6 +353,13 @@ class Gguf(JobTest):
                 ("key", {"llama.attention.clamp_kqv": ("f32", 8.0)}, {}, "gguf.unknown_key", "clamp_kqv"),
                 ("experts", {"llama.expert_count": ("u32", 8)}, {}, "gguf.unknown_key", "expert_count"),
                 ("scaling", {"llama.rope.scaling.type": "yarn"}, {}, "gguf.unknown_key", "yarn"),
+                ("attention", {"llama.rope.scaling.type": "yarn", "llama.rope.scaling.factor": ("f32", 4.0), "llama.rope.scaling.attn_factor": ("f32", 2.0)}, {},
+                 "gguf.unknown_key", "attention"),
+                ("scalings", {"llama.rope.scaling.type": "linear"}, {"rope_freqs.weight": square[0, :8] + 1}, "gguf.unknown_key", "linear"),
+                ("pairs", {}, {"rope_freqs.weight": square[0] + 1}, "gguf.bad_tensor", "rope_freqs"),
+                ("factors", {}, {"rope_freqs.weight": square[0, :8]}, "gguf.bad_tensor", "factor 0"),
+                ("long", {}, {"rope_factors_long.weight": square[0, :8] + 1}, "gguf.unknown_key", "missing"),
+                ("context", {}, {f"rope_factors_{k}.weight": square[0, :8] + 1 for k in ("long", "short")}, "gguf.unknown_key", "original context"),
                 ("lists", {"llama.feed_forward_length": ("u32", [96, 96])}, {}, "gguf.bad_key", "list"),
                 ("partial", {"llama.rope.dimension_count": ("u32", 8)}, {}, "gguf.bad_key", "dimension_count"),
                 ("rows", {"llama.vocab_size": ("u32", 7)}, {}, "gguf.bad_key", "vocab_size"),

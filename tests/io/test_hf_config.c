@@ -553,6 +553,8 @@ static const char DEFAULTS[] =
     "\"max_position_embeddings\": 512, \"type_vocab_size\": 0, \"layer_norm_eps\": 1e-7, "
     "\"relative_attention\": false, \"max_relative_positions\": -1, \"position_buckets\": -1, "
     "\"norm_rel_ebd\": \"none\", \"share_att_key\": false, \"position_biased_input\": true, "
+    "\"conv_kernel_size\": 0, \"conv_act\": \"tanh\", \"conv_groups\": 1, "
+    "\"id2label\": {\"0\": \"LABEL_0\", \"1\": \"LABEL_1\"}, "
     "\"pos_att_type\": null, \"pooler_hidden_act\": \"gelu\", \"legacy\": true, "
     "\"tie_word_embeddings\": true},"
     "\"modernbert\": {\"vocab_size\": 50368, \"hidden_size\": 768, \"intermediate_size\": 1152, "
@@ -691,6 +693,7 @@ static void a_key_that_is_not_there_means_the_class_default(void **state)
                                           "distilbert-tiny",
                                           "modernbert-tiny",
                                           "deberta-v3-tiny",
+                                          "deberta-v2-sequence-tiny",
                                           "electra-generator-tiny",
                                           "electra-discriminator-tiny",
                                           "bart-tiny",

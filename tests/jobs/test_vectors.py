@@ -4,7 +4,7 @@ import os
 import random
 
 import bagpipe_test
-from bagpipe_test import FolderTest, program, run
+from bagpipe_test import FolderTest, program, read_json, run
 
 try:
     import encoders
@@ -114,6 +114,14 @@ class Vectors(FolderTest):
         self.assertEqual(self.sentences("prompted", {"pooling_mode": "cls"}, prompts={"query": "a : "}).status, 0)
         got, _ = self.vectors("query", 0, f"score.model={self.at('prompted-in')}")
         numpy.testing.assert_allclose(got, self.expected("first", False, 12, ["a", ":"]), atol=2e-5)
+        for name, norm in (("minilm", True), ("prompted", False)):
+            self.must(["bagpipe-data", "export", self.at(name + "-in"), "--out", self.at(name + "-out")])
+            self.assertEqual([one["type"].rsplit(".")[-1] for one in read_json(self.at(name + "-out"), "modules.json")], ["Transformer", "Pooling"] + norm * ["Normalize"])
+            self.assertEqual(read_json(self.at(name + "-out"), "1_Pooling/config.json")["word_embedding_dimension"], 24)
+            self.must(["bagpipe-data", "import", self.at(name + "-out"), "--out", self.at(name + "-back")])
+            before, after = (read_json(self.at(name + end), "manifest.json") for end in ("-in", "-back"))
+            self.assertEqual(before["state"]["vectors"], after["state"]["vectors"])
+            self.assertEqual(before["tensors"], after["tensors"])
         for name, pooling, more, words in (("max", {"pooling_mode_max_tokens": True}, [], "max_tokens"), ("dense", mean, ["Dense"], "models.Dense"),
                                            ("without", {**mean, "include_prompt": False}, [], "include_prompt")):
             self.assert_error(self.sentences(name, pooling, *more), 65, "[import.other_module]", words)

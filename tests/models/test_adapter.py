@@ -188,6 +188,12 @@ class Adapter(JobTest):
         self.assert_warning(self.pretrain("warned", 0, "train.steps=1", "adapter.rank=4"), "[config.unused_key]", "adapter.kind")
         lstm = self.trained("lstm", 0, "model.kind=lstm", "model.heads=", "train.steps=1")
         self.assert_error(self.pretrain("never", 0, f"model.init={lstm}", "adapter.kind=lora", "model.heads="), 78, "[adapter.no_place]")
+        sparse = self.trained("sparse", 0, "model.kind=mixtral", "model.experts=4", "model.experts_chosen=2", "model.inner=32", "train.steps=1")
+        hybrid = self.trained("hybrid", 0, "model.kind=granite_hybrid", "model.inner=32", "model.state=8", "train.steps=1")
+        for base, targets, left in ((sparse, "up,down", "take some of q,k,v,out"), (sparse, "q,up", "take some of q,k,v,out"), (hybrid, "q,v", "take some of up,down")):
+            with self.subTest(base, targets=targets):
+                result = self.pretrain("never", 0, f"model.init={base}", "adapter.kind=lora", f"adapter.targets={targets}")
+                self.assert_error(result, 78, "[adapter.no_weights]", left)
         narrow = self.trained("narrow", 0, *LLAMA, "model.kv_heads=1", "train.steps=1")
         self.assert_error(self.pretrain("never", 2, f"model.init={narrow}", "adapter.kind=lora", "mesh.tensor=2"), 78, "[mesh.not_dividing]")
 

@@ -1,5 +1,6 @@
 """Encoders of the references: into checkpoints and out again, to equal tensors under the same type and names, from configurations of
 transformers 4 and 5; scored, and given vectors."""
+import json
 import os
 import shutil
 
@@ -10,6 +11,7 @@ try:
     import encoders
     import h5py
     import numpy
+    from t5_numpy import write_tensors
 except ImportError:
     h5py = None
 
@@ -83,6 +85,48 @@ class Encoders(FolderTest):
                 with h5py.File(os.path.join(self.at(family + "-vectors"), "score", "vectors.h5")) as file:
                     self.assertTrue(numpy.isfinite(file["vector"][:]).all())
                     self.assertEqual(file["vector"].shape[0], 40)
+
+    def changed_deberta(self, name, change=None, **keys):
+        folder = shared("reference/deberta-v2-sequence-tiny")
+        os.mkdir(self.at(name))
+        self.write(name + "/config.json", json.dumps(dict(read_json(folder, "config.json"), **keys)))
+        write_tensors(self.at(name), change(encoders.read_tensors(folder)) if change else encoders.read_tensors(folder))
+        return self.at(name)
+
+    def vectors_of(self, folder):
+        self.must(["bagpipe-data", "import", folder, "--tokenizer", self.at("tokenizer0.json"), "--out", folder + "-in"])
+        self.must(["bagpipe", "score", self.at("score.ini"), f"score.model={folder}-in", f"score.corpus={self.at('texts0.h5')}", f"run.dir={folder}-run", "score.vectors=mean"])
+        with h5py.File(os.path.join(folder + "-run", "score", "vectors.h5")) as file:
+            return file["vector"][:]
+
+    def test_narrow_embeddings_are_the_product_with_their_projection(self):
+        self.write("score.ini", "[math]\nprecision = f32\n")
+        draw, tables = numpy.random.default_rng(5), ["deberta.embeddings." + table + "_embeddings.weight" for table in ("word", "position", "token_type")]
+        narrow = {name: draw.standard_normal((rows, 9)).astype("f4") for name, rows in zip(tables, (101, 32, 2))}
+        projection = draw.standard_normal((24, 9)).astype("f4")
+        wide = self.changed_deberta("wide", lambda tensors: dict(tensors, **{name: values @ projection.T for name, values in narrow.items()}))
+        split = self.changed_deberta("split", lambda tensors: dict(tensors, **narrow, **{"deberta.embeddings.embed_proj.weight": projection}), embedding_size=9)
+        expected = self.vectors_of(wide)
+        numpy.testing.assert_allclose(self.vectors_of(split), expected, atol=2e-5)
+        self.must(["bagpipe-data", "export", split + "-in", "--out", split + "-out"])
+        self.assertEqual(read_json(split + "-out", "config.json")["embedding_size"], 9)
+        for name, values in encoders.read_tensors(split).items():
+            numpy.testing.assert_array_equal(values, encoders.read_tensors(split + "-out")[name])
+
+    def test_convolutions_that_do_not_go_are_refused(self):
+        for key, value, what in (("conv_kernel_size", 4, "bad_size"), ("conv_groups", 5, "not_dividing"), ("conv_act", "silu", "unsupported")):
+            with self.subTest(key):
+                folder = self.changed_deberta("other-" + key, **{key: value})
+                result = run([program("bagpipe-data"), "import", folder, "--out", self.at("refused"), "--no-tokenizer"])
+                self.assert_error(result, 65, f"[huggingface.{what}]")
+
+        self.write("pretrain.ini", f"corpus.train = {self.at('texts0.h5')}\n[model]\nkind = deberta\nlayers = 1\nwidth = 16\nheads = 2\ncontext = 8\n[train]\nsteps = 1\nbatch = 1\n")
+        for keys, what in ((["convolution=4"], "bad_convolution"), (["convolution=3", "convolution_groups=3"], "bad_convolution"), (["convolution_groups=2"], "no_convolution"),
+                           (["embedding=8", "head"], "projected_embedding")):
+            with self.subTest(keys):
+                keys = ["head.softmaxes=2" if key == "head" else "model." + key for key in keys]
+                result = run([program("bagpipe"), "pretrain", self.at("pretrain.ini"), f"run.dir={self.at('never')}", *keys])
+                self.assert_error(result, 78, f"[model.{what}]")
 
 
 if __name__ == "__main__":

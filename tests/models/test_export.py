@@ -13,7 +13,7 @@ RECURRENT = ("rnn", "lstm", "gru")
 MASKED = ("bert", "roberta", "distilbert", "modernbert", "deberta", "electra")
 EXPERTS = ["model.experts=4", "model.experts_chosen=2"]
 MORE = {"mixtral": EXPERTS, "olmoe": EXPERTS, "qwen3_moe": EXPERTS, "bert": ["mask.next_sentence=no"],
-        "deberta": ["model.buckets=6", "model.segments=2"], "modernbert": ["model.window=6", "model.rope_local_theta=100"], "roberta": ["model.first_position=1"]}  # the tokenizer's padding is 0
+        "deberta": ["model.buckets=6", "model.segments=2", "model.embedding=24", "model.convolution=3", "model.convolution_groups=2", "model.convolution_activation=gelu"], "modernbert": ["model.window=6", "model.rope_local_theta=100"], "roberta": ["model.first_position=1"]}  # the tokenizer's padding is 0
 PAIRS = ("transformer", "bart", "t5")
 
 

@@ -92,6 +92,24 @@ static void make_pairs(fixture *f)
         ((int32_t *)f->batch.stream[1].lengths)[b] = T - 4 * b;
 }
 
+/* Texts of several lengths, and words that are asked for. */
+static void make_words(fixture *f)
+{
+    bp_batch_form form = {.stream = {{.T = T, .has_lengths = true}}, .targets = {T}};
+
+    f->bytes = bp_alloc("test", (int64_t)bp_batch_bytes(&form, B), 1);
+    f->maker = (bp_example_maker){.form = form};
+    f->batch = bp_batch_over(&form, B, f->bytes);
+    for (int i = 0; i < B * T; i++) {
+        bool asked = i % T < T - 4 * (i / T) && i % 3 == 1;
+
+        ((int32_t *)f->batch.stream[0].inputs)[i] = (i * 7 + 3) % VOCABULARY;
+        ((int32_t *)f->batch.term[0].targets)[i] = asked ? (i * 5 + 11) % VOCABULARY : -1;
+    }
+    for (int b = 0; b < B; b++)
+        ((int32_t *)f->batch.stream[0].lengths)[b] = T - 4 * b;
+}
+
 /* grow: by how much initial weights are larger, so that none is too small to matter. */
 static void open_fixture(fixture *f, const bp_model_shape *shape, float grow)
 {
@@ -125,6 +143,8 @@ static void open_fixture(fixture *f, const bp_model_shape *shape, float grow)
         make_texts(f, shape);
     } else if (shape->family->start_token) {
         make_pairs(f);
+    } else if (f->distances) {
+        make_words(f);
     } else {
         f->maker = shape->family->objective->maker(shape, T, NULL);
         f->bytes = bp_alloc("test", (int64_t)bp_batch_bytes(&f->maker.form, B), 1);
@@ -286,9 +306,14 @@ static void those_of_their_adapters_are(void **state)
         }
 }
 
-/* In buckets, projected as queries and keys are; or each by itself and by matrices of their own. */
+/* In buckets, projected as queries and keys are; or each by itself and by matrices of their own.
+ * With a convolution of one kind or another, and embeddings that are wider or narrower. */
 static void set_distances(bp_model_shape *shape, bool own)
 {
+    shape->own[BP_DEBERTA_CONVOLUTION] = own ? 5 : 3;
+    shape->own[BP_DEBERTA_GROUPS] = own ? 4 : 1;
+    shape->own[BP_DEBERTA_ACTIVATION] = own ? 3 : 0;
+    shape->stack.embedding = own ? 12 : 20;
     shape->own[BP_DEBERTA_BUCKETS] = own ? 0 : 6;
     shape->own[BP_DEBERTA_DISTANCE] = own ? 5 : T;
     shape->own[BP_DEBERTA_OTHER_PROJECTIONS] = shape->own[BP_DEBERTA_NO_NORM] = own;
@@ -329,10 +354,25 @@ static void those_of_heads_of_tasks_are(void **state)
         }
 }
 
+static void those_of_masked_words_with_convolutions_are(void **state)
+{
+    (void)state;
+    for (int own = 0; own < 2; own++) {
+        bp_model_shape shape = shape_of("deberta");
+        fixture f = {0};
+
+        set_distances(&shape, own);
+        open_fixture(&f, &shape, 8);
+        assert_in_range(check_slopes(&f), 20, 1000);
+        close_fixture(&f);
+    }
+}
+
 int main(int argc, char **argv)
 {
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(gradients_are_slopes),
+        cmocka_unit_test(those_of_masked_words_with_convolutions_are),
         cmocka_unit_test(those_of_variants_of_encoder_decoders_are),
         cmocka_unit_test(those_of_their_adapters_are),
         cmocka_unit_test(those_of_heads_of_tasks_are)};

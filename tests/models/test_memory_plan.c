@@ -86,8 +86,13 @@ static bp_model_shape random_shape(int tensors, int stages)
         shape.stack.chosen = draw(1, 2);
         shape.stack.balance = 0.1 * (double)draw(0, 1);
     }
-    if (shape.family == &bp_deberta_family)
+    if (shape.family == &bp_deberta_family) {
         shape.own[BP_DEBERTA_OTHER_PROJECTIONS] = draw(0, 1);
+        shape.own[BP_DEBERTA_CONVOLUTION] = draw(0, 1) ? 3 : 0;
+        shape.own[BP_DEBERTA_GROUPS] = shape.own[BP_DEBERTA_CONVOLUTION] > 0 ? draw(1, 2) : 0;
+        shape.stack.embedding = shape.width + 8 * draw(-1, 1);
+        shape.stack.embedding += shape.stack.embedding == 0 ? 8 : 0;
+    }
     if (shape.family == &bp_bert_family || shape.family == &bp_roberta_family)
         shape.own[BP_BERT_BOUNDARY] = draw(0, 1);
     if (shape.family == &bp_granite_hybrid_family)

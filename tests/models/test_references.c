@@ -807,6 +807,7 @@ static void families_are_the_references(void **state)
                                           "distilbert-tiny",
                                           "modernbert-tiny",
                                           "deberta-v3-tiny",
+                                          "deberta-v2-sequence-tiny",
                                           "bert-sequence-tiny",
                                           "bert-token-tiny",
                                           "bert-span-tiny",

@@ -1,6 +1,7 @@
 #include "io/gguf/gguf_config_priv.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define PERIOD "attention.sliding_window_pattern"
@@ -33,6 +34,18 @@ bool gguf_is_padding(const char *name, size_t id)
 
     (void)snprintf(padding, sizeof padding, "[PAD%zu]", id);
     return strcmp(name, padding) == 0;
+}
+
+json_t *gguf_short_real(double value)
+{
+    char text[32];
+
+    for (int digits = 6; digits <= 9; digits++) {
+        (void)snprintf(text, sizeof text, "%.*g", digits, value);
+        if (strtof(text, NULL) == (float)value)
+            break;
+    }
+    return json_real((double)(float)value == value ? strtod(text, NULL) : value);
 }
 
 /* ---- the width that scales scores ---- */

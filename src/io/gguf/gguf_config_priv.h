@@ -12,6 +12,9 @@
 const json_t *gguf_key_of(const json_t *keys, const bp_gguf_family *family, const char *key);
 /** Takes the reference of `value`. */
 void gguf_set_key(json_t *keys, const bp_gguf_family *family, const char *key, json_t *value);
+/** A real that has its shortest decimals: 1e-6, where a float32 has 9.99999997e-07. New reference.
+ */
+json_t *gguf_short_real(double value);
 /** BP_ERR_FORMAT: such files have no place for `what` with `value` after it. */
 bp_err gguf_no_counterpart(const char *what, const char *value);
 

@@ -7,6 +7,7 @@
 #include "io/gguf/gguf_config_priv.h"
 #include "io/gguf/gguf_names_priv.h"
 #include "io/gguf/gguf_priv.h"
+#include "io/gguf/gguf_rotary_priv.h"
 #include "io/gguf/gguf_tokenizer.h"
 #include "io/huggingface/safetensors.h"
 
@@ -32,6 +33,7 @@ typedef struct export
     char(*names)[GGUF_NAME_BYTES];
     bp_gguf_tensor *specs; /* [written] */
     int64_t written;
+    gguf_rotary rotary; /* tensors after those */
     bp_gguf_writer *writer;
 }
 export;
@@ -73,31 +75,6 @@ static bp_err put_sizes(export *self, const json_t *config)
     return BP_OK;
 }
 
-static bp_err put_rotary(export *self, const json_t *config)
-{
-    const json_t *scaling = json_object_get(config, "rope_scaling"),
-                 *width = json_object_get(config, "head_dim");
-    const char *type;
-
-    if (!json_is_object(scaling))
-        scaling = json_object_get(config, "rope_parameters");
-    type = json_string_value(json_object_get(scaling, "rope_type"));
-    set_key(
-        self, "rope.dimension_count",
-        json_integer(json_is_integer(width)
-                         ? json_integer_value(width)
-                         : json_integer_value(json_object_get(config, "hidden_size")) /
-                               json_integer_value(json_object_get(config, "num_attention_heads"))));
-    if (!type || strcmp(type, "default") == 0)
-        return BP_OK;
-    if (strcmp(type, "linear") != 0)
-        return gguf_no_counterpart("positions scaled by ", type);
-    set_key(self, "rope.scaling.type", json_string("linear"));
-    set_key(self, "rope.scaling.factor",
-            json_real(json_number_value(json_object_get(scaling, "factor"))));
-    return BP_OK;
-}
-
 /* llama.cpp's numbers of file types. */
 static int file_type(bp_gguf_type type)
 {
@@ -118,7 +95,7 @@ static bp_err put_keys(export *self, const json_t *config)
     set_key(self, "vocab_size", json_incref(json_object_get(config, "vocab_size")));
     err = put_sizes(self, config);
     if (err == BP_OK && self->family->rotary)
-        err = put_rotary(self, config);
+        err = gguf_put_rotary(&self->rotary, self->keys, config, self->family);
     if (err == BP_OK)
         err = gguf_put_layers(self->keys, config, self->family);
     if (strcmp(self->family->architecture, "bert") == 0) {
@@ -181,6 +158,31 @@ static bp_err put_tensor(export *self, int64_t k, const bp_safetensor *theirs, c
     return BP_OK;
 }
 
+/* Those of rotary positions, which no folder has, follow. */
+static void put_rotary_tensors(export *self)
+{
+    for (int k = 0; k < GGUF_ROTARY_TENSORS; k++) {
+        char *name = self->names[self->written];
+        int64_t count = self->rotary.factors[k].count;
+
+        if (count == 0)
+            continue;
+        (void)snprintf(name, GGUF_NAME_BYTES, "%s", gguf_rotary_name(k));
+        self->specs[self->written++] =
+            (bp_gguf_tensor){.name = name, .dims = 1, .shape = {count}, .type = BP_GGUF_F32};
+    }
+}
+
+static bp_err write_rotary_tensors(export *self)
+{
+    bp_err err = BP_OK;
+
+    for (int k = 0; k < GGUF_ROTARY_TENSORS && err == BP_OK; k++)
+        if (self->rotary.factors[k].count > 0)
+            err = bp_gguf_write(self->writer, self->rotary.factors[k].values);
+    return err;
+}
+
 static bp_err begin(void *context, const json_t *config, const bp_safetensor *tensors,
                     int64_t count)
 {
@@ -188,10 +190,12 @@ static bp_err begin(void *context, const json_t *config, const bp_safetensor *te
     bp_err err = put_keys(self, config);
 
     self->list = bp_alloc("gguf.export", count, sizeof *self->list);
-    self->names = bp_alloc("gguf.export", count, sizeof *self->names);
-    self->specs = bp_alloc("gguf.export", count, sizeof *self->specs);
+    self->names = bp_alloc("gguf.export", count + GGUF_ROTARY_TENSORS, sizeof *self->names);
+    self->specs = bp_alloc("gguf.export", count + GGUF_ROTARY_TENSORS, sizeof *self->specs);
     for (int64_t k = 0; k < count && err == BP_OK; k++)
         err = put_tensor(self, k, &tensors[k], config);
+    if (err == BP_OK)
+        put_rotary_tensors(self);
     return err == BP_OK
                ? bp_gguf_create(&self->writer, self->path, self->keys, self->specs, self->written)
                : err;
@@ -244,6 +248,8 @@ static bp_err write_file(bp_checkpoint *checkpoint, export *self,
     bp_hf_sink sink = {begin, write_one, self};
     bp_err err = bp_hf_export_to(checkpoint, &sink, huggingface, tables);
 
+    if (err == BP_OK)
+        err = write_rotary_tensors(self);
     if (err == BP_OK)
         err = bp_gguf_finish(&self->writer);
     bp_gguf_drop(&self->writer);

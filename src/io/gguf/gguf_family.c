@@ -122,6 +122,24 @@ static const bp_gguf_row LLAMA_ROWS[] = {ROTARY_ROWS(BP_GGUF_TURN_QUERIES, BP_GG
                          GEMMA3_ROWS[] = {GEMMA_ROWS, QUERY_NORMS(BP_GGUF_ONE_MORE), HEAD, {0}},
                          QWEN2_ROWS[] = {ROTARY_ROWS(BP_GGUF_SAME, BP_GGUF_SAME), {0}};
 
+static const bp_gguf_size PHI3_SIZES[] = {ROTARY_SIZES,
+                                          {.gguf = "attention.sliding_window",
+                                           .huggingface = "sliding_window",
+                                           .may_lack = true,
+                                           .zero_lacks = true},
+                                          {0}};
+/* Queries, keys and values are one tensor, and so are gate and up. */
+static const bp_gguf_row PHI3_ROWS[] = {{"token_embd", "model.embed_tokens"},
+                                        {"output_norm", "model.norm"},
+                                        HEAD,
+                                        {LAYER "attn_norm", DECODER "input_layernorm"},
+                                        {LAYER "attn_qkv", DECODER "self_attn.qkv_proj"},
+                                        {LAYER "attn_output", DECODER "self_attn.o_proj"},
+                                        {LAYER "ffn_norm", DECODER "post_attention_layernorm"},
+                                        {LAYER "ffn_up", DECODER "mlp.gate_up_proj"},
+                                        {LAYER "ffn_down", DECODER "mlp.down_proj"},
+                                        {0}};
+
 static const bp_gguf_size GPT2_SIZES[] = {COUNT("context_length", "n_positions"),
                                           COUNT("embedding_length", "n_embd"),
                                           COUNT("block_count", "n_layer"),
@@ -252,6 +270,16 @@ static const bp_gguf_family LLAMA = {.architecture = "llama",
                                       .has_period_key = true,
                                       .layers_of_largest = 62,
                                       .absent = NO_SCORE_CAP},
+                            PHI3 = {.architecture = "phi3",
+                                    .model_type = "phi3",
+                                    .sizes = PHI3_SIZES,
+                                    .rows = PHI3_ROWS,
+                                    .only = ROTARY_ONLY,
+                                    .rows_of = {VOCABULARY},
+                                    .ties = true,
+                                    .rotary = true,
+                                    .partial = true,
+                                    .original_beside = true},
                             GPT2 = {.architecture = "gpt2",
                                     .model_type = "gpt2",
                                     .sizes = GPT2_SIZES,
@@ -267,5 +295,6 @@ static const bp_gguf_family LLAMA = {.architecture = "llama",
                                 .base = "bert.",
                                 .rows_of = {VOCABULARY, {"type_vocab_size", "token_types.weight"}}};
 
-const bp_gguf_family *const bp_gguf_families[] = {
-    &LLAMA, &QWEN2, &QWEN3, &OLMO2, &GRANITE, &SMOLLM3, &GEMMA2, &GEMMA3, &GPT2, &BERT, NULL};
+const bp_gguf_family *const bp_gguf_families[] = {&LLAMA,   &QWEN2,   &QWEN3,  &OLMO2,
+                                                  &GRANITE, &SMOLLM3, &GEMMA2, &GEMMA3,
+                                                  &PHI3,    &GPT2,    &BERT,   NULL};

@@ -27,7 +27,8 @@ typedef struct bp_gguf_size {
     const char *gguf, *huggingface;
     const char *also; /* a second key with the same value; NULL: none */
     bool is_real;
-    bool may_lack; /* the key need not be there */
+    bool may_lack;   /* the key need not be there */
+    bool zero_lacks; /* 0 is as if it were not there */
 } bp_gguf_size;
 
 typedef struct bp_gguf_family {
@@ -39,6 +40,9 @@ typedef struct bp_gguf_family {
     const char *rows_of[2][2]; /* members of config.json that are a tensor's first extent */
     bool ties;                 /* without output.weight the head is the table of tokens */
     bool rotary;               /* positions are rotary */
+    bool partial;              /* they may turn a share of a head, partial_rotary_factor */
+    bool original_beside;      /* longrope's original context is beside rope_scaling, which names
+                                  it by "type" */
     const char
         *base; /* what Hugging Face's names of a base class lack at their beginning; or NULL */
     const char *by_layer, *rest; /* the list of config.json that says of layers what they are, and

@@ -6,6 +6,7 @@
 #include "io/gguf/gguf_family.h"
 #include "io/gguf/gguf_names_priv.h"
 #include "io/gguf/gguf_priv.h"
+#include "io/gguf/gguf_rotary_priv.h"
 #include "io/huggingface/safetensors.h"
 
 #include <math.h>
@@ -42,19 +43,6 @@ static bp_err find_family(const bp_gguf_family **out, const bp_gguf *file)
                    architecture ? architecture : "", file->path);
 }
 
-/* A real that has its shortest decimals: 1e-6, where a float32 has 9.99999997e-07. */
-static json_t *short_real(double value)
-{
-    char text[32];
-
-    for (int digits = 6; digits <= 9; digits++) {
-        (void)snprintf(text, sizeof text, "%.*g", digits, value);
-        if (strtof(text, NULL) == (float)value)
-            break;
-    }
-    return json_real((double)(float)value == value ? strtod(text, NULL) : value);
-}
-
 static bp_err take_size(json_t *config, const bp_gguf *file, const bp_gguf_family *family,
                         const bp_gguf_size *size)
 {
@@ -62,6 +50,8 @@ static bp_err take_size(json_t *config, const bp_gguf *file, const bp_gguf_famil
                  *also = size->also ? gguf_key_of(file->keys, family, size->also) : NULL;
 
     if (!value && size->may_lack && !also)
+        return BP_OK;
+    if (size->zero_lacks && json_is_integer(value) && json_integer_value(value) == 0)
         return BP_OK;
     if (!json_is_number(value) || (!size->is_real && !json_is_integer(value)))
         return BP_FAIL(BP_ERR_FORMAT, "gguf.bad_key", "key %s.%s is %s: at %s",
@@ -74,7 +64,7 @@ static bp_err take_size(json_t *config, const bp_gguf *file, const bp_gguf_famil
         return BP_FAIL(BP_ERR_FORMAT, "gguf.bad_key", "key %s.%s is not %s: at %s",
                        family->architecture, size->also, size->gguf, file->path);
     (void)json_object_set_new(config, size->huggingface,
-                              size->is_real ? short_real(json_number_value(value))
+                              size->is_real ? gguf_short_real(json_number_value(value))
                                             : json_integer(json_integer_value(value)));
     return BP_OK;
 }
@@ -93,9 +83,7 @@ static bool is_size(const bp_gguf_family *family, const char *key)
             return true;
     return strcmp(key, "vocab_size") == 0 ||
            (family->has_period_key && strcmp(key, "attention.sliding_window_pattern") == 0) ||
-           (family->rotary &&
-            (strcmp(key, "rope.dimension_count") == 0 || strcmp(key, "rope.scaling.type") == 0 ||
-             strcmp(key, "rope.scaling.factor") == 0));
+           (family->rotary && gguf_is_rotary_key(key));
 }
 
 /* A key of the architecture that has no size: it must be known, and say what is computed here. */
@@ -138,40 +126,6 @@ static bp_err check_keys(const bp_gguf *file, const bp_gguf_family *family)
     return BP_OK;
 }
 
-/* Rotary positions turn whole heads; their scaling is none or linear. */
-static bp_err take_rotary(json_t *config, const bp_gguf *file, const bp_gguf_family *family)
-{
-    const json_t *turned = gguf_key_of(file->keys, family, "rope.dimension_count"),
-                 *factor = gguf_key_of(file->keys, family, "rope.scaling.factor");
-    const char *scaling = json_string_value(gguf_key_of(file->keys, family, "rope.scaling.type"));
-    json_int_t heads = json_integer_value(json_object_get(config, "num_attention_heads")), width;
-
-    if (!json_object_get(config, "head_dim") && heads > 0)
-        (void)json_object_set_new(
-            config, "head_dim",
-            json_integer(json_integer_value(json_object_get(config, "hidden_size")) / heads));
-    width = json_integer_value(json_object_get(config, "head_dim"));
-    if (turned && json_integer_value(turned) != width)
-        return BP_FAIL(BP_ERR_FORMAT, "gguf.bad_key",
-                       "key %s.rope.dimension_count is %lld, and heads have %lld entries: at %s",
-                       family->architecture, (long long)json_integer_value(turned),
-                       (long long)width, file->path);
-    if (!scaling && factor && json_number_value(factor) != 0 && json_number_value(factor) != 1)
-        scaling = "linear"; /* llama.cpp's default */
-    if (!scaling || strcmp(scaling, "none") == 0)
-        return BP_OK;
-    if (strcmp(scaling, "linear") != 0 || json_number_value(factor) <= 0)
-        return BP_FAIL(BP_ERR_FORMAT, "gguf.unknown_key",
-                       "positions are scaled by '%.20s'%s: at %s; give the folder with safetensors "
-                       "that the file was made from",
-                       scaling, strcmp(scaling, "linear") == 0 ? ", without a factor" : "",
-                       file->path);
-    (void)json_object_set_new(config, "rope_scaling",
-                              json_pack("{s:s, s:o}", "rope_type", "linear", "factor",
-                                        short_real(json_number_value(factor))));
-    return BP_OK;
-}
-
 static bp_err take_rows(json_t *config, const bp_gguf *file, const bp_gguf_family *family)
 {
     const json_t *vocab_size = gguf_key_of(file->keys, family, "vocab_size");
@@ -203,7 +157,7 @@ static bp_err make_config(json_t **out, const bp_gguf *file, const bp_gguf_famil
     if (err == BP_OK)
         err = take_rows(config, file, family);
     if (err == BP_OK && family->rotary)
-        err = take_rotary(config, file, family);
+        err = gguf_take_rotary(config, file, family);
     if (err == BP_OK)
         err = gguf_take_layers(config, file->keys, family, file->path);
     if (family->ties)
@@ -346,17 +300,21 @@ static bp_err take_tensors(bp_safetensors **out, const bp_gguf *file, const bp_g
 {
     given *self = bp_alloc("gguf.given", 1, sizeof *self);
     bp_safetensor *specs = bp_alloc("gguf.given", file->count, sizeof *specs);
+    int64_t count = 0;
     bp_err err = BP_OK;
 
     self->file = file;
     self->list = bp_alloc("gguf.given", file->count, sizeof *self->list);
     for (int64_t k = 0; k < file->count && err == BP_OK; k++) {
-        self->list[k].tensor = &file->tensors[k];
-        specs[k].first = k;
-        err = take_tensor(&self->list[k], &specs[k], file, family, config);
+        if (gguf_is_rotary(family, file->tensors[k].name))
+            continue;
+        self->list[count].tensor = &file->tensors[k];
+        specs[count].first = count;
+        err = take_tensor(&self->list[count], &specs[count], file, family, config);
+        count++;
     }
     if (err == BP_OK)
-        *out = bp_safetensors_of(file->path, specs, file->count,
+        *out = bp_safetensors_of(file->path, specs, count,
                                  (bp_safetensors_source){read_theirs, close_theirs, self});
     else
         close_theirs(self);

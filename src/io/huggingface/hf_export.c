@@ -133,17 +133,24 @@ static bp_err read_by(bp_hf_shape *out, const bp_hf_table *table, const json_t *
     return err;
 }
 
-/* Is the model one that was imported as this type, or trained from such a one? */
-static bool is_of_origin(const bp_hf_table *table, const json_t *state)
+const char *bp_hf_origin_of(const json_t *state)
 {
-    static const char OF[] = "Hugging Face ";
+    static const char *const FORMS[] = {"Hugging Face ", "GGUF "};
     const char *origin = json_string_value(json_object_get(state, "origin")),
                *type = json_string_value(json_object_get(state, "model_type"));
 
-    if (type)
-        return strcmp(type, table->model_type) == 0;
-    return origin && strncmp(origin, OF, strlen(OF)) == 0 &&
-           strcmp(origin + strlen(OF), table->model_type) == 0;
+    for (size_t k = 0; k < sizeof FORMS / sizeof *FORMS && origin; k++)
+        if (strncmp(origin, FORMS[k], strlen(FORMS[k])) == 0)
+            return origin + strlen(FORMS[k]);
+    return type;
+}
+
+/* Is the model one that was imported as this type, or trained from such a one? */
+static bool is_of_origin(const bp_hf_table *table, const json_t *state)
+{
+    const char *type = bp_hf_origin_of(state);
+
+    return type && strcmp(type, table->model_type) == 0;
 }
 
 /* By the first of its kind that takes it (by_origin: of the type that it was imported as before
@@ -465,6 +472,30 @@ static bp_err write_tokenizer(const bp_hf_export_options *options, const char *f
     return err;
 }
 
+static bp_err write_more(const json_t *files, const char *folder)
+{
+    const char *name;
+    json_t *value;
+    bp_err err = BP_OK;
+
+    json_object_foreach((json_t *)files, name, value)
+    {
+        const char *slash = strchr(name, '/');
+        char *below = bp_sprintf("%s/%.*s", folder, slash ? (int)(slash - name) : 0, name),
+             *path = bp_path_join(folder, name);
+
+        if (err == BP_OK && slash)
+            err = bp_dir_make(below);
+        if (err == BP_OK)
+            err = bp_json_save(path, value);
+        if (err == BP_OK && slash)
+            err = bp_path_sync(below);
+        bp_free(path);
+        bp_free(below);
+    }
+    return err;
+}
+
 /* ---- the folder ---- */
 
 static bp_err write_folder(bp_checkpoint *checkpoint, const bp_hf_shape *shape,
@@ -476,6 +507,8 @@ static bp_err write_folder(bp_checkpoint *checkpoint, const bp_hf_shape *shape,
         err = write_config(shape, options->dtype, hidden);
     if (err == BP_OK && options->tokenizer)
         err = write_tokenizer(options, hidden);
+    if (err == BP_OK)
+        err = write_more(options->files, hidden);
     if (err == BP_OK)
         err = bp_path_sync(hidden);
     return err == BP_OK ? bp_rename_new(hidden, out) : err;

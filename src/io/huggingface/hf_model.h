@@ -49,6 +49,10 @@ const bp_slice *bp_hf_slices(const bp_hf_model *model, int64_t *count);
  * Errors: BP_ERR_FORMAT a value that is not finite; BP_ERR_IO, BP_ERR_SYSTEM. */
 bp_err bp_hf_fetch(void *model, const bp_slice *slice, int64_t index, const float **data);
 
+/** The model_type that a checkpoint's model was read as, from whatever form of file, or that a run
+ * began with; NULL: none. Borrowed of `state`. */
+const char *bp_hf_origin_of(const json_t *state);
+
 /** "model" of a checkpoint's state. New reference. */
 json_t *bp_hf_model_json(const bp_hf_shape *shape);
 
@@ -86,6 +90,8 @@ typedef struct bp_hf_export_options {
     int64_t shard_bytes; /* the most of a file's tensors, but for one that is larger; 0: one file */
     const char *tokenizer;          /* the text of tokenizer.json; NULL: none */
     const json_t *tokenizer_config; /* beside it: tokenizer_config.json; borrowed. NULL: none */
+    const json_t *files; /* more files: an object of what each holds, by its name, which may have
+                            one folder before it; borrowed. NULL: none */
     const json_t *model; /* instead of the checkpoint's "model" object: a part of it; borrowed.
                             NULL: all of it */
     /** Called after each tensor with how many of how many values are written. NULL: no call. */

@@ -17,7 +17,7 @@ typedef struct hf_tensor {
     int parts;
     int64_t blocks; /* runs of rows, each with all parts one after the other; 0: side by side */
     int64_t part_rows[HF_PARTS]; /* in blocks: rows of each part in a run */
-    bool single;                 /* a matrix that has an extent of 1 in the middle */
+    int64_t middle;              /* theirs is [rows][middle][columns / middle]; 0: a matrix */
     int64_t pairs, head; /* of each `head` of rows the first `pairs` are pairs; 0: none are */
     char ours[HF_PARTS][HF_NAME];
     bool or_zero; /* where it is not there its values are 0 */

@@ -103,7 +103,8 @@ static void fill(hf_tensor *out, const bp_hf_shape *shape, const bp_hf_row *row,
     out->parts = row->parts;
     out->or_zero = row->or_zero;
     out->blocks = row->blocks ? bp_hf_size_of(shape, row->blocks) : 0;
-    out->single = row->single;
+    out->middle = row->middle ? bp_hf_size_of(shape, row->middle) : 0;
+    out->shape[1] *= out->middle > 0 ? out->middle : 1;
     out->pairs = row->pairs ? bp_hf_size_of(shape, row->pairs) : 0;
     out->head = row->head ? bp_hf_size_of(shape, row->head) : 0;
     BP_ASSERT(out->blocks == 0 || !out->transposed);
@@ -284,9 +285,9 @@ void hf_part_shape(const hf_tensor *tensor, int part, int64_t shape[2])
 int hf_file_shape(const hf_tensor *tensor, int64_t shape[3])
 {
     shape[0] = tensor->shape[0];
-    shape[1] = tensor->single ? 1 : tensor->shape[1];
-    shape[2] = tensor->shape[1];
-    return tensor->dims + tensor->single;
+    shape[1] = tensor->middle > 0 ? tensor->middle : tensor->shape[1];
+    shape[2] = tensor->middle > 0 ? tensor->shape[1] / tensor->middle : 0;
+    return tensor->dims + (tensor->middle > 0);
 }
 
 /* Of a tensor in blocks: floats of a part's run, and where that of block b is. */

@@ -88,7 +88,8 @@ typedef struct bp_hf_row {
     const char *blocks;                 /* an extent, "heads"; NULL: parts are side by side */
     const char *part_rows[BP_HF_PARTS]; /* with blocks: rows of each part in a run; NULL: all have
                                            as many */
-    bool single;               /* of a matrix: theirs has an extent of 1 between rows and columns */
+    const char *middle; /* of a matrix: an extent of theirs between rows and columns; ours have both
+                           in one, theirs last. NULL: none */
     const char *first_columns; /* of layer 0, where it has others; NULL: as they all */
     const char *layers;        /* a size: how many layers there are; NULL: "layers" */
     bool only_first;           /* only layer 0 has it */

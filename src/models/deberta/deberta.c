@@ -23,6 +23,10 @@ static const bp_stack STACK = {.post_norm = true,
     {                                                                                              \
         .name = key, .at = BP_SIZE_AT(own[number]), .optional = true                               \
     }
+#define OWN_QUIET(key, number)                                                                     \
+    {                                                                                              \
+        .name = key, .at = BP_SIZE_AT(own[number]), .optional = true, .quiet = true                \
+    }
 #define OWN_FLAG(key, number)                                                                      \
     {                                                                                              \
         .name = key, .at = BP_SIZE_AT(own[number]), .type = BP_SIZE_FLAG, .optional = true,        \
@@ -44,6 +48,15 @@ static const bp_model_size SIZES[] = {BP_STACK_SIZES,
                                       OWN_COUNT("distance", BP_DEBERTA_DISTANCE),
                                       OWN_FLAG("shared", BP_DEBERTA_OTHER_PROJECTIONS),
                                       OWN_FLAG("distance_norm", BP_DEBERTA_NO_NORM),
+                                      BP_STACK_QUIET("embedding", embedding),
+                                      OWN_QUIET("convolution", BP_DEBERTA_CONVOLUTION),
+                                      OWN_QUIET("convolution_groups", BP_DEBERTA_GROUPS),
+                                      {.name = "convolution_activation",
+                                       .at = BP_SIZE_AT(own[BP_DEBERTA_ACTIVATION]),
+                                       .type = BP_SIZE_CHOICE,
+                                       .words = BP_DEBERTA_ACTIVATIONS,
+                                       .optional = true,
+                                       .quiet = true},
                                       BP_VARIANT_HEAD_SIZES,
                                       {0}};
 
@@ -80,6 +93,27 @@ static const bp_option KEYS[] = {
     {.key = "model.distance_norm",
      .type = BP_OPTION_BOOL,
      .help = "the table of distances goes through a norm; yes if not given"},
+    {.key = "model.embedding",
+     .type = BP_OPTION_INT,
+     .min = 1,
+     .max = 1 << 20,
+     .help = "width of token embeddings, which a projection makes as wide as the model; "
+             "model.width if not given"},
+    {.key = "model.convolution",
+     .type = BP_OPTION_INT,
+     .min = 1,
+     .max = 63,
+     .help = "places, an odd number, that a convolution beside the first layer reads; there is "
+             "none if not given"},
+    {.key = "model.convolution_groups",
+     .type = BP_OPTION_INT,
+     .min = 1,
+     .max = 1 << 20,
+     .help = "groups of columns of the convolution, which divide model.width; 1 if not given"},
+    {.key = "model.convolution_activation",
+     .type = BP_OPTION_CHOICE,
+     .choices = BP_DEBERTA_ACTIVATIONS,
+     .help = "of what the convolution gives; tanh if not given"},
     {0}};
 
 static int64_t distance_of(const bp_model_shape *shape)
@@ -92,11 +126,53 @@ static int64_t rows_of(const bp_model_shape *shape)
     return 2 * bp_given_or(shape->own[BP_DEBERTA_BUCKETS], distance_of(shape));
 }
 
+static bool has_convolution(const bp_model_shape *shape)
+{
+    return shape->own[BP_DEBERTA_CONVOLUTION] > 0;
+}
+
+static int64_t groups_of(const bp_model_shape *shape)
+{
+    return bp_given_or(shape->own[BP_DEBERTA_GROUPS], 1);
+}
+
 static void fill_defaults(bp_model_shape *shape)
 {
     bp_stack_fill_defaults(shape);
     shape->own[BP_BERT_NO_POOLER] = 1; /* to the objective of masked words */
     shape->own[BP_DEBERTA_DISTANCE] = distance_of(shape);
+    shape->stack.embedding = bp_stack_embedding_width(shape);
+    if (has_convolution(shape))
+        shape->own[BP_DEBERTA_GROUPS] = groups_of(shape);
+}
+
+static bool fits_convolution(const bp_model_shape *shape)
+{
+    return !has_convolution(shape) ||
+           (shape->own[BP_DEBERTA_CONVOLUTION] % 2 == 1 && shape->width % groups_of(shape) == 0);
+}
+
+static void check_convolution(const bp_model_shape *shape, bp_config *config)
+{
+    const int64_t *own = shape->own;
+
+    if (!fits_convolution(shape))
+        bp_config_fault(config, "model.bad_convolution",
+                        "model.convolution = %lld in %lld groups: at model.convolution; use an odd "
+                        "number, and groups that divide model.width = %lld",
+                        (long long)own[BP_DEBERTA_CONVOLUTION], (long long)groups_of(shape),
+                        (long long)shape->width);
+    if (!has_convolution(shape) && (own[BP_DEBERTA_GROUPS] != 0 || own[BP_DEBERTA_ACTIVATION] != 0))
+        bp_config_fault(config, "model.no_convolution",
+                        "model.convolution is not given, and other keys of it are: at "
+                        "model.convolution_groups, model.convolution_activation; leave them out, "
+                        "or give it");
+    if (bp_stack_embedding_width(shape) != shape->width &&
+        (shape->softmaxes > 1 || shape->head_entmax == 1))
+        bp_config_fault(config, "model.projected_embedding",
+                        "model.embedding = %lld goes with one softmax: at head.softmaxes and "
+                        "head.activation; leave the keys out",
+                        (long long)bp_stack_embedding_width(shape));
 }
 
 static bool is_fit(const bp_model_shape *shape)
@@ -110,6 +186,7 @@ static void check(const bp_model_shape *shape, int tensors, bp_config *config)
 {
     bp_stack_check(shape, tensors, config);
     bp_masked_check_context(shape, config);
+    check_convolution(shape, config);
     if (!is_fit(shape))
         bp_config_fault(config, "model.bad_buckets",
                         "model.buckets = %lld is not an even number with a half below "
@@ -135,6 +212,12 @@ static bp_err check_read(const bp_model_shape *shape, const char *where)
                        "checkpoint is wrong",
                        (long long)shape->own[BP_DEBERTA_BUCKETS], (long long)distance_of(shape),
                        where);
+    if (!fits_convolution(shape))
+        return BP_FAIL(BP_ERR_FORMAT, "model.bad_size",
+                       "the model's convolution of %lld places has %lld groups of %lld columns: at "
+                       "%s; the checkpoint is wrong",
+                       (long long)shape->own[BP_DEBERTA_CONVOLUTION], (long long)groups_of(shape),
+                       (long long)shape->width, where);
     return bp_stack_check_read(shape, where);
 }
 
@@ -165,10 +248,36 @@ static bp_layer_distances distances_of(const bp_network *network, const bp_model
                                 .own = shape->own[BP_DEBERTA_OTHER_PROJECTIONS] != 0};
 }
 
+/* Of what the vocabulary reads; heads of tasks read the layers. */
+static int64_t state_width(const bp_model_shape *shape)
+{
+    return bp_task_has_head(&shape->task) ? shape->width : bp_stack_embedding_width(shape);
+}
+
+static bp_block *new_convolution(bp_network *network, const bp_model_shape *shape, bp_block *inner)
+{
+    static const bp_activation ACTIVATIONS[] = {BP_GELU_EXACT /* not read */, BP_GELU_EXACT,
+                                                BP_RELU, BP_GELU_TANH};
+    bp_layer_shape layer = bp_stack_layer(shape, 0);
+    bp_convolution_shape convolution = {.C = shape->width,
+                                        .K = shape->own[BP_DEBERTA_CONVOLUTION],
+                                        .G = groups_of(shape),
+                                        .tanh = shape->own[BP_DEBERTA_ACTIVATION] == 0,
+                                        .activation =
+                                            ACTIVATIONS[shape->own[BP_DEBERTA_ACTIVATION]],
+                                        .epsilon = bp_stack_epsilon(shape),
+                                        .mask = layer.first_mask + 3};
+    bp_block *block;
+
+    bp_convolution_new(&block, inner, &convolution, bp_network_add_group(network, true));
+    return block;
+}
+
 static void add_block(bp_network *network, const bp_model_shape *shape, int number,
                       bp_param *shared)
 {
     bp_layer_shape layer;
+    bp_block *block;
 
     if (number == 0 || number > shape->layers) {
         bp_stack_add_block(network, shape, number, shared);
@@ -177,15 +286,19 @@ static void add_block(bp_network *network, const bp_model_shape *shape, int numb
     layer = bp_stack_layer(shape, number - 1);
     layer.scale = 1 / sqrtf((float)(3 * layer.D)); /* of three products */
     layer.apart = distances_of(network, shape);
-    bp_network_add_block(network, bp_transformer_new_layer(network, &layer));
+    block = bp_transformer_new_layer(network, &layer);
+    if (number == 1 && has_convolution(shape))
+        block = new_convolution(network, shape, block);
+    bp_network_add_block(network, block);
 }
 
 static double cost(const bp_model_shape *shape, int block)
 {
     bool is_layer = block > 0 && block <= shape->layers;
+    double C = (double)shape->width, taps = (double)shape->own[BP_DEBERTA_CONVOLUTION];
 
-    return bp_stack_cost(shape, block) +
-           (is_layer ? 4 * (double)rows_of(shape) * (double)shape->width : 0);
+    return bp_stack_cost(shape, block) + (is_layer ? 4 * (double)rows_of(shape) * C : 0) +
+           (block == 1 ? 2 * taps * C * C / (double)groups_of(shape) : 0);
 }
 
 const bp_model_family bp_deberta_family = {.name = "deberta",
@@ -199,11 +312,12 @@ const bp_model_family bp_deberta_family = {.name = "deberta",
                                            .objective = &bp_objective_masked,
                                            .huggingface = bp_deberta_huggingface,
                                            .blocks = bp_stack_blocks,
+                                           .state_width = state_width,
                                            .key_block = bp_transformer_key_block,
                                            .blocks_are = "embedding, layers, head",
                                            .cost = cost,
                                            .backbone = bp_stack_backbone,
-                                           .behind = bp_transformer_behind,
+                                           .behind = bp_stack_behind,
                                            .add_shared = bp_stack_add_shared,
                                            .add_common = add_common,
                                            .add_block = add_block};

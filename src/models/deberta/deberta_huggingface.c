@@ -3,18 +3,30 @@
 
 #include "models/stack_huggingface.h"
 
-#define ENCODER_SIZES                                                                              \
-    BP_HF_SIZES_OF("24", "1536", "24", "6144", "512", "128100"),                                   \
-        {"head_width", NULL, NULL, BP_HF_COUNT, "width/heads", .quiet = true},                     \
-        BP_HF_NUMBER("norm_epsilon", "layer_norm_eps", "1e-7"),                                    \
-        {"tied", "tie_word_embeddings", NULL, BP_HF_FLAG, "1", .quiet = true},                     \
-        {"absolute", "position_biased_input", NULL, BP_HF_FLAG, "1"},                              \
-        {"segments", "type_vocab_size", NULL, BP_HF_COUNT, "0", .quiet = true, .or_none = "0"},    \
-        {"buckets", "position_buckets", NULL, BP_HF_COUNT, "0", .quiet = true, .or_none = "-1"},   \
-        {"distance", "max_relative_positions", NULL, BP_HF_COUNT, "0", .or_none = "-1"},           \
-        {"shared", "share_att_key", NULL, BP_HF_FLAG, "0"},                                        \
-    {                                                                                              \
-        "distance_norm", "norm_rel_ebd", NULL, BP_HF_FLAG, "0", .words = "none|layer_norm"         \
+#define ENCODER_SIZES                                                                               \
+    BP_HF_SIZES_OF("24", "1536", "24", "6144", "512", "128100"),                                    \
+        {"head_width", NULL, NULL, BP_HF_COUNT, "width/heads", .quiet = true},                      \
+        BP_HF_NUMBER("norm_epsilon", "layer_norm_eps", "1e-7"),                                     \
+        {"tied", "tie_word_embeddings", NULL, BP_HF_FLAG, "1", .quiet = true},                      \
+        {"absolute", "position_biased_input", NULL, BP_HF_FLAG, "1"},                               \
+        {"segments", "type_vocab_size", NULL, BP_HF_COUNT, "0", .quiet = true, .or_none = "0"},     \
+        {"buckets", "position_buckets", NULL, BP_HF_COUNT, "0", .quiet = true, .or_none = "-1"},    \
+        {"distance", "max_relative_positions", NULL, BP_HF_COUNT, "0", .or_none = "-1"},            \
+        {"shared", "share_att_key", NULL, BP_HF_FLAG, "0"},                                         \
+        {"embedding", "embedding_size", NULL, BP_HF_COUNT, "width", .quiet = true},                 \
+        {"projected", NULL, NULL, BP_HF_FLAG, "embedding+-1*width", .quiet = true},                 \
+        {"convolution", "conv_kernel_size", NULL, BP_HF_COUNT, "0", .quiet = true, .or_none = "0"}, \
+        {"convolution_groups", "conv_groups", NULL, BP_HF_COUNT, "1", .quiet = true},               \
+        {"convolution_activation",                                                                  \
+         "conv_act",                                                                                \
+         NULL,                                                                                      \
+         BP_HF_CHOICE,                                                                              \
+         "0",                                                                                       \
+         .quiet = true,                                                                             \
+         .words = BP_DEBERTA_ACTIVATIONS,                                                           \
+         .written = BP_DEBERTA_ACTIVATIONS},                                                        \
+    {                                                                                               \
+        "distance_norm", "norm_rel_ebd", NULL, BP_HF_FLAG, "0", .words = "none|layer_norm"          \
     }
 static const bp_hf_size
     SIZES[] = {ENCODER_SIZES, {0}},
@@ -28,21 +40,14 @@ static const bp_hf_setting SETTINGS[] = {
     {"hidden_act", "\"gelu\""},
     {"pooler_hidden_act", "\"gelu\""},
     {"pooler_hidden_size", "width"},
-    {"embedding_size", "width"},
     {"relative_attention", "true", .absent = "false"},
     {"pos_att_type", "[\"p2c\",\"c2p\"]|[\"c2p\",\"p2c\"]|\"p2c\\u007cc2p\"|\"c2p\\u007cp2c\"",
      .absent = "null"},
-    {"conv_kernel_size", "0"},
     {"legacy", "true"},
     {0}};
 
-static const char *const HARMLESS[] = {"hidden_dropout_prob",
-                                       "attention_probs_dropout_prob",
-                                       "pooler_dropout",
-                                       "cls_dropout",
-                                       "conv_act",
-                                       "conv_groups",
-                                       NULL},
+static const char *const HARMLESS[] = {"hidden_dropout_prob", "attention_probs_dropout_prob",
+                                       "pooler_dropout", "cls_dropout", NULL},
                          *const BUFFERS[] = {"embeddings.position_ids", NULL},
                          *const HEADS[] = {"cls.",        "pooler.",         "classifier.",
                                            "qa_outputs.", "lm_predictions.", "mask_predictions.",
@@ -61,11 +66,23 @@ static const char *const HARMLESS[] = {"hidden_dropout_prob",
 #define LAYER     "encoder.layer.*."
 #define ATTENTION LAYER "attention."
 #define ENCODER                                                                                    \
-    BP_HF_MATRIX("embeddings.word_embeddings.weight", "vocab_size", "width", "wte"),               \
-        IF("absolute", "embeddings.position_embeddings.weight", "context", "width", "wpe"),        \
-        IF("segments", "embeddings.token_type_embeddings.weight", "segments", "width",             \
+    BP_HF_MATRIX("embeddings.word_embeddings.weight", "vocab_size", "embedding", "wte"),           \
+        IF("absolute", "embeddings.position_embeddings.weight", "context", "embedding", "wpe"),    \
+        IF("segments", "embeddings.token_type_embeddings.weight", "segments", "embedding",         \
            "segments"),                                                                            \
+        IF("projected", "embeddings.embed_proj.weight", "width", "embedding", "embedding.weight"), \
         NORM("embeddings.LayerNorm", "embedding.ln"),                                              \
+        {"encoder.conv.conv.weight",                                                               \
+         "width",                                                                                  \
+         "convolution",                                                                            \
+         false,                                                                                    \
+         1,                                                                                        \
+         {"conv.weight"},                                                                          \
+         .only_if = "convolution",                                                                 \
+         .middle = "width/convolution_groups"},                                                    \
+        IF("convolution", "encoder.conv.conv.bias", "width", NULL, "conv.bias"),                   \
+        IF("convolution", "encoder.conv.LayerNorm.weight", "width", NULL, "conv.ln.gain"),         \
+        IF("convolution", "encoder.conv.LayerNorm.bias", "width", NULL, "conv.ln.bias"),           \
         IF("buckets", "encoder.rel_embeddings.weight", "2*buckets", "width", "distances"),         \
         IF("!buckets", "encoder.rel_embeddings.weight", "2*distance", "width", "distances"),       \
         IF("distance_norm", "encoder.LayerNorm.weight", "width", NULL, "distances.ln.gain"),       \
@@ -87,19 +104,22 @@ static const char *const HARMLESS[] = {"hidden_dropout_prob",
         LINEAR(LAYER "output.dense", "width", "inner", "h.*.mlp.down"),                            \
         NORM(LAYER "output.LayerNorm", "h.*.ln2")
 
-static const bp_hf_row
-    ROWS[] = {ENCODER,
-              BP_HF_VECTOR("cls.predictions.bias", "vocab_size", "head.bias"),
-              LINEAR("cls.predictions.transform.dense", "width", "width", "transform"),
-              NORM("cls.predictions.transform.LayerNorm", "transform.ln"),
-              IF("!tied", "cls.predictions.decoder.weight", "vocab_size", "width", "head"),
-              {0}},
-    CLASS_ROWS[] = {ENCODER,
-                    LINEAR("pooler.dense", "width", "width", "pooler"),
-                    LINEAR("classifier", "outcomes", "width", "task"),
-                    {0}},
-    TAG_ROWS[] = {ENCODER, LINEAR("classifier", "outcomes", "width", "task"), {0}},
-    SPAN_ROWS[] = {ENCODER, LINEAR("qa_outputs", "2", "width", "task"), {0}};
+static const bp_hf_row ROWS[] =
+    {ENCODER,
+     BP_HF_VECTOR("cls.predictions.bias", "vocab_size", "head.bias"),
+     LINEAR("cls.predictions.transform.dense", "embedding", "width", "transform"),
+     BP_HF_VECTOR("cls.predictions.transform.LayerNorm.weight", "embedding", "transform.ln.gain"),
+     BP_HF_VECTOR("cls.predictions.transform.LayerNorm.bias", "embedding", "transform.ln.bias"),
+     IF("!tied", "cls.predictions.decoder.weight", "vocab_size", "embedding", "head"),
+     {0}},
+                       CLASS_ROWS[] = {ENCODER,
+                                       LINEAR("pooler.dense", "width", "width", "pooler"),
+                                       LINEAR("classifier", "outcomes", "width", "task"),
+                                       {0}},
+                       TAG_ROWS[] = {ENCODER,
+                                     LINEAR("classifier", "outcomes", "width", "task"),
+                                     {0}},
+                       SPAN_ROWS[] = {ENCODER, LINEAR("qa_outputs", "2", "width", "task"), {0}};
 
 #define MORE                                                                                       \
     "{\"hidden_dropout_prob\": 0.0, \"attention_probs_dropout_prob\": 0.0,"                        \
@@ -116,6 +136,22 @@ static void fill(bp_hf_shape *shape, bool written)
 {
     (void)written;
     bp_hf_set_size(shape, "distance", (double)distance_of(shape));
+    if (bp_hf_size_of(shape, "convolution") == 0) {
+        bp_hf_set_size(shape, "convolution_groups", 1);
+        bp_hf_set_size(shape, "convolution_activation", 0);
+    }
+}
+
+/* Its result is as long as the text only with as many places on either side. */
+static bp_err check_convolution(const bp_hf_shape *shape, const char *path)
+{
+    int64_t taps = bp_hf_size_of(shape, "convolution");
+
+    if (taps > 0 && taps % 2 == 0)
+        return BP_FAIL(BP_ERR_FORMAT, "huggingface.bad_size",
+                       "\"conv_kernel_size\" is %lld, and an odd number is possible: at %s",
+                       (long long)taps, path);
+    return bp_hf_check_divides(shape, "convolution_groups", "width", path);
 }
 
 static bp_err check(const bp_hf_shape *shape, const char *path)
@@ -123,6 +159,8 @@ static bp_err check(const bp_hf_shape *shape, const char *path)
     int64_t buckets = bp_hf_size_of(shape, "buckets");
     bp_err err = bp_hf_check_heads(shape, path);
 
+    if (err == BP_OK)
+        err = check_convolution(shape, path);
     if (err == BP_OK && buckets > 0 && (buckets % 2 != 0 || distance_of(shape) <= buckets / 2 + 1))
         err = BP_FAIL(BP_ERR_FORMAT, "huggingface.bad_size",
                       "\"position_buckets\" is %lld, and \"max_relative_positions\" %lld: an even "

@@ -76,7 +76,7 @@ static const bp_hf_row ROWS[] = {
      {"h.*.x.taps", "h.*.bc.taps"},
      .blocks = "1",
      .part_rows = {INNER, "2*groups*state"},
-     .single = true,
+     .middle = "1",
      .of_layers = STATES},
     {"layers.*.mamba.conv1d.bias",
      MIXED,

@@ -61,7 +61,7 @@ static const bp_hf_row ROWS[] = {
      {"h.*.x.taps", "h.*.bc.taps"},
      .blocks = "1",
      .part_rows = {"heads*head_width", "2*groups*state"},
-     .single = true},
+     .middle = "1"},
     {"layers.*.mixer.conv1d.bias",
      "heads*head_width+2*groups*state",
      NULL,

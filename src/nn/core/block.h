@@ -224,6 +224,8 @@ typedef struct bp_block_ops {
      * cut over tensor ranks to `split`, the rest to `whole`, which is partial (param.h) then; of a
      * bottleneck all to `whole`. NULL: it takes no adapter. Local. */
     void (*adapt)(bp_block *block, const bp_adapter *adapter, bp_group *split, bp_group *whole);
+    /** The block that it goes around. NULL: none. Local. */
+    const bp_block *(*inner)(const bp_block *block);
     void (*free)(bp_block *block);
 } bp_block_ops;
 
@@ -233,6 +235,9 @@ struct bp_block {
     const bp_nn *nn; /* borrowed from the network */
     int stream;      /* whose places its rows are */
 };
+
+/** What is inside of the blocks that go around it; any other block: itself. Local. */
+const bp_block *bp_block_inner(const bp_block *block);
 
 void bp_block_forward(bp_block *block, bp_pass *pass, bp_activations *activations, void *saved);
 void bp_block_backward(bp_block *block, bp_pass *pass, bp_activations *activations, void *saved);

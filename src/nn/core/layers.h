@@ -285,6 +285,23 @@ void bp_series_new(bp_block **out, const bp_nn *nn, bp_block *const *blocks, int
 /** The first of such a block's; of another block itself. */
 const bp_block *bp_series_first(const bp_block *block);
 
+/** A convolution beside a block. */
+typedef struct bp_convolution_shape {
+    int64_t C, K, G;          /* width; taps, an odd number; groups of columns, which divide C */
+    bool tanh;                /* the activation; else, */
+    bp_activation activation; /* of one number */
+    float epsilon;            /* of the norm */
+    int64_t mask;             /* the stream of its dropout masks */
+} bp_convolution_shape;
+
+/** hidden = conv.ln(inner(hidden) + f(dropout(convolution of hidden))), where a place reads K / 2
+ * places to either side, as zeros outside of its text. Owns the inner block, a Transformer layer
+ * that works on item 0. Adds "conv.weight" [C][C / G K], "conv.bias", "conv.ln.gain" and
+ * "conv.ln.bias" [C] to the replicated group. Source: He et al. 2021, DeBERTa, as the published
+ * code of its second version has it. */
+void bp_convolution_new(bp_block **out, bp_block *inner, const bp_convolution_shape *shape,
+                        bp_group *group);
+
 /** What is between a generator and a discriminator. */
 typedef struct bp_replacement_shape {
     bp_embedding_part embedding; /* of the text with the generator's tokens, on item 0 */

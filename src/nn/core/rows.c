@@ -60,6 +60,13 @@ void bp_nn_gather(const bp_nn *nn, const bp_pass *pass, const bp_operand *all)
 
 /* ---- passes, and the activations between their blocks ---- */
 
+const bp_block *bp_block_inner(const bp_block *block)
+{
+    while (block->ops->inner)
+        block = block->ops->inner(block);
+    return block;
+}
+
 void bp_block_forward(bp_block *block, bp_pass *pass, bp_activations *activations, void *saved)
 {
     bp_heartbeat_progress(); /* a batch may take minutes, a block of it none */

@@ -216,6 +216,11 @@ static void match_backward(bp_block *block, bp_pass *pass, bp_activations *gradi
     self->inner->ops->backward(self->inner, pass, gradients, saved);
 }
 
+static const bp_block *match_inner(const bp_block *block)
+{
+    return ((const state_match *)block)->inner;
+}
+
 static void match_free(bp_block *block)
 {
     state_match *self = (state_match *)block;
@@ -235,6 +240,7 @@ static const bp_block_ops OPS = {
     .forward = match_forward,
     .cache = match_cache,
     .backward = match_backward,
+    .inner = match_inner,
     .free = match_free,
 };
 
@@ -253,9 +259,4 @@ void bp_state_match_new(bp_block **out, bp_block *inner, const bp_state_match *m
                                            (float)sqrt(1 / (double)match->C));
     }
     *out = &self->block;
-}
-
-const bp_block *bp_state_match_inner(const bp_block *block)
-{
-    return block->ops == &OPS ? ((const state_match *)block)->inner : block;
 }

@@ -45,8 +45,6 @@ typedef struct bp_state_match {
  * Source: Jiao et al. 2020, TinyBERT, equation 8; Sanh et al. 2019, DistilBERT, section 2. */
 void bp_state_match_new(bp_block **out, bp_block *inner, const bp_state_match *match,
                         bp_group *group);
-/** The block whose states are compared; any other block: itself. */
-const bp_block *bp_state_match_inner(const bp_block *block);
 
 /** Some rows of a head, of this rank's part of the vocabulary. */
 typedef struct bp_distilled {

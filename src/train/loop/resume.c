@@ -7,6 +7,7 @@
 #include "base/files/fs.h"
 #include "base/log.h"
 #include "base/process/heartbeat.h"
+#include "io/huggingface/hf_model.h"
 #include "models/family.h"
 #include "text/tokenizer/tokenizer.h"
 #include "train/loop/commit.h"
@@ -58,17 +59,6 @@ static void keep_roles(corpus_facts *facts, const json_t *state, int64_t vocab_s
         facts->ends = ends;
 }
 
-/* Of an imported model, or of a run that began with one. New reference; NULL: it is of none. */
-static json_t *model_type_of(const json_t *state)
-{
-    static const char OF[] = "Hugging Face ";
-    const char *origin = json_string_value(json_object_get(state, "origin"));
-
-    return origin && strncmp(origin, OF, strlen(OF)) == 0
-               ? bp_json_string(origin + strlen(OF))
-               : json_deep_copy(json_object_get(state, "model_type"));
-}
-
 static bp_err check_init(trainer *self, const char *init)
 {
     const json_t *state = bp_checkpoint_state(self->start.source);
@@ -81,7 +71,8 @@ static bp_err check_init(trainer *self, const char *init)
     self->shape = bp_model_shape_of(self->config, &known);
     keep_roles(&self->facts, state, known.vocab_size);
     self->start.forced = json_deep_copy(json_object_get(state, "forced"));
-    self->start.model_type = model_type_of(state);
+    if (bp_hf_origin_of(state))
+        self->start.model_type = bp_json_string(bp_hf_origin_of(state));
     if (hash && hash[0] && self->facts.tokenizer_hash[0] &&
         !bp_tokenizer_same_hash(hash, self->facts.tokenizer_hash))
         return BP_FAIL(BP_ERR_FORMAT, "tokenizer.mismatch",

@@ -1,0 +1,41 @@
+/* Rotary positions, between GGUF files and config.json. */
+#ifndef BP_IO_GGUF_GGUF_ROTARY_PRIV_H
+#define BP_IO_GGUF_GGUF_ROTARY_PRIV_H
+
+#include "io/gguf/gguf_config_priv.h"
+#include "io/gguf/gguf_priv.h"
+
+#define GGUF_ROTARY_TENSORS 3
+#define GGUF_ROTARY_PAIRS   128 /* of a head, most, where they are scaled by factors */
+
+typedef struct gguf_llama3 {
+    double theta, low, high, original, factor;
+    int64_t rotated;
+} gguf_llama3;
+
+/** A tensor of factors. */
+typedef struct gguf_factors {
+    int64_t count; /* 0: it is not there */
+    float values[GGUF_ROTARY_PAIRS];
+} gguf_factors;
+typedef struct gguf_rotary {
+    gguf_factors factors[GGUF_ROTARY_TENSORS];
+} gguf_rotary;
+
+/** What files call tensor `number` of factors. */
+const char *gguf_rotary_name(int number);
+/** Is it a tensor of factors, and "ARCHITECTURE.key" a key of positions? */
+bool gguf_is_rotary(const bp_gguf_family *family, const char *tensor);
+bool gguf_is_rotary_key(const char *key);
+
+/** head_dim, partial_rotary_factor and rope_scaling of config.json, where sizes are already.
+ *
+ * Errors: BP_ERR_FORMAT a scaling that is not known, or factors that do not go with the heads;
+ *         BP_ERR_IO. */
+bp_err gguf_take_rotary(json_t *config, const bp_gguf *file, const bp_gguf_family *family);
+/** The same into a file's keys, and the tensors that it then has besides. Errors: BP_ERR_FORMAT
+ * what llama.cpp computes in another way. */
+bp_err gguf_put_rotary(gguf_rotary *out, json_t *keys, const json_t *config,
+                       const bp_gguf_family *family);
+
+#endif
