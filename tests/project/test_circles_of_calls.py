@@ -22,7 +22,7 @@ infer/score/task_page.c infer/score/task_report.c infer/score/task_spans.c
 
 io/checkpoint/checkpoint_base.c io/checkpoint/checkpoint_load.c io/checkpoint/checkpoint_open.c
 
-io/h5/h5.c io/h5/h5_data.c io/h5/h5_read.c
+io/h5/h5_data.c io/h5/h5_read.c
 
 models/ngram/ngram.c models/ngram/ngram_plan.c
 """.split("\n\n")]

@@ -296,15 +296,11 @@ bp_err generator_write_outputs(generator *self, bp_parts *parts)
     char *summary = bp_path_join(self->job->folder, "summary.json");
     writer to = {.self = self};
     bp_part_result part = {0};
-    bp_err err = bp_run_check_owner(self->job->run);
+    bp_err err = bp_draft_open(&to.draft, outputs);
 
-    if (err == BP_OK)
-        err = bp_draft_open(&to.draft, outputs);
     if (err == BP_OK) {
         while (bp_parts_next(parts, &part, &err))
             err = write_unit(&to, &part);
-        if (err == BP_OK)
-            err = bp_run_check_owner(self->job->run);
         if (err == BP_OK)
             err = bp_draft_commit(&to.draft);
         else
