@@ -7,6 +7,7 @@
 #include "base/mem.h"
 #include "file_tool.h"
 #include "mesh/mesh.h"
+#include "models/word2vec/word2vec.h"
 #include "statistics/correlation.h"
 #include "tools.h"
 
@@ -351,7 +352,7 @@ static bp_err open_space(space *self, const vectors_arguments *arguments)
     if (path)
         err = bp_tokenizer_load(&tokenizer, path);
     if (err == BP_OK)
-        err = bp_word_vectors_open(&self->vectors, checkpoint, tokenizer);
+        err = bp_word_vectors_open(&self->vectors, &bp_word2vec_family, checkpoint, tokenizer);
     bp_tokenizer_free(&tokenizer);
     bp_checkpoint_close(&checkpoint);
     if (err != BP_OK)

@@ -6,6 +6,7 @@
 #include "base/process/signals.h"
 #include "doctor.h"
 #include "help.h"
+#include "io/corpus/corpus_file.h"
 #include "job.h"
 #include "mesh/mesh.h"
 #include "requeue.h"
@@ -238,13 +239,15 @@ static void note_failure(const bp_job *job, const bp_config *config, bp_err err)
 {
     const char *run_dir = bp_run_keys_of(config)->dir;
 
-    /* a job of one member holds the member's folder, not run.dir */
-    if (run_dir && !(job == &bp_job_ensemble && bp_config_is_set(config, "ensemble.only")))
+    if (run_dir && !(job->part_key && bp_config_is_set(config, job->part_key)))
         bp_run_start_failed(run_dir, err);
 }
 
 static bp_err start(const bp_job *job, const bp_job_call *call)
 {
+    const char *run_dir = bp_run_keys_of(call->config)->dir;
+
+    bp_corpus_file_hash_whole(call->plan || !run_dir || bp_run_has_work(call->world, run_dir));
     return job->run ? job->run(call)
                     : bp_work_start(job->work, call->world, call->config, call->plan);
 }

@@ -64,6 +64,7 @@ const bp_job bp_job_ensemble = {
                 "  mpirun -n 4 bagpipe ensemble small.ini run.dir=runs/four \\\n"
                 "      ensemble.members=4 mesh.members=2\n",
     .options = OPTIONS,
+    .part_key = "ensemble.only",
     .status = {.results = {"score.model=", " scores with it"}},
     .require = require,
     .check = bp_ensemble_check,

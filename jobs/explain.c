@@ -16,7 +16,6 @@ const bp_job bp_job_explain = {
     .examples = "  mpirun -n 4 bagpipe explain run.dir=runs/why explain.model=runs/gpt \\\n"
                 "      explain.corpus=test.h5 explain.methods=gradient,integrated\n",
     .options = OPTIONS,
-    .needs_no_config = true,
     .status = {.results = {"the explanations are in ", "/explain"}},
     .check = bp_explain_check,
     .work = &bp_explain,

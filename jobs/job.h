@@ -28,6 +28,9 @@ typedef struct bp_job {
     const bp_option *const *options;      /* the job's tables, NULL-ended */
     const bp_option *const *plan_options; /* those whose required keys --plan needs; NULL: all */
     void (*require)(bp_config *config);   /* for bp_config_require_by; NULL: nothing */
+    /* Where it is set, the job does a part of itself, and holds that part's folder, not run.dir;
+     * NULL: there is none. */
+    const char *part_key;
     bp_run_status_job status; /* what `bagpipe status` says of its runs; without a name */
     /** Faults that need no file and no mesh: adds to the configuration's faults (bp_config_fault);
      * NULL: there are none. Local. */

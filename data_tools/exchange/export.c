@@ -219,7 +219,7 @@ static bp_err export_text(const bp_model_family *family, const exchange_argument
     if (err == BP_OK && tokenizer)
         err = check_tokenizer(tokenizer, checkpoint, path);
     if (err == BP_OK)
-        err = family->text_write(checkpoint, tokenizer, arguments->out);
+        err = family->text_write(family, checkpoint, tokenizer, arguments->out);
     if (err == BP_OK)
         bp_log("%s file: %s, words %s", family->text_form, arguments->out,
                tokenizer ? "of the tokenizer" : "are ids");
@@ -241,7 +241,7 @@ static bp_err export_folder(const exchange_arguments *arguments, bp_checkpoint *
     if (err == BP_OK && tokenizer)
         err = check_tokenizer(tokenizer, checkpoint, path);
     if (err == BP_OK)
-        err = shape.family->folder_write(checkpoint, tokenizer, arguments->out);
+        err = shape.family->folder_write(shape.family, checkpoint, tokenizer, arguments->out);
     if (err == BP_OK)
         bp_log("%s folder: %s, words %s", shape.family->folder_form, arguments->out,
                tokenizer ? "of the tokenizer" : "left out");

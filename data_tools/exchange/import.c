@@ -393,7 +393,7 @@ static bp_err import_text(const bp_model_family *family, const exchange_argument
     bp_err err = arguments->tokenizer ? bp_tokenizer_load(&given, arguments->tokenizer) : BP_OK;
 
     if (err == BP_OK)
-        err = family->text_read(&text, arguments->from, given);
+        err = family->text_read(family, &text, arguments->from, given);
     if (err == BP_OK)
         err = save_text(&text, arguments->out,
                         arguments->no_tokenizer ? NULL
@@ -447,7 +447,7 @@ static bp_err import_folder(const bp_model_family *family, const exchange_argume
     bp_err err = arguments->tokenizer ? bp_tokenizer_load(&given, arguments->tokenizer) : BP_OK;
 
     if (err == BP_OK)
-        err = family->folder_read(&folder, arguments->from, given);
+        err = family->folder_read(family, &folder, arguments->from, given);
     if (err == BP_OK)
         err = save_folder(&folder, arguments->out,
                           arguments->no_tokenizer ? NULL

@@ -36,6 +36,8 @@ static const char *const NAMES[] = {
     "allreduce.after",
     "allreduce.before",
     "base.alloc",
+    "base.commit",
+    "base.place",
     "base.read",
     "base.write",
     "bwd.mid",

@@ -200,11 +200,11 @@ static bp_err do_job(bp_work_job *job, MPI_Comm world)
             bp_log("the run is finished: the %s are in %s", job->work->results, job->folder);
         else if (err == BP_OK)
             err = run(job);
-        bp_err closed = bp_run_close(&job->run, err);
-        err = err != BP_OK ? err : closed;
+        err = bp_run_end(job->run, err);
+        if (err == BP_OK)
+            err = remove_parts(job);
+        err = bp_run_close(&job->run, err);
     }
-    if (err == BP_OK)
-        err = remove_parts(job);
     work_close(job);
     return err;
 }

@@ -2,6 +2,7 @@
 #include "job/work_priv.h"
 
 #include "base/fault.h"
+#include "base/files/fence.h"
 #include "base/files/fs.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -203,8 +204,10 @@ static bp_err open_parts(worker *self)
 {
     const bp_work_job *job = self->job;
     char *folder = work_parts_folder(job, self->units);
-    bp_err err = bp_dir_make(folder);
+    bp_err err = bp_fence_check(); /* nothing is made in a run that was lost meanwhile */
 
+    if (err == BP_OK)
+        err = bp_dir_make(folder);
     bp_dir_sweep(job->folder);
     if (err == BP_OK)
         err = bp_parts_open(&self->parts, folder, self->units->key, self->units->count, false);
@@ -313,6 +316,8 @@ static bp_err merge_parts(const bp_work_job *job, const bp_work_units *units)
     bp_dir_refresh(folder); /* other nodes wrote there */
     bp_err err = bp_parts_open(&parts, folder, units->key, units->count, true);
 
+    if (err == BP_OK)
+        err = bp_fence_check(); /* early: a merge may take long */
     if (bp_fault("work.merge"))
         err = BP_FAIL(BP_ERR_IO, "fault.injected", "the parts can't be merged (fault injected)");
     if (err == BP_OK)

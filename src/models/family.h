@@ -293,26 +293,28 @@ struct bp_model_family {
     int64_t (*file_bytes)(const bp_model_shape *shape, const json_t *state);
 
     /* The file that other programs have of such models (ARPA); text_form NULL: there is none.
-     * Local. */
+     * Functions that read or write get this table. Local. */
     const char *text_form; /* its name */
     bool (*text_is)(const char *path);
     /** Errors: BP_ERR_FORMAT a model or a tokenizer that the form can't hold (NULL: ids represent
      * words); those of bp_draft_open and bp_draft_commit. */
-    bp_err (*text_write)(bp_checkpoint *checkpoint, const bp_tokenizer *tokenizer,
-                         const char *path);
+    bp_err (*text_write)(const bp_model_family *family, bp_checkpoint *checkpoint,
+                         const bp_tokenizer *tokenizer, const char *path);
     /** Errors: BP_ERR_FORMAT with the line; those of `count`. */
-    bp_err (*text_read)(bp_model_import *out, const char *path, const bp_tokenizer *tokenizer);
+    bp_err (*text_read)(const bp_model_family *family, bp_model_import *out, const char *path,
+                        const bp_tokenizer *tokenizer);
 
     /* The folder that another program has of such models; folder_form NULL: there is none.
      * Local. */
     const char *folder_form; /* its name */
     bool (*folder_is)(const char *path);
     /** Errors: BP_ERR_INPUT, BP_ERR_FORMAT, BP_ERR_SYSTEM. */
-    bp_err (*folder_read)(bp_model_folder *out, const char *path, const bp_tokenizer *tokenizer);
+    bp_err (*folder_read)(const bp_model_family *family, bp_model_folder *out, const char *path,
+                          const bp_tokenizer *tokenizer);
     /** A new folder; tokenizer NULL: none is written. Errors: BP_ERR_FORMAT a damaged checkpoint;
      * those of writing files. No file is left then. */
-    bp_err (*folder_write)(bp_checkpoint *checkpoint, const bp_tokenizer *tokenizer,
-                           const char *path);
+    bp_err (*folder_write)(const bp_model_family *family, bp_checkpoint *checkpoint,
+                           const bp_tokenizer *tokenizer, const char *path);
 
     /* A network is a list of blocks, divided among pipeline stages: its first one takes the inputs,
      * its last one has the outcomes. */

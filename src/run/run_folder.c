@@ -7,6 +7,7 @@
 #include "base/config/json.h"
 #include "base/config/run_options.h"
 #include "base/fault.h"
+#include "base/files/fence.h"
 #include "base/files/fs.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -60,15 +61,6 @@ static bp_err begin_record(bp_run *run, const bp_config *config, const bp_run_sp
     if (err == BP_OK && before && !run->finished && !run->changes)
         err = write_config(run);
     return err;
-}
-
-/* A disk that can't be read stops nobody who does not write. */
-static bp_err poll_owner(void *context)
-{
-    const bp_run *run = context;
-    bp_err err = run_lock_check(run->lock);
-
-    return err == BP_ERR_FORMAT || run_lock_is_lost(run->lock) ? err : BP_OK;
 }
 
 static void warn_if_empty(const bp_run *run, const char *path)
@@ -210,6 +202,7 @@ static bp_err take_folder(bp_run *run, const bp_config *config, const bp_run_spe
 
     if (err == BP_OK)
         err = run_lock_take(&run->lock, run->folder, spec->watch_seconds);
+    bp_fence_add(bp_run_check_owner, run);
     if (err == BP_OK)
         err = run_record_read(run->folder, before);
     if (err == BP_OK)
@@ -258,7 +251,7 @@ static bp_err open_folder(bp_run *run, const bp_config *config, const bp_run_spe
     }
     if (err == BP_OK && !run->finished) {
         run->stop_request = bp_stop_request_new(run->folder, config);
-        bp_stop_request_owner(run->stop_request, poll_owner, run);
+        bp_stop_request_owner(run->stop_request, run_poll_owner, run);
     }
     run_pairs_clear(&pairs);
     json_decref(before);
@@ -367,6 +360,7 @@ bp_err bp_run_open(bp_run **out, const bp_mesh *mesh, const bp_config *config,
         bp_log_close();
     if (run_lock_release(&run->lock) != BP_OK)
         bp_warn_failure("%s", bp_err_text());
+    bp_fence_remove(run);
     run_free(&run);
     bp_err_set_message(message);
     *out = NULL;
@@ -395,46 +389,61 @@ static bp_err write_end(bp_run *run, bp_err state, const char *message)
 }
 
 /* The failure that ended the job is the one to report: what can't be written any more because of it
- * is a warning. */
-static bp_err close_folder(bp_run *run, bp_err state)
+ * is a warning. But where another job has the run, that is why files are missing. */
+static bp_err end_folder(bp_run *run, bp_err state)
 {
     char message[BP_ERR_MESSAGE_BYTES];
-    bp_err err, released;
+    bp_err err;
 
     (void)snprintf(message, sizeof message, "%s", bp_err_message());
     bp_fault_point("exit.agree");
     err = write_end(run, state, message);
-    if (err != BP_OK && state != BP_OK && !run_lock_is_lost(run->lock))
+    if (err != BP_OK && (state == BP_OK || run_lock_is_lost(run->lock)))
+        return err;
+    if (err != BP_OK)
         bp_warn_failure("the end of the job is not in its run folder: %s", bp_err_text());
-    if (err != BP_OK && state == BP_OK)
-        (void)snprintf(message, sizeof message, "%s", bp_err_message());
+    bp_err_set_message(message);
+    return BP_OK;
+}
+
+bp_err bp_run_end(bp_run *run, bp_err exit_state)
+{
+    run->ended = true;
+    run->phase = bp_heartbeat_phase(BP_PHASE_END);
+    bp_err err =
+        bp_agree(run->mesh->world, run->mesh->coordinates ? end_folder(run, exit_state) : BP_OK);
+    return err != BP_OK ? err : exit_state;
+}
+
+static bp_err release_folder(bp_run *run, bp_err state)
+{
+    char message[BP_ERR_MESSAGE_BYTES];
+    bp_err err;
+
+    (void)snprintf(message, sizeof message, "%s", bp_err_message());
     run_progress_free(&run->progress); /* it looks at the lock */
     bp_log_close();
     bp_watchdog_disown();
-    released = run_lock_release(&run->lock);
-    if (err == BP_OK && released != BP_OK && state == BP_OK)
-        return released;
+    err = run_lock_release(&run->lock);
+    bp_fence_remove(run);
+    if (err != BP_OK && state == BP_OK)
+        return err;
     bp_err_set_message(message);
-    return state == BP_OK ? err : BP_OK;
+    return BP_OK;
 }
 
 bp_err bp_run_close(bp_run **run, bp_err exit_state)
 {
-    const bp_mesh *mesh;
-    bp_phase phase;
-    bp_err err;
+    const bp_mesh *mesh = (*run)->mesh;
+    bp_err err = (*run)->ended ? exit_state : bp_run_end(*run, exit_state);
+    bp_err released = bp_agree(mesh->world, mesh->coordinates ? release_folder(*run, err) : BP_OK);
 
-    if (!*run)
-        return BP_OK;
-    mesh = (*run)->mesh;
-    phase = bp_heartbeat_phase(BP_PHASE_END);
-    err = bp_agree(mesh->world, mesh->coordinates ? close_folder(*run, exit_state) : BP_OK);
     bp_watchdog_end(true);
     if ((*run)->witnesses)
         run_words_end();
-    (void)bp_heartbeat_phase(phase);
+    (void)bp_heartbeat_phase((*run)->phase);
     run_free(run);
-    return err;
+    return err != BP_OK ? err : released;
 }
 
 /* ---- questions and lines ---- */

@@ -48,16 +48,18 @@ bp_err bp_run_open(bp_run **out, const bp_mesh *mesh, const bp_config *config,
  * that is "finished". Borrowed until bp_run_close. On the coordinator; elsewhere nothing. */
 void bp_run_end_reason(bp_run *run, const char *reason);
 
-/** Write the exit state and let the lock go.
+/** Write the exit state: BP_OK "finished" (bp_run_end_reason), BP_ERR_STOPPED "stopped" with the
+ * reason (bp_stop_name), else "failed" with the message of the last failure. What has to wait for
+ * it follows while the run is still this job's: parts that are merged are removed, a page is drawn.
  *
- * exit_state: BP_OK "finished" (bp_run_end_reason), BP_ERR_STOPPED "stopped" with the reason
- * (bp_stop_name), else "failed" with the message of the last failure, which is the last one after
- * this call too: what closing fails with is then a warning.
+ * Collective: over mesh->world; exit_state is equal on all ranks.
+ * Errors:     exit_state; or BP_ERR_BUSY and others of bp_run_check_owner, the run was not this
+ *             job's any more; with BP_OK also BP_ERR_IO, BP_ERR_DENIED (else a warning). The
+ *             message is that of what is returned. */
+bp_err bp_run_end(bp_run *run, bp_err exit_state);
+/** bp_run_end, unless it was called, and let the lock go, whatever happens.
  *
- * Collective: over mesh->world.
- * Errors:     only with an exit_state of BP_OK: BP_ERR_BUSY and others of bp_run_check_owner, the
- * run was not this job's any more; BP_ERR_IO, BP_ERR_DENIED. The lock is let go all the same.
- */
+ * Collective, Errors: of bp_run_end; with BP_OK also those of letting the lock go. */
 bp_err bp_run_close(bp_run **run, bp_err exit_state);
 
 /** A job of the run `run_dir` has failed with `code` before it opened the folder, or while it did:
@@ -105,8 +107,9 @@ bool bp_run_has_work(MPI_Comm comm, const char *run_dir);
 /** Which start of the run this is: 1, 2 ... 0 on other ranks. */
 int64_t bp_run_start_number(const bp_run *run);
 
-/** Does this job still hold the folder? Whoever writes results asks before. `run` is a bp_run; a
- * disk that can't be read is given a second. (bp_checkpoint_commit.check_owner.)
+/** Does this job still hold the folder? Every commit of a file asks this by itself
+ * (base/files/fence.h) while the run is open. `run` is a bp_run; a disk that can't be read is given
+ * a second.
  *
  * Errors: BP_ERR_BUSY another job has taken the run over, or its lock was removed; BP_ERR_IO the
  *         folder was removed or renamed, or the lock can't be read; BP_ERR_FORMAT the lock is

@@ -3,6 +3,7 @@
 
 #include "run/run_priv.h"
 
+#include "base/log.h"
 #include "base/process/clock.h"
 
 #define LOOKS        3
@@ -18,11 +19,23 @@ bp_err bp_run_check_owner(void *context)
 
     for (int look = 0; run && run->lock && look < LOOKS; look++) {
         err = run_lock_check(run->lock);
+        if (run_lock_is_lost(run->lock))
+            bp_log_close(); /* log.txt is the other job's, too */
         if (err == BP_OK || err == BP_ERR_FORMAT || run_lock_is_lost(run->lock))
             return err;
         bp_clock_sleep(LOOK_SECONDS);
     }
     return err;
+}
+
+bp_err run_poll_owner(void *context)
+{
+    const bp_run *run = context;
+    bp_err err = run_lock_check(run->lock);
+
+    if (run_lock_is_lost(run->lock))
+        bp_log_close();
+    return err == BP_ERR_FORMAT || run_lock_is_lost(run->lock) ? err : BP_OK;
 }
 
 bool bp_run_still_owner(void *run)

@@ -2,6 +2,7 @@
 #ifndef BP_RUN_RUN_PRIV_H
 #define BP_RUN_RUN_PRIV_H
 
+#include "base/process/heartbeat.h"
 #include "mesh/mesh.h"
 #include "run/lock/run_lock.h"
 #include "run/run_journal.h"
@@ -11,7 +12,9 @@
 struct bp_run {
     const bp_mesh *mesh;
     bool resumed, finished, witnesses;
-    bool watched; /* the watchdog knows of it */
+    bool ended;     /* bp_run_end was called */
+    bp_phase phase; /* before it */
+    bool watched;   /* the watchdog knows of it */
     /* on the coordinator: */
     char *folder;
     run_lock *lock;
@@ -28,5 +31,9 @@ struct bp_run {
     bool for_tensorboard;
     run_journal tensorboard; /* open once training begins */
 };
+
+/** bp_run_check_owner of who only polls: a disk that can't be read stops nobody who does not write.
+ * For bp_stop_request_owner. */
+bp_err run_poll_owner(void *run);
 
 #endif

@@ -1,4 +1,5 @@
 #include "base/fault.h"
+#include "base/files/fence.h"
 #include "base/files/fs.h"
 #include "base/process/signals.h"
 #include "bp_test.h"
@@ -261,6 +262,54 @@ static void leftover_of_a_killed_process_blocks_nothing(void **state)
     bp_free(theirs);
 }
 
+static bp_err refuse(void *context)
+{
+    *(int *)context += 1;
+    return BP_FAIL(BP_ERR_BUSY, "lock.lost", "another job took the run over");
+}
+
+static void nothing_is_put_in_place_behind_a_fence(void **state)
+{
+    const char *folder = fresh_folder("fenced"), *path = bp_test_path("fenced/file");
+    int asked = 0, inner = 0;
+
+    bp_test_expect(bp_file_write(path, "old", 3), BP_OK);
+    (void)bp_test_write("fenced/.bp-0000000000000000.tmp", "theirs", 6);
+    bp_fence_add(refuse, &asked);
+    bp_test_expect(bp_fence_check(), BP_ERR_BUSY);
+    bp_test_expect(bp_file_write(path, "new", 3), BP_ERR_BUSY);
+    bp_test_message_has("[lock.lost]");
+    bp_dir_sweep(folder);
+    assert_int_equal(asked, 3);
+    assert_content(path, "old");
+    assert_int_equal(count_entries(folder), 2);
+    bp_fence_add(refuse, &inner);
+    bp_fence_remove(&asked);
+    bp_test_expect(bp_file_write(path, "new", 3), BP_ERR_BUSY);
+    assert_int_equal(inner, 1);
+    bp_fence_remove(&inner);
+    bp_fence_remove(&inner);
+    bp_test_expect(bp_file_write(path, "new", 3), BP_OK);
+    bp_dir_sweep(folder);
+    assert_content(path, "new");
+    assert_int_equal(count_entries(folder), 1);
+}
+
+/* Another owner of the run sweeps when it begins: what was begun before can't be put in place. */
+static void swept_draft_is_not_put_in_place(void **state)
+{
+    const char *folder = fresh_folder("swept"), *path = bp_test_path("swept/file");
+    bp_draft draft;
+
+    bp_test_expect(bp_draft_open(&draft, path), BP_OK);
+    bp_test_expect(bp_draft_write(&draft, "late", 4), BP_OK);
+    bp_dir_sweep(folder);
+    bp_test_expect(bp_file_write(path, "theirs", 6), BP_OK);
+    bp_test_expect(bp_draft_commit(&draft), BP_ERR_CREATE);
+    assert_content(path, "theirs");
+    assert_int_equal(count_entries(folder), 1);
+}
+
 static void new_folder_has_its_name_on_the_disk(void **state)
 {
     const char *top = fresh_folder("power");
@@ -389,6 +438,8 @@ int main(void)
         cmocka_unit_test(new_folder_has_its_name_on_the_disk),
         cmocka_unit_test(folders_are_made_listed_and_removed),
         cmocka_unit_test(removing_follows_no_link),
+        cmocka_unit_test(nothing_is_put_in_place_behind_a_fence),
+        cmocka_unit_test(swept_draft_is_not_put_in_place),
         cmocka_unit_test(file_in_the_way_of_a_folder_is_reported),
         cmocka_unit_test(sync_needs_something_to_sync),
         cmocka_unit_test(reading_past_the_end_is_an_error),

@@ -34,9 +34,9 @@ static bp_err look(const char *run, const char *checkpoints, int64_t *step)
 
     *step = -1;
     if (err == BP_OK)
-        err = bp_checkpoints_clean(checkpoints, NULL, NULL);
+        err = bp_checkpoints_clean(checkpoints);
     if (err == BP_OK)
-        err = bp_checkpoint_newest(MPI_COMM_SELF, checkpoints, NULL, NULL, &newest);
+        err = bp_checkpoint_newest(MPI_COMM_SELF, checkpoints, &newest);
     if (err == BP_OK && newest != NULL)
         err = bp_json_get_int(bp_checkpoint_state(newest), "step", step, checkpoints);
     bp_checkpoint_close(&newest);

@@ -435,6 +435,20 @@ static void full_disk_is_74_and_the_rest_is_done_later(void **state)
     full_disk_during(&ensemble);
 }
 
+/* What a file is written under before it is whole. */
+static bool has_drafts(const char *folder)
+{
+    char **names;
+    int64_t count;
+    bool has = false;
+
+    bp_test_expect(bp_dir_list(folder, &names, &count), BP_OK);
+    for (int64_t k = 0; k < count; k++)
+        has = has || bp_is_temporary_name(names[k]);
+    bp_names_free(&names, count);
+    return has;
+}
+
 /* A disk that fills up while the tables are written: nothing half-written is left, and the same
  * again succeeds. */
 static void full_disk_at_the_end_is_74_and_nothing_is_lost(void **state)
@@ -453,7 +467,7 @@ static void full_disk_at_the_end_is_74_and_nothing_is_lost(void **state)
         bp_fault_arm(faults[i]);
         bp_test_check_err(WORLD, job_merge(&job), BP_ERR_IO);
         bp_fault_arm(NULL);
-        bp_test_check(WORLD, !bp_path_exists(score_path(broken, "tokens.h5.tmp")));
+        bp_test_check(WORLD, !has_drafts(score_path(broken, ".")));
         bp_test_check(WORLD, !bp_path_exists(score_path(broken, "summary.json")));
     }
     bp_test_check_err(WORLD, job_merge(&job), BP_OK);

@@ -130,8 +130,8 @@ static int64_t check_next_start(void)
     bp_slice slice = model_whole("w", 2, SHAPE, false);
     int64_t step;
 
-    bp_test_expect(bp_checkpoints_clean(parent, NULL, NULL), BP_OK);
-    bp_test_expect(bp_checkpoint_newest(MPI_COMM_SELF, parent, NULL, NULL, &checkpoint), BP_OK);
+    bp_test_expect(bp_checkpoints_clean(parent), BP_OK);
+    bp_test_expect(bp_checkpoint_newest(MPI_COMM_SELF, parent, &checkpoint), BP_OK);
     assert_non_null(checkpoint);
     step = json_integer_value(json_object_get(bp_checkpoint_state(checkpoint), "step"));
     bp_test_expect(bp_checkpoint_load(checkpoint, &slice, 1), BP_OK);

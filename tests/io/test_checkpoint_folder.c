@@ -2,6 +2,7 @@
 #include "bp_test.h"
 
 #include "base/fault.h"
+#include "base/files/fence.h"
 #include "io/checkpoint/checkpoint.h"
 
 #include <errno.h>
@@ -71,7 +72,9 @@ static void leftovers_of_a_lost_run_stay(void **state)
     const char *parent = fresh();
 
     make(".tmp-step-000000000008-0123456789abcdef");
-    bp_test_expect(bp_checkpoints_clean(parent, never, NULL), BP_ERR_BUSY);
+    bp_fence_add(never, NULL);
+    bp_test_expect(bp_checkpoints_clean(parent), BP_ERR_BUSY);
+    bp_fence_remove(NULL);
     bp_test_message_has("[lock.lost]");
     expect_names(".tmp-step-000000000008-0123456789abcdef");
 }
@@ -86,11 +89,11 @@ static void leftovers_are_removed_and_nothing_else(void **state)
     make(".bad-step-000000000006-0");
     assert_int_equal(
         symlink("step-000000000007", bp_test_path("checkpoints/.tmp-best-0123456789abcdef")), 0);
-    bp_test_expect(bp_checkpoints_clean(parent, NULL, NULL), BP_OK);
+    bp_test_expect(bp_checkpoints_clean(parent), BP_OK);
     expect_names(".bad-step-000000000006-0 step-000000000007");
     assert_true(bp_path_exists(bp_test_path(
         "checkpoints/step-000000000007/shard-00000.h5"))); /* the link was not followed */
-    bp_test_expect(bp_checkpoints_clean(bp_test_path("not-there"), NULL, NULL), BP_OK);
+    bp_test_expect(bp_checkpoints_clean(bp_test_path("not-there")), BP_OK);
 }
 
 static void newest_are_kept(void **state)
@@ -223,7 +226,7 @@ static void unwritable_parent_is_denied(void **state)
     assert_true(!privileged || seteuid(65534) == 0);
     pruned = bp_checkpoints_prune(parent, 1, NULL);
     linked = bp_checkpoints_link_best(parent, 100);
-    cleaned = bp_checkpoints_clean(parent, NULL, NULL);
+    cleaned = bp_checkpoints_clean(parent);
     assert_true(!privileged || seteuid(0) == 0);
     assert_int_equal(chmod(parent, 0755), 0);
     bp_test_expect(pruned, BP_ERR_DENIED);

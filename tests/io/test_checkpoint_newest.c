@@ -137,7 +137,7 @@ static int64_t newest_of(const char *parent, bp_err expected)
     bp_checkpoint *checkpoint;
     int64_t step = -1;
 
-    bp_test_check_err(COMM, bp_checkpoint_newest(COMM, parent, NULL, NULL, &checkpoint), expected);
+    bp_test_check_err(COMM, bp_checkpoint_newest(COMM, parent, &checkpoint), expected);
     if (checkpoint != NULL)
         step = json_integer_value(json_object_get(bp_checkpoint_state(checkpoint), "step"));
     bp_checkpoint_close(&checkpoint);

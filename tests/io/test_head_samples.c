@@ -1,6 +1,6 @@
 /* Files of sampled heads: rows come back, and no byte of them is trusted unhashed. */
 #include "base/fault.h"
-#include "bp_test.h"
+#include "bp_test_mpi.h"
 #include "io/checkpoint/head_samples.h"
 #include "io/h5/h5.h"
 #include "io/h5/user_block.h"
@@ -64,7 +64,7 @@ static void rows_come_back(void **state)
     bp_head_samples *file;
     float rows[V * C], expected[V * C];
 
-    bp_test_expect(bp_head_samples_open(&file, path), BP_OK);
+    bp_test_expect(bp_head_samples_open(&file, MPI_COMM_SELF, path), BP_OK);
     assert_memory_equal(bp_head_samples_info_of(file), &INFO, sizeof INFO);
     for (int64_t s = 0; s < SAMPLES; s++)
         for (int64_t first = 0; first <= V; first++)
@@ -78,26 +78,38 @@ static void rows_come_back(void **state)
     bp_head_samples_close(&file);
 }
 
+static int64_t count_names(const char *folder)
+{
+    char **names;
+    int64_t count;
+
+    bp_test_expect(bp_dir_list(folder, &names, &count), BP_OK);
+    bp_names_free(&names, count);
+    return count;
+}
+
 static void file_that_is_not_committed_goes(void **state)
 {
-    const char *path = bp_test_path("dropped.h5");
-    char *temporary = bp_sprintf("%s.tmp", path);
-    bp_head_samples *file;
+    const char *folder = bp_test_path("dropped"), *path = bp_test_path("dropped/heads.h5");
+    bp_head_samples *file, *other;
+
+    bp_test_expect(bp_dir_make(folder), BP_OK);
 
     bp_test_expect(bp_head_samples_create(&file, path, &INFO), BP_OK);
     bp_test_expect(write_all(file), BP_OK);
-    assert_true(bp_path_exists(temporary));
+    bp_test_expect(bp_head_samples_create(&other, path, &INFO), BP_OK); /* another owner's */
+    assert_int_equal(count_names(folder), 2);
     bp_head_samples_close(&file);
-    assert_false(bp_path_exists(temporary));
-    assert_false(bp_path_exists(path));
+    bp_test_expect(write_all(other), BP_OK);
+    bp_head_samples_close(&other);
+    assert_int_equal(count_names(folder), 0);
 
     bp_test_expect(bp_head_samples_create(&file, path, &INFO), BP_OK);
     bp_fault_arm("store.write");
     bp_test_expect(write_all(file), BP_ERR_IO);
     bp_fault_arm(NULL);
     bp_head_samples_close(&file);
-    assert_false(bp_path_exists(temporary));
-    bp_free(temporary);
+    assert_int_equal(count_names(folder), 0);
 }
 
 static void what_can_not_be_written_is_said(void **state)
@@ -125,13 +137,14 @@ static void damaged_file_is_refused(void **state)
     bp_head_samples *file;
 
     put_byte(path, (long)bp_file_size(path) - 5);
-    bp_test_expect(bp_head_samples_open(&file, path), BP_ERR_FORMAT);
+    bp_test_expect(bp_head_samples_open(&file, MPI_COMM_SELF, path), BP_ERR_FORMAT);
     bp_test_message_has("[h5.damaged]");
     assert_null(file);
     put_byte(path, 3);
-    bp_test_expect(bp_head_samples_open(&file, path), BP_ERR_FORMAT);
+    bp_test_expect(bp_head_samples_open(&file, MPI_COMM_SELF, path), BP_ERR_FORMAT);
     bp_test_message_has("[h5.not_hdf5]");
-    bp_test_expect(bp_head_samples_open(&file, bp_test_path("none.h5")), BP_ERR_INPUT);
+    bp_test_expect(bp_head_samples_open(&file, MPI_COMM_SELF, bp_test_path("none.h5")),
+                   BP_ERR_INPUT);
 }
 
 /* A sound file of ours, with this kind, version and numbers. */
@@ -160,22 +173,28 @@ static void other_files_are_refused(void **state)
 {
     bp_head_samples *file;
 
-    bp_test_expect(bp_head_samples_open(&file, other_file("a.h5", "head-samples", 1, V)), BP_OK);
+    bp_test_expect(
+        bp_head_samples_open(&file, MPI_COMM_SELF, other_file("a.h5", "head-samples", 1, V)),
+        BP_OK);
     bp_head_samples_close(&file);
-    bp_test_expect(bp_head_samples_open(&file, other_file("b.h5", "corpus", 1, V)), BP_ERR_FORMAT);
+    bp_test_expect(bp_head_samples_open(&file, MPI_COMM_SELF, other_file("b.h5", "corpus", 1, V)),
+                   BP_ERR_FORMAT);
     bp_test_message_has("'corpus' ... [h5.wrong_kind]");
-    bp_test_expect(bp_head_samples_open(&file, other_file("c.h5", "head-samples", 2, V)),
-                   BP_ERR_FORMAT);
+    bp_test_expect(
+        bp_head_samples_open(&file, MPI_COMM_SELF, other_file("c.h5", "head-samples", 2, V)),
+        BP_ERR_FORMAT);
     bp_test_message_has("[h5.unknown_version]");
-    bp_test_expect(bp_head_samples_open(&file, other_file("d.h5", "head-samples", 1, V + 1)),
-                   BP_ERR_FORMAT);
+    bp_test_expect(
+        bp_head_samples_open(&file, MPI_COMM_SELF, other_file("d.h5", "head-samples", 1, V + 1)),
+        BP_ERR_FORMAT);
     bp_test_message_has("[samples.damaged]");
-    bp_test_expect(bp_head_samples_open(&file, other_file("e.h5", "head-samples", 1, INT64_MAX)),
+    bp_test_expect(bp_head_samples_open(&file, MPI_COMM_SELF,
+                                        other_file("e.h5", "head-samples", 1, INT64_MAX)),
                    BP_ERR_FORMAT);
     bp_test_message_has("[samples.damaged]");
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(rows_come_back),
@@ -184,5 +203,5 @@ int main(void)
         cmocka_unit_test(damaged_file_is_refused),
         cmocka_unit_test(other_files_are_refused),
     };
-    return BP_TEST_RUN(tests);
+    return BP_TEST_RUN_MPI(argc, argv, tests);
 }

@@ -22,15 +22,9 @@ infer/score/task_page.c infer/score/task_report.c infer/score/task_spans.c
 
 io/checkpoint/checkpoint_base.c io/checkpoint/checkpoint_load.c io/checkpoint/checkpoint_open.c
 
-io/h5/h5.c io/h5/h5_data.c io/h5/h5_read.c
-
-models/electra/electra.c models/electra/electra_folder.c
+io/h5/h5_data.c io/h5/h5_read.c
 
 models/ngram/ngram.c models/ngram/ngram_plan.c
-
-models/elmo/bilm_options.c models/elmo/bilm_read.c models/elmo/bilm_write.c models/elmo/elmo.c
-
-models/word2vec/vectors.c models/word2vec/vectors_read.c models/word2vec/vectors_write.c models/word2vec/word2vec.c
 """.split("\n\n")]
 
 

@@ -86,7 +86,7 @@ static inline void run_once(const opening *with, bp_err state)
     bp_run *run;
 
     bp_test_check_err(COMM, open_run(&run, with), BP_OK);
-    bp_test_check_err(COMM, bp_run_close(&run, state), BP_OK);
+    bp_test_check_err(COMM, bp_run_close(&run, state), state);
     bp_test_check(COMM, run == NULL);
 }
 

@@ -54,7 +54,7 @@ static void same_run_is_resumed(void **state)
     bp_test_check_err(COMM, open_run(&run, &again), BP_OK);
     bp_test_check(COMM, bp_run_is_resumed(run) && !bp_run_is_finished(run));
     bp_test_check(COMM, file_has(with.run, "run.json", "\"starts\": 2"));
-    bp_test_check_err(COMM, bp_run_close(&run, BP_ERR_STOPPED), BP_OK);
+    bp_test_check_err(COMM, bp_run_close(&run, BP_ERR_STOPPED), BP_ERR_STOPPED);
 }
 
 static void failed_run_keeps_its_message(void **state)
@@ -65,7 +65,7 @@ static void failed_run_keeps_its_message(void **state)
     (void)state;
     bp_test_check_err(COMM, open_run(&run, &with), BP_OK);
     (void)BP_FAIL(BP_ERR_SOFTWARE, "training.diverged", "the loss is not finite: at step 12");
-    bp_test_check_err(COMM, bp_run_close(&run, BP_ERR_SOFTWARE), BP_OK);
+    bp_test_check_err(COMM, bp_run_close(&run, BP_ERR_SOFTWARE), BP_ERR_SOFTWARE);
     bp_test_check(
         COMM, strcmp(bp_err_message(), "the loss is not finite: at step 12 [training.diverged]") ==
                   0); /* still the one to tell */

@@ -42,7 +42,7 @@ static void metrics_are_cut_back_to_the_checkpoint(void **state)
     (void)state;
     bp_test_check_err(COMM, open_run(&run, &with), BP_OK);
     add_steps(run, 1, 20);
-    bp_test_check_err(COMM, bp_run_close(&run, BP_ERR_STOPPED), BP_OK);
+    bp_test_check_err(COMM, bp_run_close(&run, BP_ERR_STOPPED), BP_ERR_STOPPED);
     bp_test_check(COMM, lines_of(with.run, "metrics.jsonl") == 20);
     if (mesh->coordinates) { /* killed in the middle of a line */
         int fd = open(inside(with.run, "metrics.jsonl"), O_WRONLY | O_APPEND);

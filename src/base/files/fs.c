@@ -1,6 +1,7 @@
 /* Files read and written whole, drafts (a temporary name, fsync, rename), paths. */
 #include "base/files/fs.h"
 #include "base/fault.h"
+#include "base/files/fence.h"
 #include "base/mem.h"
 #include <dirent.h>
 #include <errno.h>
@@ -310,6 +311,8 @@ bp_err bp_draft_write(bp_draft *draft, const void *data, size_t bytes)
 
 void bp_draft_drop(bp_draft *draft)
 {
+    if (!draft->path)
+        return;
     if (draft->fd >= 0)
         (void)close(draft->fd); /* whatever it says, the file goes */
     if (draft->temporary)
@@ -329,8 +332,17 @@ bp_err bp_draft_commit(bp_draft *draft)
         err = bp_fail_errno(BP_ERR_IO, "can't bring to disk", draft->path);
     if (close(fd) != 0 && err == BP_OK)
         err = bp_fail_errno(BP_ERR_IO, "can't close", draft->path);
-    if (err == BP_OK && rename(draft->temporary, draft->path) != 0)
-        err = bp_fail_create("can't put in place", draft->path);
+    if (err == BP_OK && !draft->lightly)
+        err = bp_fence_check();
+    bp_fault_point("base.place");
+    if (err == BP_OK && rename(draft->temporary, draft->path) != 0) {
+        int number = errno;
+
+        err = bp_fence_check(); /* an owner that followed just now has swept it away */
+        errno = number;
+        if (err == BP_OK)
+            err = bp_fail_create("can't put in place", draft->path);
+    }
     if (err == BP_OK) {
         bp_free(draft->temporary);
         draft->temporary = NULL;

@@ -51,12 +51,17 @@ bp_err bp_plain_read(const char *path, int64_t limit_bytes, char **data, size_t 
  * not replaced); BP_ERR_DENIED; BP_ERR_IO (disk full). The old file, if any, is then untouched.
  */
 bp_err bp_file_write(const char *path, const void *data, size_t bytes);
-/** The same, but not brought to disk: for what is written often, and may be lost with the power. */
+/** The same, but not brought to disk: for what is written often, and may be lost with the power.
+ * Its writer asks first whether it may (files/fence.h). */
 bp_err bp_file_write_lightly(const char *path, const void *data, size_t bytes);
 
 /** The same for a file that is written in parts; drop, or commit, which drops what fails, ends it.
+ * A draft of zeros may be dropped. Its name ends in a token that no other process has, and commit
+ * asks the fence (files/fence.h): of two owners of a run, one that was replaced touches nothing of
+ * the other's.
  *
- * Errors: those of bp_file_write: open CREATE and DENIED, and nothing is left; write and commit IO.
+ * Errors: those of bp_file_write: open CREATE and DENIED, and nothing is left; write and commit IO,
+ *         commit what the fence says.
  */
 typedef struct bp_draft {
     char *path, *temporary;
@@ -110,7 +115,8 @@ bp_err bp_dir_remove(const char *path);
 /** Have the next listing of a folder be the server's: a host may show names that it listed a minute
  * ago (NFS). Where that can't be had, nothing happens. */
 void bp_dir_refresh(const char *path);
-/** Remove what bp_file_write left in a folder when a job was killed; what can't be removed stays.
+/** Remove the drafts that a job left in a folder when it was killed, unless the fence refuses; what
+ * can't be removed stays. After it no earlier owner of the run can commit what it had begun there.
  */
 void bp_dir_sweep(const char *path);
 /** Names in a folder, sorted by strcmp, without . and ..; free each and the list with bp_free(). */

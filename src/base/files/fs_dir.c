@@ -1,4 +1,5 @@
 /* Folders: listed, made, removed, brought to disk. */
+#include "base/files/fence.h"
 #include "base/files/fs.h"
 #include "base/mem.h"
 #include <dirent.h>
@@ -121,17 +122,17 @@ void bp_names_free(char ***names, int64_t count)
 void bp_dir_sweep(const char *path)
 {
     char **names;
-    int64_t count;
+    int64_t count, litter = 0;
 
     if (bp_dir_list(path, &names, &count) != BP_OK)
         return;
-    for (int64_t k = 0; k < count; k++) {
-        char *litter = bp_is_temporary_name(names[k]) ? bp_path_join(path, names[k]) : NULL;
-
-        if (litter)
-            (void)unlink(litter);
-        bp_free(litter);
-    }
+    for (int64_t k = 0; k < count; k++)
+        litter += bp_is_temporary_name(names[k]);
+    /* asked after the listing: what a follower has begun is not in it */
+    bool ours = litter > 0 && bp_fence_check() == BP_OK;
+    for (int64_t k = 0; ours && k < count; k++)
+        if (bp_is_temporary_name(names[k]))
+            (void)unlink(bp_path_in(path, names[k]).text);
     bp_names_free(&names, count);
 }
 

@@ -52,8 +52,9 @@ typedef struct bp_draws_ops {
     const char *word;   /* of messages: "dropout" */
     const char *member; /* "pass": members are pass-000, pass-001, ... */
     bp_draws_kind kind;
-    /** Open files, before any weight is read. Local, on each computing rank. */
-    bp_err (*open)(bp_draws *self);
+    /** Open files, before any weight is read. Collective over comm, of all computing ranks. Errors:
+     * the same on all of them. */
+    bp_err (*open)(bp_draws *self, MPI_Comm comm);
     /** Is it made for the model that was found at `path`? Local. */
     bp_err (*check)(const bp_draws *self, const bp_model_info *info, const char *path);
     /** What the members depend on besides the checkpoint, as text: part of the ensemble's

@@ -63,7 +63,7 @@ static bp_err read_list(opening *o)
 {
     o->listed = bp_ensemble_is(o->spec->path);
     if (!o->listed)
-        return o->draws && o->draws->ops->open ? o->draws->ops->open(o->draws) : BP_OK;
+        return BP_OK;
     if (o->draws)
         return BP_FAIL(BP_ERR_CONFIG, "model.is_ensemble",
                        "members by :%s are of one model, and this is an ensemble: at %s; give one "
@@ -84,10 +84,7 @@ static bp_err describe(opening *o)
 {
     ensemble *self = o->self;
     int64_t A = self->mesh->members;
-    bp_err err = read_list(o);
 
-    if (err != BP_OK)
-        return err;
     self->member_count = count_members(o);
     self->rounds = (self->member_count + A - 1) / A;
     o->models = are_many(o) ? self->member_count : 1;
@@ -498,8 +495,12 @@ static bp_err place_members(opening *o)
 static bp_err open_lists(opening *o)
 {
     const bp_mesh *mesh = o->self->mesh;
-    bp_err err = bp_agree(mesh->compute, describe(o));
+    bp_err err = bp_agree(mesh->compute, read_list(o));
 
+    if (err == BP_OK && o->draws && o->draws->ops->open)
+        err = o->draws->ops->open(o->draws, mesh->compute);
+    if (err == BP_OK)
+        err = bp_agree(mesh->compute, describe(o));
     if (err == BP_OK)
         err = bp_agree(mesh->compute, bp_comm_is_root(mesh->compute) ? look_for_members(o) : BP_OK);
     if (err == BP_OK)

@@ -84,8 +84,6 @@ bp_err candidates_merge(void *context, bp_parts *parts)
     for (int64_t r = 0; r < rows; r++)
         logprobs[r] = c->all->rows[r].scored > 0 ? results[r].logprob : NAN;
     if (err == BP_OK)
-        err = bp_run_check_owner(self->job->run);
-    if (err == BP_OK)
         err = write_lines(self, results, logprobs);
     if (err == BP_OK)
         summarise(self, logprobs);

@@ -81,17 +81,13 @@ static bp_err merge(void *context, bp_parts *parts)
     char *documents_path = bp_path_join(self->folder, "documents.h5");
     char *summary_path = bp_path_join(self->folder, "summary.json");
     bp_score_table table = {0};
-    bp_err err = bp_run_check_owner(self->job->run);
+    bp_err err = keyed ? states_merge_keys(self, parts) : BP_OK;
 
-    if (err == BP_OK && keyed)
-        err = states_merge_keys(self, parts);
     if (err == BP_OK)
         err = bp_score_table_init(&table, &self->plan, &self->statistics);
     if (err == BP_OK)
         err = bp_score_table_merge(&table, parts, keyed ? self->info.states.columns : 0,
                                    tokens ? tokens_path : NULL);
-    if (err == BP_OK)
-        err = bp_run_check_owner(self->job->run);
     if (err == BP_OK)
         err = bp_documents_write(&table, documents_path);
     for (int64_t d = 0; err == BP_OK && d < self->plan.documents; d++)
@@ -105,8 +101,6 @@ static bp_err merge(void *context, bp_parts *parts)
         (void)json_object_set(self->summary, "candidates", self->choices);
     if (err == BP_OK && bp_score_keys_of(self->config)->neighbours)
         (void)json_object_set_new(self->summary, "neighbours", describe_neighbours(self));
-    if (err == BP_OK)
-        err = bp_run_check_owner(self->job->run);
     if (err == BP_OK)
         err = bp_json_save(summary_path, self->summary);
     if (err == BP_OK && self->page)

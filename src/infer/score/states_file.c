@@ -159,8 +159,6 @@ bp_err state_file_end(state_file *file, bp_err err)
     if (err == BP_OK)
         err = state_file_gap(file, plan->first_token[plan->files]);
     if (err == BP_OK)
-        err = bp_run_check_owner(file->self->job->run);
-    if (err == BP_OK)
         err = bp_h5_draft_commit(&file->draft, "score-states", VERSION);
     bp_h5_draft_end(&file->draft);
     bp_free(file->mixed);

@@ -398,8 +398,6 @@ static bp_err merge(void *context, bp_parts *parts)
     while (err == BP_OK && bp_parts_next(parts, &part, &err))
         err = put_unit(self, &part, draft.file, run);
     if (err == BP_OK)
-        err = bp_run_check_owner(self->job->run);
-    if (err == BP_OK)
         err = bp_h5_draft_commit(&draft, "score-vectors", VERSION);
     bp_h5_draft_end(&draft);
     bp_free(run);

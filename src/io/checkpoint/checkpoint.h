@@ -24,9 +24,6 @@ typedef struct bp_checkpoint_commit {
     int writers;        /* 0: one a node, as it has to be with a snapshot */
     int64_t file_bytes; /* about the size of each of a writer's files, which are written side
                            by side, 8 of them at most; 0: 512 MiB */
-    /* Is the run still this job's, or what it fails with: asked on root just before the rename;
-     * NULL: it is. */
-    bp_err (*check_owner)(void *context);
     /* Data of a slice whose `data` is NULL, valid until the next call; asked more than once. NULL:
      * there is no such slice. */
     bp_err (*fetch)(void *context, const bp_slice *slice, int64_t index, const float **data);
@@ -53,10 +50,10 @@ typedef struct bp_checkpoint_commit {
  *             "state" in the manifest.
  * Errors:     BP_ERR_SOFTWARE slices that don't tile, or a value that is not finite;
  *             BP_ERR_CREATE `name` is there already, or no folder can be made;
- *             BP_ERR_DENIED; BP_ERR_IO (disk full); what check_owner said;
- *             BP_ERR_SYSTEM: the same on all ranks. Nothing but a hidden folder was made then, and
- *             that is removed; only where the last fsync of `parent` failed, a whole checkpoint
- *             stays, which a power cut may take away.
+ *             BP_ERR_DENIED; BP_ERR_IO (disk full); what the fence says
+ *             (base/files/fence.h), asked on root just before the rename; BP_ERR_SYSTEM: the same
+ * on all ranks. Nothing but a hidden folder was made then, and that is removed; only where the last
+ * fsync of `parent` failed, a whole checkpoint stays, which a power cut may take away.
  */
 bp_err bp_checkpoint_save(MPI_Comm comm, const bp_checkpoint_commit *commit, const bp_slice *slices,
                           int64_t count, const json_t *state);
@@ -148,15 +145,14 @@ bp_err bp_checkpoint_read_metadata(const char *path, char **folder, json_t **man
  * where there is none at all.
  *
  * Damaged ones that are newer are warned of and moved aside, to .bad-STEP-N, so that their steps
- * can be saved again. Only for the job that holds the run's lock: check_owner is asked on root
- * before anything is moved (NULL: certainly).
+ * can be saved again. Only for the job that holds the run's lock: the fence is asked on root before
+ * anything is moved.
  *
  * Collective, Owns: as bp_checkpoint_open.
  * Errors:     BP_ERR_FORMAT all that are there are damaged (nothing is moved then), or the newest
  *             has an unknown version; BP_ERR_DENIED, BP_ERR_IO.
  */
-bp_err bp_checkpoint_newest(MPI_Comm comm, const char *parent, bp_err (*check_owner)(void *context),
-                            void *context, bp_checkpoint **out);
+bp_err bp_checkpoint_newest(MPI_Comm comm, const char *parent, bp_checkpoint **out);
 
 /** The newest step in `parent` (RUN/checkpoints), whole or damaged, judged only by the names; -1
  * where there is none, or no such folder. Local. */
@@ -214,10 +210,8 @@ bp_err bp_checkpoint_check_digests(bp_checkpoint *checkpoint, const bp_slice *sl
 /** Remove what dead writers left: .tmp-* and .del-*. A parent that is missing is fine. From now on
  * no writer that has lost the run can put in place what it had begun.
  *
- * check_owner: is the run still this job's? NULL: certainly.
- * Errors: what check_owner said; BP_ERR_IO, BP_ERR_DENIED. */
-bp_err bp_checkpoints_clean(const char *parent, bp_err (*check_owner)(void *context),
-                            void *context);
+ * Errors: what the fence says; BP_ERR_IO, BP_ERR_DENIED. */
+bp_err bp_checkpoints_clean(const char *parent);
 
 /** Removes folders while the caller goes on: a file system may take a second for each gigabyte. {0}
  * before the first use; a thread's own from start to wait. */

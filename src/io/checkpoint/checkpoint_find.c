@@ -1,5 +1,6 @@
 /* Which checkpoint is meant: the newest of a run that verifies, or what a user's path names. */
 #include "base/buffer.h"
+#include "base/files/fence.h"
 #include "base/files/fs.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -100,15 +101,14 @@ static bp_err newest(MPI_Comm comm, const char *parent, candidates *list, bp_che
 /* A follower may have made anew, and announced, a step that was found damaged here. What was found
  * may have been put in place by a job that was killed before it brought the name to disk: nothing
  * is built on it before that is done. */
-bp_err bp_checkpoint_newest(MPI_Comm comm, const char *parent, bp_err (*check_owner)(void *context),
-                            void *context, bp_checkpoint **out)
+bp_err bp_checkpoint_newest(MPI_Comm comm, const char *parent, bp_checkpoint **out)
 {
     candidates list;
     int64_t step;
     bp_err err = newest(comm, parent, &list, out);
 
-    if (err == BP_OK && bp_comm_is_root(comm) && check_owner)
-        err = check_owner(context);
+    if (err == BP_OK && bp_comm_is_root(comm))
+        err = bp_fence_check();
     if (err == BP_OK && *out && bp_comm_is_root(comm)) {
         for (int64_t k = list.count - 1; k > list.at; k--)
             if (bp_step_of_name(list.names[k], &step))

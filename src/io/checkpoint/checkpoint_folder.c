@@ -1,5 +1,6 @@
 /* The folder of a run's checkpoints: names, leftovers, retention, the link to the best one. */
 #include "base/fault.h"
+#include "base/files/fence.h"
 #include "base/files/fs.h"
 #include "base/mem.h"
 #include "base/process/cores.h"
@@ -76,7 +77,7 @@ static bp_err remove_leftovers(const char *parent, char **names, int64_t count)
     return err;
 }
 
-bp_err bp_checkpoints_clean(const char *parent, bp_err (*check_owner)(void *context), void *context)
+bp_err bp_checkpoints_clean(const char *parent)
 {
     char **names = NULL;
     int64_t count = 0;
@@ -87,8 +88,8 @@ bp_err bp_checkpoints_clean(const char *parent, bp_err (*check_owner)(void *cont
         err = bp_dir_list(parent, &names, &count);
     }
     /* asked after the listing: what a follower has made is not in it */
-    if (err == BP_OK && check_owner)
-        err = check_owner(context);
+    if (err == BP_OK)
+        err = bp_fence_check();
     if (err == BP_OK)
         err = remove_leftovers(parent, names, count);
     bp_names_free(&names, count);
@@ -141,10 +142,13 @@ bp_err bp_checkpoints_link_best(const char *parent, int64_t step)
         err = bp_checkpoints_check_best(parent);
     if (err == BP_OK && symlink(name, hidden) != 0)
         err = bp_fail_create("can't create the link", hidden);
-    if (err == BP_OK && (bp_fault("ckpt.best") || rename(hidden, link) != 0)) {
+    bool linked = err == BP_OK;
+    if (err == BP_OK)
+        err = bp_fence_check();
+    if (err == BP_OK && (bp_fault("ckpt.best") || rename(hidden, link) != 0))
         err = bp_fail_errno(BP_ERR_IO, "can't put the link in place", link);
+    if (linked && err != BP_OK)
         (void)unlink(hidden);
-    }
     bp_free(folder);
     bp_free(link);
     bp_free(hidden);

@@ -2,6 +2,7 @@
  * place. Which operation comes next, commit_steps.c decides; here they are done, and all ranks
  * agree on how each went. */
 #include "base/fault.h"
+#include "base/files/fence.h"
 #include "base/files/fs.h"
 #include "base/files/hidden.h"
 #include "base/log.h"
@@ -257,13 +258,6 @@ static bp_err write_manifest(const bp_async_checkpoint *pending)
     return err == BP_OK ? bp_path_sync(pending->hidden) : err;
 }
 
-static bp_err ask_owner(const bp_async_checkpoint *pending)
-{
-    const bp_checkpoint_commit *commit = &pending->commit;
-
-    return !commit->check_owner ? BP_OK : commit->check_owner(commit->context);
-}
-
 /* ---- after a failure ---- */
 
 /* Nothing hidden is left. What can't be removed now goes at the next start (bp_checkpoints_clean).
@@ -290,7 +284,7 @@ static bp_err explain(const bp_async_checkpoint *pending, bp_err err)
     bp_err lost;
 
     (void)snprintf(message, sizeof message, "%s", bp_err_message());
-    lost = at_files ? ask_owner(pending) : BP_OK;
+    lost = at_files ? bp_fence_check() : BP_OK;
     if (lost == BP_OK)
         bp_err_set_message(message);
     return lost == BP_OK ? err : lost;
@@ -315,7 +309,7 @@ static bp_err take_step_of_root(const bp_async_checkpoint *pending)
     case BP_COMMIT_OWNER:
         return bp_fault("ckpt.fence_check")
                    ? bp_fail_errno(BP_ERR_IO, "can't look at the lock", pending->parent)
-                   : ask_owner(pending);
+                   : bp_fence_check();
     case BP_COMMIT_PLACE:
         return bp_fault("ckpt.rename")
                    ? BP_FAIL(BP_ERR_IO, "fault.injected", "can't rename (fault injected)")

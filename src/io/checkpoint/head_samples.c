@@ -5,6 +5,8 @@
 #include "base/mem.h"
 #include "io/h5/h5.h"
 #include "io/h5/user_block.h"
+#include "mesh/collective.h"
+#include "mesh/mesh.h"
 
 #include <inttypes.h>
 #include <stddef.h>
@@ -142,8 +144,9 @@ static bp_err get_attributes(bp_h5 *in, bp_head_samples_info *info)
     return err;
 }
 
-/* What is hashed is what is opened: both by one descriptor. */
-static bp_err open_verified(bp_h5 **out, const char *path)
+/* What is hashed is what is opened: both by one descriptor. `hash`: of the file that another rank
+ * has verified; "": it is verified here, and set. */
+static bp_err open_verified(bp_h5 **out, const char *path, char hash[BP_USER_BLOCK_HASH])
 {
     bp_user_block block;
     int fd;
@@ -151,21 +154,27 @@ static bp_err open_verified(bp_h5 **out, const char *path)
 
     if (err != BP_OK)
         return err;
-    err = bp_user_block_verify_fd(&block, fd, path);
+    err = hash[0] == '\0' ? bp_user_block_verify_fd(&block, fd, path)
+                          : bp_user_block_read_fd(&block, fd, path);
     if (err == BP_OK)
         err = bp_user_block_expect(&block, KIND, VERSION, path);
+    if (err == BP_OK && hash[0] != '\0' && strcmp(block.hash, hash) != 0)
+        err =
+            BP_FAIL(BP_ERR_FORMAT, "samples.damaged",
+                    "damaged: at %s, which is another file than rank 0 reads; make it anew", path);
+    if (err == BP_OK)
+        memcpy(hash, block.hash, sizeof block.hash);
     if (err == BP_OK)
         err = bp_h5_open_fd(out, fd, path);
     (void)close(fd); /* only read from */
     return err;
 }
 
-bp_err bp_head_samples_open(bp_head_samples **out, const char *path)
+static bp_err open_file(bp_head_samples *file, const char *path, char hash[BP_USER_BLOCK_HASH])
 {
-    bp_head_samples *file = bp_alloc("head_samples", 1, sizeof *file);
     const bp_head_samples_info *info = &file->info;
     bp_h5_shape shape;
-    bp_err err = open_verified(&file->file, path);
+    bp_err err = open_verified(&file->file, path, hash);
 
     if (err == BP_OK)
         err = get_attributes(file->file, &file->info);
@@ -177,6 +186,19 @@ bp_err bp_head_samples_open(bp_head_samples **out, const char *path)
                       "damaged: at %s, whose /" WEIGHTS " has not %" PRId64 " x %" PRId64
                       " x %" PRId64 " values; make it anew",
                       path, info->samples, info->vocab_size, info->width);
+    return err;
+}
+
+bp_err bp_head_samples_open(bp_head_samples **out, MPI_Comm comm, const char *path)
+{
+    bp_head_samples *file = bp_alloc("head_samples", 1, sizeof *file);
+    bool root = bp_comm_is_root(comm);
+    char hash[BP_USER_BLOCK_HASH] = "";
+    bp_err err = bp_agree(comm, root ? open_file(file, path, hash) : BP_OK);
+
+    bp_bcast_bytes(hash, sizeof hash, 0, comm);
+    if (err == BP_OK)
+        err = bp_agree(comm, root ? BP_OK : open_file(file, path, hash));
     if (err != BP_OK)
         bp_head_samples_close(&file);
     *out = file;

@@ -1,11 +1,12 @@
 /* Sampled last-layer matrices (Laplace approximation): one HDF5 file of ours, read row by row.
- * docs/formats.md has the layout. Local: no MPI. */
+ * docs/formats.md has the layout. Local, but for bp_head_samples_open. */
 #ifndef BP_IO_CHECKPOINT_HEAD_SAMPLES_H
 #define BP_IO_CHECKPOINT_HEAD_SAMPLES_H
 
 #include "base/err.h"
 #include "base/files/hash.h"
 
+#include <mpi.h>
 #include <stdint.h>
 
 typedef struct bp_head_samples bp_head_samples;
@@ -26,9 +27,11 @@ bp_err bp_head_samples_write(bp_head_samples *file, int64_t sample, int64_t firs
 /** The file appears under its name, sealed and fsynced; *file is NULL afterwards in any case. */
 bp_err bp_head_samples_commit(bp_head_samples **file);
 
-/** Open one, hashed before. Errors: BP_ERR_INPUT, BP_ERR_FORMAT damaged, another kind or version;
- * BP_ERR_IO. */
-bp_err bp_head_samples_open(bp_head_samples **out, const char *path);
+/** Open one on all ranks of `comm`, once one of them has hashed it.
+ *
+ * Collective: over `comm`. Errors: BP_ERR_INPUT, BP_ERR_FORMAT damaged, another kind or version;
+ * BP_ERR_IO: the same on all ranks. */
+bp_err bp_head_samples_open(bp_head_samples **out, MPI_Comm comm, const char *path);
 const bp_head_samples_info *bp_head_samples_info_of(const bp_head_samples *file);
 bp_err bp_head_samples_read(bp_head_samples *file, int64_t sample, int64_t first, int64_t count,
                             float *weights);

@@ -17,7 +17,14 @@
 
 #define ID_RUN_BYTES ((int64_t)1 << 20)
 
-int64_t bp_corpus_hash_whole_bytes = (int64_t)256 << 20;
+#define WHOLE_BYTES  ((int64_t)256 << 20)
+
+int64_t bp_corpus_hash_whole_bytes = WHOLE_BYTES;
+
+void bp_corpus_file_hash_whole(bool whole)
+{
+    bp_corpus_hash_whole_bytes = whole ? WHOLE_BYTES : 0;
+}
 
 /* ---- what is checked before HDF5 may look at a file, and what is kept of it ---- */
 

@@ -32,6 +32,10 @@ typedef struct bp_corpus_info {
  * unsorted doc_start, versions..., or a foreign file (corpus_convert.h converts one). The bytes are
  * hashed before the HDF5 library of this process sees them. */
 bp_err bp_corpus_file_open(bp_corpus_file **out, const char *path);
+/** Whether files of up to 256 MiB are hashed as a whole when they are opened, as at first. No: what
+ * is read is checked as it is read, as of larger files always. For a start that is likely to find
+ * nothing to do: what identifies a corpus is in its user block. */
+void bp_corpus_file_hash_whole(bool whole);
 void bp_corpus_file_close(bp_corpus_file **file);
 const bp_corpus_info *bp_corpus_file_info(const bp_corpus_file *file);
 const char *bp_corpus_file_path(const bp_corpus_file *file);

@@ -18,6 +18,7 @@
 #define BP_IO_H5_H5_H
 
 #include "base/err.h"
+#include "base/files/fs.h"
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -73,13 +74,11 @@ void bp_h5_unlock(void);
  * a written file. `name` is the dataset or attribute concerned, or NULL. */
 bp_err bp_h5_fail(bp_h5 *file, const char *verb, const char *name);
 
-/* ---- files that are there whole or not at all: written as PATH.tmp, sealed, renamed, on the disk.
- * For folders that only one job holds (the run lock), so that one temporary name will do: what a
- * killed job left is overwritten ---- */
+/* ---- files that are there whole or not at all: a bp_draft, sealed ---- */
 
 typedef struct bp_h5_draft {
     bp_h5 *file; /* to write to, between begin and commit */
-    char *path, *temporary;
+    bp_draft place;
 } bp_h5_draft;
 
 /** A new file with its root attribute format_version.
@@ -88,9 +87,9 @@ typedef struct bp_h5_draft {
  * Errors:     those of bp_h5_create.
  */
 bp_err bp_h5_draft_begin(bp_h5_draft *draft, const char *path, int version);
-/** Close, seal with the user block {kind, version}, rename, bring the name to the disk.
+/** Close, seal with the user block {kind, version}, commit.
  *
- * Errors: BP_ERR_IO, BP_ERR_DENIED. */
+ * Errors: BP_ERR_IO, BP_ERR_DENIED, those of bp_draft_commit. */
 bp_err bp_h5_draft_commit(bp_h5_draft *draft, const char *kind, int version);
 /** Free; without a commit before it the temporary file is removed. A draft of zeros is accepted. */
 void bp_h5_draft_end(bp_h5_draft *draft);

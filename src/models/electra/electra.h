@@ -37,7 +37,7 @@ extern const bp_objective bp_objective_replaced;
  * discriminator/, as Hugging Face has each. */
 json_t *bp_electra_half(const bp_model_shape *shape, int half, const char **name);
 bool bp_electra_folder_is(const char *path);
-bp_err bp_electra_folder_read(bp_model_folder *out, const char *path,
+bp_err bp_electra_folder_read(const bp_model_family *family, bp_model_folder *out, const char *path,
                               const bp_tokenizer *tokenizer);
 
 #endif

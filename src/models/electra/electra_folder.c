@@ -144,7 +144,8 @@ static bp_err list_slices(reader *self, bp_model_folder *out, const char *path)
     return err;
 }
 
-static bp_err read_shape(const reader *self, bp_model_folder *out, const char *path)
+static bp_err read_shape(const reader *self, bp_model_folder *out, const bp_model_family *family,
+                         const char *path)
 {
     bp_hf_shape g = bp_hf_shape_of(self->half[GENERATOR]),
                 d = bp_hf_shape_of(self->half[DISCRIMINATOR]);
@@ -162,7 +163,7 @@ static bp_err read_shape(const reader *self, bp_model_folder *out, const char *p
     for (size_t k = 0; k < OWN_COUNT; k++)
         (void)json_object_set(model, OWN[k][1], json_object_get(of, OWN[k][0]));
     if (err == BP_OK)
-        err = bp_model_shape_read_as(&out->shape, &bp_electra_family, state, path);
+        err = bp_model_shape_read_as(&out->shape, family, state, path);
     json_decref(of);
     json_decref(state);
     return err;
@@ -186,7 +187,8 @@ static bp_err read_tokenizer(bp_model_folder *out, const char *path)
     return err;
 }
 
-bp_err bp_electra_folder_read(bp_model_folder *out, const char *path, const bp_tokenizer *tokenizer)
+bp_err bp_electra_folder_read(const bp_model_family *family, bp_model_folder *out, const char *path,
+                              const bp_tokenizer *tokenizer)
 {
     reader *self = bp_alloc("electra.folder", 1, sizeof *self);
     bp_err err = BP_OK;
@@ -199,7 +201,7 @@ bp_err bp_electra_folder_read(bp_model_folder *out, const char *path, const bp_t
         bp_free(folder);
     }
     if (err == BP_OK)
-        err = read_shape(self, out, path);
+        err = read_shape(self, out, family, path);
     if (err == BP_OK)
         err = list_slices(self, out, path);
     if (err == BP_OK && !tokenizer)

@@ -106,15 +106,15 @@ static bp_err check_sizes(const bp_model_shape *shape, const char *path)
     for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++)
         if (sizes[k] < 1 || sizes[k] > 1 << 20)
             return bilm_refuse(path, "a size", "not 1 to 1048576");
-    return bp_elmo_family.check_read(shape, path);
+    return shape->family->check_read(shape, path);
 }
 
-bp_err bilm_read_options(bp_model_shape *shape, const char *path)
+bp_err bilm_read_options(bp_model_shape *shape, const bp_model_family *family, const char *path)
 {
     json_t *options = NULL;
     bp_err err = bp_json_load(&options, path, OPTIONS_LIMIT);
 
-    *shape = (bp_model_shape){.family = &bp_elmo_family, .context = CONTEXT};
+    *shape = (bp_model_shape){.family = family, .context = CONTEXT};
     if (err == BP_OK && json_is_false(json_object_get(options, "bidirectional")))
         err = bilm_refuse(path, "\"bidirectional\"", "false");
     if (err == BP_OK)

@@ -46,7 +46,7 @@ void bilm_give(float *theirs, const float *ours, const bilm_tensor *of);
 
 /** The sizes in options.json; vocab_size is 0 where it has no n_tokens_vocab. Errors:
  * BP_ERR_FORMAT; those of bp_json_load. */
-bp_err bilm_read_options(bp_model_shape *shape, const char *path);
+bp_err bilm_read_options(bp_model_shape *shape, const bp_model_family *family, const char *path);
 /** BP_ERR_FORMAT: `what` is `has`, at `path`. */
 bp_err bilm_refuse(const char *path, const char *what, const char *has);
 /** A tokenizer of a list of words, a line each: <UNK> and </S> are our <unk> and end-of-document
@@ -55,7 +55,9 @@ bp_err bilm_load_words(bp_tokenizer **out, const char *path);
 
 /** bp_model_family.folder_is, folder_read, folder_write. */
 bool bilm_is(const char *folder);
-bp_err bilm_read(bp_model_folder *out, const char *folder, const bp_tokenizer *tokenizer);
-bp_err bilm_write(bp_checkpoint *checkpoint, const bp_tokenizer *tokenizer, const char *out);
+bp_err bilm_read(const bp_model_family *family, bp_model_folder *out, const char *folder,
+                 const bp_tokenizer *tokenizer);
+bp_err bilm_write(const bp_model_family *family, bp_checkpoint *checkpoint,
+                  const bp_tokenizer *tokenizer, const char *out);
 
 #endif

@@ -237,7 +237,8 @@ static void close_reader(bp_model_folder *folder)
     folder->context = NULL;
 }
 
-bp_err bilm_read(bp_model_folder *out, const char *folder, const bp_tokenizer *tokenizer)
+bp_err bilm_read(const bp_model_family *family, bp_model_folder *out, const char *folder,
+                 const bp_tokenizer *tokenizer)
 {
     reader *self = bp_alloc("elmo.bilm", 1, sizeof *self);
     found facts = {0};
@@ -245,7 +246,7 @@ bp_err bilm_read(bp_model_folder *out, const char *folder, const bp_tokenizer *t
 
     *out = (bp_model_folder){.fetch = fetch, .context = self, .close = close_reader};
     if (err == BP_OK)
-        err = bilm_read_options(&self->shape, self->options);
+        err = bilm_read_options(&self->shape, family, self->options);
     if (err == BP_OK)
         err = find_words(self, tokenizer, &out->tokenizer);
     if (err == BP_OK)

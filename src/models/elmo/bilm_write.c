@@ -153,11 +153,11 @@ static bp_err write_words(const bp_tokenizer *tokenizer, const char *folder)
 
 /* ---- the folder ---- */
 
-static bp_err write_folder(bp_checkpoint *checkpoint, const bp_tokenizer *tokenizer,
-                           const char *hidden, const char *out)
+static bp_err write_folder(const bp_model_family *family, bp_checkpoint *checkpoint,
+                           const bp_tokenizer *tokenizer, const char *hidden, const char *out)
 {
     bp_model_shape shape;
-    bp_err err = bp_model_shape_read_as(&shape, &bp_elmo_family, bp_checkpoint_state(checkpoint),
+    bp_err err = bp_model_shape_read_as(&shape, family, bp_checkpoint_state(checkpoint),
                                         bp_checkpoint_folder(checkpoint));
 
     if (err == BP_OK)
@@ -181,7 +181,8 @@ static void remove_quietly(const char *folder)
     bp_free(message);
 }
 
-bp_err bilm_write(bp_checkpoint *checkpoint, const bp_tokenizer *tokenizer, const char *out)
+bp_err bilm_write(const bp_model_family *family, bp_checkpoint *checkpoint,
+                  const bp_tokenizer *tokenizer, const char *out)
 {
     char *hidden = NULL;
     int lock = -1;
@@ -190,7 +191,7 @@ bp_err bilm_write(bp_checkpoint *checkpoint, const bp_tokenizer *tokenizer, cons
     bp_hidden_sweep(out, BP_HIDDEN_FOLDER);
     err = bp_hidden_make(out, BP_HIDDEN_FOLDER, &hidden, &lock);
     if (err == BP_OK) {
-        err = write_folder(checkpoint, tokenizer, hidden, out);
+        err = write_folder(family, checkpoint, tokenizer, hidden, out);
         if (err != BP_OK)
             remove_quietly(hidden);
     }

@@ -296,7 +296,8 @@ static int64_t file_bytes(const bp_model_shape *shape, const json_t *state)
 
 /* ---- ARPA files ---- */
 
-static bp_err import(bp_model_import *out, const char *path, const bp_tokenizer *tokenizer)
+static bp_err import(const bp_model_family *family, bp_model_import *out, const char *path,
+                     const bp_tokenizer *tokenizer)
 {
     ngram_spec spec;
     ngram_levels levels;
@@ -307,7 +308,7 @@ static bp_err import(bp_model_import *out, const char *path, const bp_tokenizer 
         err = ngram_write(out->file, MPI_COMM_SELF, &spec, &levels, "an ARPA file");
     }
     if (err == BP_OK) {
-        out->shape = (bp_model_shape){.family = &bp_ngram_family, .vocab_size = spec.vocab_size};
+        out->shape = (bp_model_shape){.family = family, .vocab_size = spec.vocab_size};
         out->shape.own[OWN_ORDER] = spec.order;
         out->shape.own[OWN_SMOOTHING] = NGRAM_ARPA;
         out->eod_id = spec.eod_id;

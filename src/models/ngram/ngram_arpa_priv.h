@@ -11,8 +11,8 @@
 #include "text/unicode/strmap.h"
 
 /** bp_model_family.text_write. */
-bp_err ngram_arpa_export(bp_checkpoint *checkpoint, const bp_tokenizer *tokenizer,
-                         const char *path);
+bp_err ngram_arpa_export(const bp_model_family *family, bp_checkpoint *checkpoint,
+                         const bp_tokenizer *tokenizer, const char *path);
 /** Is it one? By the first lines: comments, and then \data\. */
 bool ngram_arpa_is(const char *path);
 

@@ -179,8 +179,10 @@ static bp_err export(const ngram_file *file, const bp_strmap *words, const char 
     return err;
 }
 
-bp_err ngram_arpa_export(bp_checkpoint *checkpoint, const bp_tokenizer *tokenizer, const char *path)
+bp_err ngram_arpa_export(const bp_model_family *family, bp_checkpoint *checkpoint,
+                         const bp_tokenizer *tokenizer, const char *path)
 {
+    (void)family;
     const char *attachment = bp_checkpoint_attachment(checkpoint);
     const json_t *eod = json_object_get(bp_checkpoint_state(checkpoint), "eod_id");
     ngram_file file = {0};

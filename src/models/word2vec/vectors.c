@@ -95,8 +95,8 @@ static void list_words(bp_word_vectors *self, int64_t eod_id)
     bp_free(list);
 }
 
-bp_err bp_word_vectors_open(bp_word_vectors **out, bp_checkpoint *checkpoint,
-                            const bp_tokenizer *tokenizer)
+bp_err bp_word_vectors_open(bp_word_vectors **out, const bp_model_family *family,
+                            bp_checkpoint *checkpoint, const bp_tokenizer *tokenizer)
 {
     const json_t *state = bp_checkpoint_state(checkpoint);
     const char *folder = bp_checkpoint_folder(checkpoint);
@@ -106,13 +106,13 @@ bp_err bp_word_vectors_open(bp_word_vectors **out, bp_checkpoint *checkpoint,
     const char *kind = NULL;
     bp_err err = bp_json_get_string(json_object_get(state, "model"), "kind", &kind, folder);
 
-    if (err == BP_OK && strcmp(kind, bp_word2vec_family.name) != 0)
+    if (err == BP_OK && strcmp(kind, family->name) != 0)
         err = BP_FAIL(BP_ERR_CONFIG, "vectors.other_kind",
                       "the model is of kind %s and has no word vectors: at %s; take one of "
                       "word2vec",
                       kind, folder);
     if (err == BP_OK)
-        err = bp_model_shape_read_as(&shape, &bp_word2vec_family, state, folder);
+        err = bp_model_shape_read_as(&shape, family, state, folder);
     if (err == BP_OK)
         err = bp_json_get_int(state, "eod_id", &eod_id, folder);
     if (err == BP_OK) {

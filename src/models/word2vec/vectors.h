@@ -3,19 +3,20 @@
 #define BP_MODELS_WORD2VEC_VECTORS_H
 
 #include "io/checkpoint/checkpoint.h"
+#include "models/family.h"
 #include "text/tokenizer/tokenizer.h"
 
 typedef struct bp_word_vectors bp_word_vectors;
 
 /** The words that have vectors: those that came in training, of imported vectors all that the file
  * had; the most frequent first, but before them the end of a document, spelt </s>. tokenizer NULL:
- * words are ids. The checkpoint is of MPI_COMM_SELF.
+ * words are ids. The checkpoint is of MPI_COMM_SELF; family: bp_word2vec_family.
  *
  * Owns:   *out is the caller's, bp_word_vectors_free(); NULL after an error.
  * Errors: BP_ERR_CONFIG a model of another kind; BP_ERR_FORMAT two ids have one spelling, a
  *         tokenizer of another size, a value that is not finite; those of bp_checkpoint_load. */
-bp_err bp_word_vectors_open(bp_word_vectors **out, bp_checkpoint *checkpoint,
-                            const bp_tokenizer *tokenizer);
+bp_err bp_word_vectors_open(bp_word_vectors **out, const bp_model_family *family,
+                            bp_checkpoint *checkpoint, const bp_tokenizer *tokenizer);
 void bp_word_vectors_free(bp_word_vectors **vectors);
 
 int64_t bp_word_vectors_count(const bp_word_vectors *vectors);

@@ -336,13 +336,12 @@ static bp_err make_tokenizer(reader *self, bp_tokenizer **made)
 
 /* ---- the model ---- */
 
-static void describe(reader *self, bp_model_import *out)
+static void describe(reader *self, const bp_model_family *family, bp_model_import *out)
 {
     int64_t blocks = self->padded / BP_ROW_LANES;
 
-    out->shape =
-        (bp_model_shape){.family = &bp_word2vec_family, .width = self->C, .vocab_size = self->V};
-    bp_word2vec_family.fill_defaults(&out->shape);
+    out->shape = (bp_model_shape){.family = family, .width = self->C, .vocab_size = self->V};
+    family->fill_defaults(&out->shape);
     out->eod_id = self->eod_id;
     out->state = json_object();
     out->slices[0] = (bp_slice){.name = BP_WORD2VEC_INPUT,
@@ -359,7 +358,7 @@ static void describe(reader *self, bp_model_import *out)
     self->values = NULL;
 }
 
-static bp_err read_mapped(reader *self, bp_model_import *out)
+static bp_err read_mapped(reader *self, const bp_model_family *family, bp_model_import *out)
 {
     bp_err err = begin(self);
 
@@ -374,11 +373,12 @@ static bp_err read_mapped(reader *self, bp_model_import *out)
     if (err == BP_OK && !self->tokenizer)
         err = make_tokenizer(self, &out->tokenizer);
     if (err == BP_OK)
-        describe(self, out);
+        describe(self, family, out);
     return err;
 }
 
-bp_err w2v_vectors_read(bp_model_import *out, const char *path, const bp_tokenizer *tokenizer)
+bp_err w2v_vectors_read(const bp_model_family *family, bp_model_import *out, const char *path,
+                        const bp_tokenizer *tokenizer)
 {
     reader self = {.path = path, .tokenizer = tokenizer};
     bp_words_file file;
@@ -387,7 +387,7 @@ bp_err w2v_vectors_read(bp_model_import *out, const char *path, const bp_tokeniz
     self.text = self.at = file.text;
     self.end = file.text + file.bytes;
     if (err == BP_OK)
-        err = read_mapped(&self, out);
+        err = read_mapped(&self, family, out);
     bp_words_file_unmap(&file);
     bp_strmap_clear(&self.words);
     bp_free(self.seen);

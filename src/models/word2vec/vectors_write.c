@@ -43,13 +43,14 @@ static bp_err write_vectors(bp_draft *draft, const bp_word_vectors *vectors, boo
     return err;
 }
 
-bp_err w2v_vectors_write(bp_checkpoint *checkpoint, const bp_tokenizer *tokenizer, const char *path)
+bp_err w2v_vectors_write(const bp_model_family *family, bp_checkpoint *checkpoint,
+                         const bp_tokenizer *tokenizer, const char *path)
 {
     size_t length = strlen(path);
     bool binary = length > 4 && strcmp(path + length - 4, ".bin") == 0;
     bp_word_vectors *vectors = NULL;
     bp_draft draft;
-    bp_err err = bp_word_vectors_open(&vectors, checkpoint, tokenizer);
+    bp_err err = bp_word_vectors_open(&vectors, family, checkpoint, tokenizer);
 
     if (err == BP_OK)
         err = bp_draft_open(&draft, path);

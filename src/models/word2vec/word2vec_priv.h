@@ -74,8 +74,9 @@ static inline const w2v_keys *w2v_keys_of(const bp_config *config)
 
 /* vectors_read.c, vectors_write.c: the original tool's files (bp_model_family.text_*). */
 bool w2v_vectors_is(const char *path);
-bp_err w2v_vectors_write(bp_checkpoint *checkpoint, const bp_tokenizer *tokenizer,
-                         const char *path);
-bp_err w2v_vectors_read(bp_model_import *out, const char *path, const bp_tokenizer *tokenizer);
+bp_err w2v_vectors_write(const bp_model_family *family, bp_checkpoint *checkpoint,
+                         const bp_tokenizer *tokenizer, const char *path);
+bp_err w2v_vectors_read(const bp_model_family *family, bp_model_import *out, const char *path,
+                        const bp_tokenizer *tokenizer);
 
 #endif

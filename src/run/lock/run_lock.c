@@ -522,6 +522,8 @@ bp_err run_lock_release(run_lock **out)
     value = run_owner_json(&lock->self);
     if (run_lock_is_own(lock))
         err = bp_json_save(path, value);
+    if (err != BP_OK && !run_lock_is_own(lock))
+        err = BP_OK; /* it is another job's by now */
     json_decref(value);
     bp_free(path);
     lock_free(out);

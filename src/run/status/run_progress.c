@@ -74,7 +74,7 @@ static void write_now(run_progress *self)
         text = bp_json_text(self->file);
         if (bp_file_write_lightly(bp_path_in(self->folder, RUN_STATUS_FILE).text, text,
                                   strlen(text)) != BP_OK &&
-            !self->warned) {
+            !self->warned && run_lock_is_own(self->lock)) {
             self->warned = true;
             bp_warn_failure("%s; `bagpipe status` shows what was known before", bp_err_text());
         }

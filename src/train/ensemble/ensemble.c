@@ -253,10 +253,10 @@ static bp_err run_all(ensemble *self, MPI_Comm world)
             ensemble_metrics_look(self, k);
         if (!whole)
             err = train_members(self);
-        bp_err closed = bp_run_close(&self->run, err);
-        err = err != BP_OK ? err : closed;
+        err = bp_run_end(self->run, err);
         if (err == BP_OK && self->mesh->coordinates && !ensemble_counts(self->config))
             bp_training_keep_page(run_dir, !whole);
+        err = bp_run_close(&self->run, err);
     }
     bp_mesh_free(&self->mesh);
     return err;

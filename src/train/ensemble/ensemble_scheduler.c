@@ -494,8 +494,7 @@ bp_err ensemble_scheduler_conclude(ensemble_scheduler *scheduler, bp_err err)
     if (trained + diverged < members)
         return bp_stop_request_stopped("%" PRId64 " of %" PRId64 " members are trained", trained,
                                        members);
-    err = bp_run_check_owner(scheduler->self->run);
-    if (err == BP_OK && trained > 0)
+    if (trained > 0)
         err = save_list(scheduler);
     if (err == BP_OK && trained > 0)
         bp_log("ensemble.json lists the %" PRId64 " members: %s", trained,

@@ -167,8 +167,6 @@ static bp_err save(trainer *self, bool async, const commit_of *what)
     char name[BP_STEP_NAME], *folder = trainer_checkpoints_folder(self);
     bp_checkpoint_commit commit = {.parent = folder,
                                    .name = name,
-                                   .check_owner = bp_run_check_owner,
-                                   .context = self->run,
                                    .tokenizer = self->data.tokenizer,
                                    .attachment = what->attachment,
                                    .snapshot = async ? self->commits.snapshot : NULL,

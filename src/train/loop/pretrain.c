@@ -209,11 +209,11 @@ bp_err bp_pretrain(MPI_Comm world, bp_config *config, const bp_training_part *co
         err = trainer_open_run(&self);
     if (err == BP_OK) {
         err = go_on(&self, &trained);
-        bp_err closed = bp_run_close(&self.run, err);
-        err = err != BP_OK ? err : closed;
+        err = bp_run_end(self.run, err);
+        if (err == BP_OK && self.mesh->coordinates && !hooks && !trainer_counts(&self))
+            bp_training_keep_page(run_dir, trained);
+        err = bp_run_close(&self.run, err);
     }
-    if (err == BP_OK && self.mesh->coordinates && !hooks && !trainer_counts(&self))
-        bp_training_keep_page(run_dir, trained);
     trainer_close(&self);
     return err;
 }

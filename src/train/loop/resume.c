@@ -161,14 +161,14 @@ bp_err trainer_check_bag_version(const trainer *self)
 
 /* On the coordinator: the folder of checkpoints is there, without what a killed job left
  * half-done. */
-static bp_err prepare_folder(const trainer *self, const char *folder)
+static bp_err prepare_folder(const char *folder)
 {
     bp_err err = bp_dir_make(folder);
 
     if (err == BP_OK)
         err = bp_checkpoints_check_best(folder);
     if (err == BP_OK)
-        err = bp_checkpoints_clean(folder, bp_run_check_owner, self->run);
+        err = bp_checkpoints_clean(folder);
     return err;
 }
 
@@ -178,11 +178,11 @@ bp_err trainer_find_source(trainer *self)
     bp_phase before = bp_heartbeat_phase(BP_PHASE_LOAD);
     bp_checkpoint *newest = NULL;
     char *folder = trainer_checkpoints_folder(self);
-    bp_err err = bp_agree(world, self->mesh->coordinates ? prepare_folder(self, folder) : BP_OK);
+    bp_err err = bp_agree(world, self->mesh->coordinates ? prepare_folder(folder) : BP_OK);
 
     self->progress.best_valid_loss = INFINITY;
     if (err == BP_OK)
-        err = bp_checkpoint_newest(world, folder, bp_run_check_owner, self->run, &newest);
+        err = bp_checkpoint_newest(world, folder, &newest);
     if (err == BP_OK && newest) {
         bp_checkpoint_close(&self->start.source);
         self->start.source = newest;

@@ -46,8 +46,6 @@ static bp_err list_samples(const trainer *self)
     if (err == BP_OK)
         list_newest(&list, names, count, bp_checkpoint_keys_of(self->config)->keep);
     if (err == BP_OK)
-        err = bp_run_check_owner(self->run);
-    if (err == BP_OK)
         err = bp_ensemble_list_save(&list, run_dir);
     if (err == BP_OK)
         bp_log("ensemble.json lists the last %" PRId64

@@ -145,8 +145,6 @@ static bp_err write_outcome(comparison_job *self)
     if (err == BP_OK)
         err = write_page(results);
     if (err == BP_OK)
-        err = bp_run_check_owner(self->run);
-    if (err == BP_OK)
         err = bp_json_save(path, summary);
     (void)json_object_set_new(self->record, "models", bp_json_string(self->models_hash));
     if (err == BP_OK)
@@ -158,14 +156,10 @@ static bp_err write_outcome(comparison_job *self)
 
 static bp_err conclude(comparison_job *self)
 {
-    bp_err err;
-
     bp_log("analysing %" PRId64 " documents, %" PRId64 " resamples", self->corpora.documents,
            self->results.resamples);
     take_costs(self);
-    err = bp_run_check_owner(self->run);
-    if (err == BP_OK)
-        err = comparison_results_analyse(&self->results, self->corpora.documents);
+    bp_err err = comparison_results_analyse(&self->results, self->corpora.documents);
     if (err == BP_OK)
         err = write_outcome(self);
     if (err == BP_OK)
@@ -270,8 +264,7 @@ bp_err bp_uncertainty(MPI_Comm world, bp_config *config, const bp_option *const 
             bp_log("the run is finished: the figures are in %s", self.results.folder);
         else if (err == BP_OK)
             err = run(&self);
-        bp_err closed = bp_run_close(&self.run, err);
-        err = err != BP_OK ? err : closed;
+        err = bp_run_close(&self.run, err);
     }
     comparison_job_close(&self);
     return err;

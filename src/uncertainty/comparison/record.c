@@ -61,10 +61,7 @@ bp_err comparison_record_open(comparison_job *self)
 bp_err comparison_record_save(const comparison_job *self)
 {
     char hash[17];
-    bp_err err = bp_run_check_owner(self->run);
 
-    if (err != BP_OK)
-        return err;
     hash_methods(self, hash);
     (void)json_object_set_new(self->record, "hash", bp_json_string(hash));
     return bp_json_save(self->record_path, self->record);

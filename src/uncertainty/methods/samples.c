@@ -6,10 +6,10 @@
 #include <stdio.h>
 #include <string.h>
 
-static bp_err open_file(bp_draws *draws)
+static bp_err open_file(bp_draws *draws, MPI_Comm comm)
 {
     bp_sampled_heads *self = (bp_sampled_heads *)draws;
-    bp_err err = bp_head_samples_open(&self->file, self->path);
+    bp_err err = bp_head_samples_open(&self->file, comm, self->path);
 
     if (err == BP_OK)
         self->draws.count = bp_head_samples_info_of(self->file)->samples;

@@ -3,11 +3,12 @@
  * with '{' are options, others words. */
 #include "fuzz.h"
 #include "models/elmo/bilm_priv.h"
+#include "models/elmo/elmo.h"
 
 static void check_options(const char *path)
 {
     bp_model_shape shape;
-    bp_err err = bilm_read_options(&shape, path);
+    bp_err err = bilm_read_options(&shape, &bp_elmo_family, path);
 
     fuzz_check_error(err);
     FUZZ_CHECK(err == BP_OK || err == BP_ERR_FORMAT);

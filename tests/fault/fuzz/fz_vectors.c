@@ -27,7 +27,7 @@ static void check_import(const bp_model_import *import, const bp_tokenizer *toke
 static void read_with(const char *path, const bp_tokenizer *tokenizer)
 {
     bp_model_import import = {0};
-    bp_err err = w2v_vectors_read(&import, path, tokenizer);
+    bp_err err = w2v_vectors_read(&bp_word2vec_family, &import, path, tokenizer);
 
     fuzz_check_error(err);
     FUZZ_CHECK(err == BP_OK || err == BP_ERR_FORMAT || err == BP_ERR_SYSTEM);

@@ -278,7 +278,7 @@ bp_err bp_tokens_writer_add(bp_tokens_writer *writer, int64_t first, int64_t cou
     if (first < writer->base || count < 0 || count > writer->total - first)
         return BP_FAIL(BP_ERR_FORMAT, "result.damaged",
                        "a result is damaged, with tokens %" PRId64 " to %" PRId64 ": at %s", first,
-                       first + count, writer->draft.path);
+                       first + count, writer->draft.place.path);
     while (err == BP_OK && count > 0) {
         int64_t place = first - writer->base;
 

@@ -159,7 +159,7 @@ static void find_finished(const fit *self)
     bp_head_samples *file = NULL;
 
     if (self->roots && bp_path_exists(self->out_path) &&
-        bp_head_samples_open(&file, self->out_path) == BP_OK) {
+        bp_head_samples_open(&file, MPI_COMM_SELF, self->out_path) == BP_OK) {
         const bp_head_samples_info *info = bp_head_samples_info_of(file);
 
         if (strcmp(info->digest, found.digest) == 0 &&

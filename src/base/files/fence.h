@@ -1,0 +1,20 @@
+/* Whether this process may still put a result in place. A job that holds a run folder says how to
+ * find out; every draft (bp_draft_commit, bp_h5_draft_commit) and every checkpoint asks just before
+ * its rename. So a job that has lost its run commits nothing more. */
+#ifndef BP_BASE_FENCE_H
+#define BP_BASE_FENCE_H
+
+#include "base/err.h"
+
+/** `check` is asked from now on until bp_fence_remove; it commits nothing itself. A run inside a
+ * run adds its own: all are asked. */
+void bp_fence_add(bp_err (*check)(void *context), void *context);
+/** Returns when no thread asks it any more. One that was not added is fine. */
+void bp_fence_remove(const void *context);
+
+/** May this process commit? BP_OK where nothing was added. Safe from threads.
+ *
+ * Errors: those of the first check that refuses. Injected faults: base.commit. */
+bp_err bp_fence_check(void);
+
+#endif
