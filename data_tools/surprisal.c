@@ -14,11 +14,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { KEY_BY = 256, KEY_UNIT };
+enum { KEY_BY = 256, KEY_UNIT, KEY_BOUNDARIES };
 
 static const struct argp_option OPTIONS[] = {
     {"by", KEY_BY, "word", 0, "what a row is (default word; 'table tokens.h5' has tokens)", 0},
     {"unit", KEY_UNIT, "bits|nats", 0, "of surprisal (default bits)", 0},
+    {"boundaries", KEY_BOUNDARIES, NULL, 0,
+     "correct for blanks that begin tokens (Pimentel and Meister 2024); the runs need "
+     "score.boundaries=yes",
+     0},
     {0}};
 
 static const bp_help_row STATUSES[] = {
@@ -39,6 +43,7 @@ typedef struct surprisal {
     char *const *folders;
     int count, opened;
     double unit;     /* nats in one */
+    bool boundaries; /* surprisal is that of the word and its end */
     bp_buffer texts; /* all words of the first, to count them */
     word_text *sorted;
     int64_t words, word_capacity;
@@ -131,10 +136,11 @@ static void put_word(const surprisal *self, int64_t document, int64_t w)
            count_before(self, &text, true) - count_before(self, &text, false));
     for (int m = 0; m < self->count; m++) {
         const scored_word *one = &self->models[m].words[w];
+        double logprob = one->logprob + (self->boundaries ? one->ends : 0);
 
         printf(",%" PRId64 ",", one->pieces);
-        if (one->pieces > 0 && !isnan(one->logprob))
-            printf("%.9g", one->logprob == 0 ? 0 : -one->logprob / self->unit);
+        if (one->pieces > 0 && !isnan(logprob))
+            printf("%.9g", logprob == 0 ? 0 : -logprob / self->unit);
     }
     putchar('\n');
 }
@@ -180,6 +186,11 @@ static bp_err open_models(surprisal *self)
 
     for (; self->opened < self->count && err == BP_OK; self->opened++) {
         err = scored_words_open(&self->models[self->opened], self->folders[self->opened]);
+        if (err == BP_OK && self->boundaries && !self->models[self->opened].boundaries)
+            err = BP_FAIL(BP_ERR_INPUT, "scores.no_boundaries",
+                          "the scores do not say where words may begin: at %s; score with "
+                          "score.tokens=yes score.boundaries=yes",
+                          self->folders[self->opened]);
         if (err == BP_OK && self->models[self->opened].documents != self->models[0].documents)
             err = BP_FAIL(BP_ERR_FORMAT, "surprisal.other_words",
                           "%" PRId64 " and %" PRId64 " documents were scored: at %s and %s; score "
@@ -190,12 +201,13 @@ static bp_err open_models(surprisal *self)
     return err;
 }
 
-static bp_err put_all(const tool_files *files, double unit)
+static bp_err put_all(const tool_files *files, double unit, bool boundaries)
 {
     surprisal self = {.models = bp_alloc("tool.words", files->count, sizeof *self.models),
                       .folders = files->list,
                       .count = files->count,
-                      .unit = unit};
+                      .unit = unit,
+                      .boundaries = boundaries};
     bp_err err;
 
     bp_log_set_member("", true); /* standard output is the table's, and not the log's */
@@ -220,8 +232,11 @@ static bp_err put_all(const tool_files *files, double unit)
 static bp_err run(int argc, char **argv)
 {
     const char *by = "word", *unit = "bits";
-    const tool_value values[] = {
-        {.key = KEY_BY, .text = &by}, {.key = KEY_UNIT, .text = &unit}, {0}};
+    bool boundaries = false;
+    const tool_value values[] = {{.key = KEY_BY, .text = &by},
+                                 {.key = KEY_UNIT, .text = &unit},
+                                 {.key = KEY_BOUNDARIES, .flag = &boundaries},
+                                 {0}};
     tool_files files;
     bp_err err = tool_parse(&bp_tool_surprisal, values, &files, argc, argv);
 
@@ -238,14 +253,14 @@ static bp_err run(int argc, char **argv)
         err = BP_FAIL(BP_ERR_USAGE, "command.bad_value",
                       "'%.100s' is not bits or nats: at --unit; give one of them", unit);
     if (err == BP_OK && bp_comm_is_root(MPI_COMM_WORLD))
-        err = put_all(&files, strcmp(unit, "bits") == 0 ? log(2) : 1);
+        err = put_all(&files, strcmp(unit, "bits") == 0 ? log(2) : 1, boundaries);
     return bp_agree(MPI_COMM_WORLD, err);
 }
 
 const bp_tool bp_tool_surprisal = {
     .name = "surprisal",
     .help = {.name = "bagpipe-data surprisal",
-             .usage = "RUN... [--by word] [--unit bits|nats]",
+             .usage = "RUN... [--by word] [--unit bits|nats] [--boundaries]",
              .summary = "prints the surprisal of each word of scored texts",
              .text =
                  "A RUN is a score job's, with score.tokens=yes; several of the same texts stand "
@@ -257,7 +272,12 @@ const bp_tool bp_tool_surprisal = {
                  "A word is a run of characters that are not white space. A token belongs to the "
                  "word of its first such character, so a blank before a word is a part of it. A "
                  "sentence ends with a word that ends with a full stop, ! or ?, and closing quotes "
-                 "or brackets.",
+                 "or brackets.\n"
+                 "With --boundaries the probability is that of the word and of its end: the "
+                 "tokens' times that of what may follow a word, a token that begins one or the end "
+                 "of the document, and divided by that of the same before its first token, where "
+                 "that begins with a blank. The last word of a document has it with "
+                 "score.end=yes.",
              .options = OPTIONS,
              .examples = "  bagpipe-data surprisal runs/scored > words.csv\n"
                          "  bagpipe-data surprisal runs/small runs/large --unit nats\n",

@@ -183,8 +183,10 @@ static const struct argp_option OPTIONS[] = {
      ".npy, with --out",
      0},
     {"figure", FILE_TOOL_FIGURE, "NAME", 0,
-     "of text, markdown and latex: perplexity (default), bits_per_byte or word_perplexity", 0},
-    {"out", FILE_TOOL_OUT, "F.npy", 0, "of --form npy: the file to write", 0},
+     "of text, markdown, latex and a plot: perplexity (default), bits_per_byte or word_perplexity",
+     0},
+    {"out", FILE_TOOL_OUT, "FILE", 0,
+     "of score runs: draw the figure into FILE (.svg, .png); of --form npy: the file to write", 0},
     {0}};
 
 static const bp_help_row STATUSES[] = {{"0", "done"},
@@ -248,12 +250,14 @@ const bp_tool bp_tool_table = {
              "without validation follow by their last loss.\n"
              "A SCORE-RUN is the run folder of a score job: a row a model and corpus or "
              "label value, with 95 % intervals from 10 documents on. As text, markdown "
-             "or latex a row is a corpus or label value, and a column a model.",
+             "or latex a row is a corpus or label value, and a column a model. With --out FILE.svg "
+             "or FILE.png they are drawn, with the intervals as error bars (gnuplot).",
          .options = OPTIONS,
          .examples = "  bagpipe-data table train.h5\n"
                      "  bagpipe-data table runs/scored/score/documents.h5 > documents.csv\n"
                      "  bagpipe-data table runs/sweep/*\n"
                      "  bagpipe-data table runs/scored-* --form latex --figure bits_per_byte\n"
+                     "  bagpipe-data table runs/scored-* --out models.svg\n"
                      "  bagpipe-data table --form npy runs/v/score/vectors.h5 vector --out v.npy\n",
          .statuses = STATUSES},
     .run = run};

@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/printable.h"
+#include "job/report/report.h"
 #include "score_groups.h"
 #include "statistics/resample.h"
 
@@ -429,6 +430,71 @@ static void put_form(const score_table *table, const form *f, int figure)
     bp_free(widths);
 }
 
+/* ---- a plot: a row a group, a point a model ---- */
+
+static const char *const FIGURE_TITLES[FIGURES] = {"perplexity of a token", "bits a byte",
+                                                   "perplexity of a word"};
+
+/* model,group,value,low,high of what is defined. */
+static void put_point(bp_buffer *rows, const score_cell *cell, int64_t group, int figure)
+{
+    const score_figure *one = &cell->figures[figure];
+    bool has = isfinite(one->interval.low) && isfinite(one->interval.high);
+
+    if (isfinite(one->value))
+        bp_buffer_printf(rows, "%" PRId64 ",%" PRId64 ",%.9g,%.9g,%.9g\n", cell->model + 1, group,
+                         one->value, has ? one->interval.low : one->value,
+                         has ? one->interval.high : one->value);
+}
+
+/* What the script table.gp draws. New reference. */
+static json_t *variables_of(const score_table *table, int figure, const char *format)
+{
+    json_t *models = json_array(), *groups = json_array(), *variables;
+    bp_buffer rows = {0};
+
+    for (int64_t m = 0; m < table->model_count; m++)
+        (void)json_array_append_new(models, bp_json_string(short_name(table, m)));
+    for (int64_t k = 0; k < table->cell_count; k++) {
+        char *name = spell_group(&FORMS[0], &table->cells[k]);
+
+        if (is_first(table, &table->cells[k])) {
+            (void)json_array_append_new(groups, bp_json_string(name));
+            for (int64_t m = 0; m < table->model_count; m++) {
+                const score_cell *cell = find_cell(table, &table->cells[k], m);
+
+                if (cell)
+                    put_point(&rows, cell, (int64_t)json_array_size(groups), figure);
+            }
+        }
+        bp_free(name);
+    }
+    variables = json_pack("{s:s, s:o, s:o, s:s, s:i, s:s}", "formats", format, "models", models,
+                          "groups", groups, "xlabel", FIGURE_TITLES[figure], "logarithmic",
+                          figure != BITS_PER_BYTE, "$rows", rows.data ? rows.data : "");
+    bp_buffer_clear(&rows);
+    return variables;
+}
+
+static bp_err draw(const score_table *table, int figure, const char *path)
+{
+    json_t *variables = variables_of(table, figure, has_suffix(path, ".png") ? "png" : "svg");
+    char *script = NULL, *picture = NULL;
+    size_t bytes = 0;
+    bp_err err = bp_report_script(&script, "table", variables);
+
+    if (err == BP_OK)
+        err = bp_gnuplot(&picture, &bytes, NULL, script);
+    if (err == BP_ERR_FORMAT) /* no fault of the runs */
+        err = BP_ERR_SYSTEM;
+    if (err == BP_OK)
+        err = bp_file_write(path, picture, bytes);
+    bp_free(picture);
+    bp_free(script);
+    json_decref(variables);
+    return err;
+}
+
 /* ---- the tool ---- */
 
 bool table_is_of_scores(const char *folder)
@@ -466,6 +532,11 @@ static bp_err choose_form(const form **f, int *figure, const file_options *optio
             "'%.100s' is not csv, text, markdown or latex: at the command line; give one "
             "of them",
             options->form);
+    if (options->out &&
+        (options->form || (!has_suffix(options->out, ".svg") && !has_suffix(options->out, ".png"))))
+        return BP_FAIL(BP_ERR_USAGE, "command.bad_ending",
+                       "--out of score runs is a plot, .svg or .png, and has no --form: at the "
+                       "command line; name such a file, or redirect the table");
     return BP_OK;
 }
 
@@ -482,7 +553,9 @@ bp_err table_of_scores(char *const *folders, int count, const file_options *opti
         err = add_model(&table, folders[k]);
     if (err == BP_OK)
         warn_of_conventions(&table);
-    if (err == BP_OK && f)
+    if (err == BP_OK && options->out)
+        err = draw(&table, figure, options->out);
+    else if (err == BP_OK && f)
         put_form(&table, f, figure);
     else if (err == BP_OK)
         put_rows(&table);

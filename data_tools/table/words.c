@@ -12,6 +12,8 @@
 #include <math.h>
 #include <string.h>
 
+#define BOUNDARIES "boundary_logprob"
+
 /* ---- opening ---- */
 
 static bp_err find_file(char **path, const char *folder)
@@ -95,6 +97,7 @@ bp_err scored_words_open(scored_words *words, const char *folder)
         err = read_documents(words);
     if (err != BP_OK)
         return err;
+    words->boundaries = bp_h5_has(words->h5, BOUNDARIES);
     words->continues =
         bp_alloc("tool.words", bp_tokenizer_size(words->tokenizer), sizeof *words->continues);
     words->special =
@@ -245,9 +248,22 @@ static void find_words(scored_words *words)
         add_word(words, begin, words->text.bytes - begin, characters);
 }
 
+/* Of the tokens of a document. */
+typedef struct scored_tokens {
+    int64_t count;
+    const float *logprob, *boundary; /* boundary NULL: not known */
+} scored_tokens;
+
+/* What is known of token k before it is read: that a word begins there; 0 of one that a text begins
+ * with, and no blank. */
+static double begin_of(const scored_words *words, int64_t id, const scored_tokens *of, int64_t k)
+{
+    return of->boundary && !words->continues[id] ? (double)of->boundary[k] : 0;
+}
+
 /* A token belongs to the word of its first byte that is not white space; one that is all white
  * space to the next word. */
-static void add_logprobs(scored_words *words, const int64_t *ids, const float *logprob)
+static void add_logprobs(scored_words *words, const int64_t *ids, const scored_tokens *of)
 {
     int64_t before = -1; /* the last token that was added */
 
@@ -259,12 +275,15 @@ static void add_logprobs(scored_words *words, const int64_t *ids, const float *l
 
             for (int64_t k = before + 1; k <= token; k++) {
                 if (!is_special(words, ids[k])) {
-                    word->logprob += (double)logprob[k];
-                    word->pieces++;
+                    if (word->pieces++ == 0)
+                        word->ends -= begin_of(words, ids[k], of, k);
+                    word->logprob += (double)of->logprob[k];
                 }
             }
             before = token > before ? token : before;
         }
+        word->ends +=
+            of->boundary && before + 1 < of->count ? (double)of->boundary[before + 1] : NAN;
     }
 }
 
@@ -272,17 +291,22 @@ bp_err scored_words_read(scored_words *words, int64_t document)
 {
     int64_t first = words->start[document], count = words->start[document + 1] - first;
     int64_t *ids = bp_alloc("tool.words", count, sizeof *ids);
-    float *logprob = bp_alloc("tool.words", count, sizeof *logprob);
+    float *logprob = bp_alloc("tool.words", count, sizeof *logprob),
+          *boundary = bp_alloc("tool.words", count, sizeof *boundary);
+    scored_tokens of = {count, logprob, words->boundaries ? boundary : NULL};
     bp_err err = bp_h5_read(words->h5, "tokens", BP_H5_I64, first, ids, count);
 
     if (err == BP_OK)
         err = bp_h5_read(words->h5, "logprob", BP_H5_F32, first, logprob, count);
+    if (err == BP_OK && words->boundaries)
+        err = bp_h5_read(words->h5, BOUNDARIES, BP_H5_F32, first, boundary, count);
     if (err == BP_OK)
         err = spell_text(words, ids, count);
     if (err == BP_OK) {
         find_words(words);
-        add_logprobs(words, ids, logprob);
+        add_logprobs(words, ids, &of);
     }
+    bp_free(boundary);
     bp_free(logprob);
     bp_free(ids);
     return err;

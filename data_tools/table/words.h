@@ -15,6 +15,8 @@ typedef struct scored_word {
     size_t at, bytes; /* in scored_words.text */
     int64_t pieces;   /* tokens */
     double logprob;   /* NaN: a piece was not scored; 0 pieces: it is a part of the word before */
+    double ends;      /* log P(a word begins after it) - log P(one begins where it does); NaN: not
+                         known */
     int64_t sentence; /* from 1; the next one follows a word that ends with . ! ? or the like */
     int64_t characters;
 } scored_word;
@@ -24,6 +26,7 @@ typedef struct scored_words {
     bp_h5 *h5;
     bp_tokenizer *tokenizer;
     bool *continues, *special; /* [vocabulary] */
+    bool boundaries;           /* the file has what `ends` is made of */
     int64_t documents;
     int64_t *start; /* [documents + 1] */
     char *ids;      /* [documents][id_bytes], not ended by a zero byte */

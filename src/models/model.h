@@ -25,6 +25,7 @@ struct bp_probe; /* nn/core/block.h */
 typedef enum bp_model_statistic {
     BP_MODEL_LOGPROB = 0, /* log p(target) */
     BP_MODEL_ALONE = 1,
+    BP_MODEL_BOUNDARY = 1,       /* log of the probability that the next token begins a word */
     BP_MODEL_TOTAL_ENTROPY = 1,  /* H[p], as expected entropy + mutual information */
     BP_MODEL_EXPECTED_ENTROPY,   /* mean_m H[p_m] */
     BP_MODEL_MUTUAL_INFORMATION, /* mean_m KL(p_m || p) */
@@ -87,6 +88,8 @@ typedef struct bp_model_info {
                            for each of `extras` */
     unsigned extras;    /* an ensemble's bp_model_extra */
     bool sets;          /* of an ensemble: statistics of conformal sets too */
+    bool boundaries;    /* its second statistic, BP_MODEL_BOUNDARY, is of
+                           infer/score/boundaries.h */
     int64_t width;      /* of the state before the vocabulary (bp_model_ops.backbone) */
     int64_t vocab_first, vocab_count; /* this rank's part of the vocabulary (bp_model_ops.logits) */
     int64_t context;                  /* most inputs a window may have, or BP_MODEL_UNLIMITED */

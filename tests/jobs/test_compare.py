@@ -423,6 +423,25 @@ class Compare(JobTest):
                     self.assertEqual(len(value.partition(".")[2]), max(0, min(6, 1 - math.floor(math.log10(half)))))
         self.assertEqual(self.table(self.at("a"), "--form", "csv").out, self.table(self.at("a")).out)
 
+    def test_a_table_of_scores_is_drawn_with_error_bars(self):
+        if not shutil.which("gnuplot"):
+            self.skipTest("there is no gnuplot")
+        rows = list(csv.DictReader(self.table(self.at("a"), self.at("b")).out.splitlines()))
+        groups = {(row["scope"], row["name"], row["value"]) for row in rows}
+        for name, begin in (("models.svg", b"<?xml"), ("models.png", b"\x89PNG")):
+            drawn = self.table(self.at("a"), self.at("b"), "--figure", "bits_per_byte", "--out", self.at(name))
+            self.assertEqual(drawn.out, "")
+            with open(self.at(name), "rb") as file:
+                picture = file.read()
+            self.assertTrue(picture.startswith(begin))
+        with open(self.at("models.svg"), encoding="utf-8") as file:
+            svg = file.read()
+        texts = re.findall(r"<text[^>]*>([^<]*)</text>", re.sub(r"</?tspan[^>]*>", "", svg))
+        for name in ("bits a byte", "a", "b", *((f"{name} {value}".strip() or "all") for _, name, value in groups)):
+            self.assertIn(name, [text.strip() for text in texts])
+        for more in (["--out", self.at("x.pdf")], ["--out", self.at("x.svg"), "--form", "text"]):
+            self.assert_error(run([program("bagpipe-data"), "table", self.at("a"), *more]), 64, "[command.bad_ending]")
+
     def test_what_a_table_of_scores_does_not_compare(self):
         self.labelled("few", [row for row in self.rows if row["text"]][:9])
         self.score("few-a", "m1", "few", keys=["score.context=16"])

@@ -8,6 +8,8 @@ import unicodedata
 
 import bagpipe_test
 from bagpipe_test import JobTest, program, run
+from plain_gpt import gpt_logits, log_softmax
+from tensors import tensors_of
 
 try:
     import h5py
@@ -47,8 +49,8 @@ class Surprisal(JobTest):
         cls.must(["bagpipe-data", "corpus", "--tokenizer", cls.at(tokenizer), "--format", "jsonl", "--out", cls.at(name + ".h5"), cls.at(name + ".jsonl")])
 
     @classmethod
-    def score(cls, name, model, corpus, *keys):
-        cls.must(["bagpipe", "score", cls.at("score.ini"), f"run.dir={cls.at(name)}", f"score.model={cls.at(model)}", f"score.corpus={cls.at(corpus + '.h5')}", *keys])
+    def score(cls, name, model, corpus, *keys, ranks=0):
+        cls.must(["bagpipe", "score", cls.at("score.ini"), f"run.dir={cls.at(name)}", f"score.model={cls.at(model)}", f"score.corpus={cls.at(corpus + '.h5')}", *keys], ranks)
 
     def surprisal(self, *words):
         result = run([program("bagpipe-data"), "surprisal", *words])
@@ -100,6 +102,46 @@ class Surprisal(JobTest):
         everything = [w for text in self.texts for w in text.split()]
         self.assertEqual([int(row["frequency"]) for row in rows], [everything.count(w) for w in everything])
         self.assertGreater(max(int(row["tokens"]) for row in rows), 2)
+
+    def test_blanks_are_corrected_for(self):
+        """p(word and its end) from whole distributions in float64: P(pieces) P(a word begins next, or the text ends) / P(one begins here)."""
+        self.score("ends", "one", "text", "score.boundaries=yes", "score.end=yes")
+        self.score("ends-2", "one", "text", "score.boundaries=yes", "score.end=yes", "score.memory=1KiB", ranks=2)
+        rows = self.surprisal(self.at("ends"), "--unit", "nats", "--boundaries")
+        plain = self.surprisal(self.at("ends"), "--unit", "nats")
+        self.score("ends-plain", "one", "text", "score.end=yes")
+        self.assertEqual(plain, self.surprisal(self.at("ends-plain"), "--unit", "nats"))
+        self.assertEqual(rows, self.surprisal(self.at("ends-2"), "--unit", "nats", "--boundaries"))
+        with open(self.at("tokenizer.json"), encoding="utf-8") as file:
+            vocabulary = {token: piece for piece, token in json.load(file)["model"]["vocab"].items()}
+        characters, w = byte_characters(), tensors_of(os.path.join(self.at("one"), "checkpoints", bagpipe_test.steps(self.at("one"))[-1]))
+        with h5py.File(os.path.join(self.at("ends"), "score", "tokens.h5")) as file:
+            starts, ids = file["doc_start"][:], file["tokens"][:]
+        eod = int(ids[starts[1] - 1])
+        begins = numpy.array([v == eod or (v in vocabulary and vocabulary[v][0] in characters and bytes([characters[vocabulary[v][0]]]).isspace())
+                              for v in range(len(w["wte"]))])
+        checked = 0
+        for document in range(len(self.texts)):
+            tokens = ids[starts[document]:starts[document + 1]]
+            words = self.minicons("a", document)
+            if not words or len(tokens) > len(w["wpe"]):
+                continue
+            log_p = log_softmax(gpt_logits(w, numpy.concatenate([[eod], tokens[:-1]])[None], 4))[0]
+            mass = numpy.log(numpy.exp(log_p) @ begins)
+            of_words = [row for row in rows if int(row["document"]) == document]
+            at = 0
+            for row, (_, pieces, _) in zip(of_words, words):
+                want = log_p[range(at, at + pieces), tokens[at:at + pieces]].sum() + mass[at + pieces] - (mass[at] if begins[tokens[at]] else 0)
+                if at + pieces < len(tokens):
+                    self.assertAlmostEqual(float(row["surprisal"]), -want, delta=1e-4, msg=row["word"])
+                    checked += 1
+                at += pieces
+        self.assertGreater(checked, 10)
+        bare = self.surprisal(self.at("ends"), "--boundaries")
+        self.assertTrue(all(row["surprisal"] for row in bare))
+        self.score("open", "one", "text", "score.boundaries=yes")
+        empty = [row for row in self.surprisal(self.at("open"), "--boundaries") if not row["surprisal"]]
+        self.assertEqual([row["word"] for row in empty], [text.split()[-1] for text in self.texts if text.split() and not text[-1].isspace()])
 
     def test_words_of_a_text_cost_what_the_text_costs(self):
         """Nothing is counted twice or left out, but what is after the last word."""
@@ -157,10 +199,15 @@ class Surprisal(JobTest):
         self.score("bare-tokens", "one", "text", "score.tokens=no")
         for words, status, *said in (((self.at("a"), self.at("other-b")), 65, "[surprisal.other_words]", "document 1", "word 8"),
                                      ((self.at("a"), self.at("fewer-b")), 65, "[surprisal.other_words]", "8 and 2"),
-                                     ((self.at("bare-tokens"),), 66, "[scores.no_tokens]", "score.tokens=yes"), ((), 64, "[command.no_tool]"), (("--unit", "nats"), 64, "[command.no_input]"),
+                                     ((self.at("bare-tokens"),), 66, "[scores.no_tokens]", "score.tokens=yes"), ((self.at("a"), "--boundaries"), 66, "[scores.no_boundaries]", "score.boundaries=yes"), ((), 64, "[command.no_tool]"), (("--unit", "nats"), 64, "[command.no_input]"),
                                      ((self.at("a"), "--by", "token"), 64, "[command.bad_value]"), ((self.at("a"), "--unit", "dits"), 64, "[command.bad_value]")):
             result = run([program("bagpipe-data"), "surprisal", *words])
             self.assert_error(result, status, *said)
+        self.write("both.json", json.dumps({"members": [{"name": name, "path": self.at(name)} for name in ("one", "two")]}))
+        for ranks in (0, 2):
+            both = run([program("bagpipe"), "score", self.at("score.ini"), f"run.dir={self.at('both')}", f"score.model={self.at('both.json')}",
+                        f"score.corpus={self.at('text.h5')}", "score.boundaries=yes"], ranks)
+            self.assert_error(both, 78, "[score.no_boundaries]")
 
 
 if __name__ == "__main__":

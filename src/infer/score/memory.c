@@ -5,6 +5,7 @@
 #include "base/files/fs.h"
 #include "base/mem.h"
 #include "infer/neighbours/datastore.h"
+#include "infer/score/boundaries.h"
 #include "infer/score/keys.h"
 #include "infer/score/states_priv.h"
 #include "infer/score/unit.h"
@@ -48,6 +49,18 @@ static int64_t neighbours_bytes(const bp_work_models *models, const bp_model_mem
                                     keys->nearest);
 }
 
+/* Distributions of score.boundaries; 0 for a job without it. */
+static int64_t boundaries_bytes(const bp_work_models *models, const bp_model_memory *model,
+                                const bp_model_task *task)
+{
+    const bp_score_keys *keys = bp_score_keys_of(models->config);
+
+    return !keys || !keys->boundaries || model->vocab_size <= 0
+               ? 0
+               : bp_boundaries_bytes(model->vocab_size, task->windows, task->length,
+                                     bp_score_rule_keys_of(models->config)->memory);
+}
+
 /* Bytes for score.states; 0 for a job without them. */
 static int64_t kept_bytes(const bp_work_models *models, int64_t inputs)
 {
@@ -68,8 +81,8 @@ static int64_t count_statistics(const bp_score_memory_spec *spec, const bp_work_
     const bp_score_keys *keys = bp_score_keys_of(models->config);
 
     return models->ensemble ? (sets ? BP_MODEL_SET_END : BP_MODEL_MEMBER) + models->members
-           : keys && keys->neighbours ? 2
-                                      : 1;
+           : keys && (keys->neighbours || keys->boundaries) ? 2
+                                                            : 1;
 }
 
 /* bp_work_memory.rank: any rank that computes may lead, and the coordinator writes states. */
@@ -97,7 +110,8 @@ static bp_err estimate_rank(const void *context, const bp_work_models *models,
     out->node_bytes += bytes.node;
     out->own_bytes += spec->more_bytes + bytes.weights + bytes.work +
                       (int64_t)bp_score_unit_bytes(inputs, statistics) +
-                      neighbours_bytes(models, &bytes.widest, &task);
+                      neighbours_bytes(models, &bytes.widest, &task) +
+                      boundaries_bytes(models, &bytes.widest, &task);
     if (last && draws && draws->ops->bytes)
         out->own_bytes += draws->ops->bytes(draws, &bytes.widest, mesh);
     if (last && models->ensemble)

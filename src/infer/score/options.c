@@ -149,6 +149,13 @@ const bp_option bp_score_options[] = {
      .value = "no",
      .help = "also write score/tokens.h5 with the log-probability of every token",
      .at = BP_AT(bp_score_keys, tokens)},
+    {.key = "score.boundaries",
+     .type = BP_OPTION_BOOL,
+     .value = "no",
+     .help =
+         "of one causal model, with score.tokens: score/tokens.h5 also has the probability that "
+         "a word begins at each place, which bagpipe-data surprisal --boundaries reads",
+     .at = BP_AT(bp_score_keys, boundaries)},
     {.key = "score.states",
      .type = BP_OPTION_BOOL,
      .value = "no",
@@ -368,6 +375,7 @@ bp_err scorer_check_task(const bp_config *config, const bp_model_info *model)
                                                      : NULL;
     const char *key = keys->candidates   ? "score.candidates"
                       : keys->tokens     ? "score.tokens"
+                      : keys->boundaries ? "score.boundaries"
                       : keys->states     ? "score.states"
                       : keys->neighbours ? "score.neighbours"
                                          : NULL;

@@ -45,10 +45,11 @@ typedef struct scorer {
     score_windows windows;
     struct task_scoring *task; /* of a model with the head of a task, in place of windows */
     struct bp_score_memory_spec *memory; /* of scorer_describe */
-    char key[BP_SHA256_HEX];             /* names the work in part files */
-    int64_t unscored;                    /* text tokens, on the coordinator, at the end */
-    json_t *summary;                     /* on the coordinator, at the end */
-    bool page;                           /* leave one */
+    uint8_t *begins;         /* [vocab_size] of score.boundaries, on ranks that read; else NULL */
+    char key[BP_SHA256_HEX]; /* names the work in part files */
+    int64_t unscored;        /* text tokens, on the coordinator, at the end */
+    json_t *summary;         /* on the coordinator, at the end */
+    bool page;               /* leave one */
 } scorer;
 
 /** Set score.context and score.stride by the model's context; lead, eod, prefix, every and end

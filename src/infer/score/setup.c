@@ -1,5 +1,6 @@
 /* From a configuration to a model, corpora and work units that are ready. Called by score.c before
  * its first unit. */
+#include "infer/score/boundaries.h"
 #include "infer/score/scorer.h"
 
 #include "base/buffer.h"
@@ -56,6 +57,10 @@ bp_err scorer_open_model(void *context, bp_model **out)
     if (err == BP_OK && bp_score_keys_of(self->config)->neighbours &&
         !bp_task_has_head(&(*out)->info.task))
         err = add_neighbours(self, out);
+    if (err == BP_OK && bp_score_keys_of(self->config)->boundaries &&
+        !bp_task_has_head(&(*out)->info.task))
+        err = bp_boundaries_new(out, *out, mesh,
+                                (int64_t)bp_score_rule_keys_of(self->config)->memory);
     return err;
 }
 
@@ -137,6 +142,9 @@ static void warn_of_settings(const scorer *self)
                 " tokens, and its positions after them may have no training: at score.context = "
                 "%" PRId64 "; use %" PRId64 " or less, or train on in such windows (model.init)",
                 self->info.trained_context, self->rule.context, self->info.trained_context);
+    if (self->info.boundaries && !bp_score_keys_of(config)->tokens)
+        BP_WARN("config.unused_key",
+                "score.boundaries has no effect without score.tokens; set score.tokens=yes");
     warn_of_prefix(self);
     if (bp_config_is_given(config, "score.cut") && self->rule.convention != BP_SCORE_PAIRS)
         BP_WARN("config.unused_key",
@@ -245,6 +253,8 @@ static void make_key(scorer *self)
         bp_buffer_printf(&text, " sets %.17g %.17g %.17g %.17g %" PRId64, sets->threshold[0],
                          sets->threshold[1], sets->threshold[2], sets->penalty, sets->free);
     }
+    if (self->info.boundaries)
+        bp_buffer_printf(&text, " and boundaries 1");
     if (scorer_asks_keys(self))
         bp_buffer_printf(&text, " and keys");
     if (selects(self))
@@ -253,6 +263,18 @@ static void make_key(scorer *self)
                          bp_score_keys_of(self->config)->member);
     bp_sha256_of(text.data, text.bytes, self->key);
     bp_buffer_clear(&text);
+}
+
+/* To ranks that read no corpus. */
+static void share_boundaries(scorer *self)
+{
+    int64_t V = self->info.vocab_size;
+
+    if (!self->begins)
+        self->begins = bp_alloc("score.boundaries", V, sizeof *self->begins);
+    bp_bcast_bytes(self->begins, V, 0, self->mesh->world);
+    if (self->lm)
+        bp_boundaries_use(self->lm, self->begins);
 }
 
 bp_err scorer_open_corpora(scorer *self)
@@ -268,9 +290,13 @@ bp_err scorer_open_corpora(scorer *self)
         err = scorer_open_candidates(self);
     if (err == BP_OK && (self->leads || mesh->coordinates))
         make_key(self);
+    if (err == BP_OK && self->info.boundaries && (self->leads || mesh->coordinates))
+        err = bp_boundaries_of(&self->begins, self->corpus, self->info.vocab_size);
     if (err == BP_OK)
         err = scorer_open_states(self);
     err = bp_agree(mesh->world, err);
+    if (err == BP_OK && self->info.boundaries)
+        share_boundaries(self);
     if (err == BP_OK) {
         bp_bcast_bytes(self->corpus_hash, BP_SHA256_HEX, 0, mesh->world);
         bp_bcast_bytes(self->candidates_hash, BP_SHA256_HEX, 0, mesh->world);
@@ -301,6 +327,7 @@ void scorer_close(void *context)
 
     scorer_close_task(self);
     bp_free(self->memory);
+    bp_free(self->begins);
     json_decref(self->summary);
     json_decref(self->choices);
     scorer_clear_candidates(self);

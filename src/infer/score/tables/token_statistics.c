@@ -14,7 +14,8 @@ void bp_token_statistics_init(bp_token_statistics *statistics, const bp_model_in
 
     BP_ASSERT(members > 0 ? info->statistics == bp_model_first_member(info) + members + extras
                           : info->statistics <= BP_MODEL_ALONE + 1);
-    *statistics = (bp_token_statistics){.count = info->statistics - extras, .members = members};
+    *statistics = (bp_token_statistics){
+        .count = info->statistics - extras, .members = members, .boundaries = info->boundaries};
     statistics->names = bp_alloc("score.statistics", members, sizeof(*statistics->names));
     statistics->oob = bp_alloc("score.statistics", members, sizeof(*statistics->oob));
     for (int64_t m = 0; m < members; m++)
@@ -56,8 +57,9 @@ void bp_token_statistics_clear(bp_token_statistics *statistics)
 
 const char *bp_token_statistics_column(const bp_token_statistics *statistics, int64_t c)
 {
-    return statistics->members == 0 && c == BP_MODEL_ALONE ? "logprob_alone"
-                                                           : bp_model_statistic_name(c);
+    return statistics->members > 0 || c != BP_MODEL_ALONE ? bp_model_statistic_name(c)
+           : statistics->boundaries                       ? "boundary_logprob"
+                                                          : "logprob_alone";
 }
 
 /* ---- figures ---- */
@@ -109,7 +111,7 @@ bp_err bp_token_statistics_figure(json_t *figures, const bp_token_statistics *st
     json_t *members;
 
     if (statistics->members == 0) {
-        if (statistics->count > BP_MODEL_ALONE)
+        if (statistics->count > BP_MODEL_ALONE && !statistics->boundaries)
             (void)json_object_set_new(figures, "without_neighbours",
                                       without_neighbours(sums[BP_MODEL_ALONE - 1], tokens));
         return BP_OK;

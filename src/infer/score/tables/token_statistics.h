@@ -11,6 +11,7 @@ typedef struct bp_token_statistics {
     int64_t count;   /* values a token, the log-probability first: bp_model_info.statistics */
     int64_t members; /* for an ensemble; 0: a plain model, of one statistic, or of two: its own
                         log-probability after that with its neighbours (BP_MODEL_ALONE) */
+    bool boundaries; /* the second one is BP_MODEL_BOUNDARY */
     char **names;    /* [members] */
     double *oob;     /* [members]: perplexity of the documents that a bag lacks; NaN: not known */
 } bp_token_statistics;

@@ -1,0 +1,184 @@
+/* The probability that a word begins next, beside that of each token. Opened by setup.c. */
+#include "infer/score/boundaries.h"
+
+#include "base/mem.h"
+#include "io/corpus/corpus_file.h"
+#include "text/tokenizer/tokenizer.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+typedef struct bounded_model {
+    bp_model face;
+    bp_model *model;
+    MPI_Comm group;
+    int64_t memory_bytes;
+    uint8_t *begins; /* [vocab_size] */
+    float *log_p;    /* [capacity][vocab_size] */
+    int64_t capacity;
+} bounded_model;
+
+/* Windows of which distributions are there at once. */
+static int64_t windows_at_once(int64_t vocab_size, int64_t windows, int64_t length,
+                               int64_t memory_bytes)
+{
+    int64_t most = memory_bytes / (vocab_size * length * (int64_t)sizeof(float));
+
+    return most < 1 ? 1 : most < windows ? most : windows;
+}
+
+int64_t bp_boundaries_bytes(int64_t vocab_size, int64_t windows, int64_t length,
+                            int64_t memory_bytes)
+{
+    return windows_at_once(vocab_size, windows, length, memory_bytes) * length * vocab_size *
+           (int64_t)sizeof(float);
+}
+
+static bp_err reserve(bounded_model *self, int64_t rows)
+{
+    int64_t V = self->face.info.vocab_size;
+
+    if (rows <= self->capacity)
+        return BP_OK;
+    bp_free(self->log_p);
+    self->log_p = bp_try_alloc("score.boundaries", rows * V, sizeof *self->log_p);
+    self->capacity = self->log_p ? rows : 0;
+    return self->log_p ? BP_OK : bp_fail_memory("distributions", rows * V, sizeof *self->log_p);
+}
+
+static double begin_logprob(const bounded_model *self, const float *log_p)
+{
+    double sum = 0;
+
+    for (int64_t v = 0; v < self->face.info.vocab_size; v++)
+        if (self->begins[v])
+            sum += exp((double)log_p[v]);
+    return fmax(log(sum), BP_MODEL_ZERO); /* finite */
+}
+
+/* Windows of a batch: values of the token, and in `begins` of what begins. */
+static bp_err score_part(bounded_model *self, const bp_model_batch *part, float *values,
+                         float *begins)
+{
+    int64_t places = part->windows * part->length, row = 0, V = self->face.info.vocab_size;
+    bp_err err = bp_agree(self->group, reserve(self, bp_model_batch_rows(part)));
+
+    if (err == BP_OK)
+        err = self->model->ops->distribution(self->model, part, BP_MODEL_NO_DROPOUT, self->log_p,
+                                             values);
+    for (int64_t i = 0; err == BP_OK && i < places; i++)
+        begins[i] =
+            part->targets[i] < 0 ? NAN : (float)begin_logprob(self, self->log_p + row++ * V);
+    return err;
+}
+
+static bp_err score(bp_model *lm, const bp_model_batch *batch, float *values)
+{
+    bounded_model *self = (bounded_model *)lm;
+    int64_t places = batch->windows * batch->length, T = batch->length,
+            most = windows_at_once(lm->info.vocab_size, batch->windows, T, self->memory_bytes);
+    bp_err err = BP_OK;
+
+    for (int64_t first = 0; first < batch->windows && err == BP_OK; first += most) {
+        int64_t left = batch->windows - first;
+        bp_model_batch part = bp_model_batch_part(batch, first, left < most ? left : most);
+
+        err = score_part(self, &part, values + first * T, values + places + first * T);
+    }
+    return err;
+}
+
+static void free_model(bp_model *lm)
+{
+    bounded_model *self = (bounded_model *)lm;
+
+    bp_model_free(&self->model);
+    bp_free(self->begins);
+    bp_free(self->log_p);
+    bp_free(self);
+}
+
+static const bp_model_ops OPS = {.score = score, .free = free_model};
+
+bp_err bp_boundaries_new(bp_model **out, bp_model *model, const bp_mesh *mesh, int64_t memory_bytes)
+{
+    bounded_model *self = bp_alloc("score.boundaries", 1, sizeof *self);
+    const bp_model_info *info = &model->info;
+
+    self->face = (bp_model){.ops = &OPS, .info = *info};
+    self->face.info.statistics = 2;
+    self->face.info.boundaries = true;
+    self->face.info.states = (bp_state_form){0};
+    self->model = model;
+    self->group = mesh->model;
+    self->memory_bytes = memory_bytes;
+    self->begins = bp_alloc("score.boundaries", info->vocab_size, sizeof *self->begins);
+    *out = &self->face;
+    if (info->members == 0 && !info->masks && model->ops->distribution &&
+        !info->log_probabilities && !info->may_be_zero)
+        return BP_OK;
+    *out = NULL;
+    bp_err err = BP_FAIL(BP_ERR_CONFIG, "score.no_boundaries",
+                         "score.boundaries needs one causal network with a softmax, which %s of "
+                         "kind %s is not: at score.boundaries; leave it out",
+                         info->members > 0 ? "an ensemble" : "a model", info->kind);
+    free_model(&self->face);
+    return err;
+}
+
+void bp_boundaries_use(bp_model *lm, const uint8_t *begins)
+{
+    memcpy(((bounded_model *)lm)->begins, begins, (size_t)lm->info.vocab_size);
+}
+
+/* ---- which tokens begin words ---- */
+
+static bp_err mark(uint8_t *begins, const bp_tokenizer *tokenizer, int64_t eod, int64_t vocab_size)
+{
+    int64_t size = bp_tokenizer_size(tokenizer);
+    bool *continues = bp_alloc("score.boundaries", size, sizeof *continues);
+    bp_err err = bp_tokenizer_word_parts(tokenizer, continues);
+
+    for (int64_t v = 0; v < size && v < vocab_size; v++)
+        begins[v] = !continues[v];
+    for (int role = 0; role < BP_ROLES; role++) {
+        int64_t id = bp_tokenizer_role(tokenizer, (bp_role)role);
+
+        if (id >= 0 && id < vocab_size && role != BP_ROLE_UNKNOWN)
+            begins[id] = 0;
+    }
+    if (eod >= 0 && eod < vocab_size)
+        begins[eod] = 1;
+    bp_free(continues);
+    return err;
+}
+
+bp_err bp_boundaries_of(uint8_t **begins, const bp_corpus *corpus, int64_t vocab_size)
+{
+    bp_corpus_file *file = bp_corpus_file_at(corpus, 0);
+    bp_tokenizer *tokenizer = NULL;
+    char *text = NULL;
+    size_t bytes = 0;
+    bp_err err = bp_corpus_file_tokenizer(file, &text, &bytes);
+
+    *begins = NULL;
+    if (err == BP_OK && !text)
+        err = BP_FAIL(BP_ERR_CONFIG, "score.no_boundaries",
+                      "the corpus keeps no tokenizer, which says where words begin: at %s; make it "
+                      "with --tokenizer, or leave score.boundaries out",
+                      bp_corpus_file_path(file));
+    if (err == BP_OK)
+        err = bp_tokenizer_parse(&tokenizer, text, bytes, bp_corpus_file_path(file));
+    if (err == BP_OK) {
+        *begins = bp_alloc("score.boundaries", vocab_size, sizeof **begins);
+        err = mark(*begins, tokenizer, bp_corpus_eod(corpus), vocab_size);
+    }
+    if (err != BP_OK) {
+        bp_free(*begins);
+        *begins = NULL;
+    }
+    bp_tokenizer_free(&tokenizer);
+    bp_free(text);
+    return err;
+}

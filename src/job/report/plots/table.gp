@@ -1,0 +1,16 @@
+# bagpipe-data table --out: a figure of models by corpora and labels, with 95 % intervals; a point without one is of few
+# documents. Variables: models, groups, xlabel, logarithmic (1: the axis is), $rows (model,group,value,low,high, the first
+# two by number).
+count = |models|
+rows = |groups|
+do for [format in formats] {
+    eval begin(720, 110 + rows * (14 + 16 * count) + 19 * count)
+    eval key_below
+    set xlabel xlabel
+    if (logarithmic) { set logscale x }
+    set yrange [rows + 0.5:0.5]
+    set ytics scale 0 ()
+    do for [g = 1:rows] { set ytics add (groups[g] g) }
+    plot for [m = 1:count] $rows using ($1 == m ? $3 : NaN):($2 + (m - (count + 1) / 2.0) * 0.8 / count):4:5 \
+         with xerrorbars lc rgb colour(m) lw 2 pt 7 ps 0.7 title models[m]
+}
