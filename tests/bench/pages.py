@@ -20,7 +20,7 @@ from test_finetune import KINDS, MODEL, TaskTest  # pylint: disable=wrong-import
 from uncertainty_test import UncertaintyTest  # pylint: disable=wrong-import-position
 
 WIDTHS = (1280, 400)
-GALLERY = ("members", "scores", "tag-scores", "study")
+GALLERY = ("members", "scores", "tag-scores", "questions", "study")
 
 
 def make(name, *words):

@@ -4,7 +4,8 @@ import math
 import os
 
 import bagpipe_test
-from bagpipe_test import JobTest, program, run
+from bagpipe_test import JobTest, program, read_json, run
+from page_test import Page
 
 try:
     import h5py
@@ -79,6 +80,17 @@ class Candidates(JobTest):
             self.assertGreater(summary[name]["high"], summary[name]["value"])
             normal = 1.96 * math.sqrt(summary[name]["value"] * (1 - summary[name]["value"]) / self.DOCUMENTS)
             self.assertLess(abs(summary[name]["high"] - summary[name]["low"] - 2 * normal), 0.15 + 0.2 * normal)
+
+    def test_the_page_has_the_accuracies(self):
+        self.scored("shown")
+        figures = read_json(self.at("shown"), "score", "summary.json")["candidates"]
+        with open(self.file("shown", "index.html"), encoding="utf-8") as file:
+            page = Page(file.read())
+        rows = {row[0]: row[1:] for row in page.rows if len(row) == 3}
+        for title, name in (("by log-probability", "accuracy"), ("over tokens", "accuracy_per_token"), ("over bytes", "accuracy_per_byte")):
+            figure = figures[name]
+            self.assertEqual(rows[title], [f"{figure['value']:.3f}", f"{figure['low']:.3f} to {figure['high']:.3f}"])
+        self.assertIn("candidates.jsonl", page.links)
 
     def test_bytes_are_equal_at_any_number_of_data_ranks(self):
         self.scored("alone")

@@ -67,14 +67,14 @@ class ScoreTask(test_finetune.TaskTest):
         page = pathlib.Path(folder, "score", "index.html").read_text(encoding="utf-8")
         rows = [re.findall(r'<td class="cell"[^>]*>(\d+)</td>', line) for line in page.splitlines()]
         self.assertEqual([row for row in rows if row], confusion)
-        table = [row for row in Page(page).rows if len(row) == 6 and row[0] in (*KINDS, "id")]
+        table = [row for row in Page(page).rows if len(row) == 6 and row[0] in KINDS]
         for k, (kind, labelled, predicted, *shares) in enumerate(table[:3]):
             counts = [[int(n) for n in row] for row in confusion]
             right, of_label, of_prediction = counts[k][k], sum(counts[k]), sum(row[k] for row in counts)
             self.assertEqual((kind, int(labelled), int(predicted)), (sorted(KINDS)[k], of_label, of_prediction))
             for shown, share in zip(shares, ((right, of_prediction), (right, of_label), (2 * right, of_label + of_prediction))):
                 self.assertEqual(shown, f"{share[0] / share[1]:.3f}" if share[1] else "–")
-        self.check_mistakes(folder, [row for row in Page(page).rows if len(row) == 5 and row[1] in KINDS and row[2] in KINDS])
+        self.check_mistakes(folder, [row for row in Page(page).rows if len(row) == 6 and row[1] in KINDS and row[2] in KINDS])
         self.assertRegex(page, r"(?s)<svg.*expected calibration error is 0\.\d{3}|There is no plot")
 
     def check_mistakes(self, folder, shown):
@@ -85,6 +85,9 @@ class ScoreTask(test_finetune.TaskTest):
         self.assertEqual([row[3] for row in shown], [f"{p:.3f}" for p in sure])
         known = {(row["doc_id"], row["label"], row["prediction"]) for row in wrong}
         self.assertTrue({tuple(row[:3]) for row in shown} <= known, shown)
+        texts = {f"valid.jsonl:{k + 1}": one["text"] for k, one in enumerate(self.texts("valid"))}
+        for row in shown:
+            self.assertTrue(texts[row[0]].startswith(row[5].removesuffix(" \u2026")), row)
 
     def same_without_labels(self, name, model, bare, labelled):
         """Of `bare`, the texts of score folder `labelled` without labels: the predictions are the same, with an empty label, and there are no figures."""

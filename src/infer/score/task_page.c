@@ -170,7 +170,8 @@ static void insert(mistake *list, int *count, mistake one)
     list[at] = one;
 }
 
-static bp_err add_mistake(json_t *rows, const task_scoring *task, const mistake *one)
+static bp_err add_mistake(json_t *rows, const task_scoring *task, const bp_tokenizer *tokenizer,
+                          const mistake *one)
 {
     const task_documents *documents = &task->documents;
     const float *values = task->table + one->row * task->width;
@@ -187,8 +188,11 @@ static bp_err add_mistake(json_t *rows, const task_scoring *task, const mistake 
         (void)json_object_set_new(row, "word", json_integer(documents->row[one->row].word + 1));
     score_page_add_value(row, "probability", "%.3f", exp((double)values[best]));
     score_page_add_value(row, "of_label", "%.3g", exp((double)values[label]));
+    if (tokenizer)
+        err = score_page_add_beginning(row, tokenizer, &task->self->plan,
+                                       documents->number[one->document]);
     (void)json_array_append_new(rows, row);
-    return BP_OK;
+    return err;
 }
 
 static bp_err add_mistakes(json_t *page, const task_scoring *task)
@@ -196,8 +200,9 @@ static bp_err add_mistakes(json_t *page, const task_scoring *task)
     const task_documents *documents = &task->documents;
     mistake list[MISTAKES];
     json_t *rows = json_array();
+    bp_tokenizer *tokenizer = NULL;
     int count = 0;
-    bp_err err = BP_OK;
+    bp_err err = score_page_tokenizer(&tokenizer, task->self);
 
     for (int k = 0; k < MISTAKES; k++)
         list[k] = (mistake){.row = -1};
@@ -209,8 +214,10 @@ static bp_err add_mistakes(json_t *page, const task_scoring *task)
                 insert(list, &count, (mistake){task->table[r * task->width + best], d, r});
         }
     for (int k = 0; k < count && err == BP_OK; k++)
-        err = add_mistake(rows, task, &list[k]);
+        err = add_mistake(rows, task, tokenizer, &list[k]);
     (void)json_object_set_new(page, "mistakes", rows);
+    (void)json_object_set_new(page, "has_text", json_boolean(tokenizer));
+    bp_tokenizer_free(&tokenizer);
     return err;
 }
 

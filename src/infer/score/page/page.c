@@ -316,6 +316,35 @@ static json_t *figures_of(const json_t *summary)
     return rows;
 }
 
+/* ---- choices ---- */
+
+/* What score.candidates says, of documents with an answer. Null: it was not asked. */
+static json_t *choices_of(const json_t *candidates)
+{
+    static const char *const WAYS[][2] = {{"accuracy", "by log-probability"},
+                                          {"accuracy_per_token", "over tokens"},
+                                          {"accuracy_per_byte", "over bytes"}};
+    json_t *rows = json_array();
+
+    for (size_t k = 0; candidates && k < sizeof WAYS / sizeof WAYS[0]; k++) {
+        const json_t *figure = json_object_get(candidates, WAYS[k][0]);
+        double low = number_of(figure, "low"), high = number_of(figure, "high");
+        json_t *row = json_pack("{s:s}", "name", WAYS[k][1]);
+
+        score_page_add_figure(row, "value", number_of(figure, "value"), (high - low) / 2);
+        score_page_add_figure(row, "low", low, (high - low) / 2);
+        score_page_add_figure(row, "high", high, (high - low) / 2);
+        (void)json_array_append_new(rows, row);
+    }
+    if (candidates)
+        return json_pack("{s:O, s:O, s:O, s:o}", "documents",
+                         json_object_get(candidates, "documents"), "answered",
+                         json_object_get(candidates, "answered"), "choices",
+                         json_object_get(candidates, "choices"), "rows", rows);
+    json_decref(rows);
+    return json_null();
+}
+
 /* ---- all ---- */
 
 void score_page_write(const scorer *self, const bp_score_table *table)
@@ -336,6 +365,8 @@ void score_page_write(const scorer *self, const bp_score_table *table)
     bp_err err = add_distribution(page, table, self->summary);
 
     (void)json_object_set_new(page, "title", score_page_title(model));
+    (void)json_object_set_new(page, "candidates",
+                              choices_of(json_object_get(self->summary, "candidates")));
     if (spelling)
         (void)json_object_set_new(page, "spelling", json_string(spelling));
     bp_free(spelling);

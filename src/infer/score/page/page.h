@@ -6,6 +6,7 @@
 #include "base/config/json.h"
 #include "infer/score/tables/table.h"
 #include "statistics/calibration.h"
+#include "text/tokenizer/tokenizer.h"
 
 struct scorer;
 
@@ -24,6 +25,13 @@ json_t *score_page_title(const char *model);
 
 /** object[key]: the value as text, or null if it is not finite. */
 void score_page_add_value(json_t *object, const char *key, const char *format, double value);
+
+/** The tokenizer that the corpora keep, else that of tokenizer.path if it is theirs; NULL: there is
+ * none. Errors: those of bp_tokenizer_parse and bp_tokenizer_load. */
+bp_err score_page_tokenizer(bp_tokenizer **out, const struct scorer *self);
+/** row.text: the beginning of a document, and row.more: it goes on. Errors: those of reading. */
+bp_err score_page_add_beginning(json_t *row, const bp_tokenizer *tokenizer,
+                                const bp_score_plan *plan, int64_t document);
 
 /** page.plot and page.ece: the reliability diagram of predictions. independent: each is of a text
  * of its own, so that bins have intervals. Errors: those of bp_report_plot. */

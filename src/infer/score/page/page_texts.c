@@ -36,32 +36,31 @@ typedef struct texts {
 /* ---- the tokenizer ---- */
 
 /* The one of tokenizer.path, if it is the corpora's. */
-static bp_err load_given(texts *self)
+static bp_err load_given(bp_tokenizer **out, const scorer *self)
 {
-    const char *path = bp_run_keys_of(self->self->config)->tokenizer_path;
-    const char *hash = bp_corpus_tokenizer_hash(self->self->corpus);
-    bp_err err = path ? bp_tokenizer_load(&self->tokenizer, path) : BP_OK;
+    const char *path = bp_run_keys_of(self->config)->tokenizer_path;
+    const char *hash = bp_corpus_tokenizer_hash(self->corpus);
+    bp_err err = path ? bp_tokenizer_load(out, path) : BP_OK;
 
-    if (self->tokenizer && hash[0] &&
-        !bp_tokenizer_same_hash(hash, bp_tokenizer_hash(self->tokenizer)))
-        bp_tokenizer_free(&self->tokenizer);
+    if (*out && hash[0] && !bp_tokenizer_same_hash(hash, bp_tokenizer_hash(*out)))
+        bp_tokenizer_free(out);
     return err;
 }
 
-static bp_err load_tokenizer(texts *self)
+bp_err score_page_tokenizer(bp_tokenizer **out, const scorer *self)
 {
-    const bp_corpus *corpus = self->self->corpus;
+    const bp_corpus *corpus = self->corpus;
     char *text = NULL;
     size_t bytes = 0;
     bp_err err = BP_OK;
 
+    *out = NULL;
     for (int64_t k = 0; err == BP_OK && !text && k < bp_corpus_files(corpus); k++)
         err = bp_corpus_file_tokenizer(bp_corpus_file_at(corpus, k), &text, &bytes);
     if (err == BP_OK)
-        err = text ? bp_tokenizer_parse(&self->tokenizer, text, bytes, "the corpus's tokenizer")
-                   : load_given(self);
+        err = text ? bp_tokenizer_parse(out, text, bytes, "the corpus's tokenizer")
+                   : load_given(out, self);
     bp_free(text);
-    self->spaced = self->tokenizer && strcmp(bp_tokenizer_kind(self->tokenizer), "word") == 0;
     return err;
 }
 
@@ -117,10 +116,9 @@ static void find_candidates(const texts *self, candidate **out, int64_t *count, 
 /* ---- tokens ---- */
 
 /* The first of a document's tokens that are text, `most` of them; ids[most]. */
-static bp_err read_ids(const texts *self, int64_t document, int32_t *ids, int64_t most,
+static bp_err read_ids(const bp_score_plan *plan, int64_t document, int32_t *ids, int64_t most,
                        bp_score_document *place, int64_t *count)
 {
-    const bp_score_plan *plan = self->table->plan;
     bp_err err = bp_score_plan_document(plan, document, place);
 
     *count = 0;
@@ -131,18 +129,18 @@ static bp_err read_ids(const texts *self, int64_t document, int32_t *ids, int64_
                                ids);
 }
 
-/* The beginning of a text. */
-static bp_err add_beginning(const texts *self, json_t *row, int64_t document)
+bp_err score_page_add_beginning(json_t *row, const bp_tokenizer *tokenizer,
+                                const bp_score_plan *plan, int64_t document)
 {
     int32_t ids[BEGIN_TOKENS];
     bp_score_document place;
     int64_t count;
     char *text = NULL;
     size_t bytes = 0, whole;
-    bp_err err = read_ids(self, document, ids, BEGIN_TOKENS, &place, &count);
+    bp_err err = read_ids(plan, document, ids, BEGIN_TOKENS, &place, &count);
 
     if (err == BP_OK)
-        err = bp_decode(self->tokenizer, (const uint32_t *)ids, count, &text, &bytes);
+        err = bp_decode(tokenizer, (const uint32_t *)ids, count, &text, &bytes);
     if (err != BP_OK)
         return err;
     whole = bytes;
@@ -180,7 +178,9 @@ static bp_err describe(const texts *self, const candidate *one, json_t **out)
                              bp_fixed_real(bp_score_document_statistics(
                                  self->table, one->document)[BP_MODEL_MUTUAL_INFORMATION - 1]) /
                                  (double)one->tokens);
-    return self->tokenizer ? add_beginning(self, *out, one->document) : BP_OK;
+    return self->tokenizer
+               ? score_page_add_beginning(*out, self->tokenizer, self->table->plan, one->document)
+               : BP_OK;
 }
 
 /* ---- samples ---- */
@@ -259,7 +259,8 @@ static bp_err read_sample(sample_tokens *tokens, const candidate *one, bp_score_
 {
     const texts *self = tokens->texts;
     bool ensemble = self->table->statistics->members > 0;
-    bp_err err = read_ids(self, one->document, tokens->ids, SAMPLE_TOKENS, place, &tokens->count);
+    bp_err err = read_ids(self->table->plan, one->document, tokens->ids, SAMPLE_TOKENS, place,
+                          &tokens->count);
 
     if (err == BP_OK)
         err = read_statistic(self, place, BP_MODEL_LOGPROB, tokens->logprob, tokens->count);
@@ -356,8 +357,10 @@ bp_err score_page_add_texts(json_t *page, const scorer *self, const bp_score_tab
     candidate *all = NULL;
     int64_t count = 0, least = 0;
     json_t *samples = json_array();
-    bp_err err = load_tokenizer(&all_texts);
+    bp_err err = score_page_tokenizer(&all_texts.tokenizer, self);
 
+    all_texts.spaced =
+        all_texts.tokenizer && strcmp(bp_tokenizer_kind(all_texts.tokenizer), "word") == 0;
     if (err == BP_OK)
         find_candidates(&all_texts, &all, &count, &least);
     (void)json_object_set_new(page, "lists", json_array());
