@@ -1,5 +1,5 @@
 /* Conformal sets of the mixture's outcomes, row by row, without sorting a vocabulary: the outcomes
- * of a row are counted by the leading bits of their log-probability, the group where the set ends
+ * of a row are counted by the leading bits of their probability, the group where the set ends
  * is counted again by the bits that follow, and once more by the last ones, where a group is of
  * equal probabilities. Counts are summed over the ranks that share the vocabulary, so that none
  * sees a whole row. Called after ensemble_mix.c, where sets are asked for. */
@@ -11,9 +11,10 @@
 #include <stddef.h>
 #include <string.h>
 
-#define GROUPS 256 /* at most, of a level */
+#define GROUPS      256         /* at most, of a level */
+#define BITS_OF_ONE 0x3f800000U /* as a float */
 
-/* Of the 31 bits of a key: 8 (the exponent), 8, 8 and 7. */
+/* Of the 30 bits of a key: 7 (each a factor of 2), 8, 8 and 7. */
 static const int SHIFTS[] = {23, 15, 7, 0};
 enum { LEVELS = 4, GROUPED = BP_CONFORMAL_KINDS - BP_CONFORMAL_APS };
 
@@ -26,7 +27,8 @@ typedef struct set_search {
 } set_search;
 
 struct ensemble_sets {
-    float *logprob;     /* [ENSEMBLE_SET_ROWS][columns] */
+    uint32_t *keys;     /* [ENSEMBLE_SET_ROWS][columns]; first probabilities in their place */
+    int64_t *left;      /* [ENSEMBLE_SET_ROWS] keys that may be where a set ends */
     float *of_target;   /* [ENSEMBLE_SET_ROWS] */
     double *sums;       /* [ENSEMBLE_SET_ROWS][3]: before, above, in the set of lac */
     double *groups;     /* [rows][2][GROUPS]: counts and mass; of later levels
@@ -38,7 +40,8 @@ void ensemble_sets_lay_out(ensemble_work *work, int64_t columns, bp_arena *arena
 {
     ensemble_sets *sets = ensemble_take(arena, 1, sizeof *sets);
     ensemble_sets where = {
-        .logprob = ensemble_take(arena, ENSEMBLE_SET_ROWS * columns, sizeof(float)),
+        .keys = ensemble_take(arena, ENSEMBLE_SET_ROWS * columns, sizeof(uint32_t)),
+        .left = ensemble_take(arena, ENSEMBLE_SET_ROWS, sizeof(int64_t)),
         .of_target = ensemble_take(arena, ENSEMBLE_SET_ROWS, sizeof(float)),
         .sums = ensemble_take(arena, 3 * ENSEMBLE_SET_ROWS, sizeof(double)),
         .groups = ensemble_take(arena, ENSEMBLE_SET_ROWS * GROUPED * 2 * GROUPS, sizeof(double)),
@@ -52,56 +55,71 @@ void ensemble_sets_lay_out(ensemble_work *work, int64_t columns, bp_arena *arena
 
 /* ---- a level of groups ---- */
 
-/* Of more probable outcomes the smaller one; 31 bits. */
-static uint32_t key_of(float logprob)
+/* Of more probable outcomes the smaller one; 30 bits: how far it is from 1 among all floats. */
+static uint32_t key_of(float p)
 {
-    float minus = logprob < 0 ? -logprob : 0;
-    uint32_t key;
+    float within = p > 0 ? p : 0;
+    uint32_t bits;
 
-    memcpy(&key, &minus, sizeof key);
-    return key;
+    memcpy(&bits, &within, sizeof bits);
+    return bits < BITS_OF_ONE ? BITS_OF_ONE - bits : 0;
 }
 
 static double probability_of(uint32_t key)
 {
-    float minus;
+    uint32_t bits = BITS_OF_ONE - key;
+    float p;
 
-    memcpy(&minus, &key, sizeof minus);
-    return exp(-(double)minus);
+    memcpy(&p, &bits, sizeof p);
+    return (double)p;
 }
 
-/* counts[k] and mass[k] of the groups that this rank's columns are in. */
-static void count_first(double *groups, const float *logprob, int64_t columns)
+/* counts[k] and mass[k] of the groups that this rank's columns are in. Two sums of each, so that
+ * one does not wait for the other. */
+static void count_first(double *groups, const uint32_t *keys, int64_t columns)
 {
-    memset(groups, 0, 2 * GROUPS * sizeof *groups);
-    for (int64_t v = 0; v < columns; v++) {
-        uint32_t key = key_of(logprob[v]), group = key >> SHIFTS[0];
+    uint32_t counts[2][GROUPS] = {{0}};
+    double mass[2][GROUPS] = {{0}};
 
-        groups[group]++;
-        groups[GROUPS + group] += probability_of(key);
+    for (int64_t v = 0; v < columns; v++) {
+        uint32_t group = keys[v] >> SHIFTS[0];
+
+        counts[v & 1][group]++;
+        mass[v & 1][group] += probability_of(keys[v]);
+    }
+    for (int64_t k = 0; k < GROUPS; k++) {
+        groups[k] = (double)counts[0][k] + (double)counts[1][k];
+        groups[GROUPS + k] = mass[0][k] + mass[1][k];
     }
 }
 
-/* The same of what begins with the key of each search. */
-static void count_next(double *groups, const float *logprob, int64_t columns, int level,
-                       const set_search *search)
+/* The same of keys that begin as the key of a search; the others are left out from now on. Returns
+ * how many keys stay. */
+static int64_t count_next(double *groups, uint32_t *keys, int64_t count, int level,
+                          const set_search *search)
 {
-    const uint32_t last = (1U << (SHIFTS[level - 1] - SHIFTS[level])) - 1;
+    const int before = SHIFTS[level - 1], shift = SHIFTS[level];
+    const uint32_t last = (1U << (before - shift)) - 1;
+    int64_t kept = 0;
 
     memset(groups, 0, GROUPED * 2 * GROUPS * sizeof *groups);
-    for (int64_t v = 0; v < columns; v++) {
-        uint32_t key = key_of(logprob[v]);
+    for (int64_t v = 0; v < count; v++) {
+        uint32_t key = keys[v], group = key >> shift & last;
+        bool stays = false;
 
         for (int k = 0; k < GROUPED; k++) {
             double *of = groups + (ptrdiff_t)k * 2 * GROUPS;
-            uint32_t group = key >> SHIFTS[level] & last;
 
-            if (search[k].ended || key >> SHIFTS[level - 1] != search[k].key)
+            if (key >> before != search[k].key || search[k].ended)
                 continue;
             of[group]++;
             of[GROUPS + group] += probability_of(key);
+            stays = true;
         }
+        if (stays)
+            keys[kept++] = key;
     }
+    return kept;
 }
 
 static void narrow(set_search *search, const ensemble *self, int kind, int level,
@@ -138,36 +156,40 @@ static void sum_over_ranks(const ensemble *self, double *x, int64_t n)
     bp_all_sum_double(x, n, self->mesh->tensor);
 }
 
-/* The target's log-probability, known where its column is. */
-static void find_targets(const ensemble *self, ensemble_sets *sets, const bp_mixture *in)
+/* The target's probability, known where its column is. */
+static void find_targets(const ensemble *self, ensemble_sets *sets, const float *p,
+                         const bp_mixture *in)
 {
     for (int64_t r = 0; r < in->rows; r++) {
         int64_t column = in->targets[r] - in->first;
 
-        sets->of_target[r] = column >= 0 && column < in->columns
-                                 ? sets->logprob[r * in->columns + column]
-                                 : -INFINITY;
+        sets->of_target[r] = column >= 0 && column < in->columns ? p[r * in->columns + column] : -1;
     }
     bp_all_max(sets->of_target, in->rows, self->mesh->across);
     bp_all_max(sets->of_target, in->rows, self->mesh->tensor);
 }
 
-static void compare_with_target(const ensemble *self, double sums[3], const float *logprob,
-                                const bp_mixture *in, int64_t target, float of_target)
+/* What a row has before its target, and in the set of lac; its probabilities become keys. */
+static void compare_with_target(const ensemble *self, double sums[3], uint32_t *keys,
+                                const float *p, const bp_mixture *in, int64_t r, float of_target)
 {
     uint32_t least = key_of(of_target);
+    int64_t before = 0, within = 0, target = in->targets[r] - in->first;
+    double above = 0;
 
-    sums[0] = sums[1] = sums[2] = 0;
     for (int64_t v = 0; v < in->columns; v++) {
-        uint32_t key = key_of(logprob[v]);
-        bool before = key < least || (key == least && in->first + v < target);
+        uint32_t key = key_of(p[v]);
 
-        if (before) {
-            sums[0]++;
-            sums[1] += probability_of(key);
+        if (key < least || (key == least && v < target)) {
+            before++;
+            above += probability_of(key);
         }
-        sums[2] += bp_conformal_holds(&self->sets, probability_of(key));
+        within += bp_conformal_holds(&self->sets, probability_of(key));
+        keys[v] = key;
     }
+    sums[0] = (double)before;
+    sums[1] = above;
+    sums[2] = (double)within;
 }
 
 static void search_sets(const ensemble *self, ensemble_sets *sets, const bp_mixture *in)
@@ -176,18 +198,21 @@ static void search_sets(const ensemble *self, ensemble_sets *sets, const bp_mixt
 
     for (int64_t k = 0; k < rows * GROUPED; k++)
         sets->search[k] = (set_search){.ended = false};
+    for (int64_t r = 0; r < rows; r++)
+        sets->left[r] = columns;
     for (int level = 0; level < LEVELS; level++) {
         int64_t stride = (level > 0 ? GROUPED : 1) * 2 * GROUPS; /* of rows */
 
 #pragma omp parallel for schedule(static) if (rows * columns > 8192)
         for (int64_t r = 0; r < rows; r++) {
             double *groups = sets->groups + r * stride;
-            const float *logprob = sets->logprob + r * columns;
+            uint32_t *keys = sets->keys + r * columns;
 
             if (level == 0)
-                count_first(groups, logprob, columns);
+                count_first(groups, keys, columns);
             else
-                count_next(groups, logprob, columns, level, sets->search + r * GROUPED);
+                sets->left[r] =
+                    count_next(groups, keys, sets->left[r], level, sets->search + r * GROUPED);
         }
         sum_over_ranks(self, sets->groups, rows * stride);
         for (int64_t k = 0; k < rows * GROUPED; k++) {
@@ -208,12 +233,14 @@ static void find_block(ensemble *self, ensemble_work *work, const bp_mixture *in
     bool ends = isfinite(self->sets.threshold[BP_CONFORMAL_APS]) ||
                 isfinite(self->sets.threshold[BP_CONFORMAL_RAPS]);
 
-    bp_mixture_logprobs(sets->logprob, in);
-    find_targets(self, sets, in);
+    float *p = (float *)(void *)sets->keys;
+
+    bp_mixture_probabilities(p, in);
+    find_targets(self, sets, p, in);
 #pragma omp parallel for schedule(static) if (in->rows * in->columns > 8192)
     for (int64_t r = 0; r < in->rows; r++)
-        compare_with_target(self, sets->sums + 3 * r, sets->logprob + r * in->columns, in,
-                            in->targets[r], sets->of_target[r]);
+        compare_with_target(self, sets->sums + 3 * r, sets->keys + r * in->columns,
+                            p + r * in->columns, in, r, sets->of_target[r]);
     sum_over_ranks(self, sets->sums, 3 * in->rows);
     if (ends)
         search_sets(self, sets, in);

@@ -80,6 +80,21 @@ void bp_mixture_logprobs(float *logprob, const bp_mixture *in)
         }
 }
 
+void bp_mixture_probabilities(float *p, const bp_mixture *in)
+{
+    const bp_loops *loops = bp_loops_best();
+
+#pragma omp parallel for schedule(static) if (in->rows * in->columns > 8192)
+    for (int64_t r = 0; r < in->rows; r++)
+        for (int64_t c = 0; c < in->columns; c += BP_MIXTURE_BLOCK) {
+            bp_mixture_block block = block_of(in, r, c);
+            float logprob[BP_MIXTURE_BLOCK];
+            double ends[2];
+
+            loops->mixture(logprob, p + r * in->columns + c, ends, &block);
+        }
+}
+
 void bp_member_tops(bp_member_row *known, const float *logits, int64_t rows, int64_t columns,
                     int64_t first)
 {

@@ -41,6 +41,9 @@ void bp_mixture_rows(bp_mixture_row *out, const bp_mixture *in);
 /** logprob[rows][columns]: log p of the columns here. */
 void bp_mixture_logprobs(float *logprob, const bp_mixture *in);
 
+/** p[rows][columns]: the probabilities themselves. */
+void bp_mixture_probabilities(float *p, const bp_mixture *in);
+
 /** First entry, counted from `first`, of the largest (logit - max) - log_sum of each row; INT32_MAX
  * where there is none here. Writes known[r].top; the rest of it is given. */
 void bp_member_tops(bp_member_row *known, const float *logits, int64_t rows, int64_t columns,

@@ -13,7 +13,8 @@
 #include <math.h>
 #include <string.h>
 
-#define TUNED 5 /* one unit in so many chooses the free ranks of raps, and calibrates no raps */
+#define TUNED                                                                                      \
+    5 /* one prediction in so many chooses the free ranks of raps, and not its threshold */
 
 /* What is kept of a prediction. */
 enum { LAC, APS, RANK, TUNES, FACTS };
@@ -42,10 +43,11 @@ static bp_err look_around(void *context)
                                    : BP_OK;
 }
 
-static void keep(set_work *work, const bp_conformal_target *target, uint64_t seed, bool tunes)
+static void keep(set_work *work, const bp_conformal_target *target)
 {
     const bp_conformal_rule none = {.penalty = 0};
-    double u = bp_conformal_uniform(seed, work->unit, work->position++), *facts;
+    bool chooses = bp_uncertainty_keys_of(work->self->config)->raps_rank == 0;
+    double u = bp_conformal_uniform(work->self->results.seed, work->unit, work->position), *facts;
 
     if (work->count == work->capacity) {
         work->capacity = 2 * work->capacity + 1024;
@@ -56,14 +58,14 @@ static void keep(set_work *work, const bp_conformal_target *target, uint64_t see
     facts[LAC] = bp_conformal_score(BP_CONFORMAL_LAC, &none, target, u);
     facts[APS] = bp_conformal_score(BP_CONFORMAL_APS, &none, target, u);
     facts[RANK] = (double)(target->before + 1);
-    facts[TUNES] = tunes;
+    facts[TUNES] = chooses && work->position % TUNED == 0;
+    work->position++;
 }
 
 static bp_err add_batch(void *context, int64_t unit, const bp_model_batch *batch)
 {
     set_work *work = context;
     int64_t rows = bp_model_batch_rows(batch);
-    bool tunes = bp_uncertainty_keys_of(work->self->config)->raps_rank == 0 && unit % TUNED == 0;
     bp_conformal_target *targets = bp_alloc("comparison.sets", rows, sizeof *targets);
     bp_err err = bp_agree(work->mesh->ensemble, look_around(work));
 
@@ -73,7 +75,7 @@ static bp_err add_batch(void *context, int64_t unit, const bp_model_batch *batch
         work->position = 0;
     work->unit = unit;
     for (int64_t k = 0; k < rows && err == BP_OK; k++)
-        keep(work, &targets[k], work->self->results.seed, tunes);
+        keep(work, &targets[k]);
     bp_free(targets);
     return err;
 }
