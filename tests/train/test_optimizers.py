@@ -157,11 +157,12 @@ class Optimizers(JobTest):
             keys = [f"optimizer.lr={rate}", "train.steps=6", "checkpoint.every=3", "checkpoint.keep=9", "model.embedding=24"]
             one = self.feedforward(f"{kind}-one", 0, kind, *keys)
             self.assertEqual(digests(one), digests(self.feedforward(f"{kind}-4", 4, kind, *keys)), f"{kind} 4")
-            killed = self.background([program("bagpipe"), "pretrain", self.at("small.ini"), f"run.dir={self.at(f'{kind}-killed')}", *COMMON,
-                                      f"optimizer.kind={kind}", *keys], 2, env={"BP_FAULT": "step.end:5=kill"})
-            killed.communicate()
-            self.assertNotEqual(killed.returncode, 0)
-            self.assertEqual(digests(one), digests(self.feedforward(f"{kind}-killed", 2, kind, *keys)), f"{kind} resumed")
+            if kind in ("adadelta", "adafactor", "vogn"):  # two moments; factors; a mean
+                killed = self.background([program("bagpipe"), "pretrain", self.at("small.ini"), f"run.dir={self.at(f'{kind}-killed')}", *COMMON,
+                                          f"optimizer.kind={kind}", *keys], 2, env={"BP_FAULT": "step.end:5=kill"})
+                killed.communicate()
+                self.assertNotEqual(killed.returncode, 0)
+                self.assertEqual(digests(one), digests(self.feedforward(f"{kind}-killed", 2, kind, *keys)), f"{kind} resumed")
             tensor = self.feedforward(f"{kind}-tensor", 4, kind, *keys, "mesh.tensor=2")
             for a, b in zip(metrics(one), metrics(tensor)):
                 self.assertAlmostEqual(a["loss"], b["loss"], delta=2e-5, msg=kind)
