@@ -297,7 +297,7 @@ static bp_err run(int argc, char **argv)
 const bp_tool bp_tool_filter = {
     .name = "filter",
     .help = {.name = "bagpipe-data filter",
-             .usage = "RUN --by FIGURE --keep A..B% [--within LABEL] [--out LIST]",
+             .usage = "RUN --by FIGURE --keep A..B% [OPTION...]",
              .summary = "lists scored documents by percentiles of a figure",
              .text =
                  "RUN is the run folder of a score job. The list has an id a line, in the order of "

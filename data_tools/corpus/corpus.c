@@ -39,9 +39,9 @@ static const struct argp_option OPTIONS[] = {
      "the corpus to write, or FOLDER/ for one of each file, which is made unless it is there "
      "(required)",
      1},
-    {"format", KEY_FORMAT,
-     "text|lines|jsonl|tsv|pairs|conll|squad|warc|hdf5|megatron|llmc|nanogpt|datatrove", 0,
-     "what a FILE holds: text, one document (the default); lines, a document a line (empty lines "
+    {"format", KEY_FORMAT, "FORMAT", 0,
+     "text|lines|jsonl|tsv|pairs|conll|squad|warc| hdf5|megatron|llmc|nanogpt|datatrove: what a "
+     "FILE holds: text, one document (the default); lines, a document a line (empty lines "
      "are skipped, lines of white space not; both are counted); jsonl, a JSON object a line, with "
      "\"text\" and perhaps \"id\"; tsv, "
      "fields with tabs between them, whose names are in the first line; pairs, two FILEs with a "

@@ -14,7 +14,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { KEY_AGAINST = 256, KEY_WORDS, KEY_FORMAT, KEY_TEXT_FIELD, KEY_JSON, KEY_MEMORY };
+enum {
+    KEY_AGAINST = 256,
+    KEY_WORDS,
+    KEY_FORMAT,
+    KEY_TEXT_FIELD,
+    KEY_TEST_FORMAT,
+    KEY_TEST_FIELD,
+    KEY_JSON,
+    KEY_MEMORY
+};
 
 static const struct argp_option OPTIONS[] = {
     {"against", KEY_AGAINST, "TEST...", 0, "the test texts (required)", 1},
@@ -23,6 +32,9 @@ static const struct argp_option OPTIONS[] = {
      "what files hold that are no corpora (default text: a file is a document)", 1},
     {"text-field", KEY_TEXT_FIELD, "NAME", 0,
      "with jsonl: the field that holds the text (default text)", 1},
+    {"test-format", KEY_TEST_FORMAT, "text|lines|jsonl|warc", 0,
+     "the same of TEST (default --format)", 1},
+    {"test-field", KEY_TEST_FIELD, "NAME", 0, "the same of TEST (default --text-field)", 1},
     {"out", 'o', "FILE.h5", 0, "write figures of all documents, and where their n-grams are", 1},
     {"json", KEY_JSON, "FILE", 0, "write those of the documents that overlap as JSON", 1},
     {"memory", KEY_MEMORY, "MIB", 0,
@@ -44,7 +56,7 @@ typedef struct overlap_arguments {
     tool_files train;
     tool_texts test;
     int64_t words, memory;
-    const char *format, *text_field, *out, *json;
+    const char *format, *text_field, *test_format, *test_field, *out, *json;
 } overlap_arguments;
 
 /* ---- the command line ---- */
@@ -100,27 +112,43 @@ static bp_err check_files(const overlap_arguments *arguments)
     return err;
 }
 
-/* A file of records that nobody called one becomes a single document. */
-static bp_err check_format(const overlap_arguments *arguments, bp_text_format *format)
+static bp_err take_format(bp_documents_options *options, const char *format, const char *field,
+                          const char *option)
 {
-    if (arguments->text_field && (!arguments->format || strcmp(arguments->format, "jsonl") != 0))
+    options->text_field = field;
+    if (field && (!format || strcmp(format, "jsonl") != 0))
         return BP_FAIL(BP_ERR_USAGE, "command.needs_jsonl",
-                       "field '%s' needs objects: at --text-field; use --format jsonl",
-                       arguments->text_field);
-    if (arguments->format)
-        return bp_text_format_of(format, arguments->format, false);
-    *format = BP_TEXT_FILE;
-    for (int k = 0; k < arguments->train.count + arguments->test.count; k++) {
-        const char *path = k < arguments->train.count
-                               ? arguments->train.list[k]
-                               : arguments->test.list[k - arguments->train.count];
-        if (strstr(path, ".jsonl") && bp_comm_is_root(MPI_COMM_WORLD))
+                       "field '%s' needs objects: at --%s; use the format jsonl", field, option);
+    options->format = BP_TEXT_FILE;
+    return format ? bp_text_format_of(&options->format, format, false) : BP_OK;
+}
+
+/* A file of records that nobody called one becomes a single document. */
+static void warn_of_format(const bp_documents_options *options, const char *const *paths, int count)
+{
+    for (int k = 0; k < count; k++)
+        if (options->format == BP_TEXT_FILE && strstr(paths[k], ".jsonl"))
             BP_WARN("corpus.no_format",
                     "without --format the whole file is one document of text: at %s; give "
-                    "--format jsonl, or --format text if that is meant",
-                    shown_path(path));
+                    "--format jsonl",
+                    shown_path(paths[k]));
+}
+
+static bp_err take_formats(const overlap_arguments *arguments, overlap *self)
+{
+    const char *test = arguments->test_format ? arguments->test_format : arguments->format;
+    bool same = !arguments->test_format && !arguments->test_field;
+    bp_err err =
+        take_format(&self->train.options, arguments->format, arguments->text_field, "text-field");
+
+    if (err == BP_OK)
+        err = take_format(&self->test.options, test,
+                          same ? arguments->text_field : arguments->test_field, "test-field");
+    if (err == BP_OK && bp_comm_is_root(MPI_COMM_WORLD)) {
+        warn_of_format(&self->train.options, self->train.paths, self->train.path_count);
+        warn_of_format(&self->test.options, self->test.paths, self->test.path_count);
     }
-    return BP_OK;
+    return err;
 }
 
 /* ---- what came of it ---- */
@@ -189,13 +217,14 @@ static void report(const overlap *self)
 
 static bp_err run_overlap(const overlap_arguments *arguments)
 {
-    bp_documents_options options = {.text_field = arguments->text_field};
-    overlap self = {.words = (int)arguments->words, .memory_bytes = arguments->memory << 20};
-    bp_err err = check_format(arguments, &options.format);
+    overlap self = {.train = {(const char *const *)arguments->train.list,
+                              arguments->train.count,
+                              {.cut = BP_CUT_SPACE}},
+                    .test = {arguments->test.list, arguments->test.count, {.cut = BP_CUT_SPACE}},
+                    .words = (int)arguments->words,
+                    .memory_bytes = arguments->memory << 20};
+    bp_err err = take_formats(arguments, &self);
 
-    self.train = (overlap_texts){(const char *const *)arguments->train.list, arguments->train.count,
-                                 options};
-    self.test = (overlap_texts){arguments->test.list, arguments->test.count, options};
     if (err == BP_OK)
         err = overlap_run(&self, MPI_COMM_WORLD);
     if (err == BP_OK && bp_comm_is_root(MPI_COMM_WORLD)) {
@@ -218,6 +247,8 @@ static bp_err run(int argc, char **argv)
         {.key = KEY_WORDS, .number = &arguments.words, .low = 1, .high = OVERLAP_WORDS_MOST},
         {.key = KEY_FORMAT, .text = &arguments.format},
         {.key = KEY_TEXT_FIELD, .text = &arguments.text_field},
+        {.key = KEY_TEST_FORMAT, .text = &arguments.test_format},
+        {.key = KEY_TEST_FIELD, .text = &arguments.test_field},
         {.key = 'o', .text = &arguments.out},
         {.key = KEY_JSON, .text = &arguments.json},
         {.key = KEY_MEMORY, .number = &arguments.memory, .low = 1, .high = INT64_C(1) << 30},
@@ -238,7 +269,7 @@ const bp_tool bp_tool_overlap = {
     .name = "overlap",
     .help =
         {.name = "bagpipe-data overlap",
-         .usage = "TRAIN... --against TEST... [--words N] [--out FILE.h5] [--json FILE]",
+         .usage = "TRAIN... --against TEST... [OPTION...]",
          .summary = "finds test texts that are in training texts, by n-grams of words",
          .text =
              "TRAIN and TEST are corpora (.h5), which keep their tokenizer, or texts, which may "
@@ -253,7 +284,7 @@ const bp_tool bp_tool_overlap = {
              "the clean documents beside those of all.",
          .options = OPTIONS,
          .examples = "  bagpipe-data overlap train.h5 --against test.h5 --out overlap.h5\n"
-                     "  mpirun -n 16 bagpipe-data overlap crawl-*.jsonl.zst --format jsonl \\\n"
-                     "      --against questions.jsonl --words 8 --json overlap.json\n",
+                     "  mpirun -n 4 bagpipe-data overlap crawl-*.jsonl.zst --format jsonl \\\n"
+                     "      --against questions.jsonl --test-field context --json o.json\n",
          .statuses = STATUSES},
     .run = run};

@@ -124,11 +124,20 @@ class Overlap(JobTest):
         rows, ids = self.found(["--words", "3", "--format", "lines", self.write("c.txt", "two three four six\n"), "--against", self.at("p.h5")])
         self.assertEqual((rows, ids), ([(2, 1, [("c.txt:1", 1)]), (0, 0, [])], ["a.txt:1", "a.txt:2"]))
 
+    def test_test_texts_have_a_format_and_a_field_of_their_own(self):
+        asked = self.write("q.jsonl", "".join(json.dumps({"id": f"e{k}", "context": text, "choices": [1]}) + "\n" for k, text in enumerate(self.test)))
+        lines = self.write("t.txt", "".join(" ".join(text.split("\n")) + "\n" for text in self.train if text))
+        rows, ids = self.found(["--words", "3", "--format", "lines", lines, "--test-format", "jsonl", "--test-field", "context", "--against", asked])
+        self.assertEqual([row[:2] for row in rows], [row[:2] for row in self.expected(3)])
+        rows, _ = self.found(["--words", "3", "--format", "jsonl", self.at("t.jsonl"), "--test-field", "context", "--against", asked])
+        self.assertEqual(rows, self.expected(3))
+
     def test_what_is_wrong_is_refused(self):
         text, out = self.at("t.jsonl"), self.at("none.h5")
         for status, words, arguments in ((64, ["[command.no_input]", "--against"], [text]), (64, ["[command.no_input]"], ["--against", text]),
                                          (64, ["[command.bad_number]"], [text, "--against", text, "--words", "0"]),
                                          (64, ["[command.needs_jsonl]"], [text, "--against", text, "--text-field", "x"]),
+                                         (64, ["[command.needs_jsonl]", "--test-field"], [text, "--against", text, "--test-field", "x"]),
                                          (64, ["[text.unknown_format]"], [text, "--against", text, "--format", "tsv"]),
                                          (64, ["[command.stdin_twice]"], [text, "--against", "-"]), (64, ["[command.same_output]"], [text, "--against", text, "--json", text]),
                                          (66, ["[file.missing]"], [text, "--against", self.at("missing")]),
