@@ -223,7 +223,7 @@ static void print_mesh(const bp_work_job *job)
            shape->coordinator == BP_COORDINATOR_DEDICATED ? ", and a coordinator" : "");
 }
 
-bp_err bp_work_time_unit(bp_work_job *job, double *seconds)
+bp_err bp_work_time_unit(bp_work_job *job, int64_t unit, double *seconds)
 {
     const bp_work_units *units = work_units_at(job, 0);
     bp_buffer result = {0};
@@ -232,7 +232,7 @@ bp_err bp_work_time_unit(bp_work_job *job, double *seconds)
     double began = bp_clock_now();
 
     if (err == BP_OK)
-        err = units->run(job->self, 0, job->leads ? &result : NULL, &stopped);
+        err = work_run_unit(job, units, unit, job->leads ? &result : NULL, &stopped);
     *seconds = bp_clock_now() - began;
     if (err == BP_OK && stopped)
         err = bp_stop_request_stopped("while it estimated");
@@ -263,8 +263,8 @@ static bp_err measure(bp_work_job *job)
     if (err != BP_OK)
         return err;
     if (job->mesh->computes)
-        err =
-            work->measure ? work->measure(job->self, figures) : bp_work_time_unit(job, &figures[0]);
+        err = work->measure ? work->measure(job->self, figures)
+                            : bp_work_time_unit(job, 0, &figures[0]);
     err = bp_agree(world, err);
     int64_t bytes = bp_all_max_int((int64_t)bp_mem_peak_bytes(), world);
     bp_bcast_bytes(figures, sizeof figures, bp_comm_size(world) - 1, world);

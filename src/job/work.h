@@ -12,6 +12,7 @@
 #include "job/memory.h"
 #include "job/parts.h"
 #include "job/work_queue.h"
+#include "mesh/requests.h"
 #include "models/model.h"
 #include "run/run_folder.h"
 
@@ -39,13 +40,17 @@ typedef struct bp_work_units {
     /** Allocate, on the computing ranks; NULL: nothing. Collective over mesh->ensemble, but errors
      * may differ between ranks. */
     bp_err (*prepare)(void *self);
-    /** Do one unit: the ranks of mesh->ensemble together. The lead's result goes to `out` (empty
-     * before, NULL on the others). It moves the heartbeat (bp_heartbeat_step,
+    /** Do one unit: the ranks of mesh->ensemble together, or, with `answer`, only the lead, which
+     * has the others compute by bp_request(&job->requests, ...). The lead's result goes to `out`
+     * (empty before, NULL on the others). It moves the heartbeat (bp_heartbeat_step,
      * bp_heartbeat_progress) once a batch at least: the watchdog ends a job that does not. A unit
      * of several batches or steps calls bp_work_between between them; where that is true, it ends
      * the unit on all ranks, with *stopped set on the lead. Errors: may differ between the ranks of
      * mesh->ensemble, all of which return. */
     bp_err (*run)(void *self, int64_t unit, bp_buffer *out, bool *stopped);
+    /** bp_requests.answer: on the ranks of mesh->ensemble, together. NULL: `run` asks for nothing.
+     */
+    bp_err (*answer)(void *self, const void *what);
     /** The amount of the unit that this lead has just done; NULL: 1, as amount and noun. */
     int64_t (*amount_of)(const void *self, int64_t unit);
     /** What `prepare` allocated; NULL: nothing. After an error of it too. */
@@ -70,6 +75,7 @@ typedef struct bp_work_job {
     bp_run *run;         /* NULL until bp_work.open has been called */
     char *folder;        /* RUN/NAME */
 
+    bp_requests requests; /* of the unit that is done now, if its units have `answer` */
     bp_work_queue *queue; /* of the units that are done now; NULL: none are */
     bool asked;           /* for the next unit; on leads */
     int64_t unreported;   /* amount since the last question; on leads */
@@ -150,9 +156,9 @@ bool bp_work_keeps_bits(const bp_config *config, const char *key, const char *be
  * bp_work_units.merge. */
 void bp_work_write_page(bp_work_job *job, const char *name, json_t *page, bp_err err);
 
-/** Do the first unit of the first set, for --plan. Collective over the computing ranks. Errors: the
- * unit's, BP_ERR_STOPPED; may differ between ranks. */
-bp_err bp_work_time_unit(bp_work_job *job, double *seconds);
+/** Do a unit of the first set, for --plan. Collective over the computing ranks. Errors: the unit's,
+ * BP_ERR_STOPPED; may differ between ranks. */
+bp_err bp_work_time_unit(bp_work_job *job, int64_t unit, double *seconds);
 /** Print the time of all units of the first set, from that of one. On the coordinator. */
 void bp_work_print_time(const bp_work_job *job, double seconds);
 

@@ -102,9 +102,24 @@ static int64_t share_number(const bp_work_job *job, int64_t number)
     return number;
 }
 
+bp_err work_run_unit(bp_work_job *job, const bp_work_units *units, int64_t unit, bp_buffer *out,
+                     bool *stopped)
+{
+    if (!units->answer)
+        return units->run(job->self, unit, out, stopped);
+    job->requests =
+        (bp_requests){.group = job->mesh->ensemble, .answer = units->answer, .context = job->self};
+    if (!job->leads)
+        return bp_requests_follow(&job->requests);
+    bp_err err = units->run(job->self, unit, out, stopped);
+
+    bp_requests_end(&job->requests);
+    return err;
+}
+
 static bp_err follow(const worker *self)
 {
-    const bp_work_job *job = self->job;
+    bp_work_job *job = self->job;
     bp_err err = BP_OK;
 
     while (err == BP_OK) {
@@ -113,7 +128,8 @@ static bp_err follow(const worker *self)
 
         if (number < 0)
             break;
-        err = bp_agree(job->mesh->ensemble, self->units->run(job->self, number, NULL, &stopped));
+        err =
+            bp_agree(job->mesh->ensemble, work_run_unit(job, self->units, number, NULL, &stopped));
     }
     return err;
 }
@@ -127,8 +143,8 @@ static bp_err run_unit(worker *self, int64_t number, bool *stopped, bool *failed
     self->result.bytes = 0;
     job->asked = false;
     (void)share_number(job, number);
-    err =
-        bp_agree(job->mesh->ensemble, self->units->run(job->self, number, &self->result, stopped));
+    err = bp_agree(job->mesh->ensemble,
+                   work_run_unit(job, self->units, number, &self->result, stopped));
     *failed = err != BP_OK;
     if (err != BP_OK || *stopped)
         return err;

@@ -141,7 +141,7 @@ static bp_err measure(void *context, double figures[BP_WORK_FIGURES])
 {
     generator *self = context;
     const bp_generate_plan *plan = &self->plan;
-    bp_err err = bp_work_time_unit(self->job, &figures[0]);
+    bp_err err = bp_work_time_unit(self->job, 0, &figures[0]);
 
     figures[1] = (double)bp_all_max_int(
         bp_model_decode_bytes(self->job->lm, plan->groups, plan->slots, plan->capacity),

@@ -101,6 +101,11 @@ static bp_err run_unit(void *context, int64_t unit, bp_buffer *out, bool *stoppe
     return chooser_run(of(context), unit, out, stopped);
 }
 
+static bp_err answer(void *context, const void *what)
+{
+    return chooser_answer(of(context), what);
+}
+
 static int64_t count_choices(const void *context, int64_t unit)
 {
     return chooser_amount(&((const scorer *)context)->candidate_units->chooser, unit);
@@ -134,6 +139,7 @@ const bp_work_units *scorer_candidates(scorer *self)
         .noun = "choices",
         .prepare = prepare,
         .run = run_unit,
+        .answer = answer,
         .amount_of = count_choices,
         .release = release,
         .merge = candidates_merge};

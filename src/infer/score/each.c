@@ -115,56 +115,56 @@ static int64_t cut_targets(sampler *self, bp_model_batch *batch, int64_t left)
     return kept;
 }
 
-/* A lead's batch, or what it sends; true where there are no more. */
-static bool take_batch(sampler *self, bp_model_batch *batch, int64_t unit, bp_err *err)
+/* A batch of a unit. */
+typedef struct asked {
+    int64_t unit;
+    bp_model_batch batch;
+} asked;
+
+static bp_err answer(void *context, const void *what)
 {
-    scorer_share_batch(self->each->mesh->ensemble, batch, &unit);
-    if (batch->windows == 0)
-        return true;
+    const sampler *self = context;
+    asked it = *(const asked *)what;
+
+    if (!self->leads) { /* the lead's are in its unit */
+        it.batch.inputs = self->inputs;
+        it.batch.targets = self->targets;
+        it.batch.sources = self->sources;
+        it.batch.source_lengths = self->source_lengths;
+    }
+    scorer_share_batch(self->each->mesh->ensemble, &it.batch);
     bp_heartbeat_progress();
-    *err = self->each->batch(self->each->context, unit, batch);
-    return *err != BP_OK;
+    return self->each->batch(self->each->context, it.unit, &it.batch);
 }
 
-/* *waits: the followers wait for another batch: not after an error of the callback, which the whole
- * group has. */
-static bp_err lead_unit(sampler *self, int64_t i, bool *waits)
+static bp_err lead_unit(sampler *self, bp_requests *requests, int64_t i)
 {
     int64_t left = self->scored[i];
     bp_err err = bp_score_unit_load(self->unit, unit_at(self, i, self->count));
 
     for (int64_t b = 0; err == BP_OK && left > 0 && b < bp_score_unit_batches(self->unit); b++) {
-        bp_model_batch batch;
+        asked it = {.unit = i};
 
-        err = bp_score_unit_batch(self->unit, b, &batch);
+        err = bp_score_unit_batch(self->unit, b, &it.batch);
         if (err != BP_OK)
             break;
-        left -= cut_targets(self, &batch, left);
-        *waits = !take_batch(self, &batch, i, &err);
+        left -= cut_targets(self, &it.batch, left);
+        err = bp_request(requests, &it, sizeof it);
     }
     return err;
 }
 
-/* On the ranks of mesh->ensemble, together. */
+/* On the ranks of mesh->ensemble, together. A lead's failures are agreed on afterwards. */
 static bp_err run_unit(void *context, int64_t i)
 {
     sampler *self = context;
-    bool waits = true;
-    bp_model_batch batch;
-    bp_err err = BP_OK; /* a lead's failures are agreed on afterwards */
+    bp_requests requests = {.group = self->each->mesh->ensemble, .answer = answer, .context = self};
 
-    if (self->leads) {
-        err = lead_unit(self, i, &waits);
-        if (waits)
-            (void)take_batch(self, &(bp_model_batch){0}, 0, &err);
-        return err;
-    }
-    do
-        batch = (bp_model_batch){.inputs = self->inputs,
-                                 .targets = self->targets,
-                                 .sources = self->sources,
-                                 .source_lengths = self->source_lengths};
-    while (!take_batch(self, &batch, 0, &err));
+    if (!self->leads)
+        return bp_requests_follow(&requests);
+    bp_err err = lead_unit(self, &requests, i);
+
+    bp_requests_end(&requests);
     return err;
 }
 
@@ -235,7 +235,7 @@ static bp_err run_group(void *context, int64_t g)
     bp_err err = task_documents_group(&self->documents, g, -1, &batch);
 
     bp_heartbeat_progress();
-    return batch.windows < 0 ? err : self->each->batch(self->each->context, g, &batch);
+    return err == BP_OK ? self->each->batch(self->each->context, g, &batch) : err;
 }
 
 static bp_err each_document(const bp_score_each *each, int64_t *count)

@@ -17,77 +17,51 @@ static bp_err no_memory(int64_t tokens)
                    tokens);
 }
 
-/* ---- a batch, from the lead to its group ---- */
+/* ---- a batch ---- */
 
-void scorer_share_batch(MPI_Comm group, bp_model_batch *batch, int64_t *number)
+void scorer_share_batch(MPI_Comm group, const bp_model_batch *batch)
 {
-    int64_t head[] = {batch->windows,  batch->length, batch->first_slot,   batch->resumes,
-                      batch->suspends, *number,       batch->source_length};
+    int64_t bytes = batch->windows * batch->length * (int64_t)sizeof(int32_t);
 
-    bp_bcast_bytes(head, sizeof(head), 0, group);
-    batch->windows = head[0];
-    batch->length = head[1];
-    batch->first_slot = head[2];
-    batch->resumes = head[3];
-    batch->suspends = head[4];
-    *number = head[5];
     /* the lead's buffers are only read by a broadcast from it */
-    int64_t bytes = head[0] * head[1] * (int64_t)sizeof(int32_t);
     bp_bcast_bytes((int32_t *)batch->inputs, bytes, 0, group);
     bp_bcast_bytes((int32_t *)batch->targets, bytes, 0, group);
-    batch->source_length = head[6];
-    if (head[6] == 0)
+    if (batch->source_length == 0)
         return;
-    bp_bcast_bytes((int32_t *)batch->sources, head[0] * head[6] * (int64_t)sizeof(int32_t), 0,
+    bp_bcast_bytes((int32_t *)batch->sources,
+                   batch->windows * batch->source_length * (int64_t)sizeof(int32_t), 0, group);
+    bp_bcast_bytes((int32_t *)batch->source_lengths, batch->windows * (int64_t)sizeof(int32_t), 0,
                    group);
-    bp_bcast_bytes((int32_t *)batch->source_lengths, head[0] * (int64_t)sizeof(int32_t), 0, group);
 }
 
 /* The batch's values, and where they are asked for its keys. */
-static bp_err compute(scorer *self, const bp_model_batch *batch)
+static bp_err answer(void *context, const void *what)
 {
-    score_windows *mine = &self->windows;
+    const scorer *self = context;
+    score_windows *mine = &((scorer *)context)->windows;
+    bp_model_batch batch = *(const bp_model_batch *)what;
 
-    return mine->keys ? self->lm->ops->keys(self->lm, batch, mine->values, mine->keys)
-                      : bp_model_score(self->lm, batch, mine->values);
-}
-
-/* One unit of a follower: `last` of its batches ends it, or a batch without windows. */
-static bp_err follow(scorer *self)
-{
-    score_windows *mine = &self->windows;
-    int64_t last = 0;
-    bp_err err = BP_OK;
-
-    while (err == BP_OK && !last) {
-        bp_model_batch batch = {.inputs = mine->inputs,
-                                .targets = mine->targets,
-                                .sources = mine->sources,
-                                .source_lengths = mine->source_lengths};
-
-        scorer_share_batch(self->mesh->ensemble, &batch, &last);
-        if (batch.windows == 0)
-            break;
-        bp_heartbeat_step(++mine->batches);
-        err = compute(self, &batch);
+    if (!self->leads) { /* the lead's are in its unit */
+        batch.inputs = mine->inputs;
+        batch.targets = mine->targets;
+        batch.sources = mine->sources;
+        batch.source_lengths = mine->source_lengths;
     }
-    return err;
+    scorer_share_batch(self->mesh->ensemble, &batch);
+    bp_heartbeat_step(++mine->batches);
+    return mine->keys ? self->lm->ops->keys(self->lm, &batch, mine->values, mine->keys)
+                      : bp_model_score(self->lm, &batch, mine->values);
 }
 
-/* Its keys go to the beginning of the unit's result. *waits: the followers wait for another batch
- * of the unit. */
-static bp_err score_batch(scorer *self, int64_t b, int64_t last, bp_buffer *out, bool *waits)
+/* Its keys go to the beginning of the unit's result. */
+static bp_err score_batch(scorer *self, int64_t b, bp_buffer *out)
 {
     score_windows *mine = &self->windows;
     bp_model_batch batch;
     bp_err err = bp_score_unit_batch(mine->unit, b, &batch);
 
-    if (err != BP_OK)
-        return err;
-    bp_heartbeat_step(++mine->batches);
-    scorer_share_batch(self->mesh->ensemble, &batch, &last);
-    err = compute(self, &batch);
-    *waits = err == BP_OK && !last;
+    if (err == BP_OK)
+        err = bp_request(&self->job->requests, &batch, sizeof batch);
     if (err == BP_OK && mine->keys)
         bp_score_unit_take_rows(mine->unit, b, mine->keys, self->info.states.columns,
                                 (float *)(void *)out->data);
@@ -107,7 +81,7 @@ static bp_err make_room(const scorer *self, bp_buffer *out)
 }
 
 /* The next unit is asked for before the last batch of this one. */
-static bp_err lead(scorer *self, int64_t number, bp_buffer *out, bool *stopped)
+static bp_err score_all(scorer *self, int64_t number, bp_buffer *out, bool *stopped)
 {
     bp_score_unit *unit = self->windows.unit;
     bp_err err = make_room(self, out);
@@ -115,7 +89,6 @@ static bp_err lead(scorer *self, int64_t number, bp_buffer *out, bool *stopped)
     if (err == BP_OK)
         err = bp_score_unit_load(unit, number);
     int64_t batches = err == BP_OK ? bp_score_unit_batches(unit) : 0;
-    bool waits = true;
 
     for (int64_t b = 0; err == BP_OK && b < batches; b++) {
         *stopped = bp_work_between(self->job);
@@ -123,10 +96,8 @@ static bp_err lead(scorer *self, int64_t number, bp_buffer *out, bool *stopped)
             break;
         if (b == batches - 1)
             bp_work_ask_next(self->job);
-        err = score_batch(self, b, b == batches - 1, out, &waits);
+        err = score_batch(self, b, out);
     }
-    if (waits)
-        scorer_share_batch(self->mesh->ensemble, &(bp_model_batch){0}, &(int64_t){0});
     return err;
 }
 
@@ -134,9 +105,9 @@ static bp_err run_unit(void *context, int64_t number, bp_buffer *out, bool *stop
 {
     scorer *self = context;
     score_windows *mine = &self->windows;
-    bp_err err = self->leads ? lead(self, number, out, stopped) : follow(self);
+    bp_err err = score_all(self, number, out, stopped);
 
-    if (err != BP_OK || !self->leads || *stopped)
+    if (err != BP_OK || *stopped)
         return err;
     int64_t scored = bp_score_unit_scored(mine->unit);
 
@@ -204,6 +175,7 @@ bp_work_units scorer_windows(const scorer *self)
                            .speed = "tokens/s",
                            .prepare = prepare,
                            .run = run_unit,
+                           .answer = answer,
                            .amount_of = count_inputs,
                            .release = release};
 }

@@ -103,10 +103,9 @@ void scorer_clear_states(scorer *self);
 /** score.states of a model that gives keys: units of windows compute them. */
 bool scorer_asks_keys(const scorer *self);
 
-/** Hand a lead's batch, and a number that its callers agree on, to the other ranks of its group
- * (mesh->ensemble), which give their buffers as inputs and targets; windows 0 is the end.
- * Collective over group. */
-void scorer_share_batch(MPI_Comm group, bp_model_batch *batch, int64_t *number);
+/** The arrays of a lead's batch for the other ranks of its group (mesh->ensemble), which know its
+ * sizes and give their buffers. Collective over group. */
+void scorer_share_batch(MPI_Comm group, const bp_model_batch *batch);
 
 /** Documents of a task and their units, whose results become summary.json and predictions.csv; of a
  * method (scorer.method) outcomes.h5: there a document may have no class that the model knows.

@@ -30,7 +30,8 @@ typedef struct state_texts {
     int64_t tokens_in_all;
     char key[BP_SHA256_HEX];
     int32_t *tokens; /* [most], on the computing ranks */
-    float *states;   /* [layers][most][columns]; on a lead in the unit's result */
+    float *states;   /* [layers][most][columns]; not on a lead, */
+    float *to;       /* where it is a place in the unit's result */
 } state_texts;
 
 /* Where the next text begins. */
@@ -153,20 +154,22 @@ static bp_err make_room(const state_texts *s, bp_buffer *out)
     return bp_buffer_try_reserve(out, "score.states", bytes) ? BP_OK : states_no_memory(s->most);
 }
 
-/* A text, from the lead to its group; false: there are no more. */
-static bool read_text(state_texts *s, int64_t count, float *states, bp_err *err)
-{
-    const scorer *self = s->self;
-    int64_t head[] = {count, self->rule.eod};
+typedef struct text_asked {
+    int64_t tokens;
+    int32_t eod; /* what the lead's corpus says */
+} text_asked;
 
-    bp_bcast_bytes(head, sizeof head, 0, self->mesh->ensemble);
-    if (head[0] == 0)
-        return false;
+/* A text through the model. */
+static bp_err answer(void *context, const void *what)
+{
+    const scorer *self = context;
+    const state_texts *s = self->states;
+    const text_asked *it = what;
+
     bp_heartbeat_progress();
-    bp_bcast_bytes(s->tokens, head[0] * (int64_t)sizeof *s->tokens, 0, self->mesh->ensemble);
-    *err = self->lm->ops->states(self->lm, &(bp_model_text){s->tokens, head[0], (int32_t)head[1]},
-                                 states);
-    return *err == BP_OK;
+    bp_bcast_bytes(s->tokens, it->tokens * (int64_t)sizeof *s->tokens, 0, self->mesh->ensemble);
+    return self->lm->ops->states(self->lm, &(bp_model_text){s->tokens, it->tokens, it->eod},
+                                 self->leads ? s->to : s->states);
 }
 
 static bp_err load_text(state_texts *s, const state_text *text)
@@ -176,40 +179,29 @@ static bp_err load_text(state_texts *s, const state_text *text)
     return bp_corpus_file_read(file, text->first, text->count, s->tokens);
 }
 
-static bp_err lead(state_texts *s, int64_t number, bp_buffer *out, bool *stopped)
-{
-    const bp_state_form *form = &s->self->info.states;
-    bp_err err = make_room(s, out), given = BP_OK;
-    bool goes_on = err == BP_OK;
-
-    for (int64_t k = s->starts[number]; goes_on && k < s->starts[number + 1]; k++) {
-        const state_text *text = &s->texts[k];
-
-        *stopped = bp_work_between(s->self->job);
-        if (!*stopped && k + 1 == s->starts[number + 1])
-            bp_work_ask_next(s->self->job);
-        if (!*stopped)
-            err = load_text(s, text);
-        goes_on = !*stopped && err == BP_OK &&
-                  read_text(s, text->count, (float *)(void *)(out->data + out->bytes), &given);
-        if (goes_on)
-            out->bytes += (size_t)(form->layers * text->count * form->columns) * sizeof(float);
-    }
-    if (given == BP_OK) /* else the others know */
-        (void)read_text(s, 0, NULL, &given);
-    return err == BP_OK ? given : err;
-}
-
 static bp_err run_unit(void *context, int64_t number, bp_buffer *out, bool *stopped)
 {
     const scorer *self = context;
+    const bp_state_form *form = &self->info.states;
     state_texts *s = self->states;
-    bp_err err = BP_OK;
+    bp_err err = make_room(s, out);
 
-    if (self->leads)
-        return lead(s, number, out, stopped);
-    while (read_text(s, 0, s->states, &err))
-        continue;
+    for (int64_t k = s->starts[number]; err == BP_OK && k < s->starts[number + 1]; k++) {
+        const state_text *text = &s->texts[k];
+        const text_asked it = {text->count, (int32_t)self->rule.eod};
+
+        *stopped = bp_work_between(self->job);
+        if (*stopped)
+            break;
+        if (k + 1 == s->starts[number + 1])
+            bp_work_ask_next(self->job);
+        err = load_text(s, text);
+        s->to = (float *)(void *)(out->data + out->bytes);
+        if (err == BP_OK)
+            err = bp_request(&self->job->requests, &it, sizeof it);
+        if (err == BP_OK)
+            out->bytes += (size_t)(form->layers * text->count * form->columns) * sizeof(float);
+    }
     return err;
 }
 
@@ -322,6 +314,7 @@ const bp_work_units *scorer_states(scorer *self)
                                .speed = "tokens/s",
                                .prepare = prepare,
                                .run = run_unit,
+                               .answer = answer,
                                .amount_of = count_tokens,
                                .release = release,
                                .merge = merge};

@@ -109,7 +109,7 @@ static bp_err run_unit(void *context, int64_t g, bp_buffer *out, bool *stopped)
     if (self->leads)
         bp_work_ask_next(self->job);
     bp_err err = task_documents_group(&task->documents, g, 0, &batch);
-    if (batch.windows < 0)
+    if (err != BP_OK)
         return err;
     bp_heartbeat_progress();
     err = task->results->distribution

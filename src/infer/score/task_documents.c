@@ -371,7 +371,7 @@ static bp_err make_group(task_documents *self, int64_t first, int32_t unknown,
         self->targets[k] = -1;
     for (int64_t d = first; d < end; d++)
         fill_targets(self, d, d - first, longest, unknown);
-    batch->windows = err == BP_OK ? end - first : -1;
+    batch->windows = end - first;
     batch->length = longest;
     return err;
 }
@@ -380,22 +380,21 @@ bp_err task_documents_group(task_documents *self, int64_t g, int32_t unknown, bp
 {
     MPI_Comm group = self->mesh->ensemble;
     int64_t head[2], bytes;
-    bp_err err = BP_OK;
 
     /* the first document keys dropout at test time */
     *batch = (bp_model_batch){.inputs = self->inputs,
                               .targets = self->targets,
                               .segments = self->segments,
                               .first_slot = g * TASK_GROUP};
-    if (bp_comm_is_root(group))
-        err = make_group(self, g * TASK_GROUP, unknown, batch);
+    bp_err err = bp_agree(
+        group, bp_comm_is_root(group) ? make_group(self, g * TASK_GROUP, unknown, batch) : BP_OK);
+    if (err != BP_OK)
+        return err;
     head[0] = batch->windows;
     head[1] = batch->length;
     bp_bcast_bytes(head, sizeof head, 0, group);
     batch->windows = head[0];
     batch->length = head[1];
-    if (batch->windows < 0)
-        return err;
     bytes = head[0] * head[1] * (int64_t)sizeof(int32_t);
     bp_bcast_bytes(self->inputs, bytes, 0, group);
     bp_bcast_bytes(self->segments, bytes, 0, group);

@@ -91,7 +91,7 @@ static inline int64_t task_documents_groups(const task_documents *self)
 /** Group g, as long as its longest document; a target is the label of a row, or `unknown` in place
  * of -1. For a text it is at the first place, for a word where that begins; for spans the first two
  * have the places where the answer begins and ends. The lead reads. Collective over mesh->ensemble.
- * Errors: those of reading, on the lead; batch->windows is -1 on all then. */
+ * Errors: those of reading, the same on all its ranks. */
 bp_err task_documents_group(task_documents *self, int64_t g, int32_t unknown,
                             bp_model_batch *batch);
 

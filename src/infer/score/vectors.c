@@ -250,26 +250,28 @@ static void release(void *context)
     bp_free(self->inputs);
 }
 
-/* A batch from the lead to its group, through the model; false: there is none. */
-static bool run_batch(vectors *self, int64_t windows, int64_t length, bp_err *err)
-{
-    int64_t head[] = {windows, length};
-    MPI_Comm group = self->job->mesh->ensemble;
+typedef struct texts_asked {
+    int64_t windows, length;
+} texts_asked;
 
-    bp_bcast_bytes(head, sizeof head, 0, group);
-    if (head[0] == 0)
-        return false;
+/* A batch through the model. */
+static bp_err answer(void *context, const void *what)
+{
+    vectors *self = context;
+    const texts_asked *it = what;
+    int64_t places = it->windows * it->length;
+
     bp_heartbeat_progress();
-    bp_bcast_bytes(self->inputs, head[0] * head[1] * (int64_t)sizeof *self->inputs, 0, group);
-    for (int64_t k = 0; k < head[0] * head[1]; k++)
-        self->targets[k] = k % head[1] == 0 ? 0 : -1;
-    *err = bp_model_distribution(self->job->lm,
-                                 &(bp_model_batch){.windows = head[0],
-                                                   .length = head[1],
+    bp_bcast_bytes(self->inputs, places * (int64_t)sizeof *self->inputs, 0,
+                   self->job->mesh->ensemble);
+    for (int64_t k = 0; k < places; k++)
+        self->targets[k] = k % it->length == 0 ? 0 : -1;
+    return bp_model_distribution(self->job->lm,
+                                 &(bp_model_batch){.windows = it->windows,
+                                                   .length = it->length,
                                                    .inputs = self->inputs,
                                                    .targets = self->targets},
                                  self->rows, NULL);
-    return *err == BP_OK;
 }
 
 /* As torch.nn.functional.normalize does it. */
@@ -300,41 +302,27 @@ static int64_t first_of(const vectors *self, int64_t unit)
     return first < all ? first : all;
 }
 
-/* stopped NULL: nobody can ask for a stop (--plan). */
-static bp_err lead(vectors *self, int64_t unit, bp_buffer *out, bool *stopped)
-{
-    int64_t end = first_of(self, unit + 1), last;
-    bp_err err = BP_OK, given = BP_OK;
-
-    for (int64_t first = first_of(self, unit); first < end; first = last) {
-        last = vector_texts_batch(&self->texts, first, end);
-        if (stopped && bp_work_between(self->job)) {
-            *stopped = true;
-            break;
-        }
-        if (stopped && last == end)
-            bp_work_ask_next(self->job);
-        int64_t length = self->texts.order[last - 1].places;
-
-        err = vector_texts_read(&self->texts, first, last, length, self->inputs);
-        if (err != BP_OK || !run_batch(self, last - first, length, &given))
-            break;
-        pack(self, last - first, out);
-    }
-    if (given == BP_OK) /* else the others know */
-        (void)run_batch(self, 0, 0, &given);
-    return err == BP_OK ? given : err;
-}
-
 static bp_err run_unit(void *context, int64_t unit, bp_buffer *out, bool *stopped)
 {
     vectors *self = context;
+    int64_t end = first_of(self, unit + 1), last;
     bp_err err = BP_OK;
 
-    if (self->job->leads)
-        return lead(self, unit, out, stopped);
-    while (run_batch(self, 0, 0, &err))
-        continue;
+    for (int64_t first = first_of(self, unit); err == BP_OK && first < end; first = last) {
+        last = vector_texts_batch(&self->texts, first, end);
+        *stopped = bp_work_between(self->job);
+        if (*stopped)
+            break;
+        if (last == end)
+            bp_work_ask_next(self->job);
+        texts_asked it = {last - first, self->texts.order[last - 1].places};
+
+        err = vector_texts_read(&self->texts, first, last, it.length, self->inputs);
+        if (err == BP_OK)
+            err = bp_request(&self->job->requests, &it, sizeof it);
+        if (err == BP_OK)
+            pack(self, it.windows, out);
+    }
     return err;
 }
 
@@ -419,6 +407,7 @@ static bp_err open_job(void *context)
                         .speed_digits = 1,
                         .prepare = prepare,
                         .run = run_unit,
+                        .answer = answer,
                         .amount_of = count_documents,
                         .release = release,
                         .merge = merge};
@@ -460,19 +449,11 @@ static void report(const void *context)
 static bp_err measure(void *context, double figures[BP_WORK_FIGURES])
 {
     vectors *self = context;
-    const bp_mesh *mesh = self->job->mesh;
     int64_t unit = self->texts.plan.documents / VECTORS_UNIT / 2;
-    bp_buffer out = {0};
-    bp_err err = prepare(self);
-    double began = bp_clock_now();
+    bp_err err = bp_work_time_unit(self->job, unit, &figures[0]);
 
-    if (err == BP_OK)
-        err = run_unit(self, unit, &out, NULL);
-    figures[0] = bp_clock_now() - began;
-    figures[1] =
-        (double)bp_all_max_int(self->job->leads ? count_documents(self, unit) : 0, mesh->compute);
-    release(self);
-    bp_buffer_clear(&out);
+    figures[1] = (double)bp_all_max_int(self->job->leads ? count_documents(self, unit) : 0,
+                                        self->job->mesh->compute);
     return err;
 }
 

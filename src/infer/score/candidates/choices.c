@@ -41,10 +41,11 @@ static bool repeats(const chooser *c, int64_t at)
            bp_candidates_same_context(c->all, row, before);
 }
 
-/* A batch, from the lead to its group; windows 0: there is none. */
+/* What a lead asks for: a batch of choices; or, windows 0, whether the choice of `count` tokens
+ * with its context is what the model would write. */
 typedef struct header {
     int64_t windows, length, first;
-    bool more; /* another batch of this unit follows */
+    int64_t count, scored;
 } header;
 
 /* Scored places of a batch whose distributions are kept. */
@@ -115,16 +116,10 @@ static void fill_batch(const chooser *c, const header *head, int64_t rows)
             fill_window(c, at, window++, head->length);
 }
 
-/* On all ranks of a group; false: there is no batch. */
-static bool score_batch(chooser *c, header *head, bp_err *err)
+bp_err chooser_answer(chooser *c, const void *what)
 {
+    const header *head = what;
     MPI_Comm comm = c->job->mesh->ensemble;
-
-    bp_heartbeat_progress();
-    bp_bcast_bytes(head, sizeof *head, 0, comm);
-    if (head->windows == 0)
-        return false;
-
     int64_t bytes = head->windows * head->length * (int64_t)sizeof(int32_t);
     const bp_model_batch batch = {.windows = head->windows,
                                   .length = head->length,
@@ -132,11 +127,15 @@ static bool score_batch(chooser *c, header *head, bp_err *err)
                                   .targets = c->targets,
                                   .first_slot = head->first};
 
+    bp_heartbeat_progress();
+    if (head->windows == 0) {
+        c->is_greedy = greedy_walk(&c->walker, head->count, head->scored);
+        return BP_OK;
+    }
     bp_bcast_bytes(c->inputs, bytes, 0, comm);
     bp_bcast_bytes(c->targets, bytes, 0, comm);
-    *err = c->whole ? bp_model_distribution(c->job->lm, &batch, c->distribution, NULL)
+    return c->whole ? bp_model_distribution(c->job->lm, &batch, c->distribution, NULL)
                     : bp_model_score(c->job->lm, &batch, c->values);
-    return *err == BP_OK;
 }
 
 /* ---- results ---- */
@@ -232,45 +231,51 @@ static bool is_quiet(const bp_candidates *all, int64_t r)
 
 /* Choices of which it is not yet known. A document's other choices may be in another unit; what
  * these would exclude is walked for nothing, and the merge decides by all of them. */
-static void lead_walks(chooser *c, const header *head, int64_t rows, bool *stopped)
+static bp_err walk_all(chooser *c, int64_t first, int64_t rows, bool *stopped)
 {
-    const choice_results here = {c->results, head->first, head->first + rows};
+    const choice_results here = {c->results, first, first + rows};
+    bp_err err = BP_OK;
 
-    for (int64_t r = here.first; r < here.end && !*stopped; r++) {
+    for (int64_t r = here.first; r < here.end && err == BP_OK; r++) {
+        const bp_candidate_row *row = &c->all->rows[r];
+        header head = {.count = row->count, .scored = row->scored};
+
         if (is_quiet(c->all, r))
             continue;
         *stopped = bp_work_between(c->job);
-        if (!*stopped && choice_is_open(c->all, &here, r))
-            c->results[r - here.first].greedy =
-                greedy_walk(&c->walker, ids_of(c, &c->all->rows[r]), &c->all->rows[r]);
+        if (*stopped)
+            break;
+        if (!choice_is_open(c->all, &here, r))
+            continue;
+        memcpy(c->walker.tokens, ids_of(c, row), (size_t)row->count * sizeof(int32_t));
+        err = bp_request(&c->job->requests, &head, sizeof head);
+        c->results[r - here.first].greedy = c->is_greedy;
     }
-    greedy_end(&c->walker);
+    return err;
 }
 
-/* The unit's batch, of a long row with fewer places several times; false: none was computed. */
-static bool lead_batches(chooser *c, header *head, int64_t rows, int64_t places, bp_err *err)
+/* The unit's batch, of a long row with fewer places several times. */
+static bp_err score_all(chooser *c, const header *head, int64_t rows, int64_t places)
 {
     int64_t most = most_places(c);
     piece of = {0, 0};
-    bool scored = false;
+    bp_err err = BP_OK;
 
     do {
         of = (piece){of.end, places - of.end > most ? of.end + most : places};
-        head->more = head->windows > 0 && of.end < places;
-        if (head->windows > 0)
-            fill_batch(c, head, rows);
-        if (head->windows > 0 && of.end - of.first < places)
+        fill_batch(c, head, rows);
+        if (of.end - of.first < places)
             limit_targets(c, head, of);
-        scored = score_batch(c, head, err);
-        for (int64_t w = 0; scored && w < head->windows && !c->whole; w++)
+        err = bp_request(&c->job->requests, head, sizeof *head);
+        for (int64_t w = 0; err == BP_OK && w < head->windows && !c->whole; w++)
             take_window(c, head, w);
-        if (scored && c->whole)
+        if (err == BP_OK && c->whole)
             take_whole(c, head, rows, of);
-    } while (scored && head->more);
-    return scored;
+    } while (err == BP_OK && of.end < places);
+    return err;
 }
 
-static bp_err lead(chooser *c, int64_t unit, bp_buffer *out, bool *stopped)
+bp_err chooser_run(chooser *c, int64_t unit, bp_buffer *out, bool *stopped)
 {
     header head = {.first = c->starts[unit]};
     int64_t places, rows = batch_rows(c, &head, &places);
@@ -281,29 +286,14 @@ static bp_err lead(chooser *c, int64_t unit, bp_buffer *out, bool *stopped)
     for (int64_t w = 0; w < rows; w++)
         c->results[w].greedy = c->whole || c->walker.decoding ? 0 : GREEDY_UNKNOWN;
     *stopped = bp_work_between(c->job);
-    if (*stopped || !scores_any(c, head.first, rows))
-        head.windows = 0;
     bp_work_ask_next(c->job);
-    if (lead_batches(c, &head, rows, places, &err) && c->walker.decoding)
-        lead_walks(c, &head, rows, stopped);
+    if (!*stopped && scores_any(c, head.first, rows)) {
+        err = score_all(c, &head, rows, places);
+        if (err == BP_OK && c->walker.decoding)
+            err = walk_all(c, head.first, rows, stopped);
+    }
     bp_buffer_add(out, c->results, (size_t)rows * sizeof *c->results);
     bp_buffer_add(out, c->of_members, (size_t)(rows * c->members) * sizeof *c->of_members);
-    return err;
-}
-
-bp_err chooser_run(chooser *c, int64_t unit, bp_buffer *out, bool *stopped)
-{
-    bp_err err = BP_OK;
-    header head = {0};
-    bool scored;
-
-    if (c->job->leads)
-        return lead(c, unit, out, stopped);
-    do
-        scored = score_batch(c, &head, &err);
-    while (scored && head.more);
-    if (scored && c->walker.decoding)
-        greedy_follow(&c->walker);
     return err;
 }
 

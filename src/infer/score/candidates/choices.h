@@ -41,6 +41,7 @@ typedef struct chooser {
     choice_result *results;
     double *of_members; /* [rows of a unit][members] */
     greedy_walker walker;
+    bool is_greedy; /* the choice that was walked last */
 } chooser;
 
 /** What a unit takes at most besides the model, in bytes; vocab_size 0: nothing is `whole`. Pure.
@@ -60,9 +61,10 @@ static inline int64_t chooser_row(const chooser *c, int64_t place)
     return c->order ? c->order[place] : place;
 }
 
-/** What bp_work_units.prepare, .run, .amount_of and .release do. */
+/** What bp_work_units.prepare, .run, .answer, .amount_of and .release do. */
 bp_err chooser_prepare(chooser *c);
 bp_err chooser_run(chooser *c, int64_t unit, bp_buffer *out, bool *stopped);
+bp_err chooser_answer(chooser *c, const void *what);
 static inline int64_t chooser_amount(const chooser *c, int64_t unit)
 {
     return c->starts[unit + 1] - c->starts[unit];

@@ -34,11 +34,11 @@ static int64_t best_token(const greedy_walker *w)
     return INT32_MAX - (bp_all_max_int(best, mesh->ensemble) & INT32_MAX);
 }
 
-/* count tokens, of which the last `scored` are the choice's. Collective over the group. */
-static bool is_greedy(const greedy_walker *w, int64_t count, int64_t scored)
+bool greedy_walk(const greedy_walker *w, int64_t count, int64_t scored)
 {
     int64_t fed = 0;
 
+    bp_bcast_bytes(w->tokens, count * (int64_t)sizeof *w->tokens, 0, w->job->mesh->ensemble);
     bp_model_decode_reset(w->decoding, 0);
     for (int64_t at = count - scored; at < count; at++) {
         const int32_t now = (int32_t)(at - fed);
@@ -53,40 +53,6 @@ static bool is_greedy(const greedy_walker *w, int64_t count, int64_t scored)
             return false;
     }
     return true;
-}
-
-/* The choice of the lead; count 0: there are no more. */
-static void share(const greedy_walker *w, int64_t *count, int64_t *scored)
-{
-    MPI_Comm comm = w->job->mesh->ensemble;
-    int64_t head[] = {*count, *scored};
-
-    bp_bcast_bytes(head, sizeof head, 0, comm);
-    *count = head[0];
-    *scored = head[1];
-    bp_bcast_bytes(w->tokens, *count * (int64_t)sizeof *w->tokens, 0, comm);
-}
-
-bool greedy_walk(const greedy_walker *w, const int32_t *ids, const bp_candidate_row *row)
-{
-    int64_t count = row->count, scored = row->scored;
-
-    memcpy(w->tokens, ids, (size_t)count * sizeof *ids);
-    share(w, &count, &scored);
-    return is_greedy(w, count, scored);
-}
-
-void greedy_end(const greedy_walker *w)
-{
-    share(w, &(int64_t){0}, &(int64_t){0});
-}
-
-void greedy_follow(const greedy_walker *w)
-{
-    int64_t count = 0, scored = 0;
-
-    for (share(w, &count, &scored); count > 0; share(w, &count, &scored))
-        (void)is_greedy(w, count, scored);
 }
 
 bp_err greedy_open(greedy_walker *w, bp_work_job *job, int64_t longest)

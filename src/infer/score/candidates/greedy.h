@@ -10,7 +10,7 @@ typedef struct greedy_walker {
     bp_work_job *job;      /* borrowed */
     bp_decoding *decoding; /* NULL: the model can't write */
     float *logits;         /* [vocab_count] */
-    int32_t *tokens;       /* [longest] */
+    int32_t *tokens;       /* [longest] of the choice, on leads before greedy_walk */
 } greedy_walker;
 
 /** longest: tokens of a row, at least 2. Collective over mesh->ensemble. Errors: BP_ERR_SYSTEM
@@ -18,10 +18,8 @@ typedef struct greedy_walker {
 bp_err greedy_open(greedy_walker *walker, bp_work_job *job, int64_t longest);
 void greedy_close(greedy_walker *walker);
 
-/** Is every token of the choice the model's first one after those before it? ids: [row->count]. On
- * leads, while the rest of mesh->ensemble is in greedy_follow until greedy_end. */
-bool greedy_walk(const greedy_walker *walker, const int32_t *ids, const bp_candidate_row *row);
-void greedy_end(const greedy_walker *walker);
-void greedy_follow(const greedy_walker *walker);
+/** Is every token of the choice, the last `scored` of `count`, the model's first one after those
+ * before it? Collective over mesh->ensemble. */
+bool greedy_walk(const greedy_walker *walker, int64_t count, int64_t scored);
 
 #endif

@@ -181,6 +181,11 @@ static bp_err run_unit(void *context, int64_t unit, bp_buffer *out, bool *stoppe
     return chooser_run(&((questions *)context)->chooser, unit, out, stopped);
 }
 
+static bp_err answer(void *context, const void *what)
+{
+    return chooser_answer(&((questions *)context)->chooser, what);
+}
+
 static int64_t count_texts(const void *context, int64_t unit)
 {
     return chooser_amount(&((const questions *)context)->chooser, unit);
@@ -288,6 +293,7 @@ static bp_err open_job(void *context)
                                  .speed_digits = 1,
                                  .prepare = prepare,
                                  .run = run_unit,
+                                 .answer = answer,
                                  .amount_of = count_texts,
                                  .release = release,
                                  .merge = merge};
