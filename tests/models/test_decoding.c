@@ -12,6 +12,7 @@
 #include "base/rng.h"
 #include "math/math.h"
 #include "mesh/collective.h"
+#include "models/bamba/bamba.h"
 #include "models/bloom/bloom.h"
 #include "models/feedforward/feedforward.h"
 #include "models/gemma2/gemma2.h"
@@ -37,6 +38,7 @@
 #include "models/recurrent/recurrent.h"
 #include "models/rotary.h"
 #include "models/smollm3/smollm3.h"
+#include "models/stack.h"
 
 #include <math.h>
 
@@ -396,9 +398,9 @@ static void capped_stacks_decode_as_they_score(void **state)
 static void other_stacks_decode_as_they_score(void **state)
 {
     static const bp_model_family *const FAMILIES[] = {
-        &bp_qwen3_family,   &bp_olmo2_family,     &bp_gemma2_family,        &bp_smollm3_family,
-        &bp_granite_family, &bp_gemma3_family,    &bp_phi3_family,          &bp_mixtral_family,
-        &bp_olmoe_family,   &bp_qwen3_moe_family, &bp_granite_hybrid_family};
+        &bp_qwen3_family,   &bp_olmo2_family,     &bp_gemma2_family,         &bp_smollm3_family,
+        &bp_granite_family, &bp_gemma3_family,    &bp_phi3_family,           &bp_mixtral_family,
+        &bp_olmoe_family,   &bp_qwen3_moe_family, &bp_granite_hybrid_family, &bp_bamba_family};
 
     (void)state;
     near = 4e-5; /* as of capped stacks */
@@ -408,7 +410,7 @@ static void other_stacks_decode_as_they_score(void **state)
         shape.family = FAMILIES[k];
         shape.stack.epsilon = 0;
         shape.stack.attention_layers[0] = 2; /* of a hybrid */
-        if (k >= 7 && shape.family != &bp_granite_hybrid_family) {
+        if (k >= 7 && !bp_stack_is_hybrid(shape.family->stack)) {
             shape.stack.experts = 4;
             shape.stack.chosen = 2;
             shape.stack.balance = 0.1;
