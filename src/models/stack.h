@@ -230,6 +230,30 @@ typedef struct bp_stack {
         .key = "model.taps", .type = BP_OPTION_INT, .min = 1, .max = 64,                           \
         .help = "places that the convolution reads, the present one included; 4 if not given"      \
     }
+/** Hybrid stacks: which layers have attention, and those and the heads of the others. */
+#define BP_STACK_HYBRID_SIZES                                                                      \
+    {.name = "attention_layers",                                                                   \
+     .at = BP_SIZE_AT(stack.attention_layers),                                                     \
+     .type = BP_SIZE_REALS,                                                                        \
+     .optional = true},                                                                            \
+        BP_STACK_COUNT("state_heads", state_heads),                                                \
+        BP_STACK_COUNT("state_head_width", state_head_width), BP_STACK_STATE_SIZES
+#define BP_STACK_HYBRID_KEYS                                                                       \
+    BP_STACK_STATE_KEYS,                                                                           \
+        {.key = "model.attention_layers",                                                          \
+         .type = BP_OPTION_STRING,                                                                 \
+         .help = "a list 6,16 of the layers that have attention, from 1 on; the others are "       \
+                 "state-space layers, all if not given"},                                          \
+        {.key = "model.state_heads",                                                               \
+         .type = BP_OPTION_INT,                                                                    \
+         .min = 1,                                                                                 \
+         .max = 1 << 16,                                                                           \
+         .help = "heads of state-space layers, a multiple of mesh.tensor; model.heads if not "     \
+                 "given"},                                                                         \
+    {                                                                                              \
+        .key = "model.state_head_width", .type = BP_OPTION_INT, .min = 1, .max = 1 << 20,          \
+        .help = "their width; twice model.width over their number if not given"                    \
+    }
 /** How frequencies of rotary positions are scaled (models/rotary.h). */
 #define BP_STACK_SCALING                                                                           \
     {.name = "rope_scaling",                                                                       \

@@ -131,6 +131,64 @@
         "partial_rotary_factor", "null|1"                                                          \
     }
 
+/** Hybrid stacks, whose list "attention_layers" names the layers with attention: sizes of the
+ * others, after the width; what they have to be; and tensors of either kind of layer. */
+#define BP_HF_STATES                                                                               \
+    BP_HF_SIZE("state_heads", "mamba_n_heads", "128"),                                             \
+        {"state_head_width", "mamba_d_head", NULL, .absent = "2*width/state_heads",                \
+         .automatic = true},                                                                       \
+        BP_HF_SIZE("state", "mamba_d_state", "256"), BP_HF_SIZE("groups", "mamba_n_groups", "1"),  \
+        BP_HF_SIZE("taps", "mamba_d_conv", "4")
+#define BP_HF_STATES_ONLY                                                                          \
+    {"mamba_conv_bias", "true"}, {"mamba_proj_bias", "false"},                                     \
+        {"mamba_expand", "state_heads*state_head_width/width", .absent = "2"},                     \
+    {                                                                                              \
+        "time_step_limit",                                                                         \
+            "[0.0, \"Infinity\"]|[0, \"Infinity\"]|[0.0, {\"__float__\": \"Infinity\"}]"           \
+    }
+#define BP_HF_OF_LAYERS(theirs, rows, columns, ours, list)                                         \
+    {                                                                                              \
+        "layers.*." theirs, rows, columns, false, 1, {"h.*." ours}, .of_layers = list              \
+    }
+#define BP_HF_ATTENDING(theirs, rows, columns, ours)                                               \
+    BP_HF_OF_LAYERS(theirs, rows, columns, ours, "attention_layers")
+#define BP_HF_STATE(theirs, rows, columns, ours)                                                   \
+    BP_HF_OF_LAYERS(theirs, rows, columns, ours, "!attention_layers")
+#define BP_HF_STATE_WIDTH "state_heads*state_head_width"
+#define BP_HF_CONVOLVED(theirs, columns, between, x, bc)                                           \
+    {                                                                                              \
+        "layers.*.mamba.conv1d." theirs, BP_HF_STATE_WIDTH "+2*groups*state", columns, false, 2,   \
+            {"h.*." x, "h.*." bc},                                                                 \
+            .blocks = "1", .part_rows = {BP_HF_STATE_WIDTH, "2*groups*state"}, .middle = between,  \
+            .of_layers = "!attention_layers"                                                       \
+    }
+#define BP_HF_MIXERS                                                                               \
+    BP_HF_ATTENDING("input_layernorm.weight", "width", NULL, "ln1.gain"),                          \
+        BP_HF_ATTENDING("self_attn.q_proj.weight", "heads*head_width", "width", "attn.q.weight"),  \
+        BP_HF_ATTENDING("self_attn.k_proj.weight", "kv_heads*head_width", "width",                 \
+                        "attn.k.weight"),                                                          \
+        BP_HF_ATTENDING("self_attn.v_proj.weight", "kv_heads*head_width", "width",                 \
+                        "attn.v.weight"),                                                          \
+        BP_HF_ATTENDING("self_attn.o_proj.weight", "width", "heads*head_width",                    \
+                        "attn.out.weight"),                                                        \
+        BP_HF_STATE("input_layernorm.weight", "width", NULL, "ln.gain"),                           \
+        BP_HF_STATE("mamba.dt_bias", "state_heads", NULL, "dt.bias"),                              \
+        BP_HF_STATE("mamba.A_log", "state_heads", NULL, "decay"),                                  \
+        BP_HF_STATE("mamba.D", "state_heads", NULL, "skip"),                                       \
+        BP_HF_CONVOLVED("weight", "taps", "1", "x.taps", "bc.taps"),                               \
+        BP_HF_CONVOLVED("bias", NULL, NULL, "x.bias", "bc.bias"),                                  \
+        {"layers.*.mamba.in_proj.weight",                                                          \
+         "2*" BP_HF_STATE_WIDTH "+2*groups*state+state_heads",                                     \
+         "width",                                                                                  \
+         false,                                                                                    \
+         4,                                                                                        \
+         {"h.*.z.weight", "h.*.x.weight", "h.*.bc.weight", "h.*.dt.weight"},                       \
+         .blocks = "1",                                                                            \
+         .part_rows = {BP_HF_STATE_WIDTH, BP_HF_STATE_WIDTH, "2*groups*state", "state_heads"},     \
+         .of_layers = "!attention_layers"},                                                        \
+        BP_HF_STATE("mamba.norm.weight", BP_HF_STATE_WIDTH, NULL, "gate.gain"),                    \
+        BP_HF_STATE("mamba.out_proj.weight", "width", BP_HF_STATE_WIDTH, "out.weight")
+
 /** Members that are written besides: bp_hf_table.more. */
 #define BP_HF_MORE "{\"attention_dropout\": 0.0, \"torch_dtype\": \"float32\", \"use_cache\": true}"
 

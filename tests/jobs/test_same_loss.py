@@ -17,7 +17,7 @@ SIZES = ["model.layers=2", "model.width=16", "model.heads=2", "model.context=24"
 EXPERTS = ["model.experts=4", "model.experts_chosen=2", "model.experts_balance=0.1"]
 FAMILIES = {
     "gpt": [], "llama": [], "mistral": ["model.window=5"], "gpt_neox": [], "mamba2": [], "qwen3": [], "olmo2": [], "gemma2": [], "smollm3": [], "granite": [], "opt": [], "gptj": [], "bloom": [], "openai_gpt": [],
-    "gemma3": [], "phi3": [], "granite_hybrid": ["model.attention_layers=2"], "mixtral": EXPERTS, "olmoe": [*EXPERTS, "model.clip=1.5"],
+    "gemma3": [], "phi3": [], "granite_hybrid": ["model.attention_layers=2"], "bamba": ["model.attention_layers=1"], "mixtral": EXPERTS, "olmoe": [*EXPERTS, "model.clip=1.5"],
     "qwen3_moe": [*EXPERTS, "model.experts_dense=1", "model.experts_inner=12"], "bert": [], "roberta": [], "distilbert": [], "modernbert": ["model.window=6"], "deberta": ["model.buckets=6"], "one_segment": ["model.segments=1"], "electra": [],
     "transformer": ["model.encoder_layers=1"], "bart": ["model.encoder_layers=1"], "t5": ["model.encoder_layers=1"],
     "mbart": ["model.encoder_layers=1"]}
@@ -124,7 +124,7 @@ class SameLanguageModel(bagpipe_test.FolderTest):
         draw, C = random.Random(6), self.CONTEXT
         lines = [" ".join(draw.choice(WORDS) for _ in range(n)) for n in [C] + [C - 1] * 9]
         whole, first, rest = (self.corpus(name, part) for name, part in (("whole", lines), ("first", lines[:1]), ("rest", lines[1:])))
-        for family in ("gpt", "llama", "mistral", "gpt_neox", "mamba2", "qwen3", "olmo2", "gemma2", "smollm3", "granite", "opt", "gptj", "bloom", "openai_gpt", "gemma3", "phi3", "granite_hybrid",
+        for family in ("gpt", "llama", "mistral", "gpt_neox", "mamba2", "qwen3", "olmo2", "gemma2", "smollm3", "granite", "opt", "gptj", "bloom", "openai_gpt", "gemma3", "phi3", "granite_hybrid", "bamba",
                        "mixtral", "olmoe", "qwen3_moe", "feedforward"):
             with self.subTest(family=family):
                 model, expected = self.trained(family, FAMILIES.get(family, []), f"corpus.train={whole}", f"corpus.valid={whole}")

@@ -12,6 +12,7 @@
 #include "base/rng.h"
 #include "math/math.h"
 #include "mesh/collective.h"
+#include "models/bamba/bamba.h"
 #include "models/bloom/bloom.h"
 #include "models/feedforward/feedforward.h"
 #include "models/gemma2/gemma2.h"
@@ -37,6 +38,7 @@
 #include "models/recurrent/recurrent.h"
 #include "models/rotary.h"
 #include "models/smollm3/smollm3.h"
+#include "models/stack.h"
 
 #include <math.h>
 
@@ -409,12 +411,12 @@ static void other_stacks_decode_as_they_score(void **state)
     static const struct {
         const bp_model_family *family;
         const bp_stack_sizes *sizes;
-    } ROWS[] = {{&bp_qwen3_family, &DENSE},      {&bp_olmo2_family, &DENSE},
-                {&bp_gemma2_family, &DENSE},     {&bp_smollm3_family, &DENSE},
-                {&bp_granite_family, &DENSE},    {&bp_gemma3_family, &DENSE},
-                {&bp_phi3_family, &DENSE},       {&bp_granite_hybrid_family, &HYBRID},
-                {&bp_mixtral_family, &MIXTURE},  {&bp_olmoe_family, &MIXTURE},
-                {&bp_qwen3_moe_family, &MIXTURE}};
+    } ROWS[] = {{&bp_qwen3_family, &DENSE},       {&bp_olmo2_family, &DENSE},
+                {&bp_gemma2_family, &DENSE},      {&bp_smollm3_family, &DENSE},
+                {&bp_granite_family, &DENSE},     {&bp_gemma3_family, &DENSE},
+                {&bp_phi3_family, &DENSE},        {&bp_granite_hybrid_family, &HYBRID},
+                {&bp_mixtral_family, &MIXTURE},   {&bp_olmoe_family, &MIXTURE},
+                {&bp_qwen3_moe_family, &MIXTURE}, {&bp_bamba_family, &HYBRID}};
 
     (void)state;
     near = 4e-5; /* as of capped stacks */

@@ -8,11 +8,11 @@ import bagpipe_test
 from bagpipe_test import JobTest
 
 SHORT = ["train.steps=1", "train.batch=2", "corpus.valid="]
-CAUSAL = ("gpt", "llama", "gpt_neox", "mamba2", "qwen3", "olmo2", "gemma2", "smollm3", "granite", "opt", "openai_gpt", "gptj", "bloom", "gemma3", "phi3", "granite_hybrid", "mixtral", "olmoe", "qwen3_moe")
+CAUSAL = ("gpt", "llama", "gpt_neox", "mamba2", "qwen3", "olmo2", "gemma2", "smollm3", "granite", "opt", "openai_gpt", "gptj", "bloom", "gemma3", "phi3", "granite_hybrid", "bamba", "mixtral", "olmoe", "qwen3_moe")
 RECURRENT = ("rnn", "lstm", "gru")
 MASKED = ("bert", "roberta", "distilbert", "modernbert", "deberta", "electra")
 EXPERTS = ["model.experts=4", "model.experts_chosen=2"]
-MORE = {"mixtral": EXPERTS, "olmoe": EXPERTS, "qwen3_moe": EXPERTS, "bert": ["mask.next_sentence=no"],
+MORE = {"bamba": ["model.attention_layers=2"], "mixtral": EXPERTS, "olmoe": EXPERTS, "qwen3_moe": EXPERTS, "bert": ["mask.next_sentence=no"],
         "deberta": ["model.buckets=6", "model.segments=2", "model.embedding=24", "model.convolution=3", "model.convolution_groups=2", "model.convolution_activation=gelu"], "modernbert": ["model.window=6", "model.rope_local_theta=100"], "roberta": ["model.first_position=1"]}  # the tokenizer's padding is 0
 PAIRS = ("transformer", "bart", "t5")
 

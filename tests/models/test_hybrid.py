@@ -1,4 +1,4 @@
-"""Hybrids of state-space layers and attention (Granite 4.0's), against numpy in float64: log-probabilities, generation, folders that come back with equal
+"""Hybrids of state-space layers and attention (Granite 4.0's and Bamba), against numpy in float64: log-probabilities, generation, folders that come back with equal
 bytes; losses of training on every mesh, a run that goes on on another one, and what is refused."""
 import json
 import os
@@ -9,12 +9,12 @@ from bagpipe_test import JobTest, digests, metrics, read_json, timeless
 
 try:
     import numpy
-    from t5_numpy import write_tensors
+    from t5_numpy import read_tensors, write_tensors
 except ImportError:
     numpy = None
 
 V, C, H, G, F, HEADS, P, N, GROUPS, K = 61, 24, 4, 2, 20, 6, 8, 5, 2, 4
-D, INNER, BC = C // H, HEADS * P, 2 * GROUPS * N
+INNER, BC = HEADS * P, 2 * GROUPS * N
 TYPES = ["mamba", "attention", "mamba", "attention", "mamba"]
 CONFIG = {"model_type": "granitemoehybrid", "architectures": ["GraniteMoeHybridForCausalLM"], "vocab_size": V, "hidden_size": C, "num_hidden_layers": len(TYPES),
           "num_attention_heads": H, "num_key_value_heads": G, "hidden_act": "silu", "max_position_embeddings": 64, "rms_norm_eps": 1e-5, "rope_theta": 300.0,
@@ -27,8 +27,37 @@ SMALL = ["model.kind=granite_hybrid", "model.layers=4", "model.attention_layers=
          "model.state_heads=8", "model.state_head_width=6", "model.residual_multiplier=0.8", "model.dropout=0.1", "train.steps=6"]
 
 
+# Bamba's: without multipliers, other names, and positions that turn half of a head of 8.
+BAMBA = {"model_type": "bamba", "architectures": ["BambaForCausalLM"], "vocab_size": V, "hidden_size": C, "num_hidden_layers": len(TYPES), "num_attention_heads": 3,
+         "num_key_value_heads": 1, "hidden_act": "silu", "max_position_embeddings": 64, "rms_norm_eps": 1e-5, "rope_theta": 300.0, "rope_scaling": None,
+         "tie_word_embeddings": False, "attention_bias": False, "mlp_bias": False, "attention_dropout": 0.0, "intermediate_size": F, "attn_layer_indices": [1, 3],
+         "partial_rotary_factor": 0.5, "mamba_n_heads": HEADS, "mamba_n_groups": GROUPS, "mamba_d_state": N, "mamba_d_head": P, "mamba_d_conv": K, "mamba_expand": 2,
+         "mamba_chunk_size": 256, "mamba_conv_bias": True, "mamba_proj_bias": False, "eos_token_id": 0}
+BAMBA_NAMES = {"model.norm.weight": "model.final_layernorm.weight", "post_attention_layernorm": "pre_ff_layernorm", "shared_mlp.output_linear": "feed_forward.down_proj"}
+
+
+def sizes_of(config):
+    """Heads, those of keys, their width, and how much of it positions turn."""
+    heads, width = config["num_attention_heads"], C // config["num_attention_heads"]
+    return heads, config["num_key_value_heads"], width, int(width * config.get("partial_rotary_factor", 1))
+
+
+def as_bamba(tensors):
+    out = {}
+    for name, value in tensors.items():
+        if "shared_mlp.input_linear" in name:
+            for part, rows in (("gate_proj", value[:F]), ("up_proj", value[F:])):
+                out[name.replace("shared_mlp.input_linear", "feed_forward." + part)] = rows
+            continue
+        for theirs, own in BAMBA_NAMES.items():
+            name = name.replace(theirs, own)
+        out[name] = value
+    return {name: out[name] for name in sorted(out)}
+
+
 def weights(config):
     draw = numpy.random.default_rng(11)
+    H, G, D, _ = sizes_of(config)
     out = {"model.embed_tokens.weight": draw.normal(0, 0.5, (V, C)), "model.norm.weight": draw.normal(1, 0.1, C)}
     if not config["tie_word_embeddings"]:
         out["lm_head.weight"] = draw.normal(0, 0.5, (V, C))
@@ -55,14 +84,15 @@ def silu(x):
     return x / (1 + numpy.exp(-x))
 
 
-def turn(x, t):
-    """The head x at place t."""
-    angles = t * CONFIG["rope_theta"] ** (-numpy.arange(0, D, 2) / D)
-    a, b = x[:D // 2], x[D // 2:]
-    return numpy.concatenate([a * numpy.cos(angles) - b * numpy.sin(angles), b * numpy.cos(angles) + a * numpy.sin(angles)])
+def turn(x, t, rotated):
+    """The head x at place t, of which the first numbers turn."""
+    angles = t * CONFIG["rope_theta"] ** (-numpy.arange(0, rotated, 2) / rotated)
+    a, b = x[:rotated // 2], x[rotated // 2:rotated]
+    return numpy.concatenate([a * numpy.cos(angles) - b * numpy.sin(angles), b * numpy.cos(angles) + a * numpy.sin(angles), x[rotated:]])
 
 
 def attention(of, x, config):
+    H, G, D, rotated = sizes_of(config)
     q, k, v = (x @ of[f"self_attn.{name}_proj.weight"].T for name in "qkv")
     out = numpy.zeros((len(x), H * D))
     for t in range(len(x)):
@@ -71,7 +101,7 @@ def attention(of, x, config):
             for u in range(t + 1):
                 keys.append(k[u, g * D:][:D])
             if config["position_embedding_type"] == "rope":
-                mine, keys = turn(mine, t), [turn(key, u) for u, key in enumerate(keys)]
+                mine, keys = turn(mine, t, rotated), [turn(key, u, rotated) for u, key in enumerate(keys)]
             scores = numpy.exp([mine @ key * config["attention_multiplier"] for key in keys])
             out[t, h * D:(h + 1) * D] = sum(score * v[u, g * D:][:D] for u, score in enumerate(scores)) / scores.sum()
     return out @ of["self_attn.o_proj.weight"].T
@@ -164,6 +194,36 @@ class Hybrid(JobTest):
             config = read_json(self.at(name + "-out"), "config.json")
             for key in {**CONFIG, **more}.keys() - {"intermediate_size", "num_experts_per_tok", "mamba_chunk_size"}:
                 self.assertEqual(config[key], {**CONFIG, **more}[key], key)
+
+    def test_bambas_are_numpys_and_come_back(self):
+        plain = {"embedding_multiplier": 1, "residual_multiplier": 1, "logits_scaling": 1, "attention_multiplier": 8 ** -0.5, "position_embedding_type": "rope", "layer_types": TYPES}
+        rows = [[3, 17, 42, 8, 8, 60, 25], [5], list(range(1, 40))]
+        own = weights({**BAMBA, **plain})
+        os.makedirs(self.at("bamba-folder"))
+        write_tensors(self.at("bamba-folder"), as_bamba(own))
+        self.write("bamba-folder/config.json", json.dumps(BAMBA))
+        self.must(["bagpipe-data", "import", self.at("bamba-folder"), "--out", self.at("bamba"), "--no-tokenizer"])
+        for ranks, mesh in ((0, []), (2, ["mesh.pipeline=2"])):
+            for line in self.generated("bamba-run" + "".join(mesh), "bamba", rows, *mesh, ranks=ranks):
+                row, tokens = rows[line["index"]], line["tokens"]
+                truth = logprobs(own, row + tokens[:-1], {**BAMBA, **plain})[len(row) - 1:]
+                picked = [truth[k, token] for k, token in enumerate(tokens)]
+                self.assertAlmostEqual(line["logprob"], sum(picked), delta=1e-4)
+                self.assertTrue(all(truth[k].max() - value < 1e-5 for k, value in enumerate(picked)))
+        self.must(["bagpipe-data", "export", self.at("bamba"), "--out", self.at("bamba-out"), "--no-tokenizer"])
+        back = read_tensors(self.at("bamba-out"))
+        self.assertEqual(back.keys(), as_bamba(own).keys())
+        for name, value in as_bamba(own).items():
+            numpy.testing.assert_array_equal(back[name], value)
+        config = read_json(self.at("bamba-out"), "config.json")
+        for key in BAMBA.keys() - {"mamba_chunk_size"}:
+            self.assertEqual(config[key], BAMBA[key], key)
+        for key, value in (("partial_rotary_factor", 0.25), ("mlp_bias", True), ("attn_rotary_emb", 8), ("mamba_proj_bias", True)):
+            folder = self.at("bamba-" + key)
+            os.makedirs(folder)
+            write_tensors(folder, as_bamba(own))
+            self.write(f"bamba-{key}/config.json", json.dumps({**BAMBA, key: value}))
+            self.assert_error(bagpipe_test.run([bagpipe_test.program("bagpipe-data"), "import", folder, "--out", self.at("never")]), 65, "[huggingface.unsupported]", key)
 
     def test_a_key_that_is_not_there_means_the_class_default(self):
         defaults = {"num_key_value_heads": H, "rms_norm_eps": 1e-6, "rope_theta": 10000.0, "tie_word_embeddings": False, "embedding_multiplier": 1.0,

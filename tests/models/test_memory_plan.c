@@ -8,6 +8,7 @@
 #include "base/rng.h"
 #include "math/gemm/linear_parts.h"
 #include "math/math.h"
+#include "models/bamba/bamba.h"
 #include "models/bert/bert.h"
 #include "models/bloom/bloom.h"
 #include "models/deberta/deberta.h"
@@ -30,6 +31,7 @@
 #include "models/qwen3/qwen3.h"
 #include "models/qwen3_moe/qwen3_moe.h"
 #include "models/smollm3/smollm3.h"
+#include "models/stack.h"
 
 #include <math.h>
 
@@ -51,18 +53,19 @@ static bp_model_shape random_shape(int tensors, int stages)
 {
     static const int64_t vocabularies[] = {23, 257, 8192, 20000, 50257};
     static const bp_model_family *const families[] = {
-        &bp_gpt_family,        &bp_llama_family,
-        &bp_gpt_neox_family,   &bp_bert_family,
-        &bp_roberta_family,    &CAPPED_FAMILY,
-        &bp_qwen3_family,      &bp_olmo2_family,
-        &bp_gemma2_family,     &bp_distilbert_family,
-        &bp_smollm3_family,    &bp_granite_family,
-        &bp_mamba2_family,     &bp_bloom_family,
-        &bp_gptj_family,       &bp_openai_gpt_family,
-        &bp_gemma3_family,     &bp_phi3_family,
-        &bp_mixtral_family,    &bp_olmoe_family,
-        &bp_qwen3_moe_family,  &bp_granite_hybrid_family,
-        &bp_modernbert_family, &bp_deberta_family};
+        &bp_gpt_family,       &bp_llama_family,
+        &bp_gpt_neox_family,  &bp_bert_family,
+        &bp_roberta_family,   &CAPPED_FAMILY,
+        &bp_qwen3_family,     &bp_olmo2_family,
+        &bp_gemma2_family,    &bp_distilbert_family,
+        &bp_smollm3_family,   &bp_granite_family,
+        &bp_mamba2_family,    &bp_bloom_family,
+        &bp_gptj_family,      &bp_openai_gpt_family,
+        &bp_gemma3_family,    &bp_phi3_family,
+        &bp_mixtral_family,   &bp_olmoe_family,
+        &bp_qwen3_moe_family, &bp_granite_hybrid_family,
+        &bp_bamba_family,     &bp_modernbert_family,
+        &bp_deberta_family};
     int64_t heads = tensors * draw(1, 2);
     bp_model_shape shape = {
         .family = families[draw(0, (int64_t)(sizeof families / sizeof *families) - 1)],
@@ -95,7 +98,7 @@ static bp_model_shape random_shape(int tensors, int stages)
     }
     if (shape.family == &bp_bert_family || shape.family == &bp_roberta_family)
         shape.own[BP_BERT_BOUNDARY] = draw(0, 1);
-    if (shape.family == &bp_granite_hybrid_family)
+    if (bp_stack_is_hybrid(shape.family->stack))
         shape.stack.attention_layers[0] = (double)draw(0, shape.layers);
     shape.family->fill_defaults(&shape);
     return shape;

@@ -3,43 +3,34 @@
 
 #include "models/stack_huggingface.h"
 
-static const bp_hf_size SIZES[] = {
-    BP_HF_SIZE("layers", "num_hidden_layers", "32"),
-    BP_HF_SIZE("width", "hidden_size", "4096"),
-    BP_HF_SIZE("heads", "num_attention_heads", "32"),
-    BP_HF_SIZE("inner", "shared_intermediate_size", "1024"),
-    BP_HF_SIZE("context", "max_position_embeddings", "2048"),
-    BP_HF_SIZE("vocab_size", "vocab_size", "32000"),
-    BP_HF_KV_HEADS("heads"),
-    BP_HF_HEAD_WIDTH("width/heads"),
-    {"attention_layers", "layer_types", NULL, BP_HF_LAYERS, "0", .words = "\"mamba\"|\"attention\"",
-     .null_is = "0", .quiet = true},
-    BP_HF_SIZE("state_heads", "mamba_n_heads", "128"),
-    {"state_head_width", "mamba_d_head", NULL, .absent = "2*width/state_heads", .automatic = true},
-    BP_HF_SIZE("state", "mamba_d_state", "256"),
-    BP_HF_SIZE("groups", "mamba_n_groups", "1"),
-    BP_HF_SIZE("taps", "mamba_d_conv", "4"),
-    {"rotary", "position_embedding_type", NULL, BP_HF_FLAG, "1", .absent = "0",
-     .words = "nope|rope", .null_is = "0"},
-    BP_HF_NUMBER("norm_epsilon", "rms_norm_eps", "1e-6"),
-    BP_HF_THETA("10000"),
-    BP_HF_ROPE_SCALING,
-    BP_HF_TIED("0"),
-    BP_HF_MULTIPLIERS,
-    {0}};
+static const bp_hf_size SIZES[] = {BP_HF_SIZE("layers", "num_hidden_layers", "32"),
+                                   BP_HF_SIZE("width", "hidden_size", "4096"),
+                                   BP_HF_SIZE("heads", "num_attention_heads", "32"),
+                                   BP_HF_SIZE("inner", "shared_intermediate_size", "1024"),
+                                   BP_HF_SIZE("context", "max_position_embeddings", "2048"),
+                                   BP_HF_SIZE("vocab_size", "vocab_size", "32000"),
+                                   BP_HF_KV_HEADS("heads"),
+                                   BP_HF_HEAD_WIDTH("width/heads"),
+                                   {"attention_layers", "layer_types", NULL, BP_HF_LAYERS, "0",
+                                    .words = "\"mamba\"|\"attention\"", .null_is = "0",
+                                    .quiet = true},
+                                   BP_HF_STATES,
+                                   {"rotary", "position_embedding_type", NULL, BP_HF_FLAG, "1",
+                                    .absent = "0", .words = "nope|rope", .null_is = "0"},
+                                   BP_HF_NUMBER("norm_epsilon", "rms_norm_eps", "1e-6"),
+                                   BP_HF_THETA("10000"),
+                                   BP_HF_ROPE_SCALING,
+                                   BP_HF_TIED("0"),
+                                   BP_HF_MULTIPLIERS,
+                                   {0}};
 
-static const bp_hf_setting SETTINGS[] = {
-    {"num_local_experts", "0", .absent = "8"},
-    BP_HF_WHOLE_HEADS,
-    {"hidden_act", "\"silu\""},
-    {"attention_bias", "false"},
-    {"mamba_conv_bias", "true"},
-    {"mamba_proj_bias", "false"},
-    {"mamba_expand", "state_heads*state_head_width/width", .absent = "2"},
-    {"time_step_limit",
-     "[0.0, \"Infinity\"]|[0, \"Infinity\"]|[0.0, {\"__float__\": \"Infinity\"}]"},
-    {"normalization_function", "\"rmsnorm\""},
-    {0}};
+static const bp_hf_setting SETTINGS[] = {{"num_local_experts", "0", .absent = "8"},
+                                         BP_HF_WHOLE_HEADS,
+                                         {"hidden_act", "\"silu\""},
+                                         {"attention_bias", "false"},
+                                         BP_HF_STATES_ONLY,
+                                         {"normalization_function", "\"rmsnorm\""},
+                                         {0}};
 
 /* What concerns experts, of which there are none, and how the scan is computed and begins. */
 static const char *const HARMLESS[] = {"attention_dropout",    "intermediate_size",
@@ -48,68 +39,20 @@ static const char *const HARMLESS[] = {"attention_dropout",    "intermediate_siz
                                        "time_step_min",        "time_step_max",
                                        "init_method",          NULL};
 
-#define OF_LAYERS(theirs, rows, columns, ours, list)                                               \
-    {                                                                                              \
-        "layers.*." theirs, rows, columns, false, 1, {"h.*." ours}, .of_layers = list              \
-    }
-#define ATTENDS "attention_layers"
-#define STATES  "!attention_layers"
-#define MIXED   "state_heads*state_head_width+2*groups*state"
-#define INNER   "state_heads*state_head_width"
-
-static const bp_hf_row ROWS[] = {
-    BP_HF_EMBEDDING,
-    OF_LAYERS("input_layernorm.weight", "width", NULL, "ln1.gain", ATTENDS),
-    OF_LAYERS("self_attn.q_proj.weight", "heads*head_width", "width", "attn.q.weight", ATTENDS),
-    OF_LAYERS("self_attn.k_proj.weight", "kv_heads*head_width", "width", "attn.k.weight", ATTENDS),
-    OF_LAYERS("self_attn.v_proj.weight", "kv_heads*head_width", "width", "attn.v.weight", ATTENDS),
-    OF_LAYERS("self_attn.o_proj.weight", "width", "heads*head_width", "attn.out.weight", ATTENDS),
-    OF_LAYERS("input_layernorm.weight", "width", NULL, "ln.gain", STATES),
-    OF_LAYERS("mamba.dt_bias", "state_heads", NULL, "dt.bias", STATES),
-    OF_LAYERS("mamba.A_log", "state_heads", NULL, "decay", STATES),
-    OF_LAYERS("mamba.D", "state_heads", NULL, "skip", STATES),
-    {"layers.*.mamba.conv1d.weight",
-     MIXED,
-     "taps",
-     false,
-     2,
-     {"h.*.x.taps", "h.*.bc.taps"},
-     .blocks = "1",
-     .part_rows = {INNER, "2*groups*state"},
-     .middle = "1",
-     .of_layers = STATES},
-    {"layers.*.mamba.conv1d.bias",
-     MIXED,
-     NULL,
-     false,
-     2,
-     {"h.*.x.bias", "h.*.bc.bias"},
-     .blocks = "1",
-     .part_rows = {INNER, "2*groups*state"},
-     .of_layers = STATES},
-    {"layers.*.mamba.in_proj.weight",
-     "2*state_heads*state_head_width+2*groups*state+state_heads",
-     "width",
-     false,
-     4,
-     {"h.*.z.weight", "h.*.x.weight", "h.*.bc.weight", "h.*.dt.weight"},
-     .blocks = "1",
-     .part_rows = {INNER, INNER, "2*groups*state", "state_heads"},
-     .of_layers = STATES},
-    OF_LAYERS("mamba.norm.weight", INNER, NULL, "gate.gain", STATES),
-    OF_LAYERS("mamba.out_proj.weight", "width", INNER, "out.weight", STATES),
-    BP_HF_NORM("post_attention_layernorm", "h.*.ln2.gain"),
-    {"layers.*.shared_mlp.input_linear.weight",
-     "2*inner",
-     "width",
-     false,
-     2,
-     {"h.*.mlp.gate.weight", "h.*.mlp.up.weight"},
-     .blocks = "1"},
-    BP_HF_MATRIX("layers.*.shared_mlp.output_linear.weight", "width", "inner",
-                 "h.*.mlp.down.weight"),
-    BP_HF_ENDS,
-    {0}};
+static const bp_hf_row ROWS[] = {BP_HF_EMBEDDING,
+                                 BP_HF_MIXERS,
+                                 BP_HF_NORM("post_attention_layernorm", "h.*.ln2.gain"),
+                                 {"layers.*.shared_mlp.input_linear.weight",
+                                  "2*inner",
+                                  "width",
+                                  false,
+                                  2,
+                                  {"h.*.mlp.gate.weight", "h.*.mlp.up.weight"},
+                                  .blocks = "1"},
+                                 BP_HF_MATRIX("layers.*.shared_mlp.output_linear.weight", "width",
+                                              "inner", "h.*.mlp.down.weight"),
+                                 BP_HF_ENDS,
+                                 {0}};
 
 static bp_err check(const bp_hf_shape *shape, const char *path)
 {
