@@ -534,7 +534,7 @@ static bp_err choose_form(const form **f, int *figure, const file_options *optio
             options->form);
     if (options->out &&
         (options->form || (!has_suffix(options->out, ".svg") && !has_suffix(options->out, ".png"))))
-        return BP_FAIL(BP_ERR_USAGE, "command.bad_ending",
+        return BP_FAIL(BP_ERR_USAGE, "table.bad_ending",
                        "--out of score runs is a plot, .svg or .png, and has no --form: at the "
                        "command line; name such a file, or redirect the table");
     return BP_OK;

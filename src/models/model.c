@@ -27,7 +27,8 @@ const char *bp_model_statistic_name(int64_t statistic)
 
 const char *bp_model_extra_name(bp_model_extra extra)
 {
-    static const char *const NAMES[] = {"differential_entropy", "log_normaliser", "logit_variance"};
+    static const char *const NAMES[] = {"differential_entropy", "log_normaliser", "logit_variance",
+                                        "mahalanobis"};
 
     BP_ASSERT(extra < BP_MODEL_EXTRAS);
     return NAMES[extra];

@@ -440,7 +440,7 @@ class Compare(JobTest):
         for name in ("bits a byte", "a", "b", *((f"{name} {value}".strip() or "all") for _, name, value in groups)):
             self.assertIn(name, [text.strip() for text in texts])
         for more in (["--out", self.at("x.pdf")], ["--out", self.at("x.svg"), "--form", "text"]):
-            self.assert_error(run([program("bagpipe-data"), "table", self.at("a"), *more]), 64, "[command.bad_ending]")
+            self.assert_error(run([program("bagpipe-data"), "table", self.at("a"), *more]), 64, "[table.bad_ending]")
 
     def test_what_a_table_of_scores_does_not_compare(self):
         self.labelled("few", [row for row in self.rows if row["text"]][:9])

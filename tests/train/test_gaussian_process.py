@@ -9,6 +9,7 @@ import sys
 import h5py
 import numpy
 import scipy.special
+import sklearn.covariance
 import sklearn.metrics
 
 import bagpipe_test
@@ -145,6 +146,54 @@ class GaussianProcess(test_finetune.TaskTest):
         self.assert_error(adapted, 78, "[sngp.other_method]", "at adapter.kind")
         scaled = self.finetune("scaled", 0, *SNGP, f"model.init={model}", "sngp.length_scale=3")
         self.assert_error(scaled, 65, "[task.other_task]", "sngp.length_scale")
+
+    def test_distances_are_those_of_numpy(self):
+        """:mahalanobis of a plain head: class means and shared covariance of the last states; and energy, of its logits."""
+        plain = [*TINY, "task.pool=mean", "train.batch=16", "mesh.micro_batch=4", "train.steps=30", "optimizer.lr=1e-2",
+                 f"corpus.train={self.at('domain.h5')}", f"corpus.valid={self.at('domain.h5')}"]
+        tuned = self.tuned("plain", 0, *plain)
+        w = weights_of(tuned)
+        inside, outside = self.states(w, self.texts), self.states(w, self.strange)
+        kinds = numpy.array(self.topics)
+        means = numpy.array([inside[kinds == kind].mean(0) for kind in KINDS])
+        centred = inside - means[[KINDS.index(kind) for kind in self.topics]]
+        covariance = centred.T @ centred / len(centred)
+        covariance += 1e-6 * numpy.trace(covariance) / len(covariance) * numpy.eye(len(covariance))
+        gaps = numpy.concatenate([inside, outside])[:, None] - means[None]
+        want = numpy.einsum("nki,ij,nkj->nk", gaps, numpy.linalg.inv(covariance), gaps).min(1)
+        fitted = sklearn.covariance.EmpiricalCovariance(assume_centered=True).fit(centred)
+        theirs = numpy.array([fitted.mahalanobis(gaps[:, k]) for k in range(3)]).min(0)
+        numpy.testing.assert_allclose(want, theirs, rtol=1e-2)
+        label = [0] * len(self.texts) + [1] * len(self.strange)
+        for name, ranks, mesh in (("far", 0, []), ("far-data", 2, []), ("far-mesh", 4, ["mesh.tensor=2", "mesh.pipeline=2"])):
+            result = run(self.far(name, f"far={tuned}:mahalanobis, one={tuned}", *mesh), ranks)
+            self.assertEqual(result.status, 0, str(result))
+            with h5py.File(pathlib.Path(self.at(name), "uncertainty", "scores", "far", "score", "outcomes.h5")) as file:
+                told, normaliser = file["mahalanobis"][()].astype(float), file["log_normaliser"][()].astype(float)
+            numpy.testing.assert_allclose(told, want, rtol=2e-3, err_msg=name)
+            logits = numpy.concatenate([inside, outside]) @ w["task.weight"].T + w["task.bias"]
+            numpy.testing.assert_allclose(normaliser, scipy.special.logsumexp(logits, axis=1), atol=2e-5)
+            methods = read_json(self.at(name), "uncertainty", "summary.json")["methods"]
+            shift = methods["far"]["ood"]["outside"]
+            self.assertAlmostEqual(shift["auroc"]["mahalanobis"], sklearn.metrics.roc_auc_score(label, told), 9)
+            self.assertAlmostEqual(shift["aupr"]["mahalanobis"], sklearn.metrics.average_precision_score(label, told), 9)
+            self.assertAlmostEqual(shift["auroc"]["energy"], sklearn.metrics.roc_auc_score(label, -normaliser), 9)
+            self.assertGreater(shift["auroc"]["mahalanobis"], 0.8)
+            self.assertIsNone(methods["one"]["ood"]["outside"]["auroc"]["mahalanobis"])
+            self.assertEqual(methods["far"]["nll"], methods["one"]["nll"])
+        page = pathlib.Path(self.at("far"), "uncertainty", "index.html").read_text(encoding="utf-8")
+        self.assertIn("Mahalanobis distance", page)
+        again = run(self.far("far", f"far={tuned}:mahalanobis, one={tuned}, more={tuned}:dropout"))
+        self.assertEqual(again.status, 0, str(again))
+        number = self.tuned("value", 0, *TINY, "task.kind=regression", "task.label=length", "train.steps=1", "train.batch=8", f"corpus.train={self.at('train.h5')}",
+                            f"corpus.valid={self.at('valid.h5')}")
+        self.assert_error(run(self.far("no-classes", f"far={number}:mahalanobis", f"corpus.valid={self.at('valid.h5')}")), 78, "[mahalanobis.no_classes]")
+        self.assert_error(run([*self.far("no-corpus", f"far={tuned}:mahalanobis"), "corpus.train="]), 78, "[mahalanobis.no_corpus]")
+
+    def far(self, name, models, *keys):
+        return [bagpipe_test.program("bagpipe"), "uncertainty", f"run.dir={self.at(name)}", f"uncertainty.models={models}",
+                f"uncertainty.in_domain={self.at('domain.h5')}", f"uncertainty.shifted={self.at('outside.h5')}", "uncertainty.resamples=100",
+                f"corpus.train={self.at('domain.h5')}", self.at("empty.ini"), *keys]
 
     def test_meshes_and_kills(self):
         keys = ["train.steps=12", "optimizer.lr=1e-2", "checkpoint.every=5", "checkpoint.async=no", "corpus.valid="]

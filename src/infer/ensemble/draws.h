@@ -67,6 +67,9 @@ typedef struct bp_draws_ops {
     /** Change logits[rows][columns] of a member, as its head returns them. On the last pipeline
      * stage; no MPI. Such members do not continue sequences. */
     void (*logits)(const bp_draws *self, const bp_draw_rows *rows, float *logits);
+    /** out[rows]: how far rows hidden[rows][width] of the member's states are from those of its
+     * training (BP_EXTRA_DISTANCE). On the last pipeline stage; no MPI. */
+    void (*distance)(bp_draws *self, const float *hidden, int64_t rows, int64_t width, float *out);
     /** What the members take on a rank of the last stage besides the model. */
     int64_t (*bytes)(const bp_draws *self, const bp_model_memory *model, const bp_mesh_shape *mesh);
     /** The ensemble is open, or could not be opened: close files. */

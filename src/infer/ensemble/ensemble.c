@@ -11,17 +11,18 @@
 static void fill_extras(float *values, int64_t stride, const ensemble_work *work,
                         const bp_mixture *in, int64_t r, unsigned extras)
 {
-    double normaliser = 0, variance = 0, M = (double)in->members;
+    double normaliser = 0, more = 0, M = (double)in->members;
 
     for (int64_t m = 0; m < in->members; m++) {
         const bp_member_row *known = &in->known[m * in->known_stride + r];
 
         normaliser += ((double)known->max + known->log_total) / M;
-        variance += (double)known->variance / M;
+        more += (double)known->more / M;
     }
     double found[BP_MODEL_EXTRAS] = {[BP_EXTRA_SPREAD] = work->spread ? work->spread[r] : 0,
                                      [BP_EXTRA_NORMALISER] = normaliser,
-                                     [BP_EXTRA_VARIANCE] = variance};
+                                     [BP_EXTRA_VARIANCE] = more,
+                                     [BP_EXTRA_DISTANCE] = more};
     for (int e = 0; e < BP_MODEL_EXTRAS; e++)
         if (extras >> e & 1)
             values[bp_model_extras_before(extras, e) * stride] = (float)found[e];

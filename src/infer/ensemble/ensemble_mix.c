@@ -79,12 +79,20 @@ static void know_member(ensemble *self, ensemble_work *work, bp_member_row *know
         known[r].top = work->tops[r];
 }
 
-/* Variances that a Gaussian process leaves after its logits: hidden[rows][width] of the member. */
-static void take_variances(const ensemble *self, bp_member_row *known, const float *hidden,
-                           int64_t width, int64_t rows)
+/* What the states hidden[rows][width] of a member tell besides: variances that a Gaussian process
+ * leaves after its logits, or distances. */
+static void take_more(const ensemble *self, bp_member_row *known, const float *hidden,
+                      int64_t width, int64_t rows)
 {
-    for (int64_t r = 0; r < rows && self->lm.info.extras >> BP_EXTRA_VARIANCE & 1; r++)
-        known[r].variance = hidden[r * width + self->lm.info.vocab_size];
+    bool varies = self->lm.info.extras >> BP_EXTRA_VARIANCE & 1,
+         measured = self->lm.info.extras >> BP_EXTRA_DISTANCE & 1;
+
+    for (int64_t r = 0; r < rows && (varies || measured); r++) {
+        if (measured)
+            self->draws->ops->distance(self->draws, hidden + r * width, 1, width, &known[r].more);
+        else
+            known[r].more = hidden[r * width + self->lm.info.vocab_size];
+    }
 }
 
 /* What a draw makes of them. */
@@ -228,9 +236,8 @@ static void gather_members(ensemble *self, ensemble_work *work, int64_t first, i
 
         run_head(self, work, &self->members[k], logits, first, rows);
         know_member(self, work, work->known + k * rows, logits, first, rows);
-        take_variances(self, work->known + k * rows,
-                       hidden_of(self, work, &self->members[k], first),
-                       self->backbones[self->members[k].backbone].width, rows);
+        take_more(self, work->known + k * rows, hidden_of(self, work, &self->members[k], first),
+                  self->backbones[self->members[k].backbone].width, rows);
         if (A > 1)
             start_sends(self, work, k / A, rows);
     }

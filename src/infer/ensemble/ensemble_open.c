@@ -354,7 +354,8 @@ static unsigned extras_of(const opening *o)
         process = process && o->infos[k].task.features > 0 &&
                   o->infos[k].task.outcomes < o->infos[k].width;
     return (unsigned)bp_model_is_prior(info) << BP_EXTRA_SPREAD | 1U << BP_EXTRA_NORMALISER |
-           (unsigned)process << BP_EXTRA_VARIANCE;
+           (unsigned)process << BP_EXTRA_VARIANCE |
+           (unsigned)(o->draws && o->draws->ops->distance != NULL) << BP_EXTRA_DISTANCE;
 }
 
 static bp_err fill_info(opening *o)

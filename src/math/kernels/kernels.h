@@ -181,7 +181,7 @@ typedef struct bp_member_row {
     float logprob;    /* of the target */
     int32_t top;      /* first entry of the largest lp */
     double log_total; /* log_sum, not rounded */
-    float variance;   /* of a logit, where the member is a Gaussian process; else 0 */
+    float more;       /* what only some members have: the variance of a logit, or a distance */
 } bp_member_row;
 
 /** Rows of logits, this rank's part [rows][V] of the vocabulary from outcome `first` on, and the

@@ -442,7 +442,7 @@ static void list_shares(char *out, size_t bytes, int64_t count)
 void bp_engine_check_experts(const bp_engine_spec *spec, const bp_model_shape *shape,
                              const bp_mesh_shape *mesh, bp_config *config)
 {
-    const bp_optimizer_row *row = &bp_optimizer_rows[spec->optimizer.kind];
+    const bp_optimizer_row *row = bp_optimizer_row_of(spec->optimizer.kind);
     int ranks = bp_mesh_shape_experts(mesh);
     int64_t experts = bp_model_experts(shape);
     char fits[128];

@@ -8,7 +8,8 @@
 #define BP_UNCERTAINTY_METHODS(METHOD)                                                             \
     METHOD(dropout)                                                                                \
     METHOD(dropconnect)                                                                            \
-    METHOD(laplace)
+    METHOD(laplace)                                                                                \
+    METHOD(mahalanobis)
 
 #define BP_DECLARE_METHOD(word)                                                                    \
     extern const bp_uncertainty_method bp_##word##_method;                                         \
@@ -30,7 +31,7 @@ extern const bp_uncertainty_method *const bp_uncertainty_methods[]; /* with word
 
 /** The method of a word; NULL: there is none. */
 const bp_uncertainty_method *bp_uncertainty_method_find(const char *word);
-/** ":dropout, :dropconnect or :laplace". Owns: the caller's, bp_free(). */
+/** ":dropout, :dropconnect, :laplace or :mahalanobis". Owns: the caller's, bp_free(). */
 char *bp_uncertainty_method_words(void);
 
 #endif

@@ -19,6 +19,7 @@ typedef enum comparison_score {
     /* These only of tasks with a softmax (bp_model_extra): */
     COMPARISON_ENERGY,   /* minus the logarithm of the sum of exp(logit) */
     COMPARISON_VARIANCE, /* of a Gaussian process's logits */
+    COMPARISON_DISTANCE, /* of the state from those of training */
     COMPARISON_SCORES
 } comparison_score;
 

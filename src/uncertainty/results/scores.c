@@ -31,11 +31,12 @@ enum {
     NEEDED,
     NORMALISER = NEEDED, /* from here on a file may lack them */
     VARIANCE,
+    DISTANCE,
     COLUMNS
 };
-static const char *const NAMES[COLUMNS] = {"logprob",        "confidence",    "correct",
-                                           "brier",          "total_entropy", "mutual_information",
-                                           "log_normaliser", "logit_variance"};
+static const char *const NAMES[COLUMNS] = {"logprob",        "confidence",     "correct",
+                                           "brier",          "total_entropy",  "mutual_information",
+                                           "log_normaliser", "logit_variance", "mahalanobis"};
 
 const char *const comparison_order_names[] = {"confidence", "entropy", "mutual_information"};
 
@@ -189,6 +190,7 @@ static bp_err take_token(reader *self, int64_t i)
     out->means[COMPARISON_INFORMATION][d] += (double)self->blocks[INFORMATION][i];
     out->means[COMPARISON_ENERGY][d] -= (double)self->blocks[NORMALISER][i];
     out->means[COMPARISON_VARIANCE][d] += (double)self->blocks[VARIANCE][i];
+    out->means[COMPARISON_DISTANCE][d] += (double)self->blocks[DISTANCE][i];
     if (self->place >= 0)
         keep_token(self, i);
     if (++self->taken == self->tokens[d]) {
@@ -208,8 +210,7 @@ static bp_err read_tokens(reader *self, bp_h5 *file)
     for (int c = 0; c < COLUMNS; c++)
         self->has[c] = c < NEEDED || (self->classes && bp_h5_has(file, NAMES[c]));
     for (int c = 0; c < COMPARISON_SCORES; c++)
-        self->out->has[c] =
-            c <= COMPARISON_NLL || self->has[c == COMPARISON_ENERGY ? NORMALISER : VARIANCE];
+        self->out->has[c] = c <= COMPARISON_NLL || self->has[NEEDED + c - COMPARISON_ENERGY];
     enter_document(self);
     for (int64_t first = 0; err == BP_OK && first < shape.count; first += BLOCK) {
         int64_t count = shape.count - first < BLOCK ? shape.count - first : BLOCK;

@@ -78,8 +78,11 @@ const comparison_definition comparison_definitions[] = {
      "confidence (minus the logarithm of the largest probability; Hendrycks and Gimpel 2017), "
      "energy (minus the logarithm of the sum of exp(logit) over classes, the mean over members; "
      "Liu et al. 2020, at temperature 1), logit_variance (of SNGP: the mean over classes of the "
-     "variance of a logit). No label of a shifted document is used. A method of one distribution "
-     "has no mutual information, "
+     "variance of a logit), mahalanobis (with :mahalanobis: the squared distance of the last state "
+     "from the nearest class mean of corpus.train, in the covariance that classes share; Lee et "
+     "al. "
+     "2018). No label of a shifted document is used. A method of one distribution has no mutual "
+     "information, "
      "so no figure and no difference by it: null",
      "is a document of the shift distinguished from one in the domain by the mean score of its "
      "predictions? Positive class: shifted; a higher score speaks for it. Scores: "
