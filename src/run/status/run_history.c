@@ -293,6 +293,7 @@ static bool mean_row(double *out, const bp_history *runs, int64_t count, const d
     }
     for (int c = BP_HISTORY_HOURS; c < BP_HISTORY_COLUMNS; c++)
         out[c] /= (double)count;
+    out[BP_HISTORY_SPEED] = NAN; /* of one run: those of others are of other times */
     return true;
 }
 
