@@ -119,6 +119,24 @@ class Plot(JobTest):
         self.trained("again", 0, "train.steps=14", "optimizer.lr=1e-3", "run.seed=7")
         self.assertTrue(os.path.exists(self.at("again/index.html")))
 
+    def test_runs_of_other_seeds_have_a_mean(self):
+        """Of runs that differ only in run.seed; with another difference there is none."""
+        for seed in (3, 4):
+            self.trained(f"seed{seed}", 0, "train.steps=12", "optimizer.lr=1e-3", f"run.seed={seed}")
+        runs = ["second", "seed3", "seed4"]
+        self.plot(*runs, "--out", "seeds.html")
+        page, text = self.page("seeds.html")
+        self.assertEqual([row[0] for row in page.rows[1:5]], [*runs, "mean"])
+        lines = [metrics(self.at(run)) for run in runs]
+        self.assertEqual(page.rows[4][6], f"{sum(line[-1]['loss'] for line in lines) / 3:.4f}")
+        if self.gnuplot:
+            *_, mean = self.points(text)[0]
+            for row, *losses in zip(mean, *[[line["loss"] for line in one] for one in lines], strict=True):
+                for got, want in zip(row[3:6], (sum(losses) / 3, min(losses), max(losses))):
+                    self.assertAlmostEqual(got, want, 4)
+        self.plot(*runs, "first", "--out", "other.html")
+        self.assertNotIn("mean", [row[0] for row in self.page("other.html")[0].rows])
+
     def test_an_ensemble_shows_its_members_and_their_mean(self):
         result = run([program("bagpipe"), "ensemble", self.at("small.ini"), f"run.dir={self.at('members')}", "ensemble.members=2",
                       "train.steps=6"])

@@ -32,6 +32,8 @@ typedef struct training {
     char **names; /* [runs]: what they are called */
     int64_t count, curves, points;
     bool thinned; /* a curve has more lines than points */
+    bool has_mean;
+    bp_history mean; /* of runs that differ in their seed alone */
 } training;
 
 /* ---- runs ---- */
@@ -70,6 +72,8 @@ static bp_err open_runs(training *self, const char *const *folders, int64_t coun
     if (err != BP_OK)
         return err;
     name_runs(self);
+    self->has_mean = bp_history_mean(&self->mean, self->runs, count);
+    self->curves += self->has_mean;
     self->points = POINTS_ALL / (self->curves > 0 ? self->curves : 1);
     self->points = self->points > POINTS ? POINTS : self->points;
     self->points = self->points < POINTS_LEAST ? POINTS_LEAST : self->points;
@@ -87,6 +91,7 @@ static bp_err open_runs(training *self, const char *const *folders, int64_t coun
 
 static void close_runs(training *self)
 {
+    bp_history_mean_clear(&self->mean);
     for (int64_t r = 0; r < self->count; r++) {
         bp_history_clear(&self->runs[r]);
         bp_free(self->names[r]);
@@ -259,7 +264,7 @@ static bool is_member(const bp_history *run, int64_t c)
 static void describe_curve(json_t *variables, const training *self, int64_t r, int64_t c)
 {
     const bp_history *run = &self->runs[r];
-    bool alone = self->count == 1, member = is_member(run, c);
+    bool alone = self->count == 1, member = is_member(run, c), of_mean = member || self->has_mean;
     const char *name = alone && run->curve_count > 1 ? run->curves[c].name
                        : member                      ? ""
                                                      : self->names[r];
@@ -268,7 +273,7 @@ static void describe_curve(json_t *variables, const training *self, int64_t r, i
 
     (void)json_array_append_new(json_object_get(variables, "names"), bp_json_string(name));
     (void)json_array_append_new(json_object_get(variables, "numbers"), json_integer(colour));
-    (void)json_array_append_new(json_object_get(variables, "members"), json_integer(member));
+    (void)json_array_append_new(json_object_get(variables, "members"), json_integer(of_mean));
     (void)json_array_append_new(json_object_get(variables, "few"), json_integer(few));
 }
 
@@ -297,6 +302,27 @@ static const char *unit_of(const training *self)
     return first ? first : "";
 }
 
+/* Of runs that differ in their seed alone: black, with the band that they span. */
+static void describe_mean(json_t *variables, const bp_curve *mean)
+{
+    (void)json_array_append_new(json_object_get(variables, "names"), json_string("mean"));
+    (void)json_array_append_new(json_object_get(variables, "numbers"), json_integer(7));
+    (void)json_array_append_new(json_object_get(variables, "members"), json_integer(0));
+    (void)json_array_append_new(json_object_get(variables, "few"),
+                                json_integer(mean->count <= FEW_LINES));
+}
+
+static void put_blocks(bp_buffer *train, bp_buffer *valid, int64_t *validations,
+                       const training *self, const bp_history *mean_of_run, const bp_curve *curve)
+{
+    size_t train_began = train->bytes, valid_began = valid->bytes;
+
+    put_curve(train, self, mean_of_run, curve);
+    end_block(train, train_began, "NaN,NaN,NaN,NaN,NaN,NaN,NaN,NaN,NaN,NaN");
+    *validations += put_validations(valid, self, curve);
+    end_block(valid, valid_began, "NaN,NaN,NaN,NaN,NaN");
+}
+
 static json_t *variables_of(const training *self)
 {
     json_t *variables =
@@ -312,14 +338,15 @@ static json_t *variables_of(const training *self)
     for (int64_t r = 0; r < self->count; r++)
         for (int64_t c = 0; c < self->runs[r].curve_count; c++) {
             const bp_curve *curve = &self->runs[r].curves[c];
-            size_t train_began = train.bytes, valid_began = valid.bytes;
 
             describe_curve(variables, self, r, c);
-            put_curve(&train, self, is_member(&self->runs[r], c) ? NULL : &self->runs[r], curve);
-            end_block(&train, train_began, "NaN,NaN,NaN,NaN,NaN,NaN,NaN,NaN,NaN,NaN");
-            validations += put_validations(&valid, self, curve);
-            end_block(&valid, valid_began, "NaN,NaN,NaN,NaN,NaN");
+            put_blocks(&train, &valid, &validations, self,
+                       is_member(&self->runs[r], c) ? NULL : &self->runs[r], curve);
         }
+    if (self->has_mean) {
+        describe_mean(variables, bp_history_main(&self->mean));
+        put_blocks(&train, &valid, &validations, self, &self->mean, bp_history_main(&self->mean));
+    }
     set_block(variables, "$train", &train);
     set_block(variables, "$valid", &valid);
     (void)json_object_set_new(variables, "validations", json_integer(validations));
@@ -380,20 +407,18 @@ static json_t *count_text(int64_t value)
     return value > 0 ? json_integer(value) : json_null();
 }
 
-static json_t *row_of(const training *self, int64_t r, int64_t c)
+static json_t *row_of(const char *run, const char *curve_name, const char *state, int64_t steps,
+                      const bp_curve *curve)
 {
-    const bp_history *run = &self->runs[r];
-    const bp_curve_figures figures = bp_curve_figures_of(&run->curves[c]);
+    const bp_curve_figures figures = bp_curve_figures_of(curve);
     char time[64];
 
     bp_clock_duration(time, sizeof time, 3600 * figures.hours);
     return json_pack(
         "{s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "name",
-        json_sprintf("%s%s%s", self->names[r], run->curve_count > 1 ? ", " : "",
-                     run->curves[c].name),
-        "state", is_member(run, c) ? "" : run->state, "step", count_text(figures.step), "steps",
-        count_text(run->steps), "tokens", count_text(figures.tokens), "time",
-        isfinite(figures.hours) ? bp_json_string(time) : json_null(), "loss",
+        json_sprintf("%s%s%s", run, curve_name[0] ? ", " : "", curve_name), "state", state, "step",
+        count_text(figures.step), "steps", count_text(steps), "tokens", count_text(figures.tokens),
+        "time", isfinite(figures.hours) ? bp_json_string(time) : json_null(), "loss",
         real_text("%.4f", figures.loss), "valid_loss", real_text("%.4f", figures.best_valid_loss),
         "best_step", count_text(figures.best_step), "speed",
         count_text((int64_t)(isfinite(figures.median_speed) ? figures.median_speed : 0)));
@@ -442,8 +467,16 @@ static json_t *page_of(const training *self)
     json_t *rows = json_array(), *title, *page;
 
     for (int64_t r = 0; r < self->count; r++)
-        for (int64_t c = 0; c < self->runs[r].curve_count; c++)
-            (void)json_array_append_new(rows, row_of(self, r, c));
+        for (int64_t c = 0; c < self->runs[r].curve_count; c++) {
+            const bp_history *run = &self->runs[r];
+
+            (void)json_array_append_new(
+                rows, row_of(self->names[r], run->curve_count > 1 ? run->curves[c].name : "",
+                             is_member(run, c) ? "" : run->state, run->steps, &run->curves[c]));
+        }
+    if (self->has_mean)
+        (void)json_array_append_new(
+            rows, row_of("mean", "", "", self->runs[0].steps, bp_history_main(&self->mean)));
     title = self->count == 1 ? json_sprintf("Training of %s", self->names[0])
                              : json_sprintf("%" PRId64 " trainings", self->count);
     page = json_pack("{s:o, s:o, s:o, s:b, s:I, s:i, s:[]}", "title", title, "runs", rows,

@@ -259,6 +259,74 @@ void bp_history_differences(const char ***keys, int64_t *key_count, const bp_his
     *key_count = found;
 }
 
+/* ---- the mean of runs ---- */
+
+static bool differ_in_seed_alone(const bp_history *runs, int64_t count)
+{
+    const char **keys;
+    int64_t found;
+
+    bp_history_differences(&keys, &found, runs, count);
+    bool are = found == 1 && strcmp(keys[0], "run.seed") == 0;
+
+    bp_free(keys);
+    for (int64_t r = 0; r < count; r++)
+        are = are && runs[r].curve_count == 1;
+    return are;
+}
+
+/* A row of the mean at a row of the first run; false: another run has no such step. A column is NaN
+ * where it is not finite in all. */
+static bool mean_row(double *out, const bp_history *runs, int64_t count, const double *first,
+                     int64_t *at)
+{
+    memcpy(out, first, BP_HISTORY_COLUMNS * sizeof *out);
+    for (int64_t r = 1; r < count; r++) {
+        const bp_curve *curve = &runs[r].curves[0];
+
+        while (at[r] < curve->count && curve->rows[at[r]][BP_HISTORY_STEP] < first[BP_HISTORY_STEP])
+            at[r]++;
+        if (at[r] == curve->count || curve->rows[at[r]][BP_HISTORY_STEP] != first[BP_HISTORY_STEP])
+            return false;
+        for (int c = BP_HISTORY_HOURS; c < BP_HISTORY_COLUMNS; c++)
+            out[c] += curve->rows[at[r]][c];
+    }
+    for (int c = BP_HISTORY_HOURS; c < BP_HISTORY_COLUMNS; c++)
+        out[c] /= (double)count;
+    out[BP_HISTORY_SPEED] = NAN; /* of one run: those of others are of other times */
+    return true;
+}
+
+bool bp_history_mean(bp_history *out, const bp_history *runs, int64_t count)
+{
+    int64_t *at;
+    bp_curve *mean;
+
+    *out = (bp_history){.folder = NULL};
+    if (count < 2 || !differ_in_seed_alone(runs, count))
+        return false;
+    out->curve_count = count + 1;
+    out->curves = bp_alloc("run.history", count + 1, sizeof *out->curves);
+    for (int64_t r = 0; r < count; r++)
+        out->curves[r] = runs[r].curves[0];
+    mean = &out->curves[count];
+    mean->rows = bp_alloc("run.history", runs[0].curves[0].count, sizeof *mean->rows);
+    at = bp_alloc("run.history", count, sizeof *at);
+    for (int64_t k = 0; k < runs[0].curves[0].count; k++)
+        mean->count +=
+            mean_row(mean->rows[mean->count], runs, count, runs[0].curves[0].rows[k], at);
+    bp_free(at);
+    return true;
+}
+
+void bp_history_mean_clear(bp_history *mean)
+{
+    if (mean->curve_count > 0)
+        bp_free(mean->curves[mean->curve_count - 1].rows);
+    bp_free(mean->curves);
+    *mean = (bp_history){.folder = NULL};
+}
+
 /* ---- figures ---- */
 
 const bp_curve *bp_history_main(const bp_history *history)

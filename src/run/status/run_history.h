@@ -5,6 +5,8 @@
 #define BP_RUN_STATUS_RUN_HISTORY_H
 
 #include "base/err.h"
+
+#include <stdbool.h>
 #include <stdint.h>
 
 typedef enum bp_history_column {
@@ -53,6 +55,12 @@ const char *bp_history_key(const bp_history *history, const char *key);
  * configurations. Free the list, not the keys, with bp_free(). */
 void bp_history_differences(const char ***keys, int64_t *key_count, const bp_history *runs,
                             int64_t count);
+
+/** The mean of several runs of one curve each that differ in no key but run.seed, at the steps that
+ * all have: as an ensemble's history, with their curves, borrowed, and last "mean". False: they are
+ * not such runs, and *out is empty. bp_history_mean_clear() frees it. */
+bool bp_history_mean(bp_history *out, const bp_history *runs, int64_t count);
+void bp_history_mean_clear(bp_history *mean);
 
 /** The last values of a curve. NaN and 0: unknown. */
 typedef struct bp_curve_figures {
