@@ -278,6 +278,31 @@ class Uncertainty(UncertaintyTest):
         self.assertEqual([(a, b) for a, row in summary["differences"].items() for b in row],
                          [(a, b) for i, a in enumerate(METHODS) for b in METHODS[i + 1:]])
 
+    def test_sets_of_tokens_are_those_of_the_files(self):
+        name = self.whole()
+        for method, got in self.summary(name)["methods"].items():
+            folder = self.file(name, "scores", method, "score")
+            with h5py.File(os.path.join(folder, "tokens.h5")) as file:
+                scored = ~numpy.isnan(file["logprob"][:])
+                rank, size = (file[column][:][scored].astype(float) for column in ("target_rank", "set_size_lac"))
+                correct = file["correct"][:][scored]
+            with h5py.File(os.path.join(folder, "documents.h5")) as file:
+                counts = file["tokens"][:]
+            numpy.testing.assert_array_equal(rank == 1, correct == 1)
+            owner, sets = numpy.repeat(numpy.arange(len(counts)), counts), got["sets"]
+            self.assertEqual((sets["coverage"], sets["calibrated_on"]), (0.9, 2000))
+            self.assertEqual(sets["labels"], {"genre=news": sets["in_domain"]})
+            self.assertEqual(sets["outcomes"], {})
+            for group, documents in self.groups(counts).items():
+                at = numpy.isin(owner, documents) if group != "both" else numpy.isin(owner, numpy.unique(documents))
+                one = sets["in_domain"] if group == "in_domain" else sets["shifted"][group]
+                self.assertEqual((one["documents"], one["predictions"]), (len(documents), at.sum()))
+                self.assertAlmostEqual(one["lac"]["coverage"], (rank <= size)[at].mean(), 9)
+                self.assertAlmostEqual(one["lac"]["size"], size[at].mean(), 9)
+                for kind in ("lac", "aps", "raps"):
+                    self.assertLessEqual(one[kind]["coverage_low"], one[kind]["coverage"])
+                    self.assertGreaterEqual(one[kind]["coverage_high"], one[kind]["coverage"])
+
     def test_temperature_improves_the_validation_text(self):
         for method, got in self.summary(self.whole())["methods"].items():
             self.assertGreater(got["temperature"], 0.3, method)
