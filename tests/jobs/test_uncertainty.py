@@ -303,6 +303,27 @@ class Uncertainty(UncertaintyTest):
                     self.assertLessEqual(one[kind]["coverage_low"], one[kind]["coverage"])
                     self.assertGreaterEqual(one[kind]["coverage_high"], one[kind]["coverage"])
 
+    def test_predictions_of_others_of_each_token(self):
+        """A row a scored token, a column a token of the vocabulary."""
+        with h5py.File(self.file(self.whole(), "scores", "single", "score", "tokens.h5")) as file:
+            scored = ~numpy.isnan(file["logprob"][:])
+            target, vocabulary = file["tokens"][:][scored].astype(int), int(file.attrs["vocab_size"])
+        draw = numpy.random.default_rng(4)
+        p = draw.gamma(0.5, size=(len(target), vocabulary)) + 1e-6
+        p /= p.sum(1, keepdims=True)
+        numpy.save(self.at("foreign.npy"), p.astype(numpy.float32))
+        self.studied("foreign", 0, f"uncertainty.models=others={self.at('foreign.npy')}, single={self.at('m0')}")
+        got, scores = self.summary("foreign")["methods"], self.scores(self.whole(), "single")
+        rows = numpy.arange(len(target))
+        in_domain = numpy.isin(scores.owner, self.groups(scores.counts)["in_domain"])
+        self.assertAlmostEqual(got["others"]["nll"], -numpy.log(p[rows, target])[in_domain].mean(), delta=1e-5)
+        self.assertAlmostEqual(got["others"]["accuracy"], (p.argmax(1) == target)[in_domain].mean(), delta=1e-9)
+        self.assertEqual(got["single"]["nll"], self.summary(self.whole())["methods"]["single"]["nll"])
+        self.assertNotIn("sets", got["others"])
+        numpy.save(self.at("foreign.npy"), p[1:])
+        self.assert_error(run(self.command("foreign-short", f"uncertainty.models=others={self.at('foreign.npy')}, single={self.at('m0')}")), 65,
+                          "[predictions.unlike_rows]")
+
     def test_temperature_improves_the_validation_text(self):
         for method, got in self.summary(self.whole())["methods"].items():
             self.assertGreater(got["temperature"], 0.3, method)
