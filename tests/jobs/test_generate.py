@@ -298,6 +298,7 @@ class Generate(GenerateTest):
         for line in lines:
             self.assertAlmostEqual(line["sequence_mutual_information"], sum(line["mutual_information"]), delta=1e-6)
             self.assertAlmostEqual(line["mean_entropy"], sum(line["entropy"]) / len(line["tokens"]), delta=1e-6)
+        self.check_information([line for line in self.made("endless", 0, model, "generate.end=-1") if line["text"].strip()])
         beams = self.made("mixed_beams", 0, model, "generate.strategy=beam")
         self.assertEqual(len(beams), self.PROMPTS)
         for ranks, *mesh in ((2, "mesh.members=2"), (4, "mesh.members=2", "mesh.tensor=2")):
@@ -306,6 +307,28 @@ class Generate(GenerateTest):
                 self.assertEqual(one["tokens"], two["tokens"])
                 for a, b in zip(one["mutual_information"] + one["entropy"], two["mutual_information"] + two["entropy"]):
                     self.assertAlmostEqual(a, b, delta=1e-4)
+
+    def check_information(self, lines):
+        """Of a whole text: what the members disagree about where the same text is scored."""
+        try:
+            import h5py
+        except ImportError:
+            return
+        self.write("mixed.jsonl", "".join(json.dumps({"text": line["prompt"] + line["text"]}) + "\n" for line in lines))
+        self.must(["bagpipe-data", "corpus", "--tokenizer", self.at("tokenizer.json"), "--format", "jsonl", "--out", self.at("mixed.h5"),
+                   self.at("mixed.jsonl")])
+        self.must(["bagpipe", "score", self.at("generate.ini"), f"run.dir={self.at('mixed_scored')}", f"score.model={self.at('two_models')}",
+                   f"score.corpus={self.at('mixed.h5')}", "score.tokens=yes", "score.prefix=none"])
+        compared = 0
+        with h5py.File(os.path.join(self.at("mixed_scored"), "score", "tokens.h5")) as file:
+            for k, line in enumerate(lines):
+                end, count = int(file["doc_start"][k + 1]) - 1, len(line["tokens"])
+                if list(file["tokens"][end - count:end]) != line["tokens"]:
+                    continue
+                compared += 1
+                self.assertAlmostEqual(line["sequence_mutual_information"], float(file["mutual_information"][end - count:end].sum()), delta=1e-4)
+                self.assertAlmostEqual(line["mean_entropy"], float(file["total_entropy"][end - count:end].mean()), delta=1e-4)
+        self.assertGreater(compared, 0)
 
     # ---- plan, status ----
 

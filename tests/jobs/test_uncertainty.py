@@ -281,6 +281,52 @@ class Uncertainty(UncertaintyTest):
         self.assertEqual([(a, b) for a, row in summary["differences"].items() for b in row],
                          [(a, b) for i, a in enumerate(METHODS) for b in METHODS[i + 1:]])
 
+    def test_sets_of_tokens_are_those_of_the_files(self):
+        name = self.whole()
+        for method, got in self.summary(name)["methods"].items():
+            folder = self.file(name, "scores", method, "score")
+            with h5py.File(os.path.join(folder, "tokens.h5")) as file:
+                scored = ~numpy.isnan(file["logprob"][:])
+                rank, size = (file[column][:][scored].astype(float) for column in ("target_rank", "set_size_lac"))
+                correct = file["correct"][:][scored]
+            with h5py.File(os.path.join(folder, "documents.h5")) as file:
+                counts = file["tokens"][:]
+            numpy.testing.assert_array_equal(rank == 1, correct == 1)
+            owner, sets = numpy.repeat(numpy.arange(len(counts)), counts), got["sets"]
+            self.assertEqual((sets["coverage"], sets["calibrated_on"]), (0.9, 2000))
+            self.assertEqual(sets["labels"], {"genre=news": sets["in_domain"]})
+            self.assertEqual(sets["outcomes"], {})
+            for group, documents in self.groups(counts).items():
+                at = numpy.isin(owner, documents) if group != "both" else numpy.isin(owner, numpy.unique(documents))
+                one = sets["in_domain"] if group == "in_domain" else sets["shifted"][group]
+                self.assertEqual((one["documents"], one["predictions"]), (len(documents), at.sum()))
+                self.assertAlmostEqual(one["lac"]["coverage"], (rank <= size)[at].mean(), 9)
+                self.assertAlmostEqual(one["lac"]["size"], size[at].mean(), 9)
+                for kind in ("lac", "aps", "raps"):
+                    self.assertLessEqual(one[kind]["coverage_low"], one[kind]["coverage"])
+                    self.assertGreaterEqual(one[kind]["coverage_high"], one[kind]["coverage"])
+
+    def test_predictions_of_others_of_each_token(self):
+        """A row a scored token, a column a token of the vocabulary."""
+        with h5py.File(self.file(self.whole(), "scores", "single", "score", "tokens.h5")) as file:
+            scored = ~numpy.isnan(file["logprob"][:])
+            target, vocabulary = file["tokens"][:][scored].astype(int), int(file.attrs["vocab_size"])
+        draw = numpy.random.default_rng(4)
+        p = draw.gamma(0.5, size=(len(target), vocabulary)) + 1e-6
+        p /= p.sum(1, keepdims=True)
+        numpy.save(self.at("foreign.npy"), p.astype(numpy.float32))
+        self.studied("foreign", 0, f"uncertainty.models=others={self.at('foreign.npy')}, single={self.at('m0')}")
+        got, scores = self.summary("foreign")["methods"], self.scores(self.whole(), "single")
+        rows = numpy.arange(len(target))
+        in_domain = numpy.isin(scores.owner, self.groups(scores.counts)["in_domain"])
+        self.assertAlmostEqual(got["others"]["nll"], -numpy.log(p[rows, target])[in_domain].mean(), delta=1e-5)
+        self.assertAlmostEqual(got["others"]["accuracy"], (p.argmax(1) == target)[in_domain].mean(), delta=1e-9)
+        self.assertEqual(got["single"]["nll"], self.summary(self.whole())["methods"]["single"]["nll"])
+        self.assertNotIn("sets", got["others"])
+        numpy.save(self.at("foreign.npy"), p[1:])
+        self.assert_error(run(self.command("foreign-short", f"uncertainty.models=others={self.at('foreign.npy')}, single={self.at('m0')}")), 65,
+                          "[predictions.unlike_rows]")
+
     def test_temperature_improves_the_validation_text(self):
         for method, got in self.summary(self.whole())["methods"].items():
             self.assertGreater(got["temperature"], 0.3, method)

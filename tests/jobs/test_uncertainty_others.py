@@ -179,6 +179,9 @@ class UncertaintyOthers(test_finetune.TaskTest):
                                                ("ragged", names, [*p[:5], p[5][:2]], "[predictions.damaged]")):
             self.written(f"{name}.csv", header, rows)
             refused(f"{name}.csv", identifier)
+        number = self.tuned("a-number", 0, *MODEL, "task.kind=regression", "task.label=length", "train.steps=1")
+        self.assert_error(self.study("numbers", f"one={number}, others={self.at('short.npy')}", f"corpus.valid={self.at('valid.h5')}"), 78,
+                          "[predictions.no_outcomes]")
         self.assert_error(self.study("only", f"others={self.at('short.npy')}"), 78, "[predictions.no_model]")
         self.assert_error(self.study("gone", f"one={self.model()}, others={self.at('gone.npy')}"), 66, "[")
         self.assertFalse(os.path.exists(pathlib.Path(self.at("refused"), "uncertainty", "summary.json")))

@@ -47,8 +47,8 @@ const bp_option bp_uncertainty_options[] = {
      .min = 1,
      .max = 1e12,
      .unit = "tokens",
-     .help = "tokens of corpus.valid that the temperature is fitted to; without corpus.valid there "
-             "is no temperature",
+     .help = "tokens of corpus.valid that the temperature is fitted to and conformal sets are "
+             "calibrated on; without corpus.valid there are neither",
      .at = BP_AT(bp_uncertainty_keys, temper_tokens)},
     {.key = "uncertainty.coverage",
      .type = BP_OPTION_REAL,
@@ -73,7 +73,8 @@ const bp_option bp_uncertainty_options[] = {
      .at = BP_AT(bp_uncertainty_keys, raps_rank)},
     {.key = "corpus.valid",
      .type = BP_OPTION_STRING,
-     .help = "validation text: the temperature of each method is fitted to it",
+     .help = "validation text: the temperature of each method is fitted to it, and its conformal "
+             "sets are calibrated on it",
      .at = BP_AT(bp_uncertainty_keys, valid)},
     {.key = "corpus.train",
      .type = BP_OPTION_STRING,
