@@ -43,7 +43,10 @@ class BadInput(JobTest):
         self.refused(78, ["[mesh.expert_ranks]", "mesh.expert = 2", "3 data ranks", "1, 3"], "mesh.expert=2", *experts, ranks=(3,))
         self.refused(78, ["[mesh.not_dividing]", "mesh.expert = 2", "model.experts = 3", "1, 3"], "mesh.expert=2", *experts, "model.experts=3", ranks=(2,))
         self.refused(78, ["[mesh.no_experts]", "mesh.expert = 2", "leave it at 1"], "mesh.expert=2", ranks=(2,))
-        self.refused(78, ["[mesh.no_experts]", "leave it at 1"], "model.kind=ngram", "mesh.expert=2", ranks=(2,))
+        counts = self.write("counts.ini", f"[corpus]\ntrain = {self.at('train.h5')}\n[model]\nkind = ngram\n")
+        result = run([program("bagpipe"), "pretrain", counts, f"run.dir={self.at('counts')}", "mesh.expert=2"], 2)
+        self.assertEqual(result.status, 78, str(result))
+        self.assertIn("[mesh.no_experts]", result.err)
         for kind in ("lamb", "adafactor", "vogn"):
             self.refused(78, ["[mesh.expert_optimizer]", f"optimizer.kind = {kind}"], "mesh.expert=2", *experts, f"optimizer.kind={kind}", ranks=(2,))
         self.refused(78, ["[mesh.expert_samples]", "train.sample_every"], "mesh.expert=2", *experts, "train.sample_every=1", ranks=(2,))

@@ -102,13 +102,14 @@ typedef struct lent_run {
     int64_t lent; /* of them: equal on all tensor ranks, as the rows in them have to be */
 } lent_run;
 
-/* Floats of a group that each tensor rank has as many of: where ranks have equal shares, or all. */
+/* Floats of a group that each tensor rank has as many of: where ranks have equal shares, or all. As
+ * many on any number of data ranks, which padding is not: products over rows in them go by it. */
 static int64_t floats_of_each(const bp_group *group, int tensors)
 {
     int64_t floats = 0;
 
     if (tensors == 1 || group->replicated)
-        return group->padded;
+        return group->floats;
     for (int k = 0; k < group->count; k++) {
         const bp_param *param = &group->params[k];
         int64_t all = param->dims == 1 ? param->shape[0] : param->shape[0] * param->shape[1];

@@ -148,6 +148,8 @@ static bp_err score_config(const ensemble *self, int64_t member, const bp_config
         err = bp_config_set(*out, "score.corpus", bp_corpus_keys_of(trained)->train);
     if (err == BP_OK)
         err = bp_config_set(*out, "score.select", "out_of_bag");
+    if (err == BP_OK) /* scoring has all experts on each data rank */
+        err = bp_config_set_int(*out, "mesh.expert", 1);
     if (err != BP_OK)
         bp_config_free(out);
     return err;

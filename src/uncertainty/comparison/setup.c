@@ -23,6 +23,11 @@ static bp_err open_mesh(comparison_job *self, bool alone)
     bp_err err = BP_OK;
 
     self->mesh_shape = bp_mesh_shape_of(self->config);
+    if (self->mesh_shape.expert > 1)
+        return BP_FAIL(BP_ERR_CONFIG, "mesh.expert_trains",
+                       "mesh.expert = %d, but a study has all experts on each data rank: at "
+                       "mesh.expert; leave it at 1",
+                       self->mesh_shape.expert);
     if (alone)
         err = bp_mesh_new(&self->mesh, self->world, &one);
     else
