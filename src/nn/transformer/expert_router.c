@@ -1,5 +1,5 @@
 /* The router of a layer with experts: which ones a row goes through, and what each counts. Called
- * by experts.c. */
+ * by experts.c. Called by experts.c and transformer_memory.c. */
 #include "nn/transformer/transformer_priv.h"
 
 #include "base/err.h"
