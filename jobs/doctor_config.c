@@ -1,3 +1,4 @@
+/* What `bagpipe doctor` finds wrong in a configuration. Called by doctor.c. */
 #include "doctor_config.h"
 
 #include "base/files/fs.h"

@@ -1,3 +1,5 @@
+/* Which rows of scores belong to a group: a corpus, or the values of a label. Called by
+ * table_scores.c and compare/comparison.c. */
 #include "score_groups.h"
 
 #include "base/mem.h"

@@ -1,3 +1,4 @@
+/* The columns of an HDF5 file as a table. Called by table.c. */
 #include "table_columns.h"
 
 #include "base/files/fs.h"

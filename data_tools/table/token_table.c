@@ -1,3 +1,4 @@
+/* The table of a score's tokens, with their texts. Called by table.c and encode.c. */
 #include "token_table.h"
 
 #include "base/config/csv.h"

@@ -1,5 +1,5 @@
 /* Adapters: their keys, their part of a checkpoint's "model" object, and merging one into the
- * weights that it adapts. */
+ * weights that it adapts. Called by shape.c and shape_json.c. */
 #include "models/adapter.h"
 
 #include "base/config/json.h"

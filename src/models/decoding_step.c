@@ -6,7 +6,9 @@
  * to go on from another one copies a line of the table. A new position takes a cell that no other
  * sequence uses: there are as many as sequences, and the others use one less at most. A block that
  * keeps only one state of a sequence, for any length, has as many places for them, which are taken
- * by the same rule. */
+ * by the same rule.
+ *
+ * Called by decoding.c and network_model.c. */
 #include "models/decoding_priv.h"
 
 #include "base/err.h"

@@ -1,4 +1,5 @@
-/* A network as a bp_model: a checkpoint's weights on the mesh, batches through the stages. */
+/* A network as a bp_model: a checkpoint's weights on the mesh, batches through the stages. Called
+ * by open.c and train/parts/samples.c. */
 #include "models/network_model_priv.h"
 
 #include "models/decoding_priv.h"

@@ -1,4 +1,4 @@
-/* Frequencies and tables of rotary positions. */
+/* Frequencies and tables of rotary positions. Called by stack.c. */
 #include "models/rotary.h"
 
 #include "base/err.h"

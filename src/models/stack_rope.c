@@ -1,4 +1,4 @@
-/* Rotary positions of stacks: sizes that no key gives, and checks. */
+/* Rotary positions of stacks: sizes that no key gives, and checks. Called by stack.c. */
 #include "models/stack_priv.h"
 
 #define THETA          10000

@@ -1,5 +1,5 @@
 /* State-space layers of stacks: sizes that no key gives, checks, and the layers. Dao and Gu 2024,
- * "Transformers are SSMs". */
+ * "Transformers are SSMs". Called by stack.c. */
 #include "models/stack_priv.h"
 
 #include <stdio.h>

@@ -1,4 +1,5 @@
-/* The objective of causal models that write a target for a source: both in one stream. */
+/* The objective of causal models that write a target for a source: both in one stream. Called by
+ * train/parts/text.c. */
 #include "models/family.h"
 #include "models/rotary.h"
 

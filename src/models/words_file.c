@@ -1,4 +1,5 @@
-/* Readers of the files of words_file.h. */
+/* Readers of the files of words_file.h. Called by models/elmo/bilm_options.c,
+ * models/ngram/ngram_arpa_read.c and models/word2vec/vectors_read.c. */
 #include "models/words_file.h"
 
 #include "base/files/fs.h"

@@ -2,7 +2,9 @@
  *
  * A record is its length (8 bytes), a checksum of those, the data, and a checksum of the data; all
  * numbers with the lowest byte first. The data is an Event (TensorBoard's event.proto,
- * summary.proto). */
+ * summary.proto).
+ *
+ * Called by run_lines.c. */
 #include "run/run_tensorboard_priv.h"
 
 #include "base/buffer.h"

@@ -1,3 +1,5 @@
+/* Student's t, levels of percentiles, shares, several comparisons at once. Called by resample.c,
+ * metric.c and calibration.c, and by figures of scoring. */
 #include "statistics/inference.h"
 
 #include "base/mem.h"

@@ -1,4 +1,5 @@
-/* Scoring with an ensemble: the statistics of a scored row over its members. */
+/* Scoring with an ensemble: the statistics of a scored row over its members. Called by
+ * ensemble_open.c and infer/score/setup.c. */
 #include "infer/ensemble/ensemble_priv.h"
 
 #include "base/err.h"

@@ -3,7 +3,9 @@
  *
  * The ranks of the last stage have the logits of their slices; tensor rank 0 of member 0 there, the
  * chooser, gathers them, chooses for each slot, and sends what is fed next to every other rank of
- * mesh->ensemble. While a group's answer is on its way, the stages work on the other groups. */
+ * mesh->ensemble. While a group's answer is on its way, the stages work on the other groups.
+ *
+ * Called by generate.c and train/parts/samples.c. */
 #include "infer/generate/units.h"
 
 #include "base/mem.h"

@@ -1,5 +1,5 @@
 /* Units of windows: batches through the model, the values of a unit to its part (job/work.h has the
- * loop over units). */
+ * loop over units). Called by each.c and score.c. */
 #include "infer/score/scorer.h"
 
 #include "base/mem.h"

@@ -1,5 +1,6 @@
 /* score.states of models that read a text whole, as units of work: a unit is some texts one after
- * another, and its part has their states. (Models that give keys: states_keys.c.) */
+ * another, and its part has their states. (Models that give keys: states_keys.c.) Called by
+ * memory.c, score.c and setup.c. */
 #include "infer/score/states_priv.h"
 
 #include "base/log.h"

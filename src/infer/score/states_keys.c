@@ -1,6 +1,7 @@
 /* score.states of a model that gives keys: the datastore of a nearest-neighbour language model. A
  * unit of windows (loop.c) computes the keys with the scores, so a token's key is what it is
- * predicted from when it is scored; its part begins with them. */
+ * predicted from when it is scored; its part begins with them. Called by loop.c, score.c and
+ * setup.c. */
 #include "infer/score/states_priv.h"
 
 #include "infer/score/tables/tables.h"

@@ -1,4 +1,5 @@
-/* score.mix: the weights of the layers, and whether a model has states to mix. */
+/* score.mix: the weights of the layers, and whether a model has states to mix. Called by options.c
+ * and states_file.c. */
 #include "infer/score/states_priv.h"
 
 #include "base/config/decimal.h"

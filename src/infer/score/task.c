@@ -1,5 +1,6 @@
 /* Scoring a task: a unit is a group of documents, which is one batch, and its part has the rows of
- * these documents; then predictions and figures are made of all rows in their order. */
+ * these documents; then predictions and figures are made of all rows in their order. Called by
+ * score.c and setup.c. */
 #include "task_priv.h"
 
 #include "base/config/run_options.h"

@@ -1,4 +1,5 @@
-/* What vectors of documents are asked for: by keys, and by what the model's checkpoint says. */
+/* What vectors of documents are asked for: by keys, and by what the model's checkpoint says. Called
+ * by jobs/score.c. */
 #include "infer/score/vectors.h"
 
 #include "base/config/json.h"

@@ -1,4 +1,5 @@
-/* The documents of score.vectors as examples, sorted by length within runs of them. */
+/* The documents of score.vectors as examples, sorted by length within runs of them. Called by
+ * vectors.c. */
 #include "infer/score/vectors_priv.h"
 
 #include "base/mem.h"

@@ -1,3 +1,4 @@
+/* Keys of a GGUF file by the table of its family. Called by gguf_model.c and gguf_export.c. */
 #include "io/gguf/gguf_config_priv.h"
 
 #include <stdio.h>

@@ -1,3 +1,5 @@
+/* Names of tensors, from GGUF to Hugging Face's and back. Called by gguf_model.c and
+ * gguf_export.c. */
 #include "io/gguf/gguf_names_priv.h"
 
 #include <stdio.h>

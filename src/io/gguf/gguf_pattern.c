@@ -1,3 +1,5 @@
+/* How texts are cut before BPE, by the names that llama.cpp has for it. Called by
+ * gguf_tokenizer.c and gguf_tokenizer_keys.c. */
 #include "io/gguf/gguf_pattern_priv.h"
 
 #include <string.h>

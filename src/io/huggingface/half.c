@@ -1,3 +1,4 @@
+/* Numbers of 16 bits. Called by the readers and writers of safetensors and GGUF files. */
 #include "io/huggingface/half.h"
 
 #include <string.h>

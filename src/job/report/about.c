@@ -1,4 +1,5 @@
-/* What a page says of its run: name, model, corpus, command, version, date. */
+/* What a page says of its run: name, model, corpus, command, version, date. Called by training.c,
+ * job/work.c and uncertainty/results/page.c. */
 #include "job/report/report_priv.h"
 
 #include "base/config/json.h"

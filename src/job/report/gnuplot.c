@@ -1,6 +1,6 @@
 /* gnuplot as a child of this process: its script and its picture are files in memory, so that no
- * process waits for a pipe. posix_spawn copies no page of this process, which may be an MPI
- * rank. */
+ * process waits for a pipe. posix_spawn copies no page of this process, which may be an MPI rank.
+ * Called by report.c, training.c and uncertainty/results/plots.c. */
 #include "job/report/report_priv.h"
 
 #include "base/files/fs.h"

@@ -1,4 +1,5 @@
-/* A training's page and plots, from run folders only. */
+/* A training's page and plots, from run folders only. Called by jobs/plot.c,
+ * train/ensemble/ensemble.c and train/loop/pretrain.c. */
 #include "job/report/training.h"
 
 #include "base/buffer.h"

@@ -1,7 +1,7 @@
 /* The family of ELECTRA: its sizes, and its blocks: embedding, its norm and a projection;
  * generator: layers, transform, vocabulary; the text with the generator's tokens, embedded and
  * projected; discriminator: layers, and a head that classifies each place. Both share the
- * embeddings. Source: Clark et al. 2020, section 3. */
+ * embeddings. Source: Clark et al. 2020, section 3. Called by electra_folder.c. */
 #include "models/electra/electra.h"
 
 #include "mesh/mesh.h"

@@ -1,4 +1,5 @@
-/* Both halves of ELECTRA in one folder, generator/ and discriminator/, as Hugging Face has each. */
+/* Both halves of ELECTRA in one folder, generator/ and discriminator/, as Hugging Face has each.
+ * Called by electra.c. */
 #include "models/electra/electra.h"
 
 #include "base/config/json.h"

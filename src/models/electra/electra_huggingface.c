@@ -1,5 +1,5 @@
 /* ELECTRA's halves as Hugging Face folders hold them, a generator or a discriminator: every weight
- * [out, in], as ours. */
+ * [out, in], as ours. Called by electra.c and electra_folder.c. */
 #include "models/electra/electra.h"
 
 #include "models/bert/bert.h"

@@ -1,4 +1,5 @@
-/* ELECTRA's objective: examples of masked models, whose text the discriminator is asked for. */
+/* ELECTRA's objective: examples of masked models, whose text the discriminator is asked for. Called
+ * by electra.c. */
 #include "models/bert/bert.h"
 #include "models/electra/electra.h"
 

@@ -1,5 +1,5 @@
-/* A bilm-tf folder becomes a model: options.json, weights in HDF5, and the words of its
- * vocabulary. */
+/* A bilm-tf folder becomes a model: options.json, weights in HDF5, and the words of its vocabulary.
+ * Called by elmo.c. */
 #include "models/elmo/bilm_priv.h"
 
 #include "base/files/fs.h"

@@ -1,4 +1,4 @@
-/* A model becomes a bilm-tf folder. */
+/* A model becomes a bilm-tf folder. Called by elmo.c. */
 #include "models/elmo/bilm_priv.h"
 
 #include "base/buffer.h"

@@ -1,8 +1,8 @@
 /* The family of ELMo: words spelled by convolutions over their characters, projected LSTMs forward
  * and backward, one softmax for both. Each direction is a stream, an item of the activations and a
  * term of the loss. The forward direction's state is carried from window to window of a batch slot;
- * the backward one begins anew at each window's end, as what follows the window is read after
- * it. */
+ * the backward one begins anew at each window's end, as what follows the window is read after it.
+ * Called by bilm_options.c and bilm_write.c. */
 #include "models/elmo/elmo.h"
 
 #include "models/elmo/bilm_priv.h"

@@ -1,4 +1,4 @@
-/* The characters of a vocabulary's words. */
+/* The characters of a vocabulary's words. Called by bilm_read.c and elmo.c. */
 #include "models/elmo/elmo.h"
 
 #include "nn/core/layers.h"

@@ -1,4 +1,5 @@
-/* The family of n-gram models: its keys and sizes, and how its model is made from a stream. */
+/* The family of n-gram models: its keys and sizes, and how its model is made from a stream. Called
+ * by ngram_plan.c. */
 #include "models/ngram/ngram.h"
 
 #include "base/files/fs.h"

@@ -1,5 +1,5 @@
 /* An ARPA file as n-grams of all orders. It is not trusted: each line is checked, and reported by
- * its number. */
+ * its number. Called by ngram.c. */
 #include "models/ngram/ngram_arpa_levels_priv.h"
 #include "models/ngram/ngram_arpa_priv.h"
 

@@ -1,4 +1,4 @@
-/* A mapped model as an ARPA file. */
+/* A mapped model as an ARPA file. Called by ngram.c. */
 #include "models/ngram/ngram_arpa_priv.h"
 
 #include "base/buffer.h"

@@ -1,4 +1,5 @@
-/* Rows go from rank to rank, one partner after another: no count or place is an int. */
+/* Rows go from rank to rank, one partner after another: no count or place is an int. Called by
+ * ngram_estimate.c and ngram_prune.c. */
 #include "models/ngram/ngram_exchange_priv.h"
 
 #include "mesh/collective.h"

@@ -1,5 +1,5 @@
 /* Scoring with an n-gram model: each rank maps the file, whose pages a node's ranks share, or the
- * ranks of a model group have a part of it each. */
+ * ranks of a model group have a part of it each. Called by ngram.c. */
 #include "models/ngram/ngram_model_priv.h"
 
 #include "base/err.h"

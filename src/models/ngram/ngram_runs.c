@@ -1,4 +1,5 @@
-/* Files of sorted n-grams: written at once, read by ranges of keys. */
+/* Files of sorted n-grams: written at once, read by ranges of keys. Called by ngram.c,
+ * ngram_count.c and ngram_merge.c. */
 #include "models/ngram/ngram_runs_priv.h"
 
 #include "base/fault.h"

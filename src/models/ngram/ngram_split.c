@@ -1,5 +1,6 @@
 /* A split model: for each place of a batch, what the n-grams give that end there, found by the
- * ranks that have them, and then put together as a lookup on one rank would. */
+ * ranks that have them, and then put together as a lookup on one rank would. Called by
+ * ngram_model.c. */
 #include "models/ngram/ngram_split_priv.h"
 
 #include "base/mem.h"

@@ -1,4 +1,5 @@
-/* Writing the model's file: each rank's n-grams at their places, then the user block by one. */
+/* Writing the model's file: each rank's n-grams at their places, then the user block by one. Called
+ * by ngram.c. */
 #include "models/ngram/ngram_write_priv.h"
 
 #include "base/fault.h"

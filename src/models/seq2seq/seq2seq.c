@@ -1,5 +1,6 @@
 /* Encoder-decoders of all families, by their forms: the embeddings of both streams (and their
- * norms), the encoder's layers (and a norm), the decoder's layers (and a norm), the vocabulary. */
+ * norms), the encoder's layers (and a norm), the decoder's layers (and a norm), the vocabulary.
+ * Called by bart.c and t5.c. */
 #include "models/seq2seq/seq2seq.h"
 
 #include "base/mem.h"

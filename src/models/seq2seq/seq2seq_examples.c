@@ -1,7 +1,8 @@
 /* The objective of encoder-decoders: a target given its source. A document is a pair: its first
  * text is the source, what follows is the target. The source and the target end with the
  * end-of-document token, and the decoder reads the start token and then the target. What is longer
- * than the context loses its last tokens, but not its end. */
+ * than the context loses its last tokens, but not its end. Called by bart.c, t5.c and
+ * train/parts/text.c. */
 #include "models/family.h"
 
 #include <string.h>

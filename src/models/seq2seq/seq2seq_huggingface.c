@@ -1,5 +1,5 @@
 /* BART, Marian, mBART and M2M-100 (NLLB), and the Transformer of 2017, as folders of Hugging Face's
- * form hold them; the Transformer's tensors have the names of torch.nn. */
+ * form hold them; the Transformer's tensors have the names of torch.nn. Called by bart.c. */
 #include "models/bert/bert.h"
 #include "models/seq2seq/seq2seq.h"
 

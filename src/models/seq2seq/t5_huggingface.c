@@ -1,6 +1,6 @@
 /* T5, versions 1.0 and 1.1, and mT5, as folders of Hugging Face's form hold them. transformers 5
  * says that words are tied also of those with a head of their own, which their files have; what is
- * true then is whether states are scaled. */
+ * true then is whether states are scaled. Called by t5.c. */
 #include "models/bert/bert.h"
 #include "models/seq2seq/seq2seq.h"
 

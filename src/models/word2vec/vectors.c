@@ -1,4 +1,4 @@
-/* The words and vectors of a checkpoint. */
+/* The words and vectors of a checkpoint. Called by vectors_write.c. */
 #include "models/word2vec/vectors.h"
 
 #include "base/mem.h"

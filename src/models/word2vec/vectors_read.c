@@ -1,4 +1,4 @@
-/* Files of the original tool, text and binary, as a checkpoint. */
+/* Files of the original tool, text and binary, as a checkpoint. Called by word2vec.c. */
 #include "base/config/decimal.h"
 #include "base/files/fs.h"
 #include "base/mem.h"

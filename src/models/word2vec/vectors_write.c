@@ -1,4 +1,5 @@
-/* Vectors as a file of the original tool: text, or binary where the name ends in .bin. */
+/* Vectors as a file of the original tool: text, or binary where the name ends in .bin. Called by
+ * word2vec.c. */
 #include "models/word2vec/vectors.h"
 
 #include "base/buffer.h"

@@ -1,4 +1,5 @@
-/* The family of word vectors: its keys and sizes, and what of the keys of training it takes. */
+/* The family of word vectors: its keys and sizes, and what of the keys of training it takes. Called
+ * by vectors.c and vectors_read.c. */
 #include "models/word2vec/word2vec_priv.h"
 
 #include "mesh/mesh.h"

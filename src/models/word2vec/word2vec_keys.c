@@ -1,4 +1,4 @@
-/* The keys of word vectors. */
+/* The keys of word vectors. Called by word2vec.c and word2vec_learner.c. */
 #include "models/word2vec/word2vec_priv.h"
 
 const bp_option w2v_options[] = {

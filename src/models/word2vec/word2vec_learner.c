@@ -4,7 +4,9 @@
  * (math/kernels/rows.h), computes its part of the products of a group, and updates its own columns.
  * What ranks exchange is a number a product, added up by a fixed tree. So the bits are the same at
  * any number of ranks: as many as the largest power of two below it, up to BP_ROW_LANES, have
- * lanes, and others wait. */
+ * lanes, and others wait.
+ *
+ * Called by word2vec.c. */
 #include "models/word2vec/word2vec_examples_priv.h"
 
 #include "base/fault.h"

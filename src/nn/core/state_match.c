@@ -1,5 +1,6 @@
 /* A block whose result learns from the states of a teacher's layer. The inner block is unchanged;
- * backward compares first, and then runs the inner block's. */
+ * backward compares first, and then runs the inner block's. Called by models/dropconnect.c and
+ * models/stages.c. */
 #include "base/err.h"
 #include "math/kernels/kernels.h"
 #include "mesh/collective.h"

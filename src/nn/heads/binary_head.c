@@ -1,5 +1,5 @@
 /* A head that predicts for each place whether its token is another one than the text's: a logistic
- * regression. Tensor ranks do all rows alike. */
+ * regression. Tensor ranks do all rows alike. Called by models/electra/electra.c. */
 #include "base/err.h"
 #include "math/kernels/kernels.h"
 #include "nn/core/layers.h"

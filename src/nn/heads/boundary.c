@@ -1,6 +1,6 @@
 /* What SpanBERT's boundary objective looks at: for each place of a masked span the states before
  * and after the span, and the place's number in it. The spans are the runs of places that a loss
- * term asks for. A block of BERT's family. */
+ * term asks for. A block of BERT's family. Called by models/bert/bert.c. */
 #include "base/err.h"
 #include "math/kernels/kernels.h"
 #include "nn/core/layers.h"

@@ -1,5 +1,5 @@
 /* A head that classifies a whole example by its first place: pooler, dropout, classes. There is one
- * row an example, so tensor ranks do all of it alike. */
+ * row an example, so tensor ranks do all of it alike. Called by models/bert/bert.c. */
 #include "base/err.h"
 #include "math/kernels/kernels.h"
 #include "mesh/collective.h"

@@ -1,6 +1,6 @@
 /* The block between ELECTRA's generator and its discriminator: at masked places tokens are drawn
  * from the generator's distribution, and the text with them is embedded again. No gradient goes
- * through a draw. */
+ * through a draw. Called by models/electra/electra.c. */
 #include "base/err.h"
 #include "math/kernels/kernels.h"
 #include "mesh/collective.h"

@@ -1,6 +1,6 @@
 /* Heads of tasks that are not a softmax over outcomes: a value of a text, and where in it a span
- * begins and ends. Their few columns are products of their own; all of it is on each tensor
- * rank. */
+ * begins and ends. Their few columns are products of their own; all of it is on each tensor rank.
+ * Called by models/task/heads.c. */
 #include "base/err.h"
 #include "math/kernels/kernels.h"
 #include "mesh/collective.h"

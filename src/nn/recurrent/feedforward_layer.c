@@ -1,6 +1,6 @@
 /* The hidden layer of a feed-forward language model: tanh units over the vectors of the last words.
  * Words before a window's first one have the vector 0; outside training a window that comes in
- * pieces has those of the piece before. */
+ * pieces has those of the piece before. Called by models/feedforward/feedforward.c. */
 #include "nn/core/layers.h"
 
 #include "base/err.h"

@@ -2,7 +2,7 @@
  * 2014), as ELMo's language models have it: cells and projections are clipped, the input may be
  * added to the output, and rows may be read from the last place to the first. Rows are kept by
  * position first, as in recurrent_layer.c; a layer that reads from the end has its last place
- * first. */
+ * first. Called by models/elmo/elmo.c. */
 #include "base/err.h"
 #include "math/gemm/step.h"
 #include "math/kernels/kernels.h"

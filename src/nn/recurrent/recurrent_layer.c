@@ -1,7 +1,8 @@
 /* A recurrent layer: Elman's, LSTM or GRU. The input's part of all gates of a window is one matrix
  * product; then one position follows the other. Rows are kept by position first (row t B + b), so
  * that those of a position are together. What an example's window ends with is carried to its next
- * one; gradients end at a window's beginning (truncated back-propagation through time). */
+ * one; gradients end at a window's beginning (truncated back-propagation through time). Called by
+ * models/recurrent/recurrent.c. */
 #include "nn/recurrent/recurrent_priv.h"
 
 #include "base/err.h"

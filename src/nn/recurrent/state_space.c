@@ -3,7 +3,9 @@
  *
  * Tensor ranks have heads each: rows of z, x and dt, columns of `out`. All have B and C, whose
  * gradients are sums over their heads. Outside training a sequence that comes in pieces has the
- * state of the piece before, and what the convolution reads of it; in decoding each has its own. */
+ * state of the piece before, and what the convolution reads of it; in decoding each has its own.
+ *
+ * Called by models/stack_states.c. */
 #include "nn/recurrent/state_space_priv.h"
 
 #include "base/err.h"

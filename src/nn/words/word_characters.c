@@ -1,6 +1,6 @@
 /* The first block of a model that spells its words: characters, convolutions, highway layers, a
  * projection. A micro-batch's distinct words are gathered first, as a word's vector does not depend
- * on its place. */
+ * on its place. Called by models/elmo/elmo.c. */
 #include "nn/words/word_priv.h"
 
 #include "base/err.h"

@@ -1,5 +1,5 @@
-/* Only the run lock's decisions: given what is seen of the other owners, wait, take over or
- * yield. run_lock.c looks and acts; a simulator does in tests. */
+/* Only the run lock's decisions: given what is seen of the other owners, wait, take over or yield.
+ * run_lock.c looks and acts; a simulator does in tests. Called by run_lock.c. */
 #include "run/lock/run_lock_record_priv.h"
 
 #include "base/err.h"

@@ -1,4 +1,5 @@
-/* This process's host: processors, memory, limits. The first of doctor's three steps. */
+/* This process's host: processors, memory, limits. The first of doctor's three steps. Called by
+ * jobs/doctor.c and bench/machine.c. */
 #include "base/buffer.h"
 #include "base/files/fs.h"
 #include "base/mem.h"

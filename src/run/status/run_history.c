@@ -1,4 +1,5 @@
-/* What runs left, read back for status, plots and tables: keys, curves, speeds. */
+/* What runs left, read back for status, plots and tables: keys, curves, speeds. Called by
+ * job/report/training.c. */
 #include "run/status/run_history.h"
 
 #include "base/files/fs.h"

@@ -1,4 +1,5 @@
-/* A run's status: what the job has written of itself, who holds the folder, and what is in it. */
+/* A run's status: what the job has written of itself, who holds the folder, and what is in it.
+ * Called by jobs/doctor.c, jobs/status.c and run_history.c. */
 #include "run/status/run_status.h"
 
 #include "base/config/json.h"

@@ -1,4 +1,4 @@
-/* What state a run is in, and what its user does next. */
+/* What state a run is in, and what its user does next. Called by run_status.c. */
 #include "run/status/run_status_priv.h"
 
 #include "base/buffer.h"

@@ -1,4 +1,5 @@
-/* A run's status as lines for people. Everything comes from the object that --json prints. */
+/* A run's status as lines for people. Everything comes from the object that --json prints. Called
+ * by jobs/status.c. */
 #include "base/process/clock.h"
 #include "run/run_fields.h"
 #include "run/status/run_status.h"

@@ -1,5 +1,5 @@
 /* Who holds a run. Counters of several runs are watched at the same time: each wait is of seconds.
- */
+ * Called by run_status.c. */
 #include "base/config/json.h"
 #include "base/files/fs.h"
 #include "base/mem.h"

@@ -1,4 +1,5 @@
-/* Backtraces of all ranks that hang: asked for by the watchdog, written to RUN/stacks. */
+/* Backtraces of all ranks that hang: asked for by the watchdog, written to RUN/stacks. Called by
+ * run/status/run_words.c, watchdog.c and watchdog_report.c. */
 #include "run/watchdog/backtraces.h"
 
 #include "base/process/clock.h"

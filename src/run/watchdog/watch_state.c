@@ -1,5 +1,5 @@
 /* Only the watchdog's decisions: given what was received when, which rank is lost. Pure;
- * watchdog_thread.c feeds it. */
+ * watchdog_thread.c feeds it. Called by watchdog.c and watchdog_thread.c. */
 #include "run/watchdog/watch_state.h"
 
 #include "base/mem.h"

@@ -1,5 +1,5 @@
-/* What a diagnosis leaves behind. By a thread beside a main thread that hangs: files are
- * opened anew, and lines are appended in one write. */
+/* What a diagnosis leaves behind. By a thread beside a main thread that hangs: files are opened
+ * anew, and lines are appended in one write. Called by run/run_folder.c and watchdog_thread.c. */
 #include "run/watchdog/watchdog_priv.h"
 
 #include "base/config/json.h"

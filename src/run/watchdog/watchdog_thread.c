@@ -1,5 +1,5 @@
 /* The watchdog's thread: sends heartbeats, receives those of others where it is an observer, and
- * leaves. */
+ * leaves. Called by watchdog.c. */
 #include "run/watchdog/watchdog_priv.h"
 
 #include "base/buffer.h"

@@ -1,5 +1,5 @@
 /* The watchdog's datagrams: format, checks, sending and receiving (UDP, because a thread must not
- * call MPI). */
+ * call MPI). Called by watchdog.c, watchdog_report.c and watchdog_thread.c. */
 #include "run/watchdog/watchdog_wire_priv.h"
 
 #include "base/files/hash.h"

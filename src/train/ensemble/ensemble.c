@@ -1,4 +1,4 @@
-/* The training of an ensemble from end to end. */
+/* The training of an ensemble from end to end. Called by jobs/ensemble.c and jobs/requeue.c. */
 #include "train/ensemble/ensemble_priv.h"
 
 #include "base/config/run_options.h"

@@ -1,5 +1,6 @@
 /* The plan of an ensemble, before any member trains: `--plan`, the steps of a member, and whether
- * all groups fit into the nodes' memory. The run itself is in ensemble.c. */
+ * all groups fit into the nodes' memory. The run itself is in ensemble.c. Called by jobs/ensemble.c
+ * and ensemble.c. */
 #include "train/ensemble/ensemble_priv.h"
 
 #include "base/config/run_options.h"

@@ -1,7 +1,7 @@
 /* The scheduler that hands members out: the lead of each group of ranks asks the coordinator for a
  * member, trains it with its group, and sends messages about it. A coordinator that trains itself
  * looks at its scheduler whenever its own loops ask whether to stop (bp_signals_watch), that is
- * once a step. */
+ * once a step. Called by ensemble.c. */
 #include "train/ensemble/ensemble_priv.h"
 
 #include "base/buffer.h"

@@ -184,6 +184,20 @@ static bp_err write_metric(trainer *self, double seconds, double valid_loss)
 }
 
 /* The file becomes a checkpoint; the runs are removed. */
+static char *folder_of(const trainer *self)
+{
+    return bp_path_join(bp_run_keys_of(self->config)->dir, "counts");
+}
+
+void trainer_remove_counts(const trainer *self)
+{
+    char *folder = folder_of(self);
+
+    if (bp_path_exists(folder) && bp_dir_remove(folder) != BP_OK)
+        bp_warn_failure("%s", bp_err_text());
+    bp_free(folder);
+}
+
 static bp_err commit(trainer *self, const char *folder, json_t *state, double seconds,
                      double valid_loss)
 {
@@ -198,8 +212,8 @@ static bp_err commit(trainer *self, const char *folder, json_t *state, double se
         err = trainer_commit(self, &what);
     report_last_commit(self);
     bp_log_keep_progress();
-    if (err == BP_OK && self->mesh->coordinates && bp_dir_remove(folder) != BP_OK)
-        bp_warn_failure("%s", bp_err_text());
+    if (err == BP_OK && self->mesh->coordinates)
+        trainer_remove_counts(self);
     bp_free(attachment);
     return err;
 }
@@ -219,7 +233,7 @@ static bp_err begin(trainer *self, const char *folder)
 
 bp_err trainer_count(trainer *self)
 {
-    char *folder = bp_path_join(bp_run_keys_of(self->config)->dir, "counts");
+    char *folder = folder_of(self);
     bp_phase before = bp_heartbeat_phase(BP_PHASE_COUNT);
     json_t *state = json_object(); /* what the family adds to the checkpoint's */
     double began = bp_clock_now(), valid_loss = 0;

@@ -8,6 +8,8 @@
  * bp_model_family.count and trainer_commit; BP_ERR_FORMAT an empty corpus, or one whose documents
  * do not end; BP_ERR_CONFIG keys of other models: the same on all ranks. */
 bp_err trainer_count(trainer *self);
+/** Removes what a start that was killed after its commit left of counting. On the coordinator. */
+void trainer_remove_counts(const trainer *self);
 /** Prints the estimate of that. Collective over world. Errors: those of bp_model_family.count_plan,
  * and of the corpus as above: the same on all ranks. */
 bp_err trainer_count_plan(trainer *self);

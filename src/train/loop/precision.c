@@ -1,4 +1,5 @@
-/* math.precision of a run: one for all of its ranks and starts. */
+/* math.precision of a run: one for all of its ranks and starts. Called by
+ * train/ensemble/ensemble_keys.c and setup.c. */
 #include "train/loop/precision.h"
 
 #include "base/config/run_options.h"

@@ -129,6 +129,8 @@ static bp_err end_finished(trainer *self)
 
     bp_log("the run is finished: %lld steps%s", (long long)self->progress.step,
            more ? ", more than the configuration asks for" : "");
+    if (self->mesh->coordinates && trainer_counts(self))
+        trainer_remove_counts(self);
     err = parts_at(self, PART_FINISHED);
     return err == BP_OK ? trainer_end(self) : err;
 }

@@ -1,5 +1,5 @@
 /* Trainings on pairs, a source and its target: checks that the corpora have them, and that they
- * fit. */
+ * fit. Called by task.c. */
 #include "train/parts/pairs.h"
 
 #include "base/log.h"

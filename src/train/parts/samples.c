@@ -1,6 +1,6 @@
 /* Texts that a training writes now and then: its own parameters, as they are after a step, continue
  * a prompt. One copy of the model decodes; the others wait in the next step. Nothing of it touches
- * what is trained. */
+ * what is trained. Called by jobs/ensemble.c, jobs/finetune.c and jobs/pretrain.c. */
 #include "train/parts/list.h"
 
 #include "base/log.h"

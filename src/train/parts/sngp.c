@@ -1,7 +1,7 @@
 /* A Gaussian process after a fine-tuned network (SNGP): what its keys ask for, and the covariance
  * of its weights, by Laplace's method in one pass over the training documents. The pass is made
  * before a checkpoint that will be used, with that checkpoint's weights; at all other times the
- * network has no covariance. */
+ * network has no covariance. Called by task.c. */
 #include "train/parts/sngp.h"
 
 #include "base/config/run_options.h"

@@ -1,4 +1,5 @@
-/* train.tensorboard: metrics as event files of TensorBoard, which the run folder writes. */
+/* train.tensorboard: metrics as event files of TensorBoard, which the run folder writes. Called by
+ * jobs/ensemble.c, jobs/finetune.c and jobs/pretrain.c. */
 #include "train/parts/list.h"
 
 #include "train/loop/trainer.h"

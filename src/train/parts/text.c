@@ -1,5 +1,5 @@
 /* Fine-tuning for texts (task.kind=text): a model learns to write a target for a source, with the
- * head that it has. */
+ * head that it has. Called by task.c. */
 #include "train/parts/text.h"
 
 #include "base/config/json.h"

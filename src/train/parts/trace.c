@@ -1,4 +1,5 @@
-/* train.trace and train.profile: what is recorded, of which steps, and gathered at the end. */
+/* train.trace and train.profile: what is recorded, of which steps, and gathered at the end. Called
+ * by jobs/ensemble.c, jobs/finetune.c and jobs/pretrain.c. */
 #include "train/parts/trace_priv.h"
 
 #include "base/files/fs.h"

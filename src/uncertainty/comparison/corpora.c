@@ -1,4 +1,5 @@
-/* Which files a comparison scores, and which of their documents belong to which group. */
+/* Which files a comparison scores, and which of their documents belong to which group. Called by
+ * setup.c. */
 #include "uncertainty/comparison/comparison.h"
 
 #include "base/buffer.h"

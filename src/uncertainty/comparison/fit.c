@@ -1,5 +1,5 @@
-/* The fit of a method within a comparison: what the coordinator reports of it, and
- * how a stop request that it receives reaches the ranks that compute. */
+/* The fit of a method within a comparison: what the coordinator reports of it, and how a stop
+ * request that it receives reaches the ranks that compute. Called by steps.c. */
 #include "uncertainty/comparison/job_priv.h"
 
 #include "base/log.h"

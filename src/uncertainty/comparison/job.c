@@ -1,4 +1,4 @@
-/* An uncertainty job from end to end. */
+/* An uncertainty job from end to end. Called by jobs/uncertainty.c. */
 #include "uncertainty/comparison/job_priv.h"
 
 #include "base/config/json.h"

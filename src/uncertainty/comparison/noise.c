@@ -1,5 +1,5 @@
 /* Of regressions: the variance of the noise in values, which is fitted on corpus.valid, in the
- * place of a temperature. */
+ * place of a temperature. Called by steps.c. */
 #include "uncertainty/comparison/job_priv.h"
 
 #include "base/mem.h"

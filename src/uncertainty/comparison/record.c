@@ -1,4 +1,5 @@
-/* record.json: what was done for each method and what it took, for the starts that follow. */
+/* record.json: what was done for each method and what it took, for the starts that follow. Called
+ * by fit.c, job.c and steps.c. */
 #include "uncertainty/comparison/job_priv.h"
 
 #include "base/config/json.h"

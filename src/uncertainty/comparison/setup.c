@@ -1,5 +1,5 @@
 /* From a configuration to a comparison whose models and corpora fit together: what can be refused
- * before any compute is refused here. */
+ * before any compute is refused here. Called by fit.c and job.c. */
 #include "uncertainty/comparison/job_priv.h"
 
 #include "base/config/run_options.h"

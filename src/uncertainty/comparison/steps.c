@@ -1,5 +1,5 @@
 /* What is computed for each method, one after another: its fit where there is one, the scores, the
- * temperature. Each is kept, so that the next start goes on after it. */
+ * temperature. Each is kept, so that the next start goes on after it. Called by job.c. */
 #include "uncertainty/comparison/job_priv.h"
 
 #include "base/files/fs.h"

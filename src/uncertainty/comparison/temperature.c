@@ -1,5 +1,5 @@
 /* What is fitted on corpus.valid: its batches, and the sums from which steps.c takes a temperature.
- */
+ * Called by noise.c and steps.c. */
 #include "uncertainty/comparison/job_priv.h"
 
 #include "base/config/run_options.h"

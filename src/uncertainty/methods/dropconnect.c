@@ -1,4 +1,5 @@
-/* :dropconnect, models whose weights are dropped (models/dropconnect.h). */
+/* :dropconnect, models whose weights are dropped (models/dropconnect.h). Called by
+ * jobs/uncertainty.c. */
 #include "uncertainty/methods/list.h"
 #include "uncertainty/methods/passes.h"
 

@@ -1,6 +1,8 @@
 /* :dropout, passes with dropout at test time.
  *
- * Source: Gal and Ghahramani 2016, "Dropout as a Bayesian approximation". */
+ * Source: Gal and Ghahramani 2016, "Dropout as a Bayesian approximation".
+ *
+ * Called by jobs/uncertainty.c. */
 #include "uncertainty/methods/list.h"
 #include "uncertainty/methods/passes.h"
 

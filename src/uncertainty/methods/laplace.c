@@ -1,5 +1,5 @@
 /* :laplace, samples of a Laplace approximation over the last layer (laplace/laplace.h): its keys,
- * what it refuses, and its row of the table. */
+ * what it refuses, and its row of the table. Called by jobs/uncertainty.c. */
 #include "uncertainty/methods/laplace/laplace.h"
 
 #include "base/config/decimal.h"

@@ -1,4 +1,5 @@
-/* The table of methods. */
+/* The table of methods. Called by uncertainty/comparison/comparison.c and
+ * uncertainty/comparison/options.c. */
 #include "uncertainty/methods/list.h"
 
 #include "base/buffer.h"

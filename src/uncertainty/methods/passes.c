@@ -1,4 +1,5 @@
-/* Passes with masks of their own: what :dropout and :dropconnect share. */
+/* Passes with masks of their own: what :dropout and :dropconnect share. Called by dropconnect.c and
+ * dropout.c. */
 #include "uncertainty/methods/passes.h"
 
 #include "base/config/run_options.h"

@@ -1,4 +1,4 @@
-/* Samples of the last layer: heads on one backbone. */
+/* Samples of the last layer: heads on one backbone. Called by laplace.c. */
 #include "uncertainty/methods/samples.h"
 
 #include "base/mem.h"

@@ -1,4 +1,5 @@
-/* What figures are called, and what those of regressions mean. */
+/* What figures are called, and what those of regressions mean. Called by page.c, summary.c and
+ * tables.c. */
 #include "uncertainty/results/results.h"
 
 const comparison_definition comparison_value_definitions[] = {

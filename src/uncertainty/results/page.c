@@ -1,4 +1,5 @@
-/* index.html: what the template uncertainty.html is filled with. */
+/* index.html: what the template uncertainty.html is filled with. Called by
+ * uncertainty/comparison/job.c. */
 #include "uncertainty/results/results.h"
 
 #include "base/config/json.h"

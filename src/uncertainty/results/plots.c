@@ -1,5 +1,6 @@
 /* Plots: gnuplot scripts that draw from the tables beside them, so that they can be changed and
- * drawn again (from RUN/uncertainty: gnuplot plots/NAME.gp). */
+ * drawn again (from RUN/uncertainty: gnuplot plots/NAME.gp). Called by uncertainty/comparison/job.c
+ * and page.c. */
 #include "uncertainty/results/results.h"
 
 #include "base/config/json.h"

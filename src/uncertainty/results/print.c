@@ -1,4 +1,4 @@
-/* What people read at the end of a comparison. */
+/* What people read at the end of a comparison. Called by uncertainty/comparison/job.c. */
 #include "uncertainty/results/results.h"
 
 #include "base/log.h"

@@ -1,5 +1,5 @@
 /* Reading a score folder: tokens.h5 from front to back, cut into documents by what documents.h5
- * counts. */
+ * counts. Called by results.c, summary.c and tables.c. */
 #include "uncertainty/results/results.h"
 
 #include "base/files/fs.h"

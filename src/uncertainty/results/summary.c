@@ -1,4 +1,5 @@
-/* summary.json: all figures, with what they mean. */
+/* summary.json: all figures, with what they mean. Called by uncertainty/comparison/job.c,
+ * definitions.c and page.c. */
 #include "uncertainty/results/results.h"
 
 #include "base/config/json.h"

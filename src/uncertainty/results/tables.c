@@ -1,5 +1,5 @@
 /* The figures as CSV: a header, a row a line, numbers with all their digits, empty where there is
- * none. */
+ * none. Called by uncertainty/comparison/job.c. */
 #include "uncertainty/results/results.h"
 
 #include "base/config/csv.h"

@@ -1,4 +1,5 @@
-/* Reading outcomes.h5 of regressions: predictions as Gaussians, and what they come to. */
+/* Reading outcomes.h5 of regressions: predictions as Gaussians, and what they come to. Called by
+ * results.c. */
 #include "uncertainty/results/results.h"
 
 #include "base/files/fs.h"

@@ -1,4 +1,5 @@
-/* The parts of the score files that come from the corpora themselves. */
+/* The parts of the score files that come from the corpora themselves. Called by
+ * infer/score/states_keys.c, tables.c and infer/score/vectors.c. */
 #include "infer/score/tables/tables.h"
 
 #include "base/mem.h"

@@ -1,4 +1,5 @@
-/* The names of a model's statistics of each token, and of the members among them. */
+/* The names of a model's statistics of each token, and of the members among them. Called by
+ * infer/score/setup.c, summary.c and tables.c. */
 #include "infer/score/tables/token_statistics.h"
 
 #include "base/mem.h"

@@ -1,5 +1,5 @@
 /* How far a fit is, and how long it will take: products with known numbers of operations, at the
- * speed of the largest one so far. */
+ * speed of the largest one so far. Called by laplace_factors.c and laplace_posterior.c. */
 #include "uncertainty/methods/laplace/laplace_priv.h"
 
 #include "base/process/clock.h"

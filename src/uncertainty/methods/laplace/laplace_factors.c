@@ -2,7 +2,9 @@
  *
  * First every copy of the model keeps the states of its scored tokens; then, in rounds that all
  * ranks share, states and probabilities of some tokens of each copy are spread over the grid and
- * added. So what is collective over one copy and what is over all ranks never mix. */
+ * added. So what is collective over one copy and what is over all ranks never mix.
+ *
+ * Called by laplace.c. */
 #include "uncertainty/methods/laplace/laplace_priv.h"
 
 #include "base/mem.h"

@@ -1,4 +1,4 @@
-/* The factors' eigenbasis, and draws in it. */
+/* The factors' eigenbasis, and draws in it. Called by laplace.c. */
 #include "uncertainty/methods/laplace/laplace_priv.h"
 
 #include "base/mem.h"

@@ -1,4 +1,4 @@
-/* The prior precision of the largest marginal likelihood. */
+/* The prior precision of the largest marginal likelihood. Called by laplace.c. */
 #include "uncertainty/methods/laplace/laplace_priv.h"
 
 #include "base/mem.h"
