@@ -2,7 +2,9 @@
 #include "overlap_texts.h"
 
 #include "base/buffer.h"
+#include "base/log.h"
 #include "base/mem.h"
+#include "base/process/clock.h"
 #include "base/process/signals.h"
 #include "file_tool.h"
 #include "io/corpus/corpus_file.h"
@@ -13,6 +15,7 @@ typedef struct reading {
     int rank, size;
     int64_t before; /* documents of the files before */
     int64_t documents;
+    double reported; /* when progress was last told */
     bp_err (*take)(void *context, const overlap_piece *piece);
     void *context;
 } reading;
@@ -22,6 +25,16 @@ static bp_err give(const reading *r, overlap_piece *piece)
     if (bp_signals_stop_asked())
         return bp_fail_stopped("nothing was kept; run the command again");
     return r->take(r->context, piece);
+}
+
+static void log_progress(reading *r, const bp_documents *documents, const char *path)
+{
+    if (r->rank != 0 || !bp_log_progress_due(r->reported))
+        return;
+    const bp_documents_stats stats = bp_documents_stats_of(documents);
+    r->reported = bp_clock_now();
+    bp_log_progress("%s: %.1f of %.1f MB", shown_path(bp_text_source_shown(path)),
+                    1e-6 * (double)stats.consumed_bytes, 1e-6 * (double)stats.total_bytes);
 }
 
 static bp_err read_text(reading *r, const bp_documents_options *given, const char *path, int file)
@@ -45,6 +58,7 @@ static bp_err read_text(reading *r, const bp_documents_options *given, const cha
                                        .file = file,
                                        .first = piece.first,
                                        .id = piece.id});
+        log_progress(r, documents, path);
     }
     r->documents = err == BP_OK ? bp_documents_stats_of(documents).documents : 0;
     bp_documents_close(&documents);
@@ -169,7 +183,8 @@ bool overlap_is_corpus(const char *path)
 bp_err overlap_texts_read(const overlap_texts *texts, int rank, int size, int64_t **first,
                           bp_err (*take)(void *context, const overlap_piece *piece), void *context)
 {
-    reading r = {.rank = rank, .size = size, .take = take, .context = context};
+    reading r = {
+        .rank = rank, .size = size, .take = take, .context = context, .reported = bp_clock_now()};
     bp_err err = BP_OK;
 
     *first = bp_alloc("tool.overlap", texts->path_count + 1, sizeof **first);
