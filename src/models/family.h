@@ -62,9 +62,10 @@ typedef struct bp_stack_sizes {
     int64_t no_positions; /* 1: there is no table of positions, nor of segments */
     int64_t embedding; /* width of the embedding's tables, which a projection without bias makes as
                           wide as the model; 0: width */
-    int64_t other_tie; /* 1: the head is tied where the family's is not, or not where it is */
-    int64_t in_turn;   /* 1: attention and MLP of a parallel family follow each other */
-    int64_t qkv_bias;  /* 1: queries, keys and values have biases where products have none */
+    int64_t norms_after; /* 1: norms follow the branches where the family's precede them */
+    int64_t other_tie;   /* 1: the head is tied where the family's is not, or not where it is */
+    int64_t in_turn;     /* 1: attention and MLP of a parallel family follow each other */
+    int64_t qkv_bias;    /* 1: queries, keys and values have biases where products have none */
     int64_t rope_scaling, rope_original; /* bp_rope_scaling; its original context */
     int64_t rope_width;                  /* numbers of a head that positions turn; 0: by fraction */
     int64_t rope_untruncated;            /* 1: bp_rope.truncated is not set */

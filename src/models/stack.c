@@ -49,6 +49,22 @@ static bool is_projected(const bp_model_shape *shape)
     return bp_stack_embedding_width(shape) != shape->width;
 }
 
+int64_t bp_stack_state_width(const bp_model_shape *shape)
+{
+    return bp_task_has_head(&shape->task) ? shape->width : bp_stack_embedding_width(shape);
+}
+
+/* Is there something between the layers and the vocabulary? */
+static bool has_transform(const bp_model_shape *shape)
+{
+    return stack_of(shape)->transform || is_projected(shape);
+}
+
+static bool has_norms_after(const bp_model_shape *shape)
+{
+    return stack_of(shape)->post_norm || shape->stack.norms_after != 0;
+}
+
 /* As tables of tokens see it. */
 static bp_model_shape of_tables(const bp_model_shape *shape)
 {
@@ -300,6 +316,15 @@ void bp_stack_check(const bp_model_shape *shape, int tensors, bp_config *config)
         stack_check_rope(shape, config);
 }
 
+void bp_stack_check_embedding(const bp_model_shape *shape, bp_config *config)
+{
+    if (is_projected(shape) && (shape->softmaxes > 1 || shape->head_entmax == 1))
+        bp_config_fault(config, "model.projected_embedding",
+                        "model.embedding = %lld goes with one softmax: at head.softmaxes and "
+                        "head.activation; leave the keys out",
+                        (long long)bp_stack_embedding_width(shape));
+}
+
 bp_err bp_stack_check_read(const bp_model_shape *shape, const char *where)
 {
     bp_stack_mixer mixer = stack_of(shape)->mixer;
@@ -347,7 +372,7 @@ bp_layer_shape bp_stack_layer(const bp_model_shape *shape, int64_t number)
                             .alibi = stack->alibi,
                             .one_norm = stack->one_norm,
                             .parallel = stack->parallel && shape->stack.in_turn == 0,
-                            .post_norm = stack->post_norm,
+                            .post_norm = has_norms_after(shape),
                             .closing_norms = stack->closing_norms,
                             .closing_only = stack->closing_only,
                             .no_first_norm = stack->no_first_norm && number == 0,
@@ -387,10 +412,30 @@ bp_block *bp_stack_new_layer(bp_network *network, const bp_model_shape *shape, i
     return bp_transformer_new_layer(network, &layer);
 }
 
+/* Positions are added after the projection, and as wide as the model, where no norm follows. */
+static bool positions_follow(const bp_model_shape *shape)
+{
+    return is_projected(shape) && !stack_of(shape)->embedding_norm;
+}
+
+static bp_block *new_positions(bp_network *network, const bp_model_shape *shape)
+{
+    int64_t first = bp_stack_first_position(shape);
+    bp_embedding_part part = {.first_position = first, .places_padding = first > 0};
+    bp_block *block;
+
+    part.wpe = bp_group_add_matrix(bp_network_add_group(network, true), "wpe",
+                                   first + bp_model_positions(shape), shape->width,
+                                   stack_of(shape)->position_std);
+    bp_embedding_new(&block, &network->nn, &part, 1);
+    return block;
+}
+
 bp_block *bp_stack_new_embedding(bp_network *network, const bp_model_shape *shape, bp_param *shared)
 {
     const bp_stack *stack = stack_of(shape);
     bp_model_shape tables = of_tables(shape);
+    bool later = positions_follow(shape);
     int64_t C = tables.width, first = bp_stack_first_position(shape),
             segments = bp_stack_segments(shape);
     bp_embedding_part part = {.wte = shared ? shared
@@ -401,7 +446,8 @@ bp_block *bp_stack_new_embedding(bp_network *network, const bp_model_shape *shap
                               .scale = embedding_scale(shape)};
     bp_block *block;
 
-    if (stack->position_std > 0 && shape->stack.no_positions == 0) {
+    part.keeps_all = part.keeps_all || later;
+    if (stack->position_std > 0 && shape->stack.no_positions == 0 && !later) {
         bp_group *whole = bp_network_add_group(network, true);
 
         part.wpe = bp_group_add_matrix(whole, "wpe", first + bp_model_positions(shape), C,
@@ -427,13 +473,20 @@ static bp_block *new_first(bp_network *network, const bp_model_shape *shape, bp_
                         .mask = 0,
                         .rms = stack_of(shape)->rms,
                         .no_norm_bias = stack_of(shape)->no_norm_bias};
-    bp_block *parts[2], *block;
+    bp_block *parts[3], *block;
+    int count = 2;
 
     parts[0] = bp_stack_new_embedding(network, shape, shared);
-    if (!stack_of(shape)->embedding_norm)
+    if (!stack_of(shape)->embedding_norm && !is_projected(shape))
         return parts[0];
+    if (positions_follow(shape)) {
+        row.no_norm = true;
+        row.mask = BP_ROW_KEEPS_ALL;
+    }
     bp_row_layer_new(&parts[1], &network->nn, &row, bp_network_add_group(network, true));
-    bp_series_new(&block, &network->nn, parts, 2);
+    if (positions_follow(shape))
+        parts[count++] = new_positions(network, shape);
+    bp_series_new(&block, &network->nn, parts, count);
     return block;
 }
 
@@ -450,7 +503,7 @@ static bp_param *add_head_bias(bp_network *network, const bp_model_shape *shape,
 
 static const char *last_norm(const bp_model_shape *shape)
 {
-    return stack_of(shape)->post_norm ? NULL : "ln_f";
+    return has_norms_after(shape) ? NULL : "ln_f";
 }
 
 bp_block *bp_stack_new_transform(bp_network *network, const bp_model_shape *shape, int64_t mask)
@@ -460,7 +513,9 @@ bp_block *bp_stack_new_transform(bp_network *network, const bp_model_shape *shap
                         .I = shape->width,
                         .O = bp_stack_embedding_width(shape),
                         .has_product = true,
-                        .no_bias = stack->no_bias,
+                        .linear = !stack->transform,
+                        .no_norm = !stack->transform,
+                        .no_bias = stack->no_bias || !stack->transform,
                         .activation = BP_GELU_EXACT,
                         .epsilon = bp_stack_epsilon(shape),
                         .rms = stack->rms,
@@ -495,7 +550,7 @@ static bp_block *new_transform(bp_network *network, const bp_model_shape *shape)
 
 static bp_block *new_head(bp_network *network, const bp_model_shape *shape, bp_param *shared)
 {
-    bp_head_shape head = {.norm = stack_of(shape)->transform ? NULL : last_norm(shape),
+    bp_head_shape head = {.norm = has_transform(shape) ? NULL : last_norm(shape),
                           .sparse = stack_of(shape)->transform,
                           .rms = stack_of(shape)->rms,
                           .epsilon = bp_stack_epsilon(shape),
@@ -517,7 +572,7 @@ static bp_block *new_head(bp_network *network, const bp_model_shape *shape, bp_p
 
 int bp_stack_blocks(const bp_model_shape *shape)
 {
-    return bp_transformer_blocks(shape) + stack_of(shape)->transform;
+    return bp_transformer_blocks(shape) + has_transform(shape);
 }
 
 void bp_stack_add_block(bp_network *network, const bp_model_shape *shape, int number,
@@ -551,9 +606,8 @@ bp_param *bp_stack_add_shared(bp_network *network, const bp_model_shape *shape, 
 
 static double transform_cost(const bp_model_shape *shape)
 {
-    return stack_of(shape)->transform
-               ? 2 * (double)shape->width * (double)bp_stack_embedding_width(shape)
-               : 0;
+    return has_transform(shape) ? 2 * (double)shape->width * (double)bp_stack_embedding_width(shape)
+                                : 0;
 }
 
 /* Of masked models the vocabulary sees only those tokens that are masked. */
@@ -570,7 +624,8 @@ bp_backbone bp_stack_backbone(const bp_model_shape *shape)
     return (bp_backbone){.blocks = bp_transformer_blocks(shape) - 1,
                          .layers_from = 1,
                          .norm = last_norm(shape),
-                         .tied = stack->keeps_words && bp_stack_is_tied(shape),
+                         .tied =
+                             stack->keeps_words && bp_stack_is_tied(shape) && !is_projected(shape),
                          .rms = stack->rms,
                          .no_norm_bias = stack->no_norm_bias,
                          .pooler = stack->transform,

@@ -298,11 +298,15 @@ void bp_stack_fill_defaults(bp_model_shape *shape);
  * heads and the inner width, and what is rotated are pairs: bp_model_family.check, check_read. */
 void bp_stack_check(const bp_model_shape *shape, int tensors, bp_config *config);
 bp_err bp_stack_check_read(const bp_model_shape *shape, const char *where);
+/** Embeddings of another width than the model's go with one softmax. */
+void bp_stack_check_embedding(const bp_model_shape *shape, bp_config *config);
 
 int64_t bp_stack_segments(const bp_model_shape *shape);
 int64_t bp_stack_first_position(const bp_model_shape *shape);
 /** Of the embedding's tables, and of the head's. */
 int64_t bp_stack_embedding_width(const bp_model_shape *shape);
+/** Of what the vocabulary reads: bp_model_family.state_width; heads of tasks read the layers. */
+int64_t bp_stack_state_width(const bp_model_shape *shape);
 bool bp_stack_is_tied(const bp_model_shape *shape);
 float bp_stack_epsilon(const bp_model_shape *shape);
 /** Has layer `number` experts? And how many layers have. */

@@ -1,6 +1,8 @@
 /* Rotary positions of stacks: sizes that no key gives, and checks. Called by stack.c. */
 #include "models/stack_priv.h"
 
+#include <string.h>
+
 #define THETA          10000
 #define LOW_FREQUENCY  1 /* LLaMA 3.1's */
 #define HIGH_FREQUENCY 4
@@ -184,6 +186,14 @@ static const char *fault_of(const bp_model_shape *shape, const char **key)
     return NULL;
 }
 
+static bool has_fraction_key(const bp_model_shape *shape)
+{
+    for (const bp_model_size *size = shape->family->sizes; size->name; size++)
+        if (strcmp(size->name, "rope_fraction") == 0)
+            return true;
+    return false;
+}
+
 static void check_pairs(const bp_model_shape *shape, bp_config *config)
 {
     int64_t D = head_width(shape);
@@ -196,17 +206,17 @@ static void check_pairs(const bp_model_shape *shape, bp_config *config)
             "model.rope_width = %lld is not an even number of 2 or more, up to the %lld "
             "numbers of a head: at model.rope_width; use one that is",
             (long long)shape->stack.rope_width, (long long)D);
-    else if (shape->stack.rope_fraction > 0)
+    else if (has_fraction_key(shape))
         bp_config_fault(config, "model.bad_rope",
                         "model.rope_fraction = %g turns %lld of the %lld numbers of a head: at "
                         "model.rope_fraction; an even number of 2 or more fits",
                         shape->stack.rope_fraction, (long long)rotated(shape), (long long)D);
     else
-        bp_config_fault(
-            config, "model.odd_heads",
-            "heads of width %lld have no pairs to turn: at model.heads; use heads of an "
-            "even width",
-            (long long)D);
+        bp_config_fault(config, "model.odd_heads",
+                        "heads of width %lld have %lld numbers to turn, which are no pairs: at "
+                        "model.heads; use "
+                        "heads of another width",
+                        (long long)D, (long long)rotated(shape));
 }
 
 void stack_check_rope(const bp_model_shape *shape, bp_config *config)

@@ -661,6 +661,7 @@ static bool check_removed(const char *name, const json_t *config, const char *ke
 static void a_key_that_is_not_there_means_the_class_default(void **state)
 {
     static const char *const FOLDERS[] = {"opt-tiny",
+                                          "opt-350m-tiny",
                                           "openai-gpt-tiny",
                                           "gptj-tiny",
                                           "bloom-tiny",

@@ -6,7 +6,7 @@ import bagpipe_test
 from bagpipe_test import FolderTest, program, run, shared
 
 MODELS = ("gpt2-tiny", "gpt2-lmhead-tiny", "llama-tiny", "llama-llama3-tiny", "llama-yarn-tiny", "llama-dynamic-tiny", "mamba2-tiny", "qwen3-tiny",
-          "olmo2-tiny", "gemma2-tiny", "smollm3-tiny", "granite-tiny", "gemma3-tiny", "phi3-tiny", "opt-tiny", "openai-gpt-tiny", "gptj-tiny", "bloom-tiny",
+          "olmo2-tiny", "gemma2-tiny", "smollm3-tiny", "granite-tiny", "gemma3-tiny", "phi3-tiny", "opt-tiny", "opt-350m-tiny", "openai-gpt-tiny", "gptj-tiny", "bloom-tiny",
           "mixtral-tiny", "olmoe-tiny", "qwen3_moe-tiny")
 
 SHAPES = ("gpt2-tiny", "llama-tiny", "mamba2-tiny", "bloom-tiny", "mixtral-tiny")  # one of each shape of layers: stages and data ranks too

@@ -64,6 +64,12 @@ class Export(JobTest):
             config = bagpipe_test.read_json(self.at(f"tuned{steps}"), "config.json")
             self.assertEqual((config["model_type"], config["architectures"]), ("xlm-roberta", ["XLMRobertaForMaskedLM"]))
 
+    def test_opts_with_norms_after_and_projections_come_back(self):
+        for name, keys in (("-350m", ["model.embedding=24", "model.norms_first=no"]), ("-wide", ["model.embedding=40", "model.tied=no"])):
+            self.comes_back("opt", *keys, task=name)
+        config = bagpipe_test.read_json(self.at("opt-350m-folder"), "config.json")
+        self.assertEqual((config["word_embed_proj_dim"], config["do_layer_norm_before"]), (24, False))
+
     def test_scores_without_a_multiplier_are_written_with_theirs(self):
         for kind in ("granite", "granite_hybrid"):
             self.comes_back(kind, task="-plain")

@@ -798,6 +798,7 @@ static void families_are_the_references(void **state)
                                           "olmoe-tiny",
                                           "qwen3_moe-tiny",
                                           "opt-tiny",
+                                          "opt-350m-tiny",
                                           "openai-gpt-tiny",
                                           "gptj-tiny",
                                           "bloom-tiny",

@@ -167,12 +167,6 @@ static void check_convolution(const bp_model_shape *shape, bp_config *config)
                         "model.convolution is not given, and other keys of it are: at "
                         "model.convolution_groups, model.convolution_activation; leave them out, "
                         "or give it");
-    if (bp_stack_embedding_width(shape) != shape->width &&
-        (shape->softmaxes > 1 || shape->head_entmax == 1))
-        bp_config_fault(config, "model.projected_embedding",
-                        "model.embedding = %lld goes with one softmax: at head.softmaxes and "
-                        "head.activation; leave the keys out",
-                        (long long)bp_stack_embedding_width(shape));
 }
 
 static bool is_fit(const bp_model_shape *shape)
@@ -187,6 +181,7 @@ static void check(const bp_model_shape *shape, int tensors, bp_config *config)
     bp_stack_check(shape, tensors, config);
     bp_masked_check_context(shape, config);
     check_convolution(shape, config);
+    bp_stack_check_embedding(shape, config);
     if (!is_fit(shape))
         bp_config_fault(config, "model.bad_buckets",
                         "model.buckets = %lld is not an even number with a half below "
@@ -248,12 +243,6 @@ static bp_layer_distances distances_of(const bp_network *network, const bp_model
                                 .own = shape->own[BP_DEBERTA_OTHER_PROJECTIONS] != 0};
 }
 
-/* Of what the vocabulary reads; heads of tasks read the layers. */
-static int64_t state_width(const bp_model_shape *shape)
-{
-    return bp_task_has_head(&shape->task) ? shape->width : bp_stack_embedding_width(shape);
-}
-
 static bp_block *new_convolution(bp_network *network, const bp_model_shape *shape, bp_block *inner)
 {
     static const bp_activation ACTIVATIONS[] = {BP_GELU_EXACT /* not read */, BP_GELU_EXACT,
@@ -312,7 +301,7 @@ const bp_model_family bp_deberta_family = {.name = "deberta",
                                            .objective = &bp_objective_masked,
                                            .huggingface = bp_deberta_huggingface,
                                            .blocks = bp_stack_blocks,
-                                           .state_width = state_width,
+                                           .state_width = bp_stack_state_width,
                                            .key_block = bp_transformer_key_block,
                                            .blocks_are = "embedding, layers, head",
                                            .cost = cost,

@@ -14,7 +14,11 @@
         }                                                                                          \
     }
 #define VECTOR(theirs, rows, ours) MATRIX(theirs, rows, NULL, ours)
-#define LAYER                      "decoder.layers.*."
+#define IF(flag, theirs, rows, columns, ours)                                                      \
+    {                                                                                              \
+        theirs, rows, columns, false, 1, {ours}, .only_if = flag                                   \
+    }
+#define LAYER "decoder.layers.*."
 #define LINEAR(theirs, rows, columns, ours)                                                        \
     MATRIX(LAYER theirs ".weight", rows, columns, "h.*." ours ".weight"),                          \
         VECTOR(LAYER theirs ".bias", rows, "h.*." ours ".bias")
@@ -30,22 +34,25 @@ static const bp_hf_size SIZES[] = {
     SIZE("context", "max_position_embeddings", "2048"),
     SIZE("vocab_size", "vocab_size", "50272"),
     {"tied", "tie_word_embeddings", NULL, BP_HF_FLAG, "1", .quiet = true},
+    {"embedding", "word_embed_proj_dim", NULL, BP_HF_COUNT, "width", .null_is = "width",
+     .quiet = true},
+    {"projected", NULL, NULL, BP_HF_FLAG, "embedding+-1*width", .quiet = true},
+    {"norms_first", "do_layer_norm_before", NULL, BP_HF_FLAG, "1", .quiet = true},
     {0}};
 
-/* OPT-350M has norms after its branches, and a product before positions are added. */
 static const bp_hf_setting SETTINGS[] = {{"activation_function", "\"relu\""},
-                                         {"do_layer_norm_before", "true"},
-                                         {"word_embed_proj_dim", "width|null"},
                                          {"enable_bias", "true"},
                                          {"layer_norm_elementwise_affine", "true"},
                                          {"_remove_final_layer_norm", "false"},
                                          {0}};
 
 static const bp_hf_row ROWS[] = {
-    MATRIX("decoder.embed_tokens.weight", "vocab_size", "width", "wte"),
+    MATRIX("decoder.embed_tokens.weight", "vocab_size", "embedding", "wte"),
     MATRIX("decoder.embed_positions.weight", "context+2", "width", "wpe"),
-    VECTOR("decoder.final_layer_norm.weight", "width", "ln_f.gain"),
-    VECTOR("decoder.final_layer_norm.bias", "width", "ln_f.bias"),
+    IF("projected", "decoder.project_out.weight", "embedding", "width", "transform.weight"),
+    IF("projected", "decoder.project_in.weight", "width", "embedding", "embedding.weight"),
+    IF("norms_first", "decoder.final_layer_norm.weight", "width", NULL, "ln_f.gain"),
+    IF("norms_first", "decoder.final_layer_norm.bias", "width", NULL, "ln_f.bias"),
     LINEAR("self_attn.k_proj", "width", "width", "attn.k"),
     LINEAR("self_attn.v_proj", "width", "width", "attn.v"),
     LINEAR("self_attn.q_proj", "width", "width", "attn.q"),
@@ -54,7 +61,7 @@ static const bp_hf_row ROWS[] = {
     LINEAR("fc1", "inner", "width", "mlp.up"),
     LINEAR("fc2", "width", "inner", "mlp.down"),
     NORM("final_layer_norm", "ln2"),
-    {"lm_head.weight", "vocab_size", "width", false, 1, {"head"}, .only_if = "!tied"},
+    {"lm_head.weight", "vocab_size", "embedding", false, 1, {"head"}, .only_if = "!tied"},
     {0}};
 
 static const char *const BUFFERS[] = {"", NULL}, *const HEAD[] = {"lm_head.", NULL};

@@ -15,7 +15,8 @@
  * dropout. wte: this rank's rows of
  * [V][C], wpe [first_position + T][C], segments [S][C]; parts may have the same. */
 typedef struct bp_embedding_part {
-    bp_param *wte, *wpe; /* borrowed */
+    bp_param *wte, *wpe; /* borrowed; of the only part wte may be NULL: positions are added to the
+                            item as it is */
     int item, stream;    /* of the activations, and of the batch */
     int64_t mask;        /* its stream of dropout masks */
     bp_param *segments;  /* borrowed */

@@ -21,7 +21,9 @@ static size_t embedding_saved(const bp_block *block, const bp_extent *most)
 
 static int64_t width_of(const embedding *self)
 {
-    return self->parts[0].wte->shape[1];
+    const bp_embedding_part *part = &self->parts[0];
+
+    return part->wte ? part->wte->shape[1] : part->wpe->shape[1];
 }
 
 /* A pass as a part's stream has it. */
@@ -156,19 +158,17 @@ static void add_places(const bp_embedding_part *part, const bp_pass *pass, bp_ro
     }
 }
 
-static void forward_part(const embedding *self, const bp_embedding_part *part, bp_pass *pass,
-                         float *hidden)
+/* hidden = the rows of wte. */
+static void look_up(const embedding *self, const bp_embedding_part *part, bp_pass *pass,
+                    float *hidden)
 {
-    const bp_nn *nn = self->block.nn;
     const bp_param *wte = part->wte;
+    const int32_t *tokens = pass->batch.stream[part->stream].inputs;
     int64_t C = width_of(self);
-    bp_row_range own = bp_nn_rows(nn, pass);
-    size_t mark = pass->scratch->used_bytes;
-    bool continues = pass->continuation && part->stream == self->block.stream;
-    const int32_t *positions = continues ? pass->continuation->rows.positions : NULL,
-                  *tokens = pass->batch.stream[part->stream].inputs;
+    bp_row_range own = bp_nn_rows(self->block.nn, pass);
     float *all = alloc_all(self, pass->scratch, pass, hidden);
 
+<<<<<<< HEAD
     if (pass->vectors[part->stream]) {
         memcpy(all, pass->vectors[part->stream], (size_t)(pass->B * pass->T * C) * sizeof *all);
     } else {
@@ -177,8 +177,28 @@ static void forward_part(const embedding *self, const bp_embedding_part *part, b
                              wte->extent[0]);
         bp_nn_sum(nn, pass, all, C);
     }
+=======
+    bp_ids_within("token", tokens, pass->B * pass->T, 0, wte->shape[0]);
+    bp_embedding_forward(all, wte->value, tokens, pass->B * pass->T, C, wte->offset[0],
+                         wte->extent[0]);
+    bp_nn_sum(self->block.nn, pass, all, C);
+>>>>>>> slice-E
     if (all != hidden)
         memcpy(hidden, all + own.first * C, (size_t)(own.count * C) * sizeof *hidden);
+}
+
+static void forward_part(const embedding *self, const bp_embedding_part *part, bp_pass *pass,
+                         float *hidden)
+{
+    const bp_nn *nn = self->block.nn;
+    int64_t C = width_of(self);
+    bp_row_range own = bp_nn_rows(nn, pass);
+    size_t mark = pass->scratch->used_bytes;
+    bool continues = pass->continuation && part->stream == self->block.stream;
+    const int32_t *positions = continues ? pass->continuation->rows.positions : NULL;
+
+    if (part->wte)
+        look_up(self, part, pass, hidden);
     if (part->scale > 0)
         bp_scale(hidden, part->scale, own.count * C);
     if (part->sinusoids)
@@ -215,7 +235,7 @@ static void embedding_forward(bp_block *block, bp_pass *pass, bp_activations *ac
 static void clear_padding(const bp_embedding_part *part, const bp_pass *pass, bp_row_range own,
                           int64_t behind, float *dhidden)
 {
-    int64_t C = part->wte->shape[1];
+    int64_t C = part->wte ? part->wte->shape[1] : part->wpe->shape[1];
 
     for (int64_t r = own.first; r < own.first + own.count; r++)
         if ((part->starts_with_padding && r % pass->T == 0) ||
@@ -248,12 +268,16 @@ static void backward_part(const embedding *self, const bp_embedding_part *part, 
     clear_padding(part, pass, own, part->tokens_behind, dhidden);
     if (part->scale > 0)
         bp_scale(dhidden, part->scale, own.count * C);
+<<<<<<< HEAD
     if (all != dhidden && (wte->gradient || pass->vector_gradients[part->stream])) {
+=======
+    if (wte && all != dhidden && wte->gradient) {
+>>>>>>> slice-E
         bp_operand whole = bp_operand_floats(all, rows, C);
         memcpy(all + own.first * C, dhidden, (size_t)(own.count * C) * sizeof *all);
         bp_nn_gather(nn, pass, &whole);
     }
-    if (wte->gradient)
+    if (wte && wte->gradient)
         bp_embedding_backward(wte->gradient, all, pass->batch.stream[part->stream].inputs, rows, C,
                               wte->offset[0], wte->extent[0]);
     if (pass->vector_gradients[part->stream])
@@ -310,7 +334,7 @@ void bp_embedding_new(bp_block **out, const bp_nn *nn, const bp_embedding_part *
     self->block.ops = &OPS;
     self->block.nn = nn;
     memcpy(self->parts, parts, (size_t)count * sizeof *parts);
-    for (int k = 0; k < count; k++)
+    for (int k = 0; k < count && parts[k].wte; k++)
         parts[k].wte->values_read = true;
     self->count = count;
     *out = &self->block;
