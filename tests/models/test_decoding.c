@@ -423,23 +423,12 @@ static void other_stacks_decode_as_they_score(void **state)
     for (size_t k = 0; k < sizeof ROWS / sizeof *ROWS; k++) {
         bp_model_shape shape = llama(2, 0);
 
-<<<<<<< HEAD
         shape.family = ROWS[k].family;
         shape.stack = *ROWS[k].sizes;
-=======
-        shape.family = FAMILIES[k];
-        shape.stack.epsilon = 0;
-        shape.stack.attention_layers[0] = 2;    /* of a hybrid */
         if (shape.family == &bp_bamba_family) { /* half of a head has pairs */
             shape.heads = 4;
             shape.stack.head_width = 12;
         }
-        if (k >= 7 && !bp_stack_is_hybrid(shape.family->stack)) {
-            shape.stack.experts = 4;
-            shape.stack.chosen = 2;
-            shape.stack.balance = 0.1;
-        }
->>>>>>> slice-E
         shape.family->fill_defaults(&shape);
         decode_on(&shape, (int)k % mesh_count());
     }

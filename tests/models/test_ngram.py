@@ -48,6 +48,10 @@ threads = 1
         self.assertEqual(self.model(self.trained("spilled", 2, "ngram.memory=1MiB")), one)
         self.assertEqual(self.arpa("spilled", 0), self.arpa("whole", 3))
         self.assertFalse(os.path.exists(self.at("spilled/counts")))
+        os.makedirs(self.at("spilled/counts"))  # killed between its commit and this folder's end
+        self.write("spilled/counts/1.run", "left")
+        self.trained("spilled", 2, "ngram.memory=1MiB")
+        self.assertFalse(os.path.exists(self.at("spilled/counts")))
         self.assertEqual(metrics(self.whole())[0]["tokens"], state_of(self.whole())["tokens"])
 
     def test_a_dedicated_coordinator_writes_the_same_manifest(self):

@@ -168,21 +168,14 @@ static void look_up(const embedding *self, const bp_embedding_part *part, bp_pas
     bp_row_range own = bp_nn_rows(self->block.nn, pass);
     float *all = alloc_all(self, pass->scratch, pass, hidden);
 
-<<<<<<< HEAD
     if (pass->vectors[part->stream]) {
         memcpy(all, pass->vectors[part->stream], (size_t)(pass->B * pass->T * C) * sizeof *all);
     } else {
         bp_ids_within("token", tokens, pass->B * pass->T, 0, wte->shape[0]);
         bp_embedding_forward(all, wte->value, tokens, pass->B * pass->T, C, wte->offset[0],
                              wte->extent[0]);
-        bp_nn_sum(nn, pass, all, C);
+        bp_nn_sum(self->block.nn, pass, all, C);
     }
-=======
-    bp_ids_within("token", tokens, pass->B * pass->T, 0, wte->shape[0]);
-    bp_embedding_forward(all, wte->value, tokens, pass->B * pass->T, C, wte->offset[0],
-                         wte->extent[0]);
-    bp_nn_sum(self->block.nn, pass, all, C);
->>>>>>> slice-E
     if (all != hidden)
         memcpy(hidden, all + own.first * C, (size_t)(own.count * C) * sizeof *hidden);
 }
@@ -268,11 +261,7 @@ static void backward_part(const embedding *self, const bp_embedding_part *part, 
     clear_padding(part, pass, own, part->tokens_behind, dhidden);
     if (part->scale > 0)
         bp_scale(dhidden, part->scale, own.count * C);
-<<<<<<< HEAD
-    if (all != dhidden && (wte->gradient || pass->vector_gradients[part->stream])) {
-=======
-    if (wte && all != dhidden && wte->gradient) {
->>>>>>> slice-E
+    if (wte && all != dhidden && (wte->gradient || pass->vector_gradients[part->stream])) {
         bp_operand whole = bp_operand_floats(all, rows, C);
         memcpy(all + own.first * C, dhidden, (size_t)(own.count * C) * sizeof *all);
         bp_nn_gather(nn, pass, &whole);
@@ -280,7 +269,7 @@ static void backward_part(const embedding *self, const bp_embedding_part *part, 
     if (wte && wte->gradient)
         bp_embedding_backward(wte->gradient, all, pass->batch.stream[part->stream].inputs, rows, C,
                               wte->offset[0], wte->extent[0]);
-    if (pass->vector_gradients[part->stream])
+    if (wte && pass->vector_gradients[part->stream])
         memcpy(pass->vector_gradients[part->stream], all, (size_t)(rows * C) * sizeof *all);
     pass->scratch->used_bytes = mark;
 }
