@@ -69,6 +69,8 @@ class LostOwner(KindsOfJob):
             return False
         self.addCleanup(start.process.kill)
         finished = self.is_finished(run)
+        if finished and point == "base.commit":  # of the lock, which is let go last: what goes with the end has gone
+            self.assertEqual(glob.glob(self.at(run + "/*/parts")), [])
         for lock in glob.glob(self.at(run + "/**/lock"), recursive=True):  # those of runs in it, too
             shutil.rmtree(lock)
         self.expect_end(kind, run)

@@ -10,8 +10,6 @@ from pathlib import Path
 
 SOURCE = Path(__file__).resolve().parents[2] / "src"
 KNOWN = [circle.split() for circle in """
-uncertainty/results/definitions.c uncertainty/results/summary.c
-
 infer/score/page/page.c infer/score/page/page_texts.c
 
 math/attention/attention.c math/attention/attention_f32.c

@@ -2,6 +2,7 @@
 #include "io/checkpoint/ensemble_file.h"
 
 #include "base/config/json.h"
+#include "base/files/fence.h"
 #include "base/files/fs.h"
 #include "base/mem.h"
 
@@ -186,9 +187,9 @@ bp_err bp_ensemble_list_save(const bp_ensemble_list *list, const char *folder)
 bp_err bp_ensemble_list_remove(const char *folder)
 {
     char *path = bp_path_join(folder, "ensemble.json");
-    bp_err err = BP_OK;
+    bp_err err = bp_fence_check();
 
-    if (unlink(path) != 0 && errno != ENOENT)
+    if (err == BP_OK && unlink(path) != 0 && errno != ENOENT)
         err = bp_fail_errno(BP_ERR_IO, "can't remove", path);
     bp_free(path);
     return err;

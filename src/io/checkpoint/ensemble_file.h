@@ -46,7 +46,7 @@ void bp_ensemble_list_clear(bp_ensemble_list *list);
 bp_err bp_ensemble_list_save(const bp_ensemble_list *list, const char *folder);
 
 /** Remove `folder`/ensemble.json: what it lists may change. There may be none. Errors:
- * BP_ERR_DENIED, BP_ERR_IO. */
+ * BP_ERR_DENIED, BP_ERR_IO, what the fence says (base/files/fence.h). */
 bp_err bp_ensemble_list_remove(const char *folder);
 
 #endif

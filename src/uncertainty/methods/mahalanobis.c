@@ -141,13 +141,13 @@ typedef struct measured {
     double *white; /* [C] of a row */
 } measured;
 
-static bp_err open_draws(bp_draws *draws)
+static bp_err open_draws(bp_draws *draws, MPI_Comm comm)
 {
     measured *self = (measured *)draws;
     bp_err err;
 
     clear(&self->fitted);
-    err = load(&self->fitted, self->path);
+    err = bp_agree(comm, load(&self->fitted, self->path));
     bp_free(self->white);
     self->white =
         err == BP_OK ? bp_alloc("uncertainty.distances", self->fitted.C, sizeof(double)) : NULL;

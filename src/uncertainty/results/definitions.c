@@ -2,7 +2,122 @@
  * tables.c. */
 #include "uncertainty/results/results.h"
 
-const comparison_definition comparison_value_definitions[] = {
+/* What figures of distributions mean. */
+static const comparison_definition DEFINITIONS[] = {
+    {"nll", "NLL",
+     "mean negative log-likelihood of a token, in nats; of a method with several members the "
+     "probability is the mean of theirs (the mixture)",
+     "mean negative log-likelihood of a document's class, in nats; of a method with several "
+     "members the probability is the mean of theirs (the mixture)",
+     "mean negative log-likelihood of a prediction's true outcome, in nats; of a method with "
+     "several members the probability is the mean of theirs (the mixture)"},
+    {"perplexity", "Perplexity",
+     "exp(nll); perplexity_low and perplexity_high are exp of nll_low and nll_high"},
+    {"accuracy", "Accuracy", "share of tokens whose most probable prediction is right",
+     "share of documents whose most probable class is right",
+     "share of predictions whose most probable outcome is right"},
+    {"brier", "Brier",
+     "mean over tokens of sum_v (p_v - [v = target])^2 over the whole vocabulary: 0 to 2 (Brier "
+     "1950), lower is better",
+     "mean over documents of sum_k (p_k - [k = class])^2 over all classes: 0 to 2 (Brier 1950), "
+     "lower is better",
+     "mean over predictions of sum_k (p_k - [k = outcome])^2 over all outcomes: 0 to 2 (Brier "
+     "1950), lower is better"},
+    {"ece", "ECE",
+     "expected calibration error of the top prediction, sum_b n_b / N |accuracy_b - confidence_b| "
+     "over 15 equal-width bins (k/15, (k+1)/15], confidence_b the mean in the bin (L1; Guo et al. "
+     "2017). Noise alone makes it larger than 0, so it has no interval: see rms_calibration_error"},
+    {"ece_adaptive", "Adaptive ECE",
+     "the same over 15 bins of equal token count (Nguyen and O'Connor 2015)",
+     "the same over 15 bins of equal document count (Nguyen and O'Connor 2015)",
+     "the same over 15 bins of equal count (Nguyen and O'Connor 2015)"},
+    {"squared_calibration_error", "Squared calibration error",
+     "sum_b n_b / N (accuracy_b - confidence_b)^2 over the bins of the ECE, less what noise adds "
+     "to it, estimated from differences between documents (debiased; Kumar, Liang and Ma 2019): a "
+     "little below 0 where the truth is near 0"},
+    {"rms_calibration_error", "RMS calibration error",
+     "the root of squared_calibration_error and of its interval, 0 of what is below 0; the true "
+     "one is never below the true ECE"},
+    {"aurc", "AURC",
+     "area under the risk-coverage curve: mean error rate of the k most confident tokens over all "
+     "k (Geifman et al. 2019), lower is better",
+     "area under the risk-coverage curve: mean error rate of the k most confident documents over "
+     "all k (Geifman et al. 2019), lower is better",
+     "area under the risk-coverage curve: mean error rate of the k most confident predictions over "
+     "all k (Geifman et al. 2019), lower is better"},
+    {"accuracy_at", "Selective accuracy",
+     "accuracy_at_80: accuracy of the 80 % of the tokens with the highest confidence; tokens of "
+     "equal confidence count as their mean (El-Yaniv and Wiener 2010)",
+     "accuracy_at_80: accuracy of the 80 % of the documents with the highest confidence; documents "
+     "of equal confidence count as their mean (El-Yaniv and Wiener 2010)",
+     "accuracy_at_80: accuracy of the 80 % of the predictions with the highest confidence; those "
+     "of "
+     "equal confidence count as their mean (El-Yaniv and Wiener 2010)"},
+    {"sets", "Conformal sets",
+     "split-conformal sets of outcomes, calibrated on corpus.valid (uncertainty.coverage): "
+     "coverage is the share of predictions whose set holds the true outcome, size the mean number "
+     "of outcomes in a set. lac: outcomes of a probability above a threshold (Sadinle et al. "
+     "2019); aps: the most probable ones up to a cumulated probability, the last one at random "
+     "(Romano et al. 2020); raps: the same with a penalty by rank (Angelopoulos et al. 2021). The "
+     "promise is for predictions exchangeable with those of corpus.valid"},
+    {"temperature", "Temperature",
+     "T that minimises the NLL of softmax(log p / T) on corpus.valid, p the mixture: above 1 the "
+     "method is too sure of itself (Guo et al. 2017); null without corpus.valid"},
+    {"ood", "Shift detection",
+     "is a document of the shift distinguished from one in the domain by its mean score a token? "
+     "Positive class: shifted; a higher score speaks for it. Scores: mutual_information (between "
+     "the prediction and the member: what the model does not know), entropy (of the mixture: all "
+     "that is uncertain), nll. A method of one distribution has no mutual information (it is 0 for "
+     "all text), so no figure and no difference by it: null",
+     "is a document of the shift distinguished from one in the domain? Positive class: shifted; a "
+     "higher score speaks for it. Scores: mutual_information (between the prediction and the "
+     "member: what the model does not know), entropy (of the mixture: all that is uncertain), "
+     "confidence (minus the logarithm of the largest probability; Hendrycks and Gimpel 2017), "
+     "energy (minus the logarithm of the sum of exp(logit) over classes, the mean over members; "
+     "Liu et al. 2020, at temperature 1), logit_variance (of SNGP: the mean over classes of the "
+     "variance of a logit), mahalanobis (with :mahalanobis: the squared distance of the last state "
+     "from the nearest class mean of corpus.train, in the covariance that classes share; Lee et "
+     "al. "
+     "2018). No label of a shifted document is used. A method of one distribution has no mutual "
+     "information, "
+     "so no figure and no difference by it: null",
+     "is a document of the shift distinguished from one in the domain by the mean score of its "
+     "predictions? Positive class: shifted; a higher score speaks for it. Scores: "
+     "mutual_information (between the prediction and the member), entropy (of the mixture), "
+     "confidence (minus the logarithm of the largest probability), energy (minus the logarithm of "
+     "the sum of exp(logit), the mean over members; Liu et al. 2020, at temperature 1; not of "
+     "spans). No label of a shifted document is used. A method of one distribution has no mutual "
+     "information, so no figure and no "
+     "difference by it: null"},
+    {"members", "Members",
+     "M, the distributions that are mixed: members, passes or samples. Mutual information is a "
+     "plug-in estimate: it grows with M on average, and never exceeds log M. Compare its values "
+     "only between methods of one M"},
+    {"auroc", "AUROC",
+     "chance that a shifted document scores higher than one in the domain, ties counting half"},
+    {"aupr", "AUPR",
+     "average precision over thresholds, without interpolation; its value without skill is the "
+     "share of shifted documents"},
+    {"fpr95", "FPR95",
+     "share of in-domain documents that are called shifted at the highest threshold that finds 95 "
+     "% of the shifted ones, lower is better"},
+    {"intervals", "Intervals",
+     "_low and _high: 95 % percentile bootstrap over documents; all methods see the same resamples "
+     "(paired), so a difference has an interval of its own, often narrower than those of its "
+     "sides. That of squared_calibration_error is corrected for bias: simulated, it covers 95 % of "
+     "the time, more where the error is near 0. ece and ece_adaptive have none"},
+    {"differences", "Differences", "differences.A.B is A minus B"},
+    {"train_seconds", "Training",
+     "wall-clock seconds of the training steps of all models of the method, one after another; "
+     "null for models that were imported"},
+    {"fit_seconds", "Fit", "seconds to fit the Laplace approximation; null for other methods"},
+    {"score_seconds", "Scoring",
+     "wall-clock seconds to score all corpora, over all starts but those that were killed"},
+    {"memory_mib", "Memory", "peak resident memory of the largest rank while scoring, in MiB"},
+    {NULL, NULL, NULL, NULL, NULL}};
+
+/* What figures of values mean. */
+static const comparison_definition VALUE_DEFINITIONS[] = {
     {"nll", "NLL",
      "mean negative log density of a document's value, in nats. A prediction is a Gaussian: its "
      "mean is that of the members' values, its variance the sum of theirs (between members, "
@@ -57,7 +172,7 @@ const comparison_definition comparison_value_definitions[] = {
 
 const comparison_definition *comparison_definitions_of(const comparison_results *results)
 {
-    return results->task->is_value ? comparison_value_definitions : comparison_definitions;
+    return results->task->is_value ? VALUE_DEFINITIONS : DEFINITIONS;
 }
 
 const char *comparison_figure_name(const comparison_results *results, int figure)

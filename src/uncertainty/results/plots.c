@@ -4,6 +4,7 @@
 #include "uncertainty/results/results.h"
 
 #include "base/config/json.h"
+#include "base/files/fence.h"
 #include "base/files/fs.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -176,6 +177,8 @@ static bp_err remove_drawn(const char *folder)
     int64_t count = 0;
     bp_err err = bp_dir_list(folder, &names, &count);
 
+    if (err == BP_OK)
+        err = bp_fence_check(); /* after the listing: what a follower has drawn is not in it */
     for (int64_t k = 0; err == BP_OK && k < count; k++) {
         char *dot = strrchr(names[k], '.');
 
@@ -232,7 +235,8 @@ bp_err comparison_plots_draw(const comparison_results *results)
         char *script = bp_sprintf("load 'plots/%s.gp'\n", plot->name), *nothing = NULL;
         size_t bytes;
 
-        drawn = bp_gnuplot(&nothing, &bytes, results->folder, script);
+        err = bp_fence_check(); /* gnuplot writes the picture itself */
+        drawn = err == BP_OK ? bp_gnuplot(&nothing, &bytes, results->folder, script) : BP_OK;
         if (drawn == BP_ERR_FORMAT)
             bp_warn_failure("%s is not drawn: %s", plot->name, bp_err_text());
         else if (drawn != BP_OK) /* there is no use in drawing the others */

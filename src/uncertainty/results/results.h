@@ -272,7 +272,6 @@ typedef struct comparison_definition {
     const char *of_classes; /* the text where outcomes are classes; NULL: the same */
     const char *of_parts;   /* where they are tags, or ends of spans; NULL: as of tokens */
 } comparison_definition;
-extern const comparison_definition comparison_definitions[], comparison_value_definitions[];
 /** Those of the results' task. */
 const comparison_definition *comparison_definitions_of(const comparison_results *results);
 const char *comparison_definition_text(const comparison_results *results,
