@@ -231,7 +231,7 @@ static bp_block *new_embedding(bp_network *network, const bp_model_shape *shape,
             .starts_with_padding =
                 is_target && form->starts_with_padding && bp_seq2seq_start_token(shape) >= 0,
             /* one is bp_task_mirror's */
-            .tokens_behind = is_target ? (form->padding_learns ? shape->context : 1) : 0};
+            .tokens_after = is_target ? (form->padding_learns ? shape->context : 1) : 0};
         set_positions(&parts[stream], network, shape, tables);
     }
     bp_embedding_new(&block, &network->nn, parts, BP_STREAMS);

@@ -16,7 +16,7 @@ const float *bp_carry_before(const bp_carry *carry, const bp_pass *pass)
     return carried_rows(carry, pass, pass->step - 1, pass->resumes);
 }
 
-float *bp_carry_behind(const bp_carry *carry, const bp_pass *pass)
+float *bp_carry_after(const bp_carry *carry, const bp_pass *pass)
 {
     return carried_rows(carry, pass, pass->step, pass->suspends);
 }

@@ -186,7 +186,7 @@ typedef struct bp_carry {
 /** The rows that a pass's examples begin with, and where what they end with goes,
  * [pass->B][columns]. NULL: zeros, nowhere. Borrowed. Local. */
 const float *bp_carry_before(const bp_carry *carry, const bp_pass *pass);
-float *bp_carry_behind(const bp_carry *carry, const bp_pass *pass);
+float *bp_carry_after(const bp_carry *carry, const bp_pass *pass);
 
 typedef struct bp_block bp_block;
 

@@ -21,10 +21,10 @@ typedef struct bp_embedding_part {
     int64_t mask;        /* its stream of dropout masks */
     bp_param *segments;  /* borrowed */
     int64_t first_position;
-    bool keeps_all;        /* nothing is dropped here: a norm follows first (bp_row_layer_new) */
-    bool places_padding;   /* places after a text have the row of wpe before first_position, which
-                              learns nothing; else each its own */
-    int64_t tokens_behind; /* this many places after a text hold tokens, which learn; others hold
+    bool keeps_all;       /* nothing is dropped here: a norm follows first (bp_row_layer_new) */
+    bool places_padding;  /* places after a text have the row of wpe before first_position, which
+                             learns nothing; else each its own */
+    int64_t tokens_after; /* this many places after a text hold tokens, which learn; others hold
                               padding, whose vector does not */
     bool starts_with_padding; /* and so does a text's first place */
     float scale;              /* of the tokens' vectors; 0: 1 */

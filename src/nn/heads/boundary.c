@@ -68,7 +68,7 @@ static void boundary_refresh(bp_block *block)
 /* The rows before and after the run of asked places that contains row r, and its number there;
  * false: it is not asked for, or an example's end cuts the run off. */
 typedef struct ends {
-    int64_t before, behind, number;
+    int64_t before, after, number;
 } ends;
 
 static bool find_ends(const boundary *self, const bp_pass *pass, int64_t r, ends *out)
@@ -78,13 +78,13 @@ static bool find_ends(const boundary *self, const bp_pass *pass, int64_t r, ends
 
     if (!targets || targets[r] < 0)
         return false;
-    out->before = out->behind = r;
+    out->before = out->after = r;
     while (out->before >= first && targets[out->before] >= 0)
         out->before--;
-    while (out->behind < end && targets[out->behind] >= 0)
-        out->behind++;
+    while (out->after < end && targets[out->after] >= 0)
+        out->after++;
     out->number = r - out->before - 1;
-    return out->before >= first && out->behind < end && out->number < BP_BOUNDARY_PLACES;
+    return out->before >= first && out->after < end && out->number < BP_BOUNDARY_PLACES;
 }
 
 static void boundary_forward(bp_block *block, bp_pass *pass, bp_activations *activations,
@@ -113,7 +113,7 @@ static void boundary_forward(bp_block *block, bp_pass *pass, bp_activations *act
         if (!find_ends(self, pass, own.first + k, &at))
             continue;
         memcpy(to + 3 * k * C, hidden + at.before * C, bytes);
-        memcpy(to + (3 * k + 1) * C, hidden + at.behind * C, bytes);
+        memcpy(to + (3 * k + 1) * C, hidden + at.after * C, bytes);
         memcpy(to + (3 * k + 2) * C, self->positions->value + at.number * C, bytes);
     }
     pass->scratch->used_bytes = mark;
@@ -141,7 +141,7 @@ static void boundary_backward(bp_block *block, bp_pass *pass, bp_activations *ac
         if (!find_ends(self, pass, own.first + k, &at))
             continue;
         bp_add(to + at.before * C, from + 3 * k * C, C);
-        bp_add(to + at.behind * C, from + (3 * k + 1) * C, C);
+        bp_add(to + at.after * C, from + (3 * k + 1) * C, C);
         if (self->positions->gradient)
             bp_add(self->positions->gradient + at.number * C, from + (3 * k + 2) * C, C);
     }

@@ -105,14 +105,14 @@ static void take_words(const layer *self, float *x, const float *vectors, int64_
         }
 }
 
-/* The same words after some rows; `behind` may be `before`. */
-static void leave_words(const layer *self, float *behind, const float *vectors, int64_t rows,
+/* The same words after some rows; `after` may be `before`. */
+static void leave_words(const layer *self, float *after, const float *vectors, int64_t rows,
                         const float *before)
 {
     int64_t E = self->shape.E;
 
     for (int64_t k = self->shape.words - 2; k >= 0; k--) {
-        float *to = behind + k * E;
+        float *to = after + k * E;
 
         if (k < rows)
             memcpy(to, vectors + (rows - 1 - k) * E, (size_t)E * sizeof *to);
@@ -127,7 +127,7 @@ static void take_windows(const layer *self, const bp_pass *pass, float *x, const
 {
     const bp_carry *carry = self->shape.before;
     const float *before = carry ? bp_carry_before(carry, pass) : NULL;
-    float *behind = carry ? bp_carry_behind(carry, pass) : NULL;
+    float *after = carry ? bp_carry_after(carry, pass) : NULL;
     int64_t T = pass->T, E = self->shape.E, columns = self->I - E;
 
 #pragma omp parallel for schedule(static) if (pass->B * T * self->I > 32768)
@@ -135,8 +135,8 @@ static void take_windows(const layer *self, const bp_pass *pass, float *x, const
         const float *own = before ? before + b * columns : NULL;
 
         take_words(self, x + b * T * self->I, vectors + b * T * E, T, own);
-        if (behind)
-            leave_words(self, behind + b * columns, vectors + b * T * E, T, own);
+        if (after)
+            leave_words(self, after + b * columns, vectors + b * T * E, T, own);
     }
 }
 
@@ -146,7 +146,7 @@ static void continue_sequences(const layer *self, const bp_continuation *of, flo
                                const float *vectors)
 {
     int64_t E = self->shape.E, columns = self->I - E, count = of->rows.count, end;
-    float *behind = of->scratch; /* [slots][columns] */
+    float *after = of->scratch; /* [slots][columns] */
 
     for (int64_t r = 0, n = 0; r < count; r = end, n++) {
         int32_t slot = of->rows.slots[r], from = of->states_from[slot];
@@ -155,13 +155,13 @@ static void continue_sequences(const layer *self, const bp_continuation *of, flo
         for (end = r + 1; end < count && of->rows.slots[end] == slot;)
             end++;
         take_words(self, x + r * self->I, vectors + r * E, end - r, before);
-        leave_words(self, behind + n * columns, vectors + r * E, end - r, before);
+        leave_words(self, after + n * columns, vectors + r * E, end - r, before);
     }
     for (int64_t r = 0; r < count; r++)
         if (r == 0 || of->rows.slots[r] != of->rows.slots[r - 1]) {
-            memcpy(of->cache + of->states_to[of->rows.slots[r]] * columns, behind,
-                   (size_t)columns * sizeof *behind);
-            behind += columns;
+            memcpy(of->cache + of->states_to[of->rows.slots[r]] * columns, after,
+                   (size_t)columns * sizeof *after);
+            after += columns;
         }
 }
 

@@ -172,10 +172,10 @@ static void begin_with(float *rows, const bp_carry *carry, const bp_pass *pass, 
 
 static void carry_on(const bp_carry *carry, const bp_pass *pass, const float *rows, int64_t H)
 {
-    float *behind = carry ? bp_carry_behind(carry, pass) : NULL;
+    float *after = carry ? bp_carry_after(carry, pass) : NULL;
 
-    if (behind)
-        memcpy(behind, rows, (size_t)(pass->B * H) * sizeof *rows);
+    if (after)
+        memcpy(after, rows, (size_t)(pass->B * H) * sizeof *rows);
 }
 
 static bool drops(const recurrent_layer *self, const bp_pass *pass)

@@ -279,16 +279,16 @@ static void fill_inner(const state_space *self, const inner_rows *to, const kept
     steps_forward(part.dt, self, kept->wide + first * self->W + 2 * self->Ml, self->W, B * T);
 }
 
-/* The last K - 1 rows of a sequence whose rows before are `before` (NULL: zeros); behind may be
+/* The last K - 1 rows of a sequence whose rows before are `before` (NULL: zeros); after may be
  * before. */
-static void leave_rows(const state_space *self, float *behind, const kept_rows *kept, int64_t first,
+static void leave_rows(const state_space *self, float *after, const kept_rows *kept, int64_t first,
                        int64_t T, const float *before)
 {
     int64_t columns = carried_columns(self), K = self->shape.K;
 
     for (int64_t k = 0; k < K - 1; k++) {
         int64_t t = T - (K - 1) + k; /* from the first row of this piece on */
-        float *to = behind + k * columns;
+        float *to = after + k * columns;
 
         if (t >= 0) {
             memcpy(to, kept->wide + (first + t) * self->W + self->Ml,
@@ -308,13 +308,13 @@ static void run_windows(const state_space *self, bp_pass *pass, const kept_rows 
     const bp_carry *taps = self->shape.taps, *states = self->shape.states;
     const float *rows = taps ? bp_carry_before(taps, pass) : NULL,
                 *before = states ? bp_carry_before(states, pass) : NULL;
-    float *behind = taps ? bp_carry_behind(taps, pass) : NULL,
-          *after = states ? bp_carry_behind(states, pass) : NULL;
+    float *rows_after = taps ? bp_carry_after(taps, pass) : NULL,
+          *after = states ? bp_carry_after(states, pass) : NULL;
     bp_scan scan = scan_of(self, &work->inner, work->rate, pass->B, pass->T);
 
     fill_inner(self, &work->inner, kept, 0, pass->B, pass->T, rows);
-    for (int64_t b = 0; behind && b < pass->B; b++)
-        leave_rows(self, behind + b * carried_floats(self), kept, b * pass->T, pass->T,
+    for (int64_t b = 0; rows_after && b < pass->B; b++)
+        leave_rows(self, rows_after + b * carried_floats(self), kept, b * pass->T, pass->T,
                    rows ? rows + b * carried_floats(self) : NULL);
     bp_scan_forward(kept->y, &scan, before, after, pass->scratch);
 }

@@ -223,16 +223,16 @@ static void embedding_forward(bp_block *block, bp_pass *pass, bp_activations *ac
     }
 }
 
-/* What follows a text by `behind` places or more is padding, whose row of a table learns
+/* What follows a text by `after` places or more is padding, whose row of a table learns
  * nothing. */
 static void clear_padding(const bp_embedding_part *part, const bp_pass *pass, bp_row_range own,
-                          int64_t behind, float *dhidden)
+                          int64_t after, float *dhidden)
 {
     int64_t C = part->wte ? part->wte->shape[1] : part->wpe->shape[1];
 
     for (int64_t r = own.first; r < own.first + own.count; r++)
         if ((part->starts_with_padding && r % pass->T == 0) ||
-            (r % pass->T >= behind && is_padding(part, pass, r - behind)))
+            (r % pass->T >= after && is_padding(part, pass, r - after)))
             bp_zero(dhidden + (r - own.first) * C, C);
 }
 
@@ -258,7 +258,7 @@ static void backward_part(const embedding *self, const bp_embedding_part *part, 
     if (part->wpe && part->wpe->gradient)
         bp_positions_backward(part->wpe->gradient + part->first_position * C, dhidden,
                               &(bp_position_rows){own.first, own.count, pass->T, NULL}, C);
-    clear_padding(part, pass, own, part->tokens_behind, dhidden);
+    clear_padding(part, pass, own, part->tokens_after, dhidden);
     if (part->scale > 0)
         bp_scale(dhidden, part->scale, own.count * C);
     if (wte && all != dhidden && (wte->gradient || pass->vector_gradients[part->stream])) {

@@ -7,12 +7,12 @@
 static int64_t forwards_ahead(const bp_pipeline *pipeline, int stage)
 {
     int64_t all = pipeline->micro_batches * pipeline->chunks, ahead = all;
-    int behind = pipeline->stages - 1 - stage;
+    int after = pipeline->stages - 1 - stage;
 
     if (pipeline->schedule == BP_1F1B)
-        ahead = behind + 1;
+        ahead = after + 1;
     else if (pipeline->schedule == BP_INTERLEAVED)
-        ahead = 2 * behind + (int64_t)(pipeline->chunks - 1) * pipeline->stages + 1;
+        ahead = 2 * after + (int64_t)(pipeline->chunks - 1) * pipeline->stages + 1;
     return ahead < all ? ahead : all;
 }
 
