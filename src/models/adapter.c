@@ -3,7 +3,6 @@
 #include "models/adapter.h"
 
 #include "base/config/json.h"
-#include "models/family.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -42,14 +41,15 @@ static int64_t read_targets(const char *list)
     }
 }
 
-static void write_targets(char text[64], int64_t bits)
+void bp_adapter_write_targets(char text[BP_ADAPTER_TEXT], int64_t bits)
 {
     size_t used = 0;
 
     text[0] = '\0';
     for (int k = 0; k < TARGET_COUNT; k++)
         if (bits >> k & 1)
-            used += (size_t)snprintf(text + used, 64 - used, "%s%s", used ? "," : "", TARGETS[k]);
+            used += (size_t)snprintf(text + used, BP_ADAPTER_TEXT - used, "%s%s", used ? "," : "",
+                                     TARGETS[k]);
 }
 
 static bool are_equal(const bp_adapter *a, const bp_adapter *b)
@@ -99,45 +99,16 @@ bp_adapter bp_adapter_of(const bp_adapter_keys *keys, bp_config *config, const b
     return adapter;
 }
 
-/* Does a list of these adapt anything? */
-static bool adapts(const bp_model_shape *shape, int64_t targets)
-{
-    bp_model_shape other = *shape, none = *shape;
-
-    other.adapter.targets = targets;
-    none.adapter.targets = 0;
-    return bp_model_trained_parameters(&other) > bp_model_trained_parameters(&none);
-}
-
-bp_err bp_adapter_check_targets(const bp_model_shape *shape)
-{
-    int64_t wanted = shape->adapter.targets, there = 0;
-    char idle[64], names[64];
-
-    if (shape->adapter.kind != BP_ADAPTER_LORA)
-        return BP_OK;
-    for (int k = 0; k < TARGET_COUNT; k++)
-        there |= adapts(shape, (int64_t)1 << k) ? (int64_t)1 << k : 0;
-    if ((wanted & ~there) == 0)
-        return BP_OK;
-    write_targets(idle, wanted & ~there);
-    write_targets(names, there);
-    return BP_FAIL(BP_ERR_CONFIG, "adapter.no_weights",
-                   "adapter.targets names %s, and this model of kind %s has no such weight outside "
-                   "of experts and state-space layers: at adapter.targets; take some of %s",
-                   idle, shape->family->name, names);
-}
-
 void bp_adapter_to_json(json_t *model, const bp_adapter *adapter)
 {
-    char targets[64];
+    char targets[BP_ADAPTER_TEXT];
     json_t *out;
 
     if (adapter->kind == BP_ADAPTER_NONE)
         return;
     out = json_pack("{s:s, s:I}", "kind", KINDS[adapter->kind], "rank", (json_int_t)adapter->rank);
     if (adapter->kind == BP_ADAPTER_LORA) {
-        write_targets(targets, adapter->targets);
+        bp_adapter_write_targets(targets, adapter->targets);
         (void)json_object_set_new(out, "scale", json_real(adapter->scale));
         (void)json_object_set_new(out, "targets", bp_json_string(targets));
     }

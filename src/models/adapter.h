@@ -21,10 +21,10 @@ typedef struct bp_adapter_keys {
 bp_adapter bp_adapter_of(const bp_adapter_keys *keys, bp_config *config, const bp_adapter *known,
                          int64_t C);
 
-/** Refuse a list with a weight that no layer of the model has outside of its experts. The shape has
- * no faults (bp_model_shape_check). Errors: BP_ERR_CONFIG. Local. */
-struct bp_model_shape;
-bp_err bp_adapter_check_targets(const struct bp_model_shape *shape);
+/** The list "q,v" that stands for these targets, of which there are BP_ADAPTER_TARGETS. Local. */
+#define BP_ADAPTER_TARGETS 6
+#define BP_ADAPTER_TEXT    64
+void bp_adapter_write_targets(char text[BP_ADAPTER_TEXT], int64_t bits);
 
 /** "adapter" of the "model" object of a checkpoint; nothing without one. Errors of reading:
  * BP_ERR_FORMAT. */

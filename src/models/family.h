@@ -407,6 +407,9 @@ int64_t bp_model_most_inputs(const bp_model_shape *shape);
  * (bp_model_shape_check). */
 int64_t bp_model_parameters(const bp_model_shape *shape);
 int64_t bp_model_trained_parameters(const bp_model_shape *shape);
+/** Refuse a LoRA of weights that no layer of the model has outside of its experts. The shape has no
+ * faults (bp_model_shape_check). Errors: BP_ERR_CONFIG. Local. */
+bp_err bp_model_check_targets(const bp_model_shape *shape);
 /** Those that one token goes through: all but those of the experts that it does not choose. */
 int64_t bp_model_active_parameters(const bp_model_shape *shape);
 double bp_model_train_flops(const bp_model_shape *shape);

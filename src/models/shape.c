@@ -199,6 +199,35 @@ static void check_adapter(const bp_model_shape *shape, int tensors, bp_config *c
                         (long long)shape->softmaxes);
 }
 
+/* Does a list of these adapt anything? */
+static bool adapts(const bp_model_shape *shape, int64_t targets)
+{
+    bp_model_shape other = *shape, none = *shape;
+
+    other.adapter.targets = targets;
+    none.adapter.targets = 0;
+    return bp_model_trained_parameters(&other) > bp_model_trained_parameters(&none);
+}
+
+bp_err bp_model_check_targets(const bp_model_shape *shape)
+{
+    int64_t wanted = shape->adapter.targets, there = 0;
+    char idle[BP_ADAPTER_TEXT], names[BP_ADAPTER_TEXT];
+
+    if (shape->adapter.kind != BP_ADAPTER_LORA)
+        return BP_OK;
+    for (int k = 0; k < BP_ADAPTER_TARGETS; k++)
+        there |= adapts(shape, (int64_t)1 << k) ? (int64_t)1 << k : 0;
+    if ((wanted & ~there) == 0)
+        return BP_OK;
+    bp_adapter_write_targets(idle, wanted & ~there);
+    bp_adapter_write_targets(names, there);
+    return BP_FAIL(BP_ERR_CONFIG, "adapter.no_weights",
+                   "adapter.targets names %s, and this model of kind %s has no such weight outside "
+                   "of experts and state-space layers: at adapter.targets; take some of %s",
+                   idle, shape->family->name, names);
+}
+
 void bp_model_shape_check(const bp_model_shape *shape, int tensors, int stages, bp_config *config)
 {
     int blocks = bp_model_blocks(shape);

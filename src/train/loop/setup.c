@@ -5,7 +5,6 @@
 #include "base/trace.h"
 #include "math/math.h"
 #include "mesh/collective.h"
-#include "models/adapter.h"
 #include "models/dropconnect.h"
 #include "text/tokenizer/tokenizer.h"
 #include "train/loop/commit.h"
@@ -76,7 +75,7 @@ static bp_err check_shape(trainer *self)
         resolve_keys(self);
     bp_err err = bp_config_faults(config);
     if (err == BP_OK)
-        err = bp_adapter_check_targets(shape);
+        err = bp_model_check_targets(shape);
     return err == BP_OK ? bp_dropconnect_check(shape, bp_train_keys_of(config)->dropconnect,
                                                "train.dropconnect")
                         : err;
