@@ -260,7 +260,7 @@ static bp_err run(int argc, char **argv)
 const bp_tool bp_tool_surprisal = {
     .name = "surprisal",
     .help = {.name = "bagpipe-data surprisal",
-             .usage = "RUN... [--by word] [--unit bits|nats] [--boundaries]",
+             .usage = "RUN... [--unit bits|nats] [--boundaries]",
              .summary = "prints the surprisal of each word of scored texts",
              .text =
                  "A RUN is a score job's, with score.tokens=yes; several of the same texts stand "
