@@ -111,15 +111,6 @@ static json_t *method_rows(const comparison_results *results)
     return rows;
 }
 
-const char *comparison_score_title(const comparison_results *results, int score)
-{
-    const char *name = comparison_score_name(results, score);
-
-    return strcmp(name, "mutual_information") == 0 ? "mutual information"
-           : strcmp(name, "nll") == 0              ? "NLL"
-                                                   : name;
-}
-
 static json_t *detection_json(const comparison_results *results)
 {
     json_t *rows = json_array();
