@@ -51,15 +51,6 @@ const char *comparison_score_name(const comparison_results *results, int score)
     return results->classes && score == COMPARISON_NLL ? "confidence" : names[score];
 }
 
-const char *comparison_score_title(const comparison_results *results, int score)
-{
-    const char *name = comparison_score_name(results, score);
-
-    return strcmp(name, "mutual_information") == 0 ? "mutual information"
-           : strcmp(name, "nll") == 0              ? "NLL"
-                                                   : name;
-}
-
 static char *folder_of(const comparison_results *results, int64_t method)
 {
     return bp_sprintf("%s/scores/%s/score", results->folder, results->methods.items[method].name);

@@ -196,8 +196,6 @@ typedef struct comparison_results {
 const char *comparison_prediction_name(const comparison_results *results);
 /** "mutual_information", "entropy", "nll"; of classes the last is "confidence". */
 const char *comparison_score_name(const comparison_results *results, int score);
-/** The same as people write it. */
-const char *comparison_score_title(const comparison_results *results, int score);
 
 /** Allocate the results of each method. */
 void comparison_results_init(comparison_results *results);

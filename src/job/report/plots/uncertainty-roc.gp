@@ -1,9 +1,10 @@
 # The rows of one shift in roc.csv: are its documents distinguished from those in the domain? A panel a score,
-# one key for all. Variables: methods, scores, $rows (method,score,fpr,tpr, both by number).
-rows = |methods|
+# one key for all. Variables: methods, $rows (method,score,fpr,tpr, both by number).
+count = |methods|
+array names[3] = ['mutual information', 'entropy', 'NLL']
 side = 280
 page_width = 85 + 2 * 345 + side + 30
-page_height = 75 + side + 65 + 19 * rows
+page_height = 75 + side + 65 + 19 * count
 do for [format in formats] {
     eval begin(page_width, page_height)
     set multiplot title title
@@ -19,12 +20,12 @@ do for [format in formats] {
         left = 85.0 + (panel - 1) * 345
         set lmargin at screen left / page_width
         set rmargin at screen (left + side) / page_width
-        set title 'by ' . scores[panel]
+        set title 'by ' . names[panel]
         set ylabel (panel == 1 ? 'shifted documents found' : '')
-        # by the last score each method has a curve: its panel has the names
-        plot x with lines lc rgb '#666666' lw 1.5 dt 2 notitle, \
-             for [m = 1:rows] $rows using ($1 == m && $2 == panel ? $3 : NaN):4 \
-             with lines lc rgb colour(m) dt dash(m) lw thick(m, rows) title (panel == 3 ? methods[m] : '')
+        # by NLL each method has a curve: its panel has the names
+        plot x with lines lc rgb '#999999' dt 2 notitle, \
+             for [m = 1:count] $rows using ($1 == m && $2 == panel ? $3 : NaN):4 \
+             with lines lc rgb colour(m) dt dash(m) lw thick(m, count) title (panel == 3 ? methods[m] : '')
     }
     unset multiplot
 }
