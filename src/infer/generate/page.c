@@ -126,9 +126,9 @@ static json_t *text_of(const generator *self, const json_t *line)
                      (json_int_t)count, "finish", json_object_get(line, "finish"), "spans", spans,
                      "cut", shown < count);
     (void)json_object_set(text, "prompt", prompt);
-    (void)json_object_set_new(text, "logprob",
-                              rounded("%.3f", json_number_value(json_object_get(line, "logprob"))));
-    (void)json_object_set_new(text, "darkest", rounded("%.4f", darkest));
+    (void)json_object_set_new(
+        text, "logprob", rounded("%.3f nats", json_number_value(json_object_get(line, "logprob"))));
+    (void)json_object_set_new(text, "darkest", rounded("%.4f nats", darkest));
     (void)json_object_set_new(text, "meaning", meaning_of(line));
     return text;
 }
@@ -216,7 +216,7 @@ void generator_write_page(const generator *self)
                               name_of(bp_generate_keys_of(self->job->config)->model));
     (void)json_object_set_new(
         page, "perplexity",
-        rounded("%.4g", json_number_value(json_object_get(self->summary, "perplexity"))));
+        rounded("%.4f", json_number_value(json_object_get(self->summary, "perplexity"))));
     add_quality(page, self->summary);
     if (texts > TEXTS_MOST)
         (void)json_object_set_new(page, "first", json_integer(TEXTS_MOST));

@@ -170,7 +170,7 @@ static json_t *differences_json(const comparison_results *results)
     return rows;
 }
 
-/* What a difference has: figures, of calibration the square, which has no bias, and AUROCs. */
+/* What a difference has: the square, which has no bias. */
 static json_t *compared_json(const comparison_results *results)
 {
     json_t *figures = json_array();
@@ -178,32 +178,38 @@ static json_t *compared_json(const comparison_results *results)
     for (int f = 0; f < comparison_figures(results); f++)
         if (!is_ece(f))
             add(figures, figure_title(results, f));
-    for (int64_t s = 0; s < results->shifted.count; s++)
-        for (int c = 0; c < COMPARISON_SCORES; c++)
-            if (comparison_has_score(results, c))
-                add(figures, json_sprintf("AUROC, %s, %s", results->shifted.items[s].name,
-                                          comparison_score_title(results, c)));
     return figures;
 }
 
-/* Rows are figures and columns pairs of methods, as long as those are few: a page is longer than
- * wide. */
-static json_t *turned_json(const json_t *differences, const json_t *compared)
+/* page.turned, as long as pairs of methods are few: rows are figures and then AUROCs, columns
+ * pairs, since a page is longer than wide. */
+static void add_turned(json_t *page)
 {
-    json_t *rows = json_array(), *title, *pair;
-    size_t f, p;
+    const json_t *differences = json_object_get(page, "differences"),
+                 *compared = json_object_get(page, "compared"),
+                 *aurocs = json_object_get(page, "aurocs");
+    size_t figures = json_array_size(compared), pairs = json_array_size(differences);
+    json_t *lines = json_array();
 
-    json_array_foreach((json_t *)compared, f, title)
-    {
+    for (size_t f = 0; f < figures + json_array_size(aurocs); f++) {
+        const json_t *auroc = f < figures ? NULL : json_array_get(aurocs, f - figures);
         json_t *values = json_array();
 
-        json_array_foreach((json_t *)differences, p, pair)
-        {
-            (void)json_array_append(values, json_array_get(json_object_get(pair, "values"), f));
-        }
-        add(rows, json_pack("{s:O, s:o}", "title", title, "values", values));
+        for (size_t p = 0; p < pairs; p++)
+            (void)json_array_append(
+                values,
+                json_array_get(json_object_get(json_array_get(differences, p), "values"), f));
+        add(lines,
+            json_pack("{s:o, s:o}", "title",
+                      auroc ? json_sprintf("AUROC, %s, %s",
+                                           json_string_value(json_object_get(auroc, "shift")),
+                                           json_string_value(json_object_get(auroc, "score")))
+                            : json_incref(json_array_get(compared, f)),
+                      "values", values));
     }
-    return json_pack("{s:o}", "lines", rows);
+    if (pairs <= PAIRS_MOST)
+        (void)json_object_set_new(page, "turned", json_pack("{s:O}", "lines", lines));
+    json_decref(lines);
 }
 
 /* Null: nothing is shifted. */
@@ -251,29 +257,33 @@ bp_err comparison_page_write(const comparison_results *results)
     char *path = bp_path_join(results->folder, "index.html");
     char *run = bp_path_join(results->folder, "..");
     comparison_plot *plots = comparison_plots_list(results);
-    json_t *definitions = json_array(), *drawings = json_array();
-    json_t *differences = differences_json(results), *compared = compared_json(results);
+    json_t *aurocs = json_array(), *definitions = json_array(), *drawings = json_array();
 
+    for (int64_t s = 0; s < results->shifted.count; s++) /* after the figures of a difference */
+        for (int c = 0; c < COMPARISON_SCORES; c++)
+            if (comparison_has_score(results, c))
+                add(aurocs, json_pack("{s:s, s:s}", "shift", results->shifted.items[s].name,
+                                      "score", comparison_score_title(results, c)));
     for (const comparison_definition *one = comparison_definitions_of(results); one->key; one++)
         add(definitions, json_pack("{s:s, s:s}", "title", one->title, "text",
                                    comparison_definition_text(results, one)));
     for (const comparison_plot *plot = plots; plot->name; plot++)
         add(drawings, plot_json(results, plot));
     json_t *page =
-        json_pack("{s:s, s:b, s:I, s:b, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
+        json_pack("{s:s, s:b, s:I, s:b, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
                   "prediction", comparison_prediction_name(results), "of_tokens",
                   (int)!results->task->whole_text, "method_count", (json_int_t)methods,
                   "several_methods", methods > 1, "tokens", (json_int_t)results->results[0].tokens,
                   "documents", (json_int_t)results->in_domain.items[0].document_count, "resamples",
                   (json_int_t)results->resamples, "methods", method_names(results), "compared",
-                  compared, "rows", method_rows(results), "shifted", shifted_json(results),
-                  "differences", differences, "definitions", definitions, "plots", drawings);
-    if (json_array_size(differences) <= PAIRS_MOST)
-        (void)json_object_set_new(page, "turned", turned_json(differences, compared));
+                  compared_json(results), "rows", method_rows(results), "shifted",
+                  shifted_json(results), "aurocs", aurocs, "differences", differences_json(results),
+                  "definitions", definitions, "plots", drawings);
     (void)json_object_set_new(page, "title",
                               json_sprintf("Uncertainty: %" PRId64 " method%s compared", methods,
                                            methods == 1 ? "" : "s"));
     (void)json_object_set_new(page, "sets", comparison_sets_page(results));
+    add_turned(page);
     bp_report_about(page, run);
     bp_err err = bp_report_page(path, "uncertainty", page);
     comparison_plots_clear(&plots);

@@ -101,10 +101,25 @@ static void put_bins(bp_buffer *out, const comparison_results *results, int64_t 
     }
 }
 
+/* What a prediction is of, how many there are, and the risk of all: that of any order. */
+static void add_units(json_t *variables, const comparison_results *results)
+{
+    json_t *risks = json_array();
+
+    for (int64_t m = 0; m < results->methods.count; m++)
+        (void)json_array_append_new(
+            risks, bp_json_real(results->results[m].risk[0].error[BP_RISK_POINTS - 1]));
+    (void)json_object_set_new(variables, "risks", risks);
+    (void)json_object_set_new(variables, "unit",
+                              bp_json_string(comparison_prediction_name(results)));
+    (void)json_object_set_new(variables, "count", json_integer(results->results[0].tokens));
+    (void)json_object_set_new(variables, "is_value", json_integer(results->task->is_value));
+}
+
 static json_t *variables_of(const comparison_results *results, const comparison_plot *plot)
 {
     json_t *methods = json_array(), *drawn = json_array(), *groups = json_array(),
-           *scores = json_array(), *titles = json_array(), *risks = json_array();
+           *scores = json_array(), *titles = json_array();
     char *output = bp_sprintf("plots/%s", plot->name);
     bp_buffer rows = {0};
     json_t *variables;
@@ -112,8 +127,6 @@ static json_t *variables_of(const comparison_results *results, const comparison_
     for (int64_t m = 0; m < results->methods.count; m++) {
         (void)json_array_append_new(methods, bp_json_string(results->methods.items[m].name));
         (void)json_array_append_new(drawn, json_integer(has_bars(&results->results[m])));
-        (void)json_array_append_new(
-            risks, bp_json_real(results->results[m].risk[0].error[BP_RISK_POINTS - 1]));
     }
     (void)json_array_append_new(groups, json_string("in the domain"));
     for (int64_t s = 0; s < results->shifted.count; s++)
@@ -133,13 +146,9 @@ static json_t *variables_of(const comparison_results *results, const comparison_
                           "$rows", rows.data ? rows.data : "");
     (void)json_object_set_new(variables, "scores", scores);
     (void)json_object_set_new(variables, "score_titles", titles);
-    (void)json_object_set_new(variables, "risks", risks);
-    (void)json_object_set_new(variables, "unit",
-                              bp_json_string(comparison_prediction_name(results)));
-    (void)json_object_set_new(variables, "count", json_integer(results->results[0].tokens));
-    (void)json_object_set_new(variables, "is_value", json_integer(results->task->is_value));
     bp_buffer_clear(&rows);
     bp_free(output);
+    add_units(variables, results);
     return variables;
 }
 
