@@ -82,6 +82,10 @@ class UncertaintyOthers(test_finetune.TaskTest):
         self.assertEqual(float(rows[0]["coverage"]), summary["methods"]["one"]["sets"]["in_domain"]["lac"]["coverage"])
         page = pathlib.Path(self.at("covered"), "uncertainty", "index.html").read_text(encoding="utf-8")
         self.assertIn("Conformal sets", page)
+        printed = run([bagpipe_test.program("bagpipe-data"), "table", os.path.join(self.at("covered"), "uncertainty", "scores", "one", "score", "outcomes.h5")])
+        self.assertEqual(printed.status, 0, str(printed))
+        rows = list(csv.DictReader(printed.out.splitlines()))
+        self.assertEqual([float(row["target_rank"]) for row in rows[:n]], list(self.outcomes("covered", "one")["target_rank"][:n]))
         two = self.studied("covered-two", f"one={model}, drop={model}:dropout", "uncertainty.passes=3", *keys, ranks=2)
         for method in ("one", "drop"):
             self.assertEqual(two["methods"][method]["sets"], summary["methods"][method]["sets"])
