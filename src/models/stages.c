@@ -274,8 +274,7 @@ bp_err bp_model_network_new_chunks(bp_network **out, const bp_nn *nn, const bp_m
 
     bp_network_new(
         &network, nn, blocks,
-        (3 + 2 * adapts + bp_stack_is_hybrid(family->stack) + (bp_model_experts(shape) > 0)) *
-                blocks +
+        (3 + 2 * adapts + bp_stack_is_hybrid(family->stack) + (shape->stack.experts > 0)) * blocks +
             1 + (shape->softmaxes > 1) + (family->add_common ? BP_MODEL_COMMON * chunks : 0) +
             2 * bp_task_keeps_words(shape) + (int)shape->states.count);
     BP_ASSERT(stages > 1 || chunks == 1);

@@ -41,7 +41,7 @@ class BadInput(JobTest):
     def test_experts_that_ranks_do_not_share_out(self):
         experts = ("model.kind=mixtral", "model.experts=4", "model.experts_chosen=2")
         self.refused(78, ["[mesh.expert_ranks]", "mesh.expert = 2", "3 data ranks", "1, 3"], "mesh.expert=2", *experts, ranks=(3,))
-        self.refused(78, ["[mesh.not_dividing]", "mesh.expert = 2", "model.experts = 3", "1, 3"], "mesh.expert=2", *experts, "model.experts=3", ranks=(2,))
+        self.refused(78, ["[mesh.uneven_experts]", "mesh.expert = 2", "model.experts = 3", "1, 3"], "mesh.expert=2", *experts, "model.experts=3", ranks=(2,))
         self.refused(78, ["[mesh.no_experts]", "mesh.expert = 2", "leave it at 1"], "mesh.expert=2", ranks=(2,))
         counts = self.write("counts.ini", f"[corpus]\ntrain = {self.at('train.h5')}\n[model]\nkind = ngram\n")
         result = run([program("bagpipe"), "pretrain", counts, f"run.dir={self.at('counts')}", "mesh.expert=2"], 2)

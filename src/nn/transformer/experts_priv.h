@@ -41,7 +41,7 @@ typedef struct expert_shares {
     float *gradients;
 } expert_shares;
 
-/* experts.c */
+/* expert_rows.c */
 /** Those of `count` experts from e on. */
 choices choices_of(const routing *routes, int64_t e, int64_t count);
 /** The first rows of `to` are those of `from` that the choices are of. */

@@ -456,15 +456,10 @@ void bp_engine_check_experts(const bp_engine_spec *spec, const bp_model_shape *s
                         "at 1, or use model.kind=mixtral, olmoe or qwen3_moe",
                         ranks);
     else if (experts % ranks != 0)
-        bp_config_fault(config, "mesh.not_dividing",
+        bp_config_fault(config, "mesh.uneven_experts",
                         "mesh.expert = %d does not divide model.experts = %lld: at mesh.expert; "
                         "numbers that fit: %s",
                         ranks, (long long)experts, fits);
-    if (mesh->data > 0 && mesh->data % ranks != 0)
-        bp_config_fault(config, "mesh.expert_ranks",
-                        "mesh.expert = %d does not divide the %d data ranks: at mesh.expert; use "
-                        "other data ranks",
-                        ranks, mesh->data);
     if (row->squares || spec->optimizer.kind == BP_LAMB || spec->optimizer.kind == BP_ADAFACTOR)
         bp_config_fault(config, "mesh.expert_optimizer",
                         "optimizer.kind = %s sums over tensors or micro-batches that mesh.expert = "

@@ -22,7 +22,8 @@ bool memory_case_is_valid(const trainer *self, const memory_case *one)
     static const bp_option *const NO_TABLES[] = {NULL};
     const bp_mesh_shape *mesh = &one->mesh;
     bp_config *faults = NULL;
-    bool valid = bp_config_new(&faults, NO_TABLES, NO_TABLES) == BP_OK;
+    bool valid = mesh->data % bp_mesh_shape_experts(mesh) == 0 &&
+                 bp_config_new(&faults, NO_TABLES, NO_TABLES) == BP_OK;
 
     if (valid) {
         bp_model_shape_check(&self->shape, mesh->tensor, mesh->pipeline, faults);
