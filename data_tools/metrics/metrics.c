@@ -9,6 +9,7 @@
 #include "metrics_coverage.h"
 #include "metrics_files.h"
 #include "metrics_model.h"
+#include "metrics_print.h"
 #include "output.h"
 #include "tools.h"
 
@@ -339,51 +340,6 @@ static bp_err put_reference(json_t *root, const metrics_kind *kind, const inputs
     return err;
 }
 
-/* A figure without an interval (of less than two documents) has none here either. */
-static void say_interval(FILE *out, const char *before, const json_t *figure)
-{
-    const json_t *low = json_object_get(figure, "low"), *high = json_object_get(figure, "high");
-
-    if (json_is_number(low) && json_is_number(high))
-        fprintf(out, "%s%.4f to %.4f)", before, json_number_value(low), json_number_value(high));
-}
-
-static void say_difference(FILE *out, const json_t *other, const json_t *difference)
-{
-    const json_t *value = json_object_get(other, "value"),
-                 *p_value = json_object_get(difference, "p_value");
-
-    if (!json_is_number(value))
-        return;
-    fprintf(out, "%15s %8.4f  difference %.4f", "against", json_number_value(value),
-            json_number_value(json_object_get(difference, "value")));
-    say_interval(out, " (", difference);
-    if (json_is_number(p_value))
-        fprintf(out, ", p = %.3f", json_number_value(p_value));
-    fprintf(out, "\n");
-}
-
-/* A line a figure. */
-static void say(FILE *out, const json_t *root, const metrics_kind *kind)
-{
-    json_t *figures = json_object_get(root, "figures"), *against = json_object_get(root, "against"),
-           *differences = json_object_get(root, "difference");
-
-    for (int64_t k = 0; k < kind->metric->width; k++) {
-        const char *name = kind->metric->names[k];
-        const json_t *one = json_object_get(figures, name),
-                     *difference = json_object_get(differences, name);
-
-        if (!json_is_number(json_object_get(one, "value")))
-            continue;
-        fprintf(out, "%-15s %8.4f", name, json_number_value(json_object_get(one, "value")));
-        say_interval(out, "  (95 % interval ", one);
-        fprintf(out, "\n");
-        if (difference)
-            say_difference(out, json_object_get(against, name), difference);
-    }
-}
-
 /* JSON is printed if nothing else is asked for. Whoever watches a terminal sees figures too,
  * whatever becomes of the JSON on standard output. */
 static bp_err put(const json_t *root, const metrics_kind *kind, const metrics_arguments *arguments)
@@ -396,10 +352,10 @@ static bp_err put(const json_t *root, const metrics_kind *kind, const metrics_ar
     else if (!arguments->table)
         printf("%s", text);
     if (arguments->table && err == BP_OK)
-        say(stdout, root, kind);
+        metrics_print(stdout, root, kind->metric);
     (void)fflush(stdout);
     if (!arguments->table && isatty(STDERR_FILENO))
-        say(stderr, root, kind);
+        metrics_print(stderr, root, kind->metric);
     bp_free(text);
     return err;
 }

@@ -1,0 +1,14 @@
+/* The figures of a comparison of files as lines to read. */
+#ifndef BP_DATA_TOOLS_METRICS_PRINT_H
+#define BP_DATA_TOOLS_METRICS_PRINT_H
+
+#include "base/config/json.h"
+#include "statistics/metric.h"
+
+#include <stdio.h>
+
+/** A line a figure of "figures" of `root`, with its interval; of two systems also what is in
+ * "against" and "difference". */
+void metrics_print(FILE *out, const json_t *root, const bp_metric *metric);
+
+#endif
