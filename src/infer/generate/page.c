@@ -115,9 +115,9 @@ static json_t *text_of(const generator *self, const json_t *line)
                      (json_int_t)count, "finish", json_object_get(line, "finish"), "spans", spans,
                      "cut", shown < count);
     (void)json_object_set(text, "prompt", prompt);
-    (void)json_object_set_new(
-        text, "logprob", rounded("%.3f nats", json_number_value(json_object_get(line, "logprob"))));
-    (void)json_object_set_new(text, "darkest", rounded("%.4f nats", darkest));
+    (void)json_object_set_new(text, "logprob",
+                              rounded("%.3f", json_number_value(json_object_get(line, "logprob"))));
+    (void)json_object_set_new(text, "darkest", rounded("%.4f", darkest));
     return text;
 }
 
