@@ -279,11 +279,11 @@ bp_err comparison_page_write(const comparison_results *results)
                   compared_json(results), "rows", method_rows(results), "shifted",
                   shifted_json(results), "aurocs", aurocs, "differences", differences_json(results),
                   "definitions", definitions, "plots", drawings);
+    add_turned(page);
     (void)json_object_set_new(page, "title",
                               json_sprintf("Uncertainty: %" PRId64 " method%s compared", methods,
                                            methods == 1 ? "" : "s"));
     (void)json_object_set_new(page, "sets", comparison_sets_page(results));
-    add_turned(page);
     bp_report_about(page, run);
     bp_err err = bp_report_page(path, "uncertainty", page);
     comparison_plots_clear(&plots);
