@@ -147,8 +147,9 @@ static void open_world(world *w, const bp_model_shape *shape, int number)
     for (int g = 0; g < model->network->group_count; g++) {
         const bp_group *group = &model->network->groups[g];
 
-        for (int64_t i = 0; !group->replicated && i < group->floats; i++)
-            model->values[group->place + i] *= SCALE;
+        for (int k = 0; !group->replicated && k < group->count; k++)
+            for (int64_t i = 0; i < bp_param_floats(&group->params[k]); i++)
+                group->params[k].value[i] *= SCALE;
     }
     bp_test_perturb(model->network, 3, 0.3F);
     bp_network_refresh(model->network);
