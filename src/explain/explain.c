@@ -38,12 +38,18 @@ static int64_t most_places(const bp_config *config, int64_t context)
     return asked > 0 && asked < most ? asked : most;
 }
 
-static int64_t work_floats(const explainer *self, int64_t most, int64_t width, int64_t outcomes)
+/* Besides the model's own: vectors, a batch, sums in double, results; of the lens states. */
+static int64_t work_floats(const explainer *self, const bp_work_models *models, int64_t most,
+                           const bp_model_memory *of)
 {
-    int64_t batch = most > BATCH_PLACES ? most : BATCH_PLACES;
+    const json_t *shape = json_object_get(models->states[0], "model");
+    int64_t batch = most > BATCH_PLACES ? most : BATCH_PLACES,
+            layers = json_integer_value(json_object_get(shape, "layers")),
+            states = (layers + 1) * most * of->width;
+    bool looks = bp_explain_position(bp_explain_keys_of(models->config)->methods, &bp_explain_lens);
 
-    return 2 * (most + batch) * width + 2 * most * width /* sums in double */ +
-           LOG_P_PLACES * outcomes + explain_floats(self, most);
+    return 2 * (most + batch) * of->width + 2 * most * of->width + LOG_P_PLACES * of->vocab_size +
+           explain_floats_of(self, most, layers) + (looks ? 2 * states : 0);
 }
 
 /* bp_work_memory.rank */
@@ -69,8 +75,7 @@ static bp_err estimate_rank(const void *context, const bp_work_models *models,
         return err;
     out->node_bytes += bytes.node;
     out->own_bytes += bytes.weights + bytes.work +
-                      (int64_t)sizeof(float) *
-                          work_floats(self, most, bytes.widest.width, bytes.widest.vocab_size);
+                      (int64_t)sizeof(float) * work_floats(self, models, most, &bytes.widest);
     return BP_OK;
 }
 
@@ -211,15 +216,18 @@ static bp_err open(void *context)
                       keys->context, job->info.context, job->info.context);
     if (err == BP_OK && job->lm)
         err = check_methods(self);
-    self->settings = (bp_explain_settings){.info = job->lm ? &job->lm->info : &job->info,
-                                           .group = job->mesh->model,
-                                           .most = most_places(job->config, job->info.context),
-                                           .batch = BATCH_PLACES,
-                                           .best = strcmp(keys->target, "best") == 0,
-                                           .steps = keys->steps,
-                                           .baseline = -1,
-                                           .roles = self->roles,
-                                           .lead = -1};
+    self->layers = bp_all_max_int(job->lm ? job->lm->info.layers : 0, job->mesh->world);
+    self->settings =
+        (bp_explain_settings){.info = job->lm ? &job->lm->info : &job->info,
+                              .group = job->mesh->model,
+                              .last = job->mesh->pipeline_at == job->mesh->pipelines - 1,
+                              .most = most_places(job->config, job->info.context),
+                              .batch = BATCH_PLACES,
+                              .best = strcmp(keys->target, "best") == 0,
+                              .steps = keys->steps,
+                              .baseline = -1,
+                              .roles = self->roles,
+                              .lead = -1};
     if (err == BP_OK && (job->leads || job->mesh->coordinates))
         err = load(self);
     err = bp_agree(job->mesh->world, err);
@@ -331,7 +339,7 @@ static bp_err explain_document(explainer *self, int64_t T)
         err = find_best(self, &document);
     for (int k = 0; k < self->count && err == BP_OK; k++) {
         err = self->methods[k]->run(self->job->lm, &self->settings, &document, at);
-        at += bp_explain_floats(self->methods[k], T);
+        at += bp_explain_floats(self->methods[k], T, self->layers);
     }
     return err;
 }
@@ -417,8 +425,8 @@ static void report(const void *context)
 
 /* ---- the table ---- */
 
-static const char *const FILES[] = {"summary.json", "saliency.h5", "gradient.h5", "integrated.h5",
-                                    NULL};
+static const char *const FILES[] = {"summary.json",  "saliency.h5", "gradient.h5",
+                                    "integrated.h5", "lens.h5",     NULL};
 
 static bool writes(const void *context, const char *file)
 {

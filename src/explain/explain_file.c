@@ -39,6 +39,19 @@ static bp_err write_starts(const explainer *self, bp_h5 *h5, int64_t *cells)
     return err;
 }
 
+/* Rows are targets; of matrices all is one row. */
+static bp_err make_array(const explainer *self, bp_h5 *h5, const bp_explain_array *array,
+                         int64_t cells)
+{
+    int64_t extent[] = {self->texts.tokens, bp_explain_values(array, 1, self->layers)};
+
+    if (array->shape == BP_EXPLAIN_BY_INPUT)
+        return bp_h5_make(h5, array->name, BP_H5_F32, cells);
+    if (array->shape == BP_EXPLAIN_BY_TARGET)
+        return bp_h5_make(h5, array->name, BP_H5_F32, extent[0]);
+    return bp_h5_make_array(h5, array->name, BP_H5_F32, 2, extent, NULL);
+}
+
 static bp_err begin(const explainer *self, method_file *file)
 {
     char *name = bp_sprintf("%s.h5", file->method->name),
@@ -57,8 +70,7 @@ static bp_err begin(const explainer *self, method_file *file)
     if (err == BP_OK)
         err = bp_h5_make(h5, "target", BP_H5_U32, targets);
     for (int k = 0; k < BP_EXPLAIN_ARRAYS && file->method->arrays[k].name && err == BP_OK; k++)
-        err = bp_h5_make(h5, file->method->arrays[k].name, BP_H5_F32,
-                         file->method->arrays[k].by_input ? cells : targets);
+        err = make_array(self, h5, &file->method->arrays[k], cells);
     if (err == BP_OK)
         err = bp_h5_put_text(h5, "/", "model_digest", self->job->info.digest);
     bp_free(path);
@@ -66,7 +78,8 @@ static bp_err begin(const explainer *self, method_file *file)
     return err;
 }
 
-static bp_err put_document(method_file *file, const bp_explained *document, const float *results)
+static bp_err put_document(const explainer *self, method_file *file, const bp_explained *document,
+                           const float *results)
 {
     bp_h5 *h5 = file->draft.file;
     int64_t T = document->T;
@@ -77,14 +90,15 @@ static bp_err put_document(method_file *file, const bp_explained *document, cons
         err = bp_h5_write_slab(h5, "target", BP_H5_U32, file->targets, document->targets, T);
     for (int k = 0; k < BP_EXPLAIN_ARRAYS && file->method->arrays[k].name && err == BP_OK; k++) {
         const bp_explain_array *array = &file->method->arrays[k];
-        int64_t count = array->by_input ? T * T : T;
+        int64_t count = bp_explain_values(array, T, self->layers),
+                first =
+                    array->shape == BP_EXPLAIN_BY_INPUT ? file->cells : file->targets * (count / T);
 
-        err = bp_h5_write_slab(h5, array->name, BP_H5_F32,
-                               array->by_input ? file->cells : file->targets, at, count);
+        err = bp_h5_write_slab(h5, array->name, BP_H5_F32, first, at, count);
         at += count;
     }
     if (file->method->add)
-        file->method->add(file->figures, document, results);
+        file->method->add(file->figures, &self->settings, document, results);
     file->targets += T;
     file->cells += T * T;
     return err;
@@ -104,8 +118,8 @@ static bp_err put_unit(explainer *self, const bp_part_result *part, method_file 
     if (err == BP_OK && T > 0)
         err = explain_texts_read(&self->texts, part->unit, tokens);
     for (int k = 0; k < self->count && err == BP_OK && T > 0; k++) {
-        err = put_document(&files[k], &document, results);
-        results += bp_explain_floats(self->methods[k], T);
+        err = put_document(self, &files[k], &document, results);
+        results += bp_explain_floats(self->methods[k], T, self->layers);
     }
     return err;
 }

@@ -11,6 +11,7 @@
 typedef struct bp_explain_settings {
     const bp_model_info *info;
     MPI_Comm group;       /* mesh->model */
+    bool last;            /* this rank is of the last pipeline stage */
     int64_t most;         /* places of a document */
     int64_t batch;        /* places of a batch */
     bool best;            /* explain.target = best */
@@ -28,13 +29,20 @@ typedef struct bp_explained {
                                prefers */
 } bp_explained;
 
-/** A result of a method for each document: [T][T] by target and input (a target's sources come
- * before it; the others are 0), or [T] by target. */
+/** What a method leaves of a document. */
+typedef enum bp_explain_shape {
+    BP_EXPLAIN_BY_TARGET, /* [T] */
+    BP_EXPLAIN_BY_INPUT,  /* [T][T] by target and input: a target's sources come before it, the
+                             others are 0 */
+    BP_EXPLAIN_BY_LAYER,  /* [T][layers + 1] by target and layer, the embedding first */
+    BP_EXPLAIN_TOPS       /* [T][layers + 1][BP_EXPLAIN_TOP] ids */
+} bp_explain_shape;
+#define BP_EXPLAIN_TOP 5
 typedef struct bp_explain_array {
     const char *name; /* of its dataset; NULL: no more */
-    bool by_input;
+    bp_explain_shape shape;
 } bp_explain_array;
-#define BP_EXPLAIN_ARRAYS 8
+#define BP_EXPLAIN_ARRAYS 10
 
 typedef struct bp_explain_method {
     const char *name; /* of explain.methods, and of its file NAME.h5 */
@@ -50,20 +58,24 @@ typedef struct bp_explain_method {
                   float *results);
     /** Adds a document to the figures over the corpus, a JSON object. Local. NULL: there are
      * none. */
-    void (*add)(json_t *figures, const bp_explained *document, const float *results);
+    void (*add)(json_t *figures, const bp_explain_settings *settings, const bp_explained *document,
+                const float *results);
     /** Makes of the sums what summary.json has. Local. NULL: they are it. */
     void (*finish)(json_t *figures);
 } bp_explain_method;
 
-extern const bp_explain_method bp_explain_saliency, bp_explain_gradient, bp_explain_integrated;
+extern const bp_explain_method bp_explain_saliency, bp_explain_gradient, bp_explain_integrated,
+    bp_explain_lens;
 /** All, NULL-ended. */
 extern const bp_explain_method *const bp_explain_methods[];
 const bp_explain_method *bp_explain_method_named(const char *name, size_t length);
 /** Where a list with commas names it first; NULL: nowhere. */
 const char *bp_explain_position(const char *list, const bp_explain_method *method);
 
-/** Floats of a document's results. Local. */
-int64_t bp_explain_floats(const bp_explain_method *method, int64_t T);
+/** Values of an array for a document of a model with so many layers; a target's. Local. */
+int64_t bp_explain_values(const bp_explain_array *array, int64_t T, int64_t layers);
+/** Of all arrays together. Local. */
+int64_t bp_explain_floats(const bp_explain_method *method, int64_t T, int64_t layers);
 
 /* ---- what methods that go backward have in common (differentiate.c) ---- */
 

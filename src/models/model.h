@@ -288,6 +288,10 @@ typedef struct bp_model_ops {
      * Errors: as `score`. */
     bp_err (*differentiate)(bp_model *lm, const bp_model_batch *batch, float *gradients,
                             float *source_gradients);
+    /** states[info.layers + 1][length][info.width] of a batch of one window: what the first layer
+     * reads and what each leaves, after the head's norm, recomputed for each: rows for `logits`.
+     * Valid on the ranks of the last pipeline stage. Errors: as `score`. */
+    bp_err (*layers)(bp_model *lm, const bp_model_batch *batch, float *states);
     /** rows[count][info.vector_width]: the word vectors of tokens, of sources or of inputs. Valid
      * on all ranks of mesh->model. */
     void (*look_up)(bp_model *lm, bool of_source, const int32_t *tokens, int64_t count,

@@ -4,6 +4,7 @@
 
 #include "base/err.h"
 #include "mesh/collective.h"
+#include "nn/core/layers.h"
 
 #include <string.h>
 
@@ -84,6 +85,56 @@ bp_err network_states(bp_model *model, const bp_model_text *text, float *states)
     bp_free(scratch);
     bp_free(values);
     bp_free(places);
+    return err;
+}
+
+/* ---- what each layer leaves ---- */
+
+/* A probe that keeps the states after the blocks from `first` on. */
+typedef struct layer_keeper {
+    bp_probe probe;
+    int first, count;
+    int64_t floats; /* of a block's states */
+    float *states;  /* [count][floats] */
+} layer_keeper;
+
+static void keep_layers(bp_probe *probe, const bp_probed *seen)
+{
+    layer_keeper *self = (layer_keeper *)probe;
+    int at = seen->block - self->first;
+
+    if (at < 0 || at >= self->count || strcmp(seen->what, "hidden") != 0)
+        return;
+    BP_ASSERT(seen->rows * seen->columns == self->floats);
+    memcpy(self->states + at * self->floats, seen->x, (size_t)self->floats * sizeof *seen->x);
+}
+
+bp_err network_layers(bp_model *model, const bp_model_batch *batch, float *states)
+{
+    network_model *self = (network_model *)model;
+    int64_t floats = batch->length * self->C, all = (model->info.layers + 1) * floats;
+    layer_keeper kept = {.probe = {.see = keep_layers},
+                         .first = model->info.first_layer - 1,
+                         .count = model->info.layers + 1,
+                         .floats = floats,
+                         .states = states};
+    float *scratch = bp_try_alloc("model.states", all, sizeof *scratch);
+    bp_err err = bp_agree(self->mesh->model,
+                          scratch ? BP_OK : bp_fail_memory("states", all, sizeof *scratch));
+
+    BP_ASSERT(batch->windows == 1);
+    if (err == BP_OK) {
+        memset(states, 0, (size_t)all * sizeof *states);
+        model->ops->set_probe(model, &kept.probe);
+        err = network_run_batch(
+            self, batch, &(network_question){.hidden = scratch, .pass = BP_MODEL_NO_DROPOUT});
+        model->ops->set_probe(model, NULL);
+    }
+    if (err == BP_OK && self->mesh->pipelines > 1) /* each stage has its layers, and else zeros */
+        bp_all_sum(states, all, scratch, self->mesh->pipeline);
+    if (err == BP_OK && network_is_last(self))
+        bp_lm_head_norm(network_head(self), states, states, all / self->C);
+    bp_free(scratch);
     return err;
 }
 

@@ -18,13 +18,14 @@ ARRAYS = {"saliency": ("saliency_l1", "saliency_l2"), "gradient": ("gradient_x_i
 METHODS = ",".join(ARRAYS)
 
 
-def read_tensors(path):
-    """All float64 tensors of a safetensors file."""
+def read_tensors(path, code="F64"):
+    """All tensors of a type in a safetensors file."""
     with open(path, "rb") as file:
         header = json.loads(file.read(struct.unpack("<Q", file.read(8))[0]))
         data = file.read()
-    return {name: numpy.frombuffer(data[tensor["data_offsets"][0]:tensor["data_offsets"][1]], numpy.float64).reshape(tensor["shape"])
-            for name, tensor in header.items() if name != "__metadata__" and tensor["dtype"] == "F64"}
+    kind = {"F64": numpy.float64, "I32": numpy.int32}[code]
+    return {name: numpy.frombuffer(data[tensor["data_offsets"][0]:tensor["data_offsets"][1]], kind).reshape(tensor["shape"])
+            for name, tensor in header.items() if name != "__metadata__" and tensor["dtype"] == code}
 
 
 class Explained(FolderTest):
@@ -84,7 +85,7 @@ class References(Explained):
         if shared("reference/explain-tiny") is None:
             raise bagpipe_test.unittest.SkipTest("there is no ../shared/reference/explain-tiny")
         super().setUpClass()
-        cls.expected, cls.documents = {}, {}
+        cls.expected, cls.integers, cls.documents = {}, {}, {}
         for model in ("gpt2-lmhead-tiny", "llama-tiny"):
             folder = shared(f"reference/explain-tiny/{model}")
             with open(os.path.join(folder, "inputs.json"), encoding="utf-8") as file:
@@ -92,6 +93,7 @@ class References(Explained):
             with open(os.path.join(shared("reference/" + model), "config.json"), encoding="utf-8") as file:
                 config = json.load(file)
             cls.expected[model] = read_tensors(os.path.join(folder, "expected.safetensors"))
+            cls.integers[model] = read_tensors(os.path.join(folder, "expected.safetensors"), "I32")
             cls.documents[model] = [document["tokens"][1:] for document in inputs["documents"][:3]]
             cls.must(["bagpipe-data", "import", shared("reference/" + model), "--out", cls.at(model)])
             cls.corpus(model + ".h5", cls.documents[model], config["vocab_size"], config.get("eos_token_id", inputs["roles"]["begin"]))
@@ -117,6 +119,27 @@ class References(Explained):
                     name = f"{model}_{target}_{baseline}"
                     self.explained(name, 0, *self.keys(model), f"explain.target={target}", f"explain.baseline={baseline}")
                     self.compare(name, model, theirs, token)
+
+    def test_the_lens_is_that_of_float64(self):
+        """The last layer is the model's own distribution."""
+        names = {"rank_next": "rank", "rank_final": "rank_best", "logprob_next": "logprob", "logprob_final": "logprob_best", "entropy": "entropy",
+                 "kl": "kl", "kl_clipped": "kl_clipped"}
+        for model in self.expected:
+            keys = (*self.keys(model)[:2], "explain.methods=lens")
+            self.explained("lens_" + model, 0, *keys)
+            self.explained("lens_two_" + model, 2, *keys, "mesh.pipeline=2")
+            self.assertEqual(self.files("lens_" + model), self.files("lens_two_" + model), model)
+            with h5py.File(os.path.join(self.at("lens_" + model), "explain", "lens.h5")) as file:
+                starts = file["target_start"][:]
+                for d in range(3):
+                    rows = slice(starts[d], starts[d + 1])
+                    for theirs, ours in names.items():
+                        want = self.integers[model].get(f"doc{d}.lens.{theirs}", self.expected[model].get(f"doc{d}.lens.{theirs}"))
+                        numpy.testing.assert_allclose(file[ours][rows].T, want, rtol=0, atol=1e-5, err_msg=f"{model} {ours} {d}")
+                    top = file["top5"][rows].reshape(len(file["top5"][rows]), -1, 5)
+                    numpy.testing.assert_array_equal(top.transpose(1, 0, 2), self.integers[model][f"doc{d}.lens.top5"])
+                    with open(os.path.join(shared(f"reference/explain-tiny/{model}"), "expected.json"), encoding="utf-8") as expected:
+                        numpy.testing.assert_array_equal(file["settles"][rows], json.load(expected)[f"doc{d}"]["lens"]["settles"])
 
     def test_they_are_on_all_meshes(self):
         self.explained("one", 0, *self.keys("gpt2-lmhead-tiny"))

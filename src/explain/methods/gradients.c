@@ -91,7 +91,7 @@ static const char *lacks(const bp_model_info *info)
 const bp_explain_method bp_explain_saliency = {
     .name = "saliency",
     .help = "is how long the gradient of log p(target) by each input's word vector is",
-    .arrays = {{"saliency_l1", true}, {"saliency_l2", true}},
+    .arrays = {{"saliency_l1", BP_EXPLAIN_BY_INPUT}, {"saliency_l2", BP_EXPLAIN_BY_INPUT}},
     .lacks = lacks,
     .differentiates = true,
     .run = run_saliency};
@@ -99,7 +99,7 @@ const bp_explain_method bp_explain_saliency = {
 const bp_explain_method bp_explain_gradient = {
     .name = "gradient",
     .help = "is that gradient times the word vector, with its sign",
-    .arrays = {{"gradient_x_input", true}},
+    .arrays = {{"gradient_x_input", BP_EXPLAIN_BY_INPUT}},
     .lacks = lacks,
     .differentiates = true,
     .run = run_product};

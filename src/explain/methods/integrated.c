@@ -175,11 +175,14 @@ static void add_to(json_t *figures, const char *name, double value)
                               json_real(json_real_value(json_object_get(figures, name)) + value));
 }
 
-static void add(json_t *figures, const bp_explained *document, const float *results)
+static void add(json_t *figures, const bp_explain_settings *settings, const bp_explained *document,
+                const float *results)
 {
     int64_t T = document->T, flagged = 0;
     const float *by_target = results + T * T;
     double deltas = 0;
+
+    (void)settings;
 
     for (int64_t k = 0; k < T; k++) {
         double delta = fabs((double)by_target[2 * T + k]),
@@ -214,10 +217,10 @@ static const char *lacks(const bp_model_info *info)
 const bp_explain_method bp_explain_integrated = {
     .name = "integrated",
     .help = "is integrated gradients from a baseline, which sum to what the baseline changes",
-    .arrays = {{"integrated", true},
-               {"logprob", false},
-               {"logprob_baseline", false},
-               {"delta", false}},
+    .arrays = {{"integrated", BP_EXPLAIN_BY_INPUT},
+               {"logprob", BP_EXPLAIN_BY_TARGET},
+               {"logprob_baseline", BP_EXPLAIN_BY_TARGET},
+               {"delta", BP_EXPLAIN_BY_TARGET}},
     .lacks = lacks,
     .differentiates = true,
     .run = run,
