@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-static bool is_special(const bp_explain_settings *settings, int32_t token)
+bool bp_explain_is_special(const bp_explain_settings *settings, int32_t token)
 {
     static const bp_role SPECIALS[] = {BP_ROLE_BOS, BP_ROLE_FIRST, BP_ROLE_END, BP_ROLE_CLS,
                                        BP_ROLE_SEP, BP_ROLE_PAD,   BP_ROLE_MASK};
@@ -26,8 +26,9 @@ static int32_t *baseline_tokens(const bp_explain_settings *settings, const bp_ex
     int32_t *tokens = bp_alloc("explain.vectors", document->T, sizeof *tokens);
 
     for (int64_t t = 0; t < document->T; t++)
-        tokens[t] = is_special(settings, document->inputs[t]) ? document->inputs[t]
-                                                              : (int32_t)settings->baseline;
+        tokens[t] = bp_explain_is_special(settings, document->inputs[t])
+                        ? document->inputs[t]
+                        : (int32_t)settings->baseline;
     return tokens;
 }
 

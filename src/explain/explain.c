@@ -46,10 +46,15 @@ static int64_t work_floats(const explainer *self, const bp_work_models *models, 
     int64_t batch = most > BATCH_PLACES ? most : BATCH_PLACES,
             layers = json_integer_value(json_object_get(shape, "layers")),
             states = (layers + 1) * most * of->width;
-    bool looks = bp_explain_position(bp_explain_keys_of(models->config)->methods, &bp_explain_lens);
+    const bp_explain_form form = {most, layers,
+                                  json_integer_value(json_object_get(shape, "heads"))};
+    const char *methods = bp_explain_keys_of(models->config)->methods;
+    bool looks = bp_explain_position(methods, &bp_explain_lens),
+         watches = bp_explain_position(methods, &bp_explain_attention);
 
     return 2 * (most + batch) * of->width + 2 * most * of->width + LOG_P_PLACES * of->vocab_size +
-           explain_floats_of(self, most, layers) + (looks ? 2 * states : 0);
+           explain_floats(self, &form) + (looks ? 2 * states : 0) +
+           (watches ? (2 * layers + 5) * most * most : 0);
 }
 
 /* bp_work_memory.rank */
@@ -217,6 +222,7 @@ static bp_err open(void *context)
     if (err == BP_OK && job->lm)
         err = check_methods(self);
     self->layers = bp_all_max_int(job->lm ? job->lm->info.layers : 0, job->mesh->world);
+    self->heads = bp_all_max_int(job->lm ? job->lm->info.heads : 0, job->mesh->world);
     self->settings =
         (bp_explain_settings){.info = job->lm ? &job->lm->info : &job->info,
                               .group = job->mesh->model,
@@ -259,7 +265,8 @@ static void identify(const void *context, bp_run_identity *out)
 static bp_err prepare(void *context)
 {
     explainer *self = context;
-    int64_t most = self->settings.most, floats = explain_floats(self, most);
+    const bp_explain_form form = explain_form(self, self->settings.most);
+    int64_t most = self->settings.most, floats = explain_floats(self, &form);
 
     self->tokens = bp_alloc("explain", most + 1, sizeof *self->tokens);
     if (self->settings.best) {
@@ -328,18 +335,20 @@ static bp_err explain_document(explainer *self, int64_t T)
     bp_explained document = {.inputs = self->tokens, .targets = self->tokens + 1};
     float *at = self->results;
     bp_err err = BP_OK;
+    bp_explain_form form;
 
     bp_bcast_bytes(&T, sizeof T, 0, self->settings.group);
     document.T = T;
+    form = explain_form(self, T);
     if (T == 0)
         return BP_OK;
     bp_bcast_bytes(self->tokens, (T + 1) * (int64_t)sizeof *self->tokens, 0, self->settings.group);
-    memset(self->results, 0, (size_t)explain_floats(self, T) * sizeof *self->results);
+    memset(self->results, 0, (size_t)explain_floats(self, &form) * sizeof *self->results);
     if (self->settings.best)
         err = find_best(self, &document);
     for (int k = 0; k < self->count && err == BP_OK; k++) {
         err = self->methods[k]->run(self->job->lm, &self->settings, &document, at);
-        at += bp_explain_floats(self->methods[k], T, self->layers);
+        at += bp_explain_floats(self->methods[k], &form);
     }
     return err;
 }
@@ -358,9 +367,11 @@ static bp_err run_unit(void *context, int64_t unit, bp_buffer *out, bool *stoppe
     }
     given = explain_document(self, T);
     if (err == BP_OK && given == BP_OK && self->job->leads && T > 0) {
+        const bp_explain_form form = explain_form(self, T);
+
         bp_buffer_add(out, self->settings.best ? self->best : self->tokens + 1,
                       (size_t)T * sizeof *self->tokens);
-        bp_buffer_add(out, self->results, (size_t)explain_floats(self, T) * sizeof(float));
+        bp_buffer_add(out, self->results, (size_t)explain_floats(self, &form) * sizeof(float));
     }
     return err == BP_OK ? given : err;
 }
@@ -425,8 +436,8 @@ static void report(const void *context)
 
 /* ---- the table ---- */
 
-static const char *const FILES[] = {"summary.json",  "saliency.h5", "gradient.h5",
-                                    "integrated.h5", "lens.h5",     NULL};
+static const char *const FILES[] = {"summary.json", "attention.h5",  "lens.h5", "saliency.h5",
+                                    "gradient.h5",  "integrated.h5", NULL};
 
 static bool writes(const void *context, const char *file)
 {

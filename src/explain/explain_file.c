@@ -39,15 +39,18 @@ static bp_err write_starts(const explainer *self, bp_h5 *h5, int64_t *cells)
     return err;
 }
 
-/* Rows are targets; of matrices all is one row. */
+/* Rows are targets, or documents; of matrices all is one row. */
 static bp_err make_array(const explainer *self, bp_h5 *h5, const bp_explain_array *array,
                          int64_t cells)
 {
-    int64_t extent[] = {self->texts.tokens, bp_explain_values(array, 1, self->layers)};
+    const bp_explain_form one = explain_form(self, 1);
+    int64_t extent[] = {bp_explain_is_of_document(array) ? self->texts.plan.documents
+                                                         : self->texts.tokens,
+                        bp_explain_values(array, &one)};
 
     if (array->shape == BP_EXPLAIN_BY_INPUT)
         return bp_h5_make(h5, array->name, BP_H5_F32, cells);
-    if (array->shape == BP_EXPLAIN_BY_TARGET)
+    if (array->shape == BP_EXPLAIN_BY_TARGET || array->shape == BP_EXPLAIN_BY_DOCUMENT)
         return bp_h5_make(h5, array->name, BP_H5_F32, extent[0]);
     return bp_h5_make_array(h5, array->name, BP_H5_F32, 2, extent, NULL);
 }
@@ -78,9 +81,19 @@ static bp_err begin(const explainer *self, method_file *file)
     return err;
 }
 
-static bp_err put_document(const explainer *self, method_file *file, const bp_explained *document,
-                           const float *results)
+/* Where a document's values of an array begin. */
+static int64_t first_of(const method_file *file, const bp_explain_array *array, int64_t document,
+                        int64_t T, int64_t count)
 {
+    return bp_explain_is_of_document(array)      ? document * count
+           : array->shape == BP_EXPLAIN_BY_INPUT ? file->cells
+                                                 : file->targets * (count / T);
+}
+
+static bp_err put_document(const explainer *self, method_file *file, int64_t number,
+                           const bp_explained *document, const float *results)
+{
+    const bp_explain_form form = explain_form(self, document->T);
     bp_h5 *h5 = file->draft.file;
     int64_t T = document->T;
     const float *at = results;
@@ -90,11 +103,10 @@ static bp_err put_document(const explainer *self, method_file *file, const bp_ex
         err = bp_h5_write_slab(h5, "target", BP_H5_U32, file->targets, document->targets, T);
     for (int k = 0; k < BP_EXPLAIN_ARRAYS && file->method->arrays[k].name && err == BP_OK; k++) {
         const bp_explain_array *array = &file->method->arrays[k];
-        int64_t count = bp_explain_values(array, T, self->layers),
-                first =
-                    array->shape == BP_EXPLAIN_BY_INPUT ? file->cells : file->targets * (count / T);
+        int64_t count = bp_explain_values(array, &form);
 
-        err = bp_h5_write_slab(h5, array->name, BP_H5_F32, first, at, count);
+        err = bp_h5_write_slab(h5, array->name, BP_H5_F32, first_of(file, array, number, T, count),
+                               at, count);
         at += count;
     }
     if (file->method->add)
@@ -109,7 +121,8 @@ static bp_err put_unit(explainer *self, const bp_part_result *part, method_file 
                        int32_t *tokens)
 {
     int64_t T = self->texts.places[part->unit];
-    size_t bytes = (size_t)(T + explain_floats(self, T)) * sizeof(float);
+    const bp_explain_form form = explain_form(self, T);
+    size_t bytes = (size_t)(T + explain_floats(self, &form)) * sizeof(float);
     bp_explained document = {
         .T = T, .inputs = tokens, .targets = (const int32_t *)(const void *)part->data};
     bp_err err = bp_part_result_expect(part, T > 0 ? bytes : 0);
@@ -118,8 +131,8 @@ static bp_err put_unit(explainer *self, const bp_part_result *part, method_file 
     if (err == BP_OK && T > 0)
         err = explain_texts_read(&self->texts, part->unit, tokens);
     for (int k = 0; k < self->count && err == BP_OK && T > 0; k++) {
-        err = put_document(self, &files[k], &document, results);
-        results += bp_explain_floats(self->methods[k], T, self->layers);
+        err = put_document(self, &files[k], part->unit, &document, results);
+        results += bp_explain_floats(self->methods[k], &form);
     }
     return err;
 }

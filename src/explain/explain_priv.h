@@ -12,8 +12,8 @@ typedef struct explainer {
     bp_explain_settings settings;
     const bp_explain_method *methods[EXPLAIN_METHODS]; /* in the order of bp_explain_methods */
     int count;
-    int64_t layers;      /* of the model */
-    explain_texts texts; /* on leads and the coordinator */
+    int64_t layers, heads; /* of the model */
+    explain_texts texts;   /* on leads and the coordinator */
     int64_t roles[BP_ROLES];
     char corpus_hash[BP_SHA256_HEX]; /* on all ranks */
     char key[BP_SHA256_HEX];
@@ -25,19 +25,18 @@ typedef struct explainer {
     json_t *summary;
 } explainer;
 
-/** Floats of all methods' results of a document, of a model with so many layers. */
-static inline int64_t explain_floats_of(const explainer *self, int64_t T, int64_t layers)
+/** Floats of all methods' results of a document. */
+static inline int64_t explain_floats(const explainer *self, const bp_explain_form *form)
 {
     int64_t floats = 0;
 
     for (int k = 0; k < self->count; k++)
-        floats += bp_explain_floats(self->methods[k], T, layers);
+        floats += bp_explain_floats(self->methods[k], form);
     return floats;
 }
-
-static inline int64_t explain_floats(const explainer *self, int64_t T)
+static inline bp_explain_form explain_form(const explainer *self, int64_t T)
 {
-    return explain_floats_of(self, T, self->layers);
+    return (bp_explain_form){T, self->layers, self->heads};
 }
 
 /** bp_work_units.merge: METHOD.h5 and summary.json. Errors: those of parts and of writing. */

@@ -31,11 +31,13 @@ typedef struct bp_explained {
 
 /** What a method leaves of a document. */
 typedef enum bp_explain_shape {
-    BP_EXPLAIN_BY_TARGET, /* [T] */
-    BP_EXPLAIN_BY_INPUT,  /* [T][T] by target and input: a target's sources come before it, the
-                             others are 0 */
-    BP_EXPLAIN_BY_LAYER,  /* [T][layers + 1] by target and layer, the embedding first */
-    BP_EXPLAIN_TOPS       /* [T][layers + 1][BP_EXPLAIN_TOP] ids */
+    BP_EXPLAIN_BY_TARGET,  /* [T] */
+    BP_EXPLAIN_BY_INPUT,   /* [T][T] by target and input: a target's sources come before it, the
+                              others are 0 */
+    BP_EXPLAIN_BY_LAYER,   /* [T][layers + 1] by target and layer, the embedding first */
+    BP_EXPLAIN_TOPS,       /* [T][layers + 1][BP_EXPLAIN_TOP] ids */
+    BP_EXPLAIN_BY_HEAD,    /* [layers][heads], once a document */
+    BP_EXPLAIN_BY_DOCUMENT /* one value */
 } bp_explain_shape;
 #define BP_EXPLAIN_TOP 5
 typedef struct bp_explain_array {
@@ -64,18 +66,30 @@ typedef struct bp_explain_method {
     void (*finish)(json_t *figures);
 } bp_explain_method;
 
-extern const bp_explain_method bp_explain_saliency, bp_explain_gradient, bp_explain_integrated,
-    bp_explain_lens;
+extern const bp_explain_method bp_explain_attention, bp_explain_lens, bp_explain_saliency,
+    bp_explain_gradient, bp_explain_integrated;
 /** All, NULL-ended. */
 extern const bp_explain_method *const bp_explain_methods[];
 const bp_explain_method *bp_explain_method_named(const char *name, size_t length);
 /** Where a list with commas names it first; NULL: nowhere. */
 const char *bp_explain_position(const char *list, const bp_explain_method *method);
 
-/** Values of an array for a document of a model with so many layers; a target's. Local. */
-int64_t bp_explain_values(const bp_explain_array *array, int64_t T, int64_t layers);
-/** Of all arrays together. Local. */
-int64_t bp_explain_floats(const bp_explain_method *method, int64_t T, int64_t layers);
+/** What the sizes of results depend on. */
+typedef struct bp_explain_form {
+    int64_t T, layers, heads; /* of a document; of the model */
+} bp_explain_form;
+/** Does an array have rows by document, and not by target? */
+static inline bool bp_explain_is_of_document(const bp_explain_array *array)
+{
+    return array->shape == BP_EXPLAIN_BY_HEAD || array->shape == BP_EXPLAIN_BY_DOCUMENT;
+}
+/** Values of an array for a document. Local. */
+int64_t bp_explain_values(const bp_explain_array *array, const bp_explain_form *form);
+/** Of all arrays together; 0 for a document without targets. Local. */
+int64_t bp_explain_floats(const bp_explain_method *method, const bp_explain_form *form);
+/** Is it the token before texts, or one of the special tokens of the corpus, which are no words?
+ * Local. */
+bool bp_explain_is_special(const bp_explain_settings *settings, int32_t token);
 
 /* ---- what methods that go backward have in common (differentiate.c) ---- */
 

@@ -3,8 +3,9 @@
 
 #include <string.h>
 
-const bp_explain_method *const bp_explain_methods[] = {
-    &bp_explain_saliency, &bp_explain_gradient, &bp_explain_integrated, &bp_explain_lens, NULL};
+const bp_explain_method *const bp_explain_methods[] = {&bp_explain_attention,  &bp_explain_lens,
+                                                       &bp_explain_saliency,   &bp_explain_gradient,
+                                                       &bp_explain_integrated, NULL};
 
 const bp_explain_method *bp_explain_method_named(const char *name, size_t length)
 {
@@ -14,22 +15,24 @@ const bp_explain_method *bp_explain_method_named(const char *name, size_t length
     return NULL;
 }
 
-int64_t bp_explain_values(const bp_explain_array *array, int64_t T, int64_t layers)
+int64_t bp_explain_values(const bp_explain_array *array, const bp_explain_form *form)
 {
-    const int64_t each[] = {[BP_EXPLAIN_BY_TARGET] = 1,
-                            [BP_EXPLAIN_BY_INPUT] = T,
-                            [BP_EXPLAIN_BY_LAYER] = layers + 1,
-                            [BP_EXPLAIN_TOPS] = (layers + 1) * BP_EXPLAIN_TOP};
+    const int64_t all[] = {[BP_EXPLAIN_BY_TARGET] = form->T,
+                           [BP_EXPLAIN_BY_INPUT] = form->T * form->T,
+                           [BP_EXPLAIN_BY_LAYER] = form->T * (form->layers + 1),
+                           [BP_EXPLAIN_TOPS] = form->T * (form->layers + 1) * BP_EXPLAIN_TOP,
+                           [BP_EXPLAIN_BY_HEAD] = form->layers * form->heads,
+                           [BP_EXPLAIN_BY_DOCUMENT] = 1};
 
-    return T * each[array->shape];
+    return all[array->shape];
 }
 
-int64_t bp_explain_floats(const bp_explain_method *method, int64_t T, int64_t layers)
+int64_t bp_explain_floats(const bp_explain_method *method, const bp_explain_form *form)
 {
     int64_t floats = 0;
 
-    for (int k = 0; k < BP_EXPLAIN_ARRAYS && method->arrays[k].name; k++)
-        floats += bp_explain_values(&method->arrays[k], T, layers);
+    for (int k = 0; k < BP_EXPLAIN_ARRAYS && method->arrays[k].name && form->T > 0; k++)
+        floats += bp_explain_values(&method->arrays[k], form);
     return floats;
 }
 

@@ -20,7 +20,8 @@ const bp_option bp_explain_options[] = {
      .type = BP_OPTION_STRING,
      .value = "gradient",
      .help =
-         "a list with commas of saliency (how long the gradient of log p(target) by each word "
+         "a list with commas of attention (where heads look), saliency (how long the gradient of "
+         "log p(target) by each word "
          "vector is), gradient (times the vector), integrated (integrated gradients), lens (what "
          "the head predicts after each layer)",
      .at = BP_AT(bp_explain_keys, methods)},

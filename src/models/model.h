@@ -98,6 +98,7 @@ typedef struct bp_model_info {
                                 of learned positions: those; else 0 */
     int64_t vocab_size;      /* outcomes; of a language model its words */
     int64_t words;           /* that its inputs have */
+    int64_t heads;           /* of queries, of each layer that has attention; 0: none has */
     int first_layer, layers; /* of a network: block first_layer is its first layer; the one before
                                 it embeds */
     bp_task_shape task;      /* whose outcomes they are; kind 0: a language model. Where a kind is

@@ -252,6 +252,7 @@ static network_model *new_face(const bp_mesh *mesh, const bp_model_shape *shape)
                                       .capped_logits = bp_model_caps_logits(shape),
                                       .states = network_state_form(shape)};
     find_layers(&self->face.info, shape);
+    self->face.info.heads = shape->family->key_block ? shape->heads : 0;
     self->face.info.reads_source = bp_model_reads_source(shape);
     if (shape->family->start_token) {
         self->face.info.start_token = shape->family->start_token(shape);

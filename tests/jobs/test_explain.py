@@ -141,6 +141,30 @@ class References(Explained):
                     with open(os.path.join(shared(f"reference/explain-tiny/{model}"), "expected.json"), encoding="utf-8") as expected:
                         numpy.testing.assert_array_equal(file["settles"][rows], json.load(expected)[f"doc{d}"]["lens"]["settles"])
 
+    def test_attention_is_that_of_float64(self):
+        for model in self.expected:
+            keys = (*self.keys(model)[:2], "explain.methods=attention")
+            self.explained("look_" + model, 0, *keys)
+            self.explained("look_two_" + model, 2, *keys, "mesh.pipeline=2")
+            self.assertEqual(self.files("look_" + model), self.files("look_two_" + model), model)
+            with open(os.path.join(shared(f"reference/explain-tiny/{model}"), "expected.json"), encoding="utf-8") as file:
+                expected = json.load(file)
+            with open(os.path.join(self.at("look_" + model), "explain", "summary.json"), encoding="utf-8") as file:
+                corpus = json.load(file)["methods"]["attention"]
+            rollout = self.arrays("look_" + model, "attention")["rollout"]
+            with h5py.File(os.path.join(self.at("look_" + model), "explain", "attention.h5")) as file:
+                for d in range(3):
+                    numpy.testing.assert_allclose(rollout[d], self.expected[model][f"doc{d}.rollout"][-1], rtol=0, atol=2e-6)
+                    for name in ("entropy", "distance", "self", "first", "previous", "induction"):
+                        want = numpy.array(expected[f"doc{d}"]["attention_statistics"]["attention"][name], float).ravel()
+                        numpy.testing.assert_allclose(file[name][d], want, rtol=0, atol=2e-6, err_msg=f"{model} {name} {d}")
+            for name in ("entropy", "distance", "self", "first", "previous", "induction"):
+                want = numpy.array(expected["corpus"]["attention_statistics_of_the_three"]["attention"][name], float).ravel()
+                numpy.testing.assert_allclose(corpus[name], want, rtol=0, atol=2e-6, err_msg=f"{model} {name}")
+        self.explained("look_tensor", 3, *self.keys("gpt2-lmhead-tiny")[:2], "explain.methods=attention", "mesh.tensor=3")
+        numpy.testing.assert_allclose(self.arrays("look_tensor", "attention")["rollout"][0], self.arrays("look_gpt2-lmhead-tiny", "attention")["rollout"][0],
+                                      atol=1e-6)
+
     def test_they_are_on_all_meshes(self):
         self.explained("one", 0, *self.keys("gpt2-lmhead-tiny"))
         for mesh in ("data", "pipeline"):
