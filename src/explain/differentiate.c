@@ -7,6 +7,14 @@
 
 #include <string.h>
 
+const char *bp_explain_lacks_gradients(const bp_model_info *info)
+{
+    return info->vector_width == 0 ? "its inputs have no word vectors"
+           : info->may_be_zero     ? "its head gives probabilities of 0, whose logarithm has no "
+                                     "gradient"
+                                   : NULL;
+}
+
 bool bp_explain_is_special(const bp_explain_settings *settings, int32_t token)
 {
     static const bp_role SPECIALS[] = {BP_ROLE_BOS, BP_ROLE_FIRST, BP_ROLE_END, BP_ROLE_CLS,

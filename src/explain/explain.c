@@ -38,12 +38,19 @@ static int64_t most_places(const bp_config *config, int64_t context)
     return asked > 0 && asked < most ? asked : most;
 }
 
+/* Of windows side by side: as many as the longest has room for, so that the plan's batch is the
+ * largest. */
+static int64_t batch_places(int64_t most)
+{
+    return most > BATCH_PLACES ? most : BATCH_PLACES / most * most;
+}
+
 /* Besides the model's own: vectors, a batch, sums in double, results; of the lens states. */
 static int64_t work_floats(const explainer *self, const bp_work_models *models, int64_t most,
                            const bp_model_memory *of)
 {
     const json_t *shape = json_object_get(models->states[0], "model");
-    int64_t batch = most > BATCH_PLACES ? most : BATCH_PLACES,
+    int64_t batch = batch_places(most),
             layers = json_integer_value(json_object_get(shape, "layers")),
             states = (layers + 1) * most * of->width;
     const bp_explain_form form = {most, layers,
@@ -53,7 +60,7 @@ static int64_t work_floats(const explainer *self, const bp_work_models *models, 
          watches = bp_explain_position(methods, &bp_explain_attention);
 
     return 2 * (most + batch) * of->width + 2 * most * of->width + LOG_P_PLACES * of->vocab_size +
-           explain_floats(self, &form) + (looks ? 2 * states : 0) +
+           2 * explain_floats(self, &form) + (looks ? 2 * states : 0) +
            (watches ? (2 * layers + 5) * most * most : 0);
 }
 
@@ -67,7 +74,7 @@ static bp_err estimate_rank(const void *context, const bp_work_models *models,
                           .stage = place->stage,
                           .length = most,
                           .differentiates = true,
-                          .windows = most > BATCH_PLACES ? 1 : BATCH_PLACES / most};
+                          .windows = batch_places(most) / most};
     bp_work_model_bytes bytes;
     bp_err err;
 
@@ -141,6 +148,12 @@ static bp_err check_methods(const explainer *self)
                            "leave it out",
                            self->job->info.kind, self->methods[k]->name, lacks);
     }
+    if (strcmp(bp_explain_keys_of(self->job->config)->target, "best") == 0 &&
+        self->job->lm->info.log_probabilities)
+        return BP_FAIL(
+            BP_ERR_CONFIG, "explain.no_best",
+            "a head that mixes softmaxes, or of entmax, gives no whole distributions: at "
+            "explain.target = best; use explain.target=next");
     return BP_OK;
 }
 
@@ -150,7 +163,7 @@ static bp_err check_methods(const explainer *self)
 static bp_err find_baseline(explainer *self)
 {
     const char *name = bp_explain_keys_of(self->job->config)->baseline;
-    int64_t eod = self->job->info.eod_id >= 0 ? self->job->info.eod_id : self->roles[BP_ROLE_END];
+    int64_t eod = bp_corpus_eod(self->texts.corpus);
     const struct {
         const char *name;
         int64_t token;
@@ -211,7 +224,7 @@ static bp_err open(void *context)
     explainer *self = context;
     bp_work_job *job = self->job;
     const bp_explain_keys *keys = bp_explain_keys_of(job->config);
-    int64_t shared[3];
+    int64_t shared[2];
     bp_err err = check_model(&job->info);
 
     if (err == BP_OK && keys->context > job->info.context)
@@ -228,7 +241,7 @@ static bp_err open(void *context)
                               .group = job->mesh->model,
                               .last = job->mesh->pipeline_at == job->mesh->pipelines - 1,
                               .most = most_places(job->config, job->info.context),
-                              .batch = BATCH_PLACES,
+                              .batch = batch_places(most_places(job->config, job->info.context)),
                               .best = strcmp(keys->target, "best") == 0,
                               .steps = keys->steps,
                               .baseline = -1,
@@ -239,7 +252,7 @@ static bp_err open(void *context)
     err = bp_agree(job->mesh->world, err);
     bp_bcast_bytes(self->corpus_hash, BP_SHA256_HEX, 0, job->mesh->world);
     bp_bcast_bytes(self->roles, sizeof self->roles, 0, job->mesh->world);
-    memcpy(shared, (int64_t[]){self->settings.lead, self->settings.baseline, 0}, sizeof shared);
+    memcpy(shared, (int64_t[]){self->settings.lead, self->settings.baseline}, sizeof shared);
     bp_bcast_bytes(shared, sizeof shared, 0, job->mesh->world);
     self->settings.lead = shared[0];
     self->settings.baseline = shared[1];
@@ -436,9 +449,6 @@ static void report(const void *context)
 
 /* ---- the table ---- */
 
-static const char *const FILES[] = {"summary.json", "attention.h5",  "lens.h5", "saliency.h5",
-                                    "gradient.h5",  "integrated.h5", NULL};
-
 static bool writes(const void *context, const char *file)
 {
     const explainer *self = context;
@@ -454,7 +464,7 @@ const bp_work bp_explain = {.name = "explain",
                             .self_bytes = sizeof(explainer),
                             .model_key = "explain.model",
                             .results = "explanations",
-                            .files = FILES,
+                            .files = bp_explain_files,
                             .writes = writes,
                             .describe = describe,
                             .open_model = open_model,

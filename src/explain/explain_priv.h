@@ -17,12 +17,11 @@ typedef struct explainer {
     int64_t roles[BP_ROLES];
     char corpus_hash[BP_SHA256_HEX]; /* on all ranks */
     char key[BP_SHA256_HEX];
-    int32_t *tokens;    /* [most + 1] of the document at hand */
-    int32_t *best;      /* [most] of explain.target = best */
-    float *log_p;       /* of some of its places, for that */
-    float *results;     /* [floats] of the ranks that are no lead */
-    double tokens_done; /* on the coordinator, at the end, */
-    json_t *summary;
+    int32_t *tokens; /* [most + 1] of the document at hand */
+    int32_t *best;   /* [most] of explain.target = best */
+    float *log_p;    /* of some of its places, for that */
+    float *results;  /* [floats] of the ranks that are no lead */
+    json_t *summary; /* on the coordinator, at the end */
 } explainer;
 
 /** Floats of all methods' results of a document. */

@@ -1,5 +1,6 @@
-/* Methods of explanation: a table, a file a method. A new one is a file in methods/, a line in
- * bp_explain_methods (methods.c), its tests and its section in docs/explanation.md. */
+/* Methods of explanation: a table, a file a method. A new one is a file in methods/, its lines
+ * in methods.c and in the help of explain.methods (options.c), its tests and its section in
+ * docs/explanation.md. */
 #ifndef BP_EXPLAIN_METHOD_H
 #define BP_EXPLAIN_METHOD_H
 
@@ -52,7 +53,6 @@ typedef struct bp_explain_method {
     bp_explain_array arrays[BP_EXPLAIN_ARRAYS];
     /** NULL: the model can be explained so; else why not. Local. */
     const char *(*lacks)(const bp_model_info *info);
-    bool differentiates; /* it goes backward through the model */
     /** The results of one document, in the order of `arrays`, one after another. Collective over
      * mesh->model; results are valid on all its ranks. Errors: BP_ERR_SYSTEM memory; the same on
      * all ranks. */
@@ -71,6 +71,8 @@ extern const bp_explain_method bp_explain_attention, bp_explain_lens, bp_explain
 /** All, NULL-ended. */
 extern const bp_explain_method *const bp_explain_methods[];
 const bp_explain_method *bp_explain_method_named(const char *name, size_t length);
+/** What the job leaves: summary.json, and NAME.h5 of each method. NULL-ended. */
+extern const char *const bp_explain_files[];
 /** Where a list with commas names it first; NULL: nowhere. */
 const char *bp_explain_position(const char *list, const bp_explain_method *method);
 
@@ -104,6 +106,9 @@ typedef struct bp_explain_vectors {
 bp_err bp_explain_vectors_of(bp_explain_vectors *out, bp_model *lm,
                              const bp_explain_settings *settings, const bp_explained *document);
 void bp_explain_vectors_clear(bp_explain_vectors *vectors);
+
+/** bp_explain_method.lacks: entmax goes backward by a loss of its own. */
+const char *bp_explain_lacks_gradients(const bp_model_info *info);
 
 /** Windows of a document that end at one target each, side by side. */
 typedef struct bp_explain_batch {

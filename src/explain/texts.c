@@ -25,14 +25,15 @@ static bp_err count_places(explain_texts *texts, int64_t d)
 static bp_err find_rule(bp_score_rule *rule, const bp_corpus *corpus, const bp_model_info *model)
 {
     static const bp_option *const tables[] = {bp_score_rule_options, NULL};
+    int64_t eod = bp_corpus_eod(corpus);
     bp_config *config = NULL;
     bp_err err = bp_config_new(&config, tables, tables);
 
     if (err == BP_OK)
         err = scorer_resolve(config, model, rule);
     if (err == BP_OK)
-        scorer_resolve_ends(config, model->eod_id >= 0 ? model->eod_id : bp_corpus_eod(corpus), -1,
-                            model, rule);
+        scorer_resolve_ends(config, eod >= 0 ? eod : model->eod_id,
+                            bp_corpus_roles(corpus)[BP_ROLE_BOS], model, rule);
     rule->end = false;
     bp_config_free(&config);
     return err;

@@ -285,7 +285,8 @@ typedef struct bp_model_ops {
      * window's targets: gradients[windows][length][info.vector_width] and, where the model reads a
      * source, source_gradients[windows][source_length][info.vector_width]. Vectors are those that
      * the embedding looks up, before they are scaled and positions are added. For a model of
-     * bp_model_open_differentiable with info.vector_width > 0. Valid on all ranks of mesh->model.
+     * bp_model_open_differentiable with info.vector_width > 0, and without info.may_be_zero: entmax
+     * has a loss of its own. Valid on all ranks of mesh->model.
      * Errors: as `score`. */
     bp_err (*differentiate)(bp_model *lm, const bp_model_batch *batch, float *gradients,
                             float *source_gradients);

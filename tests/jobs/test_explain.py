@@ -192,13 +192,17 @@ class Families(Explained):
         if not os.path.exists(self.at(kind)):
             base = {"model.layers": "2", "model.width": "16", "model.heads": "2", "model.context": "24"}
             base.update(key.split("=", 1) for key in self.KEYS[kind])
-            self.must(["bagpipe", "pretrain", self.write("empty.ini", ""), f"run.dir={self.at(kind)}", f"model.kind={kind}", f"corpus.train={self.at('text.h5')}", "train.steps=4",
+            self.must(["bagpipe", "pretrain", f"run.dir={self.at(kind)}", f"model.kind={kind}", f"corpus.train={self.at('text.h5')}", "train.steps=4",
                        "train.batch=4", "optimizer.lr=0.02", "math.precision=f32", *(f"{key}={value}" for key, value in base.items())])
         return f"explain.model={self.at(kind)}", f"explain.corpus={self.at('few.h5')}", "explain.context=" + ("4" if kind == "feedforward" else "12")
 
     def test_integrated_gradients_sum_to_what_the_baseline_changes(self):
         """Forward passes alone give both ends; gradients that are wrong somewhere miss the difference."""
-        for kind in self.KEYS:
+        self.trained("gpt")
+        for name, keys in (("lora", (f"model.init={self.at('gpt')}", "adapter.kind=lora")), ("mixed", ("head.softmaxes=2",))):
+            self.must(["bagpipe", "pretrain", f"run.dir={self.at(name)}", f"corpus.train={self.at('text.h5')}", "train.steps=4", "train.batch=4",
+                       "optimizer.lr=0.02", "math.precision=f32", "model.layers=2", "model.width=16", "model.heads=2", "model.context=24", *keys])
+        for kind in (*self.KEYS, "lora", "mixed"):
             with self.subTest(kind):
                 self.explained("sum_" + kind, 0, *self.trained(kind), "explain.methods=integrated", "explain.steps=40")
                 found = self.arrays("sum_" + kind, "integrated")
@@ -228,6 +232,11 @@ class Families(Explained):
             for ranks in (0, 2):
                 result = self.explain("bad", ranks, *keys, *more)
                 self.assert_error(result, 78, *words)
+        for name, head, words, more in (("entmax", "head.activation=entmax15", "[explain.lacking]", ()),
+                                        ("mixed2", "head.softmaxes=2", "[explain.no_best]", ("explain.target=best",))):
+            self.must(["bagpipe", "pretrain", f"run.dir={self.at(name)}", f"corpus.train={self.at('text.h5')}", "train.steps=1", "train.batch=2", "model.layers=1",
+                       "model.width=16", "model.heads=2", "model.context=24", head])
+            self.assert_error(self.explain("bad", 0, f"explain.model={self.at(name)}", keys[1], "explain.context=4", *more), 78, words)
         self.assert_warning(self.explained("cut", 0, *keys, "explain.context=5"), "[explain.cut_documents]", "3 of 3")
         self.assert_warning(self.explained("coarse", 0, *keys, "explain.methods=integrated", "explain.baseline=zero", "explain.steps=1"), "[explain.incomplete]")
 

@@ -298,7 +298,7 @@ class Generate(GenerateTest):
         for line in lines:
             self.assertAlmostEqual(line["sequence_mutual_information"], sum(line["mutual_information"]), delta=1e-6)
             self.assertAlmostEqual(line["mean_entropy"], sum(line["entropy"]) / len(line["tokens"]), delta=1e-6)
-        self.check_information([line for line in self.made("endless", 0, model, "generate.end=-1") if line["text"].strip()])
+        self.check_information([line for line in self.made("endless_mixture", 0, model, "generate.end=-1") if line["text"].strip()])
         beams = self.made("mixed_beams", 0, model, "generate.strategy=beam")
         self.assertEqual(len(beams), self.PROMPTS)
         for ranks, *mesh in ((2, "mesh.members=2"), (4, "mesh.members=2", "mesh.tensor=2")):

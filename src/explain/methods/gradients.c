@@ -83,23 +83,16 @@ static bp_err run_product(bp_model *lm, const bp_explain_settings *settings,
     return run(lm, settings, document, results, take_product);
 }
 
-static const char *lacks(const bp_model_info *info)
-{
-    return info->vector_width > 0 ? NULL : "its inputs have no word vectors";
-}
-
 const bp_explain_method bp_explain_saliency = {
     .name = "saliency",
     .help = "is how long the gradient of log p(target) by each input's word vector is",
     .arrays = {{"saliency_l1", BP_EXPLAIN_BY_INPUT}, {"saliency_l2", BP_EXPLAIN_BY_INPUT}},
-    .lacks = lacks,
-    .differentiates = true,
+    .lacks = bp_explain_lacks_gradients,
     .run = run_saliency};
 
 const bp_explain_method bp_explain_gradient = {
     .name = "gradient",
     .help = "is that gradient times the word vector, with its sign",
     .arrays = {{"gradient_x_input", BP_EXPLAIN_BY_INPUT}},
-    .lacks = lacks,
-    .differentiates = true,
+    .lacks = bp_explain_lacks_gradients,
     .run = run_product};

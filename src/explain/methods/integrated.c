@@ -209,11 +209,6 @@ static void finish(json_t *figures)
                               targets > 0 ? json_real(deltas / targets) : json_null());
 }
 
-static const char *lacks(const bp_model_info *info)
-{
-    return info->vector_width > 0 ? NULL : "its inputs have no word vectors";
-}
-
 const bp_explain_method bp_explain_integrated = {
     .name = "integrated",
     .help = "is integrated gradients from a baseline, which sum to what the baseline changes",
@@ -221,8 +216,7 @@ const bp_explain_method bp_explain_integrated = {
                {"logprob", BP_EXPLAIN_BY_TARGET},
                {"logprob_baseline", BP_EXPLAIN_BY_TARGET},
                {"delta", BP_EXPLAIN_BY_TARGET}},
-    .lacks = lacks,
-    .differentiates = true,
+    .lacks = bp_explain_lacks_gradients,
     .run = run,
     .add = add,
     .finish = finish};

@@ -184,6 +184,10 @@ void bp_lora_backward(bp_lora *self, bp_arena *scratch, const bp_operand *dy, co
     size_t mark = scratch->used_bytes;
     lora_work work = alloc_work(self, scratch, self->gemm, dy->rows);
 
+    if (!self->b[0]->gradient) { /* only the input's is wanted, and that is of the sum of both */
+        scratch->used_bytes = mark;
+        return;
+    }
     bp_linear_forward_operand(self->gemm, work.t, x, self->down, NULL);
     bp_operand_fill(&work.with, work.t);
     bp_linear_backward_weight_operand(self->gemm, work.db, dy, &work.with, true);

@@ -215,7 +215,8 @@ static void map_backward(const softmax_mixture *self, const mixture_rows *work, 
                (size_t)count * sizeof *dy);
     bp_operand_fill(&down, nn->tensors > 1 ? work->own : dy);
     bp_linear_backward_input_operand(nn->gemm, dx, &down, map->weight);
-    bp_linear_backward_weight_operand(nn->gemm, map->param->gradient, &down, x, false);
+    if (map->param->gradient)
+        bp_linear_backward_weight_operand(nn->gemm, map->param->gradient, &down, x, false);
 }
 
 void softmax_mixture_backward(const softmax_mixture *self, mixture_rows *of, float *dnormed,
