@@ -12,7 +12,7 @@ bp_err bp_output_is_not(const char *out, const char *input)
 {
     struct stat written, read;
 
-    if (!input || stat(out, &written) != 0 ||
+    if (!out || !input || stat(out, &written) != 0 ||
         (strcmp(input, BP_TEXT_STDIN) == 0 ? fstat(STDIN_FILENO, &read) : stat(input, &read)) !=
             0 ||
         !S_ISREG(written.st_mode) || written.st_dev != read.st_dev || written.st_ino != read.st_ino)

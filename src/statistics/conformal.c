@@ -37,9 +37,10 @@ double bp_conformal_threshold(double *scores, int64_t n, double coverage)
     return k > (double)n ? INFINITY : scores[k < 1 ? 0 : (int64_t)k - 1];
 }
 
-double bp_conformal_uniform(uint64_t seed, int64_t document, int64_t position)
+double bp_conformal_uniform(uint64_t seed, bp_conformal_stream stream, int64_t document,
+                            int64_t position)
 {
-    bp_rng_key key = bp_rng_key_of(seed, BP_RNG_CONFORMAL, 0, document, 0);
+    bp_rng_key key = bp_rng_key_of(seed, BP_RNG_CONFORMAL, 0, document, (int64_t)stream);
 
     return bp_rng_uniform(&key, (uint64_t)position);
 }

@@ -49,8 +49,14 @@ double bp_conformal_score(bp_conformal_kind kind, const bp_conformal_rule *rule,
 /** The k-th smallest of n scores, k = ceil((n + 1) coverage); infinite where k > n. Sorts them. */
 double bp_conformal_threshold(double *scores, int64_t n, double coverage);
 
-/** u of a prediction: a function of the seed and of the prediction's place in its corpus. */
-double bp_conformal_uniform(uint64_t seed, int64_t document, int64_t position);
+/** u of a prediction: a function of the seed and of the prediction's place in its corpus.
+ * Thresholds and the sets that they make draw from streams of their own. */
+typedef enum bp_conformal_stream {
+    BP_CONFORMAL_SETS,
+    BP_CONFORMAL_CALIBRATION
+} bp_conformal_stream;
+double bp_conformal_uniform(uint64_t seed, bp_conformal_stream stream, int64_t document,
+                            int64_t position);
 
 /** A set before its u is drawn: the `whole` most probable outcomes, and one more if u <= next. */
 typedef struct bp_conformal_set {

@@ -95,6 +95,8 @@ class GenerateBad(GenerateTest):
         self.refused(78, ["[prompt.no_tokenizer]", "tokenizer.path"], model)
         ids = self.write("ids.jsonl", json.dumps({"tokens": [1, 2]}) + "\n")
         self.refused(78, ["[generate.no_tokenizer]", "generate.stop"], model, f"generate.prompts={ids}", "generate.stop=a")
+        for ranks in (0, 2):
+            self.refused(78, ["[generate.no_tokenizer]", "generate.references"], model, f"generate.prompts={ids}", f"generate.references={ids}", ranks=ranks)
         self.assertIsNone(self.made("by_ids", 0, model, f"generate.prompts={ids}")[0]["text"])
         self.made("by_path", 0, model, f"tokenizer.path={self.at('tokenizer.json')}")
         self.refused(66, ["[file.missing]"], model, f"tokenizer.path={self.at('none.json')}")

@@ -4,13 +4,14 @@ import json
 import math
 import os
 import pathlib
+import random
 
 import numpy
 
 import bagpipe_test
 import test_finetune
 from bagpipe_test import read_json, run
-from test_finetune import KINDS, MODEL
+from test_finetune import KINDS, MODEL, WORDS
 
 
 class Semantic(test_finetune.TaskTest):
@@ -51,16 +52,59 @@ class Semantic(test_finetune.TaskTest):
         with open(pathlib.Path(self.at(name), "generate", "outputs.jsonl"), encoding="utf-8") as file:
             return [json.loads(line) for line in file]
 
-    def judged(self, name, pairs):
+    def judged(self, name, pairs, classifier=None):
         """Which of the pairs an ordinary score of the classifier calls entailment."""
         self.write(f"{name}.tsv", "A\tB\tjudgment\n" + "".join(f"{a}\t{b}\tNEUTRAL\n" for a, b in pairs))
         self.pairs(name)
-        scored = run([bagpipe_test.program("bagpipe"), "score", self.at("plain.ini"), f"run.dir={self.at(name)}", f"score.model={self.classifier()}",
+        scored = run([bagpipe_test.program("bagpipe"), "score", self.at("plain.ini"), f"run.dir={self.at(name)}", f"score.model={classifier or self.classifier()}",
                       f"score.corpus={self.at(name + '.h5')}"])
         self.assertEqual(scored.status, 0, str(scored))
         table = pathlib.Path(self.at(name), "score", "predictions.csv").read_text(encoding="utf-8").splitlines()
         at = table[0].split(",").index("prediction")
         return [line.split(",")[at] == "ENTAILMENT" for line in table[1:]]
+
+    @staticmethod
+    def clusters(texts, holds):
+        firsts, of = [], []
+        for k, text in enumerate(texts):
+            found = [c for c, first in enumerate(firsts) if text == texts[first] or (holds[k, first] and holds[first, k])]
+            if not found:
+                firsts.append(k)
+            of.append(found[0] if found else len(firsts) - 1)
+        return of
+
+    def things_entail(self):
+        """A classifier by the second text alone: does it name a thing of the sea or of the wood?"""
+        draw = random.Random(5)
+        rows = []
+        for k in range(240):
+            a, b = ([draw.choice(WORDS) for _ in range(4 + k % 7)] for _ in range(2))
+            for _ in range(2 * (k % 2)):
+                b[-1 - draw.randrange(3)] = draw.choice(KINDS["sea"] + KINDS["wood"])
+            rows.append(f"{' '.join(a)}\t{' '.join(b)}\t{('NEUTRAL', 'ENTAILMENT')[k % 2]}\n")
+        self.write("things.tsv", "A\tB\tjudgment\n" + "".join(rows))
+        self.pairs("things")
+        return self.tuned("thing-entails", 0, *MODEL, "task.label=judgment", f"corpus.train={self.at('things.h5')}", "corpus.valid=", "train.steps=60",
+                          "train.batch=16")
+
+    def test_long_prompts_lose_their_beginning_and_no_text_its_answer(self):
+        prompt, context, n, classifier = "it was the he of you and she had her by his at that not we".split(), 24, 10, self.things_entail()
+        self.write("long.txt", " ".join(prompt) + "\n")
+        result = self.generate("long", f"generate.prompts={self.at('long.txt')}", "generate.temperature=3", f"generate.samples={n}",
+                               f"generate.entails={classifier}")
+        self.assertEqual(result.status, 0, str(result))
+        self.assert_warning(result, "[generate.cut_pairs]")
+        with open(pathlib.Path(self.at("long"), "generate", "outputs.jsonl"), encoding="utf-8") as file:
+            lines = [json.loads(line) for line in file]
+        texts, pairs = [line["text"].split() for line in lines], []
+        for a in texts:
+            for b in texts:
+                lost = next(k for k in range(context) if 2 * (len(prompt) - k) + len(a) + len(b) + 3 <= context)
+                self.assertGreater(lost, 0)
+                pairs.append(tuple(" ".join(prompt[lost:] + text) for text in (a, b)))
+        want = self.clusters(texts, numpy.array(self.judged("long-pairs", pairs, classifier)).reshape(n, n))
+        self.assertEqual([line["cluster"] for line in lines], want)
+        self.assertIn(max(want), range(1, len({line["text"] for line in lines}) - 1))  # neither all alike, nor all apart
 
     def test_clusters_and_entropies_are_those_of_the_scored_pairs(self):
         for name, keys in (("with", []), ("without", ["generate.entails_prompt=no"])):
@@ -75,15 +119,9 @@ class Semantic(test_finetune.TaskTest):
                 pairs = [(a, b) for a in texts for b in texts]
                 whole = [pair for pair in pairs if all(text.strip() for text in pair)]  # no token entails nothing
                 judged = dict(zip(whole, self.judged(f"{name}-{index}", whole)))
-                holds = numpy.array([judged.get(pair, False) for pair in pairs]).reshape(6, 6)
-                clusters, want = [], []
-                for k in range(6):
-                    found = [c for c, first in enumerate(clusters) if texts[k] == texts[first] or (holds[k, first] and holds[first, k])]
-                    if not found:
-                        clusters.append(k)
-                    want.append(found[0] if found else len(clusters) - 1)
+                want = self.clusters(texts, numpy.array([judged.get(pair, False) for pair in pairs]).reshape(6, 6))
                 self.assertEqual([line["cluster"] for line in of], want)
-                sizes.append(len(clusters))
+                sizes.append(max(want) + 1)
                 p = numpy.exp([line["logprob"] / len(line["tokens"]) for line in of])
                 for key, weights in (("semantic_entropy", p), ("semantic_entropy_discrete", numpy.ones(6))):
                     mass = numpy.bincount(want, weights) / weights.sum()
@@ -108,7 +146,10 @@ class Semantic(test_finetune.TaskTest):
         for name, keys, status, identifier in (("topic", [f"generate.entails={topics}"], 78, "[generate.no_entailment]"),
                                                ("writes", [f"generate.entails={self.at('writer')}"], 78, "[generate.no_entailment]"),
                                                ("gone", [f"generate.entails={self.at('gone')}"], 66, "["),
-                                               ("single", ["generate.samples=1"], 78, "[generate.too_few_samples]")):
+                                               ("single", ["generate.samples=1"], 78, "[generate.too_few_samples]"),
+                                               ("cold", ["generate.temperature=0"], 78, "[generate.not_drawn]"),
+                                               ("greedy", ["generate.strategy=greedy"], 78, "[generate.not_drawn]"),
+                                               ("beams", ["generate.strategy=beam", "generate.beams=6"], 78, "[generate.not_drawn]")):
             for ranks in (0, 2):
                 self.assert_error(self.generate(name, *keys, ranks=ranks), status, identifier)
                 self.assertFalse(os.path.exists(pathlib.Path(self.at(name), "generate", "outputs.jsonl")))

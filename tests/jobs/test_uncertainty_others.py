@@ -156,11 +156,28 @@ class UncertaintyOthers(test_finetune.TaskTest):
         again = self.studied("named", f"one={self.model()}, array={self.at('ordered.npy')}, table={self.at('turned.csv')}")
         self.assertNotEqual(again["methods"]["table"]["nll"], got["methods"]["table"]["nll"])
 
+    def test_a_true_class_of_probability_0_is_refused_by_its_row(self):
+        p, model = self.foreign(), self.model()
+        self.studied("zeros", f"one={model}")
+        table, row = self.outcomes("zeros", "one"), numpy.arange(42)
+        label = table["label"].astype(int)
+        self.assertTrue((label[30:] < 0).all())
+        for members, name in ((3, "all.npy"), (1, "member.npy")):
+            q = p.copy()
+            q[:members, 7, label[7]] = 0
+            q[:, 30:, 0] = 0  # no label of theirs is known: nothing is true
+            q /= q.sum(2, keepdims=True)
+            numpy.save(self.at(name), q)
+        self.assert_error(self.study("zeros", f"one={model}, others={self.at('all.npy')}", ranks=2), 65, "[predictions.zero_probability]", "row 7 of ", "all.npy")
+        got = self.studied("zeros", f"one={model}, others={self.at('member.npy')}")
+        mean = q.mean(0)[row[:30], label[:30]]
+        self.assertAlmostEqual(got["methods"]["others"]["nll"], -numpy.log(mean).mean(), 5)
+
     def test_what_does_not_match_is_refused(self):
         p, names = self.foreign()[0], ["sea", "town", "wood"]
 
         def refused(file, identifier, status=65):
-            result = self.study("refused", f"one={self.model()}, others={self.at(file)}", ranks=refused.ranks)
+            result = self.study("refused", f"one={self.model()}, others={self.at(file)}, two={self.model()}", ranks=refused.ranks)
             refused.ranks = 0
             self.assert_error(result, status, identifier)
 
@@ -173,6 +190,8 @@ class UncertaintyOthers(test_finetune.TaskTest):
                                        ("whole", (p > 0.5).astype(int), "[predictions.damaged]"), ("fortran", numpy.asfortranarray(p), "[predictions.damaged]")):
             numpy.save(self.at(f"{name}.npy"), rows)
             refused(f"{name}.npy", identifier)
+        self.assertTrue(os.path.exists(pathlib.Path(self.at("refused"), "uncertainty", "scores", "one", "run.json")))
+        self.assertFalse(os.path.exists(pathlib.Path(self.at("refused"), "uncertainty", "scores", "two")))  # said before hours of work
         data = pathlib.Path(self.at("short.npy")).read_bytes()
         for cut in (5, 11, 60, len(data) - 1):
             pathlib.Path(self.at("cut.npy")).write_bytes(data[:cut])

@@ -62,15 +62,16 @@ static double share_covered(bp_conformal_kind kind, double coverage, bool correc
         for (int64_t k = 0; k < CALIBRATION; k++) {
             bp_conformal_target target = target_of(p, predict(p, t, k));
 
-            scores[k] = bp_conformal_score(kind, &rule, &target, bp_conformal_uniform(7, t, k));
+            scores[k] = bp_conformal_score(kind, &rule, &target,
+                                           bp_conformal_uniform(7, BP_CONFORMAL_CALIBRATION, t, k));
         }
         rule.threshold[kind] = bp_conformal_threshold(scores, CALIBRATION, coverage);
         if (!corrected)
             rule.threshold[kind] = scores[(int64_t)ceil(CALIBRATION * coverage) - 1];
         bp_conformal_target target = target_of(p, predict(p, t, CALIBRATION));
-        covered +=
-            bp_conformal_score(kind, &rule, &target, bp_conformal_uniform(7, t, CALIBRATION)) <=
-            rule.threshold[kind];
+        covered += bp_conformal_score(kind, &rule, &target,
+                                      bp_conformal_uniform(7, BP_CONFORMAL_SETS, t, CALIBRATION)) <=
+                   rule.threshold[kind];
     }
     return (double)covered / TRIALS;
 }
@@ -201,11 +202,14 @@ static void draws_are_uniform_and_keyed_by_place(void **state)
 
     (void)state;
     for (int64_t k = 0; k < 10000; k++)
-        sum += bp_conformal_uniform(1, k / 7, k % 7);
+        sum += bp_conformal_uniform(1, BP_CONFORMAL_SETS, k / 7, k % 7);
     assert_true(fabs(sum / 10000 - 0.5) < 0.01);
-    assert_true(bp_conformal_uniform(1, 2, 3) == bp_conformal_uniform(1, 2, 3));
-    assert_true(bp_conformal_uniform(1, 2, 3) != bp_conformal_uniform(1, 3, 2));
-    assert_true(bp_conformal_uniform(2, 2, 3) != bp_conformal_uniform(1, 2, 3));
+    double u = bp_conformal_uniform(1, BP_CONFORMAL_SETS, 2, 3);
+
+    assert_true(u == bp_conformal_uniform(1, BP_CONFORMAL_SETS, 2, 3));
+    assert_true(u != bp_conformal_uniform(1, BP_CONFORMAL_SETS, 3, 2));
+    assert_true(u != bp_conformal_uniform(1, BP_CONFORMAL_CALIBRATION, 2, 3));
+    assert_true(u != bp_conformal_uniform(2, BP_CONFORMAL_SETS, 2, 3));
 }
 
 int main(void)

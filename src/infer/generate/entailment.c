@@ -1,6 +1,7 @@
 /* Pairs of texts through a classifier. Called by outputs.c on the coordinator. */
 #include "infer/generate/entailment.h"
 
+#include "base/log.h"
 #include "base/mem.h"
 #include "io/checkpoint/checkpoint.h"
 #include "math/math.h"
@@ -26,6 +27,7 @@ struct bp_entailment {
     bp_task_frame frame;
     int64_t entails, classes; /* the class, of how many */
     int64_t context;
+    int64_t pairs, shortened, cut; /* asked about; without their prompts' front; and texts' ends */
     int32_t *inputs, *segments, *places; /* [BATCH][context] */
     float *log_p;                        /* [BATCH][classes] */
 };
@@ -211,9 +213,23 @@ json_t *bp_entailment_json(const bp_entailment *self)
 
 /* ---- pairs ---- */
 
+/* Take so many of a prompt's tokens from the front of both texts that the pair has a place. */
+static bool shorten(bp_task_pair *pair, const bp_task_frame *frame, int64_t prompt, int64_t T)
+{
+    bool too_long = bp_task_places(frame, pair) > T;
+
+    for (int64_t k = 0; k < prompt && bp_task_places(frame, pair) > T; k++)
+        for (int side = 0; side < 2; side++)
+            if (pair->tokens[side] > 1) {
+                pair->text[side]++;
+                pair->tokens[side]--;
+            }
+    return too_long;
+}
+
 /* inputs[context] of a pair, padded. *empty: a text has no token, and entails nothing. */
-static bp_err fill_pair(bp_entailment *self, const char *premise, const char *hypothesis, int64_t w,
-                        int64_t *longest, bool *empty)
+static bp_err fill_pair(bp_entailment *self, int64_t prompt, const char *premise,
+                        const char *hypothesis, int64_t w, int64_t *longest, bool *empty)
 {
     int64_t T = self->context, length, cut;
     bp_ids ids = {0};
@@ -226,8 +242,11 @@ static bp_err fill_pair(bp_entailment *self, const char *premise, const char *hy
         const int32_t *tokens = (const int32_t *)ids.data;
         bp_task_pair pair = {{tokens, tokens + first}, {first, ids.count - first}};
 
+        self->shortened += shorten(&pair, &self->frame, prompt, T);
         length = bp_task_fill(self->inputs + w * T, self->segments + w * T, T, &self->frame, &pair,
                               &cut);
+        self->cut += cut > 0;
+        self->pairs++;
         for (int64_t t = length; t < T; t++)
             self->inputs[w * T + t] = -1;
         *longest = length > *longest ? length : *longest;
@@ -267,22 +286,37 @@ static bp_err run_batch(bp_entailment *self, int64_t windows, int64_t length, bo
     return err;
 }
 
-bp_err bp_entailment_ask(bp_entailment *self, const char *const *premises,
+bp_err bp_entailment_ask(bp_entailment *self, const char *prompt, const char *const *premises,
                          const char *const *hypotheses, int64_t count, bool *holds)
 {
-    bp_err err = BP_OK;
+    bp_ids before = {0};
+    bp_err err = bp_encode(self->encoder, prompt, strlen(prompt), &before);
 
     for (int64_t first = 0; first < count && err == BP_OK; first += BATCH) {
         int64_t windows = count - first < BATCH ? count - first : BATCH, longest = 1;
         bool empty[BATCH];
 
         for (int64_t w = 0; w < windows && err == BP_OK; w++)
-            err =
-                fill_pair(self, premises[first + w], hypotheses[first + w], w, &longest, &empty[w]);
+            err = fill_pair(self, before.count, premises[first + w], hypotheses[first + w], w,
+                            &longest, &empty[w]);
         if (err == BP_OK)
             err = run_batch(self, windows, longest, holds + first);
         for (int64_t w = 0; w < windows && err == BP_OK; w++)
             holds[first + w] = holds[first + w] && !empty[w];
     }
+    bp_ids_clear(&before);
     return err;
+}
+
+void bp_entailment_warn(const bp_entailment *self)
+{
+    if (self->shortened > 0)
+        BP_WARN("generate.cut_pairs",
+                "%" PRId64 " of %" PRId64 " pairs of texts have more tokens than the classifier's "
+                "context of %" PRId64
+                ": at generate.entails; prompts before them lose their beginning, "
+                "and %" PRId64 " pairs the end of a text too%s",
+                self->shortened, self->pairs, self->context, self->cut,
+                self->cut > 0 ? ": use a classifier of a longer context, or fewer generate.tokens"
+                              : "");
 }

@@ -23,11 +23,16 @@ bp_err bp_entailment_estimate(int64_t *bytes, const char *path);
 bp_err bp_entailment_open(bp_entailment **out, const char *path);
 void bp_entailment_free(bp_entailment **self);
 
-/** holds[k]: is "entailment" the most probable class of the pair premises[k], hypotheses[k]? Long
- * pairs are cut as in fine-tuning; a text without a token entails nothing, nor is it entailed.
+/** holds[k]: is "entailment" the most probable class of the pair premises[k], hypotheses[k]? All
+ * texts begin with `prompt` ("": with none). Of a pair that is too long the prompts lose as many
+ * tokens from their front as it takes; what follows them is cut from its end, as in fine-tuning,
+ * where that does not suffice. A text without a token entails nothing, nor is it entailed.
  * Errors: BP_ERR_SYSTEM; those of bp_encode. Local. */
-bp_err bp_entailment_ask(bp_entailment *self, const char *const *premises,
+bp_err bp_entailment_ask(bp_entailment *self, const char *prompt, const char *const *premises,
                          const char *const *hypotheses, int64_t count, bool *holds);
+
+/** Warn once of the pairs so far that were too long. Local. */
+void bp_entailment_warn(const bp_entailment *self);
 
 /** {"digest", "step"} of the model. Owns: a new reference. */
 json_t *bp_entailment_json(const bp_entailment *self);

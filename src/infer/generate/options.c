@@ -231,6 +231,13 @@ void bp_generate_check(bp_config *config)
                         "generate.entails groups the texts of a prompt, and generate.samples = "
                         "%" PRId64 ": at generate.samples; use 2 or more",
                         keys->samples);
+    if (keys->entails && !draws(keys))
+        bp_config_fault(config, "generate.not_drawn",
+                        "generate.entails needs drawn texts, and there are none with "
+                        "generate.strategy = %s and generate.temperature = %g: at "
+                        "generate.entails; use generate.strategy=sample and a "
+                        "generate.temperature above 0",
+                        keys->strategy, keys->temperature);
     if (keys->stop && bp_stops_read(&stops, keys->stop) != BP_OK)
         bp_config_fault_err(config);
     bp_stops_clear(&stops);

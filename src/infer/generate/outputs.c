@@ -229,6 +229,7 @@ static bp_err write_left_out(writer *to, int64_t index)
 /* The texts of a prompt, each with the prompt before it where that is asked for. */
 typedef struct meanings {
     bp_entailment *entailment;
+    char *prompt;
     char **texts;
     bp_err err;
 } meanings;
@@ -245,7 +246,8 @@ static bool means_same(void *context, int64_t one, const int64_t *others, int64_
         texts[2 * k + 1] = texts[2 * count + 2 * k] = self->texts[others[k]];
     }
     bp_heartbeat_progress();
-    self->err = bp_entailment_ask(self->entailment, texts, texts + 2 * count, 2 * count, holds);
+    self->err = bp_entailment_ask(self->entailment, self->prompt, texts, texts + 2 * count,
+                                  2 * count, holds);
     for (int64_t k = 0; k < count; k++)
         same[k] = strcmp(self->texts[one], self->texts[others[k]]) == 0 ||
                   (holds[2 * k] && holds[2 * k + 1]);
@@ -254,13 +256,19 @@ static bool means_same(void *context, int64_t one, const int64_t *others, int64_
     return self->err == BP_OK;
 }
 
-static char *meaning_of(const writer *to, const json_t *line)
+static char *prompt_of(const writer *to, const json_t *line)
 {
     const char *prompt = json_string_value(json_object_get(line, "prompt"));
-    const char *text = json_string_value(json_object_get(line, "text"));
     bool before = bp_generate_keys_of(to->self->job->config)->entails_prompt && prompt;
 
-    return bp_sprintf("%s%s%s", before ? prompt : "", before ? " " : "", text ? text : "");
+    return bp_sprintf("%s%s", before ? prompt : "", before ? " " : "");
+}
+
+static char *meaning_of(const char *prompt, const json_t *line)
+{
+    const char *text = json_string_value(json_object_get(line, "text"));
+
+    return bp_sprintf("%s%s", prompt, text ? text : "");
 }
 
 /* Figures of the lines of one prompt. */
@@ -268,6 +276,7 @@ static bp_err add_meanings(writer *to, json_t *lines)
 {
     int64_t n = (int64_t)json_array_size(lines), clusters;
     meanings self = {.entailment = to->entailment,
+                     .prompt = prompt_of(to, json_array_get(lines, 0)),
                      .texts = bp_alloc("generate.text", n, sizeof(char *))};
     int64_t *cluster = bp_alloc("generate.text", n, sizeof *cluster);
     int64_t *tokens = bp_alloc("generate.text", n, sizeof *tokens);
@@ -276,7 +285,7 @@ static bp_err add_meanings(writer *to, json_t *lines)
     for (int64_t k = 0; k < n; k++) {
         const json_t *line = json_array_get(lines, (size_t)k);
 
-        self.texts[k] = meaning_of(to, line);
+        self.texts[k] = meaning_of(self.prompt, line);
         tokens[k] = (int64_t)json_array_size(json_object_get(line, "tokens"));
         logprob[k] = json_number_value(json_object_get(line, "logprob"));
     }
@@ -297,6 +306,7 @@ static bp_err add_meanings(writer *to, json_t *lines)
         to->sums.clusters += (double)clusters;
     }
     bp_names_free(&self.texts, n);
+    bp_free(self.prompt);
     bp_free(logprob);
     bp_free(tokens);
     bp_free(cluster);
@@ -444,6 +454,8 @@ bp_err generator_write_outputs(generator *self, bp_parts *parts)
             bp_draft_drop(&to.draft);
     }
     if (err == BP_OK) {
+        if (to.entailment)
+            bp_entailment_warn(to.entailment);
         self->summary = summary_of(self, &to.sums, to.entailment);
         err = generator_measure_texts(self, self->summary);
     }

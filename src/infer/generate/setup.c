@@ -240,18 +240,21 @@ static void warn_of_prompts(const generator *self)
 }
 
 /* Before a text is written. */
-static bp_err check_entailment(const generator *self)
+static bp_err check_measures(const generator *self)
 {
-    const char *path = bp_generate_keys_of(self->job->config)->entails;
+    const bp_generate_keys *keys = bp_generate_keys_of(self->job->config);
+    const char *key = keys->entails      ? "generate.entails"
+                      : keys->references ? "generate.references"
+                                         : NULL;
     MPI_Comm world = self->job->mesh->world;
-    bp_err err = path && !self->tokenizer
-                     ? BP_FAIL(BP_ERR_CONFIG, "generate.no_tokenizer",
-                               "generate.entails needs texts, and the model brings no tokenizer: "
-                               "at tokenizer.path; set it")
-                     : BP_OK;
+    bp_err err = BP_OK;
 
-    if (err == BP_OK && path && bp_comm_is_root(world))
-        err = bp_entailment_check(path);
+    if (key && !self->tokenizer)
+        err = BP_FAIL(
+            BP_ERR_CONFIG, "generate.no_tokenizer",
+            "%s needs texts, and the model brings no tokenizer: at tokenizer.path; set it", key);
+    if (err == BP_OK && keys->entails && bp_comm_is_root(world))
+        err = bp_entailment_check(keys->entails);
     return bp_agree(world, err);
 }
 
@@ -327,7 +330,7 @@ bp_err generator_open(void *context)
     if (err == BP_OK)
         err = find_fill_rule(self);
     if (err == BP_OK)
-        err = check_entailment(self);
+        err = check_measures(self);
     if (err == BP_OK)
         err = open_prompts(self);
     if (err == BP_OK)

@@ -223,6 +223,29 @@ static bp_err check_rows(const bp_predictions *predictions, const scored_rows *r
                    predictions->rows, count, path, classes ? "prediction" : "scored token");
 }
 
+/* An infinite NLL has no mean. A member may exclude the truth, if another does not. */
+static bp_err check_truth(const bp_predictions *of, const scored_rows *rows, bool classes,
+                          const char *path)
+{
+    int64_t row = 0;
+
+    for (int64_t k = 0; k < rows->count; k++) {
+        double p = 0;
+
+        if (!is_prediction(rows, k, classes))
+            continue;
+        for (int64_t m = 0; rows->label[k] >= 0 && m < of->members; m++)
+            p += of->p[(m * of->rows + row) * of->outcomes + (int64_t)rows->label[k]];
+        if (rows->label[k] >= 0 && !(p > 0))
+            return BP_FAIL(BP_ERR_FORMAT, "predictions.zero_probability",
+                           "the true outcome has the probability 0, so that its NLL is infinite: "
+                           "at row %" PRId64 " of %s; smooth the probabilities",
+                           row, path);
+        row++;
+    }
+    return BP_OK;
+}
+
 static void fill_table(float *table, const bp_predictions *of, const scored_rows *rows,
                        bool classes)
 {
@@ -315,6 +338,8 @@ bp_err comparison_job_import(const comparison_job *self, int64_t m)
             rows.names ? rows.outcomes : comparison_outcomes(&results->metadata[m]), method->path);
     if (err == BP_OK)
         err = check_rows(&predictions, &rows, classes, method->path);
+    if (err == BP_OK)
+        err = check_truth(&predictions, &rows, classes, method->path);
     if (err == BP_OK) {
         table = bp_try_alloc("comparison.predictions", COLUMNS * rows.count, sizeof *table);
         err = table ? BP_OK : bp_fail_memory("predictions", COLUMNS * rows.count, sizeof *table);

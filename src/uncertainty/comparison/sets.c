@@ -47,7 +47,9 @@ static void keep(set_work *work, const bp_conformal_target *target)
 {
     const bp_conformal_rule none = {.penalty = 0};
     bool chooses = bp_uncertainty_keys_of(work->self->config)->raps_rank == 0;
-    double u = bp_conformal_uniform(work->self->results.seed, work->unit, work->position), *facts;
+    double u = bp_conformal_uniform(work->self->results.seed, BP_CONFORMAL_CALIBRATION, work->unit,
+                                    work->position);
+    double *facts;
 
     if (work->count == work->capacity) {
         work->capacity = 2 * work->capacity + 1024;

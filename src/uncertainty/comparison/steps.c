@@ -329,6 +329,18 @@ static bp_err make_fit_folders(const comparison_job *self)
     return err;
 }
 
+/* As soon as a model tells the labels, before hours of others. */
+static bp_err import_predictions(comparison_job *self)
+{
+    bp_err err = BP_OK;
+
+    for (int64_t m = 0; self->mesh->coordinates && err == BP_OK && m < self->results.methods.count;
+         m++)
+        if (comparison_is_predictions(&self->results.methods.items[m]))
+            err = comparison_job_import(self, m);
+    return bp_agree(self->world, err);
+}
+
 bp_err comparison_job_compute(comparison_job *self)
 {
     char *scores = bp_path_join(self->results.folder, "scores");
@@ -346,12 +358,11 @@ bp_err comparison_job_compute(comparison_job *self)
     err = bp_agree(self->world, err);
     if (err == BP_OK && self->mesh->coordinates)
         log_done(self);
-    for (int64_t m = 0; err == BP_OK && m < self->results.methods.count; m++)
+    for (int64_t m = 0; err == BP_OK && m < self->results.methods.count; m++) {
         if (!comparison_is_predictions(&self->results.methods.items[m]))
             err = compute_method(self, m);
-    for (int64_t m = 0; err == BP_OK && m < self->results.methods.count; m++)
-        if (comparison_is_predictions(&self->results.methods.items[m]))
-            err = bp_agree(self->world,
-                           self->mesh->coordinates ? comparison_job_import(self, m) : BP_OK);
+        if (err == BP_OK && m == comparison_first_model(&self->results.methods))
+            err = import_predictions(self);
+    }
     return err;
 }

@@ -321,7 +321,8 @@ static bp_err read_predictions(set_reader *self, bp_h5 *file, const char *path)
                 err = unlike(path);
                 break;
             }
-            double u = bp_conformal_uniform(self->results->seed, document, position++);
+            double u =
+                bp_conformal_uniform(self->results->seed, BP_CONFORMAL_SETS, document, position++);
             if (isnan(self->blocks[RANK][i])) /* an outcome that the models do not know */
                 continue;
             set_sums sums = sums_of(self, i, u);
