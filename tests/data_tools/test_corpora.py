@@ -115,6 +115,11 @@ class Corpora(FolderTest):
             made, ids, _ = self.made("--format", "warc", name)
             self.assertEqual(made, [text.encode() for text in texts])
             self.assertEqual(ids, [f"http://example.org/{k}" for k in range(4)])
+        buffer = 1 << 22
+        for before in (3, 60):  # a head at an end of what was read, behind line ends
+            ends = b"\n" * (buffer - len(page(0, "x")) - before)
+            spread = self.bytes("spread.warc", page(0, "x") + ends + page(1, "two"))
+            self.assertEqual(self.made("--format", "warc", spread)[:2], ([b"x", b"two"], [f"http://example.org/{k}" for k in range(2)]))
         newlines = self.bytes("c.warc", warc("conversion", "plain", "warc-target-uri:   http://c  ", version="WARC/1.1", end="\n") +
                               warc("conversion", "none") + warc("conversion", "long", "WARC-Target-URI: " + "u" * 1025))
         self.assertEqual(self.made("--format", "warc", newlines)[:2], ([b"plain", b"none", b"long"], ["http://c", "c.warc:8", "c.warc:14"]))
