@@ -224,8 +224,7 @@ static bp_err agree_with_before(const corpus_arguments *arguments)
 
 /* ---- files ---- */
 
-/* A corpus appears whole; one that is older than a file of its input, or of an input that has no
- * file, is made again. */
+/* A corpus appears whole; one that is older than a file of its input is made again. */
 static bool is_done(const corpus_arguments *arguments, int file, const char *corpus)
 {
     struct stat made, read;

@@ -350,8 +350,7 @@ static bp_err read_again(pass *p, const overlap_texts *texts, int64_t **kept, bo
     return err;
 }
 
-/* The test's n-grams of this part; the training texts; and what came of it to rank 0. Collective.
- */
+/* Collective. The test's n-grams of this part; the training texts; what came of it to rank 0. */
 static bp_err run_part(pass *p, MPI_Comm comm)
 {
     overlap *self = p->self;
