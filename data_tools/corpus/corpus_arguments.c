@@ -19,6 +19,15 @@ bool corpus_format_is(const corpus_arguments *arguments, const char *name)
     return strcmp(arguments->format, name) == 0;
 }
 
+char *corpus_input_path(const corpus_arguments *arguments, int file, int k)
+{
+    const char *given = arguments->files.list[file];
+
+    if (bp_token_layout_is(arguments->format))
+        return bp_token_layout_path(arguments->format, given, k);
+    return k == 0 ? bp_strdup(given) : NULL;
+}
+
 /* NAME or NAME,NAME to arguments->fields. */
 static bp_err take_fields(corpus_arguments *arguments)
 {
@@ -163,6 +172,21 @@ static bp_err check_format(const corpus_arguments *arguments)
     return BP_OK;
 }
 
+/* The output is none of the input's files. */
+static bp_err check_input(const corpus_arguments *arguments, int file)
+{
+    char *path;
+    bp_err err = BP_OK;
+
+    for (int k = 0; err == BP_OK && (path = corpus_input_path(arguments, file, k)); k++) {
+        err = bp_output_is_not(arguments->out, path);
+        if (err == BP_OK)
+            err = bp_output_is_not(arguments->skip_list, path);
+        bp_free(path);
+    }
+    return err;
+}
+
 static bp_err check_arguments(const corpus_arguments *arguments)
 {
     if (!arguments->tokenizer && !corpus_is_foreign(arguments))
@@ -199,11 +223,8 @@ static bp_err check_arguments(const corpus_arguments *arguments)
         err = bp_stdin_check(arguments->files.list, arguments->files.count);
     if (err == BP_OK)
         err = bp_output_is_not(arguments->out, arguments->tokenizer);
-    for (int k = 0; k < arguments->files.count && err == BP_OK; k++) {
-        err = bp_output_is_not(arguments->out, arguments->files.list[k]);
-        if (err == BP_OK)
-            err = bp_output_is_not(arguments->skip_list, arguments->files.list[k]);
-    }
+    for (int file = 0; file < arguments->files.count && err == BP_OK; file++)
+        err = check_input(arguments, file);
     return err;
 }
 

@@ -27,6 +27,9 @@ bool corpus_format_is(const corpus_arguments *arguments, const char *name);
 /** Does a file hold tokens that another program made, and no text? */
 bool corpus_is_foreign(const corpus_arguments *arguments);
 
+/** The k-th file that an input is of; NULL: it is of no more. Owns: the caller's. */
+char *corpus_input_path(const corpus_arguments *arguments, int file, int k);
+
 /** Read what options hold besides numbers, and check that all go together. Local.
  * Owns:   corpus_arguments_clear(), after an error too.
  * Errors: BP_ERR_USAGE. */

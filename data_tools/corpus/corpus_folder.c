@@ -6,8 +6,10 @@
 #include "base/files/hash.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "file_tool.h"
 #include "mesh/collective.h"
 #include "mesh/mesh.h"
+#include "output.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -31,6 +33,23 @@ static char *corpus_path(const corpus_arguments *arguments, int file)
 static int compare_names(const void *a, const void *b)
 {
     return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* No corpus is one of the other inputs: x.h5 of x. */
+static bp_err check_outputs(const corpus_arguments *arguments)
+{
+    int count = arguments->files.count;
+    bp_err err = BP_OK;
+
+    for (int k = 0; k < count && err == BP_OK; k++) {
+        char *path = corpus_path(arguments, k);
+
+        for (int j = 0; j < count && err == BP_OK; j++)
+            if (strcmp(bp_path_base(path), bp_path_base(arguments->files.list[j])) == 0)
+                err = bp_output_is_not(path, arguments->files.list[j]);
+        bp_free(path);
+    }
+    return err;
 }
 
 bp_err corpus_folder_check(const corpus_arguments *arguments)
@@ -57,7 +76,7 @@ bp_err corpus_folder_check(const corpus_arguments *arguments)
                           "line; rename one, or take two folders",
                           names[k], arguments->out, names[k]);
     bp_free(names);
-    return err;
+    return err == BP_OK ? check_outputs(arguments) : err;
 }
 
 /* ---- the options that all corpora of the folder were made with ---- */
@@ -129,43 +148,99 @@ static const char *differs(const json_t *one, const json_t *other)
     return NULL;
 }
 
+/* Has the folder a corpus? Without one its options are those of a command that failed. */
+static bp_err has_corpora(const char *folder, bool *has)
+{
+    char **names = NULL;
+    int64_t count = 0;
+    bp_err err = bp_dir_list(folder, &names, &count);
+
+    *has = false;
+    for (int64_t k = 0; k < count; k++)
+        *has = *has || has_suffix(names[k], ".h5");
+    bp_names_free(&names, count);
+    return err;
+}
+
+/* Without options nothing says that a corpus is what this command would make. */
+static bp_err refuse_unknown(const corpus_arguments *arguments)
+{
+    bp_err err = BP_OK;
+
+    for (int k = 0; k < arguments->files.count && err == BP_OK; k++) {
+        char *path = corpus_path(arguments, k);
+
+        if (bp_path_exists(path))
+            err = BP_FAIL(BP_ERR_FORMAT, "corpus.no_options",
+                          "the corpus is there already, and no " OPTIONS_FILE
+                          " beside it says how it was made: at %s; remove it, or name another "
+                          "folder",
+                          path);
+        bp_free(path);
+    }
+    return err;
+}
+
+/* *holds: the options at `path` are those, and of corpora that are there. */
+static bp_err check_before(const corpus_arguments *arguments, const json_t *now, const char *path,
+                           bool *holds)
+{
+    json_t *before = NULL;
+    bool has = false;
+
+    if (!bp_path_exists(path))
+        return refuse_unknown(arguments);
+    bp_err err = has_corpora(arguments->out, &has);
+    if (err == BP_OK && has)
+        err = bp_json_load(&before, path, OPTIONS_BYTES);
+    const char *name = before ? differs(now, before) : NULL;
+    *holds = before != NULL;
+    if (err == BP_OK && name)
+        err = BP_FAIL(BP_ERR_FORMAT, "corpus.other_options",
+                      "corpora of this folder were made with another '%.100s': at %s; give the "
+                      "options of before, or another folder",
+                      name, path);
+    json_decref(before);
+    return err;
+}
+
 static bp_err agree_with_before(const corpus_arguments *arguments)
 {
     char *path = bp_sprintf("%s" OPTIONS_FILE, arguments->out);
-    json_t *now = NULL, *before = NULL;
+    json_t *now = NULL;
+    bool holds = false;
     bp_err err = bp_dir_make(arguments->out);
 
     if (err == BP_OK)
         err = options_object(&now, arguments);
-    if (err == BP_OK && bp_path_exists(path)) {
-        err = bp_json_load(&before, path, OPTIONS_BYTES);
-        const char *name = err == BP_OK ? differs(now, before) : NULL;
-        if (name)
-            err = BP_FAIL(BP_ERR_FORMAT, "corpus.other_options",
-                          "corpora of this folder were made with another '%.100s': at %s; give the "
-                          "options of before, or another folder",
-                          name, path);
-    } else if (err == BP_OK) {
+    if (err == BP_OK)
+        err = check_before(arguments, now, path, &holds);
+    if (err == BP_OK && !holds)
         err = bp_json_save(path, now);
-    }
     json_decref(now);
-    json_decref(before);
     bp_free(path);
     return err;
 }
 
 /* ---- files ---- */
 
-/* A corpus appears whole; one that is older than its text is made again. */
-static bool is_done(const char *corpus, const char *text)
+/* A corpus appears whole; one that is older than a file of its input is made again. */
+static bool is_done(const corpus_arguments *arguments, int file, const char *corpus)
 {
     struct stat made, read;
+    bool done = stat(corpus, &made) == 0;
+    char *path;
 
-    if (stat(corpus, &made) != 0 || stat(text, &read) != 0)
-        return false;
-    return made.st_mtim.tv_sec != read.st_mtim.tv_sec
-               ? made.st_mtim.tv_sec > read.st_mtim.tv_sec
-               : made.st_mtim.tv_nsec >= read.st_mtim.tv_nsec;
+    for (int k = 0; done && (path = corpus_input_path(arguments, file, k)); k++) {
+        if (stat(path, &read) != 0)
+            done = k > 0;
+        else if (made.st_mtim.tv_sec != read.st_mtim.tv_sec)
+            done = made.st_mtim.tv_sec > read.st_mtim.tv_sec;
+        else
+            done = made.st_mtim.tv_nsec >= read.st_mtim.tv_nsec;
+        bp_free(path);
+    }
+    return done;
 }
 
 static bp_err build_file(const corpus_arguments *arguments, int file, const char *path,
@@ -198,7 +273,7 @@ bp_err corpus_build_folder(const corpus_arguments *arguments,
 
     for (int k = 0; k < arguments->files.count && err == BP_OK; k++) {
         char *path = corpus_path(arguments, k);
-        int64_t skip = is_root && is_done(path, arguments->files.list[k]);
+        int64_t skip = is_root && is_done(arguments, k, path);
 
         skip = bp_all_max_int(skip, MPI_COMM_WORLD);
         done += skip != 0;

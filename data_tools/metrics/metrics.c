@@ -78,6 +78,7 @@ static const bp_help_row STATUSES[] = {
     {"64", "wrong command line"},
     {"65", "files do not match line by line, are empty, or a line is not what the kind needs"},
     {"66", "a file is missing"},
+    {"73, 74, 77", "--out cannot be written"},
     {"78", "the model can't be used for this"},
     {0}};
 

@@ -39,7 +39,7 @@ static const struct argp_option OPTIONS[] = {
     {"json", KEY_JSON, "FILE", 0, "write those of the documents that overlap as JSON", 1},
     {"memory", KEY_MEMORY, "MIB", 0,
      "of each rank for the n-grams of TEST (default 1024); where they need more, TRAIN is read "
-     "several times",
+     "several times, which standard input cannot be",
      1},
     {0}};
 

@@ -2,6 +2,7 @@
 #include "overlap_run.h"
 
 #include "base/mem.h"
+#include "file_tool.h"
 #include "mesh/collective.h"
 #include "mesh/mesh.h"
 
@@ -25,6 +26,31 @@ typedef struct pass {
     int64_t seen_count, seen_capacity;
     bp_buffer seen_ids;
 } pass;
+
+static bp_err fail_changed(const overlap_texts *texts, int file)
+{
+    return BP_FAIL(BP_ERR_FORMAT, "overlap.changed",
+                   "the file changed while it was read: at %s; start again when nothing writes to "
+                   "it",
+                   shown_path(bp_text_source_shown(texts->paths[file])));
+}
+
+/* Each reading, of each rank, has as many documents as the first one of rank 0, which is kept. */
+static bp_err check_counts(const overlap_texts *texts, int64_t **kept, const int64_t *first,
+                           MPI_Comm comm)
+{
+    int64_t bytes = (texts->path_count + 1) * (int64_t)sizeof *first;
+
+    if (!*kept) {
+        *kept = bp_alloc("tool.overlap", texts->path_count + 1, sizeof **kept);
+        memcpy(*kept, first, (size_t)bytes);
+        bp_bcast_bytes(*kept, bytes, 0, comm);
+    }
+    for (int k = 0; k < texts->path_count; k++)
+        if (first[k + 1] != (*kept)[k + 1])
+            return fail_changed(texts, k);
+    return BP_OK;
+}
 
 /* ---- the test's documents ---- */
 
@@ -60,9 +86,13 @@ static bp_err add_piece(void *context, const overlap_piece *piece)
     if (piece->first)
         overlap_reader_begin(&p->reader);
     for (size_t at = 0;
-         overlap_reader_next(&p->reader, piece->text, piece->bytes, &at, &whole, &gram);)
-        if (whole && overlap_part(gram, p->self->parts) == p->part)
-            overlap_table_add(&p->table, gram);
+         overlap_reader_next(&p->reader, piece->text, piece->bytes, &at, &whole, &gram);) {
+        if (!whole || overlap_part(gram, p->self->parts) != p->part)
+            continue;
+        if (p->table.count == p->table.mask) /* it was made for more than were counted */
+            return fail_changed(&p->self->test, piece->file);
+        overlap_table_add(&p->table, gram);
+    }
     return BP_OK;
 }
 
@@ -134,8 +164,8 @@ static int by_grams(const void *a, const void *b)
 
 typedef struct places {
     pass *p;
-    int64_t document;
-    int64_t *found; /* [count]: the first training document of each n-gram that has one */
+    int64_t document; /* the one being read; -1: there was none yet */
+    int64_t *found;   /* [count]: the first training document of each n-gram that has one */
     int64_t count, capacity;
 } places;
 
@@ -155,38 +185,49 @@ static const char *id_of(const pass *p, int64_t document)
     return p->seen_ids.data + p->seen[low].id_at;
 }
 
-/* What this pass found of the document, beside what others did: the places with the most n-grams
- * stay. */
-static void keep_places(places *q)
+/* What this pass found of the document beside what others did: *out, by training documents. Owns:
+ * *out is the caller's. */
+static int64_t merge_places(places *q, const overlap_document *document, overlap_place **out)
 {
-    overlap_document *document = &q->p->self->documents[q->document];
-    int64_t distinct = 0;
-
-    if (q->count == 0)
-        return;
-    qsort(q->found, (size_t)q->count, sizeof *q->found, by_document);
     overlap_place *all = bp_alloc("tool.overlap", q->count + document->place_count, sizeof *all);
-    for (int k = 0; k < document->place_count; k++)
-        all[distinct++] = document->places[k];
-    for (int64_t k = 0, end, before = distinct; k < q->count; k = end) {
-        int64_t place = 0;
+    int64_t distinct = 0;
+    int before = 0;
 
+    if (q->count > 0)
+        qsort(q->found, (size_t)q->count, sizeof *q->found, by_document);
+    for (int64_t k = 0, end; k < q->count; k = end) {
         for (end = k; end < q->count && q->found[end] == q->found[k];)
             end++;
-        while (place < before && all[place].document != q->found[k])
-            place++;
-        if (place == before)
-            place = distinct++;
-        all[place].document = q->found[k];
-        all[place].grams += end - k;
+        while (before < document->place_count && document->places[before].document < q->found[k])
+            all[distinct++] = document->places[before++];
+        if (before < document->place_count && document->places[before].document == q->found[k])
+            all[distinct] = document->places[before++];
+        else
+            all[distinct] = (overlap_place){q->found[k], 0, bp_strdup(id_of(q->p, q->found[k]))};
+        all[distinct++].grams += end - k;
     }
-    qsort(all, (size_t)distinct, sizeof *all, by_grams);
-    for (int64_t k = OVERLAP_PLACES; k < distinct; k++)
-        bp_free(all[k].id);
-    distinct = distinct < OVERLAP_PLACES ? distinct : OVERLAP_PLACES;
-    for (int64_t k = 0; k < distinct; k++)
-        if (!all[k].id)
-            all[k].id = bp_strdup(id_of(q->p, all[k].document));
+    while (before < document->place_count)
+        all[distinct++] = document->places[before++];
+    *out = all;
+    return distinct;
+}
+
+/* All stay until the last pass, and then those with the most n-grams: files do not depend on the
+ * number of passes. */
+static void keep_places(places *q)
+{
+    overlap_document *document = q->document >= 0 ? &q->p->self->documents[q->document] : NULL;
+    bool is_last = q->p->part + 1 == q->p->self->parts;
+    overlap_place *all;
+
+    if (!document || (q->count == 0 && (!is_last || document->place_count == 0)))
+        return;
+    int64_t distinct = merge_places(q, document, &all);
+    if (is_last) {
+        qsort(all, (size_t)distinct, sizeof *all, by_grams);
+        while (distinct > OVERLAP_PLACES)
+            bp_free(all[--distinct].id);
+    }
     bp_free(document->places);
     document->places = bp_realloc("tool.overlap", all, distinct, sizeof *all);
     document->place_count = (int)distinct;
@@ -202,6 +243,8 @@ static bp_err place_piece(void *context, const overlap_piece *piece)
 
     if (piece->first) {
         keep_places(q);
+        if (piece->document >= p->self->document_count)
+            return fail_changed(&p->self->test, piece->file);
         q->document = piece->document;
         overlap_reader_begin(&p->reader);
     }
@@ -210,7 +253,8 @@ static bp_err place_piece(void *context, const overlap_piece *piece)
         if (!whole || overlap_part(gram, p->self->parts) != p->part)
             continue;
         int64_t slot = overlap_table_find(&p->table, gram);
-        BP_ASSERT(slot >= 0);
+        if (slot < 0)
+            return fail_changed(&p->self->test, piece->file);
         if (p->table.first[slot] == OVERLAP_NOWHERE)
             continue;
         p->self->documents[piece->document].matched++;
@@ -261,46 +305,73 @@ static void gather_ids(pass *p, MPI_Comm comm)
 
 /* ---- passes ---- */
 
-static bp_err count_test(pass *p)
+/* The passes that the table needs. Collective. */
+static bp_err count_test(pass *p, MPI_Comm comm)
 {
     overlap *self = p->self;
-    bp_err err = overlap_texts_read(&self->test, 0, 1, &self->test_first, count_piece, p);
+    int64_t *first = NULL;
+    bp_err err = bp_agree(comm, overlap_texts_read(&self->test, 0, 1, &first, count_piece, p));
 
+    if (err == BP_OK)
+        err = bp_agree(comm, check_counts(&self->test, &self->test_first, first, comm));
+    bp_free(first);
     for (int64_t d = 0; d < self->document_count; d++)
         self->grams += self->documents[d].grams;
+    if (err == BP_OK) /* where it grew, tables would not be equal */
+        err = bp_agree(comm, bp_all_max_int(self->grams, comm) == self->grams
+                                 ? BP_OK
+                                 : fail_changed(&self->test, 0));
     self->parts = 1;
     while ((self->grams / self->parts + 1) * 4 * OVERLAP_ENTRY_BYTES > self->memory_bytes &&
            self->parts < 65536)
         self->parts++;
+    for (int k = 0; k < self->train.path_count && err == BP_OK && self->parts > 1; k++)
+        if (strcmp(self->train.paths[k], BP_TEXT_STDIN) == 0)
+            err = BP_FAIL(BP_ERR_USAGE, "overlap.stdin_passes",
+                          "the n-grams of the test texts need %d passes over the training texts, "
+                          "and standard input is read once: at '-'; give a larger --memory, or "
+                          "write it to a file",
+                          self->parts);
     return err;
 }
 
-/* The test's n-grams of this part; the training texts; and what came of it to rank 0. */
+/* Texts are read, and have the documents that they had before. Collective. */
+static bp_err read_again(pass *p, const overlap_texts *texts, int64_t **kept, bool is_shared,
+                         bp_err (*take)(void *context, const overlap_piece *piece), MPI_Comm comm)
+{
+    int64_t *first = NULL;
+    bp_err err = overlap_texts_read(texts, is_shared ? bp_comm_rank(comm) : 0,
+                                    is_shared ? bp_comm_size(comm) : 1, &first, take, p);
+
+    err = bp_agree(comm, err);
+    if (err == BP_OK)
+        err = bp_agree(comm, check_counts(texts, kept, first, comm));
+    bp_free(first);
+    return err;
+}
+
+/* Collective. The test's n-grams of this part; the training texts; what came of it to rank 0. */
 static bp_err run_part(pass *p, MPI_Comm comm)
 {
     overlap *self = p->self;
     int64_t *first = NULL, grams = self->grams / self->parts;
-    places q = {.p = p};
+    places q = {.p = p, .document = -1};
     bp_err err;
 
     grams += self->parts > 1 ? grams / 8 + 4096 : 0; /* parts are not quite equal */
     err = overlap_table_init(&p->table, grams < self->grams ? grams : self->grams);
-    if (err == BP_OK)
-        err = overlap_texts_read(&self->test, 0, 1, &first, add_piece, p);
-    bp_free(first);
-    first = NULL;
-    if (err == BP_OK)
-        err = overlap_texts_read(&self->train, bp_comm_rank(comm), bp_comm_size(comm), &first,
-                                 look_up_piece, p);
     err = bp_agree(comm, err);
-    bp_free(self->train_first);
-    self->train_first = first;
-    first = NULL;
+    if (err == BP_OK)
+        err = read_again(p, &self->test, &self->test_first, false, add_piece, comm);
+    if (err == BP_OK)
+        err = read_again(p, &self->train, &self->train_first, true, look_up_piece, comm);
     if (err == BP_OK) {
         merge_tables(&p->table, comm);
         gather_ids(p, comm);
         if (bp_comm_is_root(comm))
             err = overlap_texts_read(&self->test, 0, 1, &first, place_piece, &q);
+        if (err == BP_OK && first)
+            err = check_counts(&self->test, &self->test_first, first, comm);
         if (err == BP_OK)
             keep_places(&q);
         err = bp_agree(comm, err);
@@ -319,7 +390,7 @@ bp_err overlap_run(overlap *self, MPI_Comm comm)
     bp_err err;
 
     overlap_reader_init(&p.reader, self->words);
-    err = bp_agree(comm, count_test(&p));
+    err = count_test(&p, comm);
     for (p.part = 0; p.part < self->parts && err == BP_OK; p.part++)
         err = run_part(&p, comm);
     overlap_reader_clear(&p.reader);

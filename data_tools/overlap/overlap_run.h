@@ -39,7 +39,9 @@ typedef struct overlap {
 
 /** Collective: over `comm`; equal arguments on all ranks, which all can read the texts.
  * Owns:       overlap_clear(), after an error too.
- * Errors:     those of overlap_texts_read; BP_ERR_SYSTEM memory: the same on all ranks. */
+ * Errors:     those of overlap_texts_read; BP_ERR_USAGE standard input would be read several times;
+ * BP_ERR_FORMAT a file changed between two readings; BP_ERR_SYSTEM memory: the same on all ranks.
+ */
 bp_err overlap_run(overlap *self, MPI_Comm comm);
 void overlap_clear(overlap *self);
 

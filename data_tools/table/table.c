@@ -191,8 +191,10 @@ static const struct argp_option OPTIONS[] = {
 
 static const bp_help_row STATUSES[] = {{"0", "done"},
                                        {"64", "wrong command line"},
-                                       {"65", "a file is damaged, or no name is a training"},
+                                       {"65", "a file is damaged, no name is a training, or no run "
+                                              "has the figure of --out"},
                                        {"66", "a file is missing"},
+                                       {"73, 74, 77", "--out cannot be written"},
                                        {0}};
 
 static bp_err write_form(char *const *paths, int count, const file_options *options)

@@ -476,13 +476,28 @@ static json_t *variables_of(const score_table *table, int figure, const char *fo
     return variables;
 }
 
+static bp_err check_figure(const score_table *table, int figure)
+{
+    for (int64_t k = 0; k < table->cell_count; k++)
+        if (isfinite(table->cells[k].figures[figure].value))
+            return BP_OK;
+    return BP_FAIL(BP_ERR_FORMAT, "table.no_figure",
+                   "no run has the figure %s, which needs a corpus that was made of text: at "
+                   "--figure; name another one",
+                   FIGURE_NAMES[figure]);
+}
+
 static bp_err draw(const score_table *table, int figure, const char *path)
 {
+    bp_err err = check_figure(table, figure);
+
+    if (err != BP_OK)
+        return err;
     json_t *variables = variables_of(table, figure, has_suffix(path, ".png") ? "png" : "svg");
     char *script = NULL, *picture = NULL;
     size_t bytes = 0;
-    bp_err err = bp_report_script(&script, "table", variables);
 
+    err = bp_report_script(&script, "table", variables);
     if (err == BP_OK)
         err = bp_gnuplot(&picture, &bytes, NULL, script);
     if (err == BP_ERR_FORMAT) /* no fault of the runs */

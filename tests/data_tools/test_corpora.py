@@ -115,6 +115,11 @@ class Corpora(FolderTest):
             made, ids, _ = self.made("--format", "warc", name)
             self.assertEqual(made, [text.encode() for text in texts])
             self.assertEqual(ids, [f"http://example.org/{k}" for k in range(4)])
+        buffer = 1 << 22
+        for before in (3, 60):  # a head at an end of what was read, behind line ends
+            ends = b"\n" * (buffer - len(page(0, "x")) - before)
+            spread = self.bytes("spread.warc", page(0, "x") + ends + page(1, "two"))
+            self.assertEqual(self.made("--format", "warc", spread)[:2], ([b"x", b"two"], [f"http://example.org/{k}" for k in range(2)]))
         newlines = self.bytes("c.warc", warc("conversion", "plain", "warc-target-uri:   http://c  ", version="WARC/1.1", end="\n") +
                               warc("conversion", "none") + warc("conversion", "long", "WARC-Target-URI: " + "u" * 1025))
         self.assertEqual(self.made("--format", "warc", newlines)[:2], ([b"plain", b"none", b"long"], ["http://c", "c.warc:8", "c.warc:14"]))
@@ -162,6 +167,34 @@ class Corpora(FolderTest):
         self.refused(65, ["--out", folder + "/", "--format", "jsonl", "--special", *files], "[corpus.other_options]", "special")
         listed = self.must(self.arguments("listed/", "--format", "jsonl", "--only", self.write("list", "x1\nx3\n"), *files))
         self.assertEqual((listed.lines("warning"), sorted(os.listdir(self.at("listed")))), ([], ["corpus.json", "f1.jsonl.h5", "f3.jsonl.h5"]))
+
+    def test_a_failed_first_command_binds_no_other(self):
+        path, broken = self.write("first.txt", "text\n"), self.write("broken.json", "{")
+        command = [program("bagpipe-data"), "corpus", "--out", self.at("first/")]
+        self.assert_error(run([*command, "--tokenizer", broken, path]), 65, "broken.json")
+        self.must(self.arguments("first/", "--special", path))
+        self.assert_error(run([program("bagpipe-data")] + self.arguments("first/", path)[1:]), 65, "[corpus.other_options]", "special")
+        other = self.write("second.txt", "text\n")
+        self.assert_error(run([program("bagpipe-data")] + self.arguments("first/", other)[1:]), 65, "[corpus.other_options]", "special")
+
+    def test_a_corpus_that_nobody_knows_is_not_taken_as_done(self):
+        path = self.write("known.txt", "text\n")
+        os.makedirs(self.at("unknown"))
+        self.must(self.arguments("unknown/known.txt.h5", "--special", path))
+        self.must(self.arguments("unknown/train.h5", path))
+        for ranks in (0, 2):
+            self.assert_error(run([program("bagpipe-data")] + self.arguments("unknown/", path)[1:], ranks), 65, "[corpus.no_options]", "known.txt.h5")
+        self.assertEqual(sorted(os.listdir(self.at("unknown"))), ["known.txt.h5", "train.h5"])
+        self.must(self.arguments("unknown/", self.write("more.txt", "text\n")))
+
+    def test_a_corpus_of_each_file_is_no_other_file(self):
+        for name in ("x", "x.h5"):
+            self.must(["bagpipe-data", "corpus", "--tokenizer", self.at("b.json"), "--out", self.at(name), self.text])
+        with open(self.at("x.h5"), "rb") as file:
+            before = file.read()
+        self.assert_error(run([program("bagpipe-data"), "corpus", "--format", "hdf5", "--out", self.folder + "/", self.at("x"), self.at("x.h5")]), 64, "[command.same_output]", "x.h5")
+        with open(self.at("x.h5"), "rb") as file:
+            self.assertEqual(file.read(), before)
 
     def test_a_killed_build_goes_on(self):
         files = [self.bytes(f"big{k}.txt", b"some words of a text that is long\n" * 60_000) for k in range(6)]

@@ -1,6 +1,7 @@
 """bagpipe-data overlap against counts by plain Python, at any number of ranks and passes; filter against numpy; compare --clean beside compare."""
 import json
 import os
+import subprocess
 import unicodedata
 
 import numpy as np
@@ -102,17 +103,62 @@ class Overlap(JobTest):
             self.assertEqual(contents[0], contents[1])
             self.assertEqual(contents[0], contents[2])
 
-    def test_little_memory_takes_several_passes(self):
+    def much(self):
+        """(lines with more n-grams than 1 MiB takes, lines of which the later ones are longer)."""
         with open(self.at("train.txt"), encoding="utf-8") as file:
-            test = file.read().splitlines() * 2
-        path = self.write("much.txt", "".join(f"{line} number {k}\n" for k, line in enumerate(test)))
-        files = ["--format", "lines", "--words", "4", path, self.at("valid.txt"), "--against", path]
+            lines = [f"{line} number {k}" for k, line in enumerate(file.read().splitlines() * 2)]
+        return lines, [f"w{k} x{k} " + " ".join(f"y{k} z{j}" for j in range(3 + k // 6)) for k in range(60)]
+
+    def test_little_memory_takes_several_passes(self):
+        lines, pieces = self.much()
+        joined = " ".join(pieces)
+        path, more = self.write("much.txt", "\n".join(lines) + "\n"), self.write("pieces.txt", "\n".join(pieces) + "\n")
+        files = ["--format", "lines", "--words", "4", path, more, self.at("valid.txt"), "--against", path, self.write("joined.txt", joined + "\n")]
         one, _ = self.found(files, name="one")
         several = run([program("bagpipe-data"), "overlap", *files, "--memory", "1", "--out", self.at("more.h5")])
         self.assert_warning(several, "[overlap.passes]", "times")
         with open(self.at("one.h5"), "rb") as file, open(self.at("more.h5"), "rb") as other:
             self.assertEqual(file.read(), other.read())
-        self.assertEqual([row[0] for row in one], [row[1] for row in one])
+        self.assertEqual([row[0] for row in one[:-1]], [row[1] for row in one[:-1]])
+        (expected,) = overlaps(lines + pieces, [joined], 4)
+        self.assertEqual([count for _, count in one[-1][2]], [count for _, count in expected[2]])
+        self.assertEqual((one[-1][1], len(one[-1][2])), (expected[1], 16))
+
+    def from_stdin(self, arguments, text, before_the_rest=lambda: None):
+        """With `text` as standard input; its end after that call, when the tool has read more than a pipe holds."""
+        process = subprocess.Popen([program("bagpipe-data"), "overlap", *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                   env=bagpipe_test.environment())
+        try:
+            process.stdin.write(text)
+            process.stdin.flush()
+            before_the_rest()
+        except BrokenPipeError:
+            pass
+        out, err = process.communicate(b"", timeout=bagpipe_test.TIMEOUT)
+        return bagpipe_test.Result(process.returncode, out.decode(), err.decode())
+
+    def test_standard_input_takes_one_pass(self):
+        lines, _ = self.much()
+        path, out = self.write("much.txt", "\n".join(lines) + "\n"), self.at("stdin.h5")
+        arguments = ["--format", "lines", "--words", "4", "-", "--against", path, "--out", out]
+        text = "\n".join(lines[:500]).encode()
+        result = self.from_stdin([*arguments, "--memory", "1"], text)
+        self.assert_error(result, 64, "[overlap.stdin_passes]", "--memory")
+        self.assertFalse(os.path.exists(out))
+        self.assertEqual(self.from_stdin(arguments, text).status, 0)
+
+    def test_a_file_that_changes_meanwhile_is_refused(self):
+        path, out = self.at("grows.txt"), self.at("grown.h5")
+        for end in ("one more document of its own\n", "and more of the last one"):
+            self.write("grows.txt", "a test document of seven words\nthe last document of this file")
+
+            def grow(end=end):
+                with open(path, "a", encoding="utf-8") as file:
+                    file.write("\n" * (end[-1] == "\n") + end)
+
+            result = self.from_stdin(["--format", "lines", "--words", "2", "-", "--against", path, "--out", out], b"words of a training text\n" * 20_000, grow)
+            self.assert_error(result, 65, "[overlap.changed]", "grows.txt")
+            self.assertFalse(os.path.exists(out))
 
     def test_corpora_are_read_as_their_texts(self):
         self.must(["bagpipe-data", "corpus", "--tokenizer", self.at("tokenizer.json"), "--format", "jsonl", "--out", self.at("t.h5"), self.at("t.jsonl")])

@@ -167,10 +167,37 @@ class TokenFiles(FolderTest):
         refused(index[:-8] + struct.pack("<q", 1), "[tokens.bad_index]", "in order")
         refused(index, "[corpus.bad_token]", "291", "bad.bin, byte 4", data=np.array([1, 2, 291, 4, 5], np.uint16).tobytes())
         refused(megatron([])[1], "[tokens.empty]", "bad.bin", data=b"")
+        refused(megatron([])[1], "[tokens.bad_index]", "bad.idx, byte 26", "no documents")
+        refused(index[:26] + struct.pack("<Q", 1) + index[34:-16], "[tokens.bad_index]", "bad.idx, byte 26", "no documents")
         signed = megatron([[1, -2]], np.int32, 4)
         refused(signed[1], "[corpus.bad_token]", "-2", data=signed[0])
         os.remove(self.at("bad.idx"))
         self.refused(66, "megatron", path, "[file.missing]", "bad.idx")
+
+    def test_an_output_over_a_file_of_the_input_is_refused(self):
+        prefix = self.write_megatron("kept", [[1, EOD]])
+        drove = self.bytes("kept.ds", b"\1\0")
+        self.bytes("kept.ds.index", struct.pack("<Q", 1))
+        self.write("kept.ds.metadata", "gpt2|2\n1\n")
+        for layout, given, name in (("megatron", prefix, "kept.bin"), ("megatron", prefix + ".bin", "kept.idx"), ("datatrove", drove, "kept.ds"),
+                                    ("datatrove", drove, "kept.ds.index"), ("datatrove", drove, "kept.ds.metadata")):
+            with open(self.at(name), "rb") as file:
+                before = file.read()
+            result = run([program("bagpipe-data"), "corpus", "--format", layout, "--vocab-size", "291", "--out", self.at(name), given])
+            self.assert_error(result, 64, "[command.same_output]", name)
+            with open(self.at(name), "rb") as file:
+                self.assertEqual(file.read(), before)
+
+    def test_a_folder_of_corpora_knows_what_is_done(self):
+        drove = self.bytes("many.ds", b"\1\0")
+        self.bytes("many.ds.index", struct.pack("<Q", 1))
+        for layout, given, index in (("megatron", self.write_megatron("many", [[1, EOD]]), "many.idx"), ("megatron", self.at("many.bin"), "many.idx"),
+                                     ("datatrove", drove, "many.ds.index")):
+            command = ["bagpipe-data", "corpus", "--format", layout, "--vocab-size", "291", "--out", self.at(f"{layout}{given[-3:]}/"), given]
+            self.assertNotIn("done before", self.must(command).out)
+            self.assertIn("1 of 1 files were done before", self.must(command).out)
+            os.utime(self.at(index))  # newer than its corpus
+            self.assertNotIn("done before", self.must(command).out)
 
     def test_llmc_that_is_wrong_is_refused(self):
         for data, words in ((llmc([1, 2], magic=20240522), ("[tokens.bad_header]", "20240522", "byte 0")), (llmc([1], version=7), ("[tokens.bad_header]", "byte 4")),

@@ -442,6 +442,16 @@ class Compare(JobTest):
         for more in (["--out", self.at("x.pdf")], ["--out", self.at("x.svg"), "--form", "text"]):
             self.assert_error(run([program("bagpipe-data"), "table", self.at("a"), *more]), 64, "[table.bad_ending]")
 
+    def test_a_figure_that_no_run_has_is_not_drawn(self):
+        with open(self.at("ids.bin"), "wb") as file:
+            file.write(bytes(b for k in range(40) for b in (1 + k % 9, 0)))
+        self.must(["bagpipe-data", "corpus", "--tokenizer", self.at("tokenizer.json"), "--format", "nanogpt", "--out", self.at("ids.h5"), self.at("ids.bin")])
+        self.score("ids", "m1", "ids")
+        for figure in ("bits_per_byte", "word_perplexity"):
+            result = run([program("bagpipe-data"), "table", self.at("ids"), "--figure", figure, "--out", self.at("none.svg")])
+            self.assert_error(result, 65, "[table.no_figure]", figure)
+        self.assertFalse(os.path.exists(self.at("none.svg")))
+
     def test_what_a_table_of_scores_does_not_compare(self):
         self.labelled("few", [row for row in self.rows if row["text"]][:9])
         self.score("few-a", "m1", "few", keys=["score.context=16"])

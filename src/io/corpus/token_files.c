@@ -36,6 +36,11 @@ bool bp_token_layout_is(const char *name)
     return token_layout_of(name) != NULL;
 }
 
+char *bp_token_layout_path(const char *name, const char *given, int k)
+{
+    return token_layout_path(token_layout_of(name), given, k);
+}
+
 static bp_err flush(taking *t)
 {
     bp_err err = bp_corpus_writer_tokens(t->writer, t->ids, t->id_count);
@@ -196,7 +201,8 @@ static bp_err make_writer(taking *t)
 
 static bp_err take_file(taking *t, const char *given)
 {
-    token_file file = {.fd = -1, .index_fd = -1, .documents = -1, .eod_id = -1};
+    token_file file = {
+        .layout = t->layout, .fd = -1, .index_fd = -1, .documents = -1, .eod_id = -1};
     bp_err err = t->layout->open(&file, given, t->files);
 
     file.tokens.path = file.path;

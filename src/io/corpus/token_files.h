@@ -26,6 +26,10 @@ typedef struct bp_token_files {
 /** Is this the name of such a layout? */
 bool bp_token_layout_is(const char *name);
 
+/** The k-th file of an input as the command line gives it, which for megatron may be PREFIX, with
+ * those that may be missing last; NULL: it has no more. Owns: the caller's. */
+char *bp_token_layout_path(const char *name, const char *given, int k);
+
 /** Write the corpus; it appears whole or not at all. Without an index a document ends with the
  * end-of-document token, beyond the end of a file too. Where the first token is that one, it
  * precedes documents, as llm.c has it: the first is left out, and the last document gets one.

@@ -24,6 +24,7 @@ bp_err token_column_next(token_column *column, int64_t *value);
 int64_t token_column_byte(const token_column *column);
 
 typedef struct token_file {
+    const struct token_layout *layout;
     char *path, *index_path; /* index_path NULL: none */
     int fd, index_fd;
     token_column tokens;
@@ -37,12 +38,15 @@ typedef struct token_file {
 
 typedef struct token_layout {
     const char *name;
+    const char *endings[3]; /* of the files of an input; NULL: it has no more */
     /** Open the files and check what their headers and sizes say. */
     bp_err (*open)(token_file *file, const char *given, const bp_token_files *files);
     /** Of layouts with an index: file->end of the next document. */
     bp_err (*next_end)(token_file *file);
 } token_layout;
 
+/** NULL: there is none. Owns: the path is the caller's. */
+char *token_layout_path(const token_layout *layout, const char *given, int k);
 /** NULL: there is none. */
 const token_layout *token_layout_of(const char *name);
 void token_file_close(token_file *file);

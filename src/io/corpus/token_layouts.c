@@ -159,15 +159,12 @@ static bp_err megatron_head(token_file *file, int64_t index_bytes)
 
 static bp_err megatron_open(token_file *file, const char *given, const bp_token_files *files)
 {
-    size_t bytes = strlen(given);
     int64_t index_bytes, size = 0, zero = 0;
     bp_err err;
 
     (void)files;
-    if (ends_with(given, ".bin") || ends_with(given, ".idx"))
-        bytes -= 4;
-    file->path = bp_sprintf("%.*s.bin", (int)bytes, given);
-    file->index_path = bp_sprintf("%.*s.idx", (int)bytes, given);
+    file->path = token_layout_path(file->layout, given, 0);
+    file->index_path = token_layout_path(file->layout, given, 1);
     err = bp_file_open(file->index_path, &file->index_fd, &index_bytes);
     if (err == BP_OK)
         err = bp_file_open(file->path, &file->fd, &size);
@@ -185,6 +182,8 @@ static bp_err megatron_open(token_file *file, const char *given, const bp_token_
                       size, file->tokens.width, file->path, size);
     if (err == BP_OK)
         file->tokens.count = size / file->tokens.width;
+    if (err == BP_OK && file->documents == 0 && (file->lengths.count > 0 || size > 0))
+        err = fail_index(file, 26, "it has tokens, and no documents");
     return err;
 }
 
@@ -316,7 +315,7 @@ static bp_err nanogpt_open(token_file *file, const char *given, const bp_token_f
  * people. */
 static bp_err datatrove_metadata(token_file *file, int *width, int64_t *count)
 {
-    char *path = bp_sprintf("%s.metadata", file->path), *text = NULL, *end, *line;
+    char *path = token_layout_path(file->layout, file->path, 2), *text = NULL, *end, *line;
     size_t bytes;
     bp_err err = bp_path_exists(path) ? bp_file_read(path, 1 << 16, &text, &bytes) : BP_OK;
 
@@ -346,7 +345,7 @@ static bp_err datatrove_open(token_file *file, const char *given, const bp_token
 
     (void)files;
     file->path = bp_strdup(given);
-    file->index_path = bp_sprintf("%s.index", given);
+    file->index_path = token_layout_path(file->layout, given, 1);
     if (err == BP_OK)
         err = bp_file_open(file->index_path, &file->index_fd, &index_bytes);
     if (err == BP_OK)
@@ -390,10 +389,11 @@ static bp_err datatrove_next_end(token_file *file)
 
 /* ---- the table ---- */
 
-static const token_layout LAYOUTS[] = {{"megatron", megatron_open, megatron_next_end},
-                                       {"llmc", llmc_open, NULL},
-                                       {"nanogpt", nanogpt_open, NULL},
-                                       {"datatrove", datatrove_open, datatrove_next_end}};
+static const token_layout LAYOUTS[] = {
+    {"megatron", {".bin", ".idx"}, megatron_open, megatron_next_end},
+    {"llmc", {""}, llmc_open, NULL},
+    {"nanogpt", {""}, nanogpt_open, NULL},
+    {"datatrove", {"", ".index", ".metadata"}, datatrove_open, datatrove_next_end}};
 
 const token_layout *token_layout_of(const char *name)
 {
@@ -401,6 +401,18 @@ const token_layout *token_layout_of(const char *name)
         if (strcmp(LAYOUTS[k].name, name) == 0)
             return &LAYOUTS[k];
     return NULL;
+}
+
+char *token_layout_path(const token_layout *layout, const char *given, int k)
+{
+    size_t bytes = strlen(given);
+
+    if (k >= (int)(sizeof layout->endings / sizeof *layout->endings) || !layout->endings[k])
+        return NULL;
+    for (int i = 0; i < 2 && layout->endings[0][0] != '\0' && bytes == strlen(given); i++)
+        if (ends_with(given, layout->endings[i]))
+            bytes -= strlen(layout->endings[i]);
+    return bp_sprintf("%.*s%s", (int)bytes, given, layout->endings[k]);
 }
 
 void token_file_close(token_file *file)

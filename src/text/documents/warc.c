@@ -133,7 +133,7 @@ static bp_err find_next(bp_documents *documents)
     }
 }
 
-/* Line ends between two records. */
+/* Line ends between two records; the next one's head is ahead then. */
 static bp_err pass_line_ends(bp_documents *documents)
 {
     for (;;) {
@@ -144,8 +144,10 @@ static bp_err pass_line_ends(bp_documents *documents)
         while (k < have && (text[k] == '\r' || text[k] == '\n'))
             k++;
         documents_pass(documents, k);
-        if (err != BP_OK || k < have || documents->source_ended)
+        if (err != BP_OK)
             return err;
+        if (k < have || documents->source_ended)
+            return documents_look_ahead(documents, HEAD_BYTES);
     }
 }
 
