@@ -202,6 +202,10 @@ class UncertaintyOthers(test_finetune.TaskTest):
             self.assert_error(self.study("taken", f"b={self.model()}, a={self.at('taking.npy')}", ranks=ranks), 78, "[predictions.name_taken]", "a")
         self.assertEqual(table.read_bytes(), scored)
         self.assertEqual(self.studied("taken", f"a={self.model()}"), before)
+        # the other way round there is no score run under the name yet
+        self.studied("given", f"b={self.model()}, a={self.at('taking.npy')}")
+        got, want = (summary["methods"]["a"] for summary in (self.studied("given", f"b={self.model()}, a={self.model()}"), before))
+        self.assertEqual((got["way"], got["nll"], got["brier"]), (want["way"], want["nll"], want["brier"]))
 
 
 if __name__ == "__main__":
