@@ -85,8 +85,8 @@ typedef struct bp_model_text {
 typedef struct bp_model_info {
     const char *kind;   /* "gpt", "ensemble" */
     int64_t members;    /* for an ensemble; 0: a plain model */
-    int64_t statistics; /* 1, with neighbours 2, or bp_model_first_member + members, and one more
-                           for each of `extras` */
+    int64_t statistics; /* 1, with neighbours or boundaries 2, or bp_model_first_member + members,
+                           and one more for each of `extras` */
     unsigned extras;    /* an ensemble's bp_model_extra */
     bool sets;          /* of an ensemble: statistics of conformal sets too */
     bool boundaries;    /* its second statistic, BP_MODEL_BOUNDARY, is of

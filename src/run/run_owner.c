@@ -20,7 +20,7 @@ bp_err bp_run_check_owner(void *context)
     for (int look = 0; run && run->lock && look < LOOKS; look++) {
         err = run_lock_check(run->lock);
         if (run_lock_is_lost(run->lock))
-            bp_log_close(); /* log.txt is the other job's, too */
+            bp_log_close(); /* log.txt may be another job's, also where the folder was moved to */
         if (err == BP_OK || err == BP_ERR_FORMAT || run_lock_is_lost(run->lock))
             return err;
         bp_clock_sleep(LOOK_SECONDS);

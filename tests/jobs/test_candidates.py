@@ -124,6 +124,7 @@ class Candidates(JobTest):
             rows[int(row.split(",")[0]) - 1].append(int(row.split(",")[1]))
         same = [row[-len(line["tokens"]):] == line["tokens"] and not "\ufffd" in line["text"] for row, line in zip(rows, written)]
         self.assertGreater(sum(same), 3)
+        self.assertEqual(self.scored("greedy-words", 0, *keys, "score.tokens=yes", "score.boundaries=yes"), lines)
         for line, is_same in zip(lines, same):
             self.assertEqual(line["greedy"][1:], [False, False])
             if is_same:

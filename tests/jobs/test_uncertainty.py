@@ -315,7 +315,9 @@ class Uncertainty(UncertaintyTest):
         p = draw.gamma(0.5, size=(len(target), vocabulary)) + 1e-6
         p /= p.sum(1, keepdims=True)
         numpy.save(self.at("foreign.npy"), p.astype(numpy.float32))
-        self.studied("foreign", 0, f"uncertainty.models=others={self.at('foreign.npy')}, single={self.at('m0')}")
+        models = f"uncertainty.models=others={self.at('foreign.npy')}, single={self.at('m0')}"
+        self.studied("foreign", 0, models)
+        self.assertIn("the run is finished", self.studied("foreign", 0, models).out)
         got, scores = self.summary("foreign")["methods"], self.scores(self.whole(), "single")
         rows = numpy.arange(len(target))
         in_domain = numpy.isin(scores.owner, self.groups(scores.counts)["in_domain"])

@@ -208,6 +208,23 @@ class UncertaintyOthers(test_finetune.TaskTest):
         self.assert_error(self.study("only", f"others={self.at('short.npy')}"), 78, "[predictions.no_model]")
         self.assert_error(self.study("gone", f"one={self.model()}, others={self.at('gone.npy')}"), 66, "[")
         self.assertFalse(os.path.exists(pathlib.Path(self.at("refused"), "uncertainty", "summary.json")))
+        numpy.save(self.at("wide.npy"), numpy.hstack([p, 0 * p[:, :1]]))  # of .npy the number of outcomes is compared before anything is made
+        self.assert_error(self.study("wide-only", f"one={self.model()}, others={self.at('wide.npy')}"), 65, "[predictions.unlike_outcomes]")
+        self.assertFalse(os.path.exists(self.at("wide-only")))
+
+    def test_predictions_do_not_take_the_name_of_a_scored_model(self):
+        numpy.save(self.at("taking.npy"), self.foreign().mean(0))
+        before = self.studied("taken", f"a={self.model()}")
+        table = pathlib.Path(self.at("taken"), "uncertainty", "scores", "a", "score", "outcomes.h5")
+        scored = table.read_bytes()
+        for ranks in (0, 2):
+            self.assert_error(self.study("taken", f"b={self.model()}, a={self.at('taking.npy')}", ranks=ranks), 78, "[predictions.name_taken]", "a")
+        self.assertEqual(table.read_bytes(), scored)
+        self.assertEqual(self.studied("taken", f"a={self.model()}"), before)
+        # the other way round there is no score run under the name yet
+        self.studied("given", f"b={self.model()}, a={self.at('taking.npy')}")
+        got, want = (summary["methods"]["a"] for summary in (self.studied("given", f"b={self.model()}, a={self.model()}"), before))
+        self.assertEqual((got["way"], got["nll"], got["brier"]), (want["way"], want["nll"], want["brier"]))
 
 
 if __name__ == "__main__":

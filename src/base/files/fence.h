@@ -1,6 +1,8 @@
-/* Whether this process may still put a result in place. A job that holds a run folder says how to
- * find out; every draft (bp_draft_commit, bp_h5_draft_commit) and every checkpoint asks just before
- * its rename. So a job that has lost its run commits nothing more. */
+/* Whether this process may still put a result in place. The coordinator of a job that holds a run
+ * folder says how to find out; there every draft (bp_draft_commit, bp_h5_draft_commit) and every
+ * checkpoint asks just before its rename. So a coordinator that has lost its run commits nothing
+ * more. On other ranks nothing is added, and nothing is asked: with a dedicated coordinator such a
+ * rank puts fits of uncertainty methods in place. */
 #ifndef BP_BASE_FENCE_H
 #define BP_BASE_FENCE_H
 

@@ -124,6 +124,7 @@ void bp_dir_sweep(const char *path)
     char **names;
     int64_t count, litter = 0;
 
+    bp_dir_refresh(path);
     if (bp_dir_list(path, &names, &count) != BP_OK)
         return;
     for (int64_t k = 0; k < count; k++)

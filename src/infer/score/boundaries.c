@@ -57,19 +57,31 @@ static double begin_logprob(const bounded_model *self, const float *log_p)
     return fmax(log(sum), BP_MODEL_ZERO); /* finite */
 }
 
+/* log_p: of the places that have a target. Each thread's rows are whole: sums do not depend on how
+ * many there are. */
+static void find_begins(const bounded_model *self, const bp_model_batch *batch, const float *log_p,
+                        float *begins)
+{
+    int64_t rows = bp_model_batch_rows(batch), V = self->face.info.vocab_size;
+
+#pragma omp parallel for schedule(static)
+    for (int64_t r = 0; r < rows; r++)
+        begins[r] = (float)begin_logprob(self, log_p + r * V);
+    for (int64_t i = batch->windows * batch->length - 1; i >= 0; i--) /* to its place: no row is */
+        begins[i] = batch->targets[i] < 0 ? NAN : begins[--rows];     /* beyond it */
+}
+
 /* Windows of a batch: values of the token, and in `begins` of what begins. */
 static bp_err score_part(bounded_model *self, const bp_model_batch *part, float *values,
                          float *begins)
 {
-    int64_t places = part->windows * part->length, row = 0, V = self->face.info.vocab_size;
     bp_err err = bp_agree(self->group, reserve(self, bp_model_batch_rows(part)));
 
     if (err == BP_OK)
         err = self->model->ops->distribution(self->model, part, BP_MODEL_NO_DROPOUT, self->log_p,
                                              values);
-    for (int64_t i = 0; err == BP_OK && i < places; i++)
-        begins[i] =
-            part->targets[i] < 0 ? NAN : (float)begin_logprob(self, self->log_p + row++ * V);
+    if (err == BP_OK)
+        find_begins(self, part, self->log_p, begins);
     return err;
 }
 
@@ -89,6 +101,29 @@ static bp_err score(bp_model *lm, const bp_model_batch *batch, float *values)
     return err;
 }
 
+static bp_err find_distribution(bp_model *lm, const bp_model_batch *batch, int64_t pass,
+                                float *log_p, float *values)
+{
+    const bounded_model *self = (bounded_model *)lm;
+    bp_err err = self->model->ops->distribution(self->model, batch, pass, log_p, values);
+
+    if (err == BP_OK && values)
+        find_begins(self, batch, log_p, values + batch->windows * batch->length);
+    return err;
+}
+
+/* The model's own decoding, whose `lm` it is. */
+static bp_err decode_new(bp_decoding **out, bp_model *lm, int groups, int64_t slots,
+                         int64_t capacity)
+{
+    return bp_model_decode_new(out, ((bounded_model *)lm)->model, groups, slots, capacity);
+}
+
+static int64_t decode_bytes(const bp_model *lm, int groups, int64_t slots, int64_t capacity)
+{
+    return bp_model_decode_bytes(((const bounded_model *)lm)->model, groups, slots, capacity);
+}
+
 static void free_model(bp_model *lm)
 {
     bounded_model *self = (bounded_model *)lm;
@@ -99,7 +134,11 @@ static void free_model(bp_model *lm)
     bp_free(self);
 }
 
-static const bp_model_ops OPS = {.score = score, .free = free_model};
+static const bp_model_ops OPS = {.score = score,
+                                 .distribution = find_distribution,
+                                 .free = free_model,
+                                 .decode_new = decode_new,
+                                 .decode_bytes = decode_bytes};
 
 bp_err bp_boundaries_new(bp_model **out, bp_model *model, const bp_mesh *mesh, int64_t memory_bytes)
 {

@@ -1,5 +1,5 @@
-/* A language model that also tells how probable it is that a word ends: what the surprisal of words
- * is corrected by. */
+/* A language model that also tells how probable it is that a word begins next: what the surprisal
+ * of words is corrected by. */
 #ifndef BP_INFER_SCORE_BOUNDARIES_H
 #define BP_INFER_SCORE_BOUNDARIES_H
 

@@ -131,6 +131,8 @@ static bp_err answer(void *context, const void *what)
         it.batch.targets = self->targets;
         it.batch.sources = self->sources;
         it.batch.source_lengths = self->source_lengths;
+        it.batch.segments = NULL; /* what is not sent would be the lead's pointers */
+        it.batch.vectors = it.batch.source_vectors = NULL;
     }
     scorer_share_batch(self->each->mesh->ensemble, &it.batch);
     bp_heartbeat_progress();

@@ -46,6 +46,8 @@ static bp_err answer(void *context, const void *what)
         batch.targets = mine->targets;
         batch.sources = mine->sources;
         batch.source_lengths = mine->source_lengths;
+        batch.segments = NULL; /* what is not sent would be the lead's pointers */
+        batch.vectors = batch.source_vectors = NULL;
     }
     scorer_share_batch(self->mesh->ensemble, &batch);
     bp_heartbeat_step(++mine->batches);

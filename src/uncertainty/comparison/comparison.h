@@ -139,7 +139,8 @@ bp_err comparison_read_metadata(comparison_metadata *metadata, const comparison_
 
 /** The same of predictions: the task of `model`, which they are compared with, and their members.
  *
- * Local. Errors: those of bp_predictions_read; BP_ERR_CONFIG a task without outcomes. */
+ * Local. Errors: those of bp_predictions_read; BP_ERR_CONFIG a task without outcomes; BP_ERR_FORMAT
+ * another number of outcomes than the model's, where it is not told by a CSV's names of classes. */
 bp_err comparison_read_predictions(comparison_metadata *metadata, const comparison_method *method,
                                    const comparison_metadata *model);
 

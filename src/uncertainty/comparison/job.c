@@ -21,15 +21,17 @@ static bool lacks_scores(const comparison_job *self)
 {
     static const char *const scores[] = {"tokens.h5", "documents.h5", "summary.json"},
                              *const outcomes[] = {"outcomes.h5"};
+    enum { TABLES = 2, ALL = 3 }; /* of scores; there is no summary of predictions of others */
     const comparison_results *results = &self->results;
     bool kept = bp_path_is_dir(bp_path_in(results->folder, "scores").text), lacks = false;
 
     for (int64_t m = 0; m < results->methods.count && kept && !lacks; m++) {
-        char *folder =
-            bp_sprintf("%s/scores/%s/score", results->folder, results->methods.items[m].name);
+        const comparison_method *method = &results->methods.items[m];
+        char *folder = bp_sprintf("%s/scores/%s/score", results->folder, method->name);
 
-        lacks = bp_run_first_missing(folder, outcomes, 1) &&
-                bp_run_first_missing(folder, scores, sizeof scores / sizeof scores[0]);
+        lacks =
+            bp_run_first_missing(folder, outcomes, 1) &&
+            bp_run_first_missing(folder, scores, comparison_is_predictions(method) ? TABLES : ALL);
         bp_free(folder);
     }
     return lacks;

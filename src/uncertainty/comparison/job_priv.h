@@ -93,6 +93,9 @@ bp_err comparison_job_derive(const comparison_job *self, int64_t method, bp_conf
  * the ranks of mesh.members has them as data ranks. */
 bp_err comparison_job_set_mesh(const comparison_job *self, int64_t members, bp_config *config);
 
+/** Did a start begin the method's score run? On the coordinator. */
+bool comparison_has_score_run(const comparison_job *self, int64_t method);
+
 /* ---- record.json, on the coordinator ---- */
 
 /** Read it, or begin one. Errors: BP_ERR_FORMAT an unknown version; BP_ERR_IO. */

@@ -49,18 +49,23 @@ bp_err comparison_read_predictions(comparison_metadata *metadata, const comparis
     bp_err err = bp_predictions_read(&predictions, method->path);
 
     *metadata = *model;
+    metadata->not_best = 0;
     metadata->task.precision = 0;
     metadata->ensemble = predictions.members > 1;
     metadata->members = predictions.members;
     metadata->train_seconds = NAN;
     if (err == BP_OK)
         err = bp_sha256_of_file(method->path, metadata->digest, NULL);
-    bp_predictions_clear(&predictions);
     if (err == BP_OK &&
         (!bp_task_is_softmax(&model->task) || bp_task_kind_of(&model->task)->over_places))
         err = BP_FAIL(BP_ERR_CONFIG, "predictions.no_outcomes",
                       "the models predict values or ends of answers, which have no probabilities "
                       "by outcome: at uncertainty.models; leave the predictions out");
+    /* classes of a CSV are looked up once the models were scored, which tells their names */
+    if (err == BP_OK && comparison_outcomes(model) > 0 &&
+        (!predictions.names || !bp_task_has_head(&model->task)))
+        err = bp_predictions_sort(&predictions, NULL, comparison_outcomes(model), method->path);
+    bp_predictions_clear(&predictions);
     return err == BP_OK ? err : bp_err_prefix(err, "method %s", method->name);
 }
 
@@ -305,6 +310,7 @@ static bp_err write_files(const char *folder, const float *table, const scored_r
 
     if (err == BP_OK)
         err = bp_dir_make(score);
+    bp_dir_sweep(score);
     if (err == BP_OK)
         err = write_table(path, table, rows, classes);
     if (err == BP_OK && !classes)

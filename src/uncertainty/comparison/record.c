@@ -97,3 +97,13 @@ bp_err comparison_record_add(const comparison_job *self, int64_t method, const c
     (void)json_object_set_new(entry, key, json_real(isnan(before) ? seconds : before + seconds));
     return comparison_record_save(self);
 }
+
+bool comparison_has_score_run(const comparison_job *self, int64_t m)
+{
+    char *path = bp_sprintf("%s/scores/%s/run.json", self->results.folder,
+                            self->results.methods.items[m].name);
+    bool has = bp_path_exists(path);
+
+    bp_free(path);
+    return has;
+}

@@ -174,6 +174,22 @@ static bp_err check_same_vocabulary(const comparison_job *self, int64_t m)
     return methods[m].way->suits ? methods[m].way->suits(&at) : BP_OK;
 }
 
+/* A score run under the name would be overwritten, and count as finished ever after. */
+static bp_err look_at_predictions(comparison_job *self, int64_t m)
+{
+    const comparison_results *results = &self->results;
+    const comparison_method *method = &results->methods.items[m];
+
+    if (comparison_has_score_run(self, m))
+        return BP_FAIL(BP_ERR_CONFIG, "predictions.name_taken",
+                       "a model was scored as method %s before, and now it is predictions: at "
+                       "uncertainty.models; rename the method",
+                       method->name);
+    return comparison_read_predictions(
+        &results->metadata[m], method,
+        &results->metadata[comparison_first_model(&results->methods)]);
+}
+
 static bp_err look_at_files(comparison_job *self)
 {
     comparison_results *results = &self->results;
@@ -187,9 +203,7 @@ static bp_err look_at_files(comparison_job *self)
             err = comparison_read_metadata(&results->metadata[m], &results->methods.items[m]);
     for (int64_t m = 0; err == BP_OK && m < results->methods.count; m++)
         if (comparison_is_predictions(&results->methods.items[m]))
-            err = comparison_read_predictions(
-                &results->metadata[m], &results->methods.items[m],
-                &results->metadata[comparison_first_model(&results->methods)]);
+            err = look_at_predictions(self, m);
     for (int64_t m = 1; err == BP_OK && m < results->methods.count; m++)
         err = check_same_vocabulary(self, m);
     if (err == BP_OK)

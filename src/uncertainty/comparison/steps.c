@@ -119,17 +119,6 @@ static bp_err score(comparison_job *self, int64_t m, bp_config *config,
 
 /* ---- conformal sets: before the scores, which count them ---- */
 
-/* A score run that an older program began has none. */
-static bool has_score_run(const comparison_job *self, int64_t m)
-{
-    char *path = bp_sprintf("%s/scores/%s/run.json", self->results.folder,
-                            self->results.methods.items[m].name);
-    bool has = bp_path_exists(path);
-
-    bp_free(path);
-    return has;
-}
-
 static bp_err fit_sets(comparison_job *self, int64_t m, bp_config *config,
                        const bp_ensemble_spec *spec, comparison_set_fit *fit)
 {
@@ -155,8 +144,8 @@ static bp_err fit_sets(comparison_job *self, int64_t m, bp_config *config,
     return err;
 }
 
-/* The method's, from the record or fitted now; of a finished or begun score run without them none:
- * fit->predictions is 0. */
+/* The method's, from the record or fitted now; of a finished or begun score run without them (an
+ * older program's) none: fit->predictions is 0. */
 static bp_err find_sets(comparison_job *self, int64_t m, bp_config *config,
                         const bp_ensemble_spec *spec, comparison_set_fit *fit)
 {
@@ -166,7 +155,9 @@ static bp_err find_sets(comparison_job *self, int64_t m, bp_config *config,
     if (!comparison_job_wants_sets(self))
         return BP_OK;
     if (self->mesh->coordinates)
-        known = comparison_job_recall_sets(self, m, fit) ? 1 : has_score_run(self, m) ? 2 : 0;
+        known = comparison_job_recall_sets(self, m, fit) ? 1
+                : comparison_has_score_run(self, m)      ? 2
+                                                         : 0;
     known = bp_all_max_int(known, self->world);
     if (known == 0)
         return fit_sets(self, m, config, spec, fit);
