@@ -28,12 +28,12 @@ void bp_tokens_writer_free(bp_tokens_writer **writer);
 typedef struct bp_outcomes {
     const bp_score_plan *plan;
     const bp_token_statistics *statistics;
-    const int64_t *predictions; /* [plan->documents] of each document */
-    int64_t count;              /* their sum */
-    const float *values;        /* [statistics->count and extras][count]; NaN: not known */
-    unsigned extras;            /* bp_model_info.extras, and in `values` after the others */
-    float *label;               /* [count] of named outcomes: the true one, -1 where it is not
-                                   known; NULL: it is not written */
+    const int64_t *predictions;       /* [plan->documents] of each document */
+    int64_t count;                    /* their sum */
+    const float *values;              /* [statistics->count and extras][count]; NaN: not known */
+    unsigned extras;                  /* bp_model_info.extras, and in `values` after the others */
+    float *label;                     /* [count] of named outcomes: the true one, -1 where it is not
+                                         known; NULL: it is not written */
     const char *const *outcome_names; /* [outcomes]; NULL: they have none */
     int64_t outcomes;
 } bp_outcomes;
