@@ -274,10 +274,10 @@ const bp_tool bp_tool_surprisal = {
                  "sentence ends with a word that ends with a full stop, ! or ?, and closing quotes "
                  "or brackets.\n"
                  "With --boundaries the probability is that of the word and of its end: the "
-                 "tokens' times that of what may follow a word, a token that begins one or the end "
-                 "of the document, and divided by that of the same before its first token, where "
-                 "that begins with a blank. The last word of a document has it with "
-                 "score.end=yes.",
+                 "product of its tokens' probabilities, times the probability that a new word or "
+                 "the document's end follows, divided by the same probability before its first "
+                 "token, where that begins with white space. The last word of a document has it "
+                 "with score.end=yes.",
              .options = OPTIONS,
              .examples = "  bagpipe-data surprisal runs/scored > words.csv\n"
                          "  bagpipe-data surprisal runs/small runs/large --unit nats\n",

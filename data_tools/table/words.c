@@ -165,7 +165,7 @@ static bp_err spell_text(scored_words *words, const int64_t *ids, int64_t count)
         if (special)
             continue;
         before = words->text.bytes;
-        err = bp_tokenizer_token_bytes(words->tokenizer, ids[k], &words->text);
+        err = bp_tokenizer_spell(words->tokenizer, ids[k], &words->text);
         if (pieces && joins && words->text.bytes - before > 2 &&
             memcmp(words->text.data + before, "##", 2) == 0) {
             memmove(words->text.data + before, words->text.data + before + 2,

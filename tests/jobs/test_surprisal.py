@@ -186,6 +186,35 @@ class Surprisal(JobTest):
                 total = file["nll"][:].sum() / math.log(2)
             self.assertAlmostEqual(sum(float(row["surprisal"]) for row in rows) / total, 1, delta=1e-6)
 
+    def test_marks_are_blanks_and_fallback_tokens_bytes(self):
+        """A tokenizer of LLaMA's kind: its words are those of the text, and P(B) counts what begins with white space, a line's end of one byte too."""
+        mark, special = "\u2581", ["<unk>", "<s>", "</s>"]
+        names = special + [f"<0x{byte:02X}>" for byte in range(256)] + [mark, *"abcdefghijklmnopqrstuvwxyz.", mark + "t", "he", mark + "the"]
+        added = [{"id": k, "content": name, "single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True} for k, name in enumerate(special)]
+        self.write("llama.json", json.dumps({
+            "version": "1.0", "truncation": None, "padding": None, "added_tokens": added, "pre_tokenizer": None, "post_processor": None,
+            "normalizer": {"type": "Sequence", "normalizers": [{"type": "Prepend", "prepend": mark}, {"type": "Replace", "pattern": {"String": " "}, "content": mark}]},
+            "decoder": {"type": "Sequence", "decoders": [{"type": "Replace", "pattern": {"String": mark}, "content": " "}, {"type": "ByteFallback"}, {"type": "Fuse"},
+                                                         {"type": "Strip", "content": " ", "start": 1, "stop": 0}]},
+            "model": {"type": "BPE", "dropout": None, "unk_token": "<unk>", "continuing_subword_prefix": None, "end_of_word_suffix": None, "fuse_unk": True,
+                      "byte_fallback": True, "ignore_merges": False, "vocab": {name: k for k, name in enumerate(names)},
+                      "merges": [f"{mark} t", "h e", f"{mark}t he"]}}))
+        text = "the cat \u00e9 sat.\na bird"
+        self.corpus("llama", [text], "llama.json")
+        self.must(["bagpipe-data", "corpus", "--tokenizer", self.at("llama.json"), "--format", "lines", "--out", self.at("llama-train.h5"), self.at("valid.txt")])
+        self.must(["bagpipe", "pretrain", self.at("small.ini"), f"run.dir={self.at('llama')}", f"corpus.train={self.at('llama-train.h5')}", "corpus.valid=", "train.steps=2"])
+        self.score("llama-scored", "llama", "llama", "score.boundaries=yes", "score.end=yes")
+        rows = self.surprisal(self.at("llama-scored"), "--unit", "nats")
+        self.assertEqual([(row["word"], row["characters"]) for row in rows], [(word, str(len(word))) for word in text.split()])
+        self.assertEqual([row["tokens"] for row in rows], ["1", "4", "3", "5", "2", "5"])
+        with h5py.File(os.path.join(self.at("llama-scored"), "score", "tokens.h5")) as file:
+            ids, begins = file["tokens"][:], file["boundary_logprob"][:]
+        w = tensors_of(os.path.join(self.at("llama"), "checkpoints", bagpipe_test.steps(self.at("llama"))[-1]))
+        log_p = log_softmax(gpt_logits(w, numpy.concatenate([[ids[-1]], ids[:-1]])[None], 4))[0]
+        white = [k for k, name in enumerate(names) if name[0] == mark or name in [f"<0x{byte:02X}>" for byte in b"\t\n\v\f\r "]]
+        of = numpy.array([k in (names.index("<unk>"), ids[-1]) or k in white for k in range(log_p.shape[-1])])
+        self.assertLess(numpy.abs(numpy.log(numpy.exp(log_p) @ of) - begins).max(), 1e-4)
+
     def test_what_was_not_scored_is_empty(self):
         self.score("bare", "one", "text", "score.prefix=none")
         rows = self.surprisal(self.at("bare"))

@@ -22,7 +22,8 @@ int64_t bp_boundaries_bytes(int64_t vocab_size, int64_t windows, int64_t length,
                             int64_t memory_bytes);
 
 /** begins[vocab_size] by the tokenizer that the corpus keeps: tokens that do not continue the text
- * without a blank, and the end-of-document token; no other special ones.
+ * without a blank, special ones without a role among them (they are words of their own), the
+ * unknown token and the end-of-document token.
  *
  * Local. Owns: *begins is the caller's, bp_free().
  * Errors:     BP_ERR_CONFIG it keeps none; those of bp_tokenizer_parse; *begins is NULL. */

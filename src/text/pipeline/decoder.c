@@ -309,6 +309,35 @@ static bp_err run_step(const bp_decode_step *step, bp_regex_work *work, bp_token
     return err;
 }
 
+/* Not those that need its neighbours. */
+static bool spells(bp_decode_kind kind)
+{
+    return kind != BP_DECODE_FUSE && kind != BP_DECODE_STRIP && kind != BP_DECODE_WORDPIECE;
+}
+
+bp_err bp_decoder_spell(const bp_decoder *decoder, const char *token, size_t bytes, bp_buffer *text)
+{
+    bp_regex_work *work = bp_regex_work_new();
+    bp_token_list now = {0};
+    bp_err err = BP_OK;
+
+    bp_token_list_add(&now, token, bytes);
+    for (int k = 0; k < decoder->count && now.spans.count > 0 && err == BP_OK; k++) {
+        bp_token_list next = {0};
+
+        if (!spells(decoder->steps[k].kind))
+            continue;
+        err = run_one(&decoder->steps[k], work, now.text.data, now.text.bytes, false, false, &next);
+        bp_token_list_clear(&now);
+        now = next;
+    }
+    if (now.text.bytes > 0)
+        bp_buffer_add(text, now.text.data, now.text.bytes);
+    bp_token_list_clear(&now);
+    bp_regex_work_free(&work);
+    return err;
+}
+
 bp_err bp_decoder_run(const bp_decoder *decoder, bp_token_list *tokens, bp_buffer *text)
 {
     bp_regex_work *work = bp_regex_work_new();

@@ -45,5 +45,9 @@ void bp_token_list_add(bp_token_list *list, const char *text, size_t bytes);
 
 /** Append the text of the tokens, which are used up. Errors: those of bp_regex_next. */
 bp_err bp_decoder_run(const bp_decoder *decoder, bp_token_list *tokens, bp_buffer *text);
+/** Append what one token is within a text, which others precede and follow: its marks are spaces,
+ * and <0x0A> is the byte, as far as the steps say so. Errors: those of bp_regex_next. */
+bp_err bp_decoder_spell(const bp_decoder *decoder, const char *token, size_t bytes,
+                        bp_buffer *text);
 
 #endif

@@ -258,19 +258,28 @@ static bool begins_word(const bp_tokenizer *tokenizer, const bp_buffer *text)
     return begins_with(text, "\xE2\x96\x81") || (bp_unicode_classes()[c] & 7) == BP_CLASS_SPACE;
 }
 
+bp_err bp_tokenizer_spell(const bp_tokenizer *tokenizer, int64_t id, bp_buffer *text)
+{
+    const bp_strmap_entry *entry =
+        id >= 0 && id < tokenizer->names.count ? &tokenizer->names.entries[id] : NULL;
+
+    if (!entry || entry->value != 0 || is_byte_level(tokenizer))
+        return bp_tokenizer_token_bytes(tokenizer, id, text);
+    return bp_decoder_spell(&tokenizer->pipeline->decoder, bp_strmap_key(&tokenizer->names, id),
+                            entry->bytes, text);
+}
+
 bp_err bp_tokenizer_word_parts(const bp_tokenizer *tokenizer, bool *continues)
 {
-    uint8_t *scratch = bp_alloc("text.decode", (int64_t)bp_tokenizer_longest(tokenizer) + 1, 1);
     bp_buffer text = {0};
     bp_err err = BP_OK;
 
     for (int64_t id = 0; id < tokenizer->names.count && err == BP_OK; id++) {
         text.bytes = 0;
-        err = decode_one(tokenizer, id, true, scratch, &text);
+        err = bp_tokenizer_spell(tokenizer, id, &text);
         continues[id] = tokenizer->names.entries[id].value == 0 && !begins_word(tokenizer, &text);
     }
     bp_buffer_clear(&text);
-    bp_free(scratch);
     return err;
 }
 

@@ -225,5 +225,8 @@ bp_err bp_tokenizer_word_parts(const bp_tokenizer *tokenizer, bool *continues);
 /** Append the bytes of one token. A special token's are its name. Errors: as
  * bp_tokenizer_token_text. */
 bp_err bp_tokenizer_token_bytes(const bp_tokenizer *tokenizer, int64_t id, bp_buffer *bytes);
+/** The same of what the token is within a text: U+2581 is a space and <0x0A> a byte, where the
+ * tokenizer's decoder says so. Errors: as bp_tokenizer_token_text; those of bp_regex_next. */
+bp_err bp_tokenizer_spell(const bp_tokenizer *tokenizer, int64_t id, bp_buffer *text);
 
 #endif

@@ -39,7 +39,8 @@ const bp_option bp_uncertainty_options[] = {
     {.key = "uncertainty.coverages",
      .type = BP_OPTION_STRING,
      .value = "50, 80, 90",
-     .help = "percentages of the surest predictions whose accuracy is told, with its interval",
+     .help = "percentages of the surest predictions for which accuracy is reported, with its "
+             "interval",
      .at = BP_AT(bp_uncertainty_keys, coverages)},
     {.key = "uncertainty.temper_tokens",
      .type = BP_OPTION_INT,
@@ -78,7 +79,7 @@ const bp_option bp_uncertainty_options[] = {
      .at = BP_AT(bp_uncertainty_keys, valid)},
     {.key = "corpus.train",
      .type = BP_OPTION_STRING,
-     .help = "the training text: for :laplace",
+     .help = "the training text: for :laplace and :mahalanobis",
      .at = BP_AT(bp_uncertainty_keys, train)},
     {.key = NULL}};
 

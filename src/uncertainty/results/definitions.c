@@ -86,9 +86,10 @@ static const comparison_definition DEFINITIONS[] = {
      "mutual_information (between the prediction and the member), entropy (of the mixture), "
      "confidence (minus the logarithm of the largest probability), energy (minus the logarithm of "
      "the sum of exp(logit), the mean over members; Liu et al. 2020, at temperature 1; not of "
-     "spans). No label of a shifted document is used. A method of one distribution has no mutual "
-     "information, so no figure and no "
-     "difference by it: null"},
+     "spans), mahalanobis (with :mahalanobis: the squared distance of the last state from the "
+     "nearest class mean of corpus.train, in the covariance that classes share; Lee et al. 2018; "
+     "not of spans). No label of a shifted document is used. A method of one distribution has no "
+     "mutual information, so no figure and no difference by it: null"},
     {"members", "Members",
      "M, the distributions that are mixed: members, passes or samples. Mutual information is a "
      "plug-in estimate: it grows with M on average, and never exceeds log M. Compare its values "
@@ -110,7 +111,8 @@ static const comparison_definition DEFINITIONS[] = {
     {"train_seconds", "Training",
      "wall-clock seconds of the training steps of all models of the method, one after another; "
      "null for models that were imported"},
-    {"fit_seconds", "Fit", "seconds to fit the Laplace approximation; null for other methods"},
+    {"fit_seconds", "Fit",
+     "seconds of the fit of :laplace or :mahalanobis; null for other methods"},
     {"score_seconds", "Scoring",
      "wall-clock seconds to score all corpora, over all starts but those that were killed"},
     {"memory_mib", "Memory", "peak resident memory of the largest rank while scoring, in MiB"},

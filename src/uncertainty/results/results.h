@@ -171,7 +171,7 @@ bp_err comparison_difference(comparison_value *values, const comparison_result *
 /** What a method costs. NaN: not known. */
 typedef struct comparison_cost {
     double train_seconds; /* the sum of `seconds` in the metrics of its models */
-    double fit_seconds;   /* of a Laplace approximation */
+    double fit_seconds;   /* of :laplace or :mahalanobis */
     double score_seconds; /* over all starts that ended by themselves */
     double memory_mib;    /* peak resident memory of the largest rank while scoring */
 } comparison_cost;
