@@ -103,7 +103,7 @@ size_t network_piece_bytes(const bp_network *network, const bp_example_maker *ma
 bp_err network_differentiate(bp_model *model, const bp_model_batch *batch, float *gradients,
                              float *source_gradients);
 void network_look_up(bp_model *model, bool of_source, const int32_t *tokens, int64_t count,
-                     float *rows);
+                     float *rows, float *scratch);
 void network_find_vectors(network_model *self);
 /** Memory of some windows forward and backward. */
 size_t network_gradient_bytes(const bp_network *network, const bp_example_maker *maker,
