@@ -196,8 +196,8 @@ bp_activations bp_stack_behind(const bp_model_shape *shape, int block)
 
     if (block > shape->layers) /* a transform's */
         behind.item[0].columns = E;
-    if (block == 0 && E > shape->width) /* what its projection reads is in its place */
-        behind.item[0].columns = E;
+    if (block == 0) /* what its projection reads is in its place */
+        behind.item[0].inside = E;
     if (block == 0 || bp_model_balance(shape) == 0)
         return behind;
     behind.count = 2;
