@@ -69,9 +69,9 @@ typedef struct network_question {
  * BP_ERR_SYSTEM: the same on all its ranks. */
 bp_err network_run_batch(network_model *self, const bp_model_batch *batch,
                          const network_question *asked);
-/** How windows of a batch become examples. */
+/** How windows of a batch become examples. `maker` points into the struct: it is not copied. */
 typedef struct network_pieces {
-    bp_example_maker maker; /* its rules are `given` */
+    bp_example_maker maker; /* its rules are this struct, where they read `given` */
     struct {
         const int32_t *segments;   /* of the batch's windows; NULL: it has none */
         int64_t first_slot, start; /* a decoder begins with this token */
