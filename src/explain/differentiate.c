@@ -44,23 +44,28 @@ bp_err bp_explain_vectors_of(bp_explain_vectors *out, bp_model *lm,
                              const bp_explain_settings *settings, const bp_explained *document)
 {
     int64_t E = settings->info->vector_width, floats = document->T * E;
+    float *scratch = bp_try_alloc("explain.vectors", floats, sizeof *scratch);
 
     *out = (bp_explain_vectors){.E = E,
                                 .own = bp_try_alloc("explain.vectors", floats, sizeof(float)),
                                 .base = bp_try_alloc("explain.vectors", floats, sizeof(float))};
-    bp_err err = bp_agree(
-        settings->group,
-        out->own && out->base ? BP_OK : bp_fail_memory("word vectors", 2 * floats, sizeof(float)));
-    if (err != BP_OK)
+    bp_err err =
+        bp_agree(settings->group, out->own && out->base && scratch
+                                      ? BP_OK
+                                      : bp_fail_memory("word vectors", 3 * floats, sizeof(float)));
+    if (err != BP_OK) {
+        bp_free(scratch);
         return err;
-    lm->ops->look_up(lm, false, document->inputs, document->T, out->own);
+    }
+    lm->ops->look_up(lm, false, document->inputs, document->T, out->own, scratch);
     memset(out->base, 0, (size_t)floats * sizeof(float));
     if (settings->baseline >= 0) {
         int32_t *tokens = baseline_tokens(settings, document);
 
-        lm->ops->look_up(lm, false, tokens, document->T, out->base);
+        lm->ops->look_up(lm, false, tokens, document->T, out->base, scratch);
         bp_free(tokens);
     }
+    bp_free(scratch);
     return BP_OK;
 }
 

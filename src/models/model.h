@@ -294,10 +294,10 @@ typedef struct bp_model_ops {
      * reads and what each leaves, after the head's norm, recomputed for each: rows for `logits`.
      * Valid on the ranks of the last pipeline stage. Errors: as `score`. */
     bp_err (*layers)(bp_model *lm, const bp_model_batch *batch, float *states);
-    /** rows[count][info.vector_width]: the word vectors of tokens, of sources or of inputs. Valid
-     * on all ranks of mesh->model. */
-    void (*look_up)(bp_model *lm, bool of_source, const int32_t *tokens, int64_t count,
-                    float *rows);
+    /** rows[count][info.vector_width]: the word vectors of tokens, of sources or of inputs; scratch
+     * is as large. Valid on all ranks of mesh->model. */
+    void (*look_up)(bp_model *lm, bool of_source, const int32_t *tokens, int64_t count, float *rows,
+                    float *scratch);
     void (*free)(bp_model *lm);
 
     /* Decoding; NULL for a model that can't. Called through bp_model_decode_new and the functions

@@ -199,12 +199,12 @@ bp_err network_differentiate(bp_model *model, const bp_model_batch *batch, float
 }
 
 void network_look_up(bp_model *model, bool of_source, const int32_t *tokens, int64_t count,
-                     float *rows)
+                     float *rows, float *scratch)
 {
     network_model *self = (network_model *)model;
 
     if (self->mesh->pipeline_at == 0)
-        bp_embedding_rows(self->network->blocks[0], of_source, tokens, count, rows);
+        bp_embedding_rows(self->network->blocks[0], of_source, tokens, count, rows, scratch);
     share(self, rows, count * model->info.vector_width);
 }
 

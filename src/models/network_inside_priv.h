@@ -69,9 +69,9 @@ typedef struct network_question {
  * BP_ERR_SYSTEM: the same on all its ranks. */
 bp_err network_run_batch(network_model *self, const bp_model_batch *batch,
                          const network_question *asked);
-/** How windows of a batch become examples. */
+/** How windows of a batch become examples. `maker` points into the struct: it is not copied. */
 typedef struct network_pieces {
-    bp_example_maker maker; /* its rules are `given` */
+    bp_example_maker maker; /* its rules are this struct, where they read `given` */
     struct {
         const int32_t *segments;   /* of the batch's windows; NULL: it has none */
         int64_t first_slot, start; /* a decoder begins with this token */
@@ -103,7 +103,7 @@ size_t network_piece_bytes(const bp_network *network, const bp_example_maker *ma
 bp_err network_differentiate(bp_model *model, const bp_model_batch *batch, float *gradients,
                              float *source_gradients);
 void network_look_up(bp_model *model, bool of_source, const int32_t *tokens, int64_t count,
-                     float *rows);
+                     float *rows, float *scratch);
 void network_find_vectors(network_model *self);
 /** Memory of some windows forward and backward. */
 size_t network_gradient_bytes(const bp_network *network, const bp_example_maker *maker,

@@ -1,6 +1,6 @@
 /* Filling a network that runs only forward. Where its products read a copy of the values (bf16),
  * the values come block by block into one buffer, which is used again once they are packed. Called
- * by network_model.c once. Called by network_model.c. */
+ * by network_model.c, once. */
 #include "models/network_load_priv.h"
 
 #include "base/err.h"

@@ -6,11 +6,6 @@
 
 #include <math.h>
 
-static const bp_stack *stack_of(const bp_model_shape *shape)
-{
-    return shape->family->stack;
-}
-
 static int64_t head_width(const bp_model_shape *shape)
 {
     return bp_given_or(shape->stack.head_width, shape->width / shape->heads);
@@ -29,26 +24,6 @@ static int64_t inner_width(const bp_model_shape *shape)
     return bp_given_or(shape->stack.inner, (width + multiple - 1) / multiple * multiple);
 }
 
-int64_t bp_stack_segments(const bp_model_shape *shape)
-{
-    return bp_given_or(shape->stack.segments, stack_of(shape)->segments);
-}
-
-int64_t bp_stack_first_position(const bp_model_shape *shape)
-{
-    return bp_given_or(shape->stack.first_position, stack_of(shape)->first_position);
-}
-
-int64_t bp_stack_embedding_width(const bp_model_shape *shape)
-{
-    return bp_given_or(shape->stack.embedding, shape->width);
-}
-
-static bool is_projected(const bp_model_shape *shape)
-{
-    return bp_stack_embedding_width(shape) != shape->width;
-}
-
 int64_t bp_stack_state_width(const bp_model_shape *shape)
 {
     return bp_task_has_head(&shape->task) ? shape->width : bp_stack_embedding_width(shape);
@@ -58,20 +33,6 @@ int64_t bp_stack_state_width(const bp_model_shape *shape)
 static bool has_transform(const bp_model_shape *shape)
 {
     return stack_of(shape)->transform || is_projected(shape);
-}
-
-static bool has_norms_after(const bp_model_shape *shape)
-{
-    return stack_of(shape)->post_norm || shape->stack.norms_after != 0;
-}
-
-/* As tables of tokens see it. */
-static bp_model_shape of_tables(const bp_model_shape *shape)
-{
-    bp_model_shape out = *shape;
-
-    out.width = bp_stack_embedding_width(shape);
-    return out;
 }
 
 bool bp_stack_is_tied(const bp_model_shape *shape)
@@ -196,8 +157,8 @@ bp_activations bp_stack_behind(const bp_model_shape *shape, int block)
 
     if (block > shape->layers) /* a transform's */
         behind.item[0].columns = E;
-    if (block == 0 && E > shape->width) /* what its projection reads is in its place */
-        behind.item[0].columns = E;
+    if (block == 0) /* what its projection reads is in its place */
+        behind.item[0].inside = E;
     if (block == 0 || bp_model_balance(shape) == 0)
         return behind;
     behind.count = 2;
@@ -213,14 +174,6 @@ static bool turns(const bp_model_shape *shape, int64_t number)
 {
     return has_rotary(shape) &&
            !is_last(number, bp_given_or(shape->stack.rope_period, stack_of(shape)->rope_period));
-}
-
-/* 0: 1 */
-static float embedding_scale(const bp_model_shape *shape)
-{
-    return shape->stack.embedding_scale > 0    ? (float)shape->stack.embedding_scale
-           : stack_of(shape)->scales_embedding ? sqrtf((float)shape->width)
-                                               : 0;
 }
 
 static float logit_scale(const bp_model_shape *shape)
@@ -412,84 +365,6 @@ bp_block *bp_stack_new_layer(bp_network *network, const bp_model_shape *shape, i
     return bp_transformer_new_layer(network, &layer);
 }
 
-/* Positions are added after the projection, and as wide as the model, where no norm follows. */
-static bool positions_follow(const bp_model_shape *shape)
-{
-    return is_projected(shape) && !stack_of(shape)->embedding_norm;
-}
-
-static bp_block *new_positions(bp_network *network, const bp_model_shape *shape)
-{
-    int64_t first = bp_stack_first_position(shape);
-    bp_embedding_part part = {.first_position = first, .places_padding = first > 0};
-    bp_block *block;
-
-    part.wpe = bp_group_add_matrix(bp_network_add_group(network, true), "wpe",
-                                   first + bp_model_positions(shape), shape->width,
-                                   stack_of(shape)->position_std);
-    bp_embedding_new(&block, &network->nn, &part, 1);
-    return block;
-}
-
-bp_block *bp_stack_new_embedding(bp_network *network, const bp_model_shape *shape, bp_param *shared)
-{
-    const bp_stack *stack = stack_of(shape);
-    bp_model_shape tables = of_tables(shape);
-    bool later = positions_follow(shape);
-    int64_t C = tables.width, first = bp_stack_first_position(shape),
-            segments = bp_stack_segments(shape);
-    bp_embedding_part part = {.wte = shared ? shared
-                                            : bp_transformer_add_table(network, &tables, "wte"),
-                              .first_position = first,
-                              .places_padding = first > 0,
-                              .keeps_all = stack->embedding_norm,
-                              .scale = embedding_scale(shape)};
-    bp_block *block;
-
-    part.keeps_all = part.keeps_all || later;
-    if (stack->position_std > 0 && shape->stack.no_positions == 0 && !later) {
-        bp_group *whole = bp_network_add_group(network, true);
-
-        part.wpe = bp_group_add_matrix(whole, "wpe", first + bp_model_positions(shape), C,
-                                       stack->position_std);
-        if (segments > 0)
-            part.segments = bp_group_add_matrix(whole, "segments", segments, C, BP_TRANSFORMER_STD);
-    }
-    bp_embedding_new(&block, &network->nn, &part, 1);
-    return block;
-}
-
-/* The first block of a family of BP_STACK_FAMILY: with the norm after an embedding, and its
- * projection. */
-static bp_block *new_first(bp_network *network, const bp_model_shape *shape, bp_param *shared)
-{
-    bp_row_shape row = {.name = "embedding",
-                        .I = bp_stack_embedding_width(shape),
-                        .O = shape->width,
-                        .has_product = is_projected(shape),
-                        .linear = true,
-                        .no_bias = true,
-                        .epsilon = bp_stack_epsilon(shape),
-                        .mask = 0,
-                        .rms = stack_of(shape)->rms,
-                        .no_norm_bias = stack_of(shape)->no_norm_bias};
-    bp_block *parts[3], *block;
-    int count = 2;
-
-    parts[0] = bp_stack_new_embedding(network, shape, shared);
-    if (!stack_of(shape)->embedding_norm && !is_projected(shape))
-        return parts[0];
-    if (positions_follow(shape)) {
-        row.no_norm = true;
-        row.mask = BP_ROW_KEEPS_ALL;
-    }
-    bp_row_layer_new(&parts[1], &network->nn, &row, bp_network_add_group(network, true));
-    if (positions_follow(shape))
-        parts[count++] = new_positions(network, shape);
-    bp_series_new(&block, &network->nn, parts, count);
-    return block;
-}
-
 /* In the group of the head's table, where it has one of its own. */
 static bp_param *add_head_bias(bp_network *network, const bp_model_shape *shape, bool tied)
 {
@@ -501,56 +376,9 @@ static bp_param *add_head_bias(bp_network *network, const bp_model_shape *shape,
     return bp_group_add_vector_part(group, "head.bias", shape->vocab_size, first, count);
 }
 
-static const char *last_norm(const bp_model_shape *shape)
-{
-    return has_norms_after(shape) ? NULL : "ln_f";
-}
-
-bp_block *bp_stack_new_transform(bp_network *network, const bp_model_shape *shape, int64_t mask)
-{
-    const bp_stack *stack = stack_of(shape);
-    bp_row_shape row = {.name = "transform",
-                        .I = shape->width,
-                        .O = bp_stack_embedding_width(shape),
-                        .has_product = true,
-                        .linear = !stack->transform,
-                        .no_norm = !stack->transform,
-                        .no_bias = stack->no_bias || !stack->transform,
-                        .activation = BP_GELU_EXACT,
-                        .epsilon = bp_stack_epsilon(shape),
-                        .rms = stack->rms,
-                        .no_norm_bias = stack->no_norm_bias,
-                        .mask = mask};
-    bp_block *block;
-
-    bp_row_layer_new(&block, &network->nn, &row, bp_network_add_group(network, true));
-    return block;
-}
-
-/* After the last norm, where there is one. */
-static bp_block *new_transform(bp_network *network, const bp_model_shape *shape)
-{
-    const bp_stack *stack = stack_of(shape);
-    const char *norm = last_norm(shape);
-    bp_block *parts[2], *block;
-
-    if (!norm)
-        return bp_stack_new_transform(network, shape, BP_ROW_KEEPS_ALL);
-    parts[0] = bp_transformer_new_norm(network, &(bp_row_shape){.name = norm,
-                                                                .I = shape->width,
-                                                                .O = shape->width,
-                                                                .rms = stack->rms,
-                                                                .no_norm_bias = stack->no_norm_bias,
-                                                                .epsilon = bp_stack_epsilon(shape),
-                                                                .mask = BP_ROW_KEEPS_ALL});
-    parts[1] = bp_stack_new_transform(network, shape, BP_ROW_KEEPS_ALL);
-    bp_series_new(&block, &network->nn, parts, 2);
-    return block;
-}
-
 static bp_block *new_head(bp_network *network, const bp_model_shape *shape, bp_param *shared)
 {
-    bp_head_shape head = {.norm = has_transform(shape) ? NULL : last_norm(shape),
+    bp_head_shape head = {.norm = has_transform(shape) ? NULL : stack_last_norm(shape),
                           .sparse = stack_of(shape)->transform,
                           .rms = stack_of(shape)->rms,
                           .epsilon = bp_stack_epsilon(shape),
@@ -578,9 +406,9 @@ int bp_stack_blocks(const bp_model_shape *shape)
 void bp_stack_add_block(bp_network *network, const bp_model_shape *shape, int number,
                         bp_param *shared)
 {
-    bp_block *block = number == 0                            ? new_first(network, shape, shared)
+    bp_block *block = number == 0 ? stack_new_first(network, shape, shared)
                       : number == bp_stack_blocks(shape) - 1 ? new_head(network, shape, shared)
-                      : number > shape->layers               ? new_transform(network, shape)
+                      : number > shape->layers               ? stack_new_transform(network, shape)
                                                : bp_stack_new_layer(network, shape, number - 1);
 
     bp_network_add_block(network, block);
@@ -623,7 +451,7 @@ bp_backbone bp_stack_backbone(const bp_model_shape *shape)
 
     return (bp_backbone){.blocks = bp_transformer_blocks(shape) - 1,
                          .layers_from = 1,
-                         .norm = last_norm(shape),
+                         .norm = stack_last_norm(shape),
                          .tied =
                              stack->keeps_words && bp_stack_is_tied(shape) && !is_projected(shape),
                          .rms = stack->rms,

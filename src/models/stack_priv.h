@@ -1,8 +1,13 @@
-/* What the files of stacks share: widths, and rotary positions. */
+/* What the files of stacks share: widths, blocks around the layers, and rotary positions. */
 #ifndef BP_MODELS_STACK_PRIV_H
 #define BP_MODELS_STACK_PRIV_H
 
 #include "models/stack.h"
+
+static inline const bp_stack *stack_of(const bp_model_shape *shape)
+{
+    return shape->family->stack;
+}
 
 static inline double real_or(double given, double otherwise)
 {
@@ -14,6 +19,35 @@ static inline double stack_epsilon(const bp_model_shape *shape)
 {
     return real_or(shape->stack.epsilon, real_or(shape->family->stack->epsilon, 1e-5));
 }
+
+static inline bool is_projected(const bp_model_shape *shape)
+{
+    return bp_stack_embedding_width(shape) != shape->width;
+}
+
+/* As tables of tokens see it. */
+static inline bp_model_shape of_tables(const bp_model_shape *shape)
+{
+    bp_model_shape out = *shape;
+
+    out.width = bp_stack_embedding_width(shape);
+    return out;
+}
+
+static inline bool has_norms_after(const bp_model_shape *shape)
+{
+    return stack_of(shape)->post_norm || shape->stack.norms_after != 0;
+}
+
+/* ---- stack_embedding.c: around the layers ---- */
+
+/** The name of the norm after the last layer; NULL: there is none. */
+const char *stack_last_norm(const bp_model_shape *shape);
+/** The first block of a family of BP_STACK_FAMILY: with the norm after an embedding, and its
+ * projection. */
+bp_block *stack_new_first(bp_network *network, const bp_model_shape *shape, bp_param *shared);
+/** The transform before the head, after the last norm, where there is one. */
+bp_block *stack_new_transform(bp_network *network, const bp_model_shape *shape);
 
 /* ---- stack_states.c: of stacks with state-space layers ---- */
 

@@ -1,5 +1,5 @@
-/* run.json: what a run is, and how it ended. Written at each start and end. Called by run_folder.c.
- * */
+/* run.json: what a run is, and how it ended. Written at each start and end. Called by
+ * run_folder.c. */
 #include "run/run_record_priv.h"
 
 #include "base/config/json.h"

@@ -266,6 +266,7 @@ class Gguf(JobTest):
                 path, _ = self.exported(self.at(name), name + ".gguf", "--type", "f32")
                 theirs = gguf_file.Reader(path)
                 self.assertEqual({tensor[:-7] for tensor in theirs.tensors if tensor.startswith("rope_")}, set(factors))
+                self.assertEqual(theirs.keys.get(f"{kind}.rope.scaling.type"), {"llama3": None}.get(keys[0].split("=")[1], keys[0].split("=")[1]))
                 for tensor, values in factors.items():
                     numpy.testing.assert_allclose(numpy.frombuffer(theirs.tensors[tensor + ".weight"][2], "<f4"), values, rtol=1e-6)
                 out, _ = self.imported(path)
@@ -276,9 +277,11 @@ class Gguf(JobTest):
         odd = numpy.array([1, 1, 2, 1.5, 3, 3, 5, 7.25], "f4")
         model = read_json(self.imported(self.made("odd.gguf", keys, {**tensors, "rope_freqs.weight": odd})[0])[0], "manifest.json")["state"]["model"]
         self.assertEqual((model["rope_scaling"], model["rope_short_factors"], model["rope_long_factors"], model["rope_attention_factor"]), ("longrope", odd.tolist(), odd.tolist(), 1))
-        for keys in (["model.rope_scaling=dynamic", "model.rope_factor=2"], [*yarn, "model.rope_beta_fast=16"], [*longrope, "model.rope_factor=3"]):
-            self.must(["bagpipe", "pretrain", self.at("small.ini"), "run.dir=" + self.at("no" + keys[-1]), "model.kind=llama", "model.layers=1", "model.width=64", "model.heads=4", *SHORT, *keys])
-            self.assert_error(run([program("bagpipe-data"), "export", self.at("no" + keys[-1]), "--out", self.at("never.gguf"), "--form", "gguf"]), 65, "[gguf.no_counterpart]")
+        for number, (kind, keys) in enumerate((("llama", ["model.rope_scaling=dynamic", "model.rope_factor=2"]), ("llama", [*yarn, "model.rope_beta_fast=16"]),
+                                               ("llama", [*longrope, "model.rope_factor=3"]), ("qwen3", llama3), ("olmo2", longrope), ("phi3", llama3))):
+            self.must(["bagpipe", "pretrain", self.at("small.ini"), "run.dir=" + self.at(f"no-{number}"), "model.kind=" + kind, "model.layers=1", "model.width=64", "model.heads=4", *SHORT, *keys])
+            self.assert_error(run([program("bagpipe-data"), "export", self.at(f"no-{number}"), "--out", self.at("never.gguf"), "--form", "gguf"]), 65, "[gguf.no_counterpart]",
+                              keys[0].split("=")[1])
 
     def test_a_run_keeps_the_type_that_its_file_was_of(self):
         keys, tensors = self.parts("qwen2")
@@ -355,6 +358,8 @@ class Gguf(JobTest):
                 ("scaling", {"llama.rope.scaling.type": "yarn"}, {}, "gguf.unknown_key", "yarn"),
                 ("attention", {"llama.rope.scaling.type": "yarn", "llama.rope.scaling.factor": ("f32", 4.0), "llama.rope.scaling.attn_factor": ("f32", 2.0)}, {},
                  "gguf.unknown_key", "attention"),
+                ("attention-alone", {"llama.rope.scaling.attn_factor": ("f32", 2.0)}, {}, "gguf.unknown_key", "attention"),
+                ("attention-freqs", {"llama.rope.scaling.attn_factor": ("f32", 2.0)}, {"rope_freqs.weight": square[0, :8] + 1}, "gguf.unknown_key", "attention"),
                 ("scalings", {"llama.rope.scaling.type": "linear"}, {"rope_freqs.weight": square[0, :8] + 1}, "gguf.unknown_key", "linear"),
                 ("pairs", {}, {"rope_freqs.weight": square[0] + 1}, "gguf.bad_tensor", "rope_freqs"),
                 ("factors", {}, {"rope_freqs.weight": square[0, :8]}, "gguf.bad_tensor", "factor 0"),

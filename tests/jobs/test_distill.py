@@ -99,6 +99,16 @@ class Distill(JobTest):
         self.assertAlmostEqual(lines[0]["loss"], hard + 1 - cosine.mean(), delta=1e-5)
         self.assertAlmostEqual((lines[0]["loss"] - lines[1]["loss"]) / 1e-3, lines[0]["grad_norm"] ** 2, delta=0.05 * lines[0]["grad_norm"] ** 2)
 
+    def test_states_of_a_model_with_wider_embeddings(self):
+        """The model is the teacher, so its states lie at a distance of 0, those before its first layer too."""
+        keys = ["model.kind=opt", "model.embedding=24", "model.width=16", "model.heads=2", "optimizer.lr=0", "train.steps=1"]
+        teacher = self.trained("wide", 0, *keys)
+        own = [*keys, f"model.init={teacher}", f"distill.model={teacher}", "distill.layers=0:0,1:1,2:2", "distill.weight=0"]
+        for name, ranks, mesh in (("one", 0, []), ("stages", 2, ["mesh.pipeline=2"])):
+            line = metrics(self.trained(f"wide-{name}", ranks, *own, "distill.states=cosine", *mesh))[0]
+            self.assertLess(abs(line["loss_states"]), 1e-5)
+            self.assertAlmostEqual(line["loss"], metrics(teacher)[0]["loss"], delta=1e-5)
+
     def test_states_on_every_mesh_and_after_a_kill(self):
         """Layers of teacher and model lie on different stages; both learn from soft targets too."""
         keys = ["train.steps=4", "model.dropout=0.1", f"distill.model={self.at('b')}", "distill.layers=0:2,1:0,2:1", "checkpoint.every=2"]

@@ -45,6 +45,15 @@ class Experts(JobTest):
             self.trained(name, 2, f"mesh.expert={first}", *longer, "train.steps=4")
             self.check_bits(whole, name, 2, f"mesh.expert={then}", *longer)
 
+    def test_a_change_is_warned_of_where_bits_change(self):
+        for ranks, times in ((2, 0), (6, 1)):  # data ranks
+            keys = ("train.batch=6", *MIXTRAL, "optimizer.decay=constant", "train.valid_every=0")
+            name = f"warned-{ranks}"
+            self.trained(name, ranks, *keys, "train.steps=1")
+            result = self.pretrain(name, ranks, *keys, "train.steps=2", "mesh.expert=2")
+            self.assertEqual(result.status, 0, str(result))
+            self.assert_warning(result, "[run.other_bits]", times=times)
+
     def test_one_sum_of_gradients_gives_the_losses_of_one_rank(self):
         lines = metrics(self.trained("one-sum", 2, "mesh.expert=2", "train.reduction=running", *MIXTRAL))
         for a, b in zip(metrics(self.trained("running", 0, "train.reduction=running", *MIXTRAL)), lines, strict=True):

@@ -52,6 +52,13 @@ class Memory(JobTest):
         self.assertIn("checkpoint.async", found)
         self.assertTrue(found & {"mesh.pipeline", "mesh.tensor"}, found)
 
+    def test_plan_of_shared_experts_names_keys_that_fit(self):
+        """Four ranks hold one copy of the experts, and their gradients once where they run on."""
+        keys = ("model.kind=mixtral", "model.width=512", "model.inner=2048", "model.experts=16", "model.experts_chosen=1", "train.batch=16", "mesh.expert=4", "--ranks", "4")
+        limit = f"run.memory={int(1.1 * self.estimated(*keys, 'train.reduction=running', 'checkpoint.async=no'))}MiB"
+        line = self.refused(self.job("pretrain", "planned", 0, "--plan", limit, *keys))
+        self.assertIn("use checkpoint.async=no train.reduction=running", line)
+
     def test_plan_that_fits_no_mesh_names_nodes(self):
         wide = ("model.width=512", "model.layers=8", "--ranks", "1")
         limit = f"run.memory={int(self.estimated(*wide) * 0.35)}MiB"

@@ -1,5 +1,5 @@
 /* The report of a scored task: predictions, figures with their intervals, lines for people. Called
- * by task.c after its last unit. Called by task.c, task_page.c and task_spans.c. */
+ * by task.c, task_page.c and task_spans.c. */
 #include "task_priv.h"
 
 #include "base/buffer.h"

@@ -41,6 +41,7 @@ typedef struct bp_gguf_family {
     bool ties;                 /* without output.weight the head is the table of tokens */
     bool rotary;               /* positions are rotary */
     bool partial;              /* they may turn a share of a head, partial_rotary_factor */
+    bool llama3, longrope;     /* llama.cpp reads tensors of these scalings' factors */
     bool original_beside;      /* longrope's original context is beside rope_scaling, which names
                                   it by "type" */
     const char

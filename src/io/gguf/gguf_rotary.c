@@ -181,8 +181,11 @@ static bp_err take_scaling(json_t *config, const bp_gguf *file, const bp_gguf_fa
                      gguf_key_of(file->keys, family, "rope.scaling.original_context_length"),
                  *attention = gguf_key_of(file->keys, family, "rope.scaling.attn_factor");
     const char *scaling = json_string_value(gguf_key_of(file->keys, family, "rope.scaling.type"));
+    bool by_longrope = bp_gguf_find(file, FACTORS[1]) != NULL; /* whose factor that is */
     json_t *out;
 
+    if (attention && json_number_value(attention) != 1 && !by_longrope)
+        return refuse(file, scaling ? scaling : "none", " with a factor of attention");
     if (!scaling && factor && json_number_value(factor) != 0 && json_number_value(factor) != 1)
         scaling = "linear"; /* llama.cpp's default */
     if (!scaling || strcmp(scaling, "none") == 0 ||
@@ -192,8 +195,6 @@ static bp_err take_scaling(json_t *config, const bp_gguf *file, const bp_gguf_fa
         return refuse(file, scaling, "");
     if (json_number_value(factor) <= 0)
         return refuse(file, scaling, ", without a factor");
-    if (attention && json_number_value(attention) != 1)
-        return refuse(file, scaling, " with a factor of attention");
     out = json_pack("{s:s, s:o}", "rope_type", scaling, "factor",
                     gguf_short_real(json_number_value(factor)));
     if (strcmp(scaling, "yarn") == 0)
@@ -250,6 +251,7 @@ static bp_err put_longrope(gguf_rotary *out, json_t *keys, const json_t *config,
     if (!original || json_number_value(json_object_get(scaling, "factor")) > 0)
         return gguf_no_counterpart("positions scaled by longrope",
                                    original ? " with a factor" : " without a context");
+    gguf_set_key(keys, family, "rope.scaling.type", json_string("longrope"));
     put_factors(&out->factors[1], json_object_get(scaling, "short_factor"));
     put_factors(&out->factors[2], json_object_get(scaling, "long_factor"));
     gguf_set_key(keys, family, "rope.scaling.original_context_length",
@@ -319,9 +321,9 @@ bp_err gguf_put_rotary(gguf_rotary *out, json_t *keys, const json_t *config,
         return BP_OK;
     if (rotated / 2 > GGUF_ROTARY_PAIRS)
         return gguf_no_counterpart("scaled positions of heads that are so wide", "");
-    if (strcmp(type, "longrope") == 0)
+    if (strcmp(type, "longrope") == 0 && family->longrope)
         return put_longrope(out, keys, config, scaling, family);
-    if (strcmp(type, "llama3") == 0) {
+    if (strcmp(type, "llama3") == 0 && family->llama3) {
         put_llama3(out, keys, config, scaling, family, rotated);
         return BP_OK;
     }

@@ -255,7 +255,7 @@ static part part_of(const bp_model_shape *shape, int block, int *number)
 }
 
 /* The ids that the discriminator reads follow the states; from there on the states keep their
- * size. */
+ * place. */
 static bp_activations behind(const bp_model_shape *shape, int block)
 {
     int64_t E = shape->own[BP_ELECTRA_EMBEDDING], C = shape->width;
@@ -269,7 +269,7 @@ static bp_activations behind(const bp_model_shape *shape, int block)
     else if (of >= PROJECTION)
         out.item[0].columns = C;
     if (of >= REPLACEMENT && has(shape, BP_ELECTRA_GENERATOR)) {
-        out.item[0].columns = E > C ? E : C;
+        out.item[0].inside = E > C ? E : C;
         out.item[1].name = "replaced";
         out.item[1].columns = 1;
         out.count = 2;

@@ -34,10 +34,10 @@ void bp_embedding_new(bp_block **out, const bp_nn *nn, const bp_embedding_part *
 /** Columns of the tables of such a block, or of a series that begins with one; 0: it is another.
  * Local. */
 int64_t bp_embedding_width(const bp_block *block);
-/** rows[count][width]: the word vectors of tokens of a stream, as they are before they are scaled.
- * Collective over nn->tensor. */
+/** rows[count][width]: the word vectors of tokens of a stream, as they are before they are scaled;
+ * scratch is as large. Collective over nn->tensor. */
 void bp_embedding_rows(const bp_block *block, int stream, const int32_t *tokens, int64_t count,
-                       float *rows);
+                       float *rows, float *scratch);
 
 /** Cosines and sines of rotary positions (kernels.h). */
 struct bp_rotary;

@@ -105,10 +105,11 @@ bp_pass bp_pass_planned(const bp_block *block, const bp_extent *most, bool train
 static int64_t item_floats(const bp_activations *activations, int k, const bp_nn *nn,
                            const bp_pass *pass)
 {
+    int64_t columns = activations->item[k].columns, inside = activations->item[k].inside;
     bp_pass of_stream = *pass;
 
     bp_pass_go_by(&of_stream, activations->item[k].stream);
-    return bp_nn_rows(nn, &of_stream).count * activations->item[k].columns;
+    return bp_nn_rows(nn, &of_stream).count * (inside > columns ? inside : columns);
 }
 
 int64_t bp_activations_floats(const bp_activations *activations, const bp_nn *nn,

@@ -1,6 +1,6 @@
 /* Memory of a Transformer layer: what it keeps from forward to backward, and its scratch. One
- * function lays each out and measures it. Called by transformer_backward.c and transformer_layer.c.
- * */
+ * function lays each out and measures it. Called by transformer_backward.c and
+ * transformer_layer.c. */
 #include "nn/transformer/transformer_priv.h"
 
 /* What attention reads and writes: bf16, rounded once by what makes it, or float32. A plan without

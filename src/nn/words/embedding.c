@@ -337,11 +337,10 @@ int64_t bp_embedding_width(const bp_block *block)
 }
 
 void bp_embedding_rows(const bp_block *block, int stream, const int32_t *tokens, int64_t count,
-                       float *rows)
+                       float *rows, float *scratch)
 {
     const embedding *self = (const embedding *)bp_series_first(block);
     const bp_param *wte = self->parts[0].wte;
-    int64_t floats = count * width_of(self);
 
     for (int k = 1; k < self->count; k++)
         if (self->parts[k].stream == stream)
@@ -349,10 +348,5 @@ void bp_embedding_rows(const bp_block *block, int stream, const int32_t *tokens,
     bp_ids_within("token", tokens, count, 0, wte->shape[0]);
     bp_embedding_forward(rows, wte->value, tokens, count, width_of(self), wte->offset[0],
                          wte->extent[0]);
-    if (block->nn->tensors > 1) {
-        float *scratch = bp_alloc("nn.embedding", floats, sizeof *scratch);
-
-        bp_all_sum(rows, floats, scratch, block->nn->tensor);
-        bp_free(scratch);
-    }
+    bp_all_sum(rows, count * width_of(self), scratch, block->nn->tensor);
 }

@@ -45,12 +45,6 @@ static bool allocate_carried(bp_engine *engine)
     return true;
 }
 
-/* Rows by layer and expert. */
-static int64_t load_count(const bp_engine *engine)
-{
-    return engine->shape.layers * bp_model_experts(&engine->shape);
-}
-
 static bp_err allocate(bp_engine *engine)
 {
     const bp_mesh *mesh = engine->mesh;
@@ -65,7 +59,8 @@ static bp_err allocate(bp_engine *engine)
     engine->losses = bp_try_alloc("input", terms * (engine->spec.batch / engine->spec.micro_batch),
                                   sizeof(double));
     if (bp_model_experts(&engine->shape) > 0) {
-        engine->expert_loads = bp_alloc("input", load_count(engine), sizeof *engine->expert_loads);
+        engine->expert_loads =
+            bp_alloc("input", engine_load_count(engine), sizeof *engine->expert_loads);
         engine->layer_experts =
             bp_alloc("input", engine->shape.layers, sizeof *engine->layer_experts);
     }
@@ -465,46 +460,6 @@ static double *own_losses(const bp_engine *engine, int row)
            (row * engine->mesh->datas + engine->mesh->data_at) * engine->stage->spec.micro_batches;
 }
 
-static bp_expert_load load_of(const int64_t *rows, int64_t E)
-{
-    int64_t all = 0, most = 0;
-    double entropy = 0;
-
-    for (int64_t e = 0; e < E; e++) {
-        all += rows[e];
-        most = rows[e] > most ? rows[e] : most;
-    }
-    for (int64_t e = 0; e < E; e++)
-        if (rows[e] > 0)
-            entropy -= (double)rows[e] / (double)all * log((double)rows[e] / (double)all);
-    if (all == 0)
-        return (bp_expert_load){NAN, NAN};
-    return (bp_expert_load){(double)most * (double)E / (double)all,
-                            E > 1 ? entropy / log((double)E) : 1};
-}
-
-/* How the rows of all micro-batches are shared out among experts, by layer and of all layers, whose
- * sums take the place of the first one's. */
-static void measure_experts(bp_engine *engine, bp_step_result *result)
-{
-    int64_t E = bp_model_experts(&engine->shape), *loads = engine->expert_loads;
-    int count = bp_mpi_count(load_count(engine));
-
-    result->experts = (bp_expert_load){NAN, NAN};
-    result->layer_experts = engine->layer_experts;
-    if (!loads)
-        return;
-    BP_MPI_WAIT("all_reduce", MPI_Allreduce(MPI_IN_PLACE, loads, count, MPI_INT64_T, MPI_SUM,
-                                            engine->mesh->data));
-    BP_MPI_WAIT("all_reduce", MPI_Allreduce(MPI_IN_PLACE, loads, count, MPI_INT64_T, MPI_SUM,
-                                            engine->mesh->pipeline));
-    for (int64_t k = 0; k < engine->shape.layers; k++)
-        engine->layer_experts[k] = load_of(loads + k * E, E);
-    for (int64_t i = E; i < count; i++)
-        loads[i % E] += loads[i];
-    result->experts = load_of(loads, E);
-}
-
 /* Gradients of the batch, of which sums over data ranks begin, and the loss. */
 static void accumulate(bp_engine *engine, const bp_batch *batch, const int64_t scored[BP_TERMS],
                        bp_step_result *result)
@@ -534,12 +489,13 @@ static void accumulate(bp_engine *engine, const bp_batch *batch, const int64_t s
         work.balance_sums = own_losses(engine, terms + BALANCE);
     }
     if (engine->expert_loads) {
-        memset(engine->expert_loads, 0, (size_t)load_count(engine) * sizeof *engine->expert_loads);
+        memset(engine->expert_loads, 0,
+               (size_t)engine_load_count(engine) * sizeof *engine->expert_loads);
         work.expert_loads = engine->expert_loads;
     }
     bp_stage_accumulate(engine->stage, &work, engine->losses + mesh->data_at * each,
                         each * mesh->datas);
-    measure_experts(engine, result);
+    engine_measure_experts(engine, result);
     mean_loss(engine, scored, places, result);
 }
 

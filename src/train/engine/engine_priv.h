@@ -45,4 +45,12 @@ void engine_end_gathers(bp_engine *engine);
 /** All values are new, and the same on all ranks that hold them. */
 void engine_begin_with_values(bp_engine *engine);
 
+/* ---- expert_load.c ---- */
+
+/** Rows by layer and expert. Local. */
+int64_t engine_load_count(const bp_engine *engine);
+/** How the rows of all micro-batches are shared out among experts, by layer and of all layers,
+ * whose sums take the place of the first one's. Collective over mesh->data and mesh->pipeline. */
+void engine_measure_experts(bp_engine *engine, bp_step_result *result);
+
 #endif

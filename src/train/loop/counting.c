@@ -183,7 +183,6 @@ static bp_err write_metric(trainer *self, double seconds, double valid_loss)
     return err;
 }
 
-/* The file becomes a checkpoint; the runs are removed. */
 static char *folder_of(const trainer *self)
 {
     return bp_path_join(bp_run_keys_of(self->config)->dir, "counts");
@@ -198,6 +197,7 @@ void trainer_remove_counts(const trainer *self)
     bp_free(folder);
 }
 
+/* The file becomes a checkpoint; the runs are removed. */
 static bp_err commit(trainer *self, const char *folder, json_t *state, double seconds,
                      double valid_loss)
 {

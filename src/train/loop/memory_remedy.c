@@ -48,9 +48,11 @@ static int economies_of(const search *s, const memory_case *one)
 
 static bool does_fit(const search *s, const memory_case *one, int nodes)
 {
-    /* weights and a gradient of each copy, and one copy of the moments, spread evenly, are what no
-     * mesh goes below: most that is tried ends there, before stages are planned one by one */
-    double copies = (double)one->mesh.data, members = (double)one->mesh.members;
+    /* weights and a gradient of each copy (of experts: of each group of data ranks that share them
+     * out), and one copy of the moments, spread evenly, are what no mesh goes below: most that is
+     * tried ends there, before stages are planned one by one */
+    double copies = (double)one->mesh.data / bp_mesh_shape_experts(&one->mesh),
+           members = (double)one->mesh.members;
     double floats = (double)bp_model_parameters(&s->self->shape) * members * (2 * copies + 1);
     bool learns = trainer_learner(s->self) != NULL; /* its ranks share one copy out */
     bp_rank_memory *all = NULL;

@@ -4,16 +4,23 @@
 
 #include "base/mem.h"
 #include "math/math.h"
+#include "mesh/mesh.h"
 #include "train/loop/parts.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-static bool is_power_of_two(const char *text)
+static bool is_power_of_two(long long n)
 {
-    long long n = strtoll(text, NULL, 10);
-
     return n > 0 && (n & (n - 1)) == 0;
+}
+
+/* Of this start: those of the configuration, or what the other axes leave of all ranks. */
+static int datas_of(const bp_config *config)
+{
+    bp_mesh_shape shape = bp_mesh_shape_of(config);
+
+    return bp_mesh_shape_fit(&shape, bp_comm_size(MPI_COMM_WORLD)) == BP_OK ? shape.data : 0;
 }
 
 /* Chunks deal blocks out to stages in another way, and stages add up the gradient's norm. The bits
@@ -34,8 +41,10 @@ bool trainer_keeps_bits(const bp_config *config, const char *key, const char *be
     if (strcmp(key, "mesh.sequence_parallel") == 0)
         return bp_mesh_keys_of(config)->tensor == 1 ||
                (strcmp(before, "no") == 0) == (strcmp(now, "no") == 0);
-    return (strcmp(key, "mesh.data") == 0 || strcmp(key, "mesh.expert") == 0) && tree &&
-           is_power_of_two(before) && is_power_of_two(now);
+    if (strcmp(key, "mesh.expert") == 0)
+        return tree && is_power_of_two(datas_of(config));
+    return strcmp(key, "mesh.data") == 0 && tree && is_power_of_two(strtoll(before, NULL, 10)) &&
+           is_power_of_two(strtoll(now, NULL, 10));
 }
 
 /* Keys that belong to no part; an ensemble has all of them, pretrain lacks those of ensembles. */

@@ -1,5 +1,5 @@
 /* What validation reads, in pieces: which windows or documents of the valid stream each has. Called
- * by validation.c. Called by validation.c. */
+ * by validation.c. */
 #include "train/loop/valid_pieces.h"
 
 #include "base/fault.h"

@@ -1,6 +1,6 @@
-/* The update of this data rank's shard (ZeRO stage 1): the rule of one of
- * the files beside, by the table in table.c; then parameters are gathered. Called by engine.c after
- * gradient.c, which has clipped. */
+/* The update of this data rank's shard (ZeRO stage 1): the rule of one of the files beside, by the
+ * table in table.c; then parameters are gathered. Called by engine.c, which has found the clip's
+ * scale. */
 #include "train/optimizers/totals.h"
 
 #include "base/trace.h"

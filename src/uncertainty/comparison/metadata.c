@@ -1,5 +1,5 @@
-/* A look at models before any is opened: what their manifests and journals say. Called by setup.c.
- * */
+/* A look at models before any is opened: what their manifests and journals say. Called by
+ * setup.c. */
 #include "uncertainty/comparison/comparison.h"
 
 #include "base/config/json.h"
