@@ -97,7 +97,11 @@ static void put_state(const reading *self)
     static const char *const ends[] = {"code", "reason", "message", "time"};
     status_hold hold = status_owner(self->out, self->folder, self->watch);
     json_t *end = run_words_of_end(self->folder, self->record, self->progress);
+    const char *kept = text_of(json_object_get(self->record, "exit"), "state");
 
+    if (kept && kept[0] != '\0' &&
+        strcmp(kept, "running") != 0) /* it has ended: its job only draws its page */
+        hold = HOLD_NONE;
     set(self->out, "state", bp_json_string(status_state(text_of(end, "state"), hold)));
     copy(self->out, self->record, "job");
     copy(self->out, self->record, "version");
