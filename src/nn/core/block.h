@@ -64,11 +64,11 @@ typedef struct bp_activations {
         const char *name; /* "hidden" */
         int stream;
         int64_t columns;
-        int64_t inside; /* of rows on their way through a block or to a later one, where that is
-                           more: they have memory for these */
         bool has_gradient;
-        float *data; /* blocks write their result over what they read; NULL: of a gradient that
-                        there is none of */
+        float *data;    /* blocks write their result over what they read; NULL: of a gradient that
+                           there is none of */
+        int64_t inside; /* columns of rows on their way through a block or to a later one, where
+                           those are more: rows have memory for them */
     } item[BP_ACTIVATIONS_ITEMS];
 } bp_activations;
 
