@@ -62,7 +62,7 @@ static void every_part_has_its_place(void **state)
         "\n"
         "Keys:\n"
         "A key is set in CONFIG.ini, under its [section], or on the command line as\n"
-        "section.key=value, which wins.\n"
+        "section.key=value, which wins. Without CONFIG.ini all are on the command line.\n"
         "\n"
         "[train]\n"
         "  train.steps   optimizer steps (steps, 1 or more; required)\n"
