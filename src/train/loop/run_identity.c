@@ -15,14 +15,6 @@ static bool is_power_of_two(long long n)
     return n > 0 && (n & (n - 1)) == 0;
 }
 
-/* Of this start: those of the configuration, or what the other axes leave of all ranks. */
-static int datas_of(const bp_config *config)
-{
-    bp_mesh_shape shape = bp_mesh_shape_of(config);
-
-    return bp_mesh_shape_fit(&shape, bp_comm_size(MPI_COMM_WORLD)) == BP_OK ? shape.data : 0;
-}
-
 /* Chunks deal blocks out to stages in another way, and stages add up the gradient's norm. The bits
  * of a learner are the same on any mesh. */
 bool trainer_keeps_bits(const bp_config *config, const char *key, const char *before,
@@ -42,7 +34,7 @@ bool trainer_keeps_bits(const bp_config *config, const char *key, const char *be
         return bp_mesh_keys_of(config)->tensor == 1 ||
                (strcmp(before, "no") == 0) == (strcmp(now, "no") == 0);
     if (strcmp(key, "mesh.expert") == 0)
-        return tree && is_power_of_two(datas_of(config));
+        return tree && is_power_of_two(bp_mesh_keys_of(config)->data);
     return strcmp(key, "mesh.data") == 0 && tree && is_power_of_two(strtoll(before, NULL, 10)) &&
            is_power_of_two(strtoll(now, NULL, 10));
 }
