@@ -33,6 +33,13 @@ bp_err bp_stack_hf_check(const bp_hf_shape *shape, const char *path)
     return bp_rope_hf_check(shape, rotated, path);
 }
 
+bp_err bp_stack_hf_check_states(const bp_hf_shape *shape, const char *path)
+{
+    bp_err err = bp_hf_check_divides(shape, "groups", "state_heads", path);
+
+    return err == BP_OK ? bp_stack_hf_check(shape, path) : err;
+}
+
 void bp_stack_hf_derive_scores(bp_hf_shape *shape, bool written)
 {
     bp_rope_hf_derive(shape, written);

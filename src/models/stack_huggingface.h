@@ -197,6 +197,8 @@ extern const char *const bp_stack_hf_buffers[], *const bp_stack_hf_head[];
 /** bp_hf_table.check: heads of keys divide heads, heads have pairs to turn, and a scaling of
  * positions has its parameters. */
 bp_err bp_stack_hf_check(const bp_hf_shape *shape, const char *path);
+/** The same of a stack with state-space layers: their groups divide their heads, too. */
+bp_err bp_stack_hf_check_states(const bp_hf_shape *shape, const char *path);
 
 /** bp_hf_table.derive: of positions; and a model without "attention_multiplier" divides scores by
  * the root of a head's width, which is written. */

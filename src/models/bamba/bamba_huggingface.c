@@ -41,13 +41,6 @@ static const bp_hf_row ROWS[] = {
     {"lm_head.weight", "vocab_size", "width", false, 1, {"head"}, .only_if = "!tied"},
     {0}};
 
-static bp_err check(const bp_hf_shape *shape, const char *path)
-{
-    bp_err err = bp_hf_check_divides(shape, "groups", "state_heads", path);
-
-    return err == BP_OK ? bp_stack_hf_check(shape, path) : err;
-}
-
 static const bp_hf_table BAMBA = {.kind = "bamba",
                                   .model_type = "bamba",
                                   .architecture = "BambaForCausalLM",
@@ -61,7 +54,7 @@ static const bp_hf_table BAMBA = {.kind = "bamba",
                                   .buffers = bp_stack_hf_buffers,
                                   .harmless = HARMLESS,
                                   .more = BP_HF_MORE,
-                                  .check = check,
+                                  .check = bp_stack_hf_check_states,
                                   .derive = bp_rope_hf_derive,
                                   .bare = bp_stack_hf_head};
 

@@ -54,13 +54,6 @@ static const bp_hf_row ROWS[] = {BP_HF_EMBEDDING,
                                  BP_HF_ENDS,
                                  {0}};
 
-static bp_err check(const bp_hf_shape *shape, const char *path)
-{
-    bp_err err = bp_hf_check_divides(shape, "groups", "state_heads", path);
-
-    return err == BP_OK ? bp_stack_hf_check(shape, path) : err;
-}
-
 static const bp_hf_table HYBRID = {.kind = "granite_hybrid",
                                    .model_type = "granitemoehybrid",
                                    .architecture = "GraniteMoeHybridForCausalLM",
@@ -74,7 +67,7 @@ static const bp_hf_table HYBRID = {.kind = "granite_hybrid",
                                    .buffers = bp_stack_hf_buffers,
                                    .harmless = HARMLESS,
                                    .more = BP_HF_MORE,
-                                   .check = check,
+                                   .check = bp_stack_hf_check_states,
                                    .derive = bp_stack_hf_derive_scores,
                                    .bare = bp_stack_hf_head};
 
