@@ -93,6 +93,15 @@ int64_t bp_explain_floats(const bp_explain_method *method, const bp_explain_form
  * Local. */
 bool bp_explain_is_special(const bp_explain_settings *settings, int32_t token);
 
+/* ---- means over the corpus (means.c) ---- */
+
+/** Adds a document to the list `name`: means[k] for k < count, each the mean of `weight`
+ * values; 0: none, and means are not read. Local. */
+void bp_explain_add(json_t *figures, const char *name, int64_t count, const float *means,
+                    double weight);
+/** bp_explain_method.finish of figures that are such lists: the means of all values. Local. */
+void bp_explain_means(json_t *figures);
+
 /* ---- what methods that go backward have in common (differentiate.c) ---- */
 
 /** Word vectors of a document. */

@@ -202,51 +202,15 @@ static bp_err run(bp_model *lm, const bp_explain_settings *settings, const bp_ex
 static const char *const NAMES[] = {"entropy",    "distance", "self",     "first",
                                     "separators", "previous", "induction"};
 
-static void add_to(json_t *list, int64_t k, double value)
-{
-    while ((int64_t)json_array_size(list) <= k)
-        (void)json_array_append_new(list, json_real(0));
-    (void)json_array_set_new(list, (size_t)k,
-                             json_real(json_real_value(json_array_get(list, (size_t)k)) + value));
-}
-
-/* Sums over queries by head; the last of each list counts queries. */
 static void add(json_t *figures, const bp_explain_settings *settings, const bp_explained *document,
                 const float *results)
 {
     int64_t T = document->T, heads = settings->info->layers * settings->info->heads;
     const float *means = results + T * T;
 
-    for (int s = 0; s < STATISTICS; s++) {
-        double queries = s == INDUCTION ? (double)means[STATISTICS * heads] : (double)(T - 1);
-
-        if (!json_object_get(figures, NAMES[s]))
-            (void)json_object_set_new(figures, NAMES[s], json_array());
-        for (int64_t h = 0; h < heads; h++)
-            add_to(json_object_get(figures, NAMES[s]), h,
-                   queries > 0 ? (double)means[s * heads + h] * queries : 0);
-        add_to(json_object_get(figures, NAMES[s]), heads, queries);
-    }
-}
-
-/* Means over all queries of the corpus: a list of heads, those of the first layer first. */
-static void finish(json_t *figures)
-{
-    const char *name;
-    json_t *list;
-
-    json_object_foreach(figures, name, list)
-    {
-        size_t heads = json_array_size(list) - 1;
-        double queries = json_real_value(json_array_get(list, heads));
-
-        (void)json_array_remove(list, heads);
-        for (size_t h = 0; h < heads; h++)
-            (void)json_array_set_new(
-                list, h,
-                queries > 0 ? json_real(json_real_value(json_array_get(list, h)) / queries)
-                            : json_null());
-    }
+    for (int s = 0; s < STATISTICS; s++)
+        bp_explain_add(figures, NAMES[s], heads, means + s * heads,
+                       s == INDUCTION ? (double)means[STATISTICS * heads] : (double)(T - 1));
 }
 
 static const char *lacks(const bp_model_info *info)
@@ -269,4 +233,4 @@ const bp_explain_method bp_explain_attention = {
     .lacks = lacks,
     .run = run,
     .add = add,
-    .finish = finish};
+    .finish = bp_explain_means};

@@ -181,52 +181,17 @@ static bp_err run(bp_model *lm, const bp_explain_settings *settings, const bp_ex
 
 /* ---- the corpus ---- */
 
-static void add_to(json_t *list, int64_t k, double value)
-{
-    while ((int64_t)json_array_size(list) <= k)
-        (void)json_array_append_new(list, json_real(0));
-    (void)json_array_set_new(list, (size_t)k,
-                             json_real(json_real_value(json_array_get(list, (size_t)k)) + value));
-}
-
 static const char *const MEANS[] = {
     [LOGPROB] = "logprob", [ENTROPY] = "entropy", [KL] = "kl", [LAYER_ARRAYS] = NULL};
 
-/* Sums over targets by layer; the last of each list counts targets. */
 static void add(json_t *figures, const bp_explain_settings *settings, const bp_explained *document,
                 const float *results)
 {
     int64_t T = document->T, L1 = settings->info->layers + 1;
 
-    for (int k = 0; k < LAYER_ARRAYS; k++) {
-        if (!MEANS[k])
-            continue;
-        if (!json_object_get(figures, MEANS[k]))
-            (void)json_object_set_new(figures, MEANS[k], json_array());
-        for (int64_t l = 0; l < L1; l++)
-            for (int64_t t = 0; t < T; t++)
-                add_to(json_object_get(figures, MEANS[k]), l,
-                       (double)results[(k * T + t) * L1 + l]);
-        add_to(json_object_get(figures, MEANS[k]), L1, (double)T);
-    }
-}
-
-/* Means by layer, from the embedding to the last. */
-static void finish(json_t *figures)
-{
-    const char *name;
-    json_t *list;
-
-    json_object_foreach(figures, name, list)
-    {
-        size_t L1 = json_array_size(list) - 1;
-        double targets = json_real_value(json_array_get(list, L1));
-
-        (void)json_array_remove(list, L1);
-        for (size_t l = 0; l < L1; l++)
-            (void)json_array_set_new(list, l,
-                                     json_real(json_real_value(json_array_get(list, l)) / targets));
-    }
+    for (int k = 0; k < LAYER_ARRAYS; k++)
+        for (int64_t t = 0; t < T && MEANS[k]; t++)
+            bp_explain_add(figures, MEANS[k], L1, results + (k * T + t) * L1, 1);
 }
 
 static const char *lacks(const bp_model_info *info)
@@ -248,4 +213,4 @@ const bp_explain_method bp_explain_lens = {.name = "lens",
                                            .lacks = lacks,
                                            .run = run,
                                            .add = add,
-                                           .finish = finish};
+                                           .finish = bp_explain_means};
