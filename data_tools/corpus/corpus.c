@@ -40,8 +40,7 @@ static const struct argp_option OPTIONS[] = {
      "(required)",
      1},
     {"format", KEY_FORMAT, "FORMAT", 0,
-     "text, lines, jsonl, tsv, pairs, conll, squad, warc, hdf5, megatron, llmc, nanogpt or "
-     "datatrove: what a "
+     "text|lines|jsonl|tsv|pairs| conll|squad|warc|hdf5| megatron|llmc|nanogpt|datatrove: what a "
      "FILE holds: text, one document (the default); lines, a document a line (empty lines "
      "are skipped, lines of white space not; both are counted); jsonl, a JSON object a line, with "
      "\"text\" and perhaps \"id\"; tsv, "
