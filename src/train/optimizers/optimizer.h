@@ -133,6 +133,9 @@ bool bp_optimizer_check(bp_optimizer *optimizer, float *values);
 void bp_optimizer_update(bp_optimizer *optimizer, float *values, const float *gradients,
                          double rate, double scale, int64_t number);
 
+/** Start to gather the shards of group `g` of `values` on all data ranks that hold it. Collective
+ * over mesh->data. */
+void bp_optimizer_gather(bp_optimizer *optimizer, float *values, int g);
 /** Wait until all of group `g` has arrived. Collective over mesh->data. */
 void bp_optimizer_gathered(bp_optimizer *optimizer, int g);
 
