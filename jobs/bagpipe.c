@@ -9,6 +9,7 @@
 #include "io/corpus/corpus_file.h"
 #include "job.h"
 #include "mesh/mesh.h"
+#include "mesh/world.h"
 #include "requeue.h"
 #include "run/run_folder.h"
 #include "run/watchdog/watchdog.h"
@@ -247,7 +248,11 @@ static bp_err start(const bp_job *job, const bp_job_call *call)
 {
     const char *run_dir = bp_run_keys_of(call->config)->dir;
 
-    bp_corpus_file_hash_whole(call->plan || !run_dir || bp_run_has_work(call->world, run_dir));
+    bool works = call->plan || !run_dir || bp_run_has_work(call->world, run_dir);
+
+    /* once for all, by the coordinator or, where it opens none, the first rank that computes; every
+     * rank checks what it reads of one */
+    bp_corpus_file_hash_whole(works && bp_comm_rank(call->world) < 2);
     return job->run ? job->run(call)
                     : bp_work_start(job->work, call->world, call->config, call->plan);
 }
@@ -286,6 +291,8 @@ static bp_err run_job(const arguments *args)
 
     if (err == BP_OK)
         warn(args->job, call.config); /* only of the root: it speaks */
+    if (err == BP_OK && args->ranks == 0)
+        call.world = bp_world_of(call.world, call.config);
     if (err == BP_OK)
         err = args->ranks > 0 ? run_plan_alone(args, &call) : start(args->job, &call);
     if (err != BP_OK && call.config && !call.plan && bp_comm_is_root(call.world))

@@ -73,6 +73,7 @@ static const char *const NAMES[] = {
     "lock.acquired",
     "math.gemm",
     "math.weight",
+    "mesh.round_robin",
     "metrics.append_half",
     "opt.after",
     "opt.before",
