@@ -7,6 +7,7 @@
 #include "io/checkpoint/ensemble_file.h"
 #include "math/math.h"
 #include "mesh/collective.h"
+#include "mesh/lockstep.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -87,7 +88,7 @@ bp_err work_open_mesh(bp_work_job *job, bp_work_memory *memory, MPI_Comm world,
     bp_err err;
 
     *memory = (bp_work_memory){.config = config, .plan = plan};
-    if (bp_mesh_keys_of(config)->expert > 1)
+    if (bp_mesh_keys_of(config)->expert > 1 && !job->work->shares_experts)
         return BP_FAIL(BP_ERR_CONFIG, "mesh.expert_trains",
                        "mesh.expert = %lld, but %s has all experts on each data rank: at "
                        "mesh.expert; leave it at 1, and let mesh.tensor or mesh.pipeline share out "
@@ -105,11 +106,35 @@ bp_err work_open_mesh(bp_work_job *job, bp_work_memory *memory, MPI_Comm world,
     if (!alone)
         bp_math_warn_of_threads(job->mesh->world, job->mesh->computes);
     job->leads = job->mesh->computes && bp_comm_is_root(job->mesh->ensemble);
+    if (job->mesh->computes && job->mesh->experts > 1)
+        job->mesh->lockstep = bp_lockstep_new(job->mesh->expert);
     memory->process_bytes = (int64_t)bp_mem_resident_peak_bytes();
     return resolve_precision(config, job->mesh->world);
 }
 
 /* ---- the model ---- */
+
+/* Ranks of an ensemble follow the first one through its passes: each of as many models. */
+static bp_err check_experts(const bp_work_job *job)
+{
+    const bp_mesh *mesh = job->mesh;
+    int models = mesh->lockstep ? bp_lockstep_models(mesh->lockstep) : 0;
+
+    if (!mesh->lockstep)
+        return BP_OK;
+    if (bp_all_max_int(models, mesh->compute) == 0)
+        return BP_FAIL(BP_ERR_CONFIG, "mesh.no_experts",
+                       "mesh.expert = %d, but the model has no experts: at mesh.expert; leave it "
+                       "at 1",
+                       mesh->experts);
+    if (bp_all_max_int(-models, mesh->compute) != -bp_all_max_int(models, mesh->compute))
+        return BP_FAIL(BP_ERR_CONFIG, "mesh.expert_members",
+                       "mesh.expert = %d, but mesh.members = %d does not divide the ensemble's "
+                       "members, or some of them have no experts: at mesh.members; use a divisor "
+                       "of their number",
+                       mesh->experts, mesh->members);
+    return BP_OK;
+}
 
 /* Share the model's info with all ranks, a dedicated coordinator too. */
 bp_err work_open_model(bp_work_job *job)
@@ -119,6 +144,8 @@ bp_err work_open_model(bp_work_job *job)
                                            ? job->work->open_model(job->self, &job->lm)
                                            : BP_OK);
 
+    if (err == BP_OK)
+        err = bp_agree(mesh->world, mesh->computes ? check_experts(job) : BP_OK);
     if (err != BP_OK)
         return err;
     if (job->lm)

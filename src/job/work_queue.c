@@ -7,6 +7,8 @@
 #include "job/work_scheduler_priv.h"
 #include "mesh/collective.h"
 
+#include <string.h>
+
 #define MAIL_QUESTION 0
 #define TICK_SECONDS  1.0
 
@@ -18,7 +20,8 @@ struct bp_work_queue {
     bp_work_spec spec;
     bp_mailbox *box;
     bool leads;     /* this rank leads its `ensemble` group */
-    bool asked;     /* a question of this rank is open */
+    bool asked;     /* a question of this rank is open, */
+    bool come;      /* and its answer has been taken from the mailbox */
     int64_t answer; /* this rank's, where it coordinates */
 
     work_scheduler scheduler; /* the coordinator's */
@@ -70,13 +73,29 @@ void bp_work_queue_ask(bp_work_queue *queue, int64_t amount)
     put_question(queue, WORK_ASK, amount);
 }
 
+bool bp_work_queue_has_come(bp_work_queue *queue)
+{
+    bp_mail mail;
+
+    BP_ASSERT(queue->asked);
+    if (queue->come || queue->spec.mesh->coordinates)
+        return true;
+    if (!bp_mailbox_take(queue->box, MAIL_QUESTION, &mail))
+        return false;
+    BP_ASSERT(mail.bytes == sizeof queue->answer);
+    memcpy(&queue->answer, mail.data, sizeof queue->answer);
+    bp_free(mail.data);
+    queue->come = true;
+    return true;
+}
+
 int64_t bp_work_queue_take(bp_work_queue *queue)
 {
     BP_ASSERT(queue->asked);
-    if (!queue->spec.mesh->coordinates)
+    if (!queue->spec.mesh->coordinates && !queue->come)
         bp_mailbox_receive(queue->box, "work_queue", MAIL_QUESTION, &queue->answer,
                            sizeof queue->answer);
-    queue->asked = false;
+    queue->asked = queue->come = false;
     return queue->answer;
 }
 

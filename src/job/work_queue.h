@@ -54,7 +54,9 @@ bp_mailbox *bp_work_queue_mailbox(bp_work_queue *queue);
 /** A lead asks for its next unit, and reports `amount` done since it last asked. One question at a
  * time. Not a collective; makes MPI calls with the coordinator. */
 void bp_work_queue_ask(bp_work_queue *queue, int64_t amount);
-/** The answer to the last question: a unit, -1: no more; then nothing more may be asked. */
+/** Has the answer to the last question come? */
+bool bp_work_queue_has_come(bp_work_queue *queue);
+/** It: a unit, -1: no more; then nothing more may be asked. */
 int64_t bp_work_queue_take(bp_work_queue *queue);
 /** The coordinator answers the questions that have come in; on other ranks nothing happens. */
 void bp_work_queue_serve(bp_work_queue *queue);

@@ -427,6 +427,8 @@ bool bp_model_is_softmax(const bp_model_shape *shape);
  * And how many experts a layer has; 0: none. */
 double bp_model_balance(const bp_model_shape *shape);
 int64_t bp_model_experts(const bp_model_shape *shape);
+/** Faults where this many data ranks, more than one, can't share them out. */
+void bp_model_check_experts(const bp_model_shape *shape, int ranks, bp_config *config);
 /** Does a cap go over the logits of words (bp_head_shape.cap)? */
 bool bp_model_caps_logits(const bp_model_shape *shape);
 /** FLOPs of a block of the whole network, with a task's head in place of the family's. */

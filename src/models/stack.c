@@ -206,6 +206,38 @@ void bp_stack_fill_defaults(bp_model_shape *shape)
         stack_fill_states(shape);
 }
 
+/* Numbers up to `count` that divide it: "1, 2, 4, 8". */
+static void list_shares(char *out, size_t bytes, int64_t count)
+{
+    size_t used = 0;
+
+    out[0] = '\0';
+    for (int64_t d = 1; d <= count && used < bytes; d++)
+        if (count % d == 0)
+            used += (size_t)snprintf(out + used, bytes - used, "%s%lld", used > 0 ? ", " : "",
+                                     (long long)d);
+}
+
+void bp_model_check_experts(const bp_model_shape *shape, int ranks, bp_config *config)
+{
+    int64_t experts = bp_model_experts(shape);
+    char fits[128];
+
+    if (ranks == 1)
+        return;
+    list_shares(fits, sizeof fits, experts);
+    if (experts == 0)
+        bp_config_fault(config, "mesh.no_experts",
+                        "mesh.expert = %d, but the model has no experts: at mesh.expert; leave it "
+                        "at 1, or use model.kind=mixtral, olmoe or qwen3_moe",
+                        ranks);
+    else if (experts % ranks != 0)
+        bp_config_fault(config, "mesh.uneven_experts",
+                        "mesh.expert = %d does not divide model.experts = %lld: at mesh.expert; "
+                        "numbers that fit: %s",
+                        ranks, (long long)experts, fits);
+}
+
 static void check_experts(const bp_model_shape *shape, int tensors, bp_config *config)
 {
     const bp_stack_sizes *own = &shape->stack;

@@ -170,6 +170,7 @@ static const char *const FILES[] = {"outputs.jsonl", "summary.json", NULL};
 static const char *const OTHER_BITS[] = {"generate.batch", NULL};
 
 const bp_work bp_generate_work = {.self_bytes = sizeof(generator),
+                                  .shares_experts = true,
                                   .name = "generate",
                                   .model_key = "generate.model",
                                   .results = "texts",

@@ -475,6 +475,7 @@ static void print(const void *context, const double figures[BP_WORK_FIGURES], in
 static const char *const FILES[] = {"vectors.h5", NULL};
 
 static const bp_work VECTORS = {.name = "score",
+                                .shares_experts = true,
                                 .model_key = "score.model",
                                 .results = "vectors",
                                 .files = FILES,

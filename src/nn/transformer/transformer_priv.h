@@ -382,6 +382,8 @@ static inline bool experts_travel(const layer *self)
 /** branch[rows][C] = what the experts of the rows of `normed` give. */
 void experts_forward(layer *self, bp_pass *pass, const saved *kept, const bp_operand *normed,
                      float *branch);
+/** bp_block_ops.assist, of a layer whose experts are on several ranks. */
+void experts_assist(layer *self, bp_arena *scratch);
 /** As the MLP's; `balance`: gradients of the item, of own rows; NULL: there is none. */
 void experts_backward(layer *self, bp_pass *pass, const saved *kept, const float *dout, float *dh,
                       const float *balance);

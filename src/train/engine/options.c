@@ -427,39 +427,15 @@ static void check_prior(const bp_engine_spec *spec, const bp_model_shape *shape,
                             others[k].key, others[k].key);
 }
 
-/* Numbers up to `count` that divide it: "1, 2, 4, 8". */
-static void list_shares(char *out, size_t bytes, int64_t count)
-{
-    size_t used = 0;
-
-    out[0] = '\0';
-    for (int64_t d = 1; d <= count && used < bytes; d++)
-        if (count % d == 0)
-            used += (size_t)snprintf(out + used, bytes - used, "%s%lld", used > 0 ? ", " : "",
-                                     (long long)d);
-}
-
 void bp_engine_check_experts(const bp_engine_spec *spec, const bp_model_shape *shape,
                              const bp_mesh_shape *mesh, bp_config *config)
 {
     const bp_optimizer_row *row = bp_optimizer_row_of(spec->optimizer.kind);
     int ranks = bp_mesh_shape_experts(mesh);
-    int64_t experts = bp_model_experts(shape);
-    char fits[128];
 
+    bp_model_check_experts(shape, ranks, config);
     if (ranks == 1)
         return;
-    list_shares(fits, sizeof fits, experts);
-    if (experts == 0)
-        bp_config_fault(config, "mesh.no_experts",
-                        "mesh.expert = %d, but the model has no experts: at mesh.expert; leave it "
-                        "at 1, or use model.kind=mixtral, olmoe or qwen3_moe",
-                        ranks);
-    else if (experts % ranks != 0)
-        bp_config_fault(config, "mesh.uneven_experts",
-                        "mesh.expert = %d does not divide model.experts = %lld: at mesh.expert; "
-                        "numbers that fit: %s",
-                        ranks, (long long)experts, fits);
     if (row->squares || spec->optimizer.kind == BP_LAMB || spec->optimizer.kind == BP_ADAFACTOR)
         bp_config_fault(config, "mesh.expert_optimizer",
                         "optimizer.kind = %s sums over tensors or micro-batches that mesh.expert = "
