@@ -7,7 +7,7 @@
 #ifndef BP_INFER_ENSEMBLE_ENSEMBLE_H
 #define BP_INFER_ENSEMBLE_ENSEMBLE_H
 
-#include "infer/ensemble/draws.h"
+#include "infer/ensemble/member_sampler.h"
 #include "models/model.h"
 #include "statistics/conformal.h"
 
@@ -16,17 +16,17 @@
 
 /** What the ensemble is made of. */
 typedef struct bp_ensemble_spec {
-    const char *path; /* an ensemble (io/checkpoint/ensemble_file.h), or a CHECKPOINT */
-    bp_draws *draws;  /* how members are made of the CHECKPOINT; NULL: it is the one member.
-                         Borrowed until the ensemble is freed */
-    int64_t context;  /* of windows, where models allow more than their own; 0: their own */
+    const char *path;           /* an ensemble (io/checkpoint/ensemble_file.h), or a CHECKPOINT */
+    bp_member_sampler *sampler; /* how members are made of the CHECKPOINT; NULL: it is the one
+                        member. Borrowed until the ensemble is freed */
+    int64_t context; /* of windows, where models allow more than their own; 0: their own */
     const bp_conformal_rule *sets; /* statistics of conformal sets are asked for (outcomes are a
                                       softmax); NULL: they are not. Borrowed for the call */
     size_t memory_bytes; /* score.memory: for the vocabulary distributions of some rows at a time */
 } bp_ensemble_spec;
 
 /** Open an ensemble. Member k is on the ranks of mesh member k mod mesh->members; members that are
- * drawn from one checkpoint share its weights (bp_draws_kind), and are on all of them in turn.
+ * drawn from one checkpoint share its weights (bp_member_kind), and are on all of them in turn.
  *
  * info.digest is of all members' weights, their order and how they are drawn; info.step the largest
  * of theirs; info.context the smallest; names as bp_ensemble_member_name.

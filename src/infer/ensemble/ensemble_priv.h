@@ -58,10 +58,10 @@ typedef struct ensemble_work {
 
 typedef struct ensemble {
     bp_model lm;
-    const bp_mesh *mesh;    /* borrowed */
-    bp_draws *draws;        /* borrowed; NULL: members are listed */
-    size_t memory_bytes;    /* of the distributions */
-    bp_conformal_rule sets; /* where info.sets */
+    const bp_mesh *mesh;        /* borrowed */
+    bp_member_sampler *sampler; /* borrowed; NULL: members are listed */
+    size_t memory_bytes;        /* of the distributions */
+    bp_conformal_rule sets;     /* where info.sets */
     ensemble_member *members;
     int64_t member_count;
     int64_t rounds;    /* each of as many members as the mesh has side by side */

@@ -229,7 +229,7 @@ static bp_err check_memory(const comparison_job *self, int64_t m, const bp_plann
         err = check_fits(self, &spec);
         spec.more_bytes = 0;
     }
-    way.draws = self->draws[m];
+    way.sampler = self->samplers[m];
     way.sets = comparison_job_wants_sets(self) ? &sets : NULL;
     if (err == BP_OK)
         err = check_fits(self, &spec);
@@ -300,7 +300,7 @@ static bp_err estimate_method(comparison_job *self, int64_t m, const bp_planned_
     err = bp_agree(self->world, err);
     if (err == BP_OK && self->mesh->coordinates) {
         bp_log("%s: %s of %s%s", method->name, method->way->word, method->path,
-               self->draws[m] ? "; what follows is only for the model" : "");
+               self->samplers[m] ? "; what follows is only for the model" : "");
         if (method->way->print_plan)
             method->way->print_plan(&at, fit_bytes(self, m));
     }

@@ -21,7 +21,7 @@ typedef struct comparison_job {
     char corpora_hash[BP_SHA256_HEX], valid_hash[BP_SHA256_HEX], train_hash[BP_SHA256_HEX];
     int64_t train_tokens;            /* of corpus.train; on the coordinator */
     char models_hash[BP_SHA256_HEX]; /* of the methods' manifests; on the coordinator */
-    bp_draws **draws;                /* [methods] how members are made; NULL: as they are */
+    bp_member_sampler **samplers;    /* [methods] how members are made; NULL: as they are */
     char **fitted;                   /* [methods] RUN/uncertainty/WORD/NAME.h5 */
     char *record_path;               /* RUN/uncertainty/record.json */
     json_t *record;                  /* on the coordinator: what is done, and what it took */

@@ -186,7 +186,7 @@ bp_err comparison_read_metadata(comparison_metadata *metadata, const comparison_
 
     if (!bp_ensemble_is(method->path))
         err = look(metadata, method->path);
-    else if (method->way->draws)
+    else if (method->way->sampler)
         err = BP_FAIL(BP_ERR_CONFIG, "comparison.ensemble_method",
                       "an ensemble can't be scored with :%s: at %s; name one CHECKPOINT",
                       method->way->word, method->path);

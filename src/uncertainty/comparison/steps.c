@@ -55,7 +55,7 @@ bp_err comparison_job_derive(const comparison_job *self, int64_t method, bp_conf
 static bp_ensemble_spec spec_of(const comparison_job *self, int64_t m)
 {
     return (bp_ensemble_spec){.path = self->results.methods.items[m].path,
-                              .draws = self->draws[m],
+                              .sampler = self->samplers[m],
                               .memory_bytes = (size_t)bp_score_rule_keys_of(self->config)->memory};
 }
 
