@@ -430,7 +430,7 @@ static void changed_logits_are_a_function_of_member_and_row_on_every_mesh(void *
 /* ---- temperatures ---- */
 
 /* f(b) over the batch, from all logits. */
-static double plain_temper(float (*logits)[TOKENS * V], double b)
+static double plain_scaled(float (*logits)[TOKENS * V], double b)
 {
     double sum = 0;
 
@@ -452,7 +452,7 @@ static double plain_temper(float (*logits)[TOKENS * V], double b)
 }
 
 /* Central differences with a step of 1e-3 are within 1e-5 of the derivatives here. */
-static void temper_sums_are_the_plain_ones_and_their_differences(void **state)
+static void sums_of_scaled_logits_are_the_plain_ones_and_their_differences(void **state)
 {
     static float logits[MEMBERS][TOKENS * V];
     bp_model_batch batch = world_batch();
@@ -470,11 +470,11 @@ static void temper_sums_are_the_plain_ones_and_their_differences(void **state)
         bp_scaled_sums sums = {.tokens = 7};
 
         bp_test_check_err(WORLD, open_ensemble(&e, WORLD, &meshes[k], &spec), BP_OK);
-        bp_test_check_err(WORLD, bp_ensemble_temper(e.lm, &batch, &sums), BP_OK);
+        bp_test_check_err(WORLD, bp_ensemble_add_scaled(e.lm, &batch, &sums), BP_OK);
         close_ensemble(&e);
         for (int j = 0; j < BP_TEMPERATURE_POINTS; j++) {
-            double b = bp_scaled_beta(j), h = 1e-3, at = plain_temper(logits, b),
-                   up = plain_temper(logits, b + h), down = plain_temper(logits, b - h);
+            double b = bp_scaled_beta(j), h = 1e-3, at = plain_scaled(logits, b),
+                   up = plain_scaled(logits, b + h), down = plain_scaled(logits, b - h);
 
             near_all = near_all && near(sums.value[j], at, 1e-5);
             near_all = near_all && fabs(sums.first[j] - (up - down) / (2 * h)) < 1e-3;
@@ -634,7 +634,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(passes_differ_by_seed_and_slot_alone),
         cmocka_unit_test(samples_are_heads_on_one_backbone),
         cmocka_unit_test(changed_logits_are_a_function_of_member_and_row_on_every_mesh),
-        cmocka_unit_test(temper_sums_are_the_plain_ones_and_their_differences),
+        cmocka_unit_test(sums_of_scaled_logits_are_the_plain_ones_and_their_differences),
         cmocka_unit_test(members_that_do_not_fit_are_named),
         cmocka_unit_test(what_a_member_does_not_tell_hides_no_difference_of_others),
         cmocka_unit_test(what_can_not_be_is_refused),

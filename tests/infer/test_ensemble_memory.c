@@ -39,7 +39,7 @@ static void take(bp_model *lm, int64_t windows, int64_t length, bool all)
         targets[i] = all || draw(0, 2) > 0 ? (int32_t)draw(0, V - 1) : -1;
     }
     bp_test_check_err(WORLD, bp_model_score(lm, &batch, values), BP_OK);
-    bp_test_check_err(WORLD, bp_ensemble_temper(lm, &batch, &sums), BP_OK);
+    bp_test_check_err(WORLD, bp_ensemble_add_scaled(lm, &batch, &sums), BP_OK);
     bp_free(values);
 }
 

@@ -51,7 +51,7 @@ const char *bp_ensemble_member_name(const bp_model *lm, int64_t member);
 /** Over the documents that the member's bag lacks, as in the list; NaN: unknown. */
 double bp_ensemble_member_oob(const bp_model *lm, int64_t member);
 
-/** Inverse temperatures at which bp_ensemble_temper sums: 2^((k - 12)/8), k = 0 .. 24, as
+/** Inverse temperatures at which bp_ensemble_add_scaled sums: 2^((k - 12)/8), k = 0 .. 24, as
  * float32. */
 #define BP_TEMPERATURE_POINTS 25
 static inline double bp_scaled_beta(int k)
@@ -71,7 +71,7 @@ typedef struct bp_scaled_sums {
 
 /** Add a batch's scored tokens. Collective over mesh->ensemble; the sums are valid on all its
  * ranks. Errors: BP_ERR_SYSTEM. */
-bp_err bp_ensemble_temper(bp_model *lm, const bp_model_batch *batch, bp_scaled_sums *sums);
+bp_err bp_ensemble_add_scaled(bp_model *lm, const bp_model_batch *batch, bp_scaled_sums *sums);
 
 /** The true outcome of each scored place of a batch among the mixture's, in the order of places;
  * of an ensemble with sets.

@@ -425,7 +425,8 @@ static void choose(bp_unit *unit, unit_group *group, bool stop)
 static bool ask_lead(bp_unit *unit)
 {
     MPI_Comm comm = unit->spec.mesh->ensemble;
-    int32_t stop = unit->leads && unit->spec.look && unit->spec.look(unit->spec.context);
+    int32_t stop =
+        unit->leads && unit->spec.stop_asked && unit->spec.stop_asked(unit->spec.context);
 
     if (unit->leads && !unit->chooses)
         bp_send(&stop, sizeof stop, unit->chooser, TAG_LOOK, comm);

@@ -39,8 +39,8 @@ static bp_err deal(const bp_score_each *each, int64_t units,
     for (int64_t first = 0; first < units && err == BP_OK; first += mesh->datas) {
         if (first + mesh->data_at < units)
             err = run(context, first + mesh->data_at);
-        if (err == BP_OK && each->look && bp_comm_is_root(mesh->ensemble))
-            err = each->look(each->context);
+        if (err == BP_OK && each->poll && bp_comm_is_root(mesh->ensemble))
+            err = each->poll(each->context);
         err = bp_agree(mesh->compute, err);
     }
     return err;

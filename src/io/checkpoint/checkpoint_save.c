@@ -403,7 +403,7 @@ bp_err bp_checkpoint_begin(bp_async_checkpoint **out, MPI_Comm comm,
 
 bp_async_checkpoint_state bp_checkpoint_poll(const bp_async_checkpoint *pending)
 {
-    return (bp_async_checkpoint_state)atomic_load(&pending->look);
+    return (bp_async_checkpoint_state)atomic_load(&pending->writing);
 }
 
 void bp_checkpoint_cancel(bp_async_checkpoint *pending)

@@ -215,7 +215,7 @@ static bp_err stop(trainer *self, bool at_once)
 {
     bp_err err = BP_OK;
 
-    bp_fault_point("drain.flag");
+    bp_fault_point("stop.flag");
     if (!at_once)
         err = finish_commit(self, false, false);
     if (err != BP_OK)

@@ -51,7 +51,7 @@ bp_err comparison_job_fit(comparison_job *self, int64_t method, const bp_config 
  * Errors:     those of bp_ensemble_open and bp_score_each_batch; the same on all ranks. */
 bp_err comparison_job_each(const comparison_job *self, const bp_ensemble_spec *spec,
                            bp_score_each *each, bp_model **lm);
-/** Add the sums for the temperature (bp_ensemble_temper) over corpus.valid. Collective over
+/** Add the sums for the temperature (bp_ensemble_add_scaled) over corpus.valid. Collective over
  * mesh->compute. Errors: those of comparison_job_each; the same on all ranks. */
 bp_err comparison_job_sum_temperatures(const comparison_job *self, const bp_mesh *mesh,
                                        const bp_config *config, const bp_ensemble_spec *spec,

@@ -36,7 +36,7 @@ bool comparison_job_wants_sets(const comparison_job *self)
            bp_task_is_softmax(&self->results.metadata[0].task) && !kind->over_places;
 }
 
-static bp_err look_around(void *context)
+static bp_err poll_stop(void *context)
 {
     (void)context;
     return bp_signals_stop_asked() ? bp_stop_request_stopped("while conformal sets were calibrated")
@@ -69,7 +69,7 @@ static bp_err add_batch(void *context, int64_t unit, const bp_model_batch *batch
     set_work *work = context;
     int64_t rows = bp_model_batch_rows(batch);
     bp_conformal_target *targets = bp_alloc("comparison.sets", rows, sizeof *targets);
-    bp_err err = bp_agree(work->mesh->ensemble, look_around(work));
+    bp_err err = bp_agree(work->mesh->ensemble, poll_stop(work));
 
     if (err == BP_OK)
         err = bp_ensemble_targets(work->lm, batch, targets);
@@ -153,7 +153,7 @@ bp_err comparison_job_fit_sets(const comparison_job *self, const bp_mesh *mesh,
     set_work work = {.self = self, .mesh = mesh, .unit = -1};
     bp_ensemble_spec with = *spec;
     bp_score_each each = {
-        .mesh = mesh, .config = config, .batch = add_batch, .look = look_around, .context = &work};
+        .mesh = mesh, .config = config, .batch = add_batch, .poll = poll_stop, .context = &work};
     bp_err err;
 
     with.sets = &all;

@@ -297,7 +297,7 @@ static bp_err take_batch(void *context, int64_t unit, const bp_model_batch *batc
     return err;
 }
 
-static bp_err look(void *context)
+static bp_err poll_stop(void *context)
 {
     const sums *self = context;
     const bp_mesh *mesh = self->fit->mesh;
@@ -445,7 +445,7 @@ static bp_err fit_anew(const bp_method_case *at, sums *self, distances *out)
                           .corpus = corpus,
                           .path = at->path,
                           .batch = take_batch,
-                          .look = look,
+                          .poll = poll_stop,
                           .context = self};
     int64_t scored = 0;
     bool root = bp_comm_is_root(mesh->compute);
