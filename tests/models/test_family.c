@@ -59,7 +59,7 @@ static double cost(const bp_model_shape *shape, int block)
     return (double)(head ? 2 * shape->vocab_size * C : block > 0 ? 32 * C * C : C);
 }
 
-static bp_activations behind(const bp_model_shape *shape, int block)
+static bp_activations block_output(const bp_model_shape *shape, int block)
 {
     (void)block;
     return (bp_activations){.count = 2,
@@ -181,7 +181,7 @@ static const bp_model_family FAMILY = {.name = "pair",
                                        .blocks = blocks,
                                        .blocks_are = "embedding, layers, heads",
                                        .cost = cost,
-                                       .behind = behind,
+                                       .block_output = block_output,
                                        .add_shared = add_shared,
                                        .add_block = add_block};
 

@@ -246,14 +246,14 @@ static void size_messages(bp_stage *stage)
     bp_pass pass = {.extent = stage->spec.most, .B = stage->spec.most.B, .training = true};
 
     for (int c = 0; c < network->chunk_count; c++) {
-        const bp_activations *before = &network->before[c],
-                             *behind = &network->behind[network->chunk_end[c] - 1];
+        const bp_activations *input = &network->inputs[c],
+                             *output = &network->outputs[network->chunk_end[c] - 1];
         bp_chunk_messages *messages = &stage->messages[c];
 
-        messages->before = bp_activations_floats(before, &network->nn, &pass, false);
-        messages->behind = bp_activations_floats(behind, &network->nn, &pass, false);
-        messages->gradient_before = bp_activations_floats(before, &network->nn, &pass, true);
-        messages->gradient_behind = bp_activations_floats(behind, &network->nn, &pass, true);
+        messages->input = bp_activations_floats(input, &network->nn, &pass, false);
+        messages->output = bp_activations_floats(output, &network->nn, &pass, false);
+        messages->input_gradient = bp_activations_floats(input, &network->nn, &pass, true);
+        messages->output_gradient = bp_activations_floats(output, &network->nn, &pass, true);
     }
 }
 
@@ -507,7 +507,7 @@ static void clear_gradients(bp_stage *stage, const bp_pass *pass, int last)
     const bp_network *network = stage->network;
     const bp_activations *at = bp_network_at(network, last);
 
-    if (network->behind[last].count == 0 && at->count > 1)
+    if (network->outputs[last].count == 0 && at->count > 1)
         bp_zero(stage->backward.work, bp_activations_floats(at, &network->nn, pass, true));
 }
 
@@ -585,13 +585,13 @@ static void evaluate_chunk(bp_stage *stage, bp_pass *pass, float *data, const bp
     const bp_pipeline *pipeline = &stage->schedule.pipeline;
     const bp_network *network = stage->network;
     int at = stage->spec.stage, stages = pipeline->stages;
-    int64_t before =
-                bp_activations_floats(&network->before[action->chunk], &network->nn, pass, false),
-            behind =
-                bp_activations_floats(&network->behind[chunk->end - 1], &network->nn, pass, false);
+    int64_t input =
+                bp_activations_floats(&network->inputs[action->chunk], &network->nn, pass, false),
+            output =
+                bp_activations_floats(&network->outputs[chunk->end - 1], &network->nn, pass, false);
 
     if (bp_action_receives(pipeline, at, action))
-        bp_recv(data, before * (int64_t)sizeof(float), (at + stages - 1) % stages, TAG_EVALUATE,
+        bp_recv(data, input * (int64_t)sizeof(float), (at + stages - 1) % stages, TAG_EVALUATE,
                 stage->schedule.comm);
     for (int k = chunk->first; k < chunk->end; k++) {
         bp_activations activations = activations_at(stage, k, pass, data, false);
@@ -599,7 +599,7 @@ static void evaluate_chunk(bp_stage *stage, bp_pass *pass, float *data, const bp
         bp_block_forward(network->blocks[k], pass, &activations, NULL);
     }
     if (bp_action_sends(pipeline, at, action))
-        bp_send(data, behind * (int64_t)sizeof(float), (at + 1) % stages, TAG_EVALUATE,
+        bp_send(data, output * (int64_t)sizeof(float), (at + 1) % stages, TAG_EVALUATE,
                 stage->schedule.comm);
 }
 

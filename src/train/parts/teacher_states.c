@@ -33,14 +33,14 @@ static bp_err fail_list(const char *list)
 /* A number that ends at `end`; -1: no digit is there. */
 static int64_t read_layer(const char **at, char end)
 {
-    char *behind = NULL;
+    char *rest = NULL;
     int64_t layer;
 
     errno = 0;
-    layer = **at >= '0' && **at <= '9' ? strtoll(*at, &behind, 10) : -1;
-    if (layer < 0 || errno != 0 || (*behind != end && *behind != '\0'))
+    layer = **at >= '0' && **at <= '9' ? strtoll(*at, &rest, 10) : -1;
+    if (layer < 0 || errno != 0 || (*rest != end && *rest != '\0'))
         return -1;
-    *at = behind + (*behind == end && end != '\0');
+    *at = rest + (*rest == end && end != '\0');
     return layer;
 }
 
