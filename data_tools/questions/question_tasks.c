@@ -76,7 +76,7 @@ static void replace(bp_buffer *text, const char *old, const char *new)
 
 /* ---- LAMBADA ---- */
 
-/* "before", and the "last" word, behind the last blank. */
+/* "before", and the "last" word, after the last blank. */
 static bp_err split_last_word(json_t *row)
 {
     const char *text;

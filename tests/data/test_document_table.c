@@ -8,7 +8,7 @@
 
 enum { T = 40, KIND = T, NUMBER, COUNT, SEGMENTS, VALUES };
 
-/* Tokens, zeros behind; then class, number, tokens, segments. */
+/* Tokens, zeros after; then class, number, tokens, segments. */
 static void take_document(const bp_example_maker *self, const bp_document *document, int64_t step,
                           int64_t slot, bp_example *out)
 {

@@ -25,7 +25,7 @@ typedef struct problem {
     int way;
     bp_attention_shape shape;
     bool cross;
-    float *qkv, *out, *lse, *dout, *dqkv; /* cross: q, and behind it [B][K][2][G][D]; else
+    float *qkv, *out, *lse, *dout, *dqkv; /* cross: q, and after it [B][K][2][G][D]; else
                                              [B][T]: H heads of q, G of k and of v */
     float *dbias;                         /* [B][H] rows of bp_bias_floats; of a bias */
     void *scratch;
@@ -428,7 +428,7 @@ static void distances_have_the_buckets_of_t5(void **state)
         assert_int_equal(bp_relative_bucket(&by, -one[i][0]), one[i][1]);
 }
 
-static void keys_behind_a_length_are_not_seen(void **state)
+static void keys_after_a_length_are_not_seen(void **state)
 {
     static const int32_t lengths[] = {1, 70, 33, 64, 0, 129};
     bp_attention_shape shape = shape_of(6, 130, 2, 16, false);
@@ -869,7 +869,7 @@ int main(void)
         cmocka_unit_test(attention_to_other_positions_equals_plain_loops),
         cmocka_unit_test(scores_may_be_biased_by_distance),
         cmocka_unit_test(distances_have_the_buckets_of_t5),
-        cmocka_unit_test(keys_behind_a_length_are_not_seen),
+        cmocka_unit_test(keys_after_a_length_are_not_seen),
         cmocka_unit_test(keys_may_be_seen_on_both_sides),
         cmocka_unit_test(heads_may_share_keys),
         cmocka_unit_test(groups_may_be_cut),

@@ -584,7 +584,7 @@ static void softmax_and_norms_show_nan(void **state)
     bp_free(logits);
 }
 
-/* All kernels that threads share, one result behind the other. */
+/* All kernels that threads share, one result after the other. */
 static void run_all(float *out, const float *x, const float *dy, int64_t rows, int64_t C)
 {
     int64_t n = rows * C;

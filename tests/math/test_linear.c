@@ -275,7 +275,7 @@ static void rows_do_not_depend_on_their_place(void **state)
             check_places(way, shapes[i][0], shapes[i][1]);
 }
 
-/* All products of one shape with so many threads, one result behind the other. */
+/* All products of one shape with so many threads, one result after the other. */
 static float *all_products(problem *p, int way, int threads, bool with_weight)
 {
     int64_t y_floats = p->rows * p->outs, dx_floats = p->rows * p->ins,

@@ -91,7 +91,7 @@ typedef struct bp_seq2seq_form {
         .help = "the token that targets begin with, by its row of the vocabulary from 1 on "       \
                 "(Hugging Face's decoder_start_token_id + 1); " otherwise " if not given"          \
     }
-/* Streams of dropout masks, beyond those of models with one stack: the embeddings' two, two behind
+/* Streams of dropout masks, beyond those of models with one stack: the embeddings' two, two after
  * the stacks, then eight of a layer, of which it takes five. */
 #define BP_SEQ2SEQ_MASK              (1LL << 32)
 #define BP_SEQ2SEQ_LAYER_MASK(layer) (BP_SEQ2SEQ_MASK + 8 * ((layer) + 1))
