@@ -246,10 +246,17 @@ static void note_failure(const bp_job *job, const bp_config *config, bp_err err)
 static bp_err start(const bp_job *job, const bp_job_call *call)
 {
     const char *run_dir = bp_run_keys_of(call->config)->dir;
+    bp_err err;
 
     bp_corpus_file_hash_whole(call->plan || !run_dir || bp_run_has_work(call->world, run_dir));
-    return job->run ? job->run(call)
-                    : bp_work_start(job->work, call->world, call->config, call->plan);
+    bp_run_note_request(job->name, call->config);
+    err =
+        job->run ? job->run(call) : bp_work_start(job->work, call->world, call->config, call->plan);
+    if (err != BP_ERR_INPUT || call->plan || !run_dir ||
+        !bp_run_needs_no_input(call->world, run_dir))
+        return err;
+    bp_log("the run is finished: in %s; an input is gone, so that none was compared", run_dir);
+    return BP_OK;
 }
 
 /* --ranks: one rank plans for all of a job to come, whatever number was started. */

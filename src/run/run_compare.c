@@ -158,13 +158,18 @@ static bool is_derived(const bp_config *config, const bp_option *option, const c
 static const char *const ALWAYS_FREE[] = {
     "run.dir", "run.memory", "slurm.*", "watchdog.*", "mesh.coordinator", "mesh.overlap", NULL};
 
+bool run_key_is_free(const char *key)
+{
+    return is_listed(ALWAYS_FREE, key);
+}
+
 static void compare_key(void *context, const bp_option *option, const char *value)
 {
     struct comparison *c = context;
     const bp_run_spec *spec = c->spec;
     const char *before = run_pairs_find(c->pairs, option->key);
     const char *now = !value ? "" : value;
-    bool is_free = is_listed(ALWAYS_FREE, option->key);
+    bool is_free = run_key_is_free(option->key);
 
     for (const bp_run_identity *one = spec->identities; one && one->name; one++)
         is_free = is_free || strcmp(one->name, option->key) == 0; /* compared by content */

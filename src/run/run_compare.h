@@ -36,6 +36,9 @@ int64_t run_steps(const json_t *record, const run_pairs *pairs);
  * changes:  keys of other_bits by which bits change, "mesh.tensor is 2 and was 1, ..."; NULL: none.
  * Owns:     *changes is the caller's, bp_free().
  * Errors: BP_ERR_CONFIG, all faults together, 20 at most; BP_ERR_SYSTEM. */
+/** Does no result depend on this key, in any job? */
+bool run_key_is_free(const char *key);
+
 bp_err run_compare(const json_t *before, const run_pairs *pairs, const bp_config *config,
                    const bp_run_spec *spec, const char *run_dir, bool *finished, char **changes);
 

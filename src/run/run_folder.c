@@ -45,6 +45,8 @@ static bp_err begin_record(bp_run *run, const bp_config *config, const bp_run_sp
     bp_err err = BP_OK;
 
     run->record = run_record_new(run->folder, run->mesh, config, spec, before, hosts);
+    if (run->finished && json_object_get(before, "results"))
+        set(run->record, "results", json_incref(json_object_get(before, "results")));
     run->config_text = bp_config_text(config);
     bp_sha256_of(run->config_text, strlen(run->config_text), now);
     if (!run->finished)
@@ -471,6 +473,23 @@ const char *bp_run_first_missing(const char *folder, const char *const *names, s
             return names[k];
     }
     return NULL;
+}
+
+void bp_run_add_result(bp_run *run, const char *path)
+{
+    json_t *results = json_object_get(run->record, "results"), *known;
+    size_t k;
+
+    if (!run->mesh->coordinates)
+        return;
+    if (!results)
+        set(run->record, "results", results = json_array());
+    json_array_foreach(results, k, known)
+    {
+        if (strcmp(json_string_value(known), path) == 0)
+            return;
+    }
+    (void)json_array_append_new(results, bp_json_string(path));
 }
 
 void bp_run_say_missing(const char *folder, const char *name)

@@ -102,6 +102,16 @@ bp_err bp_run_previous(MPI_Comm comm, const char *run_dir, const char *key, char
  * finished, or another job may hold it: then opening it decides. Collective over `comm`. */
 bool bp_run_has_work(MPI_Comm comm, const char *run_dir);
 
+/** Note what the user asks for, before any key is resolved. run.json keeps its digest, `request`:
+ * of the first run folder that this process opens. Local. */
+void bp_run_note_request(const char *job, const bp_config *config);
+/** A file of the finished run, by its path in the folder: run.json lists them in `results`. On the
+ * coordinator; elsewhere nothing. */
+void bp_run_add_result(bp_run *run, const char *path);
+/** Is run_dir a finished run of the same request, with all its results? Then its inputs are not
+ * needed. False of a run without `results`. Collective over `comm`. */
+bool bp_run_needs_no_input(MPI_Comm comm, const char *run_dir);
+
 /* ---- on the coordinator. Local; what writes does nothing on other ranks ---- */
 
 /** Which start of the run this is: 1, 2 ... 0 on other ranks. */

@@ -41,5 +41,7 @@ bp_err run_journal_missing(const run_journal *journal, const char *folder, int64
 
 /** A start of this process holds, or held, a run folder: what it fails with is written there. */
 void run_start_opened(void);
+/** The digest of bp_run_note_request; "" once a run folder was opened, or if nothing was noted. */
+const char *run_start_request(void);
 
 #endif

@@ -149,12 +149,14 @@ static bool is_trained(const ensemble *self)
     return true;
 }
 
+#define RESULTS 2
+
+static const char *const NAMES[RESULTS] = {"ensemble.json", "metrics.jsonl"};
+
 static const char *find_missing(const void *context)
 {
-    static const char *const names[] = {"ensemble.json", "metrics.jsonl"};
     const ensemble *self = context;
-    const char *name = bp_run_first_missing(bp_run_keys_of(self->config)->dir, names,
-                                            sizeof names / sizeof names[0]);
+    const char *name = bp_run_first_missing(bp_run_keys_of(self->config)->dir, NAMES, RESULTS);
 
     return name == NULL && !is_trained(self) ? "a part of a member" : name;
 }
@@ -253,6 +255,8 @@ static bp_err run_all(ensemble *self, MPI_Comm world)
             ensemble_metrics_look(self, k);
         if (!whole)
             err = train_members(self);
+        for (int k = 0; err == BP_OK && k < RESULTS; k++)
+            bp_run_add_result(self->run, NAMES[k]);
         err = bp_run_end(self->run, err);
         if (err == BP_OK && self->mesh->coordinates && !ensemble_counts(self->config))
             bp_training_keep_page(run_dir, !whole);

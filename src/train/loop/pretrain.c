@@ -3,6 +3,7 @@
 #include "train/loop/pretrain.h"
 
 #include "base/config/run_options.h"
+#include "base/files/fs.h"
 #include "base/log.h"
 #include "base/process/heartbeat.h"
 #include "job/report/training.h"
@@ -102,6 +103,18 @@ static bp_err stop_parts(trainer *self, bp_err err)
     return err;
 }
 
+/* What a start of the finished run looks for where an input is gone. */
+static void add_results(trainer *self)
+{
+    char step[BP_STEP_NAME];
+
+    bp_checkpoint_step_name(step, self->progress.committed);
+    const bp_path folder = bp_path_in("checkpoints", step);
+    bp_run_add_result(self->run, bp_path_in(folder.text, "manifest.json").text);
+    if (!trainer_counts(self))
+        bp_run_add_result(self->run, "metrics.jsonl");
+}
+
 static bp_err run(trainer *self)
 {
     bp_err err = bp_agree(self->mesh->world, say_begin(self));
@@ -119,6 +132,8 @@ static bp_err run(trainer *self)
     plan_print_peak(self);
     if (err == BP_OK)
         err = parts_at(self, PART_FINISH);
+    if (err == BP_OK)
+        add_results(self);
     return err == BP_OK ? trainer_end(self) : err;
 }
 
@@ -133,6 +148,15 @@ static bp_err end_finished(trainer *self)
         trainer_remove_counts(self);
     err = parts_at(self, PART_FINISHED);
     return err == BP_OK ? trainer_end(self) : err;
+}
+
+static bp_err count(trainer *self)
+{
+    bp_err err = trainer_count(self);
+
+    if (err == BP_OK)
+        add_results(self);
+    return err;
 }
 
 /* The journal ends where training goes on. */
@@ -185,7 +209,7 @@ static bp_err go_on(trainer *self, bool *trains)
     if (err == BP_OK)
         err = bp_agree(self->mesh->world, trainer_check_bag_version(self));
     if (err == BP_OK && trainer_counts(self))
-        return trainer_count(self);
+        return count(self);
     if (err == BP_OK)
         err = prepare(self);
     if (err == BP_OK)
