@@ -161,7 +161,7 @@ static void add_block(bp_network *network, const bp_model_shape *shape, int numb
 
 /* ---- the table ---- */
 
-extern const bp_hf_table *const test_family_huggingface[]; /* test_family_names.c */
+extern const bp_hf_table *const test_family_huggingface[]; /* pair_family_names.c */
 
 static bp_model_facts facts(const bp_model_shape *shape)
 {
