@@ -204,7 +204,7 @@ static const json_t *choice_part(const json_t *choices, size_t k, const char *pa
                                   : json_array_get(json_object_get(choices, part), k);
 }
 
-/* The choice whose label is `key`, but for white space around that; -1: none. */
+/* The choice whose label is `key`, except for white space around that; -1: none. */
 static json_int_t labelled(const json_t *choices, size_t count, const char *key)
 {
     size_t bytes = strlen(key);

@@ -1,4 +1,4 @@
-/* Files of JSON lines that only grow, but for the cut at a resume. Local. */
+/* Files of JSON lines that only grow, except for the cut at a resume. Local. */
 #ifndef BP_RUN_RUN_JOURNAL_H
 #define BP_RUN_RUN_JOURNAL_H
 

@@ -109,7 +109,7 @@ void bp_config_require(bp_config *config, const char *key);
  * a function of its own around this: bp_train_keys_of(config)->steps. */
 const void *bp_config_bound(const bp_config *config, const bp_option *table);
 
-/** Values. The key must be of that type and, but for _is_set, have a value or a default
+/** Values. The key must be of that type and, except for _is_set, have a value or a default
  * (BP_ASSERT). Strings are borrowed. */
 bool bp_config_is_set(const bp_config *config,
                       const char *key); /* given by the user or bp_config_set, or has a default */

@@ -33,7 +33,8 @@ void bp_signals_stack(void);
 void bp_signals_leave(void);
 /** Calls the watches first, where there are any. Only on the thread that uses MPI. */
 bool bp_signals_stop_asked(void);
-/** The same as if USR1 had come, for another reason. The first reason is kept, but for TERM's. */
+/** The same as if USR1 had come, for another reason. The first reason is kept, except for TERM's.
+ */
 void bp_signals_ask_stop(bp_stop reason);
 /** Why this process was asked to stop. */
 bp_stop bp_signals_stop_reason(void);

@@ -201,7 +201,7 @@ static int64_t first_forced(const opening *o, bool last)
     return 0;
 }
 
-/* Of all members, which agree. */
+/* The same for all members. */
 static void take_forced(bp_forced *forced, const opening *o)
 {
     const bp_forced *first = &o->infos[first_forced(o, false)].forced,

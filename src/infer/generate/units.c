@@ -327,7 +327,7 @@ static int64_t sum_rows(bp_unit *unit, const unit_group *group)
     return -1;
 }
 
-/* Of one model the entropies, which an ensemble returns; its logits are all here. */
+/* The entropies for one model, whose logits are all here; an ensemble returns its own. */
 static void find_entropies(bp_unit *unit, const unit_group *group)
 {
     int64_t V = unit->spec.rule->choice.vocab_size;

@@ -79,7 +79,7 @@ static int64_t period_of(const json_t *list, const bp_gguf_family *family)
     return fits ? period : 0;
 }
 
-/* Of a period beyond the layers none differs. */
+/* A period beyond the layers changes none of them. */
 static bool same_layers(int64_t a, int64_t b, int64_t layers)
 {
     return a == b || (a > layers && b > layers);

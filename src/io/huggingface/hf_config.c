@@ -44,7 +44,7 @@ static member member_of(const json_t *config, const char *name, size_t bytes)
     return out;
 }
 
-/* Of all its names the one that is there; two must say the same. */
+/* The one of its names that is there; two must agree. */
 static bp_err find_member(member *out, const json_t *config, const bp_hf_size *size,
                           const char *path)
 {
@@ -187,7 +187,7 @@ static bp_err read_nothing(const bp_hf_shape *shape, const member *found, const 
                : BP_OK;
 }
 
-/* Of classes that have no names config.json may say how many they are. */
+/* If classes have no names, config.json may give their number. */
 static bp_err read_labels(const bp_hf_shape *shape, const json_t *config, const member *found,
                           const bp_hf_size *size, double *out, const char *path)
 {

@@ -53,7 +53,7 @@ bp_err hf_layers_read(bp_hf_shape *shape, int k, const json_t *list, const char 
 json_t *hf_layers_json(const bp_hf_shape *shape, int k);
 
 /* hf_keys.c. Settings of all tables: read, not written. */
-extern const bp_hf_setting hf_common_settings[]; /* but for those that a table has itself */
+extern const bp_hf_setting hf_common_settings[]; /* except for those that a table has itself */
 /** Does the list name this key? */
 bool hf_is_set_by(const bp_hf_setting *settings, const char *key);
 /** Each key is one that the table reads, a setting, or known to change nothing; null is no key.

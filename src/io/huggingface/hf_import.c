@@ -64,7 +64,7 @@ static bool is_tied(const bp_hf_shape *shape)
     return true; /* a table without the choice */
 }
 
-/* Of tied tensors files may keep any one. */
+/* Files may keep any one of several tied tensors. */
 static const bp_safetensor *find_theirs(const bp_hf_model *model, const char *name,
                                         bp_safetensors **file)
 {

@@ -121,7 +121,7 @@ static void give_rows(float *dx, int64_t dx_row, const float *d, const float *tr
     }
 }
 
-/* Of one column. */
+/* One column. */
 static void give_taps(const mixed_columns *by, const float *d, int64_t K, const mixed_rows *in,
                       int64_t c)
 {

@@ -151,7 +151,7 @@ static bp_err read_state(bp_history *history)
     return err;
 }
 
-/* Of an ensemble's keys those that its members run with, with their values, and its own: it has
+/* From an ensemble's keys, those that its members run with, with their values, and its own: it has
  * keys for members of all kinds. */
 static bp_err take_members_keys(run_pairs *pairs, const bp_history *history)
 {

@@ -62,8 +62,8 @@ bp_err bp_tokenizer_add(bp_tokenizer *tokenizer, const char *name, size_t bytes)
 /** Name the special token that is already in the vocabulary. Errors: BP_ERR_SYSTEM. */
 bp_err bp_tokenizer_add_special(bp_tokenizer *tokenizer, int64_t id);
 
-/** All tokens are there: check them, take the merges (bp_alloc, even on failure; NULL but for bpe),
- * find <|endoftext|> and <unk>, make the hash.
+/** All tokens are there: check them, take the merges (bp_alloc, even on failure; NULL except for
+ * bpe), find <|endoftext|> and <unk>, make the hash.
  *
  * Errors: BP_ERR_FORMAT, `name` in the message; BP_ERR_SYSTEM.
  */

@@ -65,7 +65,7 @@ void trainer_may_change(const char *out[TRAINER_MAY_CHANGE], const bp_training_p
         add_keys(out, &count, (*parts)->may_change);
 }
 
-/* Of the names of outcomes, in their order; "": there are none. */
+/* A hash of the names of outcomes, in their order; "": there are none. */
 static void hash_labels(const trainer *self, char hash[BP_SHA256_HEX])
 {
     char *text = self->outcome_names ? bp_json_line(self->outcome_names) : NULL;

@@ -175,7 +175,7 @@ static bp_err conclude(comparison_job *self)
 
 static bp_err run(comparison_job *self)
 {
-    bp_phase before = bp_heartbeat_phase(BP_PHASE_FIT); /* but for what scores */
+    bp_phase before = bp_heartbeat_phase(BP_PHASE_FIT); /* except for what scores */
     json_t *members = json_pack("{sI sI}", "methods", (json_int_t)self->results.methods.count,
                                 "documents", (json_int_t)self->corpora.documents);
     bp_err err = BP_OK;

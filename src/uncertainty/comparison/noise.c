@@ -1,4 +1,4 @@
-/* Of regressions: the variance of the noise in values, which is fitted on corpus.valid, in the
+/* For regressions: the variance of the noise in values, which is fitted on corpus.valid, in the
  * place of a temperature. Called by steps.c. */
 #include "uncertainty/comparison/job_priv.h"
 

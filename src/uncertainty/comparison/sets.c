@@ -13,8 +13,7 @@
 #include <math.h>
 #include <string.h>
 
-#define TUNED                                                                                      \
-    5 /* one prediction in so many chooses the free ranks of raps, and not its threshold */
+#define TUNED 5 /* one prediction in 5 chooses the free ranks of raps, and not its threshold */
 
 /* What is kept of a prediction. */
 enum { LAC, APS, RANK, TUNES, FACTS };
@@ -102,7 +101,7 @@ static void gather(set_work *work)
     work->count = work->capacity = total;
 }
 
-/* Of the predictions that calibrate, or of those that tune. */
+/* For the predictions that calibrate, or for those that tune. */
 static int64_t take(double *out, const set_work *work, int fact, bool tuning, bool all)
 {
     int64_t n = 0;

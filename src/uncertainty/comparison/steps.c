@@ -320,7 +320,7 @@ static bp_err make_fit_folders(const comparison_job *self)
     return err;
 }
 
-/* As soon as a model tells the labels, before hours of others. */
+/* As soon as a model has given the labels, before hours of others. */
 static bp_err import_predictions(comparison_job *self)
 {
     bp_err err = BP_OK;
