@@ -360,7 +360,7 @@ static int answer(int argc, char **argv, const arguments *args, bp_err err)
 __attribute__((section(".preinit_array"),
                used)) static void (*const before_libraries)(void) = bp_signals_keep;
 
-/* A word that is no job's, or a question about one. */
+/* A word that is not a job's, or a question about one. */
 static int command(int argc, char **argv)
 {
     const bp_option *tables[TABLES_MAX];

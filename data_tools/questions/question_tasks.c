@@ -136,7 +136,7 @@ static bp_err clean_list(json_t *row, const char *field)
 
         if (!json_is_string(text)) {
             json_decref(cleaned);
-            return BP_FAIL(BP_ERR_FORMAT, "questions.no_field", "\"%s\" is no list of texts",
+            return BP_FAIL(BP_ERR_FORMAT, "questions.no_field", "\"%s\" is not a list of texts",
                            field);
         }
         clean(&out, json_string_value(text), json_string_length(text));

@@ -14,7 +14,7 @@ typedef struct run_pairs {
 
 /** Read RUN/config.ini; none where there is no such file.
  *
- * Errors: BP_ERR_FORMAT it is no plain file; BP_ERR_IO, BP_ERR_DENIED, BP_ERR_SYSTEM. */
+ * Errors: BP_ERR_FORMAT it is not a plain file; BP_ERR_IO, BP_ERR_DENIED, BP_ERR_SYSTEM. */
 bp_err run_pairs_read(run_pairs *out, const char *run_dir);
 void run_pairs_clear(run_pairs *pairs);
 /** NULL where the key is not there. Borrowed. */

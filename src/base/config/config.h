@@ -63,7 +63,7 @@ void bp_config_free(bp_config **config);
  * takes them), with the values that `from` has for them. What was given there counts as given here;
  * keys that `from` does not know keep their defaults.
  *
- * Errors: BP_ERR_CONFIG a value that is none here; *out is NULL.
+ * Errors: BP_ERR_CONFIG a value that is invalid here; *out is NULL.
  */
 bp_err bp_config_derive(bp_config **out, const bp_config *from, const bp_option *const *tables,
                         const bp_option *const *used);

@@ -12,7 +12,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/** What a model that is no list of tensors keeps in its checkpoint: a file of its own. */
+/** What a model that is not a list of tensors keeps in its checkpoint: a file of its own. */
 #define BP_CHECKPOINT_ATTACHMENT "model.bin"
 #define BP_STEP_NAME             32 /* "step-000000001200" and its end */
 

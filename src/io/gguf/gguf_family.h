@@ -52,7 +52,7 @@ typedef struct bp_gguf_family {
     bool has_period_key;         /* files can say another one */
     int64_t layers_of_largest;   /* a model of this many scales scores by its width over the heads,
                                     others by a head's; 0: config.json does not say */
-    const char *const *absent;   /* members that are no number, ended by NULL; or NULL */
+    const char *const *absent;   /* members that are not a number, ended by NULL; or NULL */
 } bp_gguf_family;
 
 /** Ended by NULL. */

@@ -161,8 +161,8 @@ bp_err hf_read_list(double *list, double *count, const json_t *array, const char
     *count = (double)many;
     return taken ? BP_OK
                  : BP_FAIL(BP_ERR_FORMAT, "huggingface.bad_size",
-                           "\"%s\" is no list of 1 to %d numbers above 0: at %s", name, BP_HF_LIST,
-                           path);
+                           "\"%s\" is not a list of 1 to %d numbers above 0: at %s", name,
+                           BP_HF_LIST, path);
 }
 
 /* What a key says that is not there, or null. */

@@ -239,7 +239,7 @@ static bool is_wanted(const bp_hf_model *model, const char *full)
            strcmp(find_theirs(model, present, &file)->name, full) == 0;
 }
 
-/* The head must be what it is tied to again, bit for bit. */
+/* The head must again equal what it is tied to, bit for bit. */
 static bp_err compare_head(const bp_hf_model *model, bp_safetensors *head_file,
                            const bp_safetensor *head)
 {

@@ -195,7 +195,7 @@ static bp_err check_object(const bp_hf_table *table, const char *object, json_t 
     bp_err err = BP_OK;
 
     if (!json_is_object(value))
-        return BP_FAIL(BP_ERR_FORMAT, "json.wrong_type", "\"%s\" is no object: at %s", object,
+        return BP_FAIL(BP_ERR_FORMAT, "json.wrong_type", "\"%s\" is not an object: at %s", object,
                        path);
     json_object_foreach(value, member, inner)
     {

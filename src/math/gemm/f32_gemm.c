@@ -34,7 +34,7 @@ typedef struct number {
     _Alignas(64) atomic_llong value;
 } number;
 
-/* What a thread is at. Threads that share columns take strips of rows one by one, block after
+/* The state of a thread. Threads that share columns take strips of rows one by one, block after
  * block: none waits for a slower one but at the end. */
 typedef struct visit {
     const bp_f32_kernel *kernel;
@@ -142,7 +142,7 @@ static void multiply_rows(visit *v, bp_f32_tile *t, int64_t m, int64_t first, in
     }
 }
 
-/* As few tiles as there can be, of about as many rows: few rows leave registers empty. */
+/* As few tiles as possible, with about equal rows: few rows leave registers empty. */
 static void multiply_strip(visit *v, int64_t m, int64_t rows)
 {
     const bp_f32_product *p = v->p;

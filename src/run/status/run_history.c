@@ -126,7 +126,7 @@ static bp_err read_state(bp_history *history)
 
     if (err == BP_ERR_INPUT && bp_path_exists(history->folder))
         err = BP_FAIL(BP_ERR_FORMAT, "run.no_record",
-                      "this is no run, it has no run.json: at %s; name the run.dir of "
+                      "this is not a run, it has no run.json: at %s; name the run.dir of "
                       "pretrain or ensemble",
                       history->folder);
     else if (err == BP_ERR_INPUT)

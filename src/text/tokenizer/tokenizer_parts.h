@@ -45,7 +45,7 @@ struct bp_tokenizer {
     int before_count; /* how many it puts there */
     bool has_end;     /* it puts one after it too */
     char *disagreement[BP_DISAGREEMENTS];
-    const char *unread; /* name of a file beside it that is no JSON object; NULL: none is */
+    const char *unread; /* name of a file beside it that is not a JSON object; NULL: none is */
     struct bp_pipeline *pipeline; /* NULL: byte-level BPE with GPT-2's pattern, words, characters */
     bool framed;                  /* its post-processor was put back */
     bool truncates, pads;         /* its file asks for it: ignored */

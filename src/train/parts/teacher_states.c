@@ -24,10 +24,11 @@ struct teacher_states {
 
 static bp_err fail_list(const char *list)
 {
-    return BP_FAIL(BP_ERR_CONFIG, "distill.bad_layers",
-                   "distill.layers = %.60s is no list of up to %d pairs MODEL:TEACHER of layers, "
-                   "each of the model's once: at distill.layers; use 1:2,2:4",
-                   list, BP_STATE_MATCHES);
+    return BP_FAIL(
+        BP_ERR_CONFIG, "distill.bad_layers",
+        "distill.layers = %.60s is not a list of up to %d pairs MODEL:TEACHER of layers, "
+        "each of the model's once: at distill.layers; use 1:2,2:4",
+        list, BP_STATE_MATCHES);
 }
 
 /* A number that ends at `end`; -1: no digit is there. */

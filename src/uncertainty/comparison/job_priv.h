@@ -68,16 +68,16 @@ bp_err comparison_job_fit_noise(const comparison_job *self, const bp_mesh *mesh,
                                 const bp_config *config, const bp_ensemble_spec *spec,
                                 comparison_noise *out);
 /** Conformal sets: thresholds of a method, and what they were fitted on. */
-/** Are there sets in this study? Of models whose outcomes are a softmax, where there is
- * corpus.valid. */
+/** Are there sets in this study? For models whose outcomes are a softmax, if corpus.valid is given.
+ */
 bool comparison_job_wants_sets(const comparison_job *self);
 /** Fit the thresholds. Collective over mesh->compute. Errors: those of comparison_job_each; the
  * same on all ranks. */
 bp_err comparison_job_fit_sets(const comparison_job *self, const bp_mesh *mesh,
                                const bp_config *config, const bp_ensemble_spec *spec,
                                comparison_set_fit *out);
-/** To the record and from it; of the coordinator. false: they were not fitted. Errors: those of
- * comparison_record_save. */
+/** Write to the record and read from it. On the coordinator. false: they were not fitted. Errors:
+ * those of comparison_record_save. */
 bp_err comparison_job_keep_sets(const comparison_job *self, int64_t method,
                                 const comparison_set_fit *fit);
 bool comparison_job_recall_sets(const comparison_job *self, int64_t method,

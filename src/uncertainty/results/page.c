@@ -45,7 +45,7 @@ static void add(json_t *array, json_t *value)
 
 /* ---- tables ---- */
 
-/* Of a figure, or of the root of one. */
+/* For a figure, or for the root of one. */
 static const char *title_of(const comparison_results *results, const char *key)
 {
     for (const comparison_definition *one = comparison_definitions_of(results); one->key; one++)
