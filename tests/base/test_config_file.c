@@ -152,21 +152,6 @@ static void long_values_are_shown_in_part(void **state)
     bp_test_message_has("xxx... is not an integer: at the command line; give an integer");
 }
 
-typedef struct bound_keys {
-    int64_t steps;
-    double rate;
-    bool flag;
-    const char *path;
-} bound_keys;
-
-static const bp_option bound_table[] = {
-    {"b.steps", BP_OPTION_INT, NULL, 0, 1e9, NULL, NULL, "", false, .at = BP_AT(bound_keys, steps)},
-    {"b.rate", BP_OPTION_REAL, "0.5", 0, 1, NULL, NULL, "", false, .at = BP_AT(bound_keys, rate)},
-    {"b.flag", BP_OPTION_BOOL, "yes", 0, 0, NULL, NULL, "", false, .at = BP_AT(bound_keys, flag)},
-    {"b.path", BP_OPTION_STRING, NULL, 0, 0, NULL, NULL, "", false, .at = BP_AT(bound_keys, path),
-     .was = "b.file"},
-    {NULL, BP_OPTION_STRING, NULL, 0, 0, NULL, NULL, NULL, false}};
-
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
