@@ -15,10 +15,10 @@ typedef struct run_pairs {
 /** Read RUN/config.ini; none where there is no such file.
  *
  * Errors: BP_ERR_FORMAT it is not a plain file; BP_ERR_IO, BP_ERR_DENIED, BP_ERR_SYSTEM. */
-bp_err run_pairs_read(run_pairs *out, const char *run_dir);
-void run_pairs_clear(run_pairs *pairs);
+bp_err bp_run_pairs_read(run_pairs *out, const char *run_dir);
+void bp_run_pairs_clear(run_pairs *pairs);
 /** NULL where the key is not there. Borrowed. */
-const char *run_pairs_find(const run_pairs *pairs, const char *key);
+const char *bp_run_pairs_find(const run_pairs *pairs, const char *key);
 
 /** Is config.ini what the run wrote last? Else keys that differ from the run's would be compared
  * with nothing. Runs of older programs don't know.

@@ -188,9 +188,9 @@ static void put_training(const reading *self)
             step = reported > commit ? reported : commit, steps;
     run_pairs pairs;
 
-    (void)run_pairs_read(&pairs, self->folder); /* it is reported without them */
+    (void)bp_run_pairs_read(&pairs, self->folder); /* it is reported without them */
     steps = run_steps(self->record, &pairs);
-    run_pairs_clear(&pairs);
+    bp_run_pairs_clear(&pairs);
     set_integer(self->out, "step", step);
     set_integer(self->out, "steps", steps);
     if (steps > 0)

@@ -40,7 +40,7 @@ static bp_err look_at_corpus(const ensemble *self, corpus_facts *facts)
             bp_config_is_set(self->config, "corpus.weights") ? bp_corpus_files(corpus) : 0;
     }
     if (err == BP_OK && self->bags)
-        err = trainer_check_bag(corpus);
+        err = bp_trainer_check_bag(corpus);
     if (err == BP_OK)
         err = ensemble_check_bags(self, corpus);
     if (err == BP_OK && self->bags) { /* and not when a member is trained */
@@ -175,14 +175,14 @@ static bp_err open_run(ensemble *self)
                         .trains = true,
                         .may_change = may_change,
                         .other_bits = OTHER_BITS,
-                        .keeps_bits = trainer_keeps_bits,
+                        .keeps_bits = bp_trainer_keeps_bits,
                         .identities = identities,
                         .missing = find_missing,
                         .context = self};
     bp_err err = check_names(self);
     json_t *extra;
 
-    trainer_may_change(may_change, bp_training_parts);
+    bp_trainer_may_change(may_change, bp_training_parts);
     if (err == BP_OK)
         err = bp_agree(self->mesh->world,
                        self->mesh->coordinates ? look_at_corpus(self, &facts) : BP_OK);
@@ -214,7 +214,7 @@ static bp_err say_start(const ensemble *self)
            bp_ensemble_keys_of(self->config)->kind, self->shape.members, self->mesh->tensors,
            self->mesh->tensors == 1 ? "" : "s");
     rate.steps = self->steps;
-    trainer_say_stretch(&rate, step > 0 ? step : 0, bp_run_steps_before(self->run));
+    bp_trainer_say_stretch(&rate, step > 0 ? step : 0, bp_run_steps_before(self->run));
     return err;
 }
 
