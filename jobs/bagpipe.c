@@ -247,14 +247,20 @@ static void note_failure(const bp_job *job, const bp_config *config, bp_err err)
 static bp_err start(const bp_job *job, const bp_job_call *call)
 {
     const char *run_dir = bp_run_keys_of(call->config)->dir;
-
     bool works = call->plan || !run_dir || bp_run_has_work(call->world, run_dir);
+    bp_err err;
 
     /* once for all, by the coordinator or, where it opens none, the first rank that computes; every
      * rank checks what it reads of one */
     bp_corpus_file_hash_whole(works && bp_comm_rank(call->world) < 2);
-    return job->run ? job->run(call)
-                    : bp_work_start(job->work, call->world, call->config, call->plan);
+    bp_run_note_request(job->name, call->config);
+    err =
+        job->run ? job->run(call) : bp_work_start(job->work, call->world, call->config, call->plan);
+    if (err != BP_ERR_INPUT || call->plan || !run_dir ||
+        !bp_run_needs_no_input(call->world, run_dir))
+        return err;
+    bp_log("the run is finished: in %s; an input is gone, so that none was compared", run_dir);
+    return BP_OK;
 }
 
 /* --ranks: one rank plans for all of a job to come, whatever number was started. */
@@ -360,7 +366,7 @@ static int answer(int argc, char **argv, const arguments *args, bp_err err)
 __attribute__((section(".preinit_array"),
                used)) static void (*const before_libraries)(void) = bp_signals_keep;
 
-/* A word that is no job's, or a question about one. */
+/* A word that is not a job's, or a question about one. */
 static int command(int argc, char **argv)
 {
     const bp_option *tables[TABLES_MAX];

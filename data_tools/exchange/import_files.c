@@ -407,7 +407,7 @@ static bp_err fail_unread(const char *path)
 static bp_err fail_file(const char *path)
 {
     char head[HEAD_BYTES];
-    size_t bytes = bp_words_file_peek(head, sizeof head, path);
+    size_t bytes = bp_words_file_read_head(head, sizeof head, path);
 
     if (bytes == 0)
         return fail_unread(path);

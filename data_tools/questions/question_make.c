@@ -71,7 +71,7 @@ static bp_err put_list(json_t *asked, const char *field, const json_t *row)
         return BP_OK;
     for (size_t k = 0; k < json_array_size(list); k++)
         if (!json_is_string(json_array_get(list, k)))
-            return BP_FAIL(BP_ERR_FORMAT, "questions.no_field", "choice %zu is no text", k);
+            return BP_FAIL(BP_ERR_FORMAT, "questions.no_field", "choice %zu is not a string", k);
     if (json_array_size(list) == 0)
         return BP_FAIL(BP_ERR_FORMAT, "questions.no_field", "there is no list of choices");
     (void)json_object_set(asked, "choices", list);
@@ -214,7 +214,7 @@ bp_err question_make(question *out, const question_task *task, const char *part,
 
     *out = (question){.row = row, .asked = json_object()};
     if (!json_is_object(row))
-        return BP_FAIL(BP_ERR_FORMAT, "questions.no_row", "it is no JSON object");
+        return BP_FAIL(BP_ERR_FORMAT, "questions.no_row", "it is not a JSON object");
     err = find_part(out, task, part, path);
     if (err == BP_OK)
         put_names(out, task, number);

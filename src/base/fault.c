@@ -64,7 +64,7 @@ static const char *const NAMES[] = {
     "count.run",
     "count.spill",
     "count.write",
-    "drain.flag",
+    "stop.flag",
     "ens.member_done",
     "exit.agree",
     "finalize",

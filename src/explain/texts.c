@@ -30,10 +30,10 @@ static bp_err find_rule(bp_score_rule *rule, const bp_corpus *corpus, const bp_m
     bp_err err = bp_config_new(&config, tables, tables);
 
     if (err == BP_OK)
-        err = scorer_resolve(config, model, rule);
+        err = bp_score_resolve(config, model, rule);
     if (err == BP_OK)
-        scorer_resolve_ends(config, eod >= 0 ? eod : model->eod_id,
-                            bp_corpus_roles(corpus)[BP_ROLE_BOS], model, rule);
+        bp_score_resolve_ends(config, eod >= 0 ? eod : model->eod_id,
+                              bp_corpus_roles(corpus)[BP_ROLE_BOS], model, rule);
     rule->end = false;
     bp_config_free(&config);
     return err;
@@ -47,7 +47,7 @@ bp_err explain_texts_open(explain_texts *texts, const char *corpus, const bp_mod
 
     texts->most = most;
     if (err == BP_OK)
-        err = scorer_check_corpus(texts->corpus, model);
+        err = bp_score_check_corpus(texts->corpus, model);
     if (err == BP_OK)
         err = find_rule(&rule, texts->corpus, model);
     if (err == BP_OK)

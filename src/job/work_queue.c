@@ -9,8 +9,8 @@
 
 #include <string.h>
 
-#define MAIL_QUESTION 0
-#define TICK_SECONDS  1.0
+#define MAIL_QUESTION    0
+#define PROGRESS_SECONDS 1.0
 
 typedef struct question {
     int64_t kind, amount;
@@ -25,7 +25,7 @@ struct bp_work_queue {
     int64_t answer; /* this rank's, where it coordinates */
 
     work_scheduler scheduler; /* the coordinator's */
-    double ticked;
+    double reported;
 };
 
 void bp_work_queue_new(bp_work_queue **out, const bp_work_spec *spec)
@@ -38,7 +38,7 @@ void bp_work_queue_new(bp_work_queue **out, const bp_work_spec *spec)
     queue->leads = mesh->computes && bp_comm_is_root(mesh->ensemble);
     queue->box = bp_mailbox_new(mesh->world);
     queue->scheduler.here = (int)bp_all_sum_int(queue->leads, mesh->world);
-    queue->ticked = bp_clock_now();
+    queue->reported = bp_clock_now();
     *out = queue;
 }
 
@@ -111,14 +111,14 @@ static void receive(bp_work_queue *queue, const bp_mail *mail)
     bp_mailbox_send(queue->box, mail->from, MAIL_QUESTION, &answer, sizeof answer);
 }
 
-static void tick(bp_work_queue *queue)
+static void report_progress(bp_work_queue *queue)
 {
     double now = bp_clock_now();
 
-    if (!queue->spec.tick || now - queue->ticked < TICK_SECONDS)
+    if (!queue->spec.report_progress || now - queue->reported < PROGRESS_SECONDS)
         return;
-    queue->ticked = now;
-    if (queue->spec.tick(queue->spec.context, queue->scheduler.amount))
+    queue->reported = now;
+    if (queue->spec.report_progress(queue->spec.context, queue->scheduler.amount))
         queue->scheduler.closed = true;
 }
 
@@ -132,7 +132,7 @@ void bp_work_queue_serve(bp_work_queue *queue)
         receive(queue, &mail);
         bp_free(mail.data);
     }
-    tick(queue);
+    report_progress(queue);
 }
 
 static bool have_left(void *context)

@@ -55,7 +55,7 @@ static void log_units(const worker *self, int64_t amount)
     json_decref(members);
 }
 
-static bool tick(void *context, int64_t amount)
+static bool report_progress(void *context, int64_t amount)
 {
     worker *self = context;
 
@@ -313,7 +313,7 @@ static bp_err do_work(worker *self)
 {
     bp_work_job *job = self->job;
     const bp_mesh *mesh = job->mesh;
-    bp_work_spec spec = {.mesh = mesh, .tick = tick, .context = self};
+    bp_work_spec spec = {.mesh = mesh, .report_progress = report_progress, .context = self};
     bp_err err, closed;
 
     if (self->parts) {

@@ -1,5 +1,5 @@
 /* Collectives whose bits do not depend on MPI's choice of algorithm, and messages larger than an
- * int counts. Collective over `comm` all, but for point to point; `comm` may be of one rank. MPI
+ * int counts. Collective over `comm` all, except for point to point; `comm` may be of one rank. MPI
  * failures end the program (BP_MPI). */
 #ifndef BP_MESH_COLLECTIVE_H
 #define BP_MESH_COLLECTIVE_H

@@ -206,12 +206,12 @@ static void run_chunk(network_decoding *self, const decoding_group *group, bp_pa
     bool has_logits = network_is_last(model) && chunk == network->chunk_count - 1;
 
     if (at > 0 || chunk > 0)
-        bp_recv(self->data, bytes_of(&network->before[chunk], &network->nn, pass),
+        bp_recv(self->data, bytes_of(&network->inputs[chunk], &network->nn, pass),
                 (at + stages - 1) % stages, TAG_ROWS, mesh->pipeline);
     run_blocks(self, group, pass, bp_network_chunk_first(network, chunk),
                end - (has_logits ? 1 : 0));
     if (!has_logits)
-        bp_send(self->data, bytes_of(&network->behind[end - 1], &network->nn, pass),
+        bp_send(self->data, bytes_of(&network->outputs[end - 1], &network->nn, pass),
                 (at + 1) % stages, TAG_ROWS, mesh->pipeline);
 }
 

@@ -187,7 +187,7 @@ static float *run_piece(network_model *self, bp_pass *pass, size_t used, bool he
     pass->scratch = &arena;
     if (mesh->pipeline_at > 0)
         bp_recv(data,
-                bp_activations_floats(&network->before[0], nn, pass, false) *
+                bp_activations_floats(&network->inputs[0], nn, pass, false) *
                     (int64_t)sizeof(float),
                 mesh->pipeline_at - 1, TAG_HIDDEN, mesh->pipeline);
     for (int k = 0; k < blocks; k++) {
@@ -200,7 +200,7 @@ static float *run_piece(network_model *self, bp_pass *pass, size_t used, bool he
     }
     if (!network_is_last(self))
         bp_send(data,
-                bp_activations_floats(&network->behind[blocks - 1], nn, pass, false) *
+                bp_activations_floats(&network->outputs[blocks - 1], nn, pass, false) *
                     (int64_t)sizeof(float),
                 mesh->pipeline_at + 1, TAG_HIDDEN, mesh->pipeline);
     pass->scratch = NULL; /* it was this function's */

@@ -150,22 +150,22 @@ static bp_expert_shape experts_of(const bp_model_shape *shape, int64_t number)
                              .most = bp_model_experts(shape)};
 }
 
-bp_activations bp_stack_behind(const bp_model_shape *shape, int block)
+bp_activations bp_stack_block_output(const bp_model_shape *shape, int block)
 {
-    bp_activations behind = bp_transformer_behind(shape, block);
+    bp_activations output = bp_transformer_block_output(shape, block);
     int64_t E = bp_stack_embedding_width(shape);
 
     if (block > shape->layers) /* a transform's */
-        behind.item[0].columns = E;
+        output.item[0].columns = E;
     if (block == 0) /* what its projection reads is in its place */
-        behind.item[0].inside = E;
+        output.item[0].inside = E;
     if (block == 0 || bp_model_balance(shape) == 0)
-        return behind;
-    behind.count = 2;
-    behind.item[1].name = "choices";
-    behind.item[1].columns = bp_model_experts(shape);
-    behind.item[1].has_gradient = true;
-    return behind;
+        return output;
+    output.count = 2;
+    output.item[1].name = "choices";
+    output.item[1].columns = bp_model_experts(shape);
+    output.item[1].has_gradient = true;
+    return output;
 }
 
 /* ---- positions and scales ---- */

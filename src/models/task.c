@@ -289,11 +289,11 @@ double bp_model_block_cost(const bp_model_shape *shape, int block)
                      (block == shape->family->blocks(shape) - 1 ? bp_variants_flops(shape) : 0);
 }
 
-bp_activations bp_model_behind(const bp_model_shape *shape, int block)
+bp_activations bp_model_block_output(const bp_model_shape *shape, int block)
 {
     if (is_of_task(shape, block)) /* it works on what the backbone leaves */
         block = shape->family->backbone(shape).blocks - 1;
-    return shape->family->behind(shape, block);
+    return shape->family->block_output(shape, block);
 }
 
 double bp_model_train_flops(const bp_model_shape *shape)

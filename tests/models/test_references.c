@@ -61,7 +61,7 @@ static const json_t *figure(const fixture *f, const char *name)
     return json_object_get(f->figures, full);
 }
 
-/* numbers[rows][columns] of a list of lists, from `first` on, 0 behind its end; a list of numbers
+/* numbers[rows][columns] of a list of lists, from `first` on, 0 after its end; a list of numbers
  * has one column. The caller's. */
 static int32_t *numbers_of(const json_t *root, const char *name, int64_t columns, int64_t first)
 {

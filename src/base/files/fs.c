@@ -241,7 +241,7 @@ void bp_token_new(char out[BP_TOKEN_BYTES])
     uint64_t bits;
 
     while (getrandom(&bits, sizeof bits, 0) != (ssize_t)sizeof bits)
-        BP_CHECK(errno == EINTR); /* so few bytes are refused by no kernel of ours */
+        BP_CHECK(errno == EINTR); /* no kernel refuses this few bytes */
     (void)snprintf(out, BP_TOKEN_BYTES, "%016" PRIx64, bits);
 }
 

@@ -1,6 +1,6 @@
-/* What is written before it has its name, where the writer may be killed: a file or a folder beside
- * the output, locked (flock) as long as it is written. One that nobody has locked is what a killed
- * run left. Local. */
+/* An output under a temporary name, since its writer may be killed: a file or a folder beside the
+ * output, locked (flock) while it is written. One that nobody has locked was left by a killed run.
+ * Local. */
 #ifndef BP_BASE_HIDDEN_H
 #define BP_BASE_HIDDEN_H
 

@@ -156,7 +156,7 @@ static bp_err load(vectors *self)
     bp_err err = bp_corpus_open(&self->corpus, bp_score_keys_of(self->job->config)->corpus);
 
     if (err == BP_OK)
-        err = scorer_check_corpus(self->corpus, &self->job->info);
+        err = bp_score_check_corpus(self->corpus, &self->job->info);
     if (err == BP_OK)
         err = find_frame(self);
     if (err == BP_OK)

@@ -357,7 +357,7 @@ static int64_t aligned(int64_t place, int64_t alignment)
     return (place + alignment - 1) / alignment * alignment;
 }
 
-/* Side by side, but for what alignment asks for. */
+/* Side by side, except for what alignment asks for. */
 static bp_err place_tensors(bp_gguf *file, int64_t data, int64_t alignment)
 {
     int64_t end = 0;

@@ -306,7 +306,7 @@ const bp_model_family bp_deberta_family = {.name = "deberta",
                                            .blocks_are = "embedding, layers, head",
                                            .cost = cost,
                                            .backbone = bp_stack_backbone,
-                                           .behind = bp_stack_behind,
+                                           .block_output = bp_stack_block_output,
                                            .add_shared = bp_stack_add_shared,
                                            .add_common = add_common,
                                            .add_block = add_block};

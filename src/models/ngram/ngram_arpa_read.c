@@ -121,7 +121,7 @@ bool ngram_arpa_is(const char *path)
     size_t bytes;
     bool found = false;
 
-    self.end = head + bp_words_file_peek(head, HEAD_BYTES, path);
+    self.end = head + bp_words_file_read_head(head, HEAD_BYTES, path);
     while (!found && next_line(&self, &text, &bytes, true))
         found = is(text, bytes, "\\data\\");
     bp_free(head);

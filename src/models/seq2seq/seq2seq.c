@@ -126,7 +126,7 @@ static int first_layer(const bp_model_shape *shape)
     return 1 + 2 * embedding_norms(shape);
 }
 
-bp_activations bp_seq2seq_behind(const bp_model_shape *shape, int block)
+bp_activations bp_seq2seq_block_output(const bp_model_shape *shape, int block)
 {
     (void)block;
     return (bp_activations){.count = 2,

@@ -51,7 +51,7 @@ bool w2v_vectors_is(const char *path)
 {
     char text[HEAD_BYTES];
     int64_t rows, C;
-    size_t used, bytes = bp_words_file_peek(text, sizeof text, path);
+    size_t used, bytes = bp_words_file_read_head(text, sizeof text, path);
 
     return bytes > 0 && read_head(text, bytes, &rows, &C, &used);
 }

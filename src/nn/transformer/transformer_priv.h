@@ -392,7 +392,7 @@ void experts_backward(layer *self, bp_pass *pass, const saved *kept, const float
 routing router_alloc(const layer *self, bp_arena *arena, int64_t rows);
 /** Shares of the rows, and their order by experts. Collective: no. */
 void router_forward(const layer *self, const routing *routes, const bp_operand *normed);
-/** dlogits[rows][E] of dshares, and of dP[E] that each share before the choice counts, but for
+/** dlogits[rows][E] of dshares, and of dP[E] that each share before the choice counts, except for
  * rows of padding; dP NULL: nothing. */
 void router_backward(const layer *self, const bp_pass *pass, const saved *kept, float *dlogits,
                      const float *dshares, const float *dP);

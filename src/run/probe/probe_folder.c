@@ -46,7 +46,7 @@ bp_err bp_probe_ground(char **out, const char *folder)
     *out = NULL;
     if (!bp_path_is_dir(folder))
         err = BP_FAIL(BP_ERR_CREATE, "run.not_a_folder",
-                      "it is no folder: at %s; use another run.dir", folder);
+                      "it is not a folder: at %s; use another run.dir", folder);
     if (err != BP_OK)
         return err;
     *out = bp_sprintf("%s/.bagpipe-doctor-%s", folder, token);

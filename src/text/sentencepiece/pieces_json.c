@@ -20,7 +20,7 @@ typedef struct making {
     const char *name;
     json_t *vocab; /* {token: id} */
     json_t *added;
-    json_t *scores, *hidden, *symbols; /* [ids] but for scores */
+    json_t *scores, *hidden, *symbols; /* [ids] except for scores */
     json_t *keep;                      /* texts of symbols */
     int64_t unknown, before;           /* its id; how many tokens precede the pieces */
     bool has_bytes;

@@ -126,7 +126,8 @@ void bp_tokenizer_take_config(bp_tokenizer *tokenizer, const json_t *config);
 /** What those files do not agree on, of bos (k 0) and of eod (k 1), for a warning; NULL: they
  * agree. Borrowed. */
 const char *bp_tokenizer_disagreement(const bp_tokenizer *tokenizer, int k);
-/** A file of that folder which is no JSON object, and says nothing therefore; NULL: there is none.
+/** A file of that folder which is not a JSON object, and says nothing therefore; NULL: there is
+ * none.
  */
 const char *bp_tokenizer_unread(const bp_tokenizer *tokenizer);
 /** {"pad": id, ...} of the roles that there are, for a checkpoint's state; NULL: there is none but

@@ -280,7 +280,7 @@ static bool needs_all_rows(const bp_model_shape *shape)
            (family->unlimited || family->carries_state || family->whole_rows || family->in_order);
 }
 
-/* Of micro-batches of the context's places, and of shortened ones, whose places grow in steps. */
+/* For micro-batches of the context's places, and of shortened ones, whose places grow in steps. */
 static bool rows_divide(const bp_engine_spec *spec, int64_t micro_batch, int64_t context,
                         int tensors)
 {

@@ -79,7 +79,7 @@ typedef struct bp_optimizer_row {
                              const bp_updated *at, const bp_update *with);
     void (*apply)(const bp_optimizer *optimizer, const bp_own_run *run, const bp_updated *at,
                   const bp_update *with);
-    /* Of rules whose steps need sums over whole parameters (totals.h), else NULL: how many doubles
+    /* For rules whose steps need sums over whole parameters (totals.h), else NULL: how many doubles
      * of them a parameter has, how many floats are kept from step to step (NULL: none; the first
      * half is in checkpoints), and their computation before all runs. prepare: collective over
      * mesh->data and mesh->tensor. */

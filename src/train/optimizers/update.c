@@ -151,7 +151,7 @@ void bp_optimizer_factor_slices(const bp_optimizer *optimizer, int g, bool to_sa
         row->slices(optimizer, g, to_save, slices, used, capacity);
 }
 
-/* Were its bits changed since the update before? Of a rule that does not sum them by itself. */
+/* Have its bits changed since the update before? For rules that do not sum them themselves. */
 static void check_run(bp_optimizer *optimizer, int k, const float *values)
 {
     uint32_t before[BP_SUMS];

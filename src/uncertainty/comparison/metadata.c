@@ -95,7 +95,7 @@ static bool is_not_best(const char *path)
 }
 
 /* One CHECKPOINT. */
-static bp_err look(comparison_metadata *metadata, const char *path)
+static bp_err read_member(comparison_metadata *metadata, const char *path)
 {
     char *folder, *file = NULL;
     json_t *manifest;
@@ -170,7 +170,7 @@ static bp_err look_at_ensemble(comparison_metadata *metadata, const comparison_m
     for (int64_t k = 0; err == BP_OK && k < list.count; k++) {
         comparison_metadata member;
 
-        err = look(&member, list.members[k].path);
+        err = read_member(&member, list.members[k].path);
         if (err == BP_OK)
             err = join(metadata, &member, list.members[k].path, list.members[0].path);
         else
@@ -185,8 +185,8 @@ bp_err comparison_read_metadata(comparison_metadata *metadata, const comparison_
     bp_err err;
 
     if (!bp_ensemble_is(method->path))
-        err = look(metadata, method->path);
-    else if (method->way->draws)
+        err = read_member(metadata, method->path);
+    else if (method->way->sampler)
         err = BP_FAIL(BP_ERR_CONFIG, "comparison.ensemble_method",
                       "an ensemble can't be scored with :%s: at %s; name one CHECKPOINT",
                       method->way->word, method->path);

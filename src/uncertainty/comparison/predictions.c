@@ -206,7 +206,7 @@ static void fill_row(float *out, int64_t stride, const double *p, int64_t stride
     out[BP_MODEL_BRIER * stride] = label < 0 ? NAN : (float)squares;
 }
 
-/* Of a task every row is a prediction, of a language model those with a log-probability. */
+/* Predictions: for a task every row, for a language model the rows with a log-probability. */
 static bool is_prediction(const scored_rows *rows, int64_t k, bool classes)
 {
     return classes || !isnan(rows->logprob[k]);

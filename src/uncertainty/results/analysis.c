@@ -79,7 +79,7 @@ static void detect(double *values, const int32_t *const *counts, const evidence 
         }
 }
 
-/* Of regressions; an error of calibration, as that of classes, has no resamples. */
+/* For regressions. An error of calibration has no resamples, as for classes. */
 static void measure_values(double *values, const comparison_scores *scores, const int32_t *counts)
 {
     double off = 0, all = 0;
@@ -96,7 +96,7 @@ static void measure_values(double *values, const comparison_scores *scores, cons
     values[COMPARISON_FIGURE_ECE] = counts ? NAN : off;
 }
 
-/* Of the most confident predictions: how many are right, or the squared error of values. */
+/* Among the most confident predictions: how many are right, or the squared error of values. */
 static void select_surest(double *values, const evidence *self, const bp_risk *risk)
 {
     for (int k = 0; k < COMPARISON_COVERAGES; k++) {
@@ -248,8 +248,8 @@ static int64_t documents_for(int64_t column, int64_t fewest)
                                                                              : fewest;
 }
 
-/* Of one prediction a document Wilson's; of several, which depend on one another, and of the surest
- * ones, which others may be in another sample, only where all are right or all wrong. */
+/* For one prediction a document Wilson's; for several, which depend on one another, and of the
+ * surest ones, which others may be in another sample, only where all are right or all wrong. */
 static bool is_share(int64_t column, double value, const comparison_scores *scores, double tokens,
                      int64_t documents)
 {
