@@ -69,6 +69,8 @@ int64_t bp_tokenizer_unk(const bp_tokenizer *tokenizer);  /* BP_ROLE_UNKNOWN */
 bool bp_tokenizer_keeps_bytes(const bp_tokenizer *tokenizer);
 /** What its normalizer takes away, so that the ids do not spell the text (bp_normalizer_loses). */
 const char *bp_tokenizer_loses(const bp_tokenizer *tokenizer);
+/** What names of tokens that end a word end with, such as "</w>"; NULL: blanks begin tokens. */
+const char *bp_tokenizer_word_end(const bp_tokenizer *tokenizer);
 /** "bpe", "word", "char", "unigram", "wordpiece". */
 const char *bp_tokenizer_kind(const bp_tokenizer *tokenizer);
 

@@ -29,6 +29,8 @@ static bp_err open_init(trainer *self, const char *init)
     char *begun = NULL;
     bp_err err = bp_checkpoint_open_any(self->mesh->world, init, &self->start.source);
 
+    if (err == BP_OK && bp_comm_is_root(self->mesh->world))
+        bp_checkpoint_warn_not_best(init);
     if (err == BP_OK)
         snprintf(self->start.init_digest, sizeof self->start.init_digest, "%s",
                  bp_checkpoint_digest(self->start.source));

@@ -252,6 +252,7 @@ static bp_err check_members(trainer *self, teacher *own)
         json_t *manifest = NULL;
 
         err = bp_checkpoint_read_metadata(list.members[k].path, &folder, &manifest);
+        bp_checkpoint_warn_not_best(list.members[k].path);
         if (err == BP_OK && manifest) {
             const json_t *state = json_object_get(manifest, "state");
 

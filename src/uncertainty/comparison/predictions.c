@@ -49,7 +49,6 @@ bp_err comparison_read_predictions(comparison_metadata *metadata, const comparis
     bp_err err = bp_predictions_read(&predictions, method->path);
 
     *metadata = *model;
-    metadata->not_best = 0;
     metadata->task.precision = 0;
     metadata->ensemble = predictions.members > 1;
     metadata->members = predictions.members;

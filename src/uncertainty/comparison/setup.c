@@ -231,27 +231,9 @@ static bp_err look_at_files(comparison_job *self)
     return err;
 }
 
-/* Early stopping and ensemble.checkpoint mean another one. */
-static void warn_of_newest(const comparison_method *method, const comparison_metadata *metadata)
-{
-    if (metadata->not_best > 0 && !metadata->ensemble)
-        BP_WARN("comparison.not_best",
-                "method %s is the newest checkpoint of its run, and an earlier one was better in "
-                "validation: at %s; name %s/checkpoints/best to take that",
-                method->name, method->path, method->path);
-    else if (metadata->not_best > 0)
-        BP_WARN("comparison.not_best",
-                "%" PRId64 " of %" PRId64 " members of method %s are the newest checkpoints of "
-                "their runs, and earlier ones were better in validation: at %s; train with "
-                "ensemble.checkpoint=best to list those",
-                metadata->not_best, metadata->members, method->name, method->path);
-}
-
 /* What shows little, and is not refused. */
 static void warn_of_methods(const comparison_job *self)
 {
-    for (int64_t m = 0; m < self->results.methods.count; m++)
-        warn_of_newest(&self->results.methods.items[m], &self->results.metadata[m]);
     for (int64_t m = 0; m < self->results.methods.count; m++) {
         const bp_uncertainty_method *way = self->results.methods.items[m].way;
         bp_method_case at = comparison_case(self, m);

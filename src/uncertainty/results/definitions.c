@@ -105,7 +105,9 @@ static const comparison_definition DEFINITIONS[] = {
     {"intervals", "Intervals",
      "_low and _high: 95 % percentile bootstrap over documents; all methods see the same resamples "
      "(paired), so a difference has an interval of its own, often narrower than those of its "
-     "sides. That of squared_calibration_error is corrected for bias: simulated, it covers 95 % of "
+     "sides. That of AUPR is made of its resamples' deviation on the scale of logits, and FPR95 "
+     "has one from 50 documents of each kind up. That of squared_calibration_error is corrected "
+     "for bias: simulated, it covers 95 % of "
      "the time, more where the error is near 0. ece and ece_adaptive have none"},
     {"differences", "Differences", "differences.A.B is A minus B"},
     {"train_seconds", "Training",
@@ -160,7 +162,9 @@ static const comparison_definition VALUE_DEFINITIONS[] = {
      "% of the shifted ones, lower is better"},
     {"intervals", "Intervals",
      "_low and _high: 95 % percentile bootstrap over documents; all methods see the same resamples "
-     "(paired), so a difference has an interval of its own. calibration_error has none"},
+     "(paired), so a difference has an interval of its own. That of AUPR is made of its resamples' "
+     "deviation on the scale of logits, and FPR95 has one from 50 documents of each kind up. "
+     "calibration_error has none"},
     {"differences", "Differences", "differences.A.B is A minus B"},
     {"reliability", "Reliability",
      "of each level (confidence): the share of values in the central interval (accuracy)"},
