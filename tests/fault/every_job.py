@@ -4,6 +4,7 @@ import csv
 import json
 import os
 import random
+import struct
 
 from bagpipe_test import digests, metrics, program, steps, timeless
 from fault_test import KindsOfJob, Start, best, content
@@ -40,6 +41,8 @@ WAYS = {  # job, keys, and meshes (ranks, 0: without mpirun; keys), the first on
     "electra": ("pretrain", ("model.kind=electra", "model.generator_width=8", "model.generator_heads=2", "model.embedding=16") + ROLES, DATA[:2]),
     "bart": ("pretrain", PAIRS + ("model.kind=bart",), DATA[:2]),
     "t5": ("pretrain", PAIRS + ("model.kind=t5",), DATA[:2]),
+    "experts": ("pretrain", ("model.kind=mixtral", "model.experts=4", "model.experts_chosen=2", "model.experts_balance=0.1", "train.steps=24"),
+                DATA + [(2, ("mesh.expert=2",)), (4, ("mesh.expert=2",)), (4, ("mesh.expert=4",))]),
     "recurrent": ("pretrain", ("model.kind=lstm", "model.heads=", "train.steps=40"), DATA[:2]),
     "ngram": ("pretrain", ("model.kind=ngram", "ngram.order=3", "train.steps=", "train.batch=", "model.layers=", "model.width=", "model.heads=",
                            "model.context="), ANY[:2]),
@@ -75,6 +78,10 @@ WAYS = {  # job, keys, and meshes (ranks, 0: without mpirun; keys), the first on
     "task_uncertainty": ("uncertainty", ("uncertainty.models=one=@tuned,many=@tuneds", "uncertainty.in_domain=@many-texts.h5",
                                          "uncertainty.resamples=100", "corpus.valid=@task-valid.h5"),
                          [(2, ("mesh.data=2",)), (0, ())]),
+    "conformal": ("uncertainty", ("uncertainty.models=one=@model,pair=@pair", "uncertainty.in_domain=@train.h5", "corpus.valid=@valid.h5",
+                                  "uncertainty.resamples=100"), [(2, ("mesh.data=2",)), (0, ()), (3, ())]),
+    "foreign": ("uncertainty", ("uncertainty.models=one=@tuned,members=@foreign.npy,table=@foreign.csv", "uncertainty.in_domain=@many-texts.h5",
+                                "corpus.valid=@task-valid.h5", "uncertainty.resamples=100"), [(2, ("mesh.data=2",)), (0, ())]),
     "compare": ("bagpipe-data compare", ("@a", "@b", "--resamples", "2000"), [(2, ()), (0, ())]),
 }
 WITHOUT_CLOCK = {"seconds", "tokens_per_second", "mfu", "train_seconds", "fit_seconds", "score_seconds", "memory_mib", "hash"}
@@ -180,6 +187,17 @@ class EveryJob(KindsOfJob):
 
     def make_tuneds(self):
         self.members("tuneds", "tuned", "tuned2")
+
+    def make_foreign(self):
+        """Predictions of others for many-texts: an array of three members, and a table."""
+        draw, rows = random.Random(9), MANY_DOCUMENTS
+        p = [[draw.uniform(0.1, 0.9) for _ in range(rows)] for _ in range(3)]
+        head = f"{{'descr': '<f8', 'fortran_order': False, 'shape': (3, {rows}, 2), }}"
+        head += " " * (117 - len(head)) + "\n"
+        with open(self.at("foreign.npy"), "wb") as file:
+            file.write(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(head)) + head.encode())
+            file.write(b"".join(struct.pack("<2d", x, 1 - x) for member in p for x in member))
+        self.write("foreign.csv", "town,sea\n" + "".join(f"{x!r},{1 - x!r}\n" for x in p[0]))
 
     def tagged(self, name, count, seed):
         draw, kinds = random.Random(seed), {"rank": "B-place", "node": "B-place", "token": "B-thing"}
