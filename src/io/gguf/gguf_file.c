@@ -4,7 +4,6 @@
 #include "base/files/fs.h"
 #include "base/mem.h"
 
-#include <fcntl.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -493,8 +492,9 @@ void bp_gguf_close(bp_gguf **out)
 bool bp_gguf_is(const char *path)
 {
     char magic[4];
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    bool is = fd >= 0 && bp_pread_all(fd, magic, sizeof magic, 0) == 0 &&
+    int fd;
+    bool is = bp_file_open(path, &fd, NULL) == BP_OK &&
+              bp_pread_all(fd, magic, sizeof magic, 0) == 0 &&
               memcmp(magic, "GGUF", sizeof magic) == 0;
 
     if (fd >= 0)
