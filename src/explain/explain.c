@@ -3,6 +3,7 @@
 #include "explain/explain_priv.h"
 
 #include "base/config/run_options.h"
+#include "base/files/hash.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/process/heartbeat.h"
@@ -45,23 +46,49 @@ static int64_t batch_places(int64_t most)
     return most > BATCH_PLACES ? most : BATCH_PLACES / most * most;
 }
 
-/* Besides the model's own: vectors, a batch, sums in double, results; of the lens states. */
+/* The largest document that there may be, of the model whose "model" object this is. */
+static bp_explain_form largest_form(const json_t *shape, const char *target, int64_t most)
+{
+    const char *task = json_string_value(json_object_get(shape, "task"));
+    int64_t outcomes = json_integer_value(json_object_get(shape, "outcomes")),
+            encoders = task ? 0 : json_integer_value(json_object_get(shape, "encoder_layers")),
+            each = target && strcmp(target, "every") == 0 ? outcomes : 1;
+    const bp_task_kind *kind = task ? bp_task_kind_named(task) : NULL;
+    bp_explain_form form = {.K = most,
+                            .T = most,
+                            .S = encoders > 0 ? most : 0,
+                            .layers = json_integer_value(json_object_get(shape, "layers")),
+                            .heads = json_integer_value(json_object_get(shape, "heads")),
+                            .source_layers = encoders,
+                            .foils = 1};
+
+    if (form.layers == 0)
+        form.layers = json_integer_value(json_object_get(shape, "decoder_layers"));
+    if (kind)
+        form.K = each * (kind->at_words ? most : kind->ends);
+    if (kind && bp_task_kind_has_classes(kind))
+        form.foils = outcomes - 1;
+    return form;
+}
+
+/* Besides the model's own: vectors, a batch, sums in double, results; of the lens states, of
+ * attention matrices. */
 static int64_t work_floats(const explainer *self, const bp_work_models *models, int64_t most,
                            const bp_model_memory *of)
 {
-    const json_t *shape = json_object_get(models->states[0], "model");
-    int64_t batch = batch_places(most),
-            layers = json_integer_value(json_object_get(shape, "layers")),
-            states = (layers + 1) * most * of->width;
-    const bp_explain_form form = {most, layers,
-                                  json_integer_value(json_object_get(shape, "heads"))};
-    const char *methods = bp_explain_keys_of(models->config)->methods;
-    bool looks = bp_explain_position(methods, &bp_explain_lens),
-         watches = bp_explain_position(methods, &bp_explain_attention);
+    const bp_explain_keys *keys = bp_explain_keys_of(models->config);
+    const bp_explain_form form = largest_form(json_object_get(models->states[0], "model"),
+                                              keys->target, most);
+    int64_t sides = form.S > 0 ? 2 : 1, states = (form.layers + 1) * most * of->width,
+            stack = form.layers > form.source_layers ? form.layers : form.source_layers;
+    bool looks = bp_explain_position(keys->methods, &bp_explain_lens),
+         watches = bp_explain_position(keys->methods, &bp_explain_attention),
+         contrasts = bp_explain_position(keys->methods, &bp_explain_contrast);
 
-    return 2 * (most + batch) * of->width + 2 * most * of->width + LOG_P_PLACES * of->vocab_size +
-           2 * explain_floats(self, &form) + (looks ? 2 * states : 0) +
-           (watches ? (2 * layers + 5) * most * most : 0);
+    return sides * (2 * (most + batch_places(most)) + (2 + contrasts) * most) * of->width +
+           LOG_P_PLACES * of->vocab_size + 2 * explain_floats(self, &form) +
+           (looks ? 2 * states : 0) +
+           (watches ? (form.layers + form.source_layers + stack + 5 * sides) * most * most : 0);
 }
 
 /* bp_work_memory.rank */
@@ -120,20 +147,61 @@ static bp_err open_model(void *context, bp_model **out)
                                         bp_explain_keys_of(config)->context);
 }
 
-/* Predictions that are not of the next token are not explained yet. */
-static bp_err check_model(const bp_model_info *info)
-{
-    const char *why = bp_task_has_head(&info->task) ? "has the head of a task"
-                      : info->masks                 ? "fills in masked tokens"
-                      : info->reads_source          ? "reads a source"
-                                                    : NULL;
+/* ---- what is explained ---- */
 
-    if (!why)
+static const struct {
+    const char *word;
+    explain_target target;
+    bool words, masks, classes, spans; /* of models that write, masked ones, tasks */
+} TARGETS[] = {{"next", EXPLAIN_NEXT, true, false, false, false},
+               {"best", EXPLAIN_BEST, true, true, true, true},
+               {"label", EXPLAIN_LABEL, false, true, true, true},
+               {"every", EXPLAIN_EVERY, false, false, true, false}};
+
+/* A value has no classes to choose from. */
+static bp_err refuse_target(const bp_model_info *info, const char *word, const char *others)
+{
+    return BP_FAIL(BP_ERR_CONFIG, "explain.no_target",
+                   "a model of kind %s%s%s can't be explained by explain.target = %s: at "
+                   "explain.target; use %s",
+                   info->kind, bp_task_has_head(&info->task) ? " for " : "",
+                   bp_task_has_head(&info->task) ? bp_task_name(info->task.kind) : "", word,
+                   others);
+}
+
+static bp_err find_target(explainer *self, const bp_model_info *info)
+{
+    const char *word = bp_explain_keys_of(self->job->config)->target;
+    const bp_task_kind *kind = bp_task_kind_of(&info->task);
+    bool task = bp_task_has_head(&info->task);
+
+    self->target = task ? EXPLAIN_BEST : info->masks ? EXPLAIN_HIDDEN : EXPLAIN_NEXT;
+    if (!word)
         return BP_OK;
-    return BP_FAIL(BP_ERR_CONFIG, "explain.not_causal",
-                   "explanations are of models that continue texts, and this one (%s) %s: at "
-                   "explain.model; take another model",
-                   info->kind, why);
+    for (size_t k = 0; k < sizeof TARGETS / sizeof TARGETS[0]; k++)
+        if (strcmp(word, TARGETS[k].word) == 0) {
+            self->target = TARGETS[k].target;
+            if (task          ? kind->is_value    ? self->target == EXPLAIN_BEST
+                                : kind->has_names ? TARGETS[k].classes
+                                                  : TARGETS[k].spans
+                : info->masks ? TARGETS[k].masks
+                              : TARGETS[k].words)
+                return BP_OK;
+            return refuse_target(info, word,
+                                 task          ? kind->is_value    ? "best"
+                                                 : kind->has_names ? "best, label, every, or a name"
+                                                                   : "best or label"
+                                 : info->masks ? "label or best"
+                                               : "next or best");
+        }
+    self->target = EXPLAIN_CLASS;
+    if (task && kind->has_names)
+        return BP_OK;
+    return refuse_target(info, word,
+                         task && kind->is_value ? "best"
+                         : task                 ? "best or label"
+                         : info->masks          ? "label or best"
+                                                : "next or best");
 }
 
 static bp_err check_methods(const explainer *self)
@@ -148,12 +216,12 @@ static bp_err check_methods(const explainer *self)
                            "leave it out",
                            self->job->info.kind, self->methods[k]->name, lacks);
     }
-    if (strcmp(bp_explain_keys_of(self->job->config)->target, "best") == 0 &&
-        self->job->lm->info.log_probabilities)
+    if (self->prefers && self->job->lm->info.log_probabilities)
         return BP_FAIL(
             BP_ERR_CONFIG, "explain.no_best",
             "a head that mixes softmaxes, or of entmax, gives no whole distributions: at "
-            "explain.target = best; use explain.target=next");
+            "explain.target = best, or explain.methods = contrast; use explain.target=next and "
+            "other methods");
     return BP_OK;
 }
 
@@ -193,30 +261,83 @@ static void make_key(explainer *self)
         snprintf(names + strlen(names), sizeof names - strlen(names), "%s,",
                  self->methods[k]->name);
     bp_work_key(self->key,
-                "explain 1 %s %s %s %" PRId64 " %" PRId64 " %d %" PRId64 " %" PRId64 " %" PRId64
-                " %s %d",
-                self->corpus_hash, self->job->info.digest, names, s->most, s->batch, s->best,
+                "explain 2 %s %s %s %" PRId64 " %" PRId64 " %d %d %s %s %" PRId64 " %" PRId64
+                " %" PRId64 " %" PRId64 " %s %d",
+                self->corpus_hash, self->job->info.digest, names, s->most, s->batch,
+                (int)self->target, self->texts.outcome, self->masks_hash,
+                s->separators ? s->separators : "-", bp_explain_keys_of(self->job->config)->places,
                 s->steps, s->baseline, s->lead, bp_math_keys_of(self->job->config)->precision,
                 self->job->mesh->tensors);
 }
 
-static bp_err load(explainer *self)
+/* Only readers know it. */
+static bp_err find_facts(explainer *self)
 {
-    bp_err err = explain_texts_open(&self->texts, bp_explain_keys_of(self->job->config)->corpus,
-                                    &self->job->info, self->settings.most);
+    const bp_corpus *corpus = self->texts.corpus;
 
-    if (err != BP_OK)
-        return err;
-    memcpy(self->corpus_hash, bp_corpus_hash(self->texts.corpus), BP_SHA256_HEX);
-    memcpy(self->roles, bp_corpus_roles(self->texts.corpus), sizeof self->roles);
+    memcpy(self->corpus_hash, bp_corpus_hash(corpus), BP_SHA256_HEX);
+    memcpy(self->roles, bp_corpus_roles(corpus), sizeof self->roles);
     self->settings.lead = self->texts.plan.rule.lead;
+    self->settings.eod = bp_corpus_eod(corpus);
     if (self->job->mesh->coordinates && self->texts.cut > 0)
         BP_WARN("explain.cut_documents",
                 "%" PRId64 " of %" PRId64 " documents have more than the %" PRId64
                 " inputs that are read, and only their beginning is explained: at explain.corpus; "
                 "cut them before, or use another explain.context",
-                self->texts.cut, self->texts.plan.documents, self->texts.most);
+                self->texts.cut, self->texts.documents, self->texts.wish.most);
     return find_baseline(self);
+}
+
+static bp_err load(explainer *self, bool reads)
+{
+    bp_work_job *job = self->job;
+    const bp_explain_keys *keys = bp_explain_keys_of(job->config);
+    const explain_wish wish = {.corpus = keys->corpus,
+                               .model = keys->model,
+                               .info = self->settings.info,
+                               .most = self->settings.most,
+                               .target = self->target,
+                               .outcome = keys->target,
+                               .masks = keys->masks,
+                               .places = keys->places};
+    int64_t shared[3];
+    bp_err err = explain_texts_open(&self->texts, &wish, job->mesh, reads);
+
+    if (err == BP_OK)
+        err = bp_agree(job->mesh->world, reads ? find_facts(self) : BP_OK);
+    bp_bcast_bytes(self->corpus_hash, BP_SHA256_HEX, 0, job->mesh->world);
+    bp_bcast_bytes(self->roles, sizeof self->roles, 0, job->mesh->world);
+    memcpy(shared, (int64_t[]){self->settings.lead, self->settings.baseline, self->settings.eod},
+           sizeof shared);
+    bp_bcast_bytes(shared, sizeof shared, 0, job->mesh->world);
+    self->settings.lead = shared[0];
+    self->settings.baseline = shared[1];
+    self->settings.eod = shared[2];
+    return err;
+}
+
+static bp_err check(explainer *self)
+{
+    const bp_work_job *job = self->job;
+    const bp_explain_keys *keys = bp_explain_keys_of(job->config);
+    const bp_model_info *info = self->settings.info;
+    int64_t bytes;
+    bp_err err = job->lm ? find_target(self, info) : BP_OK;
+
+    self->prefers = self->target == EXPLAIN_BEST || self->target == EXPLAIN_HIDDEN ||
+                    bp_explain_position(keys->methods, &bp_explain_contrast);
+    if (err == BP_OK && keys->context > info->context)
+        err = BP_FAIL(BP_ERR_CONFIG, "explain.context_too_long",
+                      "explain.context = %" PRId64 " is more than the model's %" PRId64
+                      ": at explain.context; use %" PRId64 " or less",
+                      keys->context, info->context, info->context);
+    if (err == BP_OK && keys->masks && !info->masks)
+        err = BP_FAIL(BP_ERR_CONFIG, "explain.unused_masks",
+                      "explain.masks is of masked models, which explain.model is not: at "
+                      "explain.masks; leave it out");
+    if (err == BP_OK && keys->masks)
+        err = bp_sha256_of_file(keys->masks, self->masks_hash, &bytes);
+    return err == BP_OK && job->lm ? check_methods(self) : err;
 }
 
 static bp_err open(void *context)
@@ -224,38 +345,29 @@ static bp_err open(void *context)
     explainer *self = context;
     bp_work_job *job = self->job;
     const bp_explain_keys *keys = bp_explain_keys_of(job->config);
-    int64_t shared[2];
-    bp_err err = check_model(&job->info);
+    int64_t most = most_places(job->config, job->info.context), target;
+    bp_err err;
 
-    if (err == BP_OK && keys->context > job->info.context)
-        err = BP_FAIL(BP_ERR_CONFIG, "explain.context_too_long",
-                      "explain.context = %" PRId64 " is more than the model's %" PRId64
-                      ": at explain.context; use %" PRId64 " or less",
-                      keys->context, job->info.context, job->info.context);
-    if (err == BP_OK && job->lm)
-        err = check_methods(self);
-    self->layers = bp_all_max_int(job->lm ? job->lm->info.layers : 0, job->mesh->world);
-    self->heads = bp_all_max_int(job->lm ? job->lm->info.heads : 0, job->mesh->world);
     self->settings =
         (bp_explain_settings){.info = job->lm ? &job->lm->info : &job->info,
                               .group = job->mesh->model,
+                              .job = job,
                               .last = job->mesh->pipeline_at == job->mesh->pipelines - 1,
-                              .most = most_places(job->config, job->info.context),
-                              .batch = batch_places(most_places(job->config, job->info.context)),
-                              .best = strcmp(keys->target, "best") == 0,
+                              .most = most,
+                              .batch = batch_places(most),
                               .steps = keys->steps,
                               .baseline = -1,
                               .roles = self->roles,
-                              .lead = -1};
-    if (err == BP_OK && (job->leads || job->mesh->coordinates))
-        err = load(self);
-    err = bp_agree(job->mesh->world, err);
-    bp_bcast_bytes(self->corpus_hash, BP_SHA256_HEX, 0, job->mesh->world);
-    bp_bcast_bytes(self->roles, sizeof self->roles, 0, job->mesh->world);
-    memcpy(shared, (int64_t[]){self->settings.lead, self->settings.baseline}, sizeof shared);
-    bp_bcast_bytes(shared, sizeof shared, 0, job->mesh->world);
-    self->settings.lead = shared[0];
-    self->settings.baseline = shared[1];
+                              .lead = -1,
+                              .eod = -1,
+                              .separators = keys->separators};
+    err = bp_agree(job->mesh->world, check(self));
+    target = bp_all_max_int(job->lm ? (int64_t)self->target : 0, job->mesh->world);
+    self->target = (explain_target)target;
+    if (err == BP_OK)
+        err = load(self, job->leads || job->mesh->coordinates);
+    self->settings.best =
+        self->texts.wish.target == EXPLAIN_BEST && !bp_task_kind_of(&job->info.task)->is_value;
     make_key(self);
     return err;
 }
@@ -275,20 +387,27 @@ static void identify(const void *context, bp_run_identity *out)
 
 /* ---- a unit ---- */
 
+/* The most floats of a document's results. */
+static int64_t most_floats(const explainer *self)
+{
+    const explain_sizes *largest = &self->texts.largest;
+    const bp_explained document = {.K = largest->K, .T = largest->T, .S = largest->S};
+    const bp_explain_form form = explain_form(self, &document);
+
+    return explain_floats(self, &form);
+}
+
 static bp_err prepare(void *context)
 {
     explainer *self = context;
-    const bp_explain_form form = explain_form(self, self->settings.most);
-    int64_t most = self->settings.most, floats = explain_floats(self, &form);
+    int64_t floats = most_floats(self),
+            columns = bp_model_columns(self->settings.info, self->settings.most);
 
-    self->tokens = bp_alloc("explain", most + 1, sizeof *self->tokens);
-    if (self->settings.best) {
-        self->best = bp_alloc("explain", most, sizeof *self->best);
-        self->log_p = bp_try_alloc("explain", LOG_P_PLACES * self->settings.info->vocab_size,
-                                   sizeof *self->log_p);
-    }
+    explain_reading_new(&self->read, &self->texts);
+    if (self->prefers)
+        self->log_p = bp_try_alloc("explain", LOG_P_PLACES * columns, sizeof *self->log_p);
     self->results = bp_try_alloc("explain", floats, sizeof *self->results);
-    return self->results && (self->log_p || !self->settings.best)
+    return self->results && (self->log_p || !self->prefers)
                ? BP_OK
                : bp_fail_memory("results", floats, sizeof *self->results);
 }
@@ -299,68 +418,120 @@ static void release(void *context)
 
     bp_free(self->results);
     bp_free(self->log_p);
-    bp_free(self->best);
-    bp_free(self->tokens);
+    explain_reading_clear(&self->read);
 }
 
-/* The outcomes that the model prefers after places [first, first + count). Of equal ones the
- * first. */
-static bp_err find_some_best(explainer *self, bp_explained *document, int64_t first, int64_t count)
+/* The outcome with the highest probability, of equal ones the first; but for `other`. */
+static int32_t find_first(const float *row, int64_t count, int32_t other)
 {
-    int64_t V = self->settings.info->vocab_size, length = first + count;
-    int32_t *targets = bp_alloc("explain", length, sizeof *targets);
-    bp_model_batch batch = {
-        .windows = 1, .length = length, .inputs = document->inputs, .targets = targets};
-    bp_err err;
+    int32_t best = other == 0 && count > 1 ? 1 : 0;
 
-    for (int64_t t = 0; t < length; t++)
-        targets[t] = t < first ? -1 : 0;
-    err = bp_model_distribution(self->job->lm, &batch, self->log_p, NULL);
-    for (int64_t r = 0; r < count && err == BP_OK; r++) {
-        const float *row = self->log_p + r * V;
-        int64_t best = 0;
+    for (int64_t v = best; v < count; v++)
+        if (v != other && row[v] > row[best])
+            best = (int32_t)v;
+    return best;
+}
 
-        for (int64_t v = 1; v < V; v++)
-            if (row[v] > row[best])
-                best = v;
-        self->best[first + r] = (int32_t)best;
+/* The target that the model prefers, and foils: of a text's class all others; else the model's
+ * first choice, or its second where the target is the first. */
+static void choose(explainer *self, int64_t k, const float *row, int64_t columns)
+{
+    explain_reading *read = &self->read;
+    int64_t foils = bp_explain_foils(self->settings.info);
+    int32_t first = find_first(row, columns, -1);
+
+    if (self->settings.best)
+        read->targets[k] = first;
+    for (int32_t j = 0; j < foils; j++)
+        read->foils[k * foils + j] = foils > 1                   ? j + (j >= read->targets[k])
+                                     : read->targets[k] != first ? first
+                                                                 : find_first(row, columns, first);
+}
+
+/* Choices for targets [first, first + count), whose places rise. */
+static bp_err choose_some(explainer *self, int64_t first, int64_t count)
+{
+    const bp_explained *document = &self->read.document;
+    bp_explain_batch batch;
+    int64_t length = bp_explain_length(&self->settings, document, first + count - 1),
+            columns = bp_model_columns(self->settings.info, length), row = -1;
+    bp_err err = bp_agree(self->settings.group, bp_explain_batch_new(&batch, &self->settings));
+
+    if (err == BP_OK) {
+        bp_explain_batch_set(&batch, document, 0, first, length);
+        for (int64_t k = first; k < first + count; k++)
+            batch.targets[document->places[k]] = 0;
+        err = bp_model_distribution(self->job->lm, &batch.batch, self->log_p, NULL);
     }
-    bp_free(targets);
+    for (int64_t k = first; k < first + count && err == BP_OK; k++) {
+        row += k == first || document->places[k] != document->places[k - 1];
+        choose(self, k, self->log_p + row * columns, columns);
+    }
+    bp_explain_batch_free(&batch);
     return err;
 }
 
-static bp_err find_best(explainer *self, bp_explained *document)
+static bp_err find_choices(explainer *self)
 {
+    const bp_explained *document = &self->read.document;
+    int64_t K = document->K, together = document->hides >= 0 ? 1 : LOG_P_PLACES;
     bp_err err = BP_OK;
 
-    for (int64_t first = 0, count; first < document->T && err == BP_OK; first += count) {
-        count = document->T - first < LOG_P_PLACES ? document->T - first : LOG_P_PLACES;
-        bp_heartbeat_progress();
-        err = find_some_best(self, document, first, count);
+    for (int64_t first = 0, count; first < K && err == BP_OK; first += count) {
+        count = K - first < together ? K - first : together;
+        err = bp_explain_step(&self->settings);
+        if (err == BP_OK)
+            err = choose_some(self, first, count);
     }
-    document->targets = self->best;
     return err;
 }
 
-/* A document of T places, which the lead has, by its group. */
-static bp_err explain_document(explainer *self, int64_t T)
+static void share(int32_t *values, int64_t count, MPI_Comm group)
 {
-    bp_explained document = {.inputs = self->tokens, .targets = self->tokens + 1};
+    bp_bcast_bytes(values, count * (int64_t)sizeof *values, 0, group);
+}
+
+/* The document that the lead has read, on all ranks of its group. */
+static void share_document(explainer *self)
+{
+    explain_reading *read = &self->read;
+    MPI_Comm group = self->settings.group;
+    int64_t sizes[] = {read->document.K, read->document.T, read->document.S, read->document.hides};
+
+    bp_bcast_bytes(sizes, sizeof sizes, 0, group);
+    read->document = (bp_explained){.K = sizes[0],
+                                    .T = sizes[1],
+                                    .S = sizes[2],
+                                    .hides = sizes[3],
+                                    .inputs = read->inputs,
+                                    .segments = self->texts.framed ? read->segments : NULL,
+                                    .sources = read->sources,
+                                    .targets = read->targets,
+                                    .places = read->places,
+                                    .foils = read->foils};
+    share(read->inputs, sizes[1], group);
+    share(read->segments, self->texts.framed ? sizes[1] : 0, group);
+    share(read->sources, sizes[2], group);
+    share(read->targets, sizes[0], group);
+    share(read->places, sizes[0], group);
+}
+
+/* The document at hand, which the lead has read, by its group. */
+static bp_err explain_document(explainer *self)
+{
     float *at = self->results;
     bp_err err = BP_OK;
     bp_explain_form form;
 
-    bp_bcast_bytes(&T, sizeof T, 0, self->settings.group);
-    document.T = T;
-    form = explain_form(self, T);
-    if (T == 0)
+    share_document(self);
+    form = explain_form(self, &self->read.document);
+    if (self->read.document.K == 0)
         return BP_OK;
-    bp_bcast_bytes(self->tokens, (T + 1) * (int64_t)sizeof *self->tokens, 0, self->settings.group);
     memset(self->results, 0, (size_t)explain_floats(self, &form) * sizeof *self->results);
-    if (self->settings.best)
-        err = find_best(self, &document);
+    if (self->prefers && !bp_task_kind_of(&self->settings.info->task)->is_value)
+        err = find_choices(self);
     for (int k = 0; k < self->count && err == BP_OK; k++) {
-        err = self->methods[k]->run(self->job->lm, &self->settings, &document, at);
+        err = self->methods[k]->run(self->job->lm, &self->settings, &self->read.document, at);
         at += bp_explain_floats(self->methods[k], &form);
     }
     return err;
@@ -369,29 +540,33 @@ static bp_err explain_document(explainer *self, int64_t T)
 static bp_err run_unit(void *context, int64_t unit, bp_buffer *out, bool *stopped)
 {
     explainer *self = context;
-    int64_t T = 0;
+    const bp_explained *document = &self->read.document;
     bp_err err = BP_OK, given;
 
-    (void)stopped;
+    self->read.document = (bp_explained){0};
     if (self->job->leads) {
-        err = explain_texts_read(&self->texts, unit, self->tokens);
-        T = err == BP_OK ? self->texts.places[unit] : 0;
+        err = explain_texts_read(&self->texts, unit, &self->read);
+        if (err != BP_OK)
+            self->read.document = (bp_explained){0};
         bp_work_ask_next(self->job);
     }
-    given = explain_document(self, T);
-    if (err == BP_OK && given == BP_OK && self->job->leads && T > 0) {
-        const bp_explain_form form = explain_form(self, T);
+    given = explain_document(self);
+    if (given == BP_ERR_STOPPED) {
+        *stopped = true;
+        return err;
+    }
+    if (err == BP_OK && given == BP_OK && self->job->leads && document->K > 0) {
+        const bp_explain_form form = explain_form(self, document);
 
-        bp_buffer_add(out, self->settings.best ? self->best : self->tokens + 1,
-                      (size_t)T * sizeof *self->tokens);
+        bp_buffer_add(out, document->targets, (size_t)document->K * sizeof *document->targets);
         bp_buffer_add(out, self->results, (size_t)explain_floats(self, &form) * sizeof(float));
     }
     return err == BP_OK ? given : err;
 }
 
-static int64_t count_tokens(const void *context, int64_t unit)
+static int64_t count_targets(const void *context, int64_t unit)
 {
-    return ((const explainer *)context)->texts.places[unit];
+    return ((const explainer *)context)->texts.sizes[unit].K;
 }
 
 static bp_err open_job(void *context)
@@ -400,15 +575,15 @@ static bp_err open_job(void *context)
     bp_err err = open(self);
 
     self->job->units = (bp_work_units){.key = self->key,
-                                       .count = self->texts.plan.documents,
+                                       .count = self->texts.documents,
                                        .mesh_keys = "mesh.tensor",
-                                       .amount = (double)self->texts.tokens,
+                                       .amount = (double)self->texts.targets,
                                        .noun = "tokens",
                                        .speed = "tokens/s",
                                        .speed_digits = 1,
                                        .prepare = prepare,
                                        .run = run_unit,
-                                       .amount_of = count_tokens,
+                                       .amount_of = count_targets,
                                        .release = release,
                                        .merge = explain_merge};
     return err;
@@ -420,16 +595,16 @@ static void say(const void *context)
 {
     const explainer *self = context;
 
-    bp_log("explaining %" PRId64 " predictions in %" PRId64 " documents by %s", self->texts.tokens,
-           self->texts.plan.documents, bp_explain_keys_of(self->job->config)->methods);
+    bp_log("explaining %" PRId64 " predictions in %" PRId64 " documents by %s", self->texts.targets,
+           self->texts.documents, bp_explain_keys_of(self->job->config)->methods);
 }
 
 static json_t *started(const void *context)
 {
     const explainer *self = context;
 
-    return json_pack("{sI sI}", "documents", (json_int_t)self->texts.plan.documents, "targets",
-                     (json_int_t)self->texts.tokens);
+    return json_pack("{sI sI}", "documents", (json_int_t)self->texts.documents, "targets",
+                     (json_int_t)self->texts.targets);
 }
 
 static void report(const void *context)
@@ -444,7 +619,7 @@ static void report(const void *context)
                 "the integrated gradients of %" PRId64 " of %" PRId64
                 " targets miss what the baseline changes by more than 1 %%: at explain.steps = "
                 "%" PRId64 "; use more, or another explain.baseline",
-                flagged, self->texts.tokens, self->settings.steps);
+                flagged, self->texts.targets, self->settings.steps);
 }
 
 /* ---- the table ---- */

@@ -12,16 +12,17 @@ typedef struct explainer {
     bp_explain_settings settings;
     const bp_explain_method *methods[EXPLAIN_METHODS]; /* in the order of bp_explain_methods */
     int count;
-    int64_t layers, heads; /* of the model */
-    explain_texts texts;   /* on leads and the coordinator */
+    explain_texts texts;
+    explain_target target; /* that is asked for; texts.wish.target is what it comes to */
+    bool prefers;          /* a method, or the target, asks for outcomes that the model prefers */
     int64_t roles[BP_ROLES];
     char corpus_hash[BP_SHA256_HEX]; /* on all ranks */
+    char masks_hash[BP_SHA256_HEX];  /* of explain.masks; "": there is none */
     char key[BP_SHA256_HEX];
-    int32_t *tokens; /* [most + 1] of the document at hand */
-    int32_t *best;   /* [most] of explain.target = best */
-    float *log_p;    /* of some of its places, for that */
-    float *results;  /* [floats] of the ranks that are no lead */
-    json_t *summary; /* on the coordinator, at the end */
+    explain_reading read; /* the document at hand */
+    float *log_p;         /* of some of its places, for explain.target = best */
+    float *results;       /* [floats] of the document at hand */
+    json_t *summary;      /* on the coordinator, at the end */
 } explainer;
 
 /** Floats of all methods' results of a document. */
@@ -33,9 +34,10 @@ static inline int64_t explain_floats(const explainer *self, const bp_explain_for
         floats += bp_explain_floats(self->methods[k], form);
     return floats;
 }
-static inline bp_explain_form explain_form(const explainer *self, int64_t T)
+/** Of a document. */
+static inline bp_explain_form explain_form(const explainer *self, const bp_explained *document)
 {
-    return (bp_explain_form){T, self->layers, self->heads};
+    return bp_explain_form_of(self->settings.info, document);
 }
 
 /** bp_work_units.merge: METHOD.h5 and summary.json. Errors: those of parts and of writing. */

@@ -1,12 +1,14 @@
 /* Saliency and gradient times input: of the gradient g of log p(target) with respect to each
- * input's word vector e its length and its product with e. Simonyan et al. 2014, "Deep inside
- * convolutional networks"; Shrikumar et al. 2017, "Not just a black box". */
+ * input's word vector e its length and its product with e; contrast, both of the gradient of log
+ * p(target) - log p(foil). Simonyan et al. 2014, "Deep inside convolutional networks"; Shrikumar et
+ * al. 2017, "Not just a black box"; Yin and Neubig 2022, "Interpreting Language Models with
+ * Contrastive Explanations". */
 #include "explain/method.h"
 
 #include "base/mem.h"
-#include "base/process/heartbeat.h"
 
 #include <math.h>
+#include <string.h>
 
 /* What is made of one input's gradient; e: its vector. */
 typedef void (*take_gradient)(float *const *to, int64_t cell, const float *g, const float *e,
@@ -34,65 +36,234 @@ static void take_product(float *const *to, int64_t cell, const float *g, const f
     to[0][cell] = (float)sum;
 }
 
-/* Targets [first, first + count), a window each. */
-static bp_err run_batch(bp_model *lm, bp_explain_batch *batch, const bp_explained *document,
-                        int64_t first, int64_t count)
+static void take_both(float *const *to, int64_t cell, const float *g, const float *e, int64_t E)
 {
-    int64_t length = first + count; /* no target needs what comes after it */
-
-    bp_heartbeat_progress();
-    for (int64_t w = 0; w < count; w++)
-        bp_explain_batch_set(batch, document, w, first + w, length);
-    return lm->ops->differentiate(lm, &batch->batch, batch->gradients, NULL);
+    take_saliency(to, cell, g, e, E);
+    take_product(to + 2, cell, g, e, E);
 }
 
-static bp_err run(bp_model *lm, const bp_explain_settings *settings, const bp_explained *document,
-                  float *results, take_gradient take)
+/* A document at work: windows (k, j) of target k and, with foils, of each of its foils, one after
+ * another. With foils a row of results is what target and foil differ in. */
+typedef struct differentiation {
+    bp_model *lm;
+    const bp_explain_settings *settings;
+    const bp_explained *document;
+    int64_t foils;
+    bp_explain_vectors vectors;
+    bp_explain_batch batch;
+    float *kept, *source_kept; /* [T][E], [S][E] of the last target; NULL without foils */
+    take_gradient take;
+    float *const *inputs, *const *sources; /* the results' arrays */
+} differentiation;
+
+/* Windows [first, first + count), of which w is of target (first + w) / (1 + foils). */
+static bp_err run_batch(differentiation *self, int64_t first, int64_t count, int64_t length)
 {
-    int64_t T = document->T, E = settings->info->vector_width, count;
-    float *to[] = {results, results + T * T};
-    bp_explain_vectors vectors = {0};
-    bp_explain_batch batch = {0};
-    bp_err err = bp_explain_vectors_of(&vectors, lm, settings, document);
+    const bp_explained *document = self->document;
+    bp_explain_batch *batch = &self->batch;
+
+    for (int64_t w = 0; w < count; w++) {
+        int64_t k = (first + w) / (1 + self->foils), foil = (first + w) % (1 + self->foils);
+
+        bp_explain_batch_set(batch, document, w, k, length);
+        if (foil > 0)
+            batch->targets[w * length + document->places[k]] =
+                document->foils[k * self->foils + foil - 1];
+    }
+    return self->lm->ops->differentiate(self->lm, &batch->batch, batch->gradients,
+                                        batch->source_gradients);
+}
+
+/* g = kept - g */
+static void contrast(float *g, const float *kept, int64_t floats)
+{
+    for (int64_t i = 0; i < floats; i++)
+        g[i] = kept[i] - g[i];
+}
+
+/* Row `row` of the results has window w, of target k. */
+static void take_row(differentiation *self, int64_t w, int64_t k, int64_t row)
+{
+    const bp_explained *document = self->document;
+    const bp_explain_batch *batch = &self->batch;
+    int64_t T = document->T, S = document->S, E = self->vectors.E,
+            reads = bp_explain_length(self->settings, document, k);
+
+    bp_explain_hide(&self->vectors, document, k);
+    for (int64_t t = 0; t < reads; t++)
+        self->take(self->inputs, row * T + t, batch->gradients + (w * batch->batch.length + t) * E,
+                   self->vectors.own + t * E, E);
+    for (int64_t s = 0; s < S; s++)
+        self->take(self->sources, row * S + s, batch->source_gradients + (w * S + s) * E,
+                   self->vectors.source_own + s * E, E);
+}
+
+/* Window w of the batch is number `number` of all. */
+static void take_window(differentiation *self, int64_t w, int64_t number)
+{
+    const bp_explained *document = self->document;
+    int64_t k = number / (1 + self->foils), foil = number % (1 + self->foils), E = self->vectors.E,
+            floats = bp_explain_length(self->settings, document, k) * E, source = document->S * E;
+    float *g = self->batch.gradients + w * self->batch.batch.length * E,
+          *source_g = source > 0 ? self->batch.source_gradients + w * source : NULL;
+
+    if (self->foils > 0 && foil == 0) {
+        memcpy(self->kept, g, (size_t)floats * sizeof *g);
+        if (source > 0)
+            memcpy(self->source_kept, source_g, (size_t)source * sizeof *g);
+        return;
+    }
+    if (self->foils > 0) {
+        contrast(g, self->kept, floats);
+        contrast(source_g, self->source_kept, source);
+    }
+    take_row(self, w, k, self->foils > 0 ? k * self->foils + foil - 1 : k);
+}
+
+/* How many windows from `first` on go into a batch, and the inputs of each: no target needs what
+ * comes after it. */
+static int64_t fill_batch(const differentiation *self, int64_t first, int64_t *length)
+{
+    const bp_explained *document = self->document;
+    int64_t count = 1, each = 1 + self->foils;
+
+    *length = bp_explain_length(self->settings, document, first / each);
+    for (; first + count < document->K * each; count++) {
+        int64_t longer = bp_explain_length(self->settings, document, (first + count) / each);
+
+        longer = longer > *length ? longer : *length;
+        if (count + 1 > bp_explain_batch_windows(&self->batch, document, longer))
+            break;
+        *length = longer;
+    }
+    return count;
+}
+
+static bp_err allocate(differentiation *self)
+{
+    int64_t E = self->settings->info->vector_width, T = self->document->T, S = self->document->S;
+    bp_err err = bp_explain_batch_new(&self->batch, self->settings);
+
+    if (self->foils == 0)
+        return err;
+    self->kept = bp_try_alloc("explain.contrast", T * E, sizeof *self->kept);
+    self->source_kept = bp_try_alloc("explain.contrast", S * E, sizeof *self->source_kept);
+    if (err == BP_OK && (!self->kept || !self->source_kept))
+        err = bp_fail_memory("a gradient", (T + S) * E, sizeof *self->kept);
+    return err;
+}
+
+/* `self` has document, foils, take and arrays. */
+static bp_err run(differentiation *self)
+{
+    const bp_explain_settings *settings = self->settings;
+    int64_t windows = self->document->K * (1 + self->foils);
+    bp_err err = bp_explain_vectors_of(&self->vectors, self->lm, settings, self->document);
 
     if (err == BP_OK)
-        err = bp_agree(settings->group, bp_explain_batch_new(&batch, settings));
-    for (int64_t first = 0; first < T && err == BP_OK; first += count) {
-        for (count = 1; first + count < T && (count + 1) * (first + count + 1) <= settings->batch;)
-            count++;
-        err = run_batch(lm, &batch, document, first, count);
+        err = bp_agree(settings->group, allocate(self));
+    for (int64_t first = 0, count; first < windows && err == BP_OK; first += count) {
+        int64_t length;
+
+        count = fill_batch(self, first, &length);
+        err = bp_explain_step(settings);
+        if (err == BP_OK)
+            err = run_batch(self, first, count, length);
         for (int64_t w = 0; w < count && err == BP_OK; w++)
-            for (int64_t t = 0; t <= first + w; t++)
-                take(to, (first + w) * T + t, batch.gradients + (w * batch.batch.length + t) * E,
-                     vectors.own + t * E, E);
+            take_window(self, w, first + w);
     }
-    bp_explain_batch_free(&batch);
-    bp_explain_vectors_clear(&vectors);
+    bp_free(self->source_kept);
+    bp_free(self->kept);
+    bp_explain_batch_free(&self->batch);
+    bp_explain_vectors_clear(&self->vectors);
     return err;
 }
 
 static bp_err run_saliency(bp_model *lm, const bp_explain_settings *settings,
                            const bp_explained *document, float *results)
 {
-    return run(lm, settings, document, results, take_saliency);
+    const bp_explain_form form = bp_explain_form_of(settings->info, document);
+    float *at[BP_EXPLAIN_ARRAYS];
+    differentiation self = {.lm = lm,
+                            .settings = settings,
+                            .document = document,
+                            .take = take_saliency,
+                            .inputs = at,
+                            .sources = at + 2};
+
+    bp_explain_lay_out_to(at, &bp_explain_saliency, &form, results);
+    return run(&self);
 }
 
 static bp_err run_product(bp_model *lm, const bp_explain_settings *settings,
                           const bp_explained *document, float *results)
 {
-    return run(lm, settings, document, results, take_product);
+    const bp_explain_form form = bp_explain_form_of(settings->info, document);
+    float *at[BP_EXPLAIN_ARRAYS];
+    differentiation self = {.lm = lm,
+                            .settings = settings,
+                            .document = document,
+                            .take = take_product,
+                            .inputs = at,
+                            .sources = at + 1};
+
+    bp_explain_lay_out_to(at, &bp_explain_gradient, &form, results);
+    return run(&self);
+}
+
+static bp_err run_contrast(bp_model *lm, const bp_explain_settings *settings,
+                           const bp_explained *document, float *results)
+{
+    const bp_explain_form form = bp_explain_form_of(settings->info, document);
+    float *at[BP_EXPLAIN_ARRAYS];
+    differentiation self = {.lm = lm,
+                            .settings = settings,
+                            .document = document,
+                            .foils = form.foils,
+                            .take = take_both,
+                            .inputs = at + 1,
+                            .sources = at + 4};
+
+    bp_explain_lay_out_to(at, &bp_explain_contrast, &form, results);
+    for (int64_t i = 0; i < form.K * form.foils; i++)
+        at[0][i] = (float)document->foils[i];
+    return run(&self);
+}
+
+static const char *lacks_contrast(const bp_model_info *info)
+{
+    return bp_task_kind_of(&info->task)->is_value
+               ? "it gives a value, and no outcome that another one could stand against"
+               : bp_explain_lacks_gradients(info);
 }
 
 const bp_explain_method bp_explain_saliency = {
     .name = "saliency",
     .help = "is how long the gradient of log p(target) by each input's word vector is",
-    .arrays = {{"saliency_l1", BP_EXPLAIN_BY_INPUT}, {"saliency_l2", BP_EXPLAIN_BY_INPUT}},
+    .arrays = {{"saliency_l1", BP_EXPLAIN_BY_INPUT},
+               {"saliency_l2", BP_EXPLAIN_BY_INPUT},
+               {"source_saliency_l1", BP_EXPLAIN_BY_SOURCE},
+               {"source_saliency_l2", BP_EXPLAIN_BY_SOURCE}},
     .lacks = bp_explain_lacks_gradients,
     .run = run_saliency};
 
 const bp_explain_method bp_explain_gradient = {
     .name = "gradient",
     .help = "is that gradient times the word vector, with its sign",
-    .arrays = {{"gradient_x_input", BP_EXPLAIN_BY_INPUT}},
+    .arrays = {{"gradient_x_input", BP_EXPLAIN_BY_INPUT},
+               {"source_gradient_x_input", BP_EXPLAIN_BY_SOURCE}},
     .lacks = bp_explain_lacks_gradients,
     .run = run_product};
+
+const bp_explain_method bp_explain_contrast = {
+    .name = "contrast",
+    .help = "is both, of the gradient of log p(target) less log p(foil), another outcome",
+    .arrays = {{"foil", BP_EXPLAIN_BY_FOIL},
+               {"contrast_l1", BP_EXPLAIN_BY_FOIL_INPUT},
+               {"contrast_l2", BP_EXPLAIN_BY_FOIL_INPUT},
+               {"contrast_x_input", BP_EXPLAIN_BY_FOIL_INPUT},
+               {"source_contrast_l1", BP_EXPLAIN_BY_FOIL_SOURCE},
+               {"source_contrast_l2", BP_EXPLAIN_BY_FOIL_SOURCE},
+               {"source_contrast_x_input", BP_EXPLAIN_BY_FOIL_SOURCE}},
+    .lacks = lacks_contrast,
+    .run = run_contrast};
