@@ -22,4 +22,9 @@ bp_err bp_hidden_make(const char *path, bp_hidden_kind kind, char **hidden, int 
  * folder can't be listed, is another user's, or the file system has no locks. */
 void bp_hidden_sweep(const char *path, bp_hidden_kind kind);
 
+/** From now on drafts of this process (bp_draft, files/fs.h) are hidden files, and opening one
+ * sweeps: a killed tool has no next owner of a run folder who removes what it left, but its next
+ * start with the same output. Before threads. */
+void bp_hidden_drafts(void);
+
 #endif
