@@ -92,7 +92,7 @@ static bp_err check_entries(const mixture *mix, const mixture_part *part, int64_
     for (int64_t k = 0; k < entries; k++)
         if (isnan(first->logprob[k]) != isnan(part->logprob[k]))
             return BP_FAIL(BP_ERR_FORMAT, "mixture.other_tokens",
-                           "token %" PRId64 " is scored in one folder alone: at %s and %s; score "
+                           "token %" PRId64 " is scored only in one folder: at %s and %s; score "
                            "both with one convention",
                            k, first->path, part->path);
     return BP_OK;

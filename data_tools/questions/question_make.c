@@ -111,7 +111,7 @@ static bp_err put_answer(json_t *asked, const question_task *task, const json_t 
         answer = number_of(value, task->keys);
         if (answer < 0 || answer >= (int64_t)json_array_size(options))
             return BP_FAIL(BP_ERR_FORMAT, "questions.wrong_answer",
-                           "the answer is none of the %zu choices", json_array_size(options));
+                           "the answer is not among the %zu choices", json_array_size(options));
         (void)json_object_set_new(asked, "answer", json_integer(answer));
         break;
     }

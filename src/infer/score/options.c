@@ -73,7 +73,8 @@ const bp_option bp_score_rule_options[] = {
      .min = 0,
      .max = 1 << 20,
      .unit = "tokens",
-     .help = "of spans: so much further on in a long context the next window begins; 0: as the "
+     .help = "of spans: tokens from the begin of a window in a long context to that of the next "
+             "one; 0: as the "
              "model was trained, 128 of an imported one",
      .at = BP_AT(bp_score_rule_keys, span_stride)},
     {.key = "task.answer_tokens",

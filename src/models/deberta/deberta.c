@@ -79,8 +79,9 @@ static const bp_option KEYS[] = {
      .type = BP_OPTION_INT,
      .min = 2,
      .max = 1 << 20,
-     .help = "distances share so many rows of their table to either side; each has its own if not "
-             "given"},
+     .help =
+         "distances share this many rows of their table to either side; each has its own if not "
+         "given"},
     {.key = "model.distance",
      .type = BP_OPTION_INT,
      .min = 2,

@@ -58,7 +58,7 @@ static void add_remedy(bp_buffer *out, const json_t *status)
             bp_buffer_printf(out, "'sacct -j %.40s -o JobID,State,ExitCode,MaxRSS'", job);
         else
             bp_buffer_printf(out, "dmesg%s%.100s", host[0] != '\0' ? " on " : "", host);
-        bp_buffer_printf(out, " and what the launcher printed may tell; then ");
+        bp_buffer_printf(out, " and what the launcher printed may say why; then ");
     }
 }
 

@@ -35,7 +35,7 @@ const bp_option bp_train_options[] = {
      "validation loss; 0: at the end, if corpus.valid is given", false,
      .at = BP_AT(bp_train_keys, valid_every)},
     {"train.patience", BP_OPTION_INT, "0", 0, 1e12, NULL, "validations",
-     "end the run after so many validations without a new best; 0: never", false,
+     "end the run after this many validations without a new best; 0: never", false,
      .at = BP_AT(bp_train_keys, patience)},
     {"train.digest_every", BP_OPTION_INT, "100", 0, 1e12, NULL, "steps",
      "ranks that hold the same parameters compare them; before each checkpoint too; 0: never",
@@ -52,7 +52,7 @@ const bp_option bp_train_options[] = {
      "Transformers: share of the weights of layers that each step drops", false,
      .at = BP_AT(bp_train_keys, dropconnect)},
     {"train.softmax_samples", BP_OPTION_INT, "0", 0, 1e9, NULL, "outcomes",
-     "training's softmax of a larger vocabulary is over the target and so many sampled outcomes; "
+     "training's softmax of a larger vocabulary is over the target and this many sampled outcomes; "
      "validation and scoring compute all; 0: training too",
      false, .at = BP_AT(bp_train_keys, softmax_samples)},
     {"train.recompute", BP_OPTION_BOOL, "no", 0, 0, NULL, NULL,
