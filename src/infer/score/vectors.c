@@ -388,6 +388,8 @@ static bp_err merge(void *context, bp_parts *parts)
     if (err == BP_OK)
         err = bp_h5_draft_commit(&draft, "score-vectors", VERSION);
     bp_h5_draft_end(&draft);
+    if (err == BP_OK)
+        vectors_page_write(self->job, &self->texts, width_of(self));
     bp_free(run);
     bp_free(path);
     return err;
@@ -438,9 +440,8 @@ static void report(const void *context)
 {
     const vectors *self = context;
 
-    bp_log("%" PRId64 " vectors of %" PRId64 " numbers, %" PRId64
-           " of documents that were cut: in %s: vectors.h5",
-           self->texts.plan.documents, width_of(self), self->texts.cut, self->job->folder);
+    bp_log("%" PRId64 " vectors of %" PRId64 " numbers, %" PRId64 " of documents that were cut",
+           self->texts.plan.documents, width_of(self), self->texts.cut);
 }
 
 /* ---- --plan ---- */
@@ -479,6 +480,7 @@ static const bp_work VECTORS = {.name = "score",
                                 .model_key = "score.model",
                                 .results = "vectors",
                                 .files = FILES,
+                                .page = "vectors",
                                 .describe = describe,
                                 .open_model = open_model,
                                 .open = open_job,
