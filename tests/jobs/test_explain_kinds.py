@@ -300,6 +300,33 @@ class Trained(test_finetune.TaskTest, Opened):
         self.explained("some", 0, *keys, "explain.places=2")
         self.assertEqual([len(rows) for rows in self.open("some", "saliency")["saliency_l2"]], [2, 2, 2])
 
+    def test_members_of_an_ensemble_and_their_mean(self):
+        model, corpus = self.small("classes")
+        self.tuned("other", 0, f"corpus.train={self.at('texts.h5')}", f"corpus.valid={self.at('texts.h5')}", "model.kind=bert", *self.SMALL, "task.label=topic",
+                   "train.steps=3", "train.batch=2", "run.seed=7")
+        self.write("ensemble.json", json.dumps({"format_version": 1, "members": [{"name": name, "path": self.at(path)} for name, path in
+                                                                                (("m00", "classes"), ("m01", "other"))]}))
+        methods = "explain.methods=saliency,integrated,contrast"
+        keys = (f"explain.model={self.at('ensemble.json')}", corpus, methods, "explain.target=label", "explain.baseline=mask")
+        self.explained("members", 0, *keys)
+        self.explained("members_two", 2, *keys)
+        self.assertEqual(self.files("members"), self.files("members_two"))
+        for member, path in (("m00", "classes"), ("m01", "other")):
+            self.explained("alone_" + member, 0, f"explain.model={self.at(path)}", *keys[1:])
+        for method in ("saliency", "integrated", "contrast"):
+            with h5py.File(os.path.join(self.at("members"), "explain", method + ".h5")) as file:
+                for array, values in file.items():
+                    if "." in array or values.dtype != numpy.float32:
+                        continue
+                    members = []
+                    for member in ("m00", "m01"):
+                        with h5py.File(os.path.join(self.at("alone_" + member), "explain", method + ".h5")) as alone:
+                            members.append(alone[array][:])
+                        numpy.testing.assert_array_equal(file[f"{member}.{array}"][:], members[-1], array)
+                    numpy.testing.assert_allclose(values[:], numpy.mean(numpy.array(members, float), axis=0), rtol=1e-6, atol=1e-9, err_msg=array)
+        self.assert_error(self.explain("bad", 0, keys[0], corpus, "explain.methods=attention"), 78, "[explain.of_one]", "attention")
+        self.assert_error(self.explain("bad", 2, *keys[:2], "mesh.members=2"), 78, "[explain.members_in_turn]")
+
     def test_bad_use(self):
         model, corpus = self.small("classes")
         bare = self.at("bare.h5")
