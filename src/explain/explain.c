@@ -53,17 +53,22 @@ static int64_t work_floats(const explainer *self, const bp_work_models *models, 
     int64_t batch = batch_places(most),
             layers = json_integer_value(json_object_get(shape, "layers")),
             states = (layers + 1) * most * of->width;
+    const bp_explain_keys *keys = bp_explain_keys_of(models->config);
     const bp_explain_form form = {.K = most,
                                   .T = most,
+                                  .flips = keys->flips,
+                                  .edits = keys->edits,
+                                  .curves = (self->count + 1) * BP_EXPLAIN_SHARES,
                                   .layers = layers,
                                   .heads = json_integer_value(json_object_get(shape, "heads"))};
-    const char *methods = bp_explain_keys_of(models->config)->methods;
+    const char *methods = keys->methods;
     bool looks = bp_explain_position(methods, &bp_explain_lens),
          watches = bp_explain_position(methods, &bp_explain_attention);
 
     return 2 * (most + batch) * of->width + 2 * most * of->width + LOG_P_PLACES * of->vocab_size +
            2 * explain_floats(self, &form) + (looks ? 2 * states : 0) +
-           (watches ? (2 * layers + 5) * most * most : 0);
+           (watches ? (2 * layers + 5) * most * most : 0) +
+           explain_setup_floats(self, models->config, most);
 }
 
 /* bp_work_memory.rank */
@@ -196,10 +201,13 @@ static void make_key(explainer *self)
                  self->methods[k]->name);
     bp_work_key(self->key,
                 "explain 1 %s %s %s %" PRId64 " %" PRId64 " %d %" PRId64 " %" PRId64 " %" PRId64
-                " %s %d",
+                " %s %d %" PRId64 " %s %s %" PRId64 " %" PRId64 " %" PRId64 " %s %" PRId64
+                " %" PRId64 " %" PRId64,
                 self->corpus_hash, self->job->info.digest, names, s->most, s->batch, s->best,
                 s->steps, s->baseline, s->lead, bp_math_keys_of(self->job->config)->precision,
-                self->job->mesh->tensors);
+                self->job->mesh->tensors, bp_run_keys_of(self->job->config)->seed, s->keys->removal,
+                s->keys->features, s->keys->group, s->keys->samples, s->keys->most_words,
+                s->keys->shapley, s->keys->flips, s->keys->edits, s->keys->beam);
 }
 
 static bp_err load(explainer *self)
@@ -219,7 +227,8 @@ static bp_err load(explainer *self)
                 " inputs that are read, and only their beginning is explained: at explain.corpus; "
                 "cut them before, or use another explain.context",
                 self->texts.cut, self->texts.plan.documents, self->texts.most);
-    return find_baseline(self);
+    err = find_baseline(self);
+    return err == BP_OK ? explain_setup_load(self) : err;
 }
 
 static bp_err open(void *context)
@@ -250,6 +259,7 @@ static bp_err open(void *context)
                               .roles = self->roles,
                               .lead = -1,
                               .eod = -1};
+    explain_setup(self);
     if (err == BP_OK && (job->leads || job->mesh->coordinates))
         err = load(self);
     err = bp_agree(job->mesh->world, err);
@@ -262,6 +272,7 @@ static bp_err open(void *context)
     self->settings.lead = shared[0];
     self->settings.baseline = shared[1];
     self->settings.eod = shared[2];
+    explain_setup_share(self);
     make_key(self);
     return err;
 }
@@ -271,6 +282,7 @@ static void close(void *context)
     explainer *self = context;
 
     explain_texts_clear(&self->texts);
+    explain_words_clear(&self->words);
     json_decref(self->summary);
 }
 
@@ -364,10 +376,12 @@ static void share_document(explainer *self)
 {
     explain_reading *read = &self->read;
     MPI_Comm group = self->settings.group;
-    int64_t sizes[] = {read->document.K, read->document.T, read->document.S};
+    int64_t sizes[] = {read->document.K, read->document.T, read->document.S, read->document.number};
 
     bp_bcast_bytes(sizes, sizeof sizes, 0, group);
-    read->document = (bp_explained){.K = sizes[0],
+    read->document = (bp_explained){.number = sizes[3],
+                                    .rankings = self->rankings,
+                                    .K = sizes[0],
                                     .T = sizes[1],
                                     .S = sizes[2],
                                     .inputs = read->inputs,
@@ -394,6 +408,7 @@ static bp_err explain_document(explainer *self)
         err = find_best(self);
     for (int k = 0; k < self->count && err == BP_OK; k++) {
         err = self->methods[k]->run(self->job->lm, &self->settings, &self->read.document, at);
+        explain_setup_rank(self, self->methods[k], &form, at);
         at += bp_explain_floats(self->methods[k], &form);
     }
     return err;
@@ -410,6 +425,7 @@ static bp_err run_unit(void *context, int64_t unit, bp_buffer *out, bool *stoppe
         err = explain_texts_read(&self->texts, unit, &self->read);
         if (err != BP_OK)
             self->read.document = (bp_explained){0};
+        self->read.document.number = unit;
         bp_work_ask_next(self->job);
     }
     given = explain_document(self);

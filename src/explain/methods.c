@@ -3,12 +3,24 @@
 
 #include <string.h>
 
-const bp_explain_method *const bp_explain_methods[] = {&bp_explain_attention,  &bp_explain_lens,
-                                                       &bp_explain_saliency,   &bp_explain_gradient,
-                                                       &bp_explain_integrated, NULL};
+const bp_explain_method *const bp_explain_methods[] = {
+    &bp_explain_attention,    &bp_explain_lens,
+    &bp_explain_saliency,     &bp_explain_gradient,
+    &bp_explain_integrated,   &bp_explain_surrogate,
+    &bp_explain_shapley,      &bp_explain_counterfactual,
+    &bp_explain_faithfulness, NULL};
 
-const char *const bp_explain_files[] = {"summary.json", "attention.h5",  "lens.h5", "saliency.h5",
-                                        "gradient.h5",  "integrated.h5", NULL};
+const char *const bp_explain_files[] = {"summary.json",
+                                        "attention.h5",
+                                        "lens.h5",
+                                        "saliency.h5",
+                                        "gradient.h5",
+                                        "integrated.h5",
+                                        "surrogate.h5",
+                                        "shapley.h5",
+                                        "counterfactual.h5",
+                                        "faithfulness.h5",
+                                        NULL};
 
 const bp_explain_method *bp_explain_method_named(const char *name, size_t length)
 {
@@ -20,8 +32,23 @@ const bp_explain_method *bp_explain_method_named(const char *name, size_t length
 
 bp_explain_form bp_explain_form_of(const bp_model_info *info, const bp_explained *document)
 {
-    return (bp_explain_form){document->K,  document->T, document->S,
-                             info->layers, info->heads, info->source_layers};
+    return (bp_explain_form){.K = document->K,
+                             .T = document->T,
+                             .S = document->S,
+                             .layers = info->layers,
+                             .heads = info->heads,
+                             .source_layers = info->source_layers};
+}
+
+bp_explain_form bp_explain_form_with(const bp_explain_settings *settings,
+                                     const bp_explained *document)
+{
+    bp_explain_form form = bp_explain_form_of(settings->info, document);
+
+    form.flips = settings->keys->flips;
+    form.edits = settings->keys->edits;
+    form.curves = (settings->ranks_count + 1) * BP_EXPLAIN_SHARES;
+    return form;
 }
 
 int64_t bp_explain_values(const bp_explain_array *array, const bp_explain_form *form)
@@ -37,6 +64,10 @@ int64_t bp_explain_values(const bp_explain_array *array, const bp_explain_form *
         [BP_EXPLAIN_BY_SOURCE_PLACES] = form->S * form->S,
         [BP_EXPLAIN_BY_SOURCE_HEAD] = form->S > 0 ? form->source_layers * form->heads : 0,
         [BP_EXPLAIN_BY_CROSS_HEAD] = form->S > 0 ? form->layers * form->heads : 0,
+        [BP_EXPLAIN_CURVES] = form->K * form->curves,
+        [BP_EXPLAIN_BY_PLACE] = form->T,
+        [BP_EXPLAIN_FLIPS] = form->T * form->flips,
+        [BP_EXPLAIN_EDITS] = form->edits,
         [BP_EXPLAIN_BY_DOCUMENT] = 1,
         [BP_EXPLAIN_BY_PAIR] = form->S > 0 ? 1 : 0};
 

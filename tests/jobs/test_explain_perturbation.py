@@ -1,0 +1,208 @@
+"""bagpipe explain by changed inputs: surrogates, Shapley values, counterfactuals and how faithful attributions are, against float64 on every mesh."""
+import itertools
+import json
+import math
+import os
+
+import bagpipe_test
+from bagpipe_test import shared
+from test_explain import Explained, read_tensors
+
+try:
+    import h5py
+    import numpy
+except ImportError:
+    h5py = None
+
+SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+
+
+class Changed(Explained):
+    def results(self, name, method):
+        """Each dataset by document: matrices by target and input, what is by input, by target, and once."""
+        with h5py.File(os.path.join(self.at(name), "explain", method + ".h5")) as file:
+            data = {key: file[key][()] for key in file if isinstance(file[key], h5py.Dataset)}
+        starts = {key: data[key + "_start"] for key in ("input", "target", "matrix")}
+        found = []
+        for d in range(len(starts["input"]) - 1):
+            own = {key: slice(start[d], start[d + 1]) for key, start in starts.items()}
+            T, K = (own[key].stop - own[key].start for key in ("input", "target"))
+            document = {}
+            for key, values in data.items():
+                if values.dtype != numpy.float32:
+                    continue
+                if len(values) == starts["matrix"][-1] and key in ("weight", "value", "error"):
+                    document[key] = values[own["matrix"]].reshape(K, T)
+                elif key in ("feature", "fewest"):
+                    document[key] = values[own["input"]].astype(int)
+                elif key.startswith("flip_"):
+                    each = len(values) // starts["input"][-1]
+                    document[key] = values[own["input"].start * each:own["input"].stop * each].reshape(T, each)
+                elif len(values) == starts["target"][-1] and key in ("intercept", "r2", "local", "prediction", "none", "all", "whole", "comprehensiveness",
+                                                                     "sufficiency"):
+                    document[key] = values[own["target"]]
+                else:
+                    document[key] = values[d]
+            document["tokens"] = data["input"][own["input"]]
+            found.append(document)
+        return found
+
+    def summary(self, name):
+        with open(os.path.join(self.at(name), "explain", "summary.json"), encoding="utf-8") as file:
+            return json.load(file)["methods"]
+
+    def by_feature(self, document, key):
+        """[K][M] of what is the same at all places of a feature."""
+        features = document["feature"]
+        for f in range(features.max() + 1):
+            columns = document[key][:, features == f]
+            self.assertTrue((columns == columns[:, :1]).all() or numpy.isnan(columns).all(), key)
+        self.assertTrue((document[key][:, features < 0] == 0).all())
+        return numpy.array([document[key][:, features == f][:, 0] for f in range(features.max() + 1)]).T
+
+
+class References(Changed):
+    """What PyTorch, lime and shap give in float64: ../shared/reference/explain-tiny."""
+
+    @classmethod
+    def setUpClass(cls):
+        if shared("reference/explain-tiny") is None:
+            raise bagpipe_test.unittest.SkipTest("there is no ../shared/reference/explain-tiny")
+        super().setUpClass()
+        folder = shared("reference/explain-tiny/bert-sequence-tiny")
+        with open(os.path.join(folder, "inputs.json"), encoding="utf-8") as file:
+            cls.documents = json.load(file)["documents"][:3]
+        with open(os.path.join(folder, "expected.json"), encoding="utf-8") as file:
+            cls.expected = json.load(file)
+        cls.tensors = read_tensors(os.path.join(folder, "expected.safetensors"))
+        cls.must(["bagpipe-data", "import", shared("reference/bert-sequence-tiny"), "--out", cls.at("model")])
+        cls.texts()
+
+    @classmethod
+    def texts(cls):
+        """Texts whose tokens are the documents', with a word of two tokens where a feature has them."""
+        parts = {d["input_ids"][place] for d in cls.documents for f in d["features"] for a, place in itertools.pairwise(f)
+                 if place == a + 1 and d["input_ids"][a] != d["input_ids"][place]}
+        pieces = SPECIAL + [("##" if k in parts else "") + "w" + chr(97 + k // 26) + chr(97 + k % 26) for k in range(len(SPECIAL), 101)]
+        cls.write("vocab.txt", "\n".join(pieces) + "\n")
+        cls.must(["bagpipe-data", "tokenizer", "--vocab", cls.at("vocab.txt"), "--out", cls.at("tokenizer.json")])
+        sides = {2: ([], []), 1: ([],)}
+        for document in cls.documents:
+            texts, line = [], ""
+            for token in document["input_ids"][1:]:
+                if token == SPECIAL.index("[SEP]"):
+                    texts.append(line.strip())
+                    line = ""
+                else:
+                    line += pieces[token][2:] if pieces[token].startswith("##") else " " + pieces[token]
+            for side, text in zip(sides[len(texts)], texts):
+                side.append(text)
+        for count, form in ((2, "pairs"), (1, "lines")):
+            names = [f"{form}{k}.txt" for k in range(count)]
+            for name, lines in zip(names, sides[count]):
+                cls.write(name, "".join(line + "\n" for line in lines))
+            cls.must(["bagpipe-data", "corpus", "--tokenizer", cls.at("tokenizer.json"), "--format", form, "--out", cls.at(form + ".h5"),
+                      *(cls.at(name) for name in names)])
+
+    def keys(self, methods, *more):
+        return (f"explain.model={self.at('model')}", f"explain.corpus={self.at('pairs.h5')},{self.at('lines.h5')}", f"explain.methods={methods}", *more)
+
+    def perturbations(self, d, removal):
+        return self.expected[f"doc{d}"]["perturbations"][removal], self.tensors[f"doc{d}.{removal}.table"]
+
+    def test_shapley_values_are_those_of_all_sets(self):
+        for removal, name in (("deletion", "delete"), ("mask", "mask")):
+            self.explained(name, 0, *self.keys("shapley", f"explain.removal={name}", "explain.shapley=exact"))
+            for d, found in enumerate(self.results(name, "shapley")):
+                expected, table = self.perturbations(d, removal)
+                features = [numpy.flatnonzero(found["feature"] == f).tolist() for f in range(found["feature"].max() + 1)]
+                self.assertEqual(features, self.documents[d]["features"])
+                numpy.testing.assert_allclose(self.by_feature(found, "value"), numpy.array(expected["shap"]["exact"]).T, rtol=0, atol=1e-6)
+                numpy.testing.assert_allclose(found["all"], expected["shap"]["full"], rtol=0, atol=1e-6)
+                numpy.testing.assert_allclose(found["none"], expected["shap"]["base"], rtol=0, atol=1e-6)
+                self.assertTrue((found["error"] == 0).all() and found["exact"] == 1)
+                fewest = expected["fewest_removed"]
+                self.assertEqual(found["fewest_sets"], len(fewest["sets"]))
+                if fewest["sets"]:
+                    self.assertEqual(found["fewest_removed"], fewest["removed"])
+                    self.assertEqual(sorted(set(found["feature"][found["fewest"] == 1])), fewest["sets"][0])
+                else:
+                    self.assertTrue(math.isnan(found["fewest_removed"]) and not found["fewest"].any())
+
+    def test_drawn_values_sum_and_say_how_far_off_they_are(self):
+        self.explained("drawn", 0, *self.keys("shapley", "explain.samples=90", "explain.shapley=sampled"))
+        within = []
+        for d, found in enumerate(self.results("drawn", "shapley")):
+            values, errors = self.by_feature(found, "value"), self.by_feature(found, "error")
+            numpy.testing.assert_allclose(values.sum(axis=1), found["all"] - found["none"], atol=2e-6)
+            exact = numpy.array(self.perturbations(d, "deletion")[0]["shap"]["exact"]).T
+            self.assertTrue((errors > 0).all())
+            within += (numpy.abs(values - exact) < 2.5 * errors).ravel().tolist()
+        self.assertGreater(numpy.mean(within), 0.9)
+
+    def test_surrogates_are_ridge_regressions_on_the_tables(self):
+        """The weights of each document are those of scikit-learn on the samples that the same draws make of the expected tables."""
+        try:
+            from sklearn.linear_model import Ridge
+        except ImportError:
+            self.skipTest("there is no scikit-learn")
+        self.explained("lime", 0, *self.keys("surrogate", "explain.samples=3000"))
+        for d, found in enumerate(self.results("lime", "surrogate")):
+            table = self.perturbations(d, "deletion")[1]
+            M = len(self.documents[d]["features"])
+            sets = numpy.array([[s >> f & 1 for f in range(M)] for s in range(2 ** M)])
+            left_out = M - sets.sum(axis=1)
+            with numpy.errstate(divide="ignore"):
+                chance = numpy.array([1 / (M * math.comb(M, k)) if k else 0 for k in left_out])
+            kernel = numpy.sqrt(numpy.exp(-(100 * (1 - numpy.sqrt(sets.sum(axis=1) / M))) ** 2 / 625))
+            for c in range(3):  # in the limit of many samples
+                fit = Ridge(alpha=1).fit(sets, table[:, c], sample_weight=3000 * chance * kernel)
+                numpy.testing.assert_allclose(self.by_feature(found, "weight")[c], fit.coef_, rtol=0, atol=0.006)
+            self.assertTrue((found["r2"] > 0.5).all() and (found["r2"] <= 1).all())
+            numpy.testing.assert_allclose(found["prediction"], table[-1], rtol=0, atol=1e-6)
+            numpy.testing.assert_allclose(found["intercept"] + self.by_feature(found, "weight").sum(axis=1), found["local"], atol=1e-6)
+
+    def test_flips_and_edits_are_those_of_float64(self):
+        self.explained("flips", 0, *self.keys("counterfactual", "explain.flips=100"))
+        for d, found in enumerate(self.results("flips", "counterfactual")):
+            expected = self.expected[f"doc{d}"]
+            first, true = (self.tensors[f"doc{d}.flip.{kind}"] for kind in ("first_order", "true"))
+            self.assertEqual(found["target"], expected["flips"]["target"])
+            self.assertAlmostEqual(float(found["logprob"]), expected["flips"]["logprob"], delta=1e-5)
+            self.assertAlmostEqual(float(found["correlation"]), expected["flips"]["correlation"], delta=1e-4)
+            for t in range(len(found["tokens"])):
+                tokens = found["flip_token"][t].astype(int)
+                tokens = tokens[tokens >= 0]
+                if t not in expected["flips"]["places"]:
+                    self.assertEqual(len(tokens), 0)
+                    continue
+                self.assertEqual(len(tokens), 95)
+                numpy.testing.assert_allclose(found["flip_first_order"][t][:len(tokens)], first[t][tokens], rtol=0, atol=1e-5)
+                numpy.testing.assert_allclose(found["flip_true"][t][:len(tokens)], true[t][tokens], rtol=0, atol=1e-5)
+                row = expected["flips"]["places"].index(t)
+                self.assertEqual(tokens[:5].tolist(), [token for token, _ in expected["flips"]["first_order_top5"][row]])
+                best = tokens[numpy.argsort(found["flip_true"][t][:len(tokens)])][:5]
+                self.assertEqual(best.tolist(), [token for token, _ in expected["flips"]["true_top5"][row]])
+            edits = expected["edits"]
+            self.assertEqual(found["edits"], len(edits["edits"]))
+            self.assertEqual([[int(found[key][e]) for key in ("edit_place", "edit_old", "edit_new")] for e in range(len(edits["edits"]))], edits["edits"])
+            self.assertEqual((found["preferred"], found["new"]), (edits["class"], edits["new_class"]))
+            self.assertAlmostEqual(float(found["preferred_after"]), edits["new_logprobs"][edits["class"]], delta=1e-5)
+            self.assertEqual(found["texts_changed"], edits["flipped_at_this_level"])
+
+    def test_they_are_on_all_meshes(self):
+        methods = "gradient,surrogate,shapley,counterfactual,faithfulness"
+        keys = self.keys(methods, "explain.samples=40", "explain.shapley=sampled")
+        self.explained("one", 0, *keys)
+        for mesh in ("data", "pipeline"):
+            self.explained(mesh, 2, *keys, f"mesh.{mesh}=2")
+            self.assertEqual(self.files("one"), self.files(mesh), mesh)
+        self.explained("tensor", 3, *keys, "mesh.tensor=3")
+        for method, arrays in (("surrogate", ("weight", "r2")), ("shapley", ("value", "error")), ("counterfactual", ("flip_true", "edit_new"))):
+            for found, other in zip(self.results("one", method), self.results("tensor", method)):
+                for array in arrays:
+                    numpy.testing.assert_allclose(other[array], found[array], rtol=0, atol=2e-5, err_msg=array)
+
+
+if __name__ == "__main__":
+    bagpipe_test.main()
