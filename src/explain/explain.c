@@ -265,8 +265,7 @@ static bp_err open(void *context)
     err = bp_agree(job->mesh->world, err);
     bp_bcast_bytes(self->corpus_hash, BP_SHA256_HEX, 0, job->mesh->world);
     bp_bcast_bytes(self->roles, sizeof self->roles, 0, job->mesh->world);
-    memcpy(shared,
-           (int64_t[]){self->settings.lead, self->settings.baseline, self->settings.eod},
+    memcpy(shared, (int64_t[]){self->settings.lead, self->settings.baseline, self->settings.eod},
            sizeof shared);
     bp_bcast_bytes(shared, sizeof shared, 0, job->mesh->world);
     self->settings.lead = shared[0];

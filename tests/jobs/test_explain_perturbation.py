@@ -61,6 +61,37 @@ class Changed(Explained):
         return numpy.array([document[key][:, features == f][:, 0] for f in range(features.max() + 1)]).T
 
 
+class Flips(Changed):
+    """Of language models: what replaced tokens change, ../shared/reference/explain-tiny."""
+
+    def test_flips_of_words_are_those_of_float64(self):
+        if shared("reference/explain-tiny") is None:
+            self.skipTest("there is no ../shared/reference/explain-tiny")
+        for model in ("gpt2-lmhead-tiny", "llama-tiny"):
+            folder = shared("reference/explain-tiny/" + model)
+            with open(os.path.join(folder, "inputs.json"), encoding="utf-8") as file:
+                inputs = json.load(file)
+            with open(os.path.join(folder, "expected.json"), encoding="utf-8") as file:
+                expected = json.load(file)["doc0"]["flips"]
+            with open(os.path.join(shared("reference/" + model), "config.json"), encoding="utf-8") as file:
+                config = json.load(file)
+            tensors = read_tensors(os.path.join(folder, "expected.safetensors"))
+            self.must(["bagpipe-data", "import", shared("reference/" + model), "--out", self.at(model)])
+            self.corpus(model + ".h5", [inputs["documents"][0]["tokens"][1:]], config["vocab_size"], config.get("eos_token_id", inputs["roles"]["begin"]))
+            self.explained("flips_" + model, 0, f"explain.model={self.at(model)}", f"explain.corpus={self.at(model + '.h5')}", "explain.methods=counterfactual",
+                           "explain.flips=100")
+            found = self.results("flips_" + model, "counterfactual")[0]
+            self.assertEqual(found["explained"], expected["target"][1])
+            self.assertAlmostEqual(float(found["logprob"]), expected["logprob"], delta=1e-5)
+            for t in range(len(found["tokens"])):
+                tokens = found["flip_token"][t].astype(int)
+                tokens = tokens[tokens >= 0]
+                self.assertEqual(len(tokens) > 0, t in expected["places"])
+                for kind in ("first_order", "true"):
+                    numpy.testing.assert_allclose(found["flip_" + kind][t][:len(tokens)], tensors["doc0.flip." + kind][t][tokens], rtol=0, atol=1e-5)
+            self.assertAlmostEqual(float(found["correlation"]), expected["correlation"], delta=1e-2)  # here the tokens of special roles are other ones
+
+
 class References(Changed):
     """What PyTorch, lime and shap give in float64: ../shared/reference/explain-tiny."""
 
@@ -167,7 +198,7 @@ class References(Changed):
         for d, found in enumerate(self.results("flips", "counterfactual")):
             expected = self.expected[f"doc{d}"]
             first, true = (self.tensors[f"doc{d}.flip.{kind}"] for kind in ("first_order", "true"))
-            self.assertEqual(found["target"], expected["flips"]["target"])
+            self.assertEqual(found["explained"], expected["flips"]["target"])
             self.assertAlmostEqual(float(found["logprob"]), expected["flips"]["logprob"], delta=1e-5)
             self.assertAlmostEqual(float(found["correlation"]), expected["flips"]["correlation"], delta=1e-4)
             for t in range(len(found["tokens"])):

@@ -202,7 +202,7 @@ static const char *lacks(const bp_model_info *info)
 const bp_explain_method bp_explain_counterfactual = {
     .name = "counterfactual",
     .help = "is what replaced tokens would change, and the fewest that change the prediction",
-    .arrays = {{"target", BP_EXPLAIN_BY_DOCUMENT},
+    .arrays = {{"explained", BP_EXPLAIN_BY_DOCUMENT},
                {"logprob", BP_EXPLAIN_BY_DOCUMENT},
                {"flip_token", BP_EXPLAIN_FLIPS},
                {"flip_first_order", BP_EXPLAIN_FLIPS},
