@@ -3,6 +3,7 @@ import itertools
 import json
 import math
 import os
+import signal
 
 import bagpipe_test
 from bagpipe_test import shared
@@ -53,12 +54,136 @@ class Changed(Explained):
 
     def by_feature(self, document, key):
         """[K][M] of what is the same at all places of a feature."""
-        features = document["feature"]
+        features, rows = document["feature"], document[key]
+        if len(rows) == len(features):  # of a text that goes on: the last target alone reads all of it
+            rows = rows[-1:]
         for f in range(features.max() + 1):
-            columns = document[key][:, features == f]
+            columns = rows[:, features == f]
             self.assertTrue((columns == columns[:, :1]).all() or numpy.isnan(columns).all(), key)
         self.assertTrue((document[key][:, features < 0] == 0).all())
-        return numpy.array([document[key][:, features == f][:, 0] for f in range(features.max() + 1)]).T
+        return numpy.array([rows[:, features == f][:, 0] for f in range(features.max() + 1)]).T
+
+
+class Words(Changed):
+    """A language model's next words, by what it scores for the changed texts themselves."""
+    TEXTS = ([7, 9, 30, 9, 41, 12], [50, 51, 52, 53, 54, 55, 56, 57, 50, 58, 59, 60])
+    EOD = 61
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        draw = numpy.random.default_rng(1)
+        cls.corpus("train.h5", [draw.integers(0, cls.EOD, 30) for _ in range(20)], cls.EOD + 1, cls.EOD)
+        cls.corpus("few.h5", cls.TEXTS, cls.EOD + 1, cls.EOD)
+        cls.must(["bagpipe", "pretrain", f"run.dir={cls.at('gpt')}", f"corpus.train={cls.at('train.h5')}", "train.steps=30", "train.batch=4", "optimizer.lr=0.01",
+                  "math.precision=f32", "model.layers=2", "model.width=16", "model.heads=2", "model.context=16"])
+
+    def keys(self, methods, *more):
+        return (f"explain.model={self.at('gpt')}", f"explain.corpus={self.at('few.h5')}", f"explain.methods={methods}", *more)
+
+    def log_p(self, name, texts):
+        """ln p of the last token of each text, by bagpipe score."""
+        self.corpus(name + ".h5", texts, self.EOD + 1, self.EOD)
+        self.must(["bagpipe", "score", f"run.dir={self.at(name)}", f"score.model={self.at('gpt')}", f"score.corpus={self.at(name + '.h5')}", "score.tokens=yes",
+                   "math.precision=f32"])
+        with h5py.File(os.path.join(self.at(name), "score", "tokens.h5")) as file:
+            starts, values, tokens = file["doc_start"][:], file["logprob"][:], file["tokens"][:]
+        found = []
+        for k, text in enumerate(texts):
+            self.assertEqual(tokens[starts[k]:starts[k + 1]][:len(text)].tolist(), list(text))
+            found.append(float(values[starts[k] + len(text) - 1]))
+        return numpy.array(found)
+
+    def test_shapley_values_are_those_of_scored_texts(self):
+        self.explained("exact", 0, *self.keys("shapley,surrogate", "explain.shapley=exact", "explain.samples=50"))
+        text = self.TEXTS[0]
+        words = list(dict.fromkeys(text[:-1]))
+        M = len(words)
+        table = self.log_p("sets", [[t for t in text[:-1] if s >> words.index(t) & 1] + [text[-1]] for s in range(2 ** M)])
+        want = [sum((table[s | 1 << f] - table[s]) / (M * math.comb(M - 1, bin(s).count("1"))) for s in range(2 ** M) if not s >> f & 1) for f in range(M)]
+        found = self.results("exact", "shapley")[0]
+        self.assertEqual(found["feature"].tolist(), [-1, *(words.index(t) for t in text[:-1])])
+        numpy.testing.assert_allclose(self.by_feature(found, "value")[-1], want, atol=1e-5)
+        self.assertAlmostEqual(float(found["none"][-1]), table[0], delta=1e-5)
+        for found in self.results("exact", "shapley"):
+            for k in range(len(found["all"])):  # what comes after a target does not count
+                self.assertTrue((found["value"][k][k + 1:] == 0).all())
+
+    def test_faithfulness_is_that_of_scored_texts(self):
+        self.explained("faithful", 0, *self.keys("gradient,integrated,faithfulness", "explain.steps=8"))
+        text = self.TEXTS[1]
+        with h5py.File(os.path.join(self.at("faithful"), "explain", "gradient.h5")) as file:
+            T = len(text)
+            row = file["gradient_x_input"][-T:]
+        order = sorted(range(T - 1), key=lambda t: -row[1 + t])
+        shares, texts = (0.01, 0.05, 0.1, 0.2, 0.5), [text]
+        for share in shares:
+            first = order[:math.ceil(share * (T - 1))]
+            texts.append([t for place, t in enumerate(text[:-1]) if place not in first] + [text[-1]])
+            texts.append([t for place, t in enumerate(text[:-1]) if place in first] + [text[-1]])
+        scored = self.log_p("removed", texts)
+        found = self.results("faithful", "faithfulness")[1]
+        for side, key in enumerate(("comprehensiveness", "sufficiency")):
+            numpy.testing.assert_allclose(found[key][-1][:5], scored[0] - scored[1 + side::2], atol=1e-5)
+        summary = self.summary("faithful")["faithfulness"]
+        self.assertEqual(summary["rows"], ["gradient", "integrated", "random"])
+        for row, name in enumerate(summary["rows"]):
+            for key in ("comprehensiveness", "sufficiency"):
+                values = numpy.concatenate([document[key] for document in self.results("faithful", "faithfulness")])[:, 5 * row:5 * row + 5]
+                values = values[~numpy.isnan(values[:, 0])]
+                self.assertAlmostEqual(summary[name][key]["mean"], values.mean(), delta=1e-5)
+                numpy.testing.assert_allclose(summary[name][key]["by_share"], values.mean(axis=0), atol=1e-5)
+
+    def test_intervals_are_by_documents(self):
+        draw = numpy.random.default_rng(3)
+        self.corpus("more.h5", [draw.integers(0, self.EOD, 6) for _ in range(12)], self.EOD + 1, self.EOD)
+        self.explained("more", 0, *self.keys("gradient,faithfulness")[::2], f"explain.corpus={self.at('more.h5')}")
+        for name in ("gradient", "random"):
+            found = self.summary("more")["faithfulness"][name]["comprehensiveness"]
+            self.assertLess(found["interval"][0], found["mean"])
+            self.assertGreater(found["interval"][1], found["mean"])
+
+    def test_an_edit_changes_what_is_preferred(self):
+        self.explained("edited", 0, *self.keys("counterfactual", "explain.edits=3"))
+        for found, text in zip(self.results("edited", "counterfactual"), self.TEXTS):
+            self.assertFalse(math.isnan(found["edits"]))
+            inputs = [self.EOD, *text[:-1]]
+            for e in range(int(found["edits"])):
+                self.assertEqual(inputs[int(found["edit_place"][e])], found["edit_old"][e])
+                inputs[int(found["edit_place"][e])] = int(found["edit_new"][e])
+            self.corpus("changed.h5", [text, [*inputs[1:], 0]], self.EOD + 1, self.EOD)
+            name = f"best{len(text)}"
+            self.explained(name, 0, f"explain.model={self.at('gpt')}", f"explain.corpus={self.at('changed.h5')}", "explain.target=best")
+            with h5py.File(os.path.join(self.at(name), "explain", "gradient.h5")) as file:
+                self.assertEqual([file["target"][end - 1] for end in file["target_start"][1:]], [found["preferred"], found["new"]])
+
+    def test_groups_of_words_and_tokens(self):
+        self.explained("groups", 0, *self.keys("shapley", "explain.group=4", "explain.shapley=exact"))
+        self.assertEqual([found["feature"].tolist() for found in self.results("groups", "shapley")], [[-1, 0, 0, 0, 0, 1], [-1, *[0] * 4, *[1] * 4, *[2] * 3]])
+
+    def test_a_killed_job_goes_on_and_draws_are_those_of_the_seed(self):
+        keys = self.keys("surrogate,shapley,counterfactual", "explain.samples=20", "explain.shapley=sampled")
+        self.explained("whole", 0, *keys)
+        os.environ["BP_FAULT"] = "work.unit_done:1=kill"
+        try:
+            self.assertEqual(self.explain("killed", 0, *keys).status, -signal.SIGKILL)
+        finally:
+            del os.environ["BP_FAULT"]
+        self.explained("killed", 2, *keys)
+        self.assertEqual(self.files("whole"), self.files("killed"))
+        self.explained("other", 0, *keys, "run.seed=7")
+        self.assertNotEqual(self.files("whole")["shapley.h5"], self.files("other")["shapley.h5"])
+
+    def test_bad_use(self):
+        for words, more in ((["[explain.nothing_ranked]"], ["explain.methods=lens,faithfulness"]),
+                            (["[explain.many_words]", "document 1", "14 words"], ["explain.methods=shapley", "explain.shapley=exact"]),
+                            (["[explain.no_token]", "mask"], ["explain.methods=surrogate", "explain.removal=mask"]),
+                            (["[config.out_of_range]"], ["explain.methods=surrogate", "explain.samples=0"])):
+            for ranks in (0, 2):
+                self.corpus("long.h5", [[1, 2, 3], [*range(15)]], self.EOD + 1, self.EOD)
+                corpus = "long.h5" if "exact" in more[-1] else "few.h5"
+                result = self.explain("bad", ranks, f"explain.model={self.at('gpt')}", f"explain.corpus={self.at(corpus)}", *more)
+                self.assert_error(result, 78, *words)
 
 
 class Flips(Changed):
