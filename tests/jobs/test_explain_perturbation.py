@@ -178,7 +178,7 @@ class Words(Changed):
         for words, more in ((["[explain.nothing_ranked]"], ["explain.methods=lens,faithfulness"]),
                             (["[explain.many_words]", "document 1", "14 words"], ["explain.methods=shapley", "explain.shapley=exact"]),
                             (["[explain.no_token]", "mask"], ["explain.methods=surrogate", "explain.removal=mask"]),
-                            (["[config.out_of_range]"], ["explain.methods=surrogate", "explain.samples=0"])):
+                            (["[config.bad_value]"], ["explain.methods=surrogate", "explain.samples=0"])):
             for ranks in (0, 2):
                 self.corpus("long.h5", [[1, 2, 3], [*range(15)]], self.EOD + 1, self.EOD)
                 corpus = "long.h5" if "exact" in more[-1] else "few.h5"
