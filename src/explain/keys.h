@@ -12,6 +12,9 @@ typedef struct bp_explain_keys {
     const char *methods;
     const char *target;
     const char *baseline;
+    const char *separators;
+    const char *masks;
+    int64_t places;
     int64_t context;
     int64_t steps;
     const char *removal, *features, *shapley;

@@ -3,24 +3,22 @@
 
 #include <string.h>
 
-const bp_explain_method *const bp_explain_methods[] = {
-    &bp_explain_attention,    &bp_explain_lens,
-    &bp_explain_saliency,     &bp_explain_gradient,
-    &bp_explain_integrated,   &bp_explain_surrogate,
-    &bp_explain_shapley,      &bp_explain_counterfactual,
-    &bp_explain_faithfulness, NULL};
+const bp_explain_method *const bp_explain_methods[] = {&bp_explain_attention,
+                                                       &bp_explain_lens,
+                                                       &bp_explain_saliency,
+                                                       &bp_explain_gradient,
+                                                       &bp_explain_integrated,
+                                                       &bp_explain_contrast,
+                                                       &bp_explain_surrogate,
+                                                       &bp_explain_shapley,
+                                                       &bp_explain_counterfactual,
+                                                       &bp_explain_faithfulness,
+                                                       NULL};
 
-const char *const bp_explain_files[] = {"summary.json",
-                                        "attention.h5",
-                                        "lens.h5",
-                                        "saliency.h5",
-                                        "gradient.h5",
-                                        "integrated.h5",
-                                        "surrogate.h5",
-                                        "shapley.h5",
-                                        "counterfactual.h5",
-                                        "faithfulness.h5",
-                                        NULL};
+const char *const bp_explain_files[] = {"summary.json",      "attention.h5",    "lens.h5",
+                                        "saliency.h5",       "gradient.h5",     "integrated.h5",
+                                        "contrast.h5",       "surrogate.h5",    "shapley.h5",
+                                        "counterfactual.h5", "faithfulness.h5", NULL};
 
 const bp_explain_method *bp_explain_method_named(const char *name, size_t length)
 {
@@ -30,6 +28,11 @@ const bp_explain_method *bp_explain_method_named(const char *name, size_t length
     return NULL;
 }
 
+int64_t bp_explain_foils(const bp_model_info *info)
+{
+    return bp_task_kind_has_classes(bp_task_kind_of(&info->task)) ? info->task.outcomes - 1 : 1;
+}
+
 bp_explain_form bp_explain_form_of(const bp_model_info *info, const bp_explained *document)
 {
     return (bp_explain_form){.K = document->K,
@@ -37,7 +40,8 @@ bp_explain_form bp_explain_form_of(const bp_model_info *info, const bp_explained
                              .S = document->S,
                              .layers = info->layers,
                              .heads = info->heads,
-                             .source_layers = info->source_layers};
+                             .source_layers = info->source_layers,
+                             .foils = bp_explain_foils(info)};
 }
 
 bp_explain_form bp_explain_form_with(const bp_explain_settings *settings,
@@ -58,6 +62,9 @@ int64_t bp_explain_values(const bp_explain_array *array, const bp_explain_form *
         [BP_EXPLAIN_BY_INPUT] = form->K * form->T,
         [BP_EXPLAIN_BY_SOURCE] = form->K * form->S,
         [BP_EXPLAIN_BY_PLACES] = form->T * form->T,
+        [BP_EXPLAIN_BY_FOIL] = form->K * form->foils,
+        [BP_EXPLAIN_BY_FOIL_INPUT] = form->K * form->foils * form->T,
+        [BP_EXPLAIN_BY_FOIL_SOURCE] = form->K * form->foils * form->S,
         [BP_EXPLAIN_BY_LAYER] = form->K * (form->layers + 1),
         [BP_EXPLAIN_TOPS] = form->K * (form->layers + 1) * BP_EXPLAIN_TOP,
         [BP_EXPLAIN_BY_HEAD] = form->layers * form->heads,

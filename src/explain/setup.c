@@ -61,7 +61,7 @@ static bp_err find_removal(explainer *self)
 }
 
 /* All sets of words are 2 to the power of their number. */
-static bp_err check_words(const explainer *self, explain_reading *read, int64_t d)
+static bp_err check_words(explainer *self, explain_reading *read, int64_t d)
 {
     explain_features features;
     int64_t count;
@@ -81,7 +81,7 @@ static bp_err check_words(const explainer *self, explain_reading *read, int64_t 
                    d, count, EXPLAIN_SHAPLEY_ALL);
 }
 
-static bp_err check_exact(const explainer *self)
+static bp_err check_exact(explainer *self)
 {
     explain_reading read;
     bp_err err = BP_OK;
@@ -89,8 +89,8 @@ static bp_err check_exact(const explainer *self)
     if (strcmp(self->settings.keys->shapley, "exact") != 0 ||
         !bp_explain_position(self->settings.keys->methods, &bp_explain_shapley))
         return BP_OK;
-    explain_reading_new(&read, self->settings.most);
-    for (int64_t d = 0; d < self->texts.plan.documents && err == BP_OK; d++) {
+    explain_reading_new(&read, &self->texts);
+    for (int64_t d = 0; d < self->texts.documents && err == BP_OK; d++) {
         if (d % 1024 == 0)
             bp_heartbeat_progress();
         err = check_words(self, &read, d);

@@ -36,12 +36,19 @@ typedef struct counterfactual {
     float *to[BP_EXPLAIN_ARRAYS];
 } counterfactual;
 
-/* Of classes the one that is preferred, of a text that goes on its last token, else the first. */
-static int64_t target_of(const counterfactual *self, const explain_edit *edit)
+/* The target that is explained: of a text that goes on the last one, else the first; of several
+ * classes the one that is preferred. */
+static int64_t target_of(const bp_explain_settings *settings, const bp_explained *document,
+                         const explain_edit *edit)
 {
-    return bp_task_has_head(&self->settings->info->task)    ? edit->choice
-           : explain_variants_at_once(self->settings->info) ? 0
-                                                            : self->document->K - 1;
+    int64_t k = 0;
+
+    if (!explain_variants_at_once(settings, document))
+        return document->K - 1;
+    while (edit && bp_task_has_head(&settings->info->task) && k < document->K - 1 &&
+           document->targets[k] != edit->choice)
+        k++;
+    return k;
 }
 
 /* ---- flips ---- */
@@ -56,8 +63,7 @@ static bool is_never(const void *context, int64_t place)
 /* ln p(target) of the document, then of each flip, in their order. */
 static bp_err run_flips(const counterfactual *self, const explain_flips *flips, double *values)
 {
-    int64_t count = flips->places * flips->each, row = 0,
-            own = bp_task_has_head(&self->settings->info->task) ? self->k : 0;
+    int64_t count = flips->places * flips->each, row = 0;
     int32_t *tokens = bp_alloc("explain.flips", self->document->T, sizeof *tokens);
     explain_variants variants;
     double *all;
@@ -76,9 +82,9 @@ static bp_err run_flips(const counterfactual *self, const explain_flips *flips, 
         tokens[i / flips->each] = self->document->inputs[i / flips->each];
     }
     err = explain_variants_end(&variants);
-    values[0] = all[own];
+    values[0] = all[0];
     for (int64_t i = 0; i < count; i++)
-        values[1 + i] = flips->token[i] < 0 ? (double)NAN : all[++row * variants.outcomes + own];
+        values[1 + i] = flips->token[i] < 0 ? (double)NAN : all[++row * variants.outcomes];
     bp_free(all);
     bp_free(tokens);
     return err;
@@ -164,12 +170,11 @@ static bp_err run(bp_model *lm, const bp_explain_settings *settings, const bp_ex
     bp_err err;
 
     bp_explain_lay_out_to(self.to, &bp_explain_counterfactual, &form, results);
-    err = explain_edit_find(&edit, lm, settings, document,
-                            explain_variants_at_once(settings->info) ? 0 : document->K - 1);
+    err = explain_edit_find(&edit, lm, settings, document, target_of(settings, document, NULL));
     if (err != BP_OK)
         return err;
     put_edit(&self, &edit);
-    self.k = target_of(&self, &edit);
+    self.k = target_of(settings, document, &edit);
     self.to[TARGET][0] = (float)document->targets[self.k];
     return find_flips(&self);
 }

@@ -115,27 +115,11 @@ static void take_row(curves *self, int64_t row, int64_t k, int64_t count, double
 /* ---- targets ---- */
 
 /* Values of texts: probabilities of the class, else ln p(target). */
-static double value_of(const curves *self, const explain_variants *variants, const double *row,
-                       int64_t k)
+static double value_of(const curves *self, const double *row, int64_t k)
 {
-    bool classes = bp_task_has_head(&self->settings->info->task);
-    double log_p = variants->outcomes > 1 ? row[k] : row[0];
+    double log_p = row[explain_variants_column(self->settings, self->document, k)];
 
-    return classes ? exp(log_p) : log_p;
-}
-
-/* The class that is preferred. */
-static bp_err find_class(curves *self, int64_t *k)
-{
-    explain_variants variants;
-    bp_err err;
-
-    explain_variants_begin(&variants, self->lm, self->settings, self->document, 0, true);
-    variants.out = self->values;
-    explain_variants_replace(&variants, self->document->inputs);
-    err = explain_variants_end(&variants);
-    *k = explain_variants_best(&variants, self->values);
-    return err;
+    return bp_task_has_head(&self->settings->info->task) ? exp(log_p) : log_p;
 }
 
 static bp_err run_target(curves *self, int64_t k)
@@ -156,7 +140,7 @@ static bp_err run_target(curves *self, int64_t k)
     if (err != BP_OK || count == 0)
         return err;
     for (double *row = self->values, *to = row; row < variants.out; row += variants.outcomes)
-        *to++ = value_of(self, &variants, row, k);
+        *to++ = value_of(self, row, k);
     self->to[WHOLE][k] = (float)self->values[0];
     for (int64_t row = 0; row < rows_of(self->settings); row++)
         take_row(self, row, k, count, self->values[0], self->values, &at);
@@ -167,26 +151,23 @@ static bp_err run(bp_model *lm, const bp_explain_settings *settings, const bp_ex
                   float *results)
 {
     const bp_explain_form form = bp_explain_form_with(settings, document);
-    int64_t T = document->T, rows = rows_of(settings), first = 0, end = document->K,
-            texts = 1 + rows * SIDES * BP_EXPLAIN_SHARES;
+    int64_t T = document->T, rows = rows_of(settings), texts = 1 + rows * SIDES * BP_EXPLAIN_SHARES;
     curves self = {.lm = lm,
                    .settings = settings,
                    .document = document,
                    .order = bp_alloc("explain.curves", T, sizeof(int64_t)),
                    .score = bp_alloc("explain.curves", T, sizeof(double)),
                    .kept = bp_alloc("explain.curves", T, sizeof(uint8_t)),
-                   .values = bp_alloc("explain.curves", texts * document->K, sizeof(double))};
+                   .values = bp_alloc("explain.curves",
+                                      texts * explain_variants_outcomes(settings, document),
+                                      sizeof(double))};
     bp_err err = BP_OK;
 
     bp_explain_lay_out_to(self.to, &bp_explain_faithfulness, &form, results);
     for (int64_t i = 0; i < bp_explain_floats(&bp_explain_faithfulness, &form); i++)
         results[i] = NAN; /* what is not measured */
     explain_features_of(&self.features, settings, document);
-    if (bp_task_has_head(&settings->info->task)) {
-        err = find_class(&self, &first);
-        end = first + 1;
-    }
-    for (int64_t k = first; k < end && err == BP_OK; k++)
+    for (int64_t k = 0; k < document->K && err == BP_OK; k++)
         err = run_target(&self, k);
     explain_features_clear(&self.features);
     bp_free(self.values);

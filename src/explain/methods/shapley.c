@@ -90,11 +90,11 @@ typedef struct values {
     const explain_features *features;
 } values;
 
-static void take_target(const values *self, explain_sets *sets, int64_t outcome, int64_t k,
-                        bool all)
+static void take_target(const values *self, explain_sets *sets, int64_t k, bool all)
 {
     int64_t M = sets->masks.features, T = self->document->T;
-    const double *value = explain_sets_of(sets, outcome);
+    const double *value =
+        explain_sets_of(sets, explain_variants_column(self->settings, self->document, k));
     double *phi = bp_alloc("explain.shapley", 2 * M, sizeof *phi), *error = phi + M;
 
     if (all)
@@ -126,8 +126,8 @@ static bp_err run_target(const values *self, bp_model *lm, int64_t k)
         explain_shapley_draw(&sets.masks, &key);
     if (err == BP_OK)
         err = explain_sets_run(&sets, lm, settings, self->document, self->features, k);
-    for (int64_t outcome = 0; outcome < sets.outcomes && err == BP_OK; outcome++)
-        take_target(self, &sets, outcome, k + outcome, all);
+    for (int64_t end = explain_sets_next(settings, self->document, k); k < end && err == BP_OK; k++)
+        take_target(self, &sets, k, all);
     if (err == BP_OK && !all)
         self->to[EXACT][0] = 0;
     if (err == BP_OK && all && bp_task_has_head(&settings->info->task))

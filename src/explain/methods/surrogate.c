@@ -6,11 +6,11 @@
 
 enum { FEATURE, WEIGHT, INTERCEPT, R2, LOCAL, PREDICTION };
 
-static void fit_target(float *to[BP_EXPLAIN_ARRAYS], explain_sets *sets, int64_t outcome,
+static void fit_target(float *to[BP_EXPLAIN_ARRAYS], explain_sets *sets,
                        const bp_explain_settings *settings, const bp_explained *document,
                        const explain_features *features, int64_t k)
 {
-    const double *values = explain_sets_of(sets, outcome);
+    const double *values = explain_sets_of(sets, explain_variants_column(settings, document, k));
     explain_surrogate fit = {
         .weights = bp_alloc("explain.surrogate", sets->masks.features, sizeof(double))};
 
@@ -37,8 +37,8 @@ static bp_err run_target(float *to[BP_EXPLAIN_ARRAYS], bp_model *lm,
         explain_surrogate_draw(&sets.masks, &key);
         err = explain_sets_run(&sets, lm, settings, document, features, k);
     }
-    for (int64_t outcome = 0; outcome < sets.outcomes && err == BP_OK; outcome++)
-        fit_target(to, &sets, outcome, settings, document, features, k + outcome);
+    for (int64_t end = explain_sets_next(settings, document, k); k < end && err == BP_OK; k++)
+        fit_target(to, &sets, settings, document, features, k);
     explain_sets_clear(&sets);
     return err;
 }

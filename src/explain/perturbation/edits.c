@@ -101,8 +101,8 @@ static bp_err run_tried(beam *self, state *tried, int64_t count)
     for (at = 0; at < count && err == BP_OK; at++) {
         const double *row = values + at * each;
 
-        tried[at].log_p = explain_variants_log_p(&variants, row, self->out->choice);
-        tried[at].choice = explain_variants_best(&variants, row);
+        tried[at].log_p = row[0];
+        tried[at].choice = (int32_t)row[1];
     }
     bp_free(values);
     return err;
@@ -115,9 +115,7 @@ static bp_err expand(beam *self, const state *from)
 
     write_tokens(self, from);
     changed.inputs = self->tokens;
-    bp_explain_batch_set(
-        &self->batch, &changed, 0,
-        bp_task_has_head(&self->settings->info->task) ? self->out->choice : self->k, self->T);
+    bp_explain_batch_set(&self->batch, &changed, 0, self->k, self->T);
     err = self->lm->ops->differentiate(self->lm, &self->batch.batch, self->batch.gradients, NULL);
     if (err == BP_OK)
         err = explain_flips_find(&self->flips, self->lm, self->settings, self->tokens,
@@ -204,8 +202,7 @@ static bp_err find_choice(beam *self)
     self->out->choice = 0;
     err = run_tried(self, &whole, 1);
     self->out->choice = whole.choice;
-    if (!bp_task_has_head(&self->settings->info->task))
-        self->targets[self->k] = whole.choice;
+    self->targets[self->k] = whole.choice;
     if (err == BP_OK)
         err = run_tried(self, &whole, 1); /* now of ln p(choice) */
     self->out->before = whole.log_p;

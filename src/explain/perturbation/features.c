@@ -2,7 +2,6 @@
 #include "explain/perturbation/features.h"
 
 #include "base/mem.h"
-#include "explain/perturbation/variants.h"
 
 #include <string.h>
 
@@ -10,7 +9,7 @@
 static bool is_fixed(const bp_explain_settings *settings, const bp_explained *document, int64_t t)
 {
     return bp_explain_is_special(settings, document->inputs[t]) ||
-           (t == 0 && !explain_variants_at_once(settings->info));
+           (t == 0 && bp_explain_is_causal(settings->info));
 }
 
 /* Does the token at t go on with the word before it? */

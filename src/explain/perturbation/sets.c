@@ -12,7 +12,7 @@ bp_err explain_sets_new(explain_sets *out, const bp_explain_settings *settings,
 {
     int64_t length = bp_explain_length(settings, document, k),
             M = explain_features_before(features, length),
-            outcomes = explain_variants_at_once(settings->info) ? document->K : 1;
+            outcomes = explain_variants_outcomes(settings, document);
 
     *out = (explain_sets){
         .masks = {samples, M, bp_try_alloc("explain.sets", samples * M, sizeof(uint8_t))},

@@ -11,7 +11,7 @@
  * predicted at once. */
 typedef struct explain_sets {
     explain_masks masks;
-    int64_t outcomes; /* of each set */
+    int64_t outcomes; /* of each set: explain_variants_outcomes */
     int64_t length;   /* inputs that it depends on */
     double *values;   /* [samples][outcomes]: probabilities of classes, else ln p(target) */
     double *of_one;   /* [samples] for explain_sets_of */
@@ -35,7 +35,7 @@ const double *explain_sets_of(explain_sets *sets, int64_t outcome);
 static inline int64_t explain_sets_next(const bp_explain_settings *settings,
                                         const bp_explained *document, int64_t k)
 {
-    return explain_variants_at_once(settings->info) ? document->K : k + 1;
+    return explain_variants_at_once(settings, document) ? document->K : k + 1;
 }
 
 #endif

@@ -12,9 +12,24 @@ static bool is_classifier(const bp_model_info *info)
     return bp_task_has_head(&info->task) && bp_task_kind_has_classes(bp_task_kind_of(&info->task));
 }
 
-bool explain_variants_at_once(const bp_model_info *info)
+bool explain_variants_at_once(const bp_explain_settings *settings, const bp_explained *document)
 {
-    return is_classifier(info) || info->masks;
+    return is_classifier(settings->info) || (settings->info->masks && document->hides < 0);
+}
+
+int64_t explain_variants_outcomes(const bp_explain_settings *settings, const bp_explained *document)
+{
+    return is_classifier(settings->info)                  ? settings->info->vocab_size
+           : explain_variants_at_once(settings, document) ? document->K
+                                                          : 1;
+}
+
+int64_t explain_variants_column(const bp_explain_settings *settings, const bp_explained *document,
+                                int64_t k)
+{
+    return is_classifier(settings->info)                  ? document->targets[k]
+           : explain_variants_at_once(settings, document) ? k
+                                                          : 0;
 }
 
 const char *explain_variants_lacks(const bp_model_info *info)
@@ -42,20 +57,18 @@ static int64_t capacity_of(const explain_variants *self)
     return most > 1 ? most : 1;
 }
 
-/* Values that a batch of the model gives. */
-static int64_t values_of(const explain_variants *self)
+/* Are whole distributions asked for? */
+static bool distributes(const explain_variants *self)
 {
-    return self->capacity * (is_classifier(self->settings->info) ? self->document->K
-                             : self->best                        ? self->settings->info->vocab_size
-                                                                 : self->length);
+    return self->best || is_classifier(self->settings->info);
 }
 
 void explain_variants_begin(explain_variants *out, bp_model *lm,
                             const bp_explain_settings *settings, const bp_explained *document,
                             int64_t k, bool best)
 {
-    bool classifies = is_classifier(settings->info);
-    int64_t places;
+    int64_t outcomes = explain_variants_outcomes(settings, document);
+    int64_t places, V = settings->info->vocab_size;
 
     *out = (explain_variants){.lm = lm,
                               .settings = settings,
@@ -63,15 +76,16 @@ void explain_variants_begin(explain_variants *out, bp_model *lm,
                               .best = best,
                               .target = k,
                               .length = bp_explain_length(settings, document, k)};
-    out->each = settings->info->masks && !classifies && !best ? document->K : 1;
-    out->outcomes = classifies ? document->K : best ? 2 : out->each;
+    out->each = best || is_classifier(settings->info) ? 1 : outcomes;
+    out->outcomes = best ? 2 : outcomes;
     out->capacity = capacity_of(out);
     places = out->capacity * out->length;
     out->inputs = bp_try_alloc("explain.variants", places, sizeof(int32_t));
     out->segments = bp_try_alloc("explain.variants", places, sizeof(int32_t));
     out->targets = bp_try_alloc("explain.variants", places, sizeof(int32_t));
     out->places = bp_try_alloc("explain.variants", out->capacity * out->each, sizeof(int32_t));
-    out->values = bp_try_alloc("explain.variants", values_of(out), sizeof(float));
+    out->values = bp_try_alloc("explain.variants", distributes(out) ? out->capacity * V : places,
+                               sizeof(float));
     out->err = bp_agree(
         settings->group,
         has_memory(out) ? BP_OK : bp_fail_memory("changed texts", places, 4 * sizeof(float)));
@@ -117,27 +131,23 @@ static int64_t find_best(const float *row, int64_t count)
 
 static void take(explain_variants *self, int64_t length)
 {
-    int64_t K = self->outcomes, V = self->settings->info->vocab_size;
-    bool classifies = is_classifier(self->settings->info);
+    int64_t V = self->settings->info->vocab_size;
 
     for (int64_t w = 0; w < self->count; w++) {
-        const float *row = self->values + w * (classifies ? K : self->best ? V : length);
-        const int32_t *places = self->places + w * self->each;
+        const float *row = self->values + w * (distributes(self) ? V : length);
 
-        for (int64_t k = 0; k < K && classifies; k++)
-            *self->out++ = (double)row[k];
-        for (int64_t k = 0; k < K && !classifies && !self->best; k++)
-            *self->out++ = (double)row[places[k]];
-        if (!classifies && self->best) {
+        if (self->best) {
             *self->out++ = (double)row[self->document->targets[self->target]];
             *self->out++ = (double)find_best(row, V);
+            continue;
         }
+        for (int64_t k = 0; k < self->outcomes; k++)
+            *self->out++ = (double)row[distributes(self) ? k : self->places[w * self->each + k]];
     }
 }
 
 static void run(explain_variants *self)
 {
-    bool whole = is_classifier(self->settings->info) || self->best;
     int64_t length;
 
     if (self->count == 0 || self->err != BP_OK)
@@ -152,8 +162,8 @@ static void run(explain_variants *self)
 
     self->err = bp_explain_step(self->settings);
     if (self->err == BP_OK)
-        self->err = whole ? bp_model_distribution(self->lm, &batch, self->values, NULL)
-                          : bp_model_score(self->lm, &batch, self->values);
+        self->err = distributes(self) ? bp_model_distribution(self->lm, &batch, self->values, NULL)
+                                      : bp_model_score(self->lm, &batch, self->values);
     if (self->err == BP_OK)
         take(self, length);
     self->count = 0;
@@ -175,14 +185,15 @@ static void put(explain_variants *self, const int32_t *tokens, const uint8_t *ke
     int32_t *places = self->places + w * each, other = substitute(self->settings);
 
     for (int64_t t = 0; t < L; t++) {
-        bool stays = !kept || kept[t];
+        bool hidden = self->document->hides >= 0 && self->document->places[self->target] == t,
+             stays = !kept || kept[t] || hidden;
 
         for (int64_t k = 0; k < each; k++)
             if (self->document->places[self->target + k] == t)
                 places[k] = (int32_t)(to - w * L);
         if (!stays && other < 0)
             continue;
-        self->inputs[to] = stays ? tokens[t] : other;
+        self->inputs[to] = hidden ? (int32_t)self->document->hides : stays ? tokens[t] : other;
         self->segments[to] = self->document->segments ? self->document->segments[t] : 0;
         self->targets[to++] = -1;
     }
@@ -228,22 +239,6 @@ void explain_variants_keep(explain_variants *self, const uint8_t *kept)
 void explain_variants_replace(explain_variants *self, const int32_t *tokens)
 {
     add(self, tokens, NULL);
-}
-
-int32_t explain_variants_best(const explain_variants *self, const double *row)
-{
-    int32_t best = 0;
-
-    if (!is_classifier(self->settings->info))
-        return (int32_t)row[1];
-    for (int32_t k = 1; k < (int32_t)self->outcomes; k++)
-        best = row[k] > row[best] ? k : best;
-    return best;
-}
-
-double explain_variants_log_p(const explain_variants *self, const double *row, int32_t choice)
-{
-    return row[is_classifier(self->settings->info) ? choice : 0];
 }
 
 bp_err explain_variants_end(explain_variants *self)

@@ -13,21 +13,27 @@ typedef struct explain_variants {
     const bp_explained *document;
     bool best;        /* what is preferred is wanted too */
     int64_t each;     /* targets of a text */
-    int64_t outcomes; /* values of a text: log-probabilities of all classes, or of its targets; of
-                         words where `best`, ln p(target) and the id that is preferred */
+    int64_t outcomes; /* values of a text: ln p of all classes, or of its targets; where `best`,
+                         ln p(target) and the outcome that is preferred */
     int64_t target;   /* the one that is explained where a text has one; else 0 */
     int64_t length;   /* places of a window */
     int64_t capacity; /* windows of a batch */
     int64_t count;    /* windows that wait */
     int32_t *inputs, *segments, *targets; /* [capacity][length] */
     int32_t *places;                      /* [capacity][each] of targets */
-    float *values; /* [capacity][outcomes of the model], or [capacity][length] */
-    double *out;   /* where the next batch's go */
-    bp_err err;    /* the first: nothing is run after it */
+    float *values;                        /* [capacity][vocab_size], or [capacity][length] */
+    double *out;                          /* where the next batch's go */
+    bp_err err;                           /* the first: nothing is run after it */
 } explain_variants;
 
 /** Does one pass over a text predict all targets of its document? Else each has its own. */
-bool explain_variants_at_once(const bp_model_info *info);
+bool explain_variants_at_once(const bp_explain_settings *settings, const bp_explained *document);
+/** Which of a text's values is of target k. */
+int64_t explain_variants_column(const bp_explain_settings *settings, const bp_explained *document,
+                                int64_t k);
+/** Values of a text where what is preferred is not asked for. */
+int64_t explain_variants_outcomes(const bp_explain_settings *settings,
+                                  const bp_explained *document);
 /** bp_explain_method.lacks: what is neither a classifier nor predicts words. */
 const char *explain_variants_lacks(const bp_model_info *info);
 
@@ -44,10 +50,5 @@ void explain_variants_keep(explain_variants *self, const uint8_t *kept);
 void explain_variants_replace(explain_variants *self, const int32_t *tokens);
 /** Runs what waits. Errors: BP_ERR_STOPPED; BP_ERR_SYSTEM memory: the same on all ranks. */
 bp_err explain_variants_end(explain_variants *self);
-
-/** Of `best`, where the values of a text are at `row`: what is preferred, and ln p of `choice`,
- * which is the target of words. */
-int32_t explain_variants_best(const explain_variants *self, const double *row);
-double explain_variants_log_p(const explain_variants *self, const double *row, int32_t choice);
 
 #endif
