@@ -23,7 +23,7 @@ class Changed(Explained):
         """Each dataset by document: matrices by target and input, what is by input, by target, and once."""
         with h5py.File(os.path.join(self.at(name), "explain", method + ".h5")) as file:
             data = {key: file[key][()] for key in file if isinstance(file[key], h5py.Dataset)}
-        starts = {key: data[key + "_start"] for key in ("input", "target", "matrix")}
+        starts = {key: data[key + "_start"] for key in ("input", "target", "matrix") if key + "_start" in data}
         found = []
         for d in range(len(starts["input"]) - 1):
             own = {key: slice(start[d], start[d + 1]) for key, start in starts.items()}
@@ -32,7 +32,7 @@ class Changed(Explained):
             for key, values in data.items():
                 if values.dtype != numpy.float32:
                     continue
-                if len(values) == starts["matrix"][-1] and key in ("weight", "value", "error"):
+                if key in ("weight", "value", "error"):
                     document[key] = values[own["matrix"]].reshape(K, T)
                 elif key in ("feature", "fewest"):
                     document[key] = values[own["input"]].astype(int)
@@ -205,6 +205,14 @@ class Flips(Changed):
             self.corpus(model + ".h5", [inputs["documents"][0]["tokens"][1:]], config["vocab_size"], config.get("eos_token_id", inputs["roles"]["begin"]))
             self.explained("flips_" + model, 0, f"explain.model={self.at(model)}", f"explain.corpus={self.at(model + '.h5')}", "explain.methods=counterfactual",
                            "explain.flips=100")
+            if model == "gpt2-lmhead-tiny":  # three heads
+                self.explained("tensor", 3, f"explain.model={self.at(model)}", f"explain.corpus={self.at(model + '.h5')}", "mesh.tensor=3",
+                               "explain.methods=counterfactual,shapley", "explain.flips=100", "explain.samples=40")
+                other = self.results("tensor", "counterfactual")[0]
+                self.assertTrue(numpy.isfinite(self.results("tensor", "shapley")[0]["value"]).all())
+                for kind in ("first_order", "true"):
+                    numpy.testing.assert_allclose(numpy.sort(other["flip_" + kind]), numpy.sort(self.results("flips_" + model, "counterfactual")[0]["flip_" + kind]),
+                                                  rtol=0, atol=1e-5)
             found = self.results("flips_" + model, "counterfactual")[0]
             self.assertEqual(found["explained"], expected["target"][1])
             self.assertAlmostEqual(float(found["logprob"]), expected["logprob"], delta=1e-5)
@@ -261,7 +269,8 @@ class References(Changed):
                       *(cls.at(name) for name in names)])
 
     def keys(self, methods, *more):
-        return (f"explain.model={self.at('model')}", f"explain.corpus={self.at('pairs.h5')},{self.at('lines.h5')}", f"explain.methods={methods}", *more)
+        return (f"explain.model={self.at('model')}", f"explain.corpus={self.at('pairs.h5')},{self.at('lines.h5')}", f"explain.methods={methods}",
+                "explain.target=every", *more)
 
     def perturbations(self, d, removal):
         return self.expected[f"doc{d}"]["perturbations"][removal], self.tensors[f"doc{d}.{removal}.table"]
@@ -314,7 +323,7 @@ class References(Changed):
             for c in range(3):  # in the limit of many samples
                 fit = Ridge(alpha=1).fit(sets, table[:, c], sample_weight=3000 * chance * kernel)
                 numpy.testing.assert_allclose(self.by_feature(found, "weight")[c], fit.coef_, rtol=0, atol=0.006)
-            self.assertTrue((found["r2"] > 0.5).all() and (found["r2"] <= 1).all())
+                self.assertAlmostEqual(float(found["r2"][c]), fit.score(sets, table[:, c], chance * kernel), delta=0.06)
             numpy.testing.assert_allclose(found["prediction"], table[-1], rtol=0, atol=1e-6)
             numpy.testing.assert_allclose(found["intercept"] + self.by_feature(found, "weight").sum(axis=1), found["local"], atol=1e-6)
 
@@ -345,6 +354,7 @@ class References(Changed):
             self.assertEqual((found["preferred"], found["new"]), (edits["class"], edits["new_class"]))
             self.assertAlmostEqual(float(found["preferred_after"]), edits["new_logprobs"][edits["class"]], delta=1e-5)
             self.assertEqual(found["texts_changed"], edits["flipped_at_this_level"])
+            self.assertEqual(found["texts"], edits["verified"] - 10)  # which counts nine gradients and the last check too
 
     def test_they_are_on_all_meshes(self):
         methods = "gradient,surrogate,shapley,counterfactual,faithfulness"
@@ -353,11 +363,6 @@ class References(Changed):
         for mesh in ("data", "pipeline"):
             self.explained(mesh, 2, *keys, f"mesh.{mesh}=2")
             self.assertEqual(self.files("one"), self.files(mesh), mesh)
-        self.explained("tensor", 3, *keys, "mesh.tensor=3")
-        for method, arrays in (("surrogate", ("weight", "r2")), ("shapley", ("value", "error")), ("counterfactual", ("flip_true", "edit_new"))):
-            for found, other in zip(self.results("one", method), self.results("tensor", method)):
-                for array in arrays:
-                    numpy.testing.assert_allclose(other[array], found[array], rtol=0, atol=2e-5, err_msg=array)
 
 
 if __name__ == "__main__":
