@@ -64,7 +64,7 @@ WAYS = {  # job, keys, and meshes (ranks, 0: without mpirun; keys), the first on
     "task_ensemble": ("score", ("score.model=@taggers", "score.corpus=@many-tags.h5"), ANY[:2]),
     "neighbours": ("score", SCORED + ("score.neighbours=@store/score/states.h5", "neighbours.k=4", "score.tokens=yes"), ANY[:2]),
     "score_ensemble": ("score", SCORED + ("score.model=@pair",), ANY[:2]),
-    "explain": ("explain", ("explain.model=@model", "explain.corpus=@valid.h5", "explain.methods=saliency,integrated,lens,attention", "explain.steps=3",
+    "explain": ("explain", ("explain.model=@model", "explain.corpus=@valid.h5", "explain.methods=saliency,integrated,lens,attention,surrogate,shapley,counterfactual,faithfulness", "explain.steps=3", "explain.samples=12", "explain.edits=2",
                             "explain.context=6"), ANY + [(2, ("mesh.pipeline=2",))]),
     "generate": ("generate", ("generate.model=@model", "generate.prompts=@prompts.txt"), ANY[:2]),
     "beams": ("generate", ("generate.model=@pair", "generate.prompts=@prompts.txt", "generate.strategy=beam", "generate.beams=3"), ANY[:2]),
