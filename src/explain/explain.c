@@ -61,7 +61,7 @@ static int64_t work_floats(const explainer *self, const bp_work_models *models, 
 
     return 2 * (most + batch) * of->width + 2 * most * of->width + LOG_P_PLACES * of->vocab_size +
            2 * explain_floats(self, &form) + (looks ? 2 * states : 0) +
-           (watches ? (2 * layers + 5) * most * most : 0);
+           (watches ? (2 * layers + 5) * most * most + 2 * explain_weights_floats(&form) : 0);
 }
 
 /* bp_work_memory.rank */
@@ -193,11 +193,13 @@ static void make_key(explainer *self)
         snprintf(names + strlen(names), sizeof names - strlen(names), "%s,",
                  self->methods[k]->name);
     bp_work_key(self->key,
-                "explain 1 %s %s %s %" PRId64 " %" PRId64 " %d %" PRId64 " %" PRId64 " %" PRId64
-                " %s %d",
+                "explain 2 %s %s %s %" PRId64 " %" PRId64 " %d %" PRId64 " %" PRId64 " %" PRId64
+                " %s %d %" PRId64 " %s %" PRId64,
                 self->corpus_hash, self->job->info.digest, names, s->most, s->batch, s->best,
                 s->steps, s->baseline, s->lead, bp_math_keys_of(self->job->config)->precision,
-                self->job->mesh->tensors);
+                self->job->mesh->tensors, bp_explain_keys_of(self->job->config)->examples,
+                bp_explain_keys_of(self->job->config)->choose,
+                bp_run_keys_of(self->job->config)->seed);
 }
 
 static bp_err load(explainer *self)
@@ -257,6 +259,8 @@ static bp_err open(void *context)
     self->settings.lead = shared[0];
     self->settings.baseline = shared[1];
     make_key(self);
+    self->examples.weights =
+        bp_explain_position(keys->methods, &bp_explain_attention) && self->heads > 0;
     return err;
 }
 
@@ -265,6 +269,7 @@ static void close(void *context)
     explainer *self = context;
 
     explain_texts_clear(&self->texts);
+    explain_examples_clear(&self->examples);
     json_decref(self->summary);
 }
 
@@ -279,7 +284,8 @@ static bp_err prepare(void *context)
 {
     explainer *self = context;
     const bp_explain_form form = explain_form(self, self->settings.most);
-    int64_t most = self->settings.most, floats = explain_floats(self, &form);
+    int64_t most = self->settings.most, floats = explain_unit_floats(self, &form, true);
+    bp_err err = self->job->leads && self->job->run ? explain_choose(self) : BP_OK;
 
     self->tokens = bp_alloc("explain", most + 1, sizeof *self->tokens);
     if (self->settings.best) {
@@ -288,9 +294,9 @@ static bp_err prepare(void *context)
                                    sizeof *self->log_p);
     }
     self->results = bp_try_alloc("explain", floats, sizeof *self->results);
-    return self->results && (self->log_p || !self->settings.best)
-               ? BP_OK
-               : bp_fail_memory("results", floats, sizeof *self->results);
+    if (!self->results || (!self->log_p && self->settings.best))
+        return bp_fail_memory("results", floats, sizeof *self->results);
+    return err;
 }
 
 static void release(void *context)
@@ -343,26 +349,30 @@ static bp_err find_best(explainer *self, bp_explained *document)
 }
 
 /* A document of T places, which the lead has, by its group. */
-static bp_err explain_document(explainer *self, int64_t T)
+static bp_err explain_document(explainer *self, int64_t T, bool example)
 {
+    int64_t shape[] = {T, example};
     bp_explained document = {.inputs = self->tokens, .targets = self->tokens + 1};
     float *at = self->results;
     bp_err err = BP_OK;
     bp_explain_form form;
 
-    bp_bcast_bytes(&T, sizeof T, 0, self->settings.group);
-    document.T = T;
+    bp_bcast_bytes(shape, sizeof shape, 0, self->settings.group);
+    T = document.T = shape[0];
     form = explain_form(self, T);
     if (T == 0)
         return BP_OK;
     bp_bcast_bytes(self->tokens, (T + 1) * (int64_t)sizeof *self->tokens, 0, self->settings.group);
-    memset(self->results, 0, (size_t)explain_floats(self, &form) * sizeof *self->results);
+    memset(self->results, 0,
+           (size_t)explain_unit_floats(self, &form, shape[1]) * sizeof *self->results);
     if (self->settings.best)
         err = find_best(self, &document);
     for (int k = 0; k < self->count && err == BP_OK; k++) {
         err = self->methods[k]->run(self->job->lm, &self->settings, &document, at);
         at += bp_explain_floats(self->methods[k], &form);
     }
+    if (err == BP_OK && shape[1] && self->examples.weights)
+        err = explain_weights_of(at, self->job->lm, &self->settings, &document);
     return err;
 }
 
@@ -370,6 +380,7 @@ static bp_err run_unit(void *context, int64_t unit, bp_buffer *out, bool *stoppe
 {
     explainer *self = context;
     int64_t T = 0;
+    bool example = explain_examples_find(&self->examples, unit) >= 0;
     bp_err err = BP_OK, given;
 
     (void)stopped;
@@ -378,13 +389,14 @@ static bp_err run_unit(void *context, int64_t unit, bp_buffer *out, bool *stoppe
         T = err == BP_OK ? self->texts.places[unit] : 0;
         bp_work_ask_next(self->job);
     }
-    given = explain_document(self, T);
+    given = explain_document(self, T, example);
     if (err == BP_OK && given == BP_OK && self->job->leads && T > 0) {
         const bp_explain_form form = explain_form(self, T);
 
         bp_buffer_add(out, self->settings.best ? self->best : self->tokens + 1,
                       (size_t)T * sizeof *self->tokens);
-        bp_buffer_add(out, self->results, (size_t)explain_floats(self, &form) * sizeof(float));
+        bp_buffer_add(out, self->results,
+                      (size_t)explain_unit_floats(self, &form, example) * sizeof(float));
     }
     return err == BP_OK ? given : err;
 }
@@ -411,7 +423,18 @@ static bp_err open_job(void *context)
                                        .amount_of = count_tokens,
                                        .release = release,
                                        .merge = explain_merge};
+    explain_choice_units(self);
     return err;
+}
+
+/* How hard documents are, if examples are chosen so, comes before; --plan measures what follows. */
+static const bp_work_units *units_at(void *context, int index)
+{
+    explainer *self = context;
+
+    if (self->choice.run && self->job->run && index-- == 0)
+        return &self->choice;
+    return index == 0 ? &self->job->units : NULL;
 }
 
 /* ---- what is said ---- */
@@ -457,7 +480,9 @@ static bool writes(const void *context, const char *file)
         if (strncmp(file, self->methods[k]->name, strcspn(file, ".")) == 0 &&
             strlen(self->methods[k]->name) == strcspn(file, "."))
             return true;
-    return strcmp(file, "summary.json") == 0;
+    if (strcmp(file, EXPLAIN_EXAMPLES_FILE) == 0)
+        return self->examples.weights;
+    return strcmp(file, "summary.json") == 0 || strcmp(file, "index.html") == 0;
 }
 
 const bp_work bp_explain = {.name = "explain",
@@ -466,11 +491,13 @@ const bp_work bp_explain = {.name = "explain",
                             .results = "explanations",
                             .files = bp_explain_files,
                             .writes = writes,
+                            .page = "explain",
                             .describe = describe,
                             .open_model = open_model,
                             .open = open_job,
                             .identify = identify,
                             .say = say,
                             .started = started,
+                            .units = units_at,
                             .report = report,
                             .close = close};

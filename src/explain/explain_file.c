@@ -1,6 +1,6 @@
 /* What is left of explanations: METHOD.h5, whose rows are those of the corpora in their order, and
  * summary.json. Called once all units are done. */
-#include "explain/explain_priv.h"
+#include "explain/pages/pages.h"
 
 #include "base/files/fs.h"
 #include "base/mem.h"
@@ -111,29 +111,46 @@ static bp_err put_document(const explainer *self, method_file *file, int64_t num
     }
     if (file->method->add)
         file->method->add(file->figures, &self->settings, document, results);
+    bp_explain_end_document(file->figures);
     file->targets += T;
     file->cells += T * T;
     return err;
 }
 
-/* A unit's result: T targets, then what each method has of them. */
-static bp_err put_unit(explainer *self, const bp_part_result *part, method_file *files,
-                       int32_t *tokens)
+/* All that is written while documents come by. */
+typedef struct merger {
+    method_file files[EXPLAIN_METHODS];
+    explain_weights_file weights;
+    explain_gathered gathered;
+    int32_t *tokens;
+} merger;
+
+/* A unit's result: T targets, what each method has of them, and the weights of an example. */
+static bp_err put_unit(explainer *self, const bp_part_result *part, merger *to)
 {
     int64_t T = self->texts.places[part->unit];
     const bp_explain_form form = explain_form(self, T);
-    size_t bytes = (size_t)(T + explain_floats(self, &form)) * sizeof(float);
+    bool example = explain_examples_find(&self->examples, part->unit) >= 0;
+    size_t bytes = (size_t)(T + explain_unit_floats(self, &form, example)) * sizeof(float);
     bp_explained document = {
-        .T = T, .inputs = tokens, .targets = (const int32_t *)(const void *)part->data};
+        .T = T, .inputs = to->tokens, .targets = (const int32_t *)(const void *)part->data};
     bp_err err = bp_part_result_expect(part, T > 0 ? bytes : 0);
     const float *results = (const float *)(const void *)(part->data + (size_t)T * sizeof(float));
 
     if (err == BP_OK && T > 0)
-        err = explain_texts_read(&self->texts, part->unit, tokens);
+        err = explain_texts_read(&self->texts, part->unit, to->tokens);
+    explain_shown shown = {&document, &form, self->methods, self->count, results, NULL};
     for (int k = 0; k < self->count && err == BP_OK && T > 0; k++) {
-        err = put_document(self, &files[k], part->unit, &document, results);
+        err = put_document(self, &to->files[k], part->unit, &document, results);
         results += bp_explain_floats(self->methods[k], &form);
     }
+    if (example && self->examples.weights) {
+        shown.weights = results;
+        if (err == BP_OK)
+            err = explain_weights_file_add(&to->weights, results, &form);
+    }
+    if (err == BP_OK && T > 0)
+        err = explain_gather_add(&to->gathered, self, part->unit, &shown);
     return err;
 }
 
@@ -148,45 +165,67 @@ static bp_err commit(method_file *file)
     return err;
 }
 
-static bp_err save_summary(explainer *self, const method_file *files)
+static bp_err save_summary(explainer *self, const merger *from)
 {
     char *path = bp_path_join(self->job->folder, "summary.json");
     json_t *methods = json_object();
     bp_err err;
 
     for (int k = 0; k < self->count; k++)
-        (void)json_object_set(methods, files[k].method->name, files[k].figures);
+        (void)json_object_set(methods, from->files[k].method->name, from->files[k].figures);
     self->summary =
         json_pack("{s{ss ss} sI sI so}", "model", "kind", self->job->info.kind, "digest",
                   self->job->info.digest, "documents", (json_int_t)self->texts.plan.documents,
                   "targets", (json_int_t)self->texts.tokens, "methods", methods);
+    explain_gather_finish(&from->gathered, self, self->summary);
     err = bp_json_save(path, self->summary);
     bp_free(path);
     return err;
 }
 
+static bp_err begin_all(explainer *self, merger *to)
+{
+    bp_err err = explain_choose(self);
+
+    for (int k = 0; k < self->count && err == BP_OK; k++) {
+        to->files[k].method = self->methods[k];
+        err = begin(self, &to->files[k]);
+    }
+    if (err == BP_OK)
+        err = explain_weights_file_begin(&to->weights, self);
+    return err == BP_OK ? explain_gather_begin(&to->gathered, self) : err;
+}
+
+static bp_err commit_all(explainer *self, merger *to)
+{
+    bp_err err = BP_OK;
+
+    for (int k = 0; k < self->count && err == BP_OK; k++)
+        err = commit(&to->files[k]);
+    if (err == BP_OK)
+        err = explain_weights_file_commit(&to->weights);
+    return err == BP_OK ? save_summary(self, to) : err;
+}
+
 bp_err explain_merge(void *context, bp_parts *parts)
 {
     explainer *self = context;
-    int32_t *tokens = bp_alloc("explain", self->settings.most + 1, sizeof *tokens);
-    method_file files[EXPLAIN_METHODS] = {0};
+    merger to = {.tokens = bp_alloc("explain", self->settings.most + 1, sizeof *to.tokens)};
     bp_part_result part = {0};
-    bp_err err = BP_OK;
+    bp_err err = begin_all(self, &to);
 
-    for (int k = 0; k < self->count && err == BP_OK; k++) {
-        files[k].method = self->methods[k];
-        err = begin(self, &files[k]);
-    }
     while (err == BP_OK && bp_parts_next(parts, &part, &err))
-        err = put_unit(self, &part, files, tokens);
-    for (int k = 0; k < self->count && err == BP_OK; k++)
-        err = commit(&files[k]);
+        err = put_unit(self, &part, &to);
     if (err == BP_OK)
-        err = save_summary(self, files);
+        err = commit_all(self, &to);
+    if (err == BP_OK)
+        explain_index_write(&to.gathered, self, self->summary);
     for (int k = 0; k < self->count; k++) {
-        bp_h5_draft_end(&files[k].draft);
-        json_decref(files[k].figures);
+        bp_h5_draft_end(&to.files[k].draft);
+        json_decref(to.files[k].figures);
     }
-    bp_free(tokens);
+    explain_weights_file_end(&to.weights);
+    explain_gather_clear(&to.gathered);
+    bp_free(to.tokens);
     return err;
 }

@@ -2,6 +2,7 @@
 #ifndef BP_EXPLAIN_EXPLAIN_PRIV_H
 #define BP_EXPLAIN_EXPLAIN_PRIV_H
 
+#include "explain/examples.h"
 #include "explain/explain.h"
 #include "explain/texts.h"
 
@@ -17,11 +18,14 @@ typedef struct explainer {
     int64_t roles[BP_ROLES];
     char corpus_hash[BP_SHA256_HEX]; /* on all ranks */
     char key[BP_SHA256_HEX];
-    int32_t *tokens; /* [most + 1] of the document at hand */
-    int32_t *best;   /* [most] of explain.target = best */
-    float *log_p;    /* of some of its places, for that */
-    float *results;  /* [floats] of the ranks that are no lead */
-    json_t *summary; /* on the coordinator, at the end */
+    int32_t *tokens;           /* [most + 1] of the document at hand */
+    int32_t *best;             /* [most] of explain.target = best */
+    float *log_p;              /* of some of its places, for that */
+    float *results;            /* [floats] of the ranks that are no lead */
+    explain_examples examples; /* once they are chosen: on leads and the coordinator */
+    bool chosen;
+    bp_work_units choice; /* of explain.choose = hardest: how hard each document is */
+    json_t *summary;      /* on the coordinator, at the end */
 } explainer;
 
 /** Floats of all methods' results of a document. */
@@ -37,6 +41,28 @@ static inline bp_explain_form explain_form(const explainer *self, int64_t T)
 {
     return (bp_explain_form){T, self->layers, self->heads};
 }
+
+/** Which documents are examples, unless it is known: that of explain.choose = hardest comes of the
+ * parts of self->choice. Local, on leads and the coordinator. Errors: those of parts. */
+bp_err explain_choose(explainer *self);
+/** Fills in self->choice (choice.c). */
+void explain_choice_units(explainer *self);
+/** Floats of a unit: all methods' results, and the weights of an example. */
+int64_t explain_unit_floats(const explainer *self, const bp_explain_form *form, bool example);
+
+/* examples.h5 (weights_file.c), written front to back. */
+#define EXPLAIN_EXAMPLES_FILE "examples.h5"
+typedef struct explain_weights_file {
+    bp_h5_draft draft;
+    int64_t values, flows; /* so far */
+} explain_weights_file;
+/** Errors: those of bp_h5_create and of writing; nothing is made of examples without weights. End
+ * after an error too. */
+bp_err explain_weights_file_begin(explain_weights_file *file, const explainer *self);
+bp_err explain_weights_file_add(explain_weights_file *file, const float *floats,
+                                const bp_explain_form *form);
+bp_err explain_weights_file_commit(explain_weights_file *file);
+void explain_weights_file_end(explain_weights_file *file);
 
 /** bp_work_units.merge: METHOD.h5 and summary.json. Errors: those of parts and of writing. */
 bp_err explain_merge(void *context, bp_parts *parts);
