@@ -15,7 +15,7 @@ static bp_err prepare(void *context)
 {
     explainer *self = context;
 
-    self->tokens = bp_alloc("explain", self->settings.most + 1, sizeof *self->tokens);
+    explain_reading_new(&self->read, self->settings.most);
     self->log_p = bp_alloc("explain", self->settings.most, sizeof *self->log_p);
     return BP_OK;
 }
@@ -25,36 +25,49 @@ static void release(void *context)
     explainer *self = context;
 
     bp_free(self->log_p);
-    bp_free(self->tokens);
+    explain_reading_clear(&self->read);
     self->log_p = NULL;
-    self->tokens = NULL;
+    self->read = (explain_reading){0};
 }
 
-/* The mean of -log p of a document's tokens. */
+/* The sum of -log p of a document's targets, on all ranks of the group. */
+static bp_err score(explainer *self, double *sum)
+{
+    const bp_explained *document = &self->read.document;
+    int32_t *targets = bp_alloc("explain", document->T, sizeof *targets), source_length;
+    bp_model_batch batch = bp_explain_whole(document, targets, &source_length);
+    bp_err err = bp_model_score(self->job->lm, &batch, self->log_p);
+
+    for (int64_t k = 0; k < document->K && err == BP_OK; k++)
+        *sum -= (double)self->log_p[document->places[k]];
+    bp_free(targets);
+    return err;
+}
+
+/* The mean of -log p of a document's targets. */
 static bp_err run_unit(void *context, int64_t unit, bp_buffer *out, bool *stopped)
 {
     explainer *self = context;
-    bp_model_batch batch = {.windows = 1, .inputs = self->tokens, .targets = self->tokens + 1};
-    int64_t T = 0;
-    double sum = 0;
+    bool example = false;
+    double mean = 0;
     bp_err err = BP_OK, given = BP_OK;
 
     (void)stopped;
     bp_heartbeat_progress();
+    self->read.document = (bp_explained){0};
     if (self->job->leads) {
-        err = explain_texts_read(&self->texts, unit, self->tokens);
-        T = err == BP_OK ? self->texts.places[unit] : 0;
+        err = explain_texts_read(&self->texts, unit, &self->read);
+        if (err != BP_OK)
+            self->read.document = (bp_explained){0};
         bp_work_ask_next(self->job);
     }
-    bp_bcast_bytes(&T, sizeof T, 0, self->settings.group);
-    bp_bcast_bytes(self->tokens, (T + 1) * (int64_t)sizeof *self->tokens, 0, self->settings.group);
-    batch.length = T;
-    if (T > 0)
-        given = bp_model_score(self->job->lm, &batch, self->log_p);
-    for (int64_t t = 0; t < T; t++)
-        sum -= (double)self->log_p[t] / (double)T;
+    explain_share_document(self, &example);
+    if (self->read.document.K > 0) {
+        given = score(self, &mean);
+        mean /= (double)self->read.document.K;
+    }
     if (err == BP_OK && given == BP_OK && self->job->leads)
-        bp_buffer_add(out, &sum, sizeof sum);
+        bp_buffer_add(out, &mean, sizeof mean);
     return err == BP_OK ? given : err;
 }
 
@@ -108,8 +121,7 @@ bp_err explain_choose(explainer *self)
     if (self->choice.run)
         err = read_hardness(self, hardness);
     if (err == BP_OK) {
-        explain_examples_choose(&self->examples, choice, keys->examples, self->texts.places,
-                                documents, hardness,
+        explain_examples_choose(&self->examples, choice, keys->examples, &self->texts, hardness,
                                 (uint64_t)bp_run_keys_of(self->job->config)->seed);
         self->chosen = true;
     }
@@ -120,5 +132,5 @@ bp_err explain_choose(explainer *self)
 int64_t explain_unit_floats(const explainer *self, const bp_explain_form *form, bool example)
 {
     return explain_floats(self, form) +
-           (example && self->examples.weights && form->T > 0 ? explain_weights_floats(form) : 0);
+           (example && self->examples.weights && form->K > 0 ? explain_weights_floats(form) : 0);
 }

@@ -1,10 +1,13 @@
-/* Word vectors of documents and of baselines, and windows that end at one target each. Called by
- * the methods that go backward. */
+/* Word vectors of documents and of baselines, and windows for one target each. Called by the
+ * methods that go backward. */
 #include "explain/method.h"
 
 #include "base/mem.h"
+#include "base/process/heartbeat.h"
+#include "job/work.h"
 #include "text/tokenizer/tokenizer.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 const char *bp_explain_lacks_gradients(const bp_model_info *info)
@@ -20,7 +23,8 @@ bool bp_explain_is_special(const bp_explain_settings *settings, int32_t token)
     static const bp_role SPECIALS[] = {BP_ROLE_BOS, BP_ROLE_FIRST, BP_ROLE_END, BP_ROLE_CLS,
                                        BP_ROLE_SEP, BP_ROLE_PAD,   BP_ROLE_MASK};
 
-    if (token == settings->lead)
+    if (token == settings->lead || token == settings->eod ||
+        (settings->info->reads_source && token == settings->info->start_token))
         return true;
     for (size_t k = 0; k < sizeof SPECIALS / sizeof SPECIALS[0]; k++)
         if (settings->roles[SPECIALS[k]] == token)
@@ -28,90 +32,199 @@ bool bp_explain_is_special(const bp_explain_settings *settings, int32_t token)
     return false;
 }
 
-/* The baseline's tokens in the place of the document's: special ones keep theirs. */
-static int32_t *baseline_tokens(const bp_explain_settings *settings, const bp_explained *document)
+bool bp_explain_separates(const bp_explain_settings *settings, int32_t token)
 {
-    int32_t *tokens = bp_alloc("explain.vectors", document->T, sizeof *tokens);
+    if (!settings->separators)
+        return token == settings->lead || token == settings->eod ||
+               token == settings->roles[BP_ROLE_SEP] || token == settings->roles[BP_ROLE_END];
+    for (const char *at = settings->separators; *at;) {
+        char *end;
+
+        if (strtoll(at, &end, 10) == token)
+            return true;
+        at = end + (*end == ',');
+    }
+    return false;
+}
+
+bool bp_explain_is_causal(const bp_model_info *info)
+{
+    return !info->frames && !info->masks;
+}
+
+bp_err bp_explain_step(const bp_explain_settings *settings)
+{
+    bool stop;
+
+    bp_heartbeat_progress();
+    stop = settings->job->leads && bp_work_between(settings->job);
+    bp_bcast_bytes(&stop, sizeof stop, 0, settings->group);
+    return stop ? BP_ERR_STOPPED : BP_OK;
+}
+
+int64_t bp_explain_length(const bp_explain_settings *settings, const bp_explained *document,
+                          int64_t k)
+{
+    const bp_model_info *info = settings->info;
+    bool whole = !bp_explain_is_causal(info) || bp_task_has_head(&info->task);
+
+    return whole ? document->T : document->places[k] + 1;
+}
+
+bp_model_batch bp_explain_whole(const bp_explained *document, int32_t *targets,
+                                int32_t *source_length)
+{
+    bp_model_batch batch = {.windows = 1,
+                            .length = document->T,
+                            .inputs = document->inputs,
+                            .targets = targets,
+                            .segments = document->segments};
 
     for (int64_t t = 0; t < document->T; t++)
-        tokens[t] = bp_explain_is_special(settings, document->inputs[t])
-                        ? document->inputs[t]
-                        : (int32_t)settings->baseline;
-    return tokens;
+        targets[t] = -1;
+    for (int64_t k = 0; k < document->K; k++)
+        targets[document->places[k]] = document->targets[k];
+    *source_length = (int32_t)document->S;
+    if (document->S > 0) {
+        batch.source_length = document->S;
+        batch.sources = document->sources;
+        batch.source_lengths = source_length;
+    }
+    return batch;
+}
+
+/* ---- word vectors ---- */
+
+/* The baseline's tokens in the place of `tokens`: special ones stay. */
+static int32_t *baseline_tokens(const bp_explain_settings *settings, const int32_t *tokens,
+                                int64_t count)
+{
+    int32_t *base = bp_alloc("explain.vectors", count, sizeof *base);
+
+    for (int64_t t = 0; t < count; t++)
+        base[t] =
+            bp_explain_is_special(settings, tokens[t]) ? tokens[t] : (int32_t)settings->baseline;
+    return base;
+}
+
+/* own[count][E], base[count][E] of inputs or of sources. */
+static void look_up(float *own, float *base, bp_model *lm, const bp_explain_settings *settings,
+                    bool of_source, const int32_t *tokens, int64_t count, float *scratch)
+{
+    lm->ops->look_up(lm, of_source, tokens, count, own, scratch);
+    memset(base, 0, (size_t)(count * settings->info->vector_width) * sizeof *base);
+    if (settings->baseline >= 0) {
+        int32_t *others = baseline_tokens(settings, tokens, count);
+
+        lm->ops->look_up(lm, of_source, others, count, base, scratch);
+        bp_free(others);
+    }
 }
 
 bp_err bp_explain_vectors_of(bp_explain_vectors *out, bp_model *lm,
                              const bp_explain_settings *settings, const bp_explained *document)
 {
-    int64_t E = settings->info->vector_width, floats = document->T * E;
-    float *scratch = bp_try_alloc("explain.vectors", floats, sizeof *scratch);
+    int64_t E = settings->info->vector_width, T = document->T, S = document->S,
+            most = T > S ? T : S;
+    float *scratch = bp_try_alloc("explain.vectors", most * E, sizeof *scratch);
+    bool complete;
 
     *out = (bp_explain_vectors){.E = E,
-                                .own = bp_try_alloc("explain.vectors", floats, sizeof(float)),
-                                .base = bp_try_alloc("explain.vectors", floats, sizeof(float))};
-    bp_err err =
-        bp_agree(settings->group, out->own && out->base && scratch
-                                      ? BP_OK
-                                      : bp_fail_memory("word vectors", 3 * floats, sizeof(float)));
-    if (err != BP_OK) {
-        bp_free(scratch);
-        return err;
+                                .own = bp_try_alloc("explain.vectors", T * E, sizeof(float)),
+                                .base = bp_try_alloc("explain.vectors", T * E, sizeof(float))};
+    complete = scratch && out->own && out->base;
+    if (S > 0) {
+        out->source_own = bp_try_alloc("explain.vectors", S * E, sizeof(float));
+        out->source_base = bp_try_alloc("explain.vectors", S * E, sizeof(float));
+        complete = complete && out->source_own && out->source_base;
     }
-    lm->ops->look_up(lm, false, document->inputs, document->T, out->own, scratch);
-    memset(out->base, 0, (size_t)floats * sizeof(float));
-    if (settings->baseline >= 0) {
-        int32_t *tokens = baseline_tokens(settings, document);
-
-        lm->ops->look_up(lm, false, tokens, document->T, out->base, scratch);
-        bp_free(tokens);
-    }
+    bp_err err = bp_agree(
+        settings->group,
+        complete ? BP_OK : bp_fail_memory("word vectors", (2 * (T + S) + most) * E, sizeof(float)));
+    if (err == BP_OK)
+        look_up(out->own, out->base, lm, settings, false, document->inputs, T, scratch);
+    if (err == BP_OK && S > 0)
+        look_up(out->source_own, out->source_base, lm, settings, true, document->sources, S,
+                scratch);
     bp_free(scratch);
-    return BP_OK;
+    return err;
 }
 
 void bp_explain_vectors_clear(bp_explain_vectors *vectors)
 {
     bp_free(vectors->own);
     bp_free(vectors->base);
+    bp_free(vectors->source_own);
+    bp_free(vectors->source_base);
 }
+
+/* ---- batches ---- */
 
 bp_err bp_explain_batch_new(bp_explain_batch *out, const bp_explain_settings *settings)
 {
     int64_t places = settings->batch > settings->most ? settings->batch : settings->most,
             E = settings->info->vector_width;
+    bool complete;
 
     *out =
         (bp_explain_batch){.capacity = places,
-                           .inputs = bp_try_alloc("explain.batch", places, sizeof(int32_t)),
-                           .targets = bp_try_alloc("explain.batch", places, sizeof(int32_t)),
-                           .values = bp_try_alloc("explain.batch", places, sizeof(float)),
+                           .inputs = bp_alloc("explain.batch", places, sizeof(int32_t)),
+                           .targets = bp_alloc("explain.batch", places, sizeof(int32_t)),
+                           .segments = bp_alloc("explain.batch", places, sizeof(int32_t)),
+                           .values = bp_alloc("explain.batch", places, sizeof(float)),
                            .vectors = bp_try_alloc("explain.batch", places * E, sizeof(float)),
                            .gradients = bp_try_alloc("explain.batch", places * E, sizeof(float))};
-    if (!out->inputs || !out->targets || !out->values || !out->vectors || !out->gradients)
-        return bp_fail_memory("a batch of windows", 2 * places * E, sizeof(float));
-    return BP_OK;
+    complete = out->vectors && out->gradients;
+    if (settings->info->reads_source) {
+        out->sources = bp_alloc("explain.batch", places, sizeof(int32_t));
+        out->source_lengths = bp_alloc("explain.batch", places, sizeof(int32_t));
+        out->source_vectors = bp_try_alloc("explain.batch", places * E, sizeof(float));
+        out->source_gradients = bp_try_alloc("explain.batch", places * E, sizeof(float));
+        complete = complete && out->source_vectors && out->source_gradients;
+    }
+    return complete ? BP_OK : bp_fail_memory("a batch of windows", 2 * places * E, sizeof(float));
 }
 
 void bp_explain_batch_free(bp_explain_batch *batch)
 {
     bp_free(batch->inputs);
     bp_free(batch->targets);
+    bp_free(batch->segments);
+    bp_free(batch->sources);
+    bp_free(batch->source_lengths);
     bp_free(batch->values);
     bp_free(batch->vectors);
     bp_free(batch->gradients);
+    bp_free(batch->source_vectors);
+    bp_free(batch->source_gradients);
 }
 
-int64_t bp_explain_batch_windows(const bp_explain_batch *batch, int64_t length)
+int64_t bp_explain_batch_windows(const bp_explain_batch *batch, const bp_explained *document,
+                                 int64_t length)
 {
-    return batch->capacity / length;
+    return batch->capacity / (length > document->S ? length : document->S);
 }
 
 void bp_explain_batch_set(bp_explain_batch *batch, const bp_explained *document, int64_t w,
-                          int64_t place, int64_t length)
+                          int64_t k, int64_t length)
 {
+    int64_t S = document->S;
+
     memcpy(batch->inputs + w * length, document->inputs, (size_t)length * sizeof *document->inputs);
     for (int64_t t = 0; t < length; t++)
-        batch->targets[w * length + t] = t == place ? document->targets[place] : -1;
+        batch->targets[w * length + t] = t == document->places[k] ? document->targets[k] : -1;
     batch->batch = (bp_model_batch){
         .windows = w + 1, .length = length, .inputs = batch->inputs, .targets = batch->targets};
+    if (document->segments) {
+        memcpy(batch->segments + w * length, document->segments,
+               (size_t)length * sizeof *document->segments);
+        batch->batch.segments = batch->segments;
+    }
+    if (S > 0) {
+        memcpy(batch->sources + w * S, document->sources, (size_t)S * sizeof *document->sources);
+        batch->source_lengths[w] = (int32_t)S;
+        batch->batch.source_length = S;
+        batch->batch.sources = batch->sources;
+        batch->batch.source_lengths = batch->source_lengths;
+    }
 }

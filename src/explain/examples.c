@@ -28,15 +28,15 @@ static int by_number(const void *a, const void *b)
 }
 
 void explain_examples_choose(explain_examples *out, explain_choice choice, int64_t most,
-                             const int64_t *places, int64_t documents, const double *hardness,
-                             uint64_t seed)
+                             const explain_texts *texts, const double *hardness, uint64_t seed)
 {
+    int64_t documents = texts->plan.documents;
     candidate *all = bp_alloc("explain.examples", documents, sizeof *all);
     bp_rng_key key = bp_rng_key_of(seed, BP_RNG_SHUFFLE, 0, 0, 0);
     int64_t found = 0;
 
     for (int64_t d = 0; d < documents; d++)
-        if (places[d] > 0)
+        if (texts->sizes[d].K > 0)
             all[found++] =
                 (candidate){choice == EXPLAIN_HARDEST  ? -hardness[d]
                             : choice == EXPLAIN_RANDOM ? bp_rng_uniform(&key, (uint64_t)d)

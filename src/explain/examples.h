@@ -4,7 +4,7 @@
 #ifndef BP_EXPLAIN_EXAMPLES_H
 #define BP_EXPLAIN_EXAMPLES_H
 
-#include "explain/method.h"
+#include "explain/texts.h"
 
 typedef struct explain_examples {
     int64_t count;
@@ -15,11 +15,10 @@ typedef struct explain_examples {
 /** How explain.choose takes them. */
 typedef enum explain_choice { EXPLAIN_FIRST, EXPLAIN_RANDOM, EXPLAIN_HARDEST } explain_choice;
 
-/** Of the documents with places[d] > 0, `most` at most. hardness[documents], of
+/** Of the documents with targets, `most` at most. hardness[documents], of
  * EXPLAIN_HARDEST: the largest are taken, of equal ones the first. Clear afterwards. */
 void explain_examples_choose(explain_examples *out, explain_choice choice, int64_t most,
-                             const int64_t *places, int64_t documents, const double *hardness,
-                             uint64_t seed);
+                             const explain_texts *texts, const double *hardness, uint64_t seed);
 void explain_examples_clear(explain_examples *examples);
 /** The number of a document's example; -1: it is none. */
 int64_t explain_examples_find(const explain_examples *examples, int64_t document);

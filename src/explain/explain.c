@@ -53,8 +53,10 @@ static int64_t work_floats(const explainer *self, const bp_work_models *models, 
     int64_t batch = batch_places(most),
             layers = json_integer_value(json_object_get(shape, "layers")),
             states = (layers + 1) * most * of->width;
-    const bp_explain_form form = {most, layers,
-                                  json_integer_value(json_object_get(shape, "heads"))};
+    const bp_explain_form form = {.K = most,
+                                  .T = most,
+                                  .layers = layers,
+                                  .heads = json_integer_value(json_object_get(shape, "heads"))};
     const char *methods = bp_explain_keys_of(models->config)->methods;
     bool looks = bp_explain_position(methods, &bp_explain_lens),
          watches = bp_explain_position(methods, &bp_explain_attention);
@@ -212,6 +214,7 @@ static bp_err load(explainer *self)
     memcpy(self->corpus_hash, bp_corpus_hash(self->texts.corpus), BP_SHA256_HEX);
     memcpy(self->roles, bp_corpus_roles(self->texts.corpus), sizeof self->roles);
     self->settings.lead = self->texts.plan.rule.lead;
+    self->settings.eod = bp_corpus_eod(self->texts.corpus);
     if (self->job->mesh->coordinates && self->texts.cut > 0)
         BP_WARN("explain.cut_documents",
                 "%" PRId64 " of %" PRId64 " documents have more than the %" PRId64
@@ -226,7 +229,7 @@ static bp_err open(void *context)
     explainer *self = context;
     bp_work_job *job = self->job;
     const bp_explain_keys *keys = bp_explain_keys_of(job->config);
-    int64_t shared[2];
+    int64_t shared[3];
     bp_err err = check_model(&job->info);
 
     if (err == BP_OK && keys->context > job->info.context)
@@ -236,11 +239,10 @@ static bp_err open(void *context)
                       keys->context, job->info.context, job->info.context);
     if (err == BP_OK && job->lm)
         err = check_methods(self);
-    self->layers = bp_all_max_int(job->lm ? job->lm->info.layers : 0, job->mesh->world);
-    self->heads = bp_all_max_int(job->lm ? job->lm->info.heads : 0, job->mesh->world);
     self->settings =
         (bp_explain_settings){.info = job->lm ? &job->lm->info : &job->info,
                               .group = job->mesh->model,
+                              .job = job,
                               .last = job->mesh->pipeline_at == job->mesh->pipelines - 1,
                               .most = most_places(job->config, job->info.context),
                               .batch = batch_places(most_places(job->config, job->info.context)),
@@ -248,19 +250,21 @@ static bp_err open(void *context)
                               .steps = keys->steps,
                               .baseline = -1,
                               .roles = self->roles,
-                              .lead = -1};
+                              .lead = -1,
+                              .eod = -1};
     if (err == BP_OK && (job->leads || job->mesh->coordinates))
         err = load(self);
     err = bp_agree(job->mesh->world, err);
     bp_bcast_bytes(self->corpus_hash, BP_SHA256_HEX, 0, job->mesh->world);
     bp_bcast_bytes(self->roles, sizeof self->roles, 0, job->mesh->world);
-    memcpy(shared, (int64_t[]){self->settings.lead, self->settings.baseline}, sizeof shared);
+    memcpy(shared, (int64_t[]){self->settings.lead, self->settings.baseline, self->settings.eod},
+           sizeof shared);
     bp_bcast_bytes(shared, sizeof shared, 0, job->mesh->world);
     self->settings.lead = shared[0];
     self->settings.baseline = shared[1];
+    self->settings.eod = shared[2];
     make_key(self);
-    self->examples.weights =
-        bp_explain_position(keys->methods, &bp_explain_attention) && self->heads > 0;
+    self->examples.weights = bp_explain_position(keys->methods, &bp_explain_attention) != NULL;
     return err;
 }
 
@@ -280,19 +284,26 @@ static void identify(const void *context, bp_run_identity *out)
 
 /* ---- a unit ---- */
 
+/* The most floats of a document's results. */
+static int64_t most_floats(const explainer *self)
+{
+    int64_t most = self->settings.most;
+    const bp_explained document = {.K = most, .T = most};
+    const bp_explain_form form = explain_form(self, &document);
+
+    return explain_unit_floats(self, &form, true);
+}
+
 static bp_err prepare(void *context)
 {
     explainer *self = context;
-    const bp_explain_form form = explain_form(self, self->settings.most);
-    int64_t most = self->settings.most, floats = explain_unit_floats(self, &form, true);
+    int64_t floats = most_floats(self);
     bp_err err = self->job->leads && self->job->run ? explain_choose(self) : BP_OK;
 
-    self->tokens = bp_alloc("explain", most + 1, sizeof *self->tokens);
-    if (self->settings.best) {
-        self->best = bp_alloc("explain", most, sizeof *self->best);
+    explain_reading_new(&self->read, self->settings.most);
+    if (self->settings.best)
         self->log_p = bp_try_alloc("explain", LOG_P_PLACES * self->settings.info->vocab_size,
                                    sizeof *self->log_p);
-    }
     self->results = bp_try_alloc("explain", floats, sizeof *self->results);
     if (!self->results || (!self->log_p && self->settings.best))
         return bp_fail_memory("results", floats, sizeof *self->results);
@@ -305,22 +316,25 @@ static void release(void *context)
 
     bp_free(self->results);
     bp_free(self->log_p);
-    bp_free(self->best);
-    bp_free(self->tokens);
+    explain_reading_clear(&self->read);
 }
 
-/* The outcomes that the model prefers after places [first, first + count). Of equal ones the
+/* The outcomes that the model prefers for targets [first, first + count). Of equal ones the
  * first. */
-static bp_err find_some_best(explainer *self, bp_explained *document, int64_t first, int64_t count)
+static bp_err find_some_best(explainer *self, int64_t first, int64_t count)
 {
-    int64_t V = self->settings.info->vocab_size, length = first + count;
-    int32_t *targets = bp_alloc("explain", length, sizeof *targets);
-    bp_model_batch batch = {
-        .windows = 1, .length = length, .inputs = document->inputs, .targets = targets};
+    const bp_explained *document = &self->read.document;
+    int64_t V = self->settings.info->vocab_size,
+            length = bp_explain_length(&self->settings, document, first + count - 1);
+    int32_t *targets = bp_alloc("explain", document->T, sizeof *targets), source_length;
+    bp_model_batch batch = bp_explain_whole(document, targets, &source_length);
     bp_err err;
 
+    batch.length = length;
     for (int64_t t = 0; t < length; t++)
-        targets[t] = t < first ? -1 : 0;
+        targets[t] = -1;
+    for (int64_t r = 0; r < count; r++)
+        targets[document->places[first + r]] = 0;
     err = bp_model_distribution(self->job->lm, &batch, self->log_p, NULL);
     for (int64_t r = 0; r < count && err == BP_OK; r++) {
         const float *row = self->log_p + r * V;
@@ -329,81 +343,101 @@ static bp_err find_some_best(explainer *self, bp_explained *document, int64_t fi
         for (int64_t v = 1; v < V; v++)
             if (row[v] > row[best])
                 best = v;
-        self->best[first + r] = (int32_t)best;
+        self->read.targets[first + r] = (int32_t)best;
     }
     bp_free(targets);
     return err;
 }
 
-static bp_err find_best(explainer *self, bp_explained *document)
+static bp_err find_best(explainer *self)
 {
+    int64_t K = self->read.document.K;
     bp_err err = BP_OK;
 
-    for (int64_t first = 0, count; first < document->T && err == BP_OK; first += count) {
-        count = document->T - first < LOG_P_PLACES ? document->T - first : LOG_P_PLACES;
-        bp_heartbeat_progress();
-        err = find_some_best(self, document, first, count);
+    for (int64_t first = 0, count; first < K && err == BP_OK; first += count) {
+        count = K - first < LOG_P_PLACES ? K - first : LOG_P_PLACES;
+        err = bp_explain_step(&self->settings);
+        if (err == BP_OK)
+            err = find_some_best(self, first, count);
     }
-    document->targets = self->best;
     return err;
 }
 
-/* A document of T places, which the lead has, by its group. */
-static bp_err explain_document(explainer *self, int64_t T, bool example)
+void explain_share_document(explainer *self, bool *example)
 {
-    int64_t shape[] = {T, example};
-    bp_explained document = {.inputs = self->tokens, .targets = self->tokens + 1};
+    explain_reading *read = &self->read;
+    MPI_Comm group = self->settings.group;
+    int64_t sizes[] = {read->document.K, read->document.T, read->document.S, *example};
+
+    bp_bcast_bytes(sizes, sizeof sizes, 0, group);
+    *example = sizes[3];
+    read->document = (bp_explained){.K = sizes[0],
+                                    .T = sizes[1],
+                                    .S = sizes[2],
+                                    .inputs = read->inputs,
+                                    .targets = read->targets,
+                                    .places = read->places};
+    bp_bcast_bytes(read->inputs, sizes[1] * (int64_t)sizeof *read->inputs, 0, group);
+    bp_bcast_bytes(read->targets, sizes[0] * (int64_t)sizeof *read->targets, 0, group);
+    bp_bcast_bytes(read->places, sizes[0] * (int64_t)sizeof *read->places, 0, group);
+}
+
+/* The document at hand, which the lead has read, by its group. */
+static bp_err explain_document(explainer *self, bool example)
+{
     float *at = self->results;
     bp_err err = BP_OK;
     bp_explain_form form;
 
-    bp_bcast_bytes(shape, sizeof shape, 0, self->settings.group);
-    T = document.T = shape[0];
-    form = explain_form(self, T);
-    if (T == 0)
+    explain_share_document(self, &example);
+    form = explain_form(self, &self->read.document);
+    if (self->read.document.K == 0)
         return BP_OK;
-    bp_bcast_bytes(self->tokens, (T + 1) * (int64_t)sizeof *self->tokens, 0, self->settings.group);
     memset(self->results, 0,
-           (size_t)explain_unit_floats(self, &form, shape[1]) * sizeof *self->results);
+           (size_t)explain_unit_floats(self, &form, example) * sizeof *self->results);
     if (self->settings.best)
-        err = find_best(self, &document);
+        err = find_best(self);
     for (int k = 0; k < self->count && err == BP_OK; k++) {
-        err = self->methods[k]->run(self->job->lm, &self->settings, &document, at);
+        err = self->methods[k]->run(self->job->lm, &self->settings, &self->read.document, at);
         at += bp_explain_floats(self->methods[k], &form);
     }
-    if (err == BP_OK && shape[1] && self->examples.weights)
-        err = explain_weights_of(at, self->job->lm, &self->settings, &document);
+    if (err == BP_OK && example && self->examples.weights)
+        err = explain_weights_of(at, self->job->lm, &self->settings, &self->read.document);
     return err;
 }
 
 static bp_err run_unit(void *context, int64_t unit, bp_buffer *out, bool *stopped)
 {
     explainer *self = context;
-    int64_t T = 0;
+    const bp_explained *document = &self->read.document;
     bool example = explain_examples_find(&self->examples, unit) >= 0;
     bp_err err = BP_OK, given;
 
-    (void)stopped;
+    self->read.document = (bp_explained){0};
     if (self->job->leads) {
-        err = explain_texts_read(&self->texts, unit, self->tokens);
-        T = err == BP_OK ? self->texts.places[unit] : 0;
+        err = explain_texts_read(&self->texts, unit, &self->read);
+        if (err != BP_OK)
+            self->read.document = (bp_explained){0};
         bp_work_ask_next(self->job);
     }
-    given = explain_document(self, T, example);
-    if (err == BP_OK && given == BP_OK && self->job->leads && T > 0) {
-        const bp_explain_form form = explain_form(self, T);
+    given = explain_document(self, example);
+    if (given == BP_ERR_STOPPED) {
+        *stopped = true;
+        return err;
+    }
+    if (err == BP_OK && given == BP_OK && self->job->leads && document->K > 0) {
+        const bp_explain_form form = explain_form(self, document);
 
-        bp_buffer_add(out, self->settings.best ? self->best : self->tokens + 1,
-                      (size_t)T * sizeof *self->tokens);
+        bp_buffer_add(out, document->targets, (size_t)document->K * sizeof *document->targets);
         bp_buffer_add(out, self->results,
                       (size_t)explain_unit_floats(self, &form, example) * sizeof(float));
     }
     return err == BP_OK ? given : err;
 }
 
-static int64_t count_tokens(const void *context, int64_t unit)
+static int64_t count_targets(const void *context, int64_t unit)
 {
-    return ((const explainer *)context)->texts.places[unit];
+    return ((const explainer *)context)->texts.sizes[unit].K;
 }
 
 static bp_err open_job(void *context)
@@ -414,13 +448,13 @@ static bp_err open_job(void *context)
     self->job->units = (bp_work_units){.key = self->key,
                                        .count = self->texts.plan.documents,
                                        .mesh_keys = "mesh.tensor",
-                                       .amount = (double)self->texts.tokens,
+                                       .amount = (double)self->texts.targets,
                                        .noun = "tokens",
                                        .speed = "tokens/s",
                                        .speed_digits = 1,
                                        .prepare = prepare,
                                        .run = run_unit,
-                                       .amount_of = count_tokens,
+                                       .amount_of = count_targets,
                                        .release = release,
                                        .merge = explain_merge};
     explain_choice_units(self);
@@ -443,7 +477,7 @@ static void say(const void *context)
 {
     const explainer *self = context;
 
-    bp_log("explaining %" PRId64 " predictions in %" PRId64 " documents by %s", self->texts.tokens,
+    bp_log("explaining %" PRId64 " predictions in %" PRId64 " documents by %s", self->texts.targets,
            self->texts.plan.documents, bp_explain_keys_of(self->job->config)->methods);
 }
 
@@ -452,7 +486,7 @@ static json_t *started(const void *context)
     const explainer *self = context;
 
     return json_pack("{sI sI}", "documents", (json_int_t)self->texts.plan.documents, "targets",
-                     (json_int_t)self->texts.tokens);
+                     (json_int_t)self->texts.targets);
 }
 
 static void report(const void *context)
@@ -467,7 +501,7 @@ static void report(const void *context)
                 "the integrated gradients of %" PRId64 " of %" PRId64
                 " targets miss what the baseline changes by more than 1 %%: at explain.steps = "
                 "%" PRId64 "; use more, or another explain.baseline",
-                flagged, self->texts.tokens, self->settings.steps);
+                flagged, self->texts.targets, self->settings.steps);
 }
 
 /* ---- the table ---- */

@@ -15,65 +15,159 @@ typedef struct method_file {
     const bp_explain_method *method;
     bp_h5_draft draft;
     json_t *figures;
-    int64_t targets, cells; /* so far */
+    int64_t targets, inputs, sources;  /* so far */
+    int64_t values[BP_EXPLAIN_ARRAYS]; /* of each array, so far */
 } method_file;
 
-static bp_err write_starts(const explainer *self, bp_h5 *h5, int64_t *cells)
+/* A document of the corpus, of which sizes are known. */
+static bp_explained document_of(const explainer *self, int64_t d)
+{
+    const explain_sizes *sizes = &self->texts.sizes[d];
+
+    return (bp_explained){.K = sizes->K, .T = sizes->T, .S = sizes->S};
+}
+
+/* What starts count for each document. */
+static const struct {
+    const char *name;
+    bp_explain_shape shape;
+    bool of_sources;
+} STARTS[] = {{"target_start", BP_EXPLAIN_BY_TARGET, false},
+              {"matrix_start", BP_EXPLAIN_BY_INPUT, false},
+              {"square_start", BP_EXPLAIN_BY_PLACES, false},
+              {"source_matrix_start", BP_EXPLAIN_BY_SOURCE, true},
+              {"source_square_start", BP_EXPLAIN_BY_SOURCE_PLACES, true}};
+
+static bp_err write_start(const explainer *self, bp_h5 *h5, const char *name,
+                          int64_t (*count)(const bp_explained *, int), int which)
 {
     int64_t documents = self->texts.plan.documents,
-            *starts = bp_alloc("explain", 2 * (documents + 1), sizeof *starts),
-            *cell_starts = starts + documents + 1;
+            *starts = bp_alloc("explain", documents + 1, sizeof *starts);
     bp_err err;
 
     for (int64_t d = 0; d < documents; d++) {
-        int64_t T = self->texts.places[d];
+        const bp_explained document = document_of(self, d);
 
-        starts[d + 1] = starts[d] + T;
-        cell_starts[d + 1] = cell_starts[d] + T * T;
+        starts[d + 1] = starts[d] + count(&document, which);
     }
-    *cells = cell_starts[documents];
-    err = bp_h5_write(h5, "target_start", BP_H5_I64, starts, documents + 1);
-    if (err == BP_OK)
-        err = bp_h5_write(h5, "matrix_start", BP_H5_I64, cell_starts, documents + 1);
+    err = bp_h5_write(h5, name, BP_H5_I64, starts, documents + 1);
     bp_free(starts);
     return err;
 }
 
-/* Rows are targets, or documents; of matrices all is one row. */
-static bp_err make_array(const explainer *self, bp_h5 *h5, const bp_explain_array *array,
-                         int64_t cells)
+static int64_t count_values(const bp_explained *document, int which)
 {
-    const bp_explain_form one = explain_form(self, 1);
-    int64_t extent[] = {bp_explain_is_of_document(array) ? self->texts.plan.documents
-                                                         : self->texts.tokens,
-                        bp_explain_values(array, &one)};
+    const bp_explain_array array = {.shape = STARTS[which].shape};
+    const bp_explain_form form = {.K = document->K, .T = document->T, .S = document->S};
 
-    if (array->shape == BP_EXPLAIN_BY_INPUT)
-        return bp_h5_make(h5, array->name, BP_H5_F32, cells);
-    if (array->shape == BP_EXPLAIN_BY_TARGET || array->shape == BP_EXPLAIN_BY_DOCUMENT)
-        return bp_h5_make(h5, array->name, BP_H5_F32, extent[0]);
-    return bp_h5_make_array(h5, array->name, BP_H5_F32, 2, extent, NULL);
+    return bp_explain_values(&array, &form);
+}
+
+static int64_t count_places(const bp_explained *document, int of_source)
+{
+    return of_source ? document->S : document->T;
+}
+
+static bp_err write_starts(const explainer *self, bp_h5 *h5)
+{
+    bool pairs = self->job->info.reads_source;
+    bp_err err = write_start(self, h5, "input_start", count_places, 0);
+
+    if (err == BP_OK && pairs)
+        err = write_start(self, h5, "source_start", count_places, 1);
+    for (int k = 0; k < (int)(sizeof STARTS / sizeof STARTS[0]) && err == BP_OK; k++)
+        if (pairs || !STARTS[k].of_sources)
+            err = write_start(self, h5, STARTS[k].name, count_values, k);
+    return err;
+}
+
+static int64_t sum_values(const explainer *self, const bp_explain_array *array)
+{
+    int64_t sum = 0;
+
+    for (int64_t d = 0; d < self->texts.plan.documents; d++) {
+        const bp_explained document = document_of(self, d);
+        const bp_explain_form form = explain_form(self, &document);
+
+        sum += bp_explain_values(array, &form);
+    }
+    return sum;
+}
+
+/* Columns of a row of an array: a row is a target or a document; 0: it is one line of values. */
+static int64_t columns_of(const explainer *self, const bp_explain_array *array)
+{
+    const bp_explained one = {.K = 1, .T = 1, .S = self->job->info.reads_source};
+    const bp_explain_form form = explain_form(self, &one);
+    const bool rows[] = {[BP_EXPLAIN_BY_LAYER] = true,      [BP_EXPLAIN_TOPS] = true,
+                         [BP_EXPLAIN_BY_HEAD] = true,       [BP_EXPLAIN_BY_SOURCE_HEAD] = true,
+                         [BP_EXPLAIN_BY_CROSS_HEAD] = true, [BP_EXPLAIN_SHAPES - 1] = false};
+
+    return rows[array->shape] ? bp_explain_values(array, &form) : 0;
+}
+
+/* Arrays of a source are of models that read one. */
+static bool has_array(const explainer *self, const bp_explain_array *array)
+{
+    const bp_explained one = {.K = 1, .T = 1, .S = self->job->info.reads_source};
+    const bp_explain_form form = explain_form(self, &one);
+
+    return bp_explain_values(array, &form) > 0;
+}
+
+static bool is_once(const bp_explain_array *array)
+{
+    return array->shape >= BP_EXPLAIN_BY_HEAD;
+}
+
+static bp_err make_array(const explainer *self, bp_h5 *h5, const bp_explain_array *array)
+{
+    int64_t columns = columns_of(self, array),
+            extent[] = {is_once(array) ? self->texts.plan.documents : self->texts.targets, columns};
+
+    if (!has_array(self, array))
+        return BP_OK;
+    if (columns > 0)
+        return bp_h5_make_array(h5, array->name, BP_H5_F32, 2, extent, NULL);
+    return bp_h5_make(h5, array->name, BP_H5_F32,
+                      is_once(array) ? self->texts.plan.documents : sum_values(self, array));
+}
+
+static bp_err make_tokens(const explainer *self, bp_h5 *h5)
+{
+    int64_t inputs = 0, sources = 0;
+    bp_err err;
+
+    for (int64_t d = 0; d < self->texts.plan.documents; d++) {
+        inputs += self->texts.sizes[d].T;
+        sources += self->texts.sizes[d].S;
+    }
+    err = bp_h5_make(h5, "input", BP_H5_U32, inputs);
+    if (err == BP_OK && self->job->info.reads_source)
+        err = bp_h5_make(h5, "source", BP_H5_U32, sources);
+    if (err == BP_OK)
+        err = bp_h5_make(h5, "target", BP_H5_U32, self->texts.targets);
+    if (err == BP_OK)
+        err = bp_h5_make(h5, "place", BP_H5_U32, self->texts.targets);
+    return err;
 }
 
 static bp_err begin(const explainer *self, method_file *file)
 {
     char *name = bp_sprintf("%s.h5", file->method->name),
          *path = bp_path_join(self->job->folder, name);
-    int64_t targets = self->texts.tokens, cells = 0;
     bp_err err = bp_h5_draft_begin(&file->draft, path, VERSION);
     bp_h5 *h5 = file->draft.file;
 
     file->figures = json_object();
     if (err == BP_OK)
-        err = write_starts(self, h5, &cells);
+        err = write_starts(self, h5);
     if (err == BP_OK)
         err = bp_score_ids_write(h5, &self->texts.plan);
     if (err == BP_OK)
-        err = bp_h5_make(h5, "input", BP_H5_U32, targets);
-    if (err == BP_OK)
-        err = bp_h5_make(h5, "target", BP_H5_U32, targets);
+        err = make_tokens(self, h5);
     for (int k = 0; k < BP_EXPLAIN_ARRAYS && file->method->arrays[k].name && err == BP_OK; k++)
-        err = make_array(self, h5, &file->method->arrays[k], cells);
+        err = make_array(self, h5, &file->method->arrays[k]);
     if (err == BP_OK)
         err = bp_h5_put_text(h5, "/", "model_digest", self->job->info.digest);
     bp_free(path);
@@ -81,39 +175,47 @@ static bp_err begin(const explainer *self, method_file *file)
     return err;
 }
 
-/* Where a document's values of an array begin. */
-static int64_t first_of(const method_file *file, const bp_explain_array *array, int64_t document,
-                        int64_t T, int64_t count)
+static bp_err put_tokens(method_file *file, const bp_explained *document)
 {
-    return bp_explain_is_of_document(array)      ? document * count
-           : array->shape == BP_EXPLAIN_BY_INPUT ? file->cells
-                                                 : file->targets * (count / T);
+    bp_h5 *h5 = file->draft.file;
+    bp_err err =
+        bp_h5_write_slab(h5, "input", BP_H5_U32, file->inputs, document->inputs, document->T);
+
+    if (err == BP_OK)
+        err = bp_h5_write_slab(h5, "target", BP_H5_U32, file->targets, document->targets,
+                               document->K);
+    if (err == BP_OK)
+        err =
+            bp_h5_write_slab(h5, "place", BP_H5_U32, file->targets, document->places, document->K);
+    if (err == BP_OK && document->S > 0)
+        err = bp_h5_write_slab(h5, "source", BP_H5_U32, file->sources, document->sources,
+                               document->S);
+    file->targets += document->K;
+    file->inputs += document->T;
+    file->sources += document->S;
+    return err;
 }
 
 static bp_err put_document(const explainer *self, method_file *file, int64_t number,
                            const bp_explained *document, const float *results)
 {
-    const bp_explain_form form = explain_form(self, document->T);
-    bp_h5 *h5 = file->draft.file;
-    int64_t T = document->T;
+    const bp_explain_form form = explain_form(self, document);
     const float *at = results;
-    bp_err err = bp_h5_write_slab(h5, "input", BP_H5_U32, file->targets, document->inputs, T);
+    bp_err err = put_tokens(file, document);
 
-    if (err == BP_OK)
-        err = bp_h5_write_slab(h5, "target", BP_H5_U32, file->targets, document->targets, T);
     for (int k = 0; k < BP_EXPLAIN_ARRAYS && file->method->arrays[k].name && err == BP_OK; k++) {
         const bp_explain_array *array = &file->method->arrays[k];
-        int64_t count = bp_explain_values(array, &form);
+        int64_t count = bp_explain_values(array, &form),
+                first = is_once(array) ? number * count : file->values[k];
 
-        err = bp_h5_write_slab(h5, array->name, BP_H5_F32, first_of(file, array, number, T, count),
-                               at, count);
+        if (count > 0)
+            err = bp_h5_write_slab(file->draft.file, array->name, BP_H5_F32, first, at, count);
+        file->values[k] += count;
         at += count;
     }
     if (file->method->add)
         file->method->add(file->figures, &self->settings, document, results);
     bp_explain_end_document(file->figures);
-    file->targets += T;
-    file->cells += T * T;
     return err;
 }
 
@@ -122,26 +224,27 @@ typedef struct merger {
     method_file files[EXPLAIN_METHODS];
     explain_weights_file weights;
     explain_gathered gathered;
-    int32_t *tokens;
+    explain_reading read;
 } merger;
 
-/* A unit's result: T targets, what each method has of them, and the weights of an example. */
+/* A unit's result: K targets, what each method has of them, and the weights of an example. */
 static bp_err put_unit(explainer *self, const bp_part_result *part, merger *to)
 {
-    int64_t T = self->texts.places[part->unit];
-    const bp_explain_form form = explain_form(self, T);
+    const bp_explained sizes = document_of(self, part->unit);
+    const bp_explain_form form = explain_form(self, &sizes);
     bool example = explain_examples_find(&self->examples, part->unit) >= 0;
-    size_t bytes = (size_t)(T + explain_unit_floats(self, &form, example)) * sizeof(float);
-    bp_explained document = {
-        .T = T, .inputs = to->tokens, .targets = (const int32_t *)(const void *)part->data};
-    bp_err err = bp_part_result_expect(part, T > 0 ? bytes : 0);
-    const float *results = (const float *)(const void *)(part->data + (size_t)T * sizeof(float));
+    size_t bytes = (size_t)(sizes.K + explain_unit_floats(self, &form, example)) * sizeof(float);
+    bp_err err = bp_part_result_expect(part, sizes.K > 0 ? bytes : 0);
+    const float *results =
+        (const float *)(const void *)(part->data + (size_t)sizes.K * sizeof(float));
+    explain_shown shown = {
+        &self->settings, &to->read.document, &form, self->methods, self->count, results, NULL};
 
-    if (err == BP_OK && T > 0)
-        err = explain_texts_read(&self->texts, part->unit, to->tokens);
-    explain_shown shown = {&document, &form, self->methods, self->count, results, NULL};
-    for (int k = 0; k < self->count && err == BP_OK && T > 0; k++) {
-        err = put_document(self, &to->files[k], part->unit, &document, results);
+    if (err == BP_OK && sizes.K > 0)
+        err = explain_texts_read(&self->texts, part->unit, &to->read);
+    to->read.document.targets = (const int32_t *)(const void *)part->data;
+    for (int k = 0; k < self->count && err == BP_OK && sizes.K > 0; k++) {
+        err = put_document(self, &to->files[k], part->unit, &to->read.document, results);
         results += bp_explain_floats(self->methods[k], &form);
     }
     if (example && self->examples.weights) {
@@ -149,7 +252,7 @@ static bp_err put_unit(explainer *self, const bp_part_result *part, merger *to)
         if (err == BP_OK)
             err = explain_weights_file_add(&to->weights, results, &form);
     }
-    if (err == BP_OK && T > 0)
+    if (err == BP_OK && sizes.K > 0)
         err = explain_gather_add(&to->gathered, self, part->unit, &shown);
     return err;
 }
@@ -176,7 +279,7 @@ static bp_err save_summary(explainer *self, const merger *from)
     self->summary =
         json_pack("{s{ss ss} sI sI so}", "model", "kind", self->job->info.kind, "digest",
                   self->job->info.digest, "documents", (json_int_t)self->texts.plan.documents,
-                  "targets", (json_int_t)self->texts.tokens, "methods", methods);
+                  "targets", (json_int_t)self->texts.targets, "methods", methods);
     explain_gather_finish(&from->gathered, self, self->summary);
     err = bp_json_save(path, self->summary);
     bp_free(path);
@@ -210,10 +313,11 @@ static bp_err commit_all(explainer *self, merger *to)
 bp_err explain_merge(void *context, bp_parts *parts)
 {
     explainer *self = context;
-    merger to = {.tokens = bp_alloc("explain", self->settings.most + 1, sizeof *to.tokens)};
+    merger to = {0};
     bp_part_result part = {0};
     bp_err err = begin_all(self, &to);
 
+    explain_reading_new(&to.read, self->settings.most);
     while (err == BP_OK && bp_parts_next(parts, &part, &err))
         err = put_unit(self, &part, &to);
     if (err == BP_OK)
@@ -226,6 +330,6 @@ bp_err explain_merge(void *context, bp_parts *parts)
     }
     explain_weights_file_end(&to.weights);
     explain_gather_clear(&to.gathered);
-    bp_free(to.tokens);
+    explain_reading_clear(&to.read);
     return err;
 }

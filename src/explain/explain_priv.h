@@ -13,15 +13,13 @@ typedef struct explainer {
     bp_explain_settings settings;
     const bp_explain_method *methods[EXPLAIN_METHODS]; /* in the order of bp_explain_methods */
     int count;
-    int64_t layers, heads; /* of the model */
-    explain_texts texts;   /* on leads and the coordinator */
+    explain_texts texts; /* on leads and the coordinator */
     int64_t roles[BP_ROLES];
     char corpus_hash[BP_SHA256_HEX]; /* on all ranks */
     char key[BP_SHA256_HEX];
-    int32_t *tokens;           /* [most + 1] of the document at hand */
-    int32_t *best;             /* [most] of explain.target = best */
-    float *log_p;              /* of some of its places, for that */
-    float *results;            /* [floats] of the ranks that are no lead */
+    explain_reading read;      /* the document at hand */
+    float *log_p;              /* of some of its places, for explain.target = best */
+    float *results;            /* [floats] of the document at hand */
     explain_examples examples; /* once they are chosen: on leads and the coordinator */
     bool chosen;
     bp_work_units choice; /* of explain.choose = hardest: how hard each document is */
@@ -37,14 +35,18 @@ static inline int64_t explain_floats(const explainer *self, const bp_explain_for
         floats += bp_explain_floats(self->methods[k], form);
     return floats;
 }
-static inline bp_explain_form explain_form(const explainer *self, int64_t T)
+/** Of a document. */
+static inline bp_explain_form explain_form(const explainer *self, const bp_explained *document)
 {
-    return (bp_explain_form){T, self->layers, self->heads};
+    return bp_explain_form_of(self->settings.info, document);
 }
 
 /** Which documents are examples, unless it is known: that of explain.choose = hardest comes of the
  * parts of self->choice. Local, on leads and the coordinator. Errors: those of parts. */
 bp_err explain_choose(explainer *self);
+/** The document that the lead has read, and whether it is an example, on all ranks of its group.
+ * Collective over mesh->model. */
+void explain_share_document(explainer *self, bool *example);
 /** Fills in self->choice (choice.c). */
 void explain_choice_units(explainer *self);
 /** Floats of a unit: all methods' results, and the weights of an example. */

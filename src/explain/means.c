@@ -3,7 +3,6 @@
  * methods and explain_file.c. */
 #include "explain/method.h"
 
-
 #include <math.h>
 
 #define OPEN  "open"

@@ -12,41 +12,54 @@
 /** What methods are told, equal on all ranks. */
 typedef struct bp_explain_settings {
     const bp_model_info *info;
-    MPI_Comm group;       /* mesh->model */
-    bool last;            /* this rank is of the last pipeline stage */
-    int64_t most;         /* places of a document */
-    int64_t batch;        /* places of a batch */
-    bool best;            /* explain.target = best */
-    int64_t steps;        /* of a path from the baseline */
-    int64_t baseline;     /* the token whose vector is that of every ordinary one; -1: zeros */
-    const int64_t *roles; /* [BP_ROLES] special tokens of the corpus; -1: there is none */
-    int64_t lead;         /* the token before a text; -1: none */
+    MPI_Comm group;          /* mesh->model */
+    struct bp_work_job *job; /* of bp_explain_step */
+    bool last;               /* this rank is of the last pipeline stage */
+    int64_t most;            /* places of a document, or of its source */
+    int64_t batch;           /* places of a batch */
+    bool best;               /* explain.target = best */
+    int64_t steps;           /* of a path from the baseline */
+    int64_t baseline;        /* the token whose vector is that of every ordinary one; -1: zeros */
+    const int64_t *roles;    /* [BP_ROLES] special tokens of the corpus; -1: there is none */
+    int64_t lead;            /* the token before a text; -1: none */
+    int64_t eod;             /* that ends documents; -1: none */
+    const char *separators;  /* explain.separators; NULL: not given */
 } bp_explain_settings;
 
-/** A document: the model reads T inputs, and after place k it predicts the k-th target. */
+/** A document: what the model reads of it, and K predictions that are explained. */
 typedef struct bp_explained {
-    int64_t T;
-    const int32_t *inputs;  /* [T] */
-    const int32_t *targets; /* [T]: what is explained: the next token, or the one that the model
-                               prefers */
+    int64_t K, T, S;         /* predictions; inputs; of an encoder-decoder places of its source */
+    const int32_t *inputs;   /* [T] */
+    const int32_t *segments; /* [T]; NULL: it has none */
+    const int32_t *sources;  /* [S] */
+    const int32_t *targets;  /* [K]: what is explained: the next token, or the one that the model
+                                prefers */
+    const int32_t *places;   /* [K]: target k is predicted at this input; of a causal model K = T
+                                and places[k] = k */
 } bp_explained;
 
 /** What a method leaves of a document. */
 typedef enum bp_explain_shape {
-    BP_EXPLAIN_BY_TARGET,  /* [T] */
-    BP_EXPLAIN_BY_INPUT,   /* [T][T] by target and input: a target's sources come before it, the
-                              others are 0 */
-    BP_EXPLAIN_BY_LAYER,   /* [T][layers + 1] by target and layer, the embedding first */
-    BP_EXPLAIN_TOPS,       /* [T][layers + 1][BP_EXPLAIN_TOP] ids */
-    BP_EXPLAIN_BY_HEAD,    /* [layers][heads], once a document */
-    BP_EXPLAIN_BY_DOCUMENT /* one value */
-} bp_explain_shape;
+    BP_EXPLAIN_BY_TARGET,        /* [K] */
+    BP_EXPLAIN_BY_INPUT,         /* [K][T] by target and input: those that it does not read are 0 */
+    BP_EXPLAIN_BY_SOURCE,        /* [K][S] by target and place of the source */
+    BP_EXPLAIN_BY_PLACES,        /* [T][T] by place and input */
+    BP_EXPLAIN_BY_SOURCE_PLACES, /* [S][S] */
+    BP_EXPLAIN_BY_LAYER,         /* [K][layers + 1] by target and layer, the embedding first */
+    BP_EXPLAIN_TOPS,             /* [K][layers + 1][BP_EXPLAIN_TOP] ids */
+    BP_EXPLAIN_BY_HEAD,          /* [layers][heads], once a document */
+    BP_EXPLAIN_BY_SOURCE_HEAD,   /* [source_layers][heads] of an encoder-decoder's encoder */
+    BP_EXPLAIN_BY_CROSS_HEAD,    /* [layers][heads] of attention to a source */
+    BP_EXPLAIN_BY_DOCUMENT,      /* one value */
+    BP_EXPLAIN_BY_PAIR,          /* one value, of a document with a source */
+    BP_EXPLAIN_SHAPES
+} bp_explain_shape; /* from BY_HEAD on values are once a document, of one size */
 #define BP_EXPLAIN_TOP 5
 typedef struct bp_explain_array {
     const char *name; /* of its dataset; NULL: no more */
     bp_explain_shape shape;
 } bp_explain_array;
-#define BP_EXPLAIN_ARRAYS 10
+#define BP_EXPLAIN_ARRAYS 32
 
 typedef struct bp_explain_method {
     const char *name; /* of explain.methods, and of its file NAME.h5 */
@@ -77,22 +90,42 @@ extern const char *const bp_explain_files[];
 /** Where a list with commas names it first; NULL: nowhere. */
 const char *bp_explain_position(const char *list, const bp_explain_method *method);
 
-/** What the sizes of results depend on. */
+/** What the sizes of results depend on: of a document, and of the model. */
 typedef struct bp_explain_form {
-    int64_t T, layers, heads; /* of a document; of the model */
+    int64_t K, T, S;
+    int64_t layers, heads, source_layers;
 } bp_explain_form;
-/** Does an array have rows by document, and not by target? */
-static inline bool bp_explain_is_of_document(const bp_explain_array *array)
-{
-    return array->shape == BP_EXPLAIN_BY_HEAD || array->shape == BP_EXPLAIN_BY_DOCUMENT;
-}
+bp_explain_form bp_explain_form_of(const bp_model_info *info, const bp_explained *document);
 /** Values of an array for a document. Local. */
 int64_t bp_explain_values(const bp_explain_array *array, const bp_explain_form *form);
 /** Of all arrays together; 0 for a document without targets. Local. */
 int64_t bp_explain_floats(const bp_explain_method *method, const bp_explain_form *form);
+/** at[k]: where array k begins in a document's results. Local. */
+void bp_explain_lay_out(const float *at[BP_EXPLAIN_ARRAYS], const bp_explain_method *method,
+                        const bp_explain_form *form, const float *results);
+/** The same of results that are written. */
+void bp_explain_lay_out_to(float *at[BP_EXPLAIN_ARRAYS], const bp_explain_method *method,
+                           const bp_explain_form *form, float *results);
 /** Is it the token before texts, or one of the special tokens of the corpus, which are no words?
  * Local. */
 bool bp_explain_is_special(const bp_explain_settings *settings, int32_t token);
+/** Does it separate texts, or sentences, for the shares of attention (explain.separators)? Local.
+ */
+bool bp_explain_separates(const bp_explain_settings *settings, int32_t token);
+/** Does a model predict from the inputs up to a place alone? Local. */
+bool bp_explain_is_causal(const bp_model_info *info);
+/** Between two batches of a document: it moves the heartbeat, has the coordinator answer
+ * questions, and asks whether to stop. Collective over settings->group. Errors: BP_ERR_STOPPED
+ * stop here: the same on all its ranks; the method returns it, and the unit is done again. */
+bp_err bp_explain_step(const bp_explain_settings *settings);
+/** The inputs that a model reads for target k: those of a causal one end at its place. Local. */
+int64_t bp_explain_length(const bp_explain_settings *settings, const bp_explained *document,
+                          int64_t k);
+
+/** The document as one window, with its targets: targets[T], source_length[1] are filled and stay
+ * the caller's. Local. */
+bp_model_batch bp_explain_whole(const bp_explained *document, int32_t *targets,
+                                int32_t *source_length);
 
 /* ---- means over the corpus (means.c) ---- */
 
@@ -115,6 +148,7 @@ typedef struct bp_explain_vectors {
     int64_t E;
     float *own;  /* [T][E] of its inputs */
     float *base; /* [T][E] of the baseline: where it is the input's own, an attribution is 0 */
+    float *source_own, *source_base; /* [S][E]; NULL: there is no source */
 } bp_explain_vectors;
 /** Collective over mesh->model. Owns: bp_explain_vectors_clear(), after an error too. Errors:
  * BP_ERR_SYSTEM: the same on all ranks. */
@@ -125,22 +159,27 @@ void bp_explain_vectors_clear(bp_explain_vectors *vectors);
 /** bp_explain_method.lacks: entmax goes backward by a loss of its own. */
 const char *bp_explain_lacks_gradients(const bp_model_info *info);
 
-/** Windows of a document that end at one target each, side by side. */
+/** Windows of a document for one target each, side by side. */
 typedef struct bp_explain_batch {
     bp_model_batch batch;      /* of `windows` windows of `length` places */
     int32_t *inputs, *targets; /* [capacity] places */
+    int32_t *segments;         /* [capacity] */
+    int32_t *sources;          /* [capacity] places of sources */
+    int32_t *source_lengths;   /* [capacity] */
     float *vectors;            /* [capacity][E] for the caller; batch.vectors is NULL or this */
     float *gradients;          /* [capacity][E] */
-    float *values;             /* [capacity] */
+    float *source_vectors, *source_gradients; /* [capacity][E], of a model that reads a source */
+    float *values;                            /* [capacity] */
     int64_t capacity;
 } bp_explain_batch;
 /** Errors: BP_ERR_SYSTEM, on this rank alone: the caller agrees on it. Owns: _free(). */
 bp_err bp_explain_batch_new(bp_explain_batch *out, const bp_explain_settings *settings);
 void bp_explain_batch_free(bp_explain_batch *batch);
-/** Windows of `length` places each that a batch has. */
-int64_t bp_explain_batch_windows(const bp_explain_batch *batch, int64_t length);
-/** Window `w` reads the document up to place `length`, and its one target is after `place`. */
+/** Windows of `length` places each, and the document's source, that a batch has; 1 at least. */
+int64_t bp_explain_batch_windows(const bp_explain_batch *batch, const bp_explained *document,
+                                 int64_t length);
+/** Window `w` reads the document up to place `length`, and its one target is target k. */
 void bp_explain_batch_set(bp_explain_batch *batch, const bp_explained *document, int64_t w,
-                          int64_t place, int64_t length);
+                          int64_t k, int64_t length);
 
 #endif

@@ -19,14 +19,27 @@ const bp_explain_method *bp_explain_method_named(const char *name, size_t length
     return NULL;
 }
 
+bp_explain_form bp_explain_form_of(const bp_model_info *info, const bp_explained *document)
+{
+    return (bp_explain_form){document->K,  document->T, document->S,
+                             info->layers, info->heads, info->source_layers};
+}
+
 int64_t bp_explain_values(const bp_explain_array *array, const bp_explain_form *form)
 {
-    const int64_t all[] = {[BP_EXPLAIN_BY_TARGET] = form->T,
-                           [BP_EXPLAIN_BY_INPUT] = form->T * form->T,
-                           [BP_EXPLAIN_BY_LAYER] = form->T * (form->layers + 1),
-                           [BP_EXPLAIN_TOPS] = form->T * (form->layers + 1) * BP_EXPLAIN_TOP,
-                           [BP_EXPLAIN_BY_HEAD] = form->layers * form->heads,
-                           [BP_EXPLAIN_BY_DOCUMENT] = 1};
+    const int64_t all[] = {
+        [BP_EXPLAIN_BY_TARGET] = form->K,
+        [BP_EXPLAIN_BY_INPUT] = form->K * form->T,
+        [BP_EXPLAIN_BY_SOURCE] = form->K * form->S,
+        [BP_EXPLAIN_BY_PLACES] = form->T * form->T,
+        [BP_EXPLAIN_BY_LAYER] = form->K * (form->layers + 1),
+        [BP_EXPLAIN_TOPS] = form->K * (form->layers + 1) * BP_EXPLAIN_TOP,
+        [BP_EXPLAIN_BY_HEAD] = form->layers * form->heads,
+        [BP_EXPLAIN_BY_SOURCE_PLACES] = form->S * form->S,
+        [BP_EXPLAIN_BY_SOURCE_HEAD] = form->S > 0 ? form->source_layers * form->heads : 0,
+        [BP_EXPLAIN_BY_CROSS_HEAD] = form->S > 0 ? form->layers * form->heads : 0,
+        [BP_EXPLAIN_BY_DOCUMENT] = 1,
+        [BP_EXPLAIN_BY_PAIR] = form->S > 0 ? 1 : 0};
 
     return all[array->shape];
 }
@@ -35,9 +48,27 @@ int64_t bp_explain_floats(const bp_explain_method *method, const bp_explain_form
 {
     int64_t floats = 0;
 
-    for (int k = 0; k < BP_EXPLAIN_ARRAYS && method->arrays[k].name && form->T > 0; k++)
+    for (int k = 0; k < BP_EXPLAIN_ARRAYS && method->arrays[k].name && form->K > 0; k++)
         floats += bp_explain_values(&method->arrays[k], form);
     return floats;
+}
+
+void bp_explain_lay_out_to(float *at[BP_EXPLAIN_ARRAYS], const bp_explain_method *method,
+                           const bp_explain_form *form, float *results)
+{
+    for (int k = 0; k < BP_EXPLAIN_ARRAYS && method->arrays[k].name; k++) {
+        at[k] = results;
+        results += bp_explain_values(&method->arrays[k], form);
+    }
+}
+
+void bp_explain_lay_out(const float *at[BP_EXPLAIN_ARRAYS], const bp_explain_method *method,
+                        const bp_explain_form *form, const float *results)
+{
+    for (int k = 0; k < BP_EXPLAIN_ARRAYS && method->arrays[k].name; k++) {
+        at[k] = results;
+        results += bp_explain_values(&method->arrays[k], form);
+    }
 }
 
 const char *bp_explain_position(const char *list, const bp_explain_method *method)

@@ -16,8 +16,9 @@ static bp_err count_places(explain_texts *texts, int64_t d)
         return err;
     places = document.text + document.lead - 1;
     texts->cut += places > texts->most;
-    texts->places[d] = places < 0 ? 0 : places < texts->most ? places : texts->most;
-    texts->tokens += texts->places[d];
+    places = places < 0 ? 0 : places < texts->most ? places : texts->most;
+    texts->sizes[d] = (explain_sizes){.K = places, .T = places};
+    texts->targets += places;
     return BP_OK;
 }
 
@@ -54,7 +55,7 @@ bp_err explain_texts_open(explain_texts *texts, const char *corpus, const bp_mod
         err = bp_score_plan_init(&texts->plan, texts->corpus, &rule, NULL);
     if (err != BP_OK)
         return err;
-    texts->places = bp_alloc("explain.texts", texts->plan.documents, sizeof *texts->places);
+    texts->sizes = bp_alloc("explain.texts", texts->plan.documents, sizeof *texts->sizes);
     for (int64_t d = 0; d < texts->plan.documents && err == BP_OK; d++) {
         if (d % 1024 == 0)
             bp_heartbeat_progress();
@@ -65,20 +66,46 @@ bp_err explain_texts_open(explain_texts *texts, const char *corpus, const bp_mod
 
 void explain_texts_clear(explain_texts *texts)
 {
-    bp_free(texts->places);
+    bp_free(texts->sizes);
     bp_score_plan_clear(&texts->plan);
     bp_corpus_close(&texts->corpus);
 }
 
-bp_err explain_texts_read(const explain_texts *texts, int64_t d, int32_t *tokens)
+void explain_reading_new(explain_reading *read, int64_t most)
 {
+    *read = (explain_reading){.inputs = bp_alloc("explain", most + 1, sizeof *read->inputs),
+                              .targets = bp_alloc("explain", most, sizeof *read->targets),
+                              .places = bp_alloc("explain", most, sizeof *read->places)};
+}
+
+void explain_reading_clear(explain_reading *read)
+{
+    bp_free(read->inputs);
+    bp_free(read->targets);
+    bp_free(read->places);
+}
+
+bp_err explain_texts_read(const explain_texts *texts, int64_t d, explain_reading *read)
+{
+    const explain_sizes *sizes = &texts->sizes[d];
     bp_score_document document;
     bp_err err = bp_score_plan_document(&texts->plan, d, &document);
 
-    if (err != BP_OK)
+    read->document = (bp_explained){.K = sizes->K,
+                                    .T = sizes->T,
+                                    .S = sizes->S,
+                                    .inputs = read->inputs,
+                                    .targets = read->targets,
+                                    .places = read->places};
+    if (err != BP_OK || sizes->K == 0)
         return err;
     if (document.lead > 0)
-        tokens[0] = (int32_t)texts->plan.rule.lead;
-    return bp_corpus_file_read(bp_corpus_file_at(texts->corpus, document.file), document.start,
-                               texts->places[d] + 1 - document.lead, tokens + document.lead);
+        read->inputs[0] = (int32_t)texts->plan.rule.lead;
+    err = bp_corpus_file_read(bp_corpus_file_at(texts->corpus, document.file), document.start,
+                              sizes->T + 1 - document.lead, read->inputs + document.lead);
+    for (int64_t t = 0; t < sizes->T; t++) {
+        read->targets[t] = read->inputs[t + 1];
+        read->places[t] = (int32_t)t;
+    }
+    return err;
 }

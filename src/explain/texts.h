@@ -5,12 +5,26 @@
 #include "explain/method.h"
 #include "infer/score/plan.h"
 
+/** Sizes of a document, as bp_explained has them. K 0: nothing is explained. */
+typedef struct explain_sizes {
+    int64_t K, T, S;
+} explain_sizes;
+
+/** A document that is read, and where its arrays are. */
+typedef struct explain_reading {
+    bp_explained document; /* borrows what follows */
+    int32_t *inputs;       /* [most + 1] */
+    int32_t *targets;      /* [most] */
+    int32_t *places;       /* [most] */
+} explain_reading;
+
 typedef struct explain_texts {
     bp_corpus *corpus;
     bp_score_plan plan;
-    int64_t most;        /* inputs of a document */
-    int64_t tokens, cut; /* inputs of all documents; documents that lose their end */
-    int64_t *places;     /* [plan.documents] of each; 0: it has no target */
+    int64_t most;         /* inputs of a document */
+    int64_t targets;      /* of all documents */
+    int64_t cut;          /* documents that lose their end */
+    explain_sizes *sizes; /* [plan.documents] */
 } explain_texts;
 
 /** Errors: those of bp_corpus_open and of reading corpora; BP_ERR_FORMAT a tokenizer that is not
@@ -18,7 +32,11 @@ typedef struct explain_texts {
 bp_err explain_texts_open(explain_texts *texts, const char *corpus, const bp_model_info *model,
                           int64_t most);
 void explain_texts_clear(explain_texts *texts);
-/** tokens[places + 1]: inputs, and the last target. Errors: those of bp_corpus_file_read. */
-bp_err explain_texts_read(const explain_texts *texts, int64_t document, int32_t *tokens);
+
+/** For documents of at most `most` inputs. Owns: explain_reading_clear(). */
+void explain_reading_new(explain_reading *read, int64_t most);
+void explain_reading_clear(explain_reading *read);
+/** A document. Errors: those of bp_corpus_file_read. */
+bp_err explain_texts_read(const explain_texts *texts, int64_t document, explain_reading *read);
 
 #endif

@@ -7,8 +7,9 @@
 
 #include <string.h>
 
-#define MOST_WEIGHTS ((int64_t)1 << 20) /* of a document, if that leaves each query at least ...   \
-                                         */
+#define MOST_WEIGHTS                                                                               \
+    ((int64_t)1 << 20) /* of a document, if that leaves each query at least ...                    \
+                        */
 #define LEAST_KEPT 4
 
 int64_t explain_weights_kept(const bp_explain_form *form)
@@ -88,8 +89,8 @@ static void keep(bp_probe *probe, const bp_probed *seen)
 
 static bp_err pass(keeper *self, bp_model *lm, const bp_explained *document)
 {
-    bp_model_batch batch = {
-        .windows = 1, .length = self->T, .inputs = document->inputs, .targets = document->targets};
+    int32_t *targets = bp_alloc("explain.weights", self->T, sizeof *targets), source_length;
+    bp_model_batch batch = bp_explain_whole(document, targets, &source_length);
     float *values = bp_alloc("explain.weights", self->T, sizeof *values);
     bp_err err;
 
@@ -97,13 +98,14 @@ static bp_err pass(keeper *self, bp_model *lm, const bp_explained *document)
     err = bp_model_score(lm, &batch, values);
     lm->ops->set_probe(lm, NULL);
     bp_free(values);
+    bp_free(targets);
     return err;
 }
 
 bp_err explain_weights_of(float *floats, bp_model *lm, const bp_explain_settings *settings,
                           const bp_explained *document)
 {
-    const bp_explain_form form = {document->T, settings->info->layers, settings->info->heads};
+    const bp_explain_form form = bp_explain_form_of(settings->info, document);
     int64_t T = form.T, values = form.layers * form.heads * T * explain_weights_kept(&form),
             cells = T <= EXPLAIN_FLOW_PLACES ? form.layers * T * T : 0,
             most = 2 * values > cells ? 2 * values : cells;

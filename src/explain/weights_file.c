@@ -17,8 +17,9 @@ static bp_err write_starts(explain_weights_file *file, const explainer *self)
     bp_err err;
 
     for (int64_t e = 0; e < count; e++) {
-        const bp_explain_form form =
-            explain_form(self, self->texts.places[self->examples.documents[e]]);
+        const explain_sizes *sizes = &self->texts.sizes[self->examples.documents[e]];
+        const bp_explained document = {.K = sizes->K, .T = sizes->T, .S = sizes->S};
+        const bp_explain_form form = explain_form(self, &document);
 
         kept[e] = explain_weights_kept(&form);
         starts[e + 1] = starts[e] + form.layers * form.heads * form.T * kept[e];

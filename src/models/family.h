@@ -50,6 +50,11 @@ typedef struct bp_state_part {
     int64_t layer, column, row;
 } bp_state_part;
 
+/** Blocks first to first + count - 1 of a network. */
+typedef struct bp_block_run {
+    int first, count;
+} bp_block_run;
+
 typedef struct bp_model_family bp_model_family;
 #define BP_MODEL_REALS 128 /* of a list (BP_SIZE_REALS) */
 struct bp_counting;
@@ -253,6 +258,9 @@ struct bp_model_family {
      * MLP reads is the key of the token that is predicted (bp_model_ops.keys). NULL: there is
      * none. */
     int (*key_block)(const bp_model_shape *shape);
+    /** The blocks that are layers of an encoder-decoder: [0] of its decoder, [1] of its encoder.
+     * NULL: they are the backbone's, after its first ones. */
+    void (*stacks)(const bp_model_shape *shape, bp_block_run of[2]);
     const bp_objective *objective;         /* that pretraining minimises */
     const bp_objective *other_objective;   /* or this one: train.objective. NULL: there is none */
     const bp_hf_table *const *huggingface; /* what Hugging Face calls such models, ended by NULL;

@@ -100,10 +100,12 @@ typedef struct bp_model_info {
     int64_t words;           /* that its inputs have */
     int64_t heads;           /* of queries, of each layer that has attention; 0: none has */
     int first_layer, layers; /* of a network: block first_layer is its first layer; the one before
-                                it embeds */
-    bp_task_shape task;      /* whose outcomes they are; kind 0: a language model. Where a kind is
-                                of whole texts, a target is at any place of its text, whose state is
-                                that of all of them; see bp_model_batch.targets */
+                                it embeds. Of an encoder-decoder they are the decoder's, whose
+                                words the blocks before leave as they are embedded, */
+    int first_source_layer, source_layers; /* and these the encoder's; else 0 */
+    bp_task_shape task; /* whose outcomes they are; kind 0: a language model. Where a kind is
+                           of whole texts, a target is at any place of its text, whose state is
+                           that of all of them; see bp_model_batch.targets */
     char labels_hash[BP_SHA256_HEX]; /* of the names of classes; "": none */
     bool frames; /* it reads a text between the tokens of the roles cls and sep */
     bool masks; /* it finds masked tokens: a target is at its own place, and inputs after a window's

@@ -233,6 +233,15 @@ static void find_layers(bp_model_info *info, const bp_model_shape *shape)
         all = shape->family->backbone(shape);
     info->first_layer = all.layers_from;
     info->layers = all.blocks - all.layers_from;
+    if (shape->family->stacks) {
+        bp_block_run of[2];
+
+        shape->family->stacks(shape, of);
+        info->first_layer = of[0].first;
+        info->layers = of[0].count;
+        info->first_source_layer = of[1].first;
+        info->source_layers = of[1].count;
+    }
 }
 
 /* A model of this shape without a network. */

@@ -3,6 +3,7 @@ import json
 import os
 import signal
 import struct
+import time
 
 import bagpipe_test
 from bagpipe_test import FolderTest, program, run, shared
@@ -222,6 +223,24 @@ class Families(Explained):
             del os.environ["BP_FAULT"]
         self.explained("killed", 2, *keys)
         self.assertEqual(self.files("whole"), self.files("killed"))
+
+    def test_a_stop_request_ends_a_document(self):
+        """There is one unit: a job that asked between units alone would finish it."""
+        keys = (*self.trained("gpt"), "explain.methods=integrated", "explain.steps=1000", "explain.context=24")
+        self.write("one.txt", " ".join(self.content(self.at("few.txt")).decode().split()[:60]) + "\n")
+        self.must(["bagpipe-data", "corpus", "--tokenizer", self.at("tokenizer.json"), "--format", "lines", "--out", self.at("one.h5"), self.at("one.txt")])
+        for ranks, more in ((0, ()), (2, ("mesh.pipeline=2",))):
+            name = f"stopped{ranks}"
+            process = bagpipe_test.Background([program("bagpipe"), "explain", f"run.dir={self.at(name)}", "math.precision=f32", *keys,
+                                               f"explain.corpus={self.at('one.h5')}", *more], ranks)
+            self.addCleanup(process.end)
+            while process.poll() is None and not os.path.isdir(os.path.join(self.at(name), "explain", "parts")):
+                time.sleep(0.02)
+            process.send_signal(signal.SIGTERM)
+            result = process.result()
+            if ranks == 0:  # mpirun has a status of its own where it is signalled itself
+                self.assertEqual(result.status, 75, str(result))
+            self.assertIn("after 0 of 1 work units", result.err)
 
     def test_bad_use(self):
         keys = self.trained("gpt")

@@ -5,212 +5,317 @@
 #include "explain/method.h"
 
 #include "base/mem.h"
-#include "base/process/heartbeat.h"
 #include "nn/core/block.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { ENTROPY, DISTANCE, OWN, FIRST, SEPARATORS, PREVIOUS, INDUCTION, STATISTICS };
+enum { ENTROPY, FIRST, SEPARATORS, DISTANCE, OWN, PREVIOUS, INDUCTION, STATISTICS };
+#define CROSS_STATISTICS (SEPARATORS + 1) /* of queries that are in another text */
+
+/* Layers that look at one text from one. */
+typedef struct gaze {
+    const char *what; /* of bp_probed */
+    int first_block;
+    int64_t L, queries, keys;
+    const int32_t *tokens; /* [keys] */
+    bool causal, crosses;
+    bool *repeats;     /* [queries][keys] the key comes after a token like the query's own */
+    bool *separates;   /* [keys] */
+    double *sums;      /* [STATISTICS][L][H] over queries */
+    float *mean;       /* [L][queries][keys] of the heads, summed; NULL: it crosses */
+    int64_t repeating; /* queries that have such a key */
+} gaze;
+
+enum { OWN_TEXT, SOURCE, CROSS, GAZES };
 
 /* A probe that sums what each head of this rank does. */
 typedef struct watcher {
     bp_probe probe;
     const bp_explain_settings *settings;
     const bp_explained *document;
-    int64_t L, H;
-    bool *repeats;   /* [T][T] the key comes after a token like the query's own */
-    bool *separates; /* [T] */
-    double *sums;    /* [STATISTICS][L][H] over queries */
-    float *mean;     /* [L][T][T] of the heads, summed */
+    int64_t H;
+    gaze gazes[GAZES]; /* of an encoder-decoder all, else the first */
+    int count;
 } watcher;
 
 /* Row i of the weights of a head; a causal model's first query has no choice. */
-static void add_row(watcher *self, const float *row, int64_t i, int64_t keys, double *sums,
-                    int64_t stride)
+static void add_row(const gaze *self, const float *row, int64_t i, double *sums, int64_t stride)
 {
-    bool chooses = i > 0;
+    bool chooses = !self->causal || i > 0;
 
-    for (int64_t j = 0; j < keys; j++) {
+    for (int64_t j = 0; j < self->keys; j++) {
         double a = (double)row[j];
 
-        if (self->repeats[i * keys + j])
+        if (!self->crosses && self->repeats[i * self->keys + j])
             sums[INDUCTION * stride] += a;
         if (!chooses)
             continue;
         sums[ENTROPY * stride] -= a > 0 ? a * log(a) : 0;
-        sums[DISTANCE * stride] += a * (double)llabs(i - j);
         sums[SEPARATORS * stride] += self->separates[j] ? a : 0;
+        sums[DISTANCE * stride] += self->crosses ? 0 : a * (double)llabs(i - j);
     }
     if (!chooses)
         return;
-    sums[OWN * stride] += (double)row[i];
     sums[FIRST * stride] += (double)row[0];
-    sums[PREVIOUS * stride] += (double)row[i - 1];
+    if (self->crosses)
+        return;
+    sums[OWN * stride] += (double)row[i];
+    sums[PREVIOUS * stride] += i > 0 ? (double)row[i - 1] : 0;
 }
 
 static void watch(bp_probe *probe, const bp_probed *seen)
 {
     watcher *self = (watcher *)probe;
-    int64_t T = self->document->T, l = seen->block - self->settings->info->first_layer,
-            stride = self->L * self->H;
-    float *mean = self->mean + l * T * T;
 
-    if (strcmp(seen->what, "attention") != 0 || l < 0 || l >= self->L)
-        return;
-    BP_ASSERT(seen->rows == T && seen->columns == T && seen->head < self->H);
-    for (int64_t i = 0; i < T; i++)
-        add_row(self, seen->x + i * T, i, T, self->sums + l * self->H + seen->head, stride);
-    for (int64_t i = 0; i < T * T; i++)
-        mean[i] += seen->x[i] / (float)self->H;
+    for (int g = 0; g < self->count; g++) {
+        gaze *at = &self->gazes[g];
+        int64_t l = seen->block - at->first_block, cells = at->queries * at->keys,
+                stride = at->L * self->H;
+
+        if (strcmp(seen->what, at->what) != 0 || l < 0 || l >= at->L)
+            continue;
+        BP_ASSERT(seen->rows == at->queries && seen->columns == at->keys && seen->head < self->H);
+        for (int64_t i = 0; i < at->queries; i++)
+            add_row(at, seen->x + i * at->keys, i, at->sums + l * self->H + seen->head, stride);
+        for (int64_t i = 0; i < cells && at->mean; i++)
+            at->mean[l * cells + i] += seen->x[i] / (float)self->H;
+    }
 }
 
 /* ---- the document's tokens ---- */
 
-static void look_at_tokens(watcher *self, int64_t *repeating)
+static void look_at_tokens(const watcher *self, gaze *at)
 {
-    const bp_explained *document = self->document;
-    int64_t T = document->T;
-
-    *repeating = 0;
-    for (int64_t i = 0; i < T; i++) {
+    for (int64_t j = 0; j < at->keys; j++)
+        at->separates[j] = bp_explain_separates(self->settings, at->tokens[j]);
+    for (int64_t i = 0; i < at->queries && !at->crosses; i++) {
         bool any = false;
 
-        self->separates[i] = bp_explain_is_special(self->settings, document->inputs[i]);
         for (int64_t j = 1; j <= i; j++) {
-            bool repeats = document->inputs[j - 1] == document->inputs[i];
+            bool repeats = at->tokens[j - 1] == at->tokens[i];
 
-            self->repeats[i * T + j] = repeats;
+            at->repeats[i * at->keys + j] = repeats;
             any = any || repeats;
         }
-        *repeating += any;
+        at->repeating += any;
     }
 }
 
 /* ---- rollout ---- */
 
-/* to = (A + I) / 2 from, all [T][T] of lower triangles. */
-static void roll(double *to, const float *A, const double *from, int64_t T)
+/* to = (A + I) / 2 from, all [T][T], of a causal model lower triangles. */
+static void roll(double *to, const float *A, const double *from, int64_t T, bool causal)
 {
     for (int64_t i = 0; i < T; i++) {
         double *row = to + i * T;
 
-        for (int64_t k = 0; k <= i; k++)
+        for (int64_t k = 0; k < T; k++)
             row[k] = from[i * T + k] / 2;
-        for (int64_t j = 0; j <= i; j++)
-            for (int64_t k = 0; k <= j; k++)
+        for (int64_t j = 0; j < (causal ? i + 1 : T); j++)
+            for (int64_t k = 0; k < (causal ? j + 1 : T); k++)
                 row[k] += (double)A[i * T + j] / 2 * from[j * T + k];
     }
 }
 
-static void roll_out(float *out, const float *mean, int64_t L, int64_t T, double *work)
+static bp_err roll_out(float *out, const gaze *at, const bp_explain_settings *settings,
+                       double *work)
 {
+    int64_t T = at->queries;
     double *from = work, *to = work + T * T;
+    bp_err err = BP_OK;
 
     memset(work, 0, (size_t)(2 * T * T) * sizeof *work);
     for (int64_t i = 0; i < T; i++)
         from[i * T + i] = 1;
-    for (int64_t l = 0; l < L; l++) {
+    for (int64_t l = 0; l < at->L && err == BP_OK; l++) {
         double *last = from;
 
-        bp_heartbeat_progress();
-        roll(to, mean + l * T * T, from, T);
+        err = bp_explain_step(settings);
+        roll(to, at->mean + l * T * T, from, T, at->causal);
         from = to;
         to = last;
     }
     for (int64_t i = 0; i < T * T; i++)
         out[i] = (float)from[i];
+    return err;
 }
 
 /* ---- a document ---- */
 
+static void find_gazes(watcher *self)
+{
+    const bp_model_info *info = self->settings->info;
+    const bp_explained *document = self->document;
+
+    self->gazes[OWN_TEXT] = (gaze){.what = "attention",
+                                   .first_block = info->first_layer,
+                                   .L = info->layers,
+                                   .queries = document->T,
+                                   .keys = document->T,
+                                   .tokens = document->inputs,
+                                   .causal = bp_explain_is_causal(info)};
+    self->gazes[SOURCE] = (gaze){.what = "attention",
+                                 .first_block = info->first_source_layer,
+                                 .L = info->source_layers,
+                                 .queries = document->S,
+                                 .keys = document->S,
+                                 .tokens = document->sources};
+    self->gazes[CROSS] = (gaze){.what = "cross_attention",
+                                .first_block = info->first_layer,
+                                .L = info->layers,
+                                .queries = document->T,
+                                .keys = document->S,
+                                .tokens = document->sources,
+                                .crosses = true};
+    self->count = document->S > 0 ? GAZES : 1;
+}
+
+static int64_t cells_of(const gaze *at)
+{
+    return at->crosses ? 0 : at->queries * at->keys;
+}
+
 static bp_err allocate(watcher *self, double **work, float **scratch)
 {
-    int64_t T = self->document->T, matrices = self->L * T * T;
+    int64_t most = 0, squares = 0;
+    bool complete = true;
 
-    self->repeats = bp_try_alloc("explain.attention", T * T, sizeof *self->repeats);
-    self->separates = bp_alloc("explain.attention", T, sizeof *self->separates);
-    self->sums = bp_alloc("explain.attention", STATISTICS * self->L * self->H, sizeof *self->sums);
-    self->mean = bp_try_alloc("explain.attention", matrices, sizeof *self->mean);
-    *work = bp_try_alloc("explain.attention", 2 * T * T, sizeof **work);
-    *scratch = bp_try_alloc("explain.attention", matrices, sizeof **scratch);
-    if (!self->repeats || !self->mean || !*work || !*scratch)
-        return bp_fail_memory("weights of attention", 2 * matrices, sizeof *self->mean);
-    return BP_OK;
+    for (int g = 0; g < self->count; g++) {
+        gaze *at = &self->gazes[g];
+        int64_t cells = cells_of(at);
+
+        at->separates = bp_alloc("explain.attention", at->keys, sizeof *at->separates);
+        at->sums = bp_alloc("explain.attention", STATISTICS * at->L * self->H, sizeof *at->sums);
+        most = at->L * cells > most ? at->L * cells : most;
+        squares = cells > squares ? cells : squares;
+        if (at->crosses)
+            continue;
+        at->repeats = bp_try_alloc("explain.attention", cells, sizeof *at->repeats);
+        at->mean = bp_try_alloc("explain.attention", at->L * cells, sizeof *at->mean);
+        complete = complete && at->repeats && at->mean;
+    }
+    *work = bp_try_alloc("explain.attention", 2 * squares, sizeof **work);
+    *scratch = bp_try_alloc("explain.attention", most, sizeof **scratch);
+    return complete && *work && *scratch
+               ? BP_OK
+               : bp_fail_memory("weights of attention", 2 * most, sizeof(float));
 }
 
 static bp_err watch_pass(watcher *self, bp_model *lm, float *scratch)
 {
-    const bp_explained *document = self->document;
-    bp_model_batch batch = {.windows = 1,
-                            .length = document->T,
-                            .inputs = document->inputs,
-                            .targets = document->targets};
-    float *values = bp_alloc("explain.attention", document->T, sizeof *values);
+    int64_t T = self->document->T;
+    int32_t *targets = bp_alloc("explain.attention", T, sizeof *targets), source_length;
+    bp_model_batch batch = bp_explain_whole(self->document, targets, &source_length);
+    float *values = bp_alloc("explain.attention", T, sizeof *values);
     bp_err err;
 
     lm->ops->set_probe(lm, &self->probe);
     err = bp_model_score(lm, &batch, values);
     lm->ops->set_probe(lm, NULL);
     bp_free(values);
-    if (err != BP_OK)
-        return err;
-    bp_all_sum_double(self->sums, STATISTICS * self->L * self->H, self->settings->group);
-    bp_all_sum(self->mean, self->L * document->T * document->T, scratch, self->settings->group);
-    return BP_OK;
+    bp_free(targets);
+    for (int g = 0; g < self->count && err == BP_OK; g++) {
+        gaze *at = &self->gazes[g];
+
+        bp_all_sum_double(at->sums, STATISTICS * at->L * self->H, self->settings->group);
+        if (at->mean)
+            bp_all_sum(at->mean, at->L * cells_of(at), scratch, self->settings->group);
+    }
+    return err;
 }
+
+/* Queries of which statistic s of the text is the mean. */
+static double queries_of(const gaze *at, int s)
+{
+    return (double)(s == INDUCTION                ? at->repeating
+                    : s == PREVIOUS || at->causal ? at->queries - 1
+                                                  : at->queries);
+}
+
+/* The results' arrays of a gaze: rollout, statistics, queries with a repeated key; of one that
+ * crosses only its statistics. */
+static bp_err put(const watcher *self, const gaze *at, float *const *to, double *work)
+{
+    int64_t heads = at->L * self->H;
+    int statistics = at->crosses ? CROSS_STATISTICS : STATISTICS;
+    bp_err err = at->crosses ? BP_OK : roll_out(*to++, at, self->settings, work);
+
+    for (int s = 0; s < statistics; s++)
+        for (int64_t k = 0; k < heads; k++)
+            to[s][k] =
+                queries_of(at, s) > 0 ? (float)(at->sums[s * heads + k] / queries_of(at, s)) : NAN;
+    if (!at->crosses)
+        to[STATISTICS][0] = (float)at->repeating;
+    return err;
+}
+
+/* Where the arrays of each gaze are. */
+static const int FIRST_ARRAY[GAZES] = {0, STATISTICS + 2, 2 * (STATISTICS + 2)};
 
 static bp_err run(bp_model *lm, const bp_explain_settings *settings, const bp_explained *document,
                   float *results)
 {
-    int64_t T = document->T, heads, repeating = 0;
+    const bp_explain_form form = bp_explain_form_of(settings->info, document);
     watcher self = {.probe = {.see = watch, .attention = true},
                     .settings = settings,
                     .document = document,
-                    .L = settings->info->layers,
                     .H = settings->info->heads};
+    float *at[BP_EXPLAIN_ARRAYS], *scratch = NULL;
     double *work = NULL;
-    float *scratch = NULL;
-    bp_err err = bp_agree(settings->group, allocate(&self, &work, &scratch));
+    bp_err err;
 
-    heads = self.L * self.H;
-    if (err == BP_OK) {
-        look_at_tokens(&self, &repeating);
+    bp_explain_lay_out_to(at, &bp_explain_attention, &form, results);
+    find_gazes(&self);
+    err = bp_agree(settings->group, allocate(&self, &work, &scratch));
+    for (int g = 0; g < self.count && err == BP_OK; g++)
+        look_at_tokens(&self, &self.gazes[g]);
+    if (err == BP_OK)
         err = watch_pass(&self, lm, scratch);
-    }
-    if (err == BP_OK) {
-        roll_out(results, self.mean, self.L, T, work);
-        for (int64_t k = 0; k < STATISTICS * heads; k++) {
-            double queries = (double)(k / heads == INDUCTION ? repeating : T - 1);
-
-            results[T * T + k] = queries > 0 ? (float)(self.sums[k] / queries) : NAN;
-        }
-        results[T * T + STATISTICS * heads] = (float)repeating;
-    }
+    for (int g = 0; g < self.count && err == BP_OK; g++)
+        err = put(&self, &self.gazes[g], at + FIRST_ARRAY[g], work);
     bp_free(scratch);
     bp_free(work);
-    bp_free(self.mean);
-    bp_free(self.sums);
-    bp_free(self.separates);
-    bp_free(self.repeats);
+    for (int g = 0; g < self.count; g++) {
+        bp_free(self.gazes[g].mean);
+        bp_free(self.gazes[g].sums);
+        bp_free(self.gazes[g].separates);
+        bp_free(self.gazes[g].repeats);
+    }
     return err;
 }
 
 /* ---- the corpus ---- */
 
-static const char *const NAMES[] = {"entropy",    "distance", "self",     "first",
-                                    "separators", "previous", "induction"};
+/* A document's means weigh as much as it has queries. */
+static void add_gaze(json_t *figures, const bp_explain_array *arrays, const float *const *at,
+                     const gaze *of, int64_t heads)
+{
+    int first = of->crosses ? 0 : 1, statistics = of->crosses ? CROSS_STATISTICS : STATISTICS;
+
+    for (int s = 0; s < statistics; s++)
+        bp_explain_add(figures, arrays[first + s].name, of->L * heads, at[first + s],
+                       queries_of(of, s));
+}
 
 static void add(json_t *figures, const bp_explain_settings *settings, const bp_explained *document,
                 const float *results)
 {
-    int64_t T = document->T, heads = settings->info->layers * settings->info->heads;
-    const float *means = results + T * T;
+    const bp_explain_form form = bp_explain_form_of(settings->info, document);
+    watcher self = {.settings = settings, .document = document};
+    const float *at[BP_EXPLAIN_ARRAYS];
 
-    for (int s = 0; s < STATISTICS; s++)
-        bp_explain_add(figures, NAMES[s], heads, means + s * heads,
-                       s == INDUCTION ? (double)means[STATISTICS * heads] : (double)(T - 1));
+    bp_explain_lay_out(at, &bp_explain_attention, &form, results);
+    find_gazes(&self);
+    for (int g = 0; g < self.count; g++) {
+        gaze *of = &self.gazes[g];
+
+        if (!of->crosses)
+            of->repeating = (int64_t)*at[FIRST_ARRAY[g] + 1 + STATISTICS];
+        add_gaze(figures, bp_explain_attention.arrays + FIRST_ARRAY[g], at + FIRST_ARRAY[g], of,
+                 settings->info->heads);
+    }
 }
 
 static const char *lacks(const bp_model_info *info)
@@ -218,18 +323,23 @@ static const char *lacks(const bp_model_info *info)
     return info->heads > 0 ? NULL : "it has no attention";
 }
 
+#define OF_A_TEXT(prefix, PLACES, HEAD, DOCUMENT)                                                  \
+    {prefix "rollout", PLACES}, {prefix "entropy", HEAD}, {prefix "first", HEAD},                  \
+        {prefix "separators", HEAD}, {prefix "distance", HEAD}, {prefix "self", HEAD},             \
+        {prefix "previous", HEAD}, {prefix "induction", HEAD},                                     \
+    {                                                                                              \
+        prefix "induction_queries", DOCUMENT                                                       \
+    }
+
 const bp_explain_method bp_explain_attention = {
     .name = "attention",
     .help = "is where heads look, and what attention passes on through all layers",
-    .arrays = {{"rollout", BP_EXPLAIN_BY_INPUT},
-               {"entropy", BP_EXPLAIN_BY_HEAD},
-               {"distance", BP_EXPLAIN_BY_HEAD},
-               {"self", BP_EXPLAIN_BY_HEAD},
-               {"first", BP_EXPLAIN_BY_HEAD},
-               {"separators", BP_EXPLAIN_BY_HEAD},
-               {"previous", BP_EXPLAIN_BY_HEAD},
-               {"induction", BP_EXPLAIN_BY_HEAD},
-               {"induction_queries", BP_EXPLAIN_BY_DOCUMENT}},
+    .arrays = {OF_A_TEXT("", BP_EXPLAIN_BY_PLACES, BP_EXPLAIN_BY_HEAD, BP_EXPLAIN_BY_DOCUMENT),
+               OF_A_TEXT("encoder_", BP_EXPLAIN_BY_SOURCE_PLACES, BP_EXPLAIN_BY_SOURCE_HEAD,
+                         BP_EXPLAIN_BY_PAIR),
+               {"cross_entropy", BP_EXPLAIN_BY_CROSS_HEAD},
+               {"cross_first", BP_EXPLAIN_BY_CROSS_HEAD},
+               {"cross_separators", BP_EXPLAIN_BY_CROSS_HEAD}},
     .lacks = lacks,
     .run = run,
     .add = add,

@@ -4,12 +4,11 @@
 #include "explain/method.h"
 
 #include "base/mem.h"
-#include "base/process/heartbeat.h"
 
 #include <math.h>
 #include <string.h>
 
-enum { ATTRIBUTION, LOGPROB, BASELINE, DELTA }; /* of the method's arrays */
+enum { ATTRIBUTION, OF_SOURCE, LOGPROB, BASELINE, DELTA }; /* of the method's arrays */
 
 /* ---- the rule ---- */
 
@@ -53,80 +52,122 @@ typedef struct path {
     const bp_explained *document;
     bp_explain_vectors vectors;
     bp_explain_batch batch;
-    double *alpha, *weight; /* [steps] */
-    double *sums;           /* [T][E] of weighted gradients */
+    double *alpha, *weight;     /* [steps] */
+    double *sums, *source_sums; /* [T][E], [S][E] of weighted gradients */
 } path;
 
-/* Window w of a batch is at `alpha` of the way. */
-static void set_window(path *self, int64_t w, int64_t place, double alpha)
+/* to[floats] are at `alpha` of the way from `from` to `own`. */
+static void go(float *to, const float *from, const float *own, double alpha, int64_t floats)
 {
-    int64_t length = place + 1, floats = length * self->vectors.E;
-    float *to = self->batch.vectors + w * floats;
-
-    bp_explain_batch_set(&self->batch, self->document, w, place, length);
-    self->batch.batch.vectors = self->batch.vectors;
     for (int64_t i = 0; i < floats; i++)
-        to[i] = (float)((double)self->vectors.base[i] +
-                        alpha * ((double)self->vectors.own[i] - (double)self->vectors.base[i]));
+        to[i] = (float)((double)from[i] + alpha * ((double)own[i] - (double)from[i]));
+}
+
+/* Window w of a batch is at `alpha` of the way. */
+static void set_window(path *self, int64_t w, int64_t k, double alpha)
+{
+    const bp_explain_vectors *vectors = &self->vectors;
+    bp_explain_batch *batch = &self->batch;
+    int64_t length = bp_explain_length(self->settings, self->document, k),
+            floats = length * vectors->E, source = self->document->S * vectors->E;
+
+    bp_explain_batch_set(batch, self->document, w, k, length);
+    go(batch->vectors + w * floats, vectors->base, vectors->own, alpha, floats);
+    batch->batch.vectors = batch->vectors;
+    if (source == 0)
+        return;
+    go(batch->source_vectors + w * source, vectors->source_base, vectors->source_own, alpha,
+       source);
+    batch->batch.source_vectors = batch->source_vectors;
 }
 
 /* log p(target) at both ends. */
-static bp_err score_ends(path *self, int64_t place, double ends[2])
+static bp_err score_ends(path *self, int64_t k, double ends[2])
 {
     bp_err err = BP_OK;
 
     for (int end = 0; end < 2 && err == BP_OK; end++) { /* one document may fill a batch */
-        set_window(self, 0, place, end);
+        set_window(self, 0, k, end);
         err = bp_model_score(self->lm, &self->batch.batch, self->batch.values);
-        ends[end] = (double)self->batch.values[place];
+        ends[end] = (double)self->batch.values[self->document->places[k]];
     }
     return err;
 }
 
-static bp_err integrate(path *self, int64_t place)
+static void add_weighted(double *sums, const float *gradients, double weight, int64_t floats)
 {
-    int64_t length = place + 1, floats = length * self->vectors.E, steps = self->settings->steps,
-            most = bp_explain_batch_windows(&self->batch, length), count;
+    for (int64_t i = 0; i < floats; i++)
+        sums[i] += weight * (double)gradients[i];
+}
+
+static bp_err integrate(path *self, int64_t k)
+{
+    bp_explain_batch *batch = &self->batch;
+    int64_t length = bp_explain_length(self->settings, self->document, k),
+            floats = length * self->vectors.E, source = self->document->S * self->vectors.E,
+            steps = self->settings->steps,
+            most = bp_explain_batch_windows(batch, self->document, length), count;
     bp_err err = BP_OK;
 
     memset(self->sums, 0, (size_t)floats * sizeof *self->sums);
+    memset(self->source_sums, 0, (size_t)source * sizeof *self->source_sums);
     for (int64_t first = 0; first < steps && err == BP_OK; first += count) {
         count = steps - first < most ? steps - first : most;
-        bp_heartbeat_progress();
+        err = bp_explain_step(self->settings);
         for (int64_t w = 0; w < count; w++)
-            set_window(self, w, place, self->alpha[first + w]);
-        err =
-            self->lm->ops->differentiate(self->lm, &self->batch.batch, self->batch.gradients, NULL);
-        for (int64_t w = 0; w < count && err == BP_OK; w++)
-            for (int64_t i = 0; i < floats; i++)
-                self->sums[i] +=
-                    self->weight[first + w] * (double)self->batch.gradients[w * floats + i];
+            set_window(self, w, k, self->alpha[first + w]);
+        if (err == BP_OK)
+            err = self->lm->ops->differentiate(self->lm, &batch->batch, batch->gradients,
+                                               batch->source_gradients);
+        for (int64_t w = 0; w < count && err == BP_OK; w++) {
+            double weight = self->weight[first + w];
+
+            add_weighted(self->sums, batch->gradients + w * floats, weight, floats);
+            if (source > 0)
+                add_weighted(self->source_sums, batch->source_gradients + w * source, weight,
+                             source);
+        }
     }
     return err;
 }
 
-static bp_err explain_target(path *self, int64_t place, float *results)
+/* Attributions of `count` inputs, or places of the source; their sum. */
+static double attribute(float *to, const float *own, const float *base, const double *sums,
+                        int64_t count, int64_t E)
 {
-    int64_t T = self->document->T, E = self->vectors.E;
-    float *by_target = results + T * T;
-    double ends[2] = {0}, all = 0;
-    bp_err err = score_ends(self, place, ends);
+    double all = 0;
 
-    if (err == BP_OK)
-        err = integrate(self, place);
-    if (err != BP_OK)
-        return err;
-    for (int64_t t = 0; t <= place; t++) {
+    for (int64_t t = 0; t < count; t++) {
         double sum = 0;
 
         for (int64_t i = t * E; i < (t + 1) * E; i++)
-            sum += ((double)self->vectors.own[i] - (double)self->vectors.base[i]) * self->sums[i];
-        results[place * T + t] = (float)sum;
+            sum += ((double)own[i] - (double)base[i]) * sums[i];
+        to[t] = (float)sum;
         all += sum;
     }
-    by_target[place] = (float)ends[1];
-    by_target[T + place] = (float)ends[0];
-    by_target[2 * T + place] = (float)(all - (ends[1] - ends[0]));
+    return all;
+}
+
+static bp_err explain_target(path *self, int64_t k, float *const *to)
+{
+    const bp_explained *document = self->document;
+    const bp_explain_vectors *vectors = &self->vectors;
+    int64_t T = document->T, S = document->S;
+    double ends[2] = {0}, all;
+    bp_err err = score_ends(self, k, ends);
+
+    if (err == BP_OK)
+        err = integrate(self, k);
+    if (err != BP_OK)
+        return err;
+    all = attribute(to[ATTRIBUTION] + k * T, vectors->own, vectors->base, self->sums,
+                    bp_explain_length(self->settings, document, k), vectors->E);
+    if (S > 0)
+        all += attribute(to[OF_SOURCE] + k * S, vectors->source_own, vectors->source_base,
+                         self->source_sums, S, vectors->E);
+    to[LOGPROB][k] = (float)ends[1];
+    to[BASELINE][k] = (float)ends[0];
+    to[DELTA][k] = (float)(all - (ends[1] - ends[0]));
     return BP_OK;
 }
 
@@ -135,28 +176,34 @@ static bp_err explain_target(path *self, int64_t place, float *results)
 static bp_err open_path(path *self)
 {
     const bp_explain_settings *settings = self->settings;
-    int64_t steps = settings->steps, floats = self->document->T * settings->info->vector_width;
+    int64_t steps = settings->steps, E = settings->info->vector_width,
+            floats = self->document->T * E, source = self->document->S * E;
     bp_err err = bp_explain_batch_new(&self->batch, settings);
 
     self->alpha = bp_alloc("explain.path", steps, sizeof *self->alpha);
     self->weight = bp_alloc("explain.path", steps, sizeof *self->weight);
     self->sums = bp_try_alloc("explain.path", floats, sizeof *self->sums);
+    self->source_sums = bp_try_alloc("explain.path", source, sizeof *self->source_sums);
     gauss_legendre(steps, self->alpha, self->weight);
-    if (err == BP_OK && !self->sums)
-        err = bp_fail_memory("sums of gradients", floats, sizeof *self->sums);
+    if (err == BP_OK && (!self->sums || !self->source_sums))
+        err = bp_fail_memory("sums of gradients", floats + source, sizeof *self->sums);
     return err;
 }
 
 static bp_err run(bp_model *lm, const bp_explain_settings *settings, const bp_explained *document,
                   float *results)
 {
+    const bp_explain_form form = bp_explain_form_of(settings->info, document);
     path self = {.lm = lm, .settings = settings, .document = document};
+    float *to[BP_EXPLAIN_ARRAYS];
     bp_err err = bp_agree(settings->group, open_path(&self));
 
+    bp_explain_lay_out_to(to, &bp_explain_integrated, &form, results);
     if (err == BP_OK)
         err = bp_explain_vectors_of(&self.vectors, lm, settings, document);
-    for (int64_t place = 0; place < document->T && err == BP_OK; place++)
-        err = explain_target(&self, place, results);
+    for (int64_t k = 0; k < document->K && err == BP_OK; k++)
+        err = explain_target(&self, k, to);
+    bp_free(self.source_sums);
     bp_free(self.sums);
     bp_free(self.weight);
     bp_free(self.alpha);
@@ -178,22 +225,22 @@ static void add_to(json_t *figures, const char *name, double value)
 static void add(json_t *figures, const bp_explain_settings *settings, const bp_explained *document,
                 const float *results)
 {
-    int64_t T = document->T, flagged = 0;
-    const float *by_target = results + T * T;
+    const bp_explain_form form = bp_explain_form_of(settings->info, document);
+    const float *at[BP_EXPLAIN_ARRAYS];
+    int64_t flagged = 0;
     double deltas = 0;
 
-    (void)settings;
-
-    for (int64_t k = 0; k < T; k++) {
-        double delta = fabs((double)by_target[2 * T + k]),
-               change = fabs((double)by_target[k] - (double)by_target[T + k]);
+    bp_explain_lay_out(at, &bp_explain_integrated, &form, results);
+    for (int64_t k = 0; k < document->K; k++) {
+        double delta = fabs((double)at[DELTA][k]),
+               change = fabs((double)at[LOGPROB][k] - (double)at[BASELINE][k]);
 
         deltas += delta;
         flagged += delta > FLAGGED * change;
     }
     add_to(figures, "deltas", deltas);
     add_to(figures, "flagged", (double)flagged);
-    add_to(figures, "targets", (double)T);
+    add_to(figures, "targets", (double)document->K);
 }
 
 static void finish(json_t *figures)
@@ -213,6 +260,7 @@ const bp_explain_method bp_explain_integrated = {
     .name = "integrated",
     .help = "is integrated gradients from a baseline, which sum to what the baseline changes",
     .arrays = {{"integrated", BP_EXPLAIN_BY_INPUT},
+               {"source_integrated", BP_EXPLAIN_BY_SOURCE},
                {"logprob", BP_EXPLAIN_BY_TARGET},
                {"logprob_baseline", BP_EXPLAIN_BY_TARGET},
                {"delta", BP_EXPLAIN_BY_TARGET}},

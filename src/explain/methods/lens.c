@@ -4,7 +4,6 @@
 #include "explain/method.h"
 
 #include "base/mem.h"
-#include "base/process/heartbeat.h"
 
 #include <math.h>
 #include <string.h>
@@ -19,6 +18,7 @@ typedef struct lens {
     const bp_explained *document;
     int64_t L1, C, V; /* layers and the embedding, width, outcomes */
     float *states;    /* [L1][T][C] after the norm, on the last pipeline stage */
+    float *rows;      /* [PLACES][C] of the targets at hand */
     float *part;      /* [PLACES][outcomes here] */
     float *logits;    /* [PLACES][V] of a layer */
     float *last;      /* [PLACES][V] of the last one */
@@ -26,16 +26,19 @@ typedef struct lens {
     float *by_layer[LAYER_ARRAYS], *top, *settles; /* in the results */
 } lens;
 
-/* logits[count][V] of places from `first` on after layer l, on all ranks. */
+/* logits[count][V] of targets from `first` on after layer l, on all ranks. */
 static void find_logits(lens *self, int64_t l, int64_t first, int64_t count)
 {
     const bp_model_info *info = self->settings->info;
     int64_t T = self->document->T;
+    const int32_t *places = self->document->places + first;
 
     memset(self->logits, 0, (size_t)(count * self->V) * sizeof *self->logits);
     if (self->settings->last) {
-        self->lm->ops->logits(self->lm, 0, self->states + (l * T + first) * self->C, count,
-                              self->part);
+        for (int64_t r = 0; r < count; r++)
+            memcpy(self->rows + r * self->C, self->states + (l * T + places[r]) * self->C,
+                   (size_t)self->C * sizeof *self->rows);
+        self->lm->ops->logits(self->lm, 0, self->rows, count, self->part);
         for (int64_t r = 0; r < count; r++)
             memcpy(self->logits + r * self->V + info->vocab_first,
                    self->part + r * info->vocab_count,
@@ -85,7 +88,7 @@ static void find_top(float *top, const float *logits, int64_t V)
     }
 }
 
-/* Row `r` of the places at hand, after layer l. */
+/* Row `r` of those at hand, of target `place`, after layer l. */
 static void take_row(lens *self, int64_t l, int64_t place, int64_t r)
 {
     int64_t V = self->V, at = place * self->L1 + l;
@@ -126,6 +129,7 @@ static bp_err allocate(lens *self)
     int64_t states = self->L1 * self->document->T * self->C, floats = PLACES * self->V;
 
     self->states = bp_try_alloc("explain.lens", states, sizeof *self->states);
+    self->rows = bp_alloc("explain.lens", PLACES * self->C, sizeof *self->rows);
     self->part = bp_try_alloc("explain.lens", PLACES * info->vocab_count, sizeof *self->part);
     self->logits = bp_try_alloc("explain.lens", 3 * floats, sizeof *self->logits);
     if (!self->states || !self->part || !self->logits)
@@ -137,7 +141,7 @@ static bp_err allocate(lens *self)
 
 static void lay_out(lens *self, float *results)
 {
-    int64_t values = self->document->T * self->L1;
+    int64_t values = self->document->K * self->L1;
 
     for (int k = 0; k < LAYER_ARRAYS; k++)
         self->by_layer[k] = results + k * values;
@@ -145,36 +149,47 @@ static void lay_out(lens *self, float *results)
     self->settles = self->top + BP_EXPLAIN_TOP * values;
 }
 
+static bp_err find_states(lens *self)
+{
+    int32_t *targets = bp_alloc("explain.lens", self->document->T, sizeof *targets);
+    int32_t source_length;
+    bp_model_batch batch = bp_explain_whole(self->document, targets, &source_length);
+    bp_err err = self->lm->ops->layers(self->lm, &batch, self->states);
+
+    bp_free(targets);
+    return err;
+}
+
 static bp_err run(bp_model *lm, const bp_explain_settings *settings, const bp_explained *document,
                   float *results)
 {
-    int64_t T = document->T, count;
+    int64_t K = document->K, count;
     lens self = {.lm = lm,
                  .settings = settings,
                  .document = document,
                  .L1 = settings->info->layers + 1,
                  .C = settings->info->width,
                  .V = settings->info->vocab_size};
-    bp_model_batch batch = {
-        .windows = 1, .length = T, .inputs = document->inputs, .targets = document->targets};
     bp_err err = bp_agree(settings->group, allocate(&self));
 
     lay_out(&self, results);
     if (err == BP_OK)
-        err = lm->ops->layers(lm, &batch, self.states);
-    for (int64_t first = 0; first < T && err == BP_OK; first += count) {
-        count = T - first < PLACES ? T - first : PLACES;
-        for (int64_t l = self.L1 - 1; l >= 0; l--) {
-            bp_heartbeat_progress();
-            find_logits(&self, l, first, count);
+        err = find_states(&self);
+    for (int64_t first = 0; first < K && err == BP_OK; first += count) {
+        count = K - first < PLACES ? K - first : PLACES;
+        for (int64_t l = self.L1 - 1; l >= 0 && err == BP_OK; l--) {
+            err = bp_explain_step(settings);
+            if (err == BP_OK)
+                find_logits(&self, l, first, count);
             if (l == self.L1 - 1)
                 memcpy(self.last, self.logits, (size_t)(count * self.V) * sizeof *self.last);
-            for (int64_t r = 0; r < count; r++)
+            for (int64_t r = 0; r < count && err == BP_OK; r++)
                 take_row(&self, l, first + r, r);
         }
     }
     bp_free(self.logits);
     bp_free(self.part);
+    bp_free(self.rows);
     bp_free(self.states);
     return err;
 }
@@ -187,11 +202,11 @@ static const char *const MEANS[] = {
 static void add(json_t *figures, const bp_explain_settings *settings, const bp_explained *document,
                 const float *results)
 {
-    int64_t T = document->T, L1 = settings->info->layers + 1;
+    int64_t K = document->K, L1 = settings->info->layers + 1;
 
-    for (int k = 0; k < LAYER_ARRAYS; k++)
-        for (int64_t t = 0; t < T && MEANS[k]; t++)
-            bp_explain_add(figures, MEANS[k], L1, results + (k * T + t) * L1, 1);
+    for (int a = 0; a < LAYER_ARRAYS; a++)
+        for (int64_t k = 0; k < K && MEANS[a]; k++)
+            bp_explain_add(figures, MEANS[a], L1, results + (a * K + k) * L1, 1);
 }
 
 static const char *lacks(const bp_model_info *info)

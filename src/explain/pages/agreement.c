@@ -50,11 +50,11 @@ typedef struct pair_sum {
 } pair_sum;
 
 /* Target k; magnitudes count, not signs. */
-static void add_target(explain_agreement *self, const bp_explained *document,
+static void add_target(explain_agreement *self, const bp_explained *document, int64_t n,
                        const explain_matrix *matrices, int64_t k,
                        pair_sum sums[EXPLAIN_MATRICES][EXPLAIN_MATRICES])
 {
-    int64_t n = explain_matrix_extent(document, k), T = document->T;
+    int64_t T = document->T;
 
     for (int m = 0; m < self->count; m++)
         for (int64_t t = 0; t < n; t++)
@@ -70,12 +70,12 @@ static void add_target(explain_agreement *self, const bp_explained *document,
         }
 }
 
-void explain_agreement_add(explain_agreement *self, const bp_explained *document,
-                           const explain_matrix *matrices, int count)
+void explain_agreement_add(explain_agreement *self, const bp_explain_settings *settings,
+                           const bp_explained *document, const explain_matrix *matrices, int count)
 {
     explain_matrix main[EXPLAIN_MATRICES];
     pair_sum sums[EXPLAIN_MATRICES][EXPLAIN_MATRICES] = {0};
-    int64_t K = document->T, step = (K + MOST_TARGETS - 1) / MOST_TARGETS;
+    int64_t K = document->K, step = (K + MOST_TARGETS - 1) / MOST_TARGETS;
 
     self->count = main_matrices(main, matrices, count);
     for (int m = 0; m < self->count; m++) {
@@ -87,8 +87,8 @@ void explain_agreement_add(explain_agreement *self, const bp_explained *document
     self->rows = bp_grow("explain.agreement", self->rows, &self->capacity,
                          self->count * document->T, sizeof *self->rows);
     for (int64_t k = 0; k < K; k += step)
-        if (explain_matrix_extent(document, k) >= LEAST_INPUTS)
-            add_target(self, document, main, k, sums);
+        if (bp_explain_length(settings, document, k) >= LEAST_INPUTS)
+            add_target(self, document, bp_explain_length(settings, document, k), main, k, sums);
     for (int one = 0; one < self->count; one++)
         for (int other = one + 1; other < self->count; other++)
             if (sums[one][other].targets > 0)

@@ -62,29 +62,31 @@ static json_t *list_json(const float *values, int64_t count)
 /* ---- matrices ---- */
 
 /* Bytes from -127 to 127 of each row's largest value, which `scale` has. */
-static json_t *matrix_json(const explain_shown *shown, const char *method, const char *name,
-                           const float *values)
+static json_t *matrix_json(const explain_shown *shown, const explain_matrix *matrix)
 {
-    int64_t T = shown->document->T, count = 0;
-    uint8_t *bytes = bp_alloc("explain.page", T * T, 1);
+    const bp_explained *document = shown->document;
+    int64_t count = 0;
+    uint8_t *bytes = bp_alloc("explain.page", document->K * document->T, 1);
     json_t *scales = json_array(), *out;
     bool has_sign = false;
 
-    for (int64_t k = 0; k < T; k++) {
-        const float *row = values + k * T;
+    for (int64_t k = 0; k < document->K; k++) {
+        const float *row = explain_matrix_row(matrix, document, k);
+        int64_t extent = bp_explain_length(shown->settings, document, k);
         double most = 0;
 
-        for (int64_t t = 0; t < explain_matrix_extent(shown->document, k); t++) {
+        for (int64_t t = 0; t < extent; t++) {
             most = fmax(most, fabs((double)row[t]));
             has_sign = has_sign || row[t] < 0;
         }
-        for (int64_t t = 0; t < explain_matrix_extent(shown->document, k); t++)
+        for (int64_t t = 0; t < extent; t++)
             bytes[count++] =
                 (uint8_t)(most > 0 ? (int)lround((double)row[t] / most * BYTE_MOST) + 128 : 128);
         (void)json_array_append_new(scales, number_json(most));
     }
-    out = json_pack("{ss ss sb so so}", "method", method, "name", name, "signed", (int)has_sign,
-                    "scale", scales, "bytes", base64_json(bytes, (size_t)count));
+    out = json_pack("{ss ss sb so so}", "method", matrix->method->name, "name", matrix->array->name,
+                    "signed", (int)has_sign, "scale", scales, "bytes",
+                    base64_json(bytes, (size_t)count));
     bp_free(bytes);
     return out;
 }
@@ -147,19 +149,15 @@ static json_t *attention_json(const explain_shown *shown)
 static void add_arrays(json_t *data, const explain_shown *shown, const explain_speller *speller,
                        const bp_explain_method *method, const float *at)
 {
-    json_t *matrices = json_object_get(data, "matrices"), *values = json_object_get(data, "values"),
-           *lens = json_object_get(data, "lens");
+    json_t *values = json_object_get(data, "values"), *lens = json_object_get(data, "lens");
 
     for (int k = 0; k < BP_EXPLAIN_ARRAYS && method->arrays[k].name; k++) {
         const bp_explain_array *array = &method->arrays[k];
 
-        if (array->shape == BP_EXPLAIN_BY_INPUT)
-            (void)json_array_append_new(matrices,
-                                        matrix_json(shown, method->name, array->name, at));
-        else if (array->shape == BP_EXPLAIN_BY_LAYER || array->shape == BP_EXPLAIN_TOPS)
+        if (array->shape == BP_EXPLAIN_BY_LAYER || array->shape == BP_EXPLAIN_TOPS)
             add_layers(lens, shown, speller, array, at);
         else if (array->shape == BP_EXPLAIN_BY_TARGET)
-            (void)json_object_set_new(values, array->name, list_json(at, shown->document->T));
+            (void)json_object_set_new(values, array->name, list_json(at, shown->document->K));
         at += bp_explain_values(array, shown->form);
     }
 }
@@ -174,34 +172,49 @@ char *explain_script_text(const json_t *value)
     return bp_buffer_take(&out);
 }
 
+/* What is coloured: the matrices of methods, and attention flow. */
+static void add_matrices(json_t *data, const explain_shown *shown)
+{
+    static const bp_explain_array FLOW = {"flow", BP_EXPLAIN_BY_PLACES};
+    json_t *list = json_object_get(data, "matrices");
+    explain_matrix matrices[EXPLAIN_MATRICES];
+    int count =
+        explain_matrices_in(matrices, shown->methods, shown->count, shown->results, shown->form);
+
+    if (shown->weights) {
+        const explain_weights weights = explain_weights_in(shown->weights, shown->form);
+        const explain_matrix flow = {&bp_explain_attention, &FLOW, weights.flow, true};
+
+        if (weights.flow)
+            (void)json_array_append_new(list, matrix_json(shown, &flow));
+    }
+    for (int m = 0; m < count; m++)
+        (void)json_array_append_new(list, matrix_json(shown, &matrices[m]));
+}
+
 bp_err explain_example_data(char **out, const explain_shown *shown, const explain_speller *speller)
 {
     const bp_explained *document = shown->document;
     explain_spans spans;
     bp_err err = explain_spans_of(&spans, speller, document->inputs, document->T);
     json_t *targets = json_array(), *places = json_array(),
-           *data = json_pack("{so so s[] s{} s{}}", "targets", targets, "places", places,
-                             "matrices", "values", "lens");
+           *data = json_pack("{so so s[] s{} s{} sb}", "targets", targets, "places", places,
+                             "matrices", "values", "lens", "causal",
+                             (int)bp_explain_is_causal(shown->settings->info));
     const float *at = shown->results;
 
     (void)json_object_set_new(data, "inputs", explain_spans_json(&spans));
-    (void)json_object_set_new(data, "causal", json_true());
-    for (int64_t k = 0; k < document->T; k++)
-        (void)json_array_append_new(places, json_integer((json_int_t)k));
-    for (int64_t k = 0; k < document->T; k++)
+    for (int64_t k = 0; k < document->K; k++) {
+        (void)json_array_append_new(places, json_integer(document->places[k]));
         (void)json_array_append_new(targets, explain_token_json(speller, document->targets[k]));
+    }
     for (int k = 0; k < shown->count; k++) {
         add_arrays(data, shown, speller, shown->methods[k], at);
         at += bp_explain_floats(shown->methods[k], shown->form);
     }
-    if (shown->weights) {
-        const explain_weights weights = explain_weights_in(shown->weights, shown->form);
-
+    add_matrices(data, shown);
+    if (shown->weights)
         (void)json_object_set_new(data, "attention", attention_json(shown));
-        if (weights.flow)
-            (void)json_array_append_new(json_object_get(data, "matrices"),
-                                        matrix_json(shown, "attention", "flow", weights.flow));
-    }
     *out = err == BP_OK ? explain_script_text(data) : NULL;
     json_decref(data);
     explain_spans_clear(&spans);

@@ -8,6 +8,7 @@
 
 /** What of a document is shown. */
 typedef struct explain_shown {
+    const bp_explain_settings *settings;
     const bp_explained *document;
     const bp_explain_form *form;
     const bp_explain_method *const *methods; /* [count] */

@@ -90,10 +90,11 @@ static json_t *grid_of(const explain_gathered *gathered, const explainer *self,
                  *intervals = json_object_get(json_object_get(figures, "intervals"), name);
     json_t *heads = json_array(), *rows = json_array();
 
-    for (int64_t h = 0; h < self->heads; h++)
+    for (int64_t h = 0; h < self->settings.info->heads; h++)
         (void)json_array_append_new(heads, json_integer(h));
-    for (int64_t l = 0; l < self->layers; l++)
-        (void)json_array_append_new(rows, grid_row(values, intervals, l, self->heads));
+    for (int64_t l = 0; l < self->settings.info->layers; l++)
+        (void)json_array_append_new(rows,
+                                    grid_row(values, intervals, l, self->settings.info->heads));
     return json_pack(
         "{ss so so so}", "name", name, "heads", heads, "rows", rows, "largest",
         largest_rows(gathered, json_object_get(json_object_get(figures, "largest"), name)));
@@ -106,14 +107,15 @@ static json_t *layers_of(const explainer *self, const json_t *figures)
     json_t *titles = json_array(), *rows = json_array(), *list;
     const char *name;
 
-    for (int64_t l = 0; l <= self->layers; l++) {
+    for (int64_t l = 0; l <= self->settings.info->layers; l++) {
         json_t *cells = json_array();
 
         json_object_foreach((json_t *)figures, name, list)
         {
             json_t *cell = json_object();
 
-            if (!json_is_array(list) || json_array_size(list) != (size_t)self->layers + 1) {
+            if (!json_is_array(list) ||
+                json_array_size(list) != (size_t)self->settings.info->layers + 1) {
                 json_decref(cell);
                 continue;
             }
@@ -228,7 +230,7 @@ void explain_index_write(const explain_gathered *gathered, explainer *self, cons
            *page = json_pack("{so so so sI sI ss so sO}", "title", explain_title(keys->model, NULL),
                              "model", score_page_text(keys->model, strlen(keys->model)), "methods",
                              methods, "documents", (json_int_t)self->texts.plan.documents,
-                             "targets", (json_int_t)self->texts.tokens, "target", keys->target,
+                             "targets", (json_int_t)self->texts.targets, "target", keys->target,
                              "agreement", agreement_of(json_object_get(summary, "agreement")),
                              "examples", gathered->listed);
 

@@ -13,8 +13,10 @@ int explain_matrices_in(explain_matrix out[EXPLAIN_MATRICES],
         for (int k = 0; k < BP_EXPLAIN_ARRAYS && methods[m]->arrays[k].name; k++) {
             const bp_explain_array *array = &methods[m]->arrays[k];
 
-            if (array->shape == BP_EXPLAIN_BY_INPUT && found < EXPLAIN_MATRICES)
-                out[found++] = (explain_matrix){methods[m], array, at};
+            bool by_place = array->shape == BP_EXPLAIN_BY_PLACES;
+
+            if ((by_place || array->shape == BP_EXPLAIN_BY_INPUT) && found < EXPLAIN_MATRICES)
+                out[found++] = (explain_matrix){methods[m], array, at, by_place};
             at += bp_explain_values(array, form);
         }
     return found;
@@ -23,11 +25,5 @@ int explain_matrices_in(explain_matrix out[EXPLAIN_MATRICES],
 const float *explain_matrix_row(const explain_matrix *matrix, const bp_explained *document,
                                 int64_t k)
 {
-    return matrix->values + k * document->T;
-}
-
-int64_t explain_matrix_extent(const bp_explained *document, int64_t k)
-{
-    (void)document;
-    return k + 1;
+    return matrix->values + (matrix->by_place ? document->places[k] : k) * document->T;
 }

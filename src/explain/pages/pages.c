@@ -144,7 +144,7 @@ static bp_err add_example(explain_gathered *gathered, explainer *self, int64_t n
 
     if (err == BP_OK) {
         row = json_pack("{sI sO ss sI}", "document", (json_int_t)number, "id", id, "page", name,
-                        "targets", (json_int_t)shown->document->T);
+                        "targets", (json_int_t)shown->document->K);
         (void)json_array_append(gathered->examples, row);
         page = json_copy(row);
         (void)json_object_set_new(page, "text", beginning_of(spans));
@@ -192,7 +192,8 @@ bp_err explain_gather_add(explain_gathered *gathered, explainer *self, int64_t n
         err = explain_words_add(gathered->words, &self->settings, shown->document, &spans, matrices,
                                 count);
     if (err == BP_OK) {
-        explain_agreement_add(gathered->agreement, shown->document, matrices, count);
+        explain_agreement_add(gathered->agreement, &self->settings, shown->document, matrices,
+                              count);
         add_heads(gathered, self, number, shown, &spans);
     }
     if (err == BP_OK && explain_examples_find(&self->examples, number) >= 0)

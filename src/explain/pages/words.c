@@ -42,11 +42,12 @@ static double *open_of(explain_words *self, int64_t index)
 }
 
 /* Tokens [first, end) are a word. */
-static void add_occurrence(explain_words *self, double *open, const bp_explained *document,
-                           const explain_matrix *matrices, int64_t first, int64_t end)
+static void add_occurrence(explain_words *self, double *open, const bp_explain_settings *settings,
+                           const bp_explained *document, const explain_matrix *matrices,
+                           int64_t first, int64_t end)
 {
-    for (int64_t k = 0; k < document->T; k++) {
-        if (explain_matrix_extent(document, k) < end)
+    for (int64_t k = 0; k < document->K; k++) {
+        if (bp_explain_length(settings, document, k) < end)
             continue;
         open[1] += 1;
         for (int m = 0; m < self->matrices; m++) {
@@ -112,7 +113,7 @@ bp_err explain_words_add(explain_words *self, const bp_explain_settings *setting
             self->touched[touched++] = index;
         }
         open_of(self, index)[0] = 1;
-        add_occurrence(self, open_of(self, index), document, matrices, first,
+        add_occurrence(self, open_of(self, index), settings, document, matrices, first,
                        last->first + last->count);
     }
     end_document(self, touched);

@@ -24,8 +24,8 @@ json_t *explain_words_json(const explain_words *words, int m, int64_t least);
 typedef struct explain_agreement explain_agreement;
 explain_agreement *explain_agreement_new(void);
 void explain_agreement_free(explain_agreement **agreement);
-void explain_agreement_add(explain_agreement *agreement, const bp_explained *document,
-                           const explain_matrix *matrices, int count);
+void explain_agreement_add(explain_agreement *agreement, const bp_explain_settings *settings,
+                           const bp_explained *document, const explain_matrix *matrices, int count);
 /** [{"one", "other", "spearman", "interval", "documents"}...]. New reference. */
 json_t *explain_agreement_json(const explain_agreement *agreement);
 

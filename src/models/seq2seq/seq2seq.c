@@ -126,6 +126,15 @@ static int first_layer(const bp_model_shape *shape)
     return 1 + 2 * embedding_norms(shape);
 }
 
+void bp_seq2seq_stacks(const bp_model_shape *shape, bp_block_run of[2])
+{
+    int encoders = (int)shape->own[BP_SEQ2SEQ_ENCODERS], first = first_layer(shape);
+
+    of[0] =
+        (bp_block_run){first + encoders + stack_norms(shape), (int)shape->own[BP_SEQ2SEQ_DECODERS]};
+    of[1] = (bp_block_run){first, encoders};
+}
+
 bp_activations bp_seq2seq_behind(const bp_model_shape *shape, int block)
 {
     (void)block;

@@ -102,6 +102,7 @@ void bp_seq2seq_check(const bp_model_shape *shape, int tensors, bp_config *confi
 bp_err bp_seq2seq_check_read(const bp_model_shape *shape, const char *where);
 int bp_seq2seq_blocks(const bp_model_shape *shape);
 int bp_seq2seq_key_block(const bp_model_shape *shape);
+void bp_seq2seq_stacks(const bp_model_shape *shape, bp_block_run of[2]);
 bp_activations bp_seq2seq_behind(const bp_model_shape *shape, int block);
 int64_t bp_seq2seq_start_token(const bp_model_shape *shape);
 bp_model_facts bp_seq2seq_facts(const bp_model_shape *shape);
@@ -117,9 +118,10 @@ void bp_seq2seq_add_block(bp_network *network, const bp_model_shape *shape, int 
 #define BP_SEQ2SEQ_FAMILY                                                                          \
     .facts = bp_seq2seq_facts, .backbone = bp_seq2seq_backbone,                                    \
     .start_token = bp_seq2seq_start_token, .objective = &bp_objective_seq2seq,                     \
-    .blocks = bp_seq2seq_blocks, .key_block = bp_seq2seq_key_block, .cost = bp_seq2seq_cost,       \
-    .behind = bp_seq2seq_behind, .begin = bp_seq2seq_begin, .add_shared = bp_seq2seq_add_shared,   \
-    .add_common = bp_seq2seq_add_common, .add_block = bp_seq2seq_add_block
+    .blocks = bp_seq2seq_blocks, .key_block = bp_seq2seq_key_block, .stacks = bp_seq2seq_stacks,   \
+    .cost = bp_seq2seq_cost, .behind = bp_seq2seq_behind, .begin = bp_seq2seq_begin,               \
+    .add_shared = bp_seq2seq_add_shared, .add_common = bp_seq2seq_add_common,                      \
+    .add_block = bp_seq2seq_add_block
 
 /** Sizes and rows of a model that classifies, of bert.h's words: the state of the last place, a
  * layer with tanh, and one without. Labels: as many where config.json names none. The rows of one
