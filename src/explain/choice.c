@@ -15,7 +15,7 @@ static bp_err prepare(void *context)
 {
     explainer *self = context;
 
-    explain_reading_new(&self->read, self->settings.most);
+    explain_reading_new(&self->read, &self->texts);
     self->log_p = bp_alloc("explain", self->settings.most, sizeof *self->log_p);
     return BP_OK;
 }
@@ -78,7 +78,7 @@ void explain_choice_units(explainer *self)
     if (strcmp(keys->choose, "hardest") == 0 && keys->examples > 0)
         self->choice = (bp_work_units){.parts = PARTS,
                                        .key = self->key,
-                                       .count = self->texts.plan.documents,
+                                       .count = self->texts.documents,
                                        .mesh_keys = "mesh.tensor",
                                        .prepare = prepare,
                                        .run = run_unit,
@@ -94,7 +94,7 @@ static bp_err read_hardness(const explainer *self, double *hardness)
     bp_err err;
 
     bp_dir_refresh(folder); /* other nodes wrote there */
-    err = bp_parts_open(&parts, folder, self->key, self->texts.plan.documents, true);
+    err = bp_parts_open(&parts, folder, self->key, self->texts.documents, true);
     while (err == BP_OK && bp_parts_next(parts, &part, &err)) {
         err = bp_part_result_expect(&part, sizeof *hardness);
         if (err == BP_OK)
@@ -111,7 +111,7 @@ bp_err explain_choose(explainer *self)
     explain_choice choice = strcmp(keys->choose, "hardest") == 0  ? EXPLAIN_HARDEST
                             : strcmp(keys->choose, "random") == 0 ? EXPLAIN_RANDOM
                                                                   : EXPLAIN_FIRST;
-    int64_t documents = self->texts.plan.documents;
+    int64_t documents = self->texts.documents;
     double *hardness;
     bp_err err = BP_OK;
 

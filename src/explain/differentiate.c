@@ -13,9 +13,13 @@
 const char *bp_explain_lacks_gradients(const bp_model_info *info)
 {
     return info->vector_width == 0 ? "its inputs have no word vectors"
-           : info->may_be_zero     ? "its head gives probabilities of 0, whose logarithm has no "
-                                     "gradient"
-                                   : NULL;
+           : info->source_layers > 0 && !info->reads_source
+               ? "it reads its text twice, by encoder and decoder"
+           : info->task.precision > 0 ? "its outcomes are those of a Dirichlet, not of a softmax"
+           : info->task.features > 0  ? "its head is a Gaussian process"
+           : info->may_be_zero        ? "its head gives probabilities of 0, whose logarithm has no "
+                                        "gradient"
+                                      : NULL;
 }
 
 bool bp_explain_is_special(const bp_explain_settings *settings, int32_t token)
@@ -146,8 +150,42 @@ bp_err bp_explain_vectors_of(bp_explain_vectors *out, bp_model *lm,
     if (err == BP_OK && S > 0)
         look_up(out->source_own, out->source_base, lm, settings, true, document->sources, S,
                 scratch);
+    out->hides = -1;
+    if (err == BP_OK && document->hides >= 0) {
+        const int32_t token = (int32_t)document->hides;
+
+        out->hidden = bp_alloc("explain.vectors", E, sizeof *out->hidden);
+        out->hidden_base = bp_alloc("explain.vectors", E, sizeof *out->hidden_base);
+        look_up(out->hidden, out->hidden_base, lm, settings, false, &token, 1, scratch);
+    }
     bp_free(scratch);
     return err;
+}
+
+static void swap(float *a, float *b, int64_t count)
+{
+    for (int64_t i = 0; i < count; i++) {
+        float other = a[i];
+
+        a[i] = b[i];
+        b[i] = other;
+    }
+}
+
+static void swap_hidden(bp_explain_vectors *vectors, int64_t place)
+{
+    swap(vectors->own + place * vectors->E, vectors->hidden, vectors->E);
+    swap(vectors->base + place * vectors->E, vectors->hidden_base, vectors->E);
+}
+
+void bp_explain_hide(bp_explain_vectors *vectors, const bp_explained *document, int64_t k)
+{
+    if (document->hides < 0)
+        return;
+    if (vectors->hides >= 0)
+        swap_hidden(vectors, vectors->hides);
+    vectors->hides = document->places[k];
+    swap_hidden(vectors, vectors->hides);
 }
 
 void bp_explain_vectors_clear(bp_explain_vectors *vectors)
@@ -156,6 +194,8 @@ void bp_explain_vectors_clear(bp_explain_vectors *vectors)
     bp_free(vectors->base);
     bp_free(vectors->source_own);
     bp_free(vectors->source_base);
+    bp_free(vectors->hidden);
+    bp_free(vectors->hidden_base);
 }
 
 /* ---- batches ---- */
@@ -211,6 +251,8 @@ void bp_explain_batch_set(bp_explain_batch *batch, const bp_explained *document,
     int64_t S = document->S;
 
     memcpy(batch->inputs + w * length, document->inputs, (size_t)length * sizeof *document->inputs);
+    if (document->hides >= 0)
+        batch->inputs[w * length + document->places[k]] = (int32_t)document->hides;
     for (int64_t t = 0; t < length; t++)
         batch->targets[w * length + t] = t == document->places[k] ? document->targets[k] : -1;
     batch->batch = (bp_model_batch){

@@ -30,7 +30,7 @@ static int by_number(const void *a, const void *b)
 void explain_examples_choose(explain_examples *out, explain_choice choice, int64_t most,
                              const explain_texts *texts, const double *hardness, uint64_t seed)
 {
-    int64_t documents = texts->plan.documents;
+    int64_t documents = texts->documents;
     candidate *all = bp_alloc("explain.examples", documents, sizeof *all);
     bp_rng_key key = bp_rng_key_of(seed, BP_RNG_SHUFFLE, 0, 0, 0);
     int64_t found = 0;

@@ -3,9 +3,11 @@
 #include "explain/explain_priv.h"
 
 #include "base/config/run_options.h"
+#include "base/files/hash.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/process/heartbeat.h"
+#include "infer/ensemble/model_tokenizer.h"
 #include "io/checkpoint/ensemble_file.h"
 #include "math/math.h"
 #include "models/open.h"
@@ -45,25 +47,51 @@ static int64_t batch_places(int64_t most)
     return most > BATCH_PLACES ? most : BATCH_PLACES / most * most;
 }
 
-/* Besides the model's own: vectors, a batch, sums in double, results; of the lens states. */
+/* The largest document that there may be, of the model whose "model" object this is. */
+static bp_explain_form largest_form(const json_t *shape, const char *target, int64_t most)
+{
+    const char *task = json_string_value(json_object_get(shape, "task"));
+    int64_t outcomes = json_integer_value(json_object_get(shape, "outcomes")),
+            encoders = task ? 0 : json_integer_value(json_object_get(shape, "encoder_layers")),
+            each = target && strcmp(target, "every") == 0 ? outcomes : 1;
+    const bp_task_kind *kind = task ? bp_task_kind_named(task) : NULL;
+    bp_explain_form form = {.K = most,
+                            .T = most,
+                            .S = encoders > 0 ? most : 0,
+                            .layers = json_integer_value(json_object_get(shape, "layers")),
+                            .heads = json_integer_value(json_object_get(shape, "heads")),
+                            .source_layers = encoders,
+                            .foils = 1};
+
+    if (form.layers == 0)
+        form.layers = json_integer_value(json_object_get(shape, "decoder_layers"));
+    if (kind)
+        form.K = each * (kind->at_words ? most : kind->ends);
+    if (kind && bp_task_kind_has_classes(kind))
+        form.foils = outcomes - 1;
+    return form;
+}
+
+/* Besides the model's own: vectors, a batch, sums in double, results; of the lens states, of
+ * attention matrices. */
 static int64_t work_floats(const explainer *self, const bp_work_models *models, int64_t most,
                            const bp_model_memory *of)
 {
-    const json_t *shape = json_object_get(models->states[0], "model");
-    int64_t batch = batch_places(most),
-            layers = json_integer_value(json_object_get(shape, "layers")),
-            states = (layers + 1) * most * of->width;
-    const bp_explain_form form = {.K = most,
-                                  .T = most,
-                                  .layers = layers,
-                                  .heads = json_integer_value(json_object_get(shape, "heads"))};
-    const char *methods = bp_explain_keys_of(models->config)->methods;
-    bool looks = bp_explain_position(methods, &bp_explain_lens),
-         watches = bp_explain_position(methods, &bp_explain_attention);
+    const bp_explain_keys *keys = bp_explain_keys_of(models->config);
+    const bp_explain_form form =
+        largest_form(json_object_get(models->states[0], "model"), keys->target, most);
+    int64_t sides = form.S > 0 ? 2 : 1, states = (form.layers + 1) * most * of->width,
+            stack = form.layers > form.source_layers ? form.layers : form.source_layers;
+    bool looks = bp_explain_position(keys->methods, &bp_explain_lens),
+         watches = bp_explain_position(keys->methods, &bp_explain_attention),
+         contrasts = bp_explain_position(keys->methods, &bp_explain_contrast);
 
-    return 2 * (most + batch) * of->width + 2 * most * of->width + LOG_P_PLACES * of->vocab_size +
-           2 * explain_floats(self, &form) + (looks ? 2 * states : 0) +
-           (watches ? (2 * layers + 5) * most * most + 2 * explain_weights_floats(&form) : 0);
+    return sides * (2 * (most + batch_places(most)) + (2 + contrasts) * most) * of->width +
+           LOG_P_PLACES * of->vocab_size + 2 * explain_floats(self, &form) +
+           (looks ? 2 * states : 0) +
+           (watches ? (form.layers + form.source_layers + stack + 5 * sides) * most * most +
+                          2 * explain_weights_floats(&form)
+                    : 0);
 }
 
 /* bp_work_memory.rank */
@@ -122,20 +150,61 @@ static bp_err open_model(void *context, bp_model **out)
                                         bp_explain_keys_of(config)->context);
 }
 
-/* Predictions that are not of the next token are not explained yet. */
-static bp_err check_model(const bp_model_info *info)
-{
-    const char *why = bp_task_has_head(&info->task) ? "has the head of a task"
-                      : info->masks                 ? "fills in masked tokens"
-                      : info->reads_source          ? "reads a source"
-                                                    : NULL;
+/* ---- what is explained ---- */
 
-    if (!why)
+static const struct {
+    const char *word;
+    explain_target target;
+    bool words, masks, classes, spans; /* of models that write, masked ones, tasks */
+} TARGETS[] = {{"next", EXPLAIN_NEXT, true, false, false, false},
+               {"best", EXPLAIN_BEST, true, true, true, true},
+               {"label", EXPLAIN_LABEL, false, true, true, true},
+               {"every", EXPLAIN_EVERY, false, false, true, false}};
+
+/* A value has no classes to choose from. */
+static bp_err refuse_target(const bp_model_info *info, const char *word, const char *others)
+{
+    return BP_FAIL(BP_ERR_CONFIG, "explain.no_target",
+                   "a model of kind %s%s%s can't be explained by explain.target = %s: at "
+                   "explain.target; use %s",
+                   info->kind, bp_task_has_head(&info->task) ? " for " : "",
+                   bp_task_has_head(&info->task) ? bp_task_name(info->task.kind) : "", word,
+                   others);
+}
+
+static bp_err find_target(explainer *self, const bp_model_info *info)
+{
+    const char *word = bp_explain_keys_of(self->job->config)->target;
+    const bp_task_kind *kind = bp_task_kind_of(&info->task);
+    bool task = bp_task_has_head(&info->task);
+
+    self->target = task ? EXPLAIN_BEST : info->masks ? EXPLAIN_HIDDEN : EXPLAIN_NEXT;
+    if (!word)
         return BP_OK;
-    return BP_FAIL(BP_ERR_CONFIG, "explain.not_causal",
-                   "explanations are of models that continue texts, and this one (%s) %s: at "
-                   "explain.model; take another model",
-                   info->kind, why);
+    for (size_t k = 0; k < sizeof TARGETS / sizeof TARGETS[0]; k++)
+        if (strcmp(word, TARGETS[k].word) == 0) {
+            self->target = TARGETS[k].target;
+            if (task          ? kind->is_value    ? self->target == EXPLAIN_BEST
+                                : kind->has_names ? TARGETS[k].classes
+                                                  : TARGETS[k].spans
+                : info->masks ? TARGETS[k].masks
+                              : TARGETS[k].words)
+                return BP_OK;
+            return refuse_target(info, word,
+                                 task          ? kind->is_value    ? "best"
+                                                 : kind->has_names ? "best, label, every, or a name"
+                                                                   : "best or label"
+                                 : info->masks ? "label or best"
+                                               : "next or best");
+        }
+    self->target = EXPLAIN_CLASS;
+    if (task && kind->has_names)
+        return BP_OK;
+    return refuse_target(info, word,
+                         task && kind->is_value ? "best"
+                         : task                 ? "best or label"
+                         : info->masks          ? "label or best"
+                                                : "next or best");
 }
 
 static bp_err check_methods(const explainer *self)
@@ -150,12 +219,12 @@ static bp_err check_methods(const explainer *self)
                            "leave it out",
                            self->job->info.kind, self->methods[k]->name, lacks);
     }
-    if (strcmp(bp_explain_keys_of(self->job->config)->target, "best") == 0 &&
-        self->job->lm->info.log_probabilities)
+    if (self->prefers && self->job->lm->info.log_probabilities)
         return BP_FAIL(
             BP_ERR_CONFIG, "explain.no_best",
             "a head that mixes softmaxes, or of entmax, gives no whole distributions: at "
-            "explain.target = best; use explain.target=next");
+            "explain.target = best, or explain.methods = contrast; use explain.target=next and "
+            "other methods");
     return BP_OK;
 }
 
@@ -195,66 +264,79 @@ static void make_key(explainer *self)
         snprintf(names + strlen(names), sizeof names - strlen(names), "%s,",
                  self->methods[k]->name);
     bp_work_key(self->key,
-                "explain 2 %s %s %s %" PRId64 " %" PRId64 " %d %" PRId64 " %" PRId64 " %" PRId64
-                " %s %d %" PRId64 " %s %" PRId64,
-                self->corpus_hash, self->job->info.digest, names, s->most, s->batch, s->best,
+                "explain 2 %s %s %s %" PRId64 " %" PRId64 " %d %d %s %s %" PRId64 " %" PRId64
+                " %" PRId64 " %" PRId64 " %s %d %" PRId64 " %s %" PRId64,
+                self->corpus_hash, self->job->info.digest, names, s->most, s->batch,
+                (int)self->target, self->texts.outcome, self->masks_hash,
+                s->separators ? s->separators : "-", bp_explain_keys_of(self->job->config)->places,
                 s->steps, s->baseline, s->lead, bp_math_keys_of(self->job->config)->precision,
                 self->job->mesh->tensors, bp_explain_keys_of(self->job->config)->examples,
                 bp_explain_keys_of(self->job->config)->choose,
                 bp_run_keys_of(self->job->config)->seed);
 }
 
-static bp_err load(explainer *self)
+/* Only readers know it. */
+static bp_err find_facts(explainer *self)
 {
-    bp_err err = explain_texts_open(&self->texts, bp_explain_keys_of(self->job->config)->corpus,
-                                    &self->job->info, self->settings.most);
+    const bp_corpus *corpus = self->texts.corpus;
 
-    if (err != BP_OK)
-        return err;
-    memcpy(self->corpus_hash, bp_corpus_hash(self->texts.corpus), BP_SHA256_HEX);
-    memcpy(self->roles, bp_corpus_roles(self->texts.corpus), sizeof self->roles);
+    memcpy(self->corpus_hash, bp_corpus_hash(corpus), BP_SHA256_HEX);
+    memcpy(self->roles, bp_corpus_roles(corpus), sizeof self->roles);
     self->settings.lead = self->texts.plan.rule.lead;
-    self->settings.eod = bp_corpus_eod(self->texts.corpus);
+    self->settings.eod = bp_corpus_eod(corpus);
     if (self->job->mesh->coordinates && self->texts.cut > 0)
         BP_WARN("explain.cut_documents",
                 "%" PRId64 " of %" PRId64 " documents have more than the %" PRId64
                 " inputs that are read, and only their beginning is explained: at explain.corpus; "
                 "cut them before, or use another explain.context",
-                self->texts.cut, self->texts.plan.documents, self->texts.most);
+                self->texts.cut, self->texts.documents, self->texts.wish.most);
     return find_baseline(self);
 }
 
-static bp_err open(void *context)
+/* Of explain.texts, on all ranks; NULL: there is a corpus. */
+static bp_err open_tokenizer(const explainer *self, bp_tokenizer **out)
 {
-    explainer *self = context;
+    const bp_work_job *job = self->job;
+    const bp_explain_keys *keys = bp_explain_keys_of(job->config);
+    bp_err err = keys->texts ? bp_model_tokenizer_open(out, job->config, keys->model, &job->info,
+                                                       job->mesh->world)
+                             : BP_OK;
+
+    if (err == BP_OK && keys->texts && !*out)
+        err = BP_FAIL(BP_ERR_CONFIG, "explain.no_tokenizer",
+                      "explain.texts needs a tokenizer, and the model brings none: at "
+                      "tokenizer.path; set it");
+    return bp_agree(job->mesh->world, err);
+}
+
+static bp_err load(explainer *self, bool reads)
+{
     bp_work_job *job = self->job;
     const bp_explain_keys *keys = bp_explain_keys_of(job->config);
-    int64_t shared[3];
-    bp_err err = check_model(&job->info);
+    bp_tokenizer *tokenizer = NULL;
+    bp_err err = open_tokenizer(self, &tokenizer);
 
-    if (err == BP_OK && keys->context > job->info.context)
-        err = BP_FAIL(BP_ERR_CONFIG, "explain.context_too_long",
-                      "explain.context = %" PRId64 " is more than the model's %" PRId64
-                      ": at explain.context; use %" PRId64 " or less",
-                      keys->context, job->info.context, job->info.context);
-    if (err == BP_OK && job->lm)
-        err = check_methods(self);
-    self->settings =
-        (bp_explain_settings){.info = job->lm ? &job->lm->info : &job->info,
-                              .group = job->mesh->model,
-                              .job = job,
-                              .last = job->mesh->pipeline_at == job->mesh->pipelines - 1,
-                              .most = most_places(job->config, job->info.context),
-                              .batch = batch_places(most_places(job->config, job->info.context)),
-                              .best = strcmp(keys->target, "best") == 0,
-                              .steps = keys->steps,
-                              .baseline = -1,
-                              .roles = self->roles,
-                              .lead = -1,
-                              .eod = -1};
-    if (err == BP_OK && (job->leads || job->mesh->coordinates))
-        err = load(self);
-    err = bp_agree(job->mesh->world, err);
+    if (err != BP_OK) {
+        bp_tokenizer_free(&tokenizer);
+        return err;
+    }
+    const explain_wish wish = {.corpus = keys->corpus,
+                               .texts = keys->texts,
+                               .tokenizer = tokenizer,
+                               .model = keys->model,
+                               .info = self->settings.info,
+                               .most = self->settings.most,
+                               .target = self->target,
+                               .outcome = keys->target,
+                               .masks = keys->masks,
+                               .places = keys->places};
+    int64_t shared[3];
+
+    err = explain_texts_open(&self->texts, &wish, job->mesh, reads);
+    bp_tokenizer_free(&tokenizer);
+
+    if (err == BP_OK)
+        err = bp_agree(job->mesh->world, reads ? find_facts(self) : BP_OK);
     bp_bcast_bytes(self->corpus_hash, BP_SHA256_HEX, 0, job->mesh->world);
     bp_bcast_bytes(self->roles, sizeof self->roles, 0, job->mesh->world);
     memcpy(shared, (int64_t[]){self->settings.lead, self->settings.baseline, self->settings.eod},
@@ -263,6 +345,66 @@ static bp_err open(void *context)
     self->settings.lead = shared[0];
     self->settings.baseline = shared[1];
     self->settings.eod = shared[2];
+    return err;
+}
+
+static bp_err check(explainer *self)
+{
+    const bp_work_job *job = self->job;
+    const bp_explain_keys *keys = bp_explain_keys_of(job->config);
+    const bp_model_info *info = self->settings.info;
+    int64_t bytes;
+    bp_err err = job->lm ? find_target(self, info) : BP_OK;
+
+    self->prefers = self->target == EXPLAIN_BEST || self->target == EXPLAIN_HIDDEN ||
+                    bp_explain_position(keys->methods, &bp_explain_contrast);
+    if (err == BP_OK && keys->context > info->context)
+        err = BP_FAIL(BP_ERR_CONFIG, "explain.context_too_long",
+                      "explain.context = %" PRId64 " is more than the model's %" PRId64
+                      ": at explain.context; use %" PRId64 " or less",
+                      keys->context, info->context, info->context);
+    if (err == BP_OK && keys->masks && !info->masks)
+        err = BP_FAIL(BP_ERR_CONFIG, "explain.unused_masks",
+                      "explain.masks is of masked models, which explain.model is not: at "
+                      "explain.masks; leave it out");
+    if (err == BP_OK && keys->masks)
+        err = bp_sha256_of_file(keys->masks, self->masks_hash, &bytes);
+    if (err == BP_OK && job->lm && strcmp(keys->choose, "hardest") == 0 &&
+        (info->masks || bp_task_has_head(&info->task)))
+        err = BP_FAIL(BP_ERR_CONFIG, "explain.no_hardest",
+                      "explain.choose = hardest is of models that write texts, which explain.model "
+                      "is not: at explain.choose; use first or random");
+    return err == BP_OK && job->lm ? check_methods(self) : err;
+}
+
+static bp_err open(void *context)
+{
+    explainer *self = context;
+    bp_work_job *job = self->job;
+    const bp_explain_keys *keys = bp_explain_keys_of(job->config);
+    int64_t most = most_places(job->config, job->info.context), target;
+    bp_err err;
+
+    self->settings =
+        (bp_explain_settings){.info = job->lm ? &job->lm->info : &job->info,
+                              .group = job->mesh->model,
+                              .job = job,
+                              .last = job->mesh->pipeline_at == job->mesh->pipelines - 1,
+                              .most = most,
+                              .batch = batch_places(most),
+                              .steps = keys->steps,
+                              .baseline = -1,
+                              .roles = self->roles,
+                              .lead = -1,
+                              .eod = -1,
+                              .separators = keys->separators};
+    err = bp_agree(job->mesh->world, check(self));
+    target = bp_all_max_int(job->lm ? (int64_t)self->target : 0, job->mesh->world);
+    self->target = (explain_target)target;
+    if (err == BP_OK)
+        err = load(self, job->leads || job->mesh->coordinates);
+    self->settings.best =
+        self->texts.wish.target == EXPLAIN_BEST && !bp_task_kind_of(&job->info.task)->is_value;
     make_key(self);
     self->examples.weights = bp_explain_position(keys->methods, &bp_explain_attention) != NULL;
     return err;
@@ -279,7 +421,11 @@ static void close(void *context)
 
 static void identify(const void *context, bp_run_identity *out)
 {
-    *out = (bp_run_identity){"explain.corpus", ((const explainer *)context)->corpus_hash};
+    const explainer *self = context;
+
+    *out = (bp_run_identity){bp_explain_keys_of(self->job->config)->texts ? "explain.texts"
+                                                                          : "explain.corpus",
+                             self->corpus_hash};
 }
 
 /* ---- a unit ---- */
@@ -287,8 +433,8 @@ static void identify(const void *context, bp_run_identity *out)
 /* The most floats of a document's results. */
 static int64_t most_floats(const explainer *self)
 {
-    int64_t most = self->settings.most;
-    const bp_explained document = {.K = most, .T = most};
+    const explain_sizes *largest = &self->texts.largest;
+    const bp_explained document = {.K = largest->K, .T = largest->T, .S = largest->S};
     const bp_explain_form form = explain_form(self, &document);
 
     return explain_unit_floats(self, &form, true);
@@ -297,15 +443,15 @@ static int64_t most_floats(const explainer *self)
 static bp_err prepare(void *context)
 {
     explainer *self = context;
-    int64_t floats = most_floats(self);
+    int64_t floats = most_floats(self),
+            columns = bp_model_columns(self->settings.info, self->settings.most);
     bp_err err = self->job->leads && self->job->run ? explain_choose(self) : BP_OK;
 
-    explain_reading_new(&self->read, self->settings.most);
-    if (self->settings.best)
-        self->log_p = bp_try_alloc("explain", LOG_P_PLACES * self->settings.info->vocab_size,
-                                   sizeof *self->log_p);
+    explain_reading_new(&self->read, &self->texts);
+    if (self->prefers)
+        self->log_p = bp_try_alloc("explain", LOG_P_PLACES * columns, sizeof *self->log_p);
     self->results = bp_try_alloc("explain", floats, sizeof *self->results);
-    if (!self->results || (!self->log_p && self->settings.best))
+    if (!self->results || (!self->log_p && self->prefers))
         return bp_fail_memory("results", floats, sizeof *self->results);
     return err;
 }
@@ -319,67 +465,100 @@ static void release(void *context)
     explain_reading_clear(&self->read);
 }
 
-/* The outcomes that the model prefers for targets [first, first + count). Of equal ones the
- * first. */
-static bp_err find_some_best(explainer *self, int64_t first, int64_t count)
+/* The outcome with the highest probability, of equal ones the first; but for `other`. */
+static int32_t find_first(const float *row, int64_t count, int32_t other)
+{
+    int32_t best = other == 0 && count > 1 ? 1 : 0;
+
+    for (int64_t v = best; v < count; v++)
+        if (v != other && row[v] > row[best])
+            best = (int32_t)v;
+    return best;
+}
+
+/* The target that the model prefers, and foils: of a text's class all others; else the model's
+ * first choice, or its second where the target is the first. */
+static void choose(explainer *self, int64_t k, const float *row, int64_t columns)
+{
+    explain_reading *read = &self->read;
+    int64_t foils = bp_explain_foils(self->settings.info);
+    int32_t first = find_first(row, columns, -1);
+
+    if (self->settings.best)
+        read->targets[k] = first;
+    for (int32_t j = 0; j < foils; j++)
+        read->foils[k * foils + j] = foils > 1                   ? j + (j >= read->targets[k])
+                                     : read->targets[k] != first ? first
+                                                                 : find_first(row, columns, first);
+}
+
+/* Choices for targets [first, first + count), whose places rise. */
+static bp_err choose_some(explainer *self, int64_t first, int64_t count)
 {
     const bp_explained *document = &self->read.document;
-    int64_t V = self->settings.info->vocab_size,
-            length = bp_explain_length(&self->settings, document, first + count - 1);
-    int32_t *targets = bp_alloc("explain", document->T, sizeof *targets), source_length;
-    bp_model_batch batch = bp_explain_whole(document, targets, &source_length);
-    bp_err err;
+    bp_explain_batch batch;
+    int64_t length = bp_explain_length(&self->settings, document, first + count - 1),
+            columns = bp_model_columns(self->settings.info, length), row = -1;
+    bp_err err = bp_agree(self->settings.group, bp_explain_batch_new(&batch, &self->settings));
 
-    batch.length = length;
-    for (int64_t t = 0; t < length; t++)
-        targets[t] = -1;
-    for (int64_t r = 0; r < count; r++)
-        targets[document->places[first + r]] = 0;
-    err = bp_model_distribution(self->job->lm, &batch, self->log_p, NULL);
-    for (int64_t r = 0; r < count && err == BP_OK; r++) {
-        const float *row = self->log_p + r * V;
-        int64_t best = 0;
-
-        for (int64_t v = 1; v < V; v++)
-            if (row[v] > row[best])
-                best = v;
-        self->read.targets[first + r] = (int32_t)best;
+    if (err == BP_OK) {
+        bp_explain_batch_set(&batch, document, 0, first, length);
+        for (int64_t k = first; k < first + count; k++)
+            batch.targets[document->places[k]] = 0;
+        err = bp_model_distribution(self->job->lm, &batch.batch, self->log_p, NULL);
     }
-    bp_free(targets);
+    for (int64_t k = first; k < first + count && err == BP_OK; k++) {
+        row += k == first || document->places[k] != document->places[k - 1];
+        choose(self, k, self->log_p + row * columns, columns);
+    }
+    bp_explain_batch_free(&batch);
     return err;
 }
 
-static bp_err find_best(explainer *self)
+static bp_err find_choices(explainer *self)
 {
-    int64_t K = self->read.document.K;
+    const bp_explained *document = &self->read.document;
+    int64_t K = document->K, together = document->hides >= 0 ? 1 : LOG_P_PLACES;
     bp_err err = BP_OK;
 
     for (int64_t first = 0, count; first < K && err == BP_OK; first += count) {
-        count = K - first < LOG_P_PLACES ? K - first : LOG_P_PLACES;
+        count = K - first < together ? K - first : together;
         err = bp_explain_step(&self->settings);
         if (err == BP_OK)
-            err = find_some_best(self, first, count);
+            err = choose_some(self, first, count);
     }
     return err;
+}
+
+static void share(int32_t *values, int64_t count, MPI_Comm group)
+{
+    bp_bcast_bytes(values, count * (int64_t)sizeof *values, 0, group);
 }
 
 void explain_share_document(explainer *self, bool *example)
 {
     explain_reading *read = &self->read;
     MPI_Comm group = self->settings.group;
-    int64_t sizes[] = {read->document.K, read->document.T, read->document.S, *example};
+    int64_t sizes[] = {read->document.K, read->document.T, read->document.S, read->document.hides,
+                       *example};
 
     bp_bcast_bytes(sizes, sizeof sizes, 0, group);
-    *example = sizes[3];
+    *example = sizes[4];
     read->document = (bp_explained){.K = sizes[0],
                                     .T = sizes[1],
                                     .S = sizes[2],
+                                    .hides = sizes[3],
                                     .inputs = read->inputs,
+                                    .segments = self->texts.framed ? read->segments : NULL,
+                                    .sources = read->sources,
                                     .targets = read->targets,
-                                    .places = read->places};
-    bp_bcast_bytes(read->inputs, sizes[1] * (int64_t)sizeof *read->inputs, 0, group);
-    bp_bcast_bytes(read->targets, sizes[0] * (int64_t)sizeof *read->targets, 0, group);
-    bp_bcast_bytes(read->places, sizes[0] * (int64_t)sizeof *read->places, 0, group);
+                                    .places = read->places,
+                                    .foils = read->foils};
+    share(read->inputs, sizes[1], group);
+    share(read->segments, self->texts.framed ? sizes[1] : 0, group);
+    share(read->sources, sizes[2], group);
+    share(read->targets, sizes[0], group);
+    share(read->places, sizes[0], group);
 }
 
 /* The document at hand, which the lead has read, by its group. */
@@ -395,8 +574,8 @@ static bp_err explain_document(explainer *self, bool example)
         return BP_OK;
     memset(self->results, 0,
            (size_t)explain_unit_floats(self, &form, example) * sizeof *self->results);
-    if (self->settings.best)
-        err = find_best(self);
+    if (self->prefers && !bp_task_kind_of(&self->settings.info->task)->is_value)
+        err = find_choices(self);
     for (int k = 0; k < self->count && err == BP_OK; k++) {
         err = self->methods[k]->run(self->job->lm, &self->settings, &self->read.document, at);
         at += bp_explain_floats(self->methods[k], &form);
@@ -446,7 +625,7 @@ static bp_err open_job(void *context)
     bp_err err = open(self);
 
     self->job->units = (bp_work_units){.key = self->key,
-                                       .count = self->texts.plan.documents,
+                                       .count = self->texts.documents,
                                        .mesh_keys = "mesh.tensor",
                                        .amount = (double)self->texts.targets,
                                        .noun = "tokens",
@@ -478,14 +657,14 @@ static void say(const void *context)
     const explainer *self = context;
 
     bp_log("explaining %" PRId64 " predictions in %" PRId64 " documents by %s", self->texts.targets,
-           self->texts.plan.documents, bp_explain_keys_of(self->job->config)->methods);
+           self->texts.documents, bp_explain_keys_of(self->job->config)->methods);
 }
 
 static json_t *started(const void *context)
 {
     const explainer *self = context;
 
-    return json_pack("{sI sI}", "documents", (json_int_t)self->texts.plan.documents, "targets",
+    return json_pack("{sI sI}", "documents", (json_int_t)self->texts.documents, "targets",
                      (json_int_t)self->texts.targets);
 }
 

@@ -27,57 +27,76 @@ static bp_explained document_of(const explainer *self, int64_t d)
     return (bp_explained){.K = sizes->K, .T = sizes->T, .S = sizes->S};
 }
 
-/* What starts count for each document. */
+/* What starts count for each document, where a method has such an array. */
 static const struct {
     const char *name;
     bp_explain_shape shape;
-    bool of_sources;
-} STARTS[] = {{"target_start", BP_EXPLAIN_BY_TARGET, false},
-              {"matrix_start", BP_EXPLAIN_BY_INPUT, false},
-              {"square_start", BP_EXPLAIN_BY_PLACES, false},
-              {"source_matrix_start", BP_EXPLAIN_BY_SOURCE, true},
-              {"source_square_start", BP_EXPLAIN_BY_SOURCE_PLACES, true}};
+} STARTS[] = {{"matrix_start", BP_EXPLAIN_BY_INPUT},
+              {"square_start", BP_EXPLAIN_BY_PLACES},
+              {"foil_matrix_start", BP_EXPLAIN_BY_FOIL_INPUT},
+              {"source_matrix_start", BP_EXPLAIN_BY_SOURCE},
+              {"source_square_start", BP_EXPLAIN_BY_SOURCE_PLACES},
+              {"source_foil_matrix_start", BP_EXPLAIN_BY_FOIL_SOURCE}};
 
-static bp_err write_start(const explainer *self, bp_h5 *h5, const char *name,
-                          int64_t (*count)(const bp_explained *, int), int which)
+static bool has_array(const explainer *self, const bp_explain_array *array);
+
+/* Has the method an array of this shape that is in its file? */
+static bool has_shape(const explainer *self, const bp_explain_method *method,
+                      bp_explain_shape shape)
 {
-    int64_t documents = self->texts.plan.documents,
-            *starts = bp_alloc("explain", documents + 1, sizeof *starts);
+    for (int k = 0; k < BP_EXPLAIN_ARRAYS && method->arrays[k].name; k++)
+        if (method->arrays[k].shape == shape && has_array(self, &method->arrays[k]))
+            return true;
+    return false;
+}
+
+/* Sums of counts before each document. */
+static bp_err write_sums(const explainer *self, bp_h5 *h5, const char *name, int64_t *counts)
+{
+    int64_t documents = self->texts.documents, sum = 0;
     bp_err err;
 
-    for (int64_t d = 0; d < documents; d++) {
-        const bp_explained document = document_of(self, d);
+    for (int64_t d = 0; d <= documents; d++) {
+        int64_t count = d < documents ? counts[d] : 0;
 
-        starts[d + 1] = starts[d] + count(&document, which);
+        counts[d] = sum;
+        sum += count;
     }
-    err = bp_h5_write(h5, name, BP_H5_I64, starts, documents + 1);
-    bp_free(starts);
+    err = bp_h5_write(h5, name, BP_H5_I64, counts, documents + 1);
     return err;
 }
 
-static int64_t count_values(const bp_explained *document, int which)
+static bp_err write_starts(const explainer *self, bp_h5 *h5, const bp_explain_method *method)
 {
-    const bp_explain_array array = {.shape = STARTS[which].shape};
-    const bp_explain_form form = {.K = document->K, .T = document->T, .S = document->S};
+    int64_t documents = self->texts.documents,
+            *counts = bp_alloc("explain", documents + 1, sizeof *counts);
+    const explain_sizes *sizes = self->texts.sizes;
+    bp_err err;
 
-    return bp_explain_values(&array, &form);
-}
+    for (int64_t d = 0; d < documents; d++)
+        counts[d] = sizes[d].K;
+    err = write_sums(self, h5, "target_start", counts);
+    for (int64_t d = 0; d < documents; d++)
+        counts[d] = sizes[d].T;
+    if (err == BP_OK)
+        err = write_sums(self, h5, "input_start", counts);
+    for (int64_t d = 0; d < documents; d++)
+        counts[d] = sizes[d].S;
+    if (err == BP_OK && self->job->info.reads_source)
+        err = write_sums(self, h5, "source_start", counts);
+    for (size_t k = 0; k < sizeof STARTS / sizeof STARTS[0] && err == BP_OK; k++) {
+        const bp_explain_array array = {.shape = STARTS[k].shape};
 
-static int64_t count_places(const bp_explained *document, int of_source)
-{
-    return of_source ? document->S : document->T;
-}
+        for (int64_t d = 0; d < documents; d++) {
+            const bp_explained document = document_of(self, d);
+            const bp_explain_form form = explain_form(self, &document);
 
-static bp_err write_starts(const explainer *self, bp_h5 *h5)
-{
-    bool pairs = self->job->info.reads_source;
-    bp_err err = write_start(self, h5, "input_start", count_places, 0);
-
-    if (err == BP_OK && pairs)
-        err = write_start(self, h5, "source_start", count_places, 1);
-    for (int k = 0; k < (int)(sizeof STARTS / sizeof STARTS[0]) && err == BP_OK; k++)
-        if (pairs || !STARTS[k].of_sources)
-            err = write_start(self, h5, STARTS[k].name, count_values, k);
+            counts[d] = bp_explain_values(&array, &form);
+        }
+        if (has_shape(self, method, STARTS[k].shape))
+            err = write_sums(self, h5, STARTS[k].name, counts);
+    }
+    bp_free(counts);
     return err;
 }
 
@@ -85,7 +104,7 @@ static int64_t sum_values(const explainer *self, const bp_explain_array *array)
 {
     int64_t sum = 0;
 
-    for (int64_t d = 0; d < self->texts.plan.documents; d++) {
+    for (int64_t d = 0; d < self->texts.documents; d++) {
         const bp_explained document = document_of(self, d);
         const bp_explain_form form = explain_form(self, &document);
 
@@ -99,9 +118,10 @@ static int64_t columns_of(const explainer *self, const bp_explain_array *array)
 {
     const bp_explained one = {.K = 1, .T = 1, .S = self->job->info.reads_source};
     const bp_explain_form form = explain_form(self, &one);
-    const bool rows[] = {[BP_EXPLAIN_BY_LAYER] = true,      [BP_EXPLAIN_TOPS] = true,
-                         [BP_EXPLAIN_BY_HEAD] = true,       [BP_EXPLAIN_BY_SOURCE_HEAD] = true,
-                         [BP_EXPLAIN_BY_CROSS_HEAD] = true, [BP_EXPLAIN_SHAPES - 1] = false};
+    const bool rows[] = {[BP_EXPLAIN_BY_LAYER] = true,       [BP_EXPLAIN_TOPS] = true,
+                         [BP_EXPLAIN_BY_FOIL] = true,        [BP_EXPLAIN_BY_HEAD] = true,
+                         [BP_EXPLAIN_BY_SOURCE_HEAD] = true, [BP_EXPLAIN_BY_CROSS_HEAD] = true,
+                         [BP_EXPLAIN_SHAPES - 1] = false};
 
     return rows[array->shape] ? bp_explain_values(array, &form) : 0;
 }
@@ -123,14 +143,14 @@ static bool is_once(const bp_explain_array *array)
 static bp_err make_array(const explainer *self, bp_h5 *h5, const bp_explain_array *array)
 {
     int64_t columns = columns_of(self, array),
-            extent[] = {is_once(array) ? self->texts.plan.documents : self->texts.targets, columns};
+            extent[] = {is_once(array) ? self->texts.documents : self->texts.targets, columns};
 
     if (!has_array(self, array))
         return BP_OK;
     if (columns > 0)
         return bp_h5_make_array(h5, array->name, BP_H5_F32, 2, extent, NULL);
     return bp_h5_make(h5, array->name, BP_H5_F32,
-                      is_once(array) ? self->texts.plan.documents : sum_values(self, array));
+                      is_once(array) ? self->texts.documents : sum_values(self, array));
 }
 
 static bp_err make_tokens(const explainer *self, bp_h5 *h5)
@@ -138,17 +158,38 @@ static bp_err make_tokens(const explainer *self, bp_h5 *h5)
     int64_t inputs = 0, sources = 0;
     bp_err err;
 
-    for (int64_t d = 0; d < self->texts.plan.documents; d++) {
+    for (int64_t d = 0; d < self->texts.documents; d++) {
         inputs += self->texts.sizes[d].T;
         sources += self->texts.sizes[d].S;
     }
     err = bp_h5_make(h5, "input", BP_H5_U32, inputs);
     if (err == BP_OK && self->job->info.reads_source)
         err = bp_h5_make(h5, "source", BP_H5_U32, sources);
+    if (err == BP_OK && self->texts.framed)
+        err = bp_h5_make(h5, "segment", BP_H5_U32, inputs);
     if (err == BP_OK)
         err = bp_h5_make(h5, "target", BP_H5_U32, self->texts.targets);
     if (err == BP_OK)
         err = bp_h5_make(h5, "place", BP_H5_U32, self->texts.targets);
+    return err;
+}
+
+/* Of tasks: the names of outcomes, and of windows of a question the document that each is of. */
+static bp_err write_task(const explainer *self, bp_h5 *h5)
+{
+    const bp_task_shape *task = &self->job->info.task;
+    int64_t documents = self->texts.documents, *numbers;
+    bp_err err = BP_OK;
+
+    if (bp_task_has_head(task) && bp_task_kind_of(task)->has_names)
+        err = bp_h5_write_texts(h5, "outcome_names", self->texts.examples.names, task->outcomes);
+    if (err != BP_OK || !bp_task_has_head(task) || !bp_task_kind_of(task)->over_places)
+        return err;
+    numbers = bp_alloc("explain", documents, sizeof *numbers);
+    for (int64_t d = 0; d < documents; d++)
+        numbers[d] = explain_framed_document(&self->texts, d);
+    err = bp_h5_write(h5, "document", BP_H5_I64, numbers, documents);
+    bp_free(numbers);
     return err;
 }
 
@@ -161,11 +202,13 @@ static bp_err begin(const explainer *self, method_file *file)
 
     file->figures = json_object();
     if (err == BP_OK)
-        err = write_starts(self, h5);
+        err = write_starts(self, h5, file->method);
     if (err == BP_OK)
         err = bp_score_ids_write(h5, &self->texts.plan);
     if (err == BP_OK)
         err = make_tokens(self, h5);
+    if (err == BP_OK)
+        err = write_task(self, h5);
     for (int k = 0; k < BP_EXPLAIN_ARRAYS && file->method->arrays[k].name && err == BP_OK; k++)
         err = make_array(self, h5, &file->method->arrays[k]);
     if (err == BP_OK)
@@ -187,6 +230,9 @@ static bp_err put_tokens(method_file *file, const bp_explained *document)
     if (err == BP_OK)
         err =
             bp_h5_write_slab(h5, "place", BP_H5_U32, file->targets, document->places, document->K);
+    if (err == BP_OK && document->segments)
+        err = bp_h5_write_slab(h5, "segment", BP_H5_U32, file->inputs, document->segments,
+                               document->T);
     if (err == BP_OK && document->S > 0)
         err = bp_h5_write_slab(h5, "source", BP_H5_U32, file->sources, document->sources,
                                document->S);
@@ -227,6 +273,14 @@ typedef struct merger {
     explain_reading read;
 } merger;
 
+static const char *const *outcomes_of(const explainer *self)
+{
+    const bp_task_shape *task = &self->job->info.task;
+
+    return bp_task_has_head(task) && bp_task_kind_of(task)->has_names ? self->texts.examples.names
+                                                                      : NULL;
+}
+
 /* A unit's result: K targets, what each method has of them, and the weights of an example. */
 static bp_err put_unit(explainer *self, const bp_part_result *part, merger *to)
 {
@@ -238,11 +292,13 @@ static bp_err put_unit(explainer *self, const bp_part_result *part, merger *to)
     const float *results =
         (const float *)(const void *)(part->data + (size_t)sizes.K * sizeof(float));
     explain_shown shown = {
-        &self->settings, &to->read.document, &form, self->methods, self->count, results, NULL};
+        &self->settings,  &to->read.document, &form, self->methods, self->count, results, NULL,
+        outcomes_of(self)};
 
     if (err == BP_OK && sizes.K > 0)
         err = explain_texts_read(&self->texts, part->unit, &to->read);
-    to->read.document.targets = (const int32_t *)(const void *)part->data;
+    if (sizes.K > 0)
+        memcpy(to->read.targets, part->data, (size_t)sizes.K * sizeof *to->read.targets);
     for (int k = 0; k < self->count && err == BP_OK && sizes.K > 0; k++) {
         err = put_document(self, &to->files[k], part->unit, &to->read.document, results);
         results += bp_explain_floats(self->methods[k], &form);
@@ -278,8 +334,8 @@ static bp_err save_summary(explainer *self, const merger *from)
         (void)json_object_set(methods, from->files[k].method->name, from->files[k].figures);
     self->summary =
         json_pack("{s{ss ss} sI sI so}", "model", "kind", self->job->info.kind, "digest",
-                  self->job->info.digest, "documents", (json_int_t)self->texts.plan.documents,
-                  "targets", (json_int_t)self->texts.targets, "methods", methods);
+                  self->job->info.digest, "documents", (json_int_t)self->texts.documents, "targets",
+                  (json_int_t)self->texts.targets, "methods", methods);
     explain_gather_finish(&from->gathered, self, self->summary);
     err = bp_json_save(path, self->summary);
     bp_free(path);
@@ -317,7 +373,7 @@ bp_err explain_merge(void *context, bp_parts *parts)
     bp_part_result part = {0};
     bp_err err = begin_all(self, &to);
 
-    explain_reading_new(&to.read, self->settings.most);
+    explain_reading_new(&to.read, &self->texts);
     while (err == BP_OK && bp_parts_next(parts, &part, &err))
         err = put_unit(self, &part, &to);
     if (err == BP_OK)

@@ -13,9 +13,12 @@ typedef struct explainer {
     bp_explain_settings settings;
     const bp_explain_method *methods[EXPLAIN_METHODS]; /* in the order of bp_explain_methods */
     int count;
-    explain_texts texts; /* on leads and the coordinator */
+    explain_texts texts;
+    explain_target target; /* that is asked for; texts.wish.target is what it comes to */
+    bool prefers;          /* a method, or the target, asks for outcomes that the model prefers */
     int64_t roles[BP_ROLES];
     char corpus_hash[BP_SHA256_HEX]; /* on all ranks */
+    char masks_hash[BP_SHA256_HEX];  /* of explain.masks; "": there is none */
     char key[BP_SHA256_HEX];
     explain_reading read;      /* the document at hand */
     float *log_p;              /* of some of its places, for explain.target = best */

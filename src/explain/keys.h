@@ -9,11 +9,14 @@ extern const bp_option bp_explain_options[];
 /** Values of bp_explain_options (docs: --help). */
 typedef struct bp_explain_keys {
     const char *model, *corpus;
-    const char *choose;
+    const char *texts, *choose;
     int64_t examples;
     const char *methods;
     const char *target;
     const char *baseline;
+    const char *separators;
+    const char *masks;
+    int64_t places;
     int64_t context;
     int64_t steps;
 } bp_explain_keys;

@@ -35,7 +35,10 @@ typedef struct bp_explained {
     const int32_t *targets;  /* [K]: what is explained: the next token, or the one that the model
                                 prefers */
     const int32_t *places;   /* [K]: target k is predicted at this input; of a causal model K = T
-                                and places[k] = k */
+                                and places[k] = k. Of a task as bp_model_batch.targets */
+    int64_t hides;           /* the token that is at a target's place while it is explained: texts
+                                are masked in turn; -1: inputs are read as they are */
+    const int32_t *foils;    /* [K][bp_explain_foils] of bp_explain_contrast; else not filled */
 } bp_explained;
 
 /** What a method leaves of a document. */
@@ -45,6 +48,9 @@ typedef enum bp_explain_shape {
     BP_EXPLAIN_BY_SOURCE,        /* [K][S] by target and place of the source */
     BP_EXPLAIN_BY_PLACES,        /* [T][T] by place and input */
     BP_EXPLAIN_BY_SOURCE_PLACES, /* [S][S] */
+    BP_EXPLAIN_BY_FOIL,          /* [K][foils] */
+    BP_EXPLAIN_BY_FOIL_INPUT,    /* [K][foils][T] */
+    BP_EXPLAIN_BY_FOIL_SOURCE,   /* [K][foils][S] */
     BP_EXPLAIN_BY_LAYER,         /* [K][layers + 1] by target and layer, the embedding first */
     BP_EXPLAIN_TOPS,             /* [K][layers + 1][BP_EXPLAIN_TOP] ids */
     BP_EXPLAIN_BY_HEAD,          /* [layers][heads], once a document */
@@ -81,7 +87,7 @@ typedef struct bp_explain_method {
 } bp_explain_method;
 
 extern const bp_explain_method bp_explain_attention, bp_explain_lens, bp_explain_saliency,
-    bp_explain_gradient, bp_explain_integrated;
+    bp_explain_gradient, bp_explain_integrated, bp_explain_contrast;
 /** All, NULL-ended. */
 extern const bp_explain_method *const bp_explain_methods[];
 const bp_explain_method *bp_explain_method_named(const char *name, size_t length);
@@ -93,8 +99,11 @@ const char *bp_explain_position(const char *list, const bp_explain_method *metho
 /** What the sizes of results depend on: of a document, and of the model. */
 typedef struct bp_explain_form {
     int64_t K, T, S;
-    int64_t layers, heads, source_layers;
+    int64_t layers, heads, source_layers, foils;
 } bp_explain_form;
+/** The outcomes that a target is held against by contrast: of a text's class all others, else one.
+ * Local. */
+int64_t bp_explain_foils(const bp_model_info *info);
 bp_explain_form bp_explain_form_of(const bp_model_info *info, const bp_explained *document);
 /** Values of an array for a document. Local. */
 int64_t bp_explain_values(const bp_explain_array *array, const bp_explain_form *form);
@@ -149,11 +158,16 @@ typedef struct bp_explain_vectors {
     float *own;  /* [T][E] of its inputs */
     float *base; /* [T][E] of the baseline: where it is the input's own, an attribution is 0 */
     float *source_own, *source_base; /* [S][E]; NULL: there is no source */
+    float *hidden, *hidden_base;     /* [E] of the token that hides targets; NULL: none does */
+    int64_t hides;                   /* the place that has them now; -1: none */
 } bp_explain_vectors;
 /** Collective over mesh->model. Owns: bp_explain_vectors_clear(), after an error too. Errors:
  * BP_ERR_SYSTEM: the same on all ranks. */
 bp_err bp_explain_vectors_of(bp_explain_vectors *out, bp_model *lm,
                              const bp_explain_settings *settings, const bp_explained *document);
+/** Have the place of target k read what hides it, where something does; the place before reads its
+ * own vector again. Local. */
+void bp_explain_hide(bp_explain_vectors *vectors, const bp_explained *document, int64_t k);
 void bp_explain_vectors_clear(bp_explain_vectors *vectors);
 
 /** bp_explain_method.lacks: entmax goes backward by a loss of its own. */

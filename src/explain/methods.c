@@ -3,13 +3,17 @@
 
 #include <string.h>
 
-const bp_explain_method *const bp_explain_methods[] = {&bp_explain_attention,  &bp_explain_lens,
-                                                       &bp_explain_saliency,   &bp_explain_gradient,
-                                                       &bp_explain_integrated, NULL};
+const bp_explain_method *const bp_explain_methods[] = {&bp_explain_attention,
+                                                       &bp_explain_lens,
+                                                       &bp_explain_saliency,
+                                                       &bp_explain_gradient,
+                                                       &bp_explain_integrated,
+                                                       &bp_explain_contrast,
+                                                       NULL};
 
-const char *const bp_explain_files[] = {
-    "summary.json", "attention.h5",  "lens.h5",     "saliency.h5",
-    "gradient.h5",  "integrated.h5", "examples.h5", NULL};
+const char *const bp_explain_files[] = {"summary.json", "attention.h5", "lens.h5",
+                                        "saliency.h5",  "gradient.h5",  "integrated.h5",
+                                        "contrast.h5",  "examples.h5",  NULL};
 
 const bp_explain_method *bp_explain_method_named(const char *name, size_t length)
 {
@@ -19,10 +23,20 @@ const bp_explain_method *bp_explain_method_named(const char *name, size_t length
     return NULL;
 }
 
+int64_t bp_explain_foils(const bp_model_info *info)
+{
+    return bp_task_kind_has_classes(bp_task_kind_of(&info->task)) ? info->task.outcomes - 1 : 1;
+}
+
 bp_explain_form bp_explain_form_of(const bp_model_info *info, const bp_explained *document)
 {
-    return (bp_explain_form){document->K,  document->T, document->S,
-                             info->layers, info->heads, info->source_layers};
+    return (bp_explain_form){.K = document->K,
+                             .T = document->T,
+                             .S = document->S,
+                             .layers = info->layers,
+                             .heads = info->heads,
+                             .source_layers = info->source_layers,
+                             .foils = bp_explain_foils(info)};
 }
 
 int64_t bp_explain_values(const bp_explain_array *array, const bp_explain_form *form)
@@ -32,6 +46,9 @@ int64_t bp_explain_values(const bp_explain_array *array, const bp_explain_form *
         [BP_EXPLAIN_BY_INPUT] = form->K * form->T,
         [BP_EXPLAIN_BY_SOURCE] = form->K * form->S,
         [BP_EXPLAIN_BY_PLACES] = form->T * form->T,
+        [BP_EXPLAIN_BY_FOIL] = form->K * form->foils,
+        [BP_EXPLAIN_BY_FOIL_INPUT] = form->K * form->foils * form->T,
+        [BP_EXPLAIN_BY_FOIL_SOURCE] = form->K * form->foils * form->S,
         [BP_EXPLAIN_BY_LAYER] = form->K * (form->layers + 1),
         [BP_EXPLAIN_TOPS] = form->K * (form->layers + 1) * BP_EXPLAIN_TOP,
         [BP_EXPLAIN_BY_HEAD] = form->layers * form->heads,

@@ -14,24 +14,54 @@ const bp_option bp_explain_options[] = {
     {.key = "explain.corpus",
      .type = BP_OPTION_STRING,
      .help = "corpora whose predictions are explained: a file, a list with commas, or a glob",
-     .required = true,
+     .required = BP_REQUIRED_ONE,
      .at = BP_AT(bp_explain_keys, corpus)},
+    {.key = "explain.texts",
+     .type = BP_OPTION_STRING,
+     .help = "instead: a file of texts, a line each, or FILE.jsonl of objects with \"text\"",
+     .required = BP_REQUIRED_ONE,
+     .at = BP_AT(bp_explain_keys, texts)},
     {.key = "explain.methods",
      .type = BP_OPTION_STRING,
      .value = "gradient",
      .help =
          "a list with commas of attention (where heads look), saliency (how long the gradient of "
          "log p(target) by each word "
-         "vector is), gradient (times the vector), integrated (integrated gradients), lens (what "
-         "the head predicts after each layer)",
+         "vector is), gradient (times the vector), integrated (integrated gradients), contrast "
+         "(both, "
+         "of what sets a target off from another outcome), lens (what the head predicts after each "
+         "layer)",
      .at = BP_AT(bp_explain_keys, methods)},
     {.key = "explain.target",
-     .type = BP_OPTION_CHOICE,
-     .value = "next",
-     .choices = "next|best",
-     .help = "what is explained at each token: the probability of the one that follows, or of the "
-             "one that the model prefers there",
+     .type = BP_OPTION_STRING,
+     .help =
+         "what is explained: of models that write, at each token next (the one that follows) or "
+         "best (the one that the model prefers); of masked models label (the token under the mask) "
+         "or best; of tasks best, label (of the corpus), every class or tag, or one by its name. "
+         "Not given: next; label, or best where the corpus itself holds masks; best",
      .at = BP_AT(bp_explain_keys, target)},
+    {.key = "explain.masks",
+     .type = BP_OPTION_STRING,
+     .help =
+         "of masked models: a JSON file with a list for each document of the places among its "
+         "tokens, from 0, that are masked together; [place, token id] is a place that stays as it "
+         "is, with its label. Not given: masks of the corpus, or each "
+         "token is masked in turn",
+     .at = BP_AT(bp_explain_keys, masks)},
+    {.key = "explain.places",
+     .type = BP_OPTION_INT,
+     .value = "64",
+     .min = 0,
+     .max = 1e6,
+     .unit = "tokens",
+     .help = "of masked models: the most tokens of a document that are masked in turn, at even "
+             "steps; 0: all",
+     .at = BP_AT(bp_explain_keys, places)},
+    {.key = "explain.separators",
+     .type = BP_OPTION_STRING,
+     .help = "of attention: ids, with commas, of the tokens that separate texts or sentences. Not "
+             "given: those that end or divide texts, and the one before them",
+     .at = BP_AT(bp_explain_keys, separators)},
     {.key = "explain.baseline",
      .type = BP_OPTION_CHOICE,
      .value = "eod",
@@ -92,10 +122,29 @@ static void check_methods(const char *list, bp_config *config)
     }
 }
 
+/* Numbers with commas. */
+static void check_separators(const char *list, bp_config *config)
+{
+    for (const char *at = list; *at;) {
+        size_t digits = strspn(at, "0123456789");
+
+        if (digits == 0 || digits > 9 || (at[digits] && at[digits] != ',')) {
+            bp_config_fault(config, "explain.bad_separators",
+                            "'%s' is no list of token ids: at explain.separators; give numbers "
+                            "with commas",
+                            list);
+            return;
+        }
+        at += digits + (at[digits] == ',');
+    }
+}
+
 void bp_explain_check(bp_config *config)
 {
     const char *methods = bp_explain_keys_of(config)->methods;
 
     if (methods)
         check_methods(methods, config);
+    if (bp_explain_keys_of(config)->separators)
+        check_separators(bp_explain_keys_of(config)->separators, config);
 }

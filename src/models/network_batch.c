@@ -5,6 +5,7 @@
 #include "models/task.h"
 
 #include "base/err.h"
+#include "math/kernels/kernels.h"
 #include "mesh/collective.h"
 #include "nn/core/layers.h"
 
@@ -15,6 +16,22 @@
 /* A batch goes through the pipeline in this many pieces per stage, so that stages work side by
  * side. */
 #define PIECES_PER_STAGE 2
+
+/* Targets as training has them: one of a whole text is the window's first one, one of each end of a
+ * span at the first places. */
+static void lay_targets(const bp_batch_form *form, const int32_t *targets, bp_example *out)
+{
+    int64_t T = form->stream[0].T, first = 0;
+    bool ends = form->targets[0] == 1 && form->targets[1] == 1;
+
+    while (!ends && first < T - 1 && targets[first] < 0)
+        first++;
+    for (int k = 0; k < BP_TERMS && form->targets[k] > 0; k++)
+        for (int64_t t = 0; t < form->targets[k]; t++)
+            out->targets[k][t] = ends                    ? targets[k]
+                                 : form->targets[k] == 1 ? targets[first]
+                                                         : targets[t];
+}
 
 /* A window of a masked model is framed and masked already, one of a task framed: it has places
  * before the first -1. */
@@ -33,6 +50,9 @@ static void make_framed(const bp_example_maker *self, const int32_t *tokens, int
         length += tokens[t] >= 0;
     }
     *out->length[0] = (int32_t)length;
+    if (pieces && pieces->trains)
+        lay_targets(&self->form, pieces->given.targets + (slot - pieces->given.first_slot) * T,
+                    out);
     if (self->form.stream[1].T > 0 && length > 0)
         bp_task_mirror(out, T, (int32_t)pieces->given.start);
 }
@@ -220,9 +240,11 @@ static bp_err find_lengths(network_model *self, const bp_model_batch *batch)
 
 /* Windows [first, first + windows) of a batch as the network takes them, with the batch's targets;
  * what has to be made is in `bytes`. */
-static bp_batch make_piece(network_model *self, const bp_example_maker *maker,
+static bp_batch make_piece(network_model *self, const network_pieces *pieces,
                            const bp_model_batch *batch, int64_t first, int64_t windows, char *bytes)
 {
+    const bp_example_maker *maker = &pieces->maker;
+    bool trains = pieces->trains && bp_task_has_head(&self->shape.task);
     int64_t T = batch->length;
     const int32_t *inputs = batch->inputs + first * T, *targets = batch->targets + first * T;
     bp_batch piece = bp_batch_of_places(windows, T, inputs, targets);
@@ -244,6 +266,8 @@ static bp_batch make_piece(network_model *self, const bp_example_maker *maker,
         bp_example_make(maker, self->window, 0, batch->first_slot + first + b, bytes, windows, b);
     }
     piece = bp_batch_over(&maker->form, windows, bytes);
+    if (trains)
+        return piece;
     memset(piece.term, 0, sizeof piece.term);
     piece.term[0].count = T;
     piece.term[0].targets = targets;
@@ -253,7 +277,7 @@ static bp_batch make_piece(network_model *self, const bp_example_maker *maker,
 bp_pass network_piece_pass(network_model *self, const network_pieces *pieces,
                            const bp_model_batch *batch, int64_t first, int64_t windows, char *bytes)
 {
-    bp_batch piece = make_piece(self, &pieces->maker, batch, first, windows, bytes);
+    bp_batch piece = make_piece(self, pieces, batch, first, windows, bytes);
     bp_pass pass = bp_pass_over(&piece);
     int64_t E = self->face.info.vector_width;
 
@@ -273,7 +297,7 @@ bp_err network_pieces_begin(network_pieces *pieces, network_model *self,
 
     *pieces = (network_pieces){
         .maker = network_maker_of(&self->shape, batch->length, batch->source_length),
-        .given = {batch->segments, batch->first_slot, self->face.info.start_token}};
+        .given = {batch->segments, batch->targets, batch->first_slot, self->face.info.start_token}};
     if (pieces->maker.make == make_framed) {
         pieces->maker.rules = pieces;
         if (batch->segments)
@@ -332,4 +356,34 @@ bp_err network_run_batch(network_model *self, const bp_model_batch *batch,
                             windows * batch->length);
     }
     return BP_OK;
+}
+
+void network_run_blocks(network_model *self, const bp_model_batch *batch, int first, int end,
+                        float *hidden)
+{
+    const bp_network *network = self->network;
+    network_pieces pieces;
+    bp_err err = network_pieces_begin(&pieces, self, batch);
+    size_t bytes = (size_t)(batch->length * self->C) * sizeof *hidden;
+
+    BP_ASSERT(err == BP_OK); /* scoring has reserved all of it */
+    bp_pass pass = network_piece_pass(self, &pieces, batch, 0, 1, self->memory);
+    bp_arena arena = {.base = self->memory,
+                      .size_bytes = self->memory_bytes,
+                      .used_bytes = network_example_bytes(&pieces.maker, 1)};
+    int64_t floats = bp_network_activation_floats(network, &pass);
+    float *data = bp_arena_take(&arena, floats, sizeof(float));
+
+    pass.scratch = &arena;
+    bp_zero(data, floats);
+    for (int k = first; k < end; k++) {
+        bp_activations activations = *bp_network_at(network, k);
+
+        bp_activations_lay(&activations, &network->nn, &pass, data, false);
+        if (k == first)
+            memcpy(activations.item[0].data, hidden, bytes);
+        bp_block_forward(network->blocks[k], &pass, &activations, NULL);
+        if (k == end - 1)
+            memcpy(hidden, activations.item[0].data, bytes);
+    }
 }

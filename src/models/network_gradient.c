@@ -169,6 +169,7 @@ bp_err network_differentiate(bp_model *model, const bp_model_batch *batch, float
 
     BP_ASSERT(E > 0 && !bp_gemm_is_forward_only(self->gemm) && batch->windows > 0);
     err = network_pieces_begin(&pieces, self, batch);
+    pieces.trains = bp_task_has_head(&self->shape.task);
     if (err == BP_OK)
         err = reserve(self, &pieces.maker, each);
     err = bp_agree(mesh->model, err);
@@ -183,7 +184,9 @@ bp_err network_differentiate(bp_model *model, const bp_model_batch *batch, float
 
         pass.training = true;
         pass.scratch = &memory.scratch;
-        pass.loss_weight[0] = -1; /* the loss is -log p */
+        pass.explains = true;
+        for (int term = 0; term < BP_TERMS; term++)
+            pass.loss_weight[term] = -1; /* the loss is -log p */
         pass.vector_gradients[0] = gradients + first * T * E;
         if (batch->sources)
             pass.vector_gradients[1] = source_gradients + first * S * E;

@@ -74,8 +74,10 @@ typedef struct network_pieces {
     bp_example_maker maker; /* its rules are this struct, where they read `given` */
     struct {
         const int32_t *segments;   /* of the batch's windows; NULL: it has none */
+        const int32_t *targets;    /* [windows][length] of the batch */
         int64_t first_slot, start; /* a decoder begins with this token */
     } given;
+    bool trains; /* targets of a task are laid out as in training: its head goes backward */
 } network_pieces;
 /** And what they need besides: a window's buffer, and the lengths of windows where the network goes
  * by them. Errors: BP_ERR_SYSTEM. Local. */
@@ -87,6 +89,10 @@ size_t network_example_bytes(const bp_example_maker *maker, int64_t windows);
 bp_pass network_piece_pass(network_model *self, const network_pieces *pieces,
                            const bp_model_batch *batch, int64_t first, int64_t windows,
                            char *bytes);
+/** The stage's blocks [first, end), without the head, on a batch of one window that has just been
+ * scored: they read item 0, hidden[length][C], which has what they leave. */
+void network_run_blocks(network_model *self, const bp_model_batch *batch, int first, int end,
+                        float *hidden);
 /** Makes examples of windows of `length` inputs; with their sources they are examples already. */
 bp_example_maker network_maker_of(const bp_model_shape *shape, int64_t length,
                                   int64_t source_length);

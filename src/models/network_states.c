@@ -109,6 +109,19 @@ static void keep_layers(bp_probe *probe, const bp_probed *seen)
     memcpy(self->states + at * self->floats, seen->x, (size_t)self->floats * sizeof *seen->x);
 }
 
+/* This stage's blocks between the last layer and the head (a norm after a stack, the transform of a
+ * masked model) read what each layer leaves: states[info.layers + 1][T][C], in place. */
+static void run_after_layers(network_model *self, float *states, const bp_model_batch *batch)
+{
+    int after = self->face.info.first_layer + self->face.info.layers - self->first_block,
+        end = self->network->block_count - network_is_last(self);
+    int64_t floats = batch->length * self->C;
+
+    after = after > 0 ? after : 0;
+    for (int64_t l = 0; after < end && l <= self->face.info.layers; l++)
+        network_run_blocks(self, batch, after, end, states + l * floats);
+}
+
 bp_err network_layers(bp_model *model, const bp_model_batch *batch, float *states)
 {
     network_model *self = (network_model *)model;
@@ -118,7 +131,8 @@ bp_err network_layers(bp_model *model, const bp_model_batch *batch, float *state
                          .count = model->info.layers + 1,
                          .floats = floats,
                          .states = states};
-    float *scratch = bp_try_alloc("model.states", all, sizeof *scratch);
+    float *scratch = bp_try_alloc("model.states", all, sizeof *scratch),
+          *values = bp_alloc("model.states", batch->length, sizeof *values);
     bp_err err = bp_agree(self->mesh->model,
                           scratch ? BP_OK : bp_fail_memory("states", all, sizeof *scratch));
 
@@ -126,14 +140,20 @@ bp_err network_layers(bp_model *model, const bp_model_batch *batch, float *state
     if (err == BP_OK) {
         memset(states, 0, (size_t)all * sizeof *states);
         model->ops->set_probe(model, &kept.probe);
-        err = network_run_batch(
-            self, batch, &(network_question){.hidden = scratch, .pass = BP_MODEL_NO_DROPOUT});
+        err = model->ops->score(model, batch, values);
         model->ops->set_probe(model, NULL);
     }
-    if (err == BP_OK && self->mesh->pipelines > 1) /* each stage has its layers, and else zeros */
-        bp_all_sum(states, all, scratch, self->mesh->pipeline);
+    for (int stage = 0; stage < self->mesh->pipelines && err == BP_OK; stage++) {
+        /* each stage has its layers, and else zeros */
+        if (stage == 0 && self->mesh->pipelines > 1)
+            bp_all_sum(states, all, scratch, self->mesh->pipeline);
+        if (stage == self->mesh->pipeline_at)
+            run_after_layers(self, states, batch);
+        bp_bcast_bytes(states, all * (int64_t)sizeof *states, stage, self->mesh->pipeline);
+    }
     if (err == BP_OK && network_is_last(self))
         bp_lm_head_norm(network_head(self), states, states, all / self->C);
+    bp_free(values);
     bp_free(scratch);
     return err;
 }

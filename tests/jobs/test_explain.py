@@ -58,7 +58,7 @@ class Explained(FolderTest):
     def arrays(self, name, method):
         """{array: a matrix (or a row) for each document}"""
         with h5py.File(os.path.join(self.at(name), "explain", method + ".h5")) as file:
-            targets, cells = file["target_start"][:], file["matrix_start"][:]
+            targets, cells = file["target_start"][:], file["square_start" if method == "attention" else "matrix_start"][:]
             found = {}
             for array in file:
                 values = file[array]
@@ -86,7 +86,7 @@ class References(Explained):
         if shared("reference/explain-tiny") is None:
             raise bagpipe_test.unittest.SkipTest("there is no ../shared/reference/explain-tiny")
         super().setUpClass()
-        cls.expected, cls.integers, cls.documents = {}, {}, {}
+        cls.expected, cls.integers, cls.documents, cls.separators = {}, {}, {}, {}
         for model in ("gpt2-lmhead-tiny", "llama-tiny"):
             folder = shared(f"reference/explain-tiny/{model}")
             with open(os.path.join(folder, "inputs.json"), encoding="utf-8") as file:
@@ -96,6 +96,7 @@ class References(Explained):
             cls.expected[model] = read_tensors(os.path.join(folder, "expected.safetensors"))
             cls.integers[model] = read_tensors(os.path.join(folder, "expected.safetensors"), "I32")
             cls.documents[model] = [document["tokens"][1:] for document in inputs["documents"][:3]]
+            cls.separators[model] = ",".join(map(str, inputs["separator_ids"]))
             cls.must(["bagpipe-data", "import", shared("reference/" + model), "--out", cls.at(model)])
             cls.corpus(model + ".h5", cls.documents[model], config["vocab_size"], config.get("eos_token_id", inputs["roles"]["begin"]))
 
@@ -144,7 +145,7 @@ class References(Explained):
 
     def test_attention_is_that_of_float64(self):
         for model in self.expected:
-            keys = (*self.keys(model)[:2], "explain.methods=attention")
+            keys = (*self.keys(model)[:2], "explain.methods=attention", "explain.separators=" + self.separators[model])
             self.explained("look_" + model, 0, *keys)
             self.explained("look_two_" + model, 2, *keys, "mesh.pipeline=2")
             self.assertEqual(self.files("look_" + model), self.files("look_two_" + model), model)
@@ -156,15 +157,29 @@ class References(Explained):
             with h5py.File(os.path.join(self.at("look_" + model), "explain", "attention.h5")) as file:
                 for d in range(3):
                     numpy.testing.assert_allclose(rollout[d], self.expected[model][f"doc{d}.rollout"][-1], rtol=0, atol=2e-6)
-                    for name in ("entropy", "distance", "self", "first", "previous", "induction"):
+                    for name in ("entropy", "distance", "self", "first", "separators", "previous", "induction"):
                         want = numpy.array(expected[f"doc{d}"]["attention_statistics"]["attention"][name], float).ravel()
                         numpy.testing.assert_allclose(file[name][d], want, rtol=0, atol=2e-6, err_msg=f"{model} {name} {d}")
-            for name in ("entropy", "distance", "self", "first", "previous", "induction"):
+            for name in ("entropy", "distance", "self", "first", "separators", "previous", "induction"):
                 want = numpy.array(expected["corpus"]["attention_statistics_of_the_three"]["attention"][name], float).ravel()
                 numpy.testing.assert_allclose(corpus[name], want, rtol=0, atol=2e-6, err_msg=f"{model} {name}")
         self.explained("look_tensor", 3, *self.keys("gpt2-lmhead-tiny")[:2], "explain.methods=attention", "mesh.tensor=3")
         numpy.testing.assert_allclose(self.arrays("look_tensor", "attention")["rollout"][0], self.arrays("look_gpt2-lmhead-tiny", "attention")["rollout"][0],
                                       atol=1e-6)
+
+    def test_what_sets_a_target_off_from_another_is_that_of_float64(self):
+        """From the model's first choice, or its second: the fixture has the last target."""
+        for model in self.expected:
+            self.explained("foils_" + model, 0, *self.keys(model)[:2], "explain.methods=contrast")
+            with open(os.path.join(shared(f"reference/explain-tiny/{model}"), "expected.json"), encoding="utf-8") as file:
+                figures = json.load(file)
+            with h5py.File(os.path.join(self.at("foils_" + model), "explain", "contrast.h5")) as file:
+                for d in range(3):
+                    self.assertEqual(file["foil"][file["target_start"][d + 1] - 1], figures[f"doc{d}"]["contrast"][0]["foil"][1])
+                    first, end = file["foil_matrix_start"][d:d + 2]
+                    for ours, theirs in (("contrast_l1", "l1"), ("contrast_l2", "l2"), ("contrast_x_input", "x_input")):
+                        want = self.expected[model][f"doc{d}.contrast.{theirs}"][0]
+                        numpy.testing.assert_allclose(file[ours][first:end][-len(want):], want, rtol=0, atol=1e-5 + 5e-6 * numpy.abs(want).max())
 
     def test_they_are_on_all_meshes(self):
         self.explained("one", 0, *self.keys("gpt2-lmhead-tiny"))
@@ -247,6 +262,8 @@ class Families(Explained):
         for words, more in ((["[explain.no_method]", "salience"], ["explain.methods=salience"]), (["[config.empty_value]"], ["explain.methods="]),
                             (["[explain.twice]"], ["explain.methods=gradient,gradient"]), (["[explain.context_too_long]"], ["explain.context=99"]),
                             (["[explain.no_token]", "mask"], ["explain.methods=integrated", "explain.baseline=mask"]),
+                            (["[explain.no_target]", "label"], ["explain.target=label"]), (["[explain.no_target]", "genre"], ["explain.target=genre"]),
+                            (["[explain.unused_masks]"], ["explain.masks=x"]), (["[explain.bad_separators]"], ["explain.separators=1,b"]),
                             (["[model.q8_backward]"], ["model.weights=q8"])):
             for ranks in (0, 2):
                 result = self.explain("bad", ranks, *keys, *more)

@@ -20,6 +20,7 @@ except ImportError:
 HOSTILE = ('<script>alert(1)</script> <b>markup</b> & "quotes" </script><!-- \u202eevil\u202c', "قال الرجل إن السفينة the ship ועוד מילים",
            "雨が石に降る。 猫 坐 在 門 邊, é, the ship")
 METHODS = "attention,lens,saliency,gradient"
+MATRICES = ("attention", "saliency", "gradient")
 
 
 def data_of(page):
@@ -114,7 +115,7 @@ class Pages(Explained):
 
     def test_colours_are_the_values_of_the_files(self):
         name = self.whole()
-        arrays = {array: values for method in METHODS.split(",") for array, values in self.arrays(name, method).items()}
+        arrays = {array: values for method in MATRICES for array, values in self.arrays(name, method).items()}
         data = data_of(self.page(name, "example-3.html"))
         self.assertLessEqual({"rollout", "saliency_l1", "saliency_l2", "gradient_x_input"}, {matrix["name"] for matrix in data["matrices"]})
         for matrix in data["matrices"]:
@@ -142,7 +143,7 @@ class Pages(Explained):
         figures = summary["methods"]["lens"]
         numpy.testing.assert_allclose(figures["entropy"], mean, rtol=1e-6)
         numpy.testing.assert_allclose(figures["intervals"]["entropy"], numpy.stack([mean - error, mean + error], 1), rtol=1e-5)
-        arrays = {array: values for method in METHODS.split(",") for array, values in self.arrays(name, method).items()}
+        arrays = {array: values for method in MATRICES for array, values in self.arrays(name, method).items()}
         found = {(row["one"], row["other"]): row["spearman"] for row in summary["agreement"]}
         self.assertEqual(set(found), {("rollout", "saliency_l2"), ("rollout", "gradient_x_input"), ("saliency_l2", "gradient_x_input")})
         self.assertAlmostEqual(found["saliency_l2", "gradient_x_input"], self.agreement(arrays["saliency_l2"], arrays["gradient_x_input"]), delta=1e-6)

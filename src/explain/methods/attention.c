@@ -320,7 +320,10 @@ static void add(json_t *figures, const bp_explain_settings *settings, const bp_e
 
 static const char *lacks(const bp_model_info *info)
 {
-    return info->heads > 0 ? NULL : "it has no attention";
+    return info->heads == 0 ? "it has no attention"
+           : info->source_layers > 0 && !info->reads_source
+               ? "it reads its text twice, by encoder and decoder"
+               : NULL;
 }
 
 #define OF_A_TEXT(prefix, PLACES, HEAD, DOCUMENT)                                                  \

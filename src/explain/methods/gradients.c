@@ -1,11 +1,14 @@
 /* Saliency and gradient times input: of the gradient g of log p(target) with respect to each
- * input's word vector e its length and its product with e. Simonyan et al. 2014, "Deep inside
- * convolutional networks"; Shrikumar et al. 2017, "Not just a black box". */
+ * input's word vector e its length and its product with e; contrast, both of the gradient of log
+ * p(target) - log p(foil). Simonyan et al. 2014, "Deep inside convolutional networks"; Shrikumar et
+ * al. 2017, "Not just a black box"; Yin and Neubig 2022, "Interpreting Language Models with
+ * Contrastive Explanations". */
 #include "explain/method.h"
 
 #include "base/mem.h"
 
 #include <math.h>
+#include <string.h>
 
 /* What is made of one input's gradient; e: its vector. */
 typedef void (*take_gradient)(float *const *to, int64_t cell, const float *g, const float *e,
@@ -33,54 +36,100 @@ static void take_product(float *const *to, int64_t cell, const float *g, const f
     to[0][cell] = (float)sum;
 }
 
-/* A document at work. */
+static void take_both(float *const *to, int64_t cell, const float *g, const float *e, int64_t E)
+{
+    take_saliency(to, cell, g, e, E);
+    take_product(to + 2, cell, g, e, E);
+}
+
+/* A document at work: windows (k, j) of target k and, with foils, of each of its foils, one after
+ * another. With foils a row of results is what target and foil differ in. */
 typedef struct differentiation {
     bp_model *lm;
     const bp_explain_settings *settings;
     const bp_explained *document;
+    int64_t foils;
     bp_explain_vectors vectors;
     bp_explain_batch batch;
+    float *kept, *source_kept; /* [T][E], [S][E] of the last target; NULL without foils */
     take_gradient take;
     float *const *inputs, *const *sources; /* the results' arrays */
 } differentiation;
 
-/* Targets [first, first + count), a window each. */
+/* Windows [first, first + count), of which w is of target (first + w) / (1 + foils). */
 static bp_err run_batch(differentiation *self, int64_t first, int64_t count, int64_t length)
 {
+    const bp_explained *document = self->document;
     bp_explain_batch *batch = &self->batch;
 
-    for (int64_t w = 0; w < count; w++)
-        bp_explain_batch_set(batch, self->document, w, first + w, length);
+    for (int64_t w = 0; w < count; w++) {
+        int64_t k = (first + w) / (1 + self->foils), foil = (first + w) % (1 + self->foils);
+
+        bp_explain_batch_set(batch, document, w, k, length);
+        if (foil > 0)
+            batch->targets[w * length + document->places[k]] =
+                document->foils[k * self->foils + foil - 1];
+    }
     return self->lm->ops->differentiate(self->lm, &batch->batch, batch->gradients,
                                         batch->source_gradients);
 }
 
-/* What window w has of target k. */
-static void take_window(const differentiation *self, int64_t w, int64_t k)
+/* g = kept - g */
+static void contrast(float *g, const float *kept, int64_t floats)
+{
+    for (int64_t i = 0; i < floats; i++)
+        g[i] = kept[i] - g[i];
+}
+
+/* Row `row` of the results has window w, of target k. */
+static void take_row(differentiation *self, int64_t w, int64_t k, int64_t row)
 {
     const bp_explained *document = self->document;
     const bp_explain_batch *batch = &self->batch;
     int64_t T = document->T, S = document->S, E = self->vectors.E,
             reads = bp_explain_length(self->settings, document, k);
 
+    bp_explain_hide(&self->vectors, document, k);
     for (int64_t t = 0; t < reads; t++)
-        self->take(self->inputs, k * T + t, batch->gradients + (w * batch->batch.length + t) * E,
+        self->take(self->inputs, row * T + t, batch->gradients + (w * batch->batch.length + t) * E,
                    self->vectors.own + t * E, E);
     for (int64_t s = 0; s < S; s++)
-        self->take(self->sources, k * S + s, batch->source_gradients + (w * S + s) * E,
+        self->take(self->sources, row * S + s, batch->source_gradients + (w * S + s) * E,
                    self->vectors.source_own + s * E, E);
 }
 
-/* How many targets from `first` on go into a batch, and the inputs of its windows: no target needs
- * what comes after it. */
+/* Window w of the batch is number `number` of all. */
+static void take_window(differentiation *self, int64_t w, int64_t number)
+{
+    const bp_explained *document = self->document;
+    int64_t k = number / (1 + self->foils), foil = number % (1 + self->foils), E = self->vectors.E,
+            floats = bp_explain_length(self->settings, document, k) * E, source = document->S * E;
+    float *g = self->batch.gradients + w * self->batch.batch.length * E,
+          *source_g = source > 0 ? self->batch.source_gradients + w * source : NULL;
+
+    if (self->foils > 0 && foil == 0) {
+        memcpy(self->kept, g, (size_t)floats * sizeof *g);
+        if (source > 0)
+            memcpy(self->source_kept, source_g, (size_t)source * sizeof *g);
+        return;
+    }
+    if (self->foils > 0) {
+        contrast(g, self->kept, floats);
+        contrast(source_g, self->source_kept, source);
+    }
+    take_row(self, w, k, self->foils > 0 ? k * self->foils + foil - 1 : k);
+}
+
+/* How many windows from `first` on go into a batch, and the inputs of each: no target needs what
+ * comes after it. */
 static int64_t fill_batch(const differentiation *self, int64_t first, int64_t *length)
 {
     const bp_explained *document = self->document;
-    int64_t count = 1;
+    int64_t count = 1, each = 1 + self->foils;
 
-    *length = bp_explain_length(self->settings, document, first);
-    for (; first + count < document->K; count++) {
-        int64_t longer = bp_explain_length(self->settings, document, first + count);
+    *length = bp_explain_length(self->settings, document, first / each);
+    for (; first + count < document->K * each; count++) {
+        int64_t longer = bp_explain_length(self->settings, document, (first + count) / each);
 
         longer = longer > *length ? longer : *length;
         if (count + 1 > bp_explain_batch_windows(&self->batch, document, longer))
@@ -90,31 +139,43 @@ static int64_t fill_batch(const differentiation *self, int64_t first, int64_t *l
     return count;
 }
 
-static bp_err run(bp_model *lm, const bp_explain_settings *settings, const bp_explained *document,
-                  take_gradient take, float *const *inputs, float *const *sources)
+static bp_err allocate(differentiation *self)
 {
-    differentiation self = {.lm = lm,
-                            .settings = settings,
-                            .document = document,
-                            .take = take,
-                            .inputs = inputs,
-                            .sources = sources};
-    bp_err err = bp_explain_vectors_of(&self.vectors, lm, settings, document);
+    int64_t E = self->settings->info->vector_width, T = self->document->T, S = self->document->S;
+    bp_err err = bp_explain_batch_new(&self->batch, self->settings);
+
+    if (self->foils == 0)
+        return err;
+    self->kept = bp_try_alloc("explain.contrast", T * E, sizeof *self->kept);
+    self->source_kept = bp_try_alloc("explain.contrast", S * E, sizeof *self->source_kept);
+    if (err == BP_OK && (!self->kept || !self->source_kept))
+        err = bp_fail_memory("a gradient", (T + S) * E, sizeof *self->kept);
+    return err;
+}
+
+/* `self` has document, foils, take and arrays. */
+static bp_err run(differentiation *self)
+{
+    const bp_explain_settings *settings = self->settings;
+    int64_t windows = self->document->K * (1 + self->foils);
+    bp_err err = bp_explain_vectors_of(&self->vectors, self->lm, settings, self->document);
 
     if (err == BP_OK)
-        err = bp_agree(settings->group, bp_explain_batch_new(&self.batch, settings));
-    for (int64_t first = 0, count; first < document->K && err == BP_OK; first += count) {
+        err = bp_agree(settings->group, allocate(self));
+    for (int64_t first = 0, count; first < windows && err == BP_OK; first += count) {
         int64_t length;
 
-        count = fill_batch(&self, first, &length);
+        count = fill_batch(self, first, &length);
         err = bp_explain_step(settings);
         if (err == BP_OK)
-            err = run_batch(&self, first, count, length);
+            err = run_batch(self, first, count, length);
         for (int64_t w = 0; w < count && err == BP_OK; w++)
-            take_window(&self, w, first + w);
+            take_window(self, w, first + w);
     }
-    bp_explain_batch_free(&self.batch);
-    bp_explain_vectors_clear(&self.vectors);
+    bp_free(self->source_kept);
+    bp_free(self->kept);
+    bp_explain_batch_free(&self->batch);
+    bp_explain_vectors_clear(&self->vectors);
     return err;
 }
 
@@ -123,9 +184,15 @@ static bp_err run_saliency(bp_model *lm, const bp_explain_settings *settings,
 {
     const bp_explain_form form = bp_explain_form_of(settings->info, document);
     float *at[BP_EXPLAIN_ARRAYS];
+    differentiation self = {.lm = lm,
+                            .settings = settings,
+                            .document = document,
+                            .take = take_saliency,
+                            .inputs = at,
+                            .sources = at + 2};
 
     bp_explain_lay_out_to(at, &bp_explain_saliency, &form, results);
-    return run(lm, settings, document, take_saliency, at, at + 2);
+    return run(&self);
 }
 
 static bp_err run_product(bp_model *lm, const bp_explain_settings *settings,
@@ -133,9 +200,41 @@ static bp_err run_product(bp_model *lm, const bp_explain_settings *settings,
 {
     const bp_explain_form form = bp_explain_form_of(settings->info, document);
     float *at[BP_EXPLAIN_ARRAYS];
+    differentiation self = {.lm = lm,
+                            .settings = settings,
+                            .document = document,
+                            .take = take_product,
+                            .inputs = at,
+                            .sources = at + 1};
 
     bp_explain_lay_out_to(at, &bp_explain_gradient, &form, results);
-    return run(lm, settings, document, take_product, at, at + 1);
+    return run(&self);
+}
+
+static bp_err run_contrast(bp_model *lm, const bp_explain_settings *settings,
+                           const bp_explained *document, float *results)
+{
+    const bp_explain_form form = bp_explain_form_of(settings->info, document);
+    float *at[BP_EXPLAIN_ARRAYS];
+    differentiation self = {.lm = lm,
+                            .settings = settings,
+                            .document = document,
+                            .foils = form.foils,
+                            .take = take_both,
+                            .inputs = at + 1,
+                            .sources = at + 4};
+
+    bp_explain_lay_out_to(at, &bp_explain_contrast, &form, results);
+    for (int64_t i = 0; i < form.K * form.foils; i++)
+        at[0][i] = (float)document->foils[i];
+    return run(&self);
+}
+
+static const char *lacks_contrast(const bp_model_info *info)
+{
+    return bp_task_kind_of(&info->task)->is_value
+               ? "it gives a value, and no outcome that another one could stand against"
+               : bp_explain_lacks_gradients(info);
 }
 
 const bp_explain_method bp_explain_saliency = {
@@ -155,3 +254,16 @@ const bp_explain_method bp_explain_gradient = {
                {"source_gradient_x_input", BP_EXPLAIN_BY_SOURCE}},
     .lacks = bp_explain_lacks_gradients,
     .run = run_product};
+
+const bp_explain_method bp_explain_contrast = {
+    .name = "contrast",
+    .help = "is both, of the gradient of log p(target) less log p(foil), another outcome",
+    .arrays = {{"foil", BP_EXPLAIN_BY_FOIL},
+               {"contrast_l1", BP_EXPLAIN_BY_FOIL_INPUT},
+               {"contrast_l2", BP_EXPLAIN_BY_FOIL_INPUT},
+               {"contrast_x_input", BP_EXPLAIN_BY_FOIL_INPUT},
+               {"source_contrast_l1", BP_EXPLAIN_BY_FOIL_SOURCE},
+               {"source_contrast_l2", BP_EXPLAIN_BY_FOIL_SOURCE},
+               {"source_contrast_x_input", BP_EXPLAIN_BY_FOIL_SOURCE}},
+    .lacks = lacks_contrast,
+    .run = run_contrast};

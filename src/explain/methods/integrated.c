@@ -154,8 +154,10 @@ static bp_err explain_target(path *self, int64_t k, float *const *to)
     const bp_explain_vectors *vectors = &self->vectors;
     int64_t T = document->T, S = document->S;
     double ends[2] = {0}, all;
-    bp_err err = score_ends(self, k, ends);
+    bp_err err;
 
+    bp_explain_hide(&self->vectors, document, k);
+    err = score_ends(self, k, ends);
     if (err == BP_OK)
         err = integrate(self, k);
     if (err != BP_OK)

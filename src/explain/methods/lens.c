@@ -149,13 +149,21 @@ static void lay_out(lens *self, float *results)
     self->settles = self->top + BP_EXPLAIN_TOP * values;
 }
 
-static bp_err find_states(lens *self)
+/* States of the document, in which something may hide target k. */
+static bp_err find_states(lens *self, int64_t k)
 {
-    int32_t *targets = bp_alloc("explain.lens", self->document->T, sizeof *targets);
-    int32_t source_length;
-    bp_model_batch batch = bp_explain_whole(self->document, targets, &source_length);
-    bp_err err = self->lm->ops->layers(self->lm, &batch, self->states);
+    const bp_explained *document = self->document;
+    int64_t T = document->T;
+    int32_t *targets = bp_alloc("explain.lens", 2 * T, sizeof *targets), *inputs = targets + T,
+            source_length;
+    bp_model_batch batch = bp_explain_whole(document, targets, &source_length);
+    bp_err err;
 
+    memcpy(inputs, document->inputs, (size_t)T * sizeof *inputs);
+    if (document->hides >= 0)
+        inputs[document->places[k]] = (int32_t)document->hides;
+    batch.inputs = inputs;
+    err = self->lm->ops->layers(self->lm, &batch, self->states);
     bp_free(targets);
     return err;
 }
@@ -163,7 +171,7 @@ static bp_err find_states(lens *self)
 static bp_err run(bp_model *lm, const bp_explain_settings *settings, const bp_explained *document,
                   float *results)
 {
-    int64_t K = document->K, count;
+    int64_t K = document->K, count, together = document->hides >= 0 ? 1 : PLACES;
     lens self = {.lm = lm,
                  .settings = settings,
                  .document = document,
@@ -173,10 +181,10 @@ static bp_err run(bp_model *lm, const bp_explain_settings *settings, const bp_ex
     bp_err err = bp_agree(settings->group, allocate(&self));
 
     lay_out(&self, results);
-    if (err == BP_OK)
-        err = find_states(&self);
     for (int64_t first = 0; first < K && err == BP_OK; first += count) {
-        count = K - first < PLACES ? K - first : PLACES;
+        count = K - first < together ? K - first : together;
+        if (first == 0 || document->hides >= 0)
+            err = find_states(&self, first);
         for (int64_t l = self.L1 - 1; l >= 0 && err == BP_OK; l--) {
             err = bp_explain_step(settings);
             if (err == BP_OK)
@@ -211,7 +219,9 @@ static void add(json_t *figures, const bp_explain_settings *settings, const bp_e
 
 static const char *lacks(const bp_model_info *info)
 {
-    return info->layers > 0 ? NULL : "it has no layers";
+    return info->layers == 0               ? "it has no layers"
+           : bp_task_has_head(&info->task) ? "it has the head of a task in place of words"
+                                           : NULL;
 }
 
 const bp_explain_method bp_explain_lens = {.name = "lens",

@@ -66,13 +66,15 @@ static json_t *matrix_json(const explain_shown *shown, const explain_matrix *mat
 {
     const bp_explained *document = shown->document;
     int64_t count = 0;
-    uint8_t *bytes = bp_alloc("explain.page", document->K * document->T, 1);
+    uint8_t *bytes =
+        bp_alloc("explain.page", document->K * explain_matrix_columns(matrix, document), 1);
     json_t *scales = json_array(), *out;
     bool has_sign = false;
 
     for (int64_t k = 0; k < document->K; k++) {
         const float *row = explain_matrix_row(matrix, document, k);
-        int64_t extent = bp_explain_length(shown->settings, document, k);
+        int64_t extent =
+            matrix->of_source ? document->S : bp_explain_length(shown->settings, document, k);
         double most = 0;
 
         for (int64_t t = 0; t < extent; t++) {
@@ -84,9 +86,9 @@ static json_t *matrix_json(const explain_shown *shown, const explain_matrix *mat
                 (uint8_t)(most > 0 ? (int)lround((double)row[t] / most * BYTE_MOST) + 128 : 128);
         (void)json_array_append_new(scales, number_json(most));
     }
-    out = json_pack("{ss ss sb so so}", "method", matrix->method->name, "name", matrix->array->name,
-                    "signed", (int)has_sign, "scale", scales, "bytes",
-                    base64_json(bytes, (size_t)count));
+    out = json_pack("{ss ss sb sb so so}", "method", matrix->method->name, "name",
+                    matrix->array->name, "source", (int)matrix->of_source, "signed", (int)has_sign,
+                    "scale", scales, "bytes", base64_json(bytes, (size_t)count));
     bp_free(bytes);
     return out;
 }
@@ -183,13 +185,52 @@ static void add_matrices(json_t *data, const explain_shown *shown)
 
     if (shown->weights) {
         const explain_weights weights = explain_weights_in(shown->weights, shown->form);
-        const explain_matrix flow = {&bp_explain_attention, &FLOW, weights.flow, true};
+        const explain_matrix flow = {.method = &bp_explain_attention,
+                                     .array = &FLOW,
+                                     .values = weights.flow,
+                                     .by_place = true,
+                                     .stride = shown->form->T};
 
         if (weights.flow)
             (void)json_array_append_new(list, matrix_json(shown, &flow));
     }
     for (int m = 0; m < count; m++)
         (void)json_array_append_new(list, matrix_json(shown, &matrices[m]));
+}
+
+/* The name of a class or tag, else a token. */
+static json_t *target_json(const explain_shown *shown, const explain_speller *speller,
+                           int32_t target)
+{
+    return shown->outcomes ? bp_json_string(shown->outcomes[target])
+                           : explain_token_json(speller, target);
+}
+
+/* The source of an encoder-decoder, and which of two texts each input is of. */
+static bp_err add_texts(json_t *data, const explain_shown *shown, const explain_speller *speller)
+{
+    const bp_explained *document = shown->document;
+    explain_spans spans = {0};
+    bp_err err = BP_OK;
+
+    if (document->S > 0)
+        err = explain_spans_of(&spans, speller, document->sources, document->S);
+    if (err == BP_OK && document->S > 0)
+        (void)json_object_set_new(data, "sources", explain_spans_json(&spans));
+    explain_spans_clear(&spans);
+    if (document->segments) {
+        json_t *segments = json_array();
+        bool two = false;
+
+        for (int64_t t = 0; t < document->T; t++) {
+            two = two || document->segments[t] > 0;
+            (void)json_array_append_new(segments, json_integer(document->segments[t]));
+        }
+        if (two)
+            (void)json_object_set(data, "segments", segments);
+        json_decref(segments);
+    }
+    return err;
 }
 
 bp_err explain_example_data(char **out, const explain_shown *shown, const explain_speller *speller)
@@ -206,13 +247,15 @@ bp_err explain_example_data(char **out, const explain_shown *shown, const explai
     (void)json_object_set_new(data, "inputs", explain_spans_json(&spans));
     for (int64_t k = 0; k < document->K; k++) {
         (void)json_array_append_new(places, json_integer(document->places[k]));
-        (void)json_array_append_new(targets, explain_token_json(speller, document->targets[k]));
+        (void)json_array_append_new(targets, target_json(shown, speller, document->targets[k]));
     }
     for (int k = 0; k < shown->count; k++) {
         add_arrays(data, shown, speller, shown->methods[k], at);
         at += bp_explain_floats(shown->methods[k], shown->form);
     }
     add_matrices(data, shown);
+    if (err == BP_OK)
+        err = add_texts(data, shown, speller);
     if (shown->weights)
         (void)json_object_set_new(data, "attention", attention_json(shown));
     *out = err == BP_OK ? explain_script_text(data) : NULL;

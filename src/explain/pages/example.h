@@ -13,8 +13,9 @@ typedef struct explain_shown {
     const bp_explain_form *form;
     const bp_explain_method *const *methods; /* [count] */
     int count;
-    const float *results; /* of the methods, one after another */
-    const float *weights; /* explain_weights_of; NULL: there are none */
+    const float *results;        /* of the methods, one after another */
+    const float *weights;        /* explain_weights_of; NULL: there are none */
+    const char *const *outcomes; /* names of classes or tags; NULL: targets are tokens */
 } explain_shown;
 
 /** What the page's script reads, as text that ends no <script>: docs/explanation.md. Errors: those

@@ -223,14 +223,27 @@ static json_t *agreement_of(const json_t *list)
     return rows;
 }
 
+/* What is explained of each prediction. */
+static const char *target_of(const explainer *self)
+{
+    static const char *const WORDS[] = {[EXPLAIN_NEXT] = "the token that follows",
+                                        [EXPLAIN_BEST] = "the outcome that the model prefers",
+                                        [EXPLAIN_LABEL] = "the outcome that the corpus has",
+                                        [EXPLAIN_EVERY] = "each outcome",
+                                        [EXPLAIN_CLASS] = "one outcome",
+                                        [EXPLAIN_HIDDEN] = "the token that is masked"};
+
+    return WORDS[self->target];
+}
+
 void explain_index_write(const explain_gathered *gathered, explainer *self, const json_t *summary)
 {
     const bp_explain_keys *keys = bp_explain_keys_of(self->job->config);
     json_t *methods = json_array(),
            *page = json_pack("{so so so sI sI ss so sO}", "title", explain_title(keys->model, NULL),
                              "model", score_page_text(keys->model, strlen(keys->model)), "methods",
-                             methods, "documents", (json_int_t)self->texts.plan.documents,
-                             "targets", (json_int_t)self->texts.targets, "target", keys->target,
+                             methods, "documents", (json_int_t)self->texts.documents, "targets",
+                             (json_int_t)self->texts.targets, "target", target_of(self),
                              "agreement", agreement_of(json_object_get(summary, "agreement")),
                              "examples", gathered->listed);
 

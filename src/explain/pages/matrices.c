@@ -2,6 +2,33 @@
  * pages/example.c. */
 #include "explain/pages/matrices.h"
 
+/* Is it a matrix, and of which kind? Of several foils the first is shown. */
+static bool take(explain_matrix *out, const bp_explain_method *method,
+                 const bp_explain_array *array, const float *values, const bp_explain_form *form)
+{
+    const struct {
+        bp_explain_shape shape;
+        bool by_place, of_source;
+        int64_t stride;
+    } KINDS[] = {{BP_EXPLAIN_BY_INPUT, false, false, form->T},
+                 {BP_EXPLAIN_BY_PLACES, true, false, form->T},
+                 {BP_EXPLAIN_BY_SOURCE, false, true, form->S},
+                 {BP_EXPLAIN_BY_FOIL_INPUT, false, false, form->foils * form->T},
+                 {BP_EXPLAIN_BY_FOIL_SOURCE, false, true, form->foils * form->S}};
+
+    for (size_t k = 0; k < sizeof KINDS / sizeof KINDS[0]; k++)
+        if (KINDS[k].shape == array->shape && bp_explain_values(array, form) > 0) {
+            *out = (explain_matrix){.method = method,
+                                    .array = array,
+                                    .values = values,
+                                    .by_place = KINDS[k].by_place,
+                                    .of_source = KINDS[k].of_source,
+                                    .stride = KINDS[k].stride};
+            return true;
+        }
+    return false;
+}
+
 int explain_matrices_in(explain_matrix out[EXPLAIN_MATRICES],
                         const bp_explain_method *const *methods, int count, const float *results,
                         const bp_explain_form *form)
@@ -13,17 +40,19 @@ int explain_matrices_in(explain_matrix out[EXPLAIN_MATRICES],
         for (int k = 0; k < BP_EXPLAIN_ARRAYS && methods[m]->arrays[k].name; k++) {
             const bp_explain_array *array = &methods[m]->arrays[k];
 
-            bool by_place = array->shape == BP_EXPLAIN_BY_PLACES;
-
-            if ((by_place || array->shape == BP_EXPLAIN_BY_INPUT) && found < EXPLAIN_MATRICES)
-                out[found++] = (explain_matrix){methods[m], array, at, by_place};
+            found += found < EXPLAIN_MATRICES && take(&out[found], methods[m], array, at, form);
             at += bp_explain_values(array, form);
         }
     return found;
 }
 
+int64_t explain_matrix_columns(const explain_matrix *matrix, const bp_explained *document)
+{
+    return matrix->of_source ? document->S : document->T;
+}
+
 const float *explain_matrix_row(const explain_matrix *matrix, const bp_explained *document,
                                 int64_t k)
 {
-    return matrix->values + (matrix->by_place ? document->places[k] : k) * document->T;
+    return matrix->values + (matrix->by_place ? document->places[k] : k) * matrix->stride;
 }

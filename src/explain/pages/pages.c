@@ -42,11 +42,18 @@ void explain_gather_clear(explain_gathered *gathered)
 /* Its id, else "document N". New reference. */
 static json_t *id_of(const explainer *self, int64_t number)
 {
-    const bp_score_plan *plan = &self->texts.plan;
-    int64_t file = bp_score_plan_file(plan, number), own = number - plan->first_document[file];
+    bp_corpus *corpus = self->texts.corpus;
+    int64_t own = self->texts.framed ? explain_framed_document(&self->texts, number) : number,
+            documents;
     char id[ID_BYTES] = "";
 
-    (void)bp_corpus_file_doc_id(bp_corpus_file_at(plan->corpus, file), own, id, sizeof id);
+    for (int64_t f = 0; f < bp_corpus_files(corpus); f++, own -= documents) {
+        documents = bp_corpus_file_info(bp_corpus_file_at(corpus, f))->documents;
+        if (own >= documents)
+            continue;
+        (void)bp_corpus_file_doc_id(bp_corpus_file_at(corpus, f), own, id, sizeof id);
+        break;
+    }
     if (id[0] == '\0')
         (void)snprintf(id, sizeof id, "document %" PRId64, own);
     return score_page_text(id, strlen(id));
@@ -173,13 +180,24 @@ json_t *explain_title(const char *model, const json_t *id)
     return title;
 }
 
+/* Without those over sources. */
+static int inputs_alone(explain_matrix *matrices, int count)
+{
+    int kept = 0;
+
+    for (int m = 0; m < count; m++)
+        if (!matrices[m].of_source)
+            matrices[kept++] = matrices[m];
+    return kept;
+}
+
 bp_err explain_gather_add(explain_gathered *gathered, explainer *self, int64_t number,
                           const explain_shown *shown)
 {
     explain_matrix matrices[EXPLAIN_MATRICES];
     explain_spans spans;
-    int count =
-        explain_matrices_in(matrices, shown->methods, shown->count, shown->results, shown->form);
+    int count = inputs_alone(matrices, explain_matrices_in(matrices, shown->methods, shown->count,
+                                                           shown->results, shown->form));
     bp_err err =
         explain_spans_of(&spans, &gathered->speller, shown->document->inputs, shown->document->T);
 
@@ -215,7 +233,7 @@ static int64_t least_documents(int64_t documents)
 void explain_gather_finish(const explain_gathered *gathered, const explainer *self, json_t *summary)
 {
     json_t *methods = json_object_get(summary, "methods");
-    int64_t least = least_documents(self->texts.plan.documents);
+    int64_t least = least_documents(self->texts.documents);
 
     for (int m = 0; m < gathered->matrix_count; m++) {
         json_t *of = json_object_get(methods, gathered->matrix_methods[m]->name);

@@ -1,6 +1,6 @@
 /* Documents of a task: their outcomes as the checkpoint has them, their rows, and groups of them.
  * Called by task.c, and by each.c for a task. */
-#include "infer/score/task_documents_priv.h"
+#include "infer/score/task_documents.h"
 
 #include "base/log.h"
 #include "base/mem.h"
@@ -256,12 +256,13 @@ static bp_err open_documents(task_documents *self, const task_documents_spec *sp
 
 bp_err task_documents_open(task_documents *self, const task_documents_spec *spec, MPI_Comm world)
 {
-    int64_t places = TASK_GROUP * spec->model->context;
+    int64_t length = spec->length > 0 ? spec->length : spec->model->context,
+            places = TASK_GROUP * length;
     bp_err err;
 
     *self = (task_documents){.mesh = spec->mesh,
                              .kind = bp_task_kind_of(&spec->model->task),
-                             .length = spec->model->context,
+                             .length = length,
                              .corpus = spec->corpus};
     if (spec->config) {
         self->stride = bp_score_rule_keys_of(spec->config)->span_stride;
@@ -321,23 +322,32 @@ int64_t task_documents_at(const task_documents *self, const task_row *row, int64
     return w * length + (self->kind->at_words ? row->place : end);
 }
 
+bp_err task_documents_one(task_documents *self, int64_t number, int32_t *inputs, int32_t *segments,
+                          int64_t *length)
+{
+    const bp_document *document;
+    bp_task_pair pair;
+    int64_t cut;
+    bp_err err = read_texts(self, self->number[number], &document, &pair);
+
+    *length = 0;
+    if (err != BP_OK)
+        return err;
+    *length = bp_task_fill(inputs, segments, self->length, &self->frame, &pair, &cut);
+    for (int64_t t = *length; t < self->length; t++)
+        inputs[t] = -1;
+    return BP_OK;
+}
+
 /* Example `w`, at `length` places each; *longest grows with it. */
 static bp_err add_document(task_documents *self, int64_t number, int64_t w, int64_t *longest)
 {
-    int32_t *inputs = self->inputs + w * self->length;
-    const bp_document *document;
-    bp_task_pair pair;
-    int64_t cut, length;
-    bp_err err = read_texts(self, self->number[number], &document, &pair);
+    int64_t length;
+    bp_err err = task_documents_one(self, number, self->inputs + w * self->length,
+                                    self->segments + w * self->length, &length);
 
-    if (err != BP_OK)
-        return err;
-    length = bp_task_fill(inputs, self->segments + w * self->length, self->length, &self->frame,
-                          &pair, &cut);
-    for (int64_t t = length; t < self->length; t++)
-        inputs[t] = -1;
     *longest = length > *longest ? length : *longest;
-    return BP_OK;
+    return err;
 }
 
 static void fill_targets(task_documents *self, int64_t d, int64_t w, int64_t length,

@@ -4,7 +4,7 @@
 
 #include "base/buffer.h"
 #include "infer/score/scorer.h"
-#include "infer/score/task_documents_priv.h"
+#include "infer/score/task_documents.h"
 
 /* Columns of a span's row, in place of the outcomes': log-probabilities of the best span and of no
  * answer, and the places where that span begins and ends. */

@@ -134,8 +134,9 @@ typedef struct bp_pass {
     bool resumes, suspends; /* outside training: sequences continue from bp_carry.kept, from row
                                first_window on; the next pass over them will */
     int64_t first_window;
-    float loss_weight[BP_TERMS];   /* what the loss of one target counts in the gradient: the term's
-                                      weight / (its scored targets in the global batch) */
+    float loss_weight[BP_TERMS]; /* what the loss of one target counts in the gradient: the term's
+                                    weight / (its scored targets in the global batch) */
+    bool explains; /* going backward: where the loss is of a value, it is in place of that -value */
     bp_continuation *continuation; /* NULL: sequences are whole */
     bp_arena *scratch;             /* for the block at work; what it takes it gives back */
     bp_arena lent;   /* for the network's last block going backward, besides: gradients that blocks

@@ -127,6 +127,8 @@ static float value_slope(const text_head *self, const bp_pass *pass, const work 
 {
     int32_t target = pass->batch.term[self->shape.term].targets[b];
 
+    if (pass->explains)
+        return target < 0 ? 0 : -pass->loss_weight[self->shape.term];
     return target < 0 ? 0
                       : 2 * (w->logits[b * pass->T] - bp_target_value(target)) *
                             pass->loss_weight[self->shape.term];

@@ -1,7 +1,7 @@
 /* The documents of a task as a model takes them, with their targets: fixed groups, which are units
  * of work. */
-#ifndef BP_INFER_SCORE_TASK_DOCUMENTS_PRIV_H
-#define BP_INFER_SCORE_TASK_DOCUMENTS_PRIV_H
+#ifndef BP_INFER_SCORE_TASK_DOCUMENTS_H
+#define BP_INFER_SCORE_TASK_DOCUMENTS_H
 
 #include "base/config/json.h"
 #include "data/document_table.h"
@@ -61,6 +61,7 @@ typedef struct task_documents_spec {
                         know */
     bool unlabelled; /* documents may have no class, value, tags or known answers */
     int64_t wanted;  /* this many documents at even steps; 0: all */
+    int64_t length;  /* places that an example has most; 0: the model's context */
     const bp_config *config; /* has task.stride and task.answer_tokens (bp_score_rule_options);
                                 NULL: they are the checkpoint's */
 } task_documents_spec;
@@ -94,6 +95,11 @@ static inline int64_t task_documents_groups(const task_documents *self)
  * Errors: those of reading, the same on all its ranks. */
 bp_err task_documents_group(task_documents *self, int64_t g, int32_t unknown,
                             bp_model_batch *batch);
+
+/** Example `number` alone: inputs[self->length], segments[self->length]; *length: its places.
+ * Local, on ranks that read. Errors: those of reading. */
+bp_err task_documents_one(task_documents *self, int64_t number, int32_t *inputs, int32_t *segments,
+                          int64_t *length);
 
 /** Predictions that a document's rows stand for: two a row for spans, else one. */
 static inline int64_t task_documents_ends(const task_documents *self)

@@ -1,0 +1,232 @@
+"""bagpipe explain of masked models, tasks and encoder-decoders: against torch's autograd in float64, ../shared/reference/explain-tiny."""
+import json
+import os
+
+import bagpipe_test
+from bagpipe_test import program, run, shared
+from test_explain import Explained, read_tensors
+
+try:
+    import h5py
+    import numpy
+except ImportError:
+    h5py = None
+
+NAMES = {"bert": ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"], "transformer": ["<pad>", "</s>", "<s>", "<unk>"]}
+
+
+class Kinds(Explained):
+    @classmethod
+    def setUpClass(cls):
+        if shared("reference/explain-tiny") is None:
+            raise bagpipe_test.unittest.SkipTest("there is no ../shared/reference/explain-tiny")
+        super().setUpClass()
+        cls.models = {}
+
+    @classmethod
+    def words(cls, kind, size):
+        """A tokenizer whose word tN is token N."""
+        names = NAMES[kind]
+        special = [{"id": k, "content": name, "single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
+                   for k, name in enumerate(names)]
+        vocab = {name: k for k, name in enumerate(names)} | {f"t{k}": k for k in range(len(names), size)}
+        cls.write(f"{kind}.json", json.dumps({"version": "1.0", "truncation": None, "padding": None, "added_tokens": special, "normalizer": None,
+                                              "pre_tokenizer": {"type": "WhitespaceSplit"}, "post_processor": None, "decoder": None,
+                                              "model": {"type": "WordLevel", "vocab": vocab, "unk_token": names[1 if kind == "bert" else 3]}}))
+        return cls.at(f"{kind}.json")
+
+    def loaded(self, model):
+        """What explain-tiny has of a model: documents, arrays, whole numbers, figures."""
+        if model not in self.models:
+            folder = shared(f"reference/explain-tiny/{model}")
+            with open(os.path.join(folder, "inputs.json"), encoding="utf-8") as file:
+                inputs = json.load(file)
+            with open(os.path.join(folder, "expected.json"), encoding="utf-8") as file:
+                figures = json.load(file)
+            arrays = os.path.join(folder, "expected.safetensors")
+            self.models[model] = inputs["documents"][:3], read_tensors(arrays), read_tensors(arrays, "I32"), figures
+            self.must(["bagpipe-data", "import", shared("reference/" + model), "--out", self.at(model)])
+        return self.models[model]
+
+    def text(self, kind, tokens):
+        return " ".join(NAMES[kind][k] if k < len(NAMES[kind]) else f"t{k}" for k in tokens)
+
+    def framed(self, model):
+        """Corpora of its documents: two of pairs, one of one text."""
+        documents = self.loaded(model)[0]
+        tokenizer = self.words("bert", 101)
+        rows = []
+        for document in documents:
+            tokens, segments = document["input_ids"], document["token_type_ids"]
+            parts = [[k for k, s in zip(tokens, segments) if s == side and k not in (2, 3)] for side in (0, 1)]
+            rows.append([self.text("bert", part) for part in parts])
+        self.write("pairs.tsv", "one\tother\tsame\n" + "".join(f"{a}\t{b}\tLABEL_{k}\n" for k, (a, b) in enumerate(rows) if b))
+        self.write("alone.tsv", "one\tsame\n" + "".join(f"{a}\tLABEL_1\n" for a, b in rows if not b))
+        for name, fields in (("pairs", "one,other"), ("alone", "one")):
+            self.must(["bagpipe-data", "corpus", "--tokenizer", tokenizer, "--format", "tsv", "--fields", fields, "--label", "same", "--special",
+                       "--out", self.at(f"{model}-{name}.h5"), self.at(name + ".tsv")])
+        return ",".join(self.at(f"{model}-{name}.h5") for name in ("pairs", "alone"))
+
+    def masked_keys(self):
+        """The places with a label, of which the corpus holds what stands there."""
+        lists = []
+        for document in self.loaded("bert-tiny")[0]:
+            ordinary = [k for k, token in enumerate(document["input_ids"]) if token not in (2, 3)]
+            lists.append([[n, document["labels"][k]] for n, k in enumerate(ordinary) if document["labels"][k] >= 0])
+        self.write("masks.json", json.dumps(lists))
+        return f"explain.corpus={self.framed('bert-tiny')}", f"explain.model={self.at('bert-tiny')}", f"explain.masks={self.at('masks.json')}"
+
+    def pair_keys(self):
+        documents = self.loaded("transformer-tiny")[0]
+        tokenizer = self.words("transformer", 89)
+        self.write("sources.txt", "".join(self.text("transformer", d["input_ids"][:-1]) + "\n" for d in documents))
+        self.write("targets.txt", "".join(self.text("transformer", d["labels"][:-1]) + "\n" for d in documents))
+        self.must(["bagpipe-data", "corpus", "--tokenizer", tokenizer, "--format", "pairs", "--out", self.at("translations.h5"),
+                   self.at("sources.txt"), self.at("targets.txt")])
+        return f"explain.corpus={self.at('translations.h5')}", f"explain.model={self.at('transformer-tiny')}"
+
+    STARTS = {"rollout": "square_start", "encoder_rollout": "source_square_start"}
+
+    def open(self, name, method):
+        """{array: what it has of each document, as rows}"""
+        with h5py.File(os.path.join(self.at(name), "explain", method + ".h5")) as file:
+            found = {}
+            K, T = (numpy.diff(file[start][:]) for start in ("target_start", "input_start"))
+            S = numpy.diff(file["source_start"][:]) if "source_start" in file else T
+            for array, values in file.items():
+                if values.dtype != numpy.float32:
+                    continue
+                source = array.startswith(("source_", "encoder_"))
+                start = ("source_" if array.startswith("source_") else "") + ("foil_matrix_start" if "contrast" in array else "matrix_start")
+                start = self.STARTS.get(array, start)
+                if values.ndim == 2:
+                    cuts = file["target_start"][:] if len(values) == K.sum() and method != "attention" else range(len(K) + 1)
+                elif start in file and len(values) == file[start][-1]:
+                    cuts = file[start][:]
+                else:
+                    cuts = file["target_start"][:] if method != "attention" else range(len(K) + 1)
+                found[array] = [values[cuts[d]:cuts[d + 1]].reshape(-1, (S if source else T)[d]) if cuts is not None and start in file and values.ndim == 1
+                                and len(values) == file[start][-1] else values[cuts[d]:cuts[d + 1]] for d in range(len(K))]
+            return found
+
+    def close(self, found, want, most, what):
+        numpy.testing.assert_allclose(found, want, rtol=0, atol=most, err_msg=what)
+
+    def compare_gradients(self, name, model, prefix, baselines=(), source=False):
+        expected = self.loaded(model)[1]
+        for d in range(3):
+            for side, theirs in ((("source_", ""), ("", "_target")) if source else (("", ""),)):
+                for method, array in (("saliency", "saliency_l1"), ("saliency", "saliency_l2"), ("gradient", "gradient_x_input")):
+                    want = expected[f"doc{d}.{prefix}{array}{theirs}"]
+                    self.close(self.open(name, method)[side + array][d], want, 1e-5 + 5e-6 * numpy.abs(want).max(), f"{name} {side}{array} {d}")
+                for baseline in baselines:
+                    want = expected[f"doc{d}.{prefix}ig_{baseline}_50{theirs}"]
+                    self.close(self.open(name, "integrated")[side + "integrated"][d], want, 2e-5, f"{name} {side}{baseline} {d}")
+
+    def compare_delta(self, name, model, part, baseline):
+        figures = self.loaded(model)[3]
+        for d in range(3):
+            want = figures[f"doc{d}"]["gradients"][part]
+            found = self.open(name, "integrated")
+            self.close(found["delta"][d], want[f"ig_{baseline}_50.delta"], 2e-5, f"{name} delta {d}")
+            self.close(found["logprob"][d], want["logprob"], 1e-5, f"{name} log p {d}")
+            self.close(found["logprob_baseline"][d], want[f"baseline_{baseline}.logprob"], 1e-5, f"{name} log p {d}")
+
+    def compare_attention(self, name, model, kinds):
+        _, expected, _, figures = self.loaded(model)
+        found = self.open(name, "attention")
+        with open(os.path.join(self.at(name), "explain", "summary.json"), encoding="utf-8") as file:
+            corpus = json.load(file)["methods"]["attention"]
+        for theirs, prefix in kinds.items():
+            for d in range(3):
+                if theirs != "cross_attention":
+                    rollout = expected[f"doc{d}." + theirs.replace("attention", "rollout")][-1]
+                    self.close(found[prefix + "rollout"][d], rollout, 2e-6, f"{name} {theirs} {d}")
+                for statistic, value in figures[f"doc{d}"]["attention_statistics"][theirs].items():
+                    if not statistic.endswith("queries"):
+                        self.close(found[prefix + statistic][d].ravel(), numpy.array(value, float).ravel(), 2e-6, f"{name} {theirs} {statistic} {d}")
+            for statistic, value in figures["corpus"]["attention_statistics_of_the_three"][theirs].items():
+                if not statistic.endswith("queries"):
+                    self.close(corpus[prefix + statistic], numpy.array(value, float).ravel(), 2e-6, f"{name} {theirs} {statistic}")
+
+    def compare_lens(self, name, model):
+        _, expected, integers, figures = self.loaded(model)
+        names = {"rank_next": "rank", "rank_final": "rank_best", "logprob_next": "logprob", "logprob_final": "logprob_best", "entropy": "entropy",
+                 "kl": "kl", "kl_clipped": "kl_clipped"}
+        found = self.open(name, "lens")
+        for d in range(3):
+            for theirs, ours in names.items():
+                want = integers.get(f"doc{d}.lens.{theirs}", expected.get(f"doc{d}.lens.{theirs}"))
+                self.close(found[ours][d].T, want, 1e-5, f"{name} {ours} {d}")
+            top = found["top5"][d].reshape(len(found["top5"][d]), -1, 5)
+            numpy.testing.assert_array_equal(top.transpose(1, 0, 2), integers[f"doc{d}.lens.top5"])
+            numpy.testing.assert_array_equal(found["settles"][d], figures[f"doc{d}"]["lens"]["settles"])
+
+    def compare_contrast(self, name, model, source=False):
+        """The fixture's pairs: of a model that writes the last target, of a class all others."""
+        _, expected, _, figures = self.loaded(model)
+        found = self.open(name, "contrast")
+        for d in range(3):
+            pairs = figures[f"doc{d}"]["contrast"]
+            rows = slice(len(found["contrast_l1"][d]) - len(pairs), None)
+            self.assertEqual(list(found["foil"][d].ravel()[rows]), [pair["foil"] if not isinstance(pair["foil"], list) else pair["foil"][-1] for pair in pairs])
+            for side, theirs in ((("source_", ""), ("", "_target")) if source else (("", ""),)):
+                for array, known in (("contrast_l1", "l1"), ("contrast_l2", "l2"), ("contrast_x_input", "x_input")):
+                    want = expected[f"doc{d}.contrast.{known}{theirs}"]
+                    self.close(found[side + array][d][rows], want, 1e-5 + 5e-6 * numpy.abs(want).max(), f"{name} {side}{array} {d}")
+
+    def same_files(self, keys, name, *more):
+        """On two data ranks the same bytes, on two stages too."""
+        for mesh in ("data", "pipeline"):
+            self.explained(f"{name}_{mesh}", 2, *keys, *more, f"mesh.{mesh}=2")
+            self.assertEqual(self.files(name), self.files(f"{name}_{mesh}"), mesh)
+
+    ALL = "saliency,gradient,integrated,attention,lens,contrast"
+
+    def test_masked_models_are_those_of_float64(self):
+        keys = (*self.masked_keys(), f"explain.methods={self.ALL}")
+        self.explained("masked", 0, *keys, "explain.target=label", "explain.baseline=mask")
+        self.compare_gradients("masked", "bert-tiny", "next.", ("mask",))
+        self.compare_delta("masked", "bert-tiny", "next", "mask")
+        self.compare_attention("masked", "bert-tiny", {"attention": ""})
+        self.compare_lens("masked", "bert-tiny")
+        self.compare_contrast("masked", "bert-tiny")
+        self.same_files(keys, "masked", "explain.baseline=mask")
+        self.explained("masked_best", 0, *keys, "explain.target=best", "explain.baseline=zero")
+        self.compare_gradients("masked_best", "bert-tiny", "argmax.", ("zero",))
+        self.compare_attention("masked_best", "bert-tiny", {"attention": ""})
+
+    def test_classes_are_those_of_float64(self):
+        corpus = self.framed("bert-sequence-tiny")
+        keys = (f"explain.corpus={corpus}", f"explain.model={self.at('bert-sequence-tiny')}", "explain.methods=saliency,gradient,integrated,attention")
+        for baseline in ("zero", "mask", "pad"):
+            self.explained("classes_" + baseline, 0, *keys, "explain.target=every", f"explain.baseline={baseline}")
+            self.compare_gradients("classes_" + baseline, "bert-sequence-tiny", "", (baseline,))
+            self.compare_delta("classes_" + baseline, "bert-sequence-tiny", "classes", baseline)
+        self.compare_attention("classes_mask", "bert-sequence-tiny", {"attention": ""})
+        self.same_files(keys, "classes_mask", "explain.target=every", "explain.baseline=mask")
+        keys = (*keys[:2], "explain.methods=contrast,saliency")
+        self.explained("preferred", 0, *keys)
+        self.compare_contrast("preferred", "bert-sequence-tiny")
+        whole = self.open("classes_mask", "saliency")["saliency_l1"]
+        for target, rows in (("best", [2, 2, 2]), ("LABEL_0", [0, 0, 0]), ("label", [0, 1, 1])):
+            self.explained("one_" + target, 0, *keys, f"explain.target={target}")
+            for d, found in enumerate(self.open("one_" + target, "saliency")["saliency_l1"]):
+                numpy.testing.assert_allclose(found, whole[d][rows[d]:rows[d] + 1], atol=1e-6)
+
+    def test_translations_are_those_of_float64(self):
+        keys = (*self.pair_keys(), f"explain.methods={self.ALL}")
+        for target, prefix in (("next", "next."), ("best", "argmax.")):
+            self.explained(target, 0, *keys, f"explain.target={target}", "explain.baseline=pad")
+            self.compare_gradients(target, "transformer-tiny", prefix, ("baseline_token",), True)
+        self.compare_delta("next", "transformer-tiny", "next", "baseline_token")
+        self.compare_attention("next", "transformer-tiny", {"encoder_attention": "encoder_", "decoder_attention": "", "cross_attention": "cross_"})
+        self.compare_lens("next", "transformer-tiny")
+        self.compare_contrast("next", "transformer-tiny", True)
+        self.same_files(keys, "next", "explain.baseline=pad")
+        self.explained("zeros", 0, *keys, "explain.baseline=zero")
+        self.compare_gradients("zeros", "transformer-tiny", "next.", ("zero",), True)
+
+
+if __name__ == "__main__":
+    bagpipe_test.main()
