@@ -273,14 +273,6 @@ typedef struct merger {
     explain_reading read;
 } merger;
 
-static const char *const *outcomes_of(const explainer *self)
-{
-    const bp_task_shape *task = &self->job->info.task;
-
-    return bp_task_has_head(task) && bp_task_kind_of(task)->has_names ? self->texts.examples.names
-                                                                      : NULL;
-}
-
 /* A unit's result: K targets, what each method has of them, and the weights of an example. */
 static bp_err put_unit(explainer *self, const bp_part_result *part, merger *to)
 {
@@ -292,8 +284,8 @@ static bp_err put_unit(explainer *self, const bp_part_result *part, merger *to)
     const float *results =
         (const float *)(const void *)(part->data + (size_t)sizes.K * sizeof(float));
     explain_shown shown = {
-        &self->settings,  &to->read.document, &form, self->methods, self->count, results, NULL,
-        outcomes_of(self)};
+        &self->settings,       &to->read.document, &form, self->methods, self->count, results, NULL,
+        explain_outcomes(self)};
 
     if (err == BP_OK && sizes.K > 0)
         err = explain_texts_read(&self->texts, part->unit, &to->read);

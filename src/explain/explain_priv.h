@@ -69,6 +69,9 @@ bp_err explain_weights_file_add(explain_weights_file *file, const float *floats,
 bp_err explain_weights_file_commit(explain_weights_file *file);
 void explain_weights_file_end(explain_weights_file *file);
 
+/** Names of the classes or tags of a model; NULL: it has none. Local, on ranks that read. */
+const char *const *explain_outcomes(const explainer *self);
+
 /** bp_work_units.merge: METHOD.h5 and summary.json. Errors: those of parts and of writing. */
 bp_err explain_merge(void *context, bp_parts *parts);
 

@@ -180,8 +180,8 @@ static void add_matrices(json_t *data, const explain_shown *shown)
     static const bp_explain_array FLOW = {"flow", BP_EXPLAIN_BY_PLACES};
     json_t *list = json_object_get(data, "matrices");
     explain_matrix matrices[EXPLAIN_MATRICES];
-    int count =
-        explain_matrices_in(matrices, shown->methods, shown->count, shown->results, shown->form);
+    int count = explain_matrices_in(matrices, shown->settings->info, shown->methods, shown->count,
+                                    shown->results, shown->form);
 
     if (shown->weights) {
         const explain_weights weights = explain_weights_in(shown->weights, shown->form);
@@ -241,7 +241,8 @@ bp_err explain_example_data(char **out, const explain_shown *shown, const explai
     json_t *targets = json_array(), *places = json_array(),
            *data = json_pack("{so so s[] s{} s{} sb}", "targets", targets, "places", places,
                              "matrices", "values", "lens", "causal",
-                             (int)bp_explain_is_causal(shown->settings->info));
+                             (int)(bp_explain_is_causal(shown->settings->info) &&
+                                   !bp_task_has_head(&shown->settings->info->task)));
     const float *at = shown->results;
 
     (void)json_object_set_new(data, "inputs", explain_spans_json(&spans));

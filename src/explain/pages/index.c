@@ -173,19 +173,27 @@ static json_t *word_rows(const json_t *list)
     return rows;
 }
 
+static void add_words(json_t *tables, const char *name, const char *outcome, const json_t *lists)
+{
+    json_t *smallest = word_rows(json_object_get(lists, "smallest"));
+
+    (void)json_array_append_new(
+        tables, json_pack("{ss ss* so sb so}", "name", name, "outcome", outcome, "largest",
+                          word_rows(json_object_get(lists, "largest")), "signed",
+                          json_array_size(smallest) > 0, "smallest", smallest));
+}
+
 static json_t *words_of(const json_t *figures)
 {
-    json_t *tables = json_array(), *lists;
-    const char *name;
+    json_t *tables = json_array(), *lists, *of;
+    const char *name, *outcome;
 
     json_object_foreach(json_object_get(figures, "words"), name, lists)
     {
-        json_t *smallest = word_rows(json_object_get(lists, "smallest"));
-
-        (void)json_array_append_new(tables, json_pack("{ss so sb so}", "name", name, "largest",
-                                                      word_rows(json_object_get(lists, "largest")),
-                                                      "signed", json_array_size(smallest) > 0,
-                                                      "smallest", smallest));
+        if (json_is_array(json_object_get(lists, "largest")))
+            add_words(tables, name, NULL, lists);
+        else
+            json_object_foreach(lists, outcome, of) add_words(tables, name, outcome, of);
     }
     return tables;
 }

@@ -2,6 +2,8 @@
  * pages/example.c. */
 #include "explain/pages/matrices.h"
 
+#include "models/task/kind.h"
+
 /* Is it a matrix, and of which kind? Of several foils the first is shown. */
 static bool take(explain_matrix *out, const bp_explain_method *method,
                  const bp_explain_array *array, const float *values, const bp_explain_form *form)
@@ -29,7 +31,7 @@ static bool take(explain_matrix *out, const bp_explain_method *method,
     return false;
 }
 
-int explain_matrices_in(explain_matrix out[EXPLAIN_MATRICES],
+int explain_matrices_in(explain_matrix out[EXPLAIN_MATRICES], const bp_model_info *info,
                         const bp_explain_method *const *methods, int count, const float *results,
                         const bp_explain_form *form)
 {
@@ -40,7 +42,9 @@ int explain_matrices_in(explain_matrix out[EXPLAIN_MATRICES],
         for (int k = 0; k < BP_EXPLAIN_ARRAYS && methods[m]->arrays[k].name; k++) {
             const bp_explain_array *array = &methods[m]->arrays[k];
 
-            found += found < EXPLAIN_MATRICES && take(&out[found], methods[m], array, at, form);
+            if (found < EXPLAIN_MATRICES && take(&out[found], methods[m], array, at, form))
+                out[found++].last = bp_explain_is_causal(info) && bp_task_has_head(&info->task) &&
+                                    !bp_task_kind_of(&info->task)->over_places;
             at += bp_explain_values(array, form);
         }
     return found;
@@ -54,5 +58,7 @@ int64_t explain_matrix_columns(const explain_matrix *matrix, const bp_explained 
 const float *explain_matrix_row(const explain_matrix *matrix, const bp_explained *document,
                                 int64_t k)
 {
-    return matrix->values + (matrix->by_place ? document->places[k] : k) * matrix->stride;
+    int64_t place = matrix->last ? document->T - 1 : document->places[k];
+
+    return matrix->values + (matrix->by_place ? place : k) * matrix->stride;
 }

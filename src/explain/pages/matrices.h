@@ -12,12 +12,13 @@ typedef struct explain_matrix {
     const bp_explain_array *array;
     const float *values;
     bool by_place;  /* a row an input, not a target */
+    bool last;      /* a text is judged at its last place */
     bool of_source; /* columns are places of the source */
     int64_t stride; /* from row to row */
 } explain_matrix;
 
 /** All of `count` methods' results, in their order: how many. */
-int explain_matrices_in(explain_matrix out[EXPLAIN_MATRICES],
+int explain_matrices_in(explain_matrix out[EXPLAIN_MATRICES], const bp_model_info *info,
                         const bp_explain_method *const *methods, int count, const float *results,
                         const bp_explain_form *form);
 /** Columns, and row of target k. */

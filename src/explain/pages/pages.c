@@ -15,11 +15,18 @@
 
 #define LARGEST     5  /* documents of each statistic of heads */
 #define BEGIN_SPANS 24 /* of a document's text, in lists */
+#define MOST_GROUPS 32 /* classes whose words are listed */
 #define ID_BYTES    1025
 
 bp_err explain_gather_begin(explain_gathered *gathered, const explainer *self)
 {
-    gathered->words = explain_words_new();
+    const bp_task_shape *task = &self->job->info.task;
+
+    gathered->outcomes = explain_outcomes(self);
+    gathered->groups = !gathered->outcomes            ? 1
+                       : task->outcomes < MOST_GROUPS ? task->outcomes
+                                                      : MOST_GROUPS;
+    gathered->words = explain_words_new(gathered->groups);
     gathered->agreement = explain_agreement_new();
     gathered->largest = json_object();
     gathered->examples = json_array();
@@ -35,6 +42,14 @@ void explain_gather_clear(explain_gathered *gathered)
     json_decref(gathered->examples);
     json_decref(gathered->listed);
     explain_speller_clear(&gathered->speller);
+}
+
+const char *const *explain_outcomes(const explainer *self)
+{
+    const bp_task_shape *task = &self->job->info.task;
+
+    return bp_task_has_head(task) && bp_task_kind_of(task)->has_names ? self->texts.examples.names
+                                                                      : NULL;
 }
 
 /* ---- a document in lists ---- */
@@ -196,8 +211,9 @@ bp_err explain_gather_add(explain_gathered *gathered, explainer *self, int64_t n
 {
     explain_matrix matrices[EXPLAIN_MATRICES];
     explain_spans spans;
-    int count = inputs_alone(matrices, explain_matrices_in(matrices, shown->methods, shown->count,
-                                                           shown->results, shown->form));
+    int count =
+        inputs_alone(matrices, explain_matrices_in(matrices, shown->settings->info, shown->methods,
+                                                   shown->count, shown->results, shown->form));
     bp_err err =
         explain_spans_of(&spans, &gathered->speller, shown->document->inputs, shown->document->T);
 
@@ -230,6 +246,18 @@ static int64_t least_documents(int64_t documents)
     return documents < 2 ? 1 : least < 2 ? 2 : least;
 }
 
+/* words.ARRAY, or words.ARRAY.CLASS. */
+static void add_words(const explain_gathered *gathered, json_t *words, int m, int64_t least)
+{
+    const char *name = gathered->matrices[m]->name;
+
+    if (!gathered->outcomes)
+        (void)json_object_set_new(words, name, explain_words_json(gathered->words, m, 0, least));
+    for (int64_t g = 0; g < gathered->groups && gathered->outcomes; g++)
+        (void)json_object_set_new(lists_of(words, name, false), gathered->outcomes[g],
+                                  explain_words_json(gathered->words, m, g, least));
+}
+
 void explain_gather_finish(const explain_gathered *gathered, const explainer *self, json_t *summary)
 {
     json_t *methods = json_object_get(summary, "methods");
@@ -238,8 +266,7 @@ void explain_gather_finish(const explain_gathered *gathered, const explainer *se
     for (int m = 0; m < gathered->matrix_count; m++) {
         json_t *of = json_object_get(methods, gathered->matrix_methods[m]->name);
 
-        (void)json_object_set_new(lists_of(of, "words", false), gathered->matrices[m]->name,
-                                  explain_words_json(gathered->words, m, least));
+        add_words(gathered, lists_of(of, "words", false), m, least);
     }
     for (int m = 0; m < self->count; m++) {
         json_t *largest = json_object_get(gathered->largest, self->methods[m]->name);

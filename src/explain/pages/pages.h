@@ -10,6 +10,8 @@
 /** What is gathered while documents come by. */
 typedef struct explain_gathered {
     explain_speller speller;
+    const char *const *outcomes; /* [groups] names of classes or tags; NULL: there are none */
+    int64_t groups;
     explain_words *words;
     explain_agreement *agreement;
     json_t *largest;  /* {"METHOD": {"STATISTIC": [{"value", "layer", "head", "document"}...]}} */

@@ -7,19 +7,24 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 struct explain_words {
-    bp_strmap map;    /* value: occurrences */
-    bp_ratio *ratios; /* [map.count][EXPLAIN_MATRICES] in blocks of `matrices` */
-    double *open;     /* [map.count][2 + matrices]: of the document at hand */
-    int64_t ratio_capacity, open_capacity;
+    int64_t groups;
     int matrices;
+    bp_strmap map;    /* value: occurrences */
+    bp_ratio *ratios; /* [map.count][groups][matrices] */
+    double *open;     /* [map.count][1 + groups (1 + matrices)]: of the document at hand */
+    int64_t ratio_capacity, open_capacity;
     int64_t *touched, touched_capacity; /* words of the document at hand */
 };
 
-explain_words *explain_words_new(void)
+explain_words *explain_words_new(int64_t groups)
 {
-    return bp_alloc("explain.words", 1, sizeof(explain_words));
+    explain_words *words = bp_alloc("explain.words", 1, sizeof *words);
+
+    words->groups = groups;
+    return words;
 }
 
 void explain_words_free(explain_words **words)
@@ -34,11 +39,21 @@ void explain_words_free(explain_words **words)
     *words = NULL;
 }
 
-/* The sums of word `index` in the document at hand: [0] whether it was met, [1] pairs of an
- * occurrence and a target, then a sum a matrix. */
-static double *open_of(explain_words *self, int64_t index)
+static int64_t open_size(const explain_words *self)
 {
-    return self->open + index * (2 + self->matrices);
+    return 1 + self->groups * (1 + self->matrices);
+}
+
+/* The sums of word `index` in the document at hand: whether it was met, then of each group the
+ * pairs of an occurrence and a target, and a sum a matrix. */
+static double *open_of(const explain_words *self, int64_t index)
+{
+    return self->open + index * open_size(self);
+}
+
+static const bp_ratio *ratio_of(const explain_words *self, int64_t index, int64_t group, int m)
+{
+    return &self->ratios[(index * self->groups + group) * self->matrices + m];
 }
 
 /* Tokens [first, end) are a word. */
@@ -47,29 +62,33 @@ static void add_occurrence(explain_words *self, double *open, const bp_explain_s
                            int64_t first, int64_t end)
 {
     for (int64_t k = 0; k < document->K; k++) {
-        if (bp_explain_length(settings, document, k) < end)
+        int64_t group = self->groups > 1 ? document->targets[k] : 0;
+        double *sums = open + 1 + group * (1 + self->matrices);
+
+        if (bp_explain_length(settings, document, k) < end || group >= self->groups)
             continue;
-        open[1] += 1;
+        sums[0] += 1;
         for (int m = 0; m < self->matrices; m++) {
             const float *row = explain_matrix_row(&matrices[m], document, k);
 
             for (int64_t t = first; t < end; t++)
-                open[2 + m] += (double)row[t];
+                sums[1 + m] += (double)row[t];
         }
     }
 }
 
-static void end_document(explain_words *self, int64_t touched)
+static void end_word(explain_words *self, int64_t index)
 {
-    for (int64_t n = 0; n < touched; n++) {
-        int64_t index = self->touched[n];
-        double *open = open_of(self, index);
+    double *open = open_of(self, index);
+
+    for (int64_t g = 0; g < self->groups; g++) {
+        const double *sums = open + 1 + g * (1 + self->matrices);
 
         for (int m = 0; m < self->matrices; m++)
-            bp_ratio_add(&self->ratios[index * self->matrices + m], open[2 + m], open[1]);
-        for (int k = 0; k < 2 + self->matrices; k++)
-            open[k] = 0;
+            bp_ratio_add(&self->ratios[(index * self->groups + g) * self->matrices + m],
+                         sums[1 + m], sums[0]);
     }
+    memset(open, 0, (size_t)open_size(self) * sizeof *open);
 }
 
 /* The word of `text`; room for it. */
@@ -80,9 +99,9 @@ static bp_err find_word(explain_words *self, const bp_buffer *text, int64_t *ind
     if (err != BP_OK)
         return err;
     self->ratios = bp_grow("explain.words", self->ratios, &self->ratio_capacity,
-                           self->map.count * self->matrices, sizeof *self->ratios);
+                           self->map.count * self->groups * self->matrices, sizeof *self->ratios);
     self->open = bp_grow("explain.words", self->open, &self->open_capacity,
-                         self->map.count * (2 + self->matrices), sizeof *self->open);
+                         self->map.count * open_size(self), sizeof *self->open);
     return BP_OK;
 }
 
@@ -116,7 +135,8 @@ bp_err explain_words_add(explain_words *self, const bp_explain_settings *setting
         add_occurrence(self, open_of(self, index), settings, document, matrices, first,
                        last->first + last->count);
     }
-    end_document(self, touched);
+    for (int64_t n = 0; n < touched; n++)
+        end_word(self, self->touched[n]);
     bp_buffer_clear(&text);
     return err;
 }
@@ -137,9 +157,9 @@ static int by_mean(const void *a, const void *b)
     return x->index < y->index ? -1 : x->index > y->index;
 }
 
-static json_t *word_json(const explain_words *self, int m, const listed *one)
+static json_t *word_json(const explain_words *self, int m, int64_t group, const listed *one)
 {
-    const bp_ratio *ratio = &self->ratios[one->index * self->matrices + m];
+    const bp_ratio *ratio = ratio_of(self, one->index, group, m);
     const bp_strmap_entry *entry = &self->map.entries[one->index];
 
     return json_pack("{so sf so sI sI}", "word",
@@ -148,14 +168,14 @@ static json_t *word_json(const explain_words *self, int m, const listed *one)
                      (json_int_t)entry->value, "documents", (json_int_t)ratio->documents);
 }
 
-json_t *explain_words_json(const explain_words *self, int m, int64_t least)
+json_t *explain_words_json(const explain_words *self, int m, int64_t group, int64_t least)
 {
     listed *all = bp_alloc("explain.words", self->map.count, sizeof *all);
     json_t *largest = json_array(), *smallest = json_array();
     int64_t found = 0;
 
     for (int64_t w = 0; w < self->map.count; w++) {
-        const bp_ratio *ratio = &self->ratios[w * self->matrices + m];
+        const bp_ratio *ratio = ratio_of(self, w, group, m);
 
         if (ratio->documents >= (double)least && isfinite(bp_ratio_mean(ratio)))
             all[found++] = (listed){bp_ratio_mean(ratio), w};
@@ -163,9 +183,9 @@ json_t *explain_words_json(const explain_words *self, int m, int64_t least)
     qsort(all, (size_t)found, sizeof *all, by_mean);
     for (int64_t k = 0; k < found && k < EXPLAIN_WORDS_LISTED; k++) {
         if (all[k].mean > 0)
-            (void)json_array_append_new(largest, word_json(self, m, &all[k]));
+            (void)json_array_append_new(largest, word_json(self, m, group, &all[k]));
         if (all[found - 1 - k].mean < 0)
-            (void)json_array_append_new(smallest, word_json(self, m, &all[found - 1 - k]));
+            (void)json_array_append_new(smallest, word_json(self, m, group, &all[found - 1 - k]));
     }
     bp_free(all);
     return json_pack("{so so}", "largest", largest, "smallest", smallest);
