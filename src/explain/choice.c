@@ -131,6 +131,6 @@ bp_err explain_choose(explainer *self)
 
 int64_t explain_unit_floats(const explainer *self, const bp_explain_form *form, bool example)
 {
-    return explain_floats(self, form) +
+    return (1 + self->members) * explain_floats(self, form) +
            (example && self->examples.weights && form->K > 0 ? explain_weights_floats(form) : 0);
 }

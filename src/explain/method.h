@@ -70,6 +70,7 @@ typedef struct bp_explain_array {
 typedef struct bp_explain_method {
     const char *name; /* of explain.methods, and of its file NAME.h5 */
     const char *help; /* the method being the subject: "is ..." */
+    bool averages;    /* the mean of the members of an ensemble means something */
     bp_explain_array arrays[BP_EXPLAIN_ARRAYS];
     /** NULL: the model can be explained so; else why not. Local. */
     const char *(*lacks)(const bp_model_info *info);
