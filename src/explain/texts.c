@@ -201,7 +201,7 @@ static bp_err open_corpus(explain_texts *texts)
 {
     const bp_model_info *model = texts->wish.info;
     bp_score_rule rule;
-    bp_err err = bp_corpus_open(&texts->corpus, texts->wish.corpus);
+    bp_err err = explain_corpus_open(&texts->corpus, &texts->wish);
 
     if (err == BP_OK)
         err = bp_score_check_corpus(texts->corpus, model);

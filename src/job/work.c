@@ -68,17 +68,23 @@ static void record_files(const bp_work_job *job)
 
 void bp_work_write_page(bp_work_job *job, const char *name, json_t *page, bp_err err)
 {
-    char *path = bp_path_join(job->folder, PAGE);
+    job->no_page = !bp_work_write_page_at(job, PAGE, name, page, err);
+}
+
+bool bp_work_write_page_at(const bp_work_job *job, const char *file, const char *name, json_t *page,
+                           bp_err err)
+{
+    char *path = bp_path_join(job->folder, file);
 
     bp_report_about(page, bp_run_keys_of(job->config)->dir);
     if (err == BP_OK)
         err = bp_report_page(path, name, page);
-    job->no_page = err != BP_OK;
-    if (job->no_page)
+    if (err != BP_OK)
         bp_warn_failure("the page of the %s was not written: %s", job->work->results,
                         bp_err_text());
     json_decref(page);
     bp_free(path);
+    return err == BP_OK;
 }
 
 /* ---- the run folder ---- */

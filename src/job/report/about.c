@@ -91,10 +91,20 @@ static void add_date(json_t *about, const char *stamp)
 
 void bp_report_about(json_t *page, const char *folder)
 {
-    static const char *const MODELS[] = {"score.model", "generate.model", "uncertainty.models",
-                                         "model.init",  "model.kind",     NULL},
-                             *const CORPORA[] = {"score.corpus", "uncertainty.in_domain",
-                                                 "generate.prompts", "corpus.train", NULL};
+    static const char *const MODELS[] = {"score.model",
+                                         "generate.model",
+                                         "explain.model",
+                                         "uncertainty.models",
+                                         "model.init",
+                                         "model.kind",
+                                         NULL},
+                             *const CORPORA[] = {"score.corpus",
+                                                 "explain.corpus",
+                                                 "explain.texts",
+                                                 "uncertainty.in_domain",
+                                                 "generate.prompts",
+                                                 "corpus.train",
+                                                 NULL};
     char *real = realpath(folder, NULL);
     json_t *record = NULL, *about = json_array();
     run_pairs pairs = {0};

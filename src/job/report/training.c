@@ -10,6 +10,7 @@
 #include "base/printable.h"
 #include "base/process/clock.h"
 #include "job/report/report.h"
+#include "job/report/template.h"
 #include "models/task/kind.h"
 #include "run/run_folder.h"
 #include "run/status/run_history.h"
@@ -501,8 +502,7 @@ static void add_points(json_t *page, const json_t *variables)
     char *text = json_dumps(points, JSON_COMPACT | JSON_ENSURE_ASCII);
     bp_buffer out = {0};
 
-    for (const char *c = text; c && *c; c++)
-        bp_buffer_add(&out, *c == '<' ? "\\u003c" : c, *c == '<' ? strlen("\\u003c") : 1);
+    bp_script_escape(&out, text ? text : "");
     (void)json_object_set_new(page, "values", bp_json_string(out.data ? out.data : "{}"));
     bp_buffer_clear(&out);
     free(text); /* jansson's */
