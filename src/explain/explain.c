@@ -56,12 +56,23 @@ static int64_t work_floats(const explainer *self, const bp_work_models *models, 
     const bp_explain_form form = {most, layers,
                                   json_integer_value(json_object_get(shape, "heads"))};
     const char *methods = bp_explain_keys_of(models->config)->methods;
+    const bp_explain_sizes sizes = {.T = most,
+                                    .C = of->width,
+                                    .V = of->vocab_size,
+                                    .layers = layers,
+                                    .keys = json_integer_value(json_object_get(shape, "inner"))};
+    int64_t collected = 0;
     bool looks = bp_explain_position(methods, &bp_explain_lens),
          watches = bp_explain_position(methods, &bp_explain_attention);
 
-    return 2 * (most + batch) * of->width + 2 * most * of->width + LOG_P_PLACES * of->vocab_size +
-           2 * explain_floats(self, &form) + (looks ? 2 * states : 0) +
-           (watches ? (2 * layers + 5) * most * most : 0);
+    for (int k = 0; k < self->count; k++) {
+        int64_t own = self->methods[k]->floats ? self->methods[k]->floats(&sizes) : 0;
+
+        collected = own > collected ? own : collected;
+    }
+    return collected + 2 * (most + batch) * of->width + 2 * most * of->width +
+           LOG_P_PLACES * of->vocab_size + 2 * explain_floats(self, &form) +
+           (looks ? 2 * states : 0) + (watches ? (2 * layers + 5) * most * most : 0);
 }
 
 /* bp_work_memory.rank */
@@ -187,6 +198,7 @@ static bp_err find_baseline(explainer *self)
 static void make_key(explainer *self)
 {
     const bp_explain_settings *s = &self->settings;
+    const bp_explain_keys *keys = s->keys;
     char names[BP_EXPLAIN_ARRAYS * EXPLAIN_METHODS] = "";
 
     for (int k = 0; k < self->count; k++)
@@ -194,10 +206,11 @@ static void make_key(explainer *self)
                  self->methods[k]->name);
     bp_work_key(self->key,
                 "explain 1 %s %s %s %" PRId64 " %" PRId64 " %d %" PRId64 " %" PRId64 " %" PRId64
-                " %s %d",
+                " %s %d %s %s %" PRId64 " %" PRId64 " %" PRId64,
                 self->corpus_hash, self->job->info.digest, names, s->most, s->batch, s->best,
                 s->steps, s->baseline, s->lead, bp_math_keys_of(self->job->config)->precision,
-                self->job->mesh->tensors);
+                self->job->mesh->tensors, keys->layers ? keys->layers : "",
+                keys->words ? keys->words : "", keys->factors, keys->keys, keys->neighbours);
 }
 
 static bp_err load(explainer *self)
@@ -210,13 +223,15 @@ static bp_err load(explainer *self)
     memcpy(self->corpus_hash, bp_corpus_hash(self->texts.corpus), BP_SHA256_HEX);
     memcpy(self->roles, bp_corpus_roles(self->texts.corpus), sizeof self->roles);
     self->settings.lead = self->texts.plan.rule.lead;
+    if (self->job->mesh->coordinates)
+        err = explain_find_words(self);
     if (self->job->mesh->coordinates && self->texts.cut > 0)
         BP_WARN("explain.cut_documents",
                 "%" PRId64 " of %" PRId64 " documents have more than the %" PRId64
                 " inputs that are read, and only their beginning is explained: at explain.corpus; "
                 "cut them before, or use another explain.context",
                 self->texts.cut, self->texts.plan.documents, self->texts.most);
-    return find_baseline(self);
+    return err == BP_OK ? find_baseline(self) : err;
 }
 
 static bp_err open(void *context)
@@ -238,7 +253,9 @@ static bp_err open(void *context)
     self->heads = bp_all_max_int(job->lm ? job->lm->info.heads : 0, job->mesh->world);
     self->settings =
         (bp_explain_settings){.info = job->lm ? &job->lm->info : &job->info,
+                              .keys = keys,
                               .group = job->mesh->model,
+                              .counts = job->mesh->tensor_at == 0,
                               .last = job->mesh->pipeline_at == job->mesh->pipelines - 1,
                               .most = most_places(job->config, job->info.context),
                               .batch = batch_places(most_places(job->config, job->info.context)),
@@ -247,6 +264,8 @@ static bp_err open(void *context)
                               .baseline = -1,
                               .roles = self->roles,
                               .lead = -1};
+    if (err == BP_OK)
+        err = explain_find_layers(self);
     if (err == BP_OK && (job->leads || job->mesh->coordinates))
         err = load(self);
     err = bp_agree(job->mesh->world, err);
@@ -264,6 +283,9 @@ static void close(void *context)
 {
     explainer *self = context;
 
+    explain_clear_words(self);
+    bp_free(self->chosen_layers);
+    bp_buffer_clear(&self->shares);
     explain_texts_clear(&self->texts);
     json_decref(self->summary);
 }
@@ -360,10 +382,11 @@ static bp_err explain_document(explainer *self, int64_t T)
     if (self->settings.best)
         err = find_best(self, &document);
     for (int k = 0; k < self->count && err == BP_OK; k++) {
-        err = self->methods[k]->run(self->job->lm, &self->settings, &document, at);
+        if (self->methods[k]->run)
+            err = self->methods[k]->run(self->job->lm, &self->settings, &document, at);
         at += bp_explain_floats(self->methods[k], &form);
     }
-    return err;
+    return err == BP_OK ? explain_collect(self, &document) : err;
 }
 
 static bp_err run_unit(void *context, int64_t unit, bp_buffer *out, bool *stopped)
@@ -385,6 +408,8 @@ static bp_err run_unit(void *context, int64_t unit, bp_buffer *out, bool *stoppe
         bp_buffer_add(out, self->settings.best ? self->best : self->tokens + 1,
                       (size_t)T * sizeof *self->tokens);
         bp_buffer_add(out, self->results, (size_t)explain_floats(self, &form) * sizeof(float));
+        if (self->shares.bytes > 0)
+            bp_buffer_add(out, self->shares.data, self->shares.bytes);
     }
     return err == BP_OK ? given : err;
 }
@@ -422,6 +447,16 @@ static void say(const void *context)
 
     bp_log("explaining %" PRId64 " predictions in %" PRId64 " documents by %s", self->texts.tokens,
            self->texts.plan.documents, bp_explain_keys_of(self->job->config)->methods);
+    for (int k = 0; k < self->count; k++)
+        if (self->methods[k]->collect == bp_explain_collect_states) {
+            double bytes = (double)(self->texts.tokens * self->settings.layer_count *
+                                    self->settings.info->width * (int64_t)sizeof(float));
+
+            bp_log("states of %" PRId64 " layers take %s of the run's folder until they are put "
+                   "together; explain.layers chooses fewer",
+                   self->settings.layer_count, bp_size_text(bytes).text);
+            break;
+        }
 }
 
 static json_t *started(const void *context)

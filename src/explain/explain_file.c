@@ -55,25 +55,34 @@ static bp_err make_array(const explainer *self, bp_h5 *h5, const bp_explain_arra
     return bp_h5_make_array(h5, array->name, BP_H5_F32, 2, extent, NULL);
 }
 
-static bp_err begin(const explainer *self, method_file *file)
+/* The arrays of a method with rows by document. */
+static bp_err begin_rows(const explainer *self, method_file *file)
 {
-    char *name = bp_sprintf("%s.h5", file->method->name),
-         *path = bp_path_join(self->job->folder, name);
     int64_t targets = self->texts.tokens, cells = 0;
-    bp_err err = bp_h5_draft_begin(&file->draft, path, VERSION);
     bp_h5 *h5 = file->draft.file;
+    bp_err err = write_starts(self, h5, &cells);
 
-    file->figures = json_object();
-    if (err == BP_OK)
-        err = write_starts(self, h5, &cells);
-    if (err == BP_OK)
-        err = bp_score_ids_write(h5, &self->texts.plan);
     if (err == BP_OK)
         err = bp_h5_make(h5, "input", BP_H5_U32, targets);
     if (err == BP_OK)
         err = bp_h5_make(h5, "target", BP_H5_U32, targets);
     for (int k = 0; k < BP_EXPLAIN_ARRAYS && file->method->arrays[k].name && err == BP_OK; k++)
         err = make_array(self, h5, &file->method->arrays[k], cells);
+    return err;
+}
+
+static bp_err begin(const explainer *self, method_file *file)
+{
+    char *name = bp_sprintf("%s.h5", file->method->name),
+         *path = bp_path_join(self->job->folder, name);
+    bp_err err = bp_h5_draft_begin(&file->draft, path, VERSION);
+    bp_h5 *h5 = file->draft.file;
+
+    file->figures = json_object();
+    if (err == BP_OK && file->method->run)
+        err = begin_rows(self, file);
+    if (err == BP_OK)
+        err = bp_score_ids_write(h5, &self->texts.plan);
     if (err == BP_OK)
         err = bp_h5_put_text(h5, "/", "model_digest", self->job->info.digest);
     bp_free(path);
@@ -122,16 +131,19 @@ static bp_err put_unit(explainer *self, const bp_part_result *part, method_file 
 {
     int64_t T = self->texts.places[part->unit];
     const bp_explain_form form = explain_form(self, T);
-    size_t bytes = (size_t)(T + explain_floats(self, &form)) * sizeof(float);
+    size_t bytes = (size_t)explain_results_bytes(self, part->unit);
     bp_explained document = {
         .T = T, .inputs = tokens, .targets = (const int32_t *)(const void *)part->data};
-    bp_err err = bp_part_result_expect(part, T > 0 ? bytes : 0);
+    bp_err err = T > 0 && part->bytes > bytes && explain_collects(self)
+                     ? BP_OK
+                     : bp_part_result_expect(part, T > 0 ? bytes : 0);
     const float *results = (const float *)(const void *)(part->data + (size_t)T * sizeof(float));
 
     if (err == BP_OK && T > 0)
         err = explain_texts_read(&self->texts, part->unit, tokens);
     for (int k = 0; k < self->count && err == BP_OK && T > 0; k++) {
-        err = put_document(self, &files[k], part->unit, &document, results);
+        if (self->methods[k]->run)
+            err = put_document(self, &files[k], part->unit, &document, results);
         results += bp_explain_floats(self->methods[k], &form);
     }
     return err;
@@ -179,6 +191,9 @@ bp_err explain_merge(void *context, bp_parts *parts)
     }
     while (err == BP_OK && bp_parts_next(parts, &part, &err))
         err = put_unit(self, &part, files, tokens);
+    for (int k = 0; k < self->count && err == BP_OK; k++)
+        if (self->methods[k]->merge)
+            err = explain_merge_method(self, k, parts, files[k].draft.file, files[k].figures);
     for (int k = 0; k < self->count && err == BP_OK; k++)
         err = commit(&files[k]);
     if (err == BP_OK)

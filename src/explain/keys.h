@@ -14,6 +14,9 @@ typedef struct bp_explain_keys {
     const char *baseline;
     int64_t context;
     int64_t steps;
+    const char *layers, *words;
+    int64_t neighbours, factors, keys;
+    double perplexity;
 } bp_explain_keys;
 
 static inline const bp_explain_keys *bp_explain_keys_of(const bp_config *config)

@@ -23,7 +23,9 @@ const bp_option bp_explain_options[] = {
          "a list with commas of attention (where heads look), saliency (how long the gradient of "
          "log p(target) by each word "
          "vector is), gradient (times the vector), integrated (integrated gradients), lens (what "
-         "the head predicts after each layer)",
+         "the head predicts after each layer), similarity (how alike a word's states are in all "
+         "its "
+         "contexts)",
      .at = BP_AT(bp_explain_keys, methods)},
     {.key = "explain.target",
      .type = BP_OPTION_CHOICE,
@@ -55,6 +57,46 @@ const bp_option bp_explain_options[] = {
      .max = 1000,
      .help = "of integrated: points between baseline and input (Gauss-Legendre)",
      .at = BP_AT(bp_explain_keys, steps)},
+    {.key = "explain.layers",
+     .type = BP_OPTION_STRING,
+     .help = "of methods over states and activations: layers, 0 the embedding, as \"0,4-6,12\"; "
+             "not set: all",
+     .at = BP_AT(bp_explain_keys, layers)},
+    {.key = "explain.words",
+     .type = BP_OPTION_STRING,
+     .help = "of similarity: words with commas, whose contexts are compared; of a corpus without "
+             "tokenizer ids of tokens",
+     .at = BP_AT(bp_explain_keys, words)},
+    {.key = "explain.neighbours",
+     .type = BP_OPTION_INT,
+     .value = "15",
+     .min = 2,
+     .max = 1000,
+     .help = "of similarity: nearest neighbours that are listed; of projection: those of a point "
+             "in UMAP's graph, itself counted",
+     .at = BP_AT(bp_explain_keys, neighbours)},
+    {.key = "explain.perplexity",
+     .type = BP_OPTION_REAL,
+     .value = "30",
+     .min = 1,
+     .max = 1000,
+     .help = "of projection: the effective number of neighbours of a point in t-SNE",
+     .at = BP_AT(bp_explain_keys, perplexity)},
+    {.key = "explain.factors",
+     .type = BP_OPTION_INT,
+     .value = "10",
+     .min = 1,
+     .max = 1000,
+     .help = "of factors: how many activations are taken apart into, at most the places of a "
+             "document",
+     .at = BP_AT(bp_explain_keys, factors)},
+    {.key = "explain.keys",
+     .type = BP_OPTION_INT,
+     .value = "10",
+     .min = 1,
+     .max = 1000,
+     .help = "of memories: the places of the corpus that are listed for each key",
+     .at = BP_AT(bp_explain_keys, keys)},
     {.key = NULL}};
 
 /* Each name of the list once. */
