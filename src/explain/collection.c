@@ -61,6 +61,19 @@ static bp_err damaged(int64_t document)
                    document);
 }
 
+bp_err bp_explain_look(void *context)
+{
+    const bp_explain_collection *all = context;
+    const reader *self = all->context;
+
+    bp_heartbeat_progress();
+    if (bp_signals_stop_asked())
+        return bp_stop_request_stopped("while the results of %" PRId64 " documents are put "
+                                       "together, at %s",
+                                       all->documents, self->self->job->folder);
+    return BP_OK;
+}
+
 /* bp_explain_collection.read */
 static bp_err read_share(const bp_explain_collection *all, int64_t document, const char **data,
                          size_t *bytes)
@@ -69,12 +82,10 @@ static bp_err read_share(const bp_explain_collection *all, int64_t document, con
     size_t left = 0;
     bp_err err;
 
-    bp_heartbeat_progress();
-    if (bp_signals_stop_asked())
-        return bp_stop_request_stopped("while the results of %" PRId64 " documents are put "
-                                       "together, at %s",
-                                       all->documents, self->self->job->folder);
     *bytes = 0;
+    err = bp_explain_look((void *)all);
+    if (err != BP_OK)
+        return err;
     err = bp_parts_read(self->parts, document, data, &left, &(const char *){NULL});
     if (err != BP_OK || left == 0)
         return err;

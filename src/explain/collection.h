@@ -17,6 +17,10 @@ struct bp_explain_collection {
     void *context;
 };
 
+/** Between two pieces of work of a merge, whose collection is the context: it moves the heartbeat.
+ * Errors: BP_ERR_STOPPED stop here. Local. */
+bp_err bp_explain_look(void *collection);
+
 /** Words, by which occurrences are chosen (explain.words): tokens that are one of `forms`. */
 typedef struct bp_explain_word {
     char *text;
@@ -44,6 +48,16 @@ bp_err bp_explain_read_states(const bp_explain_collection *all, int64_t document
                               bp_explain_states *out);
 /** bp_explain_method.lacks */
 const char *bp_explain_lacks_layers(const bp_model_info *info);
+
+/* ---- coefficients (coefficients.c) ---- */
+
+/** coefficients[layers][T][keys] of a document. Collective over mesh->model. Errors: those of
+ * bp_model_ops.coefficients. */
+bp_err bp_explain_coefficients(bp_model *lm, const bp_explained *document, float *coefficients);
+/** bp_explain_method.lacks */
+const char *bp_explain_lacks_keys(const bp_model_info *info);
+
+/* ---- points and files ---- */
 
 /** The points of a file: the ordinary tokens of the corpus, one after another. */
 typedef struct bp_explain_points {

@@ -52,7 +52,8 @@ static int64_t work_floats(const explainer *self, const bp_work_models *models, 
     const json_t *shape = json_object_get(models->states[0], "model");
     int64_t batch = batch_places(most),
             layers = json_integer_value(json_object_get(shape, "layers")),
-            states = (layers + 1) * most * of->width;
+            states = (layers + 1) * most * of->width,
+            keys = json_integer_value(json_object_get(shape, "inner"));
     const bp_explain_form form = {most, layers,
                                   json_integer_value(json_object_get(shape, "heads"))};
     const char *methods = bp_explain_keys_of(models->config)->methods;
@@ -60,7 +61,8 @@ static int64_t work_floats(const explainer *self, const bp_work_models *models, 
                                     .C = of->width,
                                     .V = of->vocab_size,
                                     .layers = layers,
-                                    .keys = json_integer_value(json_object_get(shape, "inner"))};
+                                    .factors = bp_explain_keys_of(models->config)->factors,
+                                    .keys = keys > 0 ? keys : 4 * of->width};
     int64_t collected = 0;
     bool looks = bp_explain_position(methods, &bp_explain_lens),
          watches = bp_explain_position(methods, &bp_explain_attention);

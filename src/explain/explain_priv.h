@@ -66,8 +66,9 @@ static inline bool explain_collects(const explainer *self)
 bp_err explain_collect(explainer *self, const bp_explained *document);
 bp_err explain_merge_method(explainer *self, int k, bp_parts *parts, bp_h5 *h5, json_t *figures);
 
-/** words.c: explain.layers as settings->layers; explain.words as tokens, counted. Errors:
- * BP_ERR_CONFIG; those of reading the corpus. */
+/** words.c: explain.layers as settings->layers; explain.words as tokens, counted, and
+ * whether there are tokens enough for the methods. Errors: BP_ERR_CONFIG; those of reading the
+ * corpus. */
 bp_err explain_find_layers(explainer *self);
 bp_err explain_find_words(explainer *self);
 void explain_clear_words(explainer *self);

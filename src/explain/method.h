@@ -60,7 +60,7 @@ typedef struct bp_explain_array {
 
 /** By which memory is planned: of a model, and the most places of a document. */
 typedef struct bp_explain_sizes {
-    int64_t T, C, V, layers, keys;
+    int64_t T, C, V, layers, keys, factors;
 } bp_explain_sizes;
 
 typedef struct bp_explain_method {
@@ -91,12 +91,15 @@ typedef struct bp_explain_method {
     /** Writes the file and the figures. Local, on the coordinator. Errors: those of writing, of
      * `read`, and of what it computes. */
     bp_err (*merge)(const bp_explain_collection *all, bp_h5 *h5, json_t *figures);
+    /** The ordinary tokens that the corpus must have at least. Local. NULL: none. */
+    int64_t (*needs_points)(const bp_explain_keys *keys);
     /** The memory that `collect` takes for a document, in floats. Local. */
     int64_t (*floats)(const bp_explain_sizes *sizes);
 } bp_explain_method;
 
 extern const bp_explain_method bp_explain_attention, bp_explain_lens, bp_explain_saliency,
-    bp_explain_gradient, bp_explain_integrated, bp_explain_similarity;
+    bp_explain_gradient, bp_explain_integrated, bp_explain_similarity, bp_explain_projection,
+    bp_explain_factors;
 /** All, NULL-ended. */
 extern const bp_explain_method *const bp_explain_methods[];
 const bp_explain_method *bp_explain_method_named(const char *name, size_t length);

@@ -25,7 +25,8 @@ const bp_option bp_explain_options[] = {
          "vector is), gradient (times the vector), integrated (integrated gradients), lens (what "
          "the head predicts after each layer), similarity (how alike a word's states are in all "
          "its "
-         "contexts)",
+         "contexts), projection (maps of states: principal components, t-SNE, UMAP), factors (what "
+         "activations of MLPs have in common)",
      .at = BP_AT(bp_explain_keys, methods)},
     {.key = "explain.target",
      .type = BP_OPTION_CHOICE,
@@ -55,7 +56,8 @@ const bp_option bp_explain_options[] = {
      .value = "50",
      .min = 1,
      .max = 1000,
-     .help = "of integrated: points between baseline and input (Gauss-Legendre)",
+     .help = "of integrated: points between baseline and input (Gauss-Legendre); of factors: "
+             "updates",
      .at = BP_AT(bp_explain_keys, steps)},
     {.key = "explain.layers",
      .type = BP_OPTION_STRING,
@@ -90,13 +92,6 @@ const bp_option bp_explain_options[] = {
      .help = "of factors: how many activations are taken apart into, at most the places of a "
              "document",
      .at = BP_AT(bp_explain_keys, factors)},
-    {.key = "explain.keys",
-     .type = BP_OPTION_INT,
-     .value = "10",
-     .min = 1,
-     .max = 1000,
-     .help = "of memories: the places of the corpus that are listed for each key",
-     .at = BP_AT(bp_explain_keys, keys)},
     {.key = NULL}};
 
 /* Each name of the list once. */

@@ -1,5 +1,5 @@
-/* explain.layers and explain.words: which layers, and which tokens words are. Called by explain.c
- * once. */
+/* explain.layers and explain.words: which layers, and which tokens words are; and whether there are
+ * tokens enough. Called by explain.c once. */
 #include "explain/explain_priv.h"
 
 #include "base/mem.h"
@@ -57,6 +57,9 @@ bp_err explain_find_layers(explainer *self)
     bp_free(chosen);
     self->settings.layers = self->chosen_layers;
     self->settings.layer_count = count;
+    for (int k = 0; k < self->count && fits; k++) /* the embedding has no MLP */
+        fits = self->methods[k]->lacks != bp_explain_lacks_keys || count == 0 ||
+               self->chosen_layers[count - 1] > 0;
     return fits && count > 0 ? BP_OK : refuse_layers(self, list);
 }
 
@@ -158,7 +161,8 @@ static int64_t count_forms(const bp_explain_word *word, const int32_t *tokens, i
     return count;
 }
 
-static bp_err count_words(explainer *self)
+/* Occurrences of words, and ordinary tokens. */
+static bp_err count(explainer *self, int64_t *points)
 {
     int32_t *tokens = bp_alloc("explain.words", self->settings.most + 1, sizeof *tokens);
     bp_err err = BP_OK;
@@ -171,33 +175,59 @@ static bp_err count_words(explainer *self)
         for (int64_t w = 0; w < self->settings.word_count && err == BP_OK; w++)
             self->words[w].occurrences +=
                 count_forms(&self->words[w], tokens, self->texts.places[d]);
+        for (int64_t t = 0; t < self->texts.places[d]; t++)
+            *points += !bp_explain_is_special(&self->settings, tokens[t]);
     }
     bp_free(tokens);
     return err;
 }
 
-bp_err explain_find_words(explainer *self)
+static bp_err find_forms(explainer *self)
 {
     char *json = NULL;
     size_t bytes = 0;
-    bp_err err;
+    bp_err err = bp_corpus_file_tokenizer(bp_corpus_file_at(self->texts.corpus, 0), &json, &bytes);
 
-    if (!self->settings.keys->words)
-        return BP_OK;
     split(self, self->settings.keys->words);
-    err = bp_corpus_file_tokenizer(bp_corpus_file_at(self->texts.corpus, 0), &json, &bytes);
     if (err == BP_OK)
         err = json ? encode_all(self, json, bytes) : read_ids(self);
-    if (err == BP_OK)
-        err = count_words(self);
+    bp_free(json);
+    return err;
+}
+
+static bp_err check_points(const explainer *self, int64_t points)
+{
+    for (int k = 0; k < self->count; k++) {
+        const bp_explain_method *method = self->methods[k];
+        int64_t needs = method->needs_points ? method->needs_points(self->settings.keys) : 0;
+
+        if (points < needs)
+            return BP_FAIL(BP_ERR_CONFIG, "explain.few_points",
+                           "%s needs %" PRId64 " ordinary tokens at least, and the corpus has "
+                           "%" PRId64 ": at explain.corpus; use more documents, or a smaller "
+                           "explain.neighbours or explain.perplexity",
+                           method->name, needs, points);
+    }
+    return BP_OK;
+}
+
+bp_err explain_find_words(explainer *self)
+{
+    bool asks = self->settings.keys->words != NULL;
+    int64_t points = 0;
+    bp_err err = asks ? find_forms(self) : BP_OK;
+
+    for (int k = 0; k < self->count; k++)
+        asks = asks || self->methods[k]->needs_points;
+    if (err == BP_OK && asks)
+        err = count(self, &points);
     for (int64_t w = 0; w < self->settings.word_count && err == BP_OK; w++)
         if (self->words[w].occurrences == 0)
             err = BP_FAIL(BP_ERR_CONFIG, "explain.no_word",
                           "'%s' is nowhere in the documents as they are read: at explain.words; "
                           "leave it out, or spell it as they do",
                           self->words[w].text);
-    bp_free(json);
-    return err;
+    return err == BP_OK && asks ? check_points(self, points) : err;
 }
 
 void explain_clear_words(explainer *self)

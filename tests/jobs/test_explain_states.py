@@ -22,6 +22,17 @@ def meshes(model):
     return {"one": (0,), "data": (2, "mesh.data=2"), "pipeline": (2, "mesh.pipeline=2"), "tensor": (ranks, f"mesh.tensor={ranks}")}
 
 
+def qualities(points, near=5):
+    """Trustworthiness and continuity of a map of states, by Venna and Kaski's formula."""
+    ranks = []
+    for x in points:
+        order = numpy.argsort(((x[:, None] - x[None]) ** 2).sum(-1) + numpy.diag(numpy.full(len(x), -1.0)), axis=1, kind="stable")
+        ranks.append(numpy.argsort(order, axis=1))  # of itself 0
+    n = len(points[0])
+    scale = 2 / (n * near * (2 * n - 3 * near - 1))
+    return [1 - scale * numpy.maximum(0, theirs - near)[(ours >= 1) & (ours <= near)].sum() for ours, theirs in (ranks[::-1], ranks)]
+
+
 class References(Explained):
     """What NumPy, SciPy, scikit-learn and torch give in float64: ../shared/reference/explain-tiny."""
 
@@ -30,7 +41,7 @@ class References(Explained):
         if shared("reference/explain-tiny") is None:
             raise bagpipe_test.unittest.SkipTest("there is no ../shared/reference/explain-tiny")
         super().setUpClass()
-        cls.arrays_of, cls.figures, cls.special = {}, {}, {}
+        cls.arrays_of, cls.figures, cls.states = {}, {}, {}
         for model in CAUSAL:
             folder = shared(f"reference/explain-tiny/{model}")
             with open(os.path.join(folder, "inputs.json"), encoding="utf-8") as file:
@@ -40,7 +51,8 @@ class References(Explained):
             with open(os.path.join(shared("reference/" + model), "config.json"), encoding="utf-8") as file:
                 config = json.load(file)
             path = os.path.join(folder, "expected.safetensors")
-            cls.arrays_of[model] = {**read_tensors(path), **read_tensors(path, "I32")}
+            cls.arrays_of[model] = {**read_tensors(path), **read_tensors(path, "I32"), **read_tensors(path, "F32")}
+            cls.states[model] = cls.arrays_of[model]["states"].astype(float)
             cls.must(["bagpipe-data", "import", shared("reference/" + model), "--out", cls.at(model)])
             cls.corpus(model + ".h5", [document["tokens"][1:] for document in inputs["documents"]], config["vocab_size"],
                        config.get("eos_token_id", inputs["roles"]["begin"]))
@@ -94,6 +106,60 @@ class References(Explained):
         found = self.datasets("words", "similarity")
         self.assertEqual(set(found["point_token"][found["query"]]), {20, 72})
 
+    def test_principal_components_are_those_of_float64(self):
+        """Directions are as sharp as the gap between their variances. Maps have the same bytes on all meshes."""
+        for model in CAUSAL:
+            expected, gaps = self.arrays_of[model], self.figures[model]["geometry"]["pca.gap"]
+            first = None
+            for mesh, ranks in meshes(model).items():
+                name = f"map_{mesh}_{model}"
+                figures = self.run_on(name, model, ranks, "explain.methods=projection")["projection"]
+                found = self.datasets(name, "projection")
+                layers, n, width = len(found["layer"]), len(found["point"]), found["mean"].shape[1]
+                numpy.testing.assert_allclose(found["mean"], expected["pca.mean"], rtol=0, atol=5e-6)
+                numpy.testing.assert_allclose(found["variance"], expected["pca.variance"], rtol=1e-5, atol=1e-9)
+                numpy.testing.assert_allclose(found["pca"].reshape(layers, n, 4), expected["pca.score"], rtol=0, atol=5e-5)
+                for layer, gap in enumerate(gaps):
+                    numpy.testing.assert_allclose(found["direction"].reshape(layers, 4, width)[layer], expected["pca.direction"][layer], rtol=0,
+                                                  atol=1e-5 / gap)
+                self.assertEqual([one["layer"] for one in figures["maps"]], [layers - 1])
+                first = first or self.files(name)
+                if mesh != "tensor":
+                    self.assertEqual(first, self.files(name), mesh)
+            for kind in ("pca", "tsne", "umap"):
+                drawn = found["pca"].reshape(layers, n, 4)[-1][:, :2] if kind == "pca" else found[kind]
+                for measure, value in zip(("trustworthiness", "continuity"), qualities([self.states[model][-1], drawn])):
+                    self.assertAlmostEqual(figures["maps"][0][kind][measure], value, delta=1e-3)  # ties within an error of float32
+                self.assertGreater(figures["maps"][0][kind]["trustworthiness"], 0.8, kind)
+
+    def test_factors_are_updates_of_the_activations(self):
+        """One more update by NumPy, of the activations of float64, leads from a run to the one after it."""
+        for model in CAUSAL:
+            x = self.arrays_of[model]["nmf.x"]
+            found = {}
+            for steps in (19, 20):
+                self.run_on(f"factors_{steps}_{model}", model, (0,), "explain.methods=factors", "explain.factors=4", f"explain.steps={steps}")
+                data = self.datasets(f"factors_{steps}_{model}", "factors")
+                found[steps] = (data["w"][:len(x)].astype(float), data["h"][:4].astype(float), data["left"][0])
+                numpy.testing.assert_array_equal(data["input"][1:len(x)], self.figures[model]["geometry"]["tokens"][:len(x) - 1])
+            w, h, _ = found[19]
+            w = w * (x @ h.T) / (w @ h @ h.T)
+            below = w.T @ w @ h
+            h = h * (w.T @ x) / numpy.where(below == 0, 2.0 ** -23, below)
+            numpy.testing.assert_allclose(found[20][0], w, rtol=0, atol=2e-4)
+            numpy.testing.assert_allclose(found[20][1], h, rtol=0, atol=2e-4)
+            self.assertAlmostEqual(found[20][2], ((x - w @ h) ** 2).sum() / (x ** 2).sum(), delta=1e-5)
+            self.assertLess(found[20][2], found[19][2])
+            first = self.files(f"factors_20_{model}")
+            for mesh, ranks in meshes(model).items():
+                if mesh != "one":
+                    name = f"factors_{mesh}_{model}"
+                    self.run_on(name, model, ranks, "explain.methods=factors", "explain.factors=4", "explain.steps=20")
+                    if mesh != "tensor":
+                        self.assertEqual(first, self.files(name), mesh)
+                    else:
+                        numpy.testing.assert_allclose(self.datasets(name, "factors")["w"][:len(x)], found[20][0], rtol=0, atol=2e-4)
+
 
 class Words(Explained):
     """A corpus with a tokenizer: words are what it makes of them, alone and after a blank."""
@@ -123,7 +189,7 @@ class Words(Explained):
         self.assertGreaterEqual(found["occurrences"], sum(line[:3].count(word) for line in lines))
 
     def test_a_killed_job_goes_on(self):
-        keys = (*self.keys, "explain.methods=similarity,lens")
+        keys = (*self.keys, "explain.methods=similarity,lens,projection,factors", "explain.perplexity=5", "explain.steps=5")
         self.explained("whole", 0, *keys)
         os.environ["BP_FAULT"] = "work.unit_done:2=kill"
         try:
@@ -137,9 +203,15 @@ class Words(Explained):
         keys = (*self.keys, "explain.methods=similarity")
         for words, more in ((["[explain.no_layer]", "0-3"], ["explain.layers=0-3"]), (["[explain.no_layer]"], ["explain.layers=1,"]),
                             (["[explain.no_layer]"], ["explain.layers=last"]), (["[explain.no_word]", "qqqxq"], ["explain.words=qqqxq"]),
-                            (["[config.bad_value]"], ["explain.neighbours=1"])):
+                            (["[config.bad_value]"], ["explain.neighbours=1"]), (["[explain.few_points]", "similarity"], ["explain.neighbours=1000"]),
+                            (["[explain.few_points]", "projection"], ["explain.methods=projection", "explain.perplexity=999"]),
+                            (["[explain.no_layer]"], ["explain.methods=factors", "explain.layers=0"])):
             for ranks in (0, 2):
                 self.assert_error(self.explain("bad", ranks, *keys, *more), 78, *words)
+        self.must(["bagpipe", "pretrain", f"run.dir={self.at('experts')}", "model.kind=mixtral", f"corpus.train={self.at('text.h5')}", "train.steps=1",
+                   "train.batch=2", "model.layers=1", "model.width=16", "model.heads=2", "model.kv_heads=2", "model.experts=2", "model.experts_chosen=1", "model.context=24"])
+        self.assert_error(self.explain("bad", 0, f"explain.model={self.at('experts')}", self.keys[1], "explain.methods=factors"), 78, "[explain.lacking]",
+                          "factors")
 
 
 if __name__ == "__main__":

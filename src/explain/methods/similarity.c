@@ -435,10 +435,17 @@ static bp_err merge(const bp_explain_collection *all, bp_h5 *h5, json_t *figures
     return err;
 }
 
+/* A token is no neighbour of itself. */
+static int64_t needs_points(const bp_explain_keys *keys)
+{
+    return keys->neighbours + 1;
+}
+
 const bp_explain_method bp_explain_similarity = {
     .name = "similarity",
     .help = "is how alike a word's states are in all its contexts, by layer",
     .lacks = bp_explain_lacks_layers,
     .collect = bp_explain_collect_states,
     .floats = bp_explain_states_floats,
+    .needs_points = needs_points,
     .merge = merge};
