@@ -110,17 +110,40 @@ static bp_err read_share(const bp_explain_collection *all, int64_t document, con
     return BP_OK;
 }
 
+static bp_err open_values(const bp_explain_collection *all, bp_parts **out)
+{
+    return explain_open_values(((const reader *)all->context)->self, out);
+}
+
+/* What method k reads. It is its own context: it stays where it is. */
+static void begin_reader(reader *of, const explainer *self, int k, bp_parts *parts)
+{
+    *of = (reader){.face = {.settings = &self->settings,
+                            .documents = self->texts.plan.documents,
+                            .read = read_share,
+                            .open_values = open_values,
+                            .context = of},
+                   .self = self,
+                   .parts = parts};
+    for (int j = 0; j < k && self->methods[j]->collect != self->methods[k]->collect; j++)
+        of->share += is_first(self, j);
+}
+
 bp_err explain_merge_method(explainer *self, int k, bp_parts *parts, bp_h5 *h5, json_t *figures)
 {
-    const bp_explain_method *method = self->methods[k];
-    reader of = {.face = {.settings = &self->settings,
-                          .documents = self->texts.plan.documents,
-                          .read = read_share},
-                 .self = self,
-                 .parts = parts};
+    reader of;
 
-    of.face.context = &of;
-    for (int j = 0; j < k && self->methods[j]->collect != method->collect; j++)
-        of.share += is_first(self, j);
-    return method->merge(&of.face, h5, figures);
+    begin_reader(&of, self, k, parts);
+    return self->methods[k]->merge(&of.face, h5, figures);
+}
+
+bp_err explain_triggers(const explainer *self, bp_parts *parts, bp_triggers *out)
+{
+    reader of;
+    int k = 0;
+
+    while (self->methods[k] != &bp_explain_memories)
+        k++;
+    begin_reader(&of, self, k, parts);
+    return bp_memory_triggers(out, &of.face);
 }

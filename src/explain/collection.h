@@ -5,6 +5,7 @@
 
 #include "base/buffer.h"
 #include "explain/method.h"
+#include "job/parts.h"
 
 /** What all documents left, on the coordinator. */
 struct bp_explain_collection {
@@ -14,6 +15,8 @@ struct bp_explain_collection {
      * moves the heartbeat. Errors: those of bp_parts_read; BP_ERR_STOPPED stop here. Local. */
     bp_err (*read)(const bp_explain_collection *all, int64_t document, const char **data,
                    size_t *bytes);
+    /** The parts of the values of memories (memories.h); bp_parts_free(). Local. */
+    bp_err (*open_values)(const bp_explain_collection *all, bp_parts **out);
     void *context;
 };
 

@@ -61,6 +61,7 @@ static int64_t work_floats(const explainer *self, const bp_work_models *models, 
                                     .C = of->width,
                                     .V = of->vocab_size,
                                     .layers = layers,
+                                    .triggers = bp_explain_keys_of(models->config)->keys,
                                     .factors = bp_explain_keys_of(models->config)->factors,
                                     .keys = keys > 0 ? keys : 4 * of->width};
     int64_t collected = 0;
@@ -313,7 +314,7 @@ static bp_err prepare(void *context)
     }
     self->results = bp_try_alloc("explain", floats, sizeof *self->results);
     return self->results && (self->log_p || !self->settings.best)
-               ? BP_OK
+               ? explain_prepare_memories(self)
                : bp_fail_memory("results", floats, sizeof *self->results);
 }
 
@@ -321,6 +322,7 @@ static void release(void *context)
 {
     explainer *self = context;
 
+    bp_triggers_clear(&self->running);
     bp_free(self->results);
     bp_free(self->log_p);
     bp_free(self->best);
@@ -398,6 +400,7 @@ static bp_err run_unit(void *context, int64_t unit, bp_buffer *out, bool *stoppe
     bp_err err = BP_OK, given;
 
     (void)stopped;
+    self->settings.unit = unit;
     if (self->job->leads) {
         err = explain_texts_read(&self->texts, unit, self->tokens);
         T = err == BP_OK ? self->texts.places[unit] : 0;
@@ -506,6 +509,7 @@ const bp_work bp_explain = {.name = "explain",
                             .describe = describe,
                             .open_model = open_model,
                             .open = open_job,
+                            .units = explain_units,
                             .identify = identify,
                             .say = say,
                             .started = started,

@@ -4,6 +4,7 @@
 
 #include "explain/collection.h"
 #include "explain/explain.h"
+#include "explain/memories.h"
 #include "explain/texts.h"
 
 #define EXPLAIN_METHODS 16
@@ -18,14 +19,17 @@ typedef struct explainer {
     int64_t roles[BP_ROLES];
     char corpus_hash[BP_SHA256_HEX]; /* on all ranks */
     char key[BP_SHA256_HEX];
-    int32_t *tokens;        /* [most + 1] of the document at hand */
-    int32_t *best;          /* [most] of explain.target = best */
-    float *log_p;           /* of some of its places, for that */
-    float *results;         /* [floats] of the ranks that are no lead */
-    bp_buffer shares;       /* of methods of the whole corpus; on leads */
-    int64_t *chosen_layers; /* of settings */
-    bp_explain_word *words; /* of settings */
-    json_t *summary;        /* on the coordinator, at the end */
+    int32_t *tokens;         /* [most + 1] of the document at hand */
+    int32_t *best;           /* [most] of explain.target = best */
+    float *log_p;            /* of some of its places, for that */
+    float *results;          /* [floats] of the ranks that are no lead */
+    bp_buffer shares;        /* of methods of the whole corpus; on leads */
+    int64_t *chosen_layers;  /* of settings */
+    bp_explain_word *words;  /* of settings */
+    bp_triggers running;     /* of memories, of this lead's documents so far */
+    bp_memory_reader reader; /* of its values */
+    bp_work_units value_units;
+    json_t *summary; /* on the coordinator, at the end */
 } explainer;
 
 /** Floats of all methods' results of a document. */
@@ -65,6 +69,14 @@ static inline bool explain_collects(const explainer *self)
  * set. Errors: those of the methods. */
 bp_err explain_collect(explainer *self, const bp_explained *document);
 bp_err explain_merge_method(explainer *self, int k, bp_parts *parts, bp_h5 *h5, json_t *figures);
+
+/** The places of keys, from all documents. Local. */
+bp_err explain_triggers(const explainer *self, bp_parts *parts, bp_triggers *out);
+
+/** memory_units.c: bp_work.units; memory for the documents of memories; the parts of values. */
+const bp_work_units *explain_units(void *context, int index);
+bp_err explain_prepare_memories(explainer *self);
+bp_err explain_open_values(const explainer *self, bp_parts **out);
 
 /** words.c: explain.layers as settings->layers; explain.words as tokens, counted, and
  * whether there are tokens enough for the methods. Errors: BP_ERR_CONFIG; those of reading the

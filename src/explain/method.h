@@ -22,12 +22,14 @@ typedef struct bp_explain_settings {
     int64_t layer_count;
     const struct bp_explain_word *words; /* [word_count] of explain.words, on the coordinator */
     int64_t word_count;
-    MPI_Comm group;       /* mesh->model */
-    bool last;            /* this rank is of the last pipeline stage */
-    int64_t most;         /* places of a document */
-    int64_t batch;        /* places of a batch */
-    bool best;            /* explain.target = best */
-    int64_t steps;        /* of a path from the baseline */
+    struct bp_triggers *running; /* of memories, on leads */
+    int64_t unit;                /* the document at hand */
+    MPI_Comm group;              /* mesh->model */
+    bool last;                   /* this rank is of the last pipeline stage */
+    int64_t most;                /* places of a document */
+    int64_t batch;               /* places of a batch */
+    bool best;                   /* explain.target = best */
+    int64_t steps;               /* of a path from the baseline */
     int64_t baseline;     /* the token whose vector is that of every ordinary one; -1: zeros */
     const int64_t *roles; /* [BP_ROLES] special tokens of the corpus; -1: there is none */
     int64_t lead;         /* the token before a text; -1: none */
@@ -60,7 +62,7 @@ typedef struct bp_explain_array {
 
 /** By which memory is planned: of a model, and the most places of a document. */
 typedef struct bp_explain_sizes {
-    int64_t T, C, V, layers, keys, factors;
+    int64_t T, C, V, layers, keys, factors, triggers;
 } bp_explain_sizes;
 
 typedef struct bp_explain_method {
@@ -93,13 +95,14 @@ typedef struct bp_explain_method {
     bp_err (*merge)(const bp_explain_collection *all, bp_h5 *h5, json_t *figures);
     /** The ordinary tokens that the corpus must have at least. Local. NULL: none. */
     int64_t (*needs_points)(const bp_explain_keys *keys);
+    bool of_keys; /* it is about MLPs: the embedding has none */
     /** The memory that `collect` takes for a document, in floats. Local. */
     int64_t (*floats)(const bp_explain_sizes *sizes);
 } bp_explain_method;
 
 extern const bp_explain_method bp_explain_attention, bp_explain_lens, bp_explain_saliency,
     bp_explain_gradient, bp_explain_integrated, bp_explain_similarity, bp_explain_projection,
-    bp_explain_factors;
+    bp_explain_factors, bp_explain_memories;
 /** All, NULL-ended. */
 extern const bp_explain_method *const bp_explain_methods[];
 const bp_explain_method *bp_explain_method_named(const char *name, size_t length);

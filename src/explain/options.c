@@ -26,7 +26,8 @@ const bp_option bp_explain_options[] = {
          "the head predicts after each layer), similarity (how alike a word's states are in all "
          "its "
          "contexts), projection (maps of states: principal components, t-SNE, UMAP), factors (what "
-         "activations of MLPs have in common)",
+         "activations of MLPs have in common), memories (which places set off each key of an MLP, "
+         "and what its value predicts)",
      .at = BP_AT(bp_explain_keys, methods)},
     {.key = "explain.target",
      .type = BP_OPTION_CHOICE,
@@ -92,6 +93,13 @@ const bp_option bp_explain_options[] = {
      .help = "of factors: how many activations are taken apart into, at most the places of a "
              "document",
      .at = BP_AT(bp_explain_keys, factors)},
+    {.key = "explain.keys",
+     .type = BP_OPTION_INT,
+     .value = "10",
+     .min = 1,
+     .max = 1000,
+     .help = "of memories: the places of the corpus that are listed for each key",
+     .at = BP_AT(bp_explain_keys, keys)},
     {.key = NULL}};
 
 /* Each name of the list once. */

@@ -58,8 +58,7 @@ bp_err explain_find_layers(explainer *self)
     self->settings.layers = self->chosen_layers;
     self->settings.layer_count = count;
     for (int k = 0; k < self->count && fits; k++) /* the embedding has no MLP */
-        fits = self->methods[k]->lacks != bp_explain_lacks_keys || count == 0 ||
-               self->chosen_layers[count - 1] > 0;
+        fits = !self->methods[k]->of_keys || count == 0 || self->chosen_layers[count - 1] > 0;
     return fits && count > 0 ? BP_OK : refuse_layers(self, list);
 }
 

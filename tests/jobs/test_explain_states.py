@@ -160,6 +160,37 @@ class References(Explained):
                     else:
                         numpy.testing.assert_allclose(self.datasets(name, "factors")["w"][:len(x)], found[20][0], rtol=0, atol=2e-4)
 
+    def test_memories_are_those_of_float64(self):
+        """The places of each key, both ends where there is a gate, and what its value predicts."""
+        for model in CAUSAL:
+            expected, corpus = self.arrays_of[model], self.figures[model]["mlp"]
+            layers, keys, most = expected["mlp.trigger_coefficient"].shape
+            first = None
+            self.assertGreater(corpus["smallest_gap_of_triggers"], 4e-6)
+            for mesh, ranks in meshes(model).items():
+                name = f"keys_{mesh}_{model}"
+                figures = self.run_on(name, model, ranks, "explain.methods=memories")["memories"]
+                found = {array: values.reshape(layers, keys, -1) if array not in ("layer", "doc_id") else values
+                         for array, values in self.datasets(name, "memories").items()}
+                numpy.testing.assert_array_equal(numpy.stack([found["trigger_document"], found["trigger_place"]], -1), expected["mlp.trigger"])
+                numpy.testing.assert_allclose(found["trigger_coefficient"], expected["mlp.trigger_coefficient"], rtol=0, atol=2e-5)
+                if "mlp.trigger_negative" in expected:
+                    numpy.testing.assert_array_equal(numpy.stack([found["negative_document"], found["negative_place"]], -1), expected["mlp.trigger_negative"])
+                    self.assertLess(found["negative_coefficient"].min(), 0)
+                numpy.testing.assert_array_equal(found["value_top5"], expected["mlp.value_top5"])
+                numpy.testing.assert_allclose(found["value_logprob"][..., 0], expected["mlp.value_top_logprob"], rtol=0, atol=1e-5)
+                numpy.testing.assert_array_equal(found["rank_of_next"], expected["mlp.rank_of_next"])
+                for ours, theirs in (("keys_with_trigger", "keys_with_trigger"), ("agreement_first", "agreement_top1"), ("agreement_all", "agreement_top10"),
+                                     ("reciprocal_rank_first", "mean_reciprocal_rank_top1")):
+                    numpy.testing.assert_allclose(figures[ours], corpus[theirs], rtol=0, atol=1e-9)
+                first = first or self.files(name)
+                if mesh != "tensor":
+                    self.assertEqual(first, self.files(name), mesh)
+            figures = self.run_on(f"keys_of_one_{model}", model, (0,), "explain.methods=memories", "explain.layers=0,2", "explain.keys=3")["memories"]
+            self.assertEqual(figures["layers"], [2])
+            data = self.datasets(f"keys_of_one_{model}", "memories")
+            numpy.testing.assert_array_equal(numpy.stack([data["trigger_document"], data["trigger_place"]], -1), expected["mlp.trigger"][1, :, :3])
+
 
 class Words(Explained):
     """A corpus with a tokenizer: words are what it makes of them, alone and after a blank."""
@@ -189,15 +220,17 @@ class Words(Explained):
         self.assertGreaterEqual(found["occurrences"], sum(line[:3].count(word) for line in lines))
 
     def test_a_killed_job_goes_on(self):
-        keys = (*self.keys, "explain.methods=similarity,lens,projection,factors", "explain.perplexity=5", "explain.steps=5")
+        keys = (*self.keys, "explain.methods=similarity,lens,projection,factors,memories", "explain.perplexity=5", "explain.steps=5")
         self.explained("whole", 0, *keys)
-        os.environ["BP_FAULT"] = "work.unit_done:2=kill"
-        try:
-            self.assertEqual(self.explain("killed", 0, *keys).status, -signal.SIGKILL)
-        finally:
-            del os.environ["BP_FAULT"]
-        self.explained("killed", 2, *keys)
-        self.assertEqual(self.files("whole"), self.files("killed"))
+        for unit in (2, 5):  # a document, and of what values predict
+            name = f"killed_{unit}"
+            os.environ["BP_FAULT"] = f"work.unit_done:{unit}=kill"
+            try:
+                self.assertEqual(self.explain(name, 0, *keys).status, -signal.SIGKILL)
+            finally:
+                del os.environ["BP_FAULT"]
+            self.explained(name, 2, *keys)
+            self.assertEqual(self.files("whole"), self.files(name))
 
     def test_bad_use(self):
         keys = (*self.keys, "explain.methods=similarity")

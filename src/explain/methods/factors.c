@@ -316,4 +316,5 @@ const bp_explain_method bp_explain_factors = {
     .lacks = bp_explain_lacks_keys,
     .collect = collect,
     .merge = merge,
+    .of_keys = true,
     .floats = floats_of};
