@@ -24,7 +24,7 @@ def read_tensors(path, code="F64"):
     with open(path, "rb") as file:
         header = json.loads(file.read(struct.unpack("<Q", file.read(8))[0]))
         data = file.read()
-    kind = {"F64": numpy.float64, "I32": numpy.int32}[code]
+    kind = {"F64": numpy.float64, "I32": numpy.int32, "F32": numpy.float32}[code]
     return {name: numpy.frombuffer(data[tensor["data_offsets"][0]:tensor["data_offsets"][1]], kind).reshape(tensor["shape"])
             for name, tensor in header.items() if name != "__metadata__" and tensor["dtype"] == code}
 
