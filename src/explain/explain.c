@@ -125,15 +125,15 @@ static bp_err estimate_rank(const void *context, const bp_work_models *models,
     bp_model_task task = {.mesh = place->mesh,
                           .stage = place->stage,
                           .length = most,
-                          .differentiates = true,
-                          .windows = batch_places(most) / most};
+                          .differentiates = true};
     bp_work_model_bytes bytes;
     bp_err err;
 
-    if (most <= 0)
+    if (most <= 0) /* no shape: opening the model says what is wrong */
         return BP_ERR_CONFIG;
     if (!place->computes)
         return BP_OK;
+    task.windows = batch_places(most) / most;
     err = bp_work_model_bytes_of(&bytes, models, &task, place->member);
     if (err != BP_OK)
         return err;
