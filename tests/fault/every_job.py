@@ -55,8 +55,8 @@ WAYS = {  # job, keys, and meshes (ranks, 0: without mpirun; keys), the first on
     "datastore": ("score", SCORED + ("score.states=yes", "score.stride=1", "score.corpus=@train.h5"), ANY),
     "states": ("score", ("score.model=@bilm", "score.corpus=@many-words.h5", "score.states=yes", "score.context=40", "score.mix=0,1"), ANY),
     "candidates": ("score", ("score.model=@model", "score.corpus=@contexts.h5", "score.candidates=@choices.jsonl"), ANY),
-    "questions": ("score", ("score.model=@model", "score.questions=@questions.jsonl", "score.questions_form=lm-eval"), ANY),
-    "questions_ensemble": ("score", ("score.model=@pair", "score.questions=@questions.jsonl"), ANY[:2]),
+    "questions": ("score", ("score.model=@model", "score.questions=@asked.jsonl", "score.questions_form=lm-eval"), ANY),
+    "questions_ensemble": ("score", ("score.model=@pair", "score.questions=@asked.jsonl"), ANY[:2]),
     "vectors": ("score", SCORED + ("score.vectors=mean", "score.vectors_norm=yes", "score.corpus=@train.h5"), ANY),
     "task": ("score", ("score.model=@tuned", "score.corpus=@many-texts.h5"), ANY[:2]),
     "task_tags": ("score", ("score.model=@tagger", "score.corpus=@many-tags.h5"), ANY[:2]),
@@ -245,13 +245,15 @@ class EveryJob(KindsOfJob):
     def make_contexts(self):
         lines = [line.split() for line in 40 * content(self.at("valid.txt")).decode().splitlines()[:30]]  # some units of work
         self.write("contexts.jsonl", "".join(json.dumps({"text": " ".join(line[:3])}) + "\n" for line in lines))
-        self.write("questions.jsonl", "".join(json.dumps({"task": "words", "context": " ".join(line[:3]), "choices": [" " + word for word in line[3:6]],
+        self.write("asked.jsonl", "".join(json.dumps({"task": "words", "context": " ".join(line[:3]), "choices": [" " + word for word in line[3:6]],
                                                           "answer": 0}) + "\n" for line in lines))
         self.write("choices.jsonl", "".join(json.dumps({"choices": [" " + " ".join(line[3:5]), " " + line[6]], "answer": 0}) + "\n" for line in lines))
         self.corpus("contexts", "jsonl", "contexts.jsonl")
 
     def make_choices(self):
         self.need("contexts")
+
+    make_asked = make_choices
 
     def make_store(self):
         self.need("model")
