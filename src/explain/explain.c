@@ -7,7 +7,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/process/heartbeat.h"
-#include "io/checkpoint/ensemble_file.h"
+#include "infer/ensemble/ensemble.h"
 #include "math/math.h"
 #include "models/open.h"
 
@@ -15,9 +15,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#define BATCH_PLACES 1024 /* of windows side by side */
-#define MOST_PLACES  1024 /* of a document, unless explain.context says otherwise */
-#define LOG_P_PLACES 64   /* whose distributions are looked at together */
+#define BATCH_PLACES   1024              /* of windows side by side */
+#define MOST_PLACES    1024              /* of a document, unless explain.context says otherwise */
+#define ENSEMBLE_BYTES ((size_t)1 << 28) /* for distributions of all members of some rows */
+#define LOG_P_PLACES   64                /* whose distributions are looked at together */
 
 /* ---- before there is a mesh ---- */
 
@@ -89,7 +90,7 @@ static int64_t work_floats(const explainer *self, const bp_work_models *models, 
     form.edits = keys->edits;
     form.curves = (self->count + 1) * BP_EXPLAIN_SHARES;
     return sides * (2 * (most + batch_places(most)) + (2 + contrasts) * most) * of->width +
-           LOG_P_PLACES * of->vocab_size + 2 * explain_floats(self, &form) +
+           LOG_P_PLACES * of->vocab_size + (2 + models->members) * explain_floats(self, &form) +
            (looks ? 2 * states : 0) +
            (watches ? (form.layers + form.source_layers + stack + 5 * sides) * most * most : 0) +
            explain_setup_floats(self, models->config, most);
@@ -116,6 +117,9 @@ static bp_err estimate_rank(const void *context, const bp_work_models *models,
     err = bp_work_model_bytes_of(&bytes, models, &task, place->member);
     if (err != BP_OK)
         return err;
+    if (models->ensemble)
+        out->own_bytes += bp_ensemble_work_bytes(&bytes.widest, place->mesh, models->members,
+                                                 batch_places(most), ENSEMBLE_BYTES, false);
     out->node_bytes += bytes.node;
     out->own_bytes += bytes.weights + bytes.work +
                       (int64_t)sizeof(float) * work_floats(self, models, most, &bytes.widest);
@@ -137,16 +141,41 @@ static bp_err describe(void *context, MPI_Comm world, bp_work_memory *out)
 
 /* ---- the model ---- */
 
+/* Members are explained one after another, by what a mean of them means something for. */
+static bp_err check_ensemble(const explainer *self)
+{
+    int members = self->job->mesh->members;
+
+    if (members > 1)
+        return BP_FAIL(BP_ERR_CONFIG, "explain.members_in_turn",
+                       "mesh.members = %d, but explanations take the members of an ensemble in "
+                       "turn: at mesh.members; leave it at 1, and use more data ranks",
+                       members);
+    for (int k = 0; k < self->count; k++)
+        if (!self->methods[k]->averages)
+            return BP_FAIL(BP_ERR_CONFIG, "explain.of_one",
+                           "an ensemble can't be explained by %s, of which members have no mean: "
+                           "at explain.methods; leave it out, or name one of its members at "
+                           "explain.model",
+                           self->methods[k]->name);
+    return BP_OK;
+}
+
 static bp_err open_model(void *context, bp_model **out)
 {
     const explainer *self = context;
     const bp_config *config = self->job->config;
     const char *path = bp_explain_keys_of(config)->model;
 
-    if (self->job->ensemble)
-        return BP_FAIL(BP_ERR_CONFIG, "explain.of_one",
-                       "explanations are of one model, and explain.model is an ensemble: at "
-                       "explain.model; name one of its members");
+    if (self->job->ensemble) {
+        const bp_ensemble_spec spec = {.path = path,
+                                       .context = bp_explain_keys_of(config)->context,
+                                       .memory_bytes = ENSEMBLE_BYTES,
+                                       .differentiates = true};
+        bp_err err = check_ensemble(self);
+
+        return err == BP_OK ? bp_ensemble_open(out, self->job->mesh, config, &spec) : err;
+    }
     return bp_model_open_differentiable(out, self->job->mesh, config, path,
                                         bp_explain_keys_of(config)->context);
 }
@@ -212,13 +241,13 @@ static bp_err check_methods(const explainer *self)
 {
     for (int k = 0; k < self->count; k++) {
         const char *lacks =
-            self->methods[k]->lacks ? self->methods[k]->lacks(&self->job->info) : NULL;
+            self->methods[k]->lacks ? self->methods[k]->lacks(self->settings.info) : NULL;
 
         if (lacks)
             return BP_FAIL(BP_ERR_CONFIG, "explain.lacking",
                            "a model of kind %s can't be explained by %s: %s: at explain.methods; "
                            "leave it out",
-                           self->job->info.kind, self->methods[k]->name, lacks);
+                           self->settings.info->kind, self->methods[k]->name, lacks);
     }
     if (self->prefers && self->job->lm->info.log_probabilities)
         return BP_FAIL(
@@ -277,6 +306,14 @@ static void make_key(explainer *self)
                 s->keys->shapley, s->keys->flips, s->keys->edits, s->keys->beam);
 }
 
+/* The model, or a member of the ensemble; NULL: not on this rank. */
+static bp_model *model_of(const explainer *self, int64_t member)
+{
+    bp_model *lm = self->job->lm;
+
+    return lm && self->members > 0 ? bp_ensemble_member_model(lm, member) : lm;
+}
+
 /* Only readers know it. */
 static bp_err find_facts(explainer *self)
 {
@@ -303,7 +340,7 @@ static bp_err load(explainer *self, bool reads)
     const bp_explain_keys *keys = bp_explain_keys_of(job->config);
     const explain_wish wish = {.corpus = keys->corpus,
                                .model = keys->model,
-                               .info = self->settings.info,
+                               .info = &job->info,
                                .most = self->settings.most,
                                .target = self->target,
                                .outcome = keys->target,
@@ -357,8 +394,9 @@ static bp_err open(void *context)
     int64_t most = most_places(job->config, job->info.context), target;
     bp_err err;
 
+    self->members = job->ensemble ? job->info.members : 0;
     self->settings =
-        (bp_explain_settings){.info = job->lm ? &job->lm->info : &job->info,
+        (bp_explain_settings){.info = model_of(self, 0) ? &model_of(self, 0)->info : &job->info,
                               .group = job->mesh->model,
                               .job = job,
                               .last = job->mesh->pipeline_at == job->mesh->pipelines - 1,
@@ -371,7 +409,10 @@ static bp_err open(void *context)
                               .eod = -1,
                               .separators = keys->separators};
     explain_setup(self);
-    err = bp_agree(job->mesh->world, check(self));
+    err = check(self);
+    if (err == BP_OK && self->members > 0 && job->mesh->coordinates)
+        err = bp_ensemble_list_load(&self->list, keys->model);
+    err = bp_agree(job->mesh->world, err);
     target = bp_all_max_int(job->lm ? (int64_t)self->target : 0, job->mesh->world);
     self->target = (explain_target)target;
     if (err == BP_OK)
@@ -389,6 +430,7 @@ static void close(void *context)
 
     explain_texts_clear(&self->texts);
     explain_words_clear(&self->words);
+    bp_ensemble_list_clear(&self->list);
     json_decref(self->summary);
 }
 
@@ -418,7 +460,7 @@ static bp_err prepare(void *context)
     explain_reading_new(&self->read, &self->texts);
     if (self->prefers)
         self->log_p = bp_try_alloc("explain", LOG_P_PLACES * columns, sizeof *self->log_p);
-    self->results = bp_try_alloc("explain", floats, sizeof *self->results);
+    self->results = bp_try_alloc("explain", (1 + self->members) * floats, sizeof *self->results);
     return self->results && (self->log_p || !self->prefers)
                ? BP_OK
                : bp_fail_memory("results", floats, sizeof *self->results);
@@ -531,25 +573,55 @@ static void share_document(explainer *self)
     share(read->places, sizes[0], group);
 }
 
-/* The document at hand, which the lead has read, by its group. */
-static bp_err explain_document(explainer *self)
+/* What all methods have of the document by one model: at[floats]. */
+static bp_err run_methods(explainer *self, bp_model *lm, float *at)
 {
-    float *at = self->results;
+    const bp_explain_form form = explain_form(self, &self->read.document);
+    bp_explain_settings settings = self->settings;
     bp_err err = BP_OK;
-    bp_explain_form form;
 
-    share_document(self);
-    form = explain_form(self, &self->read.document);
-    if (self->read.document.K == 0)
-        return BP_OK;
-    memset(self->results, 0, (size_t)explain_floats(self, &form) * sizeof *self->results);
-    if (self->prefers && !bp_task_kind_of(&self->settings.info->task)->is_value)
-        err = find_choices(self);
+    settings.info = &lm->info;
     for (int k = 0; k < self->count && err == BP_OK; k++) {
-        err = self->methods[k]->run(self->job->lm, &self->settings, &self->read.document, at);
+        err = self->methods[k]->run(lm, &settings, &self->read.document, at);
         explain_setup_rank(self, self->methods[k], &form, at);
         at += bp_explain_floats(self->methods[k], &form);
     }
+    return err;
+}
+
+/* The mean of the members' results, which follow it. */
+static void average(float *mean, int64_t members, int64_t floats)
+{
+    for (int64_t i = 0; i < floats; i++) {
+        double sum = 0;
+
+        for (int64_t m = 1; m <= members; m++)
+            sum += (double)mean[m * floats + i];
+        mean[i] = (float)(sum / (double)members);
+    }
+}
+
+/* The document at hand, which the lead has read, by its group. */
+static bp_err explain_document(explainer *self)
+{
+    bp_err err = BP_OK;
+    bp_explain_form form;
+    int64_t floats;
+
+    share_document(self);
+    form = explain_form(self, &self->read.document);
+    floats = explain_floats(self, &form);
+    if (self->read.document.K == 0)
+        return BP_OK;
+    memset(self->results, 0, (size_t)((1 + self->members) * floats) * sizeof *self->results);
+    if (self->prefers && !bp_task_kind_of(&self->settings.info->task)->is_value)
+        err = find_choices(self);
+    if (err == BP_OK && self->members == 0)
+        err = run_methods(self, self->job->lm, self->results);
+    for (int64_t m = 0; m < self->members && err == BP_OK; m++)
+        err = run_methods(self, model_of(self, m), self->results + (1 + m) * floats);
+    if (err == BP_OK && self->members > 0)
+        average(self->results, self->members, floats);
     return err;
 }
 
@@ -576,7 +648,8 @@ static bp_err run_unit(void *context, int64_t unit, bp_buffer *out, bool *stoppe
         const bp_explain_form form = explain_form(self, document);
 
         bp_buffer_add(out, document->targets, (size_t)document->K * sizeof *document->targets);
-        bp_buffer_add(out, self->results, (size_t)explain_floats(self, &form) * sizeof(float));
+        bp_buffer_add(out, self->results,
+                      (size_t)((1 + self->members) * explain_floats(self, &form)) * sizeof(float));
     }
     return err == BP_OK ? given : err;
 }

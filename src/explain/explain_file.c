@@ -141,17 +141,39 @@ static bool is_once(const bp_explain_array *array)
     return array->shape >= BP_EXPLAIN_BY_HEAD;
 }
 
-static bp_err make_array(const explainer *self, bp_h5 *h5, const bp_explain_array *array)
+static bp_err make_named(const explainer *self, bp_h5 *h5, const bp_explain_array *array,
+                         const char *name)
 {
     int64_t columns = columns_of(self, array),
             extent[] = {is_once(array) ? self->texts.documents : self->texts.targets, columns};
 
+    if (columns > 0)
+        return bp_h5_make_array(h5, name, BP_H5_F32, 2, extent, NULL);
+    return bp_h5_make(h5, name, BP_H5_F32,
+                      is_once(array) ? self->texts.documents : sum_values(self, array));
+}
+
+/* A member's array: "m00.integrated". Owns: the caller's. */
+static char *member_name(const explainer *self, const bp_explain_array *array, int64_t member)
+{
+    return bp_sprintf("%s.%s", self->list.members[member].name, array->name);
+}
+
+/* Of the model or the mean, and of each member. */
+static bp_err make_array(const explainer *self, bp_h5 *h5, const bp_explain_array *array)
+{
+    bp_err err;
+
     if (!has_array(self, array))
         return BP_OK;
-    if (columns > 0)
-        return bp_h5_make_array(h5, array->name, BP_H5_F32, 2, extent, NULL);
-    return bp_h5_make(h5, array->name, BP_H5_F32,
-                      is_once(array) ? self->texts.documents : sum_values(self, array));
+    err = make_named(self, h5, array, array->name);
+    for (int64_t m = 0; m < self->members && err == BP_OK; m++) {
+        char *name = member_name(self, array, m);
+
+        err = make_named(self, h5, array, name);
+        bp_free(name);
+    }
+    return err;
 }
 
 static bp_err make_tokens(const explainer *self, bp_h5 *h5)
@@ -243,8 +265,24 @@ static bp_err put_tokens(method_file *file, const bp_explained *document)
     return err;
 }
 
+/* Of members what is `stride` floats further on. */
+static bp_err put_array(const explainer *self, bp_h5 *h5, const bp_explain_array *array,
+                        int64_t first, const float *at, int64_t count, int64_t stride)
+{
+    bp_err err = bp_h5_write_slab(h5, array->name, BP_H5_F32, first, at, count);
+
+    for (int64_t m = 0; m < self->members && err == BP_OK; m++) {
+        char *name = member_name(self, array, m);
+
+        err = bp_h5_write_slab(h5, name, BP_H5_F32, first, at + (1 + m) * stride, count);
+        bp_free(name);
+    }
+    return err;
+}
+
+/* stride: floats from one member's results to the next one's */
 static bp_err put_document(const explainer *self, method_file *file, int64_t number,
-                           const bp_explained *document, const float *results)
+                           const bp_explained *document, const float *results, int64_t stride)
 {
     const bp_explain_form form = explain_form(self, document);
     const float *at = results;
@@ -256,7 +294,7 @@ static bp_err put_document(const explainer *self, method_file *file, int64_t num
                 first = is_once(array) ? number * count : file->values[k];
 
         if (count > 0)
-            err = bp_h5_write_slab(file->draft.file, array->name, BP_H5_F32, first, at, count);
+            err = put_array(self, file->draft.file, array, first, at, count, stride);
         file->values[k] += count;
         at += count;
     }
@@ -271,7 +309,8 @@ static bp_err put_unit(explainer *self, const bp_part_result *part, method_file 
 {
     const bp_explained sizes = document_of(self, part->unit);
     const bp_explain_form form = explain_form(self, &sizes);
-    size_t bytes = (size_t)(sizes.K + explain_floats(self, &form)) * sizeof(float);
+    int64_t floats = explain_floats(self, &form);
+    size_t bytes = (size_t)(sizes.K + (1 + self->members) * floats) * sizeof(float);
     bp_err err = bp_part_result_expect(part, sizes.K > 0 ? bytes : 0);
     const float *results =
         (const float *)(const void *)(part->data + (size_t)sizes.K * sizeof(float));
@@ -281,7 +320,7 @@ static bp_err put_unit(explainer *self, const bp_part_result *part, method_file 
     if (sizes.K > 0)
         memcpy(read->targets, part->data, (size_t)sizes.K * sizeof *read->targets);
     for (int k = 0; k < self->count && err == BP_OK && sizes.K > 0; k++) {
-        err = put_document(self, &files[k], part->unit, &read->document, results);
+        err = put_document(self, &files[k], part->unit, &read->document, results, floats);
         results += bp_explain_floats(self->methods[k], &form);
     }
     return err;

@@ -5,6 +5,7 @@
 #include "explain/explain.h"
 #include "explain/texts.h"
 #include "explain/words.h"
+#include "io/checkpoint/ensemble_file.h"
 
 #define EXPLAIN_METHODS 32
 
@@ -20,9 +21,12 @@ typedef struct explainer {
     char corpus_hash[BP_SHA256_HEX]; /* on all ranks */
     char masks_hash[BP_SHA256_HEX];  /* of explain.masks; "": there is none */
     char key[BP_SHA256_HEX];
-    explain_reading read; /* the document at hand */
-    float *log_p;         /* of some of its places, for explain.target = best */
-    float *results;       /* [floats] of the document at hand */
+    explain_reading read;  /* the document at hand */
+    float *log_p;          /* of some of its places, for explain.target = best */
+    int64_t members;       /* of an ensemble, which are explained one after another; 0: one model */
+    bp_ensemble_list list; /* of them, on the coordinator */
+    float *results; /* [1 + members][floats] of the document at hand: of the model or the mean, then
+                       of members */
     explain_words words;
     const char *ranks[EXPLAIN_METHODS]; /* of bp_explain_settings */
     bp_explain_ranking rankings[EXPLAIN_METHODS];

@@ -3,7 +3,8 @@ import json
 import os
 
 import bagpipe_test
-from bagpipe_test import program, run, shared
+import test_finetune
+from bagpipe_test import shared
 from test_explain import Explained, read_tensors
 
 try:
@@ -15,7 +16,33 @@ except ImportError:
 NAMES = {"bert": ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"], "transformer": ["<pad>", "</s>", "<s>", "<unk>"]}
 
 
-class Kinds(Explained):
+class Opened(Explained):
+    """What explain leaves, by document."""
+    STARTS = {"rollout": "square_start", "encoder_rollout": "source_square_start"}
+
+    def open(self, name, method):
+        """{array: what it has of each document, as rows}"""
+        with h5py.File(os.path.join(self.at(name), "explain", method + ".h5")) as file:
+            found = {}
+            lines = {"": numpy.diff(file["input_start"][:])}
+            if "source_start" in file:
+                lines["source_"] = numpy.diff(file["source_start"][:])
+            documents = len(lines[""])
+            for array, values in file.items():
+                if values.dtype != numpy.float32:
+                    continue
+                side = "source_" if array.startswith(("source_", "encoder_")) else ""
+                start = self.STARTS.get(array, side + ("foil_matrix_start" if "contrast_" in array else "matrix_start"))
+                if values.ndim == 1 and start in file and len(values) == file[start][-1]:
+                    cuts = file[start][:]
+                    found[array] = [values[cuts[d]:cuts[d + 1]].reshape(-1, lines[side][d]) for d in range(documents)]
+                else:
+                    cuts = range(documents + 1) if method == "attention" else file["target_start"][:]
+                    found[array] = [values[cuts[d]:cuts[d + 1]] for d in range(documents)]
+            return found
+
+
+class Kinds(Opened):
     @classmethod
     def setUpClass(cls):
         if shared("reference/explain-tiny") is None:
@@ -84,30 +111,6 @@ class Kinds(Explained):
         self.must(["bagpipe-data", "corpus", "--tokenizer", tokenizer, "--format", "pairs", "--out", self.at("translations.h5"),
                    self.at("sources.txt"), self.at("targets.txt")])
         return f"explain.corpus={self.at('translations.h5')}", f"explain.model={self.at('transformer-tiny')}"
-
-    STARTS = {"rollout": "square_start", "encoder_rollout": "source_square_start"}
-
-    def open(self, name, method):
-        """{array: what it has of each document, as rows}"""
-        with h5py.File(os.path.join(self.at(name), "explain", method + ".h5")) as file:
-            found = {}
-            K, T = (numpy.diff(file[start][:]) for start in ("target_start", "input_start"))
-            S = numpy.diff(file["source_start"][:]) if "source_start" in file else T
-            for array, values in file.items():
-                if values.dtype != numpy.float32:
-                    continue
-                source = array.startswith(("source_", "encoder_"))
-                start = ("source_" if array.startswith("source_") else "") + ("foil_matrix_start" if "contrast" in array else "matrix_start")
-                start = self.STARTS.get(array, start)
-                if values.ndim == 2:
-                    cuts = file["target_start"][:] if len(values) == K.sum() and method != "attention" else range(len(K) + 1)
-                elif start in file and len(values) == file[start][-1]:
-                    cuts = file[start][:]
-                else:
-                    cuts = file["target_start"][:] if method != "attention" else range(len(K) + 1)
-                found[array] = [values[cuts[d]:cuts[d + 1]].reshape(-1, (S if source else T)[d]) if cuts is not None and start in file and values.ndim == 1
-                                and len(values) == file[start][-1] else values[cuts[d]:cuts[d + 1]] for d in range(len(K))]
-            return found
 
     def close(self, found, want, most, what):
         numpy.testing.assert_allclose(found, want, rtol=0, atol=most, err_msg=what)
@@ -226,6 +229,125 @@ class Kinds(Explained):
         self.same_files(keys, "next", "explain.baseline=pad")
         self.explained("zeros", 0, *keys, "explain.baseline=zero")
         self.compare_gradients("zeros", "transformer-tiny", "next.", ("zero",), True)
+
+
+class Trained(test_finetune.TaskTest, Opened):
+    """Attributions of every kind of model sum to what the baseline changes, which forward passes alone give."""
+    SMALL = ["model.layers=1", "model.width=16", "model.heads=2", "model.context=24"]
+
+    def small(self, kind):
+        """A model of a kind, and a corpus of it."""
+        words = self.sentences(6, 2)
+        self.write("few.txt", "".join(" ".join(word for word, _ in words[k]) + "\n" for k in range(3)))
+        make = ("bagpipe-data", "corpus", "--tokenizer", self.at("tokenizer.json"))
+        bert, gpt, label = ["model.kind=bert", *self.SMALL], ["model.kind=gpt", *self.SMALL], ["task.label=topic"]
+        if kind in ("masked", "pairs"):
+            form = ("lines", self.at("few.txt")) if kind == "masked" else ("pairs", self.at("few.txt"), self.at("few.txt"))
+            corpus = self.at(kind + ".h5")
+            self.must([*make, "--format", form[0], "--out", corpus, *form[1:]])
+            model = [*bert, "mask.next_sentence=no"] if kind == "masked" else ["model.kind=transformer", *self.SMALL[:1], "model.encoder_layers=2", "model.decoder_layers=1", *self.SMALL[1:]]
+            self.must(["bagpipe", "pretrain", f"run.dir={self.at(kind)}", f"corpus.train={corpus}", *model, "train.steps=2", "train.batch=2", "math.precision=f32"])
+            return f"explain.model={self.at(kind)}", f"explain.corpus={corpus}"
+        if kind == "tags":
+            corpus, keys = self.conll("words", words), [*bert, "task.kind=tags"]
+        elif kind == "spans":
+            self.squad("questions", 3, 1)
+            corpus, keys = self.at("questions.h5"), [*bert, "task.kind=spans", "task.stride=4"]
+        else:
+            rows = [{"text": test_finetune.document(test_finetune.random.Random(k), topic, 8), "topic": topic, "length": "0.5"} for k, topic in
+                    enumerate(("sea", "town", "wood"))]
+            corpus = self.corpus("texts", rows)
+            keys = {"classes": [*bert, *label], "mean": [*bert, *label, "task.pool=mean"], "last": [*gpt, *label], "bart": ["model.kind=bart", *self.SMALL, *label],
+                    "sngp": [*bert, *label, "sngp.features=16"], "values": [*bert, "task.kind=regression", "task.label=length"]}[kind]
+        self.tuned(kind, 0, f"corpus.train={corpus}", f"corpus.valid={corpus}", *keys, "train.steps=2", "train.batch=2")
+        return f"explain.model={self.at(kind)}", f"explain.corpus={corpus}"
+
+    def check_sums(self, name):
+        found = self.open(name, "integrated")
+        for d, rows in enumerate(found["integrated"]):
+            change = found["logprob"][d] - found["logprob_baseline"][d]
+            sums = rows.sum(axis=1) + (found["source_integrated"][d].sum(axis=1) if "source_integrated" in found else 0)
+            numpy.testing.assert_allclose(sums - change, found["delta"][d], atol=1e-5)
+            numpy.testing.assert_allclose(sums, change, atol=1e-4 + 0.01 * numpy.abs(change).max(), err_msg=f"{name} {d}")
+        self.assertGreater(max(numpy.abs(found["logprob"][d] - found["logprob_baseline"][d]).max() for d in range(len(found["delta"]))), 1e-3, name)
+        return found
+
+    def test_attributions_sum_to_what_the_baseline_changes(self):
+        steps = ("explain.methods=integrated", "explain.baseline=zero", "explain.steps=40")
+        for kind, target in (("masked", "label"), ("pairs", "next"), ("classes", "every"), ("mean", "best"), ("last", "every"), ("values", "best"),
+                             ("tags", "label"), ("spans", "label")):
+            with self.subTest(kind):
+                keys = (*self.small(kind), *steps)
+                self.explained("sum_" + kind, 0, *keys, f"explain.target={target}")
+                one = self.check_sums("sum_" + kind)
+                if kind in ("masked", "values", "spans", "pairs"):
+                    self.explained("two_" + kind, 2, *keys, f"explain.target={target}", "mesh.pipeline=2" if kind == "spans" else "mesh.tensor=2")
+                    for a, b in zip(one["integrated"], self.open("two_" + kind, "integrated")["integrated"], strict=True):
+                        numpy.testing.assert_allclose(a, b, atol=2e-5)
+
+    def test_texts_are_masked_in_turn(self):
+        """As if one place after another were masked alone; of more than explain.places some."""
+        keys = (*self.small("masked"), "explain.methods=saliency,lens")
+        self.explained("turn", 0, *keys)
+        turn = {method: self.open("turn", method) for method in ("saliency", "lens")}
+        self.write("third.json", "[[2], [], [0]]")
+        self.explained("third", 0, *keys, f"explain.masks={self.at('third.json')}")
+        for method, array in (("saliency", "saliency_l2"), ("lens", "logprob"), ("lens", "kl")):
+            alone = self.open("third", method)[array]
+            numpy.testing.assert_allclose(alone[0][0], turn[method][array][0][2], atol=1e-6)
+            self.assertEqual(len(alone[1]), 0)
+            numpy.testing.assert_allclose(alone[2][0], turn[method][array][2][0], atol=1e-6)
+        self.explained("some", 0, *keys, "explain.places=2")
+        self.assertEqual([len(rows) for rows in self.open("some", "saliency")["saliency_l2"]], [2, 2, 2])
+
+    def test_members_of_an_ensemble_and_their_mean(self):
+        model, corpus = self.small("classes")
+        self.tuned("other", 0, f"corpus.train={self.at('texts.h5')}", f"corpus.valid={self.at('texts.h5')}", "model.kind=bert", *self.SMALL, "task.label=topic",
+                   "train.steps=3", "train.batch=2", "run.seed=7")
+        self.write("ensemble.json", json.dumps({"format_version": 1, "members": [{"name": name, "path": self.at(path)} for name, path in
+                                                                                (("m00", "classes"), ("m01", "other"))]}))
+        methods = "explain.methods=saliency,integrated,contrast"
+        keys = (f"explain.model={self.at('ensemble.json')}", corpus, methods, "explain.target=label", "explain.baseline=mask")
+        self.explained("members", 0, *keys)
+        self.explained("members_two", 2, *keys)
+        self.assertEqual(self.files("members"), self.files("members_two"))
+        for member, path in (("m00", "classes"), ("m01", "other")):
+            self.explained("alone_" + member, 0, f"explain.model={self.at(path)}", *keys[1:])
+        for method in ("saliency", "integrated", "contrast"):
+            with h5py.File(os.path.join(self.at("members"), "explain", method + ".h5")) as file:
+                for array, values in file.items():
+                    if "." in array or values.dtype != numpy.float32:
+                        continue
+                    members = []
+                    for member in ("m00", "m01"):
+                        with h5py.File(os.path.join(self.at("alone_" + member), "explain", method + ".h5")) as alone:
+                            members.append(alone[array][:])
+                        numpy.testing.assert_array_equal(file[f"{member}.{array}"][:], members[-1], array)
+                    numpy.testing.assert_allclose(values[:], numpy.mean(numpy.array(members, float), axis=0), rtol=1e-6, atol=1e-9, err_msg=array)
+        self.assert_error(self.explain("bad", 0, keys[0], corpus, "explain.methods=attention"), 78, "[explain.of_one]", "attention")
+        self.assert_error(self.explain("bad", 2, *keys[:2], "mesh.members=2"), 78, "[explain.members_in_turn]")
+
+    def test_bad_use(self):
+        model, corpus = self.small("classes")
+        bare = self.at("bare.h5")
+        self.must(["bagpipe-data", "corpus", "--tokenizer", self.at("tokenizer.json"), "--format", "lines", "--out", bare, self.at("few.txt")])
+        other = {kind: self.small(kind) for kind in ("values", "bart", "sngp", "masked", "spans")}
+        self.write("short.json", "[[0]]")
+        self.write("wrong.json", "[[0], [99], []]")
+        self.write("turned.json", "[[1, 0], [], []]")
+        for keys, words in (((model, corpus, "explain.target=lake"), ("[explain.no_class]", "lake", "sea, town, wood")),
+                            ((model, corpus, "explain.target=next"), ("[explain.no_target]", "next")),
+                            ((model, f"explain.corpus={bare}", "explain.target=label"), ("[explain.no_labels]",)),
+                            ((model, corpus, "explain.methods=lens"), ("[explain.lacking]", "lens")),
+                            ((*other["values"], "explain.methods=contrast"), ("[explain.lacking]", "contrast")),
+                            ((*other["values"], "explain.target=every"), ("[explain.no_target]", "every")),
+                            ((*other["spans"], "explain.target=every"), ("[explain.no_target]", "every")),
+                            ((*other["bart"], "explain.methods=gradient"), ("[explain.lacking]", "gradient")),
+                            (other["sngp"], ("[explain.lacking]", "gradient"))):
+            for ranks in (0, 2) if words[0] in ("[explain.no_class]", "[explain.no_labels]") else (0,):
+                self.assert_error(self.explain("bad", ranks, *keys), 78, *words)
+        for name in ("short", "wrong", "turned"):
+            self.assert_error(self.explain("bad", 0, *other["masked"], f"explain.masks={self.at(name + '.json')}"), 65, "[explain.bad_masks]")
 
 
 if __name__ == "__main__":

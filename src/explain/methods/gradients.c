@@ -240,6 +240,7 @@ static const char *lacks_contrast(const bp_model_info *info)
 const bp_explain_method bp_explain_saliency = {
     .name = "saliency",
     .help = "is how long the gradient of log p(target) by each input's word vector is",
+    .averages = true,
     .arrays = {{"saliency_l1", BP_EXPLAIN_BY_INPUT},
                {"saliency_l2", BP_EXPLAIN_BY_INPUT},
                {"source_saliency_l1", BP_EXPLAIN_BY_SOURCE},
@@ -251,6 +252,7 @@ const bp_explain_method bp_explain_saliency = {
 const bp_explain_method bp_explain_gradient = {
     .name = "gradient",
     .help = "is that gradient times the word vector, with its sign",
+    .averages = true,
     .arrays = {{"gradient_x_input", BP_EXPLAIN_BY_INPUT},
                {"source_gradient_x_input", BP_EXPLAIN_BY_SOURCE}},
     .ranks = "gradient_x_input",
@@ -260,6 +262,7 @@ const bp_explain_method bp_explain_gradient = {
 const bp_explain_method bp_explain_contrast = {
     .name = "contrast",
     .help = "is both, of the gradient of log p(target) less log p(foil), another outcome",
+    .averages = true,
     .arrays = {{"foil", BP_EXPLAIN_BY_FOIL},
                {"contrast_l1", BP_EXPLAIN_BY_FOIL_INPUT},
                {"contrast_l2", BP_EXPLAIN_BY_FOIL_INPUT},

@@ -261,6 +261,7 @@ static void finish(json_t *figures)
 const bp_explain_method bp_explain_integrated = {
     .name = "integrated",
     .help = "is integrated gradients from a baseline, which sum to what the baseline changes",
+    .averages = true,
     .arrays = {{"integrated", BP_EXPLAIN_BY_INPUT},
                {"source_integrated", BP_EXPLAIN_BY_SOURCE},
                {"logprob", BP_EXPLAIN_BY_TARGET},

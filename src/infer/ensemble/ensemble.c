@@ -188,6 +188,14 @@ static bp_err ensemble_score(bp_model *lm, const bp_model_batch *batch, float *v
 
 /* ---- the rest of the face ---- */
 
+bp_model *bp_ensemble_member_model(const bp_model *lm, int64_t member)
+{
+    const ensemble *self = (const ensemble *)lm;
+    int64_t backbone = self->members[member].backbone;
+
+    return backbone < 0 ? NULL : self->backbones[backbone].lm;
+}
+
 const char *bp_ensemble_member_name(const bp_model *lm, int64_t member)
 {
     return ((const ensemble *)lm)->members[member].name;

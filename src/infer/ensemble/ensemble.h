@@ -23,6 +23,7 @@ typedef struct bp_ensemble_spec {
     const bp_conformal_rule *sets; /* statistics of conformal sets are asked for (outcomes are a
                                       softmax); NULL: they are not. Borrowed for the call */
     size_t memory_bytes; /* score.memory: for the vocabulary distributions of some rows at a time */
+    bool differentiates; /* members are as of bp_model_open_differentiable */
 } bp_ensemble_spec;
 
 /** Open an ensemble. Member k is on the ranks of mesh member k mod mesh->members; members that are
@@ -46,6 +47,8 @@ bp_err bp_ensemble_open(bp_model **out, const bp_mesh *mesh, const bp_config *co
 int64_t bp_ensemble_work_bytes(const bp_model_memory *widest, const bp_mesh_shape *mesh,
                                int64_t members, int64_t tokens, int64_t memory_bytes, bool sets);
 
+/** A member's model, by itself; NULL: it is on other ranks. Borrowed. */
+bp_model *bp_ensemble_member_model(const bp_model *lm, int64_t member);
 /** "m00", as in the list; "pass-000", "sample-000". Borrowed. */
 const char *bp_ensemble_member_name(const bp_model *lm, int64_t member);
 /** Over the documents that the member's bag lacks, as in the list; NaN: unknown. */

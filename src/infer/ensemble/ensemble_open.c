@@ -424,7 +424,8 @@ static bp_err open_models(opening *o)
     for (int64_t k = 0; k < o->models && err == BP_OK; k++) {
         if (!is_here(o, k))
             continue;
-        bp_model_wish wish = {.context = o->spec->context};
+        bp_model_wish wish = {.context = o->spec->context,
+                              .differentiates = o->spec->differentiates};
         if (is_drawn_as(o, BP_DRAWS_OF_WEIGHTS))
             o->draws->ops->wish(o->draws, k, &wish);
         err = bp_model_of_checkpoint(&self->models[self->model_count], self->mesh, o->config,

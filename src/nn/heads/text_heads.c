@@ -272,11 +272,13 @@ static void head_backward(bp_block *block, bp_pass *pass, bp_activations *activa
             float slope = self->columns == ENDS ? span_slope(self, pass, &w, b, t, k)
                                                 : value_slope(self, pass, &w, b);
 
-            self->bias->gradient[k] += slope;
-            for (int64_t c = 0; c < C; c++) {
-                self->weight->gradient[k * C + c] += slope * hidden[r * C + c];
+            for (int64_t c = 0; c < C; c++)
                 dhidden[r * C + c] += slope * self->weight->value[k * C + c];
-            }
+            if (!self->weight->gradient) /* explanations have none */
+                continue;
+            self->bias->gradient[k] += slope;
+            for (int64_t c = 0; c < C; c++)
+                self->weight->gradient[k * C + c] += slope * hidden[r * C + c];
         }
     pass->scratch->used_bytes = mark;
 }

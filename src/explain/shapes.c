@@ -1,0 +1,83 @@
+/* Sizes of what methods leave of a document, and where each array is among its results. Called by
+ * methods and by explain.c. */
+#include "explain/method.h"
+
+int64_t bp_explain_foils(const bp_model_info *info)
+{
+    return bp_task_kind_has_classes(bp_task_kind_of(&info->task)) ? info->task.outcomes - 1 : 1;
+}
+
+bp_explain_form bp_explain_form_of(const bp_model_info *info, const bp_explained *document)
+{
+    return (bp_explain_form){.K = document->K,
+                             .T = document->T,
+                             .S = document->S,
+                             .layers = info->layers,
+                             .heads = info->heads,
+                             .source_layers = info->source_layers,
+                             .foils = bp_explain_foils(info)};
+}
+
+bp_explain_form bp_explain_form_with(const bp_explain_settings *settings,
+                                     const bp_explained *document)
+{
+    bp_explain_form form = bp_explain_form_of(settings->info, document);
+
+    form.flips = settings->keys->flips;
+    form.edits = settings->keys->edits;
+    form.curves = (settings->ranks_count + 1) * BP_EXPLAIN_SHARES;
+    return form;
+}
+
+int64_t bp_explain_values(const bp_explain_array *array, const bp_explain_form *form)
+{
+    const int64_t all[] = {
+        [BP_EXPLAIN_BY_TARGET] = form->K,
+        [BP_EXPLAIN_BY_INPUT] = form->K * form->T,
+        [BP_EXPLAIN_BY_SOURCE] = form->K * form->S,
+        [BP_EXPLAIN_BY_PLACES] = form->T * form->T,
+        [BP_EXPLAIN_BY_FOIL] = form->K * form->foils,
+        [BP_EXPLAIN_BY_FOIL_INPUT] = form->K * form->foils * form->T,
+        [BP_EXPLAIN_BY_FOIL_SOURCE] = form->K * form->foils * form->S,
+        [BP_EXPLAIN_BY_LAYER] = form->K * (form->layers + 1),
+        [BP_EXPLAIN_TOPS] = form->K * (form->layers + 1) * BP_EXPLAIN_TOP,
+        [BP_EXPLAIN_BY_HEAD] = form->layers * form->heads,
+        [BP_EXPLAIN_BY_SOURCE_PLACES] = form->S * form->S,
+        [BP_EXPLAIN_BY_SOURCE_HEAD] = form->S > 0 ? form->source_layers * form->heads : 0,
+        [BP_EXPLAIN_BY_CROSS_HEAD] = form->S > 0 ? form->layers * form->heads : 0,
+        [BP_EXPLAIN_CURVES] = form->K * form->curves,
+        [BP_EXPLAIN_BY_PLACE] = form->T,
+        [BP_EXPLAIN_FLIPS] = form->T * form->flips,
+        [BP_EXPLAIN_EDITS] = form->edits,
+        [BP_EXPLAIN_BY_DOCUMENT] = 1,
+        [BP_EXPLAIN_BY_PAIR] = form->S > 0 ? 1 : 0};
+
+    return all[array->shape];
+}
+
+int64_t bp_explain_floats(const bp_explain_method *method, const bp_explain_form *form)
+{
+    int64_t floats = 0;
+
+    for (int k = 0; k < BP_EXPLAIN_ARRAYS && method->arrays[k].name && form->K > 0; k++)
+        floats += bp_explain_values(&method->arrays[k], form);
+    return floats;
+}
+
+void bp_explain_lay_out_to(float *at[BP_EXPLAIN_ARRAYS], const bp_explain_method *method,
+                           const bp_explain_form *form, float *results)
+{
+    for (int k = 0; k < BP_EXPLAIN_ARRAYS && method->arrays[k].name; k++) {
+        at[k] = results;
+        results += bp_explain_values(&method->arrays[k], form);
+    }
+}
+
+void bp_explain_lay_out(const float *at[BP_EXPLAIN_ARRAYS], const bp_explain_method *method,
+                        const bp_explain_form *form, const float *results)
+{
+    for (int k = 0; k < BP_EXPLAIN_ARRAYS && method->arrays[k].name; k++) {
+        at[k] = results;
+        results += bp_explain_values(&method->arrays[k], form);
+    }
+}
