@@ -266,6 +266,9 @@ class Pages(Explained):
         with open(self.at("bad.txt"), "wb") as file:
             file.write(b"good\nb\xffd\n")
         self.classes()
+        self.corpus("ids.h5", [[1, 2, 3, 4] * 5], 10, 0)
+        self.must(["bagpipe", "pretrain", f"run.dir={self.at('ids')}", "model.kind=gpt", f"corpus.train={self.at('ids.h5')}", "train.steps=1", "train.batch=2",
+                   "model.layers=1", "model.width=16", "model.heads=2", "model.context=8"])
         model = self.keys[0]
         for status, words, more in ((66, ["[file.missing]", "none.txt"], (model, f"explain.texts={self.at('none.txt')}")),
                                     (65, ["[explain.no_text]", "empty.txt"], (model, f"explain.texts={self.at('empty.txt')}")),
@@ -274,9 +277,10 @@ class Pages(Explained):
                                     (78, ["[config.missing_key]", "explain.texts"], (model,)),
                                     (78, ["[config.exclusive_keys]"], (*self.keys, f"explain.texts={self.at('few.txt')}")),
                                     (78, ["[config.bad_value]", "hardest"], (*self.keys, "explain.choose=easiest")),
+                                    (78, ["[explain.no_tokenizer]"], (f"explain.model={self.at('ids')}", f"explain.texts={self.at('few.txt')}")),
                                     (78, ["[explain.no_hardest]"], (f"explain.model={self.at('classes')}", f"explain.corpus={self.at('classes.h5')}",
                                                                     "explain.methods=saliency", "explain.choose=hardest"))):
-            for ranks in (0, 2):
+            for ranks in (0, 2) if words[0] in ("[explain.no_text]", "[explain.no_tokenizer]", "[explain.no_hardest]") else (0,):
                 self.assert_error(self.explain("bad", ranks, *more), status, *words)
                 self.assertFalse(os.path.exists(os.path.join(self.at("bad"), "explain", "summary.json")))
 
