@@ -161,7 +161,7 @@ class Pages(Explained):
                 means.append(numpy.mean(correlations))
         return numpy.mean(means)
 
-    def mean_of(self, name, word, matrices):
+    def mean_of(self, name, word, matrices, target=None):
         """Over all pairs of the word and a target that depends on it, by the tokens of the pages."""
         total = pairs = 0
         for d, matrix in enumerate(matrices):
@@ -174,7 +174,7 @@ class Pages(Explained):
                 at += count
                 words[-1][2] = at
             for text, first, end in words:
-                for k in range(end - 1, len(matrix)) if text.strip(" ") == word else ():
+                for k in (range(end - 1, len(matrix)) if target is None else (target,)) if text.strip(" ") == word else ():
                     total, pairs = total + matrix[k][first:end].sum(dtype=float), pairs + 1
         return total / pairs
 
@@ -213,6 +213,76 @@ class Pages(Explained):
         self.explained("pipeline", 2, *few, "mesh.pipeline=2")
         self.explained("alone", 0, *few)
         self.assertEqual(self.files("alone"), self.files("pipeline"))
+
+    def test_texts_are_read_from_lines_and_json(self):
+        lines = ["The old ship sailed.", "It rained again and again."]
+        self.write("texts.txt", "\n".join(lines) + "\n")
+        self.write("texts.jsonl", "".join(json.dumps({"text": line, "id": f"t{k}"}) + "\n" for k, line in enumerate(lines)))
+        keys = (self.keys[0], "explain.context=24", "explain.methods=gradient")
+        values = {}
+        for name in ("texts.txt", "texts.jsonl"):
+            self.explained(name + ".run", 0, *keys, f"explain.texts={self.at(name)}")
+            self.explained(name + ".two", 2, *keys, f"explain.texts={self.at(name)}")
+            self.assertEqual(self.files(name + ".run"), self.files(name + ".two"))
+            values[name] = self.arrays(name + ".run", "gradient")["gradient_x_input"]
+            self.assertEqual(len(values[name]), 2)
+        for one, other in zip(*values.values()):
+            numpy.testing.assert_array_equal(one, other)
+        self.assertEqual([example["id"] for example in read_json(self.at("texts.jsonl.run"), "explain", "summary.json")["examples"]], ["t0", "t1"])
+
+    @classmethod
+    def classes(cls):
+        """A model that tells one letter from the other."""
+        if os.path.exists(cls.at("classes")):
+            return
+        rows = [{"text": ("sea ship sail " if k % 2 else "wood oak leaf ") * 3 + "the old one", "kind": ("<i>wood</i>", "sea")[k % 2]} for k in range(24)]
+        cls.write("classes.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
+        cls.must(["bagpipe-data", "corpus", "--tokenizer", cls.at("tokenizer.json"), "--format", "jsonl", "--label", "kind", "--out", cls.at("classes.h5"),
+                  cls.at("classes.jsonl")])
+        cls.must(["bagpipe", "finetune", f"run.dir={cls.at('classes')}", f"corpus.train={cls.at('classes.h5')}", "task.kind=classes", "task.label=kind",
+                  f"model.init={cls.at('gpt')}", "train.steps=40", "train.batch=8", "optimizer.lr=0.01", "math.precision=f32"])
+
+    def test_classes_have_words_of_their_own(self):
+        self.classes()
+        self.explained("of_classes", 0, f"explain.model={self.at('classes')}", f"explain.corpus={self.at('classes.h5')}", "explain.methods=gradient,integrated",
+                       "explain.target=every", "explain.examples=24")
+        words = read_json(self.at("of_classes"), "explain", "summary.json")["methods"]["integrated"]["words"]["integrated"]
+        self.assertEqual(set(words), {"<i>wood</i>", "sea"})
+        with h5py.File(os.path.join(self.at("of_classes"), "explain", "integrated.h5")) as file:
+            cells, values = file["matrix_start"][:], file["integrated"][:]
+        matrices = [values[cells[d]:cells[d + 1]].reshape(2, -1) for d in range(24)]
+        self.assertEqual(data_of(self.page("of_classes", "example-1.html"))["targets"], ["<i>wood</i>", "sea"])
+        for k, name in enumerate(("<i>wood</i>", "sea")):
+            found = {row["word"]: row["mean"] for row in words[name]["largest"] + words[name]["smallest"]}
+            for word in ("sea", "oak"):
+                self.assertAlmostEqual(found[word], self.mean_of("of_classes", word, matrices, k), delta=1e-5 * abs(found[word]))
+        page = self.page("of_classes", "index.html")
+        self.assertIn("&lt;i&gt;wood&lt;/i&gt;", page)
+        self.assertNotIn("<i>", page)
+
+    def test_bad_use(self):
+        self.write("empty.txt", "\n\n")
+        self.write("bad.jsonl", '{"text": "one"}\n{"words": "two"}\n')
+        with open(self.at("bad.txt"), "wb") as file:
+            file.write(b"good\nb\xffd\n")
+        self.classes()
+        self.corpus("ids.h5", [[1, 2, 3, 4] * 5], 10, 0)
+        self.must(["bagpipe", "pretrain", f"run.dir={self.at('ids')}", "model.kind=gpt", f"corpus.train={self.at('ids.h5')}", "train.steps=1", "train.batch=2",
+                   "model.layers=1", "model.width=16", "model.heads=2", "model.context=8"])
+        model = self.keys[0]
+        for status, words, more in ((66, ["[file.missing]", "none.txt"], (model, f"explain.texts={self.at('none.txt')}")),
+                                    (65, ["[explain.no_text]", "empty.txt"], (model, f"explain.texts={self.at('empty.txt')}")),
+                                    (65, ["[text.not_utf8]", "bad.txt, line 2"], (model, f"explain.texts={self.at('bad.txt')}")),
+                                    (65, ["[text.missing_field]", "bad.jsonl, line 2"], (model, f"explain.texts={self.at('bad.jsonl')}")),
+                                    (78, ["[config.missing_key]", "explain.texts"], (model,)),
+                                    (78, ["[config.exclusive_keys]"], (*self.keys, f"explain.texts={self.at('few.txt')}")),
+                                    (78, ["[config.bad_value]", "hardest"], (*self.keys, "explain.choose=easiest")),
+                                    (78, ["[explain.no_tokenizer]"], (f"explain.model={self.at('ids')}", f"explain.texts={self.at('few.txt')}")),
+                                    (78, ["[explain.no_hardest]"], (f"explain.model={self.at('classes')}", f"explain.corpus={self.at('classes.h5')}",
+                                                                    "explain.methods=saliency", "explain.choose=hardest"))):
+            for ranks in (0, 2) if words[0] in ("[explain.no_text]", "[explain.no_tokenizer]", "[explain.no_hardest]") else (0,):
+                self.assert_error(self.explain("bad", ranks, *more), status, *words)
+                self.assertFalse(os.path.exists(os.path.join(self.at("bad"), "explain", "summary.json")))
 
 
 if __name__ == "__main__":
