@@ -237,13 +237,26 @@ static bp_err load(explainer *self)
     return err == BP_OK ? find_baseline(self) : err;
 }
 
+/* The model's kind, for a dedicated coordinator too. */
+static void share_kind(explainer *self)
+{
+    bp_work_job *job = self->job;
+
+    self->kind = job->lm ? bp_strdup(job->lm->info.kind) : NULL;
+    bp_bcast_text(&self->kind, job->mesh->dedicated ? 1 : 0, job->mesh->world);
+    job->info.kind = self->kind;
+}
+
 static bp_err open(void *context)
 {
     explainer *self = context;
     bp_work_job *job = self->job;
     const bp_explain_keys *keys = bp_explain_keys_of(job->config);
     int64_t shared[2];
-    bp_err err = check_model(&job->info);
+    bp_err err;
+
+    share_kind(self);
+    err = check_model(&job->info);
 
     if (err == BP_OK && keys->context > job->info.context)
         err = BP_FAIL(BP_ERR_CONFIG, "explain.context_too_long",
@@ -286,6 +299,7 @@ static void close(void *context)
 {
     explainer *self = context;
 
+    bp_free(self->kind);
     explain_clear_words(self);
     bp_free(self->chosen_layers);
     bp_buffer_clear(&self->shares);
@@ -446,22 +460,40 @@ static bp_err open_job(void *context)
 
 /* ---- what is said ---- */
 
+/* Of methods of the whole corpus: what their parts and the last step take. */
+static void say_sizes(const explainer *self)
+{
+    const bp_explain_settings *settings = &self->settings;
+    int64_t most = 0;
+    bool states = false;
+
+    for (int k = 0; k < self->count; k++) {
+        const bp_explain_method *method = self->methods[k];
+        int64_t own = method->merge_bytes ? method->merge_bytes(settings, self->texts.tokens) : 0;
+
+        most = own > most ? own : most;
+        states = states || method->collect == bp_explain_collect_states;
+    }
+    if (states)
+        bp_log("states of %" PRId64 " layers take %s in the run's folder until they are put "
+               "together; explain.layers chooses fewer",
+               settings->layer_count,
+               bp_size_text(
+                   (double)(self->texts.tokens * settings->layer_count * settings->info->width) *
+                   sizeof(float))
+                   .text);
+    if (most > 0)
+        bp_log("putting results together takes one rank about %s of memory",
+               bp_size_text((double)most).text);
+}
+
 static void say(const void *context)
 {
     const explainer *self = context;
 
     bp_log("explaining %" PRId64 " predictions in %" PRId64 " documents by %s", self->texts.tokens,
            self->texts.plan.documents, bp_explain_keys_of(self->job->config)->methods);
-    for (int k = 0; k < self->count; k++)
-        if (self->methods[k]->collect == bp_explain_collect_states) {
-            double bytes = (double)(self->texts.tokens * self->settings.layer_count *
-                                    self->settings.info->width * (int64_t)sizeof(float));
-
-            bp_log("states of %" PRId64 " layers take %s of the run's folder until they are put "
-                   "together; explain.layers chooses fewer",
-                   self->settings.layer_count, bp_size_text(bytes).text);
-            break;
-        }
+    say_sizes(self);
 }
 
 static json_t *started(const void *context)

@@ -23,6 +23,7 @@ typedef struct explainer {
     int32_t *best;           /* [most] of explain.target = best */
     float *log_p;            /* of some of its places, for that */
     float *results;          /* [floats] of the ranks that are no lead */
+    char *kind;              /* of the model, on all ranks */
     bp_buffer shares;        /* of methods of the whole corpus; on leads */
     int64_t *chosen_layers;  /* of settings */
     bp_explain_word *words;  /* of settings */
