@@ -119,7 +119,7 @@ static bp_err open_values(const bp_explain_collection *all, bp_parts **out)
 static void begin_reader(reader *of, const explainer *self, int k, bp_parts *parts)
 {
     *of = (reader){.face = {.settings = &self->settings,
-                            .documents = self->texts.plan.documents,
+                            .documents = self->texts.documents,
                             .read = read_share,
                             .open_values = open_values,
                             .context = of},

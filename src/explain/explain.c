@@ -122,10 +122,8 @@ static bp_err estimate_rank(const void *context, const bp_work_models *models,
 {
     const explainer *self = context;
     int64_t most = most_places(models->config, bp_model_state_context(models->states[0]));
-    bp_model_task task = {.mesh = place->mesh,
-                          .stage = place->stage,
-                          .length = most,
-                          .differentiates = true};
+    bp_model_task task = {
+        .mesh = place->mesh, .stage = place->stage, .length = most, .differentiates = true};
     bp_work_model_bytes bytes;
     bp_err err;
 
@@ -444,6 +442,16 @@ static bp_err check(explainer *self)
     return err == BP_OK && job->lm ? check_methods(self) : err;
 }
 
+/* The model's kind, for a dedicated coordinator too. */
+static void share_kind(explainer *self)
+{
+    bp_work_job *job = self->job;
+
+    self->kind = job->lm ? bp_strdup(job->lm->info.kind) : NULL;
+    bp_bcast_text(&self->kind, job->mesh->dedicated ? 1 : 0, job->mesh->world);
+    job->info.kind = self->kind;
+}
+
 static bp_err open(void *context)
 {
     explainer *self = context;
@@ -451,6 +459,8 @@ static bp_err open(void *context)
     const bp_explain_keys *keys = bp_explain_keys_of(job->config);
     int64_t most = most_places(job->config, job->info.context), target;
     bp_err err;
+
+    share_kind(self);
 
     self->members = job->ensemble ? job->info.members : 0;
     self->settings =
@@ -490,6 +500,7 @@ static void close(void *context)
 {
     explainer *self = context;
 
+    bp_free(self->kind);
     explain_clear_chosen(self);
     bp_free(self->chosen_layers);
     bp_buffer_clear(&self->shares);
@@ -774,22 +785,40 @@ static const bp_work_units *units_at(void *context, int index)
 
 /* ---- what is said ---- */
 
+/* Of methods of the whole corpus: what their parts and the last step take. */
+static void say_sizes(const explainer *self)
+{
+    const bp_explain_settings *settings = &self->settings;
+    int64_t most = 0;
+    bool states = false;
+
+    for (int k = 0; k < self->count; k++) {
+        const bp_explain_method *method = self->methods[k];
+        int64_t own = method->merge_bytes ? method->merge_bytes(settings, self->texts.targets) : 0;
+
+        most = own > most ? own : most;
+        states = states || method->collect == bp_explain_collect_states;
+    }
+    if (states)
+        bp_log("states of %" PRId64 " layers take %s in the run's folder until they are put "
+               "together; explain.layers chooses fewer",
+               settings->layer_count,
+               bp_size_text(
+                   (double)(self->texts.targets * settings->layer_count * settings->info->width) *
+                   sizeof(float))
+                   .text);
+    if (most > 0)
+        bp_log("putting results together takes one rank about %s of memory",
+               bp_size_text((double)most).text);
+}
+
 static void say(const void *context)
 {
     const explainer *self = context;
 
     bp_log("explaining %" PRId64 " predictions in %" PRId64 " documents by %s", self->texts.targets,
            self->texts.documents, bp_explain_keys_of(self->job->config)->methods);
-    for (int k = 0; k < self->count; k++)
-        if (self->methods[k]->collect == bp_explain_collect_states) {
-            double bytes = (double)(self->texts.targets * self->settings.layer_count *
-                                    self->settings.info->width * (int64_t)sizeof(float));
-
-            bp_log("states of %" PRId64 " layers take %s of the run's folder until they are put "
-                   "together; explain.layers chooses fewer",
-                   self->settings.layer_count, bp_size_text(bytes).text);
-            break;
-        }
+    say_sizes(self);
 }
 
 static json_t *started(const void *context)

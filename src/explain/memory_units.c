@@ -40,7 +40,7 @@ static bp_err find_triggers(explainer *self)
     bp_err err;
 
     bp_dir_refresh(folder); /* other nodes wrote there */
-    err = bp_parts_open(&parts, folder, self->key, self->texts.plan.documents, false);
+    err = bp_parts_open(&parts, folder, self->key, self->texts.documents, false);
     if (err == BP_OK)
         err = explain_triggers(self, parts, &self->reader.triggers);
     bp_parts_free(&parts);

@@ -147,6 +147,8 @@ typedef struct bp_explain_method {
     /** The ordinary tokens that the corpus must have at least. Local. NULL: none. */
     int64_t (*needs_points)(const bp_explain_keys *keys);
     bool of_keys; /* it is about MLPs: the embedding has none */
+    /** The memory that `merge` takes for so many tokens, in bytes. Local. */
+    int64_t (*merge_bytes)(const bp_explain_settings *settings, int64_t tokens);
     /** The memory that `collect` takes for a document, in floats. Local. */
     int64_t (*floats)(const bp_explain_sizes *sizes);
 } bp_explain_method;

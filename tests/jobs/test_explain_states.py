@@ -191,6 +191,12 @@ class References(Explained):
             data = self.datasets(f"keys_of_one_{model}", "memories")
             numpy.testing.assert_array_equal(numpy.stack([data["trigger_document"], data["trigger_place"]], -1), expected["mlp.trigger"][1, :, :3])
 
+    def test_a_coordinator_of_its_own_puts_them_together(self):
+        keys = ("explain.methods=lens,similarity,projection,factors,memories", "explain.steps=3")
+        self.run_on("shared", "llama-tiny", (0,), *keys)
+        self.run_on("dedicated", "llama-tiny", (3,), "mesh.coordinator=dedicated", *keys)
+        self.assertEqual(self.files("shared"), self.files("dedicated"))
+
 
 class Words(Explained):
     """A corpus with a tokenizer: words are what it makes of them, alone and after a blank."""

@@ -15,10 +15,13 @@ typedef struct record {
 
 /* ---- of a document ---- */
 
-/* The token that follows a place of a model that continues texts. */
+/* The token that follows a place, of a model that continues texts; -1: it does not, or what follows
+ * the last place is the model's choice (explain.target = best). */
 static int32_t next_of(const bp_explain_settings *settings, const bp_explained *document,
                        int64_t place)
 {
+    if (settings->info->masks || bp_task_has_head(&settings->info->task))
+        return -1;
     if (place + 1 < document->T)
         return document->inputs[place + 1];
     return settings->best ? -1 : document->targets[document->T - 1];
@@ -305,6 +308,14 @@ static int64_t floats_of(const bp_explain_sizes *sizes)
            2 * places;
 }
 
+static int64_t merge_bytes(const bp_explain_settings *settings, int64_t tokens)
+{
+    int64_t keys = settings->layer_count * settings->info->keys;
+
+    (void)tokens;
+    return keys * settings->keys->keys * (int64_t)(2 * sizeof(bp_trigger) + 16);
+}
+
 const bp_explain_method bp_explain_memories = {
     .name = "memories",
     .help = "is which places set off each key of an MLP, and what its value predicts",
@@ -312,4 +323,5 @@ const bp_explain_method bp_explain_memories = {
     .collect = collect,
     .merge = merge,
     .of_keys = true,
+    .merge_bytes = merge_bytes,
     .floats = floats_of};

@@ -333,6 +333,15 @@ static int64_t needs_points(const bp_explain_keys *keys)
     return most > few ? most : few;
 }
 
+/* Points, their states as floats and in double, covariances and vectors, neighbours. */
+static int64_t merge_bytes(const bp_explain_settings *settings, int64_t tokens)
+{
+    int64_t n = least(tokens, MOST_POINTS), C = settings->info->width,
+            near = (int64_t)(3 * settings->keys->perplexity) + settings->keys->neighbours;
+
+    return 12 * tokens + 12 * n * C + 4 * (int64_t)sizeof(double) * C * C + 40 * n * near;
+}
+
 const bp_explain_method bp_explain_projection = {
     .name = "projection",
     .help = "is a map of states: principal components, t-SNE, UMAP",
@@ -340,4 +349,5 @@ const bp_explain_method bp_explain_projection = {
     .collect = bp_explain_collect_states,
     .floats = bp_explain_states_floats,
     .needs_points = needs_points,
+    .merge_bytes = merge_bytes,
     .merge = merge};

@@ -441,6 +441,15 @@ static int64_t needs_points(const bp_explain_keys *keys)
     return keys->neighbours + 1;
 }
 
+/* Points, sums of types, and what is written of them. */
+static int64_t merge_bytes(const bp_explain_settings *settings, int64_t tokens)
+{
+    int64_t V = settings->info->words, types = tokens / 2 < V ? tokens / 2 : V;
+
+    return 16 * tokens +
+           (int64_t)sizeof(double) * types * (settings->info->width + settings->layer_count);
+}
+
 const bp_explain_method bp_explain_similarity = {
     .name = "similarity",
     .help = "is how alike a word's states are in all its contexts, by layer",
@@ -448,4 +457,5 @@ const bp_explain_method bp_explain_similarity = {
     .collect = bp_explain_collect_states,
     .floats = bp_explain_states_floats,
     .needs_points = needs_points,
+    .merge_bytes = merge_bytes,
     .merge = merge};
