@@ -31,9 +31,12 @@ static void write_quantity(char out[CELL_BYTES], double value, const char *unit)
     static const char *const PREFIXES[] = {"", "k", "M", "G", "T", "P"};
     int k = 0;
 
+    out[0] = '\0';
+    if (!(value > 0))
+        return;
     for (; value >= 1000 && k < 5; k++)
         value /= 1000;
-    (void)snprintf(out, CELL_BYTES, value > 0 ? "%.*f %s%s" : "",
+    (void)snprintf(out, CELL_BYTES, "%.*f %s%s",
                    value < 10    ? 2
                    : value < 100 ? 1
                                  : 0,

@@ -173,7 +173,12 @@ class Vectors(FolderTest):
                    self.at("texts.jsonl")])
         self.write("gpt.ini", f"[corpus]\ntrain = {self.at('words.h5')}\n[model]\nlayers = 2\nwidth = 16\nheads = 2\ncontext = 32\n"
                               "[train]\nsteps = 3\nbatch = 4\n[math]\nprecision = f32\n")
-        self.must(["bagpipe", "pretrain", self.at("gpt.ini"), f"run.dir={self.at('gpt')}"])
+        for kind in ("gpt", "mamba2"):
+            self.must(["bagpipe", "pretrain", self.at("gpt.ini"), f"run.dir={self.at(kind)}", f"model.kind={kind}"])
+        # one that continues texts of any length reads them up to its context, in the plan too
+        states, result = self.vectors("mamba2-first", 0, f"score.model={self.at('mamba2')}", f"score.corpus={self.at('words.h5')}", "score.vectors=first")
+        self.assertIn("up to 32", result.out)
+        self.assertEqual(len({words[0] for words in self.texts}), len(numpy.unique(states.round(4), axis=0)))
         keys = [f"score.model={self.at('gpt')}", f"score.corpus={self.at('words.h5')}"]
         last, _ = self.vectors("gpt-last", 0, *keys, "score.vectors=last")
         first, _ = self.vectors("gpt-first", 2, *keys, "score.vectors=first", "mesh.tensor=2")

@@ -58,13 +58,23 @@ static int64_t batch_windows(int64_t most)
     return windows < 1 ? 1 : windows < VECTORS_BATCH ? windows : VECTORS_BATCH;
 }
 
+/* Opened for vectors, a model that continues texts of any length reads them up to its context. */
+static int64_t context_of(const json_t *state)
+{
+    int64_t context = bp_model_state_context(state);
+    const json_t *shape = json_object_get(state, "model");
+
+    return context < BP_MODEL_UNLIMITED
+               ? context
+               : (int64_t)json_integer_value(json_object_get(shape, "context"));
+}
+
 /* bp_work_memory.rank */
 static bp_err estimate_rank(const void *context, const bp_work_models *models,
                             const bp_work_place *place, bp_rank_memory *out)
 {
     const vectors *self = context;
-    int64_t most =
-        most_places(models->config, self->wish, bp_model_state_context(models->states[0]));
+    int64_t most = most_places(models->config, self->wish, context_of(models->states[0]));
     bp_model_task task = {
         .mesh = place->mesh, .stage = place->stage, .length = most, .vectors = self->wish->pool};
     bp_work_model_bytes bytes;
