@@ -147,7 +147,7 @@ static bool is_whole(const char *run_dir, const json_t *record)
     {
         const char *path = json_string_value(name);
 
-        whole = whole && path && !bp_run_first_missing(run_dir, &path, 1);
+        whole = whole && path && bp_path_exists(bp_path_in(run_dir, path).text);
     }
     return whole;
 }

@@ -1,6 +1,6 @@
 /* Building a corpus file: rank 0 receives the shares of all ranks in order, joins them
  * (corpus_join.c), has the ranks compress full chunks, and writes. */
-#include "corpus_join_priv.h"
+#include "corpus_build_priv.h"
 
 #include "base/files/fs.h"
 #include "base/log.h"

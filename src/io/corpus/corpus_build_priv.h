@@ -6,8 +6,10 @@
 #ifndef BP_IO_CORPUS_CORPUS_BUILD_PRIV_H
 #define BP_IO_CORPUS_CORPUS_BUILD_PRIV_H
 
+#include "base/buffer.h"
 #include "io/corpus/corpus_build.h"
 #include "io/corpus/corpus_writer.h"
+#include "io/corpus/dictionary.h"
 #include "io/corpus/document_list.h"
 #include "text/unicode/tally.h"
 
@@ -112,5 +114,33 @@ typedef struct bp_packed_head {
 
 /** What ranks other than 0 do, until rank 0 says stop. */
 void bp_corpus_work(MPI_Comm comm, bp_share *share, int64_t vocab_size);
+
+/* ---- documents under way, on rank 0 (corpus_join.c) ---- */
+
+typedef struct bp_corpus_join {
+    const bp_corpus_build *build;
+    bp_corpus_writer *writer; /* made by whoever has the join */
+    bp_buffer skip_list;      /* a line of JSON for each bad document */
+    char *first_bad;          /* for a message */
+
+    bp_text_tally tally;     /* of the document under way */
+    int64_t newlines;        /* of its pieces, where it is a whole file */
+    int64_t document_tokens; /* of its text */
+    int64_t unknown_id;
+    const char **labels;                /* [label_count], of the record at hand */
+    struct bp_label_types *label_types; /* [label_count] */
+    bp_corpus_built built;
+} bp_corpus_join;
+
+/** Owns: bp_corpus_join_clear(), which frees the writer too. Local, as all that follows. */
+void bp_corpus_join_init(bp_corpus_join *join, const bp_corpus_build *build);
+void bp_corpus_join_clear(bp_corpus_join *join);
+
+/** The next record: a piece of a document, or a document that is left out. Errors: BP_ERR_FORMAT a
+ * label of two types, more bad documents than are allowed; those of the writer. */
+bp_err bp_corpus_join_take(bp_corpus_join *join, const bp_record *record);
+
+/** At the end of the input: may as many documents be left out? Errors: BP_ERR_FORMAT. */
+bp_err bp_corpus_join_check_skipped(const bp_corpus_join *join);
 
 #endif

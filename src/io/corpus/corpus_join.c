@@ -1,6 +1,6 @@
 /* Records become documents of a corpus, in their order: labels are checked, bad documents are left
  * out and listed, the rest goes to the writer. On rank 0; called by corpus_build.c. */
-#include "corpus_join_priv.h"
+#include "corpus_build_priv.h"
 
 #include "base/config/json.h"
 #include "base/mem.h"
