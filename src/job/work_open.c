@@ -165,5 +165,7 @@ void work_close(bp_work_job *job)
     job->work->close(job->self);
     bp_free(job->folder);
     bp_model_free(&job->lm);
+    if (job->mesh)
+        bp_lockstep_free(&job->mesh->lockstep);
     bp_mesh_free(&job->mesh);
 }

@@ -54,7 +54,7 @@ typedef struct bp_mesh {
      * those that hold the same experts, one of each such group */
     MPI_Comm expert, holders;
     struct bp_lockstep *lockstep;           /* of `expert`, while data ranks have work of their own
-                                               (mesh/lockstep.h): a job that trains has none; owned */
+                                               (mesh/lockstep.h): a job that trains has none; borrowed */
     int experts, expert_at;                 /* extent of `expert`, and this rank's place */
     int rank, size;                         /* in world */
     int members, pipelines, datas, tensors; /* extents of the axes */

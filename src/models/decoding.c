@@ -18,7 +18,7 @@ int64_t decoding_filled_rows(const network_model *model, int64_t rows)
 {
     int64_t filled = 1;
 
-    if (bp_gemm_precision(model->gemm) == BP_F32)
+    if (!bp_gemm_prepares(model->gemm))
         return rows;
     while (filled < rows)
         filled *= 2;

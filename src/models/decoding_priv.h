@@ -53,8 +53,7 @@ typedef struct network_decoding {
 
 /** Blocks of this stage that rows go through: the head is asked only for the last of them. */
 int decoding_blocks(const network_model *model);
-/** `rows` padded for the products: in bf16 the library multiplies, and prepares each shape at its
- * first use. */
+/** `rows` padded for the products, where each number of rows is prepared at its first use. */
 int64_t decoding_filled_rows(const network_model *model, int64_t rows);
 /** A pass over rows of several sequences. */
 bp_pass decoding_pass(const int32_t *tokens, int64_t rows);

@@ -378,10 +378,26 @@ void network_decode(bp_decoding *decoding, int group, const bp_decode_step *step
     }
 }
 
+/* Does an earlier block of this stage multiply by the same shapes? */
+static bool is_prepared(const network_model *model, int k, const bp_extent *most)
+{
+    const bp_block *block = model->network->blocks[k];
+    bp_product_bytes own = block->ops->product_bytes(block, most);
+
+    for (int j = 0; j < k; j++) {
+        const bp_block *other = model->network->blocks[j];
+        bp_product_bytes bytes = other->ops->product_bytes(other, most);
+
+        if (other->ops == block->ops && bytes.copies == own.copies && bytes.scratch == own.scratch)
+            return true;
+    }
+    return false;
+}
+
 void decoding_warm_up(network_decoding *self)
 {
     network_model *model = (network_model *)self->face.lm;
-    bool shapes = decoding_filled_rows(model, 3) > 3; /* products are made ready by their shapes */
+    bool shapes = bp_gemm_prepares(model->gemm);
     int64_t most = shapes ? self->most_rows : 1, most_lasts = shapes ? self->most_lasts : 1;
     decoding_group *group = &self->groups[0];
 
@@ -404,7 +420,9 @@ void decoding_warm_up(network_decoding *self)
             self->slots[r] = (int32_t)(r < self->face.slots ? r : self->face.slots - 1);
         bp_zero(self->data, rows * model->C);
         pass.continuation = &rest;
-        run_blocks(self, group, &pass, 0, decoding_blocks(model));
+        for (int k = 0; k < decoding_blocks(model); k++)
+            if (!is_prepared(model, k, &pass.extent))
+                run_blocks(self, group, &pass, k, k + 1);
     }
     bp_gemm_take_few_rows(model->gemm, false);
     for (int64_t rows = 1; network_is_last(model) && rows <= most_lasts; rows *= 2) {

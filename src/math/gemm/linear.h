@@ -128,6 +128,10 @@ void bp_linear_activation_backward(bp_gemm *gemm, const bp_activation_rows *to,
 bp_operand bp_linear_activation_alloc(bp_arena *arena, const bp_gemm *gemm, int64_t rows,
                                       int64_t width, int64_t inner);
 
+/** Is a forward product prepared when one with as many rows is first made, which takes far longer
+ * than a small product? */
+bool bp_gemm_prepares(const bp_gemm *gemm);
+
 /** From now on, or no longer, forward products are of few rows, as in decoding: float32 ones are
  * computed by our own loops, which read a weight once for up to 64 rows. Then a row of y depends
  * neither on how many rows there are nor on the threads, and nothing is allocated; its bits are not

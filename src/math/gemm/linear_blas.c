@@ -202,6 +202,12 @@ static void backward_rows(const void *context, float *dx, const float *dy, int64
     product(dx, &a, &b, rows, c->w->ins, c->w->outs, 0.0f);
 }
 
+bool bp_gemm_prepares(const bp_gemm *gemm)
+{
+    (void)gemm;
+    return false;
+}
+
 void bp_gemm_take_few_rows(bp_gemm *gemm, bool few)
 {
     gemm->few_rows = few;

@@ -212,6 +212,11 @@ static void multiply(const call *c, const bp_operand *x, int64_t y_columns)
     bp_operand_round(c->to);
 }
 
+bool bp_gemm_prepares(const bp_gemm *gemm)
+{
+    return bp_gemm_form(gemm) == BP_OPERAND_BF16 && !gemm->q8 && !is_own(gemm);
+}
+
 void bp_gemm_take_few_rows(bp_gemm *gemm, bool few)
 {
     gemm->few_rows = few;

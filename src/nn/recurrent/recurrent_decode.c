@@ -19,12 +19,12 @@ typedef struct work {
     int64_t sequences;
 } work;
 
-/* Products have at most this many rows: bf16's are filled up to powers of two. */
+/* Products have at most this many rows: those that are prepared are filled up to powers of two. */
 static int64_t filled(const recurrent_layer *self, int64_t rows)
 {
     int64_t most = 1;
 
-    if (bp_gemm_precision(self->block.nn->gemm) == BP_F32)
+    if (!bp_gemm_prepares(self->block.nn->gemm))
         return rows;
     while (most < rows)
         most *= 2;
