@@ -38,6 +38,15 @@ def batches(ids):
                 unit = unit[count:]
 
 
+def eager(q, k, v, attn_mask):
+    """As transformers' BertSelfAttention has it, for a PyTorch before 2."""
+    scores = q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5
+    return scores.masked_fill(~attn_mask, torch.finfo(scores.dtype).min).softmax(-1) @ v
+
+
+ATTENTION = getattr(F, "scaled_dot_product_attention", eager)
+
+
 def states(config, w, x, seen):
     def linear(name, value):
         return F.linear(value, w[name + ".weight"], w[name + ".bias"])
@@ -53,7 +62,7 @@ def states(config, w, x, seen):
     for layer in range(config["num_hidden_layers"]):
         at = f"encoder.layer.{layer}."
         q, k, v = (linear(at + "attention.self." + name, y).view(B, T, heads, -1).transpose(1, 2) for name in ("query", "key", "value"))
-        mixed = F.scaled_dot_product_attention(q, k, v, attn_mask=mask).transpose(1, 2).reshape(B, T, width)
+        mixed = ATTENTION(q, k, v, attn_mask=mask).transpose(1, 2).reshape(B, T, width)
         y = norm(at + "attention.output.LayerNorm", y + linear(at + "attention.output.dense", mixed))
         y = norm(at + "output.LayerNorm", y + linear(at + "output.dense", F.gelu(linear(at + "intermediate.dense", y))))
     return y
