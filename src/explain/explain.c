@@ -428,6 +428,12 @@ static bp_err check(explainer *self)
                       "explain.context = %" PRId64 " is more than the model's %" PRId64
                       ": at explain.context; use %" PRId64 " or less",
                       keys->context, info->context, info->context);
+    if (err == BP_OK && (info->masks || bp_task_has_head(&info->task)) && keys->context > 0 &&
+        keys->context < BP_TASK_CONTEXT)
+        err = BP_FAIL(BP_ERR_CONFIG, "explain.context_too_short",
+                      "explain.context = %" PRId64 " has no place for a text between the model's "
+                      "special tokens: at explain.context; use %d or more",
+                      keys->context, BP_TASK_CONTEXT);
     if (err == BP_OK && keys->masks && !info->masks)
         err = BP_FAIL(BP_ERR_CONFIG, "explain.unused_masks",
                       "explain.masks is of masked models, which explain.model is not: at "

@@ -296,7 +296,8 @@ typedef struct bp_model_ops {
     bp_err (*differentiate)(bp_model *lm, const bp_model_batch *batch, float *gradients,
                             float *source_gradients);
     /** states[info.layers + 1][length][info.width] of a batch of one window: what the first layer
-     * reads and what each leaves, after the head's norm, recomputed for each: rows for `logits`.
+     * reads and what each leaves, after all that comes between layers and vocabulary (a norm, the
+     * transform of a masked model), recomputed for each: rows for `logits`.
      * Valid on the ranks of the last pipeline stage. Errors: as `score`. */
     bp_err (*layers)(bp_model *lm, const bp_model_batch *batch, float *states);
     /** coefficients[info.layers][length][info.keys] of a batch of one window: what each layer's

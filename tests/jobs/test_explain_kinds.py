@@ -332,10 +332,13 @@ class Trained(test_finetune.TaskTest, Opened):
         bare = self.at("bare.h5")
         self.must(["bagpipe-data", "corpus", "--tokenizer", self.at("tokenizer.json"), "--format", "lines", "--out", bare, self.at("few.txt")])
         other = {kind: self.small(kind) for kind in ("values", "bart", "sngp", "masked", "spans")}
+        for kind in (("classes", model, corpus), ("spans", *other["spans"]), ("masked", *other["masked"])):  # the shortest
+            self.explained("short_" + kind[0], 0, *kind[1:], "explain.context=4", "explain.methods=saliency")
         self.write("short.json", "[[0]]")
         self.write("wrong.json", "[[0], [99], []]")
         self.write("turned.json", "[[1, 0], [], []]")
         for keys, words in (((model, corpus, "explain.target=lake"), ("[explain.no_class]", "lake", "sea, town, wood")),
+                            ((model, corpus, "explain.context=3"), ("[explain.context_too_short]", "3")),
                             ((model, corpus, "explain.target=next"), ("[explain.no_target]", "next")),
                             ((model, f"explain.corpus={bare}", "explain.target=label"), ("[explain.no_labels]",)),
                             ((model, corpus, "explain.methods=lens"), ("[explain.lacking]", "lens")),
