@@ -47,7 +47,7 @@ static inline bp_explain_form explain_form(const explainer *self, int64_t T)
     return (bp_explain_form){T, self->layers, self->heads};
 }
 
-/** Bytes of a document's part without the shares of collection.c. */
+/** Bytes of a document's part without the shares of shares.c. */
 static inline int64_t explain_results_bytes(const explainer *self, int64_t document)
 {
     int64_t T = self->texts.places[document];
@@ -66,7 +66,7 @@ static inline bool explain_collects(const explainer *self)
     return any;
 }
 
-/** collection.c: shares of a document into self->shares; the file of method k, whose figures are
+/** shares.c: shares of a document into self->shares; the file of method k, whose figures are
  * set. Errors: those of the methods. */
 bp_err explain_collect(explainer *self, const bp_explained *document);
 bp_err explain_merge_method(explainer *self, int k, bp_parts *parts, bp_h5 *h5, json_t *figures);
