@@ -20,6 +20,8 @@ struct bp_explain_collection {
     void *context;
 };
 
+/** Errors: BP_ERR_FORMAT what a document left has not the size that it should. Local. */
+bp_err bp_explain_damaged(int64_t document);
 /** Between two pieces of work of a merge, whose collection is the context: it moves the heartbeat.
  * Errors: BP_ERR_STOPPED stop here. Local. */
 bp_err bp_explain_look(void *collection);

@@ -101,7 +101,7 @@ void explain_weights_file_end(explain_weights_file *file);
 
 /** Names of the classes or tags of a model; NULL: it has none. Local, on ranks that read. */
 const char *const *explain_outcomes(const explainer *self);
-/** Bytes of a document's part without the shares of collection.c. */
+/** Bytes of a document's part without the shares of shares.c. */
 static inline int64_t explain_results_bytes(const explainer *self, int64_t document)
 {
     const explain_sizes *sizes = &self->texts.sizes[document];
@@ -122,7 +122,7 @@ static inline bool explain_collects(const explainer *self)
     return any;
 }
 
-/** collection.c: shares of a document into self->shares; the file of method k, whose figures are
+/** shares.c: shares of a document into self->shares; the file of method k, whose figures are
  * set. Errors: those of the methods. */
 bp_err explain_collect(explainer *self, const bp_explained *document);
 bp_err explain_merge_method(explainer *self, int k, bp_parts *parts, bp_h5 *h5, json_t *figures);

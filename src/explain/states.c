@@ -120,6 +120,14 @@ bp_err bp_explain_collect_states(bp_model *lm, const bp_explain_settings *settin
 
 /* ---- read back ---- */
 
+bp_err bp_explain_damaged(int64_t document)
+{
+    return BP_FAIL(BP_ERR_FORMAT, "explain.damaged_part",
+                   "what document %lld left is damaged: at the parts of the run; remove them, and "
+                   "start again",
+                   (long long)document);
+}
+
 bp_err bp_explain_read_states(const bp_explain_collection *all, int64_t document,
                               bp_explain_states *out)
 {
@@ -134,10 +142,7 @@ bp_err bp_explain_read_states(const bp_explain_collection *all, int64_t document
         return err;
     memcpy(&n, data, sizeof n);
     if (n < 0 || bytes != (size_t)(1 + n * (2 + count * C)) * sizeof(float))
-        return BP_FAIL(BP_ERR_FORMAT, "parts.damaged",
-                       "the states of document %lld are damaged: at the parts of the run; remove "
-                       "them, and start again",
-                       (long long)document);
+        return bp_explain_damaged(document);
     out->n = n;
     out->places = (const int32_t *)(const void *)data + 1;
     out->tokens = out->places + n;

@@ -41,7 +41,7 @@ class References(Explained):
         if shared("reference/explain-tiny") is None:
             raise bagpipe_test.unittest.SkipTest("there is no ../shared/reference/explain-tiny")
         super().setUpClass()
-        cls.arrays_of, cls.figures, cls.states = {}, {}, {}
+        cls.arrays_of, cls.figures, cls.states, cls.runs = {}, {}, {}, {}
         for model in CAUSAL:
             folder = shared(f"reference/explain-tiny/{model}")
             with open(os.path.join(folder, "inputs.json"), encoding="utf-8") as file:
@@ -62,6 +62,16 @@ class References(Explained):
         with open(os.path.join(self.at(name), "explain", "summary.json"), encoding="utf-8") as file:
             return json.load(file)["methods"]
 
+    def on(self, mesh, model):
+        """The name and the figures of a run of all methods on one of `meshes`, which all cases share; of the bytes of the first one."""
+        name = f"{mesh}_{model}"
+        if name not in self.runs:
+            self.runs[name] = self.run_on(name, model, meshes(model)[mesh], "explain.methods=similarity,projection,factors,memories",
+                                          "explain.neighbours=10", "explain.factors=4", "explain.steps=20")
+            if mesh not in ("one", "tensor"):
+                self.assertEqual(self.files(self.on("one", model)[0]), self.files(name), mesh)
+        return name, self.runs[name]
+
     def datasets(self, name, method):
         with h5py.File(os.path.join(self.at(name), "explain", method + ".h5")) as file:
             return {key: file[key][()] for key in file}
@@ -69,10 +79,8 @@ class References(Explained):
     def test_similarity_is_that_of_float64(self):
         for model in CAUSAL:
             expected, geometry = self.arrays_of[model], self.figures[model]["geometry"]
-            first = None
-            for mesh, ranks in meshes(model).items():
-                name = f"alike_{mesh}_{model}"
-                figures = self.run_on(name, model, ranks, "explain.methods=similarity", "explain.neighbours=10")["similarity"]
+            for mesh in meshes(model):
+                name, figures = self.on(mesh, model)
                 found = self.datasets(name, "similarity")
                 numpy.testing.assert_array_equal(found["point_token"], geometry["tokens"])
                 numpy.testing.assert_array_equal(numpy.stack([found["point_document"], found["point_place"]], 1), geometry["where"])
@@ -81,16 +89,13 @@ class References(Explained):
                 numpy.testing.assert_allclose(found["self_similarity"], geometry["self_similarity"], rtol=0, atol=2e-6)
                 numpy.testing.assert_allclose(found["within_document"], geometry["within_document"], rtol=0, atol=2e-6)
                 numpy.testing.assert_allclose(found["anisotropy"], geometry["anisotropy"], rtol=0, atol=2e-6)
-                numpy.testing.assert_allclose(figures["adjusted"], geometry["self_similarity_adjusted"], rtol=0, atol=2e-6)
+                numpy.testing.assert_allclose(figures["similarity"]["adjusted"], geometry["self_similarity_adjusted"], rtol=0, atol=2e-6)
                 cosines = found["neighbour_cosine"].reshape(len(found["layer"]), len(found["query"]), 10)
                 numpy.testing.assert_allclose(cosines[1:, :12], expected["neighbours.cosine"], rtol=0, atol=2e-6)
                 neighbours = found["neighbour"].reshape(cosines.shape)[1:, :12]
                 for layer, gap in enumerate(geometry["neighbours.smallest_gap"]):
                     if gap > 2e-6:
                         numpy.testing.assert_array_equal(neighbours[layer], expected["neighbours"][layer])
-                first = first or self.files(name)
-                if mesh != "tensor":
-                    self.assertEqual(first, self.files(name), mesh)
 
     def test_words_are_chosen_and_layers_too(self):
         """Of a corpus without tokenizer words are ids."""
@@ -110,10 +115,9 @@ class References(Explained):
         """Directions are as sharp as the gap between their variances. Maps have the same bytes on all meshes."""
         for model in CAUSAL:
             expected, gaps = self.arrays_of[model], self.figures[model]["geometry"]["pca.gap"]
-            first = None
-            for mesh, ranks in meshes(model).items():
-                name = f"map_{mesh}_{model}"
-                figures = self.run_on(name, model, ranks, "explain.methods=projection")["projection"]
+            for mesh in meshes(model):
+                name, figures = self.on(mesh, model)
+                figures = figures["projection"]
                 found = self.datasets(name, "projection")
                 layers, n, width = len(found["layer"]), len(found["point"]), found["mean"].shape[1]
                 numpy.testing.assert_allclose(found["mean"], expected["pca.mean"], rtol=0, atol=5e-6)
@@ -123,9 +127,6 @@ class References(Explained):
                     numpy.testing.assert_allclose(found["direction"].reshape(layers, 4, width)[layer], expected["pca.direction"][layer], rtol=0,
                                                   atol=1e-5 / gap)
                 self.assertEqual([one["layer"] for one in figures["maps"]], [layers - 1])
-                first = first or self.files(name)
-                if mesh != "tensor":
-                    self.assertEqual(first, self.files(name), mesh)
             for kind in ("pca", "tsne", "umap"):
                 drawn = found["pca"].reshape(layers, n, 4)[-1][:, :2] if kind == "pca" else found[kind]
                 for measure, value in zip(("trustworthiness", "continuity"), qualities([self.states[model][-1], drawn])):
@@ -137,39 +138,30 @@ class References(Explained):
         for model in CAUSAL:
             x = self.arrays_of[model]["nmf.x"]
             found = {}
-            for steps in (19, 20):
-                self.run_on(f"factors_{steps}_{model}", model, (0,), "explain.methods=factors", "explain.factors=4", f"explain.steps={steps}")
-                data = self.datasets(f"factors_{steps}_{model}", "factors")
+            self.run_on("less_" + model, model, (0,), "explain.methods=factors", "explain.factors=4", "explain.steps=19")
+            for steps, name in ((19, "less_" + model), *((20 + k, self.on(mesh, model)[0]) for k, mesh in enumerate(meshes(model)))):
+                data = self.datasets(name, "factors")
                 found[steps] = (data["w"][:len(x)].astype(float), data["h"][:4].astype(float), data["left"][0])
                 numpy.testing.assert_array_equal(data["input"][1:len(x)], self.figures[model]["geometry"]["tokens"][:len(x) - 1])
             w, h, _ = found[19]
             w = w * (x @ h.T) / (w @ h @ h.T)
             below = w.T @ w @ h
             h = h * (w.T @ x) / numpy.where(below == 0, 2.0 ** -23, below)
-            numpy.testing.assert_allclose(found[20][0], w, rtol=0, atol=2e-4)
-            numpy.testing.assert_allclose(found[20][1], h, rtol=0, atol=2e-4)
-            self.assertAlmostEqual(found[20][2], ((x - w @ h) ** 2).sum() / (x ** 2).sum(), delta=1e-5)
-            self.assertLess(found[20][2], found[19][2])
-            first = self.files(f"factors_20_{model}")
-            for mesh, ranks in meshes(model).items():
-                if mesh != "one":
-                    name = f"factors_{mesh}_{model}"
-                    self.run_on(name, model, ranks, "explain.methods=factors", "explain.factors=4", "explain.steps=20")
-                    if mesh != "tensor":
-                        self.assertEqual(first, self.files(name), mesh)
-                    else:
-                        numpy.testing.assert_allclose(self.datasets(name, "factors")["w"][:len(x)], found[20][0], rtol=0, atol=2e-4)
+            for steps in range(20, 24):
+                numpy.testing.assert_allclose(found[steps][0], w, rtol=0, atol=2e-4)
+                numpy.testing.assert_allclose(found[steps][1], h, rtol=0, atol=2e-4)
+                self.assertAlmostEqual(found[steps][2], ((x - w @ h) ** 2).sum() / (x ** 2).sum(), delta=1e-5)
+                self.assertLess(found[steps][2], found[19][2])
 
     def test_memories_are_those_of_float64(self):
         """The places of each key, both ends where there is a gate, and what its value predicts."""
         for model in CAUSAL:
             expected, corpus = self.arrays_of[model], self.figures[model]["mlp"]
             layers, keys, most = expected["mlp.trigger_coefficient"].shape
-            first = None
             self.assertGreater(corpus["smallest_gap_of_triggers"], 4e-6)
-            for mesh, ranks in meshes(model).items():
-                name = f"keys_{mesh}_{model}"
-                figures = self.run_on(name, model, ranks, "explain.methods=memories")["memories"]
+            for mesh in meshes(model):
+                name, figures = self.on(mesh, model)
+                figures = figures["memories"]
                 found = {array: values.reshape(layers, keys, -1) if array not in ("layer", "doc_id") else values
                          for array, values in self.datasets(name, "memories").items()}
                 numpy.testing.assert_array_equal(numpy.stack([found["trigger_document"], found["trigger_place"]], -1), expected["mlp.trigger"])
@@ -183,19 +175,17 @@ class References(Explained):
                 for ours, theirs in (("keys_with_trigger", "keys_with_trigger"), ("agreement_first", "agreement_top1"), ("agreement_all", "agreement_top10"),
                                      ("reciprocal_rank_first", "mean_reciprocal_rank_top1")):
                     numpy.testing.assert_allclose(figures[ours], corpus[theirs], rtol=0, atol=1e-9)
-                first = first or self.files(name)
-                if mesh != "tensor":
-                    self.assertEqual(first, self.files(name), mesh)
             figures = self.run_on(f"keys_of_one_{model}", model, (0,), "explain.methods=memories", "explain.layers=0,2", "explain.keys=3")["memories"]
             self.assertEqual(figures["layers"], [2])
             data = self.datasets(f"keys_of_one_{model}", "memories")
             numpy.testing.assert_array_equal(numpy.stack([data["trigger_document"], data["trigger_place"]], -1), expected["mlp.trigger"][1, :, :3])
 
     def test_a_coordinator_of_its_own_puts_them_together(self):
-        keys = ("explain.methods=lens,similarity,projection,factors,memories", "explain.steps=3")
-        self.run_on("shared", "llama-tiny", (0,), *keys)
-        self.run_on("dedicated", "llama-tiny", (3,), "mesh.coordinator=dedicated", *keys)
-        self.assertEqual(self.files("shared"), self.files("dedicated"))
+        name, alone = self.on("one", "llama-tiny")
+        figures = self.run_on("dedicated", "llama-tiny", (3,), "mesh.coordinator=dedicated", "explain.methods=similarity,projection,factors,memories",
+                              "explain.neighbours=10", "explain.factors=4", "explain.steps=20")
+        self.assertEqual(figures, alone)
+        self.assertEqual(self.files("dedicated"), self.files(name))
 
 
 class Words(Explained):

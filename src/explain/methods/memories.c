@@ -95,10 +95,7 @@ bp_err bp_memory_triggers(bp_triggers *out, const bp_explain_collection *all)
 
             memcpy(&one, data + at, sizeof one);
             if (one.list < 0 || one.list >= out->lists)
-                err = BP_FAIL(BP_ERR_FORMAT, "parts.damaged",
-                              "what document %lld left is damaged: at the parts of the run; "
-                              "remove them, and start again",
-                              (long long)d);
+                err = bp_explain_damaged(d);
             else
                 (void)bp_triggers_add(out, one.list,
                                       &(bp_trigger){one.value, (int32_t)d, one.place, one.next});

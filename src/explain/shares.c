@@ -1,7 +1,5 @@
 /* Shares of documents for methods of the whole corpus: put into the parts of units, and read back.
  * Called by explain.c and explain_file.c. */
-#include "explain/collection.h"
-
 #include "explain/explain_priv.h"
 
 #include "base/process/heartbeat.h"
@@ -53,14 +51,6 @@ typedef struct reader {
     int share; /* shares before it */
 } reader;
 
-static bp_err damaged(int64_t document)
-{
-    return BP_FAIL(BP_ERR_FORMAT, "parts.damaged",
-                   "what document %" PRId64 " left is damaged: at the parts of the run; remove "
-                   "them, and start again",
-                   document);
-}
-
 bp_err bp_explain_look(void *context)
 {
     const bp_explain_collection *all = context;
@@ -97,10 +87,10 @@ static bp_err read_share(const bp_explain_collection *all, int64_t document, con
             *data += sizeof length;
             left -= sizeof length;
         } else if (k >= 0) {
-            return damaged(document);
+            return bp_explain_damaged(document);
         }
         if (length < 0 || (size_t)length > left)
-            return damaged(document);
+            return bp_explain_damaged(document);
         if (k == self->share)
             *bytes = (size_t)length;
         else
