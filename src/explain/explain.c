@@ -8,6 +8,7 @@
 #include "base/mem.h"
 #include "base/process/heartbeat.h"
 #include "infer/ensemble/ensemble.h"
+#include "infer/ensemble/model_tokenizer.h"
 #include "math/math.h"
 #include "models/open.h"
 
@@ -92,8 +93,10 @@ static int64_t work_floats(const explainer *self, const bp_work_models *models, 
     return sides * (2 * (most + batch_places(most)) + (2 + contrasts) * most) * of->width +
            LOG_P_PLACES * of->vocab_size + (2 + models->members) * explain_floats(self, &form) +
            (looks ? 2 * states : 0) +
-           (watches ? (form.layers + form.source_layers + stack + 5 * sides) * most * most : 0) +
-           explain_setup_floats(self, models->config, most);
+           (watches ? (form.layers + form.source_layers + stack + 5 * sides) * most * most +
+                          2 * explain_weights_floats(&form)
+                    : 0) +
+           explain_setup_floats(self, models->config, &form, of->width);
 }
 
 /* bp_work_memory.rank */
@@ -296,14 +299,15 @@ static void make_key(explainer *self)
     bp_work_key(self->key,
                 "explain 2 %s %s %s %" PRId64 " %" PRId64 " %d %d %s %s %" PRId64 " %" PRId64
                 " %" PRId64 " %" PRId64 " %s %d %" PRId64 " %s %s %" PRId64 " %" PRId64 " %" PRId64
-                " %s %" PRId64 " %" PRId64 " %" PRId64,
+                " %s %" PRId64 " %" PRId64 " %" PRId64 " %" PRId64 " %s",
                 self->corpus_hash, self->job->info.digest, names, s->most, s->batch,
                 (int)self->target, self->texts.outcome, self->masks_hash,
                 s->separators ? s->separators : "-", bp_explain_keys_of(self->job->config)->places,
                 s->steps, s->baseline, s->lead, bp_math_keys_of(self->job->config)->precision,
                 self->job->mesh->tensors, bp_run_keys_of(self->job->config)->seed, s->keys->removal,
                 s->keys->features, s->keys->group, s->keys->samples, s->keys->most_words,
-                s->keys->shapley, s->keys->flips, s->keys->edits, s->keys->beam);
+                s->keys->shapley, s->keys->flips, s->keys->edits, s->keys->beam, s->keys->examples,
+                s->keys->choose);
 }
 
 /* The model, or a member of the ensemble; NULL: not on this rank. */
@@ -334,11 +338,36 @@ static bp_err find_facts(explainer *self)
     return err == BP_OK ? explain_setup_load(self) : err;
 }
 
+/* Of explain.texts, on all ranks; NULL: there is a corpus. */
+static bp_err open_tokenizer(const explainer *self, bp_tokenizer **out)
+{
+    const bp_work_job *job = self->job;
+    const bp_explain_keys *keys = bp_explain_keys_of(job->config);
+    bp_err err = keys->texts ? bp_model_tokenizer_open(out, job->config, keys->model, &job->info,
+                                                       job->mesh->world)
+                             : BP_OK;
+
+    if (err == BP_OK && keys->texts && !*out)
+        err = BP_FAIL(BP_ERR_CONFIG, "explain.no_tokenizer",
+                      "explain.texts needs a tokenizer, and the model brings none: at "
+                      "tokenizer.path; set it");
+    return bp_agree(job->mesh->world, err);
+}
+
 static bp_err load(explainer *self, bool reads)
 {
     bp_work_job *job = self->job;
     const bp_explain_keys *keys = bp_explain_keys_of(job->config);
+    bp_tokenizer *tokenizer = NULL;
+    bp_err err = open_tokenizer(self, &tokenizer);
+
+    if (err != BP_OK) {
+        bp_tokenizer_free(&tokenizer);
+        return err;
+    }
     const explain_wish wish = {.corpus = keys->corpus,
+                               .texts = keys->texts,
+                               .tokenizer = tokenizer,
                                .model = keys->model,
                                .info = &job->info,
                                .most = self->settings.most,
@@ -347,7 +376,9 @@ static bp_err load(explainer *self, bool reads)
                                .masks = keys->masks,
                                .places = keys->places};
     int64_t shared[3];
-    bp_err err = explain_texts_open(&self->texts, &wish, job->mesh, reads);
+
+    err = explain_texts_open(&self->texts, &wish, job->mesh, reads);
+    bp_tokenizer_free(&tokenizer);
 
     if (err == BP_OK)
         err = bp_agree(job->mesh->world, reads ? find_facts(self) : BP_OK);
@@ -383,6 +414,11 @@ static bp_err check(explainer *self)
                       "explain.masks; leave it out");
     if (err == BP_OK && keys->masks)
         err = bp_sha256_of_file(keys->masks, self->masks_hash, &bytes);
+    if (err == BP_OK && job->lm && strcmp(keys->choose, "hardest") == 0 &&
+        (info->masks || bp_task_has_head(&info->task)))
+        err = BP_FAIL(BP_ERR_CONFIG, "explain.no_hardest",
+                      "explain.choose = hardest is of models that write texts, which explain.model "
+                      "is not: at explain.choose; use first or random");
     return err == BP_OK && job->lm ? check_methods(self) : err;
 }
 
@@ -421,6 +457,7 @@ static bp_err open(void *context)
     self->settings.best =
         self->texts.wish.target == EXPLAIN_BEST && !bp_task_kind_of(&job->info.task)->is_value;
     make_key(self);
+    self->examples.weights = bp_explain_position(keys->methods, &bp_explain_attention) != NULL;
     return err;
 }
 
@@ -429,14 +466,19 @@ static void close(void *context)
     explainer *self = context;
 
     explain_texts_clear(&self->texts);
-    explain_words_clear(&self->words);
+    explain_examples_clear(&self->examples);
     bp_ensemble_list_clear(&self->list);
+    explain_words_clear(&self->words);
     json_decref(self->summary);
 }
 
 static void identify(const void *context, bp_run_identity *out)
 {
-    *out = (bp_run_identity){"explain.corpus", ((const explainer *)context)->corpus_hash};
+    const explainer *self = context;
+
+    *out = (bp_run_identity){bp_explain_keys_of(self->job->config)->texts ? "explain.texts"
+                                                                          : "explain.corpus",
+                             self->corpus_hash};
 }
 
 /* ---- a unit ---- */
@@ -448,7 +490,7 @@ static int64_t most_floats(const explainer *self)
     const bp_explained document = {.K = largest->K, .T = largest->T, .S = largest->S};
     const bp_explain_form form = explain_form(self, &document);
 
-    return explain_floats(self, &form);
+    return explain_unit_floats(self, &form, true);
 }
 
 static bp_err prepare(void *context)
@@ -456,14 +498,15 @@ static bp_err prepare(void *context)
     explainer *self = context;
     int64_t floats = most_floats(self),
             columns = bp_model_columns(self->settings.info, self->settings.most);
+    bp_err err = self->job->leads && self->job->run ? explain_choose(self) : BP_OK;
 
     explain_reading_new(&self->read, &self->texts);
     if (self->prefers)
         self->log_p = bp_try_alloc("explain", LOG_P_PLACES * columns, sizeof *self->log_p);
-    self->results = bp_try_alloc("explain", (1 + self->members) * floats, sizeof *self->results);
-    return self->results && (self->log_p || !self->prefers)
-               ? BP_OK
-               : bp_fail_memory("results", floats, sizeof *self->results);
+    self->results = bp_try_alloc("explain", floats, sizeof *self->results);
+    if (!self->results || (!self->log_p && self->prefers))
+        return bp_fail_memory("results", floats, sizeof *self->results);
+    return err;
 }
 
 static void release(void *context)
@@ -545,15 +588,15 @@ static void share(int32_t *values, int64_t count, MPI_Comm group)
     bp_bcast_bytes(values, count * (int64_t)sizeof *values, 0, group);
 }
 
-/* The document that the lead has read, on all ranks of its group. */
-static void share_document(explainer *self)
+void explain_share_document(explainer *self, bool *example)
 {
     explain_reading *read = &self->read;
     MPI_Comm group = self->settings.group;
-    int64_t sizes[] = {read->document.K, read->document.T, read->document.S, read->document.hides,
-                       read->document.number};
+    int64_t sizes[] = {read->document.K,     read->document.T,      read->document.S,
+                       read->document.hides, read->document.number, *example};
 
     bp_bcast_bytes(sizes, sizeof sizes, 0, group);
+    *example = sizes[5];
     read->document = (bp_explained){.number = sizes[4],
                                     .rankings = self->rankings,
                                     .K = sizes[0],
@@ -602,18 +645,19 @@ static void average(float *mean, int64_t members, int64_t floats)
 }
 
 /* The document at hand, which the lead has read, by its group. */
-static bp_err explain_document(explainer *self)
+static bp_err explain_document(explainer *self, bool example)
 {
     bp_err err = BP_OK;
     bp_explain_form form;
     int64_t floats;
 
-    share_document(self);
+    explain_share_document(self, &example);
     form = explain_form(self, &self->read.document);
     floats = explain_floats(self, &form);
     if (self->read.document.K == 0)
         return BP_OK;
-    memset(self->results, 0, (size_t)((1 + self->members) * floats) * sizeof *self->results);
+    memset(self->results, 0,
+           (size_t)explain_unit_floats(self, &form, example) * sizeof *self->results);
     if (self->prefers && !bp_task_kind_of(&self->settings.info->task)->is_value)
         err = find_choices(self);
     if (err == BP_OK && self->members == 0)
@@ -622,6 +666,9 @@ static bp_err explain_document(explainer *self)
         err = run_methods(self, model_of(self, m), self->results + (1 + m) * floats);
     if (err == BP_OK && self->members > 0)
         average(self->results, self->members, floats);
+    if (err == BP_OK && example && self->examples.weights)
+        err = explain_weights_of(self->results + (1 + self->members) * floats, model_of(self, 0),
+                                 &self->settings, &self->read.document);
     return err;
 }
 
@@ -629,6 +676,7 @@ static bp_err run_unit(void *context, int64_t unit, bp_buffer *out, bool *stoppe
 {
     explainer *self = context;
     const bp_explained *document = &self->read.document;
+    bool example = explain_examples_find(&self->examples, unit) >= 0;
     bp_err err = BP_OK, given;
 
     self->read.document = (bp_explained){0};
@@ -639,7 +687,7 @@ static bp_err run_unit(void *context, int64_t unit, bp_buffer *out, bool *stoppe
         self->read.document.number = unit;
         bp_work_ask_next(self->job);
     }
-    given = explain_document(self);
+    given = explain_document(self, example);
     if (given == BP_ERR_STOPPED) {
         *stopped = true;
         return err;
@@ -649,7 +697,7 @@ static bp_err run_unit(void *context, int64_t unit, bp_buffer *out, bool *stoppe
 
         bp_buffer_add(out, document->targets, (size_t)document->K * sizeof *document->targets);
         bp_buffer_add(out, self->results,
-                      (size_t)((1 + self->members) * explain_floats(self, &form)) * sizeof(float));
+                      (size_t)explain_unit_floats(self, &form, example) * sizeof(float));
     }
     return err == BP_OK ? given : err;
 }
@@ -676,7 +724,18 @@ static bp_err open_job(void *context)
                                        .amount_of = count_targets,
                                        .release = release,
                                        .merge = explain_merge};
+    explain_choice_units(self);
     return err;
+}
+
+/* How hard documents are, if examples are chosen so, comes before; --plan measures what follows. */
+static const bp_work_units *units_at(void *context, int index)
+{
+    explainer *self = context;
+
+    if (self->choice.run && self->job->run && index-- == 0)
+        return &self->choice;
+    return index == 0 ? &self->job->units : NULL;
 }
 
 /* ---- what is said ---- */
@@ -704,6 +763,7 @@ static void report(const void *context)
         json_object_get(json_object_get(self->summary, "methods"), bp_explain_integrated.name);
     int64_t flagged = json_integer_value(json_object_get(integrated, "flagged"));
 
+    explain_setup_report(self);
     if (flagged > 0)
         BP_WARN("explain.incomplete",
                 "the integrated gradients of %" PRId64 " of %" PRId64
@@ -722,7 +782,9 @@ static bool writes(const void *context, const char *file)
         if (strncmp(file, self->methods[k]->name, strcspn(file, ".")) == 0 &&
             strlen(self->methods[k]->name) == strcspn(file, "."))
             return true;
-    return strcmp(file, "summary.json") == 0;
+    if (strcmp(file, EXPLAIN_EXAMPLES_FILE) == 0)
+        return self->examples.weights;
+    return strcmp(file, "summary.json") == 0 || strcmp(file, "index.html") == 0;
 }
 
 const bp_work bp_explain = {.name = "explain",
@@ -731,11 +793,13 @@ const bp_work bp_explain = {.name = "explain",
                             .results = "explanations",
                             .files = bp_explain_files,
                             .writes = writes,
+                            .page = "explain",
                             .describe = describe,
                             .open_model = open_model,
                             .open = open_job,
                             .identify = identify,
                             .say = say,
                             .started = started,
+                            .units = units_at,
                             .report = report,
                             .close = close};

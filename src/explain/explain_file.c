@@ -1,6 +1,6 @@
 /* What is left of explanations: METHOD.h5, whose rows are those of the corpora in their order, and
  * summary.json. Called once all units are done. */
-#include "explain/explain_priv.h"
+#include "explain/pages/pages.h"
 
 #include "base/files/fs.h"
 #include "base/mem.h"
@@ -300,29 +300,48 @@ static bp_err put_document(const explainer *self, method_file *file, int64_t num
     }
     if (file->method->add)
         file->method->add(file->figures, &self->settings, document, results);
+    bp_explain_end_document(file->figures);
     return err;
 }
 
-/* A unit's result: K targets, then what each method has of them. */
-static bp_err put_unit(explainer *self, const bp_part_result *part, method_file *files,
-                       explain_reading *read)
+/* All that is written while documents come by. */
+typedef struct merger {
+    method_file files[EXPLAIN_METHODS];
+    explain_weights_file weights;
+    explain_gathered gathered;
+    explain_reading read;
+} merger;
+
+/* A unit's result: K targets, what each method has of them, and the weights of an example. */
+static bp_err put_unit(explainer *self, const bp_part_result *part, merger *to)
 {
     const bp_explained sizes = document_of(self, part->unit);
     const bp_explain_form form = explain_form(self, &sizes);
+    bool example = explain_examples_find(&self->examples, part->unit) >= 0;
     int64_t floats = explain_floats(self, &form);
-    size_t bytes = (size_t)(sizes.K + (1 + self->members) * floats) * sizeof(float);
+    size_t bytes = (size_t)(sizes.K + explain_unit_floats(self, &form, example)) * sizeof(float);
     bp_err err = bp_part_result_expect(part, sizes.K > 0 ? bytes : 0);
     const float *results =
         (const float *)(const void *)(part->data + (size_t)sizes.K * sizeof(float));
+    explain_shown shown = {
+        &self->settings,       &to->read.document, &form, self->methods, self->count, results, NULL,
+        explain_outcomes(self)};
 
     if (err == BP_OK && sizes.K > 0)
-        err = explain_texts_read(&self->texts, part->unit, read);
+        err = explain_texts_read(&self->texts, part->unit, &to->read);
     if (sizes.K > 0)
-        memcpy(read->targets, part->data, (size_t)sizes.K * sizeof *read->targets);
+        memcpy(to->read.targets, part->data, (size_t)sizes.K * sizeof *to->read.targets);
     for (int k = 0; k < self->count && err == BP_OK && sizes.K > 0; k++) {
-        err = put_document(self, &files[k], part->unit, &read->document, results, floats);
+        err = put_document(self, &to->files[k], part->unit, &to->read.document, results, floats);
         results += bp_explain_floats(self->methods[k], &form);
     }
+    if (example && self->examples.weights && sizes.K > 0) {
+        shown.weights = results + self->members * floats;
+        if (err == BP_OK)
+            err = explain_weights_file_add(&to->weights, shown.weights, &form);
+    }
+    if (err == BP_OK && sizes.K > 0)
+        err = explain_gather_add(&to->gathered, self, part->unit, &shown);
     return err;
 }
 
@@ -337,46 +356,68 @@ static bp_err commit(method_file *file)
     return err;
 }
 
-static bp_err save_summary(explainer *self, const method_file *files)
+static bp_err save_summary(explainer *self, const merger *from)
 {
     char *path = bp_path_join(self->job->folder, "summary.json");
     json_t *methods = json_object();
     bp_err err;
 
     for (int k = 0; k < self->count; k++)
-        (void)json_object_set(methods, files[k].method->name, files[k].figures);
+        (void)json_object_set(methods, from->files[k].method->name, from->files[k].figures);
     self->summary =
         json_pack("{s{ss ss} sI sI so}", "model", "kind", self->job->info.kind, "digest",
                   self->job->info.digest, "documents", (json_int_t)self->texts.documents, "targets",
                   (json_int_t)self->texts.targets, "methods", methods);
+    explain_gather_finish(&from->gathered, self, self->summary);
     err = bp_json_save(path, self->summary);
     bp_free(path);
     return err;
 }
 
+static bp_err begin_all(explainer *self, merger *to)
+{
+    bp_err err = explain_choose(self);
+
+    for (int k = 0; k < self->count && err == BP_OK; k++) {
+        to->files[k].method = self->methods[k];
+        err = begin(self, &to->files[k]);
+    }
+    if (err == BP_OK)
+        err = explain_weights_file_begin(&to->weights, self);
+    return err == BP_OK ? explain_gather_begin(&to->gathered, self) : err;
+}
+
+static bp_err commit_all(explainer *self, merger *to)
+{
+    bp_err err = BP_OK;
+
+    for (int k = 0; k < self->count && err == BP_OK; k++)
+        err = commit(&to->files[k]);
+    if (err == BP_OK)
+        err = explain_weights_file_commit(&to->weights);
+    return err == BP_OK ? save_summary(self, to) : err;
+}
+
 bp_err explain_merge(void *context, bp_parts *parts)
 {
     explainer *self = context;
-    explain_reading read;
-    method_file files[EXPLAIN_METHODS] = {0};
+    merger to = {0};
     bp_part_result part = {0};
-    bp_err err = BP_OK;
+    bp_err err = begin_all(self, &to);
 
-    explain_reading_new(&read, &self->texts);
-    for (int k = 0; k < self->count && err == BP_OK; k++) {
-        files[k].method = self->methods[k];
-        err = begin(self, &files[k]);
-    }
+    explain_reading_new(&to.read, &self->texts);
     while (err == BP_OK && bp_parts_next(parts, &part, &err))
-        err = put_unit(self, &part, files, &read);
-    for (int k = 0; k < self->count && err == BP_OK; k++)
-        err = commit(&files[k]);
+        err = put_unit(self, &part, &to);
     if (err == BP_OK)
-        err = save_summary(self, files);
+        err = commit_all(self, &to);
+    if (err == BP_OK)
+        explain_index_write(&to.gathered, self, self->summary);
     for (int k = 0; k < self->count; k++) {
-        bp_h5_draft_end(&files[k].draft);
-        json_decref(files[k].figures);
+        bp_h5_draft_end(&to.files[k].draft);
+        json_decref(to.files[k].figures);
     }
-    explain_reading_clear(&read);
+    explain_weights_file_end(&to.weights);
+    explain_gather_clear(&to.gathered);
+    explain_reading_clear(&to.read);
     return err;
 }

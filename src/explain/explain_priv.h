@@ -2,6 +2,7 @@
 #ifndef BP_EXPLAIN_EXPLAIN_PRIV_H
 #define BP_EXPLAIN_EXPLAIN_PRIV_H
 
+#include "explain/examples.h"
 #include "explain/explain.h"
 #include "explain/texts.h"
 #include "explain/words.h"
@@ -26,11 +27,14 @@ typedef struct explainer {
     int64_t members;       /* of an ensemble, which are explained one after another; 0: one model */
     bp_ensemble_list list; /* of them, on the coordinator */
     float *results; /* [1 + members][floats] of the document at hand: of the model or the mean, then
-                       of members */
+                       of members; then the weights of an example */
     explain_words words;
     const char *ranks[EXPLAIN_METHODS]; /* of bp_explain_settings */
     bp_explain_ranking rankings[EXPLAIN_METHODS];
-    json_t *summary; /* on the coordinator, at the end */
+    explain_examples examples; /* once they are chosen: on leads and the coordinator */
+    bool chosen;
+    bp_work_units choice; /* of explain.choose = hardest: how hard each document is */
+    json_t *summary;      /* on the coordinator, at the end */
 } explainer;
 
 /** Floats of all methods' results of a document. */
@@ -59,8 +63,38 @@ void explain_setup_share(explainer *self);
 /** What its array of `ranks` is at in a document's results. */
 void explain_setup_rank(explainer *self, const bp_explain_method *method,
                         const bp_explain_form *form, const float *results);
-/** What changed texts take besides, in floats, of documents of `most` places. Local. */
-int64_t explain_setup_floats(const explainer *self, const bp_config *config, int64_t most);
+/** A warning of Shapley values that too few texts leave open. On the coordinator. */
+void explain_setup_report(const explainer *self);
+/** What changed texts take besides, in floats. Local. */
+int64_t explain_setup_floats(const explainer *self, const bp_config *config,
+                             const bp_explain_form *form, int64_t width);
+/** Which documents are examples, unless it is known: that of explain.choose = hardest comes of the
+ * parts of self->choice. Local, on leads and the coordinator. Errors: those of parts. */
+bp_err explain_choose(explainer *self);
+/** The document that the lead has read, and whether it is an example, on all ranks of its group.
+ * Collective over mesh->model. */
+void explain_share_document(explainer *self, bool *example);
+/** Fills in self->choice (choice.c). */
+void explain_choice_units(explainer *self);
+/** Floats of a unit: all methods' results, and the weights of an example. */
+int64_t explain_unit_floats(const explainer *self, const bp_explain_form *form, bool example);
+
+/* examples.h5 (weights_file.c), written front to back. */
+#define EXPLAIN_EXAMPLES_FILE "examples.h5"
+typedef struct explain_weights_file {
+    bp_h5_draft draft;
+    int64_t values, flows; /* so far */
+} explain_weights_file;
+/** Errors: those of bp_h5_create and of writing; nothing is made of examples without weights. End
+ * after an error too. */
+bp_err explain_weights_file_begin(explain_weights_file *file, const explainer *self);
+bp_err explain_weights_file_add(explain_weights_file *file, const float *floats,
+                                const bp_explain_form *form);
+bp_err explain_weights_file_commit(explain_weights_file *file);
+void explain_weights_file_end(explain_weights_file *file);
+
+/** Names of the classes or tags of a model; NULL: it has none. Local, on ranks that read. */
+const char *const *explain_outcomes(const explainer *self);
 
 /** bp_work_units.merge: METHOD.h5 and summary.json. Errors: those of parts and of writing. */
 bp_err explain_merge(void *context, bp_parts *parts);

@@ -9,6 +9,8 @@ extern const bp_option bp_explain_options[];
 /** Values of bp_explain_options (docs: --help). */
 typedef struct bp_explain_keys {
     const char *model, *corpus;
+    const char *texts, *choose;
+    int64_t examples;
     const char *methods;
     const char *target;
     const char *baseline;

@@ -8,6 +8,7 @@
 #include "io/h5/h5.h"
 #include "mesh/collective.h"
 #include "models/model.h"
+#include "statistics/ratio.h"
 
 /** What words are, for methods that remove them. */
 typedef struct bp_explain_words {
@@ -178,8 +179,13 @@ bp_model_batch bp_explain_whole(const bp_explained *document, int32_t *targets,
  * values; 0: none, and means are not read. Local. */
 void bp_explain_add(json_t *figures, const char *name, int64_t count, const float *means,
                     double weight);
-/** bp_explain_method.finish of figures that are such lists: the means of all values. Local. */
+/** After what a document adds: intervals are by documents. Local. */
+void bp_explain_end_document(json_t *figures);
+/** bp_explain_method.finish of figures that are such lists: the means of all values, and
+ * figures.intervals by the same names. Local. */
 void bp_explain_means(json_t *figures);
+/** [low, high] of 95 %, or null of few documents. New reference. */
+json_t *bp_explain_interval(const bp_ratio *ratio);
 
 /* ---- what methods that go backward have in common (differentiate.c) ---- */
 

@@ -19,7 +19,9 @@ typedef enum explain_target {
 
 /** What is asked of them, equal on all ranks but for the strings. */
 typedef struct explain_wish {
-    const char *corpus, *model; /* paths */
+    const char *corpus, *model;    /* paths */
+    const char *texts;             /* explain.texts, in the place of a corpus; NULL: none */
+    const bp_tokenizer *tokenizer; /* of these */
     const bp_model_info *info;
     int64_t most; /* inputs of a document, and of a source */
     explain_target target;
@@ -76,6 +78,12 @@ void explain_reading_new(explain_reading *read, const explain_texts *texts);
 void explain_reading_clear(explain_reading *read);
 /** A document, on a rank that reads. Errors: those of reading the corpus. */
 bp_err explain_texts_read(explain_texts *texts, int64_t document, explain_reading *read);
+
+/* ---- text_file.c ---- */
+
+/** Opens the corpus that the wish asks for. Local. Errors: those of bp_corpus_open, and of texts
+ * BP_ERR_FORMAT no text, not UTF-8. */
+bp_err explain_corpus_open(bp_corpus **out, const explain_wish *wish);
 
 /* ---- framed.c ---- */
 

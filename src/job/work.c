@@ -51,14 +51,16 @@ static const char *find_missing(const void *context)
     return missing;
 }
 
-static void log_files(const bp_work_job *job)
+static void record_files(const bp_work_job *job)
 {
     bp_buffer names = {0};
     const char *file;
 
     for (int k = 0; (file = file_at(job, k)); k++)
-        if (file[0] != '\0')
+        if (file[0] != '\0') {
             bp_buffer_printf(&names, "%s%s", names.bytes > 0 ? ", " : "", file);
+            bp_run_add_result(job->run, bp_path_in(job->work->name, file).text);
+        }
     if (names.bytes > 0)
         bp_log("in %s: %s", job->folder, names.data);
     bp_buffer_clear(&names);
@@ -66,17 +68,23 @@ static void log_files(const bp_work_job *job)
 
 void bp_work_write_page(bp_work_job *job, const char *name, json_t *page, bp_err err)
 {
-    char *path = bp_path_join(job->folder, PAGE);
+    job->no_page = !bp_work_write_page_at(job, PAGE, name, page, err);
+}
+
+bool bp_work_write_page_at(const bp_work_job *job, const char *file, const char *name, json_t *page,
+                           bp_err err)
+{
+    char *path = bp_path_join(job->folder, file);
 
     bp_report_about(page, bp_run_keys_of(job->config)->dir);
     if (err == BP_OK)
         err = bp_report_page(path, name, page);
-    job->no_page = err != BP_OK;
-    if (job->no_page)
+    if (err != BP_OK)
         bp_warn_failure("the page of the %s was not written: %s", job->work->results,
                         bp_err_text());
     json_decref(page);
     bp_free(path);
+    return err == BP_OK;
 }
 
 /* ---- the run folder ---- */
@@ -155,7 +163,7 @@ static bp_err run(bp_work_job *job)
     if (err == BP_OK && mesh->coordinates && work->report)
         work->report(job->self);
     if (err == BP_OK && mesh->coordinates)
-        log_files(job);
+        record_files(job);
     return err;
 }
 

@@ -96,6 +96,7 @@ struct bp_work {
     const char *const *files;
     /** Is `file` one of them this time? NULL: all are. */
     bool (*writes)(const void *self, const char *file);
+    bool shares_experts; /* mesh.expert may be more than 1: its passes go forward, in units */
     /* The template of index.html (bp_work_write_page), one of the files where it is installed;
      * NULL: there is none. */
     const char *page;
@@ -155,6 +156,9 @@ bool bp_work_keeps_bits(const bp_config *config, const char *key, const char *be
  * err: a fault of what made it. A page that can't be written is a warning. Local, in
  * bp_work_units.merge. */
 void bp_work_write_page(bp_work_job *job, const char *name, json_t *page, bp_err err);
+/** The same of another file, RUN/NAME/`file`. False: it was not written. */
+bool bp_work_write_page_at(const bp_work_job *job, const char *file, const char *name, json_t *page,
+                           bp_err err);
 
 /** Do a unit of the first set, for --plan. Collective over the computing ranks. Errors: the unit's,
  * BP_ERR_STOPPED; may differ between ranks. */

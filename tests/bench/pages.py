@@ -51,6 +51,7 @@ class Language(UncertaintyTest):
         scores = ["score.corpus=register.h5,valid.h5", "score.tokens=yes", "small.ini"]
         make("scores", "score", "score.model=training", *scores)
         make("ensemble-scores", "score", "score.model=members", *scores)
+        make("vectors", "score", "score.model=training", "score.corpus=register.h5", "score.vectors=mean", "small.ini")
         cls.write("prompts.txt", "The old ship\nIn the morning\n")
         make("texts", "generate", "small.ini", "generate.model=members", "generate.prompts=prompts.txt", "generate.tokens=40", "tokenizer.path=tokenizer.json")
         make("study", "uncertainty", "study.ini")

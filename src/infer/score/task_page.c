@@ -202,7 +202,7 @@ static bp_err add_mistakes(json_t *page, const task_scoring *task)
     json_t *rows = json_array();
     bp_tokenizer *tokenizer = NULL;
     int count = 0;
-    bp_err err = score_page_tokenizer(&tokenizer, task->self);
+    bp_err err = score_page_tokenizer(&tokenizer, task->self->corpus, task->self->config);
 
     for (int k = 0; k < MISTAKES; k++)
         list[k] = (mistake){.row = -1};

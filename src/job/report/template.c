@@ -64,6 +64,20 @@ void bp_html_escape(bp_buffer *out, const char *text, size_t bytes)
     }
 }
 
+void bp_script_escape(bp_buffer *out, const char *json)
+{
+    static const char LESS[] = "\\u003c";
+
+    for (size_t plain; *json; json += plain) {
+        plain = strcspn(json, "<");
+        bp_buffer_add(out, json, plain);
+        if (json[plain] == '<') {
+            bp_buffer_add(out, LESS, strlen(LESS));
+            plain++;
+        }
+    }
+}
+
 static bp_err fail(const reader *self, const char *at, const char *what)
 {
     int line = 1;

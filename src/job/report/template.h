@@ -27,5 +27,7 @@ bp_err bp_template_render(bp_buffer *out, const char *text, const char *name, co
 
 /** Add text with & < > " as HTML has them; a control character but tab and line ends is \xNN. */
 void bp_html_escape(bp_buffer *out, const char *text, size_t bytes);
+/** Add text of JSON as a <script> may hold it: no '<' that could end it. */
+void bp_script_escape(bp_buffer *out, const char *json);
 
 #endif

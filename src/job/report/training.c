@@ -10,6 +10,7 @@
 #include "base/printable.h"
 #include "base/process/clock.h"
 #include "job/report/report.h"
+#include "job/report/template.h"
 #include "models/task/kind.h"
 #include "run/run_folder.h"
 #include "run/status/run_history.h"
@@ -34,7 +35,7 @@ typedef struct training {
     int64_t count, curves, points;
     bool thinned; /* a curve has more lines than points */
     bool has_mean;
-    bp_history mean; /* of runs that differ in their seed alone */
+    bp_history mean; /* of runs that differ only in their seed */
 } training;
 
 /* ---- runs ---- */
@@ -303,7 +304,7 @@ static const char *unit_of(const training *self)
     return first ? first : "";
 }
 
-/* Of runs that differ in their seed alone: black, with the band that they span. */
+/* For runs that differ only in their seed: black, with the band that they span. */
 static void describe_mean(json_t *variables, const bp_curve *mean)
 {
     (void)json_array_append_new(json_object_get(variables, "names"), json_string("mean"));
@@ -453,7 +454,7 @@ static json_t *differences_of(const training *self)
     return json_null();
 }
 
-/* Of several runs, above the page: each one's command. */
+/* For several runs, above the page: each one's command. */
 static void add_commands(json_t *page, const training *self)
 {
     json_t *about = json_array();
@@ -501,8 +502,7 @@ static void add_points(json_t *page, const json_t *variables)
     char *text = json_dumps(points, JSON_COMPACT | JSON_ENSURE_ASCII);
     bp_buffer out = {0};
 
-    for (const char *c = text; c && *c; c++)
-        bp_buffer_add(&out, *c == '<' ? "\\u003c" : c, *c == '<' ? strlen("\\u003c") : 1);
+    bp_script_escape(&out, text ? text : "");
     (void)json_object_set_new(page, "values", bp_json_string(out.data ? out.data : "{}"));
     bp_buffer_clear(&out);
     free(text); /* jansson's */

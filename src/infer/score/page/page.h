@@ -28,7 +28,7 @@ void score_page_add_value(json_t *object, const char *key, const char *format, d
 
 /** The tokenizer that the corpora keep, else that of tokenizer.path if it is theirs; NULL: there is
  * none. Errors: those of bp_tokenizer_parse and bp_tokenizer_load. */
-bp_err score_page_tokenizer(bp_tokenizer **out, const struct scorer *self);
+bp_err score_page_tokenizer(bp_tokenizer **out, const bp_corpus *corpus, const bp_config *config);
 /** row.text: the beginning of a document, and row.more: it goes on. Errors: those of reading. */
 bp_err score_page_add_beginning(json_t *row, const bp_tokenizer *tokenizer,
                                 const bp_score_plan *plan, int64_t document);

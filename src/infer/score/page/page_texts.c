@@ -36,10 +36,10 @@ typedef struct texts {
 /* ---- the tokenizer ---- */
 
 /* The one of tokenizer.path, if it is the corpora's. */
-static bp_err load_given(bp_tokenizer **out, const scorer *self)
+static bp_err load_given(bp_tokenizer **out, const bp_corpus *corpus, const bp_config *config)
 {
-    const char *path = bp_run_keys_of(self->config)->tokenizer_path;
-    const char *hash = bp_corpus_tokenizer_hash(self->corpus);
+    const char *path = bp_run_keys_of(config)->tokenizer_path;
+    const char *hash = bp_corpus_tokenizer_hash(corpus);
     bp_err err = path ? bp_tokenizer_load(out, path) : BP_OK;
 
     if (*out && hash[0] && !bp_tokenizer_same_hash(hash, bp_tokenizer_hash(*out)))
@@ -47,9 +47,8 @@ static bp_err load_given(bp_tokenizer **out, const scorer *self)
     return err;
 }
 
-bp_err score_page_tokenizer(bp_tokenizer **out, const scorer *self)
+bp_err score_page_tokenizer(bp_tokenizer **out, const bp_corpus *corpus, const bp_config *config)
 {
-    const bp_corpus *corpus = self->corpus;
     char *text = NULL;
     size_t bytes = 0;
     bp_err err = BP_OK;
@@ -59,7 +58,7 @@ bp_err score_page_tokenizer(bp_tokenizer **out, const scorer *self)
         err = bp_corpus_file_tokenizer(bp_corpus_file_at(corpus, k), &text, &bytes);
     if (err == BP_OK)
         err = text ? bp_tokenizer_parse(out, text, bytes, "the corpus's tokenizer")
-                   : load_given(out, self);
+                   : load_given(out, corpus, config);
     bp_free(text);
     return err;
 }
@@ -357,7 +356,7 @@ bp_err score_page_add_texts(json_t *page, const scorer *self, const bp_score_tab
     candidate *all = NULL;
     int64_t count = 0, least = 0;
     json_t *samples = json_array();
-    bp_err err = score_page_tokenizer(&all_texts.tokenizer, self);
+    bp_err err = score_page_tokenizer(&all_texts.tokenizer, self->corpus, self->config);
 
     all_texts.spaced =
         all_texts.tokenizer && strcmp(bp_tokenizer_kind(all_texts.tokenizer), "word") == 0;

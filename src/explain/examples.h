@@ -1,0 +1,58 @@
+/* Documents of which more is shown than figures: each has a page of its own (explain.examples,
+ * explain.choose), and of a model with attention its weights are kept. Local: no MPI, but where it
+ * is said. */
+#ifndef BP_EXPLAIN_EXAMPLES_H
+#define BP_EXPLAIN_EXAMPLES_H
+
+#include "explain/texts.h"
+
+typedef struct explain_examples {
+    int64_t count;
+    int64_t *documents; /* [count] ascending */
+    bool weights;       /* attention is among the methods, and the model has heads */
+} explain_examples;
+
+/** How explain.choose takes them. */
+typedef enum explain_choice { EXPLAIN_FIRST, EXPLAIN_RANDOM, EXPLAIN_HARDEST } explain_choice;
+
+/** Of the documents with targets, `most` at most. hardness[documents], of
+ * EXPLAIN_HARDEST: the largest are taken, of equal ones the first. Clear afterwards. */
+void explain_examples_choose(explain_examples *out, explain_choice choice, int64_t most,
+                             const explain_texts *texts, const double *hardness, uint64_t seed);
+void explain_examples_clear(explain_examples *examples);
+/** The number of a document's example; -1: it is none. */
+int64_t explain_examples_find(const explain_examples *examples, int64_t document);
+
+/* ---- weights of attention (weights.c) ---- */
+
+/** Places of an example of which attention flow is computed too: it takes T^2 maximum flows. */
+#define EXPLAIN_FLOW_PLACES 64
+/** Weights that are kept of each query and head: all, or the largest of a long document. */
+int64_t explain_weights_kept(const bp_explain_form *form);
+/** Floats of explain_weights_of; 0 of a document without targets. */
+int64_t explain_weights_floats(const bp_explain_form *form);
+
+/** Where the parts of such floats are. */
+typedef struct explain_weights {
+    int64_t T, layers, heads, kept;
+    const float *keys;    /* [layers][heads][T][kept] places by falling weight, -1: none */
+    const float *weights; /* the same shape */
+    const float *flow;    /* [T][T]; NULL: the document is too long for it */
+} explain_weights;
+explain_weights explain_weights_in(const float *floats, const bp_explain_form *form);
+
+/** The weights of a document's attention, by a pass of its own, and its flow.
+ *
+ * Collective: over mesh->model; floats are valid on all its ranks.
+ * Errors:     BP_ERR_SYSTEM memory, those of the pass; the same on all ranks. */
+bp_err explain_weights_of(float *floats, bp_model *lm, const bp_explain_settings *settings,
+                          const bp_explained *document);
+
+/** flow[T][T]: the maximum flow from each place above the last layer to each input, through
+ * capacities (A_l + I) / 2 between neighbouring layers; A = mean[layers][T][T].
+ *
+ * Errors:     BP_ERR_SYSTEM memory.
+ * Source:     Abnar and Zuidema 2020, "Quantifying Attention Flow in Transformers"; Dinic 1970. */
+bp_err explain_flow(float *flow, const float *mean, int64_t layers, int64_t T);
+
+#endif

@@ -1,0 +1,266 @@
+/* What the page of a document shows, as JSON: its tokens, and of each method what colours or lines
+ * are drawn from. Matrices are bytes in base64, since a thousand tokens have a million values.
+ * Called by pages/pages.c. */
+#include "explain/pages/example.h"
+
+#include "base/mem.h"
+#include "job/report/template.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define BYTE_MOST 127 /* a matrix's largest value of a row */
+
+/* ---- numbers ---- */
+
+static void add_base64(bp_buffer *out, const uint8_t *bytes, size_t count)
+{
+    static const char SIGNS[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
+    for (size_t k = 0; k < count; k += 3) {
+        unsigned value = (unsigned)bytes[k] << 16 |
+                         (k + 1 < count ? (unsigned)bytes[k + 1] << 8 : 0) |
+                         (k + 2 < count ? (unsigned)bytes[k + 2] : 0);
+        const char four[] = {SIGNS[value >> 18], SIGNS[value >> 12 & 63],
+                             k + 1 < count ? SIGNS[value >> 6 & 63] : '=',
+                             k + 2 < count ? SIGNS[value & 63] : '='};
+
+        bp_buffer_add(out, four, sizeof four);
+    }
+}
+
+static json_t *base64_json(const uint8_t *bytes, size_t count)
+{
+    bp_buffer text = {0};
+    json_t *out;
+
+    add_base64(&text, bytes, count);
+    out = json_stringn(text.data ? text.data : "", text.bytes);
+    bp_buffer_clear(&text);
+    return out;
+}
+
+/* As many digits as a page shows; null: it is not finite. */
+static json_t *number_json(double value)
+{
+    double power = value == 0 ? 1 : pow(10, 3 - floor(log10(fabs(value))));
+
+    return bp_json_real(isfinite(value) && isfinite(power) ? round(value * power) / power : value);
+}
+
+static json_t *list_json(const float *values, int64_t count)
+{
+    json_t *list = json_array();
+
+    for (int64_t k = 0; k < count; k++)
+        (void)json_array_append_new(list, number_json((double)values[k]));
+    return list;
+}
+
+/* ---- matrices ---- */
+
+/* Bytes from -127 to 127 of each row's largest value, which `scale` has. */
+static json_t *matrix_json(const explain_shown *shown, const explain_matrix *matrix)
+{
+    const bp_explained *document = shown->document;
+    int64_t count = 0;
+    uint8_t *bytes =
+        bp_alloc("explain.page", document->K * explain_matrix_columns(matrix, document), 1);
+    json_t *scales = json_array(), *out;
+    bool has_sign = false;
+
+    for (int64_t k = 0; k < document->K; k++) {
+        const float *row = explain_matrix_row(matrix, document, k);
+        int64_t extent =
+            matrix->of_source ? document->S : bp_explain_length(shown->settings, document, k);
+        double most = 0;
+
+        for (int64_t t = 0; t < extent; t++) {
+            most = fmax(most, fabs((double)row[t]));
+            has_sign = has_sign || row[t] < 0;
+        }
+        for (int64_t t = 0; t < extent; t++)
+            bytes[count++] =
+                (uint8_t)(most > 0 ? (int)lround((double)row[t] / most * BYTE_MOST) + 128 : 128);
+        (void)json_array_append_new(scales, number_json(most));
+    }
+    out = json_pack("{ss ss sb sb so so}", "method", matrix->method->name, "name",
+                    matrix->array->name, "source", (int)matrix->of_source, "signed", (int)has_sign,
+                    "scale", scales, "bytes", base64_json(bytes, (size_t)count));
+    bp_free(bytes);
+    return out;
+}
+
+/* ---- the lens ---- */
+
+/* Texts of the tokens that lists of ids name, each once: {"id": text}. */
+static void add_names(json_t *names, const explain_speller *speller, const float *ids,
+                      int64_t count)
+{
+    for (int64_t k = 0; k < count; k++) {
+        char key[24];
+
+        (void)snprintf(key, sizeof key, "%.0f", (double)ids[k]);
+        if (ids[k] >= 0 && !json_object_get(names, key))
+            (void)json_object_set_new(names, key, explain_token_json(speller, (int64_t)ids[k]));
+    }
+}
+
+static void add_layers(json_t *lens, const explain_shown *shown, const explain_speller *speller,
+                       const bp_explain_array *array, const float *values)
+{
+    int64_t count = bp_explain_values(array, shown->form);
+
+    (void)json_object_set_new(lens, array->name, list_json(values, count));
+    if (array->shape != BP_EXPLAIN_TOPS)
+        return;
+    if (!json_object_get(lens, "names"))
+        (void)json_object_set_new(lens, "names", json_object());
+    add_names(json_object_get(lens, "names"), speller, values, count);
+}
+
+/* ---- attention ---- */
+
+/* Keys as two bytes each, the lower first; 65535: none. Weights as one of 255ths. */
+static json_t *attention_json(const explain_shown *shown)
+{
+    const explain_weights weights = explain_weights_in(shown->weights, shown->form);
+    int64_t values = weights.layers * weights.heads * weights.T * weights.kept;
+    uint8_t *bytes = bp_alloc("explain.page", 3 * values, 1), *of_weights = bytes + 2 * values;
+    json_t *out;
+
+    for (int64_t k = 0; k < values; k++) {
+        unsigned key = weights.keys[k] < 0 ? 65535U : (unsigned)weights.keys[k];
+
+        bytes[2 * k] = (uint8_t)(key & 255);
+        bytes[2 * k + 1] = (uint8_t)(key >> 8);
+        of_weights[k] = (uint8_t)lround((double)weights.weights[k] * 255);
+    }
+    out = json_pack("{sI sI sI so so}", "layers", (json_int_t)weights.layers, "heads",
+                    (json_int_t)weights.heads, "kept", (json_int_t)weights.kept, "keys",
+                    base64_json(bytes, (size_t)(2 * values)), "weights",
+                    base64_json(of_weights, (size_t)values));
+    bp_free(bytes);
+    return out;
+}
+
+/* ---- all ---- */
+
+static void add_arrays(json_t *data, const explain_shown *shown, const explain_speller *speller,
+                       const bp_explain_method *method, const float *at)
+{
+    json_t *values = json_object_get(data, "values"), *lens = json_object_get(data, "lens");
+
+    for (int k = 0; k < BP_EXPLAIN_ARRAYS && method->arrays[k].name; k++) {
+        const bp_explain_array *array = &method->arrays[k];
+
+        if (array->shape == BP_EXPLAIN_BY_LAYER || array->shape == BP_EXPLAIN_TOPS)
+            add_layers(lens, shown, speller, array, at);
+        else if (array->shape == BP_EXPLAIN_BY_TARGET)
+            (void)json_object_set_new(values, array->name, list_json(at, shown->document->K));
+        at += bp_explain_values(array, shown->form);
+    }
+}
+
+char *explain_script_text(const json_t *value)
+{
+    char *text = json_dumps(value, JSON_COMPACT | JSON_ENSURE_ASCII | JSON_REAL_PRECISION(6));
+    bp_buffer out = {0};
+
+    bp_script_escape(&out, text ? text : "{}");
+    free(text); /* jansson's */
+    return bp_buffer_take(&out);
+}
+
+/* What is coloured: the matrices of methods, and attention flow. */
+static void add_matrices(json_t *data, const explain_shown *shown)
+{
+    static const bp_explain_array FLOW = {"flow", BP_EXPLAIN_BY_PLACES};
+    json_t *list = json_object_get(data, "matrices");
+    explain_matrix matrices[EXPLAIN_MATRICES];
+    int count = explain_matrices_in(matrices, shown->settings->info, shown->methods, shown->count,
+                                    shown->results, shown->form);
+
+    if (shown->weights) {
+        const explain_weights weights = explain_weights_in(shown->weights, shown->form);
+        const explain_matrix flow = {.method = &bp_explain_attention,
+                                     .array = &FLOW,
+                                     .values = weights.flow,
+                                     .by_place = true,
+                                     .stride = shown->form->T};
+
+        if (weights.flow)
+            (void)json_array_append_new(list, matrix_json(shown, &flow));
+    }
+    for (int m = 0; m < count; m++)
+        (void)json_array_append_new(list, matrix_json(shown, &matrices[m]));
+}
+
+/* The name of a class or tag, else a token. */
+static json_t *target_json(const explain_shown *shown, const explain_speller *speller,
+                           int32_t target)
+{
+    return shown->outcomes ? bp_json_string(shown->outcomes[target])
+                           : explain_token_json(speller, target);
+}
+
+/* The source of an encoder-decoder, and which of two texts each input is of. */
+static bp_err add_texts(json_t *data, const explain_shown *shown, const explain_speller *speller)
+{
+    const bp_explained *document = shown->document;
+    explain_spans spans = {0};
+    bp_err err = BP_OK;
+
+    if (document->S > 0)
+        err = explain_spans_of(&spans, speller, document->sources, document->S);
+    if (err == BP_OK && document->S > 0)
+        (void)json_object_set_new(data, "sources", explain_spans_json(&spans));
+    explain_spans_clear(&spans);
+    if (document->segments) {
+        json_t *segments = json_array();
+        bool two = false;
+
+        for (int64_t t = 0; t < document->T; t++) {
+            two = two || document->segments[t] > 0;
+            (void)json_array_append_new(segments, json_integer(document->segments[t]));
+        }
+        if (two)
+            (void)json_object_set(data, "segments", segments);
+        json_decref(segments);
+    }
+    return err;
+}
+
+bp_err explain_example_data(char **out, const explain_shown *shown, const explain_speller *speller)
+{
+    const bp_explained *document = shown->document;
+    explain_spans spans;
+    bp_err err = explain_spans_of(&spans, speller, document->inputs, document->T);
+    json_t *targets = json_array(), *places = json_array(),
+           *data = json_pack("{so so s[] s{} s{} sb}", "targets", targets, "places", places,
+                             "matrices", "values", "lens", "causal",
+                             (int)(bp_explain_is_causal(shown->settings->info) &&
+                                   !bp_task_has_head(&shown->settings->info->task)));
+    const float *at = shown->results;
+
+    (void)json_object_set_new(data, "inputs", explain_spans_json(&spans));
+    for (int64_t k = 0; k < document->K; k++) {
+        (void)json_array_append_new(places, json_integer(document->places[k]));
+        (void)json_array_append_new(targets, target_json(shown, speller, document->targets[k]));
+    }
+    for (int k = 0; k < shown->count; k++) {
+        add_arrays(data, shown, speller, shown->methods[k], at);
+        at += bp_explain_floats(shown->methods[k], shown->form);
+    }
+    add_matrices(data, shown);
+    if (err == BP_OK)
+        err = add_texts(data, shown, speller);
+    if (shown->weights)
+        (void)json_object_set_new(data, "attention", attention_json(shown));
+    *out = err == BP_OK ? explain_script_text(data) : NULL;
+    json_decref(data);
+    explain_spans_clear(&spans);
+    return err;
+}

@@ -1,0 +1,28 @@
+/* The page of one document: RUN/explain/example-N.html. Local: no MPI. */
+#ifndef BP_EXPLAIN_PAGES_EXAMPLE_H
+#define BP_EXPLAIN_PAGES_EXAMPLE_H
+
+#include "explain/examples.h"
+#include "explain/pages/matrices.h"
+#include "explain/pages/spans.h"
+
+/** What of a document is shown. */
+typedef struct explain_shown {
+    const bp_explain_settings *settings;
+    const bp_explained *document;
+    const bp_explain_form *form;
+    const bp_explain_method *const *methods; /* [count] */
+    int count;
+    const float *results;        /* of the methods, one after another */
+    const float *weights;        /* explain_weights_of; NULL: there are none */
+    const char *const *outcomes; /* names of classes or tags; NULL: targets are tokens */
+} explain_shown;
+
+/** What the page's script reads, as text that ends no <script>: docs/explanation.md. Errors: those
+ * of texts of tokens. Owns: bp_free(). */
+bp_err explain_example_data(char **out, const explain_shown *shown, const explain_speller *speller);
+
+/** Text of JSON for a <script>. Free with bp_free(). */
+char *explain_script_text(const json_t *value);
+
+#endif

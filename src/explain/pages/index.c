@@ -1,0 +1,264 @@
+/* index.html: summary.json as tables, with the examples. Called by explain_file.c. */
+#include "explain/pages/pages.h"
+
+#include "base/mem.h"
+#include "infer/score/page/page.h"
+#include "job/report/figures.h"
+
+#include <math.h>
+#include <string.h>
+
+/* A figure as text, by the width of its interval. */
+static void put_figure(json_t *cell, const json_t *value, const json_t *interval)
+{
+    double low = json_number_value(json_array_get(interval, 0)),
+           high = json_number_value(json_array_get(interval, 1)),
+           error = json_is_array(interval) ? (high - low) / 2 : NAN;
+
+    if (!json_is_number(value))
+        return;
+    score_page_add_figure(cell, "value", json_number_value(value), error);
+    if (json_is_array(interval)) {
+        score_page_add_figure(cell, "low", low, error);
+        score_page_add_figure(cell, "high", high, error);
+    }
+}
+
+/* ---- figures by head ---- */
+
+static double largest_of(const json_t *list)
+{
+    double most = 0;
+    const json_t *value;
+    size_t k;
+
+    json_array_foreach(list, k, value) most = fmax(most, fabs(json_number_value(value)));
+    return most;
+}
+
+static json_t *grid_row(const json_t *values, const json_t *intervals, int64_t layer, int64_t heads)
+{
+    json_t *cells = json_array();
+    double most = largest_of(values);
+
+    for (int64_t h = 0; h < heads; h++) {
+        size_t k = (size_t)(layer * heads + h);
+        const json_t *value = json_array_get(values, k);
+        json_t *cell = json_object();
+
+        put_figure(cell, value, json_array_get(intervals, k));
+        score_page_add_value(cell, "share", "%.3f",
+                             most > 0 ? fabs(json_number_value(value)) / most : 0);
+        (void)json_array_append_new(cells, cell);
+    }
+    return json_pack("{sI so}", "layer", (json_int_t)layer, "cells", cells);
+}
+
+/* Where the page of a document is; null: it has none. */
+static json_t *page_of(const explain_gathered *gathered, const json_t *document)
+{
+    const json_t *example;
+    size_t k;
+
+    json_array_foreach(
+        gathered->examples, k,
+        example) if (json_equal(json_object_get(example, "document"),
+                                document)) return json_incref(json_object_get(example, "page"));
+    return json_null();
+}
+
+static json_t *largest_rows(const explain_gathered *gathered, const json_t *list)
+{
+    json_t *rows = json_array(), *one;
+    size_t k;
+
+    json_array_foreach((json_t *)list, k, one)
+    {
+        json_t *row = json_copy(one);
+
+        put_figure(row, json_object_get(one, "value"), NULL);
+        (void)json_object_set_new(row, "page", page_of(gathered, json_object_get(one, "document")));
+        (void)json_array_append_new(rows, row);
+    }
+    return rows;
+}
+
+static json_t *grid_of(const explain_gathered *gathered, const explainer *self,
+                       const json_t *figures, const char *name)
+{
+    const json_t *values = json_object_get(figures, name),
+                 *intervals = json_object_get(json_object_get(figures, "intervals"), name);
+    json_t *heads = json_array(), *rows = json_array();
+
+    for (int64_t h = 0; h < self->settings.info->heads; h++)
+        (void)json_array_append_new(heads, json_integer(h));
+    for (int64_t l = 0; l < self->settings.info->layers; l++)
+        (void)json_array_append_new(rows,
+                                    grid_row(values, intervals, l, self->settings.info->heads));
+    return json_pack(
+        "{ss so so so}", "name", name, "heads", heads, "rows", rows, "largest",
+        largest_rows(gathered, json_object_get(json_object_get(figures, "largest"), name)));
+}
+
+/* ---- figures by layer, and others ---- */
+
+static json_t *layers_of(const explainer *self, const json_t *figures)
+{
+    json_t *titles = json_array(), *rows = json_array(), *list;
+    const char *name;
+
+    for (int64_t l = 0; l <= self->settings.info->layers; l++) {
+        json_t *cells = json_array();
+
+        json_object_foreach((json_t *)figures, name, list)
+        {
+            json_t *cell = json_object();
+
+            if (!json_is_array(list) ||
+                json_array_size(list) != (size_t)self->settings.info->layers + 1) {
+                json_decref(cell);
+                continue;
+            }
+            if (l == 0)
+                (void)json_array_append_new(titles, json_string(name));
+            put_figure(cell, json_array_get(list, (size_t)l),
+                       json_array_get(json_object_get(json_object_get(figures, "intervals"), name),
+                                      (size_t)l));
+            (void)json_array_append_new(cells, cell);
+        }
+        (void)json_array_append_new(rows,
+                                    json_pack("{sI so}", "layer", (json_int_t)l, "cells", cells));
+    }
+    if (json_array_size(titles) > 0)
+        return json_pack("{so so}", "titles", titles, "rows", rows);
+    json_decref(titles);
+    json_decref(rows);
+    return json_null();
+}
+
+static json_t *scalars_of(const json_t *figures)
+{
+    json_t *rows = json_array(), *value;
+    const char *name;
+
+    json_object_foreach((json_t *)figures, name, value)
+    {
+        json_t *row = json_pack("{ss}", "name", name);
+
+        if (json_is_integer(value))
+            (void)json_object_set(row, "value", value);
+        else
+            put_figure(row, value, json_object_get(json_object_get(figures, "intervals"), name));
+        if (json_object_get(row, "value"))
+            (void)json_array_append(rows, row);
+        json_decref(row);
+    }
+    return rows;
+}
+
+/* ---- words ---- */
+
+static json_t *word_rows(const json_t *list)
+{
+    json_t *rows = json_array(), *one;
+    size_t k;
+
+    json_array_foreach((json_t *)list, k, one)
+    {
+        json_t *row = json_copy(one);
+
+        put_figure(row, json_object_get(one, "mean"), json_object_get(one, "interval"));
+        (void)json_array_append_new(rows, row);
+    }
+    return rows;
+}
+
+static void add_words(json_t *tables, const char *name, const char *outcome, const json_t *lists)
+{
+    json_t *smallest = word_rows(json_object_get(lists, "smallest"));
+
+    (void)json_array_append_new(
+        tables, json_pack("{ss ss* so sb so}", "name", name, "outcome", outcome, "largest",
+                          word_rows(json_object_get(lists, "largest")), "signed",
+                          json_array_size(smallest) > 0, "smallest", smallest));
+}
+
+static json_t *words_of(const json_t *figures)
+{
+    json_t *tables = json_array(), *lists, *of;
+    const char *name, *outcome;
+
+    json_object_foreach(json_object_get(figures, "words"), name, lists)
+    {
+        if (json_is_array(json_object_get(lists, "largest")))
+            add_words(tables, name, NULL, lists);
+        else
+            json_object_foreach(lists, outcome, of) add_words(tables, name, outcome, of);
+    }
+    return tables;
+}
+
+/* ---- all ---- */
+
+static json_t *method_of(const explain_gathered *gathered, const explainer *self, int m,
+                         const json_t *figures)
+{
+    const bp_explain_method *method = self->methods[m];
+    json_t *grids = json_array();
+
+    for (int k = 0; k < BP_EXPLAIN_ARRAYS && method->arrays[k].name; k++)
+        if (method->arrays[k].shape == BP_EXPLAIN_BY_HEAD &&
+            json_is_array(json_object_get(figures, method->arrays[k].name)))
+            (void)json_array_append_new(grids,
+                                        grid_of(gathered, self, figures, method->arrays[k].name));
+    return json_pack("{ss ss so so so so}", "name", method->name, "help", method->help, "grids",
+                     grids, "layers", layers_of(self, figures), "scalars", scalars_of(figures),
+                     "words", words_of(figures));
+}
+
+static json_t *agreement_of(const json_t *list)
+{
+    json_t *rows = json_array(), *one;
+    size_t k;
+
+    json_array_foreach((json_t *)list, k, one)
+    {
+        json_t *row = json_copy(one);
+
+        put_figure(row, json_object_get(one, "spearman"), json_object_get(one, "interval"));
+        (void)json_array_append_new(rows, row);
+    }
+    return rows;
+}
+
+/* What is explained of each prediction. */
+static const char *target_of(const explainer *self)
+{
+    static const char *const WORDS[] = {[EXPLAIN_NEXT] = "the token that follows",
+                                        [EXPLAIN_BEST] = "the outcome that the model prefers",
+                                        [EXPLAIN_LABEL] = "the outcome that the corpus has",
+                                        [EXPLAIN_EVERY] = "each outcome",
+                                        [EXPLAIN_CLASS] = "one outcome",
+                                        [EXPLAIN_HIDDEN] = "the token that is masked"};
+
+    return WORDS[self->target];
+}
+
+void explain_index_write(const explain_gathered *gathered, explainer *self, const json_t *summary)
+{
+    const bp_explain_keys *keys = bp_explain_keys_of(self->job->config);
+    json_t *methods = json_array(),
+           *page = json_pack("{so so so sI sI ss so sO}", "title", explain_title(keys->model, NULL),
+                             "model", score_page_text(keys->model, strlen(keys->model)), "methods",
+                             methods, "documents", (json_int_t)self->texts.documents, "targets",
+                             (json_int_t)self->texts.targets, "target", target_of(self),
+                             "agreement", agreement_of(json_object_get(summary, "agreement")),
+                             "examples", gathered->listed);
+
+    for (int m = 0; m < self->count; m++)
+        (void)json_array_append_new(methods,
+                                    method_of(gathered, self, m,
+                                              json_object_get(json_object_get(summary, "methods"),
+                                                              self->methods[m]->name)));
+    bp_work_write_page(self->job, "explain", page, BP_OK);
+}

@@ -1,0 +1,280 @@
+/* Documents as they come by in the merge: pages of examples, words, methods beside each other.
+ * Called by explain_file.c. */
+#include "explain/pages/pages.h"
+
+#include "base/config/run_options.h"
+#include "base/files/fs.h"
+#include "base/mem.h"
+#include "infer/score/page/page.h"
+#include "job/report/report.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#define LARGEST     5  /* documents of each statistic of heads */
+#define BEGIN_SPANS 24 /* of a document's text, in lists */
+#define MOST_GROUPS 32 /* classes whose words are listed */
+#define ID_BYTES    1025
+
+bp_err explain_gather_begin(explain_gathered *gathered, const explainer *self)
+{
+    const bp_task_shape *task = &self->job->info.task;
+
+    gathered->outcomes = explain_outcomes(self);
+    gathered->groups = !gathered->outcomes            ? 1
+                       : task->outcomes < MOST_GROUPS ? task->outcomes
+                                                      : MOST_GROUPS;
+    gathered->words = explain_words_new(gathered->groups);
+    gathered->agreement = explain_agreement_new();
+    gathered->largest = json_object();
+    gathered->examples = json_array();
+    gathered->listed = json_array();
+    return explain_speller_open(&gathered->speller, self->texts.corpus, self->job->config);
+}
+
+void explain_gather_clear(explain_gathered *gathered)
+{
+    explain_words_free(&gathered->words);
+    explain_agreement_free(&gathered->agreement);
+    json_decref(gathered->largest);
+    json_decref(gathered->examples);
+    json_decref(gathered->listed);
+    explain_speller_clear(&gathered->speller);
+}
+
+const char *const *explain_outcomes(const explainer *self)
+{
+    const bp_task_shape *task = &self->job->info.task;
+
+    return bp_task_has_head(task) && bp_task_kind_of(task)->has_names ? self->texts.examples.names
+                                                                      : NULL;
+}
+
+/* ---- a document in lists ---- */
+
+/* Its id, else "document N". New reference. */
+static json_t *id_of(const explainer *self, int64_t number)
+{
+    bp_corpus *corpus = self->texts.corpus;
+    int64_t own = self->texts.framed ? explain_framed_document(&self->texts, number) : number,
+            documents;
+    char id[ID_BYTES] = "";
+
+    for (int64_t f = 0; f < bp_corpus_files(corpus); f++, own -= documents) {
+        documents = bp_corpus_file_info(bp_corpus_file_at(corpus, f))->documents;
+        if (own >= documents)
+            continue;
+        (void)bp_corpus_file_doc_id(bp_corpus_file_at(corpus, f), own, id, sizeof id);
+        break;
+    }
+    if (id[0] == '\0')
+        (void)snprintf(id, sizeof id, "document %" PRId64, own);
+    return score_page_text(id, strlen(id));
+}
+
+/* The beginning of its text. New reference. */
+static json_t *beginning_of(const explain_spans *spans)
+{
+    bp_buffer text = {0};
+    json_t *out;
+
+    for (int64_t s = 0; s < spans->count && s < BEGIN_SPANS; s++) {
+        const explain_span *span = &spans->list[s];
+
+        if (span->space)
+            bp_buffer_printf(&text, " ");
+        bp_buffer_add(&text, spans->texts.data + span->text, span->bytes);
+    }
+    out = json_stringn(text.data ? text.data : "", text.bytes);
+    bp_buffer_clear(&text);
+    return out;
+}
+
+/* ---- statistics of heads ---- */
+
+/* Puts a document where its value belongs among the largest. */
+static void insert(json_t *list, double value, json_t *row)
+{
+    size_t at = 0;
+
+    while (at < json_array_size(list) &&
+           json_real_value(json_object_get(json_array_get(list, at), "value")) >= value)
+        at++;
+    (void)json_array_insert_new(list, at, row);
+    if (json_array_size(list) > LARGEST)
+        (void)json_array_remove(list, LARGEST);
+}
+
+static json_t *lists_of(json_t *object, const char *name, bool of_list)
+{
+    json_t *found = json_object_get(object, name);
+
+    if (!found) {
+        found = of_list ? json_array() : json_object();
+        (void)json_object_set_new(object, name, found);
+    }
+    return found;
+}
+
+static void add_largest(json_t *list, const explainer *self, int64_t number, const float *values,
+                        const bp_explain_form *form, const explain_spans *spans)
+{
+    int64_t best = -1;
+
+    for (int64_t h = 0; h < form->layers * form->heads; h++)
+        if (isfinite(values[h]) && (best < 0 || values[h] > values[best]))
+            best = h;
+    if (best < 0 || (json_array_size(list) == LARGEST &&
+                     json_real_value(json_object_get(json_array_get(list, LARGEST - 1), "value")) >=
+                         (double)values[best]))
+        return;
+    insert(list, (double)values[best],
+           json_pack("{sf sI sI sI so so}", "value", (double)values[best], "layer",
+                     (json_int_t)(best / form->heads), "head", (json_int_t)(best % form->heads),
+                     "document", (json_int_t)number, "id", id_of(self, number), "text",
+                     beginning_of(spans)));
+}
+
+static void add_heads(explain_gathered *gathered, const explainer *self, int64_t number,
+                      const explain_shown *shown, const explain_spans *spans)
+{
+    const float *at = shown->results;
+
+    for (int m = 0; m < shown->count; m++)
+        for (int k = 0; k < BP_EXPLAIN_ARRAYS && shown->methods[m]->arrays[k].name; k++) {
+            const bp_explain_array *array = &shown->methods[m]->arrays[k];
+
+            if (array->shape == BP_EXPLAIN_BY_HEAD)
+                add_largest(lists_of(lists_of(gathered->largest, shown->methods[m]->name, false),
+                                     array->name, true),
+                            self, number, at, shown->form, spans);
+            at += bp_explain_values(array, shown->form);
+        }
+}
+
+/* ---- examples ---- */
+
+static bp_err add_example(explain_gathered *gathered, explainer *self, int64_t number,
+                          const explain_shown *shown, const explain_spans *spans)
+{
+    int64_t example = explain_examples_find(&self->examples, number);
+    char *name = bp_sprintf("example-%" PRId64 ".html", example + 1), *data = NULL;
+    json_t *id = id_of(self, number), *row, *page;
+    bp_err err = explain_example_data(&data, shown, &gathered->speller);
+
+    if (err == BP_OK) {
+        row = json_pack("{sI sO ss sI}", "document", (json_int_t)number, "id", id, "page", name,
+                        "targets", (json_int_t)shown->document->K);
+        (void)json_array_append(gathered->examples, row);
+        page = json_copy(row);
+        (void)json_object_set_new(page, "text", beginning_of(spans));
+        (void)json_array_append_new(gathered->listed, page);
+        page = json_copy(row);
+        (void)json_object_set_new(page, "data", json_string(data));
+        (void)json_object_set_new(page, "title",
+                                  explain_title(bp_explain_keys_of(self->job->config)->model, id));
+        (void)json_object_set_new(page, "cut", json_boolean(self->texts.cut > 0));
+        bp_work_write_page_at(self->job, name, "explain-example", page, BP_OK);
+        json_decref(row);
+    }
+    bp_free(data);
+    bp_free(name);
+    json_decref(id);
+    return err;
+}
+
+json_t *explain_title(const char *model, const json_t *id)
+{
+    char *text = id ? bp_sprintf("Explanation of %s by %s", json_string_value(id), model)
+                    : bp_sprintf("Explanations of %s", model);
+    json_t *title = score_page_text(text, strlen(text));
+
+    bp_free(text);
+    return title;
+}
+
+/* Without those over sources. */
+static int inputs_alone(explain_matrix *matrices, int count)
+{
+    int kept = 0;
+
+    for (int m = 0; m < count; m++)
+        if (!matrices[m].of_source)
+            matrices[kept++] = matrices[m];
+    return kept;
+}
+
+bp_err explain_gather_add(explain_gathered *gathered, explainer *self, int64_t number,
+                          const explain_shown *shown)
+{
+    explain_matrix matrices[EXPLAIN_MATRICES];
+    explain_spans spans;
+    int count =
+        inputs_alone(matrices, explain_matrices_in(matrices, shown->settings->info, shown->methods,
+                                                   shown->count, shown->results, shown->form));
+    bp_err err =
+        explain_spans_of(&spans, &gathered->speller, shown->document->inputs, shown->document->T);
+
+    gathered->matrix_count = count;
+    for (int m = 0; m < count; m++) {
+        gathered->matrices[m] = matrices[m].array;
+        gathered->matrix_methods[m] = matrices[m].method;
+    }
+    if (err == BP_OK)
+        err = explain_words_add(gathered->words, &self->settings, shown->document, &spans, matrices,
+                                count);
+    if (err == BP_OK) {
+        explain_agreement_add(gathered->agreement, &self->settings, shown->document, matrices,
+                              count);
+        add_heads(gathered, self, number, shown, &spans);
+    }
+    if (err == BP_OK && explain_examples_find(&self->examples, number) >= 0)
+        err = add_example(gathered, self, number, shown, &spans);
+    explain_spans_clear(&spans);
+    return err;
+}
+
+/* ---- summary.json ---- */
+
+/* Documents that a listed word is in: one of twenty of the corpus, 2 to 10. */
+static int64_t least_documents(int64_t documents)
+{
+    int64_t least = documents / 20 < BP_FEW_DOCUMENTS ? documents / 20 : BP_FEW_DOCUMENTS;
+
+    return documents < 2 ? 1 : least < 2 ? 2 : least;
+}
+
+/* words.ARRAY, or words.ARRAY.CLASS. */
+static void add_words(const explain_gathered *gathered, json_t *words, int m, int64_t least)
+{
+    const char *name = gathered->matrices[m]->name;
+
+    if (!gathered->outcomes)
+        (void)json_object_set_new(words, name, explain_words_json(gathered->words, m, 0, least));
+    for (int64_t g = 0; g < gathered->groups && gathered->outcomes; g++)
+        (void)json_object_set_new(lists_of(words, name, false), gathered->outcomes[g],
+                                  explain_words_json(gathered->words, m, g, least));
+}
+
+void explain_gather_finish(const explain_gathered *gathered, const explainer *self, json_t *summary)
+{
+    json_t *methods = json_object_get(summary, "methods");
+    int64_t least = least_documents(self->texts.documents);
+
+    for (int m = 0; m < gathered->matrix_count; m++) {
+        json_t *of = json_object_get(methods, gathered->matrix_methods[m]->name);
+
+        add_words(gathered, lists_of(of, "words", false), m, least);
+    }
+    for (int m = 0; m < self->count; m++) {
+        json_t *largest = json_object_get(gathered->largest, self->methods[m]->name);
+
+        if (largest)
+            (void)json_object_set(json_object_get(methods, self->methods[m]->name), "largest",
+                                  largest);
+    }
+    (void)json_object_set_new(summary, "agreement", explain_agreement_json(gathered->agreement));
+    (void)json_object_set(summary, "examples", gathered->examples);
+}

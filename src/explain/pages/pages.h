@@ -1,0 +1,40 @@
+/* What people look at: index.html, with the figures over the corpus, and a page an example; and
+ * the figures of summary.json that need all methods, or words. Local: no MPI. */
+#ifndef BP_EXPLAIN_PAGES_PAGES_H
+#define BP_EXPLAIN_PAGES_PAGES_H
+
+#include "explain/explain_priv.h"
+#include "explain/pages/example.h"
+#include "explain/pages/words.h"
+
+/** What is gathered while documents come by. */
+typedef struct explain_gathered {
+    explain_speller speller;
+    const char *const *outcomes; /* [groups] names of classes or tags; NULL: there are none */
+    int64_t groups;
+    explain_words *words;
+    explain_agreement *agreement;
+    json_t *largest;  /* {"METHOD": {"STATISTIC": [{"value", "layer", "head", "document"}...]}} */
+    json_t *examples; /* [{"document", "id", "page", "targets"}...] of summary.json */
+    json_t *listed;   /* the same for the page, with texts */
+    const bp_explain_method *matrix_methods[EXPLAIN_MATRICES];
+    const bp_explain_array *matrices[EXPLAIN_MATRICES];
+    int matrix_count;
+} explain_gathered;
+
+/** Errors: those of explain_speller_open. Clear after an error too. */
+bp_err explain_gather_begin(explain_gathered *gathered, const explainer *self);
+void explain_gather_clear(explain_gathered *gathered);
+/** A document in its turn; of an example the page is written. Errors: those of texts of tokens;
+ * that a page can't be written is a warning. */
+bp_err explain_gather_add(explain_gathered *gathered, explainer *self, int64_t number,
+                          const explain_shown *shown);
+/** Adds "words" and "largest" to the methods of summary.json, and "agreement" and "examples". */
+void explain_gather_finish(const explain_gathered *gathered, const explainer *self,
+                           json_t *summary);
+/** "Explanations of MODEL", or of a document. New reference. */
+json_t *explain_title(const char *model, const json_t *id);
+/** index.html (pages/index.c). What fails is a warning. */
+void explain_index_write(const explain_gathered *gathered, explainer *self, const json_t *summary);
+
+#endif

@@ -1,0 +1,66 @@
+/* explain.texts: a file of texts becomes a corpus in a temporary file, so that all that follows
+ * reads corpora alone. Called by texts.c. */
+#include "explain/texts.h"
+
+#include "base/files/fs.h"
+#include "base/mem.h"
+#include "io/corpus/corpus_build.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define NONE "corpus.no_documents]" /* which names the temporary file */
+
+static bp_err fail_no_text(const char *path)
+{
+    return BP_FAIL(BP_ERR_FORMAT, "explain.no_text",
+                   "there is no text: at explain.texts = %s; give a text a line, or JSON lines "
+                   "with \"text\"",
+                   path);
+}
+
+static bp_err check(const char *path, const bp_corpus_built *built)
+{
+    if (built->invalid_bytes > 0)
+        return BP_FAIL(BP_ERR_FORMAT, "text.not_utf8",
+                       "%" PRId64 " bytes of the text are not valid UTF-8: the first at %s, line "
+                       "%" PRId64 "; save it as UTF-8",
+                       built->invalid_bytes, path, built->invalid_line);
+    if (built->documents == built->empty_documents)
+        return fail_no_text(path);
+    return BP_OK;
+}
+
+/* Each reading rank makes its own, which nobody else sees. */
+bp_err explain_corpus_open(bp_corpus **out, const explain_wish *wish)
+{
+    const char *folder = getenv("TMPDIR");
+    bool json = wish->texts && strstr(bp_path_base(wish->texts), ".jsonl");
+    char *path;
+    bp_corpus_built built;
+    bp_err err;
+
+    if (!wish->texts)
+        return bp_corpus_open(out, wish->corpus);
+    path = bp_sprintf("%s/bagpipe-%ld-texts.h5", folder && folder[0] ? folder : "/tmp",
+                      (long)getpid());
+    const bp_corpus_build build = {.paths = &wish->texts,
+                                   .path_count = 1,
+                                   .format = json ? BP_TEXT_JSONL : BP_TEXT_LINES,
+                                   .format_name = json ? "jsonl" : "lines",
+                                   .tokenizer = wish->tokenizer,
+                                   .tool = "bagpipe explain",
+                                   .out = path};
+    err = bp_corpus_build_file(MPI_COMM_SELF, &build, &built);
+    if (err == BP_ERR_FORMAT && strncmp(bp_err_id(bp_err_message()), NONE, strlen(NONE)) == 0)
+        err = fail_no_text(wish->texts);
+    if (err == BP_OK)
+        err = check(wish->texts, &built);
+    if (err == BP_OK)
+        err = bp_corpus_open(out, path);
+    (void)unlink(path); /* it stays open */
+    bp_free(path);
+    return err;
+}

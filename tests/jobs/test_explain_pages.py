@@ -1,0 +1,219 @@
+"""Pages of bagpipe explain, and what they show: single files without addresses, in which text stays text; the figures behind them against numpy."""
+import base64
+import json
+import os
+import re
+import signal
+
+import bagpipe_test
+from bagpipe_test import program, read_json, run, shared
+from english import english
+from page_test import Page
+from test_explain import Explained, read_tensors
+
+try:
+    import h5py
+    import numpy
+except ImportError:
+    h5py = None
+
+HOSTILE = ('<script>alert(1)</script> <b>markup</b> & "quotes" </script><!-- \u202eevil\u202c', "قال الرجل إن السفينة the ship ועוד מילים",
+           "雨が石に降る。 猫 坐 在 門 邊, é, the ship")
+METHODS = "attention,lens,saliency,gradient"
+MATRICES = ("attention", "saliency", "gradient")
+
+
+def data_of(page):
+    """What the script of an example's page reads."""
+    return json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.S)[1])
+
+
+class Weights(Explained):
+    """examples.h5 against ../shared/reference/explain-tiny."""
+
+    @classmethod
+    def setUpClass(cls):
+        if shared("reference/explain-tiny") is None:
+            raise bagpipe_test.unittest.SkipTest("there is no ../shared/reference/explain-tiny")
+        super().setUpClass()
+
+    def test_weights_and_flow_are_those_of_float64(self):
+        for model in ("gpt2-lmhead-tiny", "llama-tiny"):
+            inputs = read_json(shared(f"reference/explain-tiny/{model}/inputs.json"))
+            config = read_json(shared(f"reference/{model}/config.json"))
+            expected = read_tensors(os.path.join(shared(f"reference/explain-tiny/{model}"), "expected.safetensors"))
+            self.must(["bagpipe-data", "import", shared("reference/" + model), "--out", self.at(model)])
+            self.corpus(model + ".h5", [document["tokens"][1:] for document in inputs["documents"][:3]], config["vocab_size"],
+                        config.get("eos_token_id", inputs["roles"]["begin"]))
+            self.explained("weights_" + model, 0, f"explain.model={self.at(model)}", f"explain.corpus={self.at(model + '.h5')}", "explain.methods=attention",
+                           "explain.examples=2")
+            with h5py.File(os.path.join(self.at("weights_" + model), "explain", "examples.h5")) as file:
+                self.assertEqual(file["document"][:].tolist(), [0, 1])
+                starts, flows = file["weight_start"][:], file["flow_start"][:]
+                for d in range(2):
+                    want = expected[f"doc{d}.attention"]
+                    layers, heads, places, _ = want.shape
+                    kept = file["kept"][d]
+                    self.assertEqual(kept, places)
+                    keys = file["key"][starts[d]:starts[d + 1]].reshape(layers, heads, places, kept)
+                    weights = file["weight"][starts[d]:starts[d + 1]].reshape(keys.shape)
+                    found = numpy.zeros(want.shape)
+                    for at in numpy.argwhere(keys >= 0):
+                        found[at[0], at[1], at[2], int(keys[tuple(at)])] = weights[tuple(at)]
+                    numpy.testing.assert_allclose(found, want, rtol=0, atol=2e-6)
+                    self.assertTrue((numpy.diff(weights, axis=-1) <= 0).all())
+                    if d == 0:
+                        flow = file["flow"][flows[d]:flows[d + 1]].reshape(places, places)
+                        numpy.testing.assert_allclose(flow, expected["doc0.flow"], rtol=0, atol=2e-6)
+
+
+class Pages(Explained):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        text = english(4000)
+        cls.write("text.txt", text)
+        cls.must(["bagpipe-data", "tokenizer", "--size", "300", "--out", cls.at("tokenizer.json"), cls.at("text.txt")])
+        cls.must(["bagpipe-data", "corpus", "--tokenizer", cls.at("tokenizer.json"), "--format", "lines", "--out", cls.at("text.h5"), cls.at("text.txt")])
+        cls.write("few.txt", "".join(line + "\n" for line in [*text.splitlines()[:11], *HOSTILE]))
+        cls.must(["bagpipe-data", "corpus", "--tokenizer", cls.at("tokenizer.json"), "--format", "lines", "--out", cls.at("few.h5"), cls.at("few.txt")])
+        cls.must(["bagpipe", "pretrain", f"run.dir={cls.at('gpt')}", "model.kind=gpt", f"corpus.train={cls.at('text.h5')}", "train.steps=4", "train.batch=4",
+                  "optimizer.lr=0.02", "math.precision=f32", "model.layers=2", "model.width=16", "model.heads=2", "model.context=32"])
+        cls.keys = (f"explain.model={cls.at('gpt')}", f"explain.corpus={cls.at('few.h5')}", "explain.context=24", f"explain.methods={METHODS}")
+
+    def page(self, name, file):
+        with open(os.path.join(self.at(name), "explain", file), encoding="utf-8") as page:
+            return page.read()
+
+    def whole(self):
+        if not os.path.exists(self.at("whole")):
+            self.explained("whole", 0, *self.keys)
+        return "whole"
+
+    def test_pages_are_single_files_in_which_text_stays_text(self):
+        name = self.whole()
+        pages = [file for file in os.listdir(os.path.join(self.at(name), "explain")) if file.endswith(".html")]
+        self.assertEqual(len(pages), 15)
+        for file in pages:
+            text = self.page(name, file)
+            page = Page(text)
+            self.assertEqual(page.stack, [], file)
+            self.assertEqual(len(page.ids), len(set(page.ids)), file)
+            self.assertNotIn("://", text, file)
+            self.assertNotIn("alert(1)</script>", text, file)
+            for link in page.links:
+                self.assertTrue(os.path.exists(os.path.join(self.at(name), "explain", link)), link)
+            for about in ("Run", "Model", "Corpus", "Command", "Version", "Date"):
+                self.assertIn(about, page.named("dt"), file)
+        index = Page(self.page(name, "index.html"))
+        self.assertIn("few.txt:12", index.named("a"))
+        hostile = data_of(self.page(name, "example-12.html"))
+        self.assertIn("<script>", "".join(hostile["inputs"]["text"]))
+        self.assertEqual(sum(hostile["inputs"]["count"]), len(hostile["places"]))
+        cjk = "".join(data_of(self.page(name, "example-14.html"))["inputs"]["text"])
+        self.assertIn("雨", cjk)
+
+    def test_colours_are_the_values_of_the_files(self):
+        name = self.whole()
+        arrays = {array: values for method in MATRICES for array, values in self.arrays(name, method).items()}
+        data = data_of(self.page(name, "example-3.html"))
+        self.assertLessEqual({"rollout", "saliency_l1", "saliency_l2", "gradient_x_input"}, {matrix["name"] for matrix in data["matrices"]})
+        for matrix in data["matrices"]:
+            if matrix["name"] == "flow":
+                continue
+            cells = (numpy.frombuffer(base64.b64decode(matrix["bytes"]), numpy.uint8).astype(float) - 128) / 127
+            rows = numpy.split(cells, numpy.cumsum(range(1, len(matrix["scale"])))[:])
+            for k, (row, scale) in enumerate(zip(rows, matrix["scale"])):
+                want = arrays[matrix["name"]][2][k][:k + 1]
+                numpy.testing.assert_allclose(row * scale, want, rtol=0, atol=6e-3 * numpy.abs(want).max() + 1e-30, err_msg=matrix["name"])
+        with h5py.File(os.path.join(self.at(name), "explain", "lens.h5")) as file:
+            start, end = file["target_start"][2:4]
+            numpy.testing.assert_array_equal(file["rank"][start:end].ravel(), data["lens"]["rank"])
+            numpy.testing.assert_array_equal(file["top5"][start:end].ravel(), data["lens"]["top5"])
+
+    def test_intervals_words_and_agreement_are_those_of_numpy(self):
+        name = self.whole()
+        summary = read_json(self.at(name), "explain", "summary.json")
+        with h5py.File(os.path.join(self.at(name), "explain", "lens.h5")) as file:
+            starts, values = file["target_start"][:], file["entropy"][:].astype(float)
+        sums = numpy.array([values[starts[d]:starts[d + 1]].sum(axis=0) for d in range(len(starts) - 1)])
+        sizes = numpy.diff(starts)
+        mean, n = sums.sum(axis=0) / sizes.sum(), len(sizes)
+        error = numpy.sqrt(((sums - mean * sizes[:, None]) ** 2).sum(axis=0) * n / (n - 1)) / sizes.sum() * 2.1603686564610127  # t, 13 degrees of freedom
+        figures = summary["methods"]["lens"]
+        numpy.testing.assert_allclose(figures["entropy"], mean, rtol=1e-6)
+        numpy.testing.assert_allclose(figures["intervals"]["entropy"], numpy.stack([mean - error, mean + error], 1), rtol=1e-5)
+        arrays = {array: values for method in MATRICES for array, values in self.arrays(name, method).items()}
+        found = {(row["one"], row["other"]): row["spearman"] for row in summary["agreement"]}
+        self.assertEqual(set(found), {("rollout", "saliency_l2"), ("rollout", "gradient_x_input"), ("saliency_l2", "gradient_x_input")})
+        self.assertAlmostEqual(found["saliency_l2", "gradient_x_input"], self.agreement(arrays["saliency_l2"], arrays["gradient_x_input"]), delta=1e-6)
+        word = summary["methods"]["saliency"]["words"]["saliency_l2"]["largest"][0]
+        self.assertAlmostEqual(word["mean"], self.mean_of(name, word["word"], arrays["saliency_l2"]), delta=1e-5 * word["mean"])
+
+    def agreement(self, one, other):
+        means = []
+        for a, b in zip(one, other):
+            correlations = []
+            for k in range(4, len(a)):
+                x, y = (numpy.argsort(numpy.argsort(numpy.abs(m[k][:k + 1]))) for m in (a, b))  # no two magnitudes are equal
+                correlations.append(numpy.corrcoef(x, y)[0, 1])
+            if correlations:
+                means.append(numpy.mean(correlations))
+        return numpy.mean(means)
+
+    def mean_of(self, name, word, matrices):
+        """Over all pairs of the word and a target that depends on it, by the tokens of the pages."""
+        total = pairs = 0
+        for d, matrix in enumerate(matrices):
+            inputs, at, words = data_of(self.page(name, f"example-{d + 1}.html"))["inputs"], 0, []
+            for text, count, begins in zip(inputs["text"], inputs["count"], inputs["begins"]):
+                if begins or not words:
+                    words.append([text, at, at])
+                else:
+                    words[-1][0] += text
+                at += count
+                words[-1][2] = at
+            for text, first, end in words:
+                for k in range(end - 1, len(matrix)) if text.strip(" ") == word else ():
+                    total, pairs = total + matrix[k][first:end].sum(dtype=float), pairs + 1
+        return total / pairs
+
+    def test_the_largest_statistics_name_their_documents(self):
+        name = self.whole()
+        largest = read_json(self.at(name), "explain", "summary.json")["methods"]["attention"]["largest"]
+        with h5py.File(os.path.join(self.at(name), "explain", "attention.h5")) as file:
+            for statistic in ("entropy", "previous", "distance"):
+                values = file[statistic][:].reshape(14, -1)
+                order = numpy.argsort(-numpy.nanmax(values, axis=1), kind="stable")[:5]
+                self.assertEqual([row["document"] for row in largest[statistic]], order.tolist())
+                row = largest[statistic][0]
+                self.assertEqual(2 * row["layer"] + row["head"], numpy.nanargmax(values[order[0]]))
+
+    def test_examples_are_chosen_the_same_at_any_number_of_ranks(self):
+        with h5py.File(os.path.join(self.at(self.whole()), "explain", "lens.h5")) as file:
+            starts, values = file["target_start"][:], file["logprob"][:, -1].astype(float)
+        hardness = [values[starts[d]:starts[d + 1]].mean() for d in range(len(starts) - 1)]
+        few = (*self.keys[:3], "explain.methods=attention,lens", "explain.examples=3")
+        for choose, want in (("hardest", sorted(numpy.argsort(hardness)[:3])), ("random", None)):
+            keys = (*few, f"explain.choose={choose}")
+            self.explained(choose, 0, *keys)
+            os.environ["BP_FAULT"] = "work.unit_done:8=kill"
+            try:
+                self.assertEqual(self.explain("two_" + choose, 0, *keys).status, -signal.SIGKILL)
+            finally:
+                del os.environ["BP_FAULT"]
+            self.explained("two_" + choose, 2, *keys)
+            self.assertEqual(self.files(choose), self.files("two_" + choose))
+            found = [example["document"] for example in read_json(self.at(choose), "explain", "summary.json")["examples"]]
+            self.assertEqual(len(found), 3)
+            if want is not None:
+                self.assertEqual(found, want)
+            for k in range(1, 4):
+                self.assertEqual(data_of(self.page(choose, f"example-{k}.html")), data_of(self.page("two_" + choose, f"example-{k}.html")))
+        self.explained("pipeline", 2, *few, "mesh.pipeline=2")
+        self.explained("alone", 0, *few)
+        self.assertEqual(self.files("alone"), self.files("pipeline"))
+
+
+if __name__ == "__main__":
+    bagpipe_test.main()
