@@ -113,7 +113,7 @@ static int64_t work_floats(const explainer *self, const bp_work_models *models, 
            (watches ? (form.layers + form.source_layers + stack + 5 * sides) * most * most +
                           2 * explain_weights_floats(&form)
                     : 0) +
-           explain_setup_floats(self, models->config, most);
+           explain_setup_floats(self, models->config, &form, of->width);
 }
 
 /* bp_work_memory.rank */
@@ -842,6 +842,7 @@ static void report(const void *context)
         json_object_get(json_object_get(self->summary, "methods"), bp_explain_integrated.name);
     int64_t flagged = json_integer_value(json_object_get(integrated, "flagged"));
 
+    explain_setup_report(self);
     if (flagged > 0)
         BP_WARN("explain.incomplete",
                 "the integrated gradients of %" PRId64 " of %" PRId64

@@ -72,8 +72,11 @@ void explain_setup_share(explainer *self);
 /** What its array of `ranks` is at in a document's results. */
 void explain_setup_rank(explainer *self, const bp_explain_method *method,
                         const bp_explain_form *form, const float *results);
-/** What changed texts take besides, in floats, of documents of `most` places. Local. */
-int64_t explain_setup_floats(const explainer *self, const bp_config *config, int64_t most);
+/** A warning of Shapley values that too few texts leave open. On the coordinator. */
+void explain_setup_report(const explainer *self);
+/** What changed texts take besides, in floats. Local. */
+int64_t explain_setup_floats(const explainer *self, const bp_config *config,
+                             const bp_explain_form *form, int64_t width);
 /** Which documents are examples, unless it is known: that of explain.choose = hardest comes of the
  * parts of self->choice. Local, on leads and the coordinator. Errors: those of parts. */
 bp_err explain_choose(explainer *self);

@@ -3,9 +3,11 @@
 #include "explain/explain_priv.h"
 
 #include "base/config/run_options.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "base/process/heartbeat.h"
 #include "explain/perturbation/features.h"
+#include "explain/perturbation/flips.h"
 #include "explain/perturbation/shapley.h"
 #include "explain/perturbation/variants.h"
 
@@ -138,15 +140,34 @@ void explain_setup_rank(explainer *self, const bp_explain_method *method,
                 (bp_explain_ranking){at[k], method->arrays[k].shape == BP_EXPLAIN_BY_PLACES};
 }
 
+/* ---- what is said ---- */
+
+void explain_setup_report(const explainer *self)
+{
+    const json_t *shapley =
+        json_object_get(json_object_get(self->summary, "methods"), bp_explain_shapley.name);
+    double share = json_number_value(json_array_get(json_object_get(shapley, "undetermined"), 0));
+
+    if (share > 0)
+        BP_WARN("explain.few_samples",
+                "the texts that were drawn do not determine the Shapley values of %.1f %% of the "
+                "targets: at explain.samples = %" PRId64 "; use more, or explain.group",
+                100 * share, self->settings.keys->samples);
+}
+
 /* ---- memory ---- */
 
-int64_t explain_setup_floats(const explainer *self, const bp_config *config, int64_t most)
+int64_t explain_setup_floats(const explainer *self, const bp_config *config,
+                             const bp_explain_form *form, int64_t width)
 {
     const bp_explain_keys *keys = bp_explain_keys_of(config);
+    int64_t sets = (int64_t)1 << EXPLAIN_SHAPLEY_ALL;
 
-    /* sets of words, a byte each, and two doubles a set; a table of words' vectors; log-
-     * probabilities of a batch */
+    sets = keys->samples > sets ? keys->samples : sets;
+    /* sets of words, a byte each, with a double for each class and two more; tables of words'
+     * vectors; replaced tokens, with three doubles each; log-probabilities of a batch */
     return changes_inputs(self)
-               ? keys->samples * (most / 4 + 4) + most * keys->flips * 6 + EXPLAIN_LOG_P
+               ? sets * (form->T / 4 + 2 * form->foils + 6) + 2 * EXPLAIN_FLIP_ROWS * width +
+                     form->T * keys->flips * 9 + EXPLAIN_LOG_P
                : 0;
 }

@@ -176,6 +176,13 @@ class Words(Changed):
         self.explained("other", 0, *keys, "run.seed=7")
         self.assertNotEqual(self.files("whole")["shapley.h5"], self.files("other")["shapley.h5"])
 
+    def test_too_few_samples_are_warned_of(self):
+        self.corpus("wide.h5", [[*range(15)]], self.EOD + 1, self.EOD)
+        result = self.explained("few", 0, *self.keys("shapley", "explain.samples=10")[::2], f"explain.corpus={self.at('wide.h5')}", "explain.samples=10")
+        self.assert_warning(result, "[explain.few_samples]")
+        errors = self.by_feature(self.results("few", "shapley")[0], "error")
+        self.assertTrue(numpy.isnan(errors[-1]).all())
+
     def test_bad_use(self):
         for words, more in ((["[explain.nothing_ranked]"], ["explain.methods=lens,faithfulness"]),
                             (["[explain.many_words]", "document 1", "14 words"], ["explain.methods=shapley", "explain.shapley=exact"]),

@@ -5,6 +5,7 @@
 #include "explain/perturbation/variants.h"
 
 #include "base/mem.h"
+#include "nn/core/layers.h"
 #include "statistics/resample.h"
 
 #include <math.h>
@@ -36,6 +37,25 @@ static int64_t rows_of(const bp_explain_settings *settings)
 
 /* ---- orders ---- */
 
+/* What a matrix by place says of input t for target k: its row of the place that the head reads; of
+ * a head that reads the mean of all places, the mean of theirs. */
+static double look_of(const curves *self, const float *values, int64_t k, int64_t t)
+{
+    const bp_task_shape *task = &self->settings->info->task;
+    int64_t T = self->document->T, first = self->document->places[k], count = 1;
+    double sum = 0;
+
+    if (bp_task_has_head(task) && task->pool == BP_POOL_LAST)
+        first = T - 1;
+    if (bp_task_has_head(task) && task->pool == BP_POOL_MEAN) {
+        first = 0;
+        count = T;
+    }
+    for (int64_t place = first; place < first + count; place++)
+        sum += (double)values[place * T + t];
+    return sum / (double)count;
+}
+
 /* What ranking `row` says of input t for target k. */
 static double score_of(const curves *self, int64_t row, int64_t k, int64_t t)
 {
@@ -48,8 +68,9 @@ static double score_of(const curves *self, int64_t row, int64_t k, int64_t t)
 
         return bp_rng_uniform(&key, (uint64_t)t);
     }
-    return (double)document->rankings[row]
-        .values[(document->rankings[row].by_place ? document->places[k] : k) * T + t];
+    if (document->rankings[row].by_place)
+        return look_of(self, document->rankings[row].values, k, t);
+    return (double)document->rankings[row].values[k * T + t];
 }
 
 /* Inputs by falling score, of equal ones the first; returns how many there are. */

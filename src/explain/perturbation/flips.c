@@ -6,8 +6,6 @@
 #include <math.h>
 #include <string.h>
 
-#define ROWS 1024 /* word vectors that are looked up together */
-
 void explain_flips_init(explain_flips *out, int64_t places, int64_t each)
 {
     *out = (explain_flips){places, each, bp_alloc("explain.flips", places * each, sizeof(int32_t)),
@@ -74,7 +72,8 @@ static void find_own(const search *self, bp_model *lm, float *rows, float *scrat
     int64_t E = self->settings->info->vector_width;
 
     for (int64_t first = 0, count; first < self->out->places; first += count) {
-        count = self->out->places - first < ROWS ? self->out->places - first : ROWS;
+        count = self->out->places - first < EXPLAIN_FLIP_ROWS ? self->out->places - first
+                                                              : EXPLAIN_FLIP_ROWS;
         lm->ops->look_up(lm, false, self->tokens + first, count, rows, scratch);
         for (int64_t r = 0; r < count; r++)
             self->own[first + r] = product(rows + r * E, self->gradients + (first + r) * E, E);
@@ -87,12 +86,13 @@ bp_err explain_flips_find(explain_flips *out, bp_model *lm, const bp_explain_set
 {
     int64_t E = settings->info->vector_width, words = settings->info->words;
     bool *kept = bp_alloc("explain.flips", out->places, sizeof *kept);
-    int32_t *ids = bp_alloc("explain.flips", ROWS, sizeof *ids);
+    int32_t *ids = bp_alloc("explain.flips", EXPLAIN_FLIP_ROWS, sizeof *ids);
     double *own = bp_alloc("explain.flips", out->places, sizeof *own);
-    float *rows = bp_try_alloc("explain.flips", 2 * ROWS * E, sizeof *rows);
+    float *rows = bp_try_alloc("explain.flips", 2 * EXPLAIN_FLIP_ROWS * E, sizeof *rows);
     search self = {out, settings, tokens, gradients, kept, own};
     bp_err err = bp_agree(
-        settings->group, rows ? BP_OK : bp_fail_memory("word vectors", 2 * ROWS * E, sizeof *rows));
+        settings->group,
+        rows ? BP_OK : bp_fail_memory("word vectors", 2 * EXPLAIN_FLIP_ROWS * E, sizeof *rows));
 
     for (int64_t t = 0; t < out->places; t++)
         kept[t] = bp_explain_is_special(settings, tokens[t]) || is_kept(context, t);
@@ -101,12 +101,12 @@ bp_err explain_flips_find(explain_flips *out, bp_model *lm, const bp_explain_set
         out->change[i] = NAN;
     }
     if (err == BP_OK)
-        find_own(&self, lm, rows, rows + ROWS * E);
+        find_own(&self, lm, rows, rows + EXPLAIN_FLIP_ROWS * E);
     for (int64_t first = 0, count; first < words && err == BP_OK; first += count) {
-        count = words - first < ROWS ? words - first : ROWS;
+        count = words - first < EXPLAIN_FLIP_ROWS ? words - first : EXPLAIN_FLIP_ROWS;
         for (int64_t r = 0; r < count; r++)
             ids[r] = (int32_t)(first + r);
-        lm->ops->look_up(lm, false, ids, count, rows, rows + ROWS * E);
+        lm->ops->look_up(lm, false, ids, count, rows, rows + EXPLAIN_FLIP_ROWS * E);
         take_rows(&self, ids, count, rows);
         err = bp_explain_step(settings);
     }

@@ -6,6 +6,8 @@
 
 #include "explain/method.h"
 
+#define EXPLAIN_FLIP_ROWS 1024 /* word vectors that are looked up together */
+
 /** Replacements of each place: by how much they would change ln p(target), largest falls first, of
  * equal ones the smaller id; -1: no more, or a place that is not changed. */
 typedef struct explain_flips {
