@@ -21,7 +21,7 @@ typedef struct tool_value {
     int64_t *number, low, high; /* and what is taken */
 } tool_value;
 
-/** What is no option. */
+/** What is not an option. */
 typedef struct tool_files {
     char **list;
     int count;

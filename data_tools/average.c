@@ -125,6 +125,7 @@ static bp_err open_all(average *self, char *const *paths)
     self->checkpoints = bp_alloc("tool.average", self->count, sizeof *self->checkpoints);
     for (int k = 0; k < self->count && err == BP_OK; k++) {
         err = bp_checkpoint_open_any(MPI_COMM_SELF, paths[k], &self->checkpoints[k]);
+        bp_checkpoint_warn_not_best(paths[k]);
         if (err == BP_OK && is_adapted(self->checkpoints[k]))
             err = BP_FAIL(BP_ERR_FORMAT, "average.adapted",
                           "the mean of two products of low rank is no product of their means: at "

@@ -1,5 +1,6 @@
 /* bagpipe-data: tokenizers, corpora, and files to look at or to exchange. This file picks the tool.
  */
+#include "base/files/hidden.h"
 #include "base/log.h"
 #include "base/process/launcher.h"
 #include "base/process/signals.h"
@@ -151,6 +152,7 @@ int main(int argc, char **argv)
     }
     err = bp_mpi_start(&argc, &argv);
     bp_signals_init();
+    bp_hidden_drafts();
     if (err == BP_OK)
         err = run_tool(tool, name, argc, argv);
     if (err == BP_OK)

@@ -523,7 +523,7 @@ static bp_err check(citing *self)
     if (!bp_decimal(&self->temperature, arguments->temperature, strlen(arguments->temperature)) ||
         !(self->temperature > 0))
         return BP_FAIL(BP_ERR_USAGE, "command.bad_number",
-                       "'%s' is no number above 0: at --temperature; give one",
+                       "'%s' is not a number above 0: at --temperature; give one",
                        arguments->temperature);
     return BP_OK;
 }

@@ -67,7 +67,7 @@ bool has_suffix(const char *name, const char *suffix);
 bp_err list_datasets(bp_h5 *h5, char ***names, int64_t *count);
 
 /** Print text of a foreign file, up to `limit` bytes or its end: control characters as \xNN, so
- * that no terminal acts on them, but for those in `kept`. */
+ * that no terminal acts on them, except for those in `kept`. */
 void put_clean(const char *text, size_t limit, const char *kept);
 
 /** A path or name without control characters (bp_printable), to one of a few places of its own;

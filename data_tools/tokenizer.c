@@ -323,16 +323,16 @@ static void print_summary(const tokenizer_arguments *arguments, const bp_tokeniz
 static bp_err load_vocabulary(bp_tokenizer **out, const tokenizer_arguments *arguments)
 {
     size_t bytes = strlen(arguments->vocab), end = strlen(PIECES);
-    int first = EOF;
-    FILE *file;
+    char first = '\0';
+    int fd;
 
     if (bytes > end && strcmp(arguments->vocab + bytes - end, PIECES) == 0)
         return bp_sentencepiece_tokenizer(out, arguments->vocab, &(bp_sentencepiece_class){0});
-    file = fopen(arguments->vocab, "rb");
-    if (file) {
-        first = fgetc(file);
-        (void)fclose(file);
-    }
+    bp_err err = bp_file_open(arguments->vocab, &fd, NULL);
+    if (err != BP_OK)
+        return err;
+    (void)bp_pread_all(fd, &first, 1, 0); /* an empty file has none */
+    (void)close(fd);
     if (first == '{')
         return BP_FAIL(BP_ERR_USAGE, "command.no_merges",
                        "a vocab.json needs its merges.txt: at %s; give --merges, or a vocab.txt",

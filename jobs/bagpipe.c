@@ -9,6 +9,7 @@
 #include "io/corpus/corpus_file.h"
 #include "job.h"
 #include "mesh/mesh.h"
+#include "mesh/world.h"
 #include "requeue.h"
 #include "run/run_folder.h"
 #include "run/watchdog/watchdog.h"
@@ -246,10 +247,20 @@ static void note_failure(const bp_job *job, const bp_config *config, bp_err err)
 static bp_err start(const bp_job *job, const bp_job_call *call)
 {
     const char *run_dir = bp_run_keys_of(call->config)->dir;
+    bool works = call->plan || !run_dir || bp_run_has_work(call->world, run_dir);
+    bp_err err;
 
-    bp_corpus_file_hash_whole(call->plan || !run_dir || bp_run_has_work(call->world, run_dir));
-    return job->run ? job->run(call)
-                    : bp_work_start(job->work, call->world, call->config, call->plan);
+    /* once for all, by the coordinator or, where it opens none, the first rank that computes; every
+     * rank checks what it reads of one */
+    bp_corpus_file_hash_whole(works && bp_comm_rank(call->world) < 2);
+    bp_run_note_request(job->name, call->config);
+    err =
+        job->run ? job->run(call) : bp_work_start(job->work, call->world, call->config, call->plan);
+    if (err != BP_ERR_INPUT || call->plan || !run_dir ||
+        !bp_run_needs_no_input(call->world, run_dir))
+        return err;
+    bp_log("the run is finished: in %s; an input is gone, so that none was compared", run_dir);
+    return BP_OK;
 }
 
 /* --ranks: one rank plans for all of a job to come, whatever number was started. */
@@ -286,6 +297,8 @@ static bp_err run_job(const arguments *args)
 
     if (err == BP_OK)
         warn(args->job, call.config); /* only of the root: it speaks */
+    if (err == BP_OK && args->ranks == 0)
+        call.world = bp_world_of(call.world, call.config);
     if (err == BP_OK)
         err = args->ranks > 0 ? run_plan_alone(args, &call) : start(args->job, &call);
     if (err != BP_OK && call.config && !call.plan && bp_comm_is_root(call.world))
@@ -353,7 +366,7 @@ static int answer(int argc, char **argv, const arguments *args, bp_err err)
 __attribute__((section(".preinit_array"),
                used)) static void (*const before_libraries)(void) = bp_signals_keep;
 
-/* A word that is no job's, or a question about one. */
+/* A word that is not a job's, or a question about one. */
 static int command(int argc, char **argv)
 {
     const bp_option *tables[TABLES_MAX];

@@ -11,7 +11,7 @@
  * is named); BP_ERR_SYSTEM. */
 bp_err bp_print_help(FILE *out, const char *word, char *kind);
 
-/** BP_ERR_USAGE: `word` is no job and no command; names the nearest. */
+/** BP_ERR_USAGE: `word` is not a job and no command; names the nearest. */
 bp_err bp_fail_no_job(const char *word);
 
 extern const bp_help bp_doctor_help, bp_plot_help, bp_status_help; /* beside their commands */

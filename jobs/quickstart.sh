@@ -130,7 +130,7 @@ print_time() {
 
 # ---- what is done with it ----
 
-# with_files LIST COMMAND...: the command with the paths of a list behind it, all on one command line
+# with_files LIST COMMAND...: the command with the paths of a list after it, all on one command line
 with_files() {
     list=$1
     shift

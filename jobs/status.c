@@ -121,7 +121,7 @@ static bp_err show_all(asked *self, int count, char **names)
         bp_err_print(first);
     } else if (self->missing > 0) {
         fprintf(stderr, "bagpipe: %d of the names %s\n", self->missing,
-                self->missing == 1 ? "is no run" : "are no runs");
+                self->missing == 1 ? "is not a run" : "are not runs");
     }
     return first;
 }

@@ -107,7 +107,7 @@ echo "training 1 of 3: $steps steps straight"
 train straight "$BP_FAULT" "$@"
 ((status == 0)) || failed "straight run"
 
-# A checkpoint that is written behind the training is in place once the next one has begun; a dedicated coordinator computes
+# A checkpoint that is written asynchronously is in place once the next one has begun; a dedicated coordinator computes
 # no step.
 ranks=$(tr -d '\n' <"$scratch/straight/run.json" | sed -n 's/.*"mesh": *{[^}]*"ranks": *\([0-9]*\).*/\1/p')
 first=0

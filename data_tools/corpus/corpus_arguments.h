@@ -13,7 +13,7 @@ typedef struct corpus_arguments {
     bool no_tags, specials, bos;
     bool is_one_of_many; /* files, of which each becomes a corpus */
     const char *skip_bad;
-    int64_t skip_count; /* of skip_bad; -1: so many percent */
+    int64_t skip_count; /* of skip_bad; -1: skip_percent decides */
     double skip_percent;
     char *skip_list; /* OUT.skipped.jsonl */
     const char *only, *without;

@@ -358,6 +358,7 @@ static bp_err export(const exchange_arguments *arguments)
     json_t *sentences = NULL;
     bp_err err = bp_checkpoint_open_any(MPI_COMM_SELF, arguments->from, &checkpoint);
 
+    bp_checkpoint_warn_not_best(arguments->from);
     if (err == BP_OK)
         err = find_text(&family, checkpoint);
     if (err == BP_OK && family && arguments->gguf)

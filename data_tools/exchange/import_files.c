@@ -201,6 +201,41 @@ static bp_err load_deberta(bp_tokenizer **out, const char *folder, const json_t 
                        &(bp_sentencepiece_class){.after = AFTER, .begin = "[CLS]", .end = "[SEP]"});
 }
 
+/* Sources are cut by source.spm; target.spm has the same ids. */
+static bp_err load_marian(bp_tokenizer **out, const char *folder, const json_t *config)
+{
+    char *pieces = bp_path_join(folder, "source.spm"), *vocab = bp_path_join(folder, "vocab.json"),
+         *text = NULL;
+    bp_sentencepiece model = {0};
+    int64_t lost = 0;
+    bp_err err = bp_sentencepiece_load(&model, pieces);
+
+    (void)config;
+    if (err == BP_OK)
+        err = bp_sentencepiece_number(&model, vocab, &lost);
+    if (err == BP_OK)
+        err = bp_sentencepiece_json(&text, &model,
+                                    &(bp_sentencepiece_class){.end = "</s>", .named = ">>"}, vocab);
+    if (err == BP_OK)
+        err = bp_tokenizer_parse(out, text, strlen(text), vocab);
+    if (err == BP_OK && lost > 0)
+        BP_WARN("import.lost_pieces",
+                "%lld pieces of source.spm have no id in vocab.json: in %s; texts are cut without "
+                "them, where transformers has <unk>",
+                (long long)lost, folder);
+    if (err == BP_OK && has(folder, "target.spm"))
+        BP_WARN("import.one_side",
+                "the tokenizer is that of sources (source.spm), which cuts all texts: in %s; texts "
+                "that are written are as target.spm has them, but a corpus of pairs or references "
+                "would be cut otherwise than transformers cuts its targets",
+                folder);
+    bp_free(text);
+    bp_free(pieces);
+    bp_free(vocab);
+    bp_sentencepiece_clear(&model);
+    return err;
+}
+
 /* Files of a tokenizer, and the types of models whose class reads them as is done here. */
 static const struct {
     const char *types, *needs[2];
@@ -215,6 +250,7 @@ static const struct {
                {"gemma2|gemma3_text", {"tokenizer.model", NULL}, load_gemma},
                {"xlm-roberta", {"sentencepiece.bpe.model", NULL}, load_xlm_roberta},
                {"deberta-v2", {"spm.model", NULL}, load_deberta},
+               {"marian", {"source.spm", "vocab.json"}, load_marian},
                {"camembert", {"sentencepiece.bpe.model", NULL}, load_camembert}};
 
 static bool names_type(const char *types, const char *type)
@@ -371,7 +407,7 @@ static bp_err fail_unread(const char *path)
 static bp_err fail_file(const char *path)
 {
     char head[HEAD_BYTES];
-    size_t bytes = bp_words_file_peek(head, sizeof head, path);
+    size_t bytes = bp_words_file_read_head(head, sizeof head, path);
 
     if (bytes == 0)
         return fail_unread(path);

@@ -553,7 +553,7 @@ const bp_tool bp_tool_metrics = {
              "to 1, by words, stems and WordNet's synonyms.\n"
              "bertscore: precision, recall and F1 of tokens, each matched with the one of the "
              "other text whose state is nearest to its own (cosine), by a causal or masked "
-             "model of ours; tokens of the text alone, without [CLS] and the like, and no "
+             "model of ours; tokens of the text only, without [CLS] and the like, and no "
              "baseline. perplexity: how probable the model finds the hypothesis, a line at a "
              "time as bagpipe score does; with --reference, that of the reference too. The "
              "model runs in this process, in float32.\n"

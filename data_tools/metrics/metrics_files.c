@@ -101,7 +101,7 @@ static bp_err take_output(bp_buffer *out, answer_file *file, const json_t *line,
     if (number < *next)
         return BP_OK;
     if (!json_is_string(text) && !is_left_out)
-        return BP_FAIL(BP_ERR_FORMAT, "metrics.bad_output", "\"text\" is no text");
+        return BP_FAIL(BP_ERR_FORMAT, "metrics.bad_output", "\"text\" is not a string");
     *left_out += is_left_out;
     for (size_t k = 0; k < (is_left_out ? 0 : json_string_length(text)); k++) {
         const char *at = json_string_value(text) + k;

@@ -84,6 +84,7 @@ bp_err metrics_model_open(metrics_model **out, const metrics_model_spec *spec)
     bp_checkpoint *checkpoint = NULL;
     bp_err err = bp_checkpoint_open_any(MPI_COMM_SELF, spec->model, &checkpoint);
 
+    bp_checkpoint_warn_not_best(spec->model);
     self->spec = *spec;
     if (err == BP_OK)
         err = open_tokenizer(self, checkpoint);

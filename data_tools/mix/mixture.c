@@ -34,8 +34,9 @@ static bp_err read_logprob(mixture_part *part, int64_t *entries)
     if (err == BP_OK)
         err = bp_h5_shape_of(h5, "logprob", &shape);
     if (err == BP_OK && (shape.is_text || !shape.is_real || shape.dims != 1))
-        err = BP_FAIL(BP_ERR_FORMAT, "scores.damaged",
-                      "damaged: 'logprob' is no list of numbers: at %s; score again", part->path);
+        err =
+            BP_FAIL(BP_ERR_FORMAT, "scores.damaged",
+                    "damaged: 'logprob' is not a list of numbers: at %s; score again", part->path);
     if (err == BP_OK) {
         *entries = shape.count;
         part->logprob = bp_try_alloc("tool.mixture", shape.count, sizeof *part->logprob);
@@ -91,7 +92,7 @@ static bp_err check_entries(const mixture *mix, const mixture_part *part, int64_
     for (int64_t k = 0; k < entries; k++)
         if (isnan(first->logprob[k]) != isnan(part->logprob[k]))
             return BP_FAIL(BP_ERR_FORMAT, "mixture.other_tokens",
-                           "token %" PRId64 " is scored in one folder alone: at %s and %s; score "
+                           "token %" PRId64 " is scored only in one folder: at %s and %s; score "
                            "both with one convention",
                            k, first->path, part->path);
     return BP_OK;

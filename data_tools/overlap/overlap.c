@@ -61,7 +61,7 @@ typedef struct overlap_arguments {
 
 /* ---- the command line ---- */
 
-/* Each file behind --against becomes the value of one of its own: *out [argc of it]. */
+/* Each file after --against becomes the value of one of its own: *out [argc of it]. */
 static char **spread(int argc, char **argv, int *count)
 {
     char **out = bp_alloc("tool.overlap", 2 * argc + 1, sizeof *out);

@@ -71,7 +71,7 @@ static bp_err put_list(json_t *asked, const char *field, const json_t *row)
         return BP_OK;
     for (size_t k = 0; k < json_array_size(list); k++)
         if (!json_is_string(json_array_get(list, k)))
-            return BP_FAIL(BP_ERR_FORMAT, "questions.no_field", "choice %zu is no text", k);
+            return BP_FAIL(BP_ERR_FORMAT, "questions.no_field", "choice %zu is not a string", k);
     if (json_array_size(list) == 0)
         return BP_FAIL(BP_ERR_FORMAT, "questions.no_field", "there is no list of choices");
     (void)json_object_set(asked, "choices", list);
@@ -111,7 +111,7 @@ static bp_err put_answer(json_t *asked, const question_task *task, const json_t 
         answer = number_of(value, task->keys);
         if (answer < 0 || answer >= (int64_t)json_array_size(options))
             return BP_FAIL(BP_ERR_FORMAT, "questions.wrong_answer",
-                           "the answer is none of the %zu choices", json_array_size(options));
+                           "the answer is not among the %zu choices", json_array_size(options));
         (void)json_object_set_new(asked, "answer", json_integer(answer));
         break;
     }
@@ -214,7 +214,7 @@ bp_err question_make(question *out, const question_task *task, const char *part,
 
     *out = (question){.row = row, .asked = json_object()};
     if (!json_is_object(row))
-        return BP_FAIL(BP_ERR_FORMAT, "questions.no_row", "it is no JSON object");
+        return BP_FAIL(BP_ERR_FORMAT, "questions.no_row", "it is not a JSON object");
     err = find_part(out, task, part, path);
     if (err == BP_OK)
         put_names(out, task, number);

@@ -76,7 +76,7 @@ static void replace(bp_buffer *text, const char *old, const char *new)
 
 /* ---- LAMBADA ---- */
 
-/* "before", and the "last" word, behind the last blank. */
+/* "before", and the "last" word, after the last blank. */
 static bp_err split_last_word(json_t *row)
 {
     const char *text;
@@ -136,7 +136,7 @@ static bp_err clean_list(json_t *row, const char *field)
 
         if (!json_is_string(text)) {
             json_decref(cleaned);
-            return BP_FAIL(BP_ERR_FORMAT, "questions.no_field", "\"%s\" is no list of texts",
+            return BP_FAIL(BP_ERR_FORMAT, "questions.no_field", "\"%s\" is not a list of texts",
                            field);
         }
         clean(&out, json_string_value(text), json_string_length(text));
@@ -204,7 +204,7 @@ static const json_t *choice_part(const json_t *choices, size_t k, const char *pa
                                   : json_array_get(json_object_get(choices, part), k);
 }
 
-/* The choice whose label is `key`, but for white space around that; -1: none. */
+/* The choice whose label is `key`, except for white space around that; -1: none. */
 static json_int_t labelled(const json_t *choices, size_t count, const char *key)
 {
     size_t bytes = strlen(key);

@@ -126,7 +126,7 @@ static bp_err read_texts(char **out, size_t *width, int64_t *count, bp_h5 *h5, c
         return err;
     if (!shape.is_text || shape.dims != 1)
         return BP_FAIL(BP_ERR_FORMAT, "scores.damaged",
-                       "damaged: '%s' is no list of texts: at %s; score again", name,
+                       "damaged: '%s' is not a list of texts: at %s; score again", name,
                        bp_h5_path(h5));
     *width = shape.width + 1;
     *count = shape.count;
@@ -359,8 +359,9 @@ bp_err score_tokenizer_load(bp_tokenizer **out, bp_h5 *h5)
         return BP_OK;
     err = bp_h5_shape_of(h5, "source/tokenizer", &shape);
     if (err == BP_OK && (shape.dims != 1 || shape.count > TOKENIZER_BYTES))
-        err = BP_FAIL(BP_ERR_FORMAT, "scores.damaged",
-                      "damaged: 'source/tokenizer' is no text: at %s; score again", bp_h5_path(h5));
+        err =
+            BP_FAIL(BP_ERR_FORMAT, "scores.damaged",
+                    "damaged: 'source/tokenizer' is not text: at %s; score again", bp_h5_path(h5));
     if (err == BP_OK) {
         text = bp_alloc("tool.tokenizer", shape.count + 1, 1);
         err = bp_h5_read(h5, "source/tokenizer", BP_H5_U8, 0, text, shape.count);

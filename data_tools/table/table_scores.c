@@ -167,7 +167,7 @@ static const char *short_name(const score_table *table, int64_t model)
     return base;
 }
 
-/* Figures of other windows or tokens stand side by side: each setting that differs is said once. */
+/* Figures of other windows or tokens are side by side: each setting that differs is said once. */
 static void warn_of_conventions(const score_table *table)
 {
     bp_buffer keys = {0};

@@ -290,7 +290,7 @@ int bp_err_severity(bp_err code)
     for (int i = 0; i < count; i++)
         if (order[i] == (int)code)
             return i;
-    return count; /* a code that nobody gave out is a bug, and the worst */
+    return count; /* an unknown code is a bug, and the worst */
 }
 
 void bp_err_set_program(const char *name)

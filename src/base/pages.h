@@ -1,4 +1,4 @@
-/* Large blocks of memory, straight from the system, in huge pages where they are had. Two files
+/* Large blocks of memory, straight from the system, in huge pages where available. Two files
  * implement this: pages_huge.c, and pages_plain.c for builds whose sanitizer is to see every block.
  */
 #ifndef BP_BASE_PAGES_H

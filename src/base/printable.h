@@ -5,8 +5,8 @@
 
 #include "base/buffer.h"
 
-/** Append text in which each byte of a control character, and each that is no UTF-8, is "\xNN" (two
- * hexadecimal digits); characters of `kept` stay as they are. */
+/** Append text in which each byte of a control character, and each that is not UTF-8, is "\xNN"
+ * (two hexadecimal digits); characters of `kept` stay as they are. */
 void bp_printable_add(bp_buffer *out, const char *text, size_t bytes, const char *kept);
 
 /** The same as a new string. bp_free(). */

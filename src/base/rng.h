@@ -27,6 +27,7 @@ typedef enum bp_rng_purpose {
     BP_RNG_BUCKET = 17,   /* order of batches of similar lengths */
     BP_RNG_NOISE = 18,    /* noise in texts that are to be restored */
     BP_RNG_SPECTRAL = 24, /* the vectors that power iterations begin with */
+    BP_RNG_PERTURB = 43,  /* words that are removed from a text that is explained */
     BP_RNG_CONFORMAL = 31 /* which outcomes at the edge of a set are in it */
     /* a new one takes any number that is free */
 } bp_rng_purpose;

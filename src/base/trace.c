@@ -41,7 +41,7 @@ static int64_t capacity, used, dropped;
 static const struct {
     const char *name;
     bp_trace_kind counts_as;
-    bool whole; /* what is within counts as its own, but for what is whole itself */
+    bool whole; /* what is within counts as its own, except for what is whole itself */
 } KINDS[BP_TRACE_KINDS] = {
     [BP_TRACE_OTHER] = {"other", BP_TRACE_OTHER, false},
     [BP_TRACE_STEP] = {"step", BP_TRACE_OTHER, false},

@@ -145,5 +145,5 @@ void bench_print(const json_t *result)
         else
             print_all(name, get(result, KEYS[k]));
     }
-    bp_log("+-: half of where eight in ten repeats lie; one alone: while the others sleep");
+    bp_log("+-: half the range of eight in ten repeats; one alone: while the others sleep");
 }

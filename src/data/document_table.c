@@ -236,7 +236,7 @@ int64_t bp_document_table_document(const bp_document_table *table, int64_t entry
     return table->document[entry];
 }
 
-/* Of windows, tokens of their document. */
+/* For windows, tokens of their document. */
 static int64_t all_tokens(const bp_document_table *table, int64_t entry)
 {
     int64_t next = entry + 1;

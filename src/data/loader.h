@@ -21,7 +21,7 @@ typedef struct bp_loader_spec {
     bool in_sequence; /* windows are not shuffled: a slot reads its stretch of the stream in
                          order, epoch after epoch. Not with weights */
     int64_t member;   /* of the shuffle: 0, since run.member keys only the bag */
-    int64_t bucket;   /* documents, or runs without another one: so many batches' are sorted by
+    int64_t bucket;   /* documents, or runs without another one: that many batches' are sorted by
                          length and cut into batches of similar lengths; 0: none are. Not with
                          weights, nor where they repeat */
 } bp_loader_spec;

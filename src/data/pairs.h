@@ -21,7 +21,7 @@ typedef struct bp_pair_counts {
 
 /** Add a file's pairs to *counts.
  *
- * Errors: BP_ERR_CONFIG a document that is no pair; BP_ERR_FORMAT a text without a token where
+ * Errors: BP_ERR_CONFIG a document that is not a pair; BP_ERR_FORMAT a text without a token where
  * nothing ends texts; those of reading the file.
  */
 bp_err bp_pairs_count(bp_corpus_file *file, const bp_pairs_rule *rule, bp_pair_counts *counts);

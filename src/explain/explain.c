@@ -79,7 +79,7 @@ static int64_t work_floats(const explainer *self, const bp_work_models *models, 
                            const bp_model_memory *of)
 {
     const bp_explain_keys *keys = bp_explain_keys_of(models->config);
-    const bp_explain_form form =
+    bp_explain_form form =
         largest_form(json_object_get(models->states[0], "model"), keys->target, most);
     int64_t sides = form.S > 0 ? 2 : 1, states = (form.layers + 1) * most * of->width,
             stack = form.layers > form.source_layers ? form.layers : form.source_layers;
@@ -87,12 +87,16 @@ static int64_t work_floats(const explainer *self, const bp_work_models *models, 
          watches = bp_explain_position(keys->methods, &bp_explain_attention),
          contrasts = bp_explain_position(keys->methods, &bp_explain_contrast);
 
+    form.flips = keys->flips;
+    form.edits = keys->edits;
+    form.curves = (self->count + 1) * BP_EXPLAIN_SHARES;
     return sides * (2 * (most + batch_places(most)) + (2 + contrasts) * most) * of->width +
            LOG_P_PLACES * of->vocab_size + (2 + models->members) * explain_floats(self, &form) +
            (looks ? 2 * states : 0) +
            (watches ? (form.layers + form.source_layers + stack + 5 * sides) * most * most +
                           2 * explain_weights_floats(&form)
-                    : 0);
+                    : 0) +
+           explain_setup_floats(self, models->config, most);
 }
 
 /* bp_work_memory.rank */
@@ -294,14 +298,16 @@ static void make_key(explainer *self)
                  self->methods[k]->name);
     bp_work_key(self->key,
                 "explain 2 %s %s %s %" PRId64 " %" PRId64 " %d %d %s %s %" PRId64 " %" PRId64
-                " %" PRId64 " %" PRId64 " %s %d %" PRId64 " %s %" PRId64,
+                " %" PRId64 " %" PRId64 " %s %d %" PRId64 " %s %s %" PRId64 " %" PRId64 " %" PRId64
+                " %s %" PRId64 " %" PRId64 " %" PRId64 " %" PRId64 " %s",
                 self->corpus_hash, self->job->info.digest, names, s->most, s->batch,
                 (int)self->target, self->texts.outcome, self->masks_hash,
                 s->separators ? s->separators : "-", bp_explain_keys_of(self->job->config)->places,
                 s->steps, s->baseline, s->lead, bp_math_keys_of(self->job->config)->precision,
-                self->job->mesh->tensors, bp_explain_keys_of(self->job->config)->examples,
-                bp_explain_keys_of(self->job->config)->choose,
-                bp_run_keys_of(self->job->config)->seed);
+                self->job->mesh->tensors, bp_run_keys_of(self->job->config)->seed, s->keys->removal,
+                s->keys->features, s->keys->group, s->keys->samples, s->keys->most_words,
+                s->keys->shapley, s->keys->flips, s->keys->edits, s->keys->beam, s->keys->examples,
+                s->keys->choose);
 }
 
 /* The model, or a member of the ensemble; NULL: not on this rank. */
@@ -316,6 +322,7 @@ static bp_model *model_of(const explainer *self, int64_t member)
 static bp_err find_facts(explainer *self)
 {
     const bp_corpus *corpus = self->texts.corpus;
+    bp_err err;
 
     memcpy(self->corpus_hash, bp_corpus_hash(corpus), BP_SHA256_HEX);
     memcpy(self->roles, bp_corpus_roles(corpus), sizeof self->roles);
@@ -327,7 +334,8 @@ static bp_err find_facts(explainer *self)
                 " inputs that are read, and only their beginning is explained: at explain.corpus; "
                 "cut them before, or use another explain.context",
                 self->texts.cut, self->texts.documents, self->texts.wish.most);
-    return find_baseline(self);
+    err = find_baseline(self);
+    return err == BP_OK ? explain_setup_load(self) : err;
 }
 
 /* Of explain.texts, on all ranks; NULL: there is a corpus. */
@@ -436,6 +444,7 @@ static bp_err open(void *context)
                               .lead = -1,
                               .eod = -1,
                               .separators = keys->separators};
+    explain_setup(self);
     err = check(self);
     if (err == BP_OK && self->members > 0 && job->mesh->coordinates)
         err = bp_ensemble_list_load(&self->list, keys->model);
@@ -444,6 +453,7 @@ static bp_err open(void *context)
     self->target = (explain_target)target;
     if (err == BP_OK)
         err = load(self, job->leads || job->mesh->coordinates);
+    explain_setup_share(self);
     self->settings.best =
         self->texts.wish.target == EXPLAIN_BEST && !bp_task_kind_of(&job->info.task)->is_value;
     make_key(self);
@@ -458,6 +468,7 @@ static void close(void *context)
     explain_texts_clear(&self->texts);
     explain_examples_clear(&self->examples);
     bp_ensemble_list_clear(&self->list);
+    explain_words_clear(&self->words);
     json_decref(self->summary);
 }
 
@@ -581,12 +592,14 @@ void explain_share_document(explainer *self, bool *example)
 {
     explain_reading *read = &self->read;
     MPI_Comm group = self->settings.group;
-    int64_t sizes[] = {read->document.K, read->document.T, read->document.S, read->document.hides,
-                       *example};
+    int64_t sizes[] = {read->document.K,     read->document.T,      read->document.S,
+                       read->document.hides, read->document.number, *example};
 
     bp_bcast_bytes(sizes, sizeof sizes, 0, group);
-    *example = sizes[4];
-    read->document = (bp_explained){.K = sizes[0],
+    *example = sizes[5];
+    read->document = (bp_explained){.number = sizes[4],
+                                    .rankings = self->rankings,
+                                    .K = sizes[0],
                                     .T = sizes[1],
                                     .S = sizes[2],
                                     .hides = sizes[3],
@@ -613,6 +626,7 @@ static bp_err run_methods(explainer *self, bp_model *lm, float *at)
     settings.info = &lm->info;
     for (int k = 0; k < self->count && err == BP_OK; k++) {
         err = self->methods[k]->run(lm, &settings, &self->read.document, at);
+        explain_setup_rank(self, self->methods[k], &form, at);
         at += bp_explain_floats(self->methods[k], &form);
     }
     return err;
@@ -670,6 +684,7 @@ static bp_err run_unit(void *context, int64_t unit, bp_buffer *out, bool *stoppe
         err = explain_texts_read(&self->texts, unit, &self->read);
         if (err != BP_OK)
             self->read.document = (bp_explained){0};
+        self->read.document.number = unit;
         bp_work_ask_next(self->job);
     }
     given = explain_document(self, example);

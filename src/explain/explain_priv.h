@@ -5,9 +5,10 @@
 #include "explain/examples.h"
 #include "explain/explain.h"
 #include "explain/texts.h"
+#include "explain/words.h"
 #include "io/checkpoint/ensemble_file.h"
 
-#define EXPLAIN_METHODS 16
+#define EXPLAIN_METHODS 32
 
 typedef struct explainer {
     bp_work_job *job;
@@ -27,6 +28,9 @@ typedef struct explainer {
     bp_ensemble_list list; /* of them, on the coordinator */
     float *results; /* [1 + members][floats] of the document at hand: of the model or the mean, then
                        of members; then the weights of an example */
+    explain_words words;
+    const char *ranks[EXPLAIN_METHODS]; /* of bp_explain_settings */
+    bp_explain_ranking rankings[EXPLAIN_METHODS];
     explain_examples examples; /* once they are chosen: on leads and the coordinator */
     bool chosen;
     bp_work_units choice; /* of explain.choose = hardest: how hard each document is */
@@ -45,9 +49,22 @@ static inline int64_t explain_floats(const explainer *self, const bp_explain_for
 /** Of a document. */
 static inline bp_explain_form explain_form(const explainer *self, const bp_explained *document)
 {
-    return bp_explain_form_of(self->settings.info, document);
+    return bp_explain_form_with(&self->settings, document);
 }
 
+/* setup.c: what the methods that change inputs need */
+/** Keys, methods that rank inputs; of a mesh that is known. Local. */
+void explain_setup(explainer *self);
+/** On leads and the coordinator, once texts are open. Errors: BP_ERR_CONFIG there is no such token,
+ * or a document has more words than all sets are made of; those of reading. */
+bp_err explain_setup_load(explainer *self);
+/** Rank 0's words and tokens become those of all ranks. Collective over mesh->world. */
+void explain_setup_share(explainer *self);
+/** What its array of `ranks` is at in a document's results. */
+void explain_setup_rank(explainer *self, const bp_explain_method *method,
+                        const bp_explain_form *form, const float *results);
+/** What changed texts take besides, in floats, of documents of `most` places. Local. */
+int64_t explain_setup_floats(const explainer *self, const bp_config *config, int64_t most);
 /** Which documents are examples, unless it is known: that of explain.choose = hardest comes of the
  * parts of self->choice. Local, on leads and the coordinator. Errors: those of parts. */
 bp_err explain_choose(explainer *self);

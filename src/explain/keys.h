@@ -19,6 +19,9 @@ typedef struct bp_explain_keys {
     int64_t places;
     int64_t context;
     int64_t steps;
+    const char *removal, *features, *shapley;
+    int64_t samples, most_words, group;
+    int64_t flips, edits, beam;
 } bp_explain_keys;
 
 static inline const bp_explain_keys *bp_explain_keys_of(const bp_config *config)

@@ -4,10 +4,21 @@
 #ifndef BP_EXPLAIN_METHOD_H
 #define BP_EXPLAIN_METHOD_H
 
+#include "explain/keys.h"
 #include "io/h5/h5.h"
 #include "mesh/collective.h"
 #include "models/model.h"
 #include "statistics/ratio.h"
+
+/** What words are, for methods that remove them. */
+typedef struct bp_explain_words {
+    const bool *parts;   /* [words of the model] does a token go on with the word before it? NULL:
+                            each token is a word */
+    const int32_t *same; /* [words of the model] the first token of the same text but for a space
+                            before it; NULL: they differ */
+} bp_explain_words;
+
+#define BP_EXPLAIN_SHARES 5 /* of inputs that are removed, of faithfulness */
 
 /** What methods are told, equal on all ranks. */
 typedef struct bp_explain_settings {
@@ -24,10 +35,23 @@ typedef struct bp_explain_settings {
     int64_t lead;            /* the token before a text; -1: none */
     int64_t eod;             /* that ends documents; -1: none */
     const char *separators;  /* explain.separators; NULL: not given */
+    const bp_explain_keys *keys;
+    uint64_t seed;
+    bp_explain_words words;
+    int64_t removal;    /* the token in the place of what is removed; -1: nothing is */
+    const char **ranks; /* methods of bp_explained.rankings, in their order */
+    int64_t ranks_count;
 } bp_explain_settings;
+
+/** What a method says of how much each input counts: values[K][T], or [T][T] by place. */
+typedef struct bp_explain_ranking {
+    const float *values;
+    bool by_place;
+} bp_explain_ranking;
 
 /** A document: what the model reads of it, and K predictions that are explained. */
 typedef struct bp_explained {
+    int64_t number;          /* of the document in the corpora */
     int64_t K, T, S;         /* predictions; inputs; of an encoder-decoder places of its source */
     const int32_t *inputs;   /* [T] */
     const int32_t *segments; /* [T]; NULL: it has none */
@@ -39,6 +63,7 @@ typedef struct bp_explained {
     int64_t hides;           /* the token that is at a target's place while it is explained: texts
                                 are masked in turn; -1: inputs are read as they are */
     const int32_t *foils;    /* [K][bp_explain_foils] of bp_explain_contrast; else not filled */
+    const bp_explain_ranking *rankings; /* of the methods that ran before */
 } bp_explained;
 
 /** What a method leaves of a document. */
@@ -53,9 +78,13 @@ typedef enum bp_explain_shape {
     BP_EXPLAIN_BY_FOIL_SOURCE,   /* [K][foils][S] */
     BP_EXPLAIN_BY_LAYER,         /* [K][layers + 1] by target and layer, the embedding first */
     BP_EXPLAIN_TOPS,             /* [K][layers + 1][BP_EXPLAIN_TOP] ids */
+    BP_EXPLAIN_CURVES,           /* [K][settings->ranks_count + 1][BP_EXPLAIN_SHARES] */
+    BP_EXPLAIN_BY_PLACE,         /* [T] by input */
+    BP_EXPLAIN_FLIPS,            /* [T][explain.flips] by input */
     BP_EXPLAIN_BY_HEAD,          /* [layers][heads], once a document */
     BP_EXPLAIN_BY_SOURCE_HEAD,   /* [source_layers][heads] of an encoder-decoder's encoder */
     BP_EXPLAIN_BY_CROSS_HEAD,    /* [layers][heads] of attention to a source */
+    BP_EXPLAIN_EDITS,            /* [explain.edits] */
     BP_EXPLAIN_BY_DOCUMENT,      /* one value */
     BP_EXPLAIN_BY_PAIR,          /* one value, of a document with a source */
     BP_EXPLAIN_SHAPES
@@ -72,6 +101,8 @@ typedef struct bp_explain_method {
     const char *help; /* the method being the subject: "is ..." */
     bool averages;    /* the mean of the members of an ensemble means something */
     bp_explain_array arrays[BP_EXPLAIN_ARRAYS];
+    bool changes;      /* it looks at changed inputs */
+    const char *ranks; /* the array that says how much each input counts; NULL: none does */
     /** NULL: the model can be explained so; else why not. Local. */
     const char *(*lacks)(const bp_model_info *info);
     /** The results of one document, in the order of `arrays`, one after another. Collective over
@@ -88,7 +119,8 @@ typedef struct bp_explain_method {
 } bp_explain_method;
 
 extern const bp_explain_method bp_explain_attention, bp_explain_lens, bp_explain_saliency,
-    bp_explain_gradient, bp_explain_integrated, bp_explain_contrast;
+    bp_explain_gradient, bp_explain_integrated, bp_explain_contrast, bp_explain_surrogate,
+    bp_explain_shapley, bp_explain_counterfactual, bp_explain_faithfulness;
 /** All, NULL-ended. */
 extern const bp_explain_method *const bp_explain_methods[];
 const bp_explain_method *bp_explain_method_named(const char *name, size_t length);
@@ -101,10 +133,14 @@ const char *bp_explain_position(const char *list, const bp_explain_method *metho
 typedef struct bp_explain_form {
     int64_t K, T, S;
     int64_t layers, heads, source_layers, foils;
+    int64_t flips, edits, curves; /* of a place; of a document; of a target */
 } bp_explain_form;
 /** The outcomes that a target is held against by contrast: of a text's class all others, else one.
  * Local. */
 int64_t bp_explain_foils(const bp_model_info *info);
+/** All of it. */
+bp_explain_form bp_explain_form_with(const bp_explain_settings *settings,
+                                     const bp_explained *document);
 bp_explain_form bp_explain_form_of(const bp_model_info *info, const bp_explained *document);
 /** Values of an array for a document. Local. */
 int64_t bp_explain_values(const bp_explain_array *array, const bp_explain_form *form);

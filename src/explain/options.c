@@ -28,9 +28,10 @@ const bp_option bp_explain_options[] = {
          "a list with commas of attention (where heads look), saliency (how long the gradient of "
          "log p(target) by each word "
          "vector is), gradient (times the vector), integrated (integrated gradients), contrast "
-         "(both, "
-         "of what sets a target off from another outcome), lens (what the head predicts after each "
-         "layer)",
+         "(both, of what sets a target off from another outcome), lens (what the head predicts "
+         "after each layer), surrogate (LIME), shapley (Shapley values of words), counterfactual "
+         "(what other tokens would change), faithfulness (what the prediction loses without what "
+         "the others put first)",
      .at = BP_AT(bp_explain_keys, methods)},
     {.key = "explain.target",
      .type = BP_OPTION_STRING,
@@ -100,6 +101,74 @@ const bp_option bp_explain_options[] = {
      .max = 1000,
      .help = "of integrated: points between baseline and input (Gauss-Legendre)",
      .at = BP_AT(bp_explain_keys, steps)},
+    {.key = "explain.removal",
+     .type = BP_OPTION_CHOICE,
+     .value = "delete",
+     .choices = "delete|mask|pad",
+     .help = "of surrogate, shapley and faithfulness: words that are removed go, and the text "
+             "closes up; or the token is put in the place of each of theirs",
+     .at = BP_AT(bp_explain_keys, removal)},
+    {.key = "explain.features",
+     .type = BP_OPTION_CHOICE,
+     .value = "words",
+     .choices = "words|tokens",
+     .help = "of surrogate and shapley: what is removed together, with all its occurrences",
+     .at = BP_AT(bp_explain_keys, features)},
+    {.key = "explain.group",
+     .type = BP_OPTION_INT,
+     .value = "0",
+     .min = 0,
+     .max = 1e6,
+     .unit = "words",
+     .help =
+         "of surrogate and shapley: so many words that follow one another are removed together; "
+         "0: each word, wherever it is",
+     .at = BP_AT(bp_explain_keys, group)},
+    {.key = "explain.samples",
+     .type = BP_OPTION_INT,
+     .value = "500",
+     .min = 10,
+     .max = 1e7,
+     .help = "of surrogate and shapley: texts that are made of each, or of each of its targets",
+     .at = BP_AT(bp_explain_keys, samples)},
+    {.key = "explain.most_words",
+     .type = BP_OPTION_INT,
+     .value = "0",
+     .min = 0,
+     .max = 1e6,
+     .unit = "words",
+     .help = "of surrogate: so many words at most have a weight; 0: all",
+     .at = BP_AT(bp_explain_keys, most_words)},
+    {.key = "explain.shapley",
+     .type = BP_OPTION_CHOICE,
+     .value = "auto",
+     .choices = "auto|sampled|exact",
+     .help =
+         "of shapley: exact takes all sets of words, of 12 at most; auto does so where they are "
+         "no more than explain.samples",
+     .at = BP_AT(bp_explain_keys, shapley)},
+    {.key = "explain.flips",
+     .type = BP_OPTION_INT,
+     .value = "5",
+     .min = 1,
+     .max = 1e5,
+     .help = "of counterfactual: other tokens that are shown for each",
+     .at = BP_AT(bp_explain_keys, flips)},
+    {.key = "explain.edits",
+     .type = BP_OPTION_INT,
+     .value = "5",
+     .min = 1,
+     .max = 16,
+     .help = "of counterfactual: tokens of a text that the search for another prediction replaces, "
+             "at most",
+     .at = BP_AT(bp_explain_keys, edits)},
+    {.key = "explain.beam",
+     .type = BP_OPTION_INT,
+     .value = "4",
+     .min = 1,
+     .max = 1000,
+     .help = "of counterfactual: texts that the search goes on with",
+     .at = BP_AT(bp_explain_keys, beam)},
     {.key = NULL}};
 
 /* Each name of the list once. */
@@ -120,6 +189,15 @@ static void check_methods(const char *list, bp_config *config)
                             method->name);
         at += length + (at[length] == ',');
     }
+}
+
+/* Is there a method that says how much each input counts? */
+static bool ranks_inputs(const char *list)
+{
+    for (const bp_explain_method *const *method = bp_explain_methods; *method; method++)
+        if ((*method)->ranks && bp_explain_position(list, *method))
+            return true;
+    return false;
 }
 
 /* Numbers with commas. */
@@ -145,6 +223,10 @@ void bp_explain_check(bp_config *config)
 
     if (methods)
         check_methods(methods, config);
+    if (methods && bp_explain_position(methods, &bp_explain_faithfulness) && !ranks_inputs(methods))
+        bp_config_fault(config, "explain.nothing_ranked",
+                        "faithfulness measures what other methods put first, and the list has none "
+                        "of them: at explain.methods; add gradient, say");
     if (bp_explain_keys_of(config)->separators)
         check_separators(bp_explain_keys_of(config)->separators, config);
 }

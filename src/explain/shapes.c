@@ -18,6 +18,17 @@ bp_explain_form bp_explain_form_of(const bp_model_info *info, const bp_explained
                              .foils = bp_explain_foils(info)};
 }
 
+bp_explain_form bp_explain_form_with(const bp_explain_settings *settings,
+                                     const bp_explained *document)
+{
+    bp_explain_form form = bp_explain_form_of(settings->info, document);
+
+    form.flips = settings->keys->flips;
+    form.edits = settings->keys->edits;
+    form.curves = (settings->ranks_count + 1) * BP_EXPLAIN_SHARES;
+    return form;
+}
+
 int64_t bp_explain_values(const bp_explain_array *array, const bp_explain_form *form)
 {
     const int64_t all[] = {
@@ -34,6 +45,10 @@ int64_t bp_explain_values(const bp_explain_array *array, const bp_explain_form *
         [BP_EXPLAIN_BY_SOURCE_PLACES] = form->S * form->S,
         [BP_EXPLAIN_BY_SOURCE_HEAD] = form->S > 0 ? form->source_layers * form->heads : 0,
         [BP_EXPLAIN_BY_CROSS_HEAD] = form->S > 0 ? form->layers * form->heads : 0,
+        [BP_EXPLAIN_CURVES] = form->K * form->curves,
+        [BP_EXPLAIN_BY_PLACE] = form->T,
+        [BP_EXPLAIN_FLIPS] = form->T * form->flips,
+        [BP_EXPLAIN_EDITS] = form->edits,
         [BP_EXPLAIN_BY_DOCUMENT] = 1,
         [BP_EXPLAIN_BY_PAIR] = form->S > 0 ? 1 : 0};
 

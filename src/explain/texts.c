@@ -187,10 +187,10 @@ static bp_err find_rule(bp_score_rule *rule, const bp_corpus *corpus, const bp_m
     bp_err err = bp_config_new(&config, tables, tables);
 
     if (err == BP_OK)
-        err = scorer_resolve(config, model, rule);
+        err = bp_score_resolve(config, model, rule);
     if (err == BP_OK)
-        scorer_resolve_ends(config, eod >= 0 ? eod : model->eod_id,
-                            bp_corpus_roles(corpus)[BP_ROLE_BOS], model, rule);
+        bp_score_resolve_ends(config, eod >= 0 ? eod : model->eod_id,
+                              bp_corpus_roles(corpus)[BP_ROLE_BOS], model, rule);
     rule->end = rule->end && rule->convention == BP_SCORE_PAIRS;
     rule->cut = true;
     bp_config_free(&config);
@@ -204,7 +204,7 @@ static bp_err open_corpus(explain_texts *texts)
     bp_err err = explain_corpus_open(&texts->corpus, &texts->wish);
 
     if (err == BP_OK)
-        err = scorer_check_corpus(texts->corpus, model);
+        err = bp_score_check_corpus(texts->corpus, model);
     if (err == BP_OK)
         err = find_rule(&rule, texts->corpus, model);
     if (err == BP_OK)

@@ -51,14 +51,16 @@ static const char *find_missing(const void *context)
     return missing;
 }
 
-static void log_files(const bp_work_job *job)
+static void record_files(const bp_work_job *job)
 {
     bp_buffer names = {0};
     const char *file;
 
     for (int k = 0; (file = file_at(job, k)); k++)
-        if (file[0] != '\0')
+        if (file[0] != '\0') {
             bp_buffer_printf(&names, "%s%s", names.bytes > 0 ? ", " : "", file);
+            bp_run_add_result(job->run, bp_path_in(job->work->name, file).text);
+        }
     if (names.bytes > 0)
         bp_log("in %s: %s", job->folder, names.data);
     bp_buffer_clear(&names);
@@ -161,7 +163,7 @@ static bp_err run(bp_work_job *job)
     if (err == BP_OK && mesh->coordinates && work->report)
         work->report(job->self);
     if (err == BP_OK && mesh->coordinates)
-        log_files(job);
+        record_files(job);
     return err;
 }
 

@@ -96,6 +96,7 @@ struct bp_work {
     const char *const *files;
     /** Is `file` one of them this time? NULL: all are. */
     bool (*writes)(const void *self, const char *file);
+    bool shares_experts; /* mesh.expert may be more than 1: its passes go forward, in units */
     /* The template of index.html (bp_work_write_page), one of the files where it is installed;
      * NULL: there is none. */
     const char *page;

@@ -3,10 +3,13 @@
 
 #include "base/config/run_options.h"
 #include "base/files/fs.h"
+#include "base/log.h"
 #include "base/mem.h"
+#include "io/checkpoint/checkpoint.h"
 #include "io/checkpoint/ensemble_file.h"
 #include "math/math.h"
 #include "mesh/collective.h"
+#include "mesh/lockstep.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -31,6 +34,21 @@ static bp_err check_members(const bp_work_job *job, int64_t members)
     return BP_OK;
 }
 
+/* Early stopping and ensemble.checkpoint mean another one. */
+static void warn_of_newest(const bp_ensemble_list *list, const char *path)
+{
+    int64_t count = 0;
+
+    for (int64_t k = 0; k < list->count; k++)
+        count += bp_checkpoint_is_not_best(list->members[k].path);
+    if (count > 0)
+        BP_WARN("checkpoint.not_best",
+                "%" PRId64 " of %" PRId64 " members are the newest checkpoints of their runs, and "
+                "earlier ones were better in validation: at %s; train with "
+                "ensemble.checkpoint=best to list those",
+                count, list->count, path);
+}
+
 /* An ensemble, or one model? On the root. */
 static bp_err look_at_model(bp_work_job *job, const bp_work_memory *memory)
 {
@@ -43,7 +61,10 @@ static bp_err look_at_model(bp_work_job *job, const bp_work_memory *memory)
     if (listed) {
         err = bp_ensemble_list_load(&list, memory->model);
         members = list.count;
+        warn_of_newest(&list, memory->model);
         bp_ensemble_list_clear(&list);
+    } else {
+        bp_checkpoint_warn_not_best(memory->model);
     }
     return err == BP_OK ? check_members(job, members) : err;
 }
@@ -87,7 +108,7 @@ bp_err work_open_mesh(bp_work_job *job, bp_work_memory *memory, MPI_Comm world,
     bp_err err;
 
     *memory = (bp_work_memory){.config = config, .plan = plan};
-    if (bp_mesh_keys_of(config)->expert > 1)
+    if (bp_mesh_keys_of(config)->expert > 1 && !job->work->shares_experts)
         return BP_FAIL(BP_ERR_CONFIG, "mesh.expert_trains",
                        "mesh.expert = %lld, but %s has all experts on each data rank: at "
                        "mesh.expert; leave it at 1, and let mesh.tensor or mesh.pipeline share out "
@@ -105,11 +126,35 @@ bp_err work_open_mesh(bp_work_job *job, bp_work_memory *memory, MPI_Comm world,
     if (!alone)
         bp_math_warn_of_threads(job->mesh->world, job->mesh->computes);
     job->leads = job->mesh->computes && bp_comm_is_root(job->mesh->ensemble);
+    if (job->mesh->computes && job->mesh->experts > 1)
+        job->mesh->lockstep = bp_lockstep_new(job->mesh->expert);
     memory->process_bytes = (int64_t)bp_mem_resident_peak_bytes();
     return resolve_precision(config, job->mesh->world);
 }
 
 /* ---- the model ---- */
+
+/* Ranks of an ensemble follow the first one through its passes: each of as many models. */
+static bp_err check_experts(const bp_work_job *job)
+{
+    const bp_mesh *mesh = job->mesh;
+    int models = mesh->lockstep ? bp_lockstep_models(mesh->lockstep) : 0;
+
+    if (!mesh->lockstep)
+        return BP_OK;
+    if (bp_all_max_int(models, mesh->compute) == 0)
+        return BP_FAIL(BP_ERR_CONFIG, "mesh.no_experts",
+                       "mesh.expert = %d, but the model has no experts: at mesh.expert; leave it "
+                       "at 1",
+                       mesh->experts);
+    if (bp_all_max_int(-models, mesh->compute) != -bp_all_max_int(models, mesh->compute))
+        return BP_FAIL(BP_ERR_CONFIG, "mesh.expert_members",
+                       "mesh.expert = %d, but mesh.members = %d does not divide the ensemble's "
+                       "members, or some of them have no experts: at mesh.members; use a divisor "
+                       "of their number",
+                       mesh->experts, mesh->members);
+    return BP_OK;
+}
 
 /* Share the model's info with all ranks, a dedicated coordinator too. */
 bp_err work_open_model(bp_work_job *job)
@@ -119,6 +164,8 @@ bp_err work_open_model(bp_work_job *job)
                                            ? job->work->open_model(job->self, &job->lm)
                                            : BP_OK);
 
+    if (err == BP_OK)
+        err = bp_agree(mesh->world, mesh->computes ? check_experts(job) : BP_OK);
     if (err != BP_OK)
         return err;
     if (job->lm)

@@ -7,8 +7,10 @@
 #include "job/work_scheduler_priv.h"
 #include "mesh/collective.h"
 
-#define MAIL_QUESTION 0
-#define TICK_SECONDS  1.0
+#include <string.h>
+
+#define MAIL_QUESTION    0
+#define PROGRESS_SECONDS 1.0
 
 typedef struct question {
     int64_t kind, amount;
@@ -18,11 +20,12 @@ struct bp_work_queue {
     bp_work_spec spec;
     bp_mailbox *box;
     bool leads;     /* this rank leads its `ensemble` group */
-    bool asked;     /* a question of this rank is open */
+    bool asked;     /* a question of this rank is open, */
+    bool come;      /* and its answer has been taken from the mailbox */
     int64_t answer; /* this rank's, where it coordinates */
 
     work_scheduler scheduler; /* the coordinator's */
-    double ticked;
+    double reported;
 };
 
 void bp_work_queue_new(bp_work_queue **out, const bp_work_spec *spec)
@@ -35,7 +38,7 @@ void bp_work_queue_new(bp_work_queue **out, const bp_work_spec *spec)
     queue->leads = mesh->computes && bp_comm_is_root(mesh->ensemble);
     queue->box = bp_mailbox_new(mesh->world);
     queue->scheduler.here = (int)bp_all_sum_int(queue->leads, mesh->world);
-    queue->ticked = bp_clock_now();
+    queue->reported = bp_clock_now();
     *out = queue;
 }
 
@@ -70,13 +73,29 @@ void bp_work_queue_ask(bp_work_queue *queue, int64_t amount)
     put_question(queue, WORK_ASK, amount);
 }
 
+bool bp_work_queue_has_come(bp_work_queue *queue)
+{
+    bp_mail mail;
+
+    BP_ASSERT(queue->asked);
+    if (queue->come || queue->spec.mesh->coordinates)
+        return true;
+    if (!bp_mailbox_take(queue->box, MAIL_QUESTION, &mail))
+        return false;
+    BP_ASSERT(mail.bytes == sizeof queue->answer);
+    memcpy(&queue->answer, mail.data, sizeof queue->answer);
+    bp_free(mail.data);
+    queue->come = true;
+    return true;
+}
+
 int64_t bp_work_queue_take(bp_work_queue *queue)
 {
     BP_ASSERT(queue->asked);
-    if (!queue->spec.mesh->coordinates)
+    if (!queue->spec.mesh->coordinates && !queue->come)
         bp_mailbox_receive(queue->box, "work_queue", MAIL_QUESTION, &queue->answer,
                            sizeof queue->answer);
-    queue->asked = false;
+    queue->asked = queue->come = false;
     return queue->answer;
 }
 
@@ -92,14 +111,14 @@ static void receive(bp_work_queue *queue, const bp_mail *mail)
     bp_mailbox_send(queue->box, mail->from, MAIL_QUESTION, &answer, sizeof answer);
 }
 
-static void tick(bp_work_queue *queue)
+static void report_progress(bp_work_queue *queue)
 {
     double now = bp_clock_now();
 
-    if (!queue->spec.tick || now - queue->ticked < TICK_SECONDS)
+    if (!queue->spec.report_progress || now - queue->reported < PROGRESS_SECONDS)
         return;
-    queue->ticked = now;
-    if (queue->spec.tick(queue->spec.context, queue->scheduler.amount))
+    queue->reported = now;
+    if (queue->spec.report_progress(queue->spec.context, queue->scheduler.amount))
         queue->scheduler.closed = true;
 }
 
@@ -113,7 +132,7 @@ void bp_work_queue_serve(bp_work_queue *queue)
         receive(queue, &mail);
         bp_free(mail.data);
     }
-    tick(queue);
+    report_progress(queue);
 }
 
 static bool have_left(void *context)

@@ -25,7 +25,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define BP_WORK_NEWS 1
+#define BP_WORK_OWN_MESSAGES 1
 
 typedef struct bp_work_queue bp_work_queue;
 
@@ -36,7 +36,7 @@ typedef struct bp_work_spec {
         *done; /* [units], on the coordinator: 1 is not handed out. Borrowed until _free. */
     /** Called on the coordinator about once a second while it serves; may be NULL. `amount` is what
      * leads reported so far, all together. True: hand out nothing more. */
-    bool (*tick)(void *context, int64_t amount);
+    bool (*report_progress)(void *context, int64_t amount);
     /** Called on the coordinator, while it serves, with each message of a kind of the caller's that
      * a lead has sent to it by bp_work_queue_mailbox: before the lead's next question, and before
      * it has left. NULL: there are none. */
@@ -49,12 +49,14 @@ void bp_work_queue_new(bp_work_queue **out, const bp_work_spec *spec);
 /** Collective: over the mesh's world. */
 void bp_work_queue_free(bp_work_queue **queue);
 
-/** For the caller's own messages, of kinds from BP_WORK_NEWS on. Borrowed. */
+/** For the caller's own messages, of kinds from BP_WORK_OWN_MESSAGES on. Borrowed. */
 bp_mailbox *bp_work_queue_mailbox(bp_work_queue *queue);
 /** A lead asks for its next unit, and reports `amount` done since it last asked. One question at a
  * time. Not a collective; makes MPI calls with the coordinator. */
 void bp_work_queue_ask(bp_work_queue *queue, int64_t amount);
-/** The answer to the last question: a unit, -1: no more; then nothing more may be asked. */
+/** Has the answer to the last question come? */
+bool bp_work_queue_has_come(bp_work_queue *queue);
+/** It: a unit, -1: no more; then nothing more may be asked. */
 int64_t bp_work_queue_take(bp_work_queue *queue);
 /** The coordinator answers the questions that have come in; on other ranks nothing happens. */
 void bp_work_queue_serve(bp_work_queue *queue);

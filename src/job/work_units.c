@@ -10,6 +10,7 @@
 #include "base/process/heartbeat.h"
 #include "base/process/signals.h"
 #include "mesh/collective.h"
+#include "mesh/lockstep.h"
 #include "run/stop_request.h"
 
 #include <inttypes.h>
@@ -54,7 +55,7 @@ static void log_units(const worker *self, int64_t amount)
     json_decref(members);
 }
 
-static bool tick(void *context, int64_t amount)
+static bool report_progress(void *context, int64_t amount)
 {
     worker *self = context;
 
@@ -94,7 +95,10 @@ void bp_work_ask_next(bp_work_job *job)
     job->asked = true;
 }
 
-/* The number of the next one, from the lead to its group; -1: no more. */
+/* What a lead tells its group besides the number of a unit. */
+enum { NO_MORE = -1, PASS_OF_OTHERS = -2 };
+
+/* The number of the next one, from the lead to its group. */
 static int64_t share_number(const bp_work_job *job, int64_t number)
 {
     if (bp_comm_size(job->mesh->ensemble) > 1)
@@ -117,25 +121,26 @@ bp_err work_run_unit(bp_work_job *job, const bp_work_units *units, int64_t unit,
     return err;
 }
 
+/* After an error there are passes of others still. */
 static bp_err follow(const worker *self)
 {
     bp_work_job *job = self->job;
     bp_err err = BP_OK;
+    int64_t number;
 
-    while (err == BP_OK) {
-        int64_t number = share_number(job, -1);
+    while ((number = share_number(job, NO_MORE)) != NO_MORE) {
         bool stopped = false;
 
-        if (number < 0)
-            break;
-        err =
-            bp_agree(job->mesh->ensemble, work_run_unit(job, self->units, number, NULL, &stopped));
+        if (number == PASS_OF_OTHERS)
+            bp_lockstep_follow(job->mesh->lockstep);
+        else
+            err = bp_agree(job->mesh->ensemble,
+                           work_run_unit(job, self->units, number, NULL, &stopped));
     }
     return err;
 }
 
-/* *failed: known to the whole group. */
-static bp_err run_unit(worker *self, int64_t number, bool *stopped, bool *failed)
+static bp_err run_unit(worker *self, int64_t number, bool *stopped)
 {
     bp_work_job *job = self->job;
     bp_err err;
@@ -145,7 +150,6 @@ static bp_err run_unit(worker *self, int64_t number, bool *stopped, bool *failed
     (void)share_number(job, number);
     err = bp_agree(job->mesh->ensemble,
                    work_run_unit(job, self->units, number, &self->result, stopped));
-    *failed = err != BP_OK;
     if (err != BP_OK || *stopped)
         return err;
     err = bp_part_writer_add(self->writer, number, self->result.data, self->result.bytes);
@@ -157,22 +161,48 @@ static bp_err run_unit(worker *self, int64_t number, bool *stopped, bool *failed
     return err;
 }
 
+/* ---- passes with experts of other data ranks ---- */
+
+static void serve_queue(void *context)
+{
+    bp_work_queue_serve(((bp_work_job *)context)->queue);
+}
+
+static void tell_followers(void *context)
+{
+    (void)share_number(context, PASS_OF_OTHERS);
+}
+
+/* The next unit; until it comes others may need this rank's experts. */
+static int64_t take_unit(bp_work_job *job)
+{
+    while (job->mesh->lockstep && !bp_work_queue_has_come(job->queue))
+        (void)bp_lockstep_idle(job->mesh->lockstep, false);
+    return bp_work_queue_take(job->queue);
+}
+
 static bp_err lead(worker *self)
 {
     bp_work_job *job = self->job;
-    bool stopped = false, failed = false;
+    bp_lockstep *lockstep = job->mesh->lockstep;
+    bool stopped = false;
     bp_err err = BP_OK;
 
+    if (lockstep)
+        bp_lockstep_set(lockstep, &(bp_lockstep_calls){serve_queue, tell_followers, job});
     bp_work_ask_next(job);
     while (err == BP_OK && !stopped) {
-        int64_t number = bp_work_queue_take(job->queue);
+        int64_t number = take_unit(job);
 
         if (number < 0)
             break;
-        err = run_unit(self, number, &stopped, &failed);
+        err = run_unit(self, number, &stopped);
     }
-    if (!failed)
-        (void)share_number(job, -1);
+    while (lockstep && bp_lockstep_idle(lockstep, true))
+        ;
+    (void)share_number(job, NO_MORE);
+    if (lockstep)
+        bp_lockstep_set(lockstep, NULL);
     bp_work_queue_leave(job->queue, err != BP_OK || stopped, job->unreported);
     return err;
 }
@@ -283,7 +313,7 @@ static bp_err do_work(worker *self)
 {
     bp_work_job *job = self->job;
     const bp_mesh *mesh = job->mesh;
-    bp_work_spec spec = {.mesh = mesh, .tick = tick, .context = self};
+    bp_work_spec spec = {.mesh = mesh, .report_progress = report_progress, .context = self};
     bp_err err, closed;
 
     if (self->parts) {

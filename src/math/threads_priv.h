@@ -1,4 +1,4 @@
-/* Which cores of a node a rank's threads are bound to. Pure, but for bp_threads_bind. */
+/* Which cores of a node a rank's threads are bound to. Pure, except for bp_threads_bind. */
 #ifndef BP_MATH_THREADS_PRIV_H
 #define BP_MATH_THREADS_PRIV_H
 

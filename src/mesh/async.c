@@ -20,7 +20,7 @@
 typedef struct job {
     bool gathers, of_part;
     float *x, *scratch;
-    int64_t n;
+    int64_t units, unit;
 } job;
 
 struct bp_async {
@@ -57,9 +57,10 @@ static void carry_out(const bp_async *self, const job *at, const bp_waiting *wai
     MPI_Comm comm = at->of_part ? self->part : self->comm;
 
     if (at->gathers)
-        bp_all_gather_bytes_so(at->x, at->n * (int64_t)sizeof(float), comm, waiting);
+        bp_all_gather_units(at->x, at->units * at->unit * (int64_t)sizeof(float),
+                            at->unit * (int64_t)sizeof(float), comm, waiting);
     else
-        bp_reduce_scatter_so(at->x, at->n, at->scratch, comm, waiting);
+        bp_reduce_scatter_units(at->x, at->units * at->unit, at->unit, at->scratch, comm, waiting);
 }
 
 static void *work(void *context)
@@ -157,16 +158,20 @@ static int64_t give(bp_async *self, const job *one)
     return self->given - 1;
 }
 
-int64_t bp_async_reduce_scatter(bp_async *async, float *x, int64_t n, float *scratch, bool of_part)
+int64_t bp_async_reduce_scatter(bp_async *async, float *x, int64_t units, int64_t unit,
+                                float *scratch, bool of_part)
 {
     BP_ASSERT(!of_part || async->part != MPI_COMM_NULL);
-    return give(async, &(job){.of_part = of_part, .x = x, .n = n, .scratch = scratch});
+    return give(
+        async,
+        &(job){.of_part = of_part, .x = x, .units = units, .unit = unit, .scratch = scratch});
 }
 
-int64_t bp_async_all_gather(bp_async *async, float *x, int64_t n, bool of_part)
+int64_t bp_async_all_gather(bp_async *async, float *x, int64_t units, int64_t unit, bool of_part)
 {
     BP_ASSERT(!of_part || async->part != MPI_COMM_NULL);
-    return give(async, &(job){.gathers = true, .of_part = of_part, .x = x, .n = n});
+    return give(async,
+                &(job){.gathers = true, .of_part = of_part, .x = x, .units = units, .unit = unit});
 }
 
 void bp_async_wait(bp_async *async, int64_t at)

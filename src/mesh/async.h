@@ -28,17 +28,19 @@ void bp_async_add_part(bp_async *async, MPI_Comm part);
 /** Waits for all that was given. Collective over the queue's ranks. */
 void bp_async_free(bp_async **async);
 
-/** bp_reduce_scatter and bp_all_gather_shards as jobs, done in the order in which they are given:
- * the same on all ranks; of_part: over the ranks of bp_async_add_part. x and scratch are the
- * queue's until the job was waited for; jobs may share scratch. The job's number is returned, for
- * bp_async_wait.
+/** bp_reduce_scatter and bp_all_gather_shards as jobs, with shards of whole units of `unit` floats:
+ * unit k of n belongs to the rank that owns item k of bp_shard_first(n, ...). Done in the order in
+ * which they are given: the same on all ranks; of_part: over the ranks of bp_async_add_part. x and
+ * scratch are the queue's until the job was waited for; jobs may share scratch. The job's number is
+ * returned, for bp_async_wait.
  *
  * Collective: over the queue's ranks, in the same order; neither waits for the others but where
  *             there is no thread.
- * Shapes:     x[n], n a multiple of the ranks; scratch[bp_reduce_scatter_scratch(n, ranks)].
+ * Shapes:     x[units * unit]; scratch[bp_reduce_scatter_scratch(units, ranks) * unit].
  */
-int64_t bp_async_reduce_scatter(bp_async *async, float *x, int64_t n, float *scratch, bool of_part);
-int64_t bp_async_all_gather(bp_async *async, float *x, int64_t n, bool of_part);
+int64_t bp_async_reduce_scatter(bp_async *async, float *x, int64_t units, int64_t unit,
+                                float *scratch, bool of_part);
+int64_t bp_async_all_gather(bp_async *async, float *x, int64_t units, int64_t unit, bool of_part);
 /** Until job `job` and all before it are done here. Reported to the watchdog
  * (base/process/heartbeat.h). Local, but they are done only when the other ranks have given them
  * too. */

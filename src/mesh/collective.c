@@ -21,24 +21,62 @@ static bool is_power_of_two(int size)
     return (size & (size - 1)) == 0;
 }
 
+/* One level of the division of a vector among `members` ranks, which are `stride` apart: those with
+ * an even index keep the first `low` items, the others the rest. */
+typedef struct level {
+    int64_t first, count, low; /* items that the members have together */
+    int member, members, stride;
+} level;
+
+/* As many shares for the even members as there are of them: nobody has more than ceil(n / size). */
+static int64_t low_part(int64_t n, int members)
+{
+    int64_t even = (members + 1) / 2;
+
+    return n / members * even + (n % members * even + members - 1) / members;
+}
+
+static level first_level(int64_t n, int rank, int size)
+{
+    return (level){0, n, low_part(n, size), rank, size, 1};
+}
+
+static level next_level(const level *at)
+{
+    bool odd = at->member % 2 != 0;
+    level next = {.first = odd ? at->first + at->low : at->first,
+                  .count = odd ? at->count - at->low : at->low,
+                  .member = at->member / 2,
+                  .members = odd ? at->members / 2 : (at->members + 1) / 2,
+                  .stride = 2 * at->stride};
+
+    next.low = low_part(next.count, next.members);
+    return next;
+}
+
+static level last_level(int64_t n, int rank, int size)
+{
+    level at = first_level(n, rank, size);
+
+    BP_ASSERT(n >= 0 && rank >= 0 && rank < size);
+    while (at.members > 1)
+        at = next_level(&at);
+    return at;
+}
+
 int64_t bp_shard_first(int64_t n, int rank, int size)
 {
-    int64_t place = rank;
+    return last_level(n, rank, size).first;
+}
 
-    BP_ASSERT(rank >= 0 && rank < size && n % size == 0);
-    if (is_power_of_two(size)) {
-        place = 0;
-        for (int bit = 1; bit < size; bit <<= 1)
-            place = 2 * place + ((rank & bit) != 0);
-    }
-    return place * (n / size);
+int64_t bp_shard_count(int64_t n, int rank, int size)
+{
+    return last_level(n, rank, size).count;
 }
 
 int64_t bp_reduce_scatter_scratch(int64_t n, int size)
 {
-    if (size == 1)
-        return 0;
-    return is_power_of_two(size) ? n / 2 : n;
+    return size == 1 ? 0 : low_part(n, size);
 }
 
 /* x[0..n) = left + right, where the lower rank's part is the left one. */
@@ -70,108 +108,112 @@ static void finish(MPI_Request requests[2], const bp_waiting *waiting)
     }
 }
 
-/* As many bytes both ways, piece by piece. */
+/* Bytes both ways, piece by piece; one of the ways may have fewer, or none. */
 typedef struct two_ways {
     const char *send;
     char *receive;
-    int64_t bytes;
-    int to, from;
+    int64_t send_bytes, receive_bytes;
+    int partner;
     MPI_Comm comm;
     const bp_waiting *waiting;
     MPI_Request requests[UNDER_WAY][2];
     int64_t started, finished; /* pieces */
 } two_ways;
 
-/* The next piece that is there: bytes [*first, *first + the result); 0 after the end. */
-static int64_t next_piece(two_ways *way, int64_t *first)
+/* Bytes of the piece that begins at `first`; none after the end. */
+static int piece_bytes(int64_t bytes, int64_t first)
 {
-    while (way->started * PIECE_BYTES < way->bytes && way->started - way->finished < UNDER_WAY) {
-        int64_t at = way->started * PIECE_BYTES,
-                count = way->bytes - at < PIECE_BYTES ? way->bytes - at : PIECE_BYTES;
-        MPI_Request *requests = way->requests[way->started++ % UNDER_WAY];
+    int64_t left = bytes - first;
 
-        BP_MPI(MPI_Irecv(way->receive + at, (int)count, MPI_BYTE, way->from, TAG_SUM, way->comm,
+    return (int)(left < 0 ? 0 : left < PIECE_BYTES ? left : PIECE_BYTES);
+}
+
+static void start_piece(two_ways *way)
+{
+    int64_t at = way->started * PIECE_BYTES;
+    int in = piece_bytes(way->receive_bytes, at), out = piece_bytes(way->send_bytes, at);
+    MPI_Request *requests = way->requests[way->started++ % UNDER_WAY];
+
+    requests[0] = requests[1] = MPI_REQUEST_NULL;
+    if (in > 0)
+        BP_MPI(MPI_Irecv(way->receive + at, in, MPI_BYTE, way->partner, TAG_SUM, way->comm,
                          &requests[0]));
-        BP_MPI(MPI_Isend(way->send + at, (int)count, MPI_BYTE, way->to, TAG_SUM, way->comm,
+    if (out > 0)
+        BP_MPI(MPI_Isend(way->send + at, out, MPI_BYTE, way->partner, TAG_SUM, way->comm,
                          &requests[1]));
-    }
-    if (way->finished == way->started)
-        return 0;
-    *first = way->finished * PIECE_BYTES;
-    finish(way->requests[way->finished++ % UNDER_WAY], way->waiting);
-    return way->bytes - *first < PIECE_BYTES ? way->bytes - *first : PIECE_BYTES;
 }
 
-/* Send `bytes` bytes to one rank while as many come from another (or the same). */
-static void exchange(const void *send, void *receive, int64_t bytes, int to, int from,
-                     MPI_Comm comm, const bp_waiting *waiting)
+/* The next piece that is there: bytes [*first, *first + *count) of what is received; false after
+ * the end. */
+static bool next_piece(two_ways *way, int64_t *first, int64_t *count)
 {
-    two_ways way = {.send = send,
-                    .receive = receive,
-                    .bytes = bytes,
-                    .to = to,
-                    .from = from,
-                    .comm = comm,
-                    .waiting = waiting};
-    int64_t first;
+    int64_t most = way->send_bytes > way->receive_bytes ? way->send_bytes : way->receive_bytes;
 
-    while (next_piece(&way, &first) > 0)
-        ;
+    while (way->started * PIECE_BYTES < most && way->started - way->finished < UNDER_WAY)
+        start_piece(way);
+    if (way->finished == way->started)
+        return false;
+    *first = way->finished * PIECE_BYTES;
+    *count = piece_bytes(way->receive_bytes, *first);
+    finish(way->requests[way->finished++ % UNDER_WAY], way->waiting);
+    return true;
 }
 
-/* Exchange with a partner and add what comes to keep[0..n), the next pieces travelling meanwhile.
- * `send` may be `keep` itself if `scratch` is as long: then a piece must have left before it is
- * added to, and it has when its wait returns. */
-static void exchange_and_add(float *keep, const float *send, float *scratch, int64_t n, int partner,
-                             MPI_Comm comm, const bp_waiting *waiting)
+/* Exchange with a partner and add what comes to keep[0..kept), the next pieces travelling
+ * meanwhile. `send` may be `keep` itself if `scratch` is as long: then a piece must have left
+ * before it is added to, and it has when its wait returns. */
+static void exchange_and_add(float *keep, int64_t kept, const float *send, int64_t sent,
+                             float *scratch, int partner, MPI_Comm comm, const bp_waiting *waiting)
 {
     bool other_is_left = partner < bp_comm_rank(comm);
     int64_t first, count, size = (int64_t)sizeof(float);
     two_ways way = {.send = (const char *)send,
                     .receive = (char *)scratch,
-                    .bytes = n * size,
-                    .to = partner,
-                    .from = partner,
+                    .send_bytes = sent * size,
+                    .receive_bytes = kept * size,
+                    .partner = partner,
                     .comm = comm,
                     .waiting = waiting};
 
-    while ((count = next_piece(&way, &first)) > 0)
+    while (next_piece(&way, &first, &count))
         add_ordered(keep + first / size, scratch + first / size, count / size, other_is_left);
+}
+
+/* Of an odd number of members the last one has no partner: it gives its part of the odd members'
+ * items to the one before it, and later takes their sum from there. */
+static bool is_alone(const level *at)
+{
+    return at->members % 2 == 1 && at->member == at->members - 1;
+}
+
+static bool has_three(const level *at)
+{
+    return at->members % 2 == 1 && at->member == at->members - 2;
 }
 
 /* Rabenseifner 2004, "Optimization of collective reduction operations", but neighbours first:
  * halves of the vector go to the neighbour, then quarters to the neighbour's neighbour. What is
- * added up so is the tree of pairs of neighbours. */
-static void halve(float *x, int64_t n, float *scratch, MPI_Comm comm, const bp_waiting *waiting)
+ * added up so is the tree of pairs of neighbours. Any number of ranks takes ceil(log2) rounds. */
+static void halve(float *x, int64_t units, int64_t unit, float *scratch, MPI_Comm comm,
+                  const bp_waiting *waiting)
 {
-    int rank = bp_comm_rank(comm), size = bp_comm_size(comm);
+    int rank = bp_comm_rank(comm);
+    level at = first_level(units, rank, bp_comm_size(comm));
 
-    for (int bit = 1; bit < size; bit <<= 1) {
-        float *low = x, *high = x + n / 2;
-        bool keeps_high = (rank & bit) != 0;
-        n /= 2;
-        x = keeps_high ? high : low;
-        exchange_and_add(x, keeps_high ? low : high, scratch, n, rank ^ bit, comm, waiting);
+    for (; at.members > 1; at = next_level(&at)) {
+        bool odd = at.member % 2 != 0;
+        float *low = x + at.first * unit, *high = low + at.low * unit;
+        int64_t lows = at.low * unit, highs = (at.count - at.low) * unit;
+        int before = rank - at.stride, after = rank + at.stride;
+
+        if (is_alone(&at))
+            exchange_and_add(NULL, 0, high, highs, scratch, before, comm, waiting);
+        else
+            exchange_and_add(odd ? high : low, odd ? highs : lows, odd ? low : high,
+                             odd ? lows : highs, scratch, odd ? before : after, comm, waiting);
+        if (has_three(&at))
+            exchange_and_add(high, highs, NULL, 0, scratch, after, comm, waiting);
     }
-}
-
-/* Each rank collects all ranks' versions of its own shard, and adds them in rank order. */
-static void collect_in_order(float *x, int64_t n, float *scratch, MPI_Comm comm,
-                             const bp_waiting *waiting)
-{
-    int rank = bp_comm_rank(comm), size = bp_comm_size(comm);
-    int64_t shard = n / size;
-
-    for (int shift = 1; shift < size; shift++) {
-        int to = (rank + shift) % size, from = (rank - shift + size) % size;
-        exchange(x + to * shard, scratch + from * shard, shard * (int64_t)sizeof(float), to, from,
-                 comm, waiting);
-    }
-    float *mine = x + rank * shard, *sum = scratch + rank * shard;
-    memcpy(sum, mine, (size_t)shard * sizeof(float));
-    memcpy(mine, scratch, (size_t)shard * sizeof(float)); /* rank 0's part, maybe our own */
-    for (int r = 1; r < size; r++)
-        add_ordered(mine, scratch + r * shard, shard, false);
 }
 
 /* What each rank sends, and receives, so that the shards of this many bytes meet. */
@@ -182,107 +224,106 @@ static double shared_bytes(int64_t bytes, int size)
 
 static const bp_waiting SPINNING = {NULL, NULL};
 
-void bp_reduce_scatter_so(float *x, int64_t n, float *scratch, MPI_Comm comm,
-                          const bp_waiting *waiting)
+void bp_reduce_scatter_units(float *x, int64_t n, int64_t unit, float *scratch, MPI_Comm comm,
+                             const bp_waiting *waiting)
 {
-    int size = bp_comm_size(comm);
-    double bytes = shared_bytes(n * (int64_t)sizeof(float), size);
+    double bytes = shared_bytes(n * (int64_t)sizeof(float), bp_comm_size(comm));
     int64_t began = bp_trace_now();
 
-    BP_ASSERT(n >= 0 && n % size == 0);
+    BP_ASSERT(n >= 0 && n % unit == 0);
     bp_trace_add(0, bytes);
-    if (is_power_of_two(size))
-        halve(x, n, scratch, comm, waiting);
-    else
-        collect_in_order(x, n, scratch, comm, waiting);
+    halve(x, n / unit, unit, scratch, comm, waiting);
     bp_trace_flight(BP_TRACE_REDUCE, began, bytes);
 }
 
 void bp_reduce_scatter(float *x, int64_t n, float *scratch, MPI_Comm comm)
 {
     bp_heartbeat_enter("reduce_scatter");
-    bp_reduce_scatter_so(x, n, scratch, comm, &SPINNING);
+    bp_reduce_scatter_units(x, n, 1, scratch, comm, &SPINNING);
     bp_heartbeat_leave();
 }
 
-static void gather(char *x, int64_t bytes, MPI_Comm comm, const bp_waiting *waiting)
+static void exchange(const char *send, int64_t send_bytes, char *receive, int64_t receive_bytes,
+                     int partner, MPI_Comm comm, const bp_waiting *waiting)
 {
-    int rank = bp_comm_rank(comm), size = bp_comm_size(comm);
-    int64_t shard = bytes / size;
+    int64_t first, count;
+    two_ways way = {.send = send,
+                    .receive = receive,
+                    .send_bytes = send_bytes,
+                    .receive_bytes = receive_bytes,
+                    .partner = partner,
+                    .comm = comm,
+                    .waiting = waiting};
 
-    BP_ASSERT(bytes >= 0 && bytes % size == 0);
-    if (!is_power_of_two(size)) { /* a ring: what came last goes on to the right */
-        for (int step = 0; step < size - 1; step++) {
-            int out = (rank - step + size) % size, in = (rank - step - 1 + size) % size;
-            exchange(x + out * shard, x + in * shard, shard, (rank + 1) % size,
-                     (rank - 1 + size) % size, comm, waiting);
-        }
-        return;
-    }
-    int64_t first = bp_shard_first(bytes, rank, size);
-    for (int bit = size / 2; bit >= 1; bit /= 2) { /* halve() backwards */
-        bool has_high = (rank & bit) != 0;
-        int64_t other = has_high ? first - shard : first + shard;
-        exchange(x + first, x + other, shard, rank ^ bit, rank ^ bit, comm, waiting);
-        if (has_high)
-            first = other;
-        shard *= 2;
+    while (next_piece(&way, &first, &count))
+        ;
+}
+
+/* halve() backwards. */
+static void gather(char *x, int64_t units, int64_t unit, MPI_Comm comm, const bp_waiting *waiting)
+{
+    int rank = bp_comm_rank(comm), levels = 0;
+    level all[32], at = first_level(units, rank, bp_comm_size(comm));
+
+    for (; at.members > 1; at = next_level(&at))
+        all[levels++] = at;
+    while (levels > 0) {
+        at = all[--levels];
+        bool odd = at.member % 2 != 0;
+        char *low = x + at.first * unit, *high = low + at.low * unit;
+        int64_t lows = at.low * unit, highs = (at.count - at.low) * unit;
+        int before = rank - at.stride, after = rank + at.stride;
+
+        if (is_alone(&at))
+            exchange(NULL, 0, high, highs, before, comm, waiting);
+        else
+            exchange(odd ? high : low, odd ? highs : lows, odd ? low : high, odd ? lows : highs,
+                     odd ? before : after, comm, waiting);
+        if (has_three(&at))
+            exchange(high, highs, NULL, 0, after, comm, waiting);
     }
 }
 
-void bp_all_gather_bytes_so(void *x, int64_t bytes, MPI_Comm comm, const bp_waiting *waiting)
+void bp_all_gather_units(void *x, int64_t bytes, int64_t unit, MPI_Comm comm,
+                         const bp_waiting *waiting)
 {
     double shared = shared_bytes(bytes, bp_comm_size(comm));
     int64_t began = bp_trace_now();
 
+    BP_ASSERT(bytes >= 0 && bytes % unit == 0);
     bp_trace_add(0, shared);
-    gather(x, bytes, comm, waiting);
+    gather(x, bytes / unit, unit, comm, waiting);
     bp_trace_flight(BP_TRACE_GATHER, began, shared);
+}
+
+static void gather_units(void *x, int64_t bytes, int64_t unit, MPI_Comm comm)
+{
+    bp_heartbeat_enter("all_gather");
+    bp_all_gather_units(x, bytes, unit, comm, &SPINNING);
+    bp_heartbeat_leave();
 }
 
 void bp_all_gather_bytes(void *x, int64_t bytes, MPI_Comm comm)
 {
-    bp_heartbeat_enter("all_gather");
-    bp_all_gather_bytes_so(x, bytes, comm, &SPINNING);
-    bp_heartbeat_leave();
+    gather_units(x, bytes, 1, comm);
 }
 
 void bp_all_gather_shards(float *x, int64_t n, MPI_Comm comm)
 {
-    bp_all_gather_bytes(x, n * (int64_t)sizeof(float), comm);
-}
-
-/* From rank to rank, each adding its part on the right; the last one broadcasts the sum. */
-static void chain(float *x, int64_t n, float *scratch, MPI_Comm comm)
-{
-    int rank = bp_comm_rank(comm), size = bp_comm_size(comm);
-    int64_t bytes = n * (int64_t)sizeof(float);
-
-    if (rank > 0) {
-        bp_recv(scratch, bytes, rank - 1, TAG_SUM, comm);
-        add_ordered(x, scratch, n, true);
-    }
-    if (rank < size - 1)
-        bp_send(x, bytes, rank + 1, TAG_SUM, comm);
-    bp_bcast_bytes(x, bytes, size - 1, comm);
+    gather_units(x, n * (int64_t)sizeof(float), (int64_t)sizeof(float), comm);
 }
 
 static void sum_floats(float *x, int64_t n, float *scratch, MPI_Comm comm)
 {
     int rank = bp_comm_rank(comm), size = bp_comm_size(comm);
-    int64_t by_halves = n > SMALL ? n - n % size : 0;
 
-    if (by_halves > 0) {
-        bp_reduce_scatter(x, by_halves, scratch, comm);
-        bp_all_gather_shards(x, by_halves, comm);
+    if (n > SMALL || !is_power_of_two(size)) {
+        bp_reduce_scatter(x, n, scratch, comm);
+        bp_all_gather_shards(x, n, comm);
+        return;
     }
-    x += by_halves;
-    n -= by_halves;
-    if (n > 0 && !is_power_of_two(size))
-        chain(x, n, scratch, comm);
-    else if (n > 0) /* the same tree as halve(), with whole vectors: for few floats */
-        for (int bit = 1; bit < size; bit <<= 1)
-            exchange_and_add(x, x, scratch, n, rank ^ bit, comm, &SPINNING);
+    for (int bit = 1; bit < size; bit <<= 1) /* the same tree, with whole vectors */
+        exchange_and_add(x, n, x, n, scratch, rank ^ bit, comm, &SPINNING);
 }
 
 void bp_all_sum(float *x, int64_t n, float *scratch, MPI_Comm comm)
@@ -315,13 +356,17 @@ static void all_sum_few_doubles(double *x, int n, MPI_Comm comm)
         }
         return;
     }
-    if (rank > 0) {
-        BP_MPI(MPI_Recv(other, n, MPI_DOUBLE, rank - 1, TAG_SUM, comm, MPI_STATUS_IGNORE));
-        add_doubles(x, other, n, true);
+    for (int bit = 1; bit < size; bit <<= 1) {
+        if (rank & bit) {
+            BP_MPI(MPI_Send(x, n, MPI_DOUBLE, rank - bit, TAG_SUM, comm));
+            break;
+        }
+        if (rank + bit < size) {
+            BP_MPI(MPI_Recv(other, n, MPI_DOUBLE, rank + bit, TAG_SUM, comm, MPI_STATUS_IGNORE));
+            add_doubles(x, other, n, false);
+        }
     }
-    if (rank < size - 1)
-        BP_MPI(MPI_Send(x, n, MPI_DOUBLE, rank + 1, TAG_SUM, comm));
-    BP_MPI(MPI_Bcast(x, n, MPI_DOUBLE, size - 1, comm));
+    BP_MPI(MPI_Bcast(x, n, MPI_DOUBLE, 0, comm));
 }
 
 void bp_all_sum_double(double *x, int64_t n, MPI_Comm comm)

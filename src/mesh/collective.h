@@ -1,5 +1,5 @@
 /* Collectives whose bits do not depend on MPI's choice of algorithm, and messages larger than an
- * int counts. Collective over `comm` all, but for point to point; `comm` may be of one rank. MPI
+ * int counts. Collective over `comm` all, except for point to point; `comm` may be of one rank. MPI
  * failures end the program (BP_MPI). */
 #ifndef BP_MESH_COLLECTIVE_H
 #define BP_MESH_COLLECTIVE_H
@@ -8,34 +8,35 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/** The first element (or byte) of the shard of a vector of n that `rank` of `size` owns after
- * bp_reduce_scatter.
+/** The shard of a vector of n elements (or bytes, or units of them) that `rank` of `size` owns
+ * after bp_reduce_scatter: [first, first + count).
  *
- * n must be a multiple of `size`. With a power of two the shards are in bit-reversed order of rank
- * (what halving recursively, neighbours first, leaves); else in rank order.
+ * Shards differ by one element at most, unless `size` is no power of two; none has more than
+ * ceil(n / size), and rank 0 has as many as any. With a power of two they are in bit-reversed order
+ * of rank: what halving recursively, neighbours first, leaves. Else likewise: of each group of
+ * ranks those at even places have the first part.
  */
 int64_t bp_shard_first(int64_t n, int rank, int size);
+int64_t bp_shard_count(int64_t n, int rank, int size);
 
-/** Sum vectors over ranks; rank r keeps its shard [first, first + n/size) of the sum in place; the
- * rest of x is undefined.
+/** Sum vectors over ranks; each rank keeps its shard of the sum in place; the rest of x is
+ * undefined.
  *
- * Power of two: pairs of neighbours first, lower rank's part on the left: the binary tree of
- * src/train/README.md, so that the bits are those of one rank that sums the whole list by halving.
- * Else: all parts in rank order, from rank 0 up. scratch: n/2 floats for a power of two, n floats
- * else (bp_reduce_scatter_scratch).
+ * Pairs of neighbours first, lower rank's part on the left: the binary tree of src/train/README.md.
+ * With a power of two the bits are those of one rank that sums the whole list by halving; else the
+ * tree of an element depends on its place. ceil(log2(size)) rounds. scratch:
+ * bp_reduce_scatter_scratch floats.
  */
 void bp_reduce_scatter(float *x, int64_t n, float *scratch, MPI_Comm comm);
 int64_t bp_reduce_scatter_scratch(int64_t n, int size);
 
 /** The inverse: each rank's shard goes to all. In place. */
 void bp_all_gather_shards(float *x, int64_t n, MPI_Comm comm);
-/** The same of any elements: shards are at bp_shard_first(bytes, rank, size); `bytes` is a multiple
- * of `size`. */
+/** The same of any elements: shards are those of `bytes` bytes. */
 void bp_all_gather_bytes(void *x, int64_t bytes, MPI_Comm comm);
 
 /** Sum over ranks, the result equal to the bit on all ranks and independent of MPI's algorithm.
- * Power of two: the tree of bp_reduce_scatter; else in rank order. scratch: n floats. Small n goes
- * by doubling, large by halves. */
+ * The tree of bp_reduce_scatter. scratch: n floats. Small n goes by doubling, large by halves. */
 void bp_all_sum(float *x, int64_t n, float *scratch, MPI_Comm comm);
 void bp_all_sum_double(double *x, int64_t n, MPI_Comm comm);
 /** Element-wise maximum; NaN wins, on all ranks. */

@@ -51,8 +51,8 @@ void bp_mailbox_free(bp_mailbox **box);
 
 /** `data` is copied; returns at once. Local. */
 void bp_mailbox_send(bp_mailbox *box, int to, int kind, const void *data, int64_t bytes);
-/** The next message of this kind that has come, from any rank; false: there is none. Local, but for
- * the bytes of a long message that are still under way. */
+/** The next message of this kind that has come, from any rank; false: there is none. Local, except
+ * for the bytes of a long message that are still under way. */
 bool bp_mailbox_take(bp_mailbox *box, int kind, bp_mail *out);
 /** Wait for a message of this kind; one of another length is a bug of ours (BP_ASSERT). `what` is a
  * literal, what the watchdog says that the rank waits in. */

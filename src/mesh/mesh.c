@@ -2,6 +2,7 @@
 #include "mesh/mesh.h"
 #include "base/buffer.h"
 #include "base/mem.h"
+#include "mesh/lockstep.h"
 #include <inttypes.h>
 #include <limits.h>
 #include <string.h>
@@ -329,6 +330,7 @@ void bp_mesh_free(bp_mesh **mesh)
                          &(*mesh)->data,    &(*mesh)->pipeline, &(*mesh)->model,
                          &(*mesh)->member,  &(*mesh)->ensemble, &(*mesh)->across,
                          &(*mesh)->compute, &(*mesh)->world};
+    bp_lockstep_free(&(*mesh)->lockstep);
     for (size_t i = 0; i < sizeof comms / sizeof comms[0]; i++)
         if (*comms[i] != MPI_COMM_NULL)
             BP_MPI(MPI_Comm_free(comms[i]));

@@ -53,9 +53,11 @@ typedef struct bp_mesh {
     /* Data ranks, in their order: `expert` are consecutive ones that share out experts, `holders`
      * those that hold the same experts, one of each such group */
     MPI_Comm expert, holders;
-    int experts, expert_at;                         /* extent of `expert`, and this rank's place */
-    int rank, size;                                 /* in world */
-    int members, pipelines, datas, tensors;         /* extents of the axes */
+    struct bp_lockstep *lockstep;           /* of `expert`, while data ranks have work of their own
+                                               (mesh/lockstep.h): a job that trains has none; owned */
+    int experts, expert_at;                 /* extent of `expert`, and this rank's place */
+    int rank, size;                         /* in world */
+    int members, pipelines, datas, tensors; /* extents of the axes */
     int member_at, pipeline_at, data_at, tensor_at; /* this rank's coordinates */
     bool dedicated;                                 /* the coordinator does not compute */
     bool coordinates; /* this rank is the coordinator (world rank 0) */

@@ -206,12 +206,12 @@ static void run_chunk(network_decoding *self, const decoding_group *group, bp_pa
     bool has_logits = network_is_last(model) && chunk == network->chunk_count - 1;
 
     if (at > 0 || chunk > 0)
-        bp_recv(self->data, bytes_of(&network->before[chunk], &network->nn, pass),
+        bp_recv(self->data, bytes_of(&network->inputs[chunk], &network->nn, pass),
                 (at + stages - 1) % stages, TAG_ROWS, mesh->pipeline);
     run_blocks(self, group, pass, bp_network_chunk_first(network, chunk),
                end - (has_logits ? 1 : 0));
     if (!has_logits)
-        bp_send(self->data, bytes_of(&network->behind[end - 1], &network->nn, pass),
+        bp_send(self->data, bytes_of(&network->outputs[end - 1], &network->nn, pass),
                 (at + 1) % stages, TAG_ROWS, mesh->pipeline);
 }
 
@@ -229,6 +229,8 @@ static void run_piece(network_decoding *self, const decoding_group *group, int64
     for (int64_t r = rows; r < filled; r++)
         self->tokens[r] = self->positions[r] = 0;
     pass.continuation = &rest;
+    int64_t most = network_begin_pass(model, true, filled);
+    BP_ASSERT(most <= self->most_rows); /* all data ranks decode with the same plan */
     for (int c = 0; c < model->network->chunk_count; c++)
         run_chunk(self, group, &pass, c);
 }
@@ -383,6 +385,8 @@ void decoding_warm_up(network_decoding *self)
     int64_t most = shapes ? self->most_rows : 1, most_lasts = shapes ? self->most_lasts : 1;
     decoding_group *group = &self->groups[0];
 
+    if (network_shares_passes(model)) /* others may not be here */
+        most = 0;
     for (int64_t s = 0; s < self->face.slots; s++) {
         group->cells[s * self->face.capacity] = self->states_to[s] = (int32_t)s;
         self->ends[s] = 1;

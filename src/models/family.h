@@ -336,7 +336,7 @@ struct bp_model_family {
      * is item 0, of the shape's width. */
     bp_backbone (*backbone)(const bp_model_shape *shape);
     /** What a block passes on: names, streams, columns. The last one passes nothing on. */
-    bp_activations (*behind)(const bp_model_shape *shape, int block);
+    bp_activations (*block_output)(const bp_model_shape *shape, int block);
     /** Make network->tables, which all blocks of the network read (tables of positions, of which
      * the first pass that reads rotary ones fills them); NULL: nothing. */
     void (*begin)(bp_network *network, const bp_model_shape *shape);
@@ -435,11 +435,13 @@ bool bp_model_is_softmax(const bp_model_shape *shape);
  * And how many experts a layer has; 0: none. */
 double bp_model_balance(const bp_model_shape *shape);
 int64_t bp_model_experts(const bp_model_shape *shape);
+/** Faults where this many data ranks, more than one, can't share them out. */
+void bp_model_check_experts(const bp_model_shape *shape, int ranks, bp_config *config);
 /** Does a cap go over the logits of words (bp_head_shape.cap)? */
 bool bp_model_caps_logits(const bp_model_shape *shape);
 /** FLOPs of a block of the whole network, with a task's head in place of the family's. */
 double bp_model_block_cost(const bp_model_shape *shape, int block);
-bp_activations bp_model_behind(const bp_model_shape *shape, int block);
+bp_activations bp_model_block_output(const bp_model_shape *shape, int block);
 /** Blocks of the whole network; 0 if the shape is incomplete. */
 int bp_model_blocks(const bp_model_shape *shape);
 /** Stage `stage` of `stages` has blocks [*first, *end): the cut with the smallest most expensive

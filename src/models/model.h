@@ -56,7 +56,7 @@ typedef enum bp_model_extra {
                             (statistics/dirichlet.h) */
     BP_EXTRA_NORMALISER, /* log sum_v exp(logit_v), of logits as the softmax has them */
     BP_EXTRA_VARIANCE,   /* of a Gaussian process: of a logit, the mean over classes */
-    BP_EXTRA_DISTANCE,   /* of the state from those of training (bp_draws_ops.distance) */
+    BP_EXTRA_DISTANCE,   /* of the state from those of training (bp_member_sampler_ops.distance) */
     BP_MODEL_EXTRAS
 } bp_model_extra;
 /** Their names in files: "differential_entropy", ... */

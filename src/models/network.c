@@ -20,7 +20,7 @@ void bp_network_new(bp_network **out, const bp_nn *nn, int blocks, int groups)
         network->block_capacity = blocks;
         network->group_capacity = groups;
         network->blocks = bp_alloc("nn.network", blocks, sizeof(bp_block *));
-        network->behind = bp_alloc("nn.network", blocks, sizeof(bp_activations));
+        network->outputs = bp_alloc("nn.network", blocks, sizeof(bp_activations));
         network->groups = bp_alloc("nn.network", groups, sizeof(bp_group));
         network->carries = bp_alloc("nn.network", 2 * (int64_t)blocks, sizeof(bp_carry));
     }
@@ -43,7 +43,7 @@ void bp_network_free(bp_network **network)
         self->blocks[k]->ops->free(self->blocks[k]);
     free_groups(self);
     bp_free(self->blocks);
-    bp_free(self->behind);
+    bp_free(self->outputs);
     bp_free(self->tables);
     bp_free(self->groups);
     bp_free(self->carries);
@@ -334,13 +334,13 @@ const bp_activations *bp_network_before(const bp_network *network, int k)
 {
     int chunk = chunk_of(network, k);
 
-    return k == bp_network_chunk_first(network, chunk) ? &network->before[chunk]
-                                                       : &network->behind[k - 1];
+    return k == bp_network_chunk_first(network, chunk) ? &network->inputs[chunk]
+                                                       : &network->outputs[k - 1];
 }
 
 const bp_activations *bp_network_at(const bp_network *network, int k)
 {
-    return network->behind[k].count > 0 ? &network->behind[k] : bp_network_before(network, k);
+    return network->outputs[k].count > 0 ? &network->outputs[k] : bp_network_before(network, k);
 }
 
 int64_t bp_network_activation_floats(const bp_network *network, const bp_pass *pass)

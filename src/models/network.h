@@ -11,8 +11,8 @@
 typedef struct bp_network {
     bp_nn nn;
     bp_block **blocks;
-    bp_activations *behind; /* [block_count] what passes on after each; of the last block of a model
-                               nothing */
+    bp_activations *outputs; /* [block_count] what passes on after each; of the last block of a
+                               model nothing */
     int block_count, block_capacity;
     bp_group *groups;
     int group_count, group_capacity;
@@ -20,7 +20,7 @@ typedef struct bp_network {
     int carry_count;
     int chunk_end[BP_NETWORK_CHUNKS]; /* blocks end there: a chunk's follow one another in the
                                          model, and a pipeline stage may have several */
-    bp_activations before[BP_NETWORK_CHUNKS]; /* what each chunk is given */
+    bp_activations inputs[BP_NETWORK_CHUNKS]; /* what each chunk is given */
     int chunk_count;
     int64_t floats;          /* of the flat memory: all groups with their padding, */
     int64_t trained_floats;  /* and the first of it, without the frozen ones, */

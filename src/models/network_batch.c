@@ -181,6 +181,18 @@ static bp_err reserve_kept(network_model *self, const bp_model_batch *batch, int
     return BP_OK;
 }
 
+/* Memory for a pass in which a rank has `rows` rows: what comes from there is not of this rank's
+ * batch, whose `bytes` it follows. */
+static void reserve_for_others(network_model *self, size_t bytes, int64_t rows)
+{
+    bytes += bp_network_scratch_bytes(self->network, &(bp_extent){rows, {1}}, false);
+    if (bytes <= self->memory_bytes)
+        return;
+    bp_free(self->memory);
+    self->memory = bp_alloc("model.scoring", (int64_t)bytes, 1);
+    self->memory_bytes = bytes;
+}
+
 /* Some windows through this rank's stage; the head is left out where its input is asked for: it is
  * then in the piece's memory, which this returns. */
 static float *run_piece(network_model *self, bp_pass *pass, size_t used, bool head)
@@ -195,7 +207,7 @@ static float *run_piece(network_model *self, bp_pass *pass, size_t used, bool he
     pass->scratch = &arena;
     if (mesh->pipeline_at > 0)
         bp_recv(data,
-                bp_activations_floats(&network->before[0], nn, pass, false) *
+                bp_activations_floats(&network->inputs[0], nn, pass, false) *
                     (int64_t)sizeof(float),
                 mesh->pipeline_at - 1, TAG_HIDDEN, mesh->pipeline);
     for (int k = 0; k < blocks; k++) {
@@ -208,7 +220,7 @@ static float *run_piece(network_model *self, bp_pass *pass, size_t used, bool he
     }
     if (!network_is_last(self))
         bp_send(data,
-                bp_activations_floats(&network->behind[blocks - 1], nn, pass, false) *
+                bp_activations_floats(&network->outputs[blocks - 1], nn, pass, false) *
                     (int64_t)sizeof(float),
                 mesh->pipeline_at + 1, TAG_HIDDEN, mesh->pipeline);
     pass->scratch = NULL; /* it was this function's */
@@ -335,6 +347,11 @@ bp_err network_run_batch(network_model *self, const bp_model_batch *batch,
     for (int64_t first = 0; first < batch->windows; first += each) {
         int64_t tokens = first * batch->length;
         int64_t windows = first + each < batch->windows ? each : batch->windows - first;
+        int64_t rows = windows * batch->length, most = network_begin_pass(self, false, rows);
+
+        if (most > rows)
+            reserve_for_others(self, network_piece_bytes(self->network, &pieces.maker, windows),
+                               most);
         bp_pass pass = network_piece_pass(self, &pieces, batch, first, windows, self->memory);
 
         pass.dropout = asked->pass != BP_MODEL_NO_DROPOUT;
@@ -356,6 +373,29 @@ bp_err network_run_batch(network_model *self, const bp_model_batch *batch,
                             windows * batch->length);
     }
     return BP_OK;
+}
+
+/* A pass of others: this rank has experts that they need. */
+static void assist(void *context, bool few, int64_t rows)
+{
+    network_model *self = context;
+
+    reserve_for_others(self, 0, rows);
+    bp_gemm_take_few_rows(self->gemm, few);
+    for (int k = 0; k < self->network->block_count; k++) {
+        bp_block *block = self->network->blocks[k];
+        bp_arena arena = {.base = self->memory, .size_bytes = self->memory_bytes};
+
+        if (block->ops->assist)
+            block->ops->assist(block, &arena);
+    }
+    bp_gemm_take_few_rows(self->gemm, false);
+}
+
+void network_join_lockstep(network_model *self)
+{
+    if (network_shares_passes(self))
+        self->lockstep = bp_lockstep_add(self->mesh->lockstep, &(bp_lockstep_model){assist, self});
 }
 
 void network_run_blocks(network_model *self, const bp_model_batch *batch, int first, int end,

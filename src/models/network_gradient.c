@@ -97,11 +97,11 @@ static void run_forward(const network_model *self, bp_pass *pass, const gradient
 {
     const bp_mesh *mesh = self->mesh;
     const bp_network *network = self->network;
-    const bp_activations *behind = &network->behind[network->block_count - 1];
+    const bp_activations *output = &network->outputs[network->block_count - 1];
     char *kept = memory->kept;
 
     if (mesh->pipeline_at > 0)
-        bp_recv(memory->data, message_bytes(network, &network->before[0], pass, false),
+        bp_recv(memory->data, message_bytes(network, &network->inputs[0], pass, false),
                 mesh->pipeline_at - 1, TAG_FORWARD, mesh->pipeline);
     for (int k = 0; k < network->block_count; k++) {
         bp_activations activations =
@@ -111,7 +111,7 @@ static void run_forward(const network_model *self, bp_pass *pass, const gradient
         kept += kept_bytes(network, k, &pass->extent);
     }
     if (!network_is_last(self))
-        bp_send(memory->data, message_bytes(network, behind, pass, false), mesh->pipeline_at + 1,
+        bp_send(memory->data, message_bytes(network, output, pass, false), mesh->pipeline_at + 1,
                 TAG_FORWARD, mesh->pipeline);
 }
 
@@ -126,7 +126,7 @@ static void begin_backward(const network_model *self, bp_pass *pass, const gradi
     if (network_is_last(self))
         bp_zero(memory->gradients, bp_activations_floats(at, &network->nn, pass, true));
     else
-        bp_recv(memory->gradients, message_bytes(network, &network->behind[last], pass, true),
+        bp_recv(memory->gradients, message_bytes(network, &network->outputs[last], pass, true),
                 mesh->pipeline_at + 1, TAG_BACKWARD, mesh->pipeline);
 }
 
@@ -147,7 +147,7 @@ static void run_backward(const network_model *self, bp_pass *pass, const gradien
         bp_block_backward(network->blocks[k], pass, &gradients, kept);
     }
     if (mesh->pipeline_at > 0)
-        bp_send(memory->gradients, message_bytes(network, &network->before[0], pass, true),
+        bp_send(memory->gradients, message_bytes(network, &network->inputs[0], pass, true),
                 mesh->pipeline_at - 1, TAG_BACKWARD, mesh->pipeline);
 }
 

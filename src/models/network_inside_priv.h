@@ -2,6 +2,7 @@
 #ifndef BP_MODELS_NETWORK_INSIDE_PRIV_H
 #define BP_MODELS_NETWORK_INSIDE_PRIV_H
 
+#include "mesh/lockstep.h"
 #include "models/family.h"
 #include "models/model.h"
 
@@ -24,6 +25,7 @@ typedef struct network_model {
     bp_gemm *gemm;
     bp_network *network;
     bool views;    /* network and gemm are another's */
+    int lockstep;  /* its number in mesh->lockstep, where there is one (network_shares_passes) */
     float *values; /* that stay in float32 */
     bp_model_shape shape;
     int64_t C;
@@ -54,7 +56,23 @@ static inline const bp_block *network_head(const network_model *self)
     return self->network->blocks[self->network->block_count - 1];
 }
 
+/** Are its passes those of all ranks of mesh->expert? */
+static inline bool network_shares_passes(const network_model *self)
+{
+    return self->mesh->lockstep && bp_nn_experts(&self->network->nn) > 1;
+}
+/** A pass of `rows` begins (bp_lockstep_begin). Returns the rows of the rank with the most. */
+static inline int64_t network_begin_pass(const network_model *self, bool few, int64_t rows)
+{
+    return network_shares_passes(self)
+               ? bp_lockstep_begin(self->mesh->lockstep, self->lockstep, few, rows)
+               : rows;
+}
+
 /* ---- network_batch.c ---- */
+
+/* Take part in the passes of others (bp_lockstep_model). */
+void network_join_lockstep(network_model *self);
 
 /* What is asked of a batch: on the last stage one of both. */
 typedef struct network_question {

@@ -199,6 +199,11 @@ static bp_err build(network_model *self, const bp_mesh *mesh, const bp_config *c
     bp_nn nn = {.tensor = mesh->tensor, .tensor_at = mesh->tensor_at, .tensors = mesh->tensors};
     bp_err err = bp_weights_gemm(&self->gemm, config, backward);
 
+    if (mesh->lockstep && bp_model_experts(shape) > 0) {
+        nn.expert = mesh->expert;
+        nn.expert_at = mesh->expert_at;
+        nn.experts = mesh->experts;
+    }
     nn.gemm = self->gemm;
     if (err == BP_OK)
         err = bp_model_network_new(&self->network, &nn, shape, mesh->pipeline_at, mesh->pipelines);
@@ -210,7 +215,7 @@ static bp_err build(network_model *self, const bp_mesh *mesh, const bp_config *c
 }
 
 /* Heads and layers that this mesh does not divide, as one error. */
-static bp_err check_shape(const bp_model_shape *shape, int tensors, int stages)
+static bp_err check_shape(const bp_model_shape *shape, int tensors, int stages, int experts)
 {
     static const bp_option *const NO_TABLES[] = {NULL};
     bp_config *faults = NULL;
@@ -218,6 +223,8 @@ static bp_err check_shape(const bp_model_shape *shape, int tensors, int stages)
 
     if (err == BP_OK) {
         bp_model_shape_check(shape, tensors, stages, faults);
+        if (bp_model_experts(shape) > 0)
+            bp_model_check_experts(shape, experts, faults);
         err = bp_config_faults(faults);
     }
     bp_config_free(&faults);
@@ -282,7 +289,8 @@ static network_model *new_face(const bp_mesh *mesh, const bp_model_shape *shape)
 static bp_err new_model(network_model **out, const bp_mesh *mesh, const bp_config *config,
                         const bp_model_shape *shape, bool backward)
 {
-    bp_err err = check_shape(shape, mesh->tensors, mesh->pipelines);
+    bp_err err =
+        check_shape(shape, mesh->tensors, mesh->pipelines, mesh->lockstep ? mesh->experts : 1);
 
     if (err != BP_OK)
         return err;
@@ -302,10 +310,12 @@ bp_model *bp_model_view(const bp_mesh *mesh, bp_network *network, const bp_model
 
 static void hand_over(bp_model **out, network_model *self, bp_err err)
 {
-    if (err == BP_OK)
+    if (err == BP_OK) {
+        network_join_lockstep(self);
         *out = &self->face;
-    else if (self)
+    } else if (self) {
         network_free(&self->face);
+    }
 }
 
 int64_t network_model_context(const bp_model_shape *shape, int64_t wish)
@@ -378,13 +388,17 @@ static int64_t decode_bytes_of(bp_network *network, const bp_model_shape *shape,
 bp_err bp_model_estimate_shape(bp_model_memory *out, const bp_model_shape *shape,
                                const bp_config *config, const bp_model_task *task)
 {
-    int tensors = task->mesh->tensor, stages = task->mesh->pipeline;
+    int tensors = task->mesh->tensor, stages = task->mesh->pipeline,
+        experts = bp_mesh_shape_experts(task->mesh);
     int64_t windows = network_piece_windows(task->windows, stages);
     bp_example_maker maker = network_maker_of(shape, task->length, task->length);
     bp_extent most = bp_extent_of(&maker.form, windows);
-    bp_nn nn = {.tensor = MPI_COMM_NULL, .tensors = tensors};
+    bp_nn nn = {.tensor = MPI_COMM_NULL,
+                .tensors = tensors,
+                .expert = MPI_COMM_NULL,
+                .experts = bp_model_experts(shape) > 0 ? experts : 1};
     bp_network *network = NULL;
-    bp_err err = check_shape(shape, tensors, stages);
+    bp_err err = check_shape(shape, tensors, stages, experts);
 
     if (err == BP_OK)
         err = bp_weights_gemm(&nn.gemm, config, task->differentiates);

@@ -150,22 +150,22 @@ static bp_expert_shape experts_of(const bp_model_shape *shape, int64_t number)
                              .most = bp_model_experts(shape)};
 }
 
-bp_activations bp_stack_behind(const bp_model_shape *shape, int block)
+bp_activations bp_stack_block_output(const bp_model_shape *shape, int block)
 {
-    bp_activations behind = bp_transformer_behind(shape, block);
+    bp_activations output = bp_transformer_block_output(shape, block);
     int64_t E = bp_stack_embedding_width(shape);
 
     if (block > shape->layers) /* a transform's */
-        behind.item[0].columns = E;
+        output.item[0].columns = E;
     if (block == 0) /* what its projection reads is in its place */
-        behind.item[0].inside = E;
+        output.item[0].inside = E;
     if (block == 0 || bp_model_balance(shape) == 0)
-        return behind;
-    behind.count = 2;
-    behind.item[1].name = "choices";
-    behind.item[1].columns = bp_model_experts(shape);
-    behind.item[1].has_gradient = true;
-    return behind;
+        return output;
+    output.count = 2;
+    output.item[1].name = "choices";
+    output.item[1].columns = bp_model_experts(shape);
+    output.item[1].has_gradient = true;
+    return output;
 }
 
 /* ---- positions and scales ---- */
@@ -204,6 +204,38 @@ void bp_stack_fill_defaults(bp_model_shape *shape)
         stack_fill_rope(shape);
     if (stack_of(shape)->mixer != BP_STACK_ATTENTION)
         stack_fill_states(shape);
+}
+
+/* Numbers up to `count` that divide it: "1, 2, 4, 8". */
+static void list_shares(char *out, size_t bytes, int64_t count)
+{
+    size_t used = 0;
+
+    out[0] = '\0';
+    for (int64_t d = 1; d <= count && used < bytes; d++)
+        if (count % d == 0)
+            used += (size_t)snprintf(out + used, bytes - used, "%s%lld", used > 0 ? ", " : "",
+                                     (long long)d);
+}
+
+void bp_model_check_experts(const bp_model_shape *shape, int ranks, bp_config *config)
+{
+    int64_t experts = bp_model_experts(shape);
+    char fits[128];
+
+    if (ranks == 1)
+        return;
+    list_shares(fits, sizeof fits, experts);
+    if (experts == 0)
+        bp_config_fault(config, "mesh.no_experts",
+                        "mesh.expert = %d, but the model has no experts: at mesh.expert; leave it "
+                        "at 1, or use model.kind=mixtral, olmoe or qwen3_moe",
+                        ranks);
+    else if (experts % ranks != 0)
+        bp_config_fault(config, "mesh.uneven_experts",
+                        "mesh.expert = %d does not divide model.experts = %lld: at mesh.expert; "
+                        "numbers that fit: %s",
+                        ranks, (long long)experts, fits);
 }
 
 static void check_experts(const bp_model_shape *shape, int tensors, bp_config *config)

@@ -338,7 +338,7 @@ void bp_stack_begin(bp_network *network, const bp_model_shape *shape);
 void bp_stack_add_block(bp_network *network, const bp_model_shape *shape, int number,
                         bp_param *shared);
 bp_backbone bp_stack_backbone(const bp_model_shape *shape);
-bp_activations bp_stack_behind(const bp_model_shape *shape, int block);
+bp_activations bp_stack_block_output(const bp_model_shape *shape, int block);
 
 /** All of a family that is an embedding, layers and a head; and of an encoder that fills in and
  * checks more. */
@@ -347,7 +347,7 @@ bp_activations bp_stack_behind(const bp_model_shape *shape, int block);
     .fill_defaults = fills, .check = checks, .check_read = bp_stack_check_read,                    \
     .facts = bp_stack_facts, .blocks = bp_stack_blocks, .key_block = bp_transformer_key_block,     \
     .backbone = bp_stack_backbone, .blocks_are = "embedding, layers, head", .cost = bp_stack_cost, \
-    .behind = bp_stack_behind, .begin = bp_stack_begin, .add_shared = bp_stack_add_shared,         \
-    .add_block = bp_stack_add_block
+    .block_output = bp_stack_block_output, .begin = bp_stack_begin,                                \
+    .add_shared = bp_stack_add_shared, .add_block = bp_stack_add_block
 
 #endif

@@ -291,13 +291,13 @@ bp_err bp_model_network_new_chunks(bp_network **out, const bp_nn *nn, const bp_m
 
         bp_model_chunk(shape, &(bp_model_place){stage, stages, c, chunks}, &first, &end);
         if (first > 0)
-            network->before[c] = bp_model_behind(shape, first - 1);
+            network->inputs[c] = bp_model_block_output(shape, first - 1);
         if (family->add_common)
             add_common(network, shape, stage);
         for (int number = first; number < end; number++) {
             add_block(network, shape, number, shared);
             if (number < bp_model_blocks(shape) - 1)
-                network->behind[network->block_count - 1] = bp_model_behind(shape, number);
+                network->outputs[network->block_count - 1] = bp_model_block_output(shape, number);
         }
         bp_network_end_chunk(network);
     }

@@ -31,7 +31,7 @@ const bp_option bp_task_options[] = {
      "encoders, last of others, of encoder-decoders through a pooler too",
      false, .at = BP_AT(bp_task_keys, pool)},
     {"task.frozen_layers", BP_OPTION_INT, "0", 0, 10000, NULL, "layers",
-     "so many of the first layers, and the embeddings below them, keep their values", false,
+     "this many of the first layers, and the embeddings below them, keep their values", false,
      .at = BP_AT(bp_task_keys, frozen_layers)},
     {"task.separator", BP_OPTION_STRING, "=>", 0, 0, NULL, NULL,
      "of text and causal models: what stands between a source and its target", false,
@@ -41,7 +41,7 @@ const bp_option bp_task_options[] = {
      "added to the task's; 0: none",
      false, .at = BP_AT(bp_task_keys, lm_weight)},
     {"task.stride", BP_OPTION_INT, "128", 1, 1 << 20, NULL, "tokens",
-     "of spans: so much further on in a long context the next window begins", false,
+     "of spans: tokens from the start of a window in a long context to that of the next one", false,
      .at = BP_AT(bp_task_keys, stride)},
     {"task.answer_tokens", BP_OPTION_INT, "30", 1, 1 << 20, NULL, "tokens",
      "of spans: the longest answer that scoring looks for; a checkpoint keeps it", false,
@@ -289,11 +289,11 @@ double bp_model_block_cost(const bp_model_shape *shape, int block)
                      (block == shape->family->blocks(shape) - 1 ? bp_variants_flops(shape) : 0);
 }
 
-bp_activations bp_model_behind(const bp_model_shape *shape, int block)
+bp_activations bp_model_block_output(const bp_model_shape *shape, int block)
 {
     if (is_of_task(shape, block)) /* it works on what the backbone leaves */
         block = shape->family->backbone(shape).blocks - 1;
-    return shape->family->behind(shape, block);
+    return shape->family->block_output(shape, block);
 }
 
 double bp_model_train_flops(const bp_model_shape *shape)

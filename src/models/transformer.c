@@ -105,7 +105,7 @@ int bp_transformer_key_block(const bp_model_shape *shape)
     return (int)shape->layers;
 }
 
-bp_activations bp_transformer_behind(const bp_model_shape *shape, int block)
+bp_activations bp_transformer_block_output(const bp_model_shape *shape, int block)
 {
     (void)block;
     return (bp_activations){

@@ -18,7 +18,7 @@ static inline int64_t bp_given_or(int64_t given, int64_t otherwise)
 /** For one stack: the embedding, layers, the head; each passes the hidden states on. */
 int bp_transformer_blocks(const bp_model_shape *shape);
 int bp_transformer_key_block(const bp_model_shape *shape);
-bp_activations bp_transformer_behind(const bp_model_shape *shape, int block);
+bp_activations bp_transformer_block_output(const bp_model_shape *shape, int block);
 /** A vocabulary's table [V][C] that only the next block has, rows cut over tensor ranks; and one,
  * "wte", that the first and the last stage share. */
 bp_param *bp_transformer_add_table(bp_network *network, const bp_model_shape *shape,

@@ -49,7 +49,7 @@ static size_t mark_bytes(const char *text, size_t bytes)
     return bytes >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
 }
 
-size_t bp_words_file_peek(char *text, size_t most, const char *path)
+size_t bp_words_file_read_head(char *text, size_t most, const char *path)
 {
     char *all = NULL;
     size_t bytes = 0, mark;

@@ -19,7 +19,7 @@ typedef struct bp_words_file {
 } bp_words_file;
 
 /** The first bytes of its text, at most `most`: how many; 0 where it can't be read. */
-size_t bp_words_file_peek(char *text, size_t most, const char *path);
+size_t bp_words_file_read_head(char *text, size_t most, const char *path);
 /** Owns: bp_words_file_unmap(), after an error too. Errors: those of bp_file_open;
  * BP_ERR_SYSTEM. */
 bp_err bp_words_file_map(bp_words_file *out, const char *path);

@@ -41,7 +41,7 @@ static int take_line(void *context, const char *section, const char *name, const
     return 1;
 }
 
-bp_err run_pairs_read(run_pairs *out, const char *run_dir)
+bp_err bp_run_pairs_read(run_pairs *out, const char *run_dir)
 {
     char *text = NULL;
     size_t bytes;
@@ -57,7 +57,7 @@ bp_err run_pairs_read(run_pairs *out, const char *run_dir)
     return err == BP_ERR_INPUT ? BP_OK : err; /* there is none */
 }
 
-void run_pairs_clear(run_pairs *pairs)
+void bp_run_pairs_clear(run_pairs *pairs)
 {
     for (int64_t k = 0; k < 2 * pairs->count; k++)
         bp_free(pairs->texts[k]);
@@ -83,7 +83,7 @@ bp_err run_pairs_check(const run_pairs *pairs, const json_t *record, const char 
                    pairs->sha256[0] == '\0' ? "missing" : "not what the run wrote", run_dir);
 }
 
-const char *run_pairs_find(const run_pairs *pairs, const char *key)
+const char *bp_run_pairs_find(const run_pairs *pairs, const char *key)
 {
     for (int64_t k = 0; k < pairs->count; k++)
         if (strcmp(pairs->texts[2 * k], key) == 0)
@@ -94,7 +94,7 @@ const char *run_pairs_find(const run_pairs *pairs, const char *key)
 int64_t run_steps(const json_t *record, const run_pairs *pairs)
 {
     const json_t *steps = json_object_get(record, "steps");
-    const char *text = run_pairs_find(pairs, "train.steps");
+    const char *text = bp_run_pairs_find(pairs, "train.steps");
 
     return steps ? json_integer_value(steps) : text ? strtoll(text, NULL, 10) : 0;
 }
@@ -158,19 +158,24 @@ static bool is_derived(const bp_config *config, const bp_option *option, const c
 static const char *const ALWAYS_FREE[] = {
     "run.dir", "run.memory", "slurm.*", "watchdog.*", "mesh.coordinator", "mesh.overlap", NULL};
 
+bool run_key_is_free(const char *key)
+{
+    return is_listed(ALWAYS_FREE, key);
+}
+
 static void compare_key(void *context, const bp_option *option, const char *value)
 {
     struct comparison *c = context;
     const bp_run_spec *spec = c->spec;
-    const char *before = run_pairs_find(c->pairs, option->key);
+    const char *before = bp_run_pairs_find(c->pairs, option->key);
     const char *now = !value ? "" : value;
-    bool is_free = is_listed(ALWAYS_FREE, option->key);
+    bool is_free = run_key_is_free(option->key);
 
     for (const bp_run_identity *one = spec->identities; one && one->name; one++)
         is_free = is_free || strcmp(one->name, option->key) == 0; /* compared by content */
 
     if (!before && option->was)
-        before = run_pairs_find(c->pairs, option->was);
+        before = bp_run_pairs_find(c->pairs, option->was);
     if (!before) /* not set then, or not known yet */
         before = !option->value ? "" : option->value;
     if (is_free || strcmp(before, now) == 0 || c->derived != is_derived(c->config, option, now))
@@ -193,7 +198,7 @@ static void compare_key(void *context, const bp_option *option, const char *valu
 static void add_changed_input(struct comparison *c, const bp_run_identity *one, const char *before)
 {
     const char *path = bp_config_string(c->config, one->name),
-               *first = run_pairs_find(c->pairs, one->name);
+               *first = bp_run_pairs_find(c->pairs, one->name);
     int digits = strncmp(one->value, before, HASH_DIGITS) != 0 ? HASH_DIGITS : 1 << 10;
     char *now = bp_sprintf("%s (hash %.*s)", path, digits, one->value);
     char *then = !first || strcmp(first, path) == 0

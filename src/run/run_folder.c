@@ -45,6 +45,8 @@ static bp_err begin_record(bp_run *run, const bp_config *config, const bp_run_sp
     bp_err err = BP_OK;
 
     run->record = run_record_new(run->folder, run->mesh, config, spec, before, hosts);
+    if (run->finished && json_object_get(before, "results"))
+        set(run->record, "results", json_incref(json_object_get(before, "results")));
     run->config_text = bp_config_text(config);
     bp_sha256_of(run->config_text, strlen(run->config_text), now);
     if (!run->finished)
@@ -206,7 +208,7 @@ static bp_err take_folder(bp_run *run, const bp_config *config, const bp_run_spe
     if (err == BP_OK)
         err = run_record_read(run->folder, before);
     if (err == BP_OK)
-        err = run_pairs_read(pairs, run->folder);
+        err = bp_run_pairs_read(pairs, run->folder);
     if (err == BP_OK)
         err = check_record(run, *before, pairs);
     if (err == BP_OK)
@@ -222,7 +224,7 @@ static bp_err take_folder(bp_run *run, const bp_config *config, const bp_run_spe
     run->finished = run->finished && !run->missing;
     run->resumed = *before != NULL;
     run->steps_before = run_steps(*before, pairs);
-    log_every = run_pairs_find(pairs, "train.log_every");
+    log_every = bp_run_pairs_find(pairs, "train.log_every");
     run->log_every = !log_every ? 0 : strtoll(log_every, NULL, 10);
     return err;
 }
@@ -253,7 +255,7 @@ static bp_err open_folder(bp_run *run, const bp_config *config, const bp_run_spe
         run->stop_request = bp_stop_request_new(run->folder, config);
         bp_stop_request_owner(run->stop_request, run_poll_owner, run);
     }
-    run_pairs_clear(&pairs);
+    bp_run_pairs_clear(&pairs);
     json_decref(before);
     return err;
 }
@@ -473,6 +475,23 @@ const char *bp_run_first_missing(const char *folder, const char *const *names, s
     return NULL;
 }
 
+void bp_run_add_result(bp_run *run, const char *path)
+{
+    json_t *results = json_object_get(run->record, "results"), *known;
+    size_t k;
+
+    if (!run->mesh->coordinates)
+        return;
+    if (!results)
+        set(run->record, "results", results = json_array());
+    json_array_foreach(results, k, known)
+    {
+        if (strcmp(json_string_value(known), path) == 0)
+            return;
+    }
+    (void)json_array_append_new(results, bp_json_string(path));
+}
+
 void bp_run_say_missing(const char *folder, const char *name)
 {
     bp_log("the run was finished, but this is gone and is made again: %s, in %s", name, folder);
@@ -507,11 +526,11 @@ bp_err bp_run_previous(MPI_Comm comm, const char *run_dir, const char *key, char
     if (bp_comm_is_root(comm)) {
         const char *found;
 
-        err = run_pairs_read(&pairs, run_dir);
-        found = run_pairs_find(&pairs, key);
+        err = bp_run_pairs_read(&pairs, run_dir);
+        found = bp_run_pairs_find(&pairs, key);
         if (found)
             *value = bp_strdup(found);
-        run_pairs_clear(&pairs);
+        bp_run_pairs_clear(&pairs);
     }
     err = bp_agree(comm, err);
     if (err == BP_OK)

@@ -76,8 +76,8 @@ bool bp_run_is_finished(const bp_run *run);
  * and let config.ini have them: of a job that has found that it has something left to do. On the
  * coordinator; elsewhere nothing. */
 void bp_run_take_changes(const bp_run *run);
-/** The first of these results in `folder` that is no plain file; NULL: all are. A name that is NULL
- * is none. Local. */
+/** The first of these results in `folder` that is not a plain file; NULL: all are. A name that is
+ * NULL is none. Local. */
 const char *bp_run_first_missing(const char *folder, const char *const *names, size_t count);
 /** A line of the log: a result of a finished run is made again. On the coordinator. */
 void bp_run_say_missing(const char *folder, const char *name);
@@ -94,13 +94,23 @@ bool bp_run_is_resumed(const bp_run *run);
  *
  * Collective: over `comm`; run_dir and key are equal on all ranks.
  * Owns:       *value is the caller's, bp_free().
- * Errors:     BP_ERR_INPUT config.ini is no file; BP_ERR_IO, BP_ERR_DENIED, BP_ERR_SYSTEM.
+ * Errors:     BP_ERR_INPUT config.ini is not a file; BP_ERR_IO, BP_ERR_DENIED, BP_ERR_SYSTEM.
  */
 bp_err bp_run_previous(MPI_Comm comm, const char *run_dir, const char *key, char **value);
 
 /** Would a start of this run find work, as far as is known without the lock? No where it is
  * finished, or another job may hold it: then opening it decides. Collective over `comm`. */
 bool bp_run_has_work(MPI_Comm comm, const char *run_dir);
+
+/** Note what the user asks for, before any key is resolved. run.json keeps its digest, `request`:
+ * of the first run folder that this process opens. Local. */
+void bp_run_note_request(const char *job, const bp_config *config);
+/** A file of the finished run, by its path in the folder: run.json lists them in `results`. On the
+ * coordinator; elsewhere nothing. */
+void bp_run_add_result(bp_run *run, const char *path);
+/** Is run_dir a finished run of the same request, with all its results? Then its inputs are not
+ * needed. False of a run without `results`. Collective over `comm`. */
+bool bp_run_needs_no_input(MPI_Comm comm, const char *run_dir);
 
 /* ---- on the coordinator. Local; what writes does nothing on other ranks ---- */
 

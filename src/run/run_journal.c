@@ -43,7 +43,7 @@ bp_err run_journal_each(const run_journal *journal, void *context,
         err = bp_fail_errno(BP_ERR_IO, "can't read", journal->path);
     while (err == BP_OK && (bytes = getline(&line, &capacity, stream)) > 0 &&
            line[bytes - 1] == '\n') {
-        json_t *value = NULL; /* stays NULL where it is no JSON */
+        json_t *value = NULL; /* stays NULL where it is not JSON */
 
         (void)bp_json_parse(&value, line, (size_t)bytes - 1, "a line");
         end += bytes;
@@ -97,10 +97,11 @@ static bp_err end_whole(const run_journal *journal)
         return bp_fail_errno(BP_ERR_IO, "can't read", journal->path);
     if (first == '{' || first == '\0')
         return cut_at(journal, begin);
-    BP_WARN("journal.bad_lines",
-            "the last %lld bytes are no line that a job writes: at %s; they stay as they are, and "
-            "are skipped",
-            (long long)(size - begin), journal->path);
+    BP_WARN(
+        "journal.bad_lines",
+        "the last %lld bytes are not a line that a job writes: at %s; they stay as they are, and "
+        "are skipped",
+        (long long)(size - begin), journal->path);
     return run_journal_append(journal, "\n", 1);
 }
 

@@ -1,4 +1,4 @@
-/* Files of JSON lines that only grow, but for the cut at a resume. Local. */
+/* Files of JSON lines that only grow, except for the cut at a resume. Local. */
 #ifndef BP_RUN_RUN_JOURNAL_H
 #define BP_RUN_RUN_JOURNAL_H
 
@@ -15,7 +15,7 @@ typedef struct run_journal {
 } run_journal;
 
 /** Open or create; half a line at the end (of a job that was killed) is taken off.
- *  Errors: BP_ERR_FORMAT it is no plain file; BP_ERR_CREATE, BP_ERR_DENIED, BP_ERR_IO,
+ *  Errors: BP_ERR_FORMAT it is not a plain file; BP_ERR_CREATE, BP_ERR_DENIED, BP_ERR_IO,
  *  BP_ERR_SYSTEM. */
 bp_err run_journal_open(run_journal *out, const char *folder, const char *name);
 void run_journal_close(run_journal *journal);
@@ -24,8 +24,8 @@ bp_err run_journal_append(const run_journal *journal, const void *data, size_t b
 /** One line, whole or not at all. Errors: BP_ERR_IO, BP_ERR_SYSTEM. */
 bp_err run_journal_add(const run_journal *journal, const json_t *line);
 bp_err run_journal_sync(const run_journal *journal);
-/** Call `take` with every whole line, NULL where it is no JSON; `end` is where the next one begins.
- * Errors: BP_ERR_IO. */
+/** Call `take` with every whole line, NULL where it is not JSON; `end` is where the next one
+ * begins. Errors: BP_ERR_IO. */
 bp_err run_journal_each(const run_journal *journal, void *context,
                         void (*take)(void *context, const json_t *line, off_t end));
 /** Cut off what comes after the last line with a `step` <= step (-1: all). A line that can't be
@@ -41,5 +41,7 @@ bp_err run_journal_missing(const run_journal *journal, const char *folder, int64
 
 /** A start of this process holds, or held, a run folder: what it fails with is written there. */
 void run_start_opened(void);
+/** The digest of bp_run_note_request; "" once a run folder was opened, or if nothing was noted. */
+const char *run_start_request(void);
 
 #endif

@@ -9,6 +9,7 @@
 #include "base/process/command_line.h"
 #include "run/restart.h"
 #include "run/run_fields.h"
+#include "run/run_journal.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -130,6 +131,8 @@ json_t *run_record_new(const char *folder, const bp_mesh *mesh, const bp_config 
                        "identities", identities_json(spec, before), "exit", "state", "running",
                        "recent_starts", bp_restart_list(before, folder, start));
     bp_free(command);
+    if (run_start_request()[0] != '\0')
+        set(record, "request", json_string(run_start_request()));
     /* members of objects that are on both sides are put together */
     (void)json_object_update_recursive(record, (json_t *)spec->extra); /* which is not changed */
     return record;

@@ -15,7 +15,7 @@ typedef struct bp_run_identity {
     const char *name, *value;
 } bp_run_identity;
 
-/** How messages call an identity whose name is no key, and what of it may change. */
+/** How messages call an identity whose name is not a key, and what of it may change. */
 typedef struct bp_run_words {
     const char *name, *keys, *may_change;
 } bp_run_words;

@@ -1,5 +1,6 @@
 /* A start before it holds the run folder: is there work for it, and what it leaves if it fails (its
  * corpus is damaged, say). */
+#include "base/buffer.h"
 #include "base/config/json.h"
 #include "base/config/run_options.h"
 #include "base/files/fs.h"
@@ -7,6 +8,7 @@
 #include "base/process/clock.h"
 #include "mesh/collective.h"
 #include "run/lock/run_lock.h"
+#include "run/run_compare.h"
 #include "run/run_fields.h"
 #include "run/run_folder.h"
 #include "run/run_journal.h"
@@ -22,10 +24,16 @@
 #define LINE_LIMIT   4096
 
 static bool has_opened;
+static char request[BP_SHA256_HEX]; /* of bp_run_note_request; "": none */
 
 void run_start_opened(void)
 {
     has_opened = true;
+}
+
+const char *run_start_request(void)
+{
+    return has_opened ? "" : request;
 }
 
 /* run.json; NULL: some folder of somebody is none of ours. */
@@ -100,6 +108,62 @@ bool bp_run_has_work(MPI_Comm comm, const char *run_dir)
         json_decref(record);
     }
     return bp_all_max_int(has, comm) != 0;
+}
+
+/* ---- a finished run whose inputs are gone ---- */
+
+static void add_given(void *context, const bp_option *option, const char *value)
+{
+    const struct asked {
+        const bp_config *config;
+        bp_buffer *text;
+    } *asked = context;
+
+    if (value && bp_config_is_given(asked->config, option->key) && !run_key_is_free(option->key))
+        bp_buffer_printf(asked->text, "%s %s\n", option->key, value);
+}
+
+void bp_run_note_request(const char *job, const bp_config *config)
+{
+    bp_buffer text = {0};
+    struct asked {
+        const bp_config *config;
+        bp_buffer *text;
+    } asked = {config, &text};
+
+    bp_buffer_printf(&text, "%s\n", job);
+    bp_config_each(config, add_given, &asked);
+    bp_sha256_of(text.data, text.bytes, request);
+    bp_buffer_clear(&text);
+}
+
+static bool is_whole(const char *run_dir, const json_t *record)
+{
+    const json_t *name, *results = json_object_get(record, "results");
+    bool whole = json_array_size(results) > 0;
+    size_t k;
+
+    json_array_foreach((json_t *)results, k, name)
+    {
+        const char *path = json_string_value(name);
+
+        whole = whole && path && !bp_run_first_missing(run_dir, &path, 1);
+    }
+    return whole;
+}
+
+bool bp_run_needs_no_input(MPI_Comm comm, const char *run_dir)
+{
+    bool whole = false;
+
+    if (bp_comm_is_root(comm)) {
+        json_t *record = read_record(run_dir);
+
+        whole = strcmp(end_state_of(record), "finished") == 0 && request[0] != '\0' &&
+                says(record, "request", request) && is_whole(run_dir, record);
+        json_decref(record);
+    }
+    return bp_all_max_int(whole, comm) != 0;
 }
 
 void bp_run_start_failed(const char *run_dir, bp_err code)

@@ -73,7 +73,7 @@ typedef struct bp_conformal_prefix {
     double count, mass;
 } bp_conformal_prefix;
 
-/** Of aps or raps: outcomes in groups, the most probable first, counts[k] with the mass mass[k] in
+/** For aps or raps: outcomes in groups, the most probable first, counts[k] with the mass mass[k] in
  * group k. Adds to *prefix the groups up to the first that holds the last outcome of a set, or the
  * one after it; returns that group, or `groups` where all are within. */
 int64_t bp_conformal_walk(bp_conformal_prefix *prefix, bp_conformal_kind kind,

@@ -30,7 +30,7 @@ static double scaled(double value, scale by)
     return value * by.first * by.second;
 }
 
-/* A mean of equal values is rounded, so the sums of squares may tell of a spread that there is not.
+/* A mean of equal values is rounded, so the sums of squares may show a spread where there is none.
  */
 static bool is_constant(const double *x, const int32_t *counts, int64_t n)
 {

@@ -8,7 +8,7 @@
 
 #define BP_METRIC_FIGURES 12 /* the most of a metric */
 
-/** Of what a figure is a share: its interval is Wilson's, of documents always, of parts of
+/** What a figure is a share of: its interval is Wilson's, of documents always, of parts of
  * documents, which depend on one another, only where it is 0 or 1, which resamples never leave. */
 typedef enum bp_share { BP_SHARE_OF_NOTHING, BP_SHARE_OF_DOCUMENTS, BP_SHARE_OF_PARTS } bp_share;
 

@@ -223,3 +223,42 @@ bp_err bp_interval_of(bp_interval *out, const double *values, int64_t resamples,
 {
     return bp_interval_of_difference(out, values, NULL, resamples, stride, documents);
 }
+
+/* Within what so many documents can tell from 0 and 1. */
+static double logit_within(double share, int64_t documents)
+{
+    double least = 1e-3 / (double)documents;
+    double p = share < least ? least : share > 1 - least ? 1 - least : share;
+
+    return log(p) - log1p(-p);
+}
+
+bp_err bp_interval_of_logits(bp_interval *out, double value, const double *values,
+                             int64_t resamples, int64_t stride, int64_t documents)
+{
+    double sum = 0, squares = 0, middle, half;
+    int64_t n = 0;
+
+    *out = (bp_interval){NAN, NAN};
+    if (documents < BP_FEW_DOCUMENTS || isnan(value))
+        return BP_OK;
+    if (value <= 0 || value >= 1) {
+        *out = bp_wilson_interval(value, documents);
+        return BP_OK;
+    }
+    middle = logit_within(value, documents);
+    for (int64_t r = 0; r < resamples; r++) {
+        double off = logit_within(values[r * stride], documents) - middle;
+
+        if (isfinite(off)) {
+            n++;
+            sum += off;
+            squares += off * off;
+        }
+    }
+    if (n < 2)
+        return BP_OK;
+    half = 1.96 * sqrt(fmax(0, squares - sum * sum / (double)n) / (double)(n - 1));
+    *out = (bp_interval){1 / (1 + exp(half - middle)), 1 / (1 + exp(-half - middle))};
+    return BP_OK;
+}

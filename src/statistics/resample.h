@@ -67,7 +67,18 @@ double bp_quantile(const double *sorted, int64_t n, double p);
  */
 bp_err bp_interval_of(bp_interval *out, const double *values, int64_t resamples, int64_t stride,
                       int64_t documents);
-/** The same of one[r * stride] - other[r * stride]: two methods on the same resamples. */
+/** The 95 % interval of a figure between 0 and 1 that is no mean of documents, as an average
+ * precision: 1.96 standard deviations of its resamples on each side, on the scale of logits. It
+ * holds `value`, however its resamples are biased. Where `value` is 0 or 1: that of a share of
+ * `documents`, for no resample differs. NaN and NaN as above.
+ *
+ * Errors:     BP_ERR_SYSTEM memory.
+ * Source:     Boyd, Eng and Page 2013, Area under the precision-recall curve: point estimates and
+ *             confidence intervals, ECML PKDD, section 3.2, with the bootstrap's deviation. */
+bp_err bp_interval_of_logits(bp_interval *out, double value, const double *values,
+                             int64_t resamples, int64_t stride, int64_t documents);
+/** The same as bp_interval_of, of one[r * stride] - other[r * stride]: two methods on the same
+ * resamples. */
 bp_err bp_interval_of_difference(bp_interval *out, const double *one, const double *other,
                                  int64_t resamples, int64_t stride, int64_t documents);
 

@@ -45,7 +45,7 @@ typedef struct bp_param {
                            or the group is frozen */
 } bp_param;
 
-/** Parameters that are one after another in memory, without gaps (but for bp_group_align): fused
+/** Parameters that are one after another in memory, without gaps (except for bp_group_align): fused
  * products rely on it. */
 typedef struct bp_group {
     bp_param *params; /* [capacity], fixed from the first one on: pointers stay valid */

@@ -268,7 +268,7 @@ static bp_err refuse(void *context)
     return BP_FAIL(BP_ERR_BUSY, "lock.lost", "another job took the run over");
 }
 
-static void nothing_is_put_in_place_behind_a_fence(void **state)
+static void what_the_fence_refuses_is_not_put_in_place(void **state)
 {
     const char *folder = fresh_folder("fenced"), *path = bp_test_path("fenced/file");
     int asked = 0, inner = 0;
@@ -438,7 +438,7 @@ int main(void)
         cmocka_unit_test(new_folder_has_its_name_on_the_disk),
         cmocka_unit_test(folders_are_made_listed_and_removed),
         cmocka_unit_test(removing_follows_no_link),
-        cmocka_unit_test(nothing_is_put_in_place_behind_a_fence),
+        cmocka_unit_test(what_the_fence_refuses_is_not_put_in_place),
         cmocka_unit_test(swept_draft_is_not_put_in_place),
         cmocka_unit_test(file_in_the_way_of_a_folder_is_reported),
         cmocka_unit_test(sync_needs_something_to_sync),

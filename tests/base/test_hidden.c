@@ -62,12 +62,35 @@ static void no_folder_to_lie_in_is_an_error(void **state)
     assert_int_equal(lock, -1);
 }
 
+/* Last: it holds from then on. */
+static void drafts_may_be_hidden_files(void **state)
+{
+    const char *out = bp_test_path("list");
+    char *left;
+    int lock;
+    bp_draft draft;
+
+    bp_test_expect(bp_hidden_make(out, BP_HIDDEN_FILE, &left, &lock), BP_OK);
+    (void)close(lock); /* as a kill does */
+    bp_hidden_drafts();
+    bp_test_expect(bp_draft_open(&draft, out), BP_OK);
+    assert_false(bp_path_exists(left));
+    bp_hidden_sweep(out, BP_HIDDEN_FILE); /* another start */
+    assert_true(bp_path_exists(draft.temporary));
+    bp_test_expect(bp_draft_write(&draft, "x", 1), BP_OK);
+    bp_test_expect(bp_draft_commit(&draft), BP_OK);
+    assert_int_equal(bp_file_size(out), 1);
+    bp_test_expect(bp_file_write(bp_test_path("none/list"), "x", 1), BP_ERR_CREATE);
+    bp_free(left);
+}
+
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_at_work_stays_and_what_was_left_goes),
         cmocka_unit_test(other_names_stay),
         cmocka_unit_test(no_folder_to_lie_in_is_an_error),
+        cmocka_unit_test(drafts_may_be_hidden_files),
     };
     return BP_TEST_RUN(tests);
 }

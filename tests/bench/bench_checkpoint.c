@@ -1,4 +1,4 @@
-/* What a checkpoint written behind the step costs: seconds of the clock in which the ranks that
+/* What a checkpoint written asynchronously costs: seconds of the clock in which the ranks that
  * train stand still, and processor seconds of the threads that write, by phase. Random values, a
  * matrix of WIDTH columns for each million of them. Arguments: FOLDER millions rounds. */
 #include "base/files/fs.h"

@@ -1,5 +1,5 @@
 /* Float32 and bf16 matrix products at the shapes of a GPT-2 124M step, ours beside oneDNN's in
- * turn, each as a share of the peak; then an MLP's products with GELU behind them. Arguments:
+ * turn, each as a share of the peak; then an MLP's products with GELU after them. Arguments:
  * threads (0: all), rounds, rows, and outs and ins of the one shape that is wanted.
  *
  * The peak is measured beside each product, again and again until the machine is about as fast as

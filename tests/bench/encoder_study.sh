@@ -72,7 +72,7 @@ threads = 1
 END
 
 # 1. Pretraining in short windows, in which attention soon finds a word's neighbours. Then in long ones on
-# tensor 2 x data 2: killed behind its first checkpoint, resumed there, stopped behind the second, and ended on one
+# tensor 2 x data 2: killed after its first checkpoint, resumed there, stopped after the second, and ended on one
 # rank. pretrained_until CHECKPOINT SIGNAL: starts it, and sends all ranks SIGNAL once it is there.
 bagpipe pretrain pretrain.ini run.dir=short model.context=16 train.steps=2800 train.batch=64 mesh.micro_batch=64 \
     optimizer.lr=3e-3 optimizer.warmup=200 optimizer.decay=constant checkpoint.every=500

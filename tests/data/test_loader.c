@@ -93,7 +93,7 @@ static void steps_are_the_plain_loops_steps(void **state)
     end_world(&w);
 }
 
-/* Each slot reads its stretch of the stream, window behind window, epoch after epoch. */
+/* Each slot reads its stretch of the stream, window after window, epoch after epoch. */
 static void in_sequence_a_slot_reads_on(void **state)
 {
     enum { T = 1000, BATCH = 6 };

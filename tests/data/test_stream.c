@@ -252,7 +252,7 @@ static void look_for_copies(const plain_bag *bag, int32_t eod, int64_t first, in
     *copies = *border = false;
     for (int64_t a = first; a < first + count; a++) {
         *border = *border || (a > first && bag->document[a] < bag->document[a - 1]);
-        for (int64_t b = a + 1; b < first + count && !*copies; b++) /* behind the end of a's */
+        for (int64_t b = a + 1; b < first + count && !*copies; b++) /* after the end of a's */
             *copies = bag->tokens[b - 1] == eod && bag->document[b] == bag->document[a];
     }
 }

@@ -1,7 +1,9 @@
 """bagpipe-data corpus on text as the web has it: separators, lists of documents, WARC files; at any number of ranks the same bytes."""
+import fcntl
 import gzip
 import json
 import os
+import signal
 
 import bagpipe_test
 from bagpipe_test import FolderTest, program, run
@@ -207,6 +209,23 @@ class Corpora(FolderTest):
         self.assertTrue(2 <= len(done) < 6, done)
         self.assertIn(f"{len(done)} of 6 files were done before", self.must(self.arguments("killed/", "--format", "lines", *files)).out)
         self.assertEqual(sorted(os.listdir(self.at("killed"))), sorted(["corpus.json"] + [f"big{k}.txt.h5" for k in range(6)]))
+
+    def test_what_a_killed_tool_left_goes_with_its_next_start(self):
+        """Killed between writing and naming, twice; another start's file that is being written (locked) stays."""
+        self.must(self.arguments("left.h5", "--format", "lines", self.text))
+        os.makedirs(self.at("left"))
+        with open(self.bytes("left/.vector.npy.0123456789abcdef.tmp", b""), "rb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            for name, command in (("vector.npy", ["table", "--form", "npy", self.at("left.h5"), "tokens"]), ("t.json", ["tokenizer", "--size", "257", self.text]),
+                                  ("overlap.h5", ["overlap", self.at("left.h5"), "--against", self.at("left.h5")])):
+                before = set(os.listdir(self.at("left")))
+                command = [program("bagpipe-data"), *command, "--out", self.at(f"left/{name}")]
+                for _ in range(2):
+                    self.assertEqual(run(["env", "BP_FAULT=base.place:1=kill", *command]).status, -signal.SIGKILL)
+                    self.assertEqual(len(set(os.listdir(self.at("left"))) - before), 1)
+                self.must(["bagpipe-data", *command[1:]])
+                self.assertEqual(set(os.listdir(self.at("left"))) - before, {name})
+        self.assertIn(".vector.npy.0123456789abcdef.tmp", os.listdir(self.at("left")))
 
     def test_what_is_no_corpus_of_each_file_is_refused(self):
         os.makedirs(self.at("other"), exist_ok=True)

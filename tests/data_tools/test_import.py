@@ -213,6 +213,14 @@ class Import(JobTest):
                     self.assertNotIn(word, result.err.split(": at ")[0])
         self.assert_error(run([program("bagpipe-data"), "import", self.at("nowhere"), "--out", self.at("never")]), 66, "[huggingface.no_folder]")
 
+    def test_what_is_no_file_is_refused_and_not_waited_for(self):
+        """Nobody writes to this pipe: who opens it waits for ever."""
+        pipe, never = self.at("pipe"), self.at("never")
+        os.mkfifo(pipe)
+        for command in (["import", pipe], ["import", "/dev/zero"], ["tokenizer", "--vocab", pipe], ["tokenizer", "--vocab", pipe, "--merges", pipe], ["tokenizer", "--from", pipe]):
+            with self.subTest(" ".join(command)):
+                self.assert_error(run([program("bagpipe-data"), *command, "--out", never]), 66, "[file.not_regular]", command[-1])
+
 
 if __name__ == "__main__":
     bagpipe_test.main()

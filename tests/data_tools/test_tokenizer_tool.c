@@ -210,7 +210,7 @@ static void unwritable_folder_is_77(void **state)
     expect(0, "--size 300 --out closed/x.json text.txt", 77, "closed/x.json");
 }
 
-/* The rows of `text`, which is text `number`, behind `at`; where they end. */
+/* The rows of `text`, which is text `number`, after `at`; where they end. */
 static const char *expect_rows(const char *at, const bp_tokenizer *tokenizer, int number,
                                const char *text)
 {

@@ -24,7 +24,7 @@ static inline int run_line(const char *line)
     return WEXITSTATUS(status);
 }
 
-/* `bagpipe-data ARGUMENTS` on some ranks (0: without mpirun), behind `before`; its exit status. */
+/* `bagpipe-data ARGUMENTS` on some ranks (0: without mpirun), after `before`; its exit status. */
 static inline int run_tool(int ranks, const char *before, const char *arguments)
 {
     char line[32768], start[PATH_MAX + 64] = "";

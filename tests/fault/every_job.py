@@ -4,6 +4,7 @@ import csv
 import json
 import os
 import random
+import struct
 
 from bagpipe_test import digests, metrics, program, steps, timeless
 from fault_test import KindsOfJob, Start, best, content
@@ -40,6 +41,8 @@ WAYS = {  # job, keys, and meshes (ranks, 0: without mpirun; keys), the first on
     "electra": ("pretrain", ("model.kind=electra", "model.generator_width=8", "model.generator_heads=2", "model.embedding=16") + ROLES, DATA[:2]),
     "bart": ("pretrain", PAIRS + ("model.kind=bart",), DATA[:2]),
     "t5": ("pretrain", PAIRS + ("model.kind=t5",), DATA[:2]),
+    "experts": ("pretrain", ("model.kind=mixtral", "model.experts=4", "model.experts_chosen=2", "model.experts_balance=0.1", "train.steps=24"),
+                DATA + [(2, ("mesh.expert=2",)), (4, ("mesh.expert=2",)), (4, ("mesh.expert=4",))]),
     "recurrent": ("pretrain", ("model.kind=lstm", "model.heads=", "train.steps=40"), DATA[:2]),
     "ngram": ("pretrain", ("model.kind=ngram", "ngram.order=3", "train.steps=", "train.batch=", "model.layers=", "model.width=", "model.heads=",
                            "model.context="), ANY[:2]),
@@ -55,8 +58,8 @@ WAYS = {  # job, keys, and meshes (ranks, 0: without mpirun; keys), the first on
     "datastore": ("score", SCORED + ("score.states=yes", "score.stride=1", "score.corpus=@train.h5"), ANY),
     "states": ("score", ("score.model=@bilm", "score.corpus=@many-words.h5", "score.states=yes", "score.context=40", "score.mix=0,1"), ANY),
     "candidates": ("score", ("score.model=@model", "score.corpus=@contexts.h5", "score.candidates=@choices.jsonl"), ANY),
-    "questions": ("score", ("score.model=@model", "score.questions=@questions.jsonl", "score.questions_form=lm-eval"), ANY),
-    "questions_ensemble": ("score", ("score.model=@pair", "score.questions=@questions.jsonl"), ANY[:2]),
+    "questions": ("score", ("score.model=@model", "score.questions=@quiz.jsonl", "score.questions_form=lm-eval"), ANY),
+    "questions_ensemble": ("score", ("score.model=@pair", "score.questions=@quiz.jsonl"), ANY[:2]),
     "vectors": ("score", SCORED + ("score.vectors=mean", "score.vectors_norm=yes", "score.corpus=@train.h5"), ANY),
     "task": ("score", ("score.model=@tuned", "score.corpus=@many-texts.h5"), ANY[:2]),
     "task_tags": ("score", ("score.model=@tagger", "score.corpus=@many-tags.h5"), ANY[:2]),
@@ -64,8 +67,9 @@ WAYS = {  # job, keys, and meshes (ranks, 0: without mpirun; keys), the first on
     "task_ensemble": ("score", ("score.model=@taggers", "score.corpus=@many-tags.h5"), ANY[:2]),
     "neighbours": ("score", SCORED + ("score.neighbours=@store/score/states.h5", "neighbours.k=4", "score.tokens=yes"), ANY[:2]),
     "score_ensemble": ("score", SCORED + ("score.model=@pair",), ANY[:2]),
-    "explain": ("explain", ("explain.model=@model", "explain.corpus=@valid.h5", "explain.methods=saliency,integrated,lens,attention", "explain.steps=3",
-                            "explain.context=6"), ANY + [(2, ("mesh.pipeline=2",))]),
+    "explain": ("explain", ("explain.model=@model", "explain.corpus=@valid.h5",
+                            "explain.methods=saliency,integrated,lens,attention,surrogate,shapley,counterfactual,faithfulness", "explain.steps=3",
+                            "explain.samples=12", "explain.edits=2", "explain.context=6"), ANY + [(2, ("mesh.pipeline=2",))]),
     "generate": ("generate", ("generate.model=@model", "generate.prompts=@prompts.txt"), ANY[:2]),
     "beams": ("generate", ("generate.model=@pair", "generate.prompts=@prompts.txt", "generate.strategy=beam", "generate.beams=3"), ANY[:2]),
     "ensemble": ("ensemble", MANY, [(2, ("mesh.members=2",)), (0, ()), (3, ("mesh.members=3",))]),
@@ -75,6 +79,10 @@ WAYS = {  # job, keys, and meshes (ranks, 0: without mpirun; keys), the first on
     "task_uncertainty": ("uncertainty", ("uncertainty.models=one=@tuned,many=@tuneds", "uncertainty.in_domain=@many-texts.h5",
                                          "uncertainty.resamples=100", "corpus.valid=@task-valid.h5"),
                          [(2, ("mesh.data=2",)), (0, ())]),
+    "conformal": ("uncertainty", ("uncertainty.models=one=@model,pair=@pair", "uncertainty.in_domain=@train.h5", "corpus.valid=@valid.h5",
+                                  "uncertainty.resamples=100"), [(2, ("mesh.data=2",)), (0, ()), (3, ())]),
+    "foreign": ("uncertainty", ("uncertainty.models=one=@tuned,members=@foreign.npy,table=@foreign.csv", "uncertainty.in_domain=@many-texts.h5",
+                                "corpus.valid=@task-valid.h5", "uncertainty.resamples=100"), [(2, ("mesh.data=2",)), (0, ())]),
     "compare": ("bagpipe-data compare", ("@a", "@b", "--resamples", "2000"), [(2, ()), (0, ())]),
 }
 WITHOUT_CLOCK = {"seconds", "tokens_per_second", "mfu", "train_seconds", "fit_seconds", "score_seconds", "memory_mib", "hash"}
@@ -181,6 +189,17 @@ class EveryJob(KindsOfJob):
     def make_tuneds(self):
         self.members("tuneds", "tuned", "tuned2")
 
+    def make_foreign(self):
+        """Predictions of others for many-texts: an array of three members, and a table."""
+        draw, rows = random.Random(9), MANY_DOCUMENTS
+        p = [[draw.uniform(0.1, 0.9) for _ in range(rows)] for _ in range(3)]
+        head = f"{{'descr': '<f8', 'fortran_order': False, 'shape': (3, {rows}, 2), }}"
+        head += " " * (117 - len(head)) + "\n"
+        with open(self.at("foreign.npy"), "wb") as file:
+            file.write(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(head)) + head.encode())
+            file.write(b"".join(struct.pack("<2d", x, 1 - x) for member in p for x in member))
+        self.write("foreign.csv", "town,sea\n" + "".join(f"{x!r},{1 - x!r}\n" for x in p[0]))
+
     def tagged(self, name, count, seed):
         draw, kinds = random.Random(seed), {"rank": "B-place", "node": "B-place", "token": "B-thing"}
         words = [[draw.choice(["rank", "node", "token", "reads", "writes", "sends"]) for _ in range(2 + k % 7)] for k in range(count)]
@@ -245,13 +264,15 @@ class EveryJob(KindsOfJob):
     def make_contexts(self):
         lines = [line.split() for line in 40 * content(self.at("valid.txt")).decode().splitlines()[:30]]  # some units of work
         self.write("contexts.jsonl", "".join(json.dumps({"text": " ".join(line[:3])}) + "\n" for line in lines))
-        self.write("questions.jsonl", "".join(json.dumps({"task": "words", "context": " ".join(line[:3]), "choices": [" " + word for word in line[3:6]],
+        self.write("quiz.jsonl", "".join(json.dumps({"task": "words", "context": " ".join(line[:3]), "choices": [" " + word for word in line[3:6]],
                                                           "answer": 0}) + "\n" for line in lines))
         self.write("choices.jsonl", "".join(json.dumps({"choices": [" " + " ".join(line[3:5]), " " + line[6]], "answer": 0}) + "\n" for line in lines))
         self.corpus("contexts", "jsonl", "contexts.jsonl")
 
     def make_choices(self):
         self.need("contexts")
+
+    make_quiz = make_choices
 
     def make_store(self):
         self.need("model")

@@ -198,7 +198,7 @@ SHORT = ("train.steps=8", "checkpoint.every=4", "train.valid_every=4", "checkpoi
 SCORE = ("score.stride=1", "score.tokens=yes")
 KINDS = {  # job, ranks (0: without mpirun), keys
     "train": ("pretrain", 2, ("mesh.data=2",)),
-    "drain": ("pretrain", 2, ("mesh.data=2",)),
+    "stop": ("pretrain", 2, ("mesh.data=2",)),
     "pipeline": ("pretrain", 2, ("mesh.data=1", "mesh.pipeline=2")),
     "ensemble": ("ensemble", 2, ("ensemble.members=2", "ensemble.kind=seed", "mesh.members=2", "train.steps=8")),
     "score": ("score", 2, SCORE),

@@ -14,6 +14,8 @@ ALL, = bagpipe_test.take(all=False)
 SOME = {"train": ["index.html"], "finetune": ["task.json"], "score": ["score/tokens.h5", "score/index.html"], "task": ["score/predictions.csv"],
         "generate": ["generate/outputs.jsonl"], "ensemble": ["metrics.jsonl", "members/m01/oob/score/documents.h5", "index.html"],
         "uncertainty": ["uncertainty/roc.csv", "uncertainty/scores/pair/score/tokens.h5"]}
+RESULTS = {"train": "metrics.jsonl", "finetune": "metrics.jsonl", "score": "score/tokens.h5", "task": "score/predictions.csv",
+           "generate": "generate/outputs.jsonl", "ensemble": "ensemble.json", "uncertainty": "uncertainty/roc.csv"}
 LOST = ("metrics.jsonl", "events.jsonl", "log.txt")  # journals, but an ensemble's, which is put together from its members'
 
 
@@ -45,6 +47,41 @@ class LostResults(EveryJob):
                     start, result = self.again(kind, name, file)
                     self.assertEqual(result, whole)
                     self.assertEqual(start.out.count("the run was finished, but this is gone and is made again: "), 1, str(start))
+
+    def without_inputs(self, kind, name):
+        """The run is started again while all that it was made of is elsewhere."""
+        away = self.at("away")
+        os.mkdir(away)
+        inputs = [file for file in os.listdir(self.folder) if not file.startswith(("whole-", "start-", "away")) and not file.endswith(".ini")]
+        for file in inputs:
+            os.rename(self.at(file), os.path.join(away, file))
+        start = self.begin(kind, name, (0, ()))
+        status = start.wait()
+        for file in inputs:
+            os.rename(os.path.join(away, file), self.at(file))
+        os.rmdir(away)
+        return start, status
+
+    def test_a_finished_run_needs_no_input(self):
+        for kind in SOME:
+            with self.subTest(kind):
+                name, whole = self.finished(kind)
+                start, status = self.without_inputs(kind, name)
+                self.assertEqual((status, "the run is finished" in start.out), (0, True), str(start))
+                self.assertEqual(whole_result(self.at(name)), whole)
+                os.remove(self.at(f"{name}/{RESULTS[kind]}"))  # which only the inputs make again
+                start, status = self.without_inputs(kind, name)
+                self.assertEqual(status, 66, str(start))
+                self.assertEqual(self.begin(kind, name, (0, ())).wait(), 0)
+                if kind not in ("train", "finetune"):
+                    self.assertEqual(whole_result(self.at(name)), whole)
+
+    def test_another_request_needs_its_inputs(self):
+        name, _ = self.finished("score")
+        os.rename(self.at("train.h5"), self.at("elsewhere.h5"))
+        start = self.begin("score", name, (0, ()), more=("score.context=8",))
+        self.assertEqual(start.wait(), 66, str(start))
+        os.rename(self.at("elsewhere.h5"), self.at("train.h5"))
 
     def test_journals_are_warned_of(self):
         for kind, file, identifier in (("train", "metrics.jsonl", "[run.file_empty]"), ("ngram", "metrics.jsonl", "[run.file_empty]"),

@@ -34,13 +34,13 @@ POINTS = [
     Point("ckpt.manifest_fsync", 2, ROOT, 74), Point("ckpt.fence_check", 2, ROOT, 74), Point("ckpt.rename", 2, ROOT, 74),
     Point("ckpt.fsync_dir", 2, ROOT, 74), Point("ckpt.best", 1, ROOT, 0), Point("ckpt.prune_rename", 1, ROOT, 0),
     Point("ckpt.prune_unlink", 1, ROOT, 0), Point("metrics.append_half", 5, ROOT, 74), Point("exit.agree", 1, ROOT),
-    Point("finalize"), Point("drain.flag", job="drain", also="step.begin:3@0=delay1.5,"),
+    Point("finalize"), Point("stop.flag", job="stop", also="step.begin:3@0=delay1.5,"),
     Point("pp.send", 9, job="pipeline"), Point("pp.recv", 9, job="pipeline"), Point("ens.member_done", 1, job="ensemble"),
     Point("work.unit_done", 2, job="score"), Point("work.part", 2, eio=74, job="score"), Point("work.merge", 1, ROOT, 74, job="score"),
 ]
 QUICK = ["config.read@1=eio", "lock.acquired@0=kill", "corpus.open@1=eio", "allreduce.before@1=kill", "allreduce.after@0=kill", "ckpt.snapshot@1=eio",
          "ckpt.shard_close@0=kill", "ckpt.rename@0=kill", "ckpt.fsync_dir@0=eio", "ckpt.prune_unlink@0=eio",
-         "metrics.append_half@0=kill", "finalize@1=kill", "drain.flag@1=kill", "pp.recv@1=kill", "work.unit_done@1=kill"]
+         "metrics.append_half@0=kill", "finalize@1=kill", "stop.flag@1=kill", "pp.recv@1=kill", "work.unit_done@1=kill"]
 
 class Points(KindsOfJob):
     def check_death(self, start, status, reached):
@@ -72,7 +72,7 @@ class Points(KindsOfJob):
         if action == "kill":  # Open MPI gives the ranks that are left 2 s to go
             env["OMPI_MCA_odls_base_sigkill_timeout"] = "0"
         start = self.launch(point.job, name, env)
-        if point.job == "drain":  # while rank 0 takes its time before a step
+        if point.job == "stop":  # while rank 0 takes its time before a step
             while "step 2/" not in start.out and start.process.poll() is None:
                 time.sleep(0.02)
             start.process.send_signal(signal.SIGUSR1)
@@ -84,7 +84,7 @@ class Points(KindsOfJob):
         elif action == "eio":
             self.check_failure(start, status, point, reached)
         else:
-            self.assertEqual(status, 75 if point.job == "drain" else 0, str(start))
+            self.assertEqual(status, 75 if point.job == "stop" else 0, str(start))
         self.expect_end(point.job, name)
 
     def cases(self):

@@ -40,7 +40,7 @@ static inline float hash_logprob(uint64_t history, int32_t target)
     return -(float)(x >> 40) * 0x1p-21F; /* 0 to -8 in steps of 2^-21 */
 }
 
-/* A statistic behind the log-probability: of the same kind, and distinguished by its number. */
+/* A statistic after the log-probability: of the same kind, and distinguished by its number. */
 static inline float hash_value(uint64_t history, int32_t target, int64_t statistic)
 {
     return hash_logprob(hash_step(history, (int32_t)statistic), target);

@@ -250,9 +250,9 @@ static bp_ensemble_spec passes_of(float rate, uint64_t seed)
     static int next;
     bp_passes *passes = &kept[next++ % 8];
 
-    *passes = (bp_passes){{&bp_dropout_draws, PASSES}, rate, seed};
+    *passes = (bp_passes){{&bp_dropout_sampler, PASSES}, rate, seed};
     return (bp_ensemble_spec){
-        .path = bp_test_path("a"), .draws = &passes->draws, .memory_bytes = 1 << 20};
+        .path = bp_test_path("a"), .sampler = &passes->sampler, .memory_bytes = 1 << 20};
 }
 
 static void passes_are_a_function_of_seed_and_place_on_every_mesh(void **state)
@@ -353,8 +353,8 @@ static void samples_are_heads_on_one_backbone(void **state)
     bp_model_free(&lm);
     close_ensemble(&e);
     BP_MPI(MPI_Barrier(WORLD));
-    bp_sampled_heads heads = {{&bp_sampled_heads_draws, 0}, bp_test_path("samples"), NULL, NULL};
-    spec.draws = &heads.draws;
+    bp_sampled_heads heads = {{&bp_sampled_heads_sampler, 0}, bp_test_path("samples"), NULL, NULL};
+    spec.sampler = &heads.sampler;
     for (int k = 0; k < count; k++) {
         bp_test_check_err(WORLD, open_ensemble(&e, WORLD, &meshes[k], &spec), BP_OK);
         bp_test_check_err(WORLD, bp_model_score(e.lm, &batch, values), BP_OK);
@@ -373,36 +373,36 @@ static float noise_of(int64_t member, int64_t slot, int64_t position, int64_t co
     return (float)bp_rng_normal(&key, (uint64_t)column);
 }
 
-static void add_noise(const bp_draws *draws, const bp_draw_rows *rows, float *logits)
+static void add_noise(const bp_member_sampler *sampler, const bp_member_rows *rows, float *logits)
 {
-    (void)draws;
+    (void)sampler;
     for (int64_t r = 0; r < rows->rows; r++)
         for (int64_t v = 0; v < rows->columns; v++) {
             float *logit = &logits[r * rows->columns + v];
 
-            *logit = *logit / 2 + noise_of(rows->member, bp_draw_slot(rows, r),
-                                           bp_draw_position(rows, r), rows->first_column + v);
+            *logit = *logit / 2 + noise_of(rows->member, bp_member_slot(rows, r),
+                                           bp_member_position(rows, r), rows->first_column + v);
         }
 }
 
-static void identify_noise(const bp_draws *draws, char *text, size_t bytes)
+static void identify_noise(const bp_member_sampler *sampler, char *text, size_t bytes)
 {
-    snprintf(text, bytes, "%s", draws->ops->word);
+    snprintf(text, bytes, "%s", sampler->ops->word);
 }
 
 static void changed_logits_are_a_function_of_member_and_row_on_every_mesh(void **state)
 {
-    static const bp_draws_ops ops = {.word = "noise",
-                                     .member = "draw",
-                                     .kind = BP_DRAWS_OF_HEADS,
-                                     .identify = identify_noise,
-                                     .logits = add_noise};
+    static const bp_member_sampler_ops ops = {.word = "noise",
+                                              .member = "draw",
+                                              .kind = BP_MEMBER_HEADS,
+                                              .identify = identify_noise,
+                                              .logits = add_noise};
     static float logits[PASSES][TOKENS * V], values[PASS_FLOATS];
     static double twin[PASS_FLOATS];
     bp_model_batch batch = world_batch();
-    bp_draws draws = {&ops, PASSES};
+    bp_member_sampler sampler = {&ops, PASSES};
     bp_ensemble_spec spec = {
-        .path = bp_test_path("a"), .draws = &draws, .memory_bytes = 3000}; /* several chunks */
+        .path = bp_test_path("a"), .sampler = &sampler, .memory_bytes = 3000}; /* several chunks */
     int count;
     const bp_mesh_shape *meshes = world_meshes(&count);
     bp_decoding *decoding;
@@ -430,7 +430,7 @@ static void changed_logits_are_a_function_of_member_and_row_on_every_mesh(void *
 /* ---- temperatures ---- */
 
 /* f(b) over the batch, from all logits. */
-static double plain_temper(float (*logits)[TOKENS * V], double b)
+static double plain_scaled(float (*logits)[TOKENS * V], double b)
 {
     double sum = 0;
 
@@ -452,7 +452,7 @@ static double plain_temper(float (*logits)[TOKENS * V], double b)
 }
 
 /* Central differences with a step of 1e-3 are within 1e-5 of the derivatives here. */
-static void temper_sums_are_the_plain_ones_and_their_differences(void **state)
+static void sums_of_scaled_logits_are_the_plain_ones_and_their_differences(void **state)
 {
     static float logits[MEMBERS][TOKENS * V];
     bp_model_batch batch = world_batch();
@@ -470,11 +470,11 @@ static void temper_sums_are_the_plain_ones_and_their_differences(void **state)
         bp_scaled_sums sums = {.tokens = 7};
 
         bp_test_check_err(WORLD, open_ensemble(&e, WORLD, &meshes[k], &spec), BP_OK);
-        bp_test_check_err(WORLD, bp_ensemble_temper(e.lm, &batch, &sums), BP_OK);
+        bp_test_check_err(WORLD, bp_ensemble_add_scaled(e.lm, &batch, &sums), BP_OK);
         close_ensemble(&e);
         for (int j = 0; j < BP_TEMPERATURE_POINTS; j++) {
-            double b = bp_scaled_beta(j), h = 1e-3, at = plain_temper(logits, b),
-                   up = plain_temper(logits, b + h), down = plain_temper(logits, b - h);
+            double b = bp_scaled_beta(j), h = 1e-3, at = plain_scaled(logits, b),
+                   up = plain_scaled(logits, b + h), down = plain_scaled(logits, b - h);
 
             near_all = near_all && near(sums.value[j], at, 1e-5);
             near_all = near_all && fabs(sums.first[j] - (up - down) / (2 * h)) < 1e-3;
@@ -596,12 +596,12 @@ static void what_can_not_be_is_refused(void **state)
     spec.path = bp_test_path("three");
     check_refused(&spec, BP_ERR_CONFIG, passes);
     spec = spec_of("three");
-    bp_sampled_heads heads = {{&bp_sampled_heads_draws, 0}, bp_test_path("samples"), NULL, NULL};
-    spec.draws = &heads.draws;
+    bp_sampled_heads heads = {{&bp_sampled_heads_sampler, 0}, bp_test_path("samples"), NULL, NULL};
+    spec.sampler = &heads.sampler;
     check_refused(&spec, BP_ERR_CONFIG, samples);
     spec = spec_of("a");
     heads.path = bp_test_path("of_another");
-    spec.draws = &heads.draws;
+    spec.sampler = &heads.sampler;
     check_refused(&spec, BP_ERR_FORMAT, another);
     heads.path = bp_test_path("narrow");
     check_refused(&spec, BP_ERR_FORMAT, narrow);
@@ -634,7 +634,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(passes_differ_by_seed_and_slot_alone),
         cmocka_unit_test(samples_are_heads_on_one_backbone),
         cmocka_unit_test(changed_logits_are_a_function_of_member_and_row_on_every_mesh),
-        cmocka_unit_test(temper_sums_are_the_plain_ones_and_their_differences),
+        cmocka_unit_test(sums_of_scaled_logits_are_the_plain_ones_and_their_differences),
         cmocka_unit_test(members_that_do_not_fit_are_named),
         cmocka_unit_test(what_a_member_does_not_tell_hides_no_difference_of_others),
         cmocka_unit_test(what_can_not_be_is_refused),

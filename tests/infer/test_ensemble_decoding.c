@@ -124,8 +124,8 @@ static void samples_share_the_sequences_of_one_backbone(void **state)
     bp_model_free(&lm);
     close_ensemble(&e);
     BP_MPI(MPI_Barrier(WORLD));
-    bp_sampled_heads heads = {{&bp_sampled_heads_draws, 0}, bp_test_path("samples"), NULL, NULL};
-    spec.draws = &heads.draws;
+    bp_sampled_heads heads = {{&bp_sampled_heads_sampler, 0}, bp_test_path("samples"), NULL, NULL};
+    spec.sampler = &heads.sampler;
     for (int k = 0; k < count; k++) {
         bp_test_check_err(WORLD, open_ensemble(&e, WORLD, &meshes[k], &spec), BP_OK);
         bp_test_check_err(WORLD, bp_model_score(e.lm, &batch, values), BP_OK);
@@ -144,8 +144,8 @@ static void what_can_not_be_done_is_refused_on_all_ranks(void **state)
     world_ensemble e;
 
     (void)state;
-    bp_passes with = {{&bp_dropout_draws, 3}, 0.1F, 0};
-    passes.draws = &with.draws;
+    bp_passes with = {{&bp_dropout_sampler, 3}, 0.1F, 0};
+    passes.sampler = &with.sampler;
     bp_test_check_err(WORLD, open_ensemble(&e, WORLD, &meshes[count - 1], &passes), BP_OK);
     bp_test_check_err(WORLD, bp_model_decode_new(&decoding, e.lm, 1, 2, LENGTH), BP_ERR_CONFIG);
     bp_test_check(WORLD, decoding == NULL);

@@ -39,7 +39,7 @@ static void take(bp_model *lm, int64_t windows, int64_t length, bool all)
         targets[i] = all || draw(0, 2) > 0 ? (int32_t)draw(0, V - 1) : -1;
     }
     bp_test_check_err(WORLD, bp_model_score(lm, &batch, values), BP_OK);
-    bp_test_check_err(WORLD, bp_ensemble_temper(lm, &batch, &sums), BP_OK);
+    bp_test_check_err(WORLD, bp_ensemble_add_scaled(lm, &batch, &sums), BP_OK);
     bp_free(values);
 }
 
@@ -85,11 +85,11 @@ static void batches_take_what_is_planned(void **state)
                                  .memory_bytes = (size_t)draw(1, 64) << draw(15, 20),
                                  .sets = k % 2 == 0 ? &rule : NULL};
 
-        bp_passes passes = {{&bp_dropout_draws, 0}, 0.1F, 3};
+        bp_passes passes = {{&bp_dropout_sampler, 0}, 0.1F, 3};
 
         if (k % 3 == 2) {
-            passes.draws.count = draw(1, 9);
-            spec.draws = &passes.draws;
+            passes.sampler.count = draw(1, 9);
+            spec.sampler = &passes.sampler;
         }
         hold(&spec, &meshes[draw(0, count - 1)]);
     }

@@ -112,8 +112,8 @@ static bp_ensemble_spec passes_of(int64_t passes, uint64_t seed)
     static int next;
     bp_passes *one = &kept[next++ % 8];
 
-    *one = (bp_passes){{&bp_dropout_draws, passes}, 0.2F, seed};
-    return (bp_ensemble_spec){.path = bp_test_path("a"), .draws = &one->draws};
+    *one = (bp_passes){{&bp_dropout_sampler, passes}, 0.2F, seed};
+    return (bp_ensemble_spec){.path = bp_test_path("a"), .sampler = &one->sampler};
 }
 
 /* The masks are a function of the slot, which is the unit's, so neither the rank that takes a unit

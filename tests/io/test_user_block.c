@@ -1,4 +1,4 @@
-/* The user block: every byte of it counts, and so does every byte behind it. */
+/* The user block: every byte of it counts, and so does every byte after it. */
 #include "bp_test.h"
 #include "io/h5/user_block.h"
 

@@ -140,7 +140,7 @@ static void count_messages(void *context, const bp_mail *mail)
 {
     int *heard = context;
 
-    *heard += mail->kind == BP_WORK_NEWS + 1 && *(int *)mail->data == *heard % 20;
+    *heard += mail->kind == BP_WORK_OWN_MESSAGES + 1 && *(int *)mail->data == *heard % 20;
 }
 
 static void news_of_a_lead_is_heard_before_it_has_left(void **state)
@@ -155,7 +155,7 @@ static void news_of_a_lead_is_heard_before_it_has_left(void **state)
 
     bp_work_queue_new(&queue, &spec);
     for (int k = 0; sends && !mesh->coordinates && k < 20; k++)
-        bp_mailbox_send(bp_work_queue_mailbox(queue), 0, BP_WORK_NEWS + 1, &k, sizeof k);
+        bp_mailbox_send(bp_work_queue_mailbox(queue), 0, BP_WORK_OWN_MESSAGES + 1, &k, sizeof k);
     bp_work_queue_leave(queue, false, 0);
     bp_test_check(mesh->world, heard == (mesh->coordinates && mesh->size > 1 ? 20 : 0));
     bp_work_queue_free(&queue);
@@ -177,15 +177,18 @@ static bool stop_at_once(void *context, int64_t amount)
 }
 
 /* Once a second the coordinator is asked whether to stop: an endless queue ends. */
-static void tick_stops_the_queue(void **state)
+static void a_progress_report_stops_the_queue(void **state)
 {
     (void)state;
     enum { MANY = 100000000 };
     uint8_t *done = bp_alloc("test", MANY, 1);
     bp_mesh *mesh = make_mesh(1, false);
     ticks seen = {0};
-    bp_work_spec spec = {
-        .mesh = mesh, .units = MANY, .done = done, .tick = stop_at_once, .context = &seen};
+    bp_work_spec spec = {.mesh = mesh,
+                         .units = MANY,
+                         .done = done,
+                         .report_progress = stop_at_once,
+                         .context = &seen};
     bp_work_queue *queue;
     int64_t taken = 0;
 
@@ -215,7 +218,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(one_that_leaves_early_ends_it_for_all),
         cmocka_unit_test(open_question_is_answered_when_leaving),
         cmocka_unit_test(news_of_a_lead_is_heard_before_it_has_left),
-        cmocka_unit_test(tick_stops_the_queue),
+        cmocka_unit_test(a_progress_report_stops_the_queue),
     };
     return BP_TEST_RUN_MPI(argc, argv, tests);
 }

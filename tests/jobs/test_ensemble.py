@@ -212,7 +212,16 @@ class Ensemble(JobTest):
         for model in (folder + "/members/" + worse[0], folder):
             warned = run(study + [f"uncertainty.models=one={model}", self.at("chosen.ini"), "--plan"])
             self.assertEqual(warned.status, 0, str(warned))
-            self.assert_warning(warned, "[comparison.not_best]", model)
+            self.assert_warning(warned, "[checkpoint.not_best]", model)
+        one = folder + "/members/" + worse[0]
+        scored = [program("bagpipe"), "score", self.at("chosen.ini"), f"score.corpus={self.at('valid.h5')}"]
+        for ranks, model, warns in ((0, one, True), (2, one, True), (0, folder, True), (0, one + "/checkpoints/best", False), (0, one + "/checkpoints/" + newest[worse[0]], False)):
+            got = run(scored + [f"score.model={model}", f"run.dir={self.at(f'chosen-{ranks}-{os.path.basename(model)}')}"], ranks)
+            self.assertEqual((got.status, got.err.count("[checkpoint.not_best]")), (0, warns), str(got))
+        got = run([program("bagpipe-data"), "export", one, "--out", self.at("chosen-exported")])
+        self.assertEqual((got.status, got.err.count("[checkpoint.not_best]")), (0, 1), str(got))
+        got = run([program("bagpipe"), "pretrain", self.at("chosen.ini"), f"run.dir={self.at('chosen-on')}", f"model.init={one}", f"corpus.train={self.at('valid.h5')}", "train.steps=1", "train.batch=2"], 2)
+        self.assertEqual((got.status, got.err.count("[checkpoint.not_best]")), (0, 1), str(got))
         self.made("chosen", 0, *keys, "ensemble.checkpoint=best")
         for one in read_json(folder, "ensemble.json")["members"]:
             self.assertEqual(one["path"], f"members/{one['name']}/checkpoints/best")

@@ -1,4 +1,7 @@
 """mesh.expert: data ranks share out the experts of a mixture, and train the bits of one rank that has them all."""
+import json
+import pathlib
+
 import bagpipe_test
 from bagpipe_test import JobTest, digests, metrics, run, timeless
 
@@ -79,14 +82,57 @@ class Experts(JobTest):
 
         self.assertEqual(members("members", 0), members("members-apart", 4, "mesh.members=2", "mesh.expert=2"))
 
-    def test_other_jobs_have_all_experts(self):
-        model = self.trained("scored", 2, "mesh.expert=2", *MIXTRAL)
-        keys = (f"score.model={model}", f"score.corpus={self.at('valid.h5')}", "math.precision=f32")
-        result = run([bagpipe_test.program("bagpipe"), "score", self.at("small.ini"), f"run.dir={self.at('score')}", *keys])
+    def applied(self, job, name, model, ranks, *keys, files=("documents.h5", "tokens.h5")):
+        """The job `job` over the model; returns what it leaves."""
+        result = run([bagpipe_test.program("bagpipe"), job, self.at("small.ini"), f"run.dir={self.at(name)}", f"{job}.model={model}", *keys], ranks)
         self.assertEqual(result.status, 0, str(result))
-        refused = run([bagpipe_test.program("bagpipe"), "score", self.at("small.ini"), f"run.dir={self.at('score2')}", "mesh.expert=2", *keys], 2)
-        self.assertEqual(refused.status, 78, str(refused))
-        self.assertIn("[mesh.expert_trains]", refused.err)
+        return [pathlib.Path(self.at(f"{name}/{job}/{file}")).read_bytes() for file in files]
+
+    def test_scores_and_texts_have_the_bits_of_one_rank(self):
+        """Documents and prompts differ in length, so that ranks have passes of different sizes, and some have none at the end."""
+        prompts = self.write("prompts.txt", "".join(f"{'the ' * k}house\n" for k in range(1, 6)))
+        questions = self.write("choices.jsonl", "".join(json.dumps({"context": "the " * k, "choices": ["house", "a house", "b" * k]}) + "\n" for k in range(1, 8)))
+        corpus = f"score.corpus={self.at('valid.h5')}"
+        for family, meshes in (("mixtral", ((2,), (4,))), ("bf16", ((4,),)), ("qwen3_moe", ((4, "mesh.pipeline=2"), (4, "mesh.tensor=2")))):
+            result = self.pretrain(f"{family}-made", 0, *FAMILIES[family], "train.steps=1")
+            if "[math.no_bf16]" in result.err:
+                continue
+            self.assertEqual(result.status, 0, str(result))
+            model, precision = self.at(f"{family}-made"), f"math.precision={'bf16' if family == 'bf16' else 'f32'}"
+            for name, job, keys, files in (
+                ("score", "score", (corpus, "score.tokens=yes", "score.stride=5", "score.convention=stride"), ("documents.h5", "tokens.h5")),
+                ("questions", "score", (f"score.questions={questions}",), ("questions.jsonl",)),
+                ("generate", "generate", (f"generate.prompts={prompts}", "generate.tokens=7", "generate.batch=2"), ("outputs.jsonl",))):
+                if name == "questions" and family != "mixtral":
+                    continue
+                for ranks, *mesh in meshes:
+                    with self.subTest(family=family, job=name, ranks=ranks, mesh=mesh):
+                        one = self.applied(job, f"{family}-{name}{mesh}", model, ranks // 2 if mesh else 0, *mesh, *keys, precision, files=files)
+                        other = self.applied(job, f"{family}-{name}{ranks}{mesh}", model, ranks, "mesh.expert=2", *mesh, *keys, precision, files=files)
+                        self.assertEqual(one, other)
+
+    def test_members_of_an_ensemble_are_scored_with_their_experts_apart(self):
+        """Two on a rank, whose passes are told apart, and side by side."""
+        result = run([bagpipe_test.program("bagpipe"), "ensemble", self.at("small.ini"), f"run.dir={self.at('mixtures')}", "ensemble.members=2", *MIXTRAL, "train.steps=1"])
+        self.assertEqual(result.status, 0, str(result))
+        keys = (f"score.corpus={self.at('valid.h5')}", "score.tokens=yes", "math.precision=f32")
+        one = self.applied("score", "mixture", self.at("mixtures"), 0, *keys)
+        self.assertEqual(one, self.applied("score", "mixture-apart", self.at("mixtures"), 2, "mesh.expert=2", *keys))
+        beside = self.applied("score", "beside", self.at("mixtures"), 2, "mesh.members=2", *keys)
+        self.assertEqual(beside, self.applied("score", "beside-apart", self.at("mixtures"), 4, "mesh.members=2", "mesh.expert=2", *keys))
+
+    def test_what_has_no_experts_to_share_out_is_refused(self):
+        mixture, llama = self.trained("mixed", 0, *MIXTRAL, "train.steps=1"), self.trained("plain", 0, "model.layers=1", "model.width=16", "train.steps=1")
+        corpus = f"score.corpus={self.at('valid.h5')}"
+        self.write("three.json", json.dumps({"members": [{"name": f"m{k}", "path": mixture} for k in range(3)]}))
+        for name, model, job, keys, ranks, words in (
+            ("none", llama, "score", (corpus,), 2, "[mesh.no_experts]"), ("uneven", mixture, "score", (corpus, "mesh.expert=3"), 3, "[mesh.uneven_experts]"),
+            ("members", self.at("three.json"), "score", (corpus, "mesh.members=2"), 4, "[mesh.expert_members]"),
+            ("explained", mixture, "explain", (f"explain.corpus={self.at('valid.h5')}",), 2, "[mesh.expert_trains]")):
+            with self.subTest(name):
+                result = run([bagpipe_test.program("bagpipe"), job, self.at("small.ini"), f"run.dir={self.at(name)}", f"{job}.model={model}", "mesh.expert=2", *keys], ranks)
+                self.assertEqual(result.status, 78, str(result))
+                self.assertIn(words, result.err)
 
 
 if __name__ == "__main__":

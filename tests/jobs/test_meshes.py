@@ -51,6 +51,16 @@ class Meshes(JobTest):
                     self.assertEqual(timeless(metrics(one)), timeless(metrics(other)))
                     self.assertEqual(digests(one), digests(other))
 
+    def test_ranks_that_are_dealt_to_nodes_in_turn_have_the_bits_of_one(self):
+        one = self.trained("turns1", 0, *EIGHT)
+        os.environ["BP_FAULT"] = "mesh.round_robin"
+        self.addCleanup(os.environ.pop, "BP_FAULT", None)
+        for name, ranks, keys in (("turns5", 5, ("mesh.data=4",)), ("turns3", 3, ("mesh.tensor=2", "mesh.coordinator=dedicated"))):
+            result = self.pretrain(name, ranks, *EIGHT, *keys)
+            self.assertEqual(result.status, 0, str(result))
+            self.assertEqual("[mesh.tensor_apart]" in result.err, "mesh.tensor=2" in keys, str(result))
+        self.assertEqual(digests(one), digests(self.at("turns5")))
+
     def test_interleaved_chunks_train_the_same_model(self):
         keys = ("mesh.pipeline=2", "mesh.schedule=interleaved", *EIGHT)
         expected = self.losses_of_one()

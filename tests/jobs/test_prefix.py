@@ -188,12 +188,12 @@ class Prefix(JobTest):
             self.assert_words([line], words, line)
         self.assertEqual(self.roles("apart"), (HALT, STOP, GO, [HALT, STOP]))
         (begin,) = said(self.model("lacking", True, {}, tokenizer_config={"bos_token": "<nowhere>"}))
-        self.assert_words([begin], ["tokenizer_config.json says <nowhere>, which is no token", f"template of tokenizer.json says {GO}"], begin)
+        self.assert_words([begin], ["tokenizer_config.json says <nowhere>, which is not a token", f"template of tokenizer.json says {GO}"], begin)
         self.assertEqual(self.roles("lacking"), (-1, GO, GO, None))
         self.write("apart/tokenizer_config.json", '{"bos_token": ')
         line = self.must(["bagpipe-data", "corpus", "--tokenizer", self.at("apart/tokenizer.json"), "--format", "lines", "--out",
                           self.at("unread.h5"), self.at("valid.txt")]).err
-        self.assertIn("tokenizer_config.json is no JSON object", line)
+        self.assertIn("tokenizer_config.json is not a JSON object", line)
         self.assertIn("[tokenizer.roles_unread]", line)
         self.must(["bagpipe-data", "export", self.at("by_name.c"), "--out", self.at("again")])
         self.must(["bagpipe-data", "import", self.at("again"), "--out", self.at("again.c")])

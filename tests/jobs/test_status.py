@@ -313,7 +313,7 @@ class Status(JobTest):
         self.trained("good", 0, "train.steps=1")
         result = self.asked("missing", "good", "file")
         self.assertIn("pretrain, finished", result.out)
-        self.assertEqual(result.err, "bagpipe: 2 of the names are no runs\n")
+        self.assertEqual(result.err, "bagpipe: 2 of the names are not runs\n")
         result = self.asked("missing", "missing too", status=66)
         self.assertEqual(len(re.findall("bagpipe: error", result.err)), 1, str(result))
         result = run([program("bagpipe"), "status", "--json", self.at("good"), self.at("missing")])

@@ -215,6 +215,34 @@ class Surprisal(JobTest):
         of = numpy.array([k in (names.index("<unk>"), ids[-1]) or k in white for k in range(log_p.shape[-1])])
         self.assertLess(numpy.abs(numpy.log(numpy.exp(log_p) @ of) - begins).max(), 1e-4)
 
+    def test_tokens_that_end_words_need_no_correction(self):
+        """BPE of characters with </w>: a word costs its tokens, whose last one ends it; score.boundaries is refused."""
+        text, letters = "the cat sat on the mat", "acehmnost"
+        names = ["<unk>"] + list(letters) + [c + "</w>" for c in letters] + ["th", "the</w>", "at</w>"]
+        self.write("ends.json", json.dumps({
+            "version": "1.0", "truncation": None, "padding": None, "normalizer": None, "pre_tokenizer": {"type": "WhitespaceSplit"}, "post_processor": None,
+            "added_tokens": [{"id": k, "content": name, "single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
+                             for k, name in ((0, "<unk>"), (len(names), "<|endoftext|>"))],
+            "decoder": {"type": "BPEDecoder", "suffix": "</w>"},
+            "model": {"type": "BPE", "dropout": None, "unk_token": "<unk>", "continuing_subword_prefix": None, "end_of_word_suffix": "</w>", "fuse_unk": False,
+                      "byte_fallback": False, "ignore_merges": False, "vocab": {name: k for k, name in enumerate([*names, "<|endoftext|>"])},
+                      "merges": ["t h", "th e</w>", "a t</w>"]}}))
+        self.corpus("ends-text", [text], "ends.json")
+        self.write("ends.txt", "".join(f"{text}\n" for _ in range(400)))
+        self.must(["bagpipe-data", "corpus", "--tokenizer", self.at("ends.json"), "--format", "lines", "--out", self.at("ends-train.h5"), self.at("ends.txt")])
+        self.must(["bagpipe", "pretrain", self.at("small.ini"), f"run.dir={self.at('ends-model')}", f"corpus.train={self.at('ends-train.h5')}", "corpus.valid=", "train.steps=2"])
+        self.score("ends-scored", "ends-model", "ends-text")
+        rows = self.surprisal(self.at("ends-scored"), "--unit", "nats")
+        self.assertEqual([(row["word"], row["tokens"]) for row in rows], [("the", "1"), ("cat", "2"), ("sat", "2"), ("on", "2"), ("the", "1"), ("mat", "2")])
+        with h5py.File(os.path.join(self.at("ends-scored"), "score", "tokens.h5")) as file:
+            costs = iter([-float(x) for x in file["logprob"][:-1]])
+        for row in rows:
+            self.assertAlmostEqual(float(row["surprisal"]), sum(next(costs) for _ in range(int(row["tokens"]))), places=4)
+        for ranks in (0, 2):
+            refused = run([program("bagpipe"), "score", self.at("score.ini"), f"run.dir={self.at('ends-refused')}", f"score.model={self.at('ends-model')}",
+                           f"score.corpus={self.at('ends-text.h5')}", "score.boundaries=yes"], ranks)
+            self.assert_error(refused, 78, "[score.no_boundaries]", "</w>")
+
     def test_what_was_not_scored_is_empty(self):
         self.score("bare", "one", "text", "score.prefix=none")
         rows = self.surprisal(self.at("bare"))

@@ -5,6 +5,7 @@ import random
 
 import bagpipe_test
 from bagpipe_test import FolderTest, program, read_json, run
+from page_test import Page
 
 try:
     import encoders
@@ -65,6 +66,28 @@ class Vectors(FolderTest):
         with h5py.File(self.file("norm")) as file:
             self.assertEqual([x.decode() for x in file["doc_id"][:]], [f"text {k}" for k in range(DOCUMENTS)])
             self.assertEqual(file.attrs["cut_documents"], cut)
+
+    def test_the_page_shows_lengths_and_nearest_documents(self):
+        got, _ = self.vectors("page", 0, "score.vectors=mean")
+        with open(os.path.join(self.at("page"), "score", "index.html"), encoding="utf-8") as file:
+            page = Page(file.read())
+        self.assertEqual(page.stack, ["html", "body"][:len(page.stack)])
+        self.assertIn(f"{DOCUMENTS} documents", "".join(page.text))
+        self.assertEqual(page.links, ["vectors.h5"])
+        norms = numpy.linalg.norm(got, axis=1)
+        cosines = got @ got.T / numpy.outer(norms, norms)
+        shown = [k * DOCUMENTS // 8 for k in range(8)]
+        others = numpy.concatenate([numpy.delete(cosines[k], k) for k in shown])
+        for values, row in ((norms, page.rows[1]), (others, page.rows[2])):
+            numpy.testing.assert_allclose([float(cell) for cell in row[1:]], numpy.quantile(values, [0, .05, .5, .95, 1]), rtol=2e-3, atol=2e-3)
+        self.assertEqual(page.named("h3"), [f"text {k}" for k in shown])
+        tables = [row for row in page.rows if row[0].startswith("text ")]
+        for n, k in enumerate(shown):
+            rows = tables[5 * n:5 * n + 5]
+            best = numpy.sort(numpy.delete(cosines[k], k))[::-1][:5]
+            numpy.testing.assert_allclose([float(row[1]) for row in rows], best, atol=6e-5)
+            numpy.testing.assert_allclose([cosines[k, int(row[0].split()[1])] for row in rows], best, atol=1e-5)
+            self.assertTrue(rows[0][2].startswith(" ".join(self.texts[int(rows[0][0].split()[1])][:3])), rows[0])
 
     def test_every_mesh(self):
         one, _ = self.vectors("one", 0, "score.vectors=mean")

@@ -54,7 +54,7 @@ static bp_f32_matrix side(const float *x, bool transposed, int64_t rows, int64_t
     return (bp_f32_matrix){x + 1, (transposed ? rows : columns) + gap, transposed};
 }
 
-static float at(const bp_f32_matrix *x, int64_t row, int64_t column)
+static float element_of(const bp_f32_matrix *x, int64_t row, int64_t column)
 {
     return x->data[x->transposed ? column * x->row + row : row * x->row + column];
 }
@@ -64,7 +64,7 @@ static float sum_of(const bp_f32_product *p, float start, int64_t i, int64_t j)
     for (int64_t k = 0; k < p->K; k += BP_F32_INNER) {
         float sum = 0;
         for (int64_t l = k; l < p->K && l < k + BP_F32_INNER; l++)
-            sum = fmaf(at(&p->a, i, l), at(&p->b, l, j), sum);
+            sum = fmaf(element_of(&p->a, i, l), element_of(&p->b, l, j), sum);
         start += sum;
     }
     return start;

@@ -47,7 +47,7 @@ static void problem_free(problem *p)
     bp_free(p->w);
 }
 
-/* y and dx, one behind the other. */
+/* y and dx, one after the other. */
 static float *maps_of(bp_bf16_form form, const problem *p)
 {
     float *all = floats(p->rows * (p->outs + p->ins));

@@ -21,12 +21,15 @@ static void fill(float *x, int job, int64_t n)
         x[i] = value(bp_comm_rank(MPI_COMM_WORLD), job, i);
 }
 
-/* Sum and gather every job's vector by a async, and by calls that wait; give other messages in
- * between. */
+/* Sum and gather every job's vector by a async, in units, of which ranks have not the same number,
+ * and by calls that wait; give other messages in between. Which rank owns an element does not
+ * matter to its sum where the ranks are a power of two. */
 static bool agrees(bool beside)
 {
     int size = bp_comm_size(MPI_COMM_WORLD);
-    int64_t n = (int64_t)SHARD * 4 * size, scratch = bp_reduce_scatter_scratch(n, size), job = 0;
+    int64_t unit = (size & (size - 1)) == 0 ? 24 : 1, units = (int64_t)SHARD * 4 * size / unit + 1;
+    int64_t n = units * unit, job = 0;
+    int64_t scratch = bp_reduce_scatter_scratch(units, size) * unit;
     float *x = bp_alloc("test", JOBS * n, sizeof *x), *plain = bp_alloc("test", n, sizeof *plain);
     float *workspace = bp_alloc("test", scratch + 1, sizeof *workspace);
     bp_async *async;
@@ -36,8 +39,8 @@ static bool agrees(bool beside)
     for (int k = 0; k < JOBS; k++)
         fill(x + k * n, k, n);
     for (int k = 0; k < JOBS; k++) {
-        (void)bp_async_reduce_scatter(async, x + k * n, n, workspace, false);
-        job = bp_async_all_gather(async, x + k * n, n, false);
+        (void)bp_async_reduce_scatter(async, x + k * n, units, unit, workspace, false);
+        job = bp_async_all_gather(async, x + k * n, units, unit, false);
         (void)bp_all_sum_int(k, MPI_COMM_WORLD);
     }
     bp_async_wait(async, job);
@@ -81,7 +84,7 @@ static void what_nobody_waited_for_is_done_before_the_end(void **state)
     bp_test_expect(bp_async_new(&async, MPI_COMM_WORLD, 1, true), BP_OK);
     for (int64_t i = 0; i < n; i++)
         x[i] = i >= first && i < first + SHARD ? (float)i : -1;
-    (void)bp_async_all_gather(async, x, n, false);
+    (void)bp_async_all_gather(async, x, n, 1, false);
     bp_async_free(&async);
     for (int64_t i = 0; i < n; i++)
         whole = whole && x[i] == (float)i;

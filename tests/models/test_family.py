@@ -1,4 +1,4 @@
-"""A family that a program brings of its own (test_family.c) trains on any mesh, is stopped and goes on, is scored and ensembled as
+"""A family that a program brings of its own (pair_family.c) trains on any mesh, is stopped and goes on, is scored and ensembled as
 GPT is, without a line of bagpipe that knows it."""
 import json
 import os

@@ -1,4 +1,4 @@
-/* The gradient of a network of two streams and two heads (test_family.c), and of encoder-decoders
+/* The gradient of a network of two streams and two heads (pair_family.c), and of encoder-decoders
  * with each variant of attention and head, with adapters and with heads of tags, spans and classes,
  * is the slope of its loss: along each tensor's gradient, by central differences. */
 #include "bp_test_batch.h"
@@ -265,45 +265,60 @@ static void gradients_are_slopes(void **state)
     close_fixture(&f);
 }
 
+/* A family: by how much its initial weights grow, and the fewest tensors that its network has. */
+typedef struct sized {
+    const char *kind;
+    float grow;
+    int least;
+} sized;
+
 static void those_of_variants_of_encoder_decoders_are(void **state)
 {
-    static const char *const KINDS[] = {"transformer", "bart", "t5", "marian", "mbart", "m2m_100"};
+    static const sized CASES[] = {{"transformer", 8, 60}, {"bart", 8, 60},  {"t5", 4, 30},
+                                  {"marian", 8, 60},      {"mbart", 8, 60}, {"m2m_100", 8, 60}};
 
     (void)state;
-    for (int k = 0; k < 6; k++)
+    for (size_t k = 0; k < sizeof CASES / sizeof *CASES; k++)
         for (int mixes = 0; mixes < 2; mixes++) {
-            bp_model_shape shape = shape_of(KINDS[k]);
+            bp_model_shape shape = shape_of(CASES[k].kind);
             fixture f = {0};
-            bool t5 = strcmp(KINDS[k], "t5") == 0;
 
             shape.attention_entmax = 1;
             shape.softmaxes = mixes ? 3 : 1;
             shape.head_entmax = !mixes;
-            open_fixture(&f, &shape, t5 ? 4 : 8);
-            assert_in_range(check_slopes(&f), t5 ? 30 : 60, 1000);
+            open_fixture(&f, &shape, CASES[k].grow);
+            assert_in_range(check_slopes(&f), CASES[k].least, 1000);
             close_fixture(&f);
         }
 }
 
+static void check_adapter(const sized *of, bp_adapter adapter, int least, int most)
+{
+    bp_model_shape shape = shape_of(of->kind);
+    fixture f = {0};
+
+    shape.adapter = adapter;
+    open_fixture(&f, &shape, of->grow);
+    assert_in_range(check_slopes(&f), least, most);
+    close_fixture(&f);
+}
+
+/* LoRA has two matrices of each weight. A bottleneck has 32 tensors, some without a gradient. */
 static void those_of_their_adapters_are(void **state)
 {
-    static const char *const KINDS[] = {"transformer", "t5"};
+    /* of two layers of each stack: an encoder's has 6 weights, a decoder's 10, with T5's gate one
+     * more */
+    static const sized CASES[] = {{"transformer", 8, 2 * 6 + 2 * 10}, {"t5", 4, 2 * 7 + 2 * 11}};
 
     (void)state;
-    for (int k = 0; k < 2; k++)
-        for (int lora = 0; lora < 2; lora++) {
-            bp_model_shape shape = shape_of(KINDS[k]);
-            fixture f = {0};
-            /* of an encoder's layer 6 weights (with T5's gate 7), of a decoder's 4 more */
-            int weights = 2 * (6 + k) + 2 * (10 + k);
+    for (size_t k = 0; k < sizeof CASES / sizeof *CASES; k++) {
+        int weights = CASES[k].least;
 
-            shape.adapter =
-                lora ? (bp_adapter){BP_ADAPTER_LORA, .rank = 3, .targets = 63, .scale = 6}
-                     : (bp_adapter){BP_ADAPTER_BOTTLENECK, .rank = 3};
-            open_fixture(&f, &shape, k == 0 ? 8 : 4);
-            assert_in_range(check_slopes(&f), lora ? weights : 20, lora ? 2 * weights : 4 * 2 * 4);
-            close_fixture(&f);
-        }
+        check_adapter(&CASES[k],
+                      (bp_adapter){BP_ADAPTER_LORA, .rank = 3, .targets = 63, .scale = 6}, weights,
+                      2 * weights);
+        check_adapter(&CASES[k], (bp_adapter){BP_ADAPTER_BOTTLENECK, .rank = 3}, 20, 32);
+    }
 }
 
 /* In buckets, projected as queries and keys are; or each by itself and by matrices of their own.
@@ -319,39 +334,50 @@ static void set_distances(bp_model_shape *shape, bool own)
     shape->own[BP_DEBERTA_OTHER_PROJECTIONS] = shape->own[BP_DEBERTA_NO_NORM] = own;
 }
 
+typedef struct task_case {
+    sized of; /* `least` of tags and spans */
+    int least_of_classes;
+    bp_pool pool; /* of classes */
+    int64_t window;
+    enum { NO_DISTANCES, IN_BUCKETS, EACH_DISTANCE } distances;
+} task_case;
+
+static void check_task(const task_case *one, int64_t task)
+{
+    bp_model_shape shape = shape_of(one->of.kind);
+    fixture f = {0};
+    bool pools = task == BP_TASK_CLASSES;
+
+    shape.task = (bp_task_shape){.kind = task,
+                                 .outcomes = task == BP_TASK_SPANS ? 2 : 3,
+                                 .pool = pools ? one->pool : BP_POOL_NONE,
+                                 .dense = pools && shape.family->backbone(&shape).dense};
+    shape.stack.window = one->window;
+    if (one->distances != NO_DISTANCES)
+        set_distances(&shape, one->distances == EACH_DISTANCE);
+    open_fixture(&f, &shape, one->of.grow);
+    assert_in_range(check_slopes(&f), pools ? one->least_of_classes : one->of.least, 1000);
+    close_fixture(&f);
+}
+
 static void those_of_heads_of_tasks_are(void **state)
 {
     static const int64_t TASKS[] = {BP_TASK_SPANS, BP_TASK_TAGS, BP_TASK_CLASSES};
-    static const char *const KINDS[] = {"transformer", "bart",       "t5",      "mbart",
-                                        "distilbert",  "modernbert", "deberta", "deberta"};
+    static const task_case CASES[] = {
+        {{"transformer", 8, 60}, 60, BP_POOL_LAST, 0, NO_DISTANCES},
+        {{"bart", 8, 60}, 60, BP_POOL_LAST, 0, NO_DISTANCES},
+        {{"t5", 7, 25}, 10, BP_POOL_LAST, 0, NO_DISTANCES},
+        {{"mbart", 8, 60}, 60, BP_POOL_LAST, 0, NO_DISTANCES},
+        {{"distilbert", 8, 20}, 10, BP_POOL_FIRST, 0, NO_DISTANCES},
+        {{"modernbert", 3, 15}, 10, BP_POOL_MEAN, 6, NO_DISTANCES},
+        {{"deberta", 8, 15}, 10, BP_POOL_FIRST, 0, IN_BUCKETS},
+        {{"deberta", 8, 15}, 10, BP_POOL_FIRST, 0, EACH_DISTANCE},
+    };
 
     (void)state;
-    for (int k = 0; k < 8; k++)
-        for (int task = 0; task < 3; task++) {
-            bp_model_shape shape = shape_of(KINDS[k]);
-            fixture f = {0};
-            bool pools = TASKS[task] == BP_TASK_CLASSES;
-
-            shape.task = (bp_task_shape){.kind = TASKS[task],
-                                         .outcomes = TASKS[task] == BP_TASK_SPANS ? 2 : 3,
-                                         .pool = !pools   ? BP_POOL_NONE
-                                                 : k == 5 ? BP_POOL_MEAN
-                                                 : k >= 4 ? BP_POOL_FIRST
-                                                          : BP_POOL_LAST,
-                                         .dense = pools && shape.family->backbone(&shape).dense};
-            shape.stack.window = k == 5 ? 6 : 0;
-            if (k >= 6)
-                set_distances(&shape, k == 7);
-            open_fixture(&f, &shape, k == 2 ? 7 : k == 5 ? 3 : 8);
-            assert_in_range(check_slopes(&f),
-                            k == 2   ? pools ? 10 : 25
-                            : k >= 4 ? pools    ? 10
-                                       : k == 4 ? 20
-                                                : 15
-                                     : 60,
-                            1000);
-            close_fixture(&f);
-        }
+    for (size_t k = 0; k < sizeof CASES / sizeof *CASES; k++)
+        for (size_t t = 0; t < sizeof TASKS / sizeof *TASKS; t++)
+            check_task(&CASES[k], TASKS[t]);
 }
 
 static void those_of_masked_words_with_convolutions_are(void **state)

@@ -1,4 +1,4 @@
-/* Every smoothing's probabilities add up to 1 behind every history, seen and unseen; the mapped
+/* Every smoothing's probabilities add up to 1 after every history, seen and unseen; the mapped
  * file gives what the search in memory gives; Katz's discounts satisfy both of his constraints. */
 #include "bp_test.h"
 #include "bp_test_mpi.h"
@@ -99,7 +99,7 @@ static void probabilities_add_up_to_one(void **unused)
                 int n = history_at(tokens, end, order - 1, history);
 
                 if (fabs(sum_after(&twin, history, n) - 1) > 1e-9)
-                    fail_msg("%s of order %d: %.12g behind token %d", CASES[c].name, order,
+                    fail_msg("%s of order %d: %.12g after token %d", CASES[c].name, order,
                              sum_after(&twin, history, n), (int)end);
             }
             for (int k = 0; k < RANDOM; k++) { /* most of them were never seen */

@@ -243,7 +243,7 @@ static bool gradients_agree(fixture *f, parts *p, int window)
     return agree;
 }
 
-/* What the blocks of this stage carry behind a window: "carry/h.K.state" is row K of "h". */
+/* What the blocks of this stage carry after a window: "carry/h.K.state" is row K of "h". */
 static bool states_agree(fixture *f, parts *p, int window)
 {
     bool agree = true;

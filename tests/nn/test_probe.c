@@ -30,7 +30,7 @@ typedef struct witness {
     int hidden, matrices; /* seen */
     int wrong;            /* of them */
     bool heads[B][HEADS];
-    float last[B * T * C]; /* behind the last layer */
+    float last[B * T * C]; /* after the last layer */
 } witness;
 
 /* Rows of a causal attention: they sum to 1, and nothing later is seen. */

@@ -28,8 +28,9 @@ typedef struct world {
     double truth;
     void (*draw)(sample *out, const bp_rng_key *key);
     bp_statistic measure;
-    bool two_sets, is_share;
-    double least; /* coverage that is asked of BP_FEW_DOCUMENTS documents or more */
+    bool two_sets, is_share, is_precision;
+    int64_t fewest; /* documents below which there is no interval; 0: BP_FEW_DOCUMENTS */
+    double least;   /* coverage that is asked of BP_FEW_DOCUMENTS documents or more */
 } world;
 
 /* ---- a mean, a ratio of sums ---- */
@@ -128,6 +129,20 @@ static void detect(double *values, const int32_t *const *counts, const void *dat
     values[0] = bp_detection_of(seen->detection, counts[0], counts[1]).auroc;
 }
 
+static void detect_precision(double *values, const int32_t *const *counts, const void *data)
+{
+    const sample *seen = data;
+
+    values[0] = bp_detection_of(seen->detection, counts[0], counts[1]).aupr;
+}
+
+static void detect_rate(double *values, const int32_t *const *counts, const void *data)
+{
+    const sample *seen = data;
+
+    values[0] = bp_detection_of(seen->detection, counts[0], counts[1]).fpr95;
+}
+
 /* Scores of shifted documents are one deviation higher: the area is Phi(1 / sqrt 2). */
 static void draw_scores(sample *out, const bp_rng_key *key)
 {
@@ -137,7 +152,21 @@ static void draw_scores(sample *out, const bp_rng_key *key)
     }
 }
 
+/* Two deviations higher: often no score of a small sample is on the wrong side. */
+static void draw_far_scores(sample *out, const bp_rng_key *key)
+{
+    draw_scores(out, key);
+    for (int64_t d = 0; d < out->n; d++)
+        out->below[d]++;
+}
+
 /* ---- the simulation ---- */
+
+/* With Q the normal tail: the integral of Q(t - d) / (Q(t - d) + Q(t)) over Q(t - d), for d of 1
+ * and 2, by the trapezoid rule with a million steps; and Q(1 - 1.6448536269514722). */
+#define PRECISION     0.752995996864
+#define FAR_PRECISION 0.921768261299
+#define FALSE_RATE    0.740488977159
 
 static const world WORLDS[] = {
     {.name = "mean of documents", .truth = 0.3, .draw = draw_mean, .measure = ratio, .least = 0.92},
@@ -164,6 +193,27 @@ static const world WORLDS[] = {
      .measure = detect,
      .two_sets = true,
      .least = 0.90},
+    {.name = "average precision",
+     .truth = PRECISION,
+     .draw = draw_scores,
+     .measure = detect_precision,
+     .two_sets = true,
+     .is_precision = true,
+     .least = 0.92},
+    {.name = "average precision, far",
+     .truth = FAR_PRECISION,
+     .draw = draw_far_scores,
+     .measure = detect_precision,
+     .two_sets = true,
+     .is_precision = true,
+     .least = 0.92},
+    {.name = "FPR at 95 % TPR",
+     .truth = FALSE_RATE,
+     .draw = draw_scores,
+     .measure = detect_rate,
+     .two_sets = true,
+     .fewest = BP_FEW_FOUND,
+     .least = 0.90},
 };
 
 static double share_of(const sample *seen)
@@ -178,6 +228,7 @@ static double share_of(const sample *seen)
 typedef struct coverage {
     double plain, ours; /* shares of corpora whose interval holds the truth */
     bool none;          /* there is no interval */
+    double outside;     /* shares of them that do not hold their own figure */
 } coverage;
 
 static bool holds(bp_interval interval, double truth)
@@ -196,6 +247,7 @@ static void count_one(coverage *out, const world *self, sample *seen, uint64_t s
                          .width = 1};
     bp_detection *detection = NULL;
     bp_interval plain, ours;
+    double point;
 
     if (self->two_sets)
         bp_test_expect(bp_detection_new(&detection, seen->above, seen->n, seen->below, seen->n),
@@ -206,6 +258,13 @@ static void count_one(coverage *out, const world *self, sample *seen, uint64_t s
     bp_test_expect(bp_interval_of(&ours, values, RESAMPLES, 1, seen->n), BP_OK);
     if (self->is_share && seen->n >= BP_FEW_DOCUMENTS)
         ours = bp_wilson_interval(share_of(seen), seen->n);
+    if (self->is_precision) {
+        self->measure(&point, (const int32_t *const[]){NULL, NULL}, seen);
+        bp_test_expect(bp_interval_of_logits(&ours, point, values, RESAMPLES, 1, seen->n), BP_OK);
+        out->outside += !isnan(ours.low) && !holds(ours, point);
+    }
+    if (seen->n < self->fewest)
+        ours = (bp_interval){NAN, NAN};
     out->plain += (double)holds(plain, self->truth) / CORPORA;
     out->ours += (double)holds(ours, self->truth) / CORPORA;
     out->none = isnan(ours.low);
@@ -237,12 +296,14 @@ static void intervals_cover_or_are_not_there(void **state)
             int64_t n = SIZES[k];
             coverage got = simulate(&WORLDS[w], (int64_t)w, n);
 
-            printf("%-20s n = %3d: percentiles %.3f, ", WORLDS[w].name, (int)n, got.plain);
+            printf("%-22s n = %3d: percentiles %.3f, ", WORLDS[w].name, (int)n, got.plain);
             if (got.none)
                 printf("none\n");
             else
                 printf("ours %.3f\n", got.ours);
-            assert_int_equal(got.none, n < BP_FEW_DOCUMENTS);
+            assert_int_equal(got.none,
+                             n < (WORLDS[w].fewest ? WORLDS[w].fewest : BP_FEW_DOCUMENTS));
+            assert_true(got.outside == 0);
             if (got.none)
                 continue;
             assert_true(got.ours > WORLDS[w].least - 2 * deviation);

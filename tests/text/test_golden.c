@@ -232,7 +232,7 @@ static void names_of_special_tokens_are_text(void **state)
     bp_tokenizer_free(&tokenizer);
 }
 
-/* Byte-level BPE behind a pattern, whose matches are removed. */
+/* Byte-level BPE after a pattern, whose matches are removed. */
 static bp_err open_pattern(bp_tokenizer **out, const char *pattern)
 {
     json_t *one = json_deep_copy(case_of("pattern: words"));

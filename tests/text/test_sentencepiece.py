@@ -4,7 +4,9 @@ import csv
 import io
 import itertools
 import json
+import os
 import random
+import shutil
 import subprocess
 import unittest
 
@@ -59,6 +61,27 @@ def hostile(seed, words, count=300):
             parts.append(draw.choice(("", " ", " ", "  ")))
         out.append("".join(parts))
     return [line for line in out + [" ", "   ", " a", "a ", " a  b ", MARK, MARK + " a", "a" + MARK] if "\r" not in line and "\n" not in line]
+
+
+def best_cut(text, scores, unknown):
+    """The cut with the highest sum of scores; characters in no piece are unknown, runs of them one piece."""
+    best = [(0, 0)] + [(-1e9, 0)] * len(text)
+    for end in range(1, len(text) + 1):
+        for start in range(end):
+            score = scores.get(text[start:end], unknown if end == start + 1 else None)
+            if score is not None and best[start][0] + score > best[end][0]:
+                best[end] = best[start][0] + score, start
+    cut, end = [], len(text)
+    while end > 0:
+        cut.append(text[best[end][1]:end])
+        end = best[end][1]
+    joined = []
+    for part in reversed(cut):
+        if joined and part not in scores and joined[-1] not in scores:
+            joined[-1] += part
+        else:
+            joined.append(part)
+    return joined
 
 
 class Pieces(JobTest):
@@ -147,19 +170,48 @@ class Pieces(JobTest):
                 frame = [part["SpecialToken"]["id"] if "SpecialToken" in part else None for part in root["post_processor"]["single"]]
                 self.assertEqual(frame, [end for end in (ends[0],) if end] + [None] + [ends[1]])
 
-    def tokenizer_of(self, kind, file, keys):
-        """tokenizer.json of a checkpoint that was imported from a folder with `file`; None: the type is not read."""
-        import os
-        import shutil
-        base = {"deberta-v2": ["model.kind=deberta"], "t5": ["model.kind=t5", "noise.kinds=infill"], "xlm-roberta": ["model.kind=roberta", "model.first_position=1"], "camembert": ["model.kind=roberta", "model.first_position=1"]}[kind]
+    def test_marian_has_the_ids_of_a_vocabulary_beside_two_models(self):
+        """Texts are cut by source.spm, into the pieces of the highest sum of scores; pieces of targets alone are in none."""
+        draw, folder = random.Random(5), self.folder_of("marian")
+        texts = sorted({"".join(draw.choices("abc", k=draw.randint(1, 4))) for _ in range(60)} | {"a", "b"})
+        scores = {text: -draw.randint(8, 60) / 8 for text in [MARK, *texts[:40], *(MARK + text for text in texts[:20])]}
+        names = ["</s>", "<unk>", ">>fra<<", *draw.sample(sorted(set(scores) | {"c", "target"}), len(set(scores) | {"c", "target"}))]
+        names += [f"only-{k}" for k in range(read_json(folder, "config.json")["vocab_size"] - 1 - len(names))] + ["<pad>"]
+        with open(os.path.join(folder, "source.spm"), "wb") as file:
+            file.write(piece("<unk>", 0, 2) + piece("<s>", 0, 3) + piece("</s>", 0, 3) + b"".join(piece(text, score) for text, score in scores.items()) + piece("lost", -20))
+        self.write("folder-marian/target.spm", "")
+        self.write("folder-marian/vocab.json", json.dumps({name: k for k, name in enumerate(names)}))
+        result = run([program("bagpipe-data"), "import", folder, "--out", self.at("marian-in")])
+        self.assertEqual(result.status, 0, str(result))
+        self.assert_warning(result, "[import.lost_pieces]", "1 pieces of source.spm")
+        self.assert_warning(result, "[import.one_side]")
+        lines = [" ".join("".join(draw.choices("abcz", weights=(5, 5, 5, 1), k=draw.randint(1, 9))) for _ in range(draw.randint(1, 5))) for _ in range(200)]
+        for line, ids in zip(lines, self.ids_of(self.at("marian-in/tokenizer.json"), lines)):
+            self.assertEqual(ids, [names.index(text) if text in scores else 1 for text in best_cut(MARK + line.replace(" ", MARK), scores, min(scores.values()) - 10)], line)
+        self.assertEqual(self.ids_of(self.at("marian-in/tokenizer.json"), [">>fra<< a"])[0][0], 2)
+        post = read_json(self.at("marian-in"), "tokenizer.json")["post_processor"]["single"]
+        self.assertEqual([list(part)[0] for part in post], ["Sequence", "SpecialToken"])
+        self.write("folder-marian/vocab.json", json.dumps({name: k + 1 for k, name in enumerate(names)}))
+        self.assert_error(run([program("bagpipe-data"), "import", folder, "--out", self.at("never")]), 65, "[vocabulary.bad_id]")
+
+    def folder_of(self, kind):
+        """A model of that type, without a tokenizer."""
+        base = {"deberta-v2": ["model.kind=deberta"], "t5": ["model.kind=t5", "noise.kinds=infill"], "marian": ["model.kind=marian", "model.start_token=1", "corpus.cut=yes"],
+                "xlm-roberta": ["model.kind=roberta", "model.first_position=1"], "camembert": ["model.kind=roberta", "model.first_position=1"]}[kind]
         folder = self.at("folder-" + kind)
         if not os.path.exists(self.at("tiny.h5")):
             self.must(["bagpipe-data", "tokenizer", "--kind", "wordpiece", "--size", 200, "--out", self.at("tiny.json"), self.at("train.txt")])
-            self.must(["bagpipe-data", "corpus", "--tokenizer", self.at("tiny.json"), "--format", "lines", "--out", self.at("tiny.h5"), self.at("train.txt")])
-        result = run([program("bagpipe"), "pretrain", self.at("small.ini"), "run.dir=" + self.at("run-" + kind), f"corpus.train={self.at('tiny.h5')}", "corpus.valid=",
+            for name, files in (("lines", 1), ("pairs", 2)):
+                self.must(["bagpipe-data", "corpus", "--tokenizer", self.at("tiny.json"), "--format", name, "--out", self.at("pairs.h5" if files == 2 else "tiny.h5"), *[self.at("train.txt")] * files])
+        result = run([program("bagpipe"), "pretrain", self.at("small.ini"), "run.dir=" + self.at("run-" + kind), f"corpus.train={self.at('pairs.h5' if kind == 'marian' else 'tiny.h5')}", "corpus.valid=",
                       "train.steps=1", "train.batch=2", *base])
         self.assertEqual(result.status, 0, str(result))
         self.must(["bagpipe-data", "export", self.at("run-" + kind), "--out", folder, "--no-tokenizer"])
+        return folder
+
+    def tokenizer_of(self, kind, file, keys):
+        """tokenizer.json of a checkpoint that was imported from a folder with `file`; None: the type is not read."""
+        folder = self.folder_of(kind)
         config = read_json(folder, "config.json")
         if kind in ("xlm-roberta", "camembert"):
             config.update(model_type=kind, architectures=[{"xlm-roberta": "XLMRobertaForMaskedLM", "camembert": "CamembertForMaskedLM"}[kind]])

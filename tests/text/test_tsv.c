@@ -176,12 +176,12 @@ static void lines_without_words_are_no_words(void **state)
     static const struct {
         const char *text, *expected;
     } cases[] = {
-        /* marks of documents, with an empty line behind them or none */
+        /* marks of documents, with an empty line after them or none */
         {"-DOCSTART- -X- O O\n\nA NN I-NP B-X\n-DOCSTART- -X- O O\nB NN I-NP O\n\n",
          "w.conll:3|A|B-X|;w.conll:5|B|O|;"},
         {"-DOCSTART-\tO\nA\tO\n-X-\tO\nB\tO\n\n\n\n", "w.conll:2|A|O|;w.conll:4|B|O|;"},
         {"-DOCSTART- O\n", NULL},
-        /* comments in front of a sentence, before and behind the first word of the file */
+        /* comments in front of a sentence, before and after the first word of the file */
         {"# newdoc\n# text = A b\n\n# id 7\nA\tO\nb\tO\n\n# text = C\nC\tO\n",
          "w.conll:5|A| b|O|O|;w.conll:9|C|O|;"},
         {"# id 5\tdomain=en\nA _ _ O\n\n# id 6\tdomain=en\nb _ _ B-X\n",

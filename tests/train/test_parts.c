@@ -111,7 +111,7 @@ static bp_err stepped(trainer *self, void *own)
 
     part->steps++;
     BP_CHECK(part->steps == self->progress.step);
-    part_report(self, &toy_part, json_pack("{s:i}", "step", part->steps));
+    bp_part_report(self, &toy_part, json_pack("{s:i}", "step", part->steps));
     return BP_OK;
 }
 

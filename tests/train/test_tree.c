@@ -74,9 +74,9 @@ typedef struct simulated {
 
 static simulated world[STAGES];
 
-static int neighbour(const bp_pipeline *pipeline, int stage, bool behind)
+static int neighbour(const bp_pipeline *pipeline, int stage, bool previous)
 {
-    return (stage + (behind ? pipeline->stages - 1 : 1)) % pipeline->stages;
+    return (stage + (previous ? pipeline->stages - 1 : 1)) % pipeline->stages;
 }
 
 /* Its input has come: it was made before, and is what the stage expects next. */

@@ -59,7 +59,7 @@ static void each_method_is_found_by_its_word(void **state)
     for (const bp_uncertainty_method *const *one = bp_uncertainty_methods; *one; one++) {
         assert_ptr_equal(bp_uncertainty_method_find((*one)->word), *one);
         assert_non_null(strstr(words, (*one)->word));
-        assert_non_null((*one)->draws);
+        assert_non_null((*one)->sampler);
     }
     assert_null(bp_uncertainty_method_find("plain")); /* that of no word */
     bp_free(words);

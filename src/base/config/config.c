@@ -460,7 +460,7 @@ static bool is_one_of(const config_entry *entry)
     return entry->used && (entry->option->required & BP_REQUIRED_ONE);
 }
 
-/* Of entries [first, end) at most one has a value; one has, if it is `needed`. */
+/* Among entries [first, end) at most one has a value; one has, if it is `needed`. */
 static void check_one(bp_config *config, int64_t first, int64_t end, bool needed)
 {
     bp_buffer all = {0}, given = {0};

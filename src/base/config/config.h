@@ -63,7 +63,7 @@ void bp_config_free(bp_config **config);
  * takes them), with the values that `from` has for them. What was given there counts as given here;
  * keys that `from` does not know keep their defaults.
  *
- * Errors: BP_ERR_CONFIG a value that is none here; *out is NULL.
+ * Errors: BP_ERR_CONFIG a value that is invalid here; *out is NULL.
  */
 bp_err bp_config_derive(bp_config **out, const bp_config *from, const bp_option *const *tables,
                         const bp_option *const *used);
@@ -109,7 +109,7 @@ void bp_config_require(bp_config *config, const char *key);
  * a function of its own around this: bp_train_keys_of(config)->steps. */
 const void *bp_config_bound(const bp_config *config, const bp_option *table);
 
-/** Values. The key must be of that type and, but for _is_set, have a value or a default
+/** Values. The key must be of that type and, except for _is_set, have a value or a default
  * (BP_ASSERT). Strings are borrowed. */
 bool bp_config_is_set(const bp_config *config,
                       const char *key); /* given by the user or bp_config_set, or has a default */

@@ -194,7 +194,8 @@ static bp_err read_file(bp_config *config, const char *path)
     if (err != BP_OK)
         return err;
     reader r = {.config = config, .path = path, .at = text, .end = text + bytes};
-    /* Its status repeats what the reader found: the first line that is no pair. Or memory ended. */
+    /* Its status repeats what the reader found, the first line that is not a pair; or memory ran
+     * out. */
     if (ini_parse_stream(read_line, &r, take_pair, &r) == -2)
         bp_memory_ended("the configuration's text", (int64_t)bytes, 1);
     finish_pair(&r);
@@ -249,6 +250,6 @@ bp_err bp_config_read(bp_config *config, const char *path, int count, char *cons
     if (err != BP_OK)
         return err;
     if (config->fault_count > 0 && !config->cut)
-        config_add_missing(config); /* all at once: not the missing ones in a second round */
+        config_add_missing(config); /* all faults at once, the missing keys too */
     return bp_config_faults(config);
 }

@@ -37,7 +37,7 @@ static void add_list(bp_buffer *out, const char *head, const bp_help_row *rows)
         bp_help_add_row(out, rows->name, rows->text, indent);
 }
 
-/* "-o, --out=FILE", "    --csv=FILE"; the tag of an argument that is no option is its name. */
+/* "-o, --out=FILE", "    --csv=FILE"; the tag of an argument that is not an option is its name. */
 static void add_option(bp_buffer *out, const struct argp_option *option)
 {
     bool is_word = (option->flags & OPTION_DOC) != 0;

@@ -1,5 +1,5 @@
-/* JSON through jansson: parsing with limits, printing with 17 digits, typed members. Memory that
- * ends, ends the job in jansson too. */
+/* JSON through jansson: parsing with limits, printing with 17 digits, typed members. Out of memory
+ * in jansson ends the job. */
 #include "base/config/json.h"
 #include "base/buffer.h"
 #include "base/files/fs.h"
@@ -77,7 +77,7 @@ bp_err bp_json_load(json_t **out, const char *path, int64_t limit_bytes)
     return parse_file(err, out, text, bytes, path);
 }
 
-/* Python writes Infinity and NaN, which are no JSON: outside of strings they become strings. */
+/* Python writes Infinity and NaN, which are not JSON: outside of strings they become strings. */
 static void quote_words(bp_buffer *to, const char *text, size_t bytes)
 {
     static const char *const WORDS[] = {"Infinity", "NaN"};
@@ -204,7 +204,7 @@ bp_err bp_json_get_int(const json_t *object, const char *key, int64_t *out, cons
 {
     const json_t *value = member(object, key, name, 1u << JSON_INTEGER, "an integer");
 
-    *out = json_integer_value(value); /* 0, and the like below, of NULL */
+    *out = json_integer_value(value); /* NULL gives 0; the same below */
     return value ? BP_OK : BP_ERR_FORMAT;
 }
 

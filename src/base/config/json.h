@@ -21,7 +21,7 @@ json_t *bp_json_loadb(const char *text, size_t bytes, size_t flags, json_error_t
 json_t *bp_json_members(const char *text, size_t bytes, size_t flags, const char *const *keys,
                         int key_count, json_error_t *where);
 bp_err bp_json_load(json_t **out, const char *path, int64_t limit_bytes);
-/** The same of a file that Python wrote: Infinity and NaN, which are no JSON, are strings. */
+/** The same of a file that Python wrote: Infinity and NaN, which are not JSON, are strings. */
 bp_err bp_json_load_python(json_t **out, const char *path, int64_t limit_bytes);
 /** The same of a file of which only some members are read (bp_json_members): a
  * tokenizer_config.json of transformers has numbers beyond 64 bits ("model_max_length": 1e30 as an
@@ -47,7 +47,7 @@ bp_err bp_json_get_string(const json_t *object, const char *key, const char **ou
 
 bp_err bp_json_get_bool(const json_t *object, const char *key, bool *out, const char *name);
 
-/** A string of any bytes: each that is no UTF-8 is "\\xNN" in it, two digits. NULL only
+/** A string of any bytes: each that is not UTF-8 is "\\xNN" in it, two digits. NULL only
  * of NULL, where json_string() is NULL of such bytes too. New reference. */
 json_t *bp_json_string(const char *text);
 

@@ -65,7 +65,7 @@ static bool closes(scanner *self)
            is_at(self, self->open.data[self->open.bytes - 1] == '{' ? '}' : ']');
 }
 
-/* Of any depth. */
+/* At any depth. */
 static bool skip_value(scanner *self)
 {
     bp_buffer *open = &self->open;

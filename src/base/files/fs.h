@@ -37,7 +37,7 @@ bp_err bp_fail_lfs_pointer(const char *path);
  * is not followed (it would have another file written to) and a FIFO not waited for. `flags`: of
  * open(2), and mode 0666. The caller closes *fd; -1 after an error.
  *
- * Errors: BP_ERR_INPUT it is missing; BP_ERR_FORMAT it is no plain file; BP_ERR_DENIED;
+ * Errors: BP_ERR_INPUT it is missing; BP_ERR_FORMAT it is not a plain file; BP_ERR_DENIED;
  *         BP_ERR_CREATE, where it can't be made; BP_ERR_IO.
  */
 bp_err bp_plain_open(const char *path, int flags, int *fd);

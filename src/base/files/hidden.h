@@ -1,6 +1,6 @@
-/* What is written before it has its name, where the writer may be killed: a file or a folder beside
- * the output, locked (flock) as long as it is written. One that nobody has locked is what a killed
- * run left. Local. */
+/* An output under a temporary name, since its writer may be killed: a file or a folder beside the
+ * output, locked (flock) while it is written. One that nobody has locked was left by a killed run.
+ * Local. */
 #ifndef BP_BASE_HIDDEN_H
 #define BP_BASE_HIDDEN_H
 
@@ -21,5 +21,10 @@ bp_err bp_hidden_make(const char *path, bp_hidden_kind kind, char **hidden, int 
 /** Remove what killed runs left of the output `path`: as far as it goes, without a word where the
  * folder can't be listed, is another user's, or the file system has no locks. */
 void bp_hidden_sweep(const char *path, bp_hidden_kind kind);
+
+/** From now on drafts of this process (bp_draft, files/fs.h) are hidden files, and opening one
+ * sweeps: a killed tool has no next owner of a run folder who removes what it left, but its next
+ * start with the same output. Before threads. */
+void bp_hidden_drafts(void);
 
 #endif

@@ -34,7 +34,7 @@ typedef void bp_phase_listener(bp_phase phase);
 void bp_heartbeat_listen(bp_phase_listener *listener);
 /** The training step at work, or the batch. Counts as progress. */
 void bp_heartbeat_step(int64_t step);
-/** The checkpoint that is over now took so long in all, however little of it in
+/** The checkpoint that is over now took that long in all, however little of it in
  * BP_PHASE_CHECKPOINT. */
 void bp_heartbeat_commit(double seconds);
 /** Something has moved on. */

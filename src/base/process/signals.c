@@ -10,11 +10,11 @@
 
 static volatile sig_atomic_t reason;
 static struct {
-    void (*look)(void *context);
+    void (*poll)(void *context);
     void *context;
 } watches[WATCHES_MAX];
 static int watch_count;
-static bool looking;
+static bool polling;
 
 static void on_signal(int number)
 {
@@ -83,7 +83,7 @@ void bp_signals_ask_stop(bp_stop why)
 {
     sigset_t all, before;
 
-    (void)sigfillset(&all); /* a signal must not come between the look and the store */
+    (void)sigfillset(&all); /* a signal must not come between the test and the store */
     BP_CHECK(sigprocmask(SIG_SETMASK, &all, &before) == 0);
     if (reason == BP_STOP_NONE || why == BP_STOP_TERM)
         reason = (sig_atomic_t)why;
@@ -109,18 +109,18 @@ const char *bp_stop_name(bp_stop why)
     return NAMES[why];
 }
 
-void bp_signals_watch(void (*look)(void *context), void *context)
+void bp_signals_watch(void (*poll)(void *context), void *context)
 {
     BP_ASSERT(watch_count < WATCHES_MAX);
-    watches[watch_count].look = look;
+    watches[watch_count].poll = poll;
     watches[watch_count++].context = context;
 }
 
-void bp_signals_unwatch(void (*look)(void *context), void *context)
+void bp_signals_unwatch(void (*poll)(void *context), void *context)
 {
     int at = 0;
 
-    while (at < watch_count && (watches[at].look != look || watches[at].context != context))
+    while (at < watch_count && (watches[at].poll != poll || watches[at].context != context))
         at++;
     if (at == watch_count)
         return;
@@ -130,11 +130,11 @@ void bp_signals_unwatch(void (*look)(void *context), void *context)
 
 bool bp_signals_stop_asked(void)
 {
-    if (!looking) { /* a watch asks this function itself */
-        looking = true;
+    if (!polling) { /* a watch asks this function itself */
+        polling = true;
         for (int k = 0; k < watch_count; k++)
-            watches[k].look(watches[k].context);
-        looking = false;
+            watches[k].poll(watches[k].context);
+        polling = false;
     }
     return reason != BP_STOP_NONE;
 }

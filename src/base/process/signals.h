@@ -33,18 +33,19 @@ void bp_signals_stack(void);
 void bp_signals_leave(void);
 /** Calls the watches first, where there are any. Only on the thread that uses MPI. */
 bool bp_signals_stop_asked(void);
-/** The same as if USR1 had come, for another reason. The first reason is kept, but for TERM's. */
+/** The same as if USR1 had come, for another reason. The first reason is kept, except for TERM's.
+ */
 void bp_signals_ask_stop(bp_stop reason);
 /** Why this process was asked to stop. */
 bp_stop bp_signals_stop_reason(void);
 /** "USR1", "TERM", "halt", "time limit" and so on; "" for BP_STOP_NONE. */
 const char *bp_stop_name(bp_stop reason);
-/** Let bp_signals_stop_asked() call `look`, too, before it answers: loops ask it once a step, so
- * this is where others look around (and may call bp_signals_ask_stop). Those that came first are
- * called first, 8 at most; while one runs, none is called again. */
-void bp_signals_watch(void (*look)(void *context), void *context);
-/** No longer; nothing where it is not there. */
-void bp_signals_unwatch(void (*look)(void *context), void *context);
+/** Register `poll`, which bp_signals_stop_asked() calls before it answers. Loops ask it once a
+ * step, so code that must poll does it there (and may call bp_signals_ask_stop). At most 8, called
+ * in the order of their registration; none is called again while one of them runs. */
+void bp_signals_watch(void (*poll)(void *context), void *context);
+/** Remove it; does nothing if it is not registered. */
+void bp_signals_unwatch(void (*poll)(void *context), void *context);
 /** TERM came, from mpirun, which kills its ranks a second or two later: only what is quick may
  * still be done. Whoever else sends TERM (Slurm, a person) waits longer. */
 bool bp_signals_terminating(void);

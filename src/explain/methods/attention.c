@@ -343,6 +343,7 @@ const bp_explain_method bp_explain_attention = {
                {"cross_entropy", BP_EXPLAIN_BY_CROSS_HEAD},
                {"cross_first", BP_EXPLAIN_BY_CROSS_HEAD},
                {"cross_separators", BP_EXPLAIN_BY_CROSS_HEAD}},
+    .ranks = "rollout",
     .lacks = lacks,
     .run = run,
     .add = add,

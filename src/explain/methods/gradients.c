@@ -245,6 +245,7 @@ const bp_explain_method bp_explain_saliency = {
                {"saliency_l2", BP_EXPLAIN_BY_INPUT},
                {"source_saliency_l1", BP_EXPLAIN_BY_SOURCE},
                {"source_saliency_l2", BP_EXPLAIN_BY_SOURCE}},
+    .ranks = "saliency_l2",
     .lacks = bp_explain_lacks_gradients,
     .run = run_saliency};
 
@@ -254,6 +255,7 @@ const bp_explain_method bp_explain_gradient = {
     .averages = true,
     .arrays = {{"gradient_x_input", BP_EXPLAIN_BY_INPUT},
                {"source_gradient_x_input", BP_EXPLAIN_BY_SOURCE}},
+    .ranks = "gradient_x_input",
     .lacks = bp_explain_lacks_gradients,
     .run = run_product};
 

@@ -267,6 +267,7 @@ const bp_explain_method bp_explain_integrated = {
                {"logprob", BP_EXPLAIN_BY_TARGET},
                {"logprob_baseline", BP_EXPLAIN_BY_TARGET},
                {"delta", BP_EXPLAIN_BY_TARGET}},
+    .ranks = "integrated",
     .lacks = bp_explain_lacks_gradients,
     .run = run,
     .add = add,

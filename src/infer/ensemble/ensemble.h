@@ -7,7 +7,7 @@
 #ifndef BP_INFER_ENSEMBLE_ENSEMBLE_H
 #define BP_INFER_ENSEMBLE_ENSEMBLE_H
 
-#include "infer/ensemble/draws.h"
+#include "infer/ensemble/member_sampler.h"
 #include "models/model.h"
 #include "statistics/conformal.h"
 
@@ -16,10 +16,10 @@
 
 /** What the ensemble is made of. */
 typedef struct bp_ensemble_spec {
-    const char *path; /* an ensemble (io/checkpoint/ensemble_file.h), or a CHECKPOINT */
-    bp_draws *draws;  /* how members are made of the CHECKPOINT; NULL: it is the one member.
-                         Borrowed until the ensemble is freed */
-    int64_t context;  /* of windows, where models allow more than their own; 0: their own */
+    const char *path;           /* an ensemble (io/checkpoint/ensemble_file.h), or a CHECKPOINT */
+    bp_member_sampler *sampler; /* how members are made of the CHECKPOINT; NULL: it is the one
+                        member. Borrowed until the ensemble is freed */
+    int64_t context; /* of windows, where models allow more than their own; 0: their own */
     const bp_conformal_rule *sets; /* statistics of conformal sets are asked for (outcomes are a
                                       softmax); NULL: they are not. Borrowed for the call */
     size_t memory_bytes; /* score.memory: for the vocabulary distributions of some rows at a time */
@@ -27,7 +27,7 @@ typedef struct bp_ensemble_spec {
 } bp_ensemble_spec;
 
 /** Open an ensemble. Member k is on the ranks of mesh member k mod mesh->members; members that are
- * drawn from one checkpoint share its weights (bp_draws_kind), and are on all of them in turn.
+ * drawn from one checkpoint share its weights (bp_member_kind), and are on all of them in turn.
  *
  * info.digest is of all members' weights, their order and how they are drawn; info.step the largest
  * of theirs; info.context the smallest; names as bp_ensemble_member_name.
@@ -54,7 +54,7 @@ const char *bp_ensemble_member_name(const bp_model *lm, int64_t member);
 /** Over the documents that the member's bag lacks, as in the list; NaN: unknown. */
 double bp_ensemble_member_oob(const bp_model *lm, int64_t member);
 
-/** Inverse temperatures at which bp_ensemble_temper sums: 2^((k - 12)/8), k = 0 .. 24, as
+/** Inverse temperatures at which bp_ensemble_add_scaled sums: 2^((k - 12)/8), k = 0 .. 24, as
  * float32. */
 #define BP_TEMPERATURE_POINTS 25
 static inline double bp_scaled_beta(int k)
@@ -74,7 +74,7 @@ typedef struct bp_scaled_sums {
 
 /** Add a batch's scored tokens. Collective over mesh->ensemble; the sums are valid on all its
  * ranks. Errors: BP_ERR_SYSTEM. */
-bp_err bp_ensemble_temper(bp_model *lm, const bp_model_batch *batch, bp_scaled_sums *sums);
+bp_err bp_ensemble_add_scaled(bp_model *lm, const bp_model_batch *batch, bp_scaled_sums *sums);
 
 /** The true outcome of each scored place of a batch among the mixture's, in the order of places;
  * of an ensemble with sets.

@@ -30,14 +30,14 @@ static void lay_out(ensemble_decoding *self, bp_arena *arena)
 /* One backbone that continues sequences here. */
 static bp_err open_part(bp_decoding **out, const ensemble_backbone *backbone, const bp_decoding *of)
 {
-    const bp_draws *draws = ((const ensemble *)of->lm)->draws;
+    const bp_member_sampler *sampler = ((const ensemble *)of->lm)->sampler;
 
     *out = NULL;
-    if (backbone->pass != BP_MODEL_NO_DROPOUT || (draws && draws->ops->logits))
+    if (backbone->pass != BP_MODEL_NO_DROPOUT || (sampler && sampler->ops->logits))
         return BP_FAIL(BP_ERR_CONFIG, "model.dropout_decoding",
                        "members by :%s do not continue sequences: at their model; take members of "
                        "an ensemble, or samples",
-                       draws->ops->word);
+                       sampler->ops->word);
     if (!backbone->lm->ops->decode_states)
         return BP_FAIL(BP_ERR_CONFIG, "model.not_causal",
                        "a member of kind %s does not continue sequences: at model.kind; take "

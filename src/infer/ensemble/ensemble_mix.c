@@ -89,7 +89,8 @@ static void take_more(const ensemble *self, bp_member_row *known, const float *h
 
     for (int64_t r = 0; r < rows && (varies || measured); r++) {
         if (measured)
-            self->draws->ops->distance(self->draws, hidden + r * width, 1, width, &known[r].more);
+            self->sampler->ops->distance(self->sampler, hidden + r * width, 1, width,
+                                         &known[r].more);
         else
             known[r].more = hidden[r * width + self->lm.info.vocab_size];
     }
@@ -99,15 +100,15 @@ static void take_more(const ensemble *self, bp_member_row *known, const float *h
 static void change_logits(ensemble *self, const ensemble_work *work, const ensemble_member *member,
                           float *logits, int64_t first, int64_t rows)
 {
-    bp_draw_rows of = {.member = member - self->members,
-                       .rows = rows,
-                       .first_column = self->lm.info.vocab_first,
-                       .columns = self->lm.info.vocab_count,
-                       .places = work->places + first,
-                       .first_slot = work->first_slot,
-                       .length = work->length};
+    bp_member_rows of = {.member = member - self->members,
+                         .rows = rows,
+                         .first_column = self->lm.info.vocab_first,
+                         .columns = self->lm.info.vocab_count,
+                         .places = work->places + first,
+                         .first_slot = work->first_slot,
+                         .length = work->length};
 
-    self->draws->ops->logits(self->draws, &of, logits);
+    self->sampler->ops->logits(self->sampler, &of, logits);
 }
 
 /* The states of a member that is here, from row `first` on. */
@@ -134,7 +135,7 @@ static void run_head(ensemble *self, const ensemble_work *work, const ensemble_m
                                          filled, logits);
     else
         backbone->lm->ops->logits(backbone->lm, member->head, hidden, filled, logits);
-    if (self->draws && self->draws->ops->logits)
+    if (self->sampler && self->sampler->ops->logits)
         change_logits(self, work, member, logits, first, rows);
 }
 

@@ -21,7 +21,7 @@ typedef struct opening {
     const bp_ensemble_spec *spec;
     bool listed; /* by an ensemble.json; else all members are of one CHECKPOINT */
     bp_ensemble_list list;
-    bp_draws *draws;             /* NULL: none */
+    bp_member_sampler *sampler;  /* NULL: none */
     int64_t models;              /* different ones: member_count, or 1 */
     bp_model_info *infos;        /* [models] */
     bp_checkpoint **checkpoints; /* [models] those that live here */
@@ -39,19 +39,19 @@ static char *name_of(const opening *o, int64_t k)
 {
     if (o->listed)
         return bp_strdup(o->list.members[k].name);
-    return o->draws ? bp_sprintf("%s-%03lld", o->draws->ops->member, (long long)k)
-                    : bp_strdup("model");
+    return o->sampler ? bp_sprintf("%s-%03lld", o->sampler->ops->member, (long long)k)
+                      : bp_strdup("model");
 }
 
-static bool is_drawn_as(const opening *o, bp_draws_kind kind)
+static bool members_differ_in(const opening *o, bp_member_kind kind)
 {
-    return o->draws && o->draws->ops->kind == kind;
+    return o->sampler && o->sampler->ops->kind == kind;
 }
 
 /* Listed, or each with weights of its own. */
 static bool are_many(const opening *o)
 {
-    return o->listed || is_drawn_as(o, BP_DRAWS_OF_WEIGHTS);
+    return o->listed || members_differ_in(o, BP_MEMBER_WEIGHTS);
 }
 
 static const char *path_of(const opening *o, int64_t model)
@@ -64,11 +64,11 @@ static bp_err read_list(opening *o)
     o->listed = bp_ensemble_is(o->spec->path);
     if (!o->listed)
         return BP_OK;
-    if (o->draws)
+    if (o->sampler)
         return BP_FAIL(BP_ERR_CONFIG, "model.is_ensemble",
                        "members by :%s are of one model, and this is an ensemble: at %s; give one "
                        "of its members",
-                       o->draws->ops->word, o->spec->path);
+                       o->sampler->ops->word, o->spec->path);
     return bp_ensemble_list_load(&o->list, o->spec->path);
 }
 
@@ -76,7 +76,7 @@ static int64_t count_members(const opening *o)
 {
     if (o->listed)
         return o->list.count;
-    return o->draws ? o->draws->count : 1;
+    return o->sampler ? o->sampler->count : 1;
 }
 
 /* Local. */
@@ -201,7 +201,7 @@ static int64_t first_forced(const opening *o, bool last)
     return 0;
 }
 
-/* Of all members, which agree. */
+/* The same for all members. */
 static void take_forced(bp_forced *forced, const opening *o)
 {
     const bp_forced *first = &o->infos[first_forced(o, false)].forced,
@@ -302,18 +302,19 @@ static bp_err compare_infos(const opening *o)
     return compare_forced(o);
 }
 
-static bp_err check_draws(const opening *o)
+static bp_err check_sampler(const opening *o)
 {
     const bp_model_info *info = &o->infos[0];
 
-    if (is_drawn_as(o, BP_DRAWS_OF_HEADS) && !bp_task_is_softmax(&info->task))
+    if (members_differ_in(o, BP_MEMBER_HEADS) && !bp_task_is_softmax(&info->task))
         return BP_FAIL(BP_ERR_CONFIG, "ensemble.no_outcomes",
                        "members by :%s are distributions over the outcomes of a token or text, and "
                        "this model predicts %s: at %s; leave :%s out",
-                       o->draws->ops->word, bp_task_name(info->task.kind), o->spec->path,
-                       o->draws->ops->word);
-    return o->draws && o->draws->ops->check ? o->draws->ops->check(o->draws, info, o->spec->path)
-                                            : BP_OK;
+                       o->sampler->ops->word, bp_task_name(info->task.kind), o->spec->path,
+                       o->sampler->ops->word);
+    return o->sampler && o->sampler->ops->check
+               ? o->sampler->ops->check(o->sampler, info, o->spec->path)
+               : BP_OK;
 }
 
 /* ---- the ensemble's metadata ---- */
@@ -329,12 +330,12 @@ static void digest(const opening *o, char out[65])
     char way[96] = "list";
     bp_sha256 *hash;
 
-    if (!o->listed && !o->draws) {
+    if (!o->listed && !o->sampler) {
         memcpy(out, o->infos[0].digest, sizeof o->infos[0].digest);
         return;
     }
-    if (o->draws)
-        o->draws->ops->identify(o->draws, way, sizeof way);
+    if (o->sampler)
+        o->sampler->ops->identify(o->sampler, way, sizeof way);
     hash = bp_sha256_new();
     add_text(hash, way);
     for (int64_t k = 0; k < o->models; k++)
@@ -355,7 +356,7 @@ static unsigned extras_of(const opening *o)
                   o->infos[k].task.outcomes < o->infos[k].width;
     return (unsigned)bp_model_is_prior(info) << BP_EXTRA_SPREAD | 1U << BP_EXTRA_NORMALISER |
            (unsigned)process << BP_EXTRA_VARIANCE |
-           (unsigned)(o->draws && o->draws->ops->distance != NULL) << BP_EXTRA_DISTANCE;
+           (unsigned)(o->sampler && o->sampler->ops->distance != NULL) << BP_EXTRA_DISTANCE;
 }
 
 static bp_err fill_info(opening *o)
@@ -426,8 +427,8 @@ static bp_err open_models(opening *o)
             continue;
         bp_model_wish wish = {.context = o->spec->context,
                               .differentiates = o->spec->differentiates};
-        if (is_drawn_as(o, BP_DRAWS_OF_WEIGHTS))
-            o->draws->ops->wish(o->draws, k, &wish);
+        if (members_differ_in(o, BP_MEMBER_WEIGHTS))
+            o->sampler->ops->wish(o->sampler, k, &wish);
         err = bp_model_of_checkpoint(&self->models[self->model_count], self->mesh, o->config,
                                      o->checkpoints[k], wish);
         bp_checkpoint_close(&o->checkpoints[k]);
@@ -461,19 +462,19 @@ static bp_err place_member(opening *o, int64_t k)
 {
     ensemble *self = o->self;
     ensemble_backbone *backbone;
-    bool shares = is_drawn_as(o, BP_DRAWS_OF_HEADS) && self->backbone_count > 0;
+    bool shares = members_differ_in(o, BP_MEMBER_HEADS) && self->backbone_count > 0;
     bp_err err = shares ? BP_OK : add_backbone(o, k);
 
     if (err != BP_OK)
         return err;
     self->members[k].backbone = self->backbone_count - 1;
     backbone = &self->backbones[self->members[k].backbone];
-    bp_draw_place at = {.lm = backbone->lm,
-                        .member = k,
-                        .last = ensemble_is_last(self),
-                        .dropout = BP_MODEL_NO_DROPOUT};
-    if (o->draws && o->draws->ops->add)
-        err = o->draws->ops->add(o->draws, &at);
+    bp_member_place at = {.lm = backbone->lm,
+                          .member = k,
+                          .last = ensemble_is_last(self),
+                          .dropout = BP_MODEL_NO_DROPOUT};
+    if (o->sampler && o->sampler->ops->add)
+        err = o->sampler->ops->add(o->sampler, &at);
     backbone->pass = at.dropout;
     self->members[k].head = at.head;
     return err;
@@ -499,8 +500,8 @@ static bp_err open_lists(opening *o)
     const bp_mesh *mesh = o->self->mesh;
     bp_err err = bp_agree(mesh->compute, read_list(o));
 
-    if (err == BP_OK && o->draws && o->draws->ops->open)
-        err = o->draws->ops->open(o->draws, mesh->compute);
+    if (err == BP_OK && o->sampler && o->sampler->ops->open)
+        err = o->sampler->ops->open(o->sampler, mesh->compute);
     if (err == BP_OK)
         err = bp_agree(mesh->compute, describe(o));
     if (err == BP_OK)
@@ -512,7 +513,7 @@ static bp_err open_lists(opening *o)
     share_infos(o);
     err = compare_infos(o);
     if (err == BP_OK)
-        err = check_draws(o);
+        err = check_sampler(o);
     if (err == BP_OK)
         err = fill_info(o);
     if (err == BP_OK)
@@ -526,8 +527,8 @@ static void close_opening(opening *o)
         bp_checkpoint_close(&o->checkpoints[k]);
     bp_free(o->checkpoints);
     bp_free(o->infos);
-    if (o->draws && o->draws->ops->close)
-        o->draws->ops->close(o->draws);
+    if (o->sampler && o->sampler->ops->close)
+        o->sampler->ops->close(o->sampler);
     bp_ensemble_list_clear(&o->list);
 }
 
@@ -535,7 +536,7 @@ bp_err bp_ensemble_open(bp_model **out, const bp_mesh *mesh, const bp_config *co
                         const bp_ensemble_spec *spec)
 {
     ensemble *self = bp_alloc("infer.ensemble", 1, sizeof *self);
-    opening o = {.self = self, .config = config, .spec = spec, .draws = spec->draws};
+    opening o = {.self = self, .config = config, .spec = spec, .sampler = spec->sampler};
     bp_err err = bp_agree(mesh->compute, self ? BP_OK : out_of_memory());
 
     *out = NULL;
@@ -545,7 +546,7 @@ bp_err bp_ensemble_open(bp_model **out, const bp_mesh *mesh, const bp_config *co
     }
     self->lm.ops = &ensemble_ops;
     self->mesh = mesh;
-    self->draws = spec->draws;
+    self->sampler = spec->sampler;
     self->memory_bytes = spec->memory_bytes;
     err = open_lists(&o);
     if (err == BP_OK)

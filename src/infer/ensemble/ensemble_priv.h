@@ -58,10 +58,10 @@ typedef struct ensemble_work {
 
 typedef struct ensemble {
     bp_model lm;
-    const bp_mesh *mesh;    /* borrowed */
-    bp_draws *draws;        /* borrowed; NULL: members are listed */
-    size_t memory_bytes;    /* of the distributions */
-    bp_conformal_rule sets; /* where info.sets */
+    const bp_mesh *mesh;        /* borrowed */
+    bp_member_sampler *sampler; /* borrowed; NULL: members are listed */
+    size_t memory_bytes;        /* of the distributions */
+    bp_conformal_rule sets;     /* where info.sets */
     ensemble_member *members;
     int64_t member_count;
     int64_t rounds;    /* each of as many members as the mesh has side by side */
@@ -146,8 +146,8 @@ bool ensemble_is_of_texts(const ensemble *self);
 /** `distribution` of such an ensemble; log_p or values may be NULL. Collective over mesh->ensemble.
  * Errors: BP_ERR_SYSTEM, the same on all ranks. */
 bp_err ensemble_run_texts(ensemble *self, const bp_model_batch *batch, float *log_p, float *values);
-/** As bp_ensemble_temper, of models that find spans. */
-bp_err ensemble_temper_spans(ensemble *self, const bp_model_batch *batch, bp_scaled_sums *sums);
+/** As bp_ensemble_add_scaled, of models that find spans. */
+bp_err ensemble_add_scaled_spans(ensemble *self, const bp_model_batch *batch, bp_scaled_sums *sums);
 
 /* ensemble_decode.c: as bp_model_ops says. */
 bp_err ensemble_decode_new(bp_decoding **out, bp_model *lm, int groups, int64_t slots,

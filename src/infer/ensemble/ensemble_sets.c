@@ -14,7 +14,7 @@
 #define GROUPS      256         /* at most, of a level */
 #define BITS_OF_ONE 0x3f800000U /* as a float */
 
-/* Of the 30 bits of a key: 7 (each a factor of 2), 8, 8 and 7. */
+/* Of the 30 bits of a key, the passes sort by 7 (each a factor of 2), 8, 8 and 7. */
 static const int SHIFTS[] = {23, 15, 7, 0};
 enum { LEVELS = 4, GROUPED = BP_CONFORMAL_KINDS - BP_CONFORMAL_APS };
 
@@ -55,7 +55,7 @@ void ensemble_sets_lay_out(ensemble_work *work, int64_t columns, bp_arena *arena
 
 /* ---- a level of groups ---- */
 
-/* Of more probable outcomes the smaller one; 30 bits: how far it is from 1 among all floats. */
+/* More probable outcomes have a smaller key; 30 bits: how far it is from 1 among all floats. */
 static uint32_t key_of(float p)
 {
     float within = p > 0 ? p : 0;

@@ -38,8 +38,8 @@ static void add_row(bp_scaled_sums *sums, const bp_scaled_row *powers, double sh
     sums->tokens++;
 }
 
-static void temper_chunk(ensemble *self, ensemble_work *work, int64_t first, int64_t rows,
-                         bp_scaled_sums *sums)
+static void add_scaled_chunk(ensemble *self, ensemble_work *work, int64_t first, int64_t rows,
+                             bp_scaled_sums *sums)
 {
     float betas[BP_TEMPERATURE_POINTS];
     double variance;
@@ -54,7 +54,7 @@ static void temper_chunk(ensemble *self, ensemble_work *work, int64_t first, int
                 ensemble_target_logprob(&in, r, &variance));
 }
 
-static bp_err temper_part(ensemble *self, const bp_model_batch *part, bp_scaled_sums *sums)
+static bp_err add_scaled_part(ensemble *self, const bp_model_batch *part, bp_scaled_sums *sums)
 {
     ensemble_work work;
     bp_err err = ensemble_prepare(self, &work, part, true);
@@ -64,12 +64,12 @@ static bp_err temper_part(ensemble *self, const bp_model_batch *part, bp_scaled_
     if (err != BP_OK)
         return err;
     for (int64_t first = 0; ensemble_is_last(self) && first < work.rows; first += work.chunk)
-        temper_chunk(self, &work, first,
-                     first + work.chunk < work.rows ? work.chunk : work.rows - first, sums);
+        add_scaled_chunk(self, &work, first,
+                         first + work.chunk < work.rows ? work.chunk : work.rows - first, sums);
     return BP_OK;
 }
 
-bp_err bp_ensemble_temper(bp_model *lm, const bp_model_batch *batch, bp_scaled_sums *sums)
+bp_err bp_ensemble_add_scaled(bp_model *lm, const bp_model_batch *batch, bp_scaled_sums *sums)
 {
     ensemble *self = (ensemble *)lm;
     bp_scaled_sums here = {.tokens = 0};
@@ -77,10 +77,10 @@ bp_err bp_ensemble_temper(bp_model *lm, const bp_model_batch *batch, bp_scaled_s
     bp_err err = BP_OK;
 
     if (bp_task_kind_of(&lm->info.task)->over_places)
-        return ensemble_temper_spans(self, batch, sums);
+        return ensemble_add_scaled_spans(self, batch, sums);
     for (int64_t first = 0; first < batch->windows && err == BP_OK; first += part.windows) {
         ensemble_take_part(self, batch, first, &part);
-        err = temper_part(self, &part, &here);
+        err = add_scaled_part(self, &part, &here);
     }
     if (err != BP_OK)
         return err;

@@ -268,7 +268,7 @@ static void add_scaled(const texts *work, int64_t place, bp_scaled_sums *sums)
     sums->tokens++;
 }
 
-bp_err ensemble_temper_spans(ensemble *self, const bp_model_batch *batch, bp_scaled_sums *sums)
+bp_err ensemble_add_scaled_spans(ensemble *self, const bp_model_batch *batch, bp_scaled_sums *sums)
 {
     texts work;
     bp_err err = gather_texts(self, batch, &work);

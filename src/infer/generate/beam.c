@@ -101,7 +101,7 @@ static void share_out(bp_search *search, const bp_search_rows *rows, int64_t cou
         search_line_copy(line, &search->lines[one->beam], search);
         search_line_add(line, search, rows, one->beam, one->token);
         line->score = one->score;
-        search_line_look(line, search);
+        search_line_update(line, search);
         if (line->ended && line->finish != BP_FINISH_LENGTH) {
             if (r < beams)
                 close_line(search, line);

@@ -213,7 +213,7 @@ json_t *bp_entailment_json(const bp_entailment *self)
 
 /* ---- pairs ---- */
 
-/* Take so many of a prompt's tokens from the front of both texts that the pair has a place. */
+/* Take as many of a prompt's tokens from the front of both texts as the pair needs. */
 static bool shorten(bp_task_pair *pair, const bp_task_frame *frame, int64_t prompt, int64_t T)
 {
     bool too_long = bp_task_places(frame, pair) > T;

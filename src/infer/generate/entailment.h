@@ -1,4 +1,4 @@
-/* A classifier of pairs that was fine-tuned to find entailment, in this process alone. */
+/* A classifier of pairs that was fine-tuned to find entailment, only in this process. */
 #ifndef BP_INFER_GENERATE_ENTAILMENT_H
 #define BP_INFER_GENERATE_ENTAILMENT_H
 
@@ -10,8 +10,9 @@
 
 typedef struct bp_entailment bp_entailment;
 
-/** Can the CHECKPOINT be one? By its manifest alone. Errors: those of bp_checkpoint_read_metadata;
- * BP_ERR_CONFIG no classifier, or one without a class that begins with "entail". Local. */
+/** Can the CHECKPOINT be one? Decides by its manifest. Errors: those of
+ * bp_checkpoint_read_metadata; BP_ERR_CONFIG no classifier, or one without a class that begins with
+ * "entail". Local. */
 bp_err bp_entailment_check(const char *path);
 
 /** What it takes of this process's memory. Errors: those of bp_entailment_check and

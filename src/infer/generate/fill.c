@@ -255,7 +255,8 @@ static bp_err check_finite(const bp_fill *self, int64_t first, int64_t prompts)
 static bool is_stopped(bp_fill *self)
 {
     MPI_Comm comm = self->spec.mesh->ensemble;
-    int32_t stop = bp_comm_is_root(comm) && self->spec.look && self->spec.look(self->spec.context);
+    int32_t stop =
+        bp_comm_is_root(comm) && self->spec.stop_asked && self->spec.stop_asked(self->spec.context);
 
     bp_bcast_bytes(&stop, sizeof stop, 0, comm);
     return stop != 0;

@@ -23,7 +23,7 @@ static void identify(const void *context, bp_run_identity *out)
 /* ---- units ---- */
 
 /* After each step of a unit, on the lead. */
-static bool look(void *context)
+static bool stop_asked(void *context)
 {
     return bp_work_between(((generator *)context)->job);
 }
@@ -36,7 +36,7 @@ static bp_err prepare(void *context)
                                .rule = &self->rule,
                                .prompts = &self->prompts,
                                .plan = &self->plan,
-                               .look = look,
+                               .stop_asked = stop_asked,
                                .context = self};
 
     return bp_unit_new(&self->unit, &spec);
@@ -170,6 +170,7 @@ static const char *const FILES[] = {"outputs.jsonl", "summary.json", NULL};
 static const char *const OTHER_BITS[] = {"generate.batch", NULL};
 
 const bp_work bp_generate_work = {.self_bytes = sizeof(generator),
+                                  .shares_experts = true,
                                   .name = "generate",
                                   .model_key = "generate.model",
                                   .results = "texts",

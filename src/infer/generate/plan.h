@@ -42,7 +42,7 @@ typedef struct bp_unit_spec {
     const bp_prompts *prompts; /* equal on all ranks of mesh->ensemble, as all else */
     const bp_generate_plan *plan;
     /** Called after each step of a group, on the rank that leads mesh->ensemble; true: stop. */
-    bool (*look)(void *context);
+    bool (*stop_asked)(void *context);
     void *context;
 } bp_unit_spec;
 

@@ -95,7 +95,7 @@ static void choose(bp_search *search, bp_choice *choice, const bp_search_rows *r
         return;
     }
     search_line_add(line, search, rows, row, token);
-    search_line_look(line, search);
+    search_line_update(line, search);
     search->fed[k] = token;
 }
 

@@ -53,7 +53,7 @@ void search_line_add(search_line *line, const bp_search *search, const bp_search
         memcpy(line->statistics + 2 * at, rows->statistics + 2 * row, 2 * sizeof *line->statistics);
 }
 
-void search_line_look(search_line *line, const bp_search *search)
+void search_line_update(search_line *line, const bp_search *search)
 {
     const int32_t *output = line->tokens + search->prompt;
 

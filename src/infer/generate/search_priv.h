@@ -51,7 +51,7 @@ void search_line_copy(search_line *to, const search_line *from, const bp_search 
 void search_line_add(search_line *line, const bp_search *search, const bp_search_rows *rows,
                      int64_t row, int32_t token);
 /** Does the line end with the token that was added last? Sets ended and finish. */
-void search_line_look(search_line *line, const bp_search *search);
+void search_line_update(search_line *line, const bp_search *search);
 
 /** How many of the best continuations are ranked: 2 beams, of more than one end token a beam more
  * for each, as transformers does. */

@@ -327,7 +327,7 @@ static int64_t sum_rows(bp_unit *unit, const unit_group *group)
     return -1;
 }
 
-/* Of one model the entropies, which an ensemble returns; its logits are all here. */
+/* The entropies for one model, whose logits are all here; an ensemble returns its own. */
 static void find_entropies(bp_unit *unit, const unit_group *group)
 {
     int64_t V = unit->spec.rule->choice.vocab_size;
@@ -425,7 +425,8 @@ static void choose(bp_unit *unit, unit_group *group, bool stop)
 static bool ask_lead(bp_unit *unit)
 {
     MPI_Comm comm = unit->spec.mesh->ensemble;
-    int32_t stop = unit->leads && unit->spec.look && unit->spec.look(unit->spec.context);
+    int32_t stop =
+        unit->leads && unit->spec.stop_asked && unit->spec.stop_asked(unit->spec.context);
 
     if (unit->leads && !unit->chooses)
         bp_send(&stop, sizeof stop, unit->chooser, TAG_LOOK, comm);

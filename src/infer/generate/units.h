@@ -17,7 +17,7 @@ void bp_unit_free(bp_unit **unit);
 /** Continue the prompts of unit `number`. On the rank that leads mesh->ensemble `result` gets the
  * results (read by bp_result_prompt and bp_result_text, in results.h); elsewhere it stays as it is.
  *
- * *stopped: `look` asked for it, and `result` is empty; equal on all ranks.
+ * *stopped: `stop_asked` returned true, and `result` is empty; equal on all ranks.
  *
  * Collective: over mesh->ensemble.
  * Errors:     BP_ERR_SOFTWARE a log-probability that is not finite: the same on all its ranks. */

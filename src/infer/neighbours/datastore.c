@@ -154,7 +154,7 @@ static bp_err read_tokens(bp_datastore *store, int64_t first, int64_t count, int
 
     for (int64_t i = 0; err == BP_OK && i < count; i++) {
         if (values[i] < 0 || values[i] > INT32_MAX)
-            return wrong(store, "/tokens has what is no token");
+            return wrong(store, "/tokens has what is not a token");
         store->tokens[first + i] = (int32_t)values[i];
     }
     if (err == BP_OK)

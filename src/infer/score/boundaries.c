@@ -209,6 +209,12 @@ bp_err bp_boundaries_of(uint8_t **begins, const bp_corpus *corpus, int64_t vocab
                       bp_corpus_file_path(file));
     if (err == BP_OK)
         err = bp_tokenizer_parse(&tokenizer, text, bytes, bp_corpus_file_path(file));
+    if (err == BP_OK && bp_tokenizer_word_end(tokenizer))
+        err = BP_FAIL(BP_ERR_CONFIG, "score.no_boundaries",
+                      "tokens end words with '%s', so a word's tokens have its end in them, and "
+                      "nothing is to be corrected: at %s; leave score.boundaries out, and read "
+                      "surprisal without --boundaries",
+                      bp_tokenizer_word_end(tokenizer), bp_corpus_file_path(file));
     if (err == BP_OK) {
         *begins = bp_alloc("score.boundaries", vocab_size, sizeof **begins);
         err = mark(*begins, tokenizer, bp_corpus_eod(corpus), vocab_size);

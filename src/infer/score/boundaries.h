@@ -26,7 +26,8 @@ int64_t bp_boundaries_bytes(int64_t vocab_size, int64_t windows, int64_t length,
  * unknown token and the end-of-document token.
  *
  * Local. Owns: *begins is the caller's, bp_free().
- * Errors:     BP_ERR_CONFIG it keeps none; those of bp_tokenizer_parse; *begins is NULL. */
+ * Errors:     BP_ERR_CONFIG it keeps none, or one whose tokens end words; those of
+ * bp_tokenizer_parse; *begins is NULL. */
 bp_err bp_boundaries_of(uint8_t **begins, const bp_corpus *corpus, int64_t vocab_size);
 
 #endif

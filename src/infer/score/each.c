@@ -39,8 +39,8 @@ static bp_err deal(const bp_score_each *each, int64_t units,
     for (int64_t first = 0; first < units && err == BP_OK; first += mesh->datas) {
         if (first + mesh->data_at < units)
             err = run(context, first + mesh->data_at);
-        if (err == BP_OK && each->look && bp_comm_is_root(mesh->ensemble))
-            err = each->look(each->context);
+        if (err == BP_OK && each->poll && bp_comm_is_root(mesh->ensemble))
+            err = each->poll(each->context);
         err = bp_agree(mesh->compute, err);
     }
     return err;
@@ -178,12 +178,12 @@ static bp_err open_corpus(sampler *self, const bp_config *config)
     bp_err err = bp_corpus_open(&self->corpus, self->each->corpus);
 
     if (err == BP_OK)
-        err = scorer_check_corpus(self->corpus, model);
+        err = bp_score_check_corpus(self->corpus, model);
     if (err != BP_OK)
         return err;
     int64_t eod = bp_corpus_eod(self->corpus);
-    scorer_resolve_ends(config, eod >= 0 ? eod : model->eod_id,
-                        bp_corpus_roles(self->corpus)[BP_ROLE_BOS], model, &self->rule);
+    bp_score_resolve_ends(config, eod >= 0 ? eod : model->eod_id,
+                          bp_corpus_roles(self->corpus)[BP_ROLE_BOS], model, &self->rule);
     err = scorer_resolve_specials(self->corpus, &self->rule);
     if (err != BP_OK)
         return err;
@@ -202,7 +202,7 @@ static bp_err open_sampler(sampler *self)
                        : bp_config_new(&config, tables, tables);
 
     if (err == BP_OK) /* the rule, except for what depends on the end-of-document token */
-        err = scorer_resolve(config, self->each->model, &self->rule);
+        err = bp_score_resolve(config, self->each->model, &self->rule);
     err = bp_agree(self->each->mesh->compute, err);
 
     if (err == BP_OK && self->leads)
@@ -249,7 +249,7 @@ static bp_err each_document(const bp_score_each *each, int64_t *count)
     bp_err err = leads ? bp_corpus_open(&corpus, each->corpus) : BP_OK;
 
     if (err == BP_OK && leads)
-        err = scorer_check_corpus(corpus, each->model);
+        err = bp_score_check_corpus(corpus, each->model);
     err = bp_agree(compute, err);
     if (err == BP_OK)
         err = task_documents_open(&self.documents,

@@ -30,7 +30,7 @@ typedef struct bp_score_each {
     bp_err (*batch)(void *context, int64_t unit, const bp_model_batch *batch);
     /** Asked on the ranks that lead a mesh->ensemble after each of their units: an error of one
      * ends all. May be NULL. */
-    bp_err (*look)(void *context);
+    bp_err (*poll)(void *context);
     void *context;
 } bp_score_each;
 

@@ -91,7 +91,7 @@ static bp_err estimate_rank(const void *context, const bp_work_models *models,
 {
     const bp_score_memory_spec *spec = context;
     const bp_mesh_shape *mesh = place->mesh;
-    const bp_draws *draws = spec->method ? spec->method->draws : NULL;
+    const bp_member_sampler *sampler = spec->method ? spec->method->sampler : NULL;
     int64_t inputs = find_inputs(models), statistics = count_statistics(spec, models);
     int64_t memory = bp_score_rule_keys_of(models->config)->memory;
     bp_model_task task = {.mesh = mesh,
@@ -112,8 +112,8 @@ static bp_err estimate_rank(const void *context, const bp_work_models *models,
                       (int64_t)bp_score_unit_bytes(inputs, statistics) +
                       neighbours_bytes(models, &bytes.widest, &task) +
                       boundaries_bytes(models, &bytes.widest, &task);
-    if (last && draws && draws->ops->bytes)
-        out->own_bytes += draws->ops->bytes(draws, &bytes.widest, mesh);
+    if (last && sampler && sampler->ops->bytes)
+        out->own_bytes += sampler->ops->bytes(sampler, &bytes.widest, mesh);
     if (last && models->ensemble)
         out->own_bytes +=
             bp_ensemble_work_bytes(&bytes.widest, mesh, models->members, task.windows * task.length,
@@ -124,12 +124,12 @@ static bp_err estimate_rank(const void *context, const bp_work_models *models,
 static void describe(const bp_score_memory_spec *spec, bp_work_memory *out)
 {
     const bp_ensemble_spec *method = spec->method;
-    const bp_draws *draws = method ? method->draws : NULL;
+    const bp_member_sampler *sampler = method ? method->sampler : NULL;
 
     out->model = method ? method->path : bp_score_keys_of(spec->config)->model;
     out->mixed = method != NULL;
-    out->drawn = draws ? draws->count : 0;
-    out->apart = draws && draws->ops->kind == BP_DRAWS_OF_WEIGHTS;
+    out->drawn = sampler ? sampler->count : 0;
+    out->apart = sampler && sampler->ops->kind == BP_MEMBER_WEIGHTS;
     out->remedy = "use a smaller model";
     out->rank = estimate_rank;
     out->context = spec;

@@ -73,7 +73,8 @@ const bp_option bp_score_rule_options[] = {
      .min = 0,
      .max = 1 << 20,
      .unit = "tokens",
-     .help = "of spans: so much further on in a long context the next window begins; 0: as the "
+     .help = "of spans: tokens from the begin of a window in a long context to that of the next "
+             "one; 0: as the "
              "model was trained, 128 of an imported one",
      .at = BP_AT(bp_score_rule_keys, span_stride)},
     {.key = "task.answer_tokens",
@@ -394,7 +395,7 @@ bp_err scorer_check_task(const bp_config *config, const bp_model_info *model)
                    key, bp_task_name(model->task.kind), key);
 }
 
-bp_err scorer_resolve(bp_config *config, const bp_model_info *model, bp_score_rule *rule)
+bp_err bp_score_resolve(bp_config *config, const bp_model_info *model, bp_score_rule *rule)
 {
     bool unlimited = model->context == BP_MODEL_UNLIMITED;
     bool given = bp_config_is_set(config, "score.context");
@@ -445,8 +446,8 @@ int64_t scorer_find_lead(const char *prefix, int64_t eod, const bp_model_info *m
     return bos >= 0 ? bos : eod;
 }
 
-void scorer_resolve_ends(const bp_config *config, int64_t eod, int64_t corpus_bos,
-                         const bp_model_info *model, bp_score_rule *rule)
+void bp_score_resolve_ends(const bp_config *config, int64_t eod, int64_t corpus_bos,
+                           const bp_model_info *model, bp_score_rule *rule)
 {
     const bp_score_rule_keys *keys = bp_score_rule_keys_of(config);
     bool causal = !bp_score_masks(rule->convention) && rule->convention != BP_SCORE_PAIRS;

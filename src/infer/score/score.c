@@ -313,6 +313,7 @@ static void print(const void *context, const double figures[BP_WORK_FIGURES], in
 /* ---- the table ---- */
 
 static const bp_work SCORE = {.name = "score",
+                              .shares_experts = true,
                               .model_key = "score.model",
                               .results = "scores",
                               .files = FILES,

@@ -54,21 +54,21 @@ typedef struct scorer {
 
 /** Set score.context and score.stride by the model's context; lead, eod, prefix, every and end
  * remain unset. Errors: BP_ERR_CONFIG. */
-bp_err scorer_resolve(bp_config *config, const bp_model_info *model, bp_score_rule *rule);
+bp_err bp_score_resolve(bp_config *config, const bp_model_info *model, bp_score_rule *rule);
 /** The token that score.prefix = `prefix` names; -1: none. corpus_bos: what "bos" is of a model
  * that has none. */
 int64_t scorer_find_lead(const char *prefix, int64_t eod, const bp_model_info *model,
                          int64_t corpus_bos);
 /** Set lead, eod, prefix, every and end, by the end-of-document token (-1: none) and the
  * beginning-of-text token of the model or, where score.prefix asks for one, of the corpus. */
-void scorer_resolve_ends(const bp_config *config, int64_t eod, int64_t corpus_bos,
-                         const bp_model_info *model, bp_score_rule *rule);
+void bp_score_resolve_ends(const bp_config *config, int64_t eod, int64_t corpus_bos,
+                           const bp_model_info *model, bp_score_rule *rule);
 
 /** The special tokens of a masked model's windows. Errors: BP_ERR_CONFIG one is missing. */
 bp_err scorer_resolve_specials(const bp_corpus *corpus, bp_score_rule *rule);
 
 /** Do the corpus's tokens mean what the model's mean? Errors: BP_ERR_FORMAT. */
-bp_err scorer_check_corpus(const bp_corpus *corpus, const bp_model_info *model);
+bp_err bp_score_check_corpus(const bp_corpus *corpus, const bp_model_info *model);
 
 /** bp_work.describe, .open_model, .open and .close (memory.c, setup.c). */
 bp_err scorer_describe(void *self, MPI_Comm world, bp_work_memory *out);

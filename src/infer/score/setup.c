@@ -76,7 +76,7 @@ static void open_statistics(scorer *self)
     bp_token_statistics_share(&self->statistics, from, self->mesh->world);
 }
 
-bp_err scorer_check_corpus(const bp_corpus *corpus, const bp_model_info *model)
+bp_err bp_score_check_corpus(const bp_corpus *corpus, const bp_model_info *model)
 {
     const char *path = bp_corpus_file_path(bp_corpus_file_at(corpus, 0));
     const char *ours = bp_corpus_tokenizer_hash(corpus), *theirs = model->tokenizer_hash;
@@ -172,14 +172,14 @@ static bp_err load_corpus(scorer *self)
                           .member = bp_score_keys_of(self->config)->member};
 
     if (err == BP_OK)
-        err = scorer_check_corpus(self->corpus, &self->info);
+        err = bp_score_check_corpus(self->corpus, &self->info);
     if (err == BP_OK)
         err = bp_score_check_names(self->corpus);
     if (err != BP_OK)
         return err;
     int64_t eod = bp_corpus_eod(self->corpus);
-    scorer_resolve_ends(self->config, eod >= 0 ? eod : self->info.eod_id,
-                        bp_corpus_roles(self->corpus)[BP_ROLE_BOS], &self->info, &self->rule);
+    bp_score_resolve_ends(self->config, eod >= 0 ? eod : self->info.eod_id,
+                          bp_corpus_roles(self->corpus)[BP_ROLE_BOS], &self->info, &self->rule);
     warn_of_settings(self);
     err = scorer_resolve_specials(self->corpus, &self->rule);
     if (err != BP_OK)
@@ -283,7 +283,7 @@ bp_err scorer_open_corpora(scorer *self)
     bp_err err = self->method ? BP_OK : scorer_check_task(self->config, &self->info);
 
     if (err == BP_OK)
-        err = scorer_resolve(self->config, &self->info, &self->rule);
+        err = bp_score_resolve(self->config, &self->info, &self->rule);
     if (err == BP_OK && (self->leads || mesh->coordinates))
         err = load_corpus(self);
     if (err == BP_OK && (self->leads || mesh->coordinates))

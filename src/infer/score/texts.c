@@ -70,9 +70,9 @@ bp_err bp_texts_rule(bp_score_rule *rule, const bp_model_info *model, const bp_t
                                            : "has the head of a task");
     err = bp_config_new(&config, tables, tables);
     if (err == BP_OK)
-        err = scorer_resolve(config, model, rule);
+        err = bp_score_resolve(config, model, rule);
     if (err == BP_OK) {
-        scorer_resolve_ends(config, model->eod_id >= 0 ? model->eod_id : eod, -1, model, rule);
+        bp_score_resolve_ends(config, model->eod_id >= 0 ? model->eod_id : eod, -1, model, rule);
         err = find_specials(rule, tokenizer);
     }
     bp_config_free(&config);

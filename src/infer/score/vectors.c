@@ -156,7 +156,7 @@ static bp_err load(vectors *self)
     bp_err err = bp_corpus_open(&self->corpus, bp_score_keys_of(self->job->config)->corpus);
 
     if (err == BP_OK)
-        err = scorer_check_corpus(self->corpus, &self->job->info);
+        err = bp_score_check_corpus(self->corpus, &self->job->info);
     if (err == BP_OK)
         err = find_frame(self);
     if (err == BP_OK)
@@ -388,6 +388,8 @@ static bp_err merge(void *context, bp_parts *parts)
     if (err == BP_OK)
         err = bp_h5_draft_commit(&draft, "score-vectors", VERSION);
     bp_h5_draft_end(&draft);
+    if (err == BP_OK)
+        vectors_page_write(self->job, &self->texts, width_of(self));
     bp_free(run);
     bp_free(path);
     return err;
@@ -438,9 +440,8 @@ static void report(const void *context)
 {
     const vectors *self = context;
 
-    bp_log("%" PRId64 " vectors of %" PRId64 " numbers, %" PRId64
-           " of documents that were cut: in %s: vectors.h5",
-           self->texts.plan.documents, width_of(self), self->texts.cut, self->job->folder);
+    bp_log("%" PRId64 " vectors of %" PRId64 " numbers, %" PRId64 " of documents that were cut",
+           self->texts.plan.documents, width_of(self), self->texts.cut);
 }
 
 /* ---- --plan ---- */
@@ -475,9 +476,11 @@ static void print(const void *context, const double figures[BP_WORK_FIGURES], in
 static const char *const FILES[] = {"vectors.h5", NULL};
 
 static const bp_work VECTORS = {.name = "score",
+                                .shares_experts = true,
                                 .model_key = "score.model",
                                 .results = "vectors",
                                 .files = FILES,
+                                .page = "vectors",
                                 .describe = describe,
                                 .open_model = open_model,
                                 .open = open_job,

@@ -4,6 +4,7 @@
 
 #include "infer/score/plan.h"
 #include "infer/score/vectors.h"
+#include "job/work.h"
 #include "models/model.h"
 
 /** Documents are sorted by length within this many, so that those of a batch need little padding
@@ -41,5 +42,8 @@ int64_t vector_texts_batch(const vector_texts *texts, int64_t first, int64_t end
  * those of reading the corpus. */
 bp_err vector_texts_read(const vector_texts *texts, int64_t first, int64_t last, int64_t length,
                          int32_t *inputs);
+
+/** score/index.html, once vectors.h5 is there; width: of a vector. On the coordinator. */
+void vectors_page_write(bp_work_job *job, const vector_texts *texts, int64_t width);
 
 #endif

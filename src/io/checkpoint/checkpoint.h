@@ -12,7 +12,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/** What a model that is no list of tensors keeps in its checkpoint: a file of its own. */
+/** What a model that is not a list of tensors keeps in its checkpoint: a file of its own. */
 #define BP_CHECKPOINT_ATTACHMENT "model.bin"
 #define BP_STEP_NAME             32 /* "step-000000001200" and its end */
 
@@ -165,7 +165,7 @@ int64_t bp_checkpoint_newest_step(const char *parent);
 const bp_checkpoint *bp_checkpoint_base(const bp_checkpoint *checkpoint);
 const json_t *bp_checkpoint_state(const bp_checkpoint *checkpoint);
 const char *bp_checkpoint_folder(const bp_checkpoint *checkpoint);
-/** Of all tensors without "/" in their name (the model, not the optimizer), whatever the pieces,
+/** For all tensors without "/" in their name (the model, not the optimizer), whatever the pieces,
  * and of an attachment; hexadecimal. */
 const char *bp_checkpoint_digest(const bp_checkpoint *checkpoint);
 bool bp_checkpoint_has(const bp_checkpoint *checkpoint, const char *tensor);
@@ -251,5 +251,11 @@ bp_err bp_checkpoints_link_best(const char *parent, int64_t step);
 bp_err bp_checkpoints_check_best(const char *parent);
 /** The step that `best` points at; -1: there is no such link, or it points at no step. */
 int64_t bp_checkpoints_best(const char *parent);
+
+/** Does `path` mean the newest checkpoint of a run in which an earlier one was better by
+ * validation? Local. */
+bool bp_checkpoint_is_not_best(const char *path);
+/** Warns where it does. */
+void bp_checkpoint_warn_not_best(const char *path);
 
 #endif

@@ -257,6 +257,11 @@ static bp_err fail_foreign(const char *path, const char *what)
                    what, path, path, bytes, path);
 }
 
+static char *steps_of(const char *path)
+{
+    return has(path, "checkpoints") ? bp_path_join(path, "checkpoints") : bp_strdup(path);
+}
+
 /* The folder of steps that `path` means, in *parent; NULL: it is one checkpoint itself. */
 static bp_err look_at(const char *path, char **parent)
 {
@@ -265,7 +270,7 @@ static bp_err look_at(const char *path, char **parent)
         return fail_missing(path);
     if (bp_checkpoint_is_folder(path))
         return BP_OK;
-    *parent = has(path, "checkpoints") ? bp_path_join(path, "checkpoints") : bp_strdup(path);
+    *parent = steps_of(path);
     if (bp_checkpoint_newest_step(*parent) < 0 && bp_ensemble_is_unfinished(path))
         return BP_FAIL(BP_ERR_INPUT, "ensemble.not_finished",
                        "there is no checkpoint: in %s, an ensemble without ensemble.json; finish "
@@ -306,6 +311,29 @@ bp_err bp_checkpoint_open_any(MPI_Comm comm, const char *path, bp_checkpoint **o
         err = BP_FAIL(BP_ERR_INPUT, "checkpoint.none", "there is no checkpoint left: in %s", path);
     bp_free(parent);
     return err;
+}
+
+bool bp_checkpoint_is_not_best(const char *path)
+{
+    char *parent = steps_of(path);
+    int64_t best = bp_checkpoints_best(parent);
+    bool is = best >= 0 && best != bp_checkpoint_newest_step(parent);
+
+    bp_free(parent);
+    return is;
+}
+
+void bp_checkpoint_warn_not_best(const char *path)
+{
+    char *parent = steps_of(path);
+    int64_t best = bp_checkpoints_best(parent), newest = bp_checkpoint_newest_step(parent);
+
+    if (best >= 0 && best != newest)
+        BP_WARN("checkpoint.not_best",
+                "step %" PRId64 ", the newest checkpoint, is taken, and step %" PRId64
+                " was better in validation: at %s; name %s/best to take that",
+                newest, best, path, parent);
+    bp_free(parent);
 }
 
 /* NULL where it can't be read: whoever opens it will say why. */

@@ -133,7 +133,7 @@ static bp_err load_local(const bp_checkpoint *checkpoint, const bp_slice *slices
 typedef bp_err (*take_slices)(const bp_checkpoint *checkpoint, const bp_slice *slices,
                               int64_t count);
 
-/* Of the checkpoint those that are in it, and of its base those that are there. */
+/* Those that are in the checkpoint, and those of its base that are there. */
 static bp_err take_both(const bp_checkpoint *checkpoint, const bp_slice *slices, int64_t count,
                         take_slices take)
 {

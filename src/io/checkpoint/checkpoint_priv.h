@@ -146,7 +146,7 @@ bp_err bp_shard_read_back(bp_shard *shard, bool *more, char hash[BP_USER_BLOCK_H
  *
  * Errors: BP_ERR_FORMAT; BP_ERR_IO, BP_ERR_DENIED, BP_ERR_INPUT, BP_ERR_SYSTEM. */
 bp_err bp_shard_verify(const char *path, const char hash[BP_USER_BLOCK_HASH]);
-/** What is not sealed is no file to keep. */
+/** What is not sealed is not a file to keep. */
 void bp_shard_free(bp_shard **shard);
 void bp_piece_dataset(char out[BP_PIECE_DATASET], const char *tensor, int64_t number);
 

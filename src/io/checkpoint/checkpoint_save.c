@@ -275,7 +275,7 @@ static bp_err remove_hidden(const bp_async_checkpoint *pending)
     return err;
 }
 
-/* Of a job that has lost the run the next owner sweeps the files away: that is what to report of
+/* If a job has lost the run, the next owner removes its files: that is what to report of
  * `err`. */
 static bp_err explain(const bp_async_checkpoint *pending, bp_err err)
 {
@@ -403,7 +403,7 @@ bp_err bp_checkpoint_begin(bp_async_checkpoint **out, MPI_Comm comm,
 
 bp_async_checkpoint_state bp_checkpoint_poll(const bp_async_checkpoint *pending)
 {
-    return (bp_async_checkpoint_state)atomic_load(&pending->look);
+    return (bp_async_checkpoint_state)atomic_load(&pending->writing);
 }
 
 void bp_checkpoint_cancel(bp_async_checkpoint *pending)

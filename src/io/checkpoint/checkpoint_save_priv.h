@@ -56,7 +56,7 @@ struct bp_async_checkpoint {
 
     /* ---- of the helper threads, one a file ---- */
     atomic_int left;      /* how many are at work */
-    atomic_int look;      /* bp_checkpoint_poll */
+    atomic_int writing;   /* bp_checkpoint_poll */
     atomic_bool given_up; /* they are to stop */
     atomic_bool awaited;  /* they are to keep no pace any more */
     atomic_long moved;    /* how often one has moved on */

@@ -283,10 +283,10 @@ static void ended(bp_file_job *job, bp_err err)
     if (err != BP_OK) {
         (void)snprintf(job->message, sizeof job->message, "%s", bp_err_message());
         atomic_store(&pending->given_up, true);
-        atomic_store(&pending->look, BP_ASYNC_CHECKPOINT_FAILED);
+        atomic_store(&pending->writing, BP_ASYNC_CHECKPOINT_FAILED);
     }
     if (atomic_fetch_sub(&pending->left, 1) == 1) /* no failure is overwritten */
-        (void)atomic_compare_exchange_strong(&pending->look, &writes, BP_ASYNC_CHECKPOINT_DONE);
+        (void)atomic_compare_exchange_strong(&pending->writing, &writes, BP_ASYNC_CHECKPOINT_DONE);
 }
 
 /* A timeline shows the first file's. */
@@ -314,7 +314,7 @@ void bp_async_checkpoint_start(bp_async_checkpoint *pending)
 {
     list_jobs(pending);
     atomic_store(&pending->left, pending->plan.files);
-    atomic_store(&pending->look,
+    atomic_store(&pending->writing,
                  pending->plan.files > 0 ? BP_ASYNC_CHECKPOINT_WRITES : BP_ASYNC_CHECKPOINT_DONE);
     for (int k = 0; k < pending->plan.files; k++) {
         bp_file_job *job = &pending->jobs[k];

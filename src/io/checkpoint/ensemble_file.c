@@ -73,7 +73,7 @@ static bp_err take_member(bp_ensemble_list *list, const json_t *object, const ch
     bp_err err = BP_OK;
 
     if (!json_is_object(object))
-        return BP_FAIL(BP_ERR_FORMAT, "ensemble.bad_member", "member %lld is no object: in %s",
+        return BP_FAIL(BP_ERR_FORMAT, "ensemble.bad_member", "member %lld is not an object: in %s",
                        (long long)list->count, file);
     err = check_keys(object, KEYS, file);
     if (err == BP_OK)
@@ -85,7 +85,7 @@ static bp_err take_member(bp_ensemble_list *list, const json_t *object, const ch
                       "member %lld has an empty name or path: in %s", (long long)list->count, file);
     if (err == BP_OK && oob && !json_is_number(oob) && !json_is_null(oob))
         err = BP_FAIL(BP_ERR_FORMAT, "ensemble.bad_member",
-                      "'oob_perplexity' of member '%s' is no number: in %s", name, file);
+                      "'oob_perplexity' of member '%s' is not a number: in %s", name, file);
     if (err != BP_OK)
         return err;
     member->oob_perplexity = json_is_number(oob) ? json_number_value(oob) : NAN;
@@ -106,7 +106,7 @@ static bp_err take_members(bp_ensemble_list *list, const json_t *root, const cha
     bp_err err = BP_OK;
 
     if (!json_is_object(root))
-        return BP_FAIL(BP_ERR_FORMAT, "ensemble.bad_file", "the ensemble is no object: in %s",
+        return BP_FAIL(BP_ERR_FORMAT, "ensemble.bad_file", "the ensemble is not an object: in %s",
                        file);
     if (json_object_get(root, "format_version"))
         err = bp_json_get_int(root, "format_version", &version, file);
@@ -120,7 +120,7 @@ static bp_err take_members(bp_ensemble_list *list, const json_t *root, const cha
         return err;
     if (json_array_size(members) == 0 || json_array_size(members) > BP_ENSEMBLE_MEMBERS_MAX)
         return BP_FAIL(BP_ERR_FORMAT, "ensemble.bad_file",
-                       "'members' is no list of 1 to %d members: in %s", BP_ENSEMBLE_MEMBERS_MAX,
+                       "'members' is not a list of 1 to %d members: in %s", BP_ENSEMBLE_MEMBERS_MAX,
                        file);
     seen = json_object();
     list->members =

@@ -1,5 +1,5 @@
 /* Sampled last-layer matrices (Laplace approximation): one HDF5 file of ours, read row by row.
- * docs/formats.md has the layout. Local, but for bp_head_samples_open. */
+ * docs/formats.md has the layout. Local, except for bp_head_samples_open. */
 #ifndef BP_IO_CHECKPOINT_HEAD_SAMPLES_H
 #define BP_IO_CHECKPOINT_HEAD_SAMPLES_H
 

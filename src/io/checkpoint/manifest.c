@@ -161,7 +161,7 @@ static bp_err parse_file(bp_manifest *manifest, const json_t *entry, const char 
         return err;
     if (!file_name_is_valid(name))
         return BP_FAIL(BP_ERR_FORMAT, "manifest.bad_file",
-                       "'%.80s' is no name for a file of a checkpoint (shard-NNNNN.h5, "
+                       "'%.80s' is not a name for a file of a checkpoint (shard-NNNNN.h5, "
                        "tokenizer.json, model.bin): in %s",
                        name, path);
     if (file->bytes < 0)

@@ -1,14 +1,12 @@
-/* Building a corpus file: rank 0 joins the shares of all ranks in order, and writes. */
-#include "corpus_build_priv.h"
+/* Building a corpus file: rank 0 receives the shares of all ranks in order, joins them
+ * (corpus_join.c), has the ranks compress full chunks, and writes. */
+#include "corpus_join_priv.h"
 
-#include "base/buffer.h"
-#include "base/config/json.h"
 #include "base/files/fs.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/process/clock.h"
 #include "base/process/signals.h"
-#include "io/corpus/dictionary.h"
 #include "mesh/collective.h"
 
 #include <inttypes.h>
@@ -33,18 +31,11 @@ typedef struct chunk_slot {
     bool is_back;
 } chunk_slot;
 
-typedef struct label_types { /* of one label's values, as JSON has them */
-    bp_dictionary values;
-    char *types; /* [capacity]: bp_label_type of each value */
-    int64_t capacity;
-} label_types;
-
 typedef struct master {
     MPI_Comm comm;
     int size;
     const bp_corpus_build *build;
     bp_share share; /* rank 0's own */
-    bp_corpus_writer *writer;
     inbox *inboxes; /* [size]; the own one has one batch at a time */
     bp_packer *packer;
     chunk_slot *slots; /* [slot_count]: chunk number modulo slot_count */
@@ -58,18 +49,10 @@ typedef struct master {
     bp_corpus_source *skipped, *left_out; /* of these: its count is 1 once a document was */
     const char *skipped_text, *left_out_text, *list_name;
     char skipped_number[24], left_out_number[24];
-    bp_buffer skip_list;
-    char *first_bad; /* for a message */
     int byes;
     bool dismissed; /* the others are leaving: what still comes counts no more */
 
-    bp_text_tally tally;     /* of the document under way */
-    int64_t newlines;        /* of its pieces, where it is a whole file */
-    int64_t document_tokens; /* of its text */
-    int64_t unknown_id;
-    const char **labels;      /* [label_count], of the record at hand */
-    label_types *label_types; /* [label_count] */
-    bp_corpus_built built;
+    bp_corpus_join join;
     double started, reported, report_every;
 } master;
 
@@ -107,7 +90,7 @@ static bp_err write_packed(master *m, int64_t number, const bp_packed *packed)
         if (!slot->is_back)
             break;
         slot->is_back = false;
-        err = bp_corpus_writer_put(m->writer, m->chunks_written++, &slot->packed);
+        err = bp_corpus_writer_put(m->join.writer, m->chunks_written++, &slot->packed);
     }
     return err;
 }
@@ -179,175 +162,6 @@ static bp_err send_chunk(void *context, int64_t number, const void *raw)
 
 /* ---- joining ---- */
 
-/* "1" and 1, or "true" and true, would be one value of the label. */
-static bp_err check_label(master *m, const bp_record *record, int k, char type, const char *text)
-{
-    static const char *const NAMES[] = {"", "a string", "a number", "true or false"};
-    label_types *known = &m->label_types[k];
-    int64_t code;
-
-    if (type == BP_LABEL_NONE)
-        return BP_OK;
-    code = bp_dictionary_code(&known->values, text);
-    if (code == known->capacity) {
-        known->capacity = code == 0 ? 16 : 2 * code;
-        known->types = bp_realloc("io.build", known->types, known->capacity, 1);
-        memset(known->types + code, BP_LABEL_NONE, (size_t)(known->capacity - code));
-    }
-    if (known->types[code] == BP_LABEL_NONE)
-        known->types[code] = type;
-    if (type == known->types[code])
-        return BP_OK;
-    return BP_FAIL(BP_ERR_FORMAT, "label.mixed_types",
-                   "label %s is '%.80s' as %s, and as %s in a line before: at %s, line %" PRId64
-                   "; write its values as one type",
-                   m->build->labels[k], text, NAMES[(int)type], NAMES[(int)known->types[code]],
-                   bp_text_source_shown(m->build->paths[record->file]), record->line);
-}
-
-/* Behind the id and the labels. */
-static const char *tags_of(const master *m, const bp_record *record)
-{
-    const char *text = bp_record_text(record);
-
-    text += strlen(text) + 1;
-    for (int k = 0; k < m->build->label_count; k++)
-        text += 1 + strlen(text + 1) + 1;
-    return text;
-}
-
-static bp_err end_document(master *m, const bp_record *record)
-{
-    const bp_text_counts counts = bp_text_tally_counts(&m->tally);
-    const char *text = bp_record_text(record);
-    bp_corpus_row row = {.bytes = m->tally.bytes,
-                         .words = counts.words,
-                         .words_split = counts.words_split,
-                         .id = text,
-                         .labels = m->labels,
-                         .values = bp_record_values(record)};
-
-    for (int k = 0; k < m->build->label_count; k++) {
-        text += strlen(text) + 1;
-        m->labels[k] = text + 1;
-        text++;
-    }
-    if (m->build->format == BP_TEXT_SQUAD) {
-        row.answer = record->answer;
-        row.context = tags_of(m, record);
-        row.answers = row.context + strlen(row.context) + 1;
-    }
-    m->built.documents++;
-    m->built.bytes += row.bytes;
-    m->built.words += row.words;
-    m->built.invalid_bytes += counts.invalid_bytes;
-    m->built.white_documents += row.bytes > 0 && row.words == 0;
-    m->built.empty_documents += m->document_tokens == 0 ? 1 : 0;
-    m->document_tokens = 0;
-    memset(&m->tally, 0, sizeof m->tally);
-    m->newlines = 0;
-    return bp_corpus_writer_end(m->writer, &row);
-}
-
-static bp_err check_labels(master *m, const bp_record *record)
-{
-    const char *text = bp_record_text(record);
-    bp_err err = BP_OK;
-
-    for (int k = 0; k < m->build->label_count && err == BP_OK; k++) {
-        text += strlen(text) + 1;
-        err = check_label(m, record, k, *text, text + 1);
-        text++;
-    }
-    return err;
-}
-
-/* A document is left out. */
-static bp_err skip(master *m, const bp_record *record, const char *id, const char *fault)
-{
-    const bp_corpus_build *build = m->build;
-    const char *file = bp_text_source_shown(build->paths[record->file]);
-    json_t *line = json_object();
-    char *text;
-    bp_err err = BP_OK;
-
-    m->built.skipped_bad++;
-    (void)json_object_set_new(line, "file", bp_json_string(file));
-    (void)json_object_set_new(line, "line",
-                              record->line > 0 ? json_integer(record->line) : json_null());
-    if (id[0] != '\0')
-        (void)json_object_set_new(line, "id", bp_json_string(id));
-    (void)json_object_set_new(line, "reason", bp_json_string(fault));
-    text = bp_json_line(line);
-    bp_buffer_add(&m->skip_list, text, strlen(text));
-    bp_free(text);
-    json_decref(line);
-    if (!m->first_bad) {
-        char *place = record->line > 0 ? bp_sprintf("line %" PRId64, record->line)
-                                       : bp_sprintf("question %.80s", id);
-
-        m->first_bad =
-            bp_sprintf("%.*s: at %s, %s", (int)(strcspn(fault, "[") - 1), fault, file, place);
-        bp_free(place);
-    }
-    if (build->skip_count >= 0 && m->built.skipped_bad > build->skip_count)
-        err = BP_FAIL(BP_ERR_FORMAT, "corpus.too_many_bad",
-                      "more bad documents than the %" PRId64 " that --skip-bad allows; the first "
-                      "one: %s; correct them, or allow more",
-                      build->skip_count, m->first_bad);
-    return err;
-}
-
-static bp_err join(master *m, const bp_record *record)
-{
-    const uint32_t *ids = bp_record_ids(record), *starts = bp_record_starts(record);
-    const char *tag = tags_of(m, record);
-    int64_t at = 0;
-    bp_err err = BP_OK;
-
-    for (int64_t k = 0; k < record->start_count && err == BP_OK; at = starts[k++]) {
-        err = bp_corpus_writer_tokens(m->writer, ids + at, starts[k] - at);
-        if (err == BP_OK)
-            err = record->is_tagged ? bp_corpus_writer_tag(m->writer, tag)
-                                    : bp_corpus_writer_segment(m->writer);
-        tag += record->is_tagged ? strlen(tag) + 1 : 0;
-    }
-    if (err == BP_OK)
-        err = bp_corpus_writer_tokens(m->writer, ids + at, record->id_count - at);
-    m->built.segments += record->start_count;
-    if (m->unknown_id >= 0)
-        for (int64_t k = 0; k < record->id_count; k++)
-            m->built.unknown += ids[k] == (uint32_t)m->unknown_id ? 1 : 0;
-    m->document_tokens += record->id_count;
-    if (record->tally.invalid_bytes > 0 && m->built.invalid_line == 0) {
-        m->built.invalid_file =
-            record->file + (m->build->format == BP_TEXT_PAIRS ? (int)record->invalid_at : 0);
-        m->built.invalid_line =
-            record->line > 0 ? record->line : m->newlines + record->invalid_at + 1;
-    }
-    m->newlines += record->newlines;
-    bp_text_tally_join(&m->tally, &record->tally);
-    return err == BP_OK && record->last ? end_document(m, record) : err;
-}
-
-/* A piece of a document, or one that is left out. */
-static bp_err take(master *m, const bp_record *record)
-{
-    const char *id = bp_record_text(record);
-    bp_err err;
-
-    if (record->kind == BP_RECORD_LEFT_OUT) {
-        m->built.left_out += record->last;
-        return BP_OK;
-    }
-    if (record->kind == BP_RECORD_BAD)
-        return skip(m, record, id, id + strlen(id) + 1);
-    err = check_labels(m, record);
-    if (err == BP_ERR_FORMAT && m->build->skips_bad)
-        return skip(m, record, "", bp_err_message());
-    return err == BP_OK ? join(m, record) : err;
-}
-
 /* The next record of a rank's share; it stays until the next call for that rank. */
 static bp_err next_record(master *m, int rank, const bp_record **record)
 {
@@ -388,8 +202,8 @@ static void log_progress(master *m)
     stats = bp_documents_stats_of(m->share.documents);
     if (stats.total_bytes == 0) { /* of standard input nobody knows */
         bp_log_progress("%.1f MB, %" PRId64 " documents, %.1f MB of text a second",
-                        1e-6 * (double)stats.consumed_bytes, m->built.documents,
-                        1e-6 * (double)(m->built.bytes + m->tally.bytes) / seconds);
+                        1e-6 * (double)stats.consumed_bytes, m->join.built.documents,
+                        1e-6 * (double)(m->join.built.bytes + m->join.tally.bytes) / seconds);
         return;
     }
     if (stats.consumed_bytes <= 0)
@@ -399,8 +213,8 @@ static void log_progress(master *m)
                           (double)stats.consumed_bytes);
     bp_log_progress("%.1f of %.1f MB, %" PRId64 " documents, %.1f MB of text a second, %s left",
                     1e-6 * (double)stats.consumed_bytes, 1e-6 * (double)stats.total_bytes,
-                    m->built.documents, 1e-6 * (double)(m->built.bytes + m->tally.bytes) / seconds,
-                    left);
+                    m->join.built.documents,
+                    1e-6 * (double)(m->join.built.bytes + m->join.tally.bytes) / seconds, left);
 }
 
 /* Piece by piece, from the rank that has it. */
@@ -416,7 +230,7 @@ static bp_err join_all(master *m)
             return (bp_err)record->err;
         }
         BP_ASSERT(record->number == number);
-        err = take(m, record);
+        err = bp_corpus_join_take(&m->join, record);
         if (err == BP_OK && bp_signals_stop_asked())
             err = bp_fail_stopped("at %s, of which nothing was kept; run the command again",
                                   m->build->out);
@@ -482,7 +296,7 @@ static bp_err create_writer(master *m)
         .source_count = source_count,
         .pack = m->size > 1 ? send_chunk : NULL,
         .context = m};
-    return bp_corpus_writer_new(&m->writer, build->out, &spec);
+    return bp_corpus_writer_new(&m->join.writer, build->out, &spec);
 }
 
 static void make_slots(master *m)
@@ -505,13 +319,11 @@ static bp_err master_init(master *m, MPI_Comm comm, const bp_corpus_build *build
     m->comm = comm;
     m->size = bp_comm_size(comm);
     m->build = build;
-    m->unknown_id = bp_tokenizer_unk(build->tokenizer);
     m->chunk_bytes = bp_corpus_chunk_bytes(bp_tokenizer_size(build->tokenizer));
     m->started = m->reported = bp_clock_now();
     m->report_every = isatty(STDOUT_FILENO) ? 1.0 : 10.0;
     m->inboxes = bp_alloc("io.build", m->size, sizeof *m->inboxes);
-    m->labels = bp_alloc("io.build", build->label_count, sizeof *m->labels);
-    m->label_types = bp_alloc("io.build", build->label_count, sizeof *m->label_types);
+    bp_corpus_join_init(&m->join, build);
     if (m->size > 1)
         make_slots(m);
     return create_writer(m);
@@ -519,7 +331,7 @@ static bp_err master_init(master *m, MPI_Comm comm, const bp_corpus_build *build
 
 static void master_clear(master *m)
 {
-    bp_corpus_writer_free(&m->writer);
+    bp_corpus_join_clear(&m->join);
     for (int rank = 0; m->inboxes && rank < m->size; rank++)
         for (int k = 0; k < BP_BATCHES_AHEAD; k++)
             bp_batch_clear(&m->inboxes[rank].batches[k]);
@@ -531,14 +343,6 @@ static void master_clear(master *m)
     bp_free(m->incoming);
     bp_free(m->slots);
     bp_free(m->inboxes);
-    bp_free(m->labels);
-    for (int k = 0; m->label_types && k < m->build->label_count; k++) {
-        bp_dictionary_clear(&m->label_types[k].values);
-        bp_free(m->label_types[k].types);
-    }
-    bp_free(m->label_types);
-    bp_buffer_clear(&m->skip_list);
-    bp_free(m->first_bad);
     bp_free(m->tokenizer);
     bp_free(m->names);
 }
@@ -558,44 +362,28 @@ static void dismiss(master *m)
         BP_MPI(MPI_Wait(&m->slots[k].sent, MPI_STATUS_IGNORE));
 }
 
-/* At the end of the input: may as many be left out? */
+/* What the writer's sources say of documents that are not in the corpus. */
 static bp_err check_skipped(master *m)
 {
-    const bp_corpus_build *build = m->build;
-    int64_t bad = m->built.skipped_bad, all = bad + m->built.documents + m->built.left_out;
+    const bp_corpus_built *built = &m->join.built;
 
-    m->skipped->count = bad > 0;
-    (void)snprintf(m->skipped_number, sizeof m->skipped_number, "%" PRId64, bad);
-    m->left_out->count = m->built.left_out > 0;
-    (void)snprintf(m->left_out_number, sizeof m->left_out_number, "%" PRId64, m->built.left_out);
-    if (m->built.left_out > 0 && m->built.documents == 0)
-        return BP_FAIL(BP_ERR_FORMAT, "corpus.all_left_out",
-                       "all %" PRId64 " documents are left out: at %s; give ids as "
-                       "'bagpipe-data inspect' and 'table' show them, a line each",
-                       m->built.left_out, bp_text_source_shown(build->list));
-    if (bad > 0 && bad == all)
-        return BP_FAIL(BP_ERR_FORMAT, "corpus.no_documents",
-                       "all documents are bad, %" PRId64 "; the first one: %s; correct them", bad,
-                       m->first_bad);
-    /* both products are rounded: 36 of 100000 are 0.036 % */
-    if (bad == 0 || build->skip_count >= 0 ||
-        100 * (double)bad <= build->skip_percent * (double)all * (1 + 1e-12))
-        return BP_OK;
-    return BP_FAIL(BP_ERR_FORMAT, "corpus.too_many_bad",
-                   "%" PRId64 " of %" PRId64 " documents are bad, and --skip-bad allows %g %%; the "
-                   "first one: %s; correct them, or allow more",
-                   bad, all, build->skip_percent, m->first_bad);
+    m->skipped->count = built->skipped_bad > 0;
+    (void)snprintf(m->skipped_number, sizeof m->skipped_number, "%" PRId64, built->skipped_bad);
+    m->left_out->count = built->left_out > 0;
+    (void)snprintf(m->left_out_number, sizeof m->left_out_number, "%" PRId64, built->left_out);
+    return bp_corpus_join_check_skipped(&m->join);
 }
 
 /* The corpus and the list of what it lacks. */
 static bp_err commit(master *m)
 {
     const char *list = m->build->skip_list;
-    bool is_listed = m->skip_list.bytes > 0;
-    bp_err err = is_listed ? bp_file_write(list, m->skip_list.data, m->skip_list.bytes) : BP_OK;
+    bool is_listed = m->join.skip_list.bytes > 0;
+    bp_err err =
+        is_listed ? bp_file_write(list, m->join.skip_list.data, m->join.skip_list.bytes) : BP_OK;
 
     if (err == BP_OK)
-        err = bp_corpus_writer_commit(m->writer);
+        err = bp_corpus_writer_commit(m->join.writer);
     if (list && is_listed == (err != BP_OK))
         (void)unlink(list); /* most often there is none */
     return err;
@@ -609,19 +397,19 @@ static bp_err build_all(master *m, bp_corpus_built *built)
     if (err == BP_OK)
         err = check_skipped(m);
     if (err == BP_OK)
-        err = bp_corpus_writer_finish(m->writer);
+        err = bp_corpus_writer_finish(m->join.writer);
     while (err == BP_OK && m->chunks_written < m->chunks_sent)
         err = receive(m);
     if (err == BP_OK)
         err = commit(m);
-    m->built.tokens = bp_corpus_writer_token_count(m->writer);
-    m->built.skipped_lines = bp_documents_stats_of(m->share.documents).skipped_lines;
+    m->join.built.tokens = bp_corpus_writer_token_count(m->join.writer);
+    m->join.built.skipped_lines = bp_documents_stats_of(m->share.documents).skipped_lines;
     message = err != BP_OK ? bp_strdup(bp_err_message()) : NULL;
     dismiss(m);
     if (message)
         bp_err_set_message(message);
     bp_free(message);
-    *built = m->built;
+    *built = m->join.built;
     return err;
 }
 

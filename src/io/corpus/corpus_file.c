@@ -75,7 +75,7 @@ static bp_err read_tokenizer(const char *path, char **text, size_t *bytes)
     return err;
 }
 
-static bp_err look(bp_corpus_file *file, bp_h5 *h5, bp_h5_shape *tokens)
+static bp_err read_structure(bp_corpus_file *file, bp_h5 *h5, bp_h5_shape *tokens)
 {
     int64_t version = 0;
     bp_err err = bp_h5_get_int(h5, "/", "format_version", &version);
@@ -147,7 +147,7 @@ static bp_err open_checked(bp_corpus_file *file)
     if (err == BP_OK)
         err = bp_h5_open_fd(&h5, file->fd, file->path);
     if (err == BP_OK)
-        err = look(file, h5, &tokens);
+        err = read_structure(file, h5, &tokens);
     bp_h5_drop(&h5); /* from here on all is read from its known place */
     return err == BP_OK ? start_chunks(file, &tokens) : err;
 }

@@ -94,7 +94,7 @@ static bp_err encode(bp_share *share, const bp_piece *piece)
     return err;
 }
 
-/* As if a newline stood between texts, those of a question and its context too. */
+/* As if a newline were between texts, those of a question and its context too. */
 static void tally(bp_text_tally *out, const bp_piece *piece)
 {
     bool asks = piece->spans && piece->start_count > 1;

@@ -66,7 +66,7 @@ bp_err bp_corpus_refuse_text(int fd, const char *path)
     if (count <= 0 || begins_with(bytes, count, "bagpipe ") ||
         (!compressed && !is_text(bytes, count)))
         return BP_OK;
-    return BP_FAIL(BP_ERR_FORMAT, "corpus.is_text", "%s is no corpus: at %s; " COMMAND,
+    return BP_FAIL(BP_ERR_FORMAT, "corpus.is_text", "%s is not a corpus: at %s; " COMMAND,
                    compressed ? "compressed text" : "text", path, format_of(path, bytes[0] == '{'),
                    (int)stem_bytes(path), path, path);
 }
@@ -98,13 +98,14 @@ bp_err bp_corpus_refuse_folder(const char *path)
         (suffix = find_suffix(names, count, TEXTS)))
         files = bp_sprintf("%.*s/*%s", (int)bytes, path, suffix);
     if (files)
-        (void)BP_FAIL(BP_ERR_INPUT, "corpus.is_folder", "a folder is no corpus: at %s; " COMMAND,
+        (void)BP_FAIL(BP_ERR_INPUT, "corpus.is_folder", "a folder is not a corpus: at %s; " COMMAND,
                       path, format_of(files, false), (int)bytes, path, files);
     else
-        (void)BP_FAIL(BP_ERR_INPUT, "corpus.is_folder",
-                      "a folder is no corpus: at %s; name a file, a list with commas, or a pattern "
-                      "such as '%.*s/*%s'",
-                      path, (int)bytes, path, suffix ? suffix : ".h5");
+        (void)BP_FAIL(
+            BP_ERR_INPUT, "corpus.is_folder",
+            "a folder is not a corpus: at %s; name a file, a list with commas, or a pattern "
+            "such as '%.*s/*%s'",
+            path, (int)bytes, path, suffix ? suffix : ".h5");
     bp_free(files);
     bp_names_free(&names, count);
     return BP_ERR_INPUT;

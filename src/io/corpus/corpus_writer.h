@@ -63,7 +63,7 @@ typedef struct bp_corpus_spec {
     void *context;
 } bp_corpus_spec;
 
-/** Errors: BP_ERR_CREATE no such folder, or `path` is no regular file; BP_ERR_DENIED; BP_ERR_IO;
+/** Errors: BP_ERR_CREATE no such folder, or `path` is not a regular file; BP_ERR_DENIED; BP_ERR_IO;
  * BP_ERR_USAGE a label name that HDF5 can't hold, or twice. What the spec points at is borrowed
  * until bp_corpus_writer_free. */
 bp_err bp_corpus_writer_new(bp_corpus_writer **out, const char *path, const bp_corpus_spec *spec);

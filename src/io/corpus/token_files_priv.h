@@ -41,7 +41,7 @@ typedef struct token_layout {
     const char *endings[3]; /* of the files of an input; NULL: it has no more */
     /** Open the files and check what their headers and sizes say. */
     bp_err (*open)(token_file *file, const char *given, const bp_token_files *files);
-    /** Of layouts with an index: file->end of the next document. */
+    /** For layouts with an index: file->end of the next document. */
     bp_err (*next_end)(token_file *file);
 } token_layout;
 

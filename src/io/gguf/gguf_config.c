@@ -79,7 +79,7 @@ static int64_t period_of(const json_t *list, const bp_gguf_family *family)
     return fits ? period : 0;
 }
 
-/* Of a period beyond the layers none differs. */
+/* A period beyond the layers changes none of them. */
 static bool same_layers(int64_t a, int64_t b, int64_t layers)
 {
     return a == b || (a > layers && b > layers);
@@ -122,8 +122,8 @@ static bp_err take_list(json_t *config, const json_t *flags, const bp_gguf_famil
     (void)json_object_set_new(config, family->by_layer, list);
     return sound ? BP_OK
                  : BP_FAIL(BP_ERR_FORMAT, "gguf.bad_key",
-                           "key %s." PERIOD " is no list of booleans: at %s", family->architecture,
-                           path);
+                           "key %s." PERIOD " is not a list of booleans: at %s",
+                           family->architecture, path);
 }
 
 bp_err gguf_take_layers(json_t *config, const json_t *keys, const bp_gguf_family *family,

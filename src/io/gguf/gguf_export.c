@@ -131,7 +131,7 @@ static bp_err put_tensor(export *self, int64_t k, const bp_safetensor *theirs, c
     bp_gguf_tensor *spec = &self->specs[self->written];
     char *name = self->names[self->written];
     const bp_gguf_row *row = gguf_of_huggingface(name, self->family, theirs->name);
-    bool turned;
+    bool transposed;
 
     for (size_t i = 0; i < sizeof LEFT / sizeof *LEFT && !row; i++)
         out->left = out->left || strncmp(theirs->name, LEFT[i], strlen(LEFT[i])) == 0;
@@ -141,10 +141,10 @@ static bp_err put_tensor(export *self, int64_t k, const bp_safetensor *theirs, c
     }
     if (!row)
         return gguf_no_counterpart("tensor ", theirs->name);
-    turned = row->change == BP_GGUF_TRANSPOSED && theirs->dims == 2;
+    transposed = row->change == BP_GGUF_TRANSPOSED && theirs->dims == 2;
     *spec = (bp_gguf_tensor){.name = name, .dims = theirs->dims};
     memcpy(spec->shape, theirs->shape, 2 * sizeof *spec->shape);
-    if (turned) {
+    if (transposed) {
         spec->shape[0] = theirs->shape[1];
         spec->shape[1] = theirs->shape[0];
     }
@@ -152,8 +152,9 @@ static bp_err put_tensor(export *self, int64_t k, const bp_safetensor *theirs, c
     out->change = row->change;
     out->rows = theirs->shape[0];
     out->row = theirs->dims == 2 ? theirs->shape[1] : 1;
-    out->heads = json_integer_value(json_object_get(
-        config, row->change == BP_GGUF_TURN_KEYS ? "num_key_value_heads" : "num_attention_heads"));
+    out->heads = json_integer_value(json_object_get(config, row->change == BP_GGUF_PERMUTE_KEYS
+                                                                ? "num_key_value_heads"
+                                                                : "num_attention_heads"));
     self->written++;
     return BP_OK;
 }
@@ -210,7 +211,7 @@ static void change(float *out, const float *values, const mine *it)
         const float *from = values + r * it->row;
         int64_t in = r % D, to = r - in + (in < D / 2 ? 2 * in : 2 * (in - D / 2) + 1);
 
-        if (it->change == BP_GGUF_TURN_QUERIES || it->change == BP_GGUF_TURN_KEYS)
+        if (it->change == BP_GGUF_PERMUTE_QUERIES || it->change == BP_GGUF_PERMUTE_KEYS)
             memcpy(out + to * it->row, from, (size_t)it->row * sizeof *out);
         else
             for (int64_t c = 0; c < it->row; c++)

@@ -109,7 +109,8 @@ static const bp_gguf_size ROTARY[] = {ROTARY_SIZES, {0}},
                                              REAL("logit_scale", "logits_scaling"),
                                              {0}};
 
-static const bp_gguf_row LLAMA_ROWS[] = {ROTARY_ROWS(BP_GGUF_TURN_QUERIES, BP_GGUF_TURN_KEYS), {0}},
+static const bp_gguf_row LLAMA_ROWS[] = {ROTARY_ROWS(BP_GGUF_PERMUTE_QUERIES, BP_GGUF_PERMUTE_KEYS),
+                                         {0}},
                          QWEN3_ROWS[] = {ROTARY_ROWS(BP_GGUF_SAME, BP_GGUF_SAME),
                                          QUERY_NORMS(BP_GGUF_SAME),
                                          {0}},

@@ -9,10 +9,10 @@
 /** How a tensor's values are in GGUF files, seen from Hugging Face's. */
 typedef enum bp_gguf_change {
     BP_GGUF_SAME,
-    BP_GGUF_TURN_QUERIES, /* rows of each head: row 2i is there row i, 2i + 1 is i + half */
-    BP_GGUF_TURN_KEYS,    /* the same, by heads of keys */
-    BP_GGUF_TRANSPOSED,   /* matrices: theirs are [in][out]; vectors are the same */
-    BP_GGUF_ONE_MORE      /* 1 is added */
+    BP_GGUF_PERMUTE_QUERIES, /* rows of each head: row 2i is there row i, 2i + 1 is i + half */
+    BP_GGUF_PERMUTE_KEYS,    /* the same, by heads of keys */
+    BP_GGUF_TRANSPOSED,      /* matrices: theirs are [in][out]; vectors are the same */
+    BP_GGUF_ONE_MORE         /* 1 is added */
 } bp_gguf_change;
 
 /** Names without ".weight" and ".bias" at their end; a '*' is a layer's number. */
@@ -52,7 +52,7 @@ typedef struct bp_gguf_family {
     bool has_period_key;         /* files can say another one */
     int64_t layers_of_largest;   /* a model of this many scales scores by its width over the heads,
                                     others by a head's; 0: config.json does not say */
-    const char *const *absent;   /* members that are no number, ended by NULL; or NULL */
+    const char *const *absent;   /* members that are not a number, ended by NULL; or NULL */
 } bp_gguf_family;
 
 /** Ended by NULL. */

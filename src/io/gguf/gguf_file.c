@@ -4,7 +4,6 @@
 #include "base/files/fs.h"
 #include "base/mem.h"
 
-#include <fcntl.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -357,7 +356,7 @@ static int64_t aligned(int64_t place, int64_t alignment)
     return (place + alignment - 1) / alignment * alignment;
 }
 
-/* Side by side, but for what alignment asks for. */
+/* Side by side, except for what alignment asks for. */
 static bp_err place_tensors(bp_gguf *file, int64_t data, int64_t alignment)
 {
     int64_t end = 0;
@@ -493,8 +492,9 @@ void bp_gguf_close(bp_gguf **out)
 bool bp_gguf_is(const char *path)
 {
     char magic[4];
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    bool is = fd >= 0 && bp_pread_all(fd, magic, sizeof magic, 0) == 0 &&
+    int fd;
+    bool is = bp_file_open(path, &fd, NULL) == BP_OK &&
+              bp_pread_all(fd, magic, sizeof magic, 0) == 0 &&
               memcmp(magic, "GGUF", sizeof magic) == 0;
 
     if (fd >= 0)

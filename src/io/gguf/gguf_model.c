@@ -180,7 +180,7 @@ static bp_err make_config(json_t **out, const bp_gguf *file, const bp_gguf_famil
 typedef struct theirs {
     const bp_gguf_tensor *tensor;
     bp_gguf_change change;
-    int64_t heads; /* of rows that are turned */
+    int64_t heads; /* of rows that are permuted */
     char name[GGUF_NAME_BYTES];
 } theirs;
 
@@ -191,15 +191,15 @@ typedef struct given {
 
 /* Rows of the file's [rows][row] in Hugging Face's order: row r of a head is the file's 2r, or
  * 2(r - half) + 1. */
-static int64_t turned_row(int64_t r, int64_t rows, int64_t heads)
+static int64_t permuted_row(int64_t r, int64_t rows, int64_t heads)
 {
     int64_t D = rows / heads, in = r % D, half = D / 2;
 
     return r - in + (in < half ? 2 * in : 2 * (in - half) + 1);
 }
 
-static bp_err read_turned(const given *self, const theirs *it, int64_t first, int64_t count,
-                          float *out)
+static bp_err read_permuted(const given *self, const theirs *it, int64_t first, int64_t count,
+                            float *out)
 {
     const bp_gguf_tensor *tensor = it->tensor;
     int64_t rows = tensor->shape[0], row = tensor->dims == 2 ? tensor->row : 1;
@@ -209,7 +209,7 @@ static bp_err read_turned(const given *self, const theirs *it, int64_t first, in
         int64_t r = (first + done) / row, in = (first + done) % row;
 
         take = row - in < count - done ? row - in : count - done;
-        err = bp_gguf_read(self->file, tensor, turned_row(r, rows, it->heads) * row + in, take,
+        err = bp_gguf_read(self->file, tensor, permuted_row(r, rows, it->heads) * row + in, take,
                            out + done);
     }
     return err;
@@ -243,8 +243,8 @@ static bp_err read_theirs(void *context, const bp_safetensor *wanted, int64_t fi
     const theirs *it = &self->list[wanted->first];
     bp_err err;
 
-    if (it->change == BP_GGUF_TURN_QUERIES || it->change == BP_GGUF_TURN_KEYS)
-        return read_turned(self, it, first, count, out);
+    if (it->change == BP_GGUF_PERMUTE_QUERIES || it->change == BP_GGUF_PERMUTE_KEYS)
+        return read_permuted(self, it, first, count, out);
     if (it->change == BP_GGUF_TRANSPOSED && it->tensor->dims == 2)
         return read_transposed(self, it, first, count, out);
     err = bp_gguf_read(self->file, it->tensor, first, count, out);
@@ -267,7 +267,7 @@ static bp_err take_tensor(theirs *out, bp_safetensor *spec, const bp_gguf *file,
     const bp_gguf_tensor *tensor = out->tensor;
     const bp_gguf_row *row = gguf_to_huggingface(out->name, family, tensor->name);
     const char *heads =
-        row && row->change == BP_GGUF_TURN_KEYS && json_object_get(config, "num_key_value_heads")
+        row && row->change == BP_GGUF_PERMUTE_KEYS && json_object_get(config, "num_key_value_heads")
             ? "num_key_value_heads"
             : "num_attention_heads";
 
@@ -287,7 +287,7 @@ static bp_err take_tensor(theirs *out, bp_safetensor *spec, const bp_gguf *file,
         spec->shape[0] = tensor->shape[1];
         spec->shape[1] = tensor->shape[0];
     }
-    if ((row->change == BP_GGUF_TURN_QUERIES || row->change == BP_GGUF_TURN_KEYS) &&
+    if ((row->change == BP_GGUF_PERMUTE_QUERIES || row->change == BP_GGUF_PERMUTE_KEYS) &&
         (out->heads <= 0 || tensor->dims > 2 || tensor->shape[0] % (2 * out->heads) != 0))
         return BP_FAIL(BP_ERR_FORMAT, "gguf.bad_tensor",
                        "tensor '%.80s' has rows that are no pairs of %lld heads: at %s",

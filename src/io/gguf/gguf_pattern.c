@@ -8,7 +8,7 @@
     "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|" digits                           \
     "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
 
-/* Of those that mean the same a file gets the first name. */
+/* If several mean the same, a file gets the first name. */
 static const gguf_pattern PATTERNS[] = {
     {.name = "gpt-2|gpt2|olmo|phi-2|mpt|exaone4"},
     {.name = "llama-bpe|llama3|llama-v3|falcon3", .regex = LLAMA("\\p{N}{1,3}"), .whole_first = 1},

@@ -208,7 +208,7 @@ static bp_err take_scaling(json_t *config, const bp_gguf *file, const bp_gguf_fa
 /* Positions turn whole heads, or a share of them where the family can say so. */
 bp_err gguf_take_rotary(json_t *config, const bp_gguf *file, const bp_gguf_family *family)
 {
-    const json_t *turned = gguf_key_of(file->keys, family, "rope.dimension_count");
+    const json_t *dimensions = gguf_key_of(file->keys, family, "rope.dimension_count");
     json_int_t heads = json_integer_value(json_object_get(config, "num_attention_heads")), width,
                rotated;
     bool scaled = false;
@@ -219,7 +219,7 @@ bp_err gguf_take_rotary(json_t *config, const bp_gguf *file, const bp_gguf_famil
             config, "head_dim",
             json_integer(json_integer_value(json_object_get(config, "hidden_size")) / heads));
     width = json_integer_value(json_object_get(config, "head_dim"));
-    rotated = turned ? json_integer_value(turned) : width;
+    rotated = dimensions ? json_integer_value(dimensions) : width;
     if (rotated != width && (!family->partial || rotated < 2 || rotated > width))
         return BP_FAIL(BP_ERR_FORMAT, "gguf.bad_key",
                        "key %s.rope.dimension_count is %lld, and heads have %lld entries: at %s",

@@ -65,10 +65,11 @@ static bp_err check_lists(const bp_gguf *file)
 
         if (json_string_length(one) == 0 || type < BP_PIECE_NORMAL || type > BP_PIECE_BYTE ||
             (scores && !json_is_number(json_array_get(scores, k))))
-            return BP_FAIL(BP_ERR_FORMAT, "gguf.bad_tokenizer",
-                           "token %zu has no text, an unknown type or a score that is no number: "
-                           "at %s",
-                           k, bp_gguf_path(file));
+            return BP_FAIL(
+                BP_ERR_FORMAT, "gguf.bad_tokenizer",
+                "token %zu has no text, an unknown type or a score that is not a number: "
+                "at %s",
+                k, bp_gguf_path(file));
     }
     return BP_OK;
 }

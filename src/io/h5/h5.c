@@ -29,7 +29,7 @@ typedef struct stack_summary {
 
 #define NOTHING_FAILED ((stack_summary){0, false, ""})
 
-/* Of this thread (a thread-safe build has a stack a thread). */
+/* For this thread (a thread-safe build has a stack a thread). */
 static _Thread_local stack_summary noted;
 static _Thread_local bool stack_is_watched;
 

@@ -11,8 +11,8 @@
  * process-wide recursive lock. Any thread may call; code that calls HDF5 itself does so between
  * bp_h5_lock() and bp_h5_unlock(). One bp_h5 is used by one thread at a time.
  *
- * Datasets are contiguous, little-endian, and 1-D but for tables and checkpoints' pieces. Names are
- * paths ("labels/genre"); the groups on the way are made as needed. Local: no MPI.
+ * Datasets are contiguous, little-endian, and 1-D except for tables and checkpoints' pieces. Names
+ * are paths ("labels/genre"); the groups on the way are made as needed. Local: no MPI.
  */
 #ifndef BP_IO_H5_H5_H
 #define BP_IO_H5_H5_H
@@ -157,7 +157,7 @@ bp_err bp_h5_read_text(bp_h5 *file, const char *name, size_t width, int64_t firs
                        int64_t count);
 
 /** All of a foreign dataset of reals, of exactly these sizes (1 to BP_H5_DIMS), as data[product of
- * extent]; refused is what bp_h5_walk refuses, but for the dimensions. Errors: BP_ERR_FORMAT. */
+ * extent]; refused is what bp_h5_walk refuses, except for the dimensions. Errors: BP_ERR_FORMAT. */
 bp_err bp_h5_read_array(bp_h5 *file, const char *name, int dims, const int64_t *extent,
                         float *data);
 

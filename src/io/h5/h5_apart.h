@@ -13,7 +13,7 @@ typedef struct bp_h5_apart {
     const char *path;   /* of the file, for messages; borrowed */
     const char *doing;  /* "converted": what is done with it, for messages */
     double cpu_seconds; /* that it may take; ten times as long by the clock */
-    /** In the child. What it changes in memory is lost, but for shared mappings and `result`. */
+    /** In the child. What it changes in memory is lost, except for shared mappings and `result`. */
     bp_err (*work)(void *context, void *result);
     void *context;
     void *result; /* result_bytes, at most BP_H5_APART_RESULT, which come back */

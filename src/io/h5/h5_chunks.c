@@ -159,7 +159,7 @@ static bp_err check_chunk(bp_h5 *file, const char *name, hid_t dataset, int64_t 
     return err;
 }
 
-/* Of chunks that no filter made HDF5 reads as many bytes as it should; what is stored of each is
+/* For chunks without a filter HDF5 reads as many bytes as it should; what is stored of each is
  * only in the index, which tells it slowly one by one, so all of them are summed first. */
 static bp_err check_bare_chunks(bp_h5 *file, const char *name, hid_t dataset, size_t need)
 {

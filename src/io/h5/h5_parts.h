@@ -34,7 +34,7 @@ bool bp_h5_select(hid_t space, hsize_t first, hsize_t count);
 /** Values [first, first + count) of a dataset to memory, as bp_h5_select has them. */
 bool bp_h5_read_values(hid_t dataset, hid_t type, hsize_t first, hsize_t count, void *data);
 
-/** What bp_h5_walk checks but for the number of dimensions, of a dataset that is open. */
+/** What bp_h5_walk checks except for the number of dimensions, of a dataset that is open. */
 bp_err bp_h5_walk_dataset(bp_h5 *file, const char *name, hid_t dataset, const bp_h5_shape *shape);
 
 /** Every chunk of a chunked dataset of known filters holds, once they are undone, as many bytes as

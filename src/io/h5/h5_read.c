@@ -343,7 +343,7 @@ bp_err bp_h5_get_int(bp_h5 *file, const char *object, const char *name, int64_t 
     return bp_err_advise(err, BP_H5_REMEDY);
 }
 
-/* Of fixed or of variable length; that of the second is HDF5's. */
+/* Fixed or variable length; that of the second is HDF5's. */
 static bp_err read_attribute_text(bp_h5 *file, const char *name, hid_t attribute, hid_t type,
                                   char *out, size_t out_bytes)
 {

@@ -39,7 +39,7 @@ float bp_float_of_f16(uint16_t bits)
     return float_of_bits(sign | (exponent + 112) << 23 | fraction << 13);
 }
 
-/* bits / 2^shift, to the nearest, of two equally near to the even one; 0 < shift < 32. */
+/* bits / 2^shift, rounded to nearest, ties to even; 0 < shift < 32. */
 static uint32_t shift_nearest(uint32_t bits, int shift)
 {
     uint32_t half = (uint32_t)1 << (shift - 1), rest = bits & (2 * half - 1), down = bits >> shift;

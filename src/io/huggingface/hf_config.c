@@ -44,7 +44,7 @@ static member member_of(const json_t *config, const char *name, size_t bytes)
     return out;
 }
 
-/* Of all its names the one that is there; two must say the same. */
+/* The one of its names that is there; two must agree. */
 static bp_err find_member(member *out, const json_t *config, const bp_hf_size *size,
                           const char *path)
 {
@@ -161,8 +161,8 @@ bp_err hf_read_list(double *list, double *count, const json_t *array, const char
     *count = (double)many;
     return taken ? BP_OK
                  : BP_FAIL(BP_ERR_FORMAT, "huggingface.bad_size",
-                           "\"%s\" is no list of 1 to %d numbers above 0: at %s", name, BP_HF_LIST,
-                           path);
+                           "\"%s\" is not a list of 1 to %d numbers above 0: at %s", name,
+                           BP_HF_LIST, path);
 }
 
 /* What a key says that is not there, or null. */
@@ -187,7 +187,7 @@ static bp_err read_nothing(const bp_hf_shape *shape, const member *found, const 
                : BP_OK;
 }
 
-/* Of classes that have no names config.json may say how many they are. */
+/* If classes have no names, config.json may give their number. */
 static bp_err read_labels(const bp_hf_shape *shape, const json_t *config, const member *found,
                           const bp_hf_size *size, double *out, const char *path)
 {

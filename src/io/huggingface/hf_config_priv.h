@@ -53,10 +53,10 @@ bp_err hf_layers_read(bp_hf_shape *shape, int k, const json_t *list, const char 
 json_t *hf_layers_json(const bp_hf_shape *shape, int k);
 
 /* hf_keys.c. Settings of all tables: read, not written. */
-extern const bp_hf_setting hf_common_settings[]; /* but for those that a table has itself */
+extern const bp_hf_setting hf_common_settings[]; /* except for those that a table has itself */
 /** Does the list name this key? */
 bool hf_is_set_by(const bp_hf_setting *settings, const char *key);
-/** Each key is one that the table reads, a setting, or known to change nothing; null is no key.
+/** Each key is one that the table reads, a setting, or known to change nothing; null is not a key.
  * Errors: BP_ERR_FORMAT the names of others. */
 bp_err hf_config_check_unknown(const bp_hf_table *table, json_t *config, const char *path);
 /** In objects that sizes are in, each member belongs to a size. Errors: BP_ERR_FORMAT. */

@@ -29,7 +29,7 @@ static bp_err read_choice(double *out, const json_t *model, const bp_hf_size *si
     return err;
 }
 
-/* Of their learned positions all rows are written, though training may have read shorter windows.
+/* All rows of their learned positions are written, though training may have read shorter windows.
  */
 static const char *name_in(const json_t *model, const bp_hf_size *size)
 {

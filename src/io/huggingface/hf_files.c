@@ -124,15 +124,15 @@ static bp_err open_shards(bp_hf_model *model, const json_t *index, const char *p
     bp_err err = BP_OK;
 
     if (!json_is_object(map))
-        return BP_FAIL(BP_ERR_FORMAT, "huggingface.bad_index", "\"weight_map\" is no object: at %s",
-                       path);
+        return BP_FAIL(BP_ERR_FORMAT, "huggingface.bad_index",
+                       "\"weight_map\" is not an object: at %s", path);
     json_object_foreach(map, key, value)
     {
         const char *name = json_string_value(value);
 
         if (err == BP_OK && (!name || !shard_name_is_valid(name)))
             err = BP_FAIL(BP_ERR_FORMAT, "huggingface.bad_index",
-                          "'%.80s' is no name of a safetensors file in the folder: at %s",
+                          "'%.80s' is not a name of a safetensors file in the folder: at %s",
                           !name ? "" : name, path);
         if (err != BP_OK || is_open(model, name))
             continue;

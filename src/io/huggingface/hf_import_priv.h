@@ -38,4 +38,17 @@ bp_err hf_unwrap(bp_hf_model *model);
 /** The tensor called `name` in full, and its file; NULL: there is none. */
 const bp_safetensor *hf_find(const bp_hf_model *model, const char *name, bp_safetensors **file);
 
+/* hf_tensors.c */
+/** The name of a tensor without the table's prefix. Borrowed. */
+const char *hf_without_prefix(const bp_hf_model *model, const char *name);
+/** The tensor that a row of the table names, under its name or an older one; files may keep any one
+ * of several tied tensors. NULL: there is none. */
+const bp_safetensor *hf_find_theirs(const bp_hf_model *model, const char *name,
+                                    bp_safetensors **file);
+/** Is the head the embedding? */
+bool hf_is_tied(const bp_hf_shape *shape);
+/** Sort all tensors that no row names into those that are ignored and those that are left. Errors:
+ * BP_ERR_FORMAT a layer too many, a head that differs from what it is tied to; those of reading. */
+bp_err hf_sort_out(bp_hf_model *model);
+
 #endif

@@ -5,8 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Of no meaning for a model's numbers: names and versions, types in files, how Hugging Face runs or
- * trains it, how it begins to train, how text is generated. */
+/* Without meaning for a model's numbers: names and versions, types in files, how Hugging Face runs
+ * or trains it, how it begins to train, how text is generated. */
 static const char *const HARMLESS[] = {"_attn_implementation",
                                        "_attn_implementation_autoset",
                                        "_attn_implementation_internal",
@@ -92,7 +92,7 @@ static const char *const HARMLESS[] = {"_attn_implementation",
                                        "xla_device",
                                        NULL};
 
-/* Of any type of model: another value is another computation. */
+/* For any type of model: another value is another computation. */
 const bp_hf_setting hf_common_settings[] = {
     {"quantization_config", "null"},  {"auto_map", "null"},
     {"pruned_heads", "{}"},           {"is_encoder_decoder", "false"},
@@ -195,7 +195,7 @@ static bp_err check_object(const bp_hf_table *table, const char *object, json_t 
     bp_err err = BP_OK;
 
     if (!json_is_object(value))
-        return BP_FAIL(BP_ERR_FORMAT, "json.wrong_type", "\"%s\" is no object: at %s", object,
+        return BP_FAIL(BP_ERR_FORMAT, "json.wrong_type", "\"%s\" is not an object: at %s", object,
                        path);
     json_object_foreach(value, member, inner)
     {

@@ -86,8 +86,9 @@ bp_hf_source bp_hf_source_of(const bp_hf_model *model, int64_t k);
 struct bp_safetensor;
 /** How a folder is written. */
 typedef struct bp_hf_export_options {
-    const char *dtype;   /* "F32", "F16", "BF16": the nearest values, of two the even one */
-    int64_t shard_bytes; /* the most of a file's tensors, but for one that is larger; 0: one file */
+    const char *dtype; /* "F32", "F16", "BF16": the nearest values, of two the even one */
+    int64_t
+        shard_bytes; /* the most of a file's tensors, except for one that is larger; 0: one file */
     const char *tokenizer;          /* the text of tokenizer.json; NULL: none */
     const json_t *tokenizer_config; /* beside it: tokenizer_config.json; borrowed. NULL: none */
     const json_t *files; /* more files: an object of what each holds, by its name, which may have

@@ -290,7 +290,7 @@ int hf_file_shape(const hf_tensor *tensor, int64_t shape[3])
     return tensor->dims + (tensor->middle > 0);
 }
 
-/* Of a tensor in blocks: floats of a part's run, and where that of block b is. */
+/* For a tensor in blocks: floats of a part's run, and where that of block b is. */
 static int64_t run_floats(const hf_tensor *tensor, int part)
 {
     return tensor->part_rows[part] * (tensor->dims == 2 ? tensor->shape[1] : 1);

@@ -70,11 +70,12 @@ bp_err hf_period_read(double *out, const bp_hf_shape *shape, const bp_hf_size *s
     *out = known ? (double)find_period(other, layers, usual, size->leads) : 0;
     if (*out > 0 || (known && usual == 0 && has_period(other, layers, layers + 1, false)))
         return BP_OK;
-    return BP_FAIL(BP_ERR_FORMAT, "huggingface.unsupported",
-                   "\"%s\" is no list for %lld layers in which each n-th is %s and the others are "
-                   "%.*s, which is all that this program's %s knows: at %s; give another model",
-                   size->theirs, (long long)layers, strchr(size->words, '|') + 1,
-                   (int)strcspn(size->words, "|"), size->words, shape->table->kind, path);
+    return BP_FAIL(
+        BP_ERR_FORMAT, "huggingface.unsupported",
+        "\"%s\" is not a list for %lld layers in which each n-th is %s and the others are "
+        "%.*s, which is all that this program's %s knows: at %s; give another model",
+        size->theirs, (long long)layers, strchr(size->words, '|') + 1,
+        (int)strcspn(size->words, "|"), size->words, shape->table->kind, path);
 }
 
 json_t *hf_period_json(const bp_hf_shape *shape, const bp_hf_size *size, double n)
@@ -104,11 +105,12 @@ static bp_err read_words(bp_hf_shape *shape, int k, const json_t *list, const ch
     shape->sizes[k] = (double)count;
     if (known && count <= BP_HF_LIST)
         return BP_OK;
-    return BP_FAIL(BP_ERR_FORMAT, "huggingface.unsupported",
-                   "\"%s\" is no list for %lld layers of %.*s and, %d times at most, %s, which is "
-                   "all that this program's %s knows: at %s; give another model",
-                   size->theirs, (long long)layers, (int)strcspn(size->words, "|"), size->words,
-                   BP_HF_LIST, strchr(size->words, '|') + 1, shape->table->kind, path);
+    return BP_FAIL(
+        BP_ERR_FORMAT, "huggingface.unsupported",
+        "\"%s\" is not a list for %lld layers of %.*s and, %d times at most, %s, which is "
+        "all that this program's %s knows: at %s; give another model",
+        size->theirs, (long long)layers, (int)strcspn(size->words, "|"), size->words, BP_HF_LIST,
+        strchr(size->words, '|') + 1, shape->table->kind, path);
 }
 
 static bp_err read_numbers(bp_hf_shape *shape, int k, const json_t *list, const char *path)
@@ -128,7 +130,7 @@ static bp_err read_numbers(bp_hf_shape *shape, int k, const json_t *list, const 
     shape->sizes[k] = (double)many;
     return taken ? BP_OK
                  : BP_FAIL(BP_ERR_FORMAT, "huggingface.bad_size",
-                           "\"%s\" is no list of up to %d of the layers 0 to %lld: at %s",
+                           "\"%s\" is not a list of up to %d of the layers 0 to %lld: at %s",
                            shape->table->sizes[k].theirs, BP_HF_LIST, (long long)layers - 1, path);
 }
 

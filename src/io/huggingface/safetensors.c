@@ -105,7 +105,7 @@ static bp_err parse_tensor(bp_safetensors *file, const char *name, const json_t 
                        file->path);
     if (!parse_shape(json_object_get(value, "shape"), tensor))
         return refuse(file, name,
-                      "has a shape that is no list of up to 8 sizes, or is larger than 2^63");
+                      "has a shape that is not a list of up to 8 sizes, or is larger than 2^63");
     if (!parse_offsets(json_object_get(value, "data_offsets"), &tensor->first, &last))
         return refuse(file, name, "has no sound data_offsets");
     tensor->bytes = last - tensor->first;

@@ -30,7 +30,7 @@ static const char *value_of(const run_pairs *pairs, const char *const *keys)
     const char *value = NULL;
 
     for (; *keys && !(value && value[0] != '\0'); keys++)
-        value = run_pairs_find(pairs, *keys);
+        value = bp_run_pairs_find(pairs, *keys);
     return value ? value : "";
 }
 
@@ -111,7 +111,7 @@ void bp_report_about(json_t *page, const char *folder)
     const bp_path path = bp_path_in(folder, "run.json");
 
     (void)bp_json_load(&record, path.text, RECORD_LIMIT); /* a page of a damaged run says less */
-    (void)run_pairs_read(&pairs, folder);
+    (void)bp_run_pairs_read(&pairs, folder);
     add(about, "Run", bp_path_base(real ? real : folder), false);
     add(about, "Model", value_of(&pairs, MODELS), false);
     add_parameters(about, folder, value_of(&pairs, MODELS));
@@ -120,7 +120,7 @@ void bp_report_about(json_t *page, const char *folder)
     add(about, "Version", text_of(record, "version"), false);
     add_date(about, text_of(record, "started"));
     (void)json_object_set_new(page, "about", about);
-    run_pairs_clear(&pairs);
+    bp_run_pairs_clear(&pairs);
     json_decref(record);
     free(real); /* realpath's */
 }

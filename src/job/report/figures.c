@@ -9,7 +9,7 @@
 
 #define DECIMALS_MOST 6
 
-/* Decimals that show so many digits of a value; 0 of one that has none. */
+/* Decimals that show that many digits of a value; 0 if it has no digits. */
 static int decimals_for(double value, int digits)
 {
     int wanted = value != 0 && isfinite(value) ? digits - 1 - (int)floor(log10(fabs(value))) : 0;

@@ -116,7 +116,7 @@ static void last_words(char out[WORDS_BYTES], int fd)
     memmove(out, end, strlen(end) + 1);
 }
 
-static bp_err judge(int status, int words)
+static bp_err check_end(int status, int words)
 {
     char text[WORDS_BYTES];
 
@@ -145,7 +145,7 @@ bp_err bp_gnuplot(char **picture, size_t *bytes, const char *folder, const char 
     *bytes = 0;
     if (err == BP_OK) {
         failed = spawn(&child, fds);
-        err = failed == 0        ? judge(await(child), fds[WORDS])
+        err = failed == 0        ? check_end(await(child), fds[WORDS])
               : failed == ENOENT ? BP_FAIL(BP_ERR_INPUT, "gnuplot.missing",
                                            "there is no gnuplot: in PATH; install it")
                                  : system_failed("posix_spawn", failed);

@@ -35,7 +35,7 @@ typedef struct training {
     int64_t count, curves, points;
     bool thinned; /* a curve has more lines than points */
     bool has_mean;
-    bp_history mean; /* of runs that differ in their seed alone */
+    bp_history mean; /* of runs that differ only in their seed */
 } training;
 
 /* ---- runs ---- */
@@ -304,7 +304,7 @@ static const char *unit_of(const training *self)
     return first ? first : "";
 }
 
-/* Of runs that differ in their seed alone: black, with the band that they span. */
+/* For runs that differ only in their seed: black, with the band that they span. */
 static void describe_mean(json_t *variables, const bp_curve *mean)
 {
     (void)json_array_append_new(json_object_get(variables, "names"), json_string("mean"));
@@ -454,7 +454,7 @@ static json_t *differences_of(const training *self)
     return json_null();
 }
 
-/* Of several runs, above the page: each one's command. */
+/* For several runs, above the page: each one's command. */
 static void add_commands(json_t *page, const training *self)
 {
     json_t *about = json_array();

@@ -276,7 +276,7 @@ static int64_t backward_parts(int64_t heads, int64_t tiles)
     return parted ? bp_least(tiles, 2 * (threads + heads - 1) / heads) : 1;
 }
 
-/* A text of padding alone. */
+/* A text of padding only. */
 static void clear_positions(const bp_head *one, const bp_head_results *results)
 {
     int64_t rows = one->shape->apart ? one->shape->apart->rows : 0;

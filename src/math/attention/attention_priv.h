@@ -168,7 +168,7 @@ static inline int64_t bp_bias_at(const bp_head *one, int64_t q, int64_t k)
     return q - k + bp_key_positions(one->shape) - 1;
 }
 
-/* Of `lanes` queries from q on, scores[keys][lanes] of those keys from k on += factor bias; and
+/* For `lanes` queries from q on: scores[keys][lanes] of those keys from k on += factor bias; and
  * the gradient of the first `rows` of them. */
 static inline void bp_head_bias(const bp_head *one, float *scores, int64_t lanes, int64_t q,
                                 int64_t k, int64_t keys, float factor)

@@ -75,7 +75,7 @@ static int64_t row_floats(const bp_cached_shape *shape)
     return (shape->H + (shape->stored ? 0 : 2 * shape->key_heads)) * shape->D;
 }
 
-/* Of keys (which 0) or values (1). */
+/* For keys (which 0) or values (1). */
 static float *cell_of(const work *all, int which, int64_t slot, int64_t head, int64_t position)
 {
     const bp_cached_shape *shape = all->shape;
@@ -154,7 +154,7 @@ static void score_run(const work *all, const task *t, const float *keys, int64_t
     }
 }
 
-/* Of the positions that row `row` of the task sees. */
+/* Over the positions that row `row` of the task sees. */
 static const float *bias_of(const work *all, const task *t, int64_t row, int64_t head)
 {
     int64_t capacity = all->shape->capacity, seen = all->rows->positions[t->row + row] + 1;

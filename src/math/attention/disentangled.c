@@ -11,7 +11,7 @@
 typedef struct space {
     float *of_queries, *dof_queries; /* [R][QUERIES] of the tile's queries with positions' keys */
     float *of_keys, *dof_keys;       /* [K][Rp] of keys with positions' queries */
-    float *turned;                   /* [D][QUERIES] */
+    float *transposed;               /* [D][QUERIES] */
     float *padded;                   /* rows [Dp] of keys, or of positions */
     float *dkeys, *dqueries;         /* [R][Dp] of positions */
     int64_t floats;
@@ -44,7 +44,7 @@ static space space_of(float *scratch, const bp_attention_shape *shape)
     s.dof_queries = take(scratch, &n, R * QUERIES);
     s.of_keys = take(scratch, &n, K * R);
     s.dof_keys = take(scratch, &n, K * R);
-    s.turned = take(scratch, &n, shape->D * QUERIES);
+    s.transposed = take(scratch, &n, shape->D * QUERIES);
     s.padded = take(scratch, &n, (K > R ? K : R) * D);
     s.dkeys = take(scratch, &n, R * D);
     s.dqueries = take(scratch, &n, R * D);
@@ -66,14 +66,14 @@ void bp_apart_begin(const bp_head *one, float *scratch, bool backward)
     int64_t R = rows_up(shape), rows = shape->apart->rows, D = shape->D;
 
     for (int64_t r = 0; r < rows; r += QUERIES) {
-        one->loops->transpose_in(s.turned, one->position_queries + r * one->position_row,
+        one->loops->transpose_in(s.transposed, one->position_queries + r * one->position_row,
                                  bp_least(QUERIES, rows - r), D, one->position_row, one->scale);
         one->loops->tile_product(&(bp_tile){.c = s.of_keys + r,
                                             .c_row = R,
                                             .a = one->k,
                                             .a_row = one->kv_row,
                                             .a_column = 1,
-                                            .b = s.turned,
+                                            .b = s.transposed,
                                             .b_row = QUERIES,
                                             .M = one->keys,
                                             .N = QUERIES,

@@ -27,7 +27,7 @@ void bp_relative_gradient(float *dtable, const float *dbias, const bp_relative *
 void bp_relative_fill_cached(float *bias, const float *table, const bp_relative *by, int64_t H,
                              int64_t capacity, int64_t end);
 
-/** Of disentangled scores (attention.h), as in the program of He et al. 2023, "DeBERTaV3": how
+/** For disentangled scores (attention.h), as in the program of He et al. 2023, "DeBERTaV3": how
  * distances become rows: 2 span of them, span being `buckets`, or without buckets `distance`.
  */
 typedef struct bp_distances {

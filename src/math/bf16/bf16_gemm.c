@@ -401,7 +401,7 @@ size_t bp_bf16_scratch_bytes(const bp_bf16_kernel *kernel, int64_t M, int64_t N,
     return larger(thread_bytes(&s), strips) * (size_t)(s.down * s.across);
 }
 
-/* Of the threads that share columns, each may hold all rows; these are at most as many as there are
+/* Each of the threads that share columns may hold all rows; these are at most as many as there are
  * columns too many to be taken at once. */
 size_t bp_bf16_most_scratch_bytes(const bp_bf16_kernel *kernel, int64_t M, int64_t N, int64_t K,
                                   int threads)
@@ -431,7 +431,7 @@ bool bp_bf16_takes_halves(const bp_bf16_kernel *kernel, int64_t K)
     return bp_bf16_strips_take(kernel, K) || bp_bf16_takes_epilogue(kernel, K);
 }
 
-/* Of one thread. */
+/* For one thread. */
 static size_t sums_bytes(const bp_bf16_kernel *kernel, int64_t n_most)
 {
     return (size_t)(ROW_PANELS * kernel->rows * sum_row(n_most)) * sizeof(float);

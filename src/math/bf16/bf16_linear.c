@@ -117,7 +117,7 @@ void bp_bf16_weight_gradient(const bp_bf16_kernel *kernel, bp_workspace *workspa
         bp_bf16_multiply(kernel, &product, scratch);
 }
 
-/* Of the map of at most `rows` rows of K to N, with any epilogue. */
+/* For the map of at most `rows` rows of K to N, with any epilogue. */
 static size_t map_bytes(const bp_bf16_kernel *kernel, int64_t rows, int64_t N, int64_t K)
 {
     int threads = omp_get_max_threads();

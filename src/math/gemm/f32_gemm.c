@@ -34,7 +34,7 @@ typedef struct number {
     _Alignas(64) atomic_llong value;
 } number;
 
-/* What a thread is at. Threads that share columns take strips of rows one by one, block after
+/* The state of a thread. Threads that share columns take strips of rows one by one, block after
  * block: none waits for a slower one but at the end. */
 typedef struct visit {
     const bp_f32_kernel *kernel;
@@ -71,7 +71,7 @@ size_t bp_f32_workspace_bytes(int64_t columns)
            (2 * sizeof(number) + (size_t)workspace_floats(columns) * sizeof(float));
 }
 
-static const float *at(const bp_f32_matrix *x, int64_t row, int64_t column)
+static const float *element_of(const bp_f32_matrix *x, int64_t row, int64_t column)
 {
     return x->data + (x->transposed ? column * x->row + row : row * x->row + column);
 }
@@ -82,8 +82,8 @@ static void pack_panels(const visit *v)
     const block *b = &v->block;
 
     for (int64_t c = 0; c < b->columns; c += BP_F32_COLUMNS)
-        v->kernel->pack(v->panels + c * BP_F32_INNER, BP_F32_COLUMNS, at(right, b->k, b->n + c),
-                        right->row, right->transposed, b->inner,
+        v->kernel->pack(v->panels + c * BP_F32_INNER, BP_F32_COLUMNS,
+                        element_of(right, b->k, b->n + c), right->row, right->transposed, b->inner,
                         least(BP_F32_COLUMNS, b->columns - c));
 }
 
@@ -95,11 +95,11 @@ static void ask_left(bp_f32_tile *t, const visit *v, int64_t m, int64_t i)
     int64_t groups = BP_F32_INNER / BP_F32_STEP;
 
     if (left->transposed) {
-        t->next[0] = at(left, m + least(i / groups * LINE, STRIP_ROWS - 1),
-                        v->block.k + i % groups * BP_F32_STEP);
+        t->next[0] = element_of(left, m + least(i / groups * LINE, STRIP_ROWS - 1),
+                                v->block.k + i % groups * BP_F32_STEP);
         t->next_step[0] = left->row;
     } else {
-        t->next[0] = at(left, m + least(i, STRIP_ROWS - 1), v->block.k);
+        t->next[0] = element_of(left, m + least(i, STRIP_ROWS - 1), v->block.k);
         t->next_step[0] = LINE;
     }
 }
@@ -118,7 +118,7 @@ static void ask_right(bp_f32_tile *t, const visit *v)
         n += run;
     else
         k += run / runs;
-    t->next[1] = at(right, k, n) + run % runs * BP_F32_INNER;
+    t->next[1] = element_of(right, k, n) + run % runs * BP_F32_INNER;
     t->next_step[1] = LINE;
 }
 
@@ -142,7 +142,7 @@ static void multiply_rows(visit *v, bp_f32_tile *t, int64_t m, int64_t first, in
     }
 }
 
-/* As few tiles as there can be, of about as many rows: few rows leave registers empty. */
+/* As few tiles as possible, with about equal rows: few rows leave registers empty. */
 static void multiply_strip(visit *v, int64_t m, int64_t rows)
 {
     const bp_f32_product *p = v->p;
@@ -152,8 +152,8 @@ static void multiply_strip(visit *v, int64_t m, int64_t rows)
                      .start_row = b->k > 0 || p->start == p->c ? p->c_row : 0,
                      .inner = parts_of(b->inner, BP_F32_STEP) * BP_F32_STEP};
 
-    v->kernel->pack(v->strip, BP_F32_STRIP_ROW, at(&p->a, m, b->k), p->a.row, p->a.transposed, rows,
-                    b->inner);
+    v->kernel->pack(v->strip, BP_F32_STRIP_ROW, element_of(&p->a, m, b->k), p->a.row,
+                    p->a.transposed, rows, b->inner);
     for (int64_t i = 0; i < count; i++) {
         int64_t first = rows * i / count;
         t.rows = rows * (i + 1) / count - first;

@@ -28,14 +28,14 @@ typedef struct bp_f32_tile {
     const float *a, *b;       /* [rows][BP_F32_STRIP_ROW]; [inner][BP_F32_COLUMNS] */
     int64_t rows, columns, inner;
     const float *next[2]; /* to be asked for: a line of each in every BP_F32_STEP, */
-    int64_t next_step[2]; /* so many floats apart */
+    int64_t next_step[2]; /* floats apart */
 } bp_f32_tile;
 
 /** What CPUs do each in their way. */
 typedef struct bp_f32_kernel {
     void (*multiply)(const bp_f32_tile *tile);
     /* to[0..rows)[0..columns), both filled up with zeros to whole 16s: a copy of `from`, or of what
-     * lies there transposed. Rows are so many floats apart. */
+     * lies there transposed. Rows are that many floats apart. */
     void (*pack)(float *to, int64_t to_row, const float *from, int64_t from_row, bool transposed,
                  int64_t rows, int64_t columns);
 } bp_f32_kernel;

@@ -107,9 +107,9 @@ void bp_linear_backward_weight_pieces(bp_gemm *gemm, float *dw, const bp_operand
 
 /** A product whose sums, rounded as operands are, go through an activation, forward or backward, as
  * bp_linear_forward_into and bp_activation_forward do one after the other,
- * bp_linear_backward_input_into and bp_activation_backward: to the bit, but for the order in which
- * the bias's gradient is summed. With our own kernels, and a short K, the sums stay in the caches;
- * else they go through x (forward) or dx (backward). */
+ * bp_linear_backward_input_into and bp_activation_backward: to the bit, except for the order in
+ * which the bias's gradient is summed. With our own kernels, and a short K, the sums stay in the
+ * caches; else they go through x (forward) or dx (backward). */
 typedef struct bp_activation_rows {
     const bp_operand *y;          /* the activation's output */
     const bp_operand *x;          /* its input: forward writes it, backward reads it */

@@ -13,8 +13,8 @@ const char *bp_gemm_isa(void);
 bool bp_gemm_has_bf16(void);
 
 /** How bf16 products are computed: by the library's bf16 instructions, in float32 on operands
- * rounded to bf16 (the same sums, but for their order), by our own kernels, or by the library's but
- * for what ours do faster on the same operands: large weight gradients, and copies of weights.
+ * rounded to bf16 (the same sums, except for their order), by our own kernels, or by the library's
+ * but for what ours do faster on the same operands: large weight gradients, and copies of weights.
  * Float32 products are the library's in the first form, our own in the others, where the CPU has
  * them. */
 typedef enum bp_bf16_form {

@@ -44,7 +44,7 @@ static void forward_row(const void *context, const float *x, int64_t r, int64_t 
     bp_operand_store(in->loops, in->y, r, c, y, n);
 }
 
-/* Of a product's sums: rounded first, as an operand of x's form holds them, and kept where it has
+/* On a product's sums: rounded first, as an operand of x's form holds them, and kept where it has
  * memory. */
 static void forward_sums(const void *context, const float *x, int64_t r, int64_t c, int64_t n,
                          float *sums)
@@ -85,7 +85,7 @@ static void backward_row(const void *context, const float *dy, int64_t r, int64_
     bp_operand_store(in->loops, in->dx, r, c, dx, n);
 }
 
-/* Of a product's sums. */
+/* On a product's sums. */
 static void backward_sums(const void *context, const float *dy, int64_t r, int64_t c, int64_t n,
                           float *sums)
 {

@@ -8,7 +8,7 @@
 
 static const int64_t GATES[] = {[BP_CELL_RNN] = 1, [BP_CELL_LSTM] = 4, [BP_CELL_GRU] = 3};
 
-static float *at(float *x, int64_t place)
+static float *place_of(float *x, int64_t place)
 {
     return x ? x + place : x;
 }
@@ -32,9 +32,9 @@ static bp_cell_units run_of(const bp_cell_units *all, int64_t gates, int64_t k, 
                            .u = at_const(all->u, *sums),
                            .h = at_const(all->h, *state),
                            .c = at_const(all->c, *state),
-                           .new_h = at(all->new_h, *state),
-                           .new_c = at(all->new_c, *state),
-                           .kept = at(all->kept, *state),
+                           .new_h = place_of(all->new_h, *state),
+                           .new_c = place_of(all->new_c, *state),
+                           .kept = place_of(all->kept, *state),
                            .clip = all->clip};
 }
 
@@ -74,9 +74,9 @@ void bp_cell_backward(bp_recurrent_cell cell, const bp_cell_units *of, const bp_
         bp_cell_units run = run_of(of, GATES[cell], k, &state, &sums);
 
         BACKWARD[cell](&run, &(bp_cell_gradients){.da = to->da + sums,
-                                                  .du = at(to->du, sums),
+                                                  .du = place_of(to->du, sums),
                                                   .dh = to->dh + state,
-                                                  .dc = at(to->dc, state)});
+                                                  .dc = place_of(to->dc, state)});
     }
 }
 

@@ -10,7 +10,7 @@ double bp_entmax_begin(float max)
     return 0.5 * (double)max - 1;
 }
 
-/* Of f = sqrt(square) - 1, whose slope is -sum / sqrt(square). */
+/* A step towards the root of f = sqrt(square) - 1, whose slope is -sum / sqrt(square). */
 bool bp_entmax_step(double *tau, double sum, double square)
 {
     double norm = sqrt(square), step = (norm - 1) * norm / sum;

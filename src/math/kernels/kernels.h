@@ -1,10 +1,10 @@
 /* Fused passes over memory: normalisation, activation, dropout, residual, softmax cross-entropy,
- * optimizers. All float32 but for the operands of products that they make (operand.h), row-major,
- * threaded with OpenMP over independent outputs (static
- * schedule): the bits depend on no schedule, and sums that cross rows are block sums in index
- * order. They depend neither on alignment nor on where a range is cut, and are the same with every
- * instruction set (activations and the softmax: with every one that has fused multiply-adds). A
- * number that is not finite comes out not finite: nothing swallows it.
+ * optimizers. All float32 except for the operands of products that they make (operand.h),
+ * row-major, threaded with OpenMP over independent outputs (static schedule): the bits depend on no
+ * schedule, and sums that cross rows are block sums in index order. They depend neither on
+ * alignment nor on where a range is cut, and are the same with every instruction set (activations
+ * and the softmax: with every one that has fused multiply-adds). A number that is not finite comes
+ * out not finite: nothing swallows it.
  */
 #ifndef BP_MATH_KERNELS_KERNELS_H
 #define BP_MATH_KERNELS_KERNELS_H

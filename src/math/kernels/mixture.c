@@ -108,8 +108,8 @@ void bp_member_tops(bp_member_row *known, const float *logits, int64_t rows, int
     }
 }
 
-static void temper_row(bp_scaled_row *sums, const bp_loops *loops, const bp_mixture *in, int64_t r,
-                       float shift, const float *betas, int count)
+static void add_scaled_row(bp_scaled_row *sums, const bp_loops *loops, const bp_mixture *in,
+                           int64_t r, float shift, const float *betas, int count)
 {
     float logprob[BP_MIXTURE_BLOCK], p[BP_MIXTURE_BLOCK];
 
@@ -136,5 +136,5 @@ void bp_scaled_rows(bp_scaled_row *sums, const bp_mixture *in, const float *shif
 
 #pragma omp parallel for schedule(static) if (in->rows * in->columns > 1024)
     for (int64_t r = 0; r < in->rows; r++)
-        temper_row(sums + r * count, loops, in, r, shift[r], betas, count);
+        add_scaled_row(sums + r * count, loops, in, r, shift[r], betas, count);
 }

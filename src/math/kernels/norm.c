@@ -38,7 +38,7 @@ static bool takes_mean(const bp_norm *norm)
     return norm->bias || norm->centred;
 }
 
-/* Of a norm that takes no mean off. */
+/* For a norm without a mean. */
 static float root_mean_square(const bp_loops *loops, const float *row, int64_t C, float epsilon)
 {
     return (float)(1.0 / sqrt(loops->square_sum(row, C) / (double)C + (double)epsilon));

@@ -17,7 +17,7 @@ static int64_t whole(int64_t columns)
     return (columns + 15) / 16 * 16;
 }
 
-/* Of one sequence; P and N are those of the scan, made whole. */
+/* For one sequence; P and N are those of the scan, made whole. */
 typedef struct scan_work {
     int64_t chunks, P, N;
     float *decays;  /* [H][T] sums of rate dt from a chunk's first place on */
@@ -511,7 +511,7 @@ static void open_states(const worker *w, const float *state, const float *slope,
     ds[last] += (double)w->entering[last] * dot(state, slope, N * at->work->P);
 }
 
-/* Decays are sums of rate dt, and stand in exponents with a minus. */
+/* Decays are sums of rate dt, and are negated in exponents. */
 static void give_steps(const bp_scan_gradients *to, const double *ds, const double *dstep,
                        const place *at)
 {

@@ -3,7 +3,7 @@
 #include "base/trace.h"
 #include "math/gemm/operand_pass.h"
 
-/* Of row r. */
+/* For row r. */
 static void find_statistics(const bp_loops *loops, float *max, double *sum, double *target_logit,
                             const bp_logit_rows *in, int64_t r)
 {

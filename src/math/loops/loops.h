@@ -2,8 +2,8 @@
  * set.
  *
  * They are plain C in fixed order: sums run in LANES accumulators that are added up pairwise, so a
- * result depends neither on alignment nor on the instruction set, but for what fuses products with
- * sums: tile_product, dots, weighted_rows, tile_softmax, tile_weights, mixture and temperature
+ * result depends neither on alignment nor on the instruction set, except for what fuses products
+ * with sums: tile_product, dots, weighted_rows, tile_softmax, tile_weights, mixture and temperature
  * where the compiler does so, and activations, exp_scale and softmax_statistics with every
  * instruction set that can (`fused`): their bits are the same from AVX2 on.
  */

@@ -176,7 +176,7 @@ void bp_distributed_free(bp_distributed **matrix)
     *matrix = NULL;
 }
 
-/* Of place i on rank `at` of `parts`, counted over all. */
+/* For place i on rank `at` of `parts`, counted over all. */
 static int64_t global_of(int64_t i, int64_t block, int at, int parts)
 {
     return (i / block * parts + at) * block + i % block;

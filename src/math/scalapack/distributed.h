@@ -7,8 +7,9 @@
  *
  * Results are equal to rounding at any number of ranks, not in bits.
  *
- * Collective: all over the grid's communicator, with equal arguments on all its ranks but for what
- * is said to be a rank's own. Errors that are not said to be BP_ASSERTed are the same on all ranks.
+ * Collective: all over the grid's communicator, with equal arguments on all its ranks except for
+ * what is said to be a rank's own. Errors that are not said to be BP_ASSERTed are the same on all
+ * ranks.
  */
 #ifndef BP_MATH_SCALAPACK_DISTRIBUTED_H
 #define BP_MATH_SCALAPACK_DISTRIBUTED_H

@@ -146,22 +146,21 @@ static int key_block(const bp_model_shape *shape)
 
 static part part_of(const bp_model_shape *shape, int block)
 {
-    int behind = block - (int)shape->layers - 2;
+    int after = block - (int)shape->layers - 2;
 
     if (block < 2)
         return block == 0 ? EMBEDDING : EMBEDDING_NORM;
-    if (behind < 0)
+    if (after < 0)
         return LAYER;
-    behind += POOLED + !bp_bert_has_pooler(shape);
-    return (part)(behind < BOUNDARY ? behind
-                                    : behind + TRANSFORM - BOUNDARY - boundary_blocks(shape));
+    after += POOLED + !bp_bert_has_pooler(shape);
+    return (part)(after < BOUNDARY ? after : after + TRANSFORM - BOUNDARY - boundary_blocks(shape));
 }
 
 /* Beside the states the boundaries of masked spans pass on, to a transform of their own and the
  * same vocabulary. */
-static bp_activations behind(const bp_model_shape *shape, int block)
+static bp_activations block_output(const bp_model_shape *shape, int block)
 {
-    bp_activations out = bp_transformer_behind(shape, block);
+    bp_activations out = bp_transformer_block_output(shape, block);
     part of = part_of(shape, block);
 
     if (has_boundary(shape) && of >= BOUNDARY) {
@@ -311,7 +310,7 @@ static bp_backbone backbone(const bp_model_shape *shape)
         .objective = &bp_objective_masked, .has_pairs_head = bp_bert_has_pooler,                   \
         .huggingface = tables, .blocks = blocks, .key_block = key_block,                           \
         .blocks_are = "embedding, its norm, layers, heads", .cost = cost, .backbone = backbone,    \
-        .behind = behind, .add_shared = bp_stack_add_shared, .add_block = add_block                \
+        .block_output = block_output, .add_shared = bp_stack_add_shared, .add_block = add_block    \
     }
 
 const bp_model_family bp_bert_family = FAMILY("bert", &BERT, BERT_SIZES, BERT_KEYS,

@@ -79,8 +79,9 @@ static const bp_option KEYS[] = {
      .type = BP_OPTION_INT,
      .min = 2,
      .max = 1 << 20,
-     .help = "distances share so many rows of their table to either side; each has its own if not "
-             "given"},
+     .help =
+         "distances share this many rows of their table to either side; each has its own if not "
+         "given"},
     {.key = "model.distance",
      .type = BP_OPTION_INT,
      .min = 2,
@@ -306,7 +307,7 @@ const bp_model_family bp_deberta_family = {.name = "deberta",
                                            .blocks_are = "embedding, layers, head",
                                            .cost = cost,
                                            .backbone = bp_stack_backbone,
-                                           .behind = bp_stack_behind,
+                                           .block_output = bp_stack_block_output,
                                            .add_shared = bp_stack_add_shared,
                                            .add_common = add_common,
                                            .add_block = add_block};

@@ -256,7 +256,7 @@ static part part_of(const bp_model_shape *shape, int block, int *number)
 
 /* The ids that the discriminator reads follow the states; from there on the states keep their
  * place. */
-static bp_activations behind(const bp_model_shape *shape, int block)
+static bp_activations block_output(const bp_model_shape *shape, int block)
 {
     int64_t E = shape->own[BP_ELECTRA_EMBEDDING], C = shape->width;
     int number;
@@ -487,6 +487,6 @@ const bp_model_family bp_electra_family = {
     .blocks_are = "embeddings, generator, discriminator",
     .cost = cost,
     .backbone = backbone,
-    .behind = behind,
+    .block_output = block_output,
     .add_block = add_block,
 };

@@ -229,7 +229,7 @@ static double cost(const bp_model_shape *shape, int block)
     return 2 * (double)layer_matrices(shape);
 }
 
-static bp_activations behind(const bp_model_shape *shape, int block)
+static bp_activations block_output(const bp_model_shape *shape, int block)
 {
     int64_t P = projection_of(shape);
 
@@ -391,5 +391,5 @@ const bp_model_family bp_elmo_family = {.name = "elmo",
                                         .blocks = blocks_of,
                                         .blocks_are = "words, layers of two directions, head",
                                         .cost = cost,
-                                        .behind = behind,
+                                        .block_output = block_output,
                                         .add_block = add_block};

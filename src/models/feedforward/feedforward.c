@@ -101,7 +101,7 @@ static double cost(const bp_model_shape *shape, int block)
                                        : shape->vocab_size * state_width(shape));
 }
 
-static bp_activations behind(const bp_model_shape *shape, int block)
+static bp_activations block_output(const bp_model_shape *shape, int block)
 {
     return (bp_activations){
         .count = 1,
@@ -181,5 +181,5 @@ const bp_model_family bp_feedforward_family = {.name = "feedforward",
                                                .blocks = blocks_of,
                                                .blocks_are = "embedding, layer, head",
                                                .cost = cost,
-                                               .behind = behind,
+                                               .block_output = block_output,
                                                .add_block = add_block};

@@ -47,7 +47,7 @@ const bp_model_family bp_mamba2_family = {.name = "mamba2",
                                           .blocks = bp_transformer_blocks,
                                           .blocks_are = "embedding, layers, head",
                                           .cost = bp_stack_cost,
-                                          .behind = bp_transformer_behind,
+                                          .block_output = bp_transformer_block_output,
                                           .add_shared = bp_stack_add_shared,
                                           .backbone = bp_stack_backbone,
                                           .add_block = bp_stack_add_block};

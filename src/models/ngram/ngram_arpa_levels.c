@@ -29,7 +29,7 @@ static bp_err sort_order(arpa_orders *self, int order)
     for (int64_t k = 1; k < of->count; k++)
         if (ngram_compare_items(&of->items[k - 1], &of->items[k]) == 0)
             return BP_FAIL(BP_ERR_FORMAT, "arpa.twice",
-                           "an n-gram of order %d stands there twice: at %s; make the "
+                           "an n-gram of order %d is there twice: at %s; make the "
                            "file anew",
                            order, self->path);
     return BP_OK;

@@ -101,7 +101,7 @@ static bp_err read_count(arpa_reader *self, const char *text, size_t bytes)
     copy[bytes] = '\0';
     if (sscanf(copy, "ngram %d=%" SCNd64 "%n", &order, &count, &used) != 2 || used != (int)bytes ||
         count < 0)
-        return fail(self, "the head has a line that is none of 'ngram ORDER=COUNT'");
+        return fail(self, "the head has a line that is not 'ngram ORDER=COUNT'");
     if (order != self->spec->order + 1)
         return fail(self, "the orders of the head do not follow each other from 1 on");
     if (order > NGRAM_ORDER_MOST)
@@ -121,7 +121,7 @@ bool ngram_arpa_is(const char *path)
     size_t bytes;
     bool found = false;
 
-    self.end = head + bp_words_file_peek(head, HEAD_BYTES, path);
+    self.end = head + bp_words_file_read_head(head, HEAD_BYTES, path);
     while (!found && next_line(&self, &text, &bytes, true))
         found = is(text, bytes, "\\data\\");
     bp_free(head);
@@ -279,7 +279,7 @@ static bp_err read_text(arpa_reader *self)
     if (err == BP_OK && !self->tokenizer)
         self->spec->bits = ngram_bits(self->of[1].declared);
     if (err == BP_OK && self->spec->bits * self->spec->order > NGRAM_KEY_BITS)
-        err = fail(self, "the order is too high for so many words");
+        err = fail(self, "the order is too high for this many words");
     for (int k = 1; k <= self->spec->order && err == BP_OK; k++)
         err = read_order(self, k, &text, &bytes);
     if (err == BP_OK && !is(text, bytes, "\\end\\"))
@@ -332,7 +332,7 @@ static bp_err renumber_all(arpa_reader *self)
     int bits = ngram_bits(self->spec->vocab_size);
 
     if (bits * self->spec->order > NGRAM_KEY_BITS)
-        return fail(self, "the order is too high for so many words");
+        return fail(self, "the order is too high for this many words");
     for (int k = 1; k <= self->spec->order; k++)
         for (int64_t i = 0; i < self->of[k].count; i++)
             self->of[k].items[i] =

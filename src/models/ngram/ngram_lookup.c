@@ -17,7 +17,7 @@ ngram_state ngram_start(const ngram_file *file)
 }
 
 /* The state after n-gram `at` of `order`. */
-static inline ngram_state state_behind(const ngram_file *file, int order, uint32_t at, int history)
+static inline ngram_state state_after(const ngram_file *file, int order, uint32_t at, int history)
 {
     if (order == file->order) {
         if (order == 1)
@@ -71,7 +71,7 @@ static inline double end_lookup(const ngram_lookup *self, const ngram_file *file
 
     if (!file->backs_off && self->order != self->state.history)
         sum = self->fixed;
-    *state = state_behind(file, self->order + 1, self->found, self->state.history);
+    *state = state_after(file, self->order + 1, self->found, self->state.history);
     return sum;
 }
 

@@ -109,7 +109,7 @@ static double loss_without(const ngram_level *level, int64_t c, rest left, doubl
 }
 
 /* place[order][c]: 0 or GONE, for now. */
-static void judge(pruner *self, int order)
+static void choose_entries(pruner *self, int order)
 {
     const ngram_level *histories = &self->levels->of[order - 1], *level = &self->levels->of[order];
 
@@ -330,7 +330,7 @@ static bp_err decide(pruner *self)
         bp_heartbeat_progress();
         self->counting->progress(self->counting->context, "pruning", self->spec->order - k + 1,
                                  self->spec->order);
-        judge(self, k);
+        choose_entries(self, k);
         if (k > 2)
             err = mark_suffixes(self, k);
     }

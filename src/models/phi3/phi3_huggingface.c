@@ -17,7 +17,7 @@ static const bp_hf_size SIZES[] = {
     {"rope_original_context", "original_max_position_embeddings", NULL, BP_HF_COUNT, "0",
      "rope_scaling.original_max_position_embeddings|"
      "rope_parameters.original_max_position_embeddings",
-     .quiet = true, .null_is = "0"},
+     .quiet = true, .absent = "4096", .null_is = "0"},
     BP_HF_TIED("0"),
     {"window", "sliding_window", NULL, BP_HF_COUNT, "0", .null_is = "0"},
     {0}};

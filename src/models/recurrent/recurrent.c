@@ -116,7 +116,7 @@ static double cost(const bp_model_shape *shape, int block)
     return 2 * (double)layer_matrices(shape, block - 1);
 }
 
-static bp_activations behind(const bp_model_shape *shape, int block)
+static bp_activations block_output(const bp_model_shape *shape, int block)
 {
     return (bp_activations){
         .count = 1,
@@ -203,7 +203,8 @@ static void add_block(bp_network *network, const bp_model_shape *shape, int numb
         .fill_defaults = fill_defaults, .check = check, .check_read = check_read, .facts = facts,  \
         .unlimited = true, .carries_state = true, .objective = &bp_objective_causal,               \
         .huggingface = tables, .blocks = blocks_of, .blocks_are = "embedding, layers, head",       \
-        .cost = cost, .behind = behind, .add_shared = add_shared, .add_block = add_block           \
+        .cost = cost, .block_output = block_output, .add_shared = add_shared,                      \
+        .add_block = add_block                                                                     \
     }
 
 const bp_model_family bp_rnn_family = FAMILY("rnn", bp_rnn_huggingface),

@@ -135,7 +135,7 @@ void bp_seq2seq_stacks(const bp_model_shape *shape, bp_block_run of[2])
     of[1] = (bp_block_run){first, encoders};
 }
 
-bp_activations bp_seq2seq_behind(const bp_model_shape *shape, int block)
+bp_activations bp_seq2seq_block_output(const bp_model_shape *shape, int block)
 {
     (void)block;
     return (bp_activations){.count = 2,

@@ -91,7 +91,7 @@ typedef struct bp_seq2seq_form {
         .help = "the token that targets begin with, by its row of the vocabulary from 1 on "       \
                 "(Hugging Face's decoder_start_token_id + 1); " otherwise " if not given"          \
     }
-/* Streams of dropout masks, beyond those of models with one stack: the embeddings' two, two behind
+/* Streams of dropout masks, beyond those of models with one stack: the embeddings' two, two after
  * the stacks, then eight of a layer, of which it takes five. */
 #define BP_SEQ2SEQ_MASK              (1LL << 32)
 #define BP_SEQ2SEQ_LAYER_MASK(layer) (BP_SEQ2SEQ_MASK + 8 * ((layer) + 1))
@@ -103,7 +103,7 @@ bp_err bp_seq2seq_check_read(const bp_model_shape *shape, const char *where);
 int bp_seq2seq_blocks(const bp_model_shape *shape);
 int bp_seq2seq_key_block(const bp_model_shape *shape);
 void bp_seq2seq_stacks(const bp_model_shape *shape, bp_block_run of[2]);
-bp_activations bp_seq2seq_behind(const bp_model_shape *shape, int block);
+bp_activations bp_seq2seq_block_output(const bp_model_shape *shape, int block);
 int64_t bp_seq2seq_start_token(const bp_model_shape *shape);
 bp_model_facts bp_seq2seq_facts(const bp_model_shape *shape);
 bp_backbone bp_seq2seq_backbone(const bp_model_shape *shape);
@@ -119,7 +119,7 @@ void bp_seq2seq_add_block(bp_network *network, const bp_model_shape *shape, int 
     .facts = bp_seq2seq_facts, .backbone = bp_seq2seq_backbone,                                    \
     .start_token = bp_seq2seq_start_token, .objective = &bp_objective_seq2seq,                     \
     .blocks = bp_seq2seq_blocks, .key_block = bp_seq2seq_key_block, .stacks = bp_seq2seq_stacks,   \
-    .cost = bp_seq2seq_cost, .behind = bp_seq2seq_behind, .begin = bp_seq2seq_begin,               \
+    .cost = bp_seq2seq_cost, .block_output = bp_seq2seq_block_output, .begin = bp_seq2seq_begin,   \
     .add_shared = bp_seq2seq_add_shared, .add_common = bp_seq2seq_add_common,                      \
     .add_block = bp_seq2seq_add_block
 

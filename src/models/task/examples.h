@@ -36,7 +36,7 @@ static inline int64_t bp_task_no_answer(const bp_task_frame *frame, int64_t leng
 }
 /** Errors:    BP_ERR_FORMAT the document, of a corpus that is called `where`, has no token. */
 bp_err bp_task_check_document(const bp_document *document, const char *where);
-/** Where the first text begins: at 1 behind a token of the frame; at 0 where there is none, or the
+/** Where the first text begins: at 1 after a token of the frame; at 0 where there is none, or the
  * text begins with it and gets no second one. */
 int64_t bp_task_first_place(const bp_task_frame *frame, const bp_task_pair *pair);
 /** Places that they take, framed. */

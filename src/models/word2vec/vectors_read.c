@@ -51,7 +51,7 @@ bool w2v_vectors_is(const char *path)
 {
     char text[HEAD_BYTES];
     int64_t rows, C;
-    size_t used, bytes = bp_words_file_peek(text, sizeof text, path);
+    size_t used, bytes = bp_words_file_read_head(text, sizeof text, path);
 
     return bytes > 0 && read_head(text, bytes, &rows, &C, &used);
 }
@@ -177,12 +177,12 @@ static bp_err find_word(reader *self, const char *word, size_t bytes, int64_t ro
         return bp_strmap_add(&self->words, word, bytes, 0, id);
     if (!known || *id >= self->V) /* <s> of the list of words is not a token */
         return BP_FAIL(BP_ERR_FORMAT, "vectors.unknown_word",
-                       "the word '%.*s' is none of the tokenizer's: at %s, vector %" PRId64
+                       "the word '%.*s' is not in the tokenizer: at %s, vector %" PRId64
                        "; give the tokenizer that it was trained with, or none",
                        shown, word, self->path, row + 1);
     if (self->seen[*id])
         return BP_FAIL(BP_ERR_FORMAT, "vectors.twice",
-                       "the word '%.*s' stands there twice: at %s, vector %" PRId64
+                       "the word '%.*s' is there twice: at %s, vector %" PRId64
                        "; leave one of them out",
                        shown, word, self->path, row + 1);
     return BP_OK;

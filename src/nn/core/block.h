@@ -215,6 +215,10 @@ typedef struct bp_block_ops {
      * bp_block_forward and bp_block_backward. Collective over nn->tensor. `saved` is NULL unless
      * pass->training. */
     void (*forward)(bp_block *block, bp_pass *pass, bp_activations *activations, void *saved);
+    /** Take part in the forward pass of other ranks of nn->expert with no rows of its own.
+     * Scratch: that of the pass with the most. NULL: they need nothing of it.
+     * Collective over nn->expert. */
+    void (*assist)(bp_block *block, bp_arena *scratch);
     /** Can it continue sequences (pass->continuation)? What it takes for `slots` sequences of
      * `capacity` positions. NULL: it can't. Local. */
     bool (*cache)(const bp_block *block, int64_t slots, int64_t capacity, bp_cache_need *need);

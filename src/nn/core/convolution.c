@@ -166,7 +166,7 @@ static int64_t length_of(const bp_pass *pass, int64_t example)
     return lengths ? lengths[example] : pass->T;
 }
 
-/* folded[count][C / G][K] of rows [first, first + count): what stands at a tap of each, 0 outside
+/* folded[count][C / G][K] of rows [first, first + count): what each tap of a row reads, 0 outside
  * of its text. */
 static void unfold(const convolution *self, const bp_pass *pass, float *folded, const float *all,
                    int64_t first, int64_t count, int64_t group)
@@ -188,7 +188,7 @@ static void unfold(const convolution *self, const bp_pass *pass, float *folded, 
     }
 }
 
-/* The gradients of what stood there go to dx of all rows. */
+/* The gradients of the folded rows go to dx of all rows. */
 static void fold(const convolution *self, const bp_pass *pass, float *dx, const float *dfolded,
                  int64_t first, int64_t count, int64_t group)
 {
@@ -358,7 +358,7 @@ static void backward_activation(const convolution *self, bp_pass *pass, const st
     clear_padding(self, pass, w->dsums, own);
 }
 
-/* Of a group, and of the rows from `at` on of this rank's: gradients of its weight and of all
+/* For a group, and the rows from `at` on of this rank's: gradients of its weight and of all
  * rows of the input. */
 static void backward_rows(const convolution *self, const bp_pass *pass, const work *w,
                           const float *all, int64_t at, int64_t group)

@@ -68,7 +68,7 @@ typedef struct backward_work {
     float *sampled, *sampled_sums; /* where outcomes are sampled: [columns][C], [columns] */
 } backward_work;
 
-/* Rows in memory of their own, so far apart as products like best. */
+/* Rows in memory of their own, as far apart as products like best. */
 static bp_operand alloc_rows(const lm_head *self, bp_arena *arena, int64_t rows)
 {
     int64_t stride = head_stride(self, true, BP_OPERAND_BF16);

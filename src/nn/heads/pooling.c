@@ -240,7 +240,7 @@ static void give_rows(const pooling *self, const bp_pass *pass, float *hidden, c
                    (size_t)C * sizeof *hidden);
 }
 
-/* Of each text that is asked for, on the first tensor rank. */
+/* For each text that is asked for, on the first tensor rank. */
 static void give_states(const pooling *self, const bp_pass *pass, const float *states)
 {
     int64_t C = self->shape.C, done = 0;

@@ -174,7 +174,7 @@ static void take_variances(const random_features *self, const work *w, int64_t n
     }
 }
 
-/* Of text b among n, over classes; 0 where no variances were taken. */
+/* For text b among n, over classes; 0 where no variances were taken. */
 static float mean_variance(const random_features *self, const work *w, int64_t b, int64_t n)
 {
     double sum = 0;

@@ -30,6 +30,9 @@ static inline state_space *state_space_of(const bp_block *block)
     return (state_space *)block;
 }
 
+/** Add the parameters, of `split` this rank's part. The shape and the layer's sizes are set. */
+void state_space_add_params(state_space *self, bp_group *split, bp_group *whole);
+
 /** Rows of a mix of columns: [rows] of `row` floats, one sequence after another. */
 typedef struct mixed_rows {
     int64_t B, T, row;

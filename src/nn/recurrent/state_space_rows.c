@@ -24,12 +24,12 @@ int64_t mix_scratch(const mixed_columns *by, int64_t K)
     return K * by->columns;
 }
 
-/* turned[K][columns] */
-static void turn_taps(float *turned, const mixed_columns *by, int64_t K)
+/* transposed[K][columns] */
+static void transpose_taps(float *transposed, const mixed_columns *by, int64_t K)
 {
     for (int64_t c = 0; c < by->columns; c++)
         for (int64_t k = 0; k < K; k++)
-            turned[k * by->columns + c] = by->taps->value[c * K + k];
+            transposed[k * by->columns + c] = by->taps->value[c * K + k];
 }
 
 /* The row of place t of sequence b, perhaps before the first one; NULL: zeros. */
@@ -41,14 +41,15 @@ static const float *row_at(const mixed_rows *in, int64_t K, int64_t b, int64_t t
 }
 
 /* sums[n] of columns [first, first + n) of one place. */
-static void mix_sums(float *sums, const float *turned, const mixed_columns *by, int64_t K,
+static void mix_sums(float *sums, const float *transposed, const mixed_columns *by, int64_t K,
                      const mixed_rows *in, int64_t place, int64_t first, int64_t n)
 {
     int64_t b = place / in->T, t = place % in->T;
 
     memcpy(sums, by->bias->value + first, (size_t)n * sizeof *sums);
     for (int64_t k = 0; k < K; k++) {
-        const float *x = row_at(in, K, b, t - K + 1 + k), *tap = turned + k * by->columns + first;
+        const float *x = row_at(in, K, b, t - K + 1 + k),
+                    *tap = transposed + k * by->columns + first;
 
         for (int64_t c = 0; x && c < n; c++)
             sums[c] += tap[c] * x[first + c];
@@ -68,7 +69,7 @@ void mix_forward(float *to, const mixed_columns *by, int64_t K, const mixed_rows
     float ones[RUN];
 
     set_ones(ones);
-    turn_taps(scratch, by, K);
+    transpose_taps(scratch, by, K);
 #pragma omp parallel for schedule(static) if (in->B * in->T * by->columns > 8192)
     for (int64_t r = 0; r < in->B * in->T; r++)
         for (int64_t c = 0; c < by->columns; c += RUN) {
@@ -81,7 +82,7 @@ void mix_forward(float *to, const mixed_columns *by, int64_t K, const mixed_rows
 }
 
 /* d of the results becomes that of their sums. */
-static void open_silu(float *d, const float *turned, const mixed_columns *by, int64_t K,
+static void open_silu(float *d, const float *transposed, const mixed_columns *by, int64_t K,
                       const mixed_rows *in)
 {
     const bp_loops *loops = bp_loops_best();
@@ -95,14 +96,14 @@ static void open_silu(float *d, const float *turned, const mixed_columns *by, in
             float sums[RUN], again[RUN], slopes[RUN], unused[RUN];
             float *at = d + r * by->columns + c;
 
-            mix_sums(sums, turned, by, K, in, r, c, n);
+            mix_sums(sums, transposed, by, K, in, r, c, n);
             loops->swiglu_backward(again, slopes, unused, at, sums, ones, n);
             memcpy(at, slopes, (size_t)n * sizeof *at);
         }
 }
 
 /* A row is read by its own place and the next K - 1. */
-static void give_rows(float *dx, int64_t dx_row, const float *d, const float *turned,
+static void give_rows(float *dx, int64_t dx_row, const float *d, const float *transposed,
                       const mixed_columns *by, int64_t K, const mixed_rows *in)
 {
 #pragma omp parallel for schedule(static) if (in->B * in->T * by->columns > 8192)
@@ -111,7 +112,8 @@ static void give_rows(float *dx, int64_t dx_row, const float *d, const float *tu
 
         bp_zero(to, by->columns);
         for (int64_t k = K - 1; k >= 0 && r % in->T + K - 1 - k < in->T; k--) {
-            const float *from = d + (r + K - 1 - k) * by->columns, *tap = turned + k * by->columns;
+            const float *from = d + (r + K - 1 - k) * by->columns,
+                        *tap = transposed + k * by->columns;
 
             for (int64_t c = 0; c < by->columns; c++)
                 to[c] += tap[c] * from[c];
@@ -119,7 +121,7 @@ static void give_rows(float *dx, int64_t dx_row, const float *d, const float *tu
     }
 }
 
-/* Of one column. */
+/* One column. */
 static void give_taps(const mixed_columns *by, const float *d, int64_t K, const mixed_rows *in,
                       int64_t c)
 {
@@ -144,7 +146,7 @@ static void give_taps(const mixed_columns *by, const float *d, int64_t K, const 
 void mix_backward(float *dx, int64_t dx_row, float *d, const mixed_columns *by, int64_t K,
                   const mixed_rows *in, float *scratch)
 {
-    turn_taps(scratch, by, K);
+    transpose_taps(scratch, by, K);
     open_silu(d, scratch, by, K, in);
 #pragma omp parallel for schedule(static)
     for (int64_t c = 0; c < by->columns; c++)

@@ -5,6 +5,7 @@
 #include "nn/transformer/experts_priv.h"
 
 #include <stdio.h>
+#include <string.h>
 
 /* ---- parameters and products ---- */
 
@@ -169,6 +170,18 @@ void experts_forward(layer *self, bp_pass *pass, const saved *kept, const bp_ope
         experts_add_rows(self, branch, work.y, &of, kept->routes.shares);
     }
     pass->scratch->used_bytes = mark;
+}
+
+void experts_assist(layer *self, bp_arena *scratch)
+{
+    size_t mark = scratch->used_bytes;
+    bp_pass none = {.scratch = scratch};
+    saved kept = {.routes = router_alloc(self, scratch, 0)};
+    bp_operand normed = bp_operand_alloc(scratch, self->block.nn->gemm, 0, self->shape.C);
+
+    memset(kept.routes.first, 0, (size_t)(self->shape.experts.count + 1) * sizeof(int32_t));
+    exchange_forward(self, &none, &kept, &normed, NULL);
+    scratch->used_bytes = mark;
 }
 
 /* ---- backward ---- */

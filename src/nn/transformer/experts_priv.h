@@ -65,8 +65,8 @@ void exchange_plan(const layer *self, bp_arena *arena, int64_t rows, bool backwa
 /** branch += what the experts of the rows of `normed` give. */
 void exchange_forward(layer *self, bp_pass *pass, const saved *kept, const bp_operand *normed,
                       float *branch);
-/** Of work->dbranch: gradients of all weights of own experts, work->dshares, and work->norm.dnormed
- * of this rank's rows, which is 0 before. */
+/** From work->dbranch: gradients of all weights of own experts, work->dshares, and
+ * work->norm.dnormed of this rank's rows, which is 0 before. */
 void exchange_backward(layer *self, bp_pass *pass, const saved *kept, const expert_work *work);
 
 #endif

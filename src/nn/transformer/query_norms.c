@@ -29,7 +29,7 @@ static int64_t first_gain(const layer *self, int kind)
     return is_whole(self) ? (kind == Q ? self->first_head : self->first_key) * self->D : 0;
 }
 
-/* Of a head of keys that several ranks have, the first one counts. */
+/* If several ranks have a head of keys, the first of them counts. */
 static bp_part_norm norm_of(const layer *self, const bp_pass *pass, int kind)
 {
     int64_t D = self->D, group = self->shape.H / self->shape.G,

@@ -216,8 +216,17 @@ static void layer_free(bp_block *block)
     bp_free(self);
 }
 
+static void layer_assist(bp_block *block, bp_arena *scratch)
+{
+    layer *self = (layer *)block;
+
+    if (self->experts && experts_travel(self))
+        experts_assist(self, scratch);
+}
+
 static const bp_block_ops OPS = {
     .kind = "transformer_layer",
+    .assist = layer_assist,
     .cache = layer_cache,
     .saved_bytes = layer_saved_bytes,
     .scratch_bytes = layer_scratch_bytes,

@@ -382,6 +382,8 @@ static inline bool experts_travel(const layer *self)
 /** branch[rows][C] = what the experts of the rows of `normed` give. */
 void experts_forward(layer *self, bp_pass *pass, const saved *kept, const bp_operand *normed,
                      float *branch);
+/** bp_block_ops.assist, of a layer whose experts are on several ranks. */
+void experts_assist(layer *self, bp_arena *scratch);
 /** As the MLP's; `balance`: gradients of the item, of own rows; NULL: there is none. */
 void experts_backward(layer *self, bp_pass *pass, const saved *kept, const float *dout, float *dh,
                       const float *balance);
@@ -390,7 +392,7 @@ void experts_backward(layer *self, bp_pass *pass, const saved *kept, const float
 routing router_alloc(const layer *self, bp_arena *arena, int64_t rows);
 /** Shares of the rows, and their order by experts. Collective: no. */
 void router_forward(const layer *self, const routing *routes, const bp_operand *normed);
-/** dlogits[rows][E] of dshares, and of dP[E] that each share before the choice counts, but for
+/** dlogits[rows][E] of dshares, and of dP[E] that each share before the choice counts, except for
  * rows of padding; dP NULL: nothing. */
 void router_backward(const layer *self, const bp_pass *pass, const saved *kept, float *dlogits,
                      const float *dshares, const float *dP);

@@ -38,7 +38,7 @@ void run_owner_text(char *out, size_t out_bytes, const run_owner *owner);
  * too long. */
 bool run_command(char *const argv[], char *out, size_t out_bytes, int *status, double seconds);
 /* What squeue says of a job, within `seconds`. UNKNOWN: there is no squeue, it did not answer, or
- * `job` is no number; GONE: it does not list the job. */
+ * `job` is not a number; GONE: it does not list the job. */
 typedef struct run_queue_state {
     char state[32], reason[96]; /* "PENDING", "Resources" */
 } run_queue_state;

@@ -175,7 +175,7 @@ static bool has_ended(const char *state)
     return is_among(state, ended);
 }
 
-/* Lines "JOB STATE REASON". A task of an array may bear the array's own number: then squeue lists
+/* Lines "JOB STATE REASON". A task of an array may have the array's own number. Then squeue lists
  * all of its tasks, each with the number that is its own. If the job has several lines, one that
  * lives counts. */
 static run_queue find_job(run_queue_state *out, char *text, const char *job)

@@ -46,7 +46,7 @@ bp_err bp_probe_ground(char **out, const char *folder)
     *out = NULL;
     if (!bp_path_is_dir(folder))
         err = BP_FAIL(BP_ERR_CREATE, "run.not_a_folder",
-                      "it is no folder: at %s; use another run.dir", folder);
+                      "it is not a folder: at %s; use another run.dir", folder);
     if (err != BP_OK)
         return err;
     *out = bp_sprintf("%s/.bagpipe-doctor-%s", folder, token);
@@ -131,9 +131,9 @@ static const struct kind {
      "use another run.dir"},
     {0xfe534d42, "smb2", "names and locks are not those of a POSIX file system",
      "use another run.dir"},
-    {0x01021994, "tmpfs", "it is memory: gone when the host is, and seen by one host alone",
+    {0x01021994, "tmpfs", "it is memory: gone when the host is, and seen only by one host",
      "use a run.dir on a disk that all hosts see"},
-    {0x858458f6, "ramfs", "it is memory: gone when the host is, and seen by one host alone",
+    {0x858458f6, "ramfs", "it is memory: gone when the host is, and seen only by one host",
      "use a run.dir on a disk that all hosts see"},
     {0x794c7630, "overlay", "a container's own layer is gone with the container",
      "use a run.dir on a mounted volume"},

@@ -126,7 +126,7 @@ static bp_err read_state(bp_history *history)
 
     if (err == BP_ERR_INPUT && bp_path_exists(history->folder))
         err = BP_FAIL(BP_ERR_FORMAT, "run.no_record",
-                      "this is no run, it has no run.json: at %s; name the run.dir of "
+                      "this is not a run, it has no run.json: at %s; name the run.dir of "
                       "pretrain or ensemble",
                       history->folder);
     else if (err == BP_ERR_INPUT)
@@ -151,19 +151,19 @@ static bp_err read_state(bp_history *history)
     return err;
 }
 
-/* Of an ensemble's keys those that its members run with, with their values, and its own: it has
+/* From an ensemble's keys, those that its members run with, with their values, and its own: it has
  * keys for members of all kinds. */
 static bp_err take_members_keys(run_pairs *pairs, const bp_history *history)
 {
     const bp_path members = bp_path_in(history->folder, "members");
     const bp_path first = bp_path_in(members.text, history->curves[0].name);
     run_pairs of_member = {0};
-    bp_err err = run_pairs_read(&of_member, first.text);
+    bp_err err = bp_run_pairs_read(&of_member, first.text);
     int64_t kept = 0;
 
     for (int64_t k = 0; of_member.count > 0 && k < pairs->count; k++) {
         char *key = pairs->texts[2 * k], *own = pairs->texts[2 * k + 1];
-        const char *value = run_pairs_find(&of_member, key);
+        const char *value = bp_run_pairs_find(&of_member, key);
         bool is_own = strncmp(key, "run.", 4) == 0 || strncmp(key, "ensemble.", 9) == 0;
 
         if (!is_own && !value) {
@@ -180,7 +180,7 @@ static bp_err take_members_keys(run_pairs *pairs, const bp_history *history)
     }
     if (of_member.count > 0)
         pairs->count = kept;
-    run_pairs_clear(&of_member);
+    bp_run_pairs_clear(&of_member);
     return err;
 }
 
@@ -194,7 +194,7 @@ bp_err bp_history_read(bp_history *out, const char *folder)
     if (err == BP_OK)
         err = read_curves(out);
     if (err == BP_OK)
-        err = run_pairs_read(&pairs, folder);
+        err = bp_run_pairs_read(&pairs, folder);
     if (err == BP_OK && out->curve_count > 1)
         err = take_members_keys(&pairs, out);
     out->pairs = pairs.texts;
@@ -212,7 +212,7 @@ void bp_history_clear(bp_history *history)
     }
     bp_free(history->curves);
     bp_free(history->state);
-    run_pairs_clear(&pairs);
+    bp_run_pairs_clear(&pairs);
     *history = (bp_history){.folder = NULL};
 }
 
@@ -222,7 +222,7 @@ const char *bp_history_key(const bp_history *history, const char *key)
 {
     const run_pairs pairs = {.texts = history->pairs, .count = history->pair_count};
 
-    return run_pairs_find(&pairs, key);
+    return bp_run_pairs_find(&pairs, key);
 }
 
 static bool differs(const char *key, const bp_history *runs, int64_t count)

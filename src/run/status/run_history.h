@@ -42,7 +42,7 @@ typedef struct bp_history {
 
 /** Read a run of pretrain or ensemble, or a folder with members. Clear after an error too.
  *
- * Errors:     BP_ERR_INPUT there is no such folder; BP_ERR_FORMAT it is no run, or one of a job
+ * Errors:     BP_ERR_INPUT there is no such folder; BP_ERR_FORMAT it is not a run, or one of a job
  *             that trains nothing, or run.json is damaged; BP_ERR_DENIED, BP_ERR_IO, BP_ERR_SYSTEM.
  */
 bp_err bp_history_read(bp_history *out, const char *folder);

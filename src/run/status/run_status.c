@@ -188,9 +188,9 @@ static void put_training(const reading *self)
             step = reported > commit ? reported : commit, steps;
     run_pairs pairs;
 
-    (void)run_pairs_read(&pairs, self->folder); /* it is reported without them */
+    (void)bp_run_pairs_read(&pairs, self->folder); /* it is reported without them */
     steps = run_steps(self->record, &pairs);
-    run_pairs_clear(&pairs);
+    bp_run_pairs_clear(&pairs);
     set_integer(self->out, "step", step);
     set_integer(self->out, "steps", steps);
     if (steps > 0)
@@ -379,7 +379,7 @@ static bp_err read_run(reading *self, const char *path)
     return err;
 }
 
-/* Members that jobs of their own train (ensemble.only) are in a folder that is no run yet; and a
+/* Members that jobs of their own train (ensemble.only) are in a folder that is not a run yet; and a
  * job takes the lock before it writes what it is. */
 static bp_err read_without_record(reading *self)
 {
@@ -440,7 +440,7 @@ bp_err bp_run_status_read(json_t **out, const char *folder, double watch_seconds
         return bp_fail_errno(BP_ERR_IO, "can't look at", folder);
     if (!S_ISDIR(status.st_mode))
         return BP_FAIL(BP_ERR_INPUT, "run.missing",
-                       "it is no folder: at %s; name the run.dir of a job", folder);
+                       "it is not a folder: at %s; name the run.dir of a job", folder);
     status_watch_begin(&watch, folder);
     err =
         each_member(folder, &watch, begin_watch); /* all are seen before the first is waited for */

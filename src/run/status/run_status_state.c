@@ -35,7 +35,7 @@ static void add_after_finish(bp_buffer *out, const json_t *status, const bp_run_
         bp_buffer_printf(out, "nothing: %s%s%s", job->results[0], run, job->results[1]);
 }
 
-/* What is done before the same command is of use: nothing after a stop. */
+/* What has to be done before the same command helps: nothing after a stop. */
 static void add_remedy(bp_buffer *out, const json_t *status)
 {
     const char *job = text_of(status, "slurm_job"), *host = text_of(status, "host");
@@ -52,13 +52,13 @@ static void add_remedy(bp_buffer *out, const json_t *status)
     } else if (says(status, "state", "failed")) {
         bp_buffer_printf(out, "do what the message says, then ");
     } else if (says(status, "state", "dead")) {
-        if (says(status, "message", "")) /* a SIGKILL leaves no word of ours */
+        if (says(status, "message", "")) /* SIGKILL leaves no message of ours */
             bp_buffer_printf(out, "it died without a word, as by kill -9 or for lack of memory: ");
         if (job[0] != '\0')
             bp_buffer_printf(out, "'sacct -j %.40s -o JobID,State,ExitCode,MaxRSS'", job);
         else
             bp_buffer_printf(out, "dmesg%s%.100s", host[0] != '\0' ? " on " : "", host);
-        bp_buffer_printf(out, " and what the launcher printed may tell; then ");
+        bp_buffer_printf(out, " and what the launcher printed may say why; then ");
     }
 }
 

@@ -62,7 +62,7 @@ bool run_words_begin(const char *folder, int start)
     bytes = snprintf(kept_path, sizeof kept_path, "%s/" NAME, folder);
     kept_start = start;
     if (bytes < 0 || (size_t)bytes >= sizeof kept_path)
-        kept_path[0] = '\0'; /* so long a name is of no use to anybody */
+        kept_path[0] = '\0'; /* too long to be of use */
     else
         bp_err_set_witness(run_words_keep);
     return kept_path[0] != '\0';

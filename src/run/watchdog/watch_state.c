@@ -13,7 +13,7 @@
 #define FIT_FACTOR       240.0 /* a single eigenvalue problem may take hours */
 #define COMMIT_FACTOR    4.0   /* of the longest commit so far, and twice spec.seconds */
 #define LEAP_HEARTBEATS  2.0
-#define FRESH_HEARTBEATS 5.0 /* what a rank said so long ago is still believed */
+#define FRESH_HEARTBEATS 5.0 /* what a rank said that long ago is still believed */
 #define SLOW_STEPS       20
 #define SLOW_RATIO       1.5
 
@@ -254,7 +254,7 @@ static bool is_fresh(const bp_watch *watch, const rank_state *rank)
     return watch->clock.now - rank->heard_at < FRESH_HEARTBEATS * watch->spec.heartbeat_seconds;
 }
 
-/* Of ranks with the same reason, the one that stopped first. */
+/* Among ranks with the same reason, the one that stopped first. */
 static void accuse(bp_watch_diagnosis *out, bool *found, int rank, bp_watch_reason reason,
                    double seconds)
 {

@@ -88,7 +88,7 @@ int64_t bp_watchdog_lock_number(const char *run_dir)
     return owner.epoch;
 }
 
-/* Rank 0 asks its lock. Others speak where rank 0 hangs, perhaps for so long that another
+/* Rank 0 asks its lock. Others speak where rank 0 hangs, perhaps so long that another
  * job has taken the folder. */
 static bool may_write(watchdog *self)
 {

@@ -251,7 +251,7 @@ static void check_ranks(watchdog *self, double now)
     }
 }
 
-static void tick(watchdog *self, double now)
+static void send_and_check(watchdog *self, double now)
 {
     watchdog_heartbeat(self);
     if (watchdog_launcher_is_gone(&self->launcher)) {
@@ -290,7 +290,7 @@ void *watchdog_run(void *argument)
         if (now >= next) {
             next = now + self->heartbeat_seconds;
             if (!atomic_load(&self->exits))
-                tick(self, now);
+                send_and_check(self, now);
             else if (self->speaks && self->diagnosis.cause == NO_PROGRESS)
                 order_all(self); /* again: datagrams get lost */
         }

@@ -301,8 +301,8 @@ static bp_err ends_blank(bp_documents *documents, documents_span *line, bool *en
     return err;
 }
 
-/* The line of the other file; both end together, but for blank lines at the end of one. *source is
- * not found then. */
+/* The line of the other file; both end together, except for blank lines at the end of one. *source
+ * is not found then. */
 static bp_err next_target(bp_documents *documents, documents_span *source, documents_span *line)
 {
     bp_documents *target = documents->target;

@@ -48,13 +48,13 @@ bp_err bp_jsonl_parse(bp_text_record *record, const char *line, size_t bytes);
 /** Find the columns by the names in a table's first line. Errors: BP_ERR_FORMAT one is missing, or
  * is there twice. */
 bp_err bp_tsv_head(bp_text_record *record, const char *line, size_t bytes);
-/** Errors: BP_ERR_FORMAT more or fewer fields than columns, a value that is no number, a label or
- * id that is no UTF-8, has a zero byte or is too long. */
+/** Errors: BP_ERR_FORMAT more or fewer fields than columns, a value that is not a number, a label
+ * or id that is not UTF-8, has a zero byte or is too long. */
 bp_err bp_tsv_parse(bp_text_record *record, const char *line, size_t bytes);
 
 /** A word and its tag, the first and the last field of a line; the word goes to the end of
  * `joined`, after a space if it is not the first. Errors: BP_ERR_FORMAT there is one field (but
- * no_tags); the tag is no UTF-8, has a zero byte or is too long. */
+ * no_tags); the tag is not UTF-8, has a zero byte or is too long. */
 bp_err bp_conll_add(bp_text_record *record, const char *line, size_t bytes);
 
 /** Two texts one after the other. Errors: BP_ERR_FORMAT one of them is empty or white space. */

@@ -27,7 +27,7 @@ bp_err bp_sentences_of(bp_sentences *out, const char *name)
 
 /* ---- characters ---- */
 
-/* The character at text[at], at < bytes; a byte that is no UTF-8 is one of no class. */
+/* The character at text[at], at < bytes; a byte that is not UTF-8 is one of no class. */
 static uint32_t character(const uint8_t *text, size_t bytes, size_t at, size_t *length)
 {
     uint32_t code_point = 0;

@@ -65,7 +65,7 @@ typedef enum bp_text_format {
     BP_TEXT_JSONL, /* "jsonl": an object a line with text, `id` and label fields; blank lines as
                       above */
     /* of tasks, whose documents hold several texts: */
-    BP_TEXT_PAIRS, /* "pairs": two files, a text of each a line; two blank lines are no pair */
+    BP_TEXT_PAIRS, /* "pairs": two files, a text of each a line; two blank lines are not a pair */
     BP_TEXT_TSV,   /* "tsv": a table; its first line names the columns; empty lines as above */
     BP_TEXT_CONLL, /* "conll": a word a line, its tag after it; lines without a word end documents
                       (conll.h: marks of documents too; comments are left out) */
@@ -182,7 +182,7 @@ bp_err bp_documents_open(bp_documents **out, const char *const *paths, int count
 /** The next piece of this share; piece->text is NULL after the last. With keep_bad what is wrong
  * within a line (jsonl, tsv, pairs), a sentence (conll) or a question (squad) is no error.
  *
- * A byte order mark at the start of a file is no text. An empty file is a document without text
+ * A byte order mark at the start of a file is not text. An empty file is a document without text
  * (BP_TEXT_FILE without a separator). A jsonl line is parsed, and its faults are found, only by the
  * share that it falls to. Errors: those of bp_text_source; BP_ERR_FORMAT, with file and line: no
  * JSON object, invalid UTF-8, the text missing or no string, `id` or a label neither string,

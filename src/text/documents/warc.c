@@ -1,5 +1,6 @@
 /* Records of WARC files (ISO 28500): Common Crawl's WET files keep the text of a page as a record
- * of the type conversion. Each record has lines "Name: value", an empty line, and so many bytes. */
+ * of the type conversion. Each record has lines "Name: value", an empty line, and that many bytes.
+ */
 #include "text/documents/documents_priv.h"
 
 #include "base/mem.h"

@@ -180,7 +180,7 @@ static bp_err replace(const bp_decode_step *step, bp_regex_work *work, const cha
     bp_buffer made = {0};
     bp_err err = BP_OK;
 
-    /* bytes that are no UTF-8 are no regular expression's */
+    /* bytes that are not UTF-8 are no regular expression's */
     if (step->regex && bp_scan_valid((const uint8_t *)text, bytes) != bytes)
         bp_buffer_add(&made, text, bytes);
     else

@@ -41,7 +41,7 @@ bp_err bp_load_text(char **out, const json_t *object, const char *key, const cha
     const json_t *value = json_object_get(object, key);
 
     if (!json_is_string(value))
-        return BP_FAIL(BP_ERR_FORMAT, "tokenizer.bad_component", "\"%s\" of %s is no text: at %s",
+        return BP_FAIL(BP_ERR_FORMAT, "tokenizer.bad_component", "\"%s\" of %s is not text: at %s",
                        key, bp_load_string(object, "type"), name);
     *out = bp_strdup(json_string_value(value));
     return BP_OK;
@@ -95,7 +95,7 @@ static bp_err add_all(const json_t *json, const char *key, bp_load_add *add, voi
         return add(context, json, type, name);
     if (!json_is_array(list))
         return BP_FAIL(BP_ERR_FORMAT, "tokenizer.bad_component",
-                       "\"%s\" of Sequence is no list: at %s", key, name);
+                       "\"%s\" of Sequence is not a list: at %s", key, name);
     json_array_foreach(list, k, part)
     {
         bp_err err = add_all(part, key, add, context, name, count);

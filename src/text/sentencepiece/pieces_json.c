@@ -20,7 +20,7 @@ typedef struct making {
     const char *name;
     json_t *vocab; /* {token: id} */
     json_t *added;
-    json_t *scores, *hidden, *symbols; /* [ids] but for scores */
+    json_t *scores, *hidden, *symbols; /* [ids] except for scores */
     json_t *keep;                      /* texts of symbols */
     int64_t unknown, before;           /* its id; how many tokens precede the pieces */
     bool has_bytes;
@@ -29,14 +29,9 @@ typedef struct making {
 
 static json_t *added_json(const char *text, int64_t id, bool special)
 {
-    json_t *token =
-        json_pack("{s:I, s:s, s:b, s:b, s:b, s:b, s:b}", "id", (json_int_t)id, "content", text,
-                  "single_word", 0, "lstrip", strcmp(text, "<mask>") == 0, "rstrip", 0,
-                  "normalized", 0, "special", (int)special);
-
-    if (!special)
-        (void)json_object_set_new(token, BP_OURS, json_true());
-    return token;
+    return json_pack("{s:I, s:s, s:b, s:b, s:b, s:b, s:b}", "id", (json_int_t)id, "content", text,
+                     "single_word", 0, "lstrip", strcmp(text, "<mask>") == 0, "rstrip", 0,
+                     "normalized", 0, "special", (int)special);
 }
 
 static bp_err add_token(making *m, const char *text, double score)
@@ -71,6 +66,11 @@ static double score_of(const making *m, const bp_sentencepiece_piece *piece)
     return (double)((float)strlen(piece->text) * m->highest) - 0.1;
 }
 
+static bool is_named(const making *m, const bp_sentencepiece_piece *piece)
+{
+    return m->as->named && strncmp(piece->text, m->as->named, strlen(m->as->named)) == 0;
+}
+
 static bp_err add_piece(making *m, const bp_sentencepiece_piece *piece)
 {
     json_int_t id = (json_int_t)json_object_size(m->vocab);
@@ -80,10 +80,12 @@ static bp_err add_piece(making *m, const bp_sentencepiece_piece *piece)
     case BP_PIECE_CONTROL:
         if (piece->type == BP_PIECE_UNKNOWN)
             m->unknown = id;
-        (void)json_array_append_new(m->added, added_json(piece->text, id, true));
+        (void)json_array_append_new(m->added, added_json(piece->text, id, !is_named(m, piece)));
         break;
     case BP_PIECE_USER_DEFINED:
         (void)json_array_append_new(m->added, added_json(piece->text, id, false));
+        (void)json_object_set_new(json_array_get(m->added, json_array_size(m->added) - 1), BP_OURS,
+                                  json_true());
         (void)json_array_append_new(m->symbols, json_integer(id));
         (void)json_array_append_new(m->keep, json_string(piece->text));
         break;

@@ -54,12 +54,20 @@ bp_err bp_sentencepiece_load(bp_sentencepiece *out, const char *path);
 bp_err bp_sentencepiece_parse(bp_sentencepiece *out, const void *data, size_t bytes,
                               const char *name);
 
+/** Give the pieces the ids of a vocab.json, {"piece": id}; tokens of it that are no pieces are in
+ * no text, but for <unk>, </s>, <pad> and languages, ">>fra<<". *lost: ordinary pieces without an
+ * id, which go.
+ *
+ * Errors: BP_ERR_FORMAT ids that are no numbering, and those of bp_json_load; the model stays. */
+bp_err bp_sentencepiece_number(bp_sentencepiece *model, const char *path, int64_t *lost);
+
 /** What the class of a model's tokenizer does with the pieces. {0}: nothing. */
 typedef struct bp_sentencepiece_class {
     const char *const *before; /* tokens of ids before those of the pieces; ended by NULL */
     int64_t from;              /* the first piece that follows them: those before it go */
     const char *const *after;  /* tokens after the pieces */
     const char *begin, *end;   /* what is put around a text; NULL: nothing */
+    const char *named; /* control pieces that begin so are found in texts (">>"); NULL: none are */
 } bp_sentencepiece_class;
 
 /** The tokenizer.json of a model. Free with bp_free(). Errors: BP_ERR_FORMAT pieces that cannot be:

@@ -426,7 +426,7 @@ static void encode_characters(bp_encoder *encoder, const uint8_t *text, size_t b
         uint32_t code_point;
         size_t length = bp_utf8_decode(text + at, bytes - at, &code_point);
 
-        length = length == 0 ? 1 : length; /* an invalid byte is no token's name: <unk> */
+        length = length == 0 ? 1 : length; /* an invalid byte is not a token's name: <unk> */
         append_named(encoder, text + at, length, ids);
         at += length;
     }

@@ -16,7 +16,7 @@ static bp_ends ids_of(const json_t *value, int64_t vocab_size)
     return ids;
 }
 
-/* Of words' lists of tokens those that are one token. */
+/* From words' lists of tokens, those that are one token. */
 static bp_ends single_words(const json_t *words, int64_t vocab_size)
 {
     bp_ends ids = {0};

@@ -263,7 +263,7 @@ static bp_err list_to_vocab(const json_t *list, json_t **vocab, const char *name
 
         if (json_array_size(row) != 2 || !json_is_string(token) || !json_is_number(score))
             return BP_FAIL(BP_ERR_FORMAT, "vocabulary.bad_piece",
-                           "piece %zu is no token with its score: at %s", k, name);
+                           "piece %zu is not a token with its score: at %s", k, name);
         if (!isfinite(json_number_value(score)))
             return BP_FAIL(BP_ERR_FORMAT, "vocabulary.bad_piece",
                            "the score of piece %zu, \"%s\", is %g: at %s", k,

@@ -69,7 +69,7 @@ static void read_name(statement *out, const folder *self, int file, const char *
     id = name ? bp_tokenizer_id(self->tokenizer, name, json_string_length(value)) : -1;
     if (name && id < 0) {
         out->lacks = true;
-        bp_buffer_printf(self->said, "%s%s says %s, which is no token",
+        bp_buffer_printf(self->said, "%s%s says %s, which is not a token",
                          self->said->bytes > 0 ? ", " : "", NAMES[file], name);
     }
     if (id < 0 && !json_is_null(value))

@@ -79,6 +79,11 @@ bool bp_tokenizer_keeps_bytes(const bp_tokenizer *tokenizer)
     return keeps && (pipeline || tokenizer->kind == BP_KIND_BPE);
 }
 
+const char *bp_tokenizer_word_end(const bp_tokenizer *tokenizer)
+{
+    return tokenizer->pipeline ? tokenizer->pipeline->pieces.suffix : NULL;
+}
+
 const char *bp_tokenizer_kind(const bp_tokenizer *tokenizer)
 {
     static const char *const names[] = {"bpe", "word", "char", "unigram", "wordpiece"};

@@ -69,6 +69,8 @@ int64_t bp_tokenizer_unk(const bp_tokenizer *tokenizer);  /* BP_ROLE_UNKNOWN */
 bool bp_tokenizer_keeps_bytes(const bp_tokenizer *tokenizer);
 /** What its normalizer takes away, so that the ids do not spell the text (bp_normalizer_loses). */
 const char *bp_tokenizer_loses(const bp_tokenizer *tokenizer);
+/** What names of tokens that end a word end with, such as "</w>"; NULL: blanks begin tokens. */
+const char *bp_tokenizer_word_end(const bp_tokenizer *tokenizer);
 /** "bpe", "word", "char", "unigram", "wordpiece". */
 const char *bp_tokenizer_kind(const bp_tokenizer *tokenizer);
 
@@ -126,7 +128,8 @@ void bp_tokenizer_take_config(bp_tokenizer *tokenizer, const json_t *config);
 /** What those files do not agree on, of bos (k 0) and of eod (k 1), for a warning; NULL: they
  * agree. Borrowed. */
 const char *bp_tokenizer_disagreement(const bp_tokenizer *tokenizer, int k);
-/** A file of that folder which is no JSON object, and says nothing therefore; NULL: there is none.
+/** A file of that folder which is not a JSON object, and says nothing therefore; NULL: there is
+ * none.
  */
 const char *bp_tokenizer_unread(const bp_tokenizer *tokenizer);
 /** {"pad": id, ...} of the roles that there are, for a checkpoint's state; NULL: there is none but

@@ -45,7 +45,7 @@ struct bp_tokenizer {
     int before_count; /* how many it puts there */
     bool has_end;     /* it puts one after it too */
     char *disagreement[BP_DISAGREEMENTS];
-    const char *unread; /* name of a file beside it that is no JSON object; NULL: none is */
+    const char *unread; /* name of a file beside it that is not a JSON object; NULL: none is */
     struct bp_pipeline *pipeline; /* NULL: byte-level BPE with GPT-2's pattern, words, characters */
     bool framed;                  /* its post-processor was put back */
     bool truncates, pads;         /* its file asks for it: ignored */
@@ -62,8 +62,8 @@ bp_err bp_tokenizer_add(bp_tokenizer *tokenizer, const char *name, size_t bytes)
 /** Name the special token that is already in the vocabulary. Errors: BP_ERR_SYSTEM. */
 bp_err bp_tokenizer_add_special(bp_tokenizer *tokenizer, int64_t id);
 
-/** All tokens are there: check them, take the merges (bp_alloc, even on failure; NULL but for bpe),
- * find <|endoftext|> and <unk>, make the hash.
+/** All tokens are there: check them, take the merges (bp_alloc, even on failure; NULL except for
+ * bpe), find <|endoftext|> and <unk>, make the hash.
  *
  * Errors: BP_ERR_FORMAT, `name` in the message; BP_ERR_SYSTEM.
  */

@@ -24,7 +24,7 @@ bp_err bp_read_merges(bp_tokenizer *tokenizer, const json_t *merges, bp_merge **
                       const char *name);
 
 /** The merge "left right" whose space is at text[split]. Errors: BP_ERR_FORMAT a part or the
- * result is no token; BP_ERR_SYSTEM. */
+ * result is not a token; BP_ERR_SYSTEM. */
 bp_err bp_read_merge(const bp_tokenizer *tokenizer, bp_merge *out, const char *text, size_t bytes,
                      size_t split);
 

@@ -14,8 +14,8 @@
 #define BP_UNIGRAM_MARK_CODE    0x2581u
 #define BP_UNIGRAM_LONGEST      16      /* characters of a piece */
 #define BP_UNIGRAM_SEEDS        1000000 /* pieces at the start */
-#define BP_UNIGRAM_SEED_SHARE   8    /* of text whose words hardly repeat: so many times the size */
-#define BP_UNIGRAM_WORD         1000 /* characters of a word: longer ones are cut */
+#define BP_UNIGRAM_SEED_SHARE   8       /* of text whose words hardly repeat: times the size */
+#define BP_UNIGRAM_WORD         1000    /* characters of a word: longer ones are cut */
 
 /* Pieces with their scores: first expected counts, then natural logarithms of probabilities. */
 typedef struct bp_unigrams {

@@ -196,7 +196,7 @@ static void fill_text(suffixes *self, const bp_strmap *words, const bp_strmap *l
 }
 
 /* Suffixes are compared so far: pieces are shorter, so the order of what follows does not matter
- * but for ties, and a text of one repeated word takes no longer than another. */
+ * except for ties, and a text of one repeated word takes no longer than another. */
 #define DEPTH 64
 _Static_assert(DEPTH > BP_UNIGRAM_LONGEST + 1, "pieces, with the end of their word");
 

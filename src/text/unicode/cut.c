@@ -43,7 +43,7 @@ static size_t decode_before(const uint8_t *text, size_t end, uint32_t *code_poin
     return 0;
 }
 
-/* A piece of the pattern holds characters of one class, but for a space at its start and the
+/* A piece of the pattern holds characters of one class, except for a space at its start and the
  * apostrophe of a contraction. */
 static size_t cut_between_classes(const uint8_t *text, size_t bytes)
 {

@@ -1,5 +1,5 @@
 /* Invalid bytes of a text, hidden as characters while the text is normalized and cut: each becomes
- * one of 128 characters of a block that is not assigned. Such a character is no letter, number,
+ * one of 128 characters of a block that is not assigned. Such a character is not a letter, number,
  * White_Space or punctuation, and no form, case or map changes it.
  */
 #ifndef BP_TEXT_UNICODE_INVALID_BYTES_H

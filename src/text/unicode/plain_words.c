@@ -6,7 +6,7 @@
 
 #include <utf8proc.h>
 
-/* Of ASCII: 0 it is left out, 1 it is white space, else what it becomes. */
+/* For each ASCII character: 0 it is left out, 1 it is white space, else what it becomes. */
 static uint8_t ascii_of(uint8_t c)
 {
     if (c >= 'A' && c <= 'Z')

@@ -118,7 +118,7 @@ static size_t number(const uint8_t *classes, const uint8_t *text, const uint8_t 
     return (size_t)(p - text);
 }
 
-/* Characters that are no letter, number or White_Space, and the newlines after them. */
+/* Characters that are not a letter, number or White_Space, and the newlines after them. */
 static size_t symbols(const uint8_t *classes, const uint8_t *text, size_t before,
                       const uint8_t *end)
 {

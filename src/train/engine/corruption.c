@@ -128,7 +128,7 @@ static void find_culprit(bp_corruption *out, const bp_mesh *mesh, const bp_netwo
                          chooser chosen, MPI_Comm axis)
 {
     int size = bp_comm_size(axis);
-    vote own = {.rank = mesh->rank}, *votes = bp_alloc("damage", size, sizeof *votes);
+    vote own = {.rank = mesh->rank}, *votes = bp_alloc("corruption", size, sizeof *votes);
     bool found = false;
 
     bp_host_name(own.host, sizeof own.host);

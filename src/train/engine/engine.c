@@ -103,7 +103,7 @@ static bp_err build(bp_engine *engine)
                                           bp_engine_chunks(&engine->spec, mesh->pipelines));
     if (err != BP_OK)
         return err;
-    bp_network_lay_out(engine->network, (int64_t)BP_NORM_BLOCK * mesh->datas);
+    bp_network_lay_out(engine->network, BP_NORM_BLOCK);
     if (engine->spec.tree)
         bp_network_part_sources(engine->network);
     bp_spectral_new(&engine->spectral, mesh, engine->network, &engine->shape, engine->spec.seed);

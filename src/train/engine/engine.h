@@ -112,14 +112,16 @@ void bp_engine_evaluate(bp_engine *engine, const bp_evaluation *of, double loss_
 bp_network *bp_engine_network(bp_engine *engine);
 
 /** Slices of the state (parameters, moments, what blocks carry), for bp_checkpoint_save (they tile
- * every tensor over all ranks of mesh->member) or to load into (all that this rank needs). Not
+ * every tensor over all ranks of mesh->member) or to load into (what this rank owns). Not
  * collective, but it waits for what other ranks still send: all data ranks have finished the same
  * steps. Owns: the list is the caller's (bp_free); its data are in the engine and hold until the
  * next step. */
 bp_slice *bp_engine_slices_to_save(bp_engine *engine, int64_t *count);
 bp_slice *bp_engine_slices_to_load(bp_engine *engine, bp_load what, int64_t *count);
-/** Values were loaded into all of bp_engine_slices_to_load: copies are made again. Like initial
- * values, they are guarded from here on. Local. */
+bool bp_engine_loads(const bp_group *group, bp_load what); /* whether any of it is loaded. Local. */
+/** Values were loaded into all of bp_engine_slices_to_load, which are this data rank's shards: they
+ * are gathered, and copies are made again. Like initial values, they are guarded from here on.
+ * Collective over mesh->data. */
 void bp_engine_loaded(bp_engine *engine);
 
 #endif

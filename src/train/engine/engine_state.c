@@ -73,6 +73,11 @@ bp_slice *bp_engine_slices_to_save(bp_engine *engine, int64_t *count)
     return slices;
 }
 
+bool bp_engine_loads(const bp_group *group, bp_load what)
+{
+    return what == BP_LOAD_STATE || !(group->passing || (what == BP_LOAD_BASE && group->added));
+}
+
 bp_slice *bp_engine_slices_to_load(bp_engine *engine, bp_load what, int64_t *count)
 {
     int64_t capacity = slice_capacity(engine);
@@ -82,10 +87,12 @@ bp_slice *bp_engine_slices_to_load(bp_engine *engine, bp_load what, int64_t *cou
     *count = 0;
     for (int g = 0; g < engine->network->group_count; g++) {
         const bp_group *group = &engine->network->groups[g];
+        int64_t first, shard;
 
-        if (what == BP_LOAD_STATE || !(group->passing || (what == BP_LOAD_BASE && group->added)))
-            bp_network_slices(engine->network, g, "", engine->values + group->place, 0,
-                              group->floats, slices, count, capacity);
+        bp_optimizer_shard(engine->mesh, group, &first, &shard);
+        if (bp_engine_loads(group, what))
+            bp_network_slices(engine->network, g, "", engine->values + group->place + first, first,
+                              shard, slices, count, capacity);
     }
     if (what == BP_LOAD_STATE) {
         moment_slices(engine, false, slices, count, capacity);
@@ -99,6 +106,9 @@ void bp_engine_loaded(bp_engine *engine)
 {
     int64_t carried = engine_carried_floats(engine);
 
+    for (int g = 0; g < engine->network->group_count; g++)
+        bp_optimizer_gather(&engine->optimizer, engine->values, g);
+    engine_end_gathers(engine);
     bp_inject_loaded(engine->network, engine->values);
     if (carried > 0) /* whichever parity the next step reads */
         memcpy(engine->carried + carried, engine->carried, (size_t)carried * sizeof(float));

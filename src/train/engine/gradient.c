@@ -17,11 +17,12 @@ int64_t bp_gradient_scratch(const bp_mesh *mesh, const bp_network *network)
 
     for (int g = 0; g < network->group_count; g++) {
         const bp_group *group = &network->groups[g];
-        int64_t padded = group->frozen ? 0 : group->padded;
+        int64_t blocks = group->frozen ? 0 : group->padded / BP_NORM_BLOCK;
         int holders = bp_optimizer_holders(mesh, group);
-        int64_t reduce = bp_reduce_scatter_scratch(padded, holders), shard = padded / holders;
+        int64_t reduce = bp_reduce_scatter_scratch(blocks, holders) * BP_NORM_BLOCK;
+        int64_t shard = bp_shard_count(blocks, 0, holders) * BP_NORM_BLOCK;
         /* two lists of float64, of experts those of all ranks */
-        int64_t sums = 2 * 2 * (padded * (mesh->datas / holders) / BP_NORM_BLOCK + 1);
+        int64_t sums = 2 * 2 * (blocks * (mesh->datas / holders) + 1);
 
         most = reduce > most ? reduce : most;
         most = shard > most ? shard : most;
@@ -74,19 +75,15 @@ static bool is_first_copy(const bp_network *network, int g)
     return k == g;
 }
 
-/* Neighbours first where they are a power of two, else one after the other: as bp_reduce_scatter.
- */
+/* Neighbours first: as bp_reduce_scatter. */
 static void sum_sources(const bp_group *group, float *sum)
 {
     int n = group->sources;
-    bool halves = (n & (n - 1)) == 0;
 
-    for (int step = 1; halves && step < n; step *= 2)
-        for (int s = 0; s < n; s += 2 * step)
+    for (int step = 1; step < n; step *= 2)
+        for (int s = 0; s + step < n; s += 2 * step)
             bp_add(sum + s * group->source_floats, sum + (s + step) * group->source_floats,
                    group->padded);
-    for (int s = 1; !halves && s < n; s++)
-        bp_add(sum, sum + s * group->source_floats, group->padded);
 }
 
 void bp_gradient_start(bp_reduction *reduction, int g)
@@ -94,16 +91,17 @@ void bp_gradient_start(bp_reduction *reduction, int g)
     const bp_group *group = &reduction->network->groups[g];
     bool of_holders = group->sources > 1;
     float *sum = reduction->gradients + group->place;
+    int64_t blocks = group->padded / BP_NORM_BLOCK;
 
     if (group->source_floats > 0)
         sum_sources(group, sum);
     if (!group->frozen)
-        reduction->job = bp_async_reduce_scatter(reduction->async, sum, group->padded,
+        reduction->job = bp_async_reduce_scatter(reduction->async, sum, blocks, BP_NORM_BLOCK,
                                                  reduction->scratch, of_holders);
     if (!group->frozen && reduction->squares)
         reduction->job =
-            bp_async_reduce_scatter(reduction->async, reduction->squares + group->place,
-                                    group->padded, reduction->scratch, of_holders);
+            bp_async_reduce_scatter(reduction->async, reduction->squares + group->place, blocks,
+                                    BP_NORM_BLOCK, reduction->scratch, of_holders);
     reduction->started++;
 }
 
@@ -135,45 +133,49 @@ void bp_gradient_finish(bp_reduction *reduction)
     }
 }
 
-/* Sum of squares of one group over all data ranks, block by block in index order: of experts those
- * of the first rank of mesh->expert come first. */
-static double group_square_sum(const bp_mesh *mesh, const bp_group *group, const float *gradients,
-                               double *sums)
+/* Blocks of each data rank's shard, and the place of the first one among those of all: of experts
+ * those of the first rank of mesh->expert come first. */
+static void find_blocks(const bp_mesh *mesh, const bp_group *group, int *count, int *first)
 {
-    int64_t first, count, blocks;
     int holders = bp_optimizer_holders(mesh, group), parts = mesh->datas / holders;
-    double *all = sums + group->padded * parts / BP_NORM_BLOCK + 1;
-    double total = 0;
+    int64_t blocks = group->padded / BP_NORM_BLOCK;
+
+    for (int rank = 0; rank < mesh->datas; rank++) {
+        count[rank] = bp_mpi_count(bp_shard_count(blocks, rank / parts, holders));
+        first[rank] =
+            bp_mpi_count(bp_shard_first(blocks, rank / parts, holders) + rank % parts * blocks);
+    }
+}
+
+/* Sum of squares of one group over all data ranks, block by block in index order. */
+static double group_square_sum(const bp_mesh *mesh, const bp_group *group, const float *gradients,
+                               double *sums, int *places)
+{
+    int64_t first, count,
+        blocks = group->padded / BP_NORM_BLOCK * (mesh->datas / bp_optimizer_holders(mesh, group));
+    double *all = sums + blocks + 1, total = 0;
 
     bp_optimizer_shard(mesh, group, &first, &count);
-    blocks = count / BP_NORM_BLOCK;
+    find_blocks(mesh, group, places, places + mesh->datas);
     bp_square_sums(sums, gradients + group->place + first, count);
-    BP_MPI_WAIT("all_gather", MPI_Allgather(sums, bp_mpi_count(blocks), MPI_DOUBLE, all,
-                                            bp_mpi_count(blocks), MPI_DOUBLE, mesh->data));
-    for (int64_t b = 0; b < blocks * mesh->datas; b++)
-        sums[b] = 0;
-    for (int rank = 0; rank < mesh->datas; rank++) {
-        int64_t to =
-            (bp_shard_first(group->padded, rank / parts, holders) + rank % parts * group->padded) /
-            BP_NORM_BLOCK;
-
-        for (int64_t b = 0; b < blocks; b++)
-            sums[to + b] = all[rank * blocks + b];
-    }
-    for (int64_t b = 0; b < blocks * mesh->datas; b++)
-        total += sums[b];
+    BP_MPI_WAIT("all_gather", MPI_Allgatherv(sums, places[mesh->data_at], MPI_DOUBLE, all, places,
+                                             places + mesh->datas, MPI_DOUBLE, mesh->data));
+    for (int64_t b = 0; b < blocks; b++)
+        total += all[b];
     return total;
 }
 
 double bp_gradient_norm(const bp_mesh *mesh, const bp_network *network, const float *gradients,
                         float *scratch)
 {
+    int *places = bp_alloc("gradient", 2 * (int64_t)mesh->datas, sizeof *places);
     double total = 0;
 
     for (int g = 0; g < network->group_count; g++)
         if (network->groups[g].published && !network->groups[g].frozen)
-            total +=
-                group_square_sum(mesh, &network->groups[g], gradients, (double *)(void *)scratch);
+            total += group_square_sum(mesh, &network->groups[g], gradients,
+                                      (double *)(void *)scratch, places);
+    bp_free(places);
     bp_all_sum_double(&total, 1, mesh->model);
     return sqrt(total);
 }

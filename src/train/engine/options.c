@@ -35,7 +35,7 @@ const bp_option bp_train_options[] = {
      "validation loss; 0: at the end, if corpus.valid is given", false,
      .at = BP_AT(bp_train_keys, valid_every)},
     {"train.patience", BP_OPTION_INT, "0", 0, 1e12, NULL, "validations",
-     "end the run after so many validations without a new best; 0: never", false,
+     "end the run after this many validations without a new best; 0: never", false,
      .at = BP_AT(bp_train_keys, patience)},
     {"train.digest_every", BP_OPTION_INT, "100", 0, 1e12, NULL, "steps",
      "ranks that hold the same parameters compare them; before each checkpoint too; 0: never",
@@ -52,7 +52,7 @@ const bp_option bp_train_options[] = {
      "Transformers: share of the weights of layers that each step drops", false,
      .at = BP_AT(bp_train_keys, dropconnect)},
     {"train.softmax_samples", BP_OPTION_INT, "0", 0, 1e9, NULL, "outcomes",
-     "training's softmax of a larger vocabulary is over the target and so many sampled outcomes; "
+     "training's softmax of a larger vocabulary is over the target and this many sampled outcomes; "
      "validation and scoring compute all; 0: training too",
      false, .at = BP_AT(bp_train_keys, softmax_samples)},
     {"train.recompute", BP_OPTION_BOOL, "no", 0, 0, NULL, NULL,
@@ -280,7 +280,7 @@ static bool needs_all_rows(const bp_model_shape *shape)
            (family->unlimited || family->carries_state || family->whole_rows || family->in_order);
 }
 
-/* Of micro-batches of the context's places, and of shortened ones, whose places grow in steps. */
+/* For micro-batches of the context's places, and of shortened ones, whose places grow in steps. */
 static bool rows_divide(const bp_engine_spec *spec, int64_t micro_batch, int64_t context,
                         int tensors)
 {
@@ -427,39 +427,15 @@ static void check_prior(const bp_engine_spec *spec, const bp_model_shape *shape,
                             others[k].key, others[k].key);
 }
 
-/* Numbers up to `count` that divide it: "1, 2, 4, 8". */
-static void list_shares(char *out, size_t bytes, int64_t count)
-{
-    size_t used = 0;
-
-    out[0] = '\0';
-    for (int64_t d = 1; d <= count && used < bytes; d++)
-        if (count % d == 0)
-            used += (size_t)snprintf(out + used, bytes - used, "%s%lld", used > 0 ? ", " : "",
-                                     (long long)d);
-}
-
 void bp_engine_check_experts(const bp_engine_spec *spec, const bp_model_shape *shape,
                              const bp_mesh_shape *mesh, bp_config *config)
 {
     const bp_optimizer_row *row = bp_optimizer_row_of(spec->optimizer.kind);
     int ranks = bp_mesh_shape_experts(mesh);
-    int64_t experts = bp_model_experts(shape);
-    char fits[128];
 
+    bp_model_check_experts(shape, ranks, config);
     if (ranks == 1)
         return;
-    list_shares(fits, sizeof fits, experts);
-    if (experts == 0)
-        bp_config_fault(config, "mesh.no_experts",
-                        "mesh.expert = %d, but the model has no experts: at mesh.expert; leave it "
-                        "at 1, or use model.kind=mixtral, olmoe or qwen3_moe",
-                        ranks);
-    else if (experts % ranks != 0)
-        bp_config_fault(config, "mesh.uneven_experts",
-                        "mesh.expert = %d does not divide model.experts = %lld: at mesh.expert; "
-                        "numbers that fit: %s",
-                        ranks, (long long)experts, fits);
     if (row->squares || spec->optimizer.kind == BP_LAMB || spec->optimizer.kind == BP_ADAFACTOR)
         bp_config_fault(config, "mesh.expert_optimizer",
                         "optimizer.kind = %s sums over tensors or micro-batches that mesh.expert = "

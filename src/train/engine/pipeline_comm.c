@@ -31,18 +31,18 @@ static int tag_of(const bp_pipeline_comm *comm)
 }
 
 /* Stages are in a ring: after the last stage's chunk comes the first stage's next one. */
-static int neighbour(const bp_stage_schedule *schedule, bool behind)
+static int neighbour(const bp_stage_schedule *schedule, bool previous)
 {
     int stages = schedule->pipeline.stages;
 
-    return (schedule->stage + (behind ? stages - 1 : 1)) % stages;
+    return (schedule->stage + (previous ? stages - 1 : 1)) % stages;
 }
 
 static int64_t message_bytes(const bp_pipeline_comm *comm, const bp_action *action, bool comes)
 {
     const bp_chunk_messages *chunk = &comm->schedule->messages[action->chunk];
-    int64_t floats = comm->backward ? (comes ? chunk->gradient_behind : chunk->gradient_before)
-                                    : (comes ? chunk->before : chunk->behind);
+    int64_t floats = comm->backward ? (comes ? chunk->output_gradient : chunk->input_gradient)
+                                    : (comes ? chunk->input : chunk->output);
 
     return floats * (int64_t)sizeof(float);
 }

@@ -10,7 +10,7 @@
 
 /** What a chunk of a stage gets and passes on, in floats. */
 typedef struct bp_chunk_messages {
-    int64_t before, behind, gradient_before, gradient_behind;
+    int64_t input, output, input_gradient, output_gradient;
 } bp_chunk_messages;
 
 /** What both directions share; borrowed. */

@@ -80,10 +80,12 @@ static void fill(bp_plan *plan, const bp_mesh *mesh, const bp_engine_spec *spec,
     bp_example_maker maker = bp_model_objective(shape)->maker(shape, shape->context, NULL);
 
     for (int g = 0; g < network->group_count; g++)
-        if (network->groups[g].published)
-            published += network->groups[g].padded /
-                         bp_optimizer_holders(mesh, &network->groups[g]) *
-                         (network->groups[g].frozen ? 1 : 1 + moments);
+        if (network->groups[g].published) {
+            int64_t first, count;
+
+            bp_optimizer_shard(mesh, &network->groups[g], &first, &count);
+            published += count * (network->groups[g].frozen ? 1 : 1 + moments);
+        }
     memset(plan, 0, sizeof *plan);
     plan->program = bp_mem_resident_peak_bytes() + LIBRARIES_BYTES;
     plan->parameters = (size_t)network->floats * sizeof(float) * (spec->dropconnect > 0 ? 2 : 1);
@@ -126,7 +128,7 @@ bp_err bp_engine_plan(bp_plan *plan, const bp_mesh_shape *mesh_shape, const bp_e
     if (err == BP_OK)
         err = bp_engine_check_squares(network, spec);
     if (err == BP_OK) {
-        bp_network_lay_out(network, (int64_t)BP_NORM_BLOCK * mesh.datas);
+        bp_network_lay_out(network, BP_NORM_BLOCK);
         if (spec->tree)
             bp_network_part_sources(network);
         fill(plan, &mesh, spec, shape, network);

@@ -1,6 +1,6 @@
 /* A pipeline stage: runs its blocks forward and backward in the order of its schedule. Called by
- * engine.c. */
-#include "train/engine/stage.h"
+ * engine.c; its memory is laid out by stage_memory.c. */
+#include "train/engine/stage_priv.h"
 
 #include "base/fault.h"
 #include "base/trace.h"
@@ -11,299 +11,6 @@
 #include <string.h>
 
 #define TAG_EVALUATE 303
-
-/* Ranks that hold several chunks have a network of several runs of blocks. */
-static bp_pipeline pipeline_of(const bp_stage_spec *spec, const bp_network *network)
-{
-    return (bp_pipeline){.schedule = spec->schedule,
-                         .stages = spec->stages,
-                         .chunks = network->chunk_count,
-                         .micro_batches = spec->micro_batches};
-}
-
-/* The most that is between two blocks: in training what this rank has of it, and all. */
-static int64_t between_floats(const bp_stage_spec *spec, const bp_network *network, bool training)
-{
-    bp_pass pass = {.extent = spec->most, .B = spec->most.B, .training = training};
-
-    return bp_network_activation_floats(network, &pass);
-}
-
-/* An evaluation needs memory of its own where training has only a share. */
-static int64_t evaluation_floats(const bp_stage_spec *spec, const bp_network *network)
-{
-    int64_t floats = between_floats(spec, network, false);
-
-    return between_floats(spec, network, true) < floats ? floats : 0;
-}
-
-/* Floats of what block k is given, in training. */
-static int64_t given_floats(const bp_stage_spec *spec, const bp_network *network, int k)
-{
-    bp_pass pass = {.extent = spec->most, .B = spec->most.B, .training = true};
-
-    return bp_activations_floats(bp_network_before(network, k), &network->nn, &pass, false);
-}
-
-static int gradient_count(const bp_stage_spec *spec)
-{
-    return spec->tree ? bp_tree_depth(spec->micro_batches) : 1;
-}
-
-static size_t block_saved_bytes(const bp_stage_spec *spec, const bp_network *network, int k)
-{
-    const bp_block *block = network->blocks[k];
-
-    return bp_arena_bytes((int64_t)block->ops->saved_bytes(block, &spec->most), 1);
-}
-
-static size_t largest_saved_bytes(const bp_stage_spec *spec, const bp_network *network)
-{
-    size_t most = 0;
-
-    for (int k = 0; k < network->block_count; k++) {
-        size_t bytes = block_saved_bytes(spec, network, k);
-        most = bytes > most ? bytes : most;
-    }
-    return most;
-}
-
-/* Recompute: a block that keeps something keeps its input instead, and runs forward again before
- * backward. */
-static size_t block_kept_bytes(const bp_stage_spec *spec, const bp_network *network, int k)
-{
-    size_t saved = block_saved_bytes(spec, network, k);
-
-    if (!spec->recompute || saved == 0)
-        return saved;
-    return bp_arena_bytes(given_floats(spec, network, k), sizeof(float));
-}
-
-static size_t kept_bytes(const bp_stage_spec *spec, const bp_network *network, int chunk)
-{
-    size_t bytes = 0;
-
-    for (int k = bp_network_chunk_first(network, chunk); k < network->chunk_end[chunk]; k++)
-        bytes += block_kept_bytes(spec, network, k);
-    return bytes;
-}
-
-static bool has_table_of_head(const bp_group *group)
-{
-    for (int k = 0; k < group->count; k++)
-        if (group->params[k].of_head)
-            return true;
-    return false;
-}
-
-/* A run of the groups that the last block does not add to, in floats of the gradients. */
-typedef struct lent_run {
-    int64_t first, floats;
-    int64_t lent; /* of them: equal on all tensor ranks, as the rows in them have to be */
-} lent_run;
-
-/* Floats of a group that each tensor rank has as many of: where ranks have equal shares, or all. As
- * many on any number of data ranks, which padding is not: products over rows in them go by it. */
-static int64_t floats_of_each(const bp_group *group, int tensors)
-{
-    int64_t floats = 0;
-
-    if (tensors == 1 || group->replicated)
-        return group->floats;
-    for (int k = 0; k < group->count; k++) {
-        const bp_param *param = &group->params[k];
-        int64_t all = param->dims == 1 ? param->shape[0] : param->shape[0] * param->shape[1];
-
-        floats += bp_param_floats(param) * tensors == all ? all / tensors : 0;
-    }
-    return floats;
-}
-
-static lent_run longer(const lent_run *run, const bp_group *group, int tensors)
-{
-    return (lent_run){run->floats > 0 ? run->first : group->place, run->floats + group->padded,
-                      run->lent + floats_of_each(group, tensors)};
-}
-
-/* The longest, where a leaf of gradients is always begun before that block goes backward, its own
- * table with it; else none. */
-static lent_run find_lent(const bp_stage_spec *spec, const bp_network *network)
-{
-    int last = network->block_count - 1,
-        begin = bp_network_chunk_first(network, network->chunk_count - 1);
-    bool has_table = false;
-    lent_run run = {0}, most = {0};
-
-    for (int g = 0; g < network->group_count; g++) {
-        const bp_group *group = &network->groups[g];
-        bool is_here = group->block >= begin && !group->frozen;
-
-        has_table = has_table || (is_here && has_table_of_head(group));
-        if (group->frozen || group->sources > 0) /* experts' are after all others */
-            continue;
-        if (!is_here || group->block == last || has_table_of_head(group))
-            run = (lent_run){0};
-        else
-            run = longer(&run, group, network->nn.tensors);
-        most = run.lent > most.lent ? run : most;
-    }
-    if (!has_table || (!spec->tree && spec->micro_batches > 1))
-        return (lent_run){0};
-    return most;
-}
-
-bp_extent bp_stage_most(const bp_stage_spec *spec, const bp_network *network)
-{
-    bp_extent most = spec->most;
-
-    most.lent_bytes = (size_t)find_lent(spec, network).lent * sizeof(float);
-    return most;
-}
-
-bp_stage_bytes bp_stage_plan(const bp_stage_spec *spec, const bp_network *network)
-{
-    bp_extent most = bp_stage_most(spec, network);
-    bp_pipeline pipeline = pipeline_of(spec, network);
-    bp_stage_bytes bytes;
-
-    bytes.gradients = (size_t)gradient_count(spec) * (spec->squares ? 2 : 1) *
-                      (size_t)network->gradient_floats * sizeof(float);
-    bytes.activations = 2 * (size_t)bp_pipeline_comm_buffers(&pipeline) *
-                        bp_arena_bytes(between_floats(spec, network, true), sizeof(float));
-    for (int c = 0; c < pipeline.chunks; c++)
-        bytes.activations +=
-            (size_t)bp_schedule_slots(&pipeline, spec->stage, c) * kept_bytes(spec, network, c);
-    if (spec->recompute)
-        bytes.activations += largest_saved_bytes(spec, network);
-    bytes.scratch = bp_network_scratch_bytes(network, &most, true);
-    size_t evaluation = bp_network_scratch_bytes(network, &spec->most, false) +
-                        bp_arena_bytes(evaluation_floats(spec, network), sizeof(float));
-    bytes.scratch = bytes.scratch > evaluation ? bytes.scratch : evaluation;
-    return bytes;
-}
-
-static bp_err allocate(bp_stage *stage)
-{
-    const bp_stage_spec *spec = &stage->spec;
-    bp_stage_bytes bytes = bp_stage_plan(spec, stage->network);
-    const bp_pipeline *pipeline = &stage->schedule.pipeline;
-
-    stage->depth = gradient_count(spec);
-    stage->stack = bp_alloc("stage", stage->depth, sizeof *stage->stack);
-    if (spec->squares)
-        stage->squares = bp_alloc("stage", stage->depth, sizeof *stage->squares);
-    stage->actions = bp_alloc("stage", bp_schedule_actions(pipeline), sizeof *stage->actions);
-    stage->chunks = bp_alloc("stage", pipeline->chunks, sizeof *stage->chunks);
-    stage->messages = bp_alloc("stage", pipeline->chunks, sizeof *stage->messages);
-    stage->memory = bp_try_alloc("activations", (int64_t)(bytes.activations + bytes.scratch), 1);
-    bool short_of = !stage->memory;
-    for (int k = 0; !short_of && k < stage->depth; k++) {
-        stage->stack[k] = bp_try_alloc("gradients", stage->network->gradient_floats, sizeof(float));
-        short_of = !stage->stack[k];
-        if (spec->squares && !short_of)
-            short_of = !(stage->squares[k] = bp_try_alloc(
-                             "gradients", stage->network->gradient_floats, sizeof(float)));
-    }
-    if (short_of)
-        return BP_FAIL(BP_ERR_SYSTEM, "memory.short",
-                       "memory is short: at %.1f MiB of activations and %.1f MiB of gradients; use "
-                       "--plan to see what takes it, "
-                       "then train.recompute=yes, train.reduction=running, a smaller "
-                       "mesh.micro_batch or more ranks",
-                       (double)(bytes.activations + bytes.scratch) / 1048576,
-                       (double)bytes.gradients / 1048576);
-    return BP_OK;
-}
-
-static void alloc(bp_stage *stage)
-{
-    const bp_stage_spec *spec = &stage->spec;
-    bp_stage_bytes bytes = bp_stage_plan(spec, stage->network);
-    bp_arena arena = {.base = stage->memory, .size_bytes = bytes.activations + bytes.scratch};
-
-    bp_pipeline_comm_init(&stage->forward, &stage->schedule, false, &arena);
-    bp_pipeline_comm_init(&stage->backward, &stage->schedule, true, &arena);
-    for (int c = 0; c < stage->schedule.pipeline.chunks; c++) {
-        bp_stage_chunk *chunk = &stage->chunks[c];
-
-        chunk->first = bp_network_chunk_first(stage->network, c);
-        chunk->end = stage->network->chunk_end[c];
-        chunk->slots = bp_schedule_slots(&stage->schedule.pipeline, spec->stage, c);
-        chunk->slot_bytes = kept_bytes(spec, stage->network, c);
-        chunk->kept = bp_arena_take(&arena, chunk->slots * (int64_t)chunk->slot_bytes, 1);
-    }
-    if (spec->recompute)
-        stage->again = bp_arena_take(&arena, (int64_t)largest_saved_bytes(spec, stage->network), 1);
-    stage->scratch = (bp_arena){.base = arena.base + arena.used_bytes,
-                                .size_bytes = arena.size_bytes - arena.used_bytes};
-    stage->gradient = stage->stack[0];
-}
-
-/* What goes from stage to stage for each chunk. */
-static void size_messages(bp_stage *stage)
-{
-    const bp_network *network = stage->network;
-    bp_pass pass = {.extent = stage->spec.most, .B = stage->spec.most.B, .training = true};
-
-    for (int c = 0; c < network->chunk_count; c++) {
-        const bp_activations *before = &network->before[c],
-                             *behind = &network->behind[network->chunk_end[c] - 1];
-        bp_chunk_messages *messages = &stage->messages[c];
-
-        messages->before = bp_activations_floats(before, &network->nn, &pass, false);
-        messages->behind = bp_activations_floats(behind, &network->nn, &pass, false);
-        messages->gradient_before = bp_activations_floats(before, &network->nn, &pass, true);
-        messages->gradient_behind = bp_activations_floats(behind, &network->nn, &pass, true);
-    }
-}
-
-bp_err bp_stage_new(bp_stage **out, const bp_mesh *mesh, bp_network *network,
-                    const bp_stage_spec *spec)
-{
-    bp_stage *stage = bp_alloc("stage", 1, sizeof *stage);
-    bp_err err;
-
-    *out = NULL;
-    stage->spec = *spec;
-    stage->mesh = mesh;
-    stage->network = network;
-    stage->schedule = (bp_stage_schedule){.pipeline = pipeline_of(spec, network),
-                                          .stage = spec->stage,
-                                          .comm = mesh->pipeline,
-                                          .floats = between_floats(spec, network, true)};
-    err = allocate(stage);
-    if (err != BP_OK) {
-        bp_stage_free(&stage);
-        return err;
-    }
-    size_messages(stage);
-    stage->schedule.messages = stage->messages;
-    alloc(stage);
-    bp_schedule_fill(stage->actions, &stage->schedule.pipeline, spec->stage);
-    stage->schedule.actions = stage->actions;
-    *out = stage;
-    return BP_OK;
-}
-
-void bp_stage_free(bp_stage **stage)
-{
-    bp_stage *self = *stage;
-
-    if (!self)
-        return;
-    for (int k = 0; self->stack && k < self->depth; k++)
-        bp_free(self->stack[k]);
-    for (int k = 0; self->squares && k < self->depth; k++)
-        bp_free(self->squares[k]);
-    bp_free(self->stack);
-    bp_free(self->squares);
-    bp_free(self->actions);
-    bp_free(self->chunks);
-    bp_free(self->messages);
-    bp_free(self->memory);
-    bp_free(self);
-    *stage = NULL;
-}
 
 /* Between blocks MPI gets to move messages: not all networks do without. */
 static void move_messages(const bp_stage *stage)
@@ -349,18 +56,18 @@ static char *kept_of_block(bp_stage *stage, const bp_action *action, int k)
     char *at = chunk->kept + (size_t)(action->micro_batch % chunk->slots) * chunk->slot_bytes;
 
     for (int j = chunk->first; j < k; j++)
-        at += block_kept_bytes(&stage->spec, stage->network, j);
+        at += stage_kept_bytes(&stage->spec, stage->network, j);
     return at;
 }
 
 static bool runs_again(const bp_stage *stage, int k)
 {
-    return stage->spec.recompute && block_saved_bytes(&stage->spec, stage->network, k) > 0;
+    return stage->spec.recompute && stage_saved_bytes(&stage->spec, stage->network, k) > 0;
 }
 
 static size_t given_bytes(const bp_stage *stage, int k)
 {
-    return (size_t)given_floats(&stage->spec, stage->network, k) * sizeof(float);
+    return (size_t)stage_given_floats(&stage->spec, stage->network, k) * sizeof(float);
 }
 
 /* For a timeline. */
@@ -420,7 +127,7 @@ static void last_block_backward(bp_stage *stage, bp_pass *pass, const bp_action 
                                 float *leaf)
 {
     bp_network *network = stage->network;
-    lent_run lent = find_lent(&stage->spec, network);
+    stage_lent lent = stage_find_lent(&stage->spec, network);
 
     pass->lent = (bp_arena){.base = (char *)(leaf + lent.first),
                             .size_bytes = (size_t)lent.lent * sizeof(float)};
@@ -507,7 +214,7 @@ static void clear_gradients(bp_stage *stage, const bp_pass *pass, int last)
     const bp_network *network = stage->network;
     const bp_activations *at = bp_network_at(network, last);
 
-    if (network->behind[last].count == 0 && at->count > 1)
+    if (network->outputs[last].count == 0 && at->count > 1)
         bp_zero(stage->backward.work, bp_activations_floats(at, &network->nn, pass, true));
 }
 
@@ -585,13 +292,13 @@ static void evaluate_chunk(bp_stage *stage, bp_pass *pass, float *data, const bp
     const bp_pipeline *pipeline = &stage->schedule.pipeline;
     const bp_network *network = stage->network;
     int at = stage->spec.stage, stages = pipeline->stages;
-    int64_t before =
-                bp_activations_floats(&network->before[action->chunk], &network->nn, pass, false),
-            behind =
-                bp_activations_floats(&network->behind[chunk->end - 1], &network->nn, pass, false);
+    int64_t input =
+                bp_activations_floats(&network->inputs[action->chunk], &network->nn, pass, false),
+            output =
+                bp_activations_floats(&network->outputs[chunk->end - 1], &network->nn, pass, false);
 
     if (bp_action_receives(pipeline, at, action))
-        bp_recv(data, before * (int64_t)sizeof(float), (at + stages - 1) % stages, TAG_EVALUATE,
+        bp_recv(data, input * (int64_t)sizeof(float), (at + stages - 1) % stages, TAG_EVALUATE,
                 stage->schedule.comm);
     for (int k = chunk->first; k < chunk->end; k++) {
         bp_activations activations = activations_at(stage, k, pass, data, false);
@@ -599,7 +306,7 @@ static void evaluate_chunk(bp_stage *stage, bp_pass *pass, float *data, const bp
         bp_block_forward(network->blocks[k], pass, &activations, NULL);
     }
     if (bp_action_sends(pipeline, at, action))
-        bp_send(data, behind * (int64_t)sizeof(float), (at + 1) % stages, TAG_EVALUATE,
+        bp_send(data, output * (int64_t)sizeof(float), (at + 1) % stages, TAG_EVALUATE,
                 stage->schedule.comm);
 }
 
@@ -607,7 +314,7 @@ void bp_stage_evaluate(bp_stage *stage, const bp_evaluation *of, double loss_sum
                        int64_t loss_count[BP_TERMS])
 {
     bp_pass pass = bp_pass_over(of->batch);
-    int64_t floats = evaluation_floats(&stage->spec, stage->network);
+    int64_t floats = stage_evaluation_floats(&stage->spec, stage->network);
     size_t mark = stage->scratch.used_bytes;
     float *data =
         floats > 0 ? bp_arena_take(&stage->scratch, floats, sizeof(float)) : stage->forward.work;

@@ -40,7 +40,7 @@ static bp_err look_at_corpus(const ensemble *self, corpus_facts *facts)
             bp_config_is_set(self->config, "corpus.weights") ? bp_corpus_files(corpus) : 0;
     }
     if (err == BP_OK && self->bags)
-        err = trainer_check_bag(corpus);
+        err = bp_trainer_check_bag(corpus);
     if (err == BP_OK)
         err = ensemble_check_bags(self, corpus);
     if (err == BP_OK && self->bags) { /* and not when a member is trained */
@@ -149,12 +149,14 @@ static bool is_trained(const ensemble *self)
     return true;
 }
 
+#define RESULTS 2
+
+static const char *const NAMES[RESULTS] = {"ensemble.json", "metrics.jsonl"};
+
 static const char *find_missing(const void *context)
 {
-    static const char *const names[] = {"ensemble.json", "metrics.jsonl"};
     const ensemble *self = context;
-    const char *name = bp_run_first_missing(bp_run_keys_of(self->config)->dir, names,
-                                            sizeof names / sizeof names[0]);
+    const char *name = bp_run_first_missing(bp_run_keys_of(self->config)->dir, NAMES, RESULTS);
 
     return name == NULL && !is_trained(self) ? "a part of a member" : name;
 }
@@ -173,14 +175,14 @@ static bp_err open_run(ensemble *self)
                         .trains = true,
                         .may_change = may_change,
                         .other_bits = OTHER_BITS,
-                        .keeps_bits = trainer_keeps_bits,
+                        .keeps_bits = bp_trainer_keeps_bits,
                         .identities = identities,
                         .missing = find_missing,
                         .context = self};
     bp_err err = check_names(self);
     json_t *extra;
 
-    trainer_may_change(may_change, bp_training_parts);
+    bp_trainer_may_change(may_change, bp_training_parts);
     if (err == BP_OK)
         err = bp_agree(self->mesh->world,
                        self->mesh->coordinates ? look_at_corpus(self, &facts) : BP_OK);
@@ -212,7 +214,7 @@ static bp_err say_start(const ensemble *self)
            bp_ensemble_keys_of(self->config)->kind, self->shape.members, self->mesh->tensors,
            self->mesh->tensors == 1 ? "" : "s");
     rate.steps = self->steps;
-    trainer_say_stretch(&rate, step > 0 ? step : 0, bp_run_steps_before(self->run));
+    bp_trainer_say_stretch(&rate, step > 0 ? step : 0, bp_run_steps_before(self->run));
     return err;
 }
 
@@ -253,6 +255,8 @@ static bp_err run_all(ensemble *self, MPI_Comm world)
             ensemble_metrics_look(self, k);
         if (!whole)
             err = train_members(self);
+        for (int k = 0; err == BP_OK && k < RESULTS; k++)
+            bp_run_add_result(self->run, NAMES[k]);
         err = bp_run_end(self->run, err);
         if (err == BP_OK && self->mesh->coordinates && !ensemble_counts(self->config))
             bp_training_keep_page(run_dir, !whole);

@@ -39,7 +39,7 @@ const bp_option bp_ensemble_options[] = {
      .type = BP_OPTION_INT,
      .min = 0,
      .max = BP_ENSEMBLE_MEMBERS_MAX,
-     .help = "train this member alone, from 0, with all ranks: for job arrays",
+     .help = "train only this member, from 0, with all ranks: for job arrays",
      .at = BP_AT(bp_ensemble_keys, only)},
     {.key = "ensemble.checkpoint",
      .type = BP_OPTION_CHOICE,
@@ -212,5 +212,5 @@ bp_err ensemble_resolve_machine(MPI_Comm world, bp_config *config, const bp_plan
     threads = (int)-bp_all_max_int(-threads, world); /* the least of all ranks */
     bp_math_set_threads(threads);
     err = bp_agree(world, bp_config_set_int(config, "math.threads", threads));
-    return err == BP_OK ? trainer_precision(world, config, &precision) : err;
+    return err == BP_OK ? bp_trainer_precision(world, config, &precision) : err;
 }

@@ -93,7 +93,7 @@ static bp_err check_bag(const ensemble *self, int64_t member, bp_corpus *corpus)
     bp_err err = ensemble_member_config(self, member, &config);
 
     if (err == BP_OK)
-        err = trainer_weights(&weights, config, corpus);
+        err = bp_trainer_weights(&weights, config, corpus);
     if (err == BP_OK)
         err =
             bp_stream_new(&stream, &(bp_stream_spec){.corpus = corpus,

@@ -180,7 +180,7 @@ static bp_err read_line(reader *self)
 
 /* Is there a next line, and will it stay? One that can't be read is skipped: the member has warned
  * of it. */
-static bp_err peek(reader *self, bool *there)
+static bp_err read_ahead(reader *self, bool *there)
 {
     bp_err err = BP_OK;
 
@@ -266,7 +266,7 @@ static bp_err write_step(const ensemble_metrics *metrics, int64_t step)
 /* What can be said of the lowest step that any member has next. */
 enum { NOTHING_THERE, WAIT_FOR_IT, NOT_IN_ALL, IN_ALL };
 
-static bp_err judge(ensemble_metrics *metrics, int64_t *step, int *verdict)
+static bp_err find_next_step(ensemble_metrics *metrics, int64_t *step, int *state)
 {
     int64_t members = metrics->self->members;
     bool waits = false, lacks = false, there;
@@ -274,7 +274,7 @@ static bp_err judge(ensemble_metrics *metrics, int64_t *step, int *verdict)
     *step = INT64_MAX;
     for (int64_t k = 0; k < members; k++) {
         reader *one = &metrics->readers[k];
-        bp_err err = peek(one, &there);
+        bp_err err = read_ahead(one, &there);
 
         if (err != BP_OK)
             return err;
@@ -287,10 +287,7 @@ static bp_err judge(ensemble_metrics *metrics, int64_t *step, int *verdict)
         const reader *one = &metrics->readers[k];
         lacks = lacks || (one->there && one->step != *step && one->end != ENSEMBLE_DIVERGED);
     }
-    *verdict = *step == INT64_MAX ? NOTHING_THERE
-               : waits            ? WAIT_FOR_IT
-               : lacks            ? NOT_IN_ALL
-                                  : IN_ALL;
+    *state = *step == INT64_MAX ? NOTHING_THERE : waits ? WAIT_FOR_IT : lacks ? NOT_IN_ALL : IN_ALL;
     return BP_OK;
 }
 
@@ -298,12 +295,12 @@ bp_err ensemble_metrics_flush(ensemble_metrics *metrics)
 {
     for (;;) {
         int64_t step;
-        int verdict;
-        bp_err err = judge(metrics, &step, &verdict);
+        int state;
+        bp_err err = find_next_step(metrics, &step, &state);
 
-        if (err == BP_OK && verdict == IN_ALL)
+        if (err == BP_OK && state == IN_ALL)
             err = write_step(metrics, step);
-        if (err != BP_OK || verdict == NOTHING_THERE || verdict == WAIT_FOR_IT)
+        if (err != BP_OK || state == NOTHING_THERE || state == WAIT_FOR_IT)
             return err;
         for (int64_t k = 0; k < metrics->self->members; k++)
             if (metrics->readers[k].there && metrics->readers[k].step == step)

@@ -34,25 +34,26 @@ static bp_err plan_members(ensemble *self, MPI_Comm world, trainer *member, memo
     bp_err err = BP_OK;
 
     if (bp_comm_is_root(world)) {
-        err = trainer_plan(member, &plan, &stage);
-        *one = memory_case_of(member);
+        err = bp_trainer_plan(member, &plan, &stage);
+        *one = bp_training_memory_case_of(member);
         one->mesh = self->shape;
     }
     err = bp_agree(world, err);
     if (err == BP_OK)
-        err = bp_comm_size(world) > 1
-                  ? memory_find(&member->estimate.node, world, self->config, member, one)
-                  : memory_find_planned(&member->estimate.node, member, one, asked->nodes);
+        err = bp_comm_size(world) > 1 ? bp_training_memory_find(&member->estimate.node, world,
+                                                                self->config, member, one)
+                                      : bp_training_memory_find_planned(&member->estimate.node,
+                                                                        member, one, asked->nodes);
     if (err == BP_OK && bp_comm_is_root(world)) {
-        trainer_measure_peak(member);
+        bp_trainer_measure_peak(member);
         member->estimate.peak *= ranks;
-        plan_print(member, &plan, stage);
+        bp_training_plan_print(member, &plan, stage);
         bp_log("this is one member of %" PRId64 "; %d train%s at a time, so %" PRId64
                " after another",
                self->members, self->shape.members, self->shape.members == 1 ? "s" : "",
                (self->members + self->shape.members - 1) / self->shape.members);
-        trainer_warn_of_rows(member, one);
-        err = memory_check(&member->estimate.node, member, one);
+        bp_trainer_warn_of_rows(member, one);
+        err = bp_training_memory_check(&member->estimate.node, member, one);
     }
     return bp_agree(world, err);
 }
@@ -68,7 +69,7 @@ static bp_err open_member(ensemble *self, trainer *member, bp_config **config, i
     if (err == BP_OK)
         err = bp_config_set(*config, "mesh.coordinator", "shared");
     if (err == BP_OK)
-        err = trainer_open(member, bp_training_parts, MPI_COMM_SELF, *config, &group);
+        err = bp_trainer_open(member, bp_training_parts, MPI_COMM_SELF, *config, &group);
     return err;
 }
 
@@ -94,10 +95,10 @@ bp_err bp_ensemble_plan(MPI_Comm world, bp_config *config, const bp_ensemble_job
     if (err == BP_OK) /* one rank plans for any mesh */
         err = bp_agree(world, root ? open_member(&self, &member, &of_member, asked->nodes) : BP_OK);
     if (err == BP_OK && ensemble_counts(config))
-        err = bp_agree(world, root ? trainer_count_plan(&member) : BP_OK);
+        err = bp_agree(world, root ? bp_trainer_count_plan(&member) : BP_OK);
     else if (err == BP_OK)
         err = plan_members(&self, world, &member, &one, asked);
-    trainer_close(&member);
+    bp_trainer_close(&member);
     bp_config_free(&of_member);
     return err;
 }
@@ -122,7 +123,7 @@ bp_err ensemble_find_steps(ensemble *self)
     }
     if (err == BP_OK)
         bp_bcast_bytes(&self->steps, sizeof self->steps, 0, mesh->world);
-    trainer_close(&member);
+    bp_trainer_close(&member);
     bp_config_free(&config);
     return err;
 }
@@ -166,8 +167,8 @@ static bool sketch_member(const ensemble *self, const corpus_facts *facts, bp_co
         strcmp(bp_math_keys_of(*config)->precision, "bf16") == 0 ? BP_BF16 : BP_F32;
     if (!find_shape(out))
         return false;
-    one = memory_case_of(out);
-    return memory_case_is_valid(out, &one);
+    one = bp_training_memory_case_of(out);
+    return bp_training_memory_case_is_valid(out, &one);
 }
 
 int64_t ensemble_farthest(const ensemble *self)
@@ -193,17 +194,17 @@ bp_err ensemble_check_memory(const ensemble *self, const corpus_facts *facts)
     bp_err err = BP_OK;
 
     if (known)
-        one = memory_case_of(&member);
+        one = bp_training_memory_case_of(&member);
     if (bp_all_max_int(known, mesh->world) != 0 &&
         bp_run_has_work(mesh->world, bp_run_keys_of(self->config)->dir))
-        err = memory_find(&node, mesh->world, self->config, &member, &one);
+        err = bp_training_memory_find(&node, mesh->world, self->config, &member, &one);
     else
         known = false;
     member.estimate.node = node;
     if (err == BP_OK)
-        err = bp_agree(mesh->world, known ? memory_check(&node, &member, &one) : BP_OK);
+        err = bp_agree(mesh->world, known ? bp_training_memory_check(&node, &member, &one) : BP_OK);
     if (err == BP_OK && known && ensemble_farthest(self) < 0)
-        trainer_warn_of_rows(&member, &one);
+        bp_trainer_warn_of_rows(&member, &one);
     bp_config_free(&config);
     return err;
 }

@@ -26,9 +26,9 @@
 
 /* What a lead reports to the coordinator, and at last the coordinator's command to a lead. */
 typedef enum message_kind {
-    MESSAGE_STARTED = BP_WORK_NEWS, /* from `step` on */
-    MESSAGE_STEP,                   /* with its loss */
-    MESSAGE_TRAINED,                /* value: the out-of-bag perplexity */
+    MESSAGE_STARTED = BP_WORK_OWN_MESSAGES, /* from `step` on */
+    MESSAGE_STEP,                           /* with its loss */
+    MESSAGE_TRAINED,                        /* value: the out-of-bag perplexity */
     MESSAGE_DIVERGED,
     MESSAGE_STOPPED, /* its group was asked to stop */
     COMMAND_STOP
@@ -67,7 +67,7 @@ struct ensemble_scheduler {
     char *err_text;
 };
 
-static bool tick(void *context, int64_t amount);
+static bool report_progress(void *context, int64_t amount);
 static void take_message(void *context, const bp_mail *mail);
 
 bp_err ensemble_scheduler_new(ensemble_scheduler **out, ensemble *self)
@@ -76,7 +76,7 @@ bp_err ensemble_scheduler_new(ensemble_scheduler **out, ensemble *self)
     ensemble_scheduler *scheduler = bp_alloc("ensemble.scheduler", 1, sizeof *scheduler);
     bp_work_spec spec = {.mesh = mesh,
                          .units = self->members,
-                         .tick = tick,
+                         .report_progress = report_progress,
                          .receive = take_message,
                          .context = scheduler};
     bp_err err = BP_OK;
@@ -282,7 +282,7 @@ static void show_progress(ensemble_scheduler *scheduler, double now)
 }
 
 /* About once a second, on the coordinator. */
-static bool tick(void *context, int64_t amount)
+static bool report_progress(void *context, int64_t amount)
 {
     ensemble_scheduler *scheduler = context;
     bp_log_channel previous = bp_log_use(BP_LOG_JOB);

@@ -61,7 +61,7 @@ static bp_err find_tokenizer(trainer *self)
     return err;
 }
 
-bp_err trainer_weights(double **weights, const bp_config *config, const bp_corpus *corpus)
+bp_err bp_trainer_weights(double **weights, const bp_config *config, const bp_corpus *corpus)
 {
     const char *list = bp_corpus_keys_of(config)->weights;
     int64_t count, files = bp_corpus_files(corpus);
@@ -94,7 +94,7 @@ static bp_err open_streams(trainer *self)
 
     spec.corpus = self->data.corpus;
     if (err == BP_OK)
-        err = trainer_weights(&weights, config, self->data.corpus);
+        err = bp_trainer_weights(&weights, config, self->data.corpus);
     spec.weights = weights;
     if (err == BP_OK)
         err = bp_stream_new(&self->data.stream, &spec);
@@ -217,7 +217,7 @@ bp_err trainer_open_corpora(trainer *self)
     return err;
 }
 
-bp_err trainer_check_bag(const bp_corpus *corpus)
+bp_err bp_trainer_check_bag(const bp_corpus *corpus)
 {
     int64_t documents = bp_corpus_documents(corpus);
     const char *path = bp_corpus_file_path(bp_corpus_file_at(corpus, 0));

@@ -22,7 +22,7 @@ void trainer_close_corpora(trainer *self);
  * Shapes:     (*weights)[bp_corpus_files(corpus)]; NULL: the key is not given.
  * Owns:       *weights is the caller's, bp_free().
  * Errors:     BP_ERR_CONFIG there are not as many as files. */
-bp_err trainer_weights(double **weights, const bp_config *config, const bp_corpus *corpus);
+bp_err bp_trainer_weights(double **weights, const bp_config *config, const bp_corpus *corpus);
 
 /** Does the training draw its documents? Local. */
 static inline bool trainer_bags(const bp_config *config)
@@ -31,6 +31,6 @@ static inline bool trainer_bags(const bp_config *config)
 }
 /** A bag is drawn from at least 2 documents; of few it varies little, which is warned of. Local.
  * Errors: BP_ERR_FORMAT. */
-bp_err trainer_check_bag(const bp_corpus *corpus);
+bp_err bp_trainer_check_bag(const bp_corpus *corpus);
 
 #endif

@@ -144,7 +144,7 @@ static bp_err count(trainer *self, const char *folder, json_t *state, double *va
     return err;
 }
 
-bp_err trainer_count_plan(trainer *self)
+bp_err bp_trainer_count_plan(trainer *self)
 {
     const bp_mesh_shape *shape = &self->mesh_shape;
     counting_view view;

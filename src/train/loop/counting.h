@@ -12,6 +12,6 @@ bp_err trainer_count(trainer *self);
 void trainer_remove_counts(const trainer *self);
 /** Prints the estimate of that. Collective over world. Errors: those of bp_model_family.count_plan,
  * and of the corpus as above: the same on all ranks. */
-bp_err trainer_count_plan(trainer *self);
+bp_err bp_trainer_count_plan(trainer *self);
 
 #endif

@@ -64,7 +64,7 @@ void trainer_say_steps(const trainer *self)
         say_weights(self);
 }
 
-void trainer_say_stretch(const bp_rate *rate, int64_t step, int64_t steps_before)
+void bp_trainer_say_stretch(const bp_rate *rate, int64_t step, int64_t steps_before)
 {
     bp_rate before = *rate;
     int64_t next = step + 1;
@@ -87,7 +87,7 @@ static bool has_lost_patience(const trainer *self)
     return patience > 0 && self->progress.stale >= patience;
 }
 
-bool trainer_is_done(const trainer *self)
+bool bp_trainer_is_done(const trainer *self)
 {
     return self->progress.step >= self->spec.rate.steps || has_lost_patience(self);
 }

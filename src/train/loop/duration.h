@@ -11,10 +11,10 @@ void trainer_find_steps(trainer *self);
 void trainer_say_steps(const trainer *self);
 /** A line for people where a training that has done `step` steps of `steps_before` has more of them
  * now, and its rate decays: over all of them. Local. */
-void trainer_say_stretch(const bp_rate *rate, int64_t step, int64_t steps_before);
+void bp_trainer_say_stretch(const bp_rate *rate, int64_t step, int64_t steps_before);
 /** Is nothing left to do: all steps are done, or validations found no new best for train.patience
  * of them? Local. */
-bool trainer_is_done(const trainer *self);
+bool bp_trainer_is_done(const trainer *self);
 /** Counts a validation; true: its loss (nats) is the least so far. Local. */
 bool trainer_take_validation(trainer *self, double loss);
 /** Before the run is closed, with nothing left to do: why it ended, where it did not do all steps;

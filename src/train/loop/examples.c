@@ -18,7 +18,7 @@ const char *trainer_examples_name(const trainer *self)
     return NAMES[self->examples.maker.feed];
 }
 
-bp_err trainer_open_table(const trainer *self, bp_stream *stream, bp_document_table **out)
+bp_err bp_trainer_open_table(const trainer *self, bp_stream *stream, bp_document_table **out)
 {
     return bp_document_table_new(
         out, &(bp_document_table_spec){.stream = stream,
@@ -31,7 +31,7 @@ static bp_err count_entries(const trainer *self, bp_stream *stream, int64_t *use
 {
     const double *weights = bp_stream_weights(stream);
     bp_document_table *table = NULL;
-    bp_err err = trainer_open_table(self, stream, &table);
+    bp_err err = bp_trainer_open_table(self, stream, &table);
 
     if (err != BP_OK)
         return err;
@@ -112,7 +112,7 @@ static bp_err open_valid(trainer *self)
     self->examples.window = bp_alloc("input", maker->window, sizeof *self->examples.window);
     if (maker->feed == BP_FEED_WINDOWS || !self->data.valid_stream)
         return BP_OK;
-    return trainer_open_table(self, self->data.valid_stream, &self->data.valid_table);
+    return bp_trainer_open_table(self, self->data.valid_stream, &self->data.valid_table);
 }
 
 static bp_err open_loader(trainer *self, int64_t slots)
@@ -138,7 +138,7 @@ static bp_err open_loader(trainer *self, int64_t slots)
 
 bp_err trainer_open_examples(trainer *self)
 {
-    int64_t slots = trainer_slots(self, &self->spec, self->mesh->datas);
+    int64_t slots = bp_trainer_slots(self, &self->spec, self->mesh->datas);
     size_t bytes = bp_batch_bytes(&self->examples.maker.form, slots);
     bp_err err;
 

@@ -20,7 +20,7 @@ const char *trainer_examples_name(const trainer *self);
 
 /** The documents (or runs of sentences) of a stream. Local. Owns: *out is the caller's,
  * bp_document_table_free(). Errors: those of bp_document_table_new. */
-bp_err trainer_open_table(const trainer *self, bp_stream *stream, bp_document_table **out);
+bp_err bp_trainer_open_table(const trainer *self, bp_stream *stream, bp_document_table **out);
 /** facts.epoch_windows, .documents and .valid_documents, where examples are documents or runs of
  * sentences. Local, on the coordinator. Errors: those of bp_document_table_new. */
 bp_err trainer_count_documents(trainer *self);

@@ -8,7 +8,7 @@
 
 #include <math.h>
 
-int64_t trainer_slots(const trainer *self, const bp_engine_spec *spec, int datas)
+int64_t bp_trainer_slots(const trainer *self, const bp_engine_spec *spec, int datas)
 {
     return trainer_learner(self) ? spec->batch : spec->batch / datas;
 }

@@ -4,7 +4,7 @@
 
 #include "train/loop/trainer.h"
 
-/** The learner; of a training that begins, with the stream read. Collective over compute, before
+/** Make the learner. For a training that begins the stream is read. Collective over compute, before
  * there is a loader. Errors: those of bp_learner_ops.new and .study. */
 bp_err trainer_learner_open(trainer *self);
 /** Loads start.source, or draws initial values. Collective over world. Errors: those of
@@ -18,7 +18,7 @@ bp_err trainer_learn(trainer *self, const bp_batch *batch, bp_step_result *resul
 /** Is what a checkpoint would hold finite? Its values may have become infinite or NaN in the last
  * update. Collective over compute. Errors: BP_ERR_SOFTWARE: the same on all ranks. */
 bp_err trainer_learner_check(trainer *self);
-/** Slots of the batch that one of `datas` data ranks reads: of a learner all. Local. */
-int64_t trainer_slots(const trainer *self, const bp_engine_spec *spec, int datas);
+/** Slots of the batch that one of `datas` data ranks reads: a learner's rank reads all. Local. */
+int64_t bp_trainer_slots(const trainer *self, const bp_engine_spec *spec, int datas);
 
 #endif

@@ -10,14 +10,14 @@
 #include "train/loop/learning.h"
 #include "train/loop/parts.h"
 
-memory_case memory_case_of(const trainer *self)
+memory_case bp_training_memory_case_of(const trainer *self)
 {
     return (memory_case){.mesh = self->mesh_shape,
                          .spec = self->spec,
                          .async = bp_checkpoint_keys_of(self->config)->async};
 }
 
-bool memory_case_is_valid(const trainer *self, const memory_case *one)
+bool bp_training_memory_case_is_valid(const trainer *self, const memory_case *one)
 {
     static const bp_option *const NO_TABLES[] = {NULL};
     const bp_mesh_shape *mesh = &one->mesh;
@@ -45,7 +45,7 @@ static size_t loader_bytes(const trainer *self, const memory_case *one)
         &(bp_loader_size){.tokens = self->facts.tokens,
                           .documents = self->facts.documents,
                           .mixed_files = self->facts.mixed_files,
-                          .slots = trainer_slots(self, &one->spec, one->mesh.data),
+                          .slots = bp_trainer_slots(self, &one->spec, one->mesh.data),
                           .bucket = bp_corpus_keys_of(self->config)->bucket,
                           .batch = self->spec.batch,
                           .maker = &maker});
@@ -75,9 +75,9 @@ static bp_err plan_stage(const trainer *self, const memory_case *one, int stage,
     return err;
 }
 
-bp_err trainer_plan(const trainer *self, bp_plan *plan, int *stage)
+bp_err bp_trainer_plan(const trainer *self, bp_plan *plan, int *stage)
 {
-    memory_case one = memory_case_of(self);
+    memory_case one = bp_training_memory_case_of(self);
     bp_err err = BP_OK;
 
     *stage = 0;
@@ -134,8 +134,8 @@ bp_err memory_case_list(bp_rank_memory **out, const trainer *self, const memory_
 
 /* ---- nodes ---- */
 
-bp_err memory_find(bp_node_memory *out, MPI_Comm world, const bp_config *config,
-                   const trainer *self, const memory_case *one)
+bp_err bp_training_memory_find(bp_node_memory *out, MPI_Comm world, const bp_config *config,
+                               const trainer *self, const memory_case *one)
 {
     bp_rank_memory *all = NULL;
     bp_err err = BP_OK;
@@ -151,8 +151,8 @@ bp_err memory_find(bp_node_memory *out, MPI_Comm world, const bp_config *config,
     return err;
 }
 
-bp_err memory_find_planned(bp_node_memory *out, const trainer *self, const memory_case *one,
-                           int nodes)
+bp_err bp_training_memory_find_planned(bp_node_memory *out, const trainer *self,
+                                       const memory_case *one, int nodes)
 {
     bp_rank_memory *all;
     bp_err err = memory_case_list(&all, self, one);

@@ -12,22 +12,22 @@ typedef struct memory_case {
 } memory_case;
 
 /** The training as its configuration has it. */
-memory_case memory_case_of(const trainer *self);
+memory_case bp_training_memory_case_of(const trainer *self);
 /** Would the configuration be valid with it? Local; the message of the last failure may change. */
-bool memory_case_is_valid(const trainer *self, const memory_case *one);
+bool bp_training_memory_case_is_valid(const trainer *self, const memory_case *one);
 /** What each of its ranks takes: (*out)[bp_mesh_shape_ranks], the caller's (bp_free). Local.
  * Errors: BP_ERR_SYSTEM, *out is NULL. */
 bp_err memory_case_list(bp_rank_memory **out, const trainer *self, const memory_case *one);
 
 /** The node of the job that lacks most memory, on all ranks. Collective over `world`; self and
  * `one` count only on its root. Errors: BP_ERR_SYSTEM: the same on all ranks. */
-bp_err memory_find(bp_node_memory *out, MPI_Comm world, const bp_config *config,
-                   const trainer *self, const memory_case *one);
+bp_err bp_training_memory_find(bp_node_memory *out, MPI_Comm world, const bp_config *config,
+                               const trainer *self, const memory_case *one);
 /** The same of a job to come, on `nodes` nodes like this one. Local. */
-bp_err memory_find_planned(bp_node_memory *out, const trainer *self, const memory_case *one,
-                           int nodes);
+bp_err bp_training_memory_find_planned(bp_node_memory *out, const trainer *self,
+                                       const memory_case *one, int nodes);
 /** The stage that takes most memory, and what a rank of it takes, in bytes. Local. Errors:
  * BP_ERR_SYSTEM. */
-bp_err trainer_plan(const trainer *self, bp_plan *plan, int *stage);
+bp_err bp_trainer_plan(const trainer *self, bp_plan *plan, int *stage);
 
 #endif

@@ -57,7 +57,7 @@ static bool does_fit(const search *s, const memory_case *one, int nodes)
     bool learns = trainer_learner(s->self) != NULL; /* its ranks share one copy out */
     bp_rank_memory *all = NULL;
     bool fits = (learns || floats * sizeof(float) / nodes <= (double)s->has) &&
-                memory_case_is_valid(s->self, one) &&
+                bp_training_memory_case_is_valid(s->self, one) &&
                 memory_case_list(&all, s->self, one) == BP_OK &&
                 bp_node_memory_fullest(all, bp_mesh_shape_ranks(&one->mesh), nodes) <= s->has;
 
@@ -161,7 +161,8 @@ static void memory_remedy(char out[REMEDY_BYTES], const trainer *self, const mem
     bp_buffer_clear(&text);
 }
 
-bp_err memory_check(const bp_node_memory *node, const trainer *self, const memory_case *one)
+bp_err bp_training_memory_check(const bp_node_memory *node, const trainer *self,
+                                const memory_case *one)
 {
     char remedy[REMEDY_BYTES] = "";
 
@@ -173,11 +174,12 @@ bp_err memory_check(const bp_node_memory *node, const trainer *self, const memor
 bp_err trainer_check_memory(trainer *self)
 {
     MPI_Comm world = self->mesh->world;
-    memory_case one = memory_case_of(self);
-    bp_err err = memory_find(&self->estimate.node, world, self->config, self, &one);
+    memory_case one = bp_training_memory_case_of(self);
+    bp_err err = bp_training_memory_find(&self->estimate.node, world, self->config, self, &one);
 
     if (err != BP_OK)
         return err;
-    return bp_agree(world, bp_comm_is_root(world) ? memory_check(&self->estimate.node, self, &one)
-                                                  : BP_OK);
+    return bp_agree(world, bp_comm_is_root(world)
+                               ? bp_training_memory_check(&self->estimate.node, self, &one)
+                               : BP_OK);
 }

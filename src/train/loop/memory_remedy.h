@@ -6,7 +6,8 @@
 
 /** Does the node have what its ranks take? Local. Errors: BP_ERR_SYSTEM it lacks memory, with what
  * would fit. */
-bp_err memory_check(const bp_node_memory *node, const trainer *self, const memory_case *one);
+bp_err bp_training_memory_check(const bp_node_memory *node, const trainer *self,
+                                const memory_case *one);
 /** The ranks of each node fit into its memory; what is found stays in estimate.node. Collective
  * over world. Errors: BP_ERR_SYSTEM they do not, with the keys that would: the same on all
  * ranks. */

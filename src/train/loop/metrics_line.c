@@ -67,7 +67,7 @@ static void set_validation(const trainer *self, json_t *line, const validation *
         json_object_set_new(line, "valid_f1", bp_json_real(valid->f1));
 }
 
-/* Of all layers, and of each: null of those without experts. */
+/* For all layers, and for each: null of those without experts. */
 static void set_experts(const trainer *self, json_t *line, const bp_step_result *result)
 {
     json_t *largest = json_array(), *entropy = json_array();

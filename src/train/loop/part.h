@@ -70,7 +70,7 @@ typedef struct bp_training_part {
     bp_err (*before_commit)(struct trainer *self, void *own, bool best);
     /** What a checkpoint's state has of it. Local. */
     void (*put_state)(const struct trainer *self, const void *own, bool best, json_t *state);
-    /** On the coordinator: what part_report sent. */
+    /** On the coordinator: what bp_part_report sent. */
     bp_err (*receive)(struct trainer *self, void *own, const json_t *value);
     void (*close)(void *own);
 } bp_training_part;

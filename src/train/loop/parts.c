@@ -88,7 +88,7 @@ void parts_close(trainer *self)
             self->parts[k]->close(self->own[k]);
 }
 
-void part_report(trainer *self, const bp_training_part *part, json_t *value)
+void bp_part_report(trainer *self, const bp_training_part *part, json_t *value)
 {
     int k = 0;
 

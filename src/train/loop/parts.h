@@ -18,6 +18,6 @@ void parts_close(trainer *self);
 bp_err parts_bytes(const trainer *self, const bp_mesh_shape *mesh, int stage, size_t *bytes);
 
 /** To the part's `receive`, from compute's root. Local. Owns: the reference of `value` is taken. */
-void part_report(trainer *self, const bp_training_part *part, json_t *value);
+void bp_part_report(trainer *self, const bp_training_part *part, json_t *value);
 
 #endif

@@ -10,7 +10,7 @@
 #define PEAK_SHARE   0.02 /* of the time that the training takes at */
 #define SLOW_FLOPS   1e10
 
-void trainer_measure_peak(trainer *self)
+void bp_trainer_measure_peak(trainer *self)
 {
     double tokens = (double)(self->spec.rate.steps * self->spec.batch * self->shape.context),
            all = tokens * bp_model_train_flops(&self->shape) / SLOW_FLOPS;
@@ -30,7 +30,7 @@ void trainer_measure_peaks(trainer *self)
     if (mesh->computes) {
         float lacks;
 
-        trainer_measure_peak(self);
+        bp_trainer_measure_peak(self);
         lacks = 1 - (float)self->estimate.cores;
         bp_all_max(&lacks, 1, mesh->compute);
         self->estimate.cores = 1 - lacks;

@@ -150,7 +150,7 @@ static void print_memory(const trainer *self, const bp_plan *plan, int stage)
     print_row("total", bp_plan_total(plan), "of this rank");
 }
 
-void plan_print(const trainer *self, const bp_plan *plan, int stage)
+void bp_training_plan_print(const trainer *self, const bp_plan *plan, int stage)
 {
     print_model(self);
     print_mesh(self);

@@ -12,7 +12,7 @@
 
 /* A run keeps the precision that its first start resolved; whether this CPU has it matters only
  * once there is something to compute (trainer_build). */
-bp_err trainer_precision(MPI_Comm comm, bp_config *config, bp_precision *out)
+bp_err bp_trainer_precision(MPI_Comm comm, bp_config *config, bp_precision *out)
 {
     char *before = NULL;
     bp_err err = bp_run_previous(comm, bp_run_keys_of(config)->dir, "math.precision", &before);

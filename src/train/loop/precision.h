@@ -13,6 +13,6 @@
  * Errors:     BP_ERR_CONFIG bf16, asked for by the user, on a CPU without it (one that is kept is
  *             refused by trainer_build: a finished run needs no CPU for it); those of
  *             bp_run_previous: the same on all ranks. */
-bp_err trainer_precision(MPI_Comm comm, bp_config *config, bp_precision *out);
+bp_err bp_trainer_precision(MPI_Comm comm, bp_config *config, bp_precision *out);
 
 #endif

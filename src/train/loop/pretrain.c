@@ -3,6 +3,7 @@
 #include "train/loop/pretrain.h"
 
 #include "base/config/run_options.h"
+#include "base/files/fs.h"
 #include "base/log.h"
 #include "base/process/heartbeat.h"
 #include "job/report/training.h"
@@ -29,35 +30,36 @@ static bp_err print_plan(trainer *self, const bp_planned_world *asked)
 {
     const bp_mesh_shape *mesh = &self->mesh_shape;
     MPI_Comm world = self->mesh->world;
-    memory_case one = memory_case_of(self);
+    memory_case one = bp_training_memory_case_of(self);
     bp_node_memory *node = &self->estimate.node;
     bool root = bp_comm_is_root(world);
     int stage = 0;
-    bp_err err = bp_agree(world, trainer_plan(self, &self->estimate.plan, &stage));
+    bp_err err = bp_agree(world, bp_trainer_plan(self, &self->estimate.plan, &stage));
 
     if (err == BP_OK)
-        err = bp_comm_size(world) > 1 ? memory_find(node, world, self->config, self, &one)
-                                      : memory_find_planned(node, self, &one, asked->nodes);
+        err = bp_comm_size(world) > 1
+                  ? bp_training_memory_find(node, world, self->config, self, &one)
+                  : bp_training_memory_find_planned(node, self, &one, asked->nodes);
     if (err != BP_OK)
         return err;
     if (!trainer_learner(self))
-        trainer_measure_peak(self);
+        bp_trainer_measure_peak(self);
     self->estimate.peak *= mesh->pipeline * mesh->data * mesh->tensor;
-    plan_print(self, &self->estimate.plan, stage);
+    bp_training_plan_print(self, &self->estimate.plan, stage);
     if (root)
-        trainer_warn_of_rows(self, &one);
-    return bp_agree(world, root ? memory_check(node, self, &one) : BP_OK);
+        bp_trainer_warn_of_rows(self, &one);
+    return bp_agree(world, root ? bp_training_memory_check(node, self, &one) : BP_OK);
 }
 
 bp_err bp_pretrain_plan(MPI_Comm world, bp_config *config, const bp_training_part *const *parts,
                         const bp_planned_world *asked)
 {
     trainer self;
-    bp_err err = trainer_open(&self, parts, world, config, asked);
+    bp_err err = bp_trainer_open(&self, parts, world, config, asked);
 
     if (err == BP_OK)
-        err = trainer_counts(&self) ? trainer_count_plan(&self) : print_plan(&self, asked);
-    trainer_close(&self);
+        err = trainer_counts(&self) ? bp_trainer_count_plan(&self) : print_plan(&self, asked);
+    bp_trainer_close(&self);
     return err;
 }
 
@@ -102,6 +104,18 @@ static bp_err stop_parts(trainer *self, bp_err err)
     return err;
 }
 
+/* What a start of the finished run looks for where an input is gone. */
+static void add_results(trainer *self)
+{
+    char step[BP_STEP_NAME];
+
+    bp_checkpoint_step_name(step, self->progress.committed);
+    const bp_path folder = bp_path_in("checkpoints", step);
+    bp_run_add_result(self->run, bp_path_in(folder.text, "manifest.json").text);
+    if (!trainer_counts(self))
+        bp_run_add_result(self->run, "metrics.jsonl");
+}
+
 static bp_err run(trainer *self)
 {
     bp_err err = bp_agree(self->mesh->world, say_begin(self));
@@ -119,6 +133,8 @@ static bp_err run(trainer *self)
     plan_print_peak(self);
     if (err == BP_OK)
         err = parts_at(self, PART_FINISH);
+    if (err == BP_OK)
+        add_results(self);
     return err == BP_OK ? trainer_end(self) : err;
 }
 
@@ -133,6 +149,15 @@ static bp_err end_finished(trainer *self)
         trainer_remove_counts(self);
     err = parts_at(self, PART_FINISHED);
     return err == BP_OK ? trainer_end(self) : err;
+}
+
+static bp_err count(trainer *self)
+{
+    bp_err err = trainer_count(self);
+
+    if (err == BP_OK)
+        add_results(self);
+    return err;
 }
 
 /* The journal ends where training goes on. */
@@ -159,11 +184,11 @@ static bp_err prepare(trainer *self)
     if (err != BP_OK)
         return err;
     if (self->mesh->coordinates && !self->hooks && !bp_run_is_resumed(self->run)) {
-        memory_case one = memory_case_of(self);
-        trainer_warn_of_rows(self, &one);
+        memory_case one = bp_training_memory_case_of(self);
+        bp_trainer_warn_of_rows(self, &one);
     }
     bp_run_take_changes(self->run);
-    trainer_say_stretch(&self->spec.rate, self->progress.step, bp_run_steps_before(self->run));
+    bp_trainer_say_stretch(&self->spec.rate, self->progress.step, bp_run_steps_before(self->run));
     err = parts_at(self, PART_START);
     if (err == BP_OK)
         err = trainer_build(self);
@@ -179,13 +204,13 @@ static bp_err go_on(trainer *self, bool *trains)
 {
     bp_err err = trainer_find_source(self);
 
-    *trains = err == BP_OK && !trainer_is_done(self);
+    *trains = err == BP_OK && !bp_trainer_is_done(self);
     if (err == BP_OK && !*trains)
         return end_finished(self);
     if (err == BP_OK)
         err = bp_agree(self->mesh->world, trainer_check_bag_version(self));
     if (err == BP_OK && trainer_counts(self))
-        return trainer_count(self);
+        return count(self);
     if (err == BP_OK)
         err = prepare(self);
     if (err == BP_OK)
@@ -198,12 +223,12 @@ bp_err bp_pretrain(MPI_Comm world, bp_config *config, const bp_training_part *co
 {
     trainer self;
     bool trained = false;
-    bp_err err = trainer_open(&self, parts, world, config, NULL);
+    bp_err err = bp_trainer_open(&self, parts, world, config, NULL);
     const char *run_dir = bp_run_keys_of(config)->dir;
 
     self.hooks = hooks;
     if (err == BP_OK && self.mesh->coordinates && !hooks && trainer_bags(config))
-        (void)trainer_check_bag(
+        (void)bp_trainer_check_bag(
             self.data.corpus); /* its warning: fewer than 2 were refused before */
     if (err == BP_OK && !trainer_counts(&self) && bp_run_has_work(world, run_dir))
         err = trainer_check_memory(&self);
@@ -216,6 +241,6 @@ bp_err bp_pretrain(MPI_Comm world, bp_config *config, const bp_training_part *co
             bp_training_keep_page(run_dir, trained);
         err = bp_run_close(&self.run, err);
     }
-    trainer_close(&self);
+    bp_trainer_close(&self);
     return err;
 }

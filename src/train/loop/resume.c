@@ -29,6 +29,8 @@ static bp_err open_init(trainer *self, const char *init)
     char *begun = NULL;
     bp_err err = bp_checkpoint_open_any(self->mesh->world, init, &self->start.source);
 
+    if (err == BP_OK && bp_comm_is_root(self->mesh->world))
+        bp_checkpoint_warn_not_best(init);
     if (err == BP_OK)
         snprintf(self->start.init_digest, sizeof self->start.init_digest, "%s",
                  bp_checkpoint_digest(self->start.source));
@@ -200,21 +202,25 @@ bp_err trainer_find_source(trainer *self)
 }
 
 /* A new head, or a pooler that pretraining had none of, keeps its initial values. */
+static void name_new(const trainer *self, bp_load what)
+{
+    const bp_network *network = bp_engine_network(self->engine);
+
+    for (int g = 0; g < network->group_count; g++)
+        for (int k = 0; k < network->groups[g].count; k++)
+            if (bp_engine_loads(&network->groups[g], what) &&
+                !bp_checkpoint_has(self->start.source, network->groups[g].params[k].name))
+                bp_log("new, with initial values of run.seed: %s",
+                       network->groups[g].params[k].name);
+}
+
 static int64_t keep_known(const trainer *self, bp_slice *slices, int64_t count)
 {
-    char last[sizeof slices->name] = "";
     int64_t kept = 0;
 
-    for (int64_t k = 0; k < count; k++) {
-        bool known = bp_checkpoint_has(self->start.source, slices[k].name);
-
-        if (known)
+    for (int64_t k = 0; k < count; k++)
+        if (bp_checkpoint_has(self->start.source, slices[k].name))
             slices[kept++] = slices[k];
-        else if (strcmp(last, slices[k].name) != 0) {
-            snprintf(last, sizeof last, "%s", slices[k].name);
-            bp_log("new, with initial values of run.seed: %s", last);
-        }
-    }
     return kept;
 }
 
@@ -234,8 +240,10 @@ static bp_err load_source(trainer *self)
         slices = bp_engine_slices_to_load(self->engine, what, &count);
     if (self->engine && adds && !self->start.resumes)
         bp_engine_initialise_added(self->engine);
-    if (self->engine && self->start.adds_tensors && !self->start.resumes)
+    if (self->engine && self->start.adds_tensors && !self->start.resumes) {
+        name_new(self, what);
         count = keep_known(self, slices, count);
+    }
     bp_err err = bp_checkpoint_load(self->start.source, slices, count);
     bp_free(slices);
     if (err != BP_OK || !self->start.resumes)

@@ -45,8 +45,8 @@ static int64_t better_micro_batch(const trainer *self, const memory_case *one)
         memory_case other = *one;
 
         other.spec.micro_batch = m;
-        if (slots % m != 0 || slots / m < least || !memory_case_is_valid(self, &other) ||
-            !fits(self, &other))
+        if (slots % m != 0 || slots / m < least ||
+            !bp_training_memory_case_is_valid(self, &other) || !fits(self, &other))
             continue;
         best = m;
         if (m * self->shape.context >= FAST_ROWS)
@@ -55,7 +55,7 @@ static int64_t better_micro_batch(const trainer *self, const memory_case *one)
     return best;
 }
 
-void trainer_warn_of_rows(const trainer *self, const memory_case *one)
+void bp_trainer_warn_of_rows(const trainer *self, const memory_case *one)
 {
     bool slow =
         self->shape.width >= LEAST_WIDTH && one->spec.micro_batch * self->shape.context < SLOW_ROWS;

@@ -7,6 +7,6 @@
 /** A warning where the micro-batches of a training have so few rows that matrix products are slow,
  * and train.batch and memory allow larger ones. Not for a run that goes on: it would get other
  * bits. Local, on the coordinator. */
-void trainer_warn_of_rows(const trainer *self, const memory_case *one);
+void bp_trainer_warn_of_rows(const trainer *self, const memory_case *one);
 
 #endif

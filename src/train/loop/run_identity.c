@@ -17,8 +17,8 @@ static bool is_power_of_two(long long n)
 
 /* Chunks deal blocks out to stages in another way, and stages add up the gradient's norm. The bits
  * of a learner are the same on any mesh. */
-bool trainer_keeps_bits(const bp_config *config, const char *key, const char *before,
-                        const char *now)
+bool bp_trainer_keeps_bits(const bp_config *config, const char *key, const char *before,
+                           const char *now)
 {
     bool chunks = strcmp(bp_mesh_keys_of(config)->schedule, "interleaved") == 0;
     bool tree = strcmp(bp_train_keys_of(config)->reduction, "tree") == 0;
@@ -56,7 +56,8 @@ static void add_keys(const char *out[TRAINER_MAY_CHANGE], int *count, const char
     out[*count] = NULL;
 }
 
-void trainer_may_change(const char *out[TRAINER_MAY_CHANGE], const bp_training_part *const *parts)
+void bp_trainer_may_change(const char *out[TRAINER_MAY_CHANGE],
+                           const bp_training_part *const *parts)
 {
     int count = 0;
 
@@ -65,7 +66,7 @@ void trainer_may_change(const char *out[TRAINER_MAY_CHANGE], const bp_training_p
         add_keys(out, &count, (*parts)->may_change);
 }
 
-/* Of the names of outcomes, in their order; "": there are none. */
+/* A hash of the names of outcomes, in their order; "": there are none. */
 static void hash_labels(const trainer *self, char hash[BP_SHA256_HEX])
 {
     char *text = self->outcome_names ? bp_json_line(self->outcome_names) : NULL;
@@ -102,13 +103,13 @@ bp_err trainer_open_run(trainer *self)
                         .may_change = may_change,
                         .new_run_may = NEW_RUN,
                         .other_bits = OTHER_BITS,
-                        .keeps_bits = trainer_keeps_bits,
+                        .keeps_bits = bp_trainer_keeps_bits,
                         .identities = identities,
                         .extra = extra};
     bp_err err;
 
     hash_labels(self, labels_hash);
-    trainer_may_change(may_change, self->parts);
+    bp_trainer_may_change(may_change, self->parts);
     parts_describe_run(self, &spec);
     err = bp_run_open(&self->run, self->mesh, self->config, &spec);
     json_decref(extra);

@@ -121,7 +121,7 @@ static bp_err find_spec(trainer *self)
     self->spec.shortens = bp_corpus_keys_of(config)->bucket > 0;
     if (trainer_learner(self))
         self->spec.micro_batch = 1;
-    return trainer_precision(self->mesh->world, config, &self->spec.precision);
+    return bp_trainer_precision(self->mesh->world, config, &self->spec.precision);
 }
 
 /* The rules of examples: parts add theirs. */
@@ -160,8 +160,8 @@ static bp_err count_examples(trainer *self)
     return parts_at(self, PART_COUNTED);
 }
 
-bp_err trainer_open(trainer *self, const bp_training_part *const *parts, MPI_Comm world,
-                    bp_config *config, const bp_planned_world *plan)
+bp_err bp_trainer_open(trainer *self, const bp_training_part *const *parts, MPI_Comm world,
+                       bp_config *config, const bp_planned_world *plan)
 {
     bp_err err;
 
@@ -204,13 +204,13 @@ bp_err trainer_build(trainer *self)
                                                                  it? */
 
     if (err == BP_OK)
-        err = trainer_plan(self, &self->estimate.plan, &stage);
+        err = bp_trainer_plan(self, &self->estimate.plan, &stage);
     err = bp_agree(self->mesh->world, err);
     if (err != BP_OK)
         return err;
     if (!trainer_learner(self))
         trainer_measure_peaks(self);
-    plan_print(self, &self->estimate.plan, stage);
+    bp_training_plan_print(self, &self->estimate.plan, stage);
     if (self->mesh->computes) {
         err = trainer_learner(self)
                   ? trainer_learner_open(self)
@@ -231,7 +231,7 @@ bp_err trainer_build(trainer *self)
     return err;
 }
 
-void trainer_close(trainer *self)
+void bp_trainer_close(trainer *self)
 {
     bp_loader_free(&self->data.loader);
     parts_close(self);

@@ -96,7 +96,7 @@ static bp_err end_written(trainer *self, int64_t status)
 static void share_examples(trainer *self, const void *examples, bp_batch *batch)
 {
     training_examples *own = &self->examples;
-    int64_t slots = trainer_slots(self, &self->spec, self->mesh->datas);
+    int64_t slots = bp_trainer_slots(self, &self->spec, self->mesh->datas);
 
     bp_bcast_bytes((void *)examples, (int64_t)bp_batch_bytes(&own->maker.form, slots), 0,
                    self->mesh->model); /* the lead's are only read */
@@ -198,7 +198,7 @@ static bp_err after_step(trainer *self, const bp_step_result *result)
         return err;
     if (validated)
         best = trainer_take_validation(self, valid.loss);
-    ends = trainer_is_done(self);
+    ends = bp_trainer_is_done(self);
     report_pause(self, bp_clock_now() - begin);
     if (validated || last || p->step % bp_train_keys_of(config)->log_every == 0)
         report_step(self, result, validated ? &valid : NULL);
@@ -215,7 +215,7 @@ static bp_err stop(trainer *self, bool at_once)
 {
     bp_err err = BP_OK;
 
-    bp_fault_point("drain.flag");
+    bp_fault_point("stop.flag");
     if (!at_once)
         err = finish_commit(self, false, false);
     if (err != BP_OK)
@@ -264,7 +264,7 @@ static bp_err run_steps(trainer *self, bool *at_once)
     bp_err err = BP_OK;
 
     begin_line(self);
-    while (err == BP_OK && !trainer_is_done(self)) {
+    while (err == BP_OK && !bp_trainer_is_done(self)) {
         int64_t status;
         bp_batch batch;
 

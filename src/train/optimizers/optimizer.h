@@ -79,7 +79,7 @@ typedef struct bp_optimizer_row {
                              const bp_updated *at, const bp_update *with);
     void (*apply)(const bp_optimizer *optimizer, const bp_own_run *run, const bp_updated *at,
                   const bp_update *with);
-    /* Of rules whose steps need sums over whole parameters (totals.h), else NULL: how many doubles
+    /* For rules whose steps need sums over whole parameters (totals.h), else NULL: how many doubles
      * of them a parameter has, how many floats are kept from step to step (NULL: none; the first
      * half is in checkpoints), and their computation before all runs. prepare: collective over
      * mesh->data and mesh->tensor. */
@@ -133,6 +133,9 @@ bool bp_optimizer_check(bp_optimizer *optimizer, float *values);
 void bp_optimizer_update(bp_optimizer *optimizer, float *values, const float *gradients,
                          double rate, double scale, int64_t number);
 
+/** Start to gather the shards of group `g` of `values` on all data ranks that hold it. Collective
+ * over mesh->data. */
+void bp_optimizer_gather(bp_optimizer *optimizer, float *values, int g);
 /** Wait until all of group `g` has arrived. Collective over mesh->data. */
 void bp_optimizer_gathered(bp_optimizer *optimizer, int g);
 

@@ -1,4 +1,4 @@
-/* torch.optim's RMSprop; momentum's moment is there only where there is momentum. Called by
+/* torch.optim's RMSprop; the moment of momentum exists only if there is momentum. Called by
  * update.c. */
 #include "train/optimizers/optimizer_priv.h"
 

@@ -10,9 +10,11 @@
 void bp_optimizer_shard(const bp_mesh *mesh, const bp_group *group, int64_t *first, int64_t *count)
 {
     int holders = bp_optimizer_holders(mesh, group);
+    int at = mesh->data_at / (mesh->datas / holders);
+    int64_t blocks = group->padded / BP_NORM_BLOCK;
 
-    *count = group->padded / holders;
-    *first = bp_shard_first(group->padded, mesh->data_at / (mesh->datas / holders), holders);
+    *first = bp_shard_first(blocks, at, holders) * BP_NORM_BLOCK;
+    *count = bp_shard_count(blocks, at, holders) * BP_NORM_BLOCK;
 }
 
 void bp_optimizer_note_change(bp_optimizer *optimizer, int run, const uint32_t sums[BP_SUMS])

@@ -34,7 +34,7 @@ bool bp_totals_by_columns(const bp_group *group, const bp_param *param);
 bp_totals_place bp_totals_find(const bp_optimizer_row *row, const bp_network *network, int g,
                                int k);
 
-/** Of all parameters that train, for a row with totals: bytes of its sums and factors, and the
+/** For all parameters that train, for a row with totals: bytes of its sums and factors, and the
  * number of factors. */
 size_t bp_totals_bytes(const bp_optimizer_row *row, const bp_network *network);
 int64_t bp_totals_factors(const bp_optimizer_row *row, const bp_network *network);

@@ -72,11 +72,12 @@ static void list_runs(bp_optimizer *optimizer)
 
 int64_t bp_optimizer_floats(const bp_mesh *mesh, const bp_network *network)
 {
-    int64_t floats = 0;
+    int64_t floats = 0, first, count;
 
-    for (int g = 0; g < network->group_count; g++)
-        if (!network->groups[g].frozen)
-            floats += network->groups[g].padded / bp_optimizer_holders(mesh, &network->groups[g]);
+    for (int g = 0; g < network->group_count; g++) {
+        bp_optimizer_shard(mesh, &network->groups[g], &first, &count);
+        floats += network->groups[g].frozen ? 0 : count;
+    }
     return floats;
 }
 
@@ -150,7 +151,7 @@ void bp_optimizer_factor_slices(const bp_optimizer *optimizer, int g, bool to_sa
         row->slices(optimizer, g, to_save, slices, used, capacity);
 }
 
-/* Were its bits changed since the update before? Of a rule that does not sum them by itself. */
+/* Have its bits changed since the update before? For rules that do not sum them themselves. */
 static void check_run(bp_optimizer *optimizer, int k, const float *values)
 {
     uint32_t before[BP_SUMS];
@@ -206,9 +207,17 @@ void bp_optimizer_update(bp_optimizer *optimizer, float *values, const float *gr
             for (int k = optimizer->first_run[g]; k < optimizer->first_run[g + 1]; k++)
                 update_run(optimizer, k, values, gradients, &with);
             bp_inject_update(optimizer, values, g);
-            optimizer->gathering[g] = bp_async_all_gather(optimizer->async, values + group->place,
-                                                          group->padded, group->sources > 1);
+            bp_optimizer_gather(optimizer, values, g);
         }
+}
+
+void bp_optimizer_gather(bp_optimizer *optimizer, float *values, int g)
+{
+    const bp_group *group = &optimizer->network->groups[g];
+
+    optimizer->gathering[g] =
+        bp_async_all_gather(optimizer->async, values + group->place, group->padded / BP_NORM_BLOCK,
+                            BP_NORM_BLOCK, group->sources > 1);
 }
 
 void bp_optimizer_gathered(bp_optimizer *optimizer, int g)

@@ -100,7 +100,7 @@ static bp_err read_kinds(trainer *self, const char *kinds)
     if (has(self, BP_NOISE_SENTINELS) && self->rules.noises != 1U << BP_NOISE_SENTINELS)
         return BP_FAIL(BP_ERR_CONFIG, "noise.bad_kinds",
                        "noise.kinds = %s has sentinels and others, but their target is not the "
-                       "text: at noise.kinds; use sentinels alone",
+                       "text: at noise.kinds; use only sentinels",
                        kinds);
     return BP_OK;
 }

@@ -273,7 +273,7 @@ static bp_err send_result(trainer *self, const bp_buffer *result)
     if (err == BP_OK)
         err = bp_result_text(&reader, &text);
     if (err == BP_OK)
-        part_report(self, &training_samples, line_of(self->progress.step, &text));
+        bp_part_report(self, &training_samples, line_of(self->progress.step, &text));
     bp_result_text_clear(&text);
     return err;
 }

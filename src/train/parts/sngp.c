@@ -315,7 +315,7 @@ static bp_err open_documents(fit *f)
                                               .seed = (uint64_t)bp_run_keys_of(config)->seed,
                                               .member = bp_corpus_keys_of(config)->member});
     if (err == BP_OK)
-        err = trainer_open_table(self, f->stream, &f->table);
+        err = bp_trainer_open_table(self, f->stream, &f->table);
     if (err == BP_OK)
         f->documents = bp_document_table_count(f->table);
     return err;
@@ -366,7 +366,7 @@ static bp_err run_fit(fit *f)
 
 static bool is_due(const trainer *self, bool best)
 {
-    return self->shape.task.features > 0 && (best || trainer_is_done(self));
+    return self->shape.task.features > 0 && (best || bp_trainer_is_done(self));
 }
 
 static void put_state(const trainer *self, const void *own, bool best, json_t *state)

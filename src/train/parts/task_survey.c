@@ -66,7 +66,7 @@ bp_err task_survey_run(task_survey *out, const trainer *self)
     bp_err err = bp_stream_new(&plain, &(bp_stream_spec){.corpus = self->data.corpus});
 
     if (err == BP_OK)
-        err = trainer_open_table(self, plain, &table);
+        err = bp_trainer_open_table(self, plain, &table);
     if (err == BP_OK)
         entries = bp_document_table_count(table);
     if (!self->examples.columns.spans)

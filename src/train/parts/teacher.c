@@ -252,6 +252,7 @@ static bp_err check_members(trainer *self, teacher *own)
         json_t *manifest = NULL;
 
         err = bp_checkpoint_read_metadata(list.members[k].path, &folder, &manifest);
+        bp_checkpoint_warn_not_best(list.members[k].path);
         if (err == BP_OK && manifest) {
             const json_t *state = json_object_get(manifest, "state");
 
@@ -341,7 +342,7 @@ static bp_err check_opened(const trainer *self, const teacher *own, const bp_mod
 
 static bp_err open_member(trainer *self, teacher *own, int k, const char *path)
 {
-    int64_t slots = trainer_slots(self, &self->spec, self->mesh->datas);
+    int64_t slots = bp_trainer_slots(self, &self->spec, self->mesh->datas);
     bool keeps = self->spec.distills && self->mesh->pipeline_at == self->mesh->pipelines - 1;
     bp_err err = bp_model_open(&own->members[k], self->mesh, self->config, path);
 
@@ -361,14 +362,14 @@ static bp_err open_member(trainer *self, teacher *own, int k, const char *path)
 }
 
 /* For tasks and masked models. */
-static bool is_told_ends(const trainer *self)
+static bool gives_lengths(const trainer *self)
 {
     return bp_task_has_head(&self->shape.task) || masks_words(&self->shape);
 }
 
 static bp_err open_marked(const trainer *self, teacher *own)
 {
-    int64_t places = trainer_slots(self, &self->spec, self->mesh->datas) * self->shape.context;
+    int64_t places = bp_trainer_slots(self, &self->spec, self->mesh->datas) * self->shape.context;
 
     own->inputs = bp_try_alloc("train.teacher", places, sizeof *own->inputs);
     own->targets = bp_try_alloc("train.teacher", places, sizeof *own->targets);
@@ -442,7 +443,7 @@ static bp_err open_members(trainer *self, teacher *own)
     for (int k = 0; k < (int)list.count && err == BP_OK; k++)
         err = open_member(self, own, k, list.members[k].path);
     bp_ensemble_list_clear(&list);
-    if (err == BP_OK && is_told_ends(self))
+    if (err == BP_OK && gives_lengths(self))
         err = open_marked(self, own);
     if (err == BP_OK)
         err = bp_agree(self->mesh->member, teacher_states_open(&own->states, &own->taught, self));
@@ -510,7 +511,7 @@ static bp_err teach(trainer *self, void *part, const bp_batch *batch)
 {
     teacher *own = part;
     int64_t T = self->shape.context, each = self->spec.micro_batch;
-    bool marks = is_told_ends(self);
+    bool marks = gives_lengths(self);
     const int32_t *segments = batch->stream[0].segments,
                   *inputs = own && marks ? own->inputs : batch->stream[0].inputs,
                   *targets = own && marks ? own->targets : batch->term[0].targets;

@@ -24,23 +24,24 @@ struct teacher_states {
 
 static bp_err fail_list(const char *list)
 {
-    return BP_FAIL(BP_ERR_CONFIG, "distill.bad_layers",
-                   "distill.layers = %.60s is no list of up to %d pairs MODEL:TEACHER of layers, "
-                   "each of the model's once: at distill.layers; use 1:2,2:4",
-                   list, BP_STATE_MATCHES);
+    return BP_FAIL(
+        BP_ERR_CONFIG, "distill.bad_layers",
+        "distill.layers = %.60s is not a list of up to %d pairs MODEL:TEACHER of layers, "
+        "each of the model's once: at distill.layers; use 1:2,2:4",
+        list, BP_STATE_MATCHES);
 }
 
 /* A number that ends at `end`; -1: no digit is there. */
 static int64_t read_layer(const char **at, char end)
 {
-    char *behind = NULL;
+    char *rest = NULL;
     int64_t layer;
 
     errno = 0;
-    layer = **at >= '0' && **at <= '9' ? strtoll(*at, &behind, 10) : -1;
-    if (layer < 0 || errno != 0 || (*behind != end && *behind != '\0'))
+    layer = **at >= '0' && **at <= '9' ? strtoll(*at, &rest, 10) : -1;
+    if (layer < 0 || errno != 0 || (*rest != end && *rest != '\0'))
         return -1;
-    *at = behind + (*behind == end && end != '\0');
+    *at = rest + (*rest == end && end != '\0');
     return layer;
 }
 

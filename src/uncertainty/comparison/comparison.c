@@ -177,8 +177,8 @@ static const char *find_name(const char *text)
     return equal;
 }
 
-/* CORPUS:label, without the value: after the last ':' of a name that is no file, if what precedes
- * it is one. */
+/* CORPUS:label, without the value: after the last ':' of a name that is not a file, if what
+ * precedes it is one. */
 static bool lacks_value(const char *corpus)
 {
     const char *colon = strrchr(corpus, ':');
@@ -346,7 +346,7 @@ bp_err comparison_coverages_parse(comparison_coverages *out, const char *text)
 
         if (percent == 0 || k == COMPARISON_COVERAGES || (k > 0 && percent <= out->percent[k - 1]))
             err = BP_FAIL(BP_ERR_CONFIG, "comparison.bad_coverages",
-                          "uncertainty.coverages = %s is no list of at most %d ascending "
+                          "uncertainty.coverages = %s is not a list of at most %d ascending "
                           "percentages from 1 to 100: at uncertainty.coverages; give one such as "
                           "50, 80, 90",
                           text, COMPARISON_COVERAGES);

@@ -121,8 +121,6 @@ typedef struct comparison_metadata {
     char corpus_hash[BP_SHA256_HEX];    /* of the training text; "": unknown, or of an ensemble */
     bool ensemble;
     int64_t members;
-    int64_t not_best;           /* members that are the newest checkpoint of a run whose best is
-                                   another */
     double train_seconds;       /* sums of `seconds` in metrics.jsonl; NaN: a model without */
     char digest[BP_SHA256_HEX]; /* of the manifests; "": unknown */
 } comparison_metadata;

@@ -124,7 +124,7 @@ static bp_err keep_fit(const comparison_job *self, int64_t m, const bp_fit_repor
     return comparison_record_add(self, m, "fit_seconds", found->reused ? found->seconds : seconds);
 }
 
-/* Of one rank. */
+/* A rank's part of the fit. */
 static bp_err run(const comparison_job *self, int64_t m, const bp_config *config,
                   bp_fit_report *found)
 {

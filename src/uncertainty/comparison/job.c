@@ -37,18 +37,22 @@ static bool lacks_scores(const comparison_job *self)
     return lacks;
 }
 
+#define PAGE "index.html"
+
+static const char *const FILES[] = {
+    "record.json",       "methods.csv", "detection.csv", "differences.csv", "reliability.csv",
+    "risk_coverage.csv", "roc.csv",     "histogram.csv", "summary.json",    PAGE};
+
 /* A page is asked for where there is a template of it: without, none was made. */
+static size_t count_files(void)
+{
+    return sizeof FILES / sizeof FILES[0] - !bp_report_has_page("uncertainty");
+}
+
 static const char *find_missing(const void *context)
 {
     const comparison_job *self = context;
-    const char *names[] = {
-        "record.json",     "methods.csv",
-        "detection.csv",   "differences.csv",
-        "reliability.csv", "risk_coverage.csv",
-        "roc.csv",         "histogram.csv",
-        "summary.json",    bp_report_has_page("uncertainty") ? "index.html" : NULL};
-    const char *name =
-        bp_run_first_missing(self->results.folder, names, sizeof names / sizeof names[0]);
+    const char *name = bp_run_first_missing(self->results.folder, FILES, count_files());
 
     return !name && lacks_scores(self) ? "a method's scores" : name;
 }
@@ -171,7 +175,7 @@ static bp_err conclude(comparison_job *self)
 
 static bp_err run(comparison_job *self)
 {
-    bp_phase before = bp_heartbeat_phase(BP_PHASE_FIT); /* but for what scores */
+    bp_phase before = bp_heartbeat_phase(BP_PHASE_FIT); /* except for what scores */
     json_t *members = json_pack("{sI sI}", "methods", (json_int_t)self->results.methods.count,
                                 "documents", (json_int_t)self->corpora.documents);
     bp_err err = BP_OK;
@@ -187,6 +191,8 @@ static bp_err run(comparison_job *self)
         err = comparison_job_compute(self);
     if (err == BP_OK)
         err = bp_agree(self->world, self->mesh->coordinates ? conclude(self) : BP_OK);
+    for (size_t k = 0; err == BP_OK && k < count_files(); k++)
+        bp_run_add_result(self->run, bp_path_in("uncertainty", FILES[k]).text);
     (void)bp_heartbeat_phase(before);
     return err;
 }
@@ -229,7 +235,7 @@ static bp_err check_memory(const comparison_job *self, int64_t m, const bp_plann
         err = check_fits(self, &spec);
         spec.more_bytes = 0;
     }
-    way.draws = self->draws[m];
+    way.sampler = self->samplers[m];
     way.sets = comparison_job_wants_sets(self) ? &sets : NULL;
     if (err == BP_OK)
         err = check_fits(self, &spec);
@@ -300,7 +306,7 @@ static bp_err estimate_method(comparison_job *self, int64_t m, const bp_planned_
     err = bp_agree(self->world, err);
     if (err == BP_OK && self->mesh->coordinates) {
         bp_log("%s: %s of %s%s", method->name, method->way->word, method->path,
-               self->draws[m] ? "; what follows is only for the model" : "");
+               self->samplers[m] ? "; what follows is only for the model" : "");
         if (method->way->print_plan)
             method->way->print_plan(&at, fit_bytes(self, m));
     }

@@ -21,7 +21,7 @@ typedef struct comparison_job {
     char corpora_hash[BP_SHA256_HEX], valid_hash[BP_SHA256_HEX], train_hash[BP_SHA256_HEX];
     int64_t train_tokens;            /* of corpus.train; on the coordinator */
     char models_hash[BP_SHA256_HEX]; /* of the methods' manifests; on the coordinator */
-    bp_draws **draws;                /* [methods] how members are made; NULL: as they are */
+    bp_member_sampler **samplers;    /* [methods] how members are made; NULL: as they are */
     char **fitted;                   /* [methods] RUN/uncertainty/WORD/NAME.h5 */
     char *record_path;               /* RUN/uncertainty/record.json */
     json_t *record;                  /* on the coordinator: what is done, and what it took */
@@ -51,7 +51,7 @@ bp_err comparison_job_fit(comparison_job *self, int64_t method, const bp_config 
  * Errors:     those of bp_ensemble_open and bp_score_each_batch; the same on all ranks. */
 bp_err comparison_job_each(const comparison_job *self, const bp_ensemble_spec *spec,
                            bp_score_each *each, bp_model **lm);
-/** Add the sums for the temperature (bp_ensemble_temper) over corpus.valid. Collective over
+/** Add the sums for the temperature (bp_ensemble_add_scaled) over corpus.valid. Collective over
  * mesh->compute. Errors: those of comparison_job_each; the same on all ranks. */
 bp_err comparison_job_sum_temperatures(const comparison_job *self, const bp_mesh *mesh,
                                        const bp_config *config, const bp_ensemble_spec *spec,
@@ -68,16 +68,16 @@ bp_err comparison_job_fit_noise(const comparison_job *self, const bp_mesh *mesh,
                                 const bp_config *config, const bp_ensemble_spec *spec,
                                 comparison_noise *out);
 /** Conformal sets: thresholds of a method, and what they were fitted on. */
-/** Are there sets in this study? Of models whose outcomes are a softmax, where there is
- * corpus.valid. */
+/** Are there sets in this study? For models whose outcomes are a softmax, if corpus.valid is given.
+ */
 bool comparison_job_wants_sets(const comparison_job *self);
 /** Fit the thresholds. Collective over mesh->compute. Errors: those of comparison_job_each; the
  * same on all ranks. */
 bp_err comparison_job_fit_sets(const comparison_job *self, const bp_mesh *mesh,
                                const bp_config *config, const bp_ensemble_spec *spec,
                                comparison_set_fit *out);
-/** To the record and from it; of the coordinator. false: they were not fitted. Errors: those of
- * comparison_record_save. */
+/** Write to the record and read from it. On the coordinator. false: they were not fitted. Errors:
+ * those of comparison_record_save. */
 bp_err comparison_job_keep_sets(const comparison_job *self, int64_t method,
                                 const comparison_set_fit *fit);
 bool comparison_job_recall_sets(const comparison_job *self, int64_t method,

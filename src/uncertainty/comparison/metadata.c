@@ -83,26 +83,14 @@ static bp_err read_state(comparison_metadata *metadata, const json_t *manifest, 
     return bp_task_from_json(&metadata->task, model, folder);
 }
 
-/* A run folder is its newest checkpoint. */
-static bool is_not_best(const char *path)
-{
-    char *parent = bp_path_join(path, "checkpoints");
-    int64_t best = bp_checkpoints_best(parent);
-    bool is = best >= 0 && best != bp_checkpoint_newest_step(parent);
-
-    bp_free(parent);
-    return is;
-}
-
 /* One CHECKPOINT. */
-static bp_err look(comparison_metadata *metadata, const char *path)
+static bp_err read_member(comparison_metadata *metadata, const char *path)
 {
     char *folder, *file = NULL;
     json_t *manifest;
     bp_err err = bp_checkpoint_read_metadata(path, &folder, &manifest);
 
-    *metadata =
-        (comparison_metadata){.members = 1, .train_seconds = NAN, .not_best = is_not_best(path)};
+    *metadata = (comparison_metadata){.members = 1, .train_seconds = NAN};
     if (err == BP_OK && manifest) {
         err = read_state(metadata, manifest, folder);
         file = bp_path_join(folder, "manifest.json");
@@ -155,7 +143,6 @@ static bp_err join(comparison_metadata *metadata, const comparison_metadata *mem
     if (member->context > 0 && (metadata->context == 0 || member->context < metadata->context))
         metadata->context = member->context;
     metadata->train_seconds += member->train_seconds;
-    metadata->not_best += member->not_best;
     bytes = snprintf(both, sizeof both, "%s %s", metadata->digest, member->digest);
     bp_sha256_of(both, (size_t)bytes, metadata->digest);
     return BP_OK;
@@ -170,7 +157,7 @@ static bp_err look_at_ensemble(comparison_metadata *metadata, const comparison_m
     for (int64_t k = 0; err == BP_OK && k < list.count; k++) {
         comparison_metadata member;
 
-        err = look(&member, list.members[k].path);
+        err = read_member(&member, list.members[k].path);
         if (err == BP_OK)
             err = join(metadata, &member, list.members[k].path, list.members[0].path);
         else
@@ -185,8 +172,8 @@ bp_err comparison_read_metadata(comparison_metadata *metadata, const comparison_
     bp_err err;
 
     if (!bp_ensemble_is(method->path))
-        err = look(metadata, method->path);
-    else if (method->way->draws)
+        err = read_member(metadata, method->path);
+    else if (method->way->sampler)
         err = BP_FAIL(BP_ERR_CONFIG, "comparison.ensemble_method",
                       "an ensemble can't be scored with :%s: at %s; name one CHECKPOINT",
                       method->way->word, method->path);

@@ -1,4 +1,4 @@
-/* Of regressions: the variance of the noise in values, which is fitted on corpus.valid, in the
+/* For regressions: the variance of the noise in values, which is fitted on corpus.valid, in the
  * place of a temperature. Called by steps.c. */
 #include "uncertainty/comparison/job_priv.h"
 
@@ -35,7 +35,7 @@ static bp_err begin_units(void *context, int64_t units)
     return BP_OK;
 }
 
-static bp_err look_around(void *context)
+static bp_err poll_stop(void *context)
 {
     (void)context;
     return bp_signals_stop_asked() ? bp_stop_request_stopped("while the noise was fitted") : BP_OK;
@@ -47,7 +47,7 @@ static bp_err add_batch(void *context, int64_t unit, const bp_model_batch *batch
     int64_t places = batch->windows * batch->length;
     float *values =
         bp_alloc("comparison.noise", self->lm->info.statistics * places, sizeof *values);
-    bp_err err = bp_agree(self->mesh->ensemble, look_around(self));
+    bp_err err = bp_agree(self->mesh->ensemble, poll_stop(self));
 
     if (err == BP_OK)
         err = bp_model_score(self->lm, batch, values);
@@ -90,7 +90,7 @@ bp_err comparison_job_fit_noise(const comparison_job *self, const bp_mesh *mesh,
                           .config = config,
                           .begin = begin_units,
                           .batch = add_batch,
-                          .look = look_around,
+                          .poll = poll_stop,
                           .context = &work};
     bp_err err = comparison_job_each(self, spec, &each, &work.lm);
 

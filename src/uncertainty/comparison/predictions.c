@@ -49,7 +49,6 @@ bp_err comparison_read_predictions(comparison_metadata *metadata, const comparis
     bp_err err = bp_predictions_read(&predictions, method->path);
 
     *metadata = *model;
-    metadata->not_best = 0;
     metadata->task.precision = 0;
     metadata->ensemble = predictions.members > 1;
     metadata->members = predictions.members;
@@ -206,7 +205,7 @@ static void fill_row(float *out, int64_t stride, const double *p, int64_t stride
     out[BP_MODEL_BRIER * stride] = label < 0 ? NAN : (float)squares;
 }
 
-/* Of a task every row is a prediction, of a language model those with a log-probability. */
+/* Predictions: for a task every row, for a language model the rows with a log-probability. */
 static bool is_prediction(const scored_rows *rows, int64_t k, bool classes)
 {
     return classes || !isnan(rows->logprob[k]);

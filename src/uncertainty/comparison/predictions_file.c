@@ -149,7 +149,7 @@ typedef struct csv_reader {
     const char *at, *end;
 } csv_reader;
 
-/* The next cell, its quotation marks off; *last: a line ends behind it. false: nothing is left, or
+/* The next cell, its quotation marks off; *last: a line ends after it. false: nothing is left, or
  * marks do not match. */
 static bool next_cell(csv_reader *csv, bp_buffer *cell, bool *last)
 {

@@ -13,8 +13,7 @@
 #include <math.h>
 #include <string.h>
 
-#define TUNED                                                                                      \
-    5 /* one prediction in so many chooses the free ranks of raps, and not its threshold */
+#define TUNED 5 /* one prediction in 5 chooses the free ranks of raps, and not its threshold */
 
 /* What is kept of a prediction. */
 enum { LAC, APS, RANK, TUNES, FACTS };
@@ -36,7 +35,7 @@ bool comparison_job_wants_sets(const comparison_job *self)
            bp_task_is_softmax(&self->results.metadata[0].task) && !kind->over_places;
 }
 
-static bp_err look_around(void *context)
+static bp_err poll_stop(void *context)
 {
     (void)context;
     return bp_signals_stop_asked() ? bp_stop_request_stopped("while conformal sets were calibrated")
@@ -69,7 +68,7 @@ static bp_err add_batch(void *context, int64_t unit, const bp_model_batch *batch
     set_work *work = context;
     int64_t rows = bp_model_batch_rows(batch);
     bp_conformal_target *targets = bp_alloc("comparison.sets", rows, sizeof *targets);
-    bp_err err = bp_agree(work->mesh->ensemble, look_around(work));
+    bp_err err = bp_agree(work->mesh->ensemble, poll_stop(work));
 
     if (err == BP_OK)
         err = bp_ensemble_targets(work->lm, batch, targets);
@@ -102,7 +101,7 @@ static void gather(set_work *work)
     work->count = work->capacity = total;
 }
 
-/* Of the predictions that calibrate, or of those that tune. */
+/* For the predictions that calibrate, or for those that tune. */
 static int64_t take(double *out, const set_work *work, int fact, bool tuning, bool all)
 {
     int64_t n = 0;
@@ -153,7 +152,7 @@ bp_err comparison_job_fit_sets(const comparison_job *self, const bp_mesh *mesh,
     set_work work = {.self = self, .mesh = mesh, .unit = -1};
     bp_ensemble_spec with = *spec;
     bp_score_each each = {
-        .mesh = mesh, .config = config, .batch = add_batch, .look = look_around, .context = &work};
+        .mesh = mesh, .config = config, .batch = add_batch, .poll = poll_stop, .context = &work};
     bp_err err;
 
     with.sets = &all;

@@ -43,8 +43,9 @@ static void begin_methods(comparison_job *self)
 {
     const comparison_results *results = &self->results;
 
-    self->draws = bp_alloc("comparison.draws", results->methods.count, sizeof *self->draws);
-    self->fitted = bp_alloc("comparison.draws", results->methods.count, sizeof *self->fitted);
+    self->samplers =
+        bp_alloc("comparison.samplers", results->methods.count, sizeof *self->samplers);
+    self->fitted = bp_alloc("comparison.fitted", results->methods.count, sizeof *self->fitted);
     for (int64_t m = 0; m < results->methods.count; m++)
         self->fitted[m] =
             bp_sprintf("%s/%s/%s.h5", results->folder, results->methods.items[m].way->word,
@@ -230,27 +231,9 @@ static bp_err look_at_files(comparison_job *self)
     return err;
 }
 
-/* Early stopping and ensemble.checkpoint mean another one. */
-static void warn_of_newest(const comparison_method *method, const comparison_metadata *metadata)
-{
-    if (metadata->not_best > 0 && !metadata->ensemble)
-        BP_WARN("comparison.not_best",
-                "method %s is the newest checkpoint of its run, and an earlier one was better in "
-                "validation: at %s; name %s/checkpoints/best to take that",
-                method->name, method->path, method->path);
-    else if (metadata->not_best > 0)
-        BP_WARN("comparison.not_best",
-                "%" PRId64 " of %" PRId64 " members of method %s are the newest checkpoints of "
-                "their runs, and earlier ones were better in validation: at %s; train with "
-                "ensemble.checkpoint=best to list those",
-                metadata->not_best, metadata->members, method->name, method->path);
-}
-
 /* What shows little, and is not refused. */
 static void warn_of_methods(const comparison_job *self)
 {
-    for (int64_t m = 0; m < self->results.methods.count; m++)
-        warn_of_newest(&self->results.methods.items[m], &self->results.metadata[m]);
     for (int64_t m = 0; m < self->results.methods.count; m++) {
         const bp_uncertainty_method *way = self->results.methods.items[m].way;
         bp_method_case at = comparison_case(self, m);
@@ -278,8 +261,9 @@ static void share(comparison_job *self)
         const bp_uncertainty_method *way = results->methods.items[m].way;
         bp_method_case at = comparison_case(self, m);
 
-        self->draws[m] = way->draws ? way->draws(&at) : NULL;
-        results->members[m] = self->draws[m] ? self->draws[m]->count : results->metadata[m].members;
+        self->samplers[m] = way->sampler ? way->sampler(&at) : NULL;
+        results->members[m] =
+            self->samplers[m] ? self->samplers[m]->count : results->metadata[m].members;
     }
 }
 
@@ -324,12 +308,12 @@ bp_err comparison_job_open(comparison_job *self, MPI_Comm world, bp_config *conf
 
 void comparison_job_close(comparison_job *self)
 {
-    for (int64_t m = 0; self->draws && m < self->results.methods.count; m++)
-        if (self->draws[m])
-            self->draws[m]->ops->free(self->draws[m]);
+    for (int64_t m = 0; self->samplers && m < self->results.methods.count; m++)
+        if (self->samplers[m])
+            self->samplers[m]->ops->free(self->samplers[m]);
     for (int64_t m = 0; self->fitted && m < self->results.methods.count; m++)
         bp_free(self->fitted[m]);
-    bp_free(self->draws);
+    bp_free(self->samplers);
     bp_free(self->fitted);
     json_decref(self->record);
     bp_free(self->record_path);

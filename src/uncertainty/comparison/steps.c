@@ -55,7 +55,7 @@ bp_err comparison_job_derive(const comparison_job *self, int64_t method, bp_conf
 static bp_ensemble_spec spec_of(const comparison_job *self, int64_t m)
 {
     return (bp_ensemble_spec){.path = self->results.methods.items[m].path,
-                              .draws = self->draws[m],
+                              .sampler = self->samplers[m],
                               .memory_bytes = (size_t)bp_score_rule_keys_of(self->config)->memory};
 }
 
@@ -320,7 +320,7 @@ static bp_err make_fit_folders(const comparison_job *self)
     return err;
 }
 
-/* As soon as a model tells the labels, before hours of others. */
+/* As soon as a model has given the labels, before hours of others. */
 static bp_err import_predictions(comparison_job *self)
 {
     bp_err err = BP_OK;

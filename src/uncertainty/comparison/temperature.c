@@ -31,7 +31,7 @@ static bp_err begin_units(void *context, int64_t units)
     return BP_OK;
 }
 
-static bp_err look_around(void *context)
+static bp_err poll_stop(void *context)
 {
     (void)context;
     return bp_signals_stop_asked() ? bp_stop_request_stopped("while a temperature was fitted")
@@ -51,12 +51,12 @@ static void log_progress(temperature_scaling *self, int64_t unit)
 static bp_err add_batch(void *context, int64_t unit, const bp_model_batch *batch)
 {
     temperature_scaling *self = context;
-    bp_err err = bp_agree(self->mesh->ensemble, look_around(self));
+    bp_err err = bp_agree(self->mesh->ensemble, poll_stop(self));
 
     if (err != BP_OK)
         return err;
     log_progress(self, unit);
-    return bp_ensemble_temper(self->lm, batch, &self->units[unit]);
+    return bp_ensemble_add_scaled(self->lm, batch, &self->units[unit]);
 }
 
 /* A unit is one data rank's: the others add zeros, so that the sum over ranks is exact. */
@@ -102,7 +102,7 @@ bp_err comparison_job_sum_temperatures(const comparison_job *self, const bp_mesh
                           .config = config,
                           .begin = begin_units,
                           .batch = add_batch,
-                          .look = look_around,
+                          .poll = poll_stop,
                           .context = &work};
     bp_err err = comparison_job_each(self, spec, &each, &work.lm);
 

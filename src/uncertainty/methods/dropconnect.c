@@ -23,29 +23,29 @@ static double rate_of(const bp_config *config)
         ->rate;
 }
 
-static void wish(const bp_draws *draws, int64_t member, bp_model_wish *wish)
+static void wish(const bp_member_sampler *sampler, int64_t member, bp_model_wish *wish)
 {
-    const bp_passes *self = (const bp_passes *)draws;
+    const bp_passes *self = (const bp_passes *)sampler;
 
     wish->dropconnect = (bp_dropconnect){.rate = self->rate, .seed = self->seed, .draw = member};
 }
 
-static bp_err add(bp_draws *draws, bp_draw_place *at)
+static bp_err add(bp_member_sampler *sampler, bp_member_place *at)
 {
-    return bp_passes_check(draws, at);
+    return bp_passes_check(sampler, at);
 }
 
-const bp_draws_ops bp_dropconnect_draws = {.word = "dropconnect",
-                                           .member = "pass",
-                                           .kind = BP_DRAWS_OF_WEIGHTS,
-                                           .identify = bp_passes_identify,
-                                           .wish = wish,
-                                           .add = add,
-                                           .free = bp_passes_free};
+const bp_member_sampler_ops bp_dropconnect_sampler = {.word = "dropconnect",
+                                                      .member = "pass",
+                                                      .kind = BP_MEMBER_WEIGHTS,
+                                                      .identify = bp_passes_identify,
+                                                      .wish = wish,
+                                                      .add = add,
+                                                      .free = bp_passes_free};
 
-static bp_draws *draws_of(const bp_method_case *at)
+static bp_member_sampler *new_sampler(const bp_method_case *at)
 {
-    return bp_passes_new(&bp_dropconnect_draws, at, rate_of(at->config));
+    return bp_passes_new(&bp_dropconnect_sampler, at, rate_of(at->config));
 }
 
 static void warn(const bp_method_case *at)
@@ -53,5 +53,7 @@ static void warn(const bp_method_case *at)
     bp_passes_warn(at, "dropconnect", rate_of(at->config));
 }
 
-const bp_uncertainty_method bp_dropconnect_method = {
-    .word = "dropconnect", .warn = warn, .draws = draws_of, .print_plan = bp_passes_print_plan};
+const bp_uncertainty_method bp_dropconnect_method = {.word = "dropconnect",
+                                                     .warn = warn,
+                                                     .sampler = new_sampler,
+                                                     .print_plan = bp_passes_print_plan};

@@ -25,10 +25,10 @@ static double rate_of(const bp_config *config)
     return ((const bp_dropout_keys *)bp_config_bound(config, bp_dropout_method_options))->rate;
 }
 
-static bp_err add(bp_draws *draws, bp_draw_place *at)
+static bp_err add(bp_member_sampler *sampler, bp_member_place *at)
 {
-    const bp_passes *self = (const bp_passes *)draws;
-    bp_err err = bp_passes_check(draws, at);
+    const bp_passes *self = (const bp_passes *)sampler;
+    bp_err err = bp_passes_check(sampler, at);
 
     if (err == BP_OK)
         at->lm->ops->set_dropout(at->lm, self->rate, self->seed);
@@ -36,16 +36,16 @@ static bp_err add(bp_draws *draws, bp_draw_place *at)
     return err;
 }
 
-const bp_draws_ops bp_dropout_draws = {.word = "dropout",
-                                       .member = "pass",
-                                       .kind = BP_DRAWS_OF_PASSES,
-                                       .identify = bp_passes_identify,
-                                       .add = add,
-                                       .free = bp_passes_free};
+const bp_member_sampler_ops bp_dropout_sampler = {.word = "dropout",
+                                                  .member = "pass",
+                                                  .kind = BP_MEMBER_PASSES,
+                                                  .identify = bp_passes_identify,
+                                                  .add = add,
+                                                  .free = bp_passes_free};
 
-static bp_draws *draws_of(const bp_method_case *at)
+static bp_member_sampler *new_sampler(const bp_method_case *at)
 {
-    return bp_passes_new(&bp_dropout_draws, at, rate_of(at->config));
+    return bp_passes_new(&bp_dropout_sampler, at, rate_of(at->config));
 }
 
 static void warn(const bp_method_case *at)
@@ -54,4 +54,4 @@ static void warn(const bp_method_case *at)
 }
 
 const bp_uncertainty_method bp_dropout_method = {
-    .word = "dropout", .warn = warn, .draws = draws_of, .print_plan = bp_passes_print_plan};
+    .word = "dropout", .warn = warn, .sampler = new_sampler, .print_plan = bp_passes_print_plan};

@@ -168,7 +168,7 @@ static int64_t fit_bytes(const bp_method_case *at, const bp_mesh_shape *shape)
     return bp_laplace_bytes(&spec, shape, at->outcomes, at->width);
 }
 
-static bp_draws *draws_of(const bp_method_case *at)
+static bp_member_sampler *new_sampler(const bp_method_case *at)
 {
     return bp_sampled_heads_new(at->fitted, bp_laplace_keys_of(at->config)->samples);
 }
@@ -184,7 +184,7 @@ const bp_uncertainty_method bp_laplace_method = {.word = "laplace",
                                                  .check = check,
                                                  .suits = suits,
                                                  .warn = warn,
-                                                 .draws = draws_of,
+                                                 .sampler = new_sampler,
                                                  .fit = fit_samples,
                                                  .fit_bytes = fit_bytes,
                                                  .print_plan = print_plan};

@@ -135,15 +135,15 @@ static bp_err load(distances *self, const char *path)
 /* ---- the member ---- */
 
 typedef struct measured {
-    bp_draws draws;
+    bp_member_sampler sampler;
     char *path;
     distances fitted;
     double *white; /* [C] of a row */
 } measured;
 
-static bp_err open_draws(bp_draws *draws, MPI_Comm comm)
+static bp_err open_sampler(bp_member_sampler *sampler, MPI_Comm comm)
 {
-    measured *self = (measured *)draws;
+    measured *self = (measured *)sampler;
     bp_err err;
 
     clear(&self->fitted);
@@ -154,9 +154,10 @@ static bp_err open_draws(bp_draws *draws, MPI_Comm comm)
     return err;
 }
 
-static bp_err check_draws(const bp_draws *draws, const bp_model_info *model, const char *path)
+static bp_err check_sampler(const bp_member_sampler *sampler, const bp_model_info *model,
+                            const char *path)
 {
-    const measured *self = (const measured *)draws;
+    const measured *self = (const measured *)sampler;
 
     if (strcmp(self->fitted.model_digest, model->digest) == 0 && self->fitted.C == model->width &&
         self->fitted.K == model->vocab_size)
@@ -167,15 +168,16 @@ static bp_err check_draws(const bp_draws *draws, const bp_model_info *model, con
                    path, self->path);
 }
 
-static void identify(const bp_draws *draws, char *text, size_t bytes)
+static void identify(const bp_member_sampler *sampler, char *text, size_t bytes)
 {
-    (void)snprintf(text, bytes, "mahalanobis %s", ((const measured *)draws)->fitted.digest);
+    (void)snprintf(text, bytes, "mahalanobis %s", ((const measured *)sampler)->fitted.digest);
 }
 
 /* out[r] = min_k |W (h_r - mean_k)|^2 */
-static void measure(bp_draws *draws, const float *hidden, int64_t rows, int64_t width, float *out)
+static void measure(bp_member_sampler *sampler, const float *hidden, int64_t rows, int64_t width,
+                    float *out)
 {
-    const measured *self = (const measured *)draws;
+    const measured *self = (const measured *)sampler;
     const distances *of = &self->fitted;
 
     for (int64_t r = 0; r < rows; r++) {
@@ -200,16 +202,16 @@ static void measure(bp_draws *draws, const float *hidden, int64_t rows, int64_t 
     }
 }
 
-static int64_t bytes_of(const bp_draws *draws, const bp_model_memory *model,
+static int64_t bytes_of(const bp_member_sampler *sampler, const bp_model_memory *model,
                         const bp_mesh_shape *mesh)
 {
-    (void)draws, (void)mesh;
+    (void)sampler, (void)mesh;
     return (model->width + 2 + model->vocab_size) * model->width * (int64_t)sizeof(double);
 }
 
-static void free_draws(bp_draws *draws)
+static void free_sampler(bp_member_sampler *sampler)
 {
-    measured *self = (measured *)draws;
+    measured *self = (measured *)sampler;
 
     if (!self)
         return;
@@ -219,22 +221,22 @@ static void free_draws(bp_draws *draws)
     bp_free(self);
 }
 
-static const bp_draws_ops DRAWS = {.word = "mahalanobis",
-                                   .member = "model",
-                                   .kind = BP_DRAWS_OF_HEADS,
-                                   .open = open_draws,
-                                   .check = check_draws,
-                                   .identify = identify,
-                                   .distance = measure,
-                                   .bytes = bytes_of,
-                                   .free = free_draws};
+static const bp_member_sampler_ops SAMPLER = {.word = "mahalanobis",
+                                              .member = "model",
+                                              .kind = BP_MEMBER_HEADS,
+                                              .open = open_sampler,
+                                              .check = check_sampler,
+                                              .identify = identify,
+                                              .distance = measure,
+                                              .bytes = bytes_of,
+                                              .free = free_sampler};
 
-static bp_draws *draws_of(const bp_method_case *at)
+static bp_member_sampler *new_sampler(const bp_method_case *at)
 {
     measured *self = bp_alloc("uncertainty.distances", 1, sizeof *self);
 
-    *self = (measured){.draws = {&DRAWS, 1}, .path = bp_strdup(at->fitted)};
-    return &self->draws;
+    *self = (measured){.sampler = {&SAMPLER, 1}, .path = bp_strdup(at->fitted)};
+    return &self->sampler;
 }
 
 /* ---- the fit: sums over documents ---- */
@@ -295,7 +297,7 @@ static bp_err take_batch(void *context, int64_t unit, const bp_model_batch *batc
     return err;
 }
 
-static bp_err look(void *context)
+static bp_err poll_stop(void *context)
 {
     const sums *self = context;
     const bp_mesh *mesh = self->fit->mesh;
@@ -443,7 +445,7 @@ static bp_err fit_anew(const bp_method_case *at, sums *self, distances *out)
                           .corpus = corpus,
                           .path = at->path,
                           .batch = take_batch,
-                          .look = look,
+                          .poll = poll_stop,
                           .context = self};
     int64_t scored = 0;
     bool root = bp_comm_is_root(mesh->compute);
@@ -560,7 +562,7 @@ const bp_uncertainty_method bp_mahalanobis_method = {.word = "mahalanobis",
                                                      .check = check,
                                                      .suits = suits,
                                                      .warn = warn,
-                                                     .draws = draws_of,
+                                                     .sampler = new_sampler,
                                                      .fit = fit,
                                                      .fit_bytes = fit_bytes,
                                                      .print_plan = print_plan};

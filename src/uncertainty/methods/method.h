@@ -1,13 +1,13 @@
 /* The methods that a study compares: the words after the ':' of a model in uncertainty.models.
  *
- * A method makes an ensemble of one checkpoint (infer/ensemble/draws.h), perhaps after a fit. The
- * comparison does the rest, and names none of them: it refuses, plans memory, scores, fits a
- * temperature, resumes, and writes files and the page only from this table. */
+ * A method makes an ensemble of one checkpoint (infer/ensemble/member_sampler.h), perhaps after a
+ * fit. The comparison does the rest, and names none of them: it refuses, plans memory, scores, fits
+ * a temperature, resumes, and writes files and the page only from this table. */
 #ifndef BP_UNCERTAINTY_METHODS_METHOD_H
 #define BP_UNCERTAINTY_METHODS_METHOD_H
 
 #include "base/config/config.h"
-#include "infer/ensemble/draws.h"
+#include "infer/ensemble/member_sampler.h"
 #include "models/task_shape.h"
 #include "uncertainty/methods/fit.h"
 
@@ -44,8 +44,8 @@ typedef struct bp_uncertainty_method {
     /** Warn of what shows little (BP_WARN). Local, on the coordinator. */
     void (*warn)(const bp_method_case *at);
     /** How members are made of the checkpoint; NULL: as the folder has them, one or an ensemble.
-     * Local, on all ranks. Owns: the caller's, bp_draws_ops.free. */
-    bp_draws *(*draws)(const bp_method_case *at);
+     * Local, on all ranks. Owns: the caller's, bp_member_sampler_ops.free. */
+    bp_member_sampler *(*sampler)(const bp_method_case *at);
     /** Write at->fitted, unless a finished file of the same fit is there. The sums of a fit have no
      * order over ranks: mesh.data may change its bits.
      *

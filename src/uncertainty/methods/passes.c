@@ -10,36 +10,37 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-bp_draws *bp_passes_new(const bp_draws_ops *ops, const bp_method_case *at, double rate)
+bp_member_sampler *bp_passes_new(const bp_member_sampler_ops *ops, const bp_method_case *at,
+                                 double rate)
 {
     bp_passes *self = bp_alloc("uncertainty.passes", 1, sizeof *self);
 
-    *self = (bp_passes){.draws = {.ops = ops, .count = at->passes},
+    *self = (bp_passes){.sampler = {.ops = ops, .count = at->passes},
                         .rate = (float)rate,
                         .seed = (uint64_t)bp_run_keys_of(at->config)->seed};
-    return &self->draws;
+    return &self->sampler;
 }
 
-void bp_passes_identify(const bp_draws *draws, char *text, size_t bytes)
+void bp_passes_identify(const bp_member_sampler *sampler, char *text, size_t bytes)
 {
-    const bp_passes *self = (const bp_passes *)draws;
+    const bp_passes *self = (const bp_passes *)sampler;
 
-    snprintf(text, bytes, "%s %" PRId64 " %.9g %" PRIu64, draws->ops->word, draws->count,
+    snprintf(text, bytes, "%s %" PRId64 " %.9g %" PRIu64, sampler->ops->word, sampler->count,
              (double)self->rate, self->seed);
 }
 
-void bp_passes_free(bp_draws *draws)
+void bp_passes_free(bp_member_sampler *sampler)
 {
-    bp_free(draws);
+    bp_free(sampler);
 }
 
-bp_err bp_passes_check(const bp_draws *draws, const bp_draw_place *at)
+bp_err bp_passes_check(const bp_member_sampler *sampler, const bp_member_place *at)
 {
     if (!at->lm->ops->set_dropout)
         return BP_FAIL(BP_ERR_CONFIG, "ensemble.no_dropout",
                        "a model of kind %s has no dropout for passes at test time: at member "
                        "%" PRId64 "; leave :%s out",
-                       at->lm->info.kind, at->member, draws->ops->word);
+                       at->lm->info.kind, at->member, sampler->ops->word);
     return BP_OK;
 }
 

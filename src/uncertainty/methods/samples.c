@@ -6,24 +6,24 @@
 #include <stdio.h>
 #include <string.h>
 
-static bp_err open_file(bp_draws *draws, MPI_Comm comm)
+static bp_err open_file(bp_member_sampler *sampler, MPI_Comm comm)
 {
-    bp_sampled_heads *self = (bp_sampled_heads *)draws;
+    bp_sampled_heads *self = (bp_sampled_heads *)sampler;
     bp_err err = bp_head_samples_open(&self->file, comm, self->path);
 
     if (err == BP_OK)
-        self->draws.count = bp_head_samples_info_of(self->file)->samples;
+        self->sampler.count = bp_head_samples_info_of(self->file)->samples;
     return err;
 }
 
-static void close_file(bp_draws *draws)
+static void close_file(bp_member_sampler *sampler)
 {
-    bp_head_samples_close(&((bp_sampled_heads *)draws)->file);
+    bp_head_samples_close(&((bp_sampled_heads *)sampler)->file);
 }
 
-static bp_err check(const bp_draws *draws, const bp_model_info *model, const char *path)
+static bp_err check(const bp_member_sampler *sampler, const bp_model_info *model, const char *path)
 {
-    const bp_sampled_heads *self = (const bp_sampled_heads *)draws;
+    const bp_sampled_heads *self = (const bp_sampled_heads *)sampler;
     const bp_head_samples_info *info = bp_head_samples_info_of(self->file);
 
     if (strcmp(info->model_digest, model->digest) != 0)
@@ -41,16 +41,16 @@ static bp_err check(const bp_draws *draws, const bp_model_info *model, const cha
     return BP_OK;
 }
 
-static void identify(const bp_draws *draws, char *text, size_t bytes)
+static void identify(const bp_member_sampler *sampler, char *text, size_t bytes)
 {
-    const bp_sampled_heads *self = (const bp_sampled_heads *)draws;
+    const bp_sampled_heads *self = (const bp_sampled_heads *)sampler;
 
     snprintf(text, bytes, "samples %s", bp_head_samples_info_of(self->file)->digest);
 }
 
-static bp_err add(bp_draws *draws, bp_draw_place *at)
+static bp_err add(bp_member_sampler *sampler, bp_member_place *at)
 {
-    bp_sampled_heads *self = (bp_sampled_heads *)draws;
+    bp_sampled_heads *self = (bp_sampled_heads *)sampler;
     const bp_model_info *info = &at->lm->info;
     float *weights = NULL;
     bp_err err = BP_OK;
@@ -71,36 +71,38 @@ static bp_err add(bp_draws *draws, bp_draw_place *at)
 }
 
 /* A matrix and its copy. */
-static int64_t bytes(const bp_draws *draws, const bp_model_memory *model, const bp_mesh_shape *mesh)
+static int64_t bytes(const bp_member_sampler *sampler, const bp_model_memory *model,
+                     const bp_mesh_shape *mesh)
 {
-    return (draws->count + mesh->members - 1) / mesh->members * 2 * model->width *
+    return (sampler->count + mesh->members - 1) / mesh->members * 2 * model->width *
            (model->vocab_size / mesh->tensor + 1) * (int64_t)sizeof(float);
 }
 
-static void free_heads(bp_draws *draws)
+static void free_heads(bp_member_sampler *sampler)
 {
-    bp_sampled_heads *self = (bp_sampled_heads *)draws;
+    bp_sampled_heads *self = (bp_sampled_heads *)sampler;
 
     bp_free(self->copy);
     bp_free(self);
 }
 
-const bp_draws_ops bp_sampled_heads_draws = {.word = "laplace",
-                                             .member = "sample",
-                                             .kind = BP_DRAWS_OF_HEADS,
-                                             .open = open_file,
-                                             .check = check,
-                                             .identify = identify,
-                                             .add = add,
-                                             .bytes = bytes,
-                                             .close = close_file,
-                                             .free = free_heads};
+const bp_member_sampler_ops bp_sampled_heads_sampler = {.word = "laplace",
+                                                        .member = "sample",
+                                                        .kind = BP_MEMBER_HEADS,
+                                                        .open = open_file,
+                                                        .check = check,
+                                                        .identify = identify,
+                                                        .add = add,
+                                                        .bytes = bytes,
+                                                        .close = close_file,
+                                                        .free = free_heads};
 
-bp_draws *bp_sampled_heads_new(const char *path, int64_t count)
+bp_member_sampler *bp_sampled_heads_new(const char *path, int64_t count)
 {
     bp_sampled_heads *self = bp_alloc("uncertainty.samples", 1, sizeof *self);
 
-    *self = (bp_sampled_heads){.draws = {&bp_sampled_heads_draws, count}, .copy = bp_strdup(path)};
+    *self =
+        (bp_sampled_heads){.sampler = {&bp_sampled_heads_sampler, count}, .copy = bp_strdup(path)};
     self->path = self->copy;
-    return &self->draws;
+    return &self->sampler;
 }

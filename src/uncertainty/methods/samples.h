@@ -2,19 +2,20 @@
 #ifndef BP_UNCERTAINTY_METHODS_SAMPLES_H
 #define BP_UNCERTAINTY_METHODS_SAMPLES_H
 
-#include "infer/ensemble/draws.h"
+#include "infer/ensemble/member_sampler.h"
 #include "io/checkpoint/head_samples.h"
 
 typedef struct bp_sampled_heads {
-    bp_draws draws;
+    bp_member_sampler sampler;
     const char *path;      /* borrowed, or `copy` */
     char *copy;            /* of bp_sampled_heads_new; else NULL */
     bp_head_samples *file; /* while members are made */
 } bp_sampled_heads;
 
-extern const bp_draws_ops bp_sampled_heads_draws;
+extern const bp_member_sampler_ops bp_sampled_heads_sampler;
 
-/** `count` samples in a file that need not be there yet. Owns: the caller's, bp_draws_ops.free. */
-bp_draws *bp_sampled_heads_new(const char *path, int64_t count);
+/** `count` samples in a file that need not be there yet. Owns: the caller's,
+ * bp_member_sampler_ops.free. */
+bp_member_sampler *bp_sampled_heads_new(const char *path, int64_t count);
 
 #endif

@@ -79,7 +79,7 @@ static void detect(double *values, const int32_t *const *counts, const evidence 
         }
 }
 
-/* Of regressions; an error of calibration, as that of classes, has no resamples. */
+/* For regressions. An error of calibration has no resamples, as for classes. */
 static void measure_values(double *values, const comparison_scores *scores, const int32_t *counts)
 {
     double off = 0, all = 0;
@@ -96,7 +96,7 @@ static void measure_values(double *values, const comparison_scores *scores, cons
     values[COMPARISON_FIGURE_ECE] = counts ? NAN : off;
 }
 
-/* Of the most confident predictions: how many are right, or the squared error of values. */
+/* Among the most confident predictions: how many are right, or the squared error of values. */
 static void select_surest(double *values, const evidence *self, const bp_risk *risk)
 {
     for (int k = 0; k < COMPARISON_COVERAGES; k++) {
@@ -248,8 +248,8 @@ static int64_t documents_for(int64_t column, int64_t fewest)
                                                                              : fewest;
 }
 
-/* Of one prediction a document Wilson's; of several, which depend on one another, and of the surest
- * ones, which others may be in another sample, only where all are right or all wrong. */
+/* For one prediction a document Wilson's; for several, which depend on one another, and of the
+ * surest ones, which others may be in another sample, only where all are right or all wrong. */
 static bool is_share(int64_t column, double value, const comparison_scores *scores, double tokens,
                      int64_t documents)
 {
@@ -259,6 +259,32 @@ static bool is_share(int64_t column, double value, const comparison_scores *scor
     return documents >= BP_FEW_DOCUMENTS && !(scores->real && selected) &&
            ((column == COMPARISON_FIGURE_ACCURACY && (double)scores->domain == tokens) ||
             ((column == COMPARISON_FIGURE_ACCURACY || selected) && all));
+}
+
+/* Which of COMPARISON_DETECTIONS a column is; -1: another figure. */
+static int detection_of(int64_t column)
+{
+    return column < COMPARISON_DETECTED
+               ? -1
+               : (int)((column - COMPARISON_DETECTED) % COMPARISON_DETECTIONS);
+}
+
+static bp_err find_interval(bp_interval *interval, const comparison_result *out, int64_t c,
+                            double value, int64_t columns, int64_t resamples)
+{
+    int64_t fewest = out->fewest[c];
+    bool sure = value <= 0 || value >= 1; /* so in all resamples */
+    int detection = detection_of(c);
+
+    if (detection == COMPARISON_FPR95 && fewest < BP_FEW_FOUND) {
+        *interval = (bp_interval){NAN, NAN};
+        return BP_OK;
+    }
+    if (detection == COMPARISON_AUPR || (detection >= 0 && sure))
+        return bp_interval_of_logits(interval, value, out->resampled + c, resamples, columns,
+                                     fewest);
+    return bp_interval_of(interval, out->resampled + c, resamples, columns,
+                          documents_for(c, fewest));
 }
 
 static bp_err find_values(comparison_result *out, const evidence *self,
@@ -286,8 +312,7 @@ static bp_err find_values(comparison_result *out, const evidence *self,
     for (int64_t c = 0; err == BP_OK && c < columns; c++) {
         bp_interval interval;
 
-        err = bp_interval_of(&interval, out->resampled + c, spec->resamples, columns,
-                             documents_for(c, out->fewest[c]));
+        err = find_interval(&interval, out, c, points[c], columns, spec->resamples);
         if (is_share(c, points[c], self->scores, (double)out->tokens, out->fewest[c]))
             interval = bp_wilson_interval(points[c], documents_of(self, c, out->fewest[c]));
         out->values[c] = (comparison_value){points[c], interval.low, interval.high};

@@ -45,7 +45,7 @@ static void add(json_t *array, json_t *value)
 
 /* ---- tables ---- */
 
-/* Of a figure, or of the root of one. */
+/* For a figure, or for the root of one. */
 static const char *title_of(const comparison_results *results, const char *key)
 {
     for (const comparison_definition *one = comparison_definitions_of(results); one->key; one++)
@@ -181,9 +181,9 @@ static json_t *compared_json(const comparison_results *results)
     return figures;
 }
 
-/* page.turned, as long as pairs of methods are few: rows are figures and then AUROCs, columns
+/* page.transposed, as long as pairs of methods are few: rows are figures and then AUROCs, columns
  * pairs, since a page is longer than wide. */
-static void add_turned(json_t *page)
+static void add_transposed(json_t *page)
 {
     const json_t *differences = json_object_get(page, "differences"),
                  *compared = json_object_get(page, "compared"),
@@ -208,7 +208,7 @@ static void add_turned(json_t *page)
                       "values", values));
     }
     if (pairs <= PAIRS_MOST)
-        (void)json_object_set_new(page, "turned", json_pack("{s:O}", "lines", lines));
+        (void)json_object_set_new(page, "transposed", json_pack("{s:O}", "lines", lines));
     json_decref(lines);
 }
 
@@ -279,7 +279,7 @@ bp_err comparison_page_write(const comparison_results *results)
                   compared_json(results), "rows", method_rows(results), "shifted",
                   shifted_json(results), "aurocs", aurocs, "differences", differences_json(results),
                   "definitions", definitions, "plots", drawings);
-    add_turned(page);
+    add_transposed(page);
     (void)json_object_set_new(page, "title",
                               json_sprintf("Uncertainty: %" PRId64 " method%s compared", methods,
                                            methods == 1 ? "" : "s"));

@@ -243,7 +243,7 @@ static bp_err open_table(bp_h5 **file, const char *path, const char *kind)
     return err == BP_OK ? bp_h5_open(file, path) : err;
 }
 
-/* Of a language model; a task's folder has none. */
+/* For a language model; a task's folder has none. */
 static bp_err add_labels(set_reader *self, const char *folder)
 {
     char *path = bp_path_join(folder, "documents.h5"), **labels = NULL;

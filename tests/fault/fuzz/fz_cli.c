@@ -1,4 +1,4 @@
-/* The command line: words ended by zero bytes, as bagpipe gets them; behind a byte 0xff the text of
+/* The command line: words ended by zero bytes, as bagpipe gets them; after a byte 0xff the text of
  * the configuration that the word CONFIG stands for. What would start MPI is asked with `check`
  * instead. The exit status is one of the contract, and standard error has one line for it, or 20
  * faults of a configuration. */

@@ -1,4 +1,4 @@
-/* Configurations: an INI text, then, behind a byte 0xff, arguments ended by zero bytes. What is
+/* Configurations: an INI text, then, after a byte 0xff, arguments ended by zero bytes. What is
  * accepted is written as a text that reads back as itself; what is not is reported in at most 20
  * lines, each with a line of the text. */
 #include "base/config/config.h"
@@ -61,7 +61,7 @@ static void check_faults(const char *path, const uint8_t *data, size_t bytes)
     bp_free(message);
 }
 
-/* The strings behind the text; the last one ends with the input. */
+/* The strings after the text; the last one ends with the input. */
 static int take_arguments(char *arguments[ARGUMENTS_MAX], const uint8_t *data, size_t bytes)
 {
     int count = 0;

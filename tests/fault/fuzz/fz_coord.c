@@ -109,7 +109,7 @@ static int64_t highest(const world *w)
     return 0;
 }
 
-static lock_record_answer judge(const world *w, int64_t number, fuzz_bytes *in)
+static lock_record_answer answer_of(const world *w, int64_t number, fuzz_bytes *in)
 {
     int maker = w->made_by[number] - 1;
 
@@ -132,7 +132,7 @@ static void move(world *w, int j, fuzz_bytes *in)
         lock_record_listed(job, highest(w));
         break;
     case LOCK_RECORD_ASK:
-        lock_record_answered(job, judge(w, job->owner, in));
+        lock_record_answered(job, answer_of(w, job->owner, in));
         break;
     case LOCK_RECORD_WATCH:
         maker = w->made_by[job->owner] - 1;

@@ -1,4 +1,4 @@
-/* Files of n-gram models, behind a user block that is made right: what is accepted can be walked by
+/* Files of n-gram models, after a user block that is made right: what is accepted can be walked by
  * any words, one by one and side by side, and no lookup leads out of the file. */
 #include "base/mem.h"
 #include "fuzz.h"

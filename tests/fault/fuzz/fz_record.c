@@ -112,7 +112,7 @@ typedef struct record { /* as parts.h says: all of it in the host's order */
 typedef struct twin {
     const uint8_t *result[UNITS]; /* where the first sound one of each unit is; NULL: none */
     size_t bytes[UNITS];
-    bool torn; /* nothing behind the first unsound record counts */
+    bool torn; /* nothing after the first unsound record counts */
 } twin;
 
 /* A record of the input, sound unless its flags say otherwise; its length in the file. */

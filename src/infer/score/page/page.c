@@ -361,12 +361,19 @@ void score_page_write(const scorer *self, const bp_score_table *table)
                   json_object_get(json_object_get(self->summary, "model"), "step"), "members",
                   (json_int_t)self->statistics.members, "ensemble", self->statistics.members > 0,
                   "documents", (json_int_t)self->plan.scored, "values_most", VALUES_MOST);
+    json_t *states =
+        bp_score_keys_of(self->config)->states
+            ? json_pack("{s:I, s:I, s:b}", "layers", (json_int_t)self->info.states.layers,
+                        "columns", (json_int_t)self->info.states.columns, "keys",
+                        (int)self->info.states.keys)
+            : json_null();
     char *spelling = scorer_spelling(self->summary);
     bp_err err = add_distribution(page, table, self->summary);
 
     (void)json_object_set_new(page, "title", score_page_title(model));
     (void)json_object_set_new(page, "candidates",
                               choices_of(json_object_get(self->summary, "candidates")));
+    (void)json_object_set_new(page, "states", states);
     if (spelling)
         (void)json_object_set_new(page, "spelling", json_string(spelling));
     bp_free(spelling);

@@ -380,6 +380,7 @@ static bool writes(const void *context, const char *file)
 }
 
 static const bp_work QUESTIONS = {.name = "score",
+                                  .shares_experts = true,
                                   .self_bytes = sizeof(questions),
                                   .model_key = "score.model",
                                   .results = "answers",

@@ -95,7 +95,7 @@ static bp_err encode_context(reader *self, bp_context_text *context, bp_ids *fed
     return err;
 }
 
-/* Rows of texts (a list, or one) behind a context. */
+/* Rows of texts (a list, or one) after a context. */
 static bp_err add_document(reader *self, const char *text, size_t bytes, const json_t *texts,
                            bool quiet)
 {
@@ -112,7 +112,7 @@ static bp_err add_document(reader *self, const char *text, size_t bytes, const j
     return err;
 }
 
-/* The choices behind the bare prefix, with the white space that the context leaves to them. */
+/* The choices after the bare prefix, with the white space that the context leaves to them. */
 static bp_err add_bare(reader *self, bp_question *question, const json_t *context,
                        const json_t *choices)
 {

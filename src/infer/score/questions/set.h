@@ -14,15 +14,14 @@ typedef struct bp_question {
     int64_t options;     /* what is chosen from: choices, or contexts; 1 of a target */
     int64_t answer;      /* the right one; -1: unknown */
     int64_t first;       /* the row of option 0; those of the others follow */
-    int64_t
-        bare; /* the row of option 0 behind the bare prefix; -1: none, of targets and contexts */
+    int64_t bare; /* the row of option 0 after the bare prefix; -1: none, of targets and contexts */
 } bp_question;
 
 typedef struct bp_question_set {
     int64_t count;
     bp_question *questions;
     char *text;            /* the file */
-    bp_candidates rows;    /* one of its documents is the rows behind one context */
+    bp_candidates rows;    /* one of its documents is the rows after one context */
     int64_t *characters;   /* [rows.count]: of the choice's text */
     int64_t names;         /* of tasks and groups */
     char **name;           /* [names] */

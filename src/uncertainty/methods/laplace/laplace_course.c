@@ -70,7 +70,7 @@ static bp_fit_progress progress_of(const laplace_course *course, double share)
                              .left = left};
 }
 
-static void look(laplace_course *course, double share)
+static void report(laplace_course *course, double share)
 {
     const bp_fit_listener *listener = course->listener;
     bp_fit_progress progress = progress_of(course, share);
@@ -86,9 +86,9 @@ bp_err laplace_course_stopped(void)
     return bp_stop_request_stopped("while a Laplace approximation was fitted");
 }
 
-bp_err laplace_course_look(laplace_course *course, double share)
+bp_err laplace_course_report(laplace_course *course, double share)
 {
-    look(course, share);
+    report(course, share);
     return course->stopped ? laplace_course_stopped() : BP_OK;
 }
 
@@ -96,6 +96,6 @@ bool laplace_course_stop(void *context)
 {
     laplace_course *course = context;
 
-    look(course, 0);
+    report(course, 0);
     return course->stopped;
 }

@@ -124,19 +124,19 @@ static bp_model_batch own_windows(const bp_mesh *mesh, const bp_model_batch *bat
                                windows_before(mesh, batch, mesh->member_at + 1) - first);
 }
 
-static bp_err look_around(void *context)
+static bp_err poll_stop(void *context)
 {
     const collector *self = context;
 
-    return laplace_course_look(self->course,
-                               (double)self->seen * copies_of(self->mesh) / self->expected);
+    return laplace_course_report(self->course,
+                                 (double)self->seen * copies_of(self->mesh) / self->expected);
 }
 
 static bp_err collect_batch(void *context, int64_t unit, const bp_model_batch *whole)
 {
     collector *self = context;
     bp_model_batch batch = own_windows(self->mesh, whole);
-    bp_err err = look_around(self);
+    bp_err err = poll_stop(self);
 
     (void)unit;
     if (err == BP_OK)
@@ -160,7 +160,7 @@ static bp_err collect(collector *self, const laplace_text *text, int64_t *scored
                           .path = text->path,
                           .tokens = text->tokens,
                           .batch = collect_batch,
-                          .look = look_around,
+                          .poll = poll_stop,
                           .context = self};
     static const bp_option *const tables[] = {bp_score_rule_options, NULL};
     bp_config *rule = NULL;
@@ -301,7 +301,7 @@ static bp_err add_round(rounds *self, int64_t round)
     double share = 1 / (double)self->factors->tokens;
     int64_t first = round * self->rows, left = from->count - first;
     double began;
-    bp_err err = laplace_course_look(from->course, (double)round / (double)self->count);
+    bp_err err = laplace_course_report(from->course, (double)round / (double)self->count);
 
     left = left < 0 ? 0 : left;
     if (from->holds)

@@ -120,7 +120,7 @@ static bp_err draw_noise(drawing *self, MPI_Comm comm, int64_t sample, int64_t s
     for (int part = 0; part < PARTS && err == BP_OK; part++) {
         double done = (double)sample + (double)part / PARTS;
 
-        err = bp_agree(comm, laplace_course_look(self->draw->course, done / (double)samples));
+        err = bp_agree(comm, laplace_course_report(self->draw->course, done / (double)samples));
         if (err == BP_OK)
             draw_part(self, sample, part);
     }

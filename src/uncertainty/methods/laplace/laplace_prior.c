@@ -71,7 +71,7 @@ double laplace_effective_parameters(const laplace_evidence *evidence, double tau
     return spectrum_sum(evidence, tau, effective_term);
 }
 
-/* VC/2 log tau and the logarithms of the sum cancel but for log(1 + N g a / tau). */
+/* VC/2 log tau and the logarithms of the sum cancel except for log(1 + N g a / tau). */
 double laplace_log_evidence(const laplace_evidence *evidence, double tau)
 {
     return -tau / 2 * evidence->weights_square - spectrum_sum(evidence, tau, logdet_term) / 2;

@@ -31,7 +31,7 @@ void laplace_course_step(laplace_course *course, laplace_step step);
 void laplace_course_measure(laplace_course *course, double rows, double seconds);
 /** So much of the step is done (0 to 1; of LAPLACE_EIGEN nobody knows). The listener receives it.
  * Errors: BP_ERR_STOPPED this rank was asked to stop. */
-bp_err laplace_course_look(laplace_course *course, double share);
+bp_err laplace_course_report(laplace_course *course, double share);
 /** The same for bp_distributed_eigen: is this rank to stop? */
 bool laplace_course_stop(void *course);
 /** The failure of a fit that was stopped. Errors: BP_ERR_STOPPED, always. */

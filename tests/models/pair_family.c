@@ -59,7 +59,7 @@ static double cost(const bp_model_shape *shape, int block)
     return (double)(head ? 2 * shape->vocab_size * C : block > 0 ? 32 * C * C : C);
 }
 
-static bp_activations behind(const bp_model_shape *shape, int block)
+static bp_activations block_output(const bp_model_shape *shape, int block)
 {
     (void)block;
     return (bp_activations){.count = 2,
@@ -161,7 +161,7 @@ static void add_block(bp_network *network, const bp_model_shape *shape, int numb
 
 /* ---- the table ---- */
 
-extern const bp_hf_table *const test_family_huggingface[]; /* test_family_names.c */
+extern const bp_hf_table *const test_family_huggingface[]; /* pair_family_names.c */
 
 static bp_model_facts facts(const bp_model_shape *shape)
 {
@@ -181,7 +181,7 @@ static const bp_model_family FAMILY = {.name = "pair",
                                        .blocks = blocks,
                                        .blocks_are = "embedding, layers, heads",
                                        .cost = cost,
-                                       .behind = behind,
+                                       .block_output = block_output,
                                        .add_shared = add_shared,
                                        .add_block = add_block};
 

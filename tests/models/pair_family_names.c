@@ -1,4 +1,4 @@
-/* The names of test_family.c's family in a Hugging Face folder: nobody's, so they are nearly ours;
+/* The names of pair_family.c's family in a Hugging Face folder: nobody's, so they are nearly ours;
  * but keys and values lie together, and weights are transposed where a row says so. */
 #include "io/huggingface/hf_table.h"
 

@@ -1,0 +1,207 @@
+/* Shapley values: of all sets of words where these are few, else by a regression on sets that are
+ * drawn. Lundberg and Lee 2017, "A unified approach to interpreting model predictions". */
+#include "explain/perturbation/shapley.h"
+#include "explain/perturbation/sets.h"
+
+#include "base/mem.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { FEATURE, VALUE, ERROR, NONE, ALL, EXACT, REMOVED, SETS, FEWEST };
+
+/* All sets of M features: bit f of a set's number says that it has feature f. */
+static void list_all(explain_masks *masks)
+{
+    for (int64_t s = 0; s < masks->samples; s++)
+        for (int64_t f = 0; f < masks->features; f++)
+            masks->kept[s * masks->features + f] = (s >> f) & 1;
+}
+
+/* The sets that there are, where they are no more than those that would be drawn. */
+static bool takes_all(const bp_explain_settings *settings, int64_t M)
+{
+    bool asked = strcmp(settings->keys->shapley, "exact") == 0,
+         few = strcmp(settings->keys->shapley, "auto") == 0 && M <= EXPLAIN_SHAPLEY_ALL &&
+               ((int64_t)1 << M) <= settings->keys->samples;
+
+    return asked || few;
+}
+
+/* ---- the smallest sets of features without which the class changes ---- */
+
+static int64_t best_of(const double *values, int64_t count)
+{
+    int64_t best = 0;
+
+    for (int64_t k = 1; k < count; k++)
+        best = values[k] > values[best] ? k : best;
+    return best;
+}
+
+static int64_t count_left_out(const explain_masks *masks, int64_t s)
+{
+    int64_t count = 0;
+
+    for (int64_t f = 0; f < masks->features; f++)
+        count += !masks->kept[s * masks->features + f];
+    return count;
+}
+
+/* Of several the one whose left out features come first. */
+static bool comes_first(const explain_masks *masks, int64_t s, int64_t than)
+{
+    return memcmp(masks->kept + s * masks->features, masks->kept + than * masks->features,
+                  (size_t)masks->features) < 0;
+}
+
+static void find_fewest(float *to[BP_EXPLAIN_ARRAYS], const explain_sets *sets,
+                        const explain_features *features)
+{
+    const explain_masks *masks = &sets->masks;
+    int64_t K = sets->outcomes, all = masks->samples - 1, own = best_of(sets->values + all * K, K),
+            fewest = masks->features + 1, count = 0, first = -1;
+
+    for (int64_t s = 0; s < all; s++) {
+        int64_t left_out = count_left_out(masks, s);
+
+        if (left_out > fewest || best_of(sets->values + s * K, K) == own)
+            continue;
+        count = left_out < fewest ? 1 : count + 1;
+        if (left_out < fewest || comes_first(masks, s, first))
+            first = s;
+        fewest = left_out;
+    }
+    to[SETS][0] = (float)count;
+    if (first < 0)
+        return;
+    to[REMOVED][0] = (float)fewest;
+    for (int64_t t = 0; t < sets->length; t++)
+        to[FEWEST][t] = features->of_place[t] >= 0 &&
+                        !masks->kept[first * masks->features + features->of_place[t]];
+}
+
+/* ---- a target, or all ---- */
+
+typedef struct values {
+    float **to;
+    const bp_explain_settings *settings;
+    const bp_explained *document;
+    const explain_features *features;
+} values;
+
+static void take_target(const values *self, explain_sets *sets, int64_t k, bool all)
+{
+    int64_t M = sets->masks.features, T = self->document->T;
+    const double *value =
+        explain_sets_of(sets, explain_variants_column(self->settings, self->document, k));
+    double *phi = bp_alloc("explain.shapley", 2 * M, sizeof *phi), *error = phi + M;
+
+    if (all)
+        explain_shapley_exact(phi, M, value);
+    else
+        explain_shapley_fit(phi, error, &sets->masks, value, NULL);
+    explain_features_spread(self->to[VALUE] + k * T, self->features, phi, sets->length);
+    explain_features_spread(self->to[ERROR] + k * T, self->features, error, sets->length);
+    self->to[ALL][k] = (float)value[all ? sets->masks.samples - 1 : 0];
+    self->to[NONE][k] = (float)value[all ? 0 : 1];
+    bp_free(phi);
+}
+
+static bp_err run_target(const values *self, bp_model *lm, int64_t k)
+{
+    const bp_explain_settings *settings = self->settings;
+    int64_t M =
+        explain_features_before(self->features, bp_explain_length(settings, self->document, k));
+    bool all = takes_all(settings, M);
+    bp_rng_key key = explain_sets_key(settings, self->document, k);
+    explain_sets sets;
+    bp_err err = bp_agree(settings->group,
+                          explain_sets_new(&sets, settings, self->document, self->features, k,
+                                           all ? (int64_t)1 << M : settings->keys->samples));
+
+    if (err == BP_OK && all)
+        list_all(&sets.masks);
+    else if (err == BP_OK)
+        explain_shapley_draw(&sets.masks, &key);
+    if (err == BP_OK)
+        err = explain_sets_run(&sets, lm, settings, self->document, self->features, k);
+    for (int64_t end = explain_sets_next(settings, self->document, k); k < end && err == BP_OK; k++)
+        take_target(self, &sets, k, all);
+    if (err == BP_OK && !all)
+        self->to[EXACT][0] = 0;
+    if (err == BP_OK && all && bp_task_has_head(&settings->info->task))
+        find_fewest(self->to, &sets, self->features);
+    explain_sets_clear(&sets);
+    return err;
+}
+
+static bp_err run(bp_model *lm, const bp_explain_settings *settings, const bp_explained *document,
+                  float *results)
+{
+    const bp_explain_form form = bp_explain_form_with(settings, document);
+    float *to[BP_EXPLAIN_ARRAYS];
+    explain_features features;
+    values self = {to, settings, document, &features};
+    bp_err err = BP_OK;
+
+    bp_explain_lay_out_to(to, &bp_explain_shapley, &form, results);
+    explain_features_of(&features, settings, document);
+    for (int64_t t = 0; t < document->T; t++)
+        to[FEATURE][t] = (float)features.of_place[t];
+    to[EXACT][0] = 1;
+    to[REMOVED][0] = to[SETS][0] = NAN;
+    for (int64_t k = 0; k < document->K && err == BP_OK;
+         k = explain_sets_next(settings, document, k))
+        err = run_target(&self, lm, k);
+    explain_features_clear(&features);
+    return err;
+}
+
+/* ---- the corpus ---- */
+
+/* Means over targets of the largest value and of the largest error; targets whose samples do not
+ * determine them. */
+static void add(json_t *figures, const bp_explain_settings *settings, const bp_explained *document,
+                const float *results)
+{
+    const bp_explain_form form = bp_explain_form_with(settings, document);
+    const float *at[BP_EXPLAIN_ARRAYS];
+
+    bp_explain_lay_out(at, &bp_explain_shapley, &form, results);
+    for (int64_t k = 0; k < document->K; k++) {
+        float value = 0, error = 0, loose;
+
+        for (int64_t t = 0; t < document->T; t++) {
+            value = fmaxf(value, fabsf(at[VALUE][k * document->T + t]));
+            error = isnan(at[ERROR][k * document->T + t])
+                        ? NAN
+                        : fmaxf(error, at[ERROR][k * document->T + t]);
+            if (isnan(error))
+                break;
+        }
+        loose = isnan(error);
+        bp_explain_add(figures, "largest_value", 1, &value, 1);
+        bp_explain_add(figures, "largest_error", 1, &error, isnan(error) ? 0 : 1);
+        bp_explain_add(figures, "undetermined", 1, &loose, 1);
+    }
+}
+
+const bp_explain_method bp_explain_shapley = {
+    .name = "shapley",
+    .help = "is Shapley values of words, which sum to the prediction less that without any word",
+    .arrays = {{"feature", BP_EXPLAIN_BY_PLACE},
+               {"value", BP_EXPLAIN_BY_INPUT},
+               {"error", BP_EXPLAIN_BY_INPUT},
+               {"none", BP_EXPLAIN_BY_TARGET},
+               {"all", BP_EXPLAIN_BY_TARGET},
+               {"exact", BP_EXPLAIN_BY_DOCUMENT},
+               {"fewest_removed", BP_EXPLAIN_BY_DOCUMENT},
+               {"fewest_sets", BP_EXPLAIN_BY_DOCUMENT},
+               {"fewest", BP_EXPLAIN_BY_PLACE}},
+    .changes = true,
+    .ranks = "value",
+    .lacks = explain_variants_lacks,
+    .run = run,
+    .add = add,
+    .finish = bp_explain_means};

@@ -1,0 +1,90 @@
+/* LIME: a linear model of what the prediction becomes without some of the words. Ribeiro et al.
+ * 2016, "Why should I trust you?". */
+#include "explain/perturbation/sets.h"
+
+#include "base/mem.h"
+
+enum { FEATURE, WEIGHT, INTERCEPT, R2, LOCAL, PREDICTION };
+
+static void fit_target(float *to[BP_EXPLAIN_ARRAYS], explain_sets *sets,
+                       const bp_explain_settings *settings, const bp_explained *document,
+                       const explain_features *features, int64_t k)
+{
+    const double *values = explain_sets_of(sets, explain_variants_column(settings, document, k));
+    explain_surrogate fit = {
+        .weights = bp_alloc("explain.surrogate", sets->masks.features, sizeof(double))};
+
+    explain_surrogate_fit(&fit, &sets->masks, values, settings->keys->most_words);
+    explain_features_spread(to[WEIGHT] + k * document->T, features, fit.weights, sets->length);
+    to[INTERCEPT][k] = (float)fit.intercept;
+    to[R2][k] = (float)fit.r2;
+    to[LOCAL][k] = (float)fit.local;
+    to[PREDICTION][k] = (float)values[0];
+    bp_free(fit.weights);
+}
+
+/* Target k, or all. */
+static bp_err run_target(float *to[BP_EXPLAIN_ARRAYS], bp_model *lm,
+                         const bp_explain_settings *settings, const bp_explained *document,
+                         const explain_features *features, int64_t k)
+{
+    bp_rng_key key = explain_sets_key(settings, document, k);
+    explain_sets sets;
+    bp_err err = bp_agree(settings->group, explain_sets_new(&sets, settings, document, features, k,
+                                                            settings->keys->samples));
+
+    if (err == BP_OK) {
+        explain_surrogate_draw(&sets.masks, &key);
+        err = explain_sets_run(&sets, lm, settings, document, features, k);
+    }
+    for (int64_t end = explain_sets_next(settings, document, k); k < end && err == BP_OK; k++)
+        fit_target(to, &sets, settings, document, features, k);
+    explain_sets_clear(&sets);
+    return err;
+}
+
+static bp_err run(bp_model *lm, const bp_explain_settings *settings, const bp_explained *document,
+                  float *results)
+{
+    const bp_explain_form form = bp_explain_form_with(settings, document);
+    float *to[BP_EXPLAIN_ARRAYS];
+    explain_features features;
+    bp_err err = BP_OK;
+
+    bp_explain_lay_out_to(to, &bp_explain_surrogate, &form, results);
+    explain_features_of(&features, settings, document);
+    for (int64_t t = 0; t < document->T; t++)
+        to[FEATURE][t] = (float)features.of_place[t];
+    for (int64_t k = 0; k < document->K && err == BP_OK;
+         k = explain_sets_next(settings, document, k))
+        err = run_target(to, lm, settings, document, &features, k);
+    explain_features_clear(&features);
+    return err;
+}
+
+static void add(json_t *figures, const bp_explain_settings *settings, const bp_explained *document,
+                const float *results)
+{
+    const bp_explain_form form = bp_explain_form_with(settings, document);
+    const float *at[BP_EXPLAIN_ARRAYS];
+
+    bp_explain_lay_out(at, &bp_explain_surrogate, &form, results);
+    for (int64_t k = 0; k < document->K; k++)
+        bp_explain_add(figures, "r2", 1, at[R2] + k, 1);
+}
+
+const bp_explain_method bp_explain_surrogate = {
+    .name = "surrogate",
+    .help = "is LIME: a linear model of what the prediction becomes without some of the words",
+    .arrays = {{"feature", BP_EXPLAIN_BY_PLACE},
+               {"weight", BP_EXPLAIN_BY_INPUT},
+               {"intercept", BP_EXPLAIN_BY_TARGET},
+               {"r2", BP_EXPLAIN_BY_TARGET},
+               {"local", BP_EXPLAIN_BY_TARGET},
+               {"prediction", BP_EXPLAIN_BY_TARGET}},
+    .changes = true,
+    .ranks = "weight",
+    .lacks = explain_variants_lacks,
+    .run = run,
+    .add = add,
+    .finish = bp_explain_means};

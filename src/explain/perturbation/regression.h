@@ -1,0 +1,26 @@
+/* Weighted least squares of few unknowns, in double: what fits local models to changed texts.
+ * Local: no MPI. */
+#ifndef BP_EXPLAIN_REGRESSION_H
+#define BP_EXPLAIN_REGRESSION_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/** A symmetric positive semidefinite system, by Cholesky's factors. */
+typedef struct explain_system {
+    int64_t n;
+    double *matrix; /* [n][n]: the lower half; then its factor */
+    bool *free;     /* [n]: nothing determines this unknown; it is 0 */
+    int64_t loose;  /* how many of them */
+} explain_system;
+/** matrix is 0. Owns: explain_system_clear(). */
+void explain_system_init(explain_system *out, int64_t n);
+void explain_system_clear(explain_system *system);
+/** Adds weight x x'. */
+void explain_system_add(explain_system *system, const double *x, double weight);
+/** matrix becomes its factor. */
+void explain_system_factor(explain_system *system);
+/** b[n] becomes the solution. After explain_system_factor. */
+void explain_system_solve(const explain_system *system, double *b);
+
+#endif

@@ -1,0 +1,25 @@
+/* The ranks of a job in the order in which a mesh takes them: node after node, whatever order the
+ * launcher gives. */
+#ifndef BP_MESH_WORLD_H
+#define BP_MESH_WORLD_H
+
+#include "base/config/config.h"
+#include <mpi.h>
+#include <stdbool.h>
+
+/** order[size]: the launcher's rank that has each place. Rank 0, which coordinates, is first; then
+ * come the nodes in the order of their lowest ranks. Of a `dedicated` coordinator's node, which has
+ * a rank less that computes, the others are last: so on all other nodes neighbours stay together.
+ * node[size]: the lowest rank on the node of each rank. Local. */
+void bp_world_order(int *order, const int *node, int size, bool dedicated);
+
+/** How many of the groups of `tensors` ranks that compute, consecutive in `order`, have ranks on
+ * several nodes. Local. */
+int bp_world_apart(const int *order, const int *node, int size, int tensors, bool dedicated);
+
+/** The ranks of `comm` in that order, as the coordinator and the tensor ranks of `config` (mesh.*)
+ * ask for it; `comm` itself where all ranks are on one node. A warning where tensor groups are
+ * spread over nodes. The communicator stays until MPI ends. Collective over `comm`. */
+MPI_Comm bp_world_of(MPI_Comm comm, const bp_config *config);
+
+#endif

@@ -1,0 +1,369 @@
+"""bagpipe explain by changed inputs: surrogates, Shapley values, counterfactuals and how faithful attributions are, against float64 on every mesh."""
+import itertools
+import json
+import math
+import os
+import signal
+
+import bagpipe_test
+from bagpipe_test import shared
+from test_explain import Explained, read_tensors
+
+try:
+    import h5py
+    import numpy
+except ImportError:
+    h5py = None
+
+SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+
+
+class Changed(Explained):
+    def results(self, name, method):
+        """Each dataset by document: matrices by target and input, what is by input, by target, and once."""
+        with h5py.File(os.path.join(self.at(name), "explain", method + ".h5")) as file:
+            data = {key: file[key][()] for key in file if isinstance(file[key], h5py.Dataset)}
+        starts = {key: data[key + "_start"] for key in ("input", "target", "matrix") if key + "_start" in data}
+        found = []
+        for d in range(len(starts["input"]) - 1):
+            own = {key: slice(start[d], start[d + 1]) for key, start in starts.items()}
+            T, K = (own[key].stop - own[key].start for key in ("input", "target"))
+            document = {}
+            for key, values in data.items():
+                if values.dtype != numpy.float32:
+                    continue
+                if key in ("weight", "value", "error"):
+                    document[key] = values[own["matrix"]].reshape(K, T)
+                elif key in ("feature", "fewest"):
+                    document[key] = values[own["input"]].astype(int)
+                elif key.startswith("flip_"):
+                    each = len(values) // starts["input"][-1]
+                    document[key] = values[own["input"].start * each:own["input"].stop * each].reshape(T, each)
+                elif len(values) == starts["target"][-1] and key in ("intercept", "r2", "local", "prediction", "none", "all", "whole", "comprehensiveness",
+                                                                     "sufficiency"):
+                    document[key] = values[own["target"]]
+                else:
+                    document[key] = values[d]
+            document["tokens"] = data["input"][own["input"]]
+            found.append(document)
+        return found
+
+    def summary(self, name):
+        with open(os.path.join(self.at(name), "explain", "summary.json"), encoding="utf-8") as file:
+            return json.load(file)["methods"]
+
+    def by_feature(self, document, key):
+        """[K][M] of what is the same at all places of a feature."""
+        features, rows = document["feature"], document[key]
+        if len(rows) == len(features):  # of a text that goes on: the last target alone reads all of it
+            rows = rows[-1:]
+        for f in range(features.max() + 1):
+            columns = rows[:, features == f]
+            self.assertTrue((columns == columns[:, :1]).all() or numpy.isnan(columns).all(), key)
+        self.assertTrue((document[key][:, features < 0] == 0).all())
+        return numpy.array([rows[:, features == f][:, 0] for f in range(features.max() + 1)]).T
+
+
+class Words(Changed):
+    """A language model's next words, by what it scores for the changed texts themselves."""
+    TEXTS = ([7, 9, 30, 9, 41, 12], [50, 51, 52, 53, 54, 55, 56, 57, 50, 58, 59, 60])
+    EOD = 61
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        draw = numpy.random.default_rng(1)
+        cls.corpus("train.h5", [draw.integers(0, cls.EOD, 30) for _ in range(20)], cls.EOD + 1, cls.EOD)
+        cls.corpus("few.h5", cls.TEXTS, cls.EOD + 1, cls.EOD)
+        cls.must(["bagpipe", "pretrain", f"run.dir={cls.at('gpt')}", f"corpus.train={cls.at('train.h5')}", "train.steps=30", "train.batch=4", "optimizer.lr=0.01",
+                  "math.precision=f32", "model.layers=2", "model.width=16", "model.heads=2", "model.context=16"])
+
+    def keys(self, methods, *more):
+        return (f"explain.model={self.at('gpt')}", f"explain.corpus={self.at('few.h5')}", f"explain.methods={methods}", *more)
+
+    def log_p(self, name, texts):
+        """ln p of the last token of each text, by bagpipe score."""
+        self.corpus(name + ".h5", texts, self.EOD + 1, self.EOD)
+        self.must(["bagpipe", "score", f"run.dir={self.at(name)}", f"score.model={self.at('gpt')}", f"score.corpus={self.at(name + '.h5')}", "score.tokens=yes",
+                   "math.precision=f32"])
+        with h5py.File(os.path.join(self.at(name), "score", "tokens.h5")) as file:
+            starts, values, tokens = file["doc_start"][:], file["logprob"][:], file["tokens"][:]
+        found = []
+        for k, text in enumerate(texts):
+            self.assertEqual(tokens[starts[k]:starts[k + 1]][:len(text)].tolist(), list(text))
+            found.append(float(values[starts[k] + len(text) - 1]))
+        return numpy.array(found)
+
+    def test_shapley_values_are_those_of_scored_texts(self):
+        self.explained("exact", 0, *self.keys("shapley,surrogate", "explain.shapley=exact", "explain.samples=50"))
+        text = self.TEXTS[0]
+        words = list(dict.fromkeys(text[:-1]))
+        M = len(words)
+        table = self.log_p("sets", [[t for t in text[:-1] if s >> words.index(t) & 1] + [text[-1]] for s in range(2 ** M)])
+        want = [sum((table[s | 1 << f] - table[s]) / (M * math.comb(M - 1, bin(s).count("1"))) for s in range(2 ** M) if not s >> f & 1) for f in range(M)]
+        found = self.results("exact", "shapley")[0]
+        self.assertEqual(found["feature"].tolist(), [-1, *(words.index(t) for t in text[:-1])])
+        numpy.testing.assert_allclose(self.by_feature(found, "value")[-1], want, atol=1e-5)
+        self.assertAlmostEqual(float(found["none"][-1]), table[0], delta=1e-5)
+        for found in self.results("exact", "shapley"):
+            for k in range(len(found["all"])):  # what comes after a target does not count
+                self.assertTrue((found["value"][k][k + 1:] == 0).all())
+
+    def test_faithfulness_is_that_of_scored_texts(self):
+        self.explained("faithful", 0, *self.keys("gradient,integrated,faithfulness", "explain.steps=8"))
+        text = self.TEXTS[1]
+        with h5py.File(os.path.join(self.at("faithful"), "explain", "gradient.h5")) as file:
+            T = len(text)
+            row = file["gradient_x_input"][-T:]
+        order = sorted(range(T - 1), key=lambda t: -row[1 + t])
+        shares, texts = (0.01, 0.05, 0.1, 0.2, 0.5), [text]
+        for share in shares:
+            first = order[:math.ceil(share * (T - 1))]
+            texts.append([t for place, t in enumerate(text[:-1]) if place not in first] + [text[-1]])
+            texts.append([t for place, t in enumerate(text[:-1]) if place in first] + [text[-1]])
+        scored = self.log_p("removed", texts)
+        found = self.results("faithful", "faithfulness")[1]
+        for side, key in enumerate(("comprehensiveness", "sufficiency")):
+            numpy.testing.assert_allclose(found[key][-1][:5], scored[0] - scored[1 + side::2], atol=1e-5)
+        summary = self.summary("faithful")["faithfulness"]
+        self.assertEqual(summary["rows"], ["gradient", "integrated", "random"])
+        for row, name in enumerate(summary["rows"]):
+            for key in ("comprehensiveness", "sufficiency"):
+                values = numpy.concatenate([document[key] for document in self.results("faithful", "faithfulness")])[:, 5 * row:5 * row + 5]
+                values = values[~numpy.isnan(values[:, 0])]
+                self.assertAlmostEqual(summary[name][key]["mean"], values.mean(), delta=1e-5)
+                numpy.testing.assert_allclose(summary[name][key]["by_share"], values.mean(axis=0), atol=1e-5)
+
+    def test_intervals_are_by_documents(self):
+        draw = numpy.random.default_rng(3)
+        self.corpus("more.h5", [draw.integers(0, self.EOD, 6) for _ in range(12)], self.EOD + 1, self.EOD)
+        self.explained("more", 0, *self.keys("gradient,faithfulness")[::2], f"explain.corpus={self.at('more.h5')}")
+        for name in ("gradient", "random"):
+            found = self.summary("more")["faithfulness"][name]["comprehensiveness"]
+            self.assertLess(found["interval"][0], found["mean"])
+            self.assertGreater(found["interval"][1], found["mean"])
+
+    def test_an_edit_changes_what_is_preferred(self):
+        self.explained("edited", 0, *self.keys("counterfactual", "explain.edits=3"))
+        for found, text in zip(self.results("edited", "counterfactual"), self.TEXTS):
+            self.assertFalse(math.isnan(found["edits"]))
+            inputs = [self.EOD, *text[:-1]]
+            for e in range(int(found["edits"])):
+                self.assertEqual(inputs[int(found["edit_place"][e])], found["edit_old"][e])
+                inputs[int(found["edit_place"][e])] = int(found["edit_new"][e])
+            self.corpus("changed.h5", [text, [*inputs[1:], 0]], self.EOD + 1, self.EOD)
+            name = f"best{len(text)}"
+            self.explained(name, 0, f"explain.model={self.at('gpt')}", f"explain.corpus={self.at('changed.h5')}", "explain.target=best")
+            with h5py.File(os.path.join(self.at(name), "explain", "gradient.h5")) as file:
+                self.assertEqual([file["target"][end - 1] for end in file["target_start"][1:]], [found["preferred"], found["new"]])
+
+    def test_groups_of_words_and_tokens(self):
+        self.explained("groups", 0, *self.keys("shapley", "explain.group=4", "explain.shapley=exact"))
+        self.assertEqual([found["feature"].tolist() for found in self.results("groups", "shapley")], [[-1, 0, 0, 0, 0, 1], [-1, *[0] * 4, *[1] * 4, *[2] * 3]])
+
+    def test_a_killed_job_goes_on_and_draws_are_those_of_the_seed(self):
+        keys = self.keys("surrogate,shapley,counterfactual", "explain.samples=20", "explain.shapley=sampled")
+        self.explained("whole", 0, *keys)
+        os.environ["BP_FAULT"] = "work.unit_done:1=kill"
+        try:
+            self.assertEqual(self.explain("killed", 0, *keys).status, -signal.SIGKILL)
+        finally:
+            del os.environ["BP_FAULT"]
+        self.explained("killed", 2, *keys)
+        self.assertEqual(self.files("whole"), self.files("killed"))
+        self.explained("other", 0, *keys, "run.seed=7")
+        self.assertNotEqual(self.files("whole")["shapley.h5"], self.files("other")["shapley.h5"])
+
+    def test_bad_use(self):
+        for words, more in ((["[explain.nothing_ranked]"], ["explain.methods=lens,faithfulness"]),
+                            (["[explain.many_words]", "document 1", "14 words"], ["explain.methods=shapley", "explain.shapley=exact"]),
+                            (["[explain.no_token]", "mask"], ["explain.methods=surrogate", "explain.removal=mask"]),
+                            (["[config.bad_value]"], ["explain.methods=surrogate", "explain.samples=0"])):
+            for ranks in (0, 2):
+                self.corpus("long.h5", [[1, 2, 3], [*range(15)]], self.EOD + 1, self.EOD)
+                corpus = "long.h5" if "exact" in more[-1] else "few.h5"
+                result = self.explain("bad", ranks, f"explain.model={self.at('gpt')}", f"explain.corpus={self.at(corpus)}", *more)
+                self.assert_error(result, 78, *words)
+
+
+class Flips(Changed):
+    """Of language models: what replaced tokens change, ../shared/reference/explain-tiny."""
+
+    def test_flips_of_words_are_those_of_float64(self):
+        if shared("reference/explain-tiny") is None:
+            self.skipTest("there is no ../shared/reference/explain-tiny")
+        for model in ("gpt2-lmhead-tiny", "llama-tiny"):
+            folder = shared("reference/explain-tiny/" + model)
+            with open(os.path.join(folder, "inputs.json"), encoding="utf-8") as file:
+                inputs = json.load(file)
+            with open(os.path.join(folder, "expected.json"), encoding="utf-8") as file:
+                expected = json.load(file)["doc0"]["flips"]
+            with open(os.path.join(shared("reference/" + model), "config.json"), encoding="utf-8") as file:
+                config = json.load(file)
+            tensors = read_tensors(os.path.join(folder, "expected.safetensors"))
+            self.must(["bagpipe-data", "import", shared("reference/" + model), "--out", self.at(model)])
+            self.corpus(model + ".h5", [inputs["documents"][0]["tokens"][1:]], config["vocab_size"], config.get("eos_token_id", inputs["roles"]["begin"]))
+            self.explained("flips_" + model, 0, f"explain.model={self.at(model)}", f"explain.corpus={self.at(model + '.h5')}", "explain.methods=counterfactual",
+                           "explain.flips=100")
+            if model == "gpt2-lmhead-tiny":  # three heads
+                self.explained("tensor", 3, f"explain.model={self.at(model)}", f"explain.corpus={self.at(model + '.h5')}", "mesh.tensor=3",
+                               "explain.methods=counterfactual,shapley", "explain.flips=100", "explain.samples=40")
+                other = self.results("tensor", "counterfactual")[0]
+                self.assertTrue(numpy.isfinite(self.results("tensor", "shapley")[0]["value"]).all())
+                for kind in ("first_order", "true"):
+                    numpy.testing.assert_allclose(numpy.sort(other["flip_" + kind]), numpy.sort(self.results("flips_" + model, "counterfactual")[0]["flip_" + kind]),
+                                                  rtol=0, atol=1e-5)
+            found = self.results("flips_" + model, "counterfactual")[0]
+            self.assertEqual(found["explained"], expected["target"][1])
+            self.assertAlmostEqual(float(found["logprob"]), expected["logprob"], delta=1e-5)
+            for t in range(len(found["tokens"])):
+                tokens = found["flip_token"][t].astype(int)
+                tokens = tokens[tokens >= 0]
+                self.assertEqual(len(tokens) > 0, t in expected["places"])
+                for kind in ("first_order", "true"):
+                    numpy.testing.assert_allclose(found["flip_" + kind][t][:len(tokens)], tensors["doc0.flip." + kind][t][tokens], rtol=0, atol=1e-5)
+            self.assertAlmostEqual(float(found["correlation"]), expected["correlation"], delta=1e-2)  # here the tokens of special roles are other ones
+
+
+class References(Changed):
+    """What PyTorch, lime and shap give in float64: ../shared/reference/explain-tiny."""
+
+    @classmethod
+    def setUpClass(cls):
+        if shared("reference/explain-tiny") is None:
+            raise bagpipe_test.unittest.SkipTest("there is no ../shared/reference/explain-tiny")
+        super().setUpClass()
+        folder = shared("reference/explain-tiny/bert-sequence-tiny")
+        with open(os.path.join(folder, "inputs.json"), encoding="utf-8") as file:
+            cls.documents = json.load(file)["documents"][:3]
+        with open(os.path.join(folder, "expected.json"), encoding="utf-8") as file:
+            cls.expected = json.load(file)
+        cls.tensors = read_tensors(os.path.join(folder, "expected.safetensors"))
+        cls.must(["bagpipe-data", "import", shared("reference/bert-sequence-tiny"), "--out", cls.at("model")])
+        cls.texts()
+
+    @classmethod
+    def texts(cls):
+        """Texts whose tokens are the documents', with a word of two tokens where a feature has them."""
+        parts = {d["input_ids"][place] for d in cls.documents for f in d["features"] for a, place in itertools.pairwise(f)
+                 if place == a + 1 and d["input_ids"][a] != d["input_ids"][place]}
+        pieces = SPECIAL + [("##" if k in parts else "") + "w" + chr(97 + k // 26) + chr(97 + k % 26) for k in range(len(SPECIAL), 101)]
+        cls.write("vocab.txt", "\n".join(pieces) + "\n")
+        cls.must(["bagpipe-data", "tokenizer", "--vocab", cls.at("vocab.txt"), "--out", cls.at("tokenizer.json")])
+        sides = {2: ([], []), 1: ([],)}
+        for document in cls.documents:
+            texts, line = [], ""
+            for token in document["input_ids"][1:]:
+                if token == SPECIAL.index("[SEP]"):
+                    texts.append(line.strip())
+                    line = ""
+                else:
+                    line += pieces[token][2:] if pieces[token].startswith("##") else " " + pieces[token]
+            for side, text in zip(sides[len(texts)], texts):
+                side.append(text)
+        for count, form in ((2, "pairs"), (1, "lines")):
+            names = [f"{form}{k}.txt" for k in range(count)]
+            for name, lines in zip(names, sides[count]):
+                cls.write(name, "".join(line + "\n" for line in lines))
+            cls.must(["bagpipe-data", "corpus", "--tokenizer", cls.at("tokenizer.json"), "--format", form, "--out", cls.at(form + ".h5"),
+                      *(cls.at(name) for name in names)])
+
+    def keys(self, methods, *more):
+        return (f"explain.model={self.at('model')}", f"explain.corpus={self.at('pairs.h5')},{self.at('lines.h5')}", f"explain.methods={methods}",
+                "explain.target=every", *more)
+
+    def perturbations(self, d, removal):
+        return self.expected[f"doc{d}"]["perturbations"][removal], self.tensors[f"doc{d}.{removal}.table"]
+
+    def test_shapley_values_are_those_of_all_sets(self):
+        for removal, name in (("deletion", "delete"), ("mask", "mask")):
+            self.explained(name, 0, *self.keys("shapley", f"explain.removal={name}", "explain.shapley=exact"))
+            for d, found in enumerate(self.results(name, "shapley")):
+                expected, table = self.perturbations(d, removal)
+                features = [numpy.flatnonzero(found["feature"] == f).tolist() for f in range(found["feature"].max() + 1)]
+                self.assertEqual(features, self.documents[d]["features"])
+                numpy.testing.assert_allclose(self.by_feature(found, "value"), numpy.array(expected["shap"]["exact"]).T, rtol=0, atol=1e-6)
+                numpy.testing.assert_allclose(found["all"], expected["shap"]["full"], rtol=0, atol=1e-6)
+                numpy.testing.assert_allclose(found["none"], expected["shap"]["base"], rtol=0, atol=1e-6)
+                self.assertTrue((found["error"] == 0).all() and found["exact"] == 1)
+                fewest = expected["fewest_removed"]
+                self.assertEqual(found["fewest_sets"], len(fewest["sets"]))
+                if fewest["sets"]:
+                    self.assertEqual(found["fewest_removed"], fewest["removed"])
+                    self.assertEqual(sorted(set(found["feature"][found["fewest"] == 1])), fewest["sets"][0])
+                else:
+                    self.assertTrue(math.isnan(found["fewest_removed"]) and not found["fewest"].any())
+
+    def test_drawn_values_sum_and_say_how_far_off_they_are(self):
+        self.explained("drawn", 0, *self.keys("shapley", "explain.samples=90", "explain.shapley=sampled"))
+        within = []
+        for d, found in enumerate(self.results("drawn", "shapley")):
+            values, errors = self.by_feature(found, "value"), self.by_feature(found, "error")
+            numpy.testing.assert_allclose(values.sum(axis=1), found["all"] - found["none"], atol=2e-6)
+            exact = numpy.array(self.perturbations(d, "deletion")[0]["shap"]["exact"]).T
+            self.assertTrue((errors > 0).all())
+            within += (numpy.abs(values - exact) < 2.5 * errors).ravel().tolist()
+        self.assertGreater(numpy.mean(within), 0.9)
+
+    def test_surrogates_are_ridge_regressions_on_the_tables(self):
+        """The weights of each document are those of scikit-learn on the samples that the same draws make of the expected tables."""
+        try:
+            from sklearn.linear_model import Ridge
+        except ImportError:
+            self.skipTest("there is no scikit-learn")
+        self.explained("lime", 0, *self.keys("surrogate", "explain.samples=3000"))
+        for d, found in enumerate(self.results("lime", "surrogate")):
+            table = self.perturbations(d, "deletion")[1]
+            M = len(self.documents[d]["features"])
+            sets = numpy.array([[s >> f & 1 for f in range(M)] for s in range(2 ** M)])
+            left_out = M - sets.sum(axis=1)
+            with numpy.errstate(divide="ignore"):
+                chance = numpy.array([1 / (M * math.comb(M, k)) if k else 0 for k in left_out])
+            kernel = numpy.sqrt(numpy.exp(-(100 * (1 - numpy.sqrt(sets.sum(axis=1) / M))) ** 2 / 625))
+            for c in range(3):  # in the limit of many samples
+                fit = Ridge(alpha=1).fit(sets, table[:, c], sample_weight=3000 * chance * kernel)
+                numpy.testing.assert_allclose(self.by_feature(found, "weight")[c], fit.coef_, rtol=0, atol=0.006)
+                self.assertAlmostEqual(float(found["r2"][c]), fit.score(sets, table[:, c], chance * kernel), delta=0.06)
+            numpy.testing.assert_allclose(found["prediction"], table[-1], rtol=0, atol=1e-6)
+            numpy.testing.assert_allclose(found["intercept"] + self.by_feature(found, "weight").sum(axis=1), found["local"], atol=1e-6)
+
+    def test_flips_and_edits_are_those_of_float64(self):
+        self.explained("flips", 0, *self.keys("counterfactual", "explain.flips=100"))
+        for d, found in enumerate(self.results("flips", "counterfactual")):
+            expected = self.expected[f"doc{d}"]
+            first, true = (self.tensors[f"doc{d}.flip.{kind}"] for kind in ("first_order", "true"))
+            self.assertEqual(found["explained"], expected["flips"]["target"])
+            self.assertAlmostEqual(float(found["logprob"]), expected["flips"]["logprob"], delta=1e-5)
+            self.assertAlmostEqual(float(found["correlation"]), expected["flips"]["correlation"], delta=1e-4)
+            for t in range(len(found["tokens"])):
+                tokens = found["flip_token"][t].astype(int)
+                tokens = tokens[tokens >= 0]
+                if t not in expected["flips"]["places"]:
+                    self.assertEqual(len(tokens), 0)
+                    continue
+                self.assertEqual(len(tokens), 95)
+                numpy.testing.assert_allclose(found["flip_first_order"][t][:len(tokens)], first[t][tokens], rtol=0, atol=1e-5)
+                numpy.testing.assert_allclose(found["flip_true"][t][:len(tokens)], true[t][tokens], rtol=0, atol=1e-5)
+                row = expected["flips"]["places"].index(t)
+                self.assertEqual(tokens[:5].tolist(), [token for token, _ in expected["flips"]["first_order_top5"][row]])
+                best = tokens[numpy.argsort(found["flip_true"][t][:len(tokens)])][:5]
+                self.assertEqual(best.tolist(), [token for token, _ in expected["flips"]["true_top5"][row]])
+            edits = expected["edits"]
+            self.assertEqual(found["edits"], len(edits["edits"]))
+            self.assertEqual([[int(found[key][e]) for key in ("edit_place", "edit_old", "edit_new")] for e in range(len(edits["edits"]))], edits["edits"])
+            self.assertEqual((found["preferred"], found["new"]), (edits["class"], edits["new_class"]))
+            self.assertAlmostEqual(float(found["preferred_after"]), edits["new_logprobs"][edits["class"]], delta=1e-5)
+            self.assertEqual(found["texts_changed"], edits["flipped_at_this_level"])
+            self.assertEqual(found["texts"], edits["verified"] - 10)  # which counts nine gradients and the last check too
+
+    def test_they_are_on_all_meshes(self):
+        methods = "gradient,surrogate,shapley,counterfactual,faithfulness"
+        keys = self.keys(methods, "explain.samples=40", "explain.shapley=sampled")
+        self.explained("one", 0, *keys)
+        for mesh in ("data", "pipeline"):
+            self.explained(mesh, 2, *keys, f"mesh.{mesh}=2")
+            self.assertEqual(self.files("one"), self.files(mesh), mesh)
+
+
+if __name__ == "__main__":
+    bagpipe_test.main()
