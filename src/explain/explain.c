@@ -87,10 +87,27 @@ static int64_t work_floats(const explainer *self, const bp_work_models *models, 
          watches = bp_explain_position(keys->methods, &bp_explain_attention),
          contrasts = bp_explain_position(keys->methods, &bp_explain_contrast);
 
+    int64_t inner = json_integer_value(
+                json_object_get(json_object_get(models->states[0], "model"), "inner")),
+            collected = 0;
+    const bp_explain_sizes sizes = {.T = most,
+                                    .C = of->width,
+                                    .V = of->vocab_size,
+                                    .layers = form.layers,
+                                    .triggers = keys->keys,
+                                    .factors = keys->factors,
+                                    .keys = inner > 0 ? inner : 4 * of->width};
+
+    for (int k = 0; k < self->count; k++) {
+        int64_t own = self->methods[k]->floats ? self->methods[k]->floats(&sizes) : 0;
+
+        collected = own > collected ? own : collected;
+    }
     form.flips = keys->flips;
     form.edits = keys->edits;
     form.curves = (self->count + 1) * BP_EXPLAIN_SHARES;
-    return sides * (2 * (most + batch_places(most)) + (2 + contrasts) * most) * of->width +
+    return collected +
+           sides * (2 * (most + batch_places(most)) + (2 + contrasts) * most) * of->width +
            LOG_P_PLACES * of->vocab_size + (2 + models->members) * explain_floats(self, &form) +
            (looks ? 2 * states : 0) +
            (watches ? (form.layers + form.source_layers + stack + 5 * sides) * most * most +
@@ -105,18 +122,16 @@ static bp_err estimate_rank(const void *context, const bp_work_models *models,
 {
     const explainer *self = context;
     int64_t most = most_places(models->config, bp_model_state_context(models->states[0]));
-    bp_model_task task = {.mesh = place->mesh,
-                          .stage = place->stage,
-                          .length = most,
-                          .differentiates = true,
-                          .windows = batch_places(most) / most};
+    bp_model_task task = {
+        .mesh = place->mesh, .stage = place->stage, .length = most, .differentiates = true};
     bp_work_model_bytes bytes;
     bp_err err;
 
-    if (most <= 0)
+    if (most <= 0) /* no shape: opening the model says what is wrong */
         return BP_ERR_CONFIG;
     if (!place->computes)
         return BP_OK;
+    task.windows = batch_places(most) / most;
     err = bp_work_model_bytes_of(&bytes, models, &task, place->member);
     if (err != BP_OK)
         return err;
@@ -291,6 +306,7 @@ static bp_err find_baseline(explainer *self)
 static void make_key(explainer *self)
 {
     const bp_explain_settings *s = &self->settings;
+    const bp_explain_keys *keys = s->keys;
     char names[BP_EXPLAIN_ARRAYS * EXPLAIN_METHODS] = "";
 
     for (int k = 0; k < self->count; k++)
@@ -299,7 +315,8 @@ static void make_key(explainer *self)
     bp_work_key(self->key,
                 "explain 2 %s %s %s %" PRId64 " %" PRId64 " %d %d %s %s %" PRId64 " %" PRId64
                 " %" PRId64 " %" PRId64 " %s %d %" PRId64 " %s %s %" PRId64 " %" PRId64 " %" PRId64
-                " %s %" PRId64 " %" PRId64 " %" PRId64 " %" PRId64 " %s",
+                " %s %" PRId64 " %" PRId64 " %" PRId64 " %" PRId64 " %s %s %s %" PRId64 " %" PRId64
+                " %" PRId64,
                 self->corpus_hash, self->job->info.digest, names, s->most, s->batch,
                 (int)self->target, self->texts.outcome, self->masks_hash,
                 s->separators ? s->separators : "-", bp_explain_keys_of(self->job->config)->places,
@@ -307,7 +324,8 @@ static void make_key(explainer *self)
                 self->job->mesh->tensors, bp_run_keys_of(self->job->config)->seed, s->keys->removal,
                 s->keys->features, s->keys->group, s->keys->samples, s->keys->most_words,
                 s->keys->shapley, s->keys->flips, s->keys->edits, s->keys->beam, s->keys->examples,
-                s->keys->choose);
+                s->keys->choose, keys->layers ? keys->layers : "", keys->words ? keys->words : "",
+                keys->factors, keys->keys, keys->neighbours);
 }
 
 /* The model, or a member of the ensemble; NULL: not on this rank. */
@@ -335,6 +353,8 @@ static bp_err find_facts(explainer *self)
                 "cut them before, or use another explain.context",
                 self->texts.cut, self->texts.documents, self->texts.wish.most);
     err = find_baseline(self);
+    if (err == BP_OK && self->job->mesh->coordinates)
+        err = explain_find_chosen(self);
     return err == BP_OK ? explain_setup_load(self) : err;
 }
 
@@ -422,6 +442,16 @@ static bp_err check(explainer *self)
     return err == BP_OK && job->lm ? check_methods(self) : err;
 }
 
+/* The model's kind, for a dedicated coordinator too. */
+static void share_kind(explainer *self)
+{
+    bp_work_job *job = self->job;
+
+    self->kind = job->lm ? bp_strdup(job->lm->info.kind) : NULL;
+    bp_bcast_text(&self->kind, job->mesh->dedicated ? 1 : 0, job->mesh->world);
+    job->info.kind = self->kind;
+}
+
 static bp_err open(void *context)
 {
     explainer *self = context;
@@ -430,11 +460,14 @@ static bp_err open(void *context)
     int64_t most = most_places(job->config, job->info.context), target;
     bp_err err;
 
+    share_kind(self);
+
     self->members = job->ensemble ? job->info.members : 0;
     self->settings =
         (bp_explain_settings){.info = model_of(self, 0) ? &model_of(self, 0)->info : &job->info,
                               .group = job->mesh->model,
                               .job = job,
+                              .counts = job->mesh->tensor_at == 0,
                               .last = job->mesh->pipeline_at == job->mesh->pipelines - 1,
                               .most = most,
                               .batch = batch_places(most),
@@ -446,6 +479,8 @@ static bp_err open(void *context)
                               .separators = keys->separators};
     explain_setup(self);
     err = check(self);
+    if (err == BP_OK)
+        err = explain_find_layers(self);
     if (err == BP_OK && self->members > 0 && job->mesh->coordinates)
         err = bp_ensemble_list_load(&self->list, keys->model);
     err = bp_agree(job->mesh->world, err);
@@ -465,6 +500,10 @@ static void close(void *context)
 {
     explainer *self = context;
 
+    bp_free(self->kind);
+    explain_clear_chosen(self);
+    bp_free(self->chosen_layers);
+    bp_buffer_clear(&self->shares);
     explain_texts_clear(&self->texts);
     explain_examples_clear(&self->examples);
     bp_ensemble_list_clear(&self->list);
@@ -506,13 +545,14 @@ static bp_err prepare(void *context)
     self->results = bp_try_alloc("explain", floats, sizeof *self->results);
     if (!self->results || (!self->log_p && self->prefers))
         return bp_fail_memory("results", floats, sizeof *self->results);
-    return err;
+    return err == BP_OK ? explain_prepare_memories(self) : err;
 }
 
 static void release(void *context)
 {
     explainer *self = context;
 
+    bp_triggers_clear(&self->running);
     bp_free(self->results);
     bp_free(self->log_p);
     explain_reading_clear(&self->read);
@@ -625,8 +665,10 @@ static bp_err run_methods(explainer *self, bp_model *lm, float *at)
 
     settings.info = &lm->info;
     for (int k = 0; k < self->count && err == BP_OK; k++) {
-        err = self->methods[k]->run(lm, &settings, &self->read.document, at);
-        explain_setup_rank(self, self->methods[k], &form, at);
+        if (self->methods[k]->run) {
+            err = self->methods[k]->run(lm, &settings, &self->read.document, at);
+            explain_setup_rank(self, self->methods[k], &form, at);
+        }
         at += bp_explain_floats(self->methods[k], &form);
     }
     return err;
@@ -669,7 +711,7 @@ static bp_err explain_document(explainer *self, bool example)
     if (err == BP_OK && example && self->examples.weights)
         err = explain_weights_of(self->results + (1 + self->members) * floats, model_of(self, 0),
                                  &self->settings, &self->read.document);
-    return err;
+    return err == BP_OK ? explain_collect(self, &self->read.document) : err;
 }
 
 static bp_err run_unit(void *context, int64_t unit, bp_buffer *out, bool *stopped)
@@ -680,6 +722,7 @@ static bp_err run_unit(void *context, int64_t unit, bp_buffer *out, bool *stoppe
     bp_err err = BP_OK, given;
 
     self->read.document = (bp_explained){0};
+    self->settings.unit = unit;
     if (self->job->leads) {
         err = explain_texts_read(&self->texts, unit, &self->read);
         if (err != BP_OK)
@@ -698,6 +741,8 @@ static bp_err run_unit(void *context, int64_t unit, bp_buffer *out, bool *stoppe
         bp_buffer_add(out, document->targets, (size_t)document->K * sizeof *document->targets);
         bp_buffer_add(out, self->results,
                       (size_t)explain_unit_floats(self, &form, example) * sizeof(float));
+        if (self->shares.bytes > 0)
+            bp_buffer_add(out, self->shares.data, self->shares.bytes);
     }
     return err == BP_OK ? given : err;
 }
@@ -735,10 +780,37 @@ static const bp_work_units *units_at(void *context, int index)
 
     if (self->choice.run && self->job->run && index-- == 0)
         return &self->choice;
-    return index == 0 ? &self->job->units : NULL;
+    return explain_units(self, index);
 }
 
 /* ---- what is said ---- */
+
+/* Of methods of the whole corpus: what their parts and the last step take. */
+static void say_sizes(const explainer *self)
+{
+    const bp_explain_settings *settings = &self->settings;
+    int64_t most = 0;
+    bool states = false;
+
+    for (int k = 0; k < self->count; k++) {
+        const bp_explain_method *method = self->methods[k];
+        int64_t own = method->merge_bytes ? method->merge_bytes(settings, self->texts.targets) : 0;
+
+        most = own > most ? own : most;
+        states = states || method->collect == bp_explain_collect_states;
+    }
+    if (states)
+        bp_log("states of %" PRId64 " layers take %s in the run's folder until they are put "
+               "together; explain.layers chooses fewer",
+               settings->layer_count,
+               bp_size_text(
+                   (double)(self->texts.targets * settings->layer_count * settings->info->width) *
+                   sizeof(float))
+                   .text);
+    if (most > 0)
+        bp_log("putting results together takes one rank about %s of memory",
+               bp_size_text((double)most).text);
+}
 
 static void say(const void *context)
 {
@@ -746,6 +818,7 @@ static void say(const void *context)
 
     bp_log("explaining %" PRId64 " predictions in %" PRId64 " documents by %s", self->texts.targets,
            self->texts.documents, bp_explain_keys_of(self->job->config)->methods);
+    say_sizes(self);
 }
 
 static json_t *started(const void *context)

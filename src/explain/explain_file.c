@@ -216,6 +216,21 @@ static bp_err write_task(const explainer *self, bp_h5 *h5)
     return err;
 }
 
+/* The arrays of a method with rows by document. */
+static bp_err begin_rows(const explainer *self, method_file *file)
+{
+    bp_h5 *h5 = file->draft.file;
+    bp_err err = write_starts(self, h5, file->method);
+
+    if (err == BP_OK)
+        err = make_tokens(self, h5);
+    if (err == BP_OK)
+        err = write_task(self, h5);
+    for (int k = 0; k < BP_EXPLAIN_ARRAYS && file->method->arrays[k].name && err == BP_OK; k++)
+        err = make_array(self, h5, &file->method->arrays[k]);
+    return err;
+}
+
 static bp_err begin(const explainer *self, method_file *file)
 {
     char *name = bp_sprintf("%s.h5", file->method->name),
@@ -224,16 +239,10 @@ static bp_err begin(const explainer *self, method_file *file)
     bp_h5 *h5 = file->draft.file;
 
     file->figures = json_object();
-    if (err == BP_OK)
-        err = write_starts(self, h5, file->method);
+    if (err == BP_OK && file->method->run)
+        err = begin_rows(self, file);
     if (err == BP_OK)
         err = bp_score_ids_write(h5, &self->texts.plan);
-    if (err == BP_OK)
-        err = make_tokens(self, h5);
-    if (err == BP_OK)
-        err = write_task(self, h5);
-    for (int k = 0; k < BP_EXPLAIN_ARRAYS && file->method->arrays[k].name && err == BP_OK; k++)
-        err = make_array(self, h5, &file->method->arrays[k]);
     if (err == BP_OK)
         err = bp_h5_put_text(h5, "/", "model_digest", self->job->info.digest);
     bp_free(path);
@@ -319,8 +328,10 @@ static bp_err put_unit(explainer *self, const bp_part_result *part, merger *to)
     const bp_explain_form form = explain_form(self, &sizes);
     bool example = explain_examples_find(&self->examples, part->unit) >= 0;
     int64_t floats = explain_floats(self, &form);
-    size_t bytes = (size_t)(sizes.K + explain_unit_floats(self, &form, example)) * sizeof(float);
-    bp_err err = bp_part_result_expect(part, sizes.K > 0 ? bytes : 0);
+    size_t bytes = (size_t)explain_results_bytes(self, part->unit);
+    bp_err err = sizes.K > 0 && part->bytes > bytes && explain_collects(self)
+                     ? BP_OK
+                     : bp_part_result_expect(part, sizes.K > 0 ? bytes : 0);
     const float *results =
         (const float *)(const void *)(part->data + (size_t)sizes.K * sizeof(float));
     explain_shown shown = {
@@ -332,7 +343,9 @@ static bp_err put_unit(explainer *self, const bp_part_result *part, merger *to)
     if (sizes.K > 0)
         memcpy(to->read.targets, part->data, (size_t)sizes.K * sizeof *to->read.targets);
     for (int k = 0; k < self->count && err == BP_OK && sizes.K > 0; k++) {
-        err = put_document(self, &to->files[k], part->unit, &to->read.document, results, floats);
+        if (self->methods[k]->run)
+            err =
+                put_document(self, &to->files[k], part->unit, &to->read.document, results, floats);
         results += bp_explain_floats(self->methods[k], &form);
     }
     if (example && self->examples.weights && sizes.K > 0) {
@@ -408,6 +421,9 @@ bp_err explain_merge(void *context, bp_parts *parts)
     explain_reading_new(&to.read, &self->texts);
     while (err == BP_OK && bp_parts_next(parts, &part, &err))
         err = put_unit(self, &part, &to);
+    for (int k = 0; k < self->count && err == BP_OK; k++)
+        if (self->methods[k]->merge)
+            err = explain_merge_method(self, k, parts, to.files[k].draft.file, to.files[k].figures);
     if (err == BP_OK)
         err = commit_all(self, &to);
     if (err == BP_OK)

@@ -2,8 +2,10 @@
 #ifndef BP_EXPLAIN_EXPLAIN_PRIV_H
 #define BP_EXPLAIN_EXPLAIN_PRIV_H
 
+#include "explain/collection.h"
 #include "explain/examples.h"
 #include "explain/explain.h"
+#include "explain/memories.h"
 #include "explain/texts.h"
 #include "explain/words.h"
 #include "io/checkpoint/ensemble_file.h"
@@ -33,8 +35,15 @@ typedef struct explainer {
     bp_explain_ranking rankings[EXPLAIN_METHODS];
     explain_examples examples; /* once they are chosen: on leads and the coordinator */
     bool chosen;
-    bp_work_units choice; /* of explain.choose = hardest: how hard each document is */
-    json_t *summary;      /* on the coordinator, at the end */
+    bp_work_units choice;          /* of explain.choose = hardest: how hard each document is */
+    char *kind;                    /* of the model, on all ranks */
+    bp_buffer shares;              /* of methods of the whole corpus; on leads */
+    int64_t *chosen_layers;        /* of settings */
+    bp_explain_word *chosen_words; /* of settings */
+    bp_triggers running;           /* of memories, of this lead's documents so far */
+    bp_memory_reader reader;       /* of its values */
+    bp_work_units value_units;
+    json_t *summary; /* on the coordinator, at the end */
 } explainer;
 
 /** Floats of all methods' results of a document. */
@@ -92,6 +101,46 @@ void explain_weights_file_end(explain_weights_file *file);
 
 /** Names of the classes or tags of a model; NULL: it has none. Local, on ranks that read. */
 const char *const *explain_outcomes(const explainer *self);
+/** Bytes of a document's part without the shares of collection.c. */
+static inline int64_t explain_results_bytes(const explainer *self, int64_t document)
+{
+    const explain_sizes *sizes = &self->texts.sizes[document];
+    const bp_explained of = {.K = sizes->K, .T = sizes->T, .S = sizes->S};
+    const bp_explain_form form = explain_form(self, &of);
+    bool example = explain_examples_find(&self->examples, document) >= 0;
+
+    return (sizes->K + explain_unit_floats(self, &form, example)) * (int64_t)sizeof(float);
+}
+
+/** Is there a method of the whole corpus? */
+static inline bool explain_collects(const explainer *self)
+{
+    bool any = false;
+
+    for (int k = 0; k < self->count; k++)
+        any = any || self->methods[k]->collect;
+    return any;
+}
+
+/** collection.c: shares of a document into self->shares; the file of method k, whose figures are
+ * set. Errors: those of the methods. */
+bp_err explain_collect(explainer *self, const bp_explained *document);
+bp_err explain_merge_method(explainer *self, int k, bp_parts *parts, bp_h5 *h5, json_t *figures);
+
+/** The places of keys, from all documents. Local. */
+bp_err explain_triggers(const explainer *self, bp_parts *parts, bp_triggers *out);
+
+/** memory_units.c: bp_work.units; memory for the documents of memories; the parts of values. */
+const bp_work_units *explain_units(void *context, int index);
+bp_err explain_prepare_memories(explainer *self);
+bp_err explain_open_values(const explainer *self, bp_parts **out);
+
+/** chosen.c: explain.layers as settings->layers; explain.words as tokens, counted, and
+ * whether there are tokens enough for the methods. Errors: BP_ERR_CONFIG; those of reading the
+ * corpus. */
+bp_err explain_find_layers(explainer *self);
+bp_err explain_find_chosen(explainer *self);
+void explain_clear_chosen(explainer *self);
 
 /** bp_work_units.merge: METHOD.h5 and summary.json. Errors: those of parts and of writing. */
 bp_err explain_merge(void *context, bp_parts *parts);

@@ -22,6 +22,9 @@ typedef struct bp_explain_keys {
     const char *removal, *features, *shapley;
     int64_t samples, most_words, group;
     int64_t flips, edits, beam;
+    const char *layers, *words;
+    int64_t neighbours, factors, keys;
+    double perplexity;
 } bp_explain_keys;
 
 static inline const bp_explain_keys *bp_explain_keys_of(const bp_config *config)

@@ -4,6 +4,7 @@
 #ifndef BP_EXPLAIN_METHOD_H
 #define BP_EXPLAIN_METHOD_H
 
+#include "base/buffer.h"
 #include "explain/keys.h"
 #include "io/h5/h5.h"
 #include "mesh/collective.h"
@@ -20,7 +21,10 @@ typedef struct bp_explain_words {
 
 #define BP_EXPLAIN_SHARES 5 /* of inputs that are removed, of faithfulness */
 
-/** What methods are told, equal on all ranks. */
+typedef struct bp_explain_collection bp_explain_collection; /* explain/collection.h */
+struct bp_explain_word;
+
+/** What methods are told, equal on all ranks but for `counts` and `last`. */
 typedef struct bp_explain_settings {
     const bp_model_info *info;
     MPI_Comm group;          /* mesh->model */
@@ -41,6 +45,14 @@ typedef struct bp_explain_settings {
     int64_t removal;    /* the token in the place of what is removed; -1: nothing is */
     const char **ranks; /* methods of bp_explained.rankings, in their order */
     int64_t ranks_count;
+    bool counts;           /* in a sum over the group: tensor ranks have the same states */
+    const int64_t *layers; /* [layer_count] of explain.layers, ascending, of 0 to info->layers */
+    int64_t layer_count;
+    const struct bp_explain_word
+        *chosen_words; /* [word_count] of explain.words, on the coordinator */
+    int64_t word_count;
+    struct bp_triggers *running; /* of memories, on leads */
+    int64_t unit;                /* the document at hand */
 } bp_explain_settings;
 
 /** What a method says of how much each input counts: values[K][T], or [T][T] by place. */
@@ -96,6 +108,11 @@ typedef struct bp_explain_array {
 } bp_explain_array;
 #define BP_EXPLAIN_ARRAYS 32
 
+/** By which memory is planned: of a model, and the most places of a document. */
+typedef struct bp_explain_sizes {
+    int64_t T, C, V, layers, keys, factors, triggers;
+} bp_explain_sizes;
+
 typedef struct bp_explain_method {
     const char *name; /* of explain.methods, and of its file NAME.h5 */
     const char *help; /* the method being the subject: "is ..." */
@@ -116,11 +133,30 @@ typedef struct bp_explain_method {
                 const float *results);
     /** Makes of the sums what summary.json has. Local. NULL: they are it. */
     void (*finish)(json_t *figures);
+
+    /* Of the whole corpus: in the place of `run` and all after it. */
+
+    /** What a document leaves for `merge`, added to `out` (NULL on ranks that are no lead): whole
+     * floats or 32-bit integers. Methods with the same `collect` share it. Collective over
+     * mesh->model. Errors: as `run`. */
+    bp_err (*collect)(bp_model *lm, const bp_explain_settings *settings,
+                      const bp_explained *document, bp_buffer *out);
+    /** Writes the file and the figures. Local, on the coordinator. Errors: those of writing, of
+     * `read`, and of what it computes. */
+    bp_err (*merge)(const bp_explain_collection *all, bp_h5 *h5, json_t *figures);
+    /** The ordinary tokens that the corpus must have at least. Local. NULL: none. */
+    int64_t (*needs_points)(const bp_explain_keys *keys);
+    bool of_keys; /* it is about MLPs: the embedding has none */
+    /** The memory that `merge` takes for so many tokens, in bytes. Local. */
+    int64_t (*merge_bytes)(const bp_explain_settings *settings, int64_t tokens);
+    /** The memory that `collect` takes for a document, in floats. Local. */
+    int64_t (*floats)(const bp_explain_sizes *sizes);
 } bp_explain_method;
 
 extern const bp_explain_method bp_explain_attention, bp_explain_lens, bp_explain_saliency,
     bp_explain_gradient, bp_explain_integrated, bp_explain_contrast, bp_explain_surrogate,
-    bp_explain_shapley, bp_explain_counterfactual, bp_explain_faithfulness;
+    bp_explain_shapley, bp_explain_counterfactual, bp_explain_faithfulness, bp_explain_similarity,
+    bp_explain_projection, bp_explain_factors, bp_explain_memories;
 /** All, NULL-ended. */
 extern const bp_explain_method *const bp_explain_methods[];
 const bp_explain_method *bp_explain_method_named(const char *name, size_t length);

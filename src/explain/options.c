@@ -31,7 +31,11 @@ const bp_option bp_explain_options[] = {
          "(both, of what sets a target off from another outcome), lens (what the head predicts "
          "after each layer), surrogate (LIME), shapley (Shapley values of words), counterfactual "
          "(what other tokens would change), faithfulness (what the prediction loses without what "
-         "the others put first)",
+         "the others put first), "
+         "similarity (how alike a word's states are in all its contexts), projection (maps of "
+         "states: principal components, t-SNE, UMAP), factors (what "
+         "activations of MLPs have in common), memories (which places set off each key of an MLP, "
+         "and what its value predicts)",
      .at = BP_AT(bp_explain_keys, methods)},
     {.key = "explain.target",
      .type = BP_OPTION_STRING,
@@ -99,7 +103,8 @@ const bp_option bp_explain_options[] = {
      .value = "50",
      .min = 1,
      .max = 1000,
-     .help = "of integrated: points between baseline and input (Gauss-Legendre)",
+     .help = "of integrated: points between baseline and input (Gauss-Legendre); of factors: "
+             "updates",
      .at = BP_AT(bp_explain_keys, steps)},
     {.key = "explain.removal",
      .type = BP_OPTION_CHOICE,
@@ -169,6 +174,46 @@ const bp_option bp_explain_options[] = {
      .max = 1000,
      .help = "of counterfactual: texts that the search goes on with",
      .at = BP_AT(bp_explain_keys, beam)},
+    {.key = "explain.layers",
+     .type = BP_OPTION_STRING,
+     .help = "of methods over states and activations: layers, 0 the embedding, as \"0,4-6,12\"; "
+             "not set: all",
+     .at = BP_AT(bp_explain_keys, layers)},
+    {.key = "explain.words",
+     .type = BP_OPTION_STRING,
+     .help = "of similarity: words with commas, whose contexts are compared; of a corpus without "
+             "tokenizer ids of tokens",
+     .at = BP_AT(bp_explain_keys, words)},
+    {.key = "explain.neighbours",
+     .type = BP_OPTION_INT,
+     .value = "15",
+     .min = 2,
+     .max = 1000,
+     .help = "of similarity: nearest neighbours that are listed; of projection: those of a point "
+             "in UMAP's graph, itself counted",
+     .at = BP_AT(bp_explain_keys, neighbours)},
+    {.key = "explain.perplexity",
+     .type = BP_OPTION_REAL,
+     .value = "30",
+     .min = 1,
+     .max = 1000,
+     .help = "of projection: the effective number of neighbours of a point in t-SNE",
+     .at = BP_AT(bp_explain_keys, perplexity)},
+    {.key = "explain.factors",
+     .type = BP_OPTION_INT,
+     .value = "10",
+     .min = 1,
+     .max = 1000,
+     .help = "of factors: how many activations are taken apart into, at most the places of a "
+             "document",
+     .at = BP_AT(bp_explain_keys, factors)},
+    {.key = "explain.keys",
+     .type = BP_OPTION_INT,
+     .value = "10",
+     .min = 1,
+     .max = 1000,
+     .help = "of memories: the places of the corpus that are listed for each key",
+     .at = BP_AT(bp_explain_keys, keys)},
     {.key = NULL}};
 
 /* Each name of the list once. */

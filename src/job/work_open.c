@@ -3,7 +3,6 @@
 
 #include "base/config/run_options.h"
 #include "base/files/fs.h"
-#include "base/log.h"
 #include "base/mem.h"
 #include "io/checkpoint/checkpoint.h"
 #include "io/checkpoint/ensemble_file.h"
@@ -34,21 +33,6 @@ static bp_err check_members(const bp_work_job *job, int64_t members)
     return BP_OK;
 }
 
-/* Early stopping and ensemble.checkpoint mean another one. */
-static void warn_of_newest(const bp_ensemble_list *list, const char *path)
-{
-    int64_t count = 0;
-
-    for (int64_t k = 0; k < list->count; k++)
-        count += bp_checkpoint_is_not_best(list->members[k].path);
-    if (count > 0)
-        BP_WARN("checkpoint.not_best",
-                "%" PRId64 " of %" PRId64 " members are the newest checkpoints of their runs, and "
-                "earlier ones were better in validation: at %s; train with "
-                "ensemble.checkpoint=best to list those",
-                count, list->count, path);
-}
-
 /* An ensemble, or one model? On the root. */
 static bp_err look_at_model(bp_work_job *job, const bp_work_memory *memory)
 {
@@ -61,11 +45,9 @@ static bp_err look_at_model(bp_work_job *job, const bp_work_memory *memory)
     if (listed) {
         err = bp_ensemble_list_load(&list, memory->model);
         members = list.count;
-        warn_of_newest(&list, memory->model);
         bp_ensemble_list_clear(&list);
-    } else {
-        bp_checkpoint_warn_not_best(memory->model);
     }
+    bp_checkpoint_warn_not_best(memory->model);
     return err == BP_OK ? check_members(job, members) : err;
 }
 

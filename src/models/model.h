@@ -125,6 +125,9 @@ typedef struct bp_model_info {
     char digest[65];                    /* of the weights, independent of their split */
     bp_state_form states;               /* of bp_model_ops.states, or of keys */
     int64_t vector_width;               /* of a word's vector; 0: its inputs have none */
+    int64_t keys; /* of each layer's MLP: coefficients a place (bp_model_ops.coefficients); 0: its
+                     layers have none, or experts, or an adapter's change of them */
+    bool gated;   /* coefficients may be as negative as positive: a gate is multiplied */
     bool reads_source;       /* it continues a target given a source (bp_model_decode_sources), */
     int64_t start_token;     /* which begins with this */
     bool tags_follow;        /* bp_model_family.tags_follow */
@@ -296,6 +299,15 @@ typedef struct bp_model_ops {
      * reads and what each leaves, after the head's norm, recomputed for each: rows for `logits`.
      * Valid on the ranks of the last pipeline stage. Errors: as `score`. */
     bp_err (*layers)(bp_model *lm, const bp_model_batch *batch, float *states);
+    /** coefficients[info.layers][length][info.keys] of a batch of one window: what each layer's
+     * MLP multiplies its values by. Valid on all ranks of mesh->model. Errors: as `score`. For a
+     * model of bp_model_open_differentiable with info.keys > 0, as `values`. Source: Geva et al.
+     * 2021, "Transformer Feed-Forward Layers Are Key-Value Memories". */
+    bp_err (*coefficients)(bp_model *lm, const bp_model_batch *batch, float *coefficients);
+    /** rows[count][info.width]: values `first` and those after it of a layer, from 0 on: columns of
+     * its MLP's second matrix; scratch is as large. Valid on all ranks of mesh->model. */
+    void (*values)(bp_model *lm, int64_t layer, int64_t first, int64_t count, float *rows,
+                   float *scratch);
     /** rows[count][info.vector_width]: the word vectors of tokens, of sources or of inputs; scratch
      * is as large. Valid on all ranks of mesh->model. */
     void (*look_up)(bp_model *lm, bool of_source, const int32_t *tokens, int64_t count, float *rows,

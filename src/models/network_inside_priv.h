@@ -133,4 +133,12 @@ void network_find_vectors(network_model *self);
 size_t network_gradient_bytes(const bp_network *network, const bp_example_maker *maker,
                               int64_t windows);
 
+/* ---- network_memories.c ---- */
+
+/** bp_model_ops.coefficients and values, and info.keys (collective over mesh->model). */
+bp_err network_coefficients(bp_model *model, const bp_model_batch *batch, float *coefficients);
+void network_values(bp_model *model, int64_t layer, int64_t first, int64_t count, float *rows,
+                    float *scratch);
+void network_find_keys(network_model *self);
+
 #endif

@@ -182,6 +182,8 @@ static const bp_model_ops OPS = {.score = network_score,
                                  .differentiate = network_differentiate,
                                  .look_up = network_look_up,
                                  .layers = network_layers,
+                                 .coefficients = network_coefficients,
+                                 .values = network_values,
                                  .free = network_free,
                                  .decode_new = network_decode_new,
                                  .decode_reset = network_decode_reset,
@@ -348,8 +350,10 @@ bp_err bp_network_model_open(bp_model **out, const bp_mesh *mesh, const bp_confi
     if (err == BP_OK)
         err = bp_network_load(self->network, mesh->member, checkpoint, 0, &wish.dropconnect,
                               &self->values);
-    if (err == BP_OK)
+    if (err == BP_OK) {
         network_find_vectors(self);
+        network_find_keys(self);
+    }
     hand_over(out, self, err);
     return err;
 }

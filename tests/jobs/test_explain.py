@@ -1,6 +1,7 @@
 """bagpipe explain: attributions against those of float64 on every mesh, completeness of all families that continue texts, resumption, bad use."""
 import json
 import os
+import shutil
 import signal
 import struct
 import time
@@ -24,7 +25,7 @@ def read_tensors(path, code="F64"):
     with open(path, "rb") as file:
         header = json.loads(file.read(struct.unpack("<Q", file.read(8))[0]))
         data = file.read()
-    kind = {"F64": numpy.float64, "I32": numpy.int32}[code]
+    kind = {"F64": numpy.float64, "I32": numpy.int32, "F32": numpy.float32}[code]
     return {name: numpy.frombuffer(data[tensor["data_offsets"][0]:tensor["data_offsets"][1]], kind).reshape(tensor["shape"])
             for name, tensor in header.items() if name != "__metadata__" and tensor["dtype"] == code}
 
@@ -273,6 +274,11 @@ class Families(Explained):
             self.must(["bagpipe", "pretrain", f"run.dir={self.at(name)}", f"corpus.train={self.at('text.h5')}", "train.steps=1", "train.batch=2", "model.layers=1",
                        "model.width=16", "model.heads=2", "model.context=24", head])
             self.assert_error(self.explain("bad", 0, f"explain.model={self.at(name)}", keys[1], "explain.context=4", *more), 78, words)
+        damaged = self.at("damaged")
+        shutil.copytree(os.path.join(self.at("entmax"), "checkpoints", bagpipe_test.steps(self.at("entmax"))[-1]), damaged)
+        for key, value, word in (("layers", [], "[json.wrong_type]"), ("context", 0, "[model.bad_size]"), ("layers", 2**31, "[model.bad_size]")):
+            bagpipe_test.edit_manifest(damaged, lambda manifest, key=key, value=value: manifest["state"]["model"].update({"layers": 1, "context": 24, key: value}))
+            self.assert_error(self.explain("bad", 0, f"explain.model={damaged}", keys[1]), 65, word)
         self.assert_warning(self.explained("cut", 0, *keys, "explain.context=5"), "[explain.cut_documents]", "3 of 3")
         self.assert_warning(self.explained("coarse", 0, *keys, "explain.methods=integrated", "explain.baseline=zero", "explain.steps=1"), "[explain.incomplete]")
 

@@ -6,6 +6,8 @@ import os
 import signal
 
 import bagpipe_test
+import test_explain_kinds
+import test_finetune
 from bagpipe_test import shared
 from test_explain import Explained, read_tensors
 
@@ -184,6 +186,44 @@ class Words(Changed):
                 corpus = "long.h5" if "exact" in more[-1] else "few.h5"
                 result = self.explain("bad", ranks, f"explain.model={self.at('gpt')}", f"explain.corpus={self.at(corpus)}", *more)
                 self.assert_error(result, 78, *words)
+
+
+class Small(test_finetune.TaskTest, Changed):
+    """Of every kind of model: what the whole text is worth is what other methods say, and values sum to what the words bring."""
+    SMALL = test_explain_kinds.Trained.SMALL
+    small = test_explain_kinds.Trained.small
+
+    def check(self, kind, word):
+        keys = self.small(kind)
+        with_gradients = kind not in ("bart", "sngp")
+        methods = "surrogate,shapley,faithfulness" + (",integrated,counterfactual" if with_gradients else "")
+        self.explained("of_" + kind, 0, *keys, f"explain.methods={methods}", "explain.steps=2", "explain.samples=100", "explain.edits=2", "explain.flips=2")
+        found = self.results("of_" + kind, "shapley")
+        for d, document in enumerate(found):
+            values, features = document["value"], document["feature"]
+            first = [int(numpy.flatnonzero(features == f)[0]) for f in range(features.max() + 1)]
+            numpy.testing.assert_allclose(values[:, first].sum(axis=1), document["all"] - document["none"], atol=1e-4, err_msg=kind)
+            numpy.testing.assert_allclose(self.results("of_" + kind, "surrogate")[d]["prediction"], document["all"], atol=1e-6)
+            self.assertGreater(numpy.abs(values).max(), 0)
+        if with_gradients:
+            with h5py.File(os.path.join(self.at("of_" + kind), "explain", "integrated.h5")) as file:
+                want = file["logprob"][:]
+            numpy.testing.assert_allclose(numpy.concatenate([document["all"] for document in found]), want if word else numpy.exp(want), atol=1e-5, err_msg=kind)
+            for document in self.results("of_" + kind, "counterfactual"):
+                flips = document["flip_token"]
+                self.assertEqual((flips >= 0).all(axis=1).tolist(), (flips >= 0).any(axis=1).tolist())
+                self.assertGreater((flips >= 0).sum(), 0)
+
+    def test_words_and_classes(self):
+        for kind in ("masked", "classes", "mean", "last", "bart", "sngp"):
+            with self.subTest(kind):
+                self.check(kind, kind == "masked")
+
+    def test_kinds_that_lack_them(self):
+        for kind in ("tags", "values", "pairs", "spans"):
+            keys = self.small(kind)
+            for method in ("shapley", "counterfactual"):
+                self.assert_error(self.explain("lacks", 0, *keys, f"explain.methods={method}"), 78, "[explain.lacking]", method)
 
 
 class Flips(Changed):

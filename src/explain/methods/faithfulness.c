@@ -327,6 +327,7 @@ const bp_explain_method bp_explain_faithfulness = {
                {"sufficiency", BP_EXPLAIN_CURVES},
                {"whole", BP_EXPLAIN_BY_TARGET}},
     .changes = true,
+    .averages = true,
     .lacks = explain_variants_lacks,
     .run = run,
     .add = add,

@@ -83,6 +83,7 @@ const bp_explain_method bp_explain_surrogate = {
                {"local", BP_EXPLAIN_BY_TARGET},
                {"prediction", BP_EXPLAIN_BY_TARGET}},
     .changes = true,
+    .averages = true,
     .ranks = "weight",
     .lacks = explain_variants_lacks,
     .run = run,

@@ -239,7 +239,8 @@ static bp_err fill_pair(bp_entailment *self, int64_t prompt, const char *premise
     if (err == BP_OK)
         err = bp_encode(self->encoder, hypothesis, strlen(hypothesis), &ids);
     if (err == BP_OK) {
-        const int32_t *tokens = (const int32_t *)ids.data;
+        static const int32_t none;
+        const int32_t *tokens = ids.count > 0 ? (const int32_t *)ids.data : &none;
         bp_task_pair pair = {{tokens, tokens + first}, {first, ids.count - first}};
 
         self->shortened += shorten(&pair, &self->frame, prompt, T);

@@ -252,10 +252,8 @@ bp_err bp_checkpoints_check_best(const char *parent);
 /** The step that `best` points at; -1: there is no such link, or it points at no step. */
 int64_t bp_checkpoints_best(const char *parent);
 
-/** Does `path` mean the newest checkpoint of a run in which an earlier one was better by
- * validation? Local. */
-bool bp_checkpoint_is_not_best(const char *path);
-/** Warns where it does. */
+/** Warns where `path` means the newest checkpoint of a run in which an earlier one was better by
+ * validation, or an ensemble that lists such. Local. */
 void bp_checkpoint_warn_not_best(const char *path);
 
 #endif

@@ -313,7 +313,7 @@ bp_err bp_checkpoint_open_any(MPI_Comm comm, const char *path, bp_checkpoint **o
     return err;
 }
 
-bool bp_checkpoint_is_not_best(const char *path)
+static bool is_not_best(const char *path)
 {
     char *parent = steps_of(path);
     int64_t best = bp_checkpoints_best(parent);
@@ -323,16 +323,34 @@ bool bp_checkpoint_is_not_best(const char *path)
     return is;
 }
 
+static void warn_of_members(const char *path)
+{
+    bp_ensemble_list list = {0};
+    int64_t count = 0;
+
+    if (bp_ensemble_list_load(&list, path) == BP_OK)
+        for (int64_t k = 0; k < list.count; k++)
+            count += is_not_best(list.members[k].path);
+    if (count > 0)
+        BP_WARN("checkpoint.not_best",
+                "%" PRId64 " of %" PRId64 " members are the newest checkpoints of their runs, and "
+                "earlier ones were better in validation: at %s; train with "
+                "ensemble.checkpoint=best to list those",
+                count, list.count, path);
+    bp_ensemble_list_clear(&list);
+}
+
 void bp_checkpoint_warn_not_best(const char *path)
 {
     char *parent = steps_of(path);
-    int64_t best = bp_checkpoints_best(parent), newest = bp_checkpoint_newest_step(parent);
 
-    if (best >= 0 && best != newest)
+    if (bp_ensemble_is(path))
+        warn_of_members(path);
+    else if (is_not_best(path))
         BP_WARN("checkpoint.not_best",
                 "step %" PRId64 ", the newest checkpoint, is taken, and step %" PRId64
                 " was better in validation: at %s; name %s/best to take that",
-                newest, best, path, parent);
+                bp_checkpoint_newest_step(parent), bp_checkpoints_best(parent), path, parent);
     bp_free(parent);
 }
 

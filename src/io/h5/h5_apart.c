@@ -46,17 +46,19 @@ static void be_child(const bp_h5_apart *job, int pipe)
     static child_report report;
     rlim_t most = (rlim_t)ceil(job->cpu_seconds);
     const struct rlimit limit = {most, most};
+    bp_err err;
 
     for (int number = 1; number < NSIG; number++) /* handlers are the parent's */
         (void)signal(number, SIG_DFL);
     bp_assert_set_handler(give_up, 0); /* a bug of ours that a file brings out is a refusal too */
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || setrlimit(RLIMIT_CPU, &limit) != 0)
-        report.err =
+        err =
             BP_FAIL(BP_ERR_SYSTEM, "process.no_limit",
                     "can't limit a process: %s: at %s; see ulimit -a", strerror(errno), job->path);
     else
-        report.err = job->work(job->context, report.result);
-    if (report.err != BP_OK)
+        err = job->work(job->context, report.result);
+    report.err = (int32_t)err;
+    if (err != BP_OK)
         (void)snprintf(report.message, sizeof report.message, "%s", bp_err_message());
     _exit(write(pipe, &report, sizeof report) == (ssize_t)sizeof report ? 0 : 1);
 }

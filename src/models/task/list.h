@@ -24,6 +24,6 @@ BP_TASK_LIST(BP_TASK_DECLARE)
 
 /** "classes|regression|...": the choices of task.kind. */
 #define BP_TASK_WORD(NUMBER, name) "|" #name
-#define BP_TASK_CHOICES            (BP_TASK_LIST_ASKED(BP_TASK_WORD) + 1)
+#define BP_TASK_CHOICES            (&BP_TASK_LIST_ASKED(BP_TASK_WORD)[1])
 
 #endif

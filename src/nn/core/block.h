@@ -102,8 +102,11 @@ typedef struct bp_probed {
     int block;        /* of the whole model, from 0 */
     const char *what; /* the name of an activation after the block ("hidden"), of all examples of
                          the pass; or "attention", "cross_attention": weights before dropout; or
-                         "mlp": what a Transformer layer's MLP reads, after its norm */
+                         "mlp": what a Transformer layer's MLP reads, after its norm; or
+                         "coefficients": what its activation leaves, by which the columns of its
+                         second matrix are multiplied */
     int64_t example, head; /* of such weights: in the global batch, and among all heads */
+    int64_t first;         /* of coefficients: the number of the first among all ranks' columns */
     const float *x;        /* [B * T][columns]; of weights [queries][keys] */
     int64_t rows, columns;
 } bp_probed;
@@ -113,9 +116,10 @@ typedef struct bp_probed {
 typedef struct bp_probe bp_probe;
 struct bp_probe {
     void (*see)(bp_probe *probe, const bp_probed *probed);
-    bool attention; /* weights too: products and a matrix a head of their own */
-    bool mlp;       /* what MLPs read too: a norm of their own */
-    int block;      /* at work; set by the code that runs the blocks */
+    bool attention;    /* weights too: products and a matrix a head of their own */
+    bool mlp;          /* what MLPs read too: a norm of their own */
+    bool coefficients; /* and what their activations leave */
+    int block;         /* at work; set by the code that runs the blocks */
 };
 
 /** One micro-batch on its way through the blocks. */
@@ -255,6 +259,8 @@ void bp_probe_attention(const bp_pass *pass, const char *what, const bp_attentio
                         const float *lse, const bp_attention_shape *shape);
 /** and what a layer's MLP reads: the norm of h[B * T][columns]; without one (NULL) h itself. */
 void bp_probe_mlp(const bp_pass *pass, const float *h, int64_t columns, const bp_norm *norm);
+/** Coefficients, those of this tensor rank, the first of which has number `first`. */
+void bp_probe_coefficients(const bp_pass *pass, const bp_operand *active, int64_t first);
 /** A pass over a batch, in its extent; and one that is only planned, as a block will see it. */
 bp_pass bp_pass_over(const bp_batch *batch);
 bp_pass bp_pass_planned(const bp_block *block, const bp_extent *most, bool training);

@@ -1,4 +1,5 @@
-/* What a probe is shown: activations after a block, weights of attention, what an MLP reads. Called
+/* What a probe is shown: activations after a block, weights of attention, what an MLP reads, and
+ * what its activation leaves. Called
  * by blocks at work. */
 #include "nn/core/block.h"
 
@@ -53,4 +54,24 @@ void bp_probe_mlp(const bp_pass *pass, const float *h, int64_t columns, const bp
                                                .rows = rows,
                                                .columns = columns});
     bp_free(normed);
+}
+
+void bp_probe_coefficients(const bp_pass *pass, const bp_operand *active, int64_t first)
+{
+    int64_t F = active->columns;
+    float *rows;
+
+    if (!pass->probe || !pass->probe->coefficients)
+        return;
+    rows = bp_alloc("nn.probe", active->rows * F, sizeof *rows);
+    for (int64_t r = 0; r < active->rows; r++)
+        for (int64_t c = 0; c < F; c++)
+            rows[r * F + c] = bp_operand_value(active, r * active->stride + c);
+    pass->probe->see(pass->probe, &(bp_probed){.block = pass->probe->block,
+                                               .what = "coefficients",
+                                               .first = first,
+                                               .x = rows,
+                                               .rows = active->rows,
+                                               .columns = F});
+    bp_free(rows);
 }

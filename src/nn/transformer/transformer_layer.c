@@ -156,6 +156,7 @@ static void forward_mlp(layer *self, bp_pass *pass, const saved *kept, forward_w
         bp_linear_activation_forward(gemm, &rows, &work->normed, self->up,
                                      layer_value_of(self->up_bias));
     }
+    bp_probe_coefficients(pass, &own.active, self->block.nn->tensor_at * self->Fl);
     bp_linear_forward_operand(gemm, work->branch, &own.active, self->down,
                               layer_bias_once(self, self->down_bias));
     pass->scratch->used_bytes = mark;

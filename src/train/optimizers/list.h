@@ -21,6 +21,6 @@ typedef enum bp_optimizer_kind {
 
 /** "adamw|sgd|...": the choices of optimizer.kind. */
 #define BP_OPTIMIZER_WORD(NUMBER, name) "|" #name
-#define BP_OPTIMIZER_KINDS              (BP_OPTIMIZER_LIST(BP_OPTIMIZER_WORD) + 1)
+#define BP_OPTIMIZER_KINDS              (&BP_OPTIMIZER_LIST(BP_OPTIMIZER_WORD)[1])
 
 #endif

@@ -17,7 +17,7 @@ typedef enum bp_rate_decay { BP_DECAY_LIST(BP_DECAY_NUMBER) BP_DECAYS } bp_rate_
 
 /** "cosine|linear|...": the choices of optimizer.decay. */
 #define BP_DECAY_WORD(NUMBER, name) "|" #name
-#define BP_DECAY_CHOICES            (BP_DECAY_LIST(BP_DECAY_WORD) + 1)
+#define BP_DECAY_CHOICES            (&BP_DECAY_LIST(BP_DECAY_WORD)[1])
 
 typedef struct bp_rate {
     double peak;

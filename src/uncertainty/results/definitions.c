@@ -26,7 +26,7 @@ static const comparison_definition DEFINITIONS[] = {
     {"ece", "ECE",
      "expected calibration error of the top prediction, sum_b n_b / N |accuracy_b - confidence_b| "
      "over 15 equal-width bins (k/15, (k+1)/15], confidence_b the mean in the bin (L1; Guo et al. "
-     "2017). Noise makes it larger than 0, so it has no interval: see rms_calibration_error"},
+     "2017). Noise alone makes it larger than 0, so it has no interval: see rms_calibration_error"},
     {"ece_adaptive", "Adaptive ECE",
      "the same over 15 bins of equal token count (Nguyen and O'Connor 2015)",
      "the same over 15 bins of equal document count (Nguyen and O'Connor 2015)",
@@ -130,12 +130,12 @@ static const comparison_definition VALUE_DEFINITIONS[] = {
      "the variance of values around the best prediction: the one that minimises the NLL on "
      "corpus.valid"},
     {"coverage_95", "Coverage, 95 %",
-     "share of documents whose value is in the central 95 % interval of its prediction: above "
+     "share of documents whose value lies in the central 95 % interval of its prediction: above "
      "0.95 the method is not sure enough, below it too sure"},
     {"mae", "MAE", "mean absolute error of the mean, lower is better"},
     {"calibration_error", "Calibration error",
      "mean over the levels 1/30, 3/30, ..., 29/30 of the distance between the level and the share "
-     "of values that are in the central interval of that level (after Kuleshov et al. 2018). It "
+     "of values that lie in the central interval of that level (after Kuleshov et al. 2018). It "
      "has no interval"},
     {"variance", "Variance", "mean variance between members: what the method does not know"},
     {"mse", "MSE", "mean squared error of the mean, lower is better"},
@@ -150,7 +150,7 @@ static const comparison_definition VALUE_DEFINITIONS[] = {
      "is a document of the shift distinguished from one in the domain by its variance? Positive "
      "class: shifted. Scores: mutual_information (log(1 + variance / noise_variance) / 2), entropy "
      "(of the Gaussian), confidence (minus the logarithm of its largest density); each grows with "
-     "only the variance. null by mutual_information of a method of one member"},
+     "the variance alone. null by mutual_information of a method of one member"},
     {"members", "Members", "M, the values that are averaged: members or passes"},
     {"auroc", "AUROC",
      "chance that a shifted document scores higher than one in the domain, ties counting half"},

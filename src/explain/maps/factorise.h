@@ -1,0 +1,29 @@
+/* Non-negative factors of a matrix: X ~ W H, by multiplicative updates, W first. Called by
+ * factors.c. */
+#ifndef BP_EXPLAIN_MAPS_FACTORISE_H
+#define BP_EXPLAIN_MAPS_FACTORISE_H
+
+#include <mpi.h>
+#include <stdint.h>
+
+/** X has blocks of columns, each of which one rank has with its part of H. W is on all ranks. Sums
+ * over columns are those of blocks, in their order: the same bytes at any number of ranks. */
+typedef struct bp_factorisation {
+    MPI_Comm group;
+    int64_t n, k;           /* rows, factors */
+    int64_t blocks, width;  /* of columns */
+    const double *const *x; /* [blocks] of [n][width]; NULL: another rank's */
+    double *w;              /* [n][k] */
+    double *const *h;       /* [blocks] of [k][width]; NULL: another rank's */
+    double *work;           /* bp_factorise_work() doubles */
+} bp_factorisation;
+
+int64_t bp_factorise_work(int64_t n, int64_t k, int64_t blocks, int64_t width);
+/** W o (X Ht) / (W H Ht), then H o (Wt X) / (Wt W H) with the new W; a denominator of 0 is 2^-23.
+ * Collective over the group. Source: Lee and Seung 2001, "Algorithms for Non-negative Matrix
+ * Factorization". */
+void bp_factorise_step(const bp_factorisation *self);
+/** |X - W H|^2 / 2. Collective over the group. */
+double bp_factorise_objective(const bp_factorisation *self);
+
+#endif
