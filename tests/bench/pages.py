@@ -20,13 +20,14 @@ from test_finetune import KINDS, MODEL, TaskTest  # pylint: disable=wrong-import
 from uncertainty_test import UncertaintyTest  # pylint: disable=wrong-import-position
 
 WIDTHS = (1280, 400)
+ODD = ("雨が石に降る", "قال الرجل", "<script>alert(1)</script>", "\u202eevil", "a & b")
 GALLERY = ("members", "scores", "tag-scores", "questions", "study")
 
 
 def make(name, *words):
     """A job, and its page."""
     print(name, flush=True)
-    for page in (f"{name}/index.html", *(f"{name}/{job}/index.html" for job in ("score", "generate", "uncertainty"))):
+    for page in (f"{name}/index.html", *(f"{name}/{job}/index.html" for job in ("score", "generate", "uncertainty", "explain"))):
         if os.path.exists(page):
             os.remove(page)  # so that a finished run makes it anew
     bagpipe_test.FolderTest.must(["bagpipe", words[0], *words[1:], f"run.dir={name}"])
@@ -55,6 +56,9 @@ class Language(UncertaintyTest):
         cls.write("prompts.txt", "The old ship\nIn the morning\n")
         make("texts", "generate", "small.ini", "generate.model=members", "generate.prompts=prompts.txt", "generate.tokens=40", "tokenizer.path=tokenizer.json")
         make("study", "uncertainty", "study.ini")
+        cls.write("explained.txt", "".join(line + "\n" for line in [*cls.lines()[:12], *ODD, " ".join(cls.lines()[:200])]))
+        make("explanations", "explain", "explain.model=training", "explain.texts=explained.txt", "explain.methods=attention,lens,saliency,gradient,integrated",
+             "explain.steps=10", "small.ini", "tokenizer.path=tokenizer.json")
         cls.ask()
 
     @classmethod
@@ -67,7 +71,7 @@ class Language(UncertaintyTest):
             questions.append({"task": "sentences", "id": f"s{k}", "context": " ".join(words[k % len(words)][:6]), "answer": k % 3,
                               "choices": [" " + " ".join(words[k % len(words)][6:9]) if n == k % 3 else " " + " ".join(one[3:6]) for n, one in enumerate(some)],
                               "group": ("news", "letters")[k % 2]})
-        odd = ("雨が石に降る", "قال الرجل", "<script>alert(1)</script>", "\u202eevil", "a & b")
+        odd = ODD
         questions += [{"task": "scripts & <b>signs</b>", "context": f"{odd[k % 5]} ", "choices": ["猫", "كتاب", " the", "<i>"], "answer": k % 4} for k in range(20)]
         questions += [{"task": "targets", "id": k, "context": " ".join(words[k % len(words)][:-1]), "target": " " + words[k % len(words)][-1]} for k in range(15)]
         questions += [{"task": "contexts", "contexts": [" ".join(words[(k + n) % len(words)][:5]) for n in range(2)],
@@ -130,6 +134,8 @@ def main():
         kind.runs()
         for page in sorted([*pathlib.Path().glob("*/index.html"), *pathlib.Path().glob("*/*/index.html")]):
             shutil.copy(page, folder / (page.parts[0] + ".html"))
+        for page in sorted(pathlib.Path().glob("*/explain/example-*.html")):
+            shutil.copy(page, folder / f"{page.parts[0]}-{page.name}")
         for page in pathlib.Path().glob("*.html"):
             shutil.copy(page, folder)
     if target:

@@ -33,13 +33,13 @@ void explain_agreement_free(explain_agreement **agreement)
     *agreement = NULL;
 }
 
-/* The last matrix of each method: its main one. */
+/* Of each method the matrix that says how much inputs count. */
 static int main_matrices(explain_matrix *out, const explain_matrix *matrices, int count)
 {
     int found = 0;
 
     for (int m = 0; m < count; m++)
-        if (m + 1 == count || matrices[m + 1].method != matrices[m].method)
+        if (explain_matrix_is_main(&matrices[m]))
             out[found++] = matrices[m];
     return found;
 }

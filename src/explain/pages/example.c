@@ -86,9 +86,11 @@ static json_t *matrix_json(const explain_shown *shown, const explain_matrix *mat
                 (uint8_t)(most > 0 ? (int)lround((double)row[t] / most * BYTE_MOST) + 128 : 128);
         (void)json_array_append_new(scales, number_json(most));
     }
-    out = json_pack("{ss ss sb sb so so}", "method", matrix->method->name, "name",
-                    matrix->array->name, "source", (int)matrix->of_source, "signed", (int)has_sign,
-                    "scale", scales, "bytes", base64_json(bytes, (size_t)count));
+    out = json_pack("{ss ss sb sb sb sb so so}", "method", matrix->method->name, "name",
+                    matrix->array->name, "source", (int)matrix->of_source, "main",
+                    (int)explain_matrix_is_main(matrix), "shared", (int)matrix->method->changes,
+                    "signed", (int)has_sign, "scale", scales, "bytes",
+                    base64_json(bytes, (size_t)count));
     bp_free(bytes);
     return out;
 }

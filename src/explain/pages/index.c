@@ -8,17 +8,22 @@
 #include <math.h>
 #include <string.h>
 
+static bool is_known(const json_t *interval)
+{
+    return json_is_number(json_array_get(interval, 0));
+}
+
 /* A figure as text, by the width of its interval. */
 static void put_figure(json_t *cell, const json_t *value, const json_t *interval)
 {
     double low = json_number_value(json_array_get(interval, 0)),
            high = json_number_value(json_array_get(interval, 1)),
-           error = json_is_array(interval) ? (high - low) / 2 : NAN;
+           error = is_known(interval) ? (high - low) / 2 : NAN;
 
     if (!json_is_number(value))
         return;
     score_page_add_figure(cell, "value", json_number_value(value), error);
-    if (json_is_array(interval)) {
+    if (is_known(interval)) {
         score_page_add_figure(cell, "low", low, error);
         score_page_add_figure(cell, "high", high, error);
     }
@@ -114,7 +119,7 @@ static json_t *layers_of(const explainer *self, const json_t *figures)
         {
             json_t *cell = json_object();
 
-            if (!json_is_array(list) ||
+            if (!json_object_get(json_object_get(figures, "intervals"), name) ||
                 json_array_size(list) != (size_t)self->settings.info->layers + 1) {
                 json_decref(cell);
                 continue;
@@ -200,6 +205,54 @@ static json_t *words_of(const json_t *figures)
 
 /* ---- all ---- */
 
+/* ---- how faithful methods are ---- */
+
+static json_t *curve_of(const json_t *of)
+{
+    json_t *cell = json_object(), *shares = json_array(), *value;
+    size_t k;
+
+    put_figure(cell, json_object_get(of, "mean"), json_object_get(of, "interval"));
+    json_array_foreach(json_object_get(of, "by_share"), k, value)
+    {
+        json_t *share = json_object();
+
+        put_figure(share, value, NULL);
+        (void)json_array_append_new(shares, share);
+    }
+    (void)json_object_set_new(cell, "shares", shares);
+    return cell;
+}
+
+/* A row a method that was measured; null: the method measures none. */
+static json_t *curves_of(const json_t *figures)
+{
+    json_t *rows = json_array(), *titles = json_array(), *value;
+    size_t k;
+
+    json_array_foreach(json_object_get(figures, "shares"), k, value)
+    {
+        char *title = bp_sprintf("%g %%", 100 * json_number_value(value));
+
+        (void)json_array_append_new(titles, json_string(title));
+        bp_free(title);
+    }
+    json_array_foreach(json_object_get(figures, "rows"), k, value)
+    {
+        const json_t *of = json_object_get(figures, json_string_value(value));
+
+        (void)json_array_append_new(
+            rows, json_pack("{sO so so}", "name", value, "without",
+                            curve_of(json_object_get(of, "comprehensiveness")), "alone",
+                            curve_of(json_object_get(of, "sufficiency"))));
+    }
+    if (json_array_size(rows) > 0)
+        return json_pack("{so so}", "titles", titles, "rows", rows);
+    json_decref(titles);
+    json_decref(rows);
+    return json_null();
+}
+
 static json_t *method_of(const explain_gathered *gathered, const explainer *self, int m,
                          const json_t *figures)
 {
@@ -211,9 +264,9 @@ static json_t *method_of(const explain_gathered *gathered, const explainer *self
             json_is_array(json_object_get(figures, method->arrays[k].name)))
             (void)json_array_append_new(grids,
                                         grid_of(gathered, self, figures, method->arrays[k].name));
-    return json_pack("{ss ss so so so so}", "name", method->name, "help", method->help, "grids",
+    return json_pack("{ss ss so so so so so}", "name", method->name, "help", method->help, "grids",
                      grids, "layers", layers_of(self, figures), "scalars", scalars_of(figures),
-                     "words", words_of(figures));
+                     "words", words_of(figures), "curves", curves_of(figures));
 }
 
 static json_t *agreement_of(const json_t *list)

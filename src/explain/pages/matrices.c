@@ -4,6 +4,8 @@
 
 #include "models/task/kind.h"
 
+#include <string.h>
+
 /* Is it a matrix, and of which kind? Of several foils the first is shown. */
 static bool take(explain_matrix *out, const bp_explain_method *method,
                  const bp_explain_array *array, const float *values, const bp_explain_form *form)
@@ -48,6 +50,11 @@ int explain_matrices_in(explain_matrix out[EXPLAIN_MATRICES], const bp_model_inf
             at += bp_explain_values(array, form);
         }
     return found;
+}
+
+bool explain_matrix_is_main(const explain_matrix *matrix)
+{
+    return matrix->method->ranks && strcmp(matrix->method->ranks, matrix->array->name) == 0;
 }
 
 int64_t explain_matrix_columns(const explain_matrix *matrix, const bp_explained *document)

@@ -21,6 +21,8 @@ typedef struct explain_matrix {
 int explain_matrices_in(explain_matrix out[EXPLAIN_MATRICES], const bp_model_info *info,
                         const bp_explain_method *const *methods, int count, const float *results,
                         const bp_explain_form *form);
+/** Does it say how much inputs count, and no other matrix of its method? */
+bool explain_matrix_is_main(const explain_matrix *matrix);
 /** Columns, and row of target k. */
 int64_t explain_matrix_columns(const explain_matrix *matrix, const bp_explained *document);
 const float *explain_matrix_row(const explain_matrix *matrix, const bp_explained *document,

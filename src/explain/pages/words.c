@@ -71,7 +71,8 @@ static void add_occurrence(explain_words *self, double *open, const bp_explain_s
         for (int m = 0; m < self->matrices; m++) {
             const float *row = explain_matrix_row(&matrices[m], document, k);
 
-            for (int64_t t = first; t < end; t++)
+            /* each place of a feature has the feature's value */
+            for (int64_t t = first; t < (matrices[m].method->changes ? first + 1 : end); t++)
                 sums[1 + m] += (double)row[t];
         }
     }
