@@ -8,6 +8,7 @@
 #include "explain/texts.h"
 
 #define EXPLAIN_METHODS 16
+#define EXPLAIN_VALUES  "values" /* the folder of the parts of memory_units.c */
 
 typedef struct explainer {
     bp_work_job *job;
@@ -74,10 +75,9 @@ bp_err explain_merge_method(explainer *self, int k, bp_parts *parts, bp_h5 *h5, 
 /** The places of keys, from all documents. Local. */
 bp_err explain_triggers(const explainer *self, bp_parts *parts, bp_triggers *out);
 
-/** memory_units.c: bp_work.units; memory for the documents of memories; the parts of values. */
+/** memory_units.c: bp_work.units; memory for the documents of memories. */
 const bp_work_units *explain_units(void *context, int index);
 bp_err explain_prepare_memories(explainer *self);
-bp_err explain_open_values(const explainer *self, bp_parts **out);
 
 /** words.c: explain.layers as settings->layers; explain.words as tokens, counted, and
  * whether there are tokens enough for the methods. Errors: BP_ERR_CONFIG; those of reading the
