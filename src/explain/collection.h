@@ -17,14 +17,14 @@ struct bp_explain_collection {
                    size_t *bytes);
     /** The parts of the values of memories (memories.h); bp_parts_free(). Local. */
     bp_err (*open_values)(const bp_explain_collection *all, bp_parts **out);
+    /** Between two pieces of work: it moves the heartbeat. `self` is this struct. Errors:
+     * BP_ERR_STOPPED stop here. Local. */
+    bp_err (*look)(void *self);
     void *context;
 };
 
 /** Errors: BP_ERR_FORMAT what a document left has not the size that it should. Local. */
 bp_err bp_explain_damaged(int64_t document);
-/** Between two pieces of work of a merge, whose collection is the context: it moves the heartbeat.
- * Errors: BP_ERR_STOPPED stop here. Local. */
-bp_err bp_explain_look(void *collection);
 
 /** Words, by which occurrences are chosen (explain.words): tokens that are one of `forms`. */
 typedef struct bp_explain_word {

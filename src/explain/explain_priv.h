@@ -11,6 +11,7 @@
 #include "io/checkpoint/ensemble_file.h"
 
 #define EXPLAIN_METHODS 32
+#define EXPLAIN_VALUES  "values" /* the folder of the parts of memory_units.c */
 
 typedef struct explainer {
     bp_work_job *job;
@@ -133,10 +134,9 @@ bp_err explain_merge_method(explainer *self, int k, bp_parts *parts, bp_h5 *h5, 
 /** The places of keys, from all documents. Local. */
 bp_err explain_triggers(const explainer *self, bp_parts *parts, bp_triggers *out);
 
-/** memory_units.c: bp_work.units; memory for the documents of memories; the parts of values. */
+/** memory_units.c: bp_work.units; memory for the documents of memories. */
 const bp_work_units *explain_units(void *context, int index);
 bp_err explain_prepare_memories(explainer *self);
-bp_err explain_open_values(const explainer *self, bp_parts **out);
 
 /** chosen.c: explain.layers as settings->layers; explain.words as tokens, counted, and
  * whether there are tokens enough for the methods. Errors: BP_ERR_CONFIG; those of reading the

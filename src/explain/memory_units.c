@@ -6,8 +6,6 @@
 #include "base/mem.h"
 #include "base/process/heartbeat.h"
 
-#define VALUES "values" /* the folder of their parts */
-
 static bool has_memories(const explainer *self)
 {
     for (int k = 0; k < self->count; k++)
@@ -81,7 +79,7 @@ const bp_work_units *explain_units(void *context, int index)
     if (index > 1 || !has_memories(self))
         return NULL;
     form = bp_memory_form_of(&self->settings);
-    self->value_units = (bp_work_units){.parts = VALUES,
+    self->value_units = (bp_work_units){.parts = EXPLAIN_VALUES,
                                         .key = self->key,
                                         .count = bp_memory_units(&form),
                                         .mesh_keys = self->job->units.mesh_keys,
@@ -90,17 +88,4 @@ const bp_work_units *explain_units(void *context, int index)
                                         .release = release};
     bp_memory_form_clear(&form);
     return &self->value_units;
-}
-
-bp_err explain_open_values(const explainer *self, bp_parts **out)
-{
-    bp_memory_form form = bp_memory_form_of(&self->settings);
-    char *folder = bp_path_join(self->job->folder, VALUES);
-    bp_err err;
-
-    bp_dir_refresh(folder);
-    err = bp_parts_open(out, folder, self->key, bp_memory_units(&form), true);
-    bp_free(folder);
-    bp_memory_form_clear(&form);
-    return err;
 }

@@ -2,6 +2,8 @@
  * Called by explain.c and explain_file.c. */
 #include "explain/explain_priv.h"
 
+#include "base/files/fs.h"
+#include "base/mem.h"
 #include "base/process/heartbeat.h"
 #include "base/process/signals.h"
 #include "run/stop_request.h"
@@ -51,7 +53,8 @@ typedef struct reader {
     int share; /* shares before it */
 } reader;
 
-bp_err bp_explain_look(void *context)
+/* bp_explain_collection.look */
+static bp_err look(void *context)
 {
     const bp_explain_collection *all = context;
     const reader *self = all->context;
@@ -73,7 +76,7 @@ static bp_err read_share(const bp_explain_collection *all, int64_t document, con
     bp_err err;
 
     *bytes = 0;
-    err = bp_explain_look((void *)all);
+    err = look((void *)all);
     if (err != BP_OK)
         return err;
     err = bp_parts_read(self->parts, document, data, &left, &(const char *){NULL});
@@ -100,9 +103,19 @@ static bp_err read_share(const bp_explain_collection *all, int64_t document, con
     return BP_OK;
 }
 
+/* bp_explain_collection.open_values */
 static bp_err open_values(const bp_explain_collection *all, bp_parts **out)
 {
-    return explain_open_values(((const reader *)all->context)->self, out);
+    const explainer *self = ((const reader *)all->context)->self;
+    bp_memory_form form = bp_memory_form_of(&self->settings);
+    char *folder = bp_path_join(self->job->folder, EXPLAIN_VALUES);
+    bp_err err;
+
+    bp_dir_refresh(folder); /* other nodes wrote there */
+    err = bp_parts_open(out, folder, self->key, bp_memory_units(&form), true);
+    bp_free(folder);
+    bp_memory_form_clear(&form);
+    return err;
 }
 
 /* What method k reads. It is its own context: it stays where it is. */
@@ -112,6 +125,7 @@ static void begin_reader(reader *of, const explainer *self, int k, bp_parts *par
                             .documents = self->texts.documents,
                             .read = read_share,
                             .open_values = open_values,
+                            .look = look,
                             .context = of},
                    .self = self,
                    .parts = parts};

@@ -139,7 +139,7 @@ static bp_err draw_tsne(projection *self, const bp_near *near, double *divergenc
     bp_tsne tsne = {.p = &p,
                     .theta = n <= FEW_POINTS ? 0 : THETA,
                     .rate = fmax((double)n / (4 * EXAGGERATION), 50),
-                    .watch = {bp_explain_look, (void *)self->all},
+                    .watch = {self->all->look, (void *)self->all},
                     .y = y};
     err = bp_tsne_run(&tsne, PHASES, 2, divergence);
     bp_edges_clear(&p);
@@ -150,7 +150,7 @@ static bp_err draw_tsne(projection *self, const bp_near *near, double *divergenc
 /* From the components, stretched to a square of 10. */
 static bp_err draw_umap(projection *self, const bp_near *near)
 {
-    const bp_map_watch watch = {bp_explain_look, (void *)self->all};
+    const bp_map_watch watch = {self->all->look, (void *)self->all};
     double low[2] = {INFINITY, INFINITY}, high[2] = {-INFINITY, -INFINITY}, *y = self->maps[2];
     bp_edges graph = {0};
     bp_near close;
@@ -229,7 +229,7 @@ static double share_of(const bp_principal *found, int64_t C)
 
 static bp_err do_layer(projection *self, bp_h5 *h5, int64_t at)
 {
-    const bp_map_points points = {self->n, self->C, self->x, {bp_explain_look, (void *)self->all}};
+    const bp_map_points points = {self->n, self->C, self->x, {self->all->look, (void *)self->all}};
     bp_principal found = {0};
     bp_err err =
         bp_explain_points_states(&self->points, self->all, at, self->chosen, self->n, self->states);
