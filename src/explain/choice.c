@@ -11,6 +11,39 @@
 
 #define PARTS "choice"
 
+static void share(int32_t *values, int64_t count, MPI_Comm group)
+{
+    bp_bcast_bytes(values, count * (int64_t)sizeof *values, 0, group);
+}
+
+void explain_share_document(explainer *self, bool *example)
+{
+    explain_reading *read = &self->read;
+    MPI_Comm group = self->settings.group;
+    int64_t sizes[] = {read->document.K,     read->document.T,      read->document.S,
+                       read->document.hides, read->document.number, *example};
+
+    bp_bcast_bytes(sizes, sizeof sizes, 0, group);
+    *example = sizes[5];
+    read->document = (bp_explained){.number = sizes[4],
+                                    .rankings = self->rankings,
+                                    .K = sizes[0],
+                                    .T = sizes[1],
+                                    .S = sizes[2],
+                                    .hides = sizes[3],
+                                    .inputs = read->inputs,
+                                    .segments = self->texts.framed ? read->segments : NULL,
+                                    .sources = read->sources,
+                                    .targets = read->targets,
+                                    .places = read->places,
+                                    .foils = read->foils};
+    share(read->inputs, sizes[1], group);
+    share(read->segments, self->texts.framed ? sizes[1] : 0, group);
+    share(read->sources, sizes[2], group);
+    share(read->targets, sizes[0], group);
+    share(read->places, sizes[0], group);
+}
+
 static bp_err prepare(void *context)
 {
     explainer *self = context;
@@ -127,10 +160,4 @@ bp_err explain_choose(explainer *self)
     }
     bp_free(hardness);
     return err;
-}
-
-int64_t explain_unit_floats(const explainer *self, const bp_explain_form *form, bool example)
-{
-    return (1 + self->members) * explain_floats(self, form) +
-           (example && self->examples.weights && form->K > 0 ? explain_weights_floats(form) : 0);
 }

@@ -629,39 +629,6 @@ static bp_err find_choices(explainer *self)
     return err;
 }
 
-static void share(int32_t *values, int64_t count, MPI_Comm group)
-{
-    bp_bcast_bytes(values, count * (int64_t)sizeof *values, 0, group);
-}
-
-void explain_share_document(explainer *self, bool *example)
-{
-    explain_reading *read = &self->read;
-    MPI_Comm group = self->settings.group;
-    int64_t sizes[] = {read->document.K,     read->document.T,      read->document.S,
-                       read->document.hides, read->document.number, *example};
-
-    bp_bcast_bytes(sizes, sizeof sizes, 0, group);
-    *example = sizes[5];
-    read->document = (bp_explained){.number = sizes[4],
-                                    .rankings = self->rankings,
-                                    .K = sizes[0],
-                                    .T = sizes[1],
-                                    .S = sizes[2],
-                                    .hides = sizes[3],
-                                    .inputs = read->inputs,
-                                    .segments = self->texts.framed ? read->segments : NULL,
-                                    .sources = read->sources,
-                                    .targets = read->targets,
-                                    .places = read->places,
-                                    .foils = read->foils};
-    share(read->inputs, sizes[1], group);
-    share(read->segments, self->texts.framed ? sizes[1] : 0, group);
-    share(read->sources, sizes[2], group);
-    share(read->targets, sizes[0], group);
-    share(read->places, sizes[0], group);
-}
-
 /* What all methods have of the document by one model: at[floats]. */
 static bp_err run_methods(explainer *self, bp_model *lm, float *at)
 {

@@ -87,7 +87,12 @@ void explain_share_document(explainer *self, bool *example);
 /** Fills in self->choice (choice.c). */
 void explain_choice_units(explainer *self);
 /** Floats of a unit: all methods' results, and the weights of an example. */
-int64_t explain_unit_floats(const explainer *self, const bp_explain_form *form, bool example);
+static inline int64_t explain_unit_floats(const explainer *self, const bp_explain_form *form,
+                                          bool example)
+{
+    return (1 + self->members) * explain_floats(self, form) +
+           (example && self->examples.weights && form->K > 0 ? explain_weights_floats(form) : 0);
+}
 
 /* examples.h5 (weights_file.c), written front to back. */
 #define EXPLAIN_EXAMPLES_FILE "examples.h5"

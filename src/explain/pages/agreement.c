@@ -1,5 +1,5 @@
 /* How far methods agree about which inputs matter. Jain and Wallace 2019, "Attention is not
- * Explanation". Called by pages/pages.c. */
+ * Explanation". Called by gather.c. */
 #include "explain/pages/words.h"
 
 #include "base/mem.h"

@@ -1,6 +1,6 @@
 /* What the page of a document shows, as JSON: its tokens, and of each method what colours or lines
  * are drawn from. Matrices are bytes in base64, since a thousand tokens have a million values.
- * Called by pages/pages.c. */
+ * Called by gather.c. */
 #include "explain/pages/example.h"
 
 #include "base/mem.h"

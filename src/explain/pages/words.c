@@ -1,4 +1,4 @@
-/* Mean attributions of words over the corpus. Called by pages/pages.c. */
+/* Mean attributions of words over the corpus. Called by gather.c. */
 #include "explain/pages/words.h"
 
 #include "base/mem.h"

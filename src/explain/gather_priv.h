@@ -1,7 +1,7 @@
 /* What people look at: index.html, with the figures over the corpus, and a page an example; and
  * the figures of summary.json that need all methods, or words. Local: no MPI. */
-#ifndef BP_EXPLAIN_PAGES_PAGES_H
-#define BP_EXPLAIN_PAGES_PAGES_H
+#ifndef BP_EXPLAIN_GATHER_PRIV_H
+#define BP_EXPLAIN_GATHER_PRIV_H
 
 #include "explain/explain_priv.h"
 #include "explain/pages/example.h"
@@ -34,7 +34,7 @@ void explain_gather_finish(const explain_gathered *gathered, const explainer *se
                            json_t *summary);
 /** "Explanations of MODEL", or of a document. New reference. */
 json_t *explain_title(const char *model, const json_t *id);
-/** index.html (pages/index.c). What fails is a warning. */
+/** index.html (index_page.c). What fails is a warning. */
 void explain_index_write(const explain_gathered *gathered, explainer *self, const json_t *summary);
 
 #endif

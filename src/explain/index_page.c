@@ -1,5 +1,5 @@
 /* index.html: summary.json as tables, with the examples. Called by explain_file.c. */
-#include "explain/pages/pages.h"
+#include "explain/gather_priv.h"
 
 #include "base/mem.h"
 #include "infer/score/page/page.h"
