@@ -118,7 +118,8 @@ static json_t *measure_sizes(const bench *self, const kind *what, exchange *e, d
     json_t *rows = self->result ? json_array() : NULL;
 
     for (int64_t bytes = SMALLEST; bytes <= most; bytes *= SIZE_FACTOR) {
-        int64_t ranks = self->mesh->pipelines * self->mesh->datas * self->mesh->tensors;
+        int64_t ranks =
+            self->mesh->pipeline_ranks * self->mesh->data_ranks * self->mesh->tensor_ranks;
         int64_t n = bytes / (int64_t)sizeof(float);
         e->n = (n + ranks - 1) / ranks * ranks; /* a shard for each */
         json_t *row = measure_size(self, what, e, e->n * (int64_t)sizeof(float), links);

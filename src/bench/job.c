@@ -99,8 +99,8 @@ static json_t *new_result(const bench *self)
                      "format_version", RESULT_VERSION, "time", bp_clock_stamp().text, "seconds",
                      bp_json_real(self->seconds), "precision",
                      self->precision == BP_BF16 ? "bf16" : "f32", "mesh", "pipeline",
-                     mesh->pipelines, "data", mesh->datas, "tensor", mesh->tensors, "coordinator",
-                     (int)mesh->dedicated);
+                     mesh->pipeline_ranks, "data", mesh->data_ranks, "tensor", mesh->tensor_ranks,
+                     "coordinator", (int)mesh->dedicated);
 }
 
 static const struct {

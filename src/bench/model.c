@@ -78,7 +78,7 @@ static void run_step(void *context)
 static bp_err train(const bench *self, const bp_engine_spec *spec, const bp_model_shape *shape,
                     bp_spread *seconds)
 {
-    int64_t slots = spec->batch / self->mesh->datas, n = slots * shape->context;
+    int64_t slots = spec->batch / self->mesh->data_ranks, n = slots * shape->context;
     training t = {.tokens = bp_alloc("bench.windows", 2 * n, sizeof *t.tokens)};
     bp_err err = bp_engine_new(&t.engine, self->mesh, spec, shape);
 
@@ -86,7 +86,7 @@ static bp_err train(const bench *self, const bp_engine_spec *spec, const bp_mode
         bench_task task = {run_step, &t, 1};
 
         t.batch = bp_batch_of_places(slots, shape->context, t.tokens, t.tokens + n);
-        fill_tokens(t.tokens, 2 * n, shape->vocab_size, self->mesh->data_at);
+        fill_tokens(t.tokens, 2 * n, shape->vocab_size, self->mesh->data_rank);
         bp_engine_initialise(t.engine);
         *seconds = bench_together(&task, self->seconds, false, self->mesh->compute);
     }
@@ -127,11 +127,11 @@ static bp_err score(const bench *self, const bp_model_shape *shape, bp_spread *s
     if (err == BP_OK) {
         bench_task task = {run_batch, &s, 1};
 
-        fill_tokens(s.tokens, 2 * n, shape->vocab_size, self->mesh->data_at);
+        fill_tokens(s.tokens, 2 * n, shape->vocab_size, self->mesh->data_rank);
         s.batch = (bp_model_batch){
             .windows = windows, .length = T, .inputs = s.tokens, .targets = s.tokens + n};
         *seconds = bench_together(&task, self->seconds, false, self->mesh->compute);
-        *tokens = s.batch.windows * s.batch.length * self->mesh->datas;
+        *tokens = s.batch.windows * s.batch.length * self->mesh->data_ranks;
         err = bp_agree(self->mesh->compute, s.err);
     }
     bp_model_free(&s.lm);

@@ -321,11 +321,11 @@ static void make_key(explainer *self)
                 (int)self->target, self->texts.outcome, self->masks_hash,
                 s->separators ? s->separators : "-", bp_explain_keys_of(self->job->config)->places,
                 s->steps, s->baseline, s->lead, bp_math_keys_of(self->job->config)->precision,
-                self->job->mesh->tensors, bp_run_keys_of(self->job->config)->seed, s->keys->removal,
-                s->keys->features, s->keys->group, s->keys->samples, s->keys->most_words,
-                s->keys->shapley, s->keys->flips, s->keys->edits, s->keys->beam, s->keys->examples,
-                s->keys->choose, keys->layers ? keys->layers : "", keys->words ? keys->words : "",
-                keys->factors, keys->keys, keys->neighbours);
+                self->job->mesh->tensor_ranks, bp_run_keys_of(self->job->config)->seed,
+                s->keys->removal, s->keys->features, s->keys->group, s->keys->samples,
+                s->keys->most_words, s->keys->shapley, s->keys->flips, s->keys->edits,
+                s->keys->beam, s->keys->examples, s->keys->choose, keys->layers ? keys->layers : "",
+                keys->words ? keys->words : "", keys->factors, keys->keys, keys->neighbours);
 }
 
 /* The model, or a member of the ensemble; NULL: not on this rank. */
@@ -473,8 +473,8 @@ static bp_err open(void *context)
         (bp_explain_settings){.info = model_of(self, 0) ? &model_of(self, 0)->info : &job->info,
                               .group = job->mesh->model,
                               .job = job,
-                              .counts = job->mesh->tensor_at == 0,
-                              .last = job->mesh->pipeline_at == job->mesh->pipelines - 1,
+                              .counts = job->mesh->tensor_rank == 0,
+                              .last = job->mesh->pipeline_rank == job->mesh->pipeline_ranks - 1,
                               .most = most,
                               .batch = batch_places(most),
                               .steps = keys->steps,

@@ -108,7 +108,7 @@ bp_err work_open_mesh(bp_work_job *job, bp_work_memory *memory, MPI_Comm world,
     if (!alone)
         bp_math_warn_of_threads(job->mesh->world, job->mesh->computes);
     job->leads = job->mesh->computes && bp_comm_is_root(job->mesh->ensemble);
-    if (job->mesh->computes && job->mesh->experts > 1)
+    if (job->mesh->computes && job->mesh->expert_ranks > 1)
         job->mesh->lockstep = bp_lockstep_new(job->mesh->expert);
     memory->process_bytes = (int64_t)bp_mem_resident_peak_bytes();
     return resolve_precision(config, job->mesh->world);
@@ -128,13 +128,13 @@ static bp_err check_experts(const bp_work_job *job)
         return BP_FAIL(BP_ERR_CONFIG, "mesh.no_experts",
                        "mesh.expert = %d, but the model has no experts: at mesh.expert; leave it "
                        "at 1",
-                       mesh->experts);
+                       mesh->expert_ranks);
     if (bp_all_max_int(-models, mesh->compute) != -bp_all_max_int(models, mesh->compute))
         return BP_FAIL(BP_ERR_CONFIG, "mesh.expert_members",
                        "mesh.expert = %d, but mesh.members = %d does not divide the ensemble's "
                        "members, or some of them have no experts: at mesh.members; use a divisor "
                        "of their number",
-                       mesh->experts, mesh->members);
+                       mesh->expert_ranks, mesh->members);
     return BP_OK;
 }
 

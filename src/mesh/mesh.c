@@ -236,24 +236,25 @@ bp_err bp_mesh_shape_plan(bp_mesh_shape *shape, int ranks)
 static void place(bp_mesh *mesh, const bp_mesh_shape *shape)
 {
     mesh->members = shape->members;
-    mesh->pipelines = shape->pipeline;
-    mesh->datas = shape->data;
-    mesh->tensors = shape->tensor;
-    mesh->experts = bp_mesh_shape_experts(shape);
+    mesh->pipeline_ranks = shape->pipeline;
+    mesh->data_ranks = shape->data;
+    mesh->tensor_ranks = shape->tensor;
+    mesh->expert_ranks = bp_mesh_shape_experts(shape);
     mesh->dedicated = shape->coordinator == BP_COORDINATOR_DEDICATED;
     mesh->coordinates = mesh->rank == 0;
     mesh->computes = !(mesh->dedicated && mesh->coordinates);
-    mesh->member_at = mesh->pipeline_at = mesh->data_at = mesh->tensor_at = mesh->expert_at = -1;
+    mesh->member_index = mesh->pipeline_rank = mesh->data_rank = mesh->tensor_rank =
+        mesh->expert_rank = -1;
     if (!mesh->computes)
         return;
     int index = mesh->rank - (mesh->dedicated ? 1 : 0);
-    mesh->tensor_at = index % mesh->tensors;
-    index /= mesh->tensors;
-    mesh->data_at = index % mesh->datas;
-    mesh->expert_at = mesh->data_at % mesh->experts;
-    index /= mesh->datas;
-    mesh->pipeline_at = index % mesh->pipelines;
-    mesh->member_at = index / mesh->pipelines;
+    mesh->tensor_rank = index % mesh->tensor_ranks;
+    index /= mesh->tensor_ranks;
+    mesh->data_rank = index % mesh->data_ranks;
+    mesh->expert_rank = mesh->data_rank % mesh->expert_ranks;
+    index /= mesh->data_ranks;
+    mesh->pipeline_rank = index % mesh->pipeline_ranks;
+    mesh->member_index = index / mesh->pipeline_ranks;
 }
 
 static MPI_Comm split(MPI_Comm comm, int color, int key)
@@ -268,8 +269,9 @@ static MPI_Comm split(MPI_Comm comm, int color, int key)
  * fit an int. */
 static void split_axes(bp_mesh *mesh)
 {
-    int m = mesh->member_at, p = mesh->pipeline_at, d = mesh->data_at, t = mesh->tensor_at;
-    int P = mesh->pipelines, D = mesh->datas, T = mesh->tensors, E = mesh->experts;
+    int m = mesh->member_index, p = mesh->pipeline_rank, d = mesh->data_rank, t = mesh->tensor_rank;
+    int P = mesh->pipeline_ranks, D = mesh->data_ranks, T = mesh->tensor_ranks,
+        E = mesh->expert_ranks;
 
     mesh->compute = split(mesh->world, mesh->computes ? 0 : MPI_UNDEFINED, mesh->rank);
     if (!mesh->computes)

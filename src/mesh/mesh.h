@@ -53,13 +53,13 @@ typedef struct bp_mesh {
     /* Data ranks, in their order: `expert` are consecutive ones that share out experts, `holders`
      * those that hold the same experts, one of each such group */
     MPI_Comm expert, holders;
-    struct bp_lockstep *lockstep;           /* of `expert`, while data ranks have work of their own
-                                               (mesh/lockstep.h): a job that trains has none; borrowed */
-    int experts, expert_at;                 /* extent of `expert`, and this rank's place */
-    int rank, size;                         /* in world */
-    int members, pipelines, datas, tensors; /* extents of the axes */
-    int member_at, pipeline_at, data_at, tensor_at; /* this rank's coordinates */
-    bool dedicated;                                 /* the coordinator does not compute */
+    struct bp_lockstep *lockstep;  /* of `expert`, while data ranks have work of their own
+                                      (mesh/lockstep.h): a job that trains has none; borrowed */
+    int expert_ranks, expert_rank; /* of `expert`, and this one's place */
+    int rank, size;                /* in world */
+    int members, pipeline_ranks, data_ranks, tensor_ranks;   /* extents of the axes */
+    int member_index, pipeline_rank, data_rank, tensor_rank; /* this rank's coordinates */
+    bool dedicated;                                          /* the coordinator does not compute */
     bool coordinates; /* this rank is the coordinator (world rank 0) */
     bool computes;
 } bp_mesh;

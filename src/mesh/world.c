@@ -29,14 +29,14 @@ void bp_world_order(int *order, const int *node, int size, bool dedicated)
     bp_free(next);
 }
 
-int bp_world_apart(const int *order, const int *node, int size, int tensors, bool dedicated)
+int bp_world_apart(const int *order, const int *node, int size, int tensor_ranks, bool dedicated)
 {
     int apart = 0;
 
-    for (int first = dedicated; first + tensors <= size; first += tensors) {
+    for (int first = dedicated; first + tensor_ranks <= size; first += tensor_ranks) {
         bool together = true;
 
-        for (int t = 1; t < tensors; t++)
+        for (int t = 1; t < tensor_ranks; t++)
             together = together && node[order[first + t]] == node[order[first]];
         apart += !together;
     }

@@ -15,7 +15,7 @@ void bp_world_order(int *order, const int *node, int size, bool dedicated);
 
 /** How many of the groups of `tensors` ranks that compute, consecutive in `order`, have ranks on
  * several nodes. Local. */
-int bp_world_apart(const int *order, const int *node, int size, int tensors, bool dedicated);
+int bp_world_apart(const int *order, const int *node, int size, int tensor_ranks, bool dedicated);
 
 /** The ranks of `comm` in that order, as the coordinator and the tensor ranks of `config` (mesh.*)
  * ask for it; `comm` itself where all ranks are on one node. A warning where tensor groups are

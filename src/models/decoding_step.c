@@ -202,7 +202,7 @@ static void run_chunk(network_decoding *self, const decoding_group *group, bp_pa
     const network_model *model = (const network_model *)self->face.lm;
     const bp_network *network = model->network;
     const bp_mesh *mesh = model->mesh;
-    int stages = mesh->pipelines, at = mesh->pipeline_at, end = network->chunk_end[chunk];
+    int stages = mesh->pipeline_ranks, at = mesh->pipeline_rank, end = network->chunk_end[chunk];
     bool has_logits = network_is_last(model) && chunk == network->chunk_count - 1;
 
     if (at > 0 || chunk > 0)

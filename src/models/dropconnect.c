@@ -16,7 +16,7 @@ bool bp_dropconnect_drops(const bp_network *network, const bp_group *group, cons
 
 bool bp_model_is_droppable(const bp_model_shape *shape)
 {
-    const bp_nn nn = {.tensor = MPI_COMM_NULL, .tensors = 1};
+    const bp_nn nn = {.tensor = MPI_COMM_NULL, .tensor_ranks = 1};
     bp_network *network = NULL;
     bool found = false;
 

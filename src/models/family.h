@@ -179,8 +179,8 @@ typedef struct bp_model_import {
     bp_tokenizer *tokenizer; /* made of the words of the text, where none was given: the caller's,
                                 bp_tokenizer_free(); else NULL */
     json_t *state;           /* members for the checkpoint's state: the caller's, json_decref() */
-    bp_slice slices[BP_IMPORT_SLICES]; /* whole tensors, where they and no file are the model; their
-                                          data are the caller's, bp_free() */
+    bp_slice slices[BP_IMPORT_SLICES]; /* whole tensor_ranks, where they and no file are the model;
+                                          their data are the caller's, bp_free() */
     int64_t slice_count;
 } bp_model_import;
 
@@ -189,7 +189,7 @@ typedef struct bp_model_folder {
     bp_model_shape shape;
     bp_tokenizer *tokenizer; /* made of the folder's words, where none was given: the caller's,
                                 bp_tokenizer_free(); else NULL */
-    const bp_slice *slices;  /* [count] our tensors, without data, */
+    const bp_slice *slices;  /* [count] our tensor_ranks, without data, */
     int64_t count;
     bp_err (*fetch)(void *context, const bp_slice *slice, int64_t index,
                     const float **data); /* and their values: of bp_checkpoint_commit */
@@ -219,7 +219,7 @@ struct bp_model_family {
     void (*resolve)(const bp_model_shape *shape, bp_config *config);
     /** Faults of a shape whose sizes are all given, on this many tensor ranks, with values that
      * would fit. */
-    void (*check)(const bp_model_shape *shape, int tensors, bp_config *config);
+    void (*check)(const bp_model_shape *shape, int tensor_ranks, bp_config *config);
     /** The same check of a checkpoint's shape by itself. Errors: BP_ERR_FORMAT. */
     bp_err (*check_read)(const bp_model_shape *shape, const char *where);
     bp_model_facts (*facts)(const bp_model_shape *shape);
@@ -355,7 +355,7 @@ struct bp_model_family {
 /** For a family of Transformers that is not a stack (models/stack.h), as a program may bring one:
  * layers, width, heads, context; heads divide the width, and tensor ranks the heads. */
 extern const bp_model_size bp_transformer_sizes[];
-void bp_transformer_check(const bp_model_shape *shape, int tensors, bp_config *config);
+void bp_transformer_check(const bp_model_shape *shape, int tensor_ranks, bp_config *config);
 bp_err bp_transformer_check_read(const bp_model_shape *shape, const char *where);
 
 /** The family that `bagpipe bench` measures: a network, or one whose models are counted. */
@@ -386,7 +386,8 @@ void bp_model_shape_resolve(const bp_model_shape *shape, bp_config *config);
 
 /** Faults of a shape on this many tensor ranks and stages, with values that would fit: added to the
  * configuration's. An incomplete shape has none: a missing key is a fault already. */
-void bp_model_shape_check(const bp_model_shape *shape, int tensors, int stages, bp_config *config);
+void bp_model_shape_check(const bp_model_shape *shape, int tensor_ranks, int stages,
+                          bp_config *config);
 
 /** The "model" object of a checkpoint's state. Errors of reading: BP_ERR_FORMAT a kind, an invalid
  * key or value. */

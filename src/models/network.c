@@ -58,7 +58,7 @@ bp_group *bp_network_add_group(bp_network *network, bool replicated)
 
     group->block = network->block_count;
     group->replicated = replicated;
-    group->published = !replicated || network->nn.tensor_at == 0;
+    group->published = !replicated || network->nn.tensor_rank == 0;
     return group;
 }
 
@@ -82,13 +82,13 @@ void bp_network_add_common(bp_network *network, const bp_tied_table *table, int 
 {
     const bp_nn *nn = &network->nn;
     bp_group *group = bp_network_add_group(network, false);
-    int64_t own = table->columns / nn->tensors;
+    int64_t own = table->columns / nn->tensor_ranks;
 
-    BP_ASSERT(table->columns % nn->tensors == 0);
+    BP_ASSERT(table->columns % nn->tensor_ranks == 0);
     group->common = set;
     group->published = stage == 0 && network->chunk_count == 0;
     bp_group_add_matrix_part(group, table->name, table->rows, table->columns, table->init_std, 1,
-                             nn->tensor_at * own, own);
+                             nn->tensor_rank * own, own);
 }
 
 bp_group *bp_network_add_common_group(bp_network *network, int set, int stage)

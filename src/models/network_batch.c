@@ -205,11 +205,11 @@ static float *run_piece(network_model *self, bp_pass *pass, size_t used, bool he
     float *data = bp_arena_take(&arena, bp_network_activation_floats(network, pass), sizeof(float));
 
     pass->scratch = &arena;
-    if (mesh->pipeline_at > 0)
+    if (mesh->pipeline_rank > 0)
         bp_recv(data,
                 bp_activations_floats(&network->inputs[0], nn, pass, false) *
                     (int64_t)sizeof(float),
-                mesh->pipeline_at - 1, TAG_HIDDEN, mesh->pipeline);
+                mesh->pipeline_rank - 1, TAG_HIDDEN, mesh->pipeline);
     for (int k = 0; k < blocks; k++) {
         bp_activations activations = *bp_network_at(network, k);
 
@@ -222,7 +222,7 @@ static float *run_piece(network_model *self, bp_pass *pass, size_t used, bool he
         bp_send(data,
                 bp_activations_floats(&network->outputs[blocks - 1], nn, pass, false) *
                     (int64_t)sizeof(float),
-                mesh->pipeline_at + 1, TAG_HIDDEN, mesh->pipeline);
+                mesh->pipeline_rank + 1, TAG_HIDDEN, mesh->pipeline);
     pass->scratch = NULL; /* it was this function's */
     return data;
 }
@@ -327,7 +327,7 @@ bp_err network_run_batch(network_model *self, const bp_model_batch *batch,
                          const network_question *asked)
 {
     const bp_mesh *mesh = self->mesh;
-    int64_t each = network_piece_windows(batch->windows, mesh->pipelines);
+    int64_t each = network_piece_windows(batch->windows, mesh->pipeline_ranks);
     network_pieces pieces;
     bool last = network_is_last(self);
     float *log_p = last ? asked->log_p : NULL;
@@ -340,7 +340,7 @@ bp_err network_run_batch(network_model *self, const bp_model_batch *batch,
         err = reserve(self, &pieces.maker, each);
     if (err == BP_OK)
         err = reserve_kept(self, batch, asked->pass);
-    if (mesh->pipelines * mesh->tensors > 1)
+    if (mesh->pipeline_ranks * mesh->tensor_ranks > 1)
         err = bp_agree(mesh->model, err);
     if (err != BP_OK)
         return err;

@@ -100,9 +100,9 @@ static void run_forward(const network_model *self, bp_pass *pass, const gradient
     const bp_activations *output = &network->outputs[network->block_count - 1];
     char *kept = memory->kept;
 
-    if (mesh->pipeline_at > 0)
+    if (mesh->pipeline_rank > 0)
         bp_recv(memory->data, message_bytes(network, &network->inputs[0], pass, false),
-                mesh->pipeline_at - 1, TAG_FORWARD, mesh->pipeline);
+                mesh->pipeline_rank - 1, TAG_FORWARD, mesh->pipeline);
     for (int k = 0; k < network->block_count; k++) {
         bp_activations activations =
             laid_out(network, bp_network_at(network, k), pass, memory->data, false);
@@ -111,7 +111,7 @@ static void run_forward(const network_model *self, bp_pass *pass, const gradient
         kept += kept_bytes(network, k, &pass->extent);
     }
     if (!network_is_last(self))
-        bp_send(memory->data, message_bytes(network, output, pass, false), mesh->pipeline_at + 1,
+        bp_send(memory->data, message_bytes(network, output, pass, false), mesh->pipeline_rank + 1,
                 TAG_FORWARD, mesh->pipeline);
 }
 
@@ -127,7 +127,7 @@ static void begin_backward(const network_model *self, bp_pass *pass, const gradi
         bp_zero(memory->gradients, bp_activations_floats(at, &network->nn, pass, true));
     else
         bp_recv(memory->gradients, message_bytes(network, &network->outputs[last], pass, true),
-                mesh->pipeline_at + 1, TAG_BACKWARD, mesh->pipeline);
+                mesh->pipeline_rank + 1, TAG_BACKWARD, mesh->pipeline);
 }
 
 static void run_backward(const network_model *self, bp_pass *pass, const gradient_memory *memory)
@@ -146,9 +146,9 @@ static void run_backward(const network_model *self, bp_pass *pass, const gradien
         kept -= kept_bytes(network, k, &pass->extent);
         bp_block_backward(network->blocks[k], pass, &gradients, kept);
     }
-    if (mesh->pipeline_at > 0)
+    if (mesh->pipeline_rank > 0)
         bp_send(memory->gradients, message_bytes(network, &network->inputs[0], pass, true),
-                mesh->pipeline_at - 1, TAG_BACKWARD, mesh->pipeline);
+                mesh->pipeline_rank - 1, TAG_BACKWARD, mesh->pipeline);
 }
 
 /* From the first stage to all. */
@@ -162,7 +162,7 @@ bp_err network_differentiate(bp_model *model, const bp_model_batch *batch, float
 {
     network_model *self = (network_model *)model;
     const bp_mesh *mesh = self->mesh;
-    int64_t each = network_piece_windows(batch->windows, mesh->pipelines),
+    int64_t each = network_piece_windows(batch->windows, mesh->pipeline_ranks),
             E = model->info.vector_width, T = batch->length, S = batch->source_length;
     network_pieces pieces;
     bp_err err;
@@ -206,7 +206,7 @@ void network_look_up(bp_model *model, bool of_source, const int32_t *tokens, int
 {
     network_model *self = (network_model *)model;
 
-    if (self->mesh->pipeline_at == 0)
+    if (self->mesh->pipeline_rank == 0)
         bp_embedding_rows(self->network->blocks[0], of_source, tokens, count, rows, scratch);
     share(self, rows, count * model->info.vector_width);
 }
@@ -215,7 +215,7 @@ void network_find_vectors(network_model *self)
 {
     bp_model_info *info = &self->face.info;
 
-    if (self->mesh->pipeline_at == 0)
+    if (self->mesh->pipeline_rank == 0)
         info->vector_width = bp_embedding_width(self->network->blocks[0]);
     bp_bcast_bytes(&info->vector_width, sizeof info->vector_width, 0, self->mesh->pipeline);
 }

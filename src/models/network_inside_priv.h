@@ -47,7 +47,7 @@ typedef struct network_model {
 
 static inline bool network_is_last(const network_model *self)
 {
-    return self->mesh->pipeline_at == self->mesh->pipelines - 1;
+    return self->mesh->pipeline_rank == self->mesh->pipeline_ranks - 1;
 }
 
 /** On the last stage. */

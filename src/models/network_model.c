@@ -23,7 +23,7 @@
 /* From the last stage to all. */
 static void share(const network_model *self, float *floats, int64_t count)
 {
-    bp_bcast_bytes(floats, count * (int64_t)sizeof *floats, self->mesh->pipelines - 1,
+    bp_bcast_bytes(floats, count * (int64_t)sizeof *floats, self->mesh->pipeline_ranks - 1,
                    self->mesh->pipeline);
 }
 
@@ -43,7 +43,7 @@ static void complete(const network_model *self, float *log_p, int64_t floats)
 {
     float *scratch;
 
-    if (self->mesh->tensors == 1 || !network_is_last(self))
+    if (self->mesh->tensor_ranks == 1 || !network_is_last(self))
         return;
     scratch = bp_alloc("model.scoring", floats, sizeof *scratch);
     bp_all_sum(log_p, floats, scratch, self->mesh->tensor);
@@ -198,17 +198,20 @@ static const bp_model_ops OPS = {.score = network_score,
 static bp_err build(network_model *self, const bp_mesh *mesh, const bp_config *config,
                     const bp_model_shape *shape, bool backward)
 {
-    bp_nn nn = {.tensor = mesh->tensor, .tensor_at = mesh->tensor_at, .tensors = mesh->tensors};
+    bp_nn nn = {.tensor = mesh->tensor,
+                .tensor_rank = mesh->tensor_rank,
+                .tensor_ranks = mesh->tensor_ranks};
     bp_err err = bp_weights_gemm(&self->gemm, config, backward);
 
     if (mesh->lockstep && bp_model_experts(shape) > 0) {
         nn.expert = mesh->expert;
-        nn.expert_at = mesh->expert_at;
-        nn.experts = mesh->experts;
+        nn.expert_rank = mesh->expert_rank;
+        nn.expert_ranks = mesh->expert_ranks;
     }
     nn.gemm = self->gemm;
     if (err == BP_OK)
-        err = bp_model_network_new(&self->network, &nn, shape, mesh->pipeline_at, mesh->pipelines);
+        err = bp_model_network_new(&self->network, &nn, shape, mesh->pipeline_rank,
+                                   mesh->pipeline_ranks);
     if (err == BP_OK)
         err = bp_weights_check(self->network, config);
     if (err == BP_OK)
@@ -217,14 +220,14 @@ static bp_err build(network_model *self, const bp_mesh *mesh, const bp_config *c
 }
 
 /* Heads and layers that this mesh does not divide, as one error. */
-static bp_err check_shape(const bp_model_shape *shape, int tensors, int stages, int experts)
+static bp_err check_shape(const bp_model_shape *shape, int tensor_ranks, int stages, int experts)
 {
     static const bp_option *const NO_TABLES[] = {NULL};
     bp_config *faults = NULL;
     bp_err err = bp_config_new(&faults, NO_TABLES, NO_TABLES);
 
     if (err == BP_OK) {
-        bp_model_shape_check(shape, tensors, stages, faults);
+        bp_model_shape_check(shape, tensor_ranks, stages, faults);
         if (bp_model_experts(shape) > 0)
             bp_model_check_experts(shape, experts, faults);
         err = bp_config_faults(faults);
@@ -276,14 +279,14 @@ static network_model *new_face(const bp_mesh *mesh, const bp_model_shape *shape)
         self->face.info.start_token = shape->family->start_token(shape);
         self->face.info.source_capacity = shape->context;
     }
-    bp_vocab_share(&(bp_nn){.tensor_at = mesh->tensor_at, .tensors = mesh->tensors},
+    bp_vocab_share(&(bp_nn){.tensor_rank = mesh->tensor_rank, .tensor_ranks = mesh->tensor_ranks},
                    bp_model_outcomes(shape), &self->face.info.vocab_first,
                    &self->face.info.vocab_count);
     self->mesh = mesh;
     self->C = bp_model_state_width(shape);
     self->shape = *shape;
     int end;
-    bp_model_stage(shape, mesh->pipeline_at, mesh->pipelines, &self->first_block, &end);
+    bp_model_stage(shape, mesh->pipeline_rank, mesh->pipeline_ranks, &self->first_block, &end);
     return self;
 }
 
@@ -291,8 +294,8 @@ static network_model *new_face(const bp_mesh *mesh, const bp_model_shape *shape)
 static bp_err new_model(network_model **out, const bp_mesh *mesh, const bp_config *config,
                         const bp_model_shape *shape, bool backward)
 {
-    bp_err err =
-        check_shape(shape, mesh->tensors, mesh->pipelines, mesh->lockstep ? mesh->experts : 1);
+    bp_err err = check_shape(shape, mesh->tensor_ranks, mesh->pipeline_ranks,
+                             mesh->lockstep ? mesh->expert_ranks : 1);
 
     if (err != BP_OK)
         return err;
@@ -375,7 +378,7 @@ bp_err bp_network_model_new(bp_model **out, const bp_mesh *mesh, const bp_config
 static int64_t decode_bytes_of(bp_network *network, const bp_model_shape *shape,
                                const bp_model_task *task)
 {
-    bp_mesh mesh = {.pipelines = task->mesh->pipeline, .pipeline_at = task->stage};
+    bp_mesh mesh = {.pipeline_ranks = task->mesh->pipeline, .pipeline_rank = task->stage};
     network_model model = {.mesh = &mesh,
                            .gemm = network->nn.gemm,
                            .network = network,
@@ -398,9 +401,9 @@ bp_err bp_model_estimate_shape(bp_model_memory *out, const bp_model_shape *shape
     bp_example_maker maker = network_maker_of(shape, task->length, task->length);
     bp_extent most = bp_extent_of(&maker.form, windows);
     bp_nn nn = {.tensor = MPI_COMM_NULL,
-                .tensors = tensors,
+                .tensor_ranks = tensors,
                 .expert = MPI_COMM_NULL,
-                .experts = bp_model_experts(shape) > 0 ? experts : 1};
+                .expert_ranks = bp_model_experts(shape) > 0 ? experts : 1};
     bp_network *network = NULL;
     bp_err err = check_shape(shape, tensors, stages, experts);
 

@@ -56,8 +56,8 @@ bp_err network_states(bp_model *model, const bp_model_text *text, float *states)
     int64_t length = text->count + 1, floats = form.layers * text->count * form.columns;
     int32_t *places = bp_try_alloc("model.states", 2 * length, sizeof *places);
     float *values = bp_try_alloc("model.states", length, sizeof *values),
-          *scratch =
-              bp_try_alloc("model.states", self->mesh->pipelines > 1 ? floats : 1, sizeof *scratch);
+          *scratch = bp_try_alloc("model.states", self->mesh->pipeline_ranks > 1 ? floats : 1,
+                                  sizeof *scratch);
     keeper seen = {.probe = {.see = keep},
                    .shape = &self->shape,
                    .form = form,
@@ -80,7 +80,8 @@ bp_err network_states(bp_model *model, const bp_model_text *text, float *states)
         err = model->ops->score(model, &batch, values);
         model->ops->set_probe(model, NULL);
     }
-    if (err == BP_OK && self->mesh->pipelines > 1) /* each stage has its layers, and else zeros */
+    if (err == BP_OK &&
+        self->mesh->pipeline_ranks > 1) /* each stage has its layers, and else zeros */
         bp_all_sum(states, floats, scratch, self->mesh->pipeline);
     bp_free(scratch);
     bp_free(values);
@@ -143,11 +144,11 @@ bp_err network_layers(bp_model *model, const bp_model_batch *batch, float *state
         err = model->ops->score(model, batch, values);
         model->ops->set_probe(model, NULL);
     }
-    for (int stage = 0; stage < self->mesh->pipelines && err == BP_OK; stage++) {
+    for (int stage = 0; stage < self->mesh->pipeline_ranks && err == BP_OK; stage++) {
         /* each stage has its layers, and else zeros */
-        if (stage == 0 && self->mesh->pipelines > 1)
+        if (stage == 0 && self->mesh->pipeline_ranks > 1)
             bp_all_sum(states, all, scratch, self->mesh->pipeline);
-        if (stage == self->mesh->pipeline_at)
+        if (stage == self->mesh->pipeline_rank)
             run_after_layers(self, states, batch);
         bp_bcast_bytes(states, all * (int64_t)sizeof *states, stage, self->mesh->pipeline);
     }
@@ -183,9 +184,9 @@ static int stage_of(const network_model *self, int block)
 {
     int stage = 0, first, end;
 
-    bp_model_stage(&self->shape, stage, self->mesh->pipelines, &first, &end);
+    bp_model_stage(&self->shape, stage, self->mesh->pipeline_ranks, &first, &end);
     while (block >= end)
-        bp_model_stage(&self->shape, ++stage, self->mesh->pipelines, &first, &end);
+        bp_model_stage(&self->shape, ++stage, self->mesh->pipeline_ranks, &first, &end);
     return stage;
 }
 
@@ -204,7 +205,7 @@ bp_err network_keys(bp_model *model, const bp_model_batch *batch, float *values,
     if (err != BP_OK)
         return err;
     int stage = stage_of(self, kept.block);
-    BP_ASSERT(stage != self->mesh->pipeline_at || kept.next == keys + floats);
+    BP_ASSERT(stage != self->mesh->pipeline_rank || kept.next == keys + floats);
     bp_bcast_bytes(keys, floats * (int64_t)sizeof *keys, stage, self->mesh->pipeline);
     return BP_OK;
 }

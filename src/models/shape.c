@@ -183,15 +183,15 @@ void bp_model_shape_resolve(const bp_model_shape *shape, bp_config *config)
 
 /* Heads of keys that tensor ranks have copies of (nn/transformer/transformer_keys.c) are not
  * adapted. */
-static void check_adapter(const bp_model_shape *shape, int tensors, bp_config *config)
+static void check_adapter(const bp_model_shape *shape, int tensor_ranks, bp_config *config)
 {
     for (const bp_model_size *size = shape->family->sizes; size->name; size++)
         if (strcmp(size->name, "kv_heads") == 0 && shape->adapter.kind == BP_ADAPTER_LORA &&
-            (int64_t)size_value(shape, size) % tensors != 0)
+            (int64_t)size_value(shape, size) % tensor_ranks != 0)
             bp_config_fault(config, "mesh.not_dividing",
                             "mesh.tensor = %d does not divide model.kv_heads = %.0f, and weights "
                             "are adapted: at mesh.tensor; use a divisor of both",
-                            tensors, size_value(shape, size));
+                            tensor_ranks, size_value(shape, size));
     if (shape->adapter.kind != BP_ADAPTER_NONE && shape->softmaxes > 1)
         bp_config_fault(config, "adapter.no_mixture",
                         "head.softmaxes = %lld has parameters that adapter.kind would freeze: at "
@@ -228,14 +228,15 @@ bp_err bp_model_check_targets(const bp_model_shape *shape)
                    idle, shape->family->name, names);
 }
 
-void bp_model_shape_check(const bp_model_shape *shape, int tensors, int stages, bp_config *config)
+void bp_model_shape_check(const bp_model_shape *shape, int tensor_ranks, int stages,
+                          bp_config *config)
 {
     int blocks = bp_model_blocks(shape);
 
     if (!bp_model_shape_is_whole(shape))
         return;
-    shape->family->check(shape, tensors, config);
-    check_adapter(shape, tensors, config);
+    shape->family->check(shape, tensor_ranks, config);
+    check_adapter(shape, tensor_ranks, config);
     if (!bp_model_may_read(shape, shape->context))
         bp_config_fault(config, "model.few_positions",
                         "model.context = %lld is more than model.positions = %lld: at "

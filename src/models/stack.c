@@ -238,7 +238,7 @@ void bp_model_check_experts(const bp_model_shape *shape, int ranks, bp_config *c
                         ranks, (long long)experts, fits);
 }
 
-static void check_experts(const bp_model_shape *shape, int tensors, bp_config *config)
+static void check_experts(const bp_model_shape *shape, int tensor_ranks, bp_config *config)
 {
     const bp_stack_sizes *own = &shape->stack;
 
@@ -259,7 +259,7 @@ static void check_experts(const bp_model_shape *shape, int tensors, bp_config *c
                             "model.experts_dense; use a list such as 1,2",
                             own->dense[k], (long long)shape->layers);
     if (expert_inner(shape) != inner_width(shape))
-        bp_transformer_check_inner(shape, expert_inner(shape), tensors, config);
+        bp_transformer_check_inner(shape, expert_inner(shape), tensor_ranks, config);
 }
 
 static void check_caps(const bp_model_shape *shape, bp_config *config)
@@ -276,27 +276,27 @@ static void check_caps(const bp_model_shape *shape, bp_config *config)
                         "leave the key out");
 }
 
-void bp_stack_check(const bp_model_shape *shape, int tensors, bp_config *config)
+void bp_stack_check(const bp_model_shape *shape, int tensor_ranks, bp_config *config)
 {
     int64_t inner = inner_width(shape);
     bool as_wide = shape->heads * head_width(shape) == shape->width;
 
     if (stack_of(shape)->mixer != BP_STACK_ATTENTION)
-        stack_check_states(shape, tensors, config);
+        stack_check_states(shape, tensor_ranks, config);
     if (stack_of(shape)->mixer == BP_STACK_STATES)
         return;
     if (shape->stack.head_width == 0)
         bp_transformer_check_width(shape, config);
-    bp_transformer_check_heads(shape, tensors, config);
+    bp_transformer_check_heads(shape, tensor_ranks, config);
     if (!as_wide || inner != 4 * shape->width) /* else heads say it */
-        bp_transformer_check_inner(shape, inner, tensors, config);
+        bp_transformer_check_inner(shape, inner, tensor_ranks, config);
     if (shape->heads % kv_heads(shape) != 0)
         bp_config_fault(config, "model.not_dividing",
                         "model.kv_heads = %lld does not divide model.heads = %lld: at "
                         "model.kv_heads; use one that does",
                         (long long)kv_heads(shape), (long long)shape->heads);
     check_caps(shape, config);
-    check_experts(shape, tensors, config);
+    check_experts(shape, tensor_ranks, config);
     if (has_rotary(shape))
         stack_check_rope(shape, config);
 }
@@ -370,7 +370,7 @@ bp_layer_shape bp_stack_layer(const bp_model_shape *shape, int64_t number)
                             .layers = shape->layers,
                             .number = number,
                             .stack = "h",
-                            .first_mask = 4 * number + 1}; /* 0 is the embedding's */
+                            .first_dropout_stream = 4 * number + 1}; /* 0 is the embedding's */
 }
 
 /* A state-space layer; of a hybrid stack with its MLP. */

@@ -296,7 +296,7 @@ static inline bool bp_stack_is_hybrid(const bp_stack *stack)
 void bp_stack_fill_defaults(bp_model_shape *shape);
 /** Heads divide the width unless their width is given, heads of keys divide heads, tensor ranks
  * heads and the inner width, and what is rotated are pairs: bp_model_family.check, check_read. */
-void bp_stack_check(const bp_model_shape *shape, int tensors, bp_config *config);
+void bp_stack_check(const bp_model_shape *shape, int tensor_ranks, bp_config *config);
 bp_err bp_stack_check_read(const bp_model_shape *shape, const char *where);
 /** Embeddings of another width than the model's go with one softmax. */
 void bp_stack_check_embedding(const bp_model_shape *shape, bp_config *config);

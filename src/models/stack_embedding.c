@@ -88,7 +88,7 @@ bp_block *stack_new_first(bp_network *network, const bp_model_shape *shape, bp_p
                         .linear = true,
                         .no_bias = true,
                         .epsilon = (float)stack_epsilon(shape),
-                        .mask = 0,
+                        .dropout_stream = 0,
                         .rms = stack_of(shape)->rms,
                         .no_norm_bias = stack_of(shape)->no_norm_bias};
     bp_block *parts[3], *block;
@@ -99,7 +99,7 @@ bp_block *stack_new_first(bp_network *network, const bp_model_shape *shape, bp_p
         return parts[0];
     if (positions_follow(shape)) {
         row.no_norm = true;
-        row.mask = BP_ROW_KEEPS_ALL;
+        row.dropout_stream = BP_NO_DROPOUT;
     }
     bp_row_layer_new(&parts[1], &network->nn, &row, bp_network_add_group(network, true));
     if (positions_follow(shape))
@@ -122,7 +122,7 @@ bp_block *bp_stack_new_transform(bp_network *network, const bp_model_shape *shap
                         .epsilon = (float)stack_epsilon(shape),
                         .rms = stack->rms,
                         .no_norm_bias = stack->no_norm_bias,
-                        .mask = mask};
+                        .dropout_stream = mask};
     bp_block *block;
 
     bp_row_layer_new(&block, &network->nn, &row, bp_network_add_group(network, true));
@@ -136,7 +136,7 @@ bp_block *stack_new_transform(bp_network *network, const bp_model_shape *shape)
     bp_block *parts[2], *block;
 
     if (!norm)
-        return bp_stack_new_transform(network, shape, BP_ROW_KEEPS_ALL);
+        return bp_stack_new_transform(network, shape, BP_NO_DROPOUT);
     parts[0] =
         bp_transformer_new_norm(network, &(bp_row_shape){.name = norm,
                                                          .I = shape->width,
@@ -144,8 +144,8 @@ bp_block *stack_new_transform(bp_network *network, const bp_model_shape *shape)
                                                          .rms = stack->rms,
                                                          .no_norm_bias = stack->no_norm_bias,
                                                          .epsilon = (float)stack_epsilon(shape),
-                                                         .mask = BP_ROW_KEEPS_ALL});
-    parts[1] = bp_stack_new_transform(network, shape, BP_ROW_KEEPS_ALL);
+                                                         .dropout_stream = BP_NO_DROPOUT});
+    parts[1] = bp_stack_new_transform(network, shape, BP_NO_DROPOUT);
     bp_series_new(&block, &network->nn, parts, 2);
     return block;
 }

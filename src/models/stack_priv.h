@@ -55,7 +55,7 @@ bp_block *stack_new_transform(bp_network *network, const bp_model_shape *shape);
 bool stack_attends(const bp_model_shape *shape, int64_t number);
 /** Their part of bp_stack_fill_defaults, bp_stack_check and bp_stack_check_read. */
 void stack_fill_states(bp_model_shape *shape);
-void stack_check_states(const bp_model_shape *shape, int tensors, bp_config *config);
+void stack_check_states(const bp_model_shape *shape, int tensor_ranks, bp_config *config);
 bp_err stack_check_read_states(const bp_model_shape *shape, const char *where);
 /** Such a layer of a network; and its FLOPs, as bp_stack_layer_cost. */
 bp_block *stack_new_states(bp_network *network, const bp_model_shape *shape, int64_t number);

@@ -45,7 +45,7 @@ static bp_state_space_shape layer_of(const bp_model_shape *shape, int64_t number
         .branch_scale = (float)own->branch_scale,
         .layers = shape->layers,
         .number = number,
-        .mask = hybrid ? 4 * number + 2 : number + 1}; /* as that of attention's sum */
+        .dropout_stream = hybrid ? 4 * number + 2 : number + 1}; /* as that of attention's sum */
 }
 
 void stack_fill_states(bp_model_shape *shape)
@@ -86,7 +86,7 @@ static void check_attention_layers(const bp_model_shape *shape, bp_config *confi
                             layers[k], (long long)shape->layers);
 }
 
-void stack_check_states(const bp_model_shape *shape, int tensors, bp_config *config)
+void stack_check_states(const bp_model_shape *shape, int tensor_ranks, bp_config *config)
 {
     const char *key = heads_key(shape);
     int64_t heads = heads_of(shape);
@@ -101,10 +101,10 @@ void stack_check_states(const bp_model_shape *shape, int tensors, bp_config *con
                         "model.groups = %lld does not divide %s = %lld: at model.groups; use one "
                         "that does",
                         (long long)groups_of(shape), key, (long long)heads);
-    if (heads % tensors != 0)
+    if (heads % tensor_ranks != 0)
         bp_config_fault(config, "mesh.not_dividing",
                         "mesh.tensor = %d does not divide %s = %lld: at mesh.tensor; use a divisor",
-                        tensors, key, (long long)heads);
+                        tensor_ranks, key, (long long)heads);
     check_attention_layers(shape, config);
 }
 
@@ -133,7 +133,7 @@ bp_block *stack_new_states(bp_network *network, const bp_model_shape *shape, int
     bp_group *split = bp_network_add_group(network, false),
              *whole = bp_network_add_group(network, true);
     bp_block *block;
-    int tensors = network->nn.tensors;
+    int tensors = network->nn.tensor_ranks;
 
     if (shape->family->unlimited) {
         layer.taps = add_carry(network, number, "taps", bp_state_space_taps(&layer, tensors));

@@ -313,7 +313,7 @@ bp_err bp_model_network_new(bp_network **out, const bp_nn *nn, const bp_model_sh
 
 static int64_t parameters_of(const bp_model_shape *shape, bool trained)
 {
-    const bp_nn nn = {.tensor = MPI_COMM_NULL, .tensors = 1};
+    const bp_nn nn = {.tensor = MPI_COMM_NULL, .tensor_ranks = 1};
     bp_network *network = NULL;
     int64_t count = 0;
 

@@ -127,7 +127,7 @@ double bp_task_flops(const bp_model_shape *shape)
                 (bp_task_keeps_words(shape) ? (double)shape->vocab_size * C : 0));
 }
 
-#define HEAD_MASK ((int64_t)1 << 40)
+#define HEAD_DROPOUT ((int64_t)1 << 40)
 
 static bp_block *new_pooling(bp_network *network, const bp_model_shape *shape)
 {
@@ -144,13 +144,13 @@ static bp_block *new_pooling(bp_network *network, const bp_model_shape *shape)
                                 .gelu = backbone.gelu,
                                 .relu = backbone.relu,
                                 .is_last = !has_head,
-                                .mask = transforms ? BP_ROW_KEEPS_ALL : HEAD_MASK};
+                                .dropout_stream = transforms ? BP_NO_DROPOUT : HEAD_DROPOUT};
     bp_block *parts[2], *block;
 
     bp_pooling_new(&parts[0], &network->nn, &pooling, bp_network_add_group(network, true));
     if (!transforms)
         return parts[0];
-    parts[1] = backbone.transform(network, shape, HEAD_MASK);
+    parts[1] = backbone.transform(network, shape, HEAD_DROPOUT);
     bp_series_new(&block, &network->nn, parts, 2);
     return block;
 }
@@ -195,7 +195,7 @@ static bp_block *new_norm(bp_network *network, const bp_model_shape *shape)
                                                             .rms = backbone.rms,
                                                             .no_norm_bias = backbone.no_norm_bias,
                                                             .epsilon = backbone.epsilon,
-                                                            .mask = BP_ROW_KEEPS_ALL});
+                                                            .dropout_stream = BP_NO_DROPOUT});
 }
 
 static bp_block *new_words(bp_network *network, const bp_model_shape *shape, bp_param *shared)

@@ -41,17 +41,17 @@ void bp_transformer_check_width(const bp_model_shape *shape, bp_config *config)
                     (long long)shape->heads, (long long)shape->width, fits);
 }
 
-void bp_transformer_check_heads(const bp_model_shape *shape, int tensors, bp_config *config)
+void bp_transformer_check_heads(const bp_model_shape *shape, int tensor_ranks, bp_config *config)
 {
     char fits[512];
 
-    if (shape->heads % tensors == 0)
+    if (shape->heads % tensor_ranks == 0)
         return;
-    list_divisors(fits, sizeof fits, shape->heads, tensors);
+    list_divisors(fits, sizeof fits, shape->heads, tensor_ranks);
     bp_config_fault(config, "mesh.not_dividing",
                     "mesh.tensor = %d does not divide model.heads = %lld: at mesh.tensor; "
                     "tensor ranks that fit: %s",
-                    tensors, (long long)shape->heads, fits);
+                    tensor_ranks, (long long)shape->heads, fits);
 }
 
 static int64_t common_divisor(int64_t a, int64_t b)
@@ -59,24 +59,24 @@ static int64_t common_divisor(int64_t a, int64_t b)
     return b == 0 ? a : common_divisor(b, a % b);
 }
 
-void bp_transformer_check_inner(const bp_model_shape *shape, int64_t inner, int tensors,
+void bp_transformer_check_inner(const bp_model_shape *shape, int64_t inner, int tensor_ranks,
                                 bp_config *config)
 {
     char fits[512];
 
-    if (inner % tensors == 0)
+    if (inner % tensor_ranks == 0)
         return;
-    list_divisors(fits, sizeof fits, common_divisor(shape->heads, inner), tensors);
+    list_divisors(fits, sizeof fits, common_divisor(shape->heads, inner), tensor_ranks);
     bp_config_fault(config, "mesh.not_dividing",
                     "mesh.tensor = %d does not divide model.inner = %lld: at mesh.tensor; tensor "
                     "ranks that fit: %s",
-                    tensors, (long long)inner, fits);
+                    tensor_ranks, (long long)inner, fits);
 }
 
-void bp_transformer_check(const bp_model_shape *shape, int tensors, bp_config *config)
+void bp_transformer_check(const bp_model_shape *shape, int tensor_ranks, bp_config *config)
 {
     bp_transformer_check_width(shape, config);
-    bp_transformer_check_heads(shape, tensors, config);
+    bp_transformer_check_heads(shape, tensor_ranks, config);
 }
 
 bp_err bp_transformer_check_read(const bp_model_shape *shape, const char *where)

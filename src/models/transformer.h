@@ -33,8 +33,8 @@ bp_block *bp_transformer_new_layer(bp_network *network, const bp_layer_shape *la
 bp_block *bp_transformer_new_norm(bp_network *network, const bp_row_shape *shape);
 
 /** Faults of sizes that split over tensor ranks: heads, and an inner width of the MLP. */
-void bp_transformer_check_heads(const bp_model_shape *shape, int tensors, bp_config *config);
-void bp_transformer_check_inner(const bp_model_shape *shape, int64_t inner, int tensors,
+void bp_transformer_check_heads(const bp_model_shape *shape, int tensor_ranks, bp_config *config);
+void bp_transformer_check_inner(const bp_model_shape *shape, int64_t inner, int tensor_ranks,
                                 bp_config *config);
 /** A fault if heads must divide the width, and do not. */
 void bp_transformer_check_width(const bp_model_shape *shape, bp_config *config);

@@ -68,8 +68,8 @@ static json_t *hosts_json(const char *names, int size)
 static json_t *mesh_json(const bp_mesh *mesh)
 {
     return json_pack("{s:i, s:i, s:i, s:i, s:i, s:b}", "ranks", mesh->size, "members",
-                     mesh->members, "pipeline", mesh->pipelines, "data", mesh->datas, "tensor",
-                     mesh->tensors, "dedicated_coordinator", (int)mesh->dedicated);
+                     mesh->members, "pipeline", mesh->pipeline_ranks, "data", mesh->data_ranks,
+                     "tensor", mesh->tensor_ranks, "dedicated_coordinator", (int)mesh->dedicated);
 }
 
 /* MPI as it runs, and what the program was built with. */

@@ -36,7 +36,7 @@ static bp_engine *engine_of(const bp_mesh *mesh, const bp_model_shape *shape, in
                             int64_t digest_every)
 {
     bp_engine_spec spec = {.seed = 1,
-                           .batch = sequences * mesh->datas,
+                           .batch = sequences * mesh->data_ranks,
                            .micro_batch = 1,
                            .schedule = BP_1F1B,
                            .digest_every = digest_every};

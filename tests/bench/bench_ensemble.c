@@ -44,7 +44,7 @@ static void *zeroed(int64_t n, size_t size)
 static void save(const char *folder, const bp_model_shape *shape, int64_t M)
 {
     bp_checkpoint_commit commit = {.parent = folder, .name = "model", .writers = 1};
-    bp_nn nn = {.tensor = MPI_COMM_SELF, .tensors = 1};
+    bp_nn nn = {.tensor = MPI_COMM_SELF, .tensor_ranks = 1};
     bp_ensemble_member members[MOST];
     char names[MOST][32], path[] = "model";
     bp_network *network;

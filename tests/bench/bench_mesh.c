@@ -101,7 +101,7 @@ static int by_size(const void *a, const void *b)
 
 static void run(bp_engine *engine, const bp_mesh *mesh, const int64_t *n)
 {
-    int64_t slots = n[BATCH] / mesh->datas, places = slots * n[CONTEXT];
+    int64_t slots = n[BATCH] / mesh->data_ranks, places = slots * n[CONTEXT];
     int32_t *tokens = bp_alloc("bench", places + 1, sizeof *tokens);
     bp_batch batch = bp_batch_of_places(slots, n[CONTEXT], tokens, tokens + 1);
     double *seconds = bp_alloc("bench", n[STEPS], sizeof *seconds);
@@ -109,7 +109,7 @@ static void run(bp_engine *engine, const bp_mesh *mesh, const int64_t *n)
     bp_step_result result;
 
     for (int64_t k = 0; k <= places; k++)
-        tokens[k] = (int32_t)((k + 17 * mesh->data_at) * 7919 % n[VOCABULARY]);
+        tokens[k] = (int32_t)((k + 17 * mesh->data_rank) * 7919 % n[VOCABULARY]);
     bp_engine_step(engine, 1, 1, &batch, &result);
     bp_heartbeat_read(&before);
     for (int64_t k = 0; k < n[STEPS]; k++) {

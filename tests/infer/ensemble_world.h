@@ -48,7 +48,7 @@ static inline void save_small_model(const small_model *model)
                             .context = CONTEXT,
                             .vocab_size = model->vocab_size};
     bp_checkpoint_commit commit = {.parent = bp_test_path("."), .name = model->name, .writers = 1};
-    bp_nn nn = {.tensor = MPI_COMM_SELF, .tensors = 1};
+    bp_nn nn = {.tensor = MPI_COMM_SELF, .tensor_ranks = 1};
     bp_network *network;
     int64_t used = 0;
 

@@ -56,8 +56,8 @@ static bp_err collect(void *context, int64_t unit, const bp_model_batch *batch)
     self->hash[unit] = (int64_t)((uint64_t)self->hash[unit] * 31 + (hash >> 1));
     self->alike = self->alike && bp_all_max_int((int64_t)(hash >> 2), self->mesh->ensemble) ==
                                      (int64_t)(hash >> 2);
-    self->ordered =
-        self->ordered && unit >= self->last && unit % self->mesh->datas == self->mesh->data_at;
+    self->ordered = self->ordered && unit >= self->last &&
+                    unit % self->mesh->data_ranks == self->mesh->data_rank;
     self->last = unit;
     self->batches++;
     if (self->fail_at > 0 && self->batches >= self->fail_at)

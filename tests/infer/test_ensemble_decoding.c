@@ -29,7 +29,7 @@ static void decode_batch(float (*out)[TOKENS], const world_ensemble *e, const bp
     const bp_model_info *info = &e->lm->info;
     float *logits = bp_alloc("test", WINDOWS * info->vocab_count + 1, sizeof *logits);
     float statistics[WINDOWS][BP_DECODE_STATISTICS];
-    bool last = e->mesh->pipeline_at == e->mesh->pipelines - 1;
+    bool last = e->mesh->pipeline_rank == e->mesh->pipeline_ranks - 1;
     bp_decoding *decoding;
 
     bp_test_check_err(WORLD, bp_model_decode_new(&decoding, e->lm, 1, WINDOWS, LENGTH), BP_OK);
@@ -55,7 +55,7 @@ static void decode_batch(float (*out)[TOKENS], const world_ensemble *e, const bp
     float *scratch = bp_alloc("test", TOKENS, sizeof *scratch);
     bp_all_sum(out[0], TOKENS, scratch, e->mesh->tensor); /* one of them has the target */
     bp_free(scratch);
-    bp_bcast_bytes(out, 3 * (int64_t)sizeof *out, e->mesh->pipelines - 1, e->mesh->pipeline);
+    bp_bcast_bytes(out, 3 * (int64_t)sizeof *out, e->mesh->pipeline_ranks - 1, e->mesh->pipeline);
     bp_model_decode_free(&decoding);
     bp_free(logits);
 }

@@ -20,7 +20,8 @@ static int members_of(MPI_Comm comm, MPI_Comm world, int out[64])
 /* The world rank of a place in the mesh, as the header says it. */
 static int world_rank(const bp_mesh *mesh, int m, int p, int d, int t)
 {
-    return ((m * mesh->pipelines + p) * mesh->datas + d) * mesh->tensors + t + mesh->dedicated;
+    return ((m * mesh->pipeline_ranks + p) * mesh->data_ranks + d) * mesh->tensor_ranks + t +
+           mesh->dedicated;
 }
 
 /* `comm` holds, in order, the places where the free axes (-1) run and the others are ours. */
@@ -29,9 +30,9 @@ static bool holds(const bp_mesh *mesh, MPI_Comm comm, int m, int p, int d, int t
     int found[64], count = members_of(comm, mesh->world, found), at = 0;
 
     for (int i = m < 0 ? 0 : m; i < (m < 0 ? mesh->members : m + 1); i++)
-        for (int j = p < 0 ? 0 : p; j < (p < 0 ? mesh->pipelines : p + 1); j++)
-            for (int k = d < 0 ? 0 : d; k < (d < 0 ? mesh->datas : d + 1); k++)
-                for (int l = t < 0 ? 0 : t; l < (t < 0 ? mesh->tensors : t + 1); l++)
+        for (int j = p < 0 ? 0 : p; j < (p < 0 ? mesh->pipeline_ranks : p + 1); j++)
+            for (int k = d < 0 ? 0 : d; k < (d < 0 ? mesh->data_ranks : d + 1); k++)
+                for (int l = t < 0 ? 0 : t; l < (t < 0 ? mesh->tensor_ranks : t + 1); l++)
                     if (at >= count || found[at++] != world_rank(mesh, i, j, k, l))
                         return false;
     return at == count;
@@ -39,7 +40,7 @@ static bool holds(const bp_mesh *mesh, MPI_Comm comm, int m, int p, int d, int t
 
 static bool is_well_placed(const bp_mesh *mesh)
 {
-    int m = mesh->member_at, p = mesh->pipeline_at, d = mesh->data_at, t = mesh->tensor_at;
+    int m = mesh->member_index, p = mesh->pipeline_rank, d = mesh->data_rank, t = mesh->tensor_rank;
 
     if (!mesh->computes)
         return mesh->dedicated && mesh->rank == 0 && mesh->coordinates && m == -1 && p == -1 &&

@@ -84,7 +84,7 @@ static void add_layer(bp_network *network, const bp_model_shape *shape, int numb
                             .layers = 2 * shape->layers,
                             .number = number % shape->layers,
                             .stack = of_text ? "text" : "source",
-                            .first_mask = FIRST_MASK + LAYER_MASKS * (number + 1),
+                            .first_dropout_stream = FIRST_MASK + LAYER_MASKS * (number + 1),
                             .sees_all = !of_text,
                             .item = of_text ? HIDDEN : SOURCE,
                             .stream = of_text ? HIDDEN : SOURCE,
@@ -124,7 +124,7 @@ static void add_gru(bp_network *network, const bp_model_shape *shape)
     bp_recurrent_shape layer = {.cell = BP_CELL_GRU,
                                 .I = shape->width,
                                 .H = shape->width,
-                                .mask = FIRST_MASK + 2,
+                                .dropout_stream = FIRST_MASK + 2,
                                 .h = bp_network_add_carry(network, "text", shape->width)};
     bp_block *block;
 

@@ -196,7 +196,7 @@ static void feed(fed *f, sequence *of, bp_decoding *decoding, int group, bool st
 
 static bool is_last(const world *w)
 {
-    return w->mesh->pipeline_at == w->mesh->pipelines - 1;
+    return w->mesh->pipeline_rank == w->mesh->pipeline_ranks - 1;
 }
 
 /* lp[V] of a row of logits, on all ranks. */
@@ -567,17 +567,18 @@ static void long_prompts_go_piece_by_piece(void **state)
 /* What is estimated of the first tensor rank before there is a model; it has the most. */
 static bool is_estimated(const world *w, int64_t planned)
 {
-    bp_mesh_shape on = {1, w->mesh->pipelines, 1, w->mesh->tensors, BP_COORDINATOR_SHARED};
+    bp_mesh_shape on = {1, w->mesh->pipeline_ranks, 1, w->mesh->tensor_ranks,
+                        BP_COORDINATOR_SHARED};
     bp_model_task task = {.mesh = &on,
-                          .stage = w->mesh->pipeline_at,
+                          .stage = w->mesh->pipeline_rank,
                           .groups = GROUPS,
                           .slots = SLOTS,
                           .capacity = CAPACITY};
     bp_model_memory memory;
 
     bp_test_expect(bp_model_estimate_shape(&memory, &gpt, w->config, &task), BP_OK);
-    return memory.work_bytes == 0 && (w->mesh->tensor_at == 0 ? memory.decode_bytes == planned
-                                                              : memory.decode_bytes >= planned);
+    return memory.work_bytes == 0 && (w->mesh->tensor_rank == 0 ? memory.decode_bytes == planned
+                                                                : memory.decode_bytes >= planned);
 }
 
 static void a_step_allocates_nothing_and_the_plan_is_right(void **state)

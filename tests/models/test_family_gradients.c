@@ -122,7 +122,7 @@ static void open_fixture(fixture *f, const bp_model_shape *shape, float grow)
         shape->head_entmax == 1 || shape->task.kind == BP_TASK_SPANS; /* padding has a share */
     bp_test_expect(bp_mesh_new(&f->mesh, MPI_COMM_WORLD, &alone), BP_OK);
     bp_test_expect(bp_gemm_new(&f->gemm, BP_F32), BP_OK);
-    bp_nn nn = {.gemm = f->gemm, .tensor = f->mesh->tensor, .tensors = 1};
+    bp_nn nn = {.gemm = f->gemm, .tensor = f->mesh->tensor, .tensor_ranks = 1};
     bp_test_expect(bp_model_network_new(&f->network, &nn, shape, 0, 1), BP_OK);
     bp_network_lay_out(f->network, 1);
     f->values = bp_alloc("test", f->network->floats, sizeof(float));

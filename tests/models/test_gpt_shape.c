@@ -148,7 +148,7 @@ static void vocabulary_shares_tile_it_and_may_be_empty(void **state)
         for (int64_t V = 1; V <= 40; V++) {
             int64_t before = 0, largest = (V + tensors - 1) / tensors;
             for (int t = 0; t < tensors; t++) {
-                bp_nn nn = {.tensor_at = t, .tensors = tensors};
+                bp_nn nn = {.tensor_rank = t, .tensor_ranks = tensors};
                 int64_t first, count;
                 bp_vocab_share(&nn, V, &first, &count);
                 assert_int_equal(first, before);

@@ -49,7 +49,7 @@ static int64_t draw(int64_t least, int64_t most)
     return least + bp_rng_below(&key, drawn++, most - least + 1);
 }
 
-static bp_model_shape random_shape(int tensors, int stages)
+static bp_model_shape random_shape(int tensor_ranks, int stages)
 {
     static const int64_t vocabularies[] = {23, 257, 8192, 20000, 50257};
     static const bp_model_family *const families[] = {
@@ -66,7 +66,7 @@ static bp_model_shape random_shape(int tensors, int stages)
         &bp_qwen3_moe_family, &bp_granite_hybrid_family,
         &bp_bamba_family,     &bp_modernbert_family,
         &bp_deberta_family};
-    int64_t heads = tensors * draw(1, 2);
+    int64_t heads = tensor_ranks * draw(1, 2);
     bp_model_shape shape = {
         .family = families[draw(0, (int64_t)(sizeof families / sizeof *families) - 1)],
         .layers = stages * draw(1, 2),
@@ -126,8 +126,9 @@ static void less_work_needs_no_more_memory(void **state)
     for (int k = 0; k < PLANS; k++) {
         int tensors = (int)draw(1, 4), stages = (int)draw(1, 3);
         bp_model_shape shape = random_shape(tensors, stages);
-        bp_nn nn = {
-            .tensor = MPI_COMM_NULL, .tensor_at = (int)draw(0, tensors - 1), .tensors = tensors};
+        bp_nn nn = {.tensor = MPI_COMM_NULL,
+                    .tensor_rank = (int)draw(0, tensors - 1),
+                    .tensor_ranks = tensors};
         bp_network *network;
 
         bp_test_expect(bp_gemm_new(&nn.gemm, precisions[k % 2]), BP_OK);
@@ -149,7 +150,7 @@ static void less_work_needs_no_more_memory(void **state)
                 print_error("%lld x %lld takes %zu, %lld x %lld %zu bytes: vocabulary %lld, tensor "
                             "%d of %d\n",
                             (long long)B, (long long)T, more, (long long)b, (long long)t, less,
-                            (long long)shape.vocab_size, nn.tensor_at, tensors);
+                            (long long)shape.vocab_size, nn.tensor_rank, tensors);
             bp_test_check(WORLD, less <= more && less_kept <= more_kept);
         }
         bp_network_free(&network);

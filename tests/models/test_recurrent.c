@@ -140,10 +140,10 @@ static void open_parts(parts *p, fixture *f, bool recompute)
     bp_test_expect(bp_gemm_new(&p->gemm, BP_F32), BP_OK);
     bp_nn nn = {.gemm = p->gemm,
                 .tensor = p->mesh->tensor,
-                .tensor_at = p->mesh->tensor_at,
-                .tensors = tensors};
+                .tensor_rank = p->mesh->tensor_rank,
+                .tensor_ranks = tensors};
     bp_test_expect(
-        bp_model_network_new(&p->network, &nn, &f->shape, p->mesh->pipeline_at, mesh.pipeline),
+        bp_model_network_new(&p->network, &nn, &f->shape, p->mesh->pipeline_rank, mesh.pipeline),
         BP_OK);
     bp_network_lay_out(p->network, 1);
     p->values = bp_alloc("test", p->network->floats, sizeof(float));
@@ -164,7 +164,7 @@ static void open_parts(parts *p, fixture *f, bool recompute)
             memset(carry->rows[parity], 0, (size_t)(B * carry->columns) * sizeof(float));
         }
     bp_network_refresh(p->network);
-    spec.stage = p->mesh->pipeline_at;
+    spec.stage = p->mesh->pipeline_rank;
     spec.stages = mesh.pipeline;
     bp_test_expect(bp_stage_new(&p->stage, p->mesh, p->network, &spec), BP_OK);
 }
@@ -233,7 +233,7 @@ static bool gradients_agree(fixture *f, parts *p, int window)
                 largest = fmaxf(largest, fabsf(whole[i]));
             take_slab(&at, slab, whole);
             /* a tied table's gradient lies in parts on two stages */
-            if (!group->tied || p->mesh->pipelines == 1)
+            if (!group->tied || p->mesh->pipeline_ranks == 1)
                 agree = is_near(f, param->name, p->stage->gradient + group->place + param->place,
                                 slab, bp_param_floats(param), 1e-4 * (double)largest) &&
                         agree;
@@ -277,7 +277,7 @@ static void check_windows(fixture *f, bool recompute)
 
         bp_stage_accumulate(p.stage, &step, sums, 1);
         snprintf(name, sizeof name, "window%d.loss", w);
-        bool loss = p.mesh->pipeline_at < p.mesh->pipelines - 1 ||
+        bool loss = p.mesh->pipeline_rank < p.mesh->pipeline_ranks - 1 ||
                     fabs(sums[0] / (B * T) - figure(f, name)) < 5e-6;
         bp_test_check(MPI_COMM_WORLD, loss);
         bool agree = gradients_agree(f, &p, w);

@@ -9,11 +9,11 @@ static bool has_own_keys(const fixture *f)
 
 /* GPT-NeoX's three heads do not divide among two ranks: a fourth one of zeros changes nothing, and
  * has no gradient where it has keys and values of its own. */
-static void round_up_heads(fixture *f, int tensors)
+static void round_up_heads(fixture *f, int tensor_ranks)
 {
     bool own_keys = has_own_keys(f);
 
-    while (f->shape.heads % tensors != 0)
+    while (f->shape.heads % tensor_ranks != 0)
         f->shape.heads++;
     if (own_keys)
         f->shape.stack.kv_heads = f->shape.heads;
@@ -100,21 +100,21 @@ typedef struct parts {
     float *values;
 } parts;
 
-static void open_parts(parts *p, fixture *f, int tensors)
+static void open_parts(parts *p, fixture *f, int tensor_ranks)
 {
     int size = bp_comm_size(MPI_COMM_WORLD);
-    bp_mesh_shape mesh = {1, size / tensors, 1, tensors, BP_COORDINATOR_SHARED};
+    bp_mesh_shape mesh = {1, size / tensor_ranks, 1, tensor_ranks, BP_COORDINATOR_SHARED};
     bp_stage_spec spec = {.most = {f->B, {f->T, f->S}}, .micro_batches = 1, .schedule = BP_1F1B};
 
     bp_test_expect(bp_mesh_new(&p->mesh, MPI_COMM_WORLD, &mesh), BP_OK);
     bp_test_expect(bp_gemm_new(&p->gemm, BP_F32), BP_OK);
     bp_nn nn = {.gemm = p->gemm,
                 .tensor = p->mesh->tensor,
-                .tensor_at = p->mesh->tensor_at,
-                .tensors = tensors,
+                .tensor_rank = p->mesh->tensor_rank,
+                .tensor_ranks = tensor_ranks,
                 .label_smoothing = f->smoothed ? SMOOTHING : 0};
     bp_test_expect(
-        bp_model_network_new(&p->network, &nn, &f->shape, p->mesh->pipeline_at, mesh.pipeline),
+        bp_model_network_new(&p->network, &nn, &f->shape, p->mesh->pipeline_rank, mesh.pipeline),
         BP_OK);
     bp_network_lay_out(p->network, 1);
     p->values = bp_alloc("test", p->network->floats, sizeof(float));
@@ -128,7 +128,7 @@ static void open_parts(parts *p, fixture *f, int tensors)
             bp_free(whole);
         }
     bp_network_refresh(p->network);
-    spec.stage = p->mesh->pipeline_at;
+    spec.stage = p->mesh->pipeline_rank;
     spec.stages = mesh.pipeline;
     bp_test_expect(bp_stage_new(&p->stage, p->mesh, p->network, &spec), BP_OK);
 }
@@ -171,7 +171,7 @@ static void check_spans(fixture *f, parts *p)
         for (int64_t b = 0; b < f->B; b++)
             expected -= span_logprob(f, logits, b, targets[b]);
         bp_test_check(MPI_COMM_WORLD,
-                      p->mesh->pipeline_at < p->mesh->pipelines - 1 ||
+                      p->mesh->pipeline_rank < p->mesh->pipeline_ranks - 1 ||
                           (counts[end] == f->B && fabs(sums[end] - expected) < 3e-5));
     }
     bp_free(logits);
@@ -205,7 +205,7 @@ static void check_probabilities(fixture *f, parts *p)
         bp_stage_evaluate(p->stage, &(bp_evaluation){.batch = &batch}, sums, counts);
         for (int64_t k = 0; k < V; k++)
             norm += exp((double)row[k]);
-        if (p->mesh->pipeline_at == p->mesh->pipelines - 1)
+        if (p->mesh->pipeline_rank == p->mesh->pipeline_ranks - 1)
             worst = fmax(worst, fabs(-sums[0] - ((double)row[v] - log(norm))));
     }
     bp_free(logits);
@@ -273,7 +273,7 @@ static void check_gradients(fixture *f, parts *p)
             const bp_group *group = &p->network->groups[g];
             const bp_param *param = &group->params[k];
             /* a tied table's gradient lies in parts on two stages */
-            bool in_parts = (group->tied && p->mesh->pipelines > 1) || group->frozen;
+            bool in_parts = (group->tied && p->mesh->pipeline_ranks > 1) || group->frozen;
 
             if (group->common && k == 0) /* as the engine does it */
                 bp_all_sum(p->stage->gradient + group->place, group->floats, scratch,
@@ -341,11 +341,12 @@ static void check_terms(const fixture *f, const bp_step_result *result, int step
                       result->term[f->judges ? BP_ELECTRA_REPLACED : 0] == result->loss);
 }
 
-static void check_adamw(fixture *f, int tensors)
+static void check_adamw(fixture *f, int tensor_ranks)
 {
     int size = bp_comm_size(MPI_COMM_WORLD),
-        data = size / tensors % 2 == 0 && f->B % 2 == 0 ? 2 : 1;
-    bp_mesh_shape mesh_shape = {1, size / data / tensors, data, tensors, BP_COORDINATOR_SHARED};
+        data = size / tensor_ranks % 2 == 0 && f->B % 2 == 0 ? 2 : 1;
+    bp_mesh_shape mesh_shape = {1, size / data / tensor_ranks, data, tensor_ranks,
+                                BP_COORDINATOR_SHARED};
     bp_engine_spec spec = {
         .batch = f->B, .micro_batch = 1, .schedule = BP_1F1B, .tree = true, .overlap = true};
     bp_model_shape shape = f->shape;
@@ -405,7 +406,7 @@ static void check_adamw(fixture *f, int tensors)
     bp_mesh_free(&mesh);
 }
 
-static void check_family(const char *folder, int tensors, bool smoothed)
+static void check_family(const char *folder, int tensor_ranks, bool smoothed)
 {
     fixture f;
     parts p = {0};
@@ -413,13 +414,13 @@ static void check_family(const char *folder, int tensors, bool smoothed)
     open_fixture(&f, folder, NULL);
     f.smoothed = smoothed;
     check_old_config(&f);
-    if (f.shape.heads % tensors != 0 && f.shape.family->stack &&
+    if (f.shape.heads % tensor_ranks != 0 && f.shape.family->stack &&
         (!has_own_keys(&f) || f.shape.family->stack->alibi)) { /* slopes go by all heads */
         close_fixture(&f);
         return;
     }
-    round_up_heads(&f, tensors);
-    open_parts(&p, &f, tensors);
+    round_up_heads(&f, tensor_ranks);
+    open_parts(&p, &f, tensor_ranks);
     if (f.shape.task.kind == BP_TASK_SPANS)
         check_spans(&f, &p);
     else if (f.judges)
@@ -428,17 +429,17 @@ static void check_family(const char *folder, int tensors, bool smoothed)
         check_probabilities(&f, &p);
     check_gradients(&f, &p);
     close_parts(&p);
-    check_adamw(&f, tensors);
+    check_adamw(&f, tensor_ranks);
     close_fixture(&f);
 }
 
 /* ELECTRA has one stage, and the generator three heads; Mamba-2's norm would know of more heads. */
-static bool goes_on(const char *folder, int size, int tensors)
+static bool goes_on(const char *folder, int size, int tensor_ranks)
 {
     if (strstr(folder, "mamba2"))
-        return tensors <= 2;
+        return tensor_ranks <= 2;
     return !strstr(folder, "electra") ||
-           (tensors == size && (tensors == 1 || strstr(folder, "discriminator")));
+           (tensor_ranks == size && (tensor_ranks == 1 || strstr(folder, "discriminator")));
 }
 
 static void families_are_the_references(void **state)

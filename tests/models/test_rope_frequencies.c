@@ -98,7 +98,7 @@ static void tables_of_several_lengths_are_kept(void **state)
                     .factor = 3,
                     .original_context = 8};
     const bp_rotary *face, *made[200];
-    bp_nn nn = {.tensors = 1};
+    bp_nn nn = {.tensor_ranks = 1};
     bp_network *network;
 
     (void)state;

@@ -59,7 +59,7 @@ static double slope_of(fixture *f, bp_param *param, const float *gradient, doubl
     return (loss[1] - loss[0]) / (2 * step);
 }
 
-static void check_slopes(const bp_model_shape *shape, int tensors)
+static void check_slopes(const bp_model_shape *shape, int tensor_ranks)
 {
     fixture f = {0};
     float *gradients;
@@ -85,7 +85,7 @@ static void check_slopes(const bp_model_shape *shape, int tensors)
             if (!(fabs(slope - norm) < 5e-3 * norm + 1e-3))
                 fail_msg("%s: the slope is %g, the gradient says %g", param->name, slope, norm);
         }
-    assert_int_equal(checked, tensors);
+    assert_int_equal(checked, tensor_ranks);
     bp_free(gradients);
     close_fixture(&f);
 }
@@ -195,7 +195,7 @@ static void capped_logits_are_not_sampled(void **state)
 /* The head of words beside a task's is the stack's own: its norm, and its cap. */
 static void words_beside_a_task_have_the_stacks_norm(void **state)
 {
-    const bp_nn nn = {.tensor = MPI_COMM_NULL, .tensors = 1};
+    const bp_nn nn = {.tensor = MPI_COMM_NULL, .tensor_ranks = 1};
     bp_stack stack = CAPPED_STACK;
     bp_model_family family = CAPPED_FAMILY;
     bp_model_shape shape;

@@ -77,20 +77,20 @@ static void open_fixture(fixture *f, const variant *v)
     memset(f, 0, sizeof *f);
     bp_test_expect(bp_mesh_new(&f->mesh, MPI_COMM_WORLD, &shape), BP_OK);
     nn = (bp_nn){.tensor = f->mesh->tensor,
-                 .tensor_at = f->mesh->tensor_at,
-                 .tensors = v->tensors,
+                 .tensor_rank = f->mesh->tensor_rank,
+                 .tensor_ranks = v->tensors,
                  .sequence_parallel = v->sequence_parallel,
                  .dropout = v->dropout};
     bp_test_expect(bp_gemm_new(&f->gemm, v->precision), BP_OK);
     nn.gemm = f->gemm;
-    bp_test_expect(bp_model_network_new_chunks(&f->network, &nn, &SHAPE, f->mesh->pipeline_at,
+    bp_test_expect(bp_model_network_new_chunks(&f->network, &nn, &SHAPE, f->mesh->pipeline_rank,
                                                v->pipelines, v->chunks),
                    BP_OK);
     bp_network_lay_out(f->network, BP_NORM_BLOCK);
     f->values = bp_alloc("test", f->network->floats, sizeof(float));
     f->scratch = bp_alloc("test", bp_gradient_scratch(f->mesh, f->network), sizeof(float));
     bp_test_expect(bp_network_bind_values(f->network, f->values), BP_OK);
-    spec.stage = f->mesh->pipeline_at;
+    spec.stage = f->mesh->pipeline_rank;
     spec.stages = v->pipelines;
     bp_test_expect(bp_stage_new(&f->stage, f->mesh, f->network, &spec), BP_OK);
     bp_test_expect(bp_async_new(&f->async, f->mesh->data, f->network->group_count, true), BP_OK);
@@ -202,7 +202,7 @@ static void check_split(const variant *v)
     run_step(&f, sums);
     for (int k = 0; k < MICRO_BATCHES; k++)
         loss += sums[k];
-    if (f.mesh->pipeline_at == v->pipelines - 1)
+    if (f.mesh->pipeline_rank == v->pipelines - 1)
         agrees = fabs(loss - plain_loss(&f)) < 1e-5 * fabs(loss);
     for (int g = 0; g < f.network->group_count; g++)
         for (int k = 0; k < f.network->groups[g].count; k++)
@@ -294,7 +294,7 @@ static void check_evaluation(const variant *v)
         bp_batch batch = bp_batch_of_places(SEQUENCES, length, f.inputs, f.targets);
 
         bp_stage_evaluate(f.stage, &(bp_evaluation){.batch = &batch}, sum, count);
-        bool last = f.mesh->pipeline_at == v->pipelines - 1;
+        bool last = f.mesh->pipeline_rank == v->pipelines - 1;
         bp_test_check(MPI_COMM_WORLD, !last || value_agrees(sum[0], expected));
     }
     close_fixture(&f);
@@ -330,7 +330,7 @@ static int64_t digest_of(const variant *v, float held_before, bool split_only)
     open_fixture(&f, v);
     fill_gradients(&f, held_before);
     run_step(&f, sums);
-    if (f.mesh->pipeline_at == v->pipelines - 1 && f.mesh->tensor_at == 0)
+    if (f.mesh->pipeline_rank == v->pipelines - 1 && f.mesh->tensor_rank == 0)
         digest += bp_xxh3(sums, sizeof sums);
     for (int g = 0; g < f.network->group_count; g++)
         for (int k = 0; k < f.network->groups[g].count && f.network->groups[g].published; k++) {
@@ -497,8 +497,8 @@ static void large_vocabulary_of_unequal_shares_has_the_plain_loss(void **state)
     bp_test_expect(bp_gemm_new(&f.gemm, BP_F32), BP_OK);
     bp_nn nn = {.gemm = f.gemm,
                 .tensor = f.mesh->tensor,
-                .tensor_at = f.mesh->tensor_at,
-                .tensors = tensors,
+                .tensor_rank = f.mesh->tensor_rank,
+                .tensor_ranks = tensors,
                 .sequence_parallel = bp_rows_divide(1024, tensors)};
     bp_test_expect(bp_model_network_new(&f.network, &nn, &shape, 0, 1), BP_OK);
     bp_network_lay_out(f.network, BP_NORM_BLOCK);

@@ -96,12 +96,12 @@ static void what_blocks_compute_is_seen(void **state)
     bp_test_check_err(WORLD, lm->ops->backbone(lm, &batch, BP_MODEL_NO_DROPOUT, normed), BP_OK);
     lm->ops->set_probe(lm, NULL);
 
-    bool last = mesh->pipeline_at == stages - 1;
+    bool last = mesh->pipeline_rank == stages - 1;
     const network_model *model = (const network_model *)lm;
-    int layers = model->network->block_count - (last ? 1 : 0) - (mesh->pipeline_at == 0 ? 1 : 0);
+    int layers = model->network->block_count - (last ? 1 : 0) - (mesh->pipeline_rank == 0 ? 1 : 0);
     int pieces = stages == 1 ? 1 : B;
     bool right = seen.matrices == layers * B * HEADS / tensors && seen.wrong == 0 &&
-                 seen.hidden == pieces * (layers + (mesh->pipeline_at == 0 ? 1 : 0));
+                 seen.hidden == pieces * (layers + (mesh->pipeline_rank == 0 ? 1 : 0));
     if (last)
         right = right && memcmp(hidden, normed, sizeof hidden) == 0;
     if (last &&

@@ -47,9 +47,9 @@ static training random_training(int size, bp_precision precision)
 {
     static const int64_t vocabularies[] = {23, 257, 100000, 100000};
     int stages = random_divisor(size), tensors = random_divisor(size / stages);
-    int datas = size / stages / tensors, chunks = (int)draw(2, 3);
+    int data_ranks = size / stages / tensors, chunks = (int)draw(2, 3);
     int64_t heads = tensors * draw(1, 2), micro_batch = draw(1, 6);
-    training t = {.on = {1, stages, datas, tensors, BP_COORDINATOR_SHARED}};
+    training t = {.on = {1, stages, data_ranks, tensors, BP_COORDINATOR_SHARED}};
 
     t.shape = (bp_model_shape){.family = &bp_gpt_family,
                                .layers = chunks * stages + draw(0, 2),
@@ -60,7 +60,7 @@ static training random_training(int size, bp_precision precision)
     t.spec = (bp_engine_spec){.seed = 7,
                               .dropout = draw(0, 1) ? 0.1F : 0,
                               .micro_batch = micro_batch,
-                              .batch = micro_batch * datas * stages * draw(1, 3),
+                              .batch = micro_batch * data_ranks * stages * draw(1, 3),
                               .schedule = (bp_schedule)draw(BP_GPIPE, BP_INTERLEAVED),
                               .chunks = chunks,
                               .tree = draw(0, 1),
@@ -178,7 +178,7 @@ static void training_takes_what_is_planned(void **state)
             mix(&t);
 
         bp_test_expect(bp_mesh_new(&mesh, WORLD, &t.on), BP_OK);
-        size_t planned = planned_bytes(&t, mesh->pipeline_at);
+        size_t planned = planned_bytes(&t, mesh->pipeline_rank);
         bp_test_peak peak = bp_test_peak_begin();
         bp_test_check_err(WORLD, bp_engine_new(&engine, mesh, &t.spec, &t.shape), BP_OK);
         bp_engine_initialise(engine);

@@ -204,16 +204,16 @@ static void open_fixture(fixture *f)
     bp_test_expect(bp_gemm_new(&f->gemm, BP_F32), BP_OK);
     bp_nn nn = {.gemm = f->gemm,
                 .tensor = f->mesh->tensor,
-                .tensor_at = f->mesh->tensor_at,
-                .tensors = tensors_along};
+                .tensor_rank = f->mesh->tensor_rank,
+                .tensor_ranks = tensors_along};
     bp_test_expect(
-        bp_model_network_new(&f->network, &nn, &SHAPE, f->mesh->pipeline_at, shape.pipeline),
+        bp_model_network_new(&f->network, &nn, &SHAPE, f->mesh->pipeline_rank, shape.pipeline),
         BP_OK);
     bp_network_lay_out(f->network, BP_NORM_BLOCK);
     f->values = bp_alloc("test", f->network->floats, sizeof(float));
     f->scratch = bp_alloc("test", bp_gradient_scratch(f->mesh, f->network), sizeof(float));
     bp_test_expect(bp_network_bind_values(f->network, f->values), BP_OK);
-    spec.stage = f->mesh->pipeline_at;
+    spec.stage = f->mesh->pipeline_rank;
     spec.stages = shape.pipeline;
     bp_test_expect(bp_stage_new(&f->stage, f->mesh, f->network, &spec), BP_OK);
     load_network(f->network, &f->model);
@@ -260,7 +260,7 @@ static void every_probability_is_the_reference_s(void **state)
                 bp_stage_evaluate(f.stage, &(bp_evaluation){.batch = &one}, sum, count);
                 for (int k = 0; k < V; k++)
                     norm += exp((double)row[k]);
-                if (f.mesh->pipeline_at == f.mesh->pipelines - 1)
+                if (f.mesh->pipeline_rank == f.mesh->pipeline_ranks - 1)
                     worst = fmax(worst, fabs(-sum[0] - ((double)row[v] - log(norm))));
             }
     close_fixture(&f);

@@ -14,7 +14,7 @@ static void hold(bp_mesh_shape shape, int64_t tokens)
     world self;
 
     world_open(&self, WORLD, shape);
-    shape.data = self.mesh->datas;
+    shape.data = self.mesh->data_ranks;
     int64_t planned = bp_laplace_bytes(&spec, &shape, V, C);
     bp_test_peak peak = bp_test_peak_begin();
     bp_test_check_err(WORLD,

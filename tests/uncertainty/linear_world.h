@@ -66,7 +66,7 @@ static inline bp_err linear_backbone(bp_model *lm, const bp_model_batch *batch, 
                                      float *hidden)
 {
     linear_lm *self = (linear_lm *)lm;
-    bool last = self->mesh->pipeline_at == self->mesh->pipelines - 1;
+    bool last = self->mesh->pipeline_rank == self->mesh->pipeline_ranks - 1;
 
     assert_int_equal(pass, BP_MODEL_NO_DROPOUT);
     BP_MPI(MPI_Barrier(self->mesh->model)); /* collective, as a model's is */
@@ -116,7 +116,8 @@ static inline linear_lm *linear_lm_new(const bp_mesh *mesh)
                                      .head_weights = linear_weights,
                                      .free = linear_free};
     linear_lm *self = bp_alloc("test", 1, sizeof *self);
-    int64_t part = (V + mesh->tensors - 1) / mesh->tensors, first = part * mesh->tensor_at;
+    int64_t part = (V + mesh->tensor_ranks - 1) / mesh->tensor_ranks,
+            first = part * mesh->tensor_rank;
 
     assert_non_null(self);
     first = first < V ? first : V;

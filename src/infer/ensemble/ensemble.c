@@ -137,7 +137,7 @@ static bp_err score_parts(ensemble *self, const bp_model_batch *batch, float *lo
 /* From the last stage to all. */
 static void share(const ensemble *self, float *floats, int64_t count)
 {
-    bp_bcast_bytes(floats, count * (int64_t)sizeof *floats, self->mesh->pipelines - 1,
+    bp_bcast_bytes(floats, count * (int64_t)sizeof *floats, self->mesh->pipeline_ranks - 1,
                    self->mesh->pipeline);
 }
 
@@ -146,7 +146,7 @@ static void complete(const ensemble *self, float *log_p, int64_t floats)
 {
     float *scratch;
 
-    if (!ensemble_is_last(self) || self->mesh->members * self->mesh->tensors == 1)
+    if (!ensemble_is_last(self) || self->mesh->members * self->mesh->tensor_ranks == 1)
         return;
     scratch = bp_alloc("infer.ensemble", floats, sizeof *scratch);
     bp_all_sum(log_p, floats, scratch, self->mesh->across);

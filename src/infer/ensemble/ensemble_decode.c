@@ -141,7 +141,7 @@ static void gather_columns(ensemble_decoding *self, float *logprob, const float 
         self->places[k] = bp_mpi_count(rows * first);
     }
     BP_MPI_WAIT("all_gather",
-                MPI_Allgatherv(mine, self->counts[all->mesh->member_at], MPI_FLOAT, gathered,
+                MPI_Allgatherv(mine, self->counts[all->mesh->member_index], MPI_FLOAT, gathered,
                                self->counts, self->places, MPI_FLOAT, all->mesh->across));
     for (int k = 0; k < A; k++) {
         int64_t count = ensemble_columns(V, k, A, &first);

@@ -70,7 +70,7 @@ static void know_member(ensemble *self, ensemble_work *work, bp_member_row *know
             .logprob = (float)bp_logit_logprob(work->max, work->sums, rows, r),
         };
     bp_member_tops(known, logits, rows, info->vocab_count, info->vocab_first);
-    if (self->mesh->tensors == 1)
+    if (self->mesh->tensor_ranks == 1)
         return;
     for (int64_t r = 0; r < rows; r++)
         work->tops[r] = known[r].top;
@@ -150,7 +150,7 @@ static void pack_slices(const ensemble *self, ensemble_work *work, float *mine, 
 
     for (int to = 0; to < A; to++) {
         int64_t first, count = ensemble_columns(V, to, A, &first);
-        float *out = to == self->mesh->member_at ? mine : work->outgoing + rows * first;
+        float *out = to == self->mesh->member_index ? mine : work->outgoing + rows * first;
 #pragma omp parallel for schedule(static) if (rows * count > 8192)
         for (int64_t r = 0; r < rows; r++)
             memcpy(out + r * count, work->own + r * V + first, (size_t)count * sizeof(float));
@@ -178,7 +178,7 @@ static void start_receives(ensemble *self, ensemble_work *work, int64_t rows)
         bp_transfer *receiving = self->receiving + round * mesh->members;
 
         for (int from = 0; from < here && bytes > 0; from++)
-            if (from != mesh->member_at)
+            if (from != mesh->member_index)
                 bp_recv_start(&receiving[from], logits + from * slice, bytes, from, TAG_SLICE,
                               mesh->across);
     }
@@ -195,7 +195,7 @@ static void wait_for(bp_transfer *transfers, int64_t count)
 static void start_sends(ensemble *self, ensemble_work *work, int64_t round, int64_t rows)
 {
     const bp_mesh *mesh = self->mesh;
-    int A = mesh->members, me = mesh->member_at;
+    int A = mesh->members, me = mesh->member_index;
     int64_t here;
     float *logits = round_logits(self, work, round, rows, &here);
 
@@ -232,7 +232,7 @@ static void gather_members(ensemble *self, ensemble_work *work, int64_t first, i
 
     if (A > 1)
         start_receives(self, work, rows);
-    for (int64_t k = mesh->member_at; k < self->member_count; k += A) {
+    for (int64_t k = mesh->member_index; k < self->member_count; k += A) {
         float *logits = A > 1 ? work->own : work->logits + k * work->chunk * self->columns;
 
         run_head(self, work, &self->members[k], logits, first, rows);

@@ -123,8 +123,8 @@ static bool is_here(const opening *o, int64_t model)
     const bp_mesh *mesh = o->self->mesh;
 
     if (are_many(o))
-        return model % mesh->members == mesh->member_at;
-    return mesh->member_at < o->self->member_count;
+        return model % mesh->members == mesh->member_index;
+    return mesh->member_index < o->self->member_count;
 }
 
 /* Collective over mesh->member; the same on all its ranks. */
@@ -391,10 +391,10 @@ static bp_err fill_info(opening *o)
     take_roles(info, o);
     memcpy(info->tokenizer_hash, o->infos[first_tokenizer(o)].tokenizer_hash,
            sizeof info->tokenizer_hash);
-    bp_vocab_share(&(bp_nn){.tensor_at = mesh->tensor_at, .tensors = mesh->tensors},
+    bp_vocab_share(&(bp_nn){.tensor_rank = mesh->tensor_rank, .tensor_ranks = mesh->tensor_ranks},
                    info->vocab_size, &info->vocab_first, &info->vocab_count);
     self->columns =
-        ensemble_columns(info->vocab_count, mesh->member_at, mesh->members, &self->column_first);
+        ensemble_columns(info->vocab_count, mesh->member_index, mesh->members, &self->column_first);
     self->column_first += info->vocab_first;
     digest(o, info->digest);
     return BP_OK;
@@ -452,7 +452,7 @@ static bp_err add_backbone(opening *o, int64_t k)
         return BP_FAIL(BP_ERR_CONFIG, "ensemble.split_member",
                        "a member of kind %s can't be split, but mesh.tensor = %d and "
                        "mesh.pipeline = %d: at member %lld; leave both at 1",
-                       lm->info.kind, mesh->tensors, mesh->pipelines, (long long)k);
+                       lm->info.kind, mesh->tensor_ranks, mesh->pipeline_ranks, (long long)k);
     self->backbones[self->backbone_count++] =
         (ensemble_backbone){.lm = lm, .pass = BP_MODEL_NO_DROPOUT, .width = lm->info.width};
     return BP_OK;
@@ -486,7 +486,7 @@ static bp_err place_members(opening *o)
     const ensemble *self = o->self;
     bp_err err = BP_OK;
 
-    for (int64_t k = self->mesh->member_at; k < self->member_count && err == BP_OK;
+    for (int64_t k = self->mesh->member_index; k < self->member_count && err == BP_OK;
          k += self->mesh->members)
         err = place_member(o, k);
     return err;

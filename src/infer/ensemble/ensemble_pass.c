@@ -15,7 +15,7 @@
 
 bool ensemble_is_last(const ensemble *self)
 {
-    return self->mesh->pipeline_at == self->mesh->pipelines - 1;
+    return self->mesh->pipeline_rank == self->mesh->pipeline_ranks - 1;
 }
 
 /* ---- the memory of a batch ---- */
@@ -32,7 +32,7 @@ static size_t row_bytes(int64_t members, int64_t A, int64_t tensors, int64_t voc
 
 size_t ensemble_row_bytes(const ensemble *self)
 {
-    return row_bytes(self->member_count, self->mesh->members, self->mesh->tensors,
+    return row_bytes(self->member_count, self->mesh->members, self->mesh->tensor_ranks,
                      self->lm.info.vocab_size);
 }
 

@@ -39,7 +39,7 @@ bp_err bp_ensemble_targets(bp_model *lm, const bp_model_batch *batch, bp_conform
         rows += bp_model_batch_rows(&part);
     }
     if (err == BP_OK)
-        bp_bcast_bytes(targets, rows * (int64_t)sizeof *targets, self->mesh->pipelines - 1,
+        bp_bcast_bytes(targets, rows * (int64_t)sizeof *targets, self->mesh->pipeline_ranks - 1,
                        self->mesh->pipeline);
     return err;
 }

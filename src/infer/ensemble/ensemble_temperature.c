@@ -84,7 +84,7 @@ bp_err bp_ensemble_add_scaled(bp_model *lm, const bp_model_batch *batch, bp_scal
     }
     if (err != BP_OK)
         return err;
-    bp_bcast_bytes(&here, sizeof here, self->mesh->pipelines - 1, self->mesh->pipeline);
+    bp_bcast_bytes(&here, sizeof here, self->mesh->pipeline_ranks - 1, self->mesh->pipeline);
     for (int k = 0; k < BP_TEMPERATURE_POINTS; k++) {
         sums->value[k] += here.value[k];
         sums->first[k] += here.first[k];

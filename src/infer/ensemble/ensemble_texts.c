@@ -50,7 +50,8 @@ static bp_err run_members(ensemble *self, texts *work)
         work->targets[k] = k % work->batch->length < ENDS ? 0 : -1;
     if (spans)
         asked.targets = work->targets;
-    for (int64_t k = mesh->member_at; k < self->member_count && err == BP_OK; k += mesh->members) {
+    for (int64_t k = mesh->member_index; k < self->member_count && err == BP_OK;
+         k += mesh->members) {
         const ensemble_backbone *backbone = &self->backbones[self->members[k].backbone];
 
         err = backbone->lm->ops->distribution(backbone->lm, &asked, backbone->pass,

@@ -60,7 +60,7 @@ bp_err bp_fill_new(bp_fill **out, const bp_unit_spec *spec)
     int64_t prompts = spec->plan->unit_prompts, places;
 
     self->spec = *spec;
-    self->last = spec->mesh->pipeline_at == spec->mesh->pipelines - 1;
+    self->last = spec->mesh->pipeline_rank == spec->mesh->pipeline_ranks - 1;
     for (int64_t k = 0; k < spec->prompts->count; k++) {
         int64_t length = length_of(spec, k);
 
@@ -287,7 +287,7 @@ static bp_err run_round(bp_fill *self, int64_t first, int64_t prompts, int64_t T
         return err;
     for (int64_t k = 0; self->last && k < count; k += CHUNK_ROWS)
         choose(self, k, count - k < CHUNK_ROWS ? count - k : CHUNK_ROWS);
-    bp_bcast_bytes(self->open, count * (int64_t)sizeof *self->open, mesh->pipelines - 1,
+    bp_bcast_bytes(self->open, count * (int64_t)sizeof *self->open, mesh->pipeline_ranks - 1,
                    mesh->pipeline);
     err = check_finite(self, first, prompts);
     for (int64_t b = 0; b < prompts && err == BP_OK; b++)

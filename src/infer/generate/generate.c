@@ -154,7 +154,7 @@ static void print(const void *context, const double figures[BP_WORK_FIGURES], in
     const generator *self = context;
     const bp_mesh *mesh = self->job->mesh;
     const bp_generate_plan *plan = &self->plan;
-    int ranks = mesh->members * mesh->pipelines * mesh->tensors;
+    int ranks = mesh->members * mesh->pipeline_ranks * mesh->tensor_ranks;
 
     bp_log("memory: %.1f MiB on a rank (measured on %d rank%s a model), of it %.1f MiB for keys "
            "and values of %d group%s of %" PRId64 " sequences of up to %" PRId64 " positions",

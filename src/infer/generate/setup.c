@@ -274,7 +274,7 @@ static bp_err open_prompts(generator *self)
     bp_fill_rule fill = self->plan.fill;
     self->plan = bp_generate_plan_of(&self->rule, self->prompts.count, longest, keys->batch,
                                      keys->tokens, self->job->info.context - reserved(self),
-                                     self->job->mesh->computes ? self->job->mesh->pipelines
+                                     self->job->mesh->computes ? self->job->mesh->pipeline_ranks
                                                                : self->job->mesh_shape.pipeline);
     self->plan.fill = fill;
     self->plan.reads_source = self->job->info.reads_source;

@@ -70,7 +70,7 @@ typedef struct bp_unit {
 
 static bool is_last(const bp_mesh *mesh)
 {
-    return mesh->pipeline_at == mesh->pipelines - 1;
+    return mesh->pipeline_rank == mesh->pipeline_ranks - 1;
 }
 
 static int64_t next_count(const bp_unit *unit)
@@ -104,7 +104,7 @@ static void learn_columns(bp_unit *unit)
 
     if (unit->gathers)
         bp_send(mine, sizeof mine, 0, TAG_COLUMNS, mesh->tensor);
-    for (int r = 0; unit->chooses && r < mesh->tensors; r++) {
+    for (int r = 0; unit->chooses && r < mesh->tensor_ranks; r++) {
         if (r > 0)
             bp_recv(mine, sizeof mine, r, TAG_COLUMNS, mesh->tensor);
         memcpy(unit->columns + 2 * r, mine, sizeof mine);
@@ -114,7 +114,7 @@ static void learn_columns(bp_unit *unit)
 static void new_chooser(bp_unit *unit)
 {
     int64_t slots = unit->spec.plan->slots, V = unit->spec.rule->choice.vocab_size;
-    int tensors = unit->spec.mesh->tensors;
+    int tensors = unit->spec.mesh->tensor_ranks;
 
     unit->columns = bp_alloc("generate.unit", 2 * tensors, sizeof *unit->columns);
     unit->logits = tensors > 1 ? bp_alloc("generate.unit", slots * V, sizeof(float)) : unit->slice;
@@ -133,7 +133,7 @@ static void new_chooser(bp_unit *unit)
 /* The widest slice that the chooser receives. */
 static int64_t widest_slice(const bp_unit_spec *spec)
 {
-    return spec->rule->choice.vocab_size / spec->mesh->tensors + 1;
+    return spec->rule->choice.vocab_size / spec->mesh->tensor_ranks + 1;
 }
 
 /* For a model that fills in masks, and decodes nothing. */
@@ -171,10 +171,11 @@ bp_err bp_unit_new(bp_unit **out, const bp_unit_spec *spec)
     unit->spec = *spec;
     unit->decoding = decoding;
     unit->K = bp_search_slots(spec->rule);
-    unit->chooser = (mesh->pipelines - 1) * mesh->tensors; /* of member 0, the last stage */
+    unit->chooser =
+        (mesh->pipeline_ranks - 1) * mesh->tensor_ranks; /* of member 0, the last stage */
     unit->leads = bp_comm_is_root(mesh->ensemble);
     unit->chooses = bp_comm_rank(mesh->ensemble) == unit->chooser;
-    unit->gathers = is_last(mesh) && mesh->member_at == 0 && mesh->tensor_at > 0;
+    unit->gathers = is_last(mesh) && mesh->member_index == 0 && mesh->tensor_rank > 0;
     unit->ensemble = spec->lm->info.members > 0;
     if (is_last(mesh)) {
         unit->slice = bp_alloc("generate.unit", plan->slots * widest_slice(spec), sizeof(float));
@@ -300,7 +301,7 @@ static void gather_logits(bp_unit *unit, const unit_group *group)
     if (unit->gathers)
         bp_send(unit->slice, group->slots * count * (int64_t)sizeof(float), 0, TAG_LOGITS,
                 mesh->tensor);
-    for (int r = 0; unit->chooses && mesh->tensors > 1 && r < mesh->tensors; r++) {
+    for (int r = 0; unit->chooses && mesh->tensor_ranks > 1 && r < mesh->tensor_ranks; r++) {
         int64_t first = unit->columns[2 * r], columns = unit->columns[2 * r + 1];
 
         if (r > 0)

@@ -36,9 +36,9 @@ static bp_err deal(const bp_score_each *each, int64_t units,
     const bp_mesh *mesh = each->mesh;
     bp_err err = bp_agree(mesh->compute, each->begin ? each->begin(each->context, units) : BP_OK);
 
-    for (int64_t first = 0; first < units && err == BP_OK; first += mesh->datas) {
-        if (first + mesh->data_at < units)
-            err = run(context, first + mesh->data_at);
+    for (int64_t first = 0; first < units && err == BP_OK; first += mesh->data_ranks) {
+        if (first + mesh->data_rank < units)
+            err = run(context, first + mesh->data_rank);
         if (err == BP_OK && each->poll && bp_comm_is_root(mesh->ensemble))
             err = each->poll(each->context);
         err = bp_agree(mesh->compute, err);

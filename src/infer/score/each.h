@@ -39,8 +39,8 @@ typedef struct bp_score_each {
  * The batches are those of `bagpipe score`: a function of the corpora, the rule and `tokens`, at
  * any mesh. If fewer tokens are requested than exist, whole work units are taken, spread evenly
  * over the corpora, and the last one is cut short: later targets are -1. Unit u goes to data rank u
- * mod mesh->datas; a data rank takes its units in order. For a task a unit is a group of documents,
- * with the targets of task_documents_group.
+ * mod mesh->data_ranks; a data rank takes its units in order. For a task a unit is a group of
+ * documents, with the targets of task_documents_group.
  *
  * Collective: over each->mesh->compute; `each` is equal on all ranks, except for `context`.
  * Shapes:     *tokens: scored over all data ranks; may be NULL.

@@ -258,7 +258,7 @@ static bp_err measure(void *context, double figures[BP_WORK_FIGURES])
 static void print_memory(const scorer *self, const measurement *m, int64_t bytes)
 {
     const bp_mesh *mesh = self->mesh;
-    int ranks = mesh->members * mesh->pipelines * mesh->tensors;
+    int ranks = mesh->members * mesh->pipeline_ranks * mesh->tensor_ranks;
     char batch[80] = "batch";
 
     if (m->windows < m->whole)
@@ -280,7 +280,7 @@ static void print_memory(const scorer *self, const measurement *m, int64_t bytes
 static void print_caveats(const scorer *self, const measurement *m)
 {
     const bp_mesh *mesh = self->job->mesh;
-    bool part = m->windows<m->whole, others = self->job->mesh_shape.data> mesh->datas;
+    bool part = m->windows<m->whole, others = self->job->mesh_shape.data> mesh->data_ranks;
 
     if (part || others)
         bp_log("the time supposes that %s%s%s",

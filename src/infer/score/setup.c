@@ -224,7 +224,7 @@ static void make_key(scorer *self)
         self->corpus_hash, self->info.digest, self->statistics.count,
         bp_score_convention_name(rule->convention), rule->context, rule->stride, rule->eod,
         rule->prefix, rule->end, bp_score_keys_of(self->config)->tokens,
-        bp_math_keys_of(self->config)->precision, self->mesh->members, self->mesh->tensors,
+        bp_math_keys_of(self->config)->precision, self->mesh->members, self->mesh->tensor_ranks,
         BP_SCORE_UNIT_INPUTS, BP_SCORE_BATCH_TOKENS);
     if (bp_weights_are_q8(self->config))
         bp_buffer_printf(&text, " q8");

@@ -154,7 +154,7 @@ static void make_key(vectors *self)
         &text, "vectors 1 %s %s %s %d %" PRId64 " %" PRId64 " %" PRId64 " %s %d %d %d %d %d",
         self->corpus_hash, info->digest, self->wish->pool, self->wish->norm, texts->most,
         texts->begin, texts->end, bp_math_keys_of(self->job->config)->precision,
-        self->job->mesh->tensors, VECTORS_SORTED, VECTORS_UNIT, VECTORS_BATCH, VECTORS_TOKENS);
+        self->job->mesh->tensor_ranks, VECTORS_SORTED, VECTORS_UNIT, VECTORS_BATCH, VECTORS_TOKENS);
     for (int64_t k = 0; k < self->wish->prompt_count; k++)
         bp_buffer_printf(&text, " %d", self->wish->prompt[k]);
     bp_sha256_of(text.data, text.bytes, self->key);

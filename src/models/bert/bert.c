@@ -102,9 +102,9 @@ void bp_masked_check_context(const bp_model_shape *shape, bp_config *config)
                         (long long)shape->context, BP_MASKED_CONTEXT);
 }
 
-static void check(const bp_model_shape *shape, int tensors, bp_config *config)
+static void check(const bp_model_shape *shape, int tensor_ranks, bp_config *config)
 {
-    bp_stack_check(shape, tensors, config);
+    bp_stack_check(shape, tensor_ranks, config);
     bp_masked_check_context(shape, config);
 }
 
@@ -184,7 +184,7 @@ static bp_block *new_rows(bp_network *network, const bp_model_shape *shape, part
                         .activation = BP_GELU_EXACT,
                         .epsilon = bp_stack_epsilon(shape),
                         .item = of == BOUNDARY_FIRST || of == BOUNDARY_SECOND,
-                        .mask = of == EMBEDDING_NORM ? 0 : BP_ROW_KEEPS_ALL};
+                        .dropout_stream = of == EMBEDDING_NORM ? 0 : BP_NO_DROPOUT};
     bp_block *block;
 
     bp_row_layer_new(&block, &network->nn, &row, bp_network_add_group(network, true));
@@ -206,7 +206,7 @@ static bp_block *new_pooled(bp_network *network, const bp_model_shape *shape)
     bp_pooled_shape head = {.C = shape->width,
                             .classes = NEXT_SENTENCES,
                             .term = BP_BERT_NEXT_SENTENCE,
-                            .mask = BP_ROW_KEEPS_ALL};
+                            .dropout_stream = BP_NO_DROPOUT};
     bp_group *whole = bp_network_add_group(network, true);
     bp_block *block;
 

@@ -177,9 +177,9 @@ static bool is_fit(const bp_model_shape *shape)
     return buckets == 0 || (buckets % 2 == 0 && distance_of(shape) > buckets / 2 + 1);
 }
 
-static void check(const bp_model_shape *shape, int tensors, bp_config *config)
+static void check(const bp_model_shape *shape, int tensor_ranks, bp_config *config)
 {
-    bp_stack_check(shape, tensors, config);
+    bp_stack_check(shape, tensor_ranks, config);
     bp_masked_check_context(shape, config);
     check_convolution(shape, config);
     bp_stack_check_embedding(shape, config);
@@ -256,7 +256,7 @@ static bp_block *new_convolution(bp_network *network, const bp_model_shape *shap
                                         .activation =
                                             ACTIVATIONS[shape->own[BP_DEBERTA_ACTIVATION]],
                                         .epsilon = bp_stack_epsilon(shape),
-                                        .mask = layer.first_mask + 3};
+                                        .dropout_stream = layer.first_dropout_stream + 3};
     bp_block *block;
 
     bp_convolution_new(&block, inner, &convolution, bp_network_add_group(network, true));

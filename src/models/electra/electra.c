@@ -14,8 +14,8 @@
 #define QUARTER 4 /* of the discriminator's width and heads, the generator's */
 
 /* Streams of dropout masks: the generator's and the second embedding's are apart. */
-#define GENERATOR_MASK ((int64_t)1 << 32)
-#define REPLACED_MASK  ((int64_t)1 << 33)
+#define GENERATOR_DROPOUT ((int64_t)1 << 32)
+#define REPLACED_DROPOUT  ((int64_t)1 << 33)
 
 static const bp_stack STACK = {.post_norm = true,
                                .sees_all = true,
@@ -121,7 +121,7 @@ static bp_model_shape generator_of(const bp_model_shape *shape)
 }
 
 /* The checks of Transformers, of the generator's sizes too: said by its own names. */
-static void check_generator(const bp_model_shape *shape, int tensors, bp_config *config)
+static void check_generator(const bp_model_shape *shape, int tensor_ranks, bp_config *config)
 {
     int64_t C = shape->own[BP_ELECTRA_G_WIDTH], H = shape->own[BP_ELECTRA_G_HEADS],
             F = shape->own[BP_ELECTRA_G_INNER];
@@ -131,19 +131,19 @@ static void check_generator(const bp_model_shape *shape, int tensors, bp_config 
                         "model.generator_heads = %lld does not divide model.generator_width = "
                         "%lld: at model.generator_heads; change one of both",
                         (long long)H, (long long)C);
-    if (H % tensors != 0 || F % tensors != 0)
+    if (H % tensor_ranks != 0 || F % tensor_ranks != 0)
         bp_config_fault(config, "mesh.not_dividing",
                         "mesh.tensor = %d does not divide model.generator_heads = %lld and the "
                         "generator's inner width %lld: at mesh.tensor; set model.generator_heads "
                         "to a multiple of it",
-                        tensors, (long long)H, (long long)F);
+                        tensor_ranks, (long long)H, (long long)F);
 }
 
-static void check(const bp_model_shape *shape, int tensors, bp_config *config)
+static void check(const bp_model_shape *shape, int tensor_ranks, bp_config *config)
 {
-    bp_stack_check(shape, tensors, config);
+    bp_stack_check(shape, tensor_ranks, config);
     if (has(shape, BP_ELECTRA_GENERATOR))
-        check_generator(shape, tensors, config);
+        check_generator(shape, tensor_ranks, config);
     bp_masked_check_context(shape, config);
     if (shape->own[BP_ELECTRA_PART] == BP_ELECTRA_DISCRIMINATOR && !bp_task_has_head(&shape->task))
         bp_config_fault(config, "electra.no_generator",
@@ -318,7 +318,7 @@ static bp_block *new_generator_layer(bp_network *network, const bp_model_shape *
     bp_layer_shape layer = bp_stack_layer(&generator, number);
 
     layer.stack = "g";
-    layer.first_mask += GENERATOR_MASK;
+    layer.first_dropout_stream += GENERATOR_DROPOUT;
     return bp_transformer_new_layer(network, &layer);
 }
 
@@ -345,9 +345,9 @@ static bp_block *new_rows(bp_network *network, const bp_model_shape *shape, part
                         .no_norm = of == G_PROJECTION || of == PROJECTION || of == DENSE,
                         .activation = BP_GELU_EXACT,
                         .epsilon = bp_stack_epsilon(shape),
-                        .mask = of == EMBEDDING_NORM  ? 0
-                                : of == REPLACED_NORM ? REPLACED_MASK
-                                                      : BP_ROW_KEEPS_ALL};
+                        .dropout_stream = of == EMBEDDING_NORM  ? 0
+                                          : of == REPLACED_NORM ? REPLACED_DROPOUT
+                                                                : BP_NO_DROPOUT};
     bp_block *block;
 
     if (of == REPLACED_NORM) {

@@ -120,9 +120,9 @@ static int64_t too_wide(const bp_model_shape *shape)
     return 0;
 }
 
-static void check(const bp_model_shape *shape, int tensors, bp_config *config)
+static void check(const bp_model_shape *shape, int tensor_ranks, bp_config *config)
 {
-    (void)tensors; /* they split the vocabulary; each has all layers */
+    (void)tensor_ranks; /* they split the vocabulary; each has all layers */
     if (too_wide(shape) > 0)
         bp_config_fault(config, "elmo.too_wide_filter",
                         "a filter of model.char_filters reads %lld characters, but a word has "
@@ -290,7 +290,7 @@ static bp_block *new_layer(bp_network *network, const bp_model_shape *shape, int
                                     .from_end = backward,
                                     .skips = layer > 0 && !shape->own[BP_ELMO_NO_SKIP],
                                     .drops_output = layer == shape->layers - 1,
-                                    .mask = 2 * (int64_t)number,
+                                    .dropout_stream = 2 * (int64_t)number,
                                     .item = direction,
                                     .stream = direction,
                                     .term = direction};

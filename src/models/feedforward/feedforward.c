@@ -65,9 +65,9 @@ static int64_t state_width(const bp_model_shape *shape)
     return shape->width + (shape->own[BP_FEEDFORWARD_DIRECT] ? inputs_of(shape) : 0);
 }
 
-static void check(const bp_model_shape *shape, int tensors, bp_config *config)
+static void check(const bp_model_shape *shape, int tensor_ranks, bp_config *config)
 {
-    (void)shape, (void)tensors, (void)config; /* tensor ranks split only the vocabulary */
+    (void)shape, (void)tensor_ranks, (void)config; /* tensor ranks split only the vocabulary */
 }
 
 static bp_err check_read(const bp_model_shape *shape, const char *where)
@@ -142,7 +142,7 @@ static bp_block *new_layer(bp_network *network, const bp_model_shape *shape)
                                   .H = shape->width,
                                   .words = shape->own[BP_FEEDFORWARD_ORDER] - 1,
                                   .direct = shape->own[BP_FEEDFORWARD_DIRECT] != 0,
-                                  .mask = LAYER};
+                                  .dropout_stream = LAYER};
     bp_block *block;
 
     if (before > 0)

@@ -64,9 +64,9 @@ static void fill_defaults(bp_model_shape *shape)
     shape->own[BP_BERT_NO_POOLER] = 1; /* to the objective of masked words */
 }
 
-static void check(const bp_model_shape *shape, int tensors, bp_config *config)
+static void check(const bp_model_shape *shape, int tensor_ranks, bp_config *config)
 {
-    bp_stack_check(shape, tensors, config);
+    bp_stack_check(shape, tensor_ranks, config);
     bp_masked_check_context(shape, config);
 }
 

@@ -144,7 +144,7 @@ static const char *prune_of(const bp_config *config)
     return list ? list : "0";
 }
 
-static void check(const bp_model_shape *shape, int tensors, bp_config *config)
+static void check(const bp_model_shape *shape, int tensor_ranks, bp_config *config)
 {
     int64_t prune[NGRAM_ORDERS] = {0}, pipeline = bp_mesh_keys_of(config)->pipeline;
     int order = (int)shape->own[OWN_ORDER];
@@ -152,11 +152,11 @@ static void check(const bp_model_shape *shape, int tensors, bp_config *config)
     const char *list = prune_of(config);
     ngram_smoothing smoothing = (ngram_smoothing)shape->own[OWN_SMOOTHING];
 
-    if (tensors > 1 || pipeline > 1)
+    if (tensor_ranks > 1 || pipeline > 1)
         bp_config_fault(config, "ngram.split_mesh",
                         "mesh.tensor = %d and mesh.pipeline = %lld, but counts are not split over "
                         "them: at model.kind; leave both at 1, all ranks count",
-                        tensors, (long long)pipeline);
+                        tensor_ranks, (long long)pipeline);
     if (!read_prune(prune, list, order))
         bp_config_fault(
             config, "ngram.bad_prune",

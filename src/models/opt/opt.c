@@ -49,9 +49,9 @@ static void fill_defaults(bp_model_shape *shape)
     shape->stack.embedding = bp_stack_embedding_width(shape);
 }
 
-static void check(const bp_model_shape *shape, int tensors, bp_config *config)
+static void check(const bp_model_shape *shape, int tensor_ranks, bp_config *config)
 {
-    bp_stack_check(shape, tensors, config);
+    bp_stack_check(shape, tensor_ranks, config);
     bp_stack_check_embedding(shape, config);
 }
 

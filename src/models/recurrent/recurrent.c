@@ -61,9 +61,9 @@ static bool ties_widths(const bp_model_shape *shape)
     return shape->own[BP_RECURRENT_TIED] && embedding_of(shape) != shape->width;
 }
 
-static void check(const bp_model_shape *shape, int tensors, bp_config *config)
+static void check(const bp_model_shape *shape, int tensor_ranks, bp_config *config)
 {
-    (void)tensors; /* they split the vocabulary; each has all layers */
+    (void)tensor_ranks; /* they split the vocabulary; each has all layers */
     if (ties_widths(shape))
         bp_config_fault(config, "model.unlike_widths",
                         "model.tied = yes needs word vectors as wide as the states, but "
@@ -188,7 +188,7 @@ static void add_block(bp_network *network, const bp_model_shape *shape, int numb
                                     .I = inputs_of(shape, number - 1),
                                     .H = shape->width,
                                     .number = number - 1,
-                                    .mask = number,
+                                    .dropout_stream = number,
                                     .h = add_carry(network, shape, number - 1, "state"),
                                     .c = lstm ? add_carry(network, shape, number - 1, "cell")
                                               : NULL};

@@ -43,12 +43,12 @@ void bp_seq2seq_fill_defaults(bp_model_shape *shape)
     *given = *given > 0 ? *given : form_of(shape)->epsilon;
 }
 
-void bp_seq2seq_check(const bp_model_shape *shape, int tensors, bp_config *config)
+void bp_seq2seq_check(const bp_model_shape *shape, int tensor_ranks, bp_config *config)
 {
     if (shape->stack.head_width == 0)
         bp_transformer_check_width(shape, config);
-    bp_transformer_check_heads(shape, tensors, config);
-    bp_transformer_check_inner(shape, shape->stack.inner, tensors, config);
+    bp_transformer_check_heads(shape, tensor_ranks, config);
+    bp_transformer_check_inner(shape, shape->stack.inner, tensor_ranks, config);
     if (shape->own[BP_SEQ2SEQ_ENCODERS] == 0 || shape->own[BP_SEQ2SEQ_DECODERS] == 0)
         bp_config_fault(config, "model.missing_key",
                         "model.layers is missing: at the configuration; give it, or "
@@ -234,7 +234,7 @@ static bp_block *new_embedding(bp_network *network, const bp_model_shape *shape,
             .wte = shared,
             .item = stream,
             .stream = stream,
-            .mask = BP_SEQ2SEQ_MASK + stream,
+            .dropout_stream = BP_SEQ2SEQ_DROPOUT + stream,
             .keeps_all = form->embedding_norms,
             .scale = scales ? sqrtf((float)shape->width) : 0,
             .starts_with_padding =
@@ -251,7 +251,7 @@ static bp_block *new_embedding(bp_network *network, const bp_model_shape *shape,
 static bp_row_shape embedding_norm(int stream)
 {
     return (bp_row_shape){.name = stream == BP_SOURCE ? "encoder.embedding" : "decoder.embedding",
-                          .mask = BP_SEQ2SEQ_MASK + stream};
+                          .dropout_stream = BP_SEQ2SEQ_DROPOUT + stream};
 }
 
 /* After a stack; a tied vocabulary may take what it reads smaller by the root of the width. */
@@ -264,8 +264,9 @@ static bp_row_shape stack_norm(const bp_model_shape *shape, int stream)
     return (bp_row_shape){.name = stream == BP_SOURCE ? "encoder" : "decoder",
                           .rms = form->rms,
                           .scale = scaled ? STATE_STD(shape->width) : 0,
-                          .mask = form->drops_states ? BP_SEQ2SEQ_MASK + BP_STREAMS + stream
-                                                     : BP_ROW_KEEPS_ALL};
+                          .dropout_stream = form->drops_states
+                                                ? BP_SEQ2SEQ_DROPOUT + BP_STREAMS + stream
+                                                : BP_NO_DROPOUT};
 }
 
 static bp_block *new_norm(bp_network *network, const bp_model_shape *shape, part of)
@@ -302,8 +303,8 @@ static bp_layer_shape layer_of(const bp_model_shape *shape, int number, bool of_
                             .layers = of_source ? encoders : shape->own[BP_SEQ2SEQ_DECODERS],
                             .number = number,
                             .stack = of_source ? "encoder" : "decoder",
-                            .first_mask =
-                                BP_SEQ2SEQ_LAYER_MASK(of_source ? number : encoders + number),
+                            .first_dropout_stream =
+                                BP_SEQ2SEQ_LAYER_DROPOUT(of_source ? number : encoders + number),
                             .sees_all = of_source,
                             .item = of_source ? BP_SOURCE : BP_TARGET,
                             .stream = of_source ? BP_SOURCE : BP_TARGET,

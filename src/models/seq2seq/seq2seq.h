@@ -93,12 +93,12 @@ typedef struct bp_seq2seq_form {
     }
 /* Streams of dropout masks, beyond those of models with one stack: the embeddings' two, two after
  * the stacks, then eight of a layer, of which it takes five. */
-#define BP_SEQ2SEQ_MASK              (1LL << 32)
-#define BP_SEQ2SEQ_LAYER_MASK(layer) (BP_SEQ2SEQ_MASK + 8 * ((layer) + 1))
+#define BP_SEQ2SEQ_DROPOUT              (1LL << 32)
+#define BP_SEQ2SEQ_LAYER_DROPOUT(layer) (BP_SEQ2SEQ_DROPOUT + 8 * ((layer) + 1))
 
 /** For bp_model_family, under its names there. */
 void bp_seq2seq_fill_defaults(bp_model_shape *shape);
-void bp_seq2seq_check(const bp_model_shape *shape, int tensors, bp_config *config);
+void bp_seq2seq_check(const bp_model_shape *shape, int tensor_ranks, bp_config *config);
 bp_err bp_seq2seq_check_read(const bp_model_shape *shape, const char *where);
 int bp_seq2seq_blocks(const bp_model_shape *shape);
 int bp_seq2seq_key_block(const bp_model_shape *shape);

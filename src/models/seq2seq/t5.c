@@ -76,9 +76,9 @@ static bool buckets_fit(const bp_model_shape *shape)
     "%lld buckets of distances up to %lld do not go together: at %s; give an even number of "      \
     "buckets, at least 4, and a distance above half of it"
 
-static void check(const bp_model_shape *shape, int tensors, bp_config *config)
+static void check(const bp_model_shape *shape, int tensor_ranks, bp_config *config)
 {
-    bp_seq2seq_check(shape, tensors, config);
+    bp_seq2seq_check(shape, tensor_ranks, config);
     if (!buckets_fit(shape))
         bp_config_fault(config, "model.bad_buckets", BAD_BUCKETS,
                         (long long)shape->own[BP_T5_BUCKETS], (long long)shape->own[BP_T5_DISTANCE],

@@ -126,14 +126,14 @@ static void resolve(const bp_model_shape *shape, bp_config *config)
         bp_config_fault_err(config);
 }
 
-static void check(const bp_model_shape *shape, int tensors, bp_config *config)
+static void check(const bp_model_shape *shape, int tensor_ranks, bp_config *config)
 {
     (void)shape;
-    if (tensors > 1)
+    if (tensor_ranks > 1)
         bp_config_fault(config, "word2vec.split_mesh",
                         "mesh.tensor = %d, but data ranks share the columns of word2vec out: at "
                         "mesh.tensor; leave it at 1",
-                        tensors);
+                        tensor_ranks);
 }
 
 static bp_err check_read(const bp_model_shape *shape, const char *where)

@@ -23,9 +23,9 @@
 typedef struct bp_nn {
     bp_gemm *gemm;   /* borrowed */
     MPI_Comm tensor; /* ranks that split each layer */
-    int tensor_at, tensors;
-    MPI_Comm expert;        /* data ranks that share out the experts of each layer, */
-    int expert_at, experts; /* where there are several; 0: one, which has all */
+    int tensor_rank, tensor_ranks;
+    MPI_Comm expert;               /* data ranks that share out the experts of each layer, */
+    int expert_rank, expert_ranks; /* where there are several; 0: one, which has all */
     bool sequence_parallel; /* sequence parallelism: in training a tensor rank has the residual
                                stream of only its share of the rows (bp_nn_rows) */
     bool distills;          /* training's head learns from a teacher (bp_pass.teacher) */
@@ -40,7 +40,7 @@ typedef struct bp_nn {
 /** Ranks that share out experts. */
 static inline int bp_nn_experts(const bp_nn *nn)
 {
-    return nn->experts > 1 ? nn->experts : 1;
+    return nn->expert_ranks > 1 ? nn->expert_ranks : 1;
 }
 
 /** The maximum of a micro-batch: examples, and places of each stream. */
@@ -294,7 +294,7 @@ void bp_nn_backward_weight(const bp_nn *nn, bp_param *weights, int count, const 
 /** The key of one dropout mask; `stream` distinguishes a network's masks. Elements are numbered
  * through slots of one length. Training has one; at test time windows are of several lengths, and
  * each length has keys of its own, so that no two windows share a mask. */
-static inline bp_rng_key bp_mask_key(const bp_nn *nn, const bp_pass *pass, int64_t stream)
+static inline bp_rng_key bp_dropout_key(const bp_nn *nn, const bp_pass *pass, int64_t stream)
 {
     return bp_rng_key_of(nn->seed, BP_RNG_DROPOUT, pass->training ? 0 : pass->T, pass->step,
                          stream);
@@ -318,9 +318,9 @@ static inline int64_t bp_nn_first_row(const bp_nn *nn, const bp_pass *pass)
     return pass->first_slot * pass->slot_T[pass->stream] + bp_nn_rows(nn, pass).first;
 }
 /** Can a micro-batch of this many rows be shared out? */
-static inline bool bp_rows_divide(int64_t rows, int tensors)
+static inline bool bp_rows_divide(int64_t rows, int tensor_ranks)
 {
-    return tensors > 1 && rows % tensors == 0;
+    return tensor_ranks > 1 && rows % tensor_ranks == 0;
 }
 
 /** Sum a block's partial result x[B * T][C] over tensor ranks: then this rank's rows of it are

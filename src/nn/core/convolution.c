@@ -249,7 +249,7 @@ static const float *gather(const convolution *self, const bp_pass *pass, const w
 
 static bp_rng_key mask_of(const convolution *self, const bp_pass *pass)
 {
-    return bp_mask_key(self->block.nn, pass, self->shape.mask);
+    return bp_dropout_key(self->block.nn, pass, self->shape.dropout_stream);
 }
 
 static bool drops(const convolution *self, const bp_pass *pass)

@@ -18,8 +18,8 @@ typedef struct bp_embedding_part {
     bp_param *wte, *wpe; /* borrowed; of the only part wte may be NULL: positions are added to the
                             item as it is */
     int item, stream;    /* of the activations, and of the batch */
-    int64_t mask;        /* its stream of dropout masks */
-    bp_param *segments;  /* borrowed */
+    int64_t dropout_stream; /* its stream of dropout masks */
+    bp_param *segments;     /* borrowed */
     int64_t first_position;
     bool keeps_all;       /* nothing is dropped here: a norm follows first (bp_row_layer_new) */
     bool places_padding;  /* places after a text have the row of wpe before first_position, which
@@ -136,17 +136,17 @@ typedef struct bp_layer_shape {
         query_norm;        /* of attention(); "attn.q.ln.gain" and "attn.k.ln.gain" are then in */
     bp_group *query_group; /* a replicated and partial group; borrowed. NULL where there are none */
     bp_expert_shape experts;
-    int64_t layers;     /* of the whole model: residual projections start at std / sqrt(2 layers) */
-    int64_t number;     /* of this layer, from 0 */
-    const char *stack;  /* its params are "STACK.NUMBER.attn.q.weight"...; borrowed */
-    int64_t first_mask; /* the first of its streams of dropout masks, of which it takes 3, and 5
-                           where it crosses: 4 number + 1 where 0 is the embedding's */
-    int64_t window;     /* a position sees this many of the last ones, itself included, and with
-                           sees_all those up to half of this away; 0: all */
-    bool entmax;        /* attention's weights are the 1.5-entmax of scores */
-    bool sees_all;      /* not causal: a position sees all others of its sequence */
-    int item, stream;   /* of the activations: what it works on, and whose places that has */
-    bool crosses;       /* between attention and MLP, it also attends to another item, */
+    int64_t layers;    /* of the whole model: residual projections start at std / sqrt(2 layers) */
+    int64_t number;    /* of this layer, from 0 */
+    const char *stack; /* its params are "STACK.NUMBER.attn.q.weight"...; borrowed */
+    int64_t first_dropout_stream; /* the first of its streams of dropout masks, of which it takes 3,
+                           and 5 where it crosses: 4 number + 1 where 0 is the embedding's */
+    int64_t window;   /* a position sees this many of the last ones, itself included, and with
+                         sees_all those up to half of this away; 0: all */
+    bool entmax;      /* attention's weights are the 1.5-entmax of scores */
+    bool sees_all;    /* not causal: a position sees all others of its sequence */
+    int item, stream; /* of the activations: what it works on, and whose places that has */
+    bool crosses;     /* between attention and MLP, it also attends to another item, */
     int source_item, source_stream;
 } bp_layer_shape;
 
@@ -174,7 +174,7 @@ typedef struct bp_row_shape {
     bool has_product; /* else I = O */
     bp_activation activation; /* after the product, of one number */
     float epsilon;            /* of the norm */
-    int64_t mask;             /* the stream of its dropout masks; BP_ROW_KEEPS_ALL: it has none */
+    int64_t dropout_stream;   /* the stream of its dropout masks; BP_NO_DROPOUT: it has none */
     int item, stream;
     bool rms;               /* of the norm: by the root mean square, without "NAME.ln.bias" */
     bool no_norm_bias;      /* nor has it that, about the mean */
@@ -184,7 +184,7 @@ typedef struct bp_row_shape {
     bool no_norm;           /* and no norm */
     bp_param *gain, *shift; /* of the norm, of another such layer; borrowed. NULL: its own */
 } bp_row_shape;
-#define BP_ROW_KEEPS_ALL (-1)
+#define BP_NO_DROPOUT (-1)
 
 /** x = dropout(ln(f(weight x + bias))): the norm after an embedding, the transform before a head, a
  * projection. All columns are on each tensor rank; rows are shared out (bp_nn_rows). Adds its
@@ -196,8 +196,8 @@ void bp_row_layer_new(bp_block **out, const bp_nn *nn, const bp_row_shape *shape
 typedef struct bp_pooled_shape {
     int64_t C, classes;
     int item, stream, term; /* the term has a target an example; a batch without it is unchanged */
-    int64_t
-        mask; /* the stream of its dropout masks, between pooler and classes; BP_ROW_KEEPS_ALL */
+    int64_t dropout_stream; /* the stream of its dropout masks, between pooler and classes;
+                               BP_NO_DROPOUT */
 } bp_pooled_shape;
 
 /** Cross-entropy of softmax(class.weight tanh(pooler.weight h + pooler.bias) + class.bias), h being
@@ -221,7 +221,7 @@ typedef struct bp_pooling_shape {
     bool gelu;    /* or GELU of that, as in ELECTRA's head, */
     bool relu;    /* or ReLU, as in DistilBERT's */
     bool is_last; /* there is no head: outside training a text's state is what bp_pass.log_p gets */
-    int64_t mask; /* the stream of its dropout masks, after all; BP_ROW_KEEPS_ALL */
+    int64_t dropout_stream; /* the stream of its dropout masks, after all; BP_NO_DROPOUT */
     int item, stream;
 } bp_pooling_shape;
 
@@ -292,7 +292,7 @@ typedef struct bp_convolution_shape {
     bool tanh;                /* the activation; else, */
     bp_activation activation; /* of one number */
     float epsilon;            /* of the norm */
-    int64_t mask;             /* the stream of its dropout masks */
+    int64_t dropout_stream;   /* the stream of its dropout masks */
 } bp_convolution_shape;
 
 /** hidden = conv.ln(inner(hidden) + f(dropout(convolution of hidden))), where a place reads K / 2
@@ -356,8 +356,8 @@ typedef struct bp_recurrent_shape {
                        "h.NUMBER.hidden.weight" [G H][H], "h.NUMBER.hidden.bias" [G H] and
                        "h.NUMBER.input.bias" [G H], of an LSTM four of [H]: ".i", ".f", ".g", ".o"
                        after it. Gates: rnn 1, lstm 4 (i f g o), gru 3 (r z n) */
-    int64_t mask;   /* the stream of its outputs' dropout masks; the state is never dropped (Zaremba
-                       et al. 2014) */
+    int64_t dropout_stream; /* the stream of its outputs' dropout masks; the state is never dropped
+                     (Zaremba et al. 2014) */
     bp_carry *h, *c; /* what it carries from window to window, H columns each; c: only for an LSTM.
                         NULL: each window begins with zeros. Borrowed */
 } bp_recurrent_shape;
@@ -377,7 +377,7 @@ typedef struct bp_state_space_shape {
     float least_step, most_step; /* of dt; most_step 0: there is no limit */
     float branch_scale;          /* of what is added to hidden; 0: 1 */
     int64_t layers, number;      /* of the model; of this layer, from 0 */
-    int64_t mask;                /* the stream of dropout masks */
+    int64_t dropout_stream;      /* the stream of dropout masks */
     bp_carry *taps, *states; /* of as many columns as the functions below say; NULL: windows begin
                                 with zeros. Borrowed */
 } bp_state_space_shape;
@@ -393,8 +393,8 @@ typedef struct bp_state_space_shape {
 void bp_state_space_new(bp_block **out, const bp_nn *nn, const bp_state_space_shape *shape,
                         bp_group *split, bp_group *whole);
 /** Columns of what it carries on one of `tensors` ranks: rows of the convolution, and states. */
-int64_t bp_state_space_taps(const bp_state_space_shape *shape, int tensors);
-int64_t bp_state_space_states(const bp_state_space_shape *shape, int tensors);
+int64_t bp_state_space_taps(const bp_state_space_shape *shape, int tensor_ranks);
+int64_t bp_state_space_states(const bp_state_space_shape *shape, int tensor_ranks);
 
 /** Words from their characters. */
 #define BP_WORD_CHARACTERS 50  /* of a word, markers and padding among them */
@@ -445,7 +445,7 @@ typedef struct bp_projected_lstm_shape {
     bool from_end;                    /* it reads a window from its last place to its first */
     bool skips;                       /* its input is added to its output */
     bool drops_output;                /* dropout after it too; its input is always dropped */
-    int64_t mask;                     /* the first of its two streams of dropout masks */
+    int64_t dropout_stream;           /* the first of its two streams of dropout masks */
     int item, stream, term;  /* of the activations; whose places they have; of the objective: where
                                 that term is not asked for, outside training, a layer that reads from
                                 the end leaves its rows as they are */
@@ -462,10 +462,10 @@ void bp_projected_lstm_new(bp_block **out, const bp_nn *nn, const bp_projected_l
 
 /** The hidden layer of a feed-forward language model. */
 typedef struct bp_feedforward_shape {
-    int64_t E, H;     /* width of a word vector; units */
-    int64_t words;    /* that a row looks at: its own, and those before it */
-    bool direct;      /* the word vectors go on too, after the units */
-    int64_t mask;     /* the stream of its units' dropout masks */
+    int64_t E, H;           /* width of a word vector; units */
+    int64_t words;          /* that a row looks at: its own, and those before it */
+    bool direct;            /* the word vectors go on too, after the units */
+    int64_t dropout_stream; /* the stream of its units' dropout masks */
     bp_carry *before; /* outside training, the words before a piece, (words - 1) E columns; NULL
                          where words = 1. Borrowed */
 } bp_feedforward_shape;

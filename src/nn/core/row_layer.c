@@ -156,7 +156,8 @@ static bp_norm norm_of(const row_layer *self, const states *kept)
 
 static bool drops(const row_layer *self, const bp_pass *pass)
 {
-    return pass->dropout && self->block.nn->dropout > 0 && self->shape.mask != BP_ROW_KEEPS_ALL;
+    return pass->dropout && self->block.nn->dropout > 0 &&
+           self->shape.dropout_stream != BP_NO_DROPOUT;
 }
 
 /* kept->before = f(weight x + bias) */
@@ -197,7 +198,7 @@ static void row_forward(bp_block *block, bp_pass *pass, bp_activations *activati
         bp_layer_norm_forward(&y, NULL, &norm, &(bp_residual){.base = kept.before});
     }
     if (drops(self, pass)) {
-        bp_rng_key key = bp_mask_key(block->nn, pass, self->shape.mask);
+        bp_rng_key key = bp_dropout_key(block->nn, pass, self->shape.dropout_stream);
         bp_add_dropout(rows, NULL, rows, N * O, block->nn->dropout, &key,
                        bp_nn_first_row(block->nn, pass) * O);
     }
@@ -253,7 +254,7 @@ static void row_backward(bp_block *block, bp_pass *pass, bp_activations *activat
     if (self->shape.scale > 0)
         bp_scale(work.dy, self->shape.scale, N * O);
     if (drops(self, pass)) {
-        bp_rng_key key = bp_mask_key(block->nn, pass, self->shape.mask);
+        bp_rng_key key = bp_dropout_key(block->nn, pass, self->shape.dropout_stream);
         bp_dropout_backward(work.dy, work.dy, N * O, block->nn->dropout, &key,
                             bp_nn_first_row(block->nn, pass) * O);
     }

@@ -6,7 +6,7 @@
 
 static bool is_shared(const bp_nn *nn, const bp_pass *pass)
 {
-    return nn->sequence_parallel && nn->tensors > 1 && pass->training;
+    return nn->sequence_parallel && nn->tensor_ranks > 1 && pass->training;
 }
 
 bp_row_range bp_nn_rows(const bp_nn *nn, const bp_pass *pass)
@@ -15,17 +15,18 @@ bp_row_range bp_nn_rows(const bp_nn *nn, const bp_pass *pass)
 
     if (!is_shared(nn, pass))
         return (bp_row_range){0, rows};
-    BP_ASSERT(bp_rows_divide(rows, nn->tensors));
-    return (bp_row_range){bp_shard_first(rows, nn->tensor_at, nn->tensors), rows / nn->tensors};
+    BP_ASSERT(bp_rows_divide(rows, nn->tensor_ranks));
+    return (bp_row_range){bp_shard_first(rows, nn->tensor_rank, nn->tensor_ranks),
+                          rows / nn->tensor_ranks};
 }
 
 int64_t bp_nn_sum_floats(const bp_nn *nn, const bp_pass *pass, int64_t C)
 {
     int64_t n = pass->B * pass->T * C;
 
-    if (nn->tensors == 1)
+    if (nn->tensor_ranks == 1)
         return 0;
-    return is_shared(nn, pass) ? bp_reduce_scatter_scratch(n, nn->tensors) : n;
+    return is_shared(nn, pass) ? bp_reduce_scatter_scratch(n, nn->tensor_ranks) : n;
 }
 
 void bp_nn_sum(const bp_nn *nn, bp_pass *pass, float *x, int64_t C)
@@ -34,7 +35,7 @@ void bp_nn_sum(const bp_nn *nn, bp_pass *pass, float *x, int64_t C)
     int64_t n = pass->B * pass->T * C;
     float *scratch;
 
-    if (nn->tensors == 1)
+    if (nn->tensor_ranks == 1)
         return;
     scratch = bp_arena_floats(pass->scratch, bp_nn_sum_floats(nn, pass, C));
     if (is_shared(nn, pass))

@@ -10,8 +10,8 @@
 
 void bp_vocab_share(const bp_nn *nn, int64_t V, int64_t *first, int64_t *count)
 {
-    int64_t each = (V + nn->tensors - 1) / nn->tensors;
-    int64_t begin = each * nn->tensor_at;
+    int64_t each = (V + nn->tensor_ranks - 1) / nn->tensor_ranks;
+    int64_t begin = each * nn->tensor_rank;
 
     if (begin > V)
         begin = V;

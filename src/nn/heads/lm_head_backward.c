@@ -257,7 +257,8 @@ static void chunk_gradient(const lm_head *self, bp_pass *pass, backward_work *wo
 static bool is_at_once(const lm_head *self, const bp_pass *pass)
 {
     return head_is_plain(self) && !self->sampled && self->shape.dirichlet.classes == 0 &&
-           !head_has_teacher(self, pass) && self->shape.cap == 0 && self->block.nn->tensors == 1;
+           !head_has_teacher(self, pass) && self->shape.cap == 0 &&
+           self->block.nn->tensor_ranks == 1;
 }
 
 /* Logits, loss and dlogits. */

@@ -33,14 +33,15 @@ bool head_keeps_gradient(const lm_head *self)
 
 int64_t head_largest_share(const lm_head *self)
 {
-    int64_t tensors = self->block.nn->tensors;
+    int64_t tensors = self->block.nn->tensor_ranks;
 
     return (self->wte->shape[0] + tensors - 1) / tensors;
 }
 
 int64_t head_least_share(const lm_head *self)
 {
-    int64_t rest = self->wte->shape[0] - (self->block.nn->tensors - 1) * head_largest_share(self);
+    int64_t rest =
+        self->wte->shape[0] - (self->block.nn->tensor_ranks - 1) * head_largest_share(self);
 
     return rest > 0 ? rest : 0;
 }

@@ -135,7 +135,8 @@ static void take_first(const pooled_head *self, bp_pass *pass, float *first, con
 
 static bool drops(const pooled_head *self, const bp_pass *pass)
 {
-    return pass->dropout && self->block.nn->dropout > 0 && self->shape.mask != BP_ROW_KEEPS_ALL;
+    return pass->dropout && self->block.nn->dropout > 0 &&
+           self->shape.dropout_stream != BP_NO_DROPOUT;
 }
 
 /* Units, logits and their statistics; the loss in the order of examples. */
@@ -151,7 +152,7 @@ static void classify(const pooled_head *self, bp_pass *pass, work *w)
     bp_tanh(w->units, w->units, B * C);
     memcpy(w->dropped, w->units, (size_t)(B * C) * sizeof(float));
     if (drops(self, pass)) {
-        bp_rng_key key = bp_mask_key(nn, pass, self->shape.mask);
+        bp_rng_key key = bp_dropout_key(nn, pass, self->shape.dropout_stream);
         bp_add_dropout(w->dropped, NULL, w->units, B * C, nn->dropout, &key, pass->first_slot * C);
     }
     bp_linear_forward(nn->gemm, w->logits, w->dropped, self->classes_map, self->classes_bias->value,
@@ -244,7 +245,7 @@ static void pooled_backward(bp_block *block, bp_pass *pass, bp_activations *acti
     map_backward(nn->gemm, w.dunits, self->classes, self->classes_bias, self->classes_map,
                  w.dlogits, w.dropped, B);
     if (drops(self, pass)) {
-        bp_rng_key key = bp_mask_key(nn, pass, self->shape.mask);
+        bp_rng_key key = bp_dropout_key(nn, pass, self->shape.dropout_stream);
         bp_dropout_backward(w.dunits, w.dunits, B * C, nn->dropout, &key, pass->first_slot * C);
     }
     for (int64_t i = 0; i < B * C; i++)

@@ -174,7 +174,8 @@ static void pool(const pooling *self, const bp_pass *pass, float *pooled, const 
 
 static bool drops(const pooling *self, const bp_pass *pass)
 {
-    return pass->dropout && self->block.nn->dropout > 0 && self->shape.mask != BP_ROW_KEEPS_ALL;
+    return pass->dropout && self->block.nn->dropout > 0 &&
+           self->shape.dropout_stream != BP_NO_DROPOUT;
 }
 
 static bp_activation activation_of(const pooling *self)
@@ -223,7 +224,7 @@ static float *transform(const pooling *self, const bp_pass *pass, const work *w,
     }
     if (!drops(self, pass))
         return units;
-    bp_rng_key key = bp_mask_key(nn, pass, self->shape.mask);
+    bp_rng_key key = bp_dropout_key(nn, pass, self->shape.dropout_stream);
     bp_add_dropout(w->dropped, NULL, units, B * C, nn->dropout, &key, pass->first_slot * C);
     return w->dropped;
 }
@@ -250,7 +251,7 @@ static void give_states(const pooling *self, const bp_pass *pass, const float *s
         if (targets[k] >= 0)
             for (int64_t c = 0; c < C; c++)
                 pass->log_p[done++] =
-                    self->block.nn->tensor_at == 0 ? states[k / pass->T * C + c] : 0;
+                    self->block.nn->tensor_rank == 0 ? states[k / pass->T * C + c] : 0;
 }
 
 static bp_norm norm_of(const pooling *self, const saved_rows *rows)
@@ -281,7 +282,7 @@ static void drop_places(const pooling *self, const bp_pass *pass, float *x, bool
 
     if (!drops(self, pass))
         return;
-    bp_rng_key key = bp_mask_key(nn, pass, self->shape.mask);
+    bp_rng_key key = bp_dropout_key(nn, pass, self->shape.dropout_stream);
     if (backward)
         bp_dropout_backward(x, x, n, nn->dropout, &key, bp_nn_first_row(nn, pass) * C);
     else
@@ -327,7 +328,7 @@ static void pool_backward(const pooling *self, bp_pass *pass, const work *w, flo
             memcpy(dunits + (own.first + r) / pass->T * C, dhidden + r * C,
                    (size_t)C * sizeof *dunits);
     if (drops(self, pass)) {
-        bp_rng_key key = bp_mask_key(nn, pass, self->shape.mask);
+        bp_rng_key key = bp_dropout_key(nn, pass, self->shape.dropout_stream);
         bp_dropout_backward(dunits, dunits, B * C, nn->dropout, &key, pass->first_slot * C);
     }
     if (self->pooler) {

@@ -47,7 +47,7 @@ static work alloc_work(const replacement *self, bp_arena *arena, const bp_pass *
     w.x = bp_operand_alloc(arena, self->block.nn->gemm, CHUNK, E);
     w.logits = bp_arena_floats(arena, CHUNK * vocabulary_here(self));
     w.max = bp_arena_floats(arena, CHUNK);
-    w.sums = (double *)(void *)bp_arena_floats(arena, 2LL * CHUNK * self->block.nn->tensors);
+    w.sums = (double *)(void *)bp_arena_floats(arena, 2LL * CHUNK * self->block.nn->tensor_ranks);
     w.drawn = (double *)(void *)bp_arena_floats(arena, 2LL * CHUNK);
     w.rows = (int32_t *)(void *)bp_arena_floats(arena, CHUNK);
     return w;
@@ -111,7 +111,7 @@ static bp_rng_key key_of(const bp_nn *nn, const bp_pass *pass, int64_t b)
 static void find_distribution(const replacement *self, work *w, int64_t n)
 {
     const bp_nn *nn = self->block.nn;
-    int64_t V = vocabulary_here(self), tensors = nn->tensors;
+    int64_t V = vocabulary_here(self), tensors = nn->tensor_ranks;
 
     bp_operand_fill(&w->x, w->hidden);
     if (V > 0)
@@ -126,7 +126,7 @@ static void find_distribution(const replacement *self, work *w, int64_t n)
     memset(w->sums, 0, (size_t)(n * tensors) * sizeof *w->sums);
     for (int64_t r = 0; r < n; r++)
         for (int64_t v = 0; v < V; v++)
-            w->sums[r * tensors + nn->tensor_at] +=
+            w->sums[r * tensors + nn->tensor_rank] +=
                 exp((double)w->logits[r * V + v] - (double)w->max[r]);
     bp_all_sum_double(w->sums, n * tensors, nn->tensor);
 }
@@ -136,18 +136,18 @@ static void find_distribution(const replacement *self, work *w, int64_t n)
 static int64_t find_token(const replacement *self, const work *w, int64_t r, double u)
 {
     const bp_nn *nn = self->block.nn;
-    const double *parts = w->sums + r * nn->tensors;
+    const double *parts = w->sums + r * nn->tensor_ranks;
     int64_t V = vocabulary_here(self), last = 0;
     double all = 0, before = 0;
 
-    for (int k = 0; k < nn->tensors; k++) {
+    for (int k = 0; k < nn->tensor_ranks; k++) {
         all += parts[k];
-        before += k < nn->tensor_at ? parts[k] : 0;
+        before += k < nn->tensor_rank ? parts[k] : 0;
         last = parts[k] > 0 ? k : last;
     }
     double wanted = u * all;
-    if (wanted < before || (nn->tensor_at < last && wanted >= before + parts[nn->tensor_at]) ||
-        nn->tensor_at > last)
+    if (wanted < before || (nn->tensor_rank < last && wanted >= before + parts[nn->tensor_rank]) ||
+        nn->tensor_rank > last)
         return 0;
     for (int64_t v = 0; v < V; v++) {
         before += exp((double)w->logits[r * V + v] - (double)w->max[r]);

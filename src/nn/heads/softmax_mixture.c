@@ -106,7 +106,7 @@ mixture_rows softmax_mixture_alloc(const softmax_mixture *self, bp_arena *arena,
     to.posterior = bp_arena_floats(arena, all);
     to.logprob = (double *)(void *)bp_arena_floats(arena, 2 * rows);
     to.targets = (int32_t *)(void *)bp_arena_floats(arena, all);
-    if (self->nn->tensors > 1) {
+    if (self->nn->tensor_ranks > 1) {
         to.own = bp_arena_floats(arena, rows * (self->map[STATES].param->extent[0] +
                                                 self->map[PRIORS].param->extent[0]));
         to.scratch = bp_arena_floats(arena, all * C);
@@ -126,11 +126,11 @@ static void map_forward(const softmax_mixture *self, const mixture_rows *work, i
     const bp_nn *nn = self->nn;
     const split_map *map = &self->map[m];
     int64_t O = map->param->shape[0], count = map->param->extent[0];
-    float *own = nn->tensors > 1 ? work->own : y;
+    float *own = nn->tensor_ranks > 1 ? work->own : y;
 
     if (count > 0)
         bp_linear_forward_operand(nn->gemm, own, x, map->weight, NULL);
-    if (nn->tensors == 1)
+    if (nn->tensor_ranks == 1)
         return;
     bp_zero(y, x->rows * O);
     for (int64_t r = 0; r < x->rows; r++)
@@ -210,10 +210,10 @@ static void map_backward(const softmax_mixture *self, const mixture_rows *work, 
         bp_zero(dx, x->rows * self->C);
         return;
     }
-    for (int64_t r = 0; r < x->rows && nn->tensors > 1; r++)
+    for (int64_t r = 0; r < x->rows && nn->tensor_ranks > 1; r++)
         memcpy(work->own + r * count, dy + r * O + map->param->offset[0],
                (size_t)count * sizeof *dy);
-    bp_operand_fill(&down, nn->tensors > 1 ? work->own : dy);
+    bp_operand_fill(&down, nn->tensor_ranks > 1 ? work->own : dy);
     bp_linear_backward_input_operand(nn->gemm, dx, &down, map->weight);
     if (map->param->gradient)
         bp_linear_backward_weight_operand(nn->gemm, map->param->gradient, &down, x, false);
@@ -224,7 +224,7 @@ void softmax_mixture_backward(const softmax_mixture *self, mixture_rows *of, flo
 {
     int64_t rows = normed->rows, K = self->K, C = self->C, floats = rows * K * C;
 
-    if (self->nn->tensors > 1)
+    if (self->nn->tensor_ranks > 1)
         bp_all_sum(of->dstates, floats, of->scratch, self->nn->tensor);
 #pragma omp parallel for schedule(static) if (floats > 8192)
     for (int64_t i = 0; i < floats; i++)

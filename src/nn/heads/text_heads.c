@@ -113,7 +113,7 @@ static void take_values(const text_head *self, bp_pass *pass, const work *w)
         if (pass->logprob)
             pass->logprob[k] = targets[k] < 0 ? NAN : value;
         if (pass->log_p && targets[k] >= 0)
-            pass->log_p[done++] = self->block.nn->tensor_at == 0 ? value : 0;
+            pass->log_p[done++] = self->block.nn->tensor_rank == 0 ? value : 0;
         if (targets[k] >= 0) {
             double error = (double)value - (double)bp_target_value(targets[k]);
             pass->loss_sum[term] += error * error;
@@ -190,7 +190,7 @@ static void score_spans(const text_head *self, bp_pass *pass, const work *w)
     for (int64_t k = 0; pass->log_p && k < pass->B * T; k++)
         for (int64_t t = 0; targets[k] >= 0 && t < T; t++)
             pass->log_p[done++] =
-                self->block.nn->tensor_at == 0 ? (float)end_logprob(w, pass, k / T, t, k % T) : 0;
+                self->block.nn->tensor_rank == 0 ? (float)end_logprob(w, pass, k / T, t, k % T) : 0;
 }
 
 /* In training two terms have a place a text each. */

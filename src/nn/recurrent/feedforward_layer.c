@@ -215,7 +215,7 @@ static void layer_forward(bp_block *block, bp_pass *pass, bp_activations *activa
     bp_linear_forward(nn->gemm, to.h, to.x, self->map, self->bias->value, N);
     bp_tanh(to.h, to.h, N * H);
     if (drops(self, pass)) {
-        bp_rng_key key = bp_mask_key(nn, pass, self->shape.mask);
+        bp_rng_key key = bp_dropout_key(nn, pass, self->shape.dropout_stream);
 
         units = bp_arena_floats(pass->scratch, N * H);
         bp_add_dropout(units, NULL, to.h, N * H, nn->dropout, &key, bp_nn_first_row(nn, pass) * H);
@@ -235,7 +235,7 @@ static void take_gradients(const layer *self, const bp_pass *pass, float *dh, co
     for (int64_t r = 0; r < N; r++)
         memcpy(dh + r * H, rows + r * outs, (size_t)H * sizeof *dh);
     if (drops(self, pass)) {
-        bp_rng_key key = bp_mask_key(nn, pass, self->shape.mask);
+        bp_rng_key key = bp_dropout_key(nn, pass, self->shape.dropout_stream);
 
         bp_dropout_backward(dh, dh, N * H, nn->dropout, &key, bp_nn_first_row(nn, pass) * H);
     }

@@ -252,7 +252,7 @@ static void drop(const projected_lstm *self, const bp_pass *pass, int mask, floa
 
     if (!drops(self, pass, mask))
         return;
-    key = bp_mask_key(nn, pass, self->shape.mask + mask);
+    key = bp_dropout_key(nn, pass, self->shape.dropout_stream + mask);
     if (backward)
         bp_dropout_backward(rows, rows, n, nn->dropout, &key, bp_nn_first_row(nn, pass) * P);
     else

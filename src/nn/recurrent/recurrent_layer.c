@@ -212,7 +212,7 @@ static void layer_forward(bp_block *block, bp_pass *pass, bp_activations *activa
         carry_on(s->c, pass, to.c + N * H, H);
     by_example(rows, to.h + B * H, B, T, H);
     if (drops(self, pass)) {
-        bp_rng_key key = bp_mask_key(nn, pass, s->mask);
+        bp_rng_key key = bp_dropout_key(nn, pass, s->dropout_stream);
         bp_add_dropout(rows, NULL, rows, N * H, nn->dropout, &key, bp_nn_first_row(nn, pass) * H);
     }
     pass->scratch->used_bytes = mark;
@@ -252,7 +252,7 @@ static void layer_backward(bp_block *block, bp_pass *pass, bp_activations *activ
     gradients g = alloc_gradients(self, pass->scratch, B, T);
 
     if (drops(self, pass)) {
-        bp_rng_key key = bp_mask_key(block->nn, pass, self->shape.mask);
+        bp_rng_key key = bp_dropout_key(block->nn, pass, self->shape.dropout_stream);
         bp_dropout_backward(rows, rows, N * H, block->nn->dropout, &key,
                             bp_nn_first_row(block->nn, pass) * H);
     }

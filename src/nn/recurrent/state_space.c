@@ -123,14 +123,14 @@ static int64_t state_floats(const state_space *self)
     return self->Ml * self->shape.N;
 }
 
-int64_t bp_state_space_taps(const bp_state_space_shape *shape, int tensors)
+int64_t bp_state_space_taps(const bp_state_space_shape *shape, int tensor_ranks)
 {
-    return (shape->K - 1) * (shape->H / tensors * shape->P + 2 * shape->G * shape->N);
+    return (shape->K - 1) * (shape->H / tensor_ranks * shape->P + 2 * shape->G * shape->N);
 }
 
-int64_t bp_state_space_states(const bp_state_space_shape *shape, int tensors)
+int64_t bp_state_space_states(const bp_state_space_shape *shape, int tensor_ranks)
 {
-    return shape->H / tensors * shape->P * shape->N;
+    return shape->H / tensor_ranks * shape->P * shape->N;
 }
 
 /* ---- memory ---- */
@@ -466,7 +466,7 @@ static void layer_backward(bp_block *block, bp_pass *pass, bp_activations *activ
     kept_rows kept = alloc_kept(self, &keep, N);
     backward_rows work = alloc_backward(self, pass->scratch, N);
     bp_norm norm = norm_of(self, &kept);
-    bp_norm_gradients to = {dh, nn->tensor_at == 0 ? self->gain->gradient : NULL, NULL, false};
+    bp_norm_gradients to = {dh, nn->tensor_rank == 0 ? self->gain->gradient : NULL, NULL, false};
 
     branch_open(&work.dbranch, dh, work.more, self, pass);
     set_rates(work.rate, self);
@@ -515,13 +515,13 @@ void bp_state_space_new(bp_block **out, const bp_nn *nn, const bp_state_space_sh
 {
     state_space *self = bp_alloc("nn.layer", 1, sizeof *self);
 
-    BP_ASSERT(shape->H % shape->G == 0 && shape->H % nn->tensors == 0);
+    BP_ASSERT(shape->H % shape->G == 0 && shape->H % nn->tensor_ranks == 0);
     self->block.ops = &OPS;
     self->block.nn = nn;
     self->shape = *shape;
-    self->Hl = shape->H / nn->tensors;
+    self->Hl = shape->H / nn->tensor_ranks;
     self->Ml = self->Hl * shape->P;
-    self->first_head = self->Hl * nn->tensor_at;
+    self->first_head = self->Hl * nn->tensor_rank;
     self->W = 2 * self->Ml + self->Hl;
     self->BC = 2 * shape->G * shape->N;
     self->x.columns = self->Ml;

@@ -201,7 +201,7 @@ void steps_backward(float *draw, const state_space *self, const float *ddt, cons
 
 static void sum_over_ranks(const state_space *self, double *sums, int64_t rows)
 {
-    if (self->block.nn->tensors > 1)
+    if (self->block.nn->tensor_ranks > 1)
         bp_all_sum_double(sums, rows, self->block.nn->tensor);
 }
 
@@ -316,7 +316,7 @@ void branch_add(float *h, const float *base, float *branch, const state_space *s
 {
     const bp_nn *nn = self->block.nn;
     int64_t C = self->shape.C, floats = pass->B * pass->T * C;
-    bp_rng_key key = bp_mask_key(nn, pass, self->shape.mask);
+    bp_rng_key key = bp_dropout_key(nn, pass, self->shape.dropout_stream);
 
     if (self->shape.branch_scale > 0)
         bp_scale(branch, self->shape.branch_scale, floats);
@@ -329,7 +329,7 @@ void branch_open(const bp_operand *dbranch, const float *dh, float *rows, const 
 {
     const bp_nn *nn = self->block.nn;
     int64_t N = pass->B * pass->T, C = self->shape.C;
-    bp_rng_key key = bp_mask_key(nn, pass, self->shape.mask);
+    bp_rng_key key = bp_dropout_key(nn, pass, self->shape.dropout_stream);
     bool scaled = self->shape.branch_scale > 0;
     bp_operand to = bp_operand_floats(rows, N, C);
 

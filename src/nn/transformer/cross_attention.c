@@ -19,7 +19,7 @@ void cross_add_params(layer *self, bp_group *split, bp_group *whole)
 {
     static const char *const NAMES[3] = {"q", "k", "v"};
     int64_t C = self->shape.C, all = self->shape.H * self->D,
-            first = self->block.nn->tensor_at * self->Cl;
+            first = self->block.nn->tensor_rank * self->Cl;
     bool rms = self->shape.rms, biases = !self->shape.no_bias;
     char name[BP_PARAM_NAME], part[32];
     bp_param *weights[3], *own[3] = {NULL};
@@ -244,7 +244,7 @@ static void attend_source(layer *self, bp_pass *pass, const saved *kept, const c
 {
     bp_gemm *gemm = self->block.nn->gemm;
     bp_pass of_source = layer_source_pass(self, pass);
-    bp_rng_key key = layer_mask_key(self, pass, MASK_CROSS);
+    bp_rng_key key = layer_dropout_key(self, pass, DROPOUT_CROSS);
     bp_attention_shape shape = layer_attention_shape(self, pass, true, &key);
     bp_attention_input in = bp_attention_of_q_kv(kept->cross_q, kept->cross_kv, shape.H, shape.D);
 
@@ -305,7 +305,7 @@ void cross_backward(layer *self, bp_pass *pass, const saved *kept, float *dh, fl
     bp_gemm *gemm = self->block.nn->gemm;
     size_t mark = pass->scratch->used_bytes;
     backward_work work = alloc_backward(self, pass->scratch, pass, dh, kept->cross_attended);
-    bp_rng_key key = layer_mask_key(self, pass, MASK_CROSS);
+    bp_rng_key key = layer_dropout_key(self, pass, DROPOUT_CROSS);
     bp_attention_shape shape = layer_attention_shape(self, pass, true, &key);
     bp_attention_input in = bp_attention_of_q_kv(kept->cross_q, kept->cross_kv, shape.H, shape.D);
     bp_attention_gradients to = {.dq = work.dq, .dk = work.dkv, .dv = work.dkv + self->Cl};

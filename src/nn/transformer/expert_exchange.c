@@ -75,7 +75,7 @@ static void exchange_counts(const layer *self, const routing *routes, int64_t ro
     const bp_nn *nn = self->block.nn;
     int each = bp_mpi_count(self->own_experts + 1);
 
-    for (int64_t r = 0; r < nn->experts; r++) {
+    for (int64_t r = 0; r < nn->expert_ranks; r++) {
         int32_t *leaving = counts_of(self, routes->leaving, r);
 
         for (int64_t e = 0; e < self->own_experts; e++) {
@@ -94,7 +94,7 @@ static int64_t most_rows(const layer *self, const routing *routes)
 {
     int64_t most = 0;
 
-    for (int64_t r = 0; r < self->block.nn->experts; r++)
+    for (int64_t r = 0; r < self->block.nn->expert_ranks; r++)
         if (counts_of(self, routes->coming, r)[self->own_experts] > most)
             most = counts_of(self, routes->coming, r)[self->own_experts];
     return most;
@@ -345,8 +345,8 @@ static void run(exchange *self, bp_arena *arena, int64_t rows)
 {
     layer *of = self->of;
 
-    self->at = of->block.nn->expert_at;
-    self->ranks = of->block.nn->experts;
+    self->at = of->block.nn->expert_rank;
+    self->ranks = of->block.nn->expert_ranks;
     self->work = alloc_work(of, arena, rows, most_rows(of, self->routes), self->backward);
     for (int d = 0; d < self->ranks; d++)
         run_turn(self, d);

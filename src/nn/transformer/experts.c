@@ -12,7 +12,7 @@
 static bp_param *add_part(layer *self, int64_t e, const char *part, int64_t rows, int64_t columns,
                           int axis)
 {
-    int64_t at = self->block.nn->tensor_at;
+    int64_t at = self->block.nn->tensor_rank;
     char name[BP_PARAM_NAME], of[48];
 
     (void)snprintf(of, sizeof of, "mlp.experts.%lld.%s.weight", (long long)(self->first_expert + e),
@@ -30,7 +30,7 @@ void experts_add_params(layer *self)
 
     BP_ASSERT(shape->count % ranks == 0);
     self->own_experts = shape->count / ranks;
-    self->first_expert = ranks > 1 ? self->block.nn->expert_at * self->own_experts : 0;
+    self->first_expert = ranks > 1 ? self->block.nn->expert_rank * self->own_experts : 0;
     self->experts = bp_alloc("nn.layer", self->own_experts, sizeof *self->experts);
     bp_group_reserve(shape->weights, 3 * (int)self->own_experts);
     for (int64_t e = 0; e < self->own_experts; e++) {
@@ -244,7 +244,7 @@ void experts_backward(layer *self, bp_pass *pass, const saved *kept, const float
     balance_add(self, pass, kept, balance);
     /* all of it is linear: each tensor rank has its part of dlogits, one that of the loss */
     router_backward(self, pass, kept, work.dlogits, work.dshares,
-                    self->block.nn->tensor_at == 0 ? balance : NULL);
+                    self->block.nn->tensor_rank == 0 ? balance : NULL);
     router_backward_input(self, work.norm.dnormed, work.dlogits, rows);
     layer_backward_norm(self, pass, MLP, kept, &work.norm, dh);
     router_backward_weight(self, work.dlogits, &work.norm.normed);

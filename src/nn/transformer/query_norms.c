@@ -70,7 +70,7 @@ query_work query_alloc(const layer *self, bp_arena *arena, const bp_pass *pass, 
     if (self->shape.query_norm == BP_QUERY_NORM_NONE)
         return work;
     work.sums = bp_arena_floats(arena, sum_floats(self, pass));
-    if (is_whole(self) && self->block.nn->tensors > 1)
+    if (is_whole(self) && self->block.nn->tensor_ranks > 1)
         work.on_the_way = bp_arena_floats(arena, sum_floats(self, pass));
     if (backward)
         work.gains =

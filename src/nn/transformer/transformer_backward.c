@@ -44,7 +44,7 @@ static void backward_attention(layer *self, bp_pass *pass, const saved *kept, co
     bp_gemm *gemm = self->block.nn->gemm;
     size_t mark = pass->scratch->used_bytes;
     attention_work work = layer_alloc_attention_backward(self, pass->scratch, pass, dout, kept);
-    bp_rng_key key = layer_mask_key(self, pass, MASK_ATTENTION);
+    bp_rng_key key = layer_dropout_key(self, pass, DROPOUT_ATTENTION);
     bp_attention_shape shape = layer_attention_shape(self, pass, false, &key);
     bp_bias_gradient out = {layer_gradient_of(self->out_bias), work.norm.sums},
                      qkv = {layer_gradient_of(self->q_bias), work.norm.sums};

@@ -92,9 +92,9 @@ int64_t layer_cached_floats(const layer *self, int64_t slots, int64_t capacity)
     return bp_cached_floats(&shape);
 }
 
-bp_rng_key layer_mask_key(const layer *self, const bp_pass *pass, int which)
+bp_rng_key layer_dropout_key(const layer *self, const bp_pass *pass, int which)
 {
-    return bp_mask_key(self->block.nn, pass, self->shape.first_mask + which);
+    return bp_dropout_key(self->block.nn, pass, self->shape.first_dropout_stream + which);
 }
 
 void *layer_alloc_attention(const layer *self, bp_arena *arena, const bp_pass *pass, bool cross)
@@ -190,14 +190,14 @@ void layer_set_bias(const layer *self, bp_attention_shape *shape, float *bias)
 static bp_rng_key sum_key(const layer *self, const bp_pass *pass, branch_kind branch)
 {
     static const int MASKS[BRANCHES] = {
-        [ATTENTION] = MASK_ATTENTION_SUM, [CROSS] = MASK_CROSS_SUM, [MLP] = MASK_MLP_SUM};
+        [ATTENTION] = DROPOUT_ATTENTION_SUM, [CROSS] = DROPOUT_CROSS_SUM, [MLP] = DROPOUT_MLP_SUM};
 
-    return layer_mask_key(self, pass, MASKS[branch]);
+    return layer_dropout_key(self, pass, MASKS[branch]);
 }
 
 const float *layer_bias_once(const layer *self, const bp_param *bias)
 {
-    return bias && self->block.nn->tensor_at == 0 ? bias->value : NULL;
+    return bias && self->block.nn->tensor_rank == 0 ? bias->value : NULL;
 }
 
 static bp_norm norm_of(const layer *self, branch_kind branch, const saved *kept)

@@ -17,7 +17,7 @@
 /* Rows of k, and of v, that a rank has, the last ranks fewer; and floats of a row on the way. */
 static int64_t share_rows(const layer *self)
 {
-    int64_t tensors = self->block.nn->tensors;
+    int64_t tensors = self->block.nn->tensor_ranks;
 
     return (self->shape.G * self->D + tensors - 1) / tensors;
 }
@@ -30,13 +30,13 @@ static int64_t way_columns(const layer *self)
 /* For all ranks' k and v. */
 static int64_t way_floats(const layer *self)
 {
-    return self->block.nn->tensors * 2 * share_rows(self) * way_columns(self);
+    return self->block.nn->tensor_ranks * 2 * share_rows(self) * way_columns(self);
 }
 
 /* Where the share of `rank` begins. */
 static float *share_of(const layer *self, float *way, int64_t rank)
 {
-    int tensors = self->block.nn->tensors;
+    int tensors = self->block.nn->tensor_ranks;
 
     return way +
            bp_shard_first(tensors * 2 * share_rows(self), (int)rank, tensors) * way_columns(self);
@@ -77,7 +77,7 @@ size_t keys_joined_bytes(const layer *self)
 static void put_own(const layer *self, float *way)
 {
     int64_t C = self->shape.C, each = share_rows(self);
-    float *share = share_of(self, way, self->block.nn->tensor_at);
+    float *share = share_of(self, way, self->block.nn->tensor_rank);
 
     memset(share, 0, (size_t)(2 * each * way_columns(self)) * sizeof *share);
     for (int kind = 0; kind < 2; kind++)
@@ -137,7 +137,7 @@ static keys_work alloc_work(const layer *self, bp_arena *arena)
 
     work.way = bp_arena_floats(arena, way_floats(self));
     work.sums = bp_arena_floats(
-        arena, bp_reduce_scatter_scratch(way_floats(self), self->block.nn->tensors));
+        arena, bp_reduce_scatter_scratch(way_floats(self), self->block.nn->tensor_ranks));
     return work;
 }
 
@@ -174,7 +174,7 @@ static void put_needed(const layer *self, float *way, const float *joined, const
 static void add_own(const layer *self, float *way)
 {
     int64_t C = self->shape.C, each = share_rows(self);
-    const float *share = share_of(self, way, self->block.nn->tensor_at);
+    const float *share = share_of(self, way, self->block.nn->tensor_rank);
 
     for (int kind = 0; kind < 2; kind++)
         for (int64_t i = 0; i < self->key_weight[kind]->extent[0]; i++) {

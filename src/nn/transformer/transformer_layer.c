@@ -114,7 +114,7 @@ static void forward_attention(layer *self, bp_pass *pass, const saved *kept, for
     bp_gemm *gemm = self->block.nn->gemm;
     size_t mark = pass->scratch->used_bytes;
     attention_forward_work own = layer_alloc_attention_forward(self, pass->scratch, pass, kept);
-    bp_rng_key key = layer_mask_key(self, pass, MASK_ATTENTION);
+    bp_rng_key key = layer_dropout_key(self, pass, DROPOUT_ATTENTION);
     bp_attention_shape shape = layer_attention_shape(self, pass, false, &key);
     bp_attention_input in = bp_attention_of_groups(&kept->qkv, shape.H, self->Gl, shape.D);
 
@@ -156,7 +156,7 @@ static void forward_mlp(layer *self, bp_pass *pass, const saved *kept, forward_w
         bp_linear_activation_forward(gemm, &rows, &work->normed, self->up,
                                      layer_value_of(self->up_bias));
     }
-    bp_probe_coefficients(pass, &own.active, self->block.nn->tensor_at * self->Fl);
+    bp_probe_coefficients(pass, &own.active, self->block.nn->tensor_rank * self->Fl);
     bp_linear_forward_operand(gemm, work->branch, &own.active, self->down,
                               layer_bias_once(self, self->down_bias));
     pass->scratch->used_bytes = mark;
@@ -249,7 +249,7 @@ static void share_keys(layer *self)
 
     self->first_key = self->first_head / group;
     self->Gl = (self->first_head + self->Hl - 1) / group - self->first_key + 1;
-    self->repeats = self->shape.G % self->block.nn->tensors != 0;
+    self->repeats = self->shape.G % self->block.nn->tensor_ranks != 0;
 }
 
 /* Is it one of the weights of q, k and v (the first three) to which keys_backward adds? */
@@ -269,10 +269,10 @@ static void begin(layer *self, const bp_nn *nn, const bp_layer_shape *shape, bp_
     self->shape.G = shape->G > 0 ? shape->G : shape->H;
     self->shape.epsilon = shape->epsilon > 0 ? shape->epsilon : EPSILON;
     self->D = shape->D > 0 ? shape->D : shape->C / (shape->H > 0 ? shape->H : 1);
-    self->Hl = shape->H / nn->tensors;
+    self->Hl = shape->H / nn->tensor_ranks;
     self->Cl = self->Hl * self->D;
-    self->Fl = shape->F / nn->tensors;
-    self->first_head = self->Hl * nn->tensor_at;
+    self->Fl = shape->F / nn->tensor_ranks;
+    self->first_head = self->Hl * nn->tensor_rank;
     share_keys(self);
     layer_add_params(self, split, whole);
 }
@@ -286,7 +286,7 @@ void bp_transformer_layer_new(bp_block **out, const bp_nn *nn, const bp_layer_sh
     BP_ASSERT(shape->D > 0 || shape->H == 0 || shape->C % shape->H == 0);
     BP_ASSERT(shape->H > 0 ||
               !(shape->crosses || shape->parallel || shape->post_norm || shape->closing_norms));
-    BP_ASSERT(shape->H % nn->tensors == 0 && shape->F % nn->tensors == 0 &&
+    BP_ASSERT(shape->H % nn->tensor_ranks == 0 && shape->F % nn->tensor_ranks == 0 &&
               (shape->G == 0 || shape->H % shape->G == 0));
     BP_ASSERT(!(shape->parallel && (shape->crosses || shape->post_norm || shape->closing_only)) &&
               (shape->closing_norms || !shape->closing_only) &&
@@ -313,7 +313,7 @@ void bp_transformer_layer_new(bp_block **out, const bp_nn *nn, const bp_layer_sh
 
 int64_t bp_transformer_layer_products(const bp_layer_shape *shape)
 {
-    const bp_nn one = {.tensor = MPI_COMM_NULL, .tensors = 1};
+    const bp_nn one = {.tensor = MPI_COMM_NULL, .tensor_ranks = 1};
     bp_group split = {0}, whole = {0}, queries = {0}, experts = {0};
     bp_layer_shape counted = *shape;
     layer self = {0};

@@ -25,7 +25,8 @@ static bool has_qkv_bias(const layer *self)
 static void add_attention_params(layer *self, bp_group *group)
 {
     static const char *const NAMES[3] = {"q", "k", "v"};
-    int64_t C = self->shape.C, at = self->block.nn->tensor_at, tensors = self->block.nn->tensors;
+    int64_t C = self->shape.C, at = self->block.nn->tensor_rank,
+            tensors = self->block.nn->tensor_ranks;
     int64_t all, first, count;
     char name[BP_PARAM_NAME], part[32];
 
@@ -58,7 +59,7 @@ static void add_attention_params(layer *self, bp_group *group)
 /* The MLP's: the gate comes before up, so that one product makes both. */
 static void add_mlp_params(layer *self, bp_group *group)
 {
-    int64_t C = self->shape.C, F = self->shape.F, at = self->block.nn->tensor_at;
+    int64_t C = self->shape.C, F = self->shape.F, at = self->block.nn->tensor_rank;
     char name[BP_PARAM_NAME];
 
     if (layer_is_gated(self))

@@ -29,7 +29,13 @@ typedef enum layer_product {
 
 /* Numbers of a layer's dropout masks, counted from shape.first_mask: of attention weights, and of
  * what is added to the residual stream. */
-enum { MASK_ATTENTION, MASK_ATTENTION_SUM, MASK_MLP_SUM, MASK_CROSS, MASK_CROSS_SUM };
+enum {
+    DROPOUT_ATTENTION,
+    DROPOUT_ATTENTION_SUM,
+    DROPOUT_MLP_SUM,
+    DROPOUT_CROSS,
+    DROPOUT_CROSS_SUM
+};
 
 /** One expert of a layer: its gate with up, and down. */
 typedef struct expert {
@@ -203,7 +209,7 @@ static inline int64_t layer_up_columns(const layer *self)
 
 /** A pass as blocks of the source's stream see it. */
 bp_pass layer_source_pass(const layer *self, const bp_pass *pass);
-bp_rng_key layer_mask_key(const layer *self, const bp_pass *pass, int which);
+bp_rng_key layer_dropout_key(const layer *self, const bp_pass *pass, int which);
 bp_attention_shape layer_attention_shape(const layer *self, const bp_pass *pass, bool cross,
                                          const bp_rng_key *key);
 void *layer_alloc_attention(const layer *self, bp_arena *arena, const bp_pass *pass, bool cross);

@@ -202,7 +202,7 @@ static void forward_part(const embedding *self, const bp_embedding_part *part, b
     if (part->segments)
         add_segments(part, pass, own, hidden);
     if (drops(self, part, pass)) {
-        bp_rng_key key = bp_mask_key(nn, pass, part->mask);
+        bp_rng_key key = bp_dropout_key(nn, pass, part->dropout_stream);
         bp_add_dropout(hidden, NULL, hidden, own.count * C, nn->dropout, &key,
                        bp_nn_first_row(nn, pass) * C);
     }
@@ -247,7 +247,7 @@ static void backward_part(const embedding *self, const bp_embedding_part *part, 
     float *all = alloc_all(self, pass->scratch, pass, dhidden);
 
     if (drops(self, part, pass)) {
-        bp_rng_key key = bp_mask_key(nn, pass, part->mask);
+        bp_rng_key key = bp_dropout_key(nn, pass, part->dropout_stream);
         bp_dropout_backward(dhidden, dhidden, own.count * C, nn->dropout, &key,
                             bp_nn_first_row(nn, pass) * C);
     }

@@ -258,7 +258,7 @@ void bp_watchdog_own(const bp_mesh *mesh, const bp_watchdog_spec *spec)
     char host[WIRE_HOST_BYTES];
 
     if (current)
-        atomic_store(&current->peers, mesh->computes ? mesh->pipeline_at : -1);
+        atomic_store(&current->peers, mesh->computes ? mesh->pipeline_rank : -1);
     if (depth++ > 0)
         return;
     bp_host_name(host, sizeof host);

@@ -187,7 +187,7 @@ static void compare_axis(bp_corruption *out, const bp_mesh *mesh, const bp_netwo
 void bp_corruption_compare(bp_corruption *out, const bp_mesh *mesh, const bp_network *network)
 {
     compare_axis(out, mesh, network, of_all, mesh->data);
-    if (mesh->experts > 1)
+    if (mesh->expert_ranks > 1)
         compare_axis(out, mesh, network, of_holders, mesh->holders);
     compare_axis(out, mesh, network, replicated, mesh->tensor);
     compare_axis(out, mesh, network, tied, mesh->pipeline);

@@ -36,7 +36,7 @@ static bool allocate_carried(bp_engine *engine)
     for (int k = 0; k < network->carry_count; k++) {
         bp_carry *carry = &network->carries[k];
 
-        carry->first_slot = engine->slots * engine->mesh->data_at;
+        carry->first_slot = engine->slots * engine->mesh->data_rank;
         carry->rows[0] = engine->carried + at;
         carry->rows[1] = engine->carried + floats + at;
         carry->kept = engine->carried + 2 * floats + at / engine->slots * each;
@@ -50,7 +50,7 @@ static bp_err allocate(bp_engine *engine)
     const bp_mesh *mesh = engine->mesh;
     int terms = bp_model_objective(&engine->shape)->terms + LOSS_ROWS;
 
-    engine->slots = engine->spec.batch / mesh->datas;
+    engine->slots = engine->spec.batch / mesh->data_ranks;
     engine->values = bp_try_alloc("parameters", engine->network->floats, sizeof(float));
     if (engine->spec.dropconnect > 0)
         engine->dropped = bp_try_alloc("parameters", engine->network->floats, sizeof(float));
@@ -80,27 +80,27 @@ static bp_err build(bp_engine *engine)
 {
     const bp_mesh *mesh = engine->mesh;
     bp_nn nn = {.tensor = mesh->tensor,
-                .tensor_at = mesh->tensor_at,
-                .tensors = mesh->tensors,
+                .tensor_rank = mesh->tensor_rank,
+                .tensor_ranks = mesh->tensor_ranks,
                 .expert = mesh->expert,
-                .expert_at = mesh->expert_at,
-                .experts = mesh->experts,
-                .sequence_parallel =
-                    bp_engine_is_sequence_parallel(&engine->spec, &engine->shape, mesh->tensors),
+                .expert_rank = mesh->expert_rank,
+                .expert_ranks = mesh->expert_ranks,
+                .sequence_parallel = bp_engine_is_sequence_parallel(&engine->spec, &engine->shape,
+                                                                    mesh->tensor_ranks),
                 .distills = engine->spec.distills,
                 .seed = engine->spec.seed,
                 .dropout = engine->spec.dropout,
                 .label_smoothing = engine->spec.label_smoothing,
                 .softmax_samples = engine->spec.softmax_samples};
-    bp_stage_spec stage = bp_stage_spec_for(&engine->spec, &engine->shape, mesh->datas,
-                                            mesh->pipeline_at, mesh->pipelines);
+    bp_stage_spec stage = bp_stage_spec_for(&engine->spec, &engine->shape, mesh->data_ranks,
+                                            mesh->pipeline_rank, mesh->pipeline_ranks);
     bp_err err = bp_gemm_new(&engine->gemm, engine->spec.precision);
 
     nn.gemm = engine->gemm;
     if (err == BP_OK)
-        err = bp_model_network_new_chunks(&engine->network, &nn, &engine->shape, mesh->pipeline_at,
-                                          mesh->pipelines,
-                                          bp_engine_chunks(&engine->spec, mesh->pipelines));
+        err = bp_model_network_new_chunks(&engine->network, &nn, &engine->shape,
+                                          mesh->pipeline_rank, mesh->pipeline_ranks,
+                                          bp_engine_chunks(&engine->spec, mesh->pipeline_ranks));
     if (err != BP_OK)
         return err;
     bp_network_lay_out(engine->network, BP_NORM_BLOCK);
@@ -308,7 +308,7 @@ void bp_engine_teach(bp_engine *engine, const struct bp_teacher *teacher)
 void bp_engine_slots(const bp_engine *engine, int64_t *first, int64_t *count)
 {
     *count = engine->slots;
-    *first = engine->slots * engine->mesh->data_at;
+    *first = engine->slots * engine->mesh->data_rank;
 }
 
 /* Targets of each term that are scored in the global batch: exact, and known before backward. */
@@ -345,7 +345,7 @@ static int64_t count_places(const bp_engine *engine, const bp_batch *batch)
 static double mean_of(bp_engine *engine, int row, int64_t count)
 {
     const bp_mesh *mesh = engine->mesh;
-    int64_t each = engine->stage->spec.micro_batches, all = each * mesh->datas;
+    int64_t each = engine->stage->spec.micro_batches, all = each * mesh->data_ranks;
     double *sums = engine->losses + row * all;
 
     BP_MPI_WAIT("all_gather", MPI_Allgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, sums,
@@ -456,8 +456,8 @@ static void bound_weights(bp_engine *engine)
 /* This data rank's micro-batches in row `row` of the losses. */
 static double *own_losses(const bp_engine *engine, int row)
 {
-    return engine->losses +
-           (row * engine->mesh->datas + engine->mesh->data_at) * engine->stage->spec.micro_batches;
+    return engine->losses + (row * engine->mesh->data_ranks + engine->mesh->data_rank) *
+                                engine->stage->spec.micro_batches;
 }
 
 /* Gradients of the batch, of which sums over data ranks begin, and the loss. */
@@ -469,7 +469,7 @@ static void accumulate(bp_engine *engine, const bp_batch *batch, const int64_t s
     int64_t each = engine->stage->spec.micro_batches, places = 0;
     bp_stage_step work = {.batch = batch,
                           .step = engine->step,
-                          .first_slot = engine->slots * mesh->data_at,
+                          .first_slot = engine->slots * mesh->data_rank,
                           .needs = make_ready,
                           .is_whole = start_sum,
                           .context = engine};
@@ -493,8 +493,8 @@ static void accumulate(bp_engine *engine, const bp_batch *batch, const int64_t s
                (size_t)engine_load_count(engine) * sizeof *engine->expert_loads);
         work.expert_loads = engine->expert_loads;
     }
-    bp_stage_accumulate(engine->stage, &work, engine->losses + mesh->data_at * each,
-                        each * mesh->datas);
+    bp_stage_accumulate(engine->stage, &work, engine->losses + mesh->data_rank * each,
+                        each * mesh->data_ranks);
     engine_measure_experts(engine, result);
     mean_loss(engine, scored, places, result);
 }

@@ -67,7 +67,7 @@ bp_slice *bp_engine_slices_to_save(bp_engine *engine, int64_t *count)
                               shard, slices, count, capacity);
     }
     moment_slices(engine, true, slices, count, capacity);
-    if (engine->mesh->tensor_at == 0) /* tensor ranks carry the same */
+    if (engine->mesh->tensor_rank == 0) /* tensor ranks carry the same */
         carry_slices(engine, (int)(engine->step & 1), slices, count);
     bp_spectral_slices(engine->spectral, true, slices, count, capacity);
     return slices;

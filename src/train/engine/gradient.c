@@ -22,7 +22,7 @@ int64_t bp_gradient_scratch(const bp_mesh *mesh, const bp_network *network)
         int64_t reduce = bp_reduce_scatter_scratch(blocks, holders) * BP_NORM_BLOCK;
         int64_t shard = bp_shard_count(blocks, 0, holders) * BP_NORM_BLOCK;
         /* two lists of float64, of experts those of all ranks */
-        int64_t sums = 2 * 2 * (blocks * (mesh->datas / holders) + 1);
+        int64_t sums = 2 * 2 * (blocks * (mesh->data_ranks / holders) + 1);
 
         most = reduce > most ? reduce : most;
         most = shard > most ? shard : most;
@@ -35,7 +35,7 @@ int64_t bp_gradient_scratch(const bp_mesh *mesh, const bp_network *network)
  * bits on both. */
 static void sum_tied(const bp_mesh *mesh, float *shard, int64_t n, float *scratch)
 {
-    int partner = mesh->pipeline_at == 0 ? mesh->pipelines - 1 : 0;
+    int partner = mesh->pipeline_rank == 0 ? mesh->pipeline_ranks - 1 : 0;
     int64_t bytes = n * (int64_t)sizeof(float);
     bp_transfer receive = {0}, send = {0};
 
@@ -137,10 +137,10 @@ void bp_gradient_finish(bp_reduction *reduction)
  * those of the first rank of mesh->expert come first. */
 static void find_blocks(const bp_mesh *mesh, const bp_group *group, int *count, int *first)
 {
-    int holders = bp_optimizer_holders(mesh, group), parts = mesh->datas / holders;
+    int holders = bp_optimizer_holders(mesh, group), parts = mesh->data_ranks / holders;
     int64_t blocks = group->padded / BP_NORM_BLOCK;
 
-    for (int rank = 0; rank < mesh->datas; rank++) {
+    for (int rank = 0; rank < mesh->data_ranks; rank++) {
         count[rank] = bp_mpi_count(bp_shard_count(blocks, rank / parts, holders));
         first[rank] =
             bp_mpi_count(bp_shard_first(blocks, rank / parts, holders) + rank % parts * blocks);
@@ -152,14 +152,15 @@ static double group_square_sum(const bp_mesh *mesh, const bp_group *group, const
                                double *sums, int *places)
 {
     int64_t first, count,
-        blocks = group->padded / BP_NORM_BLOCK * (mesh->datas / bp_optimizer_holders(mesh, group));
+        blocks =
+            group->padded / BP_NORM_BLOCK * (mesh->data_ranks / bp_optimizer_holders(mesh, group));
     double *all = sums + blocks + 1, total = 0;
 
     bp_optimizer_shard(mesh, group, &first, &count);
-    find_blocks(mesh, group, places, places + mesh->datas);
+    find_blocks(mesh, group, places, places + mesh->data_ranks);
     bp_square_sums(sums, gradients + group->place + first, count);
-    BP_MPI_WAIT("all_gather", MPI_Allgatherv(sums, places[mesh->data_at], MPI_DOUBLE, all, places,
-                                             places + mesh->datas, MPI_DOUBLE, mesh->data));
+    BP_MPI_WAIT("all_gather", MPI_Allgatherv(sums, places[mesh->data_rank], MPI_DOUBLE, all, places,
+                                             places + mesh->data_ranks, MPI_DOUBLE, mesh->data));
     for (int64_t b = 0; b < blocks; b++)
         total += all[b];
     return total;
@@ -168,7 +169,7 @@ static double group_square_sum(const bp_mesh *mesh, const bp_group *group, const
 double bp_gradient_norm(const bp_mesh *mesh, const bp_network *network, const float *gradients,
                         float *scratch)
 {
-    int *places = bp_alloc("gradient", 2 * (int64_t)mesh->datas, sizeof *places);
+    int *places = bp_alloc("gradient", 2 * (int64_t)mesh->data_ranks, sizeof *places);
     double total = 0;
 
     for (int g = 0; g < network->group_count; g++)

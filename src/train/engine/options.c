@@ -282,35 +282,36 @@ static bool needs_all_rows(const bp_model_shape *shape)
 
 /* For micro-batches of the context's places, and of shortened ones, whose places grow in steps. */
 static bool rows_divide(const bp_engine_spec *spec, int64_t micro_batch, int64_t context,
-                        int tensors)
+                        int tensor_ranks)
 {
-    return bp_rows_divide(micro_batch * context, tensors) &&
-           (!spec->shortens || bp_rows_divide(micro_batch * bp_batch_fit_step(context), tensors));
+    return bp_rows_divide(micro_batch * context, tensor_ranks) &&
+           (!spec->shortens ||
+            bp_rows_divide(micro_batch * bp_batch_fit_step(context), tensor_ranks));
 }
 
 bool bp_engine_is_sequence_parallel(const bp_engine_spec *spec, const bp_model_shape *shape,
-                                    int tensors)
+                                    int tensor_ranks)
 {
     return spec->sequence_parallel != BP_SEQUENCE_PARALLEL_NO && !needs_all_rows(shape) &&
            !bp_optimizer_row_of(spec->optimizer.kind)->squares &&
-           rows_divide(spec, spec->micro_batch, shape->context, tensors);
+           rows_divide(spec, spec->micro_batch, shape->context, tensor_ranks);
 }
 
 /* Whose rows tensor ranks divide. */
-static int64_t least_micro_batch(const bp_engine_spec *spec, int64_t context, int tensors)
+static int64_t least_micro_batch(const bp_engine_spec *spec, int64_t context, int tensor_ranks)
 {
     int64_t batch = 1;
 
-    while (!rows_divide(spec, batch, context, tensors))
+    while (!rows_divide(spec, batch, context, tensor_ranks))
         batch++;
     return batch;
 }
 
 static void check_sequence_parallel(const bp_engine_spec *spec, const bp_model_shape *shape,
-                                    int tensors, bp_config *config)
+                                    int tensor_ranks, bp_config *config)
 {
-    if (spec->sequence_parallel != BP_SEQUENCE_PARALLEL_YES || tensors == 1 ||
-        shape->context == 0 || bp_engine_is_sequence_parallel(spec, shape, tensors))
+    if (spec->sequence_parallel != BP_SEQUENCE_PARALLEL_YES || tensor_ranks == 1 ||
+        shape->context == 0 || bp_engine_is_sequence_parallel(spec, shape, tensor_ranks))
         return;
     if (bp_optimizer_row_of(spec->optimizer.kind)->squares) {
         bp_config_fault(config, "mesh.no_sequence_parallel",
@@ -326,15 +327,15 @@ static void check_sequence_parallel(const bp_engine_spec *spec, const bp_model_s
                         shape->family->name);
         return;
     }
-    bool whole = bp_rows_divide(spec->micro_batch * shape->context, tensors);
+    bool whole = bp_rows_divide(spec->micro_batch * shape->context, tensor_ranks);
     bp_config_fault(config, "mesh.no_sequence_parallel",
                     "mesh.sequence_parallel = yes needs mesh.micro_batch x %s to be a multiple of "
                     "mesh.tensor = %d, but %lld x %lld is not: at mesh.sequence_parallel; use "
                     "auto, or mesh.micro_batch=%lld",
-                    whole ? "the places by which corpus.bucket shortens" : "model.context", tensors,
-                    (long long)spec->micro_batch,
+                    whole ? "the places by which corpus.bucket shortens" : "model.context",
+                    tensor_ranks, (long long)spec->micro_batch,
                     (long long)(whole ? bp_batch_fit_step(shape->context) : shape->context),
-                    (long long)least_micro_batch(spec, shape->context, tensors));
+                    (long long)least_micro_batch(spec, shape->context, tensor_ranks));
 }
 
 static void check_layer_decay(const bp_engine_spec *spec, const bp_model_shape *shape,
@@ -451,8 +452,8 @@ void bp_engine_check_experts(const bp_engine_spec *spec, const bp_model_shape *s
 void bp_engine_spec_check(const bp_engine_spec *spec, const bp_model_shape *shape,
                           const bp_mesh_shape *mesh, bp_config *config)
 {
-    int datas = mesh->data > 0 ? mesh->data : 1;
-    int64_t unit = datas * spec->micro_batch;
+    int data_ranks = mesh->data > 0 ? mesh->data : 1;
+    int64_t unit = data_ranks * spec->micro_batch;
     char fits[96];
 
     check_smoothing(spec, shape, config);
@@ -477,8 +478,8 @@ void bp_engine_spec_check(const bp_engine_spec *spec, const bp_model_shape *shap
         bp_config_fault(config, "mesh.batch_not_multiple",
                         "train.batch = %lld is not a multiple of %lld (%d data rank%s x "
                         "mesh.micro_batch = %lld): at train.batch; use %s",
-                        (long long)spec->batch, (long long)unit, datas, datas == 1 ? "" : "s",
-                        (long long)spec->micro_batch, fits);
+                        (long long)spec->batch, (long long)unit, data_ranks,
+                        data_ranks == 1 ? "" : "s", (long long)spec->micro_batch, fits);
 }
 
 typedef struct unused_keys {

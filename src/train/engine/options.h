@@ -107,7 +107,7 @@ int bp_engine_chunks(const bp_engine_spec *spec, int stages);
 
 /** Do this many tensor ranks share out a micro-batch's rows (bp_nn.sequence_parallel)? */
 bool bp_engine_is_sequence_parallel(const bp_engine_spec *spec, const bp_model_shape *shape,
-                                    int tensors);
+                                    int tensor_ranks);
 
 /** batch is a multiple of data x micro_batch; if interleaved, there are blocks for all chunks
  * (where shape->layers is known), and micro-batches for all stages; rows can be shared out if they

@@ -15,13 +15,13 @@ size_t bp_plan_total(const bp_plan *plan)
            plan->parts;
 }
 
-bp_stage_spec bp_stage_spec_for(const bp_engine_spec *spec, const bp_model_shape *shape, int datas,
-                                int stage, int stages)
+bp_stage_spec bp_stage_spec_for(const bp_engine_spec *spec, const bp_model_shape *shape,
+                                int data_ranks, int stage, int stages)
 {
     bp_example_maker maker = bp_model_objective(shape)->maker(shape, shape->context, NULL);
 
     return (bp_stage_spec){.most = bp_extent_of(&maker.form, spec->micro_batch),
-                           .micro_batches = spec->batch / datas / spec->micro_batch,
+                           .micro_batches = spec->batch / data_ranks / spec->micro_batch,
                            .stage = stage,
                            .stages = stages,
                            .schedule = spec->schedule,
@@ -48,7 +48,7 @@ bp_err bp_engine_check_squares(const bp_network *network, const bp_engine_spec *
         const bp_group *group = &network->groups[g];
 
         if (!group->frozen && group->count > 0 &&
-            (group->tied || group->common > 0 || (group->partial && network->nn.tensors > 1)))
+            (group->tied || group->common > 0 || (group->partial && network->nn.tensor_ranks > 1)))
             return BP_FAIL(BP_ERR_CONFIG, "optimizer.no_squares",
                            "optimizer.kind = %s squares gradients of micro-batches, but of %s "
                            "several ranks have parts: at optimizer.kind; use %s",
@@ -66,12 +66,12 @@ static void fill(bp_plan *plan, const bp_mesh *mesh, const bp_engine_spec *spec,
                  const bp_model_shape *shape, const bp_network *network)
 {
     bp_stage_spec stage =
-        bp_stage_spec_for(spec, shape, mesh->datas, mesh->pipeline_at, mesh->pipelines);
+        bp_stage_spec_for(spec, shape, mesh->data_ranks, mesh->pipeline_rank, mesh->pipeline_ranks);
     bp_stage_bytes bytes = bp_stage_plan(&stage, network);
     bp_extent most = bp_stage_most(&stage, network);
     bp_product_bytes products = bp_network_product_bytes(network, &most);
     int moments = bp_optimizer_moments(&spec->optimizer);
-    int64_t slots = spec->batch / mesh->datas;
+    int64_t slots = spec->batch / mesh->data_ranks;
     int64_t carried = bp_engine_carried_floats(network, shape, slots);
     int64_t kept = bp_engine_carried_floats(network, shape, spec->micro_batch);
     /* and weights and moments of this rank's shards */
@@ -105,16 +105,16 @@ bp_err bp_engine_plan(bp_plan *plan, const bp_mesh_shape *mesh_shape, const bp_e
                       const bp_model_shape *shape, int stage)
 {
     bp_mesh mesh = {.tensor = MPI_COMM_NULL,
-                    .pipelines = mesh_shape->pipeline,
-                    .datas = mesh_shape->data,
-                    .tensors = mesh_shape->tensor,
-                    .experts = bp_mesh_shape_experts(mesh_shape),
-                    .pipeline_at = stage};
+                    .pipeline_ranks = mesh_shape->pipeline,
+                    .data_ranks = mesh_shape->data,
+                    .tensor_ranks = mesh_shape->tensor,
+                    .expert_ranks = bp_mesh_shape_experts(mesh_shape),
+                    .pipeline_rank = stage};
     bp_nn nn = {.tensor = MPI_COMM_NULL,
                 .expert = MPI_COMM_NULL,
-                .experts = mesh.experts,
-                .tensors = mesh.tensors,
-                .sequence_parallel = bp_engine_is_sequence_parallel(spec, shape, mesh.tensors),
+                .expert_ranks = mesh.expert_ranks,
+                .tensor_ranks = mesh.tensor_ranks,
+                .sequence_parallel = bp_engine_is_sequence_parallel(spec, shape, mesh.tensor_ranks),
                 .distills = spec->distills,
                 .dropout = spec->dropout,
                 .label_smoothing = spec->label_smoothing,
@@ -123,8 +123,8 @@ bp_err bp_engine_plan(bp_plan *plan, const bp_mesh_shape *mesh_shape, const bp_e
     bp_err err = bp_gemm_new(&nn.gemm, spec->precision);
 
     if (err == BP_OK)
-        err = bp_model_network_new_chunks(&network, &nn, shape, stage, mesh.pipelines,
-                                          bp_engine_chunks(spec, mesh.pipelines));
+        err = bp_model_network_new_chunks(&network, &nn, shape, stage, mesh.pipeline_ranks,
+                                          bp_engine_chunks(spec, mesh.pipeline_ranks));
     if (err == BP_OK)
         err = bp_engine_check_squares(network, spec);
     if (err == BP_OK) {

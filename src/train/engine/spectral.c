@@ -250,7 +250,7 @@ int64_t bp_spectral_count(const bp_spectral *self)
 void bp_spectral_slices(const bp_spectral *self, bool to_save, bp_slice *slices, int64_t *used,
                         int64_t capacity)
 {
-    bool saves = self && self->mesh->data_at == 0 && self->mesh->tensor_at == 0;
+    bool saves = self && self->mesh->data_rank == 0 && self->mesh->tensor_rank == 0;
 
     for (int64_t k = 0; k < bp_spectral_count(self) && (saves || !to_save); k++) {
         const bounded *matrix = &self->matrices[k];

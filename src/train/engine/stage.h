@@ -54,8 +54,8 @@ typedef struct bp_stage {
 } bp_stage;
 
 /** What stage `stage` does in a training with these settings on this many data ranks. */
-bp_stage_spec bp_stage_spec_for(const bp_engine_spec *spec, const bp_model_shape *shape, int datas,
-                                int stage, int stages);
+bp_stage_spec bp_stage_spec_for(const bp_engine_spec *spec, const bp_model_shape *shape,
+                                int data_ranks, int stage, int stages);
 /** Floats that the blocks of a stage carry from a step to the next for this many batch slots. */
 int64_t bp_engine_carried_floats(const bp_network *network, const bp_model_shape *shape,
                                  int64_t slots);

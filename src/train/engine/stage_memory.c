@@ -86,25 +86,25 @@ static bool has_table_of_head(const bp_group *group)
 
 /* Floats of a group that each tensor rank has as many of: where ranks have equal shares, or all. As
  * many on any number of data ranks, which padding is not: products over rows in them go by it. */
-static int64_t floats_of_each(const bp_group *group, int tensors)
+static int64_t floats_of_each(const bp_group *group, int tensor_ranks)
 {
     int64_t floats = 0;
 
-    if (tensors == 1 || group->replicated)
+    if (tensor_ranks == 1 || group->replicated)
         return group->floats;
     for (int k = 0; k < group->count; k++) {
         const bp_param *param = &group->params[k];
         int64_t all = param->dims == 1 ? param->shape[0] : param->shape[0] * param->shape[1];
 
-        floats += bp_param_floats(param) * tensors == all ? all / tensors : 0;
+        floats += bp_param_floats(param) * tensor_ranks == all ? all / tensor_ranks : 0;
     }
     return floats;
 }
 
-static stage_lent longer(const stage_lent *run, const bp_group *group, int tensors)
+static stage_lent longer(const stage_lent *run, const bp_group *group, int tensor_ranks)
 {
     return (stage_lent){run->floats > 0 ? run->first : group->place, run->floats + group->padded,
-                        run->lent + floats_of_each(group, tensors)};
+                        run->lent + floats_of_each(group, tensor_ranks)};
 }
 
 stage_lent stage_find_lent(const bp_stage_spec *spec, const bp_network *network)
@@ -124,7 +124,7 @@ stage_lent stage_find_lent(const bp_stage_spec *spec, const bp_network *network)
         if (!is_here || group->block == last || has_table_of_head(group))
             run = (stage_lent){0};
         else
-            run = longer(&run, group, network->nn.tensors);
+            run = longer(&run, group, network->nn.tensor_ranks);
         most = run.lent > most.lent ? run : most;
     }
     if (!has_table || (!spec->tree && spec->micro_batches > 1))

@@ -211,8 +211,8 @@ static bp_err say_start(const ensemble *self)
 
     json_decref(members);
     bp_log("an ensemble of %" PRId64 " members (%s), %d at a time on %d rank%s each", self->members,
-           bp_ensemble_keys_of(self->config)->kind, self->shape.members, self->mesh->tensors,
-           self->mesh->tensors == 1 ? "" : "s");
+           bp_ensemble_keys_of(self->config)->kind, self->shape.members, self->mesh->tensor_ranks,
+           self->mesh->tensor_ranks == 1 ? "" : "s");
     rate.steps = self->steps;
     bp_trainer_say_stretch(&rate, step > 0 ? step : 0, bp_run_steps_before(self->run));
     return err;

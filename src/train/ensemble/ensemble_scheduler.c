@@ -240,7 +240,7 @@ static void pass_stop_on(ensemble_scheduler *scheduler)
     if (scheduler->stop_ordered || !bp_signals_stop_asked())
         return;
     scheduler->stop_ordered = true;
-    for (int lead = mesh->dedicated; lead < mesh->size; lead += mesh->tensors)
+    for (int lead = mesh->dedicated; lead < mesh->size; lead += mesh->tensor_ranks)
         if (lead != 0)
             bp_mailbox_send(bp_work_queue_mailbox(scheduler->queue), lead, COMMAND_STOP, NULL, 0);
 }

@@ -138,7 +138,7 @@ static bp_err open_loader(trainer *self, int64_t slots)
 
 bp_err trainer_open_examples(trainer *self)
 {
-    int64_t slots = bp_trainer_slots(self, &self->spec, self->mesh->datas);
+    int64_t slots = bp_trainer_slots(self, &self->spec, self->mesh->data_ranks);
     size_t bytes = bp_batch_bytes(&self->examples.maker.form, slots);
     bp_err err;
 
@@ -158,7 +158,7 @@ void trainer_warn_of_few(const trainer *self)
 {
     const bp_loader *loader = self->data.loader;
 
-    if (!loader || !bp_loader_repeat(loader) || self->mesh->data_at > 0)
+    if (!loader || !bp_loader_repeat(loader) || self->mesh->data_rank > 0)
         return;
     if (bp_stream_weights(self->data.stream))
         BP_WARN("corpus.few_windows",

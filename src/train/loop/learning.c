@@ -8,9 +8,9 @@
 
 #include <math.h>
 
-int64_t bp_trainer_slots(const trainer *self, const bp_engine_spec *spec, int datas)
+int64_t bp_trainer_slots(const trainer *self, const bp_engine_spec *spec, int data_ranks)
 {
-    return trainer_learner(self) ? spec->batch : spec->batch / datas;
+    return trainer_learner(self) ? spec->batch : spec->batch / data_ranks;
 }
 
 static bp_err read_stream(void *context, int64_t first, int64_t count, int32_t *tokens)

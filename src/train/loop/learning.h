@@ -19,6 +19,6 @@ bp_err trainer_learn(trainer *self, const bp_batch *batch, bp_step_result *resul
  * update. Collective over compute. Errors: BP_ERR_SOFTWARE: the same on all ranks. */
 bp_err trainer_learner_check(trainer *self);
 /** Slots of the batch that one of `datas` data ranks reads: a learner's rank reads all. Local. */
-int64_t bp_trainer_slots(const trainer *self, const bp_engine_spec *spec, int datas);
+int64_t bp_trainer_slots(const trainer *self, const bp_engine_spec *spec, int data_ranks);
 
 #endif

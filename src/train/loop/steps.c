@@ -96,7 +96,7 @@ static bp_err end_written(trainer *self, int64_t status)
 static void share_examples(trainer *self, const void *examples, bp_batch *batch)
 {
     training_examples *own = &self->examples;
-    int64_t slots = bp_trainer_slots(self, &self->spec, self->mesh->datas);
+    int64_t slots = bp_trainer_slots(self, &self->spec, self->mesh->data_ranks);
 
     bp_bcast_bytes((void *)examples, (int64_t)bp_batch_bytes(&own->maker.form, slots), 0,
                    self->mesh->model); /* the lead's are only read */

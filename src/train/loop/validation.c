@@ -130,13 +130,13 @@ typedef struct validating {
 /* Data ranks that run pieces side by side. A learner's ranks run all pieces together. */
 static int64_t ranks_of(const trainer *self)
 {
-    return self->learner ? 1 : self->mesh->datas;
+    return self->learner ? 1 : self->mesh->data_ranks;
 }
 
 /* Ranks whose experts are apart pass through layers together. */
 static bool goes_together(const trainer *self)
 {
-    return self->learner || self->mesh->experts > 1;
+    return self->learner || self->mesh->expert_ranks > 1;
 }
 
 /* The lead reads and sends its group, a failed read too; no stage waits for a later one. */
@@ -200,12 +200,12 @@ static valid_piece piece_at(const trainer *self, const validating *v, int64_t k,
     if (k < v->pieces)
         p = valid_piece_at(self, &v->all, k);
     *counts = p.windows > 0;
-    return *counts || self->mesh->experts == 1 ? p : valid_piece_at(self, &v->all, 0);
+    return *counts || self->mesh->expert_ranks == 1 ? p : valid_piece_at(self, &v->all, 0);
 }
 
 static bp_err run_pieces(trainer *self, validating *v)
 {
-    int64_t ranks = ranks_of(self), own = self->learner ? 0 : self->mesh->data_at,
+    int64_t ranks = ranks_of(self), own = self->learner ? 0 : self->mesh->data_rank,
             turns = (v->all.groups + ranks - 1) / ranks * v->all.rounds;
 
     for (int64_t turn = 0; turn < turns; turn++) {

@@ -32,7 +32,7 @@ static void sum_over_tensor(bp_optimizer *optimizer, void *context, const bp_gro
     double *sums = optimizer->totals + at->total + SUMS;
 
     bp_totals_over_tensor(optimizer, context, group, param, at);
-    if (mesh->tensors == 1 || group->replicated || param->dims == 1)
+    if (mesh->tensor_ranks == 1 || group->replicated || param->dims == 1)
         return;
     if (bp_totals_by_columns(group, param))
         bp_all_sum_double(sums, bp_totals_rows(param), mesh->tensor);
@@ -89,7 +89,8 @@ static void move_factors(bp_optimizer *optimizer, void *context, const bp_group 
     totals[ALL_ROWS] = totals[BP_TOTAL_STEPS] = 0;
     for (int64_t k = 0; k < bp_totals_rows(param); k++)
         totals[ALL_ROWS] += (double)factors[k];
-    if (optimizer->mesh->tensors > 1 && !group->replicated && !bp_totals_by_columns(group, param))
+    if (optimizer->mesh->tensor_ranks > 1 && !group->replicated &&
+        !bp_totals_by_columns(group, param))
         bp_all_sum_double(&totals[ALL_ROWS], 1, optimizer->mesh->tensor);
 }
 
@@ -117,7 +118,7 @@ static void sum_steps_over_tensor(bp_optimizer *optimizer, void *context, const 
                                   const bp_param *param, const bp_totals_place *at)
 {
     (void)context, (void)param;
-    if (optimizer->mesh->tensors > 1 && !group->replicated)
+    if (optimizer->mesh->tensor_ranks > 1 && !group->replicated)
         bp_all_sum_double(optimizer->totals + at->total + BP_TOTAL_STEPS, 1,
                           optimizer->mesh->tensor);
 }
@@ -170,11 +171,11 @@ static void list_slices(const bp_optimizer *optimizer, int g, bool to_save, bp_s
     const bp_group *group = &optimizer->network->groups[g];
     const bp_mesh *mesh = optimizer->mesh;
 
-    if (to_save && (!group->published || mesh->data_at > 0))
+    if (to_save && (!group->published || mesh->data_rank > 0))
         return;
     for (int k = 0; k < group->count; k++) {
         const bp_param *param = &group->params[k];
-        bool first = !to_save || group->replicated || mesh->tensor_at == 0,
+        bool first = !to_save || group->replicated || mesh->tensor_rank == 0,
              by_columns = bp_totals_by_columns(group, param);
         float *factors =
             optimizer->factors + bp_totals_find(optimizer->row, optimizer->network, g, k).factor;

@@ -82,7 +82,7 @@ void bp_inject_gradient(float *gradients)
 
 void bp_inject_sum(const bp_optimizer *optimizer, float *gradients)
 {
-    const bp_own_run *run = longest_run(optimizer, optimizer->mesh->tensors > 1);
+    const bp_own_run *run = longest_run(optimizer, optimizer->mesh->tensor_ranks > 1);
 
     if (bp_fault("train.flip_gradient") && run)
         flip(gradients + run->value);

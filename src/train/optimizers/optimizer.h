@@ -109,7 +109,7 @@ void bp_optimizer_clear(bp_optimizer *optimizer);
 /** Data ranks that hold the values of a group: all, or those with the same experts. */
 static inline int bp_optimizer_holders(const bp_mesh *mesh, const bp_group *group)
 {
-    return mesh->datas / (group->sources > 1 ? group->sources : 1);
+    return mesh->data_ranks / (group->sources > 1 ? group->sources : 1);
 }
 /** The shard of group `group` that this data rank updates: floats [*first, *first + *count) of the
  * group. */

@@ -10,7 +10,7 @@
 void bp_optimizer_shard(const bp_mesh *mesh, const bp_group *group, int64_t *first, int64_t *count)
 {
     int holders = bp_optimizer_holders(mesh, group);
-    int at = mesh->data_at / (mesh->datas / holders);
+    int at = mesh->data_rank / (mesh->data_ranks / holders);
     int64_t blocks = group->padded / BP_NORM_BLOCK;
 
     *first = bp_shard_first(blocks, at, holders) * BP_NORM_BLOCK;

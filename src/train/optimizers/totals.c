@@ -112,7 +112,7 @@ static int holder_of(const bp_mesh *mesh, int index)
 {
     int rank = 0;
 
-    while (bp_shard_first(mesh->datas, rank, mesh->datas) != index)
+    while (bp_shard_first(mesh->data_ranks, rank, mesh->data_ranks) != index)
         rank++;
     return rank;
 }
@@ -136,7 +136,7 @@ static void sum_group(const bp_summing *s, int g, bp_totals_add add, int index)
 
         add(s, run, &at);
     }
-    if (index < mesh->datas - 1)
+    if (index < mesh->data_ranks - 1)
         bp_send(totals, bytes, holder_of(mesh, index + 1), TAG_TOTALS, mesh->data);
 }
 
@@ -145,15 +145,15 @@ void bp_totals_over_data(const bp_summing *s, bp_totals_add add)
     bp_optimizer *optimizer = s->optimizer;
     const bp_mesh *mesh = optimizer->mesh;
     bp_totals_place all = whole(optimizer->row, optimizer->network);
-    int index = (int)bp_shard_first(mesh->datas, mesh->data_at, mesh->datas);
+    int index = (int)bp_shard_first(mesh->data_ranks, mesh->data_rank, mesh->data_ranks);
 
     for (int g = 0; g < optimizer->network->group_count; g++)
         if (!optimizer->network->groups[g].frozen && optimizer->network->groups[g].count > 0)
             sum_group(s, g, add, index);
-    if (mesh->datas > 1)
+    if (mesh->data_ranks > 1)
         bp_bcast_bytes(optimizer->totals,
                        (all.total + all.totals) * (int64_t)sizeof *optimizer->totals,
-                       holder_of(mesh, mesh->datas - 1), mesh->data);
+                       holder_of(mesh, mesh->data_ranks - 1), mesh->data);
 }
 
 bool bp_totals_by_columns(const bp_group *group, const bp_param *param)
@@ -180,7 +180,7 @@ void bp_totals_over_tensor(bp_optimizer *optimizer, void *context, const bp_grou
     const bp_mesh *mesh = optimizer->mesh;
 
     (void)context, (void)param;
-    if (mesh->tensors > 1 && !group->replicated)
+    if (mesh->tensor_ranks > 1 && !group->replicated)
         bp_all_sum_double(optimizer->totals + at->total, BP_TOTALS_LEAST, mesh->tensor);
 }
 

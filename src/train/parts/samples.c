@@ -141,11 +141,11 @@ static bp_err check_family(const trainer *self)
                       "a model of kind %s does not continue sequences: at train.sample_every; "
                       "leave it out, or take another model.kind",
                       family->name);
-    if (err == BP_OK && self->mesh->experts > 1)
+    if (err == BP_OK && self->mesh->expert_ranks > 1)
         err = BP_FAIL(BP_ERR_CONFIG, "mesh.expert_samples",
                       "one data rank writes texts, and with mesh.expert = %d it lacks experts: at "
                       "train.sample_every; leave it out, or mesh.expert at 1",
-                      self->mesh->experts);
+                      self->mesh->expert_ranks);
     return err;
 }
 
@@ -226,7 +226,7 @@ static bp_err begin(trainer *self, void *own)
     sampling *samples = own;
     bp_err err = BP_OK;
 
-    if (samples && self->mesh->computes && self->mesh->data_at == 0) {
+    if (samples && self->mesh->computes && self->mesh->data_rank == 0) {
         samples->lm = bp_model_view(self->mesh, bp_engine_network(self->engine), &self->shape);
         err = bp_unit_new(&samples->unit, &(bp_unit_spec){.mesh = self->mesh,
                                                           .lm = samples->lm,

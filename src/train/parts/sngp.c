@@ -115,7 +115,7 @@ typedef struct fit {
 static void see_features(void *context, const float *features, const float *logits, int64_t n)
 {
     const fit *f = context;
-    float *own = f->texts + f->self->mesh->data_at * f->each * (f->D + f->K);
+    float *own = f->texts + f->self->mesh->data_rank * f->each * (f->D + f->K);
 
     for (int64_t b = 0; b < n; b++) {
         float *text = own + b * (f->D + f->K);
@@ -141,7 +141,7 @@ static void add_texts(const fit *f, const float *texts, int64_t n)
 
 #pragma omp parallel for schedule(dynamic)
     for (int64_t at = 0; at < f->classes * f->rows; at++) {
-        int64_t k = f->self->mesh->data_at + at / f->rows * f->self->mesh->datas,
+        int64_t k = f->self->mesh->data_rank + at / f->rows * f->self->mesh->data_ranks,
                 i = f->first + at % f->rows;
         double *row = f->precision + at * D;
 
@@ -198,14 +198,14 @@ static bp_err add_documents(fit *f)
     const bp_mesh *mesh = self->mesh;
     int64_t floats = f->each * (f->D + f->K), pieces = (f->documents + f->each - 1) / f->each;
 
-    for (int64_t first = 0; first < pieces; first += mesh->datas) {
-        int64_t n = texts_of(f, first + mesh->data_at);
+    for (int64_t first = 0; first < pieces; first += mesh->data_ranks) {
+        int64_t n = texts_of(f, first + mesh->data_rank);
         bp_err err;
 
         (void)bp_signals_stop_asked();
         bp_heartbeat_progress();
         err = bp_agree(mesh->compute,
-                       self->data.leads ? read_piece(f, first + mesh->data_at, n) : BP_OK);
+                       self->data.leads ? read_piece(f, first + mesh->data_rank, n) : BP_OK);
         if (err != BP_OK)
             return err;
         run_piece(f, n);
@@ -213,7 +213,7 @@ static bp_err add_documents(fit *f)
             continue;
         BP_MPI_WAIT("all_gather", MPI_Allgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, f->texts,
                                                 bp_mpi_count(floats), MPI_FLOAT, mesh->data));
-        for (int d = 0; d < mesh->datas; d++)
+        for (int d = 0; d < mesh->data_ranks; d++)
             add_texts(f, f->texts + d * floats, texts_of(f, first + d));
     }
     return BP_OK;
@@ -251,8 +251,8 @@ static bp_err invert(const fit *f, bp_grid *grid, const bp_placement *placement,
         if (err == BP_OK)
             err = share_factor(f, matrix, values);
         if (err == BP_OK && f->block)
-            memcpy(bp_random_features_factor(f->block, mesh->data_at + c * mesh->datas), values,
-                   (size_t)(f->D * f->D) * sizeof *values);
+            memcpy(bp_random_features_factor(f->block, mesh->data_rank + c * mesh->data_ranks),
+                   values, (size_t)(f->D * f->D) * sizeof *values);
         bp_heartbeat_progress();
     }
     bp_distributed_free(&matrix);
@@ -277,8 +277,8 @@ static bp_err find_factors(const fit *f)
     if (err == BP_OK)
         err = bp_grid_new(&grid, mesh->model);
     if (err == BP_OK)
-        err =
-            bp_placement_new(&placement, grid, f->block ? mesh->tensor_at : -1, f->block ? 0 : -1);
+        err = bp_placement_new(&placement, grid, f->block ? mesh->tensor_rank : -1,
+                               f->block ? 0 : -1);
     if (err == BP_OK)
         err = invert(f, grid, placement, values);
     bp_placement_free(&placement);
@@ -287,7 +287,7 @@ static bp_err find_factors(const fit *f)
     err = bp_agree(mesh->compute, err);
     for (int64_t k = 0; k < f->K && f->block && err == BP_OK; k++)
         bp_bcast_bytes(bp_random_features_factor(f->block, k), f->D * f->D * (int64_t)sizeof(float),
-                       (int)(k % mesh->datas), mesh->data);
+                       (int)(k % mesh->data_ranks), mesh->data);
     return err;
 }
 
@@ -325,14 +325,14 @@ static bp_err open_documents(fit *f)
 static bp_err open_precision(fit *f)
 {
     const bp_mesh *mesh = f->self->mesh;
-    int64_t part = (f->D + mesh->tensors - 1) / mesh->tensors;
+    int64_t part = (f->D + mesh->tensor_ranks - 1) / mesh->tensor_ranks;
 
-    f->classes = (f->K - mesh->data_at + mesh->datas - 1) / mesh->datas;
+    f->classes = (f->K - mesh->data_rank + mesh->data_ranks - 1) / mesh->data_ranks;
     if (!f->block)
         return BP_OK;
-    f->first = mesh->tensor_at * part < f->D ? mesh->tensor_at * part : f->D;
+    f->first = mesh->tensor_rank * part < f->D ? mesh->tensor_rank * part : f->D;
     f->rows = f->D - f->first < part ? f->D - f->first : part;
-    f->texts = bp_try_alloc("sngp", mesh->datas * f->each * (f->D + f->K), sizeof *f->texts);
+    f->texts = bp_try_alloc("sngp", mesh->data_ranks * f->each * (f->D + f->K), sizeof *f->texts);
     f->precision = bp_try_alloc("sngp", f->classes * f->rows * f->D + 1, sizeof *f->precision);
     if (!f->texts || !f->precision)
         return BP_FAIL(BP_ERR_SYSTEM, "memory.short",

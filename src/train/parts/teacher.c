@@ -342,8 +342,8 @@ static bp_err check_opened(const trainer *self, const teacher *own, const bp_mod
 
 static bp_err open_member(trainer *self, teacher *own, int k, const char *path)
 {
-    int64_t slots = bp_trainer_slots(self, &self->spec, self->mesh->datas);
-    bool keeps = self->spec.distills && self->mesh->pipeline_at == self->mesh->pipelines - 1;
+    int64_t slots = bp_trainer_slots(self, &self->spec, self->mesh->data_ranks);
+    bool keeps = self->spec.distills && self->mesh->pipeline_rank == self->mesh->pipeline_ranks - 1;
     bp_err err = bp_model_open(&own->members[k], self->mesh, self->config, path);
 
     if (err == BP_OK)
@@ -369,7 +369,8 @@ static bool gives_lengths(const trainer *self)
 
 static bp_err open_marked(const trainer *self, teacher *own)
 {
-    int64_t places = bp_trainer_slots(self, &self->spec, self->mesh->datas) * self->shape.context;
+    int64_t places =
+        bp_trainer_slots(self, &self->spec, self->mesh->data_ranks) * self->shape.context;
 
     own->inputs = bp_try_alloc("train.teacher", places, sizeof *own->inputs);
     own->targets = bp_try_alloc("train.teacher", places, sizeof *own->targets);

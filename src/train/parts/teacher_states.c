@@ -180,7 +180,7 @@ bp_err teacher_states_open(teacher_states **out, const teacher_layers *taught, c
     states->taught = taught;
     states->T = self->shape.context;
     for (int k = 0; k < taught->count && err == BP_OK; k++) {
-        if (!is_here(taught, k, self->mesh->pipeline_at))
+        if (!is_here(taught, k, self->mesh->pipeline_rank))
             continue;
         states->states[k] = bp_try_alloc("train.teacher", floats_of(taught, self), sizeof(float));
         if (!states->states[k])
@@ -207,9 +207,9 @@ void teacher_states_send(teacher_states *states)
 
         if (taught->from[k] == taught->to[k])
             continue;
-        if (taught->from[k] == mesh->pipeline_at)
+        if (taught->from[k] == mesh->pipeline_rank)
             bp_send(states->states[k], bytes, taught->to[k], TAG_STATES, mesh->pipeline);
-        else if (taught->to[k] == mesh->pipeline_at)
+        else if (taught->to[k] == mesh->pipeline_rank)
             bp_recv(states->states[k], bytes, taught->from[k], TAG_STATES, mesh->pipeline);
     }
 }

@@ -189,9 +189,9 @@ static void describe(const trainer *self, const tracing *own, rank_trace *mine)
     memset(mine, 0, sizeof *mine);
     bp_host_name(mine->host, sizeof mine->host);
     mine->computes = mesh->computes;
-    mine->pipeline_at = mesh->pipeline_at;
-    mine->data_at = mesh->data_at;
-    mine->tensor_at = mesh->tensor_at;
+    mine->pipeline_at = mesh->pipeline_rank;
+    mine->data_at = mesh->data_rank;
+    mine->tensor_at = mesh->tensor_rank;
     mine->clock_offset = own->clock_offset;
     mine->peak_flops = own->peak_flops;
     mine->bandwidth = own->bandwidth;

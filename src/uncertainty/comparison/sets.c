@@ -88,9 +88,9 @@ static void gather(set_work *work)
     int64_t total = 0, first = 0;
     double *all;
 
-    for (int r = 0; r < work->mesh->datas; r++) {
-        first = r == work->mesh->data_at ? total : first;
-        total += bp_all_max_int(r == work->mesh->data_at ? work->count : 0, comm);
+    for (int r = 0; r < work->mesh->data_ranks; r++) {
+        first = r == work->mesh->data_rank ? total : first;
+        total += bp_all_max_int(r == work->mesh->data_rank ? work->count : 0, comm);
     }
     all = bp_alloc("comparison.sets", total * FACTS, sizeof *all);
     if (work->count > 0)

@@ -302,7 +302,7 @@ static bp_err poll_stop(void *context)
     const sums *self = context;
     const bp_mesh *mesh = self->fit->mesh;
     const bp_fit_listener *listener = self->fit->listener;
-    double share = (double)self->seen * mesh->datas / (double)self->expected;
+    double share = (double)self->seen * mesh->data_ranks / (double)self->expected;
     bp_fit_progress progress = {1, 1, "states of the documents", share < 1 ? share : 1, NAN};
     bool stop = bp_signals_stop_asked();
 
@@ -471,11 +471,12 @@ static bp_err fit_model(const bp_method_case *at, sums *self, bp_fit_report *rep
     const bp_mesh *mesh = self->fit->mesh;
     distances out = {0};
     double start = bp_clock_now();
-    bool root = bp_comm_is_root(mesh->compute), last = mesh->pipeline_at == mesh->pipelines - 1;
+    bool root = bp_comm_is_root(mesh->compute),
+         last = mesh->pipeline_rank == mesh->pipeline_ranks - 1;
     bp_err err = bp_agree(
         mesh->compute, root ? name_fit(&out, self, bp_corpus_keys_of(at->config)->train) : BP_OK);
 
-    self->adds = last && mesh->tensor_at == 0 && mesh->member_at == 0;
+    self->adds = last && mesh->tensor_rank == 0 && mesh->member_index == 0;
     self->K = self->model->info.vocab_size;
     self->C = self->model->info.width;
     report->reused = err == BP_OK && root && is_there(at->fitted, &out);

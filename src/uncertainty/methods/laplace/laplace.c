@@ -179,8 +179,8 @@ static bp_err spread_weights(const fit *self, bp_grid *grid, bp_distributed *mat
 {
     const bp_mesh *mesh = self->mesh;
     const bp_model_info *info = &self->model->info;
-    bool gives =
-        mesh->pipeline_at == mesh->pipelines - 1 && mesh->data_at == 0 && mesh->member_at == 0;
+    bool gives = mesh->pipeline_rank == mesh->pipeline_ranks - 1 && mesh->data_rank == 0 &&
+                 mesh->member_index == 0;
     int64_t own = gives ? info->vocab_count * info->width : 0;
     const float *values = own > 0 ? self->model->ops->head_weights(self->model) : NULL;
     double *rows = bp_try_alloc("uncertainty.laplace", own > 0 ? own : 1, sizeof *rows);
@@ -191,7 +191,7 @@ static bp_err spread_weights(const fit *self, bp_grid *grid, bp_distributed *mat
 
     err = bp_agree(mesh->compute, err);
     if (err == BP_OK)
-        err = bp_placement_new(&placement, grid, gives ? mesh->tensor_at : -1, gives ? 0 : -1);
+        err = bp_placement_new(&placement, grid, gives ? mesh->tensor_rank : -1, gives ? 0 : -1);
     if (err == BP_OK) {
         for (int64_t i = 0; i < own; i++)
             rows[i] = (double)values[i];

@@ -39,7 +39,7 @@ typedef struct collector {
 
 static double copies_of(const bp_mesh *mesh)
 {
-    return (double)mesh->members * mesh->datas;
+    return (double)mesh->members * mesh->data_ranks;
 }
 
 static bp_err out_of_memory(int64_t tokens)
@@ -118,10 +118,10 @@ static int64_t windows_before(const bp_mesh *mesh, const bp_model_batch *batch, 
 /* The windows of a batch are shared among the members, which are copies of one model here. */
 static bp_model_batch own_windows(const bp_mesh *mesh, const bp_model_batch *batch)
 {
-    int64_t first = windows_before(mesh, batch, mesh->member_at);
+    int64_t first = windows_before(mesh, batch, mesh->member_index);
 
     return bp_model_batch_part(batch, first,
-                               windows_before(mesh, batch, mesh->member_at + 1) - first);
+                               windows_before(mesh, batch, mesh->member_index + 1) - first);
 }
 
 static bp_err poll_stop(void *context)
@@ -323,15 +323,15 @@ static bp_err rounds_init(rounds *self, laplace_factors *factors, const collecto
 {
     const bp_mesh *mesh = from->mesh;
     const bp_model_info *info = &from->model->info;
-    int64_t copies = (int64_t)mesh->members * mesh->datas, V = info->vocab_size;
-    int64_t part = (V + mesh->tensors - 1) / mesh->tensors; /* the largest */
+    int64_t copies = (int64_t)mesh->members * mesh->data_ranks, V = info->vocab_size;
+    int64_t part = (V + mesh->tensor_ranks - 1) / mesh->tensor_ranks; /* the largest */
     bp_err err;
 
     *self = (rounds){.from = from, .factors = factors, .rows = round_rows(copies, part)};
     self->vocab_first = from->holds ? info->vocab_first : 0;
     self->vocab_count = from->holds ? info->vocab_count : 0;
     BP_ASSERT(!from->holds || self->vocab_count == 0 ||
-              self->vocab_first == part * mesh->tensor_at);
+              self->vocab_first == part * mesh->tensor_rank);
     self->state_rows =
         bp_try_alloc("uncertainty.laplace", self->rows * from->width, sizeof *self->state_rows);
     self->probabilities =
@@ -344,14 +344,14 @@ static bp_err rounds_init(rounds *self, laplace_factors *factors, const collecto
     err = bp_agree(mesh->compute, err);
     /* a copy of the model is a part of the rows, its last stage's tensor ranks are parts of the
      * columns, as its vocabulary is; their states are all alike */
-    int copy = from->holds ? mesh->data_at * mesh->members + mesh->member_at : -1;
-    bool first = from->holds && mesh->tensor_at == 0;
+    int copy = from->holds ? mesh->data_rank * mesh->members + mesh->member_index : -1;
+    bool first = from->holds && mesh->tensor_rank == 0;
     if (err == BP_OK)
         err =
             bp_placement_new(&self->states_place, factors->grid, first ? copy : -1, first ? 0 : -1);
     if (err == BP_OK)
         err = bp_placement_new(&self->rows_place, factors->grid, copy,
-                               from->holds ? mesh->tensor_at : -1);
+                               from->holds ? mesh->tensor_rank : -1);
     if (err == BP_OK)
         err = bp_distributed_new(&self->states, factors->grid, self->rows * copies, from->width, 0);
     if (err == BP_OK)
@@ -396,7 +396,7 @@ bp_err laplace_factors_init(laplace_factors *factors, const bp_mesh *mesh, bp_mo
     collector from = {.mesh = mesh,
                       .model = model,
                       .width = C,
-                      .holds = mesh->pipeline_at == mesh->pipelines - 1,
+                      .holds = mesh->pipeline_rank == mesh->pipeline_ranks - 1,
                       .wanted = text->tokens,
                       .expected = (double)course->tokens,
                       .course = course};
