@@ -126,7 +126,7 @@ static void add_row(const explain_texts *texts, explain_reading *read, const tas
                     int64_t end)
 {
     const task_documents *examples = &texts->examples;
-    int64_t place = task_documents_at(examples, row, end, 0, read->document.T);
+    int64_t place = bp_task_documents_at(examples, row, end, 0, read->document.T);
     int32_t label = examples->kind->over_places ? row->answer[end] : row->label;
 
     if (examples->kind->is_value) {
@@ -175,7 +175,7 @@ int64_t explain_framed_most(const explain_texts *texts, int64_t length)
 bp_err explain_framed_read(explain_texts *texts, int64_t d, explain_reading *read)
 {
     bp_err err =
-        task_documents_one(&texts->examples, d, read->inputs, read->segments, &read->document.T);
+        bp_task_documents_one(&texts->examples, d, read->inputs, read->segments, &read->document.T);
 
     read->document.K = 0;
     if (err != BP_OK)
@@ -244,7 +244,7 @@ bp_err explain_framed_open(explain_texts *texts, const bp_mesh *mesh)
                                 .open = true,
                                 .unlabelled = true,
                                 .length = texts->wish.most};
-    bp_err err = task_documents_open(&texts->examples, &spec, mesh->world);
+    bp_err err = bp_task_documents_open(&texts->examples, &spec, mesh->world);
 
     if (err == BP_OK && texts->corpus && texts->wish.target == EXPLAIN_CLASS)
         err = find_outcome(texts);

@@ -71,7 +71,7 @@ static json_t *id_of(const explainer *self, int64_t number)
     }
     if (id[0] == '\0')
         (void)snprintf(id, sizeof id, "document %" PRId64, own);
-    return score_page_text(id, strlen(id));
+    return bp_score_page_text(id, strlen(id));
 }
 
 /* The beginning of its text. New reference. */
@@ -189,7 +189,7 @@ json_t *explain_title(const char *model, const json_t *id)
 {
     char *text = id ? bp_sprintf("Explanation of %s by %s", json_string_value(id), model)
                     : bp_sprintf("Explanations of %s", model);
-    json_t *title = score_page_text(text, strlen(text));
+    json_t *title = bp_score_page_text(text, strlen(text));
 
     bp_free(text);
     return title;

@@ -22,10 +22,10 @@ static void put_figure(json_t *cell, const json_t *value, const json_t *interval
 
     if (!json_is_number(value))
         return;
-    score_page_add_figure(cell, "value", json_number_value(value), error);
+    bp_score_page_add_figure(cell, "value", json_number_value(value), error);
     if (is_known(interval)) {
-        score_page_add_figure(cell, "low", low, error);
-        score_page_add_figure(cell, "high", high, error);
+        bp_score_page_add_figure(cell, "low", low, error);
+        bp_score_page_add_figure(cell, "high", high, error);
     }
 }
 
@@ -52,8 +52,8 @@ static json_t *grid_row(const json_t *values, const json_t *intervals, int64_t l
         json_t *cell = json_object();
 
         put_figure(cell, value, json_array_get(intervals, k));
-        score_page_add_value(cell, "share", "%.3f",
-                             most > 0 ? fabs(json_number_value(value)) / most : 0);
+        bp_score_page_add_value(cell, "share", "%.3f",
+                                most > 0 ? fabs(json_number_value(value)) / most : 0);
         (void)json_array_append_new(cells, cell);
     }
     return json_pack("{sI so}", "layer", (json_int_t)layer, "cells", cells);
@@ -302,9 +302,9 @@ void explain_index_write(const explain_gathered *gathered, explainer *self, cons
     const bp_explain_keys *keys = bp_explain_keys_of(self->job->config);
     json_t *methods = json_array(),
            *page = json_pack("{so so so sI sI ss so sO}", "title", explain_title(keys->model, NULL),
-                             "model", score_page_text(keys->model, strlen(keys->model)), "methods",
-                             methods, "documents", (json_int_t)self->texts.documents, "targets",
-                             (json_int_t)self->texts.targets, "target", target_of(self),
+                             "model", bp_score_page_text(keys->model, strlen(keys->model)),
+                             "methods", methods, "documents", (json_int_t)self->texts.documents,
+                             "targets", (json_int_t)self->texts.targets, "target", target_of(self),
                              "agreement", agreement_of(json_object_get(summary, "agreement")),
                              "examples", gathered->listed);
 

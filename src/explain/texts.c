@@ -251,7 +251,7 @@ void explain_texts_clear(explain_texts *texts)
 {
     bp_free(texts->sizes);
     json_decref(texts->masks);
-    task_documents_clear(&texts->examples);
+    bp_task_documents_clear(&texts->examples);
     bp_score_plan_clear(&texts->plan);
     bp_corpus_close(&texts->corpus);
 }

@@ -12,7 +12,7 @@
 
 bp_err explain_speller_open(explain_speller *out, const bp_corpus *corpus, const bp_config *config)
 {
-    bp_err err = score_page_tokenizer(&out->tokenizer, corpus, config);
+    bp_err err = bp_score_page_tokenizer(&out->tokenizer, corpus, config);
     const char *kind;
 
     if (err != BP_OK || !out->tokenizer)

@@ -14,7 +14,7 @@ typedef struct explain_speller {
 } explain_speller;
 
 /** By the corpora's tokenizer, or that of tokenizer.path. Clear after an error too. Errors: those
- * of score_page_tokenizer; BP_ERR_SYSTEM. */
+ * of bp_score_page_tokenizer; BP_ERR_SYSTEM. */
 bp_err explain_speller_open(explain_speller *out, const bp_corpus *corpus, const bp_config *config);
 void explain_speller_clear(explain_speller *speller);
 

@@ -252,19 +252,19 @@ static bp_err each_document(const bp_score_each *each, int64_t *count)
         err = bp_score_check_corpus(corpus, each->model);
     err = bp_agree(compute, err);
     if (err == BP_OK)
-        err = task_documents_open(&self.documents,
-                                  &(task_documents_spec){.mesh = each->mesh,
-                                                         .model = each->model,
-                                                         .path = each->path,
-                                                         .corpus = corpus,
-                                                         .wanted = each->tokens,
-                                                         .config = each->config},
-                                  compute);
+        err = bp_task_documents_open(&self.documents,
+                                     &(task_documents_spec){.mesh = each->mesh,
+                                                            .model = each->model,
+                                                            .path = each->path,
+                                                            .corpus = corpus,
+                                                            .wanted = each->tokens,
+                                                            .config = each->config},
+                                     compute);
     if (err == BP_OK)
         err = deal(each, task_documents_groups(&self.documents), run_group, &self);
     if (count)
         *count = self.documents.rows * task_documents_ends(&self.documents);
-    task_documents_clear(&self.documents);
+    bp_task_documents_clear(&self.documents);
     bp_corpus_close(&corpus);
     return err;
 }

@@ -33,7 +33,7 @@ static void take(const task_scoring *task, const bp_model_batch *batch, int64_t 
 
     (void)at;
     for (int64_t end = 0; end < task_documents_ends(documents); end++) {
-        int64_t k = task_documents_at(documents, row, end, w, batch->length);
+        int64_t k = bp_task_documents_at(documents, row, end, w, batch->length);
 
         for (int64_t c = 0; c < task->self->info.statistics; c++)
             *out++ = row->label < 0 && is_of_label(&task->self->statistics, c)

@@ -110,7 +110,7 @@ void scorer_share_batch(MPI_Comm group, const bp_model_batch *batch);
 /** Documents of a task and their units, whose results become summary.json and predictions.csv; of a
  * method (scorer.method) outcomes.h5: there a document may have no class that the model knows.
  * Collective over world. Owns: scorer_close_task(), after an error too. Errors: those of
- * task_documents_open: the same on all ranks. */
+ * bp_task_documents_open: the same on all ranks. */
 bp_err scorer_open_task(scorer *self);
 void scorer_close_task(scorer *self);
 /** Once it is open. */

@@ -28,7 +28,7 @@ static void take(const task_scoring *task, const bp_model_batch *batch, int64_t 
 {
     const task_documents *documents = &task->documents;
     int64_t stride = batch->windows * batch->length, K = task->outcomes,
-            k = task_documents_at(documents, &documents->row[r], 0, w, batch->length);
+            k = bp_task_documents_at(documents, &documents->row[r], 0, w, batch->length);
     const float *log_p = task->log_p + at * K,
                 *values = task->values ? task->values + k : NULL; /* of an ensemble */
 
@@ -208,7 +208,7 @@ bp_err scorer_open_task(scorer *self)
     task->results = compared ? &task_outcomes : &PREDICTIONS;
     task->kind = bp_task_kind_of(&self->info.task);
     task->outcomes = self->info.task.outcomes;
-    err = task_documents_open(&task->documents, &spec, self->mesh->world);
+    err = bp_task_documents_open(&task->documents, &spec, self->mesh->world);
     task->width = task->results->width_of(task);
     task->units = units_of(task);
     return err;
@@ -217,7 +217,7 @@ bp_err scorer_open_task(scorer *self)
 void scorer_close_task(scorer *self)
 {
     if (self->task)
-        task_documents_clear(&self->task->documents);
+        bp_task_documents_clear(&self->task->documents);
     bp_free(self->task);
 }
 

@@ -254,7 +254,7 @@ static bp_err open_documents(task_documents *self, const task_documents_spec *sp
     return err == BP_OK ? take_documents(self, spec) : err;
 }
 
-bp_err task_documents_open(task_documents *self, const task_documents_spec *spec, MPI_Comm world)
+bp_err bp_task_documents_open(task_documents *self, const task_documents_spec *spec, MPI_Comm world)
 {
     int64_t length = spec->length > 0 ? spec->length : spec->model->context,
             places = TASK_GROUP * length;
@@ -278,7 +278,7 @@ bp_err task_documents_open(task_documents *self, const task_documents_spec *spec
     return err;
 }
 
-void task_documents_clear(task_documents *self)
+void bp_task_documents_clear(task_documents *self)
 {
     void *blocks[] = {self->column,    self->names, self->pair,   self->number,  self->tokens,
                       self->first_row, self->row,   self->inputs, self->targets, self->segments};
@@ -316,14 +316,14 @@ void task_documents_tell_cut(const task_documents *self)
 
 /* ---- a group of documents ---- */
 
-int64_t task_documents_at(const task_documents *self, const task_row *row, int64_t end, int64_t w,
-                          int64_t length)
+int64_t bp_task_documents_at(const task_documents *self, const task_row *row, int64_t end,
+                             int64_t w, int64_t length)
 {
     return w * length + (self->kind->at_words ? row->place : end);
 }
 
-bp_err task_documents_one(task_documents *self, int64_t number, int32_t *inputs, int32_t *segments,
-                          int64_t *length)
+bp_err bp_task_documents_one(task_documents *self, int64_t number, int32_t *inputs,
+                             int32_t *segments, int64_t *length)
 {
     const bp_document *document;
     bp_task_pair pair;
@@ -343,8 +343,8 @@ bp_err task_documents_one(task_documents *self, int64_t number, int32_t *inputs,
 static bp_err add_document(task_documents *self, int64_t number, int64_t w, int64_t *longest)
 {
     int64_t length;
-    bp_err err = task_documents_one(self, number, self->inputs + w * self->length,
-                                    self->segments + w * self->length, &length);
+    bp_err err = bp_task_documents_one(self, number, self->inputs + w * self->length,
+                                       self->segments + w * self->length, &length);
 
     *longest = length > *longest ? length : *longest;
     return err;
@@ -358,7 +358,7 @@ static void fill_targets(task_documents *self, int64_t d, int64_t w, int64_t len
             const task_row *row = &self->row[r];
             int32_t label = row->label >= 0 ? row->label : unknown;
 
-            self->targets[task_documents_at(self, row, end, w, length)] =
+            self->targets[bp_task_documents_at(self, row, end, w, length)] =
                 self->kind->over_places ? row->answer[end] : label;
         }
 }

@@ -70,12 +70,13 @@ typedef struct task_documents_spec {
  *
  * Collective: over mesh->ensemble and the coordinator, `world` (the communicator over which ranks
  *             agree); the spec is equal on all ranks, except for `corpus` and `plan`.
- * Owns:       task_documents_clear(), after an error too.
+ * Owns:       bp_task_documents_clear(), after an error too.
  * Errors:     those of bp_checkpoint_read_metadata, bp_task_frame_of and bp_document_table_new;
  *             BP_ERR_FORMAT an empty document: the same on all ranks.
  */
-bp_err task_documents_open(task_documents *self, const task_documents_spec *spec, MPI_Comm world);
-void task_documents_clear(task_documents *self);
+bp_err bp_task_documents_open(task_documents *self, const task_documents_spec *spec,
+                              MPI_Comm world);
+void bp_task_documents_clear(task_documents *self);
 /** Log how many documents are cut. */
 void task_documents_tell_cut(const task_documents *self);
 
@@ -98,8 +99,8 @@ bp_err task_documents_group(task_documents *self, int64_t g, int32_t unknown,
 
 /** Example `number` alone: inputs[self->length], segments[self->length]; *length: its places.
  * Local, on ranks that read. Errors: those of reading. */
-bp_err task_documents_one(task_documents *self, int64_t number, int32_t *inputs, int32_t *segments,
-                          int64_t *length);
+bp_err bp_task_documents_one(task_documents *self, int64_t number, int32_t *inputs,
+                             int32_t *segments, int64_t *length);
 
 /** Predictions that a document's rows stand for: two a row for spans, else one. */
 static inline int64_t task_documents_ends(const task_documents *self)
@@ -108,7 +109,7 @@ static inline int64_t task_documents_ends(const task_documents *self)
 }
 /** The place of prediction `end` of a row in a batch of `length` places, whose example is window
  * w. */
-int64_t task_documents_at(const task_documents *self, const task_row *row, int64_t end, int64_t w,
-                          int64_t length);
+int64_t bp_task_documents_at(const task_documents *self, const task_row *row, int64_t end,
+                             int64_t w, int64_t length);
 
 #endif

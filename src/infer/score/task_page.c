@@ -59,9 +59,9 @@ static json_t *figures_of(const json_t *results)
         if (!json_is_number(json_object_get(figure, "value")))
             continue;
         row = json_pack("{s:s}", "name", title_of(name));
-        score_page_add_figure(row, "value", value, error);
-        score_page_add_figure(row, "low", has ? json_number_value(low) : NAN, error);
-        score_page_add_figure(row, "high", has ? json_number_value(high) : NAN, error);
+        bp_score_page_add_figure(row, "value", value, error);
+        bp_score_page_add_figure(row, "low", has ? json_number_value(low) : NAN, error);
+        bp_score_page_add_figure(row, "high", has ? json_number_value(high) : NAN, error);
         (void)json_array_append_new(rows, row);
     }
     return rows;
@@ -88,7 +88,7 @@ static json_t *class_name(const task_scoring *task, size_t label)
 {
     const char *name = task->documents.names[label];
 
-    return score_page_text(name, strlen(name));
+    return bp_score_page_text(name, strlen(name));
 }
 
 /* A row of the matrix: cells are the darker the larger their share of it is. */
@@ -104,7 +104,7 @@ static json_t *confusion_row(const task_scoring *task, const json_t *counts, siz
         double count = count_at(counts, label, class_at(task, K, k));
         json_t *cell = json_pack("{s:I}", "count", (json_int_t)count);
 
-        score_page_add_value(cell, "share", "%.3f", all > 0 ? count / all : 0);
+        bp_score_page_add_value(cell, "share", "%.3f", all > 0 ? count / all : 0);
         (void)json_array_append_new(cells, cell);
     }
     return json_pack("{s:o, s:o}", "name", class_name(task, label), "cells", cells);
@@ -122,10 +122,10 @@ static json_t *class_row(const task_scoring *task, const json_t *counts, size_t 
     }
     row = json_pack("{s:o, s:I, s:I}", "name", class_name(task, label), "labelled",
                     (json_int_t)labelled, "predicted", (json_int_t)predicted);
-    score_page_add_value(row, "precision", "%.3f", predicted > 0 ? right / predicted : NAN);
-    score_page_add_value(row, "recall", "%.3f", labelled > 0 ? right / labelled : NAN);
-    score_page_add_value(row, "f1", "%.3f",
-                         labelled + predicted > 0 ? 2 * right / (labelled + predicted) : NAN);
+    bp_score_page_add_value(row, "precision", "%.3f", predicted > 0 ? right / predicted : NAN);
+    bp_score_page_add_value(row, "recall", "%.3f", labelled > 0 ? right / labelled : NAN);
+    bp_score_page_add_value(row, "f1", "%.3f",
+                            labelled + predicted > 0 ? 2 * right / (labelled + predicted) : NAN);
     return row;
 }
 
@@ -182,12 +182,12 @@ static bp_err add_mistake(json_t *rows, const task_scoring *task, const bp_token
 
     if (err != BP_OK)
         return err;
-    row = json_pack("{s:o, s:o, s:o}", "id", score_page_text(id, strlen(id)), "label",
+    row = json_pack("{s:o, s:o, s:o}", "id", bp_score_page_text(id, strlen(id)), "label",
                     class_name(task, (size_t)label), "prediction", class_name(task, (size_t)best));
     if (task->kind->at_words)
         (void)json_object_set_new(row, "word", json_integer(documents->row[one->row].word + 1));
-    score_page_add_value(row, "probability", "%.3f", exp((double)values[best]));
-    score_page_add_value(row, "of_label", "%.3g", exp((double)values[label]));
+    bp_score_page_add_value(row, "probability", "%.3f", exp((double)values[best]));
+    bp_score_page_add_value(row, "of_label", "%.3g", exp((double)values[label]));
     if (tokenizer)
         err = score_page_add_beginning(row, tokenizer, &task->self->plan,
                                        documents->number[one->document]);
@@ -202,7 +202,7 @@ static bp_err add_mistakes(json_t *page, const task_scoring *task)
     json_t *rows = json_array();
     bp_tokenizer *tokenizer = NULL;
     int count = 0;
-    bp_err err = score_page_tokenizer(&tokenizer, task->self->corpus, task->self->config);
+    bp_err err = bp_score_page_tokenizer(&tokenizer, task->self->corpus, task->self->config);
 
     for (int k = 0; k < MISTAKES; k++)
         list[k] = (mistake){.row = -1};
@@ -246,7 +246,7 @@ void task_page_write(const task_scoring *task)
     const char *model = bp_score_keys_of(self->config)->model;
     json_t *page = json_pack(
         "{s:o, s:s, s:o, s:O?, s:O?, s:I, s:I, s:b, s:b, s:b, s:b, s:s}", "model",
-        score_page_text(model, strlen(model)), "kind", task->kind->name, "figures",
+        bp_score_page_text(model, strlen(model)), "kind", task->kind->name, "figures",
         figures_of(results), "documents", json_object_get(summary, "documents"), "step",
         json_object_get(json_object_get(summary, "model"), "step"), "context",
         (json_int_t)task->documents.length, "members", (json_int_t)self->info.members, "ensemble",

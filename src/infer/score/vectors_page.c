@@ -175,8 +175,8 @@ static json_t *spread_row(const char *name, double *values, int64_t count)
 
     qsort(values, (size_t)count, sizeof *values, compare_reals);
     for (size_t k = 0; k < sizeof POINTS / sizeof POINTS[0]; k++)
-        score_page_add_figure(row, POINTS[k].key,
-                              count > 0 ? bp_quantile(values, count, POINTS[k].p) : NAN, NAN);
+        bp_score_page_add_figure(row, POINTS[k].key,
+                                 count > 0 ? bp_quantile(values, count, POINTS[k].p) : NAN, NAN);
     return row;
 }
 
@@ -195,7 +195,7 @@ static bp_err describe(json_t **out, const vector_texts *texts, const bp_tokeniz
         return err;
     if (id[0] == '\0')
         (void)snprintf(id, sizeof id, "document %" PRId64, document);
-    *out = json_pack("{s:o}", "id", score_page_text(id, strlen(id)));
+    *out = json_pack("{s:o}", "id", bp_score_page_text(id, strlen(id)));
     return tokenizer ? score_page_add_beginning(*out, tokenizer, plan, d) : BP_OK;
 }
 
@@ -210,7 +210,7 @@ static bp_err add_shown(json_t *rows, const vector_texts *texts, const bp_tokeni
 
         err = describe(&one, texts, tokenizer, of->near[k].document);
         if (one) {
-            score_page_add_value(one, "cosine", "%.4f", of->near[k].cosine);
+            bp_score_page_add_value(one, "cosine", "%.4f", of->near[k].cosine);
             (void)json_array_append_new(near, one);
         }
     }
@@ -280,11 +280,12 @@ void vectors_page_write(bp_work_job *job, const vector_texts *texts, int64_t wid
     vector_figures figures = {.count = all < COMPARED_MOST ? all : COMPARED_MOST, .width = width};
     char *path = bp_path_join(job->folder, "vectors.h5"),
          *title = bp_sprintf("Vectors of %s", bp_path_base(model));
-    json_t *page = json_pack(
-        "{s:o, s:o, s:I, s:s, s:b, s:b, s:I, s:I}", "title", score_page_text(title, strlen(title)),
-        "model", score_page_text(model, strlen(model)), "step", (json_int_t)job->info.step, "pool",
-        texts->wish->pool, "mean", strcmp(texts->wish->pool, "mean") == 0, "norm",
-        (int)texts->wish->norm, "width", (json_int_t)width, "most", (json_int_t)texts->most);
+    json_t *page = json_pack("{s:o, s:o, s:I, s:s, s:b, s:b, s:I, s:I}", "title",
+                             bp_score_page_text(title, strlen(title)), "model",
+                             bp_score_page_text(model, strlen(model)), "step",
+                             (json_int_t)job->info.step, "pool", texts->wish->pool, "mean",
+                             strcmp(texts->wish->pool, "mean") == 0, "norm", (int)texts->wish->norm,
+                             "width", (json_int_t)width, "most", (json_int_t)texts->most);
     bp_err err = find(&figures, path);
 
     add_count(page, "count", all);
@@ -294,7 +295,7 @@ void vectors_page_write(bp_work_job *job, const vector_texts *texts, int64_t wid
     if (all > figures.count)
         add_count(page, "compared", figures.count);
     if (err == BP_OK) {
-        score_page_add_value(page, "common", "%.3f", common_direction(&figures));
+        bp_score_page_add_value(page, "common", "%.3f", common_direction(&figures));
         (void)json_object_set_new(
             page, "spread",
             json_pack(

@@ -30,7 +30,7 @@ double score_page_perplexity(const bp_score_table *table, int64_t document)
     return row->tokens > 0 ? exp(bp_fixed_real(row->nll) / (double)row->tokens) : NAN;
 }
 
-json_t *score_page_text(const char *text, size_t bytes)
+json_t *bp_score_page_text(const char *text, size_t bytes)
 {
     bp_buffer out = {0};
 
@@ -43,13 +43,13 @@ json_t *score_page_text(const char *text, size_t bytes)
 json_t *score_page_title(const char *model)
 {
     char *text = bp_sprintf("Scores of %s", bp_path_base(model));
-    json_t *title = score_page_text(text, strlen(text));
+    json_t *title = bp_score_page_text(text, strlen(text));
 
     bp_free(text);
     return title;
 }
 
-void score_page_add_value(json_t *object, const char *key, const char *format, double value)
+void bp_score_page_add_value(json_t *object, const char *key, const char *format, double value)
 {
     char *text = isfinite(value) ? bp_sprintf(format, value) : NULL;
 
@@ -57,7 +57,7 @@ void score_page_add_value(json_t *object, const char *key, const char *format, d
     bp_free(text);
 }
 
-void score_page_add_figure(json_t *object, const char *key, double value, double error)
+void bp_score_page_add_figure(json_t *object, const char *key, double value, double error)
 {
     char *text = bp_report_figure(value, error, false);
 
@@ -177,12 +177,12 @@ static void add_corpora(drawing *self)
         group one = {.first = plan->first_document[f], .end = plan->first_document[f + 1]};
         char *name = bp_score_corpus_name(bp_corpus_file_path(bp_corpus_file_at(plan->corpus, f)));
 
-        add_quantiles(self, score_page_text(name, strlen(name)), &one,
+        add_quantiles(self, bp_score_page_text(name, strlen(name)), &one,
                       plan->files > 1
                           ? json_object_get(json_object_get(self->summary, "corpora"), name)
                           : self->summary);
         if (plan->files <= LINES_MOST)
-            add_histogram(self, score_page_text(name, strlen(name)), &one);
+            add_histogram(self, bp_score_page_text(name, strlen(name)), &one);
         bp_free(name);
     }
 }
@@ -207,7 +207,7 @@ static void add_label(drawing *self, const bp_score_column *column)
         if (counts[v] < least)
             continue;
         char *name = bp_sprintf("%s: %s", column->name, column->values[v]);
-        add_quantiles(self, score_page_text(name, strlen(name)), &one,
+        add_quantiles(self, bp_score_page_text(name, strlen(name)), &one,
                       json_object_get(figures, column->values[v]));
         bp_free(name);
         shown++;
@@ -271,7 +271,7 @@ bp_err score_page_add_reliability(json_t *page, const bp_calibration *sums, bool
             bp_buffer_printf(&bins, "%.6g,%.6g,%lld,%.6g\n", bar.confidence, bar.accuracy,
                              (long long)bar.tokens, (bar.low + bar.high) / 2);
     }
-    score_page_add_value(page, "ece", "%.3f", bp_calibration_ece(sums));
+    bp_score_page_add_value(page, "ece", "%.3f", bp_calibration_ece(sums));
     variables = json_pack("{s:s, s:i}", "$bins", bins.data ? bins.data : "", "independent",
                           (int)independent);
     err = bp_report_plot(page, "task", variables, "reliability");
@@ -289,13 +289,13 @@ static void add_figures(json_t *rows, const char *kind, const char *name, const 
                                            {"bits", "bits_per_byte"},
                                            {"information", "mutual_information"}};
     char *title = bp_sprintf("%s%s%s", kind, kind[0] ? ": " : "", name);
-    json_t *row = json_pack("{s:o, s:O?, s:O?}", "name", score_page_text(title, strlen(title)),
+    json_t *row = json_pack("{s:o, s:O?, s:O?}", "name", bp_score_page_text(title, strlen(title)),
                             "documents", json_object_get(figures, "documents"), "tokens",
                             json_object_get(figures, "tokens"));
 
     for (size_t k = 0; k < sizeof REALS / sizeof REALS[0]; k++)
-        score_page_add_figure(row, REALS[k][0], number_of(figures, REALS[k][1]),
-                              k < 2 ? number_of(figures, REALS[1][1]) : NAN);
+        bp_score_page_add_figure(row, REALS[k][0], number_of(figures, REALS[k][1]),
+                                 k < 2 ? number_of(figures, REALS[1][1]) : NAN);
     if (json_array_size(rows) < TABLE_MOST)
         (void)json_array_append(rows, row);
     json_decref(row);
@@ -331,9 +331,9 @@ static json_t *choices_of(const json_t *candidates)
         double low = number_of(figure, "low"), high = number_of(figure, "high");
         json_t *row = json_pack("{s:s}", "name", WAYS[k][1]);
 
-        score_page_add_figure(row, "value", number_of(figure, "value"), (high - low) / 2);
-        score_page_add_figure(row, "low", low, (high - low) / 2);
-        score_page_add_figure(row, "high", high, (high - low) / 2);
+        bp_score_page_add_figure(row, "value", number_of(figure, "value"), (high - low) / 2);
+        bp_score_page_add_figure(row, "low", low, (high - low) / 2);
+        bp_score_page_add_figure(row, "high", high, (high - low) / 2);
         (void)json_array_append_new(rows, row);
     }
     if (candidates)
@@ -356,7 +356,7 @@ void score_page_write(const scorer *self, const bp_score_table *table)
                           : json_integer((json_int_t)self->rule.context);
     json_t *page =
         json_pack("{s:o, s:o, s:O?, s:o, s:O?, s:I, s:b, s:I, s:i}", "model",
-                  score_page_text(model, strlen(model)), "figures", figures_of(self->summary),
+                  bp_score_page_text(model, strlen(model)), "figures", figures_of(self->summary),
                   "convention", json_object_get(convention, "name"), "context", context, "step",
                   json_object_get(json_object_get(self->summary, "model"), "step"), "members",
                   (json_int_t)self->statistics.members, "ensemble", self->statistics.members > 0,

@@ -15,20 +15,21 @@ struct scorer;
 void score_page_write(const struct scorer *self, const bp_score_table *table);
 
 /** Any bytes as a string of valid UTF-8 (bp_text_escape). New reference. */
-json_t *score_page_text(const char *text, size_t bytes);
+json_t *bp_score_page_text(const char *text, size_t bytes);
 
 /** The same as people read it beside its error (bp_report_figure). */
-void score_page_add_figure(json_t *object, const char *key, double value, double error);
+void bp_score_page_add_figure(json_t *object, const char *key, double value, double error);
 
 /** "Scores of MODEL". New reference. */
 json_t *score_page_title(const char *model);
 
 /** object[key]: the value as text, or null if it is not finite. */
-void score_page_add_value(json_t *object, const char *key, const char *format, double value);
+void bp_score_page_add_value(json_t *object, const char *key, const char *format, double value);
 
 /** The tokenizer that the corpora keep, else that of tokenizer.path if it is theirs; NULL: there is
  * none. Errors: those of bp_tokenizer_parse and bp_tokenizer_load. */
-bp_err score_page_tokenizer(bp_tokenizer **out, const bp_corpus *corpus, const bp_config *config);
+bp_err bp_score_page_tokenizer(bp_tokenizer **out, const bp_corpus *corpus,
+                               const bp_config *config);
 /** row.text: the beginning of a document, and row.more: it goes on. Errors: those of reading. */
 bp_err score_page_add_beginning(json_t *row, const bp_tokenizer *tokenizer,
                                 const bp_score_plan *plan, int64_t document);

@@ -47,7 +47,7 @@ static bp_err load_given(bp_tokenizer **out, const bp_corpus *corpus, const bp_c
     return err;
 }
 
-bp_err score_page_tokenizer(bp_tokenizer **out, const bp_corpus *corpus, const bp_config *config)
+bp_err bp_score_page_tokenizer(bp_tokenizer **out, const bp_corpus *corpus, const bp_config *config)
 {
     char *text = NULL;
     size_t bytes = 0;
@@ -146,7 +146,7 @@ bp_err score_page_add_beginning(json_t *row, const bp_tokenizer *tokenizer,
     if (bytes > BEGIN_BYTES)
         for (bytes = BEGIN_BYTES; bytes > 0 && ((uint8_t)text[bytes] & 0xC0) == 0x80;)
             bytes--;
-    (void)json_object_set_new(row, "text", score_page_text(text, bytes));
+    (void)json_object_set_new(row, "text", bp_score_page_text(text, bytes));
     (void)json_object_set_new(row, "more", json_boolean(bytes < whole || count < place.text));
     bp_free(text);
     return BP_OK;
@@ -164,19 +164,19 @@ static bp_err describe(const texts *self, const candidate *one, json_t **out)
 
     if (err == BP_OK && id[0] == '\0')
         (void)snprintf(id, sizeof id, "document %" PRId64, document);
-    *out = err != BP_OK
-               ? NULL
-               : json_pack("{s:o, s:o, s:I}", "id", score_page_text(id, strlen(id)), "corpus",
-                           score_page_text(name, strlen(name)), "tokens", (json_int_t)one->tokens);
+    *out = err != BP_OK ? NULL
+                        : json_pack("{s:o, s:o, s:I}", "id", bp_score_page_text(id, strlen(id)),
+                                    "corpus", bp_score_page_text(name, strlen(name)), "tokens",
+                                    (json_int_t)one->tokens);
     bp_free(name);
     if (err != BP_OK)
         return err;
-    score_page_add_figure(*out, "perplexity", one->perplexity, NAN);
+    bp_score_page_add_figure(*out, "perplexity", one->perplexity, NAN);
     if (self->table->statistics->members > 0)
-        score_page_add_value(*out, "information", "%.4f",
-                             bp_fixed_real(bp_score_document_statistics(
-                                 self->table, one->document)[BP_MODEL_MUTUAL_INFORMATION - 1]) /
-                                 (double)one->tokens);
+        bp_score_page_add_value(*out, "information", "%.4f",
+                                bp_fixed_real(bp_score_document_statistics(
+                                    self->table, one->document)[BP_MODEL_MUTUAL_INFORMATION - 1]) /
+                                    (double)one->tokens);
     return self->tokenizer
                ? score_page_add_beginning(*out, self->tokenizer, self->table->plan, one->document)
                : BP_OK;
@@ -245,8 +245,8 @@ static bp_err add_span(const sample_tokens *tokens, json_t *list, int64_t at, in
                                  (int)(bytes >= 2 && strcmp(shown + bytes - 2, "\\n") == 0),
                                  "unscored", (int)!isfinite(logprob));
 
-        score_page_add_value(span, "p", "%.2f", shade(-logprob, DARKEST_NATS));
-        score_page_add_value(span, "m", "%.2f", shade(information, tokens->darkest));
+        bp_score_page_add_value(span, "p", "%.2f", shade(-logprob, DARKEST_NATS));
+        bp_score_page_add_value(span, "m", "%.2f", shade(information, tokens->darkest));
         (void)json_array_append_new(list, span);
     }
     bp_buffer_clear(&says);
@@ -289,8 +289,8 @@ static bp_err add_sample(const texts *self, json_t *samples, const char *which,
         (void)json_object_set_new(sample, "which", bp_json_string(which));
         (void)json_object_set(sample, "spans", spans);
         (void)json_object_set_new(sample, "cut", json_boolean(tokens.count < place.text));
-        score_page_add_value(sample, "darkest", "%.4f",
-                             self->table->statistics->members > 0 ? tokens.darkest : NAN);
+        bp_score_page_add_value(sample, "darkest", "%.4f",
+                                self->table->statistics->members > 0 ? tokens.darkest : NAN);
         (void)json_array_append(samples, sample);
     }
     json_decref(spans);
@@ -329,9 +329,10 @@ static bp_err add_list(const texts *self, json_t *lists, const candidate *all, i
         if (is_of(self, &all[k], file) && left-- > 0 &&
             (err = describe(self, &all[k], &row)) == BP_OK)
             (void)json_array_append_new(easiest, row);
-    (void)json_array_append_new(lists, json_pack("{s:o?, s:o, s:o}", "of",
-                                                 name ? score_page_text(name, strlen(name)) : NULL,
-                                                 "hardest", hardest, "easiest", easiest));
+    (void)json_array_append_new(lists,
+                                json_pack("{s:o?, s:o, s:o}", "of",
+                                          name ? bp_score_page_text(name, strlen(name)) : NULL,
+                                          "hardest", hardest, "easiest", easiest));
     bp_free(name);
     return err;
 }
@@ -356,7 +357,7 @@ bp_err score_page_add_texts(json_t *page, const scorer *self, const bp_score_tab
     candidate *all = NULL;
     int64_t count = 0, least = 0;
     json_t *samples = json_array();
-    bp_err err = score_page_tokenizer(&all_texts.tokenizer, self->corpus, self->config);
+    bp_err err = bp_score_page_tokenizer(&all_texts.tokenizer, self->corpus, self->config);
 
     all_texts.spaced =
         all_texts.tokenizer && strcmp(bp_tokenizer_kind(all_texts.tokenizer), "word") == 0;

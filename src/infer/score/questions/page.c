@@ -35,9 +35,9 @@ static json_t *cell_of(const json_t *figures, const char *name)
            high = number_of(figures, name, "high"), error = (high - low) / 2;
     json_t *cell = json_object();
 
-    score_page_add_figure(cell, "value", value, error);
-    score_page_add_figure(cell, "low", low, error);
-    score_page_add_figure(cell, "high", high, error);
+    bp_score_page_add_figure(cell, "value", value, error);
+    bp_score_page_add_figure(cell, "low", low, error);
+    bp_score_page_add_figure(cell, "high", high, error);
     return cell;
 }
 
@@ -109,11 +109,11 @@ static double chance_of(const bp_question_set *set, int64_t task, int64_t group)
 static void add_row(json_t *rows, const char *name, const json_t *figures, double chance,
                     bool is_group)
 {
-    json_t *row = json_pack("{s:o, s:b, s:O, s:O}", "name", score_page_text(name, strlen(name)),
+    json_t *row = json_pack("{s:o, s:b, s:O, s:O}", "name", bp_score_page_text(name, strlen(name)),
                             "group", (int)is_group, "questions",
                             json_object_get(figures, "questions"), "figures", figures);
 
-    score_page_add_value(row, "chance", "%.3f", chance);
+    bp_score_page_add_value(row, "chance", "%.3f", chance);
     if (json_array_size(rows) < ROWS_MOST)
         (void)json_array_append(rows, row);
     json_decref(row);
@@ -216,7 +216,7 @@ static json_t *part_of(const json_t *text, bool end)
         last--;
     shown = bp_sprintf("%s%.*s%s", first > 0 ? "\xE2\x80\xA6" : "", (int)(last - first),
                        all + first, last < bytes ? "\xE2\x80\xA6" : "");
-    part = score_page_text(shown, strlen(shown));
+    part = bp_score_page_text(shown, strlen(shown));
     bp_free(shown);
     return part;
 }
@@ -243,22 +243,22 @@ static json_t *question_row(const bp_question_set *set, const question_verdict *
     json_t *object = bp_question_object(set, q), *row, *id = json_object_get(object, "id");
     const char *task = set->name[q->task];
 
-    row = json_pack("{s:o, s:o, s:o}", "task", score_page_text(task, strlen(task)), "id",
+    row = json_pack("{s:o, s:o, s:o}", "task", bp_score_page_text(task, strlen(task)), "id",
                     json_is_string(id) ? part_of(id, false)
                     : id               ? json_incref(id)
                                        : json_null(),
                     "asked", part_of(asked_of(object), true));
     if (q->target) {
         (void)json_object_set_new(row, "target", part_of(json_object_get(object, "target"), false));
-        score_page_add_value(row, "logprob", "%.1f", of->logprob);
+        bp_score_page_add_value(row, "logprob", "%.1f", of->logprob);
     } else {
         (void)json_object_set_new(row, "chosen", part_of(option_of(object, of->best), false));
         (void)json_object_set_new(row, "answer",
                                   q->answer < 0 ? json_null()
                                                 : part_of(option_of(object, q->answer), false));
-        score_page_add_value(row, "confidence", "%.3f", of->confidence);
-        score_page_add_value(row, "of_answer", "%.3g", exp(-of->nll));
-        score_page_add_value(row, "information", "%.3g", of->mutual_information);
+        bp_score_page_add_value(row, "confidence", "%.3f", of->confidence);
+        bp_score_page_add_value(row, "of_answer", "%.3g", exp(-of->nll));
+        bp_score_page_add_value(row, "information", "%.3g", of->mutual_information);
     }
     json_decref(object);
     return row;
@@ -319,15 +319,15 @@ void question_page_write(const questions *self, const question_results *results,
     char *title = bp_sprintf("Answers of %s", bp_path_base(model));
     bp_err err;
 
-    page =
-        json_pack("{s:o, s:o, s:I, s:I, s:b, s:I, s:I, s:I, s:s, s:o, s:o}", "title",
-                  score_page_text(title, strlen(title)), "model",
-                  score_page_text(model, strlen(model)), "step", (json_int_t)self->job->info.step,
-                  "members", (json_int_t)results->members, "ensemble", results->members > 0,
-                  "questions", (json_int_t)set->count, "texts", (json_int_t)set->options, "tasks",
-                  (json_int_t)json_object_size(json_object_get(self->summary, "tasks")), "prefix",
-                  self->prefix, "accuracy_table", table_of(rows, all, ACCURACIES, ACCURACY_COLUMNS),
-                  "other_table", table_of(rows, all, OTHERS, OTHER_COLUMNS));
+    page = json_pack(
+        "{s:o, s:o, s:I, s:I, s:b, s:I, s:I, s:I, s:s, s:o, s:o}", "title",
+        bp_score_page_text(title, strlen(title)), "model", bp_score_page_text(model, strlen(model)),
+        "step", (json_int_t)self->job->info.step, "members", (json_int_t)results->members,
+        "ensemble", results->members > 0, "questions", (json_int_t)set->count, "texts",
+        (json_int_t)set->options, "tasks",
+        (json_int_t)json_object_size(json_object_get(self->summary, "tasks")), "prefix",
+        self->prefix, "accuracy_table", table_of(rows, all, ACCURACIES, ACCURACY_COLUMNS),
+        "other_table", table_of(rows, all, OTHERS, OTHER_COLUMNS));
     (void)json_object_set_new(page, "mistakes", list_of(set, verdicts, mistake));
     (void)json_object_set_new(page, "targets", list_of(set, verdicts, surprise));
     (void)json_object_set_new(page, "disputed", list_of(set, verdicts, disagreement));
