@@ -1,5 +1,5 @@
 /* The weights of attention of an example, of each head the largest of each query. Called by
- * explain.c. */
+ * document.c. */
 #include "explain/examples.h"
 
 #include "base/mem.h"
