@@ -2,12 +2,12 @@
 #ifndef BP_EXPLAIN_EXPLAINER_PRIV_H
 #define BP_EXPLAIN_EXPLAINER_PRIV_H
 
-#include "explain/collection.h"
-#include "explain/examples.h"
+#include "explain/examples/examples.h"
 #include "explain/keys.h"
-#include "explain/memories.h"
-#include "explain/texts.h"
-#include "explain/words.h"
+#include "explain/states/collection.h"
+#include "explain/states/memories.h"
+#include "explain/texts/texts.h"
+#include "explain/texts/words.h"
 #include "io/checkpoint/ensemble_file.h"
 #include "job/work.h"
 
