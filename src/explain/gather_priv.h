@@ -3,7 +3,7 @@
 #ifndef BP_EXPLAIN_GATHER_PRIV_H
 #define BP_EXPLAIN_GATHER_PRIV_H
 
-#include "explain/explain_priv.h"
+#include "explain/explainer_priv.h"
 #include "explain/pages/example.h"
 #include "explain/pages/words.h"
 

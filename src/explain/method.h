@@ -21,7 +21,7 @@ typedef struct bp_explain_words {
 
 #define BP_EXPLAIN_SHARES 5 /* of inputs that are removed, of faithfulness */
 
-typedef struct bp_explain_collection bp_explain_collection; /* explain/collection.h */
+typedef struct bp_explain_collection bp_explain_collection; /* states/collection.h */
 struct bp_explain_word;
 
 /** What methods are told, equal on all ranks but for `counts` and `last`. */

@@ -1,8 +1,8 @@
 /* What activations of MLPs have in common: a document's are taken apart into non-negative factors,
  * each a set of neurons that fire at the same places. Called through the table of methods; Ecco
  * (Alammar 2021) shows such factors. */
-#include "explain/collection.h"
 #include "explain/maps/factorise.h"
+#include "explain/states/collection.h"
 
 #include "base/mem.h"
 #include "base/process/heartbeat.h"

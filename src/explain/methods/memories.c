@@ -1,7 +1,7 @@
 /* MLPs as key-value memories: the places of the corpus with the largest coefficients of each key,
  * what its value predicts, and whether that agrees with what follows there. Geva et al. 2021,
  * "Transformer Feed-Forward Layers Are Key-Value Memories". */
-#include "explain/memories.h"
+#include "explain/states/memories.h"
 
 #include "base/mem.h"
 

@@ -1,7 +1,7 @@
 /* Maps of states: principal components of each layer, and of some layers t-SNE and UMAP, with how
  * well each map keeps neighbours. Called through the table of methods. */
-#include "explain/collection.h"
 #include "explain/maps/maps.h"
+#include "explain/states/collection.h"
 
 #include "base/log.h"
 #include "base/mem.h"

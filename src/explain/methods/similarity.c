@@ -2,7 +2,7 @@
  * any two words are; and the nearest neighbours of words. Ethayarajh 2019, "How Contextual are
  * Contextualized Word Representations?": sums of vectors of length 1 take the place of his samples
  * of pairs. */
-#include "explain/collection.h"
+#include "explain/states/collection.h"
 
 #include "base/mem.h"
 

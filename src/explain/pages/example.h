@@ -2,7 +2,7 @@
 #ifndef BP_EXPLAIN_PAGES_EXAMPLE_H
 #define BP_EXPLAIN_PAGES_EXAMPLE_H
 
-#include "explain/examples.h"
+#include "explain/examples/examples.h"
 #include "explain/pages/matrices.h"
 #include "explain/pages/spans.h"
 

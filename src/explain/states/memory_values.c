@@ -1,6 +1,6 @@
 /* What the values of keys predict: their products with the output embeddings. Called by explain.c
  * once the places of keys are known. */
-#include "explain/memories.h"
+#include "explain/states/memories.h"
 
 #include "base/mem.h"
 

@@ -1,5 +1,5 @@
 /* Coefficients of the MLPs' keys in a document. Called by memories.c and factors.c. */
-#include "explain/collection.h"
+#include "explain/states/collection.h"
 
 #include "base/mem.h"
 

@@ -1,6 +1,6 @@
 /* Documents as lines of inputs and targets: a text after the token that scoring puts before it, or
- * a target given its source. Called by explain.c. */
-#include "explain/texts.h"
+ * a target given its source. Called by load.c and document.c. */
+#include "explain/texts/texts.h"
 
 #include "base/mem.h"
 #include "base/process/heartbeat.h"

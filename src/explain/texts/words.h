@@ -1,7 +1,7 @@
 /* Words of a model's inputs: which tokens go on with the word before them, and which spell the same
  * word. */
-#ifndef BP_EXPLAIN_WORDS_H
-#define BP_EXPLAIN_WORDS_H
+#ifndef BP_EXPLAIN_TEXTS_WORDS_H
+#define BP_EXPLAIN_TEXTS_WORDS_H
 
 #include "data/corpus.h"
 #include "explain/method.h"

@@ -1,9 +1,9 @@
 /* The MLPs of layers as memories: which places of the corpus set off each key, and what its value
  * predicts. Local, but for what is said. */
-#ifndef BP_EXPLAIN_MEMORIES_H
-#define BP_EXPLAIN_MEMORIES_H
+#ifndef BP_EXPLAIN_STATES_MEMORIES_H
+#define BP_EXPLAIN_STATES_MEMORIES_H
 
-#include "explain/collection.h"
+#include "explain/states/collection.h"
 
 /** A place with a large coefficient. */
 typedef struct bp_trigger {

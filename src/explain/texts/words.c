@@ -1,5 +1,5 @@
 /* Words by the tokenizer of a corpus. Called by explain.c. */
-#include "explain/words.h"
+#include "explain/texts/words.h"
 
 #include "base/buffer.h"
 #include "base/mem.h"

@@ -1,6 +1,6 @@
 /* The states of ordinary tokens after each layer: taken out of a pass by a probe, kept in parts,
  * and read back. Called by methods of the whole corpus. */
-#include "explain/collection.h"
+#include "explain/states/collection.h"
 
 #include "base/mem.h"
 #include "nn/core/block.h"

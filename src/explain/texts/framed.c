@@ -1,7 +1,7 @@
 /* Documents of masked models and of tasks as examples between special tokens, and their targets:
  * places that hold the mask, or are masked in turn; classes, words, ends of answers. Called by
  * texts.c. */
-#include "explain/texts.h"
+#include "explain/texts/texts.h"
 
 #include "base/buffer.h"
 #include "base/mem.h"

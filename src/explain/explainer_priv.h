@@ -1,14 +1,15 @@
 /* The state of a running explanation. */
-#ifndef BP_EXPLAIN_EXPLAIN_PRIV_H
-#define BP_EXPLAIN_EXPLAIN_PRIV_H
+#ifndef BP_EXPLAIN_EXPLAINER_PRIV_H
+#define BP_EXPLAIN_EXPLAINER_PRIV_H
 
-#include "explain/collection.h"
-#include "explain/examples.h"
-#include "explain/explain.h"
-#include "explain/memories.h"
-#include "explain/texts.h"
-#include "explain/words.h"
+#include "explain/examples/examples.h"
+#include "explain/keys.h"
+#include "explain/states/collection.h"
+#include "explain/states/memories.h"
+#include "explain/texts/texts.h"
+#include "explain/texts/words.h"
 #include "io/checkpoint/ensemble_file.h"
+#include "job/work.h"
 
 #define EXPLAIN_METHODS 32
 #define EXPLAIN_VALUES  "values" /* the folder of the parts of memory_units.c */

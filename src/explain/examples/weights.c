@@ -1,6 +1,6 @@
 /* The weights of attention of an example, of each head the largest of each query. Called by
- * explain.c. */
-#include "explain/examples.h"
+ * document.c. */
+#include "explain/examples/examples.h"
 
 #include "base/mem.h"
 #include "nn/core/block.h"

@@ -1,5 +1,5 @@
 /* Lists of places with the largest coefficients. Called by memories.c and explain.c. */
-#include "explain/memories.h"
+#include "explain/states/memories.h"
 
 #include "base/mem.h"
 

@@ -1,7 +1,7 @@
 /* Methods of the whole corpus (bp_explain_method.collect and merge): what documents leave for them,
  * and how they read it back. */
-#ifndef BP_EXPLAIN_COLLECTION_H
-#define BP_EXPLAIN_COLLECTION_H
+#ifndef BP_EXPLAIN_STATES_COLLECTION_H
+#define BP_EXPLAIN_STATES_COLLECTION_H
 
 #include "base/buffer.h"
 #include "explain/method.h"

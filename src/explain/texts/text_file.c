@@ -1,6 +1,6 @@
 /* explain.texts: a file of texts becomes a corpus in a temporary file, so that all that follows
  * reads corpora alone. Called by texts.c. */
-#include "explain/texts.h"
+#include "explain/texts/texts.h"
 
 #include "base/files/fs.h"
 #include "base/mem.h"

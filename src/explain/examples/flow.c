@@ -1,7 +1,7 @@
 /* Attention flow: maximum flows through the graph of layers, by Dinic's algorithm. Every path from
  * a place above to an input has one edge a layer, or goes back through a residual edge. Called by
  * weights.c. */
-#include "explain/examples.h"
+#include "explain/examples/examples.h"
 
 #include "base/mem.h"
 #include "base/process/heartbeat.h"

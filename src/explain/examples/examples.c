@@ -1,5 +1,5 @@
 /* Which documents are examples. Called by explain.c. */
-#include "explain/examples.h"
+#include "explain/examples/examples.h"
 
 #include "base/mem.h"
 #include "base/rng.h"

@@ -1,10 +1,10 @@
 /* Documents of which more is shown than figures: each has a page of its own (explain.examples,
  * explain.choose), and of a model with attention its weights are kept. Local: no MPI, but where it
  * is said. */
-#ifndef BP_EXPLAIN_EXAMPLES_H
-#define BP_EXPLAIN_EXAMPLES_H
+#ifndef BP_EXPLAIN_EXAMPLES_EXAMPLES_H
+#define BP_EXPLAIN_EXAMPLES_EXAMPLES_H
 
-#include "explain/texts.h"
+#include "explain/texts/texts.h"
 
 typedef struct explain_examples {
     int64_t count;

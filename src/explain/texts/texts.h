@@ -1,8 +1,8 @@
 /* The documents of corpora as a model reads them, and what is explained of each. A model that
  * continues texts, or writes a target for a source, reads the documents of a score plan; a masked
  * model, and one with the head of a task, framed examples (framed.c). */
-#ifndef BP_EXPLAIN_TEXTS_H
-#define BP_EXPLAIN_TEXTS_H
+#ifndef BP_EXPLAIN_TEXTS_TEXTS_H
+#define BP_EXPLAIN_TEXTS_TEXTS_H
 
 #include "explain/method.h"
 #include "infer/score/task_documents.h"

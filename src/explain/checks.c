@@ -1,0 +1,149 @@
+/* What can be explained, by which methods: refuses what can't, before anything is computed. Called
+ * by explain.c. */
+#include "explain/start_priv.h"
+
+#include "base/files/hash.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+void explain_find_methods(explainer *self)
+{
+    const char *list = bp_explain_keys_of(self->job->config)->methods;
+
+    self->count = 0;
+    for (const bp_explain_method *const *method = bp_explain_methods; *method; method++)
+        if (bp_explain_position(list, *method))
+            self->methods[self->count++] = *method;
+}
+
+/* Members are explained one after another, by what a mean of them means something for. */
+bp_err explain_check_ensemble(const explainer *self)
+{
+    int members = self->job->mesh->members;
+
+    if (members > 1)
+        return BP_FAIL(BP_ERR_CONFIG, "explain.members_in_turn",
+                       "mesh.members = %d, but explanations take the members of an ensemble in "
+                       "turn: at mesh.members; leave it at 1, and use more data ranks",
+                       members);
+    for (int k = 0; k < self->count; k++)
+        if (!self->methods[k]->averages)
+            return BP_FAIL(BP_ERR_CONFIG, "explain.of_one",
+                           "an ensemble can't be explained by %s, of which members have no mean: "
+                           "at explain.methods; leave it out, or name one of its members at "
+                           "explain.model",
+                           self->methods[k]->name);
+    return BP_OK;
+}
+
+static const struct {
+    const char *word;
+    explain_target target;
+    bool words, masks, classes, spans; /* of models that write, masked ones, tasks */
+} TARGETS[] = {{"next", EXPLAIN_NEXT, true, false, false, false},
+               {"best", EXPLAIN_BEST, true, true, true, true},
+               {"label", EXPLAIN_LABEL, false, true, true, true},
+               {"every", EXPLAIN_EVERY, false, false, true, false}};
+
+/* A value has no classes to choose from. */
+static bp_err refuse_target(const bp_model_info *info, const char *word, const char *others)
+{
+    return BP_FAIL(BP_ERR_CONFIG, "explain.no_target",
+                   "a model of kind %s%s%s can't be explained by explain.target = %s: at "
+                   "explain.target; use %s",
+                   info->kind, bp_task_has_head(&info->task) ? " for " : "",
+                   bp_task_has_head(&info->task) ? bp_task_name(info->task.kind) : "", word,
+                   others);
+}
+
+static bp_err find_target(explainer *self, const bp_model_info *info)
+{
+    const char *word = bp_explain_keys_of(self->job->config)->target;
+    const bp_task_kind *kind = bp_task_kind_of(&info->task);
+    bool task = bp_task_has_head(&info->task);
+
+    self->target = task ? EXPLAIN_BEST : info->masks ? EXPLAIN_HIDDEN : EXPLAIN_NEXT;
+    if (!word)
+        return BP_OK;
+    for (size_t k = 0; k < sizeof TARGETS / sizeof TARGETS[0]; k++)
+        if (strcmp(word, TARGETS[k].word) == 0) {
+            self->target = TARGETS[k].target;
+            if (task          ? kind->is_value    ? self->target == EXPLAIN_BEST
+                                : kind->has_names ? TARGETS[k].classes
+                                                  : TARGETS[k].spans
+                : info->masks ? TARGETS[k].masks
+                              : TARGETS[k].words)
+                return BP_OK;
+            return refuse_target(info, word,
+                                 task          ? kind->is_value    ? "best"
+                                                 : kind->has_names ? "best, label, every, or a name"
+                                                                   : "best or label"
+                                 : info->masks ? "label or best"
+                                               : "next or best");
+        }
+    self->target = EXPLAIN_CLASS;
+    if (task && kind->has_names)
+        return BP_OK;
+    return refuse_target(info, word,
+                         task && kind->is_value ? "best"
+                         : task                 ? "best or label"
+                         : info->masks          ? "label or best"
+                                                : "next or best");
+}
+
+static bp_err check_methods(const explainer *self)
+{
+    for (int k = 0; k < self->count; k++) {
+        const char *lacks =
+            self->methods[k]->lacks ? self->methods[k]->lacks(self->settings.info) : NULL;
+
+        if (lacks)
+            return BP_FAIL(BP_ERR_CONFIG, "explain.lacking",
+                           "a model of kind %s can't be explained by %s: %s: at explain.methods; "
+                           "leave it out",
+                           self->settings.info->kind, self->methods[k]->name, lacks);
+    }
+    if (self->prefers && self->job->lm->info.log_probabilities)
+        return BP_FAIL(
+            BP_ERR_CONFIG, "explain.no_best",
+            "a head that mixes softmaxes, or of entmax, gives no whole distributions: at "
+            "explain.target = best, or explain.methods = contrast; use explain.target=next and "
+            "other methods");
+    return BP_OK;
+}
+
+bp_err explain_check(explainer *self)
+{
+    const bp_work_job *job = self->job;
+    const bp_explain_keys *keys = bp_explain_keys_of(job->config);
+    const bp_model_info *info = self->settings.info;
+    int64_t bytes;
+    bp_err err = job->lm ? find_target(self, info) : BP_OK;
+
+    self->prefers = self->target == EXPLAIN_BEST || self->target == EXPLAIN_HIDDEN ||
+                    bp_explain_position(keys->methods, &bp_explain_contrast);
+    if (err == BP_OK && keys->context > info->context)
+        err = BP_FAIL(BP_ERR_CONFIG, "explain.context_too_long",
+                      "explain.context = %" PRId64 " is more than the model's %" PRId64
+                      ": at explain.context; use %" PRId64 " or less",
+                      keys->context, info->context, info->context);
+    if (err == BP_OK && (info->masks || bp_task_has_head(&info->task)) && keys->context > 0 &&
+        keys->context < BP_TASK_CONTEXT)
+        err = BP_FAIL(BP_ERR_CONFIG, "explain.context_too_short",
+                      "explain.context = %" PRId64 " has no place for a text between the model's "
+                      "special tokens: at explain.context; use %d or more",
+                      keys->context, BP_TASK_CONTEXT);
+    if (err == BP_OK && keys->masks && !info->masks)
+        err = BP_FAIL(BP_ERR_CONFIG, "explain.unused_masks",
+                      "explain.masks is of masked models, which explain.model is not: at "
+                      "explain.masks; leave it out");
+    if (err == BP_OK && keys->masks)
+        err = bp_sha256_of_file(keys->masks, self->masks_hash, &bytes);
+    if (err == BP_OK && job->lm && strcmp(keys->choose, "hardest") == 0 &&
+        (info->masks || bp_task_has_head(&info->task)))
+        err = BP_FAIL(BP_ERR_CONFIG, "explain.no_hardest",
+                      "explain.choose = hardest is of models that write texts, which explain.model "
+                      "is not: at explain.choose; use first or random");
+    return err == BP_OK && job->lm ? check_methods(self) : err;
+}

@@ -1,0 +1,22 @@
+/* One document of a running explanation: document.c, which explain.c names in its units. */
+#ifndef BP_EXPLAIN_DOCUMENT_PRIV_H
+#define BP_EXPLAIN_DOCUMENT_PRIV_H
+
+#include "explain/explainer_priv.h"
+
+#define EXPLAIN_LOG_P_PLACES 64 /* whose distributions are looked at together */
+
+/** The model, or a member of the ensemble; NULL: not on this rank. */
+bp_model *explain_model_of(const explainer *self, int64_t member);
+
+/** bp_work_units.prepare. Errors: BP_ERR_SYSTEM there is no memory; those of choosing examples. */
+bp_err explain_prepare(void *context);
+/** bp_work_units.run: the part has targets, results and shares. Collective over mesh->model.
+ * Errors: those of reading and of methods. */
+bp_err explain_run_unit(void *context, int64_t unit, bp_buffer *out, bool *stopped);
+/** bp_work_units.amount_of. */
+int64_t explain_count_targets(const void *context, int64_t unit);
+/** bp_work_units.release. */
+void explain_release(void *context);
+
+#endif

@@ -1,0 +1,123 @@
+/* The memory that explanations take, before there is a mesh: of the largest document that there may
+ * be. Called by job/work.h through explain.c. */
+#include "explain/start_priv.h"
+
+#include "infer/ensemble/ensemble.h"
+#include "models/open.h"
+
+#include <string.h>
+
+#define BATCH_PLACES 1024 /* of windows side by side */
+#define MOST_PLACES  1024 /* of a document, unless explain.context says otherwise */
+
+int64_t explain_most_places(const bp_config *config, int64_t context)
+{
+    int64_t asked = bp_explain_keys_of(config)->context,
+            most = asked > 0 || context < MOST_PLACES ? context : MOST_PLACES;
+
+    return asked > 0 && asked < most ? asked : most;
+}
+
+/* Of windows side by side: as many as the longest has room for, so that the plan's batch is the
+ * largest. */
+int64_t explain_batch_places(int64_t most)
+{
+    return most > BATCH_PLACES ? most : BATCH_PLACES / most * most;
+}
+
+/* The largest document that there may be, of the model whose "model" object this is. */
+static bp_explain_form largest_form(const json_t *shape, const char *target, int64_t most)
+{
+    const char *task = json_string_value(json_object_get(shape, "task"));
+    int64_t outcomes = json_integer_value(json_object_get(shape, "outcomes")),
+            encoders = task ? 0 : json_integer_value(json_object_get(shape, "encoder_layers")),
+            each = target && strcmp(target, "every") == 0 ? outcomes : 1;
+    const bp_task_kind *kind = task ? bp_task_kind_named(task) : NULL;
+    bp_explain_form form = {.K = most,
+                            .T = most,
+                            .S = encoders > 0 ? most : 0,
+                            .layers = json_integer_value(json_object_get(shape, "layers")),
+                            .heads = json_integer_value(json_object_get(shape, "heads")),
+                            .source_layers = encoders,
+                            .foils = 1};
+
+    if (form.layers == 0)
+        form.layers = json_integer_value(json_object_get(shape, "decoder_layers"));
+    if (kind)
+        form.K = each * (kind->at_words ? most : kind->ends);
+    if (kind && bp_task_kind_has_classes(kind))
+        form.foils = outcomes - 1;
+    return form;
+}
+
+/* Besides the model's own: vectors, a batch, sums in double, results; of the lens states, of
+ * attention matrices. */
+static int64_t work_floats(const explainer *self, const bp_work_models *models, int64_t most,
+                           const bp_model_memory *of)
+{
+    const bp_explain_keys *keys = bp_explain_keys_of(models->config);
+    bp_explain_form form =
+        largest_form(json_object_get(models->states[0], "model"), keys->target, most);
+    int64_t sides = form.S > 0 ? 2 : 1, states = (form.layers + 1) * most * of->width,
+            stack = form.layers > form.source_layers ? form.layers : form.source_layers;
+    bool looks = bp_explain_position(keys->methods, &bp_explain_lens),
+         watches = bp_explain_position(keys->methods, &bp_explain_attention),
+         contrasts = bp_explain_position(keys->methods, &bp_explain_contrast);
+
+    int64_t inner = json_integer_value(
+                json_object_get(json_object_get(models->states[0], "model"), "inner")),
+            collected = 0;
+    const bp_explain_sizes sizes = {.T = most,
+                                    .C = of->width,
+                                    .V = of->vocab_size,
+                                    .layers = form.layers,
+                                    .triggers = keys->keys,
+                                    .factors = keys->factors,
+                                    .keys = inner > 0 ? inner : 4 * of->width};
+
+    for (int k = 0; k < self->count; k++) {
+        int64_t own = self->methods[k]->floats ? self->methods[k]->floats(&sizes) : 0;
+
+        collected = own > collected ? own : collected;
+    }
+    form.flips = keys->flips;
+    form.edits = keys->edits;
+    form.curves = (self->count + 1) * BP_EXPLAIN_SHARES;
+    return collected +
+           sides * (2 * (most + explain_batch_places(most)) + (2 + contrasts) * most) * of->width +
+           EXPLAIN_LOG_P_PLACES * of->vocab_size +
+           (2 + models->members) * explain_floats(self, &form) + (looks ? 2 * states : 0) +
+           (watches ? (form.layers + form.source_layers + stack + 5 * sides) * most * most +
+                          2 * explain_weights_floats(&form)
+                    : 0) +
+           explain_setup_floats(self, models->config, &form, of->width);
+}
+
+/* bp_work_memory.rank */
+bp_err explain_estimate_rank(const void *context, const bp_work_models *models,
+                             const bp_work_place *place, bp_rank_memory *out)
+{
+    const explainer *self = context;
+    int64_t most = explain_most_places(models->config, bp_model_state_context(models->states[0]));
+    bp_model_task task = {
+        .mesh = place->mesh, .stage = place->stage, .length = most, .differentiates = true};
+    bp_work_model_bytes bytes;
+    bp_err err;
+
+    if (most <= 0) /* no shape: opening the model says what is wrong */
+        return BP_ERR_CONFIG;
+    if (!place->computes)
+        return BP_OK;
+    task.windows = explain_batch_places(most) / most;
+    err = bp_work_model_bytes_of(&bytes, models, &task, place->member);
+    if (err != BP_OK)
+        return err;
+    if (models->ensemble)
+        out->own_bytes +=
+            bp_ensemble_work_bytes(&bytes.widest, place->mesh, models->members,
+                                   explain_batch_places(most), EXPLAIN_ENSEMBLE_BYTES, false);
+    out->node_bytes += bytes.node;
+    out->own_bytes += bytes.weights + bytes.work +
+                      (int64_t)sizeof(float) * work_floats(self, models, most, &bytes.widest);
+    return BP_OK;
+}

@@ -1,0 +1,36 @@
+/* What precedes the first document: checks.c, memory_plan.c and load.c, of explain.c. */
+#ifndef BP_EXPLAIN_START_PRIV_H
+#define BP_EXPLAIN_START_PRIV_H
+
+#include "explain/document_priv.h"
+
+#define EXPLAIN_ENSEMBLE_BYTES ((size_t)1 << 28) /* for distributions of all members */
+
+/* checks.c */
+/** Those of explain.methods, in the order of the table. Local. */
+void explain_find_methods(explainer *self);
+/** Errors: BP_ERR_CONFIG members are not taken in turn, or a method has no mean of them. Local. */
+bp_err explain_check_ensemble(const explainer *self);
+/** Sets the target, whether preferred outcomes are needed and the hash of explain.masks. Local.
+ * Errors: BP_ERR_CONFIG the model can't be explained so; those of reading. */
+bp_err explain_check(explainer *self);
+
+/* memory_plan.c */
+/** The most inputs of a document, by a model with such a context. Local. */
+int64_t explain_most_places(const bp_config *config, int64_t context);
+/** Of windows side by side: as many as the longest has room for, so that the plan's batch is the
+ * largest. Local. */
+int64_t explain_batch_places(int64_t most);
+/** bp_work_memory.rank; the context is an explainer whose methods are found. */
+bp_err explain_estimate_rank(const void *context, const bp_work_models *models,
+                             const bp_work_place *place, bp_rank_memory *out);
+
+/* load.c */
+/** Opens the texts; their hash, roles and tokens are then on all ranks. Collective over
+ * mesh->world. `reads`: this rank reads them. Errors: BP_ERR_CONFIG there is no tokenizer or token
+ * that is asked for; those of reading. */
+bp_err explain_load(explainer *self, bool reads);
+/** The key of parts: all that results depend on. Local, once all is shared. */
+void explain_make_key(explainer *self);
+
+#endif
