@@ -299,6 +299,8 @@ static bp_err run_job(const arguments *args)
         warn(args->job, call.config); /* only of the root: it speaks */
     if (err == BP_OK && args->ranks == 0)
         call.world = bp_world_of(call.world, call.config);
+    if (!args->plan && call.world != MPI_COMM_WORLD)
+        bp_watchdog_reorder(call.world, bp_watchdog_seconds(call.config));
     if (err == BP_OK)
         err = args->ranks > 0 ? run_plan_alone(args, &call) : start(args->job, &call);
     if (err != BP_OK && call.config && !call.plan && bp_comm_is_root(call.world))

@@ -22,6 +22,7 @@ struct bp_work_queue {
     bool leads;     /* this rank leads its `ensemble` group */
     bool asked;     /* a question of this rank is open, */
     bool come;      /* and its answer has been taken from the mailbox */
+    bool ended;     /* it has said that it leaves */
     int64_t answer; /* this rank's, where it coordinates */
 
     work_scheduler scheduler; /* the coordinator's */
@@ -143,15 +144,20 @@ static bool have_left(void *context)
     return !queue->spec.mesh->coordinates || queue->scheduler.here == 0;
 }
 
+void bp_work_queue_end(bp_work_queue *queue, bool early, int64_t amount)
+{
+    if (!queue->leads || queue->ended)
+        return;
+    BP_ASSERT(early || !queue->asked); /* a unit that was handed out must not be dropped silently */
+    if (queue->asked)
+        (void)bp_work_queue_take(queue);
+    put_question(queue, early ? WORK_LEAVE_EARLY : WORK_LEAVE, amount);
+    (void)bp_work_queue_take(queue);
+    queue->ended = true;
+}
+
 void bp_work_queue_leave(bp_work_queue *queue, bool early, int64_t amount)
 {
-    if (queue->leads) {
-        BP_ASSERT(early ||
-                  !queue->asked); /* a unit that was handed out must not be dropped silently */
-        if (queue->asked)
-            (void)bp_work_queue_take(queue);
-        put_question(queue, early ? WORK_LEAVE_EARLY : WORK_LEAVE, amount);
-        (void)bp_work_queue_take(queue);
-    }
+    bp_work_queue_end(queue, early, amount);
     bp_poll("work_queue", have_left, queue);
 }

@@ -61,6 +61,10 @@ int64_t bp_work_queue_take(bp_work_queue *queue);
 /** The coordinator answers the questions that have come in; on other ranks nothing happens. */
 void bp_work_queue_serve(bp_work_queue *queue);
 
+/** A lead says that it takes no more units, before others need it for the last time; then it serves
+ * if it coordinates, and leaves. As bp_work_queue_leave, which does it too, but it waits for nobody
+ * but the coordinator. Nothing happens on other ranks. */
+void bp_work_queue_end(bp_work_queue *queue, bool early, int64_t amount);
 /** Leave the loop: a lead's open question is answered and dropped, and the coordinator serves until
  * all leads have left.
  *

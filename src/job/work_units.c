@@ -198,12 +198,14 @@ static bp_err lead(worker *self)
             break;
         err = run_unit(self, number, &stopped);
     }
+    /* before the passes of others: after a fault here they get no more units */
+    bp_work_queue_end(job->queue, err != BP_OK || stopped, job->unreported);
     while (lockstep && bp_lockstep_idle(lockstep, true))
         ;
     (void)share_number(job, NO_MORE);
     if (lockstep)
         bp_lockstep_set(lockstep, NULL);
-    bp_work_queue_leave(job->queue, err != BP_OK || stopped, job->unreported);
+    bp_work_queue_leave(job->queue, false, 0);
     return err;
 }
 

@@ -176,7 +176,8 @@ static void exchange_and_add(float *keep, int64_t kept, const float *send, int64
                     .waiting = waiting};
 
     while (next_piece(&way, &first, &count))
-        add_ordered(keep + first / size, scratch + first / size, count / size, other_is_left);
+        if (count > 0)
+            add_ordered(keep + first / size, scratch + first / size, count / size, other_is_left);
 }
 
 /* Of an odd number of members the last one has no partner: it gives its part of the odd members'

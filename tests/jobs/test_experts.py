@@ -1,6 +1,7 @@
 """mesh.expert: data ranks share out the experts of a mixture, and train the bits of one rank that has them all."""
 import json
 import pathlib
+import re
 
 import bagpipe_test
 from bagpipe_test import JobTest, digests, metrics, run, timeless
@@ -110,6 +111,20 @@ class Experts(JobTest):
                         one = self.applied(job, f"{family}-{name}{mesh}", model, ranks // 2 if mesh else 0, *mesh, *keys, precision, files=files)
                         other = self.applied(job, f"{family}-{name}{ranks}{mesh}", model, ranks, "mesh.expert=2", *mesh, *keys, precision, files=files)
                         self.assertEqual(one, other)
+
+    def test_after_a_fault_of_one_rank_others_get_no_more_work(self):
+        """They need its experts for what they have begun, and only for that."""
+        model, prompts = self.trained("faulty", 0, *MIXTRAL, "train.steps=1"), self.write("many.txt", "the house\n" * 40)
+        for rank in range(2):
+            with self.subTest(rank=rank):
+                write = [bagpipe_test.program("bagpipe"), "generate", self.at("small.ini"), f"run.dir={self.at(f'full-{rank}')}", f"generate.model={model}", f"generate.prompts={prompts}", "generate.tokens=4", "generate.batch=1", "mesh.expert=2"]
+                result = run(["env", f"BP_FAULT=work.part:2@{rank}", *write], 2)
+                self.assertEqual(result.status, 74, str(result))
+                result = run(write, 2)
+                self.assertEqual(result.status, 0, str(result))
+                done, units = map(int, re.search(r"going on: (\d+) of (\d+) work units", result.out).groups())
+                self.assertEqual(units, 40)
+                self.assertLess(done, 10)
 
     def test_members_of_an_ensemble_are_scored_with_their_experts_apart(self):
         """Two on a rank, whose passes are told apart, and side by side."""

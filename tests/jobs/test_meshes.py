@@ -61,6 +61,15 @@ class Meshes(JobTest):
             self.assertEqual("[mesh.tensor_apart]" in result.err, "mesh.tensor=2" in keys, str(result))
         self.assertEqual(digests(one), digests(self.at("turns5")))
 
+    def test_the_watchdog_names_ranks_as_the_run_does(self):
+        """Ranks dealt to nodes in turn are taken as 0, 2, 1, 3: the launcher's rank 1 is the third of the run, and so its stacks are named."""
+        os.environ["BP_FAULT"] = "mesh.round_robin,step.end:2@1=spin"
+        self.addCleanup(os.environ.pop, "BP_FAULT", None)
+        result = self.pretrain("hung", 4, *EIGHT, "mesh.data=4", "watchdog.seconds=4")
+        self.assertEqual(result.status, 75, str(result))
+        self.assertIn("[run.hung]", result.err)
+        self.assertRegex(result.err, r"\brank 2 on host")
+
     def test_interleaved_chunks_train_the_same_model(self):
         keys = ("mesh.pipeline=2", "mesh.schedule=interleaved", *EIGHT)
         expected = self.losses_of_one()

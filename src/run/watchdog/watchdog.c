@@ -253,6 +253,13 @@ void bp_watchdog_start(MPI_Comm world, double seconds)
     waits_for_run = true;
 }
 
+void bp_watchdog_reorder(MPI_Comm world, double seconds)
+{
+    BP_ASSERT(depth == 0);
+    stop();
+    bp_watchdog_start(world, seconds);
+}
+
 void bp_watchdog_own(const bp_mesh *mesh, const bp_watchdog_spec *spec)
 {
     char host[WIRE_HOST_BYTES];

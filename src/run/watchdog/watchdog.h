@@ -58,6 +58,9 @@ double bp_watchdog_seconds(const bp_config *config);
  * leave.
  */
 void bp_watchdog_start(MPI_Comm world, double seconds);
+/** Before the first run: its ranks have another order, in which they are named from now on.
+ * Collective over `world`. */
+void bp_watchdog_reorder(MPI_Comm world, double seconds);
 
 /** A run has begun, whose folder rank 0 holds: reports go there from now on, up to
  * bp_watchdog_end(). Within a run that is watched, only the mesh counts. Local, on each rank;
