@@ -54,21 +54,28 @@ const char *const *explain_outcomes(const explainer *self)
 
 /* ---- a document in lists ---- */
 
-/* Its id, else "document N". New reference. */
-static json_t *id_of(const explainer *self, int64_t number)
+bp_corpus_file *explain_file_of(const explainer *self, int64_t number, int64_t *own)
 {
     bp_corpus *corpus = self->texts.corpus;
-    int64_t own = self->texts.framed ? explain_framed_document(&self->texts, number) : number,
-            documents;
+    int64_t documents;
+
+    *own = self->texts.framed ? explain_framed_document(&self->texts, number) : number;
+    for (int64_t f = 0; f < bp_corpus_files(corpus); f++, *own -= documents) {
+        documents = bp_corpus_file_info(bp_corpus_file_at(corpus, f))->documents;
+        if (*own < documents)
+            return bp_corpus_file_at(corpus, f);
+    }
+    return NULL;
+}
+
+json_t *explain_id_of(const explainer *self, int64_t number)
+{
+    int64_t own;
+    bp_corpus_file *file = explain_file_of(self, number, &own);
     char id[ID_BYTES] = "";
 
-    for (int64_t f = 0; f < bp_corpus_files(corpus); f++, own -= documents) {
-        documents = bp_corpus_file_info(bp_corpus_file_at(corpus, f))->documents;
-        if (own >= documents)
-            continue;
-        (void)bp_corpus_file_doc_id(bp_corpus_file_at(corpus, f), own, id, sizeof id);
-        break;
-    }
+    if (file)
+        (void)bp_corpus_file_doc_id(file, own, id, sizeof id);
     if (id[0] == '\0')
         (void)snprintf(id, sizeof id, "document %" PRId64, own);
     return bp_score_page_text(id, strlen(id));
@@ -133,7 +140,7 @@ static void add_largest(json_t *list, const explainer *self, int64_t number, con
     insert(list, (double)values[best],
            json_pack("{sf sI sI sI so so}", "value", (double)values[best], "layer",
                      (json_int_t)(best / form->heads), "head", (json_int_t)(best % form->heads),
-                     "document", (json_int_t)number, "id", id_of(self, number), "text",
+                     "document", (json_int_t)number, "id", explain_id_of(self, number), "text",
                      beginning_of(spans)));
 }
 
@@ -161,7 +168,7 @@ static bp_err add_example(explain_gathered *gathered, explainer *self, int64_t n
 {
     int64_t example = explain_examples_find(&self->examples, number);
     char *name = bp_sprintf("example-%" PRId64 ".html", example + 1), *data = NULL;
-    json_t *id = id_of(self, number), *row, *page;
+    json_t *id = explain_id_of(self, number), *row, *page;
     bp_err err = explain_example_data(&data, shown, &gathered->speller);
 
     if (err == BP_OK) {

@@ -32,8 +32,16 @@ bp_err explain_gather_add(explain_gathered *gathered, explainer *self, int64_t n
 /** Adds "words" and "largest" to the methods of summary.json, and "agreement" and "examples". */
 void explain_gather_finish(const explain_gathered *gathered, const explainer *self,
                            json_t *summary);
+/** The file that a document is of, and its number there; NULL: none. */
+bp_corpus_file *explain_file_of(const explainer *self, int64_t number, int64_t *own);
+/** A document's id, else "document N". New reference. */
+json_t *explain_id_of(const explainer *self, int64_t number);
 /** "Explanations of MODEL", or of a document. New reference. */
 json_t *explain_title(const char *model, const json_t *id);
+/** The maps of projection.h5, whose figures these are (map_page.c). False, with a warning: it was
+ * not written. */
+#define EXPLAIN_MAP_PAGE "projection.html"
+bool explain_map_write(const explain_gathered *gathered, explainer *self, const json_t *figures);
 /** index.html (index_page.c). What fails is a warning. */
 void explain_index_write(const explain_gathered *gathered, explainer *self, const json_t *summary);
 

@@ -253,10 +253,11 @@ static json_t *curves_of(const json_t *figures)
     return json_null();
 }
 
-static json_t *method_of(const explain_gathered *gathered, const explainer *self, int m,
+static json_t *method_of(const explain_gathered *gathered, explainer *self, int m,
                          const json_t *figures)
 {
     const bp_explain_method *method = self->methods[m];
+    const char *map = NULL;
     json_t *grids = json_array();
 
     for (int k = 0; k < BP_EXPLAIN_ARRAYS && method->arrays[k].name; k++)
@@ -264,9 +265,11 @@ static json_t *method_of(const explain_gathered *gathered, const explainer *self
             json_is_array(json_object_get(figures, method->arrays[k].name)))
             (void)json_array_append_new(grids,
                                         grid_of(gathered, self, figures, method->arrays[k].name));
-    return json_pack("{ss ss so so so so so}", "name", method->name, "help", method->help, "grids",
-                     grids, "layers", layers_of(self, figures), "scalars", scalars_of(figures),
-                     "words", words_of(figures), "curves", curves_of(figures));
+    if (method == &bp_explain_projection && explain_map_write(gathered, self, figures))
+        map = EXPLAIN_MAP_PAGE;
+    return json_pack("{ss ss ss* so so so so so}", "name", method->name, "help", method->help,
+                     "map", map, "grids", grids, "layers", layers_of(self, figures), "scalars",
+                     scalars_of(figures), "words", words_of(figures), "curves", curves_of(figures));
 }
 
 static json_t *agreement_of(const json_t *list)

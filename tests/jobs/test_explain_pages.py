@@ -260,6 +260,37 @@ class Pages(Explained):
         self.assertIn("&lt;i&gt;wood&lt;/i&gt;", page)
         self.assertNotIn("<i>", page)
 
+    def test_maps_show_the_points_of_the_file(self):
+        self.classes()
+        rows = [{"text": HOSTILE[k % 3] + " the old ship sailed", "kind": ("<i>wood</i>", "sea")[k % 2], "id": f"<b>{k}</b>"} for k in range(8)]
+        self.write("labelled.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
+        self.must(["bagpipe-data", "corpus", "--tokenizer", self.at("tokenizer.json"), "--format", "jsonl", "--label", "kind", "--out", self.at("labelled.h5"),
+                   self.at("labelled.jsonl")])
+        self.explained("maps", 0, self.keys[0], f"explain.corpus={self.at('labelled.h5')}", "explain.context=24", "explain.methods=projection",
+                       "explain.perplexity=5", "explain.examples=0")
+        text = self.page("maps", "projection.html")
+        page, data = Page(text), data_of(text)
+        self.assertEqual((page.stack, page.links), ([], ["index.html"]))
+        self.assertIn("projection.html", Page(self.page("maps", "index.html")).links)
+        for part in ("://", "alert(1)</script>", "<b>", "<i>"):
+            self.assertNotIn(part, text)
+        self.assertEqual(data["labels"], {"kind": ["<i>wood</i>", "sea"] * 4})
+        self.assertEqual(data["documents"], [f"<b>{k}</b>" for k in range(8)])
+        with h5py.File(os.path.join(self.at("maps"), "explain", "projection.h5")) as file:
+            n, layers = len(file["point_place"]), len(file["layer"])
+            self.assertEqual((data["document"], data["place"]), (file["point_document"][:].tolist(), file["point_place"][:].tolist()))
+            tables = {("pca", int(file["layer"][at])): file["pca"][at * n:(at + 1) * n, :2] for at in range(layers)}
+            tables.update({(name, int(file["map_layer"][0])): file[name][:] for name in ("tsne", "umap")})
+        self.assertEqual({(found["name"], found["layer"]) for found in data["maps"]}, set(tables))
+        for found in data["maps"]:
+            want, low, high = tables[found["name"], found["layer"]], numpy.array(found["low"]), numpy.array(found["high"])
+            steps = numpy.frombuffer(base64.b64decode(found["bytes"]), "<u2").reshape(n, 2)
+            numpy.testing.assert_allclose(low + steps / 65535 * (high - low), want, rtol=0, atol=2e-5 * numpy.abs(want).max())
+        first = "".join(data[part][0] for part in ("before", "token", "after"))
+        self.assertIn("<script>alert(", first)
+        quality = read_json(self.at("maps"), "explain", "summary.json")["methods"]["projection"]["maps"][0]
+        self.assertIn(["umap", "2", f"{quality['umap']['trustworthiness']:.3f}", f"{quality['umap']['continuity']:.3f}"], page.rows)
+
     def test_bad_use(self):
         self.write("empty.txt", "\n\n")
         self.write("bad.jsonl", '{"text": "one"}\n{"words": "two"}\n')

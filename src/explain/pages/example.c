@@ -31,7 +31,7 @@ static void add_base64(bp_buffer *out, const uint8_t *bytes, size_t count)
     }
 }
 
-static json_t *base64_json(const uint8_t *bytes, size_t count)
+json_t *explain_base64_json(const uint8_t *bytes, size_t count)
 {
     bp_buffer text = {0};
     json_t *out;
@@ -90,7 +90,7 @@ static json_t *matrix_json(const explain_shown *shown, const explain_matrix *mat
                     matrix->array->name, "source", (int)matrix->of_source, "main",
                     (int)explain_matrix_is_main(matrix), "shared", (int)matrix->method->changes,
                     "signed", (int)has_sign, "scale", scales, "bytes",
-                    base64_json(bytes, (size_t)count));
+                    explain_base64_json(bytes, (size_t)count));
     bp_free(bytes);
     return out;
 }
@@ -142,8 +142,8 @@ static json_t *attention_json(const explain_shown *shown)
     }
     out = json_pack("{sI sI sI so so}", "layers", (json_int_t)weights.layers, "heads",
                     (json_int_t)weights.heads, "kept", (json_int_t)weights.kept, "keys",
-                    base64_json(bytes, (size_t)(2 * values)), "weights",
-                    base64_json(of_weights, (size_t)values));
+                    explain_base64_json(bytes, (size_t)(2 * values)), "weights",
+                    explain_base64_json(of_weights, (size_t)values));
     bp_free(bytes);
     return out;
 }

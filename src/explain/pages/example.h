@@ -22,6 +22,9 @@ typedef struct explain_shown {
  * of texts of tokens. Owns: bp_free(). */
 bp_err explain_example_data(char **out, const explain_shown *shown, const explain_speller *speller);
 
+/** Bytes as a script's atob() has them back. New reference. */
+json_t *explain_base64_json(const uint8_t *bytes, size_t count);
+
 /** Text of JSON for a <script>. Free with bp_free(). */
 char *explain_script_text(const json_t *value);
 
