@@ -92,6 +92,28 @@ static bp_err find_target(explainer *self, const bp_model_info *info)
                                                 : "next or best");
 }
 
+/* The methods that explain such a model, with commas. */
+static void list_methods(const bp_model_info *info, bp_buffer *out)
+{
+    for (const bp_explain_method *const *method = bp_explain_methods; *method; method++)
+        if (!(*method)->lacks || !(*method)->lacks(info))
+            bp_buffer_printf(out, "%s%s", out->bytes > 0 ? ", " : "", (*method)->name);
+}
+
+static bp_err refuse_method(const bp_model_info *info, const char *name, const char *lacks)
+{
+    bp_buffer others = {0};
+    bp_err err;
+
+    list_methods(info, &others);
+    err = BP_FAIL(BP_ERR_CONFIG, "explain.lacking",
+                  "a model of kind %s can't be explained by %s: %s: at explain.methods; leave it "
+                  "out; the model has %s",
+                  info->kind, name, lacks, others.bytes > 0 ? others.data : "none");
+    bp_buffer_clear(&others);
+    return err;
+}
+
 static bp_err check_methods(const explainer *self)
 {
     for (int k = 0; k < self->count; k++) {
@@ -99,10 +121,7 @@ static bp_err check_methods(const explainer *self)
             self->methods[k]->lacks ? self->methods[k]->lacks(self->settings.info) : NULL;
 
         if (lacks)
-            return BP_FAIL(BP_ERR_CONFIG, "explain.lacking",
-                           "a model of kind %s can't be explained by %s: %s: at explain.methods; "
-                           "leave it out",
-                           self->settings.info->kind, self->methods[k]->name, lacks);
+            return refuse_method(self->settings.info, self->methods[k]->name, lacks);
     }
     if (self->prefers && self->job->lm->info.log_probabilities)
         return BP_FAIL(

@@ -259,7 +259,8 @@ typedef struct bp_model_ops {
     /** hidden[windows * length][width]: what the last linear map is applied to, valid on the ranks
      * of the last pipeline stage. pass: BP_MODEL_NO_DROPOUT, or the number of a pass with dropout
      * at the rate of `set_dropout`, whose masks are a function of (seed, pass, layer, slot,
-     * place). */
+     * place). A head of values or spans has no such rows: the layers run (a probe sees them),
+     * and hidden stays as it is. */
     bp_err (*backbone)(bp_model *lm, const bp_model_batch *batch, int64_t pass, float *hidden);
     /** Rate and seed of later passes with dropout; equal on all ranks of mesh->model. Local. */
     void (*set_dropout)(bp_model *lm, float rate, uint64_t seed);

@@ -367,8 +367,7 @@ bp_err network_run_batch(network_model *self, const bp_model_batch *batch,
         }
         float *data = run_piece(self, &pass, network_example_bytes(&pieces.maker, windows),
                                 asked->hidden == NULL);
-        BP_ASSERT(!asked->hidden || bp_model_is_softmax(&self->shape));
-        if (last && asked->hidden)
+        if (last && asked->hidden && bp_model_is_softmax(&self->shape))
             bp_lm_head_norm(network_head(self), asked->hidden + tokens * self->C, data,
                             windows * batch->length);
     }

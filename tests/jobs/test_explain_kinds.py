@@ -285,6 +285,19 @@ class Trained(test_finetune.TaskTest, Opened):
                     for a, b in zip(one["integrated"], self.open("two_" + kind, "integrated")["integrated"], strict=True):
                         numpy.testing.assert_allclose(a, b, atol=2e-5)
 
+    def test_states_of_values_and_answers(self):
+        """Their heads have no rows of words behind the layers; the same bytes on every mesh."""
+        for kind in ("values", "spans"):
+            keys = (*self.small(kind), "explain.methods=similarity,factors", "explain.neighbours=2", "explain.factors=2", "explain.steps=5")
+            self.explained("states_" + kind, 0, *keys)
+            with h5py.File(os.path.join(self.at("states_" + kind), "explain", "similarity.h5")) as file:
+                alike = file["anisotropy"][:]
+            self.assertTrue(numpy.isfinite(alike).all() and (numpy.abs(alike) <= 1).all(), alike)
+            self.assertEqual(len(set(alike.tolist())), 2, "layers have states of their own")
+            for mesh in ("data", "pipeline"):
+                self.explained(f"states_{kind}_{mesh}", 2, *keys, f"mesh.{mesh}=2")
+                self.assertEqual(self.files("states_" + kind), self.files(f"states_{kind}_{mesh}"), mesh)
+
     def test_texts_are_masked_in_turn(self):
         """As if one place after another were masked alone; of more than explain.places some."""
         keys = (*self.small("masked"), "explain.methods=saliency,lens")
@@ -341,7 +354,7 @@ class Trained(test_finetune.TaskTest, Opened):
                             ((model, corpus, "explain.context=3"), ("[explain.context_too_short]", "3")),
                             ((model, corpus, "explain.target=next"), ("[explain.no_target]", "next")),
                             ((model, f"explain.corpus={bare}", "explain.target=label"), ("[explain.no_labels]",)),
-                            ((model, corpus, "explain.methods=lens"), ("[explain.lacking]", "lens")),
+                            ((model, corpus, "explain.methods=lens"), ("[explain.lacking]", "lens", "has attention, saliency, gradient")),
                             ((*other["values"], "explain.methods=contrast"), ("[explain.lacking]", "contrast")),
                             ((*other["values"], "explain.target=every"), ("[explain.no_target]", "every")),
                             ((*other["spans"], "explain.target=every"), ("[explain.no_target]", "every")),
