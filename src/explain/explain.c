@@ -177,9 +177,9 @@ static void say_sizes(const explainer *self)
         bp_log("states of %" PRId64 " layers take %s in the run's folder until they are put "
                "together; explain.layers chooses fewer",
                settings->layer_count,
-               bp_size_text(
-                   (double)(self->texts.targets * settings->layer_count * settings->info->width) *
-                   sizeof(float))
+               bp_size_text((double)(self->texts.targets * settings->layer_count *
+                                     settings->info->layer_width) *
+                            sizeof(float))
                    .text);
     if (most > 0)
         bp_log("putting results together takes one rank about %s of memory",

@@ -58,7 +58,10 @@ static int64_t work_floats(const explainer *self, const bp_work_models *models, 
     const bp_explain_keys *keys = bp_explain_keys_of(models->config);
     bp_explain_form form =
         largest_form(json_object_get(models->states[0], "model"), keys->target, most);
-    int64_t sides = form.S > 0 ? 2 : 1, states = (form.layers + 1) * most * of->width,
+    int64_t own_width = json_integer_value(
+                json_object_get(json_object_get(models->states[0], "model"), "width")),
+            wide = own_width > of->width ? own_width : of->width; /* of what layers leave */
+    int64_t sides = form.S > 0 ? 2 : 1, states = (form.layers + 1) * most * wide,
             stack = form.layers > form.source_layers ? form.layers : form.source_layers;
     bool looks = bp_explain_position(keys->methods, &bp_explain_lens),
          watches = bp_explain_position(keys->methods, &bp_explain_attention),
@@ -68,12 +71,12 @@ static int64_t work_floats(const explainer *self, const bp_work_models *models, 
                 json_object_get(json_object_get(models->states[0], "model"), "inner")),
             collected = 0;
     const bp_explain_sizes sizes = {.T = most,
-                                    .C = of->width,
+                                    .C = wide,
                                     .V = of->vocab_size,
                                     .layers = form.layers,
                                     .triggers = keys->keys,
                                     .factors = keys->factors,
-                                    .keys = inner > 0 ? inner : 4 * of->width};
+                                    .keys = inner > 0 ? inner : 4 * wide};
 
     for (int k = 0; k < self->count; k++) {
         int64_t own = self->methods[k]->floats ? self->methods[k]->floats(&sizes) : 0;
@@ -86,7 +89,7 @@ static int64_t work_floats(const explainer *self, const bp_work_models *models, 
     return collected +
            sides * (2 * (most + explain_batch_places(most)) + (2 + contrasts) * most) * of->width +
            EXPLAIN_LOG_P_PLACES * of->vocab_size +
-           (2 + models->members) * explain_floats(self, &form) + (looks ? 2 * states : 0) +
+           (2 + models->members) * explain_floats(self, &form) + (looks ? 3 * states : 0) +
            (watches ? (form.layers + form.source_layers + stack + 5 * sides) * most * most +
                           2 * explain_weights_floats(&form)
                     : 0) +

@@ -103,9 +103,10 @@ typedef struct bp_model_info {
                                 it embeds. Of an encoder-decoder they are the decoder's, whose
                                 words the blocks before leave as they are embedded, */
     int first_source_layer, source_layers; /* and these the encoder's; else 0 */
-    bp_task_shape task; /* whose outcomes they are; kind 0: a language model. Where a kind is
-                           of whole texts, a target is at any place of its text, whose state is
-                           that of all of them; see bp_model_batch.targets */
+    int64_t layer_width; /* of what each layer leaves, and the first one reads; 0: widths differ */
+    bp_task_shape task;  /* whose outcomes they are; kind 0: a language model. Where a kind is
+                            of whole texts, a target is at any place of its text, whose state is
+                            that of all of them; see bp_model_batch.targets */
     char labels_hash[BP_SHA256_HEX]; /* of the names of classes; "": none */
     bool frames; /* it reads a text between the tokens of the roles cls and sep */
     bool masks; /* it finds masked tokens: a target is at its own place, and inputs after a window's
@@ -297,8 +298,9 @@ typedef struct bp_model_ops {
     bp_err (*differentiate)(bp_model *lm, const bp_model_batch *batch, float *gradients,
                             float *source_gradients);
     /** states[info.layers + 1][length][info.width] of a batch of one window: what the first layer
-     * reads and what each leaves, after all that comes between layers and vocabulary (a norm, the
-     * transform of a masked model), recomputed for each: rows for `logits`.
+     * reads (where a narrow embedding is projected, behind the projection) and what each leaves,
+     * after all that comes between layers and vocabulary (a norm, the transform of a masked
+     * model), recomputed for each: rows for `logits`. For a model with info.layer_width > 0.
      * Valid on the ranks of the last pipeline stage. Errors: as `score`. */
     bp_err (*layers)(bp_model *lm, const bp_model_batch *batch, float *states);
     /** coefficients[info.layers][length][info.keys] of a batch of one window: what each layer's

@@ -397,13 +397,19 @@ void network_join_lockstep(network_model *self)
         self->lockstep = bp_lockstep_add(self->mesh->lockstep, &(bp_lockstep_model){assist, self});
 }
 
+/* Of the states that block k of this stage leaves; -1: the one before it. */
+static int64_t columns_behind(const network_model *self, int k)
+{
+    return bp_model_block_output(&self->shape, self->first_block + k).item[0].columns;
+}
+
 void network_run_blocks(network_model *self, const bp_model_batch *batch, int first, int end,
                         float *hidden)
 {
     const bp_network *network = self->network;
     network_pieces pieces;
     bp_err err = network_pieces_begin(&pieces, self, batch);
-    size_t bytes = (size_t)(batch->length * self->C) * sizeof *hidden;
+    size_t row = (size_t)batch->length * sizeof *hidden;
 
     BP_ASSERT(err == BP_OK); /* scoring has reserved all of it */
     bp_pass pass = network_piece_pass(self, &pieces, batch, 0, 1, self->memory);
@@ -420,9 +426,9 @@ void network_run_blocks(network_model *self, const bp_model_batch *batch, int fi
 
         bp_activations_lay(&activations, &network->nn, &pass, data, false);
         if (k == first)
-            memcpy(activations.item[0].data, hidden, bytes);
+            memcpy(activations.item[0].data, hidden, row * (size_t)columns_behind(self, first - 1));
         bp_block_forward(network->blocks[k], &pass, &activations, NULL);
         if (k == end - 1)
-            memcpy(hidden, activations.item[0].data, bytes);
+            memcpy(hidden, activations.item[0].data, row * (size_t)columns_behind(self, k));
     }
 }

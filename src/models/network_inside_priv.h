@@ -108,7 +108,8 @@ bp_pass network_piece_pass(network_model *self, const network_pieces *pieces,
                            const bp_model_batch *batch, int64_t first, int64_t windows,
                            char *bytes);
 /** The stage's blocks [first, end), without the head, on a batch of one window that has just been
- * scored: they read item 0, hidden[length][C], which has what they leave. */
+ * scored: they read item 0, hidden[length][columns of what the first one reads], which then has
+ * what they leave, as wide as that is. */
 void network_run_blocks(network_model *self, const bp_model_batch *batch, int first, int end,
                         float *hidden);
 /** Makes examples of windows of `length` inputs; with their sources they are examples already. */

@@ -236,6 +236,21 @@ static bp_err check_shape(const bp_model_shape *shape, int tensor_ranks, int sta
     return err;
 }
 
+/* Of the states that layers read and leave; 0: they differ, or are none. */
+static int64_t layer_width(const bp_model_info *info, const bp_model_shape *shape)
+{
+    int64_t width = -1;
+
+    for (int l = 0; l <= info->layers && info->layers > 0; l++) {
+        const bp_activations left = bp_model_block_output(shape, info->first_layer - 1 + l);
+        bool is_like = strcmp(left.item[0].name, "hidden") == 0 &&
+                       (width < 0 || width == left.item[0].columns);
+
+        width = is_like ? left.item[0].columns : 0;
+    }
+    return width > 0 ? width : 0;
+}
+
 /* Which blocks are its layers. */
 static void find_layers(bp_model_info *info, const bp_model_shape *shape)
 {
@@ -254,6 +269,7 @@ static void find_layers(bp_model_info *info, const bp_model_shape *shape)
         info->first_source_layer = of[1].first;
         info->source_layers = of[1].count;
     }
+    info->layer_width = layer_width(info, shape);
 }
 
 /* A model of this shape without a network. */

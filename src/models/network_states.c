@@ -95,8 +95,8 @@ bp_err network_states(bp_model *model, const bp_model_text *text, float *states)
 typedef struct layer_keeper {
     bp_probe probe;
     int first, count;
-    int64_t floats; /* of a block's states */
-    float *states;  /* [count][floats] */
+    int64_t floats, room; /* of a block's states, and for them */
+    float *states;        /* [count][room] */
 } layer_keeper;
 
 static void keep_layers(bp_probe *probe, const bp_probed *seen)
@@ -107,54 +107,72 @@ static void keep_layers(bp_probe *probe, const bp_probed *seen)
     if (at < 0 || at >= self->count || strcmp(seen->what, "hidden") != 0)
         return;
     BP_ASSERT(seen->rows * seen->columns == self->floats);
-    memcpy(self->states + at * self->floats, seen->x, (size_t)self->floats * sizeof *seen->x);
+    memcpy(self->states + at * self->room, seen->x, (size_t)self->floats * sizeof *seen->x);
 }
 
 /* This stage's blocks between the last layer and the head (a norm after a stack, the transform of a
- * masked model) read what each layer leaves: states[info.layers + 1][T][C], in place. */
-static void run_after_layers(network_model *self, float *states, const bp_model_batch *batch)
+ * masked model) read what each layer leaves: states[info.layers + 1][room], in place. */
+static void run_after_layers(network_model *self, float *states, int64_t room,
+                             const bp_model_batch *batch)
 {
     int after = self->face.info.first_layer + self->face.info.layers - self->first_block,
         end = self->network->block_count - network_is_last(self);
-    int64_t floats = batch->length * self->C;
 
     after = after > 0 ? after : 0;
     for (int64_t l = 0; after < end && l <= self->face.info.layers; l++)
-        network_run_blocks(self, batch, after, end, states + l * floats);
+        network_run_blocks(self, batch, after, end, states + l * room);
+}
+
+/* In `kept->states`, all of whose rooms are zeros at first: on the last stage rows [T][C] in each.
+ */
+static bp_err find_layers(network_model *self, const bp_model_batch *batch, layer_keeper *kept,
+                          float *scratch)
+{
+    bp_model *model = &self->face;
+    int64_t all = kept->count * kept->room;
+    float *values = bp_alloc("model.states", batch->length, sizeof *values);
+    bp_err err;
+
+    model->ops->set_probe(model, &kept->probe);
+    err = model->ops->score(model, batch, values);
+    model->ops->set_probe(model, NULL);
+    for (int stage = 0; stage < self->mesh->pipeline_ranks && err == BP_OK; stage++) {
+        /* each stage has its layers, and else zeros */
+        if (stage == 0 && self->mesh->pipeline_ranks > 1)
+            bp_all_sum(kept->states, all, scratch, self->mesh->pipeline);
+        if (stage == self->mesh->pipeline_rank)
+            run_after_layers(self, kept->states, kept->room, batch);
+        bp_bcast_bytes(kept->states, all * (int64_t)sizeof(float), stage, self->mesh->pipeline);
+    }
+    bp_free(values);
+    return err;
 }
 
 bp_err network_layers(bp_model *model, const bp_model_batch *batch, float *states)
 {
     network_model *self = (network_model *)model;
-    int64_t floats = batch->length * self->C, all = (model->info.layers + 1) * floats;
+    int64_t T = batch->length, C = self->C, width = model->info.layer_width,
+            room = T * (width > C ? width : C), rows = model->info.layers + 1, all = rows * room;
+    float *scratch = bp_try_alloc("model.states", all, sizeof *scratch),
+          *wide = bp_try_alloc("model.states", all, sizeof *wide);
     layer_keeper kept = {.probe = {.see = keep_layers},
                          .first = model->info.first_layer - 1,
                          .count = model->info.layers + 1,
-                         .floats = floats,
-                         .states = states};
-    float *scratch = bp_try_alloc("model.states", all, sizeof *scratch),
-          *values = bp_alloc("model.states", batch->length, sizeof *values);
-    bp_err err = bp_agree(self->mesh->model,
-                          scratch ? BP_OK : bp_fail_memory("states", all, sizeof *scratch));
+                         .floats = T * width,
+                         .room = room,
+                         .states = wide};
+    bp_err err =
+        bp_agree(self->mesh->model,
+                 scratch && wide ? BP_OK : bp_fail_memory("states", 2 * all, sizeof *scratch));
 
-    BP_ASSERT(batch->windows == 1);
-    if (err == BP_OK) {
-        memset(states, 0, (size_t)all * sizeof *states);
-        model->ops->set_probe(model, &kept.probe);
-        err = model->ops->score(model, batch, values);
-        model->ops->set_probe(model, NULL);
-    }
-    for (int stage = 0; stage < self->mesh->pipeline_ranks && err == BP_OK; stage++) {
-        /* each stage has its layers, and else zeros */
-        if (stage == 0 && self->mesh->pipeline_ranks > 1)
-            bp_all_sum(states, all, scratch, self->mesh->pipeline);
-        if (stage == self->mesh->pipeline_rank)
-            run_after_layers(self, states, batch);
-        bp_bcast_bytes(states, all * (int64_t)sizeof *states, stage, self->mesh->pipeline);
-    }
+    BP_ASSERT(batch->windows == 1 && width > 0);
+    if (err == BP_OK)
+        err = find_layers(self, batch, &kept, scratch);
+    for (int64_t l = 0; l < rows && err == BP_OK; l++)
+        memcpy(states + l * T * C, wide + l * room, (size_t)(T * C) * sizeof *states);
     if (err == BP_OK && network_is_last(self))
-        bp_lm_head_norm(network_head(self), states, states, all / self->C);
-    bp_free(values);
+        bp_lm_head_norm(network_head(self), states, states, rows * T);
+    bp_free(wide);
     bp_free(scratch);
     return err;
 }

@@ -68,7 +68,7 @@ WAYS = {  # job, keys, and meshes (ranks, 0: without mpirun; keys), the first on
     "neighbours": ("score", SCORED + ("score.neighbours=@store/score/states.h5", "neighbours.k=4", "score.tokens=yes"), ANY[:2]),
     "score_ensemble": ("score", SCORED + ("score.model=@pair",), ANY[:2]),
     "explain": ("explain", ("explain.model=@model", "explain.corpus=@valid.h5",
-                            "explain.methods=saliency,integrated,lens,attention,surrogate,shapley,counterfactual,faithfulness,"
+                            "explain.methods=saliency,integrated,contrast,lens,attention,surrogate,shapley,counterfactual,faithfulness,"
                             "similarity,factors,memories", "explain.steps=3",
                             "explain.samples=12", "explain.edits=2", "explain.context=6"), ANY + [(2, ("mesh.pipeline=2",))]),
     "generate": ("generate", ("generate.model=@model", "generate.prompts=@prompts.txt"), ANY[:2]),

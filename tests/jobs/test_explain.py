@@ -144,6 +144,33 @@ class References(Explained):
                     with open(os.path.join(shared(f"reference/explain-tiny/{model}"), "expected.json"), encoding="utf-8") as expected:
                         numpy.testing.assert_array_equal(file["settles"][rows], json.load(expected)[f"doc{d}"]["lens"]["settles"])
 
+    def test_the_lens_of_a_narrow_embedding_reads_what_layers_leave(self):
+        """Layer 0 is behind the projection; the head is behind the one back. The fixture's own states, and NumPy."""
+        folder, model = shared("reference/opt-350m-tiny"), "opt-350m-tiny"
+        weights, expected = (read_tensors(os.path.join(folder, name + ".safetensors"), "F32") for name in ("model", "expected"))
+        with open(os.path.join(folder, "tokens.json"), encoding="utf-8") as file:
+            tokens = json.load(file)["tokens"][0]
+        shutil.copytree(folder, self.at("narrow"))
+        with open(os.path.join(folder, "config.json"), encoding="utf-8") as file:
+            config = json.load(file)
+        self.write("narrow/config.json", json.dumps({**config, "eos_token_id": tokens[0], "bos_token_id": tokens[0]}))  # which is before texts
+        self.must(["bagpipe-data", "import", self.at("narrow"), "--out", self.at(model)])
+        self.corpus("narrow.h5", [tokens[1:]], 97, tokens[0])
+        out, table = (weights[f"model.decoder.{name}.weight"].astype(float) for name in ("project_out", "embed_tokens"))
+        logits = expected["layers"].astype(float) @ out.T @ table.T
+        want = logits - numpy.log(numpy.exp(logits).sum(axis=-1, keepdims=True))
+        for name, ranks, mesh in (("narrow_one", 0, ()), ("narrow_stages", 2, ("mesh.pipeline=2",)), ("narrow_tensor", 2, ("mesh.tensor=2",))):
+            self.explained(name, ranks, f"explain.model={self.at(model)}", f"explain.corpus={self.at('narrow.h5')}",
+                           "explain.methods=lens,similarity", "explain.neighbours=2", *mesh)
+            found = self.arrays(name, "lens")["logprob"][0].reshape(20, 3)
+            numpy.testing.assert_allclose(found, want[:, range(20), tokens[1:]].T, rtol=0, atol=1e-5)
+            with h5py.File(os.path.join(self.at(name), "explain", "similarity.h5")) as file:
+                unit = [layer / numpy.linalg.norm(layer, axis=-1, keepdims=True) for layer in expected["layers"].astype(float)[:, file["point_place"][:]]]
+                n = len(unit[0])
+                numpy.testing.assert_allclose(file["anisotropy"][:], [((layer.sum(0) ** 2).sum() - n) / (n * (n - 1)) for layer in unit], rtol=0, atol=2e-6)
+        self.assert_error(self.explain("bad", 0, f"explain.model={self.at(model)}", f"explain.corpus={self.at('narrow.h5')}",
+                                       "explain.methods=memories"), 78, "[explain.lacking]", "memories")
+
     def test_attention_is_that_of_float64(self):
         for model in self.expected:
             keys = (*self.keys(model)[:2], "explain.methods=attention", "explain.separators=" + self.separators[model])

@@ -43,6 +43,8 @@ class Opened(Explained):
 
 
 class Kinds(Opened):
+    DOCUMENTS = 3  # of which explain-tiny has attributions
+
     @classmethod
     def setUpClass(cls):
         if shared("reference/explain-tiny") is None:
@@ -71,7 +73,7 @@ class Kinds(Opened):
             with open(os.path.join(folder, "expected.json"), encoding="utf-8") as file:
                 figures = json.load(file)
             arrays = os.path.join(folder, "expected.safetensors")
-            self.models[model] = inputs["documents"][:3], read_tensors(arrays), read_tensors(arrays, "I32"), figures
+            self.models[model] = inputs["documents"][:self.DOCUMENTS], read_tensors(arrays), read_tensors(arrays, "I32"), figures
             self.must(["bagpipe-data", "import", shared("reference/" + model), "--out", self.at(model)])
         return self.models[model]
 
@@ -97,7 +99,7 @@ class Kinds(Opened):
     def masked_keys(self):
         """The places with a label, of which the corpus holds what stands there."""
         lists = []
-        for document in self.loaded("bert-tiny")[0]:
+        for document in sorted(self.loaded("bert-tiny")[0], key=lambda document: not any(document["token_type_ids"])):  # as `framed`
             ordinary = [k for k, token in enumerate(document["input_ids"]) if token not in (2, 3)]
             lists.append([[n, document["labels"][k]] for n, k in enumerate(ordinary) if document["labels"][k] >= 0])
         self.write("masks.json", json.dumps(lists))

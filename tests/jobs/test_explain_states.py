@@ -4,6 +4,7 @@ import os
 import signal
 
 import bagpipe_test
+import test_explain_kinds
 from bagpipe_test import shared
 from english import english
 from test_explain import Explained, read_tensors
@@ -188,6 +189,87 @@ class References(Explained):
         self.assertEqual(self.files("dedicated"), self.files(name))
 
 
+class Kinds(test_explain_kinds.Kinds):
+    """Masked models, classifiers of two segments and encoder-decoders by the states of all twelve documents."""
+    test_masked_models_are_those_of_float64 = test_classes_are_those_of_float64 = test_translations_are_those_of_float64 = None
+    DOCUMENTS = None
+
+    def run_on(self, name, keys, methods, *more):
+        self.explained(name, 0, *keys, f"explain.methods={methods}", "explain.neighbours=10", "explain.factors=4", *more)
+        with open(os.path.join(self.at(name), "explain", "summary.json"), encoding="utf-8") as file:
+            return json.load(file)["methods"]
+
+    def datasets(self, name, method):
+        with h5py.File(os.path.join(self.at(name), "explain", method + ".h5")) as file:
+            return {key: file[key][()] for key in file}
+
+    def order(self, model):
+        """Numbers of the fixture's documents as `framed` sorts them: of pairs first."""
+        documents = self.loaded(model)[0]
+        if "token_type_ids" not in documents[0]:
+            return list(range(len(documents)))
+        pairs = [any(document["token_type_ids"]) for document in documents]
+        return [k for k, pair in enumerate(pairs) if pair] + [k for k, pair in enumerate(pairs) if not pair]
+
+    def compare(self, name, model):
+        """Points of our file against the fixture's, document by document."""
+        _, expected, integers, figures = self.loaded(model)
+        geometry, order = figures["corpus"]["geometry"], self.order(model)
+        found = self.datasets(name, "similarity")
+        ours = [(order[d], place) for d, place in zip(found["point_document"], found["point_place"])]
+        self.assertEqual(sorted(ours), [tuple(at) for at in geometry["where"]])
+        at = [geometry["where"].index(list(point)) for point in ours]
+        numpy.testing.assert_array_equal(found["point_token"], numpy.array(geometry["tokens"])[at])
+        numpy.testing.assert_array_equal(found["type"], geometry["types"])
+        self.close(found["self_similarity"], geometry["self_similarity"], 2e-6, name)
+        self.close(found["anisotropy"], geometry["anisotropy"], 2e-6, name)
+        self.close(found["within_document"], numpy.array(geometry["within_document"])[:, order], 2e-6, name)
+        found = self.datasets(name, "projection")
+        self.close(found["mean"], expected["pca.mean"], 5e-6, name)
+        numpy.testing.assert_allclose(found["variance"], expected["pca.variance"], rtol=1e-5, atol=1e-9)
+
+    def compare_memories(self, name, model):
+        """Coefficients fall; ours are those of the fixture, key by key."""
+        _, expected, integers, _ = self.loaded(model)
+        found, order = self.datasets(name, "memories"), self.order(model)
+        want = expected["mlp.trigger_coefficient"]
+        self.close(found["trigger_coefficient"].reshape(want.shape), want, 2e-5, name)
+        theirs = integers["mlp.trigger"]
+        where = numpy.stack([found["trigger_document"], found["trigger_place"]], -1).reshape(theirs.shape)
+        numpy.testing.assert_array_equal(numpy.where(theirs[..., 0] < 0, -1, numpy.array(order)[where[..., 0]]), theirs[..., 0])
+        numpy.testing.assert_array_equal(where[..., 1], theirs[..., 1])
+        numpy.testing.assert_array_equal(found["value_top5"].reshape(*want.shape[:2], 5), integers["mlp.value_top5"])
+        if "mlp.rank_of_next" in integers:
+            numpy.testing.assert_array_equal(found["rank_of_next"].reshape(want.shape), integers["mlp.rank_of_next"])
+
+    def compare_factors(self, name, model):
+        """Nothing is left out of X: its squares are |X|^2, of which a share is left."""
+        x = self.loaded(model)[1]["nmf.x"]
+        found = self.datasets(name, "factors")
+        w, h = found["w"][:len(x)].astype(float), found["h"][:4].astype(float)
+        self.assertAlmostEqual(found["left"][0], ((x - w @ h) ** 2).sum() / (x ** 2).sum(), delta=1e-5)
+
+    def test_masked_models_by_their_states(self):
+        self.run_on("masked_states", self.masked_keys(), "similarity,projection,factors,memories", "explain.target=label")
+        self.compare("masked_states", "bert-tiny")
+        self.compare_memories("masked_states", "bert-tiny")
+        self.compare_factors("masked_states", "bert-tiny")
+
+    def test_segments_of_classifiers_by_their_states(self):
+        keys = (f"explain.corpus={self.framed('bert-sequence-tiny')}", f"explain.model={self.at('bert-sequence-tiny')}")
+        self.run_on("classifier_states", keys, "similarity,projection,factors")
+        self.compare("classifier_states", "bert-sequence-tiny")
+        self.compare_factors("classifier_states", "bert-sequence-tiny")
+        self.assert_error(self.explain("bad", 0, *keys, "explain.methods=memories"), 78, "[explain.lacking]", "memories")
+
+    def test_encoder_decoders_by_their_states(self):
+        keys = self.pair_keys()
+        self.run_on("pair_states", keys, "similarity,projection,memories")
+        self.compare("pair_states", "transformer-tiny")
+        self.compare_memories("pair_states", "transformer-tiny")
+        self.assert_error(self.explain("bad", 0, *keys, "explain.methods=factors"), 78, "[explain.lacking]", "factors")
+
+
 class Words(Explained):
     """A corpus with a tokenizer: words are what it makes of them, alone and after a blank."""
 
@@ -237,6 +319,11 @@ class Words(Explained):
                             (["[explain.no_layer]"], ["explain.methods=factors", "explain.layers=0"])):
             for ranks in (0, 2):
                 self.assert_error(self.explain("bad", ranks, *keys, *more), 78, *words)
+        self.write("twice.json", json.dumps({"members": [{"name": name, "path": self.at("gpt")} for name in "ab"]}))
+        os.makedirs(self.at("twice"), exist_ok=True)
+        os.rename(self.at("twice.json"), self.at("twice/ensemble.json"))
+        for method in ("similarity", "projection", "factors", "memories"):
+            self.assert_error(self.explain("bad", 0, f"explain.model={self.at('twice')}", self.keys[1], f"explain.methods={method}"), 78, "[explain.of_one]", method)
         self.must(["bagpipe", "pretrain", f"run.dir={self.at('experts')}", "model.kind=mixtral", f"corpus.train={self.at('text.h5')}", "train.steps=1",
                    "train.batch=2", "model.layers=1", "model.width=16", "model.heads=2", "model.kv_heads=2", "model.experts=2", "model.experts_chosen=1", "model.context=24"])
         self.assert_error(self.explain("bad", 0, f"explain.model={self.at('experts')}", self.keys[1], "explain.methods=factors"), 78, "[explain.lacking]",

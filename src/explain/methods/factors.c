@@ -310,10 +310,16 @@ static int64_t floats_of(const bp_explain_sizes *sizes)
            8 * sizes->factors * sizes->layers * (sizes->keys + sizes->T);
 }
 
+/* Factors of a pair would be of the places of both its texts. */
+static const char *lacks(const bp_model_info *info)
+{
+    return info->reads_source ? "its predictions have two texts" : bp_explain_lacks_keys(info);
+}
+
 const bp_explain_method bp_explain_factors = {
     .name = "factors",
     .help = "is what activations of MLPs have in common, as non-negative factors",
-    .lacks = bp_explain_lacks_keys,
+    .lacks = lacks,
     .collect = collect,
     .merge = merge,
     .of_keys = true,

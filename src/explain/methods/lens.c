@@ -221,6 +221,7 @@ static const char *lacks(const bp_model_info *info)
 {
     return info->layers == 0               ? "it has no layers"
            : bp_task_has_head(&info->task) ? "it has the head of a task in place of words"
+           : info->layer_width == 0        ? "its layers leave states of different widths"
                                            : NULL;
 }
 

@@ -293,7 +293,9 @@ static const char *lacks(const bp_model_info *info)
 {
     return info->log_probabilities || info->capped_logits
                ? "its head is no softmax of one linear map"
-               : bp_explain_lacks_keys(info);
+           : bp_task_has_head(&info->task)    ? "it has the head of a task in place of words"
+           : info->layer_width != info->width ? "its values are not as wide as its embedding"
+                                              : bp_explain_lacks_keys(info);
 }
 
 /* Coefficients and what sums them, values with their logits, and the lists of places. */

@@ -336,7 +336,7 @@ static int64_t needs_points(const bp_explain_keys *keys)
 /* Points, their states as floats and in double, covariances and vectors, neighbours. */
 static int64_t merge_bytes(const bp_explain_settings *settings, int64_t tokens)
 {
-    int64_t n = least(tokens, MOST_POINTS), C = settings->info->width,
+    int64_t n = least(tokens, MOST_POINTS), C = settings->info->layer_width,
             near = (int64_t)(3 * settings->keys->perplexity) + settings->keys->neighbours;
 
     return 12 * tokens + 12 * n * C + 4 * (int64_t)sizeof(double) * C * C + 40 * n * near;

@@ -447,7 +447,7 @@ static int64_t merge_bytes(const bp_explain_settings *settings, int64_t tokens)
     int64_t V = settings->info->words, types = tokens / 2 < V ? tokens / 2 : V;
 
     return 16 * tokens +
-           (int64_t)sizeof(double) * types * (settings->info->width + settings->layer_count);
+           (int64_t)sizeof(double) * types * (settings->info->layer_width + settings->layer_count);
 }
 
 const bp_explain_method bp_explain_similarity = {

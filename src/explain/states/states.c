@@ -9,7 +9,11 @@
 
 const char *bp_explain_lacks_layers(const bp_model_info *info)
 {
-    return info->layers > 0 ? NULL : "it has no layers";
+    return info->layers == 0        ? "it has no layers"
+           : info->layer_width == 0 ? "its layers leave states of different widths"
+           : info->source_layers > 0 && !info->reads_source
+               ? "it reads its text twice, by encoder and decoder"
+               : NULL;
 }
 
 int64_t bp_explain_states_floats(const bp_explain_sizes *sizes)
@@ -48,15 +52,16 @@ static void keep(bp_probe *probe, const bp_probed *seen)
            (size_t)(self->T * self->C) * sizeof *seen->x);
 }
 
-/* The last layer's are those behind the final norm; a masked model's head has a transform of its
- * own there, and its layers end with norms. */
+/* The last layer's are those behind the final norm. Not where a transform or a projection is
+ * between them too: of a masked model, whose layers end with norms, or one with a narrow
+ * embedding. */
 static void take_last(const keeper *self, const float *hidden)
 {
     const bp_explain_settings *settings = self->settings;
     int64_t at = place_of(settings, settings->info->layers), floats = self->T * self->C;
 
     if (at < 0 || !settings->last || !settings->counts || settings->info->masks ||
-        bp_task_has_head(&settings->info->task))
+        bp_task_has_head(&settings->info->task) || settings->info->width != self->C)
         return;
     memcpy(self->states + at * floats, hidden, (size_t)floats * sizeof *hidden);
 }
@@ -83,24 +88,22 @@ static void add_states(const keeper *self, const bp_explained *document, bp_buff
 bp_err bp_explain_collect_states(bp_model *lm, const bp_explain_settings *settings,
                                  const bp_explained *document, bp_buffer *out)
 {
-    int64_t T = document->T, C = settings->info->width, floats = settings->layer_count * T * C,
-            most = floats > T * C ? floats : T * C;
+    int64_t T = document->T, C = settings->info->layer_width,
+            floats = settings->layer_count * T * C, hidden = T * settings->info->width,
+            most = floats > hidden ? floats : hidden;
     float *scratch = bp_try_alloc("explain.states", most, sizeof *scratch);
-    int32_t *targets = bp_alloc("explain.states", T, sizeof *targets);
+    int32_t *targets = bp_alloc("explain.states", T, sizeof *targets), source_length;
     keeper self = {.probe = {.see = keep},
                    .settings = settings,
                    .T = T,
                    .C = C,
                    .states = bp_try_alloc("explain.states", floats, sizeof(float))};
-    bp_model_batch batch = {
-        .windows = 1, .length = T, .inputs = document->inputs, .targets = targets};
+    bp_model_batch batch = bp_explain_whole(document, targets, &source_length);
     bp_err err = bp_agree(settings->group,
                           scratch && self.states
                               ? BP_OK
                               : bp_fail_memory("states of all layers", 2 * floats, sizeof(float)));
 
-    for (int64_t t = 0; t < T; t++) /* a head needs a target, whose result is not used */
-        targets[t] = t == T - 1 ? document->inputs[t] : -1;
     if (err == BP_OK) {
         lm->ops->set_probe(lm, &self.probe);
         err = lm->ops->backbone(lm, &batch, BP_MODEL_NO_DROPOUT, scratch);
@@ -131,7 +134,7 @@ bp_err bp_explain_damaged(int64_t document)
 bp_err bp_explain_read_states(const bp_explain_collection *all, int64_t document,
                               bp_explain_states *out)
 {
-    int64_t count = all->settings->layer_count, C = all->settings->info->width;
+    int64_t count = all->settings->layer_count, C = all->settings->info->layer_width;
     const char *data;
     size_t bytes;
     bp_err err = all->read(all, document, &data, &bytes);
@@ -157,7 +160,7 @@ bp_err bp_explain_points_find(bp_explain_points *out, const bp_explain_collectio
     bp_err err = BP_OK;
     int64_t capacity[3] = {0, 0, 0};
 
-    *out = (bp_explain_points){.C = all->settings->info->width};
+    *out = (bp_explain_points){.C = all->settings->info->layer_width};
     out->first = bp_alloc("explain.points", all->documents + 1, sizeof *out->first);
     for (int64_t d = 0; d < all->documents && err == BP_OK; d++) {
         bp_explain_states states;

@@ -98,7 +98,8 @@ static void walk_apart(const char *path)
             __sanitizer_set_death_callback(NULL); /* libFuzzer's, which would keep the input */
         (void)alarm(4);
         walk(path);
-        memcpy(counters, live, count);
+        if (count > 0) /* else there is no array of them */
+            memcpy(counters, live, count);
         if (__llvm_profile_write_file != NULL)
             (void)__llvm_profile_write_file(); /* coverage is written at exit, which is not for
                                                   children */
