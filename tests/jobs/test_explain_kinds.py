@@ -300,6 +300,22 @@ class Trained(test_finetune.TaskTest, Opened):
                 self.explained(f"states_{kind}_{mesh}", 2, *keys, f"mesh.{mesh}=2")
                 self.assertEqual(self.files("states_" + kind), self.files(f"states_{kind}_{mesh}"), mesh)
 
+    def test_texts_of_a_file_are_as_those_of_a_corpus(self):
+        """Of masked models and classes too; a task has fewer outcomes than its tokenizer words."""
+        for kind in ("masked", "classes"):
+            model, corpus = self.small(kind)
+            if kind == "classes":
+                corpus = self.at("bare.h5")
+                self.must(["bagpipe-data", "corpus", "--tokenizer", self.at("tokenizer.json"), "--format", "lines", "--out", corpus, self.at("few.txt")])
+                corpus = f"explain.corpus={corpus}"
+            keys = (model, "explain.methods=saliency", "explain.target=best", f"tokenizer.path={self.at('tokenizer.json')}")
+            self.explained("corpus_" + kind, 0, *keys, corpus)
+            for ranks in (0, 2):
+                name = f"file_{kind}_{ranks}"
+                self.explained(name, ranks, *keys, f"explain.texts={self.at('few.txt')}")
+                for a, b in zip(self.open("corpus_" + kind, "saliency")["saliency_l2"], self.open(name, "saliency")["saliency_l2"], strict=True):
+                    numpy.testing.assert_array_equal(a, b)
+
     def test_texts_are_masked_in_turn(self):
         """As if one place after another were masked alone; of more than explain.places some."""
         keys = (*self.small("masked"), "explain.methods=saliency,lens")

@@ -62,11 +62,11 @@ static bp_err find_tokenizer(bp_tokenizer **out, const bp_config *config, const 
                       path ? path : "the model's tokenizer.json");
         bp_tokenizer_free(out);
     }
-    if (err == BP_OK && *out && bp_tokenizer_size(*out) > model->vocab_size) {
+    if (err == BP_OK && *out && bp_tokenizer_size(*out) > model->words) {
         err = BP_FAIL(BP_ERR_FORMAT, "tokenizer.too_large",
                       "the tokenizer has %" PRId64 " tokens, more than the model's vocabulary of "
                       "%" PRId64 ": at %s; give the model's own",
-                      bp_tokenizer_size(*out), model->vocab_size,
+                      bp_tokenizer_size(*out), model->words,
                       path ? path : "the model's tokenizer.json");
         bp_tokenizer_free(out);
     }

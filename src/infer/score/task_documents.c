@@ -104,11 +104,12 @@ static bp_err find_pairs(task_documents *self)
     for (int64_t k = 0; k < bp_corpus_files(self->corpus) && err == BP_OK; k++) {
         bp_corpus_file *file = bp_corpus_file_at(self->corpus, k);
         bp_corpus *alone = NULL;
-        bool pairs = false;
+        bool pairs = false, many = bp_corpus_files(self->corpus) > 1;
 
-        err = bp_corpus_open(&alone, bp_corpus_file_path(file));
+        if (many) /* one file may have no name any more: the texts of explain.texts */
+            err = bp_corpus_open(&alone, bp_corpus_file_path(file));
         if (err == BP_OK)
-            err = bp_corpus_has_pairs(&pairs, alone);
+            err = bp_corpus_has_pairs(&pairs, many ? alone : self->corpus);
         for (int64_t d = 0; d < bp_corpus_file_info(file)->documents; d++)
             self->pair[at++] = pairs;
         bp_corpus_close(&alone);
