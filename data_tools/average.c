@@ -55,7 +55,7 @@ static bp_err check_tensors(const average *self, int k)
     return BP_OK;
 }
 
-/* The first key that two objects do not agree in; "": they are no objects. */
+/* The first key that two objects do not agree in; "": they are not objects. */
 static const char *differing_key(json_t *one, const json_t *other)
 {
     const char *key;
@@ -127,10 +127,11 @@ static bp_err open_all(average *self, char *const *paths)
         err = bp_checkpoint_open_any(MPI_COMM_SELF, paths[k], &self->checkpoints[k]);
         bp_checkpoint_warn_not_best(paths[k]);
         if (err == BP_OK && is_adapted(self->checkpoints[k]))
-            err = BP_FAIL(BP_ERR_FORMAT, "average.adapted",
-                          "the mean of two products of low rank is no product of their means: at "
-                          "%s; export the models, which merges them, and average those",
-                          bp_checkpoint_folder(self->checkpoints[k]));
+            err =
+                BP_FAIL(BP_ERR_FORMAT, "average.adapted",
+                        "the mean of two products of low rank is not a product of their means: at "
+                        "%s; export the models, which merges them, and average those",
+                        bp_checkpoint_folder(self->checkpoints[k]));
         if (err == BP_OK && bp_checkpoint_attachment(self->checkpoints[k]))
             err = BP_FAIL(BP_ERR_FORMAT, "average.no_tensors",
                           "a model of counts has no mean: at %s; bagpipe-data mix weighs such "

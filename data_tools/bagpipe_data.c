@@ -101,7 +101,7 @@ static bp_err run_tool(const bp_tool *tool, const char *name, int argc, char **a
                    !tool ? "no tool was" : "neither file nor option was");
 }
 
-/* Did all get out? A reader that had enough (head) is no failure. */
+/* Did all get out? A reader that had enough (head) is not a failure. */
 static bp_err flush_output(void)
 {
     errno = 0;

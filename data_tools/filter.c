@@ -94,13 +94,14 @@ static bp_err check_figure(const char *by)
     for (size_t k = 0; k < sizeof names / sizeof names[0]; k++)
         if (strcmp(by, names[k]) == 0)
             return BP_OK;
-    return BP_FAIL(BP_ERR_USAGE, "command.bad_value",
-                   "'%.100s' is no figure of documents: at --by; give perplexity, word_perplexity, "
-                   "bits_per_byte, nll, tokens, bytes or words",
-                   by);
+    return BP_FAIL(
+        BP_ERR_USAGE, "command.bad_value",
+        "'%.100s' is not a figure of documents: at --by; give perplexity, word_perplexity, "
+        "bits_per_byte, nll, tokens, bytes or words",
+        by);
 }
 
-/* A decimal number up to `end`; false: it is none. */
+/* A decimal number up to `end`; false: it is not one. */
 static bool read_percent(const char *text, const char *end, double *out)
 {
     char digits[32], *stop;
@@ -125,10 +126,11 @@ static bp_err take_range(filter *self, const char *text)
     if (dots && dots + 2 < end && read_percent(text, dots, &self->low) &&
         read_percent(dots + 2, end, &self->high) && self->low < self->high && self->high <= 100)
         return BP_OK;
-    return BP_FAIL(BP_ERR_USAGE, "command.bad_value",
-                   "'%.100s' is no range within 0..100%%: at --keep; give the lower and the upper "
-                   "percentile, as 10..90%%",
-                   text);
+    return BP_FAIL(
+        BP_ERR_USAGE, "command.bad_value",
+        "'%.100s' is not a range within 0..100%%: at --keep; give the lower and the upper "
+        "percentile, as 10..90%%",
+        text);
 }
 
 /* ---- which are kept ---- */

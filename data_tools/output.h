@@ -5,7 +5,8 @@
 #include "base/err.h"
 
 /** Refuse an output that is one of the files the command reads, under whatever name: writing it
- * would destroy the input. NULL or missing files are none. Errors: BP_ERR_USAGE. Local: no MPI. */
+ * would destroy the input. NULL and missing files are ignored. Errors: BP_ERR_USAGE. Local: no MPI.
+ */
 bp_err bp_output_is_not(const char *out, const char *input);
 
 /** Refuse standard input ("-") among the files of text if it is named twice, or if there are

@@ -26,7 +26,7 @@ static const struct argp_option OPTIONS[] = {
 
 static const bp_help_row STATUSES[] = {{"0", "done"},
                                        {"64", "wrong command line"},
-                                       {"65", "a RUN is no training, or no step is logged yet"},
+                                       {"65", "a RUN is not a training, or no step is logged yet"},
                                        {"66", "a RUN is missing, or gnuplot for a picture"},
                                        {"73, 74, 77", "FILE cannot be written"},
                                        {0}};
@@ -94,7 +94,7 @@ static bp_err check(const plot_call *call)
     if (call->x && strcmp(call->x, "steps") != 0 && strcmp(call->x, "tokens") != 0 &&
         strcmp(call->x, "hours") != 0)
         return BP_FAIL(BP_ERR_USAGE, "command.bad_axis",
-                       "--x %s is no axis: at the command line; use steps, tokens or hours",
+                       "--x %s is not an axis: at the command line; use steps, tokens or hours",
                        call->x);
     if (call->x && (!call->out || ends_with(call->out, ".html")))
         return BP_FAIL(BP_ERR_USAGE, "command.bad_axis",

@@ -70,7 +70,7 @@ static bp_err print_lines(const json_t *status, bool first)
 /* What was asked for, and what of it was found. */
 typedef struct asked {
     bool json;
-    int runs, missing; /* names; those that are no runs */
+    int runs, missing; /* names; those that are not runs */
     json_t *found;
     bp_run_status_job *jobs;
 } asked;

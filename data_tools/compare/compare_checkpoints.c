@@ -17,7 +17,7 @@
 #define PREDICTIONS                                                                                \
     "; which one predicts better is seen by scoring one corpus with both and comparing those runs"
 
-/* A folder of scores is none, even where it is in the run folder of a training. */
+/* A folder of scores is not one, even where it is in the run folder of a training. */
 static bool has(const char *folder, const char *name)
 {
     bool there = bp_path_exists(bp_path_in(folder, name).text);

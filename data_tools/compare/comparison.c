@@ -165,7 +165,7 @@ bool comparison_is_shown(const comparison *c, const comparison_group *group)
     return group->scope != SCOPE_CORPUS || c->scores[0].corpora > 1;
 }
 
-/* A group that is all documents again is no comparison of its own. */
+/* A group that is all documents again is not a comparison of its own. */
 static bp_err adjust(comparison *c)
 {
     double *p = bp_alloc("tool.comparison", c->group_count, sizeof *p);

@@ -390,7 +390,7 @@ static bool same_value(const score_label *a, const score_label *b, int64_t d)
     return one < 0 || other < 0 ? one == other : strcmp(a->values[one], b->values[other]) == 0;
 }
 
-/* Groups are those of A's labels; a label that B has otherwise is none. */
+/* Groups are those of A's labels; a label that B has otherwise is not one. */
 static void check_labels(comparison *c)
 {
     score_folder *a = &c->scores[0], *b = &c->scores[1];

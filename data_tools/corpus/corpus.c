@@ -55,7 +55,7 @@ static const struct argp_option OPTIONS[] = {
      ".ds.index): tokens as these programs write them",
      1},
     {"separator", KEY_SEPARATOR, "TEXT", 0,
-     "with text: a document ends with TEXT, which is no part of it, and another one begins", 1},
+     "with text: a document ends with TEXT, which is not part of it, and another one begins", 1},
     {"text-field", KEY_TEXT_FIELD, "NAME", 0,
      "with jsonl: the field that holds the text (default text)", 1},
     {"fields", KEY_FIELDS, "A[,B]", 0, "with tsv: the column of the text, or of two texts", 1},
@@ -328,7 +328,7 @@ const bp_tool bp_tool_corpus = {
              "one. Without a tokenizer --vocab-size is needed, but of llm.c's files of GPT-2. They "
              "are not compressed.\n"
              "--separator TEXT is taken as it stands (in bash $'\\n\\n' is an empty line). Nothing "
-             "between two of them is no document, and neither is white space after the last.\n"
+             "between two of them is not a document, and neither is white space after the last.\n"
              "With --out FOLDER/ each FILE becomes FOLDER/FILE.h5; jobs take them as "
              "'FOLDER/*.h5'. A command that was stopped or killed goes on where it was when it is "
              "given again: corpora that are there, and no older than their text, are done. Other "

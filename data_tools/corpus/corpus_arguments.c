@@ -172,7 +172,7 @@ static bp_err check_format(const corpus_arguments *arguments)
     return BP_OK;
 }
 
-/* The output is none of the input's files. */
+/* The output is not one of the input's files. */
 static bp_err check_input(const corpus_arguments *arguments, int file)
 {
     char *path;

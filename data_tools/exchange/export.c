@@ -29,7 +29,7 @@ static const struct argp_option OPTIONS[] = {
     {"form", EXCHANGE_FORM, "huggingface|gguf", 0,
      "what is made of a Transformer: a folder (default), or a GGUF file", 0},
     {"type", EXCHANGE_TYPE, "f32|f16|bf16|q8_0", 0,
-     "of a GGUF file: the type of matrices (default f16); with q8_0 those whose rows are no "
+     "of a GGUF file: the type of matrices (default f16); with q8_0 those whose rows are not "
      "multiple of 32 are f16; vectors and tables of positions are f32",
      0},
     {"shard-size", EXCHANGE_SHARD_SIZE, "2GB", 0,

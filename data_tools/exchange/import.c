@@ -47,7 +47,7 @@ typedef struct model_source {
     exchange_arguments own;              /* whose `from` is that of the model in a folder */
     bp_gguf *gguf;                       /* NULL: a folder */
     char *folder;                        /* of the model */
-    json_t *vectors;                     /* of a sentence encoder; NULL: it is none */
+    json_t *vectors;                     /* of a sentence encoder; NULL: it is not one */
     bp_hf_model *model;
 } model_source;
 

@@ -1,4 +1,4 @@
-/* What import makes of files that are no tensors: a folder's tokenizer, and files of other kinds.
+/* What import makes of files that are not tensors: a folder's tokenizer, and files of other kinds.
  */
 #ifndef BP_DATA_TOOLS_IMPORT_FILES_H
 #define BP_DATA_TOOLS_IMPORT_FILES_H

@@ -276,7 +276,7 @@ bp_err import_sentences_encode(json_t *vectors, const bp_tokenizer *tokenizer, c
         err = encode_prompt(&ids, tokenizer, text, folder);
     else if (err == BP_OK && text)
         err = BP_FAIL(BP_ERR_FORMAT, "import.prompt_joins",
-                      "without a tokenizer the prompt '%.80s' is no tokens: at %s; give it with "
+                      "without a tokenizer the prompt '%.80s' has no tokens: at %s; give it with "
                       "--tokenizer",
                       text, folder);
     for (int64_t k = 0; k < ids.count; k++)

@@ -8,7 +8,7 @@
 #include "text/tokenizer/tokenizer.h"
 
 /** What modules.json and the files that it names say, as "vectors" of a checkpoint's state: pool,
- * norm, context, and the text of a prompt as "prompt_text". *vectors NULL: the folder is none of
+ * norm, context, and the text of a prompt as "prompt_text". *vectors NULL: the folder is not one of
  * theirs. *model: the folder of the model's own files (bp_free). Local. Errors: BP_ERR_FORMAT a
  * module or a value that changes vectors and that score.vectors lacks. */
 bp_err import_sentences(json_t **vectors, char **model, const char *folder);

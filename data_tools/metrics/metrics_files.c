@@ -331,7 +331,8 @@ bp_err read_numbers(double **out, const answer_file *file)
             bytes--;
         if (!bp_decimal(&(*out)[k], text + first, bytes - first))
             return BP_FAIL(BP_ERR_FORMAT, "metrics.bad_number",
-                           "'%.40s' is no finite number: at %s, line %" PRId64 "; give one a line",
+                           "'%.40s' is not a finite number: at %s, line %" PRId64
+                           "; give one a line",
                            file->lines[k].text, file->path, k + 1);
     }
     return BP_OK;

@@ -73,7 +73,7 @@ bp_err mixture_weights_read(double *weights, const mixture *mix, const char *pat
     const char *format = json_string_value(json_object_get(root, "format"));
 
     if (err == BP_OK && (!format || strcmp(format, FORMAT) != 0 || !json_is_array(models)))
-        err = wrong_weights(path, "these are no weights of a mixture");
+        err = wrong_weights(path, "these are not weights of a mixture");
     if (err == BP_OK && json_integer_value(json_object_get(root, "format_version")) != VERSION)
         err = wrong_weights(path, "weights of a format_version that this program does not know");
     if (err == BP_OK && (int64_t)json_array_size(models) != mix->count)

@@ -29,7 +29,7 @@ static const struct argp_option OPTIONS[] = {
     {"against", KEY_AGAINST, "TEST...", 0, "the test texts (required)", 1},
     {"words", KEY_WORDS, "N", 0, "words of an n-gram (default 13)", 1},
     {"format", KEY_FORMAT, "text|lines|jsonl|warc", 0,
-     "what files hold that are no corpora (default text: a file is a document)", 1},
+     "what files hold that are not corpora (default text: a file is a document)", 1},
     {"text-field", KEY_TEXT_FIELD, "NAME", 0,
      "with jsonl: the field that holds the text (default text)", 1},
     {"test-format", KEY_TEST_FORMAT, "text|lines|jsonl|warc", 0,

@@ -14,7 +14,7 @@ typedef struct question {
  * the row or the file's name says where that is NULL.
  *
  * Owns:   *row is taken over, after an error too; question_clear(out), after an error too.
- * Errors: BP_ERR_FORMAT a field is missing or of another type, an answer that is none; the part
+ * Errors: BP_ERR_FORMAT a field is missing or of another type, an answer that is not one; the part
  *         is not known. */
 bp_err question_make(question *out, const question_task *task, const char *part, json_t *row,
                      const char *path, int64_t number);

@@ -24,7 +24,7 @@ typedef struct table {
 /** Find the columns of an open file, sorted by name.
  *
  * rows_of: the dataset that has the number of rows, and is the first column; NULL: the rows are
- * as many as most datasets have values. left_out: datasets that are no columns, NULL-ended, or
+ * as many as most datasets have values. left_out: datasets that are not columns, NULL-ended, or
  * NULL; borrowed. Errors: BP_ERR_FORMAT, BP_ERR_SYSTEM; table_clear in any case. */
 bp_err table_find_columns(table *t, const char *rows_of, const char *const *left_out);
 void table_clear(table *t);

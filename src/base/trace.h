@@ -41,7 +41,7 @@ typedef enum bp_trace_kind {
     BP_TRACE_RECEIVE,     /* waiting until something has come */
     BP_TRACE_AGREE,       /* waiting for others: broadcasts, agreements */
     BP_TRACE_INPUT,       /* waiting for the corpus; on its helper thread: reading it */
-    BP_TRACE_CHECKPOINT,  /* from here on: what is no part of a step */
+    BP_TRACE_CHECKPOINT,  /* from here on: what is not part of a step */
     BP_TRACE_SNAPSHOT,    /* the copy that one is written from */
     BP_TRACE_WRITER_WAIT, /* waiting until one is written */
     BP_TRACE_VALIDATION,

@@ -187,7 +187,7 @@ void bench_check_fit(const bench *self, const bp_engine_spec *spec, const bp_mod
                        bp_model_blocks(shape), mesh->pipeline, chunks);
     else if (chunks > 1 && batches % mesh->pipeline != 0)
         (void)snprintf(why, why_bytes,
-                       "bench.micro_batches = %lld is no multiple of mesh.pipeline = %d, which "
+                       "bench.micro_batches = %lld is not a multiple of mesh.pipeline = %d, which "
                        "mesh.schedule = interleaved needs",
                        (long long)batches, mesh->pipeline);
     else if (self->rank_bytes > 0 && bytes > self->rank_bytes)

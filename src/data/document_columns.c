@@ -312,7 +312,7 @@ static int32_t *number_codes(const bp_corpus_label *column, const char *const *n
 
 #define NAMES_SHOWN 10 /* of those that training knew */
 
-/* Document d has what is none of names[count]; d < 0: it is a tag of no document's words. */
+/* Document d has what is not one of names[count]; d < 0: it is a tag of no document's words. */
 static bp_err fail_unknown(bp_corpus_file *file, int64_t d, const char *name,
                            const bp_document_columns *asked)
 {
@@ -413,10 +413,11 @@ static bp_err number_of(float *out, const char *text, const char *path)
 {
     return bp_decimal_float(out, text, strlen(text))
                ? BP_OK
-               : BP_FAIL(BP_ERR_FORMAT, "task.bad_value",
-                         "'%.60s' is no finite number, as a regression needs it: at %s; leave its "
-                         "documents out",
-                         text, path);
+               : BP_FAIL(
+                     BP_ERR_FORMAT, "task.bad_value",
+                     "'%.60s' is not a finite number, as a regression needs it: at %s; leave its "
+                     "documents out",
+                     text, path);
 }
 
 /* A column of numbers, or the numbers that a label's texts are. */
@@ -457,7 +458,7 @@ static bp_err load_spans(bp_file_columns *out, bp_corpus_file *file,
         if (out->segments[d + 1] - out->segments[d] != 2)
             err = BP_FAIL(BP_ERR_FORMAT, "corpus.no_spans",
                           "document %" PRId64
-                          " is no question with its context: at %s; make the corpus with "
+                          " is not a question with its context: at %s; make the corpus with "
                           "bagpipe-data corpus --format squad",
                           d, bp_corpus_file_path(file));
         else if (!asked->unlabelled &&

@@ -30,7 +30,7 @@ bool bp_corpus_has_columns(const bp_corpus *corpus, bool numbers);
  * Owns:       *out is the caller's, bp_free(); NULL after an error.
  * Errors:     BP_ERR_FORMAT there is none; BP_ERR_CONFIG several, and no name. */
 bp_err bp_corpus_column(char **out, const bp_corpus *corpus, const char *name, bool numbers);
-/** Values of a label that documents of the corpus have, sorted by their bytes; "" is none.
+/** Values of a label that documents of the corpus have, sorted by their bytes; "" is not a value.
  *
  * Owns:       *names[*count] is the caller's, bp_names_free().
  * Errors:     BP_ERR_FORMAT a file has no such label (its labels are named); what reading columns
@@ -64,7 +64,7 @@ typedef struct bp_file_columns {
 
 /** Owns:      bp_file_columns_clear(), also after an error.
  * Errors:     BP_ERR_FORMAT the file lacks a column; a class or tag that is not known (all_known);
- *             a text that is no finite number; answers that are not known (but unlabelled); what
+ *             a text that is not a finite number; answers that are not known (but unlabelled); what
  *             reading columns gives. */
 bp_err bp_file_columns_load(bp_file_columns *out, bp_corpus_file *file,
                             const bp_document_columns *asked);

@@ -1,6 +1,6 @@
 /* explain.choose: how hard each document is comes of units of their own, which are done before the
  * others. Called by explain.c and document.c. */
-#include "explain/explainer_priv.h"
+#include "explain/explainer.h"
 
 #include "base/config/run_options.h"
 #include "base/files/fs.h"

@@ -1,6 +1,6 @@
 /* One document: the outcomes that the model prefers, each method's results, of an ensemble their
  * mean, and its part. job/work.h calls it for each unit. */
-#include "explain/document_priv.h"
+#include "explain/document.h"
 
 #include "base/mem.h"
 #include "infer/ensemble/ensemble.h"

@@ -2,7 +2,7 @@
  * each method, one after another. */
 #include "explain/explain.h"
 
-#include "explain/start_priv.h"
+#include "explain/start/start.h"
 
 #include "base/log.h"
 #include "base/mem.h"

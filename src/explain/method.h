@@ -209,7 +209,7 @@ int64_t bp_explain_length(const bp_explain_settings *settings, const bp_explaine
 bp_model_batch bp_explain_whole(const bp_explained *document, int32_t *targets,
                                 int32_t *source_length);
 
-/* ---- means over the corpus (means.c) ---- */
+/* ---- means over the corpus (results/means.c) ---- */
 
 /** Adds a document to the list `name`: means[k] for k < count, each the mean of `weight`
  * values; 0: none, and means are not read. Local. */

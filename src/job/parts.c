@@ -201,7 +201,7 @@ static bp_err scan_file(bp_parts *parts, int64_t file, const char *key, bool hea
     }
 }
 
-/* The start that wrote a file of this name; 0: it is no part file. */
+/* The start that wrote a file of this name; 0: it is not a part file. */
 static int64_t start_of(const char *name)
 {
     size_t length = strlen(name), suffix = strlen(SUFFIX);

@@ -11,7 +11,7 @@
 /** The shard of a vector of n elements (or bytes, or units of them) that `rank` of `size` owns
  * after bp_reduce_scatter: [first, first + count).
  *
- * Shards differ by one element at most, unless `size` is no power of two; none has more than
+ * Shards differ by one element at most, unless `size` is not a power of two; none has more than
  * ceil(n / size), and rank 0 has as many as any. With a power of two they are in bit-reversed order
  * of rank: what halving recursively, neighbours first, leaves. Else likewise: of each group of
  * ranks those at even places have the first part.

@@ -73,10 +73,11 @@ static void check(const bp_adapter *adapter, const bp_adapter_keys *keys, const 
                         "by bagpipe-data export and import",
                         KINDS[known->kind], (long long)known->rank);
     if (adapter->kind == BP_ADAPTER_LORA && adapter->targets == 0)
-        bp_config_fault(config, "adapter.bad_targets",
-                        "adapter.targets = %s is no list of weights: at adapter.targets; take some "
-                        "of q,k,v,out,up,down",
-                        keys->targets);
+        bp_config_fault(
+            config, "adapter.bad_targets",
+            "adapter.targets = %s is not a list of weights: at adapter.targets; take some "
+            "of q,k,v,out,up,down",
+            keys->targets);
     if (adapter->kind != BP_ADAPTER_NONE && C > 0 && adapter->rank > C)
         bp_config_fault(config, "adapter.rank_too_large",
                         "adapter.rank = %lld is more than model.width = %lld: at adapter.rank; use "

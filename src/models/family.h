@@ -201,9 +201,9 @@ typedef struct bp_model_folder {
 struct bp_model_family {
     const char *name;             /* of model.kind, and in checkpoints */
     const char *section;          /* of its keys; NULL: "model" */
-    const bp_model_size *sizes;   /* ended by a NULL name; vocab_size is none of them */
+    const bp_model_size *sizes;   /* ended by a NULL name; vocab_size is not one of them */
     const bp_option *keys;        /* its own: those of its sizes that are not in keys.c, or mean
-                                     something else here, and what is no size. Type and range are
+                                     something else here, and what is not a size. Type and range are
                                      those of the same key elsewhere. NULL: it has none */
     const struct bp_stack *stack; /* of Transformers of one stack (models/stack.h); NULL: another */
     const struct bp_seq2seq_form *seq2seq; /* of encoder-decoders (models/seq2seq); NULL: another */

@@ -128,7 +128,7 @@ static const bp_option SHARED[] = {
      false},
     {0}};
 
-/* These are no sizes: every family has them. */
+/* These are not sizes: every family has them. */
 static const char *const OF_ALL[] = {"model.kind",      "model.dropout", "model.init",
                                      "adapter.kind",    "adapter.rank",  "adapter.scale",
                                      "adapter.targets", "adapter.alone"};

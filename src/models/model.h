@@ -113,7 +113,7 @@ typedef struct bp_model_info {
                    end are -1 */
     bool log_probabilities; /* `logits` are natural logs of probabilities, and no softmax of one
                                linear map; it is collective over mesh->tensor then */
-    bool capped_logits;     /* a cap goes over `logits`: they are no linear map */
+    bool capped_logits;     /* a cap goes over `logits`: they are not a linear map */
     bool may_be_zero;       /* a probability may be 0: its logarithm is below BP_MODEL_ZERO */
     int64_t eod_id;         /* end-of-document token; -1: none */
     bool has_bos, has_first;

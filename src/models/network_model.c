@@ -236,7 +236,7 @@ static bp_err check_shape(const bp_model_shape *shape, int tensor_ranks, int sta
     return err;
 }
 
-/* Of the states that layers read and leave; 0: they differ, or are none. */
+/* Of the states that layers read and leave; 0: they differ, or there are none. */
 static int64_t layer_width(const bp_model_info *info, const bp_model_shape *shape)
 {
     int64_t width = -1;

@@ -43,9 +43,10 @@ static void read_reals_key(bp_model_shape *shape, bp_config *config, const bp_mo
     double reals[BP_MODEL_REALS];
 
     if (!size_read_reals(reals, given)) {
-        bp_config_fault(config, "model.bad_reals",
-                        "%s = %.60s is no list of up to %d numbers above 0: at %s; use 1,1.05,1.2",
-                        key, given, BP_MODEL_REALS, key);
+        bp_config_fault(
+            config, "model.bad_reals",
+            "%s = %.60s is not a list of up to %d numbers above 0: at %s; use 1,1.05,1.2", key,
+            given, BP_MODEL_REALS, key);
         return;
     }
     size_write_reals(before, size_reals(shape, size));
@@ -62,10 +63,11 @@ static void read_pairs_key(bp_model_shape *shape, bp_config *config, const bp_mo
     int64_t pairs[BP_MODEL_PAIRS];
 
     if (!size_read_pairs(pairs, given)) {
-        bp_config_fault(config, "model.bad_pairs",
-                        "%s = %.60s is no list of up to %d pairs of numbers from 1 on: at %s; use "
-                        "1:32,2:64",
-                        key, given, BP_MODEL_PAIRS, key);
+        bp_config_fault(
+            config, "model.bad_pairs",
+            "%s = %.60s is not a list of up to %d pairs of numbers from 1 on: at %s; use "
+            "1:32,2:64",
+            key, given, BP_MODEL_PAIRS, key);
         return;
     }
     size_write_pairs(before, size_pairs(shape, size));

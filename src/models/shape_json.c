@@ -124,12 +124,12 @@ static bp_err read_json_reals(bp_model_shape *shape, const bp_model_size *size, 
         reals[k] = json_number_value(json_array_get(list, k));
         taken = reals[k] > 0 && reals[k] < 1e15;
     }
-    return taken
-               ? BP_OK
-               : BP_FAIL(BP_ERR_FORMAT, "model.bad_size",
-                         "the model's %s is no list of numbers above 0: at %s; the checkpoint was "
-                         "not written by bagpipe",
-                         size->name, where);
+    return taken ? BP_OK
+                 : BP_FAIL(
+                       BP_ERR_FORMAT, "model.bad_size",
+                       "the model's %s is not a list of numbers above 0: at %s; the checkpoint was "
+                       "not written by bagpipe",
+                       size->name, where);
 }
 
 static bp_err read_json(bp_model_shape *shape, const bp_model_size *size, const json_t *model,

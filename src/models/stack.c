@@ -255,7 +255,7 @@ static void check_experts(const bp_model_shape *shape, int tensor_ranks, bp_conf
     for (int k = 0; k < BP_MODEL_REALS && own->dense[k] != 0; k++)
         if (own->dense[k] != floor(own->dense[k]) || own->dense[k] > (double)shape->layers)
             bp_config_fault(config, "model.bad_layers",
-                            "model.experts_dense names %g, which is no layer from 1 to %lld: at "
+                            "model.experts_dense names %g, which is not a layer from 1 to %lld: at "
                             "model.experts_dense; use a list such as 1,2",
                             own->dense[k], (long long)shape->layers);
     if (expert_inner(shape) != inner_width(shape))

@@ -25,11 +25,11 @@ bp_err bp_stack_hf_check(const bp_hf_shape *shape, const char *path)
     if (bp_hf_has_size(shape->table, "rope_fraction"))
         rotated = (int64_t)((double)D * bp_hf_value_of(shape, "rope_fraction"));
     if (rotated % 2 != 0 || rotated < 2 || rotated > D)
-        return BP_FAIL(
-            BP_ERR_FORMAT, "huggingface.odd_heads",
-            "heads have %lld numbers to turn, which are no pairs: at %s; give a model with an even "
-            "\"head_dim\"",
-            (long long)rotated, path);
+        return BP_FAIL(BP_ERR_FORMAT, "huggingface.odd_heads",
+                       "heads have %lld numbers to turn, which is not a whole number of pairs: at "
+                       "%s; give a model with an even "
+                       "\"head_dim\"",
+                       (long long)rotated, path);
     return bp_rope_hf_check(shape, rotated, path);
 }
 

@@ -213,7 +213,8 @@ static void check_pairs(const bp_model_shape *shape, bp_config *config)
                         shape->stack.rope_fraction, (long long)rotated(shape), (long long)D);
     else
         bp_config_fault(config, "model.odd_heads",
-                        "heads of width %lld have %lld numbers to turn, which are no pairs: at "
+                        "heads of width %lld have %lld numbers to turn, which is not a whole "
+                        "number of pairs: at "
                         "model.heads; use "
                         "heads of another width",
                         (long long)D, (long long)rotated(shape));
@@ -249,7 +250,8 @@ bp_err stack_check_read_rope(const bp_model_shape *shape, const char *where)
 
     if (!has_pairs(shape))
         return BP_FAIL(BP_ERR_FORMAT, "model.bad_size",
-                       "the model turns %lld of the %lld numbers of a head, which are no pairs: at "
+                       "the model turns %lld of the %lld numbers of a head, which is not a whole "
+                       "number of pairs: at "
                        "%s; the checkpoint is wrong",
                        (long long)rotated(shape), (long long)head_width(shape), where);
     list_parameters(all, shape);

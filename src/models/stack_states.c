@@ -80,10 +80,11 @@ static void check_attention_layers(const bp_model_shape *shape, bp_config *confi
     for (int k = 0; k < BP_MODEL_REALS && layers[k] > 0; k++)
         if (layers[k] != (double)(int64_t)layers[k] || layers[k] > (double)shape->layers ||
             (k > 0 && layers[k] <= layers[k - 1]))
-            bp_config_fault(config, "model.bad_layers",
-                            "model.attention_layers has %g, and is no rising list of layers from 1 "
-                            "to %lld: at model.attention_layers; use some of them, as 2,4",
-                            layers[k], (long long)shape->layers);
+            bp_config_fault(
+                config, "model.bad_layers",
+                "model.attention_layers has %g, and is not a rising list of layers from 1 "
+                "to %lld: at model.attention_layers; use some of them, as 2,4",
+                layers[k], (long long)shape->layers);
 }
 
 void stack_check_states(const bp_model_shape *shape, int tensor_ranks, bp_config *config)

@@ -44,7 +44,7 @@ int64_t bp_restart_count(void)
         return count;
     if (!warned)
         BP_WARN("environment.bad_value",
-                "SLURM_RESTART_COUNT = %.40s is no count: in the environment; 0 is taken", text);
+                "SLURM_RESTART_COUNT = %.40s is not a count: in the environment; 0 is taken", text);
     warned = true;
     return 0;
 }

@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 /** How often Slurm has started this job again (SLURM_RESTART_COUNT); 0 outside of Slurm, and, with
- * a warning once a process, where it is no count. */
+ * a warning once a process, where it is not a count. */
 int64_t bp_restart_count(void);
 
 /** What a run folder holds of results, as one number: it differs whenever something was committed
@@ -19,7 +19,7 @@ int64_t bp_restart_count(void);
 int64_t bp_restart_progress(const char *folder);
 
 /** Does Slurm still have the job of the last start of `before` (run.json as it was; NULL: none)
- * waiting, and this process is none of it? Then that job goes on with the run. Asked within
+ * waiting, and this process is not part of it? Then that job goes on with the run. Asked within
  * some seconds; where Slurm does not answer, nobody waits. Errors: BP_ERR_BUSY, with the job. */
 bp_err bp_restart_check(const json_t *before, const char *folder);
 

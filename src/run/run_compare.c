@@ -51,7 +51,7 @@ bp_err bp_run_pairs_read(run_pairs *out, const char *run_dir)
     err = bp_plain_read(bp_path_in(run_dir, "config.ini").text, CONFIG_LIMIT, &text, &bytes);
     if (err == BP_OK) {
         bp_sha256_of(text, bytes, out->sha256);
-        (void)ini_parse_string(text, take_line, out); /* lines that are no pairs are skipped */
+        (void)ini_parse_string(text, take_line, out); /* lines that are not pairs are skipped */
     }
     bp_free(text);
     return err == BP_ERR_INPUT ? BP_OK : err; /* there is none */

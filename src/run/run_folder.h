@@ -37,7 +37,7 @@ typedef struct bp_run bp_run;
  *             BP_ERR_BUSY another job holds it (named with host, process and Slurm job);
  *             BP_ERR_CONFIG another kind of job, other identities or keys (each with both values);
  *             BP_ERR_FORMAT a run.json or lock that is damaged or of an unknown version, a
- *             config.ini that is not what the run wrote, a file that is none (bp_plain_open);
+ *             config.ini that is not what the run wrote, a file that is not one (bp_plain_open);
  *             BP_ERR_STOPPED there is a file RUN/halt, and the run is not finished;
  *             BP_ERR_IO, BP_ERR_SYSTEM: the same on all ranks.
  */
@@ -64,7 +64,7 @@ bp_err bp_run_close(bp_run **run, bp_err exit_state);
 
 /** A job of the run `run_dir` has failed with `code` before it opened the folder, or while it did:
  * leave a line start_failed in events.jsonl, for `bagpipe status`. Nothing is written where there
- * is no run yet, where another job holds it, or might, or where this process has opened a run,
+ * is not a run yet, where another job holds it, or might, or where this process has opened a run,
  * which has written its end itself. What can't be written is left out; the last failure's message
  * stays. Local; only for one rank. */
 void bp_run_start_failed(const char *run_dir, bp_err code);
@@ -77,7 +77,7 @@ bool bp_run_is_finished(const bp_run *run);
  * coordinator; elsewhere nothing. */
 void bp_run_take_changes(const bp_run *run);
 /** The first of these results in `folder` that is not a plain file; NULL: all are. A name that is
- * NULL is none. Local. */
+ * NULL is not one. Local. */
 const char *bp_run_first_missing(const char *folder, const char *const *names, size_t count);
 /** A line of the log: a result of a finished run is made again. On the coordinator. */
 void bp_run_say_missing(const char *folder, const char *name);

@@ -36,7 +36,7 @@ const char *run_start_request(void)
     return has_opened ? "" : request;
 }
 
-/* run.json; NULL: some folder of somebody is none of ours. */
+/* run.json; NULL: the folder is not one of ours. */
 static json_t *read_record(const char *run_dir)
 {
     const bp_path path = bp_path_in(run_dir, "run.json");

@@ -87,7 +87,7 @@ static void add_message(bp_buffer *out, int field, bp_buffer *message)
 /* ---- records ---- */
 
 /* As TensorFlow's record files have it: rotated and shifted, so that a checksum of data that holds
- * checksums is none of them. */
+ * checksums is not one of them. */
 static uint32_t masked_crc(const void *data, size_t bytes)
 {
     uint32_t crc = bp_crc32c(data, bytes);

@@ -67,7 +67,7 @@ static double job_end(void)
         moment = bp_clock_now() + left;
     else
         BP_WARN("environment.bad_value",
-                "SLURM_JOB_END_TIME = %.40s is no time that this job can end at: in the "
+                "SLURM_JOB_END_TIME = %.40s is not a time at which this job can end: in the "
                 "environment; its time limit is not looked at, only signals stop it in time",
                 text);
     return moment;

@@ -8,7 +8,8 @@
 #include <stdlib.h>
 
 /* Powers of two that bring the largest value near 1, in two steps, as one may be beyond double: the
- * squares of numbers near 1e-300 or 1e300 are none. Nothing is rounded by them. */
+ * squares of numbers near 1e-300 or 1e300 are not in the range of a double. Nothing is rounded by
+ * them. */
 typedef struct scale {
     double first, second;
 } scale;

@@ -67,7 +67,7 @@ double bp_quantile(const double *sorted, int64_t n, double p);
  */
 bp_err bp_interval_of(bp_interval *out, const double *values, int64_t resamples, int64_t stride,
                       int64_t documents);
-/** The 95 % interval of a figure between 0 and 1 that is no mean of documents, as an average
+/** The 95 % interval of a figure between 0 and 1 that is not a mean of documents, as an average
  * precision: 1.96 standard deviations of its resamples on each side, on the scale of logits. It
  * holds `value`, however its resamples are biased. Where `value` is 0 or 1: that of a share of
  * `documents`, for no resample differs. NaN and NaN as above.

@@ -115,7 +115,7 @@ typedef struct bp_document {
     bool is_run;    /* some sentences of it */
     const int32_t
         *tags;         /* [count]: of the task's tags, at the first token of each word, -2 where it
-                          is none of them; BP_DOCUMENT_NO_WORD elsewhere; NULL: none were asked for */
+                          is not one of them; BP_DOCUMENT_NO_WORD elsewhere; NULL: none were asked for */
     int32_t label;     /* its class; -1: none, or none that was asked for */
     float value;       /* NAN: none */
     int64_t window;    /* of windows over a document: which one the example is of */

@@ -59,7 +59,7 @@ bp_err bp_slice_check(const bp_slice *slice)
 
     if (!bp_tensor_name_is_valid(slice->name))
         return BP_FAIL(BP_ERR_FORMAT, "tensor.bad_name",
-                       "'%.120s' is no tensor name: letters of [a-z0-9_.], parts "
+                       "'%.120s' is not a tensor name: letters of [a-z0-9_.], parts "
                        "joined by '/', 1 to 120 in all",
                        slice->name);
     if (slice->dims < 1 || slice->dims > BP_TENSOR_DIMS)

@@ -4,7 +4,7 @@
 #include <stdbool.h>
 #include <string.h>
 
-#define LONGEST 200 /* longer runs of letters are no words */
+#define LONGEST 200 /* longer runs of letters are not words */
 
 typedef struct rule {
     const char *suffix, *to;

@@ -109,7 +109,7 @@ enum {
 extern const bp_metric bp_metric_perplexity;
 
 /** exact and f1 [documents] of bp_span_answers: the best over references of answers in lower case
- * without punctuation and articles; an empty text is no answer.
+ * without punctuation and articles; an empty text is not an answer.
  *
  * Source:     SQuAD's evaluate-v2.0.py. */
 void bp_spans_count(double *exact, double *f1, const bp_text_pairs *pairs);

@@ -165,7 +165,7 @@ static bool keep_known(form_list *out, const form_list *in, const text_file *ind
     return out->count > 0;
 }
 
-/* The forms of a word in the index, of the exceptions or, if it is none, by its endings. */
+/* The forms of a word in the index: of the exceptions or, if it is not one, by its endings. */
 static void find_forms(form_list *out, const bp_wordnet *self, int part, const char *word,
                        size_t bytes)
 {

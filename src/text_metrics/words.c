@@ -91,7 +91,7 @@ static void replace(bp_words *words, const char *from, const char *to)
 }
 
 /* The four rules of mteval-v13a.pl, one after another. `rule` gives how many bytes it takes at `in`
- * and puts what they become; bytes of longer characters behave as one that is no digit. */
+ * and puts what they become; bytes of longer characters behave as one that is not a digit. */
 typedef size_t (*rewrite)(bp_buffer *out, const char *in, size_t bytes);
 
 static size_t rule_always(bp_buffer *out, const char *in, size_t bytes)

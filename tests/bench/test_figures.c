@@ -114,7 +114,7 @@ static void model_that_does_not_fit_is_left_out_with_the_reason(void **state)
     assert_non_null(strstr(why, "mesh.pipeline = 4 x mesh.chunks = 4"));
     spec.chunks = 2;
     bench_check_fit(&self, &spec, gpt2, 0, why, sizeof why);
-    assert_non_null(strstr(why, "bench.micro_batches = 6 is no multiple of mesh.pipeline = 4"));
+    assert_non_null(strstr(why, "bench.micro_batches = 6 is not a multiple of mesh.pipeline = 4"));
     self.mesh_shape.pipeline = 3;
     bench_check_fit(&self, &spec, gpt2, 0, why, sizeof why);
     assert_string_equal(why, "");

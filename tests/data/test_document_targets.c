@@ -71,7 +71,7 @@ static void segments_and_values_are_reported(void **state)
     asked.columns.label = NULL;
     asked.columns.value = "kind"; /* a label, whose texts are no numbers */
     bp_test_expect(bp_document_table_new(&table, &asked), BP_ERR_FORMAT);
-    bp_test_message_has("'x' is no finite number ... task.h5 ... [task.bad_value]");
+    bp_test_message_has("'x' is not a finite number ... task.h5 ... [task.bad_value]");
     asked.columns.value = "other";
     bp_test_expect(bp_document_table_new(&table, &asked), BP_ERR_FORMAT);
     bp_test_message_has("'other' (it has: kind, level) ... task.h5 ... [corpus.no_column]");

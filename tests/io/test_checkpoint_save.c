@@ -138,7 +138,7 @@ static void names_that_are_none_are_refused(void **state)
         bp_slice slice = model_whole(names[k], 2, SHAPE, true);
 
         check_refused(save_slices(&commit, &slice, bp_comm_is_root(COMM)), BP_ERR_SOFTWARE,
-                      "is no tensor name");
+                      "is not a tensor name");
         bp_free(slice.data);
     }
 }

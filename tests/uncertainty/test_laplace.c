@@ -2,7 +2,6 @@
  * samples against numpy and against the dense covariance, the same on all meshes. */
 #include "bp_test_mpi.h"
 
-#include "base/process/signals.h"
 #include "linear_world.h"
 #include "mesh/collective.h"
 #include "uncertainty/methods/laplace/laplace_priv.h"
@@ -505,86 +504,6 @@ static void bytes_are_those_of_matrices(void **state)
     assert_true(bp_laplace_bytes(&spec, &shape, 4096, 256) > INT64_C(4) * 256 * 10000000 / 4);
 }
 
-/* ---- who hears of it ---- */
-
-typedef struct ear {
-    int heard, step, stop_at; /* stop_at: the step in which it stops the fit; 0: none */
-    bool falls;               /* a step or a share went back */
-    double share;
-} ear;
-
-static bool update(void *context, const bp_fit_progress *progress)
-{
-    ear *self = context;
-
-    self->falls = self->falls || progress->step < self->step || progress->steps != 4 ||
-                  (progress->step == self->step && progress->share < self->share - 1e-9) ||
-                  !(progress->share >= 0 && progress->share <= 1) || progress->left < 0;
-    self->step = progress->step;
-    self->share = progress->share;
-    self->heard++;
-    return self->step == self->stop_at;
-}
-
-static bp_err fit_heard(world *self, const char *name, ear *context)
-{
-    static const bp_laplace_spec spec = {.tokens = 1000000, .samples = 5, .seed = 1};
-    bp_fit_listener listener = {.update = update, .context = context};
-    bp_laplace_report report;
-
-    return bp_laplace_fit_model(self->mesh, self->config, &self->model->lm, bp_test_path("toy.h5"),
-                                &spec, bp_test_path(name), &listener, &report);
-}
-
-static void listener_hears_all_steps_on_the_first_rank(void **state)
-{
-    ear context = {.heard = 0};
-    world self;
-
-    (void)state;
-    world_open(&self, WORLD, (bp_mesh_shape){1, 1, 0, 1, BP_COORDINATOR_SHARED});
-    bp_test_check_err(WORLD, fit_heard(&self, "heard.h5", &context), BP_OK);
-    bp_test_check(WORLD, context.heard == 0 || bp_comm_is_root(WORLD));
-    bp_test_check(WORLD, !bp_comm_is_root(WORLD) ||
-                             (context.heard > 20 && context.step == 4 && !context.falls));
-    world_close(&self);
-}
-
-/* Of the eigenproblem the end of the process alone remains: tests/jobs sees to that. */
-static void listener_stops_the_fit_in_any_other_step(void **state)
-{
-    static const int steps[] = {1, 2, 4};
-    world self;
-
-    (void)state;
-    world_open(&self, WORLD, (bp_mesh_shape){1, 1, 0, 1, BP_COORDINATOR_SHARED});
-    for (int k = 0; k < 3; k++) {
-        ear context = {.stop_at = steps[k]};
-
-        bp_test_check_err(WORLD, fit_heard(&self, "unheard.h5", &context), BP_ERR_STOPPED);
-        bp_test_check(WORLD, !bp_comm_is_root(WORLD) || context.step == steps[k]);
-        bp_test_check(WORLD, !bp_path_exists(bp_test_path("unheard.h5")));
-    }
-    world_close(&self);
-}
-
-/* Last: the flag stays. */
-static void fit_that_is_stopped_leaves_nothing(void **state)
-{
-    bp_laplace_spec spec = {.tokens = 1000000, .samples = 2, .seed = 1};
-    bp_laplace_report report;
-    world self;
-
-    (void)state;
-    bp_signals_init();
-    world_open(&self, WORLD, (bp_mesh_shape){1, 1, 0, 1, BP_COORDINATOR_SHARED});
-    if (bp_comm_is_root(WORLD))
-        self.model->signal_at = 1;
-    bp_test_check_err(WORLD, fit(&self, &spec, "stopped.h5", &report), BP_ERR_STOPPED);
-    bp_test_check(WORLD, !bp_path_exists(bp_test_path("stopped.h5")));
-    world_close(&self);
-}
-
 int main(int argc, char **argv)
 {
     static const struct CMUnitTest tests[] = {
@@ -599,9 +518,6 @@ int main(int argc, char **argv)
         cmocka_unit_test(corpus_without_a_token_is_refused),
         cmocka_unit_test(prior_is_a_number_or_marginal),
         cmocka_unit_test(bytes_are_those_of_matrices),
-        cmocka_unit_test(listener_hears_all_steps_on_the_first_rank),
-        cmocka_unit_test(listener_stops_the_fit_in_any_other_step),
-        cmocka_unit_test(fit_that_is_stopped_leaves_nothing),
     };
     return BP_TEST_RUN_MPI(argc, argv, tests);
 }

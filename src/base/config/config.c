@@ -368,7 +368,7 @@ static void fill_bound(const bp_config *config, const config_bound *bound)
 const void *bp_config_bound(const bp_config *config, const bp_option *table)
 {
     bp_config *own =
-        (bp_config *)config; /* what is bound once stays, and is no change to a reader */
+        (bp_config *)config; /* what is bound once stays, and is not a change to a reader */
     int last = 0;
 
     for (int k = 0; k < own->bound_count; k++)

@@ -23,7 +23,7 @@ static const struct {
 #define BINARY_UNITS 3
 #define DIGITS       "0123456789"
 #define SHOWN_BYTES  80  /* of a wrong value in a message */
-#define SHOWN_BOUND  1e4 /* greater ones are no help */
+#define SHOWN_BOUND  1e4 /* greater ones do not help */
 
 typedef struct parsed {
     int64_t integer;
@@ -161,7 +161,7 @@ static bool has_bounds(const bp_option *option)
     return option->min != 0 || option->max != 0;
 }
 
-/* As integers: a double can't represent all of them. Bounds beyond 2^63 are none. */
+/* As integers: a double can't represent all of them. A bound beyond 2^63 does not limit. */
 static bool is_between(int64_t value, double min, double max)
 {
     return (min < -0x1p63 || value >= (int64_t)ceil(min)) &&

@@ -189,7 +189,7 @@ bp_err bp_json_save(const char *path, const json_t *value)
 static const json_t *member(const json_t *object, const char *key, const char *name, unsigned types,
                             const char *type)
 {
-    const json_t *value = json_object_get(object, key); /* NULL for what is no object */
+    const json_t *value = json_object_get(object, key); /* NULL for what is not an object */
 
     if (value && (types >> json_typeof(value) & 1) != 0)
         return value;

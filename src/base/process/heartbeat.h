@@ -39,7 +39,7 @@ void bp_heartbeat_step(int64_t step);
 void bp_heartbeat_commit(double seconds);
 /** Something has moved on. */
 void bp_heartbeat_progress(void);
-/** What the calling thread does is no progress of its rank: for helpers that work beside a step,
+/** What the calling thread does is not progress of its rank: for helpers that work beside a step,
  * lest they hide that it hangs. */
 void bp_heartbeat_beside(void);
 /** This process enters, and leaves, a collective or a wait for another rank; `what` is a literal.

@@ -67,7 +67,7 @@ static bp_err read_manifest(json_t **state, int64_t *entails, int64_t *classes, 
     if (!bp_task_kind_has_classes(bp_task_kind_of(&shape.task)) || *entails < 0)
         return BP_FAIL(
             BP_ERR_CONFIG, "generate.no_entailment",
-            "the model is no classifier with a class that begins with 'entail': at "
+            "the model is not a classifier with a class that begins with 'entail': at "
             "generate.entails = %s; fine-tune one on pairs of texts, as SICK or MNLI are",
             path);
     return BP_OK;

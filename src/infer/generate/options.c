@@ -326,7 +326,7 @@ bp_err generator_check_rule(const bp_config *config, const bp_model_info *model)
                        keys->beams, model->vocab_size, model->vocab_size);
     if (bp_config_is_set(config, "generate.end") && keys->end >= model->vocab_size)
         return BP_FAIL(BP_ERR_CONFIG, "generate.bad_end",
-                       "generate.end = %" PRId64 " is no id of the model's %" PRId64
+                       "generate.end = %" PRId64 " is not an id of the model's %" PRId64
                        " tokens: at generate.end; use one from -1 to %" PRId64,
                        keys->end, model->vocab_size, model->vocab_size - 1);
     return BP_OK;

@@ -201,7 +201,7 @@ static bp_err add_ids(reader *self, const json_t *list)
 
         if (value < 0 || value >= self->spec->vocab_size)
             return BP_FAIL(BP_ERR_FORMAT, "prompt.unknown_token",
-                           "entry %zu of \"tokens\" is no id from 0 to %" PRId64
+                           "entry %zu of \"tokens\" is not an id from 0 to %" PRId64
                            ", those of the model's vocabulary",
                            k, self->spec->vocab_size - 1);
         ids->data[ids->count++] = (uint32_t)value;

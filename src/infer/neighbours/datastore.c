@@ -19,7 +19,7 @@
 static bp_err wrong(const bp_datastore *store, const char *what)
 {
     return BP_FAIL(BP_ERR_FORMAT, "datastore.wrong",
-                   "this is no datastore, %s: at %s; " REMEDY " of a Transformer", what,
+                   "this is not a datastore, %s: at %s; " REMEDY " of a Transformer", what,
                    store->path);
 }
 
@@ -38,7 +38,7 @@ static bp_err check_columns(bp_datastore *store)
     if (err != BP_OK)
         return err;
     if (shape.dims != 2 || !shape.is_real || shape.columns < 1)
-        return wrong(store, "/layer_0 is no matrix of keys");
+        return wrong(store, "/layer_0 is not a matrix of keys");
     store->info.columns = shape.columns;
     store->info.rows = shape.count / shape.columns;
     for (int k = 0; k < 2 && err == BP_OK; k++) {

@@ -52,7 +52,7 @@ bool bp_score_plan_has(const bp_score_plan *plan, int64_t document);
 /** Where a document is, and which part of it is text. */
 typedef struct bp_score_document {
     int64_t file;
-    int64_t start;  /* in the file's /tokens, after a beginning of its own that is no text: the
+    int64_t start;  /* in the file's /tokens, after a beginning of its own that is not text: the
                        prefix, or another token by --bos whose place the prefix takes */
     int64_t stored; /* tokens there */
     int64_t text;   /* of them text: without the end-of-document token */

@@ -78,7 +78,7 @@ void scorer_states_check(bp_config *config, const bp_score_keys *keys, const bp_
                         keys->mix, model->kind ? model->kind : "unknown");
     else if (keys->mix && !states_read_weights(weights, keys->mix, model->states.layers))
         bp_config_fault(config, "score.bad_mix",
-                        "score.mix = %.60s is no list of %" PRId64
+                        "score.mix = %.60s is not a list of %" PRId64
                         " numbers, one a layer of the model: at score.mix; use 0,0,0 and so on",
                         keys->mix, model->states.layers);
 }

@@ -86,7 +86,7 @@ static bp_err answer(const task_scoring *task, bp_encoder *encoder, int64_t firs
     out->expected = json_loads(answers, JSON_DECODE_ANY, NULL);
     if (!json_is_array(out->expected) && !json_is_null(out->expected))
         return BP_FAIL(BP_ERR_FORMAT, "corpus.bad_answers",
-                       "answers of document %" PRId64 " are no list: at %s, span_texts",
+                       "answers of document %" PRId64 " are not a list: at %s, span_texts",
                        out->document, bp_score_keys_of(task->self->config)->corpus);
     out->probability = exp((double)best[SPAN_SCORE]);
     out->more = best + TASK_SPAN_COLUMNS;

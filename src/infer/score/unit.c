@@ -336,7 +336,7 @@ static bp_err read_line(bp_score_unit *unit, const unit_row *row, int64_t first,
 }
 
 /* A row of a masked model: what is scored is masked, by itself or with the rest of its word. What
- * follows the inputs is no place (bp_model_info.masks). */
+ * follows the inputs is not a place (bp_model_info.masks). */
 static bp_err fill_masked(bp_score_unit *unit, const unit_row *row, int64_t length, int32_t *inputs,
                           int32_t *targets)
 {

@@ -19,7 +19,7 @@ typedef enum bp_score_convention {
  * token), its n tokens, the end-of-document token if `end`. The text of a pair is its target. All
  * places below are places in z; z[0] is never scored. A document that begins with `lead` itself, or
  * with what its corpus gave it (--bos) where there is a prefix, is its line without that token,
- * which is no text.
+ * which is not text.
  */
 typedef struct bp_score_rule {
     bp_score_convention convention;

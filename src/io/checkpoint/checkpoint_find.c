@@ -233,7 +233,7 @@ static bool is_called(const char *path, const char *suffix)
     return false;
 }
 
-/* What a model of another program is, which import makes a checkpoint of; NULL: it is none. */
+/* What a model of another program is, which import makes a checkpoint of; NULL: it is not one. */
 static const char *foreign_of(const char *path)
 {
     if (bp_path_is_dir(path))
@@ -252,7 +252,7 @@ static bp_err fail_foreign(const char *path, const char *what)
     while (bytes > 1 && path[bytes - 1] == '/')
         bytes--;
     return BP_FAIL(BP_ERR_INPUT, "checkpoint.foreign",
-                   "%s is no checkpoint yet: at %s; make one with 'bagpipe-data import %s --out "
+                   "%s is not a checkpoint yet: at %s; make one with 'bagpipe-data import %s --out "
                    "%.*s.checkpoint', and name that",
                    what, path, path, bytes, path);
 }

@@ -224,7 +224,7 @@ static bp_err parse_piece(bp_manifest *manifest, const bp_manifest_tensor *tenso
                        tensor->name, file, path);
     if (!dataset_name_is_valid(dataset))
         return BP_FAIL(BP_ERR_FORMAT, "manifest.bad_piece",
-                       "'%.80s' is no dataset name: tensor '%s' in %s", dataset, tensor->name,
+                       "'%.80s' is not a dataset name: tensor '%s' in %s", dataset, tensor->name,
                        path);
     memcpy(piece->dataset, dataset, strlen(dataset) + 1);
     manifest->piece_count++;
@@ -274,7 +274,7 @@ static bp_err parse_head(bp_manifest *manifest, const json_t *entry, const char 
     if (err != BP_OK)
         return err;
     if (!bp_tensor_name_is_valid(name))
-        return BP_FAIL(BP_ERR_FORMAT, "manifest.bad_tensor", "'%.80s' is no tensor name: in %s",
+        return BP_FAIL(BP_ERR_FORMAT, "manifest.bad_tensor", "'%.80s' is not a tensor name: in %s",
                        name, path);
     if (strcmp(dtype, "float32") != 0)
         return BP_FAIL(BP_ERR_FORMAT, "manifest.unknown_dtype",

@@ -81,7 +81,7 @@ static int open_blocks(const char *path, int mode)
 }
 
 /* From now on through the page cache: the file system takes no such block, or it is the last one,
- * which is none. False: it was so already. */
+ * which is not one. False: it was so already. */
 static bool go_plain(int fd)
 {
     int flags = fcntl(fd, F_GETFL);

@@ -44,7 +44,7 @@ typedef struct bp_corpus_built {
     int64_t documents, tokens, bytes, words;
     int64_t empty_documents; /* without a token of text */
     int64_t white_documents; /* of white space, some */
-    int64_t skipped_lines;   /* empty lines, which are no documents */
+    int64_t skipped_lines;   /* empty lines, which are not documents */
     int64_t invalid_bytes;   /* of plain text, kept as they are */
     int64_t invalid_line;    /* the first one's; 0: there is none */
     int invalid_file;        /* ... and its path */

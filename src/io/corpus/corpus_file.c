@@ -532,7 +532,7 @@ static bp_err load_reals(bp_corpus_file *file, bp_value_column *value)
     for (int64_t d = 0; d < file->info.documents && err == BP_OK; d++)
         if (!isfinite(values[d]))
             err = BP_FAIL(BP_ERR_FORMAT, "corpus.bad_value",
-                          "a value is no finite number: at %s, %s[%" PRId64 "]", file->path,
+                          "a value is not a finite number: at %s, %s[%" PRId64 "]", file->path,
                           value->column.name, d);
     if (err == BP_OK)
         value->loaded = values;

@@ -58,7 +58,7 @@ static bp_err add_unknown(bp_share *share, const bp_piece *piece)
     return BP_OK;
 }
 
-/* Texts, sentences and words one by one. A sentence without a token is none. */
+/* Texts, sentences and words one by one. A sentence without a token is not one. */
 static bp_err encode(bp_share *share, const bp_piece *piece)
 {
     bool asks = piece->spans != NULL;

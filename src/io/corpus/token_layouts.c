@@ -177,7 +177,7 @@ static bp_err megatron_open(token_file *file, const char *given, const bp_token_
                          "the first document does not begin with sequence 0");
     if (err == BP_OK && size % file->tokens.width != 0)
         err = BP_FAIL(BP_ERR_FORMAT, "tokens.truncated",
-                      "%" PRId64 " bytes are no whole number of tokens of %d bytes: at %s, byte "
+                      "%" PRId64 " bytes are not a whole number of tokens of %d bytes: at %s, byte "
                       "%" PRId64 "; write it again",
                       size, file->tokens.width, file->path, size);
     if (err == BP_OK)
@@ -294,7 +294,8 @@ static bp_err nanogpt_open(token_file *file, const char *given, const bp_token_f
         return err;
     if (size % width != 0)
         return BP_FAIL(BP_ERR_FORMAT, "tokens.truncated",
-                       "%" PRId64 " bytes are no whole number of tokens of %d bytes: at %s, byte "
+                       "%" PRId64
+                       " bytes are not a whole number of tokens of %d bytes: at %s, byte "
                        "%" PRId64 "; write it again, or see --token-bytes",
                        size, width, given, size - size % width);
     size_t looked = size < (int64_t)sizeof start ? (size_t)size : sizeof start;

@@ -139,7 +139,7 @@ bp_err gguf_take_layers(json_t *config, const json_t *keys, const bp_gguf_family
     if (json_integer_value(period) > 0)
         (void)json_object_set(config, "sliding_window_pattern", (json_t *)period);
     else if (period)
-        return BP_FAIL(BP_ERR_FORMAT, "gguf.bad_key", "key %s." PERIOD " is no period: at %s",
+        return BP_FAIL(BP_ERR_FORMAT, "gguf.bad_key", "key %s." PERIOD " is not a period: at %s",
                        family->architecture, path);
     return BP_OK;
 }

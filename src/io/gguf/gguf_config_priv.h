@@ -24,7 +24,7 @@ bool gguf_is_padding(const char *name, size_t id);
 /** Which layers differ from the rest, and by what width scores are scaled: into config.json, where
  * head_dim is already.
  *
- * Errors: BP_ERR_FORMAT a list that is none of layers. */
+ * Errors: BP_ERR_FORMAT a list that is not one of layers. */
 bp_err gguf_take_layers(json_t *config, const json_t *keys, const bp_gguf_family *family,
                         const char *path);
 /** The same into a file's keys. Errors: BP_ERR_FORMAT what llama.cpp computes in another way. */

@@ -423,7 +423,7 @@ static bp_err find_alignment(const bp_gguf *file, int64_t *alignment)
     return *alignment > 0 && *alignment <= MAX_ALIGNMENT && (*alignment & (*alignment - 1)) == 0
                ? BP_OK
                : BP_FAIL(BP_ERR_FORMAT, "gguf.bad_alignment",
-                         "general.alignment is no power of two from 1 to %d: at %s; " REMEDY,
+                         "general.alignment is not a power of two from 1 to %d: at %s; " REMEDY,
                          MAX_ALIGNMENT, file->path);
 }
 

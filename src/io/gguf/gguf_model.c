@@ -290,7 +290,7 @@ static bp_err take_tensor(theirs *out, bp_safetensor *spec, const bp_gguf *file,
     if ((row->change == BP_GGUF_PERMUTE_QUERIES || row->change == BP_GGUF_PERMUTE_KEYS) &&
         (out->heads <= 0 || tensor->dims > 2 || tensor->shape[0] % (2 * out->heads) != 0))
         return BP_FAIL(BP_ERR_FORMAT, "gguf.bad_tensor",
-                       "tensor '%.80s' has rows that are no pairs of %lld heads: at %s",
+                       "tensor '%.80s' has rows that are not pairs of %lld heads: at %s",
                        tensor->name, (long long)out->heads, file->path);
     return BP_OK;
 }
@@ -338,11 +338,11 @@ bp_err bp_gguf_model_open(bp_hf_model **out, const bp_gguf *file, const bp_hf_ta
         err = bp_hf_open_as(out, file->path, config, tensors, tables);
     json_decref(config);
     if (err == BP_OK && bp_hf_report_of(*out).left > 0) {
-        err =
-            BP_FAIL(BP_ERR_FORMAT, "gguf.unknown_tensor",
-                    "tensor '%.80s' is none of a %s here, and may change what the model computes: "
-                    "at %s; give the folder with safetensors that it was made from",
-                    bp_hf_left(*out, 0), family->model_type, file->path);
+        err = BP_FAIL(
+            BP_ERR_FORMAT, "gguf.unknown_tensor",
+            "tensor '%.80s' is not one of a %s here, and may change what the model computes: "
+            "at %s; give the folder with safetensors that it was made from",
+            bp_hf_left(*out, 0), family->model_type, file->path);
         bp_hf_close(out);
     }
     return err;

@@ -15,7 +15,7 @@ struct bp_h5 {
     char *failure; /* ... and the message */
 };
 
-/** A failure that was expected is none: bp_h5_fail must not report it for a later one. */
+/** A failure that was expected is not an error: bp_h5_fail must not report it for a later one. */
 void bp_h5_forget(void);
 
 /** BP_OK, or the first failure of a file being written again. */

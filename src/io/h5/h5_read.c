@@ -89,8 +89,8 @@ bp_err bp_h5_open_dataset(bp_h5 *file, const char *name, hid_t *dataset)
     if (object < 0) {
         err = bp_h5_fail(file, "can't open dataset", name);
     } else if (H5Iget_type(object) != H5I_DATASET) {
-        err =
-            BP_FAIL(BP_ERR_FORMAT, "h5.not_a_dataset", "%s is no dataset: at %s", name, file->path);
+        err = BP_FAIL(BP_ERR_FORMAT, "h5.not_a_dataset", "%s is not a dataset: at %s", name,
+                      file->path);
         H5Oclose(object);
     } else {
         *dataset = object;
@@ -202,7 +202,8 @@ bp_err bp_h5_shape_of(bp_h5 *file, const char *name, bp_h5_shape *shape)
     err = type_of(file, name, type, shape);
     if (err == BP_OK)
         err = extent_of(file, name, space, shape);
-    offset = H5Dget_offset(dataset); /* undefined where it is not contiguous, which is no error */
+    offset =
+        H5Dget_offset(dataset); /* undefined where it is not contiguous, which is not an error */
     bp_h5_forget();
     shape->offset = offset == HADDR_UNDEF || offset > INT64_MAX ? -1 : (int64_t)offset;
     bp_h5_release(space);

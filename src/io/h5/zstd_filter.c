@@ -68,7 +68,7 @@ static size_t decompress(size_t bytes, size_t *buffer_bytes, void **buffer)
         got = decompress_unknown(*buffer, bytes, &capacity, &out);
     else
         got = decompress_known(*buffer, bytes, capacity, &out);
-    if (!out || got == 0) { /* a frame of no bytes is no chunk */
+    if (!out || got == 0) { /* a frame of no bytes is not a chunk */
         free(out);
         return 0;
     }

@@ -22,7 +22,7 @@ bool hf_is_list(const bp_hf_size *size);
 double *hf_list_of(bp_hf_shape *shape, int k);
 bp_err hf_read_list(double *list, double *count, const json_t *array, const char *name,
                     const char *path);
-/** The number of a choice's word; -1: it is none of them. */
+/** The number of a choice's word; -1: it is not one of them. */
 int hf_choice_of(const bp_hf_size *size, const char *word);
 /** A value of a setting's list, of `bytes`. New reference. */
 json_t *hf_setting_value(const bp_hf_shape *shape, const char *text, size_t bytes);
@@ -48,7 +48,7 @@ bp_err hf_period_read(double *out, const bp_hf_shape *shape, const bp_hf_size *s
                       const json_t *list, const char *path);
 json_t *hf_period_json(const bp_hf_shape *shape, const bp_hf_size *size, double n);
 /* The same of the layers, a size k, that are the second of its words, or numbers from 0. Errors:
- * BP_ERR_FORMAT a word that is neither, a number that is no layer's, too many layers. */
+ * BP_ERR_FORMAT a word that is neither, a number that is not a layer's, too many layers. */
 bp_err hf_layers_read(bp_hf_shape *shape, int k, const json_t *list, const char *path);
 json_t *hf_layers_json(const bp_hf_shape *shape, int k);
 

@@ -20,7 +20,7 @@ struct bp_hf_model {
     int *part;
     int64_t slice_count;
     const char **left;    /* names of those that nobody knows, */
-    const char **ignored; /* and of those that are known to be none of ours */
+    const char **ignored; /* and of those that are known not to be ours */
     bp_hf_report report;
     float *theirs, *ours; /* the tensor fetched last */
     int64_t fetched;      /* which of theirs that is; -1: none */

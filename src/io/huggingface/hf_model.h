@@ -30,7 +30,7 @@ typedef struct bp_hf_model bp_hf_model;
  * Errors: BP_ERR_INPUT no folder, config.json or safetensors;
  *         BP_ERR_FORMAT another model_type, a setting that this program's family does not
  *         have, a tensor that is missing or of another shape, layers beyond their number, a head
- * that is not tied, files that are no safetensors; BP_ERR_IO, BP_ERR_DENIED, BP_ERR_SYSTEM.
+ * that is not tied, files that are not safetensors; BP_ERR_IO, BP_ERR_DENIED, BP_ERR_SYSTEM.
  */
 bp_err bp_hf_open(bp_hf_model **out, const char *folder, const bp_hf_table *const *tables);
 /** The same of a model in another form of file: `config` as config.json would be, and its tensors
@@ -60,7 +60,7 @@ json_t *bp_hf_model_json(const bp_hf_shape *shape);
 typedef struct bp_hf_report {
     int64_t tensors; /* in the folder */
     int64_t used, transposed, split;
-    int64_t buffers;     /* attention masks, which are no parameters */
+    int64_t buffers;     /* attention masks, which are not parameters */
     int64_t tied_heads;  /* lm_head.weight, equal to the table that they are tied to */
     int64_t left;        /* unknown, left where they are */
     int64_t made;        /* of ours */

@@ -160,7 +160,7 @@ typedef struct bp_hf_shape {
 
 /** A size by our name, or an extent as above; a name that the table has not is a bug. */
 int64_t bp_hf_size_of(const bp_hf_shape *shape, const char *name);
-/** The same, of numbers that may be no whole ones. */
+/** The same, of numbers that may not be whole. */
 double bp_hf_value_of(const bp_hf_shape *shape, const char *name);
 /** Does the table have a size of this name? And set it; nothing where it has none. */
 bool bp_hf_has_size(const bp_hf_table *table, const char *name);

@@ -215,7 +215,7 @@ static bp_err read_header(bp_safetensors *file, int64_t file_bytes, char **text,
 
     if (file_bytes < LENGTH_BYTES + 2)
         return BP_FAIL(BP_ERR_FORMAT, "safetensors.truncated",
-                       "%lld bytes are no safetensors file: at %s", (long long)file_bytes,
+                       "%lld bytes are not a safetensors file: at %s", (long long)file_bytes,
                        file->path);
     if (bp_pread_all(file->fd, length, sizeof length, 0) != 0)
         return bp_fail_errno(BP_ERR_IO, "can't read", file->path);

@@ -48,7 +48,7 @@ bool bp_safetensors_rename(bp_safetensors *file, void (*rename)(char *name));
 
 /** out[count] = elements from `first` on, as float32: F32, F16, BF16 exactly, F64 rounded.
  *
- * Errors: BP_ERR_FORMAT a dtype that is no float, or a value that is not finite (named);
+ * Errors: BP_ERR_FORMAT a dtype that is not a float, or a value that is not finite (named);
  *         BP_ERR_IO. */
 bp_err bp_safetensors_read(bp_safetensors *file, const bp_safetensor *tensor, int64_t first,
                            int64_t count, float *out);

@@ -43,7 +43,7 @@ void bp_distance_rows(int32_t *row, const bp_distances *by, const bp_attention_s
 /** The slope of head h of `heads` (ALiBi): with m the largest power of two of at most `heads`,
  * 2^(-8 (h + 1) / m) of the first m heads, and of the others, h' from 0, 2^(-4 (2 h' + 1) / m).
  * Source: Press et al. 2022, "Train Short, Test Long", section 3, and its program for numbers of
- * heads that are no powers of two. */
+ * heads that are not powers of two. */
 double bp_alibi_slope(int64_t h, int64_t heads);
 /** The same biases where a score gets its head's slope times the key's offset, 0 after the
  * query: of the heads of `shape`, and of heads [first_head, first_head + H) of all. */

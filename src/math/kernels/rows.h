@@ -24,7 +24,7 @@ void bp_prefetch_rows(const bp_row_list *rows);
 void bp_row_dots(float *y, const float *x, const bp_row_list *rows);
 /** y[width] += sum of weights[k] row k, in this order. */
 void bp_rows_add_to(float *y, const float *weights, const bp_row_list *rows);
-/** Row k += weights[k] x[width], in this order: a row may be named twice. x is none of them. */
+/** Row k += weights[k] x[width], in this order: a row may be named twice. x is not one of them. */
 void bp_add_to_rows(const bp_row_list *rows, const float *weights, const float *x);
 
 #endif

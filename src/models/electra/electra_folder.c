@@ -157,7 +157,7 @@ static bp_err read_shape(const reader *self, bp_model_folder *out, const bp_mode
     if (g.table == d.table || strcmp(g.table->kind, "electra") != 0 ||
         strcmp(d.table->kind, "electra") != 0 || g.table != bp_electra_huggingface[1])
         err = BP_FAIL(BP_ERR_FORMAT, "electra.other_halves",
-                      "generator/ and discriminator/ are no generator and discriminator of "
+                      "generator/ and discriminator/ are not a generator and a discriminator of "
                       "ELECTRA: at %s; give a folder that has both",
                       path);
     (void)json_object_set_new(model, "part", json_string("both"));

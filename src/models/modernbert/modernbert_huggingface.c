@@ -116,7 +116,8 @@ static bp_err check(const bp_hf_shape *shape, const char *path)
 
     if (err == BP_OK && D % 2 != 0)
         err = BP_FAIL(BP_ERR_FORMAT, "huggingface.odd_heads",
-                      "heads have %lld numbers to turn, which are no pairs: at %s; give a model "
+                      "heads have %lld numbers to turn, which is not a whole number of pairs: at "
+                      "%s; give a model "
                       "with an even \"hidden_size\" of a head",
                       (long long)D, path);
     return err;

@@ -41,7 +41,7 @@ static const bp_model_size SIZES[] = {
     {.name = "katz_k", .at = BP_SIZE_AT(own[OWN_KATZ_K]), .optional = true},
     {0}};
 
-/* Keys that are no sizes of a model: of counting. */
+/* Keys that are not sizes of a model: of counting. */
 typedef struct counting_keys {
     const char *prune;
     double prune_entropy;
@@ -160,7 +160,7 @@ static void check(const bp_model_shape *shape, int tensor_ranks, bp_config *conf
     if (!read_prune(prune, list, order))
         bp_config_fault(
             config, "ngram.bad_prune",
-            "ngram.prune = %s is no list of numbers from 0 on, one for each of the orders "
+            "ngram.prune = %s is not a list of numbers from 0 on, one for each of the orders "
             "1 to %d, which begins with 0 and does not fall: at ngram.prune; use 0,0,1 "
             "for example",
             list, order);

@@ -151,7 +151,7 @@ static bp_err fill_order(const arpa_orders *self, ngram_levels *levels, int orde
 
         if (history < 0)
             return BP_FAIL(BP_ERR_FORMAT, "arpa.no_history",
-                           "an n-gram of order %d has a history that is no n-gram, so that its "
+                           "an n-gram of order %d has a history that is not an n-gram, so that its "
                            "back-off is missing: at %s; make the file anew",
                            order, self->path);
         level->key[k] = key;

@@ -216,7 +216,8 @@ static bp_err read_ngram(arpa_reader *self, int order, const char *text, size_t 
     if (err != BP_OK)
         return err;
     if (bytes > 0 && (!take_number(&text, &bytes, &entry.left) || bytes > 0))
-        return fail(self, "the line has more words than its order, or its back-off is no number");
+        return fail(self,
+                    "the line has more words than its order, or its back-off is not a number");
     if (entry.left > LEFT_MOST)
         return fail(self, "a back-off weight is above 10^99");
     if (order == self->spec->order && entry.left != 0)

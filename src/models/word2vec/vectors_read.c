@@ -121,7 +121,7 @@ static bp_err no_number(const reader *self, int64_t row, const char *word, size_
     if (bytes == 0)
         return wrong(self, row, "it has fewer numbers than the first line says");
     return BP_FAIL(BP_ERR_FORMAT, "vectors.no_number",
-                   "'%.*s' is no decimal number: at %s, vector %" PRId64 " of %" PRId64
+                   "'%.*s' is not a decimal number: at %s, vector %" PRId64 " of %" PRId64
                    ", line %" PRId64 "; write numbers as 0.25 or 2.5e-1",
                    (int)(bytes < MESSAGE_BYTES ? bytes : MESSAGE_BYTES), word, self->path, row + 1,
                    self->rows, line_of(self, word));

@@ -10,7 +10,7 @@
 #include "nn/transformer/bottleneck.h"
 
 #define INIT_STD      0.02F
-#define PARALLEL_ROWS 64 /* fewer are no work for several threads */
+#define PARALLEL_ROWS 64 /* fewer are too little work for several threads */
 
 /* The branches of a layer, in their order; each begins with a norm, or ends with it (post_norm). */
 typedef enum branch_kind { ATTENTION, CROSS, MLP, BRANCHES } branch_kind;

@@ -377,7 +377,7 @@ void run_lock_free_space(const run_lock *lock)
 /* ---- what others left ---- */
 
 /* First the names, then whether the run is still ours, then away with them: what a follower has
- * made is none of them, however long this process sleeps in between. `number`: of the lock whose
+ * made is not one of them, however long this process sleeps in between. `number`: of the lock whose
  * folder it is; 0: it is the run's. */
 static void sweep(run_lock *lock, const char *folder, int64_t number)
 {

@@ -15,7 +15,7 @@
 
 #define STATUS_NO_TIME     (-1.0)
 
-/* "2026-11-22T06:13:36Z" as seconds since 1970; STATUS_NO_TIME: it is none. */
+/* "2026-11-22T06:13:36Z" as seconds since 1970; STATUS_NO_TIME: it is not one. */
 double status_time(const char *stamp);
 
 /* ---- the coordinator's: how far the run is. NULL for `progress`: nothing is done. ---- */
@@ -26,7 +26,8 @@ typedef struct run_progress run_progress;
  * (those of the run that was opened last).
  *
  * folder, lock: borrowed until run_progress_free. record, before: run.json of this start and of the
- * one before (NULL: there was none). What can't be written is no error: it is warned of once. */
+ * one before (NULL: there was none). What can't be written is not an error: it is warned of once.
+ */
 run_progress *run_progress_open(const char *folder, run_lock *lock, const json_t *record,
                                 const json_t *before);
 /** A line of metrics.jsonl or events.jsonl that was just written. */

@@ -1,4 +1,4 @@
-/* Lines of CoNLL files that are no words, as conlleval and the readers of seqeval's files take
+/* Lines of CoNLL files that are not words, as conlleval and the readers of seqeval's files take
  * them. Local: no MPI. */
 #ifndef BP_TEXT_DOCUMENTS_CONLL_H
 #define BP_TEXT_DOCUMENTS_CONLL_H

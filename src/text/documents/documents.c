@@ -275,7 +275,7 @@ static bp_err describe(bp_documents *documents, bp_piece *piece, const documents
     return BP_OK;
 }
 
-/* The document at hand is none. */
+/* The document at hand is not a valid one. */
 static void give_fault(const bp_documents *documents, bp_piece *piece)
 {
     bool is_squad = documents->options.format == BP_TEXT_SQUAD;

@@ -247,7 +247,7 @@ static bool is_white(const documents_span *piece)
     return k == piece->bytes;
 }
 
-/* What separators have between them, or after them, that is no document. */
+/* What separators have between them, or after them, that is not a document. */
 static bool is_no_part(const bp_documents *documents, const documents_span *piece)
 {
     if (!documents->separator || documents->inside || !piece->last)

@@ -32,7 +32,7 @@ static bp_err add_held(bp_documents *documents)
     return err;
 }
 
-/* A line that is no gap: a word, or a comment, which is before a sentence. */
+/* A line that is not a gap: a word, or a comment, which is before a sentence. */
 static bp_err take_tagged(bp_documents *documents, const documents_span *line)
 {
     bool may_be_comment =

@@ -76,7 +76,7 @@ typedef enum bp_text_format {
 
 /** The format called `name`; one of the first three, or warc, without `of_tasks`.
  * Errors: BP_ERR_USAGE there
- * is none (names them). */
+ * is not one (names them). */
 bp_err bp_text_format_of(bp_text_format *out, const char *name, bool of_tasks);
 
 /** Where sentences begin in the formats that are not of tasks. */
@@ -101,8 +101,8 @@ bp_err bp_sentences_of(bp_sentences *out, const char *name);
 typedef struct bp_documents_options {
     bp_text_format format;
     bp_cut cut;
-    const char *separator;     /* text: ends a document, and is no part of it; NULL: none. Nothing
-                                  before one, and white space after the last, is no document, and
+    const char *separator;     /* text: ends a document, and is not part of it; NULL: none. Nothing
+                                  before one, and white space after the last, is not a document, and
                                   counts as a skipped line */
     const char *text_field;    /* jsonl: the field that holds the text; NULL: BP_TEXT_FIELD */
     const char *const *fields; /* tsv: columns of the texts, 1 or 2 [field_count] */
@@ -180,17 +180,17 @@ bp_err bp_documents_open(bp_documents **out, const char *const *paths, int count
                          const bp_documents_options *options);
 
 /** The next piece of this share; piece->text is NULL after the last. With keep_bad what is wrong
- * within a line (jsonl, tsv, pairs), a sentence (conll) or a question (squad) is no error.
+ * within a line (jsonl, tsv, pairs), a sentence (conll) or a question (squad) is not an error.
  *
  * A byte order mark at the start of a file is not text. An empty file is a document without text
  * (BP_TEXT_FILE without a separator). A jsonl line is parsed, and its faults are found, only by the
  * share that it falls to. Errors: those of bp_text_source; BP_ERR_FORMAT, with file and line: no
  * JSON object, invalid UTF-8, the text missing or no string, `id` or a label neither string,
- * number, boolean nor null, or beyond BP_TEXT_FIELD_BYTES; a value that is no finite number; pairs
- * of files of different length, with an empty side; conll with a word without a tag; tsv without a
- * column that was asked for, a row of another length than the first line; a squad file of another
- * form, an answer that is not in its context; a warc record without a length, or cut short; a jsonl
- * line or a run without a cut beyond BP_PIECE_LIMIT_BYTES; BP_ERR_SYSTEM.
+ * number, boolean nor null, or beyond BP_TEXT_FIELD_BYTES; a value that is not a finite number;
+ * pairs of files of different length, with an empty side; conll with a word without a tag; tsv
+ * without a column that was asked for, a row of another length than the first line; a squad file of
+ * another form, an answer that is not in its context; a warc record without a length, or cut short;
+ * a jsonl line or a run without a cut beyond BP_PIECE_LIMIT_BYTES; BP_ERR_SYSTEM.
  */
 bp_err bp_documents_next(bp_documents *documents, bp_piece *piece);
 bp_documents_stats bp_documents_stats_of(const bp_documents *documents);

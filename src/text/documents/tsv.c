@@ -103,7 +103,7 @@ static bp_err set_value(float *to, const field *f, const char *name)
         bytes--;
     if (!bp_decimal_float(to, text, bytes))
         return BP_FAIL(BP_ERR_FORMAT, "value.not_number",
-                       "the value '%.*s' of '%s' is no finite number",
+                       "the value '%.*s' of '%s' is not a finite number",
                        (int)(f->bytes < 80 ? f->bytes : 80), f->text, name);
     return BP_OK;
 }

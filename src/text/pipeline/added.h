@@ -25,7 +25,7 @@ typedef struct bp_added { /* {0}: none */
 } bp_added;
 
 /** Read "added_tokens" (ids were checked); contents of the normalized ones are normalized.
- * Errors: BP_ERR_FORMAT a flag is no boolean; those of bp_normalize. */
+ * Errors: BP_ERR_FORMAT a flag is not a boolean; those of bp_normalize. */
 bp_err bp_added_read(bp_added *out, const json_t *json, const bp_normalizer *normalizer,
                      const char *name);
 void bp_added_clear(bp_added *added);

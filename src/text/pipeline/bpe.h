@@ -45,7 +45,7 @@ typedef struct bp_bpe_scratch {
 void bp_bpe_scratch_clear(bp_bpe_scratch *scratch);
 
 /** Append the ids of one piece: the pair of lowest rank, the leftmost first, is merged until there
- * is none.
+ * is not one.
  *
  * O(n^2) up to BP_BPE_SHORT bytes (nothing is faster there), O(n log n) beyond.
  * Errors: BP_ERR_SYSTEM.

@@ -124,7 +124,7 @@ void bp_token_list_add(bp_token_list *list, const char *text, size_t bytes)
 
 /* ---- running ---- */
 
-/* The byte that a token <0xNN> stands for, -1: it is none. */
+/* The byte that a token <0xNN> stands for, -1: it is not one. */
 static int byte_of_fallback(const char *name, size_t bytes)
 {
     static const char digits[] = "0123456789ABCDEF";
@@ -180,7 +180,7 @@ static bp_err replace(const bp_decode_step *step, bp_regex_work *work, const cha
     bp_buffer made = {0};
     bp_err err = BP_OK;
 
-    /* bytes that are not UTF-8 are no regular expression's */
+    /* bytes that are not UTF-8 belong to no regular expression */
     if (step->regex && bp_scan_valid((const uint8_t *)text, bytes) != bytes)
         bp_buffer_add(&made, text, bytes);
     else

@@ -25,7 +25,7 @@ bp_err bp_load_pattern(char **text, bp_regex **regex, const json_t *object, cons
 bp_err bp_load_refuse(const char *what, const char *value, const char *name);
 
 /** Give `add` each component in `json`: itself, or those of a "Sequence" (its list `key`), which
- * may hold others; null is none. */
+ * may hold others; null is ignored. */
 typedef bp_err bp_load_add(void *context, const json_t *json, const char *type, const char *name);
 bp_err bp_load_sequence(const json_t *json, const char *key, bp_load_add *add, void *context,
                         const char *name);

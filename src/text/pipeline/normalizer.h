@@ -39,7 +39,7 @@ typedef struct bp_normalizer { /* {0} leaves text as it is */
     int count;
 } bp_normalizer;
 
-/** Read a component and all in it ("Sequence"); null is none. Errors: BP_ERR_FORMAT (a component
+/** Read a component and all in it ("Sequence"); null is ignored. Errors: BP_ERR_FORMAT (a component
  * that is not known, by name; its parts), BP_ERR_SYSTEM. What was read is released by the caller in
  * any case. */
 bp_err bp_normalizer_read(bp_normalizer *out, const json_t *json, const char *name);

@@ -51,7 +51,7 @@ typedef struct bp_pretokenizer { /* {0}: the text is one piece */
     bool byte_level; /* the model sees bytes: ByteLevel ended the list */
 } bp_pretokenizer;
 
-/** Read a component and all in it; null is none. Errors: BP_ERR_FORMAT (a component that is not
+/** Read a component and all in it; null is ignored. Errors: BP_ERR_FORMAT (a component that is not
  * known, by name; its parts; one after ByteLevel). What was read is released by the caller in any
  * case. */
 bp_err bp_pretokenizer_read(bp_pretokenizer *out, const json_t *json, const char *name);

@@ -138,7 +138,7 @@ static int compare_splits(const void *a, const void *b)
                               : (p->right > q->right) - (p->right < q->right);
 }
 
-/* The id of an ordinary piece; -1: it is none. */
+/* The id of an ordinary piece; -1: it is not one. */
 static int64_t ordinary(const making *m, const char *text, size_t bytes)
 {
     const json_t *id = json_object_getn(m->vocab, text, bytes);

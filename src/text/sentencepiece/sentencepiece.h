@@ -54,11 +54,12 @@ bp_err bp_sentencepiece_load(bp_sentencepiece *out, const char *path);
 bp_err bp_sentencepiece_parse(bp_sentencepiece *out, const void *data, size_t bytes,
                               const char *name);
 
-/** Give the pieces the ids of a vocab.json, {"piece": id}; tokens of it that are no pieces are in
+/** Give the pieces the ids of a vocab.json, {"piece": id}; tokens of it that are not pieces are in
  * no text, but for <unk>, </s>, <pad> and languages, ">>fra<<". *lost: ordinary pieces without an
  * id, which go.
  *
- * Errors: BP_ERR_FORMAT ids that are no numbering, and those of bp_json_load; the model stays. */
+ * Errors: BP_ERR_FORMAT ids that are not a numbering, and those of bp_json_load; the model stays.
+ */
 bp_err bp_sentencepiece_number(bp_sentencepiece *model, const char *path, int64_t *lost);
 
 /** What the class of a model's tokenizer does with the pieces. {0}: nothing. */

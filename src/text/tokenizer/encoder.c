@@ -94,7 +94,7 @@ void bp_encoder_free(bp_encoder **encoder)
 
 /* ---- pieces ---- */
 
-/* The id of a piece that is a token as it is, -1: it is none, or a special one. */
+/* The id of a piece that is a token as it is, -1: it is not one, or a special one. */
 static int64_t whole_token(const bp_encoder *encoder, const uint8_t *piece, size_t bytes)
 {
     const bp_tokenizer *tokenizer = encoder->tokenizer;

@@ -342,7 +342,7 @@ static bp_err read_unigram(bp_tokenizer *tokenizer, json_t *model, const json_t 
                        json_is_array(list) ? "empty" : "missing", name);
     if (!json_is_integer(unk) || json_integer_value(unk) < 0 || json_integer_value(unk) >= count)
         return BP_FAIL(BP_ERR_FORMAT, "vocabulary.no_unk",
-                       "\"unk_id\" is no id of the %lld pieces: at %s", (long long)count, name);
+                       "\"unk_id\" is not an id of the %lld pieces: at %s", (long long)count, name);
     err = read_scored_names(tokenizer, list, added, name);
     if (err == BP_OK)
         err = find_byte_tokens(tokenizer, model, name);

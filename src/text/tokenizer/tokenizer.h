@@ -207,7 +207,7 @@ bp_err bp_decode(const bp_tokenizer *tokenizer, const uint32_t *ids, int64_t cou
  */
 void bp_text_escape(bp_buffer *out, const char *text, size_t bytes);
 
-/** Append text as valid UTF-8: each byte that is none is U+FFFD. */
+/** Append text as valid UTF-8: each invalid byte becomes U+FFFD. */
 void bp_text_repair(bp_buffer *out, const char *text, size_t bytes);
 
 /** Append the text of one token so; what is not valid UTF-8 within this token counts as such. A

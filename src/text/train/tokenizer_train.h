@@ -48,7 +48,7 @@ typedef struct bp_trainer_report {
  * pair within a piece of GPT-2's pattern is merged; of equally frequent ones that of the smaller
  * ids. word, char: <unk> is 0; then the most frequent words (of White_Space-separated ones) or code
  * points, equally frequent ones in order of their bytes; then <|endoftext|>. Text <unk> and
- * <|endoftext|> are no words; what JSON can't spell as a key (invalid UTF-8, U+0000) is left out.
+ * <|endoftext|> are not words; what JSON can't spell as a key (invalid UTF-8, U+0000) is left out.
  *
  * unigram: <pad>, </s>, <unk>, then pieces by probability, then sentinels; words between
  * White_Space after NFKC, each with U+2581 before it. Characters that make up 99.95 % of the text

@@ -157,7 +157,7 @@ static int by_code(const void *left, const void *right)
     return (a->code > b->code) - (a->code < b->code);
 }
 
-/* U+0000 is none: JSON as it is read here can't spell it. */
+/* U+0000 is not one: JSON as it is read here can't spell it. */
 static letter *count_letters(const bp_strmap *words, int64_t *count, int64_t *total)
 {
     int64_t *counts = bp_alloc("text.letters", BP_CODE_POINTS, sizeof *counts);

@@ -148,7 +148,7 @@ static bp_err check_capacity(const bp_trainer_options *options, int64_t characte
 
 /* ---- the whole ---- */
 
-/* Only BERT's tokens, then characters and merges; `names` is no tokenizer that encodes. */
+/* Only BERT's tokens, then characters and merges; `names` is not a tokenizer that encodes. */
 static bp_err learn(bp_tokenizer *names, const bp_strmap *words, const bp_trainer_options *options,
                     int64_t *merge_count)
 {

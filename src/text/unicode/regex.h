@@ -23,7 +23,7 @@ void bp_regex_work_free(bp_regex_work **work);
 /** A text of `bytes` begins: its time is counted from here. */
 void bp_regex_work_begin(bp_regex_work *work, size_t bytes);
 
-/** Matches in one text, from the left. An empty match right after another match is none.
+/** Matches in one text, from the left. An empty match right after another match is not one.
  *
  * Source: rust-onig, onig/src/find.rs (FindMatches).
  */

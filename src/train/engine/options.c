@@ -363,7 +363,7 @@ static void check_variational(const bp_engine_spec *spec, bp_config *config)
     if (spec->optimizer.kind == BP_VOGN && spec->optimizer.weight_decay == 0)
         bp_config_fault(
             config, "optimizer.no_prior",
-            "optimizer.weight_decay = 0 is no prior, which optimizer.kind = vogn needs: "
+            "optimizer.weight_decay = 0 is not a prior, which optimizer.kind = vogn needs: "
             "at optimizer.weight_decay; use the prior's precision over the number of "
             "targets, such as 1e-4");
 }

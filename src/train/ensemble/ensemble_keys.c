@@ -172,7 +172,7 @@ void bp_ensemble_check(bp_config *config)
     if (bp_config_is_set(config, "ensemble.only")) {
         if (bp_ensemble_keys_of(config)->only >= members)
             bp_config_fault(config, "ensemble.no_such_member",
-                            "ensemble.only = %" PRId64 " is no member of %" PRId64
+                            "ensemble.only = %" PRId64 " is not a member of %" PRId64
                             ": at ensemble.only; members are 0 to %" PRId64,
                             bp_ensemble_keys_of(config)->only, members, members - 1);
         if (bp_config_set_int(config, "mesh.members", 1) != BP_OK) /* this job has one */

@@ -45,7 +45,7 @@ void report_committed(trainer *self, int64_t step, bool best);
 /** A commit that no line on the screen has shown yet. Local. */
 void report_last_commit(trainer *self);
 
-/** `seconds` since the last metrics line were no training. Local. */
+/** `seconds` since the last metrics line were not training. Local. */
 static inline void report_pause(trainer *self, double seconds)
 {
     self->reports.clock += seconds;

@@ -22,7 +22,7 @@ typedef struct valid_piece {
 /** Local. */
 valid_layout valid_layout_of(const trainer *self);
 /** Piece k of groups x rounds; without windows where all slots of its group have ended, and there
- * is no tail. Local. */
+ * is not a tail. Local. */
 valid_piece valid_piece_at(const trainer *self, const valid_layout *all, int64_t k);
 /** Its examples, those of a step 0, into examples.buffer. Local, on leads. Errors: those of
  * bp_stream_read and bp_document_table_read. */

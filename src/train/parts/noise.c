@@ -88,10 +88,11 @@ static bp_err read_kinds(trainer *self, const char *kinds)
         int kind = noise_of(at, bytes);
 
         if (kind < 0)
-            return BP_FAIL(BP_ERR_CONFIG, "noise.bad_kinds",
-                           "noise.kinds = %s has '%.*s', which is no noise: at noise.kinds; there "
-                           "are permute, mask, delete, infill, rotate and sentinels, with commas",
-                           kinds, (int)bytes, at);
+            return BP_FAIL(
+                BP_ERR_CONFIG, "noise.bad_kinds",
+                "noise.kinds = %s has '%.*s', which is not a kind of noise: at noise.kinds; there "
+                "are permute, mask, delete, infill, rotate and sentinels, with commas",
+                kinds, (int)bytes, at);
         self->rules.noises |= 1U << kind;
         at += bytes;
         if (*at == '\0')

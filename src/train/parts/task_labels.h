@@ -5,7 +5,7 @@
 #include "train/loop/trainer.h"
 
 /** The names of outcomes: the labels of corpus.train, sorted; or those of the file that task.labels
- * names, in its order. `column` is the label's (NULL: tags), `outside` one that is no outcome
+ * names, in its order. `column` is the label's (NULL: tags), `outside` one that is not an outcome
  * (NULL: none is). Local: on ranks that read.
  *
  * Owns:       *names is a new reference; NULL after an error.

@@ -322,7 +322,7 @@ void comparison_groups_clear(comparison_groups *groups)
 
 /* ---- coverages ---- */
 
-/* A whole number of percent; 0: it is none. */
+/* A whole number of percent; 0: it is not one. */
 static int percent_of(const char *word)
 {
     char *end;

@@ -109,7 +109,7 @@ static bp_err parse_npy(bp_predictions *out, const char *bytes, size_t count, co
     bool wide = false;
 
     if (count < 12 || memcmp(bytes, "\x93NUMPY", 6) != 0 || raw[6] < 1 || raw[6] > 3)
-        return damaged(path, "it is no .npy file");
+        return damaged(path, "it is not a .npy file");
     head = raw[6] == 1 ? 10 : 12;
     length = (size_t)raw[8] | (size_t)raw[9] << 8;
     if (raw[6] > 1)
@@ -249,7 +249,7 @@ static bp_err check_rows(bp_predictions *out, const char *path)
         for (int64_t k = 0; k < out->outcomes; k++) {
             if (!(row[k] >= 0 && row[k] <= 1 + TOLERANCE))
                 return BP_FAIL(BP_ERR_FORMAT, "predictions.no_probability",
-                               "%g is no probability: at column %" PRId64 " of row %" PRId64
+                               "%g is not a probability: at column %" PRId64 " of row %" PRId64
                                " of %s; give probabilities, not logits",
                                row[k], k, r % out->rows, path);
             sum += row[k];
@@ -329,10 +329,11 @@ bp_err bp_predictions_sort(bp_predictions *predictions, const char *const *outco
 
         to[k] = find_name(outcomes, count, name);
         if (to[k] < 0 || find_name((const char *const *)predictions->names, k, name) >= 0)
-            err = BP_FAIL(BP_ERR_FORMAT, "predictions.unlike_outcomes",
-                          "'%s' is no class of the models, or has two columns: at the first line "
-                          "of %s; name each class of the models once",
-                          name, path);
+            err =
+                BP_FAIL(BP_ERR_FORMAT, "predictions.unlike_outcomes",
+                        "'%s' is not a class of the models, or has two columns: at the first line "
+                        "of %s; name each class of the models once",
+                        name, path);
     }
     for (int64_t k = 0; k < count && err == BP_OK; k++)
         if (find_name((const char *const *)predictions->names, columns, outcomes[k]) < 0)

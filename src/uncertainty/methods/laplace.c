@@ -92,14 +92,15 @@ static bp_err suits(const bp_method_case *at)
     const bp_task_shape *task = at->task;
 
     if (!bp_task_is_softmax(task) || task->precision > 0)
-        return BP_FAIL(BP_ERR_CONFIG, "laplace.no_softmax",
-                       "the head of method %s is no softmax over outcomes, of which :laplace is an "
-                       "approximation, but %s: at %s; leave :laplace out",
-                       at->name,
-                       task->precision > 0                  ? "a Dirichlet"
-                       : bp_task_kind_of(task)->over_places ? "one over places"
-                                                            : "a value",
-                       at->path);
+        return BP_FAIL(
+            BP_ERR_CONFIG, "laplace.no_softmax",
+            "the head of method %s is not a softmax over outcomes, of which :laplace is an "
+            "approximation, but %s: at %s; leave :laplace out",
+            at->name,
+            task->precision > 0                  ? "a Dirichlet"
+            : bp_task_kind_of(task)->over_places ? "one over places"
+                                                 : "a value",
+            at->path);
     if (task->features > 0)
         return BP_FAIL(BP_ERR_CONFIG, "sngp.no_laplace",
                        "the model of method %s has a Gaussian process, whose covariance is "

@@ -58,8 +58,8 @@ typedef struct comparison_scores {
     /* Of regressions, whose nll above is the squared error, and correct: within the 95 % interval
      */
     bool real;
-    double
-        *figures[COMPARISON_FIGURES]; /* [domain] each: what it is the mean of; NULL: it is none */
+    double *figures[COMPARISON_FIGURES]; /* [domain] each: what it is the mean of; NULL: it is not
+                                            one */
     double covered[BP_CALIBRATION_BINS]; /* share of values in the central interval of the level of
                                             a bin's middle */
 } comparison_scores;

@@ -20,12 +20,12 @@ int64_t bp_candidates_best(const bp_candidates *candidates, const double *values
 }
 
 /* For the documents with an answer: is it the best choice, in each of the ways? */
-typedef struct verdicts {
+typedef struct answers {
     int64_t documents;
     bool *right; /* [documents][WAYS] */
-} verdicts;
+} answers;
 
-static json_t *figures(const verdicts *all)
+static json_t *figures(const answers *all)
 {
     static const char *const NAMES[] = {"accuracy", "accuracy_per_token", "accuracy_per_byte"};
     json_t *out = json_pack("{s:I}", "answered", (json_int_t)all->documents);
@@ -51,7 +51,7 @@ json_t *bp_candidates_summary(const bp_candidates *candidates, const double *log
 {
     int64_t rows = candidates->first[candidates->documents];
     double *values[WAYS];
-    verdicts all = {
+    answers all = {
         .right = bp_alloc("score.candidates", candidates->documents * WAYS, sizeof *all.right)};
     json_t *out;
 

@@ -117,7 +117,7 @@ static bp_err read_answer(const json_t *object, size_t choices, int64_t *answer)
     *answer = json_is_integer(value) ? json_integer_value(value) : -1;
     if (value && !json_is_null(value) && (*answer < 0 || *answer >= (int64_t)choices))
         return BP_FAIL(BP_ERR_FORMAT, "choices.bad_answer",
-                       "\"answer\" is no number of a choice, from 0 to %zu", choices - 1);
+                       "\"answer\" is not a number of a choice, from 0 to %zu", choices - 1);
     return BP_OK;
 }
 
@@ -128,7 +128,7 @@ static bp_err add_document(reader *self, const json_t *object, int64_t document)
     bp_err err = BP_OK;
 
     if (!json_is_array(choices))
-        return BP_FAIL(BP_ERR_FORMAT, "choices.not_a_list", "\"" FIELD "\" is no list of texts");
+        return BP_FAIL(BP_ERR_FORMAT, "choices.not_a_list", "\"" FIELD "\" is not a list of texts");
     if (json_array_size(choices) < 1)
         return BP_FAIL(BP_ERR_FORMAT, "choices.not_a_list",
                        "\"" FIELD "\" is an empty list; it has one text at least");
@@ -140,7 +140,7 @@ static bp_err add_document(reader *self, const json_t *object, int64_t document)
 
         err = json_is_string(text)
                   ? add_choice(self, document, &before, text)
-                  : BP_FAIL(BP_ERR_FORMAT, "choices.no_text", "choice %zu is no text", k);
+                  : BP_FAIL(BP_ERR_FORMAT, "choices.no_text", "choice %zu is not a text", k);
     }
     bp_ids_clear(&before.ids);
     bp_free(before.text);

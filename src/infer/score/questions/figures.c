@@ -18,7 +18,7 @@ static const char *const NAMES[FIGURES] = {
 /* Questions of a set of figures. */
 typedef struct sample {
     int64_t count;
-    const question_verdict **of; /* [count], borrowed */
+    const question_metrics **of; /* [count], borrowed */
 } sample;
 
 /* A mean of what is known, weighted. */
@@ -46,7 +46,7 @@ static void compute(double *values, int64_t *known, const int32_t *counts, const
     bp_calibration sums = {0};
 
     for (int64_t k = 0; k < all->count; k++) {
-        const question_verdict *of = all->of[k];
+        const question_metrics *of = all->of[k];
         double times = counts ? counts[k] : 1;
 
         for (int way = 0; way < QUESTION_WAYS; way++)
@@ -119,7 +119,7 @@ static json_t *figures_of(const sample *all, uint64_t seed)
 }
 
 /* Of task -1 all; of group -1 all of the task. NULL: there is no question. */
-static json_t *figures_where(const bp_question_set *set, const question_verdict *verdicts,
+static json_t *figures_where(const bp_question_set *set, const question_metrics *metrics,
                              uint64_t seed, int64_t task, int64_t group)
 {
     sample all = {.of = bp_alloc("score.questions", set->count, sizeof *all.of)};
@@ -128,15 +128,15 @@ static json_t *figures_where(const bp_question_set *set, const question_verdict 
     for (int64_t k = 0; k < set->count; k++)
         if ((task < 0 || set->questions[k].task == task) &&
             (group < 0 || set->questions[k].group == group))
-            all.of[all.count++] = &verdicts[k];
+            all.of[all.count++] = &metrics[k];
     if (all.count > 0)
         out = figures_of(&all, seed);
     bp_free(all.of);
     return out;
 }
 
-static json_t *groups_of(const bp_question_set *set, const question_verdict *verdicts,
-                         uint64_t seed, int64_t task)
+static json_t *groups_of(const bp_question_set *set, const question_metrics *metrics, uint64_t seed,
+                         int64_t task)
 {
     json_t *groups = json_object();
     bool *seen = bp_alloc("score.questions", set->names, sizeof *seen);
@@ -147,27 +147,26 @@ static json_t *groups_of(const bp_question_set *set, const question_verdict *ver
     for (int64_t g = 0; g < set->names; g++)
         if (seen[g])
             (void)json_object_set_new(groups, set->name[g],
-                                      figures_where(set, verdicts, seed, task, g));
+                                      figures_where(set, metrics, seed, task, g));
     bp_free(seen);
     return groups;
 }
 
-json_t *question_figures(const bp_question_set *set, const question_verdict *verdicts,
-                         uint64_t seed)
+json_t *question_figures(const bp_question_set *set, const question_metrics *metrics, uint64_t seed)
 {
     json_t *tasks = json_object();
 
     for (int64_t t = 0; t < set->names; t++) {
-        json_t *task = figures_where(set, verdicts, seed, t, -1);
+        json_t *task = figures_where(set, metrics, seed, t, -1);
 
         if (!task)
             continue;
-        json_t *groups = groups_of(set, verdicts, seed, t);
+        json_t *groups = groups_of(set, metrics, seed, t);
 
         if (json_object_size(groups) > 0)
             (void)json_object_set(task, "groups", groups);
         json_decref(groups);
         (void)json_object_set_new(tasks, set->name[t], task);
     }
-    return json_pack("{so so}", "all", figures_where(set, verdicts, seed, -1, -1), "tasks", tasks);
+    return json_pack("{so so}", "all", figures_where(set, metrics, seed, -1, -1), "tasks", tasks);
 }

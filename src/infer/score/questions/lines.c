@@ -30,7 +30,7 @@ static json_t *greedy_of(const question_results *r, int64_t row)
     return known ? json_boolean(r->rows[row].greedy > 0) : json_null();
 }
 
-static json_t *line_of(const question_results *r, const question_verdict *verdict,
+static json_t *line_of(const question_results *r, const question_metrics *metrics,
                        const bp_question *q)
 {
     json_t *line = bp_question_object(r->set, q), *tokens = json_array(), *bytes = json_array(),
@@ -50,11 +50,11 @@ static json_t *line_of(const question_results *r, const question_verdict *verdic
     (void)json_object_set_new(line, "bytes", bytes);
     (void)json_object_set_new(line, "greedy", greedy);
     (void)json_object_set_new(
-        line, "best", verdict->scored ? json_integer((json_int_t)verdict->best) : json_null());
+        line, "best", metrics->scored ? json_integer((json_int_t)metrics->best) : json_null());
     if (r->members > 0 && !q->target) {
-        (void)json_object_set_new(line, "total_entropy", bp_json_real(verdict->total_entropy));
+        (void)json_object_set_new(line, "total_entropy", bp_json_real(metrics->total_entropy));
         (void)json_object_set_new(line, "mutual_information",
-                                  bp_json_real(verdict->mutual_information));
+                                  bp_json_real(metrics->mutual_information));
     }
     return line;
 }
@@ -87,7 +87,7 @@ static bp_err end_draft(bp_draft *draft, bp_err err)
     return err;
 }
 
-bp_err question_lines_write(const question_results *r, const question_verdict *verdicts,
+bp_err question_lines_write(const question_results *r, const question_metrics *metrics,
                             const char *folder)
 {
     bp_draft draft;
@@ -96,7 +96,7 @@ bp_err question_lines_write(const question_results *r, const question_verdict *v
     if (err != BP_OK)
         return err;
     for (int64_t k = 0; err == BP_OK && k < r->set->count; k++)
-        err = write_line(&draft, line_of(r, &verdicts[k], &r->set->questions[k]));
+        err = write_line(&draft, line_of(r, &metrics[k], &r->set->questions[k]));
     return end_draft(&draft, err);
 }
 
@@ -113,25 +113,25 @@ static json_t *responses_of(const question_results *r, const bp_question *q)
     return list;
 }
 
-static void put_metrics(json_t *sample, const question_verdict *verdict, bool target)
+static void put_metrics(json_t *sample, const question_metrics *metrics, bool target)
 {
     static const char *const WAYS[] = {"acc", "acc_bytes", NULL, "acc_mutual_info", "acc_norm"};
     json_t *names = json_array();
 
     for (int way = 0; way < QUESTION_WAYS; way++) {
-        if (!WAYS[way] || isnan(verdict->right[way]))
+        if (!WAYS[way] || isnan(metrics->right[way]))
             continue;
-        (void)json_object_set_new(sample, WAYS[way], json_real(verdict->right[way]));
+        (void)json_object_set_new(sample, WAYS[way], json_real(metrics->right[way]));
         (void)json_array_append_new(names, json_string(WAYS[way]));
     }
     if (target) {
-        (void)json_object_set_new(sample, "perplexity", bp_json_real(verdict->logprob));
+        (void)json_object_set_new(sample, "perplexity", bp_json_real(metrics->logprob));
         (void)json_array_append_new(names, json_string("perplexity"));
     }
     (void)json_object_set_new(sample, "metrics", names);
 }
 
-static json_t *sample_of(const question_results *r, const question_verdict *verdict,
+static json_t *sample_of(const question_results *r, const question_metrics *metrics,
                          const bp_question *q, int64_t number_in_task)
 {
     json_t *responses = responses_of(r, q), *doc = bp_question_object(r->set, q),
@@ -146,7 +146,7 @@ static json_t *sample_of(const question_results *r, const question_verdict *verd
     sample =
         json_pack("{sI so so so so ss}", "doc_id", (json_int_t)number_in_task, "doc", doc, "target",
                   target, "resps", all, "filtered_resps", responses, "filter", "none");
-    put_metrics(sample, verdict, q->target);
+    put_metrics(sample, metrics, q->target);
     return sample;
 }
 
@@ -166,7 +166,7 @@ static char *file_name_of(const char *task)
     return bp_buffer_take(&name);
 }
 
-static bp_err write_samples(const question_results *r, const question_verdict *verdicts,
+static bp_err write_samples(const question_results *r, const question_metrics *metrics,
                             const char *folder, int64_t task)
 {
     char *name = file_name_of(r->set->name[task]);
@@ -180,7 +180,7 @@ static bp_err write_samples(const question_results *r, const question_verdict *v
     for (int64_t k = 0; err == BP_OK && k < r->set->count; k++)
         if (r->set->questions[k].task == task)
             err = write_line(&draft,
-                             sample_of(r, &verdicts[k], &r->set->questions[k], number_in_task++));
+                             sample_of(r, &metrics[k], &r->set->questions[k], number_in_task++));
     return end_draft(&draft, err);
 }
 
@@ -233,7 +233,7 @@ static json_t *results_of(const json_t *tasks, const char *model)
                      "bagpipe", "model_args", model);
 }
 
-bp_err question_harness_write(const question_results *r, const question_verdict *verdicts,
+bp_err question_harness_write(const question_results *r, const question_metrics *metrics,
                               const json_t *summary, const char *folder, const char *model)
 {
     const json_t *tasks = json_object_get(summary, "tasks");
@@ -242,7 +242,7 @@ bp_err question_harness_write(const question_results *r, const question_verdict 
 
     for (int64_t t = 0; err == BP_OK && t < r->set->names; t++)
         if (json_object_get(tasks, r->set->name[t]))
-            err = write_samples(r, verdicts, folder, t);
+            err = write_samples(r, metrics, folder, t);
     if (err == BP_OK)
         err = open_draft(&draft, folder, "results.json");
     if (err != BP_OK)

@@ -182,15 +182,15 @@ static bp_err add_accuracies(json_t *page, const json_t *rows)
 
 /* page.reliability of the questions with choices and an answer. */
 static bp_err add_reliability(json_t *page, const bp_question_set *set,
-                              const question_verdict *verdicts)
+                              const question_metrics *metrics)
 {
     bp_calibration sums = {0};
     json_t *drawn;
     bp_err err;
 
     for (int64_t k = 0; k < set->count; k++)
-        bp_calibration_add(&sums, (float)verdicts[k].confidence,
-                           verdicts[k].right[QUESTION_ACC] > 0, verdicts[k].nll, verdicts[k].brier);
+        bp_calibration_add(&sums, (float)metrics[k].confidence, metrics[k].right[QUESTION_ACC] > 0,
+                           metrics[k].nll, metrics[k].brier);
     if (bp_calibration_tokens(&sums) == 0)
         return BP_OK;
     drawn = json_object();
@@ -236,10 +236,10 @@ static const json_t *option_of(const json_t *object, int64_t option)
     return json_array_get(options ? options : json_object_get(object, "contexts"), (size_t)option);
 }
 
-static json_t *question_row(const bp_question_set *set, const question_verdict *verdicts, int64_t k)
+static json_t *question_row(const bp_question_set *set, const question_metrics *metrics, int64_t k)
 {
     const bp_question *q = &set->questions[k];
-    const question_verdict *of = &verdicts[k];
+    const question_metrics *of = &metrics[k];
     json_t *object = bp_question_object(set, q), *row, *id = json_object_get(object, "id");
     const char *task = set->name[q->task];
 
@@ -265,42 +265,42 @@ static json_t *question_row(const bp_question_set *set, const question_verdict *
 }
 
 /* By what the questions of a list come, the largest first; NaN: it is not of the list. */
-static double mistake(const question_verdict *of)
+static double mistake(const question_metrics *of)
 {
     return of->right[QUESTION_ACC] < 1 ? of->confidence : NAN;
 }
 
-static double surprise(const question_verdict *of)
+static double surprise(const question_metrics *of)
 {
     return -of->logprob;
 }
 
-static double disagreement(const question_verdict *of)
+static double disagreement(const question_metrics *of)
 {
     return of->mutual_information > 0 ? of->mutual_information : NAN;
 }
 
-static json_t *list_of(const bp_question_set *set, const question_verdict *verdicts,
-                       double (*value)(const question_verdict *))
+static json_t *list_of(const bp_question_set *set, const question_metrics *metrics,
+                       double (*value)(const question_metrics *))
 {
     int64_t list[LISTED_MOST];
     int count = 0;
     json_t *rows = json_array();
 
     for (int64_t k = 0; k < set->count; k++) {
-        double own = value(&verdicts[k]);
+        double own = value(&metrics[k]);
         int at = count;
 
-        if (isnan(own) || (count == LISTED_MOST && own <= value(&verdicts[list[count - 1]])))
+        if (isnan(own) || (count == LISTED_MOST && own <= value(&metrics[list[count - 1]])))
             continue;
         count += count < LISTED_MOST;
         at = at < LISTED_MOST ? at : LISTED_MOST - 1;
-        for (; at > 0 && value(&verdicts[list[at - 1]]) < own; at--)
+        for (; at > 0 && value(&metrics[list[at - 1]]) < own; at--)
             list[at] = list[at - 1];
         list[at] = k;
     }
     for (int k = 0; k < count; k++)
-        (void)json_array_append_new(rows, question_row(set, verdicts, list[k]));
+        (void)json_array_append_new(rows, question_row(set, metrics, list[k]));
     if (count > 0)
         return json_pack("{s:o}", "rows", rows);
     json_decref(rows);
@@ -310,7 +310,7 @@ static json_t *list_of(const bp_question_set *set, const question_verdict *verdi
 /* ---- all ---- */
 
 void question_page_write(const questions *self, const question_results *results,
-                         const question_verdict *verdicts)
+                         const question_metrics *metrics)
 {
     const bp_question_set *set = &self->set;
     const json_t *all = json_object_get(self->summary, "all");
@@ -328,16 +328,16 @@ void question_page_write(const questions *self, const question_results *results,
         (json_int_t)json_object_size(json_object_get(self->summary, "tasks")), "prefix",
         self->prefix, "accuracy_table", table_of(rows, all, ACCURACIES, ACCURACY_COLUMNS),
         "other_table", table_of(rows, all, OTHERS, OTHER_COLUMNS));
-    (void)json_object_set_new(page, "mistakes", list_of(set, verdicts, mistake));
-    (void)json_object_set_new(page, "targets", list_of(set, verdicts, surprise));
-    (void)json_object_set_new(page, "disputed", list_of(set, verdicts, disagreement));
+    (void)json_object_set_new(page, "mistakes", list_of(set, metrics, mistake));
+    (void)json_object_set_new(page, "targets", list_of(set, metrics, surprise));
+    (void)json_object_set_new(page, "disputed", list_of(set, metrics, disagreement));
     if (set->rows.unscored > 0)
         (void)json_object_set_new(page, "unscored", json_integer(set->rows.unscored));
     if (set->cut > 0)
         (void)json_object_set_new(page, "cut", json_integer(set->cut));
     err = add_accuracies(page, rows);
     if (err == BP_OK)
-        err = add_reliability(page, set, verdicts);
+        err = add_reliability(page, set, metrics);
     bp_work_write_page(self->job, "questions", page, err);
     json_decref(rows);
     bp_free(title);

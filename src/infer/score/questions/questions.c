@@ -199,14 +199,13 @@ static void release(void *context)
 /* ---- the merge ---- */
 
 static bp_err save(questions *self, const question_results *results,
-                   const question_verdict *verdicts)
+                   const question_metrics *metrics)
 {
     const bp_config *config = self->job->config;
     const char *folder = self->job->folder;
     char *path = bp_path_join(folder, "summary.json");
-    json_t *figures =
-        question_figures(&self->set, verdicts, (uint64_t)bp_run_keys_of(config)->seed);
-    bp_err err = question_lines_write(results, verdicts, folder);
+    json_t *figures = question_figures(&self->set, metrics, (uint64_t)bp_run_keys_of(config)->seed);
+    bp_err err = question_lines_write(results, metrics, folder);
 
     self->summary =
         json_pack("{ss si s{ss} s{sI ss ss} ss sI sI}", "format", "bagpipe-questions", "version", 1,
@@ -218,12 +217,12 @@ static bp_err save(questions *self, const question_results *results,
     bp_weights_record(self->summary, config);
     (void)json_object_update(self->summary, figures);
     if (err == BP_OK && strcmp(bp_score_keys_of(config)->questions_form, "lm-eval") == 0)
-        err = question_harness_write(results, verdicts, self->summary, folder,
+        err = question_harness_write(results, metrics, self->summary, folder,
                                      bp_score_keys_of(config)->model);
     if (err == BP_OK)
         err = bp_json_save(path, self->summary);
     if (err == BP_OK)
-        question_page_write(self, results, verdicts);
+        question_page_write(self, results, metrics);
     json_decref(figures);
     bp_free(path);
     return err;
@@ -236,16 +235,16 @@ static bp_err merge(void *context, bp_parts *parts)
     int64_t rows = self->set.rows.count, count = self->set.count;
     choice_result *of = bp_alloc("score.questions", rows, sizeof *of);
     double *of_members = bp_alloc("score.questions", rows * c->members + 1, sizeof *of_members);
-    question_verdict *verdicts = bp_alloc("score.questions", count, sizeof *verdicts);
+    question_metrics *metrics = bp_alloc("score.questions", count, sizeof *metrics);
     const question_results results = {
         .set = &self->set, .rows = of, .of_members = of_members, .members = c->members};
     bp_err err = chooser_take(c, parts, of, of_members);
 
     for (int64_t k = 0; err == BP_OK && k < count; k++)
-        question_judge(&verdicts[k], &results, k);
+        question_measure(&metrics[k], &results, k);
     if (err == BP_OK)
-        err = save(self, &results, verdicts);
-    bp_free(verdicts);
+        err = save(self, &results, metrics);
+    bp_free(metrics);
     bp_free(of_members);
     bp_free(of);
     return err;

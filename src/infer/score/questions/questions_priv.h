@@ -17,7 +17,7 @@ typedef struct questions {
     json_t *summary; /* on the coordinator, at the end */
 } questions;
 
-/** What the rows of a set got. */
+/** The scores of the rows of a set. */
 typedef struct question_results {
     const bp_question_set *set;
     const choice_result *rows;
@@ -36,8 +36,8 @@ enum {
     QUESTION_WAYS
 };
 
-/** What is known of one question: NaN, or -1, where nothing is. */
-typedef struct question_verdict {
+/** Metrics of one question: NaN, or -1, where there is no value. */
+typedef struct question_metrics {
     bool scored;                   /* an option has a log-probability */
     int64_t best;                  /* by summed log-probability */
     double right[QUESTION_WAYS];   /* is the best option the answer? 1, 0; NaN without an answer, or
@@ -46,24 +46,24 @@ typedef struct question_verdict {
     double logprob;                /* of a target */
     double confidence, nll, brier; /* of the options' softmax, with an answer */
     double total_entropy, mutual_information; /* of an ensemble */
-} question_verdict;
+} question_metrics;
 
-/** The verdict on one question of the set. Local. */
-void question_judge(question_verdict *out, const question_results *results, int64_t question);
+/** The metrics of one question of the set. Local. */
+void question_measure(question_metrics *out, const question_results *results, int64_t question);
 
-/** summary.json's "all", "tasks" and "groups". verdicts: [set->count]. New reference. */
-json_t *question_figures(const bp_question_set *set, const question_verdict *verdicts,
+/** summary.json's "all", "tasks" and "groups". metrics: [set->count]. New reference. */
+json_t *question_figures(const bp_question_set *set, const question_metrics *metrics,
                          uint64_t seed);
 
 /** questions.jsonl. Errors: those of drafts. */
-bp_err question_lines_write(const question_results *results, const question_verdict *verdicts,
+bp_err question_lines_write(const question_results *results, const question_metrics *metrics,
                             const char *folder);
 /** results.json and samples_TASK.jsonl, with the names of lm-evaluation-harness. */
-bp_err question_harness_write(const question_results *results, const question_verdict *verdicts,
+bp_err question_harness_write(const question_results *results, const question_metrics *metrics,
                               const json_t *summary, const char *folder, const char *model);
 
 /** index.html. What fails is a warning. */
 void question_page_write(const questions *self, const question_results *results,
-                         const question_verdict *verdicts);
+                         const question_metrics *metrics);
 
 #endif

@@ -167,7 +167,7 @@ static bp_err read_name(bp_question_set *set, const json_t *object, const char *
     if (!json_is_string(value) || json_string_length(value) == 0 ||
         json_string_length(value) > BP_QUESTION_NAME ||
         strlen(json_string_value(value)) != json_string_length(value))
-        return BP_FAIL(BP_ERR_FORMAT, "questions.bad_name", "\"%s\" is no name of 1 to %d bytes",
+        return BP_FAIL(BP_ERR_FORMAT, "questions.bad_name", "\"%s\" is not a name of 1 to %d bytes",
                        key, BP_QUESTION_NAME);
     *out = name_of(set, json_string_value(value));
     return BP_OK;
@@ -184,7 +184,7 @@ static bp_err read_answer(const json_t *object, bp_question *question)
     if (question->answer >= 0 && question->answer < question->options)
         return BP_OK;
     return BP_FAIL(BP_ERR_FORMAT, "questions.bad_answer",
-                   "\"answer\" is no number of an option, from 0 to %" PRId64,
+                   "\"answer\" is not a number of an option, from 0 to %" PRId64,
                    question->options - 1);
 }
 
@@ -206,15 +206,15 @@ static bp_err read_form(form *out, const json_t *object)
         return BP_FAIL(BP_ERR_FORMAT, "questions.no_choices",
                        "of \"choices\" and \"target\" there is one");
     if (out->context && !json_is_string(out->context))
-        return BP_FAIL(BP_ERR_FORMAT, "questions.no_text", "\"context\" is no text");
+        return BP_FAIL(BP_ERR_FORMAT, "questions.no_text", "\"context\" is not a text");
     if (out->target && !json_is_string(out->target))
-        return BP_FAIL(BP_ERR_FORMAT, "questions.no_text", "\"target\" is no text");
+        return BP_FAIL(BP_ERR_FORMAT, "questions.no_text", "\"target\" is not a text");
     if (out->contexts && !are_texts(out->contexts))
         return BP_FAIL(BP_ERR_FORMAT, "questions.no_text",
-                       "\"contexts\" is no list of 1 to 1024 texts");
+                       "\"contexts\" is not a list of 1 to 1024 texts");
     if (out->choices && !are_texts(out->choices))
         return BP_FAIL(BP_ERR_FORMAT, "questions.no_text",
-                       "\"choices\" is no list of 1 to 1024 texts");
+                       "\"choices\" is not a list of 1 to 1024 texts");
     if (out->contexts && out->choices && json_array_size(out->choices) > 1)
         return BP_FAIL(BP_ERR_FORMAT, "questions.two_lists",
                        "several contexts have one continuation: \"target\", or one of \"choices\"");

@@ -1,6 +1,6 @@
 /* projection.html: the maps of projection.h5, whose points show their tokens. Called by
- * index_page.c. */
-#include "explain/gather_priv.h"
+ * index.c. */
+#include "explain/pages/gather.h"
 
 #include "base/files/fs.h"
 #include "base/mem.h"

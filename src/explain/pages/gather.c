@@ -1,6 +1,6 @@
 /* Documents as they come by in the merge: pages of examples, words, methods beside each other.
- * Called by explain_file.c. */
-#include "explain/gather_priv.h"
+ * Called by method_files.c. */
+#include "explain/pages/gather.h"
 
 #include "base/config/run_options.h"
 #include "base/files/fs.h"

@@ -1,6 +1,6 @@
 /* The second set of units of a job with memories: what the values of keys predict, after all
  * documents are done. Called by explain.c. */
-#include "explain/explainer_priv.h"
+#include "explain/explainer.h"
 
 #include "base/files/fs.h"
 #include "base/mem.h"

@@ -1,6 +1,6 @@
 /* Means over the corpus, by layer or by head, with intervals by documents: while documents come by,
  * `figures` has the sums of the one at hand ("open") and those of all before ("sums"). Called by
- * methods and explain_file.c. */
+ * methods and method_files.c. */
 #include "explain/method.h"
 
 #include <math.h>

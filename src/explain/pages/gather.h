@@ -1,9 +1,9 @@
 /* What people look at: index.html, with the figures over the corpus, and a page an example; and
  * the figures of summary.json that need all methods, or words. Local: no MPI. */
-#ifndef BP_EXPLAIN_GATHER_PRIV_H
-#define BP_EXPLAIN_GATHER_PRIV_H
+#ifndef BP_EXPLAIN_PAGES_GATHER_H
+#define BP_EXPLAIN_PAGES_GATHER_H
 
-#include "explain/explainer_priv.h"
+#include "explain/explainer.h"
 #include "explain/pages/example.h"
 #include "explain/pages/words.h"
 
@@ -38,11 +38,11 @@ bp_corpus_file *explain_file_of(const explainer *self, int64_t number, int64_t *
 json_t *explain_id_of(const explainer *self, int64_t number);
 /** "Explanations of MODEL", or of a document. New reference. */
 json_t *explain_title(const char *model, const json_t *id);
-/** The maps of projection.h5, whose figures these are (map_page.c). False, with a warning: it was
+/** The maps of projection.h5, whose figures these are (map.c). False, with a warning: it was
  * not written. */
 #define EXPLAIN_MAP_PAGE "projection.html"
 bool explain_map_write(const explain_gathered *gathered, explainer *self, const json_t *figures);
-/** index.html (index_page.c). What fails is a warning. */
+/** index.html (index.c). What fails is a warning. */
 void explain_index_write(const explain_gathered *gathered, explainer *self, const json_t *summary);
 
 #endif

@@ -1,6 +1,6 @@
 /* What the methods that change inputs need: words, the token that stands for what is removed, the
  * methods whose order of inputs is measured. Called by explain.c, load.c and document.c. */
-#include "explain/explainer_priv.h"
+#include "explain/explainer.h"
 
 #include "base/config/run_options.h"
 #include "base/log.h"

@@ -1,6 +1,6 @@
 /* explain/examples.h5: the weights of attention of examples, and their flow. Called by
- * explain_file.c. */
-#include "explain/explainer_priv.h"
+ * method_files.c. */
+#include "explain/explainer.h"
 
 #include "base/files/fs.h"
 #include "base/mem.h"

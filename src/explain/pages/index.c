@@ -1,5 +1,5 @@
-/* index.html: summary.json as tables, with the examples. Called by explain_file.c. */
-#include "explain/gather_priv.h"
+/* index.html: summary.json as tables, with the examples. Called by method_files.c. */
+#include "explain/pages/gather.h"
 
 #include "base/mem.h"
 #include "infer/score/page/page.h"

@@ -1,6 +1,6 @@
 /* The texts that are explained, what only their readers know, and the key of parts. Called by
  * explain.c, after checks.c. */
-#include "explain/start_priv.h"
+#include "explain/start/start.h"
 
 #include "base/config/run_options.h"
 #include "base/log.h"

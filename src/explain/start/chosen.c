@@ -1,6 +1,6 @@
 /* explain.layers and explain.words: which layers, and which tokens words are; and whether there are
  * tokens enough. Called by explain.c and load.c, once. */
-#include "explain/explainer_priv.h"
+#include "explain/explainer.h"
 
 #include "base/mem.h"
 #include "base/process/heartbeat.h"

@@ -1,5 +1,5 @@
-/* What the log-probabilities of a question's options say. Called by questions.c, on the
- * coordinator. */
+/* The metrics of a question, from the log-probabilities of its options. Called by questions.c, on
+ * the coordinator. */
 #include "infer/score/questions/questions_priv.h"
 
 #include "base/mem.h"
@@ -80,7 +80,7 @@ static double entropy_of(const double *p, int64_t count)
 
 /* Of the options' softmax by member: that of the mean less the mean of each. Source: Depeweg et al.
  * 2018 (arXiv:1710.07283), eq. 8. */
-static void disagree(question_verdict *out, const question_results *r, const bp_question *q)
+static void disagree(question_metrics *out, const question_results *r, const bp_question *q)
 {
     double *p = bp_alloc("score.questions", 2 * q->options, sizeof *p), *mean = p + q->options;
     double expected = 0;
@@ -96,7 +96,7 @@ static void disagree(question_verdict *out, const question_results *r, const bp_
     bp_free(p);
 }
 
-static void calibrate(question_verdict *out, const question_results *r, const bp_question *q)
+static void calibrate(question_metrics *out, const question_results *r, const bp_question *q)
 {
     double *p = bp_alloc("score.questions", q->options, sizeof *p),
            denominator = softmax(p, r, q, -1);
@@ -109,12 +109,12 @@ static void calibrate(question_verdict *out, const question_results *r, const bp
     bp_free(p);
 }
 
-void question_judge(question_verdict *out, const question_results *r, int64_t question)
+void question_measure(question_metrics *out, const question_results *r, int64_t question)
 {
     const bp_question *q = &r->set->questions[question];
     const choice_result *first = &r->rows[q->first];
 
-    *out = (question_verdict){.best = best_by(r, q, QUESTION_ACC),
+    *out = (question_metrics){.best = best_by(r, q, QUESTION_ACC),
                               .right = {NAN, NAN, NAN, NAN, NAN},
                               .logprob = NAN,
                               .confidence = NAN,

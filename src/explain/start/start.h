@@ -1,8 +1,8 @@
 /* What precedes the first document: checks.c, memory_plan.c and load.c, of explain.c. */
-#ifndef BP_EXPLAIN_START_PRIV_H
-#define BP_EXPLAIN_START_PRIV_H
+#ifndef BP_EXPLAIN_START_START_H
+#define BP_EXPLAIN_START_START_H
 
-#include "explain/document_priv.h"
+#include "explain/document.h"
 
 #define EXPLAIN_ENSEMBLE_BYTES ((size_t)1 << 28) /* for distributions of all members */
 

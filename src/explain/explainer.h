@@ -1,6 +1,6 @@
 /* The state of a running explanation. */
-#ifndef BP_EXPLAIN_EXPLAINER_PRIV_H
-#define BP_EXPLAIN_EXPLAINER_PRIV_H
+#ifndef BP_EXPLAIN_EXPLAINER_H
+#define BP_EXPLAIN_EXPLAINER_H
 
 #include "explain/examples/examples.h"
 #include "explain/keys.h"
@@ -12,7 +12,7 @@
 #include "job/work.h"
 
 #define EXPLAIN_METHODS 32
-#define EXPLAIN_VALUES  "values" /* the folder of the parts of memory_units.c */
+#define EXPLAIN_VALUES  "values" /* the folder of the parts of states/memory_units.c */
 
 typedef struct explainer {
     bp_work_job *job;
@@ -63,7 +63,7 @@ static inline bp_explain_form explain_form(const explainer *self, const bp_expla
     return bp_explain_form_with(&self->settings, document);
 }
 
-/* setup.c: what the methods that change inputs need */
+/* start/setup.c: what the methods that change inputs need */
 /** Keys, methods that rank inputs; of a mesh that is known. Local. */
 void explain_setup(explainer *self);
 /** On leads and the coordinator, once texts are open. Errors: BP_ERR_CONFIG there is no such token,
@@ -95,7 +95,7 @@ static inline int64_t explain_unit_floats(const explainer *self, const bp_explai
            (example && self->examples.weights && form->K > 0 ? explain_weights_floats(form) : 0);
 }
 
-/* examples.h5 (weights_file.c), written front to back. */
+/* examples.h5 (results/weights_file.c), written front to back. */
 #define EXPLAIN_EXAMPLES_FILE "examples.h5"
 typedef struct explain_weights_file {
     bp_h5_draft draft;
@@ -132,7 +132,7 @@ static inline bool explain_collects(const explainer *self)
     return any;
 }
 
-/** shares.c: shares of a document into self->shares; the file of method k, whose figures are
+/** states/shares.c: shares of a document into self->shares; the file of method k, whose figures are
  * set. Errors: those of the methods. */
 bp_err explain_collect(explainer *self, const bp_explained *document);
 bp_err explain_merge_method(explainer *self, int k, bp_parts *parts, bp_h5 *h5, json_t *figures);
@@ -140,11 +140,11 @@ bp_err explain_merge_method(explainer *self, int k, bp_parts *parts, bp_h5 *h5, 
 /** The places of keys, from all documents. Local. */
 bp_err explain_triggers(const explainer *self, bp_parts *parts, bp_triggers *out);
 
-/** memory_units.c: bp_work.units; memory for the documents of memories. */
+/** states/memory_units.c: bp_work.units; memory for the documents of memories. */
 const bp_work_units *explain_units(void *context, int index);
 bp_err explain_prepare_memories(explainer *self);
 
-/** chosen.c: explain.layers as settings->layers; explain.words as tokens, counted, and
+/** start/chosen.c: explain.layers as settings->layers; explain.words as tokens, counted, and
  * whether there are tokens enough for the methods. Errors: BP_ERR_CONFIG; those of reading the
  * corpus. */
 bp_err explain_find_layers(explainer *self);

@@ -1,6 +1,6 @@
 /* What can be explained, by which methods: refuses what can't, before anything is computed. Called
  * by explain.c. */
-#include "explain/start_priv.h"
+#include "explain/start/start.h"
 
 #include "base/files/hash.h"
 

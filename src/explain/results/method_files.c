@@ -1,6 +1,6 @@
 /* What is left of explanations: METHOD.h5, whose rows are those of the corpora in their order, and
  * summary.json. Called once all units are done. */
-#include "explain/gather_priv.h"
+#include "explain/pages/gather.h"
 
 #include "base/files/fs.h"
 #include "base/mem.h"

@@ -1,8 +1,8 @@
 /* One document of a running explanation: document.c, which explain.c names in its units. */
-#ifndef BP_EXPLAIN_DOCUMENT_PRIV_H
-#define BP_EXPLAIN_DOCUMENT_PRIV_H
+#ifndef BP_EXPLAIN_DOCUMENT_H
+#define BP_EXPLAIN_DOCUMENT_H
 
-#include "explain/explainer_priv.h"
+#include "explain/explainer.h"
 
 #define EXPLAIN_LOG_P_PLACES 64 /* whose distributions are looked at together */
 

@@ -1,6 +1,6 @@
 /* Shares of documents for methods of the whole corpus: put into the parts of units, and read back.
- * Called by document.c and explain_file.c. */
-#include "explain/explainer_priv.h"
+ * Called by document.c and method_files.c. */
+#include "explain/explainer.h"
 
 #include "base/files/fs.h"
 #include "base/mem.h"

@@ -1,6 +1,6 @@
 /* The memory that explanations take, before there is a mesh: of the largest document that there may
  * be. Called by job/work.h through explain.c. */
-#include "explain/start_priv.h"
+#include "explain/start/start.h"
 
 #include "infer/ensemble/ensemble.h"
 #include "models/open.h"
