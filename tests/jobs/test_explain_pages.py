@@ -307,12 +307,18 @@ class Pages(Explained):
         return [(ids.index(data["documents"][d]), place) for d, place in zip(data["document"], data["place"])]
 
     def test_pages_of_states_show_what_the_files_have(self):
-        self.explained("states", 0, *self.keys[:3], "explain.methods=memories,similarity,factors", "explain.neighbours=3", "explain.keys=4", "explain.factors=3",
-                       "explain.steps=20", "explain.words=the,of", "explain.examples=14")
+        keys = (*self.keys[:3], "explain.methods=memories,similarity,factors", "explain.neighbours=3", "explain.keys=4", "explain.factors=3",
+                "explain.steps=20", "explain.words=the,of", "explain.examples=14")
+        self.explained("states", 0, *keys)
         summary = read_json(self.at("states"), "explain", "summary.json")["methods"]
         self.check_memories(*self.states_page("states", "memories.html"), summary["memories"])
         self.check_similarity(*self.states_page("states", "similarity.html"), summary["similarity"])
         self.check_factors(*self.states_page("states", "factors.html"))
+        for file in ("similarity.html", "example-3.html"):  # what is gone is made again
+            text = self.page("states", file)
+            os.remove(os.path.join(self.at("states"), "explain", file))
+            self.explained("states", 0, *keys)
+            self.assertEqual(data_of(self.page("states", file)), data_of(text))
         index = Page(self.page("states", "index.html"))
         self.assertNotIn("lowers targets", index.named("th"))
         self.assertIn("There are no two methods that give inputs values.", index.named("p"))

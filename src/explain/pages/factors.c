@@ -3,6 +3,7 @@
 #include "explain/pages/tables.h"
 
 #include "base/mem.h"
+#include "infer/score/page/page.h"
 
 #include <math.h>
 #include <string.h>
@@ -119,6 +120,7 @@ static bp_err fill(json_t *data, json_t *page, bp_h5 *h5, const explain_gathered
     json_t *list = json_array(), *example, *layers = layers_of(self);
     factors of = {.h5 = h5, .layers = layers};
     int64_t rows = 0, bytes = 0;
+    const json_t *share = json_object_get(figures, "left");
     size_t n;
     bp_err err = explain_table_read(h5, "place_start", BP_H5_I64, (void **)&of.start, &rows, NULL);
 
@@ -134,7 +136,8 @@ static bp_err fill(json_t *data, json_t *page, bp_h5 *h5, const explain_gathered
             break;
         err = add_document(list, &of, d, gathered, self);
     }
-    (void)json_object_set(page, "left", json_object_get(figures, "left"));
+    bp_score_page_add_value(page, "left", "%.3f",
+                            json_is_number(share) ? json_number_value(share) : (double)NAN);
     (void)json_object_set_new(page, "shown", json_integer((json_int_t)json_array_size(list)));
     (void)json_object_set_new(page, "of", json_integer((json_int_t)of.documents));
     (void)json_object_set_new(data, "documents", list);

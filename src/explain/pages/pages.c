@@ -7,8 +7,11 @@
 #include "base/files/fs.h"
 #include "base/mem.h"
 #include "infer/score/page/page.h"
+#include "run/run_folder.h"
 
 #include <string.h>
+
+#define SUMMARY_BYTES ((int64_t)1 << 30)
 
 static const explain_page *const PAGES[] = {&explain_page_projection, &explain_page_similarity,
                                             &explain_page_memories, &explain_page_factors};
@@ -51,10 +54,39 @@ json_t *explain_page_of(const explain_gathered *gathered, explainer *self,
     return json_null();
 }
 
-const char *explain_page_file(const bp_explain_method *method)
+/* The file of a method's page; NULL: it has none. */
+static const char *file_of(const bp_explain_method *method)
 {
     for (size_t k = 0; k < sizeof PAGES / sizeof PAGES[0]; k++)
         if (PAGES[k]->method == method)
             return PAGES[k]->file;
     return NULL;
+}
+
+const char *explain_missing_page(void *context, const char *folder)
+{
+    explainer *self = context;
+    char *path = bp_path_join(folder, "summary.json");
+    const char *missing = NULL, *file;
+    json_t *summary = NULL, *example;
+    size_t k;
+
+    if (bp_json_load(&summary, path, SUMMARY_BYTES) != BP_OK)
+        summary = NULL; /* it is a file of the run, which is opened by others */
+    json_array_foreach(json_object_get(summary, "examples"), k, example)
+    {
+        file = json_string_value(json_object_get(example, "page"));
+        if (!missing && file)
+            missing = bp_run_first_missing(folder, &file, 1);
+    }
+    for (int m = 0; m < self->count && !missing; m++) {
+        file = file_of(self->methods[m]);
+        if (file)
+            missing = bp_run_first_missing(folder, &file, 1);
+    }
+    bp_free(self->missing);
+    self->missing = missing ? bp_strdup(missing) : NULL;
+    json_decref(summary);
+    bp_free(path);
+    return self->missing;
 }

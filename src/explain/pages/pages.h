@@ -8,7 +8,7 @@
  * link to it; null: the method has none, or, with a warning, it was not written. New reference. */
 json_t *explain_page_of(const explain_gathered *gathered, explainer *self,
                         const bp_explain_method *method, const json_t *figures);
-/** The file of a method's page; NULL: it has none. */
-const char *explain_page_file(const bp_explain_method *method);
+/** bp_work.missing: a page of an example, by summary.json, or of a method. */
+const char *explain_missing_page(void *context, const char *folder);
 
 #endif

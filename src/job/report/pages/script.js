@@ -31,9 +31,10 @@
   function paint(element, share) {  // -1 to 1: blue lowers, orange raises
     element.style.background = !share ? "" : share > 0 ? "rgba(213, 94, 0, " + share.toFixed(3) + ")" : "rgba(0, 114, 178, " + (-share).toFixed(3) + ")";
   }
-  function inContext(places, k, mark) {  // a place of the corpus with what stands around it
-    return make("bdi", {class: "context"}, [shown(places.before[k]), make("mark", {text: shown(places.token[k]) || "\u2423", title: shown(places.documents[places.document[k]]) + ", place " + places.place[k]}),
-      shown(places.after[k])].concat(mark || []));
+  function inContext(places, k) {  // a place of the corpus with what stands around it
+    var token = shown(places.token[k]), space = /^ +(?=[^ ])/.exec(token);
+    return make("bdi", {class: "context"}, [shown(places.before[k]).replace(/^ /, ""), space ? space[0] : "",
+      make("mark", {text: (space ? token.slice(space[0].length) : token) || "\u2423", title: shown(places.documents[places.document[k]]) + ", place " + places.place[k]}), shown(places.after[k])]);
   }
   /* Lines over layers: [{name, values}...]; null: none there. */
   function layerLines(layers, series, about) {
