@@ -1,6 +1,7 @@
 /* The job of explanations (job/work.h runs it): a unit is a document, its part has the results of
  * each method, one after another. */
 #include "explain/explain.h"
+#include "explain/pages/pages.h"
 
 #include "explain/start/start.h"
 
@@ -107,6 +108,7 @@ static void close(void *context)
     explainer *self = context;
 
     bp_free(self->kind);
+    bp_free(self->missing);
     explain_clear_chosen(self);
     bp_free(self->chosen_layers);
     bp_buffer_clear(&self->shares);
@@ -240,6 +242,7 @@ const bp_work bp_explain = {.name = "explain",
                             .results = "explanations",
                             .files = bp_explain_files,
                             .writes = writes,
+                            .missing = explain_missing_page,
                             .page = "explain",
                             .describe = describe,
                             .open_model = open_model,

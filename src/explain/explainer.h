@@ -38,6 +38,7 @@ typedef struct explainer {
     explain_examples examples; /* once they are chosen: on leads and the coordinator */
     bool chosen;
     bp_work_units choice;          /* of explain.choose = hardest: how hard each document is */
+    char *missing;                 /* a page of before that is gone; NULL: none */
     char *kind;                    /* of the model, on all ranks */
     bp_buffer shares;              /* of methods of the whole corpus; on leads */
     int64_t *chosen_layers;        /* of settings */

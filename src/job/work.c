@@ -48,7 +48,7 @@ static const char *find_missing(const void *context)
     for (int k = 0; !missing && (file = file_at(job, k)); k++)
         if (file[0] != '\0')
             missing = bp_run_first_missing(job->folder, &file, 1);
-    return missing;
+    return missing || !job->work->missing ? missing : job->work->missing(job->self, job->folder);
 }
 
 static void record_files(const bp_work_job *job)

@@ -96,6 +96,9 @@ struct bp_work {
     const char *const *files;
     /** Is `file` one of them this time? NULL: all are. */
     bool (*writes)(const void *self, const char *file);
+    /** Of other files of a finished run, whose names depend on its results, one that is gone; NULL:
+     * all are there. Valid until `close`. On the coordinator. NULL: there are none. */
+    const char *(*missing)(void *self, const char *folder);
     bool shares_experts; /* mesh.expert may be more than 1: its passes go forward, in units */
     /* The template of index.html (bp_work_write_page), one of the files where it is installed;
      * NULL: there is none. */

@@ -264,6 +264,24 @@ class Trained(test_finetune.TaskTest, Opened):
         self.tuned(kind, 0, f"corpus.train={corpus}", f"corpus.valid={corpus}", *keys, "train.steps=2", "train.batch=2")
         return f"explain.model={self.at(kind)}", f"explain.corpus={corpus}"
 
+    def test_texts_that_a_model_cannot_read(self):
+        """A line has no source and no question; a text without a token is named by its own file."""
+        self.write("lines.txt", "one line\nand another\n")
+        for kind in ("pairs", "spans"):
+            model = self.small(kind)[0]
+            for ranks in (0, 2):
+                self.assert_error(self.explained_badly(ranks, model, f"explain.texts={self.at('lines.txt')}"), 78, "[explain.no_pairs]")
+        rows = ({"text": "the ship"}, {"text": "   "}, {"text": "the old town"})
+        self.write("blank.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
+        model = self.small("classes")[0]
+        for ranks in (0, 2):
+            result = self.explained_badly(ranks, model, f"explain.texts={self.at('blank.jsonl')}")
+            self.assert_error(result, 65, "[explain.empty_text]", "1 of 3 texts", "blank.jsonl:2")
+            self.assertNotIn("-texts.h5", str(result))
+
+    def explained_badly(self, ranks, *keys):
+        return self.explain("unread", ranks, *keys, f"tokenizer.path={self.at('tokenizer.json')}")
+
     def check_sums(self, name):
         found = self.open(name, "integrated")
         for d, rows in enumerate(found["integrated"]):

@@ -291,6 +291,90 @@ class Pages(Explained):
         quality = read_json(self.at("maps"), "explain", "summary.json")["methods"]["projection"]["maps"][0]
         self.assertIn(["umap", "2", f"{quality['umap']['trustworthiness']:.3f}", f"{quality['umap']['continuity']:.3f}"], page.rows)
 
+    def states_page(self, name, file):
+        """What a page's script reads, once it is seen to be a single file in which text stays text."""
+        text = self.page(name, file)
+        page = Page(text)
+        self.assertEqual((page.stack, page.links[:1]), ([], ["index.html"]), file)
+        self.assertIn(file, Page(self.page(name, "index.html")).links)
+        for part in ("://", "alert(1)</script>", "<b>"):
+            self.assertNotIn(part, text)
+        return data_of(text), page
+
+    def contexts(self, data):
+        """(number of its document, place) of each place of a page, whose token is that of the corpus."""
+        ids = [f"few.txt:{k + 1}" for k in range(14)]
+        return [(ids.index(data["documents"][d]), place) for d, place in zip(data["document"], data["place"])]
+
+    def test_pages_of_states_show_what_the_files_have(self):
+        keys = (*self.keys[:3], "explain.methods=memories,similarity,factors", "explain.neighbours=3", "explain.keys=4", "explain.factors=3",
+                "explain.steps=20", "explain.words=the,of", "explain.examples=14")
+        self.explained("states", 0, *keys)
+        summary = read_json(self.at("states"), "explain", "summary.json")["methods"]
+        self.check_memories(*self.states_page("states", "memories.html"), summary["memories"])
+        self.check_similarity(*self.states_page("states", "similarity.html"), summary["similarity"])
+        self.check_factors(*self.states_page("states", "factors.html"))
+        for file in ("similarity.html", "example-3.html"):  # what is gone is made again
+            text = self.page("states", file)
+            os.remove(os.path.join(self.at("states"), "explain", file))
+            self.explained("states", 0, *keys)
+            self.assertEqual(data_of(self.page("states", file)), data_of(text))
+        index = Page(self.page("states", "index.html"))
+        self.assertNotIn("lowers targets", index.named("th"))
+        self.assertIn("There are no two methods that give inputs values.", index.named("p"))
+
+    def check_memories(self, data, page, figures):
+        with h5py.File(os.path.join(self.at("states"), "explain", "memories.h5")) as file:
+            found = {key: file[key][:] for key in file if isinstance(file[key], h5py.Dataset)}
+        rows, places = len(found["value_logprob"]), self.contexts(data)
+        self.assertEqual(data["layers"], [1, 2])
+        for key in data["keys"]:
+            row = data["layers"].index(key["layer"]) * rows // 2 + key["key"]
+            self.assertEqual(key["top"], found["value_top5"][row].tolist())
+            self.assertAlmostEqual(key["logprob"], found["value_logprob"][row], delta=1e-3 * abs(found["value_logprob"][row]))
+            triggers = [m for m in range(4) if found["trigger_document"][row][m] >= 0]
+            self.assertEqual(len(key["triggers"]), len(triggers))
+            for m, (place, coefficient, following, rank) in zip(triggers, key["triggers"]):
+                self.assertEqual(places[place], (found["trigger_document"][row][m], found["trigger_place"][row][m]))
+                self.assertAlmostEqual(coefficient, found["trigger_coefficient"][row][m], delta=1e-3 * abs(coefficient))
+                self.assertEqual((following, rank), (found["trigger_next"][row][m], found["rank_of_next"][row][m]))
+        self.assertEqual(len(data["keys"]), int((found["trigger_document"][:, 0] >= 0).sum()))  # all have room here
+        drawn = next(one["values"] for one in data["figures"] if one["name"] == "agreement_all")
+        numpy.testing.assert_allclose(drawn, figures["agreement_all"], rtol=1e-5)
+        self.assertIn(["1", *(f"{figures[name][0]:.4f}" for name in ("agreement_first", "agreement_all", "reciprocal_rank_first")),
+                       str(figures["keys_with_trigger"][0])], page.rows)
+
+    def check_similarity(self, data, page, figures):
+        with h5py.File(os.path.join(self.at("states"), "explain", "similarity.h5")) as file:
+            found = {key: file[key][:] for key in file if isinstance(file[key], h5py.Dataset)}
+        places, points = self.contexts(data), list(zip(found["point_document"].tolist(), found["point_place"].tolist()))
+        self.assertEqual([places[q] for q in data["queries"]], [points[q] for q in found["query"]])
+        for q, layers in enumerate(data["near"]):
+            for at, near in enumerate(layers):
+                row = at * len(found["query"]) + q
+                self.assertEqual([places[place] for place, _ in near], [points[n] for n in found["neighbour"][row]])
+                numpy.testing.assert_allclose([cosine for _, cosine in near], found["neighbour_cosine"][row], atol=1e-3)
+        self.assertEqual([word["text"] for word in data["words"]], ["the", "of"])
+        numpy.testing.assert_allclose(data["words"][0]["values"], found["word_self_similarity"][:, 0], atol=1e-4)
+        self.assertEqual([one["occurrences"] for one in data["types"]], sorted(found["occurrences"].tolist(), reverse=True))
+        self.assertIn(["0", *(f"{figures[name][0]:.4f}" for name in ("self_similarity", "anisotropy", "adjusted", "within_document"))], page.rows)
+
+    def check_factors(self, data, page):
+        with h5py.File(os.path.join(self.at("states"), "explain", "factors.h5")) as file:
+            starts, w, h, left = (file[name][:] for name in ("place_start", "w", "h", "left"))
+        self.assertEqual([one["id"] for one in data["documents"]], [f"few.txt:{k + 1}" for k in range(14)])
+        for d, one in enumerate(data["documents"]):
+            own = w[starts[d]:starts[d + 1]]
+            lights = numpy.frombuffer(base64.b64decode(one["lights"]), numpy.uint8).reshape(3, -1).T / 255 * numpy.array(one["scale"])
+            numpy.testing.assert_allclose(lights, own, atol=3e-3 * own.max())
+            self.assertEqual(sum(one["inputs"]["count"]), len(own))
+            self.assertAlmostEqual(one["left"], left[d], delta=1e-3)
+            for f, neurons in enumerate(one["neurons"]):
+                row = h[3 * d + f]
+                want = numpy.argsort(-row, kind="stable")[:5]
+                self.assertEqual([(layer - 1) * (len(row) // 2) + n for layer, n, _ in neurons], [n for n in want if row[n] > 0])
+        self.assertTrue(any("14 of 14 documents" in text for text in page.named("p")))
+
     def test_bad_use(self):
         self.write("empty.txt", "\n\n")
         self.write("bad.jsonl", '{"text": "one"}\n{"words": "two"}\n')

@@ -104,12 +104,13 @@ json_t *explain_agreement_json(const explain_agreement *self)
         for (int other = one + 1; other < self->count; other++) {
             const bp_ratio *ratio = &self->ratios[one][other];
 
-            (void)json_array_append_new(list, json_pack("{ss ss so so sI}", "one",
-                                                        self->arrays[one]->name, "other",
-                                                        self->arrays[other]->name, "spearman",
-                                                        bp_json_real(bp_ratio_mean(ratio)),
-                                                        "interval", bp_explain_interval(ratio),
-                                                        "documents", (json_int_t)ratio->documents));
+            (void)json_array_append_new(
+                list,
+                json_pack("{ss ss so so sI}", "one",
+                          explain_matrix_title(self->of[one], self->arrays[one]), "other",
+                          explain_matrix_title(self->of[other], self->arrays[other]), "spearman",
+                          bp_json_real(bp_ratio_mean(ratio)), "interval",
+                          bp_explain_interval(ratio), "documents", (json_int_t)ratio->documents));
         }
     return list;
 }

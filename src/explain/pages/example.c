@@ -43,7 +43,7 @@ json_t *explain_base64_json(const uint8_t *bytes, size_t count)
 }
 
 /* As many digits as a page shows; null: it is not finite. */
-static json_t *number_json(double value)
+json_t *explain_number_json(double value)
 {
     double power = value == 0 ? 1 : pow(10, 3 - floor(log10(fabs(value))));
 
@@ -55,7 +55,7 @@ static json_t *list_json(const float *values, int64_t count)
     json_t *list = json_array();
 
     for (int64_t k = 0; k < count; k++)
-        (void)json_array_append_new(list, number_json((double)values[k]));
+        (void)json_array_append_new(list, explain_number_json((double)values[k]));
     return list;
 }
 
@@ -84,13 +84,14 @@ static json_t *matrix_json(const explain_shown *shown, const explain_matrix *mat
         for (int64_t t = 0; t < extent; t++)
             bytes[count++] =
                 (uint8_t)(most > 0 ? (int)lround((double)row[t] / most * BYTE_MOST) + 128 : 128);
-        (void)json_array_append_new(scales, number_json(most));
+        (void)json_array_append_new(scales, explain_number_json(most));
     }
-    out = json_pack("{ss ss sb sb sb sb so so}", "method", matrix->method->name, "name",
-                    matrix->array->name, "source", (int)matrix->of_source, "main",
-                    (int)explain_matrix_is_main(matrix), "shared", (int)matrix->method->changes,
-                    "signed", (int)has_sign, "scale", scales, "bytes",
-                    explain_base64_json(bytes, (size_t)count));
+    out =
+        json_pack("{ss ss ss sb sb sb sb so so}", "method", matrix->method->name, "name",
+                  matrix->array->name, "title", explain_matrix_title(matrix->method, matrix->array),
+                  "source", (int)matrix->of_source, "main", (int)explain_matrix_is_main(matrix),
+                  "shared", (int)matrix->method->changes, "signed", (int)has_sign, "scale", scales,
+                  "bytes", explain_base64_json(bytes, (size_t)count));
     bp_free(bytes);
     return out;
 }

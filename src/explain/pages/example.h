@@ -25,6 +25,9 @@ bp_err explain_example_data(char **out, const explain_shown *shown, const explai
 /** Bytes as a script's atob() has them back. New reference. */
 json_t *explain_base64_json(const uint8_t *bytes, size_t count);
 
+/** A number with as many digits as a page shows; null: it is not finite. New reference. */
+json_t *explain_number_json(double value);
+
 /** Text of JSON for a <script>. Free with bp_free(). */
 char *explain_script_text(const json_t *value);
 

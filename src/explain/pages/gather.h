@@ -38,10 +38,6 @@ bp_corpus_file *explain_file_of(const explainer *self, int64_t number, int64_t *
 json_t *explain_id_of(const explainer *self, int64_t number);
 /** "Explanations of MODEL", or of a document. New reference. */
 json_t *explain_title(const char *model, const json_t *id);
-/** The maps of projection.h5, whose figures these are (map.c). False, with a warning: it was
- * not written. */
-#define EXPLAIN_MAP_PAGE "projection.html"
-bool explain_map_write(const explain_gathered *gathered, explainer *self, const json_t *figures);
 /** index.html (index.c). What fails is a warning. */
 void explain_index_write(const explain_gathered *gathered, explainer *self, const json_t *summary);
 

@@ -1,5 +1,5 @@
 /* index.html: summary.json as tables, with the examples. Called by method_files.c. */
-#include "explain/pages/gather.h"
+#include "explain/pages/pages.h"
 
 #include "base/mem.h"
 #include "infer/score/page/page.h"
@@ -93,16 +93,16 @@ static json_t *grid_of(const explain_gathered *gathered, const explainer *self,
 {
     const json_t *values = json_object_get(figures, name),
                  *intervals = json_object_get(json_object_get(figures, "intervals"), name);
-    json_t *heads = json_array(), *rows = json_array();
+    json_t *heads = json_array(), *rows = json_array(), *largest;
 
     for (int64_t h = 0; h < self->settings.info->heads; h++)
         (void)json_array_append_new(heads, json_integer(h));
     for (int64_t l = 0; l < self->settings.info->layers; l++)
         (void)json_array_append_new(rows,
                                     grid_row(values, intervals, l, self->settings.info->heads));
-    return json_pack(
-        "{ss so so so}", "name", name, "heads", heads, "rows", rows, "largest",
-        largest_rows(gathered, json_object_get(json_object_get(figures, "largest"), name)));
+    largest = largest_rows(gathered, json_object_get(json_object_get(figures, "largest"), name));
+    return json_pack("{ss so so sb so}", "name", name, "heads", heads, "rows", rows, "has_largest",
+                     json_array_size(largest) > 0, "largest", largest);
 }
 
 /* ---- figures by layer, and others ---- */
@@ -178,17 +178,30 @@ static json_t *word_rows(const json_t *list)
     return rows;
 }
 
-static void add_words(json_t *tables, const char *name, const char *outcome, const json_t *lists)
+/* The name that lists give an array of a method. */
+static const char *title_of(const bp_explain_method *method, const char *name)
 {
-    json_t *smallest = word_rows(json_object_get(lists, "smallest"));
-
-    (void)json_array_append_new(
-        tables, json_pack("{ss ss* so sb so}", "name", name, "outcome", outcome, "largest",
-                          word_rows(json_object_get(lists, "largest")), "signed",
-                          json_array_size(smallest) > 0, "smallest", smallest));
+    for (int k = 0; k < BP_EXPLAIN_ARRAYS && method->arrays[k].name; k++)
+        if (strcmp(method->arrays[k].name, name) == 0)
+            return explain_matrix_title(method, &method->arrays[k]);
+    return name;
 }
 
-static json_t *words_of(const json_t *figures)
+/* What has no word is left out. */
+static void add_words(json_t *tables, const char *name, const char *outcome, const json_t *lists)
+{
+    const json_t *largest = json_object_get(lists, "largest"),
+                 *smallest = json_object_get(lists, "smallest");
+    bool raised = json_array_size(largest) > 0, lowered = json_array_size(smallest) > 0;
+
+    if (raised || lowered)
+        (void)json_array_append_new(
+            tables, json_pack("{ss ss* sb so sb so}", "name", name, "outcome", outcome, "raised",
+                              (int)raised, "largest", word_rows(largest), "signed", (int)lowered,
+                              "smallest", word_rows(smallest)));
+}
+
+static json_t *words_of(const bp_explain_method *method, const json_t *figures)
 {
     json_t *tables = json_array(), *lists, *of;
     const char *name, *outcome;
@@ -196,9 +209,10 @@ static json_t *words_of(const json_t *figures)
     json_object_foreach(json_object_get(figures, "words"), name, lists)
     {
         if (json_is_array(json_object_get(lists, "largest")))
-            add_words(tables, name, NULL, lists);
+            add_words(tables, title_of(method, name), NULL, lists);
         else
-            json_object_foreach(lists, outcome, of) add_words(tables, name, outcome, of);
+            json_object_foreach(lists, outcome, of)
+                add_words(tables, title_of(method, name), outcome, of);
     }
     return tables;
 }
@@ -257,7 +271,6 @@ static json_t *method_of(const explain_gathered *gathered, explainer *self, int 
                          const json_t *figures)
 {
     const bp_explain_method *method = self->methods[m];
-    const char *map = NULL;
     json_t *grids = json_array();
 
     for (int k = 0; k < BP_EXPLAIN_ARRAYS && method->arrays[k].name; k++)
@@ -265,11 +278,10 @@ static json_t *method_of(const explain_gathered *gathered, explainer *self, int 
             json_is_array(json_object_get(figures, method->arrays[k].name)))
             (void)json_array_append_new(grids,
                                         grid_of(gathered, self, figures, method->arrays[k].name));
-    if (method == &bp_explain_projection && explain_map_write(gathered, self, figures))
-        map = EXPLAIN_MAP_PAGE;
-    return json_pack("{ss ss ss* so so so so so}", "name", method->name, "help", method->help,
-                     "map", map, "grids", grids, "layers", layers_of(self, figures), "scalars",
-                     scalars_of(figures), "words", words_of(figures), "curves", curves_of(figures));
+    return json_pack("{ss ss so so so so so so}", "name", method->name, "help", method->help, "own",
+                     explain_page_of(gathered, self, method, figures), "grids", grids, "layers",
+                     layers_of(self, figures), "scalars", scalars_of(figures), "words",
+                     words_of(method, figures), "curves", curves_of(figures));
 }
 
 static json_t *agreement_of(const json_t *list)
@@ -304,12 +316,14 @@ void explain_index_write(const explain_gathered *gathered, explainer *self, cons
 {
     const bp_explain_keys *keys = bp_explain_keys_of(self->job->config);
     json_t *methods = json_array(),
-           *page = json_pack("{so so so sI sI ss so sO}", "title", explain_title(keys->model, NULL),
-                             "model", bp_score_page_text(keys->model, strlen(keys->model)),
-                             "methods", methods, "documents", (json_int_t)self->texts.documents,
-                             "targets", (json_int_t)self->texts.targets, "target", target_of(self),
-                             "agreement", agreement_of(json_object_get(summary, "agreement")),
-                             "examples", gathered->listed);
+           *agreement = agreement_of(json_object_get(summary, "agreement")),
+           *page = json_pack("{so so so sI sI ss sb so sb sO}", "title",
+                             explain_title(keys->model, NULL), "model",
+                             bp_score_page_text(keys->model, strlen(keys->model)), "methods",
+                             methods, "documents", (json_int_t)self->texts.documents, "targets",
+                             (json_int_t)self->texts.targets, "target", target_of(self), "agrees",
+                             json_array_size(agreement) > 0, "agreement", agreement, "has_examples",
+                             json_array_size(gathered->listed) > 0, "examples", gathered->listed);
 
     for (int m = 0; m < self->count; m++)
         (void)json_array_append_new(methods,

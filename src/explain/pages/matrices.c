@@ -6,6 +6,8 @@
 
 #include <string.h>
 
+#define SOURCE "source_" /* before the names of arrays over sources */
+
 /* Is it a matrix, and of which kind? Of several foils the first is shown. */
 static bool take(explain_matrix *out, const bp_explain_method *method,
                  const bp_explain_array *array, const float *values, const bp_explain_form *form)
@@ -50,6 +52,16 @@ int explain_matrices_in(explain_matrix out[EXPLAIN_MATRICES], const bp_model_inf
             at += bp_explain_values(array, form);
         }
     return found;
+}
+
+const char *explain_matrix_title(const bp_explain_method *method, const bp_explain_array *array)
+{
+    const char *name = strncmp(array->name, SOURCE, strlen(SOURCE)) == 0
+                           ? array->name + strlen(SOURCE)
+                           : array->name;
+    bool main = method->ranks && strcmp(method->ranks, name) == 0;
+
+    return method->changes && main ? method->name : array->name;
 }
 
 bool explain_matrix_is_main(const explain_matrix *matrix)

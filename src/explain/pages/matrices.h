@@ -21,6 +21,8 @@ typedef struct explain_matrix {
 int explain_matrices_in(explain_matrix out[EXPLAIN_MATRICES], const bp_model_info *info,
                         const bp_explain_method *const *methods, int count, const float *results,
                         const bp_explain_form *form);
+/** How lists name it: methods by changed inputs by their own name, others by their array's. */
+const char *explain_matrix_title(const bp_explain_method *method, const bp_explain_array *array);
 /** Does it say how much inputs count, and no other matrix of its method? */
 bool explain_matrix_is_main(const explain_matrix *matrix);
 /** Columns, and row of target k. */

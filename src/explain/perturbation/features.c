@@ -9,7 +9,8 @@
 static bool is_fixed(const bp_explain_settings *settings, const bp_explained *document, int64_t t)
 {
     return bp_explain_is_special(settings, document->inputs[t]) ||
-           (t == 0 && bp_explain_is_causal(settings->info));
+           (t == 0 && bp_explain_is_causal(settings->info) &&
+            !bp_task_has_head(&settings->info->task));
 }
 
 /* Does the token at t go on with the word before it? */

@@ -132,6 +132,24 @@ static bp_err check_methods(const explainer *self)
     return BP_OK;
 }
 
+/* A text of explain.texts is one text. */
+static bp_err check_texts(const bp_model_info *info)
+{
+    const bp_task_kind *kind = bp_task_kind_of(&info->task);
+    const char *reads = info->reads_source && !bp_task_has_head(&info->task)
+                            ? "a source and its target"
+                        : kind->over_places ? "a question and its context"
+                        : kind->at_words    ? "texts that are cut into words"
+                                            : NULL;
+
+    return reads ? BP_FAIL(BP_ERR_CONFIG, "explain.no_pairs",
+                           "a model of kind %s reads %s, which a line of text does not have: at "
+                           "explain.texts; make a corpus with bagpipe-data corpus, and give it at "
+                           "explain.corpus",
+                           info->kind, reads)
+                 : BP_OK;
+}
+
 bp_err explain_check(explainer *self)
 {
     const bp_work_job *job = self->job;
@@ -153,6 +171,8 @@ bp_err explain_check(explainer *self)
                       "explain.context = %" PRId64 " has no place for a text between the model's "
                       "special tokens: at explain.context; use %d or more",
                       keys->context, BP_TASK_CONTEXT);
+    if (err == BP_OK && keys->texts && job->lm)
+        err = check_texts(info);
     if (err == BP_OK && keys->masks && !info->masks)
         err = BP_FAIL(BP_ERR_CONFIG, "explain.unused_masks",
                       "explain.masks is of masked models, which explain.model is not: at "

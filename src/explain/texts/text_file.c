@@ -11,7 +11,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#define NONE "corpus.no_documents]" /* which names the temporary file */
+#define ID_BYTES 1025
+#define NONE     "corpus.no_documents]" /* which names the temporary file */
 
 static bp_err fail_no_text(const char *path)
 {
@@ -28,9 +29,30 @@ static bp_err check(const char *path, const bp_corpus_built *built)
                        "%" PRId64 " bytes of the text are not valid UTF-8: the first at %s, line "
                        "%" PRId64 "; save it as UTF-8",
                        built->invalid_bytes, path, built->invalid_line);
-    if (built->documents == built->empty_documents)
-        return fail_no_text(path);
-    return BP_OK;
+    return built->documents == built->empty_documents ? fail_no_text(path) : BP_OK;
+}
+
+/* What reads a text as a whole needs a token of it. The first text without one is named: it is the
+ * shortest, with or without a token that ends documents. */
+static bp_err check_empty(const bp_corpus *corpus, const char *path, const bp_corpus_built *built)
+{
+    bp_corpus_file *file = bp_corpus_file_at(corpus, 0);
+    const int64_t *starts;
+    char id[ID_BYTES] = "";
+    int64_t shortest = 0;
+    bp_err err = bp_corpus_file_doc_start(file, &starts);
+
+    for (int64_t d = 1; d < built->documents && err == BP_OK; d++)
+        if (starts[d + 1] - starts[d] < starts[shortest + 1] - starts[shortest])
+            shortest = d;
+    if (err == BP_OK)
+        err = bp_corpus_file_doc_id(file, shortest, id, sizeof id);
+    if (err == BP_OK)
+        err = BP_FAIL(BP_ERR_FORMAT, "explain.empty_text",
+                      "%" PRId64 " of %" PRId64 " texts have no token: the first is %s, at "
+                      "explain.texts = %s; leave them out",
+                      built->empty_documents, built->documents, id, path);
+    return err;
 }
 
 /* Each reading rank makes its own, which nobody else sees. */
@@ -61,6 +83,9 @@ bp_err explain_corpus_open(bp_corpus **out, const explain_wish *wish)
     if (err == BP_OK)
         err = bp_corpus_open(out, path);
     (void)unlink(path); /* it stays open */
+    if (err == BP_OK && built.empty_documents > 0 &&
+        (wish->info->masks || bp_task_has_head(&wish->info->task)))
+        err = check_empty(*out, wish->texts, &built);
     bp_free(path);
     return err;
 }

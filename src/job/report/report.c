@@ -67,15 +67,18 @@ bp_err bp_report_page(const char *path, const char *name, const json_t *data)
 {
     json_t *all = json_copy((json_t *)data); /* its members are shared; it is only read from */
     char *file = bp_sprintf("%s.html", name);
-    bp_buffer template = {0}, head = {0}, style = {0}, page = {0};
+    bp_buffer template = {0}, head = {0}, style = {0}, script = {0}, page = {0};
     bp_err err = add_file(&template, "pages", file);
 
     if (err == BP_OK)
         err = add_file(&head, "pages", "head.html");
     if (err == BP_OK)
         err = add_file(&style, "pages", "style.css");
+    if (err == BP_OK)
+        err = add_file(&script, "pages", "script.js");
     if (err == BP_OK) {
         (void)json_object_set_new(all, "style", bp_json_string(style.data));
+        (void)json_object_set_new(all, "script", bp_json_string(script.data));
         err = bp_template_render(&page, head.data, "head.html", all);
     }
     if (err == BP_OK)
@@ -84,6 +87,7 @@ bp_err bp_report_page(const char *path, const char *name, const json_t *data)
         err = bp_file_write(path, page.data, page.bytes);
     json_decref(all);
     bp_buffer_clear(&page);
+    bp_buffer_clear(&script);
     bp_buffer_clear(&style);
     bp_buffer_clear(&head);
     bp_buffer_clear(&template);

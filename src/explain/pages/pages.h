@@ -1,0 +1,14 @@
+/* Pages of methods of the whole corpus. Local: no MPI. */
+#ifndef BP_EXPLAIN_PAGES_PAGES_H
+#define BP_EXPLAIN_PAGES_PAGES_H
+
+#include "explain/pages/gather.h"
+
+/** Writes the page of a method, of whose METHOD.h5 these are the figures: {"file", "text"} of the
+ * link to it; null: the method has none, or, with a warning, it was not written. New reference. */
+json_t *explain_page_of(const explain_gathered *gathered, explainer *self,
+                        const bp_explain_method *method, const json_t *figures);
+/** bp_work.missing: a page of an example, by summary.json, or of a method. */
+const char *explain_missing_page(void *context, const char *folder);
+
+#endif
