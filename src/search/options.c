@@ -5,6 +5,7 @@
 #include "data/corpus.h"
 #include "search/limit.h"
 #include "search/method.h"
+#include "search/shared.h"
 #include "search/space.h"
 #include "train/loop/pretrain.h"
 #include "train/parts/list.h"
@@ -15,8 +16,9 @@ const bp_option bp_nas_options[] = {
     {.key = "search.method",
      .type = BP_OPTION_CHOICE,
      .value = "random",
-     .choices = "random|evolution",
-     .help = "how trials are proposed: drawn; by mutation and crossover of the best",
+     .choices = "random|evolution|ranked",
+     .help = "how trials are found: drawn; by mutation and crossover of the best; ranked: drawn, "
+             "and by evolution along a ranking that is learned from pairs (RankNAS)",
      .at = BP_AT(bp_nas_keys, method)},
     {.key = "search.space",
      .type = BP_OPTION_STRING,
@@ -51,6 +53,42 @@ const bp_option bp_nas_options[] = {
      .unit = "steps",
      .help = "of a trial that trains from scratch; 0: as many as train.steps says",
      .at = BP_AT(bp_nas_keys, steps)},
+    {.key = "search.shared",
+     .type = BP_OPTION_BOOL,
+     .value = "no",
+     .help = "trials of random and evolution are scored with shared weights, not trained from "
+             "scratch; ranked always does",
+     .at = BP_AT(bp_nas_keys, shared)},
+    {.key = "search.shared_steps",
+     .type = BP_OPTION_INT,
+     .value = "0",
+     .min = 0,
+     .max = 1e12,
+     .unit = "steps",
+     .help = "of training shared weights; 0: as many as train.steps says",
+     .at = BP_AT(bp_nas_keys, shared_steps)},
+    {.key = "search.population",
+     .type = BP_OPTION_INT,
+     .value = "8",
+     .min = 2,
+     .max = 100000,
+     .unit = "trials",
+     .help = "of a generation of evolution; the best quarter of a population are parents",
+     .at = BP_AT(bp_nas_keys, population)},
+    {.key = "search.mutation",
+     .type = BP_OPTION_REAL,
+     .value = "0.3",
+     .min = 0,
+     .max = 1,
+     .help = "the probability that a mutation draws a key anew",
+     .at = BP_AT(bp_nas_keys, mutation)},
+    {.key = "search.crossover",
+     .type = BP_OPTION_REAL,
+     .value = "0.5",
+     .min = 0,
+     .max = 1,
+     .help = "the share of children that have two parents; the others are mutations of one",
+     .at = BP_AT(bp_nas_keys, crossover)},
     {.key = NULL}};
 
 /* Of sections with these names no key can be searched: it makes no model. */
@@ -144,6 +182,8 @@ void bp_nas_check(bp_config *config)
                         "use %lld or fewer",
                         (long long)bp_mesh_keys_of(config)->members, (long long)keys->trials,
                         (long long)keys->trials);
+    if (keys->shared && !method->check)
+        nas_shared_check(config);
     if (method->check)
         method->check(config);
     bp_pretrain_check_model(config, bp_training_parts);

@@ -3,6 +3,7 @@
 
 #include "base/config/run_options.h"
 #include "base/log.h"
+#include "search/shared.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -87,5 +88,12 @@ static bp_err train_trial(nas *self, MPI_Comm group, int64_t k, nas_trial *io, v
 
 bp_err nas_score_all(nas *self)
 {
+    if (self->is_shared)
+        return nas_score_shared(self);
     return nas_score(self, 0, self->count, train_trial, NULL);
+}
+
+bp_err nas_run_by_key(nas *self, bp_err (*body)(nas *self))
+{
+    return bp_nas_keys_of(self->config)->shared ? nas_with_shared(self, body) : body(self);
 }

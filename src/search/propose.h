@@ -14,8 +14,15 @@ bp_err nas_propose_drawn(nas *self, int64_t count);
 /** nas_admit of a point, and nas_propose unless it is a trial already. *proposed: it is a new one.
  * Collective, Errors: of both. */
 bp_err nas_propose_point(nas *self, const nas_point *point, bool *proposed);
-/** Score all trials that have no score: by trainings of their own. Collective, Errors: of
- * nas_score. */
+/** A child of one point by mutation, where each key is drawn anew with that probability, or, with
+ * another one, by crossover. Uses draws of the key from 4 on. Local. */
+nas_point nas_child(const nas_space *space, const nas_point *one, const nas_point *other,
+                    double mutation, const bp_rng_key *key);
+/** Score all trials that have no score: by shared weights within nas_with_shared, else by trainings
+ * of their own. Collective, Errors: of nas_score_shared and nas_score. */
 bp_err nas_score_all(nas *self);
+/** Call `body`, with shared weights if search.shared asks for them. Collective, Errors: of
+ * nas_with_shared and `body`. */
+bp_err nas_run_by_key(nas *self, bp_err (*body)(nas *self));
 
 #endif

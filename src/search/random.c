@@ -3,11 +3,16 @@
  * Reproducibility for Neural Architecture Search. */
 #include "search/propose.h"
 
-static bp_err run(nas *self)
+static bp_err draw(nas *self)
 {
     bp_err err = nas_propose_drawn(self, nas_wanted(self));
 
     return err == BP_OK ? nas_score_all(self) : err;
+}
+
+static bp_err run(nas *self)
+{
+    return nas_run_by_key(self, draw);
 }
 
 extern const nas_method nas_random;

@@ -16,7 +16,6 @@ typedef struct bp_nas_keys {
     int64_t shared_steps;
     int64_t population;
     double mutation, crossover;
-    const char *ranker;
 } bp_nas_keys;
 
 static inline const bp_nas_keys *bp_nas_keys_of(const bp_config *config)

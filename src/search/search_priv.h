@@ -7,8 +7,11 @@
 #include "run/run_folder.h"
 #include "search/limit.h"
 #include "search/method.h"
+#include "search/ranker.h"
 #include "search/search.h"
 #include "search/space.h"
+
+struct trainer; /* train/loop/trainer.h */
 
 struct nas {
     bp_config *config; /* borrowed */
@@ -23,10 +26,13 @@ struct nas {
     char corpus_hash[BP_SHA256_HEX], valid_hash[BP_SHA256_HEX];
     nas_trial *trials; /* [count] */
     int64_t count, capacity;
-    int64_t started;     /* trainings that this start began, for progress */
-    double shared_flops; /* of training shared weights */
-    json_t *known;       /* trials of earlier starts, an array; equal on all ranks */
-    json_t *speeds;      /* tokens a second by settings; equal on all ranks */
+    struct trainer *shared; /* whose engine has the shared weights, within nas_with_shared; NULL:
+                               there are none, or on a dedicated coordinator */
+    bool is_shared;         /* trials are scored by shared weights, */
+    double shared_flops;    /* whose training took this; 0: there are none */
+    nas_ranker ranker;      /* of ranked; 0 features: none was learned */
+    json_t *known;          /* trials of earlier starts, an array; equal on all ranks */
+    json_t *speeds;         /* tokens a second by settings; equal on all ranks */
 };
 
 /* trials.c */
@@ -35,6 +41,9 @@ struct nas {
 bp_err nas_recall(nas *self);
 /** Write it. Collective over mesh->world. Errors: those of bp_json_save: the same on all ranks. */
 bp_err nas_keep(nas *self);
+/** The same after something that ended with `err`: of a stop, too, what is known is kept. `err`, or
+ * what nas_keep fails with. Collective. */
+bp_err nas_keep_after(nas *self, bp_err err);
 /** RUN/search/NAME. Free with bp_free(). */
 char *nas_path(const nas *self, const char *name);
 /** "t0003". */

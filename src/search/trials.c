@@ -157,6 +157,21 @@ bp_err nas_keep(nas *self)
     return bp_agree(self->mesh->world, err);
 }
 
+/* Why it stops stays the message. */
+bp_err nas_keep_after(nas *self, bp_err err)
+{
+    char message[BP_ERR_MESSAGE_BYTES];
+
+    if (err == BP_OK)
+        return nas_keep(self);
+    if (err == BP_ERR_STOPPED) {
+        snprintf(message, sizeof message, "%s", bp_err_message());
+        (void)nas_keep(self);
+        bp_err_set_message(message);
+    }
+    return err;
+}
+
 /* ---- trials ---- */
 
 bp_err nas_propose(nas *self, const char *settings)
@@ -260,16 +275,7 @@ bp_err nas_deal(nas *self, const int64_t *list, int64_t count, nas_scorer work, 
     for (int64_t i = 0; i < count; i++)
         bp_bcast_bytes(&self->trials[list[i]], sizeof *self->trials, lead_of(self, i), mesh->world);
     err = bp_agree(mesh->world, err);
-    if (err == BP_OK)
-        return nas_keep(self);
-    if (err == BP_ERR_STOPPED) { /* what is known is kept; why it stops stays the message */
-        char message[BP_ERR_MESSAGE_BYTES];
-
-        snprintf(message, sizeof message, "%s", bp_err_message());
-        (void)nas_keep(self);
-        bp_err_set_message(message);
-    }
-    return err;
+    return nas_keep_after(self, err);
 }
 
 bp_err nas_score(nas *self, int64_t first, int64_t count, nas_scorer score, void *context)
