@@ -8,6 +8,13 @@
 #include "train/engine/stage.h"
 #include "train/optimizers/optimizer.h"
 
+/* A part of the model, for a step or for evaluations (engine_part.c). */
+typedef struct engine_part {
+    bp_network *network;
+    float *values;
+    bp_stage *stage;
+} engine_part;
+
 struct bp_engine {
     bp_engine_spec spec;
     bp_model_shape shape;
@@ -18,6 +25,7 @@ struct bp_engine {
     float *dropped; /* as values, with masks: what blocks read; NULL: they read values */
     bool masked;    /* in a step */
     bp_stage *stage;
+    engine_part *part; /* NULL: the whole model */
     bp_optimizer optimizer;
     bp_spectral *spectral; /* NULL: no weights are bounded */
     bp_async *async;       /* of mesh->data; its part is mesh->holders */
@@ -44,6 +52,14 @@ void engine_await_parameters(bp_engine *engine);
 void engine_end_gathers(bp_engine *engine);
 /** All values are new, and the same on all ranks that hold them. */
 void engine_begin_with_values(bp_engine *engine);
+
+/* ---- engine_part.c ---- */
+
+void engine_drop_part(bp_engine *engine);
+/** bp_stage_accumulate of the part: its gradients are in the engine's, which are 0 elsewhere, and
+ * their sums over data ranks begin. */
+void engine_part_accumulate(bp_engine *engine, const bp_stage_step *step, double *loss_sums,
+                            int64_t stride);
 
 /* ---- expert_load.c ---- */
 

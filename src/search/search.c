@@ -1,0 +1,270 @@
+/* A search from end to end. Called by jobs/search.c. */
+#include "search/search.h"
+
+#include "base/config/run_options.h"
+#include "base/files/fs.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "data/corpus.h"
+#include "mesh/collective.h"
+#include "search/search_priv.h"
+#include "train/loop/groups.h"
+#include "train/loop/pretrain.h"
+#include "train/loop/run_identity.h"
+#include "train/parts/list.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+/* ---- what models are admitted ---- */
+
+/* Measured by the first rank that computes, once: all ranks go by its figure. */
+static bp_err find_speed(nas *self, const char *settings, const bp_model_shape *shape,
+                         double *speed)
+{
+    const json_t *known = json_object_get(self->speeds, settings);
+    int root = self->mesh->dedicated ? 1 : 0;
+    bp_err err = BP_OK;
+
+    if (known) {
+        *speed = json_number_value(known);
+        return BP_OK;
+    }
+    *speed = 0;
+    if (self->mesh->rank == root)
+        err = nas_measure(self, settings, shape, speed);
+    err = bp_agree(self->mesh->world, err);
+    if (err != BP_OK)
+        return err;
+    bp_bcast_bytes(speed, sizeof *speed, root, self->mesh->world);
+    (void)json_object_set_new(self->speeds, settings, json_real(*speed));
+    return nas_keep(self); /* the next start decides alike */
+}
+
+bp_err nas_admit(nas *self, const char *settings, bool *admitted)
+{
+    bp_model_shape shape;
+    double speed;
+    bp_err err = BP_OK;
+
+    *admitted = nas_shape(self, settings, &shape) == BP_OK &&
+                nas_limit_takes(&self->limit, bp_model_parameters(&shape));
+    if (!*admitted || self->limit.tokens_per_second == 0)
+        return BP_OK;
+    err = find_speed(self, settings, &shape, &speed);
+    *admitted = speed >= self->limit.tokens_per_second;
+    return err;
+}
+
+/* ---- the run ---- */
+
+static bp_err look_at_corpora(nas *self)
+{
+    bp_corpus *corpus = NULL, *valid = NULL;
+    bp_err err = bp_corpus_open(&corpus, bp_corpus_keys_of(self->config)->train);
+
+    if (err == BP_OK)
+        err = bp_corpus_open(&valid, bp_corpus_keys_of(self->config)->valid);
+    if (err == BP_OK) {
+        self->vocab_size = bp_corpus_vocab_size(corpus);
+        snprintf(self->corpus_hash, sizeof self->corpus_hash, "%s", bp_corpus_hash(corpus));
+        snprintf(self->valid_hash, sizeof self->valid_hash, "%s", bp_corpus_hash(valid));
+    }
+    bp_corpus_close(&valid);
+    bp_corpus_close(&corpus);
+    return err;
+}
+
+static bp_err share_corpora(nas *self, MPI_Comm world)
+{
+    bp_err err = bp_agree(world, bp_comm_is_root(world) ? look_at_corpora(self) : BP_OK);
+
+    if (err != BP_OK)
+        return err;
+    bp_bcast_bytes(&self->vocab_size, sizeof self->vocab_size, 0, world);
+    bp_bcast_bytes(self->corpus_hash, sizeof self->corpus_hash, 0, world);
+    bp_bcast_bytes(self->valid_hash, sizeof self->valid_hash, 0, world);
+    return BP_OK;
+}
+
+/* Every value by itself is one that its key takes; settings are no longer than a trial holds. */
+static bp_err check_space(const nas *self)
+{
+    const nas_space *space = &self->space;
+    char text[NAS_SETTINGS];
+    size_t longest = 0;
+    bp_config *config = NULL;
+    bp_err err =
+        bp_config_derive(&config, self->config, self->jobs->pretrain, self->jobs->pretrain);
+
+    for (int a = 0; a < space->count && err == BP_OK; a++) {
+        size_t most = 0;
+
+        for (int k = 0; k < space->axes[a].count && err == BP_OK; k++) {
+            err = bp_config_set(config, space->axes[a].key, space->axes[a].values[k]);
+            most =
+                strlen(space->axes[a].values[k]) > most ? strlen(space->axes[a].values[k]) : most;
+        }
+        longest += strlen(space->axes[a].key) + most + 2;
+    }
+    bp_config_free(&config);
+    if (err == BP_OK && longest >= sizeof text)
+        err = BP_FAIL(BP_ERR_CONFIG, "search.bad_space",
+                      "search.space has so many keys that a trial's settings have %zu bytes, and "
+                      "%zu are the most: at search.space; use fewer keys",
+                      longest, sizeof text - 1);
+    return err == BP_OK ? BP_OK : bp_err_prefix(err, "search.space");
+}
+
+static bp_err fill(nas *self, bp_config *config, const bp_nas_jobs *jobs)
+{
+    const bp_nas_keys *keys = bp_nas_keys_of(config);
+    bp_err err;
+
+    *self = (nas){.config = config,
+                  .jobs = jobs,
+                  .method = nas_method_of(config),
+                  .shape = bp_mesh_shape_of(config)};
+    err = nas_space_read(&self->space, keys->space);
+    if (err == BP_OK)
+        err = nas_limit_read(&self->limit, keys->limit);
+    return err == BP_OK ? check_space(self) : err;
+}
+
+static void clear(nas *self)
+{
+    bp_free(self->trials);
+    json_decref(self->known);
+    json_decref(self->speeds);
+    bp_mesh_free(&self->mesh);
+}
+
+static const char *find_missing(const void *context)
+{
+    const nas *self = context;
+    char *folder = nas_path(self, "");
+    size_t count = 0;
+
+    while (nas_result_names[count])
+        count++;
+    const char *name = bp_run_first_missing(folder, nas_result_names, count);
+    bp_free(folder);
+    return name;
+}
+
+static bp_err open_run(nas *self)
+{
+    static const char *const OTHER_BITS[] = {"mesh.*", "math.threads", NULL};
+    static const char *const MAY_CHANGE[] = {
+        "run.dir",          "train.log_every",    "checkpoint.every",  "checkpoint.keep",
+        "checkpoint.async", "train.digest_every", "train.tensorboard", NULL};
+    const bp_run_identity identities[] = {{"corpus.train", self->corpus_hash},
+                                          {"corpus.valid", self->valid_hash},
+                                          {"tokenizer.path", ""},
+                                          {"model.init", ""},
+                                          {NULL, NULL}};
+    const bp_run_spec spec = {.job = "search",
+                              .may_change = MAY_CHANGE,
+                              .other_bits = OTHER_BITS,
+                              .keeps_bits = bp_trainer_keeps_bits,
+                              .identities = identities,
+                              .missing = find_missing,
+                              .context = self};
+
+    return bp_run_open(&self->run, self->mesh, self->config, &spec);
+}
+
+static bp_err make_folder(const nas *self)
+{
+    char *folder = nas_path(self, "");
+    bp_err err = self->mesh->coordinates ? bp_dir_make(folder) : BP_OK;
+
+    bp_free(folder);
+    return bp_agree(self->mesh->world, err);
+}
+
+static bp_err search(nas *self)
+{
+    bp_err err = make_folder(self);
+
+    if (self->mesh->coordinates)
+        bp_run_take_changes(self->run);
+    if (err == BP_OK)
+        err = nas_recall(self);
+    if (err == BP_OK)
+        err = self->method->run(self);
+    if (err == BP_OK)
+        err = nas_train_finals(self);
+    return err == BP_OK ? bp_agree(self->mesh->world,
+                                   self->mesh->coordinates ? nas_write_results(self) : BP_OK)
+                        : err;
+}
+
+static bp_err run(nas *self)
+{
+    bp_err err = open_run(self);
+
+    if (err != BP_OK)
+        return err;
+    if (bp_run_is_finished(self->run))
+        bp_log("the search is finished: %s", bp_run_keys_of(self->config)->dir);
+    else
+        err = search(self);
+    for (int k = 0; err == BP_OK && nas_result_names[k]; k++)
+        bp_run_add_result(self->run, bp_path_in("search", nas_result_names[k]).text);
+    err = bp_run_end(self->run, err);
+    return bp_run_close(&self->run, err);
+}
+
+bp_err bp_nas(MPI_Comm world, bp_config *config, const bp_nas_jobs *jobs)
+{
+    nas *self = bp_alloc("search", 1, sizeof *self);
+    bp_err err = fill(self, config, jobs);
+
+    if (err == BP_OK)
+        err = bp_groups_resolve_machine(world, config, NULL);
+    if (err == BP_OK)
+        err = share_corpora(self, world);
+    if (err == BP_OK)
+        err = bp_groups_open(&self->mesh, &self->shape, config, world);
+    if (err == BP_OK)
+        err = run(self);
+    clear(self);
+    bp_free(self);
+    return err;
+}
+
+/* ---- the plan ---- */
+
+/* The training of the largest model stands for all. */
+bp_err bp_nas_plan(MPI_Comm world, bp_config *config, const bp_nas_jobs *jobs,
+                   const bp_planned_world *asked)
+{
+    nas *self = bp_alloc("search", 1, sizeof *self);
+    char settings[NAS_SETTINGS];
+    nas_point largest;
+    bp_config *training = NULL;
+    bp_err err = fill(self, config, jobs);
+
+    if (err == BP_OK) {
+        largest = nas_space_largest(&self->space);
+        BP_CHECK(nas_space_text(settings, sizeof settings, &self->space, &largest));
+        err = nas_training_config(
+            self, &(nas_training){.settings = settings, .folder = "trials/t0000"}, &training);
+    }
+    err = bp_agree(world, err);
+    if (err == BP_OK && bp_comm_is_root(world)) {
+        const bp_nas_keys *keys = bp_nas_keys_of(config);
+
+        bp_log("%" PRId64 " trials of %.0f models by %s, and %" PRId64
+               " trained from scratch; the largest model (%s) takes:",
+               keys->trials, nas_space_points(&self->space), keys->method, keys->final, settings);
+    }
+    if (err == BP_OK)
+        err = bp_pretrain_plan(world, training, bp_training_parts, asked);
+    bp_config_free(&training);
+    clear(self);
+    bp_free(self);
+    return err;
+}
