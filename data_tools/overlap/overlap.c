@@ -112,41 +112,19 @@ static bp_err check_files(const overlap_arguments *arguments)
     return err;
 }
 
-static bp_err take_format(bp_documents_options *options, const char *format, const char *field,
-                          const char *option)
-{
-    options->text_field = field;
-    if (field && (!format || strcmp(format, "jsonl") != 0))
-        return BP_FAIL(BP_ERR_USAGE, "command.needs_jsonl",
-                       "field '%s' needs objects: at --%s; use the format jsonl", field, option);
-    options->format = BP_TEXT_FILE;
-    return format ? bp_text_format_of(&options->format, format, false) : BP_OK;
-}
-
-/* A file of records that nobody called one becomes a single document. */
-static void warn_of_format(const bp_documents_options *options, const char *const *paths, int count)
-{
-    for (int k = 0; k < count; k++)
-        if (options->format == BP_TEXT_FILE && strstr(paths[k], ".jsonl"))
-            BP_WARN("corpus.no_format",
-                    "without --format the whole file is one document of text: at %s; give "
-                    "--format jsonl",
-                    shown_path(paths[k]));
-}
-
 static bp_err take_formats(const overlap_arguments *arguments, overlap *self)
 {
     const char *test = arguments->test_format ? arguments->test_format : arguments->format;
     bool same = !arguments->test_format && !arguments->test_field;
     bp_err err =
-        take_format(&self->train.options, arguments->format, arguments->text_field, "text-field");
+        document_texts_format(&self->train, arguments->format, arguments->text_field, "text-field");
 
     if (err == BP_OK)
-        err = take_format(&self->test.options, test,
-                          same ? arguments->text_field : arguments->test_field, "test-field");
+        err = document_texts_format(
+            &self->test, test, same ? arguments->text_field : arguments->test_field, "test-field");
     if (err == BP_OK && bp_comm_is_root(MPI_COMM_WORLD)) {
-        warn_of_format(&self->train.options, self->train.paths, self->train.path_count);
-        warn_of_format(&self->test.options, self->test.paths, self->test.path_count);
+        document_texts_warn(&self->train);
+        document_texts_warn(&self->test);
     }
     return err;
 }
@@ -217,12 +195,11 @@ static void report(const overlap *self)
 
 static bp_err run_overlap(const overlap_arguments *arguments)
 {
-    overlap self = {.train = {(const char *const *)arguments->train.list,
-                              arguments->train.count,
-                              {.cut = BP_CUT_SPACE}},
-                    .test = {arguments->test.list, arguments->test.count, {.cut = BP_CUT_SPACE}},
-                    .words = (int)arguments->words,
-                    .memory_bytes = arguments->memory << 20};
+    overlap self = {
+        .train = {(const char *const *)arguments->train.list, arguments->train.count, {0}, false},
+        .test = {arguments->test.list, arguments->test.count, {0}, false},
+        .words = (int)arguments->words,
+        .memory_bytes = arguments->memory << 20};
     bp_err err = take_formats(arguments, &self);
 
     if (err == BP_OK)

@@ -128,7 +128,7 @@ static bp_err write_places(bp_h5 *h5, const overlap *self)
     return err;
 }
 
-static bp_err write_names(bp_h5 *h5, const char *name, const overlap_texts *texts)
+static bp_err write_names(bp_h5 *h5, const char *name, const document_texts *texts)
 {
     const char **names = bp_alloc("tool.overlap", texts->path_count, sizeof *names);
     bp_err err;

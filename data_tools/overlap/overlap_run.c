@@ -27,7 +27,7 @@ typedef struct pass {
     bp_buffer seen_ids;
 } pass;
 
-static bp_err fail_changed(const overlap_texts *texts, int file)
+static bp_err fail_changed(const document_texts *texts, int file)
 {
     return BP_FAIL(BP_ERR_FORMAT, "overlap.changed",
                    "the file changed while it was read: at %s; start again when nothing writes to "
@@ -36,7 +36,7 @@ static bp_err fail_changed(const overlap_texts *texts, int file)
 }
 
 /* Each reading, of each rank, has as many documents as the first one of rank 0, which is kept. */
-static bp_err check_counts(const overlap_texts *texts, int64_t **kept, const int64_t *first,
+static bp_err check_counts(const document_texts *texts, int64_t **kept, const int64_t *first,
                            MPI_Comm comm)
 {
     int64_t bytes = (texts->path_count + 1) * (int64_t)sizeof *first;
@@ -54,7 +54,7 @@ static bp_err check_counts(const overlap_texts *texts, int64_t **kept, const int
 
 /* ---- the test's documents ---- */
 
-static bp_err count_piece(void *context, const overlap_piece *piece)
+static bp_err count_piece(void *context, const document_piece *piece)
 {
     pass *p = context;
     overlap *self = p->self;
@@ -77,7 +77,7 @@ static bp_err count_piece(void *context, const overlap_piece *piece)
     return BP_OK;
 }
 
-static bp_err add_piece(void *context, const overlap_piece *piece)
+static bp_err add_piece(void *context, const document_piece *piece)
 {
     pass *p = context;
     overlap_gram gram;
@@ -98,7 +98,7 @@ static bp_err add_piece(void *context, const overlap_piece *piece)
 
 /* ---- the training's ---- */
 
-static void see(pass *p, const overlap_piece *piece, int64_t slot)
+static void see(pass *p, const document_piece *piece, int64_t slot)
 {
     overlap_table *table = &p->table;
 
@@ -113,7 +113,7 @@ static void see(pass *p, const overlap_piece *piece, int64_t slot)
     bp_buffer_add(&p->seen_ids, piece->id, strlen(piece->id) + 1);
 }
 
-static bp_err look_up_piece(void *context, const overlap_piece *piece)
+static bp_err look_up_piece(void *context, const document_piece *piece)
 {
     pass *p = context;
     overlap_gram gram;
@@ -234,7 +234,7 @@ static void keep_places(places *q)
     q->count = 0;
 }
 
-static bp_err place_piece(void *context, const overlap_piece *piece)
+static bp_err place_piece(void *context, const document_piece *piece)
 {
     places *q = context;
     pass *p = q->p;
@@ -310,7 +310,7 @@ static bp_err count_test(pass *p, MPI_Comm comm)
 {
     overlap *self = p->self;
     int64_t *first = NULL;
-    bp_err err = bp_agree(comm, overlap_texts_read(&self->test, 0, 1, &first, count_piece, p));
+    bp_err err = bp_agree(comm, document_texts_read(&self->test, 0, 1, &first, count_piece, p));
 
     if (err == BP_OK)
         err = bp_agree(comm, check_counts(&self->test, &self->test_first, first, comm));
@@ -336,12 +336,12 @@ static bp_err count_test(pass *p, MPI_Comm comm)
 }
 
 /* Texts are read, and have the documents that they had before. Collective. */
-static bp_err read_again(pass *p, const overlap_texts *texts, int64_t **kept, bool is_shared,
-                         bp_err (*take)(void *context, const overlap_piece *piece), MPI_Comm comm)
+static bp_err read_again(pass *p, const document_texts *texts, int64_t **kept, bool is_shared,
+                         bp_err (*take)(void *context, const document_piece *piece), MPI_Comm comm)
 {
     int64_t *first = NULL;
-    bp_err err = overlap_texts_read(texts, is_shared ? bp_comm_rank(comm) : 0,
-                                    is_shared ? bp_comm_size(comm) : 1, &first, take, p);
+    bp_err err = document_texts_read(texts, is_shared ? bp_comm_rank(comm) : 0,
+                                     is_shared ? bp_comm_size(comm) : 1, &first, take, p);
 
     err = bp_agree(comm, err);
     if (err == BP_OK)
@@ -369,7 +369,7 @@ static bp_err run_part(pass *p, MPI_Comm comm)
         merge_tables(&p->table, comm);
         gather_ids(p, comm);
         if (bp_comm_is_root(comm))
-            err = overlap_texts_read(&self->test, 0, 1, &first, place_piece, &q);
+            err = document_texts_read(&self->test, 0, 1, &first, place_piece, &q);
         if (err == BP_OK && first)
             err = check_counts(&self->test, &self->test_first, first, comm);
         if (err == BP_OK)

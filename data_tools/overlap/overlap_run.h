@@ -3,8 +3,8 @@
 #ifndef BP_DATA_TOOLS_OVERLAP_RUN_H
 #define BP_DATA_TOOLS_OVERLAP_RUN_H
 
+#include "document_texts.h"
 #include "overlap_grams.h"
-#include "overlap_texts.h"
 
 #include <mpi.h>
 
@@ -25,7 +25,7 @@ typedef struct overlap_document {
 } overlap_document;
 
 typedef struct overlap {
-    overlap_texts train, test;
+    document_texts train, test;
     int words;
     int64_t memory_bytes; /* of the table of a rank */
     /* What came of it: complete on rank 0. */
@@ -39,8 +39,9 @@ typedef struct overlap {
 
 /** Collective: over `comm`; equal arguments on all ranks, which all can read the texts.
  * Owns:       overlap_clear(), after an error too.
- * Errors:     those of overlap_texts_read; BP_ERR_USAGE standard input would be read several times;
- * BP_ERR_FORMAT a file changed between two readings; BP_ERR_SYSTEM memory: the same on all ranks.
+ * Errors:     those of document_texts_read; BP_ERR_USAGE standard input would be read several
+ * times; BP_ERR_FORMAT a file changed between two readings; BP_ERR_SYSTEM memory: the same on all
+ * ranks.
  */
 bp_err overlap_run(overlap *self, MPI_Comm comm);
 void overlap_clear(overlap *self);

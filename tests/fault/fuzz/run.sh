@@ -56,6 +56,7 @@ parsers() {
     metrics_resume) echo src/run/run_journal.c ;;
     bilm) echo src/models/elmo/bilm_options.c ;;
     candidates) echo src/infer/score/candidates/read.c ;;
+    pii) echo data_tools/pii/pii_scan.c data_tools/pii/pii_numbers.c data_tools/pii/pii_addresses.c ;;
     mixture) echo data_tools/mix/mixture_weights.c ;;
     notes) echo src/io/checkpoint/ensemble_file.c src/io/huggingface/hf_config.c ;;
     esac

@@ -443,6 +443,18 @@ def question_rows_seeds():
     put("question_rows", "no-object", b"\x08\x00[1]\n")
 
 
+def pii_seeds():
+    """Two bytes of countries, then a text."""
+    texts = ["a.b@c.org, git@c.org:d/e.git x@y.to(z) u@2x.io \u00fc@\u00fc.de", "+49 30 1234 5678 (212) 555-2368 1-800-555-2368 0033 1 42 68 53 00 030/1234567 +44 (0)20 7946 0958", "4111 1111 1111 1111 2025 3782-822463-10005 5500000000000004",
+             "DE89 3704 0044 0532 0130 00 GB82WEST12345698765432 XX82", "8.8.8.8 v1.2.3.4 1.2.3.4.5 Chrome/1.2.3.4 1.2.3.4 Scope", "2001:db8::1 ::1 a[1::2] ::ffff:1.2.3.4 1:2:3:4:5:6:7:8 fe80::%eth0 :::",
+             "536-90-4399 193 456 787 1 84 12 2A 451 089 33 86095742719 111222333 85.07.30-033.28 12345678Z X1234567L 811228-9874", "131052-308T 131052A308T 01010750160 RSSMRA85T10A562S 44051401359 AB 12 34 56 C 756.9217.0769.85 529.982.247-25 2341 2341 2346 11010519491231002X"]
+    for k, text in enumerate(texts):
+        put("pii", f"text-{k}", b"\xff\xff" + text.encode())
+    put("pii", "lines", b"\xff\xff" + "\n".join(texts).encode())
+    put("pii", "none", b"\0\0" + " ".join(texts).encode())
+    put("pii", "nul", b"\xff\xff1\x00@\x00.\x00:\x00:\xff@\xc3\xbc.de 4111\x00")
+
+
 def predictions_seeds():
     """A byte for .npy or CSV, then the file."""
     def npy(shape, values, kind="<f8", order=False, version=1):
@@ -467,5 +479,6 @@ if __name__ == "__main__":
     for make in MODELS + (
             json_seeds, members_seeds, config_seeds, tokenizer_seeds, encode_seeds, text_seeds, web_seeds, token_file_seeds,
             metrics_seeds, record_seeds, corpus_index_seeds, reshard_seeds, coord_seeds, wire_seeds, notes_seeds, prompts_seeds,
-            rows_seeds, candidates_seeds, mixture_seeds, h5_seeds, cli_seeds, question_rows_seeds, predictions_seeds):
+            rows_seeds, candidates_seeds, mixture_seeds, h5_seeds, cli_seeds, question_rows_seeds, pii_seeds,
+            predictions_seeds):
         make()

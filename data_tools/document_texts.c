@@ -1,5 +1,5 @@
 /* Documents of texts and of corpora. */
-#include "overlap_texts.h"
+#include "document_texts.h"
 
 #include "base/buffer.h"
 #include "base/log.h"
@@ -9,18 +9,18 @@
 #include "file_tool.h"
 #include "io/corpus/corpus_file.h"
 
-#include <inttypes.h>
+#include <string.h>
 
 typedef struct reading {
     int rank, size;
     int64_t before; /* documents of the files before */
     int64_t documents;
     double reported; /* when progress was last told */
-    bp_err (*take)(void *context, const overlap_piece *piece);
+    bp_err (*take)(void *context, const document_piece *piece);
     void *context;
 } reading;
 
-static bp_err give(const reading *r, overlap_piece *piece)
+static bp_err give(const reading *r, document_piece *piece)
 {
     if (bp_signals_stop_asked())
         return bp_fail_stopped("nothing was kept; run the command again");
@@ -37,14 +37,19 @@ static void log_progress(reading *r, const bp_documents *documents, const char *
                     1e-6 * (double)stats.consumed_bytes, 1e-6 * (double)stats.total_bytes);
 }
 
-static bp_err read_text(reading *r, const bp_documents_options *given, const char *path, int file)
+static bp_err read_text(reading *r, const document_texts *texts, int file)
 {
-    bp_documents_options options = *given;
+    const char *path = texts->paths[file];
+    bp_documents_options options = texts->options;
     bp_documents *documents = NULL;
     bp_piece piece = {.text = ""};
+    bool every = texts->every_piece && options.format == BP_TEXT_FILE && !options.separator;
+    size_t at = 0;
 
-    options.share_rank = r->rank;
-    options.share_size = r->size;
+    if (!every) {
+        options.share_rank = r->rank;
+        options.share_size = r->size;
+    }
     options.share_documents = true;
     options.cut = BP_CUT_SPACE;
     bp_err err = bp_documents_open(&documents, &path, 1, &options);
@@ -52,12 +57,17 @@ static bp_err read_text(reading *r, const bp_documents_options *given, const cha
         err = bp_documents_next(documents, &piece);
         if (err != BP_OK || !piece.text)
             break;
-        err = give(r, &(overlap_piece){.text = piece.text,
-                                       .bytes = piece.bytes,
-                                       .document = r->before + piece.document,
-                                       .file = file,
-                                       .first = piece.first,
-                                       .id = piece.id});
+        at = piece.first ? 0 : at;
+        err = give(r, &(document_piece){.text = piece.text,
+                                        .bytes = piece.bytes,
+                                        .document = r->before + piece.document,
+                                        .file = file,
+                                        .at = at,
+                                        .first = piece.first,
+                                        .last = piece.last,
+                                        .is_mine = !every || piece.number % r->size == r->rank,
+                                        .id = piece.id});
+        at += piece.bytes;
         log_progress(r, documents, path);
     }
     r->documents = err == BP_OK ? bp_documents_stats_of(documents).documents : 0;
@@ -118,7 +128,7 @@ static bp_err decode(decoding *d, int64_t document)
     bp_err err;
 
     d->text.bytes = 0;
-    d->tokens = bp_grow("tool.overlap", d->tokens, &d->capacity, count, sizeof *d->tokens);
+    d->tokens = bp_grow("tool.texts", d->tokens, &d->capacity, count, sizeof *d->tokens);
     err = bp_corpus_file_read(d->file, first, count, d->tokens);
     if (err != BP_OK)
         return err;
@@ -161,12 +171,14 @@ static bp_err read_corpus(reading *r, const char *path, int file)
         if (err == BP_OK)
             err = bp_corpus_file_doc_id(d.file, k, id, sizeof id);
         if (err == BP_OK)
-            err = give(r, &(overlap_piece){.text = d.text.bytes > 0 ? d.text.data : "",
-                                           .bytes = d.text.bytes,
-                                           .document = r->before + k,
-                                           .file = file,
-                                           .first = true,
-                                           .id = id});
+            err = give(r, &(document_piece){.text = d.text.bytes > 0 ? d.text.data : "",
+                                            .bytes = d.text.bytes,
+                                            .document = r->before + k,
+                                            .file = file,
+                                            .first = true,
+                                            .last = true,
+                                            .is_mine = true,
+                                            .id = id});
     }
     bp_buffer_clear(&d.text);
     bp_free(d.tokens);
@@ -175,25 +187,46 @@ static bp_err read_corpus(reading *r, const char *path, int file)
     return err;
 }
 
-bool overlap_is_corpus(const char *path)
+bp_err document_texts_format(document_texts *texts, const char *format, const char *field,
+                             const char *option)
+{
+    texts->options.text_field = field;
+    if (field && (!format || strcmp(format, "jsonl") != 0))
+        return BP_FAIL(BP_ERR_USAGE, "command.needs_jsonl",
+                       "field '%s' needs objects: at --%s; use the format jsonl", field, option);
+    texts->options.format = BP_TEXT_FILE;
+    return format ? bp_text_format_of(&texts->options.format, format, false) : BP_OK;
+}
+
+void document_texts_warn(const document_texts *texts)
+{
+    for (int k = 0; k < texts->path_count; k++)
+        if (texts->options.format == BP_TEXT_FILE && strstr(texts->paths[k], ".jsonl"))
+            BP_WARN("corpus.no_format",
+                    "without --format the whole file is one document of text: at %s; give "
+                    "--format jsonl",
+                    shown_path(texts->paths[k]));
+}
+
+bool document_is_corpus(const char *path)
 {
     return has_suffix(path, ".h5") || has_suffix(path, ".hdf5");
 }
 
-bp_err overlap_texts_read(const overlap_texts *texts, int rank, int size, int64_t **first,
-                          bp_err (*take)(void *context, const overlap_piece *piece), void *context)
+bp_err document_texts_read(const document_texts *texts, int rank, int size, int64_t **first,
+                           bp_err (*take)(void *context, const document_piece *piece),
+                           void *context)
 {
     reading r = {
         .rank = rank, .size = size, .take = take, .context = context, .reported = bp_clock_now()};
     bp_err err = BP_OK;
 
-    *first = bp_alloc("tool.overlap", texts->path_count + 1, sizeof **first);
+    *first = bp_alloc("tool.texts", texts->path_count + 1, sizeof **first);
     for (int k = 0; k < texts->path_count && err == BP_OK; k++) {
         const char *path = texts->paths[k];
 
         r.documents = 0;
-        err = overlap_is_corpus(path) ? read_corpus(&r, path, k)
-                                      : read_text(&r, &texts->options, path, k);
+        err = document_is_corpus(path) ? read_corpus(&r, path, k) : read_text(&r, texts, k);
         r.before += r.documents;
         (*first)[k + 1] = r.before;
     }

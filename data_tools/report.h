@@ -1,0 +1,34 @@
+/* Folders of reports: figures as JSON and one page. Local: no MPI. */
+#ifndef BP_DATA_TOOLS_REPORT_H
+#define BP_DATA_TOOLS_REPORT_H
+
+#include "base/config/json.h"
+#include "base/err.h"
+#include "statistics/inference.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/** Write FOLDER/NAME.json, and FOLDER/index.html from pages/NAME.html; the folder is made. `page`
+ * has what the template shows besides `figures` and the command (about); `ranks`: of the command.
+ *
+ * Owns:   page is consumed.
+ * Errors: those of bp_dir_make, bp_json_save and bp_report_page. */
+bp_err tool_report_save(const char *folder, const char *name, const json_t *figures, json_t *page,
+                        int ranks);
+
+/** "report" and "format_version" of NAME.json, to which figures are added. New reference. */
+json_t *tool_report_begin(const char *name);
+/** NAME.json of a folder, or a file of that form: *name is what it reports. Owns: *out is a new
+ * reference. Errors: those of bp_json_load; BP_ERR_FORMAT it is no report of these tools, or one of
+ * another version. */
+bp_err tool_report_load(json_t **out, const char **name, const char *path);
+
+/** {"value", "low", "high"} of `count` of `all`, with Wilson's interval; null of none of none. */
+json_t *tool_share(int64_t count, int64_t all);
+/** The same of a value with its interval. */
+json_t *tool_figure(double value, bp_interval interval);
+/** The same as texts for a page: {"value", "low", "high"}, of shares in percent. */
+json_t *tool_figure_shown(const json_t *figure, bool percent);
+
+#endif
