@@ -48,7 +48,8 @@ static const bp_model_family *families[BP_MODEL_FAMILIES_MOST] = {
     &bp_openai_gpt_family,  &bp_gptj_family,        &bp_bloom_family,
     &bp_gemma3_family,      &bp_phi3_family,        &bp_granite_hybrid_family,
     &bp_bamba_family,       &bp_mixtral_family,     &bp_olmoe_family,
-    &bp_qwen3_moe_family,   &bp_modernbert_family,  &bp_deberta_family};
+    &bp_qwen3_moe_family,   &bp_modernbert_family,  &bp_deberta_family,
+    &bp_cell_family};
 
 /* What follows from the list: the values of model.kind, and all keys. */
 __attribute__((constructor)) static void list_all(void)

@@ -8,6 +8,7 @@
 
 #include "base/config/config.h"
 #include "base/config/json.h"
+#include "base/config/pairs.h"
 #include "io/huggingface/hf_table.h"
 #include "models/adapter.h"
 #include "models/model.h"
@@ -129,8 +130,8 @@ typedef enum bp_size_type {
     BP_SIZE_CHOICE, /* one of words; the shape has its number */
     BP_SIZE_REALS, /* a list "1,1.5" of numbers above 0: BP_MODEL_REALS doubles from its place on, 0
                       after the last */
-    BP_SIZE_PAIRS  /* a list "1:32,2:64": BP_MODEL_PAIRS numbers from its place on, each of them a
-                      pair, 0 after the last */
+    BP_SIZE_PAIRS  /* a list "1:32,2:64", or "tanh:0,relu:1" with words: BP_MODEL_PAIRS numbers from
+                      its place on, each of them a pair (base/config/pairs.h), 0 after the last */
 } bp_size_type;
 typedef struct bp_model_size {
     const char *name;
@@ -144,7 +145,7 @@ typedef struct bp_model_size {
                      it is not set */
     bool of_training;    /* it may be other than in the checkpoint that a model starts from */
     const char *section; /* of its key, where that is not the family's */
-    const char *words;   /* of a choice: "none|linear" */
+    const char *words;   /* of a choice, or of the first halves of pairs: "none|linear" */
     const char *stored;  /* what a checkpoint calls it, where that is not NAME */
 } bp_model_size;
 #define BP_SIZE_AT(field) offsetof(bp_model_shape, field)
@@ -154,15 +155,6 @@ typedef struct bp_model_size {
     {                                                                                              \
         .name = "positions", .at = BP_SIZE_AT(positions), .optional = true, .quiet = true          \
     }
-/** The halves of a pair. */
-static inline int64_t bp_pair_first(int64_t pair)
-{
-    return pair >> 32;
-}
-static inline int64_t bp_pair_second(int64_t pair)
-{
-    return pair & 0x7FFFFFFF;
-}
 
 /** Figures that follow from a shape. */
 typedef struct bp_model_facts {

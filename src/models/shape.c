@@ -62,16 +62,22 @@ static void read_pairs_key(bp_model_shape *shape, bp_config *config, const bp_mo
     char before[TEXT_BYTES], text[TEXT_BYTES];
     int64_t pairs[BP_MODEL_PAIRS];
 
-    if (!size_read_pairs(pairs, given)) {
-        bp_config_fault(
-            config, "model.bad_pairs",
-            "%s = %.60s is not a list of up to %d pairs of numbers from 1 on: at %s; use "
-            "1:32,2:64",
-            key, given, BP_MODEL_PAIRS, key);
+    if (!size_read_pairs(pairs, size, given) && size->words) {
+        bp_config_fault(config, "model.bad_words",
+                        "%s = %.200s is not a list of up to %d pairs of a word (%s) and a number from "
+                        "0 on: at %s; use tanh:0,relu:1",
+                        key, given, BP_MODEL_PAIRS, size->words, key);
         return;
     }
-    size_write_pairs(before, size_pairs(shape, size));
-    size_write_pairs(text, pairs);
+    if (!size_read_pairs(pairs, size, given)) {
+        bp_config_fault(config, "model.bad_pairs",
+                        "%s = %.60s is not a list of up to %d pairs of numbers from 1 on: at %s; use "
+                        "1:32,2:64",
+                        key, given, BP_MODEL_PAIRS, key);
+        return;
+    }
+    size_write_pairs(before, size, size_pairs(shape, size));
+    size_write_pairs(text, size, pairs);
     check_list(config, key, text, before, known);
     size_set_pairs(shape, size, pairs);
 }

@@ -103,7 +103,7 @@ static bp_err read_json_pairs(bp_model_shape *shape, const bp_model_size *size, 
     const char *text = NULL;
     bp_err err = bp_json_get_string(model, size_stored_name(size), &text, where);
 
-    if (err == BP_OK && !size_read_pairs(pairs, text))
+    if (err == BP_OK && !size_read_pairs(pairs, size, text))
         err = BP_FAIL(BP_ERR_FORMAT, "model.bad_size",
                       "the model's %s is '%.40s': at %s; the checkpoint was not written by bagpipe",
                       size->name, text, where);

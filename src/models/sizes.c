@@ -90,29 +90,9 @@ void size_write_reals(char text[TEXT_BYTES], const double reals[BP_MODEL_REALS])
             (size_t)snprintf(text + used, TEXT_BYTES - used, "%s%.17g", k > 0 ? "," : "", reals[k]);
 }
 
-bool size_read_pairs(int64_t pairs[BP_MODEL_PAIRS], const char *text)
+bool size_read_pairs(int64_t pairs[BP_MODEL_PAIRS], const bp_model_size *size, const char *text)
 {
-    const int64_t most = (int64_t)1 << 20;
-    int64_t number[2];
-    int count = 0;
-
-    memset(pairs, 0, BP_MODEL_PAIRS * sizeof *pairs);
-    for (const char *at = text + strspn(text, "[ "); *at != '\0'; count++) {
-        for (int k = 0; k < 2; k++) {
-            char *end;
-
-            number[k] = strtoll(at, &end, 10);
-            if (end == at || number[k] < 1 || number[k] > most)
-                return false;
-            at = end + strspn(end, k == 0 ? ":, " : "], [");
-            if (at == end && *at != '\0')
-                return false;
-        }
-        if (count == BP_MODEL_PAIRS)
-            return false;
-        pairs[count] = number[0] << 32 | number[1];
-    }
-    return count > 0;
+    return bp_pairs_read(pairs, BP_MODEL_PAIRS, text, size->words);
 }
 
 const int64_t *size_pairs(const bp_model_shape *shape, const bp_model_size *size)
@@ -125,15 +105,10 @@ void size_set_pairs(bp_model_shape *shape, const bp_model_size *size, const int6
     memcpy((char *)shape + size->at, pairs, BP_MODEL_PAIRS * sizeof *pairs);
 }
 
-void size_write_pairs(char text[TEXT_BYTES], const int64_t pairs[BP_MODEL_PAIRS])
+void size_write_pairs(char text[TEXT_BYTES], const bp_model_size *size,
+                      const int64_t pairs[BP_MODEL_PAIRS])
 {
-    size_t used = 0;
-
-    text[0] = '\0';
-    for (int k = 0; k < BP_MODEL_PAIRS && pairs[k] != 0; k++)
-        used += (size_t)snprintf(text + used, TEXT_BYTES - used, "%s%lld:%lld", k > 0 ? "," : "",
-                                 (long long)bp_pair_first(pairs[k]),
-                                 (long long)bp_pair_second(pairs[k]));
+    bp_pairs_write(text, TEXT_BYTES, pairs, BP_MODEL_PAIRS, size->words);
 }
 
 const char *family_section(const bp_model_family *family)
@@ -149,29 +124,19 @@ void size_key(char key[KEY_BYTES], const bp_model_family *family, const bp_model
 
 int size_number(const bp_model_size *size, const char *word)
 {
-    const char *at = size->words;
-
-    for (int k = 0;; k++) {
-        size_t bytes = strcspn(at, "|");
-
-        if (bytes == strlen(word) && strncmp(at, word, bytes) == 0)
-            return k;
-        if (at[bytes] == '\0')
-            return -1;
-        at += bytes + 1;
-    }
+    return bp_word_number(size->words, word, strlen(word));
 }
 
 void size_set_text(char text[TEXT_BYTES], const bp_model_size *size, double value)
 {
-    const char *at = size->words;
+    size_t bytes;
 
     if (size->type == BP_SIZE_FLAG) {
         (void)snprintf(text, TEXT_BYTES, "%s", value != 0 ? "yes" : "no");
     } else if (size->type == BP_SIZE_CHOICE) {
-        for (int k = 0; k < (int)value; k++)
-            at += strcspn(at, "|") + 1;
-        (void)snprintf(text, TEXT_BYTES, "%.*s", (int)strcspn(at, "|"), at);
+        const char *word = bp_word_at(size->words, (int)value, &bytes);
+
+        (void)snprintf(text, TEXT_BYTES, "%.*s", (int)bytes, word);
     } else {
         (void)snprintf(text, TEXT_BYTES, "%.17g", value);
     }
@@ -180,7 +145,7 @@ void size_set_text(char text[TEXT_BYTES], const bp_model_size *size, double valu
 void size_write(char text[TEXT_BYTES], const bp_model_shape *shape, const bp_model_size *size)
 {
     if (size->type == BP_SIZE_PAIRS)
-        size_write_pairs(text, size_pairs(shape, size));
+        size_write_pairs(text, size, size_pairs(shape, size));
     else if (size->type == BP_SIZE_REALS)
         size_write_reals(text, size_reals(shape, size));
     else

@@ -38,9 +38,11 @@ bool size_read_reals(double reals[BP_MODEL_REALS], const char *text);
 void size_write_reals(char text[TEXT_BYTES], const double reals[BP_MODEL_REALS]);
 /** The numbers of a BP_SIZE_REALS in the shape: [BP_MODEL_REALS], borrowed. */
 double *size_reals(const bp_model_shape *shape, const bp_model_size *size);
-/** "1:32,2:64", or bilm-tf's [[1, 32], [2, 64]]: false: it is neither, or too long. */
-bool size_read_pairs(int64_t pairs[BP_MODEL_PAIRS], const char *text);
-void size_write_pairs(char text[TEXT_BYTES], const int64_t pairs[BP_MODEL_PAIRS]);
+/** A list of pairs, of bilm-tf [[1, 32], [2, 64]]: false: it is none, or too long (bp_pairs_read).
+ */
+bool size_read_pairs(int64_t pairs[BP_MODEL_PAIRS], const bp_model_size *size, const char *text);
+void size_write_pairs(char text[TEXT_BYTES], const bp_model_size *size,
+                      const int64_t pairs[BP_MODEL_PAIRS]);
 /** The numbers of a BP_SIZE_PAIRS in the shape: [BP_MODEL_PAIRS], borrowed; and sets them. */
 const int64_t *size_pairs(const bp_model_shape *shape, const bp_model_size *size);
 void size_set_pairs(bp_model_shape *shape, const bp_model_size *size, const int64_t *pairs);

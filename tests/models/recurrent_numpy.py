@@ -27,6 +27,16 @@ def logistic(x):
     return 1 / (1 + numpy.exp(-x))
 
 
+OPERATIONS = {"none": lambda h: None, "tanh": numpy.tanh, "relu": lambda h: numpy.maximum(h, 0), "sigmoid": logistic, "identity": lambda h: h}
+
+
+def bypass(s, sums, operation):
+    """DARTS' node: what an operation makes of a state, past which the state may go."""
+    c, h = numpy.split(sums, 2)
+    h = OPERATIONS[operation](h)
+    return s * 0 if h is None else s + logistic(c) * (h - s)
+
+
 class Recurrent:
     """step(token) gives log p of all tokens that may follow; a new object has the zero state."""
 
@@ -34,6 +44,7 @@ class Recurrent:
         with open(os.path.join(folder, "config.json"), encoding="utf-8") as file:
             config = json.load(file)
         self.kind, self.layers, self.width = config["model_type"], config["num_layers"], config["hidden_size"]
+        self.cell = [(word, int(reads)) for word, reads in (node.split(":") for node in config.get("cell", "").split(",") if node)]
         self.tensors = tensors_of(folder)
         self.reset()
 
@@ -43,6 +54,13 @@ class Recurrent:
 
     def layer(self, k, x):
         t, H = self.tensors, self.width
+        if self.kind == "cell":
+            nodes = [bypass(self.h[k], t[f"rnn.weight_ih_l{k}"] @ x + t[f"rnn.weight_hh_l{k}"] @ self.h[k], "tanh")]
+            weights = t[f"rnn.weight_nodes_l{k}"].reshape(len(self.cell), 2 * H, H)
+            for weight, (operation, reads) in zip(weights, self.cell, strict=True):
+                nodes.append(bypass(nodes[reads], weight @ nodes[reads], operation))
+            self.h[k] = numpy.mean(nodes[1:], axis=0)
+            return self.h[k]
         a = t[f"rnn.weight_ih_l{k}"] @ x + t[f"rnn.bias_ih_l{k}"]
         u = t[f"rnn.weight_hh_l{k}"] @ self.h[k] + t[f"rnn.bias_hh_l{k}"]
         if self.kind == "rnn":

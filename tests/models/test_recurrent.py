@@ -34,7 +34,7 @@ class Recurrent(JobTest):
         return self.trained(name, ranks, *self.keys(kind, *more))
 
     def test_every_mesh_trains_the_same_model(self):
-        for kind in ("rnn", "lstm", "gru"):
+        for kind in ("rnn", "lstm", "gru", "cell"):
             one = metrics(self.recurrent(kind, f"one-{kind}", 0, "train.recompute=yes"))
             for name, ranks, keys in (("tensor", 2, ["mesh.tensor=2"]), ("all", 4, ["mesh.tensor=2", "mesh.pipeline=2"]))[0 if kind == "lstm" else 1:]:
                 with self.subTest(name, kind=kind):
@@ -43,10 +43,11 @@ class Recurrent(JobTest):
                         self.assertLess(abs(a["loss"] - b["loss"]), 2e-5)
 
     def test_data_ranks_give_the_bits_of_one(self):
-        one = self.recurrent("lstm", "one")
-        other = self.recurrent("lstm", "data4", 4)
-        self.assertEqual(timeless(metrics(one)), timeless(metrics(other)))
-        self.assertEqual(digests(one), digests(other))
+        for kind in ("lstm", "cell"):
+            one = self.recurrent(kind, f"one-{kind}")
+            other = self.recurrent(kind, f"data4-{kind}", 4)
+            self.assertEqual(timeless(metrics(one)), timeless(metrics(other)))
+            self.assertEqual(digests(one), digests(other))
 
     def test_the_state_is_carried_over_a_kill_and_to_another_mesh(self):
         straight = self.recurrent("gru", "straight", 0)
@@ -111,7 +112,8 @@ class Recurrent(JobTest):
     def test_a_document_is_scored_as_one_window(self):
         documents = self.long_documents()[1]
         for kind, keys, ranks, mesh in (("rnn", [], 2, []), ("lstm", ["model.embedding=20"], 2, ["mesh.tensor=2"]),
-                                        ("gru", ["model.tied=yes"], 3, ["mesh.pipeline=3"])):
+                                        ("gru", ["model.tied=yes"], 3, ["mesh.pipeline=3"]),
+                                        ("cell", ["model.cell=none:0,identity:0,tanh:2,relu:2,sigmoid:4"], 2, [])):
             model = self.recurrent(kind, f"scored-{kind}", 0, *keys)
             self.must(["bagpipe-data", "export", model, "--out", self.at(f"folder-{kind}"), "--no-tokenizer"])
             oracle = Oracle(self.at(f"folder-{kind}"))
@@ -130,7 +132,7 @@ class Recurrent(JobTest):
             numpy.testing.assert_allclose(cut[1][300:600], oracle.logprobs([*documents[1][299:600]]), atol=2e-5)
 
     def test_it_generates_whatever_the_length(self):
-        for kind in ("rnn", "lstm", "gru"):
+        for kind in ("rnn", "lstm", "gru", "cell"):
             model = self.recurrent(kind, f"writes-{kind}")
             self.must(["bagpipe-data", "export", model, "--out", self.at(f"writes-folder-{kind}"), "--no-tokenizer"])
             oracle, prompts = Oracle(self.at(f"writes-folder-{kind}")), [[5, 7, 9], [100], list(range(40, 100))]  # more than model.context = 32

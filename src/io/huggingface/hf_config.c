@@ -4,6 +4,7 @@
 
 #include "base/buffer.h"
 #include "base/config/json.h"
+#include "base/config/pairs.h"
 #include "base/mem.h"
 
 #include <inttypes.h>
@@ -165,6 +166,35 @@ bp_err hf_read_list(double *list, double *count, const json_t *array, const char
                            BP_HF_LIST, path);
 }
 
+bp_err hf_read_pairs(double *list, double *count, const bp_hf_size *size, const json_t *text,
+                     const char *path)
+{
+    int64_t pairs[HF_PAIRS];
+
+    if (!json_is_string(text) ||
+        !bp_pairs_read(pairs, HF_PAIRS, json_string_value(text), size->words))
+        return BP_FAIL(BP_ERR_FORMAT, "huggingface.bad_size",
+                       "\"%s\" is not a text of up to %d pairs of a word (%s) and a number: at %s",
+                       size->theirs, HF_PAIRS, size->words, path);
+    *count = 0;
+    for (int k = 0; k < HF_PAIRS; k++) {
+        list[k] = (double)pairs[k];
+        *count += pairs[k] != 0;
+    }
+    return BP_OK;
+}
+
+json_t *hf_pairs_json(const bp_hf_size *size, const double *list)
+{
+    int64_t pairs[HF_PAIRS];
+    char text[HF_PAIRS * 32];
+
+    for (int k = 0; k < HF_PAIRS; k++)
+        pairs[k] = (int64_t)list[k];
+    bp_pairs_write(text, sizeof text, pairs, HF_PAIRS, size->words);
+    return bp_json_string(text);
+}
+
 /* What a key says that is not there, or null. */
 static bp_err read_nothing(const bp_hf_shape *shape, const member *found, const bp_hf_size *size,
                            double *out, const char *path)
@@ -229,6 +259,8 @@ static bp_err read_size(bp_hf_shape *shape, const json_t *config, int k, const c
         *out = flag;
     } else if (size->type == BP_HF_REAL) {
         err = read_real(out, &found, size->zero, path);
+    } else if (size->type == BP_HF_PAIRS) {
+        err = hf_read_pairs(hf_list_of(shape, k), out, size, found.value, path);
     } else if (size->type == BP_HF_REALS) {
         err = hf_read_list(hf_list_of(shape, k), out, found.value, found.key, path);
     } else {

@@ -6,6 +6,7 @@
 #include "io/huggingface/hf_model.h"
 
 #define HF_MAX_LAYERS    10000
+#define HF_PAIRS         16  /* of a list of pairs */
 #define HF_UNKNOWN_BYTES 400 /* of unknown keys' names in a message, about */
 
 /** By the table of its model_type. Errors: BP_ERR_FORMAT what this program's models do not have;
@@ -22,6 +23,10 @@ bool hf_is_list(const bp_hf_size *size);
 double *hf_list_of(bp_hf_shape *shape, int k);
 bp_err hf_read_list(double *list, double *count, const json_t *array, const char *name,
                     const char *path);
+/** The same of BP_HF_PAIRS from a text; and their text, a new reference. */
+bp_err hf_read_pairs(double *list, double *count, const bp_hf_size *size, const json_t *text,
+                     const char *path);
+json_t *hf_pairs_json(const bp_hf_size *size, const double *list);
 /** The number of a choice's word; -1: it is not one of them. */
 int hf_choice_of(const bp_hf_size *size, const char *word);
 /** A value of a setting's list, of `bytes`. New reference. */

@@ -29,6 +29,7 @@ json_t *hf_size_json(const bp_hf_shape *shape, int k)
     double value = shape->sizes[k];
 
     return size->type == BP_HF_REAL     ? json_real(value)
+           : size->type == BP_HF_PAIRS  ? hf_pairs_json(size, bp_hf_list_of(shape, k))
            : hf_is_list(size)           ? list_json(shape, k)
            : size->type == BP_HF_FLAG   ? json_boolean(value != 0)
            : size->type == BP_HF_CHOICE ? word_of(size->words, (int)value)

@@ -53,6 +53,9 @@ static bp_err read_size(bp_hf_shape *shape, int k, const json_t *model, const ch
         return bp_json_get_real(model, size->ours, out, where);
     if (size->type == BP_HF_CHOICE)
         return read_choice(out, model, size, where);
+    if (size->type == BP_HF_PAIRS)
+        return hf_read_pairs(hf_list_of(shape, k), out, size, json_object_get(model, size->ours),
+                             where);
     if (hf_is_list(size))
         return hf_read_list(hf_list_of(shape, k), out, json_object_get(model, size->ours),
                             size->ours, where);

@@ -69,7 +69,7 @@ void bp_hf_set_size(bp_hf_shape *shape, const char *name, double value)
 
 bool hf_is_list(const bp_hf_size *size)
 {
-    return size->type == BP_HF_REALS || size->type == BP_HF_LAYERS;
+    return size->type == BP_HF_REALS || size->type == BP_HF_LAYERS || size->type == BP_HF_PAIRS;
 }
 
 double *hf_list_of(bp_hf_shape *shape, int k)

@@ -28,6 +28,8 @@ typedef enum bp_hf_type {
                      word a layer, of these the second of `words` (JSON), of others the first;
                      without words the layers, from 0 on */
     BP_HF_REALS,  /* a list of numbers above 0, bp_hf_shape.lists; the size is how many they are */
+    BP_HF_PAIRS, /* a list of pairs, theirs and ours a text "tanh:0,relu:1" (base/config/pairs.h) of
+                    the words in `words`; bp_hf_shape.lists, and the size is how many they are */
     BP_HF_LABELS /* a count of classes: theirs is an object "0": NAME, "1": NAME..., whose names are
                     the member "labels" of ours */
 } bp_hf_type;

@@ -1,11 +1,18 @@
-/* Recurrent cells between their matrix products: the gates of rows, forward and backward. */
+/* Recurrent cells between their matrix products: the gates of rows, forward and backward; and the
+ * nodes of a cell that is a graph. */
 #ifndef BP_MATH_KERNELS_CELLS_H
 #define BP_MATH_KERNELS_CELLS_H
 
 #include <stdint.h>
 
-/** Elman's with tanh; LSTM, gates i, f, g, o; GRU as torch.nn has it, gates r, z, n. */
-typedef enum bp_recurrent_cell { BP_CELL_RNN, BP_CELL_LSTM, BP_CELL_GRU } bp_recurrent_cell;
+/** Elman's with tanh; LSTM, gates i, f, g, o; GRU as torch.nn has it, gates r, z, n; a graph of
+ * nodes (nn/core/layers.h), whose input and state have gates c, h: bp_node_edge. */
+typedef enum bp_recurrent_cell {
+    BP_CELL_RNN,
+    BP_CELL_LSTM,
+    BP_CELL_GRU,
+    BP_CELL_GRAPH
+} bp_recurrent_cell;
 
 /** Units of rows, or of a part of one. new_h may be h, new_c c. */
 typedef struct bp_cell_units {
@@ -35,6 +42,45 @@ typedef struct bp_cell_gradients {
 void bp_cell_forward(bp_recurrent_cell cell, const bp_cell_units *of, int64_t rows);
 void bp_cell_backward(bp_recurrent_cell cell, const bp_cell_units *of, const bp_cell_gradients *to,
                       int64_t rows);
+
+/** What a node of a graph does with a state: nothing (it is zeros), or f(x). */
+typedef enum bp_cell_operation {
+    BP_NODE_NONE,
+    BP_NODE_TANH,
+    BP_NODE_RELU,
+    BP_NODE_SIGMOID,
+    BP_NODE_IDENTITY,
+    BP_NODE_OPERATIONS
+} bp_cell_operation;
+
+/** An edge into a node, of rows: sum over operations f but none of share_f (s + c (f(h) - s)), c
+ * the logistic function of the first half of the sums. */
+typedef struct bp_node_edge {
+    int64_t H;
+    const float *state;              /* s [rows][H] */
+    float *sums;                     /* [rows][2 H] c, h: products of the state */
+    float share[BP_NODE_OPERATIONS]; /* of an edge with one operation: 1 of it, else 0 */
+} bp_node_edge;
+
+/** node[rows][H] += the edge. Threads share the rows. Source: Liu, Simonyan and Yang 2019,
+ * appendix A.1.2 (a highway bypass of each operation), and equation 2 of its mixture. */
+void bp_node_forward(float *node, const bp_node_edge *edge, int64_t rows);
+/** state[rows][H] += the gradient of s but for the products; sums[rows][2 H] get that of the
+ * edge's, which they may be; share[operations] += those of the shares (NULL: not asked), in row
+ * order whatever the threads. `scratch`: bp_node_scratch doubles, read where share is. */
+typedef struct bp_node_gradients {
+    float *state, *sums;
+    double *share, *scratch;
+} bp_node_gradients;
+void bp_node_backward(const bp_node_gradients *to, const float *node, const bp_node_edge *edge,
+                      int64_t rows);
+int64_t bp_node_scratch(int64_t rows);
+
+/** Batch normalisation without an affine map: of each column of x[rows][H], in place, x = (x -
+ * mean) rstd[H], over the rows, with the biased variance. Source: Ioffe and Szegedy 2015. */
+void bp_batch_norm_forward(float *x, float *rstd, int64_t rows, int64_t H, float epsilon);
+/** dx, in place, from the gradient of the result y[rows][H]. */
+void bp_batch_norm_backward(float *dx, const float *y, const float *rstd, int64_t rows, int64_t H);
 
 /** y = tanh(x); y may be x. */
 void bp_tanh(float *y, const float *x, int64_t n);

@@ -11,17 +11,27 @@
 /* Of word vectors and head: between Zaremba et al. 2014's small and large. */
 #define INIT_STD 0.1F
 
-static const bp_model_size SIZES[] = {
-    {.name = "layers", .at = BP_SIZE_AT(layers)},
-    {.name = "width", .at = BP_SIZE_AT(width)},
-    {.name = "embedding", .at = BP_SIZE_AT(own[BP_RECURRENT_EMBEDDING]), .optional = true},
-    {.name = "context", .at = BP_SIZE_AT(context)},
-    {.name = "tied",
-     .at = BP_SIZE_AT(own[BP_RECURRENT_TIED]),
-     .type = BP_SIZE_FLAG,
-     .optional = true},
-    BP_VARIANT_HEAD_SIZES,
-    {0}};
+/* clang-format off */
+#define SHARED_SIZES                                                                               \
+    {.name = "layers", .at = BP_SIZE_AT(layers)},                                                  \
+    {.name = "width", .at = BP_SIZE_AT(width)},                                                    \
+    {.name = "embedding", .at = BP_SIZE_AT(own[BP_RECURRENT_EMBEDDING]), .optional = true},        \
+    {.name = "context", .at = BP_SIZE_AT(context)},                                                \
+    {.name = "tied",                                                                               \
+     .at = BP_SIZE_AT(own[BP_RECURRENT_TIED]),                                                     \
+     .type = BP_SIZE_FLAG,                                                                         \
+     .optional = true},                                                                            \
+    BP_VARIANT_HEAD_SIZES
+/* clang-format on */
+
+static const bp_model_size SIZES[] = {SHARED_SIZES, {0}};
+static const bp_model_size CELL_SIZES[] = {SHARED_SIZES,
+                                           {.name = "cell",
+                                            .at = BP_SIZE_AT(own[BP_RECURRENT_CELL]),
+                                            .type = BP_SIZE_PAIRS,
+                                            .words = BP_CELL_WORDS,
+                                            .optional = true},
+                                           {0}};
 
 static const bp_option KEYS[] = {{.key = "model.embedding",
                                   .type = BP_OPTION_INT,
@@ -34,12 +44,19 @@ static bp_recurrent_cell cell_of(const bp_model_shape *shape)
 {
     return shape->family == &bp_rnn_family    ? BP_CELL_RNN
            : shape->family == &bp_lstm_family ? BP_CELL_LSTM
-                                              : BP_CELL_GRU;
+           : shape->family == &bp_gru_family  ? BP_CELL_GRU
+                                              : BP_CELL_GRAPH;
+}
+
+static bool is_graph(const bp_model_shape *shape)
+{
+    return cell_of(shape) == BP_CELL_GRAPH;
 }
 
 static int64_t gates_of(const bp_model_shape *shape)
 {
-    static const int64_t GATES[] = {[BP_CELL_RNN] = 1, [BP_CELL_LSTM] = 4, [BP_CELL_GRU] = 3};
+    static const int64_t GATES[] = {
+        [BP_CELL_RNN] = 1, [BP_CELL_LSTM] = 4, [BP_CELL_GRU] = 3, [BP_CELL_GRAPH] = 2};
 
     return GATES[cell_of(shape)];
 }
@@ -54,6 +71,8 @@ static void fill_defaults(bp_model_shape *shape)
     int64_t *embedding = &shape->own[BP_RECURRENT_EMBEDDING];
 
     *embedding = *embedding > 0 ? *embedding : shape->width;
+    if (is_graph(shape))
+        bp_cell_fill_default(shape);
 }
 
 static bool ties_widths(const bp_model_shape *shape)
@@ -70,10 +89,17 @@ static void check(const bp_model_shape *shape, int tensor_ranks, bp_config *conf
                         "model.embedding = %lld and model.width = %lld: at model.embedding; leave "
                         "it out",
                         (long long)embedding_of(shape), (long long)shape->width);
+    if (is_graph(shape) && bp_cell_fault(shape))
+        bp_config_fault(config, "model.bad_cell", "model.cell is no cell: at model.cell; %s",
+                        bp_cell_fault(shape));
 }
 
 static bp_err check_read(const bp_model_shape *shape, const char *where)
 {
+    if (is_graph(shape) && bp_cell_fault(shape))
+        return BP_FAIL(BP_ERR_FORMAT, "model.bad_size",
+                       "the model's cell is none (%s): at %s; the checkpoint is wrong",
+                       bp_cell_fault(shape), where);
     if (!ties_widths(shape))
         return BP_OK;
     return BP_FAIL(BP_ERR_FORMAT, "model.bad_size",
@@ -87,10 +113,16 @@ static int64_t inputs_of(const bp_model_shape *shape, int64_t layer)
     return layer == 0 ? embedding_of(shape) : shape->width;
 }
 
-/* Weights of a layer's gates. */
+/* Weights of a layer's gates and edges: each is a multiplication a token. */
 static int64_t layer_matrices(const bp_model_shape *shape, int64_t layer)
 {
-    return gates_of(shape) * shape->width * (inputs_of(shape, layer) + shape->width);
+    int64_t gates = gates_of(shape) * shape->width * (inputs_of(shape, layer) + shape->width);
+    bp_cell_graph graph;
+
+    if (!is_graph(shape))
+        return gates;
+    graph = bp_cell_graph_of(shape);
+    return gates + 2 * shape->width * shape->width * bp_cell_graph_edges(&graph);
 }
 
 static bp_model_facts facts(const bp_model_shape *shape)
@@ -169,6 +201,17 @@ static bp_carry *add_carry(bp_network *network, const bp_model_shape *shape, int
     return bp_network_add_carry(network, name, shape->width);
 }
 
+static bp_cell_graph graph_of(bp_network *network, const bp_model_shape *shape)
+{
+    bp_cell_graph graph = {0};
+
+    if (is_graph(shape))
+        graph = bp_cell_graph_of(shape);
+    if (graph.mixed)
+        graph.mix = bp_network_add_group(network, true);
+    return graph;
+}
+
 static void add_block(bp_network *network, const bp_model_shape *shape, int number,
                       bp_param *shared)
 {
@@ -189,6 +232,7 @@ static void add_block(bp_network *network, const bp_model_shape *shape, int numb
                                     .H = shape->width,
                                     .number = number - 1,
                                     .dropout_stream = number,
+                                    .graph = graph_of(network, shape),
                                     .h = add_carry(network, shape, number - 1, "state"),
                                     .c = lstm ? add_carry(network, shape, number - 1, "cell")
                                               : NULL};
@@ -197,9 +241,9 @@ static void add_block(bp_network *network, const bp_model_shape *shape, int numb
     bp_network_add_block(network, block);
 }
 
-#define FAMILY(kind, tables)                                                                       \
+#define FAMILY(kind, tables, sizes_of, keys_of)                                                    \
     {                                                                                              \
-        .name = kind, .sizes = SIZES, .keys = KEYS, .any_context = true,                           \
+        .name = kind, .sizes = sizes_of, .keys = keys_of, .any_context = true,                     \
         .fill_defaults = fill_defaults, .check = check, .check_read = check_read, .facts = facts,  \
         .unlimited = true, .carries_state = true, .objective = &bp_objective_causal,               \
         .huggingface = tables, .blocks = blocks_of, .blocks_are = "embedding, layers, head",       \
@@ -207,6 +251,8 @@ static void add_block(bp_network *network, const bp_model_shape *shape, int numb
         .add_block = add_block                                                                     \
     }
 
-const bp_model_family bp_rnn_family = FAMILY("rnn", bp_rnn_huggingface),
-                      bp_lstm_family = FAMILY("lstm", bp_lstm_huggingface),
-                      bp_gru_family = FAMILY("gru", bp_gru_huggingface);
+const bp_model_family bp_rnn_family = FAMILY("rnn", bp_rnn_huggingface, SIZES, KEYS),
+                      bp_lstm_family = FAMILY("lstm", bp_lstm_huggingface, SIZES, KEYS),
+                      bp_gru_family = FAMILY("gru", bp_gru_huggingface, SIZES, KEYS),
+                      bp_cell_family =
+                          FAMILY("cell", bp_cell_huggingface, CELL_SIZES, bp_cell_keys);

@@ -2,13 +2,21 @@
  * modules. */
 #include "models/recurrent/recurrent.h"
 
-static const bp_hf_size SIZES[] = {
-    {"layers", "num_layers", NULL},
-    {"width", "hidden_size", NULL},
-    {"embedding", "embedding_size", NULL, BP_HF_COUNT, "width"},
-    {"context", "context", NULL, BP_HF_COUNT, "64"}, /* only of training windows */
-    {"tied", "tie_word_embeddings", NULL, BP_HF_FLAG, "0"},
-    {"vocab_size", "vocab_size", NULL},
+/* clang-format off */
+#define SHARED_SIZES                                                                               \
+    {"layers", "num_layers", NULL},                                                                \
+    {"width", "hidden_size", NULL},                                                                \
+    {"embedding", "embedding_size", NULL, BP_HF_COUNT, "width"},                                   \
+    {"context", "context", NULL, BP_HF_COUNT, "64"}, /* only of training windows */                \
+    {"tied", "tie_word_embeddings", NULL, BP_HF_FLAG, "0"},                                        \
+    {"vocab_size", "vocab_size", NULL}
+/* clang-format on */
+
+static const bp_hf_size SIZES[] = {SHARED_SIZES, {0}};
+/* A mixed cell is no model to hand over: its word is not among them. */
+static const bp_hf_size CELL_SIZES[] = {
+    SHARED_SIZES,
+    {"cell", "cell", NULL, BP_HF_PAIRS, .words = "none|tanh|relu|sigmoid|identity"},
     {0}};
 
 static const bp_hf_setting SETTINGS[] = {{0}};
@@ -71,6 +79,13 @@ static const bp_hf_row LSTM_ROWS[] = {
     HEAD,
     {0}};
 
+static const bp_hf_row CELL_ROWS[] = {
+    EMBEDDING,
+    WEIGHTS("2*width"),
+    {"rnn.weight_nodes_l*", "cell*2*width", "width", false, 1, {"h.*.nodes.weight"}},
+    HEAD,
+    {0}};
+
 static bp_err check(const bp_hf_shape *shape, const char *path)
 {
     int64_t embedding = bp_hf_size_of(shape, "embedding"), width = bp_hf_size_of(shape, "width");
@@ -84,18 +99,20 @@ static bp_err check(const bp_hf_shape *shape, const char *path)
         (long long)embedding, (long long)width, path);
 }
 
-#define TABLE(type, class, rows_of)                                                                \
+#define TABLE(type, class, sizes_of, rows_of)                                                      \
     {                                                                                              \
         .kind = type, .model_type = type, .architecture = class, .prefix = "",                     \
         .first = "encoder.weight", .head = "decoder.weight", .tied = "encoder.weight",             \
-        .sizes = SIZES, .settings = SETTINGS, .rows = rows_of, .buffers = BUFFERS,                 \
+        .sizes = sizes_of, .settings = SETTINGS, .rows = rows_of, .buffers = BUFFERS,              \
         .more = "{\"torch_dtype\": \"float32\"}", .check = check                                   \
     }
 
-static const bp_hf_table RNN = TABLE("rnn", "RNNForCausalLM", RNN_ROWS),
-                         LSTM = TABLE("lstm", "LSTMForCausalLM", LSTM_ROWS),
-                         GRU = TABLE("gru", "GRUForCausalLM", GRU_ROWS);
+static const bp_hf_table RNN = TABLE("rnn", "RNNForCausalLM", SIZES, RNN_ROWS),
+                         LSTM = TABLE("lstm", "LSTMForCausalLM", SIZES, LSTM_ROWS),
+                         GRU = TABLE("gru", "GRUForCausalLM", SIZES, GRU_ROWS),
+                         CELL = TABLE("cell", "CellForCausalLM", CELL_SIZES, CELL_ROWS);
 
 const bp_hf_table *const bp_rnn_huggingface[] = {&RNN, NULL},
                          *const bp_lstm_huggingface[] = {&LSTM, NULL},
-                         *const bp_gru_huggingface[] = {&GRU, NULL};
+                         *const bp_gru_huggingface[] = {&GRU, NULL},
+                         *const bp_cell_huggingface[] = {&CELL, NULL};

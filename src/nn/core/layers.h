@@ -348,14 +348,39 @@ typedef struct bp_boundary_shape {
 void bp_boundary_new(bp_block **out, const bp_nn *nn, const bp_boundary_shape *shape,
                      bp_group *group);
 
+/** A cell that is a graph. Node 0 is h' + c (tanh(h) - h'), h' being the state before, and c, h the
+ * two halves of "input.weight" x + "hidden.weight" h'. Node i, from 1 on, is an edge (bp_node_edge)
+ * from an earlier one, whose sums are rows [2 H (i - 1), 2 H i) of "nodes.weight" times that; or,
+ * of a mixed cell, the sum of such edges from all earlier nodes with the same weight, each with
+ * the shares softmax("mix"[edge]), edges in the order of nodes and then of where they come from;
+ * all nodes then go through a batch normalisation without an affine map, over the sequences of a
+ * micro-batch, of one position. The new state is the mean of the nodes from 1 on. There are no
+ * biases. Source: Liu, Simonyan and Yang 2019, DARTS, section 2.1 and appendix A.1.2. */
+#define BP_CELL_NODES 16
+typedef struct bp_cell_graph {
+    int nodes; /* from 1 on */
+    bool mixed;
+    struct {
+        bp_cell_operation operation;
+        int from;          /* 0 is node 0 */
+    } node[BP_CELL_NODES]; /* of node i at i - 1; of a mixed cell not read */
+    bp_group *mix; /* of a mixed cell: the replicated group of "h.NUMBER.mix" [edges][operations];
+                      borrowed */
+} bp_cell_graph;
+/** Edges of such a cell. */
+int bp_cell_graph_edges(const bp_cell_graph *graph);
+
 /** A recurrent layer. */
 typedef struct bp_recurrent_shape {
     bp_recurrent_cell cell;
-    int64_t I, H;   /* width of its inputs; of its state, which is its output */
-    int64_t number; /* of this layer, from 0: its params are "h.NUMBER.input.weight" [G H][I],
-                       "h.NUMBER.hidden.weight" [G H][H], "h.NUMBER.hidden.bias" [G H] and
-                       "h.NUMBER.input.bias" [G H], of an LSTM four of [H]: ".i", ".f", ".g", ".o"
-                       after it. Gates: rnn 1, lstm 4 (i f g o), gru 3 (r z n) */
+    bp_cell_graph graph; /* of BP_CELL_GRAPH */
+    int64_t I, H;        /* width of its inputs; of its state, which is its output */
+    int64_t number;      /* of this layer, from 0: its params are "h.NUMBER.input.weight" [G H][I],
+                            "h.NUMBER.hidden.weight" [G H][H], "h.NUMBER.hidden.bias" [G H] and
+                            "h.NUMBER.input.bias" [G H], of an LSTM four of [H]: ".i", ".f", ".g", ".o"
+                            after it. Gates: rnn 1, lstm 4 (i f g o), gru 3 (r z n). A graph has
+                            "h.NUMBER.input.weight", "h.NUMBER.hidden.weight", both of 2 gates (c h), and
+                            "h.NUMBER.nodes.weight" [2 H nodes][H] */
     int64_t dropout_stream; /* the stream of its outputs' dropout masks; the state is never dropped
                      (Zaremba et al. 2014) */
     bp_carry *h, *c; /* what it carries from window to window, H columns each; c: only for an LSTM.

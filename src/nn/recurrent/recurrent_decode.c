@@ -10,10 +10,12 @@
 /* Sequences of a pass: the i-th has rows [first[i], first[i] + count[i]). What is at work is side
  * by side: of those that go on, in their order. */
 typedef struct work {
-    float *h, *c;                  /* [slots][H] states of the pass's sequences; c: LSTM */
-    float *side;                   /* [slots][H] the states of those that go on */
-    float *u;                      /* [slots][G H] their gates' sums by the state */
-    float *kept;                   /* [H] what forward keeps only for backward */
+    float *h, *c;         /* [slots][H] states of the pass's sequences; c: LSTM */
+    float *side;          /* [slots][H] the states of those that go on */
+    float *u;             /* [slots][G H] their gates' sums by the state */
+    float *kept;          /* [H] what forward keeps only for backward */
+    float *gates, *after; /* of a graph: [slots][2 H] by the input, [slots][H] new states */
+    graph_states graph;   /* of one position */
     int32_t *slot, *first, *count; /* [slots] */
     int32_t *going;                /* [slots] which of the sequences go on */
     int64_t sequences;
@@ -49,6 +51,11 @@ static work lay_out(const recurrent_layer *self, bp_arena *arena, int64_t slots)
     out.first = alloc_integers(arena, slots);
     out.count = alloc_integers(arena, slots);
     out.going = alloc_integers(arena, slots);
+    if (recurrent_is_graph(self)) {
+        out.gates = bp_arena_floats(arena, side * self->G * H);
+        out.after = bp_arena_floats(arena, side * H);
+        out.graph = graph_alloc(self, arena, side, 1);
+    }
     return out;
 }
 
@@ -64,6 +71,8 @@ bool recurrent_cache(const bp_block *block, int64_t slots, int64_t capacity, bp_
     bp_arena count = {0};
 
     (void)capacity;
+    if (self->shape.graph.mixed) /* it normalises over sequences */
+        return false;
     lay_out(self, &count, slots);
     *need = (bp_cache_need){.kept_bytes = (size_t)(slots * state_floats(self)) * sizeof(float),
                             .scratch_bytes = count.used_bytes};
@@ -114,6 +123,28 @@ static void write_states(const recurrent_layer *self, const work *w, const bp_co
     }
 }
 
+/* The same, once the states of those that go on, and their sums by the state, are side by side. */
+static void step_graph(const recurrent_layer *self, work *w, const float *gates, float *rows,
+                       int64_t k, int64_t going)
+{
+    int64_t H = self->shape.H, GH = self->G * H;
+
+    w->graph.B = filled(self, going);
+    bp_zero(w->gates + going * GH, (w->graph.B - going) * GH);
+    for (int64_t j = 0; j < going; j++)
+        memcpy(w->gates + j * GH, gates + (w->first[w->going[j]] + k) * GH,
+               (size_t)GH * sizeof *gates);
+    graph_forward(
+        self, &w->graph,
+        &(bp_cell_units){.H = H, .gates = w->gates, .u = w->u, .h = w->side, .new_h = w->after}, 0);
+    for (int64_t j = 0; j < going; j++) {
+        int64_t i = w->going[j];
+
+        memcpy(w->h + i * H, w->after + j * H, (size_t)H * sizeof *w->h);
+        memcpy(rows + (w->first[i] + k) * H, w->after + j * H, (size_t)H * sizeof *rows);
+    }
+}
+
 /* Row number k of each sequence that has one; false: none has. */
 static bool step(const recurrent_layer *self, work *w, float *gates, float *rows, int64_t k)
 {
@@ -127,7 +158,12 @@ static bool step(const recurrent_layer *self, work *w, float *gates, float *rows
     if (going == 0)
         return false;
     bp_zero(w->side + going * H, (filled(self, going) - going) * H);
-    bp_step_forward(w->u, w->side, self->hidden_map, self->hidden_bias->value, filled(self, going));
+    bp_step_forward(w->u, w->side, self->hidden_map,
+                    self->hidden_bias ? self->hidden_bias->value : NULL, filled(self, going));
+    if (recurrent_is_graph(self)) {
+        step_graph(self, w, gates, rows, k, going);
+        return true;
+    }
     for (int64_t j = 0; j < going; j++) {
         int64_t i = w->going[j], row = w->first[i] + k;
         float *h = w->h + i * H, *c = w->c + i * H;
@@ -156,8 +192,8 @@ void recurrent_continue(const recurrent_layer *self, bp_pass *pass, float *rows)
     float *gates = bp_arena_floats(pass->scratch, pass->T * self->G * self->shape.H);
 
     /* all inputs are read here: outputs may overlap them */
-    bp_linear_forward(self->block.nn->gemm, gates, rows, self->input_map, self->input_bias->value,
-                      pass->T);
+    bp_linear_forward(self->block.nn->gemm, gates, rows, self->input_map,
+                      self->input_bias ? self->input_bias->value : NULL, pass->T);
     find_sequences(&w, &of->rows);
     read_states(self, &w, of);
     for (int64_t k = 0; step(self, &w, gates, rows, k); k++)

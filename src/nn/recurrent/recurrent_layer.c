@@ -1,8 +1,8 @@
-/* A recurrent layer: Elman's, LSTM or GRU. The input's part of all gates of a window is one matrix
- * product; then one position follows the other. Rows are kept by position first (row t B + b), so
- * that those of a position are together. What an example's window ends with is carried to its next
- * one; gradients end at a window's beginning (truncated back-propagation through time). Called by
- * models/recurrent/recurrent.c. */
+/* A recurrent layer: Elman's, LSTM, GRU or a graph. The input's part of all gates of a window is
+ * one matrix product; then one position follows the other. Rows are kept by position first (row t B
+ * + b), so that those of a position are together. What an example's window ends with is carried to
+ * its next one; gradients end at a window's beginning (truncated back-propagation through time).
+ * Called by models/recurrent/recurrent.c. */
 #include "nn/recurrent/recurrent_priv.h"
 
 #include "base/err.h"
@@ -18,6 +18,7 @@ typedef struct states {
     float *gates; /* [N][G H] after their activation */
     float *h, *c; /* [B + N][H]: the first B rows are what the window begins with; c: LSTM */
     float *n;     /* [N][H] GRU: the new gate's part of the state, before the reset */
+    graph_states graph;
 } states;
 
 static states alloc_states(const recurrent_layer *self, bp_arena *arena, int64_t B, int64_t T)
@@ -32,6 +33,8 @@ static states alloc_states(const recurrent_layer *self, bp_arena *arena, int64_t
         out.c = bp_arena_floats(arena, (B + N) * s->H);
     if (s->cell == BP_CELL_GRU)
         out.n = bp_arena_floats(arena, N * s->H);
+    if (recurrent_is_graph(self))
+        out.graph = graph_alloc(self, arena, B, T);
     return out;
 }
 
@@ -42,6 +45,7 @@ typedef struct gradients {
                              same but in a GRU */
     float *dx;            /* [N][I] */
     float *dh, *dc;       /* [B][H] */
+    graph_gradients graph;
 } gradients;
 
 static gradients alloc_gradients(const recurrent_layer *self, bp_arena *arena, int64_t B, int64_t T)
@@ -55,6 +59,8 @@ static gradients alloc_gradients(const recurrent_layer *self, bp_arena *arena, i
     g.dx = bp_arena_floats(arena, N * s->I);
     g.dh = bp_arena_floats(arena, B * s->H);
     g.dc = bp_arena_floats(arena, B * s->H);
+    if (recurrent_is_graph(self))
+        g.graph = graph_alloc_gradients(self, arena, B, T);
     return g;
 }
 
@@ -97,6 +103,8 @@ static bp_product_bytes layer_products(const bp_block *block, const bp_extent *m
     bytes.copies += bp_step_copy_bytes(block->nn->gemm, self->G * H, H);
     step = bp_step_scratch_bytes(block->nn->gemm, most->B, self->G * H, H);
     bytes.scratch = step > bytes.scratch ? step : bytes.scratch;
+    if (recurrent_is_graph(self))
+        graph_products(self, most, &bytes);
     return bytes;
 }
 
@@ -110,13 +118,29 @@ static bp_err layer_bind(bp_block *block)
     if (err == BP_OK)
         err = bp_step_weight_new(&self->hidden_map, block->nn->gemm, self->hidden->value, outs,
                                  self->shape.H);
+    if (err == BP_OK && recurrent_is_graph(self))
+        err = graph_bind(self);
     return err;
 }
 
 static void layer_refresh(bp_block *block)
 {
-    bp_weight_refresh(recurrent_layer_of(block)->input_map);
-    bp_step_weight_refresh(recurrent_layer_of(block)->hidden_map);
+    recurrent_layer *self = recurrent_layer_of(block);
+
+    bp_weight_refresh(self->input_map);
+    bp_step_weight_refresh(self->hidden_map);
+    if (recurrent_is_graph(self))
+        graph_refresh(self);
+}
+
+static const float *bias_of(const bp_param *bias)
+{
+    return bias ? bias->value : NULL;
+}
+
+static float *bias_gradient(const bp_param *bias)
+{
+    return bias ? bias->gradient : NULL;
 }
 
 /* What the cells of position t have, all examples. */
@@ -141,8 +165,11 @@ static void forward_step(const recurrent_layer *self, const states *to, float *u
 {
     bp_cell_units units = units_of(self, to, u, t, B);
 
-    bp_step_forward(u, units.h, self->hidden_map, self->hidden_bias->value, B);
-    bp_cell_forward(self->shape.cell, &units, B);
+    bp_step_forward(u, units.h, self->hidden_map, bias_of(self->hidden_bias), B);
+    if (recurrent_is_graph(self))
+        graph_forward(self, &to->graph, &units, t);
+    else
+        bp_cell_forward(self->shape.cell, &units, B);
 }
 
 /* rows[b T + t] and rows[t B + b]. */
@@ -201,7 +228,7 @@ static void layer_forward(bp_block *block, bp_pass *pass, bp_activations *activa
     states to = alloc_states(self, saved ? &kept : pass->scratch, B, T);
 
     by_position(to.x, rows, B, T, s->I);
-    bp_linear_forward(nn->gemm, to.gates, to.x, self->input_map, self->input_bias->value, N);
+    bp_linear_forward(nn->gemm, to.gates, to.x, self->input_map, bias_of(self->input_bias), N);
     begin_with(to.h, s->h, pass, H);
     if (to.c)
         begin_with(to.c, s->c, pass, H);
@@ -218,22 +245,24 @@ static void layer_forward(bp_block *block, bp_pass *pass, bp_activations *activa
     pass->scratch->used_bytes = mark;
 }
 
-static void backward_step(const recurrent_layer *self, const states *of, const gradients *g,
-                          int64_t t, int64_t B)
+static void backward_step(const recurrent_layer *self, const states *of, gradients *g, int64_t t,
+                          int64_t B)
 {
     int64_t H = self->shape.H, GH = self->G * H;
-    bool gru = self->shape.cell == BP_CELL_GRU;
+    bool goes_past = self->shape.cell == BP_CELL_GRU || recurrent_is_graph(self);
     float *past = g->out + t * B * H; /* read, and then free for what comes by the product */
     bp_cell_units units = units_of(self, of, NULL, t, B);
 
+    bp_cell_gradients out = {
+        .da = g->input + t * B * GH, .du = g->state + t * B * GH, .dh = g->dh, .dc = g->dc};
+
     bp_add(g->dh, past, B * H);
-    bp_cell_backward(
-        self->shape.cell, &units,
-        &(bp_cell_gradients){
-            .da = g->input + t * B * GH, .du = g->state + t * B * GH, .dh = g->dh, .dc = g->dc},
-        B);
+    if (recurrent_is_graph(self))
+        graph_backward(self, &of->graph, &g->graph, &units, &out, t);
+    else
+        bp_cell_backward(self->shape.cell, &units, &out, B);
     bp_step_backward(past, g->state + t * B * GH, self->hidden_map, B);
-    if (gru)
+    if (goes_past)
         bp_add(g->dh, past, B * H);
     else
         memcpy(g->dh, past, (size_t)(B * H) * sizeof *past);
@@ -261,10 +290,12 @@ static void layer_backward(bp_block *block, bp_pass *pass, bp_activations *activ
     bp_zero(g.dc, B * H);
     for (int64_t t = T - 1; t >= 0; t--)
         backward_step(self, &of, &g, t, B);
-    bp_linear_backward_weight(gemm, self->hidden->gradient, self->hidden_bias->gradient, g.state,
-                              of.h, N, GH, H);
-    bp_linear_backward_weight(gemm, self->input->gradient, self->input_bias->gradient, g.input,
+    bp_linear_backward_weight(gemm, self->hidden->gradient, bias_gradient(self->hidden_bias),
+                              g.state, of.h, N, GH, H);
+    bp_linear_backward_weight(gemm, self->input->gradient, bias_gradient(self->input_bias), g.input,
                               of.x, N, GH, I);
+    if (recurrent_is_graph(self))
+        graph_backward_weights(self, &of.graph, &g.graph);
     bp_linear_backward_input(gemm, g.dx, g.input, self->input_map, N);
     by_example(rows, g.dx, B, T, I);
     pass->scratch->used_bytes = mark;
@@ -276,6 +307,7 @@ static void layer_free(bp_block *block)
 
     bp_weight_free(&self->input_map);
     bp_step_weight_free(&self->hidden_map);
+    graph_free(self);
     bp_free(self);
 }
 
@@ -300,12 +332,12 @@ static const char *param_name(char *out, const recurrent_layer *self, const char
 
 /* Weights and biases begin as torch.nn's: uniform within 1 / sqrt(H). */
 static bp_param *add_matrix(const recurrent_layer *self, bp_group *group, const char *part,
-                            int64_t columns)
+                            int64_t rows, int64_t columns)
 {
     char name[BP_PARAM_NAME];
     float bound = 1 / sqrtf((float)self->shape.H);
-    bp_param *param = bp_group_add_matrix(group, param_name(name, self, part),
-                                          self->G * self->shape.H, columns, bound);
+    bp_param *param =
+        bp_group_add_matrix(group, param_name(name, self, part), rows, columns, bound);
 
     param->init = BP_INIT_UNIFORM;
     return param;
@@ -338,17 +370,37 @@ static void add_biases(recurrent_layer *self, bp_group *group)
     }
 }
 
+/* A mixed cell's architecture begins without a preference, as DARTS's does. */
+static void add_nodes(recurrent_layer *self, bp_group *group)
+{
+    const bp_cell_graph *graph = &self->shape.graph;
+    char name[BP_PARAM_NAME];
+
+    self->nodes =
+        add_matrix(self, group, "nodes.weight", 2 * self->shape.H * graph->nodes, self->shape.H);
+    if (!graph->mixed)
+        return;
+    self->mix = bp_group_add_matrix(graph->mix, param_name(name, self, "mix"),
+                                    bp_cell_graph_edges(graph), BP_NODE_OPERATIONS, 1e-3F);
+    self->mix->decays = false;
+}
+
 void bp_recurrent_layer_new(bp_block **out, const bp_nn *nn, const bp_recurrent_shape *shape,
                             bp_group *group)
 {
+    static const int64_t GATES[] = {
+        [BP_CELL_RNN] = 1, [BP_CELL_LSTM] = 4, [BP_CELL_GRU] = 3, [BP_CELL_GRAPH] = 2};
     recurrent_layer *self = bp_alloc("nn.layer", 1, sizeof *self);
 
     self->block.ops = &OPS;
     self->block.nn = nn;
     self->shape = *shape;
-    self->G = shape->cell == BP_CELL_RNN ? 1 : shape->cell == BP_CELL_GRU ? 3 : 4;
-    self->input = add_matrix(self, group, "input.weight", shape->I);
-    self->hidden = add_matrix(self, group, "hidden.weight", shape->H);
-    add_biases(self, group);
+    self->G = GATES[shape->cell];
+    self->input = add_matrix(self, group, "input.weight", self->G * shape->H, shape->I);
+    self->hidden = add_matrix(self, group, "hidden.weight", self->G * shape->H, shape->H);
+    if (recurrent_is_graph(self))
+        add_nodes(self, group);
+    else
+        add_biases(self, group);
     *out = &self->block;
 }

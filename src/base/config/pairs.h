@@ -1,0 +1,38 @@
+/* Lists of pairs in keys and files: "1:32,2:64", or "tanh:0,relu:1" where first halves are words.
+ */
+#ifndef BP_BASE_CONFIG_PAIRS_H
+#define BP_BASE_CONFIG_PAIRS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/** A pair in one number, which is not 0. */
+static inline int64_t bp_pair_of(int64_t first, int64_t second)
+{
+    return first << 32 | second;
+}
+static inline int64_t bp_pair_first(int64_t pair)
+{
+    return pair >> 32;
+}
+static inline int64_t bp_pair_second(int64_t pair)
+{
+    return pair & 0x7FFFFFFF;
+}
+
+/** pairs[most], 0 after the last one. Without words both numbers are from 1 to 2^20, and
+ * [[1, 32], [2, 64]] is read too. With words ("tanh|relu") the first half is the number of one,
+ * from 1 on, and the second is from 0 to 2^20. False: the text is no such list, is empty, or has
+ * more than `most`. Local. */
+bool bp_pairs_read(int64_t *pairs, int most, const char *text, const char *words);
+/** The text of them, cut to `bytes`. */
+void bp_pairs_write(char *text, size_t bytes, const int64_t *pairs, int most, const char *words);
+
+/** The number, from 0 on, of the word of `bytes` bytes in "tanh|relu"; -1: it is not one of them.
+ */
+int bp_word_number(const char *words, const char *word, size_t bytes);
+/** And the word of a number. Its length goes to *bytes; it is not ended. Borrowed. */
+const char *bp_word_at(const char *words, int number, size_t *bytes);
+
+#endif

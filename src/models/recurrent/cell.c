@@ -1,0 +1,66 @@
+/* The cell of a recurrent model that is a graph: which operation each node has, and where it reads.
+ */
+#include "models/recurrent/recurrent.h"
+
+/* What an operation's word stands for, one less: bp_cell_operation, and after it BP_CELL_MIXED. */
+#define MIXED BP_NODE_OPERATIONS
+
+const bp_option bp_cell_keys[] = {
+    {.key = "model.embedding",
+     .type = BP_OPTION_INT,
+     .min = 1,
+     .max = 1 << 20,
+     .help = "width of the word vectors; model.width if not given"},
+    {.key = "model.cell",
+     .type = BP_OPTION_STRING,
+     .help = "the cell's nodes, each OPERATION:NODE that it reads, 0 being the entry; operations "
+             "are none, tanh, relu, sigmoid, identity; mixed:8 is 8 nodes of all operations of all "
+             "nodes before them, for a search; DARTS' published cell if not given"},
+    {0}};
+
+/* The cell that Liu, Simonyan and Yang 2019 found on the Penn Treebank with second-order steps. */
+static const struct {
+    bp_cell_operation operation;
+    int from;
+} PUBLISHED[] = {{BP_NODE_SIGMOID, 0},  {BP_NODE_RELU, 1}, {BP_NODE_RELU, 1},
+                 {BP_NODE_IDENTITY, 1}, {BP_NODE_TANH, 2}, {BP_NODE_SIGMOID, 5},
+                 {BP_NODE_TANH, 3},     {BP_NODE_RELU, 5}};
+
+void bp_cell_fill_default(bp_model_shape *shape)
+{
+    int64_t *nodes = &shape->own[BP_RECURRENT_CELL];
+
+    for (size_t k = 0; k < sizeof PUBLISHED / sizeof *PUBLISHED && nodes[k] == 0; k++)
+        nodes[k] = bp_pair_of((int64_t)PUBLISHED[k].operation + 1, PUBLISHED[k].from);
+}
+
+bp_cell_graph bp_cell_graph_of(const bp_model_shape *shape)
+{
+    const int64_t *nodes = &shape->own[BP_RECURRENT_CELL];
+    bp_cell_graph graph = {0};
+
+    if (bp_pair_first(nodes[0]) - 1 == MIXED)
+        return (bp_cell_graph){.mixed = true, .nodes = (int)bp_pair_second(nodes[0])};
+    for (; graph.nodes < BP_CELL_NODES && nodes[graph.nodes] != 0; graph.nodes++) {
+        graph.node[graph.nodes].operation =
+            (bp_cell_operation)(bp_pair_first(nodes[graph.nodes]) - 1);
+        graph.node[graph.nodes].from = (int)bp_pair_second(nodes[graph.nodes]);
+    }
+    return graph;
+}
+
+const char *bp_cell_fault(const bp_model_shape *shape)
+{
+    const int64_t *nodes = &shape->own[BP_RECURRENT_CELL];
+
+    if (bp_pair_first(nodes[0]) - 1 == MIXED)
+        return bp_pair_second(nodes[0]) < 1 || bp_pair_second(nodes[0]) > BP_CELL_NODES
+                   ? "mixed:N has N nodes, 1 to 16"
+               : nodes[1] != 0      ? "mixed:N stands alone"
+               : shape->layers != 1 ? "a mixed cell is searched in one layer: model.layers is 1"
+                                    : NULL;
+    for (int k = 0; k < BP_CELL_NODES && nodes[k] != 0; k++)
+        if (bp_pair_first(nodes[k]) - 1 == MIXED || bp_pair_second(nodes[k]) > k)
+            return "node K, from 1 on, reads one of 0 to K - 1, and no node of many is mixed";
+    return NULL;
+}
