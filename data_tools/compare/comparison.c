@@ -50,19 +50,9 @@ static void put_pair(double *values, const double nll[2], double units, comparis
     values[1] = unit == UNIT_BYTE ? difference / log(2) : difference;
 }
 
-static void statistic(double *values, const int32_t *const *counts, const void *data)
+static void statistic(double *values, const double *sums, const void *data)
 {
-    const group_draws *draws = data;
-    double nll[2] = {0, 0}, units = 0;
-
-    for (int64_t d = 0; d < draws->count; d++) {
-        double times = counts[0][d];
-
-        nll[0] += times * draws->nll[0][d];
-        nll[1] += times * draws->nll[1][d];
-        units += times * draws->units[d];
-    }
-    put_pair(values, nll, units, draws->unit);
+    put_pair(values, sums, sums[2], ((const group_draws *)data)->unit);
 }
 
 static bp_err set_intervals(comparison_group *group, const comparison *c, const group_draws *draws)
@@ -77,7 +67,9 @@ static bp_err set_intervals(comparison_group *group, const comparison *c, const 
 
     group->ratio_interval = group->difference_interval = (bp_interval){NAN, NAN};
     if (draws->count >= 2) { /* one document has no spread */
-        err = bp_bootstrap_run(values, &spec, statistic, draws);
+        const double *const columns[] = {draws->nll[0], draws->nll[1], draws->units};
+
+        err = bp_bootstrap_of_sums(values, &spec, columns, 3, statistic, draws);
         if (err == BP_OK)
             err = bp_interval_of(&group->ratio_interval, values, c->resamples, 2, draws->count);
         if (err == BP_OK)

@@ -4,6 +4,7 @@
 #include "base/files/fs.h"
 #include "base/files/hash.h"
 #include "base/mem.h"
+#include "infer/score/tables/bootstrap.h"
 #include "infer/score/tables/sums.h"
 #include "io/h5/h5.h"
 
@@ -196,6 +197,7 @@ static json_t *figures_of(const results *of, const json_t *summary, int64_t firs
     bp_score_draw *draws = bp_alloc("tool.mixture", end - first, sizeof *draws);
     bp_score_sums sums = {.has_oov = of->oov != NULL,
                           .has_zeros = json_object_get(summary, "zero_probability") != NULL};
+    double deviation;
     json_t *figures;
 
     for (int64_t d = first; d < end; d++) {
@@ -212,7 +214,8 @@ static json_t *figures_of(const results *of, const json_t *summary, int64_t firs
     sums.no_bytes = !take_count(&sums.bytes, summary, "bytes");
     sums.no_words = !take_count(&sums.words, summary, "words");
     sums.no_words_split = !take_count(&sums.words_split, summary, "words_split");
-    figures = bp_score_figures(&sums, bp_score_bootstrap(draws, sums.documents, 1));
+    BP_CHECK(bp_score_bootstrap(&deviation, draws, sums.documents, 1, NULL) == BP_OK);
+    figures = bp_score_figures(&sums, deviation);
     bp_free(draws);
     return figures;
 }

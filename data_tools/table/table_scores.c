@@ -50,26 +50,14 @@ typedef struct score_draws {
     int64_t count;
 } score_draws;
 
-static void figures_of(double *values, const int32_t *counts, const score_draws *draws)
+enum { NLL, TOKENS, BYTES, WORDS, SUMS };
+
+static void figures_of(double *values, const double *sums, const void *data)
 {
-    double nll = 0, tokens = 0, bytes = 0, words = 0;
-
-    for (int64_t d = 0; d < draws->count; d++) {
-        double times = counts ? counts[d] : 1;
-
-        nll += times * draws->nll[d];
-        tokens += times * draws->tokens[d];
-        bytes += times * draws->bytes[d];
-        words += times * draws->words[d];
-    }
-    values[PERPLEXITY] = exp(nll / tokens);
-    values[BITS_PER_BYTE] = nll / bytes / log(2);
-    values[WORD_PERPLEXITY] = exp(nll / words);
-}
-
-static void statistic(double *values, const int32_t *const *counts, const void *data)
-{
-    figures_of(values, counts[0], data);
+    (void)data;
+    values[PERPLEXITY] = exp(sums[NLL] / sums[TOKENS]);
+    values[BITS_PER_BYTE] = sums[NLL] / sums[BYTES] / log(2);
+    values[WORD_PERPLEXITY] = exp(sums[NLL] / sums[WORDS]);
 }
 
 static bp_err set_figures(score_cell *cell, const score_draws *draws)
@@ -79,16 +67,20 @@ static bp_err set_figures(score_cell *cell, const score_draws *draws)
                          .groups = 1,
                          .documents = &draws->count,
                          .width = FIGURES};
-    double values[FIGURES], *resampled = NULL;
+    const double *const columns[SUMS] = {draws->nll, draws->tokens, draws->bytes, draws->words};
+    double values[FIGURES], sums[SUMS] = {0}, *resampled = NULL;
     bp_err err = BP_OK;
 
-    figures_of(values, NULL, draws);
+    for (int c = 0; c < SUMS; c++)
+        for (int64_t d = 0; d < draws->count; d++)
+            sums[c] += columns[c][d];
+    figures_of(values, sums, NULL);
     for (int f = 0; f < FIGURES; f++)
         cell->figures[f] = (score_figure){values[f], {NAN, NAN}};
     if (draws->count < BP_FEW_DOCUMENTS)
         return BP_OK;
     resampled = bp_alloc("tool.resamples", BP_RESAMPLES * FIGURES, sizeof *resampled);
-    err = bp_bootstrap_run(resampled, &spec, statistic, draws);
+    err = bp_bootstrap_of_sums(resampled, &spec, columns, SUMS, figures_of, NULL);
     for (int f = 0; f < FIGURES && err == BP_OK; f++)
         err = bp_interval_of(&cell->figures[f].interval, resampled + f, BP_RESAMPLES, FIGURES,
                              draws->count);

@@ -10,6 +10,7 @@
 #define WEYL_0       0x9E3779B9u
 #define WEYL_1       0xBB67AE85u
 #define ROUNDS       10
+#define LANES        8
 
 void bp_rng_philox(uint32_t out[4], const uint32_t counter[4], const uint32_t key[2])
 {
@@ -64,6 +65,37 @@ void bp_rng_block(uint32_t out[4], const bp_rng_key *key, uint64_t index)
     bp_rng_philox(out, counter, key->key);
 }
 
+/* bp_rng_philox of consecutive counters, in lanes that compilers make vectors of. */
+static void philox_lanes(uint64_t words[2 * LANES], const bp_rng_key *key, uint64_t index)
+{
+    uint32_t c0[LANES], c1[LANES], c2[LANES], c3[LANES];
+    uint32_t k0 = key->key[0], k1 = key->key[1];
+
+    for (uint64_t i = 0; i < LANES; i++) {
+        c0[i] = (uint32_t)(index + i);
+        c1[i] = (uint32_t)((index + i) >> 32);
+        c2[i] = key->stream[0];
+        c3[i] = key->stream[1];
+    }
+    for (int round = 0; round < ROUNDS; round++) {
+        for (int i = 0; i < LANES; i++) {
+            uint64_t p0 = (uint64_t)MULTIPLIER_0 * c0[i];
+            uint64_t p1 = (uint64_t)MULTIPLIER_1 * c2[i];
+
+            c0[i] = (uint32_t)(p1 >> 32) ^ c1[i] ^ k0;
+            c2[i] = (uint32_t)(p0 >> 32) ^ c3[i] ^ k1;
+            c1[i] = (uint32_t)p1;
+            c3[i] = (uint32_t)p0;
+        }
+        k0 += WEYL_0;
+        k1 += WEYL_1;
+    }
+    for (int i = 0; i < LANES; i++) {
+        words[2 * i] = (uint64_t)c1[i] << 32 | c0[i];
+        words[2 * i + 1] = (uint64_t)c3[i] << 32 | c2[i];
+    }
+}
+
 /* The two 64-bit numbers of a block. */
 static void draw_pair(uint64_t out[2], const bp_rng_key *key, uint64_t index)
 {
@@ -72,6 +104,16 @@ static void draw_pair(uint64_t out[2], const bp_rng_key *key, uint64_t index)
     bp_rng_block(words, key, index);
     out[0] = (uint64_t)words[1] << 32 | words[0];
     out[1] = (uint64_t)words[3] << 32 | words[2];
+}
+
+void bp_rng_blocks(uint64_t *words, const bp_rng_key *key, uint64_t index, int64_t count)
+{
+    int64_t done = 0;
+
+    for (; done + LANES <= count; done += LANES)
+        philox_lanes(words + 2 * done, key, index + (uint64_t)done);
+    for (; done < count; done++)
+        draw_pair(words + 2 * done, key, index + (uint64_t)done);
 }
 
 uint64_t bp_rng_u64(const bp_rng_key *key, uint64_t index)

@@ -55,8 +55,11 @@ typedef struct bp_work_units {
     int64_t (*amount_of)(const void *self, int64_t unit);
     /** What `prepare` allocated; NULL: nothing. After an error of it too. */
     void (*release)(void *self);
-    /** Files and figures of the parts (bp_parts_next). On the coordinator, local. NULL: none. */
+    /** Files and figures of the parts (bp_parts_next). On the coordinator; with `help`, it may have
+     * all ranks compute by bp_request(&job->requests, ...). NULL: none. */
     bp_err (*merge)(void *self, bp_parts *parts);
+    /** bp_requests.answer: on all ranks, together. NULL: `merge` asks for nothing. */
+    bp_err (*help)(void *self, const void *what);
 } bp_work_units;
 
 /** A job while it runs. The caller fills in the first three, the rest is for reading. */
@@ -75,7 +78,8 @@ typedef struct bp_work_job {
     bp_run *run;         /* NULL until bp_work.open has been called */
     char *folder;        /* RUN/NAME */
 
-    bp_requests requests; /* of the unit that is done now, if its units have `answer` */
+    bp_requests requests; /* of the unit that is done now, if its units have `answer`; of
+                             the merge, if they have `help` */
     bp_work_queue *queue; /* of the units that are done now; NULL: none are */
     bool asked;           /* for the next unit; on leads */
     int64_t unreported;   /* amount since the last question; on leads */

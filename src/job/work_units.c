@@ -378,9 +378,18 @@ static bp_err merge_parts(const bp_work_job *job, const bp_work_units *units)
 bp_err bp_work_merge(bp_work_job *job, const bp_work_units *units)
 {
     bp_phase before = bp_heartbeat_phase(BP_PHASE_MERGE);
-    bp_err err = bp_agree(job->mesh->world,
-                          job->mesh->coordinates && units->merge ? merge_parts(job, units) : BP_OK);
+    bp_err err = BP_OK;
 
+    if (units->help)
+        job->requests =
+            (bp_requests){.group = job->mesh->world, .answer = units->help, .context = job->self};
+    if (job->mesh->coordinates && units->merge)
+        err = merge_parts(job, units);
+    if (units->help && job->mesh->coordinates)
+        bp_requests_end(&job->requests);
+    else if (units->help)
+        err = bp_requests_follow(&job->requests);
+    err = bp_agree(job->mesh->world, err);
     (void)bp_heartbeat_phase(before);
     return err;
 }

@@ -11,7 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BLOCK_DRAWS 512
+#define STREAM_BLOCKS 16 /* of the generator, side by side */
+#define LANES         8  /* of a sum */
 
 bp_rng_key bp_resample_key(uint64_t seed, int64_t r, int64_t stream)
 {
@@ -24,32 +25,131 @@ static int64_t scale(uint64_t bits, int64_t n)
     return (int64_t)(((unsigned __int128)bits * (uint64_t)n) >> 64);
 }
 
-void bp_resample_draw(int64_t *drawn, int64_t first, int64_t count, const bp_rng_key *key,
-                      int64_t n)
-{
-    BP_ASSERT(first % 2 == 0 && n > 0);
-    for (int64_t i = 0; i < count; i += 2) {
-        uint32_t words[4];
+/* ---- how many draws a block has ---- */
 
-        bp_rng_block(words, key, (uint64_t)(first + i) / 2);
-        drawn[i] = scale((uint64_t)words[1] << 32 | words[0], n);
-        if (i + 1 < count)
-            drawn[i + 1] = scale((uint64_t)words[3] << 32 | words[2], n);
+/* A stream of random 64-bit words, far from those of the draws. */
+typedef struct bit_stream {
+    const bp_rng_key *key;
+    uint64_t next; /* block of the generator */
+    int used;      /* of `words` */
+    uint64_t words[2 * STREAM_BLOCKS];
+} bit_stream;
+
+static uint64_t next_word(bit_stream *bits)
+{
+    if (bits->used == 2 * STREAM_BLOCKS) {
+        bp_rng_blocks(bits->words, bits->key, bits->next, STREAM_BLOCKS);
+        bits->next += STREAM_BLOCKS;
+        bits->used = 0;
     }
+    return bits->words[bits->used++];
+}
+
+/* Of `trials` with chance p / 2^64 each, how many happen? 64 at once: a trial happens if its random
+ * binary fraction is below p, which its first digit that differs decides. */
+static int64_t count_trials(bit_stream *bits, int64_t trials, uint64_t p)
+{
+    int64_t happened = 0;
+
+    for (; trials > 0; trials -= 64) {
+        uint64_t open = trials >= 64 ? ~UINT64_C(0) : (UINT64_C(1) << trials) - 1;
+
+        for (uint64_t digits = p; open != 0 && digits != 0; digits <<= 1) {
+            uint64_t word = next_word(bits);
+
+            if (digits >> 63 != 0) {
+                happened += __builtin_popcountll(open & ~word);
+                open &= word;
+            } else {
+                open &= ~word;
+            }
+        }
+    }
+    return happened;
+}
+
+/* Documents [first, end) have `trials` draws; the left part is 2^k blocks. */
+static void split(int32_t *draws, bit_stream *bits, int64_t first, int64_t end, int64_t trials)
+{
+    int64_t left = BP_RESAMPLE_BLOCK, documents = end - first;
+
+    if (documents <= BP_RESAMPLE_BLOCK) {
+        draws[first / BP_RESAMPLE_BLOCK] = (int32_t)trials;
+        return;
+    }
+    while (2 * left < documents)
+        left *= 2;
+    int64_t there = count_trials(
+        bits, trials, (uint64_t)(((unsigned __int128)left << 64) / (unsigned __int128)documents));
+
+    split(draws, bits, first, first + left, there);
+    split(draws, bits, first + left, end, trials - there);
+}
+
+void bp_resample_split(int32_t *draws, int64_t n, const bp_rng_key *key)
+{
+    bit_stream bits = {.key = key, .next = UINT64_C(1) << 63, .used = 2 * STREAM_BLOCKS};
+
+    BP_ASSERT(n <= INT32_MAX);
+    if (n > 0)
+        split(draws, &bits, 0, n, n);
+}
+
+/* ---- which documents ---- */
+
+/* Twelve bits a draw, five of a word. */
+static void draw_whole(int32_t *counts, int64_t draws, uint64_t base, const bp_rng_key *key)
+{
+    uint64_t words[2 * STREAM_BLOCKS];
+
+    for (int64_t left = draws; left > 0; base += STREAM_BLOCKS) {
+        bp_rng_blocks(words, key, base, STREAM_BLOCKS);
+        if (left < 10 * STREAM_BLOCKS) {
+            for (int64_t i = 0; i < left; i++)
+                counts[words[i / 5] >> 12 * (i % 5) & (BP_RESAMPLE_BLOCK - 1)]++;
+            return;
+        }
+        for (int w = 0; w < 2 * STREAM_BLOCKS; w++)
+            for (int k = 0; k < 5; k++)
+                counts[words[w] >> 12 * k & (BP_RESAMPLE_BLOCK - 1)]++;
+        left -= 10 * STREAM_BLOCKS;
+    }
+}
+
+/* A word a draw. */
+static void draw_any(int32_t *counts, int64_t n, int64_t draws, uint64_t base,
+                     const bp_rng_key *key)
+{
+    uint64_t words[2 * STREAM_BLOCKS];
+
+    for (int64_t first = 0; first < draws; first += 2 * STREAM_BLOCKS, base += STREAM_BLOCKS) {
+        int64_t count = draws - first < 2 * STREAM_BLOCKS ? draws - first : 2 * STREAM_BLOCKS;
+
+        bp_rng_blocks(words, key, base, (count + 1) / 2);
+        for (int64_t i = 0; i < count; i++)
+            counts[scale(words[i], n)]++;
+    }
+}
+
+void bp_resample_block(int32_t *counts, int64_t block, int32_t draws, int64_t n,
+                       const bp_rng_key *key)
+{
+    int64_t first = block * BP_RESAMPLE_BLOCK, left = n - first;
+    int64_t documents = left < BP_RESAMPLE_BLOCK ? left : BP_RESAMPLE_BLOCK;
+
+    memset(counts, 0, (size_t)documents * sizeof *counts);
+    if (documents == BP_RESAMPLE_BLOCK)
+        draw_whole(counts, draws, (uint64_t)first, key);
+    else
+        draw_any(counts, documents, draws, (uint64_t)first, key);
 }
 
 void bp_resample_counts(int32_t *counts, int64_t n, const bp_rng_key *key)
 {
-    int64_t drawn[BLOCK_DRAWS];
-
-    memset(counts, 0, (size_t)n * sizeof *counts);
-    for (int64_t first = 0; first < n; first += BLOCK_DRAWS) {
-        int64_t count = n - first < BLOCK_DRAWS ? n - first : BLOCK_DRAWS;
-
-        bp_resample_draw(drawn, first, count, key, n);
-        for (int64_t i = 0; i < count; i++)
-            counts[drawn[i]]++;
-    }
+    /* numbers of draws are at the beginning, where the first block is written last */
+    bp_resample_split(counts, n, key);
+    for (int64_t b = bp_resample_blocks(n) - 1; b >= 0; b--)
+        bp_resample_block(counts + b * BP_RESAMPLE_BLOCK, b, counts[b], n, key);
 }
 
 /* What a thread draws into: the counts of all groups side by side. */
@@ -182,6 +282,101 @@ bp_err bp_bootstrap_run(double *values, const bp_bootstrap *spec, bp_statistic s
         err = forget_lone(values, spec, &places[0]);
     }
     places_free(places, threads);
+    return err;
+}
+
+/* ---- sums ---- */
+
+bp_err bp_resample_sums_init(bp_resample_sums *self)
+{
+    int64_t blocks = bp_resample_blocks(self->n);
+    bp_heartbeat_progress();
+
+    self->threads = omp_get_max_threads();
+    self->sums = bp_try_alloc("statistics.sums", self->count * self->width, sizeof *self->sums);
+    self->draws = bp_try_alloc("statistics.counts", self->count * blocks, sizeof *self->draws);
+    self->counts = bp_try_alloc("statistics.counts", (int64_t)self->threads * BP_RESAMPLE_BLOCK,
+                                sizeof *self->counts);
+    if (!self->sums || !self->draws || !self->counts)
+        return bp_fail_memory("resamples of documents", self->count * blocks, sizeof *self->draws);
+#pragma omp parallel for schedule(dynamic) num_threads(self->threads)
+    for (int64_t r = 0; r < self->count; r++) {
+        bp_rng_key key = bp_resample_key(self->seed, self->first + r, 0);
+
+        bp_resample_split(self->draws + r * blocks, self->n, &key);
+        if (omp_get_thread_num() == 0)
+            bp_heartbeat_progress();
+    }
+    return BP_OK;
+}
+
+/* Weighted by counts, in lanes. */
+static double sum_block(const double *values, const int32_t *counts, int64_t documents)
+{
+    double lanes[LANES] = {0}, sum = 0;
+    int64_t d = 0;
+
+    for (; d + LANES <= documents; d += LANES)
+        for (int l = 0; l < LANES; l++)
+            lanes[l] += counts[d + l] * values[d + l];
+    for (; d < documents; d++)
+        lanes[0] += counts[d] * values[d];
+    for (int l = 0; l < LANES; l++)
+        sum += lanes[l];
+    return sum;
+}
+
+void bp_resample_sums_add(bp_resample_sums *self, int64_t block, int64_t blocks,
+                          const double *const *columns)
+{
+    int64_t all = bp_resample_blocks(self->n);
+
+#pragma omp parallel for schedule(dynamic) num_threads(self->threads)
+    for (int64_t r = 0; r < self->count; r++) {
+        int32_t *counts = self->counts + (int64_t)omp_get_thread_num() * BP_RESAMPLE_BLOCK;
+        bp_rng_key key = bp_resample_key(self->seed, self->first + r, 0);
+
+        for (int64_t b = 0; b < blocks; b++) {
+            int64_t left = self->n - (block + b) * BP_RESAMPLE_BLOCK;
+            int64_t documents = left < BP_RESAMPLE_BLOCK ? left : BP_RESAMPLE_BLOCK;
+
+            bp_resample_block(counts, block + b, self->draws[r * all + block + b], self->n, &key);
+            for (int64_t c = 0; c < self->width; c++)
+                self->sums[r * self->width + c] +=
+                    sum_block(columns[c] + b * BP_RESAMPLE_BLOCK, counts, documents);
+        }
+        if (omp_get_thread_num() == 0) /* the main thread: no other may heartbeat */
+            bp_heartbeat_progress();
+    }
+}
+
+void bp_resample_sums_clear(bp_resample_sums *self)
+{
+    bp_free(self->counts);
+    bp_free(self->draws);
+    bp_free(self->sums);
+}
+
+bp_err bp_bootstrap_of_sums(double *values, const bp_bootstrap *spec, const double *const *columns,
+                            int64_t count, bp_sums_statistic statistic, const void *data)
+{
+    bp_resample_sums sums = {
+        .seed = spec->seed, .n = spec->documents[0], .width = count, .count = spec->resamples};
+    counts_place *places = NULL;
+    bp_err err;
+
+    BP_ASSERT(spec->groups == 1);
+    err = bp_resample_sums_init(&sums);
+    if (err == BP_OK) {
+        bp_resample_sums_add(&sums, 0, bp_resample_blocks(sums.n), columns);
+        for (int64_t r = 0; r < spec->resamples; r++)
+            statistic(values + r * spec->width, sums.sums + r * count, data);
+        err = places_new(&places, 1, spec);
+    }
+    if (err == BP_OK)
+        err = forget_lone(values, spec, &places[0]);
+    places_free(places, 1);
+    bp_resample_sums_clear(&sums);
     return err;
 }
 

@@ -16,12 +16,22 @@
  * drawn side by side (in-domain, shifted). */
 bp_rng_key bp_resample_key(uint64_t seed, int64_t r, int64_t stream);
 
-/** drawn[count]: the documents of [0, n) at places [first, first + count) of a resample; `first` is
- * even. */
-void bp_resample_draw(int64_t *drawn, int64_t first, int64_t count, const bp_rng_key *key,
-                      int64_t n);
+/** Documents that are drawn from at a time. */
+#define BP_RESAMPLE_BLOCK 4096
 
-/** counts[n]: how often each of n documents is among n draws with replacement. */
+static inline int64_t bp_resample_blocks(int64_t n)
+{
+    return (n + BP_RESAMPLE_BLOCK - 1) / BP_RESAMPLE_BLOCK;
+}
+
+/** draws[bp_resample_blocks(n)]: how many of n draws with replacement from n documents fall into
+ * each block of them. Halves of halves have binomial numbers, counted in random bits: those of n
+ * independent draws, without rounding. */
+void bp_resample_split(int32_t *draws, int64_t n, const bp_rng_key *key);
+/** counts[documents of the block]: how often each is among the block's `draws`. */
+void bp_resample_block(int32_t *counts, int64_t block, int32_t draws, int64_t n,
+                       const bp_rng_key *key);
+/** counts[n]: how often each of n documents is among n draws with replacement: the two above. */
 void bp_resample_counts(int32_t *counts, int64_t n, const bp_rng_key *key);
 
 /** A statistic of a resample: values[width] of counts[group][document]. Called by several threads
@@ -47,6 +57,37 @@ typedef struct bp_bootstrap {
  */
 bp_err bp_bootstrap_run(double *values, const bp_bootstrap *spec, bp_statistic statistic,
                         const void *data);
+
+/** Sums of columns over some resamples of n documents, a run of blocks after another: the documents
+ * need not be in memory at once. Resamples are independent of each other, so ranks may share them
+ * out. Local. */
+typedef struct bp_resample_sums {
+    uint64_t seed;
+    int64_t n, width;     /* documents; columns */
+    int64_t first, count; /* resamples */
+    double *sums;         /* [count][width] */
+    int32_t *draws;       /* [count][blocks] */
+    int32_t *counts;      /* [threads][BP_RESAMPLE_BLOCK]; this and the next are resample.c's own */
+    int threads;
+} bp_resample_sums;
+
+/** n, width, seed, first and count are set, the rest is 0. The stream is 0. Clear after an error
+ * too. Errors: BP_ERR_SYSTEM memory. */
+bp_err bp_resample_sums_init(bp_resample_sums *self);
+/** Add blocks [block, block + blocks), after those before them: columns[width] from their first
+ * document on. A column that is not finite somewhere has no finite sum. Equal whatever the number
+ * of threads. */
+void bp_resample_sums_add(bp_resample_sums *self, int64_t block, int64_t blocks,
+                          const double *const *columns);
+void bp_resample_sums_clear(bp_resample_sums *self);
+
+/** A statistic of the sums of columns over a resample: values[width]; NaN where it is not defined.
+ */
+typedef void (*bp_sums_statistic)(double *values, const double *sums, const void *data);
+/** bp_bootstrap_run of a statistic of sums over one group's documents: columns[count][documents].
+ * Some twenty times faster where documents are many. */
+bp_err bp_bootstrap_of_sums(double *values, const bp_bootstrap *spec, const double *const *columns,
+                            int64_t count, bp_sums_statistic statistic, const void *data);
 
 /** The p-quantile of sorted values, p from 0 to 1, n > 0: interpolated linearly between the order
  * statistics around (n - 1) p (numpy.quantile's default). */

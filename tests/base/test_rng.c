@@ -184,6 +184,27 @@ static void permutations_of_many_keys_are_even(void **state)
     assert_true(chi_image < 6 + 5 * sqrt(12.0));
 }
 
+/* Also where the low word of the counter overflows between lanes. */
+static void blocks_are_those_of_one_after_another(void **state)
+{
+    static const uint64_t from[] = {0, 5, UINT64_C(0xfffffffa), UINT64_C(1) << 63};
+    bp_rng_key key = bp_rng_key_of(3, BP_RNG_TEST, 1, 2, 3);
+
+    (void)state;
+    for (size_t f = 0; f < sizeof from / sizeof from[0]; f++) {
+        uint64_t words[2 * 19];
+
+        bp_rng_blocks(words, &key, from[f], 19);
+        for (uint64_t i = 0; i < 19; i++) {
+            uint32_t want[4];
+
+            bp_rng_block(want, &key, from[f] + i);
+            assert_true(words[2 * i] == ((uint64_t)want[1] << 32 | want[0]));
+            assert_true(words[2 * i + 1] == ((uint64_t)want[3] << 32 | want[2]));
+        }
+    }
+}
+
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
@@ -196,6 +217,7 @@ int main(void)
         cmocka_unit_test(permutation_hits_every_place_once),
         cmocka_unit_test(permutation_works_on_huge_ranges),
         cmocka_unit_test(permutations_of_many_keys_are_even),
+        cmocka_unit_test(blocks_are_those_of_one_after_another),
     };
     return BP_TEST_RUN(tests);
 }

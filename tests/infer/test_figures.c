@@ -120,6 +120,14 @@ static void sums_have_no_order(void **state)
     assert_true(bp_fixed_real(bp_fixed_of(1e9)) == 1e9);
 }
 
+static double deviation(const bp_score_draw *draws, int64_t n, uint64_t seed)
+{
+    double out;
+
+    bp_test_expect(bp_score_bootstrap(&out, draws, n, seed, NULL), BP_OK);
+    return out;
+}
+
 /* Documents of one token: perplexity = exp(mean), so by the delta method its error is exp(mean) s /
  * sqrt(n). */
 static void bootstrap_agrees_with_the_delta_method(void **state)
@@ -136,11 +144,11 @@ static void bootstrap_agrees_with_the_delta_method(void **state)
     }
     for (int i = 0; i < N; i++)
         variance += (draws[i].nll - mean) * (draws[i].nll - mean) / N;
-    double want = exp(mean) * sqrt(variance / N), got = bp_score_bootstrap(draws, N, 1);
+    double want = exp(mean) * sqrt(variance / N), got = deviation(draws, N, 1);
     /* 1,000 resamples know a deviation to 1 / sqrt(2000) = 2.2 %; four of those */
     assert_true(fabs(got / want - 1) < 0.09);
-    assert_true(bp_score_bootstrap(draws, N, 1) == got);
-    assert_true(bp_score_bootstrap(draws, N, 2) != got);
+    assert_true(deviation(draws, N, 1) == got);
+    assert_true(deviation(draws, N, 2) != got);
 }
 
 static void bootstrap_heartbeats_while_it_lasts(void **state)
@@ -150,7 +158,7 @@ static void bootstrap_heartbeats_while_it_lasts(void **state)
     bp_heartbeat before, after;
 
     bp_heartbeat_read(&before);
-    (void)bp_score_bootstrap(draws, 2, 1);
+    (void)deviation(draws, 2, 1);
     bp_heartbeat_read(&after);
     assert_true(after.progress > before.progress);
 }
@@ -161,16 +169,15 @@ static void bootstrap_of_one_document_is_not_defined(void **state)
     bp_score_draw draws[3] = {
         {.nll = 1, .tokens = 2}, {.nll = 2, .tokens = 2}, {.nll = 0, .tokens = 0}};
 
-    assert_true(isnan(bp_score_bootstrap(draws, 0, 1)));
-    assert_true(isnan(bp_score_bootstrap(draws, 1, 1)));
-    assert_true(isnan(bp_score_bootstrap(draws + 2, 1, 1)));
+    assert_true(isnan(deviation(draws, 0, 1)));
+    assert_true(isnan(deviation(draws, 1, 1)));
+    assert_true(isnan(deviation(draws + 2, 1, 1)));
     draws[0] = draws[1] = draws[2];
-    assert_true(isnan(bp_score_bootstrap(draws, 3, 1))); /* documents without tokens */
+    assert_true(isnan(deviation(draws, 3, 1))); /* documents without tokens */
     draws[0] = (bp_score_draw){.nll = 1, .tokens = 2};
     draws[1] = (bp_score_draw){.nll = 2, .tokens = 2};
-    assert_true(bp_score_bootstrap(draws, 2, 1) > 0);
-    assert_true(bp_score_bootstrap(draws, 3, 1) >
-                0); /* resamples of empty documents alone are left out */
+    assert_true(deviation(draws, 2, 1) > 0);
+    assert_true(deviation(draws, 3, 1) > 0); /* resamples of empty documents alone are left out */
 }
 
 /* ---- a summary over two corpora ---- */

@@ -7,31 +7,181 @@
 #include <math.h>
 #include <omp.h>
 
-/* Draw by draw, as the numbers are defined: two 64-bit words a block of Philox. */
-static int64_t plain_draw(const bp_rng_key *key, int64_t i, int64_t n)
+/* Half k of a block of the generator. */
+static uint64_t plain_word(const bp_rng_key *key, uint64_t block, uint64_t k)
 {
     uint32_t words[4];
 
-    bp_rng_block(words, key, (uint64_t)i / 2);
-    uint64_t bits = (uint64_t)words[i % 2 * 2 + 1] << 32 | words[i % 2 * 2];
-    return (int64_t)(((unsigned __int128)bits * (uint64_t)n) >> 64);
+    bp_rng_block(words, key, block);
+    return (uint64_t)words[2 * k + 1] << 32 | words[2 * k];
+}
+
+typedef struct bits {
+    const bp_rng_key *key;
+    uint64_t next; /* word of the splits */
+} bits;
+
+/* A binary fraction of random bits is below p: digit by digit, as the numbers are defined. */
+static int64_t plain_trials(bits *from, int64_t trials, uint64_t p)
+{
+    int64_t happened = 0;
+
+    for (; trials > 0; trials -= 64) {
+        int64_t now = trials < 64 ? trials : 64, open = now;
+        int verdict[64];
+
+        for (int64_t i = 0; i < now; i++)
+            verdict[i] = -1;
+        for (int digit = 63; open > 0 && digit >= 0 && (p << (63 - digit)) != 0; digit--) {
+            uint64_t word =
+                plain_word(from->key, (UINT64_C(1) << 63) + from->next / 2, from->next % 2);
+
+            from->next++;
+            for (int64_t i = 0; i < now; i++)
+                if (verdict[i] < 0 && (word >> i & 1) != (p >> digit & 1)) {
+                    verdict[i] = (int)(p >> digit & 1);
+                    open--;
+                }
+        }
+        for (int64_t i = 0; i < now; i++)
+            happened += verdict[i] == 1;
+    }
+    return happened;
+}
+
+static void plain_counts(int32_t *counts, bits *from, int64_t first, int64_t end, int64_t trials)
+{
+    int64_t half = BP_RESAMPLE_BLOCK, n = end - first;
+
+    if (n > BP_RESAMPLE_BLOCK) {
+        while (2 * half < n)
+            half *= 2;
+        int64_t left = plain_trials(
+            from, trials, (uint64_t)(((unsigned __int128)half << 64) / (unsigned __int128)n));
+
+        plain_counts(counts, from, first, first + half, left);
+        plain_counts(counts, from, first + half, end, trials - left);
+        return;
+    }
+    for (int64_t i = 0; i < trials; i++) {
+        uint64_t at = (uint64_t)(n < BP_RESAMPLE_BLOCK ? i : i / 5);
+        uint64_t word = plain_word(from->key, (uint64_t)first + at / 2, at % 2);
+
+        counts[first + (n < BP_RESAMPLE_BLOCK
+                            ? (int64_t)(((unsigned __int128)word * (uint64_t)n) >> 64)
+                            : (int64_t)(word >> 12 * (i % 5) & (BP_RESAMPLE_BLOCK - 1)))]++;
+    }
 }
 
 static void counts_are_those_of_the_draws(void **state)
 {
     (void)state;
-    static const int64_t sizes[] = {1, 2, 3, 511, 512, 513, 1025};
+    static const int64_t sizes[] = {1,    2,    3,    511,   512,   513,  1025,
+                                    4095, 4096, 4097, 12288, 20000, 32768};
 
     for (size_t s = 0; s < sizeof sizes / sizeof sizes[0]; s++) {
-        int64_t n = sizes[s];
+        int64_t n = sizes[s], sum = 0;
         bp_rng_key key = bp_resample_key(5, 17, 2);
-        int32_t counts[1025], want[1025] = {0};
+        bits from = {&key, 0};
+        int32_t *counts = bp_alloc("test.counts", n, sizeof *counts);
+        int32_t *want = bp_alloc("test.counts", n, sizeof *want);
 
-        for (int64_t i = 0; i < n; i++)
-            want[plain_draw(&key, i, n)]++;
+        plain_counts(want, &from, 0, n, n);
         bp_resample_counts(counts, n, &key);
         assert_memory_equal(counts, want, (size_t)n * sizeof *counts);
+        for (int64_t d = 0; d < n; d++)
+            sum += counts[d];
+        assert_int_equal(sum, n);
+        bp_free(want);
+        bp_free(counts);
     }
+}
+
+/* Blocks of n documents have multinomial numbers of draws: variances n p (1 - p), covariances
+ * -n p q, each known to 4.5 % from 1,000 resamples; five of those. */
+static void blocks_have_multinomial_numbers(void **state)
+{
+    (void)state;
+    enum { N = 3 * BP_RESAMPLE_BLOCK + 1000, BLOCKS = 4 };
+    double mean[BLOCKS] = {0}, product[BLOCKS][BLOCKS] = {{0}};
+
+    for (int64_t r = 0; r < BP_RESAMPLES; r++) {
+        bp_rng_key key = bp_resample_key(8, r, 0);
+        int32_t draws[BLOCKS];
+
+        bp_resample_split(draws, N, &key);
+        for (int i = 0; i < BLOCKS; i++) {
+            mean[i] += draws[i];
+            for (int j = 0; j < BLOCKS; j++)
+                product[i][j] += (double)draws[i] * draws[j];
+        }
+    }
+    for (int i = 0; i < BLOCKS; i++) {
+        double p = (i < 3 ? BP_RESAMPLE_BLOCK : 1000.0) / N;
+
+        mean[i] /= BP_RESAMPLES;
+        assert_true(fabs(mean[i] - N * p) < 5 * sqrt(N * p * (1 - p) / BP_RESAMPLES));
+        for (int j = 0; j <= i; j++) {
+            double q = (j < 3 ? BP_RESAMPLE_BLOCK : 1000.0) / N;
+            double got = product[i][j] / BP_RESAMPLES - mean[i] * mean[j];
+            double want = i == j ? N * p * (1 - p) : -N * p * q;
+
+            assert_true(fabs(got - want) < 0.225 * N * sqrt(p * (1 - p) * q * (1 - q)));
+        }
+    }
+}
+
+/* ---- sums ---- */
+
+static void put_ratio(double *values, const double *sums, const void *data)
+{
+    (void)data;
+    values[0] = sums[0] / sums[1];
+    values[1] = sums[2];
+}
+
+/* By columns, blocks and threads as by counts of whole resamples; a column with a NaN has none. */
+static void sums_are_those_of_the_counts(void **state)
+{
+    (void)state;
+    enum { N = 2 * BP_RESAMPLE_BLOCK + 77, RESAMPLES = 40 };
+    const int64_t n = N;
+    bp_rng_key key = bp_rng_key_of(1, BP_RNG_TEST, 0, 0, 0);
+    double *columns[3], values[3][RESAMPLES][2];
+    const bp_bootstrap spec = {
+        .seed = 6, .resamples = RESAMPLES, .groups = 1, .documents = &n, .width = 2};
+    int32_t *counts = bp_alloc("test.counts", N, sizeof *counts);
+    int before = omp_get_max_threads();
+
+    for (int c = 0; c < 3; c++) {
+        columns[c] = bp_alloc("test.columns", N, sizeof *columns[c]);
+        for (int d = 0; d < N; d++)
+            columns[c][d] = c == 1 ? 1 + d % 5 : bp_rng_uniform(&key, (uint64_t)(c * N + d));
+    }
+    columns[2][BP_RESAMPLE_BLOCK] = NAN;
+    for (int threads = 1; threads <= 3; threads++) {
+        omp_set_num_threads(threads);
+        bp_test_expect(bp_bootstrap_of_sums(&values[threads - 1][0][0], &spec,
+                                            (const double *const *)columns, 3, put_ratio, NULL),
+                       BP_OK);
+    }
+    omp_set_num_threads(before);
+    for (int64_t r = 0; r < RESAMPLES; r++) {
+        bp_rng_key drawn = bp_resample_key(6, r, 0);
+        double above = 0, below = 0;
+
+        bp_resample_counts(counts, N, &drawn);
+        for (int d = 0; d < N; d++) {
+            above += counts[d] * columns[0][d];
+            below += counts[d] * columns[1][d];
+        }
+        assert_true(fabs(values[0][r][0] - above / below) < 1e-12);
+        assert_true(values[0][r][0] == values[1][r][0] && values[0][r][0] == values[2][r][0]);
+        assert_true(isnan(values[0][r][1]));
+    }
+    bp_free(counts);
+    for (int c = 0; c < 3; c++)
+        bp_free(columns[c]);
 }
 
 /* Over 1,000 resamples of 200 documents each is drawn 1,000 times: chi-square of 199 degrees, mean
@@ -266,6 +416,8 @@ int main(void)
 {
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(counts_are_those_of_the_draws),
+        cmocka_unit_test(blocks_have_multinomial_numbers),
+        cmocka_unit_test(sums_are_those_of_the_counts),
         cmocka_unit_test(documents_are_drawn_equally_often),
         cmocka_unit_test(streams_and_seeds_draw_otherwise),
         cmocka_unit_test(one_thread_heartbeats_for_each_of_its_resamples),

@@ -85,16 +85,17 @@ static bp_err merge(void *context, bp_parts *parts)
 
     if (err == BP_OK)
         err = bp_score_table_init(&table, &self->plan, &self->statistics);
+    table.seed = (uint64_t)bp_run_keys_of(self->config)->seed;
+    table.helpers = &self->job->requests;
     if (err == BP_OK)
         err = bp_score_table_merge(&table, parts, keyed ? self->info.states.columns : 0,
                                    tokens ? tokens_path : NULL);
     if (err == BP_OK)
         err = bp_documents_write(&table, documents_path);
-    for (int64_t d = 0; err == BP_OK && d < self->plan.documents; d++)
-        self->unscored += table.rows[d].unscored;
+    for (int64_t k = 0; err == BP_OK && k < self->plan.files; k++)
+        self->unscored += table.files[k].sums.unscored;
     if (err == BP_OK)
-        err = bp_score_summarise(&self->summary, &table, &self->info,
-                                 (uint64_t)bp_run_keys_of(self->config)->seed);
+        err = bp_score_summarise(&self->summary, &table, &self->info);
     if (err == BP_OK)
         bp_weights_record(self->summary, self->config);
     if (err == BP_OK && self->choices)
@@ -110,6 +111,11 @@ static bp_err merge(void *context, bp_parts *parts)
     bp_free(documents_path);
     bp_free(tokens_path);
     return err;
+}
+
+static bp_err help(void *context, const void *what)
+{
+    return bp_score_bootstrap_answer(((const scorer *)context)->mesh->world, what);
 }
 
 /* ---- the job ---- */
@@ -128,6 +134,7 @@ const bp_work_units *scorer_units(void *context, int index)
         return NULL;
     self->windows.units = scorer_windows(self);
     self->windows.units.merge = merge;
+    self->windows.units.help = help;
     return &self->windows.units;
 }
 

@@ -282,6 +282,25 @@ static bp_err check_segments(const bp_corpus_file *file)
                               count, file->path);
 }
 
+static bp_err read_numbers(bp_corpus_file *file, bp_column_kind kind, int64_t first, int64_t count,
+                           int64_t *values)
+{
+    const bp_column *column = &file->columns[kind];
+    bp_err err = BP_OK;
+
+    if (!column->name)
+        return BP_OK;
+    err = bp_column_read_numbers(file, column, first, count, values);
+    if (err == BP_OK && kind == BP_COLUMN_START)
+        err = check_starts(file, values);
+    for (int64_t d = 0; d < count && err == BP_OK; d++)
+        if (values[d] < 0)
+            err = BP_FAIL(BP_ERR_FORMAT, "corpus.out_of_range",
+                          "%s is %" PRId64 ": at %s, %s[%" PRId64 "]", column->name, values[d],
+                          file->path, column->name, first + d);
+    return err;
+}
+
 static bp_err load(bp_corpus_file *file, bp_column_kind kind)
 {
     const bp_column *column = &file->columns[kind];
@@ -294,14 +313,7 @@ static bp_err load(bp_corpus_file *file, bp_column_kind kind)
     values = bp_try_alloc("io.column", count, sizeof *values);
     if (!values)
         return bp_fail_memory(column->name, count, sizeof *values);
-    err = bp_column_read_numbers(file, column, 0, count, values);
-    if (err == BP_OK && kind == BP_COLUMN_START)
-        err = check_starts(file, values);
-    for (int64_t d = 0; d < count && err == BP_OK; d++)
-        if (values[d] < 0)
-            err = BP_FAIL(BP_ERR_FORMAT, "corpus.out_of_range",
-                          "%s is %" PRId64 ": at %s, %s[%" PRId64 "]", column->name, values[d],
-                          file->path, column->name, d);
+    err = read_numbers(file, kind, 0, count, values);
     if (err == BP_OK)
         file->loaded[kind] = values;
     else
@@ -346,6 +358,18 @@ bp_err bp_corpus_file_doc_counts(bp_corpus_file *file, const int64_t **bytes, co
     *bytes = file->loaded[BP_COLUMN_BYTES];
     *words = file->loaded[BP_COLUMN_WORDS];
     *words_split = file->loaded[BP_COLUMN_WORDS_SPLIT];
+    return bp_err_advise(err, BP_H5_REMEDY);
+}
+
+bp_err bp_corpus_file_read_counts(bp_corpus_file *file, int64_t first, int64_t count,
+                                  int64_t *bytes, int64_t *words, int64_t *words_split)
+{
+    bp_err err = read_numbers(file, BP_COLUMN_BYTES, first, count, bytes);
+
+    if (err == BP_OK)
+        err = read_numbers(file, BP_COLUMN_WORDS, first, count, words);
+    if (err == BP_OK)
+        err = read_numbers(file, BP_COLUMN_WORDS_SPLIT, first, count, words_split);
     return bp_err_advise(err, BP_H5_REMEDY);
 }
 

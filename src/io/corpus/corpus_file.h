@@ -50,6 +50,10 @@ bp_err bp_corpus_file_read(bp_corpus_file *file, int64_t first, int64_t count, i
 bp_err bp_corpus_file_doc_start(bp_corpus_file *file, const int64_t **doc_start);
 bp_err bp_corpus_file_doc_counts(bp_corpus_file *file, const int64_t **bytes, const int64_t **words,
                                  const int64_t **words_split);
+/** The same of documents [first, first + count), into arrays of the caller, which are left alone
+ * where the file has none. */
+bp_err bp_corpus_file_read_counts(bp_corpus_file *file, int64_t first, int64_t count,
+                                  int64_t *bytes, int64_t *words, int64_t *words_split);
 /** Segments of documents: texts of a task's documents, or sentences. Document d has those from
  * doc_segments[d] to doc_segments[d + 1), one at least; segment s begins at token segment_start[s],
  * the first of a document at its first token; texts may be empty. The last segment of a document

@@ -25,9 +25,9 @@
 
 double score_page_perplexity(const bp_score_table *table, int64_t document)
 {
-    const bp_score_row *row = &table->rows[document];
+    int64_t tokens = table->tokens[document];
 
-    return row->tokens > 0 ? exp(bp_fixed_real(row->nll) / (double)row->tokens) : NAN;
+    return tokens > 0 ? exp(bp_fixed_real(table->nll[document]) / (double)tokens) : NAN;
 }
 
 json_t *bp_score_page_text(const char *text, size_t bytes)

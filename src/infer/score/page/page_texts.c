@@ -99,7 +99,7 @@ static void find_candidates(const texts *self, candidate **out, int64_t *count, 
         double perplexity = score_page_perplexity(self->table, d);
 
         if (isfinite(perplexity))
-            all[found++] = (candidate){perplexity, d, self->table->rows[d].tokens};
+            all[found++] = (candidate){perplexity, d, self->table->tokens[d]};
     }
     if (found == 0)
         return;

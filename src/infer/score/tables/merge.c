@@ -12,8 +12,6 @@
 static bp_err add_pieces(bp_score_table *table, const bp_score_result *result, bp_fixed *sums,
                          const char *path)
 {
-    int64_t more = table->statistics->count - 1;
-
     for (int64_t i = 0; i < result->pieces; i++) {
         bp_score_piece piece = bp_score_result_piece(result, i);
 
@@ -21,18 +19,17 @@ static bp_err add_pieces(bp_score_table *table, const bp_score_result *result, b
             return BP_FAIL(BP_ERR_FORMAT, "result.damaged",
                            "a result is damaged, with document %" PRId64 ": at %s", piece.document,
                            path);
-        bp_score_row *row = &table->rows[piece.document];
-        row->nll += piece.nll;
-        row->square += piece.square;
-        row->tokens += piece.tokens;
-        row->unscored += piece.text - piece.text_scored;
-        row->oov += piece.oov;
-        row->zeros += piece.zeros;
-        row->oov_zeros += piece.oov_zeros;
-        row->oov_nll += piece.oov_nll;
+        const bp_score_sums more = {.nll = piece.nll,
+                                    .square = piece.square,
+                                    .tokens = piece.tokens,
+                                    .unscored = piece.text - piece.text_scored,
+                                    .oov = piece.oov,
+                                    .zeros = piece.zeros,
+                                    .oov_zeros = piece.oov_zeros,
+                                    .oov_nll = piece.oov_nll};
+
         bp_score_result_sums(result, i, sums);
-        for (int64_t c = 0; c < more; c++)
-            table->sums[piece.document * more + c] += sums[c];
+        bp_score_table_add(table, piece.document, &more, sums);
     }
     return BP_OK;
 }
@@ -81,6 +78,8 @@ bp_err bp_score_table_merge(bp_score_table *table, bp_parts *parts, int64_t key_
     }
     if (err == BP_OK && writer)
         err = bp_tokens_writer_commit(writer);
+    if (err == BP_OK)
+        err = bp_score_table_count(table);
     bp_tokens_writer_free(&writer);
     bp_free(sums);
     return err;

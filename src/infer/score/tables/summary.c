@@ -56,7 +56,8 @@ bp_err bp_score_check_names(const bp_corpus *corpus)
 typedef struct grouping {
     const bp_score_table *table;
     int64_t groups;
-    const int32_t *codes; /* [documents]; NULL: by file, or all in group 0 where `groups` is 1 */
+    const bp_score_group *of; /* [groups] */
+    const int32_t *codes;     /* [documents]; NULL: by file, or all in group 0 */
     bool by_file;
     const json_t *whole; /* figures of all documents, if they are there */
 } grouping;
@@ -70,42 +71,6 @@ static int64_t group_of(const grouping *split, int64_t file, int64_t document)
     return split->by_file ? file : 0;
 }
 
-/* What a split comes to, group by group. */
-typedef struct group_sums {
-    bp_score_sums *sums;  /* [groups] */
-    bp_fixed *statistics; /* [groups][statistics - 1] */
-    int64_t *begins;      /* [groups + 1]: documents that have a smaller group */
-} group_sums;
-
-/* begins[g] is where a group's draws begin. */
-static bp_err sum_groups(const grouping *split, group_sums *out)
-{
-    const bp_score_plan *plan = split->table->plan;
-    int64_t more = split->table->statistics->count - 1;
-
-    for (int64_t file = 0; file < plan->files; file++) {
-        bp_score_counts counts;
-        bp_err err = bp_score_counts_of(plan, file, &counts);
-
-        if (err != BP_OK)
-            return err;
-        for (int64_t d = plan->first_document[file]; d < plan->first_document[file + 1]; d++) {
-            int64_t group = group_of(split, file, d);
-            bp_score_sums one = bp_score_document_sums(split->table, &counts, file, d);
-
-            if (group < 0)
-                continue;
-            bp_score_sums_add(&out->sums[group], &one);
-            for (int64_t c = 0; c < more; c++)
-                out->statistics[group * more + c] +=
-                    bp_score_document_statistics(split->table, d)[c];
-        }
-    }
-    for (int64_t g = 0; g < split->groups; g++)
-        out->begins[g + 1] = out->begins[g] + out->sums[g].documents;
-    return BP_OK;
-}
-
 /* Documents sorted by group, in corpus order within one. `at` holds each group's begin, and is used
  * up. */
 static void list_draws(const grouping *split, int64_t *at, bp_score_draw *draws)
@@ -115,56 +80,51 @@ static void list_draws(const grouping *split, int64_t *at, bp_score_draw *draws)
     for (int64_t file = 0; file < plan->files; file++) {
         for (int64_t d = plan->first_document[file]; d < plan->first_document[file + 1]; d++) {
             int64_t group = group_of(split, file, d);
-            const bp_score_row *row = &split->table->rows[d];
 
             if (group >= 0)
-                draws[at[group]++] =
-                    (bp_score_draw){.nll = bp_fixed_real(row->nll), .tokens = (double)row->tokens};
+                draws[at[group]++] = (bp_score_draw){.nll = bp_fixed_real(split->table->nll[d]),
+                                                     .tokens = (double)split->table->tokens[d]};
         }
     }
 }
 
 /* The bootstrap of one group, or that of all documents where the group is all of them. */
-static double deviation_of(const grouping *split, const bp_score_draw *draws, int64_t documents,
-                           uint64_t seed)
+static bp_err deviation_of(double *out, const grouping *split, const bp_score_draw *draws,
+                           int64_t documents)
 {
     const json_t *known = json_object_get(split->whole, "perplexity_stderr_documents");
 
-    if (known && documents == split->table->plan->documents)
-        return json_is_real(known) ? json_real_value(known) : NAN;
-    return bp_score_bootstrap(draws, documents, seed);
+    if (known && documents == split->table->plan->documents) {
+        *out = json_is_real(known) ? json_real_value(known) : NAN;
+        return BP_OK;
+    }
+    return bp_score_bootstrap(out, draws, documents, split->table->seed, split->table->helpers);
 }
 
 /* figures[g] of every group; new references, after an error too. */
-static bp_err figure_groups(const grouping *split, uint64_t seed, json_t **figures)
+static bp_err figure_groups(const grouping *split, json_t **figures)
 {
-    int64_t groups = split->groups, documents = split->table->plan->documents;
-    int64_t more = split->table->statistics->count - 1;
-    group_sums all = {
-        .sums = bp_alloc("score.summary", groups, sizeof(*all.sums)),
-        .statistics = bp_alloc("score.summary", groups * more, sizeof(*all.statistics)),
-        .begins = bp_alloc("score.summary", groups + 1, sizeof(*all.begins)),
-    };
-    int64_t *at = bp_alloc("score.summary", groups + 1, sizeof(*at));
-    bp_score_draw *draws = bp_alloc("score.summary", documents, sizeof(*draws));
-    bp_err err = sum_groups(split, &all);
+    int64_t groups = split->groups, first = 0;
+    int64_t *at = bp_alloc("score.summary", groups, sizeof(*at));
+    bp_score_draw *draws = bp_alloc("score.summary", split->table->plan->documents, sizeof(*draws));
+    bp_err err = BP_OK;
 
-    if (err == BP_OK) {
-        memcpy(at, all.begins, (size_t)(groups + 1) * sizeof(*at));
-        list_draws(split, at, draws);
-    }
+    for (int64_t g = 1; g < groups; g++)
+        at[g] = at[g - 1] + split->of[g - 1].sums.documents;
+    list_draws(split, at, draws);
     for (int64_t g = 0; err == BP_OK && g < groups; g++) {
-        figures[g] = bp_score_figures(
-            &all.sums[g], deviation_of(split, draws + all.begins[g], all.sums[g].documents, seed));
-        err = bp_token_statistics_figure(figures[g], split->table->statistics,
-                                         all.statistics + g * more, all.sums[g].tokens,
-                                         !split->whole);
+        const bp_score_sums *sums = &split->of[g].sums;
+        double deviation = NAN;
+
+        err = deviation_of(&deviation, split, draws + first, sums->documents);
+        first += sums->documents;
+        figures[g] = bp_score_figures(sums, deviation);
+        if (err == BP_OK)
+            err = bp_token_statistics_figure(figures[g], split->table->statistics,
+                                             split->of[g].statistics, sums->tokens, !split->whole);
     }
     bp_free(draws);
     bp_free(at);
-    bp_free(all.begins);
-    bp_free(all.statistics);
-    bp_free(all.sums);
     return err;
 }
 
@@ -179,11 +139,11 @@ static void set_named(json_t *object, const char *name, json_t *value)
 
 /* root[key] = {name: figures} of every group; a group without documents is left out if `sparse`. */
 static bp_err add_groups(json_t *root, const char *key, const grouping *split, char *const *names,
-                         bool sparse, uint64_t seed)
+                         bool sparse)
 {
     json_t **figures = bp_alloc("score.summary", split->groups, sizeof(json_t *));
     json_t *object = json_object();
-    bp_err err = figure_groups(split, seed, figures);
+    bp_err err = figure_groups(split, figures);
 
     for (int64_t g = 0; g < split->groups; g++) {
         json_t *one = figures[g];
@@ -226,32 +186,39 @@ static void add_macro(json_t *root)
                                             bp_json_real(bits / (double)count)));
 }
 
-static bp_err add_corpora(json_t *root, const bp_score_table *table, uint64_t seed)
+static bp_err add_corpora(json_t *root, const bp_score_table *table)
 {
-    grouping split = {.table = table, .groups = table->plan->files, .by_file = true, .whole = root};
+    grouping split = {.table = table,
+                      .groups = table->plan->files,
+                      .of = table->files,
+                      .by_file = true,
+                      .whole = root};
     char **names = bp_alloc("score.summary", split.groups, sizeof(*names));
 
     for (int64_t k = 0; k < split.groups; k++)
         names[k] =
             bp_score_corpus_name(bp_corpus_file_path(bp_corpus_file_at(table->plan->corpus, k)));
-    bp_err err = add_groups(root, "corpora", &split, names, false, seed);
+    bp_err err = add_groups(root, "corpora", &split, names, false);
     if (err == BP_OK)
         add_macro(root);
     bp_names_free(&names, split.groups);
     return err;
 }
 
-static bp_err add_labels(json_t *root, const bp_score_table *table, uint64_t seed)
+static bp_err add_labels(json_t *root, const bp_score_table *table)
 {
     json_t *labels = json_object();
     bp_err err = BP_OK;
 
     for (int64_t i = 0; err == BP_OK && i < table->column_count; i++) {
         const bp_score_column *column = &table->columns[i];
-        grouping split = {
-            .table = table, .groups = column->value_count, .codes = column->codes, .whole = root};
+        grouping split = {.table = table,
+                          .groups = column->value_count,
+                          .of = column->groups,
+                          .codes = column->codes,
+                          .whole = root};
 
-        err = add_groups(labels, column->name, &split, column->values, true, seed);
+        err = add_groups(labels, column->name, &split, column->values, true);
     }
     (void)json_object_set_new(root, "labels", labels);
     return err;
@@ -295,13 +262,22 @@ static json_t *convention_object(const bp_score_plan *plan, const char *tokenize
     return out;
 }
 
-bp_err bp_score_summarise(json_t **out, const bp_score_table *table, const bp_model_info *model,
-                          uint64_t seed)
+bp_err bp_score_summarise(json_t **out, const bp_score_table *table, const bp_model_info *model)
 {
-    grouping all = {.table = table, .groups = 1};
+    int64_t more = table->statistics->count - 1;
+    bp_score_group whole = {.statistics =
+                                bp_alloc("score.summary", more, sizeof *whole.statistics)};
+    grouping all = {.table = table, .groups = 1, .of = &whole};
     const char *hash = bp_corpus_tokenizer_hash(table->plan->corpus);
     json_t *root = NULL;
-    bp_err err = figure_groups(&all, seed, &root);
+    bp_err err;
+
+    for (int64_t file = 0; file < table->plan->files; file++) {
+        bp_score_sums_add(&whole.sums, &table->files[file].sums);
+        for (int64_t c = 0; c < more; c++)
+            whole.statistics[c] += table->files[file].statistics[c];
+    }
+    err = figure_groups(&all, &root);
 
     if (err == BP_OK) {
         (void)json_object_set_new(
@@ -313,9 +289,10 @@ bp_err bp_score_summarise(json_t **out, const bp_score_table *table, const bp_mo
         err = put_losses(json_object_get(root, "convention"), table->plan->corpus);
     }
     if (err == BP_OK)
-        err = add_corpora(root, table, seed);
+        err = add_corpora(root, table);
     if (err == BP_OK)
-        err = add_labels(root, table, seed);
+        err = add_labels(root, table);
+    bp_free(whole.statistics);
     *out = err == BP_OK ? root : NULL;
     if (err != BP_OK)
         json_decref(root);

@@ -6,13 +6,12 @@
 #include "infer/score/tables/table.h"
 #include "models/model.h"
 
-/** The whole summary, keys in the order of docs/formats.md. A function of the table, the rule, the
- * model's digest and step, and `seed` (of the bootstrap).
+/** The whole summary, keys in the order of docs/formats.md. A function of the table, its seed,
+ * the rule, and the model's digest and step.
  *
  * Owns:       *out is a new reference; NULL after an error.
  * Errors:     those of bp_corpus_file_doc_counts; BP_ERR_FORMAT a name that is not UTF-8. */
-bp_err bp_score_summarise(json_t **out, const bp_score_table *table, const bp_model_info *model,
-                          uint64_t seed);
+bp_err bp_score_summarise(json_t **out, const bp_score_table *table, const bp_model_info *model);
 
 /** A corpus's name in the summary: its file name without folder and suffix. Free with bp_free(). */
 char *bp_score_corpus_name(const char *path);

@@ -1,13 +1,7 @@
-/* Fixed-point sums, the bootstrap over documents, and figures. */
+/* Fixed-point sums, and figures. */
 #include "infer/score/tables/sums.h"
 
-#include "base/process/heartbeat.h"
-#include "statistics/resample.h"
-
 #include <math.h>
-#include <omp.h>
-
-#define BLOCK_DRAWS 512
 
 bp_fixed bp_fixed_of(double value)
 {
@@ -38,56 +32,6 @@ void bp_score_sums_add(bp_score_sums *into, const bp_score_sums *more)
     into->oov_nll += more->oov_nll;
     into->has_oov = into->has_oov || more->has_oov;
     into->has_zeros = into->has_zeros || more->has_zeros;
-}
-
-static double resample(const bp_score_draw *draws, int64_t n, const bp_rng_key *key)
-{
-    int64_t drawn[BLOCK_DRAWS];
-    double nll = 0, tokens = 0;
-
-    for (int64_t first = 0; first < n; first += BLOCK_DRAWS) {
-        int64_t count = n - first < BLOCK_DRAWS ? n - first : BLOCK_DRAWS;
-
-        bp_resample_draw(drawn, first, count, key, n);
-        for (int64_t i = 0; i < count; i++) {
-            nll += draws[drawn[i]].nll;
-            tokens += draws[drawn[i]].tokens;
-        }
-    }
-    return exp(nll / tokens); /* NaN where only documents without tokens were drawn */
-}
-
-double bp_score_bootstrap(const bp_score_draw *draws, int64_t n, uint64_t seed)
-{
-    double values[BP_RESAMPLES], mean = 0, squares = 0;
-    int64_t count = 0, scored = 0;
-
-    for (int64_t i = 0; i < n; i++)
-        scored += draws[i].tokens > 0;
-    if (scored < 2) /* one document has no spread */
-        return NAN;
-#pragma omp parallel for schedule(static)
-    for (int r = 0; r < BP_RESAMPLES; r++) {
-        bp_rng_key key = bp_resample_key(seed, r, 0);
-
-        values[r] = resample(draws, n, &key);
-        if (omp_get_thread_num() == 0) /* the main thread: only that one reports its heartbeat */
-            bp_heartbeat_progress();
-    }
-    for (int r = 0; r < BP_RESAMPLES; r++) {
-        if (isfinite(values[r])) {
-            mean += values[r];
-            count++;
-        }
-    }
-    if (count < 2)
-        return NAN;
-    mean /= (double)count;
-    for (int r = 0; r < BP_RESAMPLES; r++) {
-        if (isfinite(values[r]))
-            squares += (values[r] - mean) * (values[r] - mean);
-    }
-    return sqrt(squares / (double)(count - 1));
 }
 
 static double stderr_tokens(const bp_score_sums *sums, double mean)

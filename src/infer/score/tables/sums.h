@@ -29,19 +29,6 @@ typedef struct bp_score_sums {
 } bp_score_sums;
 void bp_score_sums_add(bp_score_sums *into, const bp_score_sums *more);
 
-/** One document in a bootstrap. */
-typedef struct bp_score_draw {
-    double nll, tokens;
-} bp_score_draw;
-
-/** Standard error of exp(sum nll / sum tokens) over documents: the standard deviation of 1,000
- * resamples of n documents from n, keyed by (seed, resample). Equal for any number of threads.
- *
- * Shapes:     draws[n].
- * Returns:    NaN for fewer than 2 documents with tokens.
- * Source:     Efron and Tibshirani, An Introduction to the Bootstrap (1993), algorithm 6.1. */
-double bp_score_bootstrap(const bp_score_draw *draws, int64_t n, uint64_t seed);
-
 /** The sum of -logprob: infinite where a token has probability 0. */
 double bp_score_nll(const bp_score_sums *sums);
 

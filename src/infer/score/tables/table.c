@@ -1,10 +1,11 @@
-/* The rows of all documents, and the labels of all corpora as one. Filled by merge.c, read by
+/* What all documents came to, and the labels of all corpora as one. Filled by merge.c, read by
  * summary.c and tables.c. */
 #include "infer/score/tables/table.h"
 
 #include "base/mem.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <string.h>
 
 /* ---- label columns: a corpus numbers its values as it likes, so equal values meet by name ---- */
@@ -73,24 +74,129 @@ static bp_err load_label(bp_score_table *table, int64_t file, int k)
     return err;
 }
 
+/* ---- groups ---- */
+
+static bp_score_group *make_groups(const bp_score_table *table, int64_t count)
+{
+    bp_score_group *groups = bp_alloc("score.groups", count, sizeof *groups);
+
+    for (int64_t g = 0; g < count; g++)
+        groups[g].statistics =
+            bp_alloc("score.groups", table->statistics->count - 1, sizeof *groups[g].statistics);
+    return groups;
+}
+
+static void free_groups(bp_score_group *groups, int64_t count)
+{
+    for (int64_t g = 0; groups && g < count; g++)
+        bp_free(groups[g].statistics);
+    bp_free(groups);
+}
+
+/* The groups of a document: its file's (index -1), and of each column its value's; NULL: none. */
+static bp_score_group *group_at(const bp_score_table *table, int64_t file, int64_t document,
+                                int64_t column)
+{
+    if (column < 0)
+        return &table->files[file];
+    int32_t code = table->columns[column].codes[document];
+
+    return code >= 0 ? &table->columns[column].groups[code] : NULL;
+}
+
+void bp_score_table_add(bp_score_table *table, int64_t document, const bp_score_sums *more,
+                        const bp_fixed *statistics)
+{
+    int64_t file = bp_score_plan_file(table->plan, document), count = table->statistics->count - 1;
+
+    table->nll[document] += more->nll;
+    table->tokens[document] += more->tokens;
+    table->has_zero[document] |= more->zeros > 0;
+    for (int64_t c = 0; c < count; c++)
+        table->sums[document * count + c] += statistics[c];
+    for (int64_t k = -1; k < table->column_count; k++) {
+        bp_score_group *group = group_at(table, file, document, k);
+
+        if (!group)
+            continue;
+        bp_score_sums_add(&group->sums, more);
+        for (int64_t c = 0; c < count; c++)
+            group->statistics[c] += statistics[c];
+    }
+}
+
+static void count_documents(bp_score_table *table, const bp_score_counts *counts, int64_t file,
+                            int64_t first, int64_t count)
+{
+    for (int64_t i = 0; i < count; i++) {
+        const bp_score_sums one = {.documents = 1,
+                                   .has_oov = table->plan->unknown >= 0,
+                                   .has_zeros = table->plan->may_be_zero,
+                                   .bytes = counts->has_bytes ? counts->bytes[i] : 0,
+                                   .words = counts->has_words ? counts->words[i] : 0,
+                                   .words_split =
+                                       counts->has_words_split ? counts->words_split[i] : 0,
+                                   .no_bytes = !counts->has_bytes,
+                                   .no_words = !counts->has_words,
+                                   .no_words_split = !counts->has_words_split};
+
+        if (!bp_score_plan_has(table->plan, first + i))
+            continue;
+        for (int64_t k = -1; k < table->column_count; k++) {
+            bp_score_group *group = group_at(table, file, first + i, k);
+
+            if (group)
+                bp_score_sums_add(&group->sums, &one);
+        }
+    }
+}
+
+bp_err bp_score_table_count(bp_score_table *table)
+{
+    const bp_score_plan *plan = table->plan;
+    bp_score_counts *counts = bp_alloc("score.counts", 1, sizeof *counts);
+    bp_err err = BP_OK;
+
+    for (int64_t file = 0; file < plan->files; file++) {
+        int64_t first = plan->first_document[file], end = plan->first_document[file + 1];
+
+        for (; err == BP_OK && first < end; first += BP_SCORE_COUNTS) {
+            int64_t count = end - first < BP_SCORE_COUNTS ? end - first : BP_SCORE_COUNTS;
+
+            err = bp_score_counts_read(counts, plan, file, first, count);
+            if (err == BP_OK)
+                count_documents(table, counts, file, first, count);
+        }
+    }
+    bp_free(counts);
+    return err;
+}
+
+/* ---- all of it ---- */
+
 bp_err bp_score_table_init(bp_score_table *table, const bp_score_plan *plan,
                            const bp_token_statistics *statistics)
 {
     bp_err err = BP_OK;
 
     *table = (bp_score_table){.plan = plan, .statistics = statistics};
-    table->rows = bp_try_alloc("score.rows", plan->documents, sizeof(*table->rows));
+    table->nll = bp_try_alloc("score.rows", plan->documents, sizeof(*table->nll));
+    table->tokens = bp_try_alloc("score.rows", plan->documents, sizeof(*table->tokens));
+    table->has_zero = bp_try_alloc("score.rows", plan->documents, sizeof(*table->has_zero));
     table->sums =
         bp_try_alloc("score.rows", plan->documents * (statistics->count - 1), sizeof(*table->sums));
-    if (!table->rows || !table->sums)
+    if (!table->nll || !table->tokens || !table->has_zero || !table->sums)
         return BP_FAIL(BP_ERR_SYSTEM, "memory.short",
                        "no memory for the sums of %" PRId64 " documents", plan->documents);
+    table->files = make_groups(table, plan->files);
     for (int64_t file = 0; file < plan->files; file++) {
         int labels = bp_corpus_file_info(bp_corpus_file_at(plan->corpus, file))->labels;
 
         for (int k = 0; err == BP_OK && k < labels; k++)
             err = load_label(table, file, k);
     }
+    for (int64_t c = 0; c < table->column_count; c++)
+        table->columns[c].groups = make_groups(table, table->columns[c].value_count);
     return err;
 }
 
@@ -101,53 +207,44 @@ void bp_score_table_clear(bp_score_table *table)
 
         for (int64_t k = 0; k < column->value_count; k++)
             bp_free(column->values[k]);
+        free_groups(column->groups, column->value_count);
         bp_free(column->values);
         bp_free(column->codes);
         bp_free(column->name);
     }
     bp_free(table->columns);
+    free_groups(table->files, table->plan ? table->plan->files : 0);
     bp_free(table->sums);
-    bp_free(table->rows);
+    bp_free(table->has_zero);
+    bp_free(table->tokens);
+    bp_free(table->nll);
     *table = (bp_score_table){0};
 }
 
 /* ---- one document ---- */
 
-bp_err bp_score_counts_of(const bp_score_plan *plan, int64_t file, bp_score_counts *out)
+bp_err bp_score_counts_read(bp_score_counts *out, const bp_score_plan *plan, int64_t file,
+                            int64_t first, int64_t count)
 {
-    *out = (bp_score_counts){0};
+    bp_corpus_file *corpus = bp_corpus_file_at(plan->corpus, file);
+    const bp_corpus_info *info = bp_corpus_file_info(corpus);
+
+    out->has_bytes = out->has_words = out->has_words_split = false;
     if (plan->rule.convention == BP_SCORE_PAIRS) /* they count both texts */
         return BP_OK;
-    return bp_corpus_file_doc_counts(bp_corpus_file_at(plan->corpus, file), &out->bytes,
-                                     &out->words, &out->words_split);
+    out->has_bytes = info->has_bytes;
+    out->has_words = info->has_words;
+    out->has_words_split = info->has_words_split;
+    return bp_corpus_file_read_counts(corpus, first - plan->first_document[file], count, out->bytes,
+                                      out->words, out->words_split);
+}
+
+double bp_score_document_nll(const bp_score_table *table, int64_t document)
+{
+    return table->has_zero[document] ? INFINITY : bp_fixed_real(table->nll[document]);
 }
 
 const bp_fixed *bp_score_document_statistics(const bp_score_table *table, int64_t document)
 {
     return table->sums + document * (table->statistics->count - 1);
-}
-
-bp_score_sums bp_score_document_sums(const bp_score_table *table, const bp_score_counts *counts,
-                                     int64_t file, int64_t document)
-{
-    const bp_score_row *row = &table->rows[document];
-    int64_t inside = document - table->plan->first_document[file];
-
-    return (bp_score_sums){.documents = 1,
-                           .tokens = row->tokens,
-                           .unscored = row->unscored,
-                           .nll = row->nll,
-                           .square = row->square,
-                           .oov = row->oov,
-                           .zeros = row->zeros,
-                           .oov_zeros = row->oov_zeros,
-                           .oov_nll = row->oov_nll,
-                           .has_oov = table->plan->unknown >= 0,
-                           .has_zeros = table->plan->may_be_zero,
-                           .bytes = counts->bytes ? counts->bytes[inside] : 0,
-                           .words = counts->words ? counts->words[inside] : 0,
-                           .words_split = counts->words_split ? counts->words_split[inside] : 0,
-                           .no_bytes = !counts->bytes,
-                           .no_words = !counts->words,
-                           .no_words_split = !counts->words_split};
 }

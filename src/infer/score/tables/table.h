@@ -1,20 +1,20 @@
-/* The results of scoring, a row a document, in memory: a function of the parts and the corpora.
- * Local: no MPI. */
+/* The results of scoring in memory, some values a document and the sums of groups: a function of
+ * the parts and the corpora. Local: no MPI. */
 #ifndef BP_INFER_SCORE_TABLES_TABLE_H
 #define BP_INFER_SCORE_TABLES_TABLE_H
 
 #include "infer/score/plan.h"
+#include "infer/score/tables/bootstrap.h"
 #include "infer/score/tables/sums.h"
 #include "infer/score/tables/token_statistics.h"
 
-/** The results of one document. */
-typedef struct bp_score_row {
-    bp_fixed nll, square;
-    int64_t tokens;                /* scored */
-    int64_t unscored;              /* text tokens that were not */
-    int64_t oov, zeros, oov_zeros; /* as bp_score_piece has them */
-    bp_fixed oov_nll;
-} bp_score_row;
+#define BP_SCORE_COUNTS 8192 /* documents whose counts are read at a time */
+
+/** What documents add up to. */
+typedef struct bp_score_group {
+    bp_score_sums sums;
+    bp_fixed *statistics; /* [statistics - 1]: of those after the log-probability */
+} bp_score_group;
 
 /** A label column of all corpora together: corpora that have a label of one name share its
  * values. */
@@ -24,16 +24,30 @@ typedef struct bp_score_column {
     int64_t value_count;
     int32_t
         *codes; /* [documents]: index into values; -1: the document's corpus has no such label */
+    bp_score_group *groups; /* [value_count] */
 } bp_score_column;
 
 typedef struct bp_score_table {
     const bp_score_plan *plan;             /* borrowed */
     const bp_token_statistics *statistics; /* borrowed */
-    bp_score_row *rows;                    /* [documents] */
-    bp_fixed *sums; /* [documents][statistics - 1]: of the statistics after the log-probability */
+    bp_fixed *nll;                         /* [documents] */
+    int64_t *tokens;                       /* [documents]: scored */
+    bool *has_zero;        /* [documents]: a token has probability 0, which nll lacks */
+    bp_fixed *sums;        /* [documents][statistics - 1]: of those after the log-probability */
+    bp_score_group *files; /* [files]: the documents of each */
     bp_score_column *columns;
     int64_t column_count;
+    uint64_t seed;        /* of the bootstrap; the caller's, as the next */
+    bp_requests *helpers; /* of bp_score_bootstrap; NULL: none */
 } bp_score_table;
+
+/** Add what a part has of a document: the fields of `more` that are not of its text, and
+ * statistics[statistics - 1]. */
+void bp_score_table_add(bp_score_table *table, int64_t document, const bp_score_sums *more,
+                        const bp_fixed *statistics);
+/** Add to the groups, after the last part, how many documents they have, and their bytes and words.
+ * Errors: those of bp_corpus_file_read_counts. */
+bp_err bp_score_table_count(bp_score_table *table);
 
 /** Read the corpora's labels, and allocate for all documents. Clear after an error too.
  *  Errors: BP_ERR_SYSTEM; those of bp_corpus_file_label. */
@@ -41,14 +55,17 @@ bp_err bp_score_table_init(bp_score_table *table, const bp_score_plan *plan,
                            const bp_token_statistics *statistics);
 void bp_score_table_clear(bp_score_table *table);
 
-/** The sums of one document, its counts of bytes and words among them. The counts of its file are
- *  borrowed once for all by bp_score_counts_of. */
+/** Bytes and words of some documents of a file. */
 typedef struct bp_score_counts {
-    const int64_t *bytes, *words, *words_split; /* of a file's documents; NULL: unknown */
+    bool has_bytes, has_words, has_words_split; /* known of the file */
+    int64_t bytes[BP_SCORE_COUNTS], words[BP_SCORE_COUNTS], words_split[BP_SCORE_COUNTS];
 } bp_score_counts;
-bp_err bp_score_counts_of(const bp_score_plan *plan, int64_t file, bp_score_counts *out);
-bp_score_sums bp_score_document_sums(const bp_score_table *table, const bp_score_counts *counts,
-                                     int64_t file, int64_t document);
+/** Those of documents [first, first + count) of all corpora, at most BP_SCORE_COUNTS, all of
+ * `file`. */
+bp_err bp_score_counts_read(bp_score_counts *out, const bp_score_plan *plan, int64_t file,
+                            int64_t first, int64_t count);
+/** The NLL of a document: infinite where a token has probability 0. */
+double bp_score_document_nll(const bp_score_table *table, int64_t document);
 /** sums[statistics - 1] of a document; borrowed. */
 const bp_fixed *bp_score_document_statistics(const bp_score_table *table, int64_t document);
 

@@ -15,7 +15,7 @@
 
 #define VERSION      1
 #define BLOCK_VALUES 65536 /* held before they are written, or as many as 256 rows have */
-#define BLOCK_ROWS   8192
+#define BLOCK_ROWS   BP_SCORE_COUNTS
 #define BLOCK_TOKENS 16384
 #define MEMBER_GRID  "member_logprob"
 
@@ -319,42 +319,46 @@ void bp_tokens_writer_free(bp_tokens_writer **writer)
 /* Documents [first, first + count) of one file, as columns. */
 typedef struct row_block {
     double nll[BLOCK_ROWS], perplexity[BLOCK_ROWS];
-    int64_t tokens[BLOCK_ROWS], bytes[BLOCK_ROWS], words[BLOCK_ROWS];
+    bp_score_counts counts;
 } row_block;
 
 static const struct {
     const char *name;
     bp_h5_type type;
-    size_t offset;
-} COLUMNS[] = {{"nll", BP_H5_F64, offsetof(row_block, nll)},
-               {"tokens", BP_H5_I64, offsetof(row_block, tokens)},
-               {"bytes", BP_H5_I64, offsetof(row_block, bytes)},
-               {"words", BP_H5_I64, offsetof(row_block, words)},
-               {"perplexity", BP_H5_F64, offsetof(row_block, perplexity)}};
+} COLUMNS[] = {{"nll", BP_H5_F64},
+               {"tokens", BP_H5_I64},
+               {"bytes", BP_H5_I64},
+               {"words", BP_H5_I64},
+               {"perplexity", BP_H5_F64}};
 #define COLUMN_COUNT (sizeof COLUMNS / sizeof COLUMNS[0])
+
+static void set_unknown(int64_t *values, bool known)
+{
+    for (int64_t i = 0; !known && i < BLOCK_ROWS; i++)
+        values[i] = -1;
+}
 
 static bp_err write_file_rows(bp_h5 *out, const bp_score_table *table, int64_t file,
                               row_block *block)
 {
     int64_t first = table->plan->first_document[file], end = table->plan->first_document[file + 1];
-    bp_score_counts counts;
-    bp_err err = bp_score_counts_of(table->plan, file, &counts);
+    bp_score_counts *counts = &block->counts;
+    bp_err err = BP_OK;
 
     while (err == BP_OK && first < end) {
         int64_t count = end - first < BLOCK_ROWS ? end - first : BLOCK_ROWS;
+        const void *const values[COLUMN_COUNT] = {block->nll, table->tokens + first, counts->bytes,
+                                                  counts->words, block->perplexity};
 
         for (int64_t i = 0; i < count; i++) {
-            bp_score_sums sums = bp_score_document_sums(table, &counts, file, first + i);
-
-            block->nll[i] = bp_score_nll(&sums);
-            block->tokens[i] = sums.tokens;
-            block->bytes[i] = sums.no_bytes ? -1 : sums.bytes;
-            block->words[i] = sums.no_words ? -1 : sums.words;
-            block->perplexity[i] = exp(block->nll[i] / (double)sums.tokens);
+            block->nll[i] = bp_score_document_nll(table, first + i);
+            block->perplexity[i] = exp(block->nll[i] / (double)table->tokens[first + i]);
         }
+        err = bp_score_counts_read(counts, table->plan, file, first, count);
+        set_unknown(counts->bytes, counts->has_bytes);
+        set_unknown(counts->words, counts->has_words);
         for (size_t c = 0; err == BP_OK && c < COLUMN_COUNT; c++)
-            err = bp_h5_write_slab(out, COLUMNS[c].name, COLUMNS[c].type, first,
-                                   (const char *)block + COLUMNS[c].offset, count);
+            err = bp_h5_write_slab(out, COLUMNS[c].name, COLUMNS[c].type, first, values[c], count);
         first += count;
     }
     return err;
@@ -405,12 +409,12 @@ static bp_err write_means(bp_h5 *out, const bp_score_table *table)
         int64_t count = documents - first < rows ? documents - first : rows;
 
         for (int64_t i = 0; i < count; i++) {
-            const bp_score_row *row = &table->rows[first + i];
             const bp_fixed *sums = bp_score_document_statistics(table, first + i);
 
             for (int64_t c = 0; c < statistics->count; c++)
                 *(c < plain ? &block[c * rows + i] : &grid[i * members + c - plain]) =
-                    bp_fixed_real(c == 0 ? -row->nll : sums[c - 1]) / (double)row->tokens;
+                    bp_fixed_real(c == 0 ? -table->nll[first + i] : sums[c - 1]) /
+                    (double)table->tokens[first + i];
             unbiased[i] = block[BP_MODEL_LOGPROB_VARIANCE * rows + i] * factor;
         }
         err = write_statistics(out, statistics, BP_H5_F64, block, first, count);
