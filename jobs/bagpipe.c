@@ -33,10 +33,11 @@ typedef struct arguments {
     char **rest; /* section.key=value */
     int rest_count;
     bool plan, check, requeue;
-    bool bare;            /* nothing says what to do: the help goes before the error */
-    int64_t status, most; /* of requeue */
-    const char *cause;    /* of requeue; "": it is not known */
-    int64_t ranks, nodes; /* of --plan; 0: not given */
+    bool bare;                      /* nothing says what to do: the help goes before the error */
+    int64_t status, most;           /* of requeue */
+    const char *cause;              /* of requeue; "": it is not known */
+    int64_t ranks, nodes;           /* of --plan; 0: not given */
+    const char *network, *schedule; /* files of --plan --ranks; NULL: not given */
 } arguments;
 
 static const bp_job *find_job(const char *name)
@@ -75,6 +76,23 @@ static bp_err parse_number(int64_t *out, int64_t least, int argc, char **argv, i
     return BP_OK;
 }
 
+/* The word of an option, argv[*at], after its '=' or the next one. */
+static bp_err parse_path(const char **out, int argc, char **argv, int *at)
+{
+    const char *option = argv[*at], *text = strchr(option, '=');
+
+    if (text)
+        text++;
+    else
+        text = ++*at < argc ? argv[*at] : "";
+    *out = text;
+    if (text[0] == '\0')
+        return BP_FAIL(BP_ERR_USAGE, "command.no_file",
+                       "%.*s takes a file: at the command line; see bagpipe pretrain --help",
+                       (int)strcspn(option, "="), option);
+    return BP_OK;
+}
+
 /* A job to come fills all of its nodes. */
 static bp_err check_planned(const arguments *args)
 {
@@ -89,6 +107,12 @@ static bp_err check_planned(const arguments *args)
             "--nodes %lld is more than --ranks %lld: at the command line; a node has one "
             "rank or more",
             (long long)args->nodes, (long long)args->ranks);
+    if ((args->network || args->schedule) &&
+        (args->ranks == 0 || (args->job != &bp_job_pretrain && args->job != &bp_job_finetune)))
+        return BP_FAIL(BP_ERR_USAGE, "command.no_scale",
+                       "--network and --schedule are of pretrain and finetune with --plan --ranks "
+                       "N: at the command "
+                       "line; give them there");
     return BP_OK;
 }
 
@@ -127,6 +151,10 @@ static bp_err parse(arguments *out, int argc, char **argv)
             err = parse_number(&out->ranks, 1, argc, argv, &at);
         else if (is_option(argv[at], "--nodes"))
             err = parse_number(&out->nodes, 1, argc, argv, &at);
+        else if (is_option(argv[at], "--network"))
+            err = parse_path(&out->network, argc, argv, &at);
+        else if (is_option(argv[at], "--schedule"))
+            err = parse_path(&out->schedule, argc, argv, &at);
         else if (out->requeue && is_option(argv[at], "--status"))
             err = parse_number(&out->status, 0, argc, argv, &at);
         else if (out->requeue && is_option(argv[at], "--most"))
@@ -279,7 +307,9 @@ static bp_err run_plan_alone(const arguments *args, bp_job_call *call)
 static bp_err run_job(const arguments *args)
 {
     const bp_planned_world planned = {.ranks = (int)args->ranks,
-                                      .nodes = args->nodes > 0 ? (int)args->nodes : 1};
+                                      .nodes = args->nodes > 0 ? (int)args->nodes : 1,
+                                      .network = args->network,
+                                      .schedule = args->schedule};
     bp_job_call call = {
         .name = args->job->name, .world = MPI_COMM_WORLD, .plan = args->plan ? &planned : NULL};
     bp_err err = read_config(&call.config, args);

@@ -114,10 +114,17 @@ static bp_err find_keys(job_keys *out, const bp_job *job, char *kind)
 
 static bp_err print_job_help(FILE *out, const bp_job *job, char *kind)
 {
-    struct argp_option options[4] = {
+    bool trains = job == &bp_job_pretrain || job == &bp_job_finetune;
+    struct argp_option options[6] = {
         {"plan", 0, NULL, 0, "estimate memory and time on this mesh, and do nothing else", 0},
         {"ranks", 0, "N", 0, "of --plan: one process plans for a job of N ranks", 0},
-        {"nodes", 0, "K", 0, "of --plan: N ranks fill K nodes like this one (default 1)", 0}};
+        {"nodes", 0, "K", 0, "of --plan: N ranks fill K nodes like this one (default 1)", 0},
+        {trains ? "network" : NULL, 0, "FILE", 0,
+         "of --plan --ranks: what the network reaches, as bench writes it (network.ini); else "
+         "100 Gbit/s",
+         0},
+        {trains ? "schedule" : NULL, 0, "FILE", 0,
+         "of --plan --ranks: write the step of this mesh as JSON, for a simulator", 0}};
     char name[64];
     job_keys keys;
     bp_err err = find_keys(&keys, job, kind);

@@ -5,6 +5,7 @@
 #include "base/trace.h"
 #include "mesh/collective_priv.h"
 #include "mesh/mesh.h"
+#include "mesh/shard.h"
 #include <math.h>
 #include <pthread.h>
 #include <string.h>
@@ -19,64 +20,6 @@
 static bool is_power_of_two(int size)
 {
     return (size & (size - 1)) == 0;
-}
-
-/* One level of the division of a vector among `members` ranks, which are `stride` apart: those with
- * an even index keep the first `low` items, the others the rest. */
-typedef struct level {
-    int64_t first, count, low; /* items that the members have together */
-    int member, members, stride;
-} level;
-
-/* As many shares for the even members as there are of them: nobody has more than ceil(n / size). */
-static int64_t low_part(int64_t n, int members)
-{
-    int64_t even = (members + 1) / 2;
-
-    return n / members * even + (n % members * even + members - 1) / members;
-}
-
-static level first_level(int64_t n, int rank, int size)
-{
-    return (level){0, n, low_part(n, size), rank, size, 1};
-}
-
-static level next_level(const level *at)
-{
-    bool odd = at->member % 2 != 0;
-    level next = {.first = odd ? at->first + at->low : at->first,
-                  .count = odd ? at->count - at->low : at->low,
-                  .member = at->member / 2,
-                  .members = odd ? at->members / 2 : (at->members + 1) / 2,
-                  .stride = 2 * at->stride};
-
-    next.low = low_part(next.count, next.members);
-    return next;
-}
-
-static level last_level(int64_t n, int rank, int size)
-{
-    level at = first_level(n, rank, size);
-
-    BP_ASSERT(n >= 0 && rank >= 0 && rank < size);
-    while (at.members > 1)
-        at = next_level(&at);
-    return at;
-}
-
-int64_t bp_shard_first(int64_t n, int rank, int size)
-{
-    return last_level(n, rank, size).first;
-}
-
-int64_t bp_shard_count(int64_t n, int rank, int size)
-{
-    return last_level(n, rank, size).count;
-}
-
-int64_t bp_reduce_scatter_scratch(int64_t n, int size)
-{
-    return size == 1 ? 0 : low_part(n, size);
 }
 
 /* x[0..n) = left + right, where the lower rank's part is the left one. */
@@ -180,41 +123,19 @@ static void exchange_and_add(float *keep, int64_t kept, const float *send, int64
             add_ordered(keep + first / size, scratch + first / size, count / size, other_is_left);
 }
 
-/* Of an odd number of members the last one has no partner: it gives its part of the odd members'
- * items to the one before it, and later takes their sum from there. */
-static bool is_alone(const level *at)
-{
-    return at->members % 2 == 1 && at->member == at->members - 1;
-}
-
-static bool has_three(const level *at)
-{
-    return at->members % 2 == 1 && at->member == at->members - 2;
-}
-
 /* Rabenseifner 2004, "Optimization of collective reduction operations", but neighbours first:
  * halves of the vector go to the neighbour, then quarters to the neighbour's neighbour. What is
- * added up so is the tree of pairs of neighbours. Any number of ranks takes ceil(log2) rounds. */
+ * added up so is the tree of pairs of neighbours. */
 static void halve(float *x, int64_t units, int64_t unit, float *scratch, MPI_Comm comm,
                   const bp_waiting *waiting)
 {
-    int rank = bp_comm_rank(comm);
-    level at = first_level(units, rank, bp_comm_size(comm));
+    bp_shard_round rounds[BP_SHARD_ROUNDS];
+    int count = bp_shard_rounds(rounds, units, bp_comm_rank(comm), bp_comm_size(comm));
 
-    for (; at.members > 1; at = next_level(&at)) {
-        bool odd = at.member % 2 != 0;
-        float *low = x + at.first * unit, *high = low + at.low * unit;
-        int64_t lows = at.low * unit, highs = (at.count - at.low) * unit;
-        int before = rank - at.stride, after = rank + at.stride;
-
-        if (is_alone(&at))
-            exchange_and_add(NULL, 0, high, highs, scratch, before, comm, waiting);
-        else
-            exchange_and_add(odd ? high : low, odd ? highs : lows, odd ? low : high,
-                             odd ? lows : highs, scratch, odd ? before : after, comm, waiting);
-        if (has_three(&at))
-            exchange_and_add(high, highs, NULL, 0, scratch, after, comm, waiting);
-    }
+    for (int k = 0; k < count; k++)
+        exchange_and_add(x + rounds[k].keep * unit, rounds[k].kept * unit,
+                         x + rounds[k].send * unit, rounds[k].sent * unit, scratch,
+                         rounds[k].partner, comm, waiting);
 }
 
 /* What each rank sends, and receives, so that the shards of this many bytes meet. */
@@ -263,26 +184,12 @@ static void exchange(const char *send, int64_t send_bytes, char *receive, int64_
 /* halve() backwards. */
 static void gather(char *x, int64_t units, int64_t unit, MPI_Comm comm, const bp_waiting *waiting)
 {
-    int rank = bp_comm_rank(comm), levels = 0;
-    level all[32], at = first_level(units, rank, bp_comm_size(comm));
+    bp_shard_round rounds[BP_SHARD_ROUNDS];
+    int count = bp_shard_rounds(rounds, units, bp_comm_rank(comm), bp_comm_size(comm));
 
-    for (; at.members > 1; at = next_level(&at))
-        all[levels++] = at;
-    while (levels > 0) {
-        at = all[--levels];
-        bool odd = at.member % 2 != 0;
-        char *low = x + at.first * unit, *high = low + at.low * unit;
-        int64_t lows = at.low * unit, highs = (at.count - at.low) * unit;
-        int before = rank - at.stride, after = rank + at.stride;
-
-        if (is_alone(&at))
-            exchange(NULL, 0, high, highs, before, comm, waiting);
-        else
-            exchange(odd ? high : low, odd ? highs : lows, odd ? low : high, odd ? lows : highs,
-                     odd ? before : after, comm, waiting);
-        if (has_three(&at))
-            exchange(high, highs, NULL, 0, after, comm, waiting);
-    }
+    for (int k = count - 1; k >= 0; k--)
+        exchange(x + rounds[k].keep * unit, rounds[k].kept * unit, x + rounds[k].send * unit,
+                 rounds[k].sent * unit, rounds[k].partner, comm, waiting);
 }
 
 void bp_all_gather_units(void *x, int64_t bytes, int64_t unit, MPI_Comm comm,

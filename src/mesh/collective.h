@@ -4,20 +4,11 @@
 #ifndef BP_MESH_COLLECTIVE_H
 #define BP_MESH_COLLECTIVE_H
 
+#include "mesh/shard.h"
+
 #include <mpi.h>
 #include <stdbool.h>
 #include <stdint.h>
-
-/** The shard of a vector of n elements (or bytes, or units of them) that `rank` of `size` owns
- * after bp_reduce_scatter: [first, first + count).
- *
- * Shards differ by one element at most, unless `size` is not a power of two; none has more than
- * ceil(n / size), and rank 0 has as many as any. With a power of two they are in bit-reversed order
- * of rank: what halving recursively, neighbours first, leaves. Else likewise: of each group of
- * ranks those at even places have the first part.
- */
-int64_t bp_shard_first(int64_t n, int rank, int size);
-int64_t bp_shard_count(int64_t n, int rank, int size);
 
 /** Sum vectors over ranks; each rank keeps its shard of the sum in place; the rest of x is
  * undefined.
@@ -28,7 +19,6 @@ int64_t bp_shard_count(int64_t n, int rank, int size);
  * bp_reduce_scatter_scratch floats.
  */
 void bp_reduce_scatter(float *x, int64_t n, float *scratch, MPI_Comm comm);
-int64_t bp_reduce_scatter_scratch(int64_t n, int size);
 
 /** The inverse: each rank's shard goes to all. In place. */
 void bp_all_gather_shards(float *x, int64_t n, MPI_Comm comm);

@@ -85,6 +85,8 @@ typedef struct bp_planned_world {
     int ranks; /* 0: as many as the axes of the mesh name, with one data rank unless they say more
                 */
     int nodes; /* that the ranks fill one after another */
+    const char *network;  /* a file of what the network reaches (--network); NULL: defaults */
+    const char *schedule; /* a file to write a training step to (--schedule); NULL: none */
 } bp_planned_world;
 
 /** Fit the shape to a job to come of `ranks` ranks (bp_planned_world). Errors: as

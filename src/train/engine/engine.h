@@ -23,6 +23,16 @@ size_t bp_plan_total(const bp_plan *plan);
 bp_err bp_engine_plan(bp_plan *plan, const bp_mesh_shape *mesh, const bp_engine_spec *spec,
                       const bp_model_shape *shape, int stage);
 
+/** A rank of stage `stage` (data and tensor rank 0) of a mesh that is planned: without
+ * communicators. */
+bp_mesh bp_engine_planned_mesh(const bp_mesh_shape *shape, int stage);
+/** The stage's blocks and groups of parameters as the engine lays them out, without memory for
+ * them. Local. Owns: *out and *gemm are the caller's, bp_network_free and bp_gemm_free, whether it
+ * fails or not; begin with NULL. Errors: those of bp_engine_plan. */
+bp_err bp_engine_planned_network(bp_network **out, bp_gemm **gemm, const bp_mesh_shape *mesh,
+                                 const bp_engine_spec *spec, const bp_model_shape *shape,
+                                 int stage);
+
 typedef struct bp_engine bp_engine;
 
 /** Whether this rank has the whole gradients of each micro-batch, if the optimizer squares them.

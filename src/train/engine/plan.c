@@ -101,39 +101,55 @@ static void fill(bp_plan *plan, const bp_mesh *mesh, const bp_engine_spec *spec,
     plan->input = bp_batch_bytes(&maker.form, slots) + (size_t)(2 * carried + kept) * sizeof(float);
 }
 
-bp_err bp_engine_plan(bp_plan *plan, const bp_mesh_shape *mesh_shape, const bp_engine_spec *spec,
-                      const bp_model_shape *shape, int stage)
+bp_mesh bp_engine_planned_mesh(const bp_mesh_shape *shape, int stage)
 {
-    bp_mesh mesh = {.tensor = MPI_COMM_NULL,
-                    .pipeline_ranks = mesh_shape->pipeline,
-                    .data_ranks = mesh_shape->data,
-                    .tensor_ranks = mesh_shape->tensor,
-                    .expert_ranks = bp_mesh_shape_experts(mesh_shape),
-                    .pipeline_rank = stage};
+    return (bp_mesh){.tensor = MPI_COMM_NULL,
+                     .pipeline_ranks = shape->pipeline,
+                     .data_ranks = shape->data,
+                     .tensor_ranks = shape->tensor,
+                     .expert_ranks = bp_mesh_shape_experts(shape),
+                     .pipeline_rank = stage};
+}
+
+bp_err bp_engine_planned_network(bp_network **out, bp_gemm **gemm, const bp_mesh_shape *mesh,
+                                 const bp_engine_spec *spec, const bp_model_shape *shape, int stage)
+{
     bp_nn nn = {.tensor = MPI_COMM_NULL,
                 .expert = MPI_COMM_NULL,
-                .expert_ranks = mesh.expert_ranks,
-                .tensor_ranks = mesh.tensor_ranks,
-                .sequence_parallel = bp_engine_is_sequence_parallel(spec, shape, mesh.tensor_ranks),
+                .expert_ranks = bp_mesh_shape_experts(mesh),
+                .tensor_ranks = mesh->tensor,
+                .sequence_parallel = bp_engine_is_sequence_parallel(spec, shape, mesh->tensor),
                 .distills = spec->distills,
                 .dropout = spec->dropout,
                 .label_smoothing = spec->label_smoothing,
                 .softmax_samples = spec->softmax_samples};
-    bp_network *network = NULL;
     bp_err err = bp_gemm_new(&nn.gemm, spec->precision);
 
     if (err == BP_OK)
-        err = bp_model_network_new_chunks(&network, &nn, shape, stage, mesh.pipeline_ranks,
-                                          bp_engine_chunks(spec, mesh.pipeline_ranks));
+        err = bp_model_network_new_chunks(out, &nn, shape, stage, mesh->pipeline,
+                                          bp_engine_chunks(spec, mesh->pipeline));
     if (err == BP_OK)
-        err = bp_engine_check_squares(network, spec);
+        err = bp_engine_check_squares(*out, spec);
     if (err == BP_OK) {
-        bp_network_lay_out(network, BP_NORM_BLOCK);
+        bp_network_lay_out(*out, BP_NORM_BLOCK);
         if (spec->tree)
-            bp_network_part_sources(network);
-        fill(plan, &mesh, spec, shape, network);
+            bp_network_part_sources(*out);
     }
+    *gemm = nn.gemm;
+    return err;
+}
+
+bp_err bp_engine_plan(bp_plan *plan, const bp_mesh_shape *mesh_shape, const bp_engine_spec *spec,
+                      const bp_model_shape *shape, int stage)
+{
+    bp_mesh mesh = bp_engine_planned_mesh(mesh_shape, stage);
+    bp_network *network = NULL;
+    bp_gemm *gemm = NULL;
+    bp_err err = bp_engine_planned_network(&network, &gemm, mesh_shape, spec, shape, stage);
+
+    if (err == BP_OK)
+        fill(plan, &mesh, spec, shape, network);
     bp_network_free(&network);
-    bp_gemm_free(&nn.gemm);
+    bp_gemm_free(&gemm);
     return err;
 }

@@ -62,6 +62,9 @@ int64_t bp_engine_carried_floats(const bp_network *network, const bp_model_shape
 /** spec->most, and what memory the last block is lent. */
 bp_extent bp_stage_most(const bp_stage_spec *spec, const bp_network *network);
 bp_stage_bytes bp_stage_plan(const bp_stage_spec *spec, const bp_network *network);
+/** What each of its chunks gets and passes on for a micro-batch. Shapes: messages[chunk_count]. */
+void bp_stage_messages(bp_chunk_messages *messages, const bp_stage_spec *spec,
+                       const bp_network *network);
 /** Errors: BP_ERR_SYSTEM. Local. */
 bp_err bp_stage_new(bp_stage **out, const bp_mesh *mesh, bp_network *network,
                     const bp_stage_spec *spec);

@@ -219,21 +219,20 @@ static void alloc(bp_stage *stage)
     stage->gradient = stage->stack[0];
 }
 
-/* What goes from stage to stage for each chunk. */
-static void size_messages(bp_stage *stage)
+void bp_stage_messages(bp_chunk_messages *messages, const bp_stage_spec *spec,
+                       const bp_network *network)
 {
-    const bp_network *network = stage->network;
-    bp_pass pass = {.extent = stage->spec.most, .B = stage->spec.most.B, .training = true};
+    bp_pass pass = {.extent = spec->most, .B = spec->most.B, .training = true};
 
     for (int c = 0; c < network->chunk_count; c++) {
         const bp_activations *input = &network->inputs[c],
                              *output = &network->outputs[network->chunk_end[c] - 1];
-        bp_chunk_messages *messages = &stage->messages[c];
 
-        messages->input = bp_activations_floats(input, &network->nn, &pass, false);
-        messages->output = bp_activations_floats(output, &network->nn, &pass, false);
-        messages->input_gradient = bp_activations_floats(input, &network->nn, &pass, true);
-        messages->output_gradient = bp_activations_floats(output, &network->nn, &pass, true);
+        messages[c] = (bp_chunk_messages){
+            .input = bp_activations_floats(input, &network->nn, &pass, false),
+            .output = bp_activations_floats(output, &network->nn, &pass, false),
+            .input_gradient = bp_activations_floats(input, &network->nn, &pass, true),
+            .output_gradient = bp_activations_floats(output, &network->nn, &pass, true)};
     }
 }
 
@@ -256,7 +255,7 @@ bp_err bp_stage_new(bp_stage **out, const bp_mesh *mesh, bp_network *network,
         bp_stage_free(&stage);
         return err;
     }
-    size_messages(stage);
+    bp_stage_messages(stage->messages, spec, network);
     stage->schedule.messages = stage->messages;
     alloc(stage);
     bp_schedule_fill(stage->actions, &stage->schedule.pipeline, spec->stage);

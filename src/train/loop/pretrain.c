@@ -5,6 +5,7 @@
 #include "base/config/run_options.h"
 #include "base/files/fs.h"
 #include "base/log.h"
+#include "base/mem.h"
 #include "base/process/heartbeat.h"
 #include "job/report/training.h"
 #include "train/loop/commit.h"
@@ -19,11 +20,26 @@
 #include "train/loop/resume.h"
 #include "train/loop/rows.h"
 #include "train/loop/run_identity.h"
+#include "train/loop/scale_plan.h"
 #include "train/loop/serve.h"
 #include "train/loop/setup.h"
 #include "train/loop/steps.h"
 
 #include <stdio.h>
+
+/* Meshes of a job to come, which one process plans. */
+static bp_err print_scale(const trainer *self, const bp_planned_world *asked)
+{
+    bp_scale_plan plan;
+    bp_err err = bp_scale_plan_find(&plan, self, asked);
+
+    if (err == BP_OK)
+        bp_scale_plan_print(self, &plan);
+    if (err == BP_OK && asked->schedule)
+        err = bp_scale_plan_write(self, &plan, asked->schedule);
+    bp_free(plan.rows);
+    return err;
+}
 
 /* What its ranks would take of each node, and its time. */
 static bp_err print_plan(trainer *self, const bp_planned_world *asked)
@@ -48,6 +64,10 @@ static bp_err print_plan(trainer *self, const bp_planned_world *asked)
     bp_training_plan_print(self, &self->estimate.plan, stage);
     if (root)
         bp_trainer_warn_of_rows(self, &one);
+    if (asked->ranks > 0 && !trainer_learner(self))
+        err = print_scale(self, asked);
+    if (err != BP_OK)
+        return err;
     return bp_agree(world, root ? bp_training_memory_check(node, self, &one) : BP_OK);
 }
 

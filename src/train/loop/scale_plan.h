@@ -1,0 +1,40 @@
+/* The meshes of a job to come, best first: the time of a step, memory, messages, files. */
+#ifndef BP_TRAIN_LOOP_SCALE_PLAN_H
+#define BP_TRAIN_LOOP_SCALE_PLAN_H
+
+#include "train/loop/memory.h"
+#include "train/scale/step_time.h"
+
+/** The model's known error (docs/measurements/scale.md). */
+#define BP_SCALE_ERROR "5 % against a simulator at 64 to 1,024 ranks, 10 % against runs of 1 to 4"
+
+/** A mesh, and how its step would be. */
+typedef struct bp_scale_row {
+    memory_case one;
+    bp_step_time time;
+    double busy;        /* what the model's FLOPs take of a step, on ranks that only compute */
+    double of_node;     /* its speed over that of one node times the nodes */
+    int64_t node_bytes; /* of memory, of the fullest node */
+    bool configured;    /* it is the configuration's own */
+} bp_scale_row;
+
+typedef struct bp_scale_plan {
+    bp_scale_row *rows; /* those that fit, and the configuration's own; best first */
+    int count, searched;
+    bp_network_rates rates;
+    const char *flops_from; /* where rates.flops are from */
+    int ranks, nodes;
+    /* of a checkpoint: files, bytes; of a restart: files opened, bytes read */
+    double checkpoint_files, checkpoint_bytes, restart_opens, restart_bytes;
+} bp_scale_plan;
+
+/** Search. self->estimate.node and .peak (of all ranks) are there. Local. Owns: plan->rows is the
+ * caller's (bp_free). Errors: those of bp_network_rates_read; BP_ERR_SYSTEM. */
+bp_err bp_scale_plan_find(bp_scale_plan *plan, const trainer *self, const bp_planned_world *asked);
+/** As a table for people, through bp_log. Local. */
+void bp_scale_plan_print(const trainer *self, const bp_scale_plan *plan);
+/** Write the configured mesh's step as JSON (train/scale/step_json.h). Local. Errors: BP_ERR_IO,
+ * BP_ERR_CREATE. */
+bp_err bp_scale_plan_write(const trainer *self, const bp_scale_plan *plan, const char *path);
+
+#endif

@@ -1,0 +1,17 @@
+/* A step's program as JSON, for a simulator of the network (tests/bench/scale). */
+#ifndef BP_TRAIN_SCALE_STEP_JSON_H
+#define BP_TRAIN_SCALE_STEP_JSON_H
+
+#include "base/config/json.h"
+#include "train/scale/step_time.h"
+
+/** {"format": "bagpipe step", "ranks", "node_ranks", "mesh": {"pipeline", "data", "tensor"},
+ * "value_bytes", "overlap", "tokens", "rates": those of the network file, "step_seconds": of
+ * step_time.h, "stages": [{"groups": [[units, unit, holders, stride]...], "ops": [[name,
+ * ...]...]}...]}. Operations in order: ["compute", seconds], ["receive" or "send", backward,
+ * bytes], ["tensor", rounds, bytes], ["reduce" or "gather", group, seconds taken of compute],
+ * ["gathered", group], ["reduced"], ["tied", bytes], ["agree", rounds]. Local. Owns: a new
+ * reference. */
+json_t *bp_step_json(const bp_step_program *program, const bp_network_rates *rates, int nodes);
+
+#endif

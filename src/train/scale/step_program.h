@@ -1,0 +1,64 @@
+/* A training step as what each stage of a pipeline does one after another: compute, messages, sums
+ * over data ranks that a progress thread carries out beside it. Made of the network, its cut, its
+ * schedule and the groups of parameters as the engine has them, without any memory of them.
+ * step_time.c takes its time, step_json.c writes it for a simulator. */
+#ifndef BP_TRAIN_SCALE_STEP_PROGRAM_H
+#define BP_TRAIN_SCALE_STEP_PROGRAM_H
+
+#include "train/engine/engine.h"
+
+typedef enum bp_step_kind {
+    BP_STEP_COMPUTE,  /* flops and passes */
+    BP_STEP_RECEIVE,  /* of a pipeline's neighbour: bytes */
+    BP_STEP_SEND,     /* to it */
+    BP_STEP_TENSOR,   /* tensor ranks sum or gather: each sends bytes */
+    BP_STEP_REDUCE,   /* the sum of a group begins */
+    BP_STEP_REDUCED,  /* all sums are there */
+    BP_STEP_TIED,     /* the first and the last stage exchange bytes */
+    BP_STEP_AGREE,    /* all ranks meet, `rounds` messages after one another */
+    BP_STEP_GATHER,   /* the gather of a group begins */
+    BP_STEP_GATHERED, /* it is there */
+    BP_STEP_KINDS
+} bp_step_kind;
+extern const char *const bp_step_kind_names[BP_STEP_KINDS];
+
+typedef struct bp_step_op {
+    bp_step_kind kind;
+    bool backward; /* of a message in the pipeline: of gradients, to the stage before */
+    int group;     /* of sums and gathers */
+    int rounds;    /* of agreements */
+    double flops;  /* of the model */
+    double passes; /* bytes read and written in passes over memory that are not the model's */
+    double bytes;  /* of a message */
+} bp_step_op;
+
+/** A group of parameters: units of `unit` floats, shared out over `holders` data ranks that are
+ * `stride` apart. */
+typedef struct bp_step_group {
+    int64_t units, unit;
+    int holders, stride;
+} bp_step_group;
+
+typedef struct bp_step_stage {
+    bp_step_op *ops;
+    int64_t count, capacity;
+    bp_step_group *groups;
+    int group_count;
+} bp_step_stage;
+
+typedef struct bp_step_program {
+    bp_mesh_shape mesh;
+    bool overlap;          /* sums and gathers go on beside compute */
+    int value_bytes;       /* of a gradient in a message */
+    int64_t messages;      /* of one direction that a stage sends or receives at most */
+    double tokens;         /* of a step */
+    bp_step_stage *stages; /* [mesh.pipeline] */
+} bp_step_program;
+
+/** The step of a mesh, which fits the model. Local. Owns: *out is the caller's,
+ * bp_step_program_free(). Errors: BP_ERR_SYSTEM, BP_ERR_CONFIG: those of bp_engine_plan. */
+bp_err bp_step_program_new(bp_step_program **out, const bp_mesh_shape *mesh,
+                           const bp_engine_spec *spec, const bp_model_shape *shape);
+void bp_step_program_free(bp_step_program **program);
+
+#endif

@@ -1,0 +1,40 @@
+/* The time of a step, from what its stages do and what the network reaches. Source: ours; the same
+ * program runs under SimGrid's SMPI (tests/bench/scale). All ranks of a stage are taken to be
+ * alike; messages of one kind share a node's link, messages of different kinds do not meet. */
+#ifndef BP_TRAIN_SCALE_STEP_TIME_H
+#define BP_TRAIN_SCALE_STEP_TIME_H
+
+#include "train/scale/node_links.h"
+#include "train/scale/step_program.h"
+
+/** Seconds of a step. The parts are those of the busiest stage, and sum to `step`. */
+typedef struct bp_step_time {
+    double step;
+    double compute;    /* mean over stages: what a cut without remainder would take */
+    double cut;        /* what the busiest stage computes beyond that */
+    bool of_head;      /* the busiest stage is the last one */
+    double tensor;     /* sums and gathers of tensor ranks */
+    double sums;       /* waiting for sums of gradients, and what they take of compute */
+    double gather;     /* the same of gathers */
+    double bubble;     /* waiting for other stages; fill and drain */
+    double link_bytes; /* that leave the busiest node in a step */
+} bp_step_time;
+
+/** A name of the largest part: "compute" where nothing else has a twentieth of the step. */
+const char *bp_step_bound(const bp_step_time *time);
+
+/** The time of a step among others of its kind. rates->flops is given. Local. */
+void bp_step_time_of(bp_step_time *out, const bp_step_program *program,
+                     const bp_network_rates *rates, int nodes);
+
+/** The time of a reduce-scatter, or gather, of a group over data ranks, and what it takes of the
+ * core meanwhile; bytes: that a rank sends to other nodes. Pure. */
+typedef struct bp_step_collective {
+    double seconds, stolen, link_bytes;
+    int crossing; /* of its ranks of a node, that send at once at the farthest round */
+} bp_step_collective;
+bp_step_collective bp_step_collective_of(const bp_step_program *program, const bp_step_group *group,
+                                         bool gathers, const bp_network_rates *rates,
+                                         const bp_node_layout *layout);
+
+#endif
