@@ -97,7 +97,8 @@ static bool find_frame(bp_text_frame *out, int64_t *context, const bp_tokenizer 
         bp_task_frame_of(&frame, &shape, roles, bp_checkpoint_folder(checkpoint)) != BP_OK)
         return false;
     *context = shape.context;
-    *out = (bp_text_frame){frame.begin, frame.end, shape.family->backbone(&shape).segments > 1};
+    *out = (bp_text_frame){frame.begin, frame.end, shape.family->backbone(&shape).segments > 1,
+                           frame.middles};
     return true;
 }
 

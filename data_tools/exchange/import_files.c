@@ -64,6 +64,17 @@ static bp_err load_roberta(bp_tokenizer **out, const char *folder, const json_t 
     return err;
 }
 
+static bp_err load_openai_gpt(bp_tokenizer **out, const char *folder, const json_t *config)
+{
+    char *vocab = bp_path_join(folder, "vocab.json"), *merges = bp_path_join(folder, "merges.txt");
+    bp_err err = bp_tokenizer_load_openai_gpt(out, vocab, merges);
+
+    (void)config;
+    bp_free(vocab);
+    bp_free(merges);
+    return err;
+}
+
 /* Does a word of the vocabulary have a capital letter? */
 static bool has_capitals(const char *path)
 {
@@ -243,6 +254,7 @@ static const struct {
 } SOURCES[] = {{NULL, {"tokenizer.json", NULL}, load_json},
                {"gpt2", {"vocab.json", "merges.txt"}, load_gpt2},
                {"roberta|bart", {"vocab.json", "merges.txt"}, load_roberta},
+               {"openai-gpt", {"vocab.json", "merges.txt"}, load_openai_gpt},
                {"bert|electra|distilbert", {"vocab.txt", NULL}, load_bert},
                {"t5", {"spiece.model", NULL}, load_t5},
                {"mt5", {"spiece.model", NULL}, load_mt5},

@@ -266,7 +266,10 @@ struct bp_model_family {
     bool benched; /* `bagpipe bench` trains and scores models of it, or counts one, as speeds of a
                      machine */
 
+    bool one_stage; /* its blocks share parameters, and stay together on a pipeline stage (but those
+                       before the head of a task) */
     const char *no_distribution; /* why no text can be scored with it; NULL: one can */
+    bool (*has_distribution)(const bp_model_shape *shape); /* but with these; NULL: with none */
     /** How it is trained, if not by passes through blocks (models/learner.h): of what follows it
      * has only a text file. NULL: by passes, or counted. */
     const struct bp_learner_ops *learner;

@@ -49,6 +49,7 @@ extern const char *const bp_noise_names[BP_NOISES]; /* "permute" */
 /** What surrounds the texts of a task's example. */
 typedef struct bp_task_frame {
     int64_t begin, middle, end; /* tokens before, between and after texts; -1: none */
+    int64_t middles;            /* so many stand between two texts */
     int64_t pad;                /* the token of places after them */
     bool once;                  /* a text that begins with `begin` itself gets no second one */
 } bp_task_frame;

@@ -19,7 +19,8 @@ static bp_err read_scored(bp_model_shape *shape, const json_t *state, const char
 
     if (err == BP_OK && vectors)
         err = bp_task_give_vectors(shape, bp_task_pool_named(vectors), where);
-    if (err == BP_OK && shape->family->no_distribution && !bp_task_has_head(&shape->task))
+    if (err == BP_OK && shape->family->no_distribution && !bp_task_has_head(&shape->task) &&
+        !(shape->family->has_distribution && shape->family->has_distribution(shape)))
         err = BP_FAIL(BP_ERR_CONFIG, "model.no_distribution",
                       "a model of kind %s can't be used here: %s: at %s; take another model",
                       shape->family->name, shape->family->no_distribution, where);

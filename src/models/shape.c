@@ -4,6 +4,7 @@
 #include "base/config/json.h"
 #include "models/shape_json.h"
 #include "models/sizes_priv.h"
+#include "models/task.h"
 
 #include <string.h>
 
@@ -256,6 +257,12 @@ void bp_model_shape_check(const bp_model_shape *shape, int tensor_ranks, int sta
                         "head.activation = entmax15 does not go with head.softmaxes = %lld: at "
                         "head.softmaxes; leave one of them out",
                         (long long)shape->softmaxes);
+    if (stages > 1 && shape->family->one_stage && !bp_task_has_head(&shape->task) &&
+        !bp_task_is_asked(config))
+        bp_config_fault(config, "model.one_stage",
+                        "mesh.pipeline = %d, but blocks of %s share their embeddings, which lie on "
+                        "one stage: at mesh.pipeline; leave it at 1, use mesh.tensor",
+                        stages, shape->family->name);
     if (blocks > 0 && stages > blocks)
         bp_config_fault(config, "mesh.too_few_blocks",
                         "mesh.pipeline = %d is more than the model's %d blocks (%s): at "

@@ -19,6 +19,8 @@ void bp_task_to_json(json_t *model, const bp_task_shape *task)
         (void)json_object_set_new(model, "dense", json_true());
     if (task->begins)
         (void)json_object_set_new(model, "begins", json_true());
+    if (task->separators > 1)
+        (void)json_object_set_new(model, "separators", json_integer((json_int_t)task->separators));
     if (task->precision > 0)
         (void)json_object_set_new(
             model, "dirichlet",
@@ -108,6 +110,18 @@ static bp_err read_sngp(bp_task_shape *task, const json_t *values, const char *w
     return err;
 }
 
+static bp_err read_separators(bp_task_shape *task, const json_t *model, const char *where)
+{
+    bp_err err = bp_json_get_int(model, "separators", &task->separators, where);
+
+    if (err == BP_OK && (task->separators < 1 || task->separators > BP_TASK_SEPARATORS_MAX))
+        err = BP_FAIL(BP_ERR_FORMAT, "model.bad_size",
+                      "the model's separators is %lld: at %s; the checkpoint was not written by "
+                      "bagpipe",
+                      (long long)task->separators, where);
+    return err;
+}
+
 bp_err bp_task_from_json(bp_task_shape *task, const json_t *model, const char *where)
 {
     bp_err err;
@@ -123,6 +137,8 @@ bp_err bp_task_from_json(bp_task_shape *task, const json_t *model, const char *w
         err = read_pool(task, model, where);
     task->dense = json_is_true(json_object_get(model, "dense"));
     task->begins = json_is_true(json_object_get(model, "begins"));
+    if (err == BP_OK && json_object_get(model, "separators"))
+        err = read_separators(task, model, where);
     if (err == BP_OK && json_object_get(model, "dirichlet"))
         err = read_dirichlet(task, json_object_get(model, "dirichlet"), where);
     if (err == BP_OK && json_object_get(model, "sngp"))

@@ -10,7 +10,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define BP_TASK_FEATURES_MAX 16384
+#define BP_TASK_FEATURES_MAX   16384
+#define BP_TASK_SEPARATORS_MAX 2
 
 /** Part of a model's shape; plain data. All 0: a language model. */
 typedef struct bp_task_shape {
@@ -24,9 +25,11 @@ typedef struct bp_task_shape {
                          checkpoints of earlier versions */
     bool begins;      /* texts begin with what the model's tokenizer puts before them (the role
                          "first"); of families without a pooler, not of earlier versions */
-    int64_t frozen;   /* for training: this many of the first blocks keep their values */
-    double lm_weight; /* for training: of the language model's loss beside the task's; 0: none */
-    int64_t features; /* classes: random features of a Gaussian process (SNGP); 0: a linear map */
+    int64_t separators; /* between two texts; 0: one. RoBERTa's and BART's of other programs have
+                           two */
+    int64_t frozen;     /* for training: this many of the first blocks keep their values */
+    double lm_weight;   /* for training: of the language model's loss beside the task's; 0: none */
+    int64_t features;   /* classes: random features of a Gaussian process (SNGP); 0: a linear map */
     double length_scale, prior; /* of its kernel; the precision of its weights' prior */
     bool fitted;                /* its covariance is that of the model's weights */
     double bound;               /* for training: of the hidden weights' spectral norms; 0: none */
@@ -84,9 +87,9 @@ static inline bool bp_task_is_softmax(const bp_task_shape *task)
 {
     return !bp_task_has_head(task) || bp_task_kind_of(task)->has_names;
 }
-/** "task", "outcomes", "pool", "dense" and "begins" where they are, for a prior network
- * "dirichlet", and for a Gaussian process "sngp", of the "model" object of a checkpoint; nothing
- * for a language model. Errors of reading: BP_ERR_FORMAT. */
+/** "task", "outcomes", "pool", "dense", "begins" and "separators" where they are, for a prior
+ * network "dirichlet", and for a Gaussian process "sngp", of the "model" object of a checkpoint;
+ * nothing for a language model. Errors of reading: BP_ERR_FORMAT. */
 void bp_task_to_json(json_t *model, const bp_task_shape *task);
 bp_err bp_task_from_json(bp_task_shape *task, const json_t *model, const char *where);
 

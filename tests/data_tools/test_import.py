@@ -7,6 +7,8 @@ import shutil
 import subprocess
 
 import bagpipe_test
+import encoders
+import numpy
 from bagpipe_test import JobTest, program, read_json, run
 
 SHORT = ["train.steps=1", "train.batch=2", "corpus.valid="]
@@ -143,6 +145,28 @@ class Import(JobTest):
                    for json_file in (self.at("whole.json"), os.path.join(out, "tokenizer.json"))]
         self.assertEqual(*encoded)
         self.assertIn(str(vocabulary["\u0120the"]), encoded[0])
+
+    def test_the_pair_of_the_first_gpt(self):
+        """Lower case without accents, words and marks apart, and </w> after each; names of tensors without a prefix, as its folder has them."""
+        letters, merges = "abcdefghijklmnopqrstuvwxyz.,!", [("t", "h"), ("th", "e</w>"), ("l", "o"), ("lo", "w</w>")]
+        tokens = ["<unk>", *letters, *(one + "</w>" for one in letters), *(a + b for a, b in merges)]
+        random = numpy.random.default_rng(1)
+        shapes = {"tokens_embed.weight": (len(tokens), 8), "positions_embed.weight": (12, 8), "h.0.attn.bias": (1, 1, 12, 12)}
+        for name, rows, columns in (("attn.c_attn", 8, 24), ("attn.c_proj", 8, 8), ("mlp.c_fc", 8, 32), ("mlp.c_proj", 32, 8)):
+            shapes.update({f"h.0.{name}.weight": (rows, columns), f"h.0.{name}.bias": (columns,)})
+        for name in ("ln_1", "ln_2"):
+            shapes.update({f"h.0.{name}.weight": (8,), f"h.0.{name}.bias": (8,)})
+        config = {"model_type": "openai-gpt", "architectures": ["OpenAIGPTLMHeadModel"], "afn": "gelu", "n_layer": 1, "n_embd": 8, "n_head": 2, "n_positions": 12, "n_ctx": 12,
+                  "n_special": 0, "predict_special_tokens": True, "summary_type": "cls_index", "vocab_size": len(tokens)}
+        encoders.write_folder(self.at("first"), config, {name: random.normal(size=shape) for name, shape in shapes.items()})
+        self.write("first/vocab.json", json.dumps({token: k for k, token in enumerate(tokens)}))
+        self.write("first/merges.txt", "#version: 0.2\n" + "".join(" ".join(pair) + "\n" for pair in merges))
+        out, result = self.imported(self.at("first"))
+        self.assertIn("1 attention masks", str(result))
+        lines = self.must(["bagpipe-data", "encode", "--tokenizer", os.path.join(out, "tokenizer.json"), "The LOW, th\u00e9 lot 7!"]).out.splitlines()[1:]
+        self.assertEqual([tokens[int(line.split(",")[1])] for line in lines], ["the</w>", "low</w>", ",</w>", "the</w>", "lo", "t</w>", "<unk>", "!</w>"])
+        self.write("first/vocab.json", json.dumps({token: k for k, token in enumerate(tokens) if k}))
+        self.assert_error(run([program("bagpipe-data"), "import", self.at("first"), "--out", self.at("x")]), 65, "[vocabulary.no_special]", "<unk>")
 
     def test_a_compressed_file_that_is_cut_short_is_no_empty_one(self):
         whole = gzip.compress(b"\\data\\\nngram 1=3\n\n\\1-grams:\n-1 <s> -1\n-1 </s>\n-1 a\n\n\\end\\\n")

@@ -11,8 +11,8 @@ VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "b", ":", *WORD
 erf = numpy.vectorize(math.erf)
 
 
-def read_tensors(folder):
-    with open(os.path.join(folder, "model.safetensors"), "rb") as file:
+def read_tensors(folder, name="model.safetensors"):
+    with open(os.path.join(folder, name), "rb") as file:
         head, data = json.loads(file.read(int.from_bytes(file.read(8), "little"))), file.read()
     return {name: numpy.frombuffer(data[slice(*t["data_offsets"])], "<f4").astype(float).reshape(t["shape"])
             for name, t in head.items() if name != "__metadata__"}

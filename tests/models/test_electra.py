@@ -98,7 +98,7 @@ class Electra(FolderTest):
                                          pathlib.Path(self.at(again), file).read_bytes(), file)
 
     def test_bad_input(self):
-        self.assert_error(self.pretrain("stages", 2, "mesh.pipeline=2"), 78, "[electra.split_mesh]", "mesh.pipeline")
+        self.assert_error(self.pretrain("stages", 2, "mesh.pipeline=2"), 78, "[model.one_stage]", "mesh.pipeline")
         self.assert_error(self.pretrain("heads", 0, "model.generator_heads=3"), 78, "[model.not_dividing]", "model.generator_heads")
         self.assert_error(self.pretrain("tensors", 2, "mesh.tensor=2", "model.generator_heads=1"), 78, "[mesh.not_dividing]")
         self.assert_error(self.pretrain("half", 0, "model.part=discriminator"), 78, "[electra.no_generator]", "model.part")
@@ -107,6 +107,10 @@ class Electra(FolderTest):
                       f"run.dir={self.at('scores')}"])
         self.assert_error(result, 78, "[model.no_distribution]", "electra")
         self.must(["bagpipe-data", "export", trained, "--out", self.at("pair")])
+        self.must(["bagpipe-data", "import", self.at("pair/generator"), "--out", self.at("generator")])
+        result = run([bagpipe_test.program("bagpipe"), "score", self.at("electra.ini"), f"score.model={self.at('generator')}", f"score.corpus={self.at('valid.h5')}",
+                      f"run.dir={self.at('stages')}", "mesh.pipeline=2"], 2)
+        self.assert_error(result, 78, "[model.one_stage]", "mesh.pipeline")
         other = self.trained("other", 0, "train.steps=2")
         self.must(["bagpipe-data", "export", other, "--out", self.at("pair2")])
         os.rename(self.at("pair/generator"), self.at("pair/first"))

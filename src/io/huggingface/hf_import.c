@@ -150,10 +150,28 @@ static bp_err read_by_tensors(bp_hf_model *model, const bp_hf_table *const *tabl
 
 /* ---- the whole ---- */
 
+static bool has_any(const bp_hf_model *model, const char *const *prefixes)
+{
+    for (; prefixes && *prefixes; prefixes++)
+        if (has_prefix(model, *prefixes))
+            return true;
+    return false;
+}
+
+static bool is_unread(const bp_hf_table *table, const char *head)
+{
+    for (const char *const *unread = table->unread; unread && *unread; unread++)
+        if (strcmp(*unread, head) == 0)
+            return true;
+    return false;
+}
+
 static bool has_head(const bp_hf_model *model)
 {
-    for (const char *const *bare = model->shape.table->bare; bare && *bare; bare++)
-        if (has_prefix(model, *bare))
+    const bp_hf_table *table = model->shape.table;
+
+    for (const char *const *bare = table->bare; bare && *bare; bare++)
+        if (!is_unread(table, *bare) && has_prefix(model, *bare))
             return true;
     return false;
 }
@@ -216,7 +234,8 @@ static bool is_of_base_class(const bp_hf_model *model)
     bool named =
         model->named && (table->prefix[0] == '\0' || model->prefixed || !hf_is_tied(&model->shape));
 
-    return table->bare && !named && !has_head(model) && !has_task(table);
+    return table->bare && (!named || has_any(model, table->unread)) && !has_head(model) &&
+           !has_task(table);
 }
 
 static bp_err find_tensors(bp_hf_model *model, const bp_hf_table *const *tables)
@@ -406,5 +425,11 @@ json_t *bp_hf_model_json(const bp_hf_shape *shape)
             (void)json_object_set_new(model, shape->table->sizes[k].ours, hf_size_json(shape, k));
     if (shape->labels)
         (void)json_object_set(model, "labels", shape->labels);
+    if (shape->table->members && has_task(shape->table)) {
+        json_t *members = json_loads(shape->table->members, 0, NULL);
+
+        (void)json_object_update(model, members);
+        json_decref(members);
+    }
     return model;
 }

@@ -139,11 +139,16 @@ typedef struct bp_hf_table {
     /** Refuses sizes that do not go together, by their names in config.json. Errors:
      * BP_ERR_FORMAT. */
     bp_err (*check)(const struct bp_hf_shape *shape, const char *path);
-    const char *const *bare;  /* beginnings of the head's names, which the prefix never precedes;
-                                 ended by NULL; NULL: none */
-    const char *const *twins; /* other names of the tied tensor, besides the head's, that files may
-                                 have in its place; ended by NULL; NULL: none */
-    const bp_hf_alias *older; /* ended by NULL; NULL: none */
+    const char *members;     /* of ours, of a model with the head of a task: how published ones read
+                                pairs of texts. JSON; NULL: as all do */
+    const char *const *bare; /* beginnings of the head's names, which the prefix never precedes;
+                                ended by NULL; NULL: none */
+    const char *const *unread; /* of these, heads that no class of transformers reads: they are left
+                                  out, and a folder that has only them is of a base class; ended by
+                                  NULL; NULL: none */
+    const char *const *twins;  /* other names of the tied tensor, besides the head's, that files may
+                                  have in its place; ended by NULL; NULL: none */
+    const bp_hf_alias *older;  /* ended by NULL; NULL: none */
 } bp_hf_table;
 
 /** The sizes of one model. */

@@ -149,25 +149,25 @@ static const bp_hf_alias OLDER[] = {{"LayerNorm.weight", "LayerNorm.gamma"},
     "{\"hidden_dropout_prob\": 0.0, \"attention_probs_dropout_prob\": 0.0,"                        \
     " \"torch_dtype\": \"float32\", \"use_cache\": true}"
 
-#define TABLE(of, type, class, own, before, head_of, sizes_of, rows_of)                            \
+#define TABLE(of, type, class, own, before, head_of, sizes_of, rows_of, framed)                    \
     {                                                                                              \
         .kind = of, .model_type = type, .architecture = class, .identified_by = own,               \
         .prefix = before, .first = "embeddings.word_embeddings.weight", .head = head_of,           \
         .tied = "embeddings.word_embeddings.weight", .sizes = sizes_of, .settings = SETTINGS,      \
         .rows = rows_of, .buffers = BUFFERS, .harmless = HARMLESS, .more = MORE,                   \
-        .check = bp_hf_check_heads, .bare = HEADS, .older = OLDER                                  \
+        .check = bp_hf_check_heads, .bare = HEADS, .older = OLDER, .members = framed               \
     }
 
 static const bp_hf_table PRETRAINING = TABLE("bert", "bert", "BertForPreTraining",
                                              "cls.seq_relationship.weight", "bert.",
                                              "cls.predictions.decoder.weight", PRETRAINING_SIZES,
-                                             PRETRAINING_ROWS),
-                         MASKED =
-                             TABLE("bert", "bert", "BertForMaskedLM", NULL, "bert.",
-                                   "cls.predictions.decoder.weight", MASKED_SIZES, MASKED_ROWS);
+                                             PRETRAINING_ROWS, NULL),
+                         MASKED = TABLE("bert", "bert", "BertForMaskedLM", NULL, "bert.",
+                                        "cls.predictions.decoder.weight", MASKED_SIZES, MASKED_ROWS,
+                                        NULL);
 
 #define TASK_TABLE(of, class, sizes_of, rows_of)                                                   \
-    TABLE(of, of, class, NULL, of ".", NULL, sizes_of, rows_of)
+    TABLE(of, of, class, NULL, of ".", NULL, sizes_of, rows_of, NULL)
 static const bp_hf_table VALUE = TASK_TABLE("bert", "BertForSequenceClassification", VALUE_SIZES,
                                             CLASS_ROWS),
                          CLASS = TASK_TABLE("bert", "BertForSequenceClassification", CLASS_SIZES,
@@ -210,7 +210,8 @@ static const bp_hf_table VALUE = TASK_TABLE("bert", "BertForSequenceClassificati
                              name##_SPAN = ROBERTA_TABLE(type, class "ForQuestionAnswering", NULL, \
                                                          name##_SPAN_SIZES, ROBERTA_SPAN_ROWS)
 #define ROBERTA_TABLE(type, class, head_of, sizes_of, rows_of)                                     \
-    TABLE("roberta", type, class, NULL, "roberta.", head_of, sizes_of, rows_of)
+    TABLE("roberta", type, class, NULL, "roberta.", head_of, sizes_of, rows_of,                    \
+          "{\"separators\": 2}")
 
 ROBERTA_TABLES(ROBERTA, "roberta", "Roberta", "50265");
 ROBERTA_TABLES(XLM, "xlm-roberta", "XLMRoberta", "30522");

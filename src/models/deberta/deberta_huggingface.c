@@ -28,8 +28,12 @@
     {                                                                                               \
         "distance_norm", "norm_rel_ebd", NULL, BP_HF_FLAG, "0", .words = "none|layer_norm"          \
     }
+/* Microsoft's own files have the head of words under another name, which transformers reads where
+ * "legacy" is false. */
 static const bp_hf_size
-    SIZES[] = {ENCODER_SIZES, {0}},
+    SIZES[] = {ENCODER_SIZES,
+               {"legacy", "legacy", NULL, BP_HF_FLAG, "1", .quiet = true, .only_theirs = true},
+               {0}},
     VALUE_SIZES[] = {ENCODER_SIZES, BP_BERT_TASK("2", "1"), BP_BERT_LABELS, {0}},
     CLASS_SIZES[] = {ENCODER_SIZES, BP_BERT_TASK("1", "1"), BP_BERT_LABELS, {0}},
     TAG_SIZES[] = {ENCODER_SIZES, BP_BERT_TASK("3", "0"), BP_BERT_LABELS, {0}},
@@ -40,10 +44,10 @@ static const bp_hf_setting SETTINGS[] = {
     {"hidden_act", "\"gelu\""},
     {"pooler_hidden_act", "\"gelu\""},
     {"pooler_hidden_size", "width"},
+    {"attention_head_size", "width/heads"},
     {"relative_attention", "true", .absent = "false"},
     {"pos_att_type", "[\"p2c\",\"c2p\"]|[\"c2p\",\"p2c\"]|\"p2c\\u007cc2p\"|\"c2p\\u007cp2c\"",
      .absent = "null"},
-    {"legacy", "true"},
     {0}};
 
 static const char *const HARMLESS[] = {"hidden_dropout_prob", "attention_probs_dropout_prob",
@@ -51,7 +55,8 @@ static const char *const HARMLESS[] = {"hidden_dropout_prob", "attention_probs_d
                          *const BUFFERS[] = {"embeddings.position_ids", NULL},
                          *const HEADS[] = {"cls.",        "pooler.",         "classifier.",
                                            "qa_outputs.", "lm_predictions.", "mask_predictions.",
-                                           NULL};
+                                           NULL},
+                         *const UNREAD[] = {"lm_predictions.", "mask_predictions.", NULL};
 
 #define NORM(theirs, ours)                                                                         \
     BP_HF_VECTOR(theirs ".weight", "width", ours ".gain"),                                         \
@@ -104,22 +109,24 @@ static const char *const HARMLESS[] = {"hidden_dropout_prob", "attention_probs_d
         LINEAR(LAYER "output.dense", "width", "inner", "h.*.mlp.down"),                            \
         NORM(LAYER "output.LayerNorm", "h.*.ln2")
 
-static const bp_hf_row ROWS[] =
-    {ENCODER,
-     BP_HF_VECTOR("cls.predictions.bias", "vocab_size", "head.bias"),
-     LINEAR("cls.predictions.transform.dense", "embedding", "width", "transform"),
-     BP_HF_VECTOR("cls.predictions.transform.LayerNorm.weight", "embedding", "transform.ln.gain"),
-     BP_HF_VECTOR("cls.predictions.transform.LayerNorm.bias", "embedding", "transform.ln.bias"),
-     IF("!tied", "cls.predictions.decoder.weight", "vocab_size", "embedding", "head"),
-     {0}},
-                       CLASS_ROWS[] = {ENCODER,
-                                       LINEAR("pooler.dense", "width", "width", "pooler"),
-                                       LINEAR("classifier", "outcomes", "width", "task"),
-                                       {0}},
-                       TAG_ROWS[] = {ENCODER,
-                                     LINEAR("classifier", "outcomes", "width", "task"),
-                                     {0}},
-                       SPAN_ROWS[] = {ENCODER, LINEAR("qa_outputs", "2", "width", "task"), {0}};
+#define WORDS(flag, bias, transform)                                                               \
+    IF(flag, bias, "vocab_size", NULL, "head.bias"),                                               \
+        IF(flag, transform "dense.weight", "embedding", "width", "transform.weight"),              \
+        IF(flag, transform "dense.bias", "embedding", NULL, "transform.bias"),                     \
+        IF(flag, transform "LayerNorm.weight", "embedding", NULL, "transform.ln.gain"),            \
+        IF(flag, transform "LayerNorm.bias", "embedding", NULL, "transform.ln.bias")
+static const bp_hf_row
+    ROWS[] = {ENCODER,
+              WORDS("legacy", "cls.predictions.bias", "cls.predictions.transform."),
+              WORDS("!legacy", "lm_predictions.lm_head.bias", "lm_predictions.lm_head."),
+              IF("!tied", "cls.predictions.decoder.weight", "vocab_size", "embedding", "head"),
+              {0}},
+    CLASS_ROWS[] = {ENCODER,
+                    LINEAR("pooler.dense", "width", "width", "pooler"),
+                    LINEAR("classifier", "outcomes", "width", "task"),
+                    {0}},
+    TAG_ROWS[] = {ENCODER, LINEAR("classifier", "outcomes", "width", "task"), {0}},
+    SPAN_ROWS[] = {ENCODER, LINEAR("qa_outputs", "2", "width", "task"), {0}};
 
 #define MORE                                                                                       \
     "{\"hidden_dropout_prob\": 0.0, \"attention_probs_dropout_prob\": 0.0,"                        \
@@ -181,7 +188,7 @@ static bp_err check(const bp_hf_shape *shape, const char *path)
         .prefix = "deberta.", .first = "embeddings.word_embeddings.weight", .head = head_of,       \
         .tied = "embeddings.word_embeddings.weight", .sizes = sizes_of, .settings = SETTINGS,      \
         .rows = rows_of, .buffers = BUFFERS, .harmless = HARMLESS, .more = MORE, .derive = fill,   \
-        .check = check, .bare = HEADS                                                              \
+        .check = check, .bare = HEADS, .unread = UNREAD                                            \
     }
 static const bp_hf_table MASKED = TABLE("MaskedLM", "cls.predictions.decoder.weight", SIZES, ROWS),
                          VALUE = TABLE("SequenceClassification", NULL, VALUE_SIZES, CLASS_ROWS),

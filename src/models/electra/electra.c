@@ -4,7 +4,6 @@
  * embeddings. Source: Clark et al. 2020, section 3. Called by electra_folder.c. */
 #include "models/electra/electra.h"
 
-#include "mesh/mesh.h"
 #include "models/bert/bert.h"
 #include "models/stack.h"
 #include "models/task.h"
@@ -139,6 +138,12 @@ static void check_generator(const bp_model_shape *shape, int tensor_ranks, bp_co
                         tensor_ranks, (long long)H, (long long)F);
 }
 
+/* A generator by itself is a masked model. */
+static bool is_generator(const bp_model_shape *shape)
+{
+    return shape->own[BP_ELECTRA_PART] == BP_ELECTRA_GENERATOR;
+}
+
 static void check(const bp_model_shape *shape, int tensor_ranks, bp_config *config)
 {
     bp_stack_check(shape, tensor_ranks, config);
@@ -167,25 +172,16 @@ static bp_err check_read(const bp_model_shape *shape, const char *where)
     return bp_stack_check_read(shape, where);
 }
 
-/* All masked tokens become masks, as in the paper, unless keys say otherwise. The discriminator
- * reads what the generator drew in the same pass, and both read the embeddings in the middle of the
- * list of blocks: of shared tables only the first and the last stage may have one. */
+/* All masked tokens become masks, as in the paper, unless keys say otherwise. */
 static void resolve(const bp_model_shape *shape, bp_config *config)
 {
     static const char *const ZERO[] = {"mask.keep", "mask.random"};
-    int64_t pipeline = bp_mesh_keys_of(config)->pipeline;
 
     if (bp_task_has_head(&shape->task) || bp_task_is_asked(config))
         return;
     for (int k = 0; k < 2; k++)
         if (!bp_config_is_given(config, ZERO[k]) && bp_config_set(config, ZERO[k], "0") != BP_OK)
             bp_config_fault_err(config);
-    if (pipeline > 1)
-        bp_config_fault(config, "electra.split_mesh",
-                        "mesh.pipeline = %lld, but generator and discriminator of electra share "
-                        "their embeddings, which lie on one stage: at mesh.pipeline; leave it at "
-                        "1, use mesh.tensor",
-                        (long long)pipeline);
 }
 
 /* ---- blocks ---- */
@@ -476,8 +472,13 @@ const bp_model_family bp_electra_family = {
     .check_read = check_read,
     .facts = facts,
     .whole_rows = true,
+    /* The discriminator reads what the generator drew in the same pass, and both read the
+     * embeddings in the middle of the list of blocks: of shared tables only the first and the last
+     * stage may have one. */
+    .one_stage = true,
     .objective = &bp_objective_replaced,
     .no_distribution = "its discriminator judges tokens, and gives no probability of one",
+    .has_distribution = is_generator,
     .huggingface = bp_electra_huggingface,
     .half = bp_electra_half,
     .folder_form = "Hugging Face's generator/ and discriminator/",

@@ -261,44 +261,44 @@ static const char *const BUFFERS[] = {"encoder.embed_tokens.weight", "decoder.em
     "{\"dropout\": 0.0, \"forced_eos_token_id\": null, \"torch_dtype\": \"float32\", "             \
     "\"use_cache\": true}"
 
-#define BART_TABLE(family, class, head_of, sizes_of, must, constants)                              \
+#define BART_TABLE(family, class, head_of, sizes_of, must, constants, framed)                      \
     {                                                                                              \
         .kind = family, .model_type = family, .architecture = class, .prefix = "model.",           \
         .first = "shared.weight", .head = head_of, .tied = "shared.weight", .sizes = sizes_of,     \
         .settings = must, .rows = BART_ROWS, .buffers = constants, .harmless = HARMLESS,           \
-        .more = MORE, .check = bp_hf_check_heads, .bare = BARE, .twins = TWINS                     \
+        .more = MORE, .check = bp_hf_check_heads, .bare = BARE, .twins = TWINS, .members = framed  \
     }
-#define TABLES(name, family, class, must)                                                          \
+#define TABLES(name, family, class, must, framed)                                                  \
     name = BART_TABLE(family, class "ForConditionalGeneration", "lm_head.weight", name##_SIZES,    \
-                      must, BUFFERS),                                                              \
+                      must, BUFFERS, NULL),                                                        \
     name##_VALUE = BART_TABLE(family, class "ForSequenceClassification", NULL, name##_VALUE_SIZES, \
-                              must, BUFFERS),                                                      \
+                              must, BUFFERS, framed),                                              \
     name##_CLASS = BART_TABLE(family, class "ForSequenceClassification", NULL, name##_CLASS_SIZES, \
-                              must, BUFFERS),                                                      \
-    name##_SPANS =                                                                                 \
-        BART_TABLE(family, class "ForQuestionAnswering", NULL, name##_SPAN_SIZES, must, BUFFERS)
+                              must, BUFFERS, framed),                                              \
+    name##_SPANS = BART_TABLE(family, class "ForQuestionAnswering", NULL, name##_SPAN_SIZES, must, \
+                              BUFFERS, framed)
 
-static const bp_hf_table TRANSFORMER = {.kind = "transformer",
-                                        .model_type = "transformer",
-                                        .architecture = "Transformer",
-                                        .prefix = "",
-                                        .first = "shared.weight",
-                                        .head = "lm_head.weight",
-                                        .tied = "shared.weight",
-                                        .sizes = TRANSFORMER_SIZES,
-                                        .settings = TRANSFORMER_SETTINGS,
-                                        .rows = TRANSFORMER_ROWS,
-                                        .buffers = BUFFERS,
-                                        .harmless = HARMLESS,
-                                        .more = MORE,
-                                        .check = bp_hf_check_heads},
-                         TABLES(BART, "bart", "Bart", BART_SETTINGS),
-                         TABLES(MBART, "mbart", "MBart", MBART_SETTINGS),
-                         MARIAN = BART_TABLE("marian", "MarianMTModel", "lm_head.weight",
-                                             MARIAN_SIZES, MARIAN_SETTINGS, SINUSOIDS),
-                         M2M_100 = BART_TABLE("m2m_100", "M2M100ForConditionalGeneration",
-                                              "lm_head.weight", M2M_100_SIZES, M2M_100_SETTINGS,
-                                              SINUSOIDS);
+static const bp_hf_table
+    TRANSFORMER = {.kind = "transformer",
+                   .model_type = "transformer",
+                   .architecture = "Transformer",
+                   .prefix = "",
+                   .first = "shared.weight",
+                   .head = "lm_head.weight",
+                   .tied = "shared.weight",
+                   .sizes = TRANSFORMER_SIZES,
+                   .settings = TRANSFORMER_SETTINGS,
+                   .rows = TRANSFORMER_ROWS,
+                   .buffers = BUFFERS,
+                   .harmless = HARMLESS,
+                   .more = MORE,
+                   .check = bp_hf_check_heads},
+    TABLES(BART, "bart", "Bart", BART_SETTINGS, "{\"begins\": true, \"separators\": 2}"),
+    TABLES(MBART, "mbart", "MBart", MBART_SETTINGS, NULL),
+    MARIAN = BART_TABLE("marian", "MarianMTModel", "lm_head.weight", MARIAN_SIZES, MARIAN_SETTINGS,
+                        SINUSOIDS, NULL),
+    M2M_100 = BART_TABLE("m2m_100", "M2M100ForConditionalGeneration", "lm_head.weight",
+                         M2M_100_SIZES, M2M_100_SETTINGS, SINUSOIDS, NULL);
 
 const bp_hf_table *const bp_transformer_huggingface[] = {&TRANSFORMER, NULL},
                          *const bp_bart_huggingface[] = {&BART, &BART_VALUE, &BART_CLASS,

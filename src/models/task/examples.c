@@ -15,6 +15,7 @@ bp_err bp_task_frame_of(bp_task_frame *out, const bp_model_shape *shape, const i
     out->begin = framed ? roles[BP_ROLE_CLS] : shape->task.begins ? roles[BP_ROLE_FIRST] : -1;
     out->once = !framed;
     out->middle = out->end = roles[framed ? BP_ROLE_SEP : BP_ROLE_END];
+    out->middles = shape->task.separators > 0 ? shape->task.separators : 1;
     out->pad = roles[BP_ROLE_PAD] >= 0 ? roles[BP_ROLE_PAD] : 0;
     if (out->end >= 0 && (out->begin >= 0 || !framed))
         return BP_OK;
@@ -51,7 +52,7 @@ bp_task_pair bp_task_window(const bp_document *document, const bp_window_rule *w
 
 bp_window_rule bp_task_windows(const bp_task_frame *frame, int64_t T, int64_t stride)
 {
-    return (bp_window_rule){T - (frame->begin >= 0) - 2, stride};
+    return (bp_window_rule){T - (frame->begin >= 0) - frame->middles - 1, stride};
 }
 
 int64_t bp_task_first_place(const bp_task_frame *frame, const bp_task_pair *pair)
@@ -63,7 +64,7 @@ int64_t bp_task_first_place(const bp_task_frame *frame, const bp_task_pair *pair
 int64_t bp_task_places(const bp_task_frame *frame, const bp_task_pair *pair)
 {
     return pair->tokens[0] + pair->tokens[1] + bp_task_first_place(frame, pair) + 1 +
-           (pair->tokens[1] > 0);
+           (pair->tokens[1] > 0 ? frame->middles : 0);
 }
 
 int64_t bp_task_fill(int32_t *inputs, int32_t *segments, int64_t T, const bp_task_frame *frame,
@@ -80,7 +81,7 @@ int64_t bp_task_fill(int32_t *inputs, int32_t *segments, int64_t T, const bp_tas
         inputs[at++] = (int32_t)frame->begin;
     memcpy(inputs + at, pair->text[0], (size_t)n[0] * sizeof *inputs);
     at += n[0];
-    if (two)
+    for (int64_t k = 0; two && k < frame->middles; k++)
         inputs[at++] = (int32_t)frame->middle;
     first = at;
     if (two)

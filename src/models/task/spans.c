@@ -10,7 +10,9 @@ static void make(const bp_example_maker *self, const bp_document *document, int6
     const bp_example_rules *rules = self->rules;
     bp_task_pair pair = bp_task_window(document, &rules->windows);
     int64_t T = self->form.stream[0].T, cut, first = pair.text[1] - document->tokens,
-            place = bp_task_first_place(&rules->frame, &pair) + pair.tokens[0] + 1 - first, none;
+            place = bp_task_first_place(&rules->frame, &pair) + pair.tokens[0] +
+                    rules->frame.middles - first,
+            none;
 
     (void)step, (void)slot;
     *out->length[0] =

@@ -31,7 +31,8 @@ json_t *bp_template_json(const bp_template *template)
             add_piece(list, "SpecialToken", template->begin, 0);
         for (int k = 0; k <= two; k++) {
             add_piece(list, "Sequence", k ? "B" : "A", k * template->second);
-            add_piece(list, "SpecialToken", template->end, k * template->second);
+            for (int64_t n = k<two &&template->middles> 1 ? template->middles : 1; n > 0; n--)
+                add_piece(list, "SpecialToken", template->end, k * template->second);
         }
     }
     if (template->begin)
@@ -80,8 +81,12 @@ bp_err bp_tokenizer_framed_text(char **out, const bp_tokenizer *tokenizer,
     if (err == BP_OK && frame->begin >= 0)
         err = bp_tokenizer_token_bytes(tokenizer, frame->begin, &begin);
     if (err == BP_OK) {
-        bp_template template = {frame->begin >= 0 ? begin.data : NULL, frame->begin, end.data,
-                                frame->end, frame->has_segments};
+        bp_template template = {frame->begin >= 0 ? begin.data : NULL,
+                                frame->begin,
+                                end.data,
+                                frame->end,
+                                frame->has_segments,
+                                frame->middles};
         json_t *post = bp_template_json(&template);
 
         *out = with_post(text, post);

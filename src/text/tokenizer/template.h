@@ -7,13 +7,15 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/** [begin] A end, of two texts [begin] A end B end: names of special tokens, and their ids. */
+/** [begin] A end, of two texts [begin] A end B end (or A end end B end): names of special tokens,
+ * and their ids. */
 typedef struct bp_template {
     const char *begin; /* NULL: none */
     int64_t begin_id;
     const char *end;
     int64_t end_id;
-    int second; /* the segment of B and the end after it */
+    int second;      /* the segment of B and the end after it */
+    int64_t middles; /* ends between A and B; 0: one */
 } bp_template;
 /** New reference. */
 json_t *bp_template_json(const bp_template *frame);

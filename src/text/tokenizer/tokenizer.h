@@ -49,6 +49,10 @@ bp_err bp_tokenizer_load_gpt2(bp_tokenizer **out, const char *vocab_path, const 
  * prefix_space: texts begin with a blank. Errors: as bp_tokenizer_load; <s> or </s> is missing. */
 bp_err bp_tokenizer_load_roberta(bp_tokenizer **out, const char *vocab_path,
                                  const char *merges_path, bool prefix_space);
+/** The first GPT's: words in lower case without accents, whose last piece ends in </w>. Errors: as
+ * bp_tokenizer_load; <unk> is missing. */
+bp_err bp_tokenizer_load_openai_gpt(bp_tokenizer **out, const char *vocab_path,
+                                    const char *merges_path);
 /** A BERT vocabulary (vocab.txt: a token a line, its id the line): WordPiece with BERT's normalizer
  * and pre-tokenizer; `lowercase` as its model was trained. Errors: as bp_tokenizer_load; one of
  * [PAD] [UNK] [CLS] [SEP] [MASK] is missing. */
@@ -165,6 +169,7 @@ char *bp_tokenizer_text(const bp_tokenizer *tokenizer);
 typedef struct bp_text_frame {
     int64_t begin, end; /* ids of special tokens; begin -1: none */
     bool has_segments;  /* B and the end after it are segment 1; else all are segment 0 */
+    int64_t middles;    /* ends between A and B; 0: one */
 } bp_text_frame;
 /** That text with the post-processor which frames texts so for other programs. If it is another one
  * than before, it keeps that one, and bp_tokenizer_load puts it back: of a text that this program

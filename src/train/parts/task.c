@@ -348,7 +348,8 @@ static bp_err keep_head(const trainer *self, bp_task_shape *task)
         if (err != BP_OK)
             return err;
         task->dense = known->dense; /* an older one keeps its head */
-        task->begins = task->begins && known->begins;
+        task->begins = known->begins && self->facts.roles[BP_ROLE_FIRST] >= 0;
+        task->separators = known->separators;
     }
     if (task->dense || task->begins)
         keep_begun(self, task);
