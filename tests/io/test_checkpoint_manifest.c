@@ -14,8 +14,27 @@ static void many_pieces(json_t *m)
 {
     json_t *pieces = json_object_get(tensor_of(m, 1), "pieces");
 
+    set_at(json_array_get(pieces, 0), "extent", 1, 0); /* empty ones never overlap */
     for (int k = 0; k < 20000; k++)
         assert_int_equal(json_array_append(pieces, json_array_get(pieces, 0)), 0);
+}
+static void set_piece(json_t *m, json_t *piece)
+{
+    json_t *pieces = json_object_get(tensor_of(m, 1), "pieces");
+
+    assert_int_equal(json_array_set_new(pieces, 0, piece), 0);
+}
+static void list_of_three(json_t *m)
+{
+    set_piece(m, json_pack("[i,i,i]", 0, 0, 0));
+}
+static void list_of_reals(json_t *m)
+{
+    set_piece(m, json_pack("[i,i,i,i,f,i]", 0, 0, 0, 0, 25.0, 30));
+}
+static void list_beyond(json_t *m)
+{
+    set_piece(m, json_pack("[i,i,i,i,i,i]", 9, 0, 0, 0, 25, 30));
 }
 static void drop_piece(json_t *m)
 {
@@ -138,7 +157,10 @@ static void manifest_that_lies_is_damage(void **state)
         const char *words;
     } cases[] = {{make_overlap, "'w' ... (24, 0 ... [manifest.overlap]"},
                  {make_hole, "30 ... 1200 ... [manifest.hole]"},
-                 {many_pieces, "'w' ... 20002 pieces ... 16384 ... [manifest.too_large]"},
+                 {many_pieces, "'w' ... 20002 pieces ... [manifest.too_large]"},
+                 {list_of_three, "'w' ... 6 integers ... [manifest.bad_piece]"},
+                 {list_of_reals, "'w' ... 6 integers ... [manifest.bad_piece]"},
+                 {list_beyond, "'w' ... file 9 ... [manifest.unlisted_file]"},
                  {drop_piece, "750 ... 1200 ... [manifest.hole]"},
                  {piece_beyond, "30 + 15 ... 40 ... [tensor.bad_shape]"},
                  {negative_offset, "-1 + 25 ... [tensor.bad_shape]"},
@@ -204,10 +226,10 @@ static void unknown_version_is_named(void **state)
     const char *folder = fresh_copy();
     bp_checkpoint *checkpoint;
 
-    make_version(folder, 4);
+    make_version(folder, 5);
     BP_MPI(MPI_Barrier(COMM));
     bp_test_check_err(COMM, bp_checkpoint_open(COMM, folder, &checkpoint), BP_ERR_FORMAT);
-    bp_test_check_said(COMM, "format_version 4 ... [manifest.unknown_version]");
+    bp_test_check_said(COMM, "format_version 5 ... [manifest.unknown_version]");
     bp_test_check(COMM, strstr(bp_err_message(), "damaged") == NULL);
 }
 

@@ -2,6 +2,7 @@
 #include "bp_test_mpi.h"
 
 #include "base/process/clock.h"
+#include "io/checkpoint/checkpoint_priv.h"
 #include "io/checkpoint_model.h"
 
 static const model_mesh MESHES[] = {{1, 1, 1}, {2, 1, 1}, {4, 1, 1}, {1, 2, 1}, {1, 1, 2},
@@ -52,6 +53,7 @@ static void every_mesh_loads_what_every_mesh_saved(void **state)
         if (!fits(k))
             continue;
         (void)snprintf(name, sizeof name, "mesh-%d", k);
+        bp_manifest_plain_pieces = k % 2 == 0 ? 16384 : 0;    /* objects, or lists of integers */
         bp_test_check_err(COMM, save(k, k % 4, name), BP_OK); /* 0: a writer a node; else 1, 2, 3 */
         bp_test_check_err(COMM, bp_checkpoint_open(COMM, bp_test_path(name), &checkpoint), BP_OK);
         if (digest[0] == '\0')
@@ -65,6 +67,7 @@ static void every_mesh_loads_what_every_mesh_saved(void **state)
         }
         bp_checkpoint_close(&checkpoint);
     }
+    bp_manifest_plain_pieces = 16384;
     bp_test_check(COMM, pairs == (bp_comm_size(COMM) == 4 ? 81 : bp_comm_size(COMM) == 2 ? 16 : 1));
 }
 
@@ -79,6 +82,41 @@ static void writers_own_a_file_each(void **state)
     bp_test_check_err(COMM, save(0, 3, "one-holder"), BP_OK); /* rank 0 alone has slices */
     bp_test_check(COMM, bp_path_exists(bp_test_path("one-holder/shard-00000.h5")));
     bp_test_check(COMM, !bp_path_exists(bp_test_path("one-holder/shard-00001.h5")));
+}
+
+/* What ranks of one writer have behind one another is one piece. */
+static void neighbours_share_pieces(void **state)
+{
+    bp_checkpoint *checkpoint = NULL;
+    int64_t alone = 0;
+
+    for (int k = 0; k < 3 && fits(k); k++) { /* 1, 2 and 4 data ranks */
+        char name[32];
+
+        (void)snprintf(name, sizeof name, "data-%d", k);
+        bp_test_check_err(COMM, save(k, 1, name), BP_OK);
+        bp_test_check_err(COMM, bp_checkpoint_open(COMM, bp_test_path(name), &checkpoint), BP_OK);
+        alone = k == 0 ? checkpoint->manifest->piece_count : alone;
+        bp_test_check(COMM, checkpoint->manifest->piece_count == alone);
+        bp_checkpoint_close(&checkpoint);
+    }
+}
+
+static void too_long_a_manifest_is_refused_before(void **state)
+{
+    bp_checkpoint_commit commit = {0};
+    model_slices slices;
+    int64_t limit = bp_manifest_limit_bytes;
+
+    model_build(&slices, MESHES[0], bp_comm_rank(COMM), true);
+    bp_test_check_err(COMM, bp_checkpoint_check_size(COMM, &commit, slices.list, slices.count),
+                      BP_OK);
+    bp_manifest_limit_bytes = 1000;
+    bp_test_check_err(COMM, bp_checkpoint_check_size(COMM, &commit, slices.list, slices.count),
+                      BP_ERR_CONFIG);
+    bp_test_check_said(COMM, "pieces ... mesh.data ... [checkpoint.too_many_pieces]");
+    bp_manifest_limit_bytes = limit;
+    model_clear(&slices);
 }
 
 static bool equal_files(const char *one, const char *other)
@@ -115,6 +153,8 @@ int main(int argc, char **argv)
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_mesh_loads_what_every_mesh_saved),
         cmocka_unit_test(writers_own_a_file_each),
+        cmocka_unit_test(neighbours_share_pieces),
+        cmocka_unit_test(too_long_a_manifest_is_refused_before),
         cmocka_unit_test(equal_state_gives_equal_bytes),
     };
     return BP_TEST_RUN_MPI(argc, argv, tests);

@@ -187,10 +187,10 @@ static void resume_refuses_when_all_are_damaged(void **state)
 static void resume_stops_at_an_unknown_version(void **state)
 {
     (void)fresh_run();
-    make_version(bp_test_path("run/checkpoints/step-000000000009"), 4);
+    make_version(bp_test_path("run/checkpoints/step-000000000009"), 5);
     BP_MPI(MPI_Barrier(COMM));
     bp_test_check(COMM, newest_of(bp_test_path("run/checkpoints"), BP_ERR_FORMAT) == -1);
-    bp_test_check_said(COMM, "format_version 4 ... [manifest.unknown_version]");
+    bp_test_check_said(COMM, "format_version 5 ... [manifest.unknown_version]");
 }
 
 static void resume_without_a_checkpoint_begins_anew(void **state)

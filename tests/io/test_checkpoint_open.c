@@ -279,6 +279,9 @@ static void dataset_other_than_listed_is_damage(void **state)
             bp_test_expect(bp_json_load(&manifest, inside(folder, "manifest.json"), 1 << 20),
                            BP_OK);
             set_text(piece_of(manifest, 1, 1), "dataset", names[k]);
+            if (k == 1) /* where that is */
+                set_text(piece_of(manifest, 1, 1), "file",
+                         json_string_value(json_object_get(piece_of(manifest, 0, 0), "file")));
             text = bp_json_text(manifest);
             seal(folder, text, strlen(text));
             bp_free(text);

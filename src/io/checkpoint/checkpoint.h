@@ -58,6 +58,13 @@ typedef struct bp_checkpoint_commit {
 bp_err bp_checkpoint_save(MPI_Comm comm, const bp_checkpoint_commit *commit, const bp_slice *slices,
                           int64_t count, const json_t *state);
 
+/** Would a checkpoint of these slices have a manifest that can be read? Before the first step, so
+ * that none is lost. Collective: over `comm`; slices' data are not looked at. Errors:
+ * BP_ERR_CONFIG it would be too long; BP_ERR_SOFTWARE slices that don't tile: the same on all
+ * ranks. */
+bp_err bp_checkpoint_check_size(MPI_Comm comm, const bp_checkpoint_commit *commit,
+                                const bp_slice *slices, int64_t count);
+
 /** What a rank that writes `bytes` of all ranks' slices takes for it, besides them. */
 size_t bp_checkpoint_writer_bytes(int64_t bytes);
 

@@ -123,7 +123,8 @@ static bp_err load_local(const bp_checkpoint *checkpoint, const bp_slice *slices
             err = open_file(checkpoint, request->piece->file, &reader);
         }
         if (err == BP_OK)
-            err = bp_shard_read(reader, request->tensor, request->piece, request->slice);
+            err = bp_shard_read(reader, checkpoint->manifest, request->tensor, request->piece,
+                                request->slice);
     }
     bp_h5_drop(&reader);
     bp_free(requests.list);
@@ -191,8 +192,9 @@ static bp_err see_slices(const bp_checkpoint *checkpoint, const bp_slice *slices
     return BP_OK;
 }
 
-static bp_err see_piece(bp_h5 *reader, const bp_manifest_tensor *tensor,
-                        const bp_manifest_piece *piece, float *scratch, seen *sum)
+static bp_err see_piece(bp_h5 *reader, const bp_manifest *manifest,
+                        const bp_manifest_tensor *tensor, const bp_manifest_piece *piece,
+                        float *scratch, seen *sum)
 {
     bp_slice whole = bp_manifest_slice(tensor, piece);
     bp_part part;
@@ -202,7 +204,7 @@ static bp_err see_piece(bp_h5 *reader, const bp_manifest_tensor *tensor,
         bp_slice slice = bp_slice_of_part(&whole, &part);
 
         slice.data = scratch;
-        err = bp_shard_read(reader, tensor, piece, &slice);
+        err = bp_shard_read(reader, manifest, tensor, piece, &slice);
         if (err == BP_OK)
             see(sum, &slice);
     }
@@ -224,7 +226,7 @@ static bp_err see_file(const bp_checkpoint *checkpoint, int64_t file, float *scr
             if (!reader)
                 err = open_file(checkpoint, file, &reader);
             if (err == BP_OK)
-                err = see_piece(reader, &manifest->tensors[t], piece, scratch, &sums[t]);
+                err = see_piece(reader, manifest, &manifest->tensors[t], piece, scratch, &sums[t]);
         }
     bp_h5_drop(&reader);
     return err;

@@ -74,14 +74,14 @@ static bp_err check_step(const bp_manifest *manifest, const char *folder)
     return BP_OK;
 }
 
-static bp_err read_manifest(const char *folder, char **text, bool *foreign)
+static bp_err read_manifest(const char *folder, bp_manifest **out, bool *foreign)
 {
     bp_manifest *manifest = NULL;
+    char *text = NULL;
     int64_t step;
     size_t bytes;
     bp_err err;
 
-    *text = NULL;
     if (!bp_path_exists(folder))
         return BP_FAIL(BP_ERR_INPUT, "checkpoint.missing", "there is no such checkpoint: at %s",
                        folder);
@@ -89,19 +89,22 @@ static bp_err read_manifest(const char *folder, char **text, bool *foreign)
         return BP_FAIL(bp_step_of_name(bp_path_base(folder), &step) ? BP_ERR_FORMAT : BP_ERR_INPUT,
                        "checkpoint.not_a_folder",
                        "a checkpoint is a folder, and this is not: at %s", folder);
-    err = read_member(folder, "manifest.json", BP_MANIFEST_LIMIT_BYTES, text, &bytes);
+    err = read_member(folder, "manifest.json", bp_manifest_limit_bytes, &text, &bytes);
     if (err == BP_OK)
-        err = check_manifest_hash(folder, *text, bytes);
-    if (err == BP_OK && memchr(*text, '\0', bytes))
+        err = check_manifest_hash(folder, text, bytes);
+    if (err == BP_OK && memchr(text, '\0', bytes))
         err = BP_FAIL(BP_ERR_FORMAT, "manifest.damaged", "manifest.json has a zero byte: in %s",
                       folder);
     if (err == BP_OK)
-        err = bp_manifest_parse(&manifest, foreign, *text, bytes, "manifest.json");
+        err = bp_manifest_parse(&manifest, foreign, text, bytes, "manifest.json");
     if (err == BP_OK)
         err = check_listing(manifest, folder);
     if (err == BP_OK)
         err = check_step(manifest, folder);
-    bp_manifest_free(&manifest);
+    bp_free(text);
+    if (err != BP_OK)
+        bp_manifest_free(&manifest);
+    *out = manifest;
     return err;
 }
 
@@ -204,31 +207,30 @@ static void digest_model(bp_checkpoint *checkpoint)
     bp_sha256_finish(&hash, checkpoint->digest);
 }
 
-static bp_err make_handle(bp_checkpoint **out, MPI_Comm comm, const char *folder, const char *text)
+/* Takes the manifest. */
+static void make_handle(bp_checkpoint **out, MPI_Comm comm, const char *folder,
+                        bp_manifest *manifest)
 {
     bp_checkpoint *checkpoint = bp_alloc("checkpoint", 1, sizeof *checkpoint);
-    bool foreign;
-    bp_err err;
 
     *out = checkpoint;
     checkpoint->comm = comm;
     checkpoint->folder = bp_strdup(folder);
-    err = bp_manifest_parse(&checkpoint->manifest, &foreign, text, strlen(text), "manifest.json");
-    if (err == BP_OK && bp_manifest_find_file(checkpoint->manifest, "tokenizer.json") >= 0)
+    checkpoint->manifest = manifest;
+    if (bp_manifest_find_file(manifest, "tokenizer.json") >= 0) {
         checkpoint->tokenizer = bp_path_join(folder, "tokenizer.json");
-    if (checkpoint->tokenizer)
-        bp_checkpoint_note_tokenizer(checkpoint->manifest->state, checkpoint->tokenizer);
-    if (err == BP_OK && bp_manifest_find_file(checkpoint->manifest, BP_CHECKPOINT_ATTACHMENT) >= 0)
+        bp_checkpoint_note_tokenizer(manifest->state, checkpoint->tokenizer);
+    }
+    if (bp_manifest_find_file(manifest, BP_CHECKPOINT_ATTACHMENT) >= 0)
         checkpoint->attachment = bp_path_join(folder, BP_CHECKPOINT_ATTACHMENT);
-    if (err == BP_OK)
-        digest_model(checkpoint);
-    return err;
+    digest_model(checkpoint);
 }
 
 bp_err bp_checkpoint_open_without_base(MPI_Comm comm, const char *given, bp_checkpoint **out,
                                        bool *foreign)
 {
-    char *text = NULL, *folder = bp_strdup(given);
+    char *folder = bp_strdup(given);
+    bp_manifest *manifest = NULL;
     bp_err err = BP_OK;
 
     for (size_t length = strlen(folder); length > 1 && folder[length - 1] == '/'; length--)
@@ -236,23 +238,21 @@ bp_err bp_checkpoint_open_without_base(MPI_Comm comm, const char *given, bp_chec
     *out = NULL;
     *foreign = false;
     if (bp_comm_is_root(comm)) {
-        err = read_manifest(folder, &text, foreign);
+        err = read_manifest(folder, &manifest, foreign);
         if (!*foreign)
             err = call_damaged(err, folder);
     }
     err = bp_agree(comm, err);
     BP_MPI_WAIT("bcast", MPI_Bcast(foreign, 1, MPI_C_BOOL, 0, comm));
     if (err == BP_OK) {
-        bp_bcast_text(&text, 0, comm);
-        err = bp_agree(comm, make_handle(out, comm, folder, text));
-    }
-    if (err == BP_OK)
+        bp_manifest_share(&manifest, comm);
+        make_handle(out, comm, folder, manifest);
         err = bp_agree(comm, verify_share(*out));
+    }
     if (err == BP_OK)
         err = call_damaged(bp_checkpoint_verify_digests(*out), folder);
     if (err != BP_OK)
         bp_checkpoint_close(out);
-    bp_free(text);
     bp_free(folder);
     return err;
 }

@@ -80,27 +80,26 @@ static bp_err add_piece(bp_manifest *manifest, bp_plan_slice *from)
         memcmp(tensor->shape, slice->shape, sizeof slice->shape) != 0)
         return BP_FAIL(BP_ERR_SOFTWARE, "tensor.wrong_slices",
                        "two ranks publish tensor '%s' with different shapes", slice->name);
-    from->number = tensor->count++;
+    tensor->count++;
     from->tensor = manifest->tensor_count - 1;
     from->piece = manifest->piece_count++;
-    bp_piece_dataset(piece->dataset, slice->name, from->number);
     memcpy(piece->offset, slice->offset, sizeof piece->offset);
     memcpy(piece->extent, slice->extent, sizeof piece->extent);
     return BP_OK;
 }
 
 /* Tensors and pieces, sorted, without digests. */
-static bp_err make_manifest(bp_manifest **out, struct planner *planner)
+static bp_err make_manifest(bp_manifest **out, bp_plan_slice *slices, int64_t count)
 {
     bp_manifest *manifest = bp_alloc("manifest", 1, sizeof *manifest);
     bp_err err = BP_OK;
 
     *out = manifest;
-    qsort(planner->slices, (size_t)planner->count, sizeof *planner->slices, by_tensor);
-    manifest->tensors = bp_alloc("manifest.tensors", planner->count, sizeof *manifest->tensors);
-    manifest->pieces = bp_alloc("manifest.pieces", planner->count, sizeof *manifest->pieces);
-    for (int64_t k = 0; k < planner->count && err == BP_OK; k++)
-        err = add_piece(manifest, &planner->slices[k]);
+    qsort(slices, (size_t)count, sizeof *slices, by_tensor);
+    manifest->tensors = bp_alloc("manifest.tensors", count, sizeof *manifest->tensors);
+    manifest->pieces = bp_alloc("manifest.pieces", count, sizeof *manifest->pieces);
+    for (int64_t k = 0; k < count && err == BP_OK; k++)
+        err = add_piece(manifest, &slices[k]);
     for (int64_t k = 0; k < manifest->tensor_count && err == BP_OK; k++) {
         const bp_manifest_tensor *tensor = &manifest->tensors[k];
 
@@ -147,18 +146,19 @@ static int64_t number_files(bp_plan_slice *slices, int64_t count, int64_t file, 
 
 /* Files are numbered in the order of their writers' ranks, and within a writer's by tensor; a
  * writer without a slice has none. counts and places: for MPI_Scatterv. */
-static void share_out(bp_manifest *manifest, struct planner *planner, int64_t file_floats)
+static void share_out(bp_manifest *manifest, bp_plan_slice *slices, int64_t count, int ranks,
+                      int64_t file_floats, int *counts, int *places)
 {
     int64_t place = 0, files = 0;
 
-    qsort(planner->slices, (size_t)planner->count, sizeof *planner->slices, by_writer);
-    for (int rank = 0; rank < planner->size; rank++) {
-        planner->places[rank] = (int)place;
-        while (place < planner->count && planner->slices[place].writer == rank)
+    qsort(slices, (size_t)count, sizeof *slices, by_writer);
+    for (int rank = 0; rank < ranks; rank++) {
+        places[rank] = (int)place;
+        while (place < count && slices[place].writer == rank)
             place++;
-        planner->counts[rank] = (int)place - planner->places[rank];
-        files = number_files(planner->slices + planner->places[rank], planner->counts[rank], files,
-                             file_floats, manifest->pieces);
+        counts[rank] = (int)place - places[rank];
+        files =
+            number_files(slices + places[rank], counts[rank], files, file_floats, manifest->pieces);
     }
     manifest->files =
         bp_alloc("manifest.files", files + 2, /* + tokenizer.json, or the attachment too */
@@ -166,6 +166,104 @@ static void share_out(bp_manifest *manifest, struct planner *planner, int64_t fi
     for (int64_t k = 0; k < files; k++)
         (void)snprintf(manifest->files[k].name, BP_MANIFEST_FILE_NAME, "shard-%05d.h5", (int)k);
     manifest->file_count = files;
+}
+
+/* ---- slices of one file that lie behind one another ---- */
+
+/* The values of b follow those of a in memory, and both are one box. */
+static bool joins(const bp_manifest_piece *a, const bp_manifest_piece *b)
+{
+    int at = -1;
+
+    for (int d = 0; d < BP_TENSOR_DIMS; d++) {
+        if (a->offset[d] == b->offset[d] && a->extent[d] == b->extent[d])
+            continue;
+        if (at >= 0)
+            return false;
+        at = d;
+    }
+    for (int d = 0; d < at; d++)
+        if (a->extent[d] != 1)
+            return false;
+    return at >= 0 && b->offset[at] == a->offset[at] + a->extent[at];
+}
+
+/* Sorted slices: a box grows while the next one joins it, and may then join the one before. */
+static void join_slices(bp_manifest *manifest, bp_plan_slice *slices, int64_t count)
+{
+    bp_manifest_piece *pieces = manifest->pieces;
+    int64_t *first = bp_alloc("plan.boxes", count + 1, sizeof *first); /* slices of open boxes */
+    int64_t boxes = 0;
+
+    for (int64_t k = 0; k < count; k++) {
+        first[boxes++] = k;
+        while (boxes > 1) {
+            const bp_plan_slice *one = &slices[first[boxes - 2]], *next = &slices[first[boxes - 1]];
+            bp_manifest_piece *a = &pieces[one->piece], *b = &pieces[next->piece];
+
+            if (one->tensor != next->tensor || one->shard != next->shard || !joins(a, b))
+                break;
+            for (int d = 0; d < BP_TENSOR_DIMS; d++)
+                if (a->offset[d] != b->offset[d])
+                    a->extent[d] += b->extent[d];
+            b->file = -1; /* it is no more */
+            boxes--;
+        }
+    }
+    first[boxes] = count;
+    for (int64_t box = 0; box < boxes; box++)
+        for (int64_t k = first[box], before = 0; k < first[box + 1]; k++) {
+            slices[k].before = before;
+            slices[k].piece = slices[first[box]].piece;
+            before += volume_of(&slices[k]);
+        }
+    bp_free(first);
+}
+
+/* Without those that are no more; they are numbered by tensor. */
+static void renumber(bp_manifest *manifest, bp_plan_slice *slices, int64_t count)
+{
+    int64_t *now = bp_alloc("plan.pieces", manifest->piece_count, sizeof *now), kept = 0;
+
+    for (int64_t t = 0; t < manifest->tensor_count; t++) {
+        bp_manifest_tensor *tensor = &manifest->tensors[t];
+        int64_t first = kept;
+
+        for (int64_t p = tensor->first; p < tensor->first + tensor->count; p++) {
+            if (manifest->pieces[p].file < 0)
+                continue;
+            now[p] = kept;
+            manifest->pieces[kept] = manifest->pieces[p];
+            manifest->pieces[kept].dataset = kept - first;
+            kept++;
+        }
+        tensor->first = first;
+        tensor->count = kept - first;
+    }
+    manifest->piece_count = kept;
+    for (int64_t k = 0; k < count; k++) {
+        const bp_manifest_piece *piece = &manifest->pieces[now[slices[k].piece]];
+
+        slices[k].piece = now[slices[k].piece];
+        slices[k].number = piece->dataset;
+        memcpy(slices[k].extent, piece->extent, sizeof slices[k].extent);
+    }
+    bp_free(now);
+}
+
+bp_err bp_plan_make(bp_manifest **out, bp_plan_slice *slices, int64_t count, int ranks,
+                    int64_t file_floats, int *counts, int *places)
+{
+    bp_err err = make_manifest(out, slices, count);
+
+    if (err != BP_OK) {
+        bp_manifest_free(out);
+        return err;
+    }
+    share_out(*out, slices, count, ranks, file_floats, counts, places);
+    join_slices(*out, slices, count);
+    renumber(*out, slices, count);
+    return BP_OK;
 }
 
 /* ---- the collective part ---- */
@@ -237,9 +335,10 @@ bp_err bp_plan_init(bp_plan *plan, MPI_Comm comm, int writers, int64_t file_byte
     BP_MPI(MPI_Type_commit(&planner.type));
     err = gather_slices(&planner, comm, slices, count);
     if (err == BP_OK)
-        err = bp_agree(comm, root ? make_manifest(&plan->manifest, &planner) : BP_OK);
-    if (err == BP_OK && root)
-        share_out(plan->manifest, &planner, file_floats);
+        err = bp_agree(comm, root ? bp_plan_make(&plan->manifest, planner.slices, planner.count,
+                                                 planner.size, file_floats, planner.counts,
+                                                 planner.places)
+                                  : BP_OK);
     if (err == BP_OK)
         scatter_pieces(plan, &planner, comm);
     else

@@ -9,16 +9,20 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define BP_MANIFEST_VERSION       3 /* of only an adapter */
+#define BP_MANIFEST_VERSION       4 /* with pieces as lists of integers */
+#define BP_MANIFEST_VERSION_PART  3 /* of only an adapter */
 #define BP_MANIFEST_VERSION_WHOLE 2
-#define BP_MANIFEST_LIMIT_BYTES   ((int64_t)64 << 20)
 #define BP_MANIFEST_FILE_NAME     24  /* "shard-00000.h5", "tokenizer.json" */
 #define BP_PIECE_DATASET          160 /* "/h.0.attn.q.weight/p0" */
-#define BP_PIECES_MAX             ((int64_t)1 << 20)
+#define BP_PIECES_MAX             ((int64_t)1 << 22)
 #define BP_FILES_MOST             8                   /* of one writer */
 #define BP_PART_FLOATS            ((int64_t)64 << 10) /* a slice travels in parts that caches hold */
 
 /* ---- manifest.c ---- */
+
+/** The longest manifest.json that is read or written, 64 MiB; and the most pieces that it has as
+ * objects, 16,384: more are lists of integers. Tests set them. */
+extern int64_t bp_manifest_limit_bytes, bp_manifest_plain_pieces;
 
 typedef struct bp_manifest_file {
     char name[BP_MANIFEST_FILE_NAME];
@@ -29,8 +33,8 @@ typedef struct bp_manifest_file {
 } bp_manifest_file;
 
 typedef struct bp_manifest_piece {
-    int64_t file; /* its place in `files` */
-    char dataset[BP_PIECE_DATASET];
+    int64_t file;    /* its place in `files` */
+    int64_t dataset; /* k of /TENSOR/pk; below 0: -1 - the place of another name in `names` */
     int64_t offset[BP_TENSOR_DIMS], extent[BP_TENSOR_DIMS];
 } bp_manifest_piece;
 
@@ -49,6 +53,8 @@ typedef struct bp_manifest {
     int64_t tensor_count;
     bp_manifest_piece *pieces; /* by tensor, then by offset */
     int64_t piece_count;
+    char *names; /* of datasets, each ended by a zero byte */
+    int64_t name_bytes, name_capacity;
     json_t *state;
 } bp_manifest;
 
@@ -63,6 +69,12 @@ bp_err bp_manifest_parse(bp_manifest **out, bool *foreign, const char *text, siz
  * Errors: BP_ERR_SYSTEM; BP_ERR_FORMAT longer than the reader's limit. */
 bp_err bp_manifest_text(const bp_manifest *manifest, char **text);
 void bp_manifest_free(bp_manifest **manifest);
+/** What the root has parsed, to the others, whose *manifest is NULL before. Collective over comm.
+ */
+void bp_manifest_share(bp_manifest **manifest, MPI_Comm comm);
+/** The dataset of a piece. */
+void bp_manifest_dataset(char out[BP_PIECE_DATASET], const bp_manifest *manifest,
+                         const bp_manifest_tensor *tensor, const bp_manifest_piece *piece);
 const bp_manifest_tensor *bp_manifest_find(const bp_manifest *manifest, const char *name);
 /** The place of a file in the list; -1: not listed. */
 int64_t bp_manifest_find_file(const bp_manifest *manifest, const char *name);
@@ -81,16 +93,18 @@ void bp_digest_text(char out[33], const bp_digest *digest);
 
 /** One slice of one rank, as it travels to the root and to the writers. */
 typedef struct bp_plan_slice {
-    bp_slice slice;   /* its data are only its holder's */
-    int64_t index;    /* in its holder's list */
-    int64_t place;    /* in its holder's snapshot, if there is one */
-    int writer;       /* rank of its writer in the communicator of the save */
-    int group_rank;   /* rank of its holder among the ranks of that writer */
-    int shard;        /* the number of the file; set by the plan, as the next three are */
-    int64_t number;   /* of its dataset, /NAME/pNUMBER */
-    int64_t tensor;   /* in the manifest, */
-    int64_t piece;    /* and its piece there */
-    int64_t address;  /* of its values in the file; set by its writer */
+    bp_slice slice; /* its data are only its holder's */
+    int64_t index;  /* in its holder's list */
+    int64_t place;  /* in its holder's snapshot, if there is one */
+    int writer;     /* rank of its writer in the communicator of the save */
+    int group_rank; /* rank of its holder among the ranks of that writer */
+    int shard;      /* the number of the file; set by the plan, as the next three are */
+    int64_t tensor; /* in the manifest, */
+    int64_t piece;  /* and its piece there, which slices of one file may share, */
+    int64_t number; /* whose dataset is /NAME/pNUMBER, */
+    int64_t extent[BP_TENSOR_DIMS]; /* of this size, */
+    int64_t before;                 /* and has this many values before those of the slice */
+    int64_t address;                /* of its values in the file; set by its writer */
     bp_digest digest; /* of what its writer has seen of it, or of all, as its snapshot was taken */
 } bp_plan_slice;
 
@@ -115,6 +129,11 @@ typedef struct bp_plan {
 bp_err bp_plan_init(bp_plan *plan, MPI_Comm comm, int writers, int64_t file_bytes,
                     bp_plan_slice *slices, int64_t count);
 void bp_plan_clear(bp_plan *plan);
+/** The local part: *out of the slices of all `ranks`, whose writers are set. They are sorted by
+ * writer, file and place in it; rank r writes counts[r] from places[r] on. Slices of one file that
+ * lie behind one another are one piece. Errors: as bp_plan_init; *out is NULL then. */
+bp_err bp_plan_make(bp_manifest **out, bp_plan_slice *slices, int64_t count, int ranks,
+                    int64_t file_floats, int *counts, int *places);
 
 /* --- shard.c: one HDF5 file of pieces -----------------------------------------------------------
  */
@@ -126,8 +145,8 @@ void bp_plan_clear(bp_plan *plan);
  * BP_ERR_CREATE and BP_ERR_DENIED. */
 typedef struct bp_shard bp_shard;
 bp_err bp_shard_create(bp_shard **out, const char *path);
-/** Make the dataset of a piece; its address is set. */
-bp_err bp_shard_add(bp_shard *shard, bp_plan_slice *piece);
+/** Make the dataset of a piece, with the first of its slices; the slice's address is set. */
+bp_err bp_shard_add(bp_shard *shard, bp_plan_slice *slice);
 /** All pieces are added: the file gets its whole length, and HDF5 is done with it. */
 bp_err bp_shard_lay_out(bp_shard *shard);
 /** Write a part of a piece in its place; by ascending address. It may reach the file later, so a
@@ -152,8 +171,8 @@ void bp_piece_dataset(char out[BP_PIECE_DATASET], const char *tensor, int64_t nu
 
 /** Read the part of a piece that a slice wants (both relative to their own begin) into the slice's
  * memory. */
-bp_err bp_shard_read(bp_h5 *file, const bp_manifest_tensor *tensor, const bp_manifest_piece *piece,
-                     const bp_slice *slice);
+bp_err bp_shard_read(bp_h5 *file, const bp_manifest *manifest, const bp_manifest_tensor *tensor,
+                     const bp_manifest_piece *piece, const bp_slice *slice);
 
 /* ---- copy_x86.c, for CPUs that write past their caches, or copy_any.c ---- */
 

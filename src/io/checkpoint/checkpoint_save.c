@@ -79,6 +79,46 @@ static bp_err plan(bp_async_checkpoint *pending)
     return err;
 }
 
+/* By its whole text, with as many digits as the finished one has or more. */
+static bp_err check_length(bp_manifest *manifest)
+{
+    char *text = NULL;
+    bp_err err;
+
+    for (int64_t k = 0; k < manifest->file_count; k++) {
+        manifest->files[k].bytes = INT64_MAX;
+        memset(manifest->files[k].sha256, '0', BP_SHA256_HEX - 1);
+    }
+    manifest->state = json_object();
+    err = bp_manifest_text(manifest, &text);
+    bp_free(text);
+    return err == BP_OK
+               ? err
+               : BP_FAIL(BP_ERR_CONFIG, "checkpoint.too_many_pieces",
+                         "a checkpoint of this mesh has %lld pieces in %lld files, and its "
+                         "manifest.json would be longer than %lld MiB: at mesh.data; use "
+                         "fewer data ranks, or more mesh.tensor or mesh.pipeline",
+                         (long long)manifest->piece_count, (long long)manifest->file_count,
+                         (long long)(bp_manifest_limit_bytes >> 20));
+}
+
+bp_err bp_checkpoint_check_size(MPI_Comm comm, const bp_checkpoint_commit *commit,
+                                const bp_slice *slices, int64_t count)
+{
+    bp_digest *digests = bp_alloc("save.digests", count, sizeof *digests);
+    bp_async_checkpoint tried = {.comm = comm, .slices = slices, .count = count, .commit = *commit};
+    bp_err err;
+
+    tried.commit.digests = digests;
+    tried.plan.group = MPI_COMM_NULL;
+    err = plan(&tried);
+    if (err == BP_OK)
+        err = bp_agree(comm, tried.plan.manifest ? check_length(tried.plan.manifest) : BP_OK);
+    bp_plan_clear(&tried.plan);
+    bp_free(digests);
+    return err;
+}
+
 /* ---- the hidden folder ---- */
 
 static bp_err make_hidden(bp_async_checkpoint *pending)

@@ -156,8 +156,15 @@ static bp_err lay_out(bp_file_job *job, bp_shard *shard)
 {
     bp_err err = BP_OK;
 
-    for (int64_t k = 0; k < job->count && err == BP_OK; k++)
-        err = bp_shard_add(shard, &job->pieces[k]);
+    for (int64_t k = 0; k < job->count && err == BP_OK; k++) {
+        bp_plan_slice *slice = &job->pieces[k];
+
+        if (slice->before == 0)
+            err = bp_shard_add(shard, slice);
+        else
+            slice->address =
+                slice[-1].address + (slice->before - slice[-1].before) * (int64_t)sizeof(float);
+    }
     if (err == BP_OK)
         err = bp_shard_lay_out(shard);
     qsort(job->pieces, (size_t)job->count, sizeof *job->pieces, by_address);

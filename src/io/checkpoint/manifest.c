@@ -4,16 +4,20 @@
 #include "base/files/fs.h"
 #include "base/mem.h"
 #include "io/checkpoint/checkpoint_priv.h"
+#include "mesh/collective.h"
 #include "text/tokenizer/tokenizer.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define FORMAT_NAME "bagpipe checkpoint"
 /* Pieces are compared pair by pair where they begin in the same row: a list made to be slow must
  * not be. */
-#define PIECES_OF_TENSOR_MAX 16384
+#define COMPARISONS_MAX ((int64_t)1 << 26)
+
+int64_t bp_manifest_limit_bytes = (int64_t)64 << 20, bp_manifest_plain_pieces = 16384;
 
 void bp_digest_text(char out[33], const bp_digest *digest)
 {
@@ -89,15 +93,11 @@ bp_slice bp_manifest_slice(const bp_manifest_tensor *tensor, const bp_manifest_p
  * by offset, so that one is compared only with those that begin before its last row. */
 bp_err bp_manifest_check_tiles(const bp_manifest_tensor *tensor, const bp_manifest_piece *pieces)
 {
-    int64_t whole, volume, sum = 0;
+    int64_t whole, volume, sum = 0, compared = 0;
 
     if (!bp_slice_volume(tensor->dims, tensor->shape, &whole))
         return BP_FAIL(BP_ERR_FORMAT, "manifest.too_large",
                        "tensor '%s' has more than 2^40 elements", tensor->name);
-    if (tensor->count > PIECES_OF_TENSOR_MAX)
-        return BP_FAIL(BP_ERR_FORMAT, "manifest.too_large",
-                       "tensor '%s' has %lld pieces, %d are the most", tensor->name,
-                       (long long)tensor->count, PIECES_OF_TENSOR_MAX);
     for (int64_t i = 0; i < tensor->count; i++) {
         const bp_manifest_piece *a = &pieces[i];
 
@@ -110,6 +110,10 @@ bp_err bp_manifest_check_tiles(const bp_manifest_tensor *tensor, const bp_manife
 
             if (pieces[j].offset[0] >= a->offset[0] + a->extent[0])
                 break;
+            if (++compared > COMPARISONS_MAX)
+                return BP_FAIL(BP_ERR_FORMAT, "manifest.too_large",
+                               "tensor '%s' has %lld pieces, too many in one row", tensor->name,
+                               (long long)tensor->count);
             if (bp_slice_intersect(tensor->dims, a->offset, a->extent, pieces[j].offset,
                                    pieces[j].extent, offset, extent))
                 return BP_FAIL(BP_ERR_FORMAT, "manifest.overlap",
@@ -197,12 +201,40 @@ static bp_err parse_extents(int64_t out[BP_TENSOR_DIMS], const json_t *entry, co
     return BP_OK;
 }
 
-static bp_err parse_piece(bp_manifest *manifest, const bp_manifest_tensor *tensor,
-                          const json_t *entry, const char *path)
+/* A name of another program's is kept. */
+static void take_dataset(bp_manifest *manifest, const char *tensor, const char *dataset,
+                         bp_manifest_piece *piece)
 {
-    bp_manifest_piece *piece = &manifest->pieces[manifest->piece_count];
+    size_t length = strlen(tensor), bytes = strlen(dataset) + 1;
+    char again[BP_PIECE_DATASET];
+
+    if (strncmp(dataset + 1, tensor, length) == 0 && strncmp(dataset + 1 + length, "/p", 2) == 0) {
+        piece->dataset = strtoll(dataset + length + 3, NULL, 10);
+        if (piece->dataset >= 0)
+            bp_piece_dataset(again, tensor, piece->dataset);
+        if (piece->dataset >= 0 && strcmp(again, dataset) == 0)
+            return;
+    }
+    piece->dataset = -1 - manifest->name_bytes;
+    manifest->names = bp_grow("manifest.names", manifest->names, &manifest->name_capacity,
+                              manifest->name_bytes + (int64_t)bytes, 1);
+    memcpy(manifest->names + manifest->name_bytes, dataset, bytes);
+    manifest->name_bytes += (int64_t)bytes;
+}
+
+void bp_manifest_dataset(char out[BP_PIECE_DATASET], const bp_manifest *manifest,
+                         const bp_manifest_tensor *tensor, const bp_manifest_piece *piece)
+{
+    if (piece->dataset >= 0)
+        bp_piece_dataset(out, tensor->name, piece->dataset);
+    else
+        (void)snprintf(out, BP_PIECE_DATASET, "%s", manifest->names + (-1 - piece->dataset));
+}
+
+static bp_err parse_object(bp_manifest *manifest, const bp_manifest_tensor *tensor,
+                           const json_t *entry, bp_manifest_piece *piece, const char *path)
+{
     const char *file, *dataset;
-    bp_slice slice;
     bp_err err = bp_json_get_string(entry, "file", &file, path);
 
     if (err == BP_OK)
@@ -211,10 +243,6 @@ static bp_err parse_piece(bp_manifest *manifest, const bp_manifest_tensor *tenso
         err = parse_extents(piece->offset, entry, "offset", tensor->dims, tensor->name);
     if (err == BP_OK)
         err = parse_extents(piece->extent, entry, "extent", tensor->dims, tensor->name);
-    if (err != BP_OK)
-        return err;
-    slice = bp_manifest_slice(tensor, piece);
-    err = bp_slice_check(&slice);
     if (err != BP_OK)
         return err;
     piece->file = bp_manifest_find_file(manifest, file);
@@ -226,9 +254,53 @@ static bp_err parse_piece(bp_manifest *manifest, const bp_manifest_tensor *tenso
         return BP_FAIL(BP_ERR_FORMAT, "manifest.bad_piece",
                        "'%.80s' is not a dataset name: tensor '%s' in %s", dataset, tensor->name,
                        path);
-    memcpy(piece->dataset, dataset, strlen(dataset) + 1);
-    manifest->piece_count++;
+    take_dataset(manifest, tensor->name, dataset, piece);
     return BP_OK;
+}
+
+/* [file, number of the dataset, offset..., extent...] */
+static bp_err parse_integers(const bp_manifest *manifest, const bp_manifest_tensor *tensor,
+                             const json_t *entry, bp_manifest_piece *piece)
+{
+    size_t dims = (size_t)tensor->dims, count = json_array_size(entry);
+    int64_t values[2 + 2 * BP_TENSOR_DIMS] = {0};
+    bool good = count == 2 + 2 * dims;
+
+    for (size_t k = 0; good && k < count; k++) {
+        good = json_is_integer(json_array_get(entry, k));
+        values[k] = json_integer_value(json_array_get(entry, k));
+    }
+    if (!good || values[1] < 0)
+        return BP_FAIL(BP_ERR_FORMAT, "manifest.bad_piece",
+                       "a piece of tensor '%s' is not a list of %zu integers", tensor->name,
+                       2 + 2 * dims);
+    if (values[0] < 0 || values[0] >= manifest->file_count)
+        return BP_FAIL(BP_ERR_FORMAT, "manifest.unlisted_file",
+                       "tensor '%s' has a piece in file %lld, and %lld are listed", tensor->name,
+                       (long long)values[0], (long long)manifest->file_count);
+    piece->file = values[0];
+    piece->dataset = values[1];
+    memset(piece->offset, 0, sizeof piece->offset);
+    memset(piece->extent, 0, sizeof piece->extent);
+    memcpy(piece->offset, values + 2, dims * sizeof *values);
+    memcpy(piece->extent, values + 2 + dims, dims * sizeof *values);
+    return BP_OK;
+}
+
+static bp_err parse_piece(bp_manifest *manifest, const bp_manifest_tensor *tensor,
+                          const json_t *entry, const char *path)
+{
+    bp_manifest_piece *piece = &manifest->pieces[manifest->piece_count];
+    bp_slice slice;
+    bp_err err = json_is_array(entry) ? parse_integers(manifest, tensor, entry, piece)
+                                      : parse_object(manifest, tensor, entry, piece, path);
+
+    if (err != BP_OK)
+        return err;
+    slice = bp_manifest_slice(tensor, piece);
+    err = bp_slice_check(&slice);
+    manifest->piece_count += err == BP_OK;
+    return err;
 }
 
 static int compare_offsets(const void *a, const void *b)
@@ -401,9 +473,44 @@ void bp_manifest_free(bp_manifest **manifest)
     bp_free((*manifest)->files);
     bp_free((*manifest)->tensors);
     bp_free((*manifest)->pieces);
+    bp_free((*manifest)->names);
     json_decref((*manifest)->state);
     bp_free(*manifest);
     *manifest = NULL;
+}
+
+/* ---- sharing ---- */
+
+static void *share_array(void *mine, int64_t count, size_t each, const char *label, MPI_Comm comm)
+{
+    if (!bp_comm_is_root(comm))
+        mine = bp_alloc(label, count, each);
+    bp_bcast_bytes(mine, count * (int64_t)each, 0, comm);
+    return mine;
+}
+
+void bp_manifest_share(bp_manifest **manifest, MPI_Comm comm)
+{
+    bool root = bp_comm_is_root(comm);
+    bp_manifest *m = root ? *manifest : bp_alloc("manifest", 1, sizeof *m);
+    int64_t counts[4] = {m->file_count, m->tensor_count, m->piece_count, m->name_bytes};
+    char *state = root ? bp_json_text(m->state) : NULL;
+
+    bp_bcast_bytes(counts, sizeof counts, 0, comm);
+    bp_bcast_text(&state, 0, comm);
+    m->files = share_array(m->files, counts[0], sizeof *m->files, "manifest.files", comm);
+    m->tensors = share_array(m->tensors, counts[1], sizeof *m->tensors, "manifest.tensors", comm);
+    m->pieces = share_array(m->pieces, counts[2], sizeof *m->pieces, "manifest.pieces", comm);
+    m->names = share_array(m->names, counts[3], 1, "manifest.names", comm);
+    if (!root) {
+        m->file_count = counts[0];
+        m->tensor_count = counts[1];
+        m->piece_count = counts[2];
+        m->name_bytes = counts[3];
+        BP_CHECK(bp_json_parse(&m->state, state, strlen(state), "manifest.json") == BP_OK);
+    }
+    bp_free(state);
+    *manifest = m;
 }
 
 /* ---- writing ---- */
@@ -418,7 +525,32 @@ static json_t *extents_json(int dims, const int64_t *values)
     return list;
 }
 
-static json_t *tensor_json(const bp_manifest *manifest, const bp_manifest_tensor *tensor)
+static json_t *piece_object(const bp_manifest *manifest, const bp_manifest_tensor *tensor,
+                            const bp_manifest_piece *piece)
+{
+    char dataset[BP_PIECE_DATASET];
+
+    bp_manifest_dataset(dataset, manifest, tensor, piece);
+    return json_pack("{s:s, s:s, s:o, s:o}", "file", manifest->files[piece->file].name, "dataset",
+                     dataset, "offset", extents_json(tensor->dims, piece->offset), "extent",
+                     extents_json(tensor->dims, piece->extent));
+}
+
+static json_t *piece_integers(const bp_manifest_tensor *tensor, const bp_manifest_piece *piece)
+{
+    json_t *list = json_pack("[I, I]", (json_int_t)piece->file, (json_int_t)piece->dataset);
+    json_t *offset = extents_json(tensor->dims, piece->offset),
+           *extent = extents_json(tensor->dims, piece->extent);
+
+    (void)json_array_extend(list, offset);
+    (void)json_array_extend(list, extent);
+    json_decref(offset);
+    json_decref(extent);
+    return list;
+}
+
+static json_t *tensor_json(const bp_manifest *manifest, const bp_manifest_tensor *tensor,
+                           bool plain)
 {
     json_t *pieces = json_array();
     char digest[33];
@@ -426,11 +558,9 @@ static json_t *tensor_json(const bp_manifest *manifest, const bp_manifest_tensor
     for (int64_t k = 0; k < tensor->count; k++) {
         const bp_manifest_piece *piece = &manifest->pieces[tensor->first + k];
 
-        (void)json_array_append_new(
-            pieces,
-            json_pack("{s:s, s:s, s:o, s:o}", "file", manifest->files[piece->file].name, "dataset",
-                      piece->dataset, "offset", extents_json(tensor->dims, piece->offset), "extent",
-                      extents_json(tensor->dims, piece->extent)));
+        (void)json_array_append_new(pieces, plain || piece->dataset < 0
+                                                ? piece_object(manifest, tensor, piece)
+                                                : piece_integers(tensor, piece));
     }
     bp_digest_text(digest, &tensor->digest);
     return json_pack("{s:s, s:s, s:o, s:s, s:o}", "name", tensor->name, "dtype", "float32", "shape",
@@ -439,6 +569,7 @@ static json_t *tensor_json(const bp_manifest *manifest, const bp_manifest_tensor
 
 bp_err bp_manifest_text(const bp_manifest *manifest, char **text)
 {
+    bool plain = manifest->piece_count <= bp_manifest_plain_pieces;
     json_t *files = json_array(), *tensors = json_array(), *root;
 
     for (int64_t k = 0; k < manifest->file_count; k++) {
@@ -451,19 +582,20 @@ bp_err bp_manifest_text(const bp_manifest *manifest, char **text)
                                                      quick ? file->xxh3 : file->sha256));
     }
     for (int64_t k = 0; k < manifest->tensor_count; k++)
-        (void)json_array_append_new(tensors, tensor_json(manifest, &manifest->tensors[k]));
+        (void)json_array_append_new(tensors, tensor_json(manifest, &manifest->tensors[k], plain));
     root = json_pack("{s:s, s:i, s:O, s:o, s:o}", "format", FORMAT_NAME, "format_version",
-                     json_object_get(manifest->state, "base") ? BP_MANIFEST_VERSION
-                                                              : BP_MANIFEST_VERSION_WHOLE,
+                     !plain                                     ? BP_MANIFEST_VERSION
+                     : json_object_get(manifest->state, "base") ? BP_MANIFEST_VERSION_PART
+                                                                : BP_MANIFEST_VERSION_WHOLE,
                      "state", manifest->state, "files", files, "tensors", tensors);
-    *text = bp_json_text(root);
+    *text = plain ? bp_json_text(root) : bp_json_line(root);
     json_decref(root);
-    if (strlen(*text) > (size_t)BP_MANIFEST_LIMIT_BYTES) {
+    if (strlen(*text) > (size_t)bp_manifest_limit_bytes) {
         bp_free(*text);
         *text = NULL;
         return BP_FAIL(BP_ERR_FORMAT, "manifest.too_large",
                        "a manifest of %lld pieces is longer than %lld bytes",
-                       (long long)manifest->piece_count, (long long)BP_MANIFEST_LIMIT_BYTES);
+                       (long long)manifest->piece_count, (long long)bp_manifest_limit_bytes);
     }
     return BP_OK;
 }

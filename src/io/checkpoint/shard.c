@@ -62,13 +62,14 @@ bp_err bp_shard_create(bp_shard **out, const char *path)
     return err;
 }
 
-bp_err bp_shard_add(bp_shard *shard, bp_plan_slice *piece)
+bp_err bp_shard_add(bp_shard *shard, bp_plan_slice *slice)
 {
     char name[BP_PIECE_DATASET];
 
-    bp_piece_dataset(name, piece->slice.name, piece->number);
-    return bp_h5_make_array(shard->layout, name, BP_H5_F32, piece->slice.dims, piece->slice.extent,
-                            &piece->address);
+    BP_ASSERT(slice->before == 0);
+    bp_piece_dataset(name, slice->slice.name, slice->number);
+    return bp_h5_make_array(shard->layout, name, BP_H5_F32, slice->slice.dims, slice->extent,
+                            &slice->address);
 }
 
 /* ---- descriptors ---- */
@@ -378,27 +379,29 @@ static herr_t read_common(hid_t dataset, const bp_manifest_piece *piece, const b
     return status;
 }
 
-bp_err bp_shard_read(bp_h5 *file, const bp_manifest_tensor *tensor, const bp_manifest_piece *piece,
-                     const bp_slice *slice)
+bp_err bp_shard_read(bp_h5 *file, const bp_manifest *manifest, const bp_manifest_tensor *tensor,
+                     const bp_manifest_piece *piece, const bp_slice *slice)
 {
+    char name[BP_PIECE_DATASET];
     hid_t dataset;
     bp_err err = BP_OK;
 
-    if (!bp_h5_has(file, piece->dataset + 1)) /* reached only by hard links */
+    bp_manifest_dataset(name, manifest, tensor, piece);
+    if (!bp_h5_has(file, name + 1)) /* reached only by hard links */
         return BP_FAIL(BP_ERR_FORMAT, "checkpoint.no_dataset",
-                       "dataset %s of tensor '%s' is missing: in %s", piece->dataset, tensor->name,
+                       "dataset %s of tensor '%s' is missing: in %s", name, tensor->name,
                        bp_h5_path(file));
     bp_h5_lock();
-    dataset = H5Dopen2(file->id, piece->dataset, H5P_DEFAULT);
+    dataset = H5Dopen2(file->id, name, H5P_DEFAULT);
     if (dataset < 0)
-        err = bp_h5_fail(file, "can't open the dataset", piece->dataset);
+        err = bp_h5_fail(file, "can't open the dataset", name);
     else if (!is_piece(dataset, slice->dims, piece->extent))
         err = BP_FAIL(BP_ERR_FORMAT, "checkpoint.wrong_dataset",
                       "dataset %s is not the contiguous float32 piece that the manifest says: "
                       "in %s",
-                      piece->dataset, bp_h5_path(file));
+                      name, bp_h5_path(file));
     else if (read_common(dataset, piece, slice) < 0)
-        err = bp_h5_fail(file, "can't read the dataset", piece->dataset);
+        err = bp_h5_fail(file, "can't read the dataset", name);
     bp_h5_release(dataset);
     bp_h5_unlock();
     return err;

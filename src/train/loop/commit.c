@@ -69,14 +69,16 @@ bp_slice *trainer_slices_to_save(trainer *self, int64_t *count)
 bp_err trainer_open_commits(trainer *self)
 {
     int64_t count;
-    bp_slice *slices;
-    bp_err err;
+    bp_slice *slices = trainer_slices_to_save(self, &count);
+    bp_checkpoint_commit commit = {0};
+    bp_err err = BP_OK;
 
-    if (!bp_checkpoint_keys_of(self->config)->async)
-        return BP_OK;
-    slices = trainer_slices_to_save(self, &count); /* for the size of their copy */
-    err = bp_snapshot_new(&self->commits.snapshot, self->mesh->world,
-                          bp_slices_floats(slices, count));
+    if (bp_checkpoint_keys_of(self->config)->async)
+        err = bp_snapshot_new(&self->commits.snapshot, self->mesh->world,
+                              bp_slices_floats(slices, count));
+    commit.snapshot = self->commits.snapshot;
+    if (err == BP_OK)
+        err = bp_checkpoint_check_size(self->mesh->world, &commit, slices, count);
     bp_free(slices);
     return err;
 }

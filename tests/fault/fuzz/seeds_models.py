@@ -31,6 +31,8 @@ def manifest_seeds():
     put("manifest", "none", manifest([]))
     put("manifest", "four-dims", manifest([tensor("adamw.m/h.0.w", [2, 3, 2, 2], [([0, 0, 0, 0], [1, 3, 2, 2]), ([1, 0, 0, 0], [1, 3, 2, 2])])]))
     put("manifest", "empty-piece", manifest([tensor("a", [3], [([0], [0]), ([0], [3])])]))
+    lists = [{**one, "pieces": [[k % 2, k, *piece["offset"], *piece["extent"]] for k, piece in enumerate(one["pieces"])]} for one in two]
+    put("manifest", "lists", manifest(lists, format_version=4))
     put("manifest", "hole", manifest([tensor("a", [4], [([0], [1]), ([2], [2])])]))
     put("manifest", "overlap", manifest([tensor("a", [4], [([0], [3]), ([2], [2])])]))
     put("manifest", "overlap-and-hole", manifest([tensor("a", [2, 2], [([0, 0], [2, 1]), ([0, 0], [2, 1])])]))
