@@ -39,6 +39,10 @@ static const bp_help_row STATUSES[] = {
     {"75", "stopped by a signal; nothing is kept"},
     {0}};
 
+static const char *const TITLES[PII_KINDS] = {
+    "E-mail addresses", "Phone numbers",  "Card numbers",    "IBANs",
+    "IPv4 addresses",   "IPv6 addresses", "National numbers"};
+
 /* ---- figures ---- */
 
 typedef struct tally {
@@ -68,6 +72,30 @@ static json_t *names_of(const document_texts *texts)
     return list;
 }
 
+/* What a card says. */
+static void add_statements(const pii *self, const tally *kinds, json_t *out)
+{
+    json_t *list = json_array();
+
+    (void)json_object_set_new(out, "title", json_string("Personal data"));
+    (void)json_object_set_new(
+        out, "about",
+        json_sprintf(
+            "bagpipe-data pii, by form alone, in %s documents: what has the form by chance "
+            "is counted too, names and street addresses are not.",
+            grouped(self->documents)));
+    for (int k = 0; k < PII_KINDS; k++)
+        if (kinds[k].found > 0)
+            (void)json_array_append_new(
+                list, json_sprintf("%s: %s in %s documents, %s of them reserved for examples and "
+                                   "private networks",
+                                   TITLES[k], grouped(kinds[k].found), grouped(kinds[k].documents),
+                                   grouped(kinds[k].reserved)));
+    if (json_array_size(list) == 0)
+        (void)json_array_append_new(list, json_string("Nothing was found."));
+    (void)json_object_set_new(out, "statements", list);
+}
+
 static json_t *figures_of(const pii *self)
 {
     tally kinds[PII_KINDS] = {{0}}, national[64] = {{0}};
@@ -91,6 +119,7 @@ static json_t *figures_of(const pii *self)
             (void)json_object_set_new(row, "check", json_string(pii_countries[k].check));
             (void)json_object_set_new(by_country, pii_countries[k].code, row);
         }
+    add_statements(self, kinds, out);
     (void)json_object_set_new(out, "files", names_of(&self->texts));
     (void)json_object_set_new(out, "documents", json_integer(self->documents));
     (void)json_object_set_new(out, "bytes", json_integer(self->bytes));
@@ -178,9 +207,6 @@ static bp_err write_documents(const pii *self, const char *folder)
 /* Kinds with their counts, and the documents with the most. */
 static json_t *page_of(const pii *self, const json_t *figures)
 {
-    static const char *const titles[PII_KINDS] = {"E-mail address", "Phone number", "Card number",
-                                                  "IBAN",           "IPv4 address", "IPv6 address",
-                                                  "National number"};
     json_t *kinds = json_array(), *national = json_array(), *examples = json_array();
     const json_t *by_kind = json_object_get(figures, "kinds"), *row;
     const char *code;
@@ -189,7 +215,7 @@ static json_t *page_of(const pii *self, const json_t *figures)
         if ((row = json_object_get(by_kind, pii_kind_name((pii_kind)k)))) {
             json_t *copy = json_copy((json_t *)row);
 
-            (void)json_object_set_new(copy, "name", json_string(titles[k]));
+            (void)json_object_set_new(copy, "name", json_string(TITLES[k]));
             (void)json_array_append_new(kinds, copy);
         }
     json_object_foreach(json_object_get(figures, "national"), code, row)

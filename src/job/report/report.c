@@ -95,6 +95,19 @@ bp_err bp_report_page(const char *path, const char *name, const json_t *data)
     return err;
 }
 
+bp_err bp_report_text(char **out, const char *file, const json_t *data)
+{
+    bp_buffer template = {0}, text = {0};
+    bp_err err = add_file(&template, "pages", file);
+
+    if (err == BP_OK)
+        err = bp_template_render(&text, template.data, file, data);
+    *out = err == BP_OK ? bp_buffer_take(&text) : NULL;
+    bp_buffer_clear(&text);
+    bp_buffer_clear(&template);
+    return err;
+}
+
 /* Where an id follows the text: id='x', href='#x', url(#x); NULL: nowhere. */
 static const char *find_id(const char *text)
 {

@@ -22,6 +22,10 @@ bool bp_report_has_page(const char *name);
  *             bp_file_write. */
 bp_err bp_report_page(const char *path, const char *name, const json_t *data);
 
+/** The text of pages/FILE, a template of another form than HTML, filled with `data`. Owns: *out is
+ * the caller's, bp_free(); NULL after an error. Errors: those of bp_report_page. */
+bp_err bp_report_text(char **out, const char *file, const json_t *data);
+
 /** page.about: run, model, parameters, corpus, command, version and date of the run at `folder`, as
  * far as its run.json and config.ini have them; pages/head.html shows it above every page. */
 void bp_report_about(json_t *page, const char *folder);
