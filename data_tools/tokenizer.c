@@ -16,10 +16,12 @@
 #include <string.h>
 #include <unistd.h>
 
-#define PIECES ".model" /* a model of SentencePiece */
+/* Models of SentencePiece, and such a one of Marian. */
+#define PIECES        ".model"
+#define MARIAN_PIECES ".spm"
 
 typedef struct tokenizer_arguments {
-    const char *kind, *format, *text_field, *out, *vocab, *merges, *from;
+    const char *kind, *format, *text_field, *out, *vocab, *merges, *ids, *from;
     int64_t size; /* 0: not given */
     int64_t min_count;
     int64_t sentinels;
@@ -37,6 +39,7 @@ enum {
     KEY_TEXT_FIELD,
     KEY_VOCAB,
     KEY_MERGES,
+    KEY_IDS,
     KEY_FROM,
     KEY_CASED,
     KEY_SENTINELS,
@@ -77,10 +80,11 @@ static const struct argp_option OPTIONS[] = {
     {NULL, 0, NULL, 0, "Conversion:", 2},
     {"vocab", KEY_VOCAB, "FILE", 0,
      "vocab.json of a byte-level BPE such as GPT-2's; or, without --merges, a BERT's vocab.txt, or "
-     "a "
-     "model of SentencePiece (a name that ends in .model)",
+     "a model of SentencePiece (a name that ends in .model or .spm)",
      2},
     {"merges", KEY_MERGES, "FILE", 0, "its merges.txt", 2},
+    {"ids", KEY_IDS, "FILE", 0,
+     "of Marian's source.spm or target.spm: vocab.json, which has the ids of both", 2},
     {"from", KEY_FROM, "FILE", 0, "a tokenizer.json to check and to write again", 2},
     {0}};
 
@@ -138,6 +142,9 @@ static error_t parse_option(int key, char *value, struct argp_state *state)
         return 0;
     case KEY_MERGES:
         arguments->merges = value;
+        return 0;
+    case KEY_IDS:
+        arguments->ids = value;
         return 0;
     case KEY_FROM:
         arguments->from = value;
@@ -223,6 +230,8 @@ static bp_err check_output(const tokenizer_arguments *arguments)
 
     if (err == BP_OK)
         err = bp_output_is_not(arguments->out, arguments->merges);
+    if (err == BP_OK)
+        err = bp_output_is_not(arguments->out, arguments->ids);
     for (int k = 0; k < arguments->file_count && err == BP_OK; k++)
         err = bp_output_is_not(arguments->out, arguments->files[k]);
     return err; /* --from may be written anew in place: it is the same tokenizer */
@@ -248,6 +257,10 @@ static bp_err check_arguments(const tokenizer_arguments *arguments)
         return BP_FAIL(BP_ERR_USAGE, "tokenizer.too_many_sentinels",
                        "%lld sentinels: at --sentinels; %d are possible",
                        (long long)arguments->sentinels, BP_TRAINER_SENTINELS);
+    if (arguments->ids && (!arguments->vocab || arguments->merges))
+        return BP_FAIL(BP_ERR_USAGE, "command.bad_ids",
+                       "--ids is for a model of SentencePiece: at the command line; give --vocab "
+                       "source.spm or target.spm");
     if (pair && !arguments->vocab)
         return BP_FAIL(BP_ERR_USAGE, "command.no_vocabulary",
                        "--merges has no vocabulary: at the command line; give --vocab");
@@ -290,6 +303,13 @@ static bp_err check_arguments(const tokenizer_arguments *arguments)
     return err == BP_OK ? check_output(arguments) : err;
 }
 
+static bool ends_in(const char *name, const char *end)
+{
+    size_t bytes = strlen(name), last = strlen(end);
+
+    return bytes > last && strcmp(name + bytes - last, end) == 0;
+}
+
 /* An output that can't be made is said before the work, not after it. */
 static bp_err check_folder(const char *path)
 {
@@ -322,11 +342,13 @@ static void print_summary(const tokenizer_arguments *arguments, const bp_tokeniz
 /* Only a vocabulary is a vocab.txt; a vocab.json says how pieces are merged elsewhere. */
 static bp_err load_vocabulary(bp_tokenizer **out, const tokenizer_arguments *arguments)
 {
-    size_t bytes = strlen(arguments->vocab), end = strlen(PIECES);
     char first = '\0';
+    int64_t lost;
     int fd;
 
-    if (bytes > end && strcmp(arguments->vocab + bytes - end, PIECES) == 0)
+    if (arguments->ids)
+        return bp_sentencepiece_marian(out, arguments->vocab, arguments->ids, &lost);
+    if (ends_in(arguments->vocab, PIECES) || ends_in(arguments->vocab, MARIAN_PIECES))
         return bp_sentencepiece_tokenizer(out, arguments->vocab, &(bp_sentencepiece_class){0});
     bp_err err = bp_file_open(arguments->vocab, &fd, NULL);
     if (err != BP_OK)

@@ -30,11 +30,16 @@ enum {
     KEY_WITHOUT,
     KEY_VOCAB_SIZE,
     KEY_EOD,
-    KEY_TOKEN_BYTES
+    KEY_TOKEN_BYTES,
+    KEY_TARGET_TOKENIZER
 };
 
 static const struct argp_option OPTIONS[] = {
     {"tokenizer", 't', "FILE", 0, "the tokenizer.json (required for text)", 1},
+    {"target-tokenizer", KEY_TARGET_TOKENIZER, "FILE", 0,
+     "with pairs and two fields of tsv: the tokenizer.json of second texts, which has the same "
+     "tokens (Marian's target.spm)",
+     1},
     {"out", 'o', "FILE", 0,
      "the corpus to write, or FOLDER/ for one of each file, which is made unless it is there "
      "(required)",
@@ -187,6 +192,42 @@ static bp_err load_tokenizer(bp_tokenizer **out, const corpus_arguments *argumen
     return BP_OK;
 }
 
+/* Which of their tokens differ; -1: none. */
+static int64_t first_difference(const bp_tokenizer *one, const bp_tokenizer *other)
+{
+    int64_t count = bp_tokenizer_size(one), id = 0;
+    bp_buffer a = {0}, b = {0};
+
+    for (; id < count && id < bp_tokenizer_size(other); id++) {
+        bool same;
+
+        a.bytes = b.bytes = 0;
+        same = bp_tokenizer_token_bytes(one, id, &a) == BP_OK &&
+               bp_tokenizer_token_bytes(other, id, &b) == BP_OK && a.bytes == b.bytes &&
+               (a.bytes == 0 || memcmp(a.data, b.data, a.bytes) == 0);
+        if (!same)
+            break;
+    }
+    bp_buffer_clear(&a);
+    bp_buffer_clear(&b);
+    return id == count && count == bp_tokenizer_size(other) ? -1 : id;
+}
+
+/* That of second texts, which differs in how texts are cut, and in no token. */
+static bp_err load_target(bp_tokenizer **out, const bp_tokenizer *tokenizer,
+                          const corpus_arguments *arguments)
+{
+    bp_err err = bp_tokenizer_load(out, arguments->target_tokenizer);
+    int64_t id = err == BP_OK ? first_difference(tokenizer, *out) : -1;
+
+    if (id >= 0)
+        err = BP_FAIL(BP_ERR_FORMAT, "corpus.other_target",
+                      "token %lld is not the same as in %s, but a corpus has the tokens of one "
+                      "vocabulary: at %s; give two tokenizers with the same ids",
+                      (long long)id, arguments->tokenizer, arguments->target_tokenizer);
+    return err;
+}
+
 static bp_err build(const corpus_arguments *arguments)
 {
     bp_corpus_build spec = {.paths = (const char *const *)arguments->files.list,
@@ -212,7 +253,7 @@ static bp_err build(const corpus_arguments *arguments)
                             .takes_listed = arguments->only != NULL,
                             .tool = "bagpipe-data corpus " BAGPIPE_VERSION,
                             .out = arguments->out};
-    bp_tokenizer *tokenizer = NULL;
+    bp_tokenizer *tokenizer = NULL, *target = NULL;
     bp_corpus_built built;
     double start = bp_clock_now();
     bp_err err = bp_text_format_of(&spec.format, arguments->format, true);
@@ -221,13 +262,17 @@ static bp_err build(const corpus_arguments *arguments)
         err = bp_sentences_of(&spec.sentences, arguments->sentences);
     if (err == BP_OK)
         err = load_tokenizer(&tokenizer, arguments);
+    if (err == BP_OK && arguments->target_tokenizer)
+        err = load_target(&target, tokenizer, arguments);
     err = bp_agree(MPI_COMM_WORLD, err);
     if (err == BP_OK) {
         spec.tokenizer = tokenizer;
+        spec.target_tokenizer = target;
         err = bp_corpus_build_file(MPI_COMM_WORLD, &spec, &built);
     }
     if (err == BP_OK)
         report(arguments, tokenizer, &built, bp_clock_now() - start);
+    bp_tokenizer_free(&target);
     bp_tokenizer_free(&tokenizer);
     return err;
 }
@@ -262,6 +307,7 @@ static bp_err run(int argc, char **argv)
     corpus_arguments arguments = {.format = DEFAULT_FORMAT, .eod = -1};
     const tool_value values[] = {
         {.key = 't', .text = &arguments.tokenizer},
+        {.key = KEY_TARGET_TOKENIZER, .text = &arguments.target_tokenizer},
         {.key = 'o', .text = &arguments.out},
         {.key = KEY_FORMAT, .text = &arguments.format},
         {.key = KEY_TEXT_FIELD, .text = &arguments.text_field},

@@ -146,6 +146,11 @@ static bp_err check_format(const corpus_arguments *arguments)
         return BP_FAIL(BP_ERR_USAGE, "command.needs_fields",
                        "%s: at --fields; --format tsv and --fields go together",
                        is_tsv ? "no column is named" : "there are no columns");
+    if (arguments->target_tokenizer && !is_pairs && arguments->field_count != 2)
+        return BP_FAIL(BP_ERR_USAGE, "command.needs_two",
+                       "documents of %s have no second text: at --target-tokenizer; use --format "
+                       "pairs, or tsv with two fields",
+                       arguments->format);
     if (arguments->no_tags && !corpus_format_is(arguments, "conll"))
         return BP_FAIL(BP_ERR_USAGE, "command.needs_conll",
                        "--format %s has no tags: at --no-tags; leave it out, or use conll",
@@ -223,6 +228,8 @@ static bp_err check_arguments(const corpus_arguments *arguments)
         err = bp_stdin_check(arguments->files.list, arguments->files.count);
     if (err == BP_OK)
         err = bp_output_is_not(arguments->out, arguments->tokenizer);
+    if (err == BP_OK)
+        err = bp_output_is_not(arguments->out, arguments->target_tokenizer);
     for (int file = 0; file < arguments->files.count && err == BP_OK; file++)
         err = check_input(arguments, file);
     return err;

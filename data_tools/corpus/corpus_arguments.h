@@ -5,7 +5,7 @@
 #include "arguments.h"
 
 typedef struct corpus_arguments {
-    const char *tokenizer, *out, *format, *text_field, *field_list, *sentences;
+    const char *tokenizer, *target_tokenizer, *out, *format, *text_field, *field_list, *sentences;
     const char *separator;
     const char *fields[2]; /* [field_count] of field_list */
     int field_count;

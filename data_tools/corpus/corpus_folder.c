@@ -129,6 +129,8 @@ static bp_err options_object(json_t **out, const corpus_arguments *arguments)
     (void)json_object_set_new(object, "token-bytes", json_integer(arguments->token_bytes));
     err = put_hash(object, "tokenizer", arguments->tokenizer);
     if (err == BP_OK)
+        err = put_hash(object, "target-tokenizer", arguments->target_tokenizer);
+    if (err == BP_OK)
         err = put_hash(object, "only", arguments->only);
     if (err == BP_OK)
         err = put_hash(object, "without", arguments->without);

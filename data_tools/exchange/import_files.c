@@ -215,20 +215,11 @@ static bp_err load_deberta(bp_tokenizer **out, const char *folder, const json_t 
 /* Sources are cut by source.spm; target.spm has the same ids. */
 static bp_err load_marian(bp_tokenizer **out, const char *folder, const json_t *config)
 {
-    char *pieces = bp_path_join(folder, "source.spm"), *vocab = bp_path_join(folder, "vocab.json"),
-         *text = NULL;
-    bp_sentencepiece model = {0};
+    char *pieces = bp_path_join(folder, "source.spm"), *vocab = bp_path_join(folder, "vocab.json");
     int64_t lost = 0;
-    bp_err err = bp_sentencepiece_load(&model, pieces);
+    bp_err err = bp_sentencepiece_marian(out, pieces, vocab, &lost);
 
     (void)config;
-    if (err == BP_OK)
-        err = bp_sentencepiece_number(&model, vocab, &lost);
-    if (err == BP_OK)
-        err = bp_sentencepiece_json(&text, &model,
-                                    &(bp_sentencepiece_class){.end = "</s>", .named = ">>"}, vocab);
-    if (err == BP_OK)
-        err = bp_tokenizer_parse(out, text, strlen(text), vocab);
     if (err == BP_OK && lost > 0)
         BP_WARN("import.lost_pieces",
                 "%lld pieces of source.spm have no id in vocab.json: in %s; texts are cut without "
@@ -236,14 +227,12 @@ static bp_err load_marian(bp_tokenizer **out, const char *folder, const json_t *
                 (long long)lost, folder);
     if (err == BP_OK && has(folder, "target.spm"))
         BP_WARN("import.one_side",
-                "the tokenizer is that of sources (source.spm), which cuts all texts: in %s; texts "
-                "that are written are as target.spm has them, but a corpus of pairs or references "
-                "would be cut otherwise than transformers cuts its targets",
+                "the tokenizer is that of sources (source.spm): in %s; for a corpus of pairs make "
+                "that of targets (bagpipe-data tokenizer --vocab target.spm --ids vocab.json --out "
+                "target.json), and give it with --target-tokenizer",
                 folder);
-    bp_free(text);
     bp_free(pieces);
     bp_free(vocab);
-    bp_sentencepiece_clear(&model);
     return err;
 }
 

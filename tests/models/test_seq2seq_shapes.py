@@ -196,6 +196,15 @@ class Shapes(FolderTest):
                 config = config_of(name, head, keys)
                 self.check(f"shape-{k}", config, weights(config))
 
+    def test_padding_of_a_trained_marian_is_what_targets_begin_with(self):
+        """The end of a text, where no start token is given: there is no id below 0."""
+        self.must(["bagpipe", "pretrain", self.at("score.ini"), f"run.dir={self.at('trained')}", "model.kind=marian", f"corpus.train={self.at('pairs-plain.h5')}", "model.width=8",
+                   "model.heads=2", "model.layers=1", "model.encoder_layers=1", "model.context=16", "train.steps=1", "train.batch=1"])
+        self.must(["bagpipe-data", "export", self.at("trained"), "--out", self.at("trained-out")])
+        config = read_json(self.at("trained-out"), "config.json")
+        self.assertEqual((config["pad_token_id"], config["decoder_start_token_id"]), (END, END))
+        self.must(["bagpipe-data", "import", self.at("trained-out"), "--out", self.at("trained-in")])
+
     def test_the_oracles_give_what_the_references_have(self):
         if bagpipe_test.shared("reference") is None:
             raise bagpipe_test.unittest.SkipTest("there is no ../shared")

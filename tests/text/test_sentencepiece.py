@@ -179,7 +179,9 @@ class Pieces(JobTest):
         names += [f"only-{k}" for k in range(read_json(folder, "config.json")["vocab_size"] - 1 - len(names))] + ["<pad>"]
         with open(os.path.join(folder, "source.spm"), "wb") as file:
             file.write(piece("<unk>", 0, 2) + piece("<s>", 0, 3) + piece("</s>", 0, 3) + b"".join(piece(text, score) for text, score in scores.items()) + piece("lost", -20))
-        self.write("folder-marian/target.spm", "")
+        targets = {text: -draw.randint(8, 60) / 8 for text in scores}
+        with open(os.path.join(folder, "target.spm"), "wb") as file:
+            file.write(piece("<unk>", 0, 2) + piece("</s>", 0, 3) + b"".join(piece(text, score) for text, score in targets.items()))
         self.write("folder-marian/vocab.json", json.dumps({name: k for k, name in enumerate(names)}))
         result = run([program("bagpipe-data"), "import", folder, "--out", self.at("marian-in")])
         self.assertEqual(result.status, 0, str(result))
@@ -191,8 +193,32 @@ class Pieces(JobTest):
         self.assertEqual(self.ids_of(self.at("marian-in/tokenizer.json"), [">>fra<< a"])[0][0], 2)
         post = read_json(self.at("marian-in"), "tokenizer.json")["post_processor"]["single"]
         self.assertEqual([list(part)[0] for part in post], ["Sequence", "SpecialToken"])
+        self.check_targets(folder, names, lines, targets)
         self.write("folder-marian/vocab.json", json.dumps({name: k + 1 for k, name in enumerate(names)}))
         self.assert_error(run([program("bagpipe-data"), "import", folder, "--out", self.at("never")]), 65, "[vocabulary.bad_id]")
+
+    def check_targets(self, folder, names, lines, scores):
+        """A corpus of pairs whose second texts are cut by target.spm; other vocabularies are refused."""
+        self.must(["bagpipe-data", "tokenizer", "--vocab", os.path.join(folder, "target.spm"), "--ids", os.path.join(folder, "vocab.json"), "--out", self.at("target.json")])
+        self.write("lines.txt", "\n".join(lines) + "\n")
+        corpus = ["bagpipe-data", "corpus", "--tokenizer", self.at("marian-in/tokenizer.json"), "--format", "pairs", "--target-tokenizer"]
+        for ranks in (0, 2):
+            self.must([*corpus, self.at("target.json"), "--out", self.at(f"sides{ranks}.h5"), self.at("lines.txt"), self.at("lines.txt")], ranks)
+        with open(self.at("sides0.h5"), "rb") as one, open(self.at("sides2.h5"), "rb") as other:
+            self.assertEqual(one.read(), other.read())
+        os.environ.setdefault("HDF5_PLUGIN_PATH", os.path.join(bagpipe_test.options["bin"], "..", "plugin"))
+        import h5py  # reads the path of plugins when it is loaded
+        with h5py.File(self.at("sides0.h5")) as file:
+            tokens, starts = file["tokens"][:].tolist(), file["doc_start"][:].tolist()
+            self.assertIn("target_tokenizer_hash", file["source"])
+        sources = self.ids_of(self.at("marian-in/tokenizer.json"), lines)
+        for k, line in enumerate(lines):
+            cut = [names.index(text) if text in scores else 1 for text in best_cut(MARK + line.replace(" ", MARK), scores, min(scores.values()) - 10)]
+            self.assertEqual(tokens[starts[k]:starts[k + 1]], sources[k] + cut + [0], line)
+        self.assertNotEqual(sources[3], cut)
+        self.assert_error(run([program("bagpipe-data"), *corpus[1:], self.at("tiny.json"), "--out", self.at("never.h5"), *[self.at("lines.txt")] * 2]), 65, "[corpus.other_target]", "token 0")
+        self.assert_error(run([program("bagpipe-data"), *corpus[1:-2], "lines", corpus[-1], self.at("target.json"), "--out", self.at("never.h5"), self.at("lines.txt")]), 64, "[command.needs_two]")
+        self.assert_error(run([program("bagpipe-data"), "tokenizer", "--ids", os.path.join(folder, "vocab.json"), "--out", self.at("never.json")]), 64, "[command.bad_ids]")
 
     def folder_of(self, kind):
         """A model of that type, without a tokenizer."""

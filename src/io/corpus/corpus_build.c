@@ -45,7 +45,7 @@ typedef struct master {
     int64_t roles[BP_ROLES]; /* of the writer's spec, as the next ones are */
     char *tokenizer;
     const char **names, *kind;
-    bp_corpus_source sources[12];
+    bp_corpus_source sources[13];
     bp_corpus_source *skipped, *left_out; /* of these: its count is 1 once a document was */
     const char *skipped_text, *left_out_text, *list_name;
     char skipped_number[24], left_out_number[24];
@@ -255,9 +255,12 @@ static bp_err create_writer(master *m)
         m->names[k] = bp_text_source_id(build->paths[k]);
     static const char *const yes = "yes";
     m->list_name = build->list ? bp_text_source_id(build->list) : NULL;
+    const char *target =
+        build->target_tokenizer ? bp_tokenizer_hash(build->target_tokenizer) : NULL;
     const bp_corpus_source sources[] = {
         {"tool", &build->tool, 1},
         {"tokenizer_kind", &m->kind, 1},
+        {"target_tokenizer_hash", &target, target ? 1 : 0},
         {"format", &build->format_name, 1},
         {"files", m->names, build->path_count},
         {"separator", &build->separator, build->separator ? 1 : 0},

@@ -28,6 +28,8 @@ typedef struct bp_corpus_build {
     bp_sentences sentences;
     const char *sentences_name; /* of the rule, kept in the file */
     const bp_tokenizer *tokenizer;
+    const bp_tokenizer *target_tokenizer; /* of second texts (pairs, tsv), of the same tokens by id;
+                                             its hash is kept in the file; NULL: it is the same */
     bool skips_bad;        /* bad documents are left out: with `skip_list`, at most ... */
     int64_t skip_count;    /* ... this number, or, if it is below 0, ... */
     double skip_percent;   /* ... this percentage */

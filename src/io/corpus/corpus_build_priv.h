@@ -74,7 +74,7 @@ void bp_batch_clear(bp_batch *batch);
 
 typedef struct bp_share {
     bp_documents *documents;
-    bp_encoder *encoder;
+    bp_encoder *encoder, *target_encoder; /* of second texts; NULL: it is the same */
     bp_ids ids, starts; /* of the piece at hand */
     int64_t answer[2];  /* tokens of it; 0, 0: there is none */
     int64_t unknown_id;

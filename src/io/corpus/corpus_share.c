@@ -72,8 +72,10 @@ static bp_err encode(bp_share *share, const bp_piece *piece)
         size_t end = k + 1 < count ? starts[k + 1] : piece->bytes;
         int64_t before = share->ids.count;
 
-        err = bp_encode_piece(share->encoder, piece->text + starts[k], end - starts[k],
-                              piece->apart || (piece->first && k <= asks), &share->ids);
+        err =
+            bp_encode_piece(k > 0 && share->target_encoder ? share->target_encoder : share->encoder,
+                            piece->text + starts[k], end - starts[k],
+                            piece->apart || (piece->first && k <= asks), &share->ids);
         if (asks && k > 0 && starts[k] < piece->answer[1] && end > piece->answer[0] &&
             share->ids.count > before) {
             share->answer[0] = share->answer[1] == 0 ? before : share->answer[0];
@@ -277,6 +279,10 @@ bp_err bp_share_open(bp_share *share, const bp_corpus_build *build, int rank, in
         err = bp_encoder_new(&share->encoder, build->tokenizer);
     if (err == BP_OK)
         bp_encoder_find_specials(share->encoder, build->specials);
+    if (err == BP_OK && build->target_tokenizer)
+        err = bp_encoder_new(&share->target_encoder, build->target_tokenizer);
+    if (share->target_encoder)
+        bp_encoder_find_specials(share->target_encoder, build->specials);
     return err;
 }
 
@@ -284,6 +290,7 @@ void bp_share_close(bp_share *share)
 {
     bp_documents_close(&share->documents);
     bp_encoder_free(&share->encoder);
+    bp_encoder_free(&share->target_encoder);
     bp_document_list_clear(&share->list);
     bp_ids_clear(&share->ids);
     bp_ids_clear(&share->starts);

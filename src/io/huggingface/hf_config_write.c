@@ -130,6 +130,8 @@ json_t *hf_config_json(const bp_hf_shape *shape)
                 hf_setting_value(shape, setting->is, strcspn(setting->is, "|")));
     if (json_is_null(json_object_get(config, "decoder_start_token_id"))) /* it is that one */
         (void)json_object_set(config, "decoder_start_token_id", eos);
+    if (json_integer_value(json_object_get(config, "pad_token_id")) < 0) /* Marian's begins, too */
+        (void)json_object_set(config, "pad_token_id", eos);
     if (shape->bos_id >= 0)
         (void)json_object_set_new(config, "bos_token_id", json_integer(shape->bos_id));
     else

@@ -50,8 +50,12 @@ static const bp_hf_setting SETTINGS[] = {
      .absent = "null"},
     {0}};
 
-static const char *const HARMLESS[] = {"hidden_dropout_prob", "attention_probs_dropout_prob",
-                                       "pooler_dropout", "cls_dropout", NULL},
+static const char *const HARMLESS[] = {"hidden_dropout_prob",
+                                       "attention_probs_dropout_prob",
+                                       "pooler_dropout",
+                                       "cls_dropout",
+                                       "legacy",
+                                       NULL},
                          *const BUFFERS[] = {"embeddings.position_ids", NULL},
                          *const HEADS[] = {"cls.",        "pooler.",         "classifier.",
                                            "qa_outputs.", "lm_predictions.", "mask_predictions.",

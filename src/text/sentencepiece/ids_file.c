@@ -103,3 +103,24 @@ bp_err bp_sentencepiece_number(bp_sentencepiece *model, const char *path, int64_
     json_decref(places);
     return err;
 }
+
+bp_err bp_sentencepiece_marian(bp_tokenizer **out, const char *path, const char *vocab,
+                               int64_t *lost)
+{
+    bp_sentencepiece model = {0};
+    char *text = NULL;
+    bp_err err = bp_sentencepiece_load(&model, path);
+
+    *out = NULL;
+    *lost = 0;
+    if (err == BP_OK)
+        err = bp_sentencepiece_number(&model, vocab, lost);
+    if (err == BP_OK)
+        err = bp_sentencepiece_json(&text, &model,
+                                    &(bp_sentencepiece_class){.end = "</s>", .named = ">>"}, vocab);
+    if (err == BP_OK)
+        err = bp_tokenizer_parse(out, text, strlen(text), vocab);
+    bp_free(text);
+    bp_sentencepiece_clear(&model);
+    return err;
+}

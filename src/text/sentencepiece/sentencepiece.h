@@ -75,6 +75,11 @@ typedef struct bp_sentencepiece_class {
  * twice the same, no unknown one. */
 bp_err bp_sentencepiece_json(char **out, const bp_sentencepiece *model,
                              const bp_sentencepiece_class *as, const char *name);
+/** The tokenizer of one of Marian's model files, source.spm or target.spm, with the ids of their
+ * vocab.json. *lost: as of bp_sentencepiece_number. Owns and errors: as of
+ * bp_sentencepiece_tokenizer. */
+bp_err bp_sentencepiece_marian(bp_tokenizer **out, const char *path, const char *vocab,
+                               int64_t *lost);
 /** The tokenizer of a model file. Owns: *out is the caller's. Errors: those of
  * bp_sentencepiece_load, bp_sentencepiece_json and bp_tokenizer_parse. */
 bp_err bp_sentencepiece_tokenizer(bp_tokenizer **out, const char *path,
