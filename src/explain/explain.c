@@ -1,6 +1,7 @@
 /* The job of explanations (job/work.h runs it): a unit is a document, its part has the results of
  * each method, one after another. */
 #include "explain/explain.h"
+#include "explain/nearest/nearest.h"
 #include "explain/pages/pages.h"
 
 #include "explain/start/start.h"
@@ -95,6 +96,8 @@ static bp_err open(void *context)
     self->target = (explain_target)target;
     if (err == BP_OK)
         err = explain_load(self, job->leads || job->mesh->coordinates);
+    if (err == BP_OK)
+        err = explain_open_datastore(self);
     explain_setup_share(self);
     self->settings.best =
         self->texts.wish.target == EXPLAIN_BEST && !bp_task_kind_of(&job->info.task)->is_value;
@@ -107,6 +110,7 @@ static void close(void *context)
 {
     explainer *self = context;
 
+    explain_nearest_close(&self->settings.nearest);
     bp_free(self->kind);
     bp_free(self->missing);
     explain_clear_chosen(self);

@@ -23,8 +23,9 @@ typedef struct explainer {
     explain_target target; /* that is asked for; texts.wish.target is what it comes to */
     bool prefers;          /* a method, or the target, asks for outcomes that the model prefers */
     int64_t roles[BP_ROLES];
-    char corpus_hash[BP_SHA256_HEX]; /* on all ranks */
-    char masks_hash[BP_SHA256_HEX];  /* of explain.masks; "": there is none */
+    char corpus_hash[BP_SHA256_HEX];    /* on all ranks */
+    char datastore_hash[BP_SHA256_HEX]; /* of explain.datastore; "": there is none */
+    char masks_hash[BP_SHA256_HEX];     /* of explain.masks; "": there is none */
     char key[BP_SHA256_HEX];
     explain_reading read;  /* the document at hand */
     float *log_p;          /* of some of its places, for explain.target = best */

@@ -23,6 +23,7 @@ typedef struct bp_explain_keys {
     int64_t samples, most_words, group;
     int64_t flips, edits, beam;
     const char *layers, *words;
+    const char *datastore;
     int64_t neighbours, factors, keys;
     double perplexity;
 } bp_explain_keys;

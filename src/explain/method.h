@@ -51,8 +51,9 @@ typedef struct bp_explain_settings {
     const struct bp_explain_word
         *chosen_words; /* [word_count] of explain.words, on the coordinator */
     int64_t word_count;
-    struct bp_triggers *running; /* of memories, on leads */
-    int64_t unit;                /* the document at hand */
+    struct explain_nearest *nearest; /* of sources: nearest/nearest.h */
+    struct bp_triggers *running;     /* of memories, on leads */
+    int64_t unit;                    /* the document at hand */
 } bp_explain_settings;
 
 /** What a method says of how much each input counts: values[K][T], or [T][T] by place. */
@@ -90,6 +91,7 @@ typedef enum bp_explain_shape {
     BP_EXPLAIN_BY_FOIL_SOURCE,   /* [K][foils][S] */
     BP_EXPLAIN_BY_LAYER,         /* [K][layers + 1] by target and layer, the embedding first */
     BP_EXPLAIN_TOPS,             /* [K][layers + 1][BP_EXPLAIN_TOP] ids */
+    BP_EXPLAIN_NEIGHBOURS,       /* [K][explain.neighbours] */
     BP_EXPLAIN_CURVES,           /* [K][settings->ranks_count + 1][BP_EXPLAIN_SHARES] */
     BP_EXPLAIN_BY_PLACE,         /* [T] by input */
     BP_EXPLAIN_FLIPS,            /* [T][explain.flips] by input */
@@ -155,8 +157,8 @@ typedef struct bp_explain_method {
 
 extern const bp_explain_method bp_explain_attention, bp_explain_lens, bp_explain_saliency,
     bp_explain_gradient, bp_explain_integrated, bp_explain_contrast, bp_explain_surrogate,
-    bp_explain_shapley, bp_explain_counterfactual, bp_explain_faithfulness, bp_explain_similarity,
-    bp_explain_projection, bp_explain_factors, bp_explain_memories;
+    bp_explain_shapley, bp_explain_counterfactual, bp_explain_faithfulness, bp_explain_sources,
+    bp_explain_similarity, bp_explain_projection, bp_explain_factors, bp_explain_memories;
 /** All, NULL-ended. */
 extern const bp_explain_method *const bp_explain_methods[];
 const bp_explain_method *bp_explain_method_named(const char *name, size_t length);
@@ -170,6 +172,7 @@ typedef struct bp_explain_form {
     int64_t K, T, S;
     int64_t layers, heads, source_layers, foils;
     int64_t flips, edits, curves; /* of a place; of a document; of a target */
+    int64_t neighbours;           /* of a target */
 } bp_explain_form;
 /** The outcomes that a target is held against by contrast: of a text's class all others, else one.
  * Local. */

@@ -31,7 +31,7 @@ const bp_option bp_explain_options[] = {
          "(both, of what sets a target off from another outcome), lens (what the head predicts "
          "after each layer), surrogate (LIME), shapley (Shapley values of words), counterfactual "
          "(what other tokens would change), faithfulness (what the prediction loses without what "
-         "the others put first), "
+         "the others put first), sources (the nearest texts of a datastore), "
          "similarity (how alike a word's states are in all its contexts), projection (maps of "
          "states: principal components, t-SNE, UMAP), factors (what "
          "activations of MLPs have in common), memories (which places set off each key of an MLP, "
@@ -184,12 +184,18 @@ const bp_option bp_explain_options[] = {
      .help = "of similarity: words with commas, whose contexts are compared; of a corpus without "
              "tokenizer ids of tokens",
      .at = BP_AT(bp_explain_keys, words)},
+    {.key = "explain.datastore",
+     .type = BP_OPTION_STRING,
+     .help = "of sources: training texts of the model: states.h5 of score.states=yes, of a task "
+             "vectors.h5 of score.vectors",
+     .at = BP_AT(bp_explain_keys, datastore)},
     {.key = "explain.neighbours",
      .type = BP_OPTION_INT,
      .value = "15",
      .min = 2,
      .max = 1000,
-     .help = "of similarity: nearest neighbours that are listed; of projection: those of a point "
+     .help = "of similarity and sources: nearest neighbours that are listed; of projection: those "
+             "of a point "
              "in UMAP's graph, itself counted",
      .at = BP_AT(bp_explain_keys, neighbours)},
     {.key = "explain.perplexity",

@@ -25,6 +25,7 @@ bp_explain_form bp_explain_form_with(const bp_explain_settings *settings,
 
     form.flips = settings->keys->flips;
     form.edits = settings->keys->edits;
+    form.neighbours = settings->keys->neighbours;
     form.curves = (settings->ranks_count + 1) * BP_EXPLAIN_SHARES;
     return form;
 }
@@ -45,6 +46,7 @@ int64_t bp_explain_values(const bp_explain_array *array, const bp_explain_form *
         [BP_EXPLAIN_BY_SOURCE_PLACES] = form->S * form->S,
         [BP_EXPLAIN_BY_SOURCE_HEAD] = form->S > 0 ? form->source_layers * form->heads : 0,
         [BP_EXPLAIN_BY_CROSS_HEAD] = form->S > 0 ? form->layers * form->heads : 0,
+        [BP_EXPLAIN_NEIGHBOURS] = form->K * form->neighbours,
         [BP_EXPLAIN_CURVES] = form->K * form->curves,
         [BP_EXPLAIN_BY_PLACE] = form->T,
         [BP_EXPLAIN_FLIPS] = form->T * form->flips,

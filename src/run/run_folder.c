@@ -45,8 +45,8 @@ static bp_err begin_record(bp_run *run, const bp_config *config, const bp_run_sp
     bp_err err = BP_OK;
 
     run->record = run_record_new(run->folder, run->mesh, config, spec, before, hosts);
-    if (run_start_request()[0] != '\0')
-        set(run->record, "request", json_string(run_start_request()));
+    if (run_start_request(run->folder)[0] != '\0')
+        set(run->record, "request", json_string(run_start_request(run->folder)));
     if (run->finished && json_object_get(before, "results"))
         set(run->record, "results", json_incref(json_object_get(before, "results")));
     run->config_text = bp_config_text(config);

@@ -41,7 +41,8 @@ bp_err run_journal_missing(const run_journal *journal, const char *folder, int64
 
 /** A start of this process holds, or held, a run folder: what it fails with is written there. */
 void run_start_opened(void);
-/** The digest of bp_run_note_request; "" once a run folder was opened, or if nothing was noted. */
-const char *run_start_request(void);
+/** The digest of bp_run_note_request for this run folder; "" of another one (a member of an
+ * ensemble), once a run folder was opened, or if nothing was noted. */
+const char *run_start_request(const char *run_dir);
 
 #endif

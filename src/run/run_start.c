@@ -14,6 +14,7 @@
 #include "run/run_journal.h"
 
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,15 +26,16 @@
 
 static bool has_opened;
 static char request[BP_SHA256_HEX]; /* of bp_run_note_request; "": none */
+static char request_dir[PATH_MAX];  /* the run folder that it is for */
 
 void run_start_opened(void)
 {
     has_opened = true;
 }
 
-const char *run_start_request(void)
+const char *run_start_request(const char *run_dir)
 {
-    return has_opened ? "" : request;
+    return has_opened || strcmp(run_dir, request_dir) != 0 ? "" : request;
 }
 
 /* run.json; NULL: the folder is not one of ours. */
@@ -131,6 +133,7 @@ void bp_run_note_request(const char *job, const bp_config *config)
         bp_buffer *text;
     } asked = {config, &text};
 
+    (void)snprintf(request_dir, sizeof request_dir, "%s", bp_run_keys_of(config)->dir);
     bp_buffer_printf(&text, "%s\n", job);
     bp_config_each(config, add_given, &asked);
     bp_sha256_of(text.data, text.bytes, request);

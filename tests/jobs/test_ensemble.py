@@ -114,6 +114,10 @@ class Ensemble(JobTest):
         self.same(whole, self.made("parallel", 4, "ensemble.parallel=2", "mesh.data=2"))  # a tree of gradients
         self.same(whole, self.made("dedicated", 3, "mesh.members=2", "mesh.data=1"))
         self.assertEqual(read_json(self.at("dedicated"), "run.json")["mesh"]["members"], 2)
+        for name in ("pair", "dedicated"):  # a member is no run of the ensemble's command
+            self.assertIn("request", read_json(self.at(name), "run.json"))
+            for member in members(self.at(name)):
+                self.assertNotIn("request", read_json(self.at(name), "members", member, "run.json"))
 
     def test_a_mesh_that_does_not_fit_is_78_with_what_fits(self):
         result = self.ensemble("refused", 0, "mesh.members=4")

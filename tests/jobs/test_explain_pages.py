@@ -375,6 +375,62 @@ class Pages(Explained):
                 self.assertEqual([(layer - 1) * (len(row) // 2) + n for layer, n, _ in neurons], [n for n in want if row[n] > 0])
         self.assertTrue(any("14 of 14 documents" in text for text in page.named("p")))
 
+    def near(self, name):
+        """documents, places and distances [targets][k] of sources.h5, and where documents begin."""
+        with h5py.File(os.path.join(self.at(name), "explain", "sources.h5")) as file:
+            return [file["near_" + part][:] for part in ("document", "place", "distance")], file["target_start"][:]
+
+    def test_sources_are_the_nearest_entries(self):
+        """Of a language model contexts, of a classifier documents: numpy finds the same ones among all; on every mesh."""
+        for name, corpus in (("store", "text.h5"), ("queries", "few.h5")):
+            self.must(["bagpipe", "score", f"run.dir={self.at(name)}", f"score.model={self.at('gpt')}", f"score.corpus={self.at(corpus)}", "score.states=yes",
+                       "score.context=24", "math.precision=f32"])
+        store, queries = (h5py.File(os.path.join(self.at(name), "score", "states.h5")) for name in ("store", "queries"))
+        keys = (*self.keys[:3], "explain.methods=sources", f"explain.datastore={self.at('store')}/score/states.h5", "explain.neighbours=4", "explain.examples=13")
+        self.explained("near", 0, *keys)
+        (documents, places, distances), targets = self.near("near")
+        entries, starts, own = store["layer_0"][:].astype(float), store["doc_start"][:], queries["doc_start"][:]
+        entries[store["scored"][:] == 0] = numpy.inf
+        for d in range(0, len(targets) - 1, 3):
+            for k in range(targets[d], targets[d + 1], 7):
+                query = queries["layer_0"][own[d] + k - targets[d]].astype(float)
+                want = ((entries - query) ** 2).sum(axis=1)
+                found = (starts[documents[k].astype(int)] + places[k]).astype(int)
+                numpy.testing.assert_allclose(distances[k], numpy.sort(want)[:4], rtol=1e-4, atol=1e-5)
+                numpy.testing.assert_allclose(want[found], distances[k], rtol=1e-4, atol=1e-5)
+        data = data_of(self.page("near", "example-13.html"))
+        shown, entry = data["nearest"]["near"][5][0], data["nearest"]["entries"]
+        self.assertAlmostEqual(shown[1], distances[targets[12] + 5][0], delta=1e-4 * shown[1])
+        ids = store["doc_id"][:]
+        self.assertEqual(entry[shown[0]]["id"], ids[int(documents[targets[12] + 5][0])].decode())
+        for mesh in ("data", "pipeline"):
+            self.explained("near_" + mesh, 2, *keys, f"mesh.{mesh}=2")
+            self.assertEqual(self.files("near"), self.files("near_" + mesh), mesh)
+        self.classes()
+        rows = [{"text": ("sea ship", "wood oak")[k % 2] + " the one two"[:4 + k // 2], "kind": "sea"} for k in range(16)]
+        self.write("short.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
+        self.must(["bagpipe-data", "corpus", "--tokenizer", self.at("tokenizer.json"), "--format", "jsonl", "--label", "kind", "--out", self.at("short.h5"),
+                   self.at("short.jsonl")])
+        self.must(["bagpipe", "score", f"run.dir={self.at('vectors')}", f"score.model={self.at('classes')}", f"score.corpus={self.at('short.h5')}",
+                   "score.vectors=mean", "math.precision=f32"])
+        keys = (f"explain.model={self.at('classes')}", f"explain.corpus={self.at('short.h5')}", "explain.methods=sources", "explain.neighbours=3")
+        vectors = f"explain.datastore={self.at('vectors')}/score/vectors.h5"
+        self.explained("near_classes", 0, *keys, vectors)
+        (documents, _, distances), _ = self.near("near_classes")
+        with h5py.File(os.path.join(self.at("vectors"), "score", "vectors.h5")) as file:
+            rows = file["vector"][:].astype(float)
+        self.assertEqual(documents[:, 0].tolist(), list(range(16)))  # each text is its own nearest one
+        for d in range(16):
+            want = ((rows - rows[d]) ** 2).sum(axis=1)
+            numpy.testing.assert_allclose(distances[d], numpy.sort(want)[:3], rtol=1e-3, atol=1e-6)
+        other = f"explain.datastore={self.at('store')}/score/states.h5"
+        for status, words, more in ((78, ["[explain.no_datastore]", "score.vectors"], keys), (65, ["[explain.no_vectors]"], (*keys, other)),
+                                    (78, ["[explain.few_entries]", "16 entries"], (*keys[:3], "explain.neighbours=17", vectors)),
+                                    (78, ["[explain.unused_datastore]"], (*keys[:2], "explain.methods=saliency", vectors)),
+                                    (65, ["[h5.wrong_kind]"], (*self.keys[:3], "explain.methods=sources", vectors))):
+            for ranks in (0, 2):
+                self.assert_error(self.explain("bad_store", ranks, *more), status, *words)
+
     def test_bad_use(self):
         self.write("empty.txt", "\n\n")
         self.write("bad.jsonl", '{"text": "one"}\n{"words": "two"}\n')

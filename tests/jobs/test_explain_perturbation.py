@@ -139,11 +139,19 @@ class Words(Changed):
     def test_intervals_are_by_documents(self):
         draw = numpy.random.default_rng(3)
         self.corpus("more.h5", [draw.integers(0, self.EOD, 6) for _ in range(12)], self.EOD + 1, self.EOD)
-        self.explained("more", 0, *self.keys("gradient,faithfulness")[::2], f"explain.corpus={self.at('more.h5')}")
+        self.explained("more", 0, *self.keys("gradient,integrated,faithfulness")[::2], f"explain.corpus={self.at('more.h5')}", "explain.steps=2")
+        with h5py.File(os.path.join(self.at("more"), "explain", "integrated.h5")) as file:
+            mean = numpy.abs(file["delta"][:]).mean()
+        found = self.summary("more")["integrated"]
+        self.assertAlmostEqual(found["mean_delta"], mean, delta=1e-6 * mean)
+        self.assertLess(found["intervals"]["mean_delta"][0], mean)
+        self.assertGreater(found["intervals"]["mean_delta"][1], mean)
         for name in ("gradient", "random"):
             found = self.summary("more")["faithfulness"][name]["comprehensiveness"]
             self.assertLess(found["interval"][0], found["mean"])
             self.assertGreater(found["interval"][1], found["mean"])
+            for (low, high), mean in zip(found["share_intervals"], found["by_share"], strict=True):
+                self.assertTrue(low <= mean <= high and low < high)
 
     def test_an_edit_changes_what_is_preferred(self):
         self.explained("edited", 0, *self.keys("counterfactual", "explain.edits=3"))

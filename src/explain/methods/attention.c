@@ -43,26 +43,36 @@ typedef struct watcher {
 /* Row i of the weights of a head; a causal model's first query has no choice. */
 static void add_row(const gaze *self, const float *row, int64_t i, double *sums, int64_t stride)
 {
-    bool chooses = !self->causal || i > 0;
+    int64_t seen = self->causal ? i + 1 : self->keys; /* weights of what comes after are 0 */
+    double entropy = 0, separators = 0, distance = 0, induction = 0;
 
-    for (int64_t j = 0; j < self->keys; j++) {
+    for (int64_t j = 0; j < seen; j++) {
         double a = (double)row[j];
 
-        if (!self->crosses && self->repeats[i * self->keys + j])
-            sums[INDUCTION * stride] += a;
-        if (!chooses)
-            continue;
-        sums[ENTROPY * stride] -= a > 0 ? a * log(a) : 0;
-        sums[SEPARATORS * stride] += self->separates[j] ? a : 0;
-        sums[DISTANCE * stride] += self->crosses ? 0 : a * (double)llabs(i - j);
+        entropy -= a > 0 ? a * log(a) : 0;
+        separators += self->separates[j] ? a : 0;
+        distance += a * (double)llabs(i - j);
     }
-    if (!chooses)
+    for (int64_t j = 0; j < seen && !self->crosses; j++)
+        induction += self->repeats[i * self->keys + j] ? (double)row[j] : 0;
+    sums[INDUCTION * stride] += induction;
+    if (self->causal && i == 0)
         return;
+    sums[ENTROPY * stride] += entropy;
+    sums[SEPARATORS * stride] += separators;
+    sums[DISTANCE * stride] += self->crosses ? 0 : distance;
     sums[FIRST * stride] += (double)row[0];
     if (self->crosses)
         return;
     sums[OWN * stride] += (double)row[i];
     sums[PREVIOUS * stride] += i > 0 ? (double)row[i - 1] : 0;
+}
+
+/* The mean over the heads, of the keys that a query sees. */
+static void add_mean(gaze *self, const float *row, int64_t i, int64_t seen, int64_t heads)
+{
+    for (int64_t j = 0; j < seen && self->mean; j++)
+        self->mean[i * self->keys + j] += row[j] / (float)heads;
 }
 
 static void watch(bp_probe *probe, const bp_probed *seen)
@@ -71,16 +81,17 @@ static void watch(bp_probe *probe, const bp_probed *seen)
 
     for (int g = 0; g < self->count; g++) {
         gaze *at = &self->gazes[g];
-        int64_t l = seen->block - at->first_block, cells = at->queries * at->keys,
-                stride = at->L * self->H;
+        int64_t l = seen->block - at->first_block, stride = at->L * self->H;
 
         if (strcmp(seen->what, at->what) != 0 || l < 0 || l >= at->L)
             continue;
         BP_ASSERT(seen->rows == at->queries && seen->columns == at->keys && seen->head < self->H);
-        for (int64_t i = 0; i < at->queries; i++)
-            add_row(at, seen->x + i * at->keys, i, at->sums + l * self->H + seen->head, stride);
-        for (int64_t i = 0; i < cells && at->mean; i++)
-            at->mean[l * cells + i] += seen->x[i] / (float)self->H;
+        for (int64_t i = 0; i < at->queries; i++) {
+            const float *row = seen->x + i * at->keys;
+
+            add_row(at, row, i, at->sums + l * self->H + seen->head, stride);
+            add_mean(at, row, l * at->queries + i, at->causal ? i + 1 : at->keys, self->H);
+        }
     }
 }
 

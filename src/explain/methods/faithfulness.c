@@ -271,18 +271,28 @@ static json_t *number(double value)
     return isfinite(value) ? json_real(value) : json_null();
 }
 
-/* {"mean": ..., "interval": [low, high], "by_share": [...]} */
-static json_t *describe(const double *means, const double *resamples, const table *self, int64_t at)
+/* [low, high] of value `at` */
+static json_t *interval_at(const double *resamples, const table *self, int64_t at)
 {
     bp_interval interval = {NAN, NAN};
-    json_t *shares = json_array();
 
     if (resamples)
         (void)bp_interval_of(&interval, resamples + at, BP_RESAMPLES, self->width, self->documents);
-    for (int s = 0; s < BP_EXPLAIN_SHARES; s++)
+    return json_pack("[oo]", number(interval.low), number(interval.high));
+}
+
+/* {"mean": ..., "interval": [low, high], "by_share": [...], "share_intervals": [[low, high]...]} */
+static json_t *describe(const double *means, const double *resamples, const table *self, int64_t at)
+{
+    json_t *shares = json_array(), *intervals = json_array();
+
+    for (int s = 0; s < BP_EXPLAIN_SHARES; s++) {
         (void)json_array_append_new(shares, number(means[at + 1 + s]));
-    return json_pack("{so s[oo] so}", "mean", number(means[at]), "interval", number(interval.low),
-                     number(interval.high), "by_share", shares);
+        (void)json_array_append_new(intervals, interval_at(resamples, self, at + 1 + s));
+    }
+    return json_pack("{so so so so}", "mean", number(means[at]), "interval",
+                     interval_at(resamples, self, at), "by_share", shares, "share_intervals",
+                     intervals);
 }
 
 static void read_table(table *out, const json_t *figures)

@@ -10,6 +10,8 @@
 #include <math.h>
 #include <string.h>
 
+#define BATCH_COST 32 /* places that take about as long as reading all weights again */
+
 /* What is made of one input's gradient; e: its vector. */
 typedef void (*take_gradient)(float *const *to, int64_t cell, const float *g, const float *e,
                               int64_t E);
@@ -121,18 +123,21 @@ static void take_window(differentiation *self, int64_t w, int64_t number)
 }
 
 /* How many windows from `first` on go into a batch, and the inputs of each: no target needs what
- * comes after it. */
+ * comes after it. Windows are as long as the longest: no more than is lost by another batch, which
+ * reads all weights again, is lost by that. */
 static int64_t fill_batch(const differentiation *self, int64_t first, int64_t *length)
 {
     const bp_explained *document = self->document;
-    int64_t count = 1, each = 1 + self->foils;
+    int64_t count = 1, each = 1 + self->foils, lost = 0;
 
     *length = bp_explain_length(self->settings, document, first / each);
     for (; first + count < document->K * each; count++) {
         int64_t longer = bp_explain_length(self->settings, document, (first + count) / each);
 
         longer = longer > *length ? longer : *length;
-        if (count + 1 > bp_explain_batch_windows(&self->batch, document, longer))
+        lost += count * (longer - *length);
+        if (count + 1 > bp_explain_batch_windows(&self->batch, document, longer) ||
+            lost > BATCH_COST)
             break;
         *length = longer;
     }

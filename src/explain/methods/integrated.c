@@ -216,6 +216,7 @@ static bp_err run(bp_model *lm, const bp_explain_settings *settings, const bp_ex
 
 /* ---- the corpus ---- */
 
+#define MEAN    "mean_delta"
 #define FLAGGED 0.01 /* of what the baseline changes */
 
 static void add_to(json_t *figures, const char *name, double value)
@@ -230,32 +231,39 @@ static void add(json_t *figures, const bp_explain_settings *settings, const bp_e
     const bp_explain_form form = bp_explain_form_of(settings->info, document);
     const float *at[BP_EXPLAIN_ARRAYS];
     int64_t flagged = 0;
-    double deltas = 0;
+    float mean = 0;
 
     bp_explain_lay_out(at, &bp_explain_integrated, &form, results);
     for (int64_t k = 0; k < document->K; k++) {
         double delta = fabs((double)at[DELTA][k]),
                change = fabs((double)at[LOGPROB][k] - (double)at[BASELINE][k]);
 
-        deltas += delta;
+        mean += (float)(delta / (double)document->K);
         flagged += delta > FLAGGED * change;
     }
-    add_to(figures, "deltas", deltas);
+    bp_explain_add(figures, MEAN, 1, &mean, (double)document->K);
     add_to(figures, "flagged", (double)flagged);
     add_to(figures, "targets", (double)document->K);
+}
+
+/* A list of one becomes what it has; null: there is no list. */
+static void take_one(json_t *figures, const char *name)
+{
+    json_t *one = json_array_get(json_object_get(figures, name), 0);
+
+    (void)json_object_set_new(figures, name, one ? json_incref(one) : json_null());
 }
 
 static void finish(json_t *figures)
 {
     double targets = json_real_value(json_object_get(figures, "targets")),
-           deltas = json_real_value(json_object_get(figures, "deltas")),
            flagged = json_real_value(json_object_get(figures, "flagged"));
 
-    (void)json_object_del(figures, "deltas");
+    bp_explain_means(figures);
+    take_one(figures, MEAN);
+    take_one(json_object_get(figures, "intervals"), MEAN);
     (void)json_object_set_new(figures, "targets", json_integer((json_int_t)targets));
     (void)json_object_set_new(figures, "flagged", json_integer((json_int_t)flagged));
-    (void)json_object_set_new(figures, "mean_delta",
-                              targets > 0 ? json_real(deltas / targets) : json_null());
 }
 
 const bp_explain_method bp_explain_integrated = {

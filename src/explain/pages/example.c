@@ -167,6 +167,21 @@ static void add_arrays(json_t *data, const explain_shown *shown, const explain_s
     }
 }
 
+/* The nearest entries of a datastore. */
+static bp_err add_sources(json_t *data, const explain_shown *shown, const explain_speller *speller,
+                          const float *results)
+{
+    const float *at[BP_EXPLAIN_ARRAYS];
+    json_t *sources = NULL;
+    bp_err err;
+
+    bp_explain_lay_out(at, &bp_explain_sources, shown->form, results);
+    err = explain_entries_json(&sources, shown->entries, speller, at, shown->document->K,
+                               shown->form->neighbours);
+    (void)json_object_set_new(data, "nearest", sources);
+    return err;
+}
+
 char *explain_script_text(const json_t *value)
 {
     char *text = json_dumps(value, JSON_COMPACT | JSON_ENSURE_ASCII | JSON_REAL_PRECISION(6));
@@ -253,7 +268,9 @@ bp_err explain_example_data(char **out, const explain_shown *shown, const explai
         (void)json_array_append_new(places, json_integer(document->places[k]));
         (void)json_array_append_new(targets, target_json(shown, speller, document->targets[k]));
     }
-    for (int k = 0; k < shown->count; k++) {
+    for (int k = 0; k < shown->count && err == BP_OK; k++) {
+        if (shown->methods[k] == &bp_explain_sources)
+            err = add_sources(data, shown, speller, at);
         add_arrays(data, shown, speller, shown->methods[k], at);
         at += bp_explain_floats(shown->methods[k], shown->form);
     }

@@ -4,6 +4,7 @@
 
 #include "explain/examples/examples.h"
 #include "explain/pages/matrices.h"
+#include "explain/pages/sources.h"
 #include "explain/pages/spans.h"
 
 /** What of a document is shown. */
@@ -13,9 +14,10 @@ typedef struct explain_shown {
     const bp_explain_form *form;
     const bp_explain_method *const *methods; /* [count] */
     int count;
-    const float *results;        /* of the methods, one after another */
-    const float *weights;        /* explain_weights_of; NULL: there are none */
-    const char *const *outcomes; /* names of classes or tags; NULL: targets are tokens */
+    const float *results;           /* of the methods, one after another */
+    const float *weights;           /* explain_weights_of; NULL: there are none */
+    const char *const *outcomes;    /* names of classes or tags; NULL: targets are tokens */
+    const explain_entries *entries; /* of explain.datastore */
 } explain_shown;
 
 /** What the page's script reads, as text that ends no <script>: docs/explanation.md. Errors: those

@@ -21,6 +21,7 @@
 bp_err explain_gather_begin(explain_gathered *gathered, const explainer *self)
 {
     const bp_task_shape *task = &self->job->info.task;
+    bp_err err;
 
     gathered->outcomes = explain_outcomes(self);
     gathered->groups = !gathered->outcomes            ? 1
@@ -31,7 +32,11 @@ bp_err explain_gather_begin(explain_gathered *gathered, const explainer *self)
     gathered->largest = json_object();
     gathered->examples = json_array();
     gathered->listed = json_array();
-    return explain_speller_open(&gathered->speller, self->texts.corpus, self->job->config);
+    err =
+        explain_entries_open(&gathered->entries, bp_explain_keys_of(self->job->config)->datastore);
+    return err == BP_OK
+               ? explain_speller_open(&gathered->speller, self->texts.corpus, self->job->config)
+               : err;
 }
 
 void explain_gather_clear(explain_gathered *gathered)
@@ -41,6 +46,7 @@ void explain_gather_clear(explain_gathered *gathered)
     json_decref(gathered->largest);
     json_decref(gathered->examples);
     json_decref(gathered->listed);
+    explain_entries_clear(&gathered->entries);
     explain_speller_clear(&gathered->speller);
 }
 

@@ -14,6 +14,7 @@ typedef struct explain_gathered {
     int64_t groups;
     explain_words *words;
     explain_agreement *agreement;
+    explain_entries entries;
     json_t *largest;  /* {"METHOD": {"STATISTIC": [{"value", "layer", "head", "document"}...]}} */
     json_t *examples; /* [{"document", "id", "page", "targets"}...] of summary.json */
     json_t *listed;   /* the same for the page, with texts */

@@ -231,7 +231,7 @@ static json_t *curve_of(const json_t *of)
     {
         json_t *share = json_object();
 
-        put_figure(share, value, NULL);
+        put_figure(share, value, json_array_get(json_object_get(of, "share_intervals"), k));
         (void)json_array_append_new(shares, share);
     }
     (void)json_object_set_new(cell, "shares", shares);

@@ -122,7 +122,7 @@ static int64_t columns_of(const explainer *self, const bp_explain_array *array)
                          [BP_EXPLAIN_BY_FOIL] = true,        [BP_EXPLAIN_BY_HEAD] = true,
                          [BP_EXPLAIN_BY_SOURCE_HEAD] = true, [BP_EXPLAIN_BY_CROSS_HEAD] = true,
                          [BP_EXPLAIN_CURVES] = true,         [BP_EXPLAIN_EDITS] = true,
-                         [BP_EXPLAIN_SHAPES - 1] = false};
+                         [BP_EXPLAIN_NEIGHBOURS] = true,     [BP_EXPLAIN_SHAPES - 1] = false};
 
     return rows[array->shape] ? bp_explain_values(array, &form) : 0;
 }
@@ -334,9 +334,15 @@ static bp_err put_unit(explainer *self, const bp_part_result *part, merger *to)
                      : bp_part_result_expect(part, sizes.K > 0 ? bytes : 0);
     const float *results =
         (const float *)(const void *)(part->data + (size_t)sizes.K * sizeof(float));
-    explain_shown shown = {
-        &self->settings,       &to->read.document, &form, self->methods, self->count, results, NULL,
-        explain_outcomes(self)};
+    explain_shown shown = {&self->settings,
+                           &to->read.document,
+                           &form,
+                           self->methods,
+                           self->count,
+                           results,
+                           NULL,
+                           explain_outcomes(self),
+                           &to->gathered.entries};
 
     if (err == BP_OK && sizes.K > 0)
         err = explain_texts_read(&self->texts, part->unit, &to->read);

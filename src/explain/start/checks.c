@@ -114,8 +114,28 @@ static bp_err refuse_method(const bp_model_info *info, const char *name, const c
     return err;
 }
 
+static bp_err check_datastore(const explainer *self)
+{
+    const bp_explain_keys *keys = bp_explain_keys_of(self->job->config);
+    bool compares = bp_explain_position(keys->methods, &bp_explain_sources);
+
+    if (compares && !keys->datastore)
+        return BP_FAIL(BP_ERR_CONFIG, "explain.no_datastore",
+                       "explain.methods = sources needs a datastore: at explain.datastore; score "
+                       "the training texts with this model and %s, and give the file",
+                       bp_task_has_head(&self->settings.info->task) ? "score.vectors=mean"
+                                                                    : "score.states=yes");
+    if (keys->datastore && !compares)
+        return BP_FAIL(BP_ERR_CONFIG, "explain.unused_datastore",
+                       "explain.datastore is of the method sources, which is not asked for: at "
+                       "explain.datastore; leave it out, or add sources to explain.methods");
+    return BP_OK;
+}
+
 static bp_err check_methods(const explainer *self)
 {
+    bp_err err;
+
     for (int k = 0; k < self->count; k++) {
         const char *lacks =
             self->methods[k]->lacks ? self->methods[k]->lacks(self->settings.info) : NULL;
@@ -123,6 +143,9 @@ static bp_err check_methods(const explainer *self)
         if (lacks)
             return refuse_method(self->settings.info, self->methods[k]->name, lacks);
     }
+    err = check_datastore(self);
+    if (err != BP_OK)
+        return err;
     if (self->prefers && self->job->lm->info.log_probabilities)
         return BP_FAIL(
             BP_ERR_CONFIG, "explain.no_best",

@@ -2,7 +2,10 @@
  * explain.c, after checks.c. */
 #include "explain/start/start.h"
 
+#include "explain/nearest/nearest.h"
+
 #include "base/config/run_options.h"
+#include "base/files/hash.h"
 #include "base/log.h"
 #include "infer/ensemble/model_tokenizer.h"
 #include "math/math.h"
@@ -113,6 +116,25 @@ bp_err explain_load(explainer *self, bool reads)
     return err;
 }
 
+bp_err explain_open_datastore(explainer *self)
+{
+    bp_work_job *job = self->job;
+    const bp_explain_keys *keys = bp_explain_keys_of(job->config);
+    int64_t bytes;
+    bp_err err = BP_OK;
+
+    if (!bp_explain_position(keys->methods, &bp_explain_sources))
+        return BP_OK;
+    if (job->lm)
+        err = explain_nearest_open(&self->settings.nearest, job->mesh, job->config, job->lm,
+                                   keys->neighbours);
+    if (err == BP_OK && job->mesh->coordinates)
+        err = bp_sha256_of_file(keys->datastore, self->datastore_hash, &bytes);
+    err = bp_agree(job->mesh->world, err);
+    bp_bcast_bytes(self->datastore_hash, BP_SHA256_HEX, 0, job->mesh->world);
+    return err;
+}
+
 void explain_make_key(explainer *self)
 {
     const bp_explain_settings *s = &self->settings;
@@ -122,18 +144,18 @@ void explain_make_key(explainer *self)
     for (int k = 0; k < self->count; k++)
         snprintf(names + strlen(names), sizeof names - strlen(names), "%s,",
                  self->methods[k]->name);
-    bp_work_key(self->key,
-                "explain 2 %s %s %s %" PRId64 " %" PRId64 " %d %d %s %s %" PRId64 " %" PRId64
-                " %" PRId64 " %" PRId64 " %s %d %" PRId64 " %s %s %" PRId64 " %" PRId64 " %" PRId64
-                " %s %" PRId64 " %" PRId64 " %" PRId64 " %" PRId64 " %s %s %s %" PRId64 " %" PRId64
-                " %" PRId64,
-                self->corpus_hash, self->job->info.digest, names, s->most, s->batch,
-                (int)self->target, self->texts.outcome, self->masks_hash,
-                s->separators ? s->separators : "-", bp_explain_keys_of(self->job->config)->places,
-                s->steps, s->baseline, s->lead, bp_math_keys_of(self->job->config)->precision,
-                self->job->mesh->tensor_ranks, bp_run_keys_of(self->job->config)->seed,
-                s->keys->removal, s->keys->features, s->keys->group, s->keys->samples,
-                s->keys->most_words, s->keys->shapley, s->keys->flips, s->keys->edits,
-                s->keys->beam, s->keys->examples, s->keys->choose, keys->layers ? keys->layers : "",
-                keys->words ? keys->words : "", keys->factors, keys->keys, keys->neighbours);
+    bp_work_key(
+        self->key,
+        "explain 2 %s %s %s %" PRId64 " %" PRId64 " %d %d %s %s %" PRId64 " %" PRId64 " %" PRId64
+        " %" PRId64 " %s %d %" PRId64 " %s %s %" PRId64 " %" PRId64 " %" PRId64 " %s %" PRId64
+        " %" PRId64 " %" PRId64 " %" PRId64 " %s %s %s %" PRId64 " %" PRId64 " %" PRId64 " %s",
+        self->corpus_hash, self->job->info.digest, names, s->most, s->batch, (int)self->target,
+        self->texts.outcome, self->masks_hash, s->separators ? s->separators : "-",
+        bp_explain_keys_of(self->job->config)->places, s->steps, s->baseline, s->lead,
+        bp_math_keys_of(self->job->config)->precision, self->job->mesh->tensor_ranks,
+        bp_run_keys_of(self->job->config)->seed, s->keys->removal, s->keys->features,
+        s->keys->group, s->keys->samples, s->keys->most_words, s->keys->shapley, s->keys->flips,
+        s->keys->edits, s->keys->beam, s->keys->examples, s->keys->choose,
+        keys->layers ? keys->layers : "", keys->words ? keys->words : "", keys->factors, keys->keys,
+        keys->neighbours, self->datastore_hash);
 }

@@ -2,7 +2,9 @@
  * be. Called by job/work.h through explain.c. */
 #include "explain/start/start.h"
 
+#include "explain/nearest/nearest.h"
 #include "infer/ensemble/ensemble.h"
+#include "infer/neighbours/datastore.h"
 #include "models/open.h"
 
 #include <string.h>
@@ -85,6 +87,7 @@ static int64_t work_floats(const explainer *self, const bp_work_models *models, 
     }
     form.flips = keys->flips;
     form.edits = keys->edits;
+    form.neighbours = keys->neighbours;
     form.curves = (self->count + 1) * BP_EXPLAIN_SHARES;
     return collected +
            sides * (2 * (most + explain_batch_places(most)) + (2 + contrasts) * most) * of->width +
@@ -94,6 +97,22 @@ static int64_t work_floats(const explainer *self, const bp_work_models *models, 
                           2 * explain_weights_floats(&form)
                     : 0) +
            explain_setup_floats(self, models->config, &form, of->width);
+}
+
+/* Keys of a datastore, or vectors of documents, and of these the model without its head. */
+static int64_t datastore_bytes(const bp_work_models *models, const bp_work_place *place,
+                               int64_t most, const bp_work_model_bytes *bytes)
+{
+    const bp_explain_keys *keys = bp_explain_keys_of(models->config);
+    int64_t file = keys->datastore ? bp_file_size(keys->datastore) : 0;
+    bool task = json_object_get(json_object_get(models->states[0], "model"), "task") != NULL;
+
+    file = file > 0 ? file : 0; /* there is none: opening it says so */
+    if (task)
+        return bytes->weights + (file < EXPLAIN_NEAREST_BYTES ? file : EXPLAIN_NEAREST_BYTES);
+    return bp_datastore_bytes(file, bytes->widest.width,
+                              place->mesh->tensor * place->mesh->pipeline, EXPLAIN_NEAREST_BYTES,
+                              most, keys->neighbours);
 }
 
 /* bp_work_memory.rank */
@@ -119,6 +138,8 @@ bp_err explain_estimate_rank(const void *context, const bp_work_models *models,
         out->own_bytes +=
             bp_ensemble_work_bytes(&bytes.widest, place->mesh, models->members,
                                    explain_batch_places(most), EXPLAIN_ENSEMBLE_BYTES, false);
+    if (bp_explain_position(bp_explain_keys_of(models->config)->methods, &bp_explain_sources))
+        out->own_bytes += datastore_bytes(models, place, most, &bytes);
     out->node_bytes += bytes.node;
     out->own_bytes += bytes.weights + bytes.work +
                       (int64_t)sizeof(float) * work_floats(self, models, most, &bytes.widest);

@@ -30,6 +30,9 @@ bp_err explain_estimate_rank(const void *context, const bp_work_models *models,
  * mesh->world. `reads`: this rank reads them. Errors: BP_ERR_CONFIG there is no tokenizer or token
  * that is asked for; those of reading. */
 bp_err explain_load(explainer *self, bool reads);
+/** Opens explain.datastore, and hashes it. Collective over mesh->world. Errors: those of
+ * explain_nearest_open. */
+bp_err explain_open_datastore(explainer *self);
 /** The key of parts: all that results depend on. Local, once all is shared. */
 void explain_make_key(explainer *self);
 

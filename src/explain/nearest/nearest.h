@@ -1,0 +1,35 @@
+/* What explain.datastore has: the contexts of tokens, as score.states writes them, of models that
+ * predict words; vectors of documents, as score.vectors writes them, of classifiers. */
+#ifndef BP_EXPLAIN_NEAREST_NEAREST_H
+#define BP_EXPLAIN_NEAREST_NEAREST_H
+
+#include "explain/method.h"
+
+/** An entry close to a prediction. */
+typedef struct explain_near {
+    int64_t document, place; /* of the datastore; place 0 where it has whole documents */
+    double distance;         /* squared, Euclidean */
+} explain_near;
+
+typedef struct explain_nearest explain_nearest;
+
+/** Opens the file, and for vectors of documents the model once more, without its head.
+ *
+ * Collective: over mesh->compute; `lm` is the model that is explained.
+ * Owns:       *out is the caller's, explain_nearest_close(); NULL after an error.
+ * Errors:     those of bp_datastore_open and of bp_model_open_vectors; BP_ERR_FORMAT no vectors of
+ *             this model; BP_ERR_CONFIG fewer entries than k: the same on all ranks. */
+bp_err explain_nearest_open(explain_nearest **out, const bp_mesh *mesh, const bp_config *config,
+                            const bp_model *lm, int64_t k);
+void explain_nearest_close(explain_nearest **nearest);
+/** The k entries nearest to each target of a document: out[K][k]. Collective over mesh->model.
+ * Errors: BP_ERR_SYSTEM, BP_ERR_IO, BP_ERR_STOPPED: the same on all its ranks. */
+bp_err explain_nearest_find(explain_nearest *nearest, bp_model *lm,
+                            const bp_explain_settings *settings, const bp_explained *document,
+                            explain_near *out);
+/** Does the model compare vectors of whole documents? Local. */
+bool explain_nearest_of_documents(const bp_model_info *info);
+
+#define EXPLAIN_NEAREST_BYTES ((int64_t)1 << 30) /* of a rank, for entries in memory */
+
+#endif
