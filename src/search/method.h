@@ -23,7 +23,8 @@ typedef struct nas_trial {
     double flops;             /* of training that was done for this trial alone; 0: it shares
                                  weights */
     int64_t parameters;
-    double final_loss; /* a validation loss after training from scratch; NaN: it was not */
+    double final_flops; /* of that training; 0: the trial's own was as long */
+    double final_loss;  /* a validation loss after training from scratch; NaN: it was not */
 } nas_trial;
 
 typedef struct nas nas;

@@ -237,7 +237,39 @@ bp_err bp_nas(MPI_Comm world, bp_config *config, const bp_nas_jobs *jobs)
 
 /* ---- the plan ---- */
 
-/* The training of the largest model stands for all. */
+/* A model with the smallest or the largest number on each axis, measured on this machine. */
+static bp_err say_speed(const nas *self, bool largest)
+{
+    char settings[NAS_SETTINGS];
+    nas_point point = largest ? nas_space_largest(&self->space) : nas_space_smallest(&self->space);
+    bp_model_shape shape;
+    double speed;
+    bp_err err;
+
+    BP_CHECK(nas_space_text(settings, sizeof settings, &self->space, &point));
+    if (nas_shape(self, settings, &shape) != BP_OK) /* not every point is a model */
+        return BP_OK;
+    err = nas_measure(self, settings, &shape, &speed);
+    if (err == BP_OK)
+        bp_log("the %s model: %" PRId64 " parameters, %.0f tokens a second forward on one rank of "
+               "this machine (%s)",
+               largest ? "largest" : "smallest", bp_model_parameters(&shape), speed, settings);
+    return err;
+}
+
+static bp_err say_plan(const nas *self)
+{
+    const bp_nas_keys *keys = bp_nas_keys_of(self->config);
+    bp_err err = BP_OK;
+
+    bp_log("%" PRId64 " trials of %.0f models by %s, and %" PRId64 " trained from scratch",
+           keys->trials, nas_space_points(&self->space), keys->method, keys->final);
+    for (int k = 0; k < 2 && err == BP_OK && self->space.count > 0; k++)
+        err = say_speed(self, k == 1);
+    bp_log("the training of the largest takes:");
+    return err;
+}
+
 bp_err bp_nas_plan(MPI_Comm world, bp_config *config, const bp_nas_jobs *jobs,
                    const bp_planned_world *asked)
 {
@@ -247,6 +279,12 @@ bp_err bp_nas_plan(MPI_Comm world, bp_config *config, const bp_nas_jobs *jobs,
     bp_config *training = NULL;
     bp_err err = fill(self, config, jobs);
 
+    if (err == BP_OK)
+        err = bp_groups_resolve_machine(world, config, asked);
+    if (err == BP_OK)
+        err = share_corpora(self, world);
+    if (err == BP_OK)
+        err = bp_agree(world, bp_comm_is_root(world) ? say_plan(self) : BP_OK);
     if (err == BP_OK) {
         largest = nas_space_largest(&self->space);
         BP_CHECK(nas_space_text(settings, sizeof settings, &self->space, &largest));
@@ -254,13 +292,6 @@ bp_err bp_nas_plan(MPI_Comm world, bp_config *config, const bp_nas_jobs *jobs,
             self, &(nas_training){.settings = settings, .folder = "trials/t0000"}, &training);
     }
     err = bp_agree(world, err);
-    if (err == BP_OK && bp_comm_is_root(world)) {
-        const bp_nas_keys *keys = bp_nas_keys_of(config);
-
-        bp_log("%" PRId64 " trials of %.0f models by %s, and %" PRId64
-               " trained from scratch; the largest model (%s) takes:",
-               keys->trials, nas_space_points(&self->space), keys->method, keys->final, settings);
-    }
     if (err == BP_OK)
         err = bp_pretrain_plan(world, training, bp_training_parts, asked);
     bp_config_free(&training);

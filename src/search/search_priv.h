@@ -29,7 +29,9 @@ struct nas {
     struct trainer *shared; /* whose engine has the shared weights, within nas_with_shared; NULL:
                                there are none, or on a dedicated coordinator */
     bool is_shared;         /* trials are scored by shared weights, */
-    double shared_flops;    /* whose training took this; 0: there are none */
+    double shared_flops;    /* whose training took this; 0: there are none, */
+    double score_flops;     /* and scoring the trials with them */
+    int64_t done;           /* trials that this start has trained or scored */
     nas_ranker ranker;      /* of ranked; 0 features: none was learned */
     json_t *known;          /* trials of earlier starts, an array; equal on all ranks */
     json_t *speeds;         /* tokens a second by settings; equal on all ranks */

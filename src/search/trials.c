@@ -129,9 +129,9 @@ bp_err nas_recall(nas *self)
 
 static json_t *trial_json(const nas_trial *trial)
 {
-    return json_pack("{s:s, s:o, s:o, s:o}", "settings", trial->settings, "score",
+    return json_pack("{s:s, s:o, s:o, s:o, s:o}", "settings", trial->settings, "score",
                      loss_json(trial->score), "flops", bp_json_real(trial->flops), "final_loss",
-                     loss_json(trial->final_loss));
+                     loss_json(trial->final_loss), "final_flops", bp_json_real(trial->final_flops));
 }
 
 /* What earlier starts knew of later trials stays. */
@@ -183,7 +183,8 @@ bp_err nas_propose(nas *self, const char *settings)
     nas_trial trial = {.score = loss_of(before, "score"),
                        .final_loss = loss_of(before, "final_loss"),
                        .order = NAN,
-                       .flops = before ? json_number_value(json_object_get(before, "flops")) : 0,
+                       .flops = json_number_value(json_object_get(before, "flops")),
+                       .final_flops = json_number_value(json_object_get(before, "final_flops")),
                        .tokens_per_second = speed ? json_number_value(speed) : NAN};
     bp_err err = nas_shape(self, settings, &shape);
 
@@ -202,19 +203,23 @@ bp_err nas_propose(nas *self, const char *settings)
     return BP_OK;
 }
 
+/* Of equal ones the better score, then the first; those without a score last. */
+static bool is_better(const nas_trial *one, const nas_trial *other)
+{
+    double a = nas_key(one), b = nas_key(other);
+
+    if (isnan(a) || isnan(b))
+        return !isnan(a) && isnan(b);
+    return a < b || (a == b && one->score < other->score);
+}
+
 void nas_order(const nas *self, int64_t *order)
 {
     for (int64_t k = 0; k < self->count; k++) {
         int64_t at = k;
-        double key = nas_key(&self->trials[k]);
 
-        for (; at > 0; at--) { /* of equal ones the first; those without a score last */
-            double other = nas_key(&self->trials[order[at - 1]]);
-
-            if (!(key < other || (other != other && key == key)))
-                break;
+        for (; at > 0 && is_better(&self->trials[k], &self->trials[order[at - 1]]); at--)
             order[at] = order[at - 1];
-        }
         order[at] = k;
     }
 }
@@ -225,6 +230,21 @@ void nas_order(const nas *self, int64_t *order)
 static int lead_of(const nas *self, int64_t i)
 {
     return self->mesh->dedicated + (int)(i % self->shape.members) * self->mesh->tensor_ranks;
+}
+
+static void say_trial(nas *self, int64_t k)
+{
+    const nas_trial *trial = &self->trials[k];
+    char name[NAS_NAME_BYTES];
+    json_t *members = json_pack("{s:I}", "trials_done", (json_int_t)++self->done);
+
+    nas_trial_name(k, name);
+    if (isnan(trial->final_loss))
+        bp_log("%s: %.4f nats a token: %s", name, trial->score, trial->settings);
+    else
+        bp_log("%s: %.4f nats a token, from scratch: %s", name, trial->final_loss, trial->settings);
+    bp_run_progress(self->run, members);
+    json_decref(members);
 }
 
 static bp_err work_on(nas *self, int64_t k, nas_trial *io, nas_scorer work, void *context)
@@ -255,8 +275,7 @@ static bp_err work_on_own(nas *self, const int64_t *list, int64_t count, nas_sco
 
         err = work_on(self, list[i], trial, work, context);
         if (err == BP_OK && self->mesh->coordinates)
-            bp_log("trial %" PRId64 ": %s: %.4f nats a token", list[i], trial->settings,
-                   trial->score);
+            say_trial(self, list[i]);
     }
     bp_stop_request_free(&stop_request);
     return err;
@@ -286,8 +305,6 @@ bp_err nas_score(nas *self, int64_t first, int64_t count, nas_scorer score, void
     for (int64_t k = first; k < first + count; k++)
         if (self->trials[k].score != self->trials[k].score)
             list[left++] = k;
-    if (self->mesh->coordinates && left > 0)
-        bp_run_progress(self->run, NULL);
     err = nas_deal(self, list, left, score, context);
     bp_free(list);
     return err;
