@@ -86,5 +86,4 @@ static bp_err run(nas *self)
     return nas_run_by_key(self, evolve);
 }
 
-extern const nas_method nas_evolution;
 const nas_method nas_evolution = {.name = "evolution", .run = run};

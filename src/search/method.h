@@ -32,6 +32,7 @@ typedef struct nas nas;
 typedef struct nas_method {
     const char *name;         /* of search.method */
     const bp_option *options; /* its own keys; NULL: none but search.* */
+    bool shares;              /* its trials always share weights */
     bool free_space;          /* it finds settings without search.space */
     /** Faults of the configuration that need no file (bp_config_fault). NULL: none. Local. */
     void (*check)(bp_config *config);
@@ -43,6 +44,7 @@ typedef struct nas_method {
     bp_err (*run)(nas *self);
 } nas_method;
 
+extern const nas_method nas_evolution, nas_random, nas_ranked; /* a file each */
 /** All methods; NULL-ended (methods.c). */
 extern const nas_method *const nas_methods[];
 /** The one that search.method names. */

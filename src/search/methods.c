@@ -5,8 +5,6 @@
 
 #include <string.h>
 
-extern const nas_method nas_evolution, nas_random, nas_ranked;
-
 const nas_method *const nas_methods[] = {&nas_random, &nas_evolution, &nas_ranked, NULL};
 
 const nas_method *nas_method_of(const bp_config *config)

@@ -182,7 +182,7 @@ void bp_nas_check(bp_config *config)
                         "use %lld or fewer",
                         (long long)bp_mesh_keys_of(config)->members, (long long)keys->trials,
                         (long long)keys->trials);
-    if (keys->shared && !method->check)
+    if (keys->shared || method->shares)
         nas_shared_check(config);
     if (method->check)
         method->check(config);

@@ -7,7 +7,8 @@
 #include "base/mem.h"
 #include "data/corpus.h"
 #include "mesh/collective.h"
-#include "search/search_priv.h"
+#include "search/propose.h"
+#include "search/shared.h"
 #include "train/loop/groups.h"
 #include "train/loop/pretrain.h"
 #include "train/loop/run_identity.h"
@@ -228,6 +229,10 @@ bp_err bp_nas(MPI_Comm world, bp_config *config, const bp_nas_jobs *jobs)
         err = share_corpora(self, world);
     if (err == BP_OK)
         err = bp_groups_open(&self->mesh, &self->shape, config, world);
+    if (err == BP_OK && !self->method->free_space)
+        err = bp_agree(world, nas_check_models(self));
+    if (err == BP_OK && (self->method->shares || bp_nas_keys_of(config)->shared))
+        err = bp_agree(world, nas_elastic_check(self));
     if (err == BP_OK)
         err = run(self);
     clear(self);

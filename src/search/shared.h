@@ -17,6 +17,10 @@ extern const bp_training_part nas_elastic;
  * valid. */
 bp_err nas_elastic_draw(const nas *self, int64_t step, bp_model_shape *out);
 
+/** Can models of the space share weights? Local. Errors: BP_ERR_CONFIG what they have that parts
+ * are not made for. */
+bp_err nas_elastic_check(const nas *self);
+
 /** Train the shared weights to their end, in RUN/search/shared, from wherever an earlier start
  * stopped, and call `body` with them: nas_score_shared may be called there.
  *
