@@ -30,10 +30,9 @@ typedef struct nas_trial {
 typedef struct nas nas;
 
 typedef struct nas_method {
-    const char *name;         /* of search.method */
-    const bp_option *options; /* its own keys; NULL: none but search.* */
-    bool shares;              /* its trials always share weights */
-    bool free_space;          /* it finds settings without search.space */
+    const char *name; /* of search.method */
+    bool shares;      /* its trials always share weights */
+    bool free_space;  /* it finds settings without search.space */
     /** Faults of the configuration that need no file (bp_config_fault). NULL: none. Local. */
     void (*check)(bp_config *config);
     /** Make all trials: nas_admit, nas_propose, then nas_score, of one or of many.

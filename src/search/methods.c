@@ -1,7 +1,7 @@
 /* The list of methods. */
 #include "search/method.h"
 
-#include "search/search.h"
+#include "search/options.h"
 
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* index.html: the trials in their order, how well it agrees with trainings from scratch, and what
  * the search took. Called by results.c. */
-#include "search/search_priv.h"
+#include "search/nas_priv.h"
 
 #include "base/buffer.h"
 #include "base/config/run_options.h"

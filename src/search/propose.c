@@ -85,6 +85,22 @@ bp_err nas_propose_drawn(nas *self, int64_t count)
     return err;
 }
 
+nas_point nas_child(const nas_space *space, const nas_point *one, const nas_point *other,
+                    double mutation, const bp_rng_key *key)
+{
+    nas_point child = *one;
+
+    for (int a = 0; a < space->count; a++) {
+        uint64_t at = 4 + 2 * (uint64_t)a;
+
+        if (other) /* crossover */
+            child.at[a] = bp_rng_below(key, at, 2) == 0 ? one->at[a] : other->at[a];
+        else if (bp_rng_uniform(key, at) < mutation)
+            child.at[a] = (uint8_t)bp_rng_below(key, at + 1, space->axes[a].count);
+    }
+    return child;
+}
+
 static bp_err train_trial(nas *self, MPI_Comm group, int64_t k, nas_trial *io, void *context)
 {
     char name[NAS_NAME_BYTES], folder[32];

@@ -2,7 +2,7 @@
 #ifndef BP_SEARCH_PROPOSE_H
 #define BP_SEARCH_PROPOSE_H
 
-#include "search/search_priv.h"
+#include "search/nas_priv.h"
 
 /** Propose trials until there are `count`: points of the space drawn uniformly, by a key of
  * (run.seed, trial, attempt), that are admitted and are no trial yet. Fewer, with a line of the

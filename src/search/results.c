@@ -1,6 +1,6 @@
 /* What a search leaves: table.csv, summary.json, best.ini and the page. Called by search.c at the
  * end. */
-#include "search/search_priv.h"
+#include "search/nas_priv.h"
 
 #include "base/buffer.h"
 #include "base/config/csv.h"

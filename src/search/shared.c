@@ -16,21 +16,6 @@
 #include <inttypes.h>
 #include <math.h>
 
-void nas_shared_check(bp_config *config)
-{
-    const bp_mesh_keys *mesh = bp_mesh_keys_of(config);
-
-    if (mesh->tensor > 1 || mesh->pipeline > 1)
-        bp_config_fault(config, "search.mesh",
-                        "mesh.tensor = %lld and mesh.pipeline = %lld, but shared weights are "
-                        "trained by data ranks: at mesh.tensor; leave both at 1",
-                        (long long)mesh->tensor, (long long)mesh->pipeline);
-    if (bp_model_keys_of(config)->init)
-        bp_config_fault(config, "search.init",
-                        "model.init begins with the weights of one shape, and shared weights with "
-                        "those of all: at model.init; leave it out");
-}
-
 /* The parts of a training, and the one that draws. */
 static void list_parts(const bp_training_part *out[TRAINING_PARTS_MAX + 1])
 {
@@ -196,7 +181,7 @@ static bp_err score_one(nas *self, nas_trial *trial)
         err = bp_engine_take_part(shared->engine, &shape);
     err = bp_agree(compute, err);
     if (err == BP_OK)
-        err = trainer_validate(shared, &valid);
+        err = bp_trainer_validate(shared, &valid);
     if (err != BP_OK)
         return err;
     trial->score = isfinite(valid.loss) ? valid.loss : INFINITY;
