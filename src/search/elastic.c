@@ -23,29 +23,30 @@ bp_err nas_elastic_draw(const nas *self, int64_t step, bp_model_shape *out)
     return err;
 }
 
-/* What parts of it are made for. */
-static bp_err check(trainer *self, void *own)
+bp_err nas_elastic_check(const nas *self)
 {
-    const bp_model_family *family = self->shape.family;
-    const char *what = NULL;
+    char settings[NAS_SETTINGS];
+    nas_point largest = nas_space_largest(&self->space);
+    bp_model_shape shape;
+    bp_err err;
 
-    (void)own;
-    if (family->count || family->learner || family->carries_state)
-        what = "its family";
-    else if (bp_model_experts(&self->shape) > 0)
-        what = "its experts";
-    else if (self->shape.adapter.kind != BP_ADAPTER_NONE)
-        what = "adapter.kind";
-    else if (self->spec.dropconnect > 0)
-        what = "train.dropconnect";
-    else if (bp_optimizer_row_of(self->spec.optimizer.kind)->squares)
-        what = "optimizer.kind";
+    BP_CHECK(nas_space_text(settings, sizeof settings, &self->space, &largest));
+    err = nas_shape(self, settings, &shape);
+    if (err != BP_OK)
+        return err;
+    const char *what =
+        shape.family->count || shape.family->learner || shape.family->carries_state ? "the family"
+        : bp_model_experts(&shape) > 0                                              ? "experts"
+        : shape.adapter.kind != BP_ADAPTER_NONE                                     ? "adapter.kind"
+        : bp_train_keys_of(self->config)->dropconnect > 0                  ? "train.dropconnect"
+        : bp_optimizer_row_of(bp_optimizer_kind_of(self->config))->squares ? "optimizer.kind"
+                                                                           : NULL;
     if (!what)
         return BP_OK;
     return BP_FAIL(BP_ERR_CONFIG, "search.not_elastic",
                    "models of kind %s can't share weights, because of %s: at search.method; use "
                    "random or evolution with search.shared=no",
-                   family->name, what);
+                   shape.family->name, what);
 }
 
 /* A part's network, gradients and activations, at most those of the whole model. */
@@ -78,6 +79,5 @@ const bp_training_part nas_elastic = {
     .name = "shared weights",
     .memory = "the part of the model that a step trains",
     .bytes = bytes,
-    .at = {[PART_READY] = check},
     .before_step = before_step,
 };

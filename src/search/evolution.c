@@ -9,22 +9,6 @@
 
 #define ATTEMPTS 400 /* at a child that is new and admitted, for each that is wanted */
 
-nas_point nas_child(const nas_space *space, const nas_point *one, const nas_point *other,
-                    double mutation, const bp_rng_key *key)
-{
-    nas_point child = *one;
-
-    for (int a = 0; a < space->count; a++) {
-        uint64_t at = 4 + 2 * (uint64_t)a;
-
-        if (other) /* crossover */
-            child.at[a] = bp_rng_below(key, at, 2) == 0 ? one->at[a] : other->at[a];
-        else if (bp_rng_uniform(key, at) < mutation)
-            child.at[a] = (uint8_t)bp_rng_below(key, at + 1, space->axes[a].count);
-    }
-    return child;
-}
-
 /* A child of the best `parents` trials of order[]: a function of (run.seed, attempt). */
 static nas_point breed(const nas *self, const int64_t *order, int64_t parents, int64_t attempt)
 {
@@ -86,5 +70,4 @@ static bp_err run(nas *self)
     return nas_run_by_key(self, evolve);
 }
 
-extern const nas_method nas_evolution;
 const nas_method nas_evolution = {.name = "evolution", .run = run};

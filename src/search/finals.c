@@ -1,6 +1,6 @@
 /* The best trials are trained from scratch, side by side as an ensemble's members are, and the best
  * of them is the winner. Called by search.c after the method. */
-#include "search/search_priv.h"
+#include "search/nas_priv.h"
 
 #include "base/log.h"
 #include "base/mem.h"
@@ -19,12 +19,11 @@ static bp_err train_final(nas *self, MPI_Comm group, int64_t k, nas_trial *io, v
 {
     char name[NAS_NAME_BYTES], folder[32];
     const nas_training what = {.settings = io->settings, .folder = folder};
-    double flops;
 
     (void)context;
     nas_trial_name(k, name);
     snprintf(folder, sizeof folder, "final/%s", name);
-    return nas_train(self, group, &what, &io->final_loss, &flops);
+    return nas_train(self, group, &what, &io->final_loss, &io->final_flops);
 }
 
 bp_err nas_train_finals(nas *self)

@@ -23,15 +23,16 @@ typedef struct nas_trial {
     double flops;             /* of training that was done for this trial alone; 0: it shares
                                  weights */
     int64_t parameters;
-    double final_loss; /* a validation loss after training from scratch; NaN: it was not */
+    double final_flops; /* of that training; 0: the trial's own was as long */
+    double final_loss;  /* a validation loss after training from scratch; NaN: it was not */
 } nas_trial;
 
 typedef struct nas nas;
 
 typedef struct nas_method {
-    const char *name;         /* of search.method */
-    const bp_option *options; /* its own keys; NULL: none but search.* */
-    bool free_space;          /* it finds settings without search.space */
+    const char *name; /* of search.method */
+    bool shares;      /* its trials always share weights */
+    bool free_space;  /* it finds settings without search.space */
     /** Faults of the configuration that need no file (bp_config_fault). NULL: none. Local. */
     void (*check)(bp_config *config);
     /** Make all trials: nas_admit, nas_propose, then nas_score, of one or of many.
@@ -42,6 +43,7 @@ typedef struct nas_method {
     bp_err (*run)(nas *self);
 } nas_method;
 
+extern const nas_method nas_evolution, nas_random, nas_ranked; /* a file each */
 /** All methods; NULL-ended (methods.c). */
 extern const nas_method *const nas_methods[];
 /** The one that search.method names. */

@@ -1,11 +1,9 @@
 /* The list of methods. */
 #include "search/method.h"
 
-#include "search/search.h"
+#include "search/options.h"
 
 #include <string.h>
-
-extern const nas_method nas_evolution, nas_random, nas_ranked;
 
 const nas_method *const nas_methods[] = {&nas_random, &nas_evolution, &nas_ranked, NULL};
 

@@ -6,8 +6,8 @@
 #include "search/shared.h"
 
 #include <inttypes.h>
-#include <math.h>
 
+#define FEW      1e6  /* points of a space that are counted through */
 #define ATTEMPTS 2000 /* at a new point that is admitted */
 
 bp_err nas_propose_point(nas *self, const nas_point *point, bool *proposed)
@@ -27,51 +27,78 @@ bp_err nas_propose_point(nas *self, const nas_point *point, bool *proposed)
     return err;
 }
 
-/* A space of few points: each of them is tried at most once. */
-static bp_err propose_permuted(nas *self, int64_t count, int64_t points, const bp_rng_key *key)
-{
-    bp_err err = BP_OK;
-
-    for (int64_t k = 0; k < points && self->count < count && err == BP_OK; k++) {
-        nas_point point = nas_space_point(&self->space, bp_rng_permute(key, k, points));
-        bool proposed;
-
-        err = nas_propose_point(self, &point, &proposed);
-    }
-    return err;
-}
-
-static bp_err propose_drawn(nas *self, int64_t count, const bp_rng_key *key)
-{
-    bp_err err = BP_OK;
-
-    for (int64_t k = 0; k < ATTEMPTS * count && self->count < count && err == BP_OK; k++) {
-        nas_point point = nas_space_draw(&self->space, key, (uint64_t)k * NAS_AXES);
-        bool proposed;
-
-        err = nas_propose_point(self, &point, &proposed);
-    }
-    return err;
-}
-
-bp_err nas_propose_drawn(nas *self, int64_t count)
+/* Point number k of those that are tried in turn: of a space of few points each comes once, of a
+ * larger one they are drawn. False: there are no more. */
+static bool next_point(const nas *self, int64_t k, int64_t wanted, nas_point *out)
 {
     double points = nas_space_points(&self->space);
     bp_rng_key key =
         bp_rng_key_of((uint64_t)bp_run_keys_of(self->config)->seed, BP_RNG_SEARCH, 0, 0, 1);
-    bp_err err = points <= 1e6 ? propose_permuted(self, count, (int64_t)points, &key)
-                               : propose_drawn(self, count, &key);
 
+    if (k >= (points <= FEW ? (int64_t)points : ATTEMPTS * wanted))
+        return false;
+    *out = points <= FEW ? nas_space_point(&self->space, bp_rng_permute(&key, k, (int64_t)points))
+                         : nas_space_draw(&self->space, &key, (uint64_t)k * NAS_AXES);
+    return true;
+}
+
+static bp_err fail_no_model(const nas *self)
+{
+    const char *limit = bp_nas_keys_of(self->config)->limit;
+
+    return BP_FAIL(BP_ERR_CONFIG, "search.no_model",
+                   "no model of search.space is valid and within search.limit = %s: at "
+                   "search.space; change either",
+                   limit ? limit : "(none)");
+}
+
+bp_err nas_check_models(const nas *self)
+{
+    char settings[NAS_SETTINGS];
+    bp_model_shape shape;
+    nas_point point;
+
+    for (int64_t k = 0; next_point(self, k, 1, &point); k++) {
+        BP_CHECK(nas_space_text(settings, sizeof settings, &self->space, &point));
+        if (nas_shape(self, settings, &shape) == BP_OK &&
+            nas_limit_takes(&self->limit, bp_model_parameters(&shape)))
+            return BP_OK;
+    }
+    return fail_no_model(self);
+}
+
+bp_err nas_propose_drawn(nas *self, int64_t count)
+{
+    bp_err err = BP_OK;
+    nas_point point;
+
+    for (int64_t k = 0; self->count < count && err == BP_OK && next_point(self, k, count, &point);
+         k++) {
+        bool proposed;
+
+        err = nas_propose_point(self, &point, &proposed);
+    }
     if (err == BP_OK && self->count == 0)
-        err = BP_FAIL(BP_ERR_CONFIG, "search.no_model",
-                      "none of %.0f models is valid and within search.limit = %s: at "
-                      "search.space; change either",
-                      fmin(points, ATTEMPTS * (double)count),
-                      bp_nas_keys_of(self->config)->limit ? bp_nas_keys_of(self->config)->limit
-                                                          : "(none)");
+        err = fail_no_model(self);
     if (err == BP_OK && self->count < count)
         bp_log("the space has only %" PRId64 " models within the limits", self->count);
     return err;
+}
+
+nas_point nas_child(const nas_space *space, const nas_point *one, const nas_point *other,
+                    double mutation, const bp_rng_key *key)
+{
+    nas_point child = *one;
+
+    for (int a = 0; a < space->count; a++) {
+        uint64_t at = 4 + 2 * (uint64_t)a;
+
+        if (other) /* crossover */
+            child.at[a] = bp_rng_below(key, at, 2) == 0 ? one->at[a] : other->at[a];
+        else if (bp_rng_uniform(key, at) < mutation)
+            child.at[a] = (uint8_t)bp_rng_below(key, at + 1, space->axes[a].count);
+    }
+    return child;
 }
 
 static bp_err train_trial(nas *self, MPI_Comm group, int64_t k, nas_trial *io, void *context)

@@ -2,7 +2,7 @@
 #ifndef BP_SEARCH_PROPOSE_H
 #define BP_SEARCH_PROPOSE_H
 
-#include "search/search_priv.h"
+#include "search/nas_priv.h"
 
 /** Propose trials until there are `count`: points of the space drawn uniformly, by a key of
  * (run.seed, trial, attempt), that are admitted and are no trial yet. Fewer, with a line of the
@@ -11,6 +11,9 @@
  * Collective: over the mesh's world.
  * Errors:     BP_ERR_CONFIG no point is admitted; those of nas_admit and nas_propose. */
 bp_err nas_propose_drawn(nas *self, int64_t count);
+/** Is a point of the space a valid model within what search.limit counts? Local. Errors:
+ * BP_ERR_CONFIG none is, as far as is tried. */
+bp_err nas_check_models(const nas *self);
 /** nas_admit of a point, and nas_propose unless it is a trial already. *proposed: it is a new one.
  * Collective, Errors: of both. */
 bp_err nas_propose_point(nas *self, const nas_point *point, bool *proposed);

@@ -15,5 +15,4 @@ static bp_err run(nas *self)
     return nas_run_by_key(self, draw);
 }
 
-extern const nas_method nas_random;
 const nas_method nas_random = {.name = "random", .run = run};

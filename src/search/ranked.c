@@ -247,5 +247,15 @@ static bp_err run(nas *self)
     return nas_with_shared(self, rank);
 }
 
-extern const nas_method nas_ranked;
-const nas_method nas_ranked = {.name = "ranked", .check = nas_shared_check, .run = run};
+static void check(bp_config *config)
+{
+    int64_t trials = bp_nas_keys_of(config)->trials;
+
+    if (trials < LEAST)
+        bp_config_fault(config, "search.few_trials",
+                        "search.trials = %" PRId64 ", and a ranking is learned from %d or more: at "
+                        "search.trials; raise it, or use another method",
+                        trials, LEAST);
+}
+
+const nas_method nas_ranked = {.name = "ranked", .shares = true, .check = check, .run = run};

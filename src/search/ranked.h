@@ -2,7 +2,7 @@
 #ifndef BP_SEARCH_RANKED_H
 #define BP_SEARCH_RANKED_H
 
-#include "search/search_priv.h"
+#include "search/nas_priv.h"
 
 /** x[d <= NAS_FEATURES]: each axis' value and its logarithm, and logarithms of parameters and of
  * the FLOPs of training on a token. Gives d. Local. */

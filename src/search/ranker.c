@@ -79,18 +79,21 @@ static double dot(const double *w, const double *x, int64_t d)
 
 /* ---- pairs ---- */
 
-/* Pairs of rows that are both in the fold, or (out) both are not, and differ in their loss. Of too
- * many some, drawn. fold -1: all rows. */
-static int64_t list_pairs(pair *pairs, const sample *s, int fold, bool in, const bp_rng_key *key)
+/* Does a pair count: of a fold (of) those with one or two rows in it, else those with none; fold
+ * -1: all. */
+static bool takes(int64_t i, int64_t j, int fold, bool of)
+{
+    return fold < 0 || (i % NAS_FOLDS == fold || j % NAS_FOLDS == fold) == of;
+}
+
+/* Pairs that differ in their loss; of too many some, drawn. */
+static int64_t list_pairs(pair *pairs, const sample *s, int fold, bool of, const bp_rng_key *key)
 {
     int64_t count = 0, all = s->n * (s->n - 1) / 2, at = 0;
 
     for (int64_t i = 0; i < s->n; i++)
         for (int64_t j = 0; j < i; j++, at++) {
-            bool takes =
-                fold < 0 || ((i % NAS_FOLDS == fold) == in && (j % NAS_FOLDS == fold) == in);
-
-            if (!takes || s->loss[i] == s->loss[j] || count == PAIRS_MAX ||
+            if (!takes(i, j, fold, of) || s->loss[i] == s->loss[j] || count == PAIRS_MAX ||
                 (all > PAIRS_MAX &&
                  bp_rng_uniform(key, (uint64_t)at) > (double)PAIRS_MAX / (double)all))
                 continue;

@@ -1,12 +1,13 @@
 /* What a search leaves: table.csv, summary.json, best.ini and the page. Called by search.c at the
  * end. */
-#include "search/search_priv.h"
+#include "search/nas_priv.h"
 
 #include "base/buffer.h"
 #include "base/config/csv.h"
 #include "base/files/fs.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "search/ranked.h"
 #include "statistics/correlation.h"
 
 #include <inttypes.h>
@@ -123,17 +124,50 @@ static json_t *winner_json(const nas *self)
                      bp_json_real(trial->tokens_per_second));
 }
 
+/* Of training and scoring; of finals that a trial's training was not. */
+static json_t *cost_json(const nas *self)
+{
+    double trials = 0, finals = 0;
+
+    for (int64_t k = 0; k < self->count; k++) {
+        trials += self->trials[k].flops;
+        finals += self->trials[k].final_flops;
+    }
+    return json_pack("{s:o, s:o, s:o, s:o, s:o}", "trials", bp_json_real(trials), "shared_weights",
+                     bp_json_real(self->shared_flops), "scores", bp_json_real(self->score_flops),
+                     "final", bp_json_real(finals), "all",
+                     bp_json_real(trials + self->shared_flops + self->score_flops + finals));
+}
+
+/* What the ranking learned; null: there is none. */
+static json_t *ranker_json(const nas *self)
+{
+    const nas_ranker *ranker = &self->ranker;
+    json_t *features = json_array();
+    char name[NAS_KEY_BYTES + 8];
+
+    for (int64_t f = 0; f < ranker->features; f++) {
+        nas_feature_name(self, f, name, sizeof name);
+        (void)json_array_append_new(
+            features, json_pack("{s:s, s:b, s:o, s:o}", "name", name, "kept", (int)ranker->kept[f],
+                                "weight", bp_json_real(ranker->weight[f]), "importance",
+                                bp_json_real(ranker->importance[f])));
+    }
+    if (ranker->features == 0) {
+        json_decref(features);
+        return json_null();
+    }
+    return json_pack("{s:I, s:o, s:o}", "pairs", (json_int_t)ranker->pairs, "accuracy",
+                     bp_json_real(ranker->accuracy), "features", features);
+}
+
 static json_t *summary_json(const nas *self)
 {
-    double flops = 0;
-
-    for (int64_t k = 0; k < self->count; k++)
-        flops += self->trials[k].flops;
-    return json_pack("{s:s, s:o, s:I, s:o, s:o, s:{s:o, s:o}}", "method", self->method->name,
-                     "space_models", bp_json_real(nas_space_points(&self->space)), "trials",
-                     (json_int_t)self->count, "winner", winner_json(self), "rank_correlation",
-                     correlation_json(self), "train_flops", "trials", bp_json_real(flops),
-                     "shared_weights", bp_json_real(self->shared_flops));
+    return json_pack(
+        "{s:s, s:b, s:o, s:I, s:o, s:o, s:o, s:o}", "method", self->method->name, "shared_weights",
+        (int)self->is_shared, "space_models", bp_json_real(nas_space_points(&self->space)),
+        "trials", (json_int_t)self->count, "winner", winner_json(self), "rank_correlation",
+        correlation_json(self), "ranking", ranker_json(self), "flops", cost_json(self));
 }
 
 /* ---- best.ini ---- */
@@ -191,6 +225,8 @@ bp_err nas_write_results(nas *self)
         err = write_best(self);
     if (err == BP_OK)
         err = bp_json_save(path, summary);
+    if (err == BP_OK)
+        nas_write_page(self, summary);
     if (err == BP_OK)
         say(self);
     json_decref(summary);

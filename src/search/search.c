@@ -7,7 +7,8 @@
 #include "base/mem.h"
 #include "data/corpus.h"
 #include "mesh/collective.h"
-#include "search/search_priv.h"
+#include "search/propose.h"
+#include "search/shared.h"
 #include "train/loop/groups.h"
 #include "train/loop/pretrain.h"
 #include "train/loop/run_identity.h"
@@ -16,48 +17,6 @@
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
-
-/* ---- what models are admitted ---- */
-
-/* Measured by the first rank that computes, once: all ranks go by its figure. */
-static bp_err find_speed(nas *self, const char *settings, const bp_model_shape *shape,
-                         double *speed)
-{
-    const json_t *known = json_object_get(self->speeds, settings);
-    int root = self->mesh->dedicated ? 1 : 0;
-    bp_err err = BP_OK;
-
-    if (known) {
-        *speed = json_number_value(known);
-        return BP_OK;
-    }
-    *speed = 0;
-    if (self->mesh->rank == root)
-        err = nas_measure(self, settings, shape, speed);
-    err = bp_agree(self->mesh->world, err);
-    if (err != BP_OK)
-        return err;
-    bp_bcast_bytes(speed, sizeof *speed, root, self->mesh->world);
-    (void)json_object_set_new(self->speeds, settings, json_real(*speed));
-    return nas_keep(self); /* the next start decides alike */
-}
-
-bp_err nas_admit(nas *self, const char *settings, bool *admitted)
-{
-    bp_model_shape shape;
-    double speed;
-    bp_err err = BP_OK;
-
-    *admitted = nas_shape(self, settings, &shape) == BP_OK &&
-                nas_limit_takes(&self->limit, bp_model_parameters(&shape));
-    if (!*admitted || self->limit.tokens_per_second == 0)
-        return BP_OK;
-    err = find_speed(self, settings, &shape, &speed);
-    *admitted = speed >= self->limit.tokens_per_second;
-    return err;
-}
-
-/* ---- the run ---- */
 
 static bp_err look_at_corpora(nas *self)
 {
@@ -228,6 +187,10 @@ bp_err bp_nas(MPI_Comm world, bp_config *config, const bp_nas_jobs *jobs)
         err = share_corpora(self, world);
     if (err == BP_OK)
         err = bp_groups_open(&self->mesh, &self->shape, config, world);
+    if (err == BP_OK && !self->method->free_space)
+        err = bp_agree(world, nas_check_models(self));
+    if (err == BP_OK && (self->method->shares || bp_nas_keys_of(config)->shared))
+        err = bp_agree(world, nas_elastic_check(self));
     if (err == BP_OK)
         err = run(self);
     clear(self);
@@ -237,7 +200,39 @@ bp_err bp_nas(MPI_Comm world, bp_config *config, const bp_nas_jobs *jobs)
 
 /* ---- the plan ---- */
 
-/* The training of the largest model stands for all. */
+/* A model with the smallest or the largest number on each axis, measured on this machine. */
+static bp_err say_speed(const nas *self, bool largest)
+{
+    char settings[NAS_SETTINGS];
+    nas_point point = largest ? nas_space_largest(&self->space) : nas_space_smallest(&self->space);
+    bp_model_shape shape;
+    double speed;
+    bp_err err;
+
+    BP_CHECK(nas_space_text(settings, sizeof settings, &self->space, &point));
+    if (nas_shape(self, settings, &shape) != BP_OK) /* not every point is a model */
+        return BP_OK;
+    err = nas_measure(self, settings, &shape, &speed);
+    if (err == BP_OK)
+        bp_log("the %s model: %" PRId64 " parameters, %.0f tokens a second forward on one rank of "
+               "this machine (%s)",
+               largest ? "largest" : "smallest", bp_model_parameters(&shape), speed, settings);
+    return err;
+}
+
+static bp_err say_plan(const nas *self)
+{
+    const bp_nas_keys *keys = bp_nas_keys_of(self->config);
+    bp_err err = BP_OK;
+
+    bp_log("%" PRId64 " trials of %.0f models by %s, and %" PRId64 " trained from scratch",
+           keys->trials, nas_space_points(&self->space), keys->method, keys->final);
+    for (int k = 0; k < 2 && err == BP_OK && self->space.count > 0; k++)
+        err = say_speed(self, k == 1);
+    bp_log("the training of the largest takes:");
+    return err;
+}
+
 bp_err bp_nas_plan(MPI_Comm world, bp_config *config, const bp_nas_jobs *jobs,
                    const bp_planned_world *asked)
 {
@@ -247,6 +242,12 @@ bp_err bp_nas_plan(MPI_Comm world, bp_config *config, const bp_nas_jobs *jobs,
     bp_config *training = NULL;
     bp_err err = fill(self, config, jobs);
 
+    if (err == BP_OK)
+        err = bp_groups_resolve_machine(world, config, asked);
+    if (err == BP_OK)
+        err = share_corpora(self, world);
+    if (err == BP_OK)
+        err = bp_agree(world, bp_comm_is_root(world) ? say_plan(self) : BP_OK);
     if (err == BP_OK) {
         largest = nas_space_largest(&self->space);
         BP_CHECK(nas_space_text(settings, sizeof settings, &self->space, &largest));
@@ -254,13 +255,6 @@ bp_err bp_nas_plan(MPI_Comm world, bp_config *config, const bp_nas_jobs *jobs,
             self, &(nas_training){.settings = settings, .folder = "trials/t0000"}, &training);
     }
     err = bp_agree(world, err);
-    if (err == BP_OK && bp_comm_is_root(world)) {
-        const bp_nas_keys *keys = bp_nas_keys_of(config);
-
-        bp_log("%" PRId64 " trials of %.0f models by %s, and %" PRId64
-               " trained from scratch; the largest model (%s) takes:",
-               keys->trials, nas_space_points(&self->space), keys->method, keys->final, settings);
-    }
     if (err == BP_OK)
         err = bp_pretrain_plan(world, training, bp_training_parts, asked);
     bp_config_free(&training);

@@ -16,21 +16,6 @@
 #include <inttypes.h>
 #include <math.h>
 
-void nas_shared_check(bp_config *config)
-{
-    const bp_mesh_keys *mesh = bp_mesh_keys_of(config);
-
-    if (mesh->tensor > 1 || mesh->pipeline > 1)
-        bp_config_fault(config, "search.mesh",
-                        "mesh.tensor = %lld and mesh.pipeline = %lld, but shared weights are "
-                        "trained by data ranks: at mesh.tensor; leave both at 1",
-                        (long long)mesh->tensor, (long long)mesh->pipeline);
-    if (bp_model_keys_of(config)->init)
-        bp_config_fault(config, "search.init",
-                        "model.init begins with the weights of one shape, and shared weights with "
-                        "those of all: at model.init; leave it out");
-}
-
 /* The parts of a training, and the one that draws. */
 static void list_parts(const bp_training_part *out[TRAINING_PARTS_MAX + 1])
 {
@@ -87,17 +72,32 @@ static bp_err count_flops(nas *self, const trainer *shared)
     return err;
 }
 
-typedef struct using
+/* Forward passes over the validation text: a third of training's. */
+static bp_err count_scores(nas *self, int64_t valid_tokens)
 {
-    nas *self;
-    bp_err (*body)(nas * self);
-    bool entered;
-}
-using;
+    bp_err err = BP_OK;
 
-static bp_err enter(using *with, trainer *shared)
+    for (int64_t k = 0; k < self->count && err == BP_OK; k++) {
+        bp_model_shape shape;
+
+        err = nas_shape(self, self->trials[k].settings, &shape);
+        if (err == BP_OK)
+            self->score_flops += (double)valid_tokens * bp_model_train_flops(&shape) / 3;
+    }
+    return err;
+}
+
+/* A call of nas_with_shared. */
+typedef struct shared_use {
+    nas *self;
+    bp_err (*body)(nas *self);
+    bool entered;
+} shared_use;
+
+static bp_err enter(shared_use *with, trainer *shared)
 {
     nas *self = with->self;
+    int64_t valid_tokens = shared ? shared->facts.valid_tokens : 0;
     bp_err err = shared ? count_flops(self, shared) : BP_OK;
 
     with->entered = true;
@@ -106,11 +106,13 @@ static bp_err enter(using *with, trainer *shared)
         return err;
     bp_bcast_bytes(&self->shared_flops, sizeof self->shared_flops, self->mesh->dedicated ? 1 : 0,
                    self->mesh->world);
+    bp_bcast_bytes(&valid_tokens, sizeof valid_tokens, self->mesh->dedicated ? 1 : 0,
+                   self->mesh->world);
     self->shared = shared;
     self->is_shared = true;
     err = with->body(self);
     self->shared = NULL;
-    return err;
+    return err == BP_OK ? count_scores(self, valid_tokens) : err;
 }
 
 static bp_err use(trainer *shared, void *context)
@@ -124,7 +126,7 @@ static bp_err use(trainer *shared, void *context)
 }
 
 /* On the ranks that compute. */
-static bp_err train_and_use(nas *self, using *with)
+static bp_err train_and_use(nas *self, shared_use *with)
 {
     const bp_training_part *parts[TRAINING_PARTS_MAX + 1];
     const bp_pretrain_hooks hooks = {.context = self, .started = on_started};
@@ -148,7 +150,7 @@ static bp_err train_and_use(nas *self, using *with)
 
 bp_err nas_with_shared(nas *self, bp_err (*body)(nas *self))
 {
-    using with = {.self = self, .body = body};
+    shared_use with = {.self = self, .body = body};
     bp_err err = BP_OK;
 
     if (self->mesh->coordinates)
@@ -179,7 +181,7 @@ static bp_err score_one(nas *self, nas_trial *trial)
         err = bp_engine_take_part(shared->engine, &shape);
     err = bp_agree(compute, err);
     if (err == BP_OK)
-        err = trainer_validate(shared, &valid);
+        err = bp_trainer_validate(shared, &valid);
     if (err != BP_OK)
         return err;
     trial->score = isfinite(valid.loss) ? valid.loss : INFINITY;

@@ -7,7 +7,7 @@
 #ifndef BP_SEARCH_SHARED_H
 #define BP_SEARCH_SHARED_H
 
-#include "search/search_priv.h"
+#include "search/nas_priv.h"
 #include "train/loop/part.h"
 
 /** Of a training of shared weights: draws the part of each step. Its hooks' context is the nas. */
@@ -17,6 +17,10 @@ extern const bp_training_part nas_elastic;
  * valid. */
 bp_err nas_elastic_draw(const nas *self, int64_t step, bp_model_shape *out);
 
+/** Can models of the space share weights? Local. Errors: BP_ERR_CONFIG what they have that parts
+ * are not made for. */
+bp_err nas_elastic_check(const nas *self);
+
 /** Train the shared weights to their end, in RUN/search/shared, from wherever an earlier start
  * stopped, and call `body` with them: nas_score_shared may be called there.
  *
@@ -24,11 +28,8 @@ bp_err nas_elastic_draw(const nas *self, int64_t step, bp_model_shape *out);
  * Errors:     those of bp_pretrain and of `body`: the same on all ranks. */
 bp_err nas_with_shared(nas *self, bp_err (*body)(nas *self));
 /** Score all trials that have no score, by the shared weights: the validation loss of that part.
- * Collective over mesh->world. Errors: BP_ERR_STOPPED; those of trainer_validate and nas_keep: the
- * same on all ranks. */
+ * Collective over mesh->world. Errors: BP_ERR_STOPPED; those of bp_trainer_validate and nas_keep:
+ * the same on all ranks. */
 bp_err nas_score_shared(nas *self);
-
-/** Faults of a configuration whose trials share weights. Local. */
-void nas_shared_check(bp_config *config);
 
 #endif

@@ -117,15 +117,25 @@ nas_point nas_space_draw(const nas_space *space, const bp_rng_key *key, uint64_t
     return point;
 }
 
-nas_point nas_space_largest(const nas_space *space)
+static nas_point extreme(const nas_space *space, double sign)
 {
     nas_point point = {{0}};
 
     for (int a = 0; a < space->count; a++)
         for (int k = 1; k < space->axes[a].count; k++)
-            if (space->axes[a].numbers[k] > space->axes[a].numbers[point.at[a]])
+            if (sign * space->axes[a].numbers[k] > sign * space->axes[a].numbers[point.at[a]])
                 point.at[a] = (uint8_t)k;
     return point;
+}
+
+nas_point nas_space_largest(const nas_space *space)
+{
+    return extreme(space, 1);
+}
+
+nas_point nas_space_smallest(const nas_space *space)
+{
+    return extreme(space, -1);
 }
 
 bool nas_space_text(char *text, size_t bytes, const nas_space *space, const nas_point *point)

@@ -42,8 +42,9 @@ double nas_space_points(const nas_space *space);
 nas_point nas_space_point(const nas_space *space, int64_t k);
 /** A point drawn uniformly: a function of the key, of draws [first, first + space->count). */
 nas_point nas_space_draw(const nas_space *space, const bp_rng_key *key, uint64_t first);
-/** The point with the largest number on each axis. */
+/** The point with the largest, or the smallest, number on each axis. */
 nas_point nas_space_largest(const nas_space *space);
+nas_point nas_space_smallest(const nas_space *space);
 
 /** "model.layers=4 model.inner=256". text[bytes]; false: it is too long. */
 bool nas_space_text(char *text, size_t bytes, const nas_space *space, const nas_point *point);

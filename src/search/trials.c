@@ -1,6 +1,6 @@
 /* The trials of a search: which there are, what is known of them over a kill, and how they are
  * dealt to groups of ranks. Called by methods and by finals.c. */
-#include "search/search_priv.h"
+#include "search/nas_priv.h"
 
 #include "base/config/run_options.h"
 #include "base/files/fs.h"
@@ -16,50 +16,6 @@
 #include <string.h>
 
 #define FILE_LIMIT ((int64_t)1 << 28)
-
-bp_config *nas_config(const nas *self)
-{
-    return self->config;
-}
-
-const bp_mesh *nas_mesh(const nas *self)
-{
-    return self->mesh;
-}
-
-int64_t nas_wanted(const nas *self)
-{
-    return bp_nas_keys_of(self->config)->trials;
-}
-
-int64_t nas_count(const nas *self)
-{
-    return self->count;
-}
-
-nas_trial *nas_trial_at(nas *self, int64_t k)
-{
-    BP_ASSERT(k >= 0 && k < self->count);
-    return &self->trials[k];
-}
-
-int64_t nas_find(const nas *self, const char *settings)
-{
-    for (int64_t k = 0; k < self->count; k++)
-        if (strcmp(self->trials[k].settings, settings) == 0)
-            return k;
-    return -1;
-}
-
-char *nas_path(const nas *self, const char *name)
-{
-    return bp_sprintf("%s/search/%s", bp_run_keys_of(self->config)->dir, name);
-}
-
-void nas_trial_name(int64_t k, char out[NAS_NAME_BYTES])
-{
-    snprintf(out, NAS_NAME_BYTES, "t%04" PRId64, k);
-}
 
 /* ---- what is known over a kill ---- */
 
@@ -129,9 +85,9 @@ bp_err nas_recall(nas *self)
 
 static json_t *trial_json(const nas_trial *trial)
 {
-    return json_pack("{s:s, s:o, s:o, s:o}", "settings", trial->settings, "score",
+    return json_pack("{s:s, s:o, s:o, s:o, s:o}", "settings", trial->settings, "score",
                      loss_json(trial->score), "flops", bp_json_real(trial->flops), "final_loss",
-                     loss_json(trial->final_loss));
+                     loss_json(trial->final_loss), "final_flops", bp_json_real(trial->final_flops));
 }
 
 /* What earlier starts knew of later trials stays. */
@@ -183,7 +139,8 @@ bp_err nas_propose(nas *self, const char *settings)
     nas_trial trial = {.score = loss_of(before, "score"),
                        .final_loss = loss_of(before, "final_loss"),
                        .order = NAN,
-                       .flops = before ? json_number_value(json_object_get(before, "flops")) : 0,
+                       .flops = json_number_value(json_object_get(before, "flops")),
+                       .final_flops = json_number_value(json_object_get(before, "final_flops")),
                        .tokens_per_second = speed ? json_number_value(speed) : NAN};
     bp_err err = nas_shape(self, settings, &shape);
 
@@ -202,19 +159,23 @@ bp_err nas_propose(nas *self, const char *settings)
     return BP_OK;
 }
 
+/* Of equal ones the better score, then the first; those without a score last. */
+static bool is_better(const nas_trial *one, const nas_trial *other)
+{
+    double a = nas_key(one), b = nas_key(other);
+
+    if (isnan(a) || isnan(b))
+        return !isnan(a) && isnan(b);
+    return a < b || (a == b && one->score < other->score);
+}
+
 void nas_order(const nas *self, int64_t *order)
 {
     for (int64_t k = 0; k < self->count; k++) {
         int64_t at = k;
-        double key = nas_key(&self->trials[k]);
 
-        for (; at > 0; at--) { /* of equal ones the first; those without a score last */
-            double other = nas_key(&self->trials[order[at - 1]]);
-
-            if (!(key < other || (other != other && key == key)))
-                break;
+        for (; at > 0 && is_better(&self->trials[k], &self->trials[order[at - 1]]); at--)
             order[at] = order[at - 1];
-        }
         order[at] = k;
     }
 }
@@ -225,6 +186,21 @@ void nas_order(const nas *self, int64_t *order)
 static int lead_of(const nas *self, int64_t i)
 {
     return self->mesh->dedicated + (int)(i % self->shape.members) * self->mesh->tensor_ranks;
+}
+
+static void say_trial(nas *self, int64_t k)
+{
+    const nas_trial *trial = &self->trials[k];
+    char name[NAS_NAME_BYTES];
+    json_t *members = json_pack("{s:I}", "trials_done", (json_int_t)++self->done);
+
+    nas_trial_name(k, name);
+    if (isnan(trial->final_loss))
+        bp_log("%s: %.4f nats a token: %s", name, trial->score, trial->settings);
+    else
+        bp_log("%s: %.4f nats a token, from scratch: %s", name, trial->final_loss, trial->settings);
+    bp_run_progress(self->run, members);
+    json_decref(members);
 }
 
 static bp_err work_on(nas *self, int64_t k, nas_trial *io, nas_scorer work, void *context)
@@ -255,8 +231,7 @@ static bp_err work_on_own(nas *self, const int64_t *list, int64_t count, nas_sco
 
         err = work_on(self, list[i], trial, work, context);
         if (err == BP_OK && self->mesh->coordinates)
-            bp_log("trial %" PRId64 ": %s: %.4f nats a token", list[i], trial->settings,
-                   trial->score);
+            say_trial(self, list[i]);
     }
     bp_stop_request_free(&stop_request);
     return err;
@@ -286,8 +261,6 @@ bp_err nas_score(nas *self, int64_t first, int64_t count, nas_scorer score, void
     for (int64_t k = first; k < first + count; k++)
         if (self->trials[k].score != self->trials[k].score)
             list[left++] = k;
-    if (self->mesh->coordinates && left > 0)
-        bp_run_progress(self->run, NULL);
     err = nas_deal(self, list, left, score, context);
     bp_free(list);
     return err;

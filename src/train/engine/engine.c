@@ -559,6 +559,15 @@ void bp_engine_step(bp_engine *engine, int64_t step, int64_t number, const bp_ba
     engine_drop_part(engine);
 }
 
+bp_err bp_engine_take_part(bp_engine *engine, const bp_model_shape *shape)
+{
+    engine_drop_part(engine);
+    if (!shape)
+        return BP_OK;
+    engine_await_parameters(engine);
+    return engine_make_part(engine, shape);
+}
+
 void bp_engine_evaluate(bp_engine *engine, const bp_evaluation *of, double loss_sum[BP_TERMS],
                         int64_t loss_count[BP_TERMS])
 {

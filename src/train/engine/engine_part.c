@@ -119,13 +119,10 @@ void engine_drop_part(bp_engine *engine)
     engine->part = NULL;
 }
 
-bp_err bp_engine_take_part(bp_engine *engine, const bp_model_shape *shape)
+bp_err engine_make_part(bp_engine *engine, const bp_model_shape *shape)
 {
     bp_err err;
 
-    engine_drop_part(engine);
-    if (!shape)
-        return BP_OK;
     BP_ASSERT(engine->mesh->pipeline_ranks == 1 && engine->mesh->tensor_ranks == 1 &&
               engine->mesh->expert_ranks == 1 && !engine->dropped && engine->carries == 0);
     engine->part = bp_alloc("engine", 1, sizeof *engine->part);
@@ -134,7 +131,6 @@ bp_err bp_engine_take_part(bp_engine *engine, const bp_model_shape *shape)
         engine_drop_part(engine);
         return err;
     }
-    engine_await_parameters(engine);
     for_each(engine, take_values);
     bp_network_refresh(engine->part->network);
     return BP_OK;

@@ -55,6 +55,8 @@ void engine_begin_with_values(bp_engine *engine);
 
 /* ---- engine_part.c ---- */
 
+/** bp_engine_take_part, where no part is taken and all parameters are there. Local. */
+bp_err engine_make_part(bp_engine *engine, const bp_model_shape *shape);
 void engine_drop_part(bp_engine *engine);
 /** bp_stage_accumulate of the part: its gradients are in the engine's, which are 0 elsewhere, and
  * their sums over data ranks begin. */

@@ -1,14 +1,14 @@
 /* The state of a search, shared by the frame's files. */
-#ifndef BP_SEARCH_SEARCH_PRIV_H
-#define BP_SEARCH_SEARCH_PRIV_H
+#ifndef BP_SEARCH_NAS_PRIV_H
+#define BP_SEARCH_NAS_PRIV_H
 
 #include "base/config/json.h"
 #include "base/files/hash.h"
 #include "run/run_folder.h"
 #include "search/limit.h"
 #include "search/method.h"
+#include "search/options.h"
 #include "search/ranker.h"
-#include "search/search.h"
 #include "search/space.h"
 
 struct trainer; /* train/loop/trainer.h */
@@ -29,11 +29,20 @@ struct nas {
     struct trainer *shared; /* whose engine has the shared weights, within nas_with_shared; NULL:
                                there are none, or on a dedicated coordinator */
     bool is_shared;         /* trials are scored by shared weights, */
-    double shared_flops;    /* whose training took this; 0: there are none */
+    double shared_flops;    /* whose training took this; 0: there are none, */
+    double score_flops;     /* and scoring the trials with them */
+    int64_t done;           /* trials that this start has trained or scored */
     nas_ranker ranker;      /* of ranked; 0 features: none was learned */
     json_t *known;          /* trials of earlier starts, an array; equal on all ranks */
     json_t *speeds;         /* tokens a second by settings; equal on all ranks */
 };
+
+/* nas.c */
+/** RUN/search/NAME. Free with bp_free(). */
+char *nas_path(const nas *self, const char *name);
+/** "t0003". */
+#define NAS_NAME_BYTES 16
+void nas_trial_name(int64_t k, char out[NAS_NAME_BYTES]);
 
 /* trials.c */
 /** Read RUN/search/trials.json, if it is there. Collective over mesh->world. Errors: BP_ERR_FORMAT
@@ -44,11 +53,6 @@ bp_err nas_keep(nas *self);
 /** The same after something that ended with `err`: of a stop, too, what is known is kept. `err`, or
  * what nas_keep fails with. Collective. */
 bp_err nas_keep_after(nas *self, bp_err err);
-/** RUN/search/NAME. Free with bp_free(). */
-char *nas_path(const nas *self, const char *name);
-/** "t0003". */
-#define NAS_NAME_BYTES 16
-void nas_trial_name(int64_t k, char out[NAS_NAME_BYTES]);
 /** Call `work` for trials list[0..count), dealt to groups, on all ranks of one; then the trials are
  * equal on all ranks, and kept. Collective, Errors: of nas_score. */
 bp_err nas_deal(nas *self, const int64_t *list, int64_t count, nas_scorer work, void *context);
