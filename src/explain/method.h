@@ -119,7 +119,9 @@ typedef struct bp_explain_sizes {
 typedef struct bp_explain_method {
     const char *name; /* of explain.methods, and of its file NAME.h5 */
     const char *help; /* the method being the subject: "is ..." */
-    bool averages;    /* the mean of the members of an ensemble means something */
+    bool averages;    /* the mean of the members of an ensemble means something; else each member
+                         has results and figures of its own */
+    bool of_one;      /* it is of one model: an ensemble has none. So are those with `collect` */
     bp_explain_array arrays[BP_EXPLAIN_ARRAYS];
     bool changes;      /* it looks at changed inputs */
     const char *ranks; /* the array that says how much each input counts; NULL: none does */
