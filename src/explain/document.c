@@ -134,15 +134,29 @@ static bp_err run_methods(explainer *self, bp_model *lm, float *at)
     return err;
 }
 
-/* The mean of the members' results, which follow it. */
-static void average(float *mean, int64_t members, int64_t floats)
+/* The mean of the members' results, which follow it: mean[m stride] are those of member m, from 1
+ * on. */
+static void average(float *mean, int64_t members, int64_t floats, int64_t stride)
 {
     for (int64_t i = 0; i < floats; i++) {
         double sum = 0;
 
         for (int64_t m = 1; m <= members; m++)
-            sum += (double)mean[m * floats + i];
+            sum += (double)mean[m * stride + i];
         mean[i] = (float)(sum / (double)members);
+    }
+}
+
+/* Pages show the first member's results where there is no mean. */
+static void join_members(explainer *self, const bp_explain_form *form, int64_t stride)
+{
+    float *at = self->results;
+
+    for (int k = 0; k < self->count; k++) {
+        int64_t floats = bp_explain_floats(self->methods[k], form);
+
+        average(at, self->methods[k]->averages ? self->members : 1, floats, stride);
+        at += floats;
     }
 }
 
@@ -167,7 +181,7 @@ static bp_err explain_document(explainer *self, bool example)
     for (int64_t m = 0; m < self->members && err == BP_OK; m++)
         err = run_methods(self, explain_model_of(self, m), self->results + (1 + m) * floats);
     if (err == BP_OK && self->members > 0)
-        average(self->results, self->members, floats);
+        join_members(self, &form, floats);
     if (err == BP_OK && example && self->examples.weights)
         err = explain_weights_of(self->results + (1 + self->members) * floats,
                                  explain_model_of(self, 0), &self->settings, &self->read.document);

@@ -94,6 +94,7 @@ typedef enum bp_explain_shape {
     BP_EXPLAIN_NEIGHBOURS,       /* [K][explain.neighbours] */
     BP_EXPLAIN_CURVES,           /* [K][settings->ranks_count + 1][BP_EXPLAIN_SHARES] */
     BP_EXPLAIN_BY_PLACE,         /* [T] by input */
+    BP_EXPLAIN_BY_SOURCE_PLACE,  /* [S] by place of the source */
     BP_EXPLAIN_FLIPS,            /* [T][explain.flips] by input */
     BP_EXPLAIN_BY_HEAD,          /* [layers][heads], once a document */
     BP_EXPLAIN_BY_SOURCE_HEAD,   /* [source_layers][heads] of an encoder-decoder's encoder */
@@ -118,7 +119,9 @@ typedef struct bp_explain_sizes {
 typedef struct bp_explain_method {
     const char *name; /* of explain.methods, and of its file NAME.h5 */
     const char *help; /* the method being the subject: "is ..." */
-    bool averages;    /* the mean of the members of an ensemble means something */
+    bool averages;    /* the mean of the members of an ensemble means something; else each member
+                         has results and figures of its own */
+    bool of_one;      /* it is of one model: an ensemble has none. So are those with `collect` */
     bp_explain_array arrays[BP_EXPLAIN_ARRAYS];
     bool changes;      /* it looks at changed inputs */
     const char *ranks; /* the array that says how much each input counts; NULL: none does */

@@ -49,6 +49,7 @@ int64_t bp_explain_values(const bp_explain_array *array, const bp_explain_form *
         [BP_EXPLAIN_NEIGHBOURS] = form->K * form->neighbours,
         [BP_EXPLAIN_CURVES] = form->K * form->curves,
         [BP_EXPLAIN_BY_PLACE] = form->T,
+        [BP_EXPLAIN_BY_SOURCE_PLACE] = form->S,
         [BP_EXPLAIN_FLIPS] = form->T * form->flips,
         [BP_EXPLAIN_EDITS] = form->edits,
         [BP_EXPLAIN_BY_DOCUMENT] = 1,

@@ -349,6 +349,10 @@ class Trained(test_finetune.TaskTest, Opened):
         self.explained("some", 0, *keys, "explain.places=2")
         self.assertEqual([len(rows) for rows in self.open("some", "saliency")["saliency_l2"]], [2, 2, 2])
 
+    def summary_of(self, name):
+        with open(os.path.join(self.at(name), "explain", "summary.json"), encoding="utf-8") as file:
+            return json.load(file)["methods"]
+
     def test_members_of_an_ensemble_and_their_mean(self):
         model, corpus = self.small("classes")
         self.tuned("other", 0, f"corpus.train={self.at('texts.h5')}", f"corpus.valid={self.at('texts.h5')}", "model.kind=bert", *self.SMALL, "task.label=topic",
@@ -373,7 +377,26 @@ class Trained(test_finetune.TaskTest, Opened):
                             members.append(alone[array][:])
                         numpy.testing.assert_array_equal(file[f"{member}.{array}"][:], members[-1], array)
                     numpy.testing.assert_allclose(values[:], numpy.mean(numpy.array(members, float), axis=0), rtol=1e-6, atol=1e-9, err_msg=array)
-        self.assert_error(self.explain("bad", 0, keys[0], corpus, "explain.methods=attention"), 78, "[explain.of_one]", "attention")
+        own = (corpus, "explain.methods=attention,surrogate,shapley,counterfactual", "explain.samples=40", "explain.flips=2", "explain.edits=2", "explain.target=label")
+        self.explained("own", 0, keys[0], *own)
+        figures = self.summary_of("own")
+        for member, path in (("m00", "classes"), ("m01", "other")):  # heads, and flips, have no mean
+            self.explained("own_" + member, 0, f"explain.model={self.at(path)}", *own)
+            for method in ("attention", "counterfactual"):
+                with h5py.File(os.path.join(self.at("own"), "explain", method + ".h5")) as file, \
+                        h5py.File(os.path.join(self.at("own_" + member), "explain", method + ".h5")) as alone:
+                    for array, values in alone.items():
+                        if values.dtype == numpy.float32:
+                            self.assertNotIn(array, file)
+                            numpy.testing.assert_array_equal(file[f"{member}.{array}"][:], values[:], array)
+                self.assertEqual(figures[method]["members"][member]["intervals"], self.summary_of("own_" + member)[method]["intervals"])
+        with h5py.File(os.path.join(self.at("own"), "explain", "shapley.h5")) as file:  # of the mixture: values are linear in probabilities
+            for array in ("value", "all", "none"):
+                numpy.testing.assert_allclose(file[array][:], (file["m00." + array][:] + file["m01." + array][:]) / 2, atol=1e-6)
+        with open(os.path.join(self.at("own"), "explain", "index.html"), encoding="utf-8") as page:
+            self.assertIn("attention, member m01", page.read())
+        for method in ("similarity", "sources"):
+            self.assert_error(self.explain("bad", 0, keys[0], corpus, f"explain.methods={method}"), 78, "[explain.of_one]", method)
         self.assert_error(self.explain("bad", 2, *keys[:2], "mesh.members=2"), 78, "[explain.members_in_turn]")
 
     def test_bad_use(self):

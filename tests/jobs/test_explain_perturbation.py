@@ -25,7 +25,8 @@ class Changed(Explained):
         """Each dataset by document: matrices by target and input, what is by input, by target, and once."""
         with h5py.File(os.path.join(self.at(name), "explain", method + ".h5")) as file:
             data = {key: file[key][()] for key in file if isinstance(file[key], h5py.Dataset)}
-        starts = {key: data[key + "_start"] for key in ("input", "target", "matrix") if key + "_start" in data}
+        starts = {key: data[key + "_start"] for key in ("input", "target", "matrix", "source", "source_matrix")
+                  if key + "_start" in data}
         found = []
         for d in range(len(starts["input"]) - 1):
             own = {key: slice(start[d], start[d + 1]) for key, start in starts.items()}
@@ -36,6 +37,10 @@ class Changed(Explained):
                     continue
                 if key in ("weight", "value", "error"):
                     document[key] = values[own["matrix"]].reshape(K, T)
+                elif key in ("source_weight", "source_value", "source_error"):
+                    document[key] = values[own["source_matrix"]].reshape(K, -1)
+                elif key == "source_feature":
+                    document[key] = values[own["source"]].astype(int)
                 elif key in ("feature", "fewest"):
                     document[key] = values[own["input"]].astype(int)
                 elif key.startswith("flip_"):
@@ -208,26 +213,38 @@ class Small(test_finetune.TaskTest, Changed):
     SMALL = test_explain_kinds.Trained.SMALL
     small = test_explain_kinds.Trained.small
 
-    def check(self, kind, word):
-        keys = self.small(kind)
-        with_gradients = kind not in ("bart", "sngp")
-        methods = "surrogate,shapley,faithfulness" + (",integrated,counterfactual" if with_gradients else "")
-        self.explained("of_" + kind, 0, *keys, f"explain.methods={methods}", "explain.steps=2", "explain.samples=100", "explain.edits=2", "explain.flips=2")
-        found = self.results("of_" + kind, "shapley")
+    def sum_of(self, values, features):
+        """A feature counts once."""
+        return values[:, [int(numpy.flatnonzero(features == f)[0]) for f in sorted(set(features[features >= 0]))]].sum(axis=1)
+
+    def check(self, kind, value, *more):
+        name, keys = f"of_{kind}{len(more)}", (*self.small(kind), *more)
+        with_gradients, flips = kind not in ("bart", "sngp"), kind in ("masked", "classes", "mean", "last")
+        methods = "surrogate,shapley" + (",faithfulness" if kind != "pairs" else "") + (",integrated" if with_gradients else "") + (",counterfactual" if flips else "")
+        self.explained(name, 0, *keys, f"explain.methods={methods}", "explain.steps=2", "explain.samples=100", "explain.edits=2", "explain.flips=2")
+        found = self.results(name, "shapley")
         for d, document in enumerate(found):
             values, features = document["value"], document["feature"]
             if kind == "last":  # a causal stack: its head needs no first token
                 self.assertEqual(features[:2].tolist(), [0, 1])
                 self.assertEqual(features[-1], -1)  # what ends the text
-            first = [int(numpy.flatnonzero(features == f)[0]) for f in range(features.max() + 1)]
-            numpy.testing.assert_allclose(values[:, first].sum(axis=1), document["all"] - document["none"], atol=1e-4, err_msg=kind)
-            numpy.testing.assert_allclose(self.results("of_" + kind, "surrogate")[d]["prediction"], document["all"], atol=1e-6)
+            sums = self.sum_of(values, features)
+            if kind == "pairs":  # words of the source are features of their own, and come first
+                own = document["source_feature"]
+                self.assertEqual(sorted(set(own[own >= 0])), list(range(features[features >= 0].min())))
+                self.assertEqual((own < 0).tolist(), [False] * (len(own) - 1) + [True])
+                self.assertGreater(numpy.abs(document["source_value"]).max(), 0)
+                sums += self.sum_of(document["source_value"], own)
+            numpy.testing.assert_allclose(sums, document["all"] - document["none"], atol=1e-4, err_msg=kind)
+            numpy.testing.assert_allclose(self.results(name, "surrogate")[d]["prediction"], document["all"], atol=1e-6)
             self.assertGreater(numpy.abs(values).max(), 0)
+            if kind != "pairs":
+                numpy.testing.assert_allclose(self.results(name, "faithfulness")[d]["whole"], document["all"], atol=1e-6, err_msg=kind)
         if with_gradients:
-            with h5py.File(os.path.join(self.at("of_" + kind), "explain", "integrated.h5")) as file:
+            with h5py.File(os.path.join(self.at(name), "explain", "integrated.h5")) as file:
                 want = file["logprob"][:]
-            numpy.testing.assert_allclose(numpy.concatenate([document["all"] for document in found]), want if word else numpy.exp(want), atol=1e-5, err_msg=kind)
-            for document in self.results("of_" + kind, "counterfactual"):
+            numpy.testing.assert_allclose(numpy.concatenate([document["all"] for document in found]), want if value else numpy.exp(want), atol=1e-5, err_msg=kind)
+            for document in self.results(name, "counterfactual") if flips else ():
                 flips = document["flip_token"]
                 self.assertEqual((flips >= 0).all(axis=1).tolist(), (flips >= 0).any(axis=1).tolist())
                 self.assertGreater((flips >= 0).sum(), 0)
@@ -237,11 +254,43 @@ class Small(test_finetune.TaskTest, Changed):
             with self.subTest(kind):
                 self.check(kind, kind == "masked")
 
+    def test_tags_values_answers_and_translations(self):
+        for kind, more in (("tags", ()), ("tags", ("explain.removal=pad",)), ("values", ()), ("spans", ()), ("pairs", ("explain.samples=60",))):
+            with self.subTest(kind):
+                self.check(kind, kind in ("values", "pairs"), *more)
+
+    def test_words_of_a_source_are_worth_what_scored_pairs_say(self):
+        """Of the first token of a target, which depends on its source alone: all sets of the source's words."""
+        keys = self.small("pairs")
+        words = list(dict.fromkeys(test_finetune.WORDS))
+        sources, targets = (" ".join(words[:3]), " ".join(words[3:7])), (" ".join(words[2:4]), words[0])
+        make = ("bagpipe-data", "corpus", "--tokenizer", self.at("tokenizer.json"), "--format", "pairs", "--out")
+        sets = [(d, s) for d, text in enumerate(sources) for s in range(1, 2 ** len(text.split()))]
+        self.write("a.txt", "".join(text + "\n" for text in sources))
+        self.write("b.txt", "".join(text + "\n" for text in targets))
+        self.write("c.txt", "".join(" ".join(word for k, word in enumerate(sources[d].split()) if s >> k & 1) + "\n" for d, s in sets))
+        self.write("d.txt", "".join(targets[d] + "\n" for d, _ in sets))
+        self.must([*make, self.at("two.h5"), self.at("a.txt"), self.at("b.txt")])
+        self.must([*make, self.at("sets.h5"), self.at("c.txt"), self.at("d.txt")])
+        self.must(["bagpipe", "score", f"run.dir={self.at('sets')}", keys[0].replace("explain.", "score."), f"score.corpus={self.at('sets.h5')}", "score.tokens=yes",
+                   "math.precision=f32"])
+        with h5py.File(os.path.join(self.at("sets"), "score", "tokens.h5")) as file:
+            starts, values = file["doc_start"][:], file["logprob"][:]
+        table = {at: float(values[starts[n]:starts[n + 1]][~numpy.isnan(values[starts[n]:starts[n + 1]])][0]) for n, at in enumerate(sets)}
+        self.explained("of_sets", 0, keys[0], f"explain.corpus={self.at('two.h5')}", "explain.methods=shapley", "explain.samples=300")
+        for d, found in enumerate(self.results("of_sets", "shapley")):
+            features = found["source_feature"]
+            M = features.max() + 1
+            table[d, 0] = float(found["none"][0])  # no corpus has an empty source
+            want = [sum((table[d, s | 1 << f] - table[d, s]) / (M * math.comb(M - 1, bin(s).count("1"))) for s in range(2 ** M) if not s >> f & 1) for f in range(M)]
+            self.assertEqual(M, len(sources[d].split()))
+            numpy.testing.assert_allclose([found["source_value"][0][features == f][0] for f in range(M)], want, atol=2e-5)
+
     def test_kinds_that_lack_them(self):
         for kind in ("tags", "values", "pairs", "spans"):
             keys = self.small(kind)
-            for method in ("shapley", "counterfactual"):
-                self.assert_error(self.explain("lacks", 0, *keys, f"explain.methods={method}"), 78, "[explain.lacking]", method)
+            for method in ("counterfactual", *(("faithfulness,saliency",) if kind == "pairs" else ())):
+                self.assert_error(self.explain("lacks", 0, *keys, f"explain.methods={method}"), 78, "[explain.lacking]", method.split(",")[0], "shapley")
 
 
 class Flips(Changed):

@@ -45,6 +45,8 @@ static double look_of(const curves *self, const float *values, int64_t k, int64_
     int64_t T = self->document->T, first = self->document->places[k], count = 1;
     double sum = 0;
 
+    if (bp_task_has_head(task) && bp_task_kind_of(task)->over_places)
+        first = self->document->targets[k];
     if (bp_task_has_head(task) && task->pool == BP_POOL_LAST)
         first = T - 1;
     if (bp_task_has_head(task) && task->pool == BP_POOL_MEAN) {
@@ -135,12 +137,11 @@ static void take_row(curves *self, int64_t row, int64_t k, int64_t count, double
 
 /* ---- targets ---- */
 
-/* Values of texts: probabilities of the class, else ln p(target). */
+/* The value of a text. */
 static double value_of(const curves *self, const double *row, int64_t k)
 {
-    double log_p = row[explain_variants_column(self->settings, self->document, k)];
-
-    return bp_task_has_head(&self->settings->info->task) ? exp(log_p) : log_p;
+    return explain_variants_value(self->settings,
+                                  row[explain_variants_column(self->settings, self->document, k)]);
 }
 
 static bp_err run_target(curves *self, int64_t k)
@@ -350,6 +351,14 @@ static void finish(json_t *figures)
     bp_free(self.sums);
 }
 
+/* Inputs of a source would have to be put in one order with those of the target. */
+static const char *lacks(const bp_model_info *info)
+{
+    return info->reads_source && !explain_variants_classifies(info)
+               ? "its predictions have two texts"
+               : NULL;
+}
+
 const bp_explain_method bp_explain_faithfulness = {
     .name = "faithfulness",
     .help = "is what the prediction loses without the inputs that the other methods put first, and "
@@ -359,7 +368,7 @@ const bp_explain_method bp_explain_faithfulness = {
                {"whole", BP_EXPLAIN_BY_TARGET}},
     .changes = true,
     .averages = true,
-    .lacks = explain_variants_lacks,
+    .lacks = lacks,
     .run = run,
     .add = add,
     .finish = finish};

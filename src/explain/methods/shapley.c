@@ -8,7 +8,20 @@
 #include <math.h>
 #include <string.h>
 
-enum { FEATURE, VALUE, ERROR, NONE, ALL, EXACT, REMOVED, SETS, FEWEST };
+enum {
+    FEATURE,
+    VALUE,
+    ERROR,
+    NONE,
+    ALL,
+    EXACT,
+    REMOVED,
+    SETS,
+    FEWEST,
+    OF_SOURCE,
+    SOURCE_VALUE,
+    SOURCE_ERROR
+};
 
 /* All sets of M features: bit f of a set's number says that it has feature f. */
 static void list_all(explain_masks *masks)
@@ -92,7 +105,7 @@ typedef struct values {
 
 static void take_target(const values *self, explain_sets *sets, int64_t k, bool all)
 {
-    int64_t M = sets->masks.features, T = self->document->T;
+    int64_t M = sets->masks.features, T = self->document->T, S = self->document->S;
     const double *value =
         explain_sets_of(sets, explain_variants_column(self->settings, self->document, k));
     double *phi = bp_alloc("explain.shapley", 2 * M, sizeof *phi), *error = phi + M;
@@ -101,8 +114,10 @@ static void take_target(const values *self, explain_sets *sets, int64_t k, bool 
         explain_shapley_exact(phi, M, value);
     else
         explain_shapley_fit(phi, error, &sets->masks, value, NULL);
-    explain_features_spread(self->to[VALUE] + k * T, self->features, phi, sets->length);
-    explain_features_spread(self->to[ERROR] + k * T, self->features, error, sets->length);
+    explain_features_spread(self->to[VALUE] + k * T, self->to[SOURCE_VALUE] + k * S, self->features,
+                            phi, sets->length);
+    explain_features_spread(self->to[ERROR] + k * T, self->to[SOURCE_ERROR] + k * S, self->features,
+                            error, sets->length);
     self->to[ALL][k] = (float)value[all ? sets->masks.samples - 1 : 0];
     self->to[NONE][k] = (float)value[all ? 0 : 1];
     bp_free(phi);
@@ -130,7 +145,7 @@ static bp_err run_target(const values *self, bp_model *lm, int64_t k)
         take_target(self, &sets, k, all);
     if (err == BP_OK && !all)
         self->to[EXACT][0] = 0;
-    if (err == BP_OK && all && bp_task_has_head(&settings->info->task))
+    if (err == BP_OK && all && explain_variants_classifies(settings->info))
         find_fewest(self->to, &sets, self->features);
     explain_sets_clear(&sets);
     return err;
@@ -147,8 +162,7 @@ static bp_err run(bp_model *lm, const bp_explain_settings *settings, const bp_ex
 
     bp_explain_lay_out_to(to, &bp_explain_shapley, &form, results);
     explain_features_of(&features, settings, document);
-    for (int64_t t = 0; t < document->T; t++)
-        to[FEATURE][t] = (float)features.of_place[t];
+    explain_features_write(to[FEATURE], to[OF_SOURCE], &features, document->T);
     to[EXACT][0] = 1;
     to[REMOVED][0] = to[SETS][0] = NAN;
     for (int64_t k = 0; k < document->K && err == BP_OK;
@@ -160,6 +174,16 @@ static bp_err run(bp_model *lm, const bp_explain_settings *settings, const bp_ex
 
 /* ---- the corpus ---- */
 
+/* The largest magnitude; NaN where one is. */
+static float largest_of(const float *row, int64_t count)
+{
+    float most = 0;
+
+    for (int64_t i = 0; i < count && !isnan(most); i++)
+        most = isnan(row[i]) ? NAN : fmaxf(most, fabsf(row[i]));
+    return most;
+}
+
 /* Means over targets of the largest value and of the largest error; targets whose samples do not
  * determine them. */
 static void add(json_t *figures, const bp_explain_settings *settings, const bp_explained *document,
@@ -170,16 +194,13 @@ static void add(json_t *figures, const bp_explain_settings *settings, const bp_e
 
     bp_explain_lay_out(at, &bp_explain_shapley, &form, results);
     for (int64_t k = 0; k < document->K; k++) {
-        float value = 0, error = 0, loose;
+        int64_t T = document->T, S = document->S;
+        float value =
+                  fmaxf(largest_of(at[VALUE] + k * T, T), largest_of(at[SOURCE_VALUE] + k * S, S)),
+              own = largest_of(at[ERROR] + k * T, T),
+              other = largest_of(at[SOURCE_ERROR] + k * S, S), error, loose;
 
-        for (int64_t t = 0; t < document->T; t++) {
-            value = fmaxf(value, fabsf(at[VALUE][k * document->T + t]));
-            error = isnan(at[ERROR][k * document->T + t])
-                        ? NAN
-                        : fmaxf(error, at[ERROR][k * document->T + t]);
-            if (isnan(error))
-                break;
-        }
+        error = isnan(own) || isnan(other) ? NAN : fmaxf(own, other);
         loose = isnan(error);
         bp_explain_add(figures, "largest_value", 1, &value, 1);
         bp_explain_add(figures, "largest_error", 1, &error, isnan(error) ? 0 : 1);
@@ -198,10 +219,14 @@ const bp_explain_method bp_explain_shapley = {
                {"exact", BP_EXPLAIN_BY_DOCUMENT},
                {"fewest_removed", BP_EXPLAIN_BY_DOCUMENT},
                {"fewest_sets", BP_EXPLAIN_BY_DOCUMENT},
-               {"fewest", BP_EXPLAIN_BY_PLACE}},
+               {"fewest", BP_EXPLAIN_BY_PLACE},
+               {"source_feature", BP_EXPLAIN_BY_SOURCE_PLACE},
+               {"source_value", BP_EXPLAIN_BY_SOURCE},
+               {"source_error", BP_EXPLAIN_BY_SOURCE}},
     .changes = true,
+    .averages = true,
     .ranks = "value",
-    .lacks = explain_variants_lacks,
+    .lacks = explain_variants_lacks_sets,
     .run = run,
     .add = add,
     .finish = bp_explain_means};

@@ -4,7 +4,7 @@
 
 #include "base/mem.h"
 
-enum { FEATURE, WEIGHT, INTERCEPT, R2, LOCAL, PREDICTION };
+enum { FEATURE, WEIGHT, INTERCEPT, R2, LOCAL, PREDICTION, OF_SOURCE, SOURCE_WEIGHT };
 
 static void fit_target(float *to[BP_EXPLAIN_ARRAYS], explain_sets *sets,
                        const bp_explain_settings *settings, const bp_explained *document,
@@ -15,7 +15,8 @@ static void fit_target(float *to[BP_EXPLAIN_ARRAYS], explain_sets *sets,
         .weights = bp_alloc("explain.surrogate", sets->masks.features, sizeof(double))};
 
     explain_surrogate_fit(&fit, &sets->masks, values, settings->keys->most_words);
-    explain_features_spread(to[WEIGHT] + k * document->T, features, fit.weights, sets->length);
+    explain_features_spread(to[WEIGHT] + k * document->T, to[SOURCE_WEIGHT] + k * document->S,
+                            features, fit.weights, sets->length);
     to[INTERCEPT][k] = (float)fit.intercept;
     to[R2][k] = (float)fit.r2;
     to[LOCAL][k] = (float)fit.local;
@@ -53,8 +54,7 @@ static bp_err run(bp_model *lm, const bp_explain_settings *settings, const bp_ex
 
     bp_explain_lay_out_to(to, &bp_explain_surrogate, &form, results);
     explain_features_of(&features, settings, document);
-    for (int64_t t = 0; t < document->T; t++)
-        to[FEATURE][t] = (float)features.of_place[t];
+    explain_features_write(to[FEATURE], to[OF_SOURCE], &features, document->T);
     for (int64_t k = 0; k < document->K && err == BP_OK;
          k = explain_sets_next(settings, document, k))
         err = run_target(to, lm, settings, document, &features, k);
@@ -81,11 +81,13 @@ const bp_explain_method bp_explain_surrogate = {
                {"intercept", BP_EXPLAIN_BY_TARGET},
                {"r2", BP_EXPLAIN_BY_TARGET},
                {"local", BP_EXPLAIN_BY_TARGET},
-               {"prediction", BP_EXPLAIN_BY_TARGET}},
+               {"prediction", BP_EXPLAIN_BY_TARGET},
+               {"source_feature", BP_EXPLAIN_BY_SOURCE_PLACE},
+               {"source_weight", BP_EXPLAIN_BY_SOURCE}},
     .changes = true,
     .averages = true,
     .ranks = "weight",
-    .lacks = explain_variants_lacks,
+    .lacks = explain_variants_lacks_sets,
     .run = run,
     .add = add,
     .finish = bp_explain_means};

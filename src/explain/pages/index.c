@@ -267,8 +267,9 @@ static json_t *curves_of(const json_t *figures)
     return json_null();
 }
 
+/* member: of an ensemble, whose figures these are; NULL: of the model, or the mean. */
 static json_t *method_of(const explain_gathered *gathered, explainer *self, int m,
-                         const json_t *figures)
+                         const json_t *figures, const char *member)
 {
     const bp_explain_method *method = self->methods[m];
     json_t *grids = json_array();
@@ -278,7 +279,8 @@ static json_t *method_of(const explain_gathered *gathered, explainer *self, int 
             json_is_array(json_object_get(figures, method->arrays[k].name)))
             (void)json_array_append_new(grids,
                                         grid_of(gathered, self, figures, method->arrays[k].name));
-    return json_pack("{ss ss so so so so so so}", "name", method->name, "help", method->help, "own",
+    return json_pack("{ss ss so so so so so so so}", "name", method->name, "help", method->help,
+                     "member", member ? bp_json_string(member) : json_null(), "own",
                      explain_page_of(gathered, self, method, figures), "grids", grids, "layers",
                      layers_of(self, figures), "scalars", scalars_of(figures), "words",
                      words_of(method, figures), "curves", curves_of(figures));
@@ -325,10 +327,16 @@ void explain_index_write(const explain_gathered *gathered, explainer *self, cons
                              json_array_size(agreement) > 0, "agreement", agreement, "has_examples",
                              json_array_size(gathered->listed) > 0, "examples", gathered->listed);
 
-    for (int m = 0; m < self->count; m++)
-        (void)json_array_append_new(methods,
-                                    method_of(gathered, self, m,
-                                              json_object_get(json_object_get(summary, "methods"),
-                                                              self->methods[m]->name)));
+    for (int m = 0; m < self->count; m++) {
+        const json_t *figures =
+            json_object_get(json_object_get(summary, "methods"), self->methods[m]->name);
+        json_t *own;
+        const char *name;
+
+        json_object_foreach(json_object_get(figures, "members"), name, own)(void)
+            json_array_append_new(methods, method_of(gathered, self, m, own, name));
+        if (!json_object_get(figures, "members"))
+            (void)json_array_append_new(methods, method_of(gathered, self, m, figures, NULL));
+    }
     bp_work_write_page(self->job, "explain", page, BP_OK);
 }

@@ -4,23 +4,34 @@
 
 #include "explain/method.h"
 
+/** Those of a source, if there is one, come first: a word of it is another feature than the same
+ * word of the target. */
 typedef struct explain_features {
-    int64_t count;
-    int32_t *of_place; /* [T] the feature of each place, in the order in which they come first;
-                          -1: a special token, which is none */
+    int64_t count, source_count; /* of all; of the source */
+    int32_t *of_place;  /* [T] the feature of each place, in the order in which they come first;
+                           -1: a special token, which is none */
+    int32_t *of_source; /* [S] */
+    int64_t S;
 } explain_features;
 
 /** Owns: explain_features_clear(). */
 void explain_features_of(explain_features *out, const bp_explain_settings *settings,
                          const bp_explained *document);
 void explain_features_clear(explain_features *features);
-/** Features at places [0, length). */
+/** Features of the source, and at places [0, length). */
 int64_t explain_features_before(const explain_features *features, int64_t length);
-/** kept[length]: the places that a set of features has, and those of no feature. */
+/** kept[length + S]: the places that a set of features has, and those of no feature; then those of
+ * the source. */
 void explain_features_keep(uint8_t *kept, const explain_features *features, const uint8_t *set,
                            int64_t length);
-/** to[length]: at each place the value of its feature; 0: it has none. */
-void explain_features_spread(float *to, const explain_features *features, const double *values,
-                             int64_t length);
+/** to[length] and to_source[S]: at each place the value of its feature; 0: it has none. */
+void explain_features_spread(float *to, float *to_source, const explain_features *features,
+                             const double *values, int64_t length);
+/** The numbers of the features: to[T], to_source[S]; -1: none. */
+void explain_features_write(float *to, float *to_source, const explain_features *features,
+                            int64_t T);
+/** The place after the last of a word of inputs that begins at `place`. */
+int64_t explain_features_end(const bp_explain_settings *settings, const bp_explained *document,
+                             int64_t place);
 
 #endif

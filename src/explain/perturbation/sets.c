@@ -42,7 +42,7 @@ bp_err explain_sets_run(explain_sets *sets, bp_model *lm, const bp_explain_setti
                         const bp_explained *document, const explain_features *features, int64_t k)
 {
     explain_variants variants;
-    uint8_t *kept = bp_alloc("explain.sets", sets->length, sizeof *kept);
+    uint8_t *kept = bp_alloc("explain.sets", sets->length + document->S, sizeof *kept);
     bp_err err;
 
     explain_variants_begin(&variants, lm, settings, document, k, false);
@@ -53,10 +53,8 @@ bp_err explain_sets_run(explain_sets *sets, bp_model *lm, const bp_explain_setti
         explain_variants_keep(&variants, kept);
     }
     err = explain_variants_end(&variants);
-    for (int64_t i = 0; err == BP_OK && bp_task_has_head(&settings->info->task) &&
-                        i < sets->masks.samples * sets->outcomes;
-         i++)
-        sets->values[i] = exp(sets->values[i]);
+    for (int64_t i = 0; err == BP_OK && i < sets->masks.samples * sets->outcomes; i++)
+        sets->values[i] = explain_variants_value(settings, sets->values[i]);
     bp_free(kept);
     return err;
 }

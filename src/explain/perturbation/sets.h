@@ -13,7 +13,7 @@ typedef struct explain_sets {
     explain_masks masks;
     int64_t outcomes; /* of each set: explain_variants_outcomes */
     int64_t length;   /* inputs that it depends on */
-    double *values;   /* [samples][outcomes]: probabilities of classes, else ln p(target) */
+    double *values;   /* [samples][outcomes]: explain_variants_value */
     double *of_one;   /* [samples] for explain_sets_of */
 } explain_sets;
 

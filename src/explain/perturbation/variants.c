@@ -1,25 +1,52 @@
 /* Windows of changed texts, side by side. Called by the methods that remove or replace words. */
 #include "explain/perturbation/variants.h"
+#include "explain/perturbation/features.h"
 
 #include "base/mem.h"
 
+#include <math.h>
 #include <string.h>
 
 /* ---- which models ---- */
 
-static bool is_classifier(const bp_model_info *info)
+bool explain_variants_classifies(const bp_model_info *info)
 {
     return bp_task_has_head(&info->task) && bp_task_kind_has_classes(bp_task_kind_of(&info->task));
 }
 
+/* Has it the head of a task that is of places of the text: words, or ends of answers? */
+static bool is_at_places(const bp_model_info *info)
+{
+    const bp_task_kind *kind = bp_task_kind_of(&info->task);
+
+    return bp_task_has_head(&info->task) && (kind->at_words || kind->over_places);
+}
+
+static bool is_of_answers(const bp_model_info *info)
+{
+    return bp_task_has_head(&info->task) && bp_task_kind_of(&info->task)->over_places;
+}
+
+/* Tags, where words go: each keeps the word that it is of. */
 bool explain_variants_at_once(const bp_explain_settings *settings, const bp_explained *document)
 {
-    return is_classifier(settings->info) || (settings->info->masks && document->hides < 0);
+    const bp_model_info *info = settings->info;
+
+    if (bp_task_has_head(&info->task))
+        return !bp_task_kind_of(&info->task)->at_words || settings->removal >= 0;
+    return info->masks && document->hides < 0;
+}
+
+double explain_variants_value(const bp_explain_settings *settings, double value)
+{
+    const bp_task_shape *task = &settings->info->task;
+
+    return bp_task_has_head(task) && !bp_task_kind_of(task)->is_value ? exp(value) : value;
 }
 
 int64_t explain_variants_outcomes(const bp_explain_settings *settings, const bp_explained *document)
 {
-    return is_classifier(settings->info)                  ? settings->info->vocab_size
+    return explain_variants_classifies(settings->info)    ? settings->info->vocab_size
            : explain_variants_at_once(settings, document) ? document->K
                                                           : 1;
 }
@@ -27,16 +54,24 @@ int64_t explain_variants_outcomes(const bp_explain_settings *settings, const bp_
 int64_t explain_variants_column(const bp_explain_settings *settings, const bp_explained *document,
                                 int64_t k)
 {
-    return is_classifier(settings->info)                  ? document->targets[k]
+    return explain_variants_classifies(settings->info)    ? document->targets[k]
            : explain_variants_at_once(settings, document) ? k
                                                           : 0;
 }
 
 const char *explain_variants_lacks(const bp_model_info *info)
 {
-    return info->reads_source && !is_classifier(info) ? "its predictions have two texts"
-           : bp_task_has_head(&info->task) && !is_classifier(info)
+    return info->reads_source && !explain_variants_classifies(info)
+               ? "its predictions have two texts"
+           : bp_task_has_head(&info->task) && !explain_variants_classifies(info)
                ? "its predictions are not of whole texts"
+               : NULL;
+}
+
+const char *explain_variants_lacks_sets(const bp_model_info *info)
+{
+    return info->reads_source && bp_task_has_head(&info->task) && !explain_variants_classifies(info)
+               ? "it reads its text twice, by encoder and decoder"
                : NULL;
 }
 
@@ -44,13 +79,15 @@ const char *explain_variants_lacks(const bp_model_info *info)
 
 static bool has_memory(const explain_variants *self)
 {
-    return self->inputs && self->segments && self->targets && self->places && self->values;
+    return self->inputs && self->segments && self->targets && self->places && self->values &&
+           self->sources;
 }
 
 /* Windows of a batch. */
 static int64_t capacity_of(const explain_variants *self)
 {
-    int64_t V = self->settings->info->vocab_size, most = self->settings->batch / self->length;
+    int64_t V = self->settings->info->vocab_size, S = self->document->S,
+            longest = self->length > S ? self->length : S, most = self->settings->batch / longest;
 
     if (self->best && most > EXPLAIN_LOG_P / V)
         most = EXPLAIN_LOG_P / V;
@@ -60,13 +97,14 @@ static int64_t capacity_of(const explain_variants *self)
 /* Are whole distributions asked for? */
 static bool distributes(const explain_variants *self)
 {
-    return self->best || is_classifier(self->settings->info);
+    return self->best || explain_variants_classifies(self->settings->info);
 }
 
 void explain_variants_begin(explain_variants *out, bp_model *lm,
                             const bp_explain_settings *settings, const bp_explained *document,
                             int64_t k, bool best)
 {
+    bool at_once = explain_variants_at_once(settings, document);
     int64_t outcomes = explain_variants_outcomes(settings, document);
     int64_t places, V = settings->info->vocab_size;
 
@@ -74,9 +112,10 @@ void explain_variants_begin(explain_variants *out, bp_model *lm,
                               .settings = settings,
                               .document = document,
                               .best = best,
-                              .target = k,
+                              .target = best || !at_once ? k : 0,
                               .length = bp_explain_length(settings, document, k)};
-    out->each = best || is_classifier(settings->info) ? 1 : outcomes;
+    out->word_end = explain_features_end(settings, document, document->places[k]);
+    out->each = best || explain_variants_classifies(settings->info) ? 1 : outcomes;
     out->outcomes = best ? 2 : outcomes;
     out->capacity = capacity_of(out);
     places = out->capacity * out->length;
@@ -84,6 +123,8 @@ void explain_variants_begin(explain_variants *out, bp_model *lm,
     out->segments = bp_try_alloc("explain.variants", places, sizeof(int32_t));
     out->targets = bp_try_alloc("explain.variants", places, sizeof(int32_t));
     out->places = bp_try_alloc("explain.variants", out->capacity * out->each, sizeof(int32_t));
+    out->sources = bp_try_alloc("explain.variants", out->capacity * document->S, sizeof(int32_t));
+    out->source_lengths = bp_alloc("explain.variants", out->capacity, sizeof(int32_t));
     out->values = bp_try_alloc("explain.variants", distributes(out) ? out->capacity * V : places,
                                sizeof(float));
     out->err = bp_agree(
@@ -113,7 +154,7 @@ static int64_t shorten(explain_variants *self)
 /* What comes after a text that is not read as a whole is any token. */
 static void fill_up(explain_variants *self, int64_t places)
 {
-    bool whole = self->settings->info->masks || is_classifier(self->settings->info);
+    bool whole = self->settings->info->masks || bp_task_has_head(&self->settings->info->task);
 
     for (int64_t i = 0; i < places && !whole; i++)
         if (self->inputs[i] < 0)
@@ -129,6 +170,13 @@ static int64_t find_best(const float *row, int64_t count)
     return best;
 }
 
+/* Where a window has the target k: an answer's ends are targets of the first places. */
+static int64_t place_of(const explain_variants *self, int64_t w, int64_t k)
+{
+    return is_of_answers(self->settings->info) ? self->document->places[self->target + k]
+                                               : self->places[w * self->each + k];
+}
+
 static void take(explain_variants *self, int64_t length)
 {
     int64_t V = self->settings->info->vocab_size;
@@ -142,7 +190,7 @@ static void take(explain_variants *self, int64_t length)
             continue;
         }
         for (int64_t k = 0; k < self->outcomes; k++)
-            *self->out++ = (double)row[distributes(self) ? k : self->places[w * self->each + k]];
+            *self->out++ = (double)row[distributes(self) ? k : place_of(self, w, k)];
     }
 }
 
@@ -154,12 +202,17 @@ static void run(explain_variants *self)
         return;
     length = shorten(self);
     fill_up(self, self->count * length);
-    const bp_model_batch batch = {.windows = self->count,
-                                  .length = length,
-                                  .inputs = self->inputs,
-                                  .targets = self->targets,
-                                  .segments = self->document->segments ? self->segments : NULL};
+    bp_model_batch batch = {.windows = self->count,
+                            .length = length,
+                            .inputs = self->inputs,
+                            .targets = self->targets,
+                            .segments = self->document->segments ? self->segments : NULL};
 
+    if (self->document->S > 0) {
+        batch.source_length = self->document->S;
+        batch.sources = self->sources;
+        batch.source_lengths = self->source_lengths;
+    }
     self->err = bp_explain_step(self->settings);
     if (self->err == BP_OK)
         self->err = distributes(self) ? bp_model_distribution(self->lm, &batch, self->values, NULL)
@@ -177,6 +230,43 @@ static int32_t substitute(const bp_explain_settings *settings)
     return settings->removal < 0 ? -1 : (int32_t)settings->removal;
 }
 
+/* The input that target k of a text is about. */
+static int64_t token_of(const explain_variants *self, int64_t k)
+{
+    k += self->target;
+    return is_of_answers(self->settings->info) ? self->document->targets[k]
+                                               : self->document->places[k];
+}
+
+/* Of tags and answers: what a target is about cannot go. */
+static bool is_needed(const explain_variants *self, int64_t t)
+{
+    for (int64_t k = 0; k < self->each && is_at_places(self->settings->info); k++) {
+        int64_t first = token_of(self, k);
+
+        if (t >= first && t < (is_of_answers(self->settings->info) ? first + 1 : self->word_end))
+            return true;
+    }
+    return false;
+}
+
+/* The source of row w: at least a token of it stays. */
+static void put_source(explain_variants *self, const uint8_t *kept)
+{
+    int64_t S = self->document->S, w = self->count, to = w * S;
+    int32_t other = substitute(self->settings);
+
+    for (int64_t s = 0; s < S; s++) {
+        bool stays = !kept || kept[s] || (s == S - 1 && to == w * S);
+
+        if (stays || other >= 0)
+            self->sources[to++] = stays ? self->document->sources[s] : other;
+    }
+    self->source_lengths[w] = (int32_t)(to - w * S);
+    for (; to < (w + 1) * S; to++)
+        self->sources[to] = 0;
+}
+
 /* Row w of the batch, of the document's places up to `length`; those that are not kept are replaced
  * or left out. tokens: in place of the document's. */
 static void put(explain_variants *self, const int32_t *tokens, const uint8_t *kept)
@@ -186,10 +276,10 @@ static void put(explain_variants *self, const int32_t *tokens, const uint8_t *ke
 
     for (int64_t t = 0; t < L; t++) {
         bool hidden = self->document->hides >= 0 && self->document->places[self->target] == t,
-             stays = !kept || kept[t] || hidden;
+             stays = !kept || kept[t] || hidden || (other < 0 && is_needed(self, t));
 
         for (int64_t k = 0; k < each; k++)
-            if (self->document->places[self->target + k] == t)
+            if (token_of(self, k) == t)
                 places[k] = (int32_t)(to - w * L);
         if (!stays && other < 0)
             continue;
@@ -208,7 +298,7 @@ static void put(explain_variants *self, const int32_t *tokens, const uint8_t *ke
 static void set_targets(explain_variants *self)
 {
     int64_t L = self->length, w = self->count, each = self->each, end = L;
-    bool classifies = is_classifier(self->settings->info);
+    bool classifies = explain_variants_classifies(self->settings->info);
 
     while (end > 1 && self->inputs[w * L + end - 1] < 0)
         end--;
@@ -217,7 +307,11 @@ static void set_targets(explain_variants *self)
 
         if (*place >= end)
             *place = (int32_t)(end - 1);
-        self->targets[w * L + *place] = classifies ? 0 : self->document->targets[self->target + k];
+        if (is_of_answers(self->settings->info))
+            self->targets[w * L + place_of(self, w, k)] = *place;
+        else
+            self->targets[w * L + *place] =
+                classifies ? 0 : self->document->targets[self->target + k];
     }
 }
 
@@ -226,6 +320,7 @@ static void add(explain_variants *self, const int32_t *tokens, const uint8_t *ke
     if (self->err != BP_OK)
         return;
     put(self, tokens, kept);
+    put_source(self, kept ? kept + self->length : NULL);
     set_targets(self);
     if (++self->count == self->capacity)
         run(self);
@@ -245,6 +340,8 @@ bp_err explain_variants_end(explain_variants *self)
 {
     run(self);
     bp_free(self->values);
+    bp_free(self->source_lengths);
+    bp_free(self->sources);
     bp_free(self->places);
     bp_free(self->targets);
     bp_free(self->segments);

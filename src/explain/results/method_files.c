@@ -159,14 +159,22 @@ static char *member_name(const explainer *self, const bp_explain_array *array, i
     return bp_sprintf("%s.%s", self->list.members[member].name, array->name);
 }
 
-/* Of the model or the mean, and of each member. */
-static bp_err make_array(const explainer *self, bp_h5 *h5, const bp_explain_array *array)
+/* Has an ensemble a mean of it? Of one model that is its own result. */
+static bool has_mean(const explainer *self, const bp_explain_method *method)
 {
-    bp_err err;
+    return self->members == 0 || method->averages;
+}
+
+/* Of the model or the mean, and of each member. */
+static bp_err make_array(const explainer *self, bp_h5 *h5, const bp_explain_method *method,
+                         const bp_explain_array *array)
+{
+    bp_err err = BP_OK;
 
     if (!has_array(self, array))
         return BP_OK;
-    err = make_named(self, h5, array, array->name);
+    if (has_mean(self, method))
+        err = make_named(self, h5, array, array->name);
     for (int64_t m = 0; m < self->members && err == BP_OK; m++) {
         char *name = member_name(self, array, m);
 
@@ -227,7 +235,7 @@ static bp_err begin_rows(const explainer *self, method_file *file)
     if (err == BP_OK)
         err = write_task(self, h5);
     for (int k = 0; k < BP_EXPLAIN_ARRAYS && file->method->arrays[k].name && err == BP_OK; k++)
-        err = make_array(self, h5, &file->method->arrays[k]);
+        err = make_array(self, h5, file->method, &file->method->arrays[k]);
     return err;
 }
 
@@ -275,10 +283,14 @@ static bp_err put_tokens(method_file *file, const bp_explained *document)
 }
 
 /* Of members what is `stride` floats further on. */
-static bp_err put_array(const explainer *self, bp_h5 *h5, const bp_explain_array *array,
-                        int64_t first, const float *at, int64_t count, int64_t stride)
+static bp_err put_array(const explainer *self, const method_file *file,
+                        const bp_explain_array *array, int64_t first, const float *at,
+                        int64_t count, int64_t stride)
 {
-    bp_err err = bp_h5_write_slab(h5, array->name, BP_H5_F32, first, at, count);
+    bp_h5 *h5 = file->draft.file;
+    bp_err err = has_mean(self, file->method)
+                     ? bp_h5_write_slab(h5, array->name, BP_H5_F32, first, at, count)
+                     : BP_OK;
 
     for (int64_t m = 0; m < self->members && err == BP_OK; m++) {
         char *name = member_name(self, array, m);
@@ -287,6 +299,29 @@ static bp_err put_array(const explainer *self, bp_h5 *h5, const bp_explain_array
         bp_free(name);
     }
     return err;
+}
+
+static void add_figures(const explainer *self, const method_file *file, json_t *figures,
+                        const bp_explained *document, const float *results)
+{
+    if (file->method->add)
+        file->method->add(figures, &self->settings, document, results);
+    bp_explain_end_document(figures);
+}
+
+/* figures.members.NAME */
+static json_t *figures_of(const explainer *self, const method_file *file, int64_t member)
+{
+    const char *name = self->list.members[member].name;
+    json_t *members = json_object_get(file->figures, "members");
+
+    if (!members) {
+        members = json_object();
+        (void)json_object_set_new(file->figures, "members", members);
+    }
+    if (!json_object_get(members, name))
+        (void)json_object_set_new(members, name, json_object());
+    return json_object_get(members, name);
 }
 
 /* stride: floats from one member's results to the next one's */
@@ -303,13 +338,14 @@ static bp_err put_document(const explainer *self, method_file *file, int64_t num
                 first = is_once(array) ? number * count : file->values[k];
 
         if (count > 0)
-            err = put_array(self, file->draft.file, array, first, at, count, stride);
+            err = put_array(self, file, array, first, at, count, stride);
         file->values[k] += count;
         at += count;
     }
-    if (file->method->add)
-        file->method->add(file->figures, &self->settings, document, results);
-    bp_explain_end_document(file->figures);
+    if (has_mean(self, file->method))
+        add_figures(self, file, file->figures, document, results);
+    for (int64_t m = 0; m < self->members && !has_mean(self, file->method); m++)
+        add_figures(self, file, figures_of(self, file, m), document, results + (1 + m) * stride);
     return err;
 }
 
@@ -367,9 +403,13 @@ static bp_err put_unit(explainer *self, const bp_part_result *part, merger *to)
 static bp_err commit(method_file *file)
 {
     char *kind = bp_sprintf("explain-%s", file->method->name);
+    const char *name;
+    json_t *own;
     bp_err err = bp_h5_draft_commit(&file->draft, kind, VERSION);
 
-    if (file->method->finish)
+    json_object_foreach(json_object_get(file->figures, "members"), name,
+                        own) if (file->method->finish) file->method->finish(own);
+    if (file->method->finish && !json_object_get(file->figures, "members"))
         file->method->finish(file->figures);
     bp_free(kind);
     return err;

@@ -17,7 +17,7 @@ void explain_find_methods(explainer *self)
             self->methods[self->count++] = *method;
 }
 
-/* Members are explained one after another, by what a mean of them means something for. */
+/* Members are explained one after another. */
 bp_err explain_check_ensemble(const explainer *self)
 {
     int members = self->job->mesh->members;
@@ -28,12 +28,33 @@ bp_err explain_check_ensemble(const explainer *self)
                        "turn: at mesh.members; leave it at 1, and use more data ranks",
                        members);
     for (int k = 0; k < self->count; k++)
-        if (!self->methods[k]->averages)
+        if (self->methods[k]->collect || self->methods[k]->of_one)
             return BP_FAIL(BP_ERR_CONFIG, "explain.of_one",
-                           "an ensemble can't be explained by %s, of which members have no mean: "
-                           "at explain.methods; leave it out, or name one of its members at "
+                           "an ensemble can't be explained by %s, which is of one model: at "
+                           "explain.methods; leave it out, or name one of its members at "
                            "explain.model",
                            self->methods[k]->name);
+    return BP_OK;
+}
+
+/* Results by layer or head have one size for all members. */
+static bp_err check_members(const explainer *self)
+{
+    const bp_model_info *first = self->settings.info;
+    bool by_member = false;
+
+    for (int k = 0; k < self->count; k++)
+        by_member = by_member || !self->methods[k]->averages;
+    for (int64_t m = 1; m < self->members && by_member; m++) {
+        const bp_model_info *other = &explain_model_of(self, m)->info;
+
+        if (other->layers != first->layers || other->heads != first->heads ||
+            other->source_layers != first->source_layers)
+            return BP_FAIL(BP_ERR_CONFIG, "explain.unlike_members",
+                           "members of the ensemble have other layers or heads than the first: at "
+                           "explain.methods; leave out attention, lens and counterfactual, or name "
+                           "one member at explain.model");
+    }
     return BP_OK;
 }
 
@@ -207,5 +228,7 @@ bp_err explain_check(explainer *self)
         err = BP_FAIL(BP_ERR_CONFIG, "explain.no_hardest",
                       "explain.choose = hardest is of models that write texts, which explain.model "
                       "is not: at explain.choose; use first or random");
+    if (err == BP_OK && job->lm)
+        err = check_members(self);
     return err == BP_OK && job->lm ? check_methods(self) : err;
 }

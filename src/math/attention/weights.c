@@ -28,6 +28,22 @@ static float float_of(const void *x, int64_t at, bool halves)
     return bp_operand_value(&all, at);
 }
 
+static float product(const void *q, const void *key, int64_t D, bool halves)
+{
+    const float *x = q, *y = key;
+    float sum = 0;
+
+    if (halves) {
+        for (int64_t d = 0; d < D; d++)
+            sum += float_of(q, d, true) * float_of(key, d, true);
+        return sum;
+    }
+#pragma omp simd reduction(+ : sum)
+    for (int64_t d = 0; d < D; d++)
+        sum += x[d] * y[d];
+    return sum;
+}
+
 /* What disentangled scores have besides, of head h. */
 static float by_distance(const bp_attention_shape *shape, const float *q, const float *k,
                          int64_t at, int64_t h)
@@ -57,15 +73,17 @@ void bp_attention_weights(float *out, const bp_attention_input *in, const float 
 
         for (int64_t k = 0; k < K; k++) {
             const void *key = bp_value_at(in->k, (b * K + k) * in->kv_row + head * D, in->halves);
-            float sum = 0;
+            float sum;
 
-            for (int64_t d = 0; d < D; d++)
-                sum += float_of(q, d, in->halves) * float_of(key, d, in->halves);
+            out[t * K + k] = 0;
+            if (!sees(shape, b, t, k))
+                continue;
+            sum = product(q, key, D, in->halves);
             sum += by_distance(shape, q, key, t - k + K - 1, h);
             sum *= scale;
             sum = shape->cap > 0 ? shape->cap * tanhf(sum / shape->cap) : sum;
             sum += bias ? bias[t - k] : 0;
-            out[t * K + k] = sees(shape, b, t, k) ? weight_of(shape, sum, norm) : 0;
+            out[t * K + k] = weight_of(shape, sum, norm);
         }
     }
 }
