@@ -9,6 +9,7 @@
 #include "mesh/mesh.h"
 #include "run/run_folder.h"
 #include "train/engine/engine.h"
+#include "train/scale/network_file.h"
 
 #define BENCH_HOST_BYTES 64
 #define BENCH_PRECISIONS 2
@@ -29,6 +30,7 @@ typedef struct bench {
     double plan_bytes[BP_BENCH_MODELS];  /* of a training on the largest rank; 0: not named, or it
                                             does not fit the mesh */
     double peak_flops[BENCH_PRECISIONS]; /* FLOP/s of all ranks, the ceiling; 0: not measured */
+    bp_network_rates rates;              /* on the coordinator, after messages are measured */
     json_t *result;                      /* on the coordinator; NULL elsewhere */
 } bench;
 
@@ -128,6 +130,16 @@ bp_err bench_models(bench *self);
  * where it is not. Pure. */
 void bench_check_fit(const bench *self, const bp_engine_spec *spec, const bp_model_shape *shape,
                      double bytes, char *why, size_t why_bytes);
+
+/* ---- network.c: what a plan of a larger job reads; on the coordinator ---- */
+
+/** self->rates of what was measured of memory and messages, else defaults. Local. */
+void bench_read_rates(bench *self);
+/** rates.flops: that of a rank with which a plan of this model's step takes `seconds`. Local. */
+void bench_fit_flops(bench *self, const bp_engine_spec *spec, const bp_model_shape *shape,
+                     double seconds);
+/** RUN/network.ini. Local. Errors: BP_ERR_IO, BP_ERR_CREATE. */
+bp_err bench_write_network(const bench *self);
 
 /** A line on a model: the memory that its training takes on the largest rank, or why it is left
  * out. Local. */

@@ -155,6 +155,8 @@ static bp_err report(bench *self)
     char *path = bp_path_join(bp_run_keys_of(self->config)->dir, "bench.json");
     bp_err err = bp_json_save(path, self->result);
 
+    if (err == BP_OK)
+        err = bench_write_network(self);
     if (err == BP_OK) {
         bench_print(self->result);
         bp_log("the figures are in %s", path);

@@ -263,6 +263,10 @@ static bp_err run_model(bench *self, const bp_bench_model *model, const bp_engin
     bench_put(
         into, "train",
         whole_figure(self, &seconds, spec->batch * shape->context, bp_model_train_flops(shape)));
+    if (self->result)
+        bench_fit_flops(
+            self, spec, shape,
+            json_number_value(json_object_get(json_object_get(into, "train"), "seconds")));
     (void)snprintf(what, sizeof what, "scoring with %s", model->name);
     err = bench_next(self, what);
     if (err == BP_OK && mesh->computes)
@@ -302,6 +306,7 @@ bp_err bench_models(bench *self)
     bp_err err = BP_OK;
 
     bench_put(self->result, "models", list);
+    bench_read_rates(self);
     for (int k = 0; k < BP_BENCH_MODELS && err == BP_OK; k++)
         if (self->named[k])
             err = bench_model(self, k, list);

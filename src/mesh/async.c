@@ -10,12 +10,16 @@
 #include <sched.h>
 #include <stdatomic.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <time.h>
 
-/* A poll costs 5 to 30 microseconds of a core that computes. Pauses grow while nothing arrives, and
- * shrink when something does: they follow the time between messages. */
-#define PAUSE_LEAST_NS 50000
-#define PAUSE_MOST_NS  2000000
+/* A poll costs 5 to 30 microseconds of a core that computes. Rounds of a sum follow one another, so
+ * that the first pause after a message is short; then pauses grow slowly, so that little is
+ * overslept. Long ones are bad twice: a thread that slept for long waits for the end of the
+ * computing thread's time slice, some milliseconds (docs/measurements/communication.md). */
+#define PAUSE_LEAST_NS  20000
+#define PAUSE_MOST_NS   1000000
+#define PAUSE_GROWS(ns) ((ns) + (ns) / 4)
 
 typedef struct job {
     bool gathers, of_part;
@@ -24,8 +28,8 @@ typedef struct job {
 } job;
 
 struct bp_async {
-    MPI_Comm comm, part; /* part: MPI_COMM_NULL where there is none */
-    bool has_thread;
+    MPI_Comm comm, part;   /* part: MPI_COMM_NULL where there is none */
+    bool has_thread, bf16; /* bf16: values of sums travel in two bytes */
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t given_more, done_more;
@@ -44,9 +48,7 @@ static void pause_polling(void *context, bool again)
         (void)sched_yield();
         return;
     }
-    self->pause_ns = again ? 2 * self->pause_ns : self->pause_ns / 2;
-    if (self->pause_ns < PAUSE_LEAST_NS)
-        self->pause_ns = PAUSE_LEAST_NS;
+    self->pause_ns = again ? PAUSE_GROWS(self->pause_ns) : PAUSE_LEAST_NS;
     if (self->pause_ns > PAUSE_MOST_NS)
         self->pause_ns = PAUSE_MOST_NS;
     (void)nanosleep(&(struct timespec){.tv_nsec = self->pause_ns}, NULL);
@@ -60,7 +62,8 @@ static void carry_out(const bp_async *self, const job *at, const bp_waiting *wai
         bp_all_gather_units(at->x, at->units * at->unit * (int64_t)sizeof(float),
                             at->unit * (int64_t)sizeof(float), comm, waiting);
     else
-        bp_reduce_scatter_units(at->x, at->units * at->unit, at->unit, at->scratch, comm, waiting);
+        bp_reduce_scatter_units(at->x, at->units * at->unit, at->unit, self->bf16, at->scratch,
+                                comm, waiting);
 }
 
 static void *work(void *context)
@@ -68,6 +71,7 @@ static void *work(void *context)
     bp_async *self = context;
     bp_waiting waiting = {pause_polling, self};
 
+    (void)prctl(PR_SET_TIMERSLACK, 1UL, 0UL, 0UL, 0UL); /* of this thread: pauses end in time */
     (void)pthread_mutex_lock(&self->lock);
     while (!self->ends || self->done < self->given) {
         if (self->done == self->given) {
@@ -113,6 +117,12 @@ void bp_async_add_part(bp_async *async, MPI_Comm part)
 {
     BP_ASSERT(async->part == MPI_COMM_NULL && async->given == 0);
     BP_MPI(MPI_Comm_dup(part, &async->part));
+}
+
+void bp_async_send_bf16(bp_async *async, bool bf16)
+{
+    BP_ASSERT(async->given == 0);
+    async->bf16 = bf16;
 }
 
 void bp_async_free(bp_async **async)
@@ -191,4 +201,16 @@ void bp_async_wait(bp_async *async, int64_t at)
         bp_heartbeat_leave();
     }
     (void)pthread_mutex_unlock(&async->lock);
+}
+
+bool bp_async_is_done(bp_async *async, int64_t at)
+{
+    bool done;
+
+    if (!async->has_thread)
+        return true;
+    (void)pthread_mutex_lock(&async->lock);
+    done = async->done > at;
+    (void)pthread_mutex_unlock(&async->lock);
+    return done;
 }

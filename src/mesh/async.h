@@ -25,6 +25,9 @@ bp_err bp_async_new(bp_async **out, MPI_Comm comm, int jobs, bool beside);
 /** Jobs may also be over `part`, fewer of the queue's ranks, which is duplicated. Once, before the
  * first job. Collective: over `part`. */
 void bp_async_add_part(bp_async *async, MPI_Comm part);
+/** Sums send values in bf16 (bp_reduce_scatter_units). Equal on all ranks, before the first job.
+ * Local. */
+void bp_async_send_bf16(bp_async *async, bool bf16);
 /** Waits for all that was given. Collective over the queue's ranks. */
 void bp_async_free(bp_async **async);
 
@@ -45,5 +48,7 @@ int64_t bp_async_all_gather(bp_async *async, float *x, int64_t units, int64_t un
  * (base/process/heartbeat.h). Local, but they are done only when the other ranks have given them
  * too. */
 void bp_async_wait(bp_async *async, int64_t job);
+/** Would it return at once? Local. */
+bool bp_async_is_done(bp_async *async, int64_t job);
 
 #endif

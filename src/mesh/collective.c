@@ -123,19 +123,73 @@ static void exchange_and_add(float *keep, int64_t kept, const float *send, int64
             add_ordered(keep + first / size, scratch + first / size, count / size, other_is_left);
 }
 
+/* ---- values of two bytes on the way ---- */
+
+static uint16_t to_bf16(float x)
+{
+    uint32_t bits;
+
+    memcpy(&bits, &x, sizeof bits);
+    if ((bits & 0x7FFFFFFF) > 0x7F800000) /* NaN, which rounding could make infinite */
+        return (uint16_t)(bits >> 16 | 0x40);
+    return (uint16_t)((bits + 0x7FFF + (bits >> 16 & 1)) >> 16);
+}
+
+static float from_bf16(uint16_t x)
+{
+    uint32_t bits = (uint32_t)x << 16;
+    float value;
+
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+static void add_bf16(float *x, const uint16_t *other, int64_t n, bool other_is_left)
+{
+    if (other_is_left)
+        for (int64_t i = 0; i < n; i++)
+            x[i] = from_bf16(other[i]) + x[i];
+    else
+        for (int64_t i = 0; i < n; i++)
+            x[i] = x[i] + from_bf16(other[i]);
+}
+
+/* As exchange_and_add; scratch has room for the values sent and those received, two bytes each. */
+static void exchange_and_add_bf16(float *keep, int64_t kept, const float *send, int64_t sent,
+                                  float *scratch, int partner, MPI_Comm comm,
+                                  const bp_waiting *waiting)
+{
+    bool other_is_left = partner < bp_comm_rank(comm);
+    uint16_t *leaving = (uint16_t *)(void *)scratch, *coming = leaving + sent;
+    int64_t first, count, size = (int64_t)sizeof *coming;
+    two_ways way = {.send = (const char *)leaving,
+                    .receive = (char *)coming,
+                    .send_bytes = sent * size,
+                    .receive_bytes = kept * size,
+                    .partner = partner,
+                    .comm = comm,
+                    .waiting = waiting};
+
+    for (int64_t i = 0; i < sent; i++)
+        leaving[i] = to_bf16(send[i]);
+    while (next_piece(&way, &first, &count))
+        if (count > 0)
+            add_bf16(keep + first / size, coming + first / size, count / size, other_is_left);
+}
+
 /* Rabenseifner 2004, "Optimization of collective reduction operations", but neighbours first:
  * halves of the vector go to the neighbour, then quarters to the neighbour's neighbour. What is
  * added up so is the tree of pairs of neighbours. */
-static void halve(float *x, int64_t units, int64_t unit, float *scratch, MPI_Comm comm,
+static void halve(float *x, int64_t units, int64_t unit, bool bf16, float *scratch, MPI_Comm comm,
                   const bp_waiting *waiting)
 {
     bp_shard_round rounds[BP_SHARD_ROUNDS];
     int count = bp_shard_rounds(rounds, units, bp_comm_rank(comm), bp_comm_size(comm));
 
     for (int k = 0; k < count; k++)
-        exchange_and_add(x + rounds[k].keep * unit, rounds[k].kept * unit,
-                         x + rounds[k].send * unit, rounds[k].sent * unit, scratch,
-                         rounds[k].partner, comm, waiting);
+        (bf16 ? exchange_and_add_bf16 : exchange_and_add)(
+            x + rounds[k].keep * unit, rounds[k].kept * unit, x + rounds[k].send * unit,
+            rounds[k].sent * unit, scratch, rounds[k].partner, comm, waiting);
 }
 
 /* What each rank sends, and receives, so that the shards of this many bytes meet. */
@@ -146,22 +200,23 @@ static double shared_bytes(int64_t bytes, int size)
 
 static const bp_waiting SPINNING = {NULL, NULL};
 
-void bp_reduce_scatter_units(float *x, int64_t n, int64_t unit, float *scratch, MPI_Comm comm,
-                             const bp_waiting *waiting)
+void bp_reduce_scatter_units(float *x, int64_t n, int64_t unit, bool bf16, float *scratch,
+                             MPI_Comm comm, const bp_waiting *waiting)
 {
-    double bytes = shared_bytes(n * (int64_t)sizeof(float), bp_comm_size(comm));
+    int64_t value = (int64_t)(bf16 ? sizeof(uint16_t) : sizeof(float));
+    double bytes = shared_bytes(n * value, bp_comm_size(comm));
     int64_t began = bp_trace_now();
 
     BP_ASSERT(n >= 0 && n % unit == 0);
     bp_trace_add(0, bytes);
-    halve(x, n / unit, unit, scratch, comm, waiting);
+    halve(x, n / unit, unit, bf16, scratch, comm, waiting);
     bp_trace_flight(BP_TRACE_REDUCE, began, bytes);
 }
 
 void bp_reduce_scatter(float *x, int64_t n, float *scratch, MPI_Comm comm)
 {
     bp_heartbeat_enter("reduce_scatter");
-    bp_reduce_scatter_units(x, n, 1, scratch, comm, &SPINNING);
+    bp_reduce_scatter_units(x, n, 1, false, scratch, comm, &SPINNING);
     bp_heartbeat_leave();
 }
 

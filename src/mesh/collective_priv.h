@@ -16,9 +16,10 @@ typedef struct bp_waiting {
 
 /** As bp_reduce_scatter and bp_all_gather_shards, with shards of whole units of so many floats, or
  * bytes: unit k of n belongs to the rank that owns item k of bp_shard_first(n, ...). scratch:
- * bp_reduce_scatter_scratch(units, ranks) units. Collective over `comm`. */
-void bp_reduce_scatter_units(float *x, int64_t n, int64_t unit, float *scratch, MPI_Comm comm,
-                             const bp_waiting *waiting);
+ * bp_reduce_scatter_scratch(units, ranks) units. bf16: what is sent is rounded to bfloat16 (to the
+ * nearest, ties to even; NaN stays one), what comes is added in float32. Collective over `comm`. */
+void bp_reduce_scatter_units(float *x, int64_t n, int64_t unit, bool bf16, float *scratch,
+                             MPI_Comm comm, const bp_waiting *waiting);
 void bp_all_gather_units(void *x, int64_t bytes, int64_t unit, MPI_Comm comm,
                          const bp_waiting *waiting);
 

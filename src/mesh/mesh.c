@@ -42,6 +42,10 @@ const bp_option bp_mesh_options[] = {
      "dropout, and what is kept of them; auto: where mesh.tensor divides mesh.micro_batch x "
      "model.context",
      false, .at = BP_AT(bp_mesh_keys, sequence_parallel)},
+    {"mesh.sums", BP_OPTION_CHOICE, "float32", 0, 0, "float32|bf16", NULL,
+     "form in which data ranks send each other gradients; bf16: half the bytes, values are rounded "
+     "before each message and added in float32, so that bits depend on the number of data ranks",
+     false, .at = BP_AT(bp_mesh_keys, sums)},
     {NULL, BP_OPTION_INT, NULL, 0, 0, NULL, NULL, NULL, false}};
 
 bp_mesh_shape bp_mesh_shape_of(const bp_config *config)

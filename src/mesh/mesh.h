@@ -24,6 +24,7 @@ typedef struct bp_mesh_keys {
     int64_t chunks;
     bool overlap;
     const char *sequence_parallel;
+    const char *sums;
 } bp_mesh_keys;
 
 static inline const bp_mesh_keys *bp_mesh_keys_of(const bp_config *config)

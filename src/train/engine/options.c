@@ -122,6 +122,7 @@ void bp_engine_spec_read_mesh(bp_engine_spec *spec, const bp_config *config)
                                                                   : BP_1F1B;
     spec->chunks = (int)bp_mesh_keys_of(config)->chunks;
     spec->overlap = bp_mesh_keys_of(config)->overlap;
+    spec->sums_bf16 = is(config, "mesh.sums", "bf16");
     spec->sequence_parallel = is(config, "mesh.sequence_parallel", "yes") ? BP_SEQUENCE_PARALLEL_YES
                               : is(config, "mesh.sequence_parallel", "no")
                                   ? BP_SEQUENCE_PARALLEL_NO

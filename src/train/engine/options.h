@@ -84,6 +84,7 @@ typedef struct bp_engine_spec {
     bool tree, recompute;
     bool distills;                          /* from soft targets: bp_engine_teach sets it */
     bool overlap;                           /* messages overlap with compute: mesh.overlap */
+    bool sums_bf16;                         /* gradients travel in two bytes: mesh.sums */
     bp_sequence_parallel sequence_parallel; /* bp_engine_is_sequence_parallel */
     bool shortens; /* micro-batches may have fewer places (bp_batch_shorten) */
     bp_optimizer_rule optimizer;

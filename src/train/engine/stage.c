@@ -218,10 +218,13 @@ static void clear_gradients(bp_stage *stage, const bp_pass *pass, int last)
         bp_zero(stage->backward.work, bp_activations_floats(at, &network->nn, pass, true));
 }
 
+/* A stage that others wait for sends first, and adds up after that: else the additions of all
+ * stages would follow one another. */
 static bp_pass run_backward(bp_stage *stage, const bp_stage_step *step, const bp_action *action)
 {
     bp_stage_chunk *chunk = &stage->chunks[action->chunk];
     bp_pass pass = pass_of(stage, step, action->micro_batch);
+    bool sends = bp_action_sends(&stage->schedule.pipeline, stage->spec.stage, action);
 
     BP_TRACE(BP_TRACE_PASS_BACKWARD, 0, 0);
     name_pass(stage, action);
@@ -236,9 +239,14 @@ static bp_pass run_backward(bp_stage *stage, const bp_stage_step *step, const bp
         move_messages(stage);
         if (k == (chunk->first + chunk->end) / 2)
             bp_fault_point("bwd.mid");
-        close_leaf(stage, step, action, k);
+        if (!sends)
+            close_leaf(stage, step, action, k);
     }
     bp_pipeline_comm_send(&stage->backward, action);
+    for (int k = chunk->end - 1; k >= chunk->first && sends; k--) {
+        close_leaf(stage, step, action, k);
+        move_messages(stage);
+    }
     if (stage->spec.tree)
         chunk->top += 1 - bp_tree_merges(action->micro_batch, stage->spec.micro_batches);
     return pass;

@@ -10,6 +10,7 @@
 
 #define ROWS_MOST   4096
 #define CHUNKS_MOST 8
+#define ROWS_LEAST  1024 /* of a micro-batch: fewer are slow, which rates do not say */
 #define PEAK_SHARE                                                                                 \
     0.45 /* of what products reach, where no network file says what training reaches */
 
@@ -40,12 +41,15 @@ static bp_err find_time(bp_step_time *out, const trainer *self, const memory_cas
     return err;
 }
 
-/* The same copies of the model on one node, with as much work for each; 0: a copy does not fit a
- * node's ranks. */
-static double seconds_of_node(const search *s, const memory_case *one, double alone)
+/* A step of the same copies on one node, with as much work for each; where a copy takes several
+ * nodes, what ranks that only compute would take. */
+static double seconds_of_node(const bp_scale_plan *plan, const trainer *self,
+                              const bp_scale_row *row)
 {
+    const memory_case *one = &row->one;
     int copy = one->mesh.pipeline * one->mesh.tensor,
-        ranks = (s->plan->ranks + s->plan->nodes - 1) / s->plan->nodes;
+        ranks = (plan->ranks + plan->nodes - 1) / plan->nodes;
+    double alone = row->busy * row->time.step;
     memory_case small = *one;
     bp_step_time time;
 
@@ -53,7 +57,7 @@ static double seconds_of_node(const search *s, const memory_case *one, double al
         return alone;
     small.mesh.data = ranks / copy;
     small.spec.batch = one->spec.batch / one->mesh.data * small.mesh.data;
-    return find_time(&time, s->self, &small, &s->plan->rates, 1) == BP_OK ? time.step : alone;
+    return find_time(&time, self, &small, &plan->rates, 1) == BP_OK ? time.step : alone;
 }
 
 static bp_err add_row(search *s, const memory_case *one, bool configured)
@@ -77,7 +81,6 @@ static bp_err add_row(search *s, const memory_case *one, bool configured)
     double alone = (double)(one->spec.batch * self->shape.context) *
                    bp_model_train_flops(&self->shape) / (plan->rates.flops * plan->ranks);
     row->busy = alone / row->time.step;
-    row->of_node = seconds_of_node(s, one, alone) / row->time.step;
     plan->count++;
     return BP_OK;
 }
@@ -99,7 +102,8 @@ static bp_err try_schedules(search *s, memory_case one)
     int most = one.mesh.pipeline > 1 ? CHUNKS_MOST : 1;
     bp_err err = BP_OK;
 
-    for (int chunks = 1; chunks <= most && err == BP_OK; chunks++) {
+    for (int chunks = 1; chunks <= most && err == BP_OK;
+         chunks += chunks < 2 ? 1 : chunks % 2 + 1) {
         one.spec.schedule = chunks > 1 ? BP_INTERLEAVED : BP_1F1B;
         one.spec.chunks = chunks > 1 ? chunks : 2;
         err = try_case(s, &one);
@@ -113,8 +117,10 @@ static bp_err try_micro_batches(search *s, memory_case one)
     bp_err err = BP_OK;
 
     for (int64_t each = 1; each <= slots && err == BP_OK; each *= 2) {
+        bool many = each * s->self->shape.context >= ROWS_LEAST || 2 * each > slots;
+
         one.spec.micro_batch = each;
-        if (slots % each == 0)
+        if (slots % each == 0 && many)
             err = try_schedules(s, one);
     }
     return err;
@@ -190,6 +196,10 @@ bp_err bp_scale_plan_find(bp_scale_plan *plan, const trainer *self, const bp_pla
     if (err == BP_OK)
         err = try_meshes(&s);
     qsort(plan->rows, (size_t)plan->count, sizeof *plan->rows, by_speed);
+    for (int k = 0; k < plan->count; k++)
+        if (k < BP_SCALE_ROWS_SHOWN || plan->rows[k].configured)
+            plan->rows[k].of_node =
+                seconds_of_node(plan, self, &plan->rows[k]) / plan->rows[k].time.step;
     return err;
 }
 

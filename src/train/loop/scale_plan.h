@@ -12,11 +12,13 @@
 typedef struct bp_scale_row {
     memory_case one;
     bp_step_time time;
-    double busy;        /* what the model's FLOPs take of a step, on ranks that only compute */
-    double of_node;     /* its speed over that of one node times the nodes */
+    double busy;    /* what the model's FLOPs take of a step, on ranks that only compute */
+    double of_node; /* of rows that are shown: its speed over that of one node times the nodes */
     int64_t node_bytes; /* of memory, of the fullest node */
     bool configured;    /* it is the configuration's own */
 } bp_scale_row;
+
+#define BP_SCALE_ROWS_SHOWN 12
 
 typedef struct bp_scale_plan {
     bp_scale_row *rows; /* those that fit, and the configuration's own; best first */

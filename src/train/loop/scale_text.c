@@ -4,8 +4,6 @@
 
 #include <stdio.h>
 
-#define ROWS_SHOWN 12
-
 /* "1f1b", "v4": interleaved with 4 chunks; "-": no pipeline. */
 static void schedule_name(char out[16], const memory_case *one)
 {
@@ -62,7 +60,7 @@ void bp_scale_plan_print(const trainer *self, const bp_scale_plan *plan)
            "bubble, cut, tensor, "
            "sums, gather; GiB a node, MiB over its link");
     for (int k = 0; k < plan->count; k++)
-        if (shown < ROWS_SHOWN || plan->rows[k].configured) {
+        if (k < BP_SCALE_ROWS_SHOWN || plan->rows[k].configured) {
             print_row(&plan->rows[k]);
             shown++;
         }

@@ -16,7 +16,7 @@ const bp_option bp_network_options[] = {
      .at = BP_AT(bp_network_rates, inner_bandwidth)},
     {"network.inner_latency", BP_OPTION_REAL, "1e-6", 0, 10, NULL, "seconds",
      "of a message within a node", false, .at = BP_AT(bp_network_rates, inner_latency)},
-    {"network.round_pause", BP_OPTION_REAL, "5e-5", 0, 1, NULL, "seconds",
+    {"network.round_pause", BP_OPTION_REAL, "2e-4", 0, 1, NULL, "seconds",
      "that the progress thread oversleeps in each round of a sum beside compute", false,
      .at = BP_AT(bp_network_rates, round_pause)},
     {"compute.flops", BP_OPTION_REAL, "0", 0, RATE_MOST, NULL, "FLOP/s",

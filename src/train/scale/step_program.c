@@ -129,6 +129,7 @@ static void add_backward(writer *w, const bp_action *action, int first_number)
     int first = bp_network_chunk_first(w->network, action->chunk),
         end = w->network->chunk_end[action->chunk];
     double bytes = FLOAT * (double)w->messages[action->chunk].output_gradient;
+    bool sends = bp_action_sends(&w->pipeline, w->stage, action);
 
     if (bp_action_receives(&w->pipeline, w->stage, action))
         add(w, &(bp_step_op){BP_STEP_RECEIVE, .backward = true, .bytes = bytes});
@@ -137,11 +138,14 @@ static void add_backward(writer *w, const bp_action *action, int first_number)
 
         add_compute(w, (w->spec->recompute ? 3 : 2) * block_flops(w, number), 0);
         add_tensor(w, number, true);
-        add_leaf(w, action, k);
+        if (!sends)
+            add_leaf(w, action, k);
     }
-    if (bp_action_sends(&w->pipeline, w->stage, action))
+    if (sends)
         add(w, &(bp_step_op){BP_STEP_SEND, .backward = true,
                              .bytes = FLOAT * (double)w->messages[action->chunk].input_gradient});
+    for (int k = end - 1; k >= first && sends; k--)
+        add_leaf(w, action, k);
 }
 
 static void add_actions(writer *w)
@@ -261,7 +265,7 @@ bp_err bp_step_program_new(bp_step_program **out, const bp_mesh_shape *mesh,
 
     self->mesh = *mesh;
     self->overlap = spec->overlap;
-    self->value_bytes = (int)sizeof(float);
+    self->value_bytes = (int)(spec->sums_bf16 ? sizeof(uint16_t) : sizeof(float));
     self->messages = pipeline.micro_batches * pipeline.chunks;
     self->tokens = (double)spec->batch * (double)shape->context;
     self->stages = bp_alloc("scale.step", mesh->pipeline, sizeof *self->stages);

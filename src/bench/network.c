@@ -1,0 +1,111 @@
+/* What a bench found, as a plan of a larger job reads it: RUN/network.ini. Called by job.c and
+ * model.c. */
+#include "bench/bench_priv.h"
+
+#include "base/buffer.h"
+#include "base/config/run_options.h"
+#include "base/files/fs.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "train/scale/step_time.h"
+
+#include <math.h>
+#include <string.h>
+
+#define FLOPS_LEAST 1e3
+#define FLOPS_MOST  1e17
+#define HALVINGS    60
+
+/* The first and the last row of messages between pairs: the shortest message takes the latency. */
+static void read_pairs(const json_t *rows, double *latency, double *bandwidth)
+{
+    const json_t *first = json_array_get(rows, 0),
+                 *last = json_array_get(rows, json_array_size(rows) - 1);
+    double shortest =
+        json_number_value(json_object_get(json_object_get(first, "seconds"), "median"));
+    double seconds = json_number_value(json_object_get(json_object_get(last, "seconds"), "median"));
+    double bytes = json_number_value(json_object_get(last, "bytes"));
+
+    if (json_array_size(rows) < 2 || !(seconds > shortest))
+        return;
+    *latency = shortest;
+    *bandwidth = bytes / (seconds - shortest);
+}
+
+void bench_read_rates(bench *self)
+{
+    bp_network_rates *rates = &self->rates;
+    const json_t *exchange = json_object_get(self->result, "exchange"),
+                 *triad = json_object_get(json_object_get(self->result, "memory"), "triad");
+    double memory = json_number_value(json_object_get(triad, "median"));
+
+    (void)bp_network_rates_read(rates, NULL); /* defaults */
+    if (memory > 0)
+        rates->memory_bandwidth = memory / (double)bench_ranks(self);
+    read_pairs(json_object_get(exchange, "send_host"), &rates->inner_latency,
+               &rates->inner_bandwidth);
+    if (json_is_array(json_object_get(exchange, "send_across"))) {
+        read_pairs(json_object_get(exchange, "send_across"), &rates->node_latency,
+                   &rates->node_bandwidth);
+        rates->node_bandwidth *= self->node_ranks; /* all pairs at once */
+    }
+}
+
+static double step_seconds(const bench *self, const bp_step_program *program, double flops)
+{
+    bp_network_rates rates = self->rates;
+    int nodes = (int)((bench_ranks(self) + self->node_ranks - 1) / self->node_ranks);
+    bp_step_time time;
+
+    rates.flops = flops;
+    bp_step_time_of(&time, program, &rates, nodes);
+    return time.step;
+}
+
+/* The rate at which the plan's model of a step takes as long as this one did. */
+void bench_fit_flops(bench *self, const bp_engine_spec *spec, const bp_model_shape *shape,
+                     double seconds)
+{
+    bp_step_program *program;
+    double low = FLOPS_LEAST, high = FLOPS_MOST;
+
+    if (!(seconds > 0) || bp_step_program_new(&program, &self->mesh_shape, spec, shape) != BP_OK)
+        return;
+    for (int k = 0; k < HALVINGS; k++) {
+        double middle = sqrt(low * high);
+
+        if (step_seconds(self, program, middle) > seconds)
+            low = middle;
+        else
+            high = middle;
+    }
+    bp_step_program_free(&program);
+    if (high < FLOPS_MOST / 2)
+        self->rates.flops = high;
+}
+
+bp_err bench_write_network(const bench *self)
+{
+    const bp_network_rates *r = &self->rates;
+    char *path = bp_path_join(bp_run_keys_of(self->config)->dir, BP_NETWORK_FILE);
+    bp_buffer text = {0};
+    bp_err err;
+
+    bp_buffer_printf(&text,
+                     "; measured by bagpipe bench with %lld ranks, %d on a node: for bagpipe "
+                     "pretrain CONFIG --plan --ranks N --nodes K --network THIS\n[network]\n",
+                     (long long)bench_ranks(self), self->node_ranks);
+    for (const bp_option *option = bp_network_options; option->key; option++) {
+        double value = *(const double *)(const void *)((const char *)r + option->at - 1);
+
+        if (option->at == BP_AT(bp_network_rates, flops))
+            bp_buffer_printf(&text, "[compute]\n");
+        bp_buffer_printf(&text, "%s = %.6g\n", strchr(option->key, '.') + 1, value);
+    }
+    err = bp_file_write(path, text.data, text.bytes);
+    if (err == BP_OK)
+        bp_log("%s is for --network of a plan", path);
+    bp_buffer_clear(&text);
+    bp_free(path);
+    return err;
+}
