@@ -37,20 +37,23 @@ static void look(void *context, const bp_option *option, const char *value)
     what->found = what->found || bp_option_is(option, what->key);
 }
 
-/* The configuration has the largest model of the space from here on: it is checked as a training's
- * is, and planned. */
+/* Each value is one that its key takes. Then the configuration has the largest model of the space:
+ * it is checked as a training's is, and planned. */
 static void take_largest(bp_config *config, const nas_space *space)
 {
     nas_point largest = nas_space_largest(space);
     char settings[NAS_SETTINGS];
+    bool good = true;
 
-    if (!nas_space_text(settings, sizeof settings, space, &largest))
-        bp_config_fault(config, "search.bad_space",
-                        "search.space has so many keys that a trial's settings are longer than %zu "
-                        "bytes: at search.space; use fewer keys",
-                        sizeof settings - 1);
-    else if (nas_settings_set(config, settings) != BP_OK)
-        bp_config_fault_err(config);
+    for (int a = 0; a < space->count; a++)
+        for (int k = 0; k < space->axes[a].count; k++)
+            if (bp_config_set(config, space->axes[a].key, space->axes[a].values[k]) != BP_OK) {
+                bp_config_fault_err(config);
+                good = false;
+            }
+    BP_CHECK(nas_space_text(settings, sizeof settings, space, &largest));
+    if (good)
+        BP_CHECK(nas_settings_set(config, settings) == BP_OK);
 }
 
 static void check_space(bp_config *config)

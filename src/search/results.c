@@ -14,7 +14,8 @@
 #include <math.h>
 #include <string.h>
 
-const char *const nas_result_names[] = {"table.csv", "summary.json", "best.ini", NULL};
+const char *const nas_result_names[] = {"table.csv", "summary.json", "best.ini", "trials.json",
+                                        NULL};
 
 /* ---- table.csv ---- */
 
@@ -172,28 +173,38 @@ static json_t *summary_json(const nas *self)
 
 /* ---- best.ini ---- */
 
-/* The configuration of the winner's training from scratch, which it may have still to do. */
+/* The winner's configuration, for any folder and any mesh: like all of a run folder it names no
+ * place of its own. */
+static bp_err winner_config(const nas *self, const nas_trial *winner, bp_config **out)
+{
+    const nas_training what = {.settings = winner->settings, .folder = ""};
+    bp_err err = nas_training_config(self, &what, out);
+
+    if (err == BP_OK)
+        err = bp_config_set(*out, "run.dir", "");
+    if (err == BP_OK)
+        err = bp_config_set_int(*out, "mesh.data", 0);
+    if (err == BP_OK)
+        err = bp_config_set(*out, "mesh.coordinator", "auto");
+    if (err != BP_OK)
+        bp_config_free(out);
+    return err;
+}
+
 static bp_err write_best(const nas *self)
 {
     int64_t best = nas_winner(self);
-    char name[NAS_NAME_BYTES], folder[32], *path = nas_path(self, "best.ini"), *text = NULL;
+    char *path, *text = NULL;
     bp_config *config = NULL;
     bp_err err;
 
-    if (best < 0) {
-        bp_free(path);
+    if (best < 0)
         return BP_FAIL(BP_ERR_SOFTWARE, "search.no_winner",
                        "all %" PRId64 " trials diverged: at search.trials; use a smaller "
                        "optimizer.lr or a longer optimizer.warmup",
                        self->count);
-    }
-    nas_trial_name(best, name);
-    snprintf(folder, sizeof folder, "%s/%s",
-             self->trials[best].flops > 0 && bp_nas_keys_of(self->config)->steps == 0 ? "trials"
-                                                                                      : "final",
-             name);
-    err = nas_training_config(
-        self, &(nas_training){.settings = self->trials[best].settings, .folder = folder}, &config);
+    path = nas_path(self, "best.ini");
+    err = winner_config(self, &self->trials[best], &config);
     if (err == BP_OK) {
         text = bp_config_text(config);
         err = text ? bp_file_write(path, text, strlen(text)) : bp_fail_memory("best.ini", 1, 1);

@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "data/corpus.h"
+#include "job/report/report.h"
 #include "mesh/collective.h"
 #include "search/propose.h"
 #include "search/shared.h"
@@ -47,35 +48,6 @@ static bp_err share_corpora(nas *self, MPI_Comm world)
     return BP_OK;
 }
 
-/* Every value by itself is one that its key takes; settings are no longer than a trial holds. */
-static bp_err check_space(const nas *self)
-{
-    const nas_space *space = &self->space;
-    char text[NAS_SETTINGS];
-    size_t longest = 0;
-    bp_config *config = NULL;
-    bp_err err =
-        bp_config_derive(&config, self->config, self->jobs->pretrain, self->jobs->pretrain);
-
-    for (int a = 0; a < space->count && err == BP_OK; a++) {
-        size_t most = 0;
-
-        for (int k = 0; k < space->axes[a].count && err == BP_OK; k++) {
-            err = bp_config_set(config, space->axes[a].key, space->axes[a].values[k]);
-            most =
-                strlen(space->axes[a].values[k]) > most ? strlen(space->axes[a].values[k]) : most;
-        }
-        longest += strlen(space->axes[a].key) + most + 2;
-    }
-    bp_config_free(&config);
-    if (err == BP_OK && longest >= sizeof text)
-        err = BP_FAIL(BP_ERR_CONFIG, "search.bad_space",
-                      "search.space has so many keys that a trial's settings have %zu bytes, and "
-                      "%zu are the most: at search.space; use fewer keys",
-                      longest, sizeof text - 1);
-    return err == BP_OK ? BP_OK : bp_err_prefix(err, "search.space");
-}
-
 static bp_err fill(nas *self, bp_config *config, const bp_nas_jobs *jobs)
 {
     const bp_nas_keys *keys = bp_nas_keys_of(config);
@@ -88,7 +60,7 @@ static bp_err fill(nas *self, bp_config *config, const bp_nas_jobs *jobs)
     err = nas_space_read(&self->space, keys->space);
     if (err == BP_OK)
         err = nas_limit_read(&self->limit, keys->limit);
-    return err == BP_OK ? check_space(self) : err;
+    return err;
 }
 
 static void clear(nas *self)
@@ -108,6 +80,8 @@ static const char *find_missing(const void *context)
     while (nas_result_names[count])
         count++;
     const char *name = bp_run_first_missing(folder, nas_result_names, count);
+    if (!name && bp_report_has_page("search"))
+        name = bp_run_first_missing(folder, (const char *[]){"index.html"}, 1);
     bp_free(folder);
     return name;
 }

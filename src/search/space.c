@@ -74,6 +74,26 @@ static bp_err read_axis(nas_space *out, const char **text)
     return err;
 }
 
+/* The settings of every point fit into a trial. */
+static bp_err check_length(const nas_space *space)
+{
+    size_t bytes = 0;
+
+    for (int a = 0; a < space->count; a++) {
+        size_t longest = 0;
+
+        for (int k = 0; k < space->axes[a].count; k++) {
+            size_t own = strlen(space->axes[a].values[k]);
+
+            longest = own > longest ? own : longest;
+        }
+        bytes += strlen(space->axes[a].key) + longest + 2;
+    }
+    if (bytes < NAS_SETTINGS)
+        return BP_OK;
+    return fail("has too many keys, with settings longer than 1023 bytes", "...");
+}
+
 bp_err nas_space_read(nas_space *out, const char *text)
 {
     bp_err err = BP_OK;
@@ -85,7 +105,7 @@ bp_err nas_space_read(nas_space *out, const char *text)
             break;
         err = read_axis(out, &text);
     }
-    return err;
+    return err == BP_OK ? check_length(out) : err;
 }
 
 double nas_space_points(const nas_space *space)

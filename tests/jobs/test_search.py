@@ -32,7 +32,7 @@ class Search(JobTest):
             return stream.read()
 
     def same(self, one, other):
-        for file in ("table.csv", "summary.json"):
+        for file in ("table.csv", "summary.json", "best.ini", "trials.json"):
             self.assertEqual(self.file(one, file), self.file(other, file), file)
 
     def ranked(self):
@@ -60,11 +60,13 @@ class Search(JobTest):
         best = read_json(self.at("random"), "search", "summary.json")["winner"]
         self.assertEqual((best["trial"], best["final_loss"]), (rows[0]["trial"], float(rows[0]["final_loss"])))
 
-        # best.ini is the configuration of the winner's training, which is finished
-        result = run([program("bagpipe"), "pretrain", os.path.join(self.at("random"), "search", "best.ini")])
+        # best.ini is the configuration of the winner's training, which is that of a final
+        final = os.path.join(self.at("random"), "search", "final", best["trial"])
+        result = run([program("bagpipe"), "pretrain", os.path.join(self.at("random"), "search", "best.ini"), f"run.dir={self.at('best')}"])
         self.assertEqual(result.status, 0, str(result))
-        self.assertIn("the run is finished", result.out)
-        # and so is the search
+        self.assertEqual(digests(self.at("best")), digests(final))
+
+        # the same command again has nothing to do
         result = self.search("random", 0, "search.trials=3", "search.steps=3", "search.final=1", "train.steps=5")
         self.assertEqual(result.status, 0, str(result))
         self.assertIn("the search is finished", result.out)
@@ -223,6 +225,7 @@ class Search(JobTest):
                 (("search.space=run.seed=1,2",), "[search.bad_key]", ("run.seed",)),
                 (("search.space=model.layers=1,,2",), "[search.bad_space]", ("model.layers",)),
                 (("search.space=model.layers=1;model.layers=2",), "[search.bad_space]", ("model.layers",)),
+                (("search.space=model.layers=1,two",), "[config.bad_value]", ("model.layers", "two")),
                 (("search.limit=parameters<5",), "[search.bad_limit]", ("parameters<5",)),
                 (("search.space=",), "[search.no_space]", ("random",)),
                 (("corpus.valid=",), "[search.no_validation]", ("corpus.valid",)),

@@ -47,6 +47,18 @@ static void bad_spaces_are_refused(void **state)
     }
 }
 
+static void settings_that_no_trial_holds_are_refused(void **state)
+{
+    char text[2000] = "";
+
+    (void)state;
+    for (int k = 0; k < 20; k++) /* 20 keys of 40 letters, with values of 20 */
+        snprintf(text + strlen(text), sizeof text - strlen(text),
+                 "model.an_unusually_long_name_of_a_key_%02d=01234567890123456789;", k);
+    bp_free(read_space(text, BP_ERR_CONFIG));
+    bp_test_message_has("too many keys");
+}
+
 static void points_are_settings_and_back(void **state)
 {
     nas_space *space = read_space(TEXT, BP_OK);
@@ -120,6 +132,7 @@ int main(void)
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(keys_and_values_are_read),
         cmocka_unit_test(bad_spaces_are_refused),
+        cmocka_unit_test(settings_that_no_trial_holds_are_refused),
         cmocka_unit_test(points_are_settings_and_back),
         cmocka_unit_test(draws_are_uniform_and_keyed),
         cmocka_unit_test(limits_are_read_and_kept),
