@@ -1,0 +1,39 @@
+/* What `bagpipe generate` left, read back: outputs.jsonl and summary.json. Local: no MPI. */
+#ifndef BP_DATA_TOOLS_OUTPUTS_H
+#define BP_DATA_TOOLS_OUTPUTS_H
+
+#include "base/buffer.h"
+#include "base/config/json.h"
+#include "base/err.h"
+
+#include <stdint.h>
+
+typedef struct output_line {
+    int64_t index;              /* of its prompt */
+    int64_t first_token, count; /* of outputs.tokens */
+    int64_t prompt_at, text_at; /* of outputs.text: strings; -1: it has none */
+} output_line;
+
+typedef struct outputs {
+    const char *run;                  /* as given; borrowed */
+    json_t *model;                    /* {"digest", "step", "members"} */
+    output_line *lines;               /* [count], in the file's order: prompts ascend */
+    int64_t count, capacity, prompts; /* prompts: the largest index and one */
+    int32_t *tokens;
+    int64_t token_count, token_capacity;
+    bp_buffer text;
+} outputs;
+
+/** Read RUN/generate. Owns: outputs_clear(), after an error too.
+ * Errors: BP_ERR_INPUT there are none; BP_ERR_FORMAT a line that is none of generate's. */
+bp_err outputs_load(outputs *out, const char *run);
+void outputs_clear(outputs *self);
+
+/** Lines of JSON: `take` is given the object of each, with its number from 1.
+ * Errors: those of bp_file_read, bp_json_parse_texts and `take`. */
+bp_err json_lines_each(const char *path,
+                       bp_err (*take)(void *context, json_t *line, int64_t number), void *context);
+/** The member KEY of line `number` of `path` is missing, or is of another type. BP_ERR_FORMAT. */
+bp_err json_lines_fail(const char *path, int64_t number, const char *key);
+
+#endif
