@@ -14,7 +14,7 @@ typedef struct bp_waiting {
     void *context;
 } bp_waiting;
 
-/** As bp_reduce_scatter and bp_all_gather_shards, with shards of whole units of so many floats, or
+/** As bp_reduce_scatter and bp_all_gather_shards, with shards of whole units of `unit` floats, or
  * bytes: unit k of n belongs to the rank that owns item k of bp_shard_first(n, ...). scratch:
  * bp_reduce_scatter_scratch(units, ranks) units. Collective over `comm`. */
 void bp_reduce_scatter_units(float *x, int64_t n, int64_t unit, float *scratch, MPI_Comm comm,

@@ -7,7 +7,7 @@
 #include "mesh/mesh.h"
 #include "models/task.h"
 #include "train/ensemble/ensemble.h"
-#include "train/loop/precision.h"
+#include "train/loop/start/precision.h"
 #include "train/parts/list.h"
 
 #include <inttypes.h>
