@@ -15,7 +15,7 @@ typedef struct reading {
     int rank, size;
     int64_t before; /* documents of the files before */
     int64_t documents;
-    double reported; /* when progress was last told */
+    double reported; /* when progress was last reported */
     bp_err (*take)(void *context, const document_piece *piece);
     void *context;
 } reading;

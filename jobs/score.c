@@ -2,7 +2,7 @@
 #include "infer/score/score.h"
 #include "infer/score/keys.h"
 #include "infer/score/questions/questions.h"
-#include "infer/score/vectors.h"
+#include "infer/score/vectors/vectors.h"
 
 #include "job.h"
 #include "job/work_options.h"

@@ -1,6 +1,6 @@
 # What every target of the project shares: warnings, and the rule that a library sees only the headers of
 # the libraries it links.
-# Sanitizers' checks make gcc warn of paths that are none: there a warning is no error.
+# With sanitizers gcc warns of paths that can't be taken: warnings are not errors there.
 set(BAGPIPE_WARNINGS -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla
     -Wno-missing-field-initializers) # what a row of a table leaves out is zero
 if(BAGPIPE_WERROR AND NOT BAGPIPE_SANITIZE)

@@ -1,4 +1,5 @@
-/* The groups of documents that scores are told by: all, each corpus, each value of each label. */
+/* The groups of documents that scores are reported by: all, each corpus, each value of each label.
+ */
 #ifndef BP_DATA_TOOLS_SCORE_GROUPS_H
 #define BP_DATA_TOOLS_SCORE_GROUPS_H
 

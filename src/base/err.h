@@ -71,7 +71,7 @@ bp_err bp_fail_stopped(const char *format, ...) __attribute__((format(printf, 1,
 /** Is the current failure, of this code, one of those? */
 bool bp_err_was_asked(bp_err code);
 
-/** Say the current failure in other words, and keep its identifier: arguments may point into
+/** Replace the text of the current failure, and keep its identifier: arguments may point into
  * bp_err_text(). Returns `code`. */
 bp_err bp_err_wrap(bp_err code, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
@@ -79,7 +79,7 @@ bp_err bp_err_wrap(bp_err code, const char *format, ...) __attribute__((format(p
 bp_err bp_err_prefix(bp_err code, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /** Put "; REMEDY" after the message of a BP_ERR_FORMAT that names none yet; returns `code`
- * unchanged. What a family of messages has in common is said where they leave their module. */
+ * unchanged. For remedies that all messages of a module share. */
 bp_err bp_err_advise(bp_err code, const char *remedy);
 
 /** The message of this thread's last failure ("" when there was none), with its identifier.
@@ -102,16 +102,16 @@ void bp_err_set_message(const char *message);
  * unless `lines` keeps the breaks. */
 void bp_err_escape(char out[BP_ERR_MESSAGE_BYTES], const char *text, bool lines);
 
-/** Which of two codes speaks for all ranks: the higher severity (a bug before an I/O error before
- * bad input). */
+/** Which of two codes all ranks report: the one of higher severity (a bug before an I/O error
+ * before bad input). */
 int bp_err_severity(bp_err code);
 
 /** What the program calls itself in messages: "bagpipe" until this is called, as main() begins. */
 void bp_err_set_program(const char *name);
 const char *bp_err_program(void);
 
-/** Our own bugs: prints rank, file, line and ends the program through the handler (MPI_Abort under
- * MPI). */
+/** For bugs of ours: prints rank, file, line and ends the program through the handler (MPI_Abort
+ * under MPI). */
 #define BP_ASSERT(condition)                                                                       \
     ((condition) ? (void)0 : bp_assert_failed(#condition, __FILE__, __LINE__))
 /** The same for a call with effects, which happens whether or not assertions do. */
@@ -132,8 +132,9 @@ void bp_id_ended(const char *what, int64_t id, int64_t first, int64_t bound)
  * abort(). */
 void bp_assert_set_handler(void (*handler)(int status), int rank);
 
-/** Called before that handler, and when MPI fails, with the line that was printed: for whoever
- * keeps it where the job is asked about later (NULL: nobody). It may be called with any lock held.
+/** Called before that handler, and when MPI fails, with the line that was printed: it keeps
+ * the line where a user looks for it later (NULL: nothing is called). It may be called with any
+ * lock held.
  */
 void bp_err_set_witness(void (*witness)(int status, const char *line));
 /** Print the last line of a program that ends at once, and have it witnessed. */

@@ -43,7 +43,7 @@ bool bp_log_progress_due(double printed);
  * there. */
 void bp_log_screen_only(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void bp_log_file_only(const char *format, ...) __attribute__((format(printf, 1, 2)));
-/** Lines to standard output, whoever speaks, for commands that are not jobs: a terminal that is
+/** Lines of any rank go to standard output, for commands that are not jobs: a terminal that is
  * narrower gets them broken between words, and going on after `goes_on` spaces. */
 void bp_print_lines(const char *text, int goes_on);
 /** Let the progress line on a terminal stay: what comes next begins a new line. */

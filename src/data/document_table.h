@@ -55,6 +55,6 @@ bp_err bp_document_table_read(bp_document_table *table, int64_t entry, const bp_
  * draws by `key` that is one; -1: none is. */
 int64_t bp_document_table_other(const bp_document_table *table, int64_t entry, int64_t first,
                                 int64_t count, const bp_rng_key *key);
-#define BP_OTHER_DRAWS 32 /* so many */
+#define BP_OTHER_DRAWS 32 /* draws before it gives up */
 
 #endif

@@ -18,7 +18,7 @@ typedef struct block_cache {
     int64_t capacity;     /* entries */
     int64_t entry_tokens; /* of an entry: windows of a block and the target of the last, or its
                              documents */
-    int32_t *slab;        /* [capacity][entry_tokens] */
+    int32_t *entries;     /* [capacity][entry_tokens] */
     int64_t *block_of;    /* [capacity], -1: empty */
     int32_t *entry_of;    /* [blocks], -1: not decoded */
     int32_t *holders;     /* [blocks]: batch slots in whose buffer a block is */
@@ -114,12 +114,12 @@ static bp_err cache_init(const bp_loader *loader, source *from, int64_t holders)
 
     cache->capacity = wanted < order->blocks ? wanted : order->blocks;
     cache->entry_tokens = most_tokens(loader, from);
-    cache->slab =
-        bp_try_alloc("data.blocks", cache->capacity * cache->entry_tokens, sizeof *cache->slab);
+    cache->entries =
+        bp_try_alloc("data.blocks", cache->capacity * cache->entry_tokens, sizeof *cache->entries);
     cache->block_of = bp_try_alloc("data.blocks", cache->capacity, sizeof *cache->block_of);
     cache->entry_of = bp_try_alloc("data.blocks", order->blocks, sizeof *cache->entry_of);
     cache->holders = bp_try_alloc("data.blocks", order->blocks, sizeof *cache->holders);
-    if (!cache->slab || !cache->block_of || !cache->entry_of || !cache->holders)
+    if (!cache->entries || !cache->block_of || !cache->entry_of || !cache->holders)
         return BP_FAIL(BP_ERR_SYSTEM, "memory.short",
                        "no memory for the shuffle blocks; use a smaller train.batch "
                        "or more data ranks");
@@ -161,7 +161,7 @@ static bp_err find_window(const bp_loader *loader, source *from, int64_t block, 
         int64_t entry = free_entry(cache), first;
         int64_t count = block_tokens(loader, from, block, &first);
         bp_err err = bp_stream_read(loader->spec.stream, first, count,
-                                    cache->slab + entry * cache->entry_tokens);
+                                    cache->entries + entry * cache->entry_tokens);
 
         if (err != BP_OK)
             return err;
@@ -175,7 +175,7 @@ static bp_err find_window(const bp_loader *loader, source *from, int64_t block, 
 
         inside = begins[window] - begins[begin];
     }
-    *tokens = cache->slab + cache->entry_of[block] * cache->entry_tokens + inside;
+    *tokens = cache->entries + cache->entry_of[block] * cache->entry_tokens + inside;
     return BP_OK;
 }
 
@@ -506,7 +506,7 @@ void bp_loader_free(bp_loader **loader)
         bp_free(one->cache.holders);
         bp_free(one->cache.entry_of);
         bp_free(one->cache.block_of);
-        bp_free(one->cache.slab);
+        bp_free(one->cache.entries);
         bp_order_clear(&one->order);
     }
     bp_free(old->sources);

@@ -14,7 +14,7 @@ typedef struct bp_waiting {
     void *context;
 } bp_waiting;
 
-/** As bp_reduce_scatter and bp_all_gather_shards, with shards of whole units of so many floats, or
+/** As bp_reduce_scatter and bp_all_gather_shards, with shards of whole units of `unit` floats, or
  * bytes: unit k of n belongs to the rank that owns item k of bp_shard_first(n, ...). scratch:
  * bp_reduce_scatter_scratch(units, ranks) units. bf16: what is sent is rounded to bfloat16 (to the
  * nearest, ties to even; NaN stays one), what comes is added in float32. Collective over `comm`. */

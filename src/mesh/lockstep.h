@@ -13,7 +13,8 @@ typedef struct bp_lockstep bp_lockstep;
 /** What a rank does beside its own passes; all may be NULL. */
 typedef struct bp_lockstep_calls {
     void (*meanwhile)(void *context); /* again and again while it waits for the others */
-    /** Another rank makes a pass of `rows` at most, and this one has none: tell its followers. */
+    /** Another rank makes a pass of at most `rows` rows, and this one has none: tells its
+     * followers. */
     void (*others)(void *context);
     void *context;
 } bp_lockstep_calls;
@@ -39,7 +40,8 @@ int bp_lockstep_models(const bp_lockstep *lockstep);
  * or have none; those of other models, and with `few` otherwise, are made before. Returns the rows
  * of the rank with the most. Collective over the communicator, as all that follows. */
 int64_t bp_lockstep_begin(bp_lockstep *lockstep, int number, bool few, int64_t rows);
-/** Take part in one pass of others: on a rank whose first one told it to (calls.others). */
+/** Take part in one pass of other ranks, after the first rank of the group asked for it
+ * (calls.others). */
 void bp_lockstep_follow(bp_lockstep *lockstep);
 /** This rank has no pass to begin. Take part in one of others, if there is one; `ends`: it will
  * begin no other. Returns false when that is so on all ranks. */

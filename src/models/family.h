@@ -82,7 +82,7 @@ typedef struct bp_stack_sizes {
     int64_t experts, chosen;            /* of layers with experts; how many a token goes through */
     int64_t renormalised;               /* 1: bp_expert_shape.renormalised */
     int64_t expert_inner;               /* the inner width of an expert; 0: that of an MLP */
-    int64_t sparse_step;                /* of so many layers only the last one has experts */
+    int64_t sparse_step;                /* of this many layers only the last one has experts */
     double dense[BP_MODEL_REALS];       /* layers, from 1, that have none; 0 after the last one */
     double balance; /* the weight of bp_expert_shape.balance; 0: there is no such loss */
     double clip;    /* bp_layer_shape.clip; 0: none */

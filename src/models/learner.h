@@ -52,8 +52,8 @@ typedef struct bp_learner_ops {
     /** Read all of the stream, a share on each rank, before a training begins. Collective. Errors:
      * BP_ERR_FORMAT there is nothing to learn from; BP_ERR_STOPPED; those of stream->read: the same
      * on all ranks. */
-    bp_err (*study)(bp_learner *learner, const bp_learner_stream *stream);
-    /** Values to begin with, after `study`: a function of the seed and an element's place.
+    bp_err (*survey)(bp_learner *learner, const bp_learner_stream *stream);
+    /** Values to begin with, after `survey`: a function of the seed and an element's place.
      * Local. */
     void (*initialise)(bp_learner *learner);
     /** Slices for bp_checkpoint_save, over all ranks of comm; data are in the learner. Local. Owns:
@@ -61,7 +61,7 @@ typedef struct bp_learner_ops {
     bp_slice *(*slices)(bp_learner *learner, int64_t *count);
     /** Those of them that another training's checkpoint has values for, to begin with. Local. */
     bp_slice *(*slices_to_begin)(bp_learner *learner, const bp_checkpoint *from, int64_t *count);
-    /** All slices have the values of a checkpoint of this training: no `study` was. Collective.
+    /** All slices have the values of a checkpoint of this training: no `survey` was. Collective.
      * Errors: BP_ERR_FORMAT, BP_ERR_SYSTEM: the same on all ranks. */
     bp_err (*loaded)(bp_learner *learner);
     /** Go through a batch, the same on all ranks. Collective; an equal loss on all ranks. */

@@ -298,7 +298,7 @@ typedef struct bp_model_ops {
     bp_err (*differentiate)(bp_model *lm, const bp_model_batch *batch, float *gradients,
                             float *source_gradients);
     /** states[info.layers + 1][length][info.width] of a batch of one window: what the first layer
-     * reads (where a narrow embedding is projected, behind the projection) and what each leaves,
+     * reads (where a narrow embedding is projected, after the projection) and what each leaves,
      * after all that comes between layers and vocabulary (a norm, the transform of a masked
      * model), recomputed for each: rows for `logits`. For a model with info.layer_width > 0.
      * Valid on the ranks of the last pipeline stage. Errors: as `score`. */

@@ -378,7 +378,7 @@ static void add_slice(const bp_param *param, const char *prefix, float *data,
     slice->data = data;
 }
 
-/* A run [first, first + count) of a slab of rows: the end of a row, whole rows, the beginning of a
+/* A run [first, first + count) of a slice of rows: the end of a row, whole rows, the beginning of a
  * row. */
 static void add_run(const bp_param *param, const char *prefix, float *data, int64_t first,
                     int64_t count, bp_slice *slices, int64_t *used, int64_t capacity)

@@ -42,7 +42,7 @@ typedef enum bp_noise {
     BP_NOISE_DELETE,
     BP_NOISE_INFILL,
     BP_NOISE_ROTATE,
-    BP_NOISE_SENTINELS, /* alone */
+    BP_NOISE_SENTINELS, /* not with others */
     BP_NOISES
 } bp_noise;
 extern const char *const bp_noise_names[BP_NOISES]; /* "permute" */

@@ -12,7 +12,7 @@
 #include "search/shared.h"
 #include "train/loop/groups.h"
 #include "train/loop/pretrain.h"
-#include "train/loop/run_identity.h"
+#include "train/loop/start/run_identity.h"
 #include "train/parts/list.h"
 
 #include <inttypes.h>

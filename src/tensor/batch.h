@@ -66,9 +66,9 @@ int64_t bp_batch_scored(const bp_batch *batch, int term);
 /** A batch of one stream, with a target a place. */
 bp_batch bp_batch_of_places(int64_t B, int64_t T, const int32_t *inputs, const int32_t *targets);
 
-/** Are all ids[count] in [first, bound)? Called before a table is read by ids that come of data, in
- * all builds: if not, the program ends with BP_ERR_FORMAT and one line (bp_id_ended). Targets have
- * first = -1. NULL is within. */
+/** Are all ids[count] in [first, bound)? Called before a table is read by ids that come from data,
+ * in all builds: if not, the program ends with BP_ERR_FORMAT and one line (bp_id_ended). Targets
+ * have first = -1. NULL is within. */
 void bp_ids_within(const char *what, const int32_t *ids, int64_t count, int64_t first,
                    int64_t bound);
 

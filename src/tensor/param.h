@@ -1,4 +1,4 @@
-/* Parameters: named slabs of logical tensors, in groups that are reduced and updated together. */
+/* Parameters: named slices of logical tensors, in groups that are reduced and updated together. */
 #ifndef BP_TENSOR_PARAM_H
 #define BP_TENSOR_PARAM_H
 
@@ -19,7 +19,7 @@ typedef enum bp_init {
     BP_INIT_GIVEN     /* bp_param.given */
 } bp_init;
 
-/** This rank's slab of one logical tensor: rows (and columns) offset .. offset + extent of shape.
+/** This rank's slice of one logical tensor: rows (and columns) offset .. offset + extent of shape.
  */
 typedef struct bp_param {
     char name[BP_PARAM_NAME]; /* of the logical tensor, layers by global number: "h.3.attn.q.weight"
@@ -96,7 +96,7 @@ void bp_group_clear(bp_group *group);
 /** The next param begins at a multiple of this many floats: no block of sums has parts of two. */
 void bp_group_align(bp_group *group, int64_t multiple);
 
-/** Elements of the slab. */
+/** Elements of the slice. */
 int64_t bp_param_floats(const bp_param *param);
 
 /** Append a vector, or a matrix, whole. The pointer stays valid. */

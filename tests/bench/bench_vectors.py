@@ -12,7 +12,7 @@ import torch.nn.functional as F
 
 torch.set_num_threads(1)
 torch.set_grad_enabled(False)
-SORTED, UNIT, BATCH, TOKENS = 4096, 128, 32, 8192  # src/infer/score/vectors_priv.h
+SORTED, UNIT, BATCH, TOKENS = 4096, 128, 32, 8192  # src/infer/score/vectors/vectors_priv.h
 
 
 def read(folder):

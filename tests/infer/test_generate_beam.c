@@ -3,7 +3,7 @@
 #include "bp_test.h"
 
 #include "base/rng.h"
-#include "infer/generate/search.h"
+#include "infer/generate/search/search.h"
 
 #include <math.h>
 

@@ -2,7 +2,7 @@
 #include "bp_test.h"
 
 #include "base/rng.h"
-#include "infer/generate/choice.h"
+#include "infer/generate/search/choice.h"
 
 #include <math.h>
 

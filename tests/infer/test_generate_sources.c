@@ -3,7 +3,7 @@
 #include "bp_test_mpi.h"
 #include "bp_test_perturb.h"
 
-#include "infer/generate/search.h"
+#include "infer/generate/search/search.h"
 #include "math/math.h"
 #include "models/network_inside_priv.h"
 #include "models/network_model_priv.h"

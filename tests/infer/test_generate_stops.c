@@ -1,7 +1,7 @@
 /* Stop texts: the list, the tokenizer, and where they are found. */
 #include "bp_test.h"
 
-#include "infer/generate/stops.h"
+#include "infer/generate/search/stops.h"
 
 /* A tokenizer of these words, each a token. */
 static bp_tokenizer *words(void)

@@ -358,6 +358,39 @@ static void softmax_statistics_follow_the_maximum(void **state)
     bp_free(logits);
 }
 
+static void softmax_entropies_equal_plain_loops(void **state)
+{
+    enum { ROWS = 3, V = 5301, STRIDE = 5310 };
+    float *logits = randoms(ROWS * STRIDE, 4), max[ROWS], same[ROWS];
+    double sums[ROWS], targets[ROWS], entropies[ROWS], again[ROWS];
+    int32_t ids[ROWS] = {0};
+    const bp_logit_rows rows = {logits, ids, ROWS, V, 0, STRIDE};
+
+    (void)state;
+    logits[STRIDE + 9] = 60; /* nearly all of the second row */
+    for (int v = 0; v < V; v++)
+        logits[2 * STRIDE + v] += 0.003f * (float)v; /* the maximum moves from block to block */
+    bp_softmax_statistics(max, sums, targets, &rows);
+    bp_softmax_entropies(same, again, entropies, &rows);
+    assert_memory_equal(same, max, sizeof max);
+    assert_memory_equal(again, sums, sizeof sums);
+    for (int r = 0; r < ROWS; r++) {
+        double twin = 0;
+
+        for (int v = 0; v < V; v++) {
+            double lp = (double)logits[r * STRIDE + v] - (double)max[r] - log(sums[r]);
+
+            twin -= exp(lp) * lp;
+        }
+        assert_true(fabs(entropies[r] - twin) <=
+                    1e-6 * fmax(twin, 1e-6)); /* float32 exponentials */
+    }
+    logits[5] = NAN;
+    bp_softmax_entropies(same, again, entropies, &rows);
+    assert_true(isnan(entropies[0]) && isfinite(entropies[1]));
+    bp_free(logits);
+}
+
 /* A number that is not finite is noticed at every place of a row. */
 static void softmax_and_norms_show_nan(void **state)
 {
@@ -505,6 +538,7 @@ int main(void)
         cmocka_unit_test(softmax_in_parts_equals_the_whole),
         cmocka_unit_test(softmax_row_is_alone),
         cmocka_unit_test(softmax_statistics_follow_the_maximum),
+        cmocka_unit_test(softmax_entropies_equal_plain_loops),
         cmocka_unit_test(softmax_and_norms_show_nan),
         cmocka_unit_test(threads_do_not_change_bits),
         cmocka_unit_test(factored_sums_equal_plain_loops_with_any_threads),

@@ -16,7 +16,7 @@ math/attention/attention.c math/attention/attention_f32.c
 
 models/decoding.c models/decoding_step.c
 
-infer/score/task_page.c infer/score/task_report.c infer/score/task_spans.c
+infer/score/task/page.c infer/score/task/report.c infer/score/task/spans.c
 
 io/checkpoint/checkpoint_base.c io/checkpoint/checkpoint_load.c io/checkpoint/checkpoint_open.c
 

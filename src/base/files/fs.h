@@ -27,8 +27,8 @@ bp_err bp_file_read(const char *path, int64_t limit_bytes, char **data, size_t *
 #define BP_MARK_BYTES 3
 size_t bp_mark_bytes(const char *text, size_t bytes);
 
-/** Is it the text of a pointer of Git LFS, which stands in a clone for a file that was not fetched?
- * `bytes`: those of its beginning at least. */
+/** Is it the text of a pointer of Git LFS, which a clone has instead of a file that was not
+ * fetched? `bytes`: those of its beginning at least. */
 bool bp_is_lfs_pointer(const char *text, size_t bytes);
 /** The error of a file that is one. BP_ERR_FORMAT. */
 bp_err bp_fail_lfs_pointer(const char *path);

@@ -198,7 +198,7 @@ static void take_means(similarity *self, int64_t at)
 
 /* ---- neighbours ---- */
 
-/* Inserts a point, of equal cosines behind those that are there. */
+/* Inserts a point, of equal cosines after those that are there. */
 static void insert(similarity *self, int64_t q, int64_t point, double cosine)
 {
     double *near = self->near + q * self->k;

@@ -5,7 +5,7 @@
 #define BP_EXPLAIN_TEXTS_TEXTS_H
 
 #include "explain/method.h"
-#include "infer/score/task_documents.h"
+#include "infer/score/task/documents.h"
 
 /** explain.target */
 typedef enum explain_target {

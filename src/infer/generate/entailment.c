@@ -1,4 +1,4 @@
-/* Pairs of texts through a classifier. Called by outputs.c on the coordinator. */
+/* Pairs of texts through a classifier. Called by results/outputs.c on the coordinator. */
 #include "infer/generate/entailment.h"
 
 #include "base/log.h"

@@ -4,7 +4,7 @@
 
 #include "base/mem.h"
 #include "base/process/heartbeat.h"
-#include "infer/generate/results.h"
+#include "infer/generate/results/results.h"
 #include "mesh/collective.h"
 #include "nn/core/layers.h"
 

@@ -2,7 +2,7 @@
 #include "infer/generate/generate.h"
 
 #include "base/log.h"
-#include "infer/generate/generator_priv.h"
+#include "infer/generate/generator.h"
 #include "mesh/collective.h"
 
 #include <inttypes.h>

@@ -3,7 +3,7 @@
  * model is opened. */
 #include "infer/generate/entailment.h"
 #include "infer/generate/fill.h"
-#include "infer/generate/generator_priv.h"
+#include "infer/generate/generator.h"
 #include "mesh/collective.h"
 #include "mesh/mesh_search.h"
 

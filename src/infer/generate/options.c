@@ -1,5 +1,5 @@
 /* generate.*: the keys, and the rule that they define. */
-#include "infer/generate/generator_priv.h"
+#include "infer/generate/generator.h"
 
 #include "base/config/run_options.h"
 #include "base/log.h"

@@ -2,8 +2,8 @@
 #ifndef BP_INFER_GENERATE_PLAN_H
 #define BP_INFER_GENERATE_PLAN_H
 
-#include "infer/generate/prompts.h"
-#include "infer/generate/search.h"
+#include "infer/generate/prompts/prompts.h"
+#include "infer/generate/search/search.h"
 #include "models/model.h"
 
 /** Iterated filling (fill.h): its rounds, 0 of other strategies, and the tokens that it needs. */

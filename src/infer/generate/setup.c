@@ -1,6 +1,6 @@
 /* From a configuration to a model, prompts and work units that are ready. Called by generate.c
  * before its first unit. */
-#include "infer/generate/generator_priv.h"
+#include "infer/generate/generator.h"
 
 #include "base/config/run_options.h"
 #include "base/log.h"

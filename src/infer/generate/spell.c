@@ -1,4 +1,4 @@
-/* Decodes generated ids. Called by outputs.c and stops.c. */
+/* Decodes generated ids. Called by results/outputs.c and search/stops.c. */
 #include "infer/generate/spell.h"
 
 #include "base/mem.h"

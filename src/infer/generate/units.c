@@ -11,8 +11,8 @@
 #include "base/mem.h"
 #include "base/process/heartbeat.h"
 #include "infer/generate/fill.h"
-#include "infer/generate/results.h"
-#include "math/kernels/mixture.h"
+#include "infer/generate/results/results.h"
+#include "math/kernels/kernels.h"
 #include "mesh/collective.h"
 
 #include <inttypes.h>
@@ -57,9 +57,8 @@ typedef struct bp_unit {
     float *max;
     double *sums, *targets; /* [slots] log-sums, in the end; scratch */
     int32_t *zeros;         /* [slots] */
-    bp_member_row *known;   /* [slots], of one model */
-    bp_mixture_row *mixed;
-    bp_choice *choices; /* [threads] */
+    double *entropies;      /* [slots], of one model */
+    bp_choice *choices;     /* [threads] */
     int threads;
     int abandon;   /* STOPPED or FAILED, once a group was */
     int32_t wrong; /* FAILED: the first prompt that went wrong */
@@ -122,8 +121,7 @@ static void new_chooser(bp_unit *unit)
     unit->sums = bp_alloc("generate.unit", slots, sizeof *unit->sums);
     unit->targets = bp_alloc("generate.unit", slots, sizeof *unit->targets);
     unit->zeros = bp_alloc("generate.unit", slots, sizeof *unit->zeros);
-    unit->known = bp_alloc("generate.unit", slots, sizeof *unit->known);
-    unit->mixed = bp_alloc("generate.unit", slots, sizeof *unit->mixed);
+    unit->entropies = bp_alloc("generate.unit", slots, sizeof *unit->entropies);
     unit->threads = omp_get_max_threads();
     unit->choices = bp_alloc("generate.unit", unit->threads, sizeof *unit->choices);
     for (int t = 0; t < unit->threads; t++)
@@ -217,8 +215,7 @@ void bp_unit_free(bp_unit **out)
     for (int t = 0; t < unit->threads; t++)
         bp_choice_clear(&unit->choices[t]);
     bp_free(unit->choices);
-    bp_free(unit->mixed);
-    bp_free(unit->known);
+    bp_free(unit->entropies);
     bp_free(unit->zeros);
     bp_free(unit->targets);
     bp_free(unit->sums);
@@ -313,46 +310,29 @@ static void gather_logits(bp_unit *unit, const unit_group *group)
     }
 }
 
-/* The number of the first prompt with a row that is not finite; -1: all are. */
+/* The sums of rows, and the entropies for one model, whose logits are all here (an ensemble returns
+ * its own). The number of the first prompt with a row that is not finite; -1: all are. */
 static int64_t sum_rows(bp_unit *unit, const unit_group *group)
 {
     int64_t V = unit->spec.rule->choice.vocab_size;
+    const bp_logit_rows rows = {unit->logits, unit->zeros, group->slots, V, 0, V};
 
-    bp_softmax_statistics(unit->max, unit->sums, unit->targets,
-                          &(bp_logit_rows){unit->logits, unit->zeros, group->slots, V, 0, V});
-    for (int64_t s = 0; s < group->slots; s++) {
-        unit->sums[s] = unit->max[s] + log(unit->sums[s]);
-        if (counts_of(group)[s] > 0 && !isfinite(unit->sums[s]))
-            return group->first + s / unit->K;
-    }
-    return -1;
-}
-
-/* The entropies for one model, whose logits are all here; an ensemble returns its own. */
-static void find_entropies(bp_unit *unit, const unit_group *group)
-{
-    int64_t V = unit->spec.rule->choice.vocab_size;
-    const bp_mixture in = {.members = 1,
-                           .rows = group->slots,
-                           .columns = V,
-                           .logits = unit->logits,
-                           .known = unit->known,
-                           .known_stride = group->slots,
-                           .targets = unit->zeros};
-
-    for (int64_t s = 0; s < group->slots; s++) {
-        double log_total = unit->sums[s] - (double)unit->max[s];
-
-        unit->known[s] = (bp_member_row){
-            .max = unit->max[s], .log_sum = (float)log_total, .log_total = log_total};
-    }
-    bp_mixture_rows(unit->mixed, &in);
+    if (unit->ensemble)
+        bp_softmax_statistics(unit->max, unit->sums, unit->targets, &rows);
+    else
+        bp_softmax_entropies(unit->max, unit->sums, unit->entropies, &rows);
     for (int64_t s = 0; s < group->slots; s++) {
         float *to = unit->statistics + s * BP_DECODE_STATISTICS;
 
-        to[BP_DECODE_ENTROPY] = (float)unit->mixed[s].entropy;
-        to[BP_DECODE_MUTUAL_INFORMATION] = 0;
+        unit->sums[s] = unit->max[s] + log(unit->sums[s]);
+        if (counts_of(group)[s] > 0 && !isfinite(unit->sums[s]))
+            return group->first + s / unit->K;
+        if (!unit->ensemble) {
+            to[BP_DECODE_ENTROPY] = (float)unit->entropies[s];
+            to[BP_DECODE_MUTUAL_INFORMATION] = 0;
+        }
     }
+    return -1;
 }
 
 /* Each prompt's search takes its slots' rows. */
@@ -405,8 +385,6 @@ static void choose(bp_unit *unit, unit_group *group, bool stop)
         unit->wrong = (int32_t)wrong;
     }
     if (unit->abandon == GOES_ON) {
-        if (!unit->ensemble)
-            find_entropies(unit, group);
         choose_all(unit, group);
         fill_next(unit, group);
     } else {

@@ -1,4 +1,4 @@
-/* A language model that also tells how probable it is that a word begins next: what the surprisal
+/* A language model that also gives the probability that a word begins next: what the surprisal
  * of words is corrected by. */
 #ifndef BP_INFER_SCORE_BOUNDARIES_H
 #define BP_INFER_SCORE_BOUNDARIES_H

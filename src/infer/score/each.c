@@ -5,7 +5,7 @@
 #include "base/mem.h"
 #include "base/process/heartbeat.h"
 #include "infer/score/scorer.h"
-#include "infer/score/task_documents.h"
+#include "infer/score/task/documents.h"
 #include "infer/score/unit.h"
 #include "mesh/collective.h"
 

@@ -7,7 +7,7 @@
 #include "infer/neighbours/datastore.h"
 #include "infer/score/boundaries.h"
 #include "infer/score/keys.h"
-#include "infer/score/states_priv.h"
+#include "infer/score/states/states.h"
 #include "infer/score/unit.h"
 #include "models/open.h"
 

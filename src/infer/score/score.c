@@ -9,7 +9,7 @@
 #include "base/process/signals.h"
 #include "infer/score/page/page.h"
 #include "infer/score/score.h"
-#include "infer/score/states_priv.h"
+#include "infer/score/states/states.h"
 #include "infer/score/tables/tables.h"
 #include "infer/score/unit.h"
 #include "math/threads.h"

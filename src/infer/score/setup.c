@@ -8,7 +8,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "infer/score/score.h"
-#include "infer/score/task_documents.h"
+#include "infer/score/task/documents.h"
 #include "infer/score/unit.h"
 #include "math/math.h"
 #include "mesh/collective.h"

@@ -4,9 +4,9 @@
  *
  *     plan, make, sync made, write, reports, recheck, list, fence, place, sync placed: done
  *
- * What fails before it is placed is removed and abandoned. What was placed, but may not be on disk,
- * stays, and is not announced: it is whole, and to take it back would be to take it from a job that
- * has followed meanwhile and goes on from it.
+ * A checkpoint that fails before it is placed is removed and abandoned. One that was placed, but
+ * may not be on disk, stays, and is not announced: it is whole, and a job that started meanwhile
+ * may already go on from it.
  */
 #ifndef BP_IO_CHECKPOINT_COMMIT_STEPS_H
 #define BP_IO_CHECKPOINT_COMMIT_STEPS_H
@@ -36,9 +36,9 @@ typedef struct bp_commit {
 } bp_commit;
 
 void bp_commit_begin(bp_commit *commit);
-/** So many reports are to come before anything is placed (known after the plan). */
+/** The number of reports that must come before anything is placed (known after the plan). */
 void bp_commit_expect(bp_commit *commit, int64_t writers);
-/** One writer's file is whole and on disk, it says. */
+/** A writer reports that its file is whole and on disk. */
 void bp_commit_report(bp_commit *commit);
 /** All have reported. */
 bool bp_commit_is_reported(const bp_commit *commit);

@@ -119,7 +119,7 @@ void bp_corpus_work(MPI_Comm comm, bp_share *share, int64_t vocab_size);
 
 typedef struct bp_corpus_join {
     const bp_corpus_build *build;
-    bp_corpus_writer *writer; /* made by whoever has the join */
+    bp_corpus_writer *writer; /* made by the thread that joins the parts */
     bp_buffer skip_list;      /* a line of JSON for each bad document */
     char *first_bad;          /* for a message */
 

@@ -35,7 +35,7 @@ typedef struct bp_f32_tile {
 typedef struct bp_f32_kernel {
     void (*multiply)(const bp_f32_tile *tile);
     /* to[0..rows)[0..columns), both filled up with zeros to whole 16s: a copy of `from`, or of what
-     * lies there transposed. Rows are that many floats apart. */
+     * is there, transposed. Rows are that many floats apart. */
     void (*pack)(float *to, int64_t to_row, const float *from, int64_t from_row, bool transposed,
                  int64_t rows, int64_t columns);
 } bp_f32_kernel;

@@ -1,21 +1,22 @@
 /* Linear maps y = x Wt + b and their gradients: all the matrix products of a network.
  *
- * Two files implement this header: linear_onednn.c and linear_blas.c; the first leaves bf16 to
- * kernels of our own (bf16_linear.c), with AMX all of it, with AVX512_BF16 the copies of weights
- * and weight gradients too large for the caches, and, with AVX-512, float32 too (f32_gemm.c), but
- * for narrow weights. Results are float32, row-major; in BF16 the
- * operands are rounded to bfloat16 and products are summed in float32, by bf16 instructions, or by
- * float32 ones where a CPU's bf16 is the slower. An operand is made once, by the pass that makes
- * its values (the producers in kernels.h), and read by every product that wants it (operand.h).
+ * Two files implement this header: linear_onednn.c and linear_blas.c. The first one uses kernels of
+ * our own where they are faster: with AMX for all bf16 products (bf16_linear.c); with AVX512_BF16
+ * for copies of weights, and for weight gradients that are too large for the caches; with AVX-512
+ * for float32 products, except for narrow weights (f32_gemm.c). Results are float32, row-major. In
+ * BF16 the operands are rounded to bfloat16 and products are summed in float32: by bf16
+ * instructions, or by float32 instructions where these are faster on this CPU. An operand is made
+ * once, by the pass that computes its values (the producers in kernels.h), and read by each product
+ * that needs it (operand.h).
  *
  * Bits: the same inputs and the same threads give the same bits. A row of y or dx does not depend
- * on how many rows there are (checked with oneDNN 2.6.3 and OpenBLAS by tests/math/test_linear.c:
- * run it with another library). Weight gradients may differ between numbers of threads, and, but
- * with AVX-512, rows too. Our own kernels sum over k in order, or block by block, whatever
- * the threads: with them nothing differs.
+ * on the number of rows (checked with oneDNN 2.6.3 and OpenBLAS by tests/math/test_linear.c: run it
+ * with another library). Weight gradients may depend on the number of threads and, without AVX-512,
+ * on the number of rows. Our own kernels sum over k in order, or block by block, with any number of
+ * threads: with them nothing differs.
  *
- * Memory that was not planned for, and shapes that the library refuses, are bugs (BP_ASSERT); a
- * shape that it multiplies in plain loops is warned of.
+ * Memory that was not planned for, and shapes that the library refuses, are bugs (BP_ASSERT). It
+ * warns when oneDNN falls back to its reference implementation.
  */
 #ifndef BP_MATH_GEMM_LINEAR_H
 #define BP_MATH_GEMM_LINEAR_H
@@ -43,7 +44,7 @@ bp_err bp_gemm_new_forward(bp_gemm **out, bp_precision precision);
 void bp_gemm_hold_q8(bp_gemm *gemm);
 void bp_gemm_free(bp_gemm **gemm);
 bp_precision bp_gemm_precision(const bp_gemm *gemm);
-/** It is of bp_gemm_new_forward: no weight changes any more. */
+/** Made by bp_gemm_new_forward: no weight changes any more. */
 bool bp_gemm_is_forward_only(const bp_gemm *gemm);
 /** Forward products read a weight's values where they are, whenever they run;
  * false: a copy of them. */

@@ -15,19 +15,18 @@
 #include <stdint.h>
 
 /** A layer norm by row, y = (x - mean) / sqrt(var + epsilon) * gain + bias; mean[rows] and
- * rstd[rows] are kept for backward (NULL: not). Source: Ba et al. 2016. Without a bias it is a norm
- * by the root mean square, y = x / sqrt(mean of x^2 + epsilon) * gain, and mean is not kept; but
- * where it is centred.
- * Source: Zhang and Sennrich 2019. */
+ * rstd[rows] are kept for backward (NULL: not). Source: Ba et al. 2016. Without a bias, and
+ * not centred, it is a norm by the root mean square, y = x / sqrt(mean of x^2 + epsilon) * gain,
+ * and mean is not kept. Source: Zhang and Sennrich 2019. */
 typedef struct bp_norm {
     const float *gain, *bias;
     float epsilon;
     float *mean, *rstd;
-    bool centred; /* the mean is taken off, though there is no bias */
+    bool centred; /* the mean is subtracted, although there is no bias */
 } bp_norm;
 
 /** What a branch of a network adds to the rows that it left: base + dropout(branch), as
- * bp_add_dropout; `branch` is NULL: only base. */
+ * bp_add_dropout. branch NULL: only base. */
 typedef struct bp_residual {
     const float *base, *branch;
     float dropout;
@@ -203,6 +202,11 @@ typedef struct bp_smoothing {
  * of the target if the part has it, else 0. */
 void bp_softmax_statistics(float *row_max, double *row_sum, double *target_logit,
                            const bp_logit_rows *in);
+/** Of whole rows: row_max and row_sum to the bit, and entropy[r] of the softmax of row r, in nats:
+ * log S - T / S, with T the sum of (logit - max) exp(logit - max). NaN where a logit is. Targets
+ * are not read. */
+void bp_softmax_entropies(float *row_max, double *row_sum, double *entropy,
+                          const bp_logit_rows *in);
 /** sums[r] = the sum of row r's logits, in order. */
 void bp_logit_sums(double *sums, const bp_logit_rows *in);
 /** The loss's gradient, (softmax - onehot) * weight[r], with maximum and sum of the whole

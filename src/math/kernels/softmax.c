@@ -25,6 +25,17 @@ void bp_softmax_statistics(float *row_max, double *row_sum, double *target_logit
         find_statistics(loops, &row_max[r], &row_sum[r], &target_logit[r], in, r);
 }
 
+void bp_softmax_entropies(float *row_max, double *row_sum, double *entropy, const bp_logit_rows *in)
+{
+    const bp_loops *loops = bp_loops_best();
+
+    BP_TRACE(BP_TRACE_SOFTMAX, 0, 4.0 * (double)(in->rows * in->V));
+#pragma omp parallel for schedule(static) if (in->rows * in->V > 8192)
+    for (int64_t r = 0; r < in->rows; r++)
+        loops->softmax_entropy(&row_max[r], &row_sum[r], &entropy[r], in->logits + r * in->stride,
+                               in->V);
+}
+
 void bp_logit_sums(double *sums, const bp_logit_rows *in)
 {
 #pragma omp parallel for schedule(static) if (in->rows * in->V > 8192)

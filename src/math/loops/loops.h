@@ -133,6 +133,8 @@ typedef struct bp_loops {
     float (*row_max)(const float *x, int64_t n);
     /* the largest, and the sum of exp(x - max); a NaN is in the sum */
     void (*softmax_statistics)(float *max, double *sum, const float *x, int64_t n);
+    /* the same bits, and the entropy of the row's softmax, in nats */
+    void (*softmax_entropy)(float *max, double *sum, double *entropy, const float *x, int64_t n);
     /* y = exp(x - max) * factor, x at most max */
     void (*exp_scale)(float *y, const float *x, int64_t n, float max, float factor);
     /* Of d = max(x / 2 - tau, 0): sums of d, d^2, d^3; and factor d^2, in place is allowed. */

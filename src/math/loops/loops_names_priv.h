@@ -72,6 +72,7 @@ void LOOP(norm_gradient)(float *dx, float *dgain, float *dbias, const float *dy,
                          const float *gain, const bp_norm_row *row, int64_t n);
 float LOOP(row_max)(const float *x, int64_t n);
 void LOOP(softmax_statistics)(float *max, double *sum, const float *x, int64_t n);
+void LOOP(softmax_entropy)(float *max, double *sum, double *entropy, const float *x, int64_t n);
 void LOOP(exp_scale)(float *y, const float *x, int64_t n, float max, float factor);
 void LOOP(threshold_sums)(double sums[3], const float *x, int64_t n, double tau);
 void LOOP(threshold_square)(float *y, const float *x, int64_t n, double tau, float factor);

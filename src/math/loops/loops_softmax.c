@@ -81,6 +81,61 @@ void LOOP(softmax_statistics)(float *max, double *sum, const float *x, int64_t n
     *sum = total;
 }
 
+/* exp_sum, to the bit; *weighted: the sum of (x - max) exp(x - max). */
+static inline float exp_sums(float *weighted, const float *x, int64_t n, float max)
+{
+    float lanes[LANES] = {0}, more[LANES] = {0};
+    int64_t i = 0;
+
+    for (; i + LANES <= n; i += LANES) {
+        bp_fetch(x + i + BLOCK, LANES);
+        for (int l = 0; l < LANES; l++) {
+            float u = x[i + l] - max, e = exp2_of(u * LOG2_E);
+
+            lanes[l] += e;
+            more[l] += u * e;
+        }
+    }
+    for (int l = 0; i + l < n; l++) {
+        float u = x[i + l] - max, e = exp2_of(u * LOG2_E);
+
+        lanes[l] += e;
+        more[l] += u * e;
+    }
+    *weighted = lane_sum(more);
+    return lane_sum(lanes);
+}
+
+void LOOP(softmax_entropy)(float *max, double *sum, double *entropy, const float *x, int64_t n)
+{
+    float top = -INFINITY;
+    double total = 0, weighted = 0; /* of (x - top) exp(x - top) */
+
+    for (int64_t i = 0; i < n; i += BLOCK) {
+        int64_t count = n - i < BLOCK ? n - i : BLOCK;
+        float here = largest(x + i, count), more = 0;
+
+        if (here > top) {
+            if (total > 0) {
+                double factor = (double)exp_of(top - here);
+
+                weighted = (weighted + total * (double)(top - here)) * factor;
+                total *= factor;
+            }
+            top = here;
+        }
+        if (top == -INFINITY)
+            for (int64_t j = 0; j < count; j++)
+                total += x[i + j] == x[i + j] ? 0.0 : (double)x[i + j];
+        else
+            total += (double)exp_sums(&more, x + i, count, top);
+        weighted += (double)more;
+    }
+    *max = top;
+    *sum = total;
+    *entropy = log(total) - weighted / total;
+}
+
 void LOOP(exp_scale)(float *y, const float *x, int64_t n, float max, float factor)
 {
 #pragma omp simd

@@ -34,6 +34,7 @@ const bp_loops LOOP(table) = {
     .norm_gradient = LOOP(norm_gradient),
     .row_max = LOOP(row_max),
     .softmax_statistics = LOOP(softmax_statistics),
+    .softmax_entropy = LOOP(softmax_entropy),
     .exp_scale = LOOP(exp_scale),
     .threshold_sums = LOOP(threshold_sums),
     .threshold_square = LOOP(threshold_square),

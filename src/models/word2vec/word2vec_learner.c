@@ -178,7 +178,7 @@ static bp_err make_vocabulary(bp_learner *self, int64_t *counts, const char *whe
     return BP_OK;
 }
 
-static bp_err study(bp_learner *self, const bp_learner_stream *stream)
+static bp_err survey(bp_learner *self, const bp_learner_stream *stream)
 {
     int64_t V = self->shape.vocab_size;
     double *sums = bp_alloc("word2vec.count", V, sizeof *sums); /* exact below 2^53 */
@@ -443,7 +443,7 @@ const bp_learner_ops w2v_learner_ops = {.bytes = bytes,
                                         .work_bytes = work_bytes,
                                         .new = new_learner,
                                         .free = free_learner,
-                                        .study = study,
+                                        .survey = survey,
                                         .initialise = initialise,
                                         .slices = slices,
                                         .slices_to_begin = slices_to_begin,

@@ -72,7 +72,7 @@ typedef struct bp_expert_shape {
                              gradient; 0: there is no such loss */
     bool begins, ends;    /* this layer is the stack's first, its last one; */
     int64_t sparse_count; /* layers of it with experts, */
-    int64_t most;         /* of so many */
+    int64_t most;         /* of this many */
 } bp_expert_shape;
 
 /** What scores have besides the products of queries and keys: those of each with the other as it is

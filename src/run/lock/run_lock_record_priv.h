@@ -84,7 +84,7 @@ lock_record_claim lock_record_is_own(int64_t number, lock_record_sight listing, 
 bool lock_record_is_litter(const char *name, int64_t number);
 
 /** The number in "owner-NNNNNN"; 0: another name. Beyond LOCK_RECORD_NUMBER_MAX it is none that a
- * job took: whoever lists it refuses it. */
+ * job took: a listing refuses it. */
 #define LOCK_RECORD_NUMBER_MAX INT64_C(999999999999)
 int64_t lock_record_number_of(const char *name);
 

@@ -2,7 +2,8 @@
  * the time at which they came, and a diagnosis comes out. A pure state machine, so that thousands
  * of histories can be played through it.
  *
- * A rank that is in a collective is a victim: whoever it waits for is to be named. So named is
+ * A rank that is in a collective is a victim: the diagnosis names the rank that it waits for, which
+ * is
  *   - a rank that no heartbeat comes from any more: stopped, or its host cut off or dead;
  *   - else a rank that computes, and has not moved on for as long as its phase allows;
  *   - else, where all that are heard wait, a rank of which nothing was ever heard;

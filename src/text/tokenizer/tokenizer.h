@@ -113,7 +113,7 @@ void bp_ends_add(bp_ends *ends, int64_t id);
 const bp_ends *bp_tokenizer_ends(const bp_tokenizer *tokenizer);
 /** What the post-processor's template puts after a text; -1: nothing. */
 int64_t bp_tokenizer_template_end(const bp_tokenizer *tokenizer);
-/** May `first` alone be put before texts, as `key` = auto does? Errors: BP_ERR_CONFIG the template
+/** May only `first` be put before texts, as `key` = auto does? Errors: BP_ERR_CONFIG the template
  * puts more tokens there. */
 bp_err bp_tokenizer_check_first(const bp_tokenizer *tokenizer, int64_t first, const char *key);
 

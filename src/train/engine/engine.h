@@ -139,7 +139,7 @@ bp_slice *bp_engine_slices_to_save(bp_engine *engine, int64_t *count);
 bp_slice *bp_engine_slices_to_load(bp_engine *engine, bp_load what, int64_t *count);
 bool bp_engine_loads(const bp_group *group, bp_load what); /* whether any of it is loaded. Local. */
 /** Values were loaded into all of bp_engine_slices_to_load, which are this data rank's shards: they
- * are gathered, and copies are made again. Like initial values, they are guarded from here on.
+ * are gathered, and copies are made again. Like initial values, they are checksummed from here on.
  * Collective over mesh->data. */
 void bp_engine_loaded(bp_engine *engine);
 

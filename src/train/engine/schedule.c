@@ -1,5 +1,5 @@
 /* Pipeline schedules: the list of actions of a stage for gpipe, 1f1b and interleaved. Pure. Called
- * by pipeline_comm.c, stage.c and train/loop/plan_text.c. */
+ * by pipeline_comm.c, stage.c and train/loop/memory/plan_text.c. */
 #include "train/engine/schedule.h"
 
 /* Forwards before the first backward. Interleaved: as many as it takes until the first gradient can

@@ -12,10 +12,10 @@
 #include "mesh/mesh.h"
 #include "run/stop_request.h"
 #include "train/ensemble/ensemble.h"
-#include "train/loop/corpora.h"
-#include "train/loop/duration.h"
 #include "train/loop/groups.h"
-#include "train/loop/run_identity.h"
+#include "train/loop/start/corpora.h"
+#include "train/loop/start/duration.h"
+#include "train/loop/start/run_identity.h"
 #include "train/parts/list.h"
 
 #include <inttypes.h>

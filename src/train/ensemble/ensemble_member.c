@@ -14,7 +14,7 @@
 #include "mesh/collective.h"
 #include "models/family.h"
 #include "train/engine/engine.h"
-#include "train/loop/corpora.h"
+#include "train/loop/start/corpora.h"
 #include "train/loop/trainer.h"
 #include "train/parts/list.h"
 

@@ -13,12 +13,12 @@
 #include "train/engine/engine.h"
 #include "train/loop/counting.h"
 #include "train/loop/groups.h"
-#include "train/loop/memory.h"
-#include "train/loop/memory_remedy.h"
-#include "train/loop/peak.h"
-#include "train/loop/plan_text.h"
-#include "train/loop/rows.h"
-#include "train/loop/setup.h"
+#include "train/loop/memory/memory.h"
+#include "train/loop/memory/peak.h"
+#include "train/loop/memory/plan_text.h"
+#include "train/loop/memory/remedy.h"
+#include "train/loop/memory/rows.h"
+#include "train/loop/start/setup.h"
 #include "train/parts/list.h"
 
 #include <inttypes.h>

@@ -1,6 +1,6 @@
 /* Checkpoints of a training: what they hold, and which is kept as the best. All of it over the
  * whole world, since a dedicated coordinator commits what the others write. Called by steps.c when
- * a checkpoint is due, by serve.c on a dedicated coordinator, and by counting.c. */
+ * a checkpoint is due, by reports/serve.c on a dedicated coordinator, and by counting.c. */
 #include "train/loop/commit.h"
 
 #include "base/config/json.h"
@@ -12,9 +12,9 @@
 #include "base/process/clock.h"
 #include "base/process/heartbeat.h"
 #include "base/trace.h"
-#include "train/loop/corpora.h"
 #include "train/loop/parts.h"
-#include "train/loop/report.h"
+#include "train/loop/reports/report.h"
+#include "train/loop/start/corpora.h"
 
 #include <stdio.h>
 

@@ -11,9 +11,9 @@
 #include "mesh/collective.h"
 #include "models/counting.h"
 #include "train/loop/commit.h"
-#include "train/loop/corpora.h"
-#include "train/loop/duration.h"
-#include "train/loop/report.h"
+#include "train/loop/reports/report.h"
+#include "train/loop/start/corpora.h"
+#include "train/loop/start/duration.h"
 
 #include <inttypes.h>
 #include <math.h>

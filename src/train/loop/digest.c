@@ -6,7 +6,7 @@
 
 #include "mesh/collective.h"
 #include "train/loop/learning.h"
-#include "train/loop/report.h"
+#include "train/loop/reports/report.h"
 
 #include <stdio.h>
 

@@ -1,11 +1,11 @@
 /* Examples of a training: how many there are, memory for those of a step, and the loader that makes
- * them. Called by setup.c. */
+ * them. Called by start/setup.c. */
 #include "train/loop/examples.h"
 
 #include "base/log.h"
 #include "base/mem.h"
-#include "train/loop/corpora.h"
 #include "train/loop/learning.h"
+#include "train/loop/start/corpora.h"
 
 #include <string.h>
 

@@ -3,7 +3,7 @@
 
 #include "math/math.h"
 #include "mesh/collective.h"
-#include "train/loop/precision.h"
+#include "train/loop/start/precision.h"
 
 bp_err bp_groups_resolve_machine(MPI_Comm world, bp_config *config, const bp_planned_world *plan)
 {

@@ -33,7 +33,7 @@ bp_err trainer_learner_open(trainer *self)
     bp_err err = ops->new (&self->learner, &spec);
 
     if (err == BP_OK && !self->start.resumes)
-        err = ops->study(self->learner, &stream);
+        err = ops->survey(self->learner, &stream);
     return err;
 }
 

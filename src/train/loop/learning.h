@@ -5,7 +5,7 @@
 #include "train/loop/trainer.h"
 
 /** Make the learner. For a training that begins the stream is read. Collective over compute, before
- * there is a loader. Errors: those of bp_learner_ops.new and .study. */
+ * there is a loader. Errors: those of bp_learner_ops.new and .survey. */
 bp_err trainer_learner_open(trainer *self);
 /** Loads start.source, or draws initial values. Collective over world. Errors: those of
  * bp_checkpoint_load, bp_checkpoint_check_digests and bp_learner_ops.loaded: the same on all

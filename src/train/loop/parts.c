@@ -1,7 +1,7 @@
 /* The hooks of a training's parts, called in the order of its list. */
 #include "train/loop/parts.h"
 
-#include "train/loop/report.h"
+#include "train/loop/reports/report.h"
 
 bp_err parts_open(trainer *self)
 {

@@ -2,7 +2,7 @@
 #ifndef BP_TRAIN_LOOP_SCALE_PLAN_H
 #define BP_TRAIN_LOOP_SCALE_PLAN_H
 
-#include "train/loop/memory.h"
+#include "train/loop/memory/memory.h"
 #include "train/scale/step_time.h"
 
 /** The model's known error (docs/measurements/scale.md). */

@@ -1,4 +1,4 @@
-/* The training loop. Called by pretrain.c after setup.c. */
+/* The training loop. Called by pretrain.c after start/setup.c. */
 #include "train/loop/steps.h"
 
 #include "base/fault.h"
@@ -11,11 +11,11 @@
 #include "run/stop_request.h"
 #include "train/loop/commit.h"
 #include "train/loop/digest.h"
-#include "train/loop/duration.h"
 #include "train/loop/learning.h"
-#include "train/loop/metrics_line.h"
 #include "train/loop/parts.h"
-#include "train/loop/report.h"
+#include "train/loop/reports/metrics_line.h"
+#include "train/loop/reports/report.h"
+#include "train/loop/start/duration.h"
 #include "train/loop/validation.h"
 
 #include <stdio.h>

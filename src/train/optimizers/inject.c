@@ -101,6 +101,6 @@ void bp_inject_update(bp_optimizer *optimizer, float *values, int g)
         optimizer->moment[0][run->moment] = NAN;
     else
         return;
-    if (optimizer->guarded)
+    if (optimizer->checksummed)
         bp_optimizer_checksum(optimizer, values);
 }

@@ -27,7 +27,7 @@ typedef struct bp_own_run {
     int64_t depth;         /* and that too */
     int64_t value;         /* in the network's flat memory */
     int64_t moment;        /* in a moment's shards */
-    int64_t within;        /* elements of the slab before it */
+    int64_t within;        /* elements of the slice before it */
     int64_t total, factor; /* its parameter's, in bp_optimizer.totals and .factors */
     int64_t count;
 } bp_own_run;
@@ -45,7 +45,7 @@ typedef struct bp_optimizer {
     const float *squares;      /* vogn: laid out as the gradients, sums over micro-batches of their
                                   squares; the caller sets it, and before each update */
     int64_t scored;            /* targets of the batch; borrowed */
-    bool guarded;              /* sums are kept and checked: bp_optimizer_checksum was called */
+    bool checksummed;          /* sums are kept and checked: bp_optimizer_checksum was called */
     uint32_t (*sums)[BP_SUMS]; /* [runs], as the last update left the bits */
     bp_own_run *runs;          /* [run_count] in memory's order */
     int run_count;

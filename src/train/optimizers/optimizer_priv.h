@@ -8,7 +8,7 @@ bp_updated bp_optimizer_at(const bp_optimizer *optimizer, const bp_own_run *run,
                            const float *gradients);
 bp_adamw bp_optimizer_adam(const bp_optimizer_rule *rule, const bp_own_run *run,
                            const bp_update *with);
-/** What is guarded: the sums of a run's bits, and that they have changed. */
+/** What is checksummed: the sums of a run's bits, and that they have changed. */
 void bp_optimizer_sum_run(const bp_optimizer *optimizer, int run, const float *values,
                           uint32_t sums[BP_SUMS]);
 void bp_optimizer_note_change(bp_optimizer *optimizer, int run, const uint32_t sums[BP_SUMS]);

@@ -39,14 +39,14 @@ void bp_optimizer_sum_run(const bp_optimizer *optimizer, int run, const float *v
 
 void bp_optimizer_checksum(bp_optimizer *optimizer, float *values)
 {
-    optimizer->guarded = true;
+    optimizer->checksummed = true;
     for (int k = 0; k < optimizer->run_count; k++)
         bp_optimizer_sum_run(optimizer, k, values, optimizer->sums[k]);
 }
 
 bool bp_optimizer_check(bp_optimizer *optimizer, float *values)
 {
-    for (int k = 0; k < optimizer->run_count && optimizer->guarded; k++) {
+    for (int k = 0; k < optimizer->run_count && optimizer->checksummed; k++) {
         uint32_t sums[BP_SUMS];
 
         bp_optimizer_sum_run(optimizer, k, values, sums);

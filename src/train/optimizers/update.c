@@ -30,7 +30,7 @@ int64_t bp_optimizer_factor_floats(const bp_optimizer_rule *rule, const bp_netwo
     return row->factors ? bp_totals_factors(row, network) / 2 : 0; /* the moving sums */
 }
 
-/* The part of a parameter's slab that is in this rank's shard of its group; false: none is. */
+/* The part of a parameter's slice that is in this rank's shard of its group; false: none is. */
 static bool find_run(bp_own_run *run, const bp_group *group, const bp_param *param, int64_t first,
                      int64_t count, int64_t moments_at)
 {
@@ -172,15 +172,15 @@ static void update_run(bp_optimizer *optimizer, int k, float *values, const floa
     if (decay > 0 && decay < 1)
         with.rate *= pow(decay, (double)run->depth);
     if (row->apply) {
-        if (optimizer->guarded && !row->prepare) /* which comes after the checks of all runs */
+        if (optimizer->checksummed && !row->prepare) /* which comes after the checks of all runs */
             check_run(optimizer, k, values);
         row->apply(optimizer, run, &at, &with);
-        if (optimizer->guarded)
+        if (optimizer->checksummed)
             bp_optimizer_sum_run(optimizer, k, values, optimizer->sums[k]);
         return;
     }
     bp_update_sums sums = row->update(optimizer, run, &at, &with);
-    if (!optimizer->guarded)
+    if (!optimizer->checksummed)
         return;
     bp_optimizer_note_change(optimizer, k, sums.before);
     memcpy(optimizer->sums[k], sums.after, sizeof sums.after);
@@ -194,7 +194,7 @@ void bp_optimizer_update(bp_optimizer *optimizer, float *values, const float *gr
     const bp_update with = {rate, scale, number};
 
     BP_TRACE(BP_TRACE_OPTIMIZER, 0, (8.0 * optimizer->moments + 12.0) * (double)optimizer->floats);
-    for (int k = 0; row->prepare && optimizer->guarded && k < optimizer->run_count; k++)
+    for (int k = 0; row->prepare && optimizer->checksummed && k < optimizer->run_count; k++)
         check_run(optimizer, k, values);
     if (row->prepare)
         row->prepare(optimizer, values, gradients, &with);

@@ -8,14 +8,14 @@
 #include "base/process/clock.h"
 #include "base/process/heartbeat.h"
 #include "base/rng.h"
-#include "infer/generate/results.h"
+#include "infer/generate/results/results.h"
 #include "infer/generate/spell.h"
 #include "infer/generate/units.h"
 #include "math/kernels/kernels.h"
 #include "mesh/collective.h"
 #include "models/network_model.h"
 #include "train/loop/parts.h"
-#include "train/loop/report.h"
+#include "train/loop/reports/report.h"
 #include "train/parts/keys.h"
 
 #include <inttypes.h>

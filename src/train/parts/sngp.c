@@ -12,9 +12,9 @@
 #include "math/scalapack/distributed.h"
 #include "mesh/collective.h"
 #include "nn/core/layers.h"
-#include "train/loop/corpora.h"
-#include "train/loop/duration.h"
 #include "train/loop/examples.h"
+#include "train/loop/start/corpora.h"
+#include "train/loop/start/duration.h"
 #include "train/parts/list.h"
 
 #include <inttypes.h>

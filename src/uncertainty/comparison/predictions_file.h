@@ -21,8 +21,8 @@ typedef struct bp_predictions {
 /** Does the name end with .npy or .csv? */
 bool bp_predictions_are_at(const char *path);
 
-/** Parse a file's bytes; `path` tells the format, and is for messages. Each probability is within
- * [0, 1], and rows sum to 1 within 1e-3 (they are scaled to sum to it).
+/** Parse a file's bytes; the format is that of the name `path`, which messages quote. Each
+ * probability is within [0, 1], and rows sum to 1 within 1e-3 (they are scaled to sum to it).
  *
  * Owns:       *out is the caller's, bp_predictions_clear(), after an error too.
  * Errors:     BP_ERR_FORMAT; BP_ERR_SYSTEM. */

@@ -3,9 +3,9 @@
  * stop text is found where it begins. */
 #include "base/mem.h"
 #include "fuzz.h"
-#include "infer/generate/prompt_text.h"
-#include "infer/generate/prompts.h"
-#include "infer/generate/stops.h"
+#include "infer/generate/prompts/prompts.h"
+#include "infer/generate/prompts/text.h"
+#include "infer/generate/search/stops.h"
 
 #include <string.h>
 

@@ -42,7 +42,7 @@ parsers() {
     rows) echo src/text/documents/documents.c src/text/documents/spans.c src/text/documents/tagged.c src/text/documents/tsv.c src/text/documents/conll.c src/text/documents/squad.c src/text/documents/jsonl.c src/base/config/json_members.c ;;
     web) echo src/text/documents/warc.c src/text/documents/spans.c src/text/unicode/plain_words.c ;;
     token_files) echo src/io/corpus/token_layouts.c src/io/corpus/token_files.c ;;
-    prompts) echo src/infer/generate/prompts.c src/infer/generate/prompt_text.c src/infer/generate/stops.c ;;
+    prompts) echo src/infer/generate/prompts/prompts.c src/infer/generate/prompts/text.c src/infer/generate/search/stops.c ;;
     corpus_index) echo src/io/corpus/corpus_file.c src/io/corpus/corpus_columns.c src/io/corpus/extents.c src/io/h5/user_block.c ;;
     record) echo src/job/parts.c src/io/corpus/corpus_chunks.c src/io/h5/zstd_filter.c src/io/h5/lzf_filter.c ;;
     h5_walk) echo src/io/h5/h5_walk.c src/io/h5/h5_read.c src/io/h5/h5_array.c ;;

@@ -53,8 +53,9 @@ typedef struct bp_candidates_prefix {
 bp_err bp_candidates_read(bp_candidates *candidates, const char *path, const bp_score_plan *plan,
                           const bp_tokenizer *tokenizer, const bp_candidates_prefix *prefix);
 /** Append a row with the ids from `first` to the end, of which the first `fed` are not scored: of a
- * document whose rows are appended now, with a choice of so many bytes. Its number of scored tokens
- * is 0 where it has none, or more than `context`; ids that do not fit lose their beginning. */
+ * document whose rows are appended now, with a choice of that many bytes. Its number of scored
+ * tokens is 0 where it has none, or more than `context`; ids that do not fit lose their beginning.
+ */
 void bp_candidates_add(bp_candidates *candidates, const bp_candidate_row *row, int64_t fed,
                        int64_t context);
 /** Are the same tokens fed before what is scored of two rows? */

@@ -1,5 +1,5 @@
 /* score/index.html: the figures, the hardest documents, plots. Written by the coordinator at the
- * end. Called by page_texts.c, infer/score/score.c and infer/score/task_page.c. */
+ * end. Called by page_texts.c, infer/score/score.c and infer/score/task/page.c. */
 #include "infer/score/page/page_priv.h"
 
 #include "base/buffer.h"

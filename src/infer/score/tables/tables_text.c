@@ -1,5 +1,5 @@
 /* The parts of the score files that come from the corpora themselves. Called by
- * infer/score/states_keys.c, tables.c and infer/score/vectors.c. */
+ * infer/score/states/keys.c, tables.c and infer/score/vectors/vectors.c. */
 #include "infer/score/tables/tables.h"
 
 #include "base/mem.h"

@@ -1,0 +1,70 @@
+/* The state of a running generation job. */
+#ifndef BP_INFER_GENERATE_GENERATOR_H
+#define BP_INFER_GENERATE_GENERATOR_H
+
+#include "infer/ensemble/ensemble.h"
+#include "infer/generate/keys.h"
+#include "infer/generate/prompts/prompts.h"
+#include "infer/generate/search/search.h"
+#include "infer/generate/units.h"
+#include "job/work.h"
+#include "text_metrics/text_metrics.h"
+
+typedef struct generator {
+    bp_work_job *job;
+    bp_tokenizer *tokenizer;          /* on all ranks; NULL: there is none */
+    bp_stops stops;                   /* on all ranks */
+    bp_search_spec rule;              /* on all ranks */
+    bp_forced forced;                 /* on all ranks: tokens in texts, */
+    int64_t start;                    /* what targets begin with, */
+    int64_t before, after;            /* and language tags in sources; -1: none */
+    bp_prompts_most most;             /* on all ranks: before prompts are read */
+    int64_t entailment_bytes;         /* on all ranks: of the classifier of meanings */
+    bp_prompts prompts;               /* on all ranks; texts only on the coordinator */
+    char prompts_hash[BP_SHA256_HEX]; /* on all ranks */
+    bp_generate_plan plan;            /* on all ranks */
+    char key[BP_SHA256_HEX];          /* names the work in part files */
+    bp_unit *unit;                    /* on computing ranks, while units are done */
+    json_t *summary;                  /* on the coordinator, at the end */
+    /* On the coordinator, with generate.references; else NULL: */
+    char *reference_text;
+    bp_line *references; /* [prompts] in it */
+    bp_line *written;    /* [prompts] own: the first text of each, a line */
+} generator;
+
+/** The rule of generate.*; stops are not in it yet. Local. */
+bp_search_spec generator_rule(const bp_config *config, const bp_model_info *model);
+/** The token that is put before prompts; -1: none. */
+int64_t generator_first(const bp_config *config, const bp_model_info *model);
+/** Errors: BP_ERR_CONFIG what does not fit the model. Local. */
+bp_err generator_check_rule(const bp_config *config, const bp_model_info *model);
+
+/** Fill in `forced`, `start`, `before`, `after` and rule.choice.forced, once the tokenizer is
+ * there. Errors: BP_ERR_CONFIG a token or a language that the tokenizer has not, or a model without
+ * sources. Local. */
+bp_err generator_find_forced(generator *self);
+/** For the key of the work; nothing where no token is forced. */
+void generator_name_forced(const generator *self, bp_buffer *out);
+
+/** bp_work.describe, .open_model, .open (but its units) and .close (setup.c, memory.c). */
+bp_err generator_describe(void *self, MPI_Comm world, bp_work_memory *out);
+bp_err generator_open_model(void *self, bp_model **out);
+bp_err generator_open(void *self);
+void generator_close(void *self);
+
+/* results/references.c: on the coordinator, local. */
+/** Errors: those of bp_file_read; BP_ERR_FORMAT other numbers of references than of prompts, or one
+ * that is not UTF-8. */
+bp_err generator_read_references(generator *self);
+void generator_clear_references(generator *self);
+/** Keep "text" of a line of outputs.jsonl, the first of its prompt, if there are references. */
+void generator_note_text(generator *self, int64_t index, const json_t *line);
+/** "figures" of the summary, if there are references. Errors: BP_ERR_SYSTEM. */
+bp_err generator_measure_texts(generator *self, json_t *summary);
+
+/** What the coordinator writes at the end: local. */
+bp_err generator_write_outputs(generator *self, bp_parts *parts);
+/** index.html, of outputs.jsonl. */
+void generator_write_page(const generator *self);
+
+#endif

@@ -1,0 +1,90 @@
+/* The prompts of a file, as ids of tokens. Local: no MPI. */
+#ifndef BP_INFER_GENERATE_PROMPTS_PROMPTS_H
+#define BP_INFER_GENERATE_PROMPTS_PROMPTS_H
+
+#include "base/buffer.h"
+#include "base/err.h"
+#include "base/files/hash.h"
+#include "text/pipeline/ids.h"
+#include "text/tokenizer/tokenizer.h"
+
+#include <stdint.h>
+
+#define BP_PROMPTS_LIMIT_BYTES ((size_t)1 << 30) /* of a file, decompressed */
+
+typedef struct bp_prompts_spec {
+    const char *path;
+    const char *template_path;     /* NULL: none */
+    const bp_tokenizer *tokenizer; /* NULL: prompts are ids */
+    int64_t vocab_size, context;   /* of the model */
+    int64_t reserved;              /* places of the context that no prompt has, for what frames a
+                                      text and a token to fill in; 0 of sources */
+    int64_t mask;                  /* a prompt with this token, which is one to fill in, may have
+                                      one more place; -1: no token */
+    bool are_sources;              /* for encoder-decoders: */
+    bool cut;                      /* one that is too long loses its last tokens, but not its end;
+                                      else it is left out */
+    int64_t end;     /* this token is put after the texts of sources; -1: no token is */
+    int64_t first;   /* this token is put before texts that do not begin with it; -1: none is */
+    int64_t after;   /* this token is put after the end of texts of sources; -1: none is */
+    bool before_ids; /* and before prompts of ids */
+} bp_prompts_spec;
+
+typedef struct bp_prompts {
+    int64_t count;
+    int64_t *starts; /* [count + 1] in ids */
+    bp_ids ids;
+    int64_t longest;
+    int64_t *excess; /* [count] of sources: tokens beyond the context; else NULL. One that is left
+                        out keeps its first token, so that all others have their numbers */
+    bool cut;
+    int64_t too_long;     /* sources with an excess */
+    int64_t not_utf8;     /* prompts with bytes that are not UTF-8 ... */
+    int64_t invalid_line; /* ... and the first one's line */
+    int64_t *text_starts; /* [count + 1] in text */
+    bp_buffer text;       /* of all prompts, one after another, as given or made; empty for a prompt
+                             of ids */
+} bp_prompts;
+
+/** How many prompts a file may have, and tokens one of them. */
+typedef struct bp_prompts_most {
+    int64_t count, length;
+} bp_prompts_most;
+
+/** Without a tokenizer: a line may be a prompt, and a byte a token, with what is put before and
+ * after. Of what cannot be read twice, or at all, any number. */
+bp_prompts_most bp_prompts_most_of(const char *path, const char *template_path);
+
+/** Read a file (plain, gzip, zstd). It is JSON Lines if its name contains ".jsonl", or there is a
+ * template, or its first line is a JSON object with "prompt" or "tokens"; then an object has
+ * "prompt", a text, or "tokens", a list of ids. Else each line is a prompt, without its end.
+ *
+ * With a template the prompt is its text, where {NAME} is the object's field NAME (a string, a
+ * number or a boolean), {{ and }} are braces, and a newline at its end does not count.
+ *
+ * Owns:    clear it with bp_prompts_clear, after an error too.
+ * Errors:  BP_ERR_INPUT, BP_ERR_DENIED the file, or the template; BP_ERR_FORMAT, with file and
+ *          line: no prompt at all, an empty one, one without tokens or (no source) longer than the
+ *          context allows, no JSON object, neither "prompt" nor "tokens", or both, an id outside
+ *          the vocabulary, a field that the object lacks, a template without its closing brace; a
+ *          file beyond BP_PROMPTS_LIMIT_BYTES; BP_ERR_CONFIG texts, and no tokenizer; BP_ERR_IO. */
+bp_err bp_prompts_read(bp_prompts *prompts, const bp_prompts_spec *spec);
+void bp_prompts_clear(bp_prompts *prompts);
+
+static inline int64_t bp_prompts_length(const bp_prompts *prompts, int64_t k)
+{
+    return prompts->starts[k + 1] - prompts->starts[k];
+}
+
+/** Is prompt k skipped, as a source that is too long? */
+static inline bool bp_prompts_left_out(const bp_prompts *prompts, int64_t k)
+{
+    return prompts->excess && prompts->excess[k] > 0 && !prompts->cut;
+}
+
+static inline const int32_t *bp_prompts_ids(const bp_prompts *prompts, int64_t k)
+{
+    return (const int32_t *)prompts->ids.data + prompts->starts[k];
+}
+
+#endif

@@ -1,0 +1,33 @@
+/* Vectors of documents: the states of a model's last layer, pooled over each document. */
+#ifndef BP_INFER_SCORE_VECTORS_VECTORS_H
+#define BP_INFER_SCORE_VECTORS_VECTORS_H
+
+#include "base/config/config.h"
+#include "mesh/mesh.h"
+#include "mesh/node_memory.h"
+#include <stdbool.h>
+#include <stdint.h>
+
+#define BP_VECTORS_PROMPT 512
+
+/** What is asked for, by keys or else by the model (a sentence encoder's "vectors" in the state of
+ * its checkpoint). Plain data. */
+typedef struct bp_vectors_wish {
+    char pool[8]; /* "mean", "first", "last"; "": no vectors are asked for */
+    bool norm;    /* of length 1 */
+    int64_t most; /* places of an example, by the model; 0: its context */
+    int64_t end;  /* the token that the model's tokenizer puts after a text; -1: none */
+    int64_t prompt_count;
+    int32_t prompt[BP_VECTORS_PROMPT]; /* tokens before each document */
+} bp_vectors_wish;
+
+/** Keys that are not given get the model's values.
+ *
+ * Collective: over `world`. Errors: BP_ERR_CONFIG keys that have no meaning beside score.vectors;
+ *             those of reading the tokenizer: the same on all ranks. */
+bp_err bp_vectors_find(bp_vectors_wish *out, bp_config *config, MPI_Comm world);
+/** As bp_score (score.h), of vectors: it writes score/vectors.h5. */
+bp_err bp_vectors(MPI_Comm world, bp_config *config, const bp_vectors_wish *wish,
+                  const bp_planned_world *plan);
+
+#endif

@@ -1,0 +1,33 @@
+/* The memory of all ranks of a training. */
+#ifndef BP_TRAIN_LOOP_MEMORY_MEMORY_H
+#define BP_TRAIN_LOOP_MEMORY_MEMORY_H
+
+#include "train/loop/trainer.h"
+
+/** What memory depends on, of a training as it is or as it could be. */
+typedef struct memory_case {
+    bp_mesh_shape mesh; /* fitted */
+    bp_engine_spec spec;
+    bool async; /* checkpoints are written from a copy */
+} memory_case;
+
+/** The training as its configuration has it. */
+memory_case bp_training_memory_case_of(const trainer *self);
+/** Would the configuration be valid with it? Local; the message of the last failure may change. */
+bool bp_training_memory_case_is_valid(const trainer *self, const memory_case *one);
+/** What each of its ranks takes: (*out)[bp_mesh_shape_ranks], the caller's (bp_free). Local.
+ * Errors: BP_ERR_SYSTEM, *out is NULL. */
+bp_err memory_case_list(bp_rank_memory **out, const trainer *self, const memory_case *one);
+
+/** The node of the job that lacks most memory, on all ranks. Collective over `world`; self and
+ * `one` count only on its root. Errors: BP_ERR_SYSTEM: the same on all ranks. */
+bp_err bp_training_memory_find(bp_node_memory *out, MPI_Comm world, const bp_config *config,
+                               const trainer *self, const memory_case *one);
+/** The same of a job to come, on `nodes` nodes like this one. Local. */
+bp_err bp_training_memory_find_planned(bp_node_memory *out, const trainer *self,
+                                       const memory_case *one, int nodes);
+/** The stage that takes most memory, and what a rank of it takes, in bytes. Local. Errors:
+ * BP_ERR_SYSTEM. */
+bp_err bp_trainer_plan(const trainer *self, bp_plan *plan, int *stage);
+
+#endif

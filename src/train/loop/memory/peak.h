@@ -1,0 +1,14 @@
+/* The speed of matrix products on this host. */
+#ifndef BP_TRAIN_LOOP_MEMORY_PEAK_H
+#define BP_TRAIN_LOOP_MEMORY_PEAK_H
+
+#include "train/loop/trainer.h"
+
+/** estimate.peak (FLOP/s) and estimate.cores of this process, measured for 0.2 s, or less where the
+ * training is short. Local. */
+void bp_trainer_measure_peak(trainer *self);
+/** The same of all ranks that compute, on all ranks: the sum of their peaks, the least of their
+ * shares. Collective over world. */
+void trainer_measure_peaks(trainer *self);
+
+#endif

@@ -1,0 +1,16 @@
+/* A training that does not fit into a node's memory: which keys would make it fit. */
+#ifndef BP_TRAIN_LOOP_MEMORY_REMEDY_H
+#define BP_TRAIN_LOOP_MEMORY_REMEDY_H
+
+#include "train/loop/memory/memory.h"
+
+/** Does the node have what its ranks take? Local. Errors: BP_ERR_SYSTEM it lacks memory, with what
+ * would fit. */
+bp_err bp_training_memory_check(const bp_node_memory *node, const trainer *self,
+                                const memory_case *one);
+/** The ranks of each node fit into its memory; what is found stays in estimate.node. Collective
+ * over world. Errors: BP_ERR_SYSTEM they do not, with the keys that would: the same on all
+ * ranks. */
+bp_err trainer_check_memory(trainer *self);
+
+#endif

@@ -1,0 +1,221 @@
+/* What compute's root reports to the coordinator: metrics, events, lines for people. A shared
+ * coordinator is the same rank; a dedicated one receives messages. */
+#include "train/loop/reports/report.h"
+
+#include "base/log.h"
+#include "base/process/clock.h"
+#include "base/process/signals.h"
+#include "mesh/collective.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* A member that is null was not finite. */
+static double number_of(const json_t *line, const char *key)
+{
+    const json_t *value = json_object_get(line, key);
+
+    return json_is_number(value) ? json_number_value(value) : NAN;
+}
+
+#define TERMS_BYTES 96
+
+/* " (masked 4.9530, next_sentence 0.6246)", or "" if there is one term. */
+static const char *list_terms(const json_t *line, const char *prefix, char out[TERMS_BYTES])
+{
+    size_t used = 0;
+    const char *key;
+    json_t *value;
+
+    out[0] = '\0';
+    json_object_foreach((json_t *)line, key, value)
+    {
+        if (strncmp(key, prefix, strlen(prefix)) == 0 && used < TERMS_BYTES - 1)
+            used += (size_t)snprintf(out + used, TERMS_BYTES - used, "%s%s %.4f",
+                                     used > 0 ? ", " : " (", key + strlen(prefix),
+                                     number_of(line, key));
+    }
+    if (used > 0 && used < TERMS_BYTES - 1)
+        (void)snprintf(out + used, TERMS_BYTES - used, ")");
+    return out;
+}
+
+/* The last commit that the screen does not show yet, which counts as shown from now on; 0: none. */
+static int64_t take_commit(trainer *self, bool *best)
+{
+    int64_t step = self->reports.unreported;
+
+    *best = step > 0 && self->reports.unreported_best == step;
+    self->reports.unreported = self->reports.unreported_best = 0;
+    return step;
+}
+
+void report_last_commit(trainer *self)
+{
+    bool best;
+    int64_t step = take_commit(self, &best);
+
+    if (step > 0)
+        bp_log_screen_only("committed step %lld%s", (long long)step,
+                           best ? " (the best so far)" : "");
+}
+
+void report_committed(trainer *self, int64_t step, bool best)
+{
+    bp_log_file_only("committed step %lld%s", (long long)step, best ? " (the best so far)" : "");
+    self->reports.unreported = step; /* shown on the screen by the next line of a step */
+    self->reports.unreported_best = best ? step : self->reports.unreported_best;
+}
+
+static void log_metric(trainer *self, const json_t *line)
+{
+    int64_t step = json_integer_value(json_object_get(line, "step")), steps = self->spec.rate.steps;
+    double speed = number_of(line, "tokens_per_second");
+    double left =
+        (double)((steps - step) * self->spec.batch * self->shape.context) / (speed > 0 ? speed : 1);
+    char time_left[64], validated[160] = "", committed[64] = "", padded[32] = "";
+    char terms[TERMS_BYTES], valid_terms[TERMS_BYTES];
+    int64_t commit;
+    bool best;
+
+    bp_clock_duration(time_left, sizeof time_left, left);
+    if (json_object_get(line, "valid_loss"))
+        snprintf(validated, sizeof validated, "  valid %.4f%s", number_of(line, "valid_loss"),
+                 list_terms(line, "valid_loss_", valid_terms));
+    if (json_object_get(line, "valid_accuracy"))
+        snprintf(validated, sizeof validated, "  valid %.4f%s (%.1f %% right)",
+                 number_of(line, "valid_loss"), valid_terms,
+                 100 * number_of(line, "valid_accuracy"));
+    if (json_object_get(line, "valid_f1"))
+        snprintf(validated, sizeof validated, "  valid %.4f%s (F1 %.3f)",
+                 number_of(line, "valid_loss"), valid_terms, number_of(line, "valid_f1"));
+    if ((commit = take_commit(self, &best)) > 0) /* since the line before */
+        snprintf(committed, sizeof committed, "  committed %lld%s", (long long)commit,
+                 best ? " (best)" : "");
+    if (json_object_get(line, "padding"))
+        snprintf(padded, sizeof padded, "  padding %.1f %%", 100 * number_of(line, "padding"));
+    bp_log_progress("step %lld/%lld  loss %.4f%s%s%s%s  %.0f tokens/s  %s left  lr %.2e",
+                    (long long)step, (long long)steps, number_of(line, "loss"),
+                    list_terms(line, "loss_", terms), validated, committed, padded, speed,
+                    time_left, number_of(line, "lr"));
+    if (speed > 0) /* a stop takes the step at work, one more at most, and a checkpoint */
+        bp_run_needs(self->run, 2.0 * (double)(self->spec.batch * self->shape.context) / speed +
+                                    self->commits.seconds);
+}
+
+static bool receives_commands(const trainer *self)
+{
+    return self->mesh->dedicated && self->mesh->rank == 1;
+}
+
+static void note_written(trainer *self, int state)
+{
+    self->commits.pending.coordinator = (bp_async_checkpoint_state)state;
+    self->commits.pending.reported = true;
+}
+
+bp_async_checkpoint_state report_written(trainer *self)
+{
+    bp_async_checkpoint_state own;
+    bp_mail mail;
+
+    if (!self->commits.pending.writes)
+        return BP_ASYNC_CHECKPOINT_DONE;
+    own = bp_checkpoint_poll(self->commits.pending.writes);
+    if (!receives_commands(self))
+        return own;
+    if (!self->commits.pending.reported &&
+        bp_mailbox_take(self->reports.box, MAIL_WRITTEN, &mail)) {
+        note_written(self, *(int *)mail.data);
+        bp_free(mail.data);
+    }
+    return own > self->commits.pending.coordinator ? own : self->commits.pending.coordinator;
+}
+
+bp_err report_handle(trainer *self, report_kind kind, const json_t *value)
+{
+    int part = (int)kind - REPORT_PART;
+
+    if (kind == REPORT_METRIC) {
+        log_metric(self, value);
+        if (self->hooks && self->hooks->metric)
+            self->hooks->metric(self->hooks->context, value);
+        return bp_run_metric(self->run, value);
+    }
+    if (kind == REPORT_EVENT)
+        return bp_run_event(self->run, json_string_value(json_object_get(value, "event")), value);
+    return self->parts[part]->receive(self, self->own[part], value);
+}
+
+/* A lost metrics line ends the job before its next commit; a lost event is a warning. */
+void report_note_failure(trainer *self, report_kind kind, bp_err err)
+{
+    if (err == BP_OK)
+        return;
+    if (kind != REPORT_METRIC || self->mesh->dedicated) /* which can end it only at a commit */
+        bp_warn_failure("%s", bp_err_text());
+    if (kind == REPORT_METRIC && self->reports.err == BP_OK) {
+        self->reports.err = err;
+        snprintf(self->reports.message, sizeof self->reports.message, "%s", bp_err_message());
+    }
+}
+
+bp_err report_lost(const trainer *self)
+{
+    if (self->reports.err == BP_OK)
+        return BP_OK;
+    bp_err_set_message(self->reports.message);
+    return bp_err_wrap(self->reports.err,
+                       "a line of metrics could not be written: %s; then the same command goes on",
+                       bp_err_text());
+}
+
+void report_send(trainer *self, report_kind kind, json_t *value)
+{
+    int state;
+
+    if (self->mesh->coordinates && (kind < REPORT_COMMIT || kind >= REPORT_PART)) {
+        report_note_failure(self, kind, report_handle(self, kind, value));
+    } else if (receives_commands(self)) {
+        char *text = bp_json_line(value);
+
+        bp_mailbox_send(self->reports.box, 0, (int)kind, text, (int64_t)strlen(text));
+        bp_free(text);
+        if (kind == REPORT_FINISH && !self->commits.pending.reported) {
+            bp_mailbox_receive(self->reports.box, "recv", MAIL_WRITTEN, &state, sizeof state);
+            note_written(self, state);
+        }
+    }
+    json_decref(value);
+}
+
+/* ---- what only a dedicated coordinator is asked ---- */
+
+static void receive_stop(void *context)
+{
+    const trainer *self = context;
+    bp_mail mail;
+
+    if (bp_mailbox_take(self->reports.box, MAIL_STOP, &mail)) {
+        bp_signals_ask_stop(*(const bp_stop *)mail.data);
+        bp_free(mail.data);
+    }
+}
+
+void report_begin(trainer *self)
+{
+    if (self->mesh->dedicated)
+        self->reports.box = bp_mailbox_new(self->mesh->world);
+    if (receives_commands(self))
+        bp_signals_watch(receive_stop, self);
+}
+
+void report_end(trainer *self)
+{
+    if (self->mesh->computes)
+        report_send(self, REPORT_END, json_object());
+    if (receives_commands(self))
+        bp_signals_unwatch(receive_stop, self);
+    bp_mailbox_free(&self->reports.box); /* a later stop has no effect */
+}

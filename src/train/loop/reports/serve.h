@@ -1,0 +1,12 @@
+/* A dedicated coordinator while the others train. */
+#ifndef BP_TRAIN_LOOP_REPORTS_SERVE_H
+#define BP_TRAIN_LOOP_REPORTS_SERVE_H
+
+#include "train/loop/trainer.h"
+
+/** Its loop, until report_end on compute's root: it writes lines, takes its part of checkpoints,
+ * and passes on a stop request. Over world wherever the ranks that compute commit. Errors: those of
+ * trainer_commit. */
+bp_err report_serve(trainer *self);
+
+#endif

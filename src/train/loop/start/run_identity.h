@@ -1,0 +1,20 @@
+/* What makes two starts of a training the same run, and what a later one may change. */
+#ifndef BP_TRAIN_LOOP_START_RUN_IDENTITY_H
+#define BP_TRAIN_LOOP_START_RUN_IDENTITY_H
+
+#include "train/loop/trainer.h"
+
+#define TRAINER_MAY_CHANGE 64 /* keys at most, and NULL */
+
+/** bp_run_spec.may_change of a training with these parts, and of an ensemble of such: NULL-ended;
+ * its words are borrowed. Local. */
+void bp_trainer_may_change(const char *out[TRAINER_MAY_CHANGE],
+                           const bp_training_part *const *parts);
+/** bp_run_spec.keeps_bits of a training: no sum gets another order (src/run/README.md, on what a
+ * resume may change). Local. */
+bool bp_trainer_keeps_bits(const bp_config *config, const char *key, const char *before,
+                           const char *now);
+/** Opens `run`. Collective over world. Owns: bp_run_close(). Errors: those of bp_run_open. */
+bp_err trainer_open_run(trainer *self);
+
+#endif
