@@ -3,6 +3,12 @@
  * transformer_layer.c. */
 #include "nn/transformer/transformer_priv.h"
 
+/* A layer that sees all places of its own text is of no model that continues texts. */
+static bool may_continue(const layer *self)
+{
+    return !self->shape.sees_all || self->block.stream != 0;
+}
+
 /* What attention reads and writes: bf16, rounded once by what makes it, or float32. A plan without
  * training is of decoding, too, whose cache is float32. */
 static bp_operand alloc_rows(const layer *self, bp_arena *arena, const bp_pass *pass, bool halves,
@@ -13,7 +19,7 @@ static bp_operand alloc_rows(const layer *self, bp_arena *arena, const bp_pass *
     int64_t rows = pass->B * pass->T;
 
     bool may = halves && bp_attention_takes_halves(gemm, &shape) && !pass->continuation;
-    if (may && (pass->training || arena->base))
+    if (may && (pass->training || arena->base || !may_continue(self)))
         return bp_operand_alloc_apart(arena, gemm, rows, columns);
     if (may) { /* a plan, of the larger one */
         bp_arena apart = {0};
@@ -263,14 +269,14 @@ bp_product_bytes layer_product_bytes(const bp_block *block, const bp_extent *mos
     bp_product_bytes bytes = {0};
 
     if (layer_attends(self)) {
-        bp_product_bytes_add(&bytes, block->nn, rows, layer_qkv_columns(self), C);
-        bp_product_bytes_add(&bytes, block->nn, rows, C, self->Cl);
+        bp_product_bytes_add_operands(&bytes, block->nn, rows, layer_qkv_columns(self), C);
+        bp_product_bytes_add_operands(&bytes, block->nn, rows, C, self->Cl);
     }
     if (self->experts) {
         experts_add_products(self, rows, &bytes);
     } else {
-        bp_product_bytes_add(&bytes, block->nn, rows, layer_up_columns(self), C);
-        bp_product_bytes_add(&bytes, block->nn, rows, C, self->Fl);
+        bp_product_bytes_add_operands(&bytes, block->nn, rows, layer_up_columns(self), C);
+        bp_product_bytes_add_operands(&bytes, block->nn, rows, C, self->Fl);
     }
     for (int k = 0; k < 2 && self->shape.apart.table; k++)
         bp_product_bytes_add(&bytes, block->nn, self->shape.apart.rows, self->Cl, C);
