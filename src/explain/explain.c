@@ -41,13 +41,13 @@ static bp_err open_model(void *context, bp_model **out)
         const bp_ensemble_spec spec = {.path = path,
                                        .context = bp_explain_keys_of(config)->context,
                                        .memory_bytes = EXPLAIN_ENSEMBLE_BYTES,
-                                       .differentiates = true};
+                                       .differentiates = explain_goes_backward(self)};
         bp_err err = explain_check_ensemble(self);
 
         return err == BP_OK ? bp_ensemble_open(out, self->job->mesh, config, &spec) : err;
     }
-    return bp_model_open_differentiable(out, self->job->mesh, config, path,
-                                        bp_explain_keys_of(config)->context);
+    return (explain_goes_backward(self) ? bp_model_open_differentiable : bp_model_open_wide)(
+        out, self->job->mesh, config, path, bp_explain_keys_of(config)->context);
 }
 
 /* The model's kind, for a dedicated coordinator too. */

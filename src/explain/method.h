@@ -121,6 +121,7 @@ typedef struct bp_explain_method {
     const char *help; /* the method being the subject: "is ..." */
     bool averages;    /* the mean of the members of an ensemble means something; else each member
                          has results and figures of its own */
+    bool backward;    /* it goes backward, or reads the weights themselves: not in 8 bits */
     bool of_one;      /* it is of one model: an ensemble has none. So are those with `collect` */
     bp_explain_array arrays[BP_EXPLAIN_ARRAYS];
     bool changes;      /* it looks at changed inputs */

@@ -1,10 +1,10 @@
-"""Explanations of a language model of GPT-2's small shape (12 layers of 768, 12 heads, 50,257 words, random weights), in processor time.
+"""Explanations of a language model of GPT-2's small shape (12 layers of 768, 12 heads, 50,257 words, random weights), in user time of processors.
 
     /usr/bin/python3 tests/bench/explain.py peer BIN      gradients and integrated gradients beside Captum's formulas in PyTorch
     /usr/bin/python3 tests/bench/explain.py limits BIN    integrated gradients, lens and attention in forward passes of `bagpipe score`
     [--documents 200] [--places 16] [--steps 50] [--methods saliency,integrated] [--layers 12]
 
-BIN is a folder with bagpipe and bagpipe-data. All is on one thread, in float32. Processor time of a job is that of a run over all documents less
+BIN is a folder with bagpipe and bagpipe-data. All is on one thread, in float32. User time of a job is that of a run over all documents less
 that of a run over two, which has the same start and end. The peer is what Captum's Saliency and IntegratedGradients (50 points of Gauss and
 Legendre's rule) do with forward(vectors) = ln p(target) of GPT2LMHeadModel: a call a target, the text up to it, gradients of the word vectors alone
 (parameters ask for none). Texts of equal length are one batch, and all points of a path. --head target spares the peer the logits of
@@ -18,7 +18,6 @@ import struct
 import subprocess
 import sys
 import tempfile
-import time
 
 import h5py
 import numpy
@@ -89,7 +88,7 @@ class Job:
                         f"{job}.model={os.path.join(self.folder, 'model')}", f"{job}.corpus={corpus}", "math.precision=f32", "math.threads=1", *keys],
                        check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=dict(os.environ, OMP_NUM_THREADS="1"))
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        return after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime, name
+        return after.ru_utime - before.ru_utime, name
 
     def seconds(self, job, *keys):
         """Of a document."""
@@ -169,9 +168,9 @@ def compare(options, folder):
             continue
         ours, name = job.explained(method, f"explain.steps={options.steps}", "explain.baseline=eod")
         getattr(peer, method)(job.documents[:1], words - 1)  # PyTorch's start
-        began = time.process_time()
+        began = resource.getrusage(resource.RUSAGE_SELF).ru_utime
         theirs = getattr(peer, method)(job.documents, words - 1)
-        seconds = (time.process_time() - began) / len(job.documents)
+        seconds = (resource.getrusage(resource.RUSAGE_SELF).ru_utime - began) / len(job.documents)
         with h5py.File(os.path.join(name, "explain", method + ".h5")) as file:
             T = options.places
             row = file[array][T * (T - 1):T * T]

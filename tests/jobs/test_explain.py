@@ -286,6 +286,25 @@ class Families(Explained):
                 self.assertEqual(result.status, 75, str(result))
             self.assertIn("after 0 of 1 work units", result.err)
 
+    def test_weights_in_8_bits_go_forward(self):
+        """What needs no gradient: the last layer of the lens is what bagpipe score has of the same weights."""
+        keys = (*self.trained("gpt"), "model.weights=q8")
+        self.explained("q8", 0, *keys, "explain.methods=lens,attention,shapley,similarity,factors", "explain.neighbours=3", "explain.steps=5", "explain.samples=20")
+        self.must(["bagpipe", "score", f"run.dir={self.at('q8_score')}", keys[0].replace("explain.", "score."), keys[1].replace("explain.", "score."), "score.tokens=yes",
+                   "model.weights=q8", "math.precision=f32"])
+        with h5py.File(os.path.join(self.at("q8"), "explain", "lens.h5")) as file:
+            starts, found = file["target_start"][:], file["logprob"][:, -1]
+        with h5py.File(os.path.join(self.at("q8_score"), "score", "tokens.h5")) as file:
+            own, want = file["doc_start"][:], file["logprob"][:]
+        for d in range(len(starts) - 1):
+            n = starts[d + 1] - starts[d]
+            numpy.testing.assert_allclose(found[starts[d]:starts[d + 1]], want[own[d]:own[d] + n], atol=2e-6)
+        self.explained("not_q8", 0, *keys[:-1], "explain.methods=lens")
+        with h5py.File(os.path.join(self.at("not_q8"), "explain", "lens.h5")) as file:
+            self.assertGreater(numpy.abs(file["logprob"][:, -1] - found).max(), 1e-4)
+        for method in ("saliency", "gradient", "integrated", "contrast", "counterfactual", "memories"):
+            self.assert_error(self.explain("bad", 0, *keys, f"explain.methods={method}"), 78, "[model.q8_backward]")
+
     def test_bad_use(self):
         keys = self.trained("gpt")
         for words, more in ((["[explain.no_method]", "salience"], ["explain.methods=salience"]), (["[config.empty_value]"], ["explain.methods="]),

@@ -244,6 +244,7 @@ static const char *lacks_contrast(const bp_model_info *info)
 
 const bp_explain_method bp_explain_saliency = {
     .name = "saliency",
+    .backward = true,
     .help = "is how long the gradient of log p(target) by each input's word vector is",
     .averages = true,
     .arrays = {{"saliency_l1", BP_EXPLAIN_BY_INPUT},
@@ -256,6 +257,7 @@ const bp_explain_method bp_explain_saliency = {
 
 const bp_explain_method bp_explain_gradient = {
     .name = "gradient",
+    .backward = true,
     .help = "is that gradient times the word vector, with its sign",
     .averages = true,
     .arrays = {{"gradient_x_input", BP_EXPLAIN_BY_INPUT},
@@ -266,6 +268,7 @@ const bp_explain_method bp_explain_gradient = {
 
 const bp_explain_method bp_explain_contrast = {
     .name = "contrast",
+    .backward = true,
     .help = "is both, of the gradient of log p(target) less log p(foil), another outcome",
     .averages = true,
     .arrays = {{"foil", BP_EXPLAIN_BY_FOIL},

@@ -3,6 +3,7 @@
 #include "explain/start/start.h"
 
 #include "base/files/hash.h"
+#include "models/weights.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -15,6 +16,15 @@ void explain_find_methods(explainer *self)
     for (const bp_explain_method *const *method = bp_explain_methods; *method; method++)
         if (bp_explain_position(list, *method))
             self->methods[self->count++] = *method;
+}
+
+bool explain_goes_backward(const explainer *self)
+{
+    bool backward = !bp_weights_are_q8(self->job->config);
+
+    for (int k = 0; k < self->count; k++)
+        backward = backward || self->methods[k]->backward;
+    return backward;
 }
 
 /* Members are explained one after another. */

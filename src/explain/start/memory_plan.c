@@ -121,8 +121,10 @@ bp_err explain_estimate_rank(const void *context, const bp_work_models *models,
 {
     const explainer *self = context;
     int64_t most = explain_most_places(models->config, bp_model_state_context(models->states[0]));
-    bp_model_task task = {
-        .mesh = place->mesh, .stage = place->stage, .length = most, .differentiates = true};
+    bp_model_task task = {.mesh = place->mesh,
+                          .stage = place->stage,
+                          .length = most,
+                          .differentiates = explain_goes_backward(self)};
     bp_work_model_bytes bytes;
     bp_err err;
 

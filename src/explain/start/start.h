@@ -9,6 +9,9 @@
 /* checks.c */
 /** Those of explain.methods, in the order of the table. Local. */
 void explain_find_methods(explainer *self);
+/** Is the model opened so that it can go backward? Weights in 8 bits are not, unless a method asks
+ * for what they can't do: opening them then fails. Local. */
+bool explain_goes_backward(const explainer *self);
 /** Errors: BP_ERR_CONFIG members are not taken in turn, or a method has no mean of them. Local. */
 bp_err explain_check_ensemble(const explainer *self);
 /** Sets the target, whether preferred outcomes are needed and the hash of explain.masks. Local.

@@ -31,10 +31,13 @@
   function paint(element, share) {  // -1 to 1: blue lowers, orange raises
     element.style.background = !share ? "" : share > 0 ? "rgba(213, 94, 0, " + share.toFixed(3) + ")" : "rgba(0, 114, 178, " + (-share).toFixed(3) + ")";
   }
-  function inContext(places, k) {  // a place of the corpus with what stands around it
-    var token = shown(places.token[k]), space = /^ +(?=[^ ])/.exec(token);
-    return make("bdi", {class: "context"}, [shown(places.before[k]).replace(/^ /, ""), space ? space[0] : "",
-      make("mark", {text: (space ? token.slice(space[0].length) : token) || "\u2423", title: shown(places.documents[places.document[k]]) + ", place " + places.place[k]}), shown(places.after[k])]);
+  function marked(before, token, after, title) {  // a token between what stands around it
+    var text = shown(token), space = /^ +(?=[^ ])/.exec(text);
+    return make("bdi", {class: "context"}, [shown(before).replace(/^ /, ""), space ? space[0] : "",
+      make("mark", {text: (space ? text.slice(space[0].length) : text) || "\u2423", title: title || ""}), shown(after)]);
+  }
+  function inContext(places, k) {  // a place of the corpus
+    return marked(places.before[k], places.token[k], places.after[k], shown(places.documents[places.document[k]]) + ", place " + places.place[k]);
   }
   /* Lines over layers: [{name, values}...]; null: none there. */
   function layerLines(layers, series, about) {
