@@ -17,6 +17,7 @@
 
 #define BLOCK_BYTES  128
 #define SYNC_SECONDS 1.0
+#define OPEN_MOST    256 /* files that are read from at a time */
 #define SUFFIX       ".part"
 #define MAGIC        UINT64_C(0x31544e5554524150) /* "PARTUNT1" */
 
@@ -117,13 +118,33 @@ bp_err bp_part_writer_close(bp_part_writer **writer)
 
 /* ---- reading ---- */
 
+static void close_file(bp_parts *parts, int64_t file)
+{
+    if (parts->fds[file] >= 0)
+        (void)close(parts->fds[file]); /* read only: nothing can be lost */
+    parts->fds[file] = -1;
+}
+
+/* Units that follow each other lie in the files of several leads: those that were read last stay
+ * open. */
 static bp_err open_file(bp_parts *parts, int64_t file)
 {
-    if (parts->open == file)
-        return BP_OK;
-    if (parts->fd >= 0)
-        (void)close(parts->fd); /* read only: nothing can be lost */
-    bp_err err = bp_plain_open(parts->paths[file], O_RDONLY, &parts->fd);
+    bp_err err = BP_OK;
+
+    if (parts->fds[file] < 0) {
+        int64_t *place = &parts->kept[parts->kept_next];
+
+        if (parts->kept_count == OPEN_MOST)
+            close_file(parts, *place);
+        err = bp_plain_open(parts->paths[file], O_RDONLY, &parts->fds[file]);
+        if (err == BP_OK) {
+            parts->kept_count += parts->kept_count < OPEN_MOST;
+            *place = file;
+            parts->kept_next = (parts->kept_next + 1) % OPEN_MOST;
+        } else {
+            parts->fds[file] = -1;
+        }
+    }
     parts->open = err == BP_OK ? file : -1;
     return err;
 }
@@ -139,7 +160,7 @@ static bp_err read_head(bp_parts *parts, int64_t offset, int64_t file_bytes, rec
     *whole = false;
     if (left < 0)
         return BP_OK;
-    if (bp_pread_all(parts->fd, head, sizeof(*head), offset) != 0)
+    if (bp_pread_all(parts->fds[parts->open], head, sizeof(*head), offset) != 0)
         return bp_fail_errno(BP_ERR_IO, "read", path);
     if (head->magic != MAGIC || head->header_hash != bp_xxh3(head, offsetof(record, header_hash)) ||
         head->bytes < 0) {
@@ -162,7 +183,7 @@ static bp_err read_record(bp_parts *parts, int64_t offset, int64_t file_bytes, r
         parts->capacity_bytes = (size_t)head->bytes;
         parts->buffer = bp_realloc("job.parts", parts->buffer, head->bytes, 1);
     }
-    if (bp_pread_all(parts->fd, parts->buffer, (size_t)head->bytes,
+    if (bp_pread_all(parts->fds[parts->open], parts->buffer, (size_t)head->bytes,
                      offset + (int64_t)sizeof(*head)) != 0)
         return bp_fail_errno(BP_ERR_IO, "read", parts->paths[parts->open]);
     *whole = head->result_hash == bp_xxh3(parts->buffer, (size_t)head->bytes);
@@ -180,7 +201,7 @@ static bp_err scan_file(bp_parts *parts, int64_t file, const char *key, bool hea
     if (err != BP_OK || bytes < BLOCK_BYTES) /* torn when it was created: it is empty */
         return err;
     block_text(want, key);
-    if (bp_pread_all(parts->fd, block, BLOCK_BYTES, 0) != 0)
+    if (bp_pread_all(parts->fds[parts->open], block, BLOCK_BYTES, 0) != 0)
         return bp_fail_errno(BP_ERR_IO, "read", parts->paths[file]);
     if (memcmp(block, want, BLOCK_BYTES) != 0) {
         parts->foreign++;
@@ -222,6 +243,10 @@ static bp_err scan_folder(bp_parts *parts, const char *folder, const char *key, 
     if (err != BP_OK)
         return err;
     parts->paths = bp_alloc("job.parts", count, sizeof(*parts->paths));
+    parts->fds = bp_alloc("job.parts", count, sizeof(*parts->fds));
+    parts->kept = bp_alloc("job.parts", OPEN_MOST, sizeof(*parts->kept));
+    for (int64_t i = 0; i < count; i++)
+        parts->fds[i] = -1;
     for (int64_t i = 0; i < count; i++)
         if (start_of(names[i]) >= parts->start)
             parts->start = start_of(names[i]) + 1;
@@ -243,7 +268,7 @@ bp_err bp_parts_open(bp_parts **out, const char *folder, const char *key, int64_
     bp_parts *parts = bp_alloc("job.parts", 1, sizeof(*parts));
     bp_err err = BP_OK;
 
-    *parts = (bp_parts){.units = units, .start = 1, .fd = -1, .open = -1};
+    *parts = (bp_parts){.units = units, .start = 1, .open = -1};
     parts->done = bp_alloc("job.parts", units, sizeof(*parts->done));
     parts->places = bp_alloc("job.parts", units, sizeof(*parts->places));
     if (bp_path_is_dir(folder))
@@ -260,10 +285,12 @@ void bp_parts_free(bp_parts **parts)
 
     if (!old)
         return;
-    if (old->fd >= 0)
-        (void)close(old->fd);
-    for (int64_t i = 0; i < old->files; i++)
+    for (int64_t i = 0; i < old->files; i++) {
+        close_file(old, i);
         bp_free(old->paths[i]);
+    }
+    bp_free(old->fds);
+    bp_free(old->kept);
     bp_free(old->paths);
     bp_free(old->buffer);
     bp_free(old->places);

@@ -41,8 +41,9 @@ typedef struct bp_parts {
     bp_part_place *places; /* [units]; this and what follows is parts.c's own */
     char **paths;          /* [files] */
     int64_t files;
-    int64_t open; /* the file of `fd`; -1: none */
-    int fd;
+    int64_t open;                         /* the file of the last record; -1: none */
+    int *fds;                             /* [files]; -1: it is not open */
+    int64_t *kept, kept_count, kept_next; /* the files that are open */
     char *buffer;
     size_t capacity_bytes;
 } bp_parts;

@@ -133,7 +133,7 @@ static void all_tokens_are_the_units_of_the_plan(void **state)
 
     bp_test_expect(sample(&got, MPI_COMM_SELF, one_rank, 0, NULL, NULL), BP_OK);
     bp_test_expect(bp_corpus_open(&corpus, bp_test_path("toy.h5")), BP_OK);
-    bp_test_expect(bp_score_plan_init(&plan, corpus, &rule, NULL), BP_OK);
+    bp_test_expect(bp_score_plan_init(&plan, corpus, &rule, NULL, BP_SCORE_UNIT_INPUTS), BP_OK);
     assert_int_equal(bp_score_unit_new(&unit, &plan, 1), BP_OK);
     assert_int_equal(got.units, plan.units);
     for (int64_t u = 0; u < plan.units; u++) {
@@ -157,6 +157,28 @@ static void all_tokens_are_the_units_of_the_plan(void **state)
     }
     bp_score_unit_free(&unit);
     bp_score_plan_clear(&plan);
+    bp_corpus_close(&corpus);
+}
+
+/* So that many ranks share a small work; of one that is large units stay large. */
+static void small_work_has_small_units(void **state)
+{
+    bp_score_rule rule = {BP_SCORE_ROLLING, 64, 64, true, false, 499, .lead = 499};
+    bp_score_plan small, fixed;
+    bp_corpus *corpus = NULL;
+
+    (void)state;
+    bp_test_expect(bp_corpus_open(&corpus, bp_test_path("toy.h5")), BP_OK);
+    bp_test_expect(bp_score_plan_init(&small, corpus, &rule, NULL, 0), BP_OK);
+    bp_test_expect(bp_score_plan_init(&fixed, corpus, &rule, NULL, 2 * BP_SCORE_UNIT_LEAST), BP_OK);
+    assert_int_equal(small.unit_inputs, BP_SCORE_UNIT_LEAST);
+    assert_int_equal(small.inputs, fixed.inputs);
+    assert_int_equal(small.windows, fixed.windows);
+    assert_int_equal(small.scored, fixed.scored);
+    assert_true(small.units >= small.inputs / (BP_SCORE_UNIT_LEAST + rule.context));
+    assert_true(small.units > fixed.units);
+    bp_score_plan_clear(&fixed);
+    bp_score_plan_clear(&small);
     bp_corpus_close(&corpus);
 }
 
@@ -233,6 +255,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(corpus_is_made),
         cmocka_unit_test(samples_are_those_of_one_rank_on_any_mesh),
         cmocka_unit_test(all_tokens_are_the_units_of_the_plan),
+        cmocka_unit_test(small_work_has_small_units),
         cmocka_unit_test(units_of_a_sample_are_spread),
         cmocka_unit_test(keys_of_the_convention_count),
         cmocka_unit_test(failing_callback_ends_all_ranks),

@@ -146,7 +146,8 @@ static void file_is_that_of_one_rank(void **state)
                                        is_jsonl ? 1 : 2, bp_test_path("all.h5"));
         bp_test_check_err(WORLD, bp_corpus_build_file(WORLD, &spec, &all), BP_OK);
         spec.out = bp_test_path("pieces.h5");
-        spec.piece_bytes = 200; /* long documents in many pieces */
+        spec.piece_bytes = 200; /* long documents in many pieces, */
+        spec.range_bytes = 300; /* and lines that are longer than ranges */
         bp_test_check_err(WORLD, bp_corpus_build_file(WORLD, &spec, &one), BP_OK);
         bp_test_check(WORLD, memcmp(&all, &one, sizeof all) == 0);
         bool same = true;
@@ -364,6 +365,8 @@ static void faults_of_the_input_are_named_alike(void **state)
 
     (void)fresh_folder();
     spec = spec_of(tokenizer, BP_TEXT_JSONL, bad, 1, bp_test_path("out/c.h5"));
+    fails_alike(&spec, BP_ERR_FORMAT, "bad.jsonl, line 123 ... [json.invalid]");
+    spec.range_bytes = 1000;
     fails_alike(&spec, BP_ERR_FORMAT, "bad.jsonl, line 123 ... [json.invalid]");
     spec = spec_of(tokenizer, BP_TEXT_LINES, missing, 1, bp_test_path("out/c.h5"));
     fails_alike(&spec, BP_ERR_INPUT, "missing.txt");

@@ -208,7 +208,7 @@ static bp_err open_corpus(explain_texts *texts)
     if (err == BP_OK)
         err = find_rule(&rule, texts->corpus, model);
     if (err == BP_OK)
-        err = bp_score_plan_init(&texts->plan, texts->corpus, &rule, NULL);
+        err = bp_score_plan_init(&texts->plan, texts->corpus, &rule, NULL, BP_SCORE_UNIT_INPUTS);
     return err;
 }
 

@@ -187,7 +187,7 @@ static bp_err open_corpus(sampler *self, const bp_config *config)
     err = scorer_resolve_specials(self->corpus, &self->rule);
     if (err != BP_OK)
         return err;
-    err = bp_score_plan_init(&self->plan, self->corpus, &self->rule, NULL);
+    err = bp_score_plan_init(&self->plan, self->corpus, &self->rule, NULL, BP_SCORE_UNIT_INPUTS);
     if (err == BP_OK)
         err = bp_score_unit_new(&self->unit, &self->plan, 1);
     return err == BP_OK ? choose_units(self) : err;

@@ -40,6 +40,7 @@ typedef struct unit_cutter {
     bp_score_cut *cuts;
     int64_t count, capacity;
     int64_t cost; /* of the unit that is being filled */
+    int64_t most; /* that ends it */
 } unit_cutter;
 
 /* The unit is full: the next one begins here. */
@@ -59,7 +60,7 @@ static void cut(unit_cutter *cutter, int64_t document, int64_t window)
 static void advance(unit_cutter *cutter, int64_t cost, int64_t document, int64_t window)
 {
     cutter->cost += cost > 0 ? cost : 1;
-    if (cutter->cost >= BP_SCORE_UNIT_INPUTS)
+    if (cutter->cost >= cutter->most)
         cut(cutter, document, window);
 }
 
@@ -119,9 +120,19 @@ int64_t bp_score_plan_source(const bp_score_plan *plan, const bp_score_document 
     return inputs < plan->rule.context ? inputs : plan->rule.context;
 }
 
+static int64_t choose_unit(int64_t cost)
+{
+    int64_t inputs = BP_SCORE_UNIT_LEAST;
+
+    while (inputs < BP_SCORE_UNIT_INPUTS && inputs * BP_SCORE_UNITS < cost)
+        inputs *= 2;
+    return inputs;
+}
+
+/* Once with a unit for all, to know the work. */
 static void cut_units(bp_score_plan *plan)
 {
-    unit_cutter cutter = {0};
+    unit_cutter cutter = {.most = plan->unit_inputs > 0 ? plan->unit_inputs : INT64_MAX};
 
     cut(&cutter, 0, 0);
     for (int64_t file = 0, document = 0; file < plan->files; file++) {
@@ -135,6 +146,13 @@ static void cut_units(bp_score_plan *plan)
             cut_document(plan, &cutter, document, bp_score_plan_line(plan, &at));
             plan->too_long += is_too_long(plan, &at);
         }
+    }
+    if (plan->unit_inputs == 0) {
+        plan->unit_inputs = choose_unit(cutter.cost);
+        plan->scored = plan->too_long = plan->inputs = plan->windows = 0;
+        bp_free(cutter.cuts);
+        cut_units(plan);
+        return;
     }
     if (cutter.cost > 0)
         cut(&cutter, plan->documents, 0);
@@ -179,11 +197,12 @@ static bp_err check_pairs(const bp_score_plan *plan)
 }
 
 bp_err bp_score_plan_init(bp_score_plan *plan, bp_corpus *corpus, const bp_score_rule *rule,
-                          const bp_stream_spec *bag)
+                          const bp_stream_spec *bag, int64_t unit_inputs)
 {
     int64_t files = bp_corpus_files(corpus);
 
-    *plan = (bp_score_plan){.corpus = corpus, .rule = *rule, .files = files};
+    *plan = (bp_score_plan){
+        .corpus = corpus, .rule = *rule, .files = files, .unit_inputs = unit_inputs};
     plan->strips = bp_corpus_eod(corpus) >= 0;
     plan->unknown = bp_corpus_roles(corpus)[BP_ROLE_UNKNOWN];
     plan->doc_start = bp_alloc("score.plan", files, sizeof(*plan->doc_start));

@@ -6,9 +6,13 @@
 #include "data/loader.h"
 #include "infer/score/windows.h"
 
-/** A unit ends with the window that brings its inputs to this many (a window without inputs, and a
- *  document without windows, count as one). */
+/** A unit ends with the window that brings its inputs to plan.unit_inputs (a window without inputs,
+ * and a document without windows, count as one): at most this many, */
 #define BP_SCORE_UNIT_INPUTS 16384
+/** and less where there is less work, so that many ranks share it: a power of two, this many at
+ * least, of which the work has up to 2,048 units. */
+#define BP_SCORE_UNIT_LEAST 1024
+#define BP_SCORE_UNITS      2048
 
 /** A unit begins at window `window` of document `document`, and ends where the next begins. A
  * document's first unit reports its length, so each document that is scored is in at least one. */
@@ -29,21 +33,23 @@ typedef struct bp_score_plan {
     int64_t *first_token;    /* [files + 1]: entries of /tokens, one corpus after another */
     int64_t scored;          /* of the documents */
     int64_t units, inputs, windows;
-    int64_t longest;    /* inputs of a window: the most */
-    int64_t unknown;    /* the id of words out of the vocabulary; -1: there is none */
-    bool may_be_zero;   /* bp_model_info.may_be_zero */
-    bool *continues;    /* [vocab_size] of BP_SCORE_PLL_WORD: a token goes on with the word before
-                           it; else NULL */
-    bp_score_cut *cuts; /* [units + 1] */
+    int64_t unit_inputs; /* a function of the work, not of the ranks */
+    int64_t longest;     /* inputs of a window: the most */
+    int64_t unknown;     /* the id of words out of the vocabulary; -1: there is none */
+    bool may_be_zero;    /* bp_model_info.may_be_zero */
+    bool *continues;     /* [vocab_size] of BP_SCORE_PLL_WORD: a token goes on with the word before
+                            it; else NULL */
+    bp_score_cut *cuts;  /* [units + 1] */
 } bp_score_plan;
 
 /** The rule's lead, eod, prefix, every and end are resolved before. Documents that `bag` holds are
- * left out (NULL: none are). Clear with bp_score_plan_clear, after an error too.
+ * left out (NULL: none are). unit_inputs 0: by the work. Clear with bp_score_plan_clear, after an
+ * error too.
  *
  * Errors: those of reading doc_start and of bp_stream_new; of words BP_ERR_CONFIG the corpus brings
  * no tokenizer, and those of bp_tokenizer_parse. */
 bp_err bp_score_plan_init(bp_score_plan *plan, bp_corpus *corpus, const bp_score_rule *rule,
-                          const bp_stream_spec *bag);
+                          const bp_stream_spec *bag, int64_t unit_inputs);
 void bp_score_plan_clear(bp_score_plan *plan);
 
 /** Is the document scored? A document that is not has no window, and no figure includes it. */

@@ -185,7 +185,8 @@ static bp_err load_corpus(scorer *self)
     if (err != BP_OK)
         return err;
     memcpy(self->corpus_hash, bp_corpus_hash(self->corpus), BP_SHA256_HEX);
-    err = bp_score_plan_init(&self->plan, self->corpus, &self->rule, selects(self) ? &bag : NULL);
+    err =
+        bp_score_plan_init(&self->plan, self->corpus, &self->rule, selects(self) ? &bag : NULL, 0);
     self->plan.may_be_zero = self->info.may_be_zero;
     if (err == BP_OK && self->mesh->coordinates && self->plan.too_long > 0)
         BP_WARN("score.too_long",
@@ -225,7 +226,7 @@ static void make_key(scorer *self)
         bp_score_convention_name(rule->convention), rule->context, rule->stride, rule->eod,
         rule->prefix, rule->end, bp_score_keys_of(self->config)->tokens,
         bp_math_keys_of(self->config)->precision, self->mesh->members, self->mesh->tensor_ranks,
-        BP_SCORE_UNIT_INPUTS, BP_SCORE_BATCH_TOKENS);
+        (int)self->plan.unit_inputs, BP_SCORE_BATCH_TOKENS);
     if (bp_weights_are_q8(self->config))
         bp_buffer_printf(&text, " q8");
     if (rule->lead != rule->eod || rule->every)

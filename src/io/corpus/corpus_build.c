@@ -35,6 +35,7 @@ typedef struct master {
     MPI_Comm comm;
     int size;
     const bp_corpus_build *build;
+    bp_ranges ranges;
     bp_share share; /* rank 0's own */
     inbox *inboxes; /* [size]; the own one has one batch at a time */
     bp_packer *packer;
@@ -217,19 +218,28 @@ static void log_progress(master *m)
                     1e-6 * (double)(m->join.built.bytes + m->join.tally.bytes) / seconds, left);
 }
 
-/* Piece by piece, from the rank that has it. */
+/* Piece by piece, from the rank that has it: in turn, or range after range. */
 static bp_err join_all(master *m)
 {
+    int64_t turn = 0;
+
     for (int64_t number = 0;; number++) {
         const bp_record *record;
-        bp_err err = next_record(m, (int)(number % m->size), &record);
+        bp_err err;
+
+        if (m->ranges.all > 0 && turn == m->ranges.all)
+            return BP_OK;
+        err = next_record(m, (int)(turn % m->size), &record);
         if (err != BP_OK || record->kind == BP_RECORD_END)
             return err;
         if (record->kind == BP_RECORD_FAILURE) {
             bp_err_set_message(bp_record_text(record));
             return (bp_err)record->err;
         }
-        BP_ASSERT(record->number == number);
+        turn += m->ranges.all == 0 || record->kind == BP_RECORD_RANGE;
+        if (record->kind == BP_RECORD_RANGE)
+            continue;
+        BP_ASSERT(m->ranges.all > 0 || record->number == number);
         err = bp_corpus_join_take(&m->join, record);
         if (err == BP_OK && bp_signals_stop_asked())
             err = bp_fail_stopped("at %s, of which nothing was kept; run the command again",
@@ -406,7 +416,6 @@ static bp_err build_all(master *m, bp_corpus_built *built)
     if (err == BP_OK)
         err = commit(m);
     m->join.built.tokens = bp_corpus_writer_token_count(m->join.writer);
-    m->join.built.skipped_lines = bp_documents_stats_of(m->share.documents).skipped_lines;
     message = err != BP_OK ? bp_strdup(bp_err_message()) : NULL;
     dismiss(m);
     if (message)
@@ -438,18 +447,23 @@ bp_err bp_corpus_build_file(MPI_Comm comm, const bp_corpus_build *build, bp_corp
     int rank = bp_comm_rank(comm), size = bp_comm_size(comm);
     master m;
     bp_share share;
+    bp_ranges ranges;
     MPI_Comm own;
     bp_err err;
 
     memset(&m, 0, sizeof m);
     memset(built, 0, sizeof *built);
     BP_MPI(MPI_Comm_dup(comm, &own));
-    err = bp_share_open(&share, build, rank, size); /* local phase */
+    memset(&share, 0, sizeof share);
+    err = bp_ranges_find(&ranges, own, build);
+    if (err == BP_OK)
+        err = bp_share_open(&share, build, &ranges, rank, size); /* local phase */
     if (err == BP_OK && rank == 0)
         err = master_init(&m, own, build);
     err = bp_agree(own, err);
     if (err == BP_OK && rank == 0) {
         m.share = share;
+        m.ranges = ranges;
         err = build_all(&m, built);
         share = m.share;
     } else if (err == BP_OK) {
@@ -457,11 +471,17 @@ bp_err bp_corpus_build_file(MPI_Comm comm, const bp_corpus_build *build, bp_corp
     }
     err = bp_agree(own, err);
     BP_MPI(MPI_Bcast(built, (int)sizeof *built, MPI_BYTE, 0, own));
-    if (err == BP_OK)
+    if (err == BP_OK) {
+        int64_t skipped = bp_documents_stats_of(share.documents).skipped_lines;
+
+        /* without ranges each rank has seen all of them */
+        built->skipped_lines = ranges.all > 0 ? bp_all_sum_int(skipped, own) : skipped;
         count_found(&share, own, built);
+    }
     if (rank == 0)
         master_clear(&m);
     bp_share_close(&share);
+    bp_free(ranges.mine);
     BP_MPI(MPI_Comm_free(&own));
     return err;
 }

@@ -20,7 +20,8 @@ typedef enum bp_record_kind {
     BP_RECORD_END,
     BP_RECORD_FAILURE,
     BP_RECORD_BAD,
-    BP_RECORD_LEFT_OUT /* by the list: nothing follows it */
+    BP_RECORD_LEFT_OUT, /* by the list: nothing follows it */
+    BP_RECORD_RANGE     /* the next range follows, another rank's */
 } bp_record_kind;
 
 typedef struct bp_record {
@@ -70,7 +71,17 @@ static inline const float *bp_record_values(const bp_record *record)
 }
 void bp_batch_clear(bp_batch *batch);
 
-/* ---- a rank's share of the input ---- */
+/* ---- a rank's share of the input: every so-many-th piece, or range of bytes ---- */
+
+/** The ranges of files of lines that are not compressed. */
+typedef struct bp_ranges {
+    bp_text_range *mine; /* [count]: range k of all is of rank k modulo the ranks; NULL: there are
+                            none, and ranks take pieces in turn */
+    int64_t count, all;
+} bp_ranges;
+/** Ranges of `build`, whose lines the ranks count together. Collective over comm. Owns: bp_free()
+ * of mine. Errors: those of reading the files: the same on all ranks. */
+bp_err bp_ranges_find(bp_ranges *out, MPI_Comm comm, const bp_corpus_build *build);
 
 typedef struct bp_share {
     bp_documents *documents;
@@ -85,7 +96,8 @@ typedef struct bp_share {
     bool ended; /* the end or a failure was reported */
 } bp_share;
 
-bp_err bp_share_open(bp_share *share, const bp_corpus_build *build, int rank, int size);
+bp_err bp_share_open(bp_share *share, const bp_corpus_build *build, const bp_ranges *ranges,
+                     int rank, int size);
 void bp_share_close(bp_share *share);
 
 /** Append the record of the next piece, of the end, or of a failure. */

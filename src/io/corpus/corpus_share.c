@@ -225,9 +225,11 @@ void bp_share_next(bp_share *share, bp_batch *batch)
     bp_piece piece;
     bp_err err = bp_documents_next(share->documents, &piece);
 
-    share->ended = err == BP_OK && !piece.text;
+    share->ended = err == BP_OK && !piece.text && !piece.range_ended;
     if (share->ended)
         (void)add_record(batch, BP_RECORD_END, 0, 0);
+    else if (err == BP_OK && piece.range_ended)
+        (void)add_record(batch, BP_RECORD_RANGE, 0, 0);
     else if (err == BP_OK)
         err = add_any(share, batch, &piece);
     if (err != BP_OK) {
@@ -240,7 +242,8 @@ void bp_share_next(bp_share *share, bp_batch *batch)
     }
 }
 
-bp_err bp_share_open(bp_share *share, const bp_corpus_build *build, int rank, int size)
+bp_err bp_share_open(bp_share *share, const bp_corpus_build *build, const bp_ranges *ranges,
+                     int rank, int size)
 {
     const bp_documents_options options = {.format = build->format,
                                           .separator = build->separator,
@@ -257,8 +260,10 @@ bp_err bp_share_open(bp_share *share, const bp_corpus_build *build, int rank, in
                                           .no_tags = build->no_tags,
                                           .keep_bad = build->skips_bad,
                                           .sentences = build->sentences,
-                                          .share_rank = rank,
-                                          .share_size = size,
+                                          .share_rank = ranges->all > 0 ? 0 : rank,
+                                          .share_size = ranges->all > 0 ? 1 : size,
+                                          .ranges = ranges->mine,
+                                          .range_count = ranges->count,
                                           .piece_bytes = build->piece_bytes};
     bp_err err;
 

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #define PROGRESS_ITEMS ((int64_t)1 << 16)
+#define OPEN_MOST      512 /* runs that stay open while they are merged */
 
 /* ---- ranges of ranks ---- */
 
@@ -93,7 +94,7 @@ static bp_err merger_open(merger *self, const ngram_run *runs, int64_t count, ng
     self->cursors = bp_alloc("ngram.merge", count, sizeof *self->cursors);
     self->heap = bp_alloc("ngram.merge", count, sizeof *self->heap);
     for (int64_t r = 0; r < count && err == BP_OK; r++) {
-        err = ngram_cursor_init(&self->cursors[r], &runs[r], from);
+        err = ngram_cursor_init(&self->cursors[r], &runs[r], from, count > OPEN_MOST);
         if (err == BP_OK && ngram_cursor_item(&self->cursors[r]))
             self->heap[self->live++] = r;
     }

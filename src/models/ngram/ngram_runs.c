@@ -171,20 +171,13 @@ static bp_err read_list(ngram_run *run, int fd, const char *work)
     return BP_OK;
 }
 
-static bp_err read_block(const ngram_run *run, int64_t b, char *scratch)
+static bp_err read_block(const ngram_run *run, int fd, int64_t b, char *scratch)
 {
     const ngram_block *block = &run->blocks[b];
-    int fd;
-    bp_err err = bp_plain_open(run->path, O_RDONLY, &fd);
 
-    if (err != BP_OK)
-        return err;
     if (bp_pread_all(fd, scratch, block->bytes, block->offset) != 0)
-        err = bp_fail_errno(BP_ERR_IO, "can't read the counts", run->path);
-    else if (XXH3_64bits(scratch, block->bytes) != block->xxh3)
-        err = damaged(run->path);
-    (void)close(fd);
-    return err;
+        return bp_fail_errno(BP_ERR_IO, "can't read the counts", run->path);
+    return XXH3_64bits(scratch, block->bytes) == block->xxh3 ? BP_OK : damaged(run->path);
 }
 
 static bp_err open_run(ngram_run *run, const char *work, bool verify)
@@ -195,15 +188,15 @@ static bp_err open_run(ngram_run *run, const char *work, bool verify)
     if (err != BP_OK)
         return err;
     err = read_list(run, fd, work);
-    (void)close(fd);
     if (err == BP_OK && verify) {
         char *scratch =
             bp_alloc("ngram.run", ZSTD_COMPRESSBOUND(NGRAM_BLOCK_ITEMS * sizeof(ngram_item)), 1);
 
         for (int64_t b = 0; b < run->count && err == BP_OK; b++)
-            err = read_block(run, b, scratch);
+            err = read_block(run, fd, b, scratch);
         bp_free(scratch);
     }
+    (void)close(fd); /* read only: nothing can be lost */
     return err;
 }
 
@@ -297,28 +290,46 @@ void ngram_runs_free(ngram_run **runs, int64_t count)
 
 /* ---- reading ---- */
 
+static bp_err read_next(ngram_cursor *cursor, char *scratch)
+{
+    bp_err err = cursor->fd < 0 ? bp_plain_open(cursor->run->path, O_RDONLY, &cursor->fd) : BP_OK;
+
+    if (err != BP_OK) {
+        cursor->fd = -1;
+        return err;
+    }
+    err = read_block(cursor->run, cursor->fd, cursor->block++, scratch);
+    if (cursor->closes) {
+        (void)close(cursor->fd);
+        cursor->fd = -1;
+    }
+    return err;
+}
+
+/* Only items stay in memory: runs may be many. */
 static bp_err fill(ngram_cursor *cursor)
 {
     const ngram_run *run = cursor->run;
-    const ngram_block *block;
+    const ngram_block *block = &run->blocks[cursor->block];
+    const size_t block_bytes = NGRAM_BLOCK_ITEMS * sizeof(ngram_item);
     uint64_t *columns;
+    char *scratch;
     bp_err err;
 
     cursor->at = cursor->filled = 0;
     if (cursor->block == run->count)
         return BP_OK;
-    block = &run->blocks[cursor->block];
-    err = read_block(run, cursor->block++, cursor->scratch);
-    if (err != BP_OK)
-        return err;
     columns = bp_alloc("ngram.run", NGRAM_BLOCK_ITEMS, sizeof(ngram_item));
-    if (ZSTD_decompress(columns, NGRAM_BLOCK_ITEMS * sizeof(ngram_item), cursor->scratch,
-                        block->bytes) != block->items * sizeof(ngram_item)) {
+    scratch = bp_alloc("ngram.run", ZSTD_COMPRESSBOUND(block_bytes), 1);
+    err = read_next(cursor, scratch);
+    if (err == BP_OK && ZSTD_decompress(columns, block_bytes, scratch, block->bytes) !=
+                            block->items * sizeof(ngram_item))
         err = damaged(run->path);
-    } else {
+    if (err == BP_OK) {
         join_columns(cursor->items, columns, block->items);
         cursor->filled = block->items;
     }
+    bp_free(scratch);
     bp_free(columns);
     return err;
 }
@@ -328,16 +339,14 @@ bp_err ngram_cursor_next(ngram_cursor *cursor)
     return ++cursor->at < cursor->filled ? BP_OK : fill(cursor);
 }
 
-bp_err ngram_cursor_init(ngram_cursor *cursor, const ngram_run *run, ngram_key from)
+bp_err ngram_cursor_init(ngram_cursor *cursor, const ngram_run *run, ngram_key from, bool closes)
 {
     ngram_item least = ngram_item_of(from, 0);
     int64_t low = 0, high = run->count; /* the last block that begins at or below `from` */
     bp_err err;
 
-    *cursor = (ngram_cursor){.run = run};
+    *cursor = (ngram_cursor){.run = run, .fd = -1, .closes = closes};
     cursor->items = bp_alloc("ngram.cursor", NGRAM_BLOCK_ITEMS, sizeof *cursor->items);
-    cursor->scratch =
-        bp_alloc("ngram.cursor", ZSTD_COMPRESSBOUND(NGRAM_BLOCK_ITEMS * sizeof(ngram_item)), 1);
     while (high - low > 1) {
         int64_t middle = low + (high - low) / 2;
         ngram_item first = {run->blocks[middle].high, run->blocks[middle].low, 0};
@@ -357,7 +366,8 @@ bp_err ngram_cursor_init(ngram_cursor *cursor, const ngram_run *run, ngram_key f
 
 void ngram_cursor_clear(ngram_cursor *cursor)
 {
+    if (cursor->run && cursor->fd >= 0)
+        (void)close(cursor->fd);
     bp_free(cursor->items);
-    bp_free(cursor->scratch);
     *cursor = (ngram_cursor){0};
 }

@@ -127,7 +127,14 @@ void bp_documents_close(bp_documents **documents)
 bp_documents_stats bp_documents_stats_of(const bp_documents *documents)
 {
     bp_documents_stats stats = documents->stats;
+    const bp_text_range *ranges = documents->options.ranges;
 
+    if (ranges) { /* others are as far */
+        bool more = documents->range < documents->options.range_count;
+
+        stats.consumed_bytes = more ? ranges[documents->range].before : stats.total_bytes;
+        return stats;
+    }
     stats.consumed_bytes = documents->past_bytes;
     if (documents->source)
         stats.consumed_bytes += bp_text_source_consumed(documents->source);
@@ -326,6 +333,18 @@ static bp_err next_target(bp_documents *documents, documents_span *source, docum
                    bp_text_source_shown((has_source ? target : documents)->paths[0]));
 }
 
+static bp_err next_source(bp_documents *documents)
+{
+    return documents->options.ranges ? documents_next_range(documents)
+                                     : documents_next_source(documents);
+}
+
+static bp_err end_range(bp_documents *documents, bp_piece *piece)
+{
+    *piece = (bp_piece){.range_ended = true};
+    return documents_next_range(documents);
+}
+
 bp_err bp_documents_next(bp_documents *documents, bp_piece *piece)
 {
     const bp_documents_options *options = &documents->options;
@@ -333,13 +352,15 @@ bp_err bp_documents_next(bp_documents *documents, bp_piece *piece)
 
     *piece = (bp_piece){0};
     for (;;) {
-        bp_err err = !documents->source ? documents_next_source(documents) : BP_OK;
+        bp_err err = !documents->source ? next_source(documents) : BP_OK;
 
         bp_free(documents->fault);
         documents->fault = NULL;
 
         if (err != BP_OK || !documents->source)
             return err;
+        if (options->ranges && documents_range_ended(documents))
+            return end_range(documents, piece);
         err = options->format == BP_TEXT_CONLL   ? documents_next_tagged(documents, &found)
               : options->format == BP_TEXT_SQUAD ? next_question(documents, &found)
               : options->format == BP_TEXT_WARC  ? documents_next_warc(documents, &found)
@@ -348,6 +369,8 @@ bp_err bp_documents_next(bp_documents *documents, bp_piece *piece)
             err = next_target(documents, &found, &target);
         if (err != BP_OK)
             return err;
+        if (!found.found && options->ranges)
+            return end_range(documents, piece);
         if (!found.found) {
             err = documents_next_source(documents);
             if (err != BP_OK || !documents->source)

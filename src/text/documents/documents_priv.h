@@ -32,6 +32,8 @@ struct bp_documents {
     char *fault;             /* of the document at hand, with keep_bad; NULL: none */
     int64_t fault_line;
     int64_t past_bytes; /* of the files before */
+    int64_t range;      /* of options.ranges: the one being read, */
+    int64_t read_bytes; /* and the place of buffer[end] in its file */
     char *id;           /* [id_capacity] for formats without ids of their own */
     size_t id_capacity;
     bp_text_record record;
@@ -54,6 +56,10 @@ typedef struct documents_span {
 /** Open the next file; there is no source after the last. Errors: those of bp_text_source, and
  * BP_ERR_FORMAT of a table's first line. */
 bp_err documents_next_source(bp_documents *documents);
+/** The same with options.ranges: the next range, at its first line. */
+bp_err documents_next_range(bp_documents *documents);
+/** The range being read has no line more. */
+bool documents_range_ended(const bp_documents *documents);
 /** Go on by as many bytes, and count their newlines. */
 void documents_pass(bp_documents *documents, size_t bytes);
 /** The next piece of the file as it is; not found: the file has no more. */

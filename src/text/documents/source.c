@@ -16,6 +16,7 @@
 #include <zstd_errors.h>
 
 #define INPUT_BYTES       ((size_t)1 << 18)
+#define BEYOND_BYTES      ((size_t)1 << 14)    /* of what follows a range, at a time */
 #define RATIO_LIMIT       1000                 /* bytes of text for a byte of the file ... */
 #define FREE_BYTES        ((int64_t)256 << 20) /* ... beyond these */
 #define COMPRESS          "compress it again"
@@ -37,6 +38,7 @@ struct bp_text_source {
     bool inside; /* a gzip member or zstd frame has begun and not ended */
     bool flate_ready;
     int64_t consumed, produced; /* bytes of the file, and of text */
+    int64_t position, end;      /* of a range: the next byte of the file; -1: it is none */
     z_stream flate;
     ZSTD_DStream *zstd;
 };
@@ -72,6 +74,15 @@ static bp_err wait_for_input(const bp_text_source *source)
     return BP_OK;
 }
 
+static size_t bytes_to_read(const bp_text_source *source)
+{
+    size_t space = INPUT_BYTES - source->input_end;
+    int64_t left = source->end - source->position;
+    size_t wanted = left > (int64_t)BEYOND_BYTES ? (size_t)left : BEYOND_BYTES;
+
+    return source->end < 0 || wanted > space ? space : wanted;
+}
+
 /* More of the file, after what is there; at its end there is none. */
 static bp_err read_more(bp_text_source *source)
 {
@@ -80,8 +91,7 @@ static bp_err read_more(bp_text_source *source)
 
         if (err != BP_OK)
             return err;
-        ssize_t got =
-            read(source->fd, source->input + source->input_end, INPUT_BYTES - source->input_end);
+        ssize_t got = read(source->fd, source->input + source->input_end, bytes_to_read(source));
 
         if (bp_fault("text.read")) {
             errno = EIO;
@@ -92,6 +102,7 @@ static bp_err read_more(bp_text_source *source)
         if (got < 0)
             return bp_fail_errno(BP_ERR_IO, "can't read", source->path);
         source->input_end += (size_t)got;
+        source->position += (int64_t)got;
         source->file_ended = got == 0;
         return BP_OK;
     }
@@ -170,10 +181,21 @@ static bp_err open_stdin(const char *shown, int *fd)
     return BP_OK;
 }
 
+static void make_source(bp_text_source **out, int fd, const char *path)
+{
+    bp_text_source *source = bp_alloc("text.source", 1, sizeof *source);
+
+    source->fd = fd;
+    source->waits = strcmp(path, BP_TEXT_STDIN) == 0;
+    source->path = bp_strdup(bp_text_source_shown(path));
+    source->input = bp_alloc("text.source", INPUT_BYTES, 1);
+    source->end = -1;
+    *out = source;
+}
+
 bp_err bp_text_source_open(bp_text_source **out, const char *path)
 {
     bool is_stdin = strcmp(path, BP_TEXT_STDIN) == 0;
-    bp_text_source *source;
     int fd;
     bp_err err =
         is_stdin ? open_stdin(bp_text_source_shown(path), &fd) : bp_file_open(path, &fd, NULL);
@@ -181,16 +203,28 @@ bp_err bp_text_source_open(bp_text_source **out, const char *path)
     *out = NULL;
     if (err != BP_OK)
         return err;
-    source = bp_alloc("text.source", 1, sizeof *source);
-    source->fd = fd;
-    source->waits = is_stdin;
-    source->path = bp_strdup(bp_text_source_shown(path));
-    source->input = bp_alloc("text.source", INPUT_BYTES, 1);
-    if (err == BP_OK)
-        err = start_decoder(source);
+    make_source(out, fd, path);
+    err = start_decoder(*out);
     if (err != BP_OK)
-        bp_text_source_close(&source);
-    *out = source;
+        bp_text_source_close(out);
+    return err;
+}
+
+bp_err bp_text_source_open_range(bp_text_source **out, const char *path, int64_t first, int64_t end)
+{
+    int fd;
+    bp_err err = bp_file_open(path, &fd, NULL);
+
+    *out = NULL;
+    if (err != BP_OK)
+        return err;
+    make_source(out, fd, path);
+    (*out)->position = first;
+    (*out)->end = end;
+    if (lseek(fd, (off_t)first, SEEK_SET) < 0) {
+        err = bp_fail_errno(BP_ERR_IO, "can't read", path);
+        bp_text_source_close(out);
+    }
     return err;
 }
 
@@ -208,6 +242,11 @@ void bp_text_source_close(bp_text_source **source)
     bp_free(s->path);
     bp_free(s);
     *source = NULL;
+}
+
+bool bp_text_source_is_plain(const bp_text_source *source)
+{
+    return source->coding == PLAIN;
 }
 
 int64_t bp_text_source_consumed(const bp_text_source *source)

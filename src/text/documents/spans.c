@@ -8,6 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#define RANGE_READ_BYTES ((size_t)1 << 16) /* of a range at a time */
+
 /* ---- the text ahead ---- */
 
 bp_err documents_fail_limit(const bp_documents *documents)
@@ -37,7 +39,7 @@ static void grow_buffer(bp_documents *documents, size_t bytes)
 
 bp_err documents_look_ahead(bp_documents *documents, size_t bytes)
 {
-    size_t have = documents->end - documents->at, got;
+    size_t have = documents->end - documents->at, got, wanted;
     bp_err err;
 
     if (have >= bytes || documents->source_ended)
@@ -47,10 +49,11 @@ bp_err documents_look_ahead(bp_documents *documents, size_t bytes)
     documents->at = 0;
     documents->end = have;
     grow_buffer(documents, bytes);
-    err = bp_text_source_read(documents->source, documents->buffer + have,
-                              documents->capacity - have, &got);
-    documents->source_ended = got < documents->capacity - have;
+    wanted = documents->options.ranges ? bytes - have : documents->capacity - have;
+    err = bp_text_source_read(documents->source, documents->buffer + have, wanted, &got);
+    documents->source_ended = got < wanted;
     documents->end += got;
+    documents->read_bytes += (int64_t)got;
     documents->stats.text_bytes += (int64_t)got;
     return err;
 }
@@ -150,16 +153,34 @@ static bool find_line_end(const bp_documents *documents, size_t target, size_t *
     return true;
 }
 
+/* Have `target` bytes and a line end ahead; of a range only as far as its end. */
+static bp_err look_for_end(bp_documents *documents, size_t target)
+{
+    size_t whole, step;
+    bp_err err = BP_OK;
+
+    if (!documents->options.ranges)
+        return documents_look_ahead(documents, target + 2);
+    while (err == BP_OK && !find_line_end(documents, target, &whole, &step)) {
+        size_t have = documents->end - documents->at, more = have + RANGE_READ_BYTES;
+
+        if (have >= target + 2 || documents->source_ended)
+            break;
+        err = documents_look_ahead(documents, more < target + 2 ? more : target + 2);
+    }
+    return err;
+}
+
 static bp_err next_of_line(bp_documents *documents, documents_span *piece)
 {
     for (size_t target = documents->options.piece_bytes; !piece->found; target *= 2) {
         size_t whole, step;
-        bp_err err = target > documents->options.limit_bytes
-                         ? documents_fail_limit(documents)
-                         : documents_look_ahead(documents, target + 2);
+        bool ended = false;
+        bp_err err = target > documents->options.limit_bytes ? documents_fail_limit(documents)
+                                                             : look_for_end(documents, target);
         if (err != BP_OK)
             return err;
-        bool ended = find_line_end(documents, target, &whole, &step);
+        ended = find_line_end(documents, target, &whole, &step);
         if (documents->options.format == BP_TEXT_LINES || ended) /* other lines are never cut */
             cut_piece(documents, piece, target, whole, ended);
         if (piece->found)
@@ -227,6 +248,62 @@ bp_err documents_next_source(bp_documents *documents)
         err = skip_mark(documents);
     if (err == BP_OK && documents->options.format == BP_TEXT_TSV)
         err = read_head(documents);
+    return err;
+}
+
+/* ---- ranges ---- */
+
+static int64_t place_of(const bp_documents *documents)
+{
+    return documents->read_bytes - (int64_t)(documents->end - documents->at);
+}
+
+bool documents_range_ended(const bp_documents *documents)
+{
+    return !documents->inside &&
+           place_of(documents) >= documents->options.ranges[documents->range].end;
+}
+
+/* Past the line that began before the range. */
+static bp_err skip_line(bp_documents *documents)
+{
+    bp_err err = BP_OK;
+
+    while (err == BP_OK && !documents_range_ended(documents)) {
+        const char *text = documents->buffer + documents->at, *newline;
+        size_t have = documents->end - documents->at;
+
+        newline = have > 0 ? memchr(text, '\n', have) : NULL;
+        documents->at = newline ? (size_t)(newline - documents->buffer) + 1 : documents->end;
+        if (newline || documents->source_ended)
+            break;
+        err = documents_look_ahead(documents, RANGE_READ_BYTES);
+    }
+    return err;
+}
+
+bp_err documents_next_range(bp_documents *documents)
+{
+    const bp_text_range *range;
+    bp_err err;
+
+    if (documents->source) {
+        bp_text_source_close(&documents->source);
+        documents->range++;
+    }
+    documents->at = documents->end = 0;
+    documents->source_ended = false;
+    documents->inside = false;
+    if (documents->range == documents->options.range_count)
+        return BP_OK;
+    range = &documents->options.ranges[documents->range];
+    documents->file = range->file;
+    documents->line = range->line;
+    documents->read_bytes = range->first > 0 ? range->first - 1 : 0;
+    err = bp_text_source_open_range(&documents->source, documents->paths[range->file],
+                                    documents->read_bytes, range->end);
+    if (err == BP_OK)
+        err = range->first > 0 ? skip_line(documents) : skip_mark(documents);
     return err;
 }
 

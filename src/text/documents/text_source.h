@@ -40,6 +40,11 @@ typedef struct bp_text_source bp_text_source;
  */
 bp_err bp_text_source_open(bp_text_source **out, const char *path);
 
+/** The same from byte `first` of a file that is not compressed; little is read beyond byte `end`.
+ */
+bp_err bp_text_source_open_range(bp_text_source **out, const char *path, int64_t first,
+                                 int64_t end);
+
 /** Read up to `capacity` bytes; *bytes is less than `capacity` only at the end of the text (0 from
  * then on).
  *
@@ -48,6 +53,8 @@ bp_err bp_text_source_open(bp_text_source **out, const char *path);
  */
 bp_err bp_text_source_read(bp_text_source *source, char *buffer, size_t capacity, size_t *bytes);
 
+/** The file is not compressed. */
+bool bp_text_source_is_plain(const bp_text_source *source);
 /** Bytes of the file consumed so far (compressed where it is), for progress. */
 int64_t bp_text_source_consumed(const bp_text_source *source);
 /** What `path` is called in messages ("standard input"), and in ids of documents (without its
@@ -98,6 +105,14 @@ bp_err bp_sentences_of(bp_sentences *out, const char *name);
 #define BP_TEXT_FIELD       "text"
 #define BP_TEXT_FIELD_BYTES 1024 /* the longest `id` and label of a jsonl line */
 
+/** The lines that begin in bytes [first, end) of a file, which is not compressed. */
+typedef struct bp_text_range {
+    int file;
+    int64_t first, end;
+    int64_t line;   /* of the file's lines, those that begin before */
+    int64_t before; /* bytes of all files, for progress */
+} bp_text_range;
+
 typedef struct bp_documents_options {
     bp_text_format format;
     bp_cut cut;
@@ -115,8 +130,12 @@ typedef struct bp_documents_options {
     int share_rank,
         share_size; /* give only pieces whose number is share_rank modulo share_size; 0, 0: all */
     bool share_documents; /* the number of their document is, so that all of a document are given */
-    size_t piece_bytes;   /* 0: BP_PIECE_BYTES (tests use less) */
-    size_t limit_bytes;   /* 0: BP_PIECE_LIMIT_BYTES (tests use less) */
+    /* lines, jsonl: only the lines of these, and no other byte is read; numbers of pieces and
+     * documents are then those of the share. Borrowed until bp_documents_close; NULL: all files */
+    const bp_text_range *ranges;
+    int64_t range_count;
+    size_t piece_bytes; /* 0: BP_PIECE_BYTES (tests use less) */
+    size_t limit_bytes; /* 0: BP_PIECE_LIMIT_BYTES (tests use less) */
 } bp_documents_options;
 
 /** What a label is in JSON. As text 1 and "1" look alike, and "true" and true. */
@@ -130,6 +149,7 @@ typedef enum bp_label_type {
 /** A document, or a part of one. All pointers are borrowed until the next call. */
 typedef struct bp_piece {
     const char *text; /* NULL: there are no more; never NULL else, even if bytes is 0 */
+    bool range_ended; /* text is NULL because a range has no more lines: go on */
     size_t bytes;
     int64_t number;   /* over all files, from 0 */
     int64_t document; /* over all files, from 0 */

@@ -121,7 +121,7 @@ static void try_choices(int how, const uint8_t *data, size_t bytes)
     bp_err err;
 
     FUZZ_CHECK(bp_corpus_open(&corpus, corpus_path) == BP_OK);
-    FUZZ_CHECK(bp_score_plan_init(&plan, corpus, &rule, NULL) == BP_OK);
+    FUZZ_CHECK(bp_score_plan_init(&plan, corpus, &rule, NULL, BP_SCORE_UNIT_INPUTS) == BP_OK);
     err = bp_candidates_read(&found, fuzz_file_named("choices.jsonl", data, bytes), &plan,
                              tokenizer, &prefix);
     fuzz_check_error(err);

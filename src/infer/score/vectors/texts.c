@@ -77,7 +77,7 @@ bp_err vector_texts_open(vector_texts *texts, bp_corpus *corpus)
                                 .stride = texts->most,
                                 .eod = bp_corpus_eod(corpus),
                                 .lead = -1};
-    bp_err err = bp_score_plan_init(&texts->plan, corpus, &rule, NULL);
+    bp_err err = bp_score_plan_init(&texts->plan, corpus, &rule, NULL, BP_SCORE_UNIT_INPUTS);
 
     return err == BP_OK ? list_texts(texts) : err;
 }
