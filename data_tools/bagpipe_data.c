@@ -18,7 +18,7 @@ static const bp_tool *const TOOLS[] = {
     &bp_tool_import,    &bp_tool_export,  &bp_tool_compare, &bp_tool_mix,    &bp_tool_vectors,
     &bp_tool_metrics,   &bp_tool_average, &bp_tool_cite,    &bp_tool_encode, &bp_tool_questions,
     &bp_tool_surprisal, &bp_tool_filter,  &bp_tool_overlap, &bp_tool_pii,    &bp_tool_card,
-    &bp_tool_leakage};
+    &bp_tool_leakage,   &bp_tool_toxicity};
 #define TOOL_COUNT (sizeof TOOLS / sizeof TOOLS[0])
 
 static bp_err print_help(FILE *out, const bp_tool *tool)
