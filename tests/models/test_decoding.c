@@ -439,12 +439,13 @@ static void other_stacks_decode_as_they_score(void **state)
 static void recurrent_models_decode_as_they_score(void **state)
 {
     bp_model_shape rnn = recurrent(&bp_rnn_family, 0), lstm = recurrent(&bp_lstm_family, 40),
-                   gru = recurrent(&bp_gru_family, 12);
+                   gru = recurrent(&bp_gru_family, 12), cell = recurrent(&bp_cell_family, 20);
 
     (void)state;
     decode_shape(&rnn);
     decode_shape(&lstm);
     decode_shape(&gru);
+    decode_shape(&cell);
 }
 
 static void mamba2_decodes_as_it_scores(void **state)
@@ -500,8 +501,9 @@ static void beams_equal_fresh_sequences(void **state)
                                scaled(BP_ROPE_LONGROPE),
                                recurrent(&bp_lstm_family, 0),
                                recurrent(&bp_gru_family, 20),
+                               recurrent(&bp_cell_family, 0),
                                feedforward(4, true)};
-    const int count = bp_comm_size(WORLD) == 4 ? 5 : 6; /* no four stages of its three blocks */
+    const int count = bp_comm_size(WORLD) == 4 ? 6 : 7; /* no four stages of its three blocks */
 
     (void)state;
     for (int k = 0; k < count * mesh_count(); k++) {
