@@ -43,7 +43,7 @@ typedef struct bp_job {
 } bp_job;
 
 extern const bp_job bp_job_bench, bp_job_ensemble, bp_job_explain, bp_job_finetune, bp_job_generate,
-    bp_job_pretrain, bp_job_score, bp_job_uncertainty;
+    bp_job_pretrain, bp_job_score, bp_job_search, bp_job_uncertainty;
 extern const bp_job *const bp_jobs[]; /* all of them, NULL-ended */
 
 /** bagpipe status RUN...: the words after it; prints, and gives the exit status. Local, no MPI. */

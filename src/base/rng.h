@@ -31,6 +31,7 @@ typedef enum bp_rng_purpose {
     BP_RNG_UMAP = 44,     /* points that are pushed away on a map */
     BP_RNG_FACTORS = 45,  /* what a factorisation begins with */
     BP_RNG_POINTS = 46,   /* which points are drawn, of too many */
+    BP_RNG_SEARCH = 47,   /* shapes of models that a search tries */
     BP_RNG_CONFORMAL = 31 /* which outcomes at the edge of a set are in it */
     /* a new one takes any number that is free */
 } bp_rng_purpose;

@@ -142,3 +142,34 @@ double bp_spearman(const double *x, const double *y, int64_t n)
     bp_free(order_y);
     return r;
 }
+
+static int sign_of(double value)
+{
+    return (value > 0) - (value < 0);
+}
+
+double bp_kendall(const double *x, const double *y, int64_t n)
+{
+    int64_t both = 0, of_x = 0, of_y = 0;
+
+    for (int64_t a = 0; a < n; a++)
+        for (int64_t b = 0; b < a; b++) {
+            int in_x = sign_of(x[a] - x[b]), in_y = sign_of(y[a] - y[b]);
+
+            both += in_x * in_y;
+            of_x += in_x != 0;
+            of_y += in_y != 0;
+        }
+    return of_x > 0 && of_y > 0 ? (double)both / sqrt((double)of_x * (double)of_y) : NAN;
+}
+
+bp_interval bp_kendall_interval(double tau, int64_t n)
+{
+    double most = 1 - 2.0 / ((double)n * (double)(n - 1)), z, half;
+
+    if (n < 5 || isnan(tau))
+        return (bp_interval){NAN, NAN};
+    z = atanh(fmax(-most, fmin(most, tau)));
+    half = 1.959963984540054 * sqrt(0.437 / (double)(n - 4));
+    return (bp_interval){tau <= -1 ? -1 : tanh(z - half), tau >= 1 ? 1 : tanh(z + half)};
+}

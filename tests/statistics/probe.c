@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "statistics/calibration.h"
 #include "statistics/conformal.h"
+#include "statistics/correlation.h"
 #include "statistics/detection.h"
 #include "statistics/dirichlet.h"
 #include "statistics/resample.h"
@@ -258,6 +259,18 @@ static void classes(void)
                 &counts);
 }
 
+/* x y: the correlation and its interval */
+static void kendall(void)
+{
+    array x = next(), y = next();
+    double tau = bp_kendall(x.real, y.real, x.n);
+    bp_interval interval = bp_kendall_interval(tau, x.n);
+
+    put(tau);
+    put(interval.low);
+    put(interval.high);
+}
+
 /* label predicted counts */
 static void regression(void)
 {
@@ -369,7 +382,7 @@ int main(int argc, char **argv)
     } kinds[] = {{"calibration", calibration}, {"detection", detection}, {"risk", risk},
                  {"temperature", temperature}, {"bootstrap", bootstrap}, {"classes", classes},
                  {"regression", regression},   {"compare", compare},     {"dirichlet", dirichlet},
-                 {"inference", inference},     {"conformal", conformal}};
+                 {"inference", inference},     {"conformal", conformal}, {"kendall", kendall}};
 
     for (size_t k = 0; argc == 2 && k < sizeof kinds / sizeof kinds[0]; k++)
         if (strcmp(argv[1], kinds[k].name) == 0) {

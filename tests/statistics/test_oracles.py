@@ -245,6 +245,19 @@ class Oracles(unittest.TestCase):
         self.assertTrue(numpy.isnan(probe("regression", [1, 2, 3, 4, 5, 6], [0.1] * 6, [])[:2]).all())
         self.assertTrue(numpy.isnan(probe("regression", [0.1, 0.1, 2, 0.1], [1, 2, 3, 5], [3, 2, 0, 1])[:2]).all())
 
+    def test_kendall(self):
+        draw = numpy.random.default_rng(8)
+        for n, steps in ((2, 0), (5, 0), (30, 0), (30, 3)):
+            x, y = draw.normal(0, 1, (2, n))
+            if steps:
+                x, y = numpy.round(x * steps) / steps, numpy.round((x + y) * steps) / steps
+            tau = scipy.stats.kendalltau(x, y)[0]
+            z = 1.959963984540054 * math.sqrt(0.437 / (n - 4)) if n > 4 else math.nan
+            self.near(probe("kendall", x, y), [tau] + [math.tanh(math.atanh(min(max(tau, -1 + 2 / n / (n - 1)), 1 - 2 / n / (n - 1))) + sign * z)
+                                                       for sign in (-1, 1)])
+        self.near(probe("kendall", [1, 2, 3, 4, 5], [1, 2, 3, 4, 5])[[0, 2]], [1, 1])
+        self.assertTrue(numpy.isnan(probe("kendall", [1, 1, 1], [1, 2, 3])).all())
+
     def test_dirichlet(self):
         """The divergence of two, from its definition by scipy's functions; its slope by differences; the information by drawing."""
         draw = numpy.random.default_rng(9)

@@ -274,6 +274,7 @@ void bp_engine_free(bp_engine **engine)
     if (!self)
         return;
     bp_async_free(&self->async); /* what it works at is freed after it */
+    engine_drop_part(self);
     bp_stage_free(&self->stage);
     bp_optimizer_clear(&self->optimizer);
     bp_spectral_free(&self->spectral);
@@ -495,8 +496,12 @@ static void accumulate(bp_engine *engine, const bp_batch *batch, bool second_tex
                (size_t)engine_load_count(engine) * sizeof *engine->expert_loads);
         work.expert_loads = engine->expert_loads;
     }
-    bp_stage_accumulate(engine->stage, &work, engine->losses + mesh->data_rank * each,
-                        each * mesh->data_ranks);
+    if (engine->part)
+        engine_part_accumulate(engine, &work, engine->losses + mesh->data_rank * each,
+                               each * mesh->data_ranks);
+    else
+        bp_stage_accumulate(engine->stage, &work, engine->losses + mesh->data_rank * each,
+                            each * mesh->data_ranks);
     engine_measure_experts(engine, result);
     mean_loss(engine, scored, places, result);
 }
@@ -564,6 +569,16 @@ void bp_engine_step(bp_engine *engine, int64_t step, int64_t number, const bp_ba
         keep_carried(engine, step);
     else
         update(engine, number, scored[0], result);
+    engine_drop_part(engine);
+}
+
+bp_err bp_engine_take_part(bp_engine *engine, const bp_model_shape *shape)
+{
+    engine_drop_part(engine);
+    if (!shape)
+        return BP_OK;
+    engine_await_parameters(engine);
+    return engine_make_part(engine, shape);
 }
 
 void bp_engine_evaluate(bp_engine *engine, const bp_evaluation *of, double loss_sum[BP_TERMS],
@@ -571,7 +586,7 @@ void bp_engine_evaluate(bp_engine *engine, const bp_evaluation *of, double loss_
 {
     set_masked(engine, false);
     engine_await_parameters(engine);
-    bp_stage_evaluate(engine->stage, of, loss_sum, loss_count);
+    bp_stage_evaluate(engine->part ? engine->part->stage : engine->stage, of, loss_sum, loss_count);
 }
 
 bp_network *bp_engine_network(bp_engine *engine)

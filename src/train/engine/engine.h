@@ -134,6 +134,15 @@ void bp_engine_check(bp_engine *engine, int64_t step);
 void bp_engine_evaluate(bp_engine *engine, const bp_evaluation *of, double loss_sum[BP_TERMS],
                         int64_t loss_count[BP_TERMS]);
 
+/** The next step, and evaluations until it is over, are those of a part of the model: the network
+ * of `shape`, each of whose parameters is the first rows and columns of the engine's of the same
+ * name. Elements outside of it have no gradient in that step, and are updated with that. NULL: the
+ * whole model. On a mesh without tensor, pipeline and expert ranks, of a model that carries
+ * nothing, with weights that are not dropped. A network is allocated: steps of parts are the only
+ * ones that allocate. Not collective: it waits as bp_engine_slices_to_save does. Errors:
+ * BP_ERR_CONFIG the model has no such part; BP_ERR_SYSTEM: the whole model is left. */
+bp_err bp_engine_take_part(bp_engine *engine, const bp_model_shape *shape);
+
 /** This rank's stage, for code that runs it otherwise (bp_model_view): all parameters are there, as
  * the last step left them, until the next one. Borrowed. Not collective: it waits as
  * bp_engine_slices_to_save does. */

@@ -8,6 +8,13 @@
 #include "train/engine/stage.h"
 #include "train/optimizers/optimizer.h"
 
+/* A part of the model, for a step or for evaluations (engine_part.c). */
+typedef struct engine_part {
+    bp_network *network;
+    float *values;
+    bp_stage *stage;
+} engine_part;
+
 struct bp_engine {
     bp_engine_spec spec;
     bp_model_shape shape;
@@ -18,6 +25,7 @@ struct bp_engine {
     float *dropped; /* as values, with masks: what blocks read; NULL: they read values */
     bool masked;    /* in a step */
     bp_stage *stage;
+    engine_part *part; /* NULL: the whole model */
     bp_optimizer optimizer;
     bp_spectral *spectral; /* NULL: no weights are bounded */
     bp_async *async;       /* of mesh->data; its part is mesh->holders */
@@ -51,6 +59,15 @@ void engine_gradient(bp_engine *engine, const bp_batch *batch, bool second_text,
                      bp_step_result *result);
 /** Groups of an architecture have gradients now, or are frozen (engine_search.c). Local. */
 void engine_set_searched(bp_network *network, bool asked);
+/* ---- engine_part.c ---- */
+
+/** bp_engine_take_part, where no part is taken and all parameters are there. Local. */
+bp_err engine_make_part(bp_engine *engine, const bp_model_shape *shape);
+void engine_drop_part(bp_engine *engine);
+/** bp_stage_accumulate of the part: its gradients are in the engine's, which are 0 elsewhere, and
+ * their sums over data ranks begin. */
+void engine_part_accumulate(bp_engine *engine, const bp_stage_step *step, double *loss_sums,
+                            int64_t stride);
 
 /* ---- expert_load.c ---- */
 

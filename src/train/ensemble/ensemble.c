@@ -8,13 +8,13 @@
 #include "infer/score/tables/summary.h"
 #include "io/checkpoint/ensemble_file.h"
 #include "job/report/training.h"
-#include "math/threads.h"
 #include "mesh/collective.h"
 #include "mesh/mesh.h"
 #include "run/stop_request.h"
 #include "train/ensemble/ensemble.h"
 #include "train/loop/corpora.h"
 #include "train/loop/duration.h"
+#include "train/loop/groups.h"
 #include "train/loop/run_identity.h"
 #include "train/parts/list.h"
 
@@ -91,32 +91,6 @@ static bp_err run_one(ensemble *self, MPI_Comm world)
 }
 
 /* ---- all of them ---- */
-
-/* Groups of ranks along the data axis: the queue of work then serves the first rank of each. */
-static bp_err open_mesh(ensemble *self, MPI_Comm world)
-{
-    bp_mesh_shape *shape = &self->shape, groups;
-    bp_err err = bp_mesh_shape_fit(shape, bp_comm_size(world));
-    bool dedicated = shape->coordinator == BP_COORDINATOR_DEDICATED;
-
-    if (err == BP_OK)
-        err = bp_config_set_int(self->config, "mesh.data", shape->data);
-    if (err == BP_OK)
-        err = bp_config_set(self->config, "mesh.coordinator", dedicated ? "dedicated" : "shared");
-    err = bp_agree(world, err);
-    if (err != BP_OK)
-        return err;
-    groups = (bp_mesh_shape){.members = 1,
-                             .pipeline = 1,
-                             .data = shape->members,
-                             .tensor = shape->pipeline * shape->data * shape->tensor,
-                             .coordinator =
-                                 dedicated ? BP_COORDINATOR_DEDICATED : BP_COORDINATOR_SHARED};
-    err = bp_mesh_new(&self->mesh, world, &groups);
-    if (err == BP_OK)
-        bp_math_warn_of_threads(self->mesh->world, self->mesh->computes);
-    return err;
-}
 
 /* Members' folders are named by how many there are: "m00", or "m000" where there are over 100. */
 static bp_err check_names(const ensemble *self)
@@ -239,7 +213,7 @@ static bp_err train_members(ensemble *self)
 
 static bp_err run_all(ensemble *self, MPI_Comm world)
 {
-    bp_err err = open_mesh(self, world);
+    bp_err err = bp_groups_open(&self->mesh, &self->shape, self->config, world);
 
     if (err == BP_OK)
         err = open_run(self);
@@ -284,6 +258,6 @@ bp_err bp_ensemble(MPI_Comm world, bp_config *config, const bp_ensemble_jobs *jo
     ensemble_fill(&self, config, jobs);
     if (bp_config_is_set(config, "ensemble.only"))
         return run_one(&self, world);
-    err = ensemble_resolve_machine(world, config, NULL);
+    err = bp_groups_resolve_machine(world, config, NULL);
     return err == BP_OK ? run_all(&self, world) : err;
 }

@@ -7,7 +7,6 @@
 #include "mesh/mesh.h"
 #include "models/task.h"
 #include "train/ensemble/ensemble.h"
-#include "train/loop/precision.h"
 #include "train/parts/list.h"
 
 #include <inttypes.h>
@@ -201,16 +200,4 @@ void ensemble_fill(ensemble *self, bp_config *config, const bp_ensemble_jobs *jo
                        .bags = bags_of(config),
                        .reseeds = strcmp(kind, "bag") != 0,
                        .auto_precision = strcmp(bp_math_keys_of(config)->precision, "auto") == 0};
-}
-
-bp_err ensemble_resolve_machine(MPI_Comm world, bp_config *config, const bp_planned_world *plan)
-{
-    int threads = bp_math_threads_planned(world, (int)bp_math_keys_of(config)->threads, plan);
-    bp_precision precision;
-    bp_err err;
-
-    threads = (int)-bp_all_max_int(-threads, world); /* the least of all ranks */
-    bp_math_set_threads(threads);
-    err = bp_agree(world, bp_config_set_int(config, "math.threads", threads));
-    return err == BP_OK ? bp_trainer_precision(world, config, &precision) : err;
 }

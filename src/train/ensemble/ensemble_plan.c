@@ -12,6 +12,7 @@
 #include "mesh/mesh.h"
 #include "train/engine/engine.h"
 #include "train/loop/counting.h"
+#include "train/loop/groups.h"
 #include "train/loop/memory.h"
 #include "train/loop/memory_remedy.h"
 #include "train/loop/peak.h"
@@ -84,7 +85,7 @@ bp_err bp_ensemble_plan(MPI_Comm world, bp_config *config, const bp_ensemble_job
     bp_err err;
 
     ensemble_fill(&self, config, jobs);
-    err = ensemble_resolve_machine(world, config, asked);
+    err = bp_groups_resolve_machine(world, config, asked);
     if (err == BP_OK)
         err = bp_agree(world, alone ? bp_mesh_shape_plan(&self.shape, asked->ranks)
                                     : bp_mesh_shape_fit(&self.shape, bp_comm_size(world)));

@@ -33,10 +33,6 @@ bool ensemble_lists_best(const bp_config *config);
 bool ensemble_counts(const bp_config *config);
 /** Do its members have the head of a task? */
 bool ensemble_has_task(const ensemble *self);
-/** What a member's bits depend on is decided once for all members, over all ranks: a member trains
- * alike on any group, beside any others. Collective over `world`. Errors: those of
- * bp_trainer_precision: the same on all ranks. */
-bp_err ensemble_resolve_machine(MPI_Comm world, bp_config *config, const bp_planned_world *plan);
 
 /* ensemble_plan.c */
 /** Sets self->steps, of a member: all bags have the epochs of the corpus without a bag. Collective

@@ -244,3 +244,26 @@ bp_err bp_pretrain(MPI_Comm world, bp_config *config, const bp_training_part *co
     bp_trainer_close(&self);
     return err;
 }
+
+bp_err bp_pretrain_use(MPI_Comm world, bp_config *config, const bp_training_part *const *parts,
+                       bp_err (*use)(trainer *self, void *context), void *context)
+{
+    trainer self;
+    bp_err err = bp_trainer_open(&self, parts, world, config, NULL);
+
+    if (err == BP_OK)
+        err = trainer_find_source(&self);
+    if (err == BP_OK && !self.start.resumes)
+        err = BP_FAIL(BP_ERR_INPUT, "training.no_checkpoint",
+                      "the training has no checkpoint: at %s; remove that folder, and it trains "
+                      "again",
+                      bp_run_keys_of(config)->dir);
+    if (err == BP_OK)
+        err = trainer_build(&self);
+    if (err == BP_OK)
+        err = trainer_load(&self);
+    if (err == BP_OK)
+        err = use(&self, context);
+    bp_trainer_close(&self);
+    return err;
+}

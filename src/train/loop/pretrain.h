@@ -24,4 +24,15 @@ bp_err bp_pretrain_plan(MPI_Comm world, bp_config *config, const bp_training_par
 bp_err bp_pretrain(MPI_Comm world, bp_config *config, const bp_training_part *const *parts,
                    const bp_pretrain_hooks *hooks);
 
+/** Open a training that is finished, with the weights of its newest checkpoint in its engine, and
+ * call `use`; nothing is trained, and no file is written. Its run folder belongs to the caller, who
+ * holds the run around it.
+ *
+ * Collective: over `world`; `use` over the same ranks.
+ * Errors:     those of bp_pretrain before its first step; BP_ERR_INPUT there is no checkpoint;
+ * those of `use`: the same on all ranks. */
+struct trainer;
+bp_err bp_pretrain_use(MPI_Comm world, bp_config *config, const bp_training_part *const *parts,
+                       bp_err (*use)(struct trainer *self, void *context), void *context);
+
 #endif

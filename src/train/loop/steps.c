@@ -193,7 +193,7 @@ static bp_err after_step(trainer *self, const bp_step_result *result)
     bp_err err = BP_OK;
 
     if (validated)
-        err = trainer_validate(self, &valid);
+        err = bp_trainer_validate(self, &valid);
     if (err != BP_OK)
         return err;
     if (validated)

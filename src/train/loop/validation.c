@@ -269,7 +269,7 @@ static void find_rights(const trainer *self, const validating *v, validation *ou
     out->f1 = !has_entities(self) ? NAN : both > 0 ? 2 * v->rights[ENTITIES_RIGHT] / both : 0;
 }
 
-bp_err trainer_validate(trainer *self, validation *out)
+bp_err bp_trainer_validate(trainer *self, validation *out)
 {
     const bp_mesh *mesh = self->mesh;
     bp_phase before = bp_heartbeat_phase(BP_PHASE_VALIDATE);

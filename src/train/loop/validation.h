@@ -14,6 +14,6 @@ typedef struct validation {
 
 /** Collective over compute; *out is the same on all ranks, and has the same bits at any number of
  * data ranks. Errors: those of bp_stream_read and bp_document_table_read: the same on all ranks. */
-bp_err trainer_validate(trainer *self, validation *out);
+bp_err bp_trainer_validate(trainer *self, validation *out);
 
 #endif

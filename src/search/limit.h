@@ -1,0 +1,30 @@
+/* search.limit: what a model may at most take, and must at least do. Pure functions. */
+#ifndef BP_SEARCH_LIMIT_H
+#define BP_SEARCH_LIMIT_H
+
+#include "base/err.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/** 0: no such limit. */
+typedef struct nas_limit {
+    double tokens_per_second; /* at least; of a forward pass */
+    double parameters, bytes; /* at most; of the parameters as a checkpoint holds them, float32 */
+} nas_limit;
+
+/** Read "tokens_per_second>=2000, parameters<=3e6"; NULL: no limit. Errors: BP_ERR_CONFIG. */
+bp_err nas_limit_read(nas_limit *out, const char *text);
+/** Bytes of that many parameters. */
+static inline int64_t nas_bytes(int64_t parameters)
+{
+    return parameters * 4;
+}
+/** Are this many parameters within it? */
+static inline bool nas_limit_takes(const nas_limit *limit, int64_t parameters)
+{
+    return (limit->parameters == 0 || (double)parameters <= limit->parameters) &&
+           (limit->bytes == 0 || (double)nas_bytes(parameters) <= limit->bytes);
+}
+
+#endif

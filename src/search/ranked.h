@@ -1,0 +1,13 @@
+/* Features of shapes, by which models are ranked. */
+#ifndef BP_SEARCH_RANKED_H
+#define BP_SEARCH_RANKED_H
+
+#include "search/nas_priv.h"
+
+/** x[d <= NAS_FEATURES]: each axis' value and its logarithm, and logarithms of parameters and of
+ * the FLOPs of training on a token. Gives d. Local. */
+int64_t nas_features(const nas *self, const nas_point *point, const bp_model_shape *shape,
+                     double *x);
+void nas_feature_name(const nas *self, int64_t f, char *out, size_t bytes);
+
+#endif

@@ -1,0 +1,42 @@
+/* A ranking of models by features of their shapes, learned from pairs of trials. Pure functions.
+ *
+ * Of two models i and j the first is the better one with probability 1 / (1 + exp(u(j) - u(i))),
+ * u = w . (x - mean) / scale: a linear classifier of pairs. Its weights minimise the mean logistic
+ * loss over pairs plus a quadratic penalty, by Newton's method. Features whose permutation does not
+ * make held-out pairs worse are left out.
+ *
+ * Source: Hu et al. 2021, RankNAS: Efficient Neural Architecture Search by Pairwise Ranking,
+ * sections 3.2 (pairs) and 3.3 (pruning of features); Breiman 2001, Random Forests, section 10
+ * (permutation importance). */
+#ifndef BP_SEARCH_RANKER_H
+#define BP_SEARCH_RANKER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define NAS_FEATURES 64
+#define NAS_FOLDS    5
+
+typedef struct nas_ranker {
+    int64_t features; /* d */
+    double mean[NAS_FEATURES], scale[NAS_FEATURES];
+    double weight[NAS_FEATURES];     /* 0 of those that are left out */
+    double importance[NAS_FEATURES]; /* by how much the share of held-out pairs in the right order
+                                        falls where the feature is permuted */
+    bool kept[NAS_FEATURES];
+    int64_t pairs;   /* that it learned from */
+    double accuracy; /* share of held-out pairs in the right order, features pruned; NaN: too few */
+} nas_ranker;
+
+/** Learn from n models: x[n][d] features, loss[n] (lower is better, finite). Local. */
+void nas_ranker_fit(nas_ranker *out, const double *x, const double *loss, int64_t n, int64_t d,
+                    uint64_t seed);
+/** u of a model: higher is better. */
+double nas_ranker_utility(const nas_ranker *ranker, const double *x);
+
+/** Least squares with a small quadratic penalty, of y[n] on the standardised features: for speeds.
+ * `out` as a ranker, with the mean of y in *intercept; y is nas_ranker_utility + *intercept. */
+void nas_regression_fit(nas_ranker *out, double *intercept, const double *x, const double *y,
+                        int64_t n, int64_t d);
+
+#endif

@@ -1,0 +1,238 @@
+/* A search from end to end. Called by jobs/search.c. */
+#include "search/search.h"
+
+#include "base/config/run_options.h"
+#include "base/files/fs.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "data/corpus.h"
+#include "job/report/report.h"
+#include "mesh/collective.h"
+#include "search/propose.h"
+#include "search/shared.h"
+#include "train/loop/groups.h"
+#include "train/loop/pretrain.h"
+#include "train/loop/run_identity.h"
+#include "train/parts/list.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+static bp_err look_at_corpora(nas *self)
+{
+    bp_corpus *corpus = NULL, *valid = NULL;
+    bp_err err = bp_corpus_open(&corpus, bp_corpus_keys_of(self->config)->train);
+
+    if (err == BP_OK)
+        err = bp_corpus_open(&valid, bp_corpus_keys_of(self->config)->valid);
+    if (err == BP_OK) {
+        self->vocab_size = bp_corpus_vocab_size(corpus);
+        snprintf(self->corpus_hash, sizeof self->corpus_hash, "%s", bp_corpus_hash(corpus));
+        snprintf(self->valid_hash, sizeof self->valid_hash, "%s", bp_corpus_hash(valid));
+    }
+    bp_corpus_close(&valid);
+    bp_corpus_close(&corpus);
+    return err;
+}
+
+static bp_err share_corpora(nas *self, MPI_Comm world)
+{
+    bp_err err = bp_agree(world, bp_comm_is_root(world) ? look_at_corpora(self) : BP_OK);
+
+    if (err != BP_OK)
+        return err;
+    bp_bcast_bytes(&self->vocab_size, sizeof self->vocab_size, 0, world);
+    bp_bcast_bytes(self->corpus_hash, sizeof self->corpus_hash, 0, world);
+    bp_bcast_bytes(self->valid_hash, sizeof self->valid_hash, 0, world);
+    return BP_OK;
+}
+
+static bp_err fill(nas *self, bp_config *config, const bp_nas_jobs *jobs)
+{
+    const bp_nas_keys *keys = bp_nas_keys_of(config);
+    bp_err err;
+
+    *self = (nas){.config = config,
+                  .jobs = jobs,
+                  .method = nas_method_of(config),
+                  .shape = bp_mesh_shape_of(config)};
+    err = nas_space_read(&self->space, keys->space);
+    if (err == BP_OK)
+        err = nas_limit_read(&self->limit, keys->limit);
+    return err;
+}
+
+static void clear(nas *self)
+{
+    bp_free(self->trials);
+    json_decref(self->known);
+    json_decref(self->speeds);
+    bp_mesh_free(&self->mesh);
+}
+
+static const char *find_missing(const void *context)
+{
+    const nas *self = context;
+    char *folder = nas_path(self, "");
+    size_t count = 0;
+
+    while (nas_result_names[count])
+        count++;
+    const char *name = bp_run_first_missing(folder, nas_result_names, count);
+    if (!name && bp_report_has_page("search"))
+        name = bp_run_first_missing(folder, (const char *[]){"index.html"}, 1);
+    bp_free(folder);
+    return name;
+}
+
+static bp_err open_run(nas *self)
+{
+    static const char *const OTHER_BITS[] = {"mesh.*", "math.threads", NULL};
+    static const char *const MAY_CHANGE[] = {
+        "run.dir",          "train.log_every",    "checkpoint.every",  "checkpoint.keep",
+        "checkpoint.async", "train.digest_every", "train.tensorboard", NULL};
+    const bp_run_identity identities[] = {{"corpus.train", self->corpus_hash},
+                                          {"corpus.valid", self->valid_hash},
+                                          {"tokenizer.path", ""},
+                                          {"model.init", ""},
+                                          {NULL, NULL}};
+    const bp_run_spec spec = {.job = "search",
+                              .may_change = MAY_CHANGE,
+                              .other_bits = OTHER_BITS,
+                              .keeps_bits = bp_trainer_keeps_bits,
+                              .identities = identities,
+                              .missing = find_missing,
+                              .context = self};
+
+    return bp_run_open(&self->run, self->mesh, self->config, &spec);
+}
+
+static bp_err make_folder(const nas *self)
+{
+    char *folder = nas_path(self, "");
+    bp_err err = self->mesh->coordinates ? bp_dir_make(folder) : BP_OK;
+
+    bp_free(folder);
+    return bp_agree(self->mesh->world, err);
+}
+
+static bp_err search(nas *self)
+{
+    bp_err err = make_folder(self);
+
+    if (self->mesh->coordinates)
+        bp_run_take_changes(self->run);
+    if (err == BP_OK)
+        err = nas_recall(self);
+    if (err == BP_OK)
+        err = self->method->run(self);
+    if (err == BP_OK)
+        err = nas_train_finals(self);
+    return err == BP_OK ? bp_agree(self->mesh->world,
+                                   self->mesh->coordinates ? nas_write_results(self) : BP_OK)
+                        : err;
+}
+
+static bp_err run(nas *self)
+{
+    bp_err err = open_run(self);
+
+    if (err != BP_OK)
+        return err;
+    if (bp_run_is_finished(self->run))
+        bp_log("the search is finished: %s", bp_run_keys_of(self->config)->dir);
+    else
+        err = search(self);
+    for (int k = 0; err == BP_OK && nas_result_names[k]; k++)
+        bp_run_add_result(self->run, bp_path_in("search", nas_result_names[k]).text);
+    err = bp_run_end(self->run, err);
+    return bp_run_close(&self->run, err);
+}
+
+bp_err bp_nas(MPI_Comm world, bp_config *config, const bp_nas_jobs *jobs)
+{
+    nas *self = bp_alloc("search", 1, sizeof *self);
+    bp_err err = fill(self, config, jobs);
+
+    if (err == BP_OK)
+        err = bp_groups_resolve_machine(world, config, NULL);
+    if (err == BP_OK)
+        err = share_corpora(self, world);
+    if (err == BP_OK)
+        err = bp_groups_open(&self->mesh, &self->shape, config, world);
+    if (err == BP_OK && !self->method->free_space)
+        err = bp_agree(world, nas_check_models(self));
+    if (err == BP_OK && (self->method->shares || bp_nas_keys_of(config)->shared))
+        err = bp_agree(world, nas_elastic_check(self));
+    if (err == BP_OK)
+        err = run(self);
+    clear(self);
+    bp_free(self);
+    return err;
+}
+
+/* ---- the plan ---- */
+
+/* A model with the smallest or the largest number on each axis, measured on this machine. */
+static bp_err say_speed(const nas *self, bool largest)
+{
+    char settings[NAS_SETTINGS];
+    nas_point point = largest ? nas_space_largest(&self->space) : nas_space_smallest(&self->space);
+    bp_model_shape shape;
+    double speed;
+    bp_err err;
+
+    BP_CHECK(nas_space_text(settings, sizeof settings, &self->space, &point));
+    if (nas_shape(self, settings, &shape) != BP_OK) /* not every point is a model */
+        return BP_OK;
+    err = nas_measure(self, settings, &shape, &speed);
+    if (err == BP_OK)
+        bp_log("the %s model: %" PRId64 " parameters, %.0f tokens a second forward on one rank of "
+               "this machine (%s)",
+               largest ? "largest" : "smallest", bp_model_parameters(&shape), speed, settings);
+    return err;
+}
+
+static bp_err say_plan(const nas *self)
+{
+    const bp_nas_keys *keys = bp_nas_keys_of(self->config);
+    bp_err err = BP_OK;
+
+    bp_log("%" PRId64 " trials of %.0f models by %s, and %" PRId64 " trained from scratch",
+           keys->trials, nas_space_points(&self->space), keys->method, keys->final);
+    for (int k = 0; k < 2 && err == BP_OK && self->space.count > 0; k++)
+        err = say_speed(self, k == 1);
+    bp_log("the training of the largest takes:");
+    return err;
+}
+
+bp_err bp_nas_plan(MPI_Comm world, bp_config *config, const bp_nas_jobs *jobs,
+                   const bp_planned_world *asked)
+{
+    nas *self = bp_alloc("search", 1, sizeof *self);
+    char settings[NAS_SETTINGS];
+    nas_point largest;
+    bp_config *training = NULL;
+    bp_err err = fill(self, config, jobs);
+
+    if (err == BP_OK)
+        err = bp_groups_resolve_machine(world, config, asked);
+    if (err == BP_OK)
+        err = share_corpora(self, world);
+    if (err == BP_OK)
+        err = bp_agree(world, bp_comm_is_root(world) ? say_plan(self) : BP_OK);
+    if (err == BP_OK) {
+        largest = nas_space_largest(&self->space);
+        BP_CHECK(nas_space_text(settings, sizeof settings, &self->space, &largest));
+        err = nas_training_config(
+            self, &(nas_training){.settings = settings, .folder = "trials/t0000"}, &training);
+    }
+    err = bp_agree(world, err);
+    if (err == BP_OK)
+        err = bp_pretrain_plan(world, training, bp_training_parts, asked);
+    bp_config_free(&training);
+    clear(self);
+    bp_free(self);
+    return err;
+}

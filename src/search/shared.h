@@ -1,0 +1,35 @@
+/* Shared weights: one training of the largest model of the space, of which each step trains a part
+ * that is drawn, and trials that are scored with its weights.
+ *
+ * Source: Guo et al. 2020, Single Path One-Shot Neural Architecture Search with Uniform Sampling;
+ * Wang et al. 2020, HAT: Hardware-Aware Transformers, section 3.1, for elastic layers of a
+ * Transformer: a part has the first layers, and of each tensor the first rows and columns. */
+#ifndef BP_SEARCH_SHARED_H
+#define BP_SEARCH_SHARED_H
+
+#include "search/nas_priv.h"
+#include "train/loop/part.h"
+
+/** Of a training of shared weights: draws the part of each step. Its hooks' context is the nas. */
+extern const bp_training_part nas_elastic;
+/** The point of the space that step `step` trains, and its shape: a function of (run.seed, step)
+ * alone, so the same at any number of ranks. Local. Errors: BP_ERR_CONFIG no model of the space is
+ * valid. */
+bp_err nas_elastic_draw(const nas *self, int64_t step, bp_model_shape *out);
+
+/** Can models of the space share weights? Local. Errors: BP_ERR_CONFIG what they have that parts
+ * are not made for. */
+bp_err nas_elastic_check(const nas *self);
+
+/** Train the shared weights to their end, in RUN/search/shared, from wherever an earlier start
+ * stopped, and call `body` with them: nas_score_shared may be called there.
+ *
+ * Collective: over mesh->world, as `body` is.
+ * Errors:     those of bp_pretrain and of `body`: the same on all ranks. */
+bp_err nas_with_shared(nas *self, bp_err (*body)(nas *self));
+/** Score all trials that have no score, by the shared weights: the validation loss of that part.
+ * Collective over mesh->world. Errors: BP_ERR_STOPPED; those of bp_trainer_validate and nas_keep:
+ * the same on all ranks. */
+bp_err nas_score_shared(nas *self);
+
+#endif
