@@ -24,6 +24,9 @@ static bp_err read_scored(bp_model_shape *shape, const json_t *state, const char
         err = BP_FAIL(BP_ERR_CONFIG, "model.no_distribution",
                       "a model of kind %s can't be used here: %s: at %s; take another model",
                       shape->family->name, shape->family->no_distribution, where);
+    if (err == BP_OK && shape->family->only_trains && shape->family->only_trains(shape))
+        err = BP_FAIL(BP_ERR_CONFIG, "model.only_trains", "%s: at %s",
+                      shape->family->only_trains(shape), where);
     if (err == BP_OK && shape->task.features > 0 && !shape->task.fitted)
         err = BP_FAIL(BP_ERR_CONFIG, "sngp.no_covariance",
                       "the checkpoint is one between validations, whose Gaussian process has no "

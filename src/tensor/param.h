@@ -65,6 +65,8 @@ typedef struct bp_group {
     bool added;            /* an adapter's: a model that training starts from need not have it */
     bool passing;          /* only of training: no model that it starts from has it */
     bool frozen;           /* never updated: no gradients and no moments */
+    bool searched;  /* an architecture's, with the moments of its own rule: it has gradients, but is
+                       frozen in steps of training (bp_engine_search) */
     bool kept;      /* by another checkpoint, which those that are saved name: left out of them */
     bool published; /* of all ranks that hold these values (one data rank's view), this one counts
                        and saves them */

@@ -39,8 +39,9 @@ static void beams_equal_fresh_sequences(void **state)
                                scaled(BP_ROPE_LONGROPE),
                                recurrent(&bp_lstm_family, 0),
                                recurrent(&bp_gru_family, 20),
+                               recurrent(&bp_cell_family, 0),
                                feedforward(4, true)};
-    const int count = bp_comm_size(WORLD) == 4 ? 5 : 6; /* no four stages of its three blocks */
+    const int count = bp_comm_size(WORLD) == 4 ? 6 : 7; /* no four stages of its three blocks */
 
     (void)state;
     for (int k = 0; k < count * mesh_count(); k++) {

@@ -244,12 +244,13 @@ static void other_stacks_decode_as_they_score(void **state)
 static void recurrent_models_decode_as_they_score(void **state)
 {
     bp_model_shape rnn = recurrent(&bp_rnn_family, 0), lstm = recurrent(&bp_lstm_family, 40),
-                   gru = recurrent(&bp_gru_family, 12);
+                   gru = recurrent(&bp_gru_family, 12), cell = recurrent(&bp_cell_family, 20);
 
     (void)state;
     decode_shape(&rnn);
     decode_shape(&lstm);
     decode_shape(&gru);
+    decode_shape(&cell);
 }
 
 static void mamba2_decodes_as_it_scores(void **state)

@@ -2,6 +2,8 @@
  */
 #include "models/recurrent/recurrent.h"
 
+#include <math.h>
+
 /* What an operation's word stands for, one less: bp_cell_operation, and after it BP_CELL_MIXED. */
 #define MIXED BP_NODE_OPERATIONS
 
@@ -63,4 +65,37 @@ const char *bp_cell_fault(const bp_model_shape *shape)
         if (bp_pair_first(nodes[k]) - 1 == MIXED || bp_pair_second(nodes[k]) > k)
             return "node K, from 1 on, reads one of 0 to K - 1, and no node of many is mixed";
     return NULL;
+}
+
+/* The best operation of an edge but none; *share: its share of all. */
+static int best_of(const double *weights, double *share)
+{
+    double sum = 0;
+    int best = BP_NODE_NONE + 1;
+
+    for (int k = BP_NODE_NONE + 2; k < BP_NODE_OPERATIONS; k++)
+        best = weights[k] > weights[best] ? k : best;
+    for (int k = 0; k < BP_NODE_OPERATIONS; k++)
+        sum += exp(weights[k] - weights[best]);
+    *share = 1 / sum;
+    return best;
+}
+
+void bp_cell_derive(const bp_cell_graph *graph, const double *weights, char cell[BP_CELL_TEXT])
+{
+    int64_t nodes[BP_CELL_NODES] = {0};
+
+    for (int i = 0, edge = 0; i < graph->nodes; i++) {
+        double most = -1;
+
+        for (int from = 0; from <= i; from++, edge++) {
+            double share;
+            int operation = best_of(weights + (ptrdiff_t)edge * BP_NODE_OPERATIONS, &share);
+
+            if (share > most)
+                nodes[i] = bp_pair_of(operation + 1, from);
+            most = fmax(most, share);
+        }
+    }
+    bp_pairs_write(cell, BP_CELL_TEXT, nodes, graph->nodes, BP_CELL_WORDS);
 }

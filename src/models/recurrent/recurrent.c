@@ -209,6 +209,8 @@ static bp_cell_graph graph_of(bp_network *network, const bp_model_shape *shape)
         graph = bp_cell_graph_of(shape);
     if (graph.mixed)
         graph.mix = bp_network_add_group(network, true);
+    if (graph.mixed)
+        graph.mix->searched = true;
     return graph;
 }
 
@@ -234,11 +236,22 @@ static void add_block(bp_network *network, const bp_model_shape *shape, int numb
                                     .dropout_stream = number,
                                     .graph = graph_of(network, shape),
                                     .h = add_carry(network, shape, number - 1, "state"),
+                                    .second = is_graph(shape) && bp_cell_graph_of(shape).mixed
+                                                  ? add_carry(network, shape, number - 1, "second")
+                                                  : NULL,
                                     .c = lstm ? add_carry(network, shape, number - 1, "cell")
                                               : NULL};
         bp_recurrent_layer_new(&block, &network->nn, &layer, bp_network_add_group(network, true));
     }
     bp_network_add_block(network, block);
+}
+
+static const char *only_trains(const bp_model_shape *shape)
+{
+    return is_graph(shape) && bp_cell_graph_of(shape).mixed
+               ? "a mixed cell is searched, and no model yet; train the cell that was found (the "
+                 "last \"architecture\" of events.jsonl)"
+               : NULL;
 }
 
 #define FAMILY(kind, tables, sizes_of, keys_of)                                                    \
@@ -248,7 +261,7 @@ static void add_block(bp_network *network, const bp_model_shape *shape, int numb
         .unlimited = true, .carries_state = true, .objective = &bp_objective_causal,               \
         .huggingface = tables, .blocks = blocks_of, .blocks_are = "embedding, layers, head",       \
         .cost = cost, .block_output = block_output, .add_shared = add_shared,                      \
-        .add_block = add_block                                                                     \
+        .add_block = add_block, .only_trains = only_trains                                         \
     }
 
 const bp_model_family bp_rnn_family = FAMILY("rnn", bp_rnn_huggingface, SIZES, KEYS),

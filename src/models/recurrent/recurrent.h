@@ -24,4 +24,13 @@ void bp_cell_fill_default(bp_model_shape *shape);
 bp_cell_graph bp_cell_graph_of(const bp_model_shape *shape);
 const char *bp_cell_fault(const bp_model_shape *shape);
 
+/** The cell that a mixed one's architecture weights [edges][operations] stand for, as the key
+ * model.cell has it: a node has the one edge, and of it the one operation but none, whose weight's
+ * share (softmax of the edge) is the largest; of equal ones the first. Local. Source: Liu, Simonyan
+ * and Yang 2019, section 2.4. */
+#define BP_CELL_MIX                                                                                \
+    (BP_CELL_NODES * (BP_CELL_NODES + 1) / 2 * BP_NODE_OPERATIONS) /* weights, most */
+#define BP_CELL_TEXT 512
+void bp_cell_derive(const bp_cell_graph *graph, const double *weights, char cell[BP_CELL_TEXT]);
+
 #endif

@@ -134,6 +134,8 @@ typedef struct bp_pass {
     bool dropout;   /* masks are on, at the network's rate: in training, and in passes with
                        dropout at test time */
     int64_t step; /* dropout masks are a function of (seed, step, layer, slot, position, element) */
+    bool second_text;       /* it is of the text that an architecture is searched on: blocks carry
+                               its state apart */
     int64_t first_slot;     /* of sequence 0 in the global batch */
     bool resumes, suspends; /* outside training: sequences continue from bp_carry.kept, from row
                                first_window on; the next pass over them will */

@@ -364,8 +364,8 @@ typedef struct bp_cell_graph {
         bp_cell_operation operation;
         int from;          /* 0 is node 0 */
     } node[BP_CELL_NODES]; /* of node i at i - 1; of a mixed cell not read */
-    bp_group *mix; /* of a mixed cell: the replicated group of "h.NUMBER.mix" [edges][operations];
-                      borrowed */
+    bp_group *mix; /* of a mixed cell: the replicated group of "h.NUMBER.mix" [edges][operations],
+                      and of its moments "h.NUMBER.mix.m" and "h.NUMBER.mix.v"; borrowed */
 } bp_cell_graph;
 /** Edges of such a cell. */
 int bp_cell_graph_edges(const bp_cell_graph *graph);
@@ -383,8 +383,9 @@ typedef struct bp_recurrent_shape {
                             "h.NUMBER.nodes.weight" [2 H nodes][H] */
     int64_t dropout_stream; /* the stream of its outputs' dropout masks; the state is never dropped
                      (Zaremba et al. 2014) */
-    bp_carry *h, *c; /* what it carries from window to window, H columns each; c: only for an LSTM.
-                        NULL: each window begins with zeros. Borrowed */
+    bp_carry *second; /* of a mixed cell: h of passes over another text (bp_pass.second_text) */
+    bp_carry *h, *c;  /* what it carries from window to window, H columns each; c: only for an LSTM.
+                         NULL: each window begins with zeros. Borrowed */
 } bp_recurrent_shape;
 
 /** hidden [B * T][I] becomes [B * T][H]: item 0 of the activations, the only one unless I = H. All

@@ -197,6 +197,11 @@ static void begin_with(float *rows, const bp_carry *carry, const bp_pass *pass, 
         bp_zero(rows, pass->B * H);
 }
 
+static const bp_carry *carry_of(const recurrent_layer *self, const bp_pass *pass)
+{
+    return pass->second_text ? self->shape.second : self->shape.h;
+}
+
 static void carry_on(const bp_carry *carry, const bp_pass *pass, const float *rows, int64_t H)
 {
     float *after = carry ? bp_carry_after(carry, pass) : NULL;
@@ -229,12 +234,12 @@ static void layer_forward(bp_block *block, bp_pass *pass, bp_activations *activa
 
     by_position(to.x, rows, B, T, s->I);
     bp_linear_forward(nn->gemm, to.gates, to.x, self->input_map, bias_of(self->input_bias), N);
-    begin_with(to.h, s->h, pass, H);
+    begin_with(to.h, carry_of(self, pass), pass, H);
     if (to.c)
         begin_with(to.c, s->c, pass, H);
     for (int64_t t = 0; t < T; t++)
         forward_step(self, &to, u, t, B);
-    carry_on(s->h, pass, to.h + N * H, H);
+    carry_on(carry_of(self, pass), pass, to.h + N * H, H);
     if (to.c)
         carry_on(s->c, pass, to.c + N * H, H);
     by_example(rows, to.h + B * H, B, T, H);
@@ -383,6 +388,14 @@ static void add_nodes(recurrent_layer *self, bp_group *group)
     self->mix = bp_group_add_matrix(graph->mix, param_name(name, self, "mix"),
                                     bp_cell_graph_edges(graph), BP_NODE_OPERATIONS, 1e-3F);
     self->mix->decays = false;
+    (void)bp_group_add_matrix(graph->mix, param_name(name, self, "mix.m"), self->mix->shape[0],
+                              BP_NODE_OPERATIONS, 0);
+    (void)bp_group_add_matrix(graph->mix, param_name(name, self, "mix.v"), self->mix->shape[0],
+                              BP_NODE_OPERATIONS, 0);
+    for (int k = 1; k < 3; k++) {
+        graph->mix->params[k].init = BP_INIT_ZERO;
+        graph->mix->params[k].decays = false;
+    }
 }
 
 void bp_recurrent_layer_new(bp_block **out, const bp_nn *nn, const bp_recurrent_shape *shape,

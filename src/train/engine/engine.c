@@ -106,6 +106,7 @@ static bp_err build(bp_engine *engine)
     bp_network_lay_out(engine->network, BP_NORM_BLOCK);
     if (engine->spec.tree)
         bp_network_part_sources(engine->network);
+    engine_set_searched(engine->network, false);
     bp_spectral_new(&engine->spectral, mesh, engine->network, &engine->shape, engine->spec.seed);
     err = bp_engine_check_squares(engine->network, &engine->spec);
     if (err == BP_OK)
@@ -463,14 +464,15 @@ static double *own_losses(const bp_engine *engine, int row)
 }
 
 /* Gradients of the batch, of which sums over data ranks begin, and the loss. */
-static void accumulate(bp_engine *engine, const bp_batch *batch, const int64_t scored[BP_TERMS],
-                       bp_step_result *result)
+static void accumulate(bp_engine *engine, const bp_batch *batch, bool second_text,
+                       const int64_t scored[BP_TERMS], bp_step_result *result)
 {
     const bp_mesh *mesh = engine->mesh;
     int terms = bp_model_objective(&engine->shape)->terms;
     int64_t each = engine->stage->spec.micro_batches, places = 0;
     bp_stage_step work = {.batch = batch,
                           .step = engine->step,
+                          .second_text = second_text,
                           .first_slot = engine->slots * mesh->data_rank,
                           .needs = make_ready,
                           .is_whole = start_sum,
@@ -542,6 +544,17 @@ static void update(bp_engine *engine, int64_t number, int64_t scored, const bp_s
     bp_inject_flips(&engine->optimizer, engine->values);
 }
 
+void engine_gradient(bp_engine *engine, const bp_batch *batch, bool second_text,
+                     bp_step_result *result)
+{
+    int64_t scored[BP_TERMS];
+
+    BP_ASSERT(batch->B == engine->slots && !engine->dropped);
+    count_scored(engine, batch, scored);
+    accumulate(engine, batch, second_text, scored, result);
+    bp_gradient_finish(&engine->reduction);
+}
+
 void bp_engine_step(bp_engine *engine, int64_t step, int64_t number, const bp_batch *batch,
                     bp_step_result *result)
 {
@@ -551,7 +564,7 @@ void bp_engine_step(bp_engine *engine, int64_t step, int64_t number, const bp_ba
     engine->step = step;
     set_masked(engine, true);
     count_scored(engine, batch, scored);
-    accumulate(engine, batch, scored, result);
+    accumulate(engine, batch, false, scored, result);
     finish_gradient(engine, result);
     if (result->skipped)
         keep_carried(engine, step);

@@ -103,6 +103,34 @@ typedef struct bp_step_result {
 void bp_engine_step(bp_engine *engine, int64_t step, int64_t number, const bp_batch *batch,
                     bp_step_result *result);
 
+/** One step of an architecture's weights (groups that are searched), before the step of training
+ * that follows. */
+typedef struct bp_architecture_step {
+    int64_t step;          /* that follows */
+    const bp_batch *train; /* its batch, */
+    const bp_batch *valid; /* and one of the same form of the text that the architecture is searched
+                              on: the slots of this data rank */
+    bool second_order;     /* through a step of the weights, unrolled; else at the weights as they
+                              are */
+    double rate, decay;    /* of Adam (0.9, 0.999, 1e-8), whose decay is added to the gradient */
+    float *memory;         /* [bp_engine_search_floats]; read where second_order is set */
+} bp_architecture_step;
+
+/** DARTS' step. First order: the gradient of the validation loss L(w, a) with respect to the
+ * architecture a. Second order: that of L(w', a) - rate (g(w+) - g(w-)) / (2 e), w' being w after a
+ * plain step of training (the step's learning rate, clipping and weight decay, without moments), g
+ * the training loss's gradient with respect to a, w+- = w +- e v, v the gradient of L with respect
+ * to w', e = 0.01 / |v|. All weights are as before afterwards. A gradient that is not finite
+ * changes nothing.
+ *
+ * Collective: over mesh->member; *loss, L, is equal on all its ranks.
+ * Source:     Liu, Simonyan and Yang 2019, DARTS, equations 6 to 8. */
+void bp_engine_search(bp_engine *engine, const bp_architecture_step *of, double *loss);
+int64_t bp_engine_search_floats(const bp_engine *engine);
+/** The searched parameter of this rank's stage: what its architecture weights are. NULL: it is on
+ * another stage, or there is none. Borrowed. Local. */
+const bp_param *bp_engine_searched(const bp_engine *engine);
+
 /** The corruption that this rank has found: its own weights and moments are checked in every
  * update, copies on other ranks every spec.digest_every steps (just before the update: a copy of
  * another's shard lasts until then). Once found it stays. Borrowed. Local. */

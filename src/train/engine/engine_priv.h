@@ -53,6 +53,12 @@ void engine_end_gathers(bp_engine *engine);
 /** All values are new, and the same on all ranks that hold them. */
 void engine_begin_with_values(bp_engine *engine);
 
+/** The gradient of a batch at the parameters as they are, in this data rank's shards; the step is
+ * engine->step. Collective over mesh->member. */
+void engine_gradient(bp_engine *engine, const bp_batch *batch, bool second_text,
+                     bp_step_result *result);
+/** Groups of an architecture have gradients now, or are frozen (engine_search.c). Local. */
+void engine_set_searched(bp_network *network, bool asked);
 /* ---- engine_part.c ---- */
 
 /** bp_engine_take_part, where no part is taken and all parameters are there. Local. */

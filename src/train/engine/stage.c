@@ -37,6 +37,7 @@ static bp_pass pass_of(bp_stage *stage, const bp_stage_step *step, int64_t micro
 
     pass.training = pass.dropout = true;
     pass.step = step->step;
+    pass.second_text = step->second_text;
     pass.first_slot = step->first_slot + micro_batch * B;
     for (int s = 0; s < BP_STREAMS; s++)
         pass.slot_T[s] = step->batch->stream[s].T;

@@ -73,6 +73,7 @@ void bp_stage_free(bp_stage **stage);
 typedef struct bp_stage_step {
     const bp_batch *batch; /* of micro_batches * B examples */
     int64_t step, first_slot;
+    bool second_text; /* bp_pass.second_text */
     float loss_weight[BP_TERMS];
     float states_weight;  /* of a place whose states are compared with a teacher's, */
     double *states_sums;  /* and the sums of their losses, one a micro-batch; NULL: none are */

@@ -119,9 +119,9 @@ stage_lent stage_find_lent(const bp_stage_spec *spec, const bp_network *network)
         bool is_here = group->block >= begin && !group->frozen;
 
         has_table = has_table || (is_here && has_table_of_head(group));
-        if (group->frozen || group->sources > 0) /* experts' are after all others */
-            continue;
-        if (!is_here || group->block == last || has_table_of_head(group))
+        if ((group->frozen && !group->searched) || group->sources > 0)
+            continue; /* experts' are after all others */
+        if (!is_here || group->searched || group->block == last || has_table_of_head(group))
             run = (stage_lent){0};
         else
             run = longer(&run, group, network->nn.tensor_ranks);

@@ -18,6 +18,7 @@
     KEYS(samples)                                                                                  \
     KEYS(teacher)                                                                                  \
     PART(sngp)                                                                                     \
+    KEYS(architecture)                                                                             \
     KEYS(trace)                                                                                    \
     KEYS(tensorboard)
 
