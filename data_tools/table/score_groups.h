@@ -1,5 +1,4 @@
-/* The groups of documents that scores are reported by: all, each corpus, each value of each label.
- */
+/* The groups of documents that scores are reported by: all, a corpus, a value of a label. */
 #ifndef BP_DATA_TOOLS_SCORE_GROUPS_H
 #define BP_DATA_TOOLS_SCORE_GROUPS_H
 

@@ -7,9 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define NUMBER_BYTES                                                                               \
-    400 /* of a double in full; longer texts are not numbers that anyone writes                    \
-         */
+#define NUMBER_BYTES 400 /* of a double in full; nobody writes longer numbers */
 
 static locale_t plain;
 static pthread_once_t once = PTHREAD_ONCE_INIT;

@@ -338,11 +338,11 @@ bp_err bp_gguf_model_open(bp_hf_model **out, const bp_gguf *file, const bp_hf_ta
         err = bp_hf_open_as(out, file->path, config, tensors, tables);
     json_decref(config);
     if (err == BP_OK && bp_hf_report_of(*out).left > 0) {
-        err = BP_FAIL(
-            BP_ERR_FORMAT, "gguf.unknown_tensor",
-            "tensor '%.80s' is not one of a %s here, and may change what the model computes: "
-            "at %s; give the folder with safetensors that it was made from",
-            bp_hf_left(*out, 0), family->model_type, file->path);
+        err =
+            BP_FAIL(BP_ERR_FORMAT, "gguf.unknown_tensor",
+                    "tensor '%.80s' is not known of a %s, and may change what the model computes: "
+                    "at %s; give the folder with safetensors that it was made from",
+                    bp_hf_left(*out, 0), family->model_type, file->path);
         bp_hf_close(out);
     }
     return err;

@@ -202,8 +202,7 @@ bp_err bp_h5_shape_of(bp_h5 *file, const char *name, bp_h5_shape *shape)
     err = type_of(file, name, type, shape);
     if (err == BP_OK)
         err = extent_of(file, name, space, shape);
-    offset =
-        H5Dget_offset(dataset); /* undefined where it is not contiguous, which is not an error */
+    offset = H5Dget_offset(dataset); /* undefined, without an error, where it is in chunks */
     bp_h5_forget();
     shape->offset = offset == HADDR_UNDEF || offset > INT64_MAX ? -1 : (int64_t)offset;
     bp_h5_release(space);
