@@ -49,6 +49,25 @@ class Experts(JobTest):
             self.trained(name, 2, f"mesh.expert={first}", *longer, "train.steps=4")
             self.check_bits(whole, name, 2, f"mesh.expert={then}", *longer)
 
+    def test_killed_anywhere_it_goes_on_with_its_experts_on_other_ranks(self):
+        """One rank is killed each time, in a pass, a snapshot, an update or between steps, and the next start has another mesh."""
+        keys = (*MIXTRAL, "train.steps=12", "train.valid_every=6", "checkpoint.every=2", "optimizer.decay=constant")
+        whole, name = self.trained("unkilled", 0, *keys), "killed"
+        meshes = ((2, 2), (4, 4), (2, 1), (4, 2), (0, 1))
+        faults = ("fwd.mid:9@1", "ckpt.snapshot:2@3", "opt.after:4@0", "step.end:5@2", None)
+        for (ranks, experts), fault in zip(meshes, faults, strict=True):
+            before = len(bagpipe_test.steps(self.at(name)))
+            env = ["env", f"BP_FAULT={fault}=kill"] if fault else []
+            result = run([*env, bagpipe_test.program("bagpipe"), "pretrain", self.at("small.ini"), f"run.dir={self.at(name)}", *keys, f"mesh.expert={experts}"], ranks)
+            if fault:
+                self.assertNotEqual(result.status, 0, str(result))
+                self.assertRegex(result.whole_err, r"signal 9|Killed", fault)
+            else:
+                self.assertEqual(result.status, 0, str(result))
+            print(f"{ranks} ranks, mesh.expert={experts}, {fault}: {before} checkpoints before, {len(bagpipe_test.steps(self.at(name)))} after")
+        self.assertEqual(timeless(metrics(whole)), timeless(metrics(self.at(name))))
+        self.assertEqual(digests(whole), digests(self.at(name)))
+
     def test_a_change_is_warned_of_where_bits_change(self):
         for ranks, times in ((2, 0), (6, 1)):  # data ranks
             keys = ("train.batch=6", *MIXTRAL, "optimizer.decay=constant", "train.valid_every=0")
