@@ -2,9 +2,10 @@
 
     /usr/bin/python3 tests/bench/explain.py peer BIN      gradients and integrated gradients beside Captum's formulas in PyTorch
     /usr/bin/python3 tests/bench/explain.py limits BIN    integrated gradients, lens and attention in forward passes of `bagpipe score`
-    [--documents 200] [--places 16] [--steps 50] [--methods saliency,integrated] [--layers 12]
+    [--documents 200] [--places 16] [--steps 50] [--methods saliency,integrated] [--layers 12] [--precision f32]
 
-BIN is a folder with bagpipe and bagpipe-data. All is on one thread, in float32. User time of a job is that of a run over all documents less
+BIN is a folder with bagpipe and bagpipe-data. All is on one thread, in float32 unless --precision
+says otherwise. User time of a job is that of a run over all documents less
 that of a run over two, which has the same start and end. The peer is what Captum's Saliency and IntegratedGradients (50 points of Gauss and
 Legendre's rule) do with forward(vectors) = ln p(target) of GPT2LMHeadModel: a call a target, the text up to it, gradients of the word vectors alone
 (parameters ask for none). Texts of equal length are one batch, and all points of a path. --head target spares the peer the logits of
@@ -85,7 +86,7 @@ class Job:
         name = os.path.join(self.folder, f"run{self.runs}")
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         subprocess.run([os.path.join(self.options.bin, "bagpipe"), job, os.path.join(self.folder, "empty.ini"), f"run.dir={name}",
-                        f"{job}.model={os.path.join(self.folder, 'model')}", f"{job}.corpus={corpus}", "math.precision=f32", "math.threads=1", *keys],
+                        f"{job}.model={os.path.join(self.folder, 'model')}", f"{job}.corpus={corpus}", f"math.precision={self.options.precision}", "math.threads=1", *keys],
                        check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=dict(os.environ, OMP_NUM_THREADS="1"))
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         return after.ru_utime - before.ru_utime, name
@@ -201,6 +202,7 @@ def main():
     parser.add_argument("--steps", type=int, default=50)
     parser.add_argument("--layers", type=int, default=12)
     parser.add_argument("--methods", default="saliency,integrated,lens,attention")
+    parser.add_argument("--precision", choices=("f32", "bf16", "auto"), default="f32", help="of bagpipe; PyTorch's is f32")
     parser.add_argument("--head", choices=("all", "target"), default="all")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:

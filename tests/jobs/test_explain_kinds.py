@@ -395,6 +395,12 @@ class Trained(test_finetune.TaskTest, Opened):
                 numpy.testing.assert_allclose(file[array][:], (file["m00." + array][:] + file["m01." + array][:]) / 2, atol=1e-6)
         with open(os.path.join(self.at("own"), "explain", "index.html"), encoding="utf-8") as page:
             self.assertIn("attention, member m01", page.read())
+        self.tuned("deep", 0, f"corpus.train={self.at('texts.h5')}", f"corpus.valid={self.at('texts.h5')}", "model.kind=bert", "model.layers=2", *self.SMALL[1:],
+                   "task.label=topic", "train.steps=1", "train.batch=2")
+        self.write("unlike.json", json.dumps({"format_version": 1, "members": [{"name": path, "path": self.at(path)} for path in ("classes", "deep")]}))
+        for ranks in (0, 2):  # heads of other layers
+            self.assert_error(self.explain("bad", ranks, f"explain.model={self.at('unlike.json')}", corpus, "explain.methods=attention"), 78, "[explain.unlike_members]")
+        self.explained("unlike", 0, f"explain.model={self.at('unlike.json')}", corpus, "explain.methods=saliency")
         for method in ("similarity", "sources"):
             self.assert_error(self.explain("bad", 0, keys[0], corpus, f"explain.methods={method}"), 78, "[explain.of_one]", method)
         self.assert_error(self.explain("bad", 2, *keys[:2], "mesh.members=2"), 78, "[explain.members_in_turn]")

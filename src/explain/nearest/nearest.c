@@ -197,7 +197,8 @@ static bp_err read_vectors(explain_nearest *self, bp_h5 *h5, const bp_model *lm)
                          : bp_fail_memory("vectors of documents", shape.count, sizeof(float));
 }
 
-static bp_err open_vectors(explain_nearest *self, const bp_config *config, const bp_model *lm)
+static bp_err open_vectors(explain_nearest *self, const bp_config *config, const bp_model *lm,
+                           const explain_nearest_spec *spec)
 {
     bp_h5 *h5 = NULL;
     bp_err err = bp_h5_open(&h5, self->path);
@@ -208,9 +209,8 @@ static bp_err open_vectors(explain_nearest *self, const bp_config *config, const
         (void)bp_h5_close(&h5);
     err = bp_agree(self->mesh->compute, err);
     if (err == BP_OK)
-        err = bp_model_open_vectors(&self->headless, self->mesh, config,
-                                    bp_explain_keys_of(config)->model,
-                                    bp_explain_keys_of(config)->context, self->pool);
+        err = bp_model_open_vectors(&self->headless, self->mesh, config, spec->model, spec->context,
+                                    self->pool);
     if (err == BP_OK && self->headless->info.vocab_size != self->width)
         err = bp_agree(self->mesh->compute, refuse_file(self, "/vector has another width"));
     return err;
@@ -296,13 +296,13 @@ static bp_err search_vectors(explain_nearest *self, const bp_explain_settings *s
 /* ---- both ---- */
 
 bp_err explain_nearest_open(explain_nearest **out, const bp_mesh *mesh, const bp_config *config,
-                            const bp_model *lm, int64_t k)
+                            const bp_model *lm, const explain_nearest_spec *spec)
 {
     explain_nearest *self = bp_alloc("explain.nearest", 1, sizeof *self);
     bp_err err;
 
-    *self = (explain_nearest){.mesh = mesh, .path = bp_explain_keys_of(config)->datastore, .k = k};
-    err = explain_nearest_of_documents(&lm->info) ? open_vectors(self, config, lm)
+    *self = (explain_nearest){.mesh = mesh, .path = spec->path, .k = spec->k};
+    err = explain_nearest_of_documents(&lm->info) ? open_vectors(self, config, lm, spec)
                                                   : open_store(self, lm);
     if (err != BP_OK)
         explain_nearest_close(&self);

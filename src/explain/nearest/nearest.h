@@ -13,6 +13,13 @@ typedef struct explain_near {
 
 typedef struct explain_nearest explain_nearest;
 
+typedef struct explain_nearest_spec {
+    const char *path;  /* explain.datastore; stays valid */
+    const char *model; /* explain.model */
+    int64_t context;   /* explain.context */
+    int64_t k;
+} explain_nearest_spec;
+
 /** Opens the file, and for vectors of documents the model once more, without its head.
  *
  * Collective: over mesh->compute; `lm` is the model that is explained.
@@ -20,7 +27,7 @@ typedef struct explain_nearest explain_nearest;
  * Errors:     those of bp_datastore_open and of bp_model_open_vectors; BP_ERR_FORMAT no vectors of
  *             this model; BP_ERR_CONFIG fewer entries than k: the same on all ranks. */
 bp_err explain_nearest_open(explain_nearest **out, const bp_mesh *mesh, const bp_config *config,
-                            const bp_model *lm, int64_t k);
+                            const bp_model *lm, const explain_nearest_spec *spec);
 void explain_nearest_close(explain_nearest **nearest);
 /** The k entries nearest to each target of a document: out[K][k]. Collective over mesh->model.
  * Errors: BP_ERR_SYSTEM, BP_ERR_IO, BP_ERR_STOPPED: the same on all its ranks. */

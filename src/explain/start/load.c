@@ -125,9 +125,10 @@ bp_err explain_open_datastore(explainer *self)
 
     if (!bp_explain_position(keys->methods, &bp_explain_sources))
         return BP_OK;
+    const explain_nearest_spec spec = {keys->datastore, keys->model, keys->context,
+                                       keys->neighbours};
     if (job->lm)
-        err = explain_nearest_open(&self->settings.nearest, job->mesh, job->config, job->lm,
-                                   keys->neighbours);
+        err = explain_nearest_open(&self->settings.nearest, job->mesh, job->config, job->lm, &spec);
     if (err == BP_OK && job->mesh->coordinates)
         err = bp_sha256_of_file(keys->datastore, self->datastore_hash, &bytes);
     err = bp_agree(job->mesh->world, err);
