@@ -142,6 +142,8 @@ class Scale(JobTest):
                              self.at(f"ngram-{ranks}/checkpoints/step-000000000001"), "model.bin")
         self.say("n-grams", counts)
         self.constant(counts, 2, "collectives of all ranks")
+        for ranks, of in counts.items():  # the one exchange of all with all: of counts by order
+            self.assertLessEqual(of.most(0), 8 * ranks, f"messages of one of {ranks} ranks")
 
     def test_generation(self):
         """Samples are those of one rank."""
