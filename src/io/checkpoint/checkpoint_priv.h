@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#define BP_MANIFEST_FORMAT        "bagpipe checkpoint"
 #define BP_MANIFEST_VERSION       4 /* with pieces as lists of integers */
 #define BP_MANIFEST_VERSION_PART  3 /* of only an adapter */
 #define BP_MANIFEST_VERSION_WHOLE 2

@@ -286,7 +286,7 @@ static bp_err read_numbers(bp_corpus_file *file, bp_column_kind kind, int64_t fi
                            int64_t *values)
 {
     const bp_column *column = &file->columns[kind];
-    bp_err err = BP_OK;
+    bp_err err;
 
     if (!column->name)
         return BP_OK;
@@ -306,14 +306,13 @@ static bp_err load(bp_corpus_file *file, bp_column_kind kind)
     const bp_column *column = &file->columns[kind];
     int64_t count = column->shape.count;
     int64_t *values;
-    bp_err err;
 
     if (!column->name || file->loaded[kind])
         return BP_OK;
     values = bp_try_alloc("io.column", count, sizeof *values);
     if (!values)
         return bp_fail_memory(column->name, count, sizeof *values);
-    err = read_numbers(file, kind, 0, count, values);
+    bp_err err = read_numbers(file, kind, 0, count, values);
     if (err == BP_OK)
         file->loaded[kind] = values;
     else
