@@ -148,10 +148,12 @@ static json_t *level_json(const canary_scores *self, const exposure *all, int64_
             bp_ratio_add(&fitted, all[k].fitted, 1);
             first += all[k].rank == 1;
         }
+    /* the rank of a first one is no more than 1: the mean is a bound, and has no interval */
     return json_pack("{s:I, s:I, s:I, s:o, s:o}", "copies", (json_int_t)copies, "canaries",
                      (json_int_t)sampled.documents, "first", (json_int_t)first, "exposure",
-                     tool_figure(bp_ratio_mean(&sampled), bp_ratio_interval(&sampled)), "fitted",
-                     tool_figure(bp_ratio_mean(&fitted), bp_ratio_interval(&fitted)));
+                     tool_figure(bp_ratio_mean(&sampled),
+                                 first > 0 ? (bp_interval){NAN, NAN} : bp_ratio_interval(&sampled)),
+                     "fitted", tool_figure(bp_ratio_mean(&fitted), bp_ratio_interval(&fitted)));
 }
 
 static json_t *levels_json(const canary_scores *self, const exposure *all)
@@ -264,6 +266,17 @@ static void add_statements(json_t *report, const canary_scores *self)
     (void)json_object_set_new(report, "statements", list);
 }
 
+/* A level, as the page shows it. */
+static json_t *row_of(const json_t *level)
+{
+    return json_pack("{s:O, s:b, s:O, s:O, s:o, s:o}", "copies", json_object_get(level, "copies"),
+                     "at_least", json_integer_value(json_object_get(level, "first")) > 0,
+                     "canaries", json_object_get(level, "canaries"), "first",
+                     json_object_get(level, "first"), "sampled",
+                     tool_figure_shown(json_object_get(level, "exposure"), false), "fitted",
+                     tool_figure_shown(json_object_get(level, "fitted"), false));
+}
+
 static json_t *page_of(const json_t *report)
 {
     json_t *models = json_array(), *model, *level;
@@ -272,18 +285,19 @@ static json_t *page_of(const json_t *report)
     json_array_foreach(json_object_get(report, "models"), k, model)
     {
         json_t *rows = json_array();
+        double spearman = json_number_value(json_object_get(model, "spearman_of_copies"));
 
-        json_array_foreach(json_object_get(model, "levels"), n, level)(void) json_array_append_new(
-            rows, json_pack("{s:O, s:O, s:O, s:o, s:o}", "copies", json_object_get(level, "copies"),
-                            "canaries", json_object_get(level, "canaries"), "first",
-                            json_object_get(level, "first"), "sampled",
-                            tool_figure_shown(json_object_get(level, "exposure"), false), "fitted",
-                            tool_figure_shown(json_object_get(level, "fitted"), false)));
+        json_array_foreach(json_object_get(model, "levels"), n, level)
+        {
+            (void)json_array_append_new(rows, row_of(level));
+        }
         (void)json_array_append_new(
-            models, json_pack("{s:O, s:O, s:o}", "name", json_object_get(model, "name"), "spearman",
-                              json_object_get(model, "spearman_of_copies"), "rows", rows));
+            models, json_pack("{s:O, s:o, s:o}", "name", json_object_get(model, "name"), "spearman",
+                              json_sprintf("%.2f", spearman), "rows", rows));
     }
-    return json_pack("{s:s, s:o}", "title", "Exposure of canaries", "models", models);
+    return json_pack("{s:s, s:o, s:o}", "title", "Exposure of canaries", "bits",
+                     json_sprintf("%.1f", json_number_value(json_object_get(report, "bits"))),
+                     "models", models);
 }
 
 static void print_table(const json_t *report)

@@ -57,6 +57,7 @@ parsers() {
     bilm) echo src/models/elmo/bilm_options.c ;;
     candidates) echo src/infer/score/candidates/read.c ;;
     pii) echo data_tools/pii/pii_scan.c data_tools/pii/pii_numbers.c data_tools/pii/pii_addresses.c ;;
+    reports) echo data_tools/outputs.c data_tools/toxicity/word_lists.c ;;
     mixture) echo data_tools/mix/mixture_weights.c ;;
     notes) echo src/io/checkpoint/ensemble_file.c src/io/huggingface/hf_config.c ;;
     esac

@@ -455,6 +455,17 @@ def pii_seeds():
     put("pii", "nul", b"\xff\xff1\x00@\x00.\x00:\x00:\xff@\xc3\xbc.de 4111\x00")
 
 
+def report_seeds():
+    """A byte for word lists (a list, a zero byte, a text) or outputs of generate."""
+    put("reports", "words", b"\0# list\nBad!\nvery bad\r\n\xe6\x9d\xb1\xe4\xba\xac\nbad\n\0It is bad, VERY bad. \xe6\x9d\xb1\xe4\xba\xac")
+    put("reports", "words-long", b"\0a b c d e f g h i\n\0a")
+    put("reports", "words-none", b"\0#\n \n!\n\0a")
+    lines = [{"index": 0, "prompt": "a", "text": "b", "tokens": [1, 2]}, {"index": 0, "prompt": None, "text": "c\u0000d", "tokens": []}, {"index": 3, "tokens": [5]}]
+    put("reports", "outputs", b"\1" + "".join(json.dumps(line) + "\n" for line in lines).encode())
+    for name, line in (("index", {"index": -1, "tokens": []}), ("tokens", {"index": 0, "tokens": ["1"]}), ("large", {"index": 0, "tokens": [1 << 40]}), ("list", [])):
+        put("reports", f"outputs-{name}", b"\1" + json.dumps(line).encode())
+
+
 def predictions_seeds():
     """A byte for .npy or CSV, then the file."""
     def npy(shape, values, kind="<f8", order=False, version=1):
@@ -479,6 +490,6 @@ if __name__ == "__main__":
     for make in MODELS + (
             json_seeds, members_seeds, config_seeds, tokenizer_seeds, encode_seeds, text_seeds, web_seeds, token_file_seeds,
             metrics_seeds, record_seeds, corpus_index_seeds, reshard_seeds, coord_seeds, wire_seeds, notes_seeds, prompts_seeds,
-            rows_seeds, candidates_seeds, mixture_seeds, h5_seeds, cli_seeds, question_rows_seeds, pii_seeds,
+            rows_seeds, candidates_seeds, mixture_seeds, h5_seeds, cli_seeds, question_rows_seeds, pii_seeds, report_seeds,
             predictions_seeds):
         make()
