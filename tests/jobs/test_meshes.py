@@ -86,6 +86,22 @@ class Meshes(JobTest):
         self.assertEqual(timeless(metrics(one)), timeless(metrics(other)))
         self.assertEqual(digests(one), digests(other))
 
+    def test_gradients_of_two_bytes_train_nearly_the_same_model(self):
+        """On 2, 3 and 4 ranks; on one there is no message; the same command has the same bits, and goes on with either form."""
+        keys = ("train.batch=12", "train.steps=8")
+        expected = self.losses("bytes-one", 0, *keys)
+        self.assertEqual(expected, self.losses("bytes-one-bf16", 0, "mesh.sums=bf16", *keys))
+        for ranks in (2, 3, 4):
+            got = self.losses(f"bytes-{ranks}", ranks, "mesh.sums=bf16", *keys)
+            self.assertNotEqual(expected, got)
+            for a, b in zip(expected, got, strict=True):
+                self.assertLess(abs(a - b), 1e-3)
+        again = self.trained("bytes-again", 2, "mesh.sums=bf16", *keys)
+        self.assertEqual(digests(again), digests(self.at("bytes-2")))
+        result = self.pretrain("bytes-again", 4, *keys[:1], "train.steps=10", "mesh.sums=float32")
+        self.assertEqual(result.status, 0, str(result))
+        self.assertEqual(len(metrics(self.at("bytes-again"))), 10)
+
     def test_tensor_ranks_share_rows_or_not(self):
         keys = ("mesh.tensor=2", "mesh.data=2", "model.dropout=0.1", *EIGHT)
         shared, whole = (self.losses(f"rows-{way}", 4, f"mesh.sequence_parallel={way}", *keys) for way in ("yes", "no"))

@@ -6,6 +6,7 @@
 #include "mesh/async.h"
 #include "mesh/collective.h"
 
+#include <math.h>
 #include <string.h>
 
 enum { JOBS = 3, SHARD = 70000 }; /* several pieces */
@@ -73,6 +74,58 @@ static void ranks_may_differ(void **state)
     bp_test_check(MPI_COMM_WORLD, agrees(bp_comm_rank(MPI_COMM_WORLD) % 2 == 0));
 }
 
+/* The sum of one number that each rank has, by the queue, at whichever rank owns it: `units` of
+ * them. */
+static void sum_alike(float *x, int64_t n, float mine, bool bf16)
+{
+    int size = bp_comm_size(MPI_COMM_WORLD);
+    float *scratch = bp_alloc("test", bp_reduce_scatter_scratch(n, size) + 1, sizeof *scratch);
+    bp_async *async;
+
+    bp_test_expect(bp_async_new(&async, MPI_COMM_WORLD, 1, true), BP_OK);
+    bp_async_send_bf16(async, bf16);
+    for (int64_t i = 0; i < n; i++)
+        x[i] = mine;
+    bp_async_wait(async, bp_async_reduce_scatter(async, x, n, 1, scratch, false));
+    bp_async_free(&async);
+    bp_free(scratch);
+}
+
+/* Every number that this rank owns of the sum is `expected`. */
+static bool owns(const float *x, int64_t n, float expected)
+{
+    int size = bp_comm_size(MPI_COMM_WORLD), rank = bp_comm_rank(MPI_COMM_WORLD);
+    int64_t first = bp_shard_first(n, rank, size), count = bp_shard_count(n, rank, size);
+    bool same = true;
+
+    for (int64_t i = first; i < first + count; i++)
+        same = same && x[i] == expected;
+    return same;
+}
+
+/* Numbers of few bits are summed exactly; others are rounded to 8 bits where they travel, once, and
+ * added in float32. */
+static void values_of_two_bytes_are_rounded_where_they_travel(void **state)
+{
+    int size = bp_comm_size(MPI_COMM_WORLD), rank = bp_comm_rank(MPI_COMM_WORLD);
+    int64_t n = (int64_t)SHARD * size + 1;
+    float *x = bp_alloc("test", n, sizeof *x), little = 1.0F / 4096;
+    bool good;
+
+    sum_alike(x, n, (float)(rank + 1), true);
+    good = owns(x, n, (float)(size * (size + 1) / 2));
+    sum_alike(x, n, 1 + little, false);
+    good = good && (size != 2 || owns(x, n, 2 + 2 * little));
+    sum_alike(x, n, 1 + little, true);
+    good = good && (size != 2 || owns(x, n, 2 + little)); /* one of both is its owner's own */
+    sum_alike(x, n, rank == 0 ? 1 + 1.0F / 128 + 1.0F / 256 : 0, true); /* a tie, to even */
+    good = good && (size != 2 || owns(x, n, rank == 0 ? 1 + 3.0F / 256 : 1 + 1.0F / 64));
+    sum_alike(x, n, rank == 0 ? NAN : INFINITY, true);
+    good = good && isnan(x[bp_shard_first(n, rank, size)]);
+    bp_free(x);
+    bp_test_check(MPI_COMM_WORLD, good);
+}
+
 static void what_nobody_waited_for_is_done_before_the_end(void **state)
 {
     int size = bp_comm_size(MPI_COMM_WORLD), rank = bp_comm_rank(MPI_COMM_WORLD);
@@ -98,6 +151,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(sums_beside_compute_have_the_bits_of_those_that_wait),
         cmocka_unit_test(jobs_are_done_at_once_without_a_thread),
         cmocka_unit_test(ranks_may_differ),
+        cmocka_unit_test(values_of_two_bytes_are_rounded_where_they_travel),
         cmocka_unit_test(what_nobody_waited_for_is_done_before_the_end),
     };
     return BP_TEST_RUN_MPI(argc, argv, tests);

@@ -102,8 +102,7 @@ static bp_err try_schedules(search *s, memory_case one)
     int most = one.mesh.pipeline > 1 ? CHUNKS_MOST : 1;
     bp_err err = BP_OK;
 
-    for (int chunks = 1; chunks <= most && err == BP_OK;
-         chunks += chunks < 2 ? 1 : chunks % 2 + 1) {
+    for (int chunks = 1; chunks <= most && err == BP_OK; chunks *= 2) {
         one.spec.schedule = chunks > 1 ? BP_INTERLEAVED : BP_1F1B;
         one.spec.chunks = chunks > 1 ? chunks : 2;
         err = try_case(s, &one);

@@ -50,7 +50,6 @@ void bp_scale_plan_print(const trainer *self, const bp_scale_plan *plan)
 {
     int shown = 0;
 
-    (void)self;
     bp_log("scale: %d ranks on %d nodes; meshes that fit, best first (* the configuration's); "
            "error of an estimated "
            "step: %s",
@@ -70,6 +69,9 @@ void bp_scale_plan_print(const trainer *self, const bp_scale_plan *plan)
            "a node; the error "
            "is that of the model, without other jobs on the network and without ranks that are "
            "slower than others");
+    if (bp_mesh_shape_experts(&self->mesh_shape) > 1)
+        bp_log("what experts send each other (mesh.expert) is not in these times: "
+               "docs/parallelism.md has its bytes");
     bp_log("a checkpoint: %.0f files, %.2f GiB; a restart: %.0f opens, %.2f GiB read",
            plan->checkpoint_files, plan->checkpoint_bytes / 1073741824, plan->restart_opens,
            plan->restart_bytes / 1073741824);

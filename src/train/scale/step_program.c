@@ -24,6 +24,7 @@ typedef struct writer {
     int stage;
     double rows, copies; /* of a micro-batch; bytes of products' copies for a float of parameters */
     const bp_chunk_messages *messages;
+    const double *costs; /* of each block of the model, FLOPs of a token */
 } writer;
 
 static void add(writer *w, const bp_step_op *op)
@@ -68,7 +69,7 @@ static void add_tensor(writer *w, int number, bool backward)
 
 static double block_flops(const writer *w, int number)
 {
-    return bp_model_block_cost(w->shape, number) * w->rows / w->mesh.tensor_ranks;
+    return w->costs[number] * w->rows / w->mesh.tensor_ranks;
 }
 
 /* Parameters of block k are there, and copied for products. */
@@ -152,20 +153,15 @@ static void add_actions(writer *w)
 {
     int64_t count = bp_schedule_actions(&w->pipeline);
     bp_action *actions = bp_alloc("scale.step", count, sizeof *actions);
+    int first[BP_NETWORK_CHUNKS], end; /* of the model's blocks */
 
+    for (int c = 0; c < w->pipeline.chunks; c++)
+        bp_model_chunk(w->shape,
+                       &(bp_model_place){w->stage, w->pipeline.stages, c, w->pipeline.chunks},
+                       &first[c], &end);
     bp_schedule_fill(actions, &w->pipeline, w->stage);
-    for (int64_t k = 0; k < count; k++) {
-        int first, end;
-
-        bp_model_chunk(
-            w->shape,
-            &(bp_model_place){w->stage, w->pipeline.stages, actions[k].chunk, w->pipeline.chunks},
-            &first, &end);
-        if (actions[k].backward)
-            add_backward(w, &actions[k], first);
-        else
-            add_forward(w, &actions[k], first);
-    }
+    for (int64_t k = 0; k < count; k++)
+        (actions[k].backward ? add_backward : add_forward)(w, &actions[k], first[actions[k].chunk]);
     bp_free(actions);
 }
 
@@ -261,8 +257,12 @@ bp_err bp_step_program_new(bp_step_program **out, const bp_mesh_shape *mesh,
                             .stages = mesh->pipeline,
                             .chunks = bp_engine_chunks(spec, mesh->pipeline),
                             .micro_batches = spec->batch / mesh->data / spec->micro_batch};
+    int blocks = bp_model_blocks(shape);
+    double *costs = bp_alloc("scale.step", blocks, sizeof *costs);
     bp_err err = BP_OK;
 
+    for (int k = 0; k < blocks; k++)
+        costs[k] = bp_model_block_cost(shape, k);
     self->mesh = *mesh;
     self->overlap = spec->overlap;
     self->value_bytes = (int)(spec->sums_bf16 ? sizeof(uint16_t) : sizeof(float));
@@ -274,6 +274,7 @@ bp_err bp_step_program_new(bp_step_program **out, const bp_mesh_shape *mesh,
                     .shape = shape,
                     .pipeline = pipeline,
                     .out = &self->stages[s],
+                    .costs = costs,
                     .stage = s};
         bp_network *network = NULL;
         bp_gemm *gemm = NULL;
@@ -286,6 +287,7 @@ bp_err bp_step_program_new(bp_step_program **out, const bp_mesh_shape *mesh,
         bp_network_free(&network);
         bp_gemm_free(&gemm);
     }
+    bp_free(costs);
     if (err != BP_OK)
         bp_step_program_free(&self);
     *out = self;

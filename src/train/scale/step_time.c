@@ -40,12 +40,14 @@ bp_step_collective bp_step_collective_of(const bp_step_program *program, const b
         if (!gathers && value < FLOAT) /* rounded before it leaves */
             adds += (FLOAT + value) * (double)round->sent * (double)group->unit /
                     rates->memory_bandwidth;
-        out.seconds += fmax(travels, adds) + last + (program->overlap ? rates->round_pause : 0);
+        out.pauses += program->overlap ? rates->round_pause : 0;
+        out.seconds += fmax(travels, adds) + last;
         out.stolen += adds + (crossing == 0 ? bytes / rates->inner_bandwidth : 0);
         out.link_bytes +=
             crossing * (double)(gathers ? round->kept : round->sent) * (double)group->unit * value;
         out.crossing = crossing > out.crossing ? crossing : out.crossing;
     }
+    out.seconds += out.pauses;
     return out;
 }
 
@@ -63,8 +65,8 @@ typedef struct track {
     double *gathered;                   /* [groups] when it is there */
     double now, progress, reduced;      /* the progress thread is free; the last sum is there */
     int64_t at;
-    int step;
-    bool meets; /* waits for the other stages, at an agreement */
+    int step, last; /* the group whose sum began last */
+    bool meets;     /* waits for the other stages, at an agreement */
     bool tied;
     arrivals coming[2]; /* forward, backward: from the neighbour */
     bp_step_time parts; /* of the last step */
@@ -85,6 +87,24 @@ static void wait_until(track *t, double until, double *part)
         return;
     *part += until - t->now;
     t->now = until;
+}
+
+/* Waits for a job that is done at *done. Whoever waits leaves its core to the progress thread,
+ * which then does without pauses: in this job and in those after it. */
+static void wait_for(track *t, double *done, const bp_step_collective *job, double *part)
+{
+    double end = *done, saved;
+
+    if (end <= t->now)
+        return;
+    saved = job->seconds > 0 ? (end - t->now) * job->pauses / job->seconds : 0;
+    t->progress -= saved;
+    if (t->reduced >= end)
+        t->reduced -= saved;
+    for (int g = 0; g < t->stage->group_count; g++)
+        if (t->gathered[g] >= end)
+            t->gathered[g] -= saved;
+    wait_until(t, *done, part);
 }
 
 static void spend(track *t, double seconds, double *part)
@@ -197,10 +217,11 @@ static bool go(run *r, int stage)
         spend(t, tensor_seconds(r, op), &t->parts.tensor);
         break;
     case BP_STEP_REDUCE:
+        t->last = op->group;
         begin_job(r, t, &t->sums[op->group], &t->reduced, &t->parts.sums);
         break;
     case BP_STEP_REDUCED:
-        wait_until(t, t->reduced, &t->parts.sums);
+        wait_for(t, &t->reduced, &t->sums[t->last], &t->parts.sums);
         break;
     case BP_STEP_TIED:
         if (!exchange_tied(r, t, op))
@@ -213,7 +234,7 @@ static bool go(run *r, int stage)
         begin_job(r, t, &t->gathers[op->group], &t->gathered[op->group], &t->parts.gather);
         break;
     case BP_STEP_GATHERED:
-        wait_until(t, t->gathered[op->group], &t->parts.gather);
+        wait_for(t, &t->gathered[op->group], &t->gathers[op->group], &t->parts.gather);
         break;
     case BP_STEP_KINDS:
         break;

@@ -31,7 +31,8 @@ void bp_step_time_of(bp_step_time *out, const bp_step_program *program,
  * core meanwhile; bytes: that a rank sends to other nodes. Pure. */
 typedef struct bp_step_collective {
     double seconds, stolen, link_bytes;
-    int crossing; /* of its ranks of a node, that send at once at the farthest round */
+    double pauses; /* of the seconds: those that the progress thread oversleeps beside compute */
+    int crossing;  /* of its ranks of a node, that send at once at the farthest round */
 } bp_step_collective;
 bp_step_collective bp_step_collective_of(const bp_step_program *program, const bp_step_group *group,
                                          bool gathers, const bp_network_rates *rates,

@@ -50,7 +50,7 @@ def main():
         sys.exit(__doc__)
     good = True
     for path in sys.argv[2:]:
-        planned, simulated = simulate(sys.argv[1], path)
+        planned, simulated = simulate(str(pathlib.Path(sys.argv[1]).resolve()), path)
         good = good and abs(planned / simulated - 1) <= 0.05
         print(f"{path}: planned {planned:.5g} s, simulated {simulated:.5g} s, ratio {planned / simulated:.3f}", flush=True)
     sys.exit(0 if good else 1)

@@ -35,7 +35,8 @@ typedef struct simulation {
     char *bytes; /* of any message; shared by all */
     MPI_Request coming[2], leaving[2];
     size_t looked_at[2];
-    int reduces; /* under way */
+    volatile bool *
+        waits; /* [ranks] for the progress thread, which then makes no pauses; all in one process */
 } simulation;
 
 static void fail(const char *what)
@@ -114,7 +115,7 @@ static void carry_out(const simulation *s, int g, bool gathers)
         exchange(s, sent * value, kept * value, partner, TAG_SUM);
         if (kept * value > PIECE)
             adds *= PIECE / (kept * value);
-        compute(adds + (s->overlap ? s->pause : 0));
+        compute(adds + (s->overlap && !s->waits[s->rank] ? s->pause : 0));
     }
 }
 
@@ -142,8 +143,10 @@ static void give(const simulation *s, int g, int gathers)
 
 static void await(const simulation *s, int g, int gathers)
 {
+    s->waits[s->rank] = true;
     MPI_Recv(NULL, 0, MPI_INT, 2 * s->rank + 1, TAG_DONE + 2 * g + gathers, MPI_COMM_WORLD,
              MPI_STATUS_IGNORE);
+    s->waits[s->rank] = false;
 }
 
 static bool is(const json_t *op, const char *name)
@@ -227,7 +230,6 @@ static void run_op(simulation *s, const json_t *op, bool first)
             compute(number(op, 2));
         else
             await(s, (int)number(op, 1), gathers);
-        s->reduces += !gathers;
     } else if (is(op, "reduced")) {
         const json_t *ops = json_object_get(s->stage, "ops"), *other;
         size_t k;
@@ -306,6 +308,7 @@ static size_t largest(const json_t *value)
 int main(int argc, char **argv)
 {
     static char *shared;
+    static bool *waits;
     json_error_t error;
     simulation s = {.coming = {MPI_REQUEST_NULL, MPI_REQUEST_NULL},
                     .leaving = {MPI_REQUEST_NULL, MPI_REQUEST_NULL}};
@@ -338,6 +341,9 @@ int main(int argc, char **argv)
     if (!shared) /* all ranks are threads of one process, which has it once */
         shared = SMPI_SHARED_MALLOC(largest(s.file));
     s.bytes = shared;
+    if (!waits)
+        waits = calloc((size_t)s.ranks, sizeof *waits);
+    s.waits = waits;
     if (world % 2 == 0)
         work(&s);
     else
