@@ -1,5 +1,6 @@
 /* bagpipe search: looks for the shape of a model; the same command again goes on. */
 #include "search/search.h"
+#include "search/method.h"
 
 #include "data/corpus.h"
 #include "job.h"
@@ -13,12 +14,22 @@
 #include "train/parts/list.h"
 
 /* pretrain's, and the search's own */
-static const bp_option *const OPTIONS[] = {
-    bp_run_options,        bp_corpus_options,   bp_model_options,
-    bp_mask_options,       bp_noise_options,    bp_mesh_options,
-    bp_memory_options,     bp_train_options,    BP_TRAINING_PARTS_OPTIONS bp_optimizer_options,
-    bp_checkpoint_options, bp_math_options,     bp_nas_options,
-    bp_slurm_options,      bp_watchdog_options, NULL};
+static const bp_option *const OPTIONS[] = {bp_run_options,
+                                           bp_corpus_options,
+                                           bp_model_options,
+                                           bp_mask_options,
+                                           bp_noise_options,
+                                           bp_mesh_options,
+                                           bp_memory_options,
+                                           bp_train_options,
+                                           BP_TRAINING_PARTS_OPTIONS bp_optimizer_options,
+                                           bp_checkpoint_options,
+                                           bp_math_options,
+                                           bp_nas_options,
+                                           nas_differentiable_options,
+                                           bp_slurm_options,
+                                           bp_watchdog_options,
+                                           NULL};
 
 static void warn(const bp_config *config)
 {

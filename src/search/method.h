@@ -43,7 +43,9 @@ typedef struct nas_method {
     bp_err (*run)(nas *self);
 } nas_method;
 
-extern const nas_method nas_evolution, nas_random, nas_ranked; /* a file each */
+/* a file each */
+extern const nas_method nas_differentiable, nas_evolution, nas_random, nas_ranked;
+extern const bp_option nas_differentiable_options[]; /* its own keys */
 /** All methods; NULL-ended (methods.c). */
 extern const nas_method *const nas_methods[];
 /** The one that search.method names. */

@@ -5,7 +5,8 @@
 
 #include <string.h>
 
-const nas_method *const nas_methods[] = {&nas_random, &nas_evolution, &nas_ranked, NULL};
+const nas_method *const nas_methods[] = {&nas_random, &nas_evolution, &nas_ranked,
+                                         &nas_differentiable, NULL};
 
 const nas_method *nas_method_of(const bp_config *config)
 {

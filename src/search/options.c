@@ -5,9 +5,10 @@ const bp_option bp_nas_options[] = {
     {.key = "search.method",
      .type = BP_OPTION_CHOICE,
      .value = "random",
-     .choices = "random|evolution|ranked",
+     .choices = "random|evolution|ranked|differentiable",
      .help = "how trials are found: drawn; by mutation and crossover of the best; ranked: drawn, "
-             "and by evolution along a ranking that is learned from pairs (RankNAS)",
+             "and by evolution along a ranking that is learned from pairs (RankNAS); "
+             "differentiable: by gradients, a recurrent cell (DARTS)",
      .at = BP_AT(bp_nas_keys, method)},
     {.key = "search.space",
      .type = BP_OPTION_STRING,

@@ -70,7 +70,7 @@ class Cell(JobTest):
                             (["model.layers=2"], ("[model.bad_cell]", "model.layers is 1")),
                             (["model.cell=tanh:0,relu:2"], ("[model.bad_cell]", "node K, from 1 on")),
                             (["model.cell=tanh:0,cosine:1"], ("[model.bad_words]", "cosine")),
-                            (["model.cell=tanh:0", "architecture.lr=1"], ("[model.unused_key]", "architecture.lr")),
+                            (["model.kind=lstm", "model.cell=", "architecture.lr=1"], ("[model.unused_key]", "architecture.lr")),
                             (["model.kind=lstm", "model.cell=tanh:0"], ("[model.unused_key]", "model.cell"))):
             for ranks in (0, 2):
                 with self.subTest(keys=keys, ranks=ranks):

@@ -1,17 +1,17 @@
 /* The architecture of a mixed cell: before each step of training its weights are updated on a batch
  * of corpus.valid, which is read as corpus.train is. What the cell is by now goes to events.jsonl.
  * Called by jobs/ensemble.c, jobs/finetune.c and jobs/pretrain.c. */
-#include "train/parts/list.h"
+#include "train/parts/architecture.h"
 
 #include "base/log.h"
 #include "base/mem.h"
 #include "mesh/collective.h"
-#include "models/recurrent/recurrent.h"
 #include "run/run_folder.h"
 #include "train/loop/examples.h"
 #include "train/loop/learning.h"
 #include "train/loop/parts.h"
 #include "train/parts/keys.h"
+#include "train/parts/list.h"
 
 #include <string.h>
 
@@ -46,6 +46,11 @@ static const architecture_keys *keys_of(const trainer *self)
     return bp_config_bound(self->config, training_architecture_options);
 }
 
+int64_t bp_architecture_order(const trainer *self)
+{
+    return keys_of(self)->order;
+}
+
 static bool searches(const trainer *self)
 {
     return self->shape.family == &bp_cell_family && bp_cell_graph_of(&self->shape).mixed;
@@ -58,12 +63,15 @@ static bp_err open_architecture(trainer *self, void **own)
     return BP_OK;
 }
 
-/* A normalisation over one sequence leaves nothing. */
+/* A cell that a search has found may be trained with the search's keys. A normalisation over one
+ * sequence leaves nothing. */
 static bp_err ready(trainer *self, void *own)
 {
     (void)own;
-    if (!searches(self))
+    if (self->shape.family != &bp_cell_family)
         return keys_refuse(self, training_architecture_options, "architecture.");
+    if (!searches(self))
+        return BP_OK;
     if (!self->facts.has_valid)
         return BP_FAIL(BP_ERR_CONFIG, "architecture.no_valid",
                        "model.cell = mixed is searched on a validation corpus, and there is none: "
@@ -188,14 +196,17 @@ static bp_err before_step(trainer *self, void *own, const bp_batch *batch)
 
 /* ---- what the cell is ---- */
 
-/* On all ranks of the model. */
-static void share_weights(const trainer *self, double *weights, int64_t count)
+/* One stage has the weights. */
+void bp_architecture_cell(const trainer *self, double *weights, char cell[BP_CELL_TEXT])
 {
+    bp_cell_graph graph = bp_cell_graph_of(&self->shape);
     const bp_param *param = bp_engine_searched(self->engine);
+    int64_t count = bp_cell_graph_edges(&graph) * BP_NODE_OPERATIONS;
 
     for (int64_t i = 0; i < count; i++)
         weights[i] = param ? (double)param->value[i] : 0;
     bp_all_sum_double(weights, count, self->mesh->pipeline);
+    bp_cell_derive(&graph, weights, cell);
 }
 
 static bp_err tell(trainer *self, void *own)
@@ -211,8 +222,7 @@ static bp_err tell(trainer *self, void *own)
         (step % bp_train_keys_of(self->config)->log_every != 0 && step != self->spec.rate.steps))
         return BP_OK;
     graph = bp_cell_graph_of(&self->shape);
-    share_weights(self, weights, bp_cell_graph_edges(&graph) * BP_NODE_OPERATIONS);
-    bp_cell_derive(&graph, weights, cell);
+    bp_architecture_cell(self, weights, cell);
     list = json_array();
     for (int k = 0; k < bp_cell_graph_edges(&graph) * BP_NODE_OPERATIONS; k++)
         (void)json_array_append_new(list, bp_json_real(weights[k]));
