@@ -433,7 +433,7 @@ static void add_questions(card *to, bool is_trained)
         "**Intended use**: for what is it meant, and for what must it not be used?",
         "**Bias and harm**: which groups of people may be treated worse by its predictions?",
         "**Training data**: may the texts be used for this? Do their authors know?",
-        "**Environment**: in which region did it run, with which electricity, after which searches?",
+        "**Environment**: in which region did it run, with what electricity, after what searches?",
         "**Citation and contact**: how is it cited, and who answers questions?"};
 
     for (size_t k = 0; k < sizeof questions / sizeof questions[0]; k++)

@@ -261,7 +261,8 @@ static json_t *group_row(const char *name, const json_t *figures)
 static json_t *page_of(const toxicity *self)
 {
     json_t *runs = json_array(), *words = json_array(), *all, *run, *figures, *word;
-    const json_t *texts = json_object_get(self->report, "texts");
+    const json_t *texts = json_object_get(self->report, "texts"),
+                 *cut = json_object_get(json_object_get(self->report, "classifier"), "cut");
     const char *name;
     size_t k;
 
@@ -276,9 +277,11 @@ static json_t *page_of(const toxicity *self)
     }
     all = texts ? json_object_get(texts, "words") : json_object_get(self->report, "words");
     json_array_foreach(all, k, word) if (k < SHOWN)(void) json_array_append(words, word);
-    return json_pack("{s:s, s:o, s:o, s:b, s:b, s:b, s:o}", "title", "Toxicity", "runs", runs,
-                     "words", words, "has_words", json_array_size(words) > 0, "has_lists",
-                     self->lists.count > 0, "has_model", self->model != NULL, "share",
+    return json_pack("{s:s, s:o, s:o, s:o, s:b, s:b, s:b, s:o}", "title", "Toxicity", "was_cut",
+                     json_integer_value(cut) > 0 ? json_integer(json_integer_value(cut))
+                                                 : json_null(),
+                     "runs", runs, "words", words, "has_words", json_array_size(words) > 0,
+                     "has_lists", self->lists.count > 0, "has_model", self->model != NULL, "share",
                      tool_figure_shown(json_object_get(texts, "share"), true));
 }
 
