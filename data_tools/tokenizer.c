@@ -346,8 +346,14 @@ static bp_err load_vocabulary(bp_tokenizer **out, const tokenizer_arguments *arg
     int64_t lost;
     int fd;
 
-    if (arguments->ids)
-        return bp_sentencepiece_marian(out, arguments->vocab, arguments->ids, &lost);
+    if (arguments->ids) {
+        bp_err marian = bp_sentencepiece_marian(out, arguments->vocab, arguments->ids, &lost);
+
+        if (marian == BP_OK && lost > 0)
+            BP_WARN("import.lost_pieces", "%lld pieces of %s have no id: in %s", (long long)lost,
+                    arguments->vocab, arguments->ids);
+        return marian;
+    }
     if (ends_in(arguments->vocab, PIECES) || ends_in(arguments->vocab, MARIAN_PIECES))
         return bp_sentencepiece_tokenizer(out, arguments->vocab, &(bp_sentencepiece_class){0});
     bp_err err = bp_file_open(arguments->vocab, &fd, NULL);

@@ -20,8 +20,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#define NAMES_SHOWN  10
-#define CONFIG_LIMIT ((int64_t)16 << 20)
+#define NAMES_SHOWN     10
+#define CONFIG_LIMIT    ((int64_t)16 << 20)
+#define TOKENIZER_LIMIT ((int64_t)1 << 28)
 
 static const struct argp_option OPTIONS[] = {
     {"out", 'o', "FOLDER", 0, "the folder to make (required)", 0},
@@ -151,6 +152,51 @@ static int64_t add_roles_of(json_t *state, const model_source *from, int64_t voc
     return ends.count > 0 ? ends.ids[0] : -1;
 }
 
+/* ---- how pairs of texts are framed ---- */
+
+static bool is_special(const json_t *piece)
+{
+    return json_object_get(piece, "SpecialToken") != NULL;
+}
+
+/* Special tokens before the first text of a template, and those that follow one another after it.
+ */
+static void count_specials(const json_t *pair, int *before, int *between)
+{
+    size_t k = 0;
+
+    while (is_special(json_array_get(pair, k)))
+        k++;
+    *before = (int)k++;
+    for (*between = 0; is_special(json_array_get(pair, k)); k++)
+        ++*between;
+}
+
+/* A table says how published models of its type read pairs; the tokenizer that is with this one may
+ * say otherwise, as one does that bagpipe wrote. */
+static void take_pairs(json_t *model, const model_source *from)
+{
+    static const char *const KEYS[] = {"post_processor", "pair", "SpecialToken"};
+    const exchange_arguments *arguments = from->arguments;
+    char *path = arguments->tokenizer ? bp_strdup(arguments->tokenizer)
+                                      : bp_path_join(arguments->from, "tokenizer.json");
+    json_t *file = NULL;
+
+    if (json_object_get(model, "separators") && !arguments->no_tokenizer && bp_path_exists(path) &&
+        bp_json_load_members(&file, path, TOKENIZER_LIMIT, KEYS, 3) == BP_OK) {
+        const json_t *pair = json_object_get(json_object_get(file, KEYS[0]), KEYS[1]);
+        int before, between;
+
+        count_specials(pair, &before, &between);
+        if (pair && before == 0)
+            (void)json_object_del(model, "begins");
+        if (pair && between < 2)
+            (void)json_object_del(model, "separators");
+    }
+    json_decref(file);
+    bp_free(path);
+}
+
 static json_t *state_of(const model_source *from, const bp_hf_shape *shape,
                         const bp_tokenizer *tokenizer)
 {
@@ -168,6 +214,8 @@ static json_t *state_of(const model_source *from, const bp_hf_shape *shape,
     else
         (void)json_object_set_new(state, "eod_id",
                                   json_integer(add_roles_of(state, from, vocab_size)));
+    if (!from->gguf)
+        take_pairs(json_object_get(state, "model"), from);
     json_t *forced = from->gguf ? NULL : bp_forced_of_folder(from->arguments->from, vocab_size);
     if (forced)
         (void)json_object_set_new(state, "forced", forced);

@@ -96,6 +96,12 @@ class Shapes(FolderTest):
         for name, special in SPECIAL.items():
             cls.write(name + ".txt", "\n".join(special + [f"w{k}" for k in range(WORDS)]) + "\n")
             cls.must(["bagpipe-data", "tokenizer", "--vocab", cls.at(name + ".txt"), "--out", cls.at(name + ".json")])
+            if name != "zero":  # RoBERTa's pairs have two separators
+                os.rename(cls.at(name + ".json"), cls.at(name + "-separated.json"))
+                tokenizer = read_json(cls.at(name + "-separated.json"))
+                pair = tokenizer["post_processor"]["pair"]
+                pair.insert(2, pair[2])
+                cls.write(name + ".json", json.dumps(tokenizer))
             for corpus, file, *keys in (("texts", "texts.txt", "--format", "lines"), ("pairs", "pairs.tsv", "--format", "tsv", "--fields", "a,b"),
                                         ("tags", "tags.conll", "--format", "conll", "--no-tags"), ("questions", "questions.json", "--format", "squad")):
                 cls.must(["bagpipe-data", "corpus", "--tokenizer", cls.at(name + ".json"), *keys, "--out", cls.at(f"{corpus}-{name}.h5"), cls.at(file)])
@@ -189,6 +195,21 @@ class Shapes(FolderTest):
             with self.subTest(name + head, **keys):
                 config = config_of(name, head, keys)
                 self.check(f"shape-{k}", config, weights(config))
+
+    def test_the_tokenizer_says_how_many_separators_pairs_have(self):
+        """One where its template has one, as in what bagpipe exports of its own tunings."""
+        config = config_of("Roberta", SEQUENCE, {})
+        tensors, ids = weights(config), lambda a, b: self.framed(config, a, b)[0]
+        encoders.write_folder(self.at("once-folder"), config, tensors)
+        self.must(["bagpipe-data", "import", self.at("once-folder"), "--tokenizer", self.at("one-separated.json"), "--out", self.at("once")])
+        logits = [encoders_numpy.outputs(config, tensors, ids(a, b)[:len(a) + 1] + ids(a, b)[len(a) + 2:]) for a, b in self.pairs]
+        self.must(["bagpipe-data", "corpus", "--tokenizer", self.at("one-separated.json"), "--format", "tsv", "--fields", "a,b", "--out", self.at("once.h5"), self.at("pairs.tsv")])
+        rows = self.predictions("once", config, "pairs", f"score.corpus={self.at('once.h5')}")
+        numpy.testing.assert_allclose([[float(row["p_" + one]) for one in CLASSES] for row in rows], softmax(numpy.array(logits)), atol=5e-6)
+        for name, folder, keys in (("twice", "once-folder", ["--tokenizer", self.at("one.json")]), ("again", "twice-out", [])):
+            self.must(["bagpipe-data", "import", self.at(folder), "--out", self.at(name), *keys])
+            self.must(["bagpipe-data", "export", self.at(name), "--out", self.at(name + "-out")])
+            self.assertEqual(read_json(self.at(name), "manifest.json")["state"]["model"]["separators"], 2)
 
     def test_heads_that_no_class_reads_are_left_out(self):
         """Microsoft's DeBERTaV3 names no class, and has the heads of its training: transformers reads that of words where "legacy" is false, and no other."""
