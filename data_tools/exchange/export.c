@@ -424,8 +424,8 @@ const bp_tool bp_tool_export = {
          .text =
              "The folder gets config.json, model.safetensors, and the checkpoint's tokenizer.json "
              "where it keeps one. transformers loads it with from_pretrained(FOLDER) of the class "
-             "that config.json names, or AutoModelForCausalLM's; it has no transformer, rnn, lstm "
-             "or gru: only bagpipe reads their folders. The tokenizer of an encoder-decoder, or of "
+             "that config.json names, or AutoModelForCausalLM's; it has no transformer, rnn, lstm, "
+             "gru or cell: only bagpipe reads their folders. The tokenizer of an encoder-decoder, or of "
              "a model with the head of a task, frames texts as its training did.\n"
              "With --form gguf a model of one of the types that docs/models.md lists for it "
              "becomes a "

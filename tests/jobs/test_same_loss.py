@@ -23,7 +23,7 @@ FAMILIES = {
     "mbart": ["model.encoder_layers=1"]}
 SHAPES = ("gpt", "mamba2", "qwen3_moe", "one_segment", "deberta", "electra", "bart", "t5")  # one of each shape
 KIND = {"mistral": "llama", "one_segment": "bert"}  # whose family has another name
-LACKS = {"rnn": ("model.heads",), "lstm": ("model.heads",), "gru": ("model.heads",), "feedforward": ("model.heads", "model.layers")}
+LACKS = {"rnn": ("model.heads",), "lstm": ("model.heads",), "gru": ("model.heads",), "cell": ("model.heads",), "feedforward": ("model.heads", "model.layers")}
 WILD = ["optimizer.lr=0.03", "train.steps=4", "train.log_every=4", "train.batch=8", "optimizer.warmup=0", "math.precision=f32"]
 
 
@@ -137,7 +137,7 @@ class SameLanguageModel(bagpipe_test.FolderTest):
         """Whose state goes from window to window."""
         draw, C = random.Random(8), self.CONTEXT
         one = self.corpus("one", [" ".join(draw.choice(WORDS) for _ in range(9 * C))])
-        for family in ("rnn", "lstm", "gru"):
+        for family in ("rnn", "lstm", "gru", "cell"):
             with self.subTest(family=family):
                 model, expected = self.trained(family, [], f"corpus.train={one}", f"corpus.valid={one}", "train.batch=1")
                 nll, tokens = self.nll(f"{family}-score", model, one, "score.end=yes", "score.prefix=none")

@@ -3,6 +3,7 @@ of the architecture of both orders; its cell is in events.jsonl, and trains, is 
 refused."""
 import json
 import os
+import re
 
 import bagpipe_test
 from bagpipe_test import JobTest, digests, metrics, program, run, steps, timeless
@@ -63,6 +64,28 @@ class Cell(JobTest):
         for file in ("config.json", "model.safetensors"):
             with open(os.path.join(self.at("folder"), file), "rb") as a, open(os.path.join(self.at("again"), file), "rb") as b:
                 self.assertEqual(a.read(), b.read(), file)
+
+    def search(self, name, ranks, *more):
+        return run([program("bagpipe"), "search", self.at("small.ini"), f"run.dir={self.at(name)}", "model.kind=cell", "model.heads=",
+                    "model.dropout=0.1", "mesh.micro_batch=2", "search.method=differentiable", "search.nodes=2", "search.trials=2", "search.final=1",
+                    "train.steps=3", "architecture.order=1", *more], ranks)
+
+    def test_bagpipe_search_trains_the_cells_that_are_found(self):
+        for name, ranks in (("search-one", 0), ("search-two", 2)):
+            result = self.search(name, ranks)
+            self.assertEqual(result.status, 0, str(result))
+        with open(os.path.join(self.at("search-one"), "search", "best.ini"), encoding="utf-8") as file:
+            best = file.read()
+        for file in ("table.csv", "summary.json", "best.ini"):
+            with open(os.path.join(self.at("search-one"), "search", file), "rb") as a, open(os.path.join(self.at("search-two"), "search", file), "rb") as b:
+                self.assertEqual(a.read(), b.read(), file)
+        found = [cells(os.path.join(self.at("search-one"), "search", "cells", name))[-1]["cell"] for name in ("c0000", "c0001")]
+        self.assertIn(re.search(r"(?m)^cell = (.*)$", best)[1], found)
+        result = run([program("bagpipe"), "pretrain", os.path.join(self.at("search-one"), "search", "best.ini"), f"run.dir={self.at('best')}"])
+        self.assertEqual(result.status, 0, str(result))
+        for keys, words in ((["model.kind=lstm"], "[search.no_cell]"), (["search.space=model.width=8,16"], "[search.cell_space]"),
+                            (["mesh.micro_batch=1"], "[architecture.one_sequence]")):
+            self.assert_error(self.search("search-refused", 0, *keys), 78, words)
 
     def test_what_does_not_fit_is_said(self):
         for keys, words in ((["mesh.micro_batch=1"], ("[architecture.one_sequence]", "mesh.micro_batch")),

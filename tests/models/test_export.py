@@ -9,7 +9,7 @@ from bagpipe_test import JobTest
 
 SHORT = ["train.steps=1", "train.batch=2", "corpus.valid="]
 CAUSAL = ("gpt", "llama", "gpt_neox", "mamba2", "qwen3", "olmo2", "gemma2", "smollm3", "granite", "opt", "openai_gpt", "gptj", "bloom", "gemma3", "phi3", "granite_hybrid", "bamba", "mixtral", "olmoe", "qwen3_moe")
-RECURRENT = ("rnn", "lstm", "gru")
+RECURRENT = ("rnn", "lstm", "gru", "cell")
 MASKED = ("bert", "roberta", "distilbert", "modernbert", "deberta", "electra")
 EXPERTS = ["model.experts=4", "model.experts_chosen=2"]
 MORE = {"bamba": ["model.attention_layers=2"], "mixtral": EXPERTS, "olmoe": EXPERTS, "qwen3_moe": EXPERTS, "bert": ["mask.next_sentence=no"],
