@@ -21,10 +21,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-const bp_job *const bp_jobs[] = {&bp_job_pretrain,    &bp_job_finetune, &bp_job_ensemble,
-                                 &bp_job_score,       &bp_job_generate, &bp_job_explain,
-                                 &bp_job_uncertainty, &bp_job_search,   &bp_job_bench,
-                                 NULL};
+const bp_job *const bp_jobs[] = {
+    &bp_job_pretrain, &bp_job_finetune,    &bp_job_ensemble, &bp_job_score, &bp_job_generate,
+    &bp_job_explain,  &bp_job_uncertainty, &bp_job_search,   &bp_job_bench, NULL};
 #define TABLES_MAX 64
 
 typedef struct arguments {

@@ -4,6 +4,7 @@
 #include "base/config/run_options.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/process/heartbeat.h"
 #include "base/process/signals.h"
 #include "mesh/collective.h"
 #include "mesh/mesh.h"
@@ -65,6 +66,8 @@ static bp_err count_flops(nas *self, const trainer *shared)
     for (int64_t step = 1; step <= shared->spec.rate.steps && err == BP_OK; step++) {
         bp_model_shape shape;
 
+        if (step % 64 == 0)
+            bp_heartbeat_progress();
         err = nas_elastic_draw(self, step, &shape);
         if (err == BP_OK)
             self->shared_flops += tokens * bp_model_train_flops(&shape);
@@ -101,6 +104,7 @@ static bp_err enter(shared_use *with, trainer *shared)
     bp_err err = shared ? count_flops(self, shared) : BP_OK;
 
     with->entered = true;
+    bp_barrier_asleep("barrier", self->mesh->world); /* a coordinator has waited since the start */
     err = bp_agree(self->mesh->world, err);
     if (err != BP_OK)
         return err;
@@ -155,13 +159,13 @@ bp_err nas_with_shared(nas *self, bp_err (*body)(nas *self))
 
     if (self->mesh->coordinates)
         bp_log("training shared weights: of the largest model each step trains a part");
-    if (self->mesh->computes)
-        err = train_and_use(self, &with);
+    if (!self->mesh->computes)
+        return enter(&with, NULL);
+    err = train_and_use(self, &with);
     if (with.entered)
         return err;
     bp_barrier_asleep("barrier", self->mesh->world);
-    err = bp_agree(self->mesh->world, err);
-    return err == BP_OK ? enter(&with, NULL) : err;
+    return bp_agree(self->mesh->world, err);
 }
 
 /* ---- scores ---- */

@@ -34,24 +34,25 @@ static double loss_of(const json_t *trial, const char *key)
                                    : NAN;
 }
 
-static bp_err check_known(const json_t *known, const char *path)
+static bool is_known(const json_t *known)
 {
-    const json_t *trial;
-    size_t k;
+    const json_t *trials = json_object_get(known, "trials");
 
-    json_array_foreach(json_object_get(known, "trials"), k, trial) if (
-        !json_is_string(json_object_get(
-            trial, "settings"))) return BP_FAIL(BP_ERR_FORMAT, "search.damaged",
-                                                "trial %zu has no settings, so the "
-                                                "file is damaged: at %s; remove it, "
-                                                "and trials are read from their runs",
-                                                k, path);
-    if (json_is_array(json_object_get(known, "trials")) &&
-        json_is_object(json_object_get(known, "speeds")))
-        return BP_OK;
+    for (size_t k = 0; k < json_array_size(trials); k++)
+        if (!json_is_string(json_object_get(json_array_get(trials, k), "settings")))
+            return false;
+    return json_is_array(trials) && json_is_object(json_object_get(known, "speeds"));
+}
+
+static bp_err read_known(json_t **known, const char *path)
+{
+    bp_err err = bp_json_load_plain(known, path, FILE_LIMIT);
+
+    if (err != BP_OK || is_known(*known))
+        return err;
     return BP_FAIL(BP_ERR_FORMAT, "search.damaged",
-                   "it has no list of trials, so the file is damaged: at %s; remove it, and trials "
-                   "are read from their runs",
+                   "it has no list of trials with their settings, so the file is damaged: at %s; "
+                   "remove it, and trials are read from their runs",
                    path);
 }
 
@@ -61,11 +62,8 @@ bp_err nas_recall(nas *self)
     json_t *known = NULL;
     bp_err err = BP_OK;
 
-    if (self->mesh->coordinates && bp_path_exists(path)) {
-        err = bp_json_load_plain(&known, path, FILE_LIMIT);
-        if (err == BP_OK)
-            err = check_known(known, path);
-    }
+    if (self->mesh->coordinates && bp_path_exists(path))
+        err = read_known(&known, path);
     err = bp_agree(self->mesh->world, err);
     if (err == BP_OK) {
         text = known ? bp_json_line(known) : NULL;

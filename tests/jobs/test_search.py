@@ -31,8 +31,8 @@ class Search(JobTest):
         with open(os.path.join(self.at(name), "search", file), "rb") as stream:
             return stream.read()
 
-    def same(self, one, other):
-        for file in ("table.csv", "summary.json", "best.ini", "trials.json"):
+    def same(self, one, other, files=("table.csv", "summary.json", "best.ini", "trials.json")):
+        for file in files:
             self.assertEqual(self.file(one, file), self.file(other, file), file)
 
     def ranked(self):
@@ -109,6 +109,13 @@ class Search(JobTest):
         parents = [shapes[rows.index(row)] for row in best]
         for child in shapes[4:]:  # a mutation or a crossover: it has something of a parent
             self.assertTrue(any(a == b for parent in parents for a, b in zip(child, parent)), (child, parents))
+
+    def test_evolution_goes_through_shared_weights_too(self):
+        self.made("shared", 0, "search.method=evolution", "search.shared=yes", "search.trials=6", "search.population=4", "search.shared_steps=4",
+                  "search.final=1", "train.steps=2")
+        rows = self.table("shared")
+        self.assertEqual((len(rows), {row["train_flops"] for row in rows}), (6, {"0"}))
+        self.assertEqual([row["final_loss"] != "" for row in rows], [True] + 5 * [False])
 
     # ---- shared weights ----
 
@@ -190,6 +197,8 @@ class Search(JobTest):
         self.same("ranked", "two")
         self.made("side", 2, "mesh.members=2", *RANKED)
         self.same("ranked", "side")
+        self.made("apart", 3, "mesh.data=2", *RANKED)  # and a coordinator
+        self.same("ranked", "apart")
 
     def test_a_killed_search_goes_on_with_the_same_bytes(self):
         self.ranked()
@@ -202,7 +211,7 @@ class Search(JobTest):
             killed += 1
         self.assertGreater(killed, 0)
         self.made("killed", 0, *RANKED, "checkpoint.every=2")
-        self.same("ranked", "killed")
+        self.same("ranked", "killed", ("table.csv", "summary.json", "trials.json"))
 
     def test_a_stopped_search_goes_on_with_the_same_bytes(self):
         self.ranked()
