@@ -108,6 +108,25 @@ static void missing_facts_of_a_member_hide_no_difference_of_others(void **state)
     }
 }
 
+/* Samples of the last layer of "a", of another model, and of a narrower one. */
+static void save_all_samples(void)
+{
+    bp_ensemble_spec spec = spec_of("a");
+    world_ensemble e;
+    bp_model *lm;
+
+    assert_int_equal(open_ensemble(&e, MPI_COMM_SELF, &alone, &spec), BP_OK);
+    bp_test_expect(bp_model_open(&lm, e.mesh, e.config, spec.path), BP_OK);
+    if (bp_comm_is_root(WORLD)) {
+        save_samples("samples", lm->info.digest, WIDTH);
+        save_samples("of_another", "0123", WIDTH);
+        save_samples("narrow", lm->info.digest, WIDTH - 1);
+    }
+    bp_model_free(&lm);
+    close_ensemble(&e);
+    BP_MPI(MPI_Barrier(WORLD));
+}
+
 static void samplers_that_do_not_fit_are_refused(void **state)
 {
     static const char *const memory[] = {"score.memory", "60 bytes ... [score.memory_too_small]",
@@ -119,6 +138,7 @@ static void samplers_that_do_not_fit_are_refused(void **state)
     bp_ensemble_spec spec = spec_of("three");
 
     (void)state;
+    save_all_samples();
     spec.memory_bytes = 60;
     check_refused(&spec, BP_ERR_CONFIG, memory);
     bp_passes dropout = {{&bp_dropout_sampler, 3}, 0.1F, 1};
