@@ -73,6 +73,8 @@ void bp_manifest_free(bp_manifest **manifest);
 /** What the root has parsed, to the others, whose *manifest is NULL before. Collective over comm.
  */
 void bp_manifest_share(bp_manifest **manifest, MPI_Comm comm);
+/** "/TENSOR/pNUMBER". */
+void bp_piece_dataset(char out[BP_PIECE_DATASET], const char *tensor, int64_t number);
 /** The dataset of a piece. */
 void bp_manifest_dataset(char out[BP_PIECE_DATASET], const bp_manifest *manifest,
                          const bp_manifest_tensor *tensor, const bp_manifest_piece *piece);
@@ -168,7 +170,6 @@ bp_err bp_shard_read_back(bp_shard *shard, bool *more, char hash[BP_USER_BLOCK_H
 bp_err bp_shard_verify(const char *path, const char hash[BP_USER_BLOCK_HASH]);
 /** What is not sealed is not a file to keep. */
 void bp_shard_free(bp_shard **shard);
-void bp_piece_dataset(char out[BP_PIECE_DATASET], const char *tensor, int64_t number);
 
 /** Read the part of a piece that a slice wants (both relative to their own begin) into the slice's
  * memory. */

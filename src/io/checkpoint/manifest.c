@@ -199,6 +199,11 @@ static bp_err parse_extents(int64_t out[BP_TENSOR_DIMS], const json_t *entry, co
     return BP_OK;
 }
 
+void bp_piece_dataset(char out[BP_PIECE_DATASET], const char *tensor, int64_t number)
+{
+    (void)snprintf(out, BP_PIECE_DATASET, "/%.*s/p%" PRId64, BP_TENSOR_NAME, tensor, number);
+}
+
 /* A name of another program's is kept. */
 static void take_dataset(bp_manifest *manifest, const char *tensor, const char *dataset,
                          bp_manifest_piece *piece)

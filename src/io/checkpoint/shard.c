@@ -13,7 +13,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -42,11 +41,6 @@ struct bp_shard {
 };
 
 /* ---- the layout ---- */
-
-void bp_piece_dataset(char out[BP_PIECE_DATASET], const char *tensor, int64_t number)
-{
-    (void)snprintf(out, BP_PIECE_DATASET, "/%.*s/p%" PRId64, BP_TENSOR_NAME, tensor, number);
-}
 
 bp_err bp_shard_create(bp_shard **out, const char *path)
 {

@@ -86,6 +86,7 @@ static bp_digest digest_of(const layout *of)
 static void add_slice(bp_shard *shard, bp_plan_slice *piece, const bp_slice *slice, int64_t number)
 {
     *piece = (bp_plan_slice){.slice = *slice, .number = number};
+    memcpy(piece->extent, slice->extent, sizeof piece->extent);
     FUZZ_CHECK(bp_shard_add(shard, piece) == BP_OK);
 }
 
@@ -138,8 +139,7 @@ static void write_layout(const layout *from, const char *path, int64_t limit,
         const bp_slice *slice = &from->slices[k];
 
         add_slice(shard, &added[k], slice, k);
-        pieces[k] = (bp_manifest_piece){.file = 0};
-        pieces[k].dataset = k;
+        pieces[k] = (bp_manifest_piece){.file = 0, .dataset = k};
         memcpy(pieces[k].offset, slice->offset, sizeof slice->offset);
         memcpy(pieces[k].extent, slice->extent, sizeof slice->extent);
     }
@@ -157,7 +157,7 @@ static void write_layout(const layout *from, const char *path, int64_t limit,
 static void read_layout(layout *to, const char *path, const bp_manifest_tensor *tensor,
                         const bp_manifest_piece *pieces)
 {
-    const bp_manifest manifest = {0}; /* no dataset has another name */
+    const bp_manifest none = {0}; /* no names: all datasets are numbered */
     bp_h5 *reader;
 
     FUZZ_CHECK(bp_h5_open(&reader, path) == BP_OK);
@@ -171,7 +171,7 @@ static void read_layout(layout *to, const char *path, const bp_manifest_tensor *
                 continue;
             FUZZ_CHECK(bp_slice_volume(slice->dims, extent, &volume));
             got += volume;
-            FUZZ_CHECK(bp_shard_read(reader, &manifest, tensor, &pieces[p], slice) == BP_OK);
+            FUZZ_CHECK(bp_shard_read(reader, &none, tensor, &pieces[p], slice) == BP_OK);
         }
         FUZZ_CHECK(got == volume_of(slice));
     }
