@@ -13,6 +13,7 @@ NETWORK = """[network]
 node_bandwidth = 1e9
 node_latency = 5e-6
 inner_bandwidth = 4e9
+round_pause = 0
 [compute]
 flops = 1e10
 memory_bandwidth = 1e10
