@@ -13,6 +13,7 @@ NETWORK = """[network]
 node_bandwidth = 1e9
 node_latency = 5e-6
 inner_bandwidth = 4e9
+round_pause = 0
 [compute]
 flops = 1e10
 memory_bandwidth = 1e10
@@ -31,7 +32,7 @@ class Scale(JobTest):
 
     def rows(self, result):
         """tensor, pipeline, data, step seconds and bound of each row; the configuration's own first."""
-        rows = re.findall(r"^([* ]) +(\d+) +(\d+) +(\d+) +\d+ x \d+ +\S+ +([\d.e-]+) +([\d.]+) +([\d.]+)  (\w+)", result.out, re.M)
+        rows = re.findall(r"^([* ]) +(\d+) +(\d+) +(\d+) +\d+ x \d+ +\S+ +([\d.e-]+) \+-\d+% +([\d.]+) +([\d.]+)  (\w+)", result.out, re.M)
         self.assertTrue(rows, str(result))
         return sorted(((star, int(t), int(p), int(d), float(s), bound) for star, t, p, d, s, _, _, bound in rows), reverse=True)
 

@@ -92,21 +92,29 @@ static bp_err try_case(search *s, const memory_case *one)
     if (s->plan->count == ROWS_MOST || is_same(one, &own) ||
         !bp_training_memory_case_is_valid(s->self, one))
         return BP_OK;
-    s->plan->searched++;
     return add_row(s, one, false);
 }
 
-/* Schedules of a pipeline: one after another, and interleaved with each number of chunks. */
-static bp_err try_schedules(search *s, memory_case one)
+static bp_err try_chunks(search *s, memory_case one, int chunks)
 {
-    int most = one.mesh.pipeline > 1 ? CHUNKS_MOST : 1;
+    one.spec.schedule = chunks > 1 ? BP_INTERLEAVED : BP_1F1B;
+    one.spec.chunks = chunks > 1 ? chunks : 2;
+    return try_case(s, &one);
+}
+
+/* Schedules of a pipeline: one after another, and interleaved with 2, 4... chunks, and with a layer
+ * in each. */
+static bp_err try_schedules(search *s, const memory_case *one)
+{
+    int stages = one->mesh.pipeline, most = stages > 1 ? CHUNKS_MOST : 1,
+        each = bp_model_blocks(&s->self->shape) / stages;
+    bool more = (each & (each - 1)) != 0 || each > most;
     bp_err err = BP_OK;
 
-    for (int chunks = 1; chunks <= most && err == BP_OK; chunks *= 2) {
-        one.spec.schedule = chunks > 1 ? BP_INTERLEAVED : BP_1F1B;
-        one.spec.chunks = chunks > 1 ? chunks : 2;
-        err = try_case(s, &one);
-    }
+    for (int chunks = 1; chunks <= most && err == BP_OK; chunks *= 2)
+        err = try_chunks(s, *one, chunks);
+    if (err == BP_OK && stages > 1 && more && each <= BP_NETWORK_CHUNKS)
+        err = try_chunks(s, *one, each);
     return err;
 }
 
@@ -120,7 +128,7 @@ static bp_err try_micro_batches(search *s, memory_case one)
 
         one.spec.micro_batch = each;
         if (slots % each == 0 && many)
-            err = try_schedules(s, one);
+            err = try_schedules(s, &one);
     }
     return err;
 }

@@ -5,8 +5,10 @@
 #include "train/loop/memory/memory.h"
 #include "train/scale/step_time.h"
 
-/** The model's known error (docs/measurements/scale.md). */
-#define BP_SCALE_ERROR "5 % against a simulator at 64 to 1,024 ranks, 10 % against runs of 1 to 4"
+/** The known error of an estimated step (docs/measurements/scale.md): against runs of 1 to 4 ranks,
+ * and of a simulated network at 64 to 1,024. */
+#define BP_SCALE_ERROR_RUNS      10 /* % */
+#define BP_SCALE_ERROR_SIMULATED 5  /* % */
 
 /** A mesh, and how its step would be. */
 typedef struct bp_scale_row {
@@ -22,7 +24,7 @@ typedef struct bp_scale_row {
 
 typedef struct bp_scale_plan {
     bp_scale_row *rows; /* those that fit, and the configuration's own; best first */
-    int count, searched;
+    int count;
     bp_network_rates rates;
     const char *flops_from; /* where rates.flops are from */
     int ranks, nodes;
