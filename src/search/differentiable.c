@@ -56,7 +56,7 @@ static void check(bp_config *config)
                         "search.method = differentiable finds model.cell, and takes no other keys: "
                         "at search.space; leave it out");
     if (bp_mesh_keys_of(config)->micro_batch < 2)
-        bp_config_fault(config, "architecture.one_sequence",
+        bp_config_fault(config, "search.one_sequence",
                         "a mixed cell normalises over the sequences of a micro-batch, and "
                         "mesh.micro_batch = 1: at mesh.micro_batch; set it to 2 or more");
 }
