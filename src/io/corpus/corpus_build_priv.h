@@ -86,8 +86,8 @@ bp_err bp_ranges_find(bp_ranges *out, MPI_Comm comm, const bp_corpus_build *buil
 typedef struct bp_share {
     bp_documents *documents;
     bp_encoder *encoder, *target_encoder; /* of second texts; NULL: it is the same */
-    bp_ids ids, starts; /* of the piece at hand */
-    int64_t answer[2];  /* tokens of it; 0, 0: there is none */
+    bp_ids ids, starts;                   /* of the piece at hand */
+    int64_t answer[2];                    /* tokens of it; 0, 0: there is none */
     int64_t unknown_id;
     int label_count, value_count;
     bool skips_bad;
