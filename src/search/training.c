@@ -115,8 +115,10 @@ bp_err nas_train(nas *self, MPI_Comm group, const nas_training *what, double *lo
         err = bp_agree(group, err);
     }
     bp_bcast_bytes(found, sizeof found, 0, group);
-    *loss = found[0];
-    *flops = err == BP_OK ? found[1] * bp_model_train_flops(&shape) : 0;
+    if (err == BP_OK) { /* of a training that was stopped nothing is known */
+        *loss = found[0];
+        *flops = found[1] * bp_model_train_flops(&shape);
+    }
     bp_config_free(&config);
     return err;
 }
