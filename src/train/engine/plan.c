@@ -1,7 +1,10 @@
 /* The memory plan of a rank: parameters, gradients, optimizer, activations, workspace. Printed by
  * --plan and at the start. The sizes that the plan and the engine share are here too. */
 #include "math/kernels/kernels.h"
-#include "train/engine/engine_priv.h"
+#include "train/engine/engine.h"
+#include "train/engine/gradient.h"
+#include "train/engine/spectral.h"
+#include "train/engine/stage.h"
 
 #include <string.h>
 
@@ -128,7 +131,7 @@ bp_err bp_engine_plan(bp_plan *plan, const bp_mesh_shape *mesh_shape, const bp_e
         bp_network_lay_out(network, BP_NORM_BLOCK);
         if (spec->tree)
             bp_network_part_sources(network);
-        engine_set_searched(network, false);
+        bp_network_set_searched(network, false);
         fill(plan, &mesh, spec, shape, network);
     }
     bp_network_free(&network);
