@@ -165,6 +165,13 @@ void bp_network_lay_out(bp_network *network, int64_t multiple)
     place_groups(network, true, true, multiple);
 }
 
+void bp_network_set_searched(bp_network *network, bool asked)
+{
+    for (int g = 0; g < network->group_count; g++)
+        if (network->groups[g].searched)
+            network->groups[g].frozen = !asked;
+}
+
 void bp_network_part_sources(bp_network *network)
 {
     network->gradient_floats =

@@ -83,6 +83,9 @@ void bp_network_lay_out(bp_network *network, int64_t multiple);
 /** After it, where nn->expert has several ranks: the gradients of experts are apart by the ranks
  * that places come from, as sums in a fixed order need them; else they are one sum. */
 void bp_network_part_sources(bp_network *network);
+/** Groups that are searched (param.h) have gradients from now on, or are frozen. After the network
+ * is laid out: they have a place among gradients. Local. */
+void bp_network_set_searched(bp_network *network, bool asked);
 /** Point the params into flat memory of network->floats floats (borrowed), and bind the blocks to
  * it. Errors: BP_ERR_SYSTEM no memory for the products' copies. */
 bp_err bp_network_bind_values(bp_network *network, float *values);

@@ -1,7 +1,10 @@
 /* The memory plan of a rank: parameters, gradients, optimizer, activations, workspace. Printed by
  * --plan and at the start. The sizes that the plan and the engine share are here too. */
 #include "math/kernels/kernels.h"
-#include "train/engine/engine_priv.h"
+#include "train/engine/engine.h"
+#include "train/engine/gradient.h"
+#include "train/engine/spectral.h"
+#include "train/engine/stage.h"
 
 #include <string.h>
 
@@ -131,7 +134,7 @@ bp_err bp_engine_planned_network(bp_network **out, bp_gemm **gemm, const bp_mesh
         bp_network_lay_out(*out, BP_NORM_BLOCK);
         if (spec->tree)
             bp_network_part_sources(*out);
-        engine_set_searched(*out, false);
+        bp_network_set_searched(*out, false);
     }
     *gemm = nn.gemm;
     return err;
