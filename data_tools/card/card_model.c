@@ -452,10 +452,12 @@ static void add_name(subject *self)
 {
     char *real = realpath(self->run ? self->run : self->card->path, NULL);
     const char *name = bp_path_base(real ? real : self->card->path);
+    char *take = bp_sprintf("bagpipe-data card %s SCORES", self->card->path);
 
     (void)json_object_set_new(self->card->data, "name", card_text(name));
     (void)json_object_set_new(self->card->data, "yaml_name", card_yaml(name));
-    (void)json_object_set_new(self->card->data, "path", card_text(self->card->path));
+    (void)json_object_set_new(self->card->data, "take", card_code(take));
+    bp_free(take);
     free(real); /* realpath's */
 }
 

@@ -124,6 +124,15 @@ class Card(JobTest):
         self.assertAlmostEqual(values["accuracy"], task["accuracy"]["value"], places=5)
         self.assertIn("`task.kind`", sections["Hyperparameters"])
 
+    def test_a_command_with_backticks_is_no_markup(self):
+        self.must(["bagpipe-data", "pii", self.at("mail.txt"), "--out", self.at("r`<b>``x`")])
+        for subject in (self.model, self.at("train.h5")):
+            _, _, text = self.card(subject, self.at("r`<b>``x`"))
+            line = next(line for line in text.splitlines() if line.startswith("Written by "))
+            fence, code = re.match(r"Written by (`+) (.*?) \1(?!`)", line).groups()
+            self.assertEqual(fence, "```")
+            self.assertTrue("bagpipe-data card " in code and code.endswith("--out " + self.at("card.md")), line)
+
     def test_a_data_sheet(self):
         import h5py
         self.write("sheet.jsonl", "".join(json.dumps({"text": text, "genre": genre}) + "\n" for text, genre in (("one two", "a|b"), ("three", "x"), ("one two", "x"), ("one two", ""))) + "bad\n")
