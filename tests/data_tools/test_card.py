@@ -109,6 +109,16 @@ class Card(JobTest):
         self.must(["bagpipe", "score", self.at("small.ini"), f"run.dir={self.at('bag-scored')}", f"score.model={self.at('bag')}", f"score.corpus={self.at('valid.h5')}"])
         front, sections, _ = self.card(self.at("bag"), self.at("bag-scored"))
         self.assertEqual(front["tags"], ["bagpipe", "gpt", "ensemble"])
+        self.write("beginnings.txt", "The\nA\n")  # a report of the whole ensemble, beside another model's
+        for name, model in (("alone-texts", self.model), ("bag-texts", self.at("bag"))):
+            self.must(["bagpipe", "generate", self.at("small.ini"), f"run.dir={self.at(name)}", f"generate.model={model}", f"generate.prompts={self.at('beginnings.txt')}", "generate.tokens=5"])
+        outputs = ["--outputs", self.at("alone-texts"), "--outputs", self.at("bag-texts")]
+        self.must(["bagpipe-data", "leakage", "measure", self.at("train.h5"), *outputs, "--out", self.at("bag-leakage")])
+        for model in (self.model, self.at("bag")):
+            self.assertIn("bag-texts: of", self.card(model, self.at("bag-leakage"))[2])
+        self.must(["bagpipe-data", "leakage", "measure", self.at("train.h5"), *outputs[:2], "--out", self.at("alone-leakage")])
+        result = run([program("bagpipe-data"), "card", self.at("bag"), self.at("alone-leakage")], 0)
+        self.assertIn("[card.other_model]", result.err)
         self.assertIn("2; what follows is of each", self.table(sections["Model details"])["members"])
         self.assertEqual(len(front["model-index"][0]["results"]), 1)
         with open(self.at("valid.txt"), encoding="utf-8") as file:
