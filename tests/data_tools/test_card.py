@@ -156,7 +156,7 @@ class Card(JobTest):
         self.assertIn("a\\|b", sections["Label genre"])
         self.assertEqual(self.table(sections["Collection"])["bad lines and documents left out"], "1")
         self.assertIn("**Motivation**", sections["Open questions"])
-        self.assertIn("E-mail addresses", text)
+        self.assertIn("in 2 documents of mail.txt: ", text)
 
     def test_bad_input(self):
         self.must(["bagpipe", "pretrain", self.at("small.ini"), f"run.dir={self.at('other')}", "run.seed=2", "train.steps=1"])
