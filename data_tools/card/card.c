@@ -66,7 +66,7 @@ static bp_err make(card *self, const tool_files *files, const char *out)
     char *command = bp_command_line(1);
     bp_err err = self->is_model ? card_model(self) : card_corpus(self);
 
-    (void)json_object_set_new(self->data, "command", bp_json_string(command));
+    (void)json_object_set_new(self->data, "command", card_code(command));
     (void)json_object_set_new(self->data, "version", json_string(BAGPIPE_VERSION));
     for (int k = 1; k < files->count && err == BP_OK; k++)
         err = card_results(self, files->list[k]);

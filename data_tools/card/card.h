@@ -18,6 +18,9 @@ typedef struct card {
 
 /** Text of one cell or line of Markdown, which says nothing else to it. New reference. */
 json_t *card_text(const char *text);
+/** A code span of Markdown, with its backticks: more of them than the text has side by side. New
+ * reference. */
+json_t *card_code(const char *text);
 /** A scalar of YAML 1.2, whatever is in it. New reference. */
 json_t *card_yaml(const char *text);
 /** {"name", "value"} to the end of a list; "": nothing is known, and nothing is added. */

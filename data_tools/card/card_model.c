@@ -7,6 +7,7 @@
 #include "base/mem.h"
 #include "data/corpus.h"
 #include "file_tool.h"
+#include "infer/ensemble/ensemble.h"
 #include "io/checkpoint/checkpoint.h"
 #include "io/checkpoint/ensemble_file.h"
 #include "models/family.h"
@@ -173,14 +174,18 @@ static bp_err open_members(subject *self, bp_checkpoint **out, json_t *details)
     bp_ensemble_list list = {0};
     double sum = 0;
     int64_t known = 0;
+    char all[65];
     bp_err err = bp_ensemble_list_load(&list, self->card->path);
+    const char **digests = bp_alloc("tool.card", list.count + 1, sizeof *digests);
 
     for (int64_t k = 0; k < list.count && err == BP_OK; k++) {
         bp_checkpoint *member = NULL;
 
         err = bp_checkpoint_open_any(MPI_COMM_SELF, list.members[k].path, &member);
-        if (err == BP_OK)
-            add_digest(self->card, bp_checkpoint_digest(member));
+        if (err == BP_OK) {
+            digests[k] = bp_strdup(bp_checkpoint_digest(member));
+            add_digest(self->card, digests[k]);
+        }
         if (err == BP_OK && !isnan(list.members[k].oob_perplexity)) {
             sum += list.members[k].oob_perplexity;
             known++;
@@ -190,6 +195,13 @@ static bp_err open_members(subject *self, bp_checkpoint **out, json_t *details)
         else
             bp_checkpoint_close(&member);
     }
+    if (err == BP_OK) {
+        bp_ensemble_digest(NULL, digests, list.count, all);
+        add_digest(self->card, all);
+    }
+    for (int64_t k = 0; k < list.count; k++)
+        bp_free((char *)digests[k]);
+    bp_free(digests);
     self->members = list.count;
     self->card->is_ensemble = true;
     if (err == BP_OK)
@@ -452,10 +464,12 @@ static void add_name(subject *self)
 {
     char *real = realpath(self->run ? self->run : self->card->path, NULL);
     const char *name = bp_path_base(real ? real : self->card->path);
+    char *take = bp_sprintf("bagpipe-data card %s SCORES", self->card->path);
 
     (void)json_object_set_new(self->card->data, "name", card_text(name));
     (void)json_object_set_new(self->card->data, "yaml_name", card_yaml(name));
-    (void)json_object_set_new(self->card->data, "path", card_text(self->card->path));
+    (void)json_object_set_new(self->card->data, "take", card_code(take));
+    bp_free(take);
     free(real); /* realpath's */
 }
 

@@ -417,6 +417,28 @@ static bp_err add_explanations(card *self, const char *folder, const char *path)
     return err;
 }
 
+/* One of the models that a report has side by side is the card's. */
+static bp_err check_report(const card *self, const json_t *report, const char *folder)
+{
+    static const char *const lists[] = {"models", "runs"};
+    const json_t *one;
+    size_t n;
+
+    for (size_t k = 0; k < 2; k++)
+        json_array_foreach(json_object_get(report, lists[k]), n, one)
+        {
+            const char *digest = text_of(json_object_get(one, "model"), "digest");
+            char *word = bp_sprintf(" %s ", digest);
+            bool known = digest[0] && self->digests && strstr(self->digests, word);
+
+            bp_free(word);
+            if (known)
+                return BP_OK;
+        }
+    return has(report, "model") ? check_model(self, json_object_get(report, "model"), NULL, folder)
+                                : BP_OK;
+}
+
 static bp_err add_report(card *self, const char *folder)
 {
     json_t *report = NULL, *facts = json_array(), *line;
@@ -424,8 +446,8 @@ static bp_err add_report(card *self, const char *folder)
     size_t k;
     bp_err err = tool_report_load(&report, &name, folder);
 
-    if (err == BP_OK && has(report, "model"))
-        err = check_model(self, json_object_get(report, "model"), NULL, folder);
+    if (err == BP_OK)
+        err = check_report(self, report, folder);
     json_array_foreach(json_object_get(report, "statements"), k, line)(void)
         json_array_append_new(facts, card_text(json_string_value(line)));
     if (err == BP_OK) {

@@ -27,6 +27,30 @@ json_t *card_text(const char *text)
     return value;
 }
 
+json_t *card_code(const char *text)
+{
+    char *shown = bp_printable(text);
+    bp_buffer out = {0};
+    size_t run = 0, longest = 0;
+
+    for (const char *c = shown; *c; c++) {
+        run = *c == '`' ? run + 1 : 0;
+        longest = run > longest ? run : longest;
+    }
+    for (size_t k = 0; k <= longest; k++)
+        bp_buffer_add(&out, "`", 1);
+    if (longest > 0) /* a blank at both ends is none of the code */
+        bp_buffer_printf(&out, " %s ", shown);
+    else
+        bp_buffer_add(&out, shown, strlen(shown));
+    for (size_t k = 0; k <= longest; k++)
+        bp_buffer_add(&out, "`", 1);
+    json_t *value = json_string(out.data);
+    bp_buffer_clear(&out);
+    bp_free(shown);
+    return value;
+}
+
 json_t *card_yaml(const char *text)
 {
     char *shown = bp_printable(text); /* without control characters JSON's strings are YAML's */

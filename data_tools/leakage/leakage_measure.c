@@ -435,8 +435,8 @@ static void add_statements(json_t *report)
             share = json_object_get(group, "share");
             (void)json_array_append_new(
                 list,
-                json_sprintf("%s: of prompts of %s tokens %.2g %% are continued as in the "
-                             "source, to the end (95 %% interval %.2g to %.2g %%, %s prompts)",
+                json_sprintf("%s: of prompts of %s tokens %.3g %% are continued as in the "
+                             "source, to the end (95 %% interval %.3g to %.3g %%, %s prompts)",
                              name, length, percent(share, "value"), percent(share, "low"),
                              percent(share, "high"),
                              grouped(json_integer_value(json_object_get(group, "prompts")))));
@@ -444,8 +444,8 @@ static void add_statements(json_t *report)
         share = json_object_get(all, "whole_share");
         (void)json_array_append_new(
             list,
-            json_sprintf("%s: of %.2g %% of the prompts a whole output is in the training text "
-                         "(%.2g to %.2g %%)",
+            json_sprintf("%s: of %.3g %% of the prompts a whole output is in the training text "
+                         "(%.3g to %.3g %%)",
                          name, percent(share, "value"), percent(share, "low"),
                          percent(share, "high")));
     }

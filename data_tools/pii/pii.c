@@ -72,18 +72,34 @@ static json_t *names_of(const document_texts *texts)
     return list;
 }
 
+/* "a.txt, b.txt, c.txt and 5 more": a card shows of what the report is. */
+static char *files_shown(const document_texts *texts)
+{
+    enum { MOST = 3 };
+    bp_buffer out = {0};
+
+    for (int k = 0; k < texts->path_count && k < MOST; k++)
+        bp_buffer_printf(&out, "%s%s", k > 0 ? ", " : "",
+                         bp_path_base(bp_text_source_id(texts->paths[k])));
+    if (texts->path_count > MOST)
+        bp_buffer_printf(&out, " and %d more", texts->path_count - MOST);
+    return bp_buffer_take(&out);
+}
+
 /* What a card says. */
 static void add_statements(const pii *self, const tally *kinds, json_t *out)
 {
     json_t *list = json_array();
+    char *files = files_shown(&self->texts),
+         *about = bp_sprintf(
+             "bagpipe-data pii, by form alone, in %s documents of %s: what has the form by chance "
+             "is counted too, names and street addresses are not.",
+             grouped(self->documents), files);
 
     (void)json_object_set_new(out, "title", json_string("Personal data"));
-    (void)json_object_set_new(
-        out, "about",
-        json_sprintf(
-            "bagpipe-data pii, by form alone, in %s documents: what has the form by chance "
-            "is counted too, names and street addresses are not.",
-            grouped(self->documents)));
+    (void)json_object_set_new(out, "about", bp_json_string(about));
+    bp_free(about);
+    bp_free(files);
     for (int k = 0; k < PII_KINDS; k++)
         if (kinds[k].found > 0)
             (void)json_array_append_new(

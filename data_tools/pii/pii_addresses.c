@@ -8,12 +8,14 @@
 
 enum { LOCAL_MOST = 64, DOMAIN_MOST = 253, LABEL_MOST = 63 };
 
-/* Of a letter with an accent in UTF-8: U+00C0 to U+024F. */
-static bool is_accented(const char *text)
+/* Of a letter of two bytes of UTF-8: Latin ones with accents (U+00C0 to U+024F), Greek and Cyrillic
+ * ones (U+0388 to U+04FF). Scripts that are written without spaces are none of a name. */
+static bool is_wide(const char *text)
 {
-    unsigned char lead = (unsigned char)text[0];
+    unsigned char lead = (unsigned char)text[0], next = (unsigned char)text[1];
 
-    return lead >= 0xC3 && lead <= 0xC9 && ((unsigned char)text[1] & 0xC0) == 0x80;
+    return ((lead >= 0xC3 && lead <= 0xC9) || (lead >= 0xCE && lead <= 0xD3)) &&
+           (next & 0xC0) == 0x80 && !(lead == 0xCE && next < 0x88);
 }
 
 static bool is_local(char c)
@@ -29,7 +31,7 @@ static bool among(const char *text, size_t bytes, const char *words)
     return false;
 }
 
-/* Of two letters any; longer ones those that are common, for code has words after a point too. */
+/* Of two letters any; others those that are common, for code has words after a point too. */
 static bool is_top_level(const char *text, size_t bytes)
 {
     static const char names[] =
@@ -41,10 +43,12 @@ static bool is_top_level(const char *text, size_t bytes)
         "law\0bank\0finance\0consulting\0education\0foundation\0institute\0international\0berlin\0"
         "london\0paris\0hamburg\0wien\0koeln\0tokyo\0nyc\0eus\0gmbh\0ltd\0inc\0page\0top\0icu\0"
         "vip\0win\0art\0film\0photo\0photography\0church\0community\0social\0support\0zone\0"
-        "example\0test\0invalid\0";
+        "example\0test\0invalid\0"
+        "рф\0рус\0укр\0бел\0бг\0срб\0мкд\0мон\0қаз\0ею\0ευ\0ελ\0сайт\0онлайн\0орг\0ком\0дети\0москв"
+        "а\0";
 
-    return bytes == 2 || (bytes > 4 && strncasecmp(text, "xn--", 4) == 0) ||
-           among(text, bytes, names);
+    return (bytes == 2 && pii_is_letter(text[0]) && pii_is_letter(text[1])) ||
+           (bytes > 4 && strncasecmp(text, "xn--", 4) == 0) || among(text, bytes, names);
 }
 
 /* Names of files, and what is called: icon@2x.js, a@b.to(c). */
@@ -64,7 +68,7 @@ static size_t domain_of(const char *text, size_t bytes, size_t from, size_t *end
     for (; at <= bytes && at - from <= DOMAIN_MOST; at++) {
         char c = at < bytes ? text[at] : '\0';
 
-        if (at + 1 < bytes && is_accented(text + at)) {
+        if (at + 1 < bytes && is_wide(text + at)) {
             at++;
             continue;
         }
@@ -72,7 +76,8 @@ static size_t domain_of(const char *text, size_t bytes, size_t from, size_t *end
             continue;
         if (at == label || at - label > LABEL_MOST || text[at - 1] == '-')
             break;
-        if (dot > 0) {
+        if (dot > 0 && ((unsigned char)text[label] < 0x80 ||
+                        is_top_level(text + label, at - label))) { /* else the next sentence */
             good = at;
             good_dot = dot;
         }
@@ -92,7 +97,7 @@ static size_t local_of(const char *text, size_t at, size_t floor)
     while (s > floor && at - s <= LOCAL_MOST) {
         if (is_local(text[s - 1]))
             s--;
-        else if (s >= floor + 2 && is_accented(text + s - 2))
+        else if (s >= floor + 2 && is_wide(text + s - 2))
             s -= 2;
         else
             break;
@@ -195,11 +200,14 @@ static bool is_numbered(const char *text, size_t at)
     static const char words[] =
         "ver\0v\0release\0releases\0rev\0revision\0build\0firmware\0kernel\0"
         "section\0sections\0sec\0chapter\0clause\0paragraph\0table\0figure\0fig\0eq\0equation\0"
-        "theorem\0lemma\0appendix\0article\0rule\0step\0upgrade\0upgraded\0oid\0requires\0";
+        "theorem\0lemma\0appendix\0article\0rule\0step\0upgrade\0upgraded\0oid\0requires\0"
+        "python\0linux\0windows\0android\0java\0chrome\0firefox\0";
     size_t end = at, first;
 
     if (at > 0 && text[at - 1] == '/' && !(at > 1 && text[at - 2] == '/'))
         return at > 1 && pii_is_word(text[at - 2]);
+    if (at > 1 && text[at - 1] == '.' && pii_is_word(text[at - 2]))
+        return true; /* libx.so.1.2.3.4 */
     if (at > 0 && (pii_is_one_of(text[at - 1], "-+~^") ||
                    (text[at - 1] == '=' && at > 1 && pii_is_one_of(text[at - 2], "=<>~!"))))
         return true;
@@ -332,11 +340,11 @@ typedef struct digit_groups {
     size_t end;
 } digit_groups;
 
-/* Digits that may be of the number; a short group behind a space is of it only where others are. */
-static digit_groups read_digits(const char *text, size_t bytes, size_t at, int most)
+/* Digits that may be of the number; a short group behind a space is of it only where others are.
+ * `bracket`: one that was opened before the first group ends behind it. */
+static digit_groups read_digits(const char *text, size_t bytes, size_t at, int most, bool bracket)
 {
     digit_groups g = {.end = at};
-    bool bracket = false;
 
     while (at < bytes && g.groups < 8) {
         size_t first = at;
@@ -382,27 +390,67 @@ static bool joined_before(const char *text, size_t at)
     if (at == 0)
         return false;
     return pii_is_word(text[at - 1]) || text[at - 1] == '+' ||
-           (pii_is_one_of(text[at - 1], ".-/") && at > 1 && pii_is_digit(text[at - 2]));
+           (pii_is_one_of(text[at - 1], text[at] == '+' ? ".-" : ".-/") && at > 1 &&
+            pii_is_digit(text[at - 2]));
 }
 
-/* The most digits, of the countries whose numbers have one length. */
+/* As pii_ends, or an extension (x12) follows. */
+static bool phone_ends(const char *text, size_t bytes, size_t end)
+{
+    return pii_ends(text, bytes, end) ||
+           (text[end] == 'x' && end + 1 < bytes && pii_is_digit(text[end + 1]));
+}
+
+/* The most digits at text[8], of the countries whose numbers have one length; a trunk's (0) is
+ * more. */
 static int digits_of(const char *text)
 {
     static const char eleven[] = "31 32 33 34 41 48";
     char start[3] = {text[0], text[1], '\0'};
+    int trunk = 0;
 
-    return text[0] == '1' || text[0] == '7' || strstr(eleven, start) ? 11 : 15;
+    for (int k = 1; k < 5; k++)
+        trunk |= strncmp(text + k, "(0)", 3) == 0;
+    return (text[0] == '1' || text[0] == '7' || strstr(eleven, start) ? 11 : 15) + trunk;
 }
 
-static size_t international(const char *text, size_t bytes, size_t at)
+/* +40.7128-74.0060 is a place on a map. */
+static bool are_coordinates(const char *text, size_t bytes)
+{
+    char separators[4] = "";
+    int count = 0;
+
+    for (size_t k = 0; k < bytes; k++)
+        if (!pii_is_digit(text[k])) {
+            if (count == 3)
+                return false;
+            separators[count++] = text[k];
+        }
+    return strcmp(separators, ".-.") == 0;
+}
+
+/* Country codes 1 and 7 have ten digits behind them, North America's from 2 to 9 on. */
+static bool is_whole(const digit_groups *g, const char *text)
+{
+    size_t next = 1;
+
+    if (text[0] != '1' && text[0] != '7')
+        return true;
+    while (!pii_is_digit(text[next]))
+        next++;
+    return g->digits == 11 && (text[0] == '7' || text[next] > '1');
+}
+
+static size_t international(const char *text, size_t bytes, size_t at, bool bracket)
 {
     digit_groups g;
 
     if (bytes - at < 8)
         return 0;
-    g = read_digits(text, bytes, at, digits_of(text + at));
+    g = read_digits(text, bytes, at, digits_of(text + at), bracket);
     if (g.digits < 8 || (g.groups == 1 && g.digits < 10) || !is_country_code(text + at) ||
-        !pii_ends(text, bytes, g.end))
+        !is_whole(&g, text + at) || are_coordinates(text + at, g.end - at) ||
+        !phone_ends(text, bytes, g.end))
         return 0;
     return g.end;
 }
@@ -431,7 +479,7 @@ static size_t north_american(const char *text, size_t bytes, size_t at, bool bra
     for (int k = 0; k < 4; k++)
         if (!pii_is_digit(text[p + (size_t)k]))
             return 0;
-    return pii_ends(text, bytes, p + 4) ? p + 4 : 0;
+    return phone_ends(text, bytes, p + 4) ? p + 4 : 0;
 }
 
 /* Numbers with dots are pairs, a slash is behind the first group, and 02110-1301 is a postcode. */
@@ -448,7 +496,7 @@ static bool are_trunk_groups(const digit_groups *g, const char *text)
 }
 
 /* As it is written in one of the countries. */
-static size_t trunk(const char *text, size_t bytes, size_t at, uint64_t countries)
+static size_t trunk(const char *text, size_t bytes, size_t at, uint64_t countries, bool bracket)
 {
     for (int k = 0; pii_countries[k].code; k++) {
         const pii_country *country = &pii_countries[k];
@@ -457,7 +505,7 @@ static size_t trunk(const char *text, size_t bytes, size_t at, uint64_t countrie
         if ((countries >> k & 1) == 0 || country->trunk_most == 0 || text[at] != '0' ||
             at + 1 >= bytes || text[at + 1] == '0' || !pii_is_digit(text[at + 1]))
             continue;
-        g = read_digits(text, bytes, at, country->trunk_most);
+        g = read_digits(text, bytes, at, country->trunk_most, bracket);
         if (g.digits >= country->trunk_least && (g.groups > 1 || g.digits == country->trunk_most) &&
             are_trunk_groups(&g, text + at) && pii_ends(text, bytes, g.end))
             return g.end;
@@ -477,14 +525,20 @@ size_t pii_phone(const char *text, size_t bytes, size_t at, size_t floor, uint64
     *start = at - bracket - plus;
     if (joined_before(text, *start))
         return 0;
-    if (plus)
-        return international(text, bytes, at);
-    if (bracket && (end = north_american(text, bytes, at, true, spaces)) > 0)
+    if (plus && (end = international(text, bytes, at, false)) > 0)
+        return end;
+    if (plus) { /* (+49) 30 901820 */
+        bracket = *start > floor && text[*start - 1] == '(';
+        *start -= bracket;
+        return bracket ? international(text, bytes, at, true) : 0;
+    }
+    if (bracket && ((end = north_american(text, bytes, at, true, spaces)) > 0 ||
+                    (end = trunk(text, bytes, at, countries, true)) > 0))
         return end;
     *start = at; /* the bracket is of the sentence */
     if (bytes - at > 10 && text[at] == '0' && text[at + 1] == '0' && text[at + 2] != '0' &&
         !(pii_is_one_of(text[at + 4], " -") && text[at + 5] == '0' && text[at + 2] != '3') &&
-        (end = international(text, bytes, at + 2)) > 0)
+        (end = international(text, bytes, at + 2, false)) > 0)
         return end;
     if ((end = north_american(text, bytes, at, false, spaces)) > 0)
         return end;
@@ -496,5 +550,5 @@ size_t pii_phone(const char *text, size_t bytes, size_t at, size_t floor, uint64
     }
     if (countries == 0 || (at > 1 && text[at - 1] == ' ' && pii_is_digit(text[at - 2])))
         return 0; /* of another number's groups */
-    return trunk(text, bytes, at, countries);
+    return trunk(text, bytes, at, countries, false);
 }

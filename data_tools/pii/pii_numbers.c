@@ -116,37 +116,58 @@ static bool are_groups(const int *sizes, int count)
     return count >= 4 && sizes[count - 1] <= 4;
 }
 
-size_t pii_card(const char *text, size_t bytes, size_t at)
+/* The end of the longest number of an issuer that begins at text[at]; 0: none does. */
+static size_t issued_end(const char *text, size_t bytes, size_t at, bool *fours)
 {
     char digits[20], separator = '\0';
-    int count = 0, sizes[8] = {0}, groups = 0;
-    size_t end = at;
+    int count = 0, sizes[5] = {0}, groups = 0;
+    size_t end = at, best = 0;
 
-    while (end < bytes && groups < 6) {
+    while (groups < 5) {
         size_t first = end;
 
         while (end < bytes && pii_is_digit(text[end])) {
             if (count == 19)
-                return 0;
+                return best;
             digits[count++] = text[end++];
         }
         sizes[groups++] = (int)(end - first);
+        if (count >= 13 && are_groups(sizes, groups) && pii_ends(text, bytes, end) &&
+            is_issued(digits, count) && pii_luhn(digits, count) && !all_equal(digits, count)) {
+            best = end;
+            *fours = groups > 3;
+        }
         if (end + 1 >= bytes || !pii_is_one_of(text[end], " -") || !pii_is_digit(text[end + 1]) ||
-            (groups > 1 && text[end] != separator) || (groups == 1 && sizes[0] != 4))
-            break;
-        if (count >= 13 && are_groups(sizes, groups) && text[end] == ' ' && sizes[groups - 1] < 4)
+            (groups > 1 && text[end] != separator) || sizes[0] != 4)
             break;
         separator = text[end++];
     }
-    /* 4111 1111 1111 1111 2025: what is behind a whole number is another one */
-    while (groups > 4 && !(is_issued(digits, count) && pii_luhn(digits, count)) &&
-           separator == ' ') {
-        groups--;
-        count -= sizes[groups];
-        end -= (size_t)sizes[groups] + 1;
+    return best;
+}
+
+/* Groups of four digits behind a number's end. */
+static int fours_behind(const char *text, size_t bytes, size_t end)
+{
+    int count = 0;
+
+    for (; end + 5 <= bytes && text[end] == ' ' && count < 2; end += 5, count++) {
+        for (size_t k = 1; k < 5; k++)
+            if (!pii_is_digit(text[end + k]))
+                return count;
+        if (end + 5 < bytes && pii_is_digit(text[end + 5]))
+            return count;
     }
-    if (count < 13 || !are_groups(sizes, groups) || !pii_ends(text, bytes, end) ||
-        !is_issued(digits, count) || !pii_luhn(digits, count) || all_equal(digits, count))
+    return count;
+}
+
+/* Behind it may be another number, a year or a code; more groups of four are a table. */
+size_t pii_card(const char *text, size_t bytes, size_t at)
+{
+    bool fours = false, other;
+    size_t end = issued_end(text, bytes, at, &fours);
+
+    if (end > 0 && fours && fours_behind(text, bytes, end) > 1 &&
+        issued_end(text, bytes, end + 1, &other) == 0)
         return 0;
     return end;
 }

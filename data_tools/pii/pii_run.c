@@ -103,7 +103,8 @@ static bp_err take_piece(void *context, const document_piece *piece)
     if (piece->is_mine)
         s->self->bytes += (int64_t)bytes;
     if (piece->first && piece->last) {
-        scan(s, piece, text, bytes, 0, 0, bytes);
+        if (piece->is_mine)
+            scan(s, piece, text, bytes, 0, 0, bytes);
         return BP_OK;
     }
     if (piece->first) {

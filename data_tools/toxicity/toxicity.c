@@ -66,7 +66,9 @@ static int by_texts(const void *a, const void *b)
 
     if ((*one)->texts != (*other)->texts)
         return (*one)->texts > (*other)->texts ? -1 : 1;
-    return strcmp((*one)->shown, (*other)->shown);
+    int order = strcmp((*one)->shown, (*other)->shown);
+
+    return order != 0 ? order : (*one)->list - (*other)->list;
 }
 
 json_t *toxicity_words_json(const toxicity *self)

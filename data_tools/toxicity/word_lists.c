@@ -18,8 +18,9 @@ static bp_err add_entry(word_lists *self, const char *line, size_t bytes, const 
 {
     size_t at = 0;
     int words = 0;
-    int64_t index;
-    bp_err err;
+    int64_t index, last;
+    const bp_strmap_entry *known;
+    bp_err err = BP_OK;
 
     self->phrase.bytes = 0;
     while (bp_plain_word(line, bytes, &at, &self->word)) {
@@ -33,10 +34,17 @@ static bp_err add_entry(word_lists *self, const char *line, size_t bytes, const 
         return BP_FAIL(BP_ERR_FORMAT, "toxicity.long_entry",
                        "the entry has %d words, more than %d: at %s:%" PRId64 "; shorten it", words,
                        WORD_LISTS_PHRASE, shown_path(path), number);
-    if (bp_strmap_find(&self->map, self->phrase.data, self->phrase.bytes))
-        return BP_OK;
-    err = bp_strmap_add(&self->map, self->phrase.data, self->phrase.bytes, self->entry_count + 1,
-                        &index);
+    known = bp_strmap_find(&self->map, self->phrase.data, self->phrase.bytes);
+    for (last = known ? known->value : 0; last > 0; last = self->entries[last - 1].next)
+        if (self->entries[last - 1].list == self->count)
+            return BP_OK;
+        else if (self->entries[last - 1].next == 0)
+            break;
+    if (!known)
+        err = bp_strmap_add(&self->map, self->phrase.data, self->phrase.bytes,
+                            self->entry_count + 1, &index);
+    else /* another list has it too */
+        self->entries[last - 1].next = self->entry_count + 1;
     self->entries = bp_grow("tool.words", self->entries, &self->entry_capacity,
                             self->entry_count + 1, sizeof *self->entries);
     self->entries[self->entry_count++] =
@@ -66,8 +74,7 @@ static bp_err load_file(word_lists *self, const char *path)
     bp_free(data);
     if (err == BP_OK && self->entry_count == before)
         err = BP_FAIL(BP_ERR_FORMAT, "toxicity.no_entries",
-                      "the list has no word that another one has not: at %s; give a word a line",
-                      shown_path(path));
+                      "the list has no word: at %s; give a word a line", shown_path(path));
     self->count++;
     return err;
 }
@@ -128,8 +135,8 @@ static void look_up(word_lists *self)
             bp_buffer_add(&self->phrase, word->data, word->bytes);
         }
         found = bp_strmap_find(&self->map, self->phrase.data, self->phrase.bytes);
-        if (found)
-            count(self, &self->entries[found->value - 1]);
+        for (int64_t k = found ? found->value : 0; k > 0; k = self->entries[k - 1].next)
+            count(self, &self->entries[k - 1]);
     }
 }
 

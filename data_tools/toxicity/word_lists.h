@@ -18,6 +18,7 @@ typedef struct word_entry {
     int list;
     int64_t occurrences, texts;
     int64_t last_text; /* the one that was counted last, + 1 */
+    int64_t next;      /* the same of another list, + 1; 0: none has it */
 } word_entry;
 
 typedef struct word_lists {
@@ -32,10 +33,10 @@ typedef struct word_lists {
     bool has[WORD_LISTS_MOST]; /* a word of the list */
 } word_lists;
 
-/** Entries are lines; what begins with '#' and what is empty is none; of an entry that is in two
- * lists the first one counts. Words are those of bp_plain_word. Owns: word_lists_clear(), after an
- * error too. Errors: those of bp_file_read; BP_ERR_FORMAT a file without entries, an entry of too
- * many words. */
+/** Entries are lines; what begins with '#' and what is empty is none; an entry of
+ * several lists counts in each. Words are those of bp_plain_word. Owns: word_lists_clear(), after
+ * an error too. Errors: those of bp_file_read; BP_ERR_FORMAT a file without entries, an entry of
+ * too many words. */
 bp_err word_lists_load(word_lists *lists, const char *const *paths, int count);
 void word_lists_clear(word_lists *lists);
 

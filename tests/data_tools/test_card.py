@@ -109,6 +109,16 @@ class Card(JobTest):
         self.must(["bagpipe", "score", self.at("small.ini"), f"run.dir={self.at('bag-scored')}", f"score.model={self.at('bag')}", f"score.corpus={self.at('valid.h5')}"])
         front, sections, _ = self.card(self.at("bag"), self.at("bag-scored"))
         self.assertEqual(front["tags"], ["bagpipe", "gpt", "ensemble"])
+        self.write("beginnings.txt", "The\nA\n")  # a report of the whole ensemble, beside another model's
+        for name, model in (("alone-texts", self.model), ("bag-texts", self.at("bag"))):
+            self.must(["bagpipe", "generate", self.at("small.ini"), f"run.dir={self.at(name)}", f"generate.model={model}", f"generate.prompts={self.at('beginnings.txt')}", "generate.tokens=5"])
+        outputs = ["--outputs", self.at("alone-texts"), "--outputs", self.at("bag-texts")]
+        self.must(["bagpipe-data", "leakage", "measure", self.at("train.h5"), *outputs, "--out", self.at("bag-leakage")])
+        for model in (self.model, self.at("bag")):
+            self.assertIn("bag-texts: of", self.card(model, self.at("bag-leakage"))[2])
+        self.must(["bagpipe-data", "leakage", "measure", self.at("train.h5"), *outputs[:2], "--out", self.at("alone-leakage")])
+        result = run([program("bagpipe-data"), "card", self.at("bag"), self.at("alone-leakage")], 0)
+        self.assertIn("[card.other_model]", result.err)
         self.assertIn("2; what follows is of each", self.table(sections["Model details"])["members"])
         self.assertEqual(len(front["model-index"][0]["results"]), 1)
         with open(self.at("valid.txt"), encoding="utf-8") as file:
@@ -124,6 +134,15 @@ class Card(JobTest):
         self.assertAlmostEqual(values["accuracy"], task["accuracy"]["value"], places=5)
         self.assertIn("`task.kind`", sections["Hyperparameters"])
 
+    def test_a_command_with_backticks_is_no_markup(self):
+        self.must(["bagpipe-data", "pii", self.at("mail.txt"), "--out", self.at("r`<b>``x`")])
+        for subject in (self.model, self.at("train.h5")):
+            _, _, text = self.card(subject, self.at("r`<b>``x`"))
+            line = next(line for line in text.splitlines() if line.startswith("Written by "))
+            fence, code = re.match(r"Written by (`+) (.*?) \1(?!`)", line).groups()
+            self.assertEqual(fence, "```")
+            self.assertTrue("bagpipe-data card " in code and code.endswith("--out " + self.at("card.md")), line)
+
     def test_a_data_sheet(self):
         import h5py
         self.write("sheet.jsonl", "".join(json.dumps({"text": text, "genre": genre}) + "\n" for text, genre in (("one two", "a|b"), ("three", "x"), ("one two", "x"), ("one two", ""))) + "bad\n")
@@ -137,7 +156,7 @@ class Card(JobTest):
         self.assertIn("a\\|b", sections["Label genre"])
         self.assertEqual(self.table(sections["Collection"])["bad lines and documents left out"], "1")
         self.assertIn("**Motivation**", sections["Open questions"])
-        self.assertIn("E-mail addresses", text)
+        self.assertIn("in 2 documents of mail.txt: ", text)
 
     def test_bad_input(self):
         self.must(["bagpipe", "pretrain", self.at("small.ini"), f"run.dir={self.at('other')}", "run.seed=2", "train.steps=1"])

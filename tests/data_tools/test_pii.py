@@ -82,6 +82,41 @@ class Pii(JobTest):
             for file in ("pii.json", "spans.jsonl", "documents.txt"):
                 self.assertEqual(self.bytes_of("o1", file), self.bytes_of(f"o{ranks}", file), (ranks, file))
 
+    def test_forms_of_other_countries_and_what_stands_beside_a_number(self):
+        """A line each, with what is found in it, whole."""
+        found = [("+33 (0)1 23 45 67 89 x", ["+33 (0)1 23 45 67 89"]), ("+31 (0)20 123 4567", ["+31 (0)20 123 4567"]), ("+41 (0)44 668 18 00 x", ["+41 (0)44 668 18 00"]),
+                 ("(+49) 30 901820 x", ["(+49) 30 901820"]), ("(030) 12345678, (01234) 567890", ["(030) 12345678", "(01234) 567890"]), ("+4930901820/+4930901821", ["+4930901820", "+4930901821"]),
+                 ("+1-415-555-2671x12 x", ["+1-415-555-2671"]), ("+100 000 000 x +1 100 555 2671 x", []), ("+40.7128-74.0060 x", []), ("+49.30901820", ["+49.30901820"]),
+                 ("3782 822463 10005 12/25", ["3782 822463 10005"]), ("3782 822463 10005 1234", ["3782 822463 10005"]), ("4111 1111 1111 1111 12/25", ["4111 1111 1111 1111"]),
+                 ("4111 1111 1111 1111 5555 5555 5555 4444", ["4111 1111 1111 1111", "5555 5555 5555 4444"]), ("4111 1111 1111 1111 2345 6789 0123 4567", []),
+                 ("vue@10.0.12 lodash@17.10.20 @types/node@14.14.31", []), ("иван@почта.рф x", ["иван@почта.рф"]),
+                 ("to joe@foo.com.Привет", ["joe@foo.com"]), ("то joe@foo.com، x", ["joe@foo.com"]), ("libx.so.1.2.3.4, Linux 5.15.0.91, Python 3.8.10.2", []), ("from 8.8.8.8, x", ["8.8.8.8"])]
+        self.write("forms.txt", "\n".join(line for line, _ in found) + "\n")
+        self.must(["bagpipe-data", "pii", self.at("forms.txt"), "--format", "lines", "--country", "de,gb", "--out", self.at("forms")])
+        taken = [[] for _ in found]
+        with open(self.at("forms/spans.jsonl"), encoding="utf-8") as file:
+            for row in map(json.loads, file):
+                taken[row["number"]].append(found[row["number"]][0].encode()[row["start"]:row["end"]].decode())
+        self.assertEqual(taken, [spans for _, spans in found])
+
+    def test_an_error_quotes_nothing_of_the_line(self):
+        for line in ('{"id": "b", "text": jane.doe@gmail.com}', '{"text": "jane.doe@gmail.com', 'jane.doe@gmail.com'):
+            self.write("broken.jsonl", '{"text": "a"}\n' + line + "\n")
+            result = bagpipe_test.run([bagpipe_test.program("bagpipe-data"), "pii", self.at("broken.jsonl"), "--format", "jsonl"])
+            self.assertEqual(result.status, 65, result)
+            self.assertIn("line 2", result.err)
+            self.assertNotIn("jane", result.err + result.out)
+
+    def test_short_files_are_counted_once_on_any_ranks(self):
+        for k in range(5):
+            self.write(f"s{k}.txt", planted(400, 50 + k)[0])
+        files = [self.at(f"s{k}.txt") for k in range(5)]
+        self.assertGreater(self.found(files, "s1")[1]["found"], 10)
+        for ranks in (2, 3):
+            self.found(files, f"s{ranks}", ranks)
+            for file in ("pii.json", "spans.jsonl", "documents.txt"):
+                self.assertEqual(self.bytes_of("s1", file), self.bytes_of(f"s{ranks}", file), (ranks, file))
+
     def bytes_of(self, *names):
         with open(os.path.join(self.folder, *names), "rb") as file:
             return file.read()

@@ -27,6 +27,16 @@ class Toxicity(JobTest):
         with open(os.path.join(self.folder, *names), "rb") as file:
             return file.read()
 
+    def test_a_word_of_two_lists_counts_in_each(self):
+        self.write("two.txt", "One cat.\nA dog\nnothing\n")
+        self.write("c.lst", "cat\ncat\n")
+        self.write("d.lst", "dog\nCat\n")
+        lists = ["--words", self.at("c.lst"), "--words", self.at("d.lst")]
+        self.must(["bagpipe-data", "toxicity", self.at("two.txt"), "--format", "lines", *lists, "--show-words", "--out", self.at("two")])
+        texts = read_json(self.at("two"), "toxicity.json")["texts"]
+        self.assertEqual((texts["documents_with"], [row["documents"] for row in texts["lists"]]), (2, [1, 2]))
+        self.assertEqual([(row["word"], row["list"], row["occurrences"]) for row in texts["words"]], [("Cat", "d.lst", 1), ("cat", "c.lst", 1), ("dog", "d.lst", 1)])
+
     def test_words_and_phrases_are_counted_as_by_plain_python_on_any_ranks(self):
         draw = random.Random(1)
         pairs = [" ".join(plain_words(line)[k:k + 2]) for line in self.lines[:40] for k in (0, 3)]

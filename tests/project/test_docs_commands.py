@@ -5,6 +5,8 @@ test_docs_commands.py --build BUILD: every block of shell commands of PAGES, but
 where pandas is installed.
 """
 import argparse
+import gzip
+import json
 import pathlib
 import random
 import re
@@ -18,9 +20,10 @@ from english import english  # noqa: E402
 
 # in the order in which a user would read them: each uses the files of those before
 PAGES = ["tutorials.md", "training.md", "scoring.md", "generation.md", "uncertainty.md", "performance.md", "parallelism.md", "troubleshooting.md",
-         "finetuning.md", "ngram.md", "word2vec.md"]
+         "finetuning.md", "ngram.md", "word2vec.md", "cards.md"]
 ELSEWHERE = r"\b(sbatch|srun)\b|large\.ini"  # blocks for a cluster, or a machine with more memory
 SHORTER = [("steps = 200\n", "steps = 24\n"), ("steps = 10000", "steps = 6"), ("width = 256\n", "width = 32\n"),
+           ("--lengths 10,25,50 --continuation 50", "--lengths 3,6 --continuation 4"), ("--count 50 --copies 1,4,16,32,64", "--count 4 --copies 1,4 --references 20"),
            ("bagpipe bench run.dir=runs/bench", "bagpipe bench run.dir=runs/bench bench.seconds=0.02 bench.models=tiny")]
 
 
@@ -52,6 +55,18 @@ def write_tasks(folder):
     (folder / "names.conll").write_text("\n".join(f"{word} {'O' if k % 3 else 'B-X'}" + "\n" * (k % 7 == 6) for k, word in enumerate(words[:200])) + "\n")
 
 
+def write_reported(folder):
+    """Texts with addresses, comments with classes, and lists of words."""
+    draw, words = random.Random(2), english(4000, 6).split()
+    texts = [" ".join(draw.choices(words, k=12)) for _ in range(40)]
+    for k in range(2):
+        with gzip.open(folder / f"crawl-{k}.jsonl.gz", "wt", encoding="utf-8") as file:
+            file.write("".join(json.dumps({"id": f"{k}-{n}", "text": text + (" a.b@mail.org" if n % 9 == 0 else "")}) + "\n" for n, text in enumerate(texts)))
+    (folder / "comments.jsonl").write_text("".join(json.dumps({"text": text, "class": ("other", "toxic")[n % 2]}) + "\n" for n, text in enumerate(texts)))
+    (folder / "slurs.txt").write_text(words[0] + "\n")
+    (folder / "profanity.txt").write_text("damn\nbloody hell\n")
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--build", default=str(TOP / "build/release"))
@@ -64,6 +79,7 @@ def main():
             (work / name).symlink_to(TOP / name)
         write_text(work / "text")
         write_tasks(work)
+        write_reported(work)
         commands = [f"echo '== {page}'\n{block}" for page in PAGES for block in blocks(page, "sh") if not re.search(ELSEWHERE, block)]
         assert len(commands) > 12, "the pages have hardly any commands"
         script = "\n".join(commands)

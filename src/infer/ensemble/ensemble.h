@@ -84,4 +84,8 @@ bp_err bp_ensemble_add_scaled(bp_model *lm, const bp_model_batch *batch, bp_scal
  * Errors:     BP_ERR_SYSTEM. */
 bp_err bp_ensemble_targets(bp_model *lm, const bp_model_batch *batch, bp_conformal_target *targets);
 
+/** The digest that a list of checkpoints has as one model: of theirs in order, and of how members
+ * are drawn (NULL: they are the list). Local: no MPI. */
+void bp_ensemble_digest(const char *way, const char *const *digests, int64_t count, char out[65]);
+
 #endif

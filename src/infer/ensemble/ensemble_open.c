@@ -324,11 +324,21 @@ static void add_text(bp_sha256 *hash, const char *text)
     bp_sha256_update(hash, text, strlen(text) + 1);
 }
 
+void bp_ensemble_digest(const char *way, const char *const *digests, int64_t count, char out[65])
+{
+    bp_sha256 *hash = bp_sha256_new();
+
+    add_text(hash, way ? way : "list");
+    for (int64_t k = 0; k < count; k++)
+        add_text(hash, digests[k]);
+    bp_sha256_finish(&hash, out);
+}
+
 /* The hash of all members' weights in order, and of the way they are made. */
 static void digest(const opening *o, char out[65])
 {
     char way[96] = "list";
-    bp_sha256 *hash;
+    const char **digests;
 
     if (!o->listed && !o->sampler) {
         memcpy(out, o->infos[0].digest, sizeof o->infos[0].digest);
@@ -336,11 +346,11 @@ static void digest(const opening *o, char out[65])
     }
     if (o->sampler)
         o->sampler->ops->identify(o->sampler, way, sizeof way);
-    hash = bp_sha256_new();
-    add_text(hash, way);
+    digests = bp_alloc("infer.ensemble", o->models, sizeof *digests);
     for (int64_t k = 0; k < o->models; k++)
-        add_text(hash, o->infos[k].digest);
-    bp_sha256_finish(&hash, out);
+        digests[k] = o->infos[k].digest;
+    bp_ensemble_digest(way, digests, o->models, out);
+    bp_free(digests);
 }
 
 /* A variance needs a place after the logits of a Gaussian process (nn/heads/random_features.c). */

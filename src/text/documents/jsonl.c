@@ -87,6 +87,18 @@ static bp_err read_value(bp_text_record *record, int k)
     return BP_OK;
 }
 
+/* Without what jansson quotes of the line ("near '...'"): texts may be private, and logs are passed
+ * on. The column is named. */
+static bp_err fail_invalid(json_error_t *where)
+{
+    char *near = strstr(where->text, " near '");
+
+    if (near)
+        *near = '\0';
+    return BP_FAIL(BP_ERR_FORMAT, "json.invalid", "not valid JSON in UTF-8 (%s), column %d",
+                   where->text, where->column);
+}
+
 bp_err bp_jsonl_parse(bp_text_record *record, const char *line, size_t bytes)
 {
     json_error_t where;
@@ -100,8 +112,7 @@ bp_err bp_jsonl_parse(bp_text_record *record, const char *line, size_t bytes)
     if (!record->object)
         return json_error_code(&where) == json_error_out_of_memory
                    ? bp_fail_memory("JSON", (int64_t)bytes, 1)
-                   : BP_FAIL(BP_ERR_FORMAT, "json.invalid",
-                             "not valid JSON in UTF-8 (%s), column %d", where.text, where.column);
+                   : fail_invalid(&where);
     if (!json_is_object(record->object))
         return BP_FAIL(BP_ERR_FORMAT, "text.not_object", "not a JSON object");
     text = json_object_get(record->object, record->text_field);
