@@ -279,6 +279,34 @@ bp_err bp_parts_open(bp_parts **out, const char *folder, const char *key, int64_
     return err;
 }
 
+static bool has_key(const char *path, const char *key)
+{
+    char block[BLOCK_BYTES + 1], want[BLOCK_BYTES + 1];
+    int fd;
+    bool has;
+
+    if (bp_plain_open(path, O_RDONLY, &fd) != BP_OK)
+        return false;
+    block_text(want, key);
+    has = bp_pread_all(fd, block, BLOCK_BYTES, 0) == 0 && memcmp(block, want, BLOCK_BYTES) == 0;
+    (void)close(fd); /* read only: nothing can be lost */
+    return has;
+}
+
+bool bp_parts_has(const char *folder, const char *key)
+{
+    char **names = NULL;
+    int64_t count = 0;
+    bool has = false;
+
+    if (!bp_path_is_dir(folder) || bp_dir_list(folder, &names, &count) != BP_OK)
+        return false;
+    for (int64_t i = 0; i < count && !has; i++)
+        has = start_of(names[i]) > 0 && has_key(bp_path_in(folder, names[i]).text, key);
+    bp_names_free(&names, count);
+    return has;
+}
+
 void bp_parts_free(bp_parts **parts)
 {
     bp_parts *old = *parts;

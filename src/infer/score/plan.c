@@ -148,16 +148,23 @@ static void cut_units(bp_score_plan *plan)
         }
     }
     if (plan->unit_inputs == 0) {
-        plan->unit_inputs = choose_unit(cutter.cost);
-        plan->scored = plan->too_long = plan->inputs = plan->windows = 0;
         bp_free(cutter.cuts);
-        cut_units(plan);
+        bp_score_plan_cut(plan, choose_unit(cutter.cost));
         return;
     }
     if (cutter.cost > 0)
         cut(&cutter, plan->documents, 0);
     plan->cuts = cutter.cuts;
     plan->units = cutter.count - 1;
+}
+
+void bp_score_plan_cut(bp_score_plan *plan, int64_t unit_inputs)
+{
+    bp_free(plan->cuts);
+    plan->cuts = NULL;
+    plan->scored = plan->too_long = plan->inputs = plan->windows = 0;
+    plan->unit_inputs = unit_inputs;
+    cut_units(plan);
 }
 
 static bp_err find_words(bp_score_plan *plan)

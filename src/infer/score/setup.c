@@ -266,6 +266,27 @@ static void make_key(scorer *self)
     bp_buffer_clear(&text);
 }
 
+/* An earlier program had units of BP_SCORE_UNIT_INPUTS for all works: a score that one of them
+ * began goes on with those. Collective; rank 0 looks. */
+static void keep_units(scorer *self)
+{
+    int64_t usual = self->plan.unit_inputs, inputs = usual;
+
+    if (bp_comm_is_root(self->mesh->world) && usual < BP_SCORE_UNIT_INPUTS) {
+        self->plan.unit_inputs = BP_SCORE_UNIT_INPUTS;
+        make_key(self);
+        if (bp_parts_has(bp_path_in(self->folder, "parts").text, self->key))
+            inputs = BP_SCORE_UNIT_INPUTS;
+        self->plan.unit_inputs = usual;
+        make_key(self);
+    }
+    bp_bcast_bytes(&inputs, sizeof inputs, 0, self->mesh->world);
+    if ((self->leads || self->mesh->coordinates) && inputs != usual) {
+        bp_score_plan_cut(&self->plan, inputs);
+        make_key(self);
+    }
+}
+
 /* To ranks that read no corpus. */
 static void share_boundaries(scorer *self)
 {
@@ -299,6 +320,7 @@ bp_err scorer_open_corpora(scorer *self)
     if (err == BP_OK && self->info.boundaries)
         share_boundaries(self);
     if (err == BP_OK) {
+        keep_units(self);
         bp_bcast_bytes(self->corpus_hash, BP_SHA256_HEX, 0, mesh->world);
         bp_bcast_bytes(self->candidates_hash, BP_SHA256_HEX, 0, mesh->world);
     }
