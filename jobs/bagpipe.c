@@ -55,7 +55,9 @@ static bool is_option(const char *word, const char *name)
     return strncmp(word, name, length) == 0 && (word[length] == '\0' || word[length] == '=');
 }
 
-/* The number of an option, argv[*at], after its '=' or in the next word: `least` to a million. */
+#define NUMBER_MOST 1000000 /* of an option */
+
+/* The number of an option, argv[*at], after its '=' or in the next word, from `least` on. */
 static bp_err parse_number(int64_t *out, int64_t least, int argc, char **argv, int *at)
 {
     const char *option = argv[*at], *text = strchr(option, '=');
@@ -66,12 +68,12 @@ static bp_err parse_number(int64_t *out, int64_t least, int argc, char **argv, i
     else
         text = ++*at < argc ? argv[*at] : "";
     *out = strtoll(text, &end, 10);
-    if (text[0] == '\0' || *end != '\0' || *out < least || *out > 1000000)
+    if (text[0] == '\0' || *end != '\0' || *out < least || *out > NUMBER_MOST)
         return BP_FAIL(
             BP_ERR_USAGE, "command.bad_number",
-            "%.*s takes a whole number from %lld on, not '%s': at the command line; see bagpipe "
+            "%.*s takes a whole number from %lld to %d, not '%s': at the command line; see bagpipe "
             "--help",
-            (int)strcspn(option, "="), option, (long long)least, text);
+            (int)strcspn(option, "="), option, (long long)least, NUMBER_MOST, text);
     return BP_OK;
 }
 

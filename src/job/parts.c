@@ -262,30 +262,6 @@ static bp_err scan_folder(bp_parts *parts, const char *folder, const char *key, 
     return err;
 }
 
-bool bp_parts_are_of(const char *folder, const char *key)
-{
-    char want[BLOCK_BYTES + 1], block[BLOCK_BYTES];
-    char **names = NULL;
-    int64_t count = 0;
-    bool found = false;
-
-    block_text(want, key);
-    if (!bp_path_is_dir(folder) || bp_dir_list(folder, &names, &count) != BP_OK)
-        return false;
-    for (int64_t i = 0; i < count && !found; i++) {
-        int fd;
-
-        if (start_of(names[i]) == 0 ||
-            bp_plain_open(bp_path_in(folder, names[i]).text, O_RDONLY, &fd) != BP_OK)
-            continue;
-        found =
-            bp_pread_all(fd, block, BLOCK_BYTES, 0) == 0 && memcmp(block, want, BLOCK_BYTES) == 0;
-        (void)close(fd); /* read only: nothing can be lost */
-    }
-    bp_names_free(&names, count);
-    return found;
-}
-
 bp_err bp_parts_open(bp_parts **out, const char *folder, const char *key, int64_t units,
                      bool merging)
 {
@@ -301,6 +277,34 @@ bp_err bp_parts_open(bp_parts **out, const char *folder, const char *key, int64_
         bp_parts_free(&parts);
     *out = parts;
     return err;
+}
+
+static bool has_key(const char *path, const char *key)
+{
+    char block[BLOCK_BYTES + 1], want[BLOCK_BYTES + 1];
+    int fd;
+    bool has;
+
+    if (bp_plain_open(path, O_RDONLY, &fd) != BP_OK)
+        return false;
+    block_text(want, key);
+    has = bp_pread_all(fd, block, BLOCK_BYTES, 0) == 0 && memcmp(block, want, BLOCK_BYTES) == 0;
+    (void)close(fd); /* read only: nothing can be lost */
+    return has;
+}
+
+bool bp_parts_has(const char *folder, const char *key)
+{
+    char **names = NULL;
+    int64_t count = 0;
+    bool has = false;
+
+    if (!bp_path_is_dir(folder) || bp_dir_list(folder, &names, &count) != BP_OK)
+        return false;
+    for (int64_t i = 0; i < count && !has; i++)
+        has = start_of(names[i]) > 0 && has_key(bp_path_in(folder, names[i]).text, key);
+    bp_names_free(&names, count);
+    return has;
 }
 
 void bp_parts_free(bp_parts **parts)

@@ -58,8 +58,8 @@ typedef struct bp_parts {
 bp_err bp_parts_open(bp_parts **out, const char *folder, const char *key, int64_t units,
                      bool merging);
 void bp_parts_free(bp_parts **parts);
-/** Has `folder` a part file of this key? */
-bool bp_parts_are_of(const char *folder, const char *key);
+/** Has the folder a part file whose key is `key`? What can't be read is not one. */
+bool bp_parts_has(const char *folder, const char *key);
 /** The result of a unit, valid until the next call. Errors: BP_ERR_FORMAT it is missing, or it is
  * damaged by now; BP_ERR_IO. */
 bp_err bp_parts_read(bp_parts *parts, int64_t unit, const char **result, size_t *bytes,

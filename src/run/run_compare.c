@@ -148,10 +148,10 @@ static void add_fault(struct comparison *c, const char *name, const char *what, 
 }
 
 /* Nobody gave the value: it follows from other keys, from a model or from a corpus. */
-static bool is_derived(const bp_config *config, const bp_option *option, const char *now)
+static bool is_derived(const bp_config *config, const bp_option *option, const char *now,
+                       const char *usual)
 {
-    return !bp_config_is_given(config, option->key) &&
-           strcmp(now, !option->value ? "" : option->value) != 0;
+    return !bp_config_is_given(config, option->key) && strcmp(now, !usual ? "" : usual) != 0;
 }
 
 /* What no result depends on may change in any job. */
@@ -170,6 +170,7 @@ static void compare_key(void *context, const bp_option *option, const char *valu
     const char *before = bp_run_pairs_find(c->pairs, option->key);
     const char *now = !value ? "" : value;
     bool is_free = run_key_is_free(option->key);
+    char *usual = bp_config_default(option);
 
     for (const bp_run_identity *one = spec->identities; one && one->name; one++)
         is_free = is_free || strcmp(one->name, option->key) == 0; /* compared by content */
@@ -177,10 +178,11 @@ static void compare_key(void *context, const bp_option *option, const char *valu
     if (!before && option->was)
         before = bp_run_pairs_find(c->pairs, option->was);
     if (!before) /* not set then, or not known yet */
-        before = !option->value ? "" : option->value;
-    if (is_free || strcmp(before, now) == 0 || c->derived != is_derived(c->config, option, now))
-        return;
-    if (option->may_change || is_listed(spec->may_change, option->key)) {
+        before = !usual ? "" : usual;
+    if (is_free || strcmp(before, now) == 0 ||
+        c->derived != is_derived(c->config, option, now, usual))
+        ; /* it may be so */
+    else if (option->may_change || is_listed(spec->may_change, option->key)) {
         c->same = false;
     } else if (is_listed(spec->other_bits, option->key)) {
         if (!spec->keeps_bits || !spec->keeps_bits(c->config, option->key, before, now))
@@ -191,6 +193,7 @@ static void compare_key(void *context, const bp_option *option, const char *valu
         add_fault(c, option->key, option->key, !value ? "not set" : now,
                   before[0] == '\0' ? "none" : before, "keep it");
     }
+    bp_free(usual);
 }
 
 /* Where a key names what is compared by content: both names, with enough of the hashes to differ.

@@ -36,6 +36,25 @@ static void values_of_all_types_are_read(void **state)
     bp_config_free(&config);
 }
 
+static void compare_default(void *context, const bp_option *option, const char *value)
+{
+    char *usual = bp_config_default(option);
+
+    (void)context;
+    assert_string_equal(usual ? usual : "", value ? value : "");
+    bp_free(usual);
+}
+
+/* "3e-4" is 0.0003 in a configuration. */
+static void defaults_have_the_form_of_values(void **state)
+{
+    bp_config *config = new_config();
+
+    (void)state;
+    bp_config_each(config, compare_default, NULL);
+    bp_config_free(&config);
+}
+
 static void numbers_are_taken_strictly(void **state)
 {
     static const char *const bad[] = {"train.steps=1.5",
@@ -459,6 +478,7 @@ int main(void)
         cmocka_unit_test(keys_are_bound_to_a_struct),
         cmocka_unit_test(names_with_equals_are_distinguished_from_pairs),
         cmocka_unit_test(values_of_all_types_are_read),
+        cmocka_unit_test(defaults_have_the_form_of_values),
         cmocka_unit_test(numbers_are_taken_strictly),
         cmocka_unit_test(ranges_are_to_the_last_value),
         cmocka_unit_test(bytes_know_their_units),

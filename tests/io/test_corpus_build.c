@@ -164,6 +164,43 @@ static void file_is_that_of_one_rank(void **state)
     }
 }
 
+#define NEWLINES_37                                                                                \
+    "\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n"                                                         \
+    "\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n"
+#define LINES_OF_NOTHING NEWLINES_37 NEWLINES_37 NEWLINES_37 NEWLINES_37
+
+/* Ranges that hold nothing but empty lines, or end with some. */
+static void empty_lines_are_of_one_range(void **state)
+{
+    bp_tokenizer *tokenizer = tokenizer_of_texts("char");
+    const char *paths[2] = {bp_test_path("gaps.txt"), bp_test_path("a.txt")};
+    bp_corpus_build spec = spec_of(tokenizer, BP_TEXT_LINES, paths, 2, bp_test_path("gaps-all.h5"));
+    bp_corpus_built all, one;
+    bool same = true;
+
+    (void)state;
+    if (bp_comm_is_root(WORLD)) {
+        FILE *file = fopen(paths[0], "wb");
+
+        assert_non_null(file);
+        for (int k = 0; k < 40; k++)
+            (void)fprintf(file, "%.*s%s%.*s", 37 * (k % 5), LINES_OF_NOTHING,
+                          k % 3 == 0 ? "a line\r\n\r\n" : "another\n", k, LINES_OF_NOTHING);
+        assert_int_equal(fclose(file), 0);
+    }
+    BP_MPI(MPI_Barrier(WORLD));
+    spec.range_bytes = 20;
+    bp_test_check_err(WORLD, bp_corpus_build_file(WORLD, &spec, &all), BP_OK);
+    if (bp_comm_is_root(WORLD)) {
+        spec.out = bp_test_path("gaps-one.h5");
+        same = bp_corpus_build_file(MPI_COMM_SELF, &spec, &one) == BP_OK &&
+               memcmp(&all, &one, sizeof all) == 0 &&
+               same_bytes(spec.out, bp_test_path("gaps-all.h5"));
+    }
+    bp_test_check(WORLD, same);
+    bp_tokenizer_free(&tokenizer);
+}
+
 /* The plain loop: line by line with bp_encode and bp_text_count. */
 static void compare_lines(const char *text_path, const char *corpus_path,
                           const bp_tokenizer *tokenizer)
@@ -451,6 +488,7 @@ int main(int argc, char **argv)
 {
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(file_is_that_of_one_rank),
+        cmocka_unit_test(empty_lines_are_of_one_range),
         cmocka_unit_test(documents_are_those_of_the_text),
         cmocka_unit_test(labels_and_ids_are_those_of_the_objects),
         cmocka_unit_test(empty_and_one_token_documents_are_kept),

@@ -101,6 +101,8 @@ class Meshes(JobTest):
         result = self.pretrain("bytes-again", 4, *keys[:1], "train.steps=10", "mesh.sums=float32")
         self.assertEqual(result.status, 0, str(result))
         self.assertEqual(len(metrics(self.at("bytes-again"))), 10)
+        more = self.pretrain("bytes-2", 4, *keys[:1], "train.steps=10", "mesh.sums=bf16")  # rounded in other places
+        self.assert_warning(more, "[run.other_bits]", "mesh.data is 4 and was 2")
 
     def test_tensor_ranks_share_rows_or_not(self):
         keys = ("mesh.tensor=2", "mesh.data=2", "model.dropout=0.1", *EIGHT)

@@ -288,20 +288,26 @@ bool bp_config_is_given(const bp_config *config, const char *key)
     return entry->source == SOURCE_FILE || entry->source == SOURCE_ARGUMENT;
 }
 
+char *bp_config_default(const bp_option *option)
+{
+    config_entry usual = {.option = option};
+
+    if (option->value && config_assign(&usual, option->value, SOURCE_DEFAULT, "") != BP_OK)
+        return bp_strdup(option->value);
+    return usual.text;
+}
+
 bool bp_config_departs(const bp_config *config, const char *key)
 {
     const config_entry *entry = config_find(config, key);
+    char *usual;
+    bool departs;
 
     if (!entry || !bp_config_is_given(config, key) || !entry->text)
         return false;
-    if (!entry->option->value)
-        return true;
-    config_entry usual = {.option = entry->option};
-    bool departs;
-
-    departs = config_assign(&usual, entry->option->value, SOURCE_DEFAULT, "") != BP_OK ||
-              strcmp(usual.text, entry->text) != 0;
-    bp_free(usual.text);
+    usual = bp_config_default(entry->option);
+    departs = !usual || strcmp(usual, entry->text) != 0;
+    bp_free(usual);
     return departs;
 }
 

@@ -117,6 +117,9 @@ bool bp_config_is_given(const bp_config *config, const char *key); /* given by t
 /** Given by the user, with another value than its default: config.ini names every key, and is a
  * configuration too. false: a key that the job's tables lack, too. */
 bool bp_config_departs(const bp_config *config, const char *key);
+/** An option's default in the form that a configuration has it in (0.003 of "3e-3"); NULL: it has
+ * none. Free with bp_free(). */
+char *bp_config_default(const bp_option *option);
 const char *bp_config_string(const bp_config *config,
                              const char *key); /* STRING or CHOICE; NULL when not set */
 int64_t bp_config_int(const bp_config *config, const char *key); /* INT or BYTES */

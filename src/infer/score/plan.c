@@ -129,11 +129,14 @@ static int64_t choose_unit(int64_t cost)
     return inputs;
 }
 
-/* Once with a unit for all, to know the work. */
-static void cut_units(bp_score_plan *plan)
+/* In units of `most` inputs; what all cost. */
+static int64_t cut_units(bp_score_plan *plan, int64_t most)
 {
-    unit_cutter cutter = {.most = plan->unit_inputs > 0 ? plan->unit_inputs : INT64_MAX};
+    unit_cutter cutter = {.most = most};
+    int64_t cost;
 
+    bp_free(plan->cuts);
+    plan->scored = plan->too_long = plan->inputs = plan->windows = 0;
     cut(&cutter, 0, 0);
     for (int64_t file = 0, document = 0; file < plan->files; file++) {
         for (; document < plan->first_document[file + 1]; document++) {
@@ -147,17 +150,19 @@ static void cut_units(bp_score_plan *plan)
             plan->too_long += is_too_long(plan, &at);
         }
     }
-    if (plan->unit_inputs == 0) {
-        plan->unit_inputs = choose_unit(cutter.cost);
-        plan->scored = plan->too_long = plan->inputs = plan->windows = 0;
-        bp_free(cutter.cuts);
-        cut_units(plan);
-        return;
-    }
+    cost = cutter.cost;
     if (cutter.cost > 0)
         cut(&cutter, plan->documents, 0);
     plan->cuts = cutter.cuts;
     plan->units = cutter.count - 1;
+    return cost;
+}
+
+/* Once with a unit for all, where the work must be known first. */
+void bp_score_plan_cut(bp_score_plan *plan, int64_t unit_inputs)
+{
+    plan->unit_inputs = unit_inputs > 0 ? unit_inputs : choose_unit(cut_units(plan, INT64_MAX));
+    (void)cut_units(plan, plan->unit_inputs);
 }
 
 static bp_err find_words(bp_score_plan *plan)
@@ -221,7 +226,7 @@ bp_err bp_score_plan_init(bp_score_plan *plan, bp_corpus *corpus, const bp_score
     if (err == BP_OK && rule->convention == BP_SCORE_PLL_WORD)
         err = find_words(plan);
     if (err == BP_OK)
-        cut_units(plan);
+        bp_score_plan_cut(plan, plan->unit_inputs);
     return err;
 }
 

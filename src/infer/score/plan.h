@@ -51,6 +51,8 @@ typedef struct bp_score_plan {
 bp_err bp_score_plan_init(bp_score_plan *plan, bp_corpus *corpus, const bp_score_rule *rule,
                           const bp_stream_spec *bag, int64_t unit_inputs);
 void bp_score_plan_clear(bp_score_plan *plan);
+/** Cut it anew, in units of so many inputs; 0: by the work. */
+void bp_score_plan_cut(bp_score_plan *plan, int64_t unit_inputs);
 
 /** Is the document scored? A document that is not has no window, and no figure includes it. */
 bool bp_score_plan_has(const bp_score_plan *plan, int64_t document);

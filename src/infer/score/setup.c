@@ -162,24 +162,14 @@ static bool selects(const scorer *self)
     return strcmp(bp_score_keys_of(self->config)->select, "all") != 0;
 }
 
-/* unit_inputs: as in bp_score_plan_init. */
-static bp_err load_plan(scorer *self, int64_t unit_inputs)
-{
-    const bp_stream_spec bag = {.corpus = self->corpus,
-                                .bag = true,
-                                .seed = (uint64_t)bp_run_keys_of(self->config)->seed,
-                                .member = bp_score_keys_of(self->config)->member};
-    bp_err err = bp_score_plan_init(&self->plan, self->corpus, &self->rule,
-                                    selects(self) ? &bag : NULL, unit_inputs);
-
-    self->plan.may_be_zero = self->info.may_be_zero;
-    return err;
-}
-
 /* A corpus without an end-of-document token leaves it to the model. */
 static bp_err load_corpus(scorer *self)
 {
     bp_err err = bp_corpus_open(&self->corpus, bp_score_keys_of(self->config)->corpus);
+    bp_stream_spec bag = {.corpus = self->corpus,
+                          .bag = true,
+                          .seed = (uint64_t)bp_run_keys_of(self->config)->seed,
+                          .member = bp_score_keys_of(self->config)->member};
 
     if (err == BP_OK)
         err = bp_score_check_corpus(self->corpus, &self->info);
@@ -195,7 +185,9 @@ static bp_err load_corpus(scorer *self)
     if (err != BP_OK)
         return err;
     memcpy(self->corpus_hash, bp_corpus_hash(self->corpus), BP_SHA256_HEX);
-    err = load_plan(self, 0);
+    err =
+        bp_score_plan_init(&self->plan, self->corpus, &self->rule, selects(self) ? &bag : NULL, 0);
+    self->plan.may_be_zero = self->info.may_be_zero;
     if (err == BP_OK && self->mesh->coordinates && self->plan.too_long > 0)
         BP_WARN("score.too_long",
                 "%" PRId64 " of %" PRId64
@@ -274,30 +266,25 @@ static void make_key(scorer *self)
     bp_buffer_clear(&text);
 }
 
-/* A score that was begun with units of one size for any work goes on with them. */
-static bp_err keep_begun_units(scorer *self)
+/* An earlier program had units of BP_SCORE_UNIT_INPUTS for all works: a score that one of them
+ * began goes on with those. Collective; rank 0 looks. */
+static void keep_units(scorer *self)
 {
-    const bp_mesh *mesh = self->mesh;
-    bool reads = self->leads || mesh->coordinates;
-    int64_t chosen = self->plan.unit_inputs;
-    bool begun = false;
-    bp_err err = BP_OK;
+    int64_t usual = self->plan.unit_inputs, inputs = usual;
 
-    if (mesh->coordinates && self->folder && chosen < BP_SCORE_UNIT_INPUTS) {
+    if (bp_comm_is_root(self->mesh->world) && usual < BP_SCORE_UNIT_INPUTS) {
         self->plan.unit_inputs = BP_SCORE_UNIT_INPUTS;
         make_key(self);
-        begun = bp_parts_are_of(bp_path_in(self->folder, "parts").text, self->key);
-        self->plan.unit_inputs = chosen;
+        if (bp_parts_has(bp_path_in(self->folder, "parts").text, self->key))
+            inputs = BP_SCORE_UNIT_INPUTS;
+        self->plan.unit_inputs = usual;
         make_key(self);
     }
-    bp_bcast_bytes(&begun, sizeof begun, 0, mesh->world);
-    if (begun && reads) {
-        bp_score_plan_clear(&self->plan);
-        err = load_plan(self, BP_SCORE_UNIT_INPUTS);
-        if (err == BP_OK)
-            make_key(self);
+    bp_bcast_bytes(&inputs, sizeof inputs, 0, self->mesh->world);
+    if ((self->leads || self->mesh->coordinates) && inputs != usual) {
+        bp_score_plan_cut(&self->plan, inputs);
+        make_key(self);
     }
-    return bp_agree(mesh->world, err);
 }
 
 /* To ranks that read no corpus. */
@@ -322,12 +309,9 @@ bp_err scorer_open_corpora(scorer *self)
     if (err == BP_OK && (self->leads || mesh->coordinates))
         err = load_corpus(self);
     if (err == BP_OK && (self->leads || mesh->coordinates))
-        make_key(self);
-    err = bp_agree(mesh->world, err);
-    if (err == BP_OK)
-        err = keep_begun_units(self);
-    if (err == BP_OK && (self->leads || mesh->coordinates))
         err = scorer_open_candidates(self);
+    if (err == BP_OK && (self->leads || mesh->coordinates))
+        make_key(self);
     if (err == BP_OK && self->info.boundaries && (self->leads || mesh->coordinates))
         err = bp_boundaries_of(&self->begins, self->corpus, self->info.vocab_size);
     if (err == BP_OK)
@@ -336,6 +320,7 @@ bp_err scorer_open_corpora(scorer *self)
     if (err == BP_OK && self->info.boundaries)
         share_boundaries(self);
     if (err == BP_OK) {
+        keep_units(self);
         bp_bcast_bytes(self->corpus_hash, BP_SHA256_HEX, 0, mesh->world);
         bp_bcast_bytes(self->candidates_hash, BP_SHA256_HEX, 0, mesh->world);
     }

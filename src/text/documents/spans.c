@@ -371,6 +371,8 @@ bp_err documents_next_span(bp_documents *documents, documents_span *piece)
             return err;
         if (documents->at == documents->end && documents->source_ended && !documents->inside)
             return BP_OK;
+        if (documents->options.ranges && documents_range_ended(documents))
+            return BP_OK; /* empty lines to its end: what follows is another range's */
         if (!documents->inside)
             documents->line++;
         err = next_of_line(documents, piece);

@@ -15,13 +15,15 @@ static bool is_power_of_two(long long n)
     return n > 0 && (n & (n - 1)) == 0;
 }
 
-/* Chunks deal blocks out to stages in another way, and stages add up the gradient's norm. The bits
- * of a learner are the same on any mesh. */
+/* Chunks deal blocks out to stages in another way, and stages add up the gradient's norm. Values
+ * that are rounded on their way between data ranks depend on how many there are. The bits of a
+ * learner are the same on any mesh. */
 bool bp_trainer_keeps_bits(const bp_config *config, const char *key, const char *before,
                            const char *now)
 {
     bool chunks = strcmp(bp_mesh_keys_of(config)->schedule, "interleaved") == 0;
-    bool tree = strcmp(bp_train_keys_of(config)->reduction, "tree") == 0;
+    bool tree = strcmp(bp_train_keys_of(config)->reduction, "tree") == 0 &&
+                strcmp(bp_mesh_keys_of(config)->sums, "float32") == 0;
     const bp_model_family *family = bp_model_family_find(bp_model_keys_of(config)->kind);
 
     if (family && family->learner)
