@@ -244,6 +244,13 @@ void bp_network_initialise(bp_network *network, uint64_t seed)
     bp_network_refresh(network);
 }
 
+void bp_network_ask_searched(bp_network *network, bool asked)
+{
+    for (int g = 0; g < network->group_count; g++)
+        if (network->groups[g].searched)
+            network->groups[g].frozen = !asked;
+}
+
 void bp_network_refresh(bp_network *network)
 {
     BP_TRACE(BP_TRACE_COPIES, 0, 0);

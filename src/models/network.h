@@ -83,6 +83,8 @@ void bp_network_lay_out(bp_network *network, int64_t multiple);
 /** After it, where nn->expert has several ranks: the gradients of experts are apart by the ranks
  * that places come from, as sums in a fixed order need them; else they are one sum. */
 void bp_network_part_sources(bp_network *network);
+/** Groups of an architecture that is searched have gradients now (asked), or are frozen. Local. */
+void bp_network_ask_searched(bp_network *network, bool asked);
 /** Point the params into flat memory of network->floats floats (borrowed), and bind the blocks to
  * it. Errors: BP_ERR_SYSTEM no memory for the products' copies. */
 bp_err bp_network_bind_values(bp_network *network, float *values);

@@ -106,7 +106,7 @@ static bp_err build(bp_engine *engine)
     bp_network_lay_out(engine->network, BP_NORM_BLOCK);
     if (engine->spec.tree)
         bp_network_part_sources(engine->network);
-    engine_set_searched(engine->network, false);
+    bp_network_ask_searched(engine->network, false);
     bp_spectral_new(&engine->spectral, mesh, engine->network, &engine->shape, engine->spec.seed);
     err = bp_engine_check_squares(engine->network, &engine->spec);
     if (err == BP_OK)

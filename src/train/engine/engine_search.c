@@ -15,13 +15,6 @@
 /* Params of a searched group. */
 enum { WEIGHTS, FIRST_MOMENT, SECOND_MOMENT };
 
-void engine_set_searched(bp_network *network, bool asked)
-{
-    for (int g = 0; g < network->group_count; g++)
-        if (network->groups[g].searched)
-            network->groups[g].frozen = !asked;
-}
-
 int64_t bp_engine_search_floats(const bp_engine *engine)
 {
     return 2 * engine->network->trained_floats;
@@ -58,9 +51,9 @@ static double take_gradient(bp_engine *engine, const bp_batch *batch, bool secon
     bp_step_result result;
     double norm = 0;
 
-    engine_set_searched(network, true);
+    bp_network_ask_searched(network, true);
     engine_gradient(engine, batch, second_text, &result);
-    engine_set_searched(network, false);
+    bp_network_ask_searched(network, false);
     if (of_weights)
         norm = bp_gradient_norm(engine->mesh, network, engine->stage->gradient, engine->scratch);
     for (int g = 0; g < network->group_count; g++)

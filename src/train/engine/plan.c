@@ -131,7 +131,7 @@ bp_err bp_engine_planned_network(bp_network **out, bp_gemm **gemm, const bp_mesh
         bp_network_lay_out(*out, BP_NORM_BLOCK);
         if (spec->tree)
             bp_network_part_sources(*out);
-        engine_set_searched(*out, false);
+        bp_network_ask_searched(*out, false);
     }
     *gemm = nn.gemm;
     return err;
