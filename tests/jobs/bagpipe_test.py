@@ -362,7 +362,7 @@ def main():
     rest = sys.argv[1:]
     while rest:
         if rest[0] in ("--bin", "--shared"):
-            options[rest[0][2:]] = rest[1]
+            options[rest[0][2:]] = rest[1] and os.path.abspath(rest[1])
             rest = rest[2:]
         else:
             arguments.append(rest.pop(0))

@@ -3,7 +3,9 @@ import base64
 import json
 import os
 import re
+import shutil
 import signal
+import subprocess
 
 import bagpipe_test
 from bagpipe_test import program, read_json, run, shared
@@ -290,6 +292,19 @@ class Pages(Explained):
         self.assertIn("<script>alert(", first)
         quality = read_json(self.at("maps"), "explain", "summary.json")["methods"]["projection"]["maps"][0]
         self.assertIn(["umap", "2", f"{quality['umap']['trustworthiness']:.3f}", f"{quality['umap']['continuity']:.3f}"], page.rows)
+
+    def test_ticks_of_an_axis_are_told_apart(self):
+        node = shutil.which("node")
+        if not node:
+            self.skipTest("there is no node to run the pages' script")
+        path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../src/job/report/pages/script.js")
+        with open(path, encoding="utf-8") as file:
+            tick = re.search(r"^  function tick\(.*?^  }$", file.read(), re.S | re.M)[0]
+        for step in (1e-7, 3e-5, 1.2e-4, 2.5e-3, 0.0025, 0.01, 0.03, 0.25, 30):
+            script = f"{tick} console.log([0, 1, 2, 3, 4].map(function (k) {{ return tick(k * {step}, {step}); }}).join(' '));"
+            ticks = subprocess.run([node, "-e", script], stdout=subprocess.PIPE, text=True, check=True).stdout.split()
+            self.assertEqual(len(set(ticks)), 5, ticks)
+            numpy.testing.assert_allclose([float(t) for t in ticks], step * numpy.arange(5), atol=0.51 * step)
 
     def states_page(self, name, file):
         """What a page's script reads, once it is seen to be a single file in which text stays text."""

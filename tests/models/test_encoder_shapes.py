@@ -184,6 +184,15 @@ class Shapes(FolderTest):
         ids, segments, _ = self.framed(config, *self.pairs[0])
         numpy.testing.assert_array_equal(encoders_numpy.outputs(dict(written, conv_act=written.get("conv_act", "tanh")), back, ids, segments), encoders_numpy.outputs(config, tensors, ids, segments))
 
+    def test_names_of_classes_that_do_not_go_are_refused(self):
+        for k, names in enumerate(({"0": "a", "1": "b", "2": "a"}, {"0": "a", "1": "b", "5": "c"}, {"0": "a", "1": 2, "2": "c"})):
+            config = config_of("Bert", SEQUENCE, {})
+            tensors = weights(config)
+            encoders.write_folder(self.at(f"named-{k}"), {**config, "id2label": names}, tensors)
+            result = bagpipe_test.run([bagpipe_test.program("bagpipe-data"), "import", self.at(f"named-{k}"), "--out", self.at("refused"), "--no-tokenizer"])
+            self.assert_error(result, 65, "[huggingface.bad_labels]")
+            self.assertFalse(os.path.exists(self.at("refused")))
+
     def test_the_heads_of_published_folders(self):
         for k, (name, head, keys) in enumerate(PUBLISHED):
             with self.subTest(name + head):

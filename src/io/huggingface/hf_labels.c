@@ -17,14 +17,27 @@ static const json_t *label_at(const json_t *object, size_t k)
 bp_err hf_labels_count(double *count, const json_t *object, const char *name, const char *path)
 {
     size_t size = json_object_size(object);
+    json_t *seen = json_object();
+    bp_err err = BP_OK;
 
-    for (size_t k = 0; k < size; k++)
-        if (!json_is_string(label_at(object, k)))
+    for (size_t k = 0; k < size && err == BP_OK; k++) {
+        const char *label = json_string_value(label_at(object, k));
+
+        if (!label)
             size = 0;
+        else if (json_object_get(seen, label))
+            err = BP_FAIL(BP_ERR_FORMAT, "huggingface.bad_labels",
+                          "\"%s\" names two classes %.60s: at %s; give each a name of its own",
+                          name, label, path);
+        else
+            (void)json_object_set_new(seen, label, json_true());
+    }
+    json_decref(seen);
     *count = (double)size;
-    return size > 0 ? BP_OK
-                    : BP_FAIL(BP_ERR_FORMAT, "huggingface.bad_labels",
-                              "\"%s\" does not name classes 0, 1 and so on: at %s", name, path);
+    if (err == BP_OK && size == 0)
+        err = BP_FAIL(BP_ERR_FORMAT, "huggingface.bad_labels",
+                      "\"%s\" does not name classes 0, 1 and so on: at %s", name, path);
+    return err;
 }
 
 json_t *hf_labels_read(const json_t *object)

@@ -22,6 +22,9 @@
   function digits(value) {
     return value === null || value === undefined ? "\u2013" : Math.abs(value) >= 1000 || value === 0 ? String(Math.round(value)) : value.toPrecision(3);
   }
+  function tick(value, step) {  // as many decimals as tell neighbours apart
+    return step >= 1e-4 ? value.toFixed(Math.max(2, Math.ceil(-Math.log10(step)))) : value === 0 ? "0" : value.toExponential(1);
+  }
   function choice(name, options, change) {  // a <select> with a name
     var select = make("select", {"aria-label": name}, options.map(function (option, k) { return make("option", {value: k, text: option}); }));
     select.addEventListener("change", change);
@@ -41,7 +44,7 @@
   }
   /* Lines over layers: [{name, values}...]; null: none there. */
   function layerLines(layers, series, about) {
-    var W = 640, H = 260, LEFT = 46, DOWN = 34, COLOURS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000"], low = 0, high = 0;
+    var W = 640, H = 270, LEFT = 72, DOWN = 44, COLOURS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000"], low = 0, high = 0;
     var all = [], holder = make("div"), svg, space, key = make("p", {class: "says"}), k;
     holder.innerHTML = "<svg></svg>";
     svg = holder.firstChild;
@@ -60,18 +63,18 @@
     });
     if (high === low) high = low + 1;
     function x(at) { return LEFT + (layers.length > 1 ? at / (layers.length - 1) : 0.5) * (W - LEFT - 12); }
-    function y(v) { return 10 + (high - v) / (high - low) * (H - DOWN - 10); }
+    function y(v) { return 16 + (high - v) / (high - low) * (H - DOWN - 16); }
     svg.setAttribute("viewBox", "0 0 " + W + " " + H);
     svg.setAttribute("role", "img");
     svg.setAttribute("aria-label", about);
     for (k = 0; k <= 4; k++) {
       put("line", {x1: LEFT, x2: W - 12, y1: y(low + k / 4 * (high - low)), y2: y(low + k / 4 * (high - low)), stroke: "#ddd"});
-      put("text", {x: LEFT - 6, y: y(low + k / 4 * (high - low)) + 4, "text-anchor": "end", "font-size": 12}, (low + k / 4 * (high - low)).toFixed(2));
+      put("text", {x: LEFT - 6, y: y(low + k / 4 * (high - low)) + 4, "text-anchor": "end", "font-size": 12}, tick(low + k / 4 * (high - low), (high - low) / 4));
     }
     layers.forEach(function (layer, at) {
       if (layers.length <= 16 || at % Math.ceil(layers.length / 16) === 0) put("text", {x: x(at), y: H - DOWN + 18, "text-anchor": "middle", "font-size": 12}, layer);
     });
-    put("text", {x: (W + LEFT) / 2, y: H - 2, "text-anchor": "middle", "font-size": 12}, "layer");
+    put("text", {x: (W + LEFT) / 2, y: H - 4, "text-anchor": "middle", "font-size": 12}, "layer");
     series.forEach(function (one, n) {
       var colour = COLOURS[n % COLOURS.length], points = [];
       one.values.forEach(function (v, at) {
