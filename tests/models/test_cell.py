@@ -102,7 +102,10 @@ class Cell(JobTest):
         self.assert_error(run([program("bagpipe-data"), "export", mixed, "--out", self.at("nowhere"), "--no-tokenizer"]), 65, "cell")
         result = run([program("bagpipe"), "score", self.at("small.ini"), f"run.dir={self.at('score')}", f"score.model={mixed}",
                       f"score.corpus={self.at('valid.h5')}"])
-        self.assert_error(result, 78, "[model.only_trains]")
+        self.assert_error(result, 78, "[model.no_distribution]", "a mixed cell")
+        result = run([program("bagpipe"), "ensemble", self.at("small.ini"), f"run.dir={self.at('mixed-ensemble')}", "ensemble.members=2", *MIXED])
+        self.assert_error(result, 78, "[model.no_distribution]", "a mixed cell")
+        self.assertFalse(os.path.exists(self.at("mixed-ensemble")))
 
 
 if __name__ == "__main__":
