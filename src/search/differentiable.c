@@ -113,6 +113,22 @@ static bp_err on_started(void *context, int64_t step)
     return BP_OK;
 }
 
+/* The trainings differ in their seeds. */
+static bp_err first_config(const nas *self, bp_config **out)
+{
+    return config_of(self, 0, out);
+}
+
+/* Each node has an operation but none, and reads one of those before it. */
+static double models(const nas *self)
+{
+    double count = 1;
+
+    for (int64_t k = 1; k <= nodes_of(self->config); k++)
+        count *= (double)(k * (BP_NODE_OPERATIONS - 1));
+    return count;
+}
+
 /* On the ranks that compute. */
 static bp_err train(const nas *self, int64_t k, found_cell *out)
 {
@@ -184,5 +200,9 @@ static bp_err run(nas *self)
     return nas_keep_after(self, err);
 }
 
-const nas_method nas_differentiable = {
-    .name = "differentiable", .free_space = true, .check = check, .run = run};
+const nas_method nas_differentiable = {.name = "differentiable",
+                                       .free_space = true,
+                                       .check = check,
+                                       .run = run,
+                                       .training = first_config,
+                                       .models = models};
