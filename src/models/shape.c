@@ -64,17 +64,19 @@ static void read_pairs_key(bp_model_shape *shape, bp_config *config, const bp_mo
     int64_t pairs[BP_MODEL_PAIRS];
 
     if (!size_read_pairs(pairs, size, given) && size->words) {
-        bp_config_fault(config, "model.bad_words",
-                        "%s = %.200s is not a list of up to %d pairs of a word (%s) and a number from "
-                        "0 on: at %s; use tanh:0,relu:1",
-                        key, given, BP_MODEL_PAIRS, size->words, key);
+        bp_config_fault(
+            config, "model.bad_words",
+            "%s = %.200s is not a list of up to %d pairs of a word (%s) and a number from "
+            "0 on: at %s; use tanh:0,relu:1",
+            key, given, BP_MODEL_PAIRS, size->words, key);
         return;
     }
     if (!size_read_pairs(pairs, size, given)) {
-        bp_config_fault(config, "model.bad_pairs",
-                        "%s = %.60s is not a list of up to %d pairs of numbers from 1 on: at %s; use "
-                        "1:32,2:64",
-                        key, given, BP_MODEL_PAIRS, key);
+        bp_config_fault(
+            config, "model.bad_pairs",
+            "%s = %.60s is not a list of up to %d pairs of numbers from 1 on: at %s; use "
+            "1:32,2:64",
+            key, given, BP_MODEL_PAIRS, key);
         return;
     }
     size_write_pairs(before, size, size_pairs(shape, size));
