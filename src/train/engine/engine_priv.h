@@ -57,7 +57,7 @@ void engine_begin_with_values(bp_engine *engine);
  * engine->step. Collective over mesh->member. */
 void engine_gradient(bp_engine *engine, const bp_batch *batch, bool second_text,
                      bp_step_result *result);
-/** Groups of an architecture have gradients now, or are frozen (engine_search.c). Local. */
+/** Groups of an architecture have gradients now, or are frozen (plan.c). Local. */
 void engine_set_searched(bp_network *network, bool asked);
 /* ---- engine_part.c ---- */
 

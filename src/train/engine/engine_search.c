@@ -15,13 +15,6 @@
 /* Params of a searched group. */
 enum { WEIGHTS, FIRST_MOMENT, SECOND_MOMENT };
 
-void engine_set_searched(bp_network *network, bool asked)
-{
-    for (int g = 0; g < network->group_count; g++)
-        if (network->groups[g].searched)
-            network->groups[g].frozen = !asked;
-}
-
 int64_t bp_engine_search_floats(const bp_engine *engine)
 {
     return 2 * engine->network->trained_floats;
