@@ -119,11 +119,11 @@ static bp_err print_job_help(FILE *out, const bp_job *job, char *kind)
         {"plan", 0, NULL, 0, "estimate memory and time on this mesh, and do nothing else", 0},
         {"ranks", 0, "N", 0, "of --plan: one process plans for a job of N ranks", 0},
         {"nodes", 0, "K", 0, "of --plan: N ranks fill K nodes like this one (default 1)", 0},
-        {trains ? "network" : NULL, 0, "FILE", 0,
+        {"network", 0, "FILE", 0,
          "of --plan --ranks: what the network reaches, as bench writes it (network.ini); else "
          "100 Gbit/s",
          0},
-        {trains ? "schedule" : NULL, 0, "FILE", 0,
+        {"schedule", 0, "FILE", 0,
          "of --plan --ranks: write the step of this mesh as JSON, for a simulator", 0}};
     char name[64];
     job_keys keys;
@@ -140,6 +140,8 @@ static bp_err print_job_help(FILE *out, const bp_job *job, char *kind)
 
     if (err != BP_OK)
         return err;
+    if (!trains) /* it plans for no network */
+        memset(&options[3], 0, 2 * sizeof *options);
     (void)snprintf(name, sizeof name, "bagpipe %s", job->name);
     return bp_help_print(out, &help);
 }

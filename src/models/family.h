@@ -268,10 +268,8 @@ struct bp_model_family {
 
     bool one_stage; /* its blocks share parameters, and stay together on a pipeline stage (but those
                        before the head of a task) */
-    const char *no_distribution; /* why no text can be scored with it; NULL: one can */
-    bool (*has_distribution)(const bp_model_shape *shape); /* but with these; NULL: with none */
-    /** Why a shape of it is only trained; NULL: it is not. A NULL function: none is. */
-    const char *(*only_trains)(const bp_model_shape *shape);
+    /** Why no text can be scored with a shape of it; NULL: one can. A NULL function: with all. */
+    const char *(*no_distribution)(const bp_model_shape *shape);
     /** How it is trained, if not by passes through blocks (models/learner.h): of what follows it
      * has only a text file. NULL: by passes, or counted. */
     const struct bp_learner_ops *learner;

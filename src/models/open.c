@@ -16,17 +16,16 @@ static bp_err read_scored(bp_model_shape *shape, const json_t *state, const char
                           const char *vectors)
 {
     bp_err err = bp_model_shape_read(shape, state, where);
+    const char *why = NULL;
 
     if (err == BP_OK && vectors)
         err = bp_task_give_vectors(shape, bp_task_pool_named(vectors), where);
-    if (err == BP_OK && shape->family->no_distribution && !bp_task_has_head(&shape->task) &&
-        !(shape->family->has_distribution && shape->family->has_distribution(shape)))
+    if (err == BP_OK && shape->family->no_distribution && !bp_task_has_head(&shape->task))
+        why = shape->family->no_distribution(shape);
+    if (why)
         err = BP_FAIL(BP_ERR_CONFIG, "model.no_distribution",
                       "a model of kind %s can't be used here: %s: at %s; take another model",
-                      shape->family->name, shape->family->no_distribution, where);
-    if (err == BP_OK && shape->family->only_trains && shape->family->only_trains(shape))
-        err = BP_FAIL(BP_ERR_CONFIG, "model.only_trains", "%s: at %s",
-                      shape->family->only_trains(shape), where);
+                      shape->family->name, why, where);
     if (err == BP_OK && shape->task.features > 0 && !shape->task.fitted)
         err = BP_FAIL(BP_ERR_CONFIG, "sngp.no_covariance",
                       "the checkpoint is one between validations, whose Gaussian process has no "

@@ -47,7 +47,8 @@ static void take_largest(bp_config *config, const nas_space *space)
 
     for (int a = 0; a < space->count; a++)
         for (int k = 0; k < space->axes[a].count; k++)
-            if (bp_config_set(config, space->axes[a].key, space->axes[a].values[k]) != BP_OK) {
+            if (bp_config_set_from(config, space->axes[a].key, space->axes[a].values[k],
+                                   "search.space") != BP_OK) {
                 bp_config_fault_err(config);
                 good = false;
             }
@@ -125,5 +126,5 @@ void bp_nas_check(bp_config *config)
         check_shared(config);
     if (method->check)
         method->check(config);
-    bp_pretrain_check_model(config, bp_training_parts);
+    (void)bp_pretrain_check_model(config, bp_training_parts);
 }

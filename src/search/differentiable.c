@@ -19,6 +19,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 #define GRADIENTS_FIRST  2 /* of a step: of the architecture, of the weights */
 #define GRADIENTS_SECOND 5 /* and of the step between, and on both sides */
@@ -113,6 +114,44 @@ static bp_err on_started(void *context, int64_t step)
     return BP_OK;
 }
 
+/* All cells of so many nodes are as large: what search.limit does not take is not looked for. */
+static bp_err check_size(const nas *self)
+{
+    char settings[NAS_SETTINGS] = "model.cell=identity:0";
+    bp_model_shape shape;
+    bp_err err;
+
+    for (int64_t k = 1; k < nodes_of(self->config); k++)
+        strcat(settings, ",identity:0");
+    err = nas_shape(self, settings, &shape);
+    if (err == BP_OK && !nas_limit_takes(&self->limit, bp_model_parameters(&shape)))
+        err = BP_FAIL(BP_ERR_CONFIG, "search.no_model",
+                      "a cell of %" PRId64 " nodes has %" PRId64
+                      " parameters, more than search.limit = %s takes: at search.limit; change it, "
+                      "search.nodes or model.width",
+                      nodes_of(self->config), bp_model_parameters(&shape),
+                      bp_nas_keys_of(self->config)->limit);
+    return err;
+}
+
+/* The trainings differ in their seeds. */
+static bp_err first_config(const nas *self, bp_config **out)
+{
+    bp_err err = check_size(self);
+
+    return err == BP_OK ? config_of(self, 0, out) : err;
+}
+
+/* Each node has an operation but none, and reads one of those before it. */
+static double models(const nas *self)
+{
+    double count = 1;
+
+    for (int64_t k = 1; k <= nodes_of(self->config); k++)
+        count *= (double)(k * (BP_NODE_OPERATIONS - 1));
+    return count;
+}
+
 /* On the ranks that compute. */
 static bp_err train(const nas *self, int64_t k, found_cell *out)
 {
@@ -184,5 +223,9 @@ static bp_err run(nas *self)
     return nas_keep_after(self, err);
 }
 
-const nas_method nas_differentiable = {
-    .name = "differentiable", .free_space = true, .check = check, .run = run};
+const nas_method nas_differentiable = {.name = "differentiable",
+                                       .free_space = true,
+                                       .check = check,
+                                       .run = run,
+                                       .training = first_config,
+                                       .models = models};

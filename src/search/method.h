@@ -41,6 +41,12 @@ typedef struct nas_method {
      * Errors:     BP_ERR_STOPPED asked to stop: the same command goes on; those of bp_pretrain: the
      *             same on all ranks. */
     bp_err (*run)(nas *self);
+    /** The configuration of a training that all ranks which compute do together, as data ranks,
+     * before trials have scores. NULL: there is none, or of shared weights. Local. Owns:
+     * bp_config_free(). Errors: of nas_training_config. */
+    bp_err (*training)(const nas *self, bp_config **out);
+    /** How many models there are to find. NULL: the points of search.space. */
+    double (*models)(const nas *self);
 } nas_method;
 
 /* a file each */

@@ -42,6 +42,11 @@ int64_t nas_find(const nas *self, const char *settings)
     return -1;
 }
 
+double nas_models(const nas *self)
+{
+    return self->method->models ? self->method->models(self) : nas_space_points(&self->space);
+}
+
 char *nas_path(const nas *self, const char *name)
 {
     return bp_sprintf("%s/search/%s", bp_run_keys_of(self->config)->dir, name);

@@ -43,6 +43,8 @@ char *nas_path(const nas *self, const char *name);
 /** "t0003". */
 #define NAS_NAME_BYTES 16
 void nas_trial_name(int64_t k, char out[NAS_NAME_BYTES]);
+/** How many models there are to find. */
+double nas_models(const nas *self);
 
 /* trials.c */
 /** Read RUN/search/trials.json, if it is there. Collective over mesh->world. Errors: BP_ERR_FORMAT

@@ -142,7 +142,7 @@ static void add_flops(json_t *page, const json_t *summary)
     static const struct {
         const char *key, *name;
     } NAMES[] = {{"trials", "trials, each trained for itself"},
-                 {"shared_weights", "training shared weights"},
+                 {"shared_weights", "training shared weights, or mixed cells"},
                  {"scores", "scoring trials with them"},
                  {"final", "trainings from scratch"},
                  {"all", "together"}};

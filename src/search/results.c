@@ -164,11 +164,11 @@ static json_t *ranker_json(const nas *self)
 
 static json_t *summary_json(const nas *self)
 {
-    return json_pack(
-        "{s:s, s:b, s:o, s:I, s:o, s:o, s:o, s:o}", "method", self->method->name, "shared_weights",
-        (int)self->is_shared, "space_models", bp_json_real(nas_space_points(&self->space)),
-        "trials", (json_int_t)self->count, "winner", winner_json(self), "rank_correlation",
-        correlation_json(self), "ranking", ranker_json(self), "flops", cost_json(self));
+    return json_pack("{s:s, s:b, s:o, s:I, s:o, s:o, s:o, s:o}", "method", self->method->name,
+                     "shared_weights", (int)self->is_shared, "space_models",
+                     bp_json_real(nas_models(self)), "trials", (json_int_t)self->count, "winner",
+                     winner_json(self), "rank_correlation", correlation_json(self), "ranking",
+                     ranker_json(self), "flops", cost_json(self));
 }
 
 /* ---- best.ini ---- */

@@ -150,6 +150,45 @@ static bp_err run(nas *self)
     return bp_run_close(&self->run, err);
 }
 
+/* The training that all ranks do together first; *out NULL: there is none. */
+static bp_err common_training(const nas *self, bp_config **out,
+                              const bp_training_part *parts[TRAINING_PARTS_MAX + 1])
+{
+    *out = NULL;
+    for (int k = 0; k == 0 || parts[k - 1]; k++)
+        parts[k] = bp_training_parts[k];
+    if (self->method->training)
+        return self->method->training(self, out);
+    if (!self->method->shares && !bp_nas_keys_of(self->config)->shared)
+        return BP_OK;
+    nas_shared_parts(parts);
+    return nas_shared_config(self, out);
+}
+
+static bp_err check_training(bp_config *config, const bp_training_part *const *parts)
+{
+    (void)bp_pretrain_check_model(config, parts);
+    return bp_config_faults(config);
+}
+
+/* What trainings would refuse of this mesh is refused before there is a run folder. */
+static bp_err check_trainings(const nas *self)
+{
+    const bp_training_part *parts[TRAINING_PARTS_MAX + 1];
+    bp_config *common = NULL, *alone = NULL;
+    bp_err err = common_training(self, &common, parts);
+
+    if (err == BP_OK && common)
+        err = check_training(common, parts);
+    if (err == BP_OK)
+        err = nas_training_config(self, &(nas_training){.settings = "", .folder = ""}, &alone);
+    if (err == BP_OK)
+        err = check_training(alone, bp_training_parts);
+    bp_config_free(&alone);
+    bp_config_free(&common);
+    return err;
+}
+
 bp_err bp_nas(MPI_Comm world, bp_config *config, const bp_nas_jobs *jobs)
 {
     nas *self = bp_alloc("search", 1, sizeof *self);
@@ -165,6 +204,8 @@ bp_err bp_nas(MPI_Comm world, bp_config *config, const bp_nas_jobs *jobs)
         err = bp_agree(world, nas_check_models(self));
     if (err == BP_OK && (self->method->shares || bp_nas_keys_of(config)->shared))
         err = bp_agree(world, nas_elastic_check(self));
+    if (err == BP_OK)
+        err = bp_agree(world, check_trainings(self));
     if (err == BP_OK)
         err = run(self);
     clear(self);
@@ -200,10 +241,27 @@ static bp_err say_plan(const nas *self)
     bp_err err = BP_OK;
 
     bp_log("%" PRId64 " trials of %.0f models by %s, and %" PRId64 " trained from scratch",
-           keys->trials, nas_space_points(&self->space), keys->method, keys->final);
+           keys->trials, nas_models(self), keys->method, keys->final);
     for (int k = 0; k < 2 && err == BP_OK && self->space.count > 0; k++)
         err = say_speed(self, k == 1);
-    bp_log("the training of the largest takes:");
+    return err;
+}
+
+static bp_err plan_common(const nas *self, MPI_Comm world, const bp_planned_world *asked)
+{
+    const bp_training_part *parts[TRAINING_PARTS_MAX + 1];
+    bp_config *config = NULL;
+    bp_err err = bp_agree(world, common_training(self, &config, parts));
+
+    if (err == BP_OK && config) {
+        if (bp_comm_is_root(world))
+            bp_log(self->method->training ? "the training of a mixed cell, on all ranks, takes for "
+                                            "each trial (in time five "
+                                            "times what follows, with architecture.order=1 twice):"
+                                          : "the training of shared weights, on all ranks, takes:");
+        err = bp_pretrain_plan(world, config, parts, asked);
+    }
+    bp_config_free(&config);
     return err;
 }
 
@@ -222,6 +280,8 @@ bp_err bp_nas_plan(MPI_Comm world, bp_config *config, const bp_nas_jobs *jobs,
         err = share_corpora(self, world);
     if (err == BP_OK)
         err = bp_agree(world, bp_comm_is_root(world) ? say_plan(self) : BP_OK);
+    if (err == BP_OK)
+        err = plan_common(self, world, asked);
     if (err == BP_OK) {
         largest = nas_space_largest(&self->space);
         BP_CHECK(nas_space_text(settings, sizeof settings, &self->space, &largest));
@@ -229,6 +289,9 @@ bp_err bp_nas_plan(MPI_Comm world, bp_config *config, const bp_nas_jobs *jobs,
             self, &(nas_training){.settings = settings, .folder = "trials/t0000"}, &training);
     }
     err = bp_agree(world, err);
+    if (err == BP_OK && bp_comm_is_root(world))
+        bp_log(self->space.count > 0 ? "the training of the largest takes:"
+                                     : "the training of a cell that was found takes:");
     if (err == BP_OK)
         err = bp_pretrain_plan(world, training, bp_training_parts, asked);
     bp_config_free(&training);

@@ -17,8 +17,8 @@
 #include <inttypes.h>
 #include <math.h>
 
-/* The parts of a training, and the one that draws. */
-static void list_parts(const bp_training_part *out[TRAINING_PARTS_MAX + 1])
+/* Those of a training, and the one that draws. */
+void nas_shared_parts(const bp_training_part *out[TRAINING_PARTS_MAX + 1])
 {
     int count = 0;
 
@@ -29,7 +29,7 @@ static void list_parts(const bp_training_part *out[TRAINING_PARTS_MAX + 1])
     out[count] = NULL;
 }
 
-static bp_err config_of(const nas *self, bp_config **out)
+bp_err nas_shared_config(const nas *self, bp_config **out)
 {
     char settings[NAS_SETTINGS];
     nas_point largest = nas_space_largest(&self->space);
@@ -136,9 +136,9 @@ static bp_err train_and_use(nas *self, shared_use *with)
     const bp_pretrain_hooks hooks = {.context = self, .started = on_started};
     MPI_Comm compute = self->mesh->compute;
     bp_config *config = NULL;
-    bp_err err = bp_agree(compute, config_of(self, &config));
+    bp_err err = bp_agree(compute, nas_shared_config(self, &config));
 
-    list_parts(parts);
+    nas_shared_parts(parts);
     bp_log_set_member("shared", bp_comm_is_root(compute));
     (void)bp_log_use(BP_LOG_MEMBER);
     if (err == BP_OK)

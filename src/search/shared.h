@@ -17,6 +17,11 @@ extern const bp_training_part nas_elastic;
  * valid. */
 bp_err nas_elastic_draw(const nas *self, int64_t step, bp_model_shape *out);
 
+/** The parts of the training of shared weights; the configuration of it, in RUN/search/shared.
+ * Local. Owns: bp_config_free(). Errors: of nas_training_config. */
+void nas_shared_parts(const bp_training_part *out[TRAINING_PARTS_MAX + 1]);
+bp_err nas_shared_config(const nas *self, bp_config **out);
+
 /** Can models of the space share weights? Local. Errors: BP_ERR_CONFIG what they have that parts
  * are not made for. */
 bp_err nas_elastic_check(const nas *self);

@@ -234,7 +234,7 @@ class Search(JobTest):
                 (("search.space=run.seed=1,2",), "[search.bad_key]", ("run.seed",)),
                 (("search.space=model.layers=1,,2",), "[search.bad_space]", ("model.layers",)),
                 (("search.space=model.layers=1;model.layers=2",), "[search.bad_space]", ("model.layers",)),
-                (("search.space=model.layers=1,two",), "[config.bad_value]", ("model.layers", "two")),
+                (("search.space=model.layers=1,two",), "[config.bad_value]", ("model.layers", "two", "at search.space")),
                 (("search.limit=parameters<5",), "[search.bad_limit]", ("parameters<5",)),
                 (("search.space=",), "[search.no_space]", ("random",)),
                 (("corpus.valid=",), "[search.no_validation]", ("corpus.valid",)),
@@ -242,6 +242,8 @@ class Search(JobTest):
                 (("search.shared=yes", "model.init=x"), "[search.init]", ("model.init",)),
                 (("mesh.members=9", "search.trials=8"), "[mesh.too_many_members]", ("9", "8"))):
             self.assert_error(self.search("bad", 0, *keys), 78, identifier, *words)
+        for keys in (("search.trials=2",), ("search.method=ranked",)):  # 3 data ranks, of which the batch of 8 is no multiple
+            self.assert_error(self.search("bad", 3, "mesh.coordinator=shared", *keys), 78, "[mesh.batch_not_multiple]", "3 data ranks")
         self.assertFalse(os.path.exists(self.at("bad")))
 
     def test_what_can_not_share_weights_is_refused(self):
@@ -272,6 +274,11 @@ class Search(JobTest):
         self.assertEqual(result.status, 0, str(result))
         for words in ("16 trials of 36 models by random", "the largest model: ", "tokens a second", "memory estimated"):
             self.assertIn(words, result.out)
+        result = self.search("planned", 0, "search.method=ranked", "--plan")
+        self.assertRegex(result.out, r"(?s)the training of shared weights.*the part of the model that a step trains.*the training of the largest")
+        result = run([program("bagpipe"), "search", self.at("small.ini"), f"run.dir={self.at('planned')}", "model.kind=cell", "model.heads=",
+                      "mesh.micro_batch=2", "search.method=differentiable", "search.nodes=3", "search.trials=4", "--plan"])
+        self.assertRegex(result.out, r"(?s)4 trials of 384 models.*a mixed cell.*model: cell, 1 layers.*the training of a cell that was found")
         self.assertFalse(os.path.exists(self.at("planned")))
 
 

@@ -84,8 +84,10 @@ class Cell(JobTest):
         result = run([program("bagpipe"), "pretrain", os.path.join(self.at("search-one"), "search", "best.ini"), f"run.dir={self.at('best')}"])
         self.assertEqual(result.status, 0, str(result))
         for keys, words in ((["model.kind=lstm"], "[search.no_cell]"), (["search.space=model.width=8,16"], "[search.cell_space]"),
-                            (["mesh.micro_batch=1"], "[search.one_sequence]")):
+                            (["mesh.micro_batch=1"], "[search.one_sequence]"),
+                            (["search.limit=bytes<=4000"], "[search.no_model]")):
             self.assert_error(self.search("search-refused", 0, *keys), 78, words)
+        self.assertFalse(os.path.exists(self.at("search-refused")))
 
     def test_what_does_not_fit_is_said(self):
         for keys, words in ((["mesh.micro_batch=1"], ("[architecture.one_sequence]", "mesh.micro_batch")),
@@ -102,7 +104,10 @@ class Cell(JobTest):
         self.assert_error(run([program("bagpipe-data"), "export", mixed, "--out", self.at("nowhere"), "--no-tokenizer"]), 65, "cell")
         result = run([program("bagpipe"), "score", self.at("small.ini"), f"run.dir={self.at('score')}", f"score.model={mixed}",
                       f"score.corpus={self.at('valid.h5')}"])
-        self.assert_error(result, 78, "[model.only_trains]")
+        self.assert_error(result, 78, "[model.no_distribution]", "a mixed cell")
+        result = run([program("bagpipe"), "ensemble", self.at("small.ini"), f"run.dir={self.at('mixed-ensemble')}", "ensemble.members=2", *MIXED])
+        self.assert_error(result, 78, "[model.no_distribution]", "a mixed cell")
+        self.assertFalse(os.path.exists(self.at("mixed-ensemble")))
 
 
 if __name__ == "__main__":

@@ -395,15 +395,20 @@ void config_refresh(const bp_config *config)
         fill_bound(config, &config->bound[k]);
 }
 
-bp_err bp_config_set(bp_config *config, const char *key, const char *value)
+bp_err bp_config_set_from(bp_config *config, const char *key, const char *value, const char *where)
 {
     config_entry *entry = config_find(config, key);
 
     BP_ASSERT(entry != NULL);
     config_source source = bp_config_is_given(config, key) ? entry->source : SOURCE_RESOLVED;
-    bp_err err = config_assign(entry, value, source, "a value resolved by the program");
+    bp_err err = config_assign(entry, value, source, where);
     config_refresh(config);
     return err;
+}
+
+bp_err bp_config_set(bp_config *config, const char *key, const char *value)
+{
+    return bp_config_set_from(config, key, value, "a value resolved by the program");
 }
 
 bp_err bp_config_set_int(bp_config *config, const char *key, int64_t value)

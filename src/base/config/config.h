@@ -132,6 +132,8 @@ bool bp_config_bool(const bp_config *config, const char *key);
  * Errors: BP_ERR_CONFIG, and the old value stays; BP_ERR_SYSTEM no memory.
  */
 bp_err bp_config_set(bp_config *config, const char *key, const char *value);
+bp_err bp_config_set_from(bp_config *config, const char *key, const char *value,
+                          const char *where); /* where the user gave it: of messages */
 bp_err bp_config_set_int(bp_config *config, const char *key, int64_t value); /* of an INT key */
 
 /** Add one fault, with its identifier (as BP_FAIL's), or the thread's last failure, to those

@@ -139,9 +139,11 @@ static void check_generator(const bp_model_shape *shape, int tensor_ranks, bp_co
 }
 
 /* A generator by itself is a masked model. */
-static bool is_generator(const bp_model_shape *shape)
+static const char *no_distribution(const bp_model_shape *shape)
 {
-    return shape->own[BP_ELECTRA_PART] == BP_ELECTRA_GENERATOR;
+    return shape->own[BP_ELECTRA_PART] == BP_ELECTRA_GENERATOR
+               ? NULL
+               : "its discriminator judges tokens, and gives no probability of one";
 }
 
 static void check(const bp_model_shape *shape, int tensor_ranks, bp_config *config)
@@ -477,8 +479,7 @@ const bp_model_family bp_electra_family = {
      * stage may have one. */
     .one_stage = true,
     .objective = &bp_objective_replaced,
-    .no_distribution = "its discriminator judges tokens, and gives no probability of one",
-    .has_distribution = is_generator,
+    .no_distribution = no_distribution,
     .huggingface = bp_electra_huggingface,
     .half = bp_electra_half,
     .folder_form = "Hugging Face's generator/ and discriminator/",

@@ -246,7 +246,7 @@ static void add_block(bp_network *network, const bp_model_shape *shape, int numb
     bp_network_add_block(network, block);
 }
 
-static const char *only_trains(const bp_model_shape *shape)
+static const char *no_distribution(const bp_model_shape *shape)
 {
     return is_graph(shape) && bp_cell_graph_of(shape).mixed
                ? "a mixed cell is searched, and no model yet; train the cell that was found (the "
@@ -261,7 +261,7 @@ static const char *only_trains(const bp_model_shape *shape)
         .unlimited = true, .carries_state = true, .objective = &bp_objective_causal,               \
         .huggingface = tables, .blocks = blocks_of, .blocks_are = "embedding, layers, head",       \
         .cost = cost, .block_output = block_output, .add_shared = add_shared,                      \
-        .add_block = add_block, .only_trains = only_trains                                         \
+        .add_block = add_block, .no_distribution = no_distribution                                 \
     }
 
 const bp_model_family bp_rnn_family = FAMILY("rnn", bp_rnn_huggingface, SIZES, KEYS),

@@ -178,6 +178,12 @@ static bp_example_maker maker(const bp_model_shape *shape, int64_t T, const bp_e
 static const bp_objective OBJECTIVE = {
     .name = "word2vec", .terms = 1, .weight = {1}, .scores_all = true, .maker = maker};
 
+static const char *no_distribution(const bp_model_shape *shape)
+{
+    (void)shape;
+    return "word vectors give no probability of a text";
+}
+
 const bp_model_family bp_word2vec_family = {.name = "word2vec",
                                             .section = "word2vec",
                                             .sizes = SIZES,
@@ -194,5 +200,4 @@ const bp_model_family bp_word2vec_family = {.name = "word2vec",
                                             .text_is = w2v_vectors_is,
                                             .text_write = w2v_vectors_write,
                                             .text_read = w2v_vectors_read,
-                                            .no_distribution =
-                                                "word vectors give no probability of a text"};
+                                            .no_distribution = no_distribution};

@@ -146,23 +146,23 @@ static void resolve_kind(bp_config *config)
         bp_config_fault_err(config);
 }
 
-/* Members are mixed, and scored out of their bags: with probabilities. */
-static void check_family(bp_config *config)
+/* Members are mixed, and scored out of their bags: with probabilities of texts. */
+static void check_distribution(const bp_model_shape *shape, bp_config *config)
 {
-    const bp_model_family *family = bp_model_family_find(bp_model_keys_of(config)->kind);
+    const bp_model_family *family = shape->family;
+    const char *why = family && family->no_distribution ? family->no_distribution(shape) : NULL;
 
-    if (family && family->no_distribution)
+    if (why)
         bp_config_fault(config, "model.no_distribution",
                         "an ensemble of models of kind %s can't be made: %s: at model.kind; take "
                         "another one",
-                        family->name, family->no_distribution);
+                        family->name, why);
 }
 
 void bp_ensemble_check(bp_config *config)
 {
     int64_t members = bp_ensemble_keys_of(config)->members;
-
-    check_family(config);
+    bp_model_shape shape;
 
     resolve_kind(config);
     resolve_parallel(config);
@@ -186,7 +186,11 @@ void bp_ensemble_check(bp_config *config)
         bp_finetune_check_model(config);
     else
         refuse_task_keys(config);
-    bp_pretrain_check_model(config, bp_training_parts);
+    shape = bp_pretrain_check_model(config, bp_training_parts);
+    if (!shape.family) /* model.init: what model.kind says is all that is known here */
+        shape.family = bp_model_family_find(bp_model_keys_of(config)->kind);
+    if (!bp_task_is_asked(config))
+        check_distribution(&shape, config);
 }
 
 void ensemble_fill(ensemble *self, bp_config *config, const bp_ensemble_jobs *jobs)

@@ -66,13 +66,13 @@ void bp_pretrain_warn(const bp_config *config, const bp_training_part *const *pa
             (*parts)->warn(config);
 }
 
-void bp_pretrain_check_model(bp_config *config, const bp_training_part *const *parts)
+bp_model_shape bp_pretrain_check_model(bp_config *config, const bp_training_part *const *parts)
 {
     int64_t patience = bp_train_keys_of(config)->patience;
     bool has_valid = bp_config_is_set(config, "corpus.valid");
     bp_mesh_shape mesh = bp_mesh_shape_of(config);
     bp_engine_spec spec = bp_pretrain_spec_of(config, parts);
-    bp_model_shape shape = {0};
+    bp_model_shape shape = {.family = NULL};
 
     if (!bp_config_is_set(config, "model.init")) {
         shape = bp_model_shape_of(config, NULL);
@@ -92,6 +92,7 @@ void bp_pretrain_check_model(bp_config *config, const bp_training_part *const *p
         bp_config_fault(config, "train.no_epochs",
                         "train.epochs = 0: at train.epochs; give a number above 0");
     check_weights(config);
+    return shape;
 }
 
 void bp_pretrain_check(bp_config *config, const bp_training_part *const *parts)
@@ -103,7 +104,7 @@ void bp_pretrain_check(bp_config *config, const bp_training_part *const *parts)
             config, "mesh.one_model",
             "mesh.members = %lld, but pretrain trains one model: at mesh.members; leave it at 1",
             (long long)members);
-    bp_pretrain_check_model(config, parts);
+    (void)bp_pretrain_check_model(config, parts);
 }
 
 void bp_finetune_require(bp_config *config)
