@@ -62,13 +62,6 @@ bp_err bp_engine_check_squares(const bp_network *network, const bp_engine_spec *
  * HDF5's files. Measured: 10 to 22 MiB. */
 #define LIBRARIES_BYTES ((size_t)20 << 20)
 
-void engine_set_searched(bp_network *network, bool asked)
-{
-    for (int g = 0; g < network->group_count; g++)
-        if (network->groups[g].searched)
-            network->groups[g].frozen = !asked;
-}
-
 static void fill(bp_plan *plan, const bp_mesh *mesh, const bp_engine_spec *spec,
                  const bp_model_shape *shape, const bp_network *network)
 {
