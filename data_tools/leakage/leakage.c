@@ -180,9 +180,9 @@ const bp_tool bp_tool_leakage = {
     .help =
         {.name = "bagpipe-data leakage",
          .usage = "prompts CORPUS.h5... --out FOLDER [OPTION...]\n"
-                  "measure CORPUS.h5... --outputs RUN [--prompts FOLDER] --out FOLDER\n"
+                  "measure CORPUS.h5... --outputs RUN [OPTION...]\n"
                   "canaries [TEXT...] --out FOLDER [OPTION...]\n"
-                  "exposure --canaries FOLDER --scores RUN --out FOLDER",
+                  "exposure --canaries FOLDER --scores RUN [OPTION...]",
          .summary = "measures which of its training text a model continues word for word",
          .text =
              "prompts cuts prompts of several lengths from documents of the training corpora, as "

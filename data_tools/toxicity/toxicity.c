@@ -395,8 +395,7 @@ const bp_tool bp_tool_toxicity = {
     .name = "toxicity",
     .help =
         {.name = "bagpipe-data toxicity",
-         .usage = "TEXT... --words FILE [OPTION...]\n--outputs RUN [--model CHECKPOINT] [--words "
-                  "FILE] [OPTION...]",
+         .usage = "TEXT... --words FILE [OPTION...]\n--outputs RUN [OPTION...]",
          .summary = "counts words of lists in texts, and measures how toxic a model's samples are",
          .text =
              "TEXT are texts, which may be compressed, or corpora (.h5). Of each list it counts "
