@@ -44,7 +44,7 @@ class Recurrent(JobTest):
 
     def test_data_ranks_give_the_bits_of_one(self):
         for kind in ("lstm", "cell"):
-            one = self.recurrent(kind, f"one-{kind}")
+            one = self.recurrent(kind, f"data1-{kind}")
             other = self.recurrent(kind, f"data4-{kind}", 4)
             self.assertEqual(timeless(metrics(one)), timeless(metrics(other)))
             self.assertEqual(digests(one), digests(other))
