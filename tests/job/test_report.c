@@ -36,7 +36,7 @@ static bool has_gnuplot(void)
 
 /* ---- pages ---- */
 
-static void a_page_holds_its_style(void **state)
+static void a_page_holds_its_style_and_script(void **state)
 {
     const char *path = bp_test_path("page.html");
     json_t *data = json_pack("{s:s}", "name", "a & b");
@@ -45,10 +45,13 @@ static void a_page_holds_its_style(void **state)
     (void)state;
     use_share("pages", "style.css", "p { color: red }");
     use_share("pages", "head.html", "<title>{{title}}</title>");
-    use_share("pages", "small.html", "<style>{{{style}}}</style><p>{{name}}</p>\n");
+    use_share("pages", "script.js", "let a;");
+    use_share("pages", "small.html",
+              "<style>{{{style}}}</style><p>{{name}}</p><script>{{{script}}}</script>\n");
     bp_test_expect(bp_report_page(path, "small", data), BP_OK);
     text = read_text(path);
-    assert_string_equal(text, "<title></title><style>p { color: red }</style><p>a &amp; b</p>\n");
+    assert_string_equal(text, "<title></title><style>p { color: red }</style><p>a &amp; b</p>"
+                              "<script>let a;</script>\n");
     assert_int_equal(json_object_size(data), 1); /* the caller's is as it was */
     bp_free(text);
     json_decref(data);
@@ -61,6 +64,7 @@ static void a_missing_template_is_named_with_the_remedy(void **state)
     (void)state;
     use_share("pages", "style.css", "");
     use_share("pages", "head.html", "");
+    use_share("pages", "script.js", "");
     bp_test_expect(bp_report_page(bp_test_path("none.html"), "none", data), BP_ERR_INPUT);
     bp_test_message_has("share/report/pages/none.html ... [report.file_missing]");
     bp_test_message_has("BAGPIPE_SHARE");
@@ -201,7 +205,7 @@ static void a_gnuplot_that_is_missing_fails_or_hangs_is_reported(void **state)
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_page_holds_its_style),
+        cmocka_unit_test(a_page_holds_its_style_and_script),
         cmocka_unit_test(a_missing_template_is_named_with_the_remedy),
         cmocka_unit_test(files_are_found_beside_the_program),
         cmocka_unit_test(ids_of_a_picture_are_its_own),
