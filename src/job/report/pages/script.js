@@ -8,6 +8,11 @@
     (children || []).forEach(function (child) { element.append(child); });
     return element;
   }
+  function section(title) {  // in `views` of the page
+    var part = make("section", {}, [make("h2", {text: title})]);
+    views.append(part);
+    return part;
+  }
   function shown(text) {  // no character that turns the direction of what follows
     return text.replace(/[\u202a-\u202e\u2066-\u2069]/g, function (c) { return "\\u" + c.charCodeAt(0).toString(16); });
   }
