@@ -108,11 +108,20 @@ is_queued_again() { [[ $(field "$1" Restarts) == 1 && $(field "$1" JobState) == 
 start() {
     local name=$1
     shift
+    started=("$@")
     job=$(sbatch --parsable --job-name="$name" --output="$work/$name.log" --time=20 "$@") || fail "job $name was refused"
 }
+# Slurm 22.05 may remove its own copy of a script before it runs it: nothing of ours has run then
+is_lost() { grep -q 'error: execve(): .*/slurm_script: No such file or directory' "$work/$1.log" 2>/dev/null; }
 # finish NAME: wait for the end of `job`
 finish() {
     until_true is_over "$job" || fail "job $1 does not end: $(field "$job" JobState)"
+    if [[ $(field "$job" JobState) == FAILED ]] && is_lost "$1"; then
+        echo "Slurm lost its copy of the script of job $1 before it ran: submitted again"
+        rm "$work/$1.log"
+        start "$1" "${started[@]}"
+        until_true is_over "$job" || fail "job $1 does not end: $(field "$job" JobState)"
+    fi
     [[ $(field "$job" JobState) == COMPLETED ]] || fail "job $1 ended as $(field "$job" JobState) $(field "$job" ExitCode)"
 }
 submit() {
