@@ -3,7 +3,7 @@
 #include "job.h"
 #include "math/math.h"
 #include "mesh/node_memory.h"
-#include "models/task.h"
+#include "models/task/task.h"
 #include "run/stop_request.h"
 #include "run/watchdog/watchdog.h"
 #include "train/engine/engine.h"

@@ -4,7 +4,7 @@
 #define BP_TEST_PERTURB_H
 
 #include "base/rng.h"
-#include "models/network.h"
+#include "models/network/network.h"
 
 #include <stdbool.h>
 

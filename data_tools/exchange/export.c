@@ -8,9 +8,9 @@
 #include "export_sentences.h"
 #include "io/gguf/gguf_export.h"
 #include "io/huggingface/hf_model.h"
-#include "models/adapter.h"
 #include "models/family.h"
-#include "models/task.h"
+#include "models/shape/adapter.h"
+#include "models/task/task.h"
 #include "text/tokenizer/tokenizer.h"
 #include "tools.h"
 

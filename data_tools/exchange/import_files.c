@@ -8,7 +8,7 @@
 #include "base/mem.h"
 #include "io/checkpoint/checkpoint.h"
 #include "io/huggingface/hf_model.h"
-#include "models/words_file.h"
+#include "models/words/words_file.h"
 #include "text/sentencepiece/sentencepiece.h"
 
 #include <dirent.h>

@@ -5,7 +5,7 @@
 
 #include "math/math.h"
 #include "mesh/node_memory.h"
-#include "models/weights.h"
+#include "models/network/weights.h"
 #include "run/stop_request.h"
 #include "run/watchdog/watchdog.h"
 

@@ -29,7 +29,7 @@
 #include "models/qwen3_moe/qwen3_moe.h"
 #include "models/recurrent/recurrent.h"
 #include "models/seq2seq/seq2seq.h"
-#include "models/sizes_priv.h"
+#include "models/shape/sizes.h"
 #include "models/smollm3/smollm3.h"
 #include "models/word2vec/word2vec.h"
 

@@ -10,11 +10,11 @@
 #include "base/config/json.h"
 #include "base/config/pairs.h"
 #include "io/huggingface/hf_table.h"
-#include "models/adapter.h"
 #include "models/model.h"
-#include "models/network.h"
+#include "models/network/network.h"
 #include "models/objective.h"
-#include "models/task_shape.h"
+#include "models/shape/adapter.h"
+#include "models/task/task_shape.h"
 #include "nn/heads/distill.h"
 #include "text/tokenizer/tokenizer.h"
 
@@ -61,7 +61,7 @@ typedef struct bp_model_family bp_model_family;
 struct bp_counting;
 struct bp_learner_ops;
 
-/** Sizes of a stack of Transformer layers (models/stack.h) that keys may set; 0: the family's
+/** Sizes of a stack of Transformer layers (models/stack/stack.h) that keys may set; 0: the family's
  * default. */
 typedef struct bp_stack_sizes {
     int64_t kv_heads, head_width, inner, window, segments, first_position;
@@ -104,7 +104,8 @@ typedef struct bp_stack_sizes {
 typedef struct bp_model_shape {
     int64_t layers, width, heads, context, vocab_size; /* L, C, H, T, V; 0: not known */
     int64_t positions; /* rows of a table of learned positions, from T on; 0: T */
-    int64_t softmaxes; /* that the head mixes: head.softmaxes; 1: it is one (models/variants.h) */
+    int64_t
+        softmaxes; /* that the head mixes: head.softmaxes; 1: it is one (models/stack/variants.h) */
     int64_t head_entmax, attention_entmax; /* 1: head.activation, model.attention_activation are
                                               entmax15 */
     bp_stack_sizes stack;                  /* of families that are stacks */
@@ -197,7 +198,7 @@ struct bp_model_family {
     const bp_option *keys;        /* its own: those of its sizes that are not in keys.c, or mean
                                      something else here, and what is not a size. Type and range are
                                      those of the same key elsewhere. NULL: it has none */
-    const struct bp_stack *stack; /* of Transformers of one stack (models/stack.h); NULL: another */
+    const struct bp_stack *stack; /* of Transformers of one stack (models/stack); NULL: another */
     const struct bp_seq2seq_form *seq2seq; /* of encoder-decoders (models/seq2seq); NULL: another */
     const char *const
         *required;    /* keys of training that it needs, ended by NULL; NULL: those of
@@ -347,8 +348,8 @@ struct bp_model_family {
                       bp_param *shared);
 };
 
-/** For a family of Transformers that is not a stack (models/stack.h), as a program may bring one:
- * layers, width, heads, context; heads divide the width, and tensor ranks the heads. */
+/** For a family of Transformers that is not a stack (models/stack/stack.h), as a program may bring
+ * one: layers, width, heads, context; heads divide the width, and tensor ranks the heads. */
 extern const bp_model_size bp_transformer_sizes[];
 void bp_transformer_check(const bp_model_shape *shape, int tensor_ranks, bp_config *config);
 bp_err bp_transformer_check_read(const bp_model_shape *shape, const char *where);

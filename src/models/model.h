@@ -7,7 +7,7 @@
 #include "base/config/json.h"
 #include "base/files/hash.h"
 #include "mesh/mesh.h"
-#include "models/task_shape.h"
+#include "models/task/task_shape.h"
 #include "text/tokenizer/forced.h"
 #include "text/tokenizer/tokenizer.h"
 #include <stdint.h>

@@ -1,11 +1,11 @@
 /* Opening a model: its checkpoint's metadata, and then its weights. */
 #include "models/open.h"
 
-#include "models/network_model_priv.h"
-#include "models/network_states_priv.h"
+#include "models/network/network_model.h"
+#include "models/network/network_states.h"
+#include "models/network/weights.h"
 #include "models/open_parts.h"
-#include "models/task.h"
-#include "models/weights.h"
+#include "models/task/task.h"
 
 #include <stdio.h>
 #include <stdlib.h>

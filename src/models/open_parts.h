@@ -3,7 +3,7 @@
 #define BP_MODELS_OPEN_PARTS_H
 
 #include "io/checkpoint/checkpoint.h"
-#include "models/network_model.h"
+#include "models/network/network_model.h"
 #include "models/open.h"
 
 /** step, eod_id, tokenizer_hash, digest, width, vocab_size, and the context for a wish of

@@ -1,7 +1,7 @@
 /* The objective of causal models that write a target for a source: both in one stream. Called by
  * train/parts/text.c. */
 #include "models/family.h"
-#include "models/rotary.h"
+#include "models/stack/rotary.h"
 
 #include <string.h>
 

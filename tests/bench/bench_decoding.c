@@ -15,8 +15,8 @@
 #include "math/threads.h"
 #include "models/gpt/gpt.h"
 #include "models/llama/llama.h"
+#include "models/network/weights.h"
 #include "models/open.h"
-#include "models/weights.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -5,8 +5,8 @@
 
 #include "infer/generate/search/search.h"
 #include "math/math.h"
-#include "models/network_inside_priv.h"
-#include "models/network_model_priv.h"
+#include "models/network/network_inside_priv.h"
+#include "models/network/network_model.h"
 #include "models/open.h"
 #include "models/seq2seq/seq2seq.h"
 #include "train/engine/stage.h"

@@ -3,7 +3,7 @@
 #ifndef CAPPED_FAMILY_H
 #define CAPPED_FAMILY_H
 
-#include "models/stack.h"
+#include "models/stack/stack.h"
 
 static const bp_stack CAPPED_STACK = {.rms = true,
                                       .epsilon = 1e-6,

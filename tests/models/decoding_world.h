@@ -11,12 +11,12 @@
 #include "models/feedforward/feedforward.h"
 #include "models/gpt/gpt.h"
 #include "models/llama/llama.h"
-#include "models/network_inside_priv.h"
-#include "models/network_model_priv.h"
+#include "models/network/network_inside_priv.h"
+#include "models/network/network_model.h"
 #include "models/open.h"
 #include "models/recurrent/recurrent.h"
-#include "models/rotary.h"
-#include "models/stack.h"
+#include "models/stack/rotary.h"
+#include "models/stack/stack.h"
 
 #include <math.h>
 

@@ -12,7 +12,7 @@
 #include "mesh/collective.h"
 #include "models/electra/electra.h"
 #include "models/family.h"
-#include "models/stack_priv.h"
+#include "models/stack/stack_priv.h"
 #include "models/task/list.h"
 #include "train/adamw.h"
 #include "train/engine/engine.h"

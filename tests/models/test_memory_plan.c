@@ -31,7 +31,7 @@
 #include "models/qwen3/qwen3.h"
 #include "models/qwen3_moe/qwen3_moe.h"
 #include "models/smollm3/smollm3.h"
-#include "models/stack.h"
+#include "models/stack/stack.h"
 
 #include <math.h>
 

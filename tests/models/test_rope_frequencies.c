@@ -2,7 +2,7 @@
 #include "bp_test.h"
 
 #include "math/kernels/kernels.h"
-#include "models/rotary.h"
+#include "models/stack/rotary.h"
 
 #include <math.h>
 

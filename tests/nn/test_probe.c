@@ -6,8 +6,8 @@
 #include "math/math.h"
 #include "mesh/collective.h"
 #include "models/gpt/gpt.h"
-#include "models/network_inside_priv.h"
-#include "models/network_model_priv.h"
+#include "models/network/network_inside_priv.h"
+#include "models/network/network_model.h"
 #include "models/open.h"
 #include "nn/core/layers.h"
 

@@ -14,7 +14,7 @@ infer/score/page/page.c infer/score/page/page_texts.c
 
 math/attention/attention.c math/attention/attention_f32.c
 
-models/decoding.c models/decoding_step.c
+models/network/decoding.c models/network/decoding_step.c
 
 infer/score/task/page.c infer/score/task/report.c infer/score/task/spans.c
 

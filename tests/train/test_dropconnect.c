@@ -6,8 +6,8 @@
 #include "base/files/hash.h"
 #include "base/rng.h"
 #include "mesh/collective.h"
-#include "models/dropconnect.h"
 #include "models/gpt/gpt.h"
+#include "models/network/dropconnect.h"
 #include "train/engine/engine.h"
 
 #include <math.h>

@@ -7,7 +7,7 @@
 #include "math/math.h"
 #include "mesh/collective.h"
 #include "models/family.h"
-#include "models/task.h"
+#include "models/task/task.h"
 #include "train/loop/parts.h"
 #include "train/loop/pretrain.h"
 

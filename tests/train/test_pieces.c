@@ -5,7 +5,7 @@
 #include "io/checkpoint/checkpoint_priv.h"
 #include "mesh/mesh.h"
 #include "models/gpt/gpt.h"
-#include "models/network_model.h"
+#include "models/network/network_model.h"
 #include "train/optimizers/optimizer.h"
 
 #include <stdio.h>

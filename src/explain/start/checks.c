@@ -3,7 +3,7 @@
 #include "explain/start/start.h"
 
 #include "base/files/hash.h"
-#include "models/weights.h"
+#include "models/network/weights.h"
 
 #include <inttypes.h>
 #include <string.h>

@@ -4,7 +4,7 @@
 #ifndef BP_INFER_ENSEMBLE_MEMBER_SAMPLER_H
 #define BP_INFER_ENSEMBLE_MEMBER_SAMPLER_H
 
-#include "models/network_model.h"
+#include "models/network/network_model.h"
 
 /** What differs from member to member. The rest exists once. */
 typedef enum bp_member_kind {

@@ -11,8 +11,8 @@
 #include "io/checkpoint/ensemble_file.h"
 #include "math/math.h"
 #include "mesh/collective.h"
+#include "models/network/weights.h"
 #include "models/open.h"
-#include "models/weights.h"
 
 #include <inttypes.h>
 #include <stdio.h>

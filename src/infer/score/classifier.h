@@ -5,7 +5,7 @@
 
 #include "base/config/json.h"
 #include "base/err.h"
-#include "models/task.h"
+#include "models/task/task.h"
 #include "text/tokenizer/tokenizer.h"
 
 #include <stdbool.h>

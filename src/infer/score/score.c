@@ -14,7 +14,7 @@
 #include "infer/score/unit.h"
 #include "math/threads.h"
 #include "mesh/collective.h"
-#include "models/weights.h"
+#include "models/network/weights.h"
 #include "run/stop_request.h"
 
 #include <inttypes.h>

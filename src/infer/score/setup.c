@@ -12,8 +12,8 @@
 #include "infer/score/unit.h"
 #include "math/math.h"
 #include "mesh/collective.h"
+#include "models/network/weights.h"
 #include "models/open.h"
-#include "models/weights.h"
 #include "text/tokenizer/tokenizer.h"
 
 #include <inttypes.h>

@@ -1,7 +1,7 @@
 /* Bamba as Hugging Face folders hold it. */
 #include "models/bamba/bamba.h"
 
-#include "models/stack_huggingface.h"
+#include "models/stack/stack_huggingface.h"
 
 static const bp_hf_size SIZES[] = {BP_HF_SIZES_OF("32", "4096", "32", "14336", "262144", "128000"),
                                    BP_HF_KV_HEADS("8"),

@@ -4,8 +4,8 @@
  */
 #include "models/bert/bert.h"
 
-#include "models/stack.h"
-#include "models/variants.h"
+#include "models/stack/stack.h"
+#include "models/stack/variants.h"
 
 #define NEXT_SENTENCES 2 /* it follows, it does not */
 

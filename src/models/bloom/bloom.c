@@ -1,8 +1,8 @@
 /* The family of BLOOM. */
 #include "models/bloom/bloom.h"
 
-#include "models/stack.h"
-#include "models/variants.h"
+#include "models/stack/stack.h"
+#include "models/stack/variants.h"
 
 static const bp_stack STACK = {
     .embedding_norm = true, .alibi = true, .tied = true, .keeps_words = true};

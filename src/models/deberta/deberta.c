@@ -1,8 +1,8 @@
 /* The family of DeBERTa-v2 and DeBERTaV3. */
 #include "models/deberta/deberta.h"
 
-#include "models/stack.h"
-#include "models/variants.h"
+#include "models/stack/stack.h"
+#include "models/stack/variants.h"
 
 #include <math.h>
 

@@ -1,7 +1,7 @@
 /* DeBERTa-v2 and DeBERTaV3 as Hugging Face folders hold them: every weight [out, in], as ours. */
 #include "models/deberta/deberta.h"
 
-#include "models/stack_huggingface.h"
+#include "models/stack/stack_huggingface.h"
 
 #define ENCODER_SIZES                                                                               \
     BP_HF_SIZES_OF("24", "1536", "24", "6144", "512", "128100"),                                    \

@@ -5,8 +5,8 @@
 #include "models/electra/electra.h"
 
 #include "models/bert/bert.h"
-#include "models/stack.h"
-#include "models/task.h"
+#include "models/stack/stack.h"
+#include "models/task/task.h"
 
 #include <string.h>
 

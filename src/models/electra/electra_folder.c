@@ -6,7 +6,7 @@
 #include "base/files/fs.h"
 #include "base/mem.h"
 #include "io/huggingface/hf_model.h"
-#include "models/shape_json.h"
+#include "models/shape/shape_json.h"
 
 #include <string.h>
 

@@ -5,7 +5,7 @@
 #include "base/files/fs.h"
 #include "base/mem.h"
 #include "models/elmo/elmo.h"
-#include "models/words_file.h"
+#include "models/words/words_file.h"
 #include "nn/core/layers.h"
 
 #include <inttypes.h>

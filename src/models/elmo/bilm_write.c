@@ -10,7 +10,7 @@
 #include "io/checkpoint/checkpoint.h"
 #include "io/h5/h5.h"
 #include "models/elmo/elmo.h"
-#include "models/shape_json.h"
+#include "models/shape/shape_json.h"
 #include "nn/core/layers.h"
 
 #include <stdio.h>

@@ -4,7 +4,7 @@
  * Language Model", section 2, equation 1. */
 #include "models/feedforward/feedforward.h"
 
-#include "models/variants.h"
+#include "models/stack/variants.h"
 #include "nn/core/layers.h"
 
 #define INIT_STD 0.1F /* of word vectors and head */

@@ -2,7 +2,7 @@
 #ifndef BP_MODELS_GEMMA2_GEMMA2_HUGGINGFACE_H
 #define BP_MODELS_GEMMA2_GEMMA2_HUGGINGFACE_H
 
-#include "models/stack_huggingface.h"
+#include "models/stack/stack_huggingface.h"
 
 /** After layers. */
 #define BP_HF_GEMMA_SIZES(period, scores, logits)                                                   \

@@ -1,8 +1,8 @@
 /* The family of GPT-NeoX. */
 #include "models/gpt_neox/gpt_neox.h"
 
-#include "models/stack.h"
-#include "models/variants.h"
+#include "models/stack/stack.h"
+#include "models/stack/variants.h"
 
 static const bp_stack STACK = {
     .rotary = true, .rope_fraction = 0.25, .parallel = true, .activation = BP_GELU_EXACT};

@@ -2,7 +2,7 @@
  * `query_key_value` are q, k and v of one head after the other. */
 #include "models/gpt_neox/gpt_neox.h"
 
-#include "models/rotary_huggingface.h"
+#include "models/stack/rotary_huggingface.h"
 
 static const bp_hf_size SIZES[] = {
     {"layers", "num_hidden_layers", NULL, .absent = "44"},

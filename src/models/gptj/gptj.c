@@ -1,8 +1,8 @@
 /* The family of GPT-J. */
 #include "models/gptj/gptj.h"
 
-#include "models/stack.h"
-#include "models/variants.h"
+#include "models/stack/stack.h"
+#include "models/stack/variants.h"
 
 static const bp_stack STACK = {.rotary = true,
                                .parallel = true,

@@ -1,7 +1,7 @@
 /* Granite as Hugging Face folders hold it. */
 #include "models/granite/granite.h"
 
-#include "models/stack_huggingface.h"
+#include "models/stack/stack_huggingface.h"
 
 static const bp_hf_size SIZES[] = {BP_HF_SIZES_OF("32", "4096", "32", "11008", "2048", "32000"),
                                    BP_HF_KV_HEADS("heads"),

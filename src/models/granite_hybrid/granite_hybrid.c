@@ -1,8 +1,8 @@
 /* The family of Granite 4.0's hybrids. */
 #include "models/granite_hybrid/granite_hybrid.h"
 
-#include "models/stack.h"
-#include "models/variants.h"
+#include "models/stack/stack.h"
+#include "models/stack/variants.h"
 
 static const bp_stack STACK = {.rms = true,
                                .epsilon = 1e-6,

@@ -1,7 +1,7 @@
 /* Granite 4.0's hybrids as Hugging Face folders hold them; those with experts have others. */
 #include "models/granite_hybrid/granite_hybrid.h"
 
-#include "models/stack_huggingface.h"
+#include "models/stack/stack_huggingface.h"
 
 static const bp_hf_size SIZES[] = {BP_HF_SIZE("layers", "num_hidden_layers", "32"),
                                    BP_HF_SIZE("width", "hidden_size", "4096"),

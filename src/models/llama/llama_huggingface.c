@@ -1,7 +1,7 @@
 /* LLaMA, Mistral and Qwen2 as Hugging Face folders hold them: every weight [out, in], as ours. */
 #include "models/llama/llama.h"
 
-#include "models/stack_huggingface.h"
+#include "models/stack/stack_huggingface.h"
 
 #define SIZE(ours, theirs, is)                                                                     \
     {                                                                                              \

@@ -1,8 +1,8 @@
 /* The family of Mamba-2: a stack whose layers are state-space layers. */
 #include "models/mamba2/mamba2.h"
 
-#include "models/stack.h"
-#include "models/variants.h"
+#include "models/stack/stack.h"
+#include "models/stack/variants.h"
 
 static const bp_stack STACK = {.rms = true, .mixer = BP_STACK_STATES};
 

@@ -1,8 +1,8 @@
 /* The family of Mixtral. */
 #include "models/mixtral/mixtral.h"
 
-#include "models/stack.h"
-#include "models/variants.h"
+#include "models/stack/stack.h"
+#include "models/stack/variants.h"
 
 static const bp_stack STACK = {.rms = true,
                                .rotary = true,

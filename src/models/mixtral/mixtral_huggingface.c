@@ -1,7 +1,7 @@
 /* Mixtral as Hugging Face folders hold it. */
 #include "models/mixtral/mixtral.h"
 
-#include "models/stack_huggingface.h"
+#include "models/stack/stack_huggingface.h"
 
 static const bp_hf_size SIZES[] = {
     BP_HF_SIZES_OF("32", "4096", "32", "14336", "131072", "32000"),

@@ -2,8 +2,8 @@
 #include "models/modernbert/modernbert.h"
 
 #include "models/bert/bert.h"
-#include "models/stack.h"
-#include "models/variants.h"
+#include "models/stack/stack.h"
+#include "models/stack/variants.h"
 
 static const bp_stack STACK = {.no_norm_bias = true,
                                .no_first_norm = true,

@@ -3,7 +3,7 @@
 #include "models/modernbert/modernbert.h"
 
 #include "models/bert/bert.h"
-#include "models/stack_huggingface.h"
+#include "models/stack/stack_huggingface.h"
 
 #define ENCODER_SIZES                                                                                \
     BP_HF_SIZES_OF("22", "768", "12", "1152", "8192", "50368"),                                      \

@@ -6,7 +6,7 @@
 #include "models/family.h"
 #include "models/ngram/ngram_estimate_priv.h"
 #include "models/ngram/ngram_file_priv.h"
-#include "models/words.h"
+#include "models/words/words.h"
 #include "text/tokenizer/tokenizer.h"
 #include "text/unicode/strmap.h"
 

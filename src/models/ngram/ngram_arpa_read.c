@@ -8,7 +8,7 @@
 #include "base/files/fs.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "models/words_file.h"
+#include "models/words/words_file.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -1,8 +1,8 @@
 /* The family of OLMo 2. */
 #include "models/olmo2/olmo2.h"
 
-#include "models/stack.h"
-#include "models/variants.h"
+#include "models/stack/stack.h"
+#include "models/stack/variants.h"
 
 static const bp_stack STACK = {.rms = true,
                                .closing_norms = true,

@@ -1,7 +1,7 @@
 /* OLMoE as Hugging Face folders hold it. */
 #include "models/olmoe/olmoe.h"
 
-#include "models/stack_huggingface.h"
+#include "models/stack/stack_huggingface.h"
 
 static const bp_hf_size SIZES[] = {
     BP_HF_SIZES_OF("16", "2048", "16", "2048", "4096", "50304"),

@@ -1,8 +1,8 @@
 /* The family of the first GPT. */
 #include "models/openai_gpt/openai_gpt.h"
 
-#include "models/stack.h"
-#include "models/variants.h"
+#include "models/stack/stack.h"
+#include "models/stack/variants.h"
 
 static const bp_stack STACK = {
     .position_std = BP_TRANSFORMER_STD, .post_norm = true, .tied = true, .keeps_words = true};

@@ -1,8 +1,8 @@
 /* The family of OPT. */
 #include "models/opt/opt.h"
 
-#include "models/stack.h"
-#include "models/variants.h"
+#include "models/stack/stack.h"
+#include "models/stack/variants.h"
 
 static const bp_stack STACK = {.position_std = BP_TRANSFORMER_STD,
                                .first_position = 2,

@@ -1,8 +1,8 @@
 /* The family of Phi-3. */
 #include "models/phi3/phi3.h"
 
-#include "models/stack.h"
-#include "models/variants.h"
+#include "models/stack/stack.h"
+#include "models/stack/variants.h"
 
 static const bp_stack STACK = {.rms = true,
                                .rotary = true,

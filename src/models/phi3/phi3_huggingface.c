@@ -2,7 +2,7 @@
  * another. */
 #include "models/phi3/phi3.h"
 
-#include "models/stack_huggingface.h"
+#include "models/stack/stack_huggingface.h"
 
 static const bp_hf_size SIZES[] = {
     BP_HF_SIZES_OF("32", "3072", "32", "8192", "4096", "32064"),

@@ -1,8 +1,8 @@
 /* The family of Qwen3. */
 #include "models/qwen3/qwen3.h"
 
-#include "models/stack.h"
-#include "models/variants.h"
+#include "models/stack/stack.h"
+#include "models/stack/variants.h"
 
 static const bp_stack STACK = {.rms = true,
                                .epsilon = 1e-6,

@@ -1,7 +1,7 @@
 /* Qwen3 as Hugging Face folders hold it. */
 #include "models/qwen3/qwen3.h"
 
-#include "models/stack_huggingface.h"
+#include "models/stack/stack_huggingface.h"
 
 static const bp_hf_size SIZES[] = {BP_HF_SIZES_OF("32", "4096", "32", "22016", "32768", "151936"),
                                    BP_HF_KV_HEADS("32"),

@@ -1,8 +1,8 @@
 /* The family of Qwen3's mixtures of experts. */
 #include "models/qwen3_moe/qwen3_moe.h"
 
-#include "models/stack.h"
-#include "models/variants.h"
+#include "models/stack/stack.h"
+#include "models/stack/variants.h"
 
 static const bp_stack STACK = {.rms = true,
                                .epsilon = 1e-6,

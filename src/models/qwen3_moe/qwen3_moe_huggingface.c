@@ -1,7 +1,7 @@
 /* Qwen3's mixtures of experts as Hugging Face folders hold them. */
 #include "models/qwen3_moe/qwen3_moe.h"
 
-#include "models/stack_huggingface.h"
+#include "models/stack/stack_huggingface.h"
 
 enum { DENSE = 6 }; /* of SIZES: after BP_HF_SIZES_OF */
 

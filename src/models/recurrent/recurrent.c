@@ -2,7 +2,7 @@
  * a bias and without a norm. The state is carried from window to window of a batch slot. */
 #include "models/recurrent/recurrent.h"
 
-#include "models/variants.h"
+#include "models/stack/variants.h"
 #include "nn/core/layers.h"
 
 #include <stdio.h>

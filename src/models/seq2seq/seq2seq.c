@@ -4,7 +4,7 @@
 #include "models/seq2seq/seq2seq.h"
 
 #include "base/mem.h"
-#include "models/transformer.h"
+#include "models/stack/transformer.h"
 
 #include <math.h>
 

@@ -7,7 +7,7 @@
 #define BP_MODELS_SEQ2SEQ_SEQ2SEQ_H
 
 #include "models/family.h"
-#include "models/variants.h"
+#include "models/stack/variants.h"
 #include "nn/core/layers.h"
 
 /** Items of the activations, and streams of the batch. */
@@ -36,7 +36,7 @@ typedef enum bp_seq2seq_positions {
 } bp_seq2seq_positions;
 
 /** What a family's models have in common: encoder-decoders are data, as stacks are
- * (models/stack.h). */
+ * (models/stack/stack.h). */
 #define BP_SEQ2SEQ_ACTIVATIONS 4
 typedef struct bp_seq2seq_form {
     bp_activation activations[BP_SEQ2SEQ_ACTIVATIONS]; /* of MLPs, of which own[] has one */

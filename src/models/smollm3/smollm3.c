@@ -1,8 +1,8 @@
 /* The family of SmolLM3. */
 #include "models/smollm3/smollm3.h"
 
-#include "models/stack.h"
-#include "models/variants.h"
+#include "models/stack/stack.h"
+#include "models/stack/variants.h"
 
 static const bp_stack STACK = {.rms = true,
                                .epsilon = 1e-6,

@@ -1,7 +1,7 @@
 /* SmolLM3 as Hugging Face folders hold it. */
 #include "models/smollm3/smollm3.h"
 
-#include "models/stack_huggingface.h"
+#include "models/stack/stack_huggingface.h"
 
 static const bp_hf_size SIZES[] = {BP_HF_SIZES_OF("36", "2048", "16", "11008", "32768", "128256"),
                                    BP_HF_KV_HEADS("4"),

@@ -1,7 +1,7 @@
 /* Vectors of texts: the pooled state itself, with no head after it. No training asks for it. */
 #include "models/family.h"
-#include "models/task.h"
 #include "models/task/list.h"
+#include "models/task/task.h"
 #include "nn/core/layers.h"
 
 static bp_example_maker maker(const bp_model_shape *shape, int64_t T, const bp_example_rules *rules)

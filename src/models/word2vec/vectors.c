@@ -3,9 +3,9 @@
 
 #include "base/mem.h"
 #include "math/kernels/rows.h"
-#include "models/shape_json.h"
+#include "models/shape/shape_json.h"
 #include "models/word2vec/word2vec_priv.h"
-#include "models/words.h"
+#include "models/words/words.h"
 
 #include <inttypes.h>
 #include <math.h>

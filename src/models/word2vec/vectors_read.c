@@ -3,8 +3,8 @@
 #include "base/files/fs.h"
 #include "base/mem.h"
 #include "models/word2vec/word2vec_priv.h"
-#include "models/words.h"
-#include "models/words_file.h"
+#include "models/words/words.h"
+#include "models/words/words_file.h"
 #include "text/unicode/characters.h"
 
 #include <inttypes.h>

@@ -14,7 +14,7 @@
 #include "base/process/heartbeat.h"
 #include "base/process/signals.h"
 #include "mesh/collective.h"
-#include "models/shape_json.h"
+#include "models/shape/shape_json.h"
 
 #include <math.h>
 #include <stdio.h>

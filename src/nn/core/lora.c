@@ -1,5 +1,5 @@
-/* Low-rank adaptation of weights: merging, and the gradients of A and B. Called by models/adapter.c
- * and nn/transformer/transformer_adapter.c. */
+/* Low-rank adaptation of weights: merging, and the gradients of A and B. Called by
+ * models/shape/adapter.c and nn/transformer/transformer_adapter.c. */
 #include "base/err.h"
 #include "nn/core/adapter.h"
 #include "nn/core/block.h"

@@ -1,5 +1,5 @@
-/* Blocks one after another as one: what must be on one pipeline stage. Made by models/task.c and
- * models/stack.c. */
+/* Blocks one after another as one: what must be on one pipeline stage. Made by models/task/task.c
+ * and models/stack/stack.c. */
 #include "base/err.h"
 #include "nn/core/layers.h"
 

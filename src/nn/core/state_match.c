@@ -1,6 +1,6 @@
 /* A block whose result learns from the states of a teacher's layer. The inner block is unchanged;
- * backward compares first, and then runs the inner block's. Called by models/dropconnect.c and
- * models/stages.c. */
+ * backward compares first, and then runs the inner block's. Called by models/network/dropconnect.c
+ * and models/network/stages.c. */
 #include "base/err.h"
 #include "math/kernels/kernels.h"
 #include "mesh/collective.h"

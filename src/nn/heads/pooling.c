@@ -1,6 +1,6 @@
 /* What a task's head reads: the final norm, the state of a whole text from its places' states, a
  * pooler, dropout. A text has one row, so tensor ranks do alike what follows pooling. Called by
- * models/task.c. */
+ * models/task/task.c. */
 #include "base/err.h"
 #include "math/kernels/kernels.h"
 #include "mesh/collective.h"

@@ -1,6 +1,6 @@
 /* A Gaussian process after a network, by random features: features of a text's state, logits linear
- * in them, and outside training the logits of the posterior's mean field. Called by models/task.c
- * and train/parts/sngp.c. */
+ * in them, and outside training the logits of the posterior's mean field. Called by
+ * models/task/task.c and train/parts/sngp.c. */
 #include "base/err.h"
 #include "math/kernels/kernels.h"
 #include "nn/core/layers.h"

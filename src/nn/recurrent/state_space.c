@@ -6,7 +6,7 @@
  * gradients are sums over their heads. Outside training a sequence that comes in pieces has the
  * state of the piece before, and what the convolution reads of it; in decoding each has its own.
  *
- * Called by models/stack_states.c. */
+ * Called by models/stack/stack_states.c. */
 #include "nn/recurrent/state_space_priv.h"
 
 #include "base/err.h"

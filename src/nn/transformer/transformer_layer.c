@@ -1,6 +1,6 @@
 /* A Transformer layer, split over tensor ranks as Megatron-LM does it, with sequence parallelism
  * between its products. transformer_backward.c has its gradients. Called by
- * models/seq2seq/seq2seq.c, models/stack.c and models/transformer.c. */
+ * models/seq2seq/seq2seq.c, models/stack/stack.c and models/stack/transformer.c. */
 #include "base/err.h"
 #include "nn/transformer/transformer_priv.h"
 

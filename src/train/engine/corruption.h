@@ -4,7 +4,7 @@
 #define BP_TRAIN_ENGINE_CORRUPTION_H
 
 #include "mesh/mesh.h"
-#include "models/network.h"
+#include "models/network/network.h"
 
 #include <stdbool.h>
 

@@ -6,7 +6,7 @@
 
 #include "math/kernels/kernels.h"
 #include "mesh/collective.h"
-#include "models/dropconnect.h"
+#include "models/network/dropconnect.h"
 #include "train/engine/tree.h"
 
 #include <math.h>

@@ -5,7 +5,7 @@
 
 #include "mesh/async.h"
 #include "mesh/mesh.h"
-#include "models/network.h"
+#include "models/network/network.h"
 
 /** Floats of scratch that the sums and, after them, the norm need. */
 int64_t bp_gradient_scratch(const bp_mesh *mesh, const bp_network *network);

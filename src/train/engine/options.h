@@ -75,7 +75,7 @@ typedef enum bp_sequence_parallel {
 typedef struct bp_engine_spec {
     uint64_t seed;
     float dropout;
-    float dropconnect; /* share of weights (models/dropconnect.h) */
+    float dropconnect; /* share of weights (models/network/dropconnect.h) */
     float label_smoothing;
     int64_t softmax_samples;    /* of a larger vocabulary; 0: all outcomes */
     int64_t batch, micro_batch; /* sequences of a step, and of a micro-batch */

@@ -5,7 +5,7 @@
 
 #include "mesh/mesh.h"
 #include "models/family.h"
-#include "models/network.h"
+#include "models/network/network.h"
 
 typedef struct bp_spectral bp_spectral;
 

@@ -4,7 +4,7 @@
 #define BP_TRAIN_ENGINE_STAGE_H
 
 #include "mesh/mesh.h"
-#include "models/network.h"
+#include "models/network/network.h"
 #include "train/engine/options.h"
 #include "train/engine/pipeline_comm.h"
 

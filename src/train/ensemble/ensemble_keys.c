@@ -5,7 +5,7 @@
 #include "math/math.h"
 #include "mesh/collective.h"
 #include "mesh/mesh.h"
-#include "models/task.h"
+#include "models/task/task.h"
 #include "train/ensemble/ensemble.h"
 #include "train/parts/list.h"
 

@@ -11,7 +11,7 @@
 #include "mesh/mailbox.h"
 #include "mesh/node_memory.h"
 #include "models/learner.h"
-#include "models/task.h"
+#include "models/task/task.h"
 #include "run/run_folder.h"
 #include "train/engine/engine.h"
 #include "train/loop/hooks.h"

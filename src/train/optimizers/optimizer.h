@@ -6,7 +6,7 @@
 #include "math/kernels/kernels.h"
 #include "mesh/async.h"
 #include "mesh/mesh.h"
-#include "models/network.h"
+#include "models/network/network.h"
 #include "train/optimizers/list.h"
 
 typedef struct bp_optimizer_rule {

@@ -13,7 +13,7 @@
 #include "infer/generate/units.h"
 #include "math/kernels/kernels.h"
 #include "mesh/collective.h"
-#include "models/network_model.h"
+#include "models/network/network_model.h"
 #include "train/loop/parts.h"
 #include "train/loop/reports/report.h"
 #include "train/parts/keys.h"

@@ -9,7 +9,7 @@
 #include "base/mem.h"
 #include "io/checkpoint/checkpoint.h"
 #include "mesh/collective.h"
-#include "models/task.h"
+#include "models/task/task.h"
 #include "text/tokenizer/tokenizer.h"
 #include "train/loop/trainer.h"
 #include "train/parts/keys.h"

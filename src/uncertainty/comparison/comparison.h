@@ -5,7 +5,7 @@
 #include "base/config/config.h"
 #include "base/err.h"
 #include "base/files/hash.h"
-#include "models/task_shape.h"
+#include "models/task/task_shape.h"
 #include "uncertainty/methods/list.h"
 
 #include <stdbool.h>

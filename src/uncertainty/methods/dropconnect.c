@@ -1,4 +1,4 @@
-/* :dropconnect, models whose weights are dropped (models/dropconnect.h). Called by
+/* :dropconnect, models whose weights are dropped (models/network/dropconnect.h). Called by
  * jobs/uncertainty.c. */
 #include "uncertainty/methods/list.h"
 #include "uncertainty/methods/passes.h"

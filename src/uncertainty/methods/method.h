@@ -8,7 +8,7 @@
 
 #include "base/config/config.h"
 #include "infer/ensemble/member_sampler.h"
-#include "models/task_shape.h"
+#include "models/task/task_shape.h"
 #include "uncertainty/methods/fit.h"
 
 /** A model of a study to which a method is applied. All is borrowed. */

@@ -47,8 +47,8 @@ parsers() {
     record) echo src/job/parts.c src/io/corpus/corpus_chunks.c src/io/h5/zstd_filter.c src/io/h5/lzf_filter.c ;;
     h5_walk) echo src/io/h5/h5_walk.c src/io/h5/h5_read.c src/io/h5/h5_array.c ;;
     ngram) echo src/models/ngram/ngram_file.c src/models/ngram/ngram_lookup.c ;;
-    arpa) echo src/models/ngram/ngram_arpa_read.c src/models/words_file.c ;;
-    vectors) echo src/models/word2vec/vectors_read.c src/models/words_file.c ;;
+    arpa) echo src/models/ngram/ngram_arpa_read.c src/models/words/words_file.c ;;
+    vectors) echo src/models/word2vec/vectors_read.c src/models/words/words_file.c ;;
     reshard) echo src/io/checkpoint/shard.c src/tensor/slice.c ;;
     coord) echo src/job/work_scheduler.c src/run/lock/run_lock_record.c src/run/watchdog/watch_state.c src/io/checkpoint/commit_steps.c ;;
     wire) echo src/run/watchdog/watchdog_wire.c ;;

@@ -9,7 +9,7 @@
 #include "infer/generate/entailment.h"
 #include "infer/generate/results/results.h"
 #include "infer/generate/spell.h"
-#include "models/weights.h"
+#include "models/network/weights.h"
 #include "statistics/semantic.h"
 
 #include <inttypes.h>

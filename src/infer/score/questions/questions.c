@@ -15,8 +15,8 @@
 #include "infer/score/unit.h"
 #include "math/math.h"
 #include "mesh/collective.h"
+#include "models/network/weights.h"
 #include "models/open.h"
-#include "models/weights.h"
 
 #include <inttypes.h>
 #include <math.h>

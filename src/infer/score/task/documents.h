@@ -8,7 +8,7 @@
 #include "infer/score/plan.h"
 #include "mesh/mesh.h"
 #include "models/model.h"
-#include "models/task.h"
+#include "models/task/task.h"
 
 #define TASK_GROUP 32 /* documents of a batch */
 

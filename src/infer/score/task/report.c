@@ -10,7 +10,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "io/corpus/corpus_writer.h"
-#include "models/weights.h"
+#include "models/network/weights.h"
 #include "statistics/task_metrics.h"
 
 #include <inttypes.h>

@@ -5,7 +5,7 @@
 #include "base/trace.h"
 #include "math/math.h"
 #include "mesh/collective.h"
-#include "models/dropconnect.h"
+#include "models/network/dropconnect.h"
 #include "text/tokenizer/tokenizer.h"
 #include "train/loop/commit.h"
 #include "train/loop/examples.h"

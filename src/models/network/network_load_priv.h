@@ -1,0 +1,26 @@
+/* The values of a network that runs only forward, held once. */
+#ifndef BP_MODELS_NETWORK_NETWORK_LOAD_PRIV_H
+#define BP_MODELS_NETWORK_NETWORK_LOAD_PRIV_H
+
+#include "models/network/dropconnect.h"
+#include "models/network/network.h"
+
+/** Bytes of a network of bp_gemm_new_forward: what is held in float32 (all, where products read the
+ * values in place; else what is not a product's weight, and what is read besides), without the
+ * products' copies; and the most that loading takes besides. Local. */
+typedef struct bp_network_load_bytes {
+    int64_t held, staged;
+} bp_network_load_bytes;
+bp_network_load_bytes bp_network_load_plan(const bp_network *network);
+
+/** Bind, fill and pack a network, block by block: of what is not held, memory has one block's
+ * float32 values at a time. Their params have the value NULL afterwards.
+ *
+ * Collective: over `member`, the communicator of the checkpoint. `checkpoint` NULL: initial values
+ * of `seed`, on all ranks alike. drops: masks that weights get; NULL: none.
+ * Owns:       *held is the caller's, bp_free() after bp_network_free(), also on failure. Errors:
+ *             those of bp_checkpoint_load; BP_ERR_SYSTEM memory: the same on all ranks. */
+bp_err bp_network_load(bp_network *network, MPI_Comm member, bp_checkpoint *checkpoint,
+                       uint64_t seed, const bp_dropconnect *drops, float **held);
+
+#endif

@@ -1,0 +1,353 @@
+/* A Transformer of one stack, decoder or encoder, is data: a bp_stack says what the layers,
+ * positions and head of a family are, bp_model_shape.stack has what keys say of one model, and the
+ * rest is computed from both here. */
+#ifndef BP_MODELS_STACK_STACK_H
+#define BP_MODELS_STACK_STACK_H
+
+#include "models/family.h"
+#include "models/stack/rotary.h"
+#include "models/stack/transformer.h"
+#include "nn/core/layers.h"
+
+/** What mixes the rows of a text in its layers: attention; a state-space layer, which has no MLP;
+ * or either of both by the layer's number, with an MLP after it. */
+typedef enum bp_stack_mixer { BP_STACK_ATTENTION, BP_STACK_STATES, BP_STACK_HYBRID } bp_stack_mixer;
+
+/** What a family's models have in common, and their defaults of keys. */
+typedef struct bp_stack {
+    /* Norms. */
+    bool rms;              /* by the root mean square, without a bias */
+    bool no_norm_bias;     /* bp_layer_shape.no_norm_bias, and of other norms */
+    double epsilon;        /* 0: 1e-5 */
+    bool post_norm;        /* bp_layer_shape.post_norm; there is no norm before the head then */
+    bool gains_from_one;   /* gains are 1 + what is kept */
+    bool closing_norms;    /* bp_layer_shape.closing_norms */
+    bool closing_only;     /* bp_layer_shape.closing_only */
+    bool no_first_norm;    /* bp_layer_shape.no_first_norm, of the first layer */
+    bool embedding_norm;   /* a block of its own after the embedding, which drops nothing then */
+    bool scales_embedding; /* by the square root of the width */
+    /* Positions: learned, rotary, or none. */
+    float position_std;     /* of initial values of the table "wpe"; 0: there is none */
+    int64_t first_position; /* its row of a text's first token; places of padding have the row
+                               before it */
+    bool relu_pooler;       /* bp_backbone.relu */
+    bool gelu_pooler;       /* bp_backbone.gelu, of bp_stack_backbone */
+    int64_t segments;       /* kinds of segments that have an embedding; 0: none have */
+    bool rotary;
+    double rope_fraction; /* share of a head that is rotated; 0: all, and there is no such key */
+    /* Layers. */
+    bp_stack_mixer mixer;
+    bool sees_all;            /* an encoder */
+    bp_query_norm query_norm; /* bp_layer_shape.query_norm */
+    bool one_norm;            /* bp_layer_shape.one_norm */
+    bool parallel;            /* attention and MLP read the same, and are added together */
+    int64_t rope_period; /* in each group of this many layers the last one has no rotary positions;
+                            0: all have them */
+    int64_t window_period;  /* in each group of this many layers the last one has no window; 0: all
+                               have it */
+    bool window_leads;      /* it is the first one of each group that has none */
+    double score_cap;       /* bp_layer_shape.score_cap; 0: none */
+    bool alibi;             /* bp_layer_shape.alibi */
+    bool no_attention_bias; /* bp_layer_shape.no_attention_bias */
+    bool no_bias; /* of products; queries, keys and values may have them (attention_bias) */
+    bp_activation activation; /* of the MLP, and of experts (BP_SWIGLU, BP_GEGLU) */
+    bool renormalised;        /* bp_expert_shape.renormalised, whatever a key says */
+    int64_t inner_thirds;     /* its inner width is this many thirds of the width; 0: 12, */
+    int64_t inner_multiple;   /* rounded up to a multiple of this; 0: 1 */
+    /* The head. */
+    double logit_cap; /* bp_head_shape.cap; 0: none */
+    bool tied;        /* to the embedding */
+    bool head_bias;   /* "head.bias", of the logits */
+    bool transform;   /* before it, after the last norm, "transform": norm(gelu(W h + b)), which a
+                         task's head reads too where heads_transform; the head is of masked words */
+    bool heads_transform;
+    bool keeps_words; /* bp_backbone.tied, where the head is tied */
+} bp_stack;
+
+/** Rows of a family's sizes: optional ones, in bp_model_shape.stack. */
+#define BP_STACK_SIZES                                                                             \
+    {.name = "layers", .at = BP_SIZE_AT(layers)}, {.name = "width", .at = BP_SIZE_AT(width)},      \
+    {                                                                                              \
+        .name = "heads", .at = BP_SIZE_AT(heads)                                                   \
+    }
+#define BP_STACK_CONTEXT                                                                           \
+    {                                                                                              \
+        .name = "context", .at = BP_SIZE_AT(context)                                               \
+    }
+#define BP_STACK_COUNT(key, field)                                                                 \
+    {                                                                                              \
+        .name = key, .at = BP_SIZE_AT(stack.field), .optional = true                               \
+    }
+#define BP_STACK_REAL(key, field)                                                                  \
+    {                                                                                              \
+        .name = key, .at = BP_SIZE_AT(stack.field), .type = BP_SIZE_REAL, .optional = true         \
+    }
+#define BP_STACK_FLAG(key, field)                                                                  \
+    {                                                                                              \
+        .name = key, .at = BP_SIZE_AT(stack.field), .type = BP_SIZE_FLAG, .optional = true         \
+    }
+/** Not written where they are what the family has without them. */
+#define BP_STACK_QUIET(key, field)                                                                 \
+    {                                                                                              \
+        .name = key, .at = BP_SIZE_AT(stack.field), .optional = true, .quiet = true                \
+    }
+#define BP_STACK_QUIET_REAL(key, field)                                                            \
+    {                                                                                              \
+        .name = key, .at = BP_SIZE_AT(stack.field), .type = BP_SIZE_REAL, .optional = true,        \
+        .quiet = true                                                                              \
+    }
+/** Of families with experts, which each has in every layer unless its list has others. */
+#define BP_STACK_EXPERTS                                                                           \
+    {.name = "experts", .at = BP_SIZE_AT(stack.experts)},                                          \
+        {.name = "experts_chosen", .at = BP_SIZE_AT(stack.chosen)},                                \
+    {                                                                                              \
+        .name = "experts_balance", .at = BP_SIZE_AT(stack.balance), .type = BP_SIZE_REAL,          \
+        .optional = true, .of_training = true                                                      \
+    }
+#define BP_STACK_EXPERT_LAYERS                                                                     \
+    BP_STACK_QUIET("experts_inner", expert_inner), BP_STACK_QUIET("experts_step", sparse_step),    \
+    {                                                                                              \
+        .name = "experts_dense", .at = BP_SIZE_AT(stack.dense), .type = BP_SIZE_REALS,             \
+        .optional = true                                                                           \
+    }
+#define BP_STACK_EXPERT_KEYS                                                                       \
+    {.key = "model.experts",                                                                       \
+     .type = BP_OPTION_INT,                                                                        \
+     .min = 1,                                                                                     \
+     .max = BP_STACK_EXPERTS_MOST,                                                                 \
+     .help = "experts of a layer, in the place of its MLP"},                                       \
+        {.key = "model.experts_chosen",                                                            \
+         .type = BP_OPTION_INT,                                                                    \
+         .min = 1,                                                                                 \
+         .max = BP_STACK_EXPERTS_MOST,                                                             \
+         .help = "experts that a token goes through in a layer"},                                  \
+    {                                                                                              \
+        .key = "model.experts_balance", .type = BP_OPTION_REAL, .min = 0, .max = 1e3,              \
+        .help = "weight of the balance loss in training (docs/training.md); 0, as if not given: "  \
+                "there is none"                                                                    \
+    }
+#define BP_STACK_EXPERTS_MOST 1024
+#define BP_STACK_RENORMALISED BP_STACK_FLAG("experts_renormalised", renormalised)
+#define BP_STACK_RENORMALISED_KEY                                                                  \
+    {                                                                                              \
+        .key = "model.experts_renormalised", .type = BP_OPTION_BOOL,                               \
+        .help = "shares of the experts that a token goes through are divided by their sum; no if " \
+                "not given"                                                                        \
+    }
+/** model.tied of a family whose head is tied where the key is not given. */
+#define BP_STACK_TIED                                                                              \
+    {                                                                                              \
+        .name = "tied", .at = BP_SIZE_AT(stack.other_tie), .type = BP_SIZE_FLAG, .optional = true, \
+        .quiet = true, .inverse = true                                                             \
+    }
+/** Rows of a family's own keys: the inner width of a gated MLP, and another epsilon of norms. */
+#define BP_STACK_GATED_INNER_KEY                                                                   \
+    {                                                                                              \
+        .key = "model.inner", .type = BP_OPTION_INT, .min = 1, .max = 1 << 22,                     \
+        .help = "inner width of the MLP; 8/3 of the width if not given, up to a multiple of 64"    \
+    }
+#define BP_STACK_EXPERT_INNER_KEY                                                                  \
+    {                                                                                              \
+        .key = "model.inner", .type = BP_OPTION_INT, .min = 1, .max = 1 << 22,                     \
+        .help = "inner width of an expert; 8/3 of the width if not given, up to a multiple of 64"  \
+    }
+#define BP_STACK_SMALL_EPSILON_KEY                                                                 \
+    {                                                                                              \
+        .key = "model.norm_epsilon", .type = BP_OPTION_REAL, .min = 1e-12, .max = 1,               \
+        .help = "what norms add to the mean square; 1e-6 if not given"                             \
+    }
+#define BP_STACK_TIED_KEY                                                                          \
+    {                                                                                              \
+        .key = "model.tied", .type = BP_OPTION_BOOL,                                               \
+        .help = "the head is the token embedding; yes if not given"                                \
+    }
+/** Windows by layer; the scale of scores, and caps. */
+#define BP_STACK_WINDOW_PERIOD_KEY                                                                 \
+    {                                                                                              \
+        .key = "model.window_period", .type = BP_OPTION_INT, .min = 1, .max = 10000,               \
+        .help = "in each group of this many layers the last one sees all tokens, the others see "  \
+                "model.window"                                                                     \
+    }
+#define BP_STACK_PERIOD_KEYS                                                                       \
+    BP_STACK_WINDOW_PERIOD_KEY,                                                                    \
+        {.key = "model.score_width",                                                               \
+         .type = BP_OPTION_INT,                                                                    \
+         .min = 1,                                                                                 \
+         .max = 1 << 20,                                                                           \
+         .help = "scores are divided by its root; the width of a head if not given"},              \
+        {.key = "model.score_cap",                                                                 \
+         .type = BP_OPTION_REAL,                                                                   \
+         .min = 1e-3,                                                                              \
+         .max = 1e6,                                                                               \
+         .help = "scores become cap tanh(score / cap); they stay as they are if not given"},       \
+    {                                                                                              \
+        .key = "model.logit_cap", .type = BP_OPTION_REAL, .min = 1e-3, .max = 1e6,                 \
+        .help = "logits become cap tanh(logit / cap); they stay as they are if not given"          \
+    }
+/** Multipliers of the embedding, scores, branches and logits. */
+#define BP_STACK_MULTIPLIERS                                                                       \
+    BP_STACK_REAL("embedding_multiplier", embedding_scale),                                        \
+        BP_STACK_REAL("attention_multiplier", score_scale),                                        \
+        BP_STACK_REAL("residual_multiplier", branch_scale),                                        \
+        BP_STACK_REAL("logits_scaling", logit_divisor)
+#define BP_STACK_MULTIPLIER_KEYS                                                                   \
+    {.key = "model.embedding_multiplier",                                                          \
+     .type = BP_OPTION_REAL,                                                                       \
+     .min = 1e-6,                                                                                  \
+     .max = 1e6,                                                                                   \
+     .help = "of the vectors of tokens; 1 if not given"},                                          \
+        {.key = "model.attention_multiplier",                                                      \
+         .type = BP_OPTION_REAL,                                                                   \
+         .min = 1e-6,                                                                              \
+         .max = 1e6,                                                                               \
+         .help =                                                                                   \
+             "of scores, which are products of queries and keys; 1 over the root of the width "    \
+             "of a head if not given"},                                                            \
+        {.key = "model.residual_multiplier",                                                       \
+         .type = BP_OPTION_REAL,                                                                   \
+         .min = 1e-6,                                                                              \
+         .max = 1e6,                                                                               \
+         .help = "of what attention and MLP add; 1 if not given"},                                 \
+    {                                                                                              \
+        .key = "model.logits_scaling", .type = BP_OPTION_REAL, .min = 1e-6, .max = 1e6,            \
+        .help = "by what logits are divided; 1 if not given"                                       \
+    }
+/** State-space layers: numbers of a state, groups, taps of the convolution. */
+#define BP_STACK_STATE_SIZES                                                                       \
+    BP_STACK_COUNT("state", state), BP_STACK_COUNT("groups", groups), BP_STACK_COUNT("taps", taps)
+#define BP_STACK_STATE_KEYS                                                                        \
+    {.key = "model.state",                                                                         \
+     .type = BP_OPTION_INT,                                                                        \
+     .min = 1,                                                                                     \
+     .max = 1 << 16,                                                                               \
+     .help = "numbers of the state for each number of a head; 128 if not given"},                  \
+        {.key = "model.groups",                                                                    \
+         .type = BP_OPTION_INT,                                                                    \
+         .min = 1,                                                                                 \
+         .max = 1 << 16,                                                                           \
+         .help = "groups of heads, which write and read their states alike; 1 if not given"},      \
+    {                                                                                              \
+        .key = "model.taps", .type = BP_OPTION_INT, .min = 1, .max = 64,                           \
+        .help = "places that the convolution reads, the present one included; 4 if not given"      \
+    }
+/** Hybrid stacks: which layers have attention, and those and the heads of the others. */
+#define BP_STACK_HYBRID_SIZES                                                                      \
+    {.name = "attention_layers",                                                                   \
+     .at = BP_SIZE_AT(stack.attention_layers),                                                     \
+     .type = BP_SIZE_REALS,                                                                        \
+     .optional = true},                                                                            \
+        BP_STACK_COUNT("state_heads", state_heads),                                                \
+        BP_STACK_COUNT("state_head_width", state_head_width), BP_STACK_STATE_SIZES
+#define BP_STACK_HYBRID_KEYS                                                                       \
+    BP_STACK_STATE_KEYS,                                                                           \
+        {.key = "model.attention_layers",                                                          \
+         .type = BP_OPTION_STRING,                                                                 \
+         .help = "a list 6,16 of the layers that have attention, from 1 on; the others are "       \
+                 "state-space layers, all if not given"},                                          \
+        {.key = "model.state_heads",                                                               \
+         .type = BP_OPTION_INT,                                                                    \
+         .min = 1,                                                                                 \
+         .max = 1 << 16,                                                                           \
+         .help = "heads of state-space layers, a multiple of mesh.tensor; model.heads if not "     \
+                 "given"},                                                                         \
+    {                                                                                              \
+        .key = "model.state_head_width", .type = BP_OPTION_INT, .min = 1, .max = 1 << 20,          \
+        .help = "their width; twice model.width over their number if not given"                    \
+    }
+/** How frequencies of rotary positions are scaled (models/stack/rotary.h). */
+#define BP_STACK_SCALING                                                                           \
+    {.name = "rope_scaling",                                                                       \
+     .at = BP_SIZE_AT(stack.rope_scaling),                                                         \
+     .type = BP_SIZE_CHOICE,                                                                       \
+     .optional = true,                                                                             \
+     .quiet = true,                                                                                \
+     .words = BP_ROPE_SCALINGS},                                                                   \
+        BP_STACK_QUIET_REAL("rope_factor", rope_factor),                                           \
+        BP_STACK_REAL("rope_low_freq_factor", rope_low),                                           \
+        BP_STACK_REAL("rope_high_freq_factor", rope_high),                                         \
+        BP_STACK_QUIET("rope_original_context", rope_original),                                    \
+        BP_STACK_QUIET_REAL("rope_beta_fast", rope_beta_fast),                                     \
+        BP_STACK_QUIET_REAL("rope_beta_slow", rope_beta_slow),                                     \
+        BP_STACK_REAL("rope_attention_factor", rope_attention_factor),                             \
+        BP_STACK_REAL("rope_mscale", rope_mscale),                                                 \
+        BP_STACK_REAL("rope_mscale_all_dim", rope_mscale_all),                                     \
+        {.name = "rope_truncate",                                                                  \
+         .at = BP_SIZE_AT(stack.rope_untruncated),                                                 \
+         .type = BP_SIZE_FLAG,                                                                     \
+         .optional = true,                                                                         \
+         .quiet = true,                                                                            \
+         .inverse = true},                                                                         \
+        {.name = "rope_short_factors",                                                             \
+         .at = BP_SIZE_AT(stack.rope_short),                                                       \
+         .type = BP_SIZE_REALS,                                                                    \
+         .optional = true},                                                                        \
+    {                                                                                              \
+        .name = "rope_long_factors", .at = BP_SIZE_AT(stack.rope_long), .type = BP_SIZE_REALS,     \
+        .optional = true                                                                           \
+    }
+
+static inline bool bp_stack_is_hybrid(const bp_stack *stack)
+{
+    return stack && stack->mixer == BP_STACK_HYBRID; /* a block has a group more */
+}
+
+/** Values that are not given become the stack's: bp_model_family.fill_defaults. The other functions
+ * do not need it. */
+void bp_stack_fill_defaults(bp_model_shape *shape);
+/** Heads divide the width unless their width is given, heads of keys divide heads, tensor ranks
+ * heads and the inner width, and what is rotated are pairs: bp_model_family.check, check_read. */
+void bp_stack_check(const bp_model_shape *shape, int tensor_ranks, bp_config *config);
+bp_err bp_stack_check_read(const bp_model_shape *shape, const char *where);
+/** Embeddings of another width than the model's go with one softmax. */
+void bp_stack_check_embedding(const bp_model_shape *shape, bp_config *config);
+
+int64_t bp_stack_segments(const bp_model_shape *shape);
+int64_t bp_stack_first_position(const bp_model_shape *shape);
+/** Of the embedding's tables, and of the head's. */
+int64_t bp_stack_embedding_width(const bp_model_shape *shape);
+/** Of what the vocabulary reads: bp_model_family.state_width; heads of tasks read the layers. */
+int64_t bp_stack_state_width(const bp_model_shape *shape);
+bool bp_stack_is_tied(const bp_model_shape *shape);
+float bp_stack_epsilon(const bp_model_shape *shape);
+/** Has layer `number` experts? And how many layers have. */
+bool bp_stack_is_sparse(const bp_model_shape *shape, int64_t number);
+int64_t bp_stack_sparse_count(const bp_model_shape *shape);
+/** Layer `number`, from 0, except for what its network has (rotary); of a layer without attention
+ * its MLP. */
+bp_layer_shape bp_stack_layer(const bp_model_shape *shape, int64_t number);
+
+/** Blocks of a network: the embedding, and layer `number`. */
+bp_block *bp_stack_new_embedding(bp_network *network, const bp_model_shape *shape,
+                                 bp_param *shared);
+bp_block *bp_stack_new_layer(bp_network *network, const bp_model_shape *shape, int64_t number);
+/** "transform": norm(gelu(W h + b)), with this stream of dropout masks. */
+bp_block *bp_stack_new_transform(bp_network *network, const bp_model_shape *shape, int64_t mask);
+/** Approximate FLOPs of one token forward through the embedding: a few passes over the width; and
+ * through layer `number`: 2 an entry of its matrices, and 4 of attention a key and column of a
+ * head. Source: Kaplan et al. 2020, section 2.1. */
+double bp_stack_embedding_cost(const bp_model_shape *shape);
+double bp_stack_layer_cost(const bp_model_shape *shape, int64_t number);
+
+/** For bp_model_family, under its names there. */
+bp_param *bp_stack_add_shared(bp_network *network, const bp_model_shape *shape, int stage,
+                              int stages, int blocks);
+int bp_stack_blocks(const bp_model_shape *shape);
+bp_model_facts bp_stack_facts(const bp_model_shape *shape);
+double bp_stack_cost(const bp_model_shape *shape, int block);
+void bp_stack_begin(bp_network *network, const bp_model_shape *shape);
+void bp_stack_add_block(bp_network *network, const bp_model_shape *shape, int number,
+                        bp_param *shared);
+bp_backbone bp_stack_backbone(const bp_model_shape *shape);
+bp_activations bp_stack_block_output(const bp_model_shape *shape, int block);
+
+/** All of a family that is an embedding, layers and a head; and of an encoder that fills in and
+ * checks more. */
+#define BP_STACK_FAMILY BP_STACK_ENCODER(bp_stack_fill_defaults, bp_stack_check)
+#define BP_STACK_ENCODER(fills, checks)                                                            \
+    .fill_defaults = fills, .check = checks, .check_read = bp_stack_check_read,                    \
+    .facts = bp_stack_facts, .blocks = bp_stack_blocks, .key_block = bp_transformer_key_block,     \
+    .backbone = bp_stack_backbone, .blocks_are = "embedding, layers, head", .cost = bp_stack_cost, \
+    .block_output = bp_stack_block_output, .begin = bp_stack_begin,                                \
+    .add_shared = bp_stack_add_shared, .add_block = bp_stack_add_block
+
+#endif

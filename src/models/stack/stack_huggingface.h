@@ -1,0 +1,216 @@
+/* Parts of the tables of stacks in Hugging Face's folders (io/huggingface/hf_table.h), where layers
+ * and keys are named as LLaMA's: all that differs between families is which parts they have, and
+ * the defaults of their class. */
+#ifndef BP_MODELS_STACK_STACK_HUGGINGFACE_H
+#define BP_MODELS_STACK_STACK_HUGGINGFACE_H
+
+#include "io/huggingface/hf_table.h"
+#include "models/stack/rotary_huggingface.h"
+
+/* ---- tensors ---- */
+
+#define BP_HF_VECTOR(theirs, rows, ours)                                                           \
+    {                                                                                              \
+        theirs, rows, NULL, false, 1,                                                              \
+        {                                                                                          \
+            ours                                                                                   \
+        }                                                                                          \
+    }
+#define BP_HF_MATRIX(theirs, rows, columns, ours)                                                  \
+    {                                                                                              \
+        theirs, rows, columns, false, 1,                                                           \
+        {                                                                                          \
+            ours                                                                                   \
+        }                                                                                          \
+    }
+/** Of each layer, in the order of files. */
+#define BP_HF_ATTENTION_OUT                                                                        \
+    BP_HF_MATRIX("layers.*.self_attn.o_proj.weight", "width", "heads*head_width",                  \
+                 "h.*.attn.out.weight")
+#define BP_HF_QUERIES                                                                              \
+    BP_HF_MATRIX("layers.*.self_attn.q_proj.weight", "heads*head_width", "width",                  \
+                 "h.*.attn.q.weight"),                                                             \
+        BP_HF_MATRIX("layers.*.self_attn.k_proj.weight", "kv_heads*head_width", "width",           \
+                     "h.*.attn.k.weight"),                                                         \
+        BP_HF_MATRIX("layers.*.self_attn.v_proj.weight", "kv_heads*head_width", "width",           \
+                     "h.*.attn.v.weight")
+#define BP_HF_ATTENTION BP_HF_QUERIES, BP_HF_ATTENTION_OUT
+#define BP_HF_QUERY_NORMS(q, k)                                                                    \
+    BP_HF_VECTOR("layers.*.self_attn.q_norm.weight", q, "h.*.attn.q.ln.gain"),                     \
+        BP_HF_VECTOR("layers.*.self_attn.k_norm.weight", k, "h.*.attn.k.ln.gain")
+#define BP_HF_MLP_DOWN                                                                             \
+    BP_HF_MATRIX("layers.*.mlp.down_proj.weight", "width", "inner", "h.*.mlp.down.weight")
+#define BP_HF_MLP                                                                                  \
+    BP_HF_MATRIX("layers.*.mlp.gate_proj.weight", "inner", "width", "h.*.mlp.gate.weight"),        \
+        BP_HF_MATRIX("layers.*.mlp.up_proj.weight", "inner", "width", "h.*.mlp.up.weight"),        \
+        BP_HF_MLP_DOWN
+/** Of layers with experts, and of those without. */
+#define BP_HF_ROUTER(theirs)                                                                       \
+    {                                                                                              \
+        theirs, "experts", "width", false, 1, {"h.*.mlp.router.weight"}, .in = BP_HF_SPARSE        \
+    }
+#define BP_HF_EXPERT_ROW(theirs, rows, columns, ours)                                              \
+    {                                                                                              \
+        theirs, rows, columns, false, 1, {"h.*.mlp.experts.#." ours ".weight"},                    \
+            .experts = "experts", .in = BP_HF_SPARSE                                               \
+    }
+#define BP_HF_EXPERT_ROWS(before, gate, up, down, inner)                                           \
+    BP_HF_EXPERT_ROW(before gate ".weight", inner, "width", "gate"),                               \
+        BP_HF_EXPERT_ROW(before up ".weight", inner, "width", "up"),                               \
+        BP_HF_EXPERT_ROW(before down ".weight", "width", inner, "down")
+#define BP_HF_DENSE_MATRIX(theirs, rows, columns, ours)                                            \
+    {                                                                                              \
+        theirs, rows, columns, false, 1, {ours}, .in = BP_HF_DENSE                                 \
+    }
+#define BP_HF_NORM(theirs, ours) BP_HF_VECTOR("layers.*." theirs ".weight", "width", ours)
+#define BP_HF_EMBEDDING          BP_HF_MATRIX("embed_tokens.weight", "vocab_size", "width", "wte")
+/** The last norm, and the head where it is not the embedding. */
+#define BP_HF_ENDS                                                                                 \
+    BP_HF_VECTOR("norm.weight", "width", "ln_f.gain"),                                             \
+    {                                                                                              \
+        "lm_head.weight", "vocab_size", "width", false, 1, {"head"}, .only_if = "!tied"            \
+    }
+
+/* ---- keys of config.json: `is` is the default of transformers' class ---- */
+
+#define BP_HF_SIZE(ours, theirs, is)                                                               \
+    {                                                                                              \
+        ours, theirs, NULL, .absent = is                                                           \
+    }
+#define BP_HF_NUMBER(ours, theirs, is)                                                             \
+    {                                                                                              \
+        ours, theirs, NULL, BP_HF_REAL, is                                                         \
+    }
+/** Layers, width, heads, inner width, context and vocabulary. */
+#define BP_HF_SIZES_OF(layers, width, heads, inner, context, words)                                \
+    BP_HF_SIZE("layers", "num_hidden_layers", layers), BP_HF_SIZE("width", "hidden_size", width),  \
+        BP_HF_SIZE("heads", "num_attention_heads", heads),                                         \
+        BP_HF_SIZE("inner", "intermediate_size", inner),                                           \
+        BP_HF_SIZE("context", "max_position_embeddings", context),                                 \
+        BP_HF_SIZE("vocab_size", "vocab_size", words)
+/** After heads. */
+#define BP_HF_KV_HEADS(is)                                                                         \
+    {                                                                                              \
+        "kv_heads", "num_key_value_heads", NULL, BP_HF_COUNT, "heads", .absent = is,               \
+                                                                       .null_is = "heads"          \
+    }
+/** After width and heads. */
+#define BP_HF_HEAD_WIDTH(is)                                                                       \
+    {                                                                                              \
+        "head_width", "head_dim", NULL, BP_HF_COUNT, "width/heads",                                \
+            .absent = is, .null_is = "width/heads", .quiet = true                                  \
+    }
+#define BP_HF_THETA(is)                                                                            \
+    {                                                                                              \
+        "rope_theta", "rope_theta", NULL, BP_HF_REAL, is, "rope_parameters.rope_theta"             \
+    }
+#define BP_HF_TIED(is)                                                                             \
+    {                                                                                              \
+        "tied", "tie_word_embeddings", NULL, BP_HF_FLAG, is                                        \
+    }
+/** Of mixtures of experts. */
+#define BP_HF_EXPERTS(theirs, other, experts, chosen, balance)                                     \
+    {"experts", theirs, NULL, .absent = experts, .older = other},                                  \
+        BP_HF_SIZE("experts_chosen", "num_experts_per_tok", chosen),                               \
+    {                                                                                              \
+        "experts_balance", "router_aux_loss_coef", NULL, BP_HF_REAL, "0", .absent = balance,       \
+                                                                          .zero = true             \
+    }
+#define BP_HF_RENORMALISED                                                                         \
+    {                                                                                              \
+        "experts_renormalised", "norm_topk_prob", NULL, BP_HF_FLAG, "0"                            \
+    }
+/** Multipliers of the embedding, scores, branches and logits; with bp_stack_hf_derive_scores. */
+#define BP_HF_MULTIPLIERS                                                                          \
+    BP_HF_NUMBER("embedding_multiplier", "embedding_multiplier", "1"),                             \
+        {"attention_multiplier", "attention_multiplier", NULL, BP_HF_REAL, "0", .absent = "1"},    \
+        BP_HF_NUMBER("residual_multiplier", "residual_multiplier", "1"),                           \
+        BP_HF_NUMBER("logits_scaling", "logits_scaling", "1")
+#define BP_HF_WHOLE_HEADS                                                                          \
+    {                                                                                              \
+        "partial_rotary_factor", "null|1"                                                          \
+    }
+
+/** Hybrid stacks, whose list "attention_layers" names the layers with attention: sizes of the
+ * others, after the width; what they have to be; and tensors of either kind of layer. */
+#define BP_HF_STATES                                                                               \
+    BP_HF_SIZE("state_heads", "mamba_n_heads", "128"),                                             \
+        {"state_head_width", "mamba_d_head", NULL, .absent = "2*width/state_heads",                \
+         .automatic = true},                                                                       \
+        BP_HF_SIZE("state", "mamba_d_state", "256"), BP_HF_SIZE("groups", "mamba_n_groups", "1"),  \
+        BP_HF_SIZE("taps", "mamba_d_conv", "4")
+#define BP_HF_STATES_ONLY                                                                          \
+    {"mamba_conv_bias", "true"}, {"mamba_proj_bias", "false"},                                     \
+        {"mamba_expand", "state_heads*state_head_width/width", .absent = "2"},                     \
+    {                                                                                              \
+        "time_step_limit",                                                                         \
+            "[0.0, \"Infinity\"]|[0, \"Infinity\"]|[0.0, {\"__float__\": \"Infinity\"}]"           \
+    }
+#define BP_HF_OF_LAYERS(theirs, rows, columns, ours, list)                                         \
+    {                                                                                              \
+        "layers.*." theirs, rows, columns, false, 1, {"h.*." ours}, .of_layers = list              \
+    }
+#define BP_HF_ATTENDING(theirs, rows, columns, ours)                                               \
+    BP_HF_OF_LAYERS(theirs, rows, columns, ours, "attention_layers")
+#define BP_HF_STATE(theirs, rows, columns, ours)                                                   \
+    BP_HF_OF_LAYERS(theirs, rows, columns, ours, "!attention_layers")
+#define BP_HF_STATE_WIDTH "state_heads*state_head_width"
+#define BP_HF_CONVOLVED(theirs, columns, between, x, bc)                                           \
+    {                                                                                              \
+        "layers.*.mamba.conv1d." theirs, BP_HF_STATE_WIDTH "+2*groups*state", columns, false, 2,   \
+            {"h.*." x, "h.*." bc},                                                                 \
+            .blocks = "1", .part_rows = {BP_HF_STATE_WIDTH, "2*groups*state"}, .middle = between,  \
+            .of_layers = "!attention_layers"                                                       \
+    }
+#define BP_HF_MIXERS                                                                               \
+    BP_HF_ATTENDING("input_layernorm.weight", "width", NULL, "ln1.gain"),                          \
+        BP_HF_ATTENDING("self_attn.q_proj.weight", "heads*head_width", "width", "attn.q.weight"),  \
+        BP_HF_ATTENDING("self_attn.k_proj.weight", "kv_heads*head_width", "width",                 \
+                        "attn.k.weight"),                                                          \
+        BP_HF_ATTENDING("self_attn.v_proj.weight", "kv_heads*head_width", "width",                 \
+                        "attn.v.weight"),                                                          \
+        BP_HF_ATTENDING("self_attn.o_proj.weight", "width", "heads*head_width",                    \
+                        "attn.out.weight"),                                                        \
+        BP_HF_STATE("input_layernorm.weight", "width", NULL, "ln.gain"),                           \
+        BP_HF_STATE("mamba.dt_bias", "state_heads", NULL, "dt.bias"),                              \
+        BP_HF_STATE("mamba.A_log", "state_heads", NULL, "decay"),                                  \
+        BP_HF_STATE("mamba.D", "state_heads", NULL, "skip"),                                       \
+        BP_HF_CONVOLVED("weight", "taps", "1", "x.taps", "bc.taps"),                               \
+        BP_HF_CONVOLVED("bias", NULL, NULL, "x.bias", "bc.bias"),                                  \
+        {"layers.*.mamba.in_proj.weight",                                                          \
+         "2*" BP_HF_STATE_WIDTH "+2*groups*state+state_heads",                                     \
+         "width",                                                                                  \
+         false,                                                                                    \
+         4,                                                                                        \
+         {"h.*.z.weight", "h.*.x.weight", "h.*.bc.weight", "h.*.dt.weight"},                       \
+         .blocks = "1",                                                                            \
+         .part_rows = {BP_HF_STATE_WIDTH, BP_HF_STATE_WIDTH, "2*groups*state", "state_heads"},     \
+         .of_layers = "!attention_layers"},                                                        \
+        BP_HF_STATE("mamba.norm.weight", BP_HF_STATE_WIDTH, NULL, "gate.gain"),                    \
+        BP_HF_STATE("mamba.out_proj.weight", "width", BP_HF_STATE_WIDTH, "out.weight")
+
+/** Members that are written besides: bp_hf_table.more. */
+#define BP_HF_MORE "{\"attention_dropout\": 0.0, \"torch_dtype\": \"float32\", \"use_cache\": true}"
+
+/** bp_hf_table.buffers, and .bare. */
+extern const char *const bp_stack_hf_buffers[], *const bp_stack_hf_head[];
+/** bp_hf_table.check: heads of keys divide heads, heads have pairs to turn, and a scaling of
+ * positions has its parameters. */
+bp_err bp_stack_hf_check(const bp_hf_shape *shape, const char *path);
+/** The same of a stack with state-space layers: their groups divide their heads, too. */
+bp_err bp_stack_hf_check_states(const bp_hf_shape *shape, const char *path);
+
+/** bp_hf_table.derive: of positions; and a model without "attention_multiplier" divides scores by
+ * the root of a head's width, which is written. */
+void bp_stack_hf_derive_scores(bp_hf_shape *shape, bool written);
+
+/** All of a table but sizes, settings, rows and keys that are harmless. */
+#define BP_STACK_HF_TABLE(of_kind, type, class)                                                    \
+    BP_STACK_HF_TABLE_DERIVED(of_kind, type, class, bp_rope_hf_derive)
+#define BP_STACK_HF_TABLE_DERIVED(of_kind, type, class, derives)                                   \
+    .kind = of_kind, .model_type = type, .architecture = class, .prefix = "model.",                \
+    .first = "embed_tokens.weight", .head = "lm_head.weight", .tied = "embed_tokens.weight",       \
+    .buffers = bp_stack_hf_buffers, .more = BP_HF_MORE, .check = bp_stack_hf_check,                \
+    .derive = derives, .bare = bp_stack_hf_head
+
+#endif

@@ -1,0 +1,316 @@
+/* Heads of tasks, after the backbone of any family. */
+#include "models/task/task.h"
+#include "models/stack/transformer.h"
+#include "models/stack/variants.h"
+#include "models/task/list.h"
+
+#include "nn/core/layers.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static bp_backbone backbone_of(const bp_model_shape *shape)
+{
+    return shape->family->backbone(shape);
+}
+
+const bp_option bp_task_options[] = {
+    {"task.kind", BP_OPTION_CHOICE, NULL, 0, 0, BP_TASK_CHOICES, NULL,
+     "what the model learns to predict: a class or a number of each text, tags of its words, where "
+     "in it an answer stands, or a text that is written for another one",
+     BP_REQUIRED_ASKED, .at = BP_AT(bp_task_keys, kind)},
+    {"task.label", BP_OPTION_STRING, NULL, 0, 0, NULL, NULL,
+     "the corpora's label that is learnt; the only one if not given", false,
+     .at = BP_AT(bp_task_keys, label)},
+    {"task.labels", BP_OPTION_STRING, NULL, 0, 0, NULL, NULL,
+     "a file of all classes or tags that there are, one a line: outcomes in its order, also those "
+     "that corpus.train lacks; without it those of corpus.train, sorted",
+     false, .at = BP_AT(bp_task_keys, labels)},
+    {"task.pool", BP_OPTION_CHOICE, "auto", 0, 0, "auto|first|mean|last", NULL,
+     "of which tokens' states the head reads a text: auto is first, through a pooler, of "
+     "encoders, last of others, of encoder-decoders through a pooler too",
+     false, .at = BP_AT(bp_task_keys, pool)},
+    {"task.frozen_layers", BP_OPTION_INT, "0", 0, 10000, NULL, "layers",
+     "this many of the first layers, and the embeddings below them, keep their values", false,
+     .at = BP_AT(bp_task_keys, frozen_layers)},
+    {"task.separator", BP_OPTION_STRING, "=>", 0, 0, NULL, NULL,
+     "of text and causal models: what stands between a source and its target", false,
+     .at = BP_AT(bp_task_keys, separator)},
+    {"task.lm_weight", BP_OPTION_REAL, "0", 0, 1000, NULL, NULL,
+     "causal models with a tied head: of the language model's loss on the same texts, which is "
+     "added to the task's; 0: none",
+     false, .at = BP_AT(bp_task_keys, lm_weight)},
+    {"task.stride", BP_OPTION_INT, "128", 1, 1 << 20, NULL, "tokens",
+     "of spans: tokens from the start of a window in a long context to that of the next one", false,
+     .at = BP_AT(bp_task_keys, stride)},
+    {"task.answer_tokens", BP_OPTION_INT, "30", 1, 1 << 20, NULL, "tokens",
+     "of spans: the longest answer that scoring looks for; a checkpoint keeps it", false,
+     .at = BP_AT(bp_task_keys, answer_tokens)},
+    {"dirichlet.outside", BP_OPTION_STRING, NULL, 0, 0, NULL, NULL,
+     "the class of corpus.train's texts outside the domain: outcomes are a Dirichlet, which is to "
+     "be flat there (a prior network)",
+     false, .at = BP_AT(bp_task_keys, outside)},
+    {"dirichlet.precision", BP_OPTION_REAL, "100", 1e-3, 1e6, NULL, NULL,
+     "that it is to have of texts of the other classes", false,
+     .at = BP_AT(bp_task_keys, precision)},
+    {"dirichlet.smoothing", BP_OPTION_REAL, "0.01", 1e-9, 0.5, NULL, NULL,
+     "the mean probability that each class is to have that is not the text's", false,
+     .at = BP_AT(bp_task_keys, smoothing)},
+    {"sngp.features", BP_OPTION_INT, "0", 0, BP_TASK_FEATURES_MAX, NULL, NULL,
+     "random features of a Gaussian process that predicts the classes (SNGP); 0: a linear map",
+     false, .at = BP_AT(bp_task_keys, features)},
+    {"sngp.length_scale", BP_OPTION_REAL, "0", 0, 1e6, NULL, NULL,
+     "of its kernel, in the distance of two texts' states; 0: the square root of model.width",
+     false, .at = BP_AT(bp_task_keys, length_scale)},
+    {"sngp.prior", BP_OPTION_REAL, "1", 1e-6, 1e6, NULL, NULL,
+     "the precision of its weights' prior", false, .at = BP_AT(bp_task_keys, prior)},
+    {"sngp.bound", BP_OPTION_REAL, "0.95", 0, 1e6, NULL, NULL,
+     "the largest spectral norm that the hidden weights keep; 0: any", false,
+     .at = BP_AT(bp_task_keys, bound)},
+    {"sngp.bounded", BP_OPTION_CHOICE, "all", 0, 0, "all|pooler", NULL,
+     "which weights that are: the matrices of all layers that train and the pooler's, or "
+     "only the pooler's",
+     false, .at = BP_AT(bp_task_keys, bounded)},
+    {NULL, BP_OPTION_STRING, NULL, 0, 0, NULL, NULL, NULL, false},
+};
+
+static void see_kind(void *context, const bp_option *option, const char *value)
+{
+    bool *asked = context;
+
+    *asked = *asked || (value && strcmp(option->key, "task.kind") == 0);
+}
+
+bool bp_task_is_asked(const bp_config *config)
+{
+    bool asked = false;
+
+    bp_config_each(config, see_kind, &asked);
+    return asked;
+}
+
+/* ---- the head: what it reads, and outcomes ---- */
+
+static bool has_pooler(const bp_model_shape *shape)
+{
+    if (!bp_task_kind_of(&shape->task)->new_head)
+        return false;
+    if (backbone_of(shape).transform)
+        return false;
+    return shape->task.pool == BP_POOL_FIRST
+               ? backbone_of(shape).pooler
+               : shape->task.pool == BP_POOL_LAST && shape->task.dense;
+}
+
+/* Where it keeps the words all is one block, that of the last stage, which shares their table. */
+int bp_task_blocks(const bp_model_shape *shape)
+{
+    if (!bp_task_kind_of(&shape->task)->new_head)
+        return 1;
+    return bp_task_keeps_words(shape) ? 1 : shape->task.features > 0 ? 3 : 2;
+}
+
+double bp_task_flops(const bp_model_shape *shape)
+{
+    double matrices = (double)(shape->task.outcomes * shape->width), C = (double)shape->width;
+    bool a_place = shape->task.pool == BP_POOL_NONE;
+    double D = (double)shape->task.features;
+
+    if (D > 0) /* of the projection, which does not train, two of three products */
+        matrices = D * (double)shape->task.outcomes + D * C * 2 / 3;
+
+    if (has_pooler(shape))
+        matrices += C * C;
+    if (backbone_of(shape).transform) /* of all places */
+        matrices += C * C * (a_place ? 1 : (double)shape->context);
+    return 6 * (matrices / (a_place ? 1 : (double)shape->context) +
+                (bp_task_keeps_words(shape) ? (double)shape->vocab_size * C : 0));
+}
+
+#define HEAD_DROPOUT ((int64_t)1 << 40)
+
+static bp_block *new_pooling(bp_network *network, const bp_model_shape *shape)
+{
+    bp_backbone backbone = backbone_of(shape);
+    bool has_head = bp_task_kind_of(&shape->task)->new_head != NULL,
+         transforms = has_head && backbone.transform;
+    bp_pooling_shape pooling = {.C = shape->width,
+                                .norm = bp_task_keeps_words(shape) ? NULL : backbone.norm,
+                                .rms = backbone.rms,
+                                .no_norm_bias = backbone.no_norm_bias,
+                                .epsilon = backbone.epsilon,
+                                .pool = (bp_pool)shape->task.pool,
+                                .pooler = has_pooler(shape),
+                                .gelu = backbone.gelu,
+                                .relu = backbone.relu,
+                                .is_last = !has_head,
+                                .dropout_stream = transforms ? BP_NO_DROPOUT : HEAD_DROPOUT};
+    bp_block *parts[2], *block;
+
+    bp_pooling_new(&parts[0], &network->nn, &pooling, bp_network_add_group(network, true));
+    if (!transforms)
+        return parts[0];
+    parts[1] = backbone.transform(network, shape, HEAD_DROPOUT);
+    bp_series_new(&block, &network->nn, parts, 2);
+    return block;
+}
+
+static bp_block *new_features(bp_network *network, const bp_model_shape *shape)
+{
+    bp_features_shape features = {shape->width, shape->task.features, shape->task.outcomes,
+                                  shape->task.length_scale};
+    bp_group *whole = bp_network_add_group(network, true),
+             *frozen = bp_network_add_group(network, true);
+    bp_block *block;
+
+    frozen->frozen = true;
+    bp_random_features_new(&block, &network->nn, &features, whole, frozen);
+    return block;
+}
+
+/* After features the rows are logits already. */
+static bp_block *new_logits(bp_network *network, const bp_model_shape *shape)
+{
+    bp_group *split = bp_network_add_group(network, false);
+    int64_t V = shape->task.outcomes, first, count;
+    bp_head_shape head = {.sparse = true};
+    bp_param *table;
+    bp_block *block;
+
+    split->frozen = true;
+    bp_vocab_share(&network->nn, V, &first, &count);
+    table = bp_group_add_matrix_part(split, "sngp.logits", V, shape->width, 0, 0, first, count);
+    table->init = BP_INIT_IDENTITY;
+    bp_lm_head_new(&block, &network->nn, &head, table, NULL);
+    return block;
+}
+
+static bp_block *new_norm(bp_network *network, const bp_model_shape *shape)
+{
+    bp_backbone backbone = backbone_of(shape);
+
+    return bp_transformer_new_norm(network, &(bp_row_shape){.name = backbone.norm,
+                                                            .I = shape->width,
+                                                            .O = shape->width,
+                                                            .rms = backbone.rms,
+                                                            .no_norm_bias = backbone.no_norm_bias,
+                                                            .epsilon = backbone.epsilon,
+                                                            .dropout_stream = BP_NO_DROPOUT});
+}
+
+static bp_block *new_words(bp_network *network, const bp_model_shape *shape, bp_param *shared)
+{
+    bp_head_shape head = {.term = BP_TASK_WORDS,
+                          .sparse = true,
+                          .passes_on = true,
+                          .cap = backbone_of(shape).cap,
+                          .scale = backbone_of(shape).scale};
+    bp_block *block;
+
+    BP_ASSERT(shared);
+    bp_lm_head_new(&block, &network->nn, &head, shared, NULL);
+    return block;
+}
+
+void bp_task_add_block(bp_network *network, const bp_model_shape *shape, int number,
+                       bp_param *shared)
+{
+    bp_block *block;
+
+    if (bp_task_keeps_words(shape)) {
+        bp_block *parts[4];
+        int count = 0;
+
+        if (backbone_of(shape).norm)
+            parts[count++] = new_norm(network, shape);
+        parts[count++] = new_words(network, shape, shared);
+        parts[count++] = new_pooling(network, shape);
+        parts[count++] = bp_task_kind_of(&shape->task)->new_head(network, shape);
+        bp_series_new(&block, &network->nn, parts, count);
+    } else {
+        block = number == 0 ? new_pooling(network, shape)
+                : shape->task.features == 0
+                    ? bp_task_kind_of(&shape->task)->new_head(network, shape)
+                : number == 1 ? new_features(network, shape)
+                              : new_logits(network, shape);
+    }
+    bp_network_add_block(network, block);
+}
+
+double bp_model_term_weight(const bp_model_shape *shape, int term)
+{
+    return term == BP_TASK_WORDS && bp_task_keeps_words(shape)
+               ? shape->task.lm_weight
+               : bp_model_objective(shape)->weight[term];
+}
+
+/* ---- a network with either head ---- */
+
+static bool is_language_model(const bp_model_shape *shape)
+{
+    return !bp_task_has_head(&shape->task);
+}
+
+const bp_objective *bp_model_objective(const bp_model_shape *shape)
+{
+    const bp_task_kind *kind = bp_task_kind_of(&shape->task);
+
+    if (!is_language_model(shape))
+        return bp_task_keeps_words(shape) ? kind->with_words : kind->objective;
+    return shape->objective ? shape->objective : shape->family->objective;
+}
+
+int64_t bp_model_outcomes(const bp_model_shape *shape)
+{
+    return is_language_model(shape) ? shape->vocab_size : shape->task.outcomes;
+}
+
+bool bp_model_is_softmax(const bp_model_shape *shape)
+{
+    return bp_task_is_softmax(&shape->task);
+}
+
+bool bp_model_caps_logits(const bp_model_shape *shape)
+{
+    return (is_language_model(shape) || bp_task_keeps_words(shape)) &&
+           (shape->stack.logit_cap > 0 || shape->stack.logit_divisor > 0);
+}
+
+static bool is_of_task(const bp_model_shape *shape, int block)
+{
+    return !is_language_model(shape) && block >= shape->family->backbone(shape).blocks;
+}
+
+double bp_model_block_cost(const bp_model_shape *shape, int block)
+{
+    return is_of_task(shape, block)
+               ? bp_task_flops(shape) / 3 / bp_task_blocks(shape)
+               : shape->family->cost(shape, block) +
+                     (block == shape->family->blocks(shape) - 1 ? bp_variants_flops(shape) : 0);
+}
+
+bp_activations bp_model_block_output(const bp_model_shape *shape, int block)
+{
+    if (is_of_task(shape, block)) /* it works on what the backbone leaves */
+        block = shape->family->backbone(shape).blocks - 1;
+    return shape->family->block_output(shape, block);
+}
+
+double bp_model_train_flops(const bp_model_shape *shape)
+{
+    double all = shape->family->facts(shape).train_flops;
+
+    all += is_language_model(shape)
+               ? 3 * bp_variants_flops(shape)
+               : bp_task_flops(shape) - shape->family->backbone(shape).head_flops;
+    /* of three products of a weight the one for its gradient is left out */
+    return shape->adapter.kind == BP_ADAPTER_NONE ? all : all * 2 / 3;
+}
+
+int bp_model_blocks(const bp_model_shape *shape)
+{
+    if (!bp_model_shape_is_whole(shape) || !shape->family->blocks)
+        return 0;
+    return is_language_model(shape) ? shape->family->blocks(shape)
+                                    : shape->family->backbone(shape).blocks + bp_task_blocks(shape);
+}

@@ -1,0 +1,59 @@
+/* Tasks: what a pretrained model is fine-tuned for. A task's head takes the place of the language
+ * model's, after the backbone of any family that has one (bp_model_family.backbone). */
+#ifndef BP_MODELS_TASK_TASK_H
+#define BP_MODELS_TASK_TASK_H
+
+#include "base/config/config.h"
+#include "models/family.h"
+#include "models/task/examples.h"
+
+#define BP_TASK_STRIDE        128         /* of windows, if nothing is given, */
+#define BP_TASK_ANSWER_TOKENS 30          /* and the longest answer */
+extern const bp_option bp_task_options[]; /* task.* */
+
+/** Values of bp_task_options (docs: --help). */
+typedef struct bp_task_keys {
+    const char *kind;
+    const char *outside;
+    double precision;
+    double smoothing;
+    int64_t features;
+    double length_scale, prior, bound;
+    const char *bounded;
+    const char *label;
+    const char *labels;
+    const char *pool;
+    int64_t frozen_layers;
+    const char *separator;
+    double lm_weight;
+    int64_t stride, answer_tokens;
+} bp_task_keys;
+
+static inline const bp_task_keys *bp_task_keys_of(const bp_config *config)
+{
+    return bp_config_bound(config, bp_task_options);
+}
+
+/** Does a job that has these keys ask for a task? */
+bool bp_task_is_asked(const bp_config *config);
+
+/** Does it write a target for a given source? Not with a task's head. */
+static inline bool bp_model_reads_source(const bp_model_shape *shape)
+{
+    return shape->family->start_token && !bp_task_has_head(&shape->task);
+}
+
+/** The same model without its head, which gives the pooled state of a text (a bp_pool but
+ * NONE): of bp_model_distribution these are a text's numbers. `where`: the checkpoint, for
+ * messages. Errors: BP_ERR_CONFIG it is of no family that has one. */
+bp_err bp_task_give_vectors(bp_model_shape *shape, int64_t pool, const char *where);
+
+/** Blocks of its head, and FLOPs of training on a token. */
+int bp_task_blocks(const bp_model_shape *shape);
+double bp_task_flops(const bp_model_shape *shape);
+/** Block `number` of the head, from 0, at the end of the network; `shared`: the embedding's table
+ * (bp_model_family.add_shared), where it keeps the words. */
+void bp_task_add_block(bp_network *network, const bp_model_shape *shape, int number,
+                       bp_param *shared);
+
+#endif

@@ -1,0 +1,22 @@
+/* The words of a model's ids, as text files of models spell them: ARPA files, word vectors. Local:
+ * no MPI. */
+#ifndef BP_MODELS_WORDS_WORDS_H
+#define BP_MODELS_WORDS_WORDS_H
+
+#include "text/tokenizer/tokenizer.h"
+#include "text/unicode/strmap.h"
+
+#define BP_WORD_START   "<s>"
+#define BP_WORD_END     "</s>"
+#define BP_WORD_UNKNOWN "<unk>"
+
+/** The words of all ids and of <s>, as ARPA files spell them: the end of a document is </s>, what
+ * the tokenizer does not know <unk>, a space within a token \x20. words[V + 1]'s numbers are their
+ * places in the map. tokenizer NULL: words are the ids in decimal digits.
+ *
+ * Owns: bp_strmap_clear(), after an error too. Errors: BP_ERR_FORMAT two ids have one spelling, a
+ * vocabulary of another size; BP_ERR_SYSTEM. */
+bp_err bp_words_of_ids(bp_strmap *words, const bp_tokenizer *tokenizer, int64_t vocab_size,
+                       int64_t eod_id);
+
+#endif
