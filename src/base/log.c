@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,13 +20,24 @@
 #define INDENT     4  /* of a long line that goes on */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct {
-    bool speaks;
-    int fd; /* of the file; -1: none */
-} channels[] = {[BP_LOG_JOB] = {true, -1}, [BP_LOG_MEMBER] = {false, -1}};
+typedef struct log_channel {
+    atomic_bool speaks; /* helpers' threads warn, while the main one goes on to the next member */
+    int fd;             /* of the file; -1: none */
+} log_channel;
+static log_channel channels[] = {[BP_LOG_JOB] = {true, -1}, [BP_LOG_MEMBER] = {false, -1}};
 static _Atomic bp_log_channel at = BP_LOG_JOB;
-static char member[64];     /* whose lines BP_LOG_MEMBER's are */
+static char member[64];     /* guarded by the lock: whose lines BP_LOG_MEMBER's are */
 static bool progress_shown; /* the terminal's cursor is after a progress line */
+
+static void lock_log(void)
+{
+    BP_CHECK(pthread_mutex_lock(&lock) == 0);
+}
+
+static void unlock_log(void)
+{
+    BP_CHECK(pthread_mutex_unlock(&lock) == 0);
+}
 
 void bp_log_set_speaker(bool speaks)
 {
@@ -47,13 +59,10 @@ bp_log_channel bp_log_use(bp_log_channel channel)
 
 void bp_log_set_member(const char *name, bool speaks)
 {
+    lock_log();
     (void)snprintf(member, sizeof(member), "%s", name);
     channels[BP_LOG_MEMBER].speaks = speaks;
-}
-
-const char *bp_log_prefix(void)
-{
-    return at == BP_LOG_MEMBER ? member : "";
+    unlock_log();
 }
 
 /* 0: no terminal; -1: one that does not say. */
@@ -95,16 +104,6 @@ static int terminal_columns(void)
     return columns < 0 ? asked_columns() : columns;
 }
 
-static void lock_log(void)
-{
-    BP_CHECK(pthread_mutex_lock(&lock) == 0);
-}
-
-static void unlock_log(void)
-{
-    BP_CHECK(pthread_mutex_unlock(&lock) == 0);
-}
-
 bp_err bp_log_open(const char *path)
 {
     bp_log_close();
@@ -134,9 +133,10 @@ void bp_log_close(void)
  * (else 0). */
 static int write_file(const char *text)
 {
+    log_channel *channel = &channels[at];
     bp_buffer out = {0};
 
-    if (channels[at].fd < 0)
+    if (channel->fd < 0)
         return 0;
     while (*text != 0) {
         int bytes = (int)strcspn(text, "\n");
@@ -145,12 +145,12 @@ static int write_file(const char *text)
         text += *text == '\n';
     }
     int number = 0;
-    if (bp_write_all(channels[at].fd, out.data, out.bytes) != 0)
+    if (bp_write_all(channel->fd, out.data, out.bytes) != 0)
         number = errno;
     bp_buffer_clear(&out);
     if (number != 0) {
-        (void)close(channels[at].fd);
-        channels[at].fd = -1;
+        (void)close(channel->fd);
+        channel->fd = -1;
     }
     return number;
 }
@@ -358,8 +358,11 @@ static void warn(const char *id, bool lines, const char *format, va_list argumen
     if (id[0] != 0)
         (void)snprintf(raw + strlen(raw), 64, " [%s", id);
     bp_err_escape(clean, raw, lines);
-    (void)snprintf(head, sizeof head, "%s: warning: %s%s", bp_err_program(), bp_log_prefix(),
-                   bp_log_prefix()[0] == 0 ? "" : ": ");
+    lock_log();
+    const char *name = at == BP_LOG_MEMBER ? member : "";
+    (void)snprintf(head, sizeof head, "%s: warning: %s%s", bp_err_program(), name,
+                   name[0] == 0 ? "" : ": ");
+    unlock_log();
     put_lines(head, clean);
     bp_log_file_only("warning: %s", clean);
 }

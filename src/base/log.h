@@ -19,8 +19,6 @@ typedef enum bp_log_channel { BP_LOG_JOB, BP_LOG_MEMBER } bp_log_channel;
 bp_log_channel bp_log_use(bp_log_channel channel);
 /** Whose lines those of BP_LOG_MEMBER are ("m03"), and does this rank speak for it? */
 void bp_log_set_member(const char *name, bool speaks);
-/** What precedes warnings: the member's name, or "". */
-const char *bp_log_prefix(void);
 
 /** Also append to this file from now on (NULL: stop), each line with the time before it. A disk
  * that fills up later gives a warning, not a failure.

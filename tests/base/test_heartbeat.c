@@ -91,6 +91,29 @@ static void reader_beside_a_writer_sees_whole_values(void **state)
     assert_int_equal(now().step, 199999);
 }
 
+static void *wait_beside(void *unused)
+{
+    (void)unused;
+    bp_heartbeat_beside();
+    bp_heartbeat_enter("bcast");
+    return NULL;
+}
+
+static void wait_of_a_helper_is_not_the_ranks(void **state)
+{
+    int64_t collectives;
+    pthread_t helper;
+
+    bp_heartbeat_enter("agree");
+    bp_heartbeat_leave();
+    collectives = now().collectives;
+    assert_int_equal(pthread_create(&helper, NULL, wait_beside, NULL), 0);
+    assert_int_equal(pthread_join(helper, NULL), 0);
+    assert_false(now().waits);
+    assert_int_equal(now().collectives, collectives);
+    assert_string_equal(now().collective, "agree");
+}
+
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
@@ -98,6 +121,7 @@ int main(void)
         cmocka_unit_test(every_phase_has_a_name_of_its_own),
         cmocka_unit_test(outer_collective_counts),
         cmocka_unit_test(reader_beside_a_writer_sees_whole_values),
+        cmocka_unit_test(wait_of_a_helper_is_not_the_ranks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

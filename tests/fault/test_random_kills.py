@@ -1,12 +1,14 @@
 """kill -9 of a random process of a job at a random moment, again and again until the job is done; then the next one.
 
-    test_random_kills.py --bin FOLDER [--runs KILLS] [--stops PERCENT] [--seed N] [--jobs NAMES] [--append FILE]
+    test_random_kills.py --bin FOLDER [--runs KILLS] [--stops PERCENT] [--seed N] [--jobs NAMES] [--first JOB] [--seconds S] [--append FILE]
 
 Jobs are those of every_job.WAYS, in turn (`--jobs all`), or those of NAMES, with commas: trainings of all families and in stages,
 fine-tunings, scores of windows, tasks, candidates, states and neighbours, texts, ensembles, studies, comparisons. Each start draws one
 of the job's meshes, whose results must not differ. Kills fall on a rank, on all, or on mpirun, at any moment of a start: while MPI
 starts, while a checkpoint is read, in a step, in a commit. Besides, about PERCENT of so many starts of trainings have a rank stopped for
-good (SIGSTOP) in a step, which the watchdog has to end. The last line counts kills, hangs (a start that did not end after its kill),
+good (SIGSTOP) in a step, which the watchdog has to end. What is drawn for a job depends on the seed and its number: many kills may be
+done in parts, of which each ends after about S seconds (`--seconds`), and the next begins with the job that the last line names
+(`--first`). The last line counts kills, hangs (a start that did not end after its kill),
 lost commits (a step that was printed or noted as committed, and is not there at the next start; a unit of work that
 one start found done, and a later one does again) and jobs that ended with another result
 than one that was left alone (every_job.whole_result: tensors, whole lines of metrics but for times, every other file), or with temporary
@@ -26,7 +28,8 @@ from fault_test import HANG, announced, is_alive, leftovers, send, wait_gone
 
 WATCHDOG = 10  # seconds
 STUCK = 30.0  # seconds that mpirun may be without ranks, on a busy machine too
-KILLS, STOPS, SEED, JOBS, APPEND = bagpipe_test.take(runs=8, stops=0.0, seed=1, jobs="train,tune_bucket,score,task,generate", append=None)
+KILLS, STOPS, SEED, JOBS, FIRST, SECONDS, APPEND = bagpipe_test.take(runs=8, stops=0.0, seed=1, jobs="train,tune_bucket,score,task,generate",
+                                                                     first=0, seconds=0.0, append=None)
 NAMES = list(WAYS) if JOBS == "all" else JOBS.split(",")
 MOST = max(2, 2 * KILLS // len(NAMES))  # kills of one job, so that all of them are hit
 
@@ -35,11 +38,10 @@ class RandomKills(EveryJob):
     STEPS, EVERY, VALID = 200, 2, 50
 
     def setUp(self):
-        self.draw = random.Random(SEED)
         self.count = dict(kills=0, starts=0, jobs=0, hangs=0, stuck=0, lost=0, wrong=0, refused=0, rank=0, all=0, mpirun=0, stop=0)
 
     def complain(self, what, start):
-        print(f"{what}: kill {self.count['kills']}, seed {SEED}\n{start}", flush=True)
+        print(f"{what}: kill {self.count['kills']}, --first {self.number} --seed {SEED}\n{start}", flush=True)
 
     def hit(self, start, longest, trains):
         """What is to be killed after a while; the kind, or None where the job was faster."""
@@ -158,8 +160,10 @@ class RandomKills(EveryJob):
 
     def test_no_kill_costs_more_than_the_work_since_the_last_commit(self):
         begun, undisturbed, longest = time.monotonic(), {}, {}
-        while self.count["kills"] < KILLS:
-            kind = NAMES[self.count["jobs"] % len(NAMES)]
+        while self.count["kills"] < KILLS and (SECONDS <= 0 or time.monotonic() - begun < SECONDS):
+            self.number = FIRST + self.count["jobs"]
+            self.draw = random.Random(f"{SEED} {self.number}")
+            kind = NAMES[self.number % len(NAMES)]
             if kind not in undisturbed:
                 self.filled(WAYS[kind][1])  # inputs are made first
                 before = time.monotonic()
@@ -167,8 +171,10 @@ class RandomKills(EveryJob):
                 self.assertEqual(start.wait(), 0, str(start))
                 longest[kind] = 0.9 * (time.monotonic() - before)
                 undisturbed[kind] = whole_result(self.at("whole-" + kind))
-            self.run_killed(kind, f"killed-{self.count['jobs']}", undisturbed[kind], longest[kind])
-        line = ", ".join(f"{v} {k}" for k, v in self.count.items()) + f"; seed {SEED}, {time.monotonic() - begun:.0f} s"
+            self.run_killed(kind, f"killed-{self.number}", undisturbed[kind], longest[kind])
+            print(f"{self.number} {kind}: {self.count['kills']} kills, {time.monotonic() - begun:.0f} s", flush=True)
+        line = ", ".join(f"{v} {k}" for k, v in self.count.items())
+        line += f"; seed {SEED}, {time.monotonic() - begun:.0f} s, the next job is {FIRST + self.count['jobs']}"
         print(line, flush=True)
         if APPEND:
             with open(APPEND, "a", encoding="utf-8") as file:

@@ -110,6 +110,8 @@ void bp_heartbeat_enter(const char *what)
 {
     int before = atomic_load_explicit(&depth, memory_order_relaxed);
 
+    if (is_beside) /* the main thread may be in a wait of its own */
+        return;
     if (before == 0) {
         atomic_store_explicit(&collective, what, memory_order_relaxed);
         add(&collectives, 1);
@@ -125,6 +127,8 @@ void bp_heartbeat_leave(void)
 {
     int before = atomic_load_explicit(&depth, memory_order_relaxed);
 
+    if (is_beside)
+        return;
     BP_ASSERT(before > 0);
     atomic_store_explicit(&depth, before - 1, memory_order_relaxed);
     if (before == 1) {

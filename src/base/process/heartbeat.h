@@ -39,8 +39,8 @@ void bp_heartbeat_step(int64_t step);
 void bp_heartbeat_commit(double seconds);
 /** Something has moved on. */
 void bp_heartbeat_progress(void);
-/** What the calling thread does is not progress of its rank: for helpers that work beside a step,
- * lest they hide that it hangs. */
+/** What the calling thread does is no progress of its rank, and no wait: for helpers that work
+ * beside a step, lest they hide that it hangs. */
 void bp_heartbeat_beside(void);
 /** This process enters, and leaves, a collective or a wait for another rank; `what` is a literal.
  * They may be nested: the outer one counts. Both count as progress. */

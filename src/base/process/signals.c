@@ -3,12 +3,15 @@
 #include "base/err.h"
 #include "base/process/launcher.h"
 #include <signal.h>
+#include <stdatomic.h>
 #include <string.h>
 
 #define WATCHES_MAX 8
 #define STACK_BYTES 65536
 
-static volatile sig_atomic_t reason;
+/* Lock-free: a signal comes to any thread that does not block it (a library's, OpenMP's), while the
+ * main one may set a reason of its own. */
+static atomic_int reason;
 static struct {
     void (*poll)(void *context);
     void *context;
@@ -16,12 +19,21 @@ static struct {
 static int watch_count;
 static bool polling;
 
+void bp_signals_ask_stop(bp_stop why)
+{
+    int none = BP_STOP_NONE;
+
+    if (why == BP_STOP_TERM)
+        atomic_store(&reason, BP_STOP_TERM);
+    else
+        (void)atomic_compare_exchange_strong(&reason, &none, (int)why);
+}
+
 static void on_signal(int number)
 {
-    if (number == SIGTERM)
-        reason = BP_STOP_TERM;
-    else if (reason == BP_STOP_NONE)
-        reason = number == SIGINT ? BP_STOP_INT : BP_STOP_USR1;
+    bp_signals_ask_stop(number == SIGTERM  ? BP_STOP_TERM
+                        : number == SIGINT ? BP_STOP_INT
+                                           : BP_STOP_USR1);
 }
 
 static void install(int number, void (*handler)(int))
@@ -53,7 +65,7 @@ void bp_signals_keep(void)
 void bp_signals_default(void)
 {
     install(SIGUSR1, SIG_DFL);
-    if (reason == BP_STOP_USR1)
+    if (atomic_load(&reason) == BP_STOP_USR1)
         (void)raise(SIGUSR1);
 }
 
@@ -79,20 +91,9 @@ void bp_signals_leave(void)
     BP_CHECK(pthread_sigmask(SIG_BLOCK, &these, NULL) == 0);
 }
 
-void bp_signals_ask_stop(bp_stop why)
-{
-    sigset_t all, before;
-
-    (void)sigfillset(&all); /* a signal must not come between the test and the store */
-    BP_CHECK(sigprocmask(SIG_SETMASK, &all, &before) == 0);
-    if (reason == BP_STOP_NONE || why == BP_STOP_TERM)
-        reason = (sig_atomic_t)why;
-    BP_CHECK(sigprocmask(SIG_SETMASK, &before, NULL) == 0);
-}
-
 bp_stop bp_signals_stop_reason(void)
 {
-    return (bp_stop)reason;
+    return (bp_stop)atomic_load(&reason);
 }
 
 const char *bp_stop_name(bp_stop why)
@@ -136,10 +137,10 @@ bool bp_signals_stop_asked(void)
             watches[k].poll(watches[k].context);
         polling = false;
     }
-    return reason != BP_STOP_NONE;
+    return atomic_load(&reason) != BP_STOP_NONE;
 }
 
 bool bp_signals_terminating(void)
 {
-    return reason == BP_STOP_TERM && bp_launcher_find().mpirun;
+    return atomic_load(&reason) == BP_STOP_TERM && bp_launcher_find().mpirun;
 }

@@ -325,8 +325,16 @@ static bp_err get(bp_chunks *chunks, int64_t chunk, bool in_order, const void **
     return err;
 }
 
-/* Compiled for wider registers too; the loader picks (before ThreadSanitizer has started). */
-#if defined(__x86_64__) && defined(__GLIBC__) && !defined(__SANITIZE_THREAD__)
+/* Compiled for wider registers too; the loader picks, before ThreadSanitizer (gcc's, clang's) has
+ * started. */
+#if defined(__SANITIZE_THREAD__)
+#define PICKS_LATE 1
+#elif defined(__has_feature)
+#define PICKS_LATE __has_feature(thread_sanitizer)
+#else
+#define PICKS_LATE 0
+#endif
+#if defined(__x86_64__) && defined(__GLIBC__) && !PICKS_LATE
 #define WIDE_TOO __attribute__((target_clones("avx2", "default")))
 #else
 #define WIDE_TOO

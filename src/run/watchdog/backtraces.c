@@ -56,7 +56,7 @@ static const struct {
 #define FATALS (sizeof FATAL / sizeof FATAL[0])
 
 static struct {
-    bool runs;
+    atomic_bool runs; /* set last: the watchdog's thread reads what follows once it is */
     int rank;
     char host[64];
     char folder[PATH_BYTES], path[PATH_BYTES], signal_path[PATH_BYTES];
@@ -271,17 +271,17 @@ void bp_backtraces_start(const char *run_dir, const char *host, int rank)
     install(SIGUSR2, on_usr2, SA_RESTART | SA_ONSTACK, &self.usr2);
     for (size_t k = 0; k < FATALS && !SANITIZED; k++)
         install(FATAL[k].number, on_fatal, (int)(SA_ONSTACK | SA_RESETHAND), &self.fatal[k]);
-    self.runs = true;
+    atomic_store(&self.runs, true);
 }
 
 void bp_backtraces_end(void)
 {
-    if (!self.runs)
+    if (!atomic_load(&self.runs))
         return;
     (void)sigaction(SIGUSR2, &self.usr2, NULL);
     for (size_t k = 0; k < FATALS && !SANITIZED; k++)
         (void)sigaction(FATAL[k].number, &self.fatal[k], NULL);
-    self.runs = false;
+    atomic_store(&self.runs, false);
 }
 
 /* ---- from a thread ---- */
@@ -306,7 +306,7 @@ void bp_backtraces_write(bool after)
 {
     int fd, before = atomic_load(&written);
 
-    if (!self.runs)
+    if (!atomic_load(&self.runs))
         return;
     fd = open_file(self.path, after ? O_APPEND : O_TRUNC);
     if (fd >= 0) {
@@ -325,7 +325,7 @@ void bp_backtraces_write_of(int rank, const char *host, int pid)
     char path[PATH_BYTES];
     int fd;
 
-    if (!self.runs)
+    if (!atomic_load(&self.runs))
         return;
     make_path(path, self.folder, "", rank);
     fd = open_file(path, O_TRUNC);
