@@ -1,30 +1,11 @@
 /* bagpipe pretrain: trains a language model on a corpus; the same command again goes on. */
 #include "train/loop/pretrain.h"
-#include "train/parts/list.h"
+#include "train/parts/options.h"
 
-#include "data/corpus.h"
 #include "job.h"
-#include "math/math.h"
-#include "mesh/node_memory.h"
 #include "models/family.h"
-#include "run/stop_request.h"
-#include "run/watchdog/watchdog.h"
-#include "train/engine/engine.h"
 
-static const bp_option *const OPTIONS[] = {bp_run_options,
-                                           bp_corpus_options,
-                                           bp_model_options,
-                                           bp_mask_options,
-                                           bp_noise_options,
-                                           bp_mesh_options,
-                                           bp_memory_options,
-                                           bp_train_options,
-                                           BP_TRAINING_PARTS_OPTIONS bp_optimizer_options,
-                                           bp_checkpoint_options,
-                                           bp_math_options,
-                                           bp_slurm_options,
-                                           bp_watchdog_options,
-                                           NULL};
+static const bp_option *const OPTIONS[] = {bp_run_options, BP_TRAINING_OPTIONS, NULL};
 
 static void check(bp_config *config)
 {

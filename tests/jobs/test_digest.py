@@ -82,10 +82,15 @@ class Flips(Faulty):
 
 
 class NotFinite(Faulty):
-    def diverges(self, name, fault, ranks, *keys, committed, skipped, words=()):
-        self.assert_error(self.faulty(name, fault, ranks, *keys), 70, "[training.diverged]", "optimizer.lr", *words)
+    def diverges(self, name, fault, ranks, *keys, committed, skipped, words=(), good=None, before=0):
+        result = self.faulty(name, fault, ranks, *keys)
+        good = good or max(committed, default=0)
+        self.assert_error(result, 70, "[training.diverged]", "optimizer.lr", f"{self.at(name)}/checkpoints/step-{good:012d}" if good else "no checkpoint", *words)
         self.assertEqual([int(s[5:]) for s in steps(self.at(name))], committed)
         self.assertEqual(len(events(self.at(name), "skipped")), skipped)
+        self.assert_warning(result, "[training.skipped]", times=skipped - before)
+        with open(os.path.join(self.at(name), "run.json"), encoding="utf-8") as file:
+            self.assertEqual(json.load(file)["exit"]["code"], 70)
 
     def skips(self, name, fault, ranks, *keys):
         result = self.faulty(name, fault, ranks, *keys)
@@ -112,6 +117,31 @@ class NotFinite(Faulty):
 
     def test_ten_gradients_in_a_row_end_the_job(self):
         self.diverges("row", "train.nan_gradient:2+@1", 2, "checkpoint.every=100", committed=[], skipped=10)
+
+    def test_a_training_that_ends_with_skipped_steps_is_not_finished(self):
+        whole = self.trained("whole", 2, *KEYS)
+        for name, fault, ranks in (("end", "train.nan_gradient:10+", 0), ("end2", "train.nan_gradient:10+@1", 2)):
+            self.diverges(name, fault, ranks, committed=[4, 8], skipped=3, words=["at step 12"])
+            folder = self.trained(name, ranks, *KEYS)  # the fault is gone: the same command goes on from step 8
+            self.assertEqual(digests(folder), digests(whole))
+
+    def test_a_training_whose_steps_are_all_skipped_is_not_finished(self):
+        self.diverges("none", "train.nan_gradient:1", 0, "train.steps=1", committed=[], skipped=1)
+
+    def test_a_validation_loss_that_is_not_finite_is_no_result(self):
+        self.assert_error(self.faulty("valid", "train.nan_weight:12", 2, "checkpoint.every=100"), 70, "[training.diverged]", "validation loss", "no checkpoint")
+        self.assertEqual(steps(self.at("valid")), [])
+
+    def test_one_skipped_step_at_the_end_is_no_failure(self):
+        result = self.faulty("last", "train.nan_gradient:12@1", 2)
+        self.assertEqual(result.status, 0, str(result))
+        self.assert_warning(result, "[training.skipped]", "step 12")
+        self.assertEqual([int(s[5:]) for s in steps(self.at("last"))], [4, 8, 12])
+
+    def test_checkpoints_of_skipped_steps_remove_no_good_one(self):
+        keys = ("train.steps=14", "checkpoint.every=1", "checkpoint.keep=2", "checkpoint.async=no")
+        self.diverges("keep", "train.nan_gradient:4+", 0, *keys, committed=list(range(2, 13)), skipped=10, good=2)
+        self.diverges("keep", "train.nan_gradient:1", 0, *keys, committed=list(range(2, 13)), skipped=11, before=10, good=2)  # it goes on from 9 in a row
 
     def test_a_weight_is_not_committed(self):
         self.diverges("weight", "train.nan_weight:6@1", 2, committed=[4], skipped=2, words=["wte"])

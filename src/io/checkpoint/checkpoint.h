@@ -258,6 +258,8 @@ bp_err bp_checkpoints_link_best(const char *parent, int64_t step);
 bp_err bp_checkpoints_check_best(const char *parent);
 /** The step that `best` points at; -1: there is no such link, or it points at no step. */
 int64_t bp_checkpoints_best(const char *parent);
+/** The newest step before `step`; -1: there is none, or the folder can't be read. */
+int64_t bp_checkpoints_before(const char *parent, int64_t step);
 
 /** Warns where `path` means the newest checkpoint of a run in which an earlier one was better by
  * validation, or an ensemble that lists such. Local. */

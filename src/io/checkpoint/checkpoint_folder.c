@@ -125,6 +125,20 @@ int64_t bp_checkpoints_best(const char *parent)
     return bp_step_of_name(target, &step) ? step : -1;
 }
 
+int64_t bp_checkpoints_before(const char *parent, int64_t step)
+{
+    char **names = NULL;
+    int64_t found = 0, one, newest = -1;
+
+    if (bp_dir_list(parent, &names, &found) != BP_OK)
+        return -1;
+    for (int64_t k = 0; k < found; k++)
+        if (bp_step_of_name(names[k], &one) && one < step && one > newest)
+            newest = one;
+    bp_names_free(&names, found);
+    return newest;
+}
+
 bp_err bp_checkpoints_link_best(const char *parent, int64_t step)
 {
     char name[BP_STEP_NAME], token[BP_TOKEN_BYTES];

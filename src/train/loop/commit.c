@@ -12,6 +12,7 @@
 #include "base/process/clock.h"
 #include "base/process/heartbeat.h"
 #include "base/trace.h"
+#include "mesh/collective.h"
 #include "train/loop/parts.h"
 #include "train/loop/reports/report.h"
 #include "train/loop/start/corpora.h"
@@ -95,6 +96,36 @@ void trainer_end_removal(trainer *self)
     (void)bp_heartbeat_phase(before);
 }
 
+bp_err trainer_fail_diverged(const trainer *self, int64_t step, const char *what)
+{
+    const char *run_dir = bp_run_keys_of(self->config)->dir;
+    char name[BP_STEP_NAME], *folder = trainer_checkpoints_folder(self);
+    int64_t good = bp_checkpoints_before(folder, step - self->progress.skipped_in_row);
+    const char *remedy = trainer_learner(self) ? "smaller optimizer.lr"
+                                               : "smaller optimizer.lr or a longer "
+                                                 "optimizer.warmup";
+
+    bp_free(folder);
+    if (good < 0)
+        return BP_FAIL(BP_ERR_SOFTWARE, "training.diverged",
+                       "the training diverged, %s: at step %lld; no checkpoint is from before "
+                       "that, start again with a %s",
+                       what, (long long)step, remedy);
+    bp_checkpoint_step_name(name, good);
+    return BP_FAIL(BP_ERR_SOFTWARE, "training.diverged",
+                   "the training diverged, %s: at step %lld; the last good checkpoint is "
+                   "%s/checkpoints/%s: start from it (model.init, and another run.dir) with a %s",
+                   what, (long long)step, run_dir, name, remedy);
+}
+
+bp_err trainer_diverged(trainer *self, int64_t step, const char *what)
+{
+    MPI_Comm comm = self->mesh->compute;
+
+    trainer_save_leftover(self, false);
+    return bp_agree(comm, bp_comm_is_root(comm) ? trainer_fail_diverged(self, step, what) : BP_OK);
+}
+
 /* After a commit, on the coordinator: the link to the best, and old ones removed. Neither undoes
  * the commit. */
 static void committed(trainer *self, int64_t step, bool best)
@@ -110,8 +141,9 @@ static void committed(trainer *self, int64_t step, bool best)
 
     if (ours && best && bp_checkpoints_link_best(folder, step) != BP_OK)
         bp_warn_failure("%s", bp_err_text());
-    if (ours && bp_checkpoints_prune(folder, bp_checkpoint_keys_of(self->config)->keep,
-                                     &self->commits.remover) != BP_OK)
+    if (ours && self->progress.skipped_in_row == 0 && /* else an older one may be the last good */
+        bp_checkpoints_prune(folder, bp_checkpoint_keys_of(self->config)->keep,
+                             &self->commits.remover) != BP_OK)
         bp_warn_failure("%s", bp_err_text());
     if (bp_run_event(self->run, "checkpoint", event) != BP_OK)
         bp_warn_failure("%s", bp_err_text());
@@ -133,6 +165,7 @@ static bp_err take_state(const trainer *self, bool async, own_state *own)
 {
     bp_slice *slices = own->slices;
     int64_t count = own->count, bad;
+    char what[BP_ERR_LINE_BYTES];
     BP_TRACE(BP_TRACE_SNAPSHOT, 0, (async ? 8.0 : 4.0) * (double)bp_slices_floats(slices, count));
 
     if (async)
@@ -141,10 +174,8 @@ static bp_err take_state(const trainer *self, bool async, own_state *own)
                 : bp_slices_not_finite(slices, count);
     if (bad < 0)
         return BP_OK;
-    return BP_FAIL(BP_ERR_SOFTWARE, "training.diverged",
-                   "the training diverged, %s is not finite: at step %lld; start again from an "
-                   "older checkpoint with a smaller optimizer.lr or a longer optimizer.warmup",
-                   slices[bad].name, (long long)self->progress.step);
+    snprintf(what, sizeof what, "%s is not finite", slices[bad].name);
+    return trainer_fail_diverged(self, self->progress.step, what);
 }
 
 /* Lines of the journals are written to disk first: no checkpoint may be newer than a lost line. */
@@ -240,4 +271,30 @@ bp_err trainer_commit_finish(trainer *self, bool cancel)
                             self->commits.pending.busy_seconds + bp_clock_now() - began;
     bp_heartbeat_commit(self->commits.seconds);
     return err;
+}
+
+/* leftover: the training has ended by an error, which that of the checkpoint does not change. */
+static bp_err end_pending(trainer *self, bool cancel, bool leftover)
+{
+    if (!self->commits.pending.writes)
+        return BP_OK;
+    BP_TRACE(BP_TRACE_CHECKPOINT, 0, 0);
+    report_send(self, REPORT_FINISH,
+                json_pack("{s:b, s:b}", "cancel", (int)cancel, "leftover", (int)leftover));
+    return trainer_commit_finish(self, cancel);
+}
+
+bp_err trainer_commit_end(trainer *self, bool cancel)
+{
+    return end_pending(self, cancel, false);
+}
+
+void trainer_save_leftover(trainer *self, bool cancel)
+{
+    char message[BP_ERR_MESSAGE_BYTES];
+
+    (void)snprintf(message, sizeof message, "%s", bp_err_message());
+    if (end_pending(self, cancel, true) != BP_OK && !cancel)
+        bp_warn_failure("%s", bp_err_text());
+    bp_err_set_message(message);
 }

@@ -26,12 +26,24 @@ bp_err trainer_commit_begin(trainer *self, bool best);
 /** Waits for the one on its way, and puts it in place; cancel: do not wait. Collective over world.
  * Errors: those of bp_checkpoint_finish. */
 bp_err trainer_commit_finish(trainer *self, bool cancel);
+/** The same on the ranks that compute, if one is on its way: a dedicated coordinator is told.
+ * Collective over mesh->compute. */
+bp_err trainer_commit_end(trainer *self, bool cancel);
+/** The same after an error that ends the training, whose message stays: a failure is a warning. */
+void trainer_save_leftover(trainer *self, bool cancel);
 
 /** The slices that this rank saves: (*count), none where it does not compute. Local. Owns: the list
  * is the caller's, bp_free(); their data are the engine's or the learner's. */
 bp_slice *trainer_slices_to_save(trainer *self, int64_t *count);
 /** Old checkpoints that were being removed are gone, or a warning says why not. Local. */
 void trainer_end_removal(trainer *self);
+/** The error of a training that diverged at `step`, where `what` says why. It names the newest
+ * checkpoint from whose parameters a later step has gone on. Local: reads the folder. Returns
+ * BP_ERR_SOFTWARE. */
+bp_err trainer_fail_diverged(const trainer *self, int64_t step, const char *what);
+/** The same of all ranks, once the checkpoint on its way is in place; only one reads the folder.
+ * Collective over mesh->compute. */
+bp_err trainer_diverged(trainer *self, int64_t step, const char *what);
 /** RUN/checkpoints. Owns: the caller's, bp_free(). */
 char *trainer_checkpoints_folder(const trainer *self);
 

@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "data/corpus.h"
 #include "mesh/collective.h"
+#include "train/loop/commit.h"
 
 #include <math.h>
 
@@ -80,10 +81,7 @@ bp_err trainer_learner_check(trainer *self)
     bp_free(slices);
     if (bp_all_max_int(bad, self->mesh->compute) == 0)
         return BP_OK;
-    return BP_FAIL(BP_ERR_SOFTWARE, "training.diverged",
-                   "the training diverged, a vector is not finite: at step %lld; start again with "
-                   "a smaller optimizer.lr",
-                   (long long)self->progress.step);
+    return trainer_diverged(self, self->progress.step, "a vector is not finite");
 }
 
 bp_err trainer_learn(trainer *self, const bp_batch *batch, bp_step_result *result)
@@ -99,8 +97,5 @@ bp_err trainer_learn(trainer *self, const bp_batch *batch, bp_step_result *resul
                                .rate = rate};
     if (isfinite(loss.sum))
         return BP_OK;
-    return BP_FAIL(BP_ERR_SOFTWARE, "training.diverged",
-                   "the training diverged, its loss is not finite: at step %lld; start again with "
-                   "a smaller optimizer.lr",
-                   (long long)step);
+    return trainer_diverged(self, step, "its loss is not finite");
 }

@@ -19,7 +19,7 @@ bp_err bp_pretrain_plan(MPI_Comm world, bp_config *config, const bp_training_par
  *
  * Errors: BP_ERR_CONFIG a shape, a mesh or a batch that does not fit, another run's folder;
  * BP_ERR_INPUT, BP_ERR_FORMAT the corpus or all checkpoints; BP_ERR_BUSY another job holds the
- * folder; BP_ERR_SOFTWARE ten steps in a row without a finite gradient; BP_ERR_STOPPED stopped in
+ * folder; BP_ERR_SOFTWARE the training diverged (steps.c); BP_ERR_STOPPED stopped in
  * time: the same command goes on. */
 bp_err bp_pretrain(MPI_Comm world, bp_config *config, const bp_training_part *const *parts,
                    const bp_pretrain_hooks *hooks);

@@ -18,6 +18,7 @@
 #include "train/loop/start/duration.h"
 #include "train/loop/validation.h"
 
+#include <math.h>
 #include <stdio.h>
 
 #define SKIPPED_IN_ROW_MAX 10 /* steps without a finite gradient that end a run */
@@ -34,18 +35,6 @@ static int64_t own_status(trainer *self)
     if (!bp_signals_stop_asked())
         return WRITTEN[report_written(self)];
     return bp_signals_terminating() ? STOP_AT_ONCE : STOP_ASKED;
-}
-
-/* The checkpoint on its way, if there is one: waited for unless `cancel`, and put in place.
- * leftover: the training has ended by an error, which this one does not change. */
-static bp_err finish_commit(trainer *self, bool cancel, bool leftover)
-{
-    if (!self->commits.pending.writes)
-        return BP_OK;
-    BP_TRACE(BP_TRACE_CHECKPOINT, 0, 0);
-    report_send(self, REPORT_FINISH,
-                json_pack("{s:b, s:b}", "cancel", (int)cancel, "leftover", (int)leftover));
-    return trainer_commit_finish(self, cancel);
 }
 
 /* The examples of the next step, on leads: in the loader's memory. */
@@ -86,8 +75,7 @@ static bp_err end_written(trainer *self, int64_t status)
     bp_err err = BP_OK;
 
     if (status == GO_ON || status == WRITE_FAILED)
-        err = finish_commit(self, status == WRITE_FAILED, false); /* the others' parts are
-                                                                     useless */
+        err = trainer_commit_end(self, status == WRITE_FAILED); /* the others' parts are useless */
     report_pause(self, bp_clock_now() - began);
     return err;
 }
@@ -131,7 +119,7 @@ static bp_err commit(trainer *self, bool best, bool wait)
                                               processor has corrupted */
 
     if (err == BP_OK)
-        err = finish_commit(self, false, false);
+        err = trainer_commit_end(self, false);
     if (err == BP_OK)
         err = parts_before_commit(self, best);
     if (err != BP_OK)
@@ -151,6 +139,26 @@ static bp_err commit(trainer *self, bool best, bool wait)
     return err;
 }
 
+/* Unless memory is to blame: steps that are skipped do not check it. */
+static bp_err end_diverged(trainer *self, const char *what)
+{
+    bp_err err = trainer_check_bits(self);
+
+    return err == BP_OK ? trainer_diverged(self, self->progress.step, what) : err;
+}
+
+static bp_err end_skipped(trainer *self)
+{
+    const progress *p = &self->progress;
+    char what[128];
+
+    snprintf(what, sizeof what,
+             "its last %lld step%s had a gradient that is not finite and %s skipped",
+             (long long)p->skipped_in_row, p->skipped_in_row == 1 ? "" : "s",
+             p->skipped_in_row == 1 ? "was" : "were");
+    return end_diverged(self, what);
+}
+
 static bp_err count_step(trainer *self, const bp_step_result *result)
 {
     progress *p = &self->progress;
@@ -163,19 +171,24 @@ static bp_err count_step(trainer *self, const bp_step_result *result)
     }
     p->skipped++;
     p->skipped_in_row++;
-    report_send(self, REPORT_EVENT,
-                json_pack("{s:s, s:I, s:I}", "event", "skipped", "step", (json_int_t)p->step,
-                          "in_row", (json_int_t)p->skipped_in_row));
-    if (p->skipped_in_row < SKIPPED_IN_ROW_MAX)
-        return BP_OK;
-    bp_err err = trainer_check_bits(self); /* steps that are skipped check nothing themselves */
-    if (err != BP_OK)
-        return err;
-    return BP_FAIL(BP_ERR_SOFTWARE, "training.diverged",
-                   "the training diverged, %d steps in a row had a gradient that is not finite: at "
-                   "step %lld; start again from an older "
-                   "checkpoint with a smaller optimizer.lr or a longer optimizer.warmup",
-                   SKIPPED_IN_ROW_MAX, (long long)p->step);
+    report_send(self, REPORT_SKIPPED,
+                json_pack("{s:I, s:I, s:o}", "step", (json_int_t)p->step, "in_row",
+                          (json_int_t)p->skipped_in_row, "loss", bp_json_real(result->loss)));
+    return p->skipped_in_row < SKIPPED_IN_ROW_MAX ? BP_OK : end_skipped(self);
+}
+
+/* After the last step: a training that ends with several skipped steps, or with a model whose
+ * losses are not finite, has no result, and is not committed as a finished one. */
+static bp_err check_end(trainer *self, const validation *valid)
+{
+    const progress *p = &self->progress;
+
+    if (p->skipped_in_row > 1 || p->updates == 0)
+        return end_skipped(self);
+    for (int t = 0; valid && t < bp_model_objective(&self->shape)->terms; t++)
+        if (valid->asked[t] && !isfinite(valid->term[t]))
+            return end_diverged(self, "its validation loss is not finite");
+    return BP_OK;
 }
 
 /* What follows a step: validation, the metrics line, a checkpoint. Their time does not count as
@@ -204,6 +217,10 @@ static bp_err after_step(trainer *self, const bp_step_result *result)
         report_step(self, result, validated ? &valid : NULL);
     (void)parts_at(self, PART_STEPPED);
     begin = bp_clock_now();
+    if (ends)
+        err = check_end(self, validated ? &valid : NULL);
+    if (err != BP_OK)
+        return err;
     if (best || ends || p->step % bp_checkpoint_keys_of(config)->every == 0)
         err = commit(self, best, ends);
     report_pause(self, bp_clock_now() - begin);
@@ -217,7 +234,7 @@ static bp_err stop(trainer *self, bool at_once)
 
     bp_fault_point("stop.flag");
     if (!at_once)
-        err = finish_commit(self, false, false);
+        err = trainer_commit_end(self, false);
     if (err != BP_OK)
         return err;
     if (at_once && self->progress.step > self->progress.committed)
@@ -284,18 +301,6 @@ static bp_err run_steps(trainer *self, bool *at_once)
     return err;
 }
 
-/* A training that ends by an error still has a good state on its way to disk. What becomes of it
- * does not change how the training ends. */
-static void save_what_is_left(trainer *self, bool at_once)
-{
-    char message[BP_ERR_MESSAGE_BYTES];
-
-    (void)snprintf(message, sizeof message, "%s", bp_err_message());
-    if (finish_commit(self, at_once, true) != BP_OK && !at_once)
-        bp_warn_failure("%s", bp_err_text());
-    bp_err_set_message(message);
-}
-
 bp_err trainer_run(trainer *self)
 {
     bp_phase before = bp_heartbeat_phase(BP_PHASE_STEP);
@@ -303,7 +308,7 @@ bp_err trainer_run(trainer *self)
     bp_err err = run_steps(self, &at_once);
 
     if (err != BP_OK)
-        save_what_is_left(self, at_once);
+        trainer_save_leftover(self, at_once);
     (void)bp_heartbeat_phase(before);
     return err;
 }

@@ -32,9 +32,4 @@ BP_TRAINING_PARTS(BP_DECLARE_PART, BP_DECLARE_KEYS)
 
 extern const bp_training_part *const bp_training_parts[]; /* all of them; NULL-ended */
 
-/** For lists of option tables: the parts' keys, each followed by a comma. */
-#define BP_NO_OPTIONS_ROW(word)
-#define BP_PART_OPTIONS_ROW(word) training_##word##_options,
-#define BP_TRAINING_PARTS_OPTIONS BP_TRAINING_PARTS(BP_NO_OPTIONS_ROW, BP_PART_OPTIONS_ROW)
-
 #endif

@@ -133,6 +133,20 @@ bp_async_checkpoint_state report_written(trainer *self)
     return own > self->commits.pending.coordinator ? own : self->commits.pending.coordinator;
 }
 
+/* A dedicated coordinator learns here that checkpoints are not pruned for now. */
+static bp_err note_skipped(trainer *self, const json_t *value)
+{
+    int64_t step = json_integer_value(json_object_get(value, "step"));
+    int64_t in_row = json_integer_value(json_object_get(value, "in_row"));
+
+    self->progress.skipped_in_row = in_row;
+    BP_WARN("training.skipped",
+            "step %lld was skipped, its gradient is not finite (loss %.4f): the parameters are as "
+            "before it; %lld in a row",
+            (long long)step, number_of(value, "loss"), (long long)in_row);
+    return bp_run_event(self->run, "skipped", value);
+}
+
 bp_err report_handle(trainer *self, report_kind kind, const json_t *value)
 {
     int part = (int)kind - REPORT_PART;
@@ -143,6 +157,8 @@ bp_err report_handle(trainer *self, report_kind kind, const json_t *value)
             self->hooks->metric(self->hooks->context, value);
         return bp_run_metric(self->run, value);
     }
+    if (kind == REPORT_SKIPPED)
+        return note_skipped(self, value);
     if (kind == REPORT_EVENT)
         return bp_run_event(self->run, json_string_value(json_object_get(value, "event")), value);
     return self->parts[part]->receive(self, self->own[part], value);

@@ -8,6 +8,7 @@
 typedef enum report_kind {
     REPORT_METRIC = 1,
     REPORT_EVENT,
+    REPORT_SKIPPED, /* a step: an event too, and a warning */
     REPORT_COMMIT,
     REPORT_FINISH, /* of the checkpoint on its way */
     REPORT_END,
