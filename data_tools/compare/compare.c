@@ -5,6 +5,7 @@
 #include "base/config/json.h"
 #include "base/files/fs.h"
 #include "base/mem.h"
+#include "base/printable.h"
 #include "clean_part.h"
 #include "compare_checkpoints.h"
 #include "comparison.h"
@@ -51,31 +52,51 @@ static const bp_help_row STATUSES[] = {
 
 /* ---- the table ---- */
 
-#define NAME_WIDTH 18 /* of 80 columns; UTF-8's continuation bytes have no width */
+enum { NAME_WIDTH = 18, NAME_WIDTH_MAX = 40 }; /* the shortest is of 80 columns */
 
-static void put_name(const char *prefix, const char *name)
+static char *spell_group(const comparison_group *group)
 {
-    int width = (int)strlen(prefix);
+    char *text = group->scope == SCOPE_ALL      ? bp_strdup("all")
+                 : group->scope == SCOPE_CORPUS ? bp_sprintf("corpus %s", group->name)
+                                                : bp_sprintf("%.60s %s", group->name, group->value);
+    char *clean = bp_printable(text);
+
+    bp_free(text);
+    return clean;
+}
+
+/* Of characters: UTF-8's continuation bytes have no width. */
+static int name_width(const char *name)
+{
+    int width = 0;
 
     for (const char *at = name; *at != '\0'; at++)
         width += ((unsigned char)*at & 0xc0) != 0x80;
-    printf("%s", prefix);
-    put_clean(name, SIZE_MAX, "");
-    printf("%*s", width < NAME_WIDTH ? NAME_WIDTH - width : 0, "");
+    return width;
 }
 
-static void put_group_name(const comparison_group *group)
+/* Columns that names of groups take. */
+static int widest_name(const comparison *c)
 {
-    char prefix[80];
+    int widest = NAME_WIDTH;
 
-    if (group->scope == SCOPE_ALL) {
-        put_name("all", "");
-    } else if (group->scope == SCOPE_CORPUS) {
-        put_name("corpus ", group->name);
-    } else {
-        (void)snprintf(prefix, sizeof prefix, "%.60s ", group->name);
-        put_name(prefix, group->value);
+    for (int64_t k = 0; k < c->group_count; k++) {
+        char *name = comparison_is_shown(c, &c->groups[k]) ? spell_group(&c->groups[k]) : NULL;
+
+        if (name && name_width(name) > widest)
+            widest = name_width(name);
+        bp_free(name);
     }
+    return widest < NAME_WIDTH_MAX ? widest : NAME_WIDTH_MAX;
+}
+
+static void put_group_name(const comparison_group *group, int width)
+{
+    char *name = spell_group(group);
+    int own = name_width(name);
+
+    printf("%s%*s", name, own < width ? width - own : 0, "");
+    bp_free(name);
 }
 
 /* A number in a column, "-" where there is none. */
@@ -171,14 +192,14 @@ static const char *ratio_name(const comparison *c)
     return names[c->unit];
 }
 
-static void print_differences(const comparison *c, const char *unit)
+static void print_differences(const comparison *c, const char *unit, int width)
 {
-    printf("\n%*s %7s, %-12s  %-22s %6s %6s\n", NAME_WIDTH, "", "B - A", unit, "95 % interval", "p",
+    printf("\n%*s %7s, %-12s  %-22s %6s %6s\n", width, "", "B - A", unit, "95 % interval", "p",
            "Holm");
     for (int64_t k = 0; k < c->group_count; k++) {
         if (!comparison_is_shown(c, &c->groups[k]))
             continue;
-        put_group_name(&c->groups[k]);
+        put_group_name(&c->groups[k], width);
         put_number(21, 5, c->groups[k].difference);
         put_interval(22, c->groups[k].difference_interval, 5, "[%+.*f, %+.*f]");
         put_p_value(c->groups[k].p_value);
@@ -191,19 +212,20 @@ static void print_table(const comparison *c)
 {
     static const char *const figures[] = {"perplexity", "bits/byte", "per word"};
     static const char *const differences[] = {"nats/token", "bits/byte", "nats/word"};
+    int width = widest_name(c);
 
     print_side("A", &c->scores[0]);
     print_side("B", &c->scores[1]);
     print_remarks(c);
     print_verdict(c);
-    printf("\n%*s %9s %10s A %10s B %7s  95 %% interval\n", NAME_WIDTH, "", "documents",
+    printf("\n%*s %9s %10s A %10s B %7s  95 %% interval\n", width, "", "documents",
            figures[c->unit], figures[c->unit], "B / A");
     for (int64_t k = 0; k < c->group_count; k++) {
         const comparison_group *group = &c->groups[k];
 
         if (!comparison_is_shown(c, group))
             continue;
-        put_group_name(group);
+        put_group_name(group, width);
         printf(" %9" PRId64, group->documents);
         put_number(12, 4, comparison_figure(c, group, 0));
         put_number(12, 4, comparison_figure(c, group, 1));
@@ -211,7 +233,7 @@ static void print_table(const comparison *c)
         put_interval(0, group->ratio_interval, 4, "[%.*f, %.*f]");
         putchar('\n');
     }
-    print_differences(c, differences[c->unit]);
+    print_differences(c, differences[c->unit], width);
     printf("\nPer %s. B / A is a ratio of %s.\n"
            "B / A below 1, or B - A below 0: B predicts better.\n"
            "95 %% intervals of %" PRId64 " paired resamples of documents; p of Student's t.\n",

@@ -268,10 +268,9 @@ static bp_err choose_per_text(comparison *c, const convention *a, const conventi
     const char *name = comparison_unit_name(c->unit);
     if (tokenizers)
         remark(c,
-               "the tokenizers differ (%.8s and %.8s): compared per %s of text; perplexities "
-               "per token do not compare",
-               a->tokenizer[0] != '\0' ? a->tokenizer : "unknown",
-               b->tokenizer[0] != '\0' ? b->tokenizer : "unknown", name);
+               "compared per %s of text, since the tokenizers differ: perplexities per token do "
+               "not compare",
+               name);
     else
         remark(c,
                "other tokens were scored in A (%s) than in B (%s): compared per %s of text; "
@@ -284,20 +283,11 @@ static bp_err choose_unit(comparison *c, const convention *a, const convention *
 {
     int64_t d = first_other(c, c->scores[0].tokens, c->scores[1].tokens);
     bool unknown = a->tokenizer[0] == '\0';
-    char one[200], other[200];
-    bp_err err = BP_OK;
 
     if (!same_tokens || !score_the_same_tokens(a, b) || (d >= 0 && unknown))
-        err = choose_per_text(c, a, b);
-    else if (d >= 0) /* one tokenizer makes other tokens only of another text */
+        return choose_per_text(c, a, b);
+    if (d >= 0) /* one tokenizer makes other tokens only of another text */
         return document_differs(c, d, "scored tokens", c->scores[0].tokens, c->scores[1].tokens);
-    if (err != BP_OK || a->is_half)
-        return err;
-    spell(one, sizeof one, a, false);
-    spell(other, sizeof other, b, false);
-    if (c->unit == UNIT_TOKEN && strcmp(one, other) != 0)
-        remark(c, "what models were given differs, in A %s, in B %s: the ratio is of that too", one,
-               other);
     return BP_OK;
 }
 
@@ -312,20 +302,28 @@ static void differ(comparison *c, const char *what, const char *a, const char *b
     c->differences[c->difference_count++] = (comparison_setting){what, bp_strdup(a), bp_strdup(b)};
 }
 
+static const char *spell_length(char *text, size_t bytes, int64_t length)
+{
+    if (length == 0)
+        return "no limit";
+    (void)snprintf(text, bytes, "%" PRId64, length);
+    return text;
+}
+
 static void list_differences(comparison *c, const convention *a, const convention *b)
 {
     char one[32], other[32];
 
     differ(c, "convention", a->name, b->name);
-    (void)snprintf(one, sizeof one, "%" PRId64, a->context);
-    (void)snprintf(other, sizeof other, "%" PRId64, b->context);
-    differ(c, "context", one, other);
-    (void)snprintf(one, sizeof one, "%" PRId64, a->stride);
-    (void)snprintf(other, sizeof other, "%" PRId64, b->stride);
-    differ(c, "stride", one, other);
+    differ(c, "context", spell_length(one, sizeof one, a->context),
+           spell_length(other, sizeof other, b->context));
+    if (a->stride != a->context || b->stride != b->context) /* else the context says it */
+        differ(c, "stride", spell_length(one, sizeof one, a->stride),
+               spell_length(other, sizeof other, b->stride));
     differ(c, "prefix", a->prefix, b->prefix);
     differ(c, "end", a->end ? "yes" : "no", b->end ? "yes" : "no");
-    differ(c, "tokenizer", a->tokenizer, b->tokenizer);
+    differ(c, "tokenizer", a->tokenizer[0] != '\0' ? a->tokenizer : "unknown",
+           b->tokenizer[0] != '\0' ? b->tokenizer : "unknown");
 }
 
 /* Given what comes before a token, what surrounds it, or a source text: three questions. */

@@ -186,7 +186,9 @@ static const struct argp_option OPTIONS[] = {
      "of text, markdown, latex and a plot: perplexity (default), bits_per_byte or word_perplexity",
      0},
     {"out", FILE_TOOL_OUT, "FILE", 0,
-     "of score runs: draw the figure into FILE (.svg, .png); of --form npy: the file to write", 0},
+     "of score runs: write the table into FILE (.csv, .txt, .md, .tex), or draw the figure (.svg, "
+     ".png); of --form npy: the file to write",
+     0},
     {0}};
 
 static const bp_help_row STATUSES[] = {{"0", "done"},
@@ -252,8 +254,9 @@ const bp_tool bp_tool_table = {
              "without validation follow by their last loss.\n"
              "A SCORE-RUN is the run folder of a score job: a row a model and corpus or "
              "label value, with 95 % intervals from 10 documents on. As text, markdown "
-             "or latex a row is a corpus or label value, and a column a model. With --out FILE.svg "
-             "or FILE.png they are drawn, with the intervals as error bars (gnuplot).",
+             "or latex a row is a corpus or label value, and a column a model. --out FILE.tex "
+             "writes the table into a file, in the form that the ending says. --out FILE.svg or "
+             "FILE.png draws it, with the intervals as error bars (gnuplot).",
          .options = OPTIONS,
          .examples = "  bagpipe-data table train.h5\n"
                      "  bagpipe-data table runs/scored/score/documents.h5 > documents.csv\n"

@@ -2,13 +2,13 @@
  * read or to print. */
 #include "table_scores.h"
 
+#include "table_scores_priv.h"
+
 #include "base/buffer.h"
 #include "base/files/fs.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/printable.h"
-#include "job/report/report.h"
-#include "score_groups.h"
 #include "statistics/resample.h"
 
 #include <inttypes.h>
@@ -18,29 +18,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PERPLEXITY, BITS_PER_BYTE, WORD_PERPLEXITY, FIGURES };
-static const char *const FIGURE_NAMES[FIGURES] = {"perplexity", "bits_per_byte", "word_perplexity"};
-
-typedef struct score_figure {
-    double value; /* NaN: not defined */
-    bp_interval interval;
-} score_figure;
-
-/* A model on a group of documents. */
-typedef struct score_cell {
-    score_scope scope;
-    char *name, *value; /* NULL: none */
-    int64_t model, documents, tokens;
-    score_figure figures[FIGURES];
-} score_cell;
-
-typedef struct score_table {
-    char **models; /* [models]: the folders as given */
-    json_t **conventions;
-    int64_t model_count;
-    score_cell *cells;
-    int64_t cell_count;
-} score_table;
+const char *const score_figure_names[SCORE_FIGURES] = {"perplexity", "bits_per_byte",
+                                                       "word_perplexity"};
 
 /* ---- figures ---- */
 
@@ -66,23 +45,23 @@ static bp_err set_figures(score_cell *cell, const score_draws *draws)
                          .resamples = BP_RESAMPLES,
                          .groups = 1,
                          .documents = &draws->count,
-                         .width = FIGURES};
+                         .width = SCORE_FIGURES};
     const double *const columns[SUMS] = {draws->nll, draws->tokens, draws->bytes, draws->words};
-    double values[FIGURES], sums[SUMS] = {0}, *resampled = NULL;
+    double values[SCORE_FIGURES], sums[SUMS] = {0}, *resampled = NULL;
     bp_err err = BP_OK;
 
     for (int c = 0; c < SUMS; c++)
         for (int64_t d = 0; d < draws->count; d++)
             sums[c] += columns[c][d];
     figures_of(values, sums, NULL);
-    for (int f = 0; f < FIGURES; f++)
+    for (int f = 0; f < SCORE_FIGURES; f++)
         cell->figures[f] = (score_figure){values[f], {NAN, NAN}};
     if (draws->count < BP_FEW_DOCUMENTS)
         return BP_OK;
-    resampled = bp_alloc("tool.resamples", BP_RESAMPLES * FIGURES, sizeof *resampled);
+    resampled = bp_alloc("tool.resamples", BP_RESAMPLES * SCORE_FIGURES, sizeof *resampled);
     err = bp_bootstrap_of_sums(resampled, &spec, columns, SUMS, figures_of, NULL);
-    for (int f = 0; f < FIGURES && err == BP_OK; f++)
-        err = bp_interval_of(&cell->figures[f].interval, resampled + f, BP_RESAMPLES, FIGURES,
+    for (int f = 0; f < SCORE_FIGURES && err == BP_OK; f++)
+        err = bp_interval_of(&cell->figures[f].interval, resampled + f, BP_RESAMPLES, SCORE_FIGURES,
                              draws->count);
     bp_free(resampled);
     return err;
@@ -148,8 +127,7 @@ static char *folder_of(const char *given)
     return bp_sprintf("%.*s", (int)bytes, given);
 }
 
-/* Models whose names in the table are the ends of their paths, unless two have one. */
-static const char *short_name(const score_table *table, int64_t model)
+const char *score_table_short_name(const score_table *table, int64_t model)
 {
     const char *base = bp_path_base(table->models[model]);
 
@@ -159,10 +137,12 @@ static const char *short_name(const score_table *table, int64_t model)
     return base;
 }
 
-/* Figures of other windows or tokens are side by side: each setting that differs is said once. */
+/* Figures of other windows or tokens are side by side: each setting that differs is said once.
+ * What models saw of a text is part of their figures; what was scored makes them not comparable. */
 static void warn_of_conventions(const score_table *table)
 {
     bp_buffer keys = {0};
+    bool windows_alone = true;
     const char *key;
     json_t *value;
 
@@ -174,14 +154,18 @@ static void warn_of_conventions(const score_table *table)
 
         for (int64_t m = 1; m < table->model_count; m++)
             differs = differs || !json_equal(value, json_object_get(table->conventions[m], key));
-        if (differs)
-            bp_buffer_printf(&keys, "%s%s", keys.bytes > 0 ? ", " : "", key);
+        if (!differs)
+            continue;
+        bp_buffer_printf(&keys, "%s%s", keys.bytes > 0 ? ", " : "", key);
+        windows_alone =
+            windows_alone && (strcmp(key, "context") == 0 || strcmp(key, "stride") == 0);
     }
     if (keys.bytes > 0)
-        BP_WARN("table.other_conventions",
-                "these settings differ between the scores: %.*s: perplexities a token do not "
-                "compare; bits_per_byte may",
-                (int)keys.bytes, keys.data);
+        BP_WARN("table.other_conventions", "these settings differ between the scores: %.*s: %s",
+                (int)keys.bytes, keys.data,
+                windows_alone ? "the models were given more or less of the text, which is part of "
+                                "their figures"
+                              : "perplexities a token do not compare; bits_per_byte may");
     bp_buffer_clear(&keys);
 }
 
@@ -214,47 +198,48 @@ static bp_err add_model(score_table *table, const char *folder)
 
 /* ---- CSV: a row a model and group ---- */
 
-static void put_real(double value)
+static void put_real(FILE *out, double value)
 {
-    putchar(',');
+    putc(',', out);
     if (isfinite(value))
-        printf("%.17g", value);
+        fprintf(out, "%.17g", value);
 }
 
-static void put_rows(const score_table *table)
+static void put_rows(FILE *out, const score_table *table)
 {
-    printf("model,scope,name,value,documents,tokens");
-    for (int f = 0; f < FIGURES; f++)
-        printf(",%s,%s_low,%s_high", FIGURE_NAMES[f], FIGURE_NAMES[f], FIGURE_NAMES[f]);
-    putchar('\n');
+    fprintf(out, "model,scope,name,value,documents,tokens");
+    for (int f = 0; f < SCORE_FIGURES; f++)
+        fprintf(out, ",%s,%s_low,%s_high", score_figure_names[f], score_figure_names[f],
+                score_figure_names[f]);
+    putc('\n', out);
     for (int64_t k = 0; k < table->cell_count; k++) {
         const score_cell *cell = &table->cells[k];
         const char *const texts[] = {table->models[cell->model], score_scope_name(cell->scope),
                                      cell->name ? cell->name : "", cell->value ? cell->value : ""};
 
         for (int t = 0; t < 4; t++) {
-            put_csv(stdout, texts[t], SIZE_MAX);
-            putchar(',');
+            put_csv(out, texts[t], SIZE_MAX);
+            putc(',', out);
         }
-        printf("%" PRId64 ",%" PRId64, cell->documents, cell->tokens);
-        for (int f = 0; f < FIGURES; f++) {
-            put_real(cell->figures[f].value);
-            put_real(cell->figures[f].interval.low);
-            put_real(cell->figures[f].interval.high);
+        fprintf(out, "%" PRId64 ",%" PRId64, cell->documents, cell->tokens);
+        for (int f = 0; f < SCORE_FIGURES; f++) {
+            put_real(out, cell->figures[f].value);
+            put_real(out, cell->figures[f].interval.low);
+            put_real(out, cell->figures[f].interval.high);
         }
-        putchar('\n');
+        putc('\n', out);
     }
 }
 
 /* ---- to read: a row a group, a column a model ---- */
 
 typedef struct form {
-    const char *name, *before, *between, *after, *escaped, *dash, *to;
+    const char *name, *ending, *before, *between, *after, *escaped, *dash, *to;
 } form;
 
-static const form FORMS[] = {{"text", "", "  ", "\n", "", "-", ", "},
-                             {"markdown", "| ", " | ", " |\n", "|", "-", ", "},
-                             {"latex", "", " & ", " \\\\\n", "&%$#_{}", "--", ", "}};
+static const form FORMS[] = {{"text", ".txt", "", "  ", "\n", "", "-", ", "},
+                             {"markdown", ".md", "| ", " | ", " |\n", "|", "-", ", "},
+                             {"latex", ".tex", "", " & ", " \\\\\n", "&%$#_{}", "--", ", "}};
 
 /* Control characters are shown, those of the form escaped. */
 static char *spell(const form *f, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -292,11 +277,16 @@ static char *spell_group(const form *f, const score_cell *cell)
                                        : spell(f, "%s %s", cell->name, cell->value);
 }
 
-/* As many decimals as two digits of the interval's half take; of none, five digits in all. */
+char *score_table_spell_group(const score_cell *cell)
+{
+    return spell_group(&FORMS[0], cell);
+}
+
+/* As many decimals as two digits of the interval's half take; of none, four digits in all. */
 static int digits_of(const score_figure *figure)
 {
     double half = (figure->interval.high - figure->interval.low) / 2;
-    double digits = half > 0 ? 1 - floor(log10(half)) : 4 - floor(log10(fabs(figure->value)));
+    double digits = half > 0 ? 1 - floor(log10(half)) : 3 - floor(log10(fabs(figure->value)));
 
     return (int)fmax(0, fmin(6, digits));
 }
@@ -318,7 +308,7 @@ static bool same_text(const char *a, const char *b)
     return a && b ? strcmp(a, b) == 0 : a == b;
 }
 
-static const score_cell *find_cell(const score_table *table, const score_cell *like, int64_t model)
+const score_cell *score_table_find(const score_table *table, const score_cell *like, int64_t model)
 {
     for (int64_t k = 0; k < table->cell_count; k++) {
         const score_cell *cell = &table->cells[k];
@@ -330,10 +320,10 @@ static const score_cell *find_cell(const score_table *table, const score_cell *l
     return NULL;
 }
 
-static bool is_first(const score_table *table, const score_cell *cell)
+bool score_table_is_first(const score_table *table, const score_cell *cell)
 {
     for (int64_t m = 0; m < cell->model; m++)
-        if (find_cell(table, cell, m))
+        if (score_table_find(table, cell, m))
             return false;
     return true;
 }
@@ -344,17 +334,17 @@ static char **spell_all(const score_table *table, const form *f, int figure, int
     int64_t columns = 1 + table->model_count, n = 1;
     char **texts = bp_alloc("tool.texts", (1 + table->cell_count) * columns, sizeof *texts);
 
-    texts[0] = spell(f, "%s", FIGURE_NAMES[figure]);
+    texts[0] = spell(f, "%s", score_figure_names[figure]);
     for (int64_t m = 0; m < table->model_count; m++)
-        texts[1 + m] = spell(f, "%s", short_name(table, m));
+        texts[1 + m] = spell(f, "%s", score_table_short_name(table, m));
     for (int64_t k = 0; k < table->cell_count; k++) {
         char **row = texts + n * columns;
 
-        if (!is_first(table, &table->cells[k]))
+        if (!score_table_is_first(table, &table->cells[k]))
             continue;
         row[0] = spell_group(f, &table->cells[k]);
         for (int64_t m = 0; m < table->model_count; m++) {
-            const score_cell *cell = find_cell(table, &table->cells[k], m);
+            const score_cell *cell = score_table_find(table, &table->cells[k], m);
 
             row[1 + m] = cell ? spell_figure(f, &cell->figures[figure]) : bp_strdup(f->dash);
         }
@@ -374,32 +364,32 @@ static int width_of(const char *text)
     return width;
 }
 
-static void put_line(const form *f, char *const *row, const int *widths, int64_t columns)
+static void put_line(FILE *out, const form *f, char *const *row, const int *widths, int64_t columns)
 {
-    printf("%s", f->before);
+    fprintf(out, "%s", f->before);
     for (int64_t c = 0; c < columns; c++) {
         bool pad = c + 1 < columns || f->after[0] != '\n';
 
-        printf("%s%s%*s", c == 0 ? "" : f->between, row[c], pad ? widths[c] - width_of(row[c]) : 0,
-               "");
+        fprintf(out, "%s%s%*s", c == 0 ? "" : f->between, row[c],
+                pad ? widths[c] - width_of(row[c]) : 0, "");
     }
-    printf("%s", f->after);
+    fprintf(out, "%s", f->after);
 }
 
-static void put_rule(const form *f, int64_t columns, bool begin)
+static void put_rule(FILE *out, const form *f, int64_t columns, bool begin)
 {
     if (strcmp(f->name, "latex") == 0 && begin) {
-        printf("\\begin{tabular}{l");
+        fprintf(out, "\\begin{tabular}{l");
         for (int64_t c = 1; c < columns; c++)
-            putchar('r');
-        printf("}\n\\hline\n");
+            putc('r', out);
+        fprintf(out, "}\n\\hline\n");
     } else if (strcmp(f->name, "latex") == 0)
-        printf("\\hline\n");
+        fprintf(out, "\\hline\n");
     for (int64_t c = 0; strcmp(f->name, "markdown") == 0 && !begin && c <= columns; c++)
-        printf(c == columns ? "|\n" : c == 0 ? "| --- " : "| ---: ");
+        fprintf(out, "%s", c == columns ? "|\n" : c == 0 ? "| --- " : "| ---: ");
 }
 
-static void put_form(const score_table *table, const form *f, int figure)
+static void put_form(FILE *out, const score_table *table, const form *f, int figure)
 {
     int64_t columns = 1 + table->model_count, rows;
     char **texts = spell_all(table, f, figure, &rows);
@@ -408,98 +398,18 @@ static void put_form(const score_table *table, const form *f, int figure)
     for (int64_t k = 0; k < rows * columns; k++)
         if (width_of(texts[k]) > widths[k % columns])
             widths[k % columns] = width_of(texts[k]);
-    put_rule(f, columns, true);
+    put_rule(out, f, columns, true);
     for (int64_t r = 0; r < rows; r++) {
-        put_line(f, texts + r * columns, widths, columns);
+        put_line(out, f, texts + r * columns, widths, columns);
         if (r == 0)
-            put_rule(f, columns, false);
+            put_rule(out, f, columns, false);
     }
     if (strcmp(f->name, "latex") == 0)
-        printf("\\hline\n\\end{tabular}\n");
+        fprintf(out, "\\hline\n\\end{tabular}\n");
     for (int64_t k = 0; k < rows * columns; k++)
         bp_free(texts[k]);
     bp_free(texts);
     bp_free(widths);
-}
-
-/* ---- a plot: a row a group, a point a model ---- */
-
-static const char *const FIGURE_TITLES[FIGURES] = {"perplexity of a token", "bits a byte",
-                                                   "perplexity of a word"};
-
-/* model,group,value,low,high of what is defined. */
-static void put_point(bp_buffer *rows, const score_cell *cell, int64_t group, int figure)
-{
-    const score_figure *one = &cell->figures[figure];
-    bool has = isfinite(one->interval.low) && isfinite(one->interval.high);
-
-    if (isfinite(one->value))
-        bp_buffer_printf(rows, "%" PRId64 ",%" PRId64 ",%.9g,%.9g,%.9g\n", cell->model + 1, group,
-                         one->value, has ? one->interval.low : one->value,
-                         has ? one->interval.high : one->value);
-}
-
-/* What the script table.gp draws. New reference. */
-static json_t *variables_of(const score_table *table, int figure, const char *format)
-{
-    json_t *models = json_array(), *groups = json_array(), *variables;
-    bp_buffer rows = {0};
-
-    for (int64_t m = 0; m < table->model_count; m++)
-        (void)json_array_append_new(models, bp_json_string(short_name(table, m)));
-    for (int64_t k = 0; k < table->cell_count; k++) {
-        char *name = spell_group(&FORMS[0], &table->cells[k]);
-
-        if (is_first(table, &table->cells[k])) {
-            (void)json_array_append_new(groups, bp_json_string(name));
-            for (int64_t m = 0; m < table->model_count; m++) {
-                const score_cell *cell = find_cell(table, &table->cells[k], m);
-
-                if (cell)
-                    put_point(&rows, cell, (int64_t)json_array_size(groups), figure);
-            }
-        }
-        bp_free(name);
-    }
-    variables = json_pack("{s:s, s:o, s:o, s:s, s:i, s:s}", "formats", format, "models", models,
-                          "groups", groups, "xlabel", FIGURE_TITLES[figure], "logarithmic",
-                          figure != BITS_PER_BYTE, "$rows", rows.data ? rows.data : "");
-    bp_buffer_clear(&rows);
-    return variables;
-}
-
-static bp_err check_figure(const score_table *table, int figure)
-{
-    for (int64_t k = 0; k < table->cell_count; k++)
-        if (isfinite(table->cells[k].figures[figure].value))
-            return BP_OK;
-    return BP_FAIL(BP_ERR_FORMAT, "table.no_figure",
-                   "no run has the figure %s, which needs a corpus that was made of text: at "
-                   "--figure; name another one",
-                   FIGURE_NAMES[figure]);
-}
-
-static bp_err draw(const score_table *table, int figure, const char *path)
-{
-    bp_err err = check_figure(table, figure);
-
-    if (err != BP_OK)
-        return err;
-    json_t *variables = variables_of(table, figure, has_suffix(path, ".png") ? "png" : "svg");
-    char *script = NULL, *picture = NULL;
-    size_t bytes = 0;
-
-    err = bp_report_script(&script, "table", variables);
-    if (err == BP_OK)
-        err = bp_gnuplot(&picture, &bytes, NULL, script);
-    if (err == BP_ERR_FORMAT) /* no fault of the runs */
-        err = BP_ERR_SYSTEM;
-    if (err == BP_OK)
-        err = bp_file_write(path, picture, bytes);
-    bp_free(picture);
-    bp_free(script);
-    json_decref(variables);
-    return err;
 }
 
 /* ---- the tool ---- */
@@ -518,17 +428,41 @@ bool table_is_of_scores(const char *folder)
     return found;
 }
 
+static bool is_picture(const char *path)
+{
+    return has_suffix(path, ".svg") || has_suffix(path, ".png");
+}
+
+/* The form that --out's ending says, unless --form does. */
+static bp_err form_of_ending(const form **f, const file_options *options)
+{
+    const char *out = options->out;
+    bool known = is_picture(out) ? !options->form : options->form || has_suffix(out, ".csv");
+
+    for (size_t k = 0; !options->form && k < sizeof FORMS / sizeof FORMS[0]; k++)
+        if (has_suffix(out, FORMS[k].ending)) {
+            *f = &FORMS[k];
+            known = true;
+        }
+    if (known)
+        return BP_OK;
+    return BP_FAIL(BP_ERR_USAGE, "table.bad_ending",
+                   "a plot (.svg, .png) has no --form, and a table ends with .csv, .txt, .md or "
+                   ".tex, or has one: at --out=%s; name such a file",
+                   out);
+}
+
 static bp_err choose_form(const form **f, int *figure, const file_options *options)
 {
     *f = NULL;
-    *figure = options->figure ? FIGURES : PERPLEXITY;
-    for (int k = 0; options->figure && k < FIGURES; k++)
-        if (strcmp(options->figure, FIGURE_NAMES[k]) == 0)
+    *figure = options->figure ? SCORE_FIGURES : PERPLEXITY;
+    for (int k = 0; options->figure && k < SCORE_FIGURES; k++)
+        if (strcmp(options->figure, score_figure_names[k]) == 0)
             *figure = k;
     for (size_t k = 0; options->form && k < sizeof FORMS / sizeof FORMS[0]; k++)
         if (strcmp(options->form, FORMS[k].name) == 0)
             *f = &FORMS[k];
-    if (*figure == FIGURES)
+    if (*figure == SCORE_FIGURES)
         return BP_FAIL(BP_ERR_USAGE, "table.bad_figure",
                        "'%.100s' is not perplexity, bits_per_byte or word_perplexity: at the "
                        "command line; give one of them",
@@ -539,12 +473,31 @@ static bp_err choose_form(const form **f, int *figure, const file_options *optio
             "'%.100s' is not csv, text, markdown or latex: at the command line; give one "
             "of them",
             options->form);
-    if (options->out &&
-        (options->form || (!has_suffix(options->out, ".svg") && !has_suffix(options->out, ".png"))))
-        return BP_FAIL(BP_ERR_USAGE, "table.bad_ending",
-                       "--out of score runs is a plot, .svg or .png, and has no --form: at the "
-                       "command line; name such a file, or redirect the table");
-    return BP_OK;
+    return options->out ? form_of_ending(f, options) : BP_OK;
+}
+
+static void put_table(FILE *out, const score_table *table, const form *f, int figure)
+{
+    if (f)
+        put_form(out, table, f, figure);
+    else
+        put_rows(out, table);
+}
+
+static bp_err save_table(const score_table *table, const form *f, int figure, const char *path)
+{
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *out = open_memstream(&text, &bytes);
+    bp_err err = BP_OK;
+
+    if (!out)
+        return bp_fail_memory("a table", table->cell_count, 1);
+    put_table(out, table, f, figure);
+    err = fclose(out) != 0 ? bp_fail_memory("a table", table->cell_count, 1)
+                           : bp_file_write(path, text, bytes);
+    free(text); /* open_memstream's */
+    return err;
 }
 
 bp_err table_of_scores(char *const *folders, int count, const file_options *options)
@@ -561,11 +514,10 @@ bp_err table_of_scores(char *const *folders, int count, const file_options *opti
     if (err == BP_OK)
         warn_of_conventions(&table);
     if (err == BP_OK && options->out)
-        err = draw(&table, figure, options->out);
-    else if (err == BP_OK && f)
-        put_form(&table, f, figure);
+        err = is_picture(options->out) ? score_table_draw(&table, figure, options->out)
+                                       : save_table(&table, f, figure, options->out);
     else if (err == BP_OK)
-        put_rows(&table);
+        put_table(stdout, &table, f, figure);
     for (int64_t k = 0; k < table.cell_count; k++) {
         bp_free(table.cells[k].name);
         bp_free(table.cells[k].value);

@@ -29,6 +29,38 @@ static void put_figure(json_t *cell, const json_t *value, const json_t *interval
     }
 }
 
+/* A figure or an array in words; summary.json and the files have its name. New reference. */
+static json_t *worded(const char *name)
+{
+    static const char *const WORDS[][2] = {
+        {"flagged", "targets with an error above 1 % of what the baseline changes"},
+        {"gradient_x_input", "gradient times input"},
+        {"integrated", "integrated gradients"},
+        {"kl", "KL divergence from the last layer"},
+        {"kl_clipped", "KL divergence from the last layer, clipped"},
+        {"logprob", "log-probability of the target"},
+        {"logprob_best", "log-probability of the last layer's choice"},
+        {"mean_delta", "mean error of the sums"},
+        {"rank", "rank of the target"},
+        {"rank_best", "rank of the last layer's choice"},
+        {"saliency_l1", "saliency, sum of magnitudes"},
+        {"saliency_l2", "saliency, length of the gradient"},
+    };
+    char *text = bp_strdup(name);
+    json_t *words;
+
+    for (size_t k = 0; k < sizeof WORDS / sizeof WORDS[0]; k++)
+        if (strcmp(name, WORDS[k][0]) == 0) {
+            bp_free(text);
+            text = bp_strdup(WORDS[k][1]);
+        }
+    for (char *at = text; *at != '\0'; at++)
+        *at = *at == '_' ? ' ' : *at;
+    words = bp_json_string(text);
+    bp_free(text);
+    return words;
+}
+
 /* ---- figures by head ---- */
 
 static double largest_of(const json_t *list)
@@ -101,8 +133,8 @@ static json_t *grid_of(const explain_gathered *gathered, const explainer *self,
         (void)json_array_append_new(rows,
                                     grid_row(values, intervals, l, self->settings.info->heads));
     largest = largest_rows(gathered, json_object_get(json_object_get(figures, "largest"), name));
-    return json_pack("{ss so so sb so}", "name", name, "heads", heads, "rows", rows, "has_largest",
-                     json_array_size(largest) > 0, "largest", largest);
+    return json_pack("{so so so sb so}", "name", worded(name), "heads", heads, "rows", rows,
+                     "has_largest", json_array_size(largest) > 0, "largest", largest);
 }
 
 /* ---- figures by layer, and others ---- */
@@ -125,7 +157,7 @@ static json_t *layers_of(const explainer *self, const json_t *figures)
                 continue;
             }
             if (l == 0)
-                (void)json_array_append_new(titles, json_string(name));
+                (void)json_array_append_new(titles, worded(name));
             put_figure(cell, json_array_get(list, (size_t)l),
                        json_array_get(json_object_get(json_object_get(figures, "intervals"), name),
                                       (size_t)l));
@@ -148,7 +180,7 @@ static json_t *scalars_of(const json_t *figures)
 
     json_object_foreach((json_t *)figures, name, value)
     {
-        json_t *row = json_pack("{ss}", "name", name);
+        json_t *row = json_pack("{so}", "name", worded(name));
 
         if (json_is_integer(value))
             (void)json_object_set(row, "value", value);
@@ -196,9 +228,9 @@ static void add_words(json_t *tables, const char *name, const char *outcome, con
 
     if (raised || lowered)
         (void)json_array_append_new(
-            tables, json_pack("{ss ss* sb so sb so}", "name", name, "outcome", outcome, "raised",
-                              (int)raised, "largest", word_rows(largest), "signed", (int)lowered,
-                              "smallest", word_rows(smallest)));
+            tables, json_pack("{so ss* sb so sb so}", "name", worded(name), "outcome", outcome,
+                              "raised", (int)raised, "largest", word_rows(largest), "signed",
+                              (int)lowered, "smallest", word_rows(smallest)));
 }
 
 static json_t *words_of(const bp_explain_method *method, const json_t *figures)
@@ -295,6 +327,12 @@ static json_t *agreement_of(const json_t *list)
     {
         json_t *row = json_copy(one);
 
+        for (int s = 0; s < 2; s++) {
+            const char *side = s == 0 ? "one" : "other",
+                       *name = json_string_value(json_object_get(one, side));
+
+            (void)json_object_set_new(row, side, worded(name ? name : ""));
+        }
         put_figure(row, json_object_get(one, "spearman"), json_object_get(one, "interval"));
         (void)json_array_append_new(rows, row);
     }

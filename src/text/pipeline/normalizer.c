@@ -485,6 +485,6 @@ const char *bp_normalizer_loses(const bp_normalizer *normalizer)
                 (step->kind == BP_NORM_FORM && (step->form & UTF8PROC_COMPAT) != 0);
     }
     if (lower)
-        return accents ? "lower case and accents" : "lower case";
+        return accents ? "letter case and accents" : "letter case";
     return accents ? "accents" : other ? "compatibility characters" : NULL;
 }

@@ -52,7 +52,7 @@ void bp_normalizer_clear(bp_normalizer *normalizer);
 bp_err bp_normalize(const bp_normalizer *normalizer, bp_regex_work *regex, bp_buffer scratch[2],
                     const char **text, size_t *bytes, bool *first);
 
-/** What it takes away from letters: "lower case", "accents", "lower case and accents",
+/** What it takes away from letters: "letter case", "accents", "letter case and accents",
  * "compatibility characters"; NULL: nothing. */
 const char *bp_normalizer_loses(const bp_normalizer *normalizer);
 

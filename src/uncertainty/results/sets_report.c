@@ -95,6 +95,11 @@ static json_t *cell(const comparison_value *value)
     return out;
 }
 
+static json_t *group_words(const char *name)
+{
+    return strcmp(name, "in_domain") == 0 ? json_string("in the domain") : bp_json_string(name);
+}
+
 json_t *comparison_sets_page(const comparison_results *results)
 {
     json_t *rows = json_array(), *kinds = json_array();
@@ -119,7 +124,7 @@ json_t *comparison_sets_page(const comparison_results *results)
             }
             (void)json_array_append_new(
                 rows, json_pack("{s:s, s:o, s:I, s:o}", "method", results->methods.items[m].name,
-                                "group", bp_json_string(group->name), "predictions",
+                                "group", group_words(group->name), "predictions",
                                 (json_int_t)group->predictions, "values", values));
         }
     return json_pack("{s:o, s:o, s:o}", "coverage", json_sprintf("%g", coverage), "kinds", kinds,

@@ -107,6 +107,30 @@ static json_t *meaning_of(const json_t *line)
                      rounded("%.3f", json_number_value(entropy)));
 }
 
+/* Why a text ended, in words. */
+static const char *finish_of(const json_t *line)
+{
+    static const char *const WORDS[][2] = {{"length", "at the most tokens"},
+                                           {"eod", "with the end of the document"},
+                                           {"stop", "before a stop text"}};
+    const char *finish = json_string_value(json_object_get(line, "finish"));
+
+    for (size_t k = 0; finish && k < sizeof WORDS / sizeof WORDS[0]; k++)
+        if (strcmp(finish, WORDS[k][0]) == 0)
+            return WORDS[k][1];
+    return finish ? finish : "";
+}
+
+/* What should have been written for the text's prompt; null where nobody says. */
+static json_t *reference_of(const generator *self, const json_t *line)
+{
+    json_int_t index = json_integer_value(json_object_get(line, "index"));
+
+    if (!self->references || index < 0 || index >= self->prompts.count)
+        return json_null();
+    return json_stringn(self->references[index].text, self->references[index].bytes);
+}
+
 static json_t *text_of(const generator *self, const json_t *line)
 {
     size_t count = json_array_size(json_object_get(line, "tokens")), shown;
@@ -122,9 +146,9 @@ static json_t *text_of(const generator *self, const json_t *line)
         ids[i] = (int32_t)json_integer_value(json_array_get(json_object_get(line, "tokens"), i));
     for (size_t i = 0; i < shown; i += (size_t)taken)
         (void)json_array_append_new(spans, span_of(self, line, ids, i, shown, darkest, &taken));
-    text = json_pack("{s:O, s:I, s:O, s:o, s:b}", "index", json_object_get(line, "index"), "count",
-                     (json_int_t)count, "finish", json_object_get(line, "finish"), "spans", spans,
-                     "cut", shown < count);
+    text = json_pack("{s:O, s:I, s:s, s:o, s:b, s:o*}", "index", json_object_get(line, "index"),
+                     "count", (json_int_t)count, "finish", finish_of(line), "spans", spans, "cut",
+                     shown < count, "reference", reference_of(self, line));
     (void)json_object_set(text, "prompt", prompt);
     (void)json_object_set_new(
         text, "logprob", rounded("%.3f nats", json_number_value(json_object_get(line, "logprob"))));
@@ -189,10 +213,14 @@ static void add_quality(json_t *page, const json_t *summary)
 
         (void)json_object_set_new(row, "low", rounded("%.2f", low));
         (void)json_object_set_new(row, "high", rounded("%.2f", high));
+        if (has)
+            (void)json_object_set_new(page, "intervals", json_true());
         (void)json_array_append_new(rows, row);
     }
-    if (rows)
-        (void)json_object_set_new(page, "quality", rows);
+    if (!rows)
+        return;
+    (void)json_object_set_new(page, "quality", rows);
+    (void)json_object_set_new(page, "has_quality", json_true());
 }
 
 void generator_write_page(const generator *self)
@@ -216,7 +244,7 @@ void generator_write_page(const generator *self)
                               name_of(bp_generate_keys_of(self->job->config)->model));
     (void)json_object_set_new(
         page, "perplexity",
-        rounded("%.4f", json_number_value(json_object_get(self->summary, "perplexity"))));
+        rounded("%.4g", json_number_value(json_object_get(self->summary, "perplexity"))));
     add_quality(page, self->summary);
     if (texts > TEXTS_MOST)
         (void)json_object_set_new(page, "first", json_integer(TEXTS_MOST));

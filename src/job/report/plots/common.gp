@@ -25,3 +25,21 @@ wilson_middle(p, n) = (p + 1.9208 / n) / (1 + 3.8415 / n)
 wilson_half(p, n) = 1.96 / (1 + 3.8415 / n) * sqrt(p * (1 - p) / n + 0.9604 / n ** 2)
 wilson_low(p, n) = wilson_middle(p, n) - wilson_half(p, n)
 wilson_high(p, n) = wilson_middle(p, n) + wilson_half(p, n)
+# Labelled tics of a logarithmic axis over low to high (where a script has these): of these choices the first that has
+# three within the axis, or else steps between its ends. `eval log_tics`.
+digits = ''
+if (exists('low') && exists('high')) {
+    array choices[3] = ['1', '1 2 5', '1 1.5 2 3 4 5 6 8']
+    do for [c = 1:3] {
+        found = 0
+        do for [power = -1:12] { do for [digit in choices[c]] {
+            at = real(digit) * 10.0 ** power
+            found = found + (at >= low && at <= high)
+        } }
+        if (digits eq '' && found >= 3) { digits = choices[c] }
+    }
+    step = 10.0 ** floor(log10((high - low) / 3))
+    step = step * ((high - low) / step >= 15 ? 5 : (high - low) / step >= 6 ? 2 : 1)
+}
+log_tics = 'set xtics (); do for [power = -1:12] { do for [digit in digits] { set xtics add (real(digit) * 10.0 ** power) } }; ' \
+    . 'if (digits eq "") { do for [k = 0:int((high - low) / step) + 1] { set xtics add ((ceil(low / step) + k) * step) } }'

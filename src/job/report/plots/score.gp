@@ -12,28 +12,13 @@ legend = line_count > 1 ? 20 * line_count + 10 : 0
 bins_height = 260
 rows_height = 20 + 24 * rows
 page_height = 20 + legend + bins_height + 60 + rows_height + 60
-# Labelled tics: of these choices the first that has three within the axis, or else steps between its ends.
-array choices[3] = ['1', '1 2 5', '1 1.5 2 2.5 3 4 5 6 7 8 9']
-digits = ''
-do for [c = 1:3] {
-    found = 0
-    do for [power = -1:9] { do for [digit in choices[c]] {
-        at = real(digit) * 10.0 ** power
-        found = found + (at >= low && at <= high)
-    } }
-    if (digits eq '' && found >= 3) { digits = choices[c] }
-}
-step = 10.0 ** floor(log10((high - low) / 3))
-step = step * ((high - low) / step >= 15 ? 5 : (high - low) / step >= 6 ? 2 : 1)
 short(name) = strlen(name) > 40 ? substr(name, 1, 38) . '...' : name
 do for [format in formats] {
     eval begin(page_width, page_height)
     set multiplot
     unset title
     set logscale x
-    set xtics ()
-    do for [power = -1:9] { do for [digit in digits] { set xtics add (real(digit) * 10.0 ** power) } }
-    if (digits eq '') { do for [k = 0:int((high - low) / step) + 1] { set xtics add ((ceil(low / step) + k) * step) } }
+    eval log_tics
     set lmargin at screen 1.0 * left / page_width
     set rmargin at screen 1 - 20.0 / page_width
     set tmargin at screen 1 - (20.0 + legend) / page_height

@@ -1,13 +1,14 @@
 # bagpipe-data table --out: a figure of models by corpora and labels, with 95 % intervals; a point without one is of few
 # documents. Variables: models, groups, xlabel, logarithmic (1: the axis is), $rows (model,group,value,low,high, the first
-# two by number).
+# two by number), low and high (the ends of all of these).
 count = |models|
 rows = |groups|
 do for [format in formats] {
     eval begin(720, 110 + rows * (14 + 16 * count) + 19 * count)
     eval key_below
     set xlabel xlabel
-    if (logarithmic) { set logscale x }
+    if (logarithmic) { set logscale x; eval log_tics; set xrange [low * 0.97:high * 1.03] }
+    set rmargin 6
     set yrange [rows + 0.5:0.5]
     set ytics scale 0 ()
     do for [g = 1:rows] { set ytics add (groups[g] g) }
