@@ -97,9 +97,10 @@ static bool find_frame(bp_text_frame *out, int64_t *context, const bp_tokenizer 
         bp_task_frame_of(&frame, &shape, roles, bp_checkpoint_folder(checkpoint)) != BP_OK)
         return false;
     *context = shape.context;
-    *out = (bp_text_frame){frame.begin, frame.end, shape.family->backbone(&shape).segments > 1,
+    *out = (bp_text_frame){frame.begin, frame.end,
+                           shape.family->backbone(&shape).segments > 1 && !frame.one_segment,
                            frame.middles};
-    return true;
+    return frame.end >= 0;
 }
 
 static void name_token(json_t *config, const char *key, const bp_tokenizer *tokenizer, int64_t id)

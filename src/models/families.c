@@ -31,6 +31,7 @@
 #include "models/seq2seq/seq2seq.h"
 #include "models/shape/sizes.h"
 #include "models/smollm3/smollm3.h"
+#include "models/task/causal_classes.h"
 #include "models/word2vec/word2vec.h"
 
 #include <string.h>
@@ -91,12 +92,17 @@ const bp_model_family *bp_model_family_of_folder(const char *path)
 
 const bp_hf_table *const *bp_model_huggingface_tables(void)
 {
-    static const bp_hf_table *tables[2 * BP_MODEL_FAMILIES_MOST];
-    int count = 0;
+    static const bp_hf_table *tables[4 * BP_MODEL_FAMILIES_MOST];
+    static int listed, count;
 
-    for (int k = 0; families[k]; k++)
-        for (int t = 0; families[k]->huggingface && families[k]->huggingface[t]; t++)
-            tables[count++] = families[k]->huggingface[t];
+    for (; families[listed]; listed++) /* one may be registered later */
+        for (int t = 0; families[listed]->huggingface && families[listed]->huggingface[t]; t++) {
+            const bp_hf_table *table = families[listed]->huggingface[t];
+
+            tables[count++] = table;
+            count += bp_causal_classes(&tables[count], table);
+            BP_ASSERT(count + BP_CAUSAL_CLASSES + 1 < 4 * BP_MODEL_FAMILIES_MOST);
+        }
     tables[count] = NULL;
     return tables;
 }

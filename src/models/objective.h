@@ -52,6 +52,7 @@ typedef struct bp_task_frame {
     int64_t middles;            /* so many stand between two texts */
     int64_t pad;                /* the token of places after them */
     bool once;                  /* a text that begins with `begin` itself gets no second one */
+    bool one_segment;           /* the second text is of the first one's segment */
 } bp_task_frame;
 
 /** The rules of examples, besides tokens. */

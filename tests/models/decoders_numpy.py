@@ -1,6 +1,7 @@
 """Decoders of Hugging Face's folders in numpy's float64, written from their formulas: RMS norms, rotary positions, gated MLPs or experts.
 
-    names_and_shapes(config): the tensors of a folder; logprobs(config, tensors, tokens): log p of tokens[1:], each given those before it
+    names_and_shapes(config): the tensors of a folder; states(config, tensors, tokens): what a head reads at each token;
+    logprobs(config, tensors, tokens): log p of tokens[1:], each given those before it
 """
 import numpy
 
@@ -221,10 +222,10 @@ def mlp(config, w, k, x):
     return gated(config, gate, up) @ w[layer + "mlp.down_proj.weight"].T
 
 
-def logprobs(config, tensors, tokens):
+def states(config, tensors, tokens):
     kind, w = config["model_type"], {name: numpy.asarray(value, numpy.float64) for name, value in tensors.items()}
-    tokens, branch = numpy.asarray(tokens), config.get("residual_multiplier", 1)
-    h = w["model.embed_tokens.weight"][tokens[:-1]] * (config["hidden_size"] ** 0.5 if kind in GEMMA else config.get("embedding_multiplier", 1))
+    branch = config.get("residual_multiplier", 1)
+    h = w["model.embed_tokens.weight"][numpy.asarray(tokens)] * (config["hidden_size"] ** 0.5 if kind in GEMMA else config.get("embedding_multiplier", 1))
     for k in range(config["num_hidden_layers"]):
         def norm(name, x, layer=f"model.layers.{k}."):
             return norm_by(config, x, w[f"{layer}{name}.weight"])
@@ -238,9 +239,14 @@ def logprobs(config, tensors, tokens):
         else:
             h = h + branch * attention(config, w, k, norm("input_layernorm", h))
             h = h + branch * mlp(config, w, k, norm("post_attention_layernorm", h))
-    head = w["model.embed_tokens.weight"] if is_tied(config) else w["lm_head.weight"]
-    logits = norm_by(config, h, w["model.norm.weight"]) @ head.T / config.get("logits_scaling", 1)
-    cap = config.get("final_logit_softcapping", 30 if kind == "gemma2" else None)
+    return norm_by(config, h, w["model.norm.weight"])
+
+
+def logprobs(config, tensors, tokens):
+    h, tokens = states(config, tensors, tokens[:-1]), numpy.asarray(tokens)
+    head = numpy.asarray(tensors["model.embed_tokens.weight" if is_tied(config) else "lm_head.weight"], numpy.float64)
+    logits = h @ head.T / config.get("logits_scaling", 1)
+    cap = config.get("final_logit_softcapping", 30 if config["model_type"] == "gemma2" else None)
     logits = cap * numpy.tanh(logits / cap) if cap else logits
     logits -= logits.max(-1, keepdims=True)
     return (logits - numpy.log(numpy.exp(logits).sum(-1, keepdims=True)))[numpy.arange(len(h)), tokens[1:]]

@@ -42,6 +42,7 @@ SHAPES = (
     ("Bert", TOKEN, {"num_hidden_layers": 3, "num_attention_heads": 24, "type_vocab_size": 1}),
     ("Roberta", WORDS_HEAD, {"pad_token_id": 3, "max_position_embeddings": CONTEXT + 4, "type_vocab_size": 2, "hidden_size": 27, "num_attention_heads": 3}),
     ("Roberta", SEQUENCE, {"id2label": {"0": "LABEL_0"}, "num_hidden_layers": 1}),
+    ("Roberta", SEQUENCE, {"type_vocab_size": 2, "num_attention_heads": 3}),
     ("XLMRoberta", WORDS_HEAD, {"pad_token_id": 0, "max_position_embeddings": CONTEXT + 1, "tie_word_embeddings": False}),
     ("Camembert", SPANS, {"hidden_size": 20, "num_attention_heads": 5, "intermediate_size": 13}),
     ("DistilBert", WORDS_HEAD, {"n_layers": 1, "n_heads": 3, "hidden_dim": 5, "dim": 33}),
@@ -101,6 +102,9 @@ class Shapes(FolderTest):
                 tokenizer = read_json(cls.at(name + "-separated.json"))
                 pair = tokenizer["post_processor"]["pair"]
                 pair.insert(2, pair[2])
+                for piece in pair:  # and one segment
+                    for part in piece.values():
+                        part["type_id"] = 0
                 cls.write(name + ".json", json.dumps(tokenizer))
             for corpus, file, *keys in (("texts", "texts.txt", "--format", "lines"), ("pairs", "pairs.tsv", "--format", "tsv", "--fields", "a,b"),
                                         ("tags", "tags.conll", "--format", "conll", "--no-tags"), ("questions", "questions.json", "--format", "squad")):
@@ -122,10 +126,10 @@ class Shapes(FolderTest):
         ids, segments, begins = [special.index("[CLS]")], [0], []
         for k, text in enumerate(texts):
             if k and config["model_type"] in ROBERTAS:
-                ids, segments = ids + [special.index("[SEP]")], segments + [1]
+                ids, segments = ids + [special.index("[SEP]")], segments + [0]
             begins.append(len(ids))
             ids += [5 + int(word[1:]) for word in text] + [special.index("[SEP]")]
-            segments += [k] * (len(text) + 1)
+            segments += [k * (config["model_type"] not in ROBERTAS)] * (len(text) + 1)
         return ids, segments, begins
 
     def check_words(self, name, config, tensors):

@@ -372,19 +372,6 @@ static void name_types(bp_buffer *out, const bp_hf_table *const *tables)
             bp_buffer_printf(out, "%s%s", table == tables ? "" : ", ", (*table)->model_type);
 }
 
-bool hf_config_names(const json_t *config, const bp_hf_table *table)
-{
-    const json_t *names = json_object_get(config, "architectures"), *name;
-    size_t k;
-
-    json_array_foreach((json_t *)names, k, name)
-    {
-        if (json_is_string(name) && strcmp(json_string_value(name), table->architecture) == 0)
-            return true;
-    }
-    return false;
-}
-
 /* The table's task; NULL: it has none. */
 static const char *task_of(const bp_hf_table *table)
 {
@@ -463,7 +450,7 @@ static bp_err find_table(const bp_hf_table **out, const json_t *config,
 
 /* A model of images and text has that of text under text_config; what concerns all of it may be
  * beside that. */
-static json_t *text_config(json_t *config, const bp_hf_table *const *tables)
+json_t *hf_text_config(const json_t *config, const bp_hf_table *const *tables)
 {
     static const char *const BESIDE[] = {"eos_token_id",
                                          "bos_token_id",
@@ -479,7 +466,7 @@ static json_t *text_config(json_t *config, const bp_hf_table *const *tables)
     for (; *tables; tables++)
         known = known || (type && strcmp(type, (*tables)->model_type) == 0);
     if (known)
-        return json_incref(config);
+        return json_incref((json_t *)config);
     text = json_copy(text);
     for (int k = 0; BESIDE[k]; k++)
         if (!json_object_get(text, BESIDE[k]) && json_object_get(config, BESIDE[k]))
@@ -524,7 +511,7 @@ static bp_err read_config(bp_hf_shape *out, json_t *config, const bp_hf_table *c
 bp_err hf_config_read(bp_hf_shape *out, json_t *config, const bp_hf_table *const *tables,
                       const char *path)
 {
-    json_t *text = text_config(config, tables);
+    json_t *text = hf_text_config(config, tables);
     bp_err err = read_config(out, text, tables, path);
 
     json_decref(text);

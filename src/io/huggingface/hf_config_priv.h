@@ -13,8 +13,20 @@
  * `path` is for messages. */
 bp_err hf_config_read(bp_hf_shape *out, json_t *config, const bp_hf_table *const *tables,
                       const char *path);
+/** The part of config.json that a language model is described by: of a model of images and text its
+ * text_config. New reference; the same object where it has none. */
+json_t *hf_text_config(const json_t *config, const bp_hf_table *const *tables);
+
+/* hf_classes.c. */
+#define HF_CLASS_NAME 96
+/** The class without a head, "BertModel". Returns name. */
+const char *hf_base_class(char name[HF_CLASS_NAME], const bp_hf_table *table);
 /** Does config.json name the table's class? */
 bool hf_config_names(const json_t *config, const bp_hf_table *table);
+/** Is the class that config.json names one that is read? Errors: BP_ERR_FORMAT it is another one;
+ * a type that no table has is none. */
+bp_err hf_check_class(const json_t *config, const bp_hf_table *const *tables, const char *path);
+
 /** What a size is that is not given. */
 double hf_otherwise(const bp_hf_shape *shape, const bp_hf_size *size);
 /** Has it a list? */

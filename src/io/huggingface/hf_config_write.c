@@ -86,17 +86,6 @@ static void put_size(json_t *config, const bp_hf_shape *shape, int k, const char
     (void)json_object_set_new(json_object_get(config, parent), dot + 1, their_json(shape, k));
 }
 
-/* "BertModel" of "BertForMaskedLM", "GPT2Model" of "GPT2LMHeadModel". */
-static json_t *base_class_of(const char *architecture)
-{
-    const char *head = strstr(architecture, "LMHead");
-    size_t bytes = strlen(architecture);
-
-    head = head ? head : strstr(architecture, "For");
-    return json_sprintf("%.*sModel", (int)(head ? (size_t)(head - architecture) : bytes),
-                        architecture);
-}
-
 /* As save_pretrained writes it; members that say what the defaults say anyway are there for other
  * readers. The default of eos_token_id may be one that other vocabularies don't have: so null is
  * said. */
@@ -105,13 +94,13 @@ json_t *hf_config_json(const bp_hf_shape *shape)
     const bp_hf_table *table = shape->table;
     json_t *config = json_loads(table->more, 0, NULL),
            *eos = shape->eos_id < 0 ? json_null() : json_integer(shape->eos_id);
+    char base[HF_CLASS_NAME];
 
     BP_ASSERT(config != NULL);
     (void)json_object_set_new(config, "model_type", bp_json_string(table->model_type));
-    (void)json_object_set_new(config, "architectures",
-                              json_pack("[o]", shape->headless
-                                                   ? base_class_of(table->architecture)
-                                                   : bp_json_string(table->architecture)));
+    (void)json_object_set_new(
+        config, "architectures",
+        json_pack("[s]", shape->headless ? hf_base_class(base, table) : table->architecture));
     if (shape->pad_id >= 0)
         (void)json_object_set_new(config, "pad_token_id", json_integer(shape->pad_id));
     for (int k = 0; table->sizes[k].ours; k++) {

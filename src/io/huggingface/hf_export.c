@@ -131,6 +131,12 @@ static bp_err read_by(bp_hf_shape *out, const bp_hf_table *table, const json_t *
             "with tanh that a %s of Hugging Face has: at %s; fine-tune again from the "
             "language model",
             table->model_type, where);
+    if (err == BP_OK && table->unbiased && !json_is_true(json_object_get(model, "unbiased")))
+        return BP_FAIL(
+            BP_ERR_FORMAT, "export.no_counterpart",
+            "the checkpoint's head of a task has a bias, and reads a text's end, which a %s of "
+            "Hugging Face does not: at %s; export the language model",
+            table->architecture, where);
     if (err == BP_OK && table->check(out, where) != BP_OK)
         err = bp_err_prefix(BP_ERR_FORMAT, "the checkpoint's model has sizes which can't be");
     return err;

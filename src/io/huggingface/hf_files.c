@@ -21,19 +21,33 @@ static bp_err load_json(const char *folder, const char *name, int64_t limit, jso
     return bp_json_load(out, *path, limit);
 }
 
-bp_err hf_read_config(bp_hf_model *model, const bp_hf_table *const *tables)
+static bp_err read_config(bp_hf_model *model, const bp_hf_table *const *tables, bool checks_class)
 {
     json_t *config = json_incref(model->config);
     char *path = config ? bp_strdup(model->folder) : bp_path_join(model->folder, "config.json");
     bp_err err = config ? BP_OK : bp_json_load_python(&config, path, CONFIG_LIMIT);
 
+    if (err == BP_OK && checks_class)
+        err = hf_check_class(config, tables, path);
     if (err == BP_OK)
         err = hf_config_read(&model->shape, config, tables, path);
-    if (err == BP_OK)
+    if (err == BP_OK) {
         model->named = hf_config_names(config, model->shape.table);
+        model->nameless = json_array_size(json_object_get(config, "architectures")) == 0;
+    }
     json_decref(config);
     bp_free(path);
     return err;
+}
+
+bp_err hf_read_config(bp_hf_model *model, const bp_hf_table *const *tables)
+{
+    return read_config(model, tables, true);
+}
+
+bp_err hf_read_config_by(bp_hf_model *model, const bp_hf_table *table)
+{
+    return read_config(model, (const bp_hf_table *[]){table, NULL}, false);
 }
 
 static bp_err open_file(bp_hf_model *model, const char *name)

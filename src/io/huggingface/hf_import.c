@@ -135,17 +135,17 @@ static bp_err map_tensors(bp_hf_model *model)
 /* A folder may name a class that has fewer tensors than it holds. */
 static bp_err read_by_tensors(bp_hf_model *model, const bp_hf_table *const *tables)
 {
-    const bp_hf_table *only[] = {model->shape.table, NULL};
+    const bp_hf_table *only = model->shape.table;
     bp_safetensors *file;
 
     for (; *tables; tables++)
-        if (strcmp((*tables)->model_type, only[0]->model_type) == 0 && (*tables)->identified_by &&
+        if (strcmp((*tables)->model_type, only->model_type) == 0 && (*tables)->identified_by &&
             hf_find(model, (*tables)->identified_by, &file))
-            only[0] = *tables;
-    if (only[0] == model->shape.table)
+            only = *tables;
+    if (only == model->shape.table)
         return BP_OK;
     json_decref(model->shape.labels);
-    return hf_read_config(model, only);
+    return hf_read_config_by(model, only);
 }
 
 /* ---- the whole ---- */
@@ -211,14 +211,12 @@ static bp_err try_without_head(bp_hf_model *model, const bp_hf_table *const *tab
 
     (void)snprintf(message, sizeof message, "%s", bp_err_message());
     for (const bp_hf_table *const *table = tables; *table && err != BP_OK; table++) {
-        const bp_hf_table *only[] = {*table, NULL};
-
         if (strcmp((*table)->model_type, chosen->model_type) != 0 || has_task(*table) ||
             (model->named && *table != chosen))
             continue;
         json_decref(model->shape.labels);
         model->shape.labels = NULL;
-        err = hf_read_config(model, only);
+        err = hf_read_config_by(model, *table);
         if (err == BP_OK)
             err = try_table(model, true);
     }
@@ -236,6 +234,20 @@ static bool is_of_base_class(const bp_hf_model *model)
 
     return table->bare && (!named || has_any(model, table->unread)) && !has_head(model) &&
            !has_task(table);
+}
+
+/* Without a class a causal stack is a language model, but not with another head. */
+static bp_err check_nameless(const bp_hf_model *model)
+{
+    const bp_hf_table *table = model->shape.table;
+
+    return model->nameless && table->scores && has_prefix(model, "score.")
+               ? BP_FAIL(BP_ERR_FORMAT, "huggingface.no_class",
+                         "config.json names no class, and score.weight is the head of a task: in "
+                         "%s; write \"architectures\": [\"%sForSequenceClassification\"] into it, "
+                         "or the class that it is",
+                         model->folder, table->stem)
+               : BP_OK;
 }
 
 static bp_err find_tensors(bp_hf_model *model, const bp_hf_table *const *tables)
@@ -263,6 +275,8 @@ static bp_err open_model(bp_hf_model **out, bp_hf_model *model, bp_err err,
         err = hf_unwrap(model);
     if (err == BP_OK)
         err = read_by_tensors(model, tables);
+    if (err == BP_OK)
+        err = check_nameless(model);
     if (err == BP_OK)
         err = find_tensors(model, tables);
     if (err == BP_OK)

@@ -12,7 +12,8 @@ struct bp_hf_model {
     bp_hf_shape shape;
     bp_safetensors **files;
     int64_t file_count;
-    bool named; /* config.json names the table's class */
+    bool named;    /* config.json names the table's class */
+    bool nameless; /* it names none */
     bool prefixed;
     char wrapper[64]; /* what was taken off names: "_orig_mod.module." */
     bp_slice *slices; /* ours ... */
@@ -27,8 +28,11 @@ struct bp_hf_model {
 };
 
 /* hf_files.c */
-/** Read config.json into the shape. Errors: those of bp_json_load and hf_config_read. */
+/** Read config.json into the shape. Errors: those of bp_json_load, hf_check_class and
+ * hf_config_read. */
 bp_err hf_read_config(bp_hf_model *model, const bp_hf_table *const *tables);
+/** The same by one table, whatever class is named. */
+bp_err hf_read_config_by(bp_hf_model *model, const bp_hf_table *table);
 /** Open model.safetensors, or each file that its index lists. Errors: BP_ERR_INPUT there is
  * neither; BP_ERR_FORMAT a bad index, or files that contradict it; those of bp_safetensors_open. */
 bp_err hf_open_files(bp_hf_model *model);

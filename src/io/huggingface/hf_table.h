@@ -149,6 +149,12 @@ typedef struct bp_hf_table {
     const char *const *twins;  /* other names of the tied tensor, besides the head's, that files may
                                   have in its place; ended by NULL; NULL: none */
     const bp_hf_alias *older;  /* ended by NULL; NULL: none */
+    const char *stem;          /* what names of its classes begin with, "GPTNeoX"; NULL: that of the
+                                  architecture before "For", "LMHead" or "MT" */
+    const char *const *classes; /* other names of its class, ended by NULL; NULL: none */
+    bool scores;      /* of a causal stack with a stem: a class has the head of a text, "score" */
+    const char *tags; /* and one that of tokens, which is called so; NULL: none has */
+    bool unbiased;    /* the head of a task has no bias */
 } bp_hf_table;
 
 /** The sizes of one model. */

@@ -211,7 +211,7 @@ static const bp_hf_table VALUE = TASK_TABLE("bert", "BertForSequenceClassificati
                                                          name##_SPAN_SIZES, ROBERTA_SPAN_ROWS)
 #define ROBERTA_TABLE(type, class, head_of, sizes_of, rows_of)                                     \
     TABLE("roberta", type, class, NULL, "roberta.", head_of, sizes_of, rows_of,                    \
-          "{\"separators\": 2}")
+          "{\"separators\": 2, \"one_segment\": true}")
 
 ROBERTA_TABLES(ROBERTA, "roberta", "Roberta", "50265");
 ROBERTA_TABLES(XLM, "xlm-roberta", "XLMRoberta", "30522");

@@ -21,7 +21,12 @@ static const bp_hf_row ROWS[] = {BP_HF_EMBEDDING,   BP_HF_ATTENTION, BP_HF_MLP,
                                  BP_HF_GEMMA_NORMS, BP_HF_ENDS,      {0}};
 
 static const bp_hf_table GEMMA2 = {BP_STACK_HF_TABLE("gemma2", "gemma2", "Gemma2ForCausalLM"),
-                                   .sizes = SIZES, .settings = SETTINGS, .rows = ROWS,
-                                   .harmless = HARMLESS};
+                                   .sizes = SIZES,
+                                   .settings = SETTINGS,
+                                   .rows = ROWS,
+                                   .harmless = HARMLESS,
+                                   .stem = "Gemma2",
+                                   .scores = true,
+                                   .tags = "score"};
 
 const bp_hf_table *const bp_gemma2_huggingface[] = {&GEMMA2, NULL};

@@ -31,7 +31,11 @@ static const bp_hf_row ROWS[] = {BP_HF_EMBEDDING,
                                  {0}};
 
 static const bp_hf_table GEMMA3 = {BP_STACK_HF_TABLE("gemma3", "gemma3_text", "Gemma3ForCausalLM"),
-                                   .sizes = SIZES, .settings = SETTINGS, .rows = ROWS,
-                                   .harmless = HARMLESS};
+                                   .sizes = SIZES,
+                                   .settings = SETTINGS,
+                                   .rows = ROWS,
+                                   .harmless = HARMLESS,
+                                   .stem = "Gemma3Text",
+                                   .scores = true};
 
 const bp_hf_table *const bp_gemma3_huggingface[] = {&GEMMA3, NULL};

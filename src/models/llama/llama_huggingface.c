@@ -96,6 +96,9 @@ static const bp_hf_row ROWS[] = {BP_HF_EMBEDDING,
                                  BP_HF_ENDS,
                                  {0}};
 
+/* Of the first conversions. */
+static const char *const OLDER[] = {"LLaMAForCausalLM", NULL};
+
 /* Without a window no layer differs. */
 static void derive_mistral(bp_hf_shape *shape, bool written)
 {
@@ -104,20 +107,21 @@ static void derive_mistral(bp_hf_shape *shape, bool written)
         bp_hf_set_size(shape, "window_period", 0);
 }
 
-#define TABLE(type, class, sizes_of, settings_of, harmless_of, derives)                            \
+#define TABLE(type, name, sizes_of, settings_of, harmless_of, derives)                             \
     {                                                                                              \
-        .kind = "llama", .model_type = type, .architecture = class, .prefix = "model.",            \
+        .kind = "llama", .model_type = type, .architecture = name "ForCausalLM", .stem = name,     \
+        .scores = true, .tags = "score", .classes = OLDER, .prefix = "model.",                     \
         .first = "embed_tokens.weight", .head = "lm_head.weight", .tied = "embed_tokens.weight",   \
         .sizes = sizes_of, .settings = settings_of, .rows = ROWS, .buffers = bp_stack_hf_buffers,  \
         .harmless = harmless_of, .more = BP_HF_MORE, .check = bp_stack_hf_check,                   \
         .derive = derives, .bare = bp_stack_hf_head                                                \
     }
 
-static const bp_hf_table LLAMA = TABLE("llama", "LlamaForCausalLM", LLAMA_SIZES, LLAMA_SETTINGS,
+static const bp_hf_table LLAMA = TABLE("llama", "Llama", LLAMA_SIZES, LLAMA_SETTINGS,
                                        QWEN2_HARMLESS, bp_rope_hf_derive),
-                         MISTRAL = TABLE("mistral", "MistralForCausalLM", MISTRAL_SIZES,
-                                         MISTRAL_SETTINGS, HARMLESS, derive_mistral),
-                         QWEN2 = TABLE("qwen2", "Qwen2ForCausalLM", QWEN2_SIZES, QWEN2_SETTINGS,
+                         MISTRAL = TABLE("mistral", "Mistral", MISTRAL_SIZES, MISTRAL_SETTINGS,
+                                         HARMLESS, derive_mistral),
+                         QWEN2 = TABLE("qwen2", "Qwen2", QWEN2_SIZES, QWEN2_SETTINGS,
                                        QWEN2_HARMLESS, bp_rope_hf_derive);
 
 /* A model goes out as the first of these that it is. */

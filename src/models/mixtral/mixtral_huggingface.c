@@ -31,7 +31,12 @@ static const bp_hf_row ROWS[] = {
     {0}};
 
 static const bp_hf_table MIXTRAL = {BP_STACK_HF_TABLE("mixtral", "mixtral", "MixtralForCausalLM"),
-                                    .sizes = SIZES, .settings = SETTINGS, .rows = ROWS,
-                                    .harmless = HARMLESS};
+                                    .sizes = SIZES,
+                                    .settings = SETTINGS,
+                                    .rows = ROWS,
+                                    .harmless = HARMLESS,
+                                    .stem = "Mixtral",
+                                    .scores = true,
+                                    .tags = "score"};
 
 const bp_hf_table *const bp_mixtral_huggingface[] = {&MIXTRAL, NULL};

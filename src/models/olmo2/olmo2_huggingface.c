@@ -31,7 +31,11 @@ static const bp_hf_row ROWS[] = {BP_HF_EMBEDDING,
                                  {0}};
 
 static const bp_hf_table OLMO2 = {BP_STACK_HF_TABLE("olmo2", "olmo2", "Olmo2ForCausalLM"),
-                                  .sizes = SIZES, .settings = SETTINGS, .rows = ROWS,
-                                  .harmless = HARMLESS};
+                                  .sizes = SIZES,
+                                  .settings = SETTINGS,
+                                  .rows = ROWS,
+                                  .harmless = HARMLESS,
+                                  .stem = "Olmo2",
+                                  .scores = true};
 
 const bp_hf_table *const bp_olmo2_huggingface[] = {&OLMO2, NULL};

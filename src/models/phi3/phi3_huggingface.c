@@ -66,7 +66,13 @@ static void derive(bp_hf_shape *shape, bool written)
 }
 
 static const bp_hf_table PHI3 = {
-    BP_STACK_HF_TABLE_DERIVED("phi3", "phi3", "Phi3ForCausalLM", derive), .sizes = SIZES,
-    .settings = SETTINGS, .rows = ROWS, .harmless = HARMLESS};
+    BP_STACK_HF_TABLE_DERIVED("phi3", "phi3", "Phi3ForCausalLM", derive),
+    .sizes = SIZES,
+    .settings = SETTINGS,
+    .rows = ROWS,
+    .harmless = HARMLESS,
+    .stem = "Phi3",
+    .scores = true,
+    .tags = "score"};
 
 const bp_hf_table *const bp_phi3_huggingface[] = {&PHI3, NULL};

@@ -33,7 +33,12 @@ static const bp_hf_row ROWS[] = {BP_HF_EMBEDDING,
                                  {0}};
 
 static const bp_hf_table QWEN3 = {BP_STACK_HF_TABLE("qwen3", "qwen3", "Qwen3ForCausalLM"),
-                                  .sizes = SIZES, .settings = SETTINGS, .rows = ROWS,
-                                  .harmless = HARMLESS};
+                                  .sizes = SIZES,
+                                  .settings = SETTINGS,
+                                  .rows = ROWS,
+                                  .harmless = HARMLESS,
+                                  .stem = "Qwen3",
+                                  .scores = true,
+                                  .tags = "score"};
 
 const bp_hf_table *const bp_qwen3_huggingface[] = {&QWEN3, NULL};

@@ -62,6 +62,9 @@ static const bp_hf_table QWEN3_MOE = {
     .settings = SETTINGS,
     .rows = ROWS,
     .harmless = HARMLESS,
+    .stem = "Qwen3Moe",
+    .scores = true,
+    .tags = "score",
     .is_sparse = is_sparse};
 
 const bp_hf_table *const bp_qwen3_moe_huggingface[] = {&QWEN3_MOE, NULL};

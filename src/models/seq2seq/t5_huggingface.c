@@ -117,6 +117,7 @@ static const char
     *const BUFFERS[] = {"encoder.embed_tokens.weight", "decoder.embed_tokens.weight",
                         "layer.1.EncDecAttention.relative_attention_bias.weight", NULL},
            *const TWINS[] = {"encoder.embed_tokens.weight", "decoder.embed_tokens.weight", NULL},
+           *const OLDER[] = {"T5WithLMHeadModel", NULL},
            *const BARE[] = {"classification_head.", NULL}, *const HEAD[] = {"lm_head.", NULL},
            *const HARMLESS[] = {"dropout_rate", "classifier_dropout", "initializer_factor", NULL};
 
@@ -133,7 +134,7 @@ static bp_err check(const bp_hf_shape *shape, const char *path)
     return BP_OK;
 }
 
-#define TABLE(type, class, before, sizes_of, bare_of)                                              \
+#define TABLE(type, class, others, before, sizes_of, bare_of)                                      \
     {                                                                                              \
         .kind = "t5", .model_type = type, .architecture = class, .prefix = before,                 \
         .first = "shared.weight", .head = "lm_head.weight", .tied = "shared.weight",               \
@@ -141,15 +142,15 @@ static bp_err check(const bp_hf_shape *shape, const char *path)
         .harmless = HARMLESS,                                                                      \
         .more = "{\"dropout_rate\": 0.0, \"pad_token_id\": 0, \"torch_dtype\": \"float32\", "      \
                 "\"use_cache\": true}",                                                            \
-        .check = check, .bare = bare_of, .twins = TWINS                                            \
+        .check = check, .bare = bare_of, .twins = TWINS, .classes = others                         \
     }
 #define TABLES(name, type, class, sizes)                                                           \
-    name = TABLE(type, class "ForConditionalGeneration", "", sizes, HEAD),                         \
-    name##_OF_VALUE =                                                                              \
-        TABLE(type, class "ForSequenceClassification", "transformer.", sizes##_OF_VALUE, BARE),    \
-    name##_OF_CLASSES =                                                                            \
-        TABLE(type, class "ForSequenceClassification", "transformer.", sizes##_OF_CLASSES, BARE),  \
-    name##_OF_SPANS = TABLE(type, class "ForQuestionAnswering", "", sizes##_OF_SPANS, NULL)
+    name = TABLE(type, class "ForConditionalGeneration", OLDER, "", sizes, HEAD),                  \
+    name##_OF_VALUE = TABLE(type, class "ForSequenceClassification", NULL, "transformer.",         \
+                            sizes##_OF_VALUE, BARE),                                               \
+    name##_OF_CLASSES = TABLE(type, class "ForSequenceClassification", NULL, "transformer.",       \
+                              sizes##_OF_CLASSES, BARE),                                           \
+    name##_OF_SPANS = TABLE(type, class "ForQuestionAnswering", NULL, "", sizes##_OF_SPANS, NULL)
 
 static const bp_hf_table TABLES(T5, "t5", "T5", SIZES), TABLES(MT5, "mt5", "MT5", LATER_SIZES);
 

@@ -34,7 +34,12 @@ static const bp_hf_row ROWS[] = {BP_HF_EMBEDDING,
                                  {0}};
 
 static const bp_hf_table SMOLLM3 = {BP_STACK_HF_TABLE("smollm3", "smollm3", "SmolLM3ForCausalLM"),
-                                    .sizes = SIZES, .settings = SETTINGS, .rows = ROWS,
-                                    .harmless = HARMLESS};
+                                    .sizes = SIZES,
+                                    .settings = SETTINGS,
+                                    .rows = ROWS,
+                                    .harmless = HARMLESS,
+                                    .stem = "SmolLM3",
+                                    .scores = true,
+                                    .tags = "score"};
 
 const bp_hf_table *const bp_smollm3_huggingface[] = {&SMOLLM3, NULL};

@@ -16,8 +16,14 @@ bp_err bp_task_frame_of(bp_task_frame *out, const bp_model_shape *shape, const i
     out->once = !framed;
     out->middle = out->end = roles[framed ? BP_ROLE_SEP : BP_ROLE_END];
     out->middles = shape->task.separators > 0 ? shape->task.separators : 1;
+    out->one_segment = shape->task.one_segment;
+    if (shape->task.unframed) {
+        out->end = -1;
+        out->middle = out->begin;
+        out->middles = out->begin >= 0 ? shape->task.separators : 0;
+    }
     out->pad = roles[BP_ROLE_PAD] >= 0 ? roles[BP_ROLE_PAD] : 0;
-    if (out->end >= 0 && (out->begin >= 0 || !framed))
+    if (shape->task.unframed || (out->end >= 0 && (out->begin >= 0 || !framed)))
         return BP_OK;
     return BP_FAIL(BP_ERR_CONFIG, "corpus.no_special_token",
                    "the corpus's tokenizer has no token for '%s', which a task's examples need: at "
@@ -63,8 +69,8 @@ int64_t bp_task_first_place(const bp_task_frame *frame, const bp_task_pair *pair
 
 int64_t bp_task_places(const bp_task_frame *frame, const bp_task_pair *pair)
 {
-    return pair->tokens[0] + pair->tokens[1] + bp_task_first_place(frame, pair) + 1 +
-           (pair->tokens[1] > 0 ? frame->middles : 0);
+    return pair->tokens[0] + pair->tokens[1] + bp_task_first_place(frame, pair) +
+           (frame->end >= 0) + (pair->tokens[1] > 0 ? frame->middles : 0);
 }
 
 int64_t bp_task_fill(int32_t *inputs, int32_t *segments, int64_t T, const bp_task_frame *frame,
@@ -87,11 +93,12 @@ int64_t bp_task_fill(int32_t *inputs, int32_t *segments, int64_t T, const bp_tas
     if (two)
         memcpy(inputs + at, pair->text[1], (size_t)n[1] * sizeof *inputs);
     at += n[1];
-    inputs[at++] = (int32_t)frame->end;
+    if (frame->end >= 0)
+        inputs[at++] = (int32_t)frame->end;
     for (int64_t t = at; t < T; t++)
         inputs[t] = (int32_t)frame->pad;
     for (int64_t t = 0; segments && t < T; t++)
-        segments[t] = two && t >= first && t < at;
+        segments[t] = two && !frame->one_segment && t >= first && t < at;
     return at;
 }
 

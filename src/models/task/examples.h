@@ -15,8 +15,8 @@ static inline bool bp_task_keeps_words(const bp_model_shape *shape)
 
 /** A model with a pooler reads [CLS] A [SEP] B [SEP], others read A end B end, after what the
  * tokenizer puts before texts where the task has it; two [SEP] or ends part A and B where the task
- * says so (bp_task_shape.separators). `where`: the corpus that has the roles, for
- * messages. Errors: BP_ERR_CONFIG there is no such token. */
+ * says so (bp_task_shape.separators), and unframed ones read A B. `where`: the corpus that has the
+ * roles, for messages. Errors: BP_ERR_CONFIG there is no such token. */
 bp_err bp_task_frame_of(bp_task_frame *out, const bp_model_shape *shape, const int64_t *roles,
                         const char *where);
 /** The texts of one document. */

@@ -14,7 +14,8 @@ bp_block *bp_task_new_softmax(bp_network *network, const bp_model_shape *shape)
     bp_vocab_share(&network->nn, V, &first, &count);
     table =
         bp_group_add_matrix_part(split, "task.weight", V, shape->width, INIT_STD, 0, first, count);
-    head.bias = bp_group_add_vector_part(split, "task.bias", V, first, count);
+    if (!shape->task.unbiased)
+        head.bias = bp_group_add_vector_part(split, "task.bias", V, first, count);
     if (shape->task.precision > 0)
         head.dirichlet = (bp_dirichlet_shape){shape->task.precision, shape->task.smoothing, V};
     bp_lm_head_new(&block, &network->nn, &head, table, NULL);
@@ -23,7 +24,8 @@ bp_block *bp_task_new_softmax(bp_network *network, const bp_model_shape *shape)
 
 bp_block *bp_task_new_text_head(bp_network *network, const bp_model_shape *shape, bool finds_spans)
 {
-    bp_text_head_shape head = {.C = shape->width, .finds_spans = finds_spans};
+    bp_text_head_shape head = {
+        .C = shape->width, .finds_spans = finds_spans, .unbiased = shape->task.unbiased};
     bp_block *block;
 
     bp_text_head_new(&block, &network->nn, &head, bp_network_add_group(network, true));

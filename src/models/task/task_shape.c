@@ -3,10 +3,26 @@
 
 #include "base/config/json.h"
 
+#include <stddef.h>
 #include <string.h>
 
 static const char *const POOLS[] = {"none", "first", "mean", "last"};
 enum { POOL_COUNT = sizeof POOLS / sizeof POOLS[0] };
+
+/* Where a checkpoint says so. */
+static const struct {
+    const char *name;
+    size_t at;
+} FLAGS[] = {{"dense", offsetof(bp_task_shape, dense)},
+             {"begins", offsetof(bp_task_shape, begins)},
+             {"unframed", offsetof(bp_task_shape, unframed)},
+             {"unbiased", offsetof(bp_task_shape, unbiased)},
+             {"one_segment", offsetof(bp_task_shape, one_segment)}};
+
+static bool *flag_of(bp_task_shape *task, size_t k)
+{
+    return (bool *)((char *)task + FLAGS[k].at);
+}
 
 void bp_task_to_json(json_t *model, const bp_task_shape *task)
 {
@@ -15,11 +31,10 @@ void bp_task_to_json(json_t *model, const bp_task_shape *task)
     (void)json_object_set_new(model, "task", bp_json_string(bp_task_kind_of(task)->name));
     (void)json_object_set_new(model, "outcomes", json_integer((json_int_t)task->outcomes));
     (void)json_object_set_new(model, "pool", bp_json_string(POOLS[task->pool]));
-    if (task->dense)
-        (void)json_object_set_new(model, "dense", json_true());
-    if (task->begins)
-        (void)json_object_set_new(model, "begins", json_true());
-    if (task->separators > 1)
+    for (size_t k = 0; k < sizeof FLAGS / sizeof *FLAGS; k++)
+        if (*flag_of((bp_task_shape *)task, k))
+            (void)json_object_set_new(model, FLAGS[k].name, json_true());
+    if (task->separators > !task->unframed)
         (void)json_object_set_new(model, "separators", json_integer((json_int_t)task->separators));
     if (task->precision > 0)
         (void)json_object_set_new(
@@ -135,8 +150,8 @@ bp_err bp_task_from_json(bp_task_shape *task, const json_t *model, const char *w
     err = bp_json_get_int(model, "outcomes", &task->outcomes, where);
     if (err == BP_OK)
         err = read_pool(task, model, where);
-    task->dense = json_is_true(json_object_get(model, "dense"));
-    task->begins = json_is_true(json_object_get(model, "begins"));
+    for (size_t k = 0; k < sizeof FLAGS / sizeof *FLAGS; k++)
+        *flag_of(task, k) = json_is_true(json_object_get(model, FLAGS[k].name));
     if (err == BP_OK && json_object_get(model, "separators"))
         err = read_separators(task, model, where);
     if (err == BP_OK && json_object_get(model, "dirichlet"))

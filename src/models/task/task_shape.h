@@ -27,9 +27,14 @@ typedef struct bp_task_shape {
                          "first"); of families without a pooler, not of earlier versions */
     int64_t separators; /* between two texts; 0: one. RoBERTa's and BART's of other programs have
                            two */
-    int64_t frozen;     /* for training: this many of the first blocks keep their values */
-    double lm_weight;   /* for training: of the language model's loss beside the task's; 0: none */
-    int64_t features;   /* classes: random features of a Gaussian process (SNGP); 0: a linear map */
+    bool unframed; /* texts have no end after them, and two have no separator between them: a causal
+                      model's last state is that of its last token, as in other programs; with
+                      separators that many tokens of what begins texts are between two */
+    bool unbiased; /* the head is a linear map without a bias */
+    bool one_segment; /* both texts of a pair are of segment 0 */
+    int64_t frozen;   /* for training: this many of the first blocks keep their values */
+    double lm_weight; /* for training: of the language model's loss beside the task's; 0: none */
+    int64_t features; /* classes: random features of a Gaussian process (SNGP); 0: a linear map */
     double length_scale, prior; /* of its kernel; the precision of its weights' prior */
     bool fitted;                /* its covariance is that of the model's weights */
     double bound;               /* for training: of the hidden weights' spectral norms; 0: none */
@@ -82,12 +87,20 @@ static inline bool bp_task_has_head(const bp_task_shape *task)
 /** The bp_pool that a checkpoint calls so; BP_POOL_NONE: none. */
 int64_t bp_task_pool_named(const char *name);
 
+/** Do both put the same around texts? */
+static inline bool bp_task_is_framed_as(const bp_task_shape *one, const bp_task_shape *other)
+{
+    return one->begins == other->begins && one->separators == other->separators &&
+           one->unframed == other->unframed && one->one_segment == other->one_segment;
+}
+
 /** Are outcomes a softmax of one linear map? True for a language model. */
 static inline bool bp_task_is_softmax(const bp_task_shape *task)
 {
     return !bp_task_has_head(task) || bp_task_kind_of(task)->has_names;
 }
-/** "task", "outcomes", "pool", "dense", "begins" and "separators" where they are, for a prior
+/** "task", "outcomes", "pool", and "dense", "begins", "unframed", "unbiased", "one_segment" and
+ * "separators" where they are, for a prior
  * network "dirichlet", and for a Gaussian process "sngp", of the "model" object of a checkpoint;
  * nothing for a language model. Errors of reading: BP_ERR_FORMAT. */
 void bp_task_to_json(json_t *model, const bp_task_shape *task);

@@ -239,6 +239,7 @@ typedef struct bp_text_head_shape {
     bool finds_spans; /* two terms, `term` and the next: the places where a span begins and where it
                          ends, one of each a text. Else one term, a value (bp_target_value) a text,
                          of the row of its first place */
+    bool unbiased;    /* without "task.bias" */
     int item, stream, term;
 } bp_text_head_shape;
 

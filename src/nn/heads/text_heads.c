@@ -16,7 +16,7 @@ typedef struct text_head {
     bp_block block;
     bp_text_head_shape shape;
     int columns;             /* 1, or ENDS */
-    bp_param *weight, *bias; /* [columns][C], [columns] */
+    bp_param *weight, *bias; /* [columns][C], [columns]; NULL: it has none */
 } text_head;
 
 static const text_head *head_of(const bp_block *block)
@@ -89,7 +89,7 @@ static void multiply(const text_head *self, const bp_pass *pass, work *w, const 
     bp_zero(w->logits, rows * columns);
     for (int64_t r = 0; r < own.count; r++)
         for (int64_t k = 0; k < columns && is_read(self, pass, own.first + r); k++) {
-            double sum = (double)self->bias->value[k];
+            double sum = self->bias ? (double)self->bias->value[k] : 0;
 
             for (int64_t c = 0; c < C; c++)
                 sum += (double)self->weight->value[k * C + c] * (double)hidden[r * C + c];
@@ -276,7 +276,8 @@ static void head_backward(bp_block *block, bp_pass *pass, bp_activations *activa
                 dhidden[r * C + c] += slope * self->weight->value[k * C + c];
             if (!self->weight->gradient) /* explanations have none */
                 continue;
-            self->bias->gradient[k] += slope;
+            if (self->bias)
+                self->bias->gradient[k] += slope;
             for (int64_t c = 0; c < C; c++)
                 self->weight->gradient[k * C + c] += slope * hidden[r * C + c];
         }
@@ -311,6 +312,7 @@ void bp_text_head_new(bp_block **out, const bp_nn *nn, const bp_text_head_shape 
     self->shape = *shape;
     self->columns = shape->finds_spans ? ENDS : 1;
     self->weight = bp_group_add_matrix(group, "task.weight", self->columns, shape->C, INIT_STD);
-    self->bias = bp_group_add_vector(group, "task.bias", self->columns, BP_INIT_ZERO);
+    if (!shape->unbiased)
+        self->bias = bp_group_add_vector(group, "task.bias", self->columns, BP_INIT_ZERO);
     *out = &self->block;
 }

@@ -350,6 +350,9 @@ static bp_err keep_head(const trainer *self, bp_task_shape *task)
         task->dense = known->dense; /* an older one keeps its head */
         task->begins = known->begins && self->facts.roles[BP_ROLE_FIRST] >= 0;
         task->separators = known->separators;
+        task->unframed = known->unframed;
+        task->unbiased = known->unbiased;
+        task->one_segment = known->one_segment;
     }
     if (task->dense || task->begins)
         keep_begun(self, task);

@@ -165,7 +165,7 @@ static bp_err check_task(const trainer *self, const bp_model_shape *shape, const
         a = self->shape.family->backbone(&self->shape);
         b = shape->family->backbone(shape);
         if (a.pooler == b.pooler && (b.segments <= 1 || a.segments > 1) &&
-            ours->begins == theirs->begins && ours->separators == theirs->separators)
+            bp_task_is_framed_as(ours, theirs))
             return BP_OK;
     }
     return BP_FAIL(BP_ERR_CONFIG, "distill.other_frame",
@@ -329,8 +329,8 @@ static bp_err check_opened(const trainer *self, const teacher *own, const bp_mod
 
     if (info->words == self->shape.vocab_size &&
         info->vocab_size == bp_model_outcomes(&self->shape) &&
-        info->task.kind == self->shape.task.kind && info->task.begins == self->shape.task.begins &&
-        info->task.separators == self->shape.task.separators &&
+        info->task.kind == self->shape.task.kind &&
+        bp_task_is_framed_as(&info->task, &self->shape.task) &&
         info->masks == masks_words(&self->shape) && (teaches || !needs_soft_targets(self, own)) &&
         info->context >= self->shape.context)
         return BP_OK;
