@@ -102,6 +102,11 @@ static bp_err check_planned(const arguments *args)
             BP_ERR_USAGE, "command.no_plan",
             "--ranks and --nodes say for which job --plan plans, and it is not given: at "
             "the command line; mpirun or srun say how many ranks a job has");
+    if (args->nodes > 0 && args->ranks == 0)
+        return BP_FAIL(BP_ERR_USAGE, "command.no_ranks",
+                       "--nodes %lld says on how many nodes --ranks are, and --ranks is not given: "
+                       "at the command line; give both, and one process plans for them",
+                       (long long)args->nodes);
     if (args->ranks > 0 && args->nodes > args->ranks)
         return BP_FAIL(
             BP_ERR_USAGE, "command.bad_nodes",
@@ -318,11 +323,6 @@ static bp_err run_job(const arguments *args)
     if (err == BP_OK && bp_fault("config.read"))
         err = bp_fail_errno(BP_ERR_IO, "can't read",
                             args->config ? args->config : "the command line");
-    if (err == BP_OK && args->nodes > 0 && args->ranks == 0 && bp_comm_size(call.world) > 1)
-        err = BP_FAIL(BP_ERR_USAGE, "command.no_plan",
-                      "--nodes %lld says nothing of the %d ranks that mpirun or srun started: at "
-                      "the command line; give --ranks too, and one process plans for them",
-                      (long long)args->nodes, bp_comm_size(call.world));
     if (!args->plan)
         bp_watchdog_start(call.world, bp_watchdog_seconds(err == BP_OK ? call.config : NULL));
     err = bp_agree(call.world, err);

@@ -121,6 +121,9 @@ bp_err bench_tokenizing(bench *self);
 bp_err bench_counting(bench *self);
 /** "exchange": null for one rank. Errors: BP_ERR_SYSTEM. */
 bp_err bench_exchange(bench *self);
+/** "rounds" of `into` (NULL but on the coordinator): what rounds of sums oversleep beside compute,
+ * of several ranks. Errors: BP_ERR_SYSTEM. */
+bp_err bench_rounds(bench *self, json_t *into);
 /** What training of each model takes, in a process as it is before anything was measured: a plan
  * and the run after it say the same. Collective over world. Errors: BP_ERR_SYSTEM. */
 bp_err bench_plan_models(bench *self);

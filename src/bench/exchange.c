@@ -13,6 +13,9 @@
 #define BATCH_MOST  64
 #define SHARE       4 /* all sizes together take this many times bench.seconds */
 #define TAG_BENCH   601
+#define TAG_RATE    602
+#define RATE_BYTES  8
+#define WINDOW      64 /* small messages that are on their way at once */
 
 typedef struct exchange {
     MPI_Comm comm;
@@ -56,6 +59,24 @@ static void run_pair(void *context)
     }
 }
 
+/* Small messages to the partner and from it, as many at once as a node's ranks have in a sum. */
+static void run_window(void *context)
+{
+    exchange *e = context;
+    MPI_Request requests[2 * WINDOW];
+    char out[RATE_BYTES] = {0}, in[WINDOW][RATE_BYTES];
+
+    for (int64_t k = 0; k < e->batch && e->partner >= 0; k++) {
+        for (int m = 0; m < WINDOW; m++) {
+            BP_MPI(MPI_Irecv(in[m], RATE_BYTES, MPI_BYTE, e->partner, TAG_RATE, e->comm,
+                             &requests[m]));
+            BP_MPI(MPI_Isend(out, RATE_BYTES, MPI_BYTE, e->partner, TAG_RATE, e->comm,
+                             &requests[WINDOW + m]));
+        }
+        BP_MPI(MPI_Waitall(2 * WINDOW, requests, MPI_STATUSES_IGNORE));
+    }
+}
+
 /* What is measured: the work, what goes over one rank's link in it, and how long one message of it
  * takes. */
 typedef struct kind {
@@ -65,7 +86,7 @@ typedef struct kind {
 } kind;
 
 static const kind ALL_SUM = {"all_sum", run_all_sum, 1}, SHARDS = {"shards", run_shards, 1},
-                  PAIR = {"send", run_pair, 2};
+                  PAIR = {"send", run_pair, 2}, RATE = {"rate", run_window, WINDOW};
 
 /* The slowest rank's seconds of one message, or NaN where none was sent. */
 static json_t *row_json(const bench *self, int64_t bytes, const bp_spread *ranks, double links)
@@ -102,7 +123,7 @@ static json_t *measure_size(const bench *self, const kind *what, exchange *e, in
         mine.median /= parts;
         mine.low /= parts;
         mine.high /= parts;
-        if (what->run == run_pair && e->partner < 0)
+        if ((what->run == run_pair || what->run == run_window) && e->partner < 0)
             mine.repeats = 0;
     }
     BP_MPI_WAIT("all_gather", MPI_Allgather(&mine, sizeof mine, MPI_BYTE, ranks, sizeof mine,
@@ -131,7 +152,9 @@ static json_t *measure_sizes(const bench *self, const kind *what, exchange *e, d
 
 /* ---- who sends to whom ---- */
 
-static json_t *measure_pairs(const bench *self, exchange *e, MPI_Comm comm)
+/* Sizes of messages there and back, and the rate of small ones. */
+static void measure_pairs(const bench *self, exchange *e, MPI_Comm comm, const char *const names[2],
+                          json_t *into)
 {
     bool any = false;
 
@@ -143,9 +166,12 @@ static json_t *measure_pairs(const bench *self, exchange *e, MPI_Comm comm)
         e->first = rank < other;
         any = e->partner >= 0;
     }
-    if (bp_all_max_int(any, self->mesh->world) == 0)
-        return self->result ? json_null() : NULL;
-    return measure_sizes(self, &PAIR, e, 1);
+    any = bp_all_max_int(any, self->mesh->world) != 0;
+    bench_put(into, names[0], any ? measure_sizes(self, &PAIR, e, 1) : into ? json_null() : NULL);
+    bench_put(into, names[1],
+              any    ? measure_size(self, &RATE, e, RATE_BYTES, 1)
+              : into ? json_null()
+                     : NULL);
 }
 
 static void measure_all(const bench *self, exchange *e, json_t *into)
@@ -163,8 +189,8 @@ static void measure_all(const bench *self, exchange *e, json_t *into)
         BP_MPI_WAIT("comm_split", MPI_Comm_split(mesh->compute, bp_comm_rank(node),
                                                  bp_comm_rank(mesh->compute), &across));
     }
-    bench_put(into, "send_host", measure_pairs(self, e, node));
-    bench_put(into, "send_across", measure_pairs(self, e, across));
+    measure_pairs(self, e, node, (const char *const[2]){"send_host", "rate_host"}, into);
+    measure_pairs(self, e, across, (const char *const[2]){"send_across", "rate_across"}, into);
     if (mesh->computes) {
         BP_MPI(MPI_Comm_free(&node));
         BP_MPI(MPI_Comm_free(&across));
@@ -177,7 +203,7 @@ bp_err bench_exchange(bench *self)
     int64_t ranks = mesh->size - mesh->dedicated;
     int64_t n = bp_bench_keys_of(self->config)->message / (int64_t)sizeof(float) + ranks;
     exchange e = {.partner = -1};
-    json_t *object;
+    json_t *object = NULL;
     bp_err err = BP_OK;
 
     if (ranks == 1) {
@@ -197,6 +223,7 @@ bp_err bench_exchange(bench *self)
         object = self->result ? json_object() : NULL;
         bench_put(self->result, "exchange", object);
         measure_all(self, &e, object);
+        err = bench_rounds(self, object);
     }
     bp_free(e.x);
     bp_free(e.scratch);

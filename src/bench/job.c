@@ -229,7 +229,7 @@ static double count_measurements(const bench *self)
         sizes++;
     for (int k = 0; k < BP_BENCH_MODELS; k++)
         count += self->named[k] && self->plan_bytes[k] > 0 ? 2 : 0;
-    return count + (bench_ranks(self) > 1 ? sizes : 0);
+    return count + (bench_ranks(self) > 1 ? sizes + 1.25 : 0); /* rates, and rounds */
 }
 
 bp_err bp_bench_estimate(MPI_Comm world, bp_config *config, const bp_planned_world *asked)

@@ -32,6 +32,28 @@ static void read_pairs(const json_t *rows, double *latency, double *bandwidth)
     *bandwidth = bytes / (seconds - shortest);
 }
 
+/* A message of a pair takes so long while all of a node's pairs send. */
+static void read_rate(const json_t *row, int pairs, double *rate)
+{
+    double seconds = json_number_value(json_object_get(json_object_get(row, "seconds"), "median"));
+
+    if (seconds > 0)
+        *rate = pairs / seconds;
+}
+
+/* What a round takes beside compute beyond its message: half of the bytes at first. Where other
+ * processes take the cores, a rank that waits is slower than the message, and no measure of it. */
+static void read_pause(const json_t *rounds, bool across, bp_network_rates *rates)
+{
+    double beside = json_number_value(json_object_get(rounds, "beside_seconds")),
+           alone = json_number_value(json_object_get(rounds, "alone_seconds")),
+           bytes = json_number_value(json_object_get(rounds, "bytes")) / 2;
+    double message = bp_message_seconds(rates, across ? 1 : 0, bytes);
+
+    if (json_is_object(rounds))
+        rates->round_pause = fmax(0, beside - fmin(alone, message));
+}
+
 void bench_read_rates(bench *self)
 {
     bp_network_rates *rates = &self->rates;
@@ -48,7 +70,10 @@ void bench_read_rates(bench *self)
         read_pairs(json_object_get(exchange, "send_across"), &rates->node_latency,
                    &rates->node_bandwidth);
         rates->node_bandwidth *= self->node_ranks; /* all pairs at once */
+        read_rate(json_object_get(exchange, "rate_across"), self->node_ranks, &rates->message_rate);
     }
+    read_pause(json_object_get(exchange, "rounds"),
+               json_is_array(json_object_get(exchange, "send_across")), rates);
 }
 
 static double step_seconds(const bench *self, const bp_step_program *program, double flops)

@@ -91,6 +91,13 @@ static void print_message(const char *name, const json_t *row)
            text(row, "slowest_host"));
 }
 
+static void print_rounds(const char *name, const json_t *rounds)
+{
+    bp_log("%-21s %11.1f us alone, %.1f us beside compute: a round of %d sums of %.0f KiB", name,
+           1e6 * number(rounds, "alone_seconds"), 1e6 * number(rounds, "beside_seconds"),
+           (int)number(rounds, "sums"), number(rounds, "bytes") / 1024);
+}
+
 /* What is below `name`: figures are printed, all else is looked through. */
 static void print_all(const char *name, const json_t *value)
 {
@@ -105,6 +112,8 @@ static void print_all(const char *name, const json_t *value)
         print_message(name, value);
     } else if (json_is_number(get(value, "median"))) {
         print_figure(name, value);
+    } else if (json_is_number(get(value, "beside_seconds"))) {
+        print_rounds(name, value);
     } else if (json_is_object(value)) {
         json_object_foreach((json_t *)value, key, member)
         {

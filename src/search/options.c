@@ -57,6 +57,13 @@ const bp_option bp_nas_options[] = {
      .unit = "steps",
      .help = "of training shared weights; 0: as many as train.steps says",
      .at = BP_AT(bp_nas_keys, shared_steps)},
+    {.key = "search.ranker",
+     .type = BP_OPTION_CHOICE,
+     .value = "linear",
+     .choices = "linear|boosted",
+     .help = "what ranked learns: a linear function of features, or boosted trees, which find "
+             "optima within the space and need more trials",
+     .at = BP_AT(bp_nas_keys, ranker)},
     {.key = "search.population",
      .type = BP_OPTION_INT,
      .value = "8",

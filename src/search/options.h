@@ -8,7 +8,7 @@ extern const bp_option bp_nas_options[]; /* search.* */
 
 /** Values of bp_nas_options (docs: --help). */
 typedef struct bp_nas_keys {
-    const char *method, *space, *limit;
+    const char *method, *space, *limit, *ranker;
     int64_t trials, final, steps;
     bool shared;
     int64_t shared_steps;

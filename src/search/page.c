@@ -108,7 +108,8 @@ static void add_ranking(json_t *page, const nas *self, const json_t *summary)
                                 json_object_get(feature, "kept"));
 
         put(row, "importance", "%.3f", self->ranker.importance[k]);
-        put(row, "weight", "%.3f", self->ranker.weight[k]);
+        if (!self->ranker.is_boosted)
+            put(row, "weight", "%.3f", self->ranker.weight[k]);
         (void)json_array_append_new(rows, row);
     }
     own = json_pack("{s:I, s:o}", "pairs", (json_int_t)self->ranker.pairs, "features", rows);

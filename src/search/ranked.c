@@ -95,7 +95,9 @@ static bp_err learn(learned *out, nas *self)
     if (err == BP_OK) {
         out->self = self;
         out->ranker = &self->ranker;
-        nas_ranker_fit(&self->ranker, x, score, n, d, (uint64_t)bp_run_keys_of(self->config)->seed);
+        nas_ranker_fit(&self->ranker, &(nas_ranked_models){x, score, n, d},
+                       strcmp(bp_nas_keys_of(self->config)->ranker, "boosted") == 0,
+                       (uint64_t)bp_run_keys_of(self->config)->seed);
         if (self->limit.tokens_per_second > 0)
             nas_regression_fit(&out->speed, &out->mean_speed, x, speed, n, d);
     }

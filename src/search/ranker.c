@@ -12,10 +12,6 @@
 #define STEPS     25 /* of Newton's method at most */
 #define PAIRS_MAX 20000
 
-typedef struct pair {
-    int32_t better, worse;
-} pair;
-
 /* The data of a fit: rows are standardised. */
 typedef struct sample {
     double *x; /* [n][d] */
@@ -79,26 +75,35 @@ static double dot(const double *w, const double *x, int64_t d)
 
 /* ---- pairs ---- */
 
-/* Does a pair count: of a fold (of) those with one or two rows in it, else those with none; fold
- * -1: all. */
-static bool takes(int64_t i, int64_t j, int fold, bool of)
+/* Which pairs count. */
+typedef enum part {
+    ALL,
+    BESIDE, /* without a row of the fold */
+    ONE,    /* with one or two rows of it */
+    BOTH    /* with two: trees know rows that they learned from by heart, and so half of a pair */
+} part;
+
+static bool takes(int64_t i, int64_t j, int fold, part which)
 {
-    return fold < 0 || (i % NAS_FOLDS == fold || j % NAS_FOLDS == fold) == of;
+    int rows = (i % NAS_FOLDS == fold) + (j % NAS_FOLDS == fold);
+
+    return which == ALL || (which == BESIDE ? rows == 0 : which == ONE ? rows > 0 : rows == 2);
 }
 
 /* Pairs that differ in their loss; of too many some, drawn. */
-static int64_t list_pairs(pair *pairs, const sample *s, int fold, bool of, const bp_rng_key *key)
+static int64_t list_pairs(nas_pair *pairs, const sample *s, int fold, part which,
+                          const bp_rng_key *key)
 {
     int64_t count = 0, all = s->n * (s->n - 1) / 2, at = 0;
 
     for (int64_t i = 0; i < s->n; i++)
         for (int64_t j = 0; j < i; j++, at++) {
-            if (!takes(i, j, fold, of) || s->loss[i] == s->loss[j] || count == PAIRS_MAX ||
+            if (!takes(i, j, fold, which) || s->loss[i] == s->loss[j] || count == PAIRS_MAX ||
                 (all > PAIRS_MAX &&
                  bp_rng_uniform(key, (uint64_t)at) > (double)PAIRS_MAX / (double)all))
                 continue;
-            pairs[count++] = s->loss[i] < s->loss[j] ? (pair){(int32_t)i, (int32_t)j}
-                                                     : (pair){(int32_t)j, (int32_t)i};
+            pairs[count++] = s->loss[i] < s->loss[j] ? (nas_pair){(int32_t)i, (int32_t)j}
+                                                     : (nas_pair){(int32_t)j, (int32_t)i};
         }
     return count;
 }
@@ -109,7 +114,7 @@ static double *row_of(const sample *s, int64_t i)
 }
 
 /* Mean logistic loss of pairs and the penalty: gradient and Hessian at w. */
-static void differentiate(const sample *s, const pair *pairs, int64_t count, const double *w,
+static void differentiate(const sample *s, const nas_pair *pairs, int64_t count, const double *w,
                           double *gradient, double *hessian)
 {
     double z[NAS_FEATURES];
@@ -137,7 +142,8 @@ static void differentiate(const sample *s, const pair *pairs, int64_t count, con
 }
 
 /* w[d] of the pairs; features that are not kept have 0. */
-static void fit(double *w, const sample *s, const pair *pairs, int64_t count, const bool *kept)
+static void fit_linear(double *w, const sample *s, const nas_pair *pairs, int64_t count,
+                       const bool *kept)
 {
     double *hessian = bp_alloc("search", s->d * s->d, sizeof *hessian), step[NAS_FEATURES];
 
@@ -165,22 +171,37 @@ static void fit(double *w, const sample *s, const pair *pairs, int64_t count, co
     bp_free(hessian);
 }
 
+static void fit(nas_ranker *out, const sample *s, const nas_pair *pairs, int64_t count)
+{
+    if (out->is_boosted)
+        nas_boost(out->trees, s->x, s->n, s->d, out->kept, pairs, count);
+    else
+        fit_linear(out->weight, s, pairs, count, out->kept);
+}
+
+/* Of a standardised row. */
+static double utility(const nas_ranker *ranker, const double *row)
+{
+    return ranker->is_boosted ? nas_boosted(ranker->trees, row)
+                              : dot(ranker->weight, row, ranker->features);
+}
+
 /* Pairs in the right order; ties are half right. permuted: the feature whose values rows exchange
  * by `key`; -1: none. */
-static double right_of(const sample *s, const pair *pairs, int64_t count, const double *w,
-                       int64_t permuted, const bp_rng_key *key)
+static double right_of(const sample *s, const nas_pair *pairs, int64_t count,
+                       const nas_ranker *ranker, int64_t permuted, const bp_rng_key *key)
 {
-    double right = 0;
+    double right = 0, row[NAS_FEATURES];
 
     for (int64_t k = 0; k < count; k++) {
         int64_t of[2] = {pairs[k].better, pairs[k].worse};
         double u[2];
 
         for (int e = 0; e < 2; e++) {
-            u[e] = dot(w, row_of(s, of[e]), s->d);
+            memcpy(row, row_of(s, of[e]), (size_t)s->d * sizeof *row);
             if (permuted >= 0)
-                u[e] += w[permuted] * (row_of(s, bp_rng_permute(key, of[e], s->n))[permuted] -
-                                       row_of(s, of[e])[permuted]);
+                row[permuted] = row_of(s, bp_rng_permute(key, of[e], s->n))[permuted];
+            u[e] = utility(ranker, row);
         }
         right += u[0] > u[1] ? 1 : u[0] == u[1] ? 0.5 : 0;
     }
@@ -189,26 +210,26 @@ static double right_of(const sample *s, const pair *pairs, int64_t count, const 
 
 /* Each fold is held out once: the share of its pairs that are right, and what permutations change.
  */
-static double cross_validate(nas_ranker *out, const sample *s, const bool *kept, pair *pairs,
-                             uint64_t seed, bool measures)
+static double cross_validate(nas_ranker *out, const sample *s, nas_pair *pairs, uint64_t seed,
+                             bool measures)
 {
-    double w[NAS_FEATURES], right = 0, lost[NAS_FEATURES] = {0};
+    double right = 0, lost[NAS_FEATURES] = {0};
     int64_t all = 0;
 
     for (int fold = 0; fold < NAS_FOLDS; fold++) {
         bp_rng_key key = bp_rng_key_of(seed, BP_RNG_SEARCH, 0, fold, 5);
-        int64_t count = list_pairs(pairs, s, fold, false, &key);
+        int64_t count = list_pairs(pairs, s, fold, BESIDE, &key);
         double own;
 
-        fit(w, s, pairs, count, kept);
-        count = list_pairs(pairs, s, fold, true, &key);
-        own = right_of(s, pairs, count, w, -1, NULL);
+        fit(out, s, pairs, count);
+        count = list_pairs(pairs, s, fold, out->is_boosted ? BOTH : ONE, &key);
+        own = right_of(s, pairs, count, out, -1, NULL);
         right += own;
         all += count;
         for (int64_t f = 0; f < s->d && measures; f++) {
             bp_rng_key shuffle = bp_rng_key_of(seed, BP_RNG_SEARCH, 0, fold, 6 + f);
 
-            lost[f] += own - right_of(s, pairs, count, w, f, &shuffle);
+            lost[f] += own - right_of(s, pairs, count, out, f, &shuffle);
         }
     }
     for (int64_t f = 0; f < s->d && measures; f++)
@@ -244,30 +265,30 @@ static sample open_sample(nas_ranker *out, const double *x, int64_t n, int64_t d
     return s;
 }
 
-void nas_ranker_fit(nas_ranker *out, const double *x, const double *loss, int64_t n, int64_t d,
-                    uint64_t seed)
+void nas_ranker_fit(nas_ranker *out, const nas_ranked_models *models, bool boosted, uint64_t seed)
 {
-    sample s = open_sample(out, x, n, d);
-    pair *pairs = bp_alloc("search", PAIRS_MAX, sizeof *pairs);
+    sample s = open_sample(out, models->x, models->n, models->d);
+    nas_pair *pairs = bp_alloc("search", PAIRS_MAX, sizeof *pairs);
     bp_rng_key key = bp_rng_key_of(seed, BP_RNG_SEARCH, 0, NAS_FOLDS, 5);
 
-    s.loss = loss;
-    (void)cross_validate(out, &s, out->kept, pairs, seed, true);
+    out->is_boosted = boosted;
+    s.loss = models->loss;
+    (void)cross_validate(out, &s, pairs, seed, true);
     prune(out);
-    out->accuracy = cross_validate(out, &s, out->kept, pairs, seed, false);
-    out->pairs = list_pairs(pairs, &s, -1, true, &key);
-    fit(out->weight, &s, pairs, out->pairs, out->kept);
+    out->accuracy = cross_validate(out, &s, pairs, seed, false);
+    out->pairs = list_pairs(pairs, &s, -1, ALL, &key);
+    fit(out, &s, pairs, out->pairs);
     bp_free(pairs);
     bp_free(s.x);
 }
 
 double nas_ranker_utility(const nas_ranker *ranker, const double *x)
 {
-    double sum = 0;
+    double row[NAS_FEATURES];
 
     for (int64_t f = 0; f < ranker->features; f++)
-        sum += ranker->weight[f] * ((x[f] - ranker->mean[f]) / ranker->scale[f]);
-    return sum;
+        row[f] = (x[f] - ranker->mean[f]) / ranker->scale[f];
+    return utility(ranker, row);
 }
 
 void nas_regression_fit(nas_ranker *out, double *intercept, const double *x, const double *y,

@@ -2,8 +2,9 @@
  *
  * Of two models i and j the first is the better one with probability 1 / (1 + exp(u(j) - u(i))),
  * u = w . (x - mean) / scale: a linear classifier of pairs. Its weights minimise the mean logistic
- * loss over pairs plus a quadratic penalty, by Newton's method. Features whose permutation does not
- * make held-out pairs worse are left out.
+ * loss over pairs plus a quadratic penalty, by Newton's method. Boosted, u is a sum of trees
+ * (boosted.h), which find optima within the space and what features do together. Features whose
+ * permutation does not make held-out pairs worse are left out.
  *
  * Source: Hu et al. 2021, RankNAS: Efficient Neural Architecture Search by Pairwise Ranking,
  * sections 3.2 (pairs) and 3.3 (pruning of features); Breiman 2001, Random Forests, section 10
@@ -11,26 +12,34 @@
 #ifndef BP_SEARCH_RANKER_H
 #define BP_SEARCH_RANKER_H
 
-#include <stdbool.h>
-#include <stdint.h>
+#include "search/boosted.h"
 
 #define NAS_FEATURES 64
 #define NAS_FOLDS    5
 
 typedef struct nas_ranker {
     int64_t features; /* d */
+    bool is_boosted;  /* trees, of standardised features, in place of weights */
+    nas_tree trees[NAS_TREES];
     double mean[NAS_FEATURES], scale[NAS_FEATURES];
     double weight[NAS_FEATURES];     /* 0 of those that are left out */
     double importance[NAS_FEATURES]; /* by how much the share of held-out pairs in the right order
                                         falls where the feature is permuted */
     bool kept[NAS_FEATURES];
     int64_t pairs;   /* that it learned from */
-    double accuracy; /* share of held-out pairs in the right order, features pruned; NaN: too few */
+    double accuracy; /* share of held-out pairs in the right order, features pruned; NaN: too few.
+                        Boosted: of those with no row that it learned from */
 } nas_ranker;
 
-/** Learn from n models: x[n][d] features, loss[n] (lower is better, finite). Local. */
-void nas_ranker_fit(nas_ranker *out, const double *x, const double *loss, int64_t n, int64_t d,
-                    uint64_t seed);
+/** Models that a ranking is learned from. */
+typedef struct nas_ranked_models {
+    const double *x;    /* features [n][d] */
+    const double *loss; /* [n]: lower is better; finite */
+    int64_t n, d;
+} nas_ranked_models;
+
+/** Learn from models. Local. */
+void nas_ranker_fit(nas_ranker *out, const nas_ranked_models *models, bool boosted, uint64_t seed);
 /** u of a model: higher is better. */
 double nas_ranker_utility(const nas_ranker *ranker, const double *x);
 

@@ -150,16 +150,18 @@ static json_t *ranker_json(const nas *self)
     for (int64_t f = 0; f < ranker->features; f++) {
         nas_feature_name(self, f, name, sizeof name);
         (void)json_array_append_new(
-            features, json_pack("{s:s, s:b, s:o, s:o}", "name", name, "kept", (int)ranker->kept[f],
-                                "weight", bp_json_real(ranker->weight[f]), "importance",
-                                bp_json_real(ranker->importance[f])));
+            features,
+            json_pack("{s:s, s:b, s:o, s:o}", "name", name, "kept", (int)ranker->kept[f], "weight",
+                      ranker->is_boosted ? json_null() : bp_json_real(ranker->weight[f]),
+                      "importance", bp_json_real(ranker->importance[f])));
     }
     if (ranker->features == 0) {
         json_decref(features);
         return json_null();
     }
-    return json_pack("{s:I, s:o, s:o}", "pairs", (json_int_t)ranker->pairs, "accuracy",
-                     bp_json_real(ranker->accuracy), "features", features);
+    return json_pack("{s:s, s:I, s:o, s:o}", "ranker", ranker->is_boosted ? "boosted" : "linear",
+                     "pairs", (json_int_t)ranker->pairs, "accuracy", bp_json_real(ranker->accuracy),
+                     "features", features);
 }
 
 static json_t *summary_json(const nas *self)

@@ -201,6 +201,48 @@ static void empty_lines_are_of_one_range(void **state)
     bp_tokenizer_free(&tokenizer);
 }
 
+/* Lines of bad documents, and ids that are numbers of lines, which a range does not know by itself.
+ */
+static void lists_are_those_of_one_rank(void **state)
+{
+    static const char ids[] = "a.txt:17\nb.txt:1\nb.txt:149\na.txt:3\nnone.txt:1\n";
+    bp_tokenizer *tokenizer = tokenizer_of_texts("char");
+    const char *texts[2] = {bp_test_path("a.txt"), bp_test_path("b.txt")};
+    const char *objects[1] = {bp_test_path("bad.jsonl")};
+    const char *list = bp_test_path("ids.txt"), *skipped = bp_test_path("skipped.jsonl");
+
+    (void)state;
+    if (bp_comm_is_root(WORLD))
+        bp_test_write("ids.txt", ids, sizeof ids - 1);
+    BP_MPI(MPI_Barrier(WORLD));
+    for (int k = 0; k < 3; k++) {
+        bool is_jsonl = k == 2, same = true;
+        bp_corpus_build spec =
+            spec_of(tokenizer, is_jsonl ? BP_TEXT_JSONL : BP_TEXT_LINES, is_jsonl ? objects : texts,
+                    is_jsonl ? 1 : 2, bp_test_path("listed-all.h5"));
+        bp_corpus_built all, one;
+
+        spec.range_bytes = 500;
+        spec.list = is_jsonl ? NULL : list;
+        spec.takes_listed = k == 1;
+        spec.skips_bad = is_jsonl;
+        spec.skip_count = 1000;
+        spec.skip_list = is_jsonl ? skipped : NULL;
+        bp_test_check_err(WORLD, bp_corpus_build_file(WORLD, &spec, &all), BP_OK);
+        if (bp_comm_is_root(WORLD)) {
+            spec.out = bp_test_path("listed-one.h5");
+            spec.skip_list = is_jsonl ? bp_test_path("skipped-one.jsonl") : NULL;
+            same = bp_corpus_build_file(MPI_COMM_SELF, &spec, &one) == BP_OK &&
+                   memcmp(&all, &one, sizeof all) == 0 &&
+                   same_bytes(spec.out, bp_test_path("listed-all.h5")) &&
+                   (!is_jsonl || same_bytes(spec.skip_list, skipped)) &&
+                   (is_jsonl ? one.skipped_bad == 178 : one.listed == 5 && one.found == 4);
+        }
+        bp_test_check(WORLD, same);
+    }
+    bp_tokenizer_free(&tokenizer);
+}
+
 /* The plain loop: line by line with bp_encode and bp_text_count. */
 static void compare_lines(const char *text_path, const char *corpus_path,
                           const bp_tokenizer *tokenizer)
@@ -489,6 +531,7 @@ int main(int argc, char **argv)
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(file_is_that_of_one_rank),
         cmocka_unit_test(empty_lines_are_of_one_range),
+        cmocka_unit_test(lists_are_those_of_one_rank),
         cmocka_unit_test(documents_are_those_of_the_text),
         cmocka_unit_test(labels_and_ids_are_those_of_the_objects),
         cmocka_unit_test(empty_and_one_token_documents_are_kept),

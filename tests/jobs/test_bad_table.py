@@ -137,6 +137,7 @@ ROWS = [
     ("a key without a section", PRETRAIN + " steps=4", {}, 78, ["[config.unknown_key]", "train.steps"]),
     ("an option that there is not", PRETRAIN + " --dry-run", {}, 64, ["[command.unknown_option]"]),
     ("ranks of a plan that are no number", PRETRAIN + " --plan --ranks many", {}, 64, ["[command.bad_number]"]),
+    ("nodes without ranks", PRETRAIN + " --plan --nodes 2", {}, 64, ["[command.no_ranks]"]),
     ("more nodes than ranks", PRETRAIN + " --plan --ranks 2 --nodes 4", {}, 64, ["[command.bad_nodes]"]),
     ("a network file without a job to come", PRETRAIN + " --plan --network net.ini", {}, 64, ["[command.no_scale]"]),
     ("a schedule without a file's name", PRETRAIN + " --plan --ranks 2 --schedule=", {}, 64, ["[command.no_file]"]),

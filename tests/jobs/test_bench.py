@@ -33,7 +33,8 @@ class Bench(FolderTest):
         self.assertEqual(sorted(file.sections()), ["compute", "network"])
         for section in file.sections():
             for key, value in file[section].items():
-                self.assertTrue(math.isfinite(float(value)) and float(value) > 0, f"{section}.{key} = {value}")
+                least = 0 if key == "round_pause" else 1e-300
+                self.assertTrue(math.isfinite(float(value)) and float(value) >= least, f"{section}.{key} = {value}")
         self.assertEqual(len(file["network"]) + len(file["compute"]), 8)
 
     def check_spread(self, spread, what):
@@ -69,6 +70,13 @@ class Bench(FolderTest):
             self.assertIsNone(exchange)
             return
         self.assertIsNone(exchange["send_across"])
+        self.assertIsNone(exchange["rate_across"])
+        self.assertEqual(exchange["rate_host"]["bytes"], 8)
+        self.check_spread(exchange["rate_host"]["seconds"], "a small message of many")
+        self.assertLess(exchange["rate_host"]["seconds"]["low"], exchange["send_host"][-1]["seconds"]["high"])
+        rounds = exchange["rounds"]
+        self.assertEqual((rounds["sums"], rounds["rounds"], rounds["bytes"]), (32, 1, 65536))
+        self.assertTrue(rounds["alone_seconds"] > 0 and rounds["beside_seconds"] > 0, rounds)
         for kind in ("all_sum", "shards", "send_host"):
             self.assertEqual([row["bytes"] for row in exchange[kind]], [1024, 16384])
             for row in exchange[kind]:
@@ -116,6 +124,12 @@ class Bench(FolderTest):
         self.assertFalse(found["mesh"]["coordinator"])
         self.check(found, 2)
         self.check_network("two")
+        with open(self.at("two/network.ini"), encoding="utf-8") as file:
+            pause = float(re.search(r"^round_pause = (.*)$", file.read(), re.M).group(1))
+        rounds = found["exchange"]["rounds"]
+        self.assertNotEqual(pause, 2e-4)  # the default
+        self.assertLess(pause, rounds["beside_seconds"])
+        self.assertGreaterEqual(pause, max(0, 0.9999 * (rounds["beside_seconds"] - rounds["alone_seconds"])))
 
     @unittest.skipUnless(os.environ.get("BAGPIPE_TEST_ALL"), "three ranks, on two cores: only with BAGPIPE_TEST_ALL")
     def test_two_ranks_with_a_coordinator_of_their_own(self):

@@ -138,6 +138,15 @@ class Search(JobTest):
         self.assertNotRegex(page, "https?://(?!www.w3.org)")
         self.assertIn(rows[0]["trial"], page)
 
+    def test_boosted_trees_order_the_same_trials_another_way(self):
+        self.made("boosted", 0, *RANKED, "search.ranker=boosted", "search.final=1")
+        ranking = read_json(self.at("boosted"), "search", "summary.json")["ranking"]
+        self.assertEqual((ranking["ranker"], {feature["weight"] for feature in ranking["features"]}), ("boosted", {None}))
+        orders = [float(row["order"]) for row in self.table("boosted")]
+        self.assertEqual(orders, sorted(orders))
+        self.assertGreater(len(set(orders)), 1)
+        self.assert_error(self.search("boosted", 0, *RANKED, "search.final=1"), 78, "search.ranker")
+
     def test_shared_scores_are_those_of_the_first_rows_and_columns(self):
         """A trial's score is the validation loss of a model with these weights: cut out here, and scored by a training of rate 0."""
         import numpy

@@ -14,13 +14,16 @@
 #include <string.h>
 #include <unistd.h>
 
-#define CHUNKS_A_RANK 4 /* on their way to be compressed */
+#define CHUNKS_A_RANK 4 /* on their way to be compressed: ... */
+#define CHUNKS_OF_ONE 2 /* ... of one rank, before rank 0 compresses some itself */
 
 /* Batches of one rank that came and are not used up. */
 typedef struct inbox {
-    bp_batch batches[BP_BATCHES_AHEAD];
+    bp_batch batches[BP_OWN_AHEAD]; /* [ahead] */
+    int ahead;
     int64_t received, used; /* batches */
     size_t at;              /* the next record of the batch in use */
+    int chunks;             /* that the rank compresses */
 } inbox;
 
 /* A chunk from when it is full until it is written. */
@@ -36,8 +39,11 @@ typedef struct master {
     int size;
     const bp_corpus_build *build;
     bp_ranges ranges;
+    int *readers;                /* of ranges: of number k modulo their number [reader_count] */
+    int64_t reader_count, dealt; /* ranges that are handed out */
+    int64_t joined;
     bp_share share; /* rank 0's own */
-    inbox *inboxes; /* [size]; the own one has one batch at a time */
+    inbox *inboxes; /* [size]; the own one has one batch at a time, or one a range */
     bp_packer *packer;
     chunk_slot *slots; /* [slot_count]: chunk number modulo slot_count */
     int64_t slot_count, chunks_sent, chunks_written;
@@ -62,7 +68,7 @@ typedef struct master {
 static void receive_batch(master *m, int from)
 {
     inbox *in = &m->inboxes[from];
-    bp_batch *batch = &in->batches[in->received % BP_BATCHES_AHEAD];
+    bp_batch *batch = &in->batches[in->received % in->ahead];
     int64_t bytes;
 
     BP_MPI(MPI_Recv(&bytes, 1, MPI_INT64_T, from, BP_TAG_BATCH, m->comm, MPI_STATUS_IGNORE));
@@ -103,6 +109,7 @@ static bp_err receive_packed(master *m, int from, int bytes)
     BP_MPI(MPI_Recv(m->incoming, bytes, MPI_BYTE, from, BP_TAG_PACKED, m->comm, MPI_STATUS_IGNORE));
     memcpy(&head, m->incoming, sizeof head);
     BP_MPI(MPI_Wait(&m->slots[head.number % m->slot_count].sent, MPI_STATUS_IGNORE));
+    m->inboxes[from].chunks--;
     if (head.bytes == 0)
         return BP_FAIL(BP_ERR_SYSTEM, "corpus.not_compressed",
                        "rank %d could not compress a chunk: at %s", from, m->build->out);
@@ -136,21 +143,34 @@ static bp_err receive(master *m)
 
 /* ---- chunks ---- */
 
-/* A full chunk goes to the rank whose turn it is (bp_corpus_spec.pack). */
+/* Who compresses a chunk: the rank with the fewest, or rank 0. */
+static int packer_of(const master *m)
+{
+    int to = 0;
+
+    for (int rank = 1; rank < m->size; rank++)
+        if (m->inboxes[rank].chunks < (to == 0 ? CHUNKS_OF_ONE : m->inboxes[to].chunks))
+            to = rank;
+    return to;
+}
+
+/* A full chunk goes to the rank that has time for it (bp_corpus_spec.pack). */
 static bp_err send_chunk(void *context, int64_t number, const void *raw)
 {
     master *m = context;
     chunk_slot *slot = &m->slots[number % m->slot_count];
-    int to = (int)(number % m->size);
     bp_packed packed;
     bp_err err = BP_OK;
+    int to;
 
     while (err == BP_OK && number - m->chunks_written >= m->slot_count)
         err = receive(m);
     if (err != BP_OK)
         return err;
     m->chunks_sent = number + 1;
+    to = packer_of(m);
     if (to != 0) {
+        m->inboxes[to].chunks++;
         memcpy(slot->raw, &number, sizeof number);
         memcpy(slot->raw + sizeof number, raw, m->chunk_bytes);
         BP_MPI(MPI_Isend(slot->raw, bp_mpi_count((int64_t)(sizeof number + m->chunk_bytes)),
@@ -161,13 +181,76 @@ static bp_err send_chunk(void *context, int64_t number, const void *raw)
     return err == BP_OK ? write_packed(m, number, &packed) : err;
 }
 
+/* ---- ranges ---- */
+
+/* The next range is read by `rank`, if one is left. */
+static bool deal(master *m, int rank, bp_text_range *range)
+{
+    if (m->ranges.left == 0)
+        return false;
+    bp_ranges_next(&m->ranges, range);
+    BP_ASSERT(m->dealt - m->joined < m->reader_count);
+    m->readers[m->dealt++ % m->reader_count] = rank;
+    return true;
+}
+
+static void hand_out(master *m, int rank)
+{
+    bp_text_range range;
+
+    if (deal(m, rank, &range))
+        BP_MPI(MPI_Send(&range, (int)sizeof range, MPI_BYTE, rank, BP_TAG_RANGE, m->comm));
+}
+
+static bool may_read_range(const master *m)
+{
+    const inbox *own = &m->inboxes[0];
+
+    return m->ranges.left > 0 && !m->share.ended && own->received - own->used < own->ahead;
+}
+
+/* Rank 0 encodes a range, which is its next batch. */
+static void read_range(master *m)
+{
+    inbox *own = &m->inboxes[0];
+    bp_batch *batch = &own->batches[own->received % own->ahead];
+    bp_text_range range;
+
+    if (!deal(m, 0, &range))
+        return;
+    bp_share_read_range(&m->share, &range, batch);
+    while (m->share.in_range)
+        bp_share_next(&m->share, batch);
+    own->received++;
+}
+
+/* What others sent; else rank 0 does a part itself, so as not to wait. */
+static bp_err receive_or_read(master *m)
+{
+    int there = 0;
+
+    BP_MPI(MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, m->comm, &there, MPI_STATUS_IGNORE));
+    if (there)
+        return receive(m);
+    read_range(m);
+    return BP_OK;
+}
+
+static void hand_out_first(master *m)
+{
+    if (m->ranges.are_used)
+        for (int k = 0; k < bp_batches_ahead(m->size); k++)
+            for (int rank = 1; rank < m->size; rank++)
+                hand_out(m, rank);
+}
+
 /* ---- joining ---- */
 
 /* The next record of a rank's share; it stays until the next call for that rank. */
 static bp_err next_record(master *m, int rank, const bp_record **record)
 {
     inbox *in = &m->inboxes[rank];
-    bp_batch *batch = &in->batches[in->used % BP_BATCHES_AHEAD];
+    bp_batch *batch = &in->batches[in->used % in->ahead];
     bp_err err = BP_OK;
 
     if (in->received > in->used && in->at == batch->bytes) { /* used up */
@@ -176,19 +259,29 @@ static bp_err next_record(master *m, int rank, const bp_record **record)
         batch->bytes = 0;
         if (rank != 0)
             BP_MPI(MPI_Send(NULL, 0, MPI_BYTE, rank, BP_TAG_CREDIT, m->comm));
-        batch = &in->batches[in->used % BP_BATCHES_AHEAD];
+        batch = &in->batches[in->used % in->ahead];
     }
     if (rank == 0 && in->received == in->used) {
         bp_share_next(&m->share, batch);
         in->received++;
     }
     while (err == BP_OK && in->received == in->used)
-        err = receive(m);
+        err = may_read_range(m) ? receive_or_read(m) : receive(m);
     if (err != BP_OK)
         return err;
     *record = (const bp_record *)(const void *)(batch->data + in->at);
     in->at += (*record)->bytes;
     return BP_OK;
+}
+
+/* Bytes of the files that are joined, about. */
+static int64_t joined_bytes(const master *m, const bp_documents_stats *stats)
+{
+    int64_t bytes = m->joined * m->ranges.each;
+
+    if (!m->ranges.are_used)
+        return stats->consumed_bytes;
+    return bytes < stats->total_bytes ? bytes : stats->total_bytes;
 }
 
 static void log_progress(master *m)
@@ -201,6 +294,7 @@ static void log_progress(master *m)
         return;
     m->reported = now;
     stats = bp_documents_stats_of(m->share.documents);
+    stats.consumed_bytes = joined_bytes(m, &stats);
     if (stats.total_bytes == 0) { /* of standard input nobody knows */
         bp_log_progress("%.1f MB, %" PRId64 " documents, %.1f MB of text a second",
                         1e-6 * (double)stats.consumed_bytes, m->join.built.documents,
@@ -218,28 +312,39 @@ static void log_progress(master *m)
                     1e-6 * (double)(m->join.built.bytes + m->join.tally.bytes) / seconds, left);
 }
 
-/* Piece by piece, from the rank that has it: in turn, or range after range. */
+/* The rank that has the next piece: in turn, or that which reads the range; -1: there is none. */
+static int rank_of_next(master *m, int64_t number)
+{
+    if (!m->ranges.are_used)
+        return (int)(number % m->size);
+    if (m->joined == m->dealt && m->ranges.left == 0)
+        return -1;
+    if (m->joined == m->dealt)
+        read_range(m);
+    return m->readers[m->joined % m->reader_count];
+}
+
+/* Piece by piece, from the rank that has it. */
 static bp_err join_all(master *m)
 {
-    int64_t turn = 0;
-
     for (int64_t number = 0;; number++) {
+        int rank = rank_of_next(m, number);
         const bp_record *record;
-        bp_err err;
+        bp_err err = BP_OK;
 
-        if (m->ranges.all > 0 && turn == m->ranges.all)
+        if (rank < 0)
             return BP_OK;
-        err = next_record(m, (int)(turn % m->size), &record);
+        err = next_record(m, rank, &record);
         if (err != BP_OK || record->kind == BP_RECORD_END)
             return err;
         if (record->kind == BP_RECORD_FAILURE) {
             bp_err_set_message(bp_record_text(record));
             return (bp_err)record->err;
         }
-        turn += m->ranges.all == 0 || record->kind == BP_RECORD_RANGE;
-        if (record->kind == BP_RECORD_RANGE)
-            continue;
-        BP_ASSERT(m->ranges.all > 0 || record->number == number);
+        m->joined += record->kind == BP_RECORD_RANGE;
+        if (record->kind == BP_RECORD_RANGE && rank != 0)
+            hand_out(m, rank);
+        BP_ASSERT(m->ranges.are_used || record->number == number);
         err = bp_corpus_join_take(&m->join, record);
         if (err == BP_OK && bp_signals_stop_asked())
             err = bp_fail_stopped("at %s, of which nothing was kept; run the command again",
@@ -336,6 +441,11 @@ static bp_err master_init(master *m, MPI_Comm comm, const bp_corpus_build *build
     m->started = m->reported = bp_clock_now();
     m->report_every = isatty(STDOUT_FILENO) ? 1.0 : 10.0;
     m->inboxes = bp_alloc("io.build", m->size, sizeof *m->inboxes);
+    for (int rank = 0; rank < m->size; rank++) {
+        m->inboxes[rank].ahead = rank == 0 ? BP_OWN_AHEAD : bp_batches_ahead(m->size);
+        m->reader_count += m->inboxes[rank].ahead;
+    }
+    m->readers = bp_alloc("io.build", m->reader_count, sizeof *m->readers);
     bp_corpus_join_init(&m->join, build);
     if (m->size > 1)
         make_slots(m);
@@ -346,7 +456,7 @@ static void master_clear(master *m)
 {
     bp_corpus_join_clear(&m->join);
     for (int rank = 0; m->inboxes && rank < m->size; rank++)
-        for (int k = 0; k < BP_BATCHES_AHEAD; k++)
+        for (int k = 0; k < BP_OWN_AHEAD; k++)
             bp_batch_clear(&m->inboxes[rank].batches[k]);
     for (int64_t k = 0; m->slots && k < m->slot_count; k++) {
         bp_free(m->slots[k].raw);
@@ -356,6 +466,7 @@ static void master_clear(master *m)
     bp_free(m->incoming);
     bp_free(m->slots);
     bp_free(m->inboxes);
+    bp_free(m->readers);
     bp_free(m->tokenizer);
     bp_free(m->names);
 }
@@ -464,10 +575,11 @@ bp_err bp_corpus_build_file(MPI_Comm comm, const bp_corpus_build *build, bp_corp
     if (err == BP_OK && rank == 0) {
         m.share = share;
         m.ranges = ranges;
+        hand_out_first(&m);
         err = build_all(&m, built);
         share = m.share;
     } else if (err == BP_OK) {
-        bp_corpus_work(own, &share, bp_tokenizer_size(build->tokenizer));
+        bp_corpus_work(own, &share, bp_tokenizer_size(build->tokenizer), ranges.are_used);
     }
     err = bp_agree(own, err);
     BP_MPI(MPI_Bcast(built, (int)sizeof *built, MPI_BYTE, 0, own));
@@ -475,13 +587,13 @@ bp_err bp_corpus_build_file(MPI_Comm comm, const bp_corpus_build *build, bp_corp
         int64_t skipped = bp_documents_stats_of(share.documents).skipped_lines;
 
         /* without ranges each rank has seen all of them */
-        built->skipped_lines = ranges.all > 0 ? bp_all_sum_int(skipped, own) : skipped;
+        built->skipped_lines = ranges.are_used ? bp_all_sum_int(skipped, own) : skipped;
         count_found(&share, own, built);
     }
     if (rank == 0)
         master_clear(&m);
     bp_share_close(&share);
-    bp_free(ranges.mine);
+    bp_free(ranges.sizes);
     BP_MPI(MPI_Comm_free(&own));
     return err;
 }

@@ -1,9 +1,11 @@
 /* Text to a corpus file, by one or many ranks: the same bytes at any number of them.
  *
  * Of files of lines (lines, jsonl) that are not compressed every rank reads and encodes ranges of
- * bytes, in turn; of all others every rank reads the whole input and encodes the pieces that fall
- * to it (text/documents/text_source.h). Rank 0 joins them in order, hands full chunks round to be
- * compressed, and writes. Memory does not grow with the corpus. */
+ * bytes, which rank 0 hands out as they are used up; the input is read once, but with `list`, whose
+ * ids may be numbers of lines: then each rank counts the lines before its ranges. Of all other
+ * files every rank reads the whole input and encodes the pieces that fall to it
+ * (text/documents/text_source.h). Rank 0 joins them in order, has full chunks compressed, and
+ * writes. Memory does not grow with the corpus. */
 #ifndef BP_IO_CORPUS_CORPUS_BUILD_H
 #define BP_IO_CORPUS_CORPUS_BUILD_H
 
@@ -41,7 +43,7 @@ typedef struct bp_corpus_build {
     const char *tool;      /* who makes the file: "bagpipe-data 0.1.0" */
     const char *out;
     size_t piece_bytes;  /* 0: BP_PIECE_BYTES (tests use less) */
-    int64_t range_bytes; /* that a rank reads at a time; 0: 256 KiB (tests use less) */
+    int64_t range_bytes; /* that a rank reads at a time; 0: 128 KiB (tests use less) */
 } bp_corpus_build;
 
 typedef struct bp_corpus_built {

@@ -2,7 +2,9 @@
  *
  * A rank's share of the input becomes records, one a piece, in batches. Ranks other than 0 send
  * their batches to rank 0, at most BP_BATCHES_AHEAD before rank 0 has used them up, and compress
- * the chunks that rank 0 sends. */
+ * the chunks that rank 0 sends. Ranges of files of lines are handed out by rank 0, which encodes
+ * some itself while it would wait for others: so all ranks end together, though rank 0 alone
+ * joins. */
 #ifndef BP_IO_CORPUS_CORPUS_BUILD_PRIV_H
 #define BP_IO_CORPUS_CORPUS_BUILD_PRIV_H
 
@@ -21,7 +23,7 @@ typedef enum bp_record_kind {
     BP_RECORD_FAILURE,
     BP_RECORD_BAD,
     BP_RECORD_LEFT_OUT, /* by the list: nothing follows it */
-    BP_RECORD_RANGE     /* the next range follows, another rank's */
+    BP_RECORD_RANGE     /* the range ends: `line` lines began in it, 0 where lines are known */
 } bp_record_kind;
 
 typedef struct bp_record {
@@ -41,6 +43,7 @@ typedef struct bp_record {
     int32_t err;        /* of a failure */
     int32_t file;       /* of its line ... */
     int64_t line;       /* ... as bp_piece has them */
+    int64_t lacks_id;   /* it is "FILE:LINE", and lines are not known */
     int64_t newlines;   /* of a piece of a whole file */
     int64_t invalid_at; /* of these, those before its first byte that is not UTF-8; of a line, in
                            which of its texts that is */
@@ -71,17 +74,21 @@ static inline const float *bp_record_values(const bp_record *record)
 }
 void bp_batch_clear(bp_batch *batch);
 
-/* ---- a rank's share of the input: every so-many-th piece, or range of bytes ---- */
+/* ---- a rank's share of the input: every so-many-th piece, or ranges of bytes ---- */
 
 /** The ranges of files of lines that are not compressed. */
 typedef struct bp_ranges {
-    bp_text_range *mine; /* [count]: range k of all is of rank k modulo the ranks; NULL: there are
-                            none, and ranks take pieces in turn */
-    int64_t count, all;
+    bool are_used;  /* else ranks take pieces in turn */
+    int64_t *sizes; /* of the files, in bytes, on rank 0, as all that follows */
+    int64_t each;   /* bytes of a range */
+    int64_t left;   /* ranges that are not handed out; the next one: */
+    int64_t file, first;
 } bp_ranges;
-/** Ranges of `build`, whose lines the ranks count together. Collective over comm. Owns: bp_free()
- * of mine. Errors: those of reading the files: the same on all ranks. */
+/** Ranges of `build`, if it has some and there are several ranks. Collective over comm. Owns:
+ * bp_free() of sizes. Errors: those of opening the files: the same on all ranks. */
 bp_err bp_ranges_find(bp_ranges *out, MPI_Comm comm, const bp_corpus_build *build);
+/** The next one of those that are left, in the order of the input. On rank 0. */
+void bp_ranges_next(bp_ranges *ranges, bp_text_range *out);
 
 typedef struct bp_share {
     bp_documents *documents;
@@ -93,7 +100,8 @@ typedef struct bp_share {
     bool skips_bad;
     bp_document_list list;
     bool has_list, takes_listed;
-    bool ended; /* the end or a failure was reported */
+    bool in_range; /* a range is read */
+    bool ended;    /* the end or a failure was reported */
 } bp_share;
 
 bp_err bp_share_open(bp_share *share, const bp_corpus_build *build, const bp_ranges *ranges,
@@ -102,6 +110,8 @@ void bp_share_close(bp_share *share);
 
 /** Append the record of the next piece, of the end, or of a failure. */
 void bp_share_next(bp_share *share, bp_batch *batch);
+/** The range whose pieces are next, until in_range is false. A failure is appended. */
+void bp_share_read_range(bp_share *share, const bp_text_range *range, bp_batch *batch);
 
 /* ---- messages ---- */
 
@@ -112,6 +122,7 @@ enum {                   /* tags; to rank 0, and from it */
        BP_TAG_BYE,    /* the last one of a rank */
        BP_TAG_CREDIT, /* a batch is used up */
        BP_TAG_CHUNK,  /* int64: number; and the chunk's tokens */
+       BP_TAG_RANGE,  /* bp_text_range: read it after those before */
        BP_TAG_STOP    /* the last one to a rank */
 };
 
@@ -121,11 +132,19 @@ typedef struct bp_packed_head {
     uint64_t xxh3;
 } bp_packed_head;
 
-#define BP_BATCHES_AHEAD 3
-#define BP_BATCH_BYTES   ((size_t)512 << 10) /* a batch is sent when it has this many */
+#define BP_BATCHES_AHEAD 6 /* of a rank, which rank 0 has not used up; of ranges each is one */
+#define BP_BATCHES_FEW   3 /* ... where there are many ranks, as rank 0 holds them */
+#define BP_BATCH_BYTES   ((size_t)512 << 10) /* a batch of pieces in turn has this many */
+
+#define BP_OWN_AHEAD     16 /* ranges of rank 0's own, which compresses less and so reads more */
+
+static inline int bp_batches_ahead(int ranks)
+{
+    return ranks <= 8 ? BP_BATCHES_AHEAD : BP_BATCHES_FEW;
+}
 
 /** What ranks other than 0 do, until rank 0 says stop. */
-void bp_corpus_work(MPI_Comm comm, bp_share *share, int64_t vocab_size);
+void bp_corpus_work(MPI_Comm comm, bp_share *share, int64_t vocab_size, bool has_ranges);
 
 /* ---- documents under way, on rank 0 (corpus_join.c) ---- */
 
@@ -135,6 +154,10 @@ typedef struct bp_corpus_join {
     bp_buffer skip_list;      /* a line of JSON for each bad document */
     char *first_bad;          /* for a message */
 
+    char *id; /* made here [id_capacity] */
+    int64_t id_capacity;
+    int64_t line_base; /* lines of the file that begin before the range, where they are not known */
+    int32_t file;      /* whose lines those are */
     bp_text_tally tally;     /* of the document under way */
     int64_t newlines;        /* of its pieces, where it is a whole file */
     int64_t document_tokens; /* of its text */
@@ -148,8 +171,9 @@ typedef struct bp_corpus_join {
 void bp_corpus_join_init(bp_corpus_join *join, const bp_corpus_build *build);
 void bp_corpus_join_clear(bp_corpus_join *join);
 
-/** The next record: a piece of a document, or a document that is left out. Errors: BP_ERR_FORMAT a
- * label of two types, more bad documents than are allowed; those of the writer. */
+/** The next record: a piece of a document, a document that is left out, or the end of a range.
+ * Errors: BP_ERR_FORMAT a label of two types, more bad documents than are allowed; those of the
+ * writer. */
 bp_err bp_corpus_join_take(bp_corpus_join *join, const bp_record *record);
 
 /** At the end of the input: may as many documents be left out? Errors: BP_ERR_FORMAT. */

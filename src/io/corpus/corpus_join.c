@@ -6,6 +6,7 @@
 #include "base/mem.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 struct bp_label_types { /* of one label's values, as JSON has them */
@@ -34,6 +35,26 @@ void bp_corpus_join_clear(bp_corpus_join *join)
     bp_free(join->label_types);
     bp_buffer_clear(&join->skip_list);
     bp_free(join->first_bad);
+    bp_free(join->id);
+}
+
+/* Of the file; 0: it is read whole. */
+static int64_t line_of(const bp_corpus_join *join, const bp_record *record)
+{
+    return record->line > 0 ? join->line_base + record->line : 0;
+}
+
+/* "FILE:LINE", as the other ids that a document has without one of its own. */
+static const char *id_of(bp_corpus_join *join, const bp_record *record)
+{
+    const char *file = bp_text_source_id(join->build->paths[record->file]);
+    int64_t bytes = (int64_t)strlen(file) + 24;
+
+    if (!record->lacks_id)
+        return bp_record_text(record);
+    join->id = bp_grow("io.build", join->id, &join->id_capacity, bytes, 1);
+    (void)snprintf(join->id, (size_t)join->id_capacity, "%s:%" PRId64, file, line_of(join, record));
+    return join->id;
 }
 
 /* "1" and 1, or "true" and true, would be one value of the label. */
@@ -60,7 +81,7 @@ static bp_err check_label(bp_corpus_join *join, const bp_record *record, int k, 
                    "label %s is '%.80s' as %s, and as %s in a line before: at %s, line %" PRId64
                    "; write its values as one type",
                    join->build->labels[k], text, NAMES[(int)type], NAMES[(int)known->types[code]],
-                   bp_text_source_shown(join->build->paths[record->file]), record->line);
+                   bp_text_source_shown(join->build->paths[record->file]), line_of(join, record));
 }
 
 /* After the id and the labels. */
@@ -81,7 +102,7 @@ static bp_err end_document(bp_corpus_join *join, const bp_record *record)
     bp_corpus_row row = {.bytes = join->tally.bytes,
                          .words = counts.words,
                          .words_split = counts.words_split,
-                         .id = text,
+                         .id = id_of(join, record),
                          .labels = join->labels,
                          .values = bp_record_values(record)};
 
@@ -125,14 +146,14 @@ static bp_err skip(bp_corpus_join *join, const bp_record *record, const char *id
 {
     const bp_corpus_build *build = join->build;
     const char *file = bp_text_source_shown(build->paths[record->file]);
+    int64_t number = line_of(join, record);
     json_t *line = json_object();
     char *text;
     bp_err err = BP_OK;
 
     join->built.skipped_bad++;
     (void)json_object_set_new(line, "file", bp_json_string(file));
-    (void)json_object_set_new(line, "line",
-                              record->line > 0 ? json_integer(record->line) : json_null());
+    (void)json_object_set_new(line, "line", number > 0 ? json_integer(number) : json_null());
     if (id[0] != '\0')
         (void)json_object_set_new(line, "id", bp_json_string(id));
     (void)json_object_set_new(line, "reason", bp_json_string(fault));
@@ -141,8 +162,8 @@ static bp_err skip(bp_corpus_join *join, const bp_record *record, const char *id
     bp_free(text);
     json_decref(line);
     if (!join->first_bad) {
-        char *place = record->line > 0 ? bp_sprintf("line %" PRId64, record->line)
-                                       : bp_sprintf("question %.80s", id);
+        char *place =
+            number > 0 ? bp_sprintf("line %" PRId64, number) : bp_sprintf("question %.80s", id);
 
         join->first_bad =
             bp_sprintf("%.*s: at %s, %s", (int)(strcspn(fault, "[") - 1), fault, file, place);
@@ -181,7 +202,7 @@ static bp_err add_piece(bp_corpus_join *join, const bp_record *record)
         join->built.invalid_file =
             record->file + (join->build->format == BP_TEXT_PAIRS ? (int)record->invalid_at : 0);
         join->built.invalid_line =
-            record->line > 0 ? record->line : join->newlines + record->invalid_at + 1;
+            record->line > 0 ? line_of(join, record) : join->newlines + record->invalid_at + 1;
     }
     join->newlines += record->newlines;
     bp_text_tally_join(&join->tally, &record->tally);
@@ -193,12 +214,19 @@ bp_err bp_corpus_join_take(bp_corpus_join *join, const bp_record *record)
     const char *id = bp_record_text(record);
     bp_err err;
 
+    if (record->file != join->file)
+        join->line_base = 0;
+    join->file = record->file;
+    if (record->kind == BP_RECORD_RANGE) {
+        join->line_base += record->line;
+        return BP_OK;
+    }
     if (record->kind == BP_RECORD_LEFT_OUT) {
         join->built.left_out += record->last;
         return BP_OK;
     }
     if (record->kind == BP_RECORD_BAD)
-        return skip(join, record, id, id + strlen(id) + 1);
+        return skip(join, record, id_of(join, record), id + strlen(id) + 1);
     err = check_labels(join, record);
     if (err == BP_ERR_FORMAT && join->build->skips_bad)
         return skip(join, record, "", bp_err_message());

@@ -126,7 +126,8 @@ static int64_t count_newlines(const char *text, size_t bytes)
 /* The id and the labels, each ended by a zero byte, a label's type before it. */
 static bp_err add_piece(bp_share *share, bp_batch *batch, const bp_piece *piece)
 {
-    size_t text_bytes = strlen(piece->id) + 1;
+    const char *id = piece->id ? piece->id : "";
+    size_t text_bytes = strlen(id) + 1;
     bp_record *record;
     uint32_t *words;
     char *to;
@@ -145,6 +146,7 @@ static bp_err add_piece(bp_share *share, bp_batch *batch, const bp_piece *piece)
     record->number = piece->number;
     record->file = piece->file;
     record->line = piece->line;
+    record->lacks_id = piece->id == NULL;
     record->last = piece->last ? 1 : 0;
     tally(&record->tally, piece);
     if (piece->line == 0)
@@ -154,7 +156,7 @@ static bp_err add_piece(bp_share *share, bp_batch *batch, const bp_piece *piece)
             count_newlines(piece->text, bp_text_invalid_at(piece->text, piece->bytes));
     if (piece->line > 0 && record->tally.invalid_bytes > 0 && piece->start_count == 2)
         record->invalid_at = bp_text_invalid_at(piece->text, piece->bytes) >= piece->starts[1];
-    to = stpcpy((char *)(record + 1), piece->id) + 1;
+    to = stpcpy((char *)(record + 1), id) + 1;
     for (int k = 0; k < share->label_count; k++) {
         *to = piece->label_types[k];
         to = stpcpy(to + 1, piece->labels[k]) + 1;
@@ -179,15 +181,37 @@ static bp_err add_piece(bp_share *share, bp_batch *batch, const bp_piece *piece)
 
 static void add_bad(bp_batch *batch, const bp_piece *piece, const char *fault)
 {
-    size_t id_bytes = strlen(piece->id) + 1, fault_bytes = strlen(fault) + 1;
+    const char *id = piece->id ? piece->id : "";
+    size_t id_bytes = strlen(id) + 1, fault_bytes = strlen(fault) + 1;
     bp_record *record = add_record(batch, BP_RECORD_BAD, id_bytes + fault_bytes, 0);
 
     record->number = piece->number;
     record->file = piece->file;
     record->line = piece->line;
+    record->lacks_id = piece->id == NULL;
     record->last = 1;
-    memcpy(record + 1, piece->id, id_bytes);
+    memcpy(record + 1, id, id_bytes);
     memcpy((char *)(record + 1) + id_bytes, fault, fault_bytes);
+}
+
+static void add_failure(bp_share *share, bp_batch *batch, bp_err err)
+{
+    const char *message = bp_err_message();
+    bp_record *record = add_record(batch, BP_RECORD_FAILURE, strlen(message) + 1, 0);
+
+    record->err = (int32_t)err;
+    memcpy(record + 1, message, strlen(message) + 1);
+    share->ended = true;
+    share->in_range = false;
+}
+
+static void add_range_end(bp_share *share, bp_batch *batch, const bp_piece *piece)
+{
+    bp_record *record = add_record(batch, BP_RECORD_RANGE, 0, 0);
+
+    record->file = piece->file;
+    record->line = share->has_list ? 0 : piece->line;
+    share->in_range = false;
 }
 
 static void add_left_out(bp_batch *batch, const bp_piece *piece)
@@ -229,17 +253,20 @@ void bp_share_next(bp_share *share, bp_batch *batch)
     if (share->ended)
         (void)add_record(batch, BP_RECORD_END, 0, 0);
     else if (err == BP_OK && piece.range_ended)
-        (void)add_record(batch, BP_RECORD_RANGE, 0, 0);
+        add_range_end(share, batch, &piece);
     else if (err == BP_OK)
         err = add_any(share, batch, &piece);
-    if (err != BP_OK) {
-        const char *message = bp_err_message();
-        bp_record *record = add_record(batch, BP_RECORD_FAILURE, strlen(message) + 1, 0);
+    if (err != BP_OK)
+        add_failure(share, batch, err);
+}
 
-        record->err = (int32_t)err;
-        memcpy(record + 1, message, strlen(message) + 1);
-        share->ended = true;
-    }
+void bp_share_read_range(bp_share *share, const bp_text_range *range, bp_batch *batch)
+{
+    bp_err err = bp_documents_read_range(share->documents, range);
+
+    share->in_range = true;
+    if (err != BP_OK)
+        add_failure(share, batch, err);
 }
 
 bp_err bp_share_open(bp_share *share, const bp_corpus_build *build, const bp_ranges *ranges,
@@ -260,10 +287,10 @@ bp_err bp_share_open(bp_share *share, const bp_corpus_build *build, const bp_ran
                                           .no_tags = build->no_tags,
                                           .keep_bad = build->skips_bad,
                                           .sentences = build->sentences,
-                                          .share_rank = ranges->all > 0 ? 0 : rank,
-                                          .share_size = ranges->all > 0 ? 1 : size,
-                                          .ranges = ranges->mine,
-                                          .range_count = ranges->count,
+                                          .share_rank = ranges->are_used ? 0 : rank,
+                                          .share_size = ranges->are_used ? 1 : size,
+                                          .has_ranges = ranges->are_used,
+                                          .counts_lines = build->list != NULL,
                                           .piece_bytes = build->piece_bytes};
     bp_err err;
 

@@ -7,6 +7,8 @@
 
 #include <string.h>
 
+#define SOME_BYTES ((size_t)64 << 10) /* of records, between looks for messages */
+
 typedef struct sent_batch { /* until rank 0 says that it is used up */
     bp_batch batch;
     int64_t bytes; /* as sent ahead of it */
@@ -19,10 +21,13 @@ typedef struct worker {
     bp_packer *packer;
     sent_batch sent[BP_BATCHES_AHEAD];
     int64_t sent_count, used_count;
+    int ahead;       /* bp_batches_ahead */
     char *chunk;     /* as it comes: number and tokens */
     char *packed[2]; /* two, so that one is on its way while the next is made */
     MPI_Request packed_sent[2];
     int64_t packed_count;
+    bp_text_range ranges[BP_BATCHES_AHEAD]; /* handed out and not begun */
+    int64_t range_count, ranges_begun;
     bool stop;
 } worker;
 
@@ -51,7 +56,7 @@ static void compress_chunk(worker *w, int bytes)
 
 static void send_batch(worker *w)
 {
-    sent_batch *s = &w->sent[w->sent_count++ % BP_BATCHES_AHEAD];
+    sent_batch *s = &w->sent[w->sent_count++ % w->ahead];
 
     s->bytes = (int64_t)s->batch.bytes;
     BP_MPI(MPI_Isend(&s->bytes, 1, MPI_INT64_T, 0, BP_TAG_BATCH, w->comm, &s->head));
@@ -61,7 +66,7 @@ static void send_batch(worker *w)
 /* The oldest batch has reached rank 0: its memory is free for another. */
 static void batch_is_used(worker *w)
 {
-    sent_batch *s = &w->sent[w->used_count++ % BP_BATCHES_AHEAD];
+    sent_batch *s = &w->sent[w->used_count++ % w->ahead];
 
     BP_MPI(MPI_Wait(&s->head, MPI_STATUS_IGNORE));
     bp_wait(&s->transfer);
@@ -84,6 +89,9 @@ static void listen(worker *w, bool wait)
         BP_MPI(MPI_Get_count(&status, MPI_BYTE, &bytes));
         if (status.MPI_TAG == BP_TAG_CHUNK) {
             compress_chunk(w, bytes);
+        } else if (status.MPI_TAG == BP_TAG_RANGE) {
+            BP_MPI(MPI_Recv(&w->ranges[w->range_count++ % w->ahead], (int)sizeof *w->ranges,
+                            MPI_BYTE, 0, BP_TAG_RANGE, w->comm, MPI_STATUS_IGNORE));
         } else {
             BP_MPI(MPI_Recv(NULL, 0, MPI_BYTE, 0, status.MPI_TAG, w->comm, MPI_STATUS_IGNORE));
             if (status.MPI_TAG == BP_TAG_CREDIT)
@@ -95,10 +103,33 @@ static void listen(worker *w, bool wait)
     }
 }
 
-void bp_corpus_work(MPI_Comm comm, bp_share *share, int64_t vocab_size)
+/* There is something to encode, and rank 0 has used up enough of what was sent. */
+static bool may_encode(const worker *w, const bp_share *share, bool has_ranges)
+{
+    return !share->ended && w->sent_count - w->used_count < w->ahead &&
+           (!has_ranges || share->in_range || w->ranges_begun < w->range_count);
+}
+
+/* Pieces until there are many bytes of records: a look for messages may give up the core. */
+static void encode_some(worker *w, bp_share *share, bool has_ranges)
+{
+    bp_batch *batch = &w->sent[w->sent_count % w->ahead].batch;
+    size_t enough = batch->bytes + SOME_BYTES;
+
+    if (has_ranges && !share->in_range)
+        bp_share_read_range(share, &w->ranges[w->ranges_begun++ % w->ahead], batch);
+    while (!share->ended && (!has_ranges || share->in_range) && batch->bytes < enough)
+        bp_share_next(share, batch);
+    if (share->ended || (has_ranges ? !share->in_range : batch->bytes >= BP_BATCH_BYTES))
+        send_batch(w);
+}
+
+void bp_corpus_work(MPI_Comm comm, bp_share *share, int64_t vocab_size, bool has_ranges)
 {
     size_t chunk_bytes = bp_corpus_chunk_bytes(vocab_size);
-    worker w = {.comm = comm, .packer = bp_packer_new(vocab_size)};
+    worker w = {.comm = comm,
+                .packer = bp_packer_new(vocab_size),
+                .ahead = bp_batches_ahead(bp_comm_size(comm))};
 
     w.chunk = bp_alloc("io.worker", (int64_t)(chunk_bytes + sizeof(int64_t)), 1);
     for (int k = 0; k < 2; k++) {
@@ -108,16 +139,11 @@ void bp_corpus_work(MPI_Comm comm, bp_share *share, int64_t vocab_size)
         w.packed_sent[k] = MPI_REQUEST_NULL;
     }
     while (!w.stop) {
-        bool may_encode = !share->ended && w.sent_count - w.used_count < BP_BATCHES_AHEAD;
+        bool encodes = may_encode(&w, share, has_ranges);
 
-        listen(&w, !may_encode);
-        if (may_encode && !w.stop) {
-            bp_batch *batch = &w.sent[w.sent_count % BP_BATCHES_AHEAD].batch;
-
-            bp_share_next(share, batch);
-            if (share->ended || batch->bytes >= BP_BATCH_BYTES)
-                send_batch(&w);
-        }
+        listen(&w, !encodes);
+        if (encodes && !w.stop)
+            encode_some(&w, share, has_ranges);
     }
     /* rank 0 receives all that was sent before this, used or not */
     BP_MPI(MPI_Send(NULL, 0, MPI_BYTE, 0, BP_TAG_BYE, comm));

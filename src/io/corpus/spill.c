@@ -10,12 +10,17 @@
 #include <string.h>
 #include <unistd.h>
 
+#define WINDOW_BYTES ((size_t)1 << 16) /* that small reads of the file share */
+
 struct bp_spill {
     char *folder;
     char *tail; /* the last bytes, not in the file yet */
     size_t tail_bytes, capacity_bytes;
     int64_t file_bytes;
-    int fd; /* -1: none yet */
+    int fd;       /* -1: none yet */
+    char *window; /* bytes of the file that were read last; NULL: none yet */
+    int64_t window_at;
+    size_t window_bytes;
 };
 
 bp_spill *bp_spill_new(const char *folder, size_t memory_bytes)
@@ -35,6 +40,7 @@ void bp_spill_free(bp_spill **spill)
         if ((*spill)->fd >= 0)
             (void)close((*spill)->fd); /* unlinked: nothing of it is wanted any more */
         bp_free((*spill)->tail);
+        bp_free((*spill)->window);
         bp_free((*spill)->folder);
     }
     bp_free(*spill);
@@ -84,6 +90,31 @@ bp_err bp_spill_add(bp_spill *spill, const void *data, size_t bytes)
     return err;
 }
 
+/* Bytes of the file; small ones, one after the other, from what was read of it at once. */
+static bp_err read_file(bp_spill *spill, int64_t offset, char *to, size_t bytes)
+{
+    int64_t left = spill->file_bytes - offset;
+    bool is_there = offset >= spill->window_at &&
+                    offset + (int64_t)bytes <= spill->window_at + (int64_t)spill->window_bytes;
+
+    if (bytes >= WINDOW_BYTES)
+        return bp_pread_all(spill->fd, to, bytes, offset) == 0
+                   ? BP_OK
+                   : bp_fail_errno(BP_ERR_IO, "can't read a temporary file in", spill->folder);
+    if (!is_there) {
+        if (!spill->window)
+            spill->window = bp_alloc("io.spill", WINDOW_BYTES, 1);
+        spill->window_at = offset;
+        spill->window_bytes = (int64_t)WINDOW_BYTES < left ? WINDOW_BYTES : (size_t)left;
+        if (bp_pread_all(spill->fd, spill->window, spill->window_bytes, offset) != 0) {
+            spill->window_bytes = 0;
+            return bp_fail_errno(BP_ERR_IO, "can't read a temporary file in", spill->folder);
+        }
+    }
+    memcpy(to, spill->window + (offset - spill->window_at), bytes);
+    return BP_OK;
+}
+
 bp_err bp_spill_read(bp_spill *spill, int64_t offset, void *data, size_t bytes)
 {
     char *to = data;
@@ -93,8 +124,10 @@ bp_err bp_spill_read(bp_spill *spill, int64_t offset, void *data, size_t bytes)
     if (bytes > 0 && offset < spill->file_bytes) {
         int64_t left = spill->file_bytes - offset;
         size_t now = (int64_t)bytes < left ? bytes : (size_t)left;
-        if (bp_pread_all(spill->fd, to, now, offset) != 0)
-            return bp_fail_errno(BP_ERR_IO, "can't read a temporary file in", spill->folder);
+        bp_err err = read_file(spill, offset, to, now);
+
+        if (err != BP_OK)
+            return err;
         to += now;
         offset += (int64_t)now;
         bytes -= now;

@@ -127,14 +127,7 @@ void bp_documents_close(bp_documents **documents)
 bp_documents_stats bp_documents_stats_of(const bp_documents *documents)
 {
     bp_documents_stats stats = documents->stats;
-    const bp_text_range *ranges = documents->options.ranges;
 
-    if (ranges) { /* others are as far */
-        bool more = documents->range < documents->options.range_count;
-
-        stats.consumed_bytes = more ? ranges[documents->range].before : stats.total_bytes;
-        return stats;
-    }
     stats.consumed_bytes = documents->past_bytes;
     if (documents->source)
         stats.consumed_bytes += bp_text_source_consumed(documents->source);
@@ -237,7 +230,7 @@ static bp_err describe(bp_documents *documents, bp_piece *piece, const documents
     piece->labels = (const char *const *)record->labels;
     piece->label_types = record->types;
     piece->values = record->values;
-    piece->id = documents->id;
+    piece->id = options->has_ranges && !options->counts_lines ? NULL : documents->id;
     if (options->format == BP_TEXT_CONLL)
         piece->line = documents->document_line;
     if (options->format == BP_TEXT_FILE && !documents->separator)
@@ -333,16 +326,10 @@ static bp_err next_target(bp_documents *documents, documents_span *source, docum
                    bp_text_source_shown((has_source ? target : documents)->paths[0]));
 }
 
-static bp_err next_source(bp_documents *documents)
+static bp_err end_range(const bp_documents *documents, bp_piece *piece)
 {
-    return documents->options.ranges ? documents_next_range(documents)
-                                     : documents_next_source(documents);
-}
-
-static bp_err end_range(bp_documents *documents, bp_piece *piece)
-{
-    *piece = (bp_piece){.range_ended = true};
-    return documents_next_range(documents);
+    *piece = (bp_piece){.range_ended = true, .file = documents->file, .line = documents->line};
+    return BP_OK;
 }
 
 bp_err bp_documents_next(bp_documents *documents, bp_piece *piece)
@@ -352,14 +339,14 @@ bp_err bp_documents_next(bp_documents *documents, bp_piece *piece)
 
     *piece = (bp_piece){0};
     for (;;) {
-        bp_err err = !documents->source ? next_source(documents) : BP_OK;
+        bp_err err = !documents->source ? documents_next_source(documents) : BP_OK;
 
         bp_free(documents->fault);
         documents->fault = NULL;
 
         if (err != BP_OK || !documents->source)
             return err;
-        if (options->ranges && documents_range_ended(documents))
+        if (options->has_ranges && documents_range_ended(documents))
             return end_range(documents, piece);
         err = options->format == BP_TEXT_CONLL   ? documents_next_tagged(documents, &found)
               : options->format == BP_TEXT_SQUAD ? next_question(documents, &found)
@@ -369,7 +356,7 @@ bp_err bp_documents_next(bp_documents *documents, bp_piece *piece)
             err = next_target(documents, &found, &target);
         if (err != BP_OK)
             return err;
-        if (!found.found && options->ranges)
+        if (!found.found && options->has_ranges)
             return end_range(documents, piece);
         if (!found.found) {
             err = documents_next_source(documents);

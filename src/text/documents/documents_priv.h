@@ -31,10 +31,13 @@ struct bp_documents {
     int64_t held_line;       /* the first one of these */
     char *fault;             /* of the document at hand, with keep_bad; NULL: none */
     int64_t fault_line;
-    int64_t past_bytes; /* of the files before */
-    int64_t range;      /* of options.ranges: the one being read, */
-    int64_t read_bytes; /* and the place of buffer[end] in its file */
-    char *id;           /* [id_capacity] for formats without ids of their own */
+    int64_t past_bytes;  /* of the files before */
+    bp_text_range range; /* the one being read, */
+    int64_t read_bytes;  /* the place of buffer[end] in its file, */
+    int64_t counted_to;  /* and how far its newlines are counted: */
+    int64_t newlines_before;
+    int64_t line_before; /* lines that begin before the range, if they are counted */
+    char *id;            /* [id_capacity] for formats without ids of their own */
     size_t id_capacity;
     bp_text_record record;
     bp_documents *target; /* of pairs: the other file */
@@ -56,8 +59,6 @@ typedef struct documents_span {
 /** Open the next file; there is no source after the last. Errors: those of bp_text_source, and
  * BP_ERR_FORMAT of a table's first line. */
 bp_err documents_next_source(bp_documents *documents);
-/** The same with options.ranges: the next range, at its first line. */
-bp_err documents_next_range(bp_documents *documents);
 /** The range being read has no line more. */
 bool documents_range_ended(const bp_documents *documents);
 /** Go on by as many bytes, and count their newlines. */
@@ -67,11 +68,11 @@ bp_err documents_next_span(bp_documents *documents, documents_span *piece);
 /** Have at least `bytes` of text ahead, or all that is left of the file. */
 bp_err documents_look_ahead(bp_documents *documents, size_t bytes);
 /** BP_ERR_FORMAT: there is too much text without a place to cut it. */
-bp_err documents_fail_limit(const bp_documents *documents);
+bp_err documents_fail_limit(bp_documents *documents);
 /** Blanks and tabs, or nothing? */
 bool documents_is_blank(const documents_span *piece);
 /** What is wrong with the line at hand, with its place. */
-bp_err documents_wrap_line(const bp_documents *documents, bp_err err, const char *remedy);
+bp_err documents_wrap_line(bp_documents *documents, bp_err err, const char *remedy);
 /** An error in a document, which is to be given with its fault: no error. */
 bp_err documents_keep_bad(bp_documents *documents, bp_err err);
 /** A text, a sentence or a word of the piece begins here. */

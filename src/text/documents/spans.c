@@ -12,14 +12,62 @@
 
 /* ---- the text ahead ---- */
 
-bp_err documents_fail_limit(const bp_documents *documents)
+/* The file's number of the line at hand. Before a range newlines are counted now, on from where
+ * they were counted to. */
+static bp_err count_lines_before(bp_documents *documents)
 {
-    return BP_FAIL(BP_ERR_FORMAT, "text.no_cut",
-                   "%zu bytes of text without a place to cut it: at %s, line %lld; break it into "
-                   "shorter lines",
-                   documents->options.limit_bytes,
-                   bp_text_source_shown(documents->paths[documents->file]),
-                   (long long)documents->line);
+    const char *path = documents->paths[documents->range.file];
+    int64_t last = documents->range.first - 1; /* a newline there begins a line of the range */
+    bp_text_source *source = NULL;
+    char *block;
+    bp_err err;
+
+    if (last < 0)
+        return BP_OK;
+    err = bp_text_source_open_range(&source, path, documents->counted_to, last);
+    block = bp_alloc("text.documents", RANGE_READ_BYTES, 1);
+    while (err == BP_OK && documents->counted_to < last) {
+        int64_t left = last - documents->counted_to;
+        size_t wanted = left < (int64_t)RANGE_READ_BYTES ? (size_t)left : RANGE_READ_BYTES, got = 0;
+        const char *at = block;
+
+        err = bp_text_source_read(source, block, wanted, &got);
+        for (; (at = memchr(at, '\n', (size_t)(block + got - at))); at++)
+            documents->newlines_before++;
+        documents->counted_to += (int64_t)got;
+        if (got < wanted)
+            break; /* the file became shorter */
+    }
+    documents->line_before = documents->newlines_before + 1;
+    bp_free(block);
+    bp_text_source_close(&source);
+    return err;
+}
+
+static bp_err find_line(bp_documents *documents)
+{
+    bp_err err = BP_OK;
+
+    if (documents->options.has_ranges && !documents->options.counts_lines)
+        err = count_lines_before(documents);
+    documents->line += documents->line_before;
+    documents->line_before = 0;
+    return err;
+}
+
+bp_err documents_fail_limit(bp_documents *documents)
+{
+    bp_err err = find_line(documents);
+
+    return err != BP_OK
+               ? err
+               : BP_FAIL(
+                     BP_ERR_FORMAT, "text.no_cut",
+                     "%zu bytes of text without a place to cut it: at %s, line %lld; break it into "
+                     "shorter lines",
+                     documents->options.limit_bytes,
+                     bp_text_source_shown(documents->paths[documents->file]),
+                     (long long)documents->line);
 }
 
 static void grow_buffer(bp_documents *documents, size_t bytes)
@@ -49,7 +97,7 @@ bp_err documents_look_ahead(bp_documents *documents, size_t bytes)
     documents->at = 0;
     documents->end = have;
     grow_buffer(documents, bytes);
-    wanted = documents->options.ranges ? bytes - have : documents->capacity - have;
+    wanted = documents->options.has_ranges ? bytes - have : documents->capacity - have;
     err = bp_text_source_read(documents->source, documents->buffer + have, wanted, &got);
     documents->source_ended = got < wanted;
     documents->end += got;
@@ -159,7 +207,7 @@ static bp_err look_for_end(bp_documents *documents, size_t target)
     size_t whole, step;
     bp_err err = BP_OK;
 
-    if (!documents->options.ranges)
+    if (!documents->options.has_ranges)
         return documents_look_ahead(documents, target + 2);
     while (err == BP_OK && !find_line_end(documents, target, &whole, &step)) {
         size_t have = documents->end - documents->at, more = have + RANGE_READ_BYTES;
@@ -191,10 +239,13 @@ static bp_err next_of_line(bp_documents *documents, documents_span *piece)
 
 /* ---- files and lines ---- */
 
-bp_err documents_wrap_line(const bp_documents *documents, bp_err err, const char *remedy)
+bp_err documents_wrap_line(bp_documents *documents, bp_err err, const char *remedy)
 {
     const char *path = bp_text_source_shown(documents->paths[documents->file]);
+    bp_err found = find_line(documents);
 
+    if (found != BP_OK)
+        return found;
     return bp_err_advise(
         bp_err_wrap(err, "%s: at %s, line %lld", bp_err_text(), path, (long long)documents->line),
         remedy);
@@ -260,8 +311,7 @@ static int64_t place_of(const bp_documents *documents)
 
 bool documents_range_ended(const bp_documents *documents)
 {
-    return !documents->inside &&
-           place_of(documents) >= documents->options.ranges[documents->range].end;
+    return !documents->inside && place_of(documents) >= documents->range.end;
 }
 
 /* Past the line that began before the range. */
@@ -282,26 +332,29 @@ static bp_err skip_line(bp_documents *documents)
     return err;
 }
 
-bp_err documents_next_range(bp_documents *documents)
+bp_err bp_documents_read_range(bp_documents *documents, const bp_text_range *range)
 {
-    const bp_text_range *range;
-    bp_err err;
+    bool is_next = range->file == documents->range.file && range->first >= documents->counted_to;
+    bp_err err = BP_OK;
 
-    if (documents->source) {
-        bp_text_source_close(&documents->source);
-        documents->range++;
-    }
+    BP_ASSERT(documents->options.has_ranges && range->file < documents->count);
+    bp_text_source_close(&documents->source);
     documents->at = documents->end = 0;
     documents->source_ended = false;
     documents->inside = false;
-    if (documents->range == documents->options.range_count)
-        return BP_OK;
-    range = &documents->options.ranges[documents->range];
-    documents->file = range->file;
-    documents->line = range->line;
+    documents->range = *range;
+    documents->file = (int)range->file;
+    documents->line = documents->line_before = 0;
+    if (!is_next)
+        documents->counted_to = documents->newlines_before = 0;
+    if (documents->options.counts_lines)
+        err = count_lines_before(documents);
+    documents->line = documents->line_before;
+    documents->line_before = 0;
     documents->read_bytes = range->first > 0 ? range->first - 1 : 0;
-    err = bp_text_source_open_range(&documents->source, documents->paths[range->file],
-                                    documents->read_bytes, range->end);
+    if (err == BP_OK)
+        err = bp_text_source_open_range(&documents->source, documents->paths[range->file],
+                                        documents->read_bytes, range->end);
     if (err == BP_OK)
         err = range->first > 0 ? skip_line(documents) : skip_mark(documents);
     return err;
@@ -371,7 +424,7 @@ bp_err documents_next_span(bp_documents *documents, documents_span *piece)
             return err;
         if (documents->at == documents->end && documents->source_ended && !documents->inside)
             return BP_OK;
-        if (documents->options.ranges && documents_range_ended(documents))
+        if (documents->options.has_ranges && documents_range_ended(documents))
             return BP_OK; /* empty lines to its end: what follows is another range's */
         if (!documents->inside)
             documents->line++;

@@ -107,10 +107,7 @@ bp_err bp_sentences_of(bp_sentences *out, const char *name);
 
 /** The lines that begin in bytes [first, end) of a file, which is not compressed. */
 typedef struct bp_text_range {
-    int file;
-    int64_t first, end;
-    int64_t line;   /* of the file's lines, those that begin before */
-    int64_t before; /* bytes of all files, for progress */
+    int64_t file, first, end;
 } bp_text_range;
 
 typedef struct bp_documents_options {
@@ -130,10 +127,12 @@ typedef struct bp_documents_options {
     int share_rank,
         share_size; /* give only pieces whose number is share_rank modulo share_size; 0, 0: all */
     bool share_documents; /* the number of their document is, so that all of a document are given */
-    /* lines, jsonl: only the lines of these, and no other byte is read; numbers of pieces and
-     * documents are then those of the share. Borrowed until bp_documents_close; NULL: all files */
-    const bp_text_range *ranges;
-    int64_t range_count;
+    /* lines, jsonl: only ranges are read, which bp_documents_read_range names. Numbers of pieces
+     * and documents are then those of the share; lines are counted from the range's first one, and
+     * a piece whose id would be "FILE:LINE" has none. Messages have the line of the file, for which
+     * the text before the range is read when there is one. */
+    bool has_ranges;
+    bool counts_lines;  /* ... unless lines before each range are counted: pieces have their line */
     size_t piece_bytes; /* 0: BP_PIECE_BYTES (tests use less) */
     size_t limit_bytes; /* 0: BP_PIECE_LIMIT_BYTES (tests use less) */
 } bp_documents_options;
@@ -149,7 +148,7 @@ typedef enum bp_label_type {
 /** A document, or a part of one. All pointers are borrowed until the next call. */
 typedef struct bp_piece {
     const char *text; /* NULL: there are no more; never NULL else, even if bytes is 0 */
-    bool range_ended; /* text is NULL because a range has no more lines: go on */
+    bool range_ended; /* text is NULL because the range has no more lines; `line` began in it */
     size_t bytes;
     int64_t number;   /* over all files, from 0 */
     int64_t document; /* over all files, from 0 */
@@ -158,7 +157,8 @@ typedef struct bp_piece {
     int64_t line;     /* from 1, where it begins; 0 for BP_TEXT_FILE without a separator */
     const char *id;   /* jsonl's `id` (string or integer), tsv's column `id`, warc's target URI (of
                          up to BP_TEXT_FIELD_BYTES); else "FILE", "FILE:LINE", or "FILE:NUMBER" of
-                         separated texts, without folder */
+                         separated texts, without folder; NULL: of a range, whose lines are not
+                         known */
     const char *const
         *labels; /* [label_count]: values as text, "" where missing or null; on every piece */
     const char *label_types; /* [label_count]: bp_label_type of each */
@@ -213,6 +213,10 @@ bp_err bp_documents_open(bp_documents **out, const char *const *paths, int count
  * a jsonl line or a run without a cut beyond BP_PIECE_LIMIT_BYTES; BP_ERR_SYSTEM.
  */
 bp_err bp_documents_next(bp_documents *documents, bp_piece *piece);
+
+/** With has_ranges: the range that bp_documents_next reads, until its range_ended. Errors: those of
+ * bp_text_source. */
+bp_err bp_documents_read_range(bp_documents *documents, const bp_text_range *range);
 bp_documents_stats bp_documents_stats_of(const bp_documents *documents);
 void bp_documents_close(bp_documents **documents);
 
