@@ -42,36 +42,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Under AddressSanitizer: calloc gives NULL for absurd sizes, as it does without. Open MPI and its
- * plugins leave memory behind at exit, so leaks are looked for only without MPI; what is ours
- * bp_alloc's balance watches anyway. */
-#if defined(__SANITIZE_ADDRESS__)
-#define BP_TEST_ASAN
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define BP_TEST_ASAN
-#endif
-#endif
-#ifdef BP_TEST_ASAN
-const char *__asan_default_options(void);
-const char *__asan_default_options(void)
-{
-#ifdef BP_TEST_MPI_H
-    return "allocator_may_return_null=1:detect_leaks=0";
-#else
-    return "allocator_may_return_null=1";
-#endif
-}
-#endif
-
-/** What the run knows of itself. One program is one translation unit: the headers are all there is.
- */
+/** What the run knows of itself: one for all the files of a program that include this. */
 typedef struct bp_test_run_state {
     char folder[256]; /* of temporary files; "" until one is asked for */
     int skipped;
     bool agreed_failure; /* the failure under way is known to all ranks */
 } bp_test_run_state;
-static bp_test_run_state bp_test_state;
+extern bp_test_run_state bp_test_state;
+__attribute__((weak)) bp_test_run_state bp_test_state;
 
 /* Before main(): cmocka 1.1 has the filter, but does not read it from the environment. */
 __attribute__((constructor)) static void bp_test_take_filter(void)

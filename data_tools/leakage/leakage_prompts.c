@@ -202,7 +202,8 @@ static void count_copies(cutter *self)
 {
     int64_t distinct = 0;
 
-    qsort(self->list, (size_t)self->count, sizeof *self->list, by_content);
+    if (self->count > 0)
+        qsort(self->list, (size_t)self->count, sizeof *self->list, by_content);
     for (int64_t k = 0, end; k < self->count; k = end) {
         for (end = k; end < self->count && self->list[end].key == self->list[k].key &&
                       self->list[end].check == self->list[k].check;)
@@ -235,7 +236,8 @@ static void choose(cutter *self)
 {
     int64_t taken = 0;
 
-    qsort(self->list, (size_t)self->count, sizeof *self->list, by_order);
+    if (self->count > 0)
+        qsort(self->list, (size_t)self->count, sizeof *self->list, by_order);
     for (int64_t k = 0; k < self->count; k++) {
         const window one = self->list[k];
 

@@ -19,7 +19,8 @@ void bp_grams_of(bp_grams *grams, const bp_words *words, int64_t order)
         bp_grow("metrics.grams", grams->list, &grams->capacity, grams->count, sizeof *grams->list);
     for (int64_t k = 0; k < grams->count; k++)
         grams->list[k] = bp_xxh3(words->list + k, (size_t)order * sizeof *words->list);
-    qsort(grams->list, (size_t)grams->count, sizeof *grams->list, compare);
+    if (grams->count > 0)
+        qsort(grams->list, (size_t)grams->count, sizeof *grams->list, compare);
 }
 
 void bp_grams_clear(bp_grams *grams)

@@ -240,7 +240,7 @@ static void drop_articles(bp_buffer *out, const bp_buffer *in)
     size_t start = 0, length;
     uint32_t c;
 
-    for (size_t at = 0; at <= in->bytes; at += length) {
+    for (size_t at = 0; at <= in->bytes && in->bytes > 0; at += length) {
         length = at < in->bytes ? bp_character_at(in->data + at, in->bytes - at, &c) : 1;
         if (at < in->bytes && bp_character_is_word(c))
             continue;

@@ -116,7 +116,7 @@ static void resident_peak_begins_anew(void **state)
     size_t bytes = (size_t)64 << 20;
     char *block;
 
-#ifdef BP_TEST_ASAN
+#ifdef BP_TEST_SANITIZED
     bp_test_skip("the sanitizer keeps freed memory");
 #endif
     block = bp_alloc("test", 1, bytes);

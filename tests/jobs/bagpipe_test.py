@@ -21,6 +21,8 @@ MPIRUN = os.path.join(HERE, "..", "mpirun.sh")
 TIMEOUT = int(os.environ.get("BAGPIPE_TEST_LIMIT", "1200")) * 9 // 10  # for anything to happen: CTest ends the test soon after
 SCORES = ("summary.json", "documents.h5", "tokens.h5")  # what a score job leaves
 
+SANITIZED = os.environ.get("BAGPIPE_TEST_SANITIZED", "")  # the sanitizers of this build: it needs more time and memory, and its malloc is another
+
 options = {"bin": None, "shared": None}
 
 

@@ -27,7 +27,7 @@ def probe(kind, *arrays):
         array = numpy.atleast_1d(numpy.asarray(array, dtype=numpy.float64))
         words.append(str(array.size))
         words += [repr(float(x)) for x in array]
-    environment = dict(os.environ, ASAN_OPTIONS="detect_leaks=0")  # the probe leaves its memory to its end
+    environment = dict(os.environ, ASAN_OPTIONS=os.environ.get("ASAN_OPTIONS", "") + ":detect_leaks=0")  # the probe leaves its memory to its end
     result = subprocess.run([PROBE, kind], input=" ".join(words), capture_output=True, text=True, check=True, env=environment)
     return numpy.array([float(x) for x in result.stdout.split()])
 

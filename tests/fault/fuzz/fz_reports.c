@@ -9,6 +9,8 @@
 
 #include <string.h>
 
+#define SUMMARY "{\"model\": {\"digest\": \"d\"}}"
+
 static void check_lists(const fuzz_bytes *in)
 {
     const uint8_t *zero = in->left > 0 ? memchr(in->data, 0, in->left) : NULL;
@@ -44,7 +46,7 @@ static void check_outputs(const fuzz_bytes *in)
     bp_err err;
 
     FUZZ_CHECK(bp_dir_make(bp_path_in(folder, "generate").text) == BP_OK);
-    (void)fuzz_file_named("generate/summary.json", "{\"model\": {\"digest\": \"d\"}}", 28);
+    (void)fuzz_file_named("generate/summary.json", SUMMARY, strlen(SUMMARY));
     (void)fuzz_file_named("generate/outputs.jsonl", in->data, in->left);
     err = outputs_load(&out, folder);
     fuzz_check_error(err);
