@@ -8,9 +8,9 @@ from every_job import WAYS, EveryJob, whole_result
 
 NAMES, = bagpipe_test.take(jobs="all")
 FEW = ("train.steps=4", "train.valid_every=2", "checkpoint.every=2", "train.log_every=1")
-MORE = {  # what else has threads of its own
+MORE = {
     "train": ("train.profile=yes", "mesh.overlap=yes"),
-    "uncertainty": ("uncertainty.resamples=200",),
+    "word2vec": ("mesh.micro_batch=1",),
 }
 COUNTS = ("ngram", "bags_of_ngrams")  # trainings without steps
 
