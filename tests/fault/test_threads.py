@@ -8,9 +8,9 @@ from every_job import WAYS, EveryJob, whole_result
 
 NAMES, = bagpipe_test.take(jobs="all")
 FEW = ("train.steps=4", "train.valid_every=2", "checkpoint.every=2", "train.log_every=1")
-MORE = {  # what else has threads of its own
+MORE = {
     "train": ("train.profile=yes", "mesh.overlap=yes"),
-    "uncertainty": ("uncertainty.resamples=200",),
+    "word2vec": ("mesh.micro_batch=1",),
 }
 COUNTS = ("ngram", "bags_of_ngrams")  # trainings without steps
 
@@ -18,9 +18,13 @@ COUNTS = ("ngram", "bags_of_ngrams")  # trainings without steps
 class Threads(EveryJob):
     @classmethod
     def config(cls):
-        """Loops are shared from 8,192 or 32,768 floats on: 16 x 32 places of 96."""
-        return super().config().replace("width = 16", "width = 96").replace("context = 16", "context = 32").replace("batch = 4", "batch = 16") \
-            .replace("threads = 1", "threads = 2")
+        """Loops are shared from 8,192 or 32,768 floats on: 4 x 32 places of 256."""
+        text = super().config().replace("[math]", "[mesh]\nmicro_batch = 4\n[math]")
+        for key, value in (("width = 16", "width = 256"), ("heads = 2", "heads = 4"), ("context = 16", "context = 32"),
+                           ("batch = 4\nlog", "batch = 16\nlog"), ("threads = 1", "threads = 2")):
+            assert key in text
+            text = text.replace(key, value)
+        return text
 
     def keys_of_kind(self, kind):
         trains = WAYS[kind][0] in ("pretrain", "finetune", "ensemble") and kind not in COUNTS

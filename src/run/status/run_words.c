@@ -12,6 +12,7 @@
 #include "run/watchdog/backtraces.h"
 
 #include <fcntl.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,6 +28,7 @@
 
 static char kept_path[PATH_BYTES];
 static int kept_start;
+static atomic_bool keeps; /* set after both: the watchdog's thread, or a helper, may have a line */
 
 /* Nothing is allocated, and nothing waits: a program may be at its end. One write, which others'
  * can't divide. */
@@ -49,7 +51,7 @@ static void append(const char *path, int64_t start, const char *who, int status,
 
 void run_words_keep(int status, const char *line)
 {
-    if (kept_path[0] != '\0')
+    if (atomic_load(&keeps))
         append(kept_path, kept_start, RANK, status, line);
 }
 
@@ -57,21 +59,21 @@ bool run_words_begin(const char *folder, int start)
 {
     int bytes;
 
-    if (kept_path[0] != '\0')
+    if (atomic_load(&keeps))
         return false;
     bytes = snprintf(kept_path, sizeof kept_path, "%s/" NAME, folder);
     kept_start = start;
     if (bytes < 0 || (size_t)bytes >= sizeof kept_path)
-        kept_path[0] = '\0'; /* too long to be of use */
-    else
-        bp_err_set_witness(run_words_keep);
-    return kept_path[0] != '\0';
+        return false; /* too long to be of use */
+    atomic_store(&keeps, true);
+    bp_err_set_witness(run_words_keep);
+    return true;
 }
 
 void run_words_end(void)
 {
     bp_err_set_witness(NULL);
-    kept_path[0] = '\0';
+    atomic_store(&keeps, false);
 }
 
 void run_words_add(const char *folder, int64_t start, int status, const char *cause)
