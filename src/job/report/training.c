@@ -454,14 +454,15 @@ static json_t *differences_of(const training *self)
     return json_null();
 }
 
-/* For several runs, above the page: each one's command. */
+/* For several runs, below the figures, as there may be many: each one's command. */
 static void add_commands(json_t *page, const training *self)
 {
     json_t *about = json_array();
 
     for (int64_t r = 0; r < self->count; r++)
         bp_report_about_run(about, self->names[r], self->runs[r].folder);
-    (void)json_object_set_new(page, "about", about);
+    (void)json_object_set_new(page, "commands", about);
+    (void)json_object_set_new(page, "several", json_true());
 }
 
 static json_t *page_of(const training *self)
