@@ -19,7 +19,7 @@ sys.path.insert(0, str(TOP / "tests/jobs"))
 from english import english  # noqa: E402
 
 # in the order in which a user would read them: each uses the files of those before
-PAGES = ["tutorials.md", "training.md", "scoring.md", "generation.md", "uncertainty.md", "performance.md", "parallelism.md", "troubleshooting.md",
+PAGES = ["tutorials.md", "training.md", "training_reference.md", "scoring.md", "generation.md", "uncertainty.md", "performance.md", "parallelism.md", "troubleshooting.md",
          "finetuning.md", "ngram.md", "word2vec.md", "cards.md", "explanation.md", "search.md"]
 ELSEWHERE = r"\b(sbatch|srun)\b|large\.ini"  # blocks for a cluster, or a machine with more memory
 SHORTER = [("steps = 200\n", "steps = 24\n"), ("steps = 10000", "steps = 6"), ("width = 256\n", "width = 32\n"),
