@@ -3,9 +3,12 @@
 #include "base/files/fs.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "document_texts.h"
 #include "file_tool.h"
 #include "mesh/mesh.h"
 #include "table/words.h"
+#include "text/unicode/characters.h"
+#include "text/unicode/unicode.h"
 #include "tools.h"
 
 #include <inttypes.h>
@@ -14,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { KEY_BY = 256, KEY_UNIT, KEY_BOUNDARIES };
+enum { KEY_BY = 256, KEY_UNIT, KEY_BOUNDARIES, KEY_FREQUENCIES, KEY_FORMAT, KEY_FIELD };
 
 static const struct argp_option OPTIONS[] = {
     {"by", KEY_BY, "word", 0, "what a row is (default word; 'table tokens.h5' has tokens)", 0},
@@ -23,13 +26,21 @@ static const struct argp_option OPTIONS[] = {
      "correct for blanks that begin tokens (Pimentel and Meister 2024); the runs need "
      "score.boundaries=yes",
      0},
+    {"frequencies", KEY_FREQUENCIES, "FILE", 0,
+     "count words in this corpus (.h5) or text, and not in the scored texts; may be given several "
+     "times",
+     0},
+    {"format", KEY_FORMAT, "FORMAT", 0, "of texts of --frequencies: text (default), lines or jsonl",
+     0},
+    {"text-field", KEY_FIELD, "NAME", 0, "with jsonl: the field that holds the text (default text)",
+     0},
     {0}};
 
 static const bp_help_row STATUSES[] = {
     {"0", "done"},
     {"64", "wrong command line"},
     {"65", "a file is damaged, keeps no tokenizer, or the runs scored other texts"},
-    {"66", "there are no scores of tokens"},
+    {"66", "there are no scores of tokens, or a file is missing"},
     {0}};
 
 /* A word, which may have bytes of 0. */
@@ -37,6 +48,13 @@ typedef struct word_text {
     const char *data;
     size_t at, bytes; /* in `texts`, until that is whole */
 } word_text;
+
+typedef struct surprisal_arguments {
+    tool_files runs;
+    const char *by, *unit, *format, *field;
+    bool boundaries;
+    tool_texts frequencies;
+} surprisal_arguments;
 
 typedef struct surprisal {
     scored_words *models; /* [count]: the first one has the words */
@@ -47,6 +65,8 @@ typedef struct surprisal {
     bp_buffer texts; /* all words of the first, to count them */
     word_text *sorted;
     int64_t words, word_capacity;
+    int64_t *counts; /* [words]: how often the first of equal words is in other texts; NULL: there
+                        are none */
 } surprisal;
 
 /* ---- frequencies ---- */
@@ -101,6 +121,59 @@ static int64_t count_before(const surprisal *self, const word_text *text, bool e
     return low;
 }
 
+/* The words of a piece of another text: runs of characters that are not white space. */
+static bp_err count_piece(void *context, const document_piece *piece)
+{
+    surprisal *self = context;
+    size_t begin = 0, at = 0;
+
+    while (at <= piece->bytes) {
+        uint32_t c = 0;
+        size_t length = bp_utf8_decode((const uint8_t *)piece->text + at, piece->bytes - at, &c);
+
+        if (length == 0) { /* a byte that is not UTF-8, and no blank */
+            length = 1;
+            c = 0;
+        }
+        if (at == piece->bytes || bp_character_is_space(c)) {
+            const word_text word = {piece->text + begin, 0, at - begin};
+            int64_t found = word.bytes > 0 ? count_before(self, &word, false) : self->words;
+
+            if (found < self->words && compare_texts(&self->sorted[found], &word) == 0)
+                self->counts[found]++;
+            begin = at + length;
+        }
+        at += length;
+    }
+    return BP_OK;
+}
+
+static bp_err count_others(surprisal *self, const surprisal_arguments *arguments)
+{
+    document_texts texts = {.paths = arguments->frequencies.list,
+                            .path_count = arguments->frequencies.count};
+    int64_t *first = NULL;
+    bp_err err;
+
+    if (texts.path_count == 0)
+        return BP_OK;
+    err = document_texts_format(&texts, arguments->format, arguments->field, "text-field");
+    if (err != BP_OK)
+        return err;
+    document_texts_warn(&texts);
+    self->counts = bp_alloc("tool.words", self->words, sizeof *self->counts);
+    err = document_texts_read(&texts, 0, 1, &first, count_piece, self);
+    bp_free(first);
+    return err;
+}
+
+static int64_t frequency_of(const surprisal *self, const word_text *text)
+{
+    int64_t first = count_before(self, text, false);
+
+    return self->counts ? self->counts[first] : count_before(self, text, true) - first;
+}
+
 /* ---- rows ---- */
 
 static void put_head(const surprisal *self)
@@ -132,8 +205,7 @@ static void put_word(const surprisal *self, int64_t document, int64_t w)
     put_csv(stdout, first->ids + (size_t)document * first->id_bytes, first->id_bytes);
     printf(",%" PRId64 ",%" PRId64 ",", word->sentence, w + 1);
     put_csv(stdout, text.data, text.bytes);
-    printf(",%" PRId64 ",%" PRId64, word->characters,
-           count_before(self, &text, true) - count_before(self, &text, false));
+    printf(",%" PRId64 ",%" PRId64, word->characters, frequency_of(self, &text));
     for (int m = 0; m < self->count; m++) {
         const scored_word *one = &self->models[m].words[w];
         double logprob = one->logprob + (self->boundaries ? one->ends : 0);
@@ -201,13 +273,14 @@ static bp_err open_models(surprisal *self)
     return err;
 }
 
-static bp_err put_all(const tool_files *files, double unit, bool boundaries)
+static bp_err put_all(const surprisal_arguments *arguments)
 {
+    const tool_files *files = &arguments->runs;
     surprisal self = {.models = bp_alloc("tool.words", files->count, sizeof *self.models),
                       .folders = files->list,
                       .count = files->count,
-                      .unit = unit,
-                      .boundaries = boundaries};
+                      .unit = strcmp(arguments->unit, "bits") == 0 ? log(2) : 1,
+                      .boundaries = arguments->boundaries};
     bp_err err;
 
     bp_log_set_member("", true); /* standard output is the table's, and not the log's */
@@ -216,6 +289,8 @@ static bp_err put_all(const tool_files *files, double unit, bool boundaries)
     if (err == BP_OK)
         err = collect(&self);
     if (err == BP_OK)
+        err = count_others(&self, arguments);
+    if (err == BP_OK)
         put_head(&self);
     if (err == BP_OK)
         err = put_documents(&self);
@@ -223,6 +298,7 @@ static bp_err put_all(const tool_files *files, double unit, bool boundaries)
         scored_words_clear(&self.models[m]);
     bp_free(self.models);
     bp_free(self.sorted);
+    bp_free(self.counts);
     bp_buffer_clear(&self.texts);
     return err;
 }
@@ -231,43 +307,46 @@ static bp_err put_all(const tool_files *files, double unit, bool boundaries)
 
 static bp_err run(int argc, char **argv)
 {
-    const char *by = "word", *unit = "bits";
-    bool boundaries = false;
-    const tool_value values[] = {{.key = KEY_BY, .text = &by},
-                                 {.key = KEY_UNIT, .text = &unit},
-                                 {.key = KEY_BOUNDARIES, .flag = &boundaries},
+    surprisal_arguments arguments = {.by = "word", .unit = "bits", .format = "text", .field = NULL};
+    const tool_value values[] = {{.key = KEY_BY, .text = &arguments.by},
+                                 {.key = KEY_UNIT, .text = &arguments.unit},
+                                 {.key = KEY_BOUNDARIES, .flag = &arguments.boundaries},
+                                 {.key = KEY_FREQUENCIES, .texts = &arguments.frequencies},
+                                 {.key = KEY_FORMAT, .text = &arguments.format},
+                                 {.key = KEY_FIELD, .text = &arguments.field},
                                  {0}};
-    tool_files files;
-    bp_err err = tool_parse(&bp_tool_surprisal, values, &files, argc, argv);
+    bp_err err = tool_parse(&bp_tool_surprisal, values, &arguments.runs, argc, argv);
 
-    if (err == BP_OK && files.count == 0)
+    if (err == BP_OK && arguments.runs.count == 0)
         err = BP_FAIL(BP_ERR_USAGE, "command.no_input",
                       "there are no scores: at the command line; name the run folder of a score "
                       "job");
-    if (err == BP_OK && strcmp(by, "word") != 0)
+    if (err == BP_OK && strcmp(arguments.by, "word") != 0)
         err = BP_FAIL(BP_ERR_USAGE, "command.bad_value",
                       "'%.100s' is not word: at --by; tokens are in bagpipe-data table "
                       "RUN/score/tokens.h5",
-                      by);
-    if (err == BP_OK && strcmp(unit, "bits") != 0 && strcmp(unit, "nats") != 0)
+                      arguments.by);
+    if (err == BP_OK && strcmp(arguments.unit, "bits") != 0 && strcmp(arguments.unit, "nats") != 0)
         err = BP_FAIL(BP_ERR_USAGE, "command.bad_value",
-                      "'%.100s' is not bits or nats: at --unit; give one of them", unit);
+                      "'%.100s' is not bits or nats: at --unit; give one of them", arguments.unit);
     if (err == BP_OK && bp_comm_is_root(MPI_COMM_WORLD))
-        err = put_all(&files, strcmp(unit, "bits") == 0 ? log(2) : 1, boundaries);
+        err = put_all(&arguments);
+    bp_free(arguments.frequencies.list);
     return bp_agree(MPI_COMM_WORLD, err);
 }
 
 const bp_tool bp_tool_surprisal = {
     .name = "surprisal",
     .help = {.name = "bagpipe-data surprisal",
-             .usage = "RUN... [--unit bits|nats] [--boundaries]",
+             .usage = "RUN... [OPTION...]",
              .summary = "prints the surprisal of each word of scored texts",
              .text =
                  "A RUN is a score job's, with score.tokens=yes; several of the same texts stand "
                  "side by side. It prints CSV, a row a word: document (from 0), doc_id, sentence "
                  "and position (from 1 in the document), the word as it is in the text, its "
-                 "characters, its frequency in these texts, and of each RUN the number of tokens "
-                 "and the surprisal, minus the logarithm of the probability of all of its tokens "
+                 "characters, its frequency in these texts (or those of --frequencies), and of "
+                 "each RUN the number of tokens and the surprisal, minus the logarithm of the "
+                 "probability of all of its tokens "
                  "given what precedes. It is empty where a token was not scored.\n"
                  "A word is a run of characters that are not white space. A token belongs to the "
                  "word of its first such character, so a blank before a word is a part of it. A "
@@ -280,6 +359,7 @@ const bp_tool bp_tool_surprisal = {
                  "with score.end=yes.",
              .options = OPTIONS,
              .examples = "  bagpipe-data surprisal runs/scored > words.csv\n"
-                         "  bagpipe-data surprisal runs/small runs/large --unit nats\n",
+                         "  bagpipe-data surprisal runs/small runs/large --unit nats\n"
+                         "  bagpipe-data surprisal runs/scored --frequencies train.h5\n",
              .statuses = STATUSES},
     .run = run};

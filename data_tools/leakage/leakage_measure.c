@@ -264,9 +264,14 @@ static void add(group_sums *sums, const measured *of)
     bp_ratio_add(&sums->corpus_run, (double)of->corpus_run, 1);
 }
 
+/* Of lengths, which are not below 0. */
 static json_t *mean_json(const bp_ratio *ratio)
 {
-    return tool_figure(bp_ratio_mean(ratio), bp_ratio_interval(ratio));
+    bp_interval interval = bp_ratio_interval(ratio);
+
+    if (interval.low < 0)
+        interval.low = 0;
+    return tool_figure(bp_ratio_mean(ratio), interval);
 }
 
 static json_t *sums_json(const measuring *self, const group_sums *sums)

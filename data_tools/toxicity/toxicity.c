@@ -283,7 +283,7 @@ static json_t *page_of(const toxicity *self)
                      json_integer_value(cut) > 0 ? json_integer(json_integer_value(cut))
                                                  : json_null(),
                      "runs", runs, "words", words, "has_words", json_array_size(words) > 0,
-                     "has_lists", self->lists.count > 0, "has_model", self->model != NULL, "share",
+                     "has_lists", self->lists.count > 0, "has_model", self->model != NULL, "part",
                      tool_figure_shown(json_object_get(texts, "share"), true));
 }
 

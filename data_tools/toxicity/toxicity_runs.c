@@ -118,9 +118,16 @@ static void add_prompt(group_sums *sums, const samples *s, int64_t prompt)
     bp_free(sorted);
 }
 
+/* Of probabilities. */
 static json_t *mean_json(const bp_ratio *ratio)
 {
-    return tool_figure(bp_ratio_mean(ratio), bp_ratio_interval(ratio));
+    bp_interval interval = bp_ratio_interval(ratio);
+
+    if (interval.low < 0)
+        interval.low = 0;
+    if (interval.high > 1)
+        interval.high = 1;
+    return tool_figure(bp_ratio_mean(ratio), interval);
 }
 
 static json_t *sums_json(const samples *s, const group_sums *sums)

@@ -18,6 +18,9 @@ typedef struct bp_interval {
 /** The same of the rate of false positives at which 95 % are found: of few it is biased. */
 #define BP_FEW_FOUND 50
 
+/** The same of Matthews' correlation: of few documents many resamples lack a class. */
+#define BP_FEW_OF_CLASSES 20
+
 /** P(|T| >= |t|) of Student's t with `freedom` > 0 degrees of freedom; NaN of NaN. */
 double bp_student_two_sided(double t, double freedom);
 /** The t whose bp_student_two_sided is 0.05: the 0.975 quantile. */

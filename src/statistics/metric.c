@@ -43,14 +43,22 @@ static bp_err resample(double **values, const systems *s, int64_t documents, uin
     return err;
 }
 
-/* values: resamples, NULL where there is no spread. */
-static bp_err set_figure(bp_figure *figure, double value, bp_share share, const double *values,
-                         int64_t stride, int64_t documents)
+static bool has_interval(const bp_metric *metric, int64_t k, int64_t documents)
 {
+    return documents >= (metric->fewest[k] > 0 ? metric->fewest[k] : BP_FEW_DOCUMENTS);
+}
+
+/* Figure k of a metric. values: resamples, NULL where there is no spread. */
+static bp_err set_figure(bp_figure *figure, double value, const bp_metric *metric, int64_t k,
+                         const double *values, int64_t stride, int64_t documents)
+{
+    bp_share share = metric->share[k];
+
     *figure = (bp_figure){value, {NAN, NAN}};
-    if (documents >= BP_FEW_DOCUMENTS &&
-        (share == BP_SHARE_OF_DOCUMENTS ||
-         (share == BP_SHARE_OF_PARTS && (value <= 0 || value >= 1)))) {
+    if (!has_interval(metric, k, documents))
+        return BP_OK;
+    if (share == BP_SHARE_OF_DOCUMENTS ||
+        (share == BP_SHARE_OF_PARTS && (value <= 0 || value >= 1))) {
         figure->interval = bp_wilson_interval(value, documents);
         return BP_OK;
     }
@@ -67,7 +75,7 @@ bp_err bp_metric_estimate(bp_figure *figures, const bp_metric *metric, const voi
 
     metric->figures(whole, NULL, answers);
     for (int64_t k = 0; k < metric->width && err == BP_OK; k++)
-        err = set_figure(&figures[k], whole[k], metric->share[k], values ? values + k : NULL,
+        err = set_figure(&figures[k], whole[k], metric, k, values ? values + k : NULL,
                          metric->width, documents);
     bp_free(values);
     return err;
@@ -120,13 +128,13 @@ static bp_err set_pair(bp_figure_pair *pair, double one, double other, const dou
 {
     const double *others = values ? values + metric->width : NULL;
     int64_t stride = 2 * metric->width;
-    bp_err err = set_figure(&pair->one, one, metric->share[k], values, stride, documents);
+    bp_err err = set_figure(&pair->one, one, metric, k, values, stride, documents);
 
     if (err == BP_OK)
-        err = set_figure(&pair->other, other, metric->share[k], others, stride, documents);
+        err = set_figure(&pair->other, other, metric, k, others, stride, documents);
     pair->difference = (bp_figure){one - other, {NAN, NAN}};
     pair->wins = pair->p_value = NAN;
-    if (err == BP_OK && values && documents >= BP_FEW_DOCUMENTS) {
+    if (err == BP_OK && values && has_interval(metric, k, documents)) {
         set_p_value(pair, values, others, stride, metric->lower[k]);
         err = bp_interval_of_difference(&pair->difference.interval, values, others, BP_RESAMPLES,
                                         stride, documents);

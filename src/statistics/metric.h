@@ -23,11 +23,13 @@ typedef struct bp_metric {
     void (*figures)(double *values, const int32_t *counts, const void *answers);
     bool lower[BP_METRIC_FIGURES]; /* an error: the lower the better */
     bp_share share[BP_METRIC_FIGURES];
+    /* Documents below which a figure has no interval; 0: BP_FEW_DOCUMENTS. */
+    int64_t fewest[BP_METRIC_FIGURES];
 } bp_metric;
 
 typedef struct bp_figure {
     double value;
-    bp_interval interval; /* NaN of fewer than BP_FEW_DOCUMENTS documents */
+    bp_interval interval; /* NaN of fewer documents than `fewest` of its metric says */
 } bp_figure;
 
 /** figures[metric->width] of `documents` documents; intervals by BP_RESAMPLES resamples of

@@ -61,6 +61,7 @@ const bp_metric bp_metric_classes = {
     .width = 4,
     .names = {"accuracy", "f1_macro", "f1_micro", "matthews"},
     .share = {[0] = BP_SHARE_OF_DOCUMENTS, [2] = BP_SHARE_OF_DOCUMENTS},
+    .fewest = {[3] = BP_FEW_OF_CLASSES},
     .figures = class_figures};
 
 /* ---- regression ---- */

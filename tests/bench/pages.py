@@ -27,7 +27,7 @@ GALLERY = ("members", "scores", "tag-scores", "questions", "study")
 def make(name, *words):
     """A job, and its page."""
     print(name, flush=True)
-    for page in (f"{name}/index.html", *(f"{name}/{job}/index.html" for job in ("score", "generate", "uncertainty", "explain"))):
+    for page in (f"{name}/index.html", *(f"{name}/{job}/index.html" for job in ("score", "generate", "uncertainty", "explain", "search"))):
         if os.path.exists(page):
             os.remove(page)  # so that a finished run makes it anew
     bagpipe_test.FolderTest.must(["bagpipe", words[0], *words[1:], f"run.dir={name}"])
@@ -60,6 +60,41 @@ class Language(UncertaintyTest):
         make("explanations", "explain", "explain.model=training", "explain.texts=explained.txt", "explain.methods=attention,lens,saliency,gradient,integrated",
              "explain.steps=10", "small.ini", "tokenizer.path=tokenizer.json")
         cls.ask()
+        cls.sweep()
+        cls.report()
+
+    @classmethod
+    def sweep(cls):
+        """Many runs with long names side by side; a search; a figure of scores."""
+        names = [f"a run of a sweep with a name that is long, learning rate {k}e-3 & <b>雨" for k in range(1, 10)]
+        for k, name in enumerate(names, 1):
+            make(name, "pretrain", "small.ini", "train.steps=40", "train.valid_every=10", f"optimizer.lr={k}e-3")
+        cls.must(["bagpipe", "plot", "--out", "sweep.html", *names])
+        make("found", "search", "small.ini", "train.steps=20", "search.trials=6", "search.final=3", "search.method=random",
+             "search.space=model.layers=1,2; model.width=16,32; model.inner=32,64")
+        make("more-scores", "score", "score.model=faster", "score.corpus=register.h5,valid.h5", "small.ini")
+        cls.must(["bagpipe-data", "table", "--out", "figure.svg", "scores", "more-scores"])
+        pathlib.Path("figure.html").write_text("<!DOCTYPE html><meta charset=utf-8>" + pathlib.Path("figure.svg").read_text(encoding="utf-8"), encoding="utf-8")
+
+    @classmethod
+    def report(cls):
+        """Reports of texts: personal data, training text given away, canaries, words of lists."""
+        lines = cls.lines()
+        cls.write("people.jsonl", "".join(json.dumps({"id": f"a document with a long name, {k}", "text": f"{line} anna.b{k}@mail.org or +49 30 1234567, {ODD[k % 5]}"}) + "\n"
+                                          for k, line in enumerate(lines[:30])))
+        cls.write("words.txt", "ship\nold\n<b>\n")
+        data = ["bagpipe-data"]
+        cls.must([*data, "pii", "people.jsonl", "--format", "jsonl", "--country", "de", "--out", "reports/pii"])
+        cls.must([*data, "leakage", "prompts", "train.h5", "--lengths", "3,6", "--continuation", "4", "--count", "20", "--out", "cut"])
+        make("cut-texts", "generate", "small.ini", "generate.model=training", "generate.prompts=cut/prompts.jsonl", "generate.tokens=4", "generate.prefix=none")
+        cls.must([*data, "leakage", "measure", "train.h5", "--prompts", "cut", "--outputs", "cut-texts", "--out", "reports/leakage"])
+        cls.must([*data, "leakage", "canaries", "train.txt", "--format", "lines", "--count", "10", "--copies", "1,4,16", "--references", "40", "--out", "canaries"])
+        cls.must([*data, "corpus", "--tokenizer", "tokenizer.json", "--format", "jsonl", "--out", "candidates.h5", "canaries/candidates.jsonl"])
+        make("candidates", "score", "small.ini", "score.model=training", "score.corpus=candidates.h5")
+        cls.must([*data, "leakage", "exposure", "--canaries", "canaries", "--scores", "candidates", "--out", "reports/exposure"])
+        cls.must([*data, "toxicity", "register.h5", "--words", "words.txt", "--show-words", "--out", "reports/words"])
+        for page in pathlib.Path("reports").glob("*/index.html"):
+            shutil.copy(page, f"report-{page.parts[1]}.html")
 
     @classmethod
     def ask(cls):

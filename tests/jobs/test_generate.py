@@ -59,7 +59,7 @@ class Generate(GenerateTest):
         self.assertIn(f"chrF2 {figures['chrf2']['value']:.2f}", page)
         self.assertEqual(re.findall(r'<p class="prompt">Reference: (.*?)</p>', page)[::2],
                          [html.escape(" ".join(words[1:] if k % 2 else words), quote=False).replace('"', "&quot;") for k, words in enumerate(texts)])
-        self.assertTrue(all(words in page for words in ("ended at the most tokens", "ended with the end of the document")))
+        self.assertTrue(all(words in page for words in ("ended at the limit of tokens", "ended with the end of the document")))
         self.assertNotIn("BLEU", self.data("bare", "index.html").decode())
         self.write("references.txt", "one\ntwo\n")
         for ranks in (0, 2):

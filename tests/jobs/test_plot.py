@@ -166,6 +166,22 @@ class Plot(JobTest):
                                 "optimizer.lr": ["0.003", "0.001"]})
         self.assertNotIn("<td>run.dir</td>", text)
 
+    def test_of_many_runs_the_keys_are_columns(self):
+        """More than six runs do not fit side by side; their commands are below the figures."""
+        names = [f"sweep/{k}" for k in range(7)]
+        for k, name in enumerate(names):
+            shutil.copytree(self.at("second"), self.at(name))
+            with open(self.at(name + "/config.ini"), encoding="utf-8") as file:
+                config = file.read()
+            self.write(name + "/config.ini", config.replace("lr = 0.001", f"lr = 0.00{k + 1}"))
+        for count, rows in ((6, [["optimizer.lr", *(f"0.00{k + 1}" for k in range(6))]]), (7, [[str(k), f"0.00{k + 1}"] for k in range(7)])):
+            page, text = self.page_of(*names[:count])
+            self.assertEqual([row[0] for row in page.rows[1:count + 1]], [str(k) for k in range(count)])
+            self.assertEqual(page.rows[count + 2:], rows)
+            self.assertEqual(page.rows[count + 1][0], "run" if count > 6 else "key")
+            self.assertLess(text.index("<h2>Keys that differ"), text.index("<h2>Commands"))
+            self.assertEqual(text.count("<code>"), count + 1)  # and run.seed in what figures mean
+
     def test_names_are_escaped_and_distinct(self):
         for name in ("a/<b> & 'c'", "d/<b> & 'c'"):
             shutil.copytree(self.at("second"), self.at(name))

@@ -1,4 +1,5 @@
 """`bagpipe-data surprisal`: words and their surprisal as minicons computes them, from the text and the log-probabilities of tokens."""
+import collections
 import csv
 import io
 import json
@@ -243,6 +244,20 @@ class Surprisal(JobTest):
                            f"score.corpus={self.at('ends-text.h5')}", "score.boundaries=yes"], ranks)
             self.assert_error(refused, 78, "[score.no_boundaries]", "</w>")
 
+    def test_frequencies_are_those_of_other_texts(self):
+        """A text, the corpus made of it, and lines of JSON have the same words; several files are added up."""
+        others = [" ".join(text.split()[::2]) + "\n\tno\u00a0word of these\u3000\n" for text in self.texts] + [SENTENCES[0] * 3]
+        self.write("others.txt", "\n".join(others))
+        self.corpus("others", others)
+        counts = collections.Counter("\n".join(others).split())
+        rows = self.surprisal(self.at("a"), self.at("b"), "--frequencies", self.at("others.txt"))
+        self.assertEqual([int(row["frequency"]) for row in rows], [counts[row["word"]] for row in rows])
+        self.assertLess(0, sum(row["frequency"] == "0" for row in rows))
+        self.assertEqual(self.surprisal(self.at("a"), self.at("b"), "--frequencies", self.at("others.h5")), rows)
+        self.assertEqual(self.surprisal(self.at("a"), self.at("b"), "--frequencies", self.at("others.jsonl"), "--format", "jsonl"), rows)
+        twice = self.surprisal(self.at("a"), self.at("b"), "--frequencies", self.at("others.txt"), "--frequencies", self.at("others.txt"))
+        self.assertEqual([int(row["frequency"]) for row in twice], [2 * int(row["frequency"]) for row in rows])
+
     def test_what_was_not_scored_is_empty(self):
         self.score("bare", "one", "text", "score.prefix=none")
         rows = self.surprisal(self.at("bare"))
@@ -257,6 +272,7 @@ class Surprisal(JobTest):
         for words, status, *said in (((self.at("a"), self.at("other-b")), 65, "[surprisal.other_words]", "document 1", "word 8"),
                                      ((self.at("a"), self.at("fewer-b")), 65, "[surprisal.other_words]", "8 and 2"),
                                      ((self.at("bare-tokens"),), 66, "[scores.no_tokens]", "score.tokens=yes"), ((self.at("a"), "--boundaries"), 66, "[scores.no_boundaries]", "score.boundaries=yes"), ((), 64, "[command.no_tool]"), (("--unit", "nats"), 64, "[command.no_input]"),
+                                     ((self.at("a"), "--frequencies", self.at("none.txt")), 66, "none.txt"), ((self.at("a"), "--frequencies", self.at("text.jsonl"), "--format", "csv"), 64, "csv"),
                                      ((self.at("a"), "--by", "token"), 64, "[command.bad_value]"), ((self.at("a"), "--unit", "dits"), 64, "[command.bad_value]")):
             result = run([program("bagpipe-data"), "surprisal", *words])
             self.assert_error(result, status, *said)

@@ -19,12 +19,15 @@ sys.path.insert(0, str(TOP / "tests/jobs"))
 from english import english  # noqa: E402
 
 # in the order in which a user would read them: each uses the files of those before
-PAGES = ["tutorials.md", "training.md", "scoring.md", "generation.md", "uncertainty.md", "performance.md", "parallelism.md", "troubleshooting.md",
-         "finetuning.md", "ngram.md", "word2vec.md", "cards.md"]
+PAGES = ["tutorials.md", "training.md", "training_reference.md", "scoring.md", "generation.md", "uncertainty.md", "performance.md", "parallelism.md", "troubleshooting.md",
+         "finetuning.md", "ngram.md", "word2vec.md", "cards.md", "explanation.md", "search.md"]
 ELSEWHERE = r"\b(sbatch|srun)\b|large\.ini"  # blocks for a cluster, or a machine with more memory
 SHORTER = [("steps = 200\n", "steps = 24\n"), ("steps = 10000", "steps = 6"), ("width = 256\n", "width = 32\n"),
            ("--lengths 10,25,50 --continuation 50", "--lengths 3,6 --continuation 4"), ("--count 50 --copies 1,4,16,32,64", "--count 4 --copies 1,4 --references 20"),
-           ("bagpipe bench run.dir=runs/bench", "bagpipe bench run.dir=runs/bench bench.seconds=0.02 bench.models=tiny")]
+           ("bagpipe bench run.dir=runs/bench", "bagpipe bench run.dir=runs/bench bench.seconds=0.02 bench.models=tiny"),
+           ("explain.corpus=runs/test.h5", "explain.corpus=runs/questions.h5"), ("search.trials=24", "search.trials=3 search.final=1"),
+           ("train.steps=20000", "train.steps=4 optimizer.warmup=1"), ("search.trials=4 search.final=2", "search.trials=1 search.final=1"),
+           ("model.kind=cell model.heads= mesh.micro_batch=16", "model.kind=cell model.heads= mesh.micro_batch=16 train.steps=4 optimizer.warmup=1")]
 
 
 def blocks(page, language):

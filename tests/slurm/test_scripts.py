@@ -1,6 +1,7 @@
 """slurm/*.sbatch without Slurm: where a script finds launch.sh, with a scontrol and a squeue of the test's own, and what a start says."""
 import glob
 import os
+import pathlib
 import re
 import shutil
 import subprocess
@@ -118,6 +119,18 @@ class Scripts(unittest.TestCase):
         self.assertIn("--cpus-per-task=12", self.batch(SLURM_NTASKS_PER_NODE="4", **nodes).stderr)
         self.assertNotIn("warning", self.batch(SLURM_NTASKS_PER_NODE="4", SLURM_CPUS_PER_TASK="12", **nodes).stderr)
         self.assertNotIn("warning", self.batch(SLURM_NTASKS_PER_NODE="48", **nodes).stderr)
+
+    def test_examples_ask_for_cores(self):
+        """An example that says how many nodes or tasks there are says how many cores a task has."""
+        top = pathlib.Path(__file__).resolve().parents[2]
+        wrong, right = [], 0
+        for path in (top / "README.md", *(top / "docs").glob("*.md"), *(top / "slurm").glob("*.sbatch")):
+            for line in path.read_text(encoding="utf-8").splitlines():
+                if re.search(r"sbatch [^#]*--(nodes|array)\b[^#]*slurm/[\w-]+\.sbatch \S", line):
+                    right += "--cpus-per-task" in line
+                    wrong += [] if "--cpus-per-task" in line else [f"{path.name}: {line}"]
+        self.assertEqual(wrong, [])
+        self.assertGreater(right, 15)
 
     def test_errors_are_said_once(self):
         result = self.batch(BAGPIPE_SLURM=os.path.join(self.folder, "tree", "slurm"), FAKE_STATUS="78", FAKE_NO="78 stays")

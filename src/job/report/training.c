@@ -426,42 +426,52 @@ static json_t *row_of(const char *run, const char *curve_name, const char *state
         count_text((int64_t)(isfinite(figures.median_speed) ? figures.median_speed : 0)));
 }
 
-/* {"names": [...], "keys": [{"key": ..., "values": [{"value": ...}]}]}, or null: nothing
- * differs. */
+#define RUNS_ACROSS 6 /* more are rows of the keys that differ, not columns */
+
+/* {"corner": what rows are, "heads": [...], "rows": [{"head": ..., "values": [{"value": ...}]}]},
+ * or null: nothing differs. */
 static json_t *differences_of(const training *self)
 {
     const char **keys = NULL;
-    int64_t count = 0;
-    json_t *names = json_array(), *rows = json_array();
+    int64_t count = 0, lines, columns;
+    bool by_run = self->count > RUNS_ACROSS;
+    json_t *heads = json_array(), *rows = json_array();
 
     bp_history_differences(&keys, &count, self->runs, self->count);
-    for (int64_t r = 0; r < self->count; r++)
-        (void)json_array_append_new(names, bp_json_string(self->names[r]));
-    for (int64_t k = 0; k < count; k++) {
+    lines = by_run ? self->count : count;
+    columns = by_run ? count : self->count;
+    for (int64_t c = 0; c < columns; c++)
+        (void)json_array_append_new(heads, bp_json_string(by_run ? keys[c] : self->names[c]));
+    for (int64_t l = 0; l < lines && count > 0; l++) {
         json_t *values = json_array();
 
-        for (int64_t r = 0; r < self->count; r++)
+        for (int64_t c = 0; c < columns; c++)
             (void)json_array_append_new(
-                values, json_pack("{s:s?}", "value", bp_history_key(&self->runs[r], keys[k])));
-        (void)json_array_append_new(rows,
-                                    json_pack("{s:s, s:o}", "key", keys[k], "values", values));
+                values,
+                json_pack("{s:s?}", "value",
+                          bp_history_key(&self->runs[by_run ? l : c], keys[by_run ? c : l])));
+        (void)json_array_append_new(
+            rows, json_pack("{s:o, s:o}", "head", bp_json_string(by_run ? self->names[l] : keys[l]),
+                            "values", values));
     }
     bp_free(keys);
     if (count > 0)
-        return json_pack("{s:o, s:o}", "names", names, "keys", rows);
-    json_decref(names);
+        return json_pack("{s:s, s:o, s:o}", "corner", by_run ? "run" : "key", "heads", heads,
+                         "rows", rows);
+    json_decref(heads);
     json_decref(rows);
     return json_null();
 }
 
-/* For several runs, above the page: each one's command. */
+/* For several runs, below the figures, as there may be many: each one's command. */
 static void add_commands(json_t *page, const training *self)
 {
     json_t *about = json_array();
 
     for (int64_t r = 0; r < self->count; r++)
         bp_report_about_run(about, self->names[r], self->runs[r].folder);
-    (void)json_object_set_new(page, "about", about);
+    (void)json_object_set_new(page, "commands", about);
+    (void)json_object_set_new(page, "several", json_true());
 }
 
 static json_t *page_of(const training *self)

@@ -110,7 +110,7 @@ static json_t *meaning_of(const json_t *line)
 /* Why a text ended, in words. */
 static const char *finish_of(const json_t *line)
 {
-    static const char *const WORDS[][2] = {{"length", "at the most tokens"},
+    static const char *const WORDS[][2] = {{"length", "at the limit of tokens"},
                                            {"eod", "with the end of the document"},
                                            {"stop", "before a stop text"}};
     const char *finish = json_string_value(json_object_get(line, "finish"));
