@@ -19,6 +19,7 @@
 #include "models/mamba2/mamba2.h"
 #include "models/mixtral/mixtral.h"
 #include "models/modernbert/modernbert.h"
+#include "models/mpnet/mpnet.h"
 #include "models/ngram/ngram.h"
 #include "models/olmo2/olmo2.h"
 #include "models/olmoe/olmoe.h"
@@ -50,7 +51,7 @@ static const bp_model_family *families[BP_MODEL_FAMILIES_MOST] = {
     &bp_gemma3_family,      &bp_phi3_family,        &bp_granite_hybrid_family,
     &bp_bamba_family,       &bp_mixtral_family,     &bp_olmoe_family,
     &bp_qwen3_moe_family,   &bp_modernbert_family,  &bp_deberta_family,
-    &bp_cell_family};
+    &bp_cell_family,        &bp_mpnet_family};
 
 /* What follows from the list: the values of model.kind, and all keys. */
 __attribute__((constructor)) static void list_all(void)

@@ -33,6 +33,7 @@ static const struct {
     {"electra", "Electra", ENCODER "ForPreTraining " NO_ENCODER},
     {"deberta-v2", "DebertaV2", ENCODER NO_ENCODER},
     {"modernbert", "ModernBert", ENCODER NO_ENCODER},
+    {"mpnet", "MPNet", ENCODER NO_ENCODER},
     {"gpt2", "GPT2",
      "LMHeadModel Model ForSequenceClassification=classes ForTokenClassification=tags " NO_DECODER},
     {"openai-gpt", "OpenAIGPT",

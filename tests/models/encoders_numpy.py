@@ -8,7 +8,8 @@ import math
 import numpy
 
 ROBERTAS = ("roberta", "xlm-roberta", "camembert")
-PREFIX = {"bert": "bert.", "electra": "electra.", "distilbert": "distilbert.", "deberta-v2": "deberta.", "modernbert": "model.", **{name: "roberta." for name in ROBERTAS}}
+LIKE_ROBERTA = (*ROBERTAS, "mpnet")  # their heads, pairs, and positions
+PREFIX = {"mpnet": "mpnet.", "bert": "bert.", "electra": "electra.", "distilbert": "distilbert.", "deberta-v2": "deberta.", "modernbert": "model.", **{name: "roberta." for name in ROBERTAS}}
 erf = numpy.vectorize(math.erf)
 
 
@@ -55,6 +56,8 @@ LAYERS = {  # a layer's name; q, k, v, what follows attention, its norm, both of
     "distilbert": ("transformer.layer", "attention.q_lin", "attention.k_lin", "attention.v_lin", "attention.out_lin", "sa_layer_norm", "ffn.lin1", "ffn.lin2", "output_layer_norm"),
     "deberta-v2": ("encoder.layer", "attention.self.query_proj", "attention.self.key_proj", "attention.self.value_proj", "attention.output.dense", "attention.output.LayerNorm",
                    "intermediate.dense", "output.dense", "output.LayerNorm"),
+    "mpnet": ("encoder.layer", "attention.attn.q", "attention.attn.k", "attention.attn.v", "attention.attn.o", "attention.LayerNorm", "intermediate.dense", "output.dense",
+              "output.LayerNorm"),
     "": ("encoder.layer", "attention.self.query", "attention.self.key", "attention.self.value", "attention.output.dense", "attention.output.LayerNorm", "intermediate.dense",
          "output.dense", "output.LayerNorm")}
 
@@ -68,7 +71,7 @@ def embedding_names(config):
     yield "embeddings.word_embeddings.weight", (config["vocab_size"], E)
     if kind != "deberta-v2" or config["position_biased_input"]:
         yield "embeddings.position_embeddings.weight", (config["max_position_embeddings"], E)
-    if kind != "distilbert" and config["type_vocab_size"] > 0:
+    if config.get("type_vocab_size", 0) > 0:
         yield "embeddings.token_type_embeddings.weight", (config["type_vocab_size"], E)
     if kind == "deberta-v2" and E != C:
         yield from linear("embeddings.embed_proj", C, E, False)
@@ -104,6 +107,8 @@ def encoder_names(config):
         return
     yield from embedding_names(config)
     yield from deberta_names(config) if kind == "deberta-v2" else ()
+    if kind == "mpnet":
+        yield "encoder.relative_attention_bias.weight", (32, config["num_attention_heads"])
     layer, *square, ln1, up, down, ln2 = layer_names(config)
     for k in range(layers):
         at = f"{layer}.{k}."
@@ -119,9 +124,9 @@ WORDS = {"bert": ("cls.predictions.transform.dense", "cls.predictions.transform.
          "electra": ("generator_predictions.dense", "generator_predictions.LayerNorm", "generator_lm_head.bias", "generator_lm_head.weight"),
          "distilbert": ("vocab_transform", "vocab_layer_norm", "vocab_projector.bias", "vocab_projector.weight"),
          "modernbert": ("head.dense", "head.norm", "decoder.bias", "decoder.weight"),
-         **{name: ("lm_head.dense", "lm_head.layer_norm", "lm_head.bias", "lm_head.decoder.weight") for name in ROBERTAS}}
+         **{name: ("lm_head.dense", "lm_head.layer_norm", "lm_head.bias", "lm_head.decoder.weight") for name in LIKE_ROBERTA}}
 POOLERS = {"bert": ("bert.pooler.dense", "classifier"), "distilbert": ("pre_classifier", "classifier"), "deberta-v2": ("pooler.dense", "classifier"),
-           **{name: ("classifier.dense", "classifier.out_proj") for name in (*ROBERTAS, "electra")}}
+           **{name: ("classifier.dense", "classifier.out_proj") for name in (*LIKE_ROBERTA, "electra")}}
 
 
 def head_names(config):
@@ -185,10 +190,10 @@ class Encoder:
 
     def embedded(self, ids, segments):
         x, config = self.w("embeddings.word_embeddings.weight")[ids], self.config
-        first = config["pad_token_id"] + 1 if self.kind in ROBERTAS else 0
+        first = config["pad_token_id"] + 1 if self.kind in LIKE_ROBERTA else 0
         if self.kind != "deberta-v2" or config["position_biased_input"]:
             x = x + self.w("embeddings.position_embeddings.weight")[first:first + len(ids)]
-        if self.kind != "distilbert" and config["type_vocab_size"] > 0:
+        if config.get("type_vocab_size", 0) > 0:
             x = x + self.w("embeddings.token_type_embeddings.weight")[numpy.minimum(segments, config["type_vocab_size"] - 1)]
         if self.kind == "deberta-v2" and self.before + "embeddings.embed_proj.weight" in self.tensors:
             x = self.linear(self.before + "embeddings.embed_proj", x)
@@ -210,12 +215,19 @@ class Encoder:
         i, j = numpy.indices((n, n))
         return scores + (q @ keys.transpose(0, 2, 1))[:, i, rows] + (k @ queries.transpose(0, 2, 1))[:, j, rows]
 
+    def buckets(self, n):
+        """What MPNet adds to the scores of n places [heads][query][key]: 16 buckets for keys before, 16 after; 8 of them exact, 8 logarithmic up to 128 places."""
+        delta = numpy.arange(n) - numpy.arange(n)[:, None]
+        far = 8 + (numpy.log(numpy.maximum(abs(delta), 8) / 8) / math.log(128 / 8) * 8).astype(int)
+        return self.w("encoder.relative_attention_bias.weight")[numpy.where(abs(delta) < 8, abs(delta), numpy.minimum(far, 15)) + 16 * (delta > 0)].transpose(2, 0, 1)
+
     def layer(self, k, x):
         layer, query, key, value, out, ln1, up, down, ln2 = layer_names(self.config)
         at = f"{self.before}{layer}.{k}."
         q, key, v = (self.heads(self.linear(at + name, x)) for name in (query, key, value))
         scores = q @ key.transpose(0, 2, 1)
         scores = self.distances(at, scores, q, key) / math.sqrt(3 * q.shape[-1]) if self.kind == "deberta-v2" else scores / math.sqrt(q.shape[-1])
+        scores = scores + self.buckets(len(x)) if self.kind == "mpnet" else scores
         y = self.norm(at + ln1, x + self.linear(at + out, (softmax(scores) @ v).transpose(1, 0, 2).reshape(x.shape)))
         return self.norm(at + ln2, y + self.linear(at + down, gelu(self.linear(at + up, y))))
 

@@ -13,7 +13,7 @@ try:
     import encoders_numpy
     import h5py
     import numpy
-    from encoders_numpy import ROBERTAS, head_of, softmax
+    from encoders_numpy import LIKE_ROBERTA, head_of, softmax
 except ImportError:
     h5py = None
 
@@ -28,10 +28,11 @@ DISTIL = {"dim": 24, "n_layers": 2, "n_heads": 4, "hidden_dim": 36, "max_positio
 ELECTRA = dict(BERT, embedding_size=10)
 DEBERTA = dict(BERT, type_vocab_size=0, layer_norm_eps=1e-7, relative_attention=True, pos_att_type=["p2c", "c2p"], position_biased_input=False, position_buckets=8,
                max_relative_positions=-1, norm_rel_ebd="layer_norm", share_att_key=True)
+MPNET = {**{key: value for key, value in BERT.items() if key != "type_vocab_size"}, "pad_token_id": 1, "max_position_embeddings": CONTEXT + 2, "relative_attention_num_buckets": 32}
 MODERN = {"hidden_size": 24, "num_hidden_layers": 4, "num_attention_heads": 4, "intermediate_size": 20, "max_position_embeddings": CONTEXT, "pad_token_id": 0, "norm_eps": 1e-5,
           "global_rope_theta": 500.0, "local_rope_theta": 60.0, "local_attention": 6, "global_attn_every_n_layers": 3}
 OF = {"Bert": ("bert", BERT), "Roberta": ("roberta", ROBERTA), "XLMRoberta": ("xlm-roberta", ROBERTA), "Camembert": ("camembert", ROBERTA), "DistilBert": ("distilbert", DISTIL),
-      "Electra": ("electra", ELECTRA), "DebertaV2": ("deberta-v2", DEBERTA), "ModernBert": ("modernbert", MODERN)}
+      "Electra": ("electra", ELECTRA), "DebertaV2": ("deberta-v2", DEBERTA), "ModernBert": ("modernbert", MODERN), "MPNet": ("mpnet", MPNET)}
 SEQUENCE, TOKEN, SPANS, WORDS_HEAD = "ForSequenceClassification", "ForTokenClassification", "ForQuestionAnswering", "ForMaskedLM"
 PUBLISHED = tuple((name, head, {}) for name in OF for head in (SEQUENCE, TOKEN, SPANS, WORDS_HEAD, "Model")
                   if name not in ("XLMRoberta", "Camembert") or head in (SEQUENCE, WORDS_HEAD))
@@ -55,6 +56,8 @@ SHAPES = (
     ("DebertaV2", SEQUENCE, {"position_buckets": -1, "norm_rel_ebd": "none", "conv_kernel_size": 3, "conv_act": "gelu", "conv_groups": 2, "attention_head_size": 6}),
     ("DebertaV2", SPANS, {"embedding_size": 10, "conv_kernel_size": 5, "num_hidden_layers": 1, "share_att_key": False}),
     ("DebertaV2", TOKEN, {"embedding_size": 31, "hidden_size": 21, "num_attention_heads": 3, "intermediate_size": 6}),
+    ("MPNet", WORDS_HEAD, {"num_hidden_layers": 1, "num_attention_heads": 3, "tie_word_embeddings": False}),
+    ("MPNet", SEQUENCE, {"hidden_size": 21, "num_attention_heads": 1, "intermediate_size": 5, "id2label": {"0": "LABEL_0"}}),
     ("ModernBert", WORDS_HEAD, {"num_hidden_layers": 1, "num_attention_heads": 3, "local_attention": 4}),
     ("ModernBert", WORDS_HEAD, {"num_hidden_layers": 5, "global_attn_every_n_layers": 2, "local_attention": 7, "tie_word_embeddings": False, "num_attention_heads": 2, "intermediate_size": 33}),
     ("ModernBert", SEQUENCE, {"classifier_pooling": "mean", "local_attention": 100, "global_attn_every_n_layers": 1}),
@@ -125,11 +128,11 @@ class Shapes(FolderTest):
         special = list(SPECIAL.values())[[0, 1, 3].index(config["pad_token_id"])]
         ids, segments, begins = [special.index("[CLS]")], [0], []
         for k, text in enumerate(texts):
-            if k and config["model_type"] in ROBERTAS:
+            if k and config["model_type"] in LIKE_ROBERTA:
                 ids, segments = ids + [special.index("[SEP]")], segments + [0]
             begins.append(len(ids))
             ids += [5 + int(word[1:]) for word in text] + [special.index("[SEP]")]
-            segments += [k * (config["model_type"] not in ROBERTAS)] * (len(text) + 1)
+            segments += [k * (config["model_type"] not in LIKE_ROBERTA)] * (len(text) + 1)
         return ids, segments, begins
 
     def check_words(self, name, config, tensors):

@@ -342,6 +342,7 @@ typedef struct task_case {
     bp_pool pool; /* of classes */
     int64_t window;
     enum { NO_DISTANCES, IN_BUCKETS, EACH_DISTANCE } distances;
+    bool unbiased;
 } task_case;
 
 static void check_task(const task_case *one, int64_t task)
@@ -353,6 +354,7 @@ static void check_task(const task_case *one, int64_t task)
     shape.task = (bp_task_shape){.kind = task,
                                  .outcomes = task == BP_TASK_SPANS ? 2 : 3,
                                  .pool = pools ? one->pool : BP_POOL_NONE,
+                                 .unbiased = one->unbiased,
                                  .dense = pools && shape.family->backbone(&shape).dense};
     shape.stack.window = one->window;
     if (one->distances != NO_DISTANCES)
@@ -372,6 +374,8 @@ static void those_of_heads_of_tasks_are(void **state)
         {{"mbart", 8, 60}, 60, BP_POOL_LAST, 0, NO_DISTANCES},
         {{"distilbert", 8, 20}, 10, BP_POOL_FIRST, 0, NO_DISTANCES},
         {{"modernbert", 3, 15}, 10, BP_POOL_MEAN, 6, NO_DISTANCES},
+        {{"mpnet", 8, 20}, 10, BP_POOL_FIRST, 0, NO_DISTANCES},
+        {{"llama", 8, 15}, 10, BP_POOL_LAST, 0, NO_DISTANCES, .unbiased = true},
         {{"deberta", 8, 15}, 10, BP_POOL_FIRST, 0, IN_BUCKETS},
         {{"deberta", 8, 15}, 10, BP_POOL_FIRST, 0, EACH_DISTANCE},
     };

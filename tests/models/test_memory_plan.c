@@ -23,6 +23,7 @@
 #include "models/mamba2/mamba2.h"
 #include "models/mixtral/mixtral.h"
 #include "models/modernbert/modernbert.h"
+#include "models/mpnet/mpnet.h"
 #include "models/olmo2/olmo2.h"
 #include "models/olmoe/olmoe.h"
 #include "models/open.h"
@@ -65,7 +66,7 @@ static bp_model_shape random_shape(int tensor_ranks, int stages)
         &bp_mixtral_family,   &bp_olmoe_family,
         &bp_qwen3_moe_family, &bp_granite_hybrid_family,
         &bp_bamba_family,     &bp_modernbert_family,
-        &bp_deberta_family};
+        &bp_deberta_family,   &bp_mpnet_family};
     int64_t heads = tensor_ranks * draw(1, 2);
     bp_model_shape shape = {
         .family = families[draw(0, (int64_t)(sizeof families / sizeof *families) - 1)],

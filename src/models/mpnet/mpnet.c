@@ -1,0 +1,138 @@
+/* The family of MPNet. */
+#include "models/mpnet/mpnet.h"
+
+#include "models/stack/stack.h"
+#include "models/stack/variants.h"
+
+#define TABLE    1 /* that all layers have in common */
+#define BUCKETS  32
+#define DISTANCE 128
+
+/* It counts positions from its padding token's number on, which is 1. */
+static const bp_stack STACK = {.post_norm = true,
+                               .embedding_norm = true,
+                               .epsilon = 1e-12,
+                               .position_std = BP_TRANSFORMER_STD,
+                               .first_position = 2,
+                               .sees_all = true,
+                               .activation = BP_GELU_EXACT,
+                               .tied = true,
+                               .head_bias = true,
+                               .transform = true};
+
+static const bp_model_size SIZES[] = {
+    BP_STACK_SIZES,
+    BP_STACK_CONTEXT,
+    BP_POSITIONS_SIZE,
+    BP_STACK_COUNT("inner", inner),
+    BP_STACK_REAL("norm_epsilon", epsilon),
+    BP_STACK_TIED,
+    BP_STACK_QUIET("head_width", head_width),
+    {.name = "relative_buckets", .at = BP_SIZE_AT(own[BP_MPNET_BUCKETS]), .optional = true},
+    {.name = "relative_distance", .at = BP_SIZE_AT(own[BP_MPNET_DISTANCE]), .optional = true},
+    BP_VARIANT_HEAD_SIZES,
+    {0}};
+
+static const bp_option KEYS[] = {
+    BP_STACK_TIED_KEY,
+    {.key = "model.norm_epsilon",
+     .type = BP_OPTION_REAL,
+     .min = 1e-12,
+     .max = 1,
+     .help = "what norms add to the variance; 1e-12 if not given"},
+    {.key = "model.relative_buckets",
+     .type = BP_OPTION_INT,
+     .min = 4,
+     .max = 1 << 16,
+     .help = "groups of distances between tokens that attention distinguishes; 32 if not given"},
+    {.key = "model.relative_distance",
+     .type = BP_OPTION_INT,
+     .min = 2,
+     .max = 1 << 24,
+     .help = "distances from this one on are one group, above half of model.relative_buckets; 128 "
+             "if not given"},
+    {0}};
+
+static void fill_defaults(bp_model_shape *shape)
+{
+    bp_stack_fill_defaults(shape);
+    shape->own[BP_BERT_NO_POOLER] = 1; /* to the objective of masked words */
+    shape->own[BP_MPNET_BUCKETS] = bp_given_or(shape->own[BP_MPNET_BUCKETS], BUCKETS);
+    shape->own[BP_MPNET_DISTANCE] = bp_given_or(shape->own[BP_MPNET_DISTANCE], DISTANCE);
+}
+
+/* Buckets are halved by sides, and these by exact distances. */
+static bool fits(const bp_model_shape *shape)
+{
+    int64_t buckets = bp_given_or(shape->own[BP_MPNET_BUCKETS], BUCKETS);
+
+    return buckets >= 4 && buckets % 2 == 0 &&
+           bp_given_or(shape->own[BP_MPNET_DISTANCE], DISTANCE) > buckets / 2;
+}
+
+#define BAD_BUCKETS                                                                                \
+    "%lld buckets of distances up to %lld do not go together: at %s; give an even number of "      \
+    "buckets, at least 4, and a distance above half of it"
+
+static void check(const bp_model_shape *shape, int tensor_ranks, bp_config *config)
+{
+    bp_stack_check(shape, tensor_ranks, config);
+    bp_masked_check_context(shape, config);
+    if (!fits(shape))
+        bp_config_fault(config, "model.bad_buckets", BAD_BUCKETS,
+                        (long long)shape->own[BP_MPNET_BUCKETS],
+                        (long long)shape->own[BP_MPNET_DISTANCE], "model.relative_buckets");
+}
+
+static bp_err check_read(const bp_model_shape *shape, const char *where)
+{
+    return fits(shape) ? bp_stack_check_read(shape, where)
+                       : BP_FAIL(BP_ERR_FORMAT, "model.bad_size", BAD_BUCKETS,
+                                 (long long)shape->own[BP_MPNET_BUCKETS],
+                                 (long long)shape->own[BP_MPNET_DISTANCE], where);
+}
+
+static void add_common(bp_network *network, const bp_model_shape *shape, int stage)
+{
+    bp_tied_table table = {"relative", shape->own[BP_MPNET_BUCKETS], shape->heads,
+                           BP_TRANSFORMER_STD};
+
+    bp_network_add_common(network, &table, TABLE, stage);
+}
+
+static void add_block(bp_network *network, const bp_model_shape *shape, int number,
+                      bp_param *shared)
+{
+    bp_layer_shape layer;
+
+    if (number == 0 || number > shape->layers) {
+        bp_stack_add_block(network, shape, number, shared);
+        return;
+    }
+    layer = bp_stack_layer(shape, number - 1);
+    layer.relative = bp_network_common(network, TABLE);
+    layer.relative_buckets = shape->own[BP_MPNET_BUCKETS];
+    layer.relative_distance = shape->own[BP_MPNET_DISTANCE];
+    bp_network_add_block(network, bp_transformer_new_layer(network, &layer));
+}
+
+const bp_model_family bp_mpnet_family = {.name = "mpnet",
+                                         .stack = &STACK,
+                                         .sizes = SIZES,
+                                         .keys = KEYS,
+                                         .fill_defaults = fill_defaults,
+                                         .check = check,
+                                         .check_read = check_read,
+                                         .facts = bp_stack_facts,
+                                         .objective = &bp_objective_masked,
+                                         .huggingface = bp_mpnet_huggingface,
+                                         .blocks = bp_stack_blocks,
+                                         .state_width = bp_stack_state_width,
+                                         .key_block = bp_transformer_key_block,
+                                         .blocks_are = "embedding, layers, head",
+                                         .cost = bp_stack_cost,
+                                         .backbone = bp_stack_backbone,
+                                         .block_output = bp_stack_block_output,
+                                         .add_shared = bp_stack_add_shared,
+                                         .add_common = add_common,
+                                         .add_block = add_block};
