@@ -5,6 +5,8 @@
 #include "base/mem.h"
 #include "base/process/clock.h"
 #include "base/process/command_line.h"
+#include "document_texts.h"
+#include "io/corpus/corpus_file.h"
 #include "job/report/report.h"
 
 #include <math.h>
@@ -18,6 +20,21 @@ static const char *const REPORTS[] = {"pii", "toxicity", "leakage", "exposure", 
 json_t *tool_report_begin(const char *name)
 {
     return json_pack("{s:s, s:i}", "report", name, "format_version", VERSION);
+}
+
+void tool_report_corpora(json_t *report, const char *const *paths, int count)
+{
+    json_t *list = json_array();
+
+    for (int k = 0; k < count; k++) {
+        bp_corpus_file *file = NULL;
+
+        if (!document_is_corpus(paths[k]) || bp_corpus_file_open(&file, paths[k]) != BP_OK)
+            continue;
+        (void)json_array_append_new(list, json_string(bp_corpus_file_info(file)->content_hash));
+        bp_corpus_file_close(&file);
+    }
+    (void)json_object_set_new(report, "corpora", list);
 }
 
 static void add_about(json_t *page, const char *name, const char *value, bool code)

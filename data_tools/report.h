@@ -19,6 +19,9 @@ bp_err tool_report_save(const char *folder, const char *name, const json_t *figu
 
 /** "report" and "format_version" of NAME.json, to which figures are added. New reference. */
 json_t *tool_report_begin(const char *name);
+/** "corpora" of a report: the hashes of the content of the corpora among `paths`; texts have none.
+ * Those that can't be read any more are left out. */
+void tool_report_corpora(json_t *report, const char *const *paths, int count);
 /** NAME.json of a folder, or a file of that form: *name is what it reports. Owns: *out is a new
  * reference. Errors: those of bp_json_load; BP_ERR_FORMAT it is no report of these tools, or one of
  * another version. */

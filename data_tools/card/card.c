@@ -107,6 +107,7 @@ static bp_err run(int argc, char **argv)
     }
     json_decref(self.data);
     bp_free(self.digests);
+    bp_free(self.corpus_hash);
     return bp_agree(MPI_COMM_WORLD, err);
 }
 

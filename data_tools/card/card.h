@@ -13,6 +13,8 @@ typedef struct card {
     const char *path; /* as given */
     json_t *data;     /* of the template */
     char *digests;    /* of the model and of members, between blanks; NULL: none is known */
+    char
+        *corpus_hash; /* of the content of the corpus that the sheet is of; NULL: it is a model's */
     bool is_model, is_ensemble;
 } card;
 

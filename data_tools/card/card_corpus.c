@@ -317,6 +317,7 @@ bp_err card_corpus(card *self)
     if (err != BP_OK)
         return err;
     const bp_corpus_info *info = bp_corpus_file_info(file);
+    self->corpus_hash = bp_strdup(info->content_hash);
     err = add_counts(composition, file);
     if (err == BP_OK)
         err = add_columns(self, file, composition);

@@ -417,6 +417,28 @@ static bp_err add_explanations(card *self, const char *folder, const char *path)
     return err;
 }
 
+/* A report of corpora is of the data sheet's; one of texts can't be compared. */
+static bp_err check_corpus(const card *self, const json_t *report, const char *folder)
+{
+    const json_t *corpora = json_object_get(report, "corpora"), *hash;
+    size_t k;
+
+    if (!self->corpus_hash || !corpora)
+        return BP_OK;
+    json_array_foreach(corpora, k, hash) if (json_is_string(hash) &&
+                                             strcmp(json_string_value(hash), self->corpus_hash) ==
+                                                 0) return BP_OK;
+    if (json_array_size(corpora) > 0)
+        return BP_FAIL(BP_ERR_FORMAT, "card.other_corpus",
+                       "the report is of another corpus than the data sheet: at %s; name one of "
+                       "this corpus",
+                       folder);
+    BP_WARN("card.not_compared",
+            "the report is of texts, not of a corpus, and is taken as one of this corpus: at %s",
+            folder);
+    return BP_OK;
+}
+
 /* One of the models that a report has side by side is the card's. */
 static bp_err check_report(const card *self, const json_t *report, const char *folder)
 {
@@ -448,6 +470,8 @@ static bp_err add_report(card *self, const char *folder)
 
     if (err == BP_OK)
         err = check_report(self, report, folder);
+    if (err == BP_OK)
+        err = check_corpus(self, report, folder);
     json_array_foreach(json_object_get(report, "statements"), k, line)(void)
         json_array_append_new(facts, card_text(json_string_value(line)));
     if (err == BP_OK) {

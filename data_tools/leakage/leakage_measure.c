@@ -541,6 +541,8 @@ static bp_err save(measuring *self, int ranks)
     (void)json_object_set_new(report, "corpus_documents", json_integer(self->corpus_documents));
     (void)json_object_set_new(report, "corpus_tokens", json_integer(self->corpus_tokens));
     (void)json_object_set_new(report, "models", models);
+    tool_report_corpora(report, (const char *const *)self->arguments->files.list,
+                        self->arguments->files.count);
     add_statements(report);
     err = bp_dir_make(self->arguments->out);
     if (err == BP_OK)

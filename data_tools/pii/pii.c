@@ -2,11 +2,14 @@
 #include "arguments.h"
 #include "base/config/json.h"
 #include "base/files/fs.h"
+#include "base/files/hash.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "file_tool.h"
+#include "io/corpus/document_list.h"
 #include "mesh/mesh.h"
 #include "output.h"
+#include "pii_mask.h"
 #include "pii_numbers.h"
 #include "pii_run.h"
 #include "report.h"
@@ -63,26 +66,41 @@ static json_t *tally_json(const tally *sum)
                      (json_int_t)sum->documents, "reserved", (json_int_t)sum->reserved);
 }
 
-static json_t *names_of(const document_texts *texts)
+/* A name or an id, which may hold personal data too. */
+static json_t *masked(const pii *self, const char *name)
+{
+    char *text = pii_masked(name, self->countries);
+    json_t *value = bp_json_string(text);
+
+    bp_free(text);
+    return value;
+}
+
+static json_t *names_of(const pii *self)
 {
     json_t *list = json_array();
 
-    for (int k = 0; k < texts->path_count; k++)
-        (void)json_array_append_new(list, bp_json_string(bp_text_source_id(texts->paths[k])));
+    for (int k = 0; k < self->texts.path_count; k++)
+        (void)json_array_append_new(list, masked(self, bp_text_source_id(self->texts.paths[k])));
     return list;
 }
 
 /* "a.txt, b.txt, c.txt and 5 more": a card shows of what the report is. */
-static char *files_shown(const document_texts *texts)
+static char *files_shown(const pii *self)
 {
     enum { MOST = 3 };
+    int count = self->texts.path_count;
     bp_buffer out = {0};
 
-    for (int k = 0; k < texts->path_count && k < MOST; k++)
-        bp_buffer_printf(&out, "%s%s", k > 0 ? ", " : "",
-                         bp_path_base(bp_text_source_id(texts->paths[k])));
-    if (texts->path_count > MOST)
-        bp_buffer_printf(&out, " and %d more", texts->path_count - MOST);
+    for (int k = 0; k < count && k < MOST; k++) {
+        char *name =
+            pii_masked(bp_path_base(bp_text_source_id(self->texts.paths[k])), self->countries);
+
+        bp_buffer_printf(&out, "%s%s", k > 0 ? ", " : "", name);
+        bp_free(name);
+    }
+    if (count > MOST)
+        bp_buffer_printf(&out, " and %d more", count - MOST);
     return bp_buffer_take(&out);
 }
 
@@ -90,7 +108,7 @@ static char *files_shown(const document_texts *texts)
 static void add_statements(const pii *self, const tally *kinds, json_t *out)
 {
     json_t *list = json_array();
-    char *files = files_shown(&self->texts),
+    char *files = files_shown(self),
          *about = bp_sprintf(
              "bagpipe-data pii, by form alone, in %s documents of %s: what has the form by chance "
              "is counted too, names and street addresses are not.",
@@ -136,7 +154,8 @@ static json_t *figures_of(const pii *self)
             (void)json_object_set_new(by_country, pii_countries[k].code, row);
         }
     add_statements(self, kinds, out);
-    (void)json_object_set_new(out, "files", names_of(&self->texts));
+    (void)json_object_set_new(out, "files", names_of(self));
+    tool_report_corpora(out, self->texts.paths, self->texts.path_count);
     (void)json_object_set_new(out, "documents", json_integer(self->documents));
     (void)json_object_set_new(out, "bytes", json_integer(self->bytes));
     (void)json_object_set_new(out, "found", json_integer(self->row_count));
@@ -168,8 +187,8 @@ static json_t *row_json(const pii *self, const pii_row *row)
 {
     const char *name = bp_text_source_id(self->texts.paths[row->file]);
     json_t *line = json_pack("{s:o, s:I, s:o, s:s, s:I, s:I, s:o}", "document",
-                             bp_json_string(id_of(self, row->document)), "number",
-                             (json_int_t)row->document, "file", bp_json_string(name), "kind",
+                             masked(self, id_of(self, row->document)), "number",
+                             (json_int_t)row->document, "file", masked(self, name), "kind",
                              pii_kind_name((pii_kind)row->kind), "start", (json_int_t)row->start,
                              "end", (json_int_t)row->end, "shape", bp_json_string(row->shape));
 
@@ -200,7 +219,8 @@ static bp_err write_rows(const pii *self, const char *folder)
     return err;
 }
 
-/* Ids a line, as --without of bagpipe-data corpus takes them. */
+/* Ids a line, as --without of bagpipe-data corpus takes them; those that hold personal data as
+ * their hashes. */
 static bp_err write_documents(const pii *self, const char *folder)
 {
     const bp_path path = bp_path_in(folder, "documents.txt");
@@ -210,8 +230,15 @@ static bp_err write_documents(const pii *self, const char *folder)
     for (int64_t k = 0; k < self->found_count; k++) {
         const char *id = self->ids.data + self->found[k].id_at;
 
-        if (id[0] != '\0' && !strpbrk(id, "\r\n"))
+        char *shown = pii_masked(id, self->countries), hash[BP_SHA256_HEX];
+
+        if (strcmp(shown, id) != 0) {
+            bp_sha256_of(id, strlen(id), hash);
+            bp_buffer_printf(&text, BP_LIST_HASH "%s\n", hash);
+        } else if (id[0] != '\0' && !strpbrk(id, "\r\n")) {
             bp_buffer_printf(&text, "%s\n", id);
+        }
+        bp_free(shown);
     }
     err = bp_file_write(path.text, text.data ? text.data : "", text.bytes);
     bp_buffer_clear(&text);
@@ -370,6 +397,7 @@ const bp_tool bp_tool_pii = {
                  "No output quotes what was found: spans.jsonl has document, byte span and shape "
                  "(xxx.xxx@xxxx.xx, 9999 9999). Bytes count from the start of a document's text. "
                  "documents.txt lists the documents, as bagpipe-data corpus --without takes them. "
+                 "Ids and names of files that hold personal data themselves are masked, too. "
                  "Names and street addresses are not looked for.",
              .options = OPTIONS,
              .examples = "  bagpipe-data pii notes.txt\n"

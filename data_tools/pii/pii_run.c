@@ -2,7 +2,7 @@
  * ranks cut it into the same blocks, which end where lines do. */
 #include "pii_run.h"
 
-#include "pii_numbers.h"
+#include "pii_mask.h"
 
 #include "base/mem.h"
 #include "mesh/collective.h"
@@ -12,7 +12,9 @@
 #include <string.h>
 
 #define TAG_ROWS 1
-/* A block ends at the last line's end within so many bytes before PII_REACH from the end of what is
+/* Full-width forms have three bytes a character. */
+#define REACH (3 * PII_REACH)
+/* A block ends at the last line's end within so many bytes before REACH from the end of what is
  * read, else there. */
 #define LINE_BYTES ((size_t)65536)
 
@@ -25,27 +27,9 @@ typedef struct scanning {
 
 /* ---- what is kept of a find ---- */
 
-static void set_shape(char *shape, const char *text, size_t bytes)
-{
-    size_t used = 0;
-
-    for (size_t k = 0; k < bytes; k++) {
-        unsigned char c = (unsigned char)text[k];
-
-        if (used + 4 >= PII_SHAPE_BYTES) {
-            memcpy(shape + used, "...", 4);
-            return;
-        }
-        if ((c & 0xC0) != 0x80)
-            shape[used++] = pii_is_digit(text[k])                 ? '9'
-                            : pii_is_letter(text[k]) || c >= 0x80 ? 'x'
-                                                                  : text[k];
-    }
-    shape[used] = '\0';
-}
-
-static void keep(scanning *s, const document_piece *piece, const pii_find *find, const char *text,
-                 size_t text_at)
+/* A find in a text that is at `text_at` in its document. */
+static void keep(scanning *s, const document_piece *piece, const pii_find *find,
+                 const pii_folded *text, size_t text_at)
 {
     pii *self = s->self;
     pii_row *row;
@@ -55,13 +39,13 @@ static void keep(scanning *s, const document_piece *piece, const pii_find *find,
     row = &self->rows[self->row_count++];
     memset(row, 0, sizeof *row); /* rows travel as bytes */
     row->document = piece->document;
-    row->start = (int64_t)(text_at + find->start);
-    row->end = (int64_t)(text_at + find->end);
+    row->start = (int64_t)(text_at + pii_unfolded(text, find->start));
+    row->end = (int64_t)(text_at + pii_unfolded(text, find->end));
     row->file = piece->file;
     row->kind = (int8_t)find->kind;
     row->country = (int8_t)find->country;
     row->reserved = find->reserved;
-    set_shape(row->shape, text + find->start, find->end - find->start);
+    pii_shape(row->shape, sizeof row->shape, text->text + find->start, find->end - find->start);
     if (self->found_count > 0 && self->found[self->found_count - 1].document == piece->document)
         return;
     self->found = bp_grow("tool.pii", self->found, &self->found_capacity, self->found_count + 1,
@@ -76,18 +60,26 @@ static void keep(scanning *s, const document_piece *piece, const pii_find *find,
 static void scan(scanning *s, const document_piece *piece, const char *text, size_t bytes,
                  size_t text_at, size_t at, size_t end)
 {
-    pii_scan state = {text, bytes, at, end, 0, s->self->countries};
+    pii_folded folded;
     pii_find find;
 
-    state.floor = at > PII_REACH ? at - PII_REACH : 0;
+    pii_fold(&folded, text, bytes);
+    at = pii_folded_at(&folded, at);
+    pii_scan state = {.text = folded.text,
+                      .bytes = folded.bytes,
+                      .at = at,
+                      .end = pii_folded_at(&folded, end),
+                      .floor = at > PII_REACH ? at - PII_REACH : 0,
+                      .countries = s->self->countries};
     while (pii_scan_next(&state, &find))
-        keep(s, piece, &find, text, text_at);
+        keep(s, piece, &find, &folded, text_at);
+    pii_folded_clear(&folded);
 }
 
 /* Where a block ends: what is behind is decided with the next piece. */
 static size_t block_end(const char *text, size_t bytes, size_t least)
 {
-    size_t limit = bytes > PII_REACH ? bytes - PII_REACH : 0, end = limit;
+    size_t limit = bytes > REACH ? bytes - REACH : 0, end = limit;
 
     while (end > least && limit - end < LINE_BYTES && text[end - 1] != '\n')
         end--;
@@ -118,7 +110,7 @@ static bp_err take_piece(void *context, const document_piece *piece)
     end = piece->last ? bytes : block_end(text, bytes, at);
     if (piece->is_mine)
         scan(s, piece, text, bytes, s->held_at, at, end);
-    kept = end > PII_REACH ? end - PII_REACH : 0;
+    kept = end > REACH ? end - REACH : 0;
     s->scanned_to = s->held_at + end;
     s->held_at += kept;
     s->held.bytes -= kept;

@@ -163,6 +163,7 @@ bp_err toxicity_texts(toxicity *self, MPI_Comm comm)
         entry->occurrences = bp_all_sum_int(entry->occurrences, comm);
         entry->texts = bp_all_sum_int(entry->texts, comm);
     }
+    tool_report_corpora(self->report, self->texts.paths, self->texts.path_count);
     (void)json_object_set_new(self->report, "texts",
                               json_pack("{s:I, s:I, s:o, s:o, s:o}", "documents",
                                         (json_int_t)counts.documents, "documents_with",

@@ -209,6 +209,7 @@ static bp_err run(nas *self)
     for (int64_t k = 0; k < nas_wanted(self) && err == BP_OK; k++) {
         found_cell one = {.loss = INFINITY};
 
+        nas_begin(self, "training mixed cells (search/cells)");
         if (mesh->computes)
             err = train(self, k, &one);
         bp_barrier_asleep("barrier", mesh->world);

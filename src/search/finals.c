@@ -45,6 +45,8 @@ bp_err nas_train_finals(nas *self)
     }
     if (left > 0 && self->mesh->coordinates)
         bp_log("the best %" PRId64 " are trained from scratch", left);
+    if (left > 0)
+        nas_begin(self, "training the best from scratch (search/final)");
     err = nas_deal(self, list, left, train_final, NULL);
     bp_free(order);
     return err;

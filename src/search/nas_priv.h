@@ -32,6 +32,7 @@ struct nas {
     double shared_flops;    /* whose training took this; 0: there are none, */
     double score_flops;     /* and scoring the trials with them */
     int64_t done;           /* trials that this start has trained or scored */
+    const char *doing;      /* for `bagpipe status` */
     nas_ranker ranker;      /* of ranked; 0 features: none was learned */
     json_t *known;          /* trials of earlier starts, an array; equal on all ranks */
     json_t *speeds;         /* tokens a second by settings; equal on all ranks */
@@ -47,6 +48,8 @@ void nas_trial_name(int64_t k, char out[NAS_NAME_BYTES]);
 double nas_models(const nas *self);
 
 /* trials.c */
+/** Say for `bagpipe status` what begins: a string literal. On the coordinator; elsewhere nothing. */
+void nas_begin(nas *self, const char *doing);
 /** Read RUN/search/trials.json, if it is there. Collective over mesh->world. Errors: BP_ERR_FORMAT
  * it is damaged; those of bp_json_load_plain: the same on all ranks. */
 bp_err nas_recall(nas *self);

@@ -189,6 +189,52 @@ static bp_err check_trainings(const nas *self)
     return err;
 }
 
+/* One rank opens what the largest model's training is made of, for a group of ranks. */
+static bp_err open_largest(const nas *self, trainer *one, bp_config **config, int nodes)
+{
+    nas_point largest = nas_space_largest(&self->space);
+    char settings[NAS_SETTINGS];
+    bp_err err;
+
+    BP_CHECK(nas_space_text(settings, sizeof settings, &self->space, &largest));
+    err = nas_training_config(self, &(nas_training){.settings = settings, .folder = "trials/t0000"},
+                              config);
+    return err == BP_OK ? bp_groups_represent(one, bp_training_parts, *config, &self->shape, nodes)
+                        : err;
+}
+
+/* Trainings from scratch. */
+static bp_groups_trainings trainings_of(const nas *self)
+{
+    const bp_nas_keys *keys = bp_nas_keys_of(self->config);
+    bool shares = self->method->shares || self->method->training || keys->shared;
+
+    return (bp_groups_trainings){self->config, &self->shape, "training",
+                                 shares ? keys->final : keys->trials};
+}
+
+/* Each training checks its own group's memory; here are all of them. */
+static bp_err check_groups(const nas *self)
+{
+    const bp_groups_trainings all = trainings_of(self);
+    MPI_Comm world = self->mesh->world;
+    bp_config *config = NULL;
+    trainer one = {0};
+    bp_err err = BP_OK;
+
+    if (self->shape.members == 1 || all.count == 0 ||
+        !bp_run_has_work(world, bp_run_keys_of(self->config)->dir))
+        return BP_OK;
+    if (bp_comm_is_root(world))
+        err = open_largest(self, &one, &config, 1);
+    err = bp_agree(world, err);
+    if (err == BP_OK)
+        err = bp_groups_check_memory(world, &one, &all);
+    bp_trainer_close(&one);
+    bp_config_free(&config);
+    return err;
+}
+
 bp_err bp_nas(MPI_Comm world, bp_config *config, const bp_nas_jobs *jobs)
 {
     nas *self = bp_alloc("search", 1, sizeof *self);
@@ -206,6 +252,8 @@ bp_err bp_nas(MPI_Comm world, bp_config *config, const bp_nas_jobs *jobs)
         err = bp_agree(world, nas_elastic_check(self));
     if (err == BP_OK)
         err = bp_agree(world, check_trainings(self));
+    if (err == BP_OK)
+        err = check_groups(self);
     if (err == BP_OK)
         err = run(self);
     clear(self);
@@ -251,8 +299,11 @@ static bp_err plan_common(const nas *self, MPI_Comm world, const bp_planned_worl
 {
     const bp_training_part *parts[TRAINING_PARTS_MAX + 1];
     bp_config *config = NULL;
-    bp_err err = bp_agree(world, common_training(self, &config, parts));
+    bp_err err = common_training(self, &config, parts);
 
+    if (err == BP_OK && config && self->shape.coordinator == BP_COORDINATOR_DEDICATED)
+        err = bp_config_set(config, "mesh.coordinator", "dedicated"); /* it has no part in it */
+    err = bp_agree(world, err);
     if (err == BP_OK && config) {
         if (bp_comm_is_root(world))
             bp_log(self->method->training ? "the training of a mixed cell, on all ranks, takes for "
@@ -265,13 +316,38 @@ static bp_err plan_common(const nas *self, MPI_Comm world, const bp_planned_worl
     return err;
 }
 
+/* The mesh of the job that is planned: its groups. */
+static bp_err fit_groups(nas *self, MPI_Comm world, const bp_planned_world *asked)
+{
+    bp_err err = bp_agree(world, bp_comm_size(world) == 1
+                                     ? bp_mesh_shape_plan(&self->shape, asked->ranks)
+                                     : bp_mesh_shape_fit(&self->shape, bp_comm_size(world)));
+
+    return err == BP_OK ? bp_config_set_int(self->config, "mesh.data", self->shape.data) : err;
+}
+
+static bp_err plan_groups(const nas *self, MPI_Comm world, const bp_planned_world *asked)
+{
+    const bp_groups_trainings all = trainings_of(self);
+    bp_config *config = NULL;
+    trainer one = {0};
+    bp_err err = bp_agree(
+        world, bp_comm_is_root(world) ? open_largest(self, &one, &config, asked->nodes) : BP_OK);
+
+    if (err == BP_OK && bp_comm_is_root(world))
+        bp_log(self->space.count > 0 ? "the training of the largest takes:"
+                                     : "the training of a cell that was found takes:");
+    if (err == BP_OK)
+        err = bp_groups_plan(world, &one, &all, asked);
+    bp_trainer_close(&one);
+    bp_config_free(&config);
+    return err;
+}
+
 bp_err bp_nas_plan(MPI_Comm world, bp_config *config, const bp_nas_jobs *jobs,
                    const bp_planned_world *asked)
 {
     nas *self = bp_alloc("search", 1, sizeof *self);
-    char settings[NAS_SETTINGS];
-    nas_point largest;
-    bp_config *training = NULL;
     bp_err err = fill(self, config, jobs);
 
     if (err == BP_OK)
@@ -279,22 +355,13 @@ bp_err bp_nas_plan(MPI_Comm world, bp_config *config, const bp_nas_jobs *jobs,
     if (err == BP_OK)
         err = share_corpora(self, world);
     if (err == BP_OK)
+        err = fit_groups(self, world, asked);
+    if (err == BP_OK)
         err = bp_agree(world, bp_comm_is_root(world) ? say_plan(self) : BP_OK);
     if (err == BP_OK)
         err = plan_common(self, world, asked);
-    if (err == BP_OK) {
-        largest = nas_space_largest(&self->space);
-        BP_CHECK(nas_space_text(settings, sizeof settings, &self->space, &largest));
-        err = nas_training_config(
-            self, &(nas_training){.settings = settings, .folder = "trials/t0000"}, &training);
-    }
-    err = bp_agree(world, err);
-    if (err == BP_OK && bp_comm_is_root(world))
-        bp_log(self->space.count > 0 ? "the training of the largest takes:"
-                                     : "the training of a cell that was found takes:");
     if (err == BP_OK)
-        err = bp_pretrain_plan(world, training, bp_training_parts, asked);
-    bp_config_free(&training);
+        err = plan_groups(self, world, asked);
     clear(self);
     bp_free(self);
     return err;

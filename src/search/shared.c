@@ -114,6 +114,7 @@ static bp_err enter(shared_use *with, trainer *shared)
                    self->mesh->world);
     self->shared = shared;
     self->is_shared = true;
+    nas_begin(self, "scoring trials with shared weights");
     err = with->body(self);
     self->shared = NULL;
     return err == BP_OK ? count_scores(self, valid_tokens) : err;
@@ -159,6 +160,7 @@ bp_err nas_with_shared(nas *self, bp_err (*body)(nas *self))
 
     if (self->mesh->coordinates)
         bp_log("training shared weights: of the largest model each step trains a part");
+    nas_begin(self, "training shared weights (search/shared)");
     if (!self->mesh->computes)
         return enter(&with, NULL);
     err = train_and_use(self, &with);

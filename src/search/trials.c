@@ -186,19 +186,34 @@ static int lead_of(const nas *self, int64_t i)
     return self->mesh->dedicated + (int)(i % self->shape.members) * self->mesh->tensor_ranks;
 }
 
+static void say_progress(nas *self)
+{
+    json_t *members = json_pack("{s:I, s:s}", "trials_done", (json_int_t)self->done, "doing",
+                                self->doing ? self->doing : "");
+
+    bp_run_progress(self->run, members);
+    json_decref(members);
+}
+
+void nas_begin(nas *self, const char *doing)
+{
+    self->doing = doing;
+    if (self->mesh->coordinates)
+        say_progress(self);
+}
+
 static void say_trial(nas *self, int64_t k)
 {
     const nas_trial *trial = &self->trials[k];
     char name[NAS_NAME_BYTES];
-    json_t *members = json_pack("{s:I}", "trials_done", (json_int_t)++self->done);
 
+    self->done++;
     nas_trial_name(k, name);
     if (isnan(trial->final_loss))
         bp_log("%s: %.4f nats a token: %s", name, trial->score, trial->settings);
     else
         bp_log("%s: %.4f nats a token, from scratch: %s", name, trial->final_loss, trial->settings);
-    bp_run_progress(self->run, members);
-    json_decref(members);
+    say_progress(self);
 }
 
 static bp_err work_on(nas *self, int64_t k, nas_trial *io, nas_scorer work, void *context)
@@ -259,6 +274,8 @@ bp_err nas_score(nas *self, int64_t first, int64_t count, nas_scorer score, void
     for (int64_t k = first; k < first + count; k++)
         if (self->trials[k].score != self->trials[k].score)
             list[left++] = k;
+    if (left > 0)
+        nas_begin(self, "training trials (search/trials)");
     err = nas_deal(self, list, left, score, context);
     bp_free(list);
     return err;

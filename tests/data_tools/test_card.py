@@ -158,6 +158,22 @@ class Card(JobTest):
         self.assertIn("**Motivation**", sections["Open questions"])
         self.assertIn("in 2 documents of mail.txt: ", text)
 
+    def test_a_report_of_another_corpus_is_refused(self):
+        for name, word in (("one", "a"), ("two", "b")):
+            self.write(f"{name}.txt", f"{word} jane@gmail.com\n" * 3)
+            self.must(["bagpipe-data", "corpus", "--tokenizer", self.at("tokenizer.json"), "--format", "lines", "--out", self.at(f"{name}.h5"), self.at(f"{name}.txt")])
+            self.must(["bagpipe-data", "pii", self.at(f"{name}.h5"), "--out", self.at(f"pii-{name}")])
+        self.write("words.txt", "jane\n")
+        self.must(["bagpipe-data", "toxicity", self.at("two.h5"), "--words", self.at("words.txt"), "--out", self.at("words-two")])
+        self.must(["bagpipe-data", "pii", self.at("one.txt"), "--out", self.at("pii-text")])
+        for other in ("pii-two", "words-two"):
+            result = run([program("bagpipe-data"), "card", self.at("one.h5"), self.at(other)])
+            self.assertEqual((result.status, len(result.lines("error"))), (65, 1), result)
+            self.assertIn("[card.other_corpus]", result.err)
+        result = self.must(["bagpipe-data", "card", self.at("one.h5"), self.at("pii-one"), self.at("pii-text")])
+        self.assertEqual(result.err.count("[card.not_compared]"), 1)
+        self.must(["bagpipe-data", "card", self.at("two.h5"), self.at("pii-two"), self.at("words-two")])
+
     def test_bad_input(self):
         self.must(["bagpipe", "pretrain", self.at("small.ini"), f"run.dir={self.at('other')}", "run.seed=2", "train.steps=1"])
         self.write("report.json", '{"report": "pii", "format_version": 9}')

@@ -162,6 +162,47 @@ class Pii(JobTest):
         self.assertIn("bagpipe-data pii", page)
         self.assertNotIn("http", page)
 
+    def test_full_width_forms_are_found_at_their_bytes(self):
+        """As East Asian keyboards write them: each of all kinds, alone and among the plain ones, on any ranks."""
+        wide = str.maketrans({chr(c): chr(c + 0xFEE0) for c in range(0x21, 0x7F)} | {" ": "\u3000"})
+        lines = [value.translate(wide) for kind in PLANTED for value in PLANTED[kind] if value.isascii() and not value.startswith("::")]
+        plain = [value for kind in PLANTED for value in PLANTED[kind] if value.isascii() and not value.startswith("::")]
+        text = "".join(f"\u7535\u8bdd {line} \u3002\uff09\n" for line in lines) + "2026\u5e74\uff1a\uff11\uff12\uff1a\uff13\uff10\n"
+        self.write("wide.txt", text)
+        self.write("narrow.txt", "".join(f"\u7535\u8bdd {value} \u3002\uff09\n" for value in plain))
+        rows, _ = self.found([self.at("wide.txt"), "--format", "lines"], "wide")
+        narrow, _ = self.found([self.at("narrow.txt"), "--format", "lines"], "narrow")
+        self.assertEqual([(row["kind"], row.get("country"), row["shape"]) for row in rows], [(row["kind"], row.get("country"), row["shape"]) for row in narrow])
+        self.assertEqual([text.split("\n")[row["number"]].encode()[row["start"]:row["end"]].decode() for row in rows], lines)
+        self.write("whole.txt", text * 200)
+        one = self.found([self.at("whole.txt")], "whole1")[0]
+        self.assertEqual([(text * 200).encode()[row["start"]:row["end"]].decode() for row in one], lines * 200)
+        self.found([self.at("whole.txt")], "whole2", 2)
+        self.assertEqual(self.bytes_of("whole1", "spans.jsonl"), self.bytes_of("whole2", "spans.jsonl"))
+
+    def test_ids_and_names_of_files_are_masked_too(self):
+        texts = {"jane.doe@gmail.com": "call +49 30 1234 5678", "ticket-4111111111111111": "nothing", "plain": "at 8.8.8.8", "ticket-5500000000000004": "to 8.8.4.4", "other": "nothing"}
+        name = "mail of john.doe@example.org.jsonl"
+        self.write(name, "".join(json.dumps({"id": key, "text": text}) + "\n" for key, text in texts.items()))
+        rows, figures = self.found([self.at(name), "--format", "jsonl"], "ids")
+        self.assertEqual([row["document"] for row in rows], ["xxxx.xxx@xxxxx.xxx", "plain", "ticket-9999999999999999"])
+        self.assertEqual((figures["files"], {row["file"] for row in rows}), (["mail of xxxx.xxx@xxxxxxx.xxx.jsonl"], {"mail of xxxx.xxx@xxxxxxx.xxx.jsonl"}))
+        for file in os.listdir(self.at("ids")):
+            if file != "index.html":  # its command names the file
+                said = self.bytes_of("ids", file).decode()
+                for word in ("jane", "john", "55000"):
+                    self.assertNotIn(word, said, file)
+        with open(self.at("ids/documents.txt"), encoding="utf-8") as file:
+            self.assertEqual([line.split(":")[0] for line in file.read().split()], ["sha256", "plain", "sha256"])
+        self.write("words.txt", "a b c\n" * 50)
+        self.must(["bagpipe-data", "tokenizer", "--kind", "char", "--size", "100", "--out", self.at("ids.json"), self.at(name)])
+        for ranks in (0, 2):
+            self.must(["bagpipe-data", "corpus", "--tokenizer", self.at("ids.json"), "--format", "jsonl", "--without", self.at("ids/documents.txt"),
+                       "--out", self.at("kept.h5"), self.at(name)], ranks)
+            said = self.must(["bagpipe-data", "inspect", self.at("kept.h5")]).out
+            self.assertIn("documents  2", " ".join(said.split()).replace("documents 2", "documents  2"))
+            self.assertEqual(self.found([self.at("kept.h5")], "kept")[1]["found"], 0)
+
     def test_what_is_known_to_be_missed_and_to_be_wrong(self):
         """Forms that stand for a person's data, of which the rules find 3 of 8; and 2 that they take for some by chance."""
         missed = ["john (at) gmail (dot) com", "joe@corp.internal", "\"John Doe\"@gmail.com", "call 5552368", "4111-11-11-1111-1111-11"]

@@ -231,6 +231,8 @@ class Search(JobTest):
             pass
         process.wait(bagpipe_test.TIMEOUT)
         self.assertIn(process.returncode, (0, 75))
+        status = json.loads(run([program("bagpipe"), "status", "--json", self.at("stopped")]).out)
+        self.assertIn("search/shared" if process.returncode == 75 else "search/final", status["doing"])
         os.remove(os.path.join(self.at("stopped"), "halt"))
         self.made("stopped", 0, *RANKED)
         self.same("ranked", "stopped")
@@ -289,6 +291,17 @@ class Search(JobTest):
                       "mesh.micro_batch=2", "search.method=differentiable", "search.nodes=3", "search.trials=4", "--plan"])
         self.assertRegex(result.out, r"(?s)4 trials of 384 models.*a mixed cell.*model: cell, 1 layers.*the training of a cell that was found")
         self.assertFalse(os.path.exists(self.at("planned")))
+
+    def test_memory_is_that_of_all_groups(self):
+        result = self.search("groups", 0, "--plan", "search.trials=4", "mesh.members=3", "--ranks=6", "--nodes=2")
+        self.assertEqual(result.status, 0, str(result))
+        self.assertIn("on each of 2 nodes 3 ranks take about", result.out)
+        self.assertIn("this is one training of 4; 3 train at a time, so 2 after another", result.out)
+        result = self.search("groups", 3, "--plan", "mesh.members=2", "mesh.coordinator=dedicated", *RANKED)
+        self.assertEqual(result.status, 0, str(result))
+        self.assertIn("this is one training of 2; 2 train at a time", result.out)
+        self.assert_error(self.search("groups", 2, "search.trials=4", "mesh.members=2", "run.memory=100MiB"), 71, "[memory.over_limit]", "2 ranks on")
+        self.assertFalse(os.path.exists(self.at("groups")))
 
 
 class Translation(JobTest):

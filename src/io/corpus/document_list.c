@@ -1,6 +1,7 @@
 /* Lists of documents: a line an id. */
 #include "document_list.h"
 
+#include "base/files/hash.h"
 #include "io/corpus/corpus_writer.h"
 #include "text/documents/text_source.h"
 
@@ -18,6 +19,9 @@ static bp_err add_line(bp_document_list *list, const bp_piece *piece, const char
     bp_err err = bp_strmap_add(&list->ids, piece->text, piece->bytes, 0, &index);
     if (err == BP_OK)
         list->ids.entries[index].value = 0;
+    list->has_hashes =
+        list->has_hashes || (piece->bytes == strlen(BP_LIST_HASH) + BP_SHA256_HEX - 1 &&
+                             memcmp(piece->text, BP_LIST_HASH, strlen(BP_LIST_HASH)) == 0);
     return err;
 }
 
@@ -45,11 +49,23 @@ void bp_document_list_clear(bp_document_list *list)
     bp_strmap_clear(&list->ids);
 }
 
-bool bp_document_list_has(bp_document_list *list, const char *id)
+static bool find(bp_document_list *list, const char *line)
 {
-    const bp_strmap_entry *found = bp_strmap_find(&list->ids, id, strlen(id));
+    const bp_strmap_entry *found = bp_strmap_find(&list->ids, line, strlen(line));
 
     if (found)
         list->ids.entries[found - list->ids.entries].value = 1;
     return found != NULL;
+}
+
+bool bp_document_list_has(bp_document_list *list, const char *id)
+{
+    char line[sizeof BP_LIST_HASH + BP_SHA256_HEX] = BP_LIST_HASH;
+
+    if (find(list, id))
+        return true;
+    if (!list->has_hashes)
+        return false;
+    bp_sha256_of(id, strlen(id), line + strlen(BP_LIST_HASH));
+    return find(list, line);
 }

@@ -9,8 +9,11 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#define BP_LIST_HASH "sha256:" /* a line of it and 64 hexadecimal digits: the id with that hash */
+
 typedef struct bp_document_list { /* {0} is an empty one */
     bp_strmap ids;                /* value: 0 until it is found */
+    bool has_hashes;
 } bp_document_list;
 
 /** Read `path`, plain or compressed; empty lines are ignored. Owns: bp_document_list_clear(), after

@@ -140,6 +140,12 @@ static void add_progress(bp_buffer *out, const json_t *status)
                          runs ? " left" : " of work left");
         bp_buffer_printf(out, "\n");
     }
+    if (has(status, "trials_done")) /* of a search */
+        bp_buffer_printf(out, LABEL "%lld trial%s done by this start\n", "progress",
+                         integer_of(status, "trials_done"),
+                         plural(integer_of(status, "trials_done")));
+    if (strcmp(state, "finished") != 0)
+        add_text(out, "doing", "", text_of(status, "doing"));
     if (has(status, "phase") && strcmp(state, "finished") != 0) {
         bp_buffer_printf(out, LABEL "%s", "phase", text_of(status, "phase"));
         add_duration(out, ", for ", real_of(status, "phase_seconds"), "");

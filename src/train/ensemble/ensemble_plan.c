@@ -14,8 +14,6 @@
 #include "train/loop/counting.h"
 #include "train/loop/groups.h"
 #include "train/loop/memory/memory.h"
-#include "train/loop/memory/peak.h"
-#include "train/loop/memory/plan_text.h"
 #include "train/loop/memory/remedy.h"
 #include "train/loop/memory/rows.h"
 #include "train/loop/start/setup.h"
@@ -26,52 +24,14 @@
 
 /* ---- the plan ---- */
 
-/* A member's trainer, with which nothing is trained, represents all groups of ranks. */
-static bp_err plan_members(ensemble *self, MPI_Comm world, trainer *member, memory_case *one,
-                           const bp_planned_world *asked)
-{
-    bp_plan plan;
-    int stage, ranks = self->shape.pipeline * self->shape.data * self->shape.tensor;
-    bp_err err = BP_OK;
-
-    if (bp_comm_is_root(world)) {
-        err = bp_trainer_plan(member, &plan, &stage);
-        *one = bp_training_memory_case_of(member);
-        one->mesh = self->shape;
-    }
-    err = bp_agree(world, err);
-    if (err == BP_OK)
-        err = bp_comm_size(world) > 1 ? bp_training_memory_find(&member->estimate.node, world,
-                                                                self->config, member, one)
-                                      : bp_training_memory_find_planned(&member->estimate.node,
-                                                                        member, one, asked->nodes);
-    if (err == BP_OK && bp_comm_is_root(world)) {
-        bp_trainer_measure_peak(member);
-        member->estimate.peak *= ranks;
-        bp_training_plan_print(member, &plan, stage);
-        bp_log("this is one member of %" PRId64 "; %d train%s at a time, so %" PRId64
-               " after another",
-               self->members, self->shape.members, self->shape.members == 1 ? "s" : "",
-               (self->members + self->shape.members - 1) / self->shape.members);
-        bp_trainer_warn_of_rows(member, one);
-        err = bp_training_memory_check(&member->estimate.node, member, one);
-    }
-    return bp_agree(world, err);
-}
-
 /* One rank opens what a member's training is made of, for a mesh of a group's ranks. */
 static bp_err open_member(ensemble *self, trainer *member, bp_config **config, int nodes)
 {
-    const bp_mesh_shape *shape = &self->shape;
-    bp_planned_world group = {.ranks = shape->pipeline * shape->data * shape->tensor,
-                              .nodes = nodes};
     bp_err err = ensemble_member_config(self, 0, config);
 
-    if (err == BP_OK)
-        err = bp_config_set(*config, "mesh.coordinator", "shared");
-    if (err == BP_OK)
-        err = bp_trainer_open(member, bp_training_parts, MPI_COMM_SELF, *config, &group);
-    return err;
+    return err == BP_OK
+               ? bp_groups_represent(member, bp_training_parts, *config, &self->shape, nodes)
+               : err;
 }
 
 bp_err bp_ensemble_plan(MPI_Comm world, bp_config *config, const bp_ensemble_jobs *jobs,
@@ -80,7 +40,6 @@ bp_err bp_ensemble_plan(MPI_Comm world, bp_config *config, const bp_ensemble_job
     bool alone = bp_comm_size(world) == 1, root = bp_comm_is_root(world);
     bp_config *of_member = NULL;
     trainer member = {0};
-    memory_case one;
     ensemble self;
     bp_err err;
 
@@ -98,7 +57,9 @@ bp_err bp_ensemble_plan(MPI_Comm world, bp_config *config, const bp_ensemble_job
     if (err == BP_OK && ensemble_counts(config))
         err = bp_agree(world, root ? bp_trainer_count_plan(&member) : BP_OK);
     else if (err == BP_OK)
-        err = plan_members(&self, world, &member, &one, asked);
+        err = bp_groups_plan(world, &member,
+                             &(bp_groups_trainings){config, &self.shape, "member", self.members},
+                             asked);
     bp_trainer_close(&member);
     bp_config_free(&of_member);
     return err;

@@ -4,6 +4,7 @@
 
 #include "base/config/config.h"
 #include "mesh/mesh.h"
+#include "train/loop/start/setup.h"
 
 /** What a training's bits depend on is decided once for all groups, over all ranks: threads and
  * precision. A model trains alike on any group, beside any others. Sets the keys.
@@ -19,5 +20,29 @@ bp_err bp_groups_resolve_machine(MPI_Comm world, bp_config *config, const bp_pla
  * Owns:       *out is the caller's, bp_mesh_free(); NULL after an error.
  * Errors:     those of bp_mesh_shape_fit: the same on all ranks. */
 bp_err bp_groups_open(bp_mesh **out, bp_mesh_shape *shape, bp_config *config, MPI_Comm world);
+
+/** One rank opens what one of the trainings is made of, for a mesh of a group's ranks: with it
+ * nothing is trained. config: of that training; its mesh.coordinator is set. Local. Owns, Errors:
+ * as bp_trainer_open. */
+bp_err bp_groups_represent(trainer *one, const bp_training_part *const *parts, bp_config *config,
+                           const bp_mesh_shape *shape, int nodes);
+
+/** What trains side by side. */
+typedef struct bp_groups_trainings {
+    const bp_config *config;    /* of the job: its memory */
+    const bp_mesh_shape *shape; /* fitted; shape->members groups */
+    const char *what;           /* "member" */
+    int64_t count;              /* of them in all */
+} bp_groups_trainings;
+
+/** Print the plan of a training, and check that a node holds all groups.
+ *
+ * Collective: over `world`; `one` is that of bp_groups_represent on its root. asked: of one rank
+ *             that plans for a job to come.
+ * Errors:     those of bp_training_memory_check: the same on all ranks. */
+bp_err bp_groups_plan(MPI_Comm world, trainer *one, const bp_groups_trainings *all,
+                      const bp_planned_world *asked);
+/** The check alone, before trainings begin. Collective, Errors: as above. */
+bp_err bp_groups_check_memory(MPI_Comm world, trainer *one, const bp_groups_trainings *all);
 
 #endif
