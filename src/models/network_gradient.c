@@ -42,9 +42,9 @@ static gradient_memory lay_out(const bp_network *network, const bp_extent *most,
 
     for (int k = 0; k < network->block_count; k++)
         kept += (int64_t)kept_bytes(network, k, most);
-    memory.kept = bp_arena_take(arena, kept, 1);
+    memory.kept = bp_arena_place(arena, kept, 1);
     memory.scratch.size_bytes = bp_network_scratch_bytes(network, most, true);
-    memory.scratch.base = bp_arena_take(arena, (int64_t)memory.scratch.size_bytes, 1);
+    memory.scratch.base = bp_arena_place(arena, (int64_t)memory.scratch.size_bytes, 1);
     return memory;
 }
 
