@@ -295,10 +295,15 @@ void *bp_arena_take(bp_arena *arena, int64_t n, size_t size)
     return p;
 }
 
-float *bp_arena_floats(bp_arena *arena, int64_t floats)
+void *bp_arena_place(bp_arena *arena, int64_t n, size_t size)
 {
     if (arena->base)
-        return bp_arena_take(arena, floats, sizeof(float));
-    arena->used_bytes += bp_arena_bytes(floats, sizeof(float));
+        return bp_arena_take(arena, n, size);
+    arena->used_bytes += bp_arena_bytes(n, size);
     return NULL;
+}
+
+float *bp_arena_floats(bp_arena *arena, int64_t floats)
+{
+    return bp_arena_place(arena, floats, sizeof(float));
 }

@@ -67,8 +67,9 @@ size_t bp_arena_bytes(int64_t n, size_t size);
 /** Take uninitialised space for n objects; BP_ASSERTs that the plan was large enough. */
 void *bp_arena_take(bp_arena *arena, int64_t n, size_t size);
 
-/** A place in an arena, or (arena->base NULL) only its size counted: one function lays memory out
- * and measures it. */
+/** A place in an arena, or (arena->base NULL) only its size counted, and NULL: one function lays
+ * memory out and measures it. */
+void *bp_arena_place(bp_arena *arena, int64_t n, size_t size);
 float *bp_arena_floats(bp_arena *arena, int64_t floats);
 
 #endif

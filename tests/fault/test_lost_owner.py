@@ -18,7 +18,7 @@ KINDS.update({"texts": ("generate", 0, ()), "study": ("uncertainty", 0, ())})
 # before the lock is looked at, and between that and the rename
 POINTS = ("base.commit", "base.place")
 COMMITS = {"score1": range(1, 30), "texts": range(4, 30, 2), "study": range(5, 200, 16)}
-SECONDS = 60 # in which a start reaches any commit, many times over
+SECONDS = 60 * bagpipe_test.SLOWER  # in which a start reaches any commit, many times over
 
 
 class LostOwner(KindsOfJob):

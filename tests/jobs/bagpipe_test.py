@@ -22,6 +22,7 @@ TIMEOUT = int(os.environ.get("BAGPIPE_TEST_LIMIT", "1200")) * 9 // 10  # for any
 SCORES = ("summary.json", "documents.h5", "tokens.h5")  # what a score job leaves
 
 SANITIZED = os.environ.get("BAGPIPE_TEST_SANITIZED", "")  # the sanitizers of this build: it needs more time and memory, and its malloc is another
+SLOWER = 10 if SANITIZED else 1  # by how much a test's own limits of time grow, as CTest's do
 
 options = {"bin": None, "shared": None}
 

@@ -4,6 +4,7 @@ import os
 import re
 import signal
 import subprocess
+import unittest
 
 import bagpipe_test
 from bagpipe_test import JobTest, environment, events, program, read_json, run, steps
@@ -191,6 +192,14 @@ class Status(JobTest):
         reported = self.reported("bug", state="failed", code=70)
         self.assertIn("no bug was injected", reported["message"])
         self.assertNotIn("without a word", self.asked("bug").out)
+        self.killed("kill", "step.end:3=kill", -signal.SIGKILL)
+        self.assertIn("without a word", self.reported("kill", state="dead")["next"])
+        run([program("bagpipe"), "requeue", "pretrain", self.at("small.ini"), f"run.dir={self.at('kill')}", "--status", "137"])
+        self.assertIn("killed by signal 9", self.reported("kill", state="dead", code=137)["message"])
+        self.check_next_start(("bug", "failed with status 70: a bug"), ("kill", "killed by signal 9"))
+
+    @unittest.skipIf(bagpipe_test.SANITIZED, "the sanitizer takes fatal signals itself")
+    def test_a_fatal_signal_is_reported(self):
         process = self.start("segv")
         self.until(lambda: self.committed("segv"), process)
         process.send_signal(signal.SIGSEGV)
@@ -198,12 +207,11 @@ class Status(JobTest):
         reported = self.reported("segv", state="dead", code=139)
         self.assertIn("signal 11", reported["message"])
         self.assertNotIn("without a word", reported["next"])
-        self.killed("kill", "step.end:3=kill", -signal.SIGKILL)
-        self.assertIn("without a word", self.reported("kill", state="dead")["next"])
-        run([program("bagpipe"), "requeue", "pretrain", self.at("small.ini"), f"run.dir={self.at('kill')}", "--status", "137"])
-        self.assertIn("killed by signal 9", self.reported("kill", state="dead", code=137)["message"])
-        # the next start says what ended the last one, in its log and in status, and clears the words away
-        for name, word in (("bug", "failed with status 70: a bug"), ("segv", "signal 11"), ("kill", "killed by signal 9")):
+        self.check_next_start(("segv", "signal 11"))
+
+    def check_next_start(self, *ends):
+        """It says what ended the last one, in its log and in status, and clears the words away."""
+        for name, word in ends:
             out = self.killed(name, "step.end:30=kill", -signal.SIGKILL, "train.steps=1000000", "checkpoint.every=20")
             self.assertIn(word, out.split("the start before this one ")[1].split("\n")[0])
             self.assertIn(word, self.text(name + "/log.txt").split("the start before this one ")[-1])

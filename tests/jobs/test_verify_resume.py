@@ -6,7 +6,7 @@ import signal
 import subprocess
 
 import bagpipe_test
-from bagpipe_test import JobTest, environment, program, run
+from bagpipe_test import TIMEOUT, JobTest, environment, program, run
 
 SCRIPT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../jobs/verify_resume.sh")
 
@@ -20,7 +20,7 @@ class VerifyResume(JobTest):
 
     def verify(self, name, ranks, *keys, **variables):
         process = self.start(name, ranks, *keys, **variables)
-        out, err = process.communicate(timeout=300)
+        out, err = process.communicate(timeout=TIMEOUT)
         return process.returncode, out, err
 
     def left(self, name):
@@ -92,7 +92,7 @@ class VerifyResume(JobTest):
             process = self.start(name, ranks, steps="100000")
             self.until(lambda name=name: glob.glob(self.at(name + ".verify-*/straight/metrics.jsonl")), process)
             process.send_signal(number)
-            _, err = process.communicate(timeout=60)
+            _, err = process.communicate(timeout=TIMEOUT)
             self.assertEqual(process.returncode, 75, err)
             self.assertIn("stopped: ", err)
             self.assertEqual(self.left(name), [])

@@ -49,10 +49,10 @@ static gradient_memory lay_out(const bp_network *network, const bp_extent *most,
         kept += (int64_t)kept_bytes(network, k, most);
         some = bytes > some ? bytes : some;
     }
-    memory.kept = bp_arena_take(arena, kept, 1);
-    memory.some = bp_arena_take(arena, some, 1);
+    memory.kept = bp_arena_place(arena, kept, 1);
+    memory.some = bp_arena_place(arena, some, 1);
     memory.scratch.size_bytes = bp_network_scratch_bytes(network, most, true);
-    memory.scratch.base = bp_arena_take(arena, (int64_t)memory.scratch.size_bytes, 1);
+    memory.scratch.base = bp_arena_place(arena, (int64_t)memory.scratch.size_bytes, 1);
     return memory;
 }
 

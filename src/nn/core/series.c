@@ -80,7 +80,8 @@ static void find_memory(const series *self, const bp_pass *pass, void *saved,
 
     for (int k = 0; k < self->count; k++) {
         of[k] = at;
-        at += at ? part_saved(self->parts[k], &pass->extent) : 0;
+        if (at)
+            at += part_saved(self->parts[k], &pass->extent);
     }
 }
 

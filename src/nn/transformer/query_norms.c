@@ -123,7 +123,8 @@ void query_forward(const layer *self, const bp_pass *pass, float *qkv, const sav
 
         bp_part_norm_forward(qkv + kind * self->Cl, before, at, &norm);
         at += norm.rows * norm.parts;
-        before += before ? norm.rows * norm.parts * norm.D : 0;
+        if (before)
+            before += norm.rows * norm.parts * norm.D;
     }
 }
 

@@ -320,10 +320,10 @@ static bp_err skip_line(bp_documents *documents)
     bp_err err = BP_OK;
 
     while (err == BP_OK && !documents_range_ended(documents)) {
-        const char *text = documents->buffer + documents->at, *newline;
         size_t have = documents->end - documents->at;
+        const char *newline =
+            have > 0 ? memchr(documents->buffer + documents->at, '\n', have) : NULL;
 
-        newline = have > 0 ? memchr(text, '\n', have) : NULL;
         documents->at = newline ? (size_t)(newline - documents->buffer) + 1 : documents->end;
         if (newline || documents->source_ended)
             break;
