@@ -143,7 +143,7 @@ static void open_fixture(fixture *f, const bp_model_shape *shape, float grow)
     bp_network_refresh(f->network);
     if (shape->task.kind != BP_TASK_NONE) {
         make_texts(f, shape);
-    } else if (shape->family->start_token) {
+    } else if (shape->family->source) {
         make_pairs(f);
     } else if (f->distances) {
         make_words(f);
@@ -353,7 +353,7 @@ static void check_task(const task_case *one, int64_t task)
     shape.task = (bp_task_shape){.kind = task,
                                  .outcomes = task == BP_TASK_SPANS ? 2 : 3,
                                  .pool = pools ? one->pool : BP_POOL_NONE,
-                                 .dense = pools && shape.family->backbone(&shape).dense};
+                                 .dense = pools && shape.family->blocks->backbone(&shape).dense};
     shape.stack.window = one->window;
     if (one->distances != NO_DISTANCES)
         set_distances(&shape, one->distances == EACH_DISTANCE);

@@ -303,14 +303,20 @@ static bp_backbone backbone(const bp_model_shape *shape)
                          .head_flops = 6 * head_matrices(shape)};
 }
 
+static const bp_block_list BLOCK_LIST = {.count = blocks,
+                                         .are = "embedding, its norm, layers, heads",
+                                         .cost = cost,
+                                         .backbone = backbone,
+                                         .output = block_output,
+                                         .add_shared = bp_stack_add_shared,
+                                         .add = add_block};
+
 #define FAMILY(kind, of, sizes_of, keys_of, fills, tables)                                         \
     {                                                                                              \
         .name = kind, .stack = of, .sizes = sizes_of, .keys = keys_of, .fill_defaults = fills,     \
-        .check = check, .check_read = bp_stack_check_read, .facts = facts,                         \
+        .check = check, .check_read = bp_stack_check_read, .facts = facts, .blocks = &BLOCK_LIST,  \
         .objective = &bp_objective_masked, .has_pairs_head = bp_bert_has_pooler,                   \
-        .huggingface = tables, .blocks = blocks, .key_block = key_block,                           \
-        .blocks_are = "embedding, its norm, layers, heads", .cost = cost, .backbone = backbone,    \
-        .block_output = block_output, .add_shared = bp_stack_add_shared, .add_block = add_block    \
+        .huggingface = tables, .key_block = key_block                                              \
     }
 
 const bp_model_family bp_bert_family = FAMILY("bert", &BERT, BERT_SIZES, BERT_KEYS,

@@ -291,6 +291,15 @@ static double cost(const bp_model_shape *shape, int block)
            (block == 1 ? 2 * taps * C * C / (double)groups_of(shape) : 0);
 }
 
+static const bp_block_list BLOCK_LIST = {.count = bp_stack_blocks,
+                                         .are = "embedding, layers, head",
+                                         .cost = cost,
+                                         .backbone = bp_stack_backbone,
+                                         .output = bp_stack_block_output,
+                                         .add_shared = bp_stack_add_shared,
+                                         .add_common = add_common,
+                                         .add = add_block};
+
 const bp_model_family bp_deberta_family = {.name = "deberta",
                                            .stack = &STACK,
                                            .sizes = SIZES,
@@ -301,13 +310,6 @@ const bp_model_family bp_deberta_family = {.name = "deberta",
                                            .facts = bp_stack_facts,
                                            .objective = &bp_objective_masked,
                                            .huggingface = bp_deberta_huggingface,
-                                           .blocks = bp_stack_blocks,
+                                           .blocks = &BLOCK_LIST,
                                            .state_width = bp_stack_state_width,
-                                           .key_block = bp_transformer_key_block,
-                                           .blocks_are = "embedding, layers, head",
-                                           .cost = cost,
-                                           .backbone = bp_stack_backbone,
-                                           .block_output = bp_stack_block_output,
-                                           .add_shared = bp_stack_add_shared,
-                                           .add_common = add_common,
-                                           .add_block = add_block};
+                                           .key_block = bp_transformer_key_block};

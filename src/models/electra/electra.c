@@ -463,6 +463,23 @@ static bp_backbone backbone(const bp_model_shape *shape)
     return out;
 }
 
+static const bp_block_list BLOCK_LIST = {
+    .count = blocks,
+    .are = "embeddings, generator, discriminator",
+    /* The discriminator reads what the generator drew in the same pass, and both read the
+     * embeddings in the middle of the list of blocks: of shared tables only the first and the last
+     * stage may have one. */
+    .one_stage = true,
+    .cost = cost,
+    .backbone = backbone,
+    .output = block_output,
+    .add = add_block,
+};
+
+static const bp_folder_form FOLDER = {.name = "Hugging Face's generator/ and discriminator/",
+                                      .is = bp_electra_folder_is,
+                                      .read = bp_electra_folder_read};
+
 const bp_model_family bp_electra_family = {
     .name = "electra",
     .stack = &STACK,
@@ -474,21 +491,10 @@ const bp_model_family bp_electra_family = {
     .check_read = check_read,
     .facts = facts,
     .whole_rows = true,
-    /* The discriminator reads what the generator drew in the same pass, and both read the
-     * embeddings in the middle of the list of blocks: of shared tables only the first and the last
-     * stage may have one. */
-    .one_stage = true,
     .objective = &bp_objective_replaced,
     .no_distribution = no_distribution,
     .huggingface = bp_electra_huggingface,
     .half = bp_electra_half,
-    .folder_form = "Hugging Face's generator/ and discriminator/",
-    .folder_is = bp_electra_folder_is,
-    .folder_read = bp_electra_folder_read,
-    .blocks = blocks,
-    .blocks_are = "embeddings, generator, discriminator",
-    .cost = cost,
-    .backbone = backbone,
-    .block_output = block_output,
-    .add_block = add_block,
+    .folder = &FOLDER,
+    .blocks = &BLOCK_LIST,
 };

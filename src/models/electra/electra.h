@@ -4,6 +4,7 @@
 #define BP_MODELS_ELECTRA_ELECTRA_H
 
 #include "models/family.h"
+#include "models/forms.h"
 
 /** Where its own sizes are in bp_model_shape: 0 is what the family has if nothing is given. */
 enum {
@@ -33,7 +34,7 @@ enum { BP_ELECTRA_WORDS, BP_ELECTRA_REPLACED };
 /** Examples of masked models; the second term's targets are the text's own tokens. */
 extern const bp_objective bp_objective_replaced;
 
-/** bp_model_family.half, .folder_is and .folder_read: folders of both, generator/ and
+/** bp_model_family.half, bp_folder_form.is and .read: folders of both, generator/ and
  * discriminator/, as Hugging Face has each. */
 json_t *bp_electra_half(const bp_model_shape *shape, int half, const char **name);
 bool bp_electra_folder_is(const char *path);

@@ -369,6 +369,15 @@ static const bp_objective OBJECTIVE = {.name = "bidirectional",
                                        .scores_all = true,
                                        .maker = maker};
 
+static const bp_block_list BLOCK_LIST = {.count = blocks_of,
+                                         .are = "words, layers of two directions, head",
+                                         .cost = cost,
+                                         .output = block_output,
+                                         .add = add_block};
+static const bp_layer_states STATES = {.form = states, .part = state_part};
+static const bp_folder_form FOLDER = {
+    .name = "bilm-tf", .is = bilm_is, .read = bilm_read, .write = bilm_write};
+
 const bp_model_family bp_elmo_family = {.name = "elmo",
                                         .sizes = SIZES,
                                         .keys = KEYS,
@@ -381,15 +390,7 @@ const bp_model_family bp_elmo_family = {.name = "elmo",
                                         .unlimited = true,
                                         .carries_state = true,
                                         .constants = bp_elmo_characters,
-                                        .states = states,
-                                        .state_part = state_part,
                                         .objective = &OBJECTIVE,
-                                        .folder_form = "bilm-tf",
-                                        .folder_is = bilm_is,
-                                        .folder_read = bilm_read,
-                                        .folder_write = bilm_write,
-                                        .blocks = blocks_of,
-                                        .blocks_are = "words, layers of two directions, head",
-                                        .cost = cost,
-                                        .block_output = block_output,
-                                        .add_block = add_block};
+                                        .states = &STATES,
+                                        .folder = &FOLDER,
+                                        .blocks = &BLOCK_LIST};

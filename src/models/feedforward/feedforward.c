@@ -167,6 +167,12 @@ static void add_block(bp_network *network, const bp_model_shape *shape, int numb
     bp_network_add_block(network, block);
 }
 
+static const bp_block_list BLOCK_LIST = {.count = blocks_of,
+                                         .are = "embedding, layer, head",
+                                         .cost = cost,
+                                         .output = block_output,
+                                         .add = add_block};
+
 const bp_model_family bp_feedforward_family = {.name = "feedforward",
                                                .sizes = SIZES,
                                                .keys = KEYS,
@@ -178,8 +184,4 @@ const bp_model_family bp_feedforward_family = {.name = "feedforward",
                                                .state_width = state_width,
                                                .unlimited = true,
                                                .objective = &bp_objective_causal,
-                                               .blocks = blocks_of,
-                                               .blocks_are = "embedding, layer, head",
-                                               .cost = cost,
-                                               .block_output = block_output,
-                                               .add_block = add_block};
+                                               .blocks = &BLOCK_LIST};

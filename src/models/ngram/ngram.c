@@ -324,6 +324,14 @@ static bp_err import(const bp_model_family *family, bp_model_import *out, const 
 /* One pass over all of the stream: there are no steps and no batches. */
 static const char *const REQUIRED[] = {NULL};
 
+static const bp_counting_ops COUNTING = {.count = ngram_count,
+                                         .plan = ngram_plan,
+                                         .open = ngram_model_open,
+                                         .open_file = ngram_model_open_file,
+                                         .file_bytes = file_bytes};
+static const bp_text_form ARPA = {
+    .name = "ARPA", .is = ngram_arpa_is, .write = ngram_arpa_export, .read = import};
+
 const bp_model_family bp_ngram_family = {.name = "ngram",
                                          .section = "ngram",
                                          .sizes = SIZES,
@@ -335,13 +343,6 @@ const bp_model_family bp_ngram_family = {.name = "ngram",
                                          .facts = facts,
                                          .unlimited = true,
                                          .benched = true,
-                                         .count = ngram_count,
-                                         .count_plan = ngram_plan,
-                                         .text_form = "ARPA",
-                                         .text_is = ngram_arpa_is,
-                                         .text_write = ngram_arpa_export,
-                                         .text_read = import,
                                          .state_width = state_width,
-                                         .file_bytes = file_bytes,
-                                         .open = ngram_model_open,
-                                         .open_file = ngram_model_open_file};
+                                         .counting = &COUNTING,
+                                         .text_form = &ARPA};

@@ -254,14 +254,19 @@ static const char *no_distribution(const bp_model_shape *shape)
                : NULL;
 }
 
+static const bp_block_list BLOCK_LIST = {.count = blocks_of,
+                                         .are = "embedding, layers, head",
+                                         .cost = cost,
+                                         .output = block_output,
+                                         .add_shared = add_shared,
+                                         .add = add_block};
+
 #define FAMILY(kind, tables, sizes_of, keys_of)                                                    \
     {                                                                                              \
         .name = kind, .sizes = sizes_of, .keys = keys_of, .any_context = true,                     \
         .fill_defaults = fill_defaults, .check = check, .check_read = check_read, .facts = facts,  \
         .unlimited = true, .carries_state = true, .objective = &bp_objective_causal,               \
-        .huggingface = tables, .blocks = blocks_of, .blocks_are = "embedding, layers, head",       \
-        .cost = cost, .block_output = block_output, .add_shared = add_shared,                      \
-        .add_block = add_block, .no_distribution = no_distribution                                 \
+        .huggingface = tables, .blocks = &BLOCK_LIST, .no_distribution = no_distribution           \
     }
 
 const bp_model_family bp_rnn_family = FAMILY("rnn", bp_rnn_huggingface, SIZES, KEYS),

@@ -63,7 +63,7 @@ bp_err bp_seq2seq_check_read(const bp_model_shape *shape, const char *where)
     return shape->stack.head_width > 0 ? BP_OK : bp_transformer_check_read(shape, where);
 }
 
-int64_t bp_seq2seq_start_token(const bp_model_shape *shape)
+static int64_t start_token(const bp_model_shape *shape)
 {
     return shape->own[BP_SEQ2SEQ_START] - 1;
 }
@@ -109,7 +109,7 @@ static part part_of(const bp_model_shape *shape, int block, int *number)
     return (part)of;
 }
 
-int bp_seq2seq_blocks(const bp_model_shape *shape)
+static int blocks_of(const bp_model_shape *shape)
 {
     return (int)(shape->own[BP_SEQ2SEQ_ENCODERS] + shape->own[BP_SEQ2SEQ_DECODERS]) + 2 +
            2 * embedding_norms(shape) + 2 * stack_norms(shape);
@@ -118,7 +118,7 @@ int bp_seq2seq_blocks(const bp_model_shape *shape)
 /* Before the last norm and the head. */
 int bp_seq2seq_key_block(const bp_model_shape *shape)
 {
-    return bp_seq2seq_blocks(shape) - 2 - stack_norms(shape);
+    return blocks_of(shape) - 2 - stack_norms(shape);
 }
 
 static int first_layer(const bp_model_shape *shape)
@@ -126,7 +126,7 @@ static int first_layer(const bp_model_shape *shape)
     return 1 + 2 * embedding_norms(shape);
 }
 
-void bp_seq2seq_stacks(const bp_model_shape *shape, bp_block_run of[2])
+static void stacks(const bp_model_shape *shape, bp_block_run of[2])
 {
     int encoders = (int)shape->own[BP_SEQ2SEQ_ENCODERS], first = first_layer(shape);
 
@@ -135,7 +135,7 @@ void bp_seq2seq_stacks(const bp_model_shape *shape, bp_block_run of[2])
     of[1] = (bp_block_run){first, encoders};
 }
 
-bp_activations bp_seq2seq_block_output(const bp_model_shape *shape, int block)
+static bp_activations block_output(const bp_model_shape *shape, int block)
 {
     (void)block;
     return (bp_activations){.count = 2,
@@ -168,7 +168,7 @@ static bool has_sinusoids(const bp_model_shape *shape)
     return layout != BP_LEARNED && layout != BP_DISTANCES;
 }
 
-void bp_seq2seq_begin(bp_network *network, const bp_model_shape *shape)
+static void begin(bp_network *network, const bp_model_shape *shape)
 {
     int64_t C = shape->width;
     float *table;
@@ -180,8 +180,8 @@ void bp_seq2seq_begin(bp_network *network, const bp_model_shape *shape)
         table[k] = (float)sinusoid(form_of(shape)->positions, k / C, k % C, C);
 }
 
-bp_param *bp_seq2seq_add_shared(bp_network *network, const bp_model_shape *shape, int stage,
-                                int stages, int count)
+static bp_param *add_shared(bp_network *network, const bp_model_shape *shape, int stage, int stages,
+                            int count)
 {
     float std = form_of(shape)->embedding_std;
     bp_tied_table table = {"wte", shape->vocab_size, shape->width,
@@ -190,7 +190,7 @@ bp_param *bp_seq2seq_add_shared(bp_network *network, const bp_model_shape *shape
     return is_tied(shape) ? bp_network_add_tied(network, &table, stage, stages, count) : NULL;
 }
 
-void bp_seq2seq_add_common(bp_network *network, const bp_model_shape *shape, int stage)
+static void add_common(bp_network *network, const bp_model_shape *shape, int stage)
 {
     bp_tied_table table = {"encoder.relative", shape->own[BP_T5_BUCKETS], shape->heads,
                            STATE_STD(shape->width)};
@@ -238,7 +238,7 @@ static bp_block *new_embedding(bp_network *network, const bp_model_shape *shape,
             .keeps_all = form->embedding_norms,
             .scale = scales ? sqrtf((float)shape->width) : 0,
             .starts_with_padding =
-                is_target && form->starts_with_padding && bp_seq2seq_start_token(shape) >= 0,
+                is_target && form->starts_with_padding && start_token(shape) >= 0,
             /* one is bp_task_mirror's */
             .tokens_after = is_target ? (form->padding_learns ? shape->context : 1) : 0};
         set_positions(&parts[stream], network, shape, tables);
@@ -353,8 +353,8 @@ static bp_block *new_vocabulary(bp_network *network, const bp_model_shape *shape
     return block;
 }
 
-void bp_seq2seq_add_block(bp_network *network, const bp_model_shape *shape, int number,
-                          bp_param *shared)
+static void add_block(bp_network *network, const bp_model_shape *shape, int number,
+                      bp_param *shared)
 {
     int layer;
     part of = part_of(shape, number, &layer);
@@ -374,7 +374,7 @@ static double layer_cost(const bp_layer_shape *layer, const bp_model_shape *shap
            (layer->crosses ? 8 : 4) * (double)shape->context * (double)(layer->H * layer->D);
 }
 
-double bp_seq2seq_cost(const bp_model_shape *shape, int block)
+static double cost(const bp_model_shape *shape, int block)
 {
     double C = (double)shape->width;
     int number;
@@ -394,9 +394,9 @@ double bp_seq2seq_cost(const bp_model_shape *shape, int block)
     }
 }
 
-bp_backbone bp_seq2seq_backbone(const bp_model_shape *shape)
+static bp_backbone backbone(const bp_model_shape *shape)
 {
-    return (bp_backbone){.blocks = bp_seq2seq_blocks(shape) - 1,
+    return (bp_backbone){.blocks = blocks_of(shape) - 1,
                          .layers_from = first_layer(shape),
                          .rms = form_of(shape)->rms,
                          .epsilon = (float)shape->stack.epsilon,
@@ -410,10 +410,23 @@ bp_model_facts bp_seq2seq_facts(const bp_model_shape *shape)
     double forward = 0;
     int number;
 
-    for (int block = first_layer(shape); block < bp_seq2seq_blocks(shape); block++) {
+    for (int block = first_layer(shape); block < blocks_of(shape); block++) {
         part of = part_of(shape, block, &number);
 
-        forward += of == ENCODER_NORM || of == DECODER_NORM ? 0 : bp_seq2seq_cost(shape, block);
+        forward += of == ENCODER_NORM || of == DECODER_NORM ? 0 : cost(shape, block);
     }
     return (bp_model_facts){.train_flops = 3 * forward};
 }
+
+#define LIST(names)                                                                                \
+    {                                                                                              \
+        .count = blocks_of, .are = names, .cost = cost, .backbone = backbone,                      \
+        .output = block_output, .begin = begin, .add_shared = add_shared,                          \
+        .add_common = add_common, .add = add_block                                                 \
+    }
+const bp_block_list bp_seq2seq_post_norm = LIST("embeddings, layers of encoder and decoder, head"),
+                    bp_seq2seq_pre_norm =
+                        LIST("embeddings, layers of encoder and decoder with their norms, head");
+const bp_source_form bp_seq2seq_source = {.start_token = start_token, .stacks = stacks},
+                     bp_seq2seq_tagged_source = {
+                         .start_token = start_token, .tags_follow = true, .stacks = stacks};

@@ -100,28 +100,16 @@ typedef struct bp_seq2seq_form {
 void bp_seq2seq_fill_defaults(bp_model_shape *shape);
 void bp_seq2seq_check(const bp_model_shape *shape, int tensor_ranks, bp_config *config);
 bp_err bp_seq2seq_check_read(const bp_model_shape *shape, const char *where);
-int bp_seq2seq_blocks(const bp_model_shape *shape);
 int bp_seq2seq_key_block(const bp_model_shape *shape);
-void bp_seq2seq_stacks(const bp_model_shape *shape, bp_block_run of[2]);
-bp_activations bp_seq2seq_block_output(const bp_model_shape *shape, int block);
-int64_t bp_seq2seq_start_token(const bp_model_shape *shape);
 bp_model_facts bp_seq2seq_facts(const bp_model_shape *shape);
-bp_backbone bp_seq2seq_backbone(const bp_model_shape *shape);
-double bp_seq2seq_cost(const bp_model_shape *shape, int block);
-void bp_seq2seq_begin(bp_network *network, const bp_model_shape *shape);
-bp_param *bp_seq2seq_add_shared(bp_network *network, const bp_model_shape *shape, int stage,
-                                int stages, int count);
-void bp_seq2seq_add_common(bp_network *network, const bp_model_shape *shape, int stage);
-void bp_seq2seq_add_block(bp_network *network, const bp_model_shape *shape, int number,
-                          bp_param *shared);
-/** All of a family that is in its form. */
-#define BP_SEQ2SEQ_FAMILY                                                                          \
-    .facts = bp_seq2seq_facts, .backbone = bp_seq2seq_backbone,                                    \
-    .start_token = bp_seq2seq_start_token, .objective = &bp_objective_seq2seq,                     \
-    .blocks = bp_seq2seq_blocks, .key_block = bp_seq2seq_key_block, .stacks = bp_seq2seq_stacks,   \
-    .cost = bp_seq2seq_cost, .block_output = bp_seq2seq_block_output, .begin = bp_seq2seq_begin,   \
-    .add_shared = bp_seq2seq_add_shared, .add_common = bp_seq2seq_add_common,                      \
-    .add_block = bp_seq2seq_add_block
+/** Lists of forms whose norms follow branches, or precede them; sources without tags that follow
+ * and with them. */
+extern const bp_block_list bp_seq2seq_post_norm, bp_seq2seq_pre_norm;
+extern const bp_source_form bp_seq2seq_source, bp_seq2seq_tagged_source;
+/** All of a family that is in its form, with one of these each. */
+#define BP_SEQ2SEQ_FAMILY(list, reads)                                                             \
+    .facts = bp_seq2seq_facts, .objective = &bp_objective_seq2seq,                                 \
+    .key_block = bp_seq2seq_key_block, .blocks = &(list), .source = &(reads)
 
 /** Sizes and rows of a model that classifies, of bert.h's words: the state of the last place, a
  * layer with tanh, and one without. Labels: as many where config.json names none. The rows of one

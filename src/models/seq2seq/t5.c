@@ -102,8 +102,6 @@ const bp_model_family bp_t5_family = {.name = "t5",
                                       .fill_defaults = fill_defaults,
                                       .check = check,
                                       .check_read = check_read,
-                                      BP_SEQ2SEQ_FAMILY,
+                                      BP_SEQ2SEQ_FAMILY(bp_seq2seq_pre_norm, bp_seq2seq_source),
                                       .other_objective = &bp_objective_denoise,
-                                      .huggingface = bp_t5_huggingface,
-                                      .blocks_are = "embeddings, layers of encoder and decoder "
-                                                    "with their norms, head"};
+                                      .huggingface = bp_t5_huggingface};

@@ -184,6 +184,9 @@ static const char *no_distribution(const bp_model_shape *shape)
     return "word vectors give no probability of a text";
 }
 
+static const bp_text_form VECTORS = {
+    .name = "word2vec", .is = w2v_vectors_is, .write = w2v_vectors_write, .read = w2v_vectors_read};
+
 const bp_model_family bp_word2vec_family = {.name = "word2vec",
                                             .section = "word2vec",
                                             .sizes = SIZES,
@@ -196,8 +199,5 @@ const bp_model_family bp_word2vec_family = {.name = "word2vec",
                                             .any_context = true,
                                             .objective = &OBJECTIVE,
                                             .learner = &w2v_learner_ops,
-                                            .text_form = "word2vec",
-                                            .text_is = w2v_vectors_is,
-                                            .text_write = w2v_vectors_write,
-                                            .text_read = w2v_vectors_read,
+                                            .text_form = &VECTORS,
                                             .no_distribution = no_distribution};

@@ -4,6 +4,7 @@
 
 #include "base/rng.h"
 #include "math/kernels/rows.h"
+#include "models/forms.h"
 #include "models/learner.h"
 #include "models/word2vec/word2vec.h"
 
