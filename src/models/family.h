@@ -97,8 +97,7 @@ typedef struct bp_stack_sizes {
 } bp_stack_sizes;
 
 /** The sizes of a model, from which its parameters' shapes follow. Plain data. */
-#define BP_MODEL_OWN_SIZES 32
-#define BP_MODEL_OWN_REALS 8
+#define BP_MODEL_OWN_BYTES 256
 typedef struct bp_model_shape {
     int64_t layers, width, heads, context, vocab_size; /* L, C, H, T, V; 0: not known */
     int64_t positions; /* rows of a table of learned positions, from T on; 0: T */
@@ -107,8 +106,8 @@ typedef struct bp_model_shape {
     int64_t head_entmax, attention_entmax; /* 1: head.activation, model.attention_activation are
                                               entmax15 */
     bp_stack_sizes stack;                  /* of families that are stacks */
-    int64_t own[BP_MODEL_OWN_SIZES];       /* what its family has besides, */
-    double real[BP_MODEL_OWN_REALS];       /* and numbers that are not sizes */
+    _Alignas(8) unsigned char own[BP_MODEL_OWN_BYTES]; /* what its family has besides:
+                                                          BP_OWN_SIZES */
     const float *constants; /* what its family's `constants` made for initial values, borrowed;
                                NULL: nothing */
     const bp_model_family *family; /* NULL: not known */
@@ -148,7 +147,22 @@ typedef struct bp_model_size {
     const char *stored;  /* what a checkpoint calls it, where that is not NAME */
 } bp_model_size;
 #define BP_SIZE_AT(field) offsetof(bp_model_shape, field)
-#define BP_MODEL_PAIRS    16
+/** Sizes that only the models of one family have are a struct of its folder in bp_model_shape.own:
+ * int64_t, doubles, and lists of them; 0 is what the family has if nothing is given. Defines
+ * TYPE_of(shape), and TYPE_in(shape) to change them. */
+#define BP_OWN_SIZES(type)                                                                         \
+    _Static_assert(sizeof(type) <= BP_MODEL_OWN_BYTES, "BP_MODEL_OWN_BYTES");                      \
+    static inline const type *type##_of(const bp_model_shape *shape)                               \
+    {                                                                                              \
+        return (const type *)(const void *)shape->own;                                             \
+    }                                                                                              \
+    static inline type *type##_in(bp_model_shape *shape)                                           \
+    {                                                                                              \
+        return (type *)(void *)shape->own;                                                         \
+    }
+/** The place of one of them, as BP_SIZE_AT. */
+#define BP_OWN_AT(type, field) (offsetof(bp_model_shape, own) + offsetof(type, field))
+#define BP_MODEL_PAIRS         16
 /** For families with learned positions: windows of training may be shorter than the table. */
 #define BP_POSITIONS_SIZE                                                                          \
     {                                                                                              \

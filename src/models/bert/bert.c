@@ -24,14 +24,14 @@ static const bp_stack DISTILBERT = {ENCODER, .epsilon = 1e-12, .relu_pooler = tr
 
 #define BOUNDARY_SIZE                                                                              \
     {                                                                                              \
-        .name = "boundary", .at = BP_SIZE_AT(own[BP_BERT_BOUNDARY]), .type = BP_SIZE_FLAG,         \
+        .name = "boundary", .at = BP_OWN_AT(bp_bert_sizes, boundary), .type = BP_SIZE_FLAG,        \
         .optional = true, .quiet = true                                                            \
     }
 
 static const bp_model_size BERT_SIZES[] = {COMMON_SIZES,
                                            BOUNDARY_SIZE,
                                            {.name = "pooler",
-                                            .at = BP_SIZE_AT(own[BP_BERT_NO_POOLER]),
+                                            .at = BP_OWN_AT(bp_bert_sizes, no_pooler),
                                             .type = BP_SIZE_FLAG,
                                             .optional = true,
                                             .inverse = true},
@@ -90,7 +90,7 @@ static const bp_option ROBERTA_KEYS[] = {
 static void fill_without_pooler(bp_model_shape *shape)
 {
     bp_stack_fill_defaults(shape);
-    shape->own[BP_BERT_NO_POOLER] = 1;
+    bp_bert_sizes_in(shape)->no_pooler = 1;
 }
 
 void bp_masked_check_context(const bp_model_shape *shape, bp_config *config)
@@ -125,7 +125,7 @@ typedef enum part {
 
 static bool has_boundary(const bp_model_shape *shape)
 {
-    return shape->own[BP_BERT_BOUNDARY] != 0;
+    return bp_bert_sizes_of(shape)->boundary != 0;
 }
 
 static int boundary_blocks(const bp_model_shape *shape)

@@ -6,15 +6,12 @@
 #include "models/family.h"
 #include "models/forms.h"
 
-/** Where its own sizes are in bp_model_shape: 0 is what the family has if nothing is given. */
-enum {
-    BP_ELECTRA_EMBEDDING,
-    BP_ELECTRA_G_LAYERS,
-    BP_ELECTRA_G_WIDTH,
-    BP_ELECTRA_G_HEADS,
-    BP_ELECTRA_G_INNER,
-    BP_ELECTRA_PART
-};
+/** Its own sizes. */
+typedef struct bp_electra_sizes {
+    int64_t embedding, generator_layers, generator_width, generator_heads, generator_inner;
+    int64_t part; /* bp_electra_part */
+} bp_electra_sizes;
+BP_OWN_SIZES(bp_electra_sizes)
 /** What of it a model has: a folder of Hugging Face has one of both. */
 typedef enum bp_electra_part {
     BP_ELECTRA_BOTH,

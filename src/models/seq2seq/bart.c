@@ -43,12 +43,12 @@ static const bp_seq2seq_form TRANSFORMER = {.activations = {BP_RELU},
 /* The words are in the order of the form's activations. */
 #define CHOICES(list)                                                                              \
     {.name = "activation",                                                                         \
-     .at = BP_SIZE_AT(own[BP_SEQ2SEQ_ACTIVATION]),                                                 \
+     .at = BP_OWN_AT(bp_seq2seq_sizes, activation),                                                \
      .type = BP_SIZE_CHOICE,                                                                       \
      .optional = true,                                                                             \
      .words = list},                                                                               \
     {                                                                                              \
-        .name = "scale_embedding", .at = BP_SIZE_AT(own[BP_SEQ2SEQ_UNSCALED]),                     \
+        .name = "scale_embedding", .at = BP_OWN_AT(bp_seq2seq_sizes, unscaled),                    \
         .type = BP_SIZE_FLAG, .optional = true, .inverse = true                                    \
     }
 static const bp_model_size

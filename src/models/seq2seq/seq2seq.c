@@ -31,12 +31,12 @@ static bool is_tied(const bp_model_shape *shape)
 
 void bp_seq2seq_fill_defaults(bp_model_shape *shape)
 {
-    int64_t *own = shape->own;
+    bp_seq2seq_sizes *own = bp_seq2seq_sizes_in(shape);
     double *given = &shape->stack.epsilon;
 
-    own[BP_SEQ2SEQ_ENCODERS] = bp_given_or(own[BP_SEQ2SEQ_ENCODERS], shape->layers);
-    own[BP_SEQ2SEQ_DECODERS] = bp_given_or(own[BP_SEQ2SEQ_DECODERS], shape->layers);
-    shape->layers = own[BP_SEQ2SEQ_DECODERS];
+    own->encoder_layers = bp_given_or(own->encoder_layers, shape->layers);
+    own->decoder_layers = bp_given_or(own->decoder_layers, shape->layers);
+    shape->layers = own->decoder_layers;
     shape->stack.inner = bp_given_or(shape->stack.inner, 4 * shape->width);
     if (shape->width % shape->heads == 0)
         shape->stack.head_width = bp_given_or(shape->stack.head_width, shape->width / shape->heads);
@@ -49,7 +49,8 @@ void bp_seq2seq_check(const bp_model_shape *shape, int tensor_ranks, bp_config *
         bp_transformer_check_width(shape, config);
     bp_transformer_check_heads(shape, tensor_ranks, config);
     bp_transformer_check_inner(shape, shape->stack.inner, tensor_ranks, config);
-    if (shape->own[BP_SEQ2SEQ_ENCODERS] == 0 || shape->own[BP_SEQ2SEQ_DECODERS] == 0)
+    if (bp_seq2seq_sizes_of(shape)->encoder_layers == 0 ||
+        bp_seq2seq_sizes_of(shape)->decoder_layers == 0)
         bp_config_fault(config, "model.missing_key",
                         "model.layers is missing: at the configuration; give it, or "
                         "model.encoder_layers and model.decoder_layers");
@@ -57,7 +58,8 @@ void bp_seq2seq_check(const bp_model_shape *shape, int tensor_ranks, bp_config *
 
 bp_err bp_seq2seq_check_read(const bp_model_shape *shape, const char *where)
 {
-    if (shape->own[BP_SEQ2SEQ_ENCODERS] == 0 || shape->own[BP_SEQ2SEQ_DECODERS] == 0)
+    if (bp_seq2seq_sizes_of(shape)->encoder_layers == 0 ||
+        bp_seq2seq_sizes_of(shape)->decoder_layers == 0)
         return BP_FAIL(BP_ERR_FORMAT, "model.bad_size",
                        "the model has no layers: at %s; the checkpoint is wrong", where);
     return shape->stack.head_width > 0 ? BP_OK : bp_transformer_check_read(shape, where);
@@ -65,7 +67,7 @@ bp_err bp_seq2seq_check_read(const bp_model_shape *shape, const char *where)
 
 static int64_t start_token(const bp_model_shape *shape)
 {
-    return shape->own[BP_SEQ2SEQ_START] - 1;
+    return bp_seq2seq_sizes_of(shape)->start_token - 1;
 }
 
 /* ---- blocks ---- */
@@ -98,9 +100,9 @@ static part part_of(const bp_model_shape *shape, int block, int *number)
     const int counts[] = {1,
                           embedding_norms(shape),
                           embedding_norms(shape),
-                          (int)shape->own[BP_SEQ2SEQ_ENCODERS],
+                          (int)bp_seq2seq_sizes_of(shape)->encoder_layers,
                           stack_norms(shape),
-                          (int)shape->own[BP_SEQ2SEQ_DECODERS],
+                          (int)bp_seq2seq_sizes_of(shape)->decoder_layers,
                           stack_norms(shape)};
     int of = EMBEDDING;
 
@@ -111,8 +113,9 @@ static part part_of(const bp_model_shape *shape, int block, int *number)
 
 static int blocks_of(const bp_model_shape *shape)
 {
-    return (int)(shape->own[BP_SEQ2SEQ_ENCODERS] + shape->own[BP_SEQ2SEQ_DECODERS]) + 2 +
-           2 * embedding_norms(shape) + 2 * stack_norms(shape);
+    return (int)(bp_seq2seq_sizes_of(shape)->encoder_layers +
+                 bp_seq2seq_sizes_of(shape)->decoder_layers) +
+           2 + 2 * embedding_norms(shape) + 2 * stack_norms(shape);
 }
 
 /* Before the last norm and the head. */
@@ -128,10 +131,10 @@ static int first_layer(const bp_model_shape *shape)
 
 static void stacks(const bp_model_shape *shape, bp_block_run of[2])
 {
-    int encoders = (int)shape->own[BP_SEQ2SEQ_ENCODERS], first = first_layer(shape);
+    int encoders = (int)bp_seq2seq_sizes_of(shape)->encoder_layers, first = first_layer(shape);
 
-    of[0] =
-        (bp_block_run){first + encoders + stack_norms(shape), (int)shape->own[BP_SEQ2SEQ_DECODERS]};
+    of[0] = (bp_block_run){first + encoders + stack_norms(shape),
+                           (int)bp_seq2seq_sizes_of(shape)->decoder_layers};
     of[1] = (bp_block_run){first, encoders};
 }
 
@@ -192,7 +195,7 @@ static bp_param *add_shared(bp_network *network, const bp_model_shape *shape, in
 
 static void add_common(bp_network *network, const bp_model_shape *shape, int stage)
 {
-    bp_tied_table table = {"encoder.relative", shape->own[BP_T5_BUCKETS], shape->heads,
+    bp_tied_table table = {"encoder.relative", bp_seq2seq_sizes_of(shape)->buckets, shape->heads,
                            STATE_STD(shape->width)};
 
     if (form_of(shape)->positions != BP_DISTANCES)
@@ -220,7 +223,7 @@ static bp_block *new_embedding(bp_network *network, const bp_model_shape *shape,
     const bp_seq2seq_form *form = form_of(shape);
     bp_embedding_part parts[BP_STREAMS];
     bp_group *tables = form->positions == BP_DISTANCES ? NULL : bp_network_add_group(network, true);
-    bool scales = form->scales_embedding && shape->own[BP_SEQ2SEQ_UNSCALED] == 0;
+    bool scales = form->scales_embedding && bp_seq2seq_sizes_of(shape)->unscaled == 0;
     bp_block *block;
 
     if (!shared) { /* a task's head has its own matrix */
@@ -287,30 +290,30 @@ static bp_block *new_norm(bp_network *network, const bp_model_shape *shape, part
 static bp_layer_shape layer_of(const bp_model_shape *shape, int number, bool of_source)
 {
     const bp_seq2seq_form *form = form_of(shape);
-    int64_t encoders = shape->own[BP_SEQ2SEQ_ENCODERS];
+    int64_t encoders = bp_seq2seq_sizes_of(shape)->encoder_layers;
 
-    return (bp_layer_shape){.C = shape->width,
-                            .entmax = shape->attention_entmax == 1,
-                            .H = shape->heads,
-                            .D = shape->stack.head_width,
-                            .F = shape->stack.inner,
-                            .rms = form->rms,
-                            .no_bias = form->rms,
-                            .unscaled = form->positions == BP_DISTANCES,
-                            .post_norm = !form->pre_norm,
-                            .activation = form->activations[shape->own[BP_SEQ2SEQ_ACTIVATION]],
-                            .epsilon = (float)shape->stack.epsilon,
-                            .layers = of_source ? encoders : shape->own[BP_SEQ2SEQ_DECODERS],
-                            .number = number,
-                            .stack = of_source ? "encoder" : "decoder",
-                            .first_dropout_stream =
-                                BP_SEQ2SEQ_LAYER_DROPOUT(of_source ? number : encoders + number),
-                            .sees_all = of_source,
-                            .item = of_source ? BP_SOURCE : BP_TARGET,
-                            .stream = of_source ? BP_SOURCE : BP_TARGET,
-                            .crosses = !of_source,
-                            .source_item = BP_SOURCE,
-                            .source_stream = BP_SOURCE};
+    return (bp_layer_shape){
+        .C = shape->width,
+        .entmax = shape->attention_entmax == 1,
+        .H = shape->heads,
+        .D = shape->stack.head_width,
+        .F = shape->stack.inner,
+        .rms = form->rms,
+        .no_bias = form->rms,
+        .unscaled = form->positions == BP_DISTANCES,
+        .post_norm = !form->pre_norm,
+        .activation = form->activations[bp_seq2seq_sizes_of(shape)->activation],
+        .epsilon = (float)shape->stack.epsilon,
+        .layers = of_source ? encoders : bp_seq2seq_sizes_of(shape)->decoder_layers,
+        .number = number,
+        .stack = of_source ? "encoder" : "decoder",
+        .first_dropout_stream = BP_SEQ2SEQ_LAYER_DROPOUT(of_source ? number : encoders + number),
+        .sees_all = of_source,
+        .item = of_source ? BP_SOURCE : BP_TARGET,
+        .stream = of_source ? BP_SOURCE : BP_TARGET,
+        .crosses = !of_source,
+        .source_item = BP_SOURCE,
+        .source_stream = BP_SOURCE};
 }
 
 static bp_block *new_layer(bp_network *network, const bp_model_shape *shape, int number,
@@ -320,8 +323,8 @@ static bp_block *new_layer(bp_network *network, const bp_model_shape *shape, int
 
     if (form_of(shape)->positions == BP_DISTANCES) {
         layer.relative = bp_network_common(network, of_source ? ENCODER_TABLE : DECODER_TABLE);
-        layer.relative_buckets = shape->own[BP_T5_BUCKETS];
-        layer.relative_distance = shape->own[BP_T5_DISTANCE];
+        layer.relative_buckets = bp_seq2seq_sizes_of(shape)->buckets;
+        layer.relative_distance = bp_seq2seq_sizes_of(shape)->distance;
     }
     return bp_transformer_new_layer(network, &layer);
 }
