@@ -36,16 +36,20 @@ static int64_t own_status(trainer *self)
     return bp_signals_terminating() ? STOP_AT_ONCE : STOP_ASKED;
 }
 
-/* The checkpoint on its way, if there is one: waited for unless `cancel`, and put in place.
- * leftover: the training has ended by an error, which this one does not change. */
-static bp_err finish_commit(trainer *self, bool cancel, bool leftover)
+/* What becomes of a checkpoint on its way. */
+typedef struct finish {
+    bool cancel;   /* it is not waited for, and not put in place */
+    bool leftover; /* the training has ended by an error, which one of it does not change */
+} finish;
+
+static bp_err finish_commit(trainer *self, finish how)
 {
     if (!self->commits.pending.writes)
         return BP_OK;
     BP_TRACE(BP_TRACE_CHECKPOINT, 0, 0);
     report_send(self, REPORT_FINISH,
-                json_pack("{s:b, s:b}", "cancel", (int)cancel, "leftover", (int)leftover));
-    return trainer_commit_finish(self, cancel);
+                json_pack("{s:b, s:b}", "cancel", (int)how.cancel, "leftover", (int)how.leftover));
+    return trainer_commit_finish(self, how.cancel);
 }
 
 /* The examples of the next step, on leads: in the loader's memory. */
@@ -86,8 +90,8 @@ static bp_err end_written(trainer *self, int64_t status)
     bp_err err = BP_OK;
 
     if (status == GO_ON || status == WRITE_FAILED)
-        err = finish_commit(self, status == WRITE_FAILED, false); /* the others' parts are
-                                                                     useless */
+        err = finish_commit(self, (finish){.cancel = status == WRITE_FAILED}); /* the others' parts
+                                                                                   are useless */
     report_pause(self, bp_clock_now() - began);
     return err;
 }
@@ -120,20 +124,25 @@ static bp_err next_batch(trainer *self, int64_t *status, bp_batch *batch)
     return err;
 }
 
-/* wait: nothing is trained meanwhile, so that no copy is needed. */
-static bp_err commit(trainer *self, bool best, bool wait)
+/* A checkpoint of the state as it is. */
+typedef struct commit_now {
+    bool best; /* the link points at it afterwards */
+    bool wait; /* nothing is trained meanwhile, so that no copy is needed */
+} commit_now;
+
+static bp_err commit(trainer *self, commit_now how)
 {
     const progress *p = &self->progress;
-    bool async = self->commits.snapshot && !wait;
+    bool async = self->commits.snapshot && !how.wait;
 
     BP_TRACE(BP_TRACE_CHECKPOINT, 0, 0);
     bp_err err = trainer_check_bits(self); /* no checkpoint may hold values that memory or a
                                               processor has corrupted */
 
     if (err == BP_OK)
-        err = finish_commit(self, false, false);
+        err = finish_commit(self, (finish){0});
     if (err == BP_OK)
-        err = parts_before_commit(self, best);
+        err = parts_before_commit(self, how.best);
     if (err != BP_OK)
         return err;
     report_gather_places(self);
@@ -144,9 +153,9 @@ static bp_err commit(trainer *self, bool best, bool wait)
                           "best_valid_loss", bp_json_real(p->best_valid_loss), "best_step",
                           (json_int_t)p->best_step, "stale", (json_int_t)p->stale,
                           "places_computed", (json_int_t)p->places[0], "places_filled",
-                          (json_int_t)p->places[1], "best", (int)best, "async", (int)async));
-    err =
-        async ? trainer_commit_begin(self, best) : trainer_commit(self, &(commit_of){.best = best});
+                          (json_int_t)p->places[1], "best", (int)how.best, "async", (int)async));
+    err = async ? trainer_commit_begin(self, how.best)
+                : trainer_commit(self, &(commit_of){.best = how.best});
     (void)parts_at(self, PART_COMMITTED);
     return err;
 }
@@ -205,7 +214,7 @@ static bp_err after_step(trainer *self, const bp_step_result *result)
     (void)parts_at(self, PART_STEPPED);
     begin = bp_clock_now();
     if (best || ends || p->step % bp_checkpoint_keys_of(config)->every == 0)
-        err = commit(self, best, ends);
+        err = commit(self, (commit_now){.best = best, .wait = ends});
     report_pause(self, bp_clock_now() - begin);
     return err;
 }
@@ -217,7 +226,7 @@ static bp_err stop(trainer *self, bool at_once)
 
     bp_fault_point("stop.flag");
     if (!at_once)
-        err = finish_commit(self, false, false);
+        err = finish_commit(self, (finish){0});
     if (err != BP_OK)
         return err;
     if (at_once && self->progress.step > self->progress.committed)
@@ -226,7 +235,7 @@ static bp_err stop(trainer *self, bool at_once)
                                (long long)self->progress.step, (long long)self->spec.rate.steps,
                                (long long)self->progress.committed);
     if (self->progress.step > self->progress.committed)
-        err = commit(self, false, true);
+        err = commit(self, (commit_now){.wait = true});
     if (err == BP_OK)
         err = bp_stop_request_stopped("at step %lld of %lld", (long long)self->progress.step,
                                       (long long)self->spec.rate.steps);
@@ -291,7 +300,7 @@ static void save_what_is_left(trainer *self, bool at_once)
     char message[BP_ERR_MESSAGE_BYTES];
 
     (void)snprintf(message, sizeof message, "%s", bp_err_message());
-    if (finish_commit(self, at_once, true) != BP_OK && !at_once)
+    if (finish_commit(self, (finish){.cancel = at_once, .leftover = true}) != BP_OK && !at_once)
         bp_warn_failure("%s", bp_err_text());
     bp_err_set_message(message);
 }
