@@ -9,6 +9,7 @@
 #include "io/gguf/gguf_export.h"
 #include "io/huggingface/hf_model.h"
 #include "models/family.h"
+#include "models/forms.h"
 #include "models/shape/adapter.h"
 #include "models/task/task.h"
 #include "text/tokenizer/tokenizer.h"
@@ -93,12 +94,12 @@ static bool find_frame(bp_text_frame *out, int64_t *context, const bp_tokenizer 
     roles[BP_ROLE_FIRST] = bp_roles_get(state, BP_ROLE_FIRST);
     if ((json_object_get(state, "origin") && !json_is_true(json_object_get(state, "framed"))) ||
         bp_model_shape_read(&shape, state, bp_checkpoint_folder(checkpoint)) != BP_OK ||
-        !(shape.family->start_token || bp_task_has_head(&shape.task)) ||
+        !(shape.family->source || bp_task_has_head(&shape.task)) ||
         bp_task_frame_of(&frame, &shape, roles, bp_checkpoint_folder(checkpoint)) != BP_OK)
         return false;
     *context = shape.context;
     *out = (bp_text_frame){frame.begin, frame.end,
-                           shape.family->backbone(&shape).segments > 1 && !frame.one_segment,
+                           shape.family->blocks->backbone(&shape).segments > 1 && !frame.one_segment,
                            frame.middles};
     return frame.end >= 0;
 }
@@ -160,7 +161,7 @@ static bp_err plain_tokenizer(written_tokenizer *out, const bp_tokenizer *tokeni
         return bp_fail_memory("a tokenizer", 1, 1);
     if (bos >= 0 && bos != json_integer_value(json_object_get(state, "eod_id")) &&
         bp_model_shape_read(&shape, state, bp_checkpoint_folder(checkpoint)) == BP_OK &&
-        !shape.family->start_token)
+        !shape.family->source)
         out->config = causal_config(tokenizer, state, shape.context);
     return BP_OK;
 }
@@ -202,7 +203,8 @@ static bp_err find_text(const bp_model_family **family, const bp_checkpoint *che
     bp_err err = bp_model_shape_read(&shape, bp_checkpoint_state(checkpoint),
                                      bp_checkpoint_folder(checkpoint));
 
-    *family = err == BP_OK && (shape.family->text_write || shape.family->folder_write)
+    *family = err == BP_OK && (shape.family->text_form ||
+                               (shape.family->folder && shape.family->folder->write))
                   ? shape.family
                   : NULL;
     return err;
@@ -221,9 +223,9 @@ static bp_err export_text(const bp_model_family *family, const exchange_argument
     if (err == BP_OK && tokenizer)
         err = check_tokenizer(tokenizer, checkpoint, path);
     if (err == BP_OK)
-        err = family->text_write(family, checkpoint, tokenizer, arguments->out);
+        err = family->text_form->write(family, checkpoint, tokenizer, arguments->out);
     if (err == BP_OK)
-        bp_log("%s file: %s, words %s", family->text_form, arguments->out,
+        bp_log("%s file: %s, words %s", family->text_form->name, arguments->out,
                tokenizer ? "of the tokenizer" : "are ids");
     bp_tokenizer_free(&tokenizer);
     return err;
@@ -243,9 +245,9 @@ static bp_err export_folder(const exchange_arguments *arguments, bp_checkpoint *
     if (err == BP_OK && tokenizer)
         err = check_tokenizer(tokenizer, checkpoint, path);
     if (err == BP_OK)
-        err = shape.family->folder_write(shape.family, checkpoint, tokenizer, arguments->out);
+        err = shape.family->folder->write(shape.family, checkpoint, tokenizer, arguments->out);
     if (err == BP_OK)
-        bp_log("%s folder: %s, words %s", shape.family->folder_form, arguments->out,
+        bp_log("%s folder: %s, words %s", shape.family->folder->name, arguments->out,
                tokenizer ? "of the tokenizer" : "left out");
     bp_tokenizer_free(&tokenizer);
     return err;
@@ -368,8 +370,8 @@ static bp_err export(const exchange_arguments *arguments)
                       "GGUF files have no place for a model of kind %s: at %s; leave --form out",
                       family->name, arguments->from);
     else if (err == BP_OK && family) {
-        err = family->folder_write ? export_folder(arguments, checkpoint)
-                                   : export_text(family, arguments, checkpoint);
+        err = family->folder && family->folder->write ? export_folder(arguments, checkpoint)
+                                                      : export_text(family, arguments, checkpoint);
         bp_checkpoint_close(&checkpoint);
         return err;
     }

@@ -12,6 +12,7 @@
 #include "io/gguf/gguf_tokenizer.h"
 #include "io/huggingface/hf_model.h"
 #include "models/family.h"
+#include "models/forms.h"
 #include "text/tokenizer/forced.h"
 #include "text/tokenizer/tokenizer.h"
 #include "tools.h"
@@ -454,10 +455,10 @@ static bp_err save_text(const bp_model_import *text, const char *out, const bp_t
                                    .name = bp_path_base(out),
                                    .tokenizer = json,
                                    .attachment = text->slice_count > 0 ? NULL : text->file};
-    json_t *state = json_pack("{s:i, s:o, s:s, s:I, s:s}", "step", 0, "model",
-                              bp_model_shape_json(&text->shape), "tokenizer_hash",
-                              !tokenizer ? "" : bp_tokenizer_hash(tokenizer), "eod_id",
-                              (json_int_t)text->eod_id, "origin", text->shape.family->text_form);
+    json_t *state = json_pack(
+        "{s:i, s:o, s:s, s:I, s:s}", "step", 0, "model", bp_model_shape_json(&text->shape),
+        "tokenizer_hash", !tokenizer ? "" : bp_tokenizer_hash(tokenizer), "eod_id",
+        (json_int_t)text->eod_id, "origin", text->shape.family->text_form->name);
     bp_err err;
 
     add_roles(state, tokenizer);
@@ -478,14 +479,14 @@ static bp_err import_text(const bp_model_family *family, const exchange_argument
     bp_err err = arguments->tokenizer ? bp_tokenizer_load(&given, arguments->tokenizer) : BP_OK;
 
     if (err == BP_OK)
-        err = family->text_read(family, &text, arguments->from, given);
+        err = family->text_form->read(family, &text, arguments->from, given);
     if (err == BP_OK)
         err = save_text(&text, arguments->out,
                         arguments->no_tokenizer ? NULL
                         : given                 ? given
                                                 : text.tokenizer);
     if (err == BP_OK)
-        bp_log("checkpoint: %s, a model of %s, kind %s", arguments->out, family->text_form,
+        bp_log("checkpoint: %s, a model of %s, kind %s", arguments->out, family->text_form->name,
                family->name);
     (void)unlink(file);
     for (int64_t k = 0; k < text.slice_count; k++)
@@ -513,7 +514,7 @@ static bp_err save_folder(const bp_model_folder *folder, const char *out,
         "{s:i, s:o, s:s, s:I, s:I, s:s}", "step", 0, "model", bp_model_shape_json(&folder->shape),
         "tokenizer_hash", !tokenizer ? "" : bp_tokenizer_hash(tokenizer), "eod_id",
         (json_int_t)(!tokenizer ? -1 : bp_tokenizer_eod(tokenizer)), "vocab_size",
-        (json_int_t)folder->shape.vocab_size, "origin", folder->shape.family->folder_form);
+        (json_int_t)folder->shape.vocab_size, "origin", folder->shape.family->folder->name);
     bp_err err;
 
     add_roles(state, tokenizer);
@@ -532,7 +533,7 @@ static bp_err import_folder(const bp_model_family *family, const exchange_argume
     bp_err err = arguments->tokenizer ? bp_tokenizer_load(&given, arguments->tokenizer) : BP_OK;
 
     if (err == BP_OK)
-        err = family->folder_read(family, &folder, arguments->from, given);
+        err = family->folder->read(family, &folder, arguments->from, given);
     if (err == BP_OK)
         err = save_folder(&folder, arguments->out,
                           arguments->no_tokenizer ? NULL
@@ -540,7 +541,7 @@ static bp_err import_folder(const bp_model_family *family, const exchange_argume
                                                   : folder.tokenizer);
     if (err == BP_OK)
         bp_log("checkpoint: %s, a model of %s, kind %s, %lld words, %lld tensors", arguments->out,
-               family->folder_form, family->name, (long long)folder.shape.vocab_size,
+               family->folder->name, family->name, (long long)folder.shape.vocab_size,
                (long long)folder.count);
     bp_tokenizer_free(&folder.tokenizer);
     if (folder.close)

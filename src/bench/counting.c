@@ -108,7 +108,7 @@ static void count(void *context)
     if (self->err == BP_OK)
         self->err = clear_folder(self);
     if (self->err == BP_OK)
-        self->err = self->shape.family->count(&counting);
+        self->err = self->shape.family->counting->count(&counting);
 }
 
 /* ---- scoring ---- */
@@ -132,7 +132,7 @@ static bp_err open_model(counted *self)
     bp_err err = bp_mesh_new(&self->alone, MPI_COMM_SELF, &ONE);
 
     if (err == BP_OK)
-        err = self->shape.family->open_file(&self->lm, self->alone, self->file);
+        err = self->shape.family->counting->open_file(&self->lm, self->alone, self->file);
     if (err != BP_OK)
         return err;
     self->lm->info.eod_id = VOCABULARY - 1;

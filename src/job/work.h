@@ -4,6 +4,25 @@
  * progress, stop requests, merge, --plan.
  *
  *     err = bp_work_start(&MINE, world, config, plan);
+ *
+ * Who calls what ("together": collective over these ranks; else each by itself; GROUP: the ranks of
+ * one mesh->ensemble; its rank 0 is the lead):
+ *
+ *     member of bp_work                                called on
+ *     describe, open                                   all ranks, together
+ *     identify, units, close                           all ranks
+ *     open_model, measure                              computing ranks, together
+ *     writes, missing, say, started, report, print     the coordinator
+ *
+ *     member of bp_work_units
+ *     prepare                                          computing ranks, each GROUP together
+ *     run, without `answer`                            each GROUP, together
+ *     run, with `answer`                               its lead, whose requests call
+ *     answer                                           all of its GROUP, together
+ *     amount_of                                        the lead
+ *     release                                          computing ranks
+ *     merge                                            the coordinator, whose requests call
+ *     help                                             all ranks, together
  */
 #ifndef BP_JOB_WORK_H
 #define BP_JOB_WORK_H

@@ -51,9 +51,10 @@ typedef struct bp_mesh {
      * the same ranks as `model` where there is one member. Rank 0 leads it. */
     MPI_Comm ensemble;
     MPI_Comm across; /* ranks of one place in each member: rank r is of member r */
-    /* Data ranks, in their order: `expert` are consecutive ones that share out experts, `holders`
-     * those that hold the same experts, one of each such group */
-    MPI_Comm expert, holders;
+    /* Data ranks, in their order: `expert` are consecutive ones that share out experts,
+     * `expert_data` those that hold the same experts, one of each such group (expert data parallel)
+     */
+    MPI_Comm expert, expert_data;
     struct bp_lockstep *lockstep;  /* of `expert`, while data ranks have work of their own
                                       (mesh/lockstep.h): a job that trains has none; borrowed */
     int expert_ranks, expert_rank; /* of `expert`, and this one's place */

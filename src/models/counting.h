@@ -7,13 +7,14 @@
 #include "base/config/config.h"
 #include "base/config/json.h"
 #include "base/process/signals.h"
+#include "io/checkpoint/checkpoint.h"
 #include "mesh/mesh.h"
 #include "models/family.h"
 
 /** bp_counting.model, in `folder`. */
 #define BP_COUNTING_FILE "model.bin"
 
-/** The job's input to bp_model_family.count. Equal on all ranks of `comm`, except for `read` with
+/** The job's input to bp_counting_ops.count. Equal on all ranks of `comm`, except for `read` with
  * its context: each rank has a stream of its own. */
 typedef struct bp_counting {
     MPI_Comm comm; /* the ranks that count; all of them see `folder` */
@@ -34,6 +35,26 @@ typedef struct bp_counting {
                            [0-9a-f] */
     json_t *state;      /* members that the checkpoint's state is to have; on the root */
 } bp_counting;
+
+typedef struct bp_counting_ops {
+    /** Leave the model's file, BP_COUNTING_FILE, in counting->folder, sealed: the checkpoint's
+     * attachment. Collective over counting->comm. Errors: BP_ERR_STOPPED a stop was asked for;
+     * BP_ERR_IO, BP_ERR_SYSTEM...: the same on all ranks. */
+    bp_err (*count)(bp_counting *counting);
+    /** Print the estimate of counting on this many ranks. Local, with only `read`. Errors: those of
+     * counting->read; BP_ERR_SYSTEM. */
+    bp_err (*plan)(const bp_counting *counting, int ranks);
+    /** Open what a checkpoint holds; info's step, eod_id, hash and digest are filled in by the
+     * caller, before anything is scored. Collective over mesh->member. Owns: *out is the caller's,
+     * bp_model_free(). Errors: BP_ERR_FORMAT, BP_ERR_CONFIG, BP_ERR_SYSTEM: the same on all
+     * ranks. */
+    bp_err (*open)(bp_model **out, const bp_mesh *mesh, const bp_checkpoint *checkpoint);
+    /** The same for a file of `count` that no checkpoint holds yet. */
+    bp_err (*open_file)(bp_model **out, const bp_mesh *mesh, const char *path);
+    /** Bytes of that file, from the "state" of a manifest (0: unknown): ranks of a node share them,
+     * but those of one model group have a part each. */
+    int64_t (*file_bytes)(const bp_model_shape *shape, const json_t *state);
+} bp_counting_ops;
 
 /** BP_ERR_STOPPED where a stop was asked for; `what` goes on ("merging"). Local: ranks agree. */
 static inline bp_err bp_counting_check_stop(const bp_counting *counting, const char *what)

@@ -8,6 +8,7 @@
 #include "models/electra/electra.h"
 #include "models/elmo/elmo.h"
 #include "models/feedforward/feedforward.h"
+#include "models/forms.h"
 #include "models/gemma2/gemma2.h"
 #include "models/gemma3/gemma3.h"
 #include "models/gpt/gpt.h"
@@ -70,7 +71,7 @@ const bp_model_family *bp_model_family_find(const char *name)
 const bp_model_family *bp_model_family_benched(bool counted)
 {
     for (int k = 0; families[k]; k++)
-        if (families[k]->benched && (families[k]->count != NULL) == counted)
+        if (families[k]->benched && (families[k]->counting != NULL) == counted)
             return families[k];
     return NULL;
 }
@@ -78,7 +79,7 @@ const bp_model_family *bp_model_family_benched(bool counted)
 const bp_model_family *bp_model_family_of_text(const char *path)
 {
     for (int k = 0; families[k]; k++)
-        if (families[k]->text_is && families[k]->text_is(path))
+        if (families[k]->text_form && families[k]->text_form->is(path))
             return families[k];
     return NULL;
 }
@@ -86,7 +87,7 @@ const bp_model_family *bp_model_family_of_text(const char *path)
 const bp_model_family *bp_model_family_of_folder(const char *path)
 {
     for (int k = 0; families[k]; k++)
-        if (families[k]->folder_is && families[k]->folder_is(path))
+        if (families[k]->folder && families[k]->folder->is(path))
             return families[k];
     return NULL;
 }

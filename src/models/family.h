@@ -58,8 +58,6 @@ typedef struct bp_block_run {
 
 typedef struct bp_model_family bp_model_family;
 #define BP_MODEL_REALS 128 /* of a list (BP_SIZE_REALS) */
-struct bp_counting;
-struct bp_learner_ops;
 
 /** Sizes of a stack of Transformer layers (models/stack/stack.h) that keys may set; 0: the family's
  * default. */
@@ -99,8 +97,7 @@ typedef struct bp_stack_sizes {
 } bp_stack_sizes;
 
 /** The sizes of a model, from which its parameters' shapes follow. Plain data. */
-#define BP_MODEL_OWN_SIZES 32
-#define BP_MODEL_OWN_REALS 8
+#define BP_MODEL_OWN_BYTES 256
 typedef struct bp_model_shape {
     int64_t layers, width, heads, context, vocab_size; /* L, C, H, T, V; 0: not known */
     int64_t positions; /* rows of a table of learned positions, from T on; 0: T */
@@ -109,8 +106,8 @@ typedef struct bp_model_shape {
     int64_t head_entmax, attention_entmax; /* 1: head.activation, model.attention_activation are
                                               entmax15 */
     bp_stack_sizes stack;                  /* of families that are stacks */
-    int64_t own[BP_MODEL_OWN_SIZES];       /* what its family has besides, */
-    double real[BP_MODEL_OWN_REALS];       /* and numbers that are not sizes */
+    _Alignas(8) unsigned char own[BP_MODEL_OWN_BYTES]; /* what its family has besides:
+                                                          BP_OWN_SIZES */
     const float *constants; /* what its family's `constants` made for initial values, borrowed;
                                NULL: nothing */
     const bp_model_family *family; /* NULL: not known */
@@ -150,7 +147,22 @@ typedef struct bp_model_size {
     const char *stored;  /* what a checkpoint calls it, where that is not NAME */
 } bp_model_size;
 #define BP_SIZE_AT(field) offsetof(bp_model_shape, field)
-#define BP_MODEL_PAIRS    16
+/** Sizes that only the models of one family have are a struct of its folder in bp_model_shape.own:
+ * int64_t, doubles, and lists of them; 0 is what the family has if nothing is given. Defines
+ * TYPE_of(shape), and TYPE_in(shape) to change them. */
+#define BP_OWN_SIZES(type)                                                                         \
+    _Static_assert(sizeof(type) <= BP_MODEL_OWN_BYTES, "BP_MODEL_OWN_BYTES");                      \
+    static inline const type *type##_of(const bp_model_shape *shape)                               \
+    {                                                                                              \
+        return (const type *)(const void *)shape->own;                                             \
+    }                                                                                              \
+    static inline type *type##_in(bp_model_shape *shape)                                           \
+    {                                                                                              \
+        return (type *)(void *)shape->own;                                                         \
+    }
+/** The place of one of them, as BP_SIZE_AT. */
+#define BP_OWN_AT(type, field) (offsetof(bp_model_shape, own) + offsetof(type, field))
+#define BP_MODEL_PAIRS         16
 /** For families with learned positions: windows of training may be shorter than the table. */
 #define BP_POSITIONS_SIZE                                                                          \
     {                                                                                              \
@@ -163,47 +175,97 @@ typedef struct bp_model_facts {
     double train_flops; /* of training on one token: forward and backward */
 } bp_model_facts;
 
-/** The result of reading a text file of a model. */
-#define BP_IMPORT_SLICES 2
-typedef struct bp_model_import {
-    const char *file; /* given: where the model's file goes, sealed, as `count` leaves one */
-    bp_model_shape shape;
-    int64_t eod_id;
-    bp_tokenizer *tokenizer; /* made of the words of the text, where none was given: the caller's,
-                                bp_tokenizer_free(); else NULL */
-    json_t *state;           /* members for the checkpoint's state: the caller's, json_decref() */
-    bp_slice slices[BP_IMPORT_SLICES]; /* whole tensor_ranks, where they and no file are the model;
-                                          their data are the caller's, bp_free() */
-    int64_t slice_count;
-} bp_model_import;
-
-/** A model in another program's folder. */
-typedef struct bp_model_folder {
-    bp_model_shape shape;
-    bp_tokenizer *tokenizer; /* made of the folder's words, where none was given: the caller's,
-                                bp_tokenizer_free(); else NULL */
-    const bp_slice *slices;  /* [count] our tensor_ranks, without data, */
-    int64_t count;
-    bp_err (*fetch)(void *context, const bp_slice *slice, int64_t index,
-                    const float **data); /* and their values: of bp_checkpoint_commit */
-    void *context;
-    void (*close)(struct bp_model_folder *folder); /* after an error of folder_read too */
-} bp_model_folder;
-
+/** A network is a list of blocks, divided among pipeline stages: its first one takes the inputs,
+ * its last one has the outcomes. */
 #define BP_MODEL_COMMON 2
+typedef struct bp_block_list {
+    int (*count)(const bp_model_shape *shape);
+    const char *are; /* for messages: "embedding, layers, head" */
+    bool one_stage;  /* they share parameters, and stay together on a pipeline stage (but those
+                        before the head of a task) */
+    /** Approximate FLOPs of one token forward through a block: they decide where the pipeline is
+     * cut. */
+    double (*cost)(const bp_model_shape *shape, int block);
+    /** The part that comes before the head of a task; NULL: no task has one. Their activation is
+     * item 0, of the shape's width. */
+    bp_backbone (*backbone)(const bp_model_shape *shape);
+    /** What a block passes on: names, streams, columns. The last one passes nothing on. */
+    bp_activations (*output)(const bp_model_shape *shape, int block);
+    /** Make network->tables, which all blocks of the network read (tables of positions, of which
+     * the first pass that reads rotary ones fills them); NULL: nothing. */
+    void (*begin)(bp_network *network, const bp_model_shape *shape);
+    /** A parameter that blocks of several stages hold (a tied embedding), for the stage that has
+     * `blocks` blocks of its own; NULL where this stage has none. A NULL function: no stage has. */
+    bp_param *(*add_shared)(bp_network *network, const bp_model_shape *shape, int stage, int stages,
+                            int blocks);
+    /** Parameters that blocks of all stages share, a copy for the run of blocks that begins:
+     * bp_network_add_common, at most BP_MODEL_COMMON. A NULL function: none. */
+    void (*add_common)(bp_network *network, const bp_model_shape *shape, int stage);
+    /** Block `number` of the model, at the end of the network; `shared` is what add_shared gave. */
+    void (*add)(bp_network *network, const bp_model_shape *shape, int number, bp_param *shared);
+} bp_block_list;
+
+/** An encoder-decoder, which reads a source. */
+typedef struct bp_source_form {
+    /** The token that targets begin with; -1: the end-of-document token. */
+    int64_t (*start_token)(const bp_model_shape *shape);
+    bool tags_follow; /* of languages: those of sources may be after them, as the tokenizer's
+                         template says, and those of targets in the place of the start token then */
+    /** The blocks that are layers: [0] of its decoder, [1] of its encoder. */
+    void (*stacks)(const bp_model_shape *shape, bp_block_run of[2]);
+} bp_source_form;
+
+/** The states that layers keep of a token (bp_model_ops.states). */
+typedef struct bp_layer_states {
+    /** For a text between two end-of-document tokens. */
+    bp_state_form (*form)(const bp_model_shape *shape);
+    /** The part of it that an activation after a block is; false: it is not a part. */
+    bool (*part)(const bp_model_shape *shape, int block, const char *what, bp_state_part *out);
+} bp_layer_states;
+
 struct bp_model_family {
-    const char *name;             /* of model.kind, and in checkpoints */
-    const char *section;          /* of its keys; NULL: "model" */
-    const bp_model_size *sizes;   /* ended by a NULL name; vocab_size is not one of them */
-    const bp_option *keys;        /* its own: those of its sizes that are not in keys.c, or mean
-                                     something else here, and what is not a size. Type and range are
-                                     those of the same key elsewhere. NULL: it has none */
-    const struct bp_stack *stack; /* of Transformers of one stack (models/stack); NULL: another */
-    const struct bp_seq2seq_form *seq2seq; /* of encoder-decoders (models/seq2seq); NULL: another */
-    const char *const
-        *required;    /* keys of training that it needs, ended by NULL; NULL: those of
-                         training by gradients, train.steps (or epochs) and train.batch */
+    const char *name;            /* of model.kind, and in checkpoints */
+    const char *section;         /* of its keys; NULL: "model" */
+    const bp_model_size *sizes;  /* ended by a NULL name; vocab_size is not one of them */
+    const bp_option *keys;       /* its own: those of its sizes that are not in keys.c, or mean
+                                    something else here, and what is not a size. Type and range are
+                                    those of the same key elsewhere. NULL: it has none */
+    const char *const *required; /* keys of training that it needs, ended by NULL; NULL: those of
+                                    training by gradients, train.steps (or epochs), train.batch */
+
+    /* ---- what its models are: groups, NULL where it has not what they say ---- */
+
+    const bp_block_list *blocks;            /* a network */
+    const struct bp_stack *stack;           /* data of Transformers of one stack (models/stack) */
+    const struct bp_seq2seq_form *seq2seq;  /* and of encoder-decoders (models/seq2seq) */
+    const bp_source_form *source;           /* an encoder-decoder */
+    const bp_layer_states *states;          /* layers whose states of a token can be kept */
+    const struct bp_learner_ops *learner;   /* trained otherwise than by passes through blocks
+                                               (models/learner.h) */
+    const struct bp_counting_ops *counting; /* counted, not trained (models/counting.h) */
+    const struct bp_text_form *text_form;   /* another program's text file (models/forms.h) */
+    const struct bp_folder_form *folder;    /* another program's folder (models/forms.h) */
+    const bp_hf_table *const *huggingface;  /* what Hugging Face calls such models, ended by NULL */
+    const bp_objective *objective;          /* that pretraining minimises: of networks, learners */
+    const bp_objective *other_objective;    /* or this one: train.objective */
+
+    /* ---- how its rows and windows are handled ---- */
+
     bool any_context; /* no parameter is of a position: context may be other than a checkpoint's */
+    bool unlimited;   /* windows may have any number of inputs, and be handed over in pieces, also
+                         those of scoring: context is only that of training (the blocks have what
+                         one piece leaves for the next: bp_network_add_carry). Rows need those
+                         before them: tensor ranks do not share rows out */
+    bool in_order;    /* a row needs those before it otherwise than by attention: tensor ranks do
+                         not share rows out */
+    bool whole_rows; /* a row of training is needed by others: tensor ranks do not share rows out */
+    bool carries_state; /* in training too, from window to window of a batch slot: windows are read
+                           in order, and tensor ranks do not share rows out */
+    bool benched;       /* `bagpipe bench` trains and scores models of it, or counts one, as speeds
+                           of a machine */
+
+    /* ---- its shape ---- */
+
     /** Fill in optional values that were not given, of a shape that is otherwise complete; NULL:
      * there are none. */
     void (*fill_defaults)(bp_model_shape *shape);
@@ -218,135 +280,32 @@ struct bp_model_family {
     bp_model_facts (*facts)(const bp_model_shape *shape);
     /** Columns of the state before the vocabulary (bp_model_info.width); NULL: the width. */
     int64_t (*state_width)(const bp_model_shape *shape);
-    bool unlimited;  /* windows may have any number of inputs, and be handed over in pieces, also
-                        those of scoring: context is only that of training (the blocks have what one
-                        piece leaves for the next: bp_network_add_carry). Rows need those before
-                        them: tensor ranks do not share rows out */
-    bool in_order;   /* a row needs those before it otherwise than by attention: tensor ranks do not
-                        share rows out */
-    bool whole_rows; /* a row of training is needed by others: tensor ranks do not share rows out */
-    /** For an encoder-decoder: the token that targets begin with; -1: the end-of-document token. A
-     * NULL function: no source is read. */
-    int64_t (*start_token)(const bp_model_shape *shape);
-    bool tags_follow; /* of languages: those of sources may be after them, as the tokenizer's
-                         template says, and those of targets in the place of the start token then */
+    /** Why no text can be scored with a shape of it; NULL: one can. A NULL function: with all. */
+    const char *(*no_distribution)(const bp_model_shape *shape);
     /** Is there a head that tells whether a text's second part follows its first? A NULL function:
      * there is none. */
     bool (*has_pairs_head)(const bp_model_shape *shape);
-    bool carries_state; /* in training too, from window to window of a batch slot: windows are read
-                           in order, and tensor ranks do not share rows out */
+    /** The block of the last Transformer layer of what continues texts or fills them in: what its
+     * MLP reads is the key of the token that is predicted (bp_model_ops.keys). NULL: there is
+     * none. */
+    int (*key_block)(const bp_model_shape *shape);
     /** What a new model's initial values need from the tokenizer (NULL: unknown): *out is the
      * caller's, bp_free(), of *floats floats, for shape->constants. Local, on the coordinator.
      * Errors: BP_ERR_CONFIG an unsuitable tokenizer, or none; BP_ERR_SYSTEM. A NULL function:
      * nothing. */
     bp_err (*constants)(float **out, int64_t *floats, const bp_model_shape *shape,
                         const bp_tokenizer *tokenizer);
-    /** The states that layers keep of a token (bp_model_ops.states), for a text between two
-     * end-of-document tokens; NULL: nothing is kept. */
-    bp_state_form (*states)(const bp_model_shape *shape);
-    /** The part of it that an activation after a block is; false: it is not a part. */
-    bool (*state_part)(const bp_model_shape *shape, int block, const char *what,
-                       bp_state_part *out);
-    /** The block of the last Transformer layer of what continues texts or fills them in: what its
-     * MLP reads is the key of the token that is predicted (bp_model_ops.keys). NULL: there is
-     * none. */
-    int (*key_block)(const bp_model_shape *shape);
-    /** The blocks that are layers of an encoder-decoder: [0] of its decoder, [1] of its encoder.
-     * NULL: they are the backbone's, after its first ones. */
-    void (*stacks)(const bp_model_shape *shape, bp_block_run of[2]);
-    const bp_objective *objective;         /* that pretraining minimises */
-    const bp_objective *other_objective;   /* or this one: train.objective. NULL: there is none */
-    const bp_hf_table *const *huggingface; /* what Hugging Face calls such models, ended by NULL;
-                                              NULL: it has none */
-
-    /** For a model that is exported as several of their folders: the "model" object (new reference)
-     * by which the k-th is written, and its name; NULL: there is no k-th, and if there is not even
-     * the first, the model is one folder. A NULL function: it always is. */
+    /** For a model that is exported as several of Hugging Face's folders: the "model" object (new
+     * reference) by which the k-th is written, and its name; NULL: there is no k-th, and if there
+     * is not even the first, the model is one folder. A NULL function: it always is. */
     json_t *(*half)(const bp_model_shape *shape, int k, const char **name);
-
-    bool benched; /* `bagpipe bench` trains and scores models of it, or counts one, as speeds of a
-                     machine */
-
-    bool one_stage; /* its blocks share parameters, and stay together on a pipeline stage (but those
-                       before the head of a task) */
-    /** Why no text can be scored with a shape of it; NULL: one can. A NULL function: with all. */
-    const char *(*no_distribution)(const bp_model_shape *shape);
-    /** How it is trained, if not by passes through blocks (models/learner.h): of what follows it
-     * has only a text file. NULL: by passes, or counted. */
-    const struct bp_learner_ops *learner;
-
-    /* A model that is counted, not trained by gradients: its file is the checkpoint's attachment.
-     * NULL: a network, which has what follows below; a counted family has none of that. */
-
-    /** Leave the model's file, BP_COUNTING_FILE, in counting->folder, sealed. Collective over
-     * counting->comm. Errors: BP_ERR_STOPPED a stop was asked for; BP_ERR_IO, BP_ERR_SYSTEM...: the
-     * same on all ranks. */
-    bp_err (*count)(struct bp_counting *counting);
-    /** Print the estimate of counting on this many ranks. Local, with only `read`. Errors: those of
-     * counting->read; BP_ERR_SYSTEM. */
-    bp_err (*count_plan)(const struct bp_counting *counting, int ranks);
-    /** Open what a checkpoint holds; info's step, eod_id, hash and digest are filled in by the
-     * caller, before anything is scored. Collective over mesh->member. Owns: *out is the caller's,
-     * bp_model_free(). Errors: BP_ERR_FORMAT, BP_ERR_CONFIG, BP_ERR_SYSTEM: the same on all
-     * ranks. */
-    bp_err (*open)(bp_model **out, const bp_mesh *mesh, const bp_checkpoint *checkpoint);
-    /** The same for a file of `count` that no checkpoint holds yet. */
-    bp_err (*open_file)(bp_model **out, const bp_mesh *mesh, const char *path);
-
-    /** Bytes of that file, from the "state" of a manifest (0: unknown): ranks of a
-     * node share them, but those of one model group have a part each. */
-    int64_t (*file_bytes)(const bp_model_shape *shape, const json_t *state);
-
-    /* The file that other programs have of such models (ARPA); text_form NULL: there is none.
-     * Functions that read or write get this table. Local. */
-    const char *text_form; /* its name */
-    bool (*text_is)(const char *path);
-    /** Errors: BP_ERR_FORMAT a model or a tokenizer that the form can't hold (NULL: ids represent
-     * words); those of bp_draft_open and bp_draft_commit. */
-    bp_err (*text_write)(const bp_model_family *family, bp_checkpoint *checkpoint,
-                         const bp_tokenizer *tokenizer, const char *path);
-    /** Errors: BP_ERR_FORMAT with the line; those of `count`. */
-    bp_err (*text_read)(const bp_model_family *family, bp_model_import *out, const char *path,
-                        const bp_tokenizer *tokenizer);
-
-    /* The folder that another program has of such models; folder_form NULL: there is none.
-     * Local. */
-    const char *folder_form; /* its name */
-    bool (*folder_is)(const char *path);
-    /** Errors: BP_ERR_INPUT, BP_ERR_FORMAT, BP_ERR_SYSTEM. */
-    bp_err (*folder_read)(const bp_model_family *family, bp_model_folder *out, const char *path,
-                          const bp_tokenizer *tokenizer);
-    /** A new folder; tokenizer NULL: none is written. Errors: BP_ERR_FORMAT a damaged checkpoint;
-     * those of writing files. No file is left then. */
-    bp_err (*folder_write)(const bp_model_family *family, bp_checkpoint *checkpoint,
-                           const bp_tokenizer *tokenizer, const char *path);
-
-    /* A network is a list of blocks, divided among pipeline stages: its first one takes the inputs,
-     * its last one has the outcomes. */
-    int (*blocks)(const bp_model_shape *shape);
-    const char *blocks_are; /* for messages: "embedding, layers, head" */
-    /** Approximate FLOPs of one token forward through a block: they decide where the pipeline is
-     * cut. */
-    double (*cost)(const bp_model_shape *shape, int block);
-    /** The part of it that comes before the head of a task; NULL: no task has one. Their activation
-     * is item 0, of the shape's width. */
-    bp_backbone (*backbone)(const bp_model_shape *shape);
-    /** What a block passes on: names, streams, columns. The last one passes nothing on. */
-    bp_activations (*block_output)(const bp_model_shape *shape, int block);
-    /** Make network->tables, which all blocks of the network read (tables of positions, of which
-     * the first pass that reads rotary ones fills them); NULL: nothing. */
-    void (*begin)(bp_network *network, const bp_model_shape *shape);
-    /** A parameter that blocks of several stages hold (a tied embedding), for the stage that has
-     * `blocks` blocks of its own; NULL where this stage has none. A NULL function: no stage has. */
-    bp_param *(*add_shared)(bp_network *network, const bp_model_shape *shape, int stage, int stages,
-                            int blocks);
-    /** Parameters that blocks of all stages share, a copy for the run of blocks that begins:
-     * bp_network_add_common, at most BP_MODEL_COMMON. A NULL function: none. */
-    void (*add_common)(bp_network *network, const bp_model_shape *shape, int stage);
-    /** Block `number` of the model, at the end of the network; `shared` is what add_shared gave. */
-    void (*add_block)(bp_network *network, const bp_model_shape *shape, int number,
-                      bp_param *shared);
 };
+
+/** Have its networks a part before the head that the head of a task can follow? */
+static inline bool bp_family_has_backbone(const bp_model_family *family)
+{
+    return family->blocks && family->blocks->backbone;
+}
 
 /** For a family of Transformers that is not a stack (models/stack/stack.h), as a program may bring
  * one: layers, width, heads, context; heads divide the width, and tensor ranks the heads. */
@@ -360,9 +319,9 @@ const bp_model_family *bp_model_family_benched(bool counted);
 const bp_model_family *bp_model_family_find(const char *name);
 /** The tables of all families that have one, ended by NULL: for bp_hf_open and bp_hf_export. */
 const bp_hf_table *const *bp_model_huggingface_tables(void);
-/** The family that the text file `path` holds a model of (bp_model_family.text_is); NULL: none. */
+/** The family that the text file `path` holds a model of (bp_text_form.is); NULL: none. */
 const bp_model_family *bp_model_family_of_text(const char *path);
-/** The family that the folder `path` of another program holds a model of; NULL: none. */
+/** The same of the folder of another program (bp_folder_form.is). */
 const bp_model_family *bp_model_family_of_folder(const char *path);
 /** Add a family, for a program that brings its own. Before any configuration is read; borrowed. */
 void bp_model_family_register(const bp_model_family *family);

@@ -131,7 +131,7 @@ typedef struct bp_model_info {
     bool gated;   /* coefficients may be as negative as positive: a gate is multiplied */
     bool reads_source;       /* it continues a target given a source (bp_model_decode_sources), */
     int64_t start_token;     /* which begins with this */
-    bool tags_follow;        /* bp_model_family.tags_follow */
+    bool tags_follow;        /* bp_source_form.tags_follow */
     int64_t source_capacity; /* longest source of later decodings: the context, unless it is
                             set to less */
 } bp_model_info;

@@ -1,6 +1,7 @@
 /* Opening a model: its checkpoint's metadata, and then its weights. */
 #include "models/open.h"
 
+#include "models/counting.h"
 #include "models/network/network_model.h"
 #include "models/network/network_states.h"
 #include "models/network/weights.h"
@@ -85,15 +86,16 @@ static bp_err read_info(bp_model_info *info, const bp_checkpoint *checkpoint, in
     info->words = shape.vocab_size;
     info->task = shape.task;
     hash_labels(info->labels_hash, json_object_get(json_object_get(state, "model"), "labels"));
-    info->may_be_zero =
-        shape.family->open != NULL || (!bp_task_has_head(&shape.task) && shape.head_entmax == 1);
-    info->frames = shape.family->backbone && shape.family->backbone(&shape).pooler;
+    info->may_be_zero = shape.family->counting != NULL ||
+                        (!bp_task_has_head(&shape.task) && shape.head_entmax == 1);
+    info->frames =
+        bp_family_has_backbone(shape.family) && shape.family->blocks->backbone(&shape).pooler;
     info->masks = bp_model_objective(&shape) && bp_model_objective(&shape)->masks;
     info->reads_source = bp_model_reads_source(&shape);
-    info->start_token = shape.family->start_token ? shape.family->start_token(&shape) : -1;
-    if (shape.family->start_token && info->start_token < 0)
+    info->start_token = shape.family->source ? shape.family->source->start_token(&shape) : -1;
+    if (shape.family->source && info->start_token < 0)
         info->start_token = info->eod_id;
-    info->tags_follow = shape.family->tags_follow;
+    info->tags_follow = shape.family->source && shape.family->source->tags_follow;
     info->source_capacity = shape.context;
     read_roles(info, state, &shape);
     return BP_OK;
@@ -115,13 +117,13 @@ bp_err bp_model_of_checkpoint(bp_model **out, const bp_mesh *mesh, const bp_conf
     if (err == BP_OK) /* it was read before */
         err = bp_model_shape_read(&shape, bp_checkpoint_state(checkpoint),
                                   bp_checkpoint_folder(checkpoint));
-    if (err == BP_OK && shape.family->open && bp_weights_are_q8(config))
+    if (err == BP_OK && shape.family->counting && bp_weights_are_q8(config))
         err =
             BP_FAIL(BP_ERR_CONFIG, "model.no_products",
                     "a model of kind %s multiplies no weights: at model.weights = q8; leave it out",
                     shape.family->name);
-    else if (err == BP_OK && shape.family->open)
-        err = shape.family->open(out, mesh, checkpoint);
+    else if (err == BP_OK && shape.family->counting)
+        err = shape.family->counting->open(out, mesh, checkpoint);
     else if (err == BP_OK)
         err = bp_network_model_open(out, mesh, config, checkpoint, wish);
     if (err != BP_OK)
@@ -173,9 +175,9 @@ bp_err bp_model_estimate(bp_model_memory *out, const json_t *state, const bp_con
     bp_err err = read_scored(&shape, state, "manifest.json", task->vectors);
 
     *out = (bp_model_memory){0};
-    if (err == BP_OK && shape.family->open) {
+    if (err == BP_OK && shape.family->counting) {
         int64_t parts = (int64_t)task->mesh->pipeline * task->mesh->tensor;
-        int64_t bytes = shape.family->file_bytes(&shape, state);
+        int64_t bytes = shape.family->counting->file_bytes(&shape, state);
         /* Ranks map the file and share its pages: a part counts for its own rank only where no
          * other data rank, which may be of the same node, reads the same part. */
         bool apart = parts > 1 && task->mesh->data <= 1;

@@ -35,9 +35,10 @@ bp_err nas_elastic_check(const nas *self)
     if (err != BP_OK)
         return err;
     const char *what =
-        shape.family->count || shape.family->learner || shape.family->carries_state ? "the family"
-        : bp_model_experts(&shape) > 0                                              ? "experts"
-        : shape.adapter.kind != BP_ADAPTER_NONE                                     ? "adapter.kind"
+        shape.family->counting || shape.family->learner || shape.family->carries_state
+            ? "the family"
+        : bp_model_experts(&shape) > 0                                     ? "experts"
+        : shape.adapter.kind != BP_ADAPTER_NONE                            ? "adapter.kind"
         : bp_train_keys_of(self->config)->dropconnect > 0                  ? "train.dropconnect"
         : bp_optimizer_row_of(bp_optimizer_kind_of(self->config))->squares ? "optimizer.kind"
                                                                            : NULL;

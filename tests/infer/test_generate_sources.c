@@ -41,8 +41,8 @@ static void open_world(world *w)
                             .context = 8,
                             .vocab_size = V};
 
-    shape.own[BP_T5_BUCKETS] = 4;
-    shape.own[BP_T5_DISTANCE] = 4;
+    bp_seq2seq_sizes_in(&shape)->buckets = 4;
+    bp_seq2seq_sizes_in(&shape)->distance = 4;
     shape.family->fill_defaults(&shape);
     bp_test_expect(bp_config_new(&w->config, tables, tables), BP_OK);
     bp_test_expect(bp_config_set(w->config, "math.precision", "f32"), BP_OK);

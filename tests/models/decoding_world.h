@@ -78,7 +78,7 @@ static inline bp_model_shape recurrent(const bp_model_family *family, int64_t em
     bp_model_shape shape = {
         .family = family, .layers = 2, .width = 24, .context = 3, .vocab_size = V};
 
-    shape.own[BP_RECURRENT_EMBEDDING] = embedding;
+    bp_recurrent_sizes_in(&shape)->embedding = embedding;
     shape.family->fill_defaults(&shape);
     return shape;
 }
@@ -88,9 +88,9 @@ static inline bp_model_shape feedforward(int64_t order, bool direct)
     bp_model_shape shape = {
         .family = &bp_feedforward_family, .width = 24, .context = 3, .vocab_size = V};
 
-    shape.own[BP_FEEDFORWARD_ORDER] = order;
-    shape.own[BP_FEEDFORWARD_EMBEDDING] = 10;
-    shape.own[BP_FEEDFORWARD_DIRECT] = direct;
+    bp_feedforward_sizes_in(&shape)->order = order;
+    bp_feedforward_sizes_in(&shape)->embedding = 10;
+    bp_feedforward_sizes_in(&shape)->direct = direct;
     return shape;
 }
 

@@ -170,6 +170,13 @@ static bp_model_facts facts(const bp_model_shape *shape)
     return (bp_model_facts){.train_flops = 6 * (20 * L + 6) * C * C};
 }
 
+static const bp_block_list BLOCK_LIST = {.count = blocks,
+                                         .are = "embedding, layers, heads",
+                                         .cost = cost,
+                                         .output = block_output,
+                                         .add_shared = add_shared,
+                                         .add = add_block};
+
 static const bp_model_family FAMILY = {.name = "pair",
                                        .sizes = bp_transformer_sizes,
                                        .check = bp_transformer_check,
@@ -178,12 +185,7 @@ static const bp_model_family FAMILY = {.name = "pair",
                                        .carries_state = true,
                                        .objective = &OBJECTIVE,
                                        .huggingface = test_family_huggingface,
-                                       .blocks = blocks,
-                                       .blocks_are = "embedding, layers, heads",
-                                       .cost = cost,
-                                       .block_output = block_output,
-                                       .add_shared = add_shared,
-                                       .add_block = add_block};
+                                       .blocks = &BLOCK_LIST};
 
 __attribute__((constructor)) static void register_family(void)
 {

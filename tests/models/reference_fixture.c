@@ -118,7 +118,7 @@ static void take_half(fixture *f)
     f->family = bp_electra_family;
     f->family.objective = &f->objective;
     f->shape.family = &f->family;
-    f->judges = f->shape.own[BP_ELECTRA_PART] == BP_ELECTRA_DISCRIMINATOR;
+    f->judges = bp_electra_sizes_of(&f->shape)->part == BP_ELECTRA_DISCRIMINATOR;
     for (int64_t k = 0; f->judges && k < f->B * f->T; k++) {
         bool real = k % f->T < f->lengths[k / f->T];
 

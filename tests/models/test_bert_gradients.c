@@ -67,10 +67,10 @@ static void open_fixture(fixture *f, int64_t segments)
                             .heads = 4,
                             .context = T,
                             .stack = {.segments = segments},
-                            .own = {[BP_BERT_BOUNDARY] = 1},
                             .vocab_size = VOCABULARY};
     bp_stage_spec spec = {.most = {B, {T}}, .micro_batches = 1, .stages = 1, .schedule = BP_1F1B};
 
+    bp_bert_sizes_in(&shape)->boundary = 1;
     shape.family->fill_defaults(&shape);
     bp_test_expect(bp_mesh_new(&f->mesh, MPI_COMM_WORLD, &alone), BP_OK);
     bp_test_expect(bp_gemm_new(&f->gemm, BP_F32), BP_OK);

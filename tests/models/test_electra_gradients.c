@@ -88,14 +88,12 @@ static void open_fixture(fixture *f, const bp_task_shape *task)
                             .layers = 2,
                             .width = 16,
                             .heads = 4,
-                            .own = {[BP_ELECTRA_EMBEDDING] = 12,
-                                    [BP_ELECTRA_G_LAYERS] = 1,
-                                    [BP_ELECTRA_G_WIDTH] = 8,
-                                    [BP_ELECTRA_G_HEADS] = 2},
                             .context = T,
                             .vocab_size = VOCABULARY};
     bp_stage_spec spec = {.most = {B, {T}}, .micro_batches = 1, .stages = 1, .schedule = BP_1F1B};
 
+    *bp_electra_sizes_in(&shape) = (bp_electra_sizes){
+        .embedding = 12, .generator_layers = 1, .generator_width = 8, .generator_heads = 2};
     shape.family->fill_defaults(&shape);
     shape.task = *task;
     bp_test_expect(bp_mesh_new(&f->mesh, MPI_COMM_WORLD, &alone), BP_OK);

@@ -49,13 +49,13 @@ static bp_model_shape shape_of(bool tanh, int64_t projection, double clip)
     bp_model_shape shape = {
         .family = &bp_elmo_family, .layers = 2, .width = 7, .context = T, .vocab_size = VOCABULARY};
 
-    shape.own[BP_ELMO_FILTERS] = 1LL << 32 | 3;
-    shape.own[BP_ELMO_FILTERS + 1] = 2LL << 32 | 4;
-    shape.own[BP_ELMO_FILTERS + 2] = 50LL << 32 | 2;
-    shape.own[BP_ELMO_EMBEDDING] = 4;
-    shape.own[BP_ELMO_ACTIVATION] = tanh;
-    shape.own[BP_ELMO_PROJECTION] = projection;
-    shape.real[BP_ELMO_CELL_CLIP] = shape.real[BP_ELMO_PROJECTION_CLIP] = clip;
+    bp_elmo_sizes_in(&shape)->filters[0] = 1LL << 32 | 3;
+    bp_elmo_sizes_in(&shape)->filters[1] = 2LL << 32 | 4;
+    bp_elmo_sizes_in(&shape)->filters[2] = 50LL << 32 | 2;
+    bp_elmo_sizes_in(&shape)->embedding = 4;
+    bp_elmo_sizes_in(&shape)->activation = tanh;
+    bp_elmo_sizes_in(&shape)->projection = projection;
+    bp_elmo_sizes_in(&shape)->cell_clip = bp_elmo_sizes_in(&shape)->projection_clip = clip;
     bp_elmo_family.fill_defaults(&shape);
     return shape;
 }
@@ -63,7 +63,7 @@ static bp_model_shape shape_of(bool tanh, int64_t projection, double clip)
 static void open_fixture(fixture *f, bp_model_shape shape)
 {
     bp_mesh_shape alone = {1, 1, 1, 1, BP_COORDINATOR_SHARED};
-    bool relu = shape.own[BP_ELMO_ACTIVATION] == 0;
+    bool relu = bp_elmo_sizes_of(&shape)->activation == 0;
     int32_t windows[B * (T + 1)];
 
     spell(f->characters);

@@ -143,7 +143,7 @@ static void open_fixture(fixture *f, const bp_model_shape *shape, float grow)
     bp_network_refresh(f->network);
     if (shape->task.kind != BP_TASK_NONE) {
         make_texts(f, shape);
-    } else if (shape->family->start_token) {
+    } else if (shape->family->source) {
         make_pairs(f);
     } else if (f->distances) {
         make_words(f);
@@ -327,13 +327,13 @@ static void those_of_their_adapters_are(void **state)
  * With a convolution of one kind or another, and embeddings that are wider or narrower. */
 static void set_distances(bp_model_shape *shape, bool own)
 {
-    shape->own[BP_DEBERTA_CONVOLUTION] = own ? 5 : 3;
-    shape->own[BP_DEBERTA_GROUPS] = own ? 4 : 1;
-    shape->own[BP_DEBERTA_ACTIVATION] = own ? 3 : 0;
+    bp_deberta_sizes_in(shape)->convolution = own ? 5 : 3;
+    bp_deberta_sizes_in(shape)->groups = own ? 4 : 1;
+    bp_deberta_sizes_in(shape)->activation = own ? 3 : 0;
     shape->stack.embedding = own ? 12 : 20;
-    shape->own[BP_DEBERTA_BUCKETS] = own ? 0 : 6;
-    shape->own[BP_DEBERTA_DISTANCE] = own ? 5 : T;
-    shape->own[BP_DEBERTA_OTHER_PROJECTIONS] = shape->own[BP_DEBERTA_NO_NORM] = own;
+    bp_deberta_sizes_in(shape)->buckets = own ? 0 : 6;
+    bp_deberta_sizes_in(shape)->distance = own ? 5 : T;
+    bp_deberta_sizes_in(shape)->other_projections = bp_deberta_sizes_in(shape)->no_norm = own;
 }
 
 typedef struct task_case {
@@ -355,7 +355,7 @@ static void check_task(const task_case *one, int64_t task)
                                  .outcomes = task == BP_TASK_SPANS ? 2 : 3,
                                  .pool = pools ? one->pool : BP_POOL_NONE,
                                  .unbiased = one->unbiased,
-                                 .dense = pools && shape.family->backbone(&shape).dense};
+                                 .dense = pools && shape.family->blocks->backbone(&shape).dense};
     shape.stack.window = one->window;
     if (one->distances != NO_DISTANCES)
         set_distances(&shape, one->distances == EACH_DISTANCE);
@@ -418,8 +418,8 @@ static void those_of_cells_are(void **state)
 
         shape.layers = CASES[k].layers;
         if (CASES[k].cell)
-            assert_true(bp_pairs_read(&shape.own[BP_RECURRENT_CELL], BP_MODEL_PAIRS, CASES[k].cell,
-                                      BP_CELL_WORDS));
+            assert_true(bp_pairs_read(bp_recurrent_sizes_in(&shape)->cell, BP_MODEL_PAIRS,
+                                      CASES[k].cell, BP_CELL_WORDS));
         assert_null(bp_cell_fault(&shape));
         open_fixture(&f, &shape, CASES[k].grow);
         f.curved = bp_cell_graph_of(&shape).mixed;

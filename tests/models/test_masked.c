@@ -30,12 +30,12 @@ typedef struct example {
  * of its own for. */
 static void make(example *out, const bp_example_rules *rules, int64_t step, int64_t slot)
 {
-    bp_model_shape shape = {.family = &bp_roberta_family,
-                            .context = T,
-                            .own = {[BP_BERT_NO_POOLER] = 1}}; /* as filled in */
-    bp_example_maker maker = bp_objective_masked.maker(&shape, T, rules);
+    bp_model_shape shape = {.family = &bp_roberta_family, .context = T};
+    bp_example_maker maker;
     int32_t values[2 * T], window[N + 1];
 
+    bp_bert_sizes_in(&shape)->no_pooler = 1; /* as filled in */
+    maker = bp_objective_masked.maker(&shape, T, rules);
     assert_int_equal(maker.window, N + 1);
     assert_int_equal(bp_batch_bytes(&maker.form, 1), sizeof values);
     for (int i = 0; i < N + 1; i++)

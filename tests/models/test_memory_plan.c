@@ -91,14 +91,15 @@ static bp_model_shape random_shape(int tensor_ranks, int stages)
         shape.stack.balance = 0.1 * (double)draw(0, 1);
     }
     if (shape.family == &bp_deberta_family) {
-        shape.own[BP_DEBERTA_OTHER_PROJECTIONS] = draw(0, 1);
-        shape.own[BP_DEBERTA_CONVOLUTION] = draw(0, 1) ? 3 : 0;
-        shape.own[BP_DEBERTA_GROUPS] = shape.own[BP_DEBERTA_CONVOLUTION] > 0 ? draw(1, 2) : 0;
+        bp_deberta_sizes_in(&shape)->other_projections = draw(0, 1);
+        bp_deberta_sizes_in(&shape)->convolution = draw(0, 1) ? 3 : 0;
+        bp_deberta_sizes_in(&shape)->groups =
+            bp_deberta_sizes_of(&shape)->convolution > 0 ? draw(1, 2) : 0;
         shape.stack.embedding = shape.width + 8 * draw(-1, 1);
         shape.stack.embedding += shape.stack.embedding == 0 ? 8 : 0;
     }
     if (shape.family == &bp_bert_family || shape.family == &bp_roberta_family)
-        shape.own[BP_BERT_BOUNDARY] = draw(0, 1);
+        bp_bert_sizes_in(&shape)->boundary = draw(0, 1);
     if (bp_stack_is_hybrid(shape.family->stack))
         shape.stack.attention_layers[0] = (double)draw(0, shape.layers);
     shape.family->fill_defaults(&shape);

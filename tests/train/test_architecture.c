@@ -57,8 +57,8 @@ static void open_fixture(fixture *f, double clip)
     int64_t first, slots;
 
     memset(f, 0, sizeof *f);
-    assert_true(
-        bp_pairs_read(&shape.own[BP_RECURRENT_CELL], BP_MODEL_PAIRS, "mixed:3", BP_CELL_WORDS));
+    assert_true(bp_pairs_read(bp_recurrent_sizes_in(&shape)->cell, BP_MODEL_PAIRS, "mixed:3",
+                              BP_CELL_WORDS));
     shape.family->fill_defaults(&shape);
     bp_test_expect(bp_mesh_new(&f->mesh, WORLD, &on), BP_OK);
     bp_test_check_err(WORLD, bp_engine_new(&f->engine, f->mesh, &spec, &shape), BP_OK);

@@ -16,7 +16,13 @@
 
 /** A size, a number, a flag or a choice: `ours` is its name in the "model" object of a checkpoint
  * and in the rows below, `theirs` in config.json, "object.member" where it is in an object, or
- * deeper; `also`: another name (NULL: none), which is written too and not read. */
+ * deeper; `also`: another name (NULL: none), which is written too and not read. For example
+ *
+ *     {"kv_heads", "num_key_value_heads", NULL, BP_HF_COUNT, "heads", .absent = "8",
+ *      .null_is = "heads"}
+ *
+ * is num_key_value_heads of config.json, 8 where that is not there and as many as heads where it is
+ * null; a checkpoint's model without kv_heads has as many as heads. */
 typedef enum bp_hf_type {
     BP_HF_COUNT,
     BP_HF_REAL,
@@ -65,7 +71,10 @@ typedef struct bp_hf_size {
  * meaning only. `is`: JSON values with
  * '|' between, of which it must be one, if it is there; or "4*width"; after a '*':
  * a list, and each of its elements must. null is taken where `is` has null, false, {} or a list.
- * The first is written, but of lists and members of objects. */
+ * The first is written, but of lists and members of objects. For example
+ *
+ *     {"hidden_act", "\"silu\""}                  any other activation is refused
+ *     {"layer_types", "*\"full_attention\""}      each layer has full attention */
 typedef struct bp_hf_setting {
     const char *key, *is;
     const char *only_if; /* as of a row */
@@ -79,7 +88,17 @@ typedef enum bp_hf_layers { BP_HF_ALL, BP_HF_SPARSE, BP_HF_DENSE } bp_hf_layers;
  * `blocks` along its first: its rows are `blocks` runs, in each of which the parts follow one
  * another. A '*' in names is a layer's number; rows that follow each other with the same text
  * before it are a layer's. Extents are "width", "3*width", "2", "kv_heads*width/heads",
- * "context+2"; columns NULL: a vector. */
+ * "context+2"; columns NULL: a vector. For example, of GPT-2 and of Mixtral:
+ *
+ *     {"h.*.attn.c_attn.weight", "width", "3*width", true, 3,
+ *      {"h.*.attn.q.weight", "h.*.attn.k.weight", "h.*.attn.v.weight"}}
+ *
+ * theirs is [width][3 width], transposed, with three of ours side by side;
+ *
+ *     {"layers.*.block_sparse_moe.experts.#.w1.weight", "inner", "width", false, 1,
+ *      {"h.*.mlp.experts.#.gate.weight"}, .experts = "experts", .in = BP_HF_SPARSE}
+ *
+ * one of ours an expert of each layer that has experts. */
 typedef struct bp_hf_row {
     const char *theirs, *rows, *columns;
     bool transposed; /* theirs are [in][out] */

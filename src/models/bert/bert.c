@@ -24,14 +24,14 @@ static const bp_stack DISTILBERT = {ENCODER, .epsilon = 1e-12, .relu_pooler = tr
 
 #define BOUNDARY_SIZE                                                                              \
     {                                                                                              \
-        .name = "boundary", .at = BP_SIZE_AT(own[BP_BERT_BOUNDARY]), .type = BP_SIZE_FLAG,         \
+        .name = "boundary", .at = BP_OWN_AT(bp_bert_sizes, boundary), .type = BP_SIZE_FLAG,        \
         .optional = true, .quiet = true                                                            \
     }
 
 static const bp_model_size BERT_SIZES[] = {COMMON_SIZES,
                                            BOUNDARY_SIZE,
                                            {.name = "pooler",
-                                            .at = BP_SIZE_AT(own[BP_BERT_NO_POOLER]),
+                                            .at = BP_OWN_AT(bp_bert_sizes, no_pooler),
                                             .type = BP_SIZE_FLAG,
                                             .optional = true,
                                             .inverse = true},
@@ -90,7 +90,7 @@ static const bp_option ROBERTA_KEYS[] = {
 static void fill_without_pooler(bp_model_shape *shape)
 {
     bp_stack_fill_defaults(shape);
-    shape->own[BP_BERT_NO_POOLER] = 1;
+    bp_bert_sizes_in(shape)->no_pooler = 1;
 }
 
 void bp_masked_check_context(const bp_model_shape *shape, bp_config *config)
@@ -125,7 +125,7 @@ typedef enum part {
 
 static bool has_boundary(const bp_model_shape *shape)
 {
-    return shape->own[BP_BERT_BOUNDARY] != 0;
+    return bp_bert_sizes_of(shape)->boundary != 0;
 }
 
 static int boundary_blocks(const bp_model_shape *shape)
@@ -303,14 +303,20 @@ static bp_backbone backbone(const bp_model_shape *shape)
                          .head_flops = 6 * head_matrices(shape)};
 }
 
+static const bp_block_list BLOCK_LIST = {.count = blocks,
+                                         .are = "embedding, its norm, layers, heads",
+                                         .cost = cost,
+                                         .backbone = backbone,
+                                         .output = block_output,
+                                         .add_shared = bp_stack_add_shared,
+                                         .add = add_block};
+
 #define FAMILY(kind, of, sizes_of, keys_of, fills, tables)                                         \
     {                                                                                              \
         .name = kind, .stack = of, .sizes = sizes_of, .keys = keys_of, .fill_defaults = fills,     \
-        .check = check, .check_read = bp_stack_check_read, .facts = facts,                         \
+        .check = check, .check_read = bp_stack_check_read, .facts = facts, .blocks = &BLOCK_LIST,  \
         .objective = &bp_objective_masked, .has_pairs_head = bp_bert_has_pooler,                   \
-        .huggingface = tables, .blocks = blocks, .key_block = key_block,                           \
-        .blocks_are = "embedding, its norm, layers, heads", .cost = cost, .backbone = backbone,    \
-        .block_output = block_output, .add_shared = bp_stack_add_shared, .add_block = add_block    \
+        .huggingface = tables, .key_block = key_block                                              \
     }
 
 const bp_model_family bp_bert_family = FAMILY("bert", &BERT, BERT_SIZES, BERT_KEYS,

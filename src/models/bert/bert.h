@@ -4,12 +4,13 @@
 
 #include "models/family.h"
 
-/** Where their own sizes are in bp_model_shape: 0 is what the family has if nothing is given. */
-enum {
-    BP_BERT_BOUNDARY, /* masked words are found from their spans' boundaries too */
-    BP_BERT_NO_POOLER /* it has neither pooler nor a head of next sentences: roberta and distilbert
-                         never have */
-};
+/** Their own sizes, which the objective of masked words looks at too. */
+typedef struct bp_bert_sizes {
+    int64_t boundary;  /* 1: masked words are found from their spans' boundaries too */
+    int64_t no_pooler; /* 1: it has neither pooler nor a head of next sentences: roberta and
+                          distilbert never have */
+} bp_bert_sizes;
+BP_OWN_SIZES(bp_bert_sizes)
 
 extern const bp_model_family bp_bert_family, bp_roberta_family, bp_distilbert_family;
 extern const bp_hf_table *const bp_bert_huggingface[], *const bp_roberta_huggingface[],
@@ -21,7 +22,7 @@ enum { BP_BERT_WORDS, BP_BERT_NEXT_SENTENCE, BP_BERT_BOUNDARY_WORDS };
 /** Of a shape whose sizes are filled in (bp_model_family.fill_defaults). */
 static inline bool bp_bert_has_pooler(const bp_model_shape *shape)
 {
-    return shape->own[BP_BERT_NO_POOLER] == 0;
+    return bp_bert_sizes_of(shape)->no_pooler == 0;
 }
 
 /** A fault if the context is too short for a masked word. Local. */

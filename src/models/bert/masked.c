@@ -300,7 +300,7 @@ static void make_pair(const bp_example_maker *self, const bp_document *run, int6
 static bp_example_maker masked_maker(const bp_model_shape *shape, int64_t T,
                                      const bp_example_rules *rules)
 {
-    bool pooler = bp_bert_has_pooler(shape), boundary = shape->own[BP_BERT_BOUNDARY] != 0;
+    bool pooler = bp_bert_has_pooler(shape), boundary = bp_bert_sizes_of(shape)->boundary != 0;
     bool pairs = rules && rules->pairs;
     int64_t framed = pairs ? 3 : 1; /* the next example begins after the T - 2 tokens of this one */
 

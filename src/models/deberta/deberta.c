@@ -19,18 +19,18 @@ static const bp_stack STACK = {.post_norm = true,
                                .head_bias = true,
                                .transform = true};
 
-#define OWN_COUNT(key, number)                                                                     \
+#define OWN_COUNT(key, field)                                                                      \
     {                                                                                              \
-        .name = key, .at = BP_SIZE_AT(own[number]), .optional = true                               \
+        .name = key, .at = BP_OWN_AT(bp_deberta_sizes, field), .optional = true                    \
     }
-#define OWN_QUIET(key, number)                                                                     \
+#define OWN_QUIET(key, field)                                                                      \
     {                                                                                              \
-        .name = key, .at = BP_SIZE_AT(own[number]), .optional = true, .quiet = true                \
+        .name = key, .at = BP_OWN_AT(bp_deberta_sizes, field), .optional = true, .quiet = true     \
     }
-#define OWN_FLAG(key, number)                                                                      \
+#define OWN_FLAG(key, field)                                                                       \
     {                                                                                              \
-        .name = key, .at = BP_SIZE_AT(own[number]), .type = BP_SIZE_FLAG, .optional = true,        \
-        .inverse = true                                                                            \
+        .name = key, .at = BP_OWN_AT(bp_deberta_sizes, field), .type = BP_SIZE_FLAG,               \
+        .optional = true, .inverse = true                                                          \
     }
 static const bp_model_size SIZES[] = {BP_STACK_SIZES,
                                       BP_STACK_CONTEXT,
@@ -44,15 +44,15 @@ static const bp_model_size SIZES[] = {BP_STACK_SIZES,
                                        .optional = true,
                                        .inverse = true},
                                       BP_STACK_COUNT("segments", segments),
-                                      OWN_COUNT("buckets", BP_DEBERTA_BUCKETS),
-                                      OWN_COUNT("distance", BP_DEBERTA_DISTANCE),
-                                      OWN_FLAG("shared", BP_DEBERTA_OTHER_PROJECTIONS),
-                                      OWN_FLAG("distance_norm", BP_DEBERTA_NO_NORM),
+                                      OWN_COUNT("buckets", buckets),
+                                      OWN_COUNT("distance", distance),
+                                      OWN_FLAG("shared", other_projections),
+                                      OWN_FLAG("distance_norm", no_norm),
                                       BP_STACK_QUIET("embedding", embedding),
-                                      OWN_QUIET("convolution", BP_DEBERTA_CONVOLUTION),
-                                      OWN_QUIET("convolution_groups", BP_DEBERTA_GROUPS),
+                                      OWN_QUIET("convolution", convolution),
+                                      OWN_QUIET("convolution_groups", groups),
                                       {.name = "convolution_activation",
-                                       .at = BP_SIZE_AT(own[BP_DEBERTA_ACTIVATION]),
+                                       .at = BP_OWN_AT(bp_deberta_sizes, activation),
                                        .type = BP_SIZE_CHOICE,
                                        .words = BP_DEBERTA_ACTIVATIONS,
                                        .optional = true,
@@ -119,51 +119,51 @@ static const bp_option KEYS[] = {
 
 static int64_t distance_of(const bp_model_shape *shape)
 {
-    return bp_given_or(shape->own[BP_DEBERTA_DISTANCE], shape->context);
+    return bp_given_or(bp_deberta_sizes_of(shape)->distance, shape->context);
 }
 
 static int64_t rows_of(const bp_model_shape *shape)
 {
-    return 2 * bp_given_or(shape->own[BP_DEBERTA_BUCKETS], distance_of(shape));
+    return 2 * bp_given_or(bp_deberta_sizes_of(shape)->buckets, distance_of(shape));
 }
 
 static bool has_convolution(const bp_model_shape *shape)
 {
-    return shape->own[BP_DEBERTA_CONVOLUTION] > 0;
+    return bp_deberta_sizes_of(shape)->convolution > 0;
 }
 
 static int64_t groups_of(const bp_model_shape *shape)
 {
-    return bp_given_or(shape->own[BP_DEBERTA_GROUPS], 1);
+    return bp_given_or(bp_deberta_sizes_of(shape)->groups, 1);
 }
 
 static void fill_defaults(bp_model_shape *shape)
 {
     bp_stack_fill_defaults(shape);
-    shape->own[BP_BERT_NO_POOLER] = 1; /* to the objective of masked words */
-    shape->own[BP_DEBERTA_DISTANCE] = distance_of(shape);
+    bp_deberta_sizes_in(shape)->bert.no_pooler = 1; /* to the objective of masked words */
+    bp_deberta_sizes_in(shape)->distance = distance_of(shape);
     shape->stack.embedding = bp_stack_embedding_width(shape);
     if (has_convolution(shape))
-        shape->own[BP_DEBERTA_GROUPS] = groups_of(shape);
+        bp_deberta_sizes_in(shape)->groups = groups_of(shape);
 }
 
 static bool fits_convolution(const bp_model_shape *shape)
 {
-    return !has_convolution(shape) ||
-           (shape->own[BP_DEBERTA_CONVOLUTION] % 2 == 1 && shape->width % groups_of(shape) == 0);
+    return !has_convolution(shape) || (bp_deberta_sizes_of(shape)->convolution % 2 == 1 &&
+                                       shape->width % groups_of(shape) == 0);
 }
 
 static void check_convolution(const bp_model_shape *shape, bp_config *config)
 {
-    const int64_t *own = shape->own;
+    const bp_deberta_sizes *own = bp_deberta_sizes_of(shape);
 
     if (!fits_convolution(shape))
         bp_config_fault(config, "model.bad_convolution",
                         "model.convolution = %lld in %lld groups: at model.convolution; use an odd "
                         "number, and groups that divide model.width = %lld",
-                        (long long)own[BP_DEBERTA_CONVOLUTION], (long long)groups_of(shape),
+                        (long long)own->convolution, (long long)groups_of(shape),
                         (long long)shape->width);
-    if (!has_convolution(shape) && (own[BP_DEBERTA_GROUPS] != 0 || own[BP_DEBERTA_ACTIVATION] != 0))
+    if (!has_convolution(shape) && (own->groups != 0 || own->activation != 0))
         bp_config_fault(config, "model.no_convolution",
                         "model.convolution is not given, and other keys of it are: at "
                         "model.convolution_groups, model.convolution_activation; leave them out, "
@@ -172,7 +172,7 @@ static void check_convolution(const bp_model_shape *shape, bp_config *config)
 
 static bool is_fit(const bp_model_shape *shape)
 {
-    int64_t buckets = shape->own[BP_DEBERTA_BUCKETS];
+    int64_t buckets = bp_deberta_sizes_of(shape)->buckets;
 
     return buckets == 0 || (buckets % 2 == 0 && distance_of(shape) > buckets / 2 + 1);
 }
@@ -187,14 +187,15 @@ static void check(const bp_model_shape *shape, int tensor_ranks, bp_config *conf
         bp_config_fault(config, "model.bad_buckets",
                         "model.buckets = %lld is not an even number with a half below "
                         "model.distance - 1 = %lld: at model.buckets; use one that is",
-                        (long long)shape->own[BP_DEBERTA_BUCKETS],
+                        (long long)bp_deberta_sizes_of(shape)->buckets,
                         (long long)distance_of(shape) - 1);
     if (shape->stack.no_positions != 0 && bp_stack_segments(shape) > 0)
         bp_config_fault(config, "model.segments_without_positions",
                         "model.segments = %lld are added to positions, and model.absolute = no has "
                         "none: at model.segments; leave one of them out",
                         (long long)bp_stack_segments(shape));
-    if (shape->adapter.kind == BP_ADAPTER_LORA && shape->own[BP_DEBERTA_OTHER_PROJECTIONS] == 0)
+    if (shape->adapter.kind == BP_ADAPTER_LORA &&
+        bp_deberta_sizes_of(shape)->other_projections == 0)
         bp_config_fault(config, "adapter.shared_products",
                         "adapter.kind = lora changes products that distances share with queries "
                         "and keys: at adapter.kind; use bottleneck");
@@ -206,14 +207,14 @@ static bp_err check_read(const bp_model_shape *shape, const char *where)
         return BP_FAIL(BP_ERR_FORMAT, "model.bad_size",
                        "the model's %lld buckets are not those of distances up to %lld: at %s; the "
                        "checkpoint is wrong",
-                       (long long)shape->own[BP_DEBERTA_BUCKETS], (long long)distance_of(shape),
-                       where);
+                       (long long)bp_deberta_sizes_of(shape)->buckets,
+                       (long long)distance_of(shape), where);
     if (!fits_convolution(shape))
         return BP_FAIL(BP_ERR_FORMAT, "model.bad_size",
                        "the model's convolution of %lld places has %lld groups of %lld columns: at "
                        "%s; the checkpoint is wrong",
-                       (long long)shape->own[BP_DEBERTA_CONVOLUTION], (long long)groups_of(shape),
-                       (long long)shape->width, where);
+                       (long long)bp_deberta_sizes_of(shape)->convolution,
+                       (long long)groups_of(shape), (long long)shape->width, where);
     return bp_stack_check_read(shape, where);
 }
 
@@ -224,7 +225,7 @@ static void add_common(bp_network *network, const bp_model_shape *shape, int sta
 
     bp_group_add_matrix(group, "distances", rows_of(shape), shape->width, BP_TRANSFORMER_STD)
         ->values_read = true;
-    if (shape->own[BP_DEBERTA_NO_NORM] != 0)
+    if (bp_deberta_sizes_of(shape)->no_norm != 0)
         return;
     bp_group_add_vector(group, "distances.ln.gain", shape->width, BP_INIT_ONE);
     bp_group_add_vector(group, "distances.ln.bias", shape->width, BP_INIT_ZERO);
@@ -233,15 +234,15 @@ static void add_common(bp_network *network, const bp_model_shape *shape, int sta
 static bp_layer_distances distances_of(const bp_network *network, const bp_model_shape *shape)
 {
     bp_param *table = bp_network_common(network, TABLE);
-    bool normed = shape->own[BP_DEBERTA_NO_NORM] == 0;
+    bool normed = bp_deberta_sizes_of(shape)->no_norm == 0;
 
     return (bp_layer_distances){.table = table,
                                 .gain = normed ? table + 1 : NULL,
                                 .bias = normed ? table + 2 : NULL,
                                 .rows = rows_of(shape),
-                                .buckets = shape->own[BP_DEBERTA_BUCKETS],
+                                .buckets = bp_deberta_sizes_of(shape)->buckets,
                                 .distance = distance_of(shape),
-                                .own = shape->own[BP_DEBERTA_OTHER_PROJECTIONS] != 0};
+                                .own = bp_deberta_sizes_of(shape)->other_projections != 0};
 }
 
 static bp_block *new_convolution(bp_network *network, const bp_model_shape *shape, bp_block *inner)
@@ -250,11 +251,11 @@ static bp_block *new_convolution(bp_network *network, const bp_model_shape *shap
                                                 BP_RELU, BP_GELU_TANH};
     bp_layer_shape layer = bp_stack_layer(shape, 0);
     bp_convolution_shape convolution = {.C = shape->width,
-                                        .K = shape->own[BP_DEBERTA_CONVOLUTION],
+                                        .K = bp_deberta_sizes_of(shape)->convolution,
                                         .G = groups_of(shape),
-                                        .tanh = shape->own[BP_DEBERTA_ACTIVATION] == 0,
+                                        .tanh = bp_deberta_sizes_of(shape)->activation == 0,
                                         .activation =
-                                            ACTIVATIONS[shape->own[BP_DEBERTA_ACTIVATION]],
+                                            ACTIVATIONS[bp_deberta_sizes_of(shape)->activation],
                                         .epsilon = bp_stack_epsilon(shape),
                                         .dropout_stream = layer.first_dropout_stream + 3};
     bp_block *block;
@@ -285,11 +286,20 @@ static void add_block(bp_network *network, const bp_model_shape *shape, int numb
 static double cost(const bp_model_shape *shape, int block)
 {
     bool is_layer = block > 0 && block <= shape->layers;
-    double C = (double)shape->width, taps = (double)shape->own[BP_DEBERTA_CONVOLUTION];
+    double C = (double)shape->width, taps = (double)bp_deberta_sizes_of(shape)->convolution;
 
     return bp_stack_cost(shape, block) + (is_layer ? 4 * (double)rows_of(shape) * C : 0) +
            (block == 1 ? 2 * taps * C * C / (double)groups_of(shape) : 0);
 }
+
+static const bp_block_list BLOCK_LIST = {.count = bp_stack_blocks,
+                                         .are = "embedding, layers, head",
+                                         .cost = cost,
+                                         .backbone = bp_stack_backbone,
+                                         .output = bp_stack_block_output,
+                                         .add_shared = bp_stack_add_shared,
+                                         .add_common = add_common,
+                                         .add = add_block};
 
 const bp_model_family bp_deberta_family = {.name = "deberta",
                                            .stack = &STACK,
@@ -301,13 +311,6 @@ const bp_model_family bp_deberta_family = {.name = "deberta",
                                            .facts = bp_stack_facts,
                                            .objective = &bp_objective_masked,
                                            .huggingface = bp_deberta_huggingface,
-                                           .blocks = bp_stack_blocks,
+                                           .blocks = &BLOCK_LIST,
                                            .state_width = bp_stack_state_width,
-                                           .key_block = bp_transformer_key_block,
-                                           .blocks_are = "embedding, layers, head",
-                                           .cost = cost,
-                                           .backbone = bp_stack_backbone,
-                                           .block_output = bp_stack_block_output,
-                                           .add_shared = bp_stack_add_shared,
-                                           .add_common = add_common,
-                                           .add_block = add_block};
+                                           .key_block = bp_transformer_key_block};

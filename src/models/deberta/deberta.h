@@ -5,17 +5,18 @@
 
 #include "models/bert/bert.h"
 
-/** Where its own sizes are in bp_model_shape, after those that the objective of masked words looks
- * at. */
-enum {
-    BP_DEBERTA_BUCKETS = BP_BERT_NO_POOLER + 1, /* 0: each distance has its own row */
-    BP_DEBERTA_DISTANCE,
-    BP_DEBERTA_OTHER_PROJECTIONS, /* 1: distances have matrices of their own */
-    BP_DEBERTA_NO_NORM,           /* 1: their table has no norm */
-    BP_DEBERTA_CONVOLUTION,       /* taps of the convolution beside layer 0; 0: there is none */
-    BP_DEBERTA_GROUPS,            /* of it */
-    BP_DEBERTA_ACTIVATION         /* of it: a number in BP_DEBERTA_ACTIVATIONS */
-};
+/** Its own sizes. */
+typedef struct bp_deberta_sizes {
+    bp_bert_sizes bert; /* for the objective of masked words */
+    int64_t buckets;    /* 0: each distance has its own row */
+    int64_t distance;
+    int64_t other_projections; /* 1: distances have matrices of their own */
+    int64_t no_norm;           /* 1: their table has no norm */
+    int64_t convolution;       /* taps of the convolution beside layer 0; 0: there is none */
+    int64_t groups;            /* of it */
+    int64_t activation;        /* of it: a number in BP_DEBERTA_ACTIVATIONS */
+} bp_deberta_sizes;
+BP_OWN_SIZES(bp_deberta_sizes)
 
 #define BP_DEBERTA_ACTIVATIONS "tanh|gelu|relu|gelu_new"
 

@@ -28,14 +28,22 @@ static const bp_model_size SIZES[] = {
     BP_POSITIONS_SIZE,
     BP_STACK_COUNT("inner", inner),
     BP_STACK_COUNT("segments", segments),
-    {.name = "embedding", .at = BP_SIZE_AT(own[BP_ELECTRA_EMBEDDING]), .optional = true},
-    {.name = "generator_layers", .at = BP_SIZE_AT(own[BP_ELECTRA_G_LAYERS]), .optional = true},
-    {.name = "generator_width", .at = BP_SIZE_AT(own[BP_ELECTRA_G_WIDTH]), .optional = true},
-    {.name = "generator_heads", .at = BP_SIZE_AT(own[BP_ELECTRA_G_HEADS]), .optional = true},
-    {.name = "generator_inner", .at = BP_SIZE_AT(own[BP_ELECTRA_G_INNER]), .optional = true},
+    {.name = "embedding", .at = BP_OWN_AT(bp_electra_sizes, embedding), .optional = true},
+    {.name = "generator_layers",
+     .at = BP_OWN_AT(bp_electra_sizes, generator_layers),
+     .optional = true},
+    {.name = "generator_width",
+     .at = BP_OWN_AT(bp_electra_sizes, generator_width),
+     .optional = true},
+    {.name = "generator_heads",
+     .at = BP_OWN_AT(bp_electra_sizes, generator_heads),
+     .optional = true},
+    {.name = "generator_inner",
+     .at = BP_OWN_AT(bp_electra_sizes, generator_inner),
+     .optional = true},
     BP_STACK_REAL("norm_epsilon", epsilon),
     {.name = "part",
-     .at = BP_SIZE_AT(own[BP_ELECTRA_PART]),
+     .at = BP_OWN_AT(bp_electra_sizes, part),
      .type = BP_SIZE_CHOICE,
      .words = BP_ELECTRA_PARTS,
      .optional = true,
@@ -90,31 +98,32 @@ static bool has(const bp_model_shape *shape, bp_electra_part part)
 {
     if (bp_task_has_head(&shape->task))
         return part == BP_ELECTRA_DISCRIMINATOR;
-    return shape->own[BP_ELECTRA_PART] == BP_ELECTRA_BOTH || shape->own[BP_ELECTRA_PART] == part;
+    return bp_electra_sizes_of(shape)->part == BP_ELECTRA_BOTH ||
+           bp_electra_sizes_of(shape)->part == part;
 }
 
 static void fill_defaults(bp_model_shape *shape)
 {
-    int64_t *own = shape->own;
+    bp_electra_sizes *own = bp_electra_sizes_in(shape);
 
     bp_stack_fill_defaults(shape);
-    own[BP_ELECTRA_EMBEDDING] = bp_given_or(own[BP_ELECTRA_EMBEDDING], shape->width);
-    own[BP_ELECTRA_G_LAYERS] = bp_given_or(own[BP_ELECTRA_G_LAYERS], shape->layers);
-    own[BP_ELECTRA_G_WIDTH] = bp_given_or(own[BP_ELECTRA_G_WIDTH], quarter(shape->width));
-    own[BP_ELECTRA_G_HEADS] = bp_given_or(own[BP_ELECTRA_G_HEADS], quarter(shape->heads));
-    own[BP_ELECTRA_G_INNER] = bp_given_or(own[BP_ELECTRA_G_INNER], 4 * own[BP_ELECTRA_G_WIDTH]);
+    own->embedding = bp_given_or(own->embedding, shape->width);
+    own->generator_layers = bp_given_or(own->generator_layers, shape->layers);
+    own->generator_width = bp_given_or(own->generator_width, quarter(shape->width));
+    own->generator_heads = bp_given_or(own->generator_heads, quarter(shape->heads));
+    own->generator_inner = bp_given_or(own->generator_inner, 4 * own->generator_width);
 }
 
 /* The generator is a stack as the discriminator is, of its own sizes. */
 static bp_model_shape generator_of(const bp_model_shape *shape)
 {
-    const int64_t *own = shape->own;
+    const bp_electra_sizes *own = bp_electra_sizes_of(shape);
     bp_model_shape out = *shape;
 
-    out.layers = own[BP_ELECTRA_G_LAYERS];
-    out.width = own[BP_ELECTRA_G_WIDTH];
-    out.heads = own[BP_ELECTRA_G_HEADS];
-    out.stack.inner = own[BP_ELECTRA_G_INNER];
+    out.layers = own->generator_layers;
+    out.width = own->generator_width;
+    out.heads = own->generator_heads;
+    out.stack.inner = own->generator_inner;
     out.stack.head_width = out.stack.kv_heads = 0;
     return out;
 }
@@ -122,8 +131,9 @@ static bp_model_shape generator_of(const bp_model_shape *shape)
 /* The checks of Transformers, of the generator's sizes too: said by its own names. */
 static void check_generator(const bp_model_shape *shape, int tensor_ranks, bp_config *config)
 {
-    int64_t C = shape->own[BP_ELECTRA_G_WIDTH], H = shape->own[BP_ELECTRA_G_HEADS],
-            F = shape->own[BP_ELECTRA_G_INNER];
+    int64_t C = bp_electra_sizes_of(shape)->generator_width,
+            H = bp_electra_sizes_of(shape)->generator_heads,
+            F = bp_electra_sizes_of(shape)->generator_inner;
 
     if (C % H != 0)
         bp_config_fault(config, "model.not_dividing",
@@ -141,7 +151,7 @@ static void check_generator(const bp_model_shape *shape, int tensor_ranks, bp_co
 /* A generator by itself is a masked model. */
 static const char *no_distribution(const bp_model_shape *shape)
 {
-    return shape->own[BP_ELECTRA_PART] == BP_ELECTRA_GENERATOR
+    return bp_electra_sizes_of(shape)->part == BP_ELECTRA_GENERATOR
                ? NULL
                : "its discriminator judges tokens, and gives no probability of one";
 }
@@ -152,11 +162,12 @@ static void check(const bp_model_shape *shape, int tensor_ranks, bp_config *conf
     if (has(shape, BP_ELECTRA_GENERATOR))
         check_generator(shape, tensor_ranks, config);
     bp_masked_check_context(shape, config);
-    if (shape->own[BP_ELECTRA_PART] == BP_ELECTRA_DISCRIMINATOR && !bp_task_has_head(&shape->task))
+    if (bp_electra_sizes_of(shape)->part == BP_ELECTRA_DISCRIMINATOR &&
+        !bp_task_has_head(&shape->task))
         bp_config_fault(config, "electra.no_generator",
                         "model.part = discriminator has no generator, without which no token of "
                         "its training is replaced: at model.part; use both");
-    if (shape->own[BP_ELECTRA_PART] == BP_ELECTRA_GENERATOR && bp_task_has_head(&shape->task))
+    if (bp_electra_sizes_of(shape)->part == BP_ELECTRA_GENERATOR && bp_task_has_head(&shape->task))
         bp_config_fault(config, "electra.no_discriminator",
                         "model.part = generator has no discriminator, which a task's head "
                         "follows: at model.part; start from a model that has one");
@@ -164,7 +175,8 @@ static void check(const bp_model_shape *shape, int tensor_ranks, bp_config *conf
 
 static bp_err check_read(const bp_model_shape *shape, const char *where)
 {
-    int64_t C = shape->own[BP_ELECTRA_G_WIDTH], H = shape->own[BP_ELECTRA_G_HEADS];
+    int64_t C = bp_electra_sizes_of(shape)->generator_width,
+            H = bp_electra_sizes_of(shape)->generator_heads;
 
     if (has(shape, BP_ELECTRA_GENERATOR) && C % H != 0)
         return BP_FAIL(BP_ERR_FORMAT, "model.bad_size",
@@ -208,16 +220,16 @@ static int count_of(const bp_model_shape *shape, part of)
 {
     bool generator = has(shape, BP_ELECTRA_GENERATOR),
          discriminator = has(shape, BP_ELECTRA_DISCRIMINATOR);
-    int64_t E = shape->own[BP_ELECTRA_EMBEDDING];
+    int64_t E = bp_electra_sizes_of(shape)->embedding;
 
     switch (of) {
     case EMBEDDING:
     case EMBEDDING_NORM:
         return 1;
     case G_PROJECTION:
-        return generator && shape->own[BP_ELECTRA_G_WIDTH] != E;
+        return generator && bp_electra_sizes_of(shape)->generator_width != E;
     case G_LAYER:
-        return generator ? (int)shape->own[BP_ELECTRA_G_LAYERS] : 0;
+        return generator ? (int)bp_electra_sizes_of(shape)->generator_layers : 0;
     case G_TRANSFORM:
     case G_VOCABULARY:
         return generator;
@@ -256,14 +268,14 @@ static part part_of(const bp_model_shape *shape, int block, int *number)
  * place. */
 static bp_activations block_output(const bp_model_shape *shape, int block)
 {
-    int64_t E = shape->own[BP_ELECTRA_EMBEDDING], C = shape->width;
+    int64_t E = bp_electra_sizes_of(shape)->embedding, C = shape->width;
     int number;
     part of = part_of(shape, block, &number);
     bp_activations out = {.count = 1,
                           .item = {{.name = "hidden", .columns = E, .has_gradient = true}}};
 
     if (of == G_PROJECTION || of == G_LAYER)
-        out.item[0].columns = shape->own[BP_ELECTRA_G_WIDTH];
+        out.item[0].columns = bp_electra_sizes_of(shape)->generator_width;
     else if (of >= PROJECTION)
         out.item[0].columns = C;
     if (of >= REPLACEMENT && has(shape, BP_ELECTRA_GENERATOR)) {
@@ -297,7 +309,7 @@ static bp_block *new_embedding(bp_network *network, const bp_model_shape *shape)
 {
     bp_group *split = bp_network_add_group(network, false),
              *whole = bp_network_add_group(network, true);
-    int64_t E = shape->own[BP_ELECTRA_EMBEDDING], first, count;
+    int64_t E = bp_electra_sizes_of(shape)->embedding, first, count;
     bp_block *block;
 
     bp_vocab_share(&network->nn, shape->vocab_size, &first, &count);
@@ -324,8 +336,8 @@ static bp_block *new_generator_layer(bp_network *network, const bp_model_shape *
  * projections, the transform before the vocabulary, and the layer before the judge. */
 static bp_block *new_rows(bp_network *network, const bp_model_shape *shape, part of)
 {
-    int64_t E = shape->own[BP_ELECTRA_EMBEDDING], C = shape->width,
-            G = shape->own[BP_ELECTRA_G_WIDTH];
+    int64_t E = bp_electra_sizes_of(shape)->embedding, C = shape->width,
+            G = bp_electra_sizes_of(shape)->generator_width;
     bool norms = of == EMBEDDING_NORM || of == REPLACED_NORM;
     bp_row_shape row = {.name = norms                ? "embedding"
                                 : of == G_PROJECTION ? "g.project"
@@ -415,7 +427,7 @@ static void add_block(bp_network *network, const bp_model_shape *shape, int bloc
 static double cost(const bp_model_shape *shape, int block)
 {
     bp_model_shape generator = generator_of(shape);
-    double E = (double)shape->own[BP_ELECTRA_EMBEDDING], C = (double)shape->width,
+    double E = (double)bp_electra_sizes_of(shape)->embedding, C = (double)shape->width,
            G = (double)generator.width;
     int number;
 
@@ -456,12 +468,29 @@ static bp_backbone backbone(const bp_model_shape *shape)
     double C = (double)shape->width;
 
     bare.task.kind = 0;
-    bare.own[BP_ELECTRA_PART] = BP_ELECTRA_DISCRIMINATOR;
+    bp_electra_sizes_in(&bare)->part = BP_ELECTRA_DISCRIMINATOR;
     out.layers_from = 2 + count_of(&bare, PROJECTION);
     out.blocks = out.layers_from + (int)shape->layers;
-    out.head_flops = 6 * C * C + 3 * 50 * (double)shape->own[BP_ELECTRA_EMBEDDING];
+    out.head_flops = 6 * C * C + 3 * 50 * (double)bp_electra_sizes_of(shape)->embedding;
     return out;
 }
+
+static const bp_block_list BLOCK_LIST = {
+    .count = blocks,
+    .are = "embeddings, generator, discriminator",
+    /* The discriminator reads what the generator drew in the same pass, and both read the
+     * embeddings in the middle of the list of blocks: of shared tables only the first and the last
+     * stage may have one. */
+    .one_stage = true,
+    .cost = cost,
+    .backbone = backbone,
+    .output = block_output,
+    .add = add_block,
+};
+
+static const bp_folder_form FOLDER = {.name = "Hugging Face's generator/ and discriminator/",
+                                      .is = bp_electra_folder_is,
+                                      .read = bp_electra_folder_read};
 
 const bp_model_family bp_electra_family = {
     .name = "electra",
@@ -474,21 +503,10 @@ const bp_model_family bp_electra_family = {
     .check_read = check_read,
     .facts = facts,
     .whole_rows = true,
-    /* The discriminator reads what the generator drew in the same pass, and both read the
-     * embeddings in the middle of the list of blocks: of shared tables only the first and the last
-     * stage may have one. */
-    .one_stage = true,
     .objective = &bp_objective_replaced,
     .no_distribution = no_distribution,
     .huggingface = bp_electra_huggingface,
     .half = bp_electra_half,
-    .folder_form = "Hugging Face's generator/ and discriminator/",
-    .folder_is = bp_electra_folder_is,
-    .folder_read = bp_electra_folder_read,
-    .blocks = blocks,
-    .blocks_are = "embeddings, generator, discriminator",
-    .cost = cost,
-    .backbone = backbone,
-    .block_output = block_output,
-    .add_block = add_block,
+    .folder = &FOLDER,
+    .blocks = &BLOCK_LIST,
 };

@@ -4,16 +4,14 @@
 #define BP_MODELS_ELECTRA_ELECTRA_H
 
 #include "models/family.h"
+#include "models/forms.h"
 
-/** Where its own sizes are in bp_model_shape: 0 is what the family has if nothing is given. */
-enum {
-    BP_ELECTRA_EMBEDDING,
-    BP_ELECTRA_G_LAYERS,
-    BP_ELECTRA_G_WIDTH,
-    BP_ELECTRA_G_HEADS,
-    BP_ELECTRA_G_INNER,
-    BP_ELECTRA_PART
-};
+/** Its own sizes. */
+typedef struct bp_electra_sizes {
+    int64_t embedding, generator_layers, generator_width, generator_heads, generator_inner;
+    int64_t part; /* bp_electra_part */
+} bp_electra_sizes;
+BP_OWN_SIZES(bp_electra_sizes)
 /** What of it a model has: a folder of Hugging Face has one of both. */
 typedef enum bp_electra_part {
     BP_ELECTRA_BOTH,
@@ -33,7 +31,7 @@ enum { BP_ELECTRA_WORDS, BP_ELECTRA_REPLACED };
 /** Examples of masked models; the second term's targets are the text's own tokens. */
 extern const bp_objective bp_objective_replaced;
 
-/** bp_model_family.half, .folder_is and .folder_read: folders of both, generator/ and
+/** bp_model_family.half, bp_folder_form.is and .read: folders of both, generator/ and
  * discriminator/, as Hugging Face has each. */
 json_t *bp_electra_half(const bp_model_shape *shape, int half, const char **name);
 bool bp_electra_folder_is(const char *path);

@@ -24,7 +24,7 @@ json_t *bp_electra_half(const bp_model_shape *shape, int half, const char **name
 {
     json_t *model;
 
-    if (shape->own[BP_ELECTRA_PART] != BP_ELECTRA_BOTH || bp_task_has_head(&shape->task) ||
+    if (bp_electra_sizes_of(shape)->part != BP_ELECTRA_BOTH || bp_task_has_head(&shape->task) ||
         half >= HALF_COUNT)
         return NULL;
     *name = HALVES[half];

@@ -36,7 +36,7 @@ static bp_err read_filters(bp_model_shape *shape, const json_t *cnn, const char 
 
         if (width < 1 || width > BP_WORD_CHARACTERS || number < 1 || number > 1 << 20)
             return bilm_refuse(path, "an entry of \"char_cnn.filters\"", "no pair of sizes");
-        shape->own[BP_ELMO_FILTERS + k] = width << 32 | number;
+        bp_elmo_sizes_in(shape)->filters[k] = width << 32 | number;
     }
     return count >= 1 && count <= BP_MODEL_PAIRS
                ? BP_OK
@@ -53,7 +53,7 @@ static bp_err read_cnn(bp_model_shape *shape, const json_t *cnn, const char *pat
 
     if (err == BP_OK)
         err = bp_json_get_int(json_object_get(cnn, "embedding"), "dim",
-                              &shape->own[BP_ELMO_EMBEDDING], path);
+                              &bp_elmo_sizes_in(shape)->embedding, path);
     if (err == BP_OK)
         err = bp_json_get_int(cnn, "n_characters", &characters, path);
     if (err == BP_OK)
@@ -62,8 +62,8 @@ static bp_err read_cnn(bp_model_shape *shape, const json_t *cnn, const char *pat
         err = bp_json_get_int(cnn, "n_highway", &highway, path);
     if (err != BP_OK)
         return err;
-    shape->own[BP_ELMO_HIGHWAY] = highway;
-    shape->own[BP_ELMO_ACTIVATION] = activation && strcmp(activation, "tanh") == 0;
+    bp_elmo_sizes_in(shape)->highway = highway;
+    bp_elmo_sizes_in(shape)->activation = activation && strcmp(activation, "tanh") == 0;
     if (!activation || (strcmp(activation, "tanh") != 0 && strcmp(activation, "relu") != 0))
         return bilm_refuse(path, "\"char_cnn.activation\"", "neither relu nor tanh");
     if (characters != BP_CHARACTERS && characters != BP_CHARACTERS + 1)
@@ -87,19 +87,19 @@ static bp_err read_lstm(bp_model_shape *shape, const json_t *lstm, const char *p
     bp_err err = bp_json_get_int(lstm, "dim", &shape->width, path);
 
     if (err == BP_OK)
-        err = bp_json_get_int(lstm, "projection_dim", &shape->own[BP_ELMO_PROJECTION], path);
+        err = bp_json_get_int(lstm, "projection_dim", &bp_elmo_sizes_in(shape)->projection, path);
     if (err == BP_OK)
         err = bp_json_get_int(lstm, "n_layers", &shape->layers, path);
-    shape->real[BP_ELMO_CELL_CLIP] = clip_of(lstm, "cell_clip");
-    shape->real[BP_ELMO_PROJECTION_CLIP] = clip_of(lstm, "proj_clip");
-    shape->own[BP_ELMO_NO_SKIP] = !json_is_true(json_object_get(lstm, "use_skip_connections"));
+    bp_elmo_sizes_in(shape)->cell_clip = clip_of(lstm, "cell_clip");
+    bp_elmo_sizes_in(shape)->projection_clip = clip_of(lstm, "proj_clip");
+    bp_elmo_sizes_in(shape)->no_skip = !json_is_true(json_object_get(lstm, "use_skip_connections"));
     return err;
 }
 
 static bp_err check_sizes(const bp_model_shape *shape, const char *path)
 {
-    const int64_t sizes[] = {shape->width, shape->own[BP_ELMO_PROJECTION], shape->layers,
-                             shape->own[BP_ELMO_EMBEDDING], shape->context};
+    const int64_t sizes[] = {shape->width, bp_elmo_sizes_of(shape)->projection, shape->layers,
+                             bp_elmo_sizes_of(shape)->embedding, shape->context};
 
     if (shape->layers > MOST_LAYERS)
         return bilm_refuse(path, "\"lstm.n_layers\"", "more than 1000");

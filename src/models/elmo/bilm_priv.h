@@ -4,6 +4,7 @@
 #define BP_MODELS_ELMO_BILM_PRIV_H
 
 #include "models/elmo/elmo_sizes.h"
+#include "models/forms.h"
 
 #define BILM_OPTIONS   "options.json"
 #define BILM_WEIGHTS   "weights.hdf5"
@@ -53,7 +54,7 @@ bp_err bilm_refuse(const char *path, const char *what, const char *has);
  * token. Errors: BP_ERR_FORMAT; those of bp_file_read. */
 bp_err bilm_load_words(bp_tokenizer **out, const char *path);
 
-/** bp_model_family.folder_is, folder_read, folder_write. */
+/** bp_folder_form.is, read, write. */
 bool bilm_is(const char *folder);
 bp_err bilm_read(const bp_model_family *family, bp_model_folder *out, const char *folder,
                  const bp_tokenizer *tokenizer);

@@ -138,7 +138,8 @@ static bp_err read_weights(void *context, void *result)
 
     if (err == BP_OK)
         facts->softmax = bp_h5_has(file, "softmax/W");
-    if (err == BP_OK && bp_elmo_filters(&self->shape) == self->shape.own[BP_ELMO_PROJECTION] &&
+    if (err == BP_OK &&
+        bp_elmo_filters(&self->shape) == bp_elmo_sizes_of(&self->shape)->projection &&
         bp_h5_has(file, "CNN_proj"))
         err = bilm_refuse(self->options, "a projection (CNN_proj) of as many columns as filters",
                           "there");

@@ -72,13 +72,13 @@ static void add_map(bilm_tensors *to, const char *ours, const char *theirs, cons
 
 static void add_words(bilm_tensors *to, const bp_model_shape *shape)
 {
-    int64_t D = shape->own[BP_ELMO_EMBEDDING], F = bp_elmo_filters(shape),
-            P = shape->own[BP_ELMO_PROJECTION];
+    int64_t D = bp_elmo_sizes_of(shape)->embedding, F = bp_elmo_filters(shape),
+            P = bp_elmo_sizes_of(shape)->projection;
     char ours[96], theirs[96];
 
     add_matrix(to, "char_embed", "char_embed", BP_CHARACTERS, D, BILM_SAME);
-    for (int k = 0; k < BP_MODEL_PAIRS && shape->own[BP_ELMO_FILTERS + k] != 0; k++) {
-        int64_t pair = shape->own[BP_ELMO_FILTERS + k], width = bp_pair_first(pair),
+    for (int k = 0; k < BP_MODEL_PAIRS && bp_elmo_sizes_of(shape)->filters[k] != 0; k++) {
+        int64_t pair = bp_elmo_sizes_of(shape)->filters[k], width = bp_pair_first(pair),
                 count = bp_pair_second(pair);
         bilm_tensor *one;
 
@@ -91,7 +91,7 @@ static void add_words(bilm_tensors *to, const bp_model_shape *shape)
         (void)snprintf(theirs, sizeof theirs, "CNN/b_cnn_%d", k);
         add_vector(to, ours, theirs, count, BILM_SAME);
     }
-    for (int k = 0; k < shape->own[BP_ELMO_HIGHWAY]; k++) {
+    for (int k = 0; k < bp_elmo_sizes_of(shape)->highway; k++) {
         (void)snprintf(theirs, sizeof theirs, "CNN_high_%d", k);
         (void)snprintf(ours, sizeof ours, "highway.%d.carry", k);
         add_map(to, ours, theirs, "W_carry", "b_carry", F, F);
@@ -105,7 +105,8 @@ static void add_words(bilm_tensors *to, const bp_model_shape *shape)
 /* Their kernel [2 P][4 H] has the rows of the input first, then those of the state. */
 static void add_layer(bilm_tensors *to, const bp_model_shape *shape, int direction, int layer)
 {
-    int64_t P = shape->own[BP_ELMO_PROJECTION], H = shape->width, kernel[] = {2 * P, GATES * H};
+    int64_t P = bp_elmo_sizes_of(shape)->projection, H = shape->width,
+            kernel[] = {2 * P, GATES * H};
     const char *name = direction == BP_ELMO_BACKWARD ? "backward" : "forward";
     char ours[64], theirs[64], part[96], dataset[96];
     bilm_tensor *one;
@@ -155,8 +156,8 @@ bilm_tensors bilm_tensors_of(const bp_model_shape *shape)
     for (int layer = 0; layer < shape->layers; layer++)
         for (int direction = 0; direction < 2; direction++)
             add_layer(&to, shape, direction, layer);
-    add_matrix(&to, "head", "softmax/W", V, shape->own[BP_ELMO_PROJECTION], BILM_SAME)->is_softmax =
-        true;
+    add_matrix(&to, "head", "softmax/W", V, bp_elmo_sizes_of(shape)->projection, BILM_SAME)
+        ->is_softmax = true;
     add_vector(&to, "head.bias", "softmax/b", V, BILM_SAME)->is_softmax = true;
     spelled = add(&to, "characters", "", BILM_SPELLED);
     spelled->dims = 2;

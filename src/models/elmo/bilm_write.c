@@ -26,8 +26,8 @@ static json_t *filters_json(const bp_model_shape *shape)
 {
     json_t *filters = json_array();
 
-    for (int k = 0; k < BP_MODEL_PAIRS && shape->own[BP_ELMO_FILTERS + k] != 0; k++) {
-        int64_t pair = shape->own[BP_ELMO_FILTERS + k];
+    for (int k = 0; k < BP_MODEL_PAIRS && bp_elmo_sizes_of(shape)->filters[k] != 0; k++) {
+        int64_t pair = bp_elmo_sizes_of(shape)->filters[k];
 
         (void)json_array_append_new(filters, json_pack("[I, I]", (json_int_t)bp_pair_first(pair),
                                                        (json_int_t)bp_pair_second(pair)));
@@ -41,14 +41,14 @@ static bp_err write_options(const bp_model_shape *shape, const char *folder)
     json_t *options = json_pack(
         "{s:b, s:{s:s, s:{s:I}, s:o, s:i, s:i, s:I}, s:{s:f, s:I, s:I, s:f, s:I, s:b}, s:I, s:I}",
         "bidirectional", 1, "char_cnn", "activation",
-        shape->own[BP_ELMO_ACTIVATION] ? "tanh" : "relu", "embedding", "dim",
-        (json_int_t)shape->own[BP_ELMO_EMBEDDING], "filters", filters_json(shape),
+        bp_elmo_sizes_of(shape)->activation ? "tanh" : "relu", "embedding", "dim",
+        (json_int_t)bp_elmo_sizes_of(shape)->embedding, "filters", filters_json(shape),
         "max_characters_per_token", BP_WORD_CHARACTERS, "n_characters", BP_CHARACTERS + 1,
-        "n_highway", (json_int_t)shape->own[BP_ELMO_HIGHWAY], "lstm", "cell_clip",
-        shape->real[BP_ELMO_CELL_CLIP], "dim", (json_int_t)shape->width, "n_layers",
-        (json_int_t)shape->layers, "proj_clip", shape->real[BP_ELMO_PROJECTION_CLIP],
-        "projection_dim", (json_int_t)shape->own[BP_ELMO_PROJECTION], "use_skip_connections",
-        shape->own[BP_ELMO_NO_SKIP] == 0, "n_tokens_vocab", (json_int_t)shape->vocab_size,
+        "n_highway", (json_int_t)bp_elmo_sizes_of(shape)->highway, "lstm", "cell_clip",
+        bp_elmo_sizes_of(shape)->cell_clip, "dim", (json_int_t)shape->width, "n_layers",
+        (json_int_t)shape->layers, "proj_clip", bp_elmo_sizes_of(shape)->projection_clip,
+        "projection_dim", (json_int_t)bp_elmo_sizes_of(shape)->projection, "use_skip_connections",
+        bp_elmo_sizes_of(shape)->no_skip == 0, "n_tokens_vocab", (json_int_t)shape->vocab_size,
         "unroll_steps", (json_int_t)shape->context);
     char *path = bp_path_join(folder, BILM_OPTIONS);
     bp_err err = bp_json_save(path, options);

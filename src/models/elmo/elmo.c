@@ -21,26 +21,26 @@ static const bp_model_size SIZES[] = {
     {.name = "layers", .at = BP_SIZE_AT(layers)},
     {.name = "width", .at = BP_SIZE_AT(width)},
     {.name = "context", .at = BP_SIZE_AT(context)},
-    {.name = "char_filters", .at = BP_SIZE_AT(own[BP_ELMO_FILTERS]), .type = BP_SIZE_PAIRS},
-    {.name = "embedding", .at = BP_SIZE_AT(own[BP_ELMO_EMBEDDING]), .optional = true},
+    {.name = "char_filters", .at = BP_OWN_AT(bp_elmo_sizes, filters), .type = BP_SIZE_PAIRS},
+    {.name = "embedding", .at = BP_OWN_AT(bp_elmo_sizes, embedding), .optional = true},
     {.name = "char_activation",
-     .at = BP_SIZE_AT(own[BP_ELMO_ACTIVATION]),
+     .at = BP_OWN_AT(bp_elmo_sizes, activation),
      .type = BP_SIZE_CHOICE,
      .optional = true,
      .words = "relu|tanh"},
-    {.name = "highway", .at = BP_SIZE_AT(own[BP_ELMO_HIGHWAY]), .optional = true},
-    {.name = "projection", .at = BP_SIZE_AT(own[BP_ELMO_PROJECTION]), .optional = true},
+    {.name = "highway", .at = BP_OWN_AT(bp_elmo_sizes, highway), .optional = true},
+    {.name = "projection", .at = BP_OWN_AT(bp_elmo_sizes, projection), .optional = true},
     {.name = "skip",
-     .at = BP_SIZE_AT(own[BP_ELMO_NO_SKIP]),
+     .at = BP_OWN_AT(bp_elmo_sizes, no_skip),
      .type = BP_SIZE_FLAG,
      .optional = true,
      .inverse = true},
     {.name = "cell_clip",
-     .at = BP_SIZE_AT(real[BP_ELMO_CELL_CLIP]),
+     .at = BP_OWN_AT(bp_elmo_sizes, cell_clip),
      .type = BP_SIZE_REAL,
      .optional = true},
     {.name = "projection_clip",
-     .at = BP_SIZE_AT(real[BP_ELMO_PROJECTION_CLIP]),
+     .at = BP_OWN_AT(bp_elmo_sizes, projection_clip),
      .type = BP_SIZE_REAL,
      .optional = true},
     {0}};
@@ -86,29 +86,28 @@ static const bp_option KEYS[] = {
 
 static int64_t embedding_of(const bp_model_shape *shape)
 {
-    return shape->own[BP_ELMO_EMBEDDING];
+    return bp_elmo_sizes_of(shape)->embedding;
 }
 
 static int64_t projection_of(const bp_model_shape *shape)
 {
-    return shape->own[BP_ELMO_PROJECTION];
+    return bp_elmo_sizes_of(shape)->projection;
 }
 
 static int64_t pair_at(const bp_model_shape *shape, int k)
 {
-    return shape->own[BP_ELMO_FILTERS + k];
+    return bp_elmo_sizes_of(shape)->filters[k];
 }
 
 static void fill_defaults(bp_model_shape *shape)
 {
-    int64_t *own = shape->own;
-    double *real = shape->real;
+    bp_elmo_sizes *own = bp_elmo_sizes_in(shape);
 
-    own[BP_ELMO_EMBEDDING] = embedding_of(shape) > 0 ? embedding_of(shape) : CHARACTER_WIDTH;
-    own[BP_ELMO_HIGHWAY] = own[BP_ELMO_HIGHWAY] > 0 ? own[BP_ELMO_HIGHWAY] : HIGHWAYS;
-    own[BP_ELMO_PROJECTION] = projection_of(shape) > 0 ? projection_of(shape) : shape->width;
-    for (int k = BP_ELMO_CELL_CLIP; k <= BP_ELMO_PROJECTION_CLIP; k++)
-        real[k] = real[k] > 0 ? real[k] : CLIP;
+    own->embedding = embedding_of(shape) > 0 ? embedding_of(shape) : CHARACTER_WIDTH;
+    own->highway = own->highway > 0 ? own->highway : HIGHWAYS;
+    own->projection = projection_of(shape) > 0 ? projection_of(shape) : shape->width;
+    own->cell_clip = own->cell_clip > 0 ? own->cell_clip : CLIP;
+    own->projection_clip = own->projection_clip > 0 ? own->projection_clip : CLIP;
 }
 
 /* The first width of filters that is wider than a word; 0: none is. */
@@ -162,7 +161,7 @@ static int64_t word_matrices(const bp_model_shape *shape)
 {
     int64_t F = bp_elmo_filters(shape);
 
-    return shape->own[BP_ELMO_HIGHWAY] * 2 * F * F +
+    return bp_elmo_sizes_of(shape)->highway * 2 * F * F +
            (projects_words(shape) ? F * projection_of(shape) : 0);
 }
 
@@ -246,8 +245,8 @@ static bp_block *new_words(bp_network *network, const bp_model_shape *shape)
     bp_word_shape words = {.V = shape->vocab_size,
                            .P = projection_of(shape),
                            .D = embedding_of(shape),
-                           .highways = shape->own[BP_ELMO_HIGHWAY],
-                           .tanh = shape->own[BP_ELMO_ACTIVATION] != 0,
+                           .highways = bp_elmo_sizes_of(shape)->highway,
+                           .tanh = bp_elmo_sizes_of(shape)->activation != 0,
                            .projects = projects_words(shape),
                            .characters = shape->constants,
                            .twice = true,
@@ -285,10 +284,11 @@ static bp_block *new_layer(bp_network *network, const bp_model_shape *shape, int
     bp_projected_lstm_shape lstm = {.P = projection_of(shape),
                                     .H = shape->width,
                                     .name = name,
-                                    .cell_clip = (float)shape->real[BP_ELMO_CELL_CLIP],
-                                    .projection_clip = (float)shape->real[BP_ELMO_PROJECTION_CLIP],
+                                    .cell_clip = (float)bp_elmo_sizes_of(shape)->cell_clip,
+                                    .projection_clip =
+                                        (float)bp_elmo_sizes_of(shape)->projection_clip,
                                     .from_end = backward,
-                                    .skips = layer > 0 && !shape->own[BP_ELMO_NO_SKIP],
+                                    .skips = layer > 0 && !bp_elmo_sizes_of(shape)->no_skip,
                                     .drops_output = layer == shape->layers - 1,
                                     .dropout_stream = 2 * (int64_t)number,
                                     .item = direction,
@@ -369,6 +369,15 @@ static const bp_objective OBJECTIVE = {.name = "bidirectional",
                                        .scores_all = true,
                                        .maker = maker};
 
+static const bp_block_list BLOCK_LIST = {.count = blocks_of,
+                                         .are = "words, layers of two directions, head",
+                                         .cost = cost,
+                                         .output = block_output,
+                                         .add = add_block};
+static const bp_layer_states STATES = {.form = states, .part = state_part};
+static const bp_folder_form FOLDER = {
+    .name = "bilm-tf", .is = bilm_is, .read = bilm_read, .write = bilm_write};
+
 const bp_model_family bp_elmo_family = {.name = "elmo",
                                         .sizes = SIZES,
                                         .keys = KEYS,
@@ -381,15 +390,7 @@ const bp_model_family bp_elmo_family = {.name = "elmo",
                                         .unlimited = true,
                                         .carries_state = true,
                                         .constants = bp_elmo_characters,
-                                        .states = states,
-                                        .state_part = state_part,
                                         .objective = &OBJECTIVE,
-                                        .folder_form = "bilm-tf",
-                                        .folder_is = bilm_is,
-                                        .folder_read = bilm_read,
-                                        .folder_write = bilm_write,
-                                        .blocks = blocks_of,
-                                        .blocks_are = "words, layers of two directions, head",
-                                        .cost = cost,
-                                        .block_output = block_output,
-                                        .add_block = add_block};
+                                        .states = &STATES,
+                                        .folder = &FOLDER,
+                                        .blocks = &BLOCK_LIST};

@@ -4,16 +4,15 @@
 
 #include "models/family.h"
 
-/** Where its own sizes are in bp_model_shape. */
-enum {
-    BP_ELMO_FILTERS, /* BP_MODEL_PAIRS of them: characters, and how many filters */
-    BP_ELMO_EMBEDDING = BP_ELMO_FILTERS + BP_MODEL_PAIRS,
-    BP_ELMO_ACTIVATION, /* relu, tanh */
-    BP_ELMO_HIGHWAY,
-    BP_ELMO_PROJECTION,
-    BP_ELMO_NO_SKIP
-};
-enum { BP_ELMO_CELL_CLIP, BP_ELMO_PROJECTION_CLIP }; /* real[] */
+/** Its own sizes. */
+typedef struct bp_elmo_sizes {
+    int64_t filters[BP_MODEL_PAIRS]; /* pairs: characters, and how many filters */
+    int64_t embedding;
+    int64_t activation; /* relu, tanh */
+    int64_t highway, projection, no_skip;
+    double cell_clip, projection_clip;
+} bp_elmo_sizes;
+BP_OWN_SIZES(bp_elmo_sizes)
 
 /** Items of the activations, streams of the batch, terms of the objective: a direction each. */
 enum { BP_ELMO_FORWARD, BP_ELMO_BACKWARD };
@@ -27,7 +26,7 @@ static inline int64_t bp_elmo_filters(const bp_model_shape *shape)
     int64_t filters = 0;
 
     for (int k = 0; k < BP_MODEL_PAIRS; k++)
-        filters += bp_pair_second(shape->own[BP_ELMO_FILTERS + k]);
+        filters += bp_pair_second(bp_elmo_sizes_of(shape)->filters[k]);
     return filters;
 }
 

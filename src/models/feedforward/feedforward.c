@@ -13,10 +13,10 @@ enum { EMBEDDING, LAYER, HEAD, BLOCKS };
 
 static const bp_model_size SIZES[] = {
     {.name = "width", .at = BP_SIZE_AT(width)},
-    {.name = "order", .at = BP_SIZE_AT(own[BP_FEEDFORWARD_ORDER]), .optional = true},
-    {.name = "embedding", .at = BP_SIZE_AT(own[BP_FEEDFORWARD_EMBEDDING]), .optional = true},
+    {.name = "order", .at = BP_OWN_AT(bp_feedforward_sizes, order), .optional = true},
+    {.name = "embedding", .at = BP_OWN_AT(bp_feedforward_sizes, embedding), .optional = true},
     {.name = "direct",
-     .at = BP_SIZE_AT(own[BP_FEEDFORWARD_DIRECT]),
+     .at = BP_OWN_AT(bp_feedforward_sizes, direct),
      .type = BP_SIZE_FLAG,
      .optional = true},
     {.name = "context", .at = BP_SIZE_AT(context)},
@@ -42,8 +42,8 @@ static const bp_option KEYS[] = {
 
 static void fill_defaults(bp_model_shape *shape)
 {
-    int64_t *order = &shape->own[BP_FEEDFORWARD_ORDER],
-            *embedding = &shape->own[BP_FEEDFORWARD_EMBEDDING];
+    int64_t *order = &bp_feedforward_sizes_in(shape)->order,
+            *embedding = &bp_feedforward_sizes_in(shape)->embedding;
 
     *order = *order > 0 ? *order : 5;
     *embedding = *embedding > 0 ? *embedding : shape->width;
@@ -51,18 +51,18 @@ static void fill_defaults(bp_model_shape *shape)
 
 static int64_t embedding_of(const bp_model_shape *shape)
 {
-    return shape->own[BP_FEEDFORWARD_EMBEDDING];
+    return bp_feedforward_sizes_of(shape)->embedding;
 }
 
 /* Numbers that the layer reads of a row: the vectors of its words. */
 static int64_t inputs_of(const bp_model_shape *shape)
 {
-    return (shape->own[BP_FEEDFORWARD_ORDER] - 1) * embedding_of(shape);
+    return (bp_feedforward_sizes_of(shape)->order - 1) * embedding_of(shape);
 }
 
 static int64_t state_width(const bp_model_shape *shape)
 {
-    return shape->width + (shape->own[BP_FEEDFORWARD_DIRECT] ? inputs_of(shape) : 0);
+    return shape->width + (bp_feedforward_sizes_of(shape)->direct ? inputs_of(shape) : 0);
 }
 
 static void check(const bp_model_shape *shape, int tensor_ranks, bp_config *config)
@@ -72,12 +72,12 @@ static void check(const bp_model_shape *shape, int tensor_ranks, bp_config *conf
 
 static bp_err check_read(const bp_model_shape *shape, const char *where)
 {
-    if (shape->own[BP_FEEDFORWARD_ORDER] >= 2)
+    if (bp_feedforward_sizes_of(shape)->order >= 2)
         return BP_OK;
     return BP_FAIL(BP_ERR_FORMAT, "model.bad_order",
                    "a feed-forward model of order %lld has no words to read: at %s; the checkpoint "
                    "is wrong",
-                   (long long)shape->own[BP_FEEDFORWARD_ORDER], where);
+                   (long long)bp_feedforward_sizes_of(shape)->order, where);
 }
 
 static bp_model_facts facts(const bp_model_shape *shape)
@@ -140,8 +140,8 @@ static bp_block *new_layer(bp_network *network, const bp_model_shape *shape)
     int64_t E = embedding_of(shape), before = inputs_of(shape) - E;
     bp_feedforward_shape layer = {.E = E,
                                   .H = shape->width,
-                                  .words = shape->own[BP_FEEDFORWARD_ORDER] - 1,
-                                  .direct = shape->own[BP_FEEDFORWARD_DIRECT] != 0,
+                                  .words = bp_feedforward_sizes_of(shape)->order - 1,
+                                  .direct = bp_feedforward_sizes_of(shape)->direct != 0,
                                   .dropout_stream = LAYER};
     bp_block *block;
 
@@ -167,6 +167,12 @@ static void add_block(bp_network *network, const bp_model_shape *shape, int numb
     bp_network_add_block(network, block);
 }
 
+static const bp_block_list BLOCK_LIST = {.count = blocks_of,
+                                         .are = "embedding, layer, head",
+                                         .cost = cost,
+                                         .output = block_output,
+                                         .add = add_block};
+
 const bp_model_family bp_feedforward_family = {.name = "feedforward",
                                                .sizes = SIZES,
                                                .keys = KEYS,
@@ -178,8 +184,4 @@ const bp_model_family bp_feedforward_family = {.name = "feedforward",
                                                .state_width = state_width,
                                                .unlimited = true,
                                                .objective = &bp_objective_causal,
-                                               .blocks = blocks_of,
-                                               .blocks_are = "embedding, layer, head",
-                                               .cost = cost,
-                                               .block_output = block_output,
-                                               .add_block = add_block};
+                                               .blocks = &BLOCK_LIST};

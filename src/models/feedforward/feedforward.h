@@ -4,8 +4,11 @@
 
 #include "models/family.h"
 
-/** Where its own sizes are in bp_model_shape. */
-enum { BP_FEEDFORWARD_ORDER, BP_FEEDFORWARD_EMBEDDING, BP_FEEDFORWARD_DIRECT };
+/** Its own sizes. */
+typedef struct bp_feedforward_sizes {
+    int64_t order, embedding, direct;
+} bp_feedforward_sizes;
+BP_OWN_SIZES(bp_feedforward_sizes)
 
 extern const bp_model_family bp_feedforward_family;
 

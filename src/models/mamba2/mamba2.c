@@ -32,6 +32,14 @@ static void fill_defaults(bp_model_shape *shape)
     bp_stack_fill_defaults(shape);
 }
 
+static const bp_block_list BLOCK_LIST = {.count = bp_transformer_blocks,
+                                         .are = "embedding, layers, head",
+                                         .cost = bp_stack_cost,
+                                         .backbone = bp_stack_backbone,
+                                         .output = bp_transformer_block_output,
+                                         .add_shared = bp_stack_add_shared,
+                                         .add = bp_stack_add_block};
+
 const bp_model_family bp_mamba2_family = {.name = "mamba2",
                                           .stack = &STACK,
                                           .sizes = SIZES,
@@ -44,10 +52,4 @@ const bp_model_family bp_mamba2_family = {.name = "mamba2",
                                           .check = bp_stack_check,
                                           .check_read = bp_stack_check_read,
                                           .facts = bp_stack_facts,
-                                          .blocks = bp_transformer_blocks,
-                                          .blocks_are = "embedding, layers, head",
-                                          .cost = bp_stack_cost,
-                                          .block_output = bp_transformer_block_output,
-                                          .add_shared = bp_stack_add_shared,
-                                          .backbone = bp_stack_backbone,
-                                          .add_block = bp_stack_add_block};
+                                          .blocks = &BLOCK_LIST};

@@ -61,7 +61,7 @@ static const bp_option KEYS[] = {
 static void fill_defaults(bp_model_shape *shape)
 {
     bp_stack_fill_defaults(shape);
-    shape->own[BP_BERT_NO_POOLER] = 1; /* to the objective of masked words */
+    bp_bert_sizes_in(shape)->no_pooler = 1; /* to the objective of masked words */
 }
 
 static void check(const bp_model_shape *shape, int tensor_ranks, bp_config *config)

@@ -256,14 +256,14 @@ static void find_layers(bp_model_info *info, const bp_model_shape *shape)
 {
     bp_backbone all = {.blocks = bp_model_blocks(shape) - 1, .layers_from = 1};
 
-    if (shape->family->backbone)
-        all = shape->family->backbone(shape);
+    if (bp_family_has_backbone(shape->family))
+        all = shape->family->blocks->backbone(shape);
     info->first_layer = all.layers_from;
     info->layers = all.blocks - all.layers_from;
-    if (shape->family->stacks) {
+    if (shape->family->source) {
         bp_block_run of[2];
 
-        shape->family->stacks(shape, of);
+        shape->family->source->stacks(shape, of);
         info->first_layer = of[0].first;
         info->layers = of[0].count;
         info->first_source_layer = of[1].first;
@@ -291,8 +291,8 @@ static network_model *new_face(const bp_mesh *mesh, const bp_model_shape *shape)
     find_layers(&self->face.info, shape);
     self->face.info.heads = shape->family->key_block ? shape->heads : 0;
     self->face.info.reads_source = bp_model_reads_source(shape);
-    if (shape->family->start_token) {
-        self->face.info.start_token = shape->family->start_token(shape);
+    if (shape->family->source) {
+        self->face.info.start_token = shape->family->source->start_token(shape);
         self->face.info.source_capacity = shape->context;
     }
     bp_vocab_share(&(bp_nn){.tensor_rank = mesh->tensor_rank, .tensor_ranks = mesh->tensor_ranks},
@@ -402,7 +402,7 @@ static int64_t decode_bytes_of(bp_network *network, const bp_model_shape *shape,
 
     if (task->groups == 0)
         return 0;
-    model.face.info.source_capacity = shape->family->start_token ? shape->context : 0;
+    model.face.info.source_capacity = shape->family->source ? shape->context : 0;
     bp_vocab_share(&network->nn, bp_model_outcomes(shape), &model.face.info.vocab_first,
                    &model.face.info.vocab_count);
     return network_decode_bytes(&model.face, task->groups, task->slots, task->capacity);

@@ -22,7 +22,7 @@ static void keep(bp_probe *probe, const bp_probed *seen)
     const keeper *self = (const keeper *)probe;
     bp_state_part part;
 
-    if (!self->shape->family->state_part(self->shape, seen->block, seen->what, &part))
+    if (!self->shape->family->states->part(self->shape, seen->block, seen->what, &part))
         return;
     BP_ASSERT(part.row + self->count <= seen->rows);
     for (int64_t k = 0; k < self->count; k++)
@@ -34,7 +34,7 @@ bp_state_form network_state_form(const bp_model_shape *shape)
 {
     if (shape->family->key_block && !bp_task_has_head(&shape->task))
         return (bp_state_form){.layers = 1, .columns = shape->width, .keys = true};
-    return shape->family->states ? shape->family->states(shape) : (bp_state_form){0};
+    return shape->family->states ? shape->family->states->form(shape) : (bp_state_form){0};
 }
 
 /* inputs[count + 1], targets[count + 1]: the last target comes after the text, and only it is

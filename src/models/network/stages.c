@@ -177,7 +177,7 @@ static void adapt_block(bp_network *network, const bp_adapter *adapter)
 /* 0 for the head, 1 for the last layer; for what comes before all layers, their number plus 1. */
 static int64_t depth_of(const bp_model_shape *shape, int number)
 {
-    bp_backbone backbone = bp_model_has_depth(shape) ? shape->family->backbone(shape)
+    bp_backbone backbone = bp_model_has_depth(shape) ? shape->family->blocks->backbone(shape)
                                                      : (bp_backbone){.layers_from = -1};
     int64_t layer = number - backbone.layers_from;
 
@@ -188,13 +188,13 @@ static int64_t depth_of(const bp_model_shape *shape, int number)
 
 bool bp_model_has_depth(const bp_model_shape *shape)
 {
-    return shape->family->backbone && !shape->family->start_token &&
+    return bp_family_has_backbone(shape->family) && !shape->family->source &&
            (bp_task_has_head(&shape->task) || !shape->family->whole_rows);
 }
 
 int bp_model_state_block(const bp_model_shape *shape, int64_t layer)
 {
-    return shape->family->backbone(shape).layers_from + (int)layer - 1;
+    return shape->family->blocks->backbone(shape).layers_from + (int)layer - 1;
 }
 
 /* The last block compares its states with a teacher's, if it is asked to. */
@@ -234,13 +234,14 @@ static void add_block(bp_network *network, const bp_model_shape *shape, int numb
 {
     const bp_model_family *family = shape->family;
     bool of_task = bp_task_has_head(&shape->task), adapts = shape->adapter.kind != BP_ADAPTER_NONE;
-    int backbone = of_task ? family->backbone(shape).blocks : 0, before = network->group_count;
+    int backbone = of_task ? family->blocks->backbone(shape).blocks : 0,
+        before = network->group_count;
 
     adapts = adapts && !(of_task && number >= backbone);
     if (of_task && number >= backbone)
         bp_task_add_block(network, shape, number - backbone, shared);
     else
-        family->add_block(network, shape, number, shared);
+        family->blocks->add(network, shape, number, shared);
     if (adapts)
         adapt_block(network, &shape->adapter);
     match_block(network, shape, number);
@@ -258,7 +259,7 @@ static void add_common(bp_network *network, const bp_model_shape *shape, int sta
 {
     int before = network->group_count;
 
-    shape->family->add_common(network, shape, stage);
+    shape->family->blocks->add_common(network, shape, stage);
     for (int g = before; g < network->group_count; g++)
         network->groups[g].frozen = shape->adapter.kind != BP_ADAPTER_NONE;
 }
@@ -275,13 +276,15 @@ bp_err bp_model_network_new_chunks(bp_network **out, const bp_nn *nn, const bp_m
     bp_network_new(
         &network, nn, blocks,
         (3 + 2 * adapts + bp_stack_is_hybrid(family->stack) + (shape->stack.experts > 0)) * blocks +
-            1 + (shape->softmaxes > 1) + (family->add_common ? BP_MODEL_COMMON * chunks : 0) +
+            1 + (shape->softmaxes > 1) +
+            (family->blocks->add_common ? BP_MODEL_COMMON * chunks : 0) +
             2 * bp_task_keeps_words(shape) + (int)shape->states.count);
     BP_ASSERT(stages > 1 || chunks == 1);
-    if (family->begin && nn->gemm) /* else its parameters are only counted */
-        family->begin(network, shape);
-    if (family->add_shared && (!bp_task_has_head(&shape->task) || bp_task_keeps_words(shape)))
-        shared = family->add_shared(network, shape, stage, stages, blocks);
+    if (family->blocks->begin && nn->gemm) /* else its parameters are only counted */
+        family->blocks->begin(network, shape);
+    if (family->blocks->add_shared &&
+        (!bp_task_has_head(&shape->task) || bp_task_keeps_words(shape)))
+        shared = family->blocks->add_shared(network, shape, stage, stages, blocks);
     if (shared) {
         network->groups[0].frozen = adapts || shape->task.frozen > 0;
         network->groups[0].depth = depth_of(shape, 0);
@@ -292,7 +295,7 @@ bp_err bp_model_network_new_chunks(bp_network **out, const bp_nn *nn, const bp_m
         bp_model_chunk(shape, &(bp_model_place){stage, stages, c, chunks}, &first, &end);
         if (first > 0)
             network->inputs[c] = bp_model_block_output(shape, first - 1);
-        if (family->add_common)
+        if (family->blocks->add_common)
             add_common(network, shape, stage);
         for (int number = first; number < end; number++) {
             add_block(network, shape, number, shared);

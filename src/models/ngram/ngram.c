@@ -26,19 +26,22 @@
 #define KATZ_K     7
 #define MEMORY     ((int64_t)1 << 30)
 
-/* Places of the family's sizes in bp_model_shape.own and .real. */
-enum { OWN_ORDER, OWN_SMOOTHING, OWN_KATZ_K };
-enum { REAL_DELTA };
+/* The family's own sizes. */
+typedef struct ngram_sizes {
+    int64_t order, smoothing, katz_k;
+    double delta;
+} ngram_sizes;
+BP_OWN_SIZES(ngram_sizes)
 
 static const bp_model_size SIZES[] = {
-    {.name = "order", .at = BP_SIZE_AT(own[OWN_ORDER]), .optional = true},
+    {.name = "order", .at = BP_OWN_AT(ngram_sizes, order), .optional = true},
     {.name = "smoothing",
-     .at = BP_SIZE_AT(own[OWN_SMOOTHING]),
+     .at = BP_OWN_AT(ngram_sizes, smoothing),
      .type = BP_SIZE_CHOICE,
      .optional = true,
      .words = SMOOTHINGS "|arpa"},
-    {.name = "delta", .at = BP_SIZE_AT(real[REAL_DELTA]), .type = BP_SIZE_REAL, .optional = true},
-    {.name = "katz_k", .at = BP_SIZE_AT(own[OWN_KATZ_K]), .optional = true},
+    {.name = "delta", .at = BP_OWN_AT(ngram_sizes, delta), .type = BP_SIZE_REAL, .optional = true},
+    {.name = "katz_k", .at = BP_OWN_AT(ngram_sizes, katz_k), .optional = true},
     {0}};
 
 /* Keys that are not sizes of a model: of counting. */
@@ -101,8 +104,8 @@ static const counting_keys *keys_of(const bp_config *config)
 
 static void fill_defaults(bp_model_shape *shape)
 {
-    int64_t *order = &shape->own[OWN_ORDER], *k = &shape->own[OWN_KATZ_K];
-    double *delta = &shape->real[REAL_DELTA];
+    int64_t *order = &ngram_sizes_in(shape)->order, *k = &ngram_sizes_in(shape)->katz_k;
+    double *delta = &ngram_sizes_in(shape)->delta;
 
     *order = *order > 0 ? *order : ORDER;
     *k = *k > 0 ? *k : KATZ_K;
@@ -147,10 +150,10 @@ static const char *prune_of(const bp_config *config)
 static void check(const bp_model_shape *shape, int tensor_ranks, bp_config *config)
 {
     int64_t prune[NGRAM_ORDERS] = {0}, pipeline = bp_mesh_keys_of(config)->pipeline;
-    int order = (int)shape->own[OWN_ORDER];
+    int order = (int)ngram_sizes_of(shape)->order;
     double entropy = keys_of(config)->prune_entropy;
     const char *list = prune_of(config);
-    ngram_smoothing smoothing = (ngram_smoothing)shape->own[OWN_SMOOTHING];
+    ngram_smoothing smoothing = (ngram_smoothing)ngram_sizes_of(shape)->smoothing;
 
     if (tensor_ranks > 1 || pipeline > 1)
         bp_config_fault(config, "ngram.split_mesh",
@@ -179,12 +182,12 @@ static void check(const bp_model_shape *shape, int tensor_ranks, bp_config *conf
 
 static bp_err check_read(const bp_model_shape *shape, const char *where)
 {
-    if (shape->own[OWN_ORDER] <= NGRAM_ORDER_MOST)
+    if (ngram_sizes_of(shape)->order <= NGRAM_ORDER_MOST)
         return BP_OK;
     return BP_FAIL(
         BP_ERR_FORMAT, "ngram.bad_order",
         "the order %lld is more than %d: at %s; the checkpoint was not written by bagpipe",
-        (long long)shape->own[OWN_ORDER], NGRAM_ORDER_MOST, where);
+        (long long)ngram_sizes_of(shape)->order, NGRAM_ORDER_MOST, where);
 }
 
 /* Only counting can find how many n-grams there are. */
@@ -204,15 +207,15 @@ static int64_t state_width(const bp_model_shape *shape)
 ngram_spec ngram_spec_of(const bp_config *config, const bp_model_shape *shape, int64_t eod_id)
 {
     int64_t memory = keys_of(config)->memory;
-    ngram_spec spec = {.order = (int)shape->own[OWN_ORDER],
+    ngram_spec spec = {.order = (int)ngram_sizes_of(shape)->order,
                        .bits = ngram_bits(shape->vocab_size),
                        .vocab_size = shape->vocab_size,
                        .eod_id = eod_id,
                        .entropy = keys_of(config)->prune_entropy,
                        .memory_bytes = memory > 0 ? memory : MEMORY,
-                       .rule = {.smoothing = (ngram_smoothing)shape->own[OWN_SMOOTHING],
-                                .delta = shape->real[REAL_DELTA],
-                                .katz_k = shape->own[OWN_KATZ_K],
+                       .rule = {.smoothing = (ngram_smoothing)ngram_sizes_of(shape)->smoothing,
+                                .delta = ngram_sizes_of(shape)->delta,
+                                .katz_k = ngram_sizes_of(shape)->katz_k,
                                 .outcomes = shape->vocab_size}};
 
     BP_CHECK(read_prune(spec.prune, prune_of(config), spec.order));
@@ -310,8 +313,8 @@ static bp_err import(const bp_model_family *family, bp_model_import *out, const 
     }
     if (err == BP_OK) {
         out->shape = (bp_model_shape){.family = family, .vocab_size = spec.vocab_size};
-        out->shape.own[OWN_ORDER] = spec.order;
-        out->shape.own[OWN_SMOOTHING] = NGRAM_ARPA;
+        ngram_sizes_in(&out->shape)->order = spec.order;
+        ngram_sizes_in(&out->shape)->smoothing = NGRAM_ARPA;
         out->eod_id = spec.eod_id;
         out->state = json_object();
         fill_defaults(&out->shape);
@@ -324,6 +327,14 @@ static bp_err import(const bp_model_family *family, bp_model_import *out, const 
 /* One pass over all of the stream: there are no steps and no batches. */
 static const char *const REQUIRED[] = {NULL};
 
+static const bp_counting_ops COUNTING = {.count = ngram_count,
+                                         .plan = ngram_plan,
+                                         .open = ngram_model_open,
+                                         .open_file = ngram_model_open_file,
+                                         .file_bytes = file_bytes};
+static const bp_text_form ARPA = {
+    .name = "ARPA", .is = ngram_arpa_is, .write = ngram_arpa_export, .read = import};
+
 const bp_model_family bp_ngram_family = {.name = "ngram",
                                          .section = "ngram",
                                          .sizes = SIZES,
@@ -335,13 +346,6 @@ const bp_model_family bp_ngram_family = {.name = "ngram",
                                          .facts = facts,
                                          .unlimited = true,
                                          .benched = true,
-                                         .count = ngram_count,
-                                         .count_plan = ngram_plan,
-                                         .text_form = "ARPA",
-                                         .text_is = ngram_arpa_is,
-                                         .text_write = ngram_arpa_export,
-                                         .text_read = import,
                                          .state_width = state_width,
-                                         .file_bytes = file_bytes,
-                                         .open = ngram_model_open,
-                                         .open_file = ngram_model_open_file};
+                                         .counting = &COUNTING,
+                                         .text_form = &ARPA};

@@ -4,13 +4,14 @@
 #define BP_MODELS_NGRAM_NGRAM_ARPA_PRIV_H
 
 #include "models/family.h"
+#include "models/forms.h"
 #include "models/ngram/ngram_estimate_priv.h"
 #include "models/ngram/ngram_file_priv.h"
 #include "models/words/words.h"
 #include "text/tokenizer/tokenizer.h"
 #include "text/unicode/strmap.h"
 
-/** bp_model_family.text_write. */
+/** bp_text_form.write. */
 bp_err ngram_arpa_export(const bp_model_family *family, bp_checkpoint *checkpoint,
                          const bp_tokenizer *tokenizer, const char *path);
 /** Is it one? By the first lines: comments, and then \data\. */

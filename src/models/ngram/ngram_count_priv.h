@@ -30,9 +30,9 @@ bp_err ngram_read_sample(const bp_counting *counting, const ngram_spec *spec, in
  *             ranks. */
 bp_err ngram_validate(bp_counting *counting, const char *path);
 
-/** bp_model_family.count_plan. */
+/** bp_counting_ops.plan. */
 bp_err ngram_plan(const bp_counting *counting, int ranks);
-/** bp_model_family.count. */
+/** bp_counting_ops.count. */
 bp_err ngram_count(bp_counting *counting);
 
 #endif

@@ -30,7 +30,7 @@ static const struct {
 
 void bp_cell_fill_default(bp_model_shape *shape)
 {
-    int64_t *nodes = &shape->own[BP_RECURRENT_CELL];
+    int64_t *nodes = bp_recurrent_sizes_in(shape)->cell;
 
     for (size_t k = 0; k < sizeof PUBLISHED / sizeof *PUBLISHED && nodes[k] == 0; k++)
         nodes[k] = bp_pair_of((int64_t)PUBLISHED[k].operation + 1, PUBLISHED[k].from);
@@ -38,7 +38,7 @@ void bp_cell_fill_default(bp_model_shape *shape)
 
 bp_cell_graph bp_cell_graph_of(const bp_model_shape *shape)
 {
-    const int64_t *nodes = &shape->own[BP_RECURRENT_CELL];
+    const int64_t *nodes = bp_recurrent_sizes_of(shape)->cell;
     bp_cell_graph graph = {0};
 
     if (bp_pair_first(nodes[0]) - 1 == MIXED)
@@ -53,7 +53,7 @@ bp_cell_graph bp_cell_graph_of(const bp_model_shape *shape)
 
 const char *bp_cell_fault(const bp_model_shape *shape)
 {
-    const int64_t *nodes = &shape->own[BP_RECURRENT_CELL];
+    const int64_t *nodes = bp_recurrent_sizes_of(shape)->cell;
 
     if (bp_pair_first(nodes[0]) - 1 == MIXED)
         return bp_pair_second(nodes[0]) < 1 || bp_pair_second(nodes[0]) > BP_CELL_NODES

@@ -15,10 +15,10 @@
 #define SHARED_SIZES                                                                               \
     {.name = "layers", .at = BP_SIZE_AT(layers)},                                                  \
     {.name = "width", .at = BP_SIZE_AT(width)},                                                    \
-    {.name = "embedding", .at = BP_SIZE_AT(own[BP_RECURRENT_EMBEDDING]), .optional = true},        \
+    {.name = "embedding", .at = BP_OWN_AT(bp_recurrent_sizes, embedding), .optional = true},        \
     {.name = "context", .at = BP_SIZE_AT(context)},                                                \
     {.name = "tied",                                                                               \
-     .at = BP_SIZE_AT(own[BP_RECURRENT_TIED]),                                                     \
+     .at = BP_OWN_AT(bp_recurrent_sizes, tied),                                                     \
      .type = BP_SIZE_FLAG,                                                                         \
      .optional = true},                                                                            \
     BP_VARIANT_HEAD_SIZES
@@ -27,7 +27,7 @@
 static const bp_model_size SIZES[] = {SHARED_SIZES, {0}};
 static const bp_model_size CELL_SIZES[] = {SHARED_SIZES,
                                            {.name = "cell",
-                                            .at = BP_SIZE_AT(own[BP_RECURRENT_CELL]),
+                                            .at = BP_OWN_AT(bp_recurrent_sizes, cell),
                                             .type = BP_SIZE_PAIRS,
                                             .words = BP_CELL_WORDS,
                                             .optional = true},
@@ -63,12 +63,12 @@ static int64_t gates_of(const bp_model_shape *shape)
 
 static int64_t embedding_of(const bp_model_shape *shape)
 {
-    return shape->own[BP_RECURRENT_EMBEDDING];
+    return bp_recurrent_sizes_of(shape)->embedding;
 }
 
 static void fill_defaults(bp_model_shape *shape)
 {
-    int64_t *embedding = &shape->own[BP_RECURRENT_EMBEDDING];
+    int64_t *embedding = &bp_recurrent_sizes_in(shape)->embedding;
 
     *embedding = *embedding > 0 ? *embedding : shape->width;
     if (is_graph(shape))
@@ -77,7 +77,7 @@ static void fill_defaults(bp_model_shape *shape)
 
 static bool ties_widths(const bp_model_shape *shape)
 {
-    return shape->own[BP_RECURRENT_TIED] && embedding_of(shape) != shape->width;
+    return bp_recurrent_sizes_of(shape)->tied && embedding_of(shape) != shape->width;
 }
 
 static void check(const bp_model_shape *shape, int tensor_ranks, bp_config *config)
@@ -161,7 +161,7 @@ static bp_param *add_shared(bp_network *network, const bp_model_shape *shape, in
 {
     bp_tied_table table = {"wte", shape->vocab_size, shape->width, INIT_STD};
 
-    return shape->own[BP_RECURRENT_TIED]
+    return bp_recurrent_sizes_of(shape)->tied
                ? bp_network_add_tied(network, &table, stage, stages, blocks)
                : NULL;
 }
@@ -254,14 +254,19 @@ static const char *no_distribution(const bp_model_shape *shape)
                : NULL;
 }
 
+static const bp_block_list BLOCK_LIST = {.count = blocks_of,
+                                         .are = "embedding, layers, head",
+                                         .cost = cost,
+                                         .output = block_output,
+                                         .add_shared = add_shared,
+                                         .add = add_block};
+
 #define FAMILY(kind, tables, sizes_of, keys_of)                                                    \
     {                                                                                              \
         .name = kind, .sizes = sizes_of, .keys = keys_of, .any_context = true,                     \
         .fill_defaults = fill_defaults, .check = check, .check_read = check_read, .facts = facts,  \
         .unlimited = true, .carries_state = true, .objective = &bp_objective_causal,               \
-        .huggingface = tables, .blocks = blocks_of, .blocks_are = "embedding, layers, head",       \
-        .cost = cost, .block_output = block_output, .add_shared = add_shared,                      \
-        .add_block = add_block, .no_distribution = no_distribution                                 \
+        .huggingface = tables, .blocks = &BLOCK_LIST, .no_distribution = no_distribution           \
     }
 
 const bp_model_family bp_rnn_family = FAMILY("rnn", bp_rnn_huggingface, SIZES, KEYS),

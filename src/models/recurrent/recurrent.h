@@ -5,12 +5,12 @@
 #include "models/family.h"
 #include "nn/core/layers.h"
 
-/** Where their own sizes are in bp_model_shape. */
-enum {
-    BP_RECURRENT_EMBEDDING,
-    BP_RECURRENT_TIED,
-    BP_RECURRENT_CELL /* BP_MODEL_PAIRS of them: the nodes */
-};
+/** Their own sizes. */
+typedef struct bp_recurrent_sizes {
+    int64_t embedding, tied;
+    int64_t cell[BP_MODEL_PAIRS]; /* the nodes of a cell's graph */
+} bp_recurrent_sizes;
+BP_OWN_SIZES(bp_recurrent_sizes)
 #define BP_CELL_WORDS "none|tanh|relu|sigmoid|identity|mixed"
 
 extern const bp_model_family bp_rnn_family, bp_lstm_family, bp_gru_family, bp_cell_family;

@@ -43,12 +43,12 @@ static const bp_seq2seq_form TRANSFORMER = {.activations = {BP_RELU},
 /* The words are in the order of the form's activations. */
 #define CHOICES(list)                                                                              \
     {.name = "activation",                                                                         \
-     .at = BP_SIZE_AT(own[BP_SEQ2SEQ_ACTIVATION]),                                                 \
+     .at = BP_OWN_AT(bp_seq2seq_sizes, activation),                                                \
      .type = BP_SIZE_CHOICE,                                                                       \
      .optional = true,                                                                             \
      .words = list},                                                                               \
     {                                                                                              \
-        .name = "scale_embedding", .at = BP_SIZE_AT(own[BP_SEQ2SEQ_UNSCALED]),                     \
+        .name = "scale_embedding", .at = BP_OWN_AT(bp_seq2seq_sizes, unscaled),                    \
         .type = BP_SIZE_FLAG, .optional = true, .inverse = true                                    \
     }
 static const bp_model_size
@@ -73,25 +73,26 @@ static const bp_option KEYS[] = {KEYS_OF_ALL, {0}},
                                     "if not given"},
                            {0}};
 
-#define FAMILY(kind, form, list, own, tables)                                                      \
+#define FAMILY(kind, form, list, own, tables, norms, reads)                                        \
     .name = kind, .sizes = list, .keys = own, .seq2seq = &(form),                                  \
     .fill_defaults = bp_seq2seq_fill_defaults, .check = bp_seq2seq_check,                          \
-    .check_read = bp_seq2seq_check_read, .huggingface = tables, BP_SEQ2SEQ_FAMILY
-#define POST_NORM .blocks_are = "embeddings, layers of encoder and decoder, head"
-#define PRE_NORM  .blocks_are = "embeddings, layers of encoder and decoder with their norms, head"
-
+    .check_read = bp_seq2seq_check_read, .huggingface = tables, BP_SEQ2SEQ_FAMILY(norms, reads)
 const bp_model_family bp_transformer_family = {FAMILY("transformer", TRANSFORMER, SIZES, KEYS,
-                                                      bp_transformer_huggingface),
-                                               .any_context = true, POST_NORM},
-                      bp_bart_family = {FAMILY("bart", BART, BART_SIZES, KEYS, bp_bart_huggingface),
-                                        .other_objective = &bp_objective_denoise, POST_NORM},
+                                                      bp_transformer_huggingface,
+                                                      bp_seq2seq_post_norm, bp_seq2seq_source),
+                                               .any_context = true},
+                      bp_bart_family = {FAMILY("bart", BART, BART_SIZES, KEYS, bp_bart_huggingface,
+                                               bp_seq2seq_post_norm, bp_seq2seq_source),
+                                        .other_objective = &bp_objective_denoise},
                       bp_marian_family = {FAMILY("marian", MARIAN, MARIAN_SIZES, CHOSEN_KEYS,
-                                                 bp_marian_huggingface),
-                                          .any_context = true, POST_NORM},
+                                                 bp_marian_huggingface, bp_seq2seq_post_norm,
+                                                 bp_seq2seq_source),
+                                          .any_context = true},
                       bp_mbart_family = {FAMILY("mbart", MBART, MBART_SIZES, CHOSEN_KEYS,
-                                                bp_mbart_huggingface),
-                                         .other_objective = &bp_objective_denoise,
-                                         .tags_follow = true, PRE_NORM},
+                                                bp_mbart_huggingface, bp_seq2seq_pre_norm,
+                                                bp_seq2seq_tagged_source),
+                                         .other_objective = &bp_objective_denoise},
                       bp_m2m_100_family = {FAMILY("m2m_100", M2M_100, M2M_100_SIZES, CHOSEN_KEYS,
-                                                  bp_m2m_100_huggingface),
-                                           .any_context = true, PRE_NORM};
+                                                  bp_m2m_100_huggingface, bp_seq2seq_pre_norm,
+                                                  bp_seq2seq_source),
+                                           .any_context = true};

@@ -31,12 +31,12 @@ static bool is_tied(const bp_model_shape *shape)
 
 void bp_seq2seq_fill_defaults(bp_model_shape *shape)
 {
-    int64_t *own = shape->own;
+    bp_seq2seq_sizes *own = bp_seq2seq_sizes_in(shape);
     double *given = &shape->stack.epsilon;
 
-    own[BP_SEQ2SEQ_ENCODERS] = bp_given_or(own[BP_SEQ2SEQ_ENCODERS], shape->layers);
-    own[BP_SEQ2SEQ_DECODERS] = bp_given_or(own[BP_SEQ2SEQ_DECODERS], shape->layers);
-    shape->layers = own[BP_SEQ2SEQ_DECODERS];
+    own->encoder_layers = bp_given_or(own->encoder_layers, shape->layers);
+    own->decoder_layers = bp_given_or(own->decoder_layers, shape->layers);
+    shape->layers = own->decoder_layers;
     shape->stack.inner = bp_given_or(shape->stack.inner, 4 * shape->width);
     if (shape->width % shape->heads == 0)
         shape->stack.head_width = bp_given_or(shape->stack.head_width, shape->width / shape->heads);
@@ -49,7 +49,8 @@ void bp_seq2seq_check(const bp_model_shape *shape, int tensor_ranks, bp_config *
         bp_transformer_check_width(shape, config);
     bp_transformer_check_heads(shape, tensor_ranks, config);
     bp_transformer_check_inner(shape, shape->stack.inner, tensor_ranks, config);
-    if (shape->own[BP_SEQ2SEQ_ENCODERS] == 0 || shape->own[BP_SEQ2SEQ_DECODERS] == 0)
+    if (bp_seq2seq_sizes_of(shape)->encoder_layers == 0 ||
+        bp_seq2seq_sizes_of(shape)->decoder_layers == 0)
         bp_config_fault(config, "model.missing_key",
                         "model.layers is missing: at the configuration; give it, or "
                         "model.encoder_layers and model.decoder_layers");
@@ -57,15 +58,16 @@ void bp_seq2seq_check(const bp_model_shape *shape, int tensor_ranks, bp_config *
 
 bp_err bp_seq2seq_check_read(const bp_model_shape *shape, const char *where)
 {
-    if (shape->own[BP_SEQ2SEQ_ENCODERS] == 0 || shape->own[BP_SEQ2SEQ_DECODERS] == 0)
+    if (bp_seq2seq_sizes_of(shape)->encoder_layers == 0 ||
+        bp_seq2seq_sizes_of(shape)->decoder_layers == 0)
         return BP_FAIL(BP_ERR_FORMAT, "model.bad_size",
                        "the model has no layers: at %s; the checkpoint is wrong", where);
     return shape->stack.head_width > 0 ? BP_OK : bp_transformer_check_read(shape, where);
 }
 
-int64_t bp_seq2seq_start_token(const bp_model_shape *shape)
+static int64_t start_token(const bp_model_shape *shape)
 {
-    return shape->own[BP_SEQ2SEQ_START] - 1;
+    return bp_seq2seq_sizes_of(shape)->start_token - 1;
 }
 
 /* ---- blocks ---- */
@@ -98,9 +100,9 @@ static part part_of(const bp_model_shape *shape, int block, int *number)
     const int counts[] = {1,
                           embedding_norms(shape),
                           embedding_norms(shape),
-                          (int)shape->own[BP_SEQ2SEQ_ENCODERS],
+                          (int)bp_seq2seq_sizes_of(shape)->encoder_layers,
                           stack_norms(shape),
-                          (int)shape->own[BP_SEQ2SEQ_DECODERS],
+                          (int)bp_seq2seq_sizes_of(shape)->decoder_layers,
                           stack_norms(shape)};
     int of = EMBEDDING;
 
@@ -109,16 +111,17 @@ static part part_of(const bp_model_shape *shape, int block, int *number)
     return (part)of;
 }
 
-int bp_seq2seq_blocks(const bp_model_shape *shape)
+static int blocks_of(const bp_model_shape *shape)
 {
-    return (int)(shape->own[BP_SEQ2SEQ_ENCODERS] + shape->own[BP_SEQ2SEQ_DECODERS]) + 2 +
-           2 * embedding_norms(shape) + 2 * stack_norms(shape);
+    return (int)(bp_seq2seq_sizes_of(shape)->encoder_layers +
+                 bp_seq2seq_sizes_of(shape)->decoder_layers) +
+           2 + 2 * embedding_norms(shape) + 2 * stack_norms(shape);
 }
 
 /* Before the last norm and the head. */
 int bp_seq2seq_key_block(const bp_model_shape *shape)
 {
-    return bp_seq2seq_blocks(shape) - 2 - stack_norms(shape);
+    return blocks_of(shape) - 2 - stack_norms(shape);
 }
 
 static int first_layer(const bp_model_shape *shape)
@@ -126,16 +129,16 @@ static int first_layer(const bp_model_shape *shape)
     return 1 + 2 * embedding_norms(shape);
 }
 
-void bp_seq2seq_stacks(const bp_model_shape *shape, bp_block_run of[2])
+static void stacks(const bp_model_shape *shape, bp_block_run of[2])
 {
-    int encoders = (int)shape->own[BP_SEQ2SEQ_ENCODERS], first = first_layer(shape);
+    int encoders = (int)bp_seq2seq_sizes_of(shape)->encoder_layers, first = first_layer(shape);
 
-    of[0] =
-        (bp_block_run){first + encoders + stack_norms(shape), (int)shape->own[BP_SEQ2SEQ_DECODERS]};
+    of[0] = (bp_block_run){first + encoders + stack_norms(shape),
+                           (int)bp_seq2seq_sizes_of(shape)->decoder_layers};
     of[1] = (bp_block_run){first, encoders};
 }
 
-bp_activations bp_seq2seq_block_output(const bp_model_shape *shape, int block)
+static bp_activations block_output(const bp_model_shape *shape, int block)
 {
     (void)block;
     return (bp_activations){.count = 2,
@@ -168,7 +171,7 @@ static bool has_sinusoids(const bp_model_shape *shape)
     return layout != BP_LEARNED && layout != BP_DISTANCES;
 }
 
-void bp_seq2seq_begin(bp_network *network, const bp_model_shape *shape)
+static void begin(bp_network *network, const bp_model_shape *shape)
 {
     int64_t C = shape->width;
     float *table;
@@ -180,8 +183,8 @@ void bp_seq2seq_begin(bp_network *network, const bp_model_shape *shape)
         table[k] = (float)sinusoid(form_of(shape)->positions, k / C, k % C, C);
 }
 
-bp_param *bp_seq2seq_add_shared(bp_network *network, const bp_model_shape *shape, int stage,
-                                int stages, int count)
+static bp_param *add_shared(bp_network *network, const bp_model_shape *shape, int stage, int stages,
+                            int count)
 {
     float std = form_of(shape)->embedding_std;
     bp_tied_table table = {"wte", shape->vocab_size, shape->width,
@@ -190,9 +193,9 @@ bp_param *bp_seq2seq_add_shared(bp_network *network, const bp_model_shape *shape
     return is_tied(shape) ? bp_network_add_tied(network, &table, stage, stages, count) : NULL;
 }
 
-void bp_seq2seq_add_common(bp_network *network, const bp_model_shape *shape, int stage)
+static void add_common(bp_network *network, const bp_model_shape *shape, int stage)
 {
-    bp_tied_table table = {"encoder.relative", shape->own[BP_T5_BUCKETS], shape->heads,
+    bp_tied_table table = {"encoder.relative", bp_seq2seq_sizes_of(shape)->buckets, shape->heads,
                            STATE_STD(shape->width)};
 
     if (form_of(shape)->positions != BP_DISTANCES)
@@ -220,7 +223,7 @@ static bp_block *new_embedding(bp_network *network, const bp_model_shape *shape,
     const bp_seq2seq_form *form = form_of(shape);
     bp_embedding_part parts[BP_STREAMS];
     bp_group *tables = form->positions == BP_DISTANCES ? NULL : bp_network_add_group(network, true);
-    bool scales = form->scales_embedding && shape->own[BP_SEQ2SEQ_UNSCALED] == 0;
+    bool scales = form->scales_embedding && bp_seq2seq_sizes_of(shape)->unscaled == 0;
     bp_block *block;
 
     if (!shared) { /* a task's head has its own matrix */
@@ -238,7 +241,7 @@ static bp_block *new_embedding(bp_network *network, const bp_model_shape *shape,
             .keeps_all = form->embedding_norms,
             .scale = scales ? sqrtf((float)shape->width) : 0,
             .starts_with_padding =
-                is_target && form->starts_with_padding && bp_seq2seq_start_token(shape) >= 0,
+                is_target && form->starts_with_padding && start_token(shape) >= 0,
             /* one is bp_task_mirror's */
             .tokens_after = is_target ? (form->padding_learns ? shape->context : 1) : 0};
         set_positions(&parts[stream], network, shape, tables);
@@ -287,30 +290,30 @@ static bp_block *new_norm(bp_network *network, const bp_model_shape *shape, part
 static bp_layer_shape layer_of(const bp_model_shape *shape, int number, bool of_source)
 {
     const bp_seq2seq_form *form = form_of(shape);
-    int64_t encoders = shape->own[BP_SEQ2SEQ_ENCODERS];
+    int64_t encoders = bp_seq2seq_sizes_of(shape)->encoder_layers;
 
-    return (bp_layer_shape){.C = shape->width,
-                            .entmax = shape->attention_entmax == 1,
-                            .H = shape->heads,
-                            .D = shape->stack.head_width,
-                            .F = shape->stack.inner,
-                            .rms = form->rms,
-                            .no_bias = form->rms,
-                            .unscaled = form->positions == BP_DISTANCES,
-                            .post_norm = !form->pre_norm,
-                            .activation = form->activations[shape->own[BP_SEQ2SEQ_ACTIVATION]],
-                            .epsilon = (float)shape->stack.epsilon,
-                            .layers = of_source ? encoders : shape->own[BP_SEQ2SEQ_DECODERS],
-                            .number = number,
-                            .stack = of_source ? "encoder" : "decoder",
-                            .first_dropout_stream =
-                                BP_SEQ2SEQ_LAYER_DROPOUT(of_source ? number : encoders + number),
-                            .sees_all = of_source,
-                            .item = of_source ? BP_SOURCE : BP_TARGET,
-                            .stream = of_source ? BP_SOURCE : BP_TARGET,
-                            .crosses = !of_source,
-                            .source_item = BP_SOURCE,
-                            .source_stream = BP_SOURCE};
+    return (bp_layer_shape){
+        .C = shape->width,
+        .entmax = shape->attention_entmax == 1,
+        .H = shape->heads,
+        .D = shape->stack.head_width,
+        .F = shape->stack.inner,
+        .rms = form->rms,
+        .no_bias = form->rms,
+        .unscaled = form->positions == BP_DISTANCES,
+        .post_norm = !form->pre_norm,
+        .activation = form->activations[bp_seq2seq_sizes_of(shape)->activation],
+        .epsilon = (float)shape->stack.epsilon,
+        .layers = of_source ? encoders : bp_seq2seq_sizes_of(shape)->decoder_layers,
+        .number = number,
+        .stack = of_source ? "encoder" : "decoder",
+        .first_dropout_stream = BP_SEQ2SEQ_LAYER_DROPOUT(of_source ? number : encoders + number),
+        .sees_all = of_source,
+        .item = of_source ? BP_SOURCE : BP_TARGET,
+        .stream = of_source ? BP_SOURCE : BP_TARGET,
+        .crosses = !of_source,
+        .source_item = BP_SOURCE,
+        .source_stream = BP_SOURCE};
 }
 
 static bp_block *new_layer(bp_network *network, const bp_model_shape *shape, int number,
@@ -320,8 +323,8 @@ static bp_block *new_layer(bp_network *network, const bp_model_shape *shape, int
 
     if (form_of(shape)->positions == BP_DISTANCES) {
         layer.relative = bp_network_common(network, of_source ? ENCODER_TABLE : DECODER_TABLE);
-        layer.relative_buckets = shape->own[BP_T5_BUCKETS];
-        layer.relative_distance = shape->own[BP_T5_DISTANCE];
+        layer.relative_buckets = bp_seq2seq_sizes_of(shape)->buckets;
+        layer.relative_distance = bp_seq2seq_sizes_of(shape)->distance;
     }
     return bp_transformer_new_layer(network, &layer);
 }
@@ -353,8 +356,8 @@ static bp_block *new_vocabulary(bp_network *network, const bp_model_shape *shape
     return block;
 }
 
-void bp_seq2seq_add_block(bp_network *network, const bp_model_shape *shape, int number,
-                          bp_param *shared)
+static void add_block(bp_network *network, const bp_model_shape *shape, int number,
+                      bp_param *shared)
 {
     int layer;
     part of = part_of(shape, number, &layer);
@@ -374,7 +377,7 @@ static double layer_cost(const bp_layer_shape *layer, const bp_model_shape *shap
            (layer->crosses ? 8 : 4) * (double)shape->context * (double)(layer->H * layer->D);
 }
 
-double bp_seq2seq_cost(const bp_model_shape *shape, int block)
+static double cost(const bp_model_shape *shape, int block)
 {
     double C = (double)shape->width;
     int number;
@@ -394,9 +397,9 @@ double bp_seq2seq_cost(const bp_model_shape *shape, int block)
     }
 }
 
-bp_backbone bp_seq2seq_backbone(const bp_model_shape *shape)
+static bp_backbone backbone(const bp_model_shape *shape)
 {
-    return (bp_backbone){.blocks = bp_seq2seq_blocks(shape) - 1,
+    return (bp_backbone){.blocks = blocks_of(shape) - 1,
                          .layers_from = first_layer(shape),
                          .rms = form_of(shape)->rms,
                          .epsilon = (float)shape->stack.epsilon,
@@ -410,10 +413,23 @@ bp_model_facts bp_seq2seq_facts(const bp_model_shape *shape)
     double forward = 0;
     int number;
 
-    for (int block = first_layer(shape); block < bp_seq2seq_blocks(shape); block++) {
+    for (int block = first_layer(shape); block < blocks_of(shape); block++) {
         part of = part_of(shape, block, &number);
 
-        forward += of == ENCODER_NORM || of == DECODER_NORM ? 0 : bp_seq2seq_cost(shape, block);
+        forward += of == ENCODER_NORM || of == DECODER_NORM ? 0 : cost(shape, block);
     }
     return (bp_model_facts){.train_flops = 3 * forward};
 }
+
+#define LIST(names)                                                                                \
+    {                                                                                              \
+        .count = blocks_of, .are = names, .cost = cost, .backbone = backbone,                      \
+        .output = block_output, .begin = begin, .add_shared = add_shared,                          \
+        .add_common = add_common, .add = add_block                                                 \
+    }
+const bp_block_list bp_seq2seq_post_norm = LIST("embeddings, layers of encoder and decoder, head"),
+                    bp_seq2seq_pre_norm =
+                        LIST("embeddings, layers of encoder and decoder with their norms, head");
+const bp_source_form bp_seq2seq_source = {.start_token = start_token, .stacks = stacks},
+                     bp_seq2seq_tagged_source = {
+                         .start_token = start_token, .tags_follow = true, .stacks = stacks};

@@ -13,16 +13,15 @@
 /** Items of the activations, and streams of the batch. */
 enum { BP_TARGET, BP_SOURCE };
 
-/** Where their own sizes are in bp_model_shape. */
-enum {
-    BP_SEQ2SEQ_ENCODERS,   /* layers of the encoder, */
-    BP_SEQ2SEQ_DECODERS,   /* and of the decoder */
-    BP_SEQ2SEQ_START,      /* 1 + the id that targets begin with; 0: the end-of-document token's */
-    BP_SEQ2SEQ_ACTIVATION, /* number of one of the form's */
-    BP_T5_BUCKETS,
-    BP_T5_DISTANCE,
-    BP_SEQ2SEQ_UNSCALED /* 1: embeddings of a form that scales them are not scaled */
-};
+/** Their own sizes. */
+typedef struct bp_seq2seq_sizes {
+    int64_t encoder_layers, decoder_layers;
+    int64_t start_token; /* 1 + the id that targets begin with; 0: the end-of-document token's */
+    int64_t activation;  /* number of one of the form's */
+    int64_t buckets, distance; /* of T5's tables of distances */
+    int64_t unscaled;          /* 1: embeddings of a form that scales them are not scaled */
+} bp_seq2seq_sizes;
+BP_OWN_SIZES(bp_seq2seq_sizes)
 
 /** Positions: learned, from row 2 of a table on; sines and cosines, of a frequency side by side, or
  * sines in the first half of columns and cosines in the second, or these with fairseq's frequencies
@@ -39,7 +38,7 @@ typedef enum bp_seq2seq_positions {
  * (models/stack/stack.h). */
 #define BP_SEQ2SEQ_ACTIVATIONS 4
 typedef struct bp_seq2seq_form {
-    bp_activation activations[BP_SEQ2SEQ_ACTIVATIONS]; /* of MLPs, of which own[] has one */
+    bp_activation activations[BP_SEQ2SEQ_ACTIVATIONS]; /* of MLPs, of which a model has one */
     bp_seq2seq_positions positions;
     double epsilon;           /* of norms */
     bool rms;                 /* norms by the root mean square; nothing has a bias */
@@ -61,15 +60,19 @@ typedef struct bp_seq2seq_form {
     {.name = "layers", .at = BP_SIZE_AT(layers), .optional = true},                                \
         {.name = "width", .at = BP_SIZE_AT(width)}, {.name = "heads", .at = BP_SIZE_AT(heads)},    \
         {.name = "context", .at = BP_SIZE_AT(context)},                                            \
-        {.name = "encoder_layers", .at = BP_SIZE_AT(own[BP_SEQ2SEQ_ENCODERS]), .optional = true},  \
-        {.name = "decoder_layers", .at = BP_SIZE_AT(own[BP_SEQ2SEQ_DECODERS]), .optional = true},  \
+        {.name = "encoder_layers",                                                                 \
+         .at = BP_OWN_AT(bp_seq2seq_sizes, encoder_layers),                                        \
+         .optional = true},                                                                        \
+        {.name = "decoder_layers",                                                                 \
+         .at = BP_OWN_AT(bp_seq2seq_sizes, decoder_layers),                                        \
+         .optional = true},                                                                        \
         {.name = "inner", .at = BP_SIZE_AT(stack.inner), .optional = true},                        \
         {.name = "head_width",                                                                     \
          .at = BP_SIZE_AT(stack.head_width),                                                       \
          .optional = true,                                                                         \
          .quiet = true},                                                                           \
         BP_VARIANT_ATTENTION_SIZE, BP_VARIANT_HEAD_SIZES,                                          \
-        {.name = "start_token", .at = BP_SIZE_AT(own[BP_SEQ2SEQ_START]), .optional = true},        \
+        {.name = "start_token", .at = BP_OWN_AT(bp_seq2seq_sizes, start_token), .optional = true}, \
     {                                                                                              \
         .name = "norm_epsilon", .at = BP_SIZE_AT(stack.epsilon), .type = BP_SIZE_REAL,             \
         .optional = true                                                                           \
@@ -100,28 +103,16 @@ typedef struct bp_seq2seq_form {
 void bp_seq2seq_fill_defaults(bp_model_shape *shape);
 void bp_seq2seq_check(const bp_model_shape *shape, int tensor_ranks, bp_config *config);
 bp_err bp_seq2seq_check_read(const bp_model_shape *shape, const char *where);
-int bp_seq2seq_blocks(const bp_model_shape *shape);
 int bp_seq2seq_key_block(const bp_model_shape *shape);
-void bp_seq2seq_stacks(const bp_model_shape *shape, bp_block_run of[2]);
-bp_activations bp_seq2seq_block_output(const bp_model_shape *shape, int block);
-int64_t bp_seq2seq_start_token(const bp_model_shape *shape);
 bp_model_facts bp_seq2seq_facts(const bp_model_shape *shape);
-bp_backbone bp_seq2seq_backbone(const bp_model_shape *shape);
-double bp_seq2seq_cost(const bp_model_shape *shape, int block);
-void bp_seq2seq_begin(bp_network *network, const bp_model_shape *shape);
-bp_param *bp_seq2seq_add_shared(bp_network *network, const bp_model_shape *shape, int stage,
-                                int stages, int count);
-void bp_seq2seq_add_common(bp_network *network, const bp_model_shape *shape, int stage);
-void bp_seq2seq_add_block(bp_network *network, const bp_model_shape *shape, int number,
-                          bp_param *shared);
-/** All of a family that is in its form. */
-#define BP_SEQ2SEQ_FAMILY                                                                          \
-    .facts = bp_seq2seq_facts, .backbone = bp_seq2seq_backbone,                                    \
-    .start_token = bp_seq2seq_start_token, .objective = &bp_objective_seq2seq,                     \
-    .blocks = bp_seq2seq_blocks, .key_block = bp_seq2seq_key_block, .stacks = bp_seq2seq_stacks,   \
-    .cost = bp_seq2seq_cost, .block_output = bp_seq2seq_block_output, .begin = bp_seq2seq_begin,   \
-    .add_shared = bp_seq2seq_add_shared, .add_common = bp_seq2seq_add_common,                      \
-    .add_block = bp_seq2seq_add_block
+/** Lists of forms whose norms follow branches, or precede them; sources without tags that follow
+ * and with them. */
+extern const bp_block_list bp_seq2seq_post_norm, bp_seq2seq_pre_norm;
+extern const bp_source_form bp_seq2seq_source, bp_seq2seq_tagged_source;
+/** All of a family that is in its form, with one of these each. */
+#define BP_SEQ2SEQ_FAMILY(list, reads)                                                             \
+    .facts = bp_seq2seq_facts, .objective = &bp_objective_seq2seq,                                 \
+    .key_block = bp_seq2seq_key_block, .blocks = &(list), .source = &(reads)
 
 /** Sizes and rows of a model that classifies, of bert.h's words: the state of the last place, a
  * layer with tanh, and one without. Labels: as many where config.json names none. The rows of one

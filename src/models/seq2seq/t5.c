@@ -21,12 +21,12 @@ static const bp_model_size SIZES[] = {
     BP_SEQ2SEQ_SIZES,
     {.name = "tied", .at = BP_SIZE_AT(stack.other_tie), .type = BP_SIZE_FLAG, .optional = true},
     {.name = "gated",
-     .at = BP_SIZE_AT(own[BP_SEQ2SEQ_ACTIVATION]),
+     .at = BP_OWN_AT(bp_seq2seq_sizes, activation),
      .type = BP_SIZE_FLAG,
      .optional = true,
      .inverse = true},
-    {.name = "relative_buckets", .at = BP_SIZE_AT(own[BP_T5_BUCKETS]), .optional = true},
-    {.name = "relative_distance", .at = BP_SIZE_AT(own[BP_T5_DISTANCE]), .optional = true},
+    {.name = "relative_buckets", .at = BP_OWN_AT(bp_seq2seq_sizes, buckets), .optional = true},
+    {.name = "relative_distance", .at = BP_OWN_AT(bp_seq2seq_sizes, distance), .optional = true},
     {0}};
 
 static const bp_option KEYS[] = {
@@ -56,20 +56,20 @@ static const bp_option KEYS[] = {
 
 static void fill_defaults(bp_model_shape *shape)
 {
-    int64_t *own = shape->own;
+    bp_seq2seq_sizes *own = bp_seq2seq_sizes_in(shape);
 
     bp_seq2seq_fill_defaults(shape);
-    own[BP_SEQ2SEQ_START] = own[BP_SEQ2SEQ_START] > 0 ? own[BP_SEQ2SEQ_START] : 1;
-    own[BP_T5_BUCKETS] = own[BP_T5_BUCKETS] > 0 ? own[BP_T5_BUCKETS] : BUCKETS;
-    own[BP_T5_DISTANCE] = own[BP_T5_DISTANCE] > 0 ? own[BP_T5_DISTANCE] : DISTANCE;
+    own->start_token = own->start_token > 0 ? own->start_token : 1;
+    own->buckets = own->buckets > 0 ? own->buckets : BUCKETS;
+    own->distance = own->distance > 0 ? own->distance : DISTANCE;
 }
 
 /* The encoder halves its buckets by sides, and both halve theirs by exact distances. */
 static bool buckets_fit(const bp_model_shape *shape)
 {
-    int64_t buckets = shape->own[BP_T5_BUCKETS];
+    int64_t buckets = bp_seq2seq_sizes_of(shape)->buckets;
 
-    return buckets >= 4 && buckets % 2 == 0 && shape->own[BP_T5_DISTANCE] > buckets / 2;
+    return buckets >= 4 && buckets % 2 == 0 && bp_seq2seq_sizes_of(shape)->distance > buckets / 2;
 }
 
 #define BAD_BUCKETS                                                                                \
@@ -81,16 +81,16 @@ static void check(const bp_model_shape *shape, int tensor_ranks, bp_config *conf
     bp_seq2seq_check(shape, tensor_ranks, config);
     if (!buckets_fit(shape))
         bp_config_fault(config, "model.bad_buckets", BAD_BUCKETS,
-                        (long long)shape->own[BP_T5_BUCKETS], (long long)shape->own[BP_T5_DISTANCE],
-                        "model.relative_buckets");
+                        (long long)bp_seq2seq_sizes_of(shape)->buckets,
+                        (long long)bp_seq2seq_sizes_of(shape)->distance, "model.relative_buckets");
 }
 
 static bp_err check_read(const bp_model_shape *shape, const char *where)
 {
     if (!buckets_fit(shape))
         return BP_FAIL(BP_ERR_FORMAT, "model.bad_size", BAD_BUCKETS,
-                       (long long)shape->own[BP_T5_BUCKETS], (long long)shape->own[BP_T5_DISTANCE],
-                       where);
+                       (long long)bp_seq2seq_sizes_of(shape)->buckets,
+                       (long long)bp_seq2seq_sizes_of(shape)->distance, where);
     return bp_seq2seq_check_read(shape, where);
 }
 
@@ -102,8 +102,6 @@ const bp_model_family bp_t5_family = {.name = "t5",
                                       .fill_defaults = fill_defaults,
                                       .check = check,
                                       .check_read = check_read,
-                                      BP_SEQ2SEQ_FAMILY,
+                                      BP_SEQ2SEQ_FAMILY(bp_seq2seq_pre_norm, bp_seq2seq_source),
                                       .other_objective = &bp_objective_denoise,
-                                      .huggingface = bp_t5_huggingface,
-                                      .blocks_are = "embeddings, layers of encoder and decoder "
-                                                    "with their norms, head"};
+                                      .huggingface = bp_t5_huggingface};

@@ -259,8 +259,8 @@ void bp_model_shape_check(const bp_model_shape *shape, int tensor_ranks, int sta
                         "head.activation = entmax15 does not go with head.softmaxes = %lld: at "
                         "head.softmaxes; leave one of them out",
                         (long long)shape->softmaxes);
-    if (stages > 1 && shape->family->one_stage && !bp_task_has_head(&shape->task) &&
-        !bp_task_is_asked(config))
+    if (stages > 1 && shape->family->blocks && shape->family->blocks->one_stage &&
+        !bp_task_has_head(&shape->task) && !bp_task_is_asked(config))
         bp_config_fault(config, "model.one_stage",
                         "mesh.pipeline = %d, but blocks of %s share their embeddings, which lie on "
                         "one stage: at mesh.pipeline; leave it at 1, use mesh.tensor",
@@ -269,7 +269,7 @@ void bp_model_shape_check(const bp_model_shape *shape, int tensor_ranks, int sta
         bp_config_fault(config, "mesh.too_few_blocks",
                         "mesh.pipeline = %d is more than the model's %d blocks (%s): at "
                         "mesh.pipeline; use 1 to %d",
-                        stages, blocks, shape->family->blocks_are, blocks);
+                        stages, blocks, shape->family->blocks->are, blocks);
 }
 
 bp_err bp_model_shape_read(bp_model_shape *shape, const json_t *state, const char *where)

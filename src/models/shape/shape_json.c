@@ -188,7 +188,7 @@ bp_err bp_model_shape_read_as(bp_model_shape *shape, const bp_model_family *fami
                       "a model of kind %s has no adapter: at %s; the checkpoint was not written by "
                       "bagpipe",
                       kind, where);
-    if (err == BP_OK && bp_task_has_head(&shape->task) && !shape->family->backbone)
+    if (err == BP_OK && bp_task_has_head(&shape->task) && !bp_family_has_backbone(shape->family))
         err = BP_FAIL(BP_ERR_FORMAT, "task.unexpected",
                       "a model of kind %s has no head of a task: at %s; the checkpoint was not "
                       "written by bagpipe",

@@ -181,5 +181,5 @@ int64_t bp_model_most_inputs(const bp_model_shape *shape)
 /* Its layers are those of Transformers: no other has an adapter's place. */
 bool shape_has_adapters(const bp_model_family *family)
 {
-    return (family->backbone && !family->unlimited) || family->start_token;
+    return (bp_family_has_backbone(family) && !family->unlimited) || family->source;
 }

@@ -446,7 +446,7 @@ void bp_stack_add_block(bp_network *network, const bp_model_shape *shape, int nu
     bp_network_add_block(network, block);
 }
 
-void bp_stack_begin(bp_network *network, const bp_model_shape *shape)
+static void begin(bp_network *network, const bp_model_shape *shape)
 {
     bp_rope ropes[BP_ROPES];
 
@@ -540,3 +540,12 @@ bp_model_facts bp_stack_facts(const bp_model_shape *shape)
         forward += bp_stack_cost(shape, block);
     return (bp_model_facts){.train_flops = 3 * forward};
 }
+
+const bp_block_list bp_stack_block_list = {.count = bp_stack_blocks,
+                                           .are = "embedding, layers, head",
+                                           .cost = bp_stack_cost,
+                                           .backbone = bp_stack_backbone,
+                                           .output = bp_stack_block_output,
+                                           .begin = begin,
+                                           .add_shared = bp_stack_add_shared,
+                                           .add = bp_stack_add_block};

@@ -328,26 +328,25 @@ bp_block *bp_stack_new_transform(bp_network *network, const bp_model_shape *shap
 double bp_stack_embedding_cost(const bp_model_shape *shape);
 double bp_stack_layer_cost(const bp_model_shape *shape, int64_t number);
 
-/** For bp_model_family, under its names there. */
+/** For the lists of blocks of families, under their names there. */
 bp_param *bp_stack_add_shared(bp_network *network, const bp_model_shape *shape, int stage,
                               int stages, int blocks);
 int bp_stack_blocks(const bp_model_shape *shape);
-bp_model_facts bp_stack_facts(const bp_model_shape *shape);
 double bp_stack_cost(const bp_model_shape *shape, int block);
-void bp_stack_begin(bp_network *network, const bp_model_shape *shape);
 void bp_stack_add_block(bp_network *network, const bp_model_shape *shape, int number,
                         bp_param *shared);
 bp_backbone bp_stack_backbone(const bp_model_shape *shape);
 bp_activations bp_stack_block_output(const bp_model_shape *shape, int block);
+/** All of them: an embedding, layers, a head. */
+extern const bp_block_list bp_stack_block_list;
+
+bp_model_facts bp_stack_facts(const bp_model_shape *shape);
 
 /** All of a family that is an embedding, layers and a head; and of an encoder that fills in and
  * checks more. */
 #define BP_STACK_FAMILY BP_STACK_ENCODER(bp_stack_fill_defaults, bp_stack_check)
 #define BP_STACK_ENCODER(fills, checks)                                                            \
     .fill_defaults = fills, .check = checks, .check_read = bp_stack_check_read,                    \
-    .facts = bp_stack_facts, .blocks = bp_stack_blocks, .key_block = bp_transformer_key_block,     \
-    .backbone = bp_stack_backbone, .blocks_are = "embedding, layers, head", .cost = bp_stack_cost, \
-    .block_output = bp_stack_block_output, .begin = bp_stack_begin,                                \
-    .add_shared = bp_stack_add_shared, .add_block = bp_stack_add_block
+    .facts = bp_stack_facts, .key_block = bp_transformer_key_block, .blocks = &bp_stack_block_list
 
 #endif

@@ -9,7 +9,7 @@
 bp_err bp_task_frame_of(bp_task_frame *out, const bp_model_shape *shape, const int64_t *roles,
                         const char *where)
 {
-    bool framed = shape->family->backbone(shape).pooler;
+    bool framed = shape->family->blocks->backbone(shape).pooler;
     bp_role lacks = framed && roles[BP_ROLE_CLS] < 0 ? BP_ROLE_CLS : BP_ROLE_SEP;
 
     out->begin = framed ? roles[BP_ROLE_CLS] : shape->task.begins ? roles[BP_ROLE_FIRST] : -1;
@@ -139,8 +139,8 @@ void bp_task_fill_example(const bp_example_maker *self, const bp_document *docum
 bp_example_maker bp_task_maker(const bp_model_shape *shape, int64_t T,
                                const bp_example_rules *rules)
 {
-    bool has_segments = shape->family->backbone(shape).segments > 1;
-    bool has_source = shape->family->start_token != NULL;
+    bool has_segments = shape->family->blocks->backbone(shape).segments > 1;
+    bool has_source = shape->family->source != NULL;
 
     return (bp_example_maker){
         .form = {.stream = {{.T = T, .has_lengths = true, .has_segments = has_segments},

@@ -11,7 +11,7 @@
 
 static bp_backbone backbone_of(const bp_model_shape *shape)
 {
-    return shape->family->backbone(shape);
+    return shape->family->blocks->backbone(shape);
 }
 
 const bp_option bp_task_options[] = {
@@ -278,22 +278,23 @@ bool bp_model_caps_logits(const bp_model_shape *shape)
 
 static bool is_of_task(const bp_model_shape *shape, int block)
 {
-    return !is_language_model(shape) && block >= shape->family->backbone(shape).blocks;
+    return !is_language_model(shape) && block >= shape->family->blocks->backbone(shape).blocks;
 }
 
 double bp_model_block_cost(const bp_model_shape *shape, int block)
 {
     return is_of_task(shape, block)
                ? bp_task_flops(shape) / 3 / bp_task_blocks(shape)
-               : shape->family->cost(shape, block) +
-                     (block == shape->family->blocks(shape) - 1 ? bp_variants_flops(shape) : 0);
+               : shape->family->blocks->cost(shape, block) +
+                     (block == shape->family->blocks->count(shape) - 1 ? bp_variants_flops(shape)
+                                                                       : 0);
 }
 
 bp_activations bp_model_block_output(const bp_model_shape *shape, int block)
 {
     if (is_of_task(shape, block)) /* it works on what the backbone leaves */
-        block = shape->family->backbone(shape).blocks - 1;
-    return shape->family->block_output(shape, block);
+        block = shape->family->blocks->backbone(shape).blocks - 1;
+    return shape->family->blocks->output(shape, block);
 }
 
 double bp_model_train_flops(const bp_model_shape *shape)
@@ -302,7 +303,7 @@ double bp_model_train_flops(const bp_model_shape *shape)
 
     all += is_language_model(shape)
                ? 3 * bp_variants_flops(shape)
-               : bp_task_flops(shape) - shape->family->backbone(shape).head_flops;
+               : bp_task_flops(shape) - shape->family->blocks->backbone(shape).head_flops;
     /* of three products of a weight the one for its gradient is left out */
     return shape->adapter.kind == BP_ADAPTER_NONE ? all : all * 2 / 3;
 }
@@ -311,6 +312,7 @@ int bp_model_blocks(const bp_model_shape *shape)
 {
     if (!bp_model_shape_is_whole(shape) || !shape->family->blocks)
         return 0;
-    return is_language_model(shape) ? shape->family->blocks(shape)
-                                    : shape->family->backbone(shape).blocks + bp_task_blocks(shape);
+    return is_language_model(shape)
+               ? shape->family->blocks->count(shape)
+               : shape->family->blocks->backbone(shape).blocks + bp_task_blocks(shape);
 }

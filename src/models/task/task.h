@@ -1,5 +1,5 @@
 /* Tasks: what a pretrained model is fine-tuned for. A task's head takes the place of the language
- * model's, after the backbone of any family that has one (bp_model_family.backbone). */
+ * model's, after the backbone of any family that has one (bp_block_list.backbone). */
 #ifndef BP_MODELS_TASK_TASK_H
 #define BP_MODELS_TASK_TASK_H
 
@@ -40,7 +40,7 @@ bool bp_task_is_asked(const bp_config *config);
 /** Does it write a target for a given source? Not with a task's head. */
 static inline bool bp_model_reads_source(const bp_model_shape *shape)
 {
-    return shape->family->start_token && !bp_task_has_head(&shape->task);
+    return shape->family->source && !bp_task_has_head(&shape->task);
 }
 
 /** The same model without its head, which gives the pooled state of a text (a bp_pool but
@@ -52,7 +52,7 @@ bp_err bp_task_give_vectors(bp_model_shape *shape, int64_t pool, const char *whe
 int bp_task_blocks(const bp_model_shape *shape);
 double bp_task_flops(const bp_model_shape *shape);
 /** Block `number` of the head, from 0, at the end of the network; `shared`: the embedding's table
- * (bp_model_family.add_shared), where it keeps the words. */
+ * (bp_block_list.add_shared), where it keeps the words. */
 void bp_task_add_block(bp_network *network, const bp_model_shape *shape, int number,
                        bp_param *shared);
 

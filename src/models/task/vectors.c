@@ -26,7 +26,7 @@ const bp_task_kind bp_task_vectors = {.name = "vectors",
 
 bp_err bp_task_give_vectors(bp_model_shape *shape, int64_t pool, const char *where)
 {
-    if (!shape->family->backbone || shape->family->start_token)
+    if (!bp_family_has_backbone(shape->family) || shape->family->source)
         return BP_FAIL(BP_ERR_CONFIG, "model.no_vectors",
                        "a model of kind %s has no state of a whole text: at %s; take an encoder or "
                        "a decoder of Transformer layers",

@@ -19,20 +19,20 @@ static const bp_model_size SIZES[] = {
      .optional = true,
      .of_training = true},
     {.name = "mode",
-     .at = BP_SIZE_AT(own[OWN_MODE]),
+     .at = BP_OWN_AT(w2v_sizes, mode),
      .type = BP_SIZE_CHOICE,
      .optional = true,
      .of_training = true,
      .words = "skipgram|cbow"},
     {.name = "output",
-     .at = BP_SIZE_AT(own[OWN_OUTPUT]),
+     .at = BP_OWN_AT(w2v_sizes, output),
      .type = BP_SIZE_CHOICE,
      .optional = true,
      .of_training = true,
      .words = "negative|hierarchical"},
-    {.name = "window", .at = BP_SIZE_AT(own[OWN_WINDOW]), .optional = true, .of_training = true},
+    {.name = "window", .at = BP_OWN_AT(w2v_sizes, window), .optional = true, .of_training = true},
     {.name = "negative",
-     .at = BP_SIZE_AT(own[OWN_NEGATIVE]),
+     .at = BP_OWN_AT(w2v_sizes, negative),
      .optional = true,
      .of_training = true},
     {0}};
@@ -40,10 +40,10 @@ static const bp_model_size SIZES[] = {
 static void fill_defaults(bp_model_shape *shape)
 {
     shape->context = shape->context > 0 ? shape->context : CONTEXT;
-    if (shape->own[OWN_WINDOW] == 0)
-        shape->own[OWN_WINDOW] = WINDOW;
-    if (shape->own[OWN_NEGATIVE] == 0)
-        shape->own[OWN_NEGATIVE] = NEGATIVE;
+    if (w2v_sizes_of(shape)->window == 0)
+        w2v_sizes_in(shape)->window = WINDOW;
+    if (w2v_sizes_of(shape)->negative == 0)
+        w2v_sizes_in(shape)->negative = NEGATIVE;
 }
 
 /* A plain step down the gradient is all there is. */
@@ -96,7 +96,7 @@ static void resolve(const bp_model_shape *shape, bp_config *config)
 {
     const char *const rows[][2] = {
         {"optimizer.kind", "sgd"},
-        {"optimizer.lr", shape->own[OWN_MODE] == W2V_CBOW ? "0.05" : "0.025"},
+        {"optimizer.lr", w2v_sizes_of(shape)->mode == W2V_CBOW ? "0.05" : "0.025"},
         {"optimizer.decay", "linear"},
         {"optimizer.min_lr", "1e-4"},
         {"optimizer.momentum", "0"},
@@ -138,22 +138,24 @@ static void check(const bp_model_shape *shape, int tensor_ranks, bp_config *conf
 
 static bp_err check_read(const bp_model_shape *shape, const char *where)
 {
-    if (shape->own[OWN_WINDOW] <= W2V_WINDOW_MOST && shape->own[OWN_NEGATIVE] <= W2V_NEGATIVE_MOST)
+    if (w2v_sizes_of(shape)->window <= W2V_WINDOW_MOST &&
+        w2v_sizes_of(shape)->negative <= W2V_NEGATIVE_MOST)
         return BP_OK;
     return BP_FAIL(BP_ERR_FORMAT, "word2vec.bad_size",
                    "the window %lld or the %lld noise words are more than %d: at %s; the "
                    "checkpoint was not written by bagpipe",
-                   (long long)shape->own[OWN_WINDOW], (long long)shape->own[OWN_NEGATIVE],
+                   (long long)w2v_sizes_of(shape)->window, (long long)w2v_sizes_of(shape)->negative,
                    W2V_WINDOW_MOST, where);
 }
 
 /* A dot product, and two updates, for each product; subsampling leaves some of them out. */
 static bp_model_facts facts(const bp_model_shape *shape)
 {
-    double products = shape->own[OWN_OUTPUT] == W2V_HIERARCHICAL
+    double products = w2v_sizes_of(shape)->output == W2V_HIERARCHICAL
                           ? CODE_LENGTH
-                          : 1 + (double)shape->own[OWN_NEGATIVE];
-    double units = shape->own[OWN_MODE] == W2V_CBOW ? 1 : 1 + (double)shape->own[OWN_WINDOW];
+                          : 1 + (double)w2v_sizes_of(shape)->negative;
+    double units =
+        w2v_sizes_of(shape)->mode == W2V_CBOW ? 1 : 1 + (double)w2v_sizes_of(shape)->window;
 
     return (bp_model_facts){.parameters = 2 * shape->vocab_size * shape->width,
                             .train_flops = units * products * 6 * (double)shape->width};
@@ -184,6 +186,9 @@ static const char *no_distribution(const bp_model_shape *shape)
     return "word vectors give no probability of a text";
 }
 
+static const bp_text_form VECTORS = {
+    .name = "word2vec", .is = w2v_vectors_is, .write = w2v_vectors_write, .read = w2v_vectors_read};
+
 const bp_model_family bp_word2vec_family = {.name = "word2vec",
                                             .section = "word2vec",
                                             .sizes = SIZES,
@@ -196,8 +201,5 @@ const bp_model_family bp_word2vec_family = {.name = "word2vec",
                                             .any_context = true,
                                             .objective = &OBJECTIVE,
                                             .learner = &w2v_learner_ops,
-                                            .text_form = "word2vec",
-                                            .text_is = w2v_vectors_is,
-                                            .text_write = w2v_vectors_write,
-                                            .text_read = w2v_vectors_read,
+                                            .text_form = &VECTORS,
                                             .no_distribution = no_distribution};

@@ -10,8 +10,9 @@
 
 void w2v_group_init(w2v_group *group, const bp_model_shape *shape, const w2v_vocabulary *words)
 {
-    int64_t inputs = W2V_GROUP * 2 * shape->own[OWN_WINDOW], targets = 1 + shape->own[OWN_NEGATIVE];
-    bool cbow = shape->own[OWN_MODE] == W2V_CBOW;
+    int64_t inputs = W2V_GROUP * 2 * w2v_sizes_of(shape)->window,
+            targets = 1 + w2v_sizes_of(shape)->negative;
+    bool cbow = w2v_sizes_of(shape)->mode == W2V_CBOW;
 
     if (words->code_start)
         targets = 0;
@@ -28,10 +29,11 @@ void w2v_group_init(w2v_group *group, const bp_model_shape *shape, const w2v_voc
 
 size_t w2v_group_bytes(const bp_model_shape *shape, size_t row_bytes)
 {
-    bool cbow = shape->own[OWN_MODE] == W2V_CBOW, tree = shape->own[OWN_OUTPUT] == W2V_HIERARCHICAL;
-    size_t inputs = W2V_GROUP * 2 * (size_t)shape->own[OWN_WINDOW],
+    bool cbow = w2v_sizes_of(shape)->mode == W2V_CBOW,
+         tree = w2v_sizes_of(shape)->output == W2V_HIERARCHICAL;
+    size_t inputs = W2V_GROUP * 2 * (size_t)w2v_sizes_of(shape)->window,
            units = cbow ? W2V_GROUP : inputs,
-           targets = units * (tree ? W2V_CODE_BITS : 1 + (size_t)shape->own[OWN_NEGATIVE]);
+           targets = units * (tree ? W2V_CODE_BITS : 1 + (size_t)w2v_sizes_of(shape)->negative);
 
     return units * (sizeof(w2v_unit) + row_bytes * (cbow ? 2 : 1)) + inputs * sizeof(int32_t) +
            targets * (sizeof(int32_t) + sizeof(uint8_t) + 2 * sizeof(float));
@@ -86,7 +88,7 @@ static void add_targets(w2v_group *group, int32_t word, const bp_model_shape *sh
                         const w2v_vocabulary *words, const bp_rng_key *key, uint64_t first_block)
 {
     uint32_t draws[W2V_NEGATIVE_MOST / 2][4]; /* two words each */
-    int64_t negative = shape->own[OWN_NEGATIVE];
+    int64_t negative = w2v_sizes_of(shape)->negative;
 
     if (words->code_start) {
         for (int64_t k = words->code_start[word]; k < words->code_start[word + 1]; k++)
@@ -114,8 +116,8 @@ static void add_targets(w2v_group *group, int32_t word, const bp_model_shape *sh
 void w2v_group_add(w2v_group *group, const w2v_text *text, int64_t at, const bp_model_shape *shape,
                    const w2v_vocabulary *words, const bp_rng_key *key)
 {
-    bool cbow = shape->own[OWN_MODE] == W2V_CBOW;
-    int64_t most = shape->own[OWN_WINDOW], blocks = (shape->own[OWN_NEGATIVE] + 1) / 2;
+    bool cbow = w2v_sizes_of(shape)->mode == W2V_CBOW;
+    int64_t most = w2v_sizes_of(shape)->window, blocks = (w2v_sizes_of(shape)->negative + 1) / 2;
     uint64_t place = (uint64_t)text->places[at] << PLACE_SHIFT;
     uint32_t draw[4];
     w2v_unit unit = {.first_input = (int32_t)group->input_count,

@@ -171,7 +171,7 @@ static bp_err make_vocabulary(bp_learner *self, int64_t *counts, const char *whe
     w2v_group_init(group, &self->shape, &self->vocabulary);
     self->dots = bp_alloc("word2vec.group", group->target_capacity, sizeof *self->dots);
     self->scratch = bp_alloc("word2vec.group", group->target_capacity, sizeof *self->scratch);
-    if (self->shape.own[OWN_MODE] == W2V_CBOW)
+    if (w2v_sizes_of(&self->shape)->mode == W2V_CBOW)
         self->mean = bp_alloc("word2vec.group", group->unit_capacity * self->width, sizeof(float));
     self->error =
         bp_alloc("word2vec.group", group->unit_capacity * self->width, sizeof *self->error);
@@ -271,8 +271,8 @@ static bp_slice *slices_to_begin(bp_learner *self, const bp_checkpoint *from, in
     bp_model_shape known;
     bool words = bp_model_shape_read_as(&known, self->shape.family, bp_checkpoint_state(from),
                                         bp_checkpoint_folder(from)) == BP_OK &&
-                 known.own[OWN_OUTPUT] == W2V_NEGATIVE &&
-                 self->shape.own[OWN_OUTPUT] == W2V_NEGATIVE &&
+                 w2v_sizes_of(&known)->output == W2V_NEGATIVE &&
+                 w2v_sizes_of(&self->shape)->output == W2V_NEGATIVE &&
                  bp_checkpoint_has(from, BP_WORD2VEC_OUTPUT);
 
     *count = self->lanes == 0 ? 0 : words ? 2 : 1;
@@ -304,7 +304,7 @@ static const float *vector_of(const bp_learner *self, int64_t number)
 {
     const w2v_unit *unit = &self->group.units[number];
 
-    return self->shape.own[OWN_MODE] == W2V_CBOW
+    return w2v_sizes_of(&self->shape)->mode == W2V_CBOW
                ? self->mean + number * self->width
                : self->input + self->group.inputs[unit->first_input] * self->width;
 }
@@ -394,7 +394,7 @@ static void run_group(bp_learner *self, float rate, bp_learner_loss *loss)
     w2v_group *group = &self->group;
     bool alone = self->worker_count == 1; /* a unit is finished while its rows are in the cache */
 
-    if (self->shape.own[OWN_MODE] == W2V_CBOW)
+    if (w2v_sizes_of(&self->shape)->mode == W2V_CBOW)
         take_means(self);
     prefetch(self, 0);
     for (int64_t u = 0; u < group->unit_count; u++) {

@@ -4,14 +4,18 @@
 
 #include "base/rng.h"
 #include "math/kernels/rows.h"
+#include "models/forms.h"
 #include "models/learner.h"
 #include "models/word2vec/word2vec.h"
 
 typedef enum w2v_mode { W2V_SKIPGRAM, W2V_CBOW } w2v_mode;
 typedef enum w2v_output { W2V_NEGATIVE, W2V_HIERARCHICAL } w2v_output;
 
-/* Places of the family's sizes in bp_model_shape.own. */
-enum { OWN_MODE, OWN_OUTPUT, OWN_WINDOW, OWN_NEGATIVE };
+/* The family's own sizes. */
+typedef struct w2v_sizes {
+    int64_t mode, output, window, negative;
+} w2v_sizes;
+BP_OWN_SIZES(w2v_sizes)
 
 #define W2V_COUNT_SPLIT   16777216.0F
 #define W2V_WINDOW_MOST   100

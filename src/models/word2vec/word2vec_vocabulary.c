@@ -172,7 +172,7 @@ bp_err w2v_vocabulary_make(w2v_vocabulary *out, int64_t *counts, const bp_model_
                        "give one with text",
                        out->words, out->words == 1 ? "" : "s", where);
     find_kept(out, sample);
-    if (shape->own[OWN_OUTPUT] == W2V_HIERARCHICAL)
+    if (w2v_sizes_of(shape)->output == W2V_HIERARCHICAL)
         make_tree(out);
     else
         make_noise(out);
@@ -184,7 +184,7 @@ size_t w2v_vocabulary_bytes(const bp_model_shape *shape)
     w2v_vocabulary *v = NULL; /* for the sizes of what it points to */
     size_t word = sizeof *v->counts + sizeof *v->ranked + sizeof *v->kept;
 
-    if (shape->own[OWN_OUTPUT] == W2V_HIERARCHICAL)
+    if (w2v_sizes_of(shape)->output == W2V_HIERARCHICAL)
         word += sizeof *v->code_start + W2V_CODE_BITS * (sizeof *v->points + sizeof *v->codes);
     else
         word += sizeof *v->noise;

@@ -188,7 +188,7 @@ void bp_corruption_compare(bp_corruption *out, const bp_mesh *mesh, const bp_net
 {
     compare_axis(out, mesh, network, of_all, mesh->data);
     if (mesh->expert_ranks > 1)
-        compare_axis(out, mesh, network, of_holders, mesh->holders);
+        compare_axis(out, mesh, network, of_holders, mesh->expert_data);
     compare_axis(out, mesh, network, replicated, mesh->tensor);
     compare_axis(out, mesh, network, tied, mesh->pipeline);
     if (chosen_param(network, common, 0)) /* equal on all stages */

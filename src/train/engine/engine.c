@@ -140,7 +140,7 @@ bp_err bp_engine_new(bp_engine **out, const bp_mesh *mesh, const bp_engine_spec 
                 2 * (int)shape->states.count); /* of all groups the sums, or the gathers */
     bp_err err = bp_async_new(&engine->async, mesh->data, jobs, spec->overlap);
 
-    bp_async_add_part(engine->async, mesh->holders);
+    bp_async_add_part(engine->async, mesh->expert_data);
     bp_async_send_bf16(engine->async, spec->sums_bf16);
 
     engine->spec = *spec;

@@ -28,7 +28,7 @@ struct bp_engine {
     engine_part *part; /* NULL: the whole model */
     bp_optimizer optimizer;
     bp_spectral *spectral; /* NULL: no weights are bounded */
-    bp_async *async;       /* of mesh->data; its part is mesh->holders */
+    bp_async *async;       /* of mesh->data; its part is mesh->expert_data */
     bp_reduction reduction;
     int ready;             /* blocks from the first on whose parameters are there, copies too */
     float *scratch;        /* of the reduction */

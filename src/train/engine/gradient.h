@@ -15,7 +15,7 @@ int64_t bp_gradient_scratch(const bp_mesh *mesh, const bp_network *network);
 typedef struct bp_reduction {
     const bp_mesh *mesh;
     const bp_network *network;
-    bp_async *async; /* of mesh->data; its part is mesh->holders */
+    bp_async *async; /* of mesh->data; its part is mesh->expert_data */
     float *gradients, *scratch;
     float *squares; /* as gradients, and summed with them; NULL: none */
     int64_t job;    /* the last one; -1: none */

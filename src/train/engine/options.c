@@ -241,12 +241,12 @@ static void check_chunks(const bp_engine_spec *spec, const bp_model_shape *shape
                         "mesh.schedule = interleaved gives each of %d stages 2 runs of blocks or "
                         "more, but the model has %d blocks (%s): at "
                         "mesh.schedule; use 1f1b, or mesh.pipeline=%d",
-                        stages, blocks, shape->family->blocks_are, blocks / 2);
+                        stages, blocks, shape->family->blocks->are, blocks / 2);
     else
         bp_config_fault(config, "mesh.too_few_blocks",
                         "mesh.pipeline = %d x mesh.chunks = %d is more than the model's %d blocks "
                         "(%s): at mesh.chunks; use %s%d",
-                        stages, chunks, blocks, shape->family->blocks_are,
+                        stages, chunks, blocks, shape->family->blocks->are,
                         blocks / stages > 2 ? "2 to " : "", blocks / stages);
 }
 

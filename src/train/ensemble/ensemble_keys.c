@@ -109,7 +109,7 @@ bool ensemble_counts(const bp_config *config)
 {
     const bp_model_family *family = bp_model_family_find(bp_model_keys_of(config)->kind);
 
-    return family && family->count;
+    return family && family->counting;
 }
 
 bool ensemble_has_task(const ensemble *self)

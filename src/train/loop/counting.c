@@ -139,7 +139,7 @@ static bp_err count(trainer *self, const char *folder, json_t *state, double *va
     counting.folder = folder;
     counting.work = work;
     counting.state = bp_comm_is_root(self->mesh->compute) ? state : NULL;
-    bp_err err = self->shape.family->count(&counting);
+    bp_err err = self->shape.family->counting->count(&counting);
     *valid_loss = counting.valid_loss;
     return err;
 }
@@ -153,7 +153,7 @@ bp_err bp_trainer_count_plan(trainer *self)
     if (err == BP_OK && self->mesh->coordinates) {
         bp_counting counting = counting_of(self, &view);
 
-        err = self->shape.family->count_plan(&counting, shape->data > 0 ? shape->data : 1);
+        err = self->shape.family->counting->plan(&counting, shape->data > 0 ? shape->data : 1);
     }
     return bp_agree(self->mesh->world, err);
 }

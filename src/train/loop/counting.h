@@ -5,12 +5,12 @@
 #include "train/loop/trainer.h"
 
 /** Counts the stream, and commits the model as step 1. Collective over world. Errors: those of
- * bp_model_family.count and trainer_commit; BP_ERR_FORMAT an empty corpus, or one whose documents
+ * bp_counting_ops.count and trainer_commit; BP_ERR_FORMAT an empty corpus, or one whose documents
  * do not end; BP_ERR_CONFIG keys of other models: the same on all ranks. */
 bp_err trainer_count(trainer *self);
 /** Removes what a start that was killed after its commit left of counting. On the coordinator. */
 void trainer_remove_counts(const trainer *self);
-/** Prints the estimate of that. Collective over world. Errors: those of bp_model_family.count_plan,
+/** Prints the estimate of that. Collective over world. Errors: those of bp_counting_ops.plan,
  * and of the corpus as above: the same on all ranks. */
 bp_err bp_trainer_count_plan(trainer *self);
 

@@ -45,7 +45,7 @@ static bool has_engine(const bp_config *config, const bp_model_family *family)
 {
     if (!family && bp_config_is_given(config, "model.kind"))
         family = bp_model_family_find(bp_model_keys_of(config)->kind);
-    return family && !family->count && !family->learner;
+    return family && !family->counting && !family->learner;
 }
 
 bp_engine_spec bp_pretrain_spec_of(const bp_config *config, const bp_training_part *const *parts)

@@ -108,11 +108,16 @@ static bp_err next_batch(trainer *self, int64_t *status, bp_batch *batch)
     return err;
 }
 
-/* wait: nothing is trained meanwhile, so that no copy is needed. */
-static bp_err commit(trainer *self, bool best, bool wait)
+/* A checkpoint of the state as it is. */
+typedef struct commit_now {
+    bool best; /* the link points at it afterwards */
+    bool wait; /* nothing is trained meanwhile, so that no copy is needed */
+} commit_now;
+
+static bp_err commit(trainer *self, commit_now how)
 {
     const progress *p = &self->progress;
-    bool async = self->commits.snapshot && !wait;
+    bool async = self->commits.snapshot && !how.wait;
 
     BP_TRACE(BP_TRACE_CHECKPOINT, 0, 0);
     bp_err err = trainer_check_bits(self); /* no checkpoint may hold values that memory or a
@@ -121,7 +126,7 @@ static bp_err commit(trainer *self, bool best, bool wait)
     if (err == BP_OK)
         err = trainer_commit_end(self, false);
     if (err == BP_OK)
-        err = parts_before_commit(self, best);
+        err = parts_before_commit(self, how.best);
     if (err != BP_OK)
         return err;
     report_gather_places(self);
@@ -132,9 +137,9 @@ static bp_err commit(trainer *self, bool best, bool wait)
                           "best_valid_loss", bp_json_real(p->best_valid_loss), "best_step",
                           (json_int_t)p->best_step, "stale", (json_int_t)p->stale,
                           "places_computed", (json_int_t)p->places[0], "places_filled",
-                          (json_int_t)p->places[1], "best", (int)best, "async", (int)async));
-    err =
-        async ? trainer_commit_begin(self, best) : trainer_commit(self, &(commit_of){.best = best});
+                          (json_int_t)p->places[1], "best", (int)how.best, "async", (int)async));
+    err = async ? trainer_commit_begin(self, how.best)
+                : trainer_commit(self, &(commit_of){.best = how.best});
     (void)parts_at(self, PART_COMMITTED);
     return err;
 }
@@ -222,7 +227,7 @@ static bp_err after_step(trainer *self, const bp_step_result *result)
     if (err != BP_OK)
         return err;
     if (best || ends || p->step % bp_checkpoint_keys_of(config)->every == 0)
-        err = commit(self, best, ends);
+        err = commit(self, (commit_now){.best = best, .wait = ends});
     report_pause(self, bp_clock_now() - begin);
     return err;
 }
@@ -243,7 +248,7 @@ static bp_err stop(trainer *self, bool at_once)
                                (long long)self->progress.step, (long long)self->spec.rate.steps,
                                (long long)self->progress.committed);
     if (self->progress.step > self->progress.committed)
-        err = commit(self, false, true);
+        err = commit(self, (commit_now){.wait = true});
     if (err == BP_OK)
         err = bp_stop_request_stopped("at step %lld of %lld", (long long)self->progress.step,
                                       (long long)self->spec.rate.steps);

@@ -158,7 +158,7 @@ typedef struct trainer {
 /** Is the model counted, not trained by gradients? Local. */
 static inline bool trainer_counts(const trainer *self)
 {
-    return self->shape.family && self->shape.family->count;
+    return self->shape.family && self->shape.family->counting;
 }
 
 /** What trains in the engine's place (learning.h); NULL: it is a network, or counted. Local. */

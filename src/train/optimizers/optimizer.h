@@ -37,7 +37,7 @@ typedef struct bp_optimizer {
     bp_optimizer_rule rule;
     const struct bp_optimizer_row *row; /* of its kind */
     const bp_mesh *mesh;                /* borrowed */
-    bp_async *async;                    /* of mesh->data, and of mesh->holders; borrowed */
+    bp_async *async;                    /* of mesh->data, and of mesh->expert_data; borrowed */
     bp_network *network;                /* borrowed */
     int moments;                        /* 2 for AdamW (m, v), 1 for SGD (m), 0 for Adafactor */
     int64_t floats;                     /* of one moment's shards */

@@ -13,7 +13,7 @@ static bp_err check_corpus(const trainer *self, const bp_corpus *corpus, const c
 {
     const bp_pairs_rule rule = {
         self->shape.context, self->facts.eod_id >= 0,
-        self->shape.family->start_token ? -1 : self->rules.separator_count + self->rules.begins};
+        self->shape.family->source ? -1 : self->rules.separator_count + self->rules.begins};
     bp_pair_counts counts = {0};
     bp_err err = BP_OK;
 
@@ -48,7 +48,7 @@ static bp_err check_corpora(trainer *self)
 
 bp_err pairs_find_start(trainer *self)
 {
-    int64_t start = self->shape.family->start_token(&self->shape);
+    int64_t start = self->shape.family->source->start_token(&self->shape);
 
     self->rules.start = start >= 0 ? start : self->rules.eod;
     if (self->rules.start < 0)
@@ -65,7 +65,7 @@ bp_err pairs_find_start(trainer *self)
 
 static bp_err rules(trainer *self, void *own)
 {
-    bool reads_source = self->shape.family->start_token != NULL;
+    bool reads_source = self->shape.family->source != NULL;
     const bp_objective *objective = bp_model_objective(&self->shape);
     bp_err err = BP_OK;
 

@@ -133,7 +133,7 @@ static bp_err check_family(const trainer *self)
     static const bp_mesh_shape ONE = {1, 1, 1, 1, BP_COORDINATOR_SHARED};
     const bp_model_family *family = self->shape.family;
     int64_t bytes = 0;
-    bool causal = !family->open && bp_model_objective(&self->shape) == &bp_objective_causal;
+    bool causal = !family->counting && bp_model_objective(&self->shape) == &bp_objective_causal;
     bp_err err = causal ? decode_bytes(self, &ONE, 0, 1, &bytes) : BP_OK;
 
     if (err == BP_OK && bytes == 0)

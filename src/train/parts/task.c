@@ -65,7 +65,7 @@ static bp_err refuse_keys(const trainer *self)
     for (const bp_option *option = bp_task_options; option->key && err == BP_OK; option++)
         if (strcmp(option->key, "task.kind") != 0 && !reads(kind_of(self), option->key))
             err = refuse_key(self, option->key, "task.kind", kind_of(self)->name);
-    if (err == BP_OK && text_is_asked(self->config) && self->shape.family->start_token)
+    if (err == BP_OK && text_is_asked(self->config) && self->shape.family->source)
         err = refuse_key(self, "task.separator", "model.kind", self->shape.family->name);
     return err;
 }
@@ -249,7 +249,7 @@ static bp_err check_words(const trainer *self, const bp_task_shape *task,
 /* An encoder-decoder reads a text twice, and has two stacks. */
 static bp_err check_decoder(const trainer *self, int64_t frozen)
 {
-    if (!self->shape.family->start_token)
+    if (!self->shape.family->source)
         return BP_OK;
     if (frozen > 0)
         return BP_FAIL(BP_ERR_CONFIG, "task.frozen_decoder",
@@ -322,8 +322,8 @@ static bp_err describe_head(const trainer *self, const fine_tuning *own,
     *task = (bp_task_shape){.kind = bp_task_kind_number(kind_of(self)),
                             .pool = pool_of(self, backbone)};
     task->dense = backbone->dense && task->pool == BP_POOL_LAST;
-    task->begins = !backbone->pooler && !self->shape.family->start_token &&
-                   self->facts.roles[BP_ROLE_FIRST] >= 0;
+    task->begins =
+        !backbone->pooler && !self->shape.family->source && self->facts.roles[BP_ROLE_FIRST] >= 0;
     task->outcomes = own->names ? (int64_t)json_array_size(own->names) : kind_of(self)->ends;
     if (outside_of(self)) {
         task->precision = keys->precision;
@@ -384,7 +384,7 @@ static bp_err find_head(trainer *self, const fine_tuning *own)
 {
     const bp_task_keys *keys = bp_task_keys_of(self->config);
     bp_model_shape *shape = &self->shape;
-    bp_backbone backbone = shape->family->backbone(shape);
+    bp_backbone backbone = shape->family->blocks->backbone(shape);
     bp_task_shape task;
     bp_err err = describe_head(self, own, &backbone, &task);
 
@@ -407,7 +407,7 @@ static bp_err find_shape(trainer *self, const fine_tuning *own)
     const bp_model_shape *shape = &self->shape;
     bp_err err;
 
-    if (!shape->family->backbone)
+    if (!bp_family_has_backbone(shape->family))
         return BP_FAIL(BP_ERR_CONFIG, "task.no_backbone",
                        "model.kind = %s can't have the head of a task: at model.kind; use a "
                        "Transformer",
@@ -481,7 +481,7 @@ static bp_err rules(trainer *self, void *own)
         return BP_OK;
     stride = bp_task_keys_of(self->config)->stride;
     err = bp_task_frame_of(&self->rules.frame, &self->shape, self->facts.roles, "corpus.train");
-    if (err == BP_OK && self->shape.family->start_token)
+    if (err == BP_OK && self->shape.family->source)
         err = pairs_find_start(self);
     self->rules.pairs = self->facts.has_pairs;
     self->rules.outside = outside_of(self) ? self->shape.task.outcomes : 0;

@@ -162,8 +162,8 @@ static bp_err check_task(const trainer *self, const bp_model_shape *shape, const
     if (!bp_task_has_head(ours) && !masks_words(&self->shape) && !masks_words(shape))
         return BP_OK;
     if (bp_task_has_head(ours) || (masks_words(&self->shape) && masks_words(shape))) {
-        a = self->shape.family->backbone(&self->shape);
-        b = shape->family->backbone(shape);
+        a = self->shape.family->blocks->backbone(&self->shape);
+        b = shape->family->blocks->backbone(shape);
         if (a.pooler == b.pooler && (b.segments <= 1 || a.segments > 1) &&
             bp_task_is_framed_as(ours, theirs))
             return BP_OK;

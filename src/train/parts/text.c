@@ -40,16 +40,16 @@ static bp_err open_text(trainer *self, void **own)
 static bp_err shape(trainer *self, void *own)
 {
     const bp_model_family *family = self->shape.family;
-    bool causal = family->objective == &bp_objective_causal && family->backbone;
+    bool causal = family->objective == &bp_objective_causal && bp_family_has_backbone(family);
 
     if (!own)
         return BP_OK;
-    if (!family->start_token && !causal)
+    if (!family->source && !causal)
         return BP_FAIL(BP_ERR_CONFIG, "task.no_text",
                        "model.kind = %s writes no text for a source: at model.kind; use an "
                        "encoder-decoder, or a causal Transformer",
                        family->name);
-    self->shape.objective = family->start_token ? &bp_objective_seq2seq : &bp_objective_text;
+    self->shape.objective = family->source ? &bp_objective_seq2seq : &bp_objective_text;
     return BP_OK;
 }
 
@@ -117,7 +117,7 @@ static bp_err rules(trainer *self, void *part)
     int64_t count;
     bp_err err;
 
-    if (!own || self->shape.family->start_token)
+    if (!own || self->shape.family->source)
         return BP_OK;
     err = bp_agree(world, self->mesh->coordinates ? encode_separator(self, &ids) : BP_OK);
     count = ids.count;
@@ -142,7 +142,7 @@ bp_err text_save(const trainer *self)
         json_pack("{s:s, s:I}", "kind", "text", "documents", (json_int_t)self->facts.documents);
     bp_err err;
 
-    if (!self->shape.family->start_token)
+    if (!self->shape.family->source)
         (void)json_object_set_new(task, "separator",
                                   bp_json_string(bp_task_keys_of(self->config)->separator));
     bp_log("task: text, %" PRId64 " pairs", self->facts.documents);

@@ -16,7 +16,7 @@ static void check_options(const char *path)
         return;
     shape.vocab_size = 100;
     FUZZ_CHECK(bp_model_shape_is_whole(&shape));
-    FUZZ_CHECK(shape.own[BP_ELMO_PROJECTION] <= shape.width && bp_elmo_filters(&shape) > 0);
+    FUZZ_CHECK(bp_elmo_sizes_of(&shape)->projection <= shape.width && bp_elmo_filters(&shape) > 0);
     FUZZ_CHECK(bp_model_parameters(&shape) > 0);
 }
 
