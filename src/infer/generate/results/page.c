@@ -5,6 +5,7 @@
 #include "base/config/json.h"
 #include "base/files/fs.h"
 #include "base/mem.h"
+#include "job/report/outputs.h"
 #include "job/report/report.h"
 
 #include <inttypes.h>
@@ -107,10 +108,11 @@ static json_t *meaning_of(const json_t *line)
                      rounded("%.3f", json_number_value(entropy)));
 }
 
-static json_t *text_of(const generator *self, const json_t *line)
+static json_t *text_of(const generator *self, const bp_output *of)
 {
-    size_t count = json_array_size(json_object_get(line, "tokens")), shown;
-    json_t *spans = json_array(), *prompt = json_object_get(line, "prompt"), *text;
+    const json_t *line = of->line;
+    size_t count = json_array_size(of->tokens), shown;
+    json_t *spans = json_array(), *text;
     int32_t ids[TOKENS_MOST];
     int64_t taken = 1;
     double darkest = 0;
@@ -119,13 +121,13 @@ static json_t *text_of(const generator *self, const json_t *line)
     for (size_t i = 0; i < shown; i++)
         darkest = fmax(darkest, entry(line, "mutual_information", i));
     for (size_t i = 0; i < shown; i++)
-        ids[i] = (int32_t)json_integer_value(json_array_get(json_object_get(line, "tokens"), i));
+        ids[i] = (int32_t)json_integer_value(json_array_get(of->tokens, i));
     for (size_t i = 0; i < shown; i += (size_t)taken)
         (void)json_array_append_new(spans, span_of(self, line, ids, i, shown, darkest, &taken));
-    text = json_pack("{s:O, s:I, s:O, s:o, s:b}", "index", json_object_get(line, "index"), "count",
+    text = json_pack("{s:I, s:I, s:O, s:o, s:b}", "index", (json_int_t)of->index, "count",
                      (json_int_t)count, "finish", json_object_get(line, "finish"), "spans", spans,
                      "cut", shown < count);
-    (void)json_object_set(text, "prompt", prompt);
+    (void)json_object_set(text, "prompt", json_object_get(line, "prompt"));
     (void)json_object_set_new(
         text, "logprob", rounded("%.3f nats", json_number_value(json_object_get(line, "logprob"))));
     (void)json_object_set_new(text, "darkest", rounded("%.4f nats", darkest));
@@ -139,6 +141,7 @@ static bp_err add_texts(json_t *texts, const generator *self, const char *path)
     FILE *file = fopen(path, "r");
     char *text = NULL;
     size_t capacity = 0;
+    bp_output one = {.index = -1};
     bp_err err = file ? BP_OK : bp_fail_errno(BP_ERR_IO, "read", path);
 
     while (err == BP_OK && json_array_size(texts) < TEXTS_MOST) {
@@ -149,7 +152,9 @@ static bp_err add_texts(json_t *texts, const generator *self, const char *path)
             break;
         err = bp_json_parse_texts(&line, text, (size_t)bytes, path);
         if (err == BP_OK)
-            (void)json_array_append_new(texts, text_of(self, line));
+            err = bp_output_read(&one, line, one.index, path, (int64_t)json_array_size(texts) + 1);
+        if (err == BP_OK)
+            (void)json_array_append_new(texts, text_of(self, &one));
         json_decref(line);
     }
     free(text);
