@@ -8,6 +8,8 @@
 #define BLOCK_COLUMNS 768       /* of the right side in the second cache: 0.75 MiB of it */
 #define STRIP_ROWS    48        /* of the left side: whole cache lines of what is transposed */
 #define LINE          16        /* floats */
+#define PLAIN_COLUMNS 512       /* of a block whose left side is not packed, */
+#define PLAIN_ROW     2048      /* and floats from row to row of it: at most */
 #define SMALL         (1 << 17) /* multiply-adds for which threads are not woken */
 #define NONE          INT64_MAX
 #define SPINS         1000
@@ -44,7 +46,9 @@ typedef struct visit {
     number *at;       /* [threads] the strip that each one multiplies, or one before; or NONE */
     int threads, me;
     block block, next;
+    bool packs;            /* rows of the left side */
     float *strip, *panels; /* its own */
+    int64_t depth;         /* of a panel: rows from one to the next */
     int64_t left;          /* tiles of this block, about, that it will still multiply */
 } visit;
 
@@ -58,17 +62,27 @@ static int64_t parts_of(int64_t n, int64_t part)
     return (n + part - 1) / part;
 }
 
-/* Floats of a thread. */
-static int64_t workspace_floats(int64_t columns)
+static int64_t filled_up(int64_t n, int64_t unit)
 {
-    return STRIP_ROWS * BP_F32_STRIP_ROW +
-           least(parts_of(columns, BP_F32_COLUMNS) * BP_F32_COLUMNS, BLOCK_COLUMNS) * BP_F32_INNER;
+    return parts_of(n, unit) * unit;
 }
 
-size_t bp_f32_workspace_bytes(int64_t columns)
+static int64_t depth_of(int64_t inner)
+{
+    return least(filled_up(inner, BP_F32_STEP), BP_F32_INNER);
+}
+
+/* Floats of a thread. */
+static int64_t workspace_floats(int64_t columns, int64_t inner)
+{
+    return STRIP_ROWS * BP_F32_STRIP_ROW +
+           least(filled_up(columns, BP_F32_COLUMNS), BLOCK_COLUMNS) * depth_of(inner);
+}
+
+size_t bp_f32_workspace_bytes(int64_t columns, int64_t inner)
 {
     return (size_t)omp_get_max_threads() *
-           (2 * sizeof(number) + (size_t)workspace_floats(columns) * sizeof(float));
+           (2 * sizeof(number) + (size_t)workspace_floats(columns, inner) * sizeof(float));
 }
 
 static const float *element_of(const bp_f32_matrix *x, int64_t row, int64_t column)
@@ -82,8 +96,8 @@ static void pack_panels(const visit *v)
     const block *b = &v->block;
 
     for (int64_t c = 0; c < b->columns; c += BP_F32_COLUMNS)
-        v->kernel->pack(v->panels + c * BP_F32_INNER, BP_F32_COLUMNS,
-                        element_of(right, b->k, b->n + c), right->row, right->transposed, b->inner,
+        v->kernel->pack(v->panels + c * v->depth, BP_F32_COLUMNS, element_of(right, b->k, b->n + c),
+                        right->row, right->transposed, b->inner,
                         least(BP_F32_COLUMNS, b->columns - c));
 }
 
@@ -129,11 +143,11 @@ static void multiply_rows(visit *v, bp_f32_tile *t, int64_t m, int64_t first, in
     const bp_f32_product *p = v->p;
     const block *b = &v->block;
 
-    t->a = v->strip + first * BP_F32_STRIP_ROW;
+    t->a = v->packs ? v->strip + first * BP_F32_STRIP_ROW : element_of(&p->a, m + first, b->k);
     for (int64_t c = 0; c < b->columns; c += BP_F32_COLUMNS, tiles++) {
         t->c = p->c + (m + first) * p->c_row + b->n + c;
         t->start = t->start_row > 0 ? t->c : p->start ? p->start + b->n + c : zeros;
-        t->b = v->panels + c * BP_F32_INNER;
+        t->b = v->panels + c * v->depth;
         t->columns = least(BP_F32_COLUMNS, b->columns - c);
         v->left--;
         ask_left(t, v, m + v->threads * STRIP_ROWS, tiles);
@@ -150,10 +164,12 @@ static void multiply_strip(visit *v, int64_t m, int64_t rows)
     int64_t count = parts_of(rows, BP_F32_ROWS), panels = parts_of(b->columns, BP_F32_COLUMNS);
     bp_f32_tile t = {.c_row = p->c_row,
                      .start_row = b->k > 0 || p->start == p->c ? p->c_row : 0,
-                     .inner = parts_of(b->inner, BP_F32_STEP) * BP_F32_STEP};
+                     .a_row = v->packs ? BP_F32_STRIP_ROW : p->a.row,
+                     .inner = filled_up(b->inner, BP_F32_STEP)};
 
-    v->kernel->pack(v->strip, BP_F32_STRIP_ROW, element_of(&p->a, m, b->k), p->a.row,
-                    p->a.transposed, rows, b->inner);
+    if (v->packs)
+        v->kernel->pack(v->strip, BP_F32_STRIP_ROW, element_of(&p->a, m, b->k), p->a.row,
+                        p->a.transposed, rows, b->inner);
     for (int64_t i = 0; i < count; i++) {
         int64_t first = rows * i / count;
         t.rows = rows * (i + 1) / count - first;
@@ -187,10 +203,21 @@ static void wait_for(const visit *v, int64_t last)
                 sched_yield();
 }
 
+/* A copy of the left side costs about as much as 8 columns. Without it, rows must end where a step
+ * does, and not be so far apart that they fall into the same cache sets. */
+static bool packs_left(const visit *v)
+{
+    const bp_f32_matrix *left = &v->p->a;
+
+    return left->transposed || v->block.inner % BP_F32_STEP != 0 ||
+           v->block.columns > PLAIN_COLUMNS || left->row > PLAIN_ROW;
+}
+
 static void enter_block(visit *v, int64_t i, int64_t blocks)
 {
     v->block = block_of(v, i);
     v->next = block_of(v, i + 1 < blocks ? i + 1 : i);
+    v->packs = packs_left(v);
     pack_panels(v);
 }
 
@@ -238,7 +265,7 @@ void bp_f32_multiply(const bp_f32_kernel *kernel, const bp_f32_product *p, void 
 {
     int threads = p->M * p->N * p->K > SMALL ? omp_get_max_threads() : 1,
         across = column_parts(p, threads), down = threads / across;
-    int64_t floats = workspace_floats(p->N);
+    int64_t floats = workspace_floats(p->N, p->K);
     number *taken = workspace, *all = taken + threads;
 
     for (int i = 0; i < threads; i++) {
@@ -253,6 +280,7 @@ void bp_f32_multiply(const bp_f32_kernel *kernel, const bp_f32_product *p, void 
                    .at = all + i / down * down,
                    .threads = down,
                    .me = i % down,
+                   .depth = depth_of(p->K),
                    .strip = (float *)(all + threads) + i * floats};
         v.panels = v.strip + STRIP_ROWS * BP_F32_STRIP_ROW;
         bp_share(p->N, BP_F32_COLUMNS, across, i / down, &v.n, &v.n_end);

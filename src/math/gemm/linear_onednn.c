@@ -180,7 +180,7 @@ static bool is_own_float(const bp_gemm *gemm, int64_t outs, int64_t ins)
 static void multiply_floats(bp_gemm *gemm, const bp_f32_product *p)
 {
     bp_f32_multiply(gemm->floats, p,
-                    bp_workspace_of(&gemm->scratchpad, bp_f32_workspace_bytes(p->N)));
+                    bp_workspace_of(&gemm->scratchpad, bp_f32_workspace_bytes(p->N, p->K)));
 }
 
 static void multiply(const call *c, const bp_operand *x, int64_t y_columns)
@@ -394,7 +394,13 @@ size_t bp_linear_form_scratch_bytes(const bp_gemm_kind *of, int64_t rows, int64_
         return 0;
     gemm->forward_only = of->forward_only;
     if (is_own_float(gemm, outs, ins) && !of->q8) {
-        bytes = bp_f32_workspace_bytes(outs > ins ? outs : ins);
+        bytes = bp_f32_workspace_bytes(outs, ins);
+        if (!gemm->forward_only) {
+            size_t input = bp_f32_workspace_bytes(ins, outs),
+                   weight = bp_f32_workspace_bytes(ins, rows);
+            bytes = input > bytes ? input : bytes;
+            bytes = weight > bytes ? weight : bytes;
+        }
         bp_gemm_free(&gemm);
         return bytes;
     }
