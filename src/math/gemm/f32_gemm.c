@@ -8,8 +8,9 @@
 #define BLOCK_COLUMNS 768       /* of the right side in the second cache: 0.75 MiB of it */
 #define STRIP_ROWS    48        /* of the left side: whole cache lines of what is transposed */
 #define LINE          16        /* floats */
-#define PLAIN_COLUMNS 512       /* of a block whose left side is not packed, */
-#define PLAIN_ROW     2048      /* and floats from row to row of it: at most */
+#define PLAIN_COLUMNS 512       /* of a product whose left side is not packed, */
+#define PLAIN_ROW     2048      /* and floats from row to row of it: at most; */
+#define PLAIN_BLOCK   256       /* its BLOCK_COLUMNS */
 #define SMALL         (1 << 17) /* multiply-adds for which threads are not woken */
 #define NONE          INT64_MAX
 #define SPINS         1000
@@ -46,9 +47,9 @@ typedef struct visit {
     number *at;       /* [threads] the strip that each one multiplies, or one before; or NONE */
     int threads, me;
     block block, next;
-    bool packs;            /* rows of the left side */
     float *strip, *panels; /* its own */
-    int64_t depth;         /* of a panel: rows from one to the next */
+    bool packs;            /* rows of the left side */
+    int64_t width, depth;  /* columns of a block, and rows of its panels */
     int64_t left;          /* tiles of this block, about, that it will still multiply */
 } visit;
 
@@ -67,22 +68,35 @@ static int64_t filled_up(int64_t n, int64_t unit)
     return parts_of(n, unit) * unit;
 }
 
-static int64_t depth_of(int64_t inner)
+static int64_t depth_of(const bp_f32_product *p)
 {
-    return least(filled_up(inner, BP_F32_STEP), BP_F32_INNER);
+    return least(filled_up(p->K, BP_F32_STEP), BP_F32_INNER);
+}
+
+/* A copy of the left side costs about as much as 8 columns. Without it, rows must end where a step
+ * does, and not be so far apart that they fall into the same cache sets. */
+static bool packs_left(const bp_f32_product *p)
+{
+    return p->a.transposed || p->K % BP_F32_STEP != 0 || p->N > PLAIN_COLUMNS ||
+           p->a.row > PLAIN_ROW;
+}
+
+static int64_t block_columns(const bp_f32_product *p)
+{
+    return packs_left(p) ? BLOCK_COLUMNS : PLAIN_BLOCK;
 }
 
 /* Floats of a thread. */
-static int64_t workspace_floats(int64_t columns, int64_t inner)
+static int64_t workspace_floats(const bp_f32_product *p)
 {
     return STRIP_ROWS * BP_F32_STRIP_ROW +
-           least(filled_up(columns, BP_F32_COLUMNS), BLOCK_COLUMNS) * depth_of(inner);
+           least(filled_up(p->N, BP_F32_COLUMNS), block_columns(p)) * depth_of(p);
 }
 
-size_t bp_f32_workspace_bytes(int64_t columns, int64_t inner)
+size_t bp_f32_workspace_bytes(const bp_f32_product *p)
 {
     return (size_t)omp_get_max_threads() *
-           (2 * sizeof(number) + (size_t)workspace_floats(columns, inner) * sizeof(float));
+           (2 * sizeof(number) + (size_t)workspace_floats(p) * sizeof(float));
 }
 
 static const float *element_of(const bp_f32_matrix *x, int64_t row, int64_t column)
@@ -180,9 +194,9 @@ static void multiply_strip(visit *v, int64_t m, int64_t rows)
 static block block_of(const visit *v, int64_t i)
 {
     int64_t blocks = parts_of(v->p->K, BP_F32_INNER), k = i % blocks * BP_F32_INNER,
-            n = v->n + i / blocks * BLOCK_COLUMNS;
+            n = v->n + i / blocks * v->width;
 
-    return (block){n, least(BLOCK_COLUMNS, v->n_end - n), k, least(BP_F32_INNER, v->p->K - k)};
+    return (block){n, least(v->width, v->n_end - n), k, least(BP_F32_INNER, v->p->K - k)};
 }
 
 /* The next strip. What others see meanwhile is never later than what they must wait for. */
@@ -203,21 +217,10 @@ static void wait_for(const visit *v, int64_t last)
                 sched_yield();
 }
 
-/* A copy of the left side costs about as much as 8 columns. Without it, rows must end where a step
- * does, and not be so far apart that they fall into the same cache sets. */
-static bool packs_left(const visit *v)
-{
-    const bp_f32_matrix *left = &v->p->a;
-
-    return left->transposed || v->block.inner % BP_F32_STEP != 0 ||
-           v->block.columns > PLAIN_COLUMNS || left->row > PLAIN_ROW;
-}
-
 static void enter_block(visit *v, int64_t i, int64_t blocks)
 {
     v->block = block_of(v, i);
     v->next = block_of(v, i + 1 < blocks ? i + 1 : i);
-    v->packs = packs_left(v);
     pack_panels(v);
 }
 
@@ -225,7 +228,7 @@ static void enter_block(visit *v, int64_t i, int64_t blocks)
 static void multiply_columns(visit *v)
 {
     int64_t strips = parts_of(v->p->M, STRIP_ROWS), inside = -1,
-            blocks = parts_of(v->n_end - v->n, BLOCK_COLUMNS) * parts_of(v->p->K, BP_F32_INNER);
+            blocks = parts_of(v->n_end - v->n, v->width) * parts_of(v->p->K, BP_F32_INNER);
 
     for (int64_t i = take(v); i < blocks * strips; i = take(v)) {
         int64_t s = i % strips, m = s * STRIP_ROWS;
@@ -265,7 +268,7 @@ void bp_f32_multiply(const bp_f32_kernel *kernel, const bp_f32_product *p, void 
 {
     int threads = p->M * p->N * p->K > SMALL ? omp_get_max_threads() : 1,
         across = column_parts(p, threads), down = threads / across;
-    int64_t floats = workspace_floats(p->N, p->K);
+    int64_t floats = workspace_floats(p);
     number *taken = workspace, *all = taken + threads;
 
     for (int i = 0; i < threads; i++) {
@@ -280,7 +283,9 @@ void bp_f32_multiply(const bp_f32_kernel *kernel, const bp_f32_product *p, void 
                    .at = all + i / down * down,
                    .threads = down,
                    .me = i % down,
-                   .depth = depth_of(p->K),
+                   .packs = packs_left(p),
+                   .width = block_columns(p),
+                   .depth = depth_of(p),
                    .strip = (float *)(all + threads) + i * floats};
         v.panels = v.strip + STRIP_ROWS * BP_F32_STRIP_ROW;
         bp_share(p->N, BP_F32_COLUMNS, across, i / down, &v.n, &v.n_end);

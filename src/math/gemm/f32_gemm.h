@@ -59,9 +59,9 @@ typedef struct bp_f32_product {
     const float *start; /* what sums begin with: one row for all, or c; NULL: 0 */
     int64_t M, N, K;    /* none is 0 */
 } bp_f32_product;
-/** By all threads; `workspace` has bp_f32_workspace_bytes(N, K or more), 64-byte aligned. */
+/** By all threads; `workspace` has bp_f32_workspace_bytes, 64-byte aligned. */
 void bp_f32_multiply(const bp_f32_kernel *kernel, const bp_f32_product *product, void *workspace);
-/** With the threads set now. */
-size_t bp_f32_workspace_bytes(int64_t columns, int64_t inner);
+/** With the threads set now. Goes by N, K, and where the left side is, not by data. */
+size_t bp_f32_workspace_bytes(const bp_f32_product *product);
 
 #endif
