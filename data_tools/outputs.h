@@ -29,11 +29,9 @@ typedef struct outputs {
 bp_err outputs_load(outputs *out, const char *run);
 void outputs_clear(outputs *self);
 
-/** Lines of JSON: `take` is given the object of each, with its number from 1.
- * Errors: those of bp_file_read, bp_json_parse_texts and `take`. */
+/** bp_json_lines of a file. */
 bp_err json_lines_each(const char *path,
-                       bp_err (*take)(void *context, json_t *line, int64_t number), void *context);
-/** The member KEY of line `number` of `path` is missing, or is of another type. BP_ERR_FORMAT. */
-bp_err json_lines_fail(const char *path, int64_t number, const char *key);
+                       bp_err (*each)(void *context, const json_t *line, int64_t number),
+                       void *context);
 
 #endif

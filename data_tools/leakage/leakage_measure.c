@@ -11,6 +11,7 @@
 #include "base/process/signals.h"
 #include "file_tool.h"
 #include "io/corpus/corpus_file.h"
+#include "job/report/outputs.h"
 #include "mesh/mesh.h"
 #include "outputs.h"
 #include "report.h"
@@ -66,7 +67,7 @@ static bool get(const json_t *line, const char *key, int64_t *out)
     return json_is_integer(value) && *out >= 0;
 }
 
-static bp_err add_prompt(void *context, json_t *line, int64_t number)
+static bp_err add_prompt(void *context, const json_t *line, int64_t number)
 {
     measuring *self = context;
     const json_t *tokens = json_object_get(line, "continuation");
@@ -75,7 +76,7 @@ static bp_err add_prompt(void *context, json_t *line, int64_t number)
     if (!get(line, "length", &one.length) || !get(line, "copies", &one.copies) ||
         !get(line, "source", &one.source) || !get(line, "at", &one.at) ||
         !get(line, "document_tokens", &one.document_tokens) || one.count == 0)
-        return json_lines_fail(self->prompts_path, number, "continuation");
+        return bp_output_fail(self->prompts_path, number, "continuation");
     self->prompts = bp_grow("tool.leakage", self->prompts, &self->prompt_capacity,
                             self->prompt_count + 1, sizeof *self->prompts);
     self->prompts[self->prompt_count++] = one;

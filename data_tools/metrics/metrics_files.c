@@ -7,6 +7,7 @@
 #include "base/files/fs.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "job/report/outputs.h"
 #include "text/documents/conll.h"
 #include "text/unicode/characters.h"
 
@@ -86,31 +87,34 @@ static void take_certainty(answer_file *file, const json_t *line, int64_t number
     }
 }
 
-/* A line of generate's outputs.jsonl; *next: the index of the text after those taken. A further
- * text of a prompt is skipped. */
-static bp_err take_output(bp_buffer *out, answer_file *file, const json_t *line, int64_t *next,
-                          int64_t *left_out)
+/* Lines of outputs.jsonl that become lines of text. */
+typedef struct taken_outputs {
+    answer_file *file;
+    bp_buffer lines;
+    int64_t next, left_out; /* the index of the next prompt; prompts without a text */
+} taken_outputs;
+
+/* The first text of each prompt. */
+static bp_err take_output(void *context, const json_t *line, int64_t number)
 {
-    const json_t *index = json_object_get(line, "index"), *text = json_object_get(line, "text");
-    int64_t number = json_is_integer(index) ? json_integer_value(index) : -1;
-    bool is_left_out = json_is_string(json_object_get(line, "error"));
+    taken_outputs *to = context;
+    const char *path = to->file->path;
+    bp_output one;
+    bp_err err = bp_output_read(&one, line, to->next - 1, path, number);
 
-    if (number < 0 || number > *next || number < *next - 1)
-        return BP_FAIL(BP_ERR_FORMAT, "metrics.bad_output",
-                       "\"index\" is not %" PRId64 ", that of the next prompt", *next);
-    if (number < *next)
-        return BP_OK;
-    if (!json_is_string(text) && !is_left_out)
-        return BP_FAIL(BP_ERR_FORMAT, "metrics.bad_output", "\"text\" is not a string");
-    *left_out += is_left_out;
-    for (size_t k = 0; k < (is_left_out ? 0 : json_string_length(text)); k++) {
-        const char *at = json_string_value(text) + k;
+    if (err != BP_OK || one.index < to->next)
+        return err;
+    if (!one.text && !one.left_out)
+        return bp_output_fail(path, number, "text");
+    to->left_out += one.left_out;
+    for (size_t k = 0; k < (one.left_out ? 0 : json_string_length(one.text)); k++) {
+        const char *at = json_string_value(one.text) + k;
 
-        bp_buffer_add(out, *at == '\n' || *at == '\r' ? " " : at, 1);
+        bp_buffer_add(&to->lines, *at == '\n' || *at == '\r' ? " " : at, 1);
     }
-    bp_buffer_add(out, "\n", 1);
-    take_certainty(file, line, *next);
-    ++*next;
+    bp_buffer_add(&to->lines, "\n", 1);
+    take_certainty(to->file, line, to->next);
+    to->next++;
     return BP_OK;
 }
 
@@ -125,39 +129,19 @@ static bool is_output(const char *text, size_t bytes)
     return is;
 }
 
-/* The texts of generate's outputs.jsonl become lines: the first of each prompt. */
 static bp_err take_outputs(answer_file *file, size_t *bytes)
 {
-    bp_buffer out = {0};
-    const char *at = file->text, *end = at + *bytes, *stop;
-    int64_t next = 0, left_out = 0, number = 0;
-    bp_err err = BP_OK;
+    taken_outputs to = {.file = file};
+    bp_err err = bp_json_lines(file->text, *bytes, file->path, take_output, &to);
 
-    for (; at < end && err == BP_OK; at = stop + 1) {
-        json_t *line;
-
-        stop = memchr(at, '\n', (size_t)(end - at));
-        stop = stop ? stop : end;
-        number++;
-        err = bp_json_parse_texts(&line, at, (size_t)(stop - at), file->path);
-        if (err == BP_OK)
-            err = take_output(&out, file, line, &next, &left_out);
-        json_decref(line);
-        if (err != BP_OK)
-            err =
-                bp_err_wrap(err,
-                            "%s: at %s, line %" PRId64 "; give generate's outputs.jsonl as it is, "
-                            "or a file with a document a line",
-                            bp_err_text(), file->path, number);
-    }
-    if (err == BP_OK && left_out > 0)
+    if (err == BP_OK && to.left_out > 0)
         BP_WARN("metrics.left_out",
                 "%" PRId64 " of %" PRId64 " sources were too long to write for, and count as empty "
                 "texts: at %s",
-                left_out, next, file->path);
+                to.left_out, to.next, file->path);
     bp_free(file->text);
-    *bytes = out.bytes;
-    file->text = bp_buffer_take(&out);
+    *bytes = to.lines.bytes;
+    file->text = bp_buffer_take(&to.lines);
     return err;
 }
 

@@ -38,7 +38,7 @@ typedef struct samples {
 
 /* ---- groups of prompts ---- */
 
-static bp_err add_group(void *context, json_t *line, int64_t number)
+static bp_err add_group(void *context, const json_t *line, int64_t number)
 {
     runs *self = context;
     const json_t *value = json_object_get(line, self->self->group);

@@ -11,7 +11,7 @@ static void plain_multiply(const bp_f32_tile *t)
         for (int64_t j = 0; j < t->columns; j++) {
             float sum = 0;
             for (int64_t k = 0; k < t->inner; k++)
-                sum = fmaf(t->a[i * BP_F32_STRIP_ROW + k], t->b[k * BP_F32_COLUMNS + j], sum);
+                sum = fmaf(t->a[i * t->a_row + k], t->b[k * BP_F32_COLUMNS + j], sum);
             t->c[i * t->c_row + j] = t->start[i * t->start_row + j] + sum;
         }
 }
@@ -86,7 +86,6 @@ static void check(const bp_f32_kernel *kernel, const problem *of)
           *b = of->b_transposed ? matrix(N, K, of->gap, 2) : matrix(K, N, of->gap, 2),
           *row = randoms(N, 3), *c = matrix(M, N, of->gap, 4), *before = copied(c + 1, M * c_row),
           *expected = copied(before, M * c_row);
-    void *workspace = bp_alloc("test", (int64_t)bp_f32_workspace_bytes(N), 1);
     bp_f32_product p = {.c = c + 1,
                         .c_row = c_row,
                         .a = side(a, of->a_transposed, M, K, of->gap),
@@ -97,6 +96,7 @@ static void check(const bp_f32_kernel *kernel, const problem *of)
                         .M = M,
                         .N = N,
                         .K = K};
+    void *workspace = bp_alloc("test", (int64_t)bp_f32_workspace_bytes(&p), 1);
 
     twin(expected, &p, before);
     bp_f32_multiply(kernel, &p, workspace);
@@ -111,9 +111,10 @@ static void check(const bp_f32_kernel *kernel, const problem *of)
 /* Around the edges of tiles, strips, panels and blocks, and of several of each. */
 static void check_all(const bp_f32_kernel *kernel)
 {
-    static const int64_t shapes[][3] = {{1, 1, 1},     {6, 64, 16},   {7, 65, 17},   {5, 48, 15},
-                                        {48, 64, 256}, {49, 63, 257}, {95, 130, 40}, {20, 831, 33},
-                                        {3, 1540, 7},  {13, 70, 600}, {130, 17, 520}};
+    static const int64_t shapes[][3] = {
+        {1, 1, 1},      {6, 64, 16},    {7, 65, 17},   {5, 48, 15},  {48, 64, 256},
+        {49, 63, 257},  {95, 130, 40},  {20, 831, 33}, {3, 1540, 7}, {13, 70, 600},
+        {130, 17, 520}, {50, 600, 272}, {99, 300, 288}};
 
     for (int threads = 1; threads <= 6; threads += threads < 2 ? 1 : 4) {
         bp_math_set_threads(threads);

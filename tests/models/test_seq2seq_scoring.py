@@ -249,7 +249,7 @@ class Scoring(ScoreFiles, FolderTest):
         self.assertEqual((curve["coverage"][-1], curve["chrf2"][-1]), (1, reported["figures"]["chrf2"]["value"]))
         self.assert_warning(read, "[metrics.left_out]", "1 of 3")
         broken = self.write("broken.jsonl", json.dumps(lines[0]) + "\n" + json.dumps(lines[3]) + "\n")
-        self.assert_error(run(measure + [broken]), 65, "[metrics.bad_output]", "line 2")
+        self.assert_error(run(measure + [broken]), 65, "[outputs.bad_line]", "broken.jsonl:2")
 
     def test_texts_that_an_ensemble_is_sure_of_are_measured_apart(self):
         """Its figures of the surest twentieths are those of files of these documents."""

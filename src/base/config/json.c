@@ -5,6 +5,7 @@
 #include "base/files/fs.h"
 #include "base/mem.h"
 #include "base/printable.h"
+#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -54,6 +55,30 @@ bp_err bp_json_parse(json_t **out, const char *text, size_t bytes, const char *n
 bp_err bp_json_parse_texts(json_t **out, const char *text, size_t bytes, const char *name)
 {
     return parse(out, text, bytes, name, JSON_ALLOW_NUL);
+}
+
+bp_err bp_json_lines(const char *text, size_t bytes, const char *path,
+                     bp_err (*each)(void *context, const json_t *line, int64_t number),
+                     void *context)
+{
+    const char *end = text + bytes, *stop;
+    int64_t number = 1;
+    bp_err err = BP_OK;
+
+    for (const char *at = text; at < end && err == BP_OK; at = stop + 1, number++) {
+        char *name = bp_sprintf("%s:%" PRId64, path, number);
+        json_t *line = NULL;
+
+        stop = memchr(at, '\n', (size_t)(end - at));
+        stop = stop ? stop : end;
+        if (stop > at)
+            err = bp_json_parse_texts(&line, at, (size_t)(stop - at), name);
+        if (line && err == BP_OK)
+            err = each(context, line, number);
+        json_decref(line);
+        bp_free(name);
+    }
+    return err;
 }
 
 static bp_err parse_file(bp_err read, json_t **out, char *text, size_t bytes, const char *path)

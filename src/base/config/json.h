@@ -20,6 +20,11 @@ json_t *bp_json_loadb(const char *text, size_t bytes, size_t flags, json_error_t
  * bp_json_loadb(). */
 json_t *bp_json_members(const char *text, size_t bytes, size_t flags, const char *const *keys,
                         int key_count, json_error_t *where);
+/** Lines of JSON: bp_json_parse_texts of each, with "`path`:NUMBER" as its name, and `each` is
+ * given it, with its number from 1. Empty lines are left out. Errors: those of both. */
+bp_err bp_json_lines(const char *text, size_t bytes, const char *path,
+                     bp_err (*each)(void *context, const json_t *line, int64_t number),
+                     void *context);
 bp_err bp_json_load(json_t **out, const char *path, int64_t limit_bytes);
 /** The same of a file that Python wrote: Infinity and NaN, which are not JSON, are strings. */
 bp_err bp_json_load_python(json_t **out, const char *path, int64_t limit_bytes);

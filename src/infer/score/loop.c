@@ -1,11 +1,17 @@
 /* Units of windows: batches through the model, the values of a unit to its part (job/work.h has the
  * loop over units). Called by each.c and score.c. */
-#include "infer/score/scorer.h"
+#include "infer/score/sets.h"
 
+#include "base/config/run_options.h"
+#include "base/files/fs.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "base/process/heartbeat.h"
+#include "infer/score/page/page.h"
+#include "infer/score/tables/tables.h"
 #include "infer/score/unit.h"
 #include "mesh/collective.h"
+#include "models/weights.h"
 
 #include <inttypes.h>
 
@@ -163,21 +169,124 @@ static void release(void *context)
     bp_free(mine->values);
 }
 
-bp_work_units scorer_windows(const scorer *self)
+/* ---- files and figures ---- */
+
+static json_t *describe_neighbours(const scorer *self)
+{
+    const bp_score_keys *keys = bp_score_keys_of(self->config);
+
+    return json_pack("{ss sI sI so so}", "datastore", self->datastore.hash, "entries",
+                     (json_int_t)self->datastore.entries, "k", (json_int_t)keys->nearest,
+                     "temperature", bp_json_real(keys->temperature), "weight",
+                     bp_json_real(keys->weight));
+}
+
+/* What other sets make of the same parts. */
+static bp_err merge_others(scorer *self, bp_parts *parts)
+{
+    bp_err err = BP_OK;
+
+    for (int k = -1; err == BP_OK && (k = scorer_next_set(self, k)) >= 0;)
+        if (scorer_sets[k]->merge_windows)
+            err = scorer_sets[k]->merge_windows(self, parts);
+    return err;
+}
+
+static bp_err merge(void *context, bp_parts *parts)
+{
+    scorer *self = context;
+    bool tokens = bp_score_keys_of(self->config)->tokens, keyed = scorer_asks_keys(self);
+    char *tokens_path = bp_path_join(self->folder, "tokens.h5");
+    char *documents_path = bp_path_join(self->folder, "documents.h5");
+    char *summary_path = bp_path_join(self->folder, "summary.json");
+    bp_score_table table = {0};
+    bp_err err = merge_others(self, parts);
+
+    if (err == BP_OK)
+        err = bp_score_table_init(&table, &self->plan, &self->statistics);
+    table.seed = (uint64_t)bp_run_keys_of(self->config)->seed;
+    table.helpers = &self->job->requests;
+    if (err == BP_OK)
+        err = bp_score_table_merge(&table, parts, keyed ? self->info.states.columns : 0,
+                                   tokens ? tokens_path : NULL);
+    if (err == BP_OK)
+        err = bp_documents_write(&table, documents_path);
+    for (int64_t k = 0; err == BP_OK && k < self->plan.files; k++)
+        self->unscored += table.files[k].sums.unscored;
+    if (err == BP_OK)
+        err = bp_score_summarise(&self->summary, &table, &self->info);
+    if (err == BP_OK)
+        bp_weights_record(self->summary, self->config);
+    for (int k = -1; err == BP_OK && (k = scorer_next_set(self, k)) >= 0;)
+        if (scorer_sets[k]->summarise)
+            scorer_sets[k]->summarise(self, self->summary);
+    if (err == BP_OK && bp_score_keys_of(self->config)->neighbours)
+        (void)json_object_set_new(self->summary, "neighbours", describe_neighbours(self));
+    if (err == BP_OK)
+        err = bp_json_save(summary_path, self->summary);
+    if (err == BP_OK && self->page)
+        score_page_write(self, &table);
+    bp_score_table_clear(&table);
+    bp_free(summary_path);
+    bp_free(documents_path);
+    bp_free(tokens_path);
+    return err;
+}
+
+static bp_err help(void *context, const void *what)
+{
+    return bp_score_bootstrap_answer(((const scorer *)context)->mesh->world, what);
+}
+
+/* ---- the set ---- */
+
+static const bp_work_units *units(scorer *self)
 {
     const bp_score_plan *plan = &self->plan;
 
-    return (bp_work_units){.parts = "parts",
-                           .key = self->key,
-                           .count = plan->units,
-                           .mesh_keys = "mesh.tensor, mesh.members",
-                           .again = "scored",
-                           .amount = (double)plan->inputs,
-                           .noun = "inputs",
-                           .speed = "tokens/s",
-                           .prepare = prepare,
-                           .run = run_unit,
-                           .answer = answer,
-                           .amount_of = count_inputs,
-                           .release = release};
+    self->windows.units = (bp_work_units){.parts = "parts",
+                                          .key = self->key,
+                                          .count = plan->units,
+                                          .mesh_keys = "mesh.tensor, mesh.members",
+                                          .again = "scored",
+                                          .amount = (double)plan->inputs,
+                                          .noun = "inputs",
+                                          .speed = "tokens/s",
+                                          .prepare = prepare,
+                                          .run = run_unit,
+                                          .answer = answer,
+                                          .amount_of = count_inputs,
+                                          .release = release,
+                                          .merge = merge,
+                                          .help = help};
+    return &self->windows.units;
 }
+
+static void say(const scorer *self)
+{
+    bp_log("scoring %" PRId64 " documents in %" PRId64 " windows of up to %" PRId64
+           " inputs (%s), %" PRId64 " inputs in %" PRId64 " work units",
+           self->plan.scored, self->plan.windows,
+           self->rule.context == BP_MODEL_UNLIMITED ? self->plan.longest : self->rule.context,
+           bp_score_convention_name(self->rule.convention), self->plan.inputs, self->plan.units);
+}
+
+static bool is_asked(const scorer *self)
+{
+    return !bp_task_has_head(&self->info.task);
+}
+
+static bool keeps_tokens(const scorer *self)
+{
+    return bp_score_keys_of(self->config)->tokens;
+}
+
+const score_set score_windows_set = {
+    .is_asked = is_asked,
+    .files =
+        (const score_file[]){
+            {.name = "summary.json"}, {.name = "documents.h5"}, {"tokens.h5", keeps_tokens}, {0}},
+    .units = units,
+    .say = say,
+    .report = scorer_report,
+};

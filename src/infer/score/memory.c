@@ -7,7 +7,7 @@
 #include "infer/neighbours/datastore.h"
 #include "infer/score/boundaries.h"
 #include "infer/score/keys.h"
-#include "infer/score/states/states.h"
+#include "infer/score/sets.h"
 #include "infer/score/unit.h"
 #include "models/open.h"
 
@@ -61,18 +61,6 @@ static int64_t boundaries_bytes(const bp_work_models *models, const bp_model_mem
                                      bp_score_rule_keys_of(models->config)->memory);
 }
 
-/* Bytes for score.states; 0 for a job without them. */
-static int64_t kept_bytes(const bp_work_models *models, int64_t inputs)
-{
-    const bp_score_keys *keys = bp_score_keys_of(models->config);
-    bp_state_form form =
-        keys && keys->states ? bp_model_state_form_of(models->states[0]) : (bp_state_form){0};
-
-    return form.layers > 0 ? states_bytes(models->config, &form, inputs,
-                                          bp_model_state_context(models->states[0]))
-                           : 0;
-}
-
 /* Statistics of a token, as bp_model_info.statistics. */
 static int64_t count_statistics(const bp_score_memory_spec *spec, const bp_work_models *models)
 {
@@ -101,7 +89,7 @@ static bp_err estimate_rank(const void *context, const bp_work_models *models,
     bool last = place->stage == mesh->pipeline - 1;
     bp_work_model_bytes bytes;
 
-    out->own_bytes += kept_bytes(models, inputs);
+    out->own_bytes += scorer_sets_bytes(models, inputs);
     if (!place->computes)
         return BP_OK;
     bp_err err = bp_work_model_bytes_of(&bytes, models, &task, place->member);

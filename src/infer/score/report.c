@@ -230,7 +230,7 @@ void scorer_report(const scorer *self)
                self->rule.lead < 0 && strcmp(bp_score_rule_keys_of(self->config)->prefix, "none")
                    ? ", as neither model nor corpus names a token that begins or ends a text"
                    : "");
-    report_choices(self->choices);
+    report_choices(json_object_get(self->summary, "candidates"));
     if (bp_score_keys_of(self->config)->neighbours)
         bp_log("perplexity %.4f with %" PRId64 " neighbours of each token, %.4f without",
                figure(self->summary, "perplexity"), bp_score_keys_of(self->config)->nearest,

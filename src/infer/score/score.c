@@ -1,20 +1,15 @@
 /* The job of scoring: its files, messages and --plan (job/work.h runs it). */
-#include "infer/score/scorer.h"
+#include "infer/score/sets.h"
 
 #include "base/config/run_options.h"
-#include "base/files/fs.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/process/clock.h"
 #include "base/process/signals.h"
-#include "infer/score/page/page.h"
 #include "infer/score/score.h"
-#include "infer/score/states/states.h"
-#include "infer/score/tables/tables.h"
 #include "infer/score/unit.h"
 #include "math/threads.h"
 #include "mesh/collective.h"
-#include "models/network/weights.h"
 #include "run/stop_request.h"
 
 #include <inttypes.h>
@@ -23,33 +18,11 @@
 
 /* ---- the run folder and its files ---- */
 
-static const char *const FILES[] = {"summary.json",     "outcomes.h5",      "predictions.csv",
-                                    "predictions.json", "documents.h5",     "tokens.h5",
-                                    "states.h5",        "candidates.jsonl", NULL};
-
 static bool writes(const void *context, const char *file)
 {
     const scorer *self = context;
-    const bp_score_keys *keys = bp_score_keys_of(self->config);
-    bool of_task = bp_task_has_head(&self->info.task), compared = of_task && self->method;
-    const struct {
-        const char *file;
-        bool written;
-    } ROWS[] = {{"summary.json", !compared},
-                {"outcomes.h5", compared},
-                {"predictions.csv", of_task && !compared},
-                {"predictions.json",
-                 of_task && !compared && bp_task_kind_of(&self->info.task)->over_places},
-                {"documents.h5", !of_task},
-                {"tokens.h5", keys->tokens && !of_task},
-                {"states.h5", keys->states},
-                {"candidates.jsonl", keys->candidates != NULL},
-                {"index.html", self->page}};
 
-    for (size_t k = 0; k < sizeof ROWS / sizeof ROWS[0]; k++)
-        if (strcmp(file, ROWS[k].file) == 0)
-            return ROWS[k].written;
-    return false;
+    return scorer_writes(self, file) || (self->page && strcmp(file, "index.html") == 0);
 }
 
 static void identify(const void *context, bp_run_identity *out)
@@ -57,65 +30,11 @@ static void identify(const void *context, bp_run_identity *out)
     const scorer *self = context;
 
     *out++ = (bp_run_identity){"score.corpus", self->corpus_hash};
-    if (bp_score_keys_of(self->config)->candidates)
-        *out++ = (bp_run_identity){"score.candidates", self->candidates_hash};
+    for (int k = -1; (k = scorer_next_set(self, k)) >= 0;)
+        if (scorer_sets[k]->identify)
+            *out++ = scorer_sets[k]->identify(self);
     if (bp_score_keys_of(self->config)->neighbours)
         *out++ = (bp_run_identity){"score.neighbours", self->datastore.hash};
-}
-
-static json_t *describe_neighbours(const scorer *self)
-{
-    const bp_score_keys *keys = bp_score_keys_of(self->config);
-
-    return json_pack("{ss sI sI so so}", "datastore", self->datastore.hash, "entries",
-                     (json_int_t)self->datastore.entries, "k", (json_int_t)keys->nearest,
-                     "temperature", bp_json_real(keys->temperature), "weight",
-                     bp_json_real(keys->weight));
-}
-
-static bp_err merge(void *context, bp_parts *parts)
-{
-    scorer *self = context;
-    bool tokens = bp_score_keys_of(self->config)->tokens, keyed = scorer_asks_keys(self);
-    char *tokens_path = bp_path_join(self->folder, "tokens.h5");
-    char *documents_path = bp_path_join(self->folder, "documents.h5");
-    char *summary_path = bp_path_join(self->folder, "summary.json");
-    bp_score_table table = {0};
-    bp_err err = keyed ? states_merge_keys(self, parts) : BP_OK;
-
-    if (err == BP_OK)
-        err = bp_score_table_init(&table, &self->plan, &self->statistics);
-    table.seed = (uint64_t)bp_run_keys_of(self->config)->seed;
-    table.helpers = &self->job->requests;
-    if (err == BP_OK)
-        err = bp_score_table_merge(&table, parts, keyed ? self->info.states.columns : 0,
-                                   tokens ? tokens_path : NULL);
-    if (err == BP_OK)
-        err = bp_documents_write(&table, documents_path);
-    for (int64_t k = 0; err == BP_OK && k < self->plan.files; k++)
-        self->unscored += table.files[k].sums.unscored;
-    if (err == BP_OK)
-        err = bp_score_summarise(&self->summary, &table, &self->info);
-    if (err == BP_OK)
-        bp_weights_record(self->summary, self->config);
-    if (err == BP_OK && self->choices)
-        (void)json_object_set(self->summary, "candidates", self->choices);
-    if (err == BP_OK && bp_score_keys_of(self->config)->neighbours)
-        (void)json_object_set_new(self->summary, "neighbours", describe_neighbours(self));
-    if (err == BP_OK)
-        err = bp_json_save(summary_path, self->summary);
-    if (err == BP_OK && self->page)
-        score_page_write(self, &table);
-    bp_score_table_clear(&table);
-    bp_free(summary_path);
-    bp_free(documents_path);
-    bp_free(tokens_path);
-    return err;
-}
-
-static bp_err help(void *context, const void *what)
-{
-    return bp_score_bootstrap_answer(((const scorer *)context)->mesh->world, what);
 }
 
 /* ---- the job ---- */
@@ -123,34 +42,19 @@ static bp_err help(void *context, const void *what)
 const bp_work_units *scorer_units(void *context, int index)
 {
     scorer *self = context;
+    const bp_work_units *units = NULL;
 
-    if (self->task)
-        return index == 0 ? scorer_task_units(self) : NULL;
-    if (bp_score_keys_of(self->config)->candidates && index-- == 0)
-        return scorer_candidates(self);
-    if (self->states && index-- == 0)
-        return scorer_states(self);
-    if (index > 0)
-        return NULL;
-    self->windows.units = scorer_windows(self);
-    self->windows.units.merge = merge;
-    self->windows.units.help = help;
-    return &self->windows.units;
+    for (int k = -1; index >= 0 && (k = scorer_next_set(self, k)) >= 0;)
+        if ((units = scorer_sets[k]->units(self)))
+            index--;
+    return index < 0 ? units : NULL;
 }
 
 static void say(const void *context)
 {
-    const scorer *self = context;
-
-    if (self->task)
-        scorer_task_say(self);
-    else
-        bp_log("scoring %" PRId64 " documents in %" PRId64 " windows of up to %" PRId64
-               " inputs (%s), %" PRId64 " inputs in %" PRId64 " work units",
-               self->plan.scored, self->plan.windows,
-               self->rule.context == BP_MODEL_UNLIMITED ? self->plan.longest : self->rule.context,
-               bp_score_convention_name(self->rule.convention), self->plan.inputs,
-               self->plan.units);
+    for (int k = -1; (k = scorer_next_set(context, k)) >= 0;)
+        if (scorer_sets[k]->say)
+            scorer_sets[k]->say(context);
 }
 
 static json_t *started(const void *context)
@@ -167,10 +71,9 @@ static json_t *started(const void *context)
 
 static void report(const void *context)
 {
-    const scorer *self = context;
-
-    if (!bp_task_has_head(&self->info.task))
-        scorer_report(self);
+    for (int k = -1; (k = scorer_next_set(context, k)) >= 0;)
+        if (scorer_sets[k]->report)
+            scorer_sets[k]->report(context);
 }
 
 /* ---- --plan ---- */
@@ -323,7 +226,6 @@ static const bp_work SCORE = {.name = "score",
                               .shares_experts = true,
                               .model_key = "score.model",
                               .results = "scores",
-                              .files = FILES,
                               .writes = writes,
                               .page = "score",
                               .describe = scorer_describe,
@@ -340,8 +242,12 @@ static const bp_work SCORE = {.name = "score",
 
 static bp_err score(scorer *self, MPI_Comm world, const bp_planned_world *plan)
 {
-    bp_work_job job = {.work = &SCORE, .self = self, .config = self->config};
+    const char *files[SCORE_FILES_MOST + 1];
+    bp_work work = SCORE;
+    bp_work_job job = {.work = &work, .self = self, .config = self->config};
 
+    scorer_list_files(files);
+    work.files = files;
     self->job = &job;
     return bp_work_run(&job, world, plan);
 }

@@ -4,12 +4,16 @@
 
 #include "infer/ensemble/ensemble.h"
 #include "infer/neighbours/neighbours.h"
-#include "infer/score/candidates/candidates.h"
 #include "infer/score/keys.h"
 #include "infer/score/plan.h"
 #include "infer/score/tables/merge.h"
 #include "infer/score/tables/summary.h"
 #include "job/work.h"
+
+#define SCORE_SETS_MOST  8
+#define SCORE_FILES_MOST 16
+
+typedef struct score_set score_set; /* sets.h */
 
 /* What a rank needs for units of windows. */
 typedef struct score_windows {
@@ -37,13 +41,8 @@ typedef struct scorer {
     char corpus_hash[BP_SHA256_HEX]; /* on all ranks */
     bp_score_rule rule;              /* on all ranks, but lead, eod, prefix, every and end */
     bp_score_plan plan;
-    bp_candidates candidates; /* on leads and the coordinator; empty: none are asked for */
-    char candidates_hash[BP_SHA256_HEX];     /* on all ranks; "": none */
-    struct candidate_units *candidate_units; /* NULL until they are asked for */
-    json_t *choices;                         /* their figures, on the coordinator, at the end */
-    struct state_texts *states;              /* of score.states; NULL: none, or keys */
     score_windows windows;
-    struct task_scoring *task; /* of a model with the head of a task, in place of windows */
+    void *own[SCORE_SETS_MOST];          /* what the sets of units have (scorer_own) */
     struct bp_score_memory_spec *memory; /* of scorer_describe */
     uint8_t *begins;         /* [vocab_size] of score.boundaries, on ranks that read; else NULL */
     char key[BP_SHA256_HEX]; /* names the work in part files */
@@ -75,17 +74,9 @@ bp_err scorer_describe(void *self, MPI_Comm world, bp_work_memory *out);
 bp_err scorer_open_model(void *self, bp_model **out);
 bp_err scorer_open(void *self);
 void scorer_close(void *self);
-/** What scorer_open does once mesh and model exist (tests bring their own). Collective over
- * world. */
+/** What scorer_open does once mesh and model exist (tests bring their own): corpora, plan, and sets
+ * of units. Collective over world. */
 bp_err scorer_open_corpora(scorer *self);
-
-/** Read score.candidates, where it is set: on leads and the coordinator, once the plan exists.
- * Local. Errors: those of bp_candidates_read; BP_ERR_CONFIG no tokenizer is known. */
-bp_err scorer_open_candidates(scorer *self);
-/** Their units (bp_work.units), each a batch; `merge` writes score/candidates.jsonl and leaves
- * scorer.choices. Where score.candidates is set. */
-const bp_work_units *scorer_candidates(scorer *self);
-void scorer_clear_candidates(scorer *self);
 
 /** Refuse keys of language models where score.model has the head of a task. A study's methods set
  * some themselves: not for them. Local. Errors: BP_ERR_CONFIG. */
@@ -93,13 +84,6 @@ bp_err scorer_check_task(const bp_config *config, const bp_model_info *model);
 /** Faults of score.states and score.mix with this model; keys NULL: of another job that scores.
  * Local. */
 void scorer_states_check(bp_config *config, const bp_score_keys *keys, const bp_model_info *model);
-/** The texts of score.states, of a model that reads texts whole: once plan and key are there.
- * Local. Errors: BP_ERR_CONFIG there is no end-of-document token; those of reading the corpus. */
-bp_err scorer_open_states(scorer *self);
-/** Units of these texts (bp_work.units); `merge` writes score/states.h5. Where scorer.states is
- * set. */
-const bp_work_units *scorer_states(scorer *self);
-void scorer_clear_states(scorer *self);
 /** score.states of a model that gives keys: units of windows compute them. */
 bool scorer_asks_keys(const scorer *self);
 
@@ -107,22 +91,8 @@ bool scorer_asks_keys(const scorer *self);
  * sizes and give their buffers. Collective over group. */
 void scorer_share_batch(MPI_Comm group, const bp_model_batch *batch);
 
-/** Documents of a task and their units, whose results become summary.json and predictions.csv; of a
- * method (scorer.method) outcomes.h5: there a document may have no class that the model knows.
- * Collective over world. Owns: scorer_close_task(), after an error too. Errors: those of
- * bp_task_documents_open: the same on all ranks. */
-bp_err scorer_open_task(scorer *self);
-void scorer_close_task(scorer *self);
-/** Once it is open. */
-const bp_work_units *scorer_task_units(const scorer *self);
-/** Log what is about to be done. On the coordinator. */
-void scorer_task_say(const scorer *self);
-
-/** bp_work.units: those of a task; else those of candidates and states before those of windows,
- * whose merge writes summary.json. */
+/** bp_work.units, of the sets that are asked for (sets.h). */
 const bp_work_units *scorer_units(void *self, int index);
-/** The same without `merge` (loop.c). */
-bp_work_units scorer_windows(const scorer *self);
 
 #define SCORER_INTERVAL_BYTES 64
 /** "95 % interval 0.1 to 0.2" of a figure of summary.json, or that it has none; in `text`. */

@@ -1,7 +1,7 @@
 /* From a configuration to a model, corpora and work units that are ready. Called by score.c before
  * its first unit. */
 #include "infer/score/boundaries.h"
-#include "infer/score/scorer.h"
+#include "infer/score/sets.h"
 
 #include "base/buffer.h"
 #include "base/config/run_options.h"
@@ -309,22 +309,17 @@ bp_err scorer_open_corpora(scorer *self)
     if (err == BP_OK && (self->leads || mesh->coordinates))
         err = load_corpus(self);
     if (err == BP_OK && (self->leads || mesh->coordinates))
-        err = scorer_open_candidates(self);
-    if (err == BP_OK && (self->leads || mesh->coordinates))
         make_key(self);
     if (err == BP_OK && self->info.boundaries && (self->leads || mesh->coordinates))
         err = bp_boundaries_of(&self->begins, self->corpus, self->info.vocab_size);
-    if (err == BP_OK)
-        err = scorer_open_states(self);
     err = bp_agree(mesh->world, err);
     if (err == BP_OK && self->info.boundaries)
         share_boundaries(self);
     if (err == BP_OK) {
         keep_units(self);
         bp_bcast_bytes(self->corpus_hash, BP_SHA256_HEX, 0, mesh->world);
-        bp_bcast_bytes(self->candidates_hash, BP_SHA256_HEX, 0, mesh->world);
     }
-    return err;
+    return err == BP_OK ? scorer_open_sets(self) : err;
 }
 
 bp_err scorer_open(void *context)
@@ -338,23 +333,17 @@ bp_err scorer_open(void *context)
     self->info = job->info;
     self->folder = job->folder;
     open_statistics(self);
-    bp_err err = scorer_open_corpora(self);
-    if (err == BP_OK && bp_task_has_head(&self->info.task))
-        err = scorer_open_task(self);
-    return err;
+    return scorer_open_corpora(self);
 }
 
 void scorer_close(void *context)
 {
     scorer *self = context;
 
-    scorer_close_task(self);
+    scorer_close_sets(self);
     bp_free(self->memory);
     bp_free(self->begins);
     json_decref(self->summary);
-    json_decref(self->choices);
-    scorer_clear_candidates(self);
-    scorer_clear_states(self);
     bp_token_statistics_clear(&self->statistics);
     bp_score_plan_clear(&self->plan);
     bp_corpus_close(&self->corpus);

@@ -8,6 +8,9 @@
 #define BLOCK_COLUMNS 768       /* of the right side in the second cache: 0.75 MiB of it */
 #define STRIP_ROWS    48        /* of the left side: whole cache lines of what is transposed */
 #define LINE          16        /* floats */
+#define PLAIN_COLUMNS 512       /* of a product whose left side is not packed, */
+#define PLAIN_ROW     2048      /* and floats from row to row of it: at most; */
+#define PLAIN_BLOCK   256       /* its BLOCK_COLUMNS */
 #define SMALL         (1 << 17) /* multiply-adds for which threads are not woken */
 #define NONE          INT64_MAX
 #define SPINS         1000
@@ -45,6 +48,8 @@ typedef struct visit {
     int threads, me;
     block block, next;
     float *strip, *panels; /* its own */
+    bool packs;            /* rows of the left side */
+    int64_t width, depth;  /* columns of a block, and rows of its panels */
     int64_t left;          /* tiles of this block, about, that it will still multiply */
 } visit;
 
@@ -58,17 +63,40 @@ static int64_t parts_of(int64_t n, int64_t part)
     return (n + part - 1) / part;
 }
 
-/* Floats of a thread. */
-static int64_t workspace_floats(int64_t columns)
+static int64_t filled_up(int64_t n, int64_t unit)
 {
-    return STRIP_ROWS * BP_F32_STRIP_ROW +
-           least(parts_of(columns, BP_F32_COLUMNS) * BP_F32_COLUMNS, BLOCK_COLUMNS) * BP_F32_INNER;
+    return parts_of(n, unit) * unit;
 }
 
-size_t bp_f32_workspace_bytes(int64_t columns)
+static int64_t depth_of(const bp_f32_product *p)
+{
+    return least(filled_up(p->K, BP_F32_STEP), BP_F32_INNER);
+}
+
+/* A copy of the left side costs about as much as 8 columns. Without it, rows must end where a step
+ * does, and not be so far apart that they fall into the same cache sets. */
+static bool packs_left(const bp_f32_product *p)
+{
+    return p->a.transposed || p->K % BP_F32_STEP != 0 || p->N > PLAIN_COLUMNS ||
+           p->a.row > PLAIN_ROW;
+}
+
+static int64_t block_columns(const bp_f32_product *p)
+{
+    return packs_left(p) ? BLOCK_COLUMNS : PLAIN_BLOCK;
+}
+
+/* Floats of a thread. */
+static int64_t workspace_floats(const bp_f32_product *p)
+{
+    return STRIP_ROWS * BP_F32_STRIP_ROW +
+           least(filled_up(p->N, BP_F32_COLUMNS), block_columns(p)) * depth_of(p);
+}
+
+size_t bp_f32_workspace_bytes(const bp_f32_product *p)
 {
     return (size_t)omp_get_max_threads() *
-           (2 * sizeof(number) + (size_t)workspace_floats(columns) * sizeof(float));
+           (2 * sizeof(number) + (size_t)workspace_floats(p) * sizeof(float));
 }
 
 static const float *element_of(const bp_f32_matrix *x, int64_t row, int64_t column)
@@ -82,8 +110,8 @@ static void pack_panels(const visit *v)
     const block *b = &v->block;
 
     for (int64_t c = 0; c < b->columns; c += BP_F32_COLUMNS)
-        v->kernel->pack(v->panels + c * BP_F32_INNER, BP_F32_COLUMNS,
-                        element_of(right, b->k, b->n + c), right->row, right->transposed, b->inner,
+        v->kernel->pack(v->panels + c * v->depth, BP_F32_COLUMNS, element_of(right, b->k, b->n + c),
+                        right->row, right->transposed, b->inner,
                         least(BP_F32_COLUMNS, b->columns - c));
 }
 
@@ -129,11 +157,11 @@ static void multiply_rows(visit *v, bp_f32_tile *t, int64_t m, int64_t first, in
     const bp_f32_product *p = v->p;
     const block *b = &v->block;
 
-    t->a = v->strip + first * BP_F32_STRIP_ROW;
+    t->a = v->packs ? v->strip + first * BP_F32_STRIP_ROW : element_of(&p->a, m + first, b->k);
     for (int64_t c = 0; c < b->columns; c += BP_F32_COLUMNS, tiles++) {
         t->c = p->c + (m + first) * p->c_row + b->n + c;
         t->start = t->start_row > 0 ? t->c : p->start ? p->start + b->n + c : zeros;
-        t->b = v->panels + c * BP_F32_INNER;
+        t->b = v->panels + c * v->depth;
         t->columns = least(BP_F32_COLUMNS, b->columns - c);
         v->left--;
         ask_left(t, v, m + v->threads * STRIP_ROWS, tiles);
@@ -150,10 +178,12 @@ static void multiply_strip(visit *v, int64_t m, int64_t rows)
     int64_t count = parts_of(rows, BP_F32_ROWS), panels = parts_of(b->columns, BP_F32_COLUMNS);
     bp_f32_tile t = {.c_row = p->c_row,
                      .start_row = b->k > 0 || p->start == p->c ? p->c_row : 0,
-                     .inner = parts_of(b->inner, BP_F32_STEP) * BP_F32_STEP};
+                     .a_row = v->packs ? BP_F32_STRIP_ROW : p->a.row,
+                     .inner = filled_up(b->inner, BP_F32_STEP)};
 
-    v->kernel->pack(v->strip, BP_F32_STRIP_ROW, element_of(&p->a, m, b->k), p->a.row,
-                    p->a.transposed, rows, b->inner);
+    if (v->packs)
+        v->kernel->pack(v->strip, BP_F32_STRIP_ROW, element_of(&p->a, m, b->k), p->a.row,
+                        p->a.transposed, rows, b->inner);
     for (int64_t i = 0; i < count; i++) {
         int64_t first = rows * i / count;
         t.rows = rows * (i + 1) / count - first;
@@ -164,9 +194,9 @@ static void multiply_strip(visit *v, int64_t m, int64_t rows)
 static block block_of(const visit *v, int64_t i)
 {
     int64_t blocks = parts_of(v->p->K, BP_F32_INNER), k = i % blocks * BP_F32_INNER,
-            n = v->n + i / blocks * BLOCK_COLUMNS;
+            n = v->n + i / blocks * v->width;
 
-    return (block){n, least(BLOCK_COLUMNS, v->n_end - n), k, least(BP_F32_INNER, v->p->K - k)};
+    return (block){n, least(v->width, v->n_end - n), k, least(BP_F32_INNER, v->p->K - k)};
 }
 
 /* The next strip. What others see meanwhile is never later than what they must wait for. */
@@ -198,7 +228,7 @@ static void enter_block(visit *v, int64_t i, int64_t blocks)
 static void multiply_columns(visit *v)
 {
     int64_t strips = parts_of(v->p->M, STRIP_ROWS), inside = -1,
-            blocks = parts_of(v->n_end - v->n, BLOCK_COLUMNS) * parts_of(v->p->K, BP_F32_INNER);
+            blocks = parts_of(v->n_end - v->n, v->width) * parts_of(v->p->K, BP_F32_INNER);
 
     for (int64_t i = take(v); i < blocks * strips; i = take(v)) {
         int64_t s = i % strips, m = s * STRIP_ROWS;
@@ -238,7 +268,7 @@ void bp_f32_multiply(const bp_f32_kernel *kernel, const bp_f32_product *p, void 
 {
     int threads = p->M * p->N * p->K > SMALL ? omp_get_max_threads() : 1,
         across = column_parts(p, threads), down = threads / across;
-    int64_t floats = workspace_floats(p->N);
+    int64_t floats = workspace_floats(p);
     number *taken = workspace, *all = taken + threads;
 
     for (int i = 0; i < threads; i++) {
@@ -253,6 +283,9 @@ void bp_f32_multiply(const bp_f32_kernel *kernel, const bp_f32_product *p, void 
                    .at = all + i / down * down,
                    .threads = down,
                    .me = i % down,
+                   .packs = packs_left(p),
+                   .width = block_columns(p),
+                   .depth = depth_of(p),
                    .strip = (float *)(all + threads) + i * floats};
         v.panels = v.strip + STRIP_ROWS * BP_F32_STRIP_ROW;
         bp_share(p->N, BP_F32_COLUMNS, across, i / down, &v.n, &v.n_end);

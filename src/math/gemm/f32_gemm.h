@@ -2,7 +2,8 @@
  *
  * c[M][N] = start + a[M][K] b[K][N]. A block of k of the right side is packed into panels of 64
  * columns, which stay in the second cache; strips of 48 rows of the left side are packed one after
- * another, and go through all panels by 6 rows. A sum is that of its blocks of BP_F32_INNER along
+ * another (or read where they are: few columns do not pay for a copy), and go through all panels by
+ * 6 rows. A sum is that of its blocks of BP_F32_INNER along
  * k, in order, each summed in order from 0 and then added to what is there: so its bits depend
  * neither on M and N, nor on where its row and column are, nor on threads.
  */
@@ -25,7 +26,8 @@ typedef struct bp_f32_tile {
     float *c;
     const float *start;       /* `start_row` 0: one row for all */
     int64_t c_row, start_row; /* floats from row to row */
-    const float *a, *b;       /* [rows][BP_F32_STRIP_ROW]; [inner][BP_F32_COLUMNS] */
+    int64_t a_row;            /* likewise */
+    const float *a, *b;       /* [rows][a_row]; [inner][BP_F32_COLUMNS] */
     int64_t rows, columns, inner;
     const float *next[2]; /* to be asked for: a line of each in every BP_F32_STEP, */
     int64_t next_step[2]; /* floats apart */
@@ -57,9 +59,9 @@ typedef struct bp_f32_product {
     const float *start; /* what sums begin with: one row for all, or c; NULL: 0 */
     int64_t M, N, K;    /* none is 0 */
 } bp_f32_product;
-/** By all threads; `workspace` has bp_f32_workspace_bytes(N or more), 64-byte aligned. */
+/** By all threads; `workspace` has bp_f32_workspace_bytes, 64-byte aligned. */
 void bp_f32_multiply(const bp_f32_kernel *kernel, const bp_f32_product *product, void *workspace);
-/** With the threads set now. */
-size_t bp_f32_workspace_bytes(int64_t columns);
+/** With the threads set now. Goes by N, K, and where the left side is, not by data. */
+size_t bp_f32_workspace_bytes(const bp_f32_product *product);
 
 #endif

@@ -13,7 +13,7 @@ static inline __mmask16 first_lanes(int64_t n)
 
 /* `rows` is a constant wherever this is inlined, so that all sums stay in registers. */
 static inline __attribute__((always_inline)) void add(__m512 sums[][WIDE], const float *a,
-                                                      const float *b, int rows)
+                                                      int64_t a_row, const float *b, int rows)
 {
 #pragma GCC unroll 4
     for (int k = 0; k < BP_F32_STEP; k++, b += BP_F32_COLUMNS) {
@@ -26,7 +26,7 @@ static inline __attribute__((always_inline)) void add(__m512 sums[][WIDE], const
         }
 #pragma GCC unroll 6
         for (int i = 0; i < rows; i++) {
-            __m512 left = _mm512_set1_ps(a[i * BP_F32_STRIP_ROW + k]);
+            __m512 left = _mm512_set1_ps(a[i * a_row + k]);
 #pragma GCC unroll 4
             for (int j = 0; j < WIDE; j++)
                 sums[i][j] = _mm512_fmadd_ps(left, right[j], sums[i][j]);
@@ -68,7 +68,7 @@ static inline __attribute__((always_inline)) void multiply(const bp_f32_tile *t,
         _mm_prefetch((const char *)right, _MM_HINT_T1);
         left += t->next_step[0];
         right += t->next_step[1];
-        add(sums, t->a + k, t->b + k * BP_F32_COLUMNS, rows);
+        add(sums, t->a + k, t->a_row, t->b + k * BP_F32_COLUMNS, rows);
     }
     store(t, sums, rows);
 }

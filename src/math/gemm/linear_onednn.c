@@ -179,8 +179,7 @@ static bool is_own_float(const bp_gemm *gemm, int64_t outs, int64_t ins)
 
 static void multiply_floats(bp_gemm *gemm, const bp_f32_product *p)
 {
-    bp_f32_multiply(gemm->floats, p,
-                    bp_workspace_of(&gemm->scratchpad, bp_f32_workspace_bytes(p->N)));
+    bp_f32_multiply(gemm->floats, p, bp_workspace_of(&gemm->scratchpad, bp_f32_workspace_bytes(p)));
 }
 
 static void multiply(const call *c, const bp_operand *x, int64_t y_columns)
@@ -385,6 +384,21 @@ static size_t backward_bytes(const bp_gemm *gemm, int64_t rows, int64_t outs, in
     return bytes;
 }
 
+/* Our own float32 products: the most of one. */
+static size_t float_bytes(const bp_gemm *gemm, int64_t rows, int64_t outs, int64_t ins)
+{
+    const bp_f32_product products[] = {{.N = outs, .K = ins, .a = {NULL, ins, false}},
+                                       {.N = ins, .K = outs, .a = {NULL, outs, false}},
+                                       {.N = ins, .K = rows, .a = {NULL, outs, true}}};
+    size_t most = 0, bytes;
+
+    for (int i = 0; i < (gemm->forward_only ? 1 : 3); i++) {
+        bytes = bp_f32_workspace_bytes(&products[i]);
+        most = bytes > most ? bytes : most;
+    }
+    return most;
+}
+
 size_t bp_linear_form_scratch_bytes(const bp_gemm_kind *of, int64_t rows, int64_t outs, int64_t ins)
 {
     bp_gemm *gemm;
@@ -394,7 +408,7 @@ size_t bp_linear_form_scratch_bytes(const bp_gemm_kind *of, int64_t rows, int64_
         return 0;
     gemm->forward_only = of->forward_only;
     if (is_own_float(gemm, outs, ins) && !of->q8) {
-        bytes = bp_f32_workspace_bytes(outs > ins ? outs : ins);
+        bytes = float_bytes(gemm, rows, outs, ins);
         bp_gemm_free(&gemm);
         return bytes;
     }

@@ -5,6 +5,7 @@
 #include "base/config/json.h"
 #include "base/files/fs.h"
 #include "base/mem.h"
+#include "job/report/outputs.h"
 #include "job/report/report.h"
 
 #include <inttypes.h>
@@ -122,19 +123,18 @@ static const char *finish_of(const json_t *line)
 }
 
 /* What should have been written for the text's prompt; null where nobody says. */
-static json_t *reference_of(const generator *self, const json_t *line)
+static json_t *reference_of(const generator *self, int64_t index)
 {
-    json_int_t index = json_integer_value(json_object_get(line, "index"));
-
     if (!self->references || index < 0 || index >= self->prompts.count)
         return json_null();
     return json_stringn(self->references[index].text, self->references[index].bytes);
 }
 
-static json_t *text_of(const generator *self, const json_t *line)
+static json_t *text_of(const generator *self, const bp_output *of)
 {
-    size_t count = json_array_size(json_object_get(line, "tokens")), shown;
-    json_t *spans = json_array(), *prompt = json_object_get(line, "prompt"), *text;
+    const json_t *line = of->line;
+    size_t count = json_array_size(of->tokens), shown;
+    json_t *spans = json_array(), *text;
     int32_t ids[TOKENS_MOST];
     int64_t taken = 1;
     double darkest = 0;
@@ -143,13 +143,13 @@ static json_t *text_of(const generator *self, const json_t *line)
     for (size_t i = 0; i < shown; i++)
         darkest = fmax(darkest, entry(line, "mutual_information", i));
     for (size_t i = 0; i < shown; i++)
-        ids[i] = (int32_t)json_integer_value(json_array_get(json_object_get(line, "tokens"), i));
+        ids[i] = (int32_t)json_integer_value(json_array_get(of->tokens, i));
     for (size_t i = 0; i < shown; i += (size_t)taken)
         (void)json_array_append_new(spans, span_of(self, line, ids, i, shown, darkest, &taken));
-    text = json_pack("{s:O, s:I, s:s, s:o, s:b, s:o*}", "index", json_object_get(line, "index"),
-                     "count", (json_int_t)count, "finish", finish_of(line), "spans", spans, "cut",
-                     shown < count, "reference", reference_of(self, line));
-    (void)json_object_set(text, "prompt", prompt);
+    text = json_pack("{s:I, s:I, s:s, s:o, s:b, s:o*}", "index", (json_int_t)of->index, "count",
+                     (json_int_t)count, "finish", finish_of(line), "spans", spans, "cut",
+                     shown < count, "reference", reference_of(self, of->index));
+    (void)json_object_set(text, "prompt", json_object_get(line, "prompt"));
     (void)json_object_set_new(
         text, "logprob", rounded("%.3f nats", json_number_value(json_object_get(line, "logprob"))));
     (void)json_object_set_new(text, "darkest", rounded("%.4f nats", darkest));
@@ -163,6 +163,7 @@ static bp_err add_texts(json_t *texts, const generator *self, const char *path)
     FILE *file = fopen(path, "r");
     char *text = NULL;
     size_t capacity = 0;
+    bp_output one = {.index = -1};
     bp_err err = file ? BP_OK : bp_fail_errno(BP_ERR_IO, "read", path);
 
     while (err == BP_OK && json_array_size(texts) < TEXTS_MOST) {
@@ -173,7 +174,9 @@ static bp_err add_texts(json_t *texts, const generator *self, const char *path)
             break;
         err = bp_json_parse_texts(&line, text, (size_t)bytes, path);
         if (err == BP_OK)
-            (void)json_array_append_new(texts, text_of(self, line));
+            err = bp_output_read(&one, line, one.index, path, (int64_t)json_array_size(texts) + 1);
+        if (err == BP_OK)
+            (void)json_array_append_new(texts, text_of(self, &one));
         json_decref(line);
     }
     free(text);

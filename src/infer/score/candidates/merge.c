@@ -35,9 +35,9 @@ static json_t *line_of(const bp_candidates *all, const choice_result *results,
     return line;
 }
 
-static bp_err write_lines(const scorer *self, const choice_result *results, const double *logprobs)
+static bp_err write_lines(const scorer *self, const bp_candidates *all,
+                          const choice_result *results, const double *logprobs)
 {
-    const bp_candidates *all = &self->candidates;
     char *path = bp_path_join(self->folder, "candidates.jsonl");
     bp_draft draft;
     bp_err err = bp_draft_open(&draft, path);
@@ -59,23 +59,23 @@ static bp_err write_lines(const scorer *self, const choice_result *results, cons
     return err;
 }
 
-static void summarise(scorer *self, const double *logprobs)
+static json_t *figures_of(const bp_candidates *all, const double *logprobs)
 {
-    const bp_candidates *all = &self->candidates;
+    json_t *figures = bp_candidates_summary(all, logprobs);
 
-    self->choices = bp_candidates_summary(all, logprobs);
-    (void)json_object_set_new(self->choices, "documents", json_integer((json_int_t)all->documents));
-    (void)json_object_set_new(self->choices, "choices",
+    (void)json_object_set_new(figures, "documents", json_integer((json_int_t)all->documents));
+    (void)json_object_set_new(figures, "choices",
                               json_integer((json_int_t)all->first[all->documents]));
     if (all->unscored > 0)
-        (void)json_object_set_new(self->choices, "unscored",
-                                  json_integer((json_int_t)all->unscored));
+        (void)json_object_set_new(figures, "unscored", json_integer((json_int_t)all->unscored));
+    return figures;
 }
 
 bp_err candidates_merge(void *context, bp_parts *parts)
 {
     scorer *self = context;
-    const chooser *c = &self->candidate_units->chooser;
+    candidate_units *own = scorer_own(self, &score_candidates_set);
+    const chooser *c = &own->chooser;
     int64_t rows = c->starts[c->count];
     choice_result *results = bp_alloc("score.candidates", rows, sizeof *results);
     double *logprobs = bp_alloc("score.candidates", rows, sizeof *logprobs);
@@ -84,9 +84,9 @@ bp_err candidates_merge(void *context, bp_parts *parts)
     for (int64_t r = 0; r < rows; r++)
         logprobs[r] = c->all->rows[r].scored > 0 ? results[r].logprob : NAN;
     if (err == BP_OK)
-        err = write_lines(self, results, logprobs);
+        err = write_lines(self, c->all, results, logprobs);
     if (err == BP_OK)
-        summarise(self, logprobs);
+        own->figures = figures_of(c->all, logprobs);
     bp_free(logprobs);
     bp_free(results);
     return err;

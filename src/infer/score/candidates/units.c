@@ -1,9 +1,10 @@
-/* score.candidates: its file and its units. Called by score.c. */
+/* score.candidates: its file and its units. A set of sets.h. */
 #include "infer/score/candidates/units_priv.h"
 
 #include "base/config/run_options.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "mesh/collective.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -41,7 +42,8 @@ static bp_err open_tokenizer(bp_tokenizer **out, const scorer *self)
 
 /* With score.prefix = auto what the model's tokenizer puts before a text; a context without text is
  * the prefix of a document. */
-static bp_err read_choices(scorer *self, const char *path, const bp_tokenizer *tokenizer)
+static bp_err read_choices(const scorer *self, bp_candidates *out, const char *path,
+                           const bp_tokenizer *tokenizer)
 {
     const char *key = bp_score_rule_keys_of(self->config)->prefix;
     bool as_texts = strcmp(key, "auto") == 0;
@@ -52,43 +54,39 @@ static bp_err read_choices(scorer *self, const char *path, const bp_tokenizer *t
     bp_err err =
         as_texts ? bp_tokenizer_check_first(tokenizer, prefix.before, "score.prefix") : BP_OK;
 
-    return err == BP_OK
-               ? bp_candidates_read(&self->candidates, path, &self->plan, tokenizer, &prefix)
-               : err;
+    return err == BP_OK ? bp_candidates_read(out, path, &self->plan, tokenizer, &prefix) : err;
 }
 
-bp_err scorer_open_candidates(scorer *self)
+static bp_err read_file(const scorer *self, candidate_units *own)
 {
     const char *path = bp_score_keys_of(self->config)->candidates;
+    const bp_candidates *all = &own->all;
     bp_tokenizer *tokenizer = NULL;
     bp_err err;
 
-    if (!path)
-        return BP_OK;
     if (self->info.masks || self->info.reads_source)
         return BP_FAIL(BP_ERR_CONFIG, "score.other_convention",
                        "score.candidates asks what follows a text, which only causal models "
                        "answer: at score.candidates; leave it out, or take a causal model");
     err = open_tokenizer(&tokenizer, self);
     if (err == BP_OK)
-        err = read_choices(self, path, tokenizer);
+        err = read_choices(self, &own->all, path, tokenizer);
     bp_tokenizer_free(&tokenizer);
-    if (err == BP_OK && self->mesh->coordinates && self->candidates.unscored > 0)
+    if (err == BP_OK && self->mesh->coordinates && all->unscored > 0)
         BP_WARN("choices.unscored",
                 "%" PRId64 " of %" PRId64 " choices have no log-probability, being empty or longer "
                 "than score.context = %" PRId64 ": at %s; their lines say null",
-                self->candidates.unscored, self->candidates.first[self->candidates.documents],
-                self->rule.context, path);
+                all->unscored, all->first[all->documents], self->rule.context, path);
     if (err == BP_OK)
-        bp_candidates_hash(&self->candidates, self->candidates_hash);
+        bp_candidates_hash(all, own->hash);
     return err;
 }
 
 /* ---- units ---- */
 
-static chooser *of(void *context)
+static chooser *of(const void *context)
 {
-    return &((scorer *)context)->candidate_units->chooser;
+    return &((candidate_units *)scorer_own(context, &score_candidates_set))->chooser;
 }
 
 static bp_err prepare(void *context)
@@ -108,7 +106,7 @@ static bp_err answer(void *context, const void *what)
 
 static int64_t count_choices(const void *context, int64_t unit)
 {
-    return chooser_amount(&((const scorer *)context)->candidate_units->chooser, unit);
+    return chooser_amount(of(context), unit);
 }
 
 static void release(void *context)
@@ -116,26 +114,17 @@ static void release(void *context)
     chooser_release(of(context));
 }
 
-const bp_work_units *scorer_candidates(scorer *self)
+static const bp_work_units *units(scorer *self)
 {
-    candidate_units *c = self->candidate_units;
+    candidate_units *own = scorer_own(self, &score_candidates_set);
 
-    if (!c) {
-        c = self->candidate_units = bp_alloc("score.candidates", 1, sizeof *c);
-        c->chooser = (chooser){
-            .job = self->job, .all = &self->candidates, .statistics = self->statistics.count};
-        if (self->leads || self->mesh->coordinates) {
-            bp_work_key(c->key, "candidates 1 %s %s", self->key, self->candidates_hash);
-            chooser_cut(&c->chooser);
-        }
-    }
-    c->units = (bp_work_units){
+    own->units = (bp_work_units){
         .parts = "candidates-parts",
-        .key = c->key,
-        .count = c->chooser.count,
+        .key = own->key,
+        .count = own->chooser.count,
         .mesh_keys = "mesh.tensor, mesh.members",
         .again = "scored",
-        .amount = c->chooser.starts ? (double)c->chooser.starts[c->chooser.count] : 0,
+        .amount = own->chooser.starts ? (double)own->chooser.starts[own->chooser.count] : 0,
         .noun = "choices",
         .prepare = prepare,
         .run = run_unit,
@@ -143,13 +132,63 @@ const bp_work_units *scorer_candidates(scorer *self)
         .amount_of = count_choices,
         .release = release,
         .merge = candidates_merge};
-    return &c->units;
+    return &own->units;
 }
 
-void scorer_clear_candidates(scorer *self)
+/* ---- the set ---- */
+
+static bool is_asked(const scorer *self)
 {
-    if (self->candidate_units)
-        chooser_clear(&self->candidate_units->chooser);
-    bp_free(self->candidate_units);
-    bp_candidates_clear(&self->candidates);
+    return bp_score_keys_of(self->config)->candidates && !bp_task_has_head(&self->info.task);
 }
+
+static bp_err open_set(scorer *self, void **out)
+{
+    bool reads = self->leads || self->mesh->coordinates;
+    candidate_units *own = *out = bp_alloc("score.candidates", 1, sizeof *own);
+    bp_err err = bp_agree(self->mesh->world, reads ? read_file(self, own) : BP_OK);
+
+    own->chooser =
+        (chooser){.job = self->job, .all = &own->all, .statistics = self->statistics.count};
+    if (err == BP_OK)
+        bp_bcast_bytes(own->hash, BP_SHA256_HEX, 0, self->mesh->world);
+    if (err == BP_OK && reads) {
+        bp_work_key(own->key, "candidates 1 %s %s", self->key, own->hash);
+        chooser_cut(&own->chooser);
+    }
+    return err;
+}
+
+static void close_set(void *state)
+{
+    candidate_units *own = state;
+
+    json_decref(own->figures);
+    chooser_clear(&own->chooser);
+    bp_candidates_clear(&own->all);
+    bp_free(own);
+}
+
+static void summarise(const scorer *self, json_t *summary)
+{
+    const candidate_units *own = scorer_own(self, &score_candidates_set);
+
+    if (own->figures)
+        (void)json_object_set(summary, "candidates", own->figures);
+}
+
+static bp_run_identity identify(const scorer *self)
+{
+    return (bp_run_identity){"score.candidates",
+                             ((candidate_units *)scorer_own(self, &score_candidates_set))->hash};
+}
+
+const score_set score_candidates_set = {
+    .is_asked = is_asked,
+    .files = (const score_file[]){{.name = "candidates.jsonl"}, {0}},
+    .open = open_set,
+    .close = close_set,
+    .units = units,
+    .summarise = summarise,
+    .identify = identify,
+};

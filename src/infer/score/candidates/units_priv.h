@@ -2,16 +2,20 @@
 #ifndef BP_INFER_SCORE_CANDIDATES_UNITS_PRIV_H
 #define BP_INFER_SCORE_CANDIDATES_UNITS_PRIV_H
 
+#include "infer/score/candidates/candidates.h"
 #include "infer/score/candidates/choices.h"
-#include "infer/score/scorer.h"
+#include "infer/score/sets.h"
 
 typedef struct candidate_units {
+    bp_candidates all;        /* on leads and the coordinator */
+    char hash[BP_SHA256_HEX]; /* of them; on all ranks */
+    json_t *figures;          /* on the coordinator, at the end */
     bp_work_units units;
     chooser chooser;
     char key[BP_SHA256_HEX];
 } candidate_units;
 
-/** bp_work_units.merge: score/candidates.jsonl and scorer.choices. */
+/** bp_work_units.merge: score/candidates.jsonl and candidate_units.figures. */
 bp_err candidates_merge(void *self, bp_parts *parts);
 
 #endif

@@ -1,6 +1,6 @@
 /* score.states of a model that gives keys: the datastore of a nearest-neighbour language model. A
  * unit of windows (loop.c) computes the keys with the scores, so a token's key is what it is
- * predicted from when it is scored; its part begins with them. Called by loop.c, score.c and
+ * predicted from when it is scored; its part begins with them. Called by loop.c and
  * setup.c. */
 #include "infer/score/states/states.h"
 
@@ -75,12 +75,16 @@ static bp_err write_unit(state_file *file, bp_score_unit *unit, bp_part_result *
     return err;
 }
 
-bp_err states_merge_keys(const scorer *self, bp_parts *parts)
+bp_err states_merge_keys(scorer *self, bp_parts *parts)
 {
     bp_score_unit *unit = NULL;
     state_file file;
     bp_part_result part = {0};
-    bp_err err = begin(&file, self);
+    bp_err err;
+
+    if (!self->info.states.keys)
+        return BP_OK;
+    err = begin(&file, self);
 
     if (err == BP_OK)
         err = bp_score_unit_new(&unit, &self->plan, 1);

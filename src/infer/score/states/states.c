@@ -1,6 +1,6 @@
 /* score.states of models that read a text whole, as units of work: a unit is some texts one after
- * another, and its part has their states. (Models that give keys: keys.c.) Called by
- * memory.c, score.c and setup.c. */
+ * another, and its part has their states. (Models that give keys: keys.c.) A set
+ * of sets.h. */
 #include "infer/score/states/states.h"
 
 #include "base/log.h"
@@ -8,6 +8,7 @@
 #include "base/process/heartbeat.h"
 #include "infer/score/unit.h"
 #include "mesh/collective.h"
+#include "models/open.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -34,6 +35,11 @@ typedef struct state_texts {
     float *states;   /* [layers][most][columns]; not on a lead, */
     float *to;       /* where it is a place in the unit's result */
 } state_texts;
+
+static state_texts *texts_of(const void *context)
+{
+    return scorer_own(context, &score_states_set);
+}
 
 /* Where the next text begins. */
 typedef struct place {
@@ -135,7 +141,7 @@ static void cut_units(state_texts *s)
 
 static int64_t count_tokens(const void *context, int64_t number)
 {
-    const state_texts *s = ((const scorer *)context)->states;
+    const state_texts *s = texts_of(context);
     int64_t tokens = 0;
 
     for (int64_t k = s->starts[number]; k < s->starts[number + 1]; k++)
@@ -164,7 +170,7 @@ typedef struct text_asked {
 static bp_err answer(void *context, const void *what)
 {
     const scorer *self = context;
-    const state_texts *s = self->states;
+    const state_texts *s = texts_of(self);
     const text_asked *it = what;
 
     bp_heartbeat_progress();
@@ -184,7 +190,7 @@ static bp_err run_unit(void *context, int64_t number, bp_buffer *out, bool *stop
 {
     const scorer *self = context;
     const bp_state_form *form = &self->info.states;
-    state_texts *s = self->states;
+    state_texts *s = texts_of(self);
     bp_err err = make_room(s, out);
 
     for (int64_t k = s->starts[number]; err == BP_OK && k < s->starts[number + 1]; k++) {
@@ -211,7 +217,7 @@ static bp_err run_unit(void *context, int64_t number, bp_buffer *out, bool *stop
 static bp_err prepare(void *context)
 {
     const scorer *self = context;
-    state_texts *s = self->states;
+    state_texts *s = texts_of(self);
     int64_t floats = self->info.states.layers * s->most * self->info.states.columns;
 
     s->tokens = bp_alloc("score.states", s->most, sizeof *s->tokens);
@@ -222,7 +228,7 @@ static bp_err prepare(void *context)
 
 static void release(void *context)
 {
-    state_texts *s = ((scorer *)context)->states;
+    state_texts *s = texts_of(context);
 
     bp_free(s->states);
     bp_free(s->tokens);
@@ -246,7 +252,7 @@ static bp_err write_unit(const state_texts *s, const bp_part_result *part, state
 static bp_err merge(void *context, bp_parts *parts)
 {
     const scorer *self = context;
-    const state_texts *s = self->states;
+    const state_texts *s = texts_of(self);
     state_file file;
     bp_part_result part = {0};
     bp_err err = state_file_begin(&file, self, s->most);
@@ -259,8 +265,8 @@ static bp_err merge(void *context, bp_parts *parts)
     return state_file_end(&file, err);
 }
 
-int64_t states_bytes(const bp_config *config, const bp_state_form *form, int64_t inputs,
-                     int64_t context)
+static int64_t bytes_of(const bp_config *config, const bp_state_form *form, int64_t inputs,
+                        int64_t context)
 {
     int64_t asked = bp_score_rule_keys_of(config)->context, most = asked, rows;
 
@@ -273,19 +279,23 @@ int64_t states_bytes(const bp_config *config, const bp_state_form *form, int64_t
     return rows * form->columns * (int64_t)sizeof(float);
 }
 
-bp_err scorer_open_states(scorer *self)
+/* Nothing for a job without score.states. */
+static int64_t bytes(const bp_work_models *models, int64_t inputs)
 {
-    int64_t asked = bp_score_rule_keys_of(self->config)->context;
-    state_texts *s;
-    bp_err err = BP_OK;
+    const bp_score_keys *keys = bp_score_keys_of(models->config);
+    bp_state_form form =
+        keys && keys->states ? bp_model_state_form_of(models->states[0]) : (bp_state_form){0};
 
-    if (!bp_score_keys_of(self->config)->states || self->info.states.keys)
-        return BP_OK;
-    s = self->states = bp_alloc("score.states", 1, sizeof *s);
-    s->self = self;
-    s->most = self->rule.context < TEXT_TOKENS || asked > 0 ? self->rule.context : TEXT_TOKENS;
-    if (!self->leads && !self->mesh->coordinates)
-        return BP_OK;
+    return form.layers > 0
+               ? bytes_of(models->config, &form, inputs, bp_model_state_context(models->states[0]))
+               : 0;
+}
+
+static bp_err list_units(state_texts *s)
+{
+    const scorer *self = s->self;
+    bp_err err;
+
     if (self->rule.eod < 0)
         return BP_FAIL(BP_ERR_CONFIG, "score.no_states",
                        "score.states = yes reads a text between end-of-document tokens, but "
@@ -301,10 +311,42 @@ bp_err scorer_open_states(scorer *self)
     return BP_OK;
 }
 
-const bp_work_units *scorer_states(scorer *self)
-{
-    state_texts *s = self->states;
+/* ---- the set ---- */
 
+static bool is_asked(const scorer *self)
+{
+    return bp_score_keys_of(self->config)->states && !bp_task_has_head(&self->info.task);
+}
+
+static bp_err open_set(scorer *self, void **own)
+{
+    bool asked = bp_score_rule_keys_of(self->config)->context > 0,
+         reads = self->leads || self->mesh->coordinates;
+    state_texts *s;
+
+    if (self->info.states.keys)
+        return BP_OK;
+    s = *own = bp_alloc("score.states", 1, sizeof *s);
+    s->self = self;
+    s->most = self->rule.context < TEXT_TOKENS || asked ? self->rule.context : TEXT_TOKENS;
+    return bp_agree(self->mesh->world, reads ? list_units(s) : BP_OK);
+}
+
+static void close_set(void *own)
+{
+    state_texts *s = own;
+
+    bp_free(s->starts);
+    bp_free(s->texts);
+    bp_free(s);
+}
+
+static const bp_work_units *units(scorer *self)
+{
+    state_texts *s = texts_of(self);
+
+    if (!s)
+        return NULL;
     s->units = (bp_work_units){.parts = "states-parts",
                                .key = s->key,
                                .count = s->units.count,
@@ -322,11 +364,12 @@ const bp_work_units *scorer_states(scorer *self)
     return &s->units;
 }
 
-void scorer_clear_states(scorer *self)
-{
-    if (self->states) {
-        bp_free(self->states->starts);
-        bp_free(self->states->texts);
-    }
-    bp_free(self->states);
-}
+const score_set score_states_set = {
+    .is_asked = is_asked,
+    .files = (const score_file[]){{.name = "states.h5"}, {0}},
+    .open = open_set,
+    .close = close_set,
+    .units = units,
+    .merge_windows = states_merge_keys,
+    .bytes = bytes,
+};

@@ -2,7 +2,7 @@
 #ifndef BP_INFER_SCORE_STATES_STATES_H
 #define BP_INFER_SCORE_STATES_STATES_H
 
-#include "infer/score/scorer.h"
+#include "infer/score/sets.h"
 #include "io/h5/h5.h"
 
 #define STATE_LAYERS 64
@@ -39,13 +39,8 @@ bp_err states_no_memory(int64_t tokens);
 /** A stop was asked for while the file was written. */
 bp_err states_look_for_stop(void);
 
-/** score/states.h5 from parts of windows with keys. On the coordinator. Errors: those of reading
+/** score_set.merge_windows: score/states.h5 of a model that gives keys. Errors: those of reading
  * parts and of writing; BP_ERR_STOPPED. */
-bp_err states_merge_keys(const scorer *self, bp_parts *parts);
-
-/** Bytes of a rank's buffers, for the plan: of a model with states of this form, windows of
- * `inputs` inputs, and a context (BP_MODEL_UNLIMITED too). Local. */
-int64_t states_bytes(const bp_config *config, const bp_state_form *form, int64_t inputs,
-                     int64_t context);
+bp_err states_merge_keys(scorer *self, bp_parts *parts);
 
 #endif

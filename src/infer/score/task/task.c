@@ -1,6 +1,6 @@
 /* Scoring a task: a unit is a group of documents, which is one batch, and its part has the rows of
- * these documents; then predictions and figures are made of all rows in their order. Called by
- * score.c and setup.c. */
+ * these documents; then predictions and figures are made of all rows in their order. A set of
+ * sets.h. */
 #include "infer/score/task/task_priv.h"
 
 #include "base/config/run_options.h"
@@ -58,10 +58,15 @@ static const task_results PREDICTIONS = {
 
 /* ---- a unit ---- */
 
+static task_scoring *task_of(const void *context)
+{
+    return scorer_own(context, &score_task_set);
+}
+
 static bp_err prepare(void *context)
 {
     scorer *self = context;
-    task_scoring *task = self->task;
+    task_scoring *task = task_of(self);
     int64_t places = TASK_GROUP * task->documents.length,
             rows = task->kind->at_words ? places : TASK_GROUP * task->documents.kind->ends,
             columns = bp_model_columns(&self->info, task->documents.length),
@@ -78,7 +83,7 @@ static bp_err prepare(void *context)
 
 static void release(void *context)
 {
-    task_scoring *task = ((scorer *)context)->task;
+    task_scoring *task = task_of(context);
 
     bp_free(task->row);
     bp_free(task->log_p);
@@ -103,7 +108,7 @@ static void pack(const task_scoring *task, const bp_model_batch *batch, int64_t 
 static bp_err run_unit(void *context, int64_t g, bp_buffer *out, bool *stopped)
 {
     scorer *self = context;
-    task_scoring *task = self->task;
+    task_scoring *task = task_of(self);
     bp_model_batch batch;
 
     (void)stopped;
@@ -128,7 +133,7 @@ static int64_t first_of(const task_documents *documents, int64_t g)
 
 static int64_t count_documents(const void *context, int64_t g)
 {
-    const task_documents *documents = &((const scorer *)context)->task->documents;
+    const task_documents *documents = &task_of(context)->documents;
 
     return first_of(documents, g + 1) - first_of(documents, g);
 }
@@ -150,7 +155,7 @@ static bp_err put_unit(task_scoring *task, const bp_part_result *part)
 static bp_err merge(void *context, bp_parts *parts)
 {
     scorer *self = context;
-    task_scoring *task = self->task;
+    task_scoring *task = task_of(self);
     int64_t floats = task->documents.rows * task->width;
     bp_part_result part = {0};
     bp_err err = BP_OK;
@@ -189,7 +194,7 @@ static bp_work_units units_of(const task_scoring *task)
                            .merge = merge};
 }
 
-bp_err scorer_open_task(scorer *self)
+static bp_err open_set(scorer *self, void **own)
 {
     bool reads = self->leads || self->mesh->coordinates, compared = self->method != NULL;
     task_documents_spec spec = {.mesh = self->mesh,
@@ -200,7 +205,7 @@ bp_err scorer_open_task(scorer *self)
                                 .open = compared,
                                 .unlabelled = !compared,
                                 .config = self->config};
-    task_scoring *task = self->task = bp_alloc("score.task", 1, sizeof *task);
+    task_scoring *task = *own = bp_alloc("score.task", 1, sizeof *task);
     bp_err err;
 
     BP_ASSERT(!compared || self->info.members > 0);
@@ -214,23 +219,58 @@ bp_err scorer_open_task(scorer *self)
     return err;
 }
 
-void scorer_close_task(scorer *self)
+static void close_set(void *own)
 {
-    if (self->task)
-        bp_task_documents_clear(&self->task->documents);
-    bp_free(self->task);
+    bp_task_documents_clear(&((task_scoring *)own)->documents);
+    bp_free(own);
 }
 
-const bp_work_units *scorer_task_units(const scorer *self)
+static const bp_work_units *units(scorer *self)
 {
-    return &self->task->units;
+    return &task_of(self)->units;
 }
 
-void scorer_task_say(const scorer *self)
+static void say(const scorer *self)
 {
-    const task_scoring *task = self->task;
+    const task_scoring *task = task_of(self);
 
     bp_log("scoring %" PRId64 " %s in %" PRId64 " work units", task->documents.count,
            task->units.noun, task->units.count);
     task_documents_tell_cut(&task->documents);
 }
+
+/* ---- the set ---- */
+
+static bool is_asked(const scorer *self)
+{
+    return bp_task_has_head(&self->info.task);
+}
+
+static bool is_compared(const scorer *self)
+{
+    return self->method != NULL;
+}
+
+static bool is_told(const scorer *self)
+{
+    return !self->method;
+}
+
+static bool has_answers(const scorer *self)
+{
+    return !self->method && bp_task_kind_of(&self->info.task)->over_places;
+}
+
+/* In place of windows. */
+const score_set score_task_set = {
+    .is_asked = is_asked,
+    .files = (const score_file[]){{"summary.json", is_told},
+                                  {"outcomes.h5", is_compared},
+                                  {"predictions.csv", is_told},
+                                  {"predictions.json", has_answers},
+                                  {0}},
+    .open = open_set,
+    .close = close_set,
+    .units = units,
+    .say = say,
+};

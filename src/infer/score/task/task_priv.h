@@ -3,7 +3,7 @@
 #define BP_INFER_SCORE_TASK_TASK_PRIV_H
 
 #include "base/buffer.h"
-#include "infer/score/scorer.h"
+#include "infer/score/sets.h"
 #include "infer/score/task/documents.h"
 
 /* Columns of a span's row, in place of the outcomes': log-probabilities of the best span and of no
