@@ -188,8 +188,11 @@ class Encoder:
     def heads(self, x):
         return x.reshape(len(x), sizes_of(self.config)[2], -1).transpose(1, 0, 2)
 
+    def words(self, ids):
+        return self.w("embeddings.word_embeddings.weight")[ids]
+
     def embedded(self, ids, segments):
-        x, config = self.w("embeddings.word_embeddings.weight")[ids], self.config
+        x, config = self.words(ids), self.config
         first = config["pad_token_id"] + 1 if self.kind in LIKE_ROBERTA else 0
         if self.kind != "deberta-v2" or config["position_biased_input"]:
             x = x + self.w("embeddings.position_embeddings.weight")[first:first + len(ids)]

@@ -84,9 +84,18 @@ class Model:
         """x + f(norm x), or norm(x + f(x))."""
         return x + function(self.norm(norm, x)) if self.kind in PRE_NORM else self.norm(norm, x + function(x))
 
+    def words(self, stack, ids):
+        """The inputs of "encoder" or "decoder"."""
+        return self.tensors["model.shared.weight"][ids]
+
+    def logprobs(self, source, inputs):
+        logits = self.stack("decoder", inputs, self.stack("encoder", source)) @ self.tensors["model.shared.weight"].T + self.tensors.get("final_logits_bias", 0)
+        logits = logits - logits.max(-1, keepdims=True)
+        return logits - numpy.log(numpy.exp(logits).sum(-1, keepdims=True))
+
     def stack(self, stack, ids, source=None):
         config, scale = self.config, math.sqrt(self.config["d_model"]) if self.config.get("scale_embedding") else 1
-        x = self.tensors["model.shared.weight"][ids] * scale
+        x = self.words(stack, ids) * scale
         x = x + (self.tensors[f"model.{stack}.embed_positions.weight"][2:2 + len(ids)] if self.kind in LEARNED else self.sines(len(ids)))
         x = self.norm(f"model.{stack}.layernorm_embedding", x) if self.kind in EMBEDDING_NORM else x
         for k in range(config[stack + "_layers"]):
@@ -104,10 +113,7 @@ def states(config, tensors, source, inputs):
 
 
 def logprobs(config, tensors, source, inputs):
-    model = Model(config, tensors)
-    logits = states(config, tensors, source, inputs) @ model.tensors["model.shared.weight"].T + model.tensors.get("final_logits_bias", 0)
-    logits = logits - logits.max(-1, keepdims=True)
-    return logits - numpy.log(numpy.exp(logits).sum(-1, keepdims=True))
+    return Model(config, tensors).logprobs(source, inputs)
 
 
 def outcomes(config, tensors, ids):

@@ -38,6 +38,7 @@ class Classes(FolderTest):
         cls.write("texts.txt", "".join(" ".join(text) + "\n" for text in cls.texts))
         cls.write("pairs.tsv", "a\tb\n" + "".join(" ".join(a) + "\t" + " ".join(b) + "\n" for a, b in cls.pairs))
         cls.write("tags.conll", "\n".join("".join(word + "\n" for word in text) for text in cls.texts))
+        cls.write("classes.txt", "\n".join(CLASSES) + "\n")
         cls.write("score.ini", "[math]\nprecision = f32\nthreads = 1\n")
         cls.write("words.txt", "\n".join(SPECIAL + [f"w{k}" for k in range(WORDS)]) + "\n")
         cls.must(["bagpipe-data", "tokenizer", "--vocab", cls.at("words.txt"), "--out", cls.at("framed.json")])
@@ -116,6 +117,28 @@ class Classes(FolderTest):
                     else:
                         self.check_sequence(name, begun, lambda ids: decoders_numpy.states(config, tensors, ids)[-1] @ tensors["score.weight"].T.astype(float))
                     self.check_back(name, config, tensors)
+
+    def test_a_classifier_is_tuned_further_and_exported(self):
+        """Alone and on tensor ranks it reads the same texts, and goes back as the class that it was."""
+        config = {"model_type": "llama", "architectures": ["LlamaForSequenceClassification"], **COMMON, "vocab_size": WORDS + 5, "max_position_embeddings": CONTEXT,
+                  "id2label": {str(n): one for n, one in enumerate(CLASSES)}, "label2id": {one: n for n, one in enumerate(CLASSES)}}
+        draw = numpy.random.default_rng(3)
+        tensors = {name: draw.normal(len(shape) == 1, 0.2, shape).astype("f4") for name, shape in decoders_numpy.names_and_shapes(config) if name != "lm_head.weight"}
+        tensors["score.weight"] = draw.normal(0, 0.5, (3, config["hidden_size"])).astype("f4")
+        self.imported("tuned", config, tensors, "begun")
+        self.write("labelled.tsv", "a\tis\n" + "".join(" ".join(text) + f"\t{CLASSES[k % 3]}\n" for k, text in enumerate(self.texts)))
+        self.must(["bagpipe-data", "corpus", "--tokenizer", self.at("begun.json"), "--format", "tsv", "--fields", "a", "--label", "is", "--out", self.at("labelled.h5"), self.at("labelled.tsv")])
+        losses = []
+        for name, ranks, *keys in (("alone", 0), ("ranks", 2, "mesh.tensor=2")):
+            self.must(["bagpipe", "finetune", self.at("score.ini"), f"run.dir={self.at(name)}", f"model.init={self.at('tuned')}", "task.kind=classes", "task.label=is",
+                       f"task.labels={self.at('classes.txt')}", f"corpus.train={self.at('labelled.h5')}", "train.steps=3", "train.batch=4", "train.log_every=1", *keys], ranks)
+            losses.append([row["loss"] for row in bagpipe_test.metrics(self.at(name)) if "loss" in row])
+        numpy.testing.assert_allclose(losses[0], losses[1], rtol=1e-5)
+        logits = numpy.array([decoders_numpy.states(config, tensors, self.ids(True, text))[-1] @ tensors["score.weight"].T.astype(float) for text in self.texts])
+        self.assertAlmostEqual(losses[0][0], -numpy.log(softmax(logits)[numpy.arange(4), numpy.arange(4) % 3]).mean(), delta=1e-4)
+        self.must(["bagpipe-data", "export", self.at("alone"), "--out", self.at("alone-out")])
+        self.assertEqual(read_json(self.at("alone-out"), "config.json")["architectures"], config["architectures"])
+        self.assertEqual(set(read_tensors(os.path.join(self.at("alone-out"), "model.safetensors"))), set(tensors))
 
     def test_a_head_without_a_class_is_refused(self):
         config = {"model_type": "llama", **COMMON}

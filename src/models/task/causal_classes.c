@@ -10,8 +10,7 @@
 #define SIZES  2048
 #define ROWS   1024
 
-/* Of a value, of classes, of tags: as a model of images and text has no table of these, a class is
- * named after the text's. */
+/* Sizes that are added, of a value, of classes and of tags; and rows. */
 static const bp_hf_size VALUE[] = {BP_BERT_TASK("2", "3"), BP_BERT_LABELS, {0}},
                         CLASS[] = {BP_BERT_TASK("1", "3"), BP_BERT_LABELS, {0}},
                         TAG[] = {BP_BERT_TASK("3", "0"), BP_BERT_LABELS, {0}};

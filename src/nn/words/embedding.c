@@ -245,6 +245,7 @@ static void backward_part(const embedding *self, const bp_embedding_part *part, 
     bp_row_range own = bp_nn_rows(nn, pass);
     size_t mark = pass->scratch->used_bytes;
     float *all = alloc_all(self, pass->scratch, pass, dhidden);
+    bool learns = !pass->vector_gradients[part->stream]; /* those of inputs are of padding too */
 
     if (drops(self, part, pass)) {
         bp_rng_key key = bp_dropout_key(nn, pass, part->dropout_stream);
@@ -253,12 +254,13 @@ static void backward_part(const embedding *self, const bp_embedding_part *part, 
     }
     if (part->segments && part->segments->gradient)
         add_segment_gradients(part, pass, own, dhidden);
-    if (part->places_padding)
+    if (part->places_padding && learns)
         clear_padding(part, pass, own, 0, dhidden);
     if (part->wpe && part->wpe->gradient)
         bp_positions_backward(part->wpe->gradient + part->first_position * C, dhidden,
                               &(bp_position_rows){own.first, own.count, pass->T, NULL}, C);
-    clear_padding(part, pass, own, part->tokens_after, dhidden);
+    if (learns)
+        clear_padding(part, pass, own, part->tokens_after, dhidden);
     if (part->scale > 0)
         bp_scale(dhidden, part->scale, own.count * C);
     if (wte && all != dhidden && (wte->gradient || pass->vector_gradients[part->stream])) {
