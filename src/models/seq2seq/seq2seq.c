@@ -29,6 +29,22 @@ static bool is_tied(const bp_model_shape *shape)
 
 /* ---- sizes, and which go together ---- */
 
+int64_t bp_seq2seq_decoder_heads(const bp_model_shape *shape)
+{
+    return bp_given_or(shape->own[BP_SEQ2SEQ_HEADS], shape->heads);
+}
+
+/* Of queries: all heads of a layer share them. */
+static int64_t columns_of(const bp_model_shape *shape)
+{
+    return shape->heads * shape->stack.head_width;
+}
+
+static int64_t decoder_inner(const bp_model_shape *shape)
+{
+    return bp_given_or(shape->own[BP_SEQ2SEQ_INNER], shape->stack.inner);
+}
+
 void bp_seq2seq_fill_defaults(bp_model_shape *shape)
 {
     int64_t *own = shape->own;
@@ -49,6 +65,19 @@ void bp_seq2seq_check(const bp_model_shape *shape, int tensor_ranks, bp_config *
         bp_transformer_check_width(shape, config);
     bp_transformer_check_heads(shape, tensor_ranks, config);
     bp_transformer_check_inner(shape, shape->stack.inner, tensor_ranks, config);
+    if (columns_of(shape) % bp_seq2seq_decoder_heads(shape) != 0)
+        bp_config_fault(config, "model.not_dividing",
+                        "model.decoder_heads = %lld does not divide the %lld columns of the "
+                        "encoder's heads: at model.decoder_heads; see model.heads and "
+                        "model.head_width",
+                        (long long)bp_seq2seq_decoder_heads(shape), (long long)columns_of(shape));
+    if (shape->own[BP_SEQ2SEQ_HEADS] % tensor_ranks != 0 ||
+        shape->own[BP_SEQ2SEQ_INNER] % tensor_ranks != 0)
+        bp_config_fault(config, "mesh.not_dividing",
+                        "mesh.tensor = %d does not divide the decoder's %lld heads and inner width "
+                        "of %lld: at mesh.tensor; see model.decoder_heads, model.decoder_inner",
+                        tensor_ranks, (long long)bp_seq2seq_decoder_heads(shape),
+                        (long long)decoder_inner(shape));
     if (shape->own[BP_SEQ2SEQ_ENCODERS] == 0 || shape->own[BP_SEQ2SEQ_DECODERS] == 0)
         bp_config_fault(config, "model.missing_key",
                         "model.layers is missing: at the configuration; give it, or "
@@ -60,6 +89,12 @@ bp_err bp_seq2seq_check_read(const bp_model_shape *shape, const char *where)
     if (shape->own[BP_SEQ2SEQ_ENCODERS] == 0 || shape->own[BP_SEQ2SEQ_DECODERS] == 0)
         return BP_FAIL(BP_ERR_FORMAT, "model.bad_size",
                        "the model has no layers: at %s; the checkpoint is wrong", where);
+    if (columns_of(shape) % bp_seq2seq_decoder_heads(shape) != 0)
+        return BP_FAIL(BP_ERR_FORMAT, "model.bad_size",
+                       "the decoder's %lld heads do not divide %lld columns: at %s; the "
+                       "checkpoint is wrong",
+                       (long long)bp_seq2seq_decoder_heads(shape), (long long)columns_of(shape),
+                       where);
     return shape->stack.head_width > 0 ? BP_OK : bp_transformer_check_read(shape, where);
 }
 
@@ -291,9 +326,10 @@ static bp_layer_shape layer_of(const bp_model_shape *shape, int number, bool of_
 
     return (bp_layer_shape){.C = shape->width,
                             .entmax = shape->attention_entmax == 1,
-                            .H = shape->heads,
-                            .D = shape->stack.head_width,
-                            .F = shape->stack.inner,
+                            .H = of_source ? shape->heads : bp_seq2seq_decoder_heads(shape),
+                            .D = of_source ? shape->stack.head_width
+                                           : columns_of(shape) / bp_seq2seq_decoder_heads(shape),
+                            .F = of_source ? shape->stack.inner : decoder_inner(shape),
                             .rms = form->rms,
                             .no_bias = form->rms,
                             .unscaled = form->positions == BP_DISTANCES,

@@ -21,7 +21,10 @@ enum {
     BP_SEQ2SEQ_ACTIVATION, /* number of one of the form's */
     BP_T5_BUCKETS,
     BP_T5_DISTANCE,
-    BP_SEQ2SEQ_UNSCALED /* 1: embeddings of a form that scales them are not scaled */
+    BP_SEQ2SEQ_UNSCALED, /* 1: embeddings of a form that scales them are not scaled */
+    BP_SEQ2SEQ_HEADS,    /* of the decoder's layers, which share out as many columns as the
+                            encoder's; 0: as many */
+    BP_SEQ2SEQ_INNER     /* the decoder's inner width; 0: the encoder's */
 };
 
 /** Positions: learned, from row 2 of a table on; sines and cosines, of a frequency side by side, or
@@ -74,6 +77,23 @@ typedef struct bp_seq2seq_form {
         .name = "norm_epsilon", .at = BP_SIZE_AT(stack.epsilon), .type = BP_SIZE_REAL,             \
         .optional = true                                                                           \
     }
+/** Of a family whose decoder's layers may have another number of heads, and inner width. */
+#define BP_SEQ2SEQ_DECODER_SIZES                                                                   \
+    {.name = "decoder_heads", .at = BP_SIZE_AT(own[BP_SEQ2SEQ_HEADS]), .optional = true},          \
+    {                                                                                              \
+        .name = "decoder_inner", .at = BP_SIZE_AT(own[BP_SEQ2SEQ_INNER]), .optional = true         \
+    }
+#define BP_SEQ2SEQ_DECODER_KEYS                                                                    \
+    {.key = "model.decoder_heads",                                                                 \
+     .type = BP_OPTION_INT,                                                                        \
+     .min = 1,                                                                                     \
+     .max = 65536,                                                                                 \
+     .help = "heads of the decoder's layers, which share out as many columns as the encoder's; "   \
+             "model.heads if not given"},                                                          \
+    {                                                                                              \
+        .key = "model.decoder_inner", .type = BP_OPTION_INT, .min = 1, .max = 1 << 24,             \
+        .help = "inner width of the decoder's layers; model.inner if not given"                    \
+    }
 /** Rows of a family's keys, for them. */
 #define BP_SEQ2SEQ_KEYS                                                                            \
     {.key = "model.encoder_layers",                                                                \
@@ -105,6 +125,8 @@ int bp_seq2seq_key_block(const bp_model_shape *shape);
 void bp_seq2seq_stacks(const bp_model_shape *shape, bp_block_run of[2]);
 bp_activations bp_seq2seq_block_output(const bp_model_shape *shape, int block);
 int64_t bp_seq2seq_start_token(const bp_model_shape *shape);
+/** Heads of the decoder's layers. */
+int64_t bp_seq2seq_decoder_heads(const bp_model_shape *shape);
 bp_model_facts bp_seq2seq_facts(const bp_model_shape *shape);
 bp_backbone bp_seq2seq_backbone(const bp_model_shape *shape);
 double bp_seq2seq_cost(const bp_model_shape *shape, int block);
