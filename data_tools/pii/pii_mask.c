@@ -33,6 +33,12 @@ static bool is_alphanumeric(char c)
     return pii_is_digit(c) || pii_is_letter(c);
 }
 
+/* Counts whatever is beside it. */
+static bool counts(char c)
+{
+    return is_alphanumeric(c) || c == '@';
+}
+
 /* A full-width digit or letter is before or behind the form at `at`. */
 static bool has_neighbour(const char *text, size_t bytes, size_t at)
 {
@@ -46,7 +52,7 @@ static bool has_wide(const char *text, size_t bytes)
     const char *end = text + bytes;
 
     for (; (text = memchr(text, 0xEF, (size_t)(end - text))); text++)
-        if (is_alphanumeric(narrow(text, (size_t)(end - text))))
+        if (counts(narrow(text, (size_t)(end - text))))
             return true;
     return false;
 }
@@ -62,7 +68,7 @@ void pii_fold(pii_folded *out, const char *text, size_t bytes)
     out->at = bp_alloc("tool.pii", (int64_t)bytes + 1, sizeof *out->at);
     for (size_t k = 0; k < bytes;) {
         char c = narrow(text + k, bytes - k);
-        bool is_folded = c && (is_alphanumeric(c) || has_neighbour(text, bytes, k));
+        bool is_folded = c && (counts(c) || has_neighbour(text, bytes, k));
 
         out->at[used] = k;
         out->folded[used++] = is_folded ? c : text[k];

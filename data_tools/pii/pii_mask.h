@@ -5,7 +5,7 @@
 #include "pii_scan.h"
 
 /** A text with full-width digits, letters and signs of them (U+FF01 to U+FF5E, U+3000) as ASCII.
- * Signs count only beside a digit or a letter that is full-width too. */
+ * Signs but the @ count only beside a digit or a letter that is full-width too. */
 typedef struct pii_folded {
     const char *text; /* [bytes]: the text itself where it has none of them */
     size_t bytes;

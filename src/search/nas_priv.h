@@ -48,7 +48,8 @@ void nas_trial_name(int64_t k, char out[NAS_NAME_BYTES]);
 double nas_models(const nas *self);
 
 /* trials.c */
-/** Say for `bagpipe status` what begins: a string literal. On the coordinator; elsewhere nothing. */
+/** Say for `bagpipe status` what begins: a string literal. On the coordinator; elsewhere nothing.
+ */
 void nas_begin(nas *self, const char *doing);
 /** Read RUN/search/trials.json, if it is there. Collective over mesh->world. Errors: BP_ERR_FORMAT
  * it is damaged; those of bp_json_load_plain: the same on all ranks. */

@@ -331,8 +331,12 @@ static bp_err plan_groups(const nas *self, MPI_Comm world, const bp_planned_worl
     const bp_groups_trainings all = trainings_of(self);
     bp_config *config = NULL;
     trainer one = {0};
-    bp_err err = bp_agree(
-        world, bp_comm_is_root(world) ? open_largest(self, &one, &config, asked->nodes) : BP_OK);
+    bp_err err;
+
+    if (all.count == 0) /* search.final=0 with shared weights */
+        return BP_OK;
+    err = bp_agree(world, bp_comm_is_root(world) ? open_largest(self, &one, &config, asked->nodes)
+                                                 : BP_OK);
 
     if (err == BP_OK && bp_comm_is_root(world))
         bp_log(self->space.count > 0 ? "the training of the largest takes:"

@@ -174,6 +174,8 @@ class Pii(JobTest):
         narrow, _ = self.found([self.at("narrow.txt"), "--format", "lines"], "narrow")
         self.assertEqual([(row["kind"], row.get("country"), row["shape"]) for row in rows], [(row["kind"], row.get("country"), row["shape"]) for row in narrow])
         self.assertEqual([text.split("\n")[row["number"]].encode()[row["start"]:row["end"]].decode() for row in rows], lines)
+        self.write("mixed.txt", "to jane\uff20example.net, x")
+        self.assertEqual([(row["kind"], row["start"], row["end"], row["shape"]) for row in self.found([self.at("mixed.txt")], "mixed")[0]], [("email", 3, 21, "xxxx@xxxxxxx.xxx")])
         self.write("whole.txt", text * 200)
         one = self.found([self.at("whole.txt")], "whole1")[0]
         self.assertEqual([(text * 200).encode()[row["start"]:row["end"]].decode() for row in one], lines * 200)

@@ -330,7 +330,8 @@ batch = 4
 precision = f32
 threads = 1
 [search]
-space = model.encoder_layers=1,2,3; model.decoder_layers=1,2; model.width=16,32; model.heads=2,4; model.inner=16,32
+space = model.encoder_layers=1,2,3; model.decoder_layers=1,2; model.width=16,32; model.heads=2,4; model.inner=16,32; \\
+  model.decoder_heads=2,4; model.decoder_inner=16,48
 method = ranked
 trials = 8
 final = 1
@@ -340,6 +341,40 @@ final = 1
         summary = read_json(self.at("pairs"), "search", "summary.json")
         self.assertEqual(summary["trials"], 9)
         self.assertGreater(summary["winner"]["final_loss"], 0)
+        names = [feature["name"] for feature in summary["ranking"]["features"]]
+        self.assertIn("model.decoder_inner", names)
+        # a decoder of its own shape: its parameters, and the same losses on tensor ranks
+        keys = ["model.layers=1", "model.width=16", "model.heads=2", "model.inner=24", "model.decoder_heads=4", "model.decoder_inner=40"]
+        losses = []
+        for name, ranks, more in (("one", 0, []), ("tensor", 2, ["mesh.tensor=2"])):
+            result = run([program("bagpipe"), "pretrain", ini, f"run.dir={self.at(name)}", *keys, *more], ranks)
+            self.assertEqual(result.status, 0, str(result))
+            losses.append([line["loss"] for line in metrics(self.at(name))])
+        for one, other in zip(*losses):
+            self.assertAlmostEqual(one, other, 4)
+        shapes = {tensor: shape for tensor, shape in self.shapes("one").items() if "encoder.0." in tensor or "decoder.0." in tensor}
+        self.assertEqual([shapes[f"{stack}.0.{tensor}.weight"] for stack in ("encoder", "decoder") for tensor in ("attn.q", "attn.out", "mlp.up", "mlp.down")],
+                         [[16, 16], [16, 16], [24, 16], [16, 24], [16, 16], [16, 16], [40, 16], [16, 40]])
+        # heads only share columns out: the encoder's number as the decoder's own changes no bit, another one does
+        losses = [[line["loss"] for line in metrics(self.made_pair(ini, f"heads-{count}", *keys[:4], f"model.decoder_heads={count}"))] for count in (2, 4)]
+        plain = [line["loss"] for line in metrics(self.made_pair(ini, "heads", *keys[:4]))]
+        self.assertEqual(losses[0], plain)
+        self.assertNotEqual(losses[1], plain)
+        self.assert_error(run([program("bagpipe"), "pretrain", ini, f"run.dir={self.at('odd')}", *keys, "model.decoder_heads=1", "mesh.tensor=2"], 2), 78, "[mesh.not_dividing]")
+        self.assert_error(run([program("bagpipe"), "pretrain", ini, f"run.dir={self.at('odd')}", *keys, "model.decoder_heads=3"]), 78, "[model.not_dividing]")
+        self.assertFalse(os.path.exists(self.at("odd")))
+        result = run([program("bagpipe-data"), "export", self.at("one"), self.at("exported")])
+        self.assertNotEqual(result.status, 0)
+        self.assertFalse(os.path.exists(self.at("exported")))
+
+    def made_pair(self, ini, name, *keys):
+        result = run([program("bagpipe"), "pretrain", ini, f"run.dir={self.at(name)}", *keys])
+        self.assertEqual(result.status, 0, str(result))
+        return self.at(name)
+
+    def shapes(self, name):
+        manifest = read_json(self.at(name), "checkpoints", "step-000000000004", "manifest.json")
+        return {tensor["name"]: tensor["shape"] for tensor in manifest["tensors"]}
 
 
 if __name__ == "__main__":

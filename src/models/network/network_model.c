@@ -7,6 +7,7 @@
 #include "models/network/network_load_priv.h"
 #include "models/network/network_states.h"
 #include "models/network/weights.h"
+#include "models/seq2seq/seq2seq.h"
 #include "models/stack/variants.h"
 #include "models/task/task.h"
 
@@ -251,6 +252,14 @@ static int64_t layer_width(const bp_model_info *info, const bp_model_shape *shap
     return width > 0 ? width : 0;
 }
 
+/* 0: layers have none, or the decoder's another number than the encoder's. */
+static int64_t heads_of_all(const bp_model_shape *shape)
+{
+    bool differ = shape->family->seq2seq && bp_seq2seq_decoder_heads(shape) != shape->heads;
+
+    return shape->family->key_block && !differ ? shape->heads : 0;
+}
+
 /* Which blocks are its layers. */
 static void find_layers(bp_model_info *info, const bp_model_shape *shape)
 {
@@ -289,7 +298,7 @@ static network_model *new_face(const bp_mesh *mesh, const bp_model_shape *shape)
                                       .capped_logits = bp_model_caps_logits(shape),
                                       .states = network_state_form(shape)};
     find_layers(&self->face.info, shape);
-    self->face.info.heads = shape->family->key_block ? shape->heads : 0;
+    self->face.info.heads = heads_of_all(shape);
     self->face.info.reads_source = bp_model_reads_source(shape);
     if (shape->family->source) {
         self->face.info.start_token = shape->family->source->start_token(shape);

@@ -52,14 +52,14 @@ static const bp_seq2seq_form TRANSFORMER = {.activations = {BP_RELU},
         .type = BP_SIZE_FLAG, .optional = true, .inverse = true                                    \
     }
 static const bp_model_size
-    SIZES[] = {BP_SEQ2SEQ_SIZES, {0}},
+    SIZES[] = {BP_SEQ2SEQ_SIZES, BP_SEQ2SEQ_DECODER_SIZES, {0}},
     BART_SIZES[] = {BP_SEQ2SEQ_SIZES, BP_POSITIONS_SIZE, {0}},
     MARIAN_SIZES[] = {BP_SEQ2SEQ_SIZES, CHOICES("silu|gelu|relu|gelu_tanh"), {0}},
     MBART_SIZES[] = {BP_SEQ2SEQ_SIZES, BP_POSITIONS_SIZE, CHOICES("gelu|relu|silu|gelu_tanh"), {0}},
     M2M_100_SIZES[] = {BP_SEQ2SEQ_SIZES, CHOICES("relu|gelu|silu|gelu_tanh"), {0}};
 
 #define KEYS_OF_ALL BP_SEQ2SEQ_KEYS, BP_SEQ2SEQ_START_KEY("the end-of-document token")
-static const bp_option KEYS[] = {KEYS_OF_ALL, {0}},
+static const bp_option KEYS[] = {KEYS_OF_ALL, BP_SEQ2SEQ_DECODER_KEYS, {0}},
                        CHOSEN_KEYS[] = {
                            KEYS_OF_ALL,
                            {.key = "model.activation",

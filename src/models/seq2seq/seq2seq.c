@@ -29,6 +29,22 @@ static bool is_tied(const bp_model_shape *shape)
 
 /* ---- sizes, and which go together ---- */
 
+int64_t bp_seq2seq_decoder_heads(const bp_model_shape *shape)
+{
+    return bp_given_or(bp_seq2seq_sizes_of(shape)->decoder_heads, shape->heads);
+}
+
+/* Of queries: all heads of a layer share them. */
+static int64_t columns_of(const bp_model_shape *shape)
+{
+    return shape->heads * shape->stack.head_width;
+}
+
+static int64_t decoder_inner(const bp_model_shape *shape)
+{
+    return bp_given_or(bp_seq2seq_sizes_of(shape)->decoder_inner, shape->stack.inner);
+}
+
 void bp_seq2seq_fill_defaults(bp_model_shape *shape)
 {
     bp_seq2seq_sizes *own = bp_seq2seq_sizes_in(shape);
@@ -49,8 +65,20 @@ void bp_seq2seq_check(const bp_model_shape *shape, int tensor_ranks, bp_config *
         bp_transformer_check_width(shape, config);
     bp_transformer_check_heads(shape, tensor_ranks, config);
     bp_transformer_check_inner(shape, shape->stack.inner, tensor_ranks, config);
-    if (bp_seq2seq_sizes_of(shape)->encoder_layers == 0 ||
-        bp_seq2seq_sizes_of(shape)->decoder_layers == 0)
+    if (columns_of(shape) % bp_seq2seq_decoder_heads(shape) != 0)
+        bp_config_fault(config, "model.not_dividing",
+                        "model.decoder_heads = %lld does not divide the %lld columns of the "
+                        "encoder's heads: at model.decoder_heads; see model.heads and "
+                        "model.head_width",
+                        (long long)bp_seq2seq_decoder_heads(shape), (long long)columns_of(shape));
+    if (bp_seq2seq_sizes_of(shape)->decoder_heads % tensor_ranks != 0 ||
+        bp_seq2seq_sizes_of(shape)->decoder_inner % tensor_ranks != 0)
+        bp_config_fault(config, "mesh.not_dividing",
+                        "mesh.tensor = %d does not divide the decoder's %lld heads and inner width "
+                        "of %lld: at mesh.tensor; see model.decoder_heads, model.decoder_inner",
+                        tensor_ranks, (long long)bp_seq2seq_decoder_heads(shape),
+                        (long long)decoder_inner(shape));
+    if (bp_seq2seq_sizes_of(shape)->encoder_layers == 0 || bp_seq2seq_sizes_of(shape)->decoder_layers == 0)
         bp_config_fault(config, "model.missing_key",
                         "model.layers is missing: at the configuration; give it, or "
                         "model.encoder_layers and model.decoder_layers");
@@ -62,6 +90,12 @@ bp_err bp_seq2seq_check_read(const bp_model_shape *shape, const char *where)
         bp_seq2seq_sizes_of(shape)->decoder_layers == 0)
         return BP_FAIL(BP_ERR_FORMAT, "model.bad_size",
                        "the model has no layers: at %s; the checkpoint is wrong", where);
+    if (columns_of(shape) % bp_seq2seq_decoder_heads(shape) != 0)
+        return BP_FAIL(BP_ERR_FORMAT, "model.bad_size",
+                       "the decoder's %lld heads do not divide %lld columns: at %s; the "
+                       "checkpoint is wrong",
+                       (long long)bp_seq2seq_decoder_heads(shape), (long long)columns_of(shape),
+                       where);
     return shape->stack.head_width > 0 ? BP_OK : bp_transformer_check_read(shape, where);
 }
 
@@ -292,28 +326,29 @@ static bp_layer_shape layer_of(const bp_model_shape *shape, int number, bool of_
     const bp_seq2seq_form *form = form_of(shape);
     int64_t encoders = bp_seq2seq_sizes_of(shape)->encoder_layers;
 
-    return (bp_layer_shape){
-        .C = shape->width,
-        .entmax = shape->attention_entmax == 1,
-        .H = shape->heads,
-        .D = shape->stack.head_width,
-        .F = shape->stack.inner,
-        .rms = form->rms,
-        .no_bias = form->rms,
-        .unscaled = form->positions == BP_DISTANCES,
-        .post_norm = !form->pre_norm,
-        .activation = form->activations[bp_seq2seq_sizes_of(shape)->activation],
-        .epsilon = (float)shape->stack.epsilon,
-        .layers = of_source ? encoders : bp_seq2seq_sizes_of(shape)->decoder_layers,
-        .number = number,
-        .stack = of_source ? "encoder" : "decoder",
-        .first_dropout_stream = BP_SEQ2SEQ_LAYER_DROPOUT(of_source ? number : encoders + number),
-        .sees_all = of_source,
-        .item = of_source ? BP_SOURCE : BP_TARGET,
-        .stream = of_source ? BP_SOURCE : BP_TARGET,
-        .crosses = !of_source,
-        .source_item = BP_SOURCE,
-        .source_stream = BP_SOURCE};
+    return (bp_layer_shape){.C = shape->width,
+                            .entmax = shape->attention_entmax == 1,
+                            .H = of_source ? shape->heads : bp_seq2seq_decoder_heads(shape),
+                            .D = of_source ? shape->stack.head_width
+                                           : columns_of(shape) / bp_seq2seq_decoder_heads(shape),
+                            .F = of_source ? shape->stack.inner : decoder_inner(shape),
+                            .rms = form->rms,
+                            .no_bias = form->rms,
+                            .unscaled = form->positions == BP_DISTANCES,
+                            .post_norm = !form->pre_norm,
+                            .activation = form->activations[bp_seq2seq_sizes_of(shape)->activation],
+                            .epsilon = (float)shape->stack.epsilon,
+                            .layers = of_source ? encoders : bp_seq2seq_sizes_of(shape)->decoder_layers,
+                            .number = number,
+                            .stack = of_source ? "encoder" : "decoder",
+                            .first_dropout_stream =
+                                BP_SEQ2SEQ_LAYER_DROPOUT(of_source ? number : encoders + number),
+                            .sees_all = of_source,
+                            .item = of_source ? BP_SOURCE : BP_TARGET,
+                            .stream = of_source ? BP_SOURCE : BP_TARGET,
+                            .crosses = !of_source,
+                            .source_item = BP_SOURCE,
+                            .source_stream = BP_SOURCE};
 }
 
 static bp_block *new_layer(bp_network *network, const bp_model_shape *shape, int number,

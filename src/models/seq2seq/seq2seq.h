@@ -20,6 +20,9 @@ typedef struct bp_seq2seq_sizes {
     int64_t activation;  /* number of one of the form's */
     int64_t buckets, distance; /* of T5's tables of distances */
     int64_t unscaled;          /* 1: embeddings of a form that scales them are not scaled */
+    int64_t decoder_heads; /* of the decoder's layers, which share out as many columns as the
+                              encoder's; 0: as many */
+    int64_t decoder_inner; /* the decoder's inner width; 0: the encoder's */
 } bp_seq2seq_sizes;
 BP_OWN_SIZES(bp_seq2seq_sizes)
 
@@ -77,6 +80,23 @@ typedef struct bp_seq2seq_form {
         .name = "norm_epsilon", .at = BP_SIZE_AT(stack.epsilon), .type = BP_SIZE_REAL,             \
         .optional = true                                                                           \
     }
+/** Of a family whose decoder's layers may have another number of heads, and inner width. */
+#define BP_SEQ2SEQ_DECODER_SIZES                                                                   \
+    {.name = "decoder_heads", .at = BP_OWN_AT(bp_seq2seq_sizes, decoder_heads), .optional = true},          \
+    {                                                                                              \
+        .name = "decoder_inner", .at = BP_OWN_AT(bp_seq2seq_sizes, decoder_inner), .optional = true         \
+    }
+#define BP_SEQ2SEQ_DECODER_KEYS                                                                    \
+    {.key = "model.decoder_heads",                                                                 \
+     .type = BP_OPTION_INT,                                                                        \
+     .min = 1,                                                                                     \
+     .max = 65536,                                                                                 \
+     .help = "heads of the decoder's layers, which share out as many columns as the encoder's; "   \
+             "model.heads if not given"},                                                          \
+    {                                                                                              \
+        .key = "model.decoder_inner", .type = BP_OPTION_INT, .min = 1, .max = 1 << 24,             \
+        .help = "inner width of the decoder's layers; model.inner if not given"                    \
+    }
 /** Rows of a family's keys, for them. */
 #define BP_SEQ2SEQ_KEYS                                                                            \
     {.key = "model.encoder_layers",                                                                \
@@ -104,6 +124,8 @@ void bp_seq2seq_fill_defaults(bp_model_shape *shape);
 void bp_seq2seq_check(const bp_model_shape *shape, int tensor_ranks, bp_config *config);
 bp_err bp_seq2seq_check_read(const bp_model_shape *shape, const char *where);
 int bp_seq2seq_key_block(const bp_model_shape *shape);
+/** Heads of the decoder's layers. */
+int64_t bp_seq2seq_decoder_heads(const bp_model_shape *shape);
 bp_model_facts bp_seq2seq_facts(const bp_model_shape *shape);
 /** Lists of forms whose norms follow branches, or precede them; sources without tags that follow
  * and with them. */
