@@ -98,9 +98,9 @@ static bool find_frame(bp_text_frame *out, int64_t *context, const bp_tokenizer 
         bp_task_frame_of(&frame, &shape, roles, bp_checkpoint_folder(checkpoint)) != BP_OK)
         return false;
     *context = shape.context;
-    *out = (bp_text_frame){frame.begin, frame.end,
-                           shape.family->blocks->backbone(&shape).segments > 1 && !frame.one_segment,
-                           frame.middles};
+    *out = (bp_text_frame){
+        frame.begin, frame.end,
+        shape.family->blocks->backbone(&shape).segments > 1 && !frame.one_segment, frame.middles};
     return frame.end >= 0;
 }
 

@@ -11,7 +11,7 @@
 #include "infer/score/tables/tables.h"
 #include "infer/score/unit.h"
 #include "mesh/collective.h"
-#include "models/weights.h"
+#include "models/network/weights.h"
 
 #include <inttypes.h>
 

@@ -78,7 +78,8 @@ void bp_seq2seq_check(const bp_model_shape *shape, int tensor_ranks, bp_config *
                         "of %lld: at mesh.tensor; see model.decoder_heads, model.decoder_inner",
                         tensor_ranks, (long long)bp_seq2seq_decoder_heads(shape),
                         (long long)decoder_inner(shape));
-    if (bp_seq2seq_sizes_of(shape)->encoder_layers == 0 || bp_seq2seq_sizes_of(shape)->decoder_layers == 0)
+    if (bp_seq2seq_sizes_of(shape)->encoder_layers == 0 ||
+        bp_seq2seq_sizes_of(shape)->decoder_layers == 0)
         bp_config_fault(config, "model.missing_key",
                         "model.layers is missing: at the configuration; give it, or "
                         "model.encoder_layers and model.decoder_layers");
@@ -326,29 +327,29 @@ static bp_layer_shape layer_of(const bp_model_shape *shape, int number, bool of_
     const bp_seq2seq_form *form = form_of(shape);
     int64_t encoders = bp_seq2seq_sizes_of(shape)->encoder_layers;
 
-    return (bp_layer_shape){.C = shape->width,
-                            .entmax = shape->attention_entmax == 1,
-                            .H = of_source ? shape->heads : bp_seq2seq_decoder_heads(shape),
-                            .D = of_source ? shape->stack.head_width
-                                           : columns_of(shape) / bp_seq2seq_decoder_heads(shape),
-                            .F = of_source ? shape->stack.inner : decoder_inner(shape),
-                            .rms = form->rms,
-                            .no_bias = form->rms,
-                            .unscaled = form->positions == BP_DISTANCES,
-                            .post_norm = !form->pre_norm,
-                            .activation = form->activations[bp_seq2seq_sizes_of(shape)->activation],
-                            .epsilon = (float)shape->stack.epsilon,
-                            .layers = of_source ? encoders : bp_seq2seq_sizes_of(shape)->decoder_layers,
-                            .number = number,
-                            .stack = of_source ? "encoder" : "decoder",
-                            .first_dropout_stream =
-                                BP_SEQ2SEQ_LAYER_DROPOUT(of_source ? number : encoders + number),
-                            .sees_all = of_source,
-                            .item = of_source ? BP_SOURCE : BP_TARGET,
-                            .stream = of_source ? BP_SOURCE : BP_TARGET,
-                            .crosses = !of_source,
-                            .source_item = BP_SOURCE,
-                            .source_stream = BP_SOURCE};
+    return (bp_layer_shape){
+        .C = shape->width,
+        .entmax = shape->attention_entmax == 1,
+        .H = of_source ? shape->heads : bp_seq2seq_decoder_heads(shape),
+        .D = of_source ? shape->stack.head_width
+                       : columns_of(shape) / bp_seq2seq_decoder_heads(shape),
+        .F = of_source ? shape->stack.inner : decoder_inner(shape),
+        .rms = form->rms,
+        .no_bias = form->rms,
+        .unscaled = form->positions == BP_DISTANCES,
+        .post_norm = !form->pre_norm,
+        .activation = form->activations[bp_seq2seq_sizes_of(shape)->activation],
+        .epsilon = (float)shape->stack.epsilon,
+        .layers = of_source ? encoders : bp_seq2seq_sizes_of(shape)->decoder_layers,
+        .number = number,
+        .stack = of_source ? "encoder" : "decoder",
+        .first_dropout_stream = BP_SEQ2SEQ_LAYER_DROPOUT(of_source ? number : encoders + number),
+        .sees_all = of_source,
+        .item = of_source ? BP_SOURCE : BP_TARGET,
+        .stream = of_source ? BP_SOURCE : BP_TARGET,
+        .crosses = !of_source,
+        .source_item = BP_SOURCE,
+        .source_stream = BP_SOURCE};
 }
 
 static bp_block *new_layer(bp_network *network, const bp_model_shape *shape, int number,

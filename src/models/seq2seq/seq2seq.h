@@ -20,9 +20,9 @@ typedef struct bp_seq2seq_sizes {
     int64_t activation;  /* number of one of the form's */
     int64_t buckets, distance; /* of T5's tables of distances */
     int64_t unscaled;          /* 1: embeddings of a form that scales them are not scaled */
-    int64_t decoder_heads; /* of the decoder's layers, which share out as many columns as the
-                              encoder's; 0: as many */
-    int64_t decoder_inner; /* the decoder's inner width; 0: the encoder's */
+    int64_t decoder_heads;     /* of the decoder's layers, which share out as many columns as the
+                                  encoder's; 0: as many */
+    int64_t decoder_inner;     /* the decoder's inner width; 0: the encoder's */
 } bp_seq2seq_sizes;
 BP_OWN_SIZES(bp_seq2seq_sizes)
 
@@ -82,9 +82,10 @@ typedef struct bp_seq2seq_form {
     }
 /** Of a family whose decoder's layers may have another number of heads, and inner width. */
 #define BP_SEQ2SEQ_DECODER_SIZES                                                                   \
-    {.name = "decoder_heads", .at = BP_OWN_AT(bp_seq2seq_sizes, decoder_heads), .optional = true},          \
+    {.name = "decoder_heads", .at = BP_OWN_AT(bp_seq2seq_sizes, decoder_heads), .optional = true}, \
     {                                                                                              \
-        .name = "decoder_inner", .at = BP_OWN_AT(bp_seq2seq_sizes, decoder_inner), .optional = true         \
+        .name = "decoder_inner", .at = BP_OWN_AT(bp_seq2seq_sizes, decoder_inner),                 \
+        .optional = true                                                                           \
     }
 #define BP_SEQ2SEQ_DECODER_KEYS                                                                    \
     {.key = "model.decoder_heads",                                                                 \
