@@ -9,7 +9,7 @@
 #define STRIP_ROWS    48        /* of the left side: whole cache lines of what is transposed */
 #define LINE          16        /* floats */
 #define PLAIN_COLUMNS 512       /* of a product whose left side is not packed, */
-#define PLAIN_ROW     2048      /* and floats from row to row of it: at most; */
+#define PLAIN_ROW     512       /* and floats from row to row of it: at most; */
 #define PLAIN_BLOCK   256       /* its BLOCK_COLUMNS */
 #define SMALL         (1 << 17) /* multiply-adds for which threads are not woken */
 #define NONE          INT64_MAX
