@@ -97,7 +97,7 @@ typedef struct bp_stack_sizes {
 } bp_stack_sizes;
 
 /** The sizes of a model, from which its parameters' shapes follow. Plain data. */
-#define BP_MODEL_OWN_BYTES 256
+#define BP_MODEL_OWN_BYTES 320
 typedef struct bp_model_shape {
     int64_t layers, width, heads, context, vocab_size; /* L, C, H, T, V; 0: not known */
     int64_t positions; /* rows of a table of learned positions, from T on; 0: T */
