@@ -44,8 +44,9 @@ static const bp_option SHARED[] = {
     {"model.rope_fraction", BP_OPTION_REAL, NULL, 1e-6, 1, NULL, NULL,
      "share of a head that positions turn; 0.25 if not given", false},
     {"model.rope_scaling", BP_OPTION_CHOICE, NULL, 0, 0, BP_ROPE_SCALINGS, NULL,
-     "how frequencies are scaled for longer contexts (docs/training_reference.md); none if not given", false,
-     .at = BP_AT(bp_model_keys, rope_scaling)},
+     "how frequencies are scaled for longer contexts (docs/training_reference.md); none if not "
+     "given",
+     false, .at = BP_AT(bp_model_keys, rope_scaling)},
     {"model.rope_factor", BP_OPTION_REAL, NULL, 1e-3, 1e6, NULL, NULL,
      "model.rope_scaling: by how much; yarn, longrope: model.context over "
      "model.rope_original_context if not given",

@@ -123,7 +123,8 @@ typedef struct bp_stack {
          .help = "experts that a token goes through in a layer"},                                  \
     {                                                                                              \
         .key = "model.experts_balance", .type = BP_OPTION_REAL, .min = 0, .max = 1e3,              \
-        .help = "weight of the balance loss in training (docs/training_reference.md); 0, as if not given: "  \
+        .help = "weight of the balance loss in training (docs/training_reference.md); 0, as if "   \
+                "not given: "                                                                      \
                 "there is none"                                                                    \
     }
 #define BP_STACK_EXPERTS_MOST 1024
