@@ -10,6 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define BATCH_COST 32 /* places that take about as long as reading all weights again */
+
 const char *bp_explain_lacks_gradients(const bp_model_info *info)
 {
     return info->vector_width == 0 ? "its inputs have no word vectors"
@@ -243,6 +245,24 @@ int64_t bp_explain_batch_windows(const bp_explain_batch *batch, const bp_explain
                                  int64_t length)
 {
     return batch->capacity / (length > document->S ? length : document->S);
+}
+
+int64_t bp_explain_batch_fill(const bp_explain_batch *batch, const bp_explain_settings *settings,
+                              const bp_explained *document, bp_explain_run run, int64_t *length)
+{
+    int64_t count = 1, lost = 0;
+
+    *length = bp_explain_length(settings, document, run.first / run.each);
+    for (; run.first + count < document->K * run.each; count++) {
+        int64_t longer = bp_explain_length(settings, document, (run.first + count) / run.each);
+
+        longer = longer > *length ? longer : *length;
+        lost += count * (longer - *length);
+        if (count + 1 > bp_explain_batch_windows(batch, document, longer) || lost > BATCH_COST)
+            break;
+        *length = longer;
+    }
+    return count;
 }
 
 void bp_explain_batch_set(bp_explain_batch *batch, const bp_explained *document, int64_t w,

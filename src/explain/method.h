@@ -272,6 +272,15 @@ void bp_explain_batch_free(bp_explain_batch *batch);
 /** Windows of `length` places each, and the document's source, that a batch has; 1 at least. */
 int64_t bp_explain_batch_windows(const bp_explain_batch *batch, const bp_explained *document,
                                  int64_t length);
+/** Windows from `first` on, `each` of a target. */
+typedef struct bp_explain_run {
+    int64_t first, each;
+} bp_explain_run;
+/** How many of them go into a batch, and the inputs of each: no target needs what comes after it.
+ * Windows are as long as the longest: no more than is lost by another batch, which reads all weights
+ * again, is lost by that. Local. */
+int64_t bp_explain_batch_fill(const bp_explain_batch *batch, const bp_explain_settings *settings,
+                              const bp_explained *document, bp_explain_run run, int64_t *length);
 /** Window `w` reads the document up to place `length`, and its one target is target k. */
 void bp_explain_batch_set(bp_explain_batch *batch, const bp_explained *document, int64_t w,
                           int64_t k, int64_t length);

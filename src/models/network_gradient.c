@@ -17,6 +17,7 @@ enum { TAG_FORWARD = 111, TAG_BACKWARD };
 typedef struct gradient_memory {
     float *data, *gradients; /* of activations */
     char *kept;              /* [block_count] one after the other */
+    char *one;               /* the most that a block keeps of one window */
     bp_arena scratch;
 } gradient_memory;
 
@@ -36,13 +37,19 @@ static bp_pass planned_pass(const bp_extent *most)
 static gradient_memory lay_out(const bp_network *network, const bp_extent *most, bp_arena *arena)
 {
     bp_pass pass = planned_pass(most);
-    int64_t between = bp_network_activation_floats(network, &pass), kept = 0;
+    bp_extent single = bp_extent_of_one(most);
+    int64_t between = bp_network_activation_floats(network, &pass), kept = 0, one = 0;
     gradient_memory memory = {.data = bp_arena_floats(arena, between),
                               .gradients = bp_arena_floats(arena, between)};
 
-    for (int k = 0; k < network->block_count; k++)
+    for (int k = 0; k < network->block_count; k++) {
+        int64_t bytes = (int64_t)kept_bytes(network, k, &single);
+
         kept += (int64_t)kept_bytes(network, k, most);
+        one = bytes > one ? bytes : one;
+    }
     memory.kept = bp_arena_take(arena, kept, 1);
+    memory.one = bp_arena_take(arena, one, 1);
     memory.scratch.size_bytes = bp_network_scratch_bytes(network, most, true);
     memory.scratch.base = bp_arena_take(arena, (int64_t)memory.scratch.size_bytes, 1);
     return memory;
@@ -93,26 +100,74 @@ static int64_t message_bytes(const bp_network *network, const bp_activations *of
     return bp_activations_floats(of, &network->nn, pass, gradients) * (int64_t)sizeof(float);
 }
 
-static void run_forward(const network_model *self, bp_pass *pass, const gradient_memory *memory)
+/* Blocks [first, end) of the stage. `repeats`: the pass is over one window, and what it keeps is
+ * copied for so many. */
+static void run_blocks(const network_model *self, bp_pass *pass, const gradient_memory *memory,
+                       float *data, int first, int end, const bp_extent *repeats)
 {
-    const bp_mesh *mesh = self->mesh;
     const bp_network *network = self->network;
-    const bp_activations *output = &network->outputs[network->block_count - 1];
+    const bp_extent *extent = repeats ? repeats : &pass->extent;
     char *kept = memory->kept;
 
-    if (mesh->pipeline_rank > 0)
-        bp_recv(memory->data, message_bytes(network, &network->inputs[0], pass, false),
-                mesh->pipeline_rank - 1, TAG_FORWARD, mesh->pipeline);
-    for (int k = 0; k < network->block_count; k++) {
-        bp_activations activations =
-            laid_out(network, bp_network_at(network, k), pass, memory->data, false);
+    for (int k = 0; k < end; kept += kept_bytes(network, k++, extent)) {
+        bp_activations activations = laid_out(network, bp_network_at(network, k), pass, data, false);
 
-        bp_block_forward(network->blocks[k], pass, &activations, kept);
-        kept += kept_bytes(network, k, &pass->extent);
+        if (k < first)
+            continue;
+        bp_block_forward(network->blocks[k], pass, &activations, repeats ? memory->one : kept);
+        if (repeats)
+            (void)bp_block_repeat(network->blocks[k], repeats, kept, memory->one);
     }
+}
+
+static void receive(const network_model *self, const bp_pass *pass, float *data)
+{
+    if (self->mesh->pipeline_rank > 0)
+        bp_recv(data, message_bytes(self->network, &self->network->inputs[0], pass, false),
+                self->mesh->pipeline_rank - 1, TAG_FORWARD, self->mesh->pipeline);
+}
+
+static void run_forward(const network_model *self, bp_pass *pass, const gradient_memory *memory)
+{
+    const bp_network *network = self->network;
+    const bp_activations *output = &network->outputs[network->block_count - 1];
+
+    receive(self, pass, memory->data);
+    run_blocks(self, pass, memory, memory->data, 0, network->block_count, NULL);
     if (!network_is_last(self))
-        bp_send(memory->data, message_bytes(network, output, pass, false), mesh->pipeline_rank + 1,
-                TAG_FORWARD, mesh->pipeline);
+        bp_send(memory->data, message_bytes(network, output, pass, false),
+                self->mesh->pipeline_rank + 1, TAG_FORWARD, self->mesh->pipeline);
+}
+
+/* As run_forward, without the head, of windows that are alike: `one` is a pass over the first, and
+ * goes through where the gradients will be. */
+static void run_forward_alike(const network_model *self, bp_pass *one,
+                              const gradient_memory *memory, const bp_extent *all)
+{
+    const bp_network *network = self->network;
+    int last = network->block_count - 1;
+
+    receive(self, one, memory->gradients);
+    run_blocks(self, one, memory, memory->gradients, 0, last + !network_is_last(self), all);
+    if (!network_is_last(self))
+        bp_send(memory->gradients, message_bytes(network, &network->outputs[last], one, false),
+                self->mesh->pipeline_rank + 1, TAG_FORWARD, self->mesh->pipeline);
+}
+
+/* The head after it, which reads targets, of all windows. */
+static void run_head(const network_model *self, bp_pass *pass, const bp_pass *one,
+                     const gradient_memory *memory)
+{
+    const bp_network *network = self->network;
+    int last = network->block_count - 1;
+    const bp_activations *at = bp_network_at(network, last);
+    bp_activations from = laid_out(network, at, one, memory->gradients, false),
+                   to = laid_out(network, at, pass, memory->data, false);
+
+    if (!network_is_last(self))
+        return;
+    bp_activations_repeat(&to, &from, &network->nn, pass);
+    run_blocks(self, pass, memory, memory->data, last, last + 1, NULL);
 }
 
 /* After the model's last block nothing has a gradient yet, but for what that block writes. */
@@ -157,6 +212,48 @@ static void share(const network_model *self, float *floats, int64_t count)
     bp_bcast_bytes(floats, count * (int64_t)sizeof *floats, 0, self->mesh->pipeline);
 }
 
+/* A pass over windows [first, first + windows) of the batch, with memory for it. */
+static bp_pass begin_pass(network_model *self, const network_pieces *pieces,
+                          const bp_model_batch *batch, int64_t first, int64_t windows)
+{
+    bp_pass pass = network_piece_pass(self, pieces, batch, first, windows, self->gradient_memory);
+
+    pass.training = true;
+    pass.explains = true;
+    for (int term = 0; term < BP_TERMS; term++)
+        pass.loss_weight[term] = -1; /* the loss is -log p */
+    return pass;
+}
+
+/* Windows [first, first + windows) of the batch, forward and backward. */
+static void run_piece(network_model *self, const network_pieces *pieces,
+                      const bp_model_batch *batch, int64_t first, int64_t windows,
+                      float *const vector_gradients[BP_STREAMS])
+{
+    bool alike = batch->alike && self->repeats && windows > 1;
+    bp_arena arena = {.base = self->gradient_memory,
+                      .size_bytes = self->gradient_memory_bytes,
+                      .used_bytes = network_example_bytes(&pieces->maker, windows)};
+    bp_extent extent = bp_extent_of(&pieces->maker.form, windows);
+    gradient_memory memory = lay_out(self->network, &extent, &arena);
+    bp_pass pass, one;
+
+    if (alike) { /* its example goes before all of them are made in its place */
+        one = begin_pass(self, pieces, batch, first, 1);
+        one.scratch = &memory.scratch;
+        run_forward_alike(self, &one, &memory, &extent);
+    }
+    pass = begin_pass(self, pieces, batch, first, windows);
+    pass.scratch = &memory.scratch;
+    for (int stream = 0; stream < BP_STREAMS; stream++)
+        pass.vector_gradients[stream] = vector_gradients[stream];
+    if (alike)
+        run_head(self, &pass, &one, &memory);
+    else
+        run_forward(self, &pass, &memory);
+    run_backward(self, &pass, &memory);
+}
+
 bp_err network_differentiate(bp_model *model, const bp_model_batch *batch, float *gradients,
                              float *source_gradients)
 {
@@ -175,23 +272,10 @@ bp_err network_differentiate(bp_model *model, const bp_model_batch *batch, float
     err = bp_agree(mesh->model, err);
     for (int64_t first = 0; first < batch->windows && err == BP_OK; first += each) {
         int64_t windows = first + each < batch->windows ? each : batch->windows - first;
-        bp_pass pass =
-            network_piece_pass(self, &pieces, batch, first, windows, self->gradient_memory);
-        bp_arena arena = {.base = self->gradient_memory,
-                          .size_bytes = self->gradient_memory_bytes,
-                          .used_bytes = network_example_bytes(&pieces.maker, windows)};
-        gradient_memory memory = lay_out(self->network, &pass.extent, &arena);
+        float *const to[BP_STREAMS] = {gradients + first * T * E,
+                                       batch->sources ? source_gradients + first * S * E : NULL};
 
-        pass.training = true;
-        pass.scratch = &memory.scratch;
-        pass.explains = true;
-        for (int term = 0; term < BP_TERMS; term++)
-            pass.loss_weight[term] = -1; /* the loss is -log p */
-        pass.vector_gradients[0] = gradients + first * T * E;
-        if (batch->sources)
-            pass.vector_gradients[1] = source_gradients + first * S * E;
-        run_forward(self, &pass, &memory);
-        run_backward(self, &pass, &memory);
+        run_piece(self, &pieces, batch, first, windows, to);
     }
     if (err != BP_OK)
         return err;
@@ -214,8 +298,14 @@ void network_look_up(bp_model *model, bool of_source, const int32_t *tokens, int
 void network_find_vectors(network_model *self)
 {
     bp_model_info *info = &self->face.info;
+    const bp_network *network = self->network;
+    bp_extent two = {2, {1, 1}, 0};
 
     if (self->mesh->pipeline_rank == 0)
         info->vector_width = bp_embedding_width(self->network->blocks[0]);
     bp_bcast_bytes(&info->vector_width, sizeof info->vector_width, 0, self->mesh->pipeline);
+    self->repeats = network->changes_after == 0 && !network->nn.sequence_parallel;
+    for (int k = 0; k < network->block_count - network_is_last(self) && self->repeats; k++)
+        self->repeats = bp_block_repeat(network->blocks[k], &two, NULL, NULL);
+    self->repeats = bp_all_max_int(!self->repeats, self->mesh->pipeline) == 0;
 }

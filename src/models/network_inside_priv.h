@@ -37,6 +37,7 @@ typedef struct network_model {
     size_t memory_bytes;
     char *gradient_memory; /* the same of one that goes backward too */
     size_t gradient_memory_bytes;
+    bool repeats; /* what blocks keep of one window can be copied for others (bp_block_repeat) */
     bp_probe *probe;   /* borrowed; NULL: no probe */
     int first_block;   /* of this stage in the whole model */
     added_head *heads; /* [head_count] */
@@ -123,8 +124,8 @@ size_t network_piece_bytes(const bp_network *network, const bp_example_maker *ma
 
 /* ---- network_gradient.c ---- */
 
-/** bp_model_ops.differentiate and look_up, and info.vector_width (collective over mesh->pipeline).
- */
+/** bp_model_ops.differentiate and look_up; info.vector_width and `repeats` (collective over
+ * mesh->pipeline). */
 bp_err network_differentiate(bp_model *model, const bp_model_batch *batch, float *gradients,
                              float *source_gradients);
 void network_look_up(bp_model *model, bool of_source, const int32_t *tokens, int64_t count,

@@ -292,6 +292,20 @@ class Trained(test_finetune.TaskTest, Opened):
         self.assertGreater(max(numpy.abs(found["logprob"][d] - found["logprob_baseline"][d]).max() for d in range(len(found["delta"]))), 1e-3, name)
         return found
 
+    def test_targets_that_read_the_same_share_a_forward_pass(self):
+        """To the bit what each gives by itself, in a batch of its own."""
+        for kind in ("classes", "mean", "last"):
+            keys = (*self.small(kind), "explain.methods=saliency,integrated", "explain.steps=3")
+            self.explained("every_" + kind, 0, *keys, "explain.target=every")
+            for c, name in enumerate(("sea", "town", "wood")):
+                self.explained(f"one_{kind}{c}", 0, *keys, "explain.target=" + name)
+                for method, arrays in (("saliency", ("saliency_l1", "saliency_l2")), ("integrated", ("integrated", "delta"))):
+                    every, one = self.open("every_" + kind, method), self.open(f"one_{kind}{c}", method)
+                    for array in arrays:
+                        for d in range(3):
+                            self.assertEqual(every[array][d][c].tobytes(), one[array][d][0].tobytes(), (kind, name, array))
+                            self.assertGreater(numpy.abs(one[array][d]).max(), 0)
+
     def test_attributions_sum_to_what_the_baseline_changes(self):
         steps = ("explain.methods=integrated", "explain.baseline=zero", "explain.steps=40")
         for kind, target in (("masked", "label"), ("pairs", "next"), ("classes", "every"), ("mean", "best"), ("last", "every"), ("values", "best"),

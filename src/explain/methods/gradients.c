@@ -10,8 +10,6 @@
 #include <math.h>
 #include <string.h>
 
-#define BATCH_COST 32 /* places that take about as long as reading all weights again */
-
 /* What is made of one input's gradient; e: its vector. */
 typedef void (*take_gradient)(float *const *to, int64_t cell, const float *g, const float *e,
                               int64_t E);
@@ -72,6 +70,7 @@ static bp_err run_batch(differentiation *self, int64_t first, int64_t count, int
             batch->targets[w * length + document->places[k]] =
                 document->foils[k * self->foils + foil - 1];
     }
+    batch->batch.alike = document->hides < 0;
     return self->lm->ops->differentiate(self->lm, &batch->batch, batch->gradients,
                                         batch->source_gradients);
 }
@@ -122,28 +121,6 @@ static void take_window(differentiation *self, int64_t w, int64_t number)
     take_row(self, w, k, self->foils > 0 ? k * self->foils + foil - 1 : k);
 }
 
-/* How many windows from `first` on go into a batch, and the inputs of each: no target needs what
- * comes after it. Windows are as long as the longest: no more than is lost by another batch, which
- * reads all weights again, is lost by that. */
-static int64_t fill_batch(const differentiation *self, int64_t first, int64_t *length)
-{
-    const bp_explained *document = self->document;
-    int64_t count = 1, each = 1 + self->foils, lost = 0;
-
-    *length = bp_explain_length(self->settings, document, first / each);
-    for (; first + count < document->K * each; count++) {
-        int64_t longer = bp_explain_length(self->settings, document, (first + count) / each);
-
-        longer = longer > *length ? longer : *length;
-        lost += count * (longer - *length);
-        if (count + 1 > bp_explain_batch_windows(&self->batch, document, longer) ||
-            lost > BATCH_COST)
-            break;
-        *length = longer;
-    }
-    return count;
-}
-
 static bp_err allocate(differentiation *self)
 {
     int64_t E = self->settings->info->vector_width, T = self->document->T, S = self->document->S;
@@ -170,7 +147,8 @@ static bp_err run(differentiation *self)
     for (int64_t first = 0, count; first < windows && err == BP_OK; first += count) {
         int64_t length;
 
-        count = fill_batch(self, first, &length);
+        count = bp_explain_batch_fill(&self->batch, settings, self->document,
+                                      (bp_explain_run){first, 1 + self->foils}, &length);
         err = bp_explain_step(settings);
         if (err == BP_OK)
             err = run_batch(self, first, count, length);

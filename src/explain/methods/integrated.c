@@ -44,7 +44,7 @@ static void gauss_legendre(int64_t n, double *alpha, double *weight)
     }
 }
 
-/* ---- one target ---- */
+/* ---- targets ---- */
 
 typedef struct path {
     bp_model *lm;
@@ -53,7 +53,10 @@ typedef struct path {
     bp_explain_vectors vectors;
     bp_explain_batch batch;
     double *alpha, *weight;     /* [steps] */
-    double *sums, *source_sums; /* [T][E], [S][E] of weighted gradients */
+    /* [capacity of the batch][E] of weighted gradients of targets [first, first + count): each has
+     * `length` inputs, and the places of the source */
+    double *sums, *source_sums;
+    int64_t first, count, length;
 } path;
 
 /* to[floats] are at `alpha` of the way from `from` to `own`. */
@@ -63,15 +66,15 @@ static void go(float *to, const float *from, const float *own, double alpha, int
         to[i] = (float)((double)from[i] + alpha * ((double)own[i] - (double)from[i]));
 }
 
-/* Window w of a batch is at `alpha` of the way. */
-static void set_window(path *self, int64_t w, int64_t k, double alpha)
+/* Window w of a batch is of target k, at `alpha` of the way. */
+static void set_window(path *self, int64_t w, int64_t k, int64_t length, double alpha)
 {
     const bp_explain_vectors *vectors = &self->vectors;
     bp_explain_batch *batch = &self->batch;
-    int64_t length = bp_explain_length(self->settings, self->document, k),
-            floats = length * vectors->E, source = self->document->S * vectors->E;
+    int64_t floats = length * vectors->E, source = self->document->S * vectors->E;
 
     bp_explain_batch_set(batch, self->document, w, k, length);
+    bp_explain_hide(&self->vectors, self->document, k);
     go(batch->vectors + w * floats, vectors->base, vectors->own, alpha, floats);
     batch->batch.vectors = batch->vectors;
     if (source == 0)
@@ -87,7 +90,7 @@ static bp_err score_ends(path *self, int64_t k, double ends[2])
     bp_err err = BP_OK;
 
     for (int end = 0; end < 2 && err == BP_OK; end++) { /* one document may fill a batch */
-        set_window(self, 0, k, end);
+        set_window(self, 0, k, bp_explain_length(self->settings, self->document, k), end);
         err = bp_model_score(self->lm, &self->batch.batch, self->batch.values);
         ends[end] = (double)self->batch.values[self->document->places[k]];
     }
@@ -100,32 +103,46 @@ static void add_weighted(double *sums, const float *gradients, double weight, in
         sums[i] += weight * (double)gradients[i];
 }
 
-static bp_err integrate(path *self, int64_t k)
+/* A batch has `count` targets at one step of the path, which read the same, or one target at several
+ * steps. */
+static bp_err run_steps(path *self, int64_t step, int64_t steps)
 {
     bp_explain_batch *batch = &self->batch;
-    int64_t length = bp_explain_length(self->settings, self->document, k),
-            floats = length * self->vectors.E, source = self->document->S * self->vectors.E,
-            steps = self->settings->steps,
-            most = bp_explain_batch_windows(batch, self->document, length), count;
+    int64_t windows = self->count * steps;
+    bp_err err = bp_explain_step(self->settings);
+
+    for (int64_t w = 0; w < windows && err == BP_OK; w++)
+        set_window(self, w, self->first + w % self->count, self->length,
+                   self->alpha[step + w / self->count]);
+    batch->batch.alike = steps == 1 && self->document->hides < 0;
+    if (err == BP_OK)
+        err = self->lm->ops->differentiate(self->lm, &batch->batch, batch->gradients,
+                                           batch->source_gradients);
+    return err;
+}
+
+static bp_err integrate(path *self)
+{
+    bp_explain_batch *batch = &self->batch;
+    int64_t floats = self->length * self->vectors.E, source = self->document->S * self->vectors.E,
+            steps = self->settings->steps, count = 1,
+            most = bp_explain_batch_windows(batch, self->document, self->length);
     bp_err err = BP_OK;
 
-    memset(self->sums, 0, (size_t)floats * sizeof *self->sums);
-    memset(self->source_sums, 0, (size_t)source * sizeof *self->source_sums);
-    for (int64_t first = 0; first < steps && err == BP_OK; first += count) {
-        count = steps - first < most ? steps - first : most;
-        err = bp_explain_step(self->settings);
-        for (int64_t w = 0; w < count; w++)
-            set_window(self, w, k, self->alpha[first + w]);
-        if (err == BP_OK)
-            err = self->lm->ops->differentiate(self->lm, &batch->batch, batch->gradients,
-                                               batch->source_gradients);
-        for (int64_t w = 0; w < count && err == BP_OK; w++) {
-            double weight = self->weight[first + w];
+    memset(self->sums, 0, (size_t)(self->count * floats) * sizeof *self->sums);
+    memset(self->source_sums, 0, (size_t)(self->count * source) * sizeof *self->source_sums);
+    for (int64_t step = 0; step < steps && err == BP_OK; step += count) {
+        if (self->count == 1)
+            count = steps - step < most ? steps - step : most;
+        err = run_steps(self, step, count);
+        for (int64_t w = 0; w < self->count * count && err == BP_OK; w++) {
+            double weight = self->weight[step + w / self->count];
+            int64_t k = w % self->count;
 
-            add_weighted(self->sums, batch->gradients + w * floats, weight, floats);
+            add_weighted(self->sums + k * floats, batch->gradients + w * floats, weight, floats);
             if (source > 0)
-                add_weighted(self->source_sums, batch->source_gradients + w * source, weight,
-                             source);
+                add_weighted(self->source_sums + k * source, batch->source_gradients + w * source,
+                             weight, source);
         }
     }
     return err;
@@ -148,29 +165,47 @@ static double attribute(float *to, const float *own, const float *base, const do
     return all;
 }
 
-static bp_err explain_target(path *self, int64_t k, float *const *to)
+static bp_err put_target(path *self, int64_t k, float *const *to)
 {
     const bp_explained *document = self->document;
     const bp_explain_vectors *vectors = &self->vectors;
-    int64_t T = document->T, S = document->S;
+    int64_t T = document->T, S = document->S, E = vectors->E;
     double ends[2] = {0}, all;
-    bp_err err;
+    bp_err err = score_ends(self, k, ends);
 
-    bp_explain_hide(&self->vectors, document, k);
-    err = score_ends(self, k, ends);
-    if (err == BP_OK)
-        err = integrate(self, k);
     if (err != BP_OK)
         return err;
-    all = attribute(to[ATTRIBUTION] + k * T, vectors->own, vectors->base, self->sums,
-                    bp_explain_length(self->settings, document, k), vectors->E);
+    all = attribute(to[ATTRIBUTION] + k * T, vectors->own, vectors->base,
+                    self->sums + (k - self->first) * self->length * E,
+                    bp_explain_length(self->settings, document, k), E);
     if (S > 0)
         all += attribute(to[OF_SOURCE] + k * S, vectors->source_own, vectors->source_base,
-                         self->source_sums, S, vectors->E);
+                         self->source_sums + (k - self->first) * S * E, S, E);
     to[LOGPROB][k] = (float)ends[1];
     to[BASELINE][k] = (float)ends[0];
     to[DELTA][k] = (float)(all - (ends[1] - ends[0]));
     return BP_OK;
+}
+
+/* Targets [first, first + count). Those that are masked in turn do not read the same: one at a
+ * time. */
+static bp_err explain_targets(path *self, int64_t first, float *const *to)
+{
+    const bp_explained *document = self->document;
+    bp_err err;
+
+    self->first = first;
+    if (document->hides < 0) {
+        self->count = bp_explain_batch_fill(&self->batch, self->settings, document,
+                                            (bp_explain_run){first, 1}, &self->length);
+    } else {
+        self->count = 1;
+        self->length = bp_explain_length(self->settings, document, first);
+    }
+    err = integrate(self);
+    for (int64_t k = first; k < first + self->count && err == BP_OK; k++)
+        err = put_target(self, k, to);
+    return err;
 }
 
 /* ---- a document ---- */
@@ -178,10 +213,11 @@ static bp_err explain_target(path *self, int64_t k, float *const *to)
 static bp_err open_path(path *self)
 {
     const bp_explain_settings *settings = self->settings;
-    int64_t steps = settings->steps, E = settings->info->vector_width,
-            floats = self->document->T * E, source = self->document->S * E;
+    int64_t steps = settings->steps, E = settings->info->vector_width, floats, source;
     bp_err err = bp_explain_batch_new(&self->batch, settings);
 
+    floats = self->batch.capacity * E;
+    source = self->document->S > 0 ? floats : 0;
     self->alpha = bp_alloc("explain.path", steps, sizeof *self->alpha);
     self->weight = bp_alloc("explain.path", steps, sizeof *self->weight);
     self->sums = bp_try_alloc("explain.path", floats, sizeof *self->sums);
@@ -203,8 +239,8 @@ static bp_err run(bp_model *lm, const bp_explain_settings *settings, const bp_ex
     bp_explain_lay_out_to(to, &bp_explain_integrated, &form, results);
     if (err == BP_OK)
         err = bp_explain_vectors_of(&self.vectors, lm, settings, document);
-    for (int64_t k = 0; k < document->K && err == BP_OK; k++)
-        err = explain_target(&self, k, to);
+    for (int64_t k = 0; k < document->K && err == BP_OK; k += self.count)
+        err = explain_targets(&self, k, to);
     bp_free(self.source_sums);
     bp_free(self.sums);
     bp_free(self.weight);

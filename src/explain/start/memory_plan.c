@@ -90,7 +90,7 @@ static int64_t work_floats(const explainer *self, const bp_work_models *models, 
     form.neighbours = keys->neighbours;
     form.curves = (self->count + 1) * BP_EXPLAIN_SHARES;
     return collected +
-           sides * (2 * (most + explain_batch_places(most)) + (2 + contrasts) * most) * of->width +
+           sides * (2 * most + 4 * explain_batch_places(most) + contrasts * most) * of->width +
            EXPLAIN_LOG_P_PLACES * of->vocab_size +
            (2 + models->members) * explain_floats(self, &form) + (looks ? 3 * states : 0) +
            (watches ? (form.layers + form.source_layers + stack + 5 * sides) * most * most +

@@ -266,6 +266,24 @@ static void row_backward(bp_block *block, bp_pass *pass, bp_activations *activat
     pass->scratch->used_bytes = mark;
 }
 
+static bool row_repeat(const bp_block *block, const bp_extent *all, void *to, void *from)
+{
+    const row_layer *self = layer_of(block);
+    bp_extent one = bp_extent_of_one(all);
+    bp_pass pass = bp_pass_planned(block, &one, true);
+    int64_t N = rows_of(block, &pass);
+    bp_arena had = {.base = from, .size_bytes = SIZE_MAX},
+             has = {.base = to, .size_bytes = SIZE_MAX};
+    states kept = alloc_saved(self, &had, N), all_kept = alloc_saved(self, &has, N * all->B);
+
+    bp_repeat_floats(all_kept.x, kept.x, N * self->shape.I, all->B);
+    bp_repeat_rows(&all_kept.sums, &kept.sums, all->B);
+    bp_repeat_floats(all_kept.before, kept.before, N * self->shape.O, all->B);
+    bp_repeat_floats(all_kept.mean, kept.mean, N, all->B);
+    bp_repeat_floats(all_kept.rstd, kept.rstd, N, all->B);
+    return true;
+}
+
 static void row_free(bp_block *block)
 {
     bp_weight_free(&((row_layer *)block)->map);
@@ -288,6 +306,7 @@ static const bp_block_ops OPS = {
     .refresh = row_refresh,
     .forward = row_forward,
     .backward = row_backward,
+    .repeat = row_repeat,
     .free = row_free,
 };
 

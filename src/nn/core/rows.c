@@ -135,6 +135,42 @@ void bp_activations_lay(bp_activations *activations, const bp_nn *nn, const bp_p
     }
 }
 
+void bp_repeat_floats(float *to, const float *from, int64_t floats, int64_t times)
+{
+    for (int64_t k = 0; k < times && to && floats > 0; k++)
+        memcpy(to + k * floats, from, (size_t)floats * sizeof *to);
+}
+
+void bp_repeat_rows(const bp_operand *to, const bp_operand *from, int64_t times)
+{
+    for (int64_t k = 0; k < times && to->data; k++) {
+        char *first = bp_operand_part(to, k * from->rows, 0).data;
+        const char *end = bp_operand_part(to, (k + 1) * from->rows, 0).data;
+
+        memcpy(first, from->data, (size_t)(end - first));
+    }
+}
+
+bool bp_block_repeat(const bp_block *block, const bp_extent *all, void *to, void *from)
+{
+    if (block->ops->repeat)
+        return block->ops->repeat(block, all, to, from);
+    return block->ops->saved_bytes(block, all) == 0;
+}
+
+void bp_activations_repeat(bp_activations *to, const bp_activations *from, const bp_nn *nn,
+                           const bp_pass *pass)
+{
+    bp_pass one = *pass;
+
+    one.B = 1;
+    for (int k = 0; k < to->count; k++) {
+        bp_pass_go_by(&one, to->item[k].stream);
+        bp_repeat_floats(to->item[k].data, from->item[k].data,
+                         bp_nn_rows(nn, &one).count * to->item[k].columns, pass->B);
+    }
+}
+
 void bp_nn_backward_weight(const bp_nn *nn, bp_param *weights, int count, const bp_operand *dy,
                            const bp_operand *x)
 {

@@ -105,6 +105,21 @@ static void series_backward(bp_block *block, bp_pass *pass, bp_activations *acti
         self->parts[k]->ops->backward(self->parts[k], pass, activations, of[k]);
 }
 
+static bool series_repeat(const bp_block *block, const bp_extent *all, void *to, void *from)
+{
+    const series *self = (const series *)block;
+    bp_extent one = bp_extent_of_one(all);
+    char *at = from, *next = to;
+    bool can = true;
+
+    for (int k = 0; k < self->count; k++) {
+        can = bp_block_repeat(self->parts[k], all, next, at) && can;
+        at += at ? part_saved(self->parts[k], &one) : 0;
+        next += next ? part_saved(self->parts[k], all) : 0;
+    }
+    return can;
+}
+
 /* One of its parts keeps something of sequences, at most: the memory is that part's. */
 static bool series_cache(const bp_block *block, int64_t slots, int64_t capacity,
                          bp_cache_need *need)
@@ -156,6 +171,7 @@ static const bp_block_ops OPS = {
     .refresh = series_refresh,
     .forward = series_forward,
     .backward = series_backward,
+    .repeat = series_repeat,
     .free = series_free,
 };
 

@@ -75,6 +75,13 @@ bp_bottleneck_rows bp_bottleneck_alloc(const bp_bottleneck *self, bp_arena *aren
     return kept;
 }
 
+void bp_bottleneck_repeat(const bp_bottleneck *self, const bp_bottleneck_rows *to,
+                          const bp_bottleneck_rows *from, int64_t rows, int64_t times)
+{
+    bp_repeat_floats(to->x, from->x, rows * self->C, times);
+    bp_repeat_floats(to->pre, from->pre, rows * self->rank, times);
+}
+
 typedef struct work {
     float *change;       /* [rows][C] what is added */
     float *units, *more; /* [rows][rank] */

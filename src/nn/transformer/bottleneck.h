@@ -25,6 +25,9 @@ bp_err bp_bottleneck_bind(bp_bottleneck *self);
 void bp_bottleneck_refresh(bp_bottleneck *self);
 
 bp_bottleneck_rows bp_bottleneck_alloc(const bp_bottleneck *self, bp_arena *arena, int64_t rows);
+/** What `rows` rows kept, `times` times. Local. */
+void bp_bottleneck_repeat(const bp_bottleneck *self, const bp_bottleneck_rows *to,
+                          const bp_bottleneck_rows *from, int64_t rows, int64_t times);
 /** x[rows][C] in place; kept->x NULL: nothing is kept. Local. */
 void bp_bottleneck_forward(const bp_bottleneck *self, bp_arena *scratch, float *x, int64_t rows,
                            const bp_bottleneck_rows *kept);

@@ -61,6 +61,19 @@ void cross_alloc_saved(const layer *self, bp_arena *arena, const bp_pass *pass, 
             bp_arena_floats(arena, bp_nn_rows(self->block.nn, &source).count * self->shape.C);
 }
 
+void cross_repeat(const layer *self, const bp_pass *one, const saved *to, const saved *from,
+                  int64_t times)
+{
+    bp_pass source = layer_source_pass(self, one);
+
+    bp_repeat_floats(to->cross_q, from->cross_q, one->T * self->Cl, times);
+    bp_repeat_floats(to->cross_kv, from->cross_kv, source.T * 2 * self->Cl, times);
+    bp_repeat_floats(to->cross_attended, from->cross_attended, one->T * self->Cl, times);
+    bp_repeat_floats(to->cross_lse, from->cross_lse, one->T * self->Hl, times);
+    bp_repeat_floats(to->source, from->source,
+                     bp_nn_rows(self->block.nn, &source).count * self->shape.C, times);
+}
+
 /* Scratch of the forward pass, beside forward_work. */
 typedef struct cross_work {
     bp_operand source; /* [source rows][C] */

@@ -62,6 +62,23 @@ void query_alloc_saved(const layer *self, bp_arena *arena, const bp_pass *pass, 
     kept->query_rstd = bp_arena_floats(arena, sum_floats(self, pass));
 }
 
+void query_repeat(const layer *self, const bp_pass *one, const saved *to, const saved *from,
+                  int64_t times)
+{
+    int64_t at = 0, before = 0;
+
+    for (int kind = 0; kind < KINDS && self->shape.query_norm != BP_QUERY_NORM_NONE; kind++) {
+        bp_part_norm norm = norm_of(self, one, kind);
+        int64_t sums = norm.rows * norm.parts, floats = sums * norm.D;
+
+        bp_repeat_floats(to->query_rstd + at * times, from->query_rstd + at, sums, times);
+        bp_repeat_floats(to->query_before + before * times, from->query_before + before, floats,
+                         times);
+        at += sums;
+        before += floats;
+    }
+}
+
 query_work query_alloc(const layer *self, bp_arena *arena, const bp_pass *pass, bool backward)
 {
     int64_t rows = pass->B * pass->T;

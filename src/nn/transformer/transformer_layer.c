@@ -236,6 +236,7 @@ static const bp_block_ops OPS = {
     .refresh = layer_refresh,
     .forward = layer_forward,
     .backward = layer_backward,
+    .repeat = layer_repeat,
     .adapt = layer_adapt,
     .free = layer_free,
 };
