@@ -22,6 +22,7 @@ typedef struct bp_explain_keys {
     const char *removal, *features, *shapley;
     int64_t samples, most_words, group;
     int64_t flips, edits, beam;
+    double change;
     const char *layers, *words;
     const char *datastore;
     int64_t neighbours, factors, keys;

@@ -96,6 +96,7 @@ typedef enum bp_explain_shape {
     BP_EXPLAIN_BY_PLACE,         /* [T] by input */
     BP_EXPLAIN_BY_SOURCE_PLACE,  /* [S] by place of the source */
     BP_EXPLAIN_FLIPS,            /* [T][explain.flips] by input */
+    BP_EXPLAIN_SOURCE_FLIPS,     /* [S][explain.flips] by place of the source */
     BP_EXPLAIN_BY_HEAD,          /* [layers][heads], once a document */
     BP_EXPLAIN_BY_SOURCE_HEAD,   /* [source_layers][heads] of an encoder-decoder's encoder */
     BP_EXPLAIN_BY_CROSS_HEAD,    /* [layers][heads] of attention to a source */

@@ -174,6 +174,14 @@ const bp_option bp_explain_options[] = {
      .max = 1000,
      .help = "of counterfactual: texts that the search goes on with",
      .at = BP_AT(bp_explain_keys, beam)},
+    {.key = "explain.change",
+     .type = BP_OPTION_REAL,
+     .value = "0.5",
+     .min = 1e-9,
+     .max = 1e9,
+     .help = "of counterfactual: how far the value of a regression must fall or rise to be another "
+             "prediction",
+     .at = BP_AT(bp_explain_keys, change)},
     {.key = "explain.layers",
      .type = BP_OPTION_STRING,
      .help = "of methods over states and activations: layers, 0 the embedding, as \"0,4-6,12\"; "

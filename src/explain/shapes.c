@@ -51,6 +51,7 @@ int64_t bp_explain_values(const bp_explain_array *array, const bp_explain_form *
         [BP_EXPLAIN_BY_PLACE] = form->T,
         [BP_EXPLAIN_BY_SOURCE_PLACE] = form->S,
         [BP_EXPLAIN_FLIPS] = form->T * form->flips,
+        [BP_EXPLAIN_SOURCE_FLIPS] = form->S * form->flips,
         [BP_EXPLAIN_EDITS] = form->edits,
         [BP_EXPLAIN_BY_DOCUMENT] = 1,
         [BP_EXPLAIN_BY_PAIR] = form->S > 0 ? 1 : 0};

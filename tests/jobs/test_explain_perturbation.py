@@ -18,6 +18,7 @@ except ImportError:
     h5py = None
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+BERT = ("model.kind=bert", "model.layers=1", "model.width=16", "model.heads=2", "model.context=24")
 
 
 class Changed(Explained):
@@ -219,7 +220,7 @@ class Small(test_finetune.TaskTest, Changed):
 
     def check(self, kind, value, *more):
         name, keys = f"of_{kind}{len(more)}", (*self.small(kind), *more)
-        with_gradients, flips = kind not in ("bart", "sngp"), kind in ("masked", "classes", "mean", "last")
+        with_gradients, flips = kind not in ("bart", "sngp"), kind not in ("bart", "sngp", "pairs")
         methods = "surrogate,shapley" + (",faithfulness" if kind != "pairs" else "") + (",integrated" if with_gradients else "") + (",counterfactual" if flips else "")
         self.explained(name, 0, *keys, f"explain.methods={methods}", "explain.steps=2", "explain.samples=100", "explain.edits=2", "explain.flips=2")
         found = self.results(name, "shapley")
@@ -287,10 +288,125 @@ class Small(test_finetune.TaskTest, Changed):
             numpy.testing.assert_allclose([found["source_value"][0][features == f][0] for f in range(M)], want, atol=2e-5)
 
     def test_kinds_that_lack_them(self):
-        for kind in ("tags", "values", "pairs", "spans"):
+        for kind, method in (("pairs", "faithfulness,saliency"), ("bart", "counterfactual"), ("sngp", "counterfactual")):
             keys = self.small(kind)
-            for method in ("counterfactual", *(("faithfulness,saliency",) if kind == "pairs" else ())):
-                self.assert_error(self.explain("lacks", 0, *keys, f"explain.methods={method}"), 78, "[explain.lacking]", method.split(",")[0], "shapley")
+            self.assert_error(self.explain("lacks", 0, *keys, f"explain.methods={method}"), 78, "[explain.lacking]", method.split(",")[0], "shapley")
+
+
+class Replaced(test_finetune.TaskTest, Changed):
+    """Every single replaced token of a text, as a text of its own."""
+    VOCABULARY = [*test_finetune.WORDS, *(word for words in test_finetune.KINDS.values() for word in words)]
+
+    def edits(self, words):
+        """The text, then each with another word at a place."""
+        return [words, *([*words[:i], word, *words[i + 1:]] for i in range(len(words)) for word in self.VOCABULARY if word != words[i])]
+
+    def learnt(self, name, corpus, *keys):
+        return self.tuned(name, 0, f"corpus.train={corpus}", f"corpus.valid={corpus}", *BERT, *keys, "train.steps=60", "optimizer.lr=0.02")
+
+    def tags(self):
+        def corpus(name, texts):
+            return self.conll(name, [list(zip(words, ("O", "B-sea", "I-sea", "O", "O"))) for words in texts])
+        return (corpus, "he salt wave from it".split(), "label",
+                self.learnt("tags", self.conll("tagged", self.sentences(60, 2)), "task.kind=tags"))
+
+    def spans(self):
+        def corpus(name, texts):
+            paragraphs = [{"context": " ".join(words[3:]), "qas": [{"id": f"{name}{k}", "question": " ".join(words[:3]), "is_impossible": False, "answers": [
+                {"text": words[5], "answer_start": len(" ".join(words[3:5])) + 1}]}]} for k, words in enumerate(texts)]
+            self.write(f"{name}.json", json.dumps({"version": "v2.0", "data": [{"title": name, "paragraphs": paragraphs}]}))
+            self.must(["bagpipe-data", "corpus", "--tokenizer", self.at("tokenizer.json"), "--format", "squad", "--out", self.at(f"{name}.h5"), self.at(f"{name}.json")])
+            return self.at(f"{name}.h5")
+        self.squad("asked", 40, 1)
+        return (corpus, "what the sea he was salt on".split(), "label",
+                self.learnt("spans", self.at("asked.h5"), "task.kind=spans", "task.stride=4"))
+
+    def values(self):
+        def corpus(name, texts):
+            return self.corpus(name, [{"text": " ".join(words), "score": "1"} for words in texts])
+        return (corpus, "he was at street wave of it".split(), "best",
+                self.learnt("values", self.at("train.h5"), "task.kind=regression", "task.label=score"))
+
+    def pairs(self):
+        def corpus(name, texts):
+            self.write(name + ".source", "".join(" ".join(words) + "\n" for words in texts))
+            self.write(name + ".target", "ship was salt\n" * len(texts))
+            self.must(["bagpipe-data", "corpus", "--tokenizer", self.at("tokenizer.json"), "--format", "pairs", "--out", self.at(f"{name}.h5"), self.at(name + ".source"),
+                       self.at(name + ".target")])
+            return self.at(f"{name}.h5")
+        draw = test_finetune.random.Random(4)
+        self.write("copied.txt", "".join(" ".join(draw.choice(self.VOCABULARY) for _ in range(3)) + "\n" for _ in range(200)))
+        self.must(["bagpipe-data", "corpus", "--tokenizer", self.at("tokenizer.json"), "--format", "pairs", "--out", self.at("copied.h5"), *[self.at("copied.txt")] * 2])
+        self.must(["bagpipe", "pretrain", f"run.dir={self.at('pairs')}", f"corpus.train={self.at('copied.h5')}", "model.kind=transformer", "model.encoder_layers=1",
+                   "model.decoder_layers=1", "model.width=16", "model.heads=2", "model.context=12", "train.steps=150", "train.batch=16", "optimizer.lr=0.02",
+                   "math.precision=f32"])
+        return corpus, "ship was salt".split(), "next", self.at("pairs")
+
+    def predictions(self, name, side):
+        """Of each document its tokens; of each of its targets what it is, where, and F."""
+        with h5py.File(os.path.join(self.at(name), "explain", "integrated.h5")) as file:
+            tokens, cuts, places = file[side][:], file[side + "_start"][:], file["place"][:]
+            K = len(places) // (len(cuts) - 1)
+            return ([tokens[cuts[d]:cuts[d + 1]] for d in range(len(cuts) - 1)], file["target"][:].reshape(-1, K), places[:K], file["logprob"][:].reshape(-1, K))
+
+    def check(self, kind, change):
+        corpus, words, target, model = getattr(self, kind)()
+        keys, side = (f"explain.model={model}", f"explain.change={change}"), "source" if kind == "pairs" else "input"
+        self.explained(kind + "_found", 0, *keys, f"explain.corpus={corpus(kind + '1', [words])}", f"explain.target={target}", "explain.methods=counterfactual",
+                       "explain.flips=100", "explain.edits=1")
+        for name in {target, "best"}:
+            self.explained(f"{kind}_{name}", 0, *keys, f"explain.corpus={corpus(kind + 'all', self.edits(words))}", f"explain.target={name}", "explain.methods=integrated",
+                           "explain.steps=1", "explain.examples=0")
+        with h5py.File(os.path.join(self.at(kind + "_found"), "explain", "counterfactual.h5")) as file:
+            found = {key: file[key][()] for key in file}
+        texts, targets, places, values = self.predictions(f"{kind}_{target}", side)
+        best = self.predictions(kind + "_best", side)
+        k = int(numpy.argmin(best[3][0] if kind == "tags" else values[0]))  # the least sure
+        self.assertEqual(found["explained_place"][0], places[k])
+        self.assertEqual(found["explained"][0], targets[0][k])
+        kept = {"tags": [places[k]], "spans": targets[0].tolist()}.get(kind, [])
+        prefix = "source_" if kind == "pairs" else ""
+        tokens = found[prefix + "flip_token"].reshape(len(texts[0]), 100)
+        true = {(p, int(v)): found[prefix + "flip_true"].reshape(tokens.shape)[p][i] for p in range(len(tokens)) for i, v in enumerate(tokens[p]) if v >= 0}
+        first = {(p, int(v)) for p in range(len(tokens)) for v in tokens[p][:5] if v >= 0}
+        wanted, preferred = {}, {}
+        for text, value, choice in zip(texts[1:], values[1:, k], best[1][1:, k], strict=True):
+            place, = numpy.flatnonzero(text != texts[0])
+            if place not in kept:
+                wanted[(place, int(text[place]))] = value - values[0][k]
+                preferred[(place, int(text[place]))] = choice
+        self.assertEqual(set(true), set(wanted))
+        numpy.testing.assert_allclose([true[edit] for edit in wanted], list(wanted.values()), rtol=0, atol=1e-5)
+        value = kind == "values"
+        changed = {edit for edit in wanted if (abs(wanted[edit]) >= change if value else preferred[edit] != best[1][0][k])}
+        self.assertTrue(0 < len(changed) < len(wanted), (kind, len(changed), min(wanted.values()), max(wanted.values())))
+        edit = (int(found["edit_place"][0, 0]), int(found["edit_new"][0, 0]))
+        if not numpy.isnan(found["edits"][0]):
+            self.assertIn(edit, changed)
+            self.assertEqual(found["edit_old"][0, 0], texts[0][edit[0]])
+            self.assertEqual(found["new"][0], (1 if wanted[edit] > 0 else -1) if value else preferred[edit])
+        if value:
+            self.assertAlmostEqual(float(found["preferred_after"][0] - found["preferred_logprob"][0]), wanted[edit], delta=1e-5)
+        elif found["preferred"][0] == found["explained"][0]:  # then the search goes by the flips that are listed
+            self.assertEqual(numpy.isnan(found["edits"][0]), not first & changed)
+            self.assertEqual(found["texts"][0], len(first))
+            if first & changed:
+                self.assertEqual(found["texts_changed"][0], len(first & changed))
+                self.assertEqual(edit, min(first & changed, key=lambda edit: true[edit]))
+        return found
+
+    def test_replaced_tokens_do_what_texts_with_them_say(self):
+        for kind in ("tags", "spans", "values", "pairs"):
+            with self.subTest(kind):
+                self.assertEqual(self.check(kind, 0.001)["edits"][0], 1)
+
+    def test_they_are_on_all_meshes(self):
+        corpus, words, target, model = self.pairs()
+        keys = (f"explain.model={model}", f"explain.corpus={corpus('few', [words, words[:2]])}", "explain.methods=counterfactual")
+        self.explained("one", 0, *keys)
+        for mesh in ("data", "pipeline"):
+            self.explained(mesh, 2, *keys, f"mesh.{mesh}=2")
+            self.assertEqual(self.files("one"), self.files(mesh), mesh)
 
 
 class Flips(Changed):

@@ -25,61 +25,79 @@ enum {
     PREFERRED_AFTER,
     NEW,
     TEXTS,
-    CHANGED
+    CHANGED,
+    PLACE,
+    SOURCE_FLIP_TOKEN,
+    SOURCE_FLIP_FIRST_ORDER,
+    SOURCE_FLIP_TRUE
 };
 
 typedef struct counterfactual {
     bp_model *lm;
     const bp_explain_settings *settings;
     const bp_explained *document;
-    int64_t k; /* the target */
+    int64_t k;         /* the target */
+    explain_text text; /* what is replaced for it */
     float *to[BP_EXPLAIN_ARRAYS];
 } counterfactual;
 
-/* The target that is explained: of a text that goes on the last one, else the first; of several
- * classes the one that is preferred. */
-static int64_t target_of(const bp_explain_settings *settings, const bp_explained *document,
-                         const explain_edit *edit)
+/* The target that is explained: of tags, answers and words of a translation the one that the model is
+ * least sure of, of a text that goes on the last one, else the first. */
+static bp_err find_target(counterfactual *self)
 {
-    int64_t k = 0;
+    const bp_task_shape *task = &self->settings->info->task;
+    const bp_task_kind *kind = bp_task_kind_of(task);
 
-    if (!explain_variants_at_once(settings, document))
-        return document->K - 1;
-    while (edit && bp_task_has_head(&settings->info->task) && k < document->K - 1 &&
-           document->targets[k] != edit->choice)
-        k++;
-    return k;
+    if (self->document->S > 0 ||
+        (bp_task_has_head(task) && (kind->at_words || kind->over_places)))
+        return explain_edit_target(&self->k, self->lm, self->settings, self->document);
+    self->k = explain_variants_at_once(self->settings, self->document) ? 0 : self->document->K - 1;
+    return BP_OK;
+}
+
+/* Of several classes the one that is preferred. */
+static void find_class(counterfactual *self, const explain_edit *edit)
+{
+    const bp_explained *document = self->document;
+
+    while (explain_variants_classifies(self->settings->info) && self->k < document->K - 1 &&
+           document->targets[self->k] != edit->choice)
+        self->k++;
 }
 
 /* ---- flips ---- */
 
-static bool is_never(const void *context, int64_t place)
+static bool stays(const void *context, int64_t place)
 {
-    (void)context;
-    (void)place;
-    return false;
+    const counterfactual *self = context;
+
+    return explain_edit_keeps(self->settings, self->document, self->k, place);
 }
 
 /* ln p(target) of the document, then of each flip, in their order. */
 static bp_err run_flips(const counterfactual *self, const explain_flips *flips, double *values)
 {
+    const explain_text whole = {self->text.of_source ? self->document->sources
+                                                     : self->document->inputs,
+                                self->text.of_source ? self->document->S : self->document->T,
+                                self->text.of_source};
     int64_t count = flips->places * flips->each, row = 0;
-    int32_t *tokens = bp_alloc("explain.flips", self->document->T, sizeof *tokens);
+    int32_t *tokens = bp_alloc("explain.flips", whole.count, sizeof *tokens);
     explain_variants variants;
     double *all;
     bp_err err;
 
     explain_variants_begin(&variants, self->lm, self->settings, self->document, self->k, true);
     all = variants.out = bp_alloc("explain.flips", (count + 1) * variants.outcomes, sizeof *all);
-    explain_variants_replace(&variants, self->document->inputs);
-    for (int64_t t = 0; t < self->document->T; t++)
-        tokens[t] = self->document->inputs[t];
+    explain_variants_replace(&variants, whole.tokens);
+    for (int64_t t = 0; t < whole.count; t++)
+        tokens[t] = whole.tokens[t];
     for (int64_t i = 0; i < count && variants.err == BP_OK; i++) {
         if (flips->token[i] < 0)
             continue;
         tokens[i / flips->each] = flips->token[i];
         explain_variants_replace(&variants, tokens);
-        tokens[i / flips->each] = self->document->inputs[i / flips->each];
+        tokens[i / flips->each] = whole.tokens[i / flips->each];
     }
     err = explain_variants_end(&variants);
     values[0] = all[0];
@@ -90,23 +108,35 @@ static bp_err run_flips(const counterfactual *self, const explain_flips *flips, 
     return err;
 }
 
-static void put_flips(counterfactual *self, const explain_flips *flips, const double *values)
+/* Of one side of a document: `flips` NULL: nothing is replaced there. */
+static void put_side(float *const *to, const explain_flips *flips, const double *values,
+                     int64_t room)
 {
-    int64_t count = flips->places * flips->each, pairs = 0,
-            room = self->document->T * self->settings->keys->flips;
-    double *x = bp_alloc("explain.flips", 2 * count, sizeof *x), *y = x + count;
+    int64_t count = flips ? flips->places * flips->each : 0;
 
     for (int64_t i = 0; i < room; i++) {
         bool there = i < count && flips->token[i] >= 0;
 
-        self->to[FLIP_TOKEN][i] = there ? (float)flips->token[i] : -1;
-        self->to[FLIP_FIRST_ORDER][i] = there ? (float)flips->change[i] : NAN;
-        self->to[FLIP_TRUE][i] = there ? (float)(values[1 + i] - values[0]) : NAN;
-        if (there) {
+        to[0][i] = there ? (float)flips->token[i] : -1;
+        to[1][i] = there ? (float)flips->change[i] : NAN;
+        to[2][i] = there ? (float)(values[1 + i] - values[0]) : NAN;
+    }
+}
+
+static void put_flips(counterfactual *self, const explain_flips *flips, const double *values)
+{
+    int64_t count = flips->places * flips->each, pairs = 0, each = self->settings->keys->flips;
+    double *x = bp_alloc("explain.flips", 2 * count, sizeof *x), *y = x + count;
+    bool of_source = self->text.of_source;
+
+    put_side(self->to + FLIP_TOKEN, of_source ? NULL : flips, values, self->document->T * each);
+    put_side(self->to + SOURCE_FLIP_TOKEN, of_source ? flips : NULL, values,
+             self->document->S * each);
+    for (int64_t i = 0; i < count; i++)
+        if (flips->token[i] >= 0) {
             x[pairs] = flips->change[i];
             y[pairs++] = values[1 + i] - values[0];
         }
-    }
     self->to[LOG_P][0] = (float)values[0];
     self->to[CORRELATION][0] = (float)bp_pearson(x, y, pairs);
     bp_free(x);
@@ -115,20 +145,22 @@ static void put_flips(counterfactual *self, const explain_flips *flips, const do
 static bp_err find_flips(counterfactual *self)
 {
     int64_t T = bp_explain_length(self->settings, self->document, self->k);
+    bool of_source = self->text.of_source;
     bp_explain_batch batch = {0};
     explain_flips flips;
     double *values;
     bp_err err = bp_agree(self->settings->group, bp_explain_batch_new(&batch, self->settings));
 
-    explain_flips_init(&flips, T, self->settings->keys->flips);
-    values = bp_alloc("explain.flips", 1 + T * flips.each, sizeof *values);
+    explain_flips_init(&flips, self->text.count, self->settings->keys->flips);
+    values = bp_alloc("explain.flips", 1 + flips.places * flips.each, sizeof *values);
     if (err == BP_OK) {
         bp_explain_batch_set(&batch, self->document, 0, self->k, T);
-        err = self->lm->ops->differentiate(self->lm, &batch.batch, batch.gradients, NULL);
+        err = self->lm->ops->differentiate(self->lm, &batch.batch, batch.gradients,
+                                           batch.source_gradients);
     }
     if (err == BP_OK)
-        err = explain_flips_find(&flips, self->lm, self->settings, self->document->inputs,
-                                 batch.gradients, is_never, NULL);
+        err = explain_flips_find(&flips, self->lm, self->settings, &self->text,
+                                 of_source ? batch.source_gradients : batch.gradients, stays, self);
     if (err == BP_OK)
         err = run_flips(self, &flips, values);
     if (err == BP_OK)
@@ -170,12 +202,16 @@ static bp_err run(bp_model *lm, const bp_explain_settings *settings, const bp_ex
     bp_err err;
 
     bp_explain_lay_out_to(self.to, &bp_explain_counterfactual, &form, results);
-    err = explain_edit_find(&edit, lm, settings, document, target_of(settings, document, NULL));
+    err = find_target(&self);
+    if (err == BP_OK)
+        err = explain_edit_find(&edit, lm, settings, document, self.k);
     if (err != BP_OK)
         return err;
     put_edit(&self, &edit);
-    self.k = target_of(settings, document, &edit);
+    find_class(&self, &edit);
+    self.text = explain_text_of(settings, document, self.k);
     self.to[TARGET][0] = (float)document->targets[self.k];
+    self.to[PLACE][0] = (float)document->places[self.k];
     return find_flips(&self);
 }
 
@@ -197,11 +233,8 @@ static void add(json_t *figures, const bp_explain_settings *settings, const bp_e
 
 static const char *lacks(const bp_model_info *info)
 {
-    const char *texts = explain_variants_lacks(info);
-
-    return texts                     ? texts
-           : info->log_probabilities ? "it gives no whole distributions"
-                                     : bp_explain_lacks_gradients(info);
+    return info->log_probabilities ? "it gives no whole distributions"
+                                   : bp_explain_lacks_gradients(info);
 }
 
 const bp_explain_method bp_explain_counterfactual = {
@@ -223,7 +256,11 @@ const bp_explain_method bp_explain_counterfactual = {
                {"preferred_after", BP_EXPLAIN_BY_DOCUMENT},
                {"new", BP_EXPLAIN_BY_DOCUMENT},
                {"texts", BP_EXPLAIN_BY_DOCUMENT},
-               {"texts_changed", BP_EXPLAIN_BY_DOCUMENT}},
+               {"texts_changed", BP_EXPLAIN_BY_DOCUMENT},
+               {"explained_place", BP_EXPLAIN_BY_DOCUMENT},
+               {"source_flip_token", BP_EXPLAIN_SOURCE_FLIPS},
+               {"source_flip_first_order", BP_EXPLAIN_SOURCE_FLIPS},
+               {"source_flip_true", BP_EXPLAIN_SOURCE_FLIPS}},
     .changes = true,
     .lacks = lacks,
     .run = run,

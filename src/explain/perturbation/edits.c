@@ -2,6 +2,7 @@
 #include "explain/perturbation/edits.h"
 
 #include "base/mem.h"
+#include "explain/perturbation/features.h"
 #include "explain/perturbation/flips.h"
 
 #include <math.h>
@@ -14,7 +15,7 @@ typedef struct state {
     int64_t place[EXPLAIN_EDITS];
     int32_t token[EXPLAIN_EDITS];
     int32_t choice; /* what is preferred */
-    double log_p;   /* of what was preferred at first */
+    double log_p;   /* of what was preferred at first; of a regression its value, times `sign` */
 } state;
 
 typedef struct beam {
@@ -22,9 +23,11 @@ typedef struct beam {
     const bp_explain_settings *settings;
     const bp_explained *document;
     bp_explained copy; /* whose inputs are `tokens` */
-    int64_t k, T;      /* the target, and the inputs that it depends on */
-    int32_t *tokens;   /* [document->T] of a state */
+    int64_t k;         /* the target */
+    explain_text text; /* what is replaced for it */
+    int32_t *tokens;   /* [T], or [S], of a state */
     int32_t *targets;  /* [K] of the copy */
+    double sign;       /* a regression's value falls (1) or rises (-1); else 1 */
     state *states;     /* [explain.beam] */
     int64_t states_count;
     state *tried; /* [capacity] */
@@ -36,21 +39,51 @@ typedef struct beam {
 
 /* ---- texts ---- */
 
+static bool is_value(const bp_explain_settings *settings)
+{
+    const bp_task_shape *task = &settings->info->task;
+
+    return bp_task_has_head(task) && bp_task_kind_of(task)->is_value;
+}
+
 static void write_tokens(beam *self, const state *of)
 {
-    memcpy(self->tokens, self->document->inputs, (size_t)self->document->T * sizeof(int32_t));
+    bool of_source = self->text.of_source;
+
+    memcpy(self->tokens, of_source ? self->document->sources : self->document->inputs,
+           (size_t)(of_source ? self->document->S : self->document->T) * sizeof(int32_t));
     for (int64_t e = 0; e < of->count; e++)
         self->tokens[of->place[e]] = of->token[e];
 }
 
-static bool is_replaced(const void *context, int64_t place)
+bool explain_edit_keeps(const bp_explain_settings *settings, const bp_explained *document,
+                        int64_t k, int64_t place)
 {
-    const state *of = context;
+    const bp_task_kind *kind = bp_task_kind_of(&settings->info->task);
 
-    for (int64_t e = 0; e < of->count; e++)
-        if (of->place[e] == place)
+    if (!bp_task_has_head(&settings->info->task))
+        return false;
+    for (int64_t end = 0; end < document->K && kind->over_places; end++)
+        if (document->targets[end] == place)
             return true;
-    return false;
+    return kind->at_words && place >= document->places[k] &&
+           place < explain_features_end(settings, document, document->places[k]);
+}
+
+/* A state that is expanded. */
+typedef struct expanded {
+    const beam *of;
+    const state *state;
+} expanded;
+
+static bool stays(const void *context, int64_t place)
+{
+    const expanded *self = context;
+
+    for (int64_t e = 0; e < self->state->count; e++)
+        if (self->state->place[e] == place)
+            return true;
+    return explain_edit_keeps(self->of->settings, self->of->document, self->of->k, place);
 }
 
 /* Do two states make the same text? */
@@ -101,8 +134,11 @@ static bp_err run_tried(beam *self, state *tried, int64_t count)
     for (at = 0; at < count && err == BP_OK; at++) {
         const double *row = values + at * each;
 
-        tried[at].log_p = row[0];
-        tried[at].choice = (int32_t)row[1];
+        tried[at].log_p = self->sign * row[0];
+        tried[at].choice = is_value(self->settings)
+                               ? self->sign * (self->out->before - row[0]) >=
+                                     self->settings->keys->change
+                               : (int32_t)row[1];
     }
     bp_free(values);
     return err;
@@ -110,17 +146,26 @@ static bp_err run_tried(beam *self, state *tried, int64_t count)
 
 static bp_err expand(beam *self, const state *from)
 {
+    const expanded who = {self, from};
     bp_explained changed = self->copy;
+    explain_text text = self->text;
+    float *gradients = text.of_source ? self->batch.source_gradients : self->batch.gradients;
     bp_err err;
 
     write_tokens(self, from);
-    changed.inputs = self->tokens;
-    bp_explain_batch_set(&self->batch, &changed, 0, self->k, self->T);
-    err = self->lm->ops->differentiate(self->lm, &self->batch.batch, self->batch.gradients, NULL);
+    text.tokens = self->tokens;
+    changed.inputs = text.of_source ? changed.inputs : self->tokens;
+    changed.sources = text.of_source ? self->tokens : changed.sources;
+    bp_explain_batch_set(&self->batch, &changed, 0, self->k,
+                         bp_explain_length(self->settings, &changed, self->k));
+    err = self->lm->ops->differentiate(self->lm, &self->batch.batch, self->batch.gradients,
+                                       self->batch.source_gradients);
+    for (int64_t i = 0; self->sign < 0 && i < text.count * self->settings->info->vector_width; i++)
+        gradients[i] = -gradients[i];
     if (err == BP_OK)
-        err = explain_flips_find(&self->flips, self->lm, self->settings, self->tokens,
-                                 self->batch.gradients, is_replaced, from);
-    for (int64_t t = 0; t < self->T && err == BP_OK; t++)
+        err = explain_flips_find(&self->flips, self->lm, self->settings, &text, gradients, stays,
+                                 &who);
+    for (int64_t t = 0; t < text.count && err == BP_OK; t++)
         for (int64_t j = 0; j < self->flips.each; j++)
             if (self->flips.token[t * self->flips.each + j] >= 0)
                 add_tried(self, from, t, self->flips.token[t * self->flips.each + j]);
@@ -144,11 +189,11 @@ static int64_t find_lowest(const beam *self, bool changed)
 static void finish(beam *self, const state *found)
 {
     self->out->count = found->count;
-    self->out->after = found->log_p;
-    self->out->other = found->choice;
+    self->out->after = self->sign * found->log_p;
+    self->out->other = is_value(self->settings) ? (self->sign > 0 ? -1 : 1) : found->choice;
     for (int64_t e = 0; e < found->count; e++) {
         self->out->place[e] = found->place[e];
-        self->out->old[e] = self->document->inputs[found->place[e]];
+        self->out->old[e] = self->text.tokens[found->place[e]];
         self->out->token[e] = found->token[e];
     }
     for (int64_t i = 0; i < self->count; i++)
@@ -201,6 +246,10 @@ static bp_err find_choice(beam *self)
 
     self->out->choice = 0;
     err = run_tried(self, &whole, 1);
+    if (is_value(self->settings)) {
+        self->out->before = self->sign * whole.log_p;
+        return err;
+    }
     self->out->choice = whole.choice;
     self->targets[self->k] = whole.choice;
     if (err == BP_OK)
@@ -209,16 +258,20 @@ static bp_err find_choice(beam *self)
     return err;
 }
 
-bp_err explain_edit_find(explain_edit *out, bp_model *lm, const bp_explain_settings *settings,
-                         const bp_explained *document, int64_t k)
+/* One way, of a regression. */
+static bp_err find(explain_edit *out, bp_model *lm, const bp_explain_settings *settings,
+                   const bp_explained *document, int64_t k, double sign)
 {
+    explain_text text = explain_text_of(settings, document, k);
+    int64_t most = document->T > document->S ? document->T : document->S;
     beam self = {.lm = lm,
                  .settings = settings,
                  .document = document,
                  .copy = *document,
                  .k = k,
-                 .T = bp_explain_length(settings, document, k),
-                 .tokens = bp_alloc("explain.edits", document->T, sizeof(int32_t)),
+                 .text = text,
+                 .sign = sign,
+                 .tokens = bp_alloc("explain.edits", most, sizeof(int32_t)),
                  .targets = bp_alloc("explain.edits", document->K, sizeof(int32_t)),
                  .states = bp_alloc("explain.edits", settings->keys->beam, sizeof(state)),
                  .out = out};
@@ -227,7 +280,7 @@ bp_err explain_edit_find(explain_edit *out, bp_model *lm, const bp_explain_setti
     *out = (explain_edit){.count = -1, .choice = -1};
     memcpy(self.targets, document->targets, (size_t)document->K * sizeof *self.targets);
     self.copy.targets = self.targets;
-    explain_flips_init(&self.flips, self.T, TOKENS);
+    explain_flips_init(&self.flips, text.count, TOKENS);
     if (err == BP_OK)
         err = find_choice(&self);
     if (err == BP_OK)
@@ -239,4 +292,31 @@ bp_err explain_edit_find(explain_edit *out, bp_model *lm, const bp_explain_setti
     bp_free(self.targets);
     bp_free(self.tokens);
     return err;
+}
+
+/* Is it less of an edit? */
+static bool is_smaller(const explain_edit *edit, const explain_edit *than)
+{
+    if (edit->count < 0 || than->count < 0)
+        return edit->count >= 0;
+    return edit->count < than->count ||
+           (edit->count == than->count &&
+            fabs(edit->after - edit->before) > fabs(than->after - than->before));
+}
+
+bp_err explain_edit_find(explain_edit *out, bp_model *lm, const bp_explain_settings *settings,
+                         const bp_explained *document, int64_t k)
+{
+    bp_err err = find(out, lm, settings, document, k, 1);
+    explain_edit rise;
+
+    if (err != BP_OK || !is_value(settings))
+        return err;
+    err = find(&rise, lm, settings, document, k, -1);
+    if (err != BP_OK)
+        return err;
+    rise.texts = out->texts += rise.texts;
+    if (is_smaller(&rise, out))
+        *out = rise;
+    return BP_OK;
 }

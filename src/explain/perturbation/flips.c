@@ -6,6 +6,14 @@
 #include <math.h>
 #include <string.h>
 
+explain_text explain_text_of(const bp_explain_settings *settings, const bp_explained *document,
+                             int64_t k)
+{
+    return document->S > 0
+               ? (explain_text){document->sources, document->S, true}
+               : (explain_text){document->inputs, bp_explain_length(settings, document, k), false};
+}
+
 void explain_flips_init(explain_flips *out, int64_t places, int64_t each)
 {
     *out = (explain_flips){places, each, bp_alloc("explain.flips", places * each, sizeof(int32_t)),
@@ -47,7 +55,7 @@ static double product(const float *a, const float *b, int64_t n)
 typedef struct search {
     explain_flips *out;
     const bp_explain_settings *settings;
-    const int32_t *tokens;
+    const explain_text *text;
     const float *gradients;
     const bool *kept; /* [places] */
     double *own;      /* [places] e'g of what is there */
@@ -61,7 +69,7 @@ static void take_rows(const search *self, const int32_t *ids, int64_t count, con
 #pragma omp parallel for schedule(static)
     for (int64_t t = 0; t < self->out->places; t++)
         for (int64_t r = 0; r < count && !self->kept[t]; r++)
-            if (ids[r] != self->tokens[t] && !bp_explain_is_special(self->settings, ids[r]) &&
+            if (ids[r] != self->text->tokens[t] && !bp_explain_is_special(self->settings, ids[r]) &&
                 ids[r] != self->settings->roles[BP_ROLE_UNKNOWN])
                 insert(self->out, t, ids[r],
                        product(rows + r * E, self->gradients + t * E, E) - self->own[t]);
@@ -74,14 +82,15 @@ static void find_own(const search *self, bp_model *lm, float *rows, float *scrat
     for (int64_t first = 0, count; first < self->out->places; first += count) {
         count = self->out->places - first < EXPLAIN_FLIP_ROWS ? self->out->places - first
                                                               : EXPLAIN_FLIP_ROWS;
-        lm->ops->look_up(lm, false, self->tokens + first, count, rows, scratch);
+        lm->ops->look_up(lm, self->text->of_source, self->text->tokens + first, count, rows,
+                         scratch);
         for (int64_t r = 0; r < count; r++)
             self->own[first + r] = product(rows + r * E, self->gradients + (first + r) * E, E);
     }
 }
 
 bp_err explain_flips_find(explain_flips *out, bp_model *lm, const bp_explain_settings *settings,
-                          const int32_t *tokens, const float *gradients, explain_is_kept is_kept,
+                          const explain_text *text, const float *gradients, explain_is_kept is_kept,
                           const void *context)
 {
     int64_t E = settings->info->vector_width, words = settings->info->words;
@@ -89,13 +98,13 @@ bp_err explain_flips_find(explain_flips *out, bp_model *lm, const bp_explain_set
     int32_t *ids = bp_alloc("explain.flips", EXPLAIN_FLIP_ROWS, sizeof *ids);
     double *own = bp_alloc("explain.flips", out->places, sizeof *own);
     float *rows = bp_try_alloc("explain.flips", 2 * EXPLAIN_FLIP_ROWS * E, sizeof *rows);
-    search self = {out, settings, tokens, gradients, kept, own};
+    search self = {out, settings, text, gradients, kept, own};
     bp_err err = bp_agree(
         settings->group,
         rows ? BP_OK : bp_fail_memory("word vectors", 2 * EXPLAIN_FLIP_ROWS * E, sizeof *rows));
 
     for (int64_t t = 0; t < out->places; t++)
-        kept[t] = bp_explain_is_special(settings, tokens[t]) || is_kept(context, t);
+        kept[t] = bp_explain_is_special(settings, text->tokens[t]) || is_kept(context, t);
     for (int64_t i = 0; i < out->places * out->each; i++) {
         out->token[i] = -1;
         out->change[i] = NAN;
@@ -106,7 +115,7 @@ bp_err explain_flips_find(explain_flips *out, bp_model *lm, const bp_explain_set
         count = words - first < EXPLAIN_FLIP_ROWS ? words - first : EXPLAIN_FLIP_ROWS;
         for (int64_t r = 0; r < count; r++)
             ids[r] = (int32_t)(first + r);
-        lm->ops->look_up(lm, false, ids, count, rows, rows + EXPLAIN_FLIP_ROWS * E);
+        lm->ops->look_up(lm, text->of_source, ids, count, rows, rows + EXPLAIN_FLIP_ROWS * E);
         take_rows(&self, ids, count, rows);
         err = bp_explain_step(settings);
     }

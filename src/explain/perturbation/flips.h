@@ -16,15 +16,26 @@ typedef struct explain_flips {
     double *change; /* [places][each]: (E_v - e)'g */
 } explain_flips;
 
+/** A text whose tokens are replaced: the inputs of a document, or its source. Borrowed. */
+typedef struct explain_text {
+    const int32_t *tokens;
+    int64_t count;
+    bool of_source;
+} explain_text;
+/** What is replaced for target k: the source where there is one, else the inputs that it depends
+ * on. Local. */
+explain_text explain_text_of(const bp_explain_settings *settings, const bp_explained *document,
+                             int64_t k);
+
 /** Is no input of a document, or of what is made of it, replaced here? */
 typedef bool (*explain_is_kept)(const void *context, int64_t place);
 
 void explain_flips_init(explain_flips *out, int64_t places, int64_t each);
 void explain_flips_clear(explain_flips *flips);
-/** Replacements by ordinary tokens. Shapes: tokens[places]; gradients[places][vector_width].
+/** Replacements by ordinary tokens. Shapes: text->tokens[places]; gradients[places][vector_width].
  * Errors: BP_ERR_SYSTEM memory; BP_ERR_STOPPED: the same on all ranks. */
 bp_err explain_flips_find(explain_flips *out, bp_model *lm, const bp_explain_settings *settings,
-                          const int32_t *tokens, const float *gradients, explain_is_kept is_kept,
+                          const explain_text *text, const float *gradients, explain_is_kept is_kept,
                           const void *context);
 
 #endif

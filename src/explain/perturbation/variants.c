@@ -59,15 +59,6 @@ int64_t explain_variants_column(const bp_explain_settings *settings, const bp_ex
                                                           : 0;
 }
 
-const char *explain_variants_lacks(const bp_model_info *info)
-{
-    return info->reads_source && !explain_variants_classifies(info)
-               ? "its predictions have two texts"
-           : bp_task_has_head(&info->task) && !explain_variants_classifies(info)
-               ? "its predictions are not of whole texts"
-               : NULL;
-}
-
 const char *explain_variants_lacks_sets(const bp_model_info *info)
 {
     return info->reads_source && bp_task_has_head(&info->task) && !explain_variants_classifies(info)
@@ -77,27 +68,40 @@ const char *explain_variants_lacks_sets(const bp_model_info *info)
 
 /* ---- a batch ---- */
 
+static bool is_value(const bp_model_info *info)
+{
+    return bp_task_has_head(&info->task) && bp_task_kind_of(&info->task)->is_value;
+}
+
+/* Are whole distributions asked for? */
+static bool distributes(const explain_variants *self)
+{
+    const bp_model_info *info = self->settings->info;
+
+    return (self->best && !is_value(info)) || explain_variants_classifies(info);
+}
+
 static bool has_memory(const explain_variants *self)
 {
     return self->inputs && self->segments && self->targets && self->places && self->values &&
            self->sources;
 }
 
+/* Values of a text that come of the model. */
+static int64_t columns_of(const explain_variants *self, int64_t length)
+{
+    return distributes(self) ? bp_model_columns(self->settings->info, length) : length;
+}
+
 /* Windows of a batch. */
 static int64_t capacity_of(const explain_variants *self)
 {
-    int64_t V = self->settings->info->vocab_size, S = self->document->S,
+    int64_t V = columns_of(self, self->length), S = self->document->S,
             longest = self->length > S ? self->length : S, most = self->settings->batch / longest;
 
     if (self->best && most > EXPLAIN_LOG_P / V)
         most = EXPLAIN_LOG_P / V;
     return most > 1 ? most : 1;
-}
-
-/* Are whole distributions asked for? */
-static bool distributes(const explain_variants *self)
-{
-    return self->best || explain_variants_classifies(self->settings->info);
 }
 
 void explain_variants_begin(explain_variants *out, bp_model *lm,
@@ -106,7 +110,7 @@ void explain_variants_begin(explain_variants *out, bp_model *lm,
 {
     bool at_once = explain_variants_at_once(settings, document);
     int64_t outcomes = explain_variants_outcomes(settings, document);
-    int64_t places, V = settings->info->vocab_size;
+    int64_t places;
 
     *out = (explain_variants){.lm = lm,
                               .settings = settings,
@@ -125,7 +129,7 @@ void explain_variants_begin(explain_variants *out, bp_model *lm,
     out->places = bp_try_alloc("explain.variants", out->capacity * out->each, sizeof(int32_t));
     out->sources = bp_try_alloc("explain.variants", out->capacity * document->S, sizeof(int32_t));
     out->source_lengths = bp_alloc("explain.variants", out->capacity, sizeof(int32_t));
-    out->values = bp_try_alloc("explain.variants", distributes(out) ? out->capacity * V : places,
+    out->values = bp_try_alloc("explain.variants", out->capacity * columns_of(out, out->length),
                                sizeof(float));
     out->err = bp_agree(
         settings->group,
@@ -179,14 +183,17 @@ static int64_t place_of(const explain_variants *self, int64_t w, int64_t k)
 
 static void take(explain_variants *self, int64_t length)
 {
-    int64_t V = self->settings->info->vocab_size;
+    int64_t columns = columns_of(self, length);
 
     for (int64_t w = 0; w < self->count; w++) {
-        const float *row = self->values + w * (distributes(self) ? V : length);
+        const float *row = self->values + w * columns;
 
         if (self->best) {
-            *self->out++ = (double)row[self->document->targets[self->target]];
-            *self->out++ = (double)find_best(row, V);
+            bool value = is_value(self->settings->info);
+            int64_t at = value ? place_of(self, w, 0) : self->document->targets[self->target];
+
+            *self->out++ = (double)row[at];
+            *self->out++ = value ? 0 : (double)find_best(row, columns);
             continue;
         }
         for (int64_t k = 0; k < self->outcomes; k++)
@@ -250,8 +257,8 @@ static bool is_needed(const explain_variants *self, int64_t t)
     return false;
 }
 
-/* The source of row w: at least a token of it stays. */
-static void put_source(explain_variants *self, const uint8_t *kept)
+/* The source of row w: at least a token of it stays. tokens: in place of the document's. */
+static void put_source(explain_variants *self, const int32_t *tokens, const uint8_t *kept)
 {
     int64_t S = self->document->S, w = self->count, to = w * S;
     int32_t other = substitute(self->settings);
@@ -260,7 +267,7 @@ static void put_source(explain_variants *self, const uint8_t *kept)
         bool stays = !kept || kept[s] || (s == S - 1 && to == w * S);
 
         if (stays || other >= 0)
-            self->sources[to++] = stays ? self->document->sources[s] : other;
+            self->sources[to++] = stays ? tokens[s] : other;
     }
     self->source_lengths[w] = (int32_t)(to - w * S);
     for (; to < (w + 1) * S; to++)
@@ -315,12 +322,13 @@ static void set_targets(explain_variants *self)
     }
 }
 
-static void add(explain_variants *self, const int32_t *tokens, const uint8_t *kept)
+static void add(explain_variants *self, const int32_t *tokens, const int32_t *sources,
+                const uint8_t *kept)
 {
     if (self->err != BP_OK)
         return;
     put(self, tokens, kept);
-    put_source(self, kept ? kept + self->length : NULL);
+    put_source(self, sources, kept ? kept + self->length : NULL);
     set_targets(self);
     if (++self->count == self->capacity)
         run(self);
@@ -328,12 +336,15 @@ static void add(explain_variants *self, const int32_t *tokens, const uint8_t *ke
 
 void explain_variants_keep(explain_variants *self, const uint8_t *kept)
 {
-    add(self, self->document->inputs, kept);
+    add(self, self->document->inputs, self->document->sources, kept);
 }
 
 void explain_variants_replace(explain_variants *self, const int32_t *tokens)
 {
-    add(self, tokens, NULL);
+    bool of_source = self->document->S > 0;
+
+    add(self, of_source ? self->document->inputs : tokens,
+        of_source ? tokens : self->document->sources, NULL);
 }
 
 bp_err explain_variants_end(explain_variants *self)

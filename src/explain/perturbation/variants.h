@@ -14,7 +14,8 @@ typedef struct explain_variants {
     bool best;        /* what is preferred is wanted too */
     int64_t each;     /* targets of a text */
     int64_t outcomes; /* values of a text: ln p of all classes, or of its targets; where `best`,
-                         ln p(target) and the outcome that is preferred */
+                         ln p(target) and the outcome that is preferred (of a regression its value,
+                         and 0) */
     int64_t target;   /* the one that is explained where a text has one; else 0 */
     int64_t length;   /* places of a window */
     int64_t word_end; /* after the word at the target's place */
@@ -37,9 +38,7 @@ int64_t explain_variants_column(const bp_explain_settings *settings, const bp_ex
 /** Values of a text where what is preferred is not asked for. */
 int64_t explain_variants_outcomes(const bp_explain_settings *settings,
                                   const bp_explained *document);
-/** bp_explain_method.lacks: what is neither a classifier nor predicts words of one text. */
-const char *explain_variants_lacks(const bp_model_info *info);
-/** The same for sets of words, which more models have. */
+/** bp_explain_method.lacks of sets of words. */
 const char *explain_variants_lacks_sets(const bp_model_info *info);
 /** Does it say which class a text is of? */
 bool explain_variants_classifies(const bp_model_info *info);
@@ -57,7 +56,8 @@ void explain_variants_begin(explain_variants *out, bp_model *lm,
  * an answer begins and ends. out[outcomes] gets natural logs of probabilities, by the time of _end.
  * Texts follow one another: each begins where the one before ended. */
 void explain_variants_keep(explain_variants *self, const uint8_t *kept);
-/** The document with tokens[T] in place of its own. */
+/** The document with tokens[T] in place of its own, of one with a source tokens[S] in place of
+ * that. */
 void explain_variants_replace(explain_variants *self, const int32_t *tokens);
 /** Runs what waits. Errors: BP_ERR_STOPPED; BP_ERR_SYSTEM memory: the same on all ranks. */
 bp_err explain_variants_end(explain_variants *self);
