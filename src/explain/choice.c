@@ -21,7 +21,8 @@ void explain_share_document(explainer *self, bool *example)
     explain_reading *read = &self->read;
     MPI_Comm group = self->settings.group;
     int64_t sizes[] = {read->document.K,     read->document.T,      read->document.S,
-                       read->document.hides, read->document.number, *example};
+                       read->document.hides, read->document.number, *example,
+                       read->document.set,   read->document.label};
 
     bp_bcast_bytes(sizes, sizeof sizes, 0, group);
     *example = sizes[5];
@@ -31,6 +32,8 @@ void explain_share_document(explainer *self, bool *example)
                                     .T = sizes[1],
                                     .S = sizes[2],
                                     .hides = sizes[3],
+                                    .set = sizes[6],
+                                    .label = sizes[7],
                                     .inputs = read->inputs,
                                     .segments = self->texts.framed ? read->segments : NULL,
                                     .sources = read->sources,

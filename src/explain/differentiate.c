@@ -258,7 +258,8 @@ int64_t bp_explain_batch_fill(const bp_explain_batch *batch, const bp_explain_se
 
         longer = longer > *length ? longer : *length;
         lost += count * (longer - *length);
-        if (count + 1 > bp_explain_batch_windows(batch, document, longer) || lost > BATCH_COST)
+        if (count + 1 > bp_explain_batch_windows(batch, document, longer) ||
+            lost > (run.again ? longer : BATCH_COST))
             break;
         *length = longer;
     }

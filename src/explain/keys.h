@@ -24,7 +24,7 @@ typedef struct bp_explain_keys {
     int64_t flips, edits, beam;
     double change;
     const char *layers, *words;
-    const char *datastore;
+    const char *datastore, *sets;
     int64_t neighbours, factors, keys;
     double perplexity;
 } bp_explain_keys;

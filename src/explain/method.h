@@ -73,6 +73,7 @@ typedef struct bp_explained {
                                 prefers */
     const int32_t *places;   /* [K]: target k is predicted at this input; of a causal model K = T
                                 and places[k] = k. Of a task as bp_model_batch.targets */
+    int64_t set, label;      /* of contrast_sets: the set that it is of, and its class; -1: none */
     int64_t hides;           /* the token that is at a target's place while it is explained: texts
                                 are masked in turn; -1: inputs are read as they are */
     const int32_t *foils;    /* [K][bp_explain_foils] of bp_explain_contrast; else not filled */
@@ -101,6 +102,7 @@ typedef enum bp_explain_shape {
     BP_EXPLAIN_BY_SOURCE_HEAD,   /* [source_layers][heads] of an encoder-decoder's encoder */
     BP_EXPLAIN_BY_CROSS_HEAD,    /* [layers][heads] of attention to a source */
     BP_EXPLAIN_EDITS,            /* [explain.edits] */
+    BP_EXPLAIN_BY_OUTCOME,       /* [outcomes] of classes */
     BP_EXPLAIN_BY_DOCUMENT,      /* one value */
     BP_EXPLAIN_BY_PAIR,          /* one value, of a document with a source */
     BP_EXPLAIN_SHAPES
@@ -163,7 +165,7 @@ typedef struct bp_explain_method {
 extern const bp_explain_method bp_explain_attention, bp_explain_lens, bp_explain_saliency,
     bp_explain_gradient, bp_explain_integrated, bp_explain_contrast, bp_explain_surrogate,
     bp_explain_shapley, bp_explain_counterfactual, bp_explain_faithfulness, bp_explain_sources,
-    bp_explain_similarity, bp_explain_projection, bp_explain_factors, bp_explain_memories;
+    bp_explain_contrast_sets, bp_explain_similarity, bp_explain_projection, bp_explain_factors, bp_explain_memories;
 /** All, NULL-ended. */
 extern const bp_explain_method *const bp_explain_methods[];
 const bp_explain_method *bp_explain_method_named(const char *name, size_t length);
@@ -175,7 +177,7 @@ const char *bp_explain_position(const char *list, const bp_explain_method *metho
 /** What the sizes of results depend on: of a document, and of the model. */
 typedef struct bp_explain_form {
     int64_t K, T, S;
-    int64_t layers, heads, source_layers, foils;
+    int64_t layers, heads, source_layers, foils, outcomes;
     int64_t flips, edits, curves; /* of a place; of a document; of a target */
     int64_t neighbours;           /* of a target */
 } bp_explain_form;
@@ -276,10 +278,11 @@ int64_t bp_explain_batch_windows(const bp_explain_batch *batch, const bp_explain
 /** Windows from `first` on, `each` of a target. */
 typedef struct bp_explain_run {
     int64_t first, each;
+    bool again; /* the batch has all of them several times */
 } bp_explain_run;
 /** How many of them go into a batch, and the inputs of each: no target needs what comes after it.
- * Windows are as long as the longest: no more than is lost by another batch, which reads all weights
- * again, is lost by that. Local. */
+ * Windows are as long as the longest. That loses no more than another batch does, which reads all
+ * weights again, or, of a batch that has them several times, goes forward for itself. Local. */
 int64_t bp_explain_batch_fill(const bp_explain_batch *batch, const bp_explain_settings *settings,
                               const bp_explained *document, bp_explain_run run, int64_t *length);
 /** Window `w` reads the document up to place `length`, and its one target is target k. */

@@ -182,6 +182,11 @@ const bp_option bp_explain_options[] = {
      .help = "of counterfactual: how far the value of a regression must fall or rise to be another "
              "prediction",
      .at = BP_AT(bp_explain_keys, change)},
+    {.key = "explain.sets",
+     .type = BP_OPTION_STRING,
+     .help = "of contrast_sets: the label of the corpus by which documents belong together: a text "
+             "and edited versions of it",
+     .at = BP_AT(bp_explain_keys, sets)},
     {.key = "explain.layers",
      .type = BP_OPTION_STRING,
      .help = "of methods over states and activations: layers, 0 the embedding, as \"0,4-6,12\"; "

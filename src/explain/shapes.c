@@ -15,7 +15,8 @@ bp_explain_form bp_explain_form_of(const bp_model_info *info, const bp_explained
                              .layers = info->layers,
                              .heads = info->heads,
                              .source_layers = info->source_layers,
-                             .foils = bp_explain_foils(info)};
+                             .foils = bp_explain_foils(info),
+                             .outcomes = info->task.outcomes};
 }
 
 bp_explain_form bp_explain_form_with(const bp_explain_settings *settings,
@@ -53,6 +54,7 @@ int64_t bp_explain_values(const bp_explain_array *array, const bp_explain_form *
         [BP_EXPLAIN_FLIPS] = form->T * form->flips,
         [BP_EXPLAIN_SOURCE_FLIPS] = form->S * form->flips,
         [BP_EXPLAIN_EDITS] = form->edits,
+        [BP_EXPLAIN_BY_OUTCOME] = form->outcomes,
         [BP_EXPLAIN_BY_DOCUMENT] = 1,
         [BP_EXPLAIN_BY_PAIR] = form->S > 0 ? 1 : 0};
 

@@ -193,8 +193,9 @@ typedef struct bp_model_batch {
      * [info.vector_width] and [windows][source_length][info.vector_width]; NULL: their own. For a
      * model with `differentiate` */
     const float *vectors, *source_vectors;
-    bool alike; /* of `differentiate`: the windows read what window 0 reads, with its vectors, and
-                   differ in their targets alone: one pass forward may do for all */
+    int64_t alike; /* of `differentiate`: window w reads what window w % alike reads, with its
+                      vectors, and differs in its targets alone: a pass forward over the first
+                      `alike` may do for all. 0: each reads its own */
 } bp_model_batch;
 
 /** Places that have a target. */

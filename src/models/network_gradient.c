@@ -17,7 +17,7 @@ enum { TAG_FORWARD = 111, TAG_BACKWARD };
 typedef struct gradient_memory {
     float *data, *gradients; /* of activations */
     char *kept;              /* [block_count] one after the other */
-    char *one;               /* the most that a block keeps of one window */
+    char *some;              /* the most that a block keeps of half the windows, or of one */
     bp_arena scratch;
 } gradient_memory;
 
@@ -37,19 +37,20 @@ static bp_pass planned_pass(const bp_extent *most)
 static gradient_memory lay_out(const bp_network *network, const bp_extent *most, bp_arena *arena)
 {
     bp_pass pass = planned_pass(most);
-    bp_extent single = bp_extent_of_one(most);
-    int64_t between = bp_network_activation_floats(network, &pass), kept = 0, one = 0;
+    bp_extent half = *most;
+    int64_t between = bp_network_activation_floats(network, &pass), kept = 0, some = 0;
     gradient_memory memory = {.data = bp_arena_floats(arena, between),
                               .gradients = bp_arena_floats(arena, between)};
 
+    half.B = (most->B + 1) / 2;
     for (int k = 0; k < network->block_count; k++) {
-        int64_t bytes = (int64_t)kept_bytes(network, k, &single);
+        int64_t bytes = (int64_t)kept_bytes(network, k, &half);
 
         kept += (int64_t)kept_bytes(network, k, most);
-        one = bytes > one ? bytes : one;
+        some = bytes > some ? bytes : some;
     }
     memory.kept = bp_arena_take(arena, kept, 1);
-    memory.one = bp_arena_take(arena, one, 1);
+    memory.some = bp_arena_take(arena, some, 1);
     memory.scratch.size_bytes = bp_network_scratch_bytes(network, most, true);
     memory.scratch.base = bp_arena_take(arena, (int64_t)memory.scratch.size_bytes, 1);
     return memory;
@@ -100,8 +101,7 @@ static int64_t message_bytes(const bp_network *network, const bp_activations *of
     return bp_activations_floats(of, &network->nn, pass, gradients) * (int64_t)sizeof(float);
 }
 
-/* Blocks [first, end) of the stage. `repeats`: the pass is over one window, and what it keeps is
- * copied for so many. */
+/* Blocks [first, end) of the stage. `repeats`: what the pass keeps is copied for so many windows. */
 static void run_blocks(const network_model *self, bp_pass *pass, const gradient_memory *memory,
                        float *data, int first, int end, const bp_extent *repeats)
 {
@@ -114,9 +114,9 @@ static void run_blocks(const network_model *self, bp_pass *pass, const gradient_
 
         if (k < first)
             continue;
-        bp_block_forward(network->blocks[k], pass, &activations, repeats ? memory->one : kept);
+        bp_block_forward(network->blocks[k], pass, &activations, repeats ? memory->some : kept);
         if (repeats)
-            (void)bp_block_repeat(network->blocks[k], repeats, kept, memory->one);
+            (void)bp_block_repeat(network->blocks[k], repeats, &pass->extent, kept, memory->some);
     }
 }
 
@@ -139,34 +139,34 @@ static void run_forward(const network_model *self, bp_pass *pass, const gradient
                 self->mesh->pipeline_rank + 1, TAG_FORWARD, self->mesh->pipeline);
 }
 
-/* As run_forward, without the head, of windows that are alike: `one` is a pass over the first, and
+/* As run_forward, without the head, of windows that are alike: `some` is a pass over the first, and
  * goes through where the gradients will be. */
-static void run_forward_alike(const network_model *self, bp_pass *one,
+static void run_forward_alike(const network_model *self, bp_pass *some,
                               const gradient_memory *memory, const bp_extent *all)
 {
     const bp_network *network = self->network;
     int last = network->block_count - 1;
 
-    receive(self, one, memory->gradients);
-    run_blocks(self, one, memory, memory->gradients, 0, last + !network_is_last(self), all);
+    receive(self, some, memory->gradients);
+    run_blocks(self, some, memory, memory->gradients, 0, last + !network_is_last(self), all);
     if (!network_is_last(self))
-        bp_send(memory->gradients, message_bytes(network, &network->outputs[last], one, false),
+        bp_send(memory->gradients, message_bytes(network, &network->outputs[last], some, false),
                 self->mesh->pipeline_rank + 1, TAG_FORWARD, self->mesh->pipeline);
 }
 
 /* The head after it, which reads targets, of all windows. */
-static void run_head(const network_model *self, bp_pass *pass, const bp_pass *one,
+static void run_head(const network_model *self, bp_pass *pass, const bp_pass *some,
                      const gradient_memory *memory)
 {
     const bp_network *network = self->network;
     int last = network->block_count - 1;
     const bp_activations *at = bp_network_at(network, last);
-    bp_activations from = laid_out(network, at, one, memory->gradients, false),
+    bp_activations from = laid_out(network, at, some, memory->gradients, false),
                    to = laid_out(network, at, pass, memory->data, false);
 
     if (!network_is_last(self))
         return;
-    bp_activations_repeat(&to, &from, &network->nn, pass);
+    bp_activations_repeat(&to, &from, &network->nn, pass, some);
     run_blocks(self, pass, memory, memory->data, last, last + 1, NULL);
 }
 
@@ -225,30 +225,46 @@ static bp_pass begin_pass(network_model *self, const network_pieces *pieces,
     return pass;
 }
 
+/* May one pass forward do for several windows? */
+static bool shares(const network_model *self, const bp_model_batch *batch)
+{
+    return self->repeats && batch->alike > 0;
+}
+
+/* Windows of a piece: those that are alike stay together, if there is room for two. */
+static int64_t piece_windows(const network_model *self, const bp_model_batch *batch)
+{
+    int64_t each = network_piece_windows(batch->windows, self->mesh->pipeline_ranks);
+
+    return shares(self, batch) && each >= 2 * batch->alike ? each / batch->alike * batch->alike
+                                                           : each;
+}
+
 /* Windows [first, first + windows) of the batch, forward and backward. */
 static void run_piece(network_model *self, const network_pieces *pieces,
                       const bp_model_batch *batch, int64_t first, int64_t windows,
                       float *const vector_gradients[BP_STREAMS])
 {
-    bool alike = batch->alike && self->repeats && windows > 1;
+    bool alike = shares(self, batch) && windows > batch->alike && first % batch->alike == 0 &&
+                 windows % batch->alike == 0;
     bp_arena arena = {.base = self->gradient_memory,
                       .size_bytes = self->gradient_memory_bytes,
                       .used_bytes = network_example_bytes(&pieces->maker, windows)};
     bp_extent extent = bp_extent_of(&pieces->maker.form, windows);
     gradient_memory memory = lay_out(self->network, &extent, &arena);
-    bp_pass pass, one;
+    bp_pass pass, some;
 
-    if (alike) { /* its example goes before all of them are made in its place */
-        one = begin_pass(self, pieces, batch, first, 1);
-        one.scratch = &memory.scratch;
-        run_forward_alike(self, &one, &memory, &extent);
+    if (alike) { /* its examples go before all of them are made in their place */
+        some = begin_pass(self, pieces, batch, first, batch->alike);
+        some.scratch = &memory.scratch;
+        run_forward_alike(self, &some, &memory, &extent);
     }
     pass = begin_pass(self, pieces, batch, first, windows);
     pass.scratch = &memory.scratch;
     for (int stream = 0; stream < BP_STREAMS; stream++)
         pass.vector_gradients[stream] = vector_gradients[stream];
     if (alike)
-        run_head(self, &pass, &one, &memory);
+        run_head(self, &pass, &some, &memory);
     else
         run_forward(self, &pass, &memory);
     run_backward(self, &pass, &memory);
@@ -259,8 +275,7 @@ bp_err network_differentiate(bp_model *model, const bp_model_batch *batch, float
 {
     network_model *self = (network_model *)model;
     const bp_mesh *mesh = self->mesh;
-    int64_t each = network_piece_windows(batch->windows, mesh->pipeline_ranks),
-            E = model->info.vector_width, T = batch->length, S = batch->source_length;
+    int64_t each = piece_windows(self, batch), E = model->info.vector_width, T = batch->length, S = batch->source_length;
     network_pieces pieces;
     bp_err err;
 
@@ -299,13 +314,13 @@ void network_find_vectors(network_model *self)
 {
     bp_model_info *info = &self->face.info;
     const bp_network *network = self->network;
-    bp_extent two = {2, {1, 1}, 0};
+    bp_extent two = {2, {1, 1}, 0}, one = {1, {1, 1}, 0};
 
     if (self->mesh->pipeline_rank == 0)
         info->vector_width = bp_embedding_width(self->network->blocks[0]);
     bp_bcast_bytes(&info->vector_width, sizeof info->vector_width, 0, self->mesh->pipeline);
     self->repeats = network->changes_after == 0 && !network->nn.sequence_parallel;
     for (int k = 0; k < network->block_count - network_is_last(self) && self->repeats; k++)
-        self->repeats = bp_block_repeat(network->blocks[k], &two, NULL, NULL);
+        self->repeats = bp_block_repeat(network->blocks[k], &two, &one, NULL, NULL);
     self->repeats = bp_all_max_int(!self->repeats, self->mesh->pipeline) == 0;
 }

@@ -4,7 +4,7 @@ import os
 
 import bagpipe_test
 import test_finetune
-from bagpipe_test import shared
+from bagpipe_test import read_json, shared
 from test_explain import Explained, read_tensors
 
 try:
@@ -305,6 +305,52 @@ class Trained(test_finetune.TaskTest, Opened):
                         for d in range(3):
                             self.assertEqual(every[array][d][c].tobytes(), one[array][d][0].tobytes(), (kind, name, array))
                             self.assertGreater(numpy.abs(one[array][d]).max(), 0)
+
+    def test_contrast_sets_are_read_together(self):
+        """Against figures from what the documents are by themselves; on one rank and on two."""
+        draw, rows = test_finetune.random.Random(9), []
+        for k in range(14):  # an original, and one or two versions with the words of another topic
+            topics = draw.sample(("sea", "town", "wood"), 3)
+            words = test_finetune.document(draw, topics[0], 8).split()
+            rows.append({"text": " ".join(words), "topic": topics[0], "group": f"g{k}"})
+            for topic in topics[1:2 + k % 2]:
+                versions = [draw.choice(test_finetune.KINDS[topic]) if word in test_finetune.KINDS[topics[0]] else word for word in words]
+                rows.append({"text": " ".join(versions), "topic": topic, "group": f"g{k}"})
+        rows += [{"text": "he had it", "topic": "sea", "group": "alone"}]
+        draw.shuffle(rows)
+        corpus = self.corpus("sets", rows)
+        self.tuned("judge", 0, f"corpus.train={self.at('train.h5')}", f"corpus.valid={self.at('valid.h5')}", "model.kind=bert", *self.SMALL, "task.label=topic",
+                   "train.steps=40", "train.batch=8", "optimizer.lr=0.02")
+        keys = (f"explain.model={self.at('judge')}", f"explain.corpus={corpus}")
+        self.explained("sets", 0, *keys, "explain.methods=contrast_sets", "explain.sets=group")
+        self.explained("each", 0, *keys, "explain.methods=integrated", "explain.steps=1", "explain.target=every")
+        found, log_p = read_json(self.at("sets"), "explain", "summary.json")["methods"]["contrast_sets"], self.open("each", "integrated")["logprob"]
+        with h5py.File(os.path.join(self.at("sets"), "explain", "contrast_sets.h5")) as file:
+            names = [name.decode() for name in file["outcome_names"][:]]
+            numpy.testing.assert_allclose(file["outcome_logprob"][:], log_p, rtol=0, atol=1e-6)
+            self.assertEqual([names[int(k)] for k in file["label"][:]], [row["topic"] for row in rows])
+        sets = {}
+        for row, values in zip(rows, log_p, strict=True):
+            sets.setdefault(row["group"], []).append((names.index(row["topic"]), values))
+        sets = [versions for versions in sets.values() if len(versions) > 1]
+        pairs = [(versions[0], other) for versions in sets for other in versions[1:]]
+        moves = [first[1].argmax() != other[1].argmax() for first, other in pairs]
+        wanted = {"accuracy_first": [versions[0][1].argmax() == versions[0][0] for versions in sets], "accuracy_others": [values.argmax() == label for _, (label, values) in pairs],
+                  "consistency": [all(values.argmax() == label for label, values in versions) for versions in sets], "changed": moves,
+                  "changed_as_labels": [moved == (first[0] != other[0]) for moved, (first, other) in zip(moves, pairs)],
+                  "fall": [first[1].max() - other[1][first[1].argmax()] for first, other in pairs]}
+        self.assertEqual((found["sets"], found["pairs"]), (len(sets), len(pairs)))
+        for name, values in wanted.items():
+            self.assertAlmostEqual(found[name][0], numpy.mean(values), delta=1e-5, msg=name)
+            low, high = found["intervals"][name][0]
+            self.assertTrue(low <= found[name][0] <= high)
+        self.assertTrue(0 < found["changed"][0] < 1)
+        self.explained("sets2", 2, *keys, "explain.methods=contrast_sets", "explain.sets=group")
+        self.assertEqual(self.files("sets"), self.files("sets2"))
+        for words, more in ((["[explain.no_sets]", "topic"], ("explain.methods=contrast_sets", "explain.sets=sets")), (["[explain.no_sets]"], ("explain.methods=contrast_sets",)),
+                            (["[explain.lacking]", "contrast_sets"], ("explain.methods=contrast_sets", "explain.sets=group", *self.small("values")))):
+            for ranks in (0, 2):
+                self.assert_error(self.explain("no_sets", ranks, *keys[:2 if len(more) < 4 else 0], *more), 78, *words)
 
     def test_attributions_sum_to_what_the_baseline_changes(self):
         steps = ("explain.methods=integrated", "explain.baseline=zero", "explain.steps=40")

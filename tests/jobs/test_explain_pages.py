@@ -6,6 +6,7 @@ import re
 import shutil
 import signal
 import subprocess
+import time
 
 import bagpipe_test
 from bagpipe_test import program, read_json, run, shared
@@ -438,6 +439,10 @@ class Pages(Explained):
         for d in range(16):
             want = ((rows - rows[d]) ** 2).sum(axis=1)
             numpy.testing.assert_allclose(distances[d], numpy.sort(want)[:3], rtol=1e-3, atol=1e-6)
+        data = data_of(self.page("near_classes", "example-2.html"))
+        first = data["nearest"]["entries"][data["nearest"]["near"][0][0][0]]
+        self.assertEqual((first["id"], first["after"].removesuffix("<|endoftext|>").split()), ("short.jsonl:2", "wood oak the".split()))
+        self.check_a_datastore_that_changes(keys)
         other = f"explain.datastore={self.at('store')}/score/states.h5"
         for status, words, more in ((78, ["[explain.no_datastore]", "score.vectors"], keys), (65, ["[explain.no_vectors]"], (*keys, other)),
                                     (78, ["[explain.few_entries]", "16 entries"], (*keys[:3], "explain.neighbours=17", vectors)),
@@ -445,6 +450,28 @@ class Pages(Explained):
                                     (65, ["[h5.wrong_kind]"], (*self.keys[:3], "explain.methods=sources", vectors))):
             for ranks in (0, 2):
                 self.assert_error(self.explain("bad_store", ranks, *more), status, *words)
+
+    def check_a_datastore_that_changes(self, keys):
+        """While a document is explained another file, of three documents, takes its place."""
+        self.write("three.jsonl", "".join((json.dumps({"text": "sea ship", "kind": "sea"}) + "\n") * 3))
+        self.must(["bagpipe-data", "corpus", "--tokenizer", self.at("tokenizer.json"), "--format", "jsonl", "--label", "kind", "--out", self.at("three.h5"),
+                   self.at("three.jsonl")])
+        self.must(["bagpipe", "score", f"run.dir={self.at('three')}", f"score.model={self.at('classes')}", f"score.corpus={self.at('three.h5')}",
+                   "score.vectors=mean", "math.precision=f32"])
+        shutil.copy(os.path.join(self.at("vectors"), "score", "vectors.h5"), self.at("changing.h5"))
+        for ranks in (0, 2):
+            shutil.copy(os.path.join(self.at("vectors"), "score", "vectors.h5"), self.at("changing.h5"))
+            shutil.copy(os.path.join(self.at("three"), "score", "vectors.h5"), self.at("other.h5"))
+            log = os.path.join(self.at("changed") + str(ranks), "log.txt")
+            job = bagpipe_test.Background([bagpipe_test.program("bagpipe"), "explain", f"run.dir={self.at('changed')}{ranks}", "math.precision=f32", *keys,
+                                           f"explain.datastore={self.at('changing.h5')}"], ranks, env={"BP_FAULT": "work.unit_done:1+=delay0.5"})
+            try:
+                while job.poll() is None and not (os.path.exists(log) and b"explaining 16 predictions" in self.content(log)):
+                    time.sleep(0.02)
+                os.replace(self.at("other.h5"), self.at("changing.h5"))
+                self.assert_error(job.result(), 65, "[explain.other_datastore]")
+            finally:
+                job.end()
 
     def test_bad_use(self):
         self.write("empty.txt", "\n\n")

@@ -70,7 +70,7 @@ static bp_err run_batch(differentiation *self, int64_t first, int64_t count, int
             batch->targets[w * length + document->places[k]] =
                 document->foils[k * self->foils + foil - 1];
     }
-    batch->batch.alike = document->hides < 0;
+    batch->batch.alike = document->hides < 0 ? 1 : 0;
     return self->lm->ops->differentiate(self->lm, &batch->batch, batch->gradients,
                                         batch->source_gradients);
 }
@@ -148,7 +148,8 @@ static bp_err run(differentiation *self)
         int64_t length;
 
         count = bp_explain_batch_fill(&self->batch, settings, self->document,
-                                      (bp_explain_run){first, 1 + self->foils}, &length);
+                                      (bp_explain_run){first, 1 + self->foils, false},
+                                      &length);
         err = bp_explain_step(settings);
         if (err == BP_OK)
             err = run_batch(self, first, count, length);

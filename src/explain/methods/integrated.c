@@ -103,18 +103,15 @@ static void add_weighted(double *sums, const float *gradients, double weight, in
         sums[i] += weight * (double)gradients[i];
 }
 
-/* A batch has `count` targets at one step of the path, which read the same, or one target at several
- * steps. */
+/* A batch has the first target at all steps, then the second, which reads the same... */
 static bp_err run_steps(path *self, int64_t step, int64_t steps)
 {
     bp_explain_batch *batch = &self->batch;
-    int64_t windows = self->count * steps;
     bp_err err = bp_explain_step(self->settings);
 
-    for (int64_t w = 0; w < windows && err == BP_OK; w++)
-        set_window(self, w, self->first + w % self->count, self->length,
-                   self->alpha[step + w / self->count]);
-    batch->batch.alike = steps == 1 && self->document->hides < 0;
+    for (int64_t w = 0; w < self->count * steps && err == BP_OK; w++)
+        set_window(self, w, self->first + w / steps, self->length, self->alpha[step + w % steps]);
+    batch->batch.alike = self->count > 1 ? steps : 0;
     if (err == BP_OK)
         err = self->lm->ops->differentiate(self->lm, &batch->batch, batch->gradients,
                                            batch->source_gradients);
@@ -125,19 +122,18 @@ static bp_err integrate(path *self)
 {
     bp_explain_batch *batch = &self->batch;
     int64_t floats = self->length * self->vectors.E, source = self->document->S * self->vectors.E,
-            steps = self->settings->steps, count = 1,
-            most = bp_explain_batch_windows(batch, self->document, self->length);
+            steps = self->settings->steps, count,
+            most = bp_explain_batch_windows(batch, self->document, self->length) / self->count;
     bp_err err = BP_OK;
 
     memset(self->sums, 0, (size_t)(self->count * floats) * sizeof *self->sums);
     memset(self->source_sums, 0, (size_t)(self->count * source) * sizeof *self->source_sums);
     for (int64_t step = 0; step < steps && err == BP_OK; step += count) {
-        if (self->count == 1)
-            count = steps - step < most ? steps - step : most;
+        count = steps - step < most ? steps - step : most;
         err = run_steps(self, step, count);
         for (int64_t w = 0; w < self->count * count && err == BP_OK; w++) {
-            double weight = self->weight[step + w / self->count];
-            int64_t k = w % self->count;
+            double weight = self->weight[step + w % count];
+            int64_t k = w / count;
 
             add_weighted(self->sums + k * floats, batch->gradients + w * floats, weight, floats);
             if (source > 0)
@@ -197,7 +193,7 @@ static bp_err explain_targets(path *self, int64_t first, float *const *to)
     self->first = first;
     if (document->hides < 0) {
         self->count = bp_explain_batch_fill(&self->batch, self->settings, document,
-                                            (bp_explain_run){first, 1}, &self->length);
+                                            (bp_explain_run){first, 1, true}, &self->length);
     } else {
         self->count = 1;
         self->length = bp_explain_length(self->settings, document, first);

@@ -11,6 +11,7 @@
 #define SHOWN  5  /* nearest ones of a target */
 #define BEFORE 16 /* tokens before an entry */
 #define AFTER  8
+#define BEGIN  40 /* tokens of a whole document */
 
 bp_err explain_entries_open(explain_entries *out, const char *path)
 {
@@ -26,6 +27,7 @@ bp_err explain_entries_open(explain_entries *out, const char *path)
     out->documents = shape.count;
     out->id_bytes = shape.width;
     out->has_tokens = err == BP_OK && bp_h5_has(out->h5, "tokens");
+    out->has_documents = err == BP_OK && bp_h5_has(out->h5, "vector");
     if (!out->has_tokens)
         return err;
     out->starts = bp_alloc("explain.page", out->documents + 1, sizeof *out->starts);
@@ -54,6 +56,25 @@ static json_t *text_of(const explain_spans *spans, int64_t first, int64_t end)
     out = json_stringn(text.data ? text.data : "", text.bytes);
     bp_buffer_clear(&text);
     return out;
+}
+
+/* The beginning of a document that is an entry as a whole. */
+static bp_err add_beginning(json_t *entry, const explain_entries *self,
+                            const explain_speller *speller, int64_t document)
+{
+    int64_t start = self->starts[document], count = self->starts[document + 1] - start;
+    int32_t tokens[BEGIN];
+    explain_spans spans = {0};
+    bp_err err;
+
+    count = count < BEGIN ? count : BEGIN;
+    err = bp_h5_read(self->h5, "tokens", BP_H5_U32, start, tokens, count);
+    if (err == BP_OK)
+        err = explain_spans_of(&spans, speller, tokens, count);
+    if (err == BP_OK)
+        (void)json_object_set_new(entry, "after", text_of(&spans, 0, spans.count));
+    explain_spans_clear(&spans);
+    return err;
 }
 
 /* The tokens around an entry. */
@@ -88,7 +109,7 @@ static bp_err add_entry(json_t *list, const explain_entries *self, const explain
 {
     char *id = bp_alloc("explain.page", (int64_t)self->id_bytes + 1, 1);
     bool there = document >= 0 && document < self->documents &&
-                 (!self->has_tokens ||
+                 (self->has_documents || !self->has_tokens ||
                   (place >= 0 && place < self->starts[document + 1] - self->starts[document]));
     bp_err err = there ? bp_h5_read_text(self->h5, "doc_id", self->id_bytes, document, id, 1)
                        : BP_FAIL(BP_ERR_FORMAT, "explain.other_datastore",
@@ -103,7 +124,8 @@ static bp_err add_entry(json_t *list, const explain_entries *self, const explain
     else if (err == BP_OK)
         (void)json_object_set_new(entry, "id", bp_score_page_text(id, strlen(id)));
     if (err == BP_OK && self->has_tokens)
-        err = add_text(entry, self, speller, document, place);
+        err = self->has_documents ? add_beginning(entry, self, speller, document)
+                                  : add_text(entry, self, speller, document, place);
     (void)json_array_append_new(list, entry);
     bp_free(id);
     return err;

@@ -122,7 +122,8 @@ static int64_t columns_of(const explainer *self, const bp_explain_array *array)
                          [BP_EXPLAIN_BY_FOIL] = true,        [BP_EXPLAIN_BY_HEAD] = true,
                          [BP_EXPLAIN_BY_SOURCE_HEAD] = true, [BP_EXPLAIN_BY_CROSS_HEAD] = true,
                          [BP_EXPLAIN_CURVES] = true,         [BP_EXPLAIN_EDITS] = true,
-                         [BP_EXPLAIN_NEIGHBOURS] = true,     [BP_EXPLAIN_SHAPES - 1] = false};
+                         [BP_EXPLAIN_NEIGHBOURS] = true,     [BP_EXPLAIN_BY_OUTCOME] = true,
+                         [BP_EXPLAIN_SHAPES - 1] = false};
 
     return rows[array->shape] ? bp_explain_values(array, &form) : 0;
 }

@@ -163,6 +163,18 @@ static bp_err check_datastore(const explainer *self)
     return BP_OK;
 }
 
+static bp_err check_sets(const explainer *self)
+{
+    const bp_explain_keys *keys = bp_explain_keys_of(self->job->config);
+    bool compares = bp_explain_position(keys->methods, &bp_explain_contrast_sets);
+
+    if (compares && (!keys->sets || keys->texts))
+        return BP_FAIL(BP_ERR_CONFIG, "explain.no_sets",
+                       "explain.methods = contrast_sets needs a label of the corpus that says which "
+                       "documents belong together: at explain.sets; set it, with explain.corpus");
+    return BP_OK;
+}
+
 static bp_err check_methods(const explainer *self)
 {
     bp_err err;
@@ -175,6 +187,8 @@ static bp_err check_methods(const explainer *self)
             return refuse_method(self->settings.info, self->methods[k]->name, lacks);
     }
     err = check_datastore(self);
+    if (err == BP_OK)
+        err = check_sets(self);
     if (err != BP_OK)
         return err;
     if (self->prefers && self->job->lm->info.log_probabilities)

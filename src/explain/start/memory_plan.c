@@ -41,6 +41,7 @@ static bp_explain_form largest_form(const json_t *shape, const char *target, int
                             .layers = json_integer_value(json_object_get(shape, "layers")),
                             .heads = json_integer_value(json_object_get(shape, "heads")),
                             .source_layers = encoders,
+                            .outcomes = outcomes,
                             .foils = 1};
 
     if (form.layers == 0)

@@ -183,6 +183,10 @@ bp_err explain_framed_read(explain_texts *texts, int64_t d, explain_reading *rea
     if (texts->mask >= 0)
         return list_masked(texts, d, read);
     list_rows(texts, d, read);
+    if (texts->sets) {
+        read->document.set = texts->sets[explain_framed_document(texts, d)];
+        read->document.label = texts->examples.row[texts->examples.first_row[d]].label;
+    }
     return BP_OK;
 }
 
@@ -250,5 +254,7 @@ bp_err explain_framed_open(explain_texts *texts, const bp_mesh *mesh)
         err = find_outcome(texts);
     if (err == BP_OK && texts->corpus && info->masks)
         err = open_masks(texts);
+    if (err == BP_OK && texts->corpus && texts->wish.sets)
+        err = explain_sets_open(texts);
     return bp_agree(mesh->world, err);
 }

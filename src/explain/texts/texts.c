@@ -82,6 +82,8 @@ static bp_err read_line(explain_texts *texts, int64_t d, explain_reading *read)
 bp_err explain_texts_read(explain_texts *texts, int64_t d, explain_reading *read)
 {
     read->document = (bp_explained){.hides = -1,
+                                    .set = -1,
+                                    .label = -1,
                                     .inputs = read->inputs,
                                     .segments = texts->framed ? read->segments : NULL,
                                     .sources = read->sources,
@@ -251,6 +253,7 @@ void explain_texts_clear(explain_texts *texts)
 {
     bp_free(texts->sizes);
     json_decref(texts->masks);
+    bp_free(texts->sets);
     bp_task_documents_clear(&texts->examples);
     bp_score_plan_clear(&texts->plan);
     bp_corpus_close(&texts->corpus);

@@ -28,6 +28,7 @@ typedef struct explain_wish {
     const char *outcome; /* the one that is named */
     const char *masks;   /* explain.masks; NULL: none */
     int64_t places;      /* explain.places */
+    const char *sets;    /* explain.sets; NULL: none */
 } explain_wish;
 
 /** Sizes of a document, as bp_explained has them. K 0: nothing is explained. */
@@ -53,6 +54,7 @@ typedef struct explain_texts {
     bool framed;
     task_documents examples; /* where it is framed; on all ranks */
     json_t *masks;           /* a list for each document; NULL: none */
+    int64_t *sets;           /* [documents of the corpus] of contrast_sets; NULL: none */
     int64_t mask;            /* the mask token; -1: not a masked model */
     int32_t outcome;         /* the number of the one that is named */
     int64_t documents;       /* that are explained: of spans windows over documents */
@@ -84,6 +86,12 @@ bp_err explain_texts_read(explain_texts *texts, int64_t document, explain_readin
 /** Opens the corpus that the wish asks for. Local. Errors: those of bp_corpus_open, and of texts
  * BP_ERR_FORMAT no text, not UTF-8. */
 bp_err explain_corpus_open(bp_corpus **out, const explain_wish *wish);
+
+/* ---- sets.c ---- */
+
+/** The sets of the wish: numbers of the label's values, in the order in which they come first.
+ * Local. Errors: BP_ERR_CONFIG the corpus has no such label; those of reading it. */
+bp_err explain_sets_open(explain_texts *texts);
 
 /* ---- framed.c ---- */
 

@@ -54,15 +54,6 @@ static inline bp_extent bp_extent_of(const bp_batch_form *form, int64_t B)
     return (bp_extent){.B = B, .T = {form->stream[0].T, form->stream[1].T}};
 }
 
-/** Of one example. */
-static inline bp_extent bp_extent_of_one(const bp_extent *most)
-{
-    bp_extent one = *most;
-
-    one.B = 1;
-    return one;
-}
-
 /** Activations (forward) or their gradients (backward) between two blocks, one after the other in
  * memory. Each is [rows][columns], rows being bp_nn_rows of its stream: B * T, or in training this
  * tensor rank's share of them. Those with a gradient come first. */
@@ -242,11 +233,12 @@ typedef struct bp_block_ops {
      * overwritten: in replicated groups by this rank's rows only, in the others by all rows. A
      * gradient that is NULL (a frozen group) is left out. */
     void (*backward)(bp_block *block, bp_pass *pass, bp_activations *activations, void *saved);
-    /** What a training pass over one example kept at `from`, for all->B examples that read the same
-     * and differ in targets alone: `to` is as after a pass over them. NULL of both: only says
-     * whether it can. NULL: only a block that keeps nothing can. No tensor rank has a share of the
-     * rows. Local. */
-    bool (*repeat)(const bp_block *block, const bp_extent *all, void *to, void *from);
+    /** What a training pass over some->B examples kept at `from`, for all->B, a multiple, of which
+     * example b reads what example b % some->B reads, and differs in targets alone: `to` is as
+     * after a pass over them. NULL of both: only says whether it can. NULL: only a block that keeps
+     * nothing can. No tensor rank has a share of the rows. Local. */
+    bool (*repeat)(const bp_block *block, const bp_extent *all, const bp_extent *some, void *to,
+                   void *from);
     /** Add the parameters of an adapter, once, before anything is planned or bound: of LoRA what is
      * cut over tensor ranks to `split`, the rest to `whole`, which is partial (param.h) then; of a
      * bottleneck all to `whole`. NULL: it takes no adapter. Local. */
@@ -269,14 +261,14 @@ const bp_block *bp_block_inner(const bp_block *block);
 void bp_block_forward(bp_block *block, bp_pass *pass, bp_activations *activations, void *saved);
 void bp_block_backward(bp_block *block, bp_pass *pass, bp_activations *activations, void *saved);
 /** bp_block_ops.repeat of any block. Local. */
-bool bp_block_repeat(const bp_block *block, const bp_extent *all, void *to, void *from);
+bool bp_block_repeat(const bp_block *block, const bp_extent *all, const bp_extent *some, void *to,
+                     void *from);
 /** For it: `times` copies, one after the other; nothing where `to` is NULL. Local. */
 void bp_repeat_floats(float *to, const float *from, int64_t floats, int64_t times);
 void bp_repeat_rows(const bp_operand *to, const bp_operand *from, int64_t times);
-/** Activations of one example for pass->B that read the same; the pass is over these. Data are laid
- * (bp_activations_lay). Local. */
+/** The same of activations. Data are laid (bp_activations_lay). Local. */
 void bp_activations_repeat(bp_activations *to, const bp_activations *from, const bp_nn *nn,
-                           const bp_pass *pass);
+                           const bp_pass *all, const bp_pass *some);
 /** Show pass->probe, if it is set, the activations after the current block; */
 void bp_probe_activations(const bp_pass *pass, const bp_activations *activations);
 /** and the weights of an attention that has just gone forward, head by head. */

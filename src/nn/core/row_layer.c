@@ -266,21 +266,21 @@ static void row_backward(bp_block *block, bp_pass *pass, bp_activations *activat
     pass->scratch->used_bytes = mark;
 }
 
-static bool row_repeat(const bp_block *block, const bp_extent *all, void *to, void *from)
+static bool row_repeat(const bp_block *block, const bp_extent *all, const bp_extent *some, void *to,
+                       void *from)
 {
     const row_layer *self = layer_of(block);
-    bp_extent one = bp_extent_of_one(all);
-    bp_pass pass = bp_pass_planned(block, &one, true);
-    int64_t N = rows_of(block, &pass);
+    bp_pass pass = bp_pass_planned(block, some, true);
+    int64_t N = rows_of(block, &pass), times = all->B / some->B;
     bp_arena had = {.base = from, .size_bytes = SIZE_MAX},
              has = {.base = to, .size_bytes = SIZE_MAX};
-    states kept = alloc_saved(self, &had, N), all_kept = alloc_saved(self, &has, N * all->B);
+    states kept = alloc_saved(self, &had, N), all_kept = alloc_saved(self, &has, N * times);
 
-    bp_repeat_floats(all_kept.x, kept.x, N * self->shape.I, all->B);
-    bp_repeat_rows(&all_kept.sums, &kept.sums, all->B);
-    bp_repeat_floats(all_kept.before, kept.before, N * self->shape.O, all->B);
-    bp_repeat_floats(all_kept.mean, kept.mean, N, all->B);
-    bp_repeat_floats(all_kept.rstd, kept.rstd, N, all->B);
+    bp_repeat_floats(all_kept.x, kept.x, N * self->shape.I, times);
+    bp_repeat_rows(&all_kept.sums, &kept.sums, times);
+    bp_repeat_floats(all_kept.before, kept.before, N * self->shape.O, times);
+    bp_repeat_floats(all_kept.mean, kept.mean, N, times);
+    bp_repeat_floats(all_kept.rstd, kept.rstd, N, times);
     return true;
 }
 

@@ -151,23 +151,24 @@ void bp_repeat_rows(const bp_operand *to, const bp_operand *from, int64_t times)
     }
 }
 
-bool bp_block_repeat(const bp_block *block, const bp_extent *all, void *to, void *from)
+bool bp_block_repeat(const bp_block *block, const bp_extent *all, const bp_extent *some, void *to,
+                     void *from)
 {
     if (block->ops->repeat)
-        return block->ops->repeat(block, all, to, from);
+        return block->ops->repeat(block, all, some, to, from);
     return block->ops->saved_bytes(block, all) == 0;
 }
 
 void bp_activations_repeat(bp_activations *to, const bp_activations *from, const bp_nn *nn,
-                           const bp_pass *pass)
+                           const bp_pass *all, const bp_pass *some)
 {
-    bp_pass one = *pass;
+    bp_pass of_stream = *some;
 
-    one.B = 1;
     for (int k = 0; k < to->count; k++) {
-        bp_pass_go_by(&one, to->item[k].stream);
+        bp_pass_go_by(&of_stream, to->item[k].stream);
         bp_repeat_floats(to->item[k].data, from->item[k].data,
-                         bp_nn_rows(nn, &one).count * to->item[k].columns, pass->B);
+                         bp_nn_rows(nn, &of_stream).count * to->item[k].columns,
+                         all->B / some->B);
     }
 }
 

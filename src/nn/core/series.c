@@ -105,16 +105,16 @@ static void series_backward(bp_block *block, bp_pass *pass, bp_activations *acti
         self->parts[k]->ops->backward(self->parts[k], pass, activations, of[k]);
 }
 
-static bool series_repeat(const bp_block *block, const bp_extent *all, void *to, void *from)
+static bool series_repeat(const bp_block *block, const bp_extent *all, const bp_extent *some,
+                          void *to, void *from)
 {
     const series *self = (const series *)block;
-    bp_extent one = bp_extent_of_one(all);
     char *at = from, *next = to;
     bool can = true;
 
     for (int k = 0; k < self->count; k++) {
-        can = bp_block_repeat(self->parts[k], all, next, at) && can;
-        at += at ? part_saved(self->parts[k], &one) : 0;
+        can = bp_block_repeat(self->parts[k], all, some, next, at) && can;
+        at += at ? part_saved(self->parts[k], some) : 0;
         next += next ? part_saved(self->parts[k], all) : 0;
     }
     return can;

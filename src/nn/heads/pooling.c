@@ -86,20 +86,22 @@ static size_t pooling_saved(const bp_block *block, const bp_extent *most)
     return count.used_bytes;
 }
 
-static bool pooling_repeat(const bp_block *block, const bp_extent *all, void *to, void *from)
+static bool pooling_repeat(const bp_block *block, const bp_extent *all, const bp_extent *some,
+                           void *to, void *from)
 {
     const pooling *self = pooling_of(block);
-    bp_extent one = bp_extent_of_one(all);
-    bp_pass of_one = bp_pass_planned(block, &one, true), of_all = bp_pass_planned(block, all, true);
-    int64_t C = self->shape.C, own = bp_nn_rows(block->nn, &of_one).count;
+    bp_pass of_some = bp_pass_planned(block, some, true),
+            of_all = bp_pass_planned(block, all, true);
+    int64_t C = self->shape.C, own = bp_nn_rows(block->nn, &of_some).count,
+            times = all->B / some->B;
     bp_arena had = {.base = from, .size_bytes = SIZE_MAX},
              has = {.base = to, .size_bytes = SIZE_MAX};
-    saved_rows kept = alloc_saved(self, &had, &of_one), all_kept = alloc_saved(self, &has, &of_all);
+    saved_rows kept = alloc_saved(self, &had, &of_some), all_kept = alloc_saved(self, &has, &of_all);
 
-    bp_repeat_floats(all_kept.pooled, kept.pooled, C, all->B);
-    bp_repeat_floats(all_kept.hidden, kept.hidden, own * C, all->B);
-    bp_repeat_floats(all_kept.mean, kept.mean, own, all->B);
-    bp_repeat_floats(all_kept.rstd, kept.rstd, own, all->B);
+    bp_repeat_floats(all_kept.pooled, kept.pooled, some->B * C, times);
+    bp_repeat_floats(all_kept.hidden, kept.hidden, own * C, times);
+    bp_repeat_floats(all_kept.mean, kept.mean, own, times);
+    bp_repeat_floats(all_kept.rstd, kept.rstd, own, times);
     return true;
 }
 

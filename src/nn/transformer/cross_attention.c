@@ -61,15 +61,16 @@ void cross_alloc_saved(const layer *self, bp_arena *arena, const bp_pass *pass, 
             bp_arena_floats(arena, bp_nn_rows(self->block.nn, &source).count * self->shape.C);
 }
 
-void cross_repeat(const layer *self, const bp_pass *one, const saved *to, const saved *from,
+void cross_repeat(const layer *self, const bp_pass *some, const saved *to, const saved *from,
                   int64_t times)
 {
-    bp_pass source = layer_source_pass(self, one);
+    bp_pass source = layer_source_pass(self, some);
+    int64_t rows = some->B * some->T, source_rows = source.B * source.T;
 
-    bp_repeat_floats(to->cross_q, from->cross_q, one->T * self->Cl, times);
-    bp_repeat_floats(to->cross_kv, from->cross_kv, source.T * 2 * self->Cl, times);
-    bp_repeat_floats(to->cross_attended, from->cross_attended, one->T * self->Cl, times);
-    bp_repeat_floats(to->cross_lse, from->cross_lse, one->T * self->Hl, times);
+    bp_repeat_floats(to->cross_q, from->cross_q, rows * self->Cl, times);
+    bp_repeat_floats(to->cross_kv, from->cross_kv, source_rows * 2 * self->Cl, times);
+    bp_repeat_floats(to->cross_attended, from->cross_attended, rows * self->Cl, times);
+    bp_repeat_floats(to->cross_lse, from->cross_lse, rows * self->Hl, times);
     bp_repeat_floats(to->source, from->source,
                      bp_nn_rows(self->block.nn, &source).count * self->shape.C, times);
 }

@@ -62,13 +62,13 @@ void query_alloc_saved(const layer *self, bp_arena *arena, const bp_pass *pass, 
     kept->query_rstd = bp_arena_floats(arena, sum_floats(self, pass));
 }
 
-void query_repeat(const layer *self, const bp_pass *one, const saved *to, const saved *from,
+void query_repeat(const layer *self, const bp_pass *some, const saved *to, const saved *from,
                   int64_t times)
 {
     int64_t at = 0, before = 0;
 
     for (int kind = 0; kind < KINDS && self->shape.query_norm != BP_QUERY_NORM_NONE; kind++) {
-        bp_part_norm norm = norm_of(self, one, kind);
+        bp_part_norm norm = norm_of(self, some, kind);
         int64_t sums = norm.rows * norm.parts, floats = sums * norm.D;
 
         bp_repeat_floats(to->query_rstd + at * times, from->query_rstd + at, sums, times);

@@ -251,7 +251,8 @@ attention_work layer_alloc_attention_backward(const layer *self, bp_arena *arena
                                               const bp_pass *pass, const float *dout,
                                               const saved *kept);
 size_t layer_saved_bytes(const bp_block *block, const bp_extent *most);
-bool layer_repeat(const bp_block *block, const bp_extent *all, void *to, void *from);
+bool layer_repeat(const bp_block *block, const bp_extent *all, const bp_extent *some, void *to,
+                  void *from);
 size_t layer_scratch_bytes(const bp_block *block, const bp_extent *most, bool training);
 bp_product_bytes layer_product_bytes(const bp_block *block, const bp_extent *most);
 
@@ -360,8 +361,8 @@ void apart_backward(layer *self, const bp_pass *pass, apart_work *work);
 /* query_norms.c: what q and k go through before they are rotated; nothing where the layer has no
  * such norms. In place, of all rows; collective over nn->tensor. */
 void query_add_params(layer *self, bp_group *group);
-/* What one example's pass kept. */
-void query_repeat(const layer *self, const bp_pass *one, const saved *to, const saved *from,
+/* What a pass over some examples kept, `times` times. */
+void query_repeat(const layer *self, const bp_pass *some, const saved *to, const saved *from,
                   int64_t times);
 void query_alloc_saved(const layer *self, bp_arena *arena, const bp_pass *pass, saved *kept);
 query_work query_alloc(const layer *self, bp_arena *arena, const bp_pass *pass, bool backward);
@@ -423,7 +424,7 @@ void balance_add(const layer *self, bp_pass *pass, const saved *kept, const floa
 
 /* cross_attention.c: the branch that looks at the source. */
 void cross_add_params(layer *self, bp_group *split, bp_group *whole);
-void cross_repeat(const layer *self, const bp_pass *one, const saved *to, const saved *from,
+void cross_repeat(const layer *self, const bp_pass *some, const saved *to, const saved *from,
                   int64_t times);
 void cross_alloc_saved(const layer *self, bp_arena *arena, const bp_pass *pass, saved *kept);
 size_t cross_scratch(const layer *self, const bp_pass *pass, bool training);

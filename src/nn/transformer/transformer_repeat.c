@@ -1,10 +1,10 @@
-/* What a layer keeps of one example, for several that read the same. Called by
+/* What a layer keeps of some examples, for others that read the same. Called by
  * models/network_gradient.c through the block's table. */
 #include "nn/transformer/transformer_priv.h"
 
-/* Copies for the examples of a pass, from one over the first of them. */
+/* How often the examples of a pass are copied; their rows, and those of this rank. */
 typedef struct copies {
-    int64_t times, rows, own; /* examples; rows of one, and those of this rank */
+    int64_t times, rows, own;
 } copies;
 
 static void repeat_branch(const layer *self, const copies *by, int k, const saved *to,
@@ -31,18 +31,19 @@ static void repeat_clipped(const layer *self, const copies *by, const saved *to,
         memcpy(to->clipped + k * bytes, from->clipped, (size_t)bytes);
 }
 
-bool layer_repeat(const bp_block *block, const bp_extent *all, void *to, void *from)
+bool layer_repeat(const bp_block *block, const bp_extent *all, const bp_extent *some, void *to,
+                  void *from)
 {
     const layer *self = (const layer *)block;
-    bp_extent one = bp_extent_of_one(all);
-    bp_pass of_one = bp_pass_planned(block, &one, true), of_all = bp_pass_planned(block, all, true);
+    bp_pass of_some = bp_pass_planned(block, some, true),
+            of_all = bp_pass_planned(block, all, true);
     bp_arena had = {.base = from, .size_bytes = SIZE_MAX},
              has = {.base = to, .size_bytes = SIZE_MAX};
-    copies by = {all->B, of_one.T, bp_nn_rows(block->nn, &of_one).count};
+    copies by = {all->B / some->B, of_some.B * of_some.T, bp_nn_rows(block->nn, &of_some).count};
 
     if (self->experts) /* whose rows are sorted by expert */
         return false;
-    saved kept = layer_alloc_saved(self, &had, &of_one),
+    saved kept = layer_alloc_saved(self, &had, &of_some),
           all_kept = layer_alloc_saved(self, &has, &of_all);
     bp_repeat_rows(&all_kept.qkv, &kept.qkv, by.times);
     bp_repeat_rows(&all_kept.attended, &kept.attended, by.times);
@@ -53,8 +54,8 @@ bool layer_repeat(const bp_block *block, const bp_extent *all, void *to, void *f
     for (int k = 0; k < BRANCHES; k++)
         repeat_branch(self, &by, k, &all_kept, &kept);
     repeat_clipped(self, &by, &all_kept, &kept);
-    query_repeat(self, &of_one, &all_kept, &kept, by.times);
+    query_repeat(self, &of_some, &all_kept, &kept, by.times);
     if (self->shape.crosses)
-        cross_repeat(self, &of_one, &all_kept, &kept, by.times);
+        cross_repeat(self, &of_some, &all_kept, &kept, by.times);
     return true;
 }

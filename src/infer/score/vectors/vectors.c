@@ -351,7 +351,7 @@ static bp_err begin_file(const vectors *self, bp_h5 *h5)
     bp_err err = bp_h5_make_array(h5, "vector", BP_H5_F32, 2, extent, NULL);
 
     if (err == BP_OK)
-        err = bp_score_ids_write(h5, &self->texts.plan);
+        err = bp_score_text_write(h5, &self->texts.plan);
     if (err == BP_OK)
         err = bp_h5_put_text(h5, "/", "model_digest", self->job->info.digest);
     if (err == BP_OK)
