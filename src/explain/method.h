@@ -165,7 +165,8 @@ typedef struct bp_explain_method {
 extern const bp_explain_method bp_explain_attention, bp_explain_lens, bp_explain_saliency,
     bp_explain_gradient, bp_explain_integrated, bp_explain_contrast, bp_explain_surrogate,
     bp_explain_shapley, bp_explain_counterfactual, bp_explain_faithfulness, bp_explain_sources,
-    bp_explain_contrast_sets, bp_explain_similarity, bp_explain_projection, bp_explain_factors, bp_explain_memories;
+    bp_explain_contrast_sets, bp_explain_similarity, bp_explain_projection, bp_explain_factors,
+    bp_explain_memories;
 /** All, NULL-ended. */
 extern const bp_explain_method *const bp_explain_methods[];
 const bp_explain_method *bp_explain_method_named(const char *name, size_t length);

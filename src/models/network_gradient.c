@@ -101,7 +101,8 @@ static int64_t message_bytes(const bp_network *network, const bp_activations *of
     return bp_activations_floats(of, &network->nn, pass, gradients) * (int64_t)sizeof(float);
 }
 
-/* Blocks [first, end) of the stage. `repeats`: what the pass keeps is copied for so many windows. */
+/* Blocks [first, end) of the stage. `repeats`: what the pass keeps is copied for so many windows.
+ */
 static void run_blocks(const network_model *self, bp_pass *pass, const gradient_memory *memory,
                        float *data, int first, int end, const bp_extent *repeats)
 {
@@ -110,7 +111,8 @@ static void run_blocks(const network_model *self, bp_pass *pass, const gradient_
     char *kept = memory->kept;
 
     for (int k = 0; k < end; kept += kept_bytes(network, k++, extent)) {
-        bp_activations activations = laid_out(network, bp_network_at(network, k), pass, data, false);
+        bp_activations activations =
+            laid_out(network, bp_network_at(network, k), pass, data, false);
 
         if (k < first)
             continue;
@@ -275,7 +277,8 @@ bp_err network_differentiate(bp_model *model, const bp_model_batch *batch, float
 {
     network_model *self = (network_model *)model;
     const bp_mesh *mesh = self->mesh;
-    int64_t each = piece_windows(self, batch), E = model->info.vector_width, T = batch->length, S = batch->source_length;
+    int64_t each = piece_windows(self, batch), E = model->info.vector_width, T = batch->length,
+            S = batch->source_length;
     network_pieces pieces;
     bp_err err;
 

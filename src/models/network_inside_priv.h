@@ -37,9 +37,9 @@ typedef struct network_model {
     size_t memory_bytes;
     char *gradient_memory; /* the same of one that goes backward too */
     size_t gradient_memory_bytes;
-    bool repeats; /* what blocks keep of one window can be copied for others (bp_block_repeat) */
-    bp_probe *probe;   /* borrowed; NULL: no probe */
-    int first_block;   /* of this stage in the whole model */
+    bool repeats;    /* what blocks keep of one window can be copied for others (bp_block_repeat) */
+    bp_probe *probe; /* borrowed; NULL: no probe */
+    int first_block; /* of this stage in the whole model */
     added_head *heads; /* [head_count] */
     int64_t head_count;
     kept_states *kept; /* [kept_count] without dropout, then of each pass with it */

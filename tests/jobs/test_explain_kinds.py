@@ -335,7 +335,8 @@ class Trained(test_finetune.TaskTest, Opened):
         sets = [versions for versions in sets.values() if len(versions) > 1]
         pairs = [(versions[0], other) for versions in sets for other in versions[1:]]
         moves = [first[1].argmax() != other[1].argmax() for first, other in pairs]
-        wanted = {"accuracy_first": [versions[0][1].argmax() == versions[0][0] for versions in sets], "accuracy_others": [values.argmax() == label for _, (label, values) in pairs],
+        wanted = {"accuracy_first": [versions[0][1].argmax() == versions[0][0] for versions in sets],
+                  "accuracy_others": [values.argmax() == label for _, (label, values) in pairs],
                   "consistency": [all(values.argmax() == label for label, values in versions) for versions in sets], "changed": moves,
                   "changed_as_labels": [moved == (first[0] != other[0]) for moved, (first, other) in zip(moves, pairs)],
                   "fall": [first[1].max() - other[1][first[1].argmax()] for first, other in pairs]}
@@ -347,7 +348,8 @@ class Trained(test_finetune.TaskTest, Opened):
         self.assertTrue(0 < found["changed"][0] < 1)
         self.explained("sets2", 2, *keys, "explain.methods=contrast_sets", "explain.sets=group")
         self.assertEqual(self.files("sets"), self.files("sets2"))
-        for words, more in ((["[explain.no_sets]", "topic"], ("explain.methods=contrast_sets", "explain.sets=sets")), (["[explain.no_sets]"], ("explain.methods=contrast_sets",)),
+        for words, more in ((["[explain.no_sets]", "topic"], ("explain.methods=contrast_sets", "explain.sets=sets")),
+                            (["[explain.no_sets]"], ("explain.methods=contrast_sets",)),
                             (["[explain.lacking]", "contrast_sets"], ("explain.methods=contrast_sets", "explain.sets=group", *self.small("values")))):
             for ranks in (0, 2):
                 self.assert_error(self.explain("no_sets", ranks, *keys[:2 if len(more) < 4 else 0], *more), 78, *words)

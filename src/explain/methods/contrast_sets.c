@@ -100,8 +100,7 @@ static void add_pairs(json_t *figures, const json_t *list)
         right += own >= 0 && now == own;
         labelled += own >= 0 && label >= 0;
         as_labels += own >= 0 && label >= 0 && moves == (own != label);
-        fall += json_real_value(
-                    json_array_get(json_array_get(first, 2), (size_t)preferred)) -
+        fall += json_real_value(json_array_get(json_array_get(first, 2), (size_t)preferred)) -
                 json_real_value(json_array_get(json_array_get(other, 2), (size_t)preferred));
     }
     add_mean(figures, "accuracy_first", preferred == label, label >= 0);

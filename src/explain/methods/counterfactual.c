@@ -41,15 +41,14 @@ typedef struct counterfactual {
     float *to[BP_EXPLAIN_ARRAYS];
 } counterfactual;
 
-/* The target that is explained: of tags, answers and words of a translation the one that the model is
- * least sure of, of a text that goes on the last one, else the first. */
+/* The target that is explained: of tags, answers and words of a translation the one that the model
+ * is least sure of, of a text that goes on the last one, else the first. */
 static bp_err find_target(counterfactual *self)
 {
     const bp_task_shape *task = &self->settings->info->task;
     const bp_task_kind *kind = bp_task_kind_of(task);
 
-    if (self->document->S > 0 ||
-        (bp_task_has_head(task) && (kind->at_words || kind->over_places)))
+    if (self->document->S > 0 || (bp_task_has_head(task) && (kind->at_words || kind->over_places)))
         return explain_edit_target(&self->k, self->lm, self->settings, self->document);
     self->k = explain_variants_at_once(self->settings, self->document) ? 0 : self->document->K - 1;
     return BP_OK;
@@ -77,10 +76,9 @@ static bool stays(const void *context, int64_t place)
 /* ln p(target) of the document, then of each flip, in their order. */
 static bp_err run_flips(const counterfactual *self, const explain_flips *flips, double *values)
 {
-    const explain_text whole = {self->text.of_source ? self->document->sources
-                                                     : self->document->inputs,
-                                self->text.of_source ? self->document->S : self->document->T,
-                                self->text.of_source};
+    const explain_text whole = {
+        self->text.of_source ? self->document->sources : self->document->inputs,
+        self->text.of_source ? self->document->S : self->document->T, self->text.of_source};
     int64_t count = flips->places * flips->each, row = 0;
     int32_t *tokens = bp_alloc("explain.flips", whole.count, sizeof *tokens);
     explain_variants variants;

@@ -148,8 +148,7 @@ static bp_err run(differentiation *self)
         int64_t length;
 
         count = bp_explain_batch_fill(&self->batch, settings, self->document,
-                                      (bp_explain_run){first, 1 + self->foils, false},
-                                      &length);
+                                      (bp_explain_run){first, 1 + self->foils, false}, &length);
         err = bp_explain_step(settings);
         if (err == BP_OK)
             err = run_batch(self, first, count, length);

@@ -52,7 +52,7 @@ typedef struct path {
     const bp_explained *document;
     bp_explain_vectors vectors;
     bp_explain_batch batch;
-    double *alpha, *weight;     /* [steps] */
+    double *alpha, *weight; /* [steps] */
     /* [capacity of the batch][E] of weighted gradients of targets [first, first + count): each has
      * `length` inputs, and the places of the source */
     double *sums, *source_sums;

@@ -135,10 +135,9 @@ static bp_err run_tried(beam *self, state *tried, int64_t count)
         const double *row = values + at * each;
 
         tried[at].log_p = self->sign * row[0];
-        tried[at].choice = is_value(self->settings)
-                               ? self->sign * (self->out->before - row[0]) >=
-                                     self->settings->keys->change
-                               : (int32_t)row[1];
+        tried[at].choice = is_value(self->settings) ? self->sign * (self->out->before - row[0]) >=
+                                                          self->settings->keys->change
+                                                    : (int32_t)row[1];
     }
     bp_free(values);
     return err;

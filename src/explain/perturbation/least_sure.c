@@ -11,8 +11,8 @@
 typedef struct whole {
     int32_t *targets, source_length;
     bp_model_batch batch;
-    float *values;       /* [T] */
-    float *log_p;        /* [rows][columns] of tags; else NULL */
+    float *values; /* [T] */
+    float *log_p;  /* [rows][columns] of tags; else NULL */
     int64_t rows, columns;
 } whole;
 

@@ -169,9 +169,10 @@ static bp_err check_sets(const explainer *self)
     bool compares = bp_explain_position(keys->methods, &bp_explain_contrast_sets);
 
     if (compares && (!keys->sets || keys->texts))
-        return BP_FAIL(BP_ERR_CONFIG, "explain.no_sets",
-                       "explain.methods = contrast_sets needs a label of the corpus that says which "
-                       "documents belong together: at explain.sets; set it, with explain.corpus");
+        return BP_FAIL(
+            BP_ERR_CONFIG, "explain.no_sets",
+            "explain.methods = contrast_sets needs a label of the corpus that says which "
+            "documents belong together: at explain.sets; set it, with explain.corpus");
     return BP_OK;
 }
 

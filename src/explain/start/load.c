@@ -88,19 +88,18 @@ bp_err explain_load(explainer *self, bool reads)
         bp_tokenizer_free(&tokenizer);
         return err;
     }
-    const explain_wish wish = {.corpus = keys->corpus,
-                               .texts = keys->texts,
-                               .tokenizer = tokenizer,
-                               .model = keys->model,
-                               .info = &job->info,
-                               .most = self->settings.most,
-                               .target = self->target,
-                               .outcome = keys->target,
-                               .masks = keys->masks,
-                               .places = keys->places,
-                               .sets = bp_explain_position(keys->methods, &bp_explain_contrast_sets)
-                                           ? keys->sets
-                                           : NULL};
+    const explain_wish wish = {
+        .corpus = keys->corpus,
+        .texts = keys->texts,
+        .tokenizer = tokenizer,
+        .model = keys->model,
+        .info = &job->info,
+        .most = self->settings.most,
+        .target = self->target,
+        .outcome = keys->target,
+        .masks = keys->masks,
+        .places = keys->places,
+        .sets = bp_explain_position(keys->methods, &bp_explain_contrast_sets) ? keys->sets : NULL};
     int64_t shared[3];
 
     err = explain_texts_open(&self->texts, &wish, job->mesh, reads);
@@ -148,18 +147,19 @@ void explain_make_key(explainer *self)
     for (int k = 0; k < self->count; k++)
         snprintf(names + strlen(names), sizeof names - strlen(names), "%s,",
                  self->methods[k]->name);
-    bp_work_key(
-        self->key,
-        "explain 3 %s %s %s %" PRId64 " %" PRId64 " %d %d %s %s %" PRId64 " %" PRId64 " %" PRId64
-        " %" PRId64 " %s %d %" PRId64 " %s %s %" PRId64 " %" PRId64 " %" PRId64 " %s %" PRId64
-        " %" PRId64 " %" PRId64 " %" PRId64 " %s %s %s %" PRId64 " %" PRId64 " %" PRId64 " %s %.17g %s",
-        self->corpus_hash, self->job->info.digest, names, s->most, s->batch, (int)self->target,
-        self->texts.outcome, self->masks_hash, s->separators ? s->separators : "-",
-        bp_explain_keys_of(self->job->config)->places, s->steps, s->baseline, s->lead,
-        bp_math_keys_of(self->job->config)->precision, self->job->mesh->tensor_ranks,
-        bp_run_keys_of(self->job->config)->seed, s->keys->removal, s->keys->features,
-        s->keys->group, s->keys->samples, s->keys->most_words, s->keys->shapley, s->keys->flips,
-        s->keys->edits, s->keys->beam, s->keys->examples, s->keys->choose,
-        keys->layers ? keys->layers : "", keys->words ? keys->words : "", keys->factors, keys->keys,
-        keys->neighbours, self->datastore_hash, keys->change, keys->sets ? keys->sets : "");
+    bp_work_key(self->key,
+                "explain 3 %s %s %s %" PRId64 " %" PRId64 " %d %d %s %s %" PRId64 " %" PRId64
+                " %" PRId64 " %" PRId64 " %s %d %" PRId64 " %s %s %" PRId64 " %" PRId64 " %" PRId64
+                " %s %" PRId64 " %" PRId64 " %" PRId64 " %" PRId64 " %s %s %s %" PRId64 " %" PRId64
+                " %" PRId64 " %s %.17g %s",
+                self->corpus_hash, self->job->info.digest, names, s->most, s->batch,
+                (int)self->target, self->texts.outcome, self->masks_hash,
+                s->separators ? s->separators : "-", bp_explain_keys_of(self->job->config)->places,
+                s->steps, s->baseline, s->lead, bp_math_keys_of(self->job->config)->precision,
+                self->job->mesh->tensor_ranks, bp_run_keys_of(self->job->config)->seed,
+                s->keys->removal, s->keys->features, s->keys->group, s->keys->samples,
+                s->keys->most_words, s->keys->shapley, s->keys->flips, s->keys->edits,
+                s->keys->beam, s->keys->examples, s->keys->choose, keys->layers ? keys->layers : "",
+                keys->words ? keys->words : "", keys->factors, keys->keys, keys->neighbours,
+                self->datastore_hash, keys->change, keys->sets ? keys->sets : "");
 }

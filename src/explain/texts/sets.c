@@ -40,8 +40,9 @@ static bp_err number_file(explain_texts *texts, bp_corpus_file *file, int64_t fi
 
         if (!json_object_get(numbers, value))
             (void)json_object_set_new_nocheck(numbers, value,
-                                      json_integer((json_int_t)json_object_size(numbers)));
-        texts->sets[first + d] = value[0] ? json_integer_value(json_object_get(numbers, value)) : -1;
+                                              json_integer((json_int_t)json_object_size(numbers)));
+        texts->sets[first + d] =
+            value[0] ? json_integer_value(json_object_get(numbers, value)) : -1;
     }
     return err;
 }

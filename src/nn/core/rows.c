@@ -167,8 +167,7 @@ void bp_activations_repeat(bp_activations *to, const bp_activations *from, const
     for (int k = 0; k < to->count; k++) {
         bp_pass_go_by(&of_stream, to->item[k].stream);
         bp_repeat_floats(to->item[k].data, from->item[k].data,
-                         bp_nn_rows(nn, &of_stream).count * to->item[k].columns,
-                         all->B / some->B);
+                         bp_nn_rows(nn, &of_stream).count * to->item[k].columns, all->B / some->B);
     }
 }
 

@@ -96,7 +96,8 @@ static bool pooling_repeat(const bp_block *block, const bp_extent *all, const bp
             times = all->B / some->B;
     bp_arena had = {.base = from, .size_bytes = SIZE_MAX},
              has = {.base = to, .size_bytes = SIZE_MAX};
-    saved_rows kept = alloc_saved(self, &had, &of_some), all_kept = alloc_saved(self, &has, &of_all);
+    saved_rows kept = alloc_saved(self, &had, &of_some),
+               all_kept = alloc_saved(self, &has, &of_all);
 
     bp_repeat_floats(all_kept.pooled, kept.pooled, some->B * C, times);
     bp_repeat_floats(all_kept.hidden, kept.hidden, own * C, times);
