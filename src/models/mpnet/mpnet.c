@@ -28,8 +28,8 @@ static const bp_model_size SIZES[] = {
     BP_STACK_REAL("norm_epsilon", epsilon),
     BP_STACK_TIED,
     BP_STACK_QUIET("head_width", head_width),
-    {.name = "relative_buckets", .at = BP_SIZE_AT(own[BP_MPNET_BUCKETS]), .optional = true},
-    {.name = "relative_distance", .at = BP_SIZE_AT(own[BP_MPNET_DISTANCE]), .optional = true},
+    {.name = "relative_buckets", .at = BP_OWN_AT(bp_mpnet_sizes, buckets), .optional = true},
+    {.name = "relative_distance", .at = BP_OWN_AT(bp_mpnet_sizes, distance), .optional = true},
     BP_VARIANT_HEAD_SIZES,
     {0}};
 
@@ -55,19 +55,21 @@ static const bp_option KEYS[] = {
 
 static void fill_defaults(bp_model_shape *shape)
 {
+    bp_mpnet_sizes *own = bp_mpnet_sizes_in(shape);
+
     bp_stack_fill_defaults(shape);
-    shape->own[BP_BERT_NO_POOLER] = 1; /* to the objective of masked words */
-    shape->own[BP_MPNET_BUCKETS] = bp_given_or(shape->own[BP_MPNET_BUCKETS], BUCKETS);
-    shape->own[BP_MPNET_DISTANCE] = bp_given_or(shape->own[BP_MPNET_DISTANCE], DISTANCE);
+    own->bert.no_pooler = 1; /* to the objective of masked words */
+    own->buckets = bp_given_or(own->buckets, BUCKETS);
+    own->distance = bp_given_or(own->distance, DISTANCE);
 }
 
 /* Buckets are halved by sides, and these by exact distances. */
 static bool fits(const bp_model_shape *shape)
 {
-    int64_t buckets = bp_given_or(shape->own[BP_MPNET_BUCKETS], BUCKETS);
+    int64_t buckets = bp_given_or(bp_mpnet_sizes_of(shape)->buckets, BUCKETS);
 
     return buckets >= 4 && buckets % 2 == 0 &&
-           bp_given_or(shape->own[BP_MPNET_DISTANCE], DISTANCE) > buckets / 2;
+           bp_given_or(bp_mpnet_sizes_of(shape)->distance, DISTANCE) > buckets / 2;
 }
 
 #define BAD_BUCKETS                                                                                \
@@ -80,21 +82,21 @@ static void check(const bp_model_shape *shape, int tensor_ranks, bp_config *conf
     bp_masked_check_context(shape, config);
     if (!fits(shape))
         bp_config_fault(config, "model.bad_buckets", BAD_BUCKETS,
-                        (long long)shape->own[BP_MPNET_BUCKETS],
-                        (long long)shape->own[BP_MPNET_DISTANCE], "model.relative_buckets");
+                        (long long)bp_mpnet_sizes_of(shape)->buckets,
+                        (long long)bp_mpnet_sizes_of(shape)->distance, "model.relative_buckets");
 }
 
 static bp_err check_read(const bp_model_shape *shape, const char *where)
 {
     return fits(shape) ? bp_stack_check_read(shape, where)
                        : BP_FAIL(BP_ERR_FORMAT, "model.bad_size", BAD_BUCKETS,
-                                 (long long)shape->own[BP_MPNET_BUCKETS],
-                                 (long long)shape->own[BP_MPNET_DISTANCE], where);
+                                 (long long)bp_mpnet_sizes_of(shape)->buckets,
+                                 (long long)bp_mpnet_sizes_of(shape)->distance, where);
 }
 
 static void add_common(bp_network *network, const bp_model_shape *shape, int stage)
 {
-    bp_tied_table table = {"relative", shape->own[BP_MPNET_BUCKETS], shape->heads,
+    bp_tied_table table = {"relative", bp_mpnet_sizes_of(shape)->buckets, shape->heads,
                            BP_TRANSFORMER_STD};
 
     bp_network_add_common(network, &table, TABLE, stage);
@@ -111,10 +113,19 @@ static void add_block(bp_network *network, const bp_model_shape *shape, int numb
     }
     layer = bp_stack_layer(shape, number - 1);
     layer.relative = bp_network_common(network, TABLE);
-    layer.relative_buckets = shape->own[BP_MPNET_BUCKETS];
-    layer.relative_distance = shape->own[BP_MPNET_DISTANCE];
+    layer.relative_buckets = bp_mpnet_sizes_of(shape)->buckets;
+    layer.relative_distance = bp_mpnet_sizes_of(shape)->distance;
     bp_network_add_block(network, bp_transformer_new_layer(network, &layer));
 }
+
+static const bp_block_list BLOCK_LIST = {.count = bp_stack_blocks,
+                                         .are = "embedding, layers, head",
+                                         .cost = bp_stack_cost,
+                                         .backbone = bp_stack_backbone,
+                                         .output = bp_stack_block_output,
+                                         .add_shared = bp_stack_add_shared,
+                                         .add_common = add_common,
+                                         .add = add_block};
 
 const bp_model_family bp_mpnet_family = {.name = "mpnet",
                                          .stack = &STACK,
@@ -124,15 +135,8 @@ const bp_model_family bp_mpnet_family = {.name = "mpnet",
                                          .check = check,
                                          .check_read = check_read,
                                          .facts = bp_stack_facts,
+                                         .blocks = &BLOCK_LIST,
                                          .objective = &bp_objective_masked,
                                          .huggingface = bp_mpnet_huggingface,
-                                         .blocks = bp_stack_blocks,
                                          .state_width = bp_stack_state_width,
-                                         .key_block = bp_transformer_key_block,
-                                         .blocks_are = "embedding, layers, head",
-                                         .cost = bp_stack_cost,
-                                         .backbone = bp_stack_backbone,
-                                         .block_output = bp_stack_block_output,
-                                         .add_shared = bp_stack_add_shared,
-                                         .add_common = add_common,
-                                         .add_block = add_block};
+                                         .key_block = bp_transformer_key_block};

@@ -5,9 +5,12 @@
 
 #include "models/bert/bert.h"
 
-/** Where its own sizes are in bp_model_shape, after those that the objective of masked words looks
- * at. */
-enum { BP_MPNET_BUCKETS = BP_BERT_NO_POOLER + 1, BP_MPNET_DISTANCE };
+/** Its own sizes. */
+typedef struct bp_mpnet_sizes {
+    bp_bert_sizes bert; /* for the objective of masked words */
+    int64_t buckets, distance;
+} bp_mpnet_sizes;
+BP_OWN_SIZES(bp_mpnet_sizes)
 
 extern const bp_model_family bp_mpnet_family;
 extern const bp_hf_table *const bp_mpnet_huggingface[];
