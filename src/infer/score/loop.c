@@ -187,8 +187,8 @@ static bp_err merge_others(scorer *self, bp_parts *parts)
     bp_err err = BP_OK;
 
     for (int k = -1; err == BP_OK && (k = scorer_next_set(self, k)) >= 0;)
-        if (scorer_sets[k]->merge_windows)
-            err = scorer_sets[k]->merge_windows(self, parts);
+        if (self->sets[k]->merge_windows)
+            err = self->sets[k]->merge_windows(self, parts);
     return err;
 }
 
@@ -218,8 +218,8 @@ static bp_err merge(void *context, bp_parts *parts)
     if (err == BP_OK)
         bp_weights_record(self->summary, self->config);
     for (int k = -1; err == BP_OK && (k = scorer_next_set(self, k)) >= 0;)
-        if (scorer_sets[k]->summarise)
-            scorer_sets[k]->summarise(self, self->summary);
+        if (self->sets[k]->summarise)
+            self->sets[k]->summarise(self, self->summary);
     if (err == BP_OK && bp_score_keys_of(self->config)->neighbours)
         (void)json_object_set_new(self->summary, "neighbours", describe_neighbours(self));
     if (err == BP_OK)

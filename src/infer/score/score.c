@@ -31,8 +31,8 @@ static void identify(const void *context, bp_run_identity *out)
 
     *out++ = (bp_run_identity){"score.corpus", self->corpus_hash};
     for (int k = -1; (k = scorer_next_set(self, k)) >= 0;)
-        if (scorer_sets[k]->identify)
-            *out++ = scorer_sets[k]->identify(self);
+        if (self->sets[k]->identify)
+            *out++ = self->sets[k]->identify(self);
     if (bp_score_keys_of(self->config)->neighbours)
         *out++ = (bp_run_identity){"score.neighbours", self->datastore.hash};
 }
@@ -45,16 +45,18 @@ const bp_work_units *scorer_units(void *context, int index)
     const bp_work_units *units = NULL;
 
     for (int k = -1; index >= 0 && (k = scorer_next_set(self, k)) >= 0;)
-        if ((units = scorer_sets[k]->units(self)))
+        if ((units = self->sets[k]->units(self)))
             index--;
     return index < 0 ? units : NULL;
 }
 
 static void say(const void *context)
 {
-    for (int k = -1; (k = scorer_next_set(context, k)) >= 0;)
-        if (scorer_sets[k]->say)
-            scorer_sets[k]->say(context);
+    const scorer *self = context;
+
+    for (int k = -1; (k = scorer_next_set(self, k)) >= 0;)
+        if (self->sets[k]->say)
+            self->sets[k]->say(self);
 }
 
 static json_t *started(const void *context)
@@ -71,9 +73,11 @@ static json_t *started(const void *context)
 
 static void report(const void *context)
 {
-    for (int k = -1; (k = scorer_next_set(context, k)) >= 0;)
-        if (scorer_sets[k]->report)
-            scorer_sets[k]->report(context);
+    const scorer *self = context;
+
+    for (int k = -1; (k = scorer_next_set(self, k)) >= 0;)
+        if (self->sets[k]->report)
+            self->sets[k]->report(self);
 }
 
 /* ---- --plan ---- */

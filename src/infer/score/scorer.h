@@ -42,7 +42,8 @@ typedef struct scorer {
     bp_score_rule rule;              /* on all ranks, but lead, eod, prefix, every and end */
     bp_score_plan plan;
     score_windows windows;
-    void *own[SCORE_SETS_MOST];          /* what the sets of units have (scorer_own) */
+    const score_set *const *sets;        /* of units; NULL until corpora are open */
+    void *own[SCORE_SETS_MOST];          /* what they have (scorer_own) */
     struct bp_score_memory_spec *memory; /* of scorer_describe */
     uint8_t *begins;         /* [vocab_size] of score.boundaries, on ranks that read; else NULL */
     char key[BP_SHA256_HEX]; /* names the work in part files */

@@ -1,5 +1,5 @@
 /* The sets of units of a score: what windows are scored for besides, or in their place. A set is a
- * row of the list in sets.c; the job knows none of them by name. */
+ * row of the list in sets_list.c; the job knows none of them by name. */
 #ifndef BP_INFER_SCORE_SETS_H
 #define BP_INFER_SCORE_SETS_H
 

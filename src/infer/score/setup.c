@@ -319,6 +319,7 @@ bp_err scorer_open_corpora(scorer *self)
         keep_units(self);
         bp_bcast_bytes(self->corpus_hash, BP_SHA256_HEX, 0, mesh->world);
     }
+    self->sets = scorer_sets;
     return err == BP_OK ? scorer_open_sets(self) : err;
 }
 
