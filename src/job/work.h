@@ -6,7 +6,7 @@
  *     err = bp_work_start(&MINE, world, config, plan);
  *
  * Who calls what ("together": collective over these ranks; else each by itself; GROUP: the ranks of
- * one mesh->ensemble; its rank 0 is the lead):
+ * one mesh->replica; its rank 0 is the lead):
  *
  *     member of bp_work                                called on
  *     describe, open                                   all ranks, together
@@ -56,18 +56,18 @@ typedef struct bp_work_units {
     const char *noun, *speed; /* "inputs", "tokens/s"; speed NULL: the noun's */
     int speed_digits;
 
-    /** Allocate, on the computing ranks; NULL: nothing. Collective over mesh->ensemble, but errors
+    /** Allocate, on the computing ranks; NULL: nothing. Collective over mesh->replica, but errors
      * may differ between ranks. */
     bp_err (*prepare)(void *self);
-    /** Do one unit: the ranks of mesh->ensemble together, or, with `answer`, only the lead, which
+    /** Do one unit: the ranks of mesh->replica together, or, with `answer`, only the lead, which
      * has the others compute by bp_request(&job->requests, ...). The lead's result goes to `out`
      * (empty before, NULL on the others). It moves the heartbeat (bp_heartbeat_step,
      * bp_heartbeat_progress) once a batch at least: the watchdog ends a job that does not. A unit
      * of several batches or steps calls bp_work_between between them; where that is true, it ends
      * the unit on all ranks, with *stopped set on the lead. Errors: may differ between the ranks of
-     * mesh->ensemble, all of which return. */
+     * mesh->replica, all of which return. */
     bp_err (*run)(void *self, int64_t unit, bp_buffer *out, bool *stopped);
-    /** bp_requests.answer: on the ranks of mesh->ensemble, together. NULL: `run` asks for nothing.
+    /** bp_requests.answer: on the ranks of mesh->replica, together. NULL: `run` asks for nothing.
      */
     bp_err (*answer)(void *self, const void *what);
     /** The amount of the unit that this lead has just done; NULL: 1, as amount and noun. */
@@ -90,7 +90,7 @@ typedef struct bp_work_job {
     bool ensemble; /* what is applied is one; on all ranks */
     bp_mesh_shape mesh_shape;
     bp_mesh *mesh;
-    bool leads;          /* this rank leads a mesh->ensemble: it writes parts */
+    bool leads;          /* this rank leads a mesh->replica: it writes parts */
     bp_model *lm;        /* NULL on a dedicated coordinator */
     bp_model_info info;  /* on all ranks (`kind` on the computing ones) */
     bp_work_units units; /* of a work with one set: bp_work.open fills it in */

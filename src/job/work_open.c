@@ -107,7 +107,7 @@ bp_err work_open_mesh(bp_work_job *job, bp_work_memory *memory, MPI_Comm world,
         return err;
     if (!alone)
         bp_math_warn_of_threads(job->mesh->world, job->mesh->computes);
-    job->leads = job->mesh->computes && bp_comm_is_root(job->mesh->ensemble);
+    job->leads = job->mesh->computes && bp_comm_is_root(job->mesh->replica);
     if (job->mesh->computes && job->mesh->expert_ranks > 1)
         job->mesh->lockstep = bp_lockstep_new(job->mesh->expert);
     memory->process_bytes = (int64_t)bp_mem_resident_peak_bytes();

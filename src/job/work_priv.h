@@ -17,7 +17,7 @@ void work_close(bp_work_job *job);
 
 /** Set `index` of the units; NULL: no more. Local. */
 const bp_work_units *work_units_at(const bp_work_job *job, int index);
-/** bp_work_units.run, on the lead with the others' answers. Collective over mesh->ensemble. Errors:
+/** bp_work_units.run, on the lead with the others' answers. Collective over mesh->replica. Errors:
  * may differ between its ranks. */
 bp_err work_run_unit(bp_work_job *job, const bp_work_units *units, int64_t unit, bp_buffer *out,
                      bool *stopped);

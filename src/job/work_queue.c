@@ -36,7 +36,7 @@ void bp_work_queue_new(bp_work_queue **out, const bp_work_spec *spec)
 
     queue->spec = *spec;
     queue->scheduler = (work_scheduler){.units = spec->units, .done = spec->done};
-    queue->leads = mesh->computes && bp_comm_is_root(mesh->ensemble);
+    queue->leads = mesh->computes && bp_comm_is_root(mesh->replica);
     queue->box = bp_mailbox_new(mesh->world);
     queue->scheduler.here = (int)bp_all_sum_int(queue->leads, mesh->world);
     queue->reported = bp_clock_now();

@@ -1,4 +1,4 @@
-/* The queue of work: the coordinator hands units out on demand to the leads of mesh->ensemble
+/* The queue of work: the coordinator hands units out on demand to the leads of mesh->replica
  * groups (of model groups, where there is one member).
  *
  * A lead asks for its next unit a while before it needs it, works on, and takes the answer; a

@@ -101,8 +101,8 @@ enum { NO_MORE = -1, PASS_OF_OTHERS = -2 };
 /* The number of the next one, from the lead to its group. */
 static int64_t share_number(const bp_work_job *job, int64_t number)
 {
-    if (bp_comm_size(job->mesh->ensemble) > 1)
-        bp_bcast_bytes(&number, sizeof number, 0, job->mesh->ensemble);
+    if (bp_comm_size(job->mesh->replica) > 1)
+        bp_bcast_bytes(&number, sizeof number, 0, job->mesh->replica);
     return number;
 }
 
@@ -112,7 +112,7 @@ bp_err work_run_unit(bp_work_job *job, const bp_work_units *units, int64_t unit,
     if (!units->answer)
         return units->run(job->self, unit, out, stopped);
     job->requests =
-        (bp_requests){.group = job->mesh->ensemble, .answer = units->answer, .context = job->self};
+        (bp_requests){.group = job->mesh->replica, .answer = units->answer, .context = job->self};
     if (!job->leads)
         return bp_requests_follow(&job->requests);
     bp_err err = units->run(job->self, unit, out, stopped);
@@ -134,7 +134,7 @@ static bp_err follow(const worker *self)
         if (number == PASS_OF_OTHERS)
             bp_lockstep_follow(job->mesh->lockstep);
         else
-            err = bp_agree(job->mesh->ensemble,
+            err = bp_agree(job->mesh->replica,
                            work_run_unit(job, self->units, number, NULL, &stopped));
     }
     return err;
@@ -148,7 +148,7 @@ static bp_err run_unit(worker *self, int64_t number, bool *stopped)
     self->result.bytes = 0;
     job->asked = false;
     (void)share_number(job, number);
-    err = bp_agree(job->mesh->ensemble,
+    err = bp_agree(job->mesh->replica,
                    work_run_unit(job, self->units, number, &self->result, stopped));
     if (err != BP_OK || *stopped)
         return err;

@@ -287,7 +287,7 @@ static void split_axes(bp_mesh *mesh)
     mesh->tensor = split(mesh->compute, (m * P + p) * D + d, t);
     mesh->expert = split(mesh->data, d / E, d);
     mesh->expert_data = split(mesh->data, d % E, d);
-    mesh->ensemble = split(mesh->compute, d, (m * P + p) * T + t);
+    mesh->replica = split(mesh->compute, d, (m * P + p) * T + t);
     mesh->across = split(mesh->compute, (p * D + d) * T + t, m);
 }
 
@@ -297,7 +297,7 @@ bp_err bp_mesh_new(bp_mesh **out, MPI_Comm comm, const bp_mesh_shape *shape)
 
     mesh->compute = mesh->member = mesh->model = MPI_COMM_NULL;
     mesh->pipeline = mesh->data = mesh->tensor = MPI_COMM_NULL;
-    mesh->ensemble = mesh->across = mesh->expert = mesh->expert_data = MPI_COMM_NULL;
+    mesh->replica = mesh->across = mesh->expert = mesh->expert_data = MPI_COMM_NULL;
     BP_MPI(MPI_Comm_dup(comm, &mesh->world));
     mesh->rank = bp_comm_rank(mesh->world);
     mesh->size = bp_comm_size(mesh->world);
@@ -333,7 +333,7 @@ void bp_mesh_free(bp_mesh **mesh)
         return;
     MPI_Comm *comms[] = {&(*mesh)->expert,  &(*mesh)->expert_data, &(*mesh)->tensor,
                          &(*mesh)->data,    &(*mesh)->pipeline,    &(*mesh)->model,
-                         &(*mesh)->member,  &(*mesh)->ensemble,    &(*mesh)->across,
+                         &(*mesh)->member,  &(*mesh)->replica,     &(*mesh)->across,
                          &(*mesh)->compute, &(*mesh)->world};
     for (size_t i = 0; i < sizeof comms / sizeof comms[0]; i++)
         if (*comms[i] != MPI_COMM_NULL)

@@ -47,9 +47,9 @@ typedef struct bp_mesh {
     MPI_Comm member;  /* this member's ranks: pipeline x data x tensor, tensor fastest */
     MPI_Comm model; /* one copy of the model: pipeline x tensor, tensor fastest; rank 0 leads it */
     MPI_Comm pipeline, data, tensor; /* along one axis */
-    /* copies of all members that see the same windows: members x pipeline x tensor, tensor fastest;
-     * the same ranks as `model` where there is one member. Rank 0 leads it. */
-    MPI_Comm ensemble;
+    /* a replica: copies of all members that see the same windows: members x pipeline x tensor,
+     * tensor fastest; the same ranks as `model` where there is one member. Rank 0 leads it. */
+    MPI_Comm replica;
     MPI_Comm across; /* ranks of one place in each member: rank r is of member r */
     /* Data ranks, in their order: `expert` are consecutive ones that share out experts,
      * `expert_data` those that hold the same experts, one of each such group (expert data parallel)

@@ -211,7 +211,7 @@ typedef struct bp_decoding {
     int64_t slots, capacity;
 } bp_decoding;
 
-/** What each slot of a group is fed next. Equal on all ranks of mesh->model (mesh->ensemble for an
+/** What each slot of a group is fed next. Equal on all ranks of mesh->model (mesh->replica for an
  * ensemble). */
 typedef struct bp_decode_step {
     int64_t slots;         /* slots [0, slots) take part: at most those of decode_new */
@@ -243,7 +243,7 @@ typedef enum bp_decode_statistic {
 typedef struct bp_model_ops {
     /** values[statistics][windows][length]: BP_MODEL_LOGPROB is the natural log of each target's
      * probability given the inputs up to its place; NaN in all statistics where the target is -1.
-     * Collective over mesh->ensemble (mesh->model where there is one member), with equal arguments
+     * Collective over mesh->replica (mesh->model where there is one member), with equal arguments
      * on all its ranks; the result is valid on all. batch->length and batch->source_length are at
      * most info.context (BP_ASSERT). Errors: BP_ERR_SYSTEM memory, the same on all ranks. */
     bp_err (*score)(bp_model *lm, const bp_model_batch *batch, float *values);
@@ -371,9 +371,9 @@ void bp_model_free(bp_model **lm);
 /** The statistics of a batch, as bp_model_ops.score says. Rows do not depend on each other, and so
  * not on what else is in the batch.
  *
- * Collective: over mesh->ensemble; the batch is equal on all its ranks.
+ * Collective: over mesh->replica; the batch is equal on all its ranks.
  * Shapes:     values[info.statistics][windows][length], valid on all ranks.
- * Errors:     BP_ERR_SYSTEM memory: the same on all ranks of mesh->ensemble. */
+ * Errors:     BP_ERR_SYSTEM memory: the same on all ranks of mesh->replica. */
 bp_err bp_model_score(bp_model *lm, const bp_model_batch *batch, float *values);
 
 /** Outcomes of a row in windows of `length` places: of spans each place is one. */
@@ -385,7 +385,7 @@ bp_err bp_model_distribution(bp_model *lm, const bp_model_batch *batch, float *l
 /** Allocate for `groups` groups of `slots` sequences each, which may grow to `capacity` positions:
  * this rank's caches of keys and values, and the workspace of a step. A step allocates nothing.
  *
- * Collective: over mesh->model (mesh->ensemble for an ensemble), with equal arguments.
+ * Collective: over mesh->model (mesh->replica for an ensemble), with equal arguments.
  * Owns:       *out is the caller's, bp_model_decode_free() before bp_model_free(); lm is borrowed.
  * Errors:     BP_ERR_CONFIG a model that can't decode (passes with dropout), or a capacity beyond
  *             its context; BP_ERR_SYSTEM memory: the same on all ranks, *out NULL. */

@@ -98,7 +98,7 @@ static inline bp_model *hash_lm_new(const bp_mesh *mesh, const bp_model_info *in
 
     assert_non_null(self);
     self->lm = (bp_model){.ops = &ops, .info = *info};
-    self->group = mesh->ensemble;
+    self->group = mesh->replica;
     return &self->lm;
 }
 
@@ -185,7 +185,7 @@ static inline bp_err job_open(hash_job *job, MPI_Comm comm, const bp_mesh_shape 
     bp_test_expect(bp_mesh_new(&job->job.mesh, comm, &job->job.mesh_shape), BP_OK);
     self->mesh = job->job.mesh;
     self->folder = job->job.folder = bp_path_join(run_dir, "score");
-    job->job.leads = self->leads = self->mesh->computes && bp_comm_is_root(self->mesh->ensemble);
+    job->job.leads = self->leads = self->mesh->computes && bp_comm_is_root(self->mesh->replica);
     self->info = *model;
     bp_token_statistics_init(&self->statistics, model);
     for (int64_t m = 0; m < model->members; m++) {

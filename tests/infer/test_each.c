@@ -54,8 +54,8 @@ static bp_err collect(void *context, int64_t unit, const bp_model_batch *batch)
         self->tokens[unit] += batch->targets[i] >= 0;
     }
     self->hash[unit] = (int64_t)((uint64_t)self->hash[unit] * 31 + (hash >> 1));
-    self->alike = self->alike && bp_all_max_int((int64_t)(hash >> 2), self->mesh->ensemble) ==
-                                     (int64_t)(hash >> 2);
+    self->alike = self->alike &&
+                  bp_all_max_int((int64_t)(hash >> 2), self->mesh->replica) == (int64_t)(hash >> 2);
     self->ordered = self->ordered && unit >= self->last &&
                     unit % self->mesh->data_ranks == self->mesh->data_rank;
     self->last = unit;

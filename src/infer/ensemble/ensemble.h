@@ -72,14 +72,14 @@ typedef struct bp_scaled_sums {
     int64_t tokens;
 } bp_scaled_sums;
 
-/** Add a batch's scored tokens. Collective over mesh->ensemble; the sums are valid on all its
+/** Add a batch's scored tokens. Collective over mesh->replica; the sums are valid on all its
  * ranks. Errors: BP_ERR_SYSTEM. */
 bp_err bp_ensemble_add_scaled(bp_model *lm, const bp_model_batch *batch, bp_scaled_sums *sums);
 
 /** The true outcome of each scored place of a batch among the mixture's, in the order of places;
  * of an ensemble with sets.
  *
- * Collective: over mesh->ensemble.
+ * Collective: over mesh->replica.
  * Shapes:     targets[bp_model_batch_rows(batch)], equal on all its ranks.
  * Errors:     BP_ERR_SYSTEM. */
 bp_err bp_ensemble_targets(bp_model *lm, const bp_model_batch *batch, bp_conformal_target *targets);

@@ -91,7 +91,7 @@ bp_err ensemble_decode_new(bp_decoding **out, bp_model *lm, int groups, int64_t 
         err = open_part(&self->parts[t], &all->backbones[t], &self->face);
     if (err == BP_OK)
         err = reserve(self);
-    err = bp_agree(all->mesh->ensemble, err);
+    err = bp_agree(all->mesh->replica, err);
     if (err == BP_OK)
         *out = &self->face;
     else

@@ -182,8 +182,8 @@ bp_err ensemble_reserve(ensemble *self, bp_arena *arena)
 {
     bp_err err = grow(self, arena->used_bytes);
 
-    if (bp_comm_size(self->mesh->ensemble) > 1)
-        err = bp_agree(self->mesh->ensemble, err);
+    if (bp_comm_size(self->mesh->replica) > 1)
+        err = bp_agree(self->mesh->replica, err);
     *arena = (bp_arena){.base = self->memory, .size_bytes = self->memory_size_bytes};
     return err;
 }
@@ -238,7 +238,7 @@ bp_err ensemble_run_backbones(ensemble *self, ensemble_work *work, const bp_mode
         copy_scored(hidden, work, backbone->width);
         hidden += (work->rows + work->chunk) * backbone->width;
     }
-    return bp_comm_size(self->mesh->ensemble) > 1 ? bp_agree(self->mesh->ensemble, err) : err;
+    return bp_comm_size(self->mesh->replica) > 1 ? bp_agree(self->mesh->replica, err) : err;
 }
 
 double ensemble_target_logprob(const bp_mixture *in, int64_t r, double *variance)

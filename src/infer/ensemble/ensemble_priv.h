@@ -91,7 +91,7 @@ void ensemble_take_part(const ensemble *self, const bp_model_batch *batch, int64
 
 /** The ensemble's block of memory grows to the bytes that `arena` has counted, and `arena` begins
  * anew in it; its contents are lost. Errors: BP_ERR_SYSTEM, the same on all ranks. Collective over
- * mesh->ensemble. */
+ * mesh->replica. */
 bp_err ensemble_reserve(ensemble *self, bp_arena *arena);
 /** Space for n objects in it; of an arena without a base they are counted. */
 static inline void *ensemble_take(bp_arena *arena, int64_t n, size_t size)
@@ -100,7 +100,7 @@ static inline void *ensemble_take(bp_arena *arena, int64_t n, size_t size)
                            (int64_t)(((size_t)n * size + sizeof(float) - 1) / sizeof(float)));
 }
 
-/** Work for a batch, with its scored tokens gathered. Collective over mesh->ensemble. Errors:
+/** Work for a batch, with its scored tokens gathered. Collective over mesh->replica. Errors:
  * BP_ERR_SYSTEM, the same on all ranks. */
 bp_err ensemble_prepare(ensemble *self, ensemble_work *work, const bp_model_batch *batch,
                         bool temperature);
@@ -110,7 +110,7 @@ bp_err ensemble_prepare(ensemble *self, ensemble_work *work, const bp_model_batc
 void ensemble_lay_out_rows(const ensemble *self, ensemble_work *work, int64_t rows,
                            bp_arena *arena);
 
-/** hidden of all backbones here. Collective over mesh->ensemble. Errors: BP_ERR_SYSTEM, the same on
+/** hidden of all backbones here. Collective over mesh->replica. Errors: BP_ERR_SYSTEM, the same on
  * all ranks. */
 bp_err ensemble_run_backbones(ensemble *self, ensemble_work *work, const bp_model_batch *batch);
 
@@ -143,7 +143,7 @@ void ensemble_fill_sets(float *values, int64_t stride, const ensemble_set_row *r
 /* ensemble_texts.c */
 /** Are the models without a softmax over outcomes: regressions, or answers? */
 bool ensemble_is_of_texts(const ensemble *self);
-/** `distribution` of such an ensemble; log_p or values may be NULL. Collective over mesh->ensemble.
+/** `distribution` of such an ensemble; log_p or values may be NULL. Collective over mesh->replica.
  * Errors: BP_ERR_SYSTEM, the same on all ranks. */
 bp_err ensemble_run_texts(ensemble *self, const bp_model_batch *batch, float *log_p, float *values);
 /** As bp_ensemble_add_scaled, of models that find spans. */

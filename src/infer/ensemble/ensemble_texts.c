@@ -57,7 +57,7 @@ static bp_err run_members(ensemble *self, texts *work)
         err = backbone->lm->ops->distribution(backbone->lm, &asked, backbone->pass,
                                               work->values + k * work->count, NULL);
     }
-    return bp_comm_size(mesh->ensemble) > 1 ? bp_agree(mesh->ensemble, err) : err;
+    return bp_comm_size(mesh->replica) > 1 ? bp_agree(mesh->replica, err) : err;
 }
 
 static void share(const ensemble *self, const texts *work)

@@ -83,7 +83,7 @@ bp_err bp_fill_new(bp_fill **out, const bp_unit_spec *spec)
     bp_err err = self->last && !self->hidden
                      ? bp_fail_memory("the states of texts", places * info->width, sizeof(float))
                      : BP_OK;
-    err = bp_agree(spec->mesh->ensemble, err);
+    err = bp_agree(spec->mesh->replica, err);
     if (err != BP_OK)
         bp_fill_free(&self);
     *out = self;
@@ -254,7 +254,7 @@ static bp_err check_finite(const bp_fill *self, int64_t first, int64_t prompts)
 
 static bool is_stopped(bp_fill *self)
 {
-    MPI_Comm comm = self->spec.mesh->ensemble;
+    MPI_Comm comm = self->spec.mesh->replica;
     int32_t stop =
         bp_comm_is_root(comm) && self->spec.stop_asked && self->spec.stop_asked(self->spec.context);
 
@@ -333,7 +333,7 @@ bp_err bp_fill_run(bp_fill *self, int64_t number, bp_buffer *result, bool *stopp
         err = run_round(self, first, prompts, T, plan->fill.rounds - round);
         *stopped = err == BP_OK && is_stopped(self);
     }
-    if (err == BP_OK && !*stopped && bp_comm_is_root(self->spec.mesh->ensemble))
+    if (err == BP_OK && !*stopped && bp_comm_is_root(self->spec.mesh->replica))
         add_results(self, result, prompts, T);
     return err;
 }

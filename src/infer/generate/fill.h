@@ -8,7 +8,7 @@
 /** Memory of units that follow each other. */
 typedef struct bp_fill bp_fill;
 
-/** As bp_unit_new. Errors: BP_ERR_SYSTEM, the same on all ranks of mesh->ensemble. */
+/** As bp_unit_new. Errors: BP_ERR_SYSTEM, the same on all ranks of mesh->replica. */
 bp_err bp_fill_new(bp_fill **out, const bp_unit_spec *spec);
 void bp_fill_free(bp_fill **fill);
 /** What it takes on a rank of the last stage, for windows of T tokens whose states have `width`

@@ -39,9 +39,9 @@ typedef struct bp_unit_spec {
     const bp_mesh *mesh;
     bp_model *lm;
     const bp_search_spec *rule;
-    const bp_prompts *prompts; /* equal on all ranks of mesh->ensemble, as all else */
+    const bp_prompts *prompts; /* equal on all ranks of mesh->replica, as all else */
     const bp_generate_plan *plan;
-    /** Called after each step of a group, on the rank that leads mesh->ensemble; true: stop. */
+    /** Called after each step of a group, on the rank that leads mesh->replica; true: stop. */
     bool (*stop_asked)(void *context);
     void *context;
 } bp_unit_spec;

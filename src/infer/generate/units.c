@@ -3,7 +3,7 @@
  *
  * The ranks of the last stage have the logits of their slices; tensor rank 0 of member 0 there, the
  * chooser, gathers them, chooses for each slot, and sends what is fed next to every other rank of
- * mesh->ensemble. While a group's answer is on its way, the stages work on the other groups.
+ * mesh->replica. While a group's answer is on its way, the stages work on the other groups.
  *
  * Called by generate.c and train/parts/samples.c. */
 #include "infer/generate/units.h"
@@ -35,7 +35,7 @@ typedef struct unit_group {
     bool over;
     int32_t *next;          /* [2 + 3 slots] */
     int32_t *prompt_tokens; /* [group prompts x longest] of the first step */
-    bp_transfer *sends;     /* [ranks of mesh->ensemble], of the chooser */
+    bp_transfer *sends;     /* [ranks of mesh->replica], of the chooser */
     bp_search **searches;   /* [group prompts], the chooser's */
     bp_search_next *chosen; /* [group prompts] */
     bool *goes_on;          /* [group prompts] */
@@ -45,7 +45,7 @@ typedef struct bp_unit {
     bp_unit_spec spec;
     bp_fill *fill;                /* does all of it; NULL: of another strategy */
     int64_t K;                    /* slots of a prompt */
-    int chooser;                  /* rank in mesh->ensemble */
+    int chooser;                  /* rank in mesh->replica */
     bool chooses, leads, gathers; /* gathers: has a slice that goes to the chooser */
     bool ensemble;                /* the model returns statistics; else the chooser finds them */
     bp_decoding *decoding;
@@ -88,7 +88,7 @@ static void new_group(bp_unit *unit, unit_group *group)
     if (!unit->chooses)
         return;
     group->sends =
-        bp_alloc("generate.unit", bp_comm_size(unit->spec.mesh->ensemble), sizeof *group->sends);
+        bp_alloc("generate.unit", bp_comm_size(unit->spec.mesh->replica), sizeof *group->sends);
     group->searches = bp_alloc("generate.unit", plan->group_prompts, sizeof *group->searches);
     group->chosen = bp_alloc("generate.unit", plan->group_prompts, sizeof *group->chosen);
     group->goes_on = bp_alloc("generate.unit", plan->group_prompts, sizeof *group->goes_on);
@@ -171,8 +171,8 @@ bp_err bp_unit_new(bp_unit **out, const bp_unit_spec *spec)
     unit->K = bp_search_slots(spec->rule);
     unit->chooser =
         (mesh->pipeline_ranks - 1) * mesh->tensor_ranks; /* of member 0, the last stage */
-    unit->leads = bp_comm_is_root(mesh->ensemble);
-    unit->chooses = bp_comm_rank(mesh->ensemble) == unit->chooser;
+    unit->leads = bp_comm_is_root(mesh->replica);
+    unit->chooses = bp_comm_rank(mesh->replica) == unit->chooser;
     unit->gathers = is_last(mesh) && mesh->member_index == 0 && mesh->tensor_rank > 0;
     unit->ensemble = spec->lm->info.members > 0;
     if (is_last(mesh)) {
@@ -375,7 +375,7 @@ static void fill_next(const bp_unit *unit, unit_group *group)
 static void choose(bp_unit *unit, unit_group *group, bool stop)
 {
     const bp_mesh *mesh = unit->spec.mesh;
-    int ranks = bp_comm_size(mesh->ensemble);
+    int ranks = bp_comm_size(mesh->replica);
     int64_t wrong = sum_rows(unit, group);
 
     for (int r = 0; r < ranks; r++) /* the step before has gone out of `next` */
@@ -395,7 +395,7 @@ static void choose(bp_unit *unit, unit_group *group, bool stop)
         if (r != unit->chooser)
             bp_send_start(&group->sends[r], group->next,
                           next_count(unit) * (int64_t)sizeof *group->next, r, TAG_NEXT,
-                          mesh->ensemble);
+                          mesh->replica);
 }
 
 /* ---- all stages ---- */
@@ -403,7 +403,7 @@ static void choose(bp_unit *unit, unit_group *group, bool stop)
 /* The lead asks whether to stop, and the chooser receives its answer. */
 static bool ask_lead(bp_unit *unit)
 {
-    MPI_Comm comm = unit->spec.mesh->ensemble;
+    MPI_Comm comm = unit->spec.mesh->replica;
     int32_t stop =
         unit->leads && unit->spec.stop_asked && unit->spec.stop_asked(unit->spec.context);
 
@@ -419,7 +419,7 @@ static bool learn_next(bp_unit *unit, unit_group *group)
 {
     if (group->steps > 0 && !unit->chooses)
         bp_recv(group->next, next_count(unit) * (int64_t)sizeof *group->next, unit->chooser,
-                TAG_NEXT, unit->spec.mesh->ensemble);
+                TAG_NEXT, unit->spec.mesh->replica);
     if (group->steps > 0 && group->next[0] != GOES_ON) {
         group->over = true;
         unit->abandon = group->next[0] == OVER ? unit->abandon : group->next[0];
@@ -446,7 +446,7 @@ static void take_step(bp_unit *unit, int g)
 /* The chooser's results go to the lead. */
 static void hand_over(bp_unit *unit, bp_buffer *result)
 {
-    MPI_Comm comm = unit->spec.mesh->ensemble;
+    MPI_Comm comm = unit->spec.mesh->replica;
     bp_buffer mine = {0};
     int64_t bytes = 0;
 
@@ -526,7 +526,7 @@ bp_err bp_unit_run(bp_unit *unit, int64_t number, bp_buffer *result, bool *stopp
     if (unit->abandon == GOES_ON)
         hand_over(unit, result);
     for (int g = 0; g < groups && unit->chooses; g++) {
-        for (int r = 0; r < bp_comm_size(unit->spec.mesh->ensemble); r++)
+        for (int r = 0; r < bp_comm_size(unit->spec.mesh->replica); r++)
             bp_wait(&unit->groups[g].sends[r]);
         free_searches(&unit->groups[g]);
     }

@@ -18,7 +18,7 @@ _Static_assert(BP_SCORE_EACH_GROUP == TASK_GROUP, "units are groups of a task's 
 typedef struct sampler {
     const bp_score_each *each;
     bp_score_rule rule;
-    bool leads;        /* this rank reads corpora for its mesh->ensemble */
+    bool leads;        /* this rank reads corpora for its mesh->replica */
     bp_corpus *corpus; /* a lead's, and what follows */
     bp_score_plan plan;
     bp_score_unit *unit;
@@ -39,7 +39,7 @@ static bp_err deal(const bp_score_each *each, int64_t units,
     for (int64_t first = 0; first < units && err == BP_OK; first += mesh->data_ranks) {
         if (first + mesh->data_rank < units)
             err = run(context, first + mesh->data_rank);
-        if (err == BP_OK && each->poll && bp_comm_is_root(mesh->ensemble))
+        if (err == BP_OK && each->poll && bp_comm_is_root(mesh->replica))
             err = each->poll(each->context);
         err = bp_agree(mesh->compute, err);
     }
@@ -134,7 +134,7 @@ static bp_err answer(void *context, const void *what)
         it.batch.segments = NULL; /* what is not sent would be the lead's pointers */
         it.batch.vectors = it.batch.source_vectors = NULL;
     }
-    scorer_share_batch(self->each->mesh->ensemble, &it.batch);
+    scorer_share_batch(self->each->mesh->replica, &it.batch);
     bp_heartbeat_progress();
     return self->each->batch(self->each->context, it.unit, &it.batch);
 }
@@ -156,11 +156,11 @@ static bp_err lead_unit(sampler *self, bp_requests *requests, int64_t i)
     return err;
 }
 
-/* On the ranks of mesh->ensemble, together. A lead's failures are agreed on afterwards. */
+/* On the ranks of mesh->replica, together. A lead's failures are agreed on afterwards. */
 static bp_err run_unit(void *context, int64_t i)
 {
     sampler *self = context;
-    bp_requests requests = {.group = self->each->mesh->ensemble, .answer = answer, .context = self};
+    bp_requests requests = {.group = self->each->mesh->replica, .answer = answer, .context = self};
 
     if (!self->leads)
         return bp_requests_follow(&requests);
@@ -219,7 +219,7 @@ static bp_err open_sampler(sampler *self)
         self->source_lengths =
             bp_alloc("infer.each", BP_SCORE_BATCH_TOKENS, sizeof(*self->source_lengths));
     }
-    bp_bcast_bytes(&self->count, sizeof(self->count), 0, self->each->mesh->ensemble);
+    bp_bcast_bytes(&self->count, sizeof(self->count), 0, self->each->mesh->replica);
     return BP_OK;
 }
 
@@ -245,7 +245,7 @@ static bp_err each_document(const bp_score_each *each, int64_t *count)
     MPI_Comm compute = each->mesh->compute;
     bp_corpus *corpus = NULL;
     group_sampler self = {.each = each};
-    bool leads = bp_comm_is_root(each->mesh->ensemble);
+    bool leads = bp_comm_is_root(each->mesh->replica);
     bp_err err = leads ? bp_corpus_open(&corpus, each->corpus) : BP_OK;
 
     if (err == BP_OK && leads)
@@ -273,7 +273,7 @@ static bp_err each_document(const bp_score_each *each, int64_t *count)
 
 bp_err bp_score_each_batch(const bp_score_each *each, int64_t *tokens)
 {
-    sampler self = {.each = each, .leads = bp_comm_is_root(each->mesh->ensemble)};
+    sampler self = {.each = each, .leads = bp_comm_is_root(each->mesh->replica)};
     bp_err err;
 
     if (bp_task_has_head(&each->model->task))

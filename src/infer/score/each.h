@@ -21,14 +21,14 @@ typedef struct bp_score_each {
     /** Called once on all ranks of mesh->compute before the first batch, with the totals over all
      * data ranks. May be NULL. It may fail on this rank only. */
     bp_err (*begin)(void *context, int64_t units);
-    /** Called for each batch on all ranks of one mesh->ensemble, with equal arguments; the batch
+    /** Called for each batch on all ranks of one mesh->replica, with equal arguments; the batch
      * may be passed to bp_model_score and the like, and is good until the callback returns. `unit`
      * is the place in [0, units) of the work unit that it is cut from: what is added up for each
      * unit, and over units in their order, does not depend on the number of data ranks. Errors: the
-     * same on all ranks of mesh->ensemble, which then end; other data ranks finish the unit at
+     * same on all ranks of mesh->replica, which then end; other data ranks finish the unit at
      * work. */
     bp_err (*batch)(void *context, int64_t unit, const bp_model_batch *batch);
-    /** Asked on the ranks that lead a mesh->ensemble after each of their units: an error of one
+    /** Asked on the ranks that lead a mesh->replica after each of their units: an error of one
      * ends all. May be NULL. */
     bp_err (*poll)(void *context);
     void *context;

@@ -55,7 +55,7 @@ static bp_err answer(void *context, const void *what)
         batch.segments = NULL; /* what is not sent would be the lead's pointers */
         batch.vectors = batch.source_vectors = NULL;
     }
-    scorer_share_batch(self->mesh->ensemble, &batch);
+    scorer_share_batch(self->mesh->replica, &batch);
     bp_heartbeat_step(++mine->batches);
     return mine->keys ? self->lm->ops->keys(self->lm, &batch, mine->values, mine->keys)
                       : bp_model_score(self->lm, &batch, mine->values);

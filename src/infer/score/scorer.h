@@ -30,7 +30,7 @@ typedef struct scorer {
     bp_work_job *job;
     bp_config *config;  /* borrowed */
     bp_mesh *mesh;      /* this and the fields up to `folder` are copied from job (scorer_open) */
-    bool leads;         /* this rank leads a mesh->ensemble: it reads corpora and writes parts */
+    bool leads;         /* this rank leads a mesh->replica: it reads corpora and writes parts */
     bp_model *lm;       /* NULL on a dedicated coordinator */
     bp_model_info info; /* on all ranks (`kind` on the computing ones) */
     const char *folder; /* RUN/score */
@@ -88,7 +88,7 @@ void scorer_states_check(bp_config *config, const bp_score_keys *keys, const bp_
 /** score.states of a model that gives keys: units of windows compute them. */
 bool scorer_asks_keys(const scorer *self);
 
-/** The arrays of a lead's batch for the other ranks of its group (mesh->ensemble), which know its
+/** The arrays of a lead's batch for the other ranks of its group (mesh->replica), which know its
  * sizes and give their buffers. Collective over group. */
 void scorer_share_batch(MPI_Comm group, const bp_model_batch *batch);
 

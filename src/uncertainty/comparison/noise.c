@@ -47,7 +47,7 @@ static bp_err add_batch(void *context, int64_t unit, const bp_model_batch *batch
     int64_t places = batch->windows * batch->length;
     float *values =
         bp_alloc("comparison.noise", self->lm->info.statistics * places, sizeof *values);
-    bp_err err = bp_agree(self->mesh->ensemble, poll_stop(self));
+    bp_err err = bp_agree(self->mesh->replica, poll_stop(self));
 
     if (err == BP_OK)
         err = bp_model_score(self->lm, batch, values);

@@ -68,7 +68,7 @@ static bp_err add_batch(void *context, int64_t unit, const bp_model_batch *batch
     set_work *work = context;
     int64_t rows = bp_model_batch_rows(batch);
     bp_conformal_target *targets = bp_alloc("comparison.sets", rows, sizeof *targets);
-    bp_err err = bp_agree(work->mesh->ensemble, poll_stop(work));
+    bp_err err = bp_agree(work->mesh->replica, poll_stop(work));
 
     if (err == BP_OK)
         err = bp_ensemble_targets(work->lm, batch, targets);

@@ -51,7 +51,7 @@ static void log_progress(temperature_scaling *self, int64_t unit)
 static bp_err add_batch(void *context, int64_t unit, const bp_model_batch *batch)
 {
     temperature_scaling *self = context;
-    bp_err err = bp_agree(self->mesh->ensemble, poll_stop(self));
+    bp_err err = bp_agree(self->mesh->replica, poll_stop(self));
 
     if (err != BP_OK)
         return err;

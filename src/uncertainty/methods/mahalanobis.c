@@ -284,10 +284,10 @@ static bp_err take_batch(void *context, int64_t unit, const bp_model_batch *batc
         self->capacity = self->states ? places : 0;
         err = self->states ? BP_OK : bp_fail_memory("states", places * self->C, sizeof(float));
     }
-    err = bp_agree(self->fit->mesh->ensemble, err);
+    err = bp_agree(self->fit->mesh->replica, err);
     if (err == BP_OK)
         err = self->model->ops->backbone(self->model, batch, BP_MODEL_NO_DROPOUT, self->states);
-    err = bp_agree(self->fit->mesh->ensemble, err);
+    err = bp_agree(self->fit->mesh->replica, err);
     for (int64_t t = 0; err == BP_OK && t < places; t++)
         if (batch->targets[t] >= 0) {
             self->seen++;

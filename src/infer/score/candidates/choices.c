@@ -119,7 +119,7 @@ static void fill_batch(const chooser *c, const header *head, int64_t rows)
 bp_err chooser_answer(chooser *c, const void *what)
 {
     const header *head = what;
-    MPI_Comm comm = c->job->mesh->ensemble;
+    MPI_Comm comm = c->job->mesh->replica;
     int64_t bytes = head->windows * head->length * (int64_t)sizeof(int32_t);
     const bp_model_batch batch = {.windows = head->windows,
                                   .length = head->length,
@@ -395,7 +395,7 @@ bp_err chooser_prepare(chooser *c)
 {
     sizes most = c->job->leads ? sizes_of(c) : (sizes){0};
 
-    bp_bcast_bytes(&most, sizeof most, 0, c->job->mesh->ensemble);
+    bp_bcast_bytes(&most, sizeof most, 0, c->job->mesh->replica);
     int64_t tokens = bp_score_batch_tokens(most.tokens);
 
     c->inputs = bp_alloc("score.candidates", tokens, sizeof *c->inputs);

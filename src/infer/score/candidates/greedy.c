@@ -31,14 +31,14 @@ static int64_t best_token(const greedy_walker *w)
 
         best = key > best ? key : best;
     }
-    return INT32_MAX - (bp_all_max_int(best, mesh->ensemble) & INT32_MAX);
+    return INT32_MAX - (bp_all_max_int(best, mesh->replica) & INT32_MAX);
 }
 
 bool greedy_walk(const greedy_walker *w, int64_t count, int64_t scored)
 {
     int64_t fed = 0;
 
-    bp_bcast_bytes(w->tokens, count * (int64_t)sizeof *w->tokens, 0, w->job->mesh->ensemble);
+    bp_bcast_bytes(w->tokens, count * (int64_t)sizeof *w->tokens, 0, w->job->mesh->replica);
     bp_model_decode_reset(w->decoding, 0);
     for (int64_t at = count - scored; at < count; at++) {
         const int32_t now = (int32_t)(at - fed);
@@ -63,7 +63,7 @@ bp_err greedy_open(greedy_walker *w, bp_work_job *job, int64_t longest)
     w->tokens = bp_alloc("score.candidates", longest, sizeof *w->tokens);
     w->logits = bp_alloc("score.candidates", job->lm->info.vocab_count, sizeof *w->logits);
     err = bp_model_decode_new(&w->decoding, job->lm, 1, 1, longest - 1);
-    err = bp_agree(job->mesh->ensemble, err);
+    err = bp_agree(job->mesh->replica, err);
     if (err != BP_OK)
         bp_model_decode_free(&w->decoding);
     return err == BP_ERR_CONFIG ? BP_OK : err; /* a model that can't write says nothing of it */

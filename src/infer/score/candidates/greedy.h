@@ -13,13 +13,13 @@ typedef struct greedy_walker {
     int32_t *tokens;       /* [longest] of the choice, on leads before greedy_walk */
 } greedy_walker;
 
-/** longest: tokens of a row, at least 2. Collective over mesh->ensemble. Errors: BP_ERR_SYSTEM
+/** longest: tokens of a row, at least 2. Collective over mesh->replica. Errors: BP_ERR_SYSTEM
  * memory: the same on all its ranks. */
 bp_err greedy_open(greedy_walker *walker, bp_work_job *job, int64_t longest);
 void greedy_close(greedy_walker *walker);
 
 /** Is every token of the choice, the last `scored` of `count`, the model's first one after those
- * before it? Collective over mesh->ensemble. */
+ * before it? Collective over mesh->replica. */
 bool greedy_walk(const greedy_walker *walker, int64_t count, int64_t scored);
 
 #endif

@@ -174,7 +174,7 @@ static bp_err answer(void *context, const void *what)
     const text_asked *it = what;
 
     bp_heartbeat_progress();
-    bp_bcast_bytes(s->tokens, it->tokens * (int64_t)sizeof *s->tokens, 0, self->mesh->ensemble);
+    bp_bcast_bytes(s->tokens, it->tokens * (int64_t)sizeof *s->tokens, 0, self->mesh->replica);
     return self->lm->ops->states(self->lm, &(bp_model_text){s->tokens, it->tokens, it->eod},
                                  self->leads ? s->to : s->states);
 }

@@ -389,7 +389,7 @@ static bp_err make_group(task_documents *self, int64_t first, int32_t unknown,
 
 bp_err task_documents_group(task_documents *self, int64_t g, int32_t unknown, bp_model_batch *batch)
 {
-    MPI_Comm group = self->mesh->ensemble;
+    MPI_Comm group = self->mesh->replica;
     int64_t head[2], bytes;
 
     /* the first document keys dropout at test time */

@@ -68,7 +68,7 @@ typedef struct task_documents_spec {
 
 /** Take documents of corpora.
  *
- * Collective: over mesh->ensemble and the coordinator, `world` (the communicator over which ranks
+ * Collective: over mesh->replica and the coordinator, `world` (the communicator over which ranks
  *             agree); the spec is equal on all ranks, except for `corpus` and `plan`.
  * Owns:       bp_task_documents_clear(), after an error too.
  * Errors:     those of bp_checkpoint_read_metadata, bp_task_frame_of and bp_document_table_new;
@@ -92,7 +92,7 @@ static inline int64_t task_documents_groups(const task_documents *self)
 }
 /** Group g, as long as its longest document; a target is the label of a row, or `unknown` in place
  * of -1. For a text it is at the first place, for a word where that begins; for spans the first two
- * have the places where the answer begins and ends. The lead reads. Collective over mesh->ensemble.
+ * have the places where the answer begins and ends. The lead reads. Collective over mesh->replica.
  * Errors: those of reading, the same on all its ranks. */
 bp_err task_documents_group(task_documents *self, int64_t g, int32_t unknown,
                             bp_model_batch *batch);

@@ -273,7 +273,7 @@ static bp_err answer(void *context, const void *what)
 
     bp_heartbeat_progress();
     bp_bcast_bytes(self->inputs, places * (int64_t)sizeof *self->inputs, 0,
-                   self->job->mesh->ensemble);
+                   self->job->mesh->replica);
     for (int64_t k = 0; k < places; k++)
         self->targets[k] = k % it->length == 0 ? 0 : -1;
     return bp_model_distribution(self->job->lm,

@@ -141,10 +141,10 @@ static bp_err collect_batch(void *context, int64_t unit, const bp_model_batch *w
     (void)unit;
     if (err == BP_OK)
         err = reserve_batch(self, batch.windows * batch.length);
-    err = bp_agree(self->mesh->ensemble, err);
+    err = bp_agree(self->mesh->replica, err);
     if (err == BP_OK && batch.windows > 0)
         err = self->model->ops->backbone(self->model, &batch, BP_MODEL_NO_DROPOUT, self->batch);
-    err = bp_agree(self->mesh->ensemble, err);
+    err = bp_agree(self->mesh->replica, err);
     if (err == BP_OK && self->holds)
         keep_scored(self, &batch);
     for (int64_t t = 0; t < batch.windows * batch.length; t++)
