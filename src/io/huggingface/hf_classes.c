@@ -38,6 +38,32 @@ bool hf_config_names(const json_t *config, const bp_hf_table *table)
     return false;
 }
 
+/* A model of images and text has that of text under text_config; what concerns all of it may be
+ * beside that. */
+json_t *hf_text_config(const json_t *config, const bp_hf_table *const *tables)
+{
+    static const char *const BESIDE[] = {"eos_token_id",
+                                         "bos_token_id",
+                                         "pad_token_id",
+                                         "tie_word_embeddings",
+                                         "auto_map",
+                                         "quantization_config",
+                                         NULL};
+    const char *type = json_string_value(json_object_get(config, "model_type"));
+    json_t *text = json_object_get(config, "text_config");
+    bool known = !json_is_object(text);
+
+    for (; *tables; tables++)
+        known = known || (type && strcmp(type, (*tables)->model_type) == 0);
+    if (known)
+        return json_incref((json_t *)config);
+    text = json_copy(text);
+    for (int k = 0; BESIDE[k]; k++)
+        if (!json_object_get(text, BESIDE[k]) && json_object_get(config, BESIDE[k]))
+            (void)json_object_set(text, BESIDE[k], json_object_get(config, BESIDE[k]));
+    return text;
+}
+
 /* The first class that config.json names; NULL: none. */
 static const char *class_of(const json_t *config)
 {

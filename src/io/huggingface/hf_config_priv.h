@@ -13,11 +13,11 @@
  * `path` is for messages. */
 bp_err hf_config_read(bp_hf_shape *out, json_t *config, const bp_hf_table *const *tables,
                       const char *path);
+
+/* hf_classes.c. */
 /** The part of config.json that a language model is described by: of a model of images and text its
  * text_config. New reference; the same object where it has none. */
 json_t *hf_text_config(const json_t *config, const bp_hf_table *const *tables);
-
-/* hf_classes.c. */
 #define HF_CLASS_NAME 96
 /** The class without a head, "BertModel". Returns name. */
 const char *hf_base_class(char name[HF_CLASS_NAME], const bp_hf_table *table);

@@ -71,10 +71,8 @@ static json_t *figures_of(const bp_candidates *all, const double *logprobs)
     return figures;
 }
 
-bp_err candidates_merge(void *context, bp_parts *parts)
+bp_err candidates_merge(const scorer *self, candidate_units *own, bp_parts *parts)
 {
-    scorer *self = context;
-    candidate_units *own = scorer_own(self, &score_candidates_set);
     const chooser *c = &own->chooser;
     int64_t rows = c->starts[c->count];
     choice_result *results = bp_alloc("score.candidates", rows, sizeof *results);

@@ -114,6 +114,11 @@ static void release(void *context)
     chooser_release(of(context));
 }
 
+static bp_err merge(void *context, bp_parts *parts)
+{
+    return candidates_merge(context, scorer_own(context, &score_candidates_set), parts);
+}
+
 static const bp_work_units *units(scorer *self)
 {
     candidate_units *own = scorer_own(self, &score_candidates_set);
@@ -131,7 +136,7 @@ static const bp_work_units *units(scorer *self)
         .answer = answer,
         .amount_of = count_choices,
         .release = release,
-        .merge = candidates_merge};
+        .merge = merge};
     return &own->units;
 }
 

@@ -15,7 +15,7 @@ typedef struct candidate_units {
     char key[BP_SHA256_HEX];
 } candidate_units;
 
-/** bp_work_units.merge: score/candidates.jsonl and candidate_units.figures. */
-bp_err candidates_merge(void *self, bp_parts *parts);
+/** bp_work_units.merge: score/candidates.jsonl and own->figures. */
+bp_err candidates_merge(const scorer *self, candidate_units *own, bp_parts *parts);
 
 #endif
