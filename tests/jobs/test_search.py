@@ -293,15 +293,15 @@ class Search(JobTest):
         self.assertFalse(os.path.exists(self.at("planned")))
 
     def test_memory_is_that_of_all_groups(self):
-        result = self.search("groups", 0, "--plan", "search.trials=4", "mesh.members=3", "--ranks=6", "--nodes=2")
+        result = self.search("too-many", 0, "--plan", "search.trials=4", "mesh.members=3", "--ranks=6", "--nodes=2")
         self.assertEqual(result.status, 0, str(result))
         self.assertIn("on each of 2 nodes 3 ranks take about", result.out)
         self.assertIn("this is one training of 4; 3 train at a time, so 2 after another", result.out)
-        result = self.search("groups", 3, "--plan", "mesh.members=2", "mesh.coordinator=dedicated", *RANKED)
+        result = self.search("too-many", 3, "--plan", "mesh.members=2", "mesh.coordinator=dedicated", *RANKED)
         self.assertEqual(result.status, 0, str(result))
         self.assertIn("this is one training of 2; 2 train at a time", result.out)
-        self.assert_error(self.search("groups", 2, "search.trials=4", "mesh.members=2", "run.memory=100MiB"), 71, "[memory.over_limit]", "2 ranks on")
-        self.assertFalse(os.path.exists(self.at("groups")))
+        self.assert_error(self.search("too-many", 2, "search.trials=4", "mesh.members=2", "run.memory=100MiB"), 71, "[memory.over_limit]", "2 ranks on")
+        self.assertFalse(os.path.exists(self.at("too-many")))
 
 
 class Translation(JobTest):
