@@ -7,6 +7,7 @@
 #include "base/mem.h"
 #include "exchange.h"
 #include "import_files.h"
+#include "import_pairs.h"
 #include "import_sentences.h"
 #include "io/gguf/gguf_model.h"
 #include "io/gguf/gguf_tokenizer.h"
@@ -21,9 +22,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#define NAMES_SHOWN     10
-#define CONFIG_LIMIT    ((int64_t)16 << 20)
-#define TOKENIZER_LIMIT ((int64_t)1 << 28)
+#define NAMES_SHOWN  10
+#define CONFIG_LIMIT ((int64_t)16 << 20)
 
 static const struct argp_option OPTIONS[] = {
     {"out", 'o', "FOLDER", 0, "the folder to make (required)", 0},
@@ -153,85 +153,16 @@ static int64_t add_roles_of(json_t *state, const model_source *from, int64_t voc
     return ends.count > 0 ? ends.ids[0] : -1;
 }
 
-/* ---- how pairs of texts are framed ---- */
-
-static bool is_special(const json_t *piece)
-{
-    return json_object_get(piece, "SpecialToken") != NULL;
-}
-
-typedef struct pair_template {
-    int before, between, after; /* special tokens: first, between two texts, at the end */
-    bool segments;              /* the second text is of segment 1 */
-} pair_template;
-
-static pair_template read_template(const json_t *pieces)
-{
-    pair_template out = {0};
-    const json_t *piece;
-    size_t k;
-    int texts = 0;
-
-    json_array_foreach(pieces, k, piece)
-    {
-        const json_t *text = json_object_get(piece, "Sequence");
-
-        texts += text != NULL;
-        out.before += is_special(piece) && texts == 0;
-        out.between += is_special(piece) && texts == 1;
-        out.after += is_special(piece) && texts == 2;
-        out.segments = out.segments || json_integer_value(json_object_get(text, "type_id")) > 0;
-    }
-    return out;
-}
-
-/* The template of two texts, of a post-processor or of one in its sequence; NULL: none. Borrowed.
- */
-static const json_t *find_pair(const json_t *processor)
-{
-    const json_t *pair = json_object_get(processor, "pair"), *one;
-    size_t k;
-
-    json_array_foreach(json_object_get(processor, "processors"), k, one)
-    {
-        pair = pair ? pair : json_object_get(one, "pair");
-    }
-    return pair;
-}
-
-static void keep_only_if(json_t *model, const char *member, bool is)
-{
-    if (!is)
-        (void)json_object_del(model, member);
-}
-
 /* A table says how published models of its type read texts; the tokenizer that is with this one may
  * say otherwise, as one does that bagpipe wrote. */
 static void take_pairs(json_t *model, const model_source *from)
 {
-    static const char *const KEYS[] = {"post_processor", "processors", "pair",
-                                       "SpecialToken",   "Sequence",   "type_id"};
     const exchange_arguments *arguments = from->arguments;
     char *path = arguments->tokenizer ? bp_strdup(arguments->tokenizer)
                                       : bp_path_join(arguments->from, "tokenizer.json");
-    json_t *file = NULL;
 
-    if (json_object_get(model, "task") && !arguments->no_tokenizer && bp_path_exists(path) &&
-        bp_json_load_members(&file, path, TOKENIZER_LIMIT, KEYS, sizeof KEYS / sizeof KEYS[0]) ==
-            BP_OK) {
-        const json_t *pair = find_pair(json_object_get(file, KEYS[0]));
-        pair_template is = read_template(pair);
-
-        if (pair) {
-            keep_only_if(model, "begins", is.before > 0);
-            keep_only_if(model, "unframed", is.after == 0);
-            keep_only_if(model, "one_segment", !is.segments);
-            keep_only_if(model, "separators", is.between > 1);
-        }
-        if (pair && json_object_get(model, "unframed") && is.between > 0) /* each text begins so */
-            (void)json_object_set_new(model, "separators", json_integer(is.between));
-    }
-    json_decref(file);
+    if (json_object_get(model, "task") && !arguments->no_tokenizer)
+        import_pairs(model, path);
     bp_free(path);
 }
 
@@ -381,24 +312,6 @@ static const char *chat_template_of(const model_source *from)
         bp_free(path);
     }
     return where;
-}
-
-/* "vectors: mean of up to 256 tokens, of length 1, after the prompt 'query: '" */
-static void report_vectors(const json_t *vectors)
-{
-    const char *prompt = json_string_value(json_object_get(vectors, "prompt_text"));
-    json_int_t most = json_integer_value(json_object_get(vectors, "context"));
-    bp_buffer line = {0};
-
-    bp_buffer_printf(&line, "vectors: %s", json_string_value(json_object_get(vectors, "pool")));
-    if (most > 0)
-        bp_buffer_printf(&line, " of up to %lld tokens", (long long)most);
-    if (json_is_true(json_object_get(vectors, "norm")))
-        bp_buffer_printf(&line, ", of length 1");
-    if (prompt)
-        bp_buffer_printf(&line, ", after the prompt '%.200s'", prompt);
-    bp_log("%s", line.data);
-    bp_buffer_clear(&line);
 }
 
 static void report(const model_source *from, const bp_tokenizer *tokenizer)
@@ -605,7 +518,7 @@ static bp_err import_model(const exchange_arguments *arguments)
     if (err == BP_OK)
         report(&from, tokenizer);
     if (err == BP_OK && from.vectors)
-        report_vectors(from.vectors);
+        import_sentences_report(from.vectors);
     bp_tokenizer_free(&tokenizer);
     bp_hf_close(&from.model);
     bp_gguf_close(&from.gguf);

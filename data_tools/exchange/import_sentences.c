@@ -3,6 +3,7 @@
 
 #include "base/buffer.h"
 #include "base/files/fs.h"
+#include "base/log.h"
 #include "base/mem.h"
 
 #include <string.h>
@@ -287,4 +288,22 @@ bp_err import_sentences_encode(json_t *vectors, const bp_tokenizer *tokenizer, c
     bp_ids_clear(&ids);
     json_decref(list);
     return err;
+}
+
+/* "vectors: mean of up to 256 tokens, of length 1, after the prompt 'query: '" */
+void import_sentences_report(const json_t *vectors)
+{
+    const char *prompt = json_string_value(json_object_get(vectors, "prompt_text"));
+    json_int_t most = json_integer_value(json_object_get(vectors, "context"));
+    bp_buffer line = {0};
+
+    bp_buffer_printf(&line, "vectors: %s", json_string_value(json_object_get(vectors, "pool")));
+    if (most > 0)
+        bp_buffer_printf(&line, " of up to %lld tokens", (long long)most);
+    if (json_is_true(json_object_get(vectors, "norm")))
+        bp_buffer_printf(&line, ", of length 1");
+    if (prompt)
+        bp_buffer_printf(&line, ", after the prompt '%.200s'", prompt);
+    bp_log("%s", line.data);
+    bp_buffer_clear(&line);
 }

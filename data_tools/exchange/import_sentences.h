@@ -15,5 +15,7 @@ bp_err import_sentences(json_t **vectors, char **model, const char *folder);
 /** Prompt's ids; and lowercasing that the tokenizer itself does not do is refused. `tokenizer`
  * NULL: there is none. Errors: BP_ERR_FORMAT, those of bp_encode. */
 bp_err import_sentences_encode(json_t *vectors, const bp_tokenizer *tokenizer, const char *folder);
+/** One line on standard output: how vectors are made. */
+void import_sentences_report(const json_t *vectors);
 
 #endif

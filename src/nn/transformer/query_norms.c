@@ -67,7 +67,9 @@ void query_repeat(const layer *self, const bp_pass *some, const saved *to, const
 {
     int64_t at = 0, before = 0;
 
-    for (int kind = 0; kind < KINDS && self->shape.query_norm != BP_QUERY_NORM_NONE; kind++) {
+    if (!to->query_rstd || !from->query_rstd) /* there are no norms, or only counted memory */
+        return;
+    for (int kind = 0; kind < KINDS; kind++) {
         bp_part_norm norm = norm_of(self, some, kind);
         int64_t sums = norm.rows * norm.parts, floats = sums * norm.D;
 
