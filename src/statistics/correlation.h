@@ -8,7 +8,7 @@
 
 /** Pearson's correlation; NaN of fewer than two pairs, or where a list is constant. */
 double bp_pearson(const double *x, const double *y, int64_t n);
-/** Spearman's: of ranks, equal values having the mean of theirs. None is NaN. */
+/** Spearman's: of ranks, equal values having the mean of theirs; NaN where a value is. */
 double bp_spearman(const double *x, const double *y, int64_t n);
 
 /** The same of pairs that are there counts[k] times each (NULL: once). */

@@ -143,12 +143,9 @@ void bp_repeat_floats(float *to, const float *from, int64_t floats, int64_t time
 
 void bp_repeat_rows(const bp_operand *to, const bp_operand *from, int64_t times)
 {
-    for (int64_t k = 0; k < times && to->data; k++) {
-        char *first = bp_operand_part(to, k * from->rows, 0).data;
-        const char *end = bp_operand_part(to, (k + 1) * from->rows, 0).data;
-
-        memcpy(first, from->data, (size_t)(end - first));
-    }
+    for (int64_t k = 0; k < times && to->data && from->rows > 0; k++)
+        memcpy(bp_operand_part(to, k * from->rows, from->rows).data, from->data,
+               bp_operand_bytes(from->form, from->rows, from->stride));
 }
 
 bool bp_block_repeat(const bp_block *block, const bp_extent *all, const bp_extent *some, void *to,
