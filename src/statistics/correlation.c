@@ -102,7 +102,7 @@ void bp_order_of(int64_t *order, const double *values, int64_t n)
     bp_free(list);
 }
 
-/* Ranks from 0; equal values have the mean of theirs. */
+/* Ranks from 0; equal values have the mean of theirs, a NaN has NaN. */
 static double *ranks_of(const double *x, const int64_t *order, const int32_t *counts, int64_t n)
 {
     double *ranks = bp_alloc("statistics.ranks", n, sizeof *ranks), before = 0;
@@ -110,10 +110,10 @@ static double *ranks_of(const double *x, const int64_t *order, const int32_t *co
     for (int64_t first = 0, end; first < n; first = end) {
         double here = 0;
 
-        for (end = first; end < n && x[order[end]] == x[order[first]]; end++)
+        for (end = first; end < n && (end == first || x[order[end]] == x[order[first]]); end++)
             here += counts != NULL ? counts[order[end]] : 1;
         for (int64_t k = first; k < end; k++)
-            ranks[order[k]] = before + (here - 1) / 2;
+            ranks[order[k]] = isnan(x[order[k]]) ? NAN : before + (here - 1) / 2;
         before += here;
     }
     return ranks;

@@ -8,7 +8,7 @@
 
 /** Pearson's correlation; NaN of fewer than two pairs, or where a list is constant. */
 double bp_pearson(const double *x, const double *y, int64_t n);
-/** Spearman's: of ranks, equal values having the mean of theirs. None is NaN. */
+/** Spearman's: of ranks, equal values having the mean of theirs; NaN where a value is. */
 double bp_spearman(const double *x, const double *y, int64_t n);
 
 /** The same of pairs that are there counts[k] times each (NULL: once). */
@@ -26,7 +26,7 @@ double bp_kendall(const double *x, const double *y, int64_t n);
  * and Pearson 1957, Tests for rank correlation coefficients, Biometrika 44. */
 bp_interval bp_kendall_interval(double tau, int64_t n);
 
-/** order[n]: the places of values, none NaN, in ascending order. */
+/** order[n]: the places of values in ascending order; in any order where one is NaN. */
 void bp_order_of(int64_t *order, const double *values, int64_t n);
 
 #endif
