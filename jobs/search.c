@@ -1,6 +1,6 @@
 /* bagpipe search: looks for the shape of a model; the same command again goes on. */
 #include "search/search.h"
-#include "search/method.h"
+#include "search/methods/method.h"
 
 #include "job.h"
 #include "models/family.h"

@@ -1,5 +1,5 @@
 /* Which models search.limit admits. Called by methods. */
-#include "search/nas_priv.h"
+#include "search/nas.h"
 
 #include "base/mem.h"
 #include "mesh/collective.h"

@@ -4,7 +4,7 @@
 #include "base/mem.h"
 #include "data/corpus.h"
 #include "search/limit.h"
-#include "search/method.h"
+#include "search/methods/method.h"
 #include "search/space.h"
 #include "train/loop/pretrain.h"
 #include "train/parts/list.h"

@@ -1,6 +1,6 @@
 /* The best trials are trained from scratch, side by side as an ensemble's members are, and the best
  * of them is the winner. Called by search.c after the method. */
-#include "search/nas_priv.h"
+#include "search/nas.h"
 
 #include "base/log.h"
 #include "base/mem.h"

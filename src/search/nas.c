@@ -1,5 +1,5 @@
 /* What all of a search asks its state for. */
-#include "search/nas_priv.h"
+#include "search/nas.h"
 
 #include "base/config/run_options.h"
 #include "base/mem.h"

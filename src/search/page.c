@@ -1,13 +1,13 @@
 /* index.html: the trials in their order, how well it agrees with trainings from scratch, and what
  * the search took. Called by results.c. */
-#include "search/nas_priv.h"
+#include "search/nas.h"
 
 #include "base/buffer.h"
 #include "base/config/run_options.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "job/report/report.h"
-#include "search/ranked.h"
+#include "search/methods/ranked.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,13 +1,13 @@
 /* What a search leaves: table.csv, summary.json, best.ini and the page. Called by search.c at the
  * end. */
-#include "search/nas_priv.h"
+#include "search/nas.h"
 
 #include "base/buffer.h"
 #include "base/config/csv.h"
 #include "base/files/fs.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "search/ranked.h"
+#include "search/methods/ranked.h"
 #include "statistics/correlation.h"
 
 #include <inttypes.h>

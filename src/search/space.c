@@ -1,7 +1,7 @@
 /* search.space: read, drawn from, and written as settings. Called by all methods. */
 #include "search/space.h"
 
-#include "search/method.h"
+#include "search/methods/method.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* How fast a model is on this machine: a forward pass of one rank, as validation makes one. Called
  * by search.c for search.limit. */
-#include "search/nas_priv.h"
+#include "search/nas.h"
 
 #include "base/mem.h"
 #include "base/process/clock.h"

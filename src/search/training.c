@@ -1,6 +1,6 @@
 /* Trainings of a search: runs of `pretrain` in folders below the search's. Called by methods and by
  * finals.c. */
-#include "search/nas_priv.h"
+#include "search/nas.h"
 
 #include "base/config/run_options.h"
 #include "base/log.h"

@@ -1,6 +1,6 @@
 /* The trials of a search: which there are, what is known of them over a kill, and how they are
  * dealt to groups of ranks. Called by methods and by finals.c. */
-#include "search/nas_priv.h"
+#include "search/nas.h"
 
 #include "base/config/run_options.h"
 #include "base/files/fs.h"

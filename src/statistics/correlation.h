@@ -26,7 +26,7 @@ double bp_kendall(const double *x, const double *y, int64_t n);
  * and Pearson 1957, Tests for rank correlation coefficients, Biometrika 44. */
 bp_interval bp_kendall_interval(double tau, int64_t n);
 
-/** order[n]: the places of values, none NaN, in ascending order. */
+/** order[n]: the places of values in ascending order; in any order where one is NaN. */
 void bp_order_of(int64_t *order, const double *values, int64_t n);
 
 #endif

@@ -185,6 +185,7 @@ static void operands_give_what_rows_give(void **state)
         assert_same_bits(p.y, twin.y, (rows - first) * outs);
         assert_same_bits(p.dx, twin.dx, rows * ins);
         assert_same_bits(p.dw, twin.dw, outs * ins);
+        assert_ptr_equal(bp_operand_part(&x, first, 0).data, part.data); /* a place */
         bp_operand none = bp_operand_part(&x, 0, 0), nothing = bp_operand_part(&dy, 0, 0);
         bp_linear_backward_weight_operand(gemm, p.dw, &nothing, &none, true);
         for (int64_t i = 0; i < outs * ins; i++)

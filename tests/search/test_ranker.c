@@ -1,7 +1,7 @@
 /* The ranking that is learned from pairs: its optimum, the order that it finds, and what it leaves
  * out. */
 #include "bp_test.h"
-#include "search/ranker.h"
+#include "search/methods/ranker.h"
 
 #include "base/rng.h"
 

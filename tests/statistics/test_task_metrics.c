@@ -2,6 +2,7 @@
  * and numbers. */
 #include "bp_test.h"
 
+#include "statistics/correlation.h"
 #include "statistics/task_metrics.h"
 
 #include <math.h>
@@ -160,6 +161,20 @@ static void one_document_has_no_interval(void **state)
     assert_true(pairs[0].difference.value == 0.5 && isnan(pairs[0].p_value));
 }
 
+static void a_value_that_is_nan_has_no_rank(void **state)
+{
+    const double x[] = {3, NAN, 1, 2, NAN}, y[] = {1, 2, 3, 4, 5};
+    const int32_t once[] = {1, 1, 1, 1, 1};
+    int64_t order_x[5], order_y[5];
+
+    (void)state;
+    assert_true(isnan(bp_spearman(x, y, 5)) && isnan(bp_spearman(y, x, 5)));
+    bp_order_of(order_x, x, 5);
+    bp_order_of(order_y, y, 5);
+    assert_true(isnan(bp_spearman_counted(x, y, order_x, order_y, once, 5)));
+    assert_true(bp_spearman(y, y, 5) == 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -168,6 +183,7 @@ int main(void)
         cmocka_unit_test(figures_of_tags_are_of_all_sentences),
         cmocka_unit_test(answers_without_words_are_equal_to_none_else),
         cmocka_unit_test(one_document_has_no_interval),
+        cmocka_unit_test(a_value_that_is_nan_has_no_rank),
     };
 
     return BP_TEST_RUN(tests);

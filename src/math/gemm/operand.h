@@ -51,7 +51,7 @@ static inline float bp_operand_value(const bp_operand *x, int64_t at)
 }
 /** The values of x[rows][columns], converted; nothing where `to` is x. */
 void bp_operand_fill(const bp_operand *to, const float *x);
-/** Rows [first, first + rows) of it. */
+/** Rows [first, first + rows) of it; of no rows, where its first one would be. */
 bp_operand bp_operand_part(const bp_operand *all, int64_t first, int64_t rows);
 
 #endif

@@ -4,10 +4,10 @@
  * Source: Guo et al. 2020, Single Path One-Shot Neural Architecture Search with Uniform Sampling;
  * Wang et al. 2020, HAT: Hardware-Aware Transformers, section 3.1, for elastic layers of a
  * Transformer: a part has the first layers, and of each tensor the first rows and columns. */
-#ifndef BP_SEARCH_SHARED_H
-#define BP_SEARCH_SHARED_H
+#ifndef BP_SEARCH_METHODS_SHARED_H
+#define BP_SEARCH_METHODS_SHARED_H
 
-#include "search/nas_priv.h"
+#include "search/nas.h"
 #include "train/loop/part.h"
 
 /** Of a training of shared weights: draws the part of each step. Its hooks' context is the nas. */

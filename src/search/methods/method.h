@@ -5,8 +5,8 @@
  * proposed and scored is the method's. The frame (search.c) holds the run folder, keeps what is
  * known of each trial over a kill, decides which models search.limit admits, trains the best
  * search.final trials from scratch, and writes the table, summary.json, best.ini and the page. */
-#ifndef BP_SEARCH_METHOD_H
-#define BP_SEARCH_METHOD_H
+#ifndef BP_SEARCH_METHODS_METHOD_H
+#define BP_SEARCH_METHODS_METHOD_H
 
 #include "base/config/config.h"
 #include "base/err.h"

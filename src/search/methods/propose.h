@@ -1,8 +1,8 @@
 /* What methods that propose shapes have in common. */
-#ifndef BP_SEARCH_PROPOSE_H
-#define BP_SEARCH_PROPOSE_H
+#ifndef BP_SEARCH_METHODS_PROPOSE_H
+#define BP_SEARCH_METHODS_PROPOSE_H
 
-#include "search/nas_priv.h"
+#include "search/nas.h"
 
 /** Propose trials until there are `count`: points of the space drawn uniformly, by a key of
  * (run.seed, trial, attempt), that are admitted and are no trial yet. Fewer, with a line of the

@@ -9,10 +9,10 @@
  * Source: Hu et al. 2021, RankNAS: Efficient Neural Architecture Search by Pairwise Ranking,
  * sections 3.2 (pairs) and 3.3 (pruning of features); Breiman 2001, Random Forests, section 10
  * (permutation importance). */
-#ifndef BP_SEARCH_RANKER_H
-#define BP_SEARCH_RANKER_H
+#ifndef BP_SEARCH_METHODS_RANKER_H
+#define BP_SEARCH_METHODS_RANKER_H
 
-#include "search/boosted.h"
+#include "search/methods/boosted.h"
 
 #define NAS_FEATURES 64
 #define NAS_FOLDS    5

@@ -1,5 +1,5 @@
 /* The list of methods. */
-#include "search/method.h"
+#include "search/methods/method.h"
 
 #include "search/options.h"
 

@@ -1,5 +1,5 @@
 /* Boosted trees for the ranking of models. Called by ranker.c. */
-#include "search/boosted.h"
+#include "search/methods/boosted.h"
 
 #include "base/err.h"
 #include "base/mem.h"

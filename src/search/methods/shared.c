@@ -1,5 +1,5 @@
 /* Shared weights: their training, and scores of trials with them. Called by methods. */
-#include "search/shared.h"
+#include "search/methods/shared.h"
 
 #include "base/config/run_options.h"
 #include "base/log.h"

@@ -7,8 +7,8 @@
  * Source: Burges et al. 2005, Learning to Rank using Gradient Descent, section 3 (the loss of pairs
  * as one of rows); Friedman 2001, Greedy Function Approximation: A Gradient Boosting Machine; Chen
  * and Guestrin 2016, XGBoost, equations 6 and 7 (leaves and splits). */
-#ifndef BP_SEARCH_BOOSTED_H
-#define BP_SEARCH_BOOSTED_H
+#ifndef BP_SEARCH_METHODS_BOOSTED_H
+#define BP_SEARCH_METHODS_BOOSTED_H
 
 #include <stdbool.h>
 #include <stdint.h>

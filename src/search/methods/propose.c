@@ -1,9 +1,9 @@
 /* Proposing points of the space, and scoring them. Called by random.c, evolution.c, ranked.c. */
-#include "search/propose.h"
+#include "search/methods/propose.h"
 
 #include "base/config/run_options.h"
 #include "base/log.h"
-#include "search/shared.h"
+#include "search/methods/shared.h"
 
 #include <inttypes.h>
 

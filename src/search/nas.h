@@ -1,14 +1,14 @@
 /* The state of a search, shared by the frame's files. */
-#ifndef BP_SEARCH_NAS_PRIV_H
-#define BP_SEARCH_NAS_PRIV_H
+#ifndef BP_SEARCH_NAS_H
+#define BP_SEARCH_NAS_H
 
 #include "base/config/json.h"
 #include "base/files/hash.h"
 #include "run/run_folder.h"
 #include "search/limit.h"
-#include "search/method.h"
+#include "search/methods/method.h"
+#include "search/methods/ranker.h"
 #include "search/options.h"
-#include "search/ranker.h"
 #include "search/space.h"
 
 struct trainer; /* train/loop/trainer.h */

@@ -1,8 +1,8 @@
 /* Features of shapes, by which models are ranked. */
-#ifndef BP_SEARCH_RANKED_H
-#define BP_SEARCH_RANKED_H
+#ifndef BP_SEARCH_METHODS_RANKED_H
+#define BP_SEARCH_METHODS_RANKED_H
 
-#include "search/nas_priv.h"
+#include "search/nas.h"
 
 /** x[d <= NAS_FEATURES]: each axis' value and its logarithm, and logarithms of parameters and of
  * the FLOPs of training on a token. Gives d. Local. */

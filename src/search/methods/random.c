@@ -1,7 +1,7 @@
 /* search.method=random: trials are drawn from the space, each with equal probability, none twice.
  * The baseline of every other method. Source: Li and Talwalkar 2019, Random Search and
  * Reproducibility for Neural Architecture Search. */
-#include "search/propose.h"
+#include "search/methods/propose.h"
 
 static bp_err draw(nas *self)
 {

@@ -1,5 +1,5 @@
 /* The ranking of models that is learned from pairs. Called by ranked.c. */
-#include "search/ranker.h"
+#include "search/methods/ranker.h"
 
 #include "base/err.h"
 #include "base/mem.h"

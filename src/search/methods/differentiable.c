@@ -2,7 +2,7 @@
  * weights are trained by gradients beside its other weights; each trial is one such training, with
  * a seed of its own. All ranks that compute are data ranks of it. Source: Liu, Simonyan and Yang
  * 2019, DARTS: Differentiable Architecture Search. */
-#include "search/nas_priv.h"
+#include "search/nas.h"
 
 #include "base/config/run_options.h"
 #include "base/log.h"

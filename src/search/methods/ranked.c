@@ -3,13 +3,13 @@
  * that are tried besides. All trials are ordered by the ranking.
  *
  * Source: Hu et al. 2021, RankNAS: Efficient Neural Architecture Search by Pairwise Ranking. */
-#include "search/ranked.h"
+#include "search/methods/ranked.h"
 
 #include "base/config/run_options.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "search/propose.h"
-#include "search/shared.h"
+#include "search/methods/propose.h"
+#include "search/methods/shared.h"
 
 #include <inttypes.h>
 #include <math.h>

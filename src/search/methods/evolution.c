@@ -2,7 +2,7 @@
  * two parents) or mutation (keys of one parent drawn anew), generation by generation; the first
  * generation is drawn. Source: Wang et al. 2020, HAT, section 3.2, and their
  * evolutionary search. */
-#include "search/propose.h"
+#include "search/methods/propose.h"
 
 #include "base/config/run_options.h"
 #include "base/mem.h"

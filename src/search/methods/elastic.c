@@ -1,6 +1,6 @@
 /* The part of a training that trains shared weights: before each step a model of the space is
  * drawn, and the step is its own. Called by the loop (train/loop/part.h). */
-#include "search/shared.h"
+#include "search/methods/shared.h"
 
 #include "base/config/run_options.h"
 #include "train/loop/trainer.h"
