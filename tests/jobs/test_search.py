@@ -363,9 +363,13 @@ final = 1
         self.assert_error(run([program("bagpipe"), "pretrain", ini, f"run.dir={self.at('odd')}", *keys, "model.decoder_heads=1", "mesh.tensor=2"], 2), 78, "[mesh.not_dividing]")
         self.assert_error(run([program("bagpipe"), "pretrain", ini, f"run.dir={self.at('odd')}", *keys, "model.decoder_heads=3"]), 78, "[model.not_dividing]")
         self.assertFalse(os.path.exists(self.at("odd")))
-        result = run([program("bagpipe-data"), "export", self.at("one"), self.at("exported")])
-        self.assertNotEqual(result.status, 0)
-        self.assertFalse(os.path.exists(self.at("exported")))
+        for name in ("one", "heads-4"):  # of another inner width, and of no other size of a tensor
+            self.assert_error(run([program("bagpipe-data"), "export", self.at(name), "--out", self.at("exported")]), 65, "[export.no_counterpart]")
+            self.assertFalse(os.path.exists(self.at("exported")))
+        for key in ("heads=2", "inner=40"):
+            result = run([program("bagpipe"), "pretrain", ini, f"run.dir={self.at('odd')}", "model.kind=bart", *keys[:4], f"model.decoder_{key}"])
+            self.assert_error(result, 78, "[model.unused_key]")
+            self.assertFalse(os.path.exists(self.at("odd")))
 
     def made_pair(self, ini, name, *keys):
         result = run([program("bagpipe"), "pretrain", ini, f"run.dir={self.at(name)}", *keys])

@@ -134,6 +134,12 @@ class Classes(FolderTest):
                        f"task.labels={self.at('classes.txt')}", f"corpus.train={self.at('labelled.h5')}", "train.steps=3", "train.batch=4", "train.log_every=1", *keys], ranks)
             losses.append([row["loss"] for row in bagpipe_test.metrics(self.at(name)) if "loss" in row])
         numpy.testing.assert_allclose(losses[0], losses[1], rtol=1e-5)
+        self.write("turned.txt", "\n".join(reversed(CLASSES)) + "\n")
+        for key, word in ((f"task.labels={self.at('classes.txt')}", "task.pool"), (f"task.labels={self.at('turned.txt')}", "task.labels")):
+            result = bagpipe_test.run([bagpipe_test.program("bagpipe"), "finetune", self.at("score.ini"), f"run.dir={self.at('other')}", f"model.init={self.at('tuned')}",
+                                       "task.kind=classes", "task.label=is", f"corpus.train={self.at('labelled.h5')}", "train.steps=3", "train.batch=4", key,
+                                       *(["task.pool=mean"] if word == "task.pool" else [])])
+            self.assert_error(result, 65, "[task.other_task]", word)
         logits = numpy.array([decoders_numpy.states(config, tensors, self.ids(True, text))[-1] @ tensors["score.weight"].T.astype(float) for text in self.texts])
         self.assertAlmostEqual(losses[0][0], -numpy.log(softmax(logits)[numpy.arange(4), numpy.arange(4) % 3]).mean(), delta=1e-4)
         self.must(["bagpipe-data", "export", self.at("alone"), "--out", self.at("alone-out")])

@@ -200,6 +200,16 @@ class Shapes(FolderTest):
             self.assert_error(result, 65, "[huggingface.bad_labels]")
             self.assertFalse(os.path.exists(self.at("refused")))
 
+    def test_an_mpnet_with_other_buckets_is_not_exported(self):
+        """transformers' class puts distances into 32 buckets, whatever its table has."""
+        keys = ["model.kind=mpnet", "model.layers=1", "model.width=8", "model.heads=2", "model.context=8", "train.steps=1", "train.batch=1", "math.threads=1"]
+        self.must(["bagpipe", "pretrain", *keys, f"corpus.train={self.at('texts-one.h5')}", "model.relative_buckets=16", f"run.dir={self.at('buckets')}"])
+        result = bagpipe_test.run([bagpipe_test.program("bagpipe-data"), "export", self.at("buckets"), "--out", self.at("buckets-out")])
+        self.assert_error(result, 65, "[export.no_counterpart]")
+        self.assertFalse(os.path.exists(self.at("buckets-out")))
+        result = bagpipe_test.run([bagpipe_test.program("bagpipe"), "pretrain", *keys, f"corpus.train={self.at('texts-zero.h5')}", f"run.dir={self.at('refused')}"])
+        self.assert_error(result, 78, "[model.other_padding]")
+
     def test_the_heads_of_published_folders(self):
         for k, (name, head, keys) in enumerate(PUBLISHED):
             with self.subTest(name + head):

@@ -15,7 +15,7 @@
         {"context", "max_position_embeddings", NULL, .plus = "2", .absent = "510"},                \
         {"norm_epsilon", "layer_norm_eps", NULL, BP_HF_REAL, "1e-12"},                             \
         {"head_width", NULL, NULL, BP_HF_COUNT, "width/heads", .quiet = true},                     \
-        {"relative_buckets", "relative_attention_num_buckets", NULL, BP_HF_COUNT, "32"},           \
+        {"relative_buckets", NULL, NULL, BP_HF_COUNT, "32"},                                       \
         {"relative_distance", NULL, NULL, BP_HF_COUNT, "128"},                                     \
     {                                                                                              \
         "tied", "tie_word_embeddings", NULL, BP_HF_FLAG, "1", .quiet = true                        \

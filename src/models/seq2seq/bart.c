@@ -60,6 +60,7 @@ static const bp_model_size
 
 #define KEYS_OF_ALL BP_SEQ2SEQ_KEYS, BP_SEQ2SEQ_START_KEY("the end-of-document token")
 static const bp_option KEYS[] = {KEYS_OF_ALL, BP_SEQ2SEQ_DECODER_KEYS, {0}},
+                       BART_KEYS[] = {KEYS_OF_ALL, {0}},
                        CHOSEN_KEYS[] = {
                            KEYS_OF_ALL,
                            {.key = "model.activation",
@@ -77,22 +78,20 @@ static const bp_option KEYS[] = {KEYS_OF_ALL, BP_SEQ2SEQ_DECODER_KEYS, {0}},
     .name = kind, .sizes = list, .keys = own, .seq2seq = &(form),                                  \
     .fill_defaults = bp_seq2seq_fill_defaults, .check = bp_seq2seq_check,                          \
     .check_read = bp_seq2seq_check_read, .huggingface = tables, BP_SEQ2SEQ_FAMILY(norms, reads)
-const bp_model_family bp_transformer_family = {FAMILY("transformer", TRANSFORMER, SIZES, KEYS,
-                                                      bp_transformer_huggingface,
-                                                      bp_seq2seq_post_norm, bp_seq2seq_source),
-                                               .any_context = true},
-                      bp_bart_family = {FAMILY("bart", BART, BART_SIZES, KEYS, bp_bart_huggingface,
-                                               bp_seq2seq_post_norm, bp_seq2seq_source),
-                                        .other_objective = &bp_objective_denoise},
-                      bp_marian_family = {FAMILY("marian", MARIAN, MARIAN_SIZES, CHOSEN_KEYS,
-                                                 bp_marian_huggingface, bp_seq2seq_post_norm,
-                                                 bp_seq2seq_source),
-                                          .any_context = true},
-                      bp_mbart_family = {FAMILY("mbart", MBART, MBART_SIZES, CHOSEN_KEYS,
-                                                bp_mbart_huggingface, bp_seq2seq_pre_norm,
-                                                bp_seq2seq_tagged_source),
-                                         .other_objective = &bp_objective_denoise},
-                      bp_m2m_100_family = {FAMILY("m2m_100", M2M_100, M2M_100_SIZES, CHOSEN_KEYS,
-                                                  bp_m2m_100_huggingface, bp_seq2seq_pre_norm,
-                                                  bp_seq2seq_source),
-                                           .any_context = true};
+const bp_model_family
+    bp_transformer_family = {FAMILY("transformer", TRANSFORMER, SIZES, KEYS,
+                                    bp_transformer_huggingface, bp_seq2seq_post_norm,
+                                    bp_seq2seq_source),
+                             .any_context = true},
+    bp_bart_family = {FAMILY("bart", BART, BART_SIZES, BART_KEYS, bp_bart_huggingface,
+                             bp_seq2seq_post_norm, bp_seq2seq_source),
+                      .other_objective = &bp_objective_denoise},
+    bp_marian_family = {FAMILY("marian", MARIAN, MARIAN_SIZES, CHOSEN_KEYS, bp_marian_huggingface,
+                               bp_seq2seq_post_norm, bp_seq2seq_source),
+                        .any_context = true},
+    bp_mbart_family = {FAMILY("mbart", MBART, MBART_SIZES, CHOSEN_KEYS, bp_mbart_huggingface,
+                              bp_seq2seq_pre_norm, bp_seq2seq_tagged_source),
+                       .other_objective = &bp_objective_denoise},
+    bp_m2m_100_family = {FAMILY("m2m_100", M2M_100, M2M_100_SIZES, CHOSEN_KEYS,
+                                bp_m2m_100_huggingface, bp_seq2seq_pre_norm, bp_seq2seq_source),
+                         .any_context = true};

@@ -75,6 +75,8 @@
 static const bp_hf_size
     TRANSFORMER_SIZES[] = {SIZES_BEFORE_CONTEXT(NULL, NULL, NULL, NULL, NULL, NULL),
                            {"context", "max_position_embeddings", NULL, BP_HF_COUNT, "1024"},
+                           {"decoder_heads", NULL, NULL, BP_HF_COUNT, "heads", .quiet = true},
+                           {"decoder_inner", NULL, NULL, BP_HF_COUNT, "inner", .quiet = true},
                            {0}},
     OF_ALL_HEADS(BART, OF_BART), OF_ALL_HEADS(MBART, OF_MBART),
     MARIAN_SIZES[] = {CHOSEN_SIZES("58101", "58101", "0", "0"),

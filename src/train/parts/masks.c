@@ -100,8 +100,9 @@ static bp_err check_positions(const trainer *self)
     return BP_FAIL(
         BP_ERR_CONFIG, "model.other_padding",
         "model.first_position = %lld, but the padding token of the corpus's tokenizer is "
-        "%lld: at model.first_position; set it to %lld, as Hugging Face counts positions",
-        (long long)first, (long long)pad, (long long)pad + 1);
+        "%lld: at model.first_position; set it to %lld, as Hugging Face counts positions, or, of "
+        "a model.kind without that key, use a tokenizer whose padding token is %lld",
+        (long long)first, (long long)pad, (long long)pad + 1, (long long)first - 1);
 }
 
 static bp_err check_keys(const trainer *self)

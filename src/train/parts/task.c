@@ -217,6 +217,14 @@ static bp_err check_same(const trainer *self, const bp_task_shape *asked)
                        " and %g: at %s; give the same, or start from the language model",
                        known->features, known->length_scale, asked->features, asked->length_scale,
                        init ? init : bp_run_keys_of(self->config)->dir);
+    if (known->kind == asked->kind && known->outcomes == asked->outcomes)
+        return BP_FAIL(BP_ERR_FORMAT, "task.other_task",
+                       "the checkpoint's head has %s: at %s; give the same, or start from the "
+                       "language model",
+                       known->pool != asked->pool ? "another task.pool than is given here"
+                                                  : "other names of task.labels than here, or the "
+                                                    "same in another order",
+                       init ? init : bp_run_keys_of(self->config)->dir);
     return BP_FAIL(BP_ERR_FORMAT, "task.other_task",
                    "the checkpoint has the head of another task, %s of %" PRId64
                    " outcomes, and task.kind = %s has %" PRId64
