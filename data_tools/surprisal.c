@@ -176,12 +176,22 @@ static int64_t frequency_of(const surprisal *self, const word_text *text)
 
 /* ---- rows ---- */
 
+/* Of a column: the last name of the folder, or all of it where several have that one. */
+static const char *name_of(const surprisal *self, int m)
+{
+    const char *name = bp_path_base(self->folders[m]);
+
+    for (int k = 0; k < self->count; k++)
+        if (k != m && strcmp(bp_path_base(self->folders[k]), name) == 0)
+            return self->folders[m];
+    return name;
+}
+
 static void put_head(const surprisal *self)
 {
     printf("document,doc_id,sentence,position,word,characters,frequency");
     for (int m = 0; m < self->count; m++) {
-        char *end =
-            self->count == 1 ? bp_strdup("") : bp_sprintf("_%s", bp_path_base(self->folders[m]));
+        char *end = self->count == 1 ? bp_strdup("") : bp_sprintf("_%s", name_of(self, m));
         char *tokens = bp_sprintf("tokens%s", end), *bits = bp_sprintf("surprisal%s", end);
 
         putchar(',');
@@ -307,7 +317,7 @@ static bp_err put_all(const surprisal_arguments *arguments)
 
 static bp_err run(int argc, char **argv)
 {
-    surprisal_arguments arguments = {.by = "word", .unit = "bits", .format = "text", .field = NULL};
+    surprisal_arguments arguments = {.by = "word", .unit = "bits"};
     const tool_value values[] = {{.key = KEY_BY, .text = &arguments.by},
                                  {.key = KEY_UNIT, .text = &arguments.unit},
                                  {.key = KEY_BOUNDARIES, .flag = &arguments.boundaries},
@@ -329,6 +339,11 @@ static bp_err run(int argc, char **argv)
     if (err == BP_OK && strcmp(arguments.unit, "bits") != 0 && strcmp(arguments.unit, "nats") != 0)
         err = BP_FAIL(BP_ERR_USAGE, "command.bad_value",
                       "'%.100s' is not bits or nats: at --unit; give one of them", arguments.unit);
+    if (err == BP_OK && arguments.frequencies.count == 0 && (arguments.format || arguments.field))
+        err = BP_FAIL(BP_ERR_USAGE, "surprisal.no_frequencies",
+                      "it is of texts of --frequencies, and there are none: at --%s; leave it out, "
+                      "or name a text",
+                      arguments.format ? "format" : "text-field");
     if (err == BP_OK && bp_comm_is_root(MPI_COMM_WORLD))
         err = put_all(&arguments);
     bp_free(arguments.frequencies.list);

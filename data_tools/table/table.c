@@ -201,6 +201,11 @@ static const bp_help_row STATUSES[] = {{"0", "done"},
 
 static bp_err write_form(char *const *paths, int count, const file_options *options)
 {
+    if (!options->form && options->out)
+        return BP_FAIL(BP_ERR_USAGE, "table.bad_form",
+                       "rows of files are printed: at --out=%s; leave it out, and send them there: "
+                       "bagpipe-data table FILE > OUT.csv",
+                       options->out);
     if (!options->form || strcmp(options->form, "npy") != 0 || !options->out || count != 2)
         return BP_FAIL(BP_ERR_USAGE, "table.bad_form",
                        "another form than CSV is --form npy FILE DATASET --out F.npy: at the "

@@ -449,6 +449,21 @@ class Compare(JobTest):
         for more in (["--out", self.at("x.pdf")], ["--out", self.at("x.svg"), "--form", "text"]):
             self.assert_error(run([program("bagpipe-data"), "table", self.at("a"), *more]), 64, "[table.bad_ending]")
 
+    def test_a_point_without_an_interval_has_no_error_bar(self):
+        if not shutil.which("gnuplot"):
+            self.skipTest("there is no gnuplot")
+        self.labelled("handful", [row for row in self.rows if row["text"]][:9])
+        self.score("of-few", "m1", "handful")
+        for name in ("a", "of-few"):
+            rows = list(csv.DictReader(self.table(self.at(name)).out.splitlines()))
+            points, bars = (sum(row[key] != "" for row in rows) for key in ("perplexity", "perplexity_low"))
+            self.assertEqual(bars > 0, name == "a")
+            self.table(self.at(name), "--out", self.at("bars.svg"))
+            with open(self.at("bars.svg"), encoding="utf-8") as file:
+                svg = file.read()
+            self.assertEqual(len(re.findall(r"<use xlink:href=.#gpPt6.", svg)), points + 1)  # and the key's
+            self.assertEqual(max(path.count("M") for path in re.findall(r"<path [^>]*?d='([^']*)'", svg)), 3 * (bars + 1), svg)  # a line and two ends each
+
     def test_a_figure_that_no_run_has_is_not_drawn(self):
         with open(self.at("ids.bin"), "wb") as file:
             file.write(bytes(b for k in range(40) for b in (1 + k % 9, 0)))

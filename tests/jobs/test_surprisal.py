@@ -5,6 +5,7 @@ import io
 import json
 import math
 import os
+import shutil
 import unicodedata
 
 import bagpipe_test
@@ -258,6 +259,14 @@ class Surprisal(JobTest):
         twice = self.surprisal(self.at("a"), self.at("b"), "--frequencies", self.at("others.txt"), "--frequencies", self.at("others.txt"))
         self.assertEqual([int(row["frequency"]) for row in twice], [2 * int(row["frequency"]) for row in rows])
 
+    def test_folders_of_one_name_have_columns_of_their_own(self):
+        names = [self.at(f"{name}-of/scored") for name in "ab"]
+        for name, folder in zip("ab", names):
+            shutil.copytree(self.at(name), folder)
+        rows = self.surprisal(*names, self.at("a"))
+        self.assertEqual([name for name in rows[0] if name.startswith("surprisal")], [*(f"surprisal_{name}" for name in names), "surprisal_a"])
+        self.assertEqual([row[f"surprisal_{names[0]}"] for row in rows], [row["surprisal_a"] for row in rows])
+
     def test_what_was_not_scored_is_empty(self):
         self.score("bare", "one", "text", "score.prefix=none")
         rows = self.surprisal(self.at("bare"))
@@ -273,6 +282,7 @@ class Surprisal(JobTest):
                                      ((self.at("a"), self.at("fewer-b")), 65, "[surprisal.other_words]", "8 and 2"),
                                      ((self.at("bare-tokens"),), 66, "[scores.no_tokens]", "score.tokens=yes"), ((self.at("a"), "--boundaries"), 66, "[scores.no_boundaries]", "score.boundaries=yes"), ((), 64, "[command.no_tool]"), (("--unit", "nats"), 64, "[command.no_input]"),
                                      ((self.at("a"), "--frequencies", self.at("none.txt")), 66, "none.txt"), ((self.at("a"), "--frequencies", self.at("text.jsonl"), "--format", "csv"), 64, "csv"),
+                                     ((self.at("a"), "--format", "lines"), 64, "[surprisal.no_frequencies]", "--format"), ((self.at("a"), "--text-field", "x"), 64, "[surprisal.no_frequencies]", "--text-field"),
                                      ((self.at("a"), "--by", "token"), 64, "[command.bad_value]"), ((self.at("a"), "--unit", "dits"), 64, "[command.bad_value]")):
             result = run([program("bagpipe-data"), "surprisal", *words])
             self.assert_error(result, status, *said)

@@ -164,6 +164,8 @@ class Vectors(FolderTest):
         table = [program("bagpipe-data"), "table", "--form", "npy"]
         self.assert_error(run([*table, self.file("table"), "vectors", "--out", self.at("x.npy")], 0), 65, "[table.no_dataset]")
         self.assert_error(run([*table, self.file("table")], 0), 64, "[table.bad_form]")
+        self.assert_error(run([*table[:2], self.file("table"), "--out", self.at("x.csv")], 0), 64, "[table.bad_form]", "x.csv", "> OUT.csv")
+        self.assertFalse(os.path.exists(self.at("x.csv")))
         self.assertFalse(os.path.exists(self.at("x.npy")))
 
     def test_decoders(self):
