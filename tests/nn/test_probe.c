@@ -119,9 +119,33 @@ static void what_blocks_compute_is_seen(void **state)
     bp_config_free(&config);
 }
 
+/* What explanations of several targets keep of one pass forward. */
+static void repeated_rows_are_copies(void **state)
+{
+    enum { ROWS = 3, STRIDE = 5, TIMES = 4 };
+    float from[ROWS * STRIDE], to[TIMES * ROWS * STRIDE + 1];
+    bp_operand some = {.data = from, .rows = ROWS, .columns = 4, .stride = STRIDE}, all = some;
+
+    (void)state;
+    all.data = to;
+    all.rows = TIMES * ROWS;
+    for (int k = 0; k < ROWS * STRIDE; k++)
+        from[k] = (float)k;
+    for (int k = 0; k <= TIMES * ROWS * STRIDE; k++)
+        to[k] = -1;
+    bp_repeat_rows(&all, &some, TIMES);
+    for (int r = 0; r < TIMES * ROWS; r++)
+        for (int c = 0; c < some.columns; c++)
+            assert_true(to[r * STRIDE + c] == from[r % ROWS * STRIDE + c]);
+    assert_true(to[TIMES * ROWS * STRIDE] == -1);
+    all.data = NULL;
+    bp_repeat_rows(&all, &some, TIMES);
+}
+
 int main(int argc, char **argv)
 {
-    static const struct CMUnitTest tests[] = {cmocka_unit_test(what_blocks_compute_is_seen)};
+    static const struct CMUnitTest tests[] = {cmocka_unit_test(what_blocks_compute_is_seen),
+                                              cmocka_unit_test(repeated_rows_are_copies)};
 
     return BP_TEST_RUN_MPI(argc, argv, tests);
 }
