@@ -226,6 +226,9 @@ static bp_err check_arguments(const corpus_arguments *arguments)
         err = bp_output_is_not(arguments->out, arguments->without);
     if (err == BP_OK)
         err = bp_stdin_check(arguments->files.list, arguments->files.count);
+    char *list = (char *)(arguments->only ? arguments->only : arguments->without);
+    if (err == BP_OK && list) /* each rank reads it */
+        err = bp_stdin_check(&list, 1);
     if (err == BP_OK)
         err = bp_output_is_not(arguments->out, arguments->tokenizer);
     if (err == BP_OK)

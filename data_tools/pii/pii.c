@@ -397,7 +397,8 @@ const bp_tool bp_tool_pii = {
                  "No output quotes what was found: spans.jsonl has document, byte span and shape "
                  "(xxx.xxx@xxxx.xx, 9999 9999). Bytes count from the start of a document's text. "
                  "documents.txt lists the documents, as bagpipe-data corpus --without takes them. "
-                 "Ids and names of files that hold personal data themselves are masked, too. "
+                 "Ids and names of files that hold personal data themselves are masked, too (in "
+                 "documents.txt: ids as SHA-256), but in the command that the page shows. "
                  "Names and street addresses are not looked for.",
              .options = OPTIONS,
              .examples = "  bagpipe-data pii notes.txt\n"

@@ -104,6 +104,7 @@ class Corpora(FolderTest):
                 self.refused(status, ["--format", "lines", "--only", self.write("list", text), path], *words, ranks=ranks)
         self.refused(66, ["--format", "lines", "--without", self.at("missing"), path], "[file.missing]")
         self.refused(64, ["--only", path, "--without", path, path], "[command.two_lists]")
+        self.refused(64, ["--without", "-", path], "[command.stdin_of_ranks]", ranks=3)
 
     # ---- WARC ----
 
