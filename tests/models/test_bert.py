@@ -275,6 +275,7 @@ class Bert(FolderTest):
                            (["model.kind=bert", "train.sample_every=1"], "model.not_causal")):
             result = self.pretrain("refused", {"corpus.no_sentences": 2, "mesh.not_dividing": 3}.get(name, 0), *keys)
             self.assert_error(result, 78, f"[{name}]", *([self.at("train.h5")] if name == "corpus.no_sentences" else []))
+        self.assert_error(self.pretrain("refused", 0, "model.kind=mpnet"), 78, "[model.other_padding]", "kind mpnet", "at corpus.train")  # it has no such key
 
 
 if __name__ == "__main__":

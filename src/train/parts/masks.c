@@ -89,20 +89,34 @@ static bp_err check_pairs(const trainer *self)
                    given ? "" : " if it is not given,", self->facts.unsegmented);
 }
 
-/* Hugging Face counts a RoBERTa's positions by its padding token: another one would give an
- * exported model other positions after a token of that number. */
+static bool may_set_first_position(const bp_model_family *family)
+{
+    for (const bp_model_size *size = family->sizes; size->name; size++)
+        if (strcmp(size->name, "first_position") == 0)
+            return true;
+    return false;
+}
+
+/* Hugging Face counts positions of a RoBERTa by its padding token, and of an MPNet by 1: another
+ * one would give an exported model other positions after a token of that number. */
 static bp_err check_positions(const trainer *self)
 {
     int64_t pad = self->facts.roles[BP_ROLE_PAD], first = self->shape.stack.first_position;
 
     if (first == 0 || pad < 0 || first == pad + 1)
         return BP_OK;
+    if (!may_set_first_position(self->shape.family))
+        return BP_FAIL(BP_ERR_CONFIG, "model.other_padding",
+                       "a model of kind %s counts positions from %lld, but the padding token of "
+                       "the corpus's tokenizer is %lld: at corpus.train; take a tokenizer whose "
+                       "padding token is %lld",
+                       self->shape.family->name, (long long)first, (long long)pad,
+                       (long long)first - 1);
     return BP_FAIL(
         BP_ERR_CONFIG, "model.other_padding",
         "model.first_position = %lld, but the padding token of the corpus's tokenizer is "
-        "%lld: at model.first_position; set it to %lld, as Hugging Face counts positions, or, of "
-        "a model.kind without that key, use a tokenizer whose padding token is %lld",
-        (long long)first, (long long)pad, (long long)pad + 1, (long long)first - 1);
+        "%lld: at model.first_position; set it to %lld, as Hugging Face counts positions",
+        (long long)first, (long long)pad, (long long)pad + 1);
 }
 
 static bp_err check_keys(const trainer *self)
