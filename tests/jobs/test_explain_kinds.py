@@ -348,7 +348,7 @@ class Trained(test_finetune.TaskTest, Opened):
         self.assertTrue(0 < found["changed"][0] < 1)
         self.explained("sets2", 2, *keys, "explain.methods=contrast_sets", "explain.sets=group")
         self.assertEqual(self.files("sets"), self.files("sets2"))
-        for words, more in ((["[explain.no_sets]", "topic"], ("explain.methods=contrast_sets", "explain.sets=sets")),
+        for words, more in ((["[explain.no_sets]", "topic", ".h5"], ("explain.methods=contrast_sets", "explain.sets=sets")),
                             (["[explain.no_sets]"], ("explain.methods=contrast_sets",)),
                             (["[explain.lacking]", "contrast_sets"], ("explain.methods=contrast_sets", "explain.sets=group", *self.small("values")))):
             for ranks in (0, 2):

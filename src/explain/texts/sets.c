@@ -22,7 +22,8 @@ static bp_err find_label(bp_corpus_label *out, const explain_texts *texts, bp_co
     }
     if (err == BP_OK && !found)
         err = BP_FAIL(BP_ERR_CONFIG, "explain.no_sets",
-                      "the corpus has no label '%s': at explain.sets; it has %s", texts->wish.sets,
+                      "the corpus %s has no label '%s': at explain.sets; it has %s",
+                      bp_corpus_file_path(file), texts->wish.sets,
                       names.bytes > 0 ? (const char *)names.data : "none");
     bp_buffer_clear(&names);
     return err;
