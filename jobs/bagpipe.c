@@ -9,6 +9,7 @@
 #include "io/corpus/corpus_file.h"
 #include "job.h"
 #include "mesh/mesh.h"
+#include "mesh/mesh_search.h"
 #include "mesh/world.h"
 #include "requeue.h"
 #include "run/run_folder.h"
@@ -102,11 +103,6 @@ static bp_err check_planned(const arguments *args)
             BP_ERR_USAGE, "command.no_plan",
             "--ranks and --nodes say for which job --plan plans, and it is not given: at "
             "the command line; mpirun or srun say how many ranks a job has");
-    if (args->nodes > 0 && args->ranks == 0)
-        return BP_FAIL(BP_ERR_USAGE, "command.no_ranks",
-                       "--nodes %lld says on how many nodes --ranks are, and --ranks is not given: "
-                       "at the command line; give both, and one process plans for them",
-                       (long long)args->nodes);
     if (args->ranks > 0 && args->nodes > args->ranks)
         return BP_FAIL(
             BP_ERR_USAGE, "command.bad_nodes",
@@ -310,6 +306,23 @@ static bp_err run_plan_alone(const arguments *args, bp_job_call *call)
     return err;
 }
 
+/* Nodes of a job to come whose ranks are those that the mesh names. */
+static bp_err check_nodes(const arguments *args, const bp_config *config)
+{
+    if (args->nodes == 0 || args->ranks > 0)
+        return BP_OK;
+
+    bp_mesh_shape shape = bp_mesh_shape_of(config);
+    bp_err err = bp_mesh_shape_plan(&shape, 0);
+
+    if (err != BP_OK || args->nodes <= bp_mesh_shape_ranks(&shape))
+        return err;
+    return BP_FAIL(BP_ERR_USAGE, "command.no_ranks",
+                   "--nodes %lld says on how many nodes --ranks are, and --ranks is not given: "
+                   "at the command line; give both, and one process plans for them",
+                   (long long)args->nodes);
+}
+
 static bp_err run_job(const arguments *args)
 {
     const bp_planned_world planned = {.ranks = (int)args->ranks,
@@ -323,6 +336,8 @@ static bp_err run_job(const arguments *args)
     if (err == BP_OK && bp_fault("config.read"))
         err = bp_fail_errno(BP_ERR_IO, "can't read",
                             args->config ? args->config : "the command line");
+    if (err == BP_OK)
+        err = check_nodes(args, call.config);
     if (!args->plan)
         bp_watchdog_start(call.world, bp_watchdog_seconds(err == BP_OK ? call.config : NULL));
     err = bp_agree(call.world, err);
