@@ -38,7 +38,7 @@ bp_err bp_fail_lfs_pointer(const char *path);
  * The caller closes *fd; -1 after an error.
  *
  * Errors: BP_ERR_INPUT it is missing; BP_ERR_FORMAT it is not a plain file; BP_ERR_DENIED;
- * BP_ERR_CREATE, where it can't be made; BP_ERR_IO.
+ *         BP_ERR_CREATE, where it can't be made; BP_ERR_IO.
  */
 bp_err bp_plain_open(const char *path, int flags, int *fd);
 /** Read such a file whole, as bp_file_read. Errors: of both. */
@@ -61,7 +61,7 @@ bp_err bp_file_write_lightly(const char *path, const void *data, size_t bytes);
  * its successor's.
  *
  * Errors: those of bp_file_write: open CREATE and DENIED, with nothing left; write and commit IO;
- * commit those of the fence.
+ *         commit those of the fence.
  */
 typedef struct bp_draft {
     char *path, *temporary;
