@@ -13,8 +13,8 @@
 #define TAG_SUM     7001
 #define PIECE       (INT64_C(1) << 18) /* 1 MiB: one is added while others arrive */
 #define PIECE_BYTES (PIECE * (int64_t)sizeof(float))
-#define UNDER_WAY   16            /* pieces: a poll after a sleep finds some \ */
-#define SMALL       INT64_C(4096) /* floats: fewer are latency-bound and use doubling  \ */
+#define UNDER_WAY   16            /* pieces: a poll after a sleep finds some */
+#define SMALL       INT64_C(4096) /* floats: fewer are latency-bound and use doubling */
 #define STACK_PIECE 512           /* doubles on the stack */
 
 static bool is_power_of_two(int size)
