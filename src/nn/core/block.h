@@ -142,9 +142,9 @@ typedef struct bp_pass {
     bool resumes, suspends; /* outside training: sequences continue from bp_carry.kept, from row
                                first_window on, as does the next pass over them */
     int64_t first_window;
-    float loss_weight[BP_TERMS]; /* the weight of one target's loss in the gradient: the term's
-                                    weight / (its scored targets in the global batch) */
-    bool explains;               /* backward: if the loss is of a value, use -value in its place */
+    float loss_weight[BP_TERMS];   /* the weight of one target's loss in the gradient: the term's
+                                      weight / (its scored targets in the global batch) */
+    bool explains;                 /* backward: -value replaces the loss of a value */
     bp_continuation *continuation; /* NULL: sequences are whole */
     bp_arena *scratch;             /* for the current block, which frees what it takes */
     bp_arena lent;   /* extra scratch for the backward pass of the network's last block: gradients

@@ -473,7 +473,7 @@ typedef struct bp_projected_lstm_shape {
     bool drops_output;                /* dropout after it too; its input always has dropout */
     int64_t dropout_stream;           /* the first of its two streams of dropout masks */
     int item, stream, term;  /* the item of the activations, its stream, and its term of the
-                                objective. Outside training, if that term is not scored, a layer that
+                                objective. Outside training, if that is not scored, a layer that
                                 reads from the end leaves its rows unchanged */
     bp_carry *state, *cells; /* state carried from window to window, P and H columns. NULL: each
                                 window begins with zeros. Borrowed */
