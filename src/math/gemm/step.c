@@ -136,7 +136,7 @@ void bp_step_weight_refresh(bp_step_weight *weight)
     pack(&weight->backward, weight->value, weight->ins, 1);
 }
 
-/* y[rows][columns] +=. */
+/* Accumulates into y[rows][columns]. */
 typedef struct product {
     float *y;
     const float *x, *bias;
